@@ -1,0 +1,145 @@
+package headgate
+
+import "fmt"
+
+// Algorithm names how a limit counts. The zero value is TokenBucket, the
+// default.
+type Algorithm uint8
+
+// The six algorithms. Their arithmetic is in package algorithm, one file each.
+const (
+	// TokenBucket admits bursts up to Burst and then Limit per Period.
+	TokenBucket Algorithm = iota
+	// LeakyBucket is a first-in first-out queue of Burst places that drains
+	// at a fixed rate. An admitted request carries Delay, its turn; a full
+	// queue refuses.
+	LeakyBucket
+	// FixedWindow counts in windows that start on the clock, on the calendar
+	// or at the first request. Up to twice the limit can pass around an edge.
+	FixedWindow
+	// SlidingLog keeps every admitted request: never more than Limit in any
+	// window. Its memory grows with the limit.
+	SlidingLog
+	// SlidingWindow keeps two counters and assumes that the previous window
+	// was even: floor(previous × overlap) + current + cost ≤ limit.
+	SlidingWindow
+	// SlidingBuckets cuts the window into sub-windows and counts each.
+	SlidingBuckets
+)
+
+// String returns the name that rules use, such as token_bucket.
+func (a Algorithm) String() string {
+	switch a {
+	case TokenBucket:
+		return "token_bucket"
+	case LeakyBucket:
+		return "leaky_bucket"
+	case FixedWindow:
+		return "fixed_window"
+	case SlidingLog:
+		return "sliding_log"
+	case SlidingWindow:
+		return "sliding_window"
+	case SlidingBuckets:
+		return "sliding_buckets"
+	}
+	return fmt.Sprintf("algorithm(%d)", uint8(a))
+}
+
+// ParseAlgorithm is the inverse of [Algorithm.String]. It reports false for a
+// name that no algorithm has.
+func ParseAlgorithm(name string) (Algorithm, bool) {
+	for _, a := range Algorithms() {
+		if a.String() == name {
+			return a, true
+		}
+	}
+	return 0, false
+}
+
+// Algorithms returns all algorithms in the order of their constants.
+func Algorithms() []Algorithm {
+	return []Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets}
+}
+
+// Anchor says where the windows of FixedWindow begin.
+type Anchor uint8
+
+const (
+	// AnchorClock aligns windows to whole multiples of the period since the
+	// Unix epoch, or, for a limit made by [PerCalendar], to the calendar of
+	// its time zone.
+	AnchorClock Anchor = iota
+	// AnchorFirstRequest starts a window with the first request in it.
+	AnchorFirstRequest
+)
+
+// String returns the name that rules use: clock or first_request.
+func (a Anchor) String() string {
+	if a == AnchorFirstRequest {
+		return "first_request"
+	}
+	return "clock"
+}
+
+// Edge says how SlidingBuckets counts the oldest sub-window, of which only a
+// part still lies in the window.
+type Edge uint8
+
+const (
+	// EdgeWeighted counts it by its overlap: floor(count × overlap).
+	EdgeWeighted Edge = iota
+	// EdgeLenient leaves it out.
+	EdgeLenient
+	// EdgeStrict counts it whole: never more than Limit in any window.
+	EdgeStrict
+)
+
+// String returns the name that rules use: weighted, lenient or strict.
+func (e Edge) String() string {
+	switch e {
+	case EdgeWeighted:
+		return "weighted"
+	case EdgeLenient:
+		return "lenient"
+	case EdgeStrict:
+		return "strict"
+	}
+	return fmt.Sprintf("edge(%d)", uint8(e))
+}
+
+// CalendarUnit is a window of the calendar, in some time zone. Its length
+// varies: a day has 23, 24 or 25 hours where clocks change.
+type CalendarUnit uint8
+
+// The calendar's windows. A week begins on Monday (ISO 8601).
+const (
+	NoCalendar CalendarUnit = iota
+	Minute
+	Hour
+	Day
+	Week
+	Month
+	Year
+)
+
+// String returns the unit's name in lower case, such as day.
+func (u CalendarUnit) String() string {
+	switch u {
+	case NoCalendar:
+		return "none"
+	case Minute:
+		return "minute"
+	case Hour:
+		return "hour"
+	case Day:
+		return "day"
+	case Week:
+		return "week"
+	case Month:
+		return "month"
+	case Year:
+		return "year"
+	}
+	return fmt.Sprintf("unit(%d)", uint8(u))
+}

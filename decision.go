@@ -1,0 +1,106 @@
+package headgate
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Never is the RetryAfter of a cost that can never fit into its limit.
+const Never = time.Duration(math.MaxInt64)
+
+// Reason says why a decision came out as it did.
+type Reason uint8
+
+const (
+	// OK: it fits into the limit.
+	OK Reason = iota
+	// Limited: not now, but at RetryAfter.
+	Limited
+	// TooLarge: never, the cost exceeds what could ever fit.
+	TooLarge
+	// FailOpen: the store could not answer and the policy lets requests pass.
+	FailOpen
+	// FailClosed: the store could not answer and the policy refuses.
+	FailClosed
+	// Fallback: the store could not answer; this process's own memory did.
+	Fallback
+	// Cached: refused by the deny cache without asking the store.
+	Cached
+	// Shadow: the limit would have refused, but is only being observed.
+	Shadow
+	// NoLimit: the limit is Unlimited.
+	NoLimit
+)
+
+// String returns the name used in JSON, such as limited.
+func (r Reason) String() string {
+	switch r {
+	case OK:
+		return "ok"
+	case Limited:
+		return "limited"
+	case TooLarge:
+		return "too_large"
+	case FailOpen:
+		return "fail_open"
+	case FailClosed:
+		return "fail_closed"
+	case Fallback:
+		return "fallback"
+	case Cached:
+		return "cached"
+	case Shadow:
+		return "shadow"
+	case NoLimit:
+		return "unlimited"
+	}
+	return fmt.Sprintf("reason(%d)", uint8(r))
+}
+
+// Decision is the answer of one limit to one request.
+//
+// For a token bucket of 4 refilled 4 per minute, asked five times at once, the
+// fourth answer is {Allowed: true, Limit: 4, Remaining: 0, Granted: 1,
+// ResetAfter: 1m} and the fifth {Allowed: false, Reason: Limited, Limit: 4,
+// Remaining: 0, RetryAfter: 15s, ResetAfter: 1m}.
+type Decision struct {
+	// Allowed reports whether the request may pass.
+	Allowed bool
+	// Reason says why.
+	Reason Reason
+	// Limit is what Remaining counts down from: the burst of a bucket, the
+	// limit of a window.
+	Limit int64
+	// Remaining is how much more would pass at once, after this decision. For
+	// Peek it is what is there now. Credit from Grant is included.
+	Remaining int64
+	// Granted is how much was taken: the cost, or less from AllowUpTo, or 0
+	// when nothing was.
+	Granted int64
+	// RetryAfter is 0 when allowed; otherwise the same request would pass at
+	// exactly that time from now if nobody else takes in between, and Never
+	// when it cannot pass at all.
+	RetryAfter time.Duration
+	// ResetAfter is when the state equals that of an unused key again, if
+	// nobody takes in between.
+	ResetAfter time.Duration
+	// Delay is how long an admitted request has to wait for its turn: the
+	// leaky bucket's queue, or Reserve's booking.
+	Delay time.Duration
+}
+
+// Tighter reports whether d constrains its caller more than other does: a
+// refusal before an admission, among refusals the longer RetryAfter, among
+// admissions the smaller Remaining and then the later ResetAfter.
+func (d Decision) Tighter(other Decision) bool {
+	switch {
+	case d.Allowed != other.Allowed:
+		return !d.Allowed
+	case !d.Allowed && d.RetryAfter != other.RetryAfter:
+		return d.RetryAfter > other.RetryAfter
+	case d.Remaining != other.Remaining:
+		return d.Remaining < other.Remaining
+	}
+	return d.ResetAfter > other.ResetAfter
+}

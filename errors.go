@@ -1,0 +1,37 @@
+package headgate
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrInvalidLimit is wrapped by every error about a limit that cannot be
+	// enforced: unset, negative, too large or with options that do not fit.
+	ErrInvalidLimit = errors.New("invalid limit")
+	// ErrInvalidCost is returned for a negative cost. To give back, Refund.
+	ErrInvalidCost = errors.New("invalid cost: it must not be negative")
+	// ErrUnavailable is wrapped by every error that means the store could not
+	// answer. The Decision beside it is the failure policy's.
+	ErrUnavailable = errors.New("store unavailable")
+	// ErrCrossSlot is returned by AllowAll in strict mode when its keys do not
+	// live in one Redis Cluster slot.
+	ErrCrossSlot = errors.New("keys are in different cluster slots")
+	// ErrClosed is returned by a store that has been closed. It is also an
+	// ErrUnavailable.
+	ErrClosed = fmt.Errorf("%w: closed", ErrUnavailable)
+)
+
+// LimitedError is a refusal as an error, for callers that have no Decision to
+// look at: Wait, HTTP and gRPC clients. Use errors.As.
+type LimitedError struct {
+	Decision Decision
+}
+
+// Error says when the request may be tried again.
+func (e *LimitedError) Error() string {
+	if e.Decision.RetryAfter == Never {
+		return "rate limited: the cost can never fit into the limit"
+	}
+	return "rate limited: retry after " + e.Decision.RetryAfter.String()
+}

@@ -1,0 +1,177 @@
+package headgate
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// MaxLimit is the largest limit and the largest burst: 2^40.
+	MaxLimit = 1 << 40
+	// MaxPeriod is the longest period, about 407 days.
+	MaxPeriod = (1<<45 - 1) * time.Microsecond
+	// MaxBuckets is the largest number of sub-windows of SlidingBuckets.
+	MaxBuckets = 512
+	// DefaultBuckets is their number if the limit does not say.
+	DefaultBuckets = 60
+)
+
+// Limit is how much may pass: N per period, an algorithm, an optional burst.
+// Make one with [Per] or its kin and refine it with the methods, each of which
+// returns a changed copy:
+//
+//	headgate.PerMinute(5).Using(headgate.SlidingWindow)
+//	headgate.PerSecond(100).Burst(500)
+//	headgate.PerCalendar(200, headgate.Day, berlin)
+//
+// A Limit is immutable, may be compared with == and is cheap to copy. It is
+// compiled when it is made, so make it once rather than for every request. The
+// zero Limit is invalid; [Unlimited] is explicit, and a limit of 0 is legal
+// and refuses everything. Mistakes show in [Limit.Validate], and every Limiter
+// method returns them as [ErrInvalidLimit].
+type Limit struct {
+	rule Rule
+}
+
+// Per returns a limit of n per period, a token bucket with a burst of n. The
+// period is a whole number of microseconds.
+func Per(n int64, period time.Duration) Limit {
+	l := Limit{Rule{Limit: n, Period: int64(period / time.Microsecond)}}
+	if period%time.Microsecond != 0 {
+		l.rule.Period = -1
+	}
+	return l.compiled()
+}
+
+// PerSecond returns a limit of n per second; see [Per].
+func PerSecond(n int64) Limit { return Per(n, time.Second) }
+
+// PerMinute returns a limit of n per minute; see [Per].
+func PerMinute(n int64) Limit { return Per(n, time.Minute) }
+
+// PerHour returns a limit of n per hour; see [Per].
+func PerHour(n int64) Limit { return Per(n, time.Hour) }
+
+// PerDay returns a limit of n per 24 hours; see [Per]. For a day of the
+// calendar use [PerCalendar].
+func PerDay(n int64) Limit { return Per(n, 24*time.Hour) }
+
+// PerCalendar returns a fixed window of n per unit of the calendar in zone,
+// which is UTC if nil. A day begins at local midnight, a week on Monday, and
+// each lasts as long as the zone's daylight-saving changes make it.
+func PerCalendar(n int64, unit CalendarUnit, zone *time.Location) Limit {
+	if zone == nil {
+		zone = time.UTC
+	}
+	return Limit{Rule{
+		Algorithm: FixedWindow, Calendar: unit, Zone: zone,
+		Limit: n, Period: nominal(unit),
+	}}.compiled()
+}
+
+// Unlimited returns the limit that allows everything and counts nothing.
+func Unlimited() Limit {
+	return Limit{Rule{Unlimited: true}}.compiled()
+}
+
+// Using returns l with another algorithm.
+func (l Limit) Using(a Algorithm) Limit {
+	l.rule.Algorithm = a
+	return l.compiled()
+}
+
+// Burst returns l with another capacity: how much a token bucket lets through
+// at once, or how many places the queue of a leaky bucket has. Windows have no
+// burst.
+func (l Limit) Burst(b int64) Limit {
+	l.rule.Burst, l.rule.burstSet = b, true
+	return l.compiled()
+}
+
+// Anchored returns l, a fixed window, with another begin of its windows.
+func (l Limit) Anchored(a Anchor) Limit {
+	l.rule.Anchor = a
+	return l.compiled()
+}
+
+// Buckets returns l, a limit using SlidingBuckets, cut into n sub-windows, of
+// which the oldest is counted as edge says.
+func (l Limit) Buckets(n int, edge Edge) Limit {
+	if n < 1 || n > MaxBuckets {
+		n = MaxBuckets + 1 // remembered as out of range
+	}
+	l.rule.Buckets, l.rule.Edge = uint16(n), edge
+	return l.compiled()
+}
+
+// CountingDenied returns l, a limit using SlidingLog, whose refused requests
+// are kept in the log too, so that hammering extends the ban.
+func (l Limit) CountingDenied() Limit {
+	l.rule.CountDenied = true
+	return l.compiled()
+}
+
+// Rule returns the compiled form, for stores. It points into l and must not be
+// written to.
+func (l *Limit) Rule() *Rule { return &l.rule }
+
+// N returns the limit per period.
+func (l Limit) N() int64 { return l.rule.Limit }
+
+// Period returns the length of the period; for a calendar window the nominal
+// one (a month has 30 days, a year 365).
+func (l Limit) Period() time.Duration { return time.Duration(l.rule.Period) * time.Microsecond }
+
+// Capacity returns the most that could ever pass at once: the burst of a
+// bucket, the limit of a window. It is what Decision.Limit reports.
+func (l Limit) Capacity() int64 { return l.rule.Most() }
+
+// Algorithm returns how the limit counts.
+func (l Limit) Algorithm() Algorithm { return l.rule.Algorithm }
+
+// IsUnlimited reports whether l allows everything.
+func (l Limit) IsUnlimited() bool { return l.rule.Unlimited }
+
+// Valid reports whether l can be enforced; [Limit.Validate] says why not.
+func (l *Limit) Valid() bool { return l.rule.problem == valid }
+
+// Validate returns nil or an error that wraps [ErrInvalidLimit].
+func (l Limit) Validate() error {
+	if l.rule.problem == valid {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrInvalidLimit, l.rule.problem)
+}
+
+// String describes the limit for people, such as
+// "100/1s token_bucket burst 500".
+func (l Limit) String() string {
+	r := &l.rule
+	if r.problem != valid {
+		return "invalid limit: " + r.problem.String()
+	}
+	if r.Unlimited {
+		return "unlimited"
+	}
+	var b strings.Builder
+	b.WriteString(strconv.FormatInt(r.Limit, 10))
+	b.WriteByte('/')
+	if r.Calendar != NoCalendar {
+		fmt.Fprintf(&b, "%s %s in %s", r.Calendar, r.Algorithm, r.Zone)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%s %s", l.Period(), r.Algorithm)
+	switch {
+	case r.Algorithm == SlidingBuckets:
+		fmt.Fprintf(&b, " of %d, %s", r.Buckets, r.Edge)
+	case r.Anchor == AnchorFirstRequest:
+		b.WriteString(" from the first request")
+	case r.CountDenied:
+		b.WriteString(" counting refusals")
+	case r.Burst != r.Limit:
+		fmt.Fprintf(&b, " burst %d", r.Burst)
+	}
+	return b.String()
+}

@@ -1,0 +1,180 @@
+package headgate
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// FailurePolicy says what a Limiter answers when its store cannot.
+type FailurePolicy uint8
+
+const (
+	// FailureAllow lets requests pass. It is the default: a limiter's own
+	// outage should not become everyone's.
+	FailureAllow FailurePolicy = iota
+	// FailureDeny refuses requests, for limits that protect something that
+	// must not be open even for a moment.
+	FailureDeny
+)
+
+// Limiter asks a Store and applies the failure policy. It is safe for use by
+// any number of goroutines. The cost of every method must not be negative
+// ([ErrInvalidCost]); a cost of 0 is a dry run.
+type Limiter struct {
+	store   Store
+	clock   func() time.Time
+	failure FailurePolicy
+}
+
+// Option configures a Limiter.
+type Option func(*Limiter)
+
+// WithClock makes the Limiter stamp every op with clock's time. Without it the
+// store's own clock decides. Stores that many processes share (Redis) always
+// use their own.
+func WithClock(clock func() time.Time) Option {
+	return func(l *Limiter) { l.clock = clock }
+}
+
+// WithFailurePolicy sets what is answered when the store cannot answer.
+func WithFailurePolicy(p FailurePolicy) Option {
+	return func(l *Limiter) { l.failure = p }
+}
+
+// New returns a Limiter that keeps its state in store.
+func New(store Store, options ...Option) *Limiter {
+	l := &Limiter{store: store}
+	for _, o := range options {
+		o(l)
+	}
+	return l
+}
+
+// Allow takes 1 if it fits; it is shorthand for AllowN(ctx, key, limit, 1).
+func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Decision, error) {
+	return l.AllowN(ctx, key, limit, 1)
+}
+
+// AllowN takes n if all of it fits, and nothing otherwise.
+func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
+	op := Op{Key: key, Limit: limit, Cost: n}
+	return l.Do(ctx, op)
+}
+
+// AllowUpTo takes as much of n as fits; Decision.Granted says how much. It is
+// refused only if nothing fits.
+func (l *Limiter) AllowUpTo(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
+	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: TakeUpTo})
+}
+
+// Peek says whether AllowN would pass, and when, and writes nothing. Its
+// Remaining and ResetAfter are those of the untouched state.
+func (l *Limiter) Peek(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
+	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Peek})
+}
+
+// Charge takes n whether it fits or not, for costs known only afterwards. The
+// key may go into debt, which later requests have to wait out. Allowed reports
+// whether it is out of debt.
+func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
+	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Charge})
+}
+
+// Refund gives n back, up to the full limit. To return a take of some time
+// ago, cancel its Reservation instead, which does not give back what time has
+// given back already.
+func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
+	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Refund})
+}
+
+// Grant adds n as credit above the limit for the time given, for example after
+// a payment. Credit is used when the limit is spent; it does not refill. A
+// further grant adds up and lasts until the later of the two ends.
+func (l *Limiter) Grant(ctx context.Context, key string, limit Limit, n int64, lasting time.Duration) (Decision, error) {
+	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Grant, Duration: lasting})
+}
+
+// Reset forgets the key's use and credit under the limit's algorithm.
+func (l *Limiter) Reset(ctx context.Context, key string, limit Limit) error {
+	_, err := l.Do(ctx, Op{Key: key, Limit: limit, Kind: Reset})
+	return err
+}
+
+// Do executes one op of any kind and applies the failure policy.
+func (l *Limiter) Do(ctx context.Context, op Op) (Decision, error) {
+	if l.clock != nil && op.At == 0 {
+		op.At = l.clock().UnixMicro()
+	}
+	d, err := l.store.Take(ctx, op)
+	if err != nil {
+		return l.failed(&op, err)
+	}
+	return d, nil
+}
+
+// Batch answers ops independently, in one round trip to the store. out must
+// have room for as many decisions. On a store failure each of them is the
+// policy's.
+func (l *Limiter) Batch(ctx context.Context, ops []Op, out []Decision) error {
+	return l.do(ctx, ops, out, Independent)
+}
+
+// AllowAll takes every op if all of them fit and none otherwise. It returns
+// the tightest decision: of a refusal the longest, of an admission the one
+// with least remaining. out, which must have room for one decision per op,
+// holds them all.
+func (l *Limiter) AllowAll(ctx context.Context, ops []Op, out []Decision) (Decision, error) {
+	err := l.do(ctx, ops, out, AllOrNothing)
+	if len(ops) == 0 {
+		return Decision{Allowed: true, Reason: NoLimit}, err
+	}
+	if len(out) < len(ops) {
+		return Decision{}, err
+	}
+	return out[Tightest(out[:len(ops)])], err
+}
+
+// Tightest returns the index of the decision that constrains most, the first
+// of equals, and -1 if there is none; see [Decision.Tighter].
+func Tightest(decisions []Decision) int {
+	best := -1
+	for i := range decisions {
+		if best < 0 || decisions[i].Tighter(decisions[best]) {
+			best = i
+		}
+	}
+	return best
+}
+
+func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) error {
+	if len(out) < len(ops) {
+		return fmt.Errorf("headgate: %d ops but room for %d decisions", len(ops), len(out))
+	}
+	if l.clock != nil {
+		now := l.clock().UnixMicro()
+		for i := range ops {
+			if ops[i].At == 0 {
+				ops[i].At = now
+			}
+		}
+	}
+	err := l.store.Do(ctx, ops, out, mode)
+	if err == nil {
+		return nil
+	}
+	for i := range ops {
+		out[i], _ = l.failed(&ops[i], err)
+	}
+	return err
+}
+
+// failed returns the policy's decision beside err. A question that was wrong
+// is refused under any policy.
+func (l *Limiter) failed(op *Op, err error) (Decision, error) {
+	d := Decision{Reason: FailClosed, Limit: op.Limit.Capacity()}
+	if l.failure == FailureAllow && isUnavailable(err) {
+		d.Allowed, d.Reason, d.Granted = true, FailOpen, op.Cost
+	}
+	return d, err
+}

@@ -1,0 +1,110 @@
+package headgate
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+)
+
+// Reservation is a take that may be given back. Its zero value was refused.
+type Reservation struct {
+	limiter *Limiter
+	key     string
+	limit   Limit
+	taken   time.Time
+	// Decision is the store's answer. If it is allowed, the request may go
+	// ahead after Decision.Delay.
+	Decision Decision
+}
+
+// OK reports whether the reservation was made.
+func (r *Reservation) OK() bool { return r.Decision.Allowed }
+
+// Delay returns how long to wait, counted from when it was made, before going
+// ahead.
+func (r *Reservation) Delay() time.Duration { return r.Decision.Delay }
+
+// Cancel gives back what was taken, less what time has given back already. A
+// second Cancel, or one of a refused reservation, does nothing.
+func (r *Reservation) Cancel(ctx context.Context) error {
+	if !r.Decision.Allowed || r.Decision.Granted == 0 || r.limiter == nil {
+		return nil
+	}
+	granted := r.Decision.Granted
+	r.Decision.Granted = 0
+	left := r.Decision.ResetAfter - r.limiter.now().Sub(r.taken)
+	if left <= 0 {
+		return nil
+	}
+	_, err := r.limiter.Do(ctx, Op{Key: r.key, Limit: r.limit, Cost: granted, Kind: Refund, Duration: left})
+	return err
+}
+
+// Reserve takes n now or, from a bucket, books it for at most maxWait from now.
+// The caller waits Delay and goes ahead, or cancels. A refusal is no error: the
+// Reservation is then not OK and says when to try again.
+func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, n int64, maxWait time.Duration) (Reservation, error) {
+	op := Op{Key: key, Limit: limit, Cost: n, Kind: Reserve, Duration: maxWait}
+	taken := l.now()
+	d, err := l.Do(ctx, op)
+	return Reservation{limiter: l, key: key, limit: limit, taken: taken, Decision: d}, err
+}
+
+// Wait blocks until n has been taken from the limit. It returns nil, or the
+// context's error, or at once a [LimitedError] if n can never fit or not
+// before the context's deadline. Buckets serve their waiters in order.
+func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		maxWait := time.Duration(math.MaxInt64)
+		if deadline, ok := ctx.Deadline(); ok {
+			maxWait = time.Until(deadline) //nolint:forbidigo // a context's deadline is on the real clock
+		}
+		r, err := l.Reserve(ctx, key, limit, n, max(maxWait, 0))
+		if err != nil && !r.OK() {
+			return err
+		}
+		if r.OK() {
+			if err := sleep(ctx, r.Delay()); err != nil {
+				// The caller's context is done, but the place has to be freed.
+				_ = r.Cancel(context.WithoutCancel(ctx))
+				return err
+			}
+			return nil
+		}
+		retry := r.Decision.RetryAfter
+		if retry > maxWait || retry == Never {
+			return &LimitedError{Decision: r.Decision}
+		}
+		if err := sleep(ctx, retry); err != nil {
+			return err
+		}
+	}
+}
+
+// now reads the Limiter's clock.
+func (l *Limiter) now() time.Time {
+	if l.clock != nil {
+		return l.clock()
+	}
+	return time.Now() //nolint:forbidigo // the edge: a library caller gave no clock
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d) //nolint:forbidigo // waiting is what Wait is for
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func isUnavailable(err error) bool { return errors.Is(err, ErrUnavailable) }

@@ -1,0 +1,234 @@
+package headgate
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// Rule is a [Limit] compiled to the integers that a step works on; see
+// [Limit.Rule]. Every quantity is below 2^53.
+//
+// For the buckets, time is in ticks. With N tokens per P ticks reduced by
+// their greatest common divisor to N' and P', the bucket leaks Leak = N' units
+// a tick, one token is Token = P' units, and Capacity = Burst·P' units, so that
+// the state needs no division. Where Capacity would pass 2^52 the tick is
+// coarser (a millisecond, a second), or the rate is rounded down by at most one
+// part in a million; a limit that fits neither way is invalid.
+type Rule struct {
+	// Algorithm, Anchor, Edge and Calendar are those of the Limit.
+	Algorithm Algorithm
+	Anchor    Anchor
+	Edge      Edge
+	Calendar  CalendarUnit
+	// CountDenied keeps refused requests in a sliding log.
+	CountDenied bool
+	// Unlimited allows everything; all else is then zero.
+	Unlimited bool
+	burstSet  bool
+	problem   problem
+
+	// Limit is N, Period its length in microseconds.
+	Limit, Period int64
+	// Burst is the capacity of a bucket in tokens; Limit if none was given.
+	Burst int64
+	// Token is the size of one token in units.
+	Token int64
+	// Leak is how many units a bucket drains in one tick.
+	Leak int64
+	// Capacity is Burst in units.
+	Capacity int64
+	// Tick is, for a bucket, the length of a tick in microseconds; for
+	// SlidingBuckets, the width of one sub-window.
+	Tick int64
+	// Zone is where a calendar window's days begin.
+	Zone *time.Location
+	// Buckets is the number of sub-windows.
+	Buckets uint16
+}
+
+// Most returns the largest cost that could ever pass.
+func (r *Rule) Most() int64 {
+	if r.Algorithm <= LeakyBucket {
+		return r.Burst
+	}
+	return r.Limit
+}
+
+// problem is why a limit is invalid. The zero value is that of an unset Limit.
+type problem uint8
+
+const (
+	unset problem = iota
+	valid
+	badLimit
+	badPeriod
+	badBurst
+	badRounding
+	badCalendar
+	badBuckets
+	badAlgorithm
+	strayBurst
+	strayAnchor
+	strayBuckets
+	strayDenied
+)
+
+func (p problem) String() string {
+	switch p {
+	case unset:
+		return "unset (for no limit at all use Unlimited)"
+	case valid:
+		return "valid"
+	case badLimit:
+		return fmt.Sprintf("the limit must be from 0 to %d", int64(MaxLimit))
+	case badPeriod:
+		return fmt.Sprintf("the period must be a whole number of microseconds, more than 0 and at most %s", MaxPeriod)
+	case badBurst:
+		return fmt.Sprintf("the burst must be from 1 to %d", int64(MaxLimit))
+	case badRounding:
+		return "the burst is too large for so slow a rate to be counted exactly"
+	case badCalendar:
+		return "a calendar window must be a minute, hour, day, week, month or year of a fixed window on the clock"
+	case badBuckets:
+		return fmt.Sprintf("the number of sub-windows must be from 1 to %d and at most the period's microseconds", MaxBuckets)
+	case badAlgorithm:
+		return "unknown algorithm, anchor or edge"
+	case strayBurst:
+		return "only token_bucket and leaky_bucket have a burst"
+	case strayAnchor:
+		return "only fixed_window has an anchor"
+	case strayBuckets:
+		return "only sliding_buckets has sub-windows"
+	case strayDenied:
+		return "only sliding_log can count refused requests"
+	}
+	return "invalid"
+}
+
+// compiled returns l with everything derived filled in and its problem found.
+func (l Limit) compiled() Limit {
+	r := &l.rule
+	r.problem = r.check()
+	if r.problem != valid || r.Unlimited {
+		return l
+	}
+	if !r.burstSet {
+		r.Burst = r.Limit
+	}
+	switch r.Algorithm {
+	case TokenBucket, LeakyBucket:
+		if !r.compileBucket() {
+			r.problem = badRounding
+		}
+	case SlidingBuckets:
+		if r.Buckets == 0 {
+			r.Buckets = DefaultBuckets
+		}
+		r.Tick = (r.Period + int64(r.Buckets) - 1) / int64(r.Buckets)
+	case FixedWindow, SlidingLog, SlidingWindow:
+	}
+	return l
+}
+
+// check returns the first problem of what the user gave.
+func (r *Rule) check() problem {
+	isBucket := r.Algorithm <= LeakyBucket
+	switch {
+	case r.Unlimited:
+		return valid
+	case r.Algorithm > SlidingBuckets || r.Anchor > AnchorFirstRequest || r.Edge > EdgeStrict:
+		return badAlgorithm
+	case r.Limit < 0 || r.Limit > MaxLimit:
+		return badLimit
+	case r.Zone != nil && (r.Calendar == NoCalendar || r.Calendar > Year || r.Algorithm != FixedWindow || r.Anchor != AnchorClock):
+		return badCalendar
+	case r.Period <= 0 || r.Period > int64(MaxPeriod/time.Microsecond):
+		return badPeriod
+	case r.burstSet && !isBucket:
+		return strayBurst
+	case r.burstSet && (r.Burst < 0 || r.Burst > MaxLimit || r.Burst == 0 && r.Limit > 0):
+		return badBurst
+	case r.Anchor != AnchorClock && r.Algorithm != FixedWindow:
+		return strayAnchor
+	case r.Buckets != 0 && r.Algorithm != SlidingBuckets:
+		return strayBuckets
+	case r.Buckets > MaxBuckets || int64(r.Buckets) > r.Period:
+		return badBuckets
+	case r.CountDenied && r.Algorithm != SlidingLog:
+		return strayDenied
+	}
+	return valid
+}
+
+// compileBucket fills in Token, Leak, Capacity and Tick, and reports whether
+// the limit can be counted within one part in a million.
+func (r *Rule) compileBucket() bool {
+	const most = 1 << 52
+	r.Tick, r.Token, r.Leak, r.Capacity = 1, 1, 0, 0
+	if r.Limit == 0 {
+		// Nothing ever refills. A burst without a rate would be a bucket
+		// that is full once and never again: refuse all, as the limit says.
+		r.Burst = 0
+		return true
+	}
+	for _, tick := range [...]int64{1, 1_000, 1_000_000} {
+		n := r.Limit * tick // at most 2^40 · 10^6 < 2^60
+		g := gcd(n, r.Period)
+		leak, token := n/g, r.Period/g
+		if hi, size := bits.Mul64(uint64(r.Burst), uint64(token)); hi == 0 && size <= most && leak <= most {
+			r.Tick, r.Token, r.Leak, r.Capacity = tick, token, leak, int64(size)
+			return true
+		}
+		// The largest token that fits, and a leak rounded down: never more
+		// than was asked for.
+		token = most / r.Burst
+		hi, lo := bits.Mul64(uint64(token), uint64(n))
+		if hi >= uint64(r.Period) {
+			continue
+		}
+		quo, rem := bits.Div64(hi, lo, uint64(r.Period))
+		if quo == 0 || quo > most || coarse(rem, quo, uint64(r.Period)) {
+			continue
+		}
+		r.Tick, r.Token, r.Leak, r.Capacity = tick, token, int64(quo), r.Burst*token
+		return true
+	}
+	return false
+}
+
+// coarse reports whether leaving rem out of quo·period + rem loses more than
+// one part in a million.
+func coarse(rem, quo, period uint64) bool {
+	lostHi, lostLo := bits.Mul64(rem, 1_000_000)
+	keptHi, keptLo := bits.Mul64(quo, period)
+	return lostHi > keptHi || lostHi == keptHi && lostLo > keptLo
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// nominal returns the usual length of a calendar window in microseconds.
+func nominal(u CalendarUnit) int64 {
+	const day = 24 * int64(time.Hour/time.Microsecond)
+	switch u {
+	case Minute:
+		return int64(time.Minute / time.Microsecond)
+	case Hour:
+		return int64(time.Hour / time.Microsecond)
+	case Day:
+		return day
+	case Week:
+		return 7 * day
+	case Month:
+		return 30 * day
+	case Year:
+		return 365 * day
+	case NoCalendar:
+	}
+	return 0
+}

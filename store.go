@@ -1,0 +1,110 @@
+package headgate
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Kind is what an Op does.
+type Kind uint8
+
+const (
+	// Take takes Cost if all of it fits, else nothing.
+	Take Kind = iota
+	// TakeUpTo takes as much of Cost as fits.
+	TakeUpTo
+	// Peek answers as Take would and writes nothing.
+	Peek
+	// Charge takes Cost whether it fits or not; the key may go into debt.
+	Charge
+	// Refund gives Cost back, up to a full limit.
+	Refund
+	// Grant adds Cost as credit above the limit, for Op.Duration.
+	Grant
+	// Reset forgets the key.
+	Reset
+	// Reserve takes Cost at once or books it for later, at most Op.Duration
+	// from now. Only buckets can book; windows answer as Take does.
+	Reserve
+)
+
+// String returns the kind's name in lower case, such as take_up_to.
+func (k Kind) String() string {
+	switch k {
+	case Take:
+		return "take"
+	case TakeUpTo:
+		return "take_up_to"
+	case Peek:
+		return "peek"
+	case Charge:
+		return "charge"
+	case Refund:
+		return "refund"
+	case Grant:
+		return "grant"
+	case Reset:
+		return "reset"
+	case Reserve:
+		return "reserve"
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// Op is one question to a store about one key.
+type Op struct {
+	// Key is what is counted: opaque bytes of any length. Join parts with
+	// [AppendKey], so that (a_b, c) and (a, b_c) stay apart.
+	Key string
+	// Scope is a namespace of keys, such as the domain and name of a rule.
+	// The same Key in two scopes has two states. A Redis store puts the
+	// scopes of one Key into one cluster slot.
+	Scope string
+	// Limit is the limit to ask about. A state survives a change of its
+	// numbers; another Algorithm has a state of its own.
+	Limit Limit
+	// Cost is what the request takes; it must not be negative. With 0 every
+	// kind is a dry run.
+	Cost int64
+	// At is the time of the request in microseconds since the Unix epoch. 0
+	// asks the store to use its own clock, as a shared store always does.
+	At int64
+	// Duration is, for Reserve, the longest acceptable wait; for Grant, how
+	// long the credit lasts; for Refund, how long the returned take would
+	// still have counted (its ResetAfter less the time since then), or 0 for
+	// a take of just now.
+	Duration time.Duration
+	// Kind is what to do.
+	Kind Kind
+}
+
+// Mode says how the ops of one [Store.Do] belong together.
+type Mode uint8
+
+const (
+	// Independent answers each op by itself.
+	Independent Mode = iota
+	// AllOrNothing writes only if every op is allowed. Where one is refused,
+	// the decisions of the others say what Peek would have said.
+	AllOrNothing
+)
+
+// Store keeps the state of keys and executes ops on it. Its methods may be
+// called by any number of goroutines. Package store/storetest checks that an
+// implementation keeps this contract.
+//
+// A refusal is no error and writes nothing. An invalid limit or cost is
+// refused with ErrInvalidLimit or ErrInvalidCost before anything is written,
+// also in the middle of Do. Any other failure wraps ErrUnavailable.
+type Store interface {
+	// Take executes one op, whatever its Kind. It has no slices, so that
+	// nothing escapes to the heap.
+	Take(ctx context.Context, op Op) (Decision, error)
+	// Do executes ops in order and writes each answer to the same place of
+	// out, in one round trip if the store is remote. len(out) must be at
+	// least len(ops). An op sees the writes of those before it.
+	Do(ctx context.Context, ops []Op, out []Decision, mode Mode) error
+	// Close releases what the store holds. Later calls return ErrClosed.
+	Close() error
+}
