@@ -55,7 +55,8 @@ func (k Kind) String() string {
 // Op is one question to a store about one key.
 type Op struct {
 	// Key is what is counted: opaque bytes of any length. Join parts with
-	// [AppendKey], so that (a_b, c) and (a, b_c) stay apart.
+	// [AppendKey], so that (a_b, c) and (a, b_c) stay apart. A store reads
+	// it during the call only.
 	Key string
 	// Scope is a namespace of keys, such as the domain and name of a rule.
 	// The same Key in two scopes has two states. A Redis store puts the

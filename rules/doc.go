@@ -1,0 +1,3 @@
+// Package rules reads rule files into an immutable Ruleset and finds the rules
+// that apply to a request.
+package rules

@@ -1,0 +1,124 @@
+package rules
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Request is what a door asks about. A door implements it over its own form of
+// a request, so that matching copies nothing.
+type Request interface {
+	// Attribute returns the value of a, and false if the request has none.
+	// For the client's address it is the text to count by, such as
+	// 198.51.100.7 or, grouped by prefix, 2001:db8:1:2::/64.
+	Attribute(a Attribute) (value string, ok bool)
+	// ClientIP returns the client's full address, or the zero Addr if it is
+	// not known.
+	ClientIP() netip.Addr
+}
+
+// Mode says whether a rule refuses or only observes.
+type Mode uint8
+
+// The modes.
+const (
+	Enforce Mode = iota
+	Shadow
+)
+
+// Action is what happens to a request over the limit.
+type Action uint8
+
+// The actions.
+const (
+	// Reject answers with OnLimit.Status.
+	Reject Action = iota
+)
+
+// OnLimit is a rule's answer to a request over its limit.
+type OnLimit struct {
+	Action Action
+	// Status is the HTTP status of a rejection, 429 by default.
+	Status int
+	// Body replaces the problem+json body if not empty.
+	Body string
+	// ContentType belongs to Body.
+	ContentType string
+	// Headers are added to the answer.
+	Headers map[string]string
+}
+
+// StoreError is a rule's policy for when the store cannot answer.
+type StoreError uint8
+
+// The policies.
+const (
+	StoreErrorAllow StoreError = iota
+	StoreErrorDeny
+	StoreErrorLocal
+)
+
+// Rule is one limit with what it matches, its key and what happens when it is
+// exceeded. It is immutable once its Ruleset has been built.
+type Rule struct {
+	// Domain and Name identify the rule; Scope joins them, injectively, and
+	// is the headgate.Op.Scope of its checks.
+	Domain, Name, Scope string
+	// Limit is how much.
+	Limit headgate.Limit
+	// Cost is what one request takes; it multiplies the request's own cost.
+	Cost int64
+	// Key is what the limit counts by; empty means one count for all.
+	Key []Attribute
+	// OnLimit is the answer to requests over the limit.
+	OnLimit OnLimit
+	// Mode is Enforce or Shadow.
+	Mode Mode
+	// Percent enforces for this stable share of the keys (0 to 100), and
+	// shadows for the rest.
+	Percent int
+	// OnStoreError is what happens when the store cannot answer.
+	OnStoreError StoreError
+	// LocalShare is, for StoreErrorLocal, the share of the limit that this
+	// process may give out by itself, in (0, 1].
+	LocalShare float64
+	// File, Line and Column say where the rule stands.
+	File         string
+	Line, Column int
+
+	match matcher
+}
+
+// Position returns file:line:column.
+func (r *Rule) Position() string {
+	return fmt.Sprintf("%s:%d:%d", r.File, r.Line, r.Column)
+}
+
+// Check is one limit to ask the store about.
+type Check struct {
+	Rule *Rule
+	// Key is the composed key. It points into the Matches that holds the
+	// Check and is good until those are used again.
+	Key string
+	// Enforced is false for a shadowed rule or a key outside its Percent.
+	Enforced bool
+}
+
+// Matches is what [Ruleset.Match] found. Its zero value is ready for use, and
+// using it again for the next request saves allocations.
+type Matches struct {
+	// Checks are those rules that apply, in file order.
+	Checks []Check
+
+	keys []byte
+	ends []int
+}
+
+// Stats describe a Ruleset.
+type Stats struct {
+	Domains, Rules, Files int
+	LoadedAt              time.Time
+}
