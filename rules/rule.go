@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 	"net/netip"
-	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -61,6 +60,18 @@ const (
 	StoreErrorLocal
 )
 
+// KeyMissing says what a rule does with a request that lacks a part of its key.
+type KeyMissing uint8
+
+const (
+	// KeyMissingShare counts all such requests together, apart from those
+	// whose value is empty, so that leaving a header out does not escape the
+	// limit.
+	KeyMissingShare KeyMissing = iota
+	// KeyMissingSkip does not apply the rule.
+	KeyMissingSkip
+)
+
 // Rule is one limit with what it matches, its key and what happens when it is
 // exceeded. It is immutable once its Ruleset has been built.
 type Rule struct {
@@ -73,6 +84,8 @@ type Rule struct {
 	Cost int64
 	// Key is what the limit counts by; empty means one count for all.
 	Key []Attribute
+	// KeyMissing says what happens to a request that lacks a part of Key.
+	KeyMissing KeyMissing
 	// OnLimit is the answer to requests over the limit.
 	OnLimit OnLimit
 	// Mode is Enforce or Shadow.
@@ -85,6 +98,8 @@ type Rule struct {
 	// LocalShare is, for StoreErrorLocal, the share of the limit that this
 	// process may give out by itself, in (0, 1].
 	LocalShare float64
+	// Description is for people.
+	Description string
 	// File, Line and Column say where the rule stands.
 	File         string
 	Line, Column int
@@ -119,6 +134,9 @@ type Matches struct {
 
 // Stats describe a Ruleset.
 type Stats struct {
+	// Domains, Rules and Files are how many there are; Rules are those that
+	// are not disabled.
 	Domains, Rules, Files int
-	LoadedAt              time.Time
+	// Disabled is how many rules have disabled: true.
+	Disabled int
 }
