@@ -12,6 +12,9 @@ const (
 	MaxLimit = 1 << 40
 	// MaxPeriod is the longest period, about 407 days.
 	MaxPeriod = (1<<45 - 1) * time.Microsecond
+	// MaxLog is the largest limit of SlidingLog, which keeps every request of
+	// a period: 2^20.
+	MaxLog = 1 << 20
 	// MaxBuckets is the largest number of sub-windows of SlidingBuckets.
 	MaxBuckets = 512
 	// DefaultBuckets is their number if the limit does not say.
@@ -102,7 +105,7 @@ func (l Limit) Buckets(n int, edge Edge) Limit {
 	if n < 1 || n > MaxBuckets {
 		n = MaxBuckets + 1 // remembered as out of range
 	}
-	l.rule.Buckets, l.rule.Edge = uint16(n), edge
+	l.rule.Buckets, l.rule.Edge, l.rule.bucketsSet = uint16(n), edge, true
 	return l.compiled()
 }
 

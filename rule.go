@@ -26,7 +26,9 @@ type Rule struct {
 	// Unlimited allows everything; all else is then zero.
 	Unlimited bool
 	burstSet  bool
-	problem   problem
+	// bucketsSet tells a number the user gave from the default.
+	bucketsSet bool
+	problem    problem
 
 	// Limit is N, Period its length in microseconds.
 	Limit, Period int64
@@ -68,6 +70,7 @@ const (
 	badCalendar
 	badBuckets
 	badAlgorithm
+	badLog
 	strayBurst
 	strayAnchor
 	strayBuckets
@@ -94,6 +97,8 @@ func (p problem) String() string {
 		return fmt.Sprintf("the number of sub-windows must be from 1 to %d and at most the period's microseconds", MaxBuckets)
 	case badAlgorithm:
 		return "unknown algorithm, anchor or edge"
+	case badLog:
+		return fmt.Sprintf("a sliding log keeps every request: its limit must be at most %d", MaxLog)
 	case strayBurst:
 		return "only token_bucket and leaky_bucket have a burst"
 	case strayAnchor:
@@ -109,6 +114,12 @@ func (p problem) String() string {
 // compiled returns l with everything derived filled in and its problem found.
 func (l Limit) compiled() Limit {
 	r := &l.rule
+	// What an earlier step of the chain derived for another algorithm must
+	// not be taken for something the user said.
+	r.Token, r.Leak, r.Capacity, r.Tick = 0, 0, 0, 0
+	if !r.bucketsSet {
+		r.Buckets = 0
+	}
 	r.problem = r.check()
 	if r.problem != valid || r.Unlimited {
 		return l
@@ -123,7 +134,7 @@ func (l Limit) compiled() Limit {
 		}
 	case SlidingBuckets:
 		if r.Buckets == 0 {
-			r.Buckets = DefaultBuckets
+			r.Buckets = uint16(min(DefaultBuckets, r.Period))
 		}
 		r.Tick = (r.Period + int64(r.Buckets) - 1) / int64(r.Buckets)
 	case FixedWindow, SlidingLog, SlidingWindow:
@@ -141,6 +152,8 @@ func (r *Rule) check() problem {
 		return badAlgorithm
 	case r.Limit < 0 || r.Limit > MaxLimit:
 		return badLimit
+	case r.Algorithm == SlidingLog && r.Limit > MaxLog:
+		return badLog
 	case r.Zone != nil && (r.Calendar == NoCalendar || r.Calendar > Year || r.Algorithm != FixedWindow || r.Anchor != AnchorClock):
 		return badCalendar
 	case r.Period <= 0 || r.Period > int64(MaxPeriod/time.Microsecond):

@@ -1,0 +1,248 @@
+package headgate_test
+
+import (
+	"errors"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func TestLimitValidate(t *testing.T) {
+	const (
+		unset    = "unset"
+		limit    = "the limit must be"
+		period   = "the period must be"
+		burst    = "the burst must be"
+		rounding = "too large for so slow a rate"
+		calendar = "a calendar window must be"
+		buckets  = "the number of sub-windows"
+		unknown  = "unknown algorithm, anchor or edge"
+		ok       = ""
+	)
+	perMinute := headgate.PerMinute(5)
+	tests := []struct {
+		name  string
+		limit headgate.Limit
+		want  string
+	}{
+		{"zero value", headgate.Limit{}, unset},
+		{"unlimited", headgate.Unlimited(), ok},
+		{"5 a minute", perMinute, ok},
+		{"limit 0 refuses all and is legal", headgate.PerSecond(0), ok},
+		{"limit 0 with a burst", headgate.PerSecond(0).Burst(5), ok},
+		{"limit -1", headgate.PerSecond(-1), limit},
+		{"the least int64", headgate.PerSecond(math.MinInt64), limit},
+		{"the largest limit", headgate.PerSecond(headgate.MaxLimit), ok},
+		{"one more", headgate.PerSecond(headgate.MaxLimit + 1), limit},
+		{"the largest int64", headgate.PerSecond(math.MaxInt64), limit},
+		{"period 0", headgate.Per(1, 0), period},
+		{"period -1s", headgate.Per(1, -time.Second), period},
+		{"period 1ns", headgate.Per(1, 1), period},
+		{"period 1.5µs", headgate.Per(1, 1500), period},
+		{"period 1µs", headgate.Per(1, time.Microsecond), ok},
+		{"the longest period", headgate.Per(1, headgate.MaxPeriod), ok},
+		{"a microsecond more", headgate.Per(1, headgate.MaxPeriod+time.Microsecond), period},
+		{"burst 0", perMinute.Burst(0), burst},
+		{"burst -1", perMinute.Burst(-1), burst},
+		{"the largest burst", headgate.PerSecond(1000).Burst(headgate.MaxLimit), ok},
+		{"one more", perMinute.Burst(headgate.MaxLimit + 1), burst},
+		{"a huge burst at 1 a year", headgate.Per(1, 365*24*time.Hour).Burst(headgate.MaxLimit), rounding},
+		{"burst of a leaky bucket", perMinute.Using(headgate.LeakyBucket).Burst(9), ok},
+		{"burst of a window", perMinute.Using(headgate.FixedWindow).Burst(9), "only token_bucket and leaky_bucket"},
+		{"burst given first", perMinute.Burst(9).Using(headgate.SlidingLog), "only token_bucket and leaky_bucket"},
+		{"unknown algorithm", perMinute.Using(headgate.SlidingBuckets + 1), unknown},
+		{"unknown anchor", perMinute.Using(headgate.FixedWindow).Anchored(7), unknown},
+		{"unknown edge", perMinute.Using(headgate.SlidingBuckets).Buckets(6, 7), unknown},
+		{"anchor of a fixed window", perMinute.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), ok},
+		{"anchor of a bucket", perMinute.Anchored(headgate.AnchorFirstRequest), "only fixed_window has an anchor"},
+		{"calendar day", headgate.PerCalendar(200, headgate.Day, nil), ok},
+		{"calendar of no unit", headgate.PerCalendar(200, headgate.NoCalendar, nil), calendar},
+		{"calendar of an unknown unit", headgate.PerCalendar(200, headgate.Year+1, nil), calendar},
+		{"calendar of a bucket", headgate.PerCalendar(200, headgate.Day, nil).Using(headgate.TokenBucket), calendar},
+		{"calendar from the first request", headgate.PerCalendar(200, headgate.Day, nil).Anchored(headgate.AnchorFirstRequest), calendar},
+		{"sub-windows", perMinute.Using(headgate.SlidingBuckets).Buckets(512, headgate.EdgeStrict), ok},
+		{"no sub-windows", perMinute.Using(headgate.SlidingBuckets).Buckets(0, headgate.EdgeStrict), buckets},
+		{"too many", perMinute.Using(headgate.SlidingBuckets).Buckets(513, headgate.EdgeStrict), buckets},
+		{"2^16 + 1, which must not wrap to 1", perMinute.Using(headgate.SlidingBuckets).Buckets(65537, headgate.EdgeStrict), buckets},
+		{"more than microseconds", headgate.Per(1, 10*time.Microsecond).Using(headgate.SlidingBuckets).Buckets(11, headgate.EdgeStrict), buckets},
+		{"sub-windows of a log", perMinute.Using(headgate.SlidingLog).Buckets(6, headgate.EdgeStrict), "only sliding_buckets"},
+		{"count_denied of a log", perMinute.Using(headgate.SlidingLog).CountingDenied(), ok},
+		{"count_denied of a bucket", perMinute.CountingDenied(), "only sliding_log"},
+		{"a mistake made good", headgate.PerSecond(-1).Using(headgate.SlidingLog), limit},
+		{"options in another order", headgate.PerMinute(5).Using(headgate.SlidingBuckets).Using(headgate.SlidingWindow), ok},
+		{"fewer sub-windows by default in 10µs", headgate.Per(1, 10*time.Microsecond).Using(headgate.SlidingBuckets).Using(headgate.SlidingBuckets), ok},
+	}
+	for _, tt := range tests {
+		err := tt.limit.Validate()
+		switch {
+		case tt.want == ok && err != nil:
+			t.Errorf("%s: %v", tt.name, err)
+		case tt.want != ok && !errors.Is(err, headgate.ErrInvalidLimit):
+			t.Errorf("%s: error %v does not wrap ErrInvalidLimit", tt.name, err)
+		case tt.want != ok && !strings.Contains(err.Error(), tt.want):
+			t.Errorf("%s: error %q does not say %q", tt.name, err, tt.want)
+		}
+		if tt.limit.Valid() != (tt.want == ok) {
+			t.Errorf("%s: Valid() = %v", tt.name, tt.limit.Valid())
+		}
+	}
+}
+
+func TestLimitString(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		limit headgate.Limit
+		want  string
+	}{
+		{headgate.PerSecond(100).Burst(500), "100/1s token_bucket burst 500"},
+		{headgate.PerMinute(5).Using(headgate.SlidingLog).CountingDenied(), "5/1m0s sliding_log counting refusals"},
+		{headgate.PerHour(5).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict), "5/1h0m0s sliding_buckets of 6, strict"},
+		{headgate.PerHour(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), "5/1h0m0s fixed_window from the first request"},
+		{headgate.PerCalendar(200, headgate.Day, berlin), "200/day fixed_window in Europe/Berlin"},
+		{headgate.Unlimited(), "unlimited"},
+		{headgate.Limit{}, "invalid limit: unset (for no limit at all use Unlimited)"},
+	}
+	for _, tt := range tests {
+		if got := tt.limit.String(); got != tt.want {
+			t.Errorf("String() = %q, want %q", got, tt.want)
+		}
+	}
+}
+
+// TestLimitComparable: two limits made alike are equal and may be map keys.
+func TestLimitComparable(t *testing.T) {
+	if headgate.PerMinute(5) != headgate.Per(5, time.Minute) {
+		t.Error("PerMinute(5) differs from Per(5, time.Minute)")
+	}
+	if headgate.PerMinute(5).Using(headgate.SlidingBuckets).Using(headgate.TokenBucket) != headgate.PerMinute(5) {
+		t.Error("a detour over another algorithm leaves traces")
+	}
+	if headgate.PerMinute(5) == headgate.PerMinute(6) || headgate.PerMinute(5) == headgate.PerMinute(5).Using(headgate.LeakyBucket) {
+		t.Error("different limits are equal")
+	}
+}
+
+// TestCompileExactly pins the integers of a few rules, which docs and the Lua
+// twins quote.
+func TestCompileExactly(t *testing.T) {
+	tests := []struct {
+		limit                       headgate.Limit
+		token, leak, capacity, tick int64
+	}{
+		// 4 tokens per 60,000,000 µs = 1 per 15,000,000.
+		{headgate.PerMinute(4), 15_000_000, 1, 60_000_000, 1},
+		// 100 per second = 1 per 10,000 µs.
+		{headgate.PerSecond(100).Burst(500), 10_000, 1, 5_000_000, 1},
+		{headgate.PerDay(200), 432_000_000, 1, 86_400_000_000, 1},
+		// 3 per millisecond: 3 units a µs, a token of 1000.
+		{headgate.Per(3, time.Millisecond), 1000, 3, 3000, 1},
+		{headgate.Per(1<<40, time.Millisecond), 125, 1 << 37, 125 << 40, 1},
+		{headgate.PerSecond(0), 1, 0, 0, 1},
+	}
+	for _, tt := range tests {
+		r := tt.limit.Rule()
+		if r.Token != tt.token || r.Leak != tt.leak || r.Capacity != tt.capacity || r.Tick != tt.tick {
+			t.Errorf("%v: token %d leak %d capacity %d tick %d, want %d %d %d %d",
+				tt.limit, r.Token, r.Leak, r.Capacity, r.Tick, tt.token, tt.leak, tt.capacity, tt.tick)
+		}
+	}
+}
+
+// TestCompileInvariants: for random limits over the whole range every compiled
+// integer stays below 2^53, the rate is never above what was asked for and
+// at most one part in a million below (traps T29, T8). A limit without a burst
+// of its own always compiles.
+func TestCompileInvariants(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	year := int64(365 * 24 * time.Hour / time.Microsecond)
+	refused := 0
+	for range 200_000 {
+		n, period, burst := logUniform(rng, 0, headgate.MaxLimit), logUniform(rng, 1000, year), logUniform(rng, 1, headgate.MaxLimit)
+		plain := headgate.Per(n, time.Duration(period)*time.Microsecond)
+		if err := plain.Validate(); err != nil {
+			t.Fatalf("%d per %dµs: %v", n, period, err)
+		}
+		checkBucketRule(t, plain)
+		bursting := plain.Burst(burst)
+		if !bursting.Valid() {
+			refused++
+			continue
+		}
+		checkBucketRule(t, bursting)
+	}
+	t.Logf("%d of 200000 random bursts were too large for their rate", refused)
+}
+
+func checkBucketRule(t *testing.T, l headgate.Limit) {
+	t.Helper()
+	r := l.Rule()
+	const most = 1 << 52
+	if r.Token < 1 || r.Token > most || r.Leak < 0 || r.Leak > most || r.Capacity < 0 || r.Capacity > most {
+		t.Fatalf("%v: out of range: %+v", l, *r)
+	}
+	if r.Capacity != r.Burst*r.Token {
+		t.Fatalf("%v: capacity %d is not %d tokens of %d", l, r.Capacity, r.Burst, r.Token)
+	}
+	if r.Limit == 0 {
+		return
+	}
+	// asked = Limit/Period tokens a µs, got = Leak/(Token·Tick).
+	asked := big.NewRat(r.Limit, r.Period)
+	got := new(big.Rat).SetFrac(big.NewInt(r.Leak), new(big.Int).Mul(big.NewInt(r.Token), big.NewInt(r.Tick)))
+	if got.Cmp(asked) > 0 {
+		t.Fatalf("%v: the rate %s is above the %s asked for", l, got, asked)
+	}
+	lost := new(big.Rat).Sub(asked, got)
+	if lost.Mul(lost, big.NewRat(1_000_000, 1)).Cmp(asked) > 0 {
+		t.Fatalf("%v: the rate %s is more than 1e-6 below %s", l, got, asked)
+	}
+}
+
+// logUniform returns a number from lo to hi, small ones as likely as large.
+func logUniform(rng *rand.Rand, lo, hi int64) int64 {
+	switch rng.IntN(20) {
+	case 0:
+		return lo
+	case 1:
+		return hi
+	}
+	l, h := math.Log(float64(lo)+1), math.Log(float64(hi)+1)
+	return min(hi, max(lo, int64(math.Exp(l+rng.Float64()*(h-l)))-1))
+}
+
+func TestSubWindowWidth(t *testing.T) {
+	tests := []struct {
+		limit headgate.Limit
+		want  int64
+	}{
+		{headgate.PerHour(5).Using(headgate.SlidingBuckets), 60_000_000},
+		{headgate.PerMinute(5).Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeStrict), 8_571_429}, // rounded up
+		{headgate.Per(5, 10*time.Microsecond).Using(headgate.SlidingBuckets).Buckets(10, headgate.EdgeStrict), 1},
+	}
+	for _, tt := range tests {
+		if got := tt.limit.Rule().Tick; got != tt.want {
+			t.Errorf("%v: sub-windows of %dµs, want %d", tt.limit, got, tt.want)
+		}
+	}
+}
+
+func TestAlgorithmNames(t *testing.T) {
+	for _, a := range headgate.Algorithms() {
+		if got, ok := headgate.ParseAlgorithm(a.String()); !ok || got != a {
+			t.Errorf("ParseAlgorithm(%q) = %v, %v", a, got, ok)
+		}
+	}
+	if _, ok := headgate.ParseAlgorithm("token-bucket"); ok {
+		t.Error("ParseAlgorithm accepts token-bucket")
+	}
+}
