@@ -1,4 +1,283 @@
 // Package engine decides about a request: it matches the rules, asks the
 // store about every limit that applies, all or nothing, and says what the
 // answer is.
+//
+// Every door translates its own protocol to a [Query] and a [Verdict] back;
+// nothing in here knows which door asked.
 package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/rules"
+)
+
+// Query is what a door asks: may this request pass now?
+type Query struct {
+	// Domain is the namespace whose rules apply.
+	Domain string
+	// Request has the attributes that rules match and count by.
+	Request rules.Request
+	// Cost is what the request takes, usually 1; each rule multiplies it by
+	// its own cost. 0 is a dry run.
+	Cost int64
+	// At is the time of the request in microseconds since the Unix epoch,
+	// read once by the door. With 0 the store uses its own clock.
+	At int64
+	// Kind is headgate.Take, or headgate.Peek to write nothing.
+	Kind headgate.Kind
+}
+
+// UnknownDomain says what happens to a request in a domain without rules.
+type UnknownDomain uint8
+
+// The policies.
+const (
+	// UnknownDomainAllow lets the request pass. It is the default.
+	UnknownDomainAllow UnknownDomain = iota
+	// UnknownDomainRefuse refuses it.
+	UnknownDomainRefuse
+)
+
+// String returns the name that the configuration uses: allow or refuse.
+func (u UnknownDomain) String() string {
+	if u == UnknownDomainRefuse {
+		return "refuse"
+	}
+	return "allow"
+}
+
+// ParseUnknownDomain is the inverse of [UnknownDomain.String]. It reports
+// false for any other text.
+func ParseUnknownDomain(s string) (UnknownDomain, bool) {
+	switch s {
+	case "allow":
+		return UnknownDomainAllow, true
+	case "refuse":
+		return UnknownDomainRefuse, true
+	}
+	return 0, false
+}
+
+// Observer is told of every decision, for metrics and events. Its method is
+// called on the path of the request by any number of goroutines and must not
+// block.
+type Observer interface {
+	// Decided is called before Decide returns. The verdict's Results are good
+	// until Decided returns. err is what Decide returns.
+	Decided(q Query, v Verdict, err error)
+}
+
+// Option configures an Engine.
+type Option func(*Engine)
+
+// WithObserver tells o of every decision.
+func WithObserver(o Observer) Option { return func(e *Engine) { e.observer = o } }
+
+// WithUnknownDomain sets what happens to requests in a domain without rules.
+func WithUnknownDomain(u UnknownDomain) Option { return func(e *Engine) { e.unknown = u } }
+
+// Engine decides about requests. It is safe for use by any number of
+// goroutines.
+type Engine struct {
+	store    headgate.Store
+	observer Observer
+	unknown  UnknownDomain
+	scratch  sync.Pool // of *scratch
+
+	// rules is swapped as a whole on every reload; a request reads it once.
+	rules atomic.Pointer[rules.Ruleset]
+}
+
+// New returns an Engine that applies rs and keeps its counts in store. With a
+// nil rs every domain is unknown until SetRules.
+func New(store headgate.Store, rs *rules.Ruleset, options ...Option) *Engine {
+	e := &Engine{store: store}
+	e.scratch.New = func() any { return new(scratch) }
+	for _, o := range options {
+		o(e)
+	}
+	e.SetRules(rs)
+	return e
+}
+
+// SetRules swaps the rules. Requests being decided go on with the old ones,
+// and the counts of rules that keep their name survive.
+func (e *Engine) SetRules(rs *rules.Ruleset) {
+	if rs == nil {
+		rs = new(rules.Ruleset)
+	}
+	e.rules.Store(rs)
+}
+
+// Rules returns the rules in force; never nil.
+func (e *Engine) Rules() *rules.Ruleset { return e.rules.Load() }
+
+// Decide answers q. All enforced limits that match are charged, or none is.
+//
+// An error that wraps headgate.ErrUnavailable means that the store could not
+// answer; the Verdict is then what each rule's on_store_error says. With any
+// other error (a negative cost) the Verdict is a refusal.
+//
+// The caller should Release the Verdict when done with its Results; that makes
+// the next decision free of allocations.
+func (e *Engine) Decide(ctx context.Context, q Query) (Verdict, error) {
+	s, _ := e.scratch.Get().(*scratch)
+	v := Verdict{Allowed: true, at: q.At, pool: &e.scratch, scratch: s}
+	v.Decision = headgate.Decision{Allowed: true, Reason: headgate.NoLimit}
+	err := e.decide(ctx, q, &v)
+	if e.observer != nil {
+		e.observer.Decided(q, v, err)
+	}
+	return v, err
+}
+
+func (e *Engine) decide(ctx context.Context, q Query, v *Verdict) error {
+	s := v.scratch
+	v.Known = e.rules.Load().Match(q.Domain, q.Request, &s.matches)
+	s.results = s.results[:0]
+	if !v.Known {
+		if e.unknown == UnknownDomainRefuse {
+			v.refuse(headgate.Decision{Reason: headgate.Limited, RetryAfter: headgate.Never})
+		}
+		return nil
+	}
+	if q.Cost < 0 || q.Kind != headgate.Take && q.Kind != headgate.Peek {
+		v.refuse(headgate.Decision{Reason: headgate.TooLarge, RetryAfter: headgate.Never})
+		if q.Cost < 0 {
+			return headgate.ErrInvalidCost
+		}
+		return fmt.Errorf("a query cannot be of kind %s", q.Kind)
+	}
+	observing := s.fill()
+	err := e.enforce(ctx, q, v)
+	if observing > 0 {
+		err = errors.Join(err, e.observe(ctx, q, v))
+	}
+	return err
+}
+
+// enforce asks about the rules that count and settles the verdict.
+func (e *Engine) enforce(ctx context.Context, q Query, v *Verdict) error {
+	s := v.scratch
+	enforced := s.ops(q, q.Kind, enforcedOnly)
+	err := e.ask(ctx, s, headgate.AllOrNothing)
+	if err != nil {
+		err = unavailable(err)
+	}
+	for i, at := range enforced {
+		r := &s.results[at]
+		if err != nil {
+			r.Decision = failed(r.Rule)
+		} else {
+			r.Decision = s.out[i]
+		}
+		v.consider(r)
+	}
+	return err
+}
+
+// observe asks about the rules that only observe. They are charged for what
+// really passes: of a request that another rule refuses they see nothing, as
+// would be so if they were enforced.
+func (e *Engine) observe(ctx context.Context, q Query, v *Verdict) error {
+	kind := q.Kind
+	if !v.Allowed {
+		kind = headgate.Peek
+	}
+	s := v.scratch
+	shadowed := s.ops(q, kind, shadowedOnly)
+	err := e.ask(ctx, s, headgate.Independent)
+	if err != nil {
+		err = unavailable(err)
+	}
+	for i, at := range shadowed {
+		r := &s.results[at]
+		switch {
+		case err != nil:
+			r.Decision = headgate.Decision{Allowed: true, Reason: headgate.FailOpen}
+		case s.out[i].Allowed:
+			r.Decision = s.out[i]
+			r.Decision.Delay = 0
+		default:
+			r.Decision = s.out[i]
+			r.Decision.Allowed, r.Decision.Reason, r.Decision.RetryAfter = true, headgate.Shadow, 0
+			v.WouldRefuse++
+		}
+	}
+	return err
+}
+
+// ask puts s.pending to the store; s.out has the answers.
+func (e *Engine) ask(ctx context.Context, s *scratch, mode headgate.Mode) error {
+	switch len(s.pending) {
+	case 0:
+		return nil
+	case 1:
+		var err error
+		s.out[0], err = e.store.Take(ctx, s.pending[0])
+		return err
+	}
+	return e.store.Do(ctx, s.pending, s.out, mode)
+}
+
+// Undo gives back what v took, less what time has given back already, for a
+// request that was admitted but will not be made: a client that went away
+// while it waited for its turn. at is now, in microseconds since the Unix
+// epoch. Undo must come before Release; a second Undo does nothing.
+func (e *Engine) Undo(ctx context.Context, v *Verdict, at int64) error {
+	s := v.scratch
+	if s == nil {
+		return nil
+	}
+	s.pending = s.pending[:0]
+	for i := range s.results {
+		r := &s.results[i]
+		left := r.Decision.ResetAfter - elapsed(v.at, at)
+		if r.Decision.Granted > 0 && left > 0 {
+			s.pending = append(s.pending, headgate.Op{
+				Key: s.matches.Checks[i].Key, Scope: r.Rule.Scope, Limit: r.Rule.Limit,
+				Cost: r.Decision.Granted, At: at, Duration: left, Kind: headgate.Refund,
+			})
+		}
+		r.Decision.Granted = 0
+	}
+	s.room()
+	if err := e.ask(ctx, s, headgate.Independent); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// unavailable returns err as a headgate.ErrUnavailable.
+func unavailable(err error) error {
+	if errors.Is(err, headgate.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
+}
+
+// failed is what rule answers when the store cannot. StoreErrorLocal is the
+// store's own affair: one that has a local fallback does not come here.
+func failed(rule *rules.Rule) headgate.Decision {
+	if rule.OnStoreError == rules.StoreErrorDeny {
+		return headgate.Decision{Reason: headgate.FailClosed, Limit: rule.Limit.Capacity()}
+	}
+	return headgate.Decision{Allowed: true, Reason: headgate.FailOpen, Limit: rule.Limit.Capacity()}
+}
+
+// times multiplies two costs, neither of them negative, and saturates.
+func times(a, b int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi != 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(lo)
+}
