@@ -1,16 +1,35 @@
 // Package algorithm holds the arithmetic of the six algorithms: pure steps
 // from a state, a time and a request to a new state and a decision. There is
-// no clock, no lock, no allocation and no floating point in it, and it imports
-// neither fmt nor net, so that it compiles small to WebAssembly.
+// no clock, no lock and no floating point in it, and it imports neither fmt nor
+// net, so that it compiles small to WebAssembly.
+//
+// Each algorithm has a file with five functions: how much is available, take,
+// refund, when a cost will fit, and when the state is fresh again. [Step] puts
+// them together in one way for all, credit included.
 //
 // The Lua scripts of store/redis are twins of these files; the vectors in
 // testdata/vectors/ are run by both.
 package algorithm
 
 import (
+	"math"
 	"time"
 
 	"github.com/headgate/headgate"
+)
+
+const (
+	// maxInteger is the largest number in a state: 2^53-1, up to which Lua's
+	// numbers are exact.
+	maxInteger = 1<<53 - 1
+	// maxCount is the largest count of a window. It leaves room for debt
+	// above the largest limit, 2^40, and for the sum of all sub-windows.
+	maxCount = 1<<43 - 1
+	// maxTime is the latest time a step accepts, in the year 2112; later ones
+	// are taken for it.
+	maxTime = 1 << 52
+	// never is a time that does not come.
+	never = math.MaxInt64
 )
 
 // State is what a store keeps for one key under one algorithm. The zero value
@@ -44,3 +63,257 @@ type Result struct {
 	// Wrote reports whether the state was changed.
 	Wrote bool
 }
+
+// Step answers req at now, in microseconds since the epoch, under a valid rule.
+// It changes s only if Result.Wrote says so, and never on a refusal, unless the
+// rule counts refusals. Time may run backwards from one call to the next; that
+// never gives anything back.
+func Step(r *headgate.Rule, s *State, now int64, req Request) Result {
+	now = min(max(now, 0), maxTime)
+	if r.Algorithm <= headgate.LeakyBucket && req.Kind == headgate.Take && s.Credit == 0 && req.Cost > 0 {
+		return bucketTake(r, s, now, req.Cost)
+	}
+	if r.Unlimited {
+		return unlimited(req)
+	}
+	switch req.Kind {
+	case headgate.Take, headgate.Peek:
+		return take(r, s, now, req)
+	case headgate.TakeUpTo:
+		return takeUpTo(r, s, now, req.Cost)
+	case headgate.Reserve:
+		return reserve(r, s, now, req)
+	case headgate.Charge:
+		return charge(r, s, now, req.Cost)
+	case headgate.Refund:
+		return giveBack(r, s, now, req)
+	case headgate.Grant:
+		return grant(r, s, now, req)
+	case headgate.Reset:
+		wrote := !isZero(s)
+		*s = State{}
+		return done(r, s, now, 0, wrote)
+	}
+	return refuse(r, s, now, req.Cost)
+}
+
+func isZero(s *State) bool {
+	return s.V == [4]int64{} && len(s.Words) == 0 && s.Credit == 0 && s.Until == 0
+}
+
+func unlimited(req Request) Result {
+	d := headgate.Decision{
+		Allowed: true, Reason: headgate.NoLimit,
+		Limit: headgate.MaxLimit, Remaining: headgate.MaxLimit,
+	}
+	switch req.Kind {
+	case headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve:
+		d.Granted = req.Cost
+	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset:
+	}
+	return Result{Decision: d}
+}
+
+// take answers Take and Peek.
+func take(r *headgate.Rule, s *State, now int64, req Request) Result {
+	n := req.Cost
+	free, credit := max(available(r, s, now), -1), creditAt(s, now)
+	regular, ok := split(r, n, free, credit)
+	switch {
+	case !ok:
+		return refused(r, s, now, req)
+	case n == 0 || req.Kind == headgate.Peek:
+		return done(r, s, now, 0, false)
+	}
+	delay := turn(r, s, now)
+	spend(r, s, now, regular, n-regular)
+	res := done(r, s, now, n, true)
+	res.Delay = micros(delay)
+	return res
+}
+
+// split says how much of n the limit itself covers, the rest being credit, and
+// whether both together cover it all. free is -1 for a key in debt.
+func split(r *headgate.Rule, n, free, credit int64) (regular int64, ok bool) {
+	if n <= free && (r.Limit > 0 || credit > 0) {
+		return n, true
+	}
+	free = max(free, 0)
+	if credit == 0 || n-free > credit {
+		return 0, false
+	}
+	return min(n, free), true
+}
+
+// spend takes regular from the limit and extra from the credit.
+func spend(r *headgate.Rule, s *State, now, regular, extra int64) {
+	if s.Until <= now {
+		s.Credit, s.Until = 0, 0
+	}
+	if s.Credit -= extra; s.Credit == 0 {
+		s.Until = 0
+	}
+	if regular > 0 {
+		add(r, s, now, regular)
+	}
+}
+
+func takeUpTo(r *headgate.Rule, s *State, now, n int64) Result {
+	free, credit := max(available(r, s, now), 0), creditAt(s, now)
+	granted := min(n, free+credit)
+	if granted == 0 {
+		return take(r, s, now, Request{Kind: headgate.Take, Cost: min(n, 1)})
+	}
+	delay := turn(r, s, now)
+	regular := min(granted, free)
+	spend(r, s, now, regular, granted-regular)
+	res := done(r, s, now, granted, true)
+	res.Delay = micros(delay)
+	return res
+}
+
+// reserve takes now or books what a bucket will have refilled by Duration.
+func reserve(r *headgate.Rule, s *State, now int64, req Request) Result {
+	if r.Algorithm > headgate.LeakyBucket || req.Cost == 0 {
+		return take(r, s, now, Request{Kind: headgate.Take, Cost: req.Cost})
+	}
+	n, wait := req.Cost, max(int64(req.Duration/time.Microsecond), 0)
+	free, credit := max(available(r, s, now), -1), creditAt(s, now)
+	regular, ok := split(r, n, free, credit)
+	delay := turn(r, s, now)
+	if !ok && r.Algorithm == headgate.TokenBucket && n <= r.Burst {
+		// Book: the tokens are taken now and refilled by the time of use.
+		used, _ := bucketUsed(r, s, now)
+		delay = bucketFits(r, s, now, n) - now
+		regular, ok = n, used+n*r.Token <= maxInteger
+	}
+	if !ok || delay > wait {
+		return refuseBooking(r, s, now, n, delay-wait)
+	}
+	spend(r, s, now, regular, n-regular)
+	res := done(r, s, now, n, true)
+	res.Delay = micros(delay)
+	return res
+}
+
+// refuseBooking is refuse for a request whose turn comes late too late.
+func refuseBooking(r *headgate.Rule, s *State, now, n, late int64) Result {
+	res := refuse(r, s, now, n)
+	switch {
+	case res.Reason == headgate.TooLarge:
+	case r.Algorithm == headgate.LeakyBucket:
+		// It needs both a place in the queue and a turn that is near enough.
+		res.RetryAfter = max(res.RetryAfter, micros(late))
+	case late > 0:
+		res.RetryAfter = min(res.RetryAfter, micros(late))
+	}
+	return res
+}
+
+// charge takes n, first from the limit, then from the credit, the rest as debt.
+func charge(r *headgate.Rule, s *State, now, n int64) Result {
+	free, credit := max(available(r, s, now), 0), creditAt(s, now)
+	extra := min(max(n-free, 0), credit)
+	regular := n - extra
+	if r.Limit == 0 {
+		regular = 0 // a limit of nothing has nothing to pay a debt back with
+	}
+	wrote := regular > 0 || extra > 0
+	if wrote {
+		spend(r, s, now, regular, extra)
+	}
+	res := done(r, s, now, n, wrote)
+	if available(r, s, now) < 0 || r.Limit == 0 && n > extra {
+		res.Allowed, res.Reason = false, headgate.Limited
+		if res.RetryAfter = micros(fits(r, s, now, 0) - now); r.Limit == 0 {
+			res.RetryAfter, res.Reason = headgate.Never, headgate.TooLarge
+		}
+	}
+	return res
+}
+
+func giveBack(r *headgate.Rule, s *State, now int64, req Request) Result {
+	left := int64(0)
+	if req.Duration > 0 {
+		left = max(int64(req.Duration/time.Microsecond), 1)
+	}
+	wrote := false
+	if req.Cost > 0 && req.Duration >= 0 {
+		wrote = sub(r, s, now, req.Cost, left)
+	}
+	return done(r, s, now, 0, wrote)
+}
+
+func grant(r *headgate.Rule, s *State, now int64, req Request) Result {
+	lasting := int64(req.Duration / time.Microsecond)
+	if req.Cost == 0 || lasting <= 0 {
+		return done(r, s, now, 0, false)
+	}
+	if s.Until <= now {
+		s.Credit, s.Until = 0, 0
+	}
+	s.Credit = min(s.Credit+min(req.Cost, maxCount), maxCount)
+	s.Until = max(s.Until, now+min(lasting, maxTime))
+	return done(r, s, now, req.Cost, true)
+}
+
+// done is the answer that allows, from the state as it is after the request.
+func done(r *headgate.Rule, s *State, now, granted int64, wrote bool) Result {
+	fresh := freshAt(r, s, now)
+	return Result{
+		Decision: headgate.Decision{
+			Allowed: true, Limit: r.Most(), Granted: granted,
+			Remaining:  max(available(r, s, now), 0) + creditAt(s, now),
+			ResetAfter: micros(fresh - now),
+		},
+		FreshAt: fresh, Wrote: wrote,
+	}
+}
+
+// refused is refuse for Take and Peek, and keeps what a log has to count.
+func refused(r *headgate.Rule, s *State, now int64, req Request) Result {
+	logged := r.CountDenied && req.Kind == headgate.Take && req.Cost > 0
+	if logged {
+		logDenied(r, s, now, req.Cost)
+	}
+	res := refuse(r, s, now, req.Cost)
+	res.Wrote = logged
+	return res
+}
+
+// refuse is the answer that says when n will fit.
+func refuse(r *headgate.Rule, s *State, now, n int64) Result {
+	res := done(r, s, now, 0, false)
+	res.Allowed, res.Reason = false, headgate.Limited
+	at := fitsWithCredit(r, s, now, n)
+	if at == never {
+		res.Reason, res.RetryAfter = headgate.TooLarge, headgate.Never
+	} else {
+		res.RetryAfter = micros(at - now)
+	}
+	return res
+}
+
+// fitsWithCredit returns when n will fit into limit and credit together, while
+// the credit lasts, or else into the limit alone.
+func fitsWithCredit(r *headgate.Rule, s *State, now, n int64) int64 {
+	if credit := creditAt(s, now); credit > 0 && n-credit <= r.Most() {
+		if at := fits(r, s, now, max(n-credit, 0)); at < s.Until {
+			return at
+		}
+	}
+	if n > r.Most() || r.Limit == 0 {
+		return never
+	}
+	return fits(r, s, now, n)
+}
+
+func creditAt(s *State, now int64) int64 {
+	if s.Until > now {
+		return s.Credit
+	}
+	return 0
+}
+
+// micros converts microseconds to a Duration. The largest, 2^53, still fits.
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

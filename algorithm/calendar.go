@@ -1,0 +1,77 @@
+package algorithm
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// CalendarWindow returns the window of the calendar in zone that contains now:
+// from start up to but not including end, in microseconds since the epoch. A
+// day begins at the first instant of its date, also where clocks skip midnight;
+// minutes and hours that a clock change cuts short end at the change. Windows
+// follow each other without a gap.
+func CalendarWindow(unit headgate.CalendarUnit, zone *time.Location, now int64) (start, end int64) {
+	local := time.UnixMicro(now).In(zone)
+	year, month, day := local.Date()
+	switch unit {
+	case headgate.Day:
+		return dayStart(year, month, day, zone), dayStart(year, month, day+1, zone)
+	case headgate.Week:
+		monday := day - (int(local.Weekday())+6)%7
+		return dayStart(year, month, monday, zone), dayStart(year, month, monday+7, zone)
+	case headgate.Month:
+		return dayStart(year, month, 1, zone), dayStart(year, month+1, 1, zone)
+	case headgate.Year:
+		return dayStart(year, 1, 1, zone), dayStart(year+1, 1, 1, zone)
+	case headgate.Minute:
+		return clockWindow(local, now, 60)
+	case headgate.Hour:
+		return clockWindow(local, now, 3600)
+	case headgate.NoCalendar:
+	}
+	return now, now + 1
+}
+
+// clockWindow is the window of so many seconds on the local clock, cut at the
+// changes of the zone's offset.
+func clockWindow(local time.Time, now, seconds int64) (start, end int64) {
+	const second = int64(time.Second / time.Microsecond)
+	_, offset := local.Zone()
+	into := (now + int64(offset)*second) % (seconds * second)
+	if into < 0 {
+		into += seconds * second
+	}
+	start = now - into
+	end = start + seconds*second
+	from, to := local.ZoneBounds()
+	if !from.IsZero() {
+		start = max(start, from.UnixMicro())
+	}
+	if !to.IsZero() {
+		end = min(end, to.UnixMicro())
+	}
+	return start, end
+}
+
+// dayStart returns the first instant of a date, which time.Date normalises.
+// Where a clock change repeats midnight it is the first of the two; where one
+// skips midnight, or the whole day, it is the change.
+func dayStart(year int, month time.Month, day int, zone *time.Location) int64 {
+	utc := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+	year, month, day = utc.Date()
+	_, before := utc.Add(-36 * time.Hour).In(zone).Zone()
+	_, after := utc.Add(36 * time.Hour).In(zone).Zone()
+	first := utc.Add(-time.Duration(max(before, after)) * time.Second).In(zone)
+	second := utc.Add(-time.Duration(min(before, after)) * time.Second).In(zone)
+	for _, t := range [...]time.Time{first, second} {
+		y, m, d := t.Date()
+		if y == year && m == month && d == day && t.Hour() == 0 && t.Minute() == 0 && t.Second() == 0 {
+			return t.UnixMicro()
+		}
+	}
+	if _, change := first.ZoneBounds(); !change.IsZero() {
+		return change.UnixMicro()
+	}
+	return first.UnixMicro()
+}

@@ -1,0 +1,104 @@
+package algorithm
+
+import "github.com/headgate/headgate"
+
+// available returns how many tokens would pass at once; negative is debt.
+func available(r *headgate.Rule, s *State, now int64) int64 {
+	switch r.Algorithm {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		return bucketAvailable(r, s, now)
+	case headgate.FixedWindow:
+		return fixedAvailable(r, s, now)
+	case headgate.SlidingLog:
+		return logAvailable(r, s, now)
+	case headgate.SlidingWindow:
+		return slidingAvailable(r, s, now)
+	case headgate.SlidingBuckets:
+		return bucketsAvailable(r, s, now)
+	}
+	return 0
+}
+
+// add uses up n tokens at now, whether they are available or not.
+func add(r *headgate.Rule, s *State, now, n int64) {
+	switch r.Algorithm {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		bucketAdd(r, s, now, n)
+	case headgate.FixedWindow:
+		fixedAdd(r, s, now, n)
+	case headgate.SlidingLog:
+		logAdd(r, s, now, n)
+	case headgate.SlidingWindow:
+		slidingAdd(r, s, now, n)
+	case headgate.SlidingBuckets:
+		bucketsAdd(r, s, now, n)
+	}
+}
+
+// sub gives n tokens back and reports whether that changed anything. left is
+// for how much longer the take would have counted, or 0 for one of just now.
+func sub(r *headgate.Rule, s *State, now, n, left int64) bool {
+	switch r.Algorithm {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		return bucketSub(r, s, now, n, left)
+	case headgate.FixedWindow:
+		return fixedSub(r, s, now, n, left)
+	case headgate.SlidingLog:
+		return logSub(r, s, now, n, left)
+	case headgate.SlidingWindow:
+		return slidingSub(r, s, now, n, left)
+	case headgate.SlidingBuckets:
+		return bucketsSub(r, s, now, n, left)
+	}
+	return false
+}
+
+// fits returns the first time from now on at which n will be available. n must
+// not exceed the most that ever is.
+func fits(r *headgate.Rule, s *State, now, n int64) int64 {
+	if available(r, s, now) >= n {
+		return now
+	}
+	switch r.Algorithm {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		return bucketFits(r, s, now, n)
+	case headgate.FixedWindow:
+		return fixedFits(s)
+	case headgate.SlidingLog:
+		return logFits(r, s, now, n)
+	case headgate.SlidingWindow:
+		return slidingFits(r, s, now, n)
+	case headgate.SlidingBuckets:
+		return bucketsFits(r, s, now, n)
+	}
+	return never
+}
+
+// freshAt returns when the state equals that of an unused key.
+func freshAt(r *headgate.Rule, s *State, now int64) int64 {
+	at := now
+	switch r.Algorithm {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		at = bucketFresh(r, s, now)
+	case headgate.FixedWindow:
+		at = fixedFresh(s, now)
+	case headgate.SlidingLog:
+		at = logFresh(r, s, now)
+	case headgate.SlidingWindow:
+		at = slidingFresh(r, s, now)
+	case headgate.SlidingBuckets:
+		at = bucketsFresh(r, s, now)
+	}
+	if creditAt(s, now) > 0 {
+		at = max(at, s.Until)
+	}
+	return min(max(at, now), maxInteger)
+}
+
+// turn returns how long an admitted request has to wait for its turn.
+func turn(r *headgate.Rule, s *State, now int64) int64 {
+	if r.Algorithm == headgate.LeakyBucket {
+		return leakyTurn(r, s, now)
+	}
+	return 0
+}

@@ -1,0 +1,77 @@
+package algorithm
+
+import "github.com/headgate/headgate"
+
+// A fixed window's state:
+//
+//	V[0]  count
+//	V[1]  the window's end, at which the next one begins
+//	V[2]  the period, or for a calendar its unit, so that a changed limit is
+//	      noticed
+//
+// A state with a count of 0 is a fresh one.
+
+// fixedCode returns V[2] for the rule.
+func fixedCode(r *headgate.Rule) int64 {
+	if r.Calendar != headgate.NoCalendar {
+		return int64(r.Calendar)
+	}
+	return r.Period
+}
+
+// fixedWindow returns the count and the end of the window that now is in. A
+// window that is still running under a period that has changed hands its count
+// to the new one. A clock that has gone back stays in the window it was in.
+func fixedWindow(r *headgate.Rule, s *State, now int64) (count, end int64) {
+	running := s.V[0] > 0 && now < s.V[1]
+	if running && s.V[2] == fixedCode(r) {
+		return s.V[0], s.V[1]
+	}
+	switch {
+	case r.Anchor == headgate.AnchorFirstRequest:
+		end = now + r.Period
+	case r.Calendar != headgate.NoCalendar:
+		_, end = CalendarWindow(r.Calendar, r.Zone, now)
+	default:
+		end = (now/r.Period + 1) * r.Period
+	}
+	if running {
+		count = s.V[0]
+	}
+	return count, end
+}
+
+func fixedAvailable(r *headgate.Rule, s *State, now int64) int64 {
+	if s.V[0] == 0 || now >= s.V[1] {
+		return r.Limit
+	}
+	return r.Limit - s.V[0]
+}
+
+func fixedAdd(r *headgate.Rule, s *State, now, n int64) {
+	count, end := fixedWindow(r, s, now)
+	s.V[0] = min(count+min(n, maxCount), maxCount)
+	s.V[1], s.V[2] = end, fixedCode(r)
+}
+
+// fixedSub gives back into the window of the take only: with a window's time
+// left that ends when this one does.
+func fixedSub(r *headgate.Rule, s *State, now, n, left int64) bool {
+	count, end := fixedWindow(r, s, now)
+	if count == 0 || left > 0 && now+left < end-r.Period/2 {
+		return false
+	}
+	s.V[0], s.V[1], s.V[2] = count-min(n, count), end, fixedCode(r)
+	return n > 0
+}
+
+// fixedFits returns when the window of the state ends, also if the period has
+// changed since: a refusal does not write the new one.
+func fixedFits(s *State) int64 { return s.V[1] }
+
+func fixedFresh(s *State, now int64) int64 {
+	if s.V[0] == 0 {
+		return now
+	}
+	return s.V[1]
+}

@@ -1,0 +1,172 @@
+package algorithm
+
+import "github.com/headgate/headgate"
+
+// The state of sliding buckets:
+//
+//	V[0]   newest: the number of the newest sub-window with a count
+//	V[1]   the width of a sub-window in microseconds
+//	V[2]   the period
+//	Words  a ring of counters, that of sub-window j at j mod len(Words)
+//
+// Sub-window j begins at j·width since the epoch. The window up to now overlaps
+// at most Buckets + 1 of them, of which the oldest is counted as Edge says.
+
+// bucketsSpan is which sub-windows count at some time.
+type bucketsSpan struct {
+	oldest, current int64
+	// overlap is how much of the oldest lies in the window, at most width.
+	overlap int64
+}
+
+func spanAt(period, width, now int64) bucketsSpan {
+	from := now - period
+	oldest := floorDiv(from, width)
+	return bucketsSpan{oldest: oldest, current: now / width, overlap: (oldest+1)*width - from}
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+// sameShape reports whether s was written under the rule's period and width.
+func sameShape(r *headgate.Rule, s *State) bool {
+	return s.V[1] == r.Tick && s.V[2] == r.Period && len(s.Words) == int(r.Buckets)+1
+}
+
+// count returns the counter of sub-window j, 0 if the ring does not hold it.
+func (s *State) count(j int64) int64 {
+	if n := int64(len(s.Words)); j > s.V[0]-n && j <= s.V[0] && j >= 0 {
+		return s.Words[j%n]
+	}
+	return 0
+}
+
+// edge returns what a count of the oldest sub-window adds.
+func edge(e headgate.Edge, count, overlap, width int64) int64 {
+	switch {
+	case overlap == width || e == headgate.EdgeStrict:
+		return count
+	case e == headgate.EdgeLenient:
+		return 0
+	}
+	return mulDiv(count, overlap, width)
+}
+
+// bucketsUsed returns what counts at now, under the shape s was written in.
+func bucketsUsed(e headgate.Edge, s *State, now int64) int64 {
+	width := s.V[1]
+	if width == 0 || len(s.Words) == 0 {
+		return 0
+	}
+	span := spanAt(s.V[2], width, max(now, s.V[0]*width))
+	used := edge(e, s.count(span.oldest), span.overlap, width)
+	for j := max(span.oldest+1, s.V[0]-int64(len(s.Words))+1); j <= s.V[0]; j++ {
+		used += s.count(j)
+	}
+	return used
+}
+
+func bucketsAvailable(r *headgate.Rule, s *State, now int64) int64 {
+	return r.Limit - bucketsUsed(r.Edge, s, now)
+}
+
+// bucketsShape brings s to the rule's shape and to now's sub-window. After a
+// changed limit, what the old shape counts now goes on counting.
+func bucketsShape(r *headgate.Rule, s *State, now int64) {
+	width, n := r.Tick, int64(r.Buckets)+1
+	current := now / width
+	if !sameShape(r, s) {
+		used := bucketsUsed(r.Edge, s, now)
+		if int64(cap(s.Words)) >= n {
+			s.Words = s.Words[:n]
+			clear(s.Words)
+		} else {
+			s.Words = make([]int64, n)
+		}
+		s.V = [4]int64{current, width, r.Period}
+		s.Words[current%n] = min(used, maxCount)
+		return
+	}
+	for j := max(s.V[0]+1, current-n+1); j <= current; j++ {
+		s.Words[j%n] = 0
+	}
+	s.V[0] = max(s.V[0], current)
+}
+
+func bucketsAdd(r *headgate.Rule, s *State, now, n int64) {
+	bucketsShape(r, s, now)
+	i := s.V[0] % int64(len(s.Words))
+	s.Words[i] = min(s.Words[i]+min(n, maxCount), maxCount)
+}
+
+// bucketsSub takes n out of the sub-window of the take, then of older ones, the
+// newest first.
+func bucketsSub(r *headgate.Rule, s *State, now, n, left int64) bool {
+	if bucketsUsed(r.Edge, s, now) == 0 {
+		return false
+	}
+	bucketsShape(r, s, now)
+	from := s.V[0]
+	if left > 0 {
+		from = min(from, floorDiv(now+left-r.Period-1, r.Tick))
+	}
+	oldest := spanAt(r.Period, r.Tick, max(now, s.V[0]*r.Tick)).oldest
+	wanted := n
+	for j := from; j >= max(oldest, 0) && n > 0; j-- {
+		gone := min(n, s.count(j))
+		if gone > 0 {
+			s.Words[j%int64(len(s.Words))] -= gone
+			n -= gone
+		}
+	}
+	return n < wanted
+}
+
+// bucketsFits returns when n will fit, going from the oldest sub-window to the
+// newest: the one whose leaving makes the room. Until a take writes the state
+// anew, it fades in the shape it has.
+func bucketsFits(r *headgate.Rule, s *State, now, n int64) int64 {
+	width := s.V[1]
+	span := spanAt(s.V[2], width, max(now, s.V[0]*width))
+	first := max(span.oldest, s.V[0]-int64(len(s.Words))+1, 0)
+	var rest int64
+	for j := first; j <= s.V[0]; j++ {
+		rest += s.count(j)
+	}
+	for j := first; j <= s.V[0]; j++ {
+		count := s.count(j)
+		rest -= count
+		if spare := r.Limit - n - rest; spare >= 0 && count > spare {
+			return max(leaves(r.Edge, s, j, count, spare), now)
+		}
+	}
+	return now
+}
+
+// leaves returns when sub-window j, holding count, adds at most spare, which is
+// less than count, under the shape s was written in.
+func leaves(e headgate.Edge, s *State, j, count, spare int64) int64 {
+	width, period := s.V[1], s.V[2]
+	switch e {
+	case headgate.EdgeLenient:
+		return j*width + period + 1
+	case headgate.EdgeStrict:
+		return (j+1)*width + period
+	case headgate.EdgeWeighted:
+	}
+	return (j+1)*width + period - overlapFor(count, spare, width)
+}
+
+func bucketsFresh(r *headgate.Rule, s *State, now int64) int64 {
+	for j := s.V[0]; j > s.V[0]-int64(len(s.Words)) && j >= 0; j-- {
+		if count := s.count(j); count > 0 {
+			return max(leaves(r.Edge, s, j, count, 0), now)
+		}
+	}
+	return now
+}

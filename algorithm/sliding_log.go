@@ -1,0 +1,188 @@
+package algorithm
+
+import "github.com/headgate/headgate"
+
+// A sliding log's state:
+//
+//	V[0]  total of all entries from the head on
+//	V[1]  head: the index in Words of the oldest entry that is kept
+//	V[2]  the time of the newest entry
+//	V[3]  the index in Words of the newest entry
+//
+// An entry is the time and the count of an admitted request: one word
+// time·1024 + count, or for counts of 1023 and more time·1024 + 1023 and the
+// count in a second word. It counts for one period: at time + period no more.
+
+const (
+	logShift = 10
+	logLong  = 1<<logShift - 1 // the count that means: see the next word
+)
+
+// logEntry reads the entry at i and returns the index of the next.
+func logEntry(words []int64, i int64) (at, count, next int64) {
+	at, count = words[i]>>logShift, words[i]&logLong
+	if count == logLong {
+		return at, words[i+1], i + 2
+	}
+	return at, count, i + 1
+}
+
+// logPut writes an entry at i, for which there must be room, and returns the
+// index after it.
+func logPut(words []int64, i, at, count int64) int64 {
+	if count >= logLong {
+		words[i], words[i+1] = at<<logShift|logLong, count
+		return i + 2
+	}
+	words[i] = at<<logShift | count
+	return i + 1
+}
+
+// logAt returns the total that counts at now, and the index of the first entry
+// that does.
+func logAt(r *headgate.Rule, s *State, now int64) (total, head int64) {
+	total, head = s.V[0], s.V[1]
+	for head < int64(len(s.Words)) {
+		at, count, next := logEntry(s.Words, head)
+		if now < at+r.Period {
+			break
+		}
+		total -= count
+		head = next
+	}
+	return total, head
+}
+
+func logAvailable(r *headgate.Rule, s *State, now int64) int64 {
+	total, _ := logAt(r, s, now)
+	return r.Limit - total
+}
+
+// logAdd appends an entry, or adds to the newest one: where both are of the
+// same microsecond, and where debts have made the log longer than its limit
+// explains.
+func logAdd(r *headgate.Rule, s *State, now, n int64) {
+	s.V[0], s.V[1] = logAt(r, s, now)
+	n = min(n, maxCount-s.V[0])
+	at := now
+	live := int64(len(s.Words)) - s.V[1]
+	if live == 0 {
+		s.Words, s.V[1] = s.Words[:0], 0
+	} else {
+		at = max(now, s.V[2])
+		if at == s.V[2] || live > 2*r.Limit+64 {
+			_, count, _ := logEntry(s.Words, s.V[3])
+			s.Words = s.Words[:s.V[3]]
+			n += count
+			s.V[0] -= count
+		} else {
+			logCompact(s)
+		}
+	}
+	s.V[0] += n
+	s.V[2], s.V[3] = at, int64(len(s.Words))
+	if n >= logLong {
+		s.Words = append(s.Words, at<<logShift|logLong, n)
+	} else {
+		s.Words = append(s.Words, at<<logShift|n)
+	}
+}
+
+// logCompact moves the entries to the front when more than half of the words
+// lie before the head, so that each word is moved about once.
+func logCompact(s *State) {
+	head := s.V[1]
+	if head*2 < int64(len(s.Words)) {
+		return
+	}
+	s.Words = s.Words[:copy(s.Words, s.Words[head:])]
+	s.V[1] = 0
+	s.V[3] -= head
+}
+
+// logDenied keeps a refused request in the log, and drops the oldest entries
+// that make no difference because the newer ones fill the limit by themselves.
+func logDenied(r *headgate.Rule, s *State, now, n int64) {
+	if r.Limit == 0 {
+		return
+	}
+	logAdd(r, s, now, min(n, r.Limit))
+	for s.V[1] < s.V[3] {
+		_, count, next := logEntry(s.Words, s.V[1])
+		if s.V[0]-count < r.Limit {
+			break
+		}
+		s.V[0] -= count
+		s.V[1] = next
+	}
+}
+
+// logSub takes n out of the log: from the entry of the returned take on, and
+// then from older ones, the newest first; without left, from the newest.
+func logSub(r *headgate.Rule, s *State, now, n, left int64) bool {
+	total, head := logAt(r, s, now)
+	if total == 0 {
+		return false
+	}
+	taken := int64(never)
+	if left > 0 {
+		taken = now + left - r.Period
+	}
+	var since int64 // the counts of the entries not older than the take
+	for i := head; i < int64(len(s.Words)); {
+		at, count, next := logEntry(s.Words, i)
+		if at >= taken {
+			since += count
+		}
+		i = next
+	}
+	fromSince := min(n, since)
+	keepOlder := max(total-since-(n-fromSince), 0)
+	logRewrite(s, head, func(at, count int64) int64 {
+		if at >= taken {
+			gone := min(count, fromSince)
+			fromSince -= gone
+			return count - gone
+		}
+		kept := min(count, keepOlder)
+		keepOlder -= kept
+		return kept
+	})
+	return true
+}
+
+// logRewrite rewrites the entries from head on with new counts, none of them
+// larger, at the front of the words.
+func logRewrite(s *State, head int64, keep func(at, count int64) int64) {
+	s.V = [4]int64{}
+	end, length := int64(0), int64(len(s.Words))
+	for i := head; i < length; {
+		at, count, next := logEntry(s.Words, i)
+		if count = keep(at, count); count > 0 {
+			s.V[0] += count
+			s.V[2], s.V[3] = at, end
+			end = logPut(s.Words, end, at, count)
+		}
+		i = next
+	}
+	s.Words = s.Words[:end]
+}
+
+func logFits(r *headgate.Rule, s *State, now, n int64) int64 {
+	total, head := logAt(r, s, now)
+	for head < int64(len(s.Words)) {
+		at, count, next := logEntry(s.Words, head)
+		if total -= count; total+n <= r.Limit {
+			return at + r.Period
+		}
+		head = next
+	}
+	return now
+}
+
+func logFresh(r *headgate.Rule, s *State, now int64) int64 {
+	if total, _ := logAt(r, s, now); total == 0 {
+		return now
+	}
+	return s.V[2] + r.Period
+}

@@ -1,0 +1,146 @@
+package algorithm
+
+import (
+	"math/bits"
+
+	"github.com/headgate/headgate"
+)
+
+// A sliding window's state:
+//
+//	V[0]  current: the count of the window that begins at V[1]
+//	V[1]  start, a whole multiple of the period since the epoch
+//	V[2]  the period, so that a changed limit is noticed
+//	V[3]  previous: the count of the window before
+//
+// The previous window is taken for even: what it adds is its count times the
+// part of it that the window up to now still overlaps, rounded down.
+
+// slidingCounts is the state brought up to now.
+type slidingCounts struct {
+	current, previous int64
+	start             int64
+	// overlap is how many microseconds of the previous window still count.
+	overlap int64
+}
+
+func slidingAt(r *headgate.Rule, s *State, now int64) slidingCounts {
+	w := r.Period
+	if s.V[2] != w {
+		c := slidingCounts{start: now / w * w}
+		c.overlap = w - (now - c.start)
+		if s.V[2] != 0 {
+			// A changed period: what the old one counts now goes on counting.
+			old := slidingRule(r, s)
+			at := slidingAt(&old, s, now)
+			c.current = min(at.used(s.V[2]), maxCount)
+		}
+		return c
+	}
+	c := slidingCounts{current: s.V[0], previous: s.V[3], start: s.V[1]}
+	now = max(now, c.start)
+	switch windows := (now - c.start) / w; windows {
+	case 0:
+	case 1:
+		c.previous, c.current = c.current, 0
+		c.start += w
+	default:
+		c.previous, c.current = 0, 0
+		c.start += windows * w
+	}
+	c.overlap = w - (now - c.start)
+	return c
+}
+
+// slidingRule returns the rule under which s was written. Until a take writes
+// the state anew, it fades as that one says.
+func slidingRule(r *headgate.Rule, s *State) headgate.Rule {
+	old := *r
+	if s.V[2] != 0 {
+		old.Period = s.V[2]
+	}
+	return old
+}
+
+// used returns what counts at the time of c in windows of w.
+func (c slidingCounts) used(w int64) int64 {
+	return mulDiv(c.previous, c.overlap, w) + c.current
+}
+
+// mulDiv returns floor(a·b/c) for b at most c.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi == 0 {
+		return int64(lo / uint64(c))
+	}
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(q)
+}
+
+// overlapFor returns the largest overlap of w at which floor(count·overlap/w)
+// is at most most; count is more than most.
+func overlapFor(count, most, w int64) int64 {
+	hi, lo := bits.Mul64(uint64(most)+1, uint64(w))
+	lo, borrow := bits.Sub64(lo, 1, 0)
+	q, _ := bits.Div64(hi-borrow, lo, uint64(count))
+	return int64(q)
+}
+
+func slidingAvailable(r *headgate.Rule, s *State, now int64) int64 {
+	return r.Limit - slidingAt(r, s, now).used(r.Period)
+}
+
+func (c slidingCounts) store(r *headgate.Rule, s *State) {
+	s.V = [4]int64{c.current, c.start, r.Period, c.previous}
+}
+
+func slidingAdd(r *headgate.Rule, s *State, now, n int64) {
+	c := slidingAt(r, s, now)
+	c.current = min(c.current+min(n, maxCount), maxCount)
+	c.store(r, s)
+}
+
+// slidingSub gives back into the window of the take. A take of this window
+// counts until some time in the next one, a take of the previous window until
+// some time in this one.
+func slidingSub(r *headgate.Rule, s *State, now, n, left int64) bool {
+	c := slidingAt(r, s, now)
+	var fromCurrent int64
+	if left == 0 || now+left > c.start+r.Period {
+		fromCurrent = min(n, c.current)
+	}
+	fromPrevious := min(n-fromCurrent, c.previous)
+	c.current -= fromCurrent
+	c.previous -= fromPrevious
+	if fromCurrent+fromPrevious == 0 {
+		return false
+	}
+	c.store(r, s)
+	return true
+}
+
+func slidingFits(r *headgate.Rule, s *State, now, n int64) int64 {
+	old := slidingRule(r, s)
+	c, w := slidingAt(&old, s, now), old.Period
+	if spare := r.Limit - n - c.current; spare >= 0 {
+		// The current window leaves room once the previous one has faded.
+		return c.start + w - overlapFor(c.previous, spare, w)
+	}
+	// Not before the current window is the previous one and has faded.
+	if c.current <= r.Limit-n {
+		return c.start + w
+	}
+	return c.start + 2*w - overlapFor(c.current, r.Limit-n, w)
+}
+
+func slidingFresh(r *headgate.Rule, s *State, now int64) int64 {
+	old := slidingRule(r, s)
+	c, w := slidingAt(&old, s, now), old.Period
+	switch {
+	case c.current > 0:
+		return c.start + 2*w - (w-1)/c.current
+	case c.previous > 0:
+		return c.start + w - (w-1)/c.previous
+	}
+	return now
+}

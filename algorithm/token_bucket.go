@@ -1,0 +1,152 @@
+package algorithm
+
+import (
+	"math/bits"
+
+	"github.com/headgate/headgate"
+)
+
+// A bucket's state:
+//
+//	V[0]  used: units in the bucket at V[1]; 0 is a bucket with all its tokens
+//	V[1]  last: when that was, in microseconds
+//	V[2]  the size of a token in units, so that a changed limit is noticed
+//
+// It drains Leak units a tick. A request of n tokens passes if used + n·Token
+// is at most Capacity. This is the "leaky bucket as a meter" of ITU-T I.371,
+// which decides as a token bucket does.
+
+// bucketTake is Take for a bucket without credit: the hot path.
+func bucketTake(r *headgate.Rule, s *State, now, n int64) Result {
+	used, last := bucketUsed(r, s, now)
+	if n > r.Burst || used > r.Capacity-n*r.Token {
+		return refuse(r, s, now, n)
+	}
+	var delay int64
+	if r.Algorithm == headgate.LeakyBucket && used > 0 {
+		delay = drained(r, last, used) - now
+	}
+	used += n * r.Token
+	s.V[0], s.V[1], s.V[2] = used, last, r.Token
+	fresh := drained(r, last, used)
+	return Result{
+		Decision: headgate.Decision{
+			Allowed: true, Limit: r.Burst, Granted: n,
+			Remaining:  (r.Capacity - used) / r.Token,
+			ResetAfter: micros(fresh - now),
+			Delay:      micros(delay),
+		},
+		FreshAt: fresh, Wrote: true,
+	}
+}
+
+// bucketUsed returns the units in the bucket at now, and the time from which
+// it drains on: now, or the state's own time if the clock has gone backwards.
+func bucketUsed(r *headgate.Rule, s *State, now int64) (used, last int64) {
+	used, last = s.V[0], s.V[1]
+	if used == 0 {
+		return 0, max(now, last)
+	}
+	if s.V[2] != r.Token {
+		used = rescaled(used, s.V[2], r.Token)
+	}
+	if now <= last {
+		return used, last
+	}
+	elapsed := now - last
+	if r.Tick != 1 {
+		elapsed = now/r.Tick - last/r.Tick
+	}
+	hi, leaked := bits.Mul64(uint64(elapsed), uint64(r.Leak))
+	if hi != 0 || leaked >= uint64(used) {
+		return 0, now
+	}
+	return used - int64(leaked), now
+}
+
+// rescaled converts units of one token size to another, whole tokens at a
+// time and rounded up, so that a changed limit keeps its usage.
+func rescaled(used, from, to int64) int64 {
+	if from == 0 {
+		return used
+	}
+	tokens := (used + from - 1) / from
+	if tokens > maxInteger/to {
+		return maxInteger
+	}
+	return tokens * to
+}
+
+// drained returns when used units, counted from last, will have drained: the
+// first tick at which nothing is left.
+func drained(r *headgate.Rule, last, used int64) int64 {
+	switch {
+	case used == 0:
+		return last
+	case r.Leak == 1 && r.Tick == 1:
+		return last + used
+	case r.Leak == 0:
+		return maxInteger
+	}
+	ticks := (used + r.Leak - 1) / r.Leak
+	if r.Tick == 1 {
+		return last + ticks
+	}
+	if ticks > maxInteger/r.Tick {
+		return maxInteger
+	}
+	return min((last/r.Tick+ticks)*r.Tick, maxInteger)
+}
+
+func bucketAvailable(r *headgate.Rule, s *State, now int64) int64 {
+	used, _ := bucketUsed(r, s, now)
+	free := r.Capacity - used
+	if free < 0 {
+		return -((-free + r.Token - 1) / r.Token)
+	}
+	return free / r.Token
+}
+
+func bucketAdd(r *headgate.Rule, s *State, now, n int64) {
+	used, last := bucketUsed(r, s, now)
+	if n > (maxInteger-used)/r.Token {
+		used = maxInteger
+	} else {
+		used += n * r.Token
+	}
+	s.V[0], s.V[1], s.V[2] = used, last, r.Token
+}
+
+// bucketSub gives back at most what of the take has not drained by itself.
+func bucketSub(r *headgate.Rule, s *State, now, n, left int64) bool {
+	used, last := bucketUsed(r, s, now)
+	if used == 0 {
+		return false
+	}
+	units := used
+	if n <= used/r.Token {
+		units = n * r.Token
+	}
+	if left > 0 {
+		hi, lo := bits.Mul64(uint64((now+left)/r.Tick-now/r.Tick), uint64(r.Leak))
+		if hi == 0 && lo < uint64(units) {
+			units = int64(lo)
+		}
+	}
+	s.V[0], s.V[1], s.V[2] = used-units, last, r.Token
+	return units > 0
+}
+
+// bucketFits returns when n tokens will fit; n is at most Burst.
+func bucketFits(r *headgate.Rule, s *State, now, n int64) int64 {
+	used, last := bucketUsed(r, s, now)
+	return drained(r, last, max(used-(r.Capacity-n*r.Token), 0))
+}
+
+func bucketFresh(r *headgate.Rule, s *State, now int64) int64 {
+	used, last := bucketUsed(r, s, now)
+	if used == 0 {
+		return now
+	}
+	return drained(r, last, used)
+}
