@@ -1,5 +1,13 @@
 package rules
 
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
 // AttributeKind is where in a request an attribute's value is found.
 type AttributeKind uint8
 
@@ -18,6 +26,31 @@ const (
 	JWT
 )
 
+// String returns the word that rules use, such as client_ip.
+func (k AttributeKind) String() string {
+	switch k {
+	case Entry:
+		return "entry"
+	case Method:
+		return "method"
+	case Path:
+		return "path"
+	case Host:
+		return "host"
+	case ClientIP:
+		return "client_ip"
+	case Header:
+		return "header"
+	case Query:
+		return "query"
+	case Cookie:
+		return "cookie"
+	case JWT:
+		return "jwt"
+	}
+	return fmt.Sprintf("attribute(%d)", uint8(k))
+}
+
 // Attribute names one thing that a request may carry.
 type Attribute struct {
 	Kind AttributeKind
@@ -26,12 +59,154 @@ type Attribute struct {
 	Name string
 }
 
+// maxName is the longest name of an attribute in bytes.
+const maxName = 256
+
 // ParseAttribute reads an attribute as rules write it: method, path, host,
 // client_ip, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM; anything else is
-// the name of an entry. Header names become canonical.
+// the name of an entry. Header names become canonical: x-api-key and X-API-KEY
+// are X-Api-Key. A prefix that is nearly one of those known, such as headers:,
+// is refused; any other colon belongs to the name of an entry.
 func ParseAttribute(text string) (Attribute, error) {
-	return Attribute{Kind: Entry, Name: text}, nil
+	switch text {
+	case "":
+		return Attribute{}, errors.New("the attribute is empty")
+	case "method":
+		return Attribute{Kind: Method}, nil
+	case "path":
+		return Attribute{Kind: Path}, nil
+	case "host":
+		return Attribute{Kind: Host}, nil
+	case "client_ip":
+		return Attribute{Kind: ClientIP}, nil
+	}
+	if err := checkName(text); err != nil {
+		return Attribute{}, err
+	}
+	prefix, name, ok := strings.Cut(text, ":")
+	if !ok {
+		if named, is := namedKind(text); is {
+			return Attribute{}, fmt.Errorf("%q lacks a name, such as %s", text, exampleOf(named))
+		}
+		return Attribute{Kind: Entry, Name: text}, nil
+	}
+	kind, ok := namedKind(prefix)
+	if !ok {
+		if near := nearest(prefix, []string{"header", "query", "cookie", "jwt"}); near != "" {
+			return Attribute{}, fmt.Errorf("unknown kind of attribute %s, did you mean %q?", quote(prefix+":"), near+":")
+		}
+		return Attribute{Kind: Entry, Name: text}, nil
+	}
+	return namedAttribute(kind, name)
+}
+
+// namedAttribute returns the attribute of a kind that has names.
+func namedAttribute(kind AttributeKind, name string) (Attribute, error) {
+	if name == "" {
+		return Attribute{}, fmt.Errorf("%q lacks a name, such as %s", kind.String()+":", exampleOf(kind))
+	}
+	if err := checkName(name); err != nil {
+		return Attribute{}, err
+	}
+	if kind == Header {
+		canonical, ok := canonicalHeader(name)
+		if !ok {
+			return Attribute{}, fmt.Errorf("%s is not a header name", quote(name))
+		}
+		name = canonical
+	}
+	return Attribute{Kind: kind, Name: name}, nil
 }
 
 // String is the inverse of [ParseAttribute].
-func (a Attribute) String() string { return a.Name }
+func (a Attribute) String() string {
+	switch a.Kind {
+	case Entry:
+		return a.Name
+	case Header, Query, Cookie, JWT:
+		return a.Kind.String() + ":" + a.Name
+	case Method, Path, Host, ClientIP:
+	}
+	return a.Kind.String()
+}
+
+func namedKind(prefix string) (AttributeKind, bool) {
+	switch prefix {
+	case "header":
+		return Header, true
+	case "query":
+		return Query, true
+	case "cookie":
+		return Cookie, true
+	case "jwt":
+		return JWT, true
+	}
+	return 0, false
+}
+
+func exampleOf(kind AttributeKind) string {
+	switch kind {
+	case Header:
+		return "header:X-Api-Key"
+	case Query:
+		return "query:token"
+	case Cookie:
+		return "cookie:session"
+	case Entry, Method, Path, Host, ClientIP, JWT:
+	}
+	return "jwt:sub"
+}
+
+// checkName refuses names that nothing could carry.
+func checkName(name string) error {
+	if len(name) > maxName {
+		return fmt.Errorf("the name %s is longer than %d bytes", quote(name), maxName)
+	}
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("the name %s is not UTF-8", quote(name))
+	}
+	if strings.TrimSpace(name) != name || strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Errorf("the name %s has spaces around it or control characters", quote(name))
+	}
+	return nil
+}
+
+// canonicalHeader returns name as net/http writes it, and false if it is no
+// header name (RFC 9110, section 5.1). It is here so that this package, which
+// also runs in a browser, does without package net.
+func canonicalHeader(name string) (string, bool) {
+	b := []byte(name)
+	upper := true
+	for i, c := range b {
+		if !isTokenByte(c) {
+			return "", false
+		}
+		switch {
+		case upper && c >= 'a' && c <= 'z':
+			b[i] = c - 'a' + 'A'
+		case !upper && c >= 'A' && c <= 'Z':
+			b[i] = c - 'A' + 'a'
+		}
+		upper = c == '-'
+	}
+	return string(b), len(b) > 0
+}
+
+// isTokenByte reports whether c may stand in a token of RFC 9110.
+func isTokenByte(c byte) bool {
+	switch {
+	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		return true
+	}
+	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+// isToken reports whether text is a token of RFC 9110, such as a method.
+func isToken(text string) bool {
+	for i := range len(text) {
+		if !isTokenByte(text[i]) {
+			return false
+		}
+	}
+	return text != ""
+}

@@ -7,6 +7,9 @@ type Source struct {
 	Data []byte
 }
 
+// MaxFileSize is the size of the largest rule file that is read, in bytes.
+const MaxFileSize = 8 << 20
+
 // Load reads rule files and, of folders, all files that end in .yaml or .yml,
 // sorted by their path. Of a folder it leaves out *_test.yaml, *_test.yml and
 // whatever begins with a dot, such as the ..data of a Kubernetes ConfigMap.

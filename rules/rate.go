@@ -1,6 +1,10 @@
 package rules
 
 import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -20,8 +24,216 @@ type Rate struct {
 	Unlimited bool
 }
 
-// ParseRate reads a rate: N/unit or N/duration, such as 5/minute, 300/3h,
-// 1_000 / 1m30s, or unlimited.
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+// String returns the rate as [ParseRate] reads it.
+func (r Rate) String() string {
+	switch {
+	case r.Unlimited:
+		return "unlimited"
+	case r.Unit != headgate.NoCalendar:
+		return fmt.Sprintf("%d/%s", r.N, r.Unit)
+	}
+	return fmt.Sprintf("%d/%s", r.N, r.Period)
+}
+
+// ParseRate reads a rate:
+//
+//	rate     = count "/" period | "unlimited"
+//	count    = digits, which may be grouped by _
+//	period   = unit | 1*( digits unit )
+//	unit     = us ms s m h d w mo y, or a whole word such as minute or hours
+//
+// such as 5/minute, 300/3h, 60/30s, 2/week or 1_000 / 1m30s. Spaces around the
+// parts do not count, nor does case, except that a lone M could be a minute or
+// a month and is refused. A month and a year cannot be multiplied, since they
+// have no fixed length.
 func ParseRate(text string) (Rate, error) {
-	return Rate{}, nil
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return Rate{}, errors.New("the rate is empty")
+	}
+	if strings.EqualFold(text, "unlimited") {
+		return Rate{Unlimited: true}, nil
+	}
+	count, period, ok := strings.Cut(text, "/")
+	if !ok {
+		return Rate{}, rateWithoutSlash(text)
+	}
+	n, err := ParseCount(count)
+	if err != nil {
+		return Rate{}, err
+	}
+	r := Rate{N: n}
+	r.Period, r.Unit, err = parsePeriod(period)
+	if err != nil {
+		return Rate{}, err
+	}
+	return r, nil
+}
+
+// rateWithoutSlash explains what is missing in text.
+func rateWithoutSlash(text string) error {
+	if _, err := ParseCount(text); err == nil {
+		return fmt.Errorf("the rate %s lacks a period, such as %s/minute", quote(text), text)
+	}
+	if word := nearest(text, []string{"unlimited"}); word != "" {
+		return fmt.Errorf("unknown rate %s, did you mean %q?", quote(text), word)
+	}
+	return fmt.Errorf("the rate %s is not a count per period, such as 5/minute", quote(text))
+}
+
+// ParseCount reads the number of a rate: digits, grouped by _ if one likes,
+// from 0 to [headgate.MaxLimit].
+func ParseCount(text string) (int64, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return 0, errors.New("the count before the / is missing")
+	}
+	digits, err := countDigits(text)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n > headgate.MaxLimit {
+		return 0, fmt.Errorf("the count %s is too large: at most %d", quote(text), int64(headgate.MaxLimit))
+	}
+	return n, nil
+}
+
+// countDigits returns text without its underscores if it is a whole number.
+func countDigits(text string) (string, error) {
+	grouped := false
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c >= '0' && c <= '9':
+		case c == '_' && i > 0 && i < len(text)-1 && text[i-1] != '_':
+			grouped = true
+		case c == '-' && i == 0:
+			return "", fmt.Errorf("the count %s is negative", quote(text))
+		case (c == '.' || c == ',') && i > 0:
+			return "", fmt.Errorf("the count %s is not a whole number without separators (groups are written 1_000)", quote(text))
+		default:
+			return "", fmt.Errorf("the count %s is not a whole number", quote(text))
+		}
+	}
+	if grouped {
+		text = strings.ReplaceAll(text, "_", "")
+	}
+	return text, nil
+}
+
+// unit is a unit of time: its length, and the calendar's name for it.
+type unit struct {
+	length   time.Duration
+	calendar headgate.CalendarUnit
+}
+
+// unitOf returns the unit that a word names.
+func unitOf(word string) (unit, bool) {
+	switch word {
+	case "us", "µs", "μs", "microsecond", "microseconds":
+		return unit{time.Microsecond, headgate.NoCalendar}, true
+	case "ms", "msec", "millisecond", "milliseconds":
+		return unit{time.Millisecond, headgate.NoCalendar}, true
+	case "s", "sec", "secs", "second", "seconds":
+		return unit{time.Second, headgate.NoCalendar}, true
+	case "m", "min", "mins", "minute", "minutes":
+		return unit{time.Minute, headgate.Minute}, true
+	case "h", "hr", "hrs", "hour", "hours":
+		return unit{time.Hour, headgate.Hour}, true
+	case "d", "day", "days":
+		return unit{day, headgate.Day}, true
+	case "w", "wk", "week", "weeks":
+		return unit{week, headgate.Week}, true
+	case "mo", "month", "months":
+		return unit{30 * day, headgate.Month}, true
+	case "y", "yr", "year", "years":
+		return unit{365 * day, headgate.Year}, true
+	}
+	return unit{}, false
+}
+
+// parseUnit reads the name of a unit.
+func parseUnit(word string) (unit, error) {
+	if word == "M" {
+		return unit{}, errors.New(`the unit "M" could be a minute or a month: write min or mo`)
+	}
+	if u, ok := unitOf(strings.ToLower(word)); ok {
+		return u, nil
+	}
+	known := []string{"millisecond", "second", "minute", "hour", "day", "week", "month", "year"}
+	if hint := didYouMean(word, known); hint != "" {
+		return unit{}, fmt.Errorf("unknown unit %s%s", quote(word), hint)
+	}
+	return unit{}, fmt.Errorf("unknown unit %s: known are second, minute, hour, day, week, month and year", quote(word))
+}
+
+// parsePeriod reads what stands after the / of a rate. The calendar unit is
+// set only for a unit without a number.
+func parsePeriod(text string) (time.Duration, headgate.CalendarUnit, error) {
+	rest := strings.TrimSpace(text)
+	if rest == "" {
+		return 0, 0, errors.New("the period after the / is missing, such as second, minute or 30s")
+	}
+	if c := rest[0]; c == '-' || c == '+' {
+		return 0, 0, fmt.Errorf("the period %s has a sign", quote(rest))
+	}
+	if rest[0] < '0' || rest[0] > '9' {
+		u, err := parseUnit(rest)
+		return u.length, u.calendar, err
+	}
+	var total time.Duration
+	for rest != "" {
+		var part time.Duration
+		var err error
+		part, rest, err = parsePart(rest)
+		if err != nil {
+			return 0, 0, err
+		}
+		if part > headgate.MaxPeriod-total {
+			return 0, 0, fmt.Errorf("the period %s is too long: at most %d days", quote(strings.TrimSpace(text)), headgate.MaxPeriod/day)
+		}
+		total += part
+	}
+	if total == 0 {
+		return 0, 0, fmt.Errorf("the period %s is zero", quote(strings.TrimSpace(text)))
+	}
+	return total, headgate.NoCalendar, nil
+}
+
+// parsePart reads one number with its unit and returns what follows.
+func parsePart(text string) (part time.Duration, rest string, err error) {
+	end := strings.IndexFunc(text, func(c rune) bool { return (c < '0' || c > '9') && c != '_' })
+	if end < 0 {
+		return 0, "", fmt.Errorf("the period %s lacks a unit, such as %ss", quote(text), text)
+	}
+	if c := text[end]; c == '.' || c == ',' {
+		return 0, "", fmt.Errorf("the period %s is not a whole number: use a smaller unit, such as 90m for an hour and a half", quote(text))
+	}
+	digits, err := countDigits(text[:end])
+	if err != nil {
+		return 0, "", fmt.Errorf("the period %s is not a whole number of a unit, such as 30s", quote(text))
+	}
+	text = strings.TrimLeft(text[end:], " ")
+	end = strings.IndexFunc(text, func(c rune) bool { return c >= '0' && c <= '9' })
+	if end < 0 {
+		end = len(text)
+	}
+	word := strings.TrimSpace(text[:end])
+	u, err := parseUnit(word)
+	if err != nil {
+		return 0, "", err
+	}
+	if u.calendar >= headgate.Month {
+		return 0, "", fmt.Errorf("several months or years have no fixed length: write days, such as 90d, or one %s without a number", u.calendar)
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n > int64(headgate.MaxPeriod/u.length) {
+		return 0, "", fmt.Errorf("the period %s%s is too long: at most %d days", digits, word, headgate.MaxPeriod/day)
+	}
+	return time.Duration(n) * u.length, text[end:], nil
 }

@@ -1,0 +1,73 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+)
+
+// nearest returns the word of known that text was most likely meant to be, or
+// an empty string if none is near. Case and the difference between - and _ do
+// not count.
+func nearest(text string, known []string) string {
+	text = folded(text)
+	if text == "" || len(text) > 40 {
+		return ""
+	}
+	best, bestDistance := "", len(text)/3+1
+	for _, word := range known {
+		d := distance(text, folded(word))
+		if d < bestDistance || d == 0 {
+			best, bestDistance = word, d
+		}
+	}
+	return best
+}
+
+// didYouMean returns ", did you mean "x"?" or nothing.
+func didYouMean(text string, known []string) string {
+	if word := nearest(text, known); word != "" {
+		return fmt.Sprintf(", did you mean %q?", word)
+	}
+	return ""
+}
+
+func folded(word string) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(word)), "-", "_")
+}
+
+// distance counts the insertions, deletions, replacements and swaps of
+// neighbours that make a into b (Damerau–Levenshtein, each place edited once).
+func distance(a, b string) int {
+	// Three rows of the usual table are enough: row i needs i-1 and, for
+	// swaps, i-2.
+	before := make([]int, len(b)+1)
+	last := make([]int, len(b)+1)
+	row := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			replaced := last[j-1]
+			if a[i-1] != b[j-1] {
+				replaced++
+			}
+			row[j] = min(replaced, last[j]+1, row[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
+
+// quote returns text in quotes for a message, cut if it is long.
+func quote(text string) string {
+	const most = 60
+	if len(text) > most {
+		return fmt.Sprintf("%q…", strings.ToValidUTF8(text[:most], ""))
+	}
+	return fmt.Sprintf("%q", text)
+}

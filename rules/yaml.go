@@ -1,0 +1,193 @@
+package rules
+
+// This is the only file that knows the YAML library.
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v4/plugin/loaderlimits"
+)
+
+const (
+	// maxDepth is how deep values may be nested. The rules themselves need 6.
+	maxDepth = 32
+	// maxValues is how many values a file may hold, aliases counted as often
+	// as they are used. It bounds memory (about 250 bytes each) and stops
+	// aliases that multiply; 100,000 rules fit.
+	maxValues = 2_000_000
+)
+
+// readYAML returns the documents of a file. What is wrong with it as YAML goes
+// to report; the documents before the first syntax error are returned.
+func readYAML(src []byte, report *reporter) []*node {
+	if !checkText(src, report) {
+		return nil
+	}
+	loader, err := yaml.NewLoader(bytes.NewReader(src), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(maxDepth))))
+	if err != nil {
+		report.fileError("the YAML reader failed: "+err.Error(), "")
+		return nil
+	}
+	var docs []*node
+	for {
+		var doc yaml.Node
+		err := loader.Load(&doc)
+		if errors.Is(err, io.EOF) {
+			return docs
+		}
+		if err != nil {
+			syntaxError(err, report)
+			return docs
+		}
+		if len(doc.Content) == 0 {
+			continue
+		}
+		c := converter{report: report, done: map[*yaml.Node]*node{}}
+		n := c.convert(doc.Content[0])
+		if n.size > maxValues {
+			report.errorf(n, "", "the document holds more than %d values once its aliases are resolved", maxValues)
+			return docs
+		}
+		docs = append(docs, n)
+	}
+}
+
+// syntaxError reports an error of the YAML library at its place.
+func syntaxError(err error, report *reporter) {
+	var e *yaml.LoadError
+	if !errors.As(err, &e) {
+		report.fileError("not valid YAML: "+err.Error(), "")
+		return
+	}
+	message, hint := "not valid YAML: "+e.Message, ""
+	switch {
+	case strings.Contains(e.Message, "cannot start any token"):
+		hint = "indent with spaces, not tabs, and put values that begin with @, % or ` into quotes"
+	case strings.Contains(e.Message, "mapping values are not allowed"):
+		hint = "check the indentation, and put values that contain \": \" into quotes"
+	case strings.Contains(e.Message, "unknown anchor"):
+		hint = "put values that begin with * into quotes"
+	case strings.HasPrefix(e.Message, "exceeded max depth"):
+		message = "values are nested too deeply"
+	case e.ContextMsg != "":
+		message += " " + e.ContextMsg
+	}
+	report.add(Diagnostic{Line: e.Mark.Line, Column: e.Mark.Column, Message: message, Hint: hint})
+}
+
+// converter turns the library's tree into nodes.
+type converter struct {
+	report *reporter
+	// done holds every node that an alias may refer to; nil while the node
+	// itself is being converted, so that an alias inside it shows as a cycle.
+	done map[*yaml.Node]*node
+}
+
+func (c *converter) convert(y *yaml.Node) *node {
+	if y.Kind == yaml.AliasNode {
+		return c.alias(y)
+	}
+	n := &node{line: y.Line, column: y.Column, size: 1}
+	if y.Anchor != "" {
+		c.done[y] = nil
+	}
+	switch y.Kind {
+	case yaml.SequenceNode:
+		n.kind = listKind
+		for _, item := range y.Content {
+			n.addItem(c.convert(item))
+		}
+	case yaml.MappingNode:
+		n.kind = mapKind
+		c.convertPairs(n, y.Content)
+	default:
+		c.convertScalar(n, y)
+	}
+	if y.Anchor != "" {
+		c.done[y] = n
+	}
+	return n
+}
+
+// alias returns the node that an alias stands for, shared and not copied, at
+// the place of the alias.
+func (c *converter) alias(y *yaml.Node) *node {
+	n, known := c.done[y.Alias]
+	if !known || n == nil {
+		bad := &node{line: y.Line, column: y.Column, kind: nullKind, size: 1}
+		c.report.errorf(bad, "", "the alias %s refers to the value that it is in", quote("*"+y.Value))
+		return bad
+	}
+	here := *n
+	here.line, here.column = y.Line, y.Column
+	return &here
+}
+
+func (c *converter) convertScalar(n *node, y *yaml.Node) {
+	n.text = y.Value
+	switch tag := y.ShortTag(); tag {
+	case "!!str", "!!timestamp", "!!merge":
+		n.kind = textKind
+	case "!!int", "!!float":
+		n.kind = numberKind
+	case "!!bool":
+		n.kind = boolKind
+	case "!!null":
+		n.kind = nullKind
+	default:
+		n.kind = textKind
+		c.report.errorf(n, "", "the tag %s is not supported", quote(tag))
+	}
+}
+
+// convertPairs adds a mapping's pairs to n, and after them those that it
+// merges in by <<, which never replace its own.
+func (c *converter) convertPairs(n *node, content []*yaml.Node) {
+	seen := make(map[string]*node, len(content)/2)
+	var merged []*node
+	for i := 0; i+1 < len(content); i += 2 {
+		isMerge := content[i].ShortTag() == "!!merge"
+		key, value := c.convert(content[i]), c.convert(content[i+1])
+		switch {
+		case isMerge:
+			merged = append(merged, value)
+		case key.kind == listKind || key.kind == mapKind:
+			c.report.errorf(key, "", "a key must be text")
+		case seen[key.text] != nil:
+			c.report.errorf(key, "", "duplicate key %s, first on line %d", quote(key.text), seen[key.text].line)
+		default:
+			seen[key.text] = key
+			n.addPair(key, value)
+		}
+	}
+	for _, m := range merged {
+		c.merge(n, m, seen)
+	}
+}
+
+// merge adds to n what m, a mapping or a list of them, has more.
+func (c *converter) merge(n, m *node, seen map[string]*node) {
+	switch m.kind {
+	case mapKind:
+		for _, p := range m.pairs {
+			if seen[p.key.text] == nil && n.size <= maxValues {
+				seen[p.key.text] = p.key
+				n.addPair(p.key, p.value)
+			}
+		}
+	case listKind:
+		for _, item := range m.items {
+			if item.kind == listKind {
+				c.report.errorf(item, "", "<< takes a mapping or a list of mappings")
+				continue
+			}
+			c.merge(n, item, seen)
+		}
+	case textKind, numberKind, boolKind, nullKind:
+		c.report.errorf(m, "", "<< takes a mapping or a list of mappings")
+	}
+}
