@@ -65,10 +65,27 @@ func bucketsUsed(e headgate.Edge, s *State, now int64) int64 {
 	}
 	span := spanAt(s.V[2], width, max(now, s.V[0]*width))
 	used := edge(e, s.count(span.oldest), span.overlap, width)
-	for j := max(span.oldest+1, s.V[0]-int64(len(s.Words))+1); j <= s.V[0]; j++ {
-		used += s.count(j)
+	return used + s.sum(span.oldest+1)
+}
+
+// sum returns what sub-windows from on have counted.
+func (s *State) sum(from int64) (total int64) {
+	n := int64(len(s.Words))
+	from = max(from, s.V[0]-n+1, 0)
+	if from > s.V[0] {
+		return 0
 	}
-	return used
+	first, last := from%n, s.V[0]%n
+	if first > last { // the ring wraps
+		for _, count := range s.Words[first:] {
+			total += count
+		}
+		first = 0
+	}
+	for _, count := range s.Words[first : last+1] {
+		total += count
+	}
+	return total
 }
 
 func bucketsAvailable(r *headgate.Rule, s *State, now int64) int64 {
@@ -134,10 +151,7 @@ func bucketsFits(r *headgate.Rule, s *State, now, n int64) int64 {
 	width := s.V[1]
 	span := spanAt(s.V[2], width, max(now, s.V[0]*width))
 	first := max(span.oldest, s.V[0]-int64(len(s.Words))+1, 0)
-	var rest int64
-	for j := first; j <= s.V[0]; j++ {
-		rest += s.count(j)
-	}
+	rest := s.sum(first)
 	for j := first; j <= s.V[0]; j++ {
 		count := s.count(j)
 		rest -= count

@@ -24,46 +24,46 @@ type slidingCounts struct {
 	overlap int64
 }
 
-func slidingAt(r *headgate.Rule, s *State, now int64) slidingCounts {
-	w := r.Period
-	if s.V[2] != w {
+// slidingAt brings s up to now in windows of w.
+func slidingAt(s *State, now, w int64) slidingCounts {
+	if old := s.V[2]; old != w {
 		c := slidingCounts{start: now / w * w}
 		c.overlap = w - (now - c.start)
-		if s.V[2] != 0 {
+		if old != 0 {
 			// A changed period: what the old one counts now goes on counting.
-			old := slidingRule(r, s)
-			at := slidingAt(&old, s, now)
-			c.current = min(at.used(s.V[2]), maxCount)
+			c.current = min(slidingAt(s, now, old).used(old), maxCount)
 		}
 		return c
 	}
 	c := slidingCounts{current: s.V[0], previous: s.V[3], start: s.V[1]}
 	now = max(now, c.start)
-	switch windows := (now - c.start) / w; windows {
-	case 0:
-	case 1:
+	switch since := now - c.start; {
+	case since < w:
+	case since < 2*w:
 		c.previous, c.current = c.current, 0
 		c.start += w
 	default:
 		c.previous, c.current = 0, 0
-		c.start += windows * w
+		c.start += since / w * w
 	}
 	c.overlap = w - (now - c.start)
 	return c
 }
 
-// slidingRule returns the rule under which s was written. Until a take writes
-// the state anew, it fades as that one says.
-func slidingRule(r *headgate.Rule, s *State) headgate.Rule {
-	old := *r
+// slidingPeriod returns the period s was written under. Until a take writes the
+// state anew, it fades as that one says.
+func slidingPeriod(r *headgate.Rule, s *State) int64 {
 	if s.V[2] != 0 {
-		old.Period = s.V[2]
+		return s.V[2]
 	}
-	return old
+	return r.Period
 }
 
 // used returns what counts at the time of c in windows of w.
 func (c slidingCounts) used(w int64) int64 {
+	if c.previous == 0 {
+		return c.current
+	}
 	return mulDiv(c.previous, c.overlap, w) + c.current
 }
 
@@ -87,7 +87,7 @@ func overlapFor(count, most, w int64) int64 {
 }
 
 func slidingAvailable(r *headgate.Rule, s *State, now int64) int64 {
-	return r.Limit - slidingAt(r, s, now).used(r.Period)
+	return r.Limit - slidingAt(s, now, r.Period).used(r.Period)
 }
 
 func (c slidingCounts) store(r *headgate.Rule, s *State) {
@@ -95,7 +95,7 @@ func (c slidingCounts) store(r *headgate.Rule, s *State) {
 }
 
 func slidingAdd(r *headgate.Rule, s *State, now, n int64) {
-	c := slidingAt(r, s, now)
+	c := slidingAt(s, now, r.Period)
 	c.current = min(c.current+min(n, maxCount), maxCount)
 	c.store(r, s)
 }
@@ -104,7 +104,7 @@ func slidingAdd(r *headgate.Rule, s *State, now, n int64) {
 // counts until some time in the next one, a take of the previous window until
 // some time in this one.
 func slidingSub(r *headgate.Rule, s *State, now, n, left int64) bool {
-	c := slidingAt(r, s, now)
+	c := slidingAt(s, now, r.Period)
 	var fromCurrent int64
 	if left == 0 || now+left > c.start+r.Period {
 		fromCurrent = min(n, c.current)
@@ -120,8 +120,8 @@ func slidingSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 }
 
 func slidingFits(r *headgate.Rule, s *State, now, n int64) int64 {
-	old := slidingRule(r, s)
-	c, w := slidingAt(&old, s, now), old.Period
+	w := slidingPeriod(r, s)
+	c := slidingAt(s, now, w)
 	if spare := r.Limit - n - c.current; spare >= 0 {
 		// The current window leaves room once the previous one has faded.
 		return c.start + w - overlapFor(c.previous, spare, w)
@@ -134,8 +134,8 @@ func slidingFits(r *headgate.Rule, s *State, now, n int64) int64 {
 }
 
 func slidingFresh(r *headgate.Rule, s *State, now int64) int64 {
-	old := slidingRule(r, s)
-	c, w := slidingAt(&old, s, now), old.Period
+	w := slidingPeriod(r, s)
+	c := slidingAt(s, now, w)
 	switch {
 	case c.current > 0:
 		return c.start + 2*w - (w-1)/c.current

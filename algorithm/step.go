@@ -70,11 +70,13 @@ type Result struct {
 // never gives anything back.
 func Step(r *headgate.Rule, s *State, now int64, req Request) Result {
 	now = min(max(now, 0), maxTime)
-	if r.Algorithm <= headgate.LeakyBucket && req.Kind == headgate.Take && s.Credit == 0 && req.Cost > 0 {
-		return bucketTake(r, s, now, req.Cost)
-	}
 	if r.Unlimited {
 		return unlimited(req)
+	}
+	if r.Algorithm <= headgate.LeakyBucket && req.Kind == headgate.Take && s.Credit == 0 && req.Cost > 0 {
+		var res Result
+		res.FreshAt, res.Wrote = Take(r, s, now, req.Cost, &res.Decision)
+		return res
 	}
 	switch req.Kind {
 	case headgate.Take, headgate.Peek:

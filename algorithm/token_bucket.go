@@ -16,28 +16,31 @@ import (
 // is at most Capacity. This is the "leaky bucket as a meter" of ITU-T I.371,
 // which decides as a token bucket does.
 
-// bucketTake is Take for a bucket without credit: the hot path.
-func bucketTake(r *headgate.Rule, s *State, now, n int64) Result {
+// Take is Step for the commonest request, a Take of n ≥ 1 from a bucket
+// without credit, and gives the same answer. It is what a store should call
+// where nanoseconds matter: it writes the decision where the caller wants it,
+// because to return and copy one costs as much as to make it. It returns when
+// the state will be fresh, and whether it was changed, which it is if the
+// request is allowed.
+func Take(r *headgate.Rule, s *State, now, n int64, d *headgate.Decision) (fresh int64, wrote bool) {
 	used, last := bucketUsed(r, s, now)
 	if n > r.Burst || used > r.Capacity-n*r.Token {
-		return refuse(r, s, now, n)
+		res := refuse(r, s, now, n)
+		*d = res.Decision
+		return res.FreshAt, false
 	}
-	var delay int64
+	d.Delay = 0
 	if r.Algorithm == headgate.LeakyBucket && used > 0 {
-		delay = drained(r, last, used) - now
+		d.Delay = micros(drained(r, last, used) - now)
 	}
 	used += n * r.Token
 	s.V[0], s.V[1], s.V[2] = used, last, r.Token
-	fresh := drained(r, last, used)
-	return Result{
-		Decision: headgate.Decision{
-			Allowed: true, Limit: r.Burst, Granted: n,
-			Remaining:  (r.Capacity - used) / r.Token,
-			ResetAfter: micros(fresh - now),
-			Delay:      micros(delay),
-		},
-		FreshAt: fresh, Wrote: true,
-	}
+	fresh = drained(r, last, used)
+	d.Allowed, d.Reason = true, headgate.OK
+	d.Limit, d.Granted = r.Burst, n
+	d.Remaining = (r.Capacity - used) / r.Token
+	d.RetryAfter, d.ResetAfter = 0, micros(fresh-now)
+	return fresh, true
 }
 
 // bucketUsed returns the units in the bucket at now, and the time from which

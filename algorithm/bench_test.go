@@ -1,0 +1,42 @@
+package algorithm
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// BenchmarkStep measures one take that is allowed, per algorithm, on a state
+// that stays about half full.
+func BenchmarkStep(b *testing.B) {
+	for _, a := range headgate.Algorithms() {
+		b.Run(a.String(), func(b *testing.B) {
+			limit := headgate.Per(1000, time.Second).Using(a)
+			var s State
+			now := int64(1_700_000_000_000_000)
+			b.ReportAllocs()
+			for b.Loop() {
+				now += 2000
+				if res := Step(limit.Rule(), &s, now, Request{Cost: 1}); !res.Allowed {
+					b.Fatal("refused")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkTake measures what BenchmarkStep/token_bucket does, by Take.
+func BenchmarkTake(b *testing.B) {
+	limit := headgate.Per(1000, time.Second)
+	var s State
+	var d headgate.Decision
+	now := int64(1_700_000_000_000_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		now += 2000
+		if Take(limit.Rule(), &s, now, 1, &d); !d.Allowed {
+			b.Fatal("refused")
+		}
+	}
+}
