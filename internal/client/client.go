@@ -1,0 +1,220 @@
+// Package client says who an HTTP client is: the address to count by when
+// there may be proxies in between, and the values by which else a client may
+// be told apart. It is shared by the HTTP doors and the httplimit middleware.
+package client
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+
+	"github.com/gaissmai/bart"
+)
+
+// Unknown is the text to count by when the address is not known. All such
+// clients share it: a client that hides its address must not thereby escape
+// its limit.
+const Unknown = "unknown"
+
+const (
+	// DefaultIPv4Prefix counts every IPv4 address by itself.
+	DefaultIPv4Prefix = 32
+	// DefaultIPv6Prefix counts IPv6 by /64, the smallest network that one
+	// customer gets: within it he may take a new address for every request.
+	DefaultIPv6Prefix = 64
+)
+
+// Source says which header field of a trusted proxy names the client.
+type Source uint8
+
+const (
+	// Either reads whichever of the two fields there is. Where there are both
+	// and they disagree, one of them was not written by our proxy but sent
+	// through by it, and so neither is believed.
+	Either Source = iota
+	// XForwardedFor reads X-Forwarded-For alone.
+	XForwardedFor
+	// Forwarded reads Forwarded (RFC 7239) alone.
+	Forwarded
+)
+
+// String returns the name of the header field, or "either".
+func (s Source) String() string {
+	switch s {
+	case Either:
+		return "either"
+	case XForwardedFor:
+		return "X-Forwarded-For"
+	case Forwarded:
+		return "Forwarded"
+	}
+	return fmt.Sprintf("source(%d)", uint8(s))
+}
+
+// Config is what a [Resolver] is made from. The zero Config trusts no proxy.
+type Config struct {
+	// TrustedProxies are the networks whose word about the client is
+	// believed.
+	TrustedProxies []netip.Prefix
+	// Hops, where addresses of proxies are not known, is how many there are
+	// between a client and this process, each of which appends to the field.
+	// They are trusted whatever their address, so nobody else may be able to
+	// connect. It works for Unix sockets too, whose peers have no address.
+	Hops int
+	// Source is the header field to read.
+	Source Source
+	// IPv4Prefix and IPv6Prefix are the lengths of the prefixes to count by;
+	// 0 means the default.
+	IPv4Prefix, IPv6Prefix int
+}
+
+// Resolver finds the address of clients. It is immutable and safe for use by
+// any number of goroutines.
+type Resolver struct {
+	trusted bart.Lite
+	hops    int
+	source  Source
+	v4, v6  int
+}
+
+// New returns a Resolver for c, or an error that says which value is wrong.
+func New(c Config) (*Resolver, error) {
+	r := &Resolver{
+		hops: c.Hops, source: c.Source,
+		v4: orDefault(c.IPv4Prefix, DefaultIPv4Prefix), v6: orDefault(c.IPv6Prefix, DefaultIPv6Prefix),
+	}
+	switch {
+	case r.v4 < 1 || r.v4 > 32:
+		return nil, fmt.Errorf("IPv4 prefix length %d is not in 1 to 32", c.IPv4Prefix)
+	case r.v6 < 1 || r.v6 > 128:
+		return nil, fmt.Errorf("IPv6 prefix length %d is not in 1 to 128", c.IPv6Prefix)
+	case r.hops < 0 || r.hops > maxElements:
+		return nil, fmt.Errorf("%d hops is not in 0 to %d", c.Hops, maxElements)
+	case r.source > Forwarded:
+		return nil, fmt.Errorf("no such header field: %s", c.Source)
+	}
+	for _, p := range c.TrustedProxies {
+		unmapped, ok := unmap(p)
+		if !ok {
+			return nil, fmt.Errorf("trusted proxies: invalid network %s", p)
+		}
+		r.trusted.Insert(unmapped)
+	}
+	return r, nil
+}
+
+func orDefault(n, otherwise int) int {
+	if n == 0 {
+		return otherwise
+	}
+	return n
+}
+
+// unmap turns a network of IPv4-mapped addresses into the IPv4 network that it
+// is, for addresses are compared unmapped.
+func unmap(p netip.Prefix) (netip.Prefix, bool) {
+	if !p.IsValid() {
+		return p, false
+	}
+	if !p.Addr().Is4In6() {
+		return p.Masked(), true
+	}
+	if p.Bits() < 96 {
+		return p, false
+	}
+	return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96).Masked(), true
+}
+
+// Resolve returns the client's address, unmapped and without a zone, or the
+// zero Addr if it is not known. remoteAddr is that of [http.Request].
+//
+// It is the peer's address unless the peer is a trusted proxy. Then the header
+// field is read from right to left, as the proxies appended to it, past
+// further trusted proxies up to the first other address: the client. Whatever
+// stands left of that was chosen by the client and is not looked at. An
+// element that names no address ends the walk at the nearest proxy, and so
+// does the 64th.
+func (r *Resolver) Resolve(remoteAddr string, h http.Header) netip.Addr {
+	peer, _ := parseNode(remoteAddr) // the zero Addr if it fails
+	if !r.trusts(0, peer) {
+		return peer
+	}
+	xff, forwarded := h["X-Forwarded-For"], h["Forwarded"]
+	switch {
+	case r.source == XForwardedFor || r.source == Either && len(forwarded) == 0:
+		return r.walk(peer, xff, lastPlain)
+	case r.source == Forwarded || len(xff) == 0:
+		return r.walk(peer, forwarded, lastForwarded)
+	}
+	client := r.walk(peer, xff, lastPlain)
+	if r.walk(peer, forwarded, lastForwarded) != client {
+		return peer
+	}
+	return client
+}
+
+// trusts reports whether the party that is hop steps away may say who came
+// before it.
+func (r *Resolver) trusts(hop int, addr netip.Addr) bool {
+	return hop < r.hops || addr.IsValid() && r.trusted.Contains(addr)
+}
+
+// walk returns the first address from the right that is not trusted; else the
+// last one that is.
+func (r *Resolver) walk(nearest netip.Addr, lines []string, last func(string) (netip.Addr, string, bool)) netip.Addr {
+	hop := 0
+	for i := len(lines) - 1; i >= 0; i-- {
+		for rest, more := lines[i], true; more; {
+			var addr netip.Addr
+			if addr, rest, more = last(rest); !addr.IsValid() {
+				return nearest
+			}
+			if hop++; hop > maxElements {
+				return nearest
+			}
+			nearest = addr
+			if !r.trusts(hop, addr) {
+				return addr
+			}
+		}
+	}
+	return nearest
+}
+
+// AppendGroup appends to dst the text that clients at addr are counted by: a
+// prefix such as 2001:db8:1:2::/64, or the address alone if the prefix is as
+// long as the address, or [Unknown] for the zero Addr.
+func (r *Resolver) AppendGroup(dst []byte, addr netip.Addr) []byte {
+	if !addr.IsValid() {
+		return append(dst, Unknown...)
+	}
+	addr = translated(addr.Unmap().WithZone(""))
+	bits := r.v6
+	if addr.Is4() {
+		bits = r.v4
+	}
+	if bits == addr.BitLen() {
+		return addr.AppendTo(dst)
+	}
+	prefix, _ := addr.Prefix(bits) // bits is in range
+	return prefix.AppendTo(dst)
+}
+
+// Group is [Resolver.AppendGroup] as a string.
+func (r *Resolver) Group(addr netip.Addr) string {
+	var space [48]byte
+	return string(r.AppendGroup(space[:0], addr))
+}
+
+// translated returns the IPv4 address inside one of 64:ff9b::/96 (RFC 6052).
+// By /64, all of IPv4 that comes through a NAT64 would be one client.
+func translated(addr netip.Addr) netip.Addr {
+	if !addr.Is6() {
+		return addr
+	}
+	b := addr.As16()
+	if [12]byte(b[:12]) != [12]byte{0, 0x64, 0xff, 0x9b} {
+		return addr
+	}
+	return netip.AddrFrom4([4]byte(b[12:]))
+}

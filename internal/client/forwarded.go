@@ -1,0 +1,194 @@
+package client
+
+import (
+	"net/netip"
+	"strings"
+)
+
+const (
+	// maxElements is how many elements of a header field are looked at. No
+	// chain of proxies is as long; a header might be.
+	maxElements = 64
+	// maxElement is how long an element may be, in bytes.
+	maxElement = 512
+)
+
+// lastPlain returns the address in the last element of a line of
+// X-Forwarded-For, what stands before it, and whether anything does. The
+// address is the zero Addr if there is none in it.
+func lastPlain(line string) (addr netip.Addr, rest string, more bool) {
+	element, rest, more := cutLast(line, strings.LastIndexByte(line[max(0, len(line)-maxElement):], ','))
+	addr, _ = parseNode(trim(element))
+	return addr, rest, more
+}
+
+// lastForwarded is lastPlain for a line of Forwarded.
+func lastForwarded(line string) (addr netip.Addr, rest string, more bool) {
+	element, rest, more := cutLast(line, lastComma(line[max(0, len(line)-maxElement):]))
+	if node, ok := forNode(element); ok {
+		addr, _ = parseNode(node)
+	}
+	return addr, rest, more
+}
+
+// cutLast cuts line at the comma found at index i of its last maxElement
+// bytes, and gives up on longer elements.
+func cutLast(line string, i int) (element, rest string, more bool) {
+	skipped := max(0, len(line)-maxElement)
+	switch {
+	case i >= 0:
+		return line[skipped+i+1:], line[:skipped+i], true
+	case skipped > 0:
+		return "", "", false
+	}
+	return line, "", false
+}
+
+// lastComma returns the index of the last comma that is not inside a quoted
+// string, or -1. It reads backwards, so that a quote left open by a client
+// cannot swallow what the proxies appended after it.
+func lastComma(s string) int {
+	quoted := false
+	for i := len(s) - 1; i >= 0; i-- {
+		switch s[i] {
+		case '"':
+			if !quoted || !escaped(s, i) {
+				quoted = !quoted
+			}
+		case ',':
+			if !quoted {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// escaped reports whether an odd number of backslashes stands before s[i].
+func escaped(s string, i int) bool {
+	n := 0
+	for i-n > 0 && s[i-n-1] == '\\' {
+		n++
+	}
+	return n%2 == 1
+}
+
+// forNode returns the value of the "for" parameter of a Forwarded element. It
+// reports false if the element breaks the grammar, or has not one of it.
+func forNode(element string) (node string, ok bool) {
+	for more := true; more; {
+		var pair string
+		pair, element, more = cutPair(element)
+		name, value, found := strings.Cut(trim(pair), "=")
+		if !found || !isToken(name) {
+			return "", false
+		}
+		value, valid := unquote(value)
+		if !valid {
+			return "", false
+		}
+		if strings.EqualFold(name, "for") {
+			if ok {
+				return "", false
+			}
+			node, ok = value, true
+		}
+	}
+	return node, ok
+}
+
+// cutPair cuts s at its first semicolon outside of quotes.
+func cutPair(s string) (pair, rest string, more bool) {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == '\\' && quoted:
+			i++
+		case s[i] == ';' && !quoted:
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
+}
+
+// unquote returns what a value stands for: a token, with the colons and
+// brackets that many proxies leave unquoted, or a quoted string. Escapes are
+// left in place, as no address has any.
+func unquote(value string) (string, bool) {
+	if !strings.HasPrefix(value, `"`) {
+		return value, value != "" && strings.IndexFunc(value, func(c rune) bool {
+			return !isTokenByte(c) && c != ':' && c != '[' && c != ']'
+		}) < 0
+	}
+	for i := 1; i < len(value); i++ {
+		switch value[i] {
+		case '\\':
+			i++
+		case '"':
+			return value[1:i], i == len(value)-1
+		}
+	}
+	return "", false
+}
+
+func isToken(s string) bool {
+	return s != "" && strings.IndexFunc(s, func(c rune) bool { return !isTokenByte(c) }) < 0
+}
+
+// isTokenByte reports whether c may stand in a token (RFC 9110, 5.6.2).
+func isTokenByte(c rune) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		c < 0x80 && strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0
+}
+
+func trim(s string) string { return strings.Trim(s, " \t") }
+
+// parseNode returns the address in s, unmapped and without a zone. It may have
+// a port, an IPv6 address brackets too. It reports false for all else: names,
+// "unknown", obfuscated identifiers, and the unspecified address, which no
+// client has.
+func parseNode(s string) (netip.Addr, bool) {
+	host := s
+	if inner, ok := strings.CutPrefix(s, "["); ok {
+		var port string
+		if host, port, ok = strings.Cut(inner, "]"); !ok || !strings.Contains(host, ":") {
+			return netip.Addr{}, false
+		}
+		if port != "" && (port[0] != ':' || !isPort(port[1:])) {
+			return netip.Addr{}, false
+		}
+	} else if name, port, ok := strings.Cut(s, ":"); ok && !strings.Contains(port, ":") {
+		if host = name; !isPort(port) {
+			return netip.Addr{}, false
+		}
+	}
+	// ParseAddr's errors allocate; most of what is no address shows early.
+	if host == "" || len(host) > 64 || strings.IndexByte("0123456789abcdefABCDEF:", host[0]) < 0 {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil || addr.IsUnspecified() {
+		return netip.Addr{}, false
+	}
+	addr = addr.WithZone("").Unmap()
+	return addr, !addr.IsUnspecified()
+}
+
+// isPort reports whether s is a port or, as RFC 7239 allows, an obfuscated one.
+func isPort(s string) bool {
+	if obfuscated, ok := strings.CutPrefix(s, "_"); ok {
+		return isToken(obfuscated)
+	}
+	n := 0
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+		if n = n*10 + int(s[i]-'0'); n > 65535 {
+			return false
+		}
+	}
+	return s != ""
+}
