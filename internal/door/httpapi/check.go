@@ -1,0 +1,225 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/rules"
+)
+
+// check is one question of a body. It is the rules.Request of that question.
+type check struct {
+	domain     string
+	cost       int64
+	kind       headgate.Kind
+	attributes []attribute
+	address    netip.Addr
+}
+
+// attribute is one entry of "attributes".
+type attribute struct {
+	rules.Attribute
+	value string
+}
+
+// Attribute implements rules.Request.
+func (c *check) Attribute(a rules.Attribute) (value string, ok bool) {
+	for i := range c.attributes {
+		if c.attributes[i].Attribute == a {
+			return c.attributes[i].value, true
+		}
+	}
+	return "", false
+}
+
+// ClientIP implements rules.Request.
+func (c *check) ClientIP() netip.Addr { return c.address }
+
+// reset makes c an unread check, keeping its memory.
+func (c *check) reset() {
+	clear(c.attributes) // let go of the body's text
+	*c = check{cost: 1, attributes: c.attributes[:0]}
+}
+
+// body is what POST /v1/check was given: one check, or a batch of them.
+type body struct {
+	batch  bool
+	checks []check
+}
+
+// add returns a fresh check at the end of b.checks.
+func (b *body) add() *check {
+	if n := len(b.checks); n < cap(b.checks) {
+		b.checks = b.checks[:n+1]
+	} else {
+		b.checks = append(b.checks, check{})
+	}
+	c := &b.checks[len(b.checks)-1]
+	c.reset()
+	return c
+}
+
+var errAlone = errors.New(`"checks" must stand alone: put domain, attributes, cost and peek into each of them`)
+
+// parse reads text into b, whatever b held before. Clients' addresses are
+// grouped by clients.
+func (b *body) parse(text string, clients *client.Resolver) error {
+	b.batch, b.checks = false, b.checks[:0]
+	p := &parser{text: text, clients: clients}
+	var s seen
+	single := b.add()
+	err := p.object("the body", func(name string) error {
+		if name != "checks" {
+			return p.member(single, name, &s, `, "checks"`)
+		}
+		if err := s.add(p, seenChecks, name); err != nil {
+			return err
+		}
+		b.batch = true
+		return p.array(`"checks"`, func(i int) error {
+			if i == maxChecks {
+				return p.fail(`"checks" must have at most %d elements`, maxChecks)
+			}
+			if err := p.check(b.add()); err != nil {
+				return fmt.Errorf("checks[%d]: %w", i, err)
+			}
+			return nil
+		})
+	})
+	if err == nil {
+		err = p.end()
+	}
+	switch {
+	case err != nil:
+		return err
+	case b.batch && s != seenChecks:
+		return errAlone
+	case b.batch:
+		// Only now, since growing may have moved them.
+		b.checks = rotate(b.checks)
+		return nil
+	}
+	return single.finish(s)
+}
+
+// rotate moves the unused first check behind the end, keeping its memory.
+func rotate(checks []check) []check {
+	first := checks[0]
+	copy(checks, checks[1:])
+	checks[len(checks)-1] = first
+	return checks[:len(checks)-1]
+}
+
+// check reads one element of a batch.
+func (p *parser) check(c *check) error {
+	var s seen
+	if err := p.object("a check", func(name string) error { return p.member(c, name, &s, "") }); err != nil {
+		return err
+	}
+	return c.finish(s)
+}
+
+// seen is the set of names that an object has had.
+type seen uint8
+
+const (
+	seenDomain seen = 1 << iota
+	seenAttributes
+	seenCost
+	seenPeek
+	seenChecks
+)
+
+func (s *seen) add(p *parser, name seen, text string) error {
+	if *s&name != 0 {
+		return p.fail("%q is there twice", text)
+	}
+	*s |= name
+	return nil
+}
+
+// member reads the member name of a check. more is what else the caller would
+// have accepted, for the message.
+func (p *parser) member(c *check, name string, s *seen, more string) (err error) {
+	switch name {
+	case "domain":
+		if err = s.add(p, seenDomain, name); err == nil {
+			c.domain, err = p.string(`"domain"`)
+		}
+	case "attributes":
+		if err = s.add(p, seenAttributes, name); err == nil {
+			err = p.object(`"attributes"`, func(name string) error { return p.attribute(c, name) })
+		}
+	case "cost":
+		if err = s.add(p, seenCost, name); err == nil {
+			c.cost, err = p.cost()
+		}
+	case "peek":
+		var peek bool
+		if err = s.add(p, seenPeek, name); err == nil {
+			peek, err = p.boolean(`"peek"`)
+		}
+		if peek {
+			c.kind = headgate.Peek
+		}
+	default:
+		err = p.fail(`unknown field %q; known are "domain", "attributes", "cost", "peek"%s`, name, more)
+	}
+	return err
+}
+
+// attribute reads the value of the attribute name.
+func (p *parser) attribute(c *check, name string) error {
+	a, err := rules.ParseAttribute(name)
+	if err != nil {
+		return p.fail("attribute %q: %s", name, err)
+	}
+	if _, twice := c.Attribute(a); twice {
+		return p.fail("attribute %q is there twice", name)
+	}
+	if len(c.attributes) == maxAttributes {
+		return p.fail("a check must have at most %d attributes", maxAttributes)
+	}
+	if p.next() != '"' {
+		return p.fail("attribute %q must be a string, but here is %s; write it in quotes", name, p.found())
+	}
+	value, err := p.string("the attribute's value")
+	if err != nil {
+		return err
+	}
+	if a.Kind == rules.ClientIP {
+		address, err := netip.ParseAddr(value)
+		if err != nil || address.Zone() != "" {
+			return p.fail("attribute %q must be an IP address without port or zone, not %q", name, value)
+		}
+		c.address = address.Unmap()
+		value = p.clients.Group(c.address)
+	}
+	c.attributes = append(c.attributes, attribute{a, value})
+	return nil
+}
+
+// finish checks that c has what it must have.
+func (c *check) finish(s seen) error {
+	if s&seenDomain == 0 {
+		return errors.New(`"domain" is missing: whose rules apply?`)
+	}
+	return nil
+}
+
+// release lets go of what a giant body took.
+func (b *body) release() {
+	if cap(b.checks) > 16 {
+		b.checks = nil
+	}
+	for i := range b.checks {
+		b.checks[i].reset()
+		if cap(b.checks[i].attributes) > 32 {
+			b.checks[i].attributes = slices.Clip(b.checks[i].attributes[:0:0])
+		}
+	}
+}

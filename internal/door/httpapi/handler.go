@@ -1,0 +1,242 @@
+// Package httpapi is the HTTP API: POST /v1/check asks whether a request may
+// pass, and /healthz and /readyz say how the process is.
+//
+// The contract is in docs/http-api.md.
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/client"
+)
+
+// MaxBody is the largest body of a request, in bytes.
+const MaxBody = 1 << 20
+
+// Options are what the API needs.
+type Options struct {
+	// Engine decides. It is required.
+	Engine *engine.Engine
+	// Ready says whether the process can serve. It is required.
+	Ready func(context.Context) Readiness
+	// Clock is read once per request. With none the store's clock decides.
+	Clock func() time.Time
+	// Logger hears of what callers cannot be told. Required.
+	Logger *slog.Logger
+	// Clients says how addresses are grouped to be counted. Required.
+	Clients *client.Resolver
+	// Dialect is that of the header fields.
+	Dialect answer.Dialect
+}
+
+// Handler serves the API.
+type Handler struct {
+	options Options
+	calls   sync.Pool // of *call
+}
+
+// New returns the API.
+func New(options Options) *Handler {
+	h := &Handler{options: options}
+	h.calls.New = func() any { return new(call) }
+	return h
+}
+
+// call is the memory of one request, used again for the next.
+type call struct {
+	in       []byte
+	body     body
+	out      []byte
+	policies []answer.Policy
+}
+
+// ServeHTTP routes by hand: the mux of net/http answers in plain text where
+// this API promises problem+json.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/v1/check":
+		if only(w, r, http.MethodPost) {
+			h.check(w, r)
+		}
+	case "/healthz":
+		if only(w, r, http.MethodGet, http.MethodHead) {
+			text(w, http.StatusOK, "ok\n")
+		}
+	case "/readyz":
+		if only(w, r, http.MethodGet, http.MethodHead) {
+			h.ready(w, r)
+		}
+	default:
+		answer.Problem(w, http.StatusNotFound, fmt.Sprintf("there is nothing at %q; the API is POST /v1/check", r.URL.Path))
+	}
+}
+
+// only reports whether r has one of methods, and answers it if not.
+func only(w http.ResponseWriter, r *http.Request, methods ...string) bool {
+	for _, m := range methods {
+		if r.Method == m {
+			return true
+		}
+	}
+	allow := strings.Join(methods, ", ")
+	w.Header().Set("Allow", allow)
+	answer.Problem(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s takes only %s", r.URL.Path, allow))
+	return false
+}
+
+func text(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+// check answers POST /v1/check.
+func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
+	var at int64
+	if h.options.Clock != nil {
+		at = h.options.Clock().UnixMicro()
+	}
+	c, _ := h.calls.Get().(*call)
+	defer func() {
+		c.release()
+		h.calls.Put(c)
+	}()
+	if err := c.read(w, r); err != nil {
+		refuseBody(w, err)
+		return
+	}
+	if err := c.body.parse(string(c.in), h.options.Clients); err != nil {
+		answer.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if c.body.batch {
+		h.batch(w, r, c, at)
+		return
+	}
+	v := h.decide(r.Context(), &c.body.checks[0], at)
+	defer v.Release()
+	c.policies = policies(c.policies[:0], v.Results())
+	answer.Headers(w.Header(), h.options.Dialect, c.policies...)
+	status := http.StatusOK
+	if !v.Allowed {
+		status = http.StatusTooManyRequests
+	}
+	c.out = append(appendVerdict(c.out[:0], &v), '\n')
+	write(w, status, c.out)
+}
+
+// batch answers each check by itself, in order.
+func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call, at int64) {
+	c.out = append(c.out[:0], `{"results":[`...)
+	for i := range c.body.checks {
+		if i > 0 {
+			c.out = append(c.out, ',')
+		}
+		v := h.decide(r.Context(), &c.body.checks[i], at)
+		c.out = appendVerdict(c.out, &v)
+		v.Release()
+	}
+	c.out = append(c.out, "]}\n"...)
+	write(w, http.StatusOK, c.out)
+}
+
+// decide asks the engine. Its error does not concern the caller, who gets what
+// the policy says; the verdict's reason tells.
+func (h *Handler) decide(ctx context.Context, c *check, at int64) engine.Verdict {
+	v, err := h.options.Engine.Decide(ctx, engine.Query{
+		Domain: c.domain, Request: c, Cost: c.cost, At: at, Kind: c.kind,
+	})
+	if err != nil {
+		level := slog.LevelError
+		if errors.Is(err, headgate.ErrUnavailable) {
+			level = slog.LevelDebug // whoever watches the store says so once
+		}
+		h.options.Logger.Log(ctx, level, "check failed", "domain", c.domain, "err", err)
+	}
+	return v
+}
+
+// policies appends what the enforced limits said.
+func policies(dst []answer.Policy, results []engine.Result) []answer.Policy {
+	for i := range results {
+		if r := &results[i]; r.Enforced {
+			dst = append(dst, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision})
+		}
+	}
+	return dst
+}
+
+//nolint:gochecknoglobals // immutable header values, so that the hot path makes none
+var (
+	contentTypeJSON = []string{"application/json"}
+	noStore         = []string{"no-store"}
+)
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h["Content-Type"] = contentTypeJSON
+	h["Cache-Control"] = noStore
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a caller that went away has no use for the error
+}
+
+// read reads the body of r into c.in.
+func (c *call) read(w http.ResponseWriter, r *http.Request) error {
+	if r.ContentLength > MaxBody {
+		return &http.MaxBytesError{Limit: MaxBody}
+	}
+	in := c.in[:0]
+	if cap(in) == 0 {
+		in = make([]byte, 0, 1024)
+	}
+	from := http.MaxBytesReader(w, r.Body, MaxBody)
+	for {
+		if len(in) == cap(in) {
+			in = append(in, 0)[:len(in)]
+		}
+		n, err := from.Read(in[len(in):cap(in)])
+		in = in[:len(in)+n]
+		c.in = in
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// refuseBody answers a request whose body could not be read.
+func refuseBody(w http.ResponseWriter, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		w.Header().Set("Connection", "close") // rather than read the rest
+		answer.Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", MaxBody))
+		return
+	}
+	answer.Problem(w, http.StatusBadRequest, "the body could not be read")
+}
+
+// release lets go of what a giant request took.
+func (c *call) release() {
+	const keep = 64 << 10
+	if cap(c.in) > keep {
+		c.in = nil
+	}
+	if cap(c.out) > keep {
+		c.out = nil
+	}
+	c.body.release()
+}

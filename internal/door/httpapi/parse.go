@@ -1,0 +1,321 @@
+package httpapi
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/client"
+)
+
+// The body of a check is read by hand: the shape is small and fixed, it is the
+// hot path, and a caller's mistake deserves its own words. What is accepted is
+// a subset of what encoding/json accepts (a fuzz test holds the two together):
+// no unknown or repeated names, no null, no lone surrogates, only valid UTF-8.
+
+const (
+	// maxChecks is the largest batch.
+	maxChecks = 1000
+	// maxAttributes is how many attributes one check may have.
+	maxAttributes = 128
+	// maxCost is the largest cost: what every JSON library can write exactly.
+	maxCost = 1<<53 - 1
+)
+
+// syntaxError is a body that is not JSON at all, or not JSON of this shape.
+type syntaxError struct {
+	offset  int
+	message string
+}
+
+func (e *syntaxError) Error() string {
+	return fmt.Sprintf("%s (at byte %d)", e.message, e.offset+1)
+}
+
+// parser reads one JSON text. The strings it returns point into text where
+// they can.
+type parser struct {
+	text    string
+	pos     int
+	clients *client.Resolver
+}
+
+func (p *parser) fail(format string, args ...any) error {
+	return &syntaxError{offset: p.pos, message: fmt.Sprintf(format, args...)}
+}
+
+// space skips white space.
+func (p *parser) space() {
+	for p.pos < len(p.text) {
+		switch p.text[p.pos] {
+		case ' ', '\t', '\r', '\n':
+			p.pos++
+		default:
+			return
+		}
+	}
+}
+
+// next skips white space and returns the byte there, or 0 at the end.
+func (p *parser) next() byte {
+	p.space()
+	if p.pos < len(p.text) {
+		return p.text[p.pos]
+	}
+	return 0
+}
+
+// found says what stands at the position, for messages.
+func (p *parser) found() string {
+	switch c := p.next(); {
+	case p.pos >= len(p.text):
+		return "the end of the body"
+	case c == '"':
+		return "a string"
+	case c == '{':
+		return "an object"
+	case c == '[':
+		return "an array"
+	case c == '-' || c >= '0' && c <= '9':
+		return "a number"
+	case strings.HasPrefix(p.text[p.pos:], "true"), strings.HasPrefix(p.text[p.pos:], "false"):
+		return "a boolean"
+	case strings.HasPrefix(p.text[p.pos:], "null"):
+		return "null"
+	default:
+		r, _ := utf8.DecodeRuneInString(p.text[p.pos:])
+		return strconv.QuoteRune(r)
+	}
+}
+
+// take steps over c, which must come next.
+func (p *parser) take(c byte, what string) error {
+	if p.next() != c || p.pos >= len(p.text) {
+		return p.fail("%s is expected, but here is %s", what, p.found())
+	}
+	p.pos++
+	return nil
+}
+
+// object reads an object and calls member for each name, with the position at
+// the value, which member has to read.
+func (p *parser) object(what string, member func(name string) error) error {
+	if err := p.take('{', what+" as a JSON object"); err != nil {
+		return err
+	}
+	if p.next() == '}' {
+		p.pos++
+		return nil
+	}
+	for {
+		if p.next() != '"' {
+			return p.fail("a name in quotes is expected, but here is %s", p.found())
+		}
+		name, err := p.string("name")
+		if err != nil {
+			return err
+		}
+		if err := p.take(':', "a colon"); err != nil {
+			return err
+		}
+		if err := member(name); err != nil {
+			return err
+		}
+		if p.next() == '}' {
+			p.pos++
+			return nil
+		}
+		if err := p.take(',', "a comma or }"); err != nil {
+			return err
+		}
+	}
+}
+
+// array reads an array and calls element for each of its elements.
+func (p *parser) array(what string, element func(i int) error) error {
+	if err := p.take('[', what+" as a JSON array"); err != nil {
+		return err
+	}
+	if p.next() == ']' {
+		p.pos++
+		return nil
+	}
+	for i := 0; ; i++ {
+		if err := element(i); err != nil {
+			return err
+		}
+		if p.next() == ']' {
+			p.pos++
+			return nil
+		}
+		if err := p.take(',', "a comma or ]"); err != nil {
+			return err
+		}
+	}
+}
+
+// string reads a string.
+func (p *parser) string(what string) (string, error) {
+	if p.next() != '"' {
+		return "", p.fail("%s must be a string, but here is %s", what, p.found())
+	}
+	start := p.pos + 1
+	for i := start; i < len(p.text); i++ {
+		switch c := p.text[i]; {
+		case c == '"':
+			s := p.text[start:i]
+			if !utf8.ValidString(s) {
+				return "", p.fail("%s is not valid UTF-8", what)
+			}
+			p.pos = i + 1
+			return s, nil
+		case c == '\\':
+			return p.escaped(what, start, i)
+		case c < 0x20:
+			p.pos = i
+			return "", p.fail("%s has a control character that is not escaped", what)
+		}
+	}
+	p.pos = len(p.text)
+	return "", p.fail("%s has no closing quote", what)
+}
+
+// escaped reads the rest of a string that began at start and has its first
+// backslash at i.
+func (p *parser) escaped(what string, start, i int) (string, error) {
+	var b strings.Builder
+	b.WriteString(p.text[start:i])
+	for i < len(p.text) {
+		switch c := p.text[i]; {
+		case c == '"':
+			if !utf8.ValidString(b.String()) {
+				return "", p.fail("%s is not valid UTF-8", what)
+			}
+			p.pos = i + 1
+			return b.String(), nil
+		case c < 0x20:
+			p.pos = i
+			return "", p.fail("%s has a control character that is not escaped", what)
+		case c != '\\':
+			b.WriteByte(c)
+			i++
+		default:
+			r, size := unescape(p.text[i:])
+			if size == 0 {
+				p.pos = i
+				return "", p.fail("%s has a wrong escape", what)
+			}
+			b.WriteRune(r)
+			i += size
+		}
+	}
+	p.pos = len(p.text)
+	return "", p.fail("%s has no closing quote", what)
+}
+
+// unescape reads the escape that s begins with. The size is 0 if it is wrong.
+func unescape(s string) (r rune, size int) {
+	if len(s) < 2 {
+		return 0, 0
+	}
+	switch s[1] {
+	case '"', '\\', '/':
+		return rune(s[1]), 2
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+		r = hex4(s)
+		if r < 0 {
+			return 0, 0
+		}
+		if !utf16.IsSurrogate(r) {
+			return r, 6
+		}
+		r = utf16.DecodeRune(r, hex4(s[6:]))
+		if r == utf8.RuneError {
+			return 0, 0 // half a character
+		}
+		return r, 12
+	}
+	return 0, 0
+}
+
+// hex4 reads \uXXXX at the beginning of s; -1 if there is none.
+func hex4(s string) rune {
+	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+		return -1
+	}
+	var r rune
+	for _, c := range []byte(s[2:6]) {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return -1
+		}
+		r = r<<4 | rune(c)
+	}
+	return r
+}
+
+// cost reads a whole number from 0 to maxCost.
+func (p *parser) cost() (int64, error) {
+	c := p.next()
+	if c != '-' && (c < '0' || c > '9') {
+		return 0, p.fail(`"cost" must be a number, but here is %s`, p.found())
+	}
+	start := p.pos
+	end := start
+	for end < len(p.text) && strings.IndexByte("0123456789+-.eE", p.text[end]) >= 0 {
+		end++
+	}
+	text := p.text[start:end]
+	switch {
+	case c == '-':
+		return 0, p.fail(`"cost" must not be negative`)
+	case strings.ContainsAny(text, "+-.eE"):
+		return 0, p.fail(`"cost" must be a whole number`)
+	case len(text) > 1 && c == '0':
+		return 0, p.fail(`"cost" must not begin with 0`)
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n > maxCost {
+		return 0, p.fail(`"cost" must be at most %d`, int64(maxCost))
+	}
+	p.pos = end
+	return n, nil
+}
+
+// boolean reads true or false.
+func (p *parser) boolean(what string) (bool, error) {
+	p.space()
+	for _, b := range [...]bool{true, false} {
+		if word := strconv.FormatBool(b); strings.HasPrefix(p.text[p.pos:], word) {
+			p.pos += len(word)
+			return b, nil
+		}
+	}
+	return false, p.fail("%s must be true or false, but here is %s", what, p.found())
+}
+
+// end checks that nothing follows.
+func (p *parser) end() error {
+	if p.next(); p.pos < len(p.text) {
+		return p.fail("nothing more is expected, but here is %s", p.found())
+	}
+	return nil
+}
