@@ -1,6 +1,6 @@
 package headgate
 
-import "fmt"
+import "strconv"
 
 // Algorithm names how a limit counts. The zero value is TokenBucket, the
 // default.
@@ -43,7 +43,7 @@ func (a Algorithm) String() string {
 	case SlidingBuckets:
 		return "sliding_buckets"
 	}
-	return fmt.Sprintf("algorithm(%d)", uint8(a))
+	return numbered("algorithm", uint8(a))
 }
 
 // ParseAlgorithm is the inverse of [Algorithm.String]. It reports false for a
@@ -105,7 +105,7 @@ func (e Edge) String() string {
 	case EdgeStrict:
 		return "strict"
 	}
-	return fmt.Sprintf("edge(%d)", uint8(e))
+	return numbered("edge", uint8(e))
 }
 
 // CalendarUnit is a window of the calendar, in some time zone. Its length
@@ -141,5 +141,11 @@ func (u CalendarUnit) String() string {
 	case Year:
 		return "year"
 	}
-	return fmt.Sprintf("unit(%d)", uint8(u))
+	return numbered("unit", uint8(u))
+}
+
+// numbered names a value that has no name, such as algorithm(9). This package
+// does without fmt, so that the algorithms compile small to WebAssembly.
+func numbered(kind string, n uint8) string {
+	return kind + "(" + strconv.Itoa(int(n)) + ")"
 }

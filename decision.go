@@ -1,7 +1,6 @@
 package headgate
 
 import (
-	"fmt"
 	"math"
 	"time"
 )
@@ -55,7 +54,7 @@ func (r Reason) String() string {
 	case NoLimit:
 		return "unlimited"
 	}
-	return fmt.Sprintf("reason(%d)", uint8(r))
+	return numbered("reason", uint8(r))
 }
 
 // Decision is the answer of one limit to one request.

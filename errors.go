@@ -1,9 +1,9 @@
 package headgate
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
+
+// errShortOut is a mistake of the caller's, not of the store's.
+var errShortOut = errors.New("headgate: fewer decisions than ops in the out slice")
 
 var (
 	// ErrInvalidLimit is wrapped by every error about a limit that cannot be
@@ -19,7 +19,7 @@ var (
 	ErrCrossSlot = errors.New("keys are in different cluster slots")
 	// ErrClosed is returned by a store that has been closed. It is also an
 	// ErrUnavailable.
-	ErrClosed = fmt.Errorf("%w: closed", ErrUnavailable)
+	ErrClosed error = &detailError{kind: ErrUnavailable, detail: "closed"}
 )
 
 // LimitedError is a refusal as an error, for callers that have no Decision to
@@ -35,3 +35,13 @@ func (e *LimitedError) Error() string {
 	}
 	return "rate limited: retry after " + e.Decision.RetryAfter.String()
 }
+
+// detailError is what fmt.Errorf("%w: %s", kind, detail) would be.
+type detailError struct {
+	kind   error
+	detail string
+}
+
+func (e *detailError) Error() string { return e.kind.Error() + ": " + e.detail }
+
+func (e *detailError) Unwrap() error { return e.kind }

@@ -1,7 +1,6 @@
 package headgate
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -145,7 +144,7 @@ func (l Limit) Validate() error {
 	if l.rule.problem == valid {
 		return nil
 	}
-	return fmt.Errorf("%w: %s", ErrInvalidLimit, l.rule.problem)
+	return &detailError{kind: ErrInvalidLimit, detail: l.rule.problem.String()}
 }
 
 // String describes the limit for people, such as
@@ -162,19 +161,19 @@ func (l Limit) String() string {
 	b.WriteString(strconv.FormatInt(r.Limit, 10))
 	b.WriteByte('/')
 	if r.Calendar != NoCalendar {
-		fmt.Fprintf(&b, "%s %s in %s", r.Calendar, r.Algorithm, r.Zone)
+		b.WriteString(r.Calendar.String() + " " + r.Algorithm.String() + " in " + r.Zone.String())
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%s %s", l.Period(), r.Algorithm)
+	b.WriteString(l.Period().String() + " " + r.Algorithm.String())
 	switch {
 	case r.Algorithm == SlidingBuckets:
-		fmt.Fprintf(&b, " of %d, %s", r.Buckets, r.Edge)
+		b.WriteString(" of " + strconv.Itoa(int(r.Buckets)) + ", " + r.Edge.String())
 	case r.Anchor == AnchorFirstRequest:
 		b.WriteString(" from the first request")
 	case r.CountDenied:
 		b.WriteString(" counting refusals")
 	case r.Burst != r.Limit:
-		fmt.Fprintf(&b, " burst %d", r.Burst)
+		b.WriteString(" burst " + strconv.FormatInt(r.Burst, 10))
 	}
 	return b.String()
 }

@@ -2,7 +2,6 @@ package headgate
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -149,7 +148,7 @@ func Tightest(decisions []Decision) int {
 
 func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) error {
 	if len(out) < len(ops) {
-		return fmt.Errorf("headgate: %d ops but room for %d decisions", len(ops), len(out))
+		return errShortOut
 	}
 	if l.clock != nil {
 		now := l.clock().UnixMicro()

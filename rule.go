@@ -1,8 +1,8 @@
 package headgate
 
 import (
-	"fmt"
 	"math/bits"
+	"strconv"
 	"time"
 )
 
@@ -84,21 +84,21 @@ func (p problem) String() string {
 	case valid:
 		return "valid"
 	case badLimit:
-		return fmt.Sprintf("the limit must be from 0 to %d", int64(MaxLimit))
+		return "the limit must be from 0 to " + strconv.FormatInt(MaxLimit, 10)
 	case badPeriod:
-		return fmt.Sprintf("the period must be a whole number of microseconds, more than 0 and at most %s", MaxPeriod)
+		return "the period must be a whole number of microseconds, more than 0 and at most " + MaxPeriod.String()
 	case badBurst:
-		return fmt.Sprintf("the burst must be from 1 to %d", int64(MaxLimit))
+		return "the burst must be from 1 to " + strconv.FormatInt(MaxLimit, 10)
 	case badRounding:
 		return "the burst is too large for so slow a rate to be counted exactly"
 	case badCalendar:
 		return "a calendar window must be a minute, hour, day, week, month or year of a fixed window on the clock"
 	case badBuckets:
-		return fmt.Sprintf("the number of sub-windows must be from 1 to %d and at most the period's microseconds", MaxBuckets)
+		return "the number of sub-windows must be from 1 to " + strconv.Itoa(MaxBuckets) + " and at most the period's microseconds"
 	case badAlgorithm:
 		return "unknown algorithm, anchor or edge"
 	case badLog:
-		return fmt.Sprintf("a sliding log keeps every request: its limit must be at most %d", MaxLog)
+		return "a sliding log keeps every request: its limit must be at most " + strconv.Itoa(MaxLog)
 	case strayBurst:
 		return "only token_bucket and leaky_bucket have a burst"
 	case strayAnchor:

@@ -2,7 +2,6 @@ package headgate
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -49,7 +48,7 @@ func (k Kind) String() string {
 	case Reserve:
 		return "reserve"
 	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
+	return numbered("kind", uint8(k))
 }
 
 // Op is one question to a store about one key.
