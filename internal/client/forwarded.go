@@ -169,11 +169,11 @@ func parseNode(s string) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	addr, err := netip.ParseAddr(host)
+	addr = addr.WithZone("").Unmap()
 	if err != nil || addr.IsUnspecified() {
 		return netip.Addr{}, false
 	}
-	addr = addr.WithZone("").Unmap()
-	return addr, !addr.IsUnspecified()
+	return addr, true
 }
 
 // isPort reports whether s is a port or, as RFC 7239 allows, an obfuscated one.
