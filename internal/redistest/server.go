@@ -1,0 +1,225 @@
+package redistest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// startTimeout is how long a server may take to answer, on a machine that is
+// busy with other tests.
+const startTimeout = 20 * time.Second
+
+// Server is one running server. Its methods are for the goroutine of the test,
+// except that Command may be called by any.
+type Server struct {
+	// Addr is host:port, the same for the Server's whole life.
+	Addr string
+	// Port is Addr's port.
+	Port int
+	// Dir is the server's working folder.
+	Dir string
+
+	t    testing.TB
+	bin  string
+	args []string
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	exited chan struct{}
+	log    *logBuffer
+}
+
+// Bin returns the server binary, or skips or fails the test; see the package
+// comment.
+func Bin(t testing.TB) string {
+	t.Helper()
+	if named := os.Getenv("HEADGATE_REDIS_BIN"); named != "" {
+		path, err := exec.LookPath(named)
+		if err != nil {
+			t.Fatalf("HEADGATE_REDIS_BIN: %v", err)
+		}
+		return path
+	}
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	const hint = "no redis-server and no valkey-server in PATH: run scripts/ensure-redis.sh, or apt-get install redis-server"
+	if os.Getenv("HEADGATE_REQUIRE_REDIS") == "1" {
+		t.Fatal(hint)
+	}
+	t.Skip(hint)
+	return ""
+}
+
+// Standalone starts one server without persistence and waits until it answers.
+// args are further command-line options, such as "--requirepass", "secret",
+// and win over ours.
+func Standalone(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return start(t, func(s *Server) []string { return append(s.defaults(), args...) })
+}
+
+// defaults are the options of a server for tests.
+func (s *Server) defaults() []string {
+	return []string{
+		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--dir", s.Dir,
+		"--save", "", "--appendonly", "no", "--daemonize", "no",
+		"--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0",
+	}
+}
+
+// start runs a server with the arguments that options gives for its port and
+// folder. A port that somebody else takes in between is tried again elsewhere.
+func start(t testing.TB, options func(*Server) []string) *Server {
+	t.Helper()
+	bin := Bin(t)
+	var err error
+	for range 5 {
+		port := freePort(t)
+		s := &Server{
+			Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Port: port,
+			Dir: filepath.Join(t.TempDir(), strconv.Itoa(port)), t: t, bin: bin,
+		}
+		if err = os.MkdirAll(s.Dir, 0o700); err != nil {
+			t.Fatalf("redistest: %v", err)
+		}
+		s.args = options(s)
+		t.Cleanup(s.Kill)
+		if err = s.run(); err == nil {
+			return s
+		}
+		s.Kill()
+	}
+	t.Fatalf("redistest: %v", err)
+	return nil
+}
+
+// run starts the process and waits until it answers.
+func (s *Server) run() error {
+	cmd := exec.Command(s.bin, s.args...)
+	cmd.Dir = s.Dir
+	cmd.SysProcAttr = dieWithParent()
+	log := new(logBuffer)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended shows in the log
+		close(exited)
+	}()
+	s.mu.Lock()
+	s.cmd, s.exited, s.log = cmd, exited, log
+	s.mu.Unlock()
+	return await(startTimeout, func() error {
+		select {
+		case <-exited:
+			return final{fmt.Errorf("%s %v ended at once:\n%s", s.bin, s.args, log)}
+		default:
+		}
+		return s.answers()
+	})
+}
+
+// answers returns nil once the server is up; a refusal for want of a password
+// will do.
+func (s *Server) answers() error {
+	_, err := s.Command("PING")
+	if _, refused := err.(ReplyError); refused { //nolint:errorlint // Command returns it unwrapped
+		if bytes.HasPrefix([]byte(err.Error()), []byte("LOADING")) {
+			return err
+		}
+		return nil
+	}
+	return err
+}
+
+// Kill ends the process at once, as a crash would. It may be called again.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	cmd, exited := s.cmd, s.exited
+	s.cmd = nil
+	s.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	_ = cmd.Process.Kill() // it may have ended by itself
+	<-exited
+}
+
+// Restart starts the server again on the same port after Kill, with the same
+// options; without persistence it comes back empty. It returns when the server
+// answers.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	var err error
+	for range 5 { // the port may be in use for a moment as some client's end
+		if err = s.run(); err == nil {
+			return
+		}
+		s.Kill()
+	}
+	s.t.Fatalf("redistest: restarting %s: %v", s.Addr, err)
+}
+
+func (s *Server) signal(sig os.Signal) {
+	s.t.Helper()
+	s.mu.Lock()
+	cmd := s.cmd
+	s.mu.Unlock()
+	if cmd == nil {
+		s.t.Fatalf("redistest: %s is not running", s.Addr)
+	}
+	if err := cmd.Process.Signal(sig); err != nil {
+		s.t.Fatalf("redistest: %s: %v", s.Addr, err)
+	}
+}
+
+// Do runs a command on a connection of its own and fails the test on an error.
+// A string is returned as it is, a number in decimal, nil as "", and an array
+// one element a line.
+func (s *Server) Do(args ...string) string {
+	s.t.Helper()
+	reply, err := s.Command(args...)
+	if err != nil {
+		s.t.Fatalf("redistest: %s %v: %v", s.Addr, args, err)
+	}
+	return text(reply)
+}
+
+// Log returns what the server has written so far.
+func (s *Server) Log() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.String()
+}
+
+// logBuffer keeps what a process writes.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
