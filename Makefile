@@ -1,0 +1,53 @@
+# The two commands to know: make run, make test. All of them: make help.
+
+BIN      := bin/headgate
+GO       ?= go
+TOOL     := $(GO) tool -modfile=tools/go.mod
+FUZZTIME ?= 10s
+ROUNDS   ?= 5
+MODULES  := . benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: run test build lint fmt vet tidy-check fuzz bench vectors clean help
+
+run: build ## build, then start the quickstart: a proxy on :8000 before a demo backend, the API on :8080
+	$(BIN) quickstart
+
+test: ## install what is missing, run every test with the race detector, compile and try the benchmarks
+	@scripts/ensure.sh $(GO) gcc
+	$(GO) test -race -shuffle=on ./...
+	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
+
+build: ## build the static binary bin/headgate
+	@scripts/ensure.sh $(GO)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/headgate
+
+lint: vet ## vet, golangci-lint and gofumpt, in the versions of tools/go.mod
+	$(TOOL) golangci-lint run ./...
+	@unformatted=$$($(TOOL) gofumpt -l -extra $(MODULES)); \
+	  if [ -n "$$unformatted" ]; then echo "not gofumpt-clean (make fmt):"; echo "$$unformatted"; exit 1; fi
+
+vet: ## go vet in every module
+	@for module in $(MODULES); do (cd $$module && $(GO) vet ./...) || exit 1; done
+
+fmt: ## format everything: gofumpt, and imports in three groups
+	$(TOOL) golangci-lint fmt ./...
+	$(TOOL) gofumpt -w -extra benchmarks
+
+tidy-check: ## fail if a go.mod or go.sum is not what go mod tidy would write
+	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || exit 1; done
+
+fuzz: ## run every fuzz target for FUZZTIME (10s)
+	scripts/fuzz.sh $(FUZZTIME)
+
+bench: ## compare with other limiters on this machine, in ROUNDS (5) interleaved rounds
+	cd benchmarks && $(GO) run ./cmd/compare --rounds $(ROUNDS)
+
+vectors: ## rewrite algorithm/testdata/vectors from the Go steps
+	$(GO) generate ./algorithm/...
+
+clean: ## remove what building leaves behind
+	rm -rf bin dist
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))

@@ -1,0 +1,272 @@
+package headgate_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/headgate/headgate"
+
+// layers is the architecture: a package may import only packages in a lower
+// layer, never a sibling. The longest matching prefix wins. Test files are
+// exempt, so that a test may use any store or the conformance suite.
+var layers = map[string]int{
+	".":                  0, // vocabulary
+	"algorithm":          1, // pure steps
+	"store":              2, // each folder a store, and the suite they pass
+	"rules":              2, // what applies to a request
+	"engine":             3, // the verdict on a request
+	"internal/answer":    3, // what doors share: headers and bodies
+	"internal/client":    3, // what doors share: who is asking
+	"internal/redistest": 0, // for tests: starts a real server
+	"grpclimit":          4,
+	"httplimit":          4,
+	"internal/config":    4,
+	"internal/dashboard": 4,
+	"internal/door":      4, // each folder a protocol
+	"internal/metrics":   4,
+	"internal/simulate":  4,
+	"internal/app":       5, // the only package that sees everything
+	"cmd":                6,
+	"examples":           6,
+}
+
+// only lists packages that may be imported by nothing but the named importers.
+// Doors see rules for its Request, which each of them implements.
+var only = map[string][]string{
+	"rules":              {"engine", "internal/app", "internal/door", "internal/simulate"},
+	"store/memory":       {"examples", "internal/app"},
+	"store/redis":        {"examples", "internal/app"},
+	"store/storetest":    {},
+	"internal/redistest": {},
+}
+
+// stdOnly lists packages that a library user builds with nothing but the
+// standard library: they may import that, and each other.
+var stdOnly = []string{".", "algorithm", "store/memory"}
+
+// forbidden lists, for a folder and all below it, imports that it must do
+// without, and why.
+var forbidden = map[string]map[string]string{
+	".": {
+		"math/rand":             "math/rand/v2 is the one in use",
+		"log":                   "log/slog is the one in use",
+		"testing":               "it registers flags in the user's binary; only store/storetest is for tests",
+		"github.com/pkg/errors": "errors and fmt do",
+	},
+	"store/memory": {
+		"net":      "the embedded store speaks to nobody",
+		"net/http": "the embedded store speaks to nobody",
+	},
+	"rules": {
+		"net/http": "a rule knows attributes; only a door speaks HTTP",
+	},
+	"engine": {
+		"net/http": "a verdict is for every door; only a door speaks HTTP",
+	},
+}
+
+// small lists packages that are compiled to WebAssembly for the playground, and
+// heavy what they must do without for it.
+var (
+	small = []string{".", "algorithm"}
+	heavy = map[string]string{
+		"fmt":           "with reflection it adds 230 kB to the compressed WebAssembly",
+		"encoding/json": "with reflection it adds 230 kB to the compressed WebAssembly",
+		"net":           "the arithmetic speaks to nobody",
+		"net/http":      "the arithmetic speaks to nobody",
+		"os":            "the arithmetic reads nothing but its arguments",
+		"sync":          "a store locks; a step is pure",
+		"math/big":      "all quantities are integers below 2^53, as in Lua",
+	}
+)
+
+// exempt lists exceptions from forbidden, with the reason.
+var exempt = map[[2]string]string{
+	{"store/storetest", "testing"}:    "it is a test suite",
+	{"internal/redistest", "testing"}: "only tests import it",
+}
+
+// source is one Go file that is not a test.
+type source struct {
+	file    string // relative to the module, with slashes
+	dir     string
+	imports []string
+	syntax  *ast.File
+}
+
+// sources parses every Go file of the module that is not a test. It is done
+// here, not by running go list: the test cache sees the files that a test
+// reads itself, but not those that its child processes read, and would go on
+// saying ok over a violation.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var found []source
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return skipped(file, d.Name())
+		}
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		s := source{file: filepath.ToSlash(file), syntax: syntax}
+		s.dir = path.Dir(s.file)
+		for _, spec := range syntax.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			s.imports = append(s.imports, imported)
+		}
+		found = append(found, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// skipped returns SkipDir for a folder that holds no package of the module:
+// another module (tools, benchmarks), fixtures, or what Go itself ignores.
+func skipped(dir, name string) error {
+	if dir == "." {
+		return nil
+	}
+	if name == "testdata" || name == "node_modules" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
+		return fs.SkipDir
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// ours returns the folder of an import of this module.
+func ours(imported string) (dir string, ok bool) {
+	dir, ok = strings.CutPrefix(imported+"/", module+"/")
+	return path.Clean(dir), ok
+}
+
+func layerOf(dir string) (layer int, ok bool) {
+	for p := dir; p != "."; p = path.Dir(p) {
+		if l, ok := layers[p]; ok {
+			return l, true
+		}
+	}
+	return layers["."], dir == "."
+}
+
+// within reports whether dir is folder or below it.
+func within(dir, folder string) bool {
+	return folder == "." || dir == folder || strings.HasPrefix(dir, folder+"/")
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, s := range sources(t) {
+		layer, ok := layerOf(s.dir)
+		if !ok {
+			t.Errorf("%s: folder %s has no layer: add it to layers, or move the file", s.file, s.dir)
+			continue
+		}
+		for _, imported := range s.imports {
+			to, ok := ours(imported)
+			if !ok {
+				continue
+			}
+			if l, _ := layerOf(to); l >= layer {
+				t.Errorf("%s: layer %d imports %s in layer %d: imports must point down", s.file, layer, to, l)
+			}
+			allowed := only[to]
+			if allowed != nil && !slices.ContainsFunc(allowed, func(folder string) bool { return within(s.dir, folder) }) {
+				t.Errorf("%s: only %v may import %s", s.file, allowed, to)
+			}
+		}
+	}
+}
+
+func TestCoreIsStandardLibraryOnly(t *testing.T) {
+	for _, s := range sources(t) {
+		if !slices.Contains(stdOnly, s.dir) {
+			continue
+		}
+		for _, imported := range s.imports {
+			if to, ok := ours(imported); ok {
+				if !slices.Contains(stdOnly, to) {
+					t.Errorf("%s imports %s, which is not promised to need the standard library only", s.file, to)
+				}
+				continue
+			}
+			// A path whose first part has no dot is the standard library's.
+			if first, _, _ := strings.Cut(imported, "/"); strings.Contains(first, ".") || imported == "C" {
+				t.Errorf("%s imports %s: package %s is built from the standard library alone", s.file, imported, s.dir)
+			}
+		}
+	}
+}
+
+func TestForbiddenImports(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, folder := range slices.Sorted(maps.Keys(forbidden)) {
+			if !within(s.dir, folder) {
+				continue
+			}
+			for _, imported := range s.imports {
+				why, bad := forbidden[folder][imported]
+				if _, excused := exempt[[2]string{s.dir, imported}]; bad && !excused {
+					t.Errorf("%s imports %s: %s", s.file, imported, why)
+				}
+			}
+		}
+	}
+}
+
+func TestArithmeticStaysSmall(t *testing.T) {
+	for _, s := range sources(t) {
+		if !slices.Contains(small, s.dir) {
+			continue
+		}
+		for _, imported := range s.imports {
+			if why, bad := heavy[imported]; bad {
+				t.Errorf("%s imports %s: %s", s.file, imported, why)
+			}
+		}
+	}
+}
+
+func TestEveryPackageHasADoc(t *testing.T) {
+	documented := make(map[string]bool)
+	for _, s := range sources(t) {
+		begin := "Package " + s.syntax.Name.Name + " "
+		if s.syntax.Name.Name == "main" {
+			begin = "Command "
+		}
+		ok := strings.HasPrefix(s.syntax.Doc.Text(), begin)
+		if s.syntax.Doc != nil && !ok {
+			t.Errorf("%s: the package comment must begin with %q", s.file, begin)
+		}
+		documented[s.dir] = documented[s.dir] || ok
+	}
+	for _, dir := range slices.Sorted(maps.Keys(documented)) {
+		if !documented[dir] {
+			t.Errorf("package %s has no doc comment", dir)
+		}
+	}
+}

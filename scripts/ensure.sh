@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Installs the commands named as arguments if they are missing.
+#
+#   scripts/ensure.sh gcc wrk redis-server
+#
+# A command that is in PATH costs nothing. What is missing is installed by
+# apt-get, for which one must be root; otherwise the script says what to
+# install and fails. The package lists are refreshed once, and only if the
+# package cannot be installed from the lists that are there.
+set -euo pipefail
+
+# package_of prints the Debian package that holds a command.
+package_of() {
+  case $1 in
+    redis-cli | redis-benchmark) echo redis-tools ;;
+    nginx) echo nginx-light ;;
+    h2load) echo nghttp2-client ;;
+    ab) echo apache2-utils ;;
+    g++) echo g++ ;;
+    *) echo "$1" ;;
+  esac
+}
+
+missing=()
+for name in "$@"; do
+  command -v "$name" >/dev/null 2>&1 || missing+=("$name")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+for name in "${missing[@]}"; do
+  if [ "$name" = go ]; then
+    echo "error: there is no Go in PATH" >&2
+    echo "hint: install Go 1.26 or newer from https://go.dev/dl/" >&2
+    exit 1
+  fi
+done
+
+packages=()
+for name in "${missing[@]}"; do packages+=("$(package_of "$name")"); done
+
+if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ]; then
+  echo "error: missing: ${missing[*]}" >&2
+  echo "hint: install them first, on Debian and Ubuntu: sudo apt-get install ${packages[*]}" >&2
+  exit 1
+fi
+
+echo "ensure: installing ${packages[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+install() { apt-get install -y -qq --no-install-recommends "${packages[@]}" </dev/null; }
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# RUNLEVEL=1 keeps a package's service from starting.
+export RUNLEVEL=1
+if ! install >"$log" 2>&1; then
+  if ! { apt-get update -qq </dev/null && install; } >"$log" 2>&1; then
+    cat "$log" >&2
+    echo "error: could not install ${packages[*]}" >&2
+    exit 1
+  fi
+fi
+
+for name in "${missing[@]}"; do
+  command -v "$name" >/dev/null 2>&1 || {
+    echo "error: $name is still missing after installing ${packages[*]}" >&2
+    exit 1
+  }
+done

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Runs every fuzz target of the module for a while, one after the other.
+#
+#   scripts/fuzz.sh [TIME] [PACKAGE...]      TIME as in -fuzztime, 10s by default
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+time=${1:-10s}
+[ $# -eq 0 ] || shift
+[ $# -gt 0 ] || set -- ./...
+
+found=0
+for package in $(go list "$@"); do
+  listed=$(go test -list '^Fuzz' "$package")
+  for target in $(grep '^Fuzz' <<<"$listed" || true); do
+    found=$((found + 1))
+    echo "== $package $target" >&2
+    go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package"
+  done
+done
+[ "$found" -gt 0 ] || echo "there is no fuzz target in $*" >&2
