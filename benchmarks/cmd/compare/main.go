@@ -1,0 +1,172 @@
+// Command compare measures Headgate beside other in-memory limiters, on the
+// machine that it runs on, and says whether Headgate's goals are met.
+//
+//	go run ./cmd/compare                 5 rounds, about 6 minutes
+//	go run ./cmd/compare --quick         1 short round, to see that it works
+//	go run ./cmd/compare --rounds 9 --json > result.json
+//
+// In every round each library runs in a process of its own, and the libraries
+// take turns, so that a slow minute of the machine falls on all of them. A
+// measurement whose premise does not hold ends the run with status 1. A goal
+// that is missed is printed and, with --strict, ends it with status 1 too.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"time"
+
+	"github.com/headgate/headgate/benchmarks/measure"
+	"github.com/headgate/headgate/benchmarks/subject"
+	"github.com/headgate/headgate/benchmarks/workload"
+)
+
+// options are the command line.
+type options struct {
+	rounds  int
+	rowTime time.Duration
+	keys    int
+	quick   bool
+	json    bool
+	strict  bool
+	// worker is, in a child process, the library to measure.
+	worker string
+}
+
+// sample is what one process measured.
+type sample struct {
+	Library string          `json:"library"`
+	Speeds  []measure.Speed `json:"speeds"`
+	Memory  measure.Memory  `json:"memory"`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	opts, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		os.Exit(2)
+	}
+	if err := run(ctx, opts, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
+	flags.IntVar(&o.rounds, "rounds", 5, "how often each library is measured")
+	flags.DurationVar(&o.rowTime, "time", 800*time.Millisecond, "how long each row is measured")
+	flags.IntVar(&o.keys, "keys", 1_000_000, "number of keys in the big table")
+	flags.BoolVar(&o.quick, "quick", false, "one short round: shows that it works, not how fast it is")
+	flags.BoolVar(&o.json, "json", false, "print every sample as JSON instead of the table")
+	flags.BoolVar(&o.strict, "strict", false, "exit with status 1 if a goal is missed")
+	flags.StringVar(&o.worker, "worker", "", "measure this library and print JSON; for internal use")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if o.quick && o.worker == "" {
+		o.rounds, o.rowTime = 1, 100*time.Millisecond
+	}
+	if o.rounds < 1 || o.keys < 1000 || o.rowTime <= 0 || flags.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "error: at least 1 round, 1000 keys and some time are needed, and no arguments")
+		return o, errors.New("wrong usage")
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	if o.worker != "" {
+		return work(o, out)
+	}
+	samples, err := rounds(ctx, o)
+	if err != nil {
+		return err
+	}
+	r := newReport(o, samples)
+	if o.json {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(r)
+	} else {
+		err = r.markdown(out)
+	}
+	if err == nil && o.strict && r.missed() > 0 {
+		err = fmt.Errorf("%d goals missed", r.missed())
+	}
+	return err
+}
+
+// work is a child process: it measures one library once.
+func work(o options, out io.Writer) error {
+	library, err := subject.Named(o.worker)
+	if err != nil {
+		return err
+	}
+	s := sample{Library: library.Name}
+	// First, while the heap is empty.
+	if s.Memory, err = measure.TableMemory(library, o.keys); err != nil {
+		return err
+	}
+	for _, w := range workload.All(o.keys) {
+		speed, err := row(library, w, o.rowTime)
+		if err != nil {
+			return err
+		}
+		s.Speeds = append(s.Speeds, speed)
+	}
+	return json.NewEncoder(out).Encode(s)
+}
+
+func row(library subject.Library, w workload.Workload, duration time.Duration) (speed measure.Speed, err error) {
+	r, err := measure.NewRun(library, w)
+	if err != nil {
+		return speed, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	// A short run first, for caches, branch predictors and the scheduler.
+	if _, err := r.Times(50_000); err != nil {
+		return speed, err
+	}
+	return r.For(duration)
+}
+
+// rounds measures all libraries in turns, a process for each measurement.
+func rounds(ctx context.Context, o options) (map[string][]sample, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	libraries := subject.All()
+	samples := make(map[string][]sample, len(libraries))
+	for round := range o.rounds {
+		for i := range libraries {
+			name := libraries[(i+round)%len(libraries)].Name
+			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, o.rounds, name)
+			command := exec.CommandContext(ctx, self, "--worker", name, "--time", o.rowTime.String(), "--keys", fmt.Sprint(o.keys))
+			command.Stderr = os.Stderr
+			text, err := command.Output()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			var s sample
+			if err := json.Unmarshal(text, &s); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			samples[name] = append(samples[name], s)
+		}
+	}
+	return samples, nil
+}

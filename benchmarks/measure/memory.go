@@ -1,0 +1,104 @@
+package measure
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/benchmarks/subject"
+	"github.com/headgate/headgate/benchmarks/workload"
+)
+
+// Memory is what a table of live keys costs.
+type Memory struct {
+	// BytesPerKey is heap that is in use because of one live key, all told:
+	// state, index and the text of the key where it is kept.
+	BytesPerKey float64 `json:"bytes_per_key"`
+	// OutsidePerKey is what the process has got from the system on top of
+	// that heap, so that nothing can hide outside it.
+	OutsidePerKey float64 `json:"outside_per_key"`
+	// NsPerNewKey is the time of the first request of a key.
+	NsPerNewKey float64 `json:"ns_per_new_key"`
+	// GCMillis is how long a full garbage collection takes with all keys live.
+	GCMillis float64 `json:"gc_ms"`
+}
+
+// TableMemory fills a table with keys that stay live and weighs it. It wants a
+// process of its own.
+func TableMemory(library subject.Library, keys int) (memory Memory, err error) {
+	const used = 1_000_000
+	limit := workload.Limit{N: 1_000_000_000, Period: 30 * 24 * time.Hour}
+	before := heap()
+	s, err := library.New(limit, keys)
+	if err != nil {
+		return Memory{}, fmt.Errorf("%s: %w", library.Name, err)
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+
+	render := workload.NewRenderer()
+	began := time.Now()
+	for i := range uint32(keys) {
+		key := render.Key(i)
+		if library.KeepsKey {
+			key = strings.Clone(key)
+		}
+		if s.Fill(key, used) != subject.Allowed {
+			return Memory{}, fmt.Errorf("%s: premise not met: new key %d was refused", library.Name, i)
+		}
+	}
+	took := time.Since(began)
+	after := heap()
+
+	pauses := make([]time.Duration, 5)
+	for i := range pauses {
+		at := time.Now()
+		runtime.GC()
+		pauses[i] = time.Since(at)
+	}
+	slices.Sort(pauses)
+	if err := stillKnown(s, library, keys); err != nil {
+		return Memory{}, err
+	}
+	n := float64(keys)
+	return Memory{
+		BytesPerKey:   float64(after.heap-before.heap) / n,
+		OutsidePerKey: float64(after.outside-before.outside) / n,
+		NsPerNewKey:   float64(took) / n,
+		GCMillis:      float64(pauses[len(pauses)/2].Microseconds()) / 1000,
+	}, nil
+}
+
+// stillKnown checks that every key is live: had the table dropped one to save
+// space, its fresh budget would have room for all of the limit at once.
+func stillKnown(s subject.Subject, library subject.Library, keys int) error {
+	if library.Name != subject.Ours {
+		return nil // none of the others drops a key of a limit this long
+	}
+	render := workload.NewRenderer()
+	forgotten := 0
+	for i := range uint32(keys) {
+		if s.Fill(render.Key(i), 1_000_000_000) == subject.Allowed {
+			forgotten++
+		}
+	}
+	if forgotten > 0 {
+		return fmt.Errorf("%s: premise not met: %d of %d keys were forgotten", library.Name, forgotten, keys)
+	}
+	return nil
+}
+
+type footprint struct {
+	heap, outside int64
+}
+
+// heap collects garbage twice, as finalizers need, and returns what is left.
+func heap() footprint {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return footprint{heap: int64(m.HeapAlloc), outside: int64(resident()) - int64(m.HeapInuse+m.HeapIdle-m.HeapReleased)}
+}

@@ -1,0 +1,187 @@
+// Package measure runs workloads on limiters and checks that each run was
+// what its name says.
+package measure
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/benchmarks/subject"
+	"github.com/headgate/headgate/benchmarks/workload"
+)
+
+// Speed is what one workload took.
+type Speed struct {
+	Workload string `json:"workload"`
+	Cores    int    `json:"cores"`
+	// NsPerOp is wall time per decision, over all cores together.
+	NsPerOp float64 `json:"ns_per_op"`
+	// AllocsPerOp includes the few of the measurement itself.
+	AllocsPerOp float64 `json:"allocs_per_op"`
+	Ops         int64   `json:"ops"`
+	Distinct    int     `json:"distinct_keys"`
+	// AllowedShare is from 0 to 1; FailedShare is that of errors.
+	AllowedShare float64 `json:"allowed_share"`
+	FailedShare  float64 `json:"failed_share"`
+}
+
+// Run is one limiter under one workload, all its keys in the table.
+type Run struct {
+	library  subject.Library
+	work     workload.Workload
+	subject  subject.Subject
+	orders   [][]uint32
+	restored int
+}
+
+// NewRun makes the limiter, gives it every key and sets GOMAXPROCS. Close
+// undoes both.
+func NewRun(library subject.Library, w workload.Workload) (*Run, error) {
+	s, err := library.New(w.Limit, w.Keys)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", library.Name, err)
+	}
+	r := &Run{library: library, work: w, subject: s, restored: runtime.GOMAXPROCS(w.Cores)}
+	for worker := range w.Goroutines {
+		r.orders = append(r.orders, w.Order(worker))
+	}
+	keys := workload.NewRenderer()
+	for i := range uint32(w.Keys) {
+		if s.Fill(strings.Clone(keys.Key(i)), max(w.Fill, 1)) != subject.Allowed {
+			return nil, errors.Join(fmt.Errorf("%s: %s: key %d was refused while the table was being filled", library.Name, w.Name, i), r.Close())
+		}
+	}
+	if w.Denied {
+		// Spend the burst, so that refusals are all that is measured.
+		key := strings.Clone(keys.Key(0))
+		for range 2 * w.Limit.N {
+			s.Take(key)
+		}
+	}
+	runtime.GC()
+	return r, nil
+}
+
+// Close releases the limiter.
+func (r *Run) Close() error {
+	runtime.GOMAXPROCS(r.restored)
+	return r.subject.Close()
+}
+
+// batch is how many requests a worker makes between two looks at whether it
+// should stop.
+const batch = 256
+
+// For runs the workload for about that long.
+func (r *Run) For(duration time.Duration) (Speed, error) {
+	var stop atomic.Bool
+	timer := time.AfterFunc(duration, func() { stop.Store(true) })
+	defer timer.Stop()
+	return r.run(func(done int64) int64 {
+		if done > 0 && stop.Load() {
+			return 0
+		}
+		return batch
+	})
+}
+
+// Times runs the workload for n requests, split among the workers.
+func (r *Run) Times(n int) (Speed, error) {
+	share := int64((n + r.work.Goroutines - 1) / r.work.Goroutines)
+	return r.run(func(done int64) int64 { return min(batch, share-done) })
+}
+
+// tally is one worker's count, on cache lines of its own.
+type tally struct {
+	allowed, failed, ops int64
+	_                    [104]byte
+}
+
+// run lets every worker ask in steps of the size that next gives, for the
+// number of requests that it has made, until that is 0.
+func (r *Run) run(next func(done int64) int64) (Speed, error) {
+	tallies := make([]tally, r.work.Goroutines)
+	var ready, finished sync.WaitGroup
+	start := make(chan struct{})
+	for worker := range tallies {
+		ready.Add(1)
+		finished.Go(func() {
+			ready.Done()
+			<-start
+			r.ask(r.orders[worker], &tallies[worker], next)
+		})
+	}
+	ready.Wait()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	close(start)
+	finished.Wait()
+	took := time.Since(began)
+	runtime.ReadMemStats(&after)
+	return r.summary(tallies, took, after.Mallocs-before.Mallocs)
+}
+
+// ask makes one worker's requests.
+func (r *Run) ask(order []uint32, t *tally, next func(done int64) int64) {
+	keys := workload.NewRenderer()
+	limiter := r.subject
+	mask := len(order) - 1
+	position := 0
+	count := [...]int64{subject.Denied: 0, subject.Allowed: 0, subject.Failed: 0}
+	var ops int64
+	for n := next(ops); n > 0; n = next(ops) {
+		if mask == 0 {
+			key := keys.Key(order[0]) // one key: its text is there once for all
+			for range n {
+				count[limiter.Take(key)]++
+			}
+		} else {
+			for range n {
+				count[limiter.Take(keys.Key(order[position&mask]))]++
+				position++
+			}
+		}
+		ops += n
+	}
+	t.allowed, t.failed, t.ops = count[subject.Allowed], count[subject.Failed], ops
+}
+
+// summary adds up and checks the premises.
+func (r *Run) summary(tallies []tally, took time.Duration, mallocs uint64) (Speed, error) {
+	var sum tally
+	each := make([]int64, len(tallies))
+	for i, t := range tallies {
+		each[i] = t.ops
+		sum.allowed += t.allowed
+		sum.failed += t.failed
+		sum.ops += t.ops
+	}
+	ops := float64(sum.ops)
+	speed := Speed{
+		Workload:     r.work.Name,
+		Cores:        r.work.Cores,
+		NsPerOp:      float64(took) / ops,
+		AllocsPerOp:  float64(mallocs) / ops,
+		Ops:          sum.ops,
+		Distinct:     r.work.Distinct(r.orders, each),
+		AllowedShare: float64(sum.allowed) / ops,
+		FailedShare:  float64(sum.failed) / ops,
+	}
+	err := errors.Join(
+		r.work.CheckDistinct(speed.Distinct, sum.ops),
+		r.work.CheckShare(sum.allowed, sum.failed, sum.ops),
+	)
+	if r.library.Name == subject.Ours && mallocs > 100+uint64(sum.ops/10_000) {
+		err = errors.Join(err, fmt.Errorf("%s: %d allocations in %d requests, want none", r.work.Name, mallocs, sum.ops))
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: premise not met: %w", r.library.Name, err)
+	}
+	return speed, err
+}

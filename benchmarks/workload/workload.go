@@ -1,0 +1,228 @@
+// Package workload makes the streams of keys that every library is measured
+// with: which keys, in what order, under what limit, and what must be true of
+// the answers for the measurement to mean anything.
+package workload
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+	"unsafe"
+)
+
+// KeyLen is the length of every key's text: "user:" and seven hex digits.
+const KeyLen = 12
+
+// Limit is N per Period, in the plainest form, which every library knows.
+type Limit struct {
+	N      int64
+	Period time.Duration
+}
+
+// Spread says how requests fall on keys.
+type Spread uint8
+
+const (
+	// Hot is one key for everybody.
+	Hot Spread = iota
+	// Own gives every goroutine a few keys that no other touches.
+	Own
+	// Uniform picks any key with equal chance.
+	Uniform
+	// Zipf picks keys by popularity, the first of a million about every
+	// fifteenth time.
+	Zipf
+)
+
+// String returns the spread's name in lower case.
+func (s Spread) String() string {
+	switch s {
+	case Hot:
+		return "hot"
+	case Own:
+		return "own"
+	case Uniform:
+		return "uniform"
+	case Zipf:
+		return "zipf"
+	}
+	return fmt.Sprintf("spread(%d)", uint8(s))
+}
+
+const (
+	// ownKeys is how many keys each goroutine has under Own: enough to be
+	// spread over every shard, few enough to stay in its core's cache.
+	ownKeys = 512
+	// exponent of Zipf: the smallest that its generator takes, near to what
+	// is seen of web clients.
+	exponent = 1.01
+	// seed makes each run pick the same keys.
+	seed = 20261121
+)
+
+// Workload is one row of the comparison.
+type Workload struct {
+	Name   string
+	Spread Spread
+	Limit  Limit
+	// Keys is how many keys there are; all of them are in the store before
+	// the clock starts.
+	Keys int
+	// Fill is how much of its limit each key has used up by then, so that it
+	// is still live, not forgotten, when it is asked for again.
+	Fill int64
+	// Cores is GOMAXPROCS, Goroutines how many ask at the same time.
+	Cores, Goroutines int
+	// Denied says that the limit is to refuse nearly everything.
+	Denied bool
+}
+
+// All returns the rows, for a big table of the number of keys given.
+//
+// The hot key is asked by two goroutines a core: with one each, a mutex stays
+// with the goroutine that has it and looks cheaper than it is. In the big
+// table the limit is long, so that every key stays live: with a limit of
+// 1000 a second a limiter that forgets what equals fresh state would have an
+// empty table.
+func All(keys int) []Workload {
+	const month = 30 * 24 * time.Hour
+	wide, narrow := Limit{1_000_000_000, time.Second}, Limit{100, time.Second}
+	long := Limit{1_000_000_000, month}
+	var all []Workload
+	for cores := 1; cores <= 2; cores++ {
+		workers := cores
+		if cores > 1 {
+			workers = 2 * cores
+		}
+		all = append(all,
+			Workload{Name: "hot key, allowed", Spread: Hot, Limit: wide, Keys: 1, Cores: cores, Goroutines: workers},
+			Workload{Name: "hot key, denied", Spread: Hot, Limit: narrow, Keys: 1, Cores: cores, Goroutines: workers, Denied: true},
+			Workload{Name: "own keys", Spread: Own, Limit: long, Keys: ownKeys * cores, Fill: 1_000_000, Cores: cores, Goroutines: cores},
+			Workload{Name: "many keys, uniform", Spread: Uniform, Limit: long, Keys: keys, Fill: 1_000_000, Cores: cores, Goroutines: cores},
+			Workload{Name: "many keys, zipf", Spread: Zipf, Limit: long, Keys: keys, Fill: 1_000_000, Cores: cores, Goroutines: cores},
+		)
+	}
+	return all
+}
+
+// Order returns the indices of the keys in the order that worker asks for
+// them; at its end it starts again. Its length is a power of two.
+func (w Workload) Order(worker int) []uint32 {
+	random := rand.New(rand.NewPCG(seed, uint64(worker)))
+	switch w.Spread {
+	case Hot:
+		return []uint32{0}
+	case Own:
+		order := make([]uint32, ownKeys)
+		for i, j := range random.Perm(ownKeys) {
+			order[i] = uint32(worker*ownKeys + j)
+		}
+		return order
+	case Uniform:
+		order := make([]uint32, orderLen(w.Keys))
+		for i := range order {
+			order[i] = uint32(random.IntN(w.Keys))
+		}
+		return order
+	case Zipf:
+		// Popularity must not follow the order of insertion, and it must be
+		// the same for every worker.
+		rank := rand.New(rand.NewPCG(seed, math.MaxUint64)).Perm(w.Keys)
+		zipf := rand.NewZipf(random, exponent, 1, uint64(w.Keys-1))
+		order := make([]uint32, orderLen(w.Keys))
+		for i := range order {
+			order[i] = uint32(rank[zipf.Uint64()])
+		}
+		return order
+	}
+	return nil
+}
+
+// orderLen returns a power of two that is at least four times keys.
+func orderLen(keys int) int {
+	n := 1
+	for n < 4*keys {
+		n *= 2
+	}
+	return n
+}
+
+// Distinct returns how many different keys the first n of each order are.
+func (w Workload) Distinct(orders [][]uint32, n []int64) int {
+	seen := make([]bool, w.Keys)
+	distinct := 0
+	for worker, order := range orders {
+		for _, key := range order[:min(int64(len(order)), n[worker])] {
+			if !seen[key] {
+				seen[key] = true
+				distinct++
+			}
+		}
+	}
+	return distinct
+}
+
+// CheckDistinct returns an error if so few of the keys were touched by ops
+// requests that the row would not measure what its name says.
+func (w Workload) CheckDistinct(distinct int, ops int64) error {
+	least := float64(w.Keys)
+	switch w.Spread {
+	case Hot:
+	case Own:
+		least = min(least, float64(ops))
+	case Uniform:
+		// n draws from k keys leave k·e^(-n/k) of them undrawn.
+		least *= 0.98 * (1 - math.Exp(-float64(ops)/float64(w.Keys)))
+	case Zipf:
+		least = 0.05 * min(least, float64(ops))
+	}
+	if float64(distinct) < math.Floor(least) || distinct > w.Keys {
+		return fmt.Errorf("%s: %d requests touched %d distinct keys of %d, not the %.0f or more that it takes", w.Name, ops, distinct, w.Keys, least)
+	}
+	return nil
+}
+
+// CheckShare returns an error unless nearly all (or, for a row of refusals,
+// nearly none) of ops requests were allowed. Requests that failed with an
+// error may be two in a hundred: throttled's compare-and-swap gives up under
+// contention.
+func (w Workload) CheckShare(allowed, failed, ops int64) error {
+	share, broken := float64(allowed)/float64(ops), float64(failed)/float64(ops)
+	switch {
+	case broken > 0.02:
+		return fmt.Errorf("%s: %.1f %% of the requests failed", w.Name, 100*broken)
+	case w.Denied && share >= 0.01:
+		return fmt.Errorf("%s: %.2f %% were allowed, want less than 1 %%", w.Name, 100*share)
+	case !w.Denied && share+broken < 0.9999:
+		return fmt.Errorf("%s: only %.2f %% were allowed, want all", w.Name, 100*share)
+	}
+	return nil
+}
+
+// Renderer writes keys' texts into one buffer, as a parser that hands out
+// parts of a request does.
+type Renderer struct {
+	text [KeyLen]byte
+}
+
+// NewRenderer returns a Renderer.
+func NewRenderer() *Renderer {
+	r := &Renderer{}
+	copy(r.text[:], "user:")
+	return r
+}
+
+// Key returns the text of the key with that index. It is valid until the next
+// call only: whoever keeps it must clone it.
+func (r *Renderer) Key(index uint32) string {
+	const digits = "0123456789abcdef"
+	for i := KeyLen - 1; i >= KeyLen-7; i-- {
+		r.text[i] = digits[index&15]
+		index >>= 4
+	}
+	// Safe form: string(r.text[:]), which would allocate and so measure the
+	// allocator. The bytes change only in the next call, when the limiter has
+	// answered and, all keys being in its table, has kept nothing.
+	return unsafe.String(&r.text[0], KeyLen)
+}
