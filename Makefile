@@ -24,7 +24,7 @@ build: ## build the static binary bin/headgate
 
 lint: vet ## vet, golangci-lint and gofumpt, in the versions of tools/go.mod
 	$(TOOL) golangci-lint run ./...
-	@unformatted=$$($(TOOL) gofumpt -l -extra $(MODULES)); \
+	@unformatted=$$($(TOOL) gofumpt -l -extra=group_params $(MODULES)); \
 	  if [ -n "$$unformatted" ]; then echo "not gofumpt-clean (make fmt):"; echo "$$unformatted"; exit 1; fi
 
 vet: ## go vet in every module
@@ -32,7 +32,7 @@ vet: ## go vet in every module
 
 fmt: ## format everything: gofumpt, and imports in three groups
 	$(TOOL) golangci-lint fmt ./...
-	$(TOOL) gofumpt -w -extra benchmarks
+	$(TOOL) gofumpt -w -extra=group_params benchmarks
 
 tidy-check: ## fail if a go.mod or go.sum is not what go mod tidy would write
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || exit 1; done
