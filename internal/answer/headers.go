@@ -50,17 +50,28 @@ func ParseDialect(name string) (Dialect, bool) {
 	return 0, false
 }
 
-// Field names as net/http writes them. Names of header fields are not case
-// sensitive, and [http.Header.Get] finds these by any spelling.
+// field is one of the header fields that we write.
+type field uint8
+
 const (
-	fieldLimit       = "X-Ratelimit-Limit"
-	fieldRemaining   = "X-Ratelimit-Remaining"
-	fieldReset       = "X-Ratelimit-Reset"
-	fieldXRetryAfter = "X-Ratelimit-Retry-After"
-	fieldRetryAfter  = "Retry-After"
-	fieldPolicy      = "Ratelimit-Policy"
-	fieldRateLimit   = "Ratelimit"
+	fieldLimit field = iota
+	fieldRemaining
+	fieldReset
+	fieldPolicy
+	fieldRateLimit
+	fieldRetryAfter
+	fieldXRetryAfter
+	fieldCount
 )
+
+// name returns the field's name as net/http spells it. Names of header fields
+// are not case sensitive, and [http.Header.Get] finds these by any spelling.
+func (f field) name() string {
+	return [fieldCount]string{
+		"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset",
+		"Ratelimit-Policy", "Ratelimit", "Retry-After", "X-Ratelimit-Retry-After",
+	}[f]
+}
 
 // Headers sets in h what dialect d says about the limits of a request, in
 // place of earlier values. If one of them refused, that includes Retry-After:
@@ -70,105 +81,107 @@ const (
 // It makes two allocations beside those of the map.
 func Headers(h http.Header, d Dialect, list ...Policy) {
 	var f fields
-	f.text = f.space[:0]
+	var space [384]byte // beside f: a slice kept in f would escape
+	text := space[:0]
 	switch d {
 	case Default:
-		f.legacy(list)
-		f.ietf(list)
+		text = f.legacy(text, list)
+		text = f.ietf(text, list)
 	case IETF:
-		f.ietf(list)
+		text = f.ietf(text, list)
 	case None:
 	}
-	f.retry(d, list)
-	f.set(h)
+	text = f.retry(text, d, list)
+	f.set(h, text)
 }
 
-// fields collects header fields in one text, so that setting them costs one
-// string and one slice for all.
+// fields says which part of one text is the value of which field, so that
+// setting them all costs one string and one slice.
 type fields struct {
-	space [384]byte
-	text  []byte
-	names [7]string
-	ends  [7]int
+	names [fieldCount]field
+	ends  [fieldCount]int
 	count int
 }
 
-// end closes the field whose value has been appended to f.text.
-func (f *fields) end(name string) {
+// end closes a field whose value ends at offset end of the text.
+func (f *fields) end(name field, end int) {
 	f.names[f.count] = name
-	f.ends[f.count] = len(f.text)
+	f.ends[f.count] = end
 	f.count++
 }
 
-func (f *fields) number(name string, n int64) {
-	f.text = strconv.AppendInt(f.text, n, 10)
-	f.end(name)
+func (f *fields) number(text []byte, name field, n int64) []byte {
+	text = strconv.AppendInt(text, n, 10)
+	f.end(name, len(text))
+	return text
 }
 
-func (f *fields) set(h http.Header) {
+func (f *fields) set(h http.Header, text []byte) {
 	if f.count == 0 {
 		return
 	}
-	text := string(f.text)
+	all := string(text)
 	values := make([]string, f.count)
 	start := 0
 	for i := range f.count {
-		values[i] = text[start:f.ends[i]]
+		values[i] = all[start:f.ends[i]]
 		start = f.ends[i]
-		h[f.names[i]] = values[i : i+1 : i+1]
+		h[f.names[i].name()] = values[i : i+1 : i+1]
 	}
 }
 
 // legacy appends X-RateLimit-*, which has room for one limit: the tightest.
-func (f *fields) legacy(list []Policy) {
-	i := tightest(list, (*Policy).counted)
+func (f *fields) legacy(text []byte, list []Policy) []byte {
+	i := tightest(list)
 	if i < 0 {
-		return
+		return text
 	}
 	d := &list[i].Decision
-	f.number(fieldLimit, d.Limit)
-	f.number(fieldRemaining, max(d.Remaining, 0))
-	f.number(fieldReset, Seconds(d.ResetAfter))
+	text = f.number(text, fieldLimit, d.Limit)
+	text = f.number(text, fieldRemaining, max(d.Remaining, 0))
+	return f.number(text, fieldReset, Seconds(d.ResetAfter))
 }
 
 // ietf appends RateLimit-Policy, what the limits are, and RateLimit, where the
 // client stands with each.
-func (f *fields) ietf(list []Policy) {
-	start := len(f.text)
+func (f *fields) ietf(text []byte, list []Policy) []byte {
+	start := len(text)
 	for i := range list {
 		if list[i].told() {
-			f.text = appendPolicy(separated(f.text, start), &list[i])
+			text = appendPolicy(separated(text, start), &list[i])
 		}
 	}
-	if len(f.text) > start {
-		f.end(fieldPolicy)
+	if len(text) > start {
+		f.end(fieldPolicy, len(text))
 	}
-	start = len(f.text)
+	start = len(text)
 	for i := range list {
 		if list[i].counted() {
-			f.text = appendState(separated(f.text, start), &list[i])
+			text = appendState(separated(text, start), &list[i])
 		}
 	}
-	if len(f.text) > start {
-		f.end(fieldRateLimit)
+	if len(text) > start {
+		f.end(fieldRateLimit, len(text))
 	}
+	return text
 }
 
 // retry appends Retry-After if a limit refused.
-func (f *fields) retry(d Dialect, list []Policy) {
-	i := tightest(list, (*Policy).violated)
+func (f *fields) retry(text []byte, d Dialect, list []Policy) []byte {
+	i := refusing(list)
 	if i < 0 {
-		return
+		return text
 	}
 	after, ok := RetryAfter(list[i].Decision)
 	if !ok {
-		return
+		return text
 	}
 	seconds := max(Seconds(after), 1)
-	f.number(fieldRetryAfter, seconds)
+	text = f.number(text, fieldRetryAfter, seconds)
 	if d == Default {
-		f.number(fieldXRetryAfter, seconds)
+		text = f.number(text, fieldXRetryAfter, seconds)
 	}
+	return text
 }
 
 func separated(dst []byte, start int) []byte {

@@ -33,11 +33,23 @@ func (p *Policy) counted() bool {
 func (p *Policy) violated() bool { return p.told() && !p.Decision.Allowed }
 
 // tightest returns the index of the policy that constrains most among those
-// that keep says yes to, and -1 if there is none.
-func tightest(list []Policy, keep func(*Policy) bool) int {
+// with known numbers, and -1 if there is none.
+func tightest(list []Policy) int {
 	best := -1
 	for i := range list {
-		if keep(&list[i]) && (best < 0 || list[i].Decision.Tighter(list[best].Decision)) {
+		if list[i].counted() && (best < 0 || list[i].Decision.Tighter(list[best].Decision)) {
+			best = i
+		}
+	}
+	return best
+}
+
+// refusing returns the index of the policy whose refusal lasts longest, and -1
+// if none refused.
+func refusing(list []Policy) int {
+	best := -1
+	for i := range list {
+		if list[i].violated() && (best < 0 || list[i].Decision.Tighter(list[best].Decision)) {
 			best = i
 		}
 	}

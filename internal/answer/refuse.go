@@ -101,7 +101,7 @@ func (r *Refusal) status() int {
 
 // reason returns that of the tightest refusal.
 func (r *Refusal) reason() headgate.Reason {
-	if i := tightest(r.Policies, (*Policy).violated); i >= 0 {
+	if i := refusing(r.Policies); i >= 0 {
 		return r.Policies[i].Decision.Reason
 	}
 	return headgate.Limited
@@ -112,7 +112,7 @@ func (r *Refusal) reason() headgate.Reason {
 func (r *Refusal) problem(status int) []byte {
 	kind, title, detail := QuotaExceeded, "Request quota exceeded", "Try again later."
 	decision := headgate.Decision{Allowed: true}
-	if i := tightest(r.Policies, (*Policy).violated); i >= 0 {
+	if i := refusing(r.Policies); i >= 0 {
 		decision = r.Policies[i].Decision
 	}
 	after, later := RetryAfter(decision)
