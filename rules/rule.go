@@ -104,7 +104,8 @@ type Rule struct {
 	File         string
 	Line, Column int
 
-	match matcher
+	match    matcher
+	disabled bool
 }
 
 // Position returns file:line:column.
@@ -128,8 +129,8 @@ type Matches struct {
 	// Checks are those rules that apply, in file order.
 	Checks []Check
 
-	keys []byte
-	ends []int
+	scratch    []byte
+	candidates []int32
 }
 
 // Stats describe a Ruleset.

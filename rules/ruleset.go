@@ -1,5 +1,7 @@
 package rules
 
+import "slices"
+
 // Ruleset is a set of rules that was read as a whole. It never changes, and
 // any number of goroutines may use it.
 type Ruleset struct {
@@ -14,13 +16,14 @@ type Ruleset struct {
 type domain struct {
 	rules  []*Rule
 	byName map[string]*Rule
+	index  *index
 }
 
 // Domains returns the names of all domains, sorted.
-func (s *Ruleset) Domains() []string { return append([]string(nil), s.names...) }
+func (s *Ruleset) Domains() []string { return slices.Clone(s.names) }
 
-// Rules returns all rules in the order of the files.
-func (s *Ruleset) Rules() []*Rule { return append([]*Rule(nil), s.rules...) }
+// Rules returns all rules that are not disabled, in the order of the files.
+func (s *Ruleset) Rules() []*Rule { return slices.Clone(s.rules) }
 
 // Rule returns the rule of that name in a domain, or nil.
 func (s *Ruleset) Rule(domain, name string) *Rule {
@@ -34,13 +37,67 @@ func (s *Ruleset) Rule(domain, name string) *Rule {
 func (s *Ruleset) Stats() Stats { return s.stats }
 
 // Warnings returns what is legal in the files but hardly meant.
-func (s *Ruleset) Warnings() []Diagnostic { return append([]Diagnostic(nil), s.warnings...) }
+func (s *Ruleset) Warnings() []Diagnostic { return slices.Clone(s.warnings) }
+
+// maxScratch is the most memory, in bytes, that a Matches keeps for later
+// after a request with large values.
+const maxScratch = 64 << 10
 
 // Match fills m.Checks with the rules of the domain that apply to req, in the
 // order of the files, each with its key, and reports whether the domain is
 // known. It allocates nothing once m has been used for such a request.
+//
+// The keys point into m and, like m.Checks, are good until m is used again.
 func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 	m.Checks = m.Checks[:0]
 	d := s.domains[domain]
-	return d != nil
+	if d == nil {
+		return false
+	}
+	if cap(m.scratch) > maxScratch {
+		m.scratch = nil
+	}
+	f := facts{req: req, scratch: m.scratch[:0]}
+	m.candidates = d.index.candidates(&f, m.candidates[:0])
+	for _, i := range m.candidates {
+		r := d.rules[i]
+		if !r.match.applies(&f) {
+			continue
+		}
+		if key, ok := r.composeKey(&f); ok {
+			m.Checks = append(m.Checks, Check{Rule: r, Key: key, Enforced: r.enforces(key)})
+		}
+	}
+	m.scratch = f.scratch
+	return true
+}
+
+// composeKey joins the values that r counts by. It reports false if one is
+// missing and r is not to apply then.
+func (r *Rule) composeKey(f *facts) (string, bool) {
+	// The values first: looking them up may use the scratch space too, and
+	// the key has to be in one piece.
+	for _, a := range r.Key {
+		if _, ok := f.get(a); !ok && r.KeyMissing == KeyMissingSkip {
+			return "", false
+		}
+	}
+	start := len(f.scratch)
+	for _, a := range r.Key {
+		if value, ok := f.get(a); ok {
+			f.scratch = appendPart(f.scratch, value)
+		} else {
+			f.scratch = append(f.scratch, markMissing...)
+		}
+	}
+	return view(f.scratch[start:]), true
+}
+
+// enforces reports whether r refuses requests with this key, rather than only
+// observing them.
+func (r *Rule) enforces(key string) bool {
+	if r.Mode != Enforce {
+		return false
+	}
+	return r.Percent >= 100 || r.Percent > 0 && share(r.Scope, key) < r.Percent
 }

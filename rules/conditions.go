@@ -1,0 +1,197 @@
+package rules
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
+)
+
+func matchKeys() []string {
+	return []string{"method", "path", "host", "client_ip", "headers", "query", "cookies", "jwt", "attributes"}
+}
+
+// condition builds the signature of one condition.
+func condition(parts ...string) string { return string(headgate.AppendKey(nil, parts...)) }
+
+// parseMatch reads match into m and returns a text for each condition, which
+// are the same for rules that ask the same.
+func (p *parser) parseMatch(n *node, m *matcher) []string {
+	if n == nil {
+		return nil
+	}
+	f := p.fields(n, "match", matchKeys())
+	var conditions []string
+	note := func(key string, l lists) {
+		slices.Sort(l.any)
+		slices.Sort(l.not)
+		for _, text := range slices.Compact(l.any) {
+			conditions = append(conditions, condition(key, "is", text))
+		}
+		for _, text := range slices.Compact(l.not) {
+			conditions = append(conditions, condition(key, "not", text))
+		}
+	}
+	if n := f.get("method"); n != nil {
+		note("method", p.parseMethods(n, m))
+	}
+	if n := f.get("path"); n != nil {
+		note("path", p.parsePaths(n, m))
+	}
+	if n := f.get("host"); n != nil {
+		note("host", p.parseHosts(n, m))
+	}
+	if n := f.get("client_ip"); n != nil {
+		note("client_ip", p.parseAddresses(n, m))
+	}
+	for key, kind := range valueSections() {
+		if n := f.get(key); n != nil {
+			conditions = append(conditions, p.parseValues(n, key, kind, m)...)
+		}
+	}
+	return conditions
+}
+
+// lists are the texts of a condition, as they are compared.
+type lists struct{ any, not []string }
+
+// split tells the texts to match from those to exclude, which begin with !.
+func (p *parser) split(n *node, key string, each func(text string, at *node, exclude exclusion) (string, error)) lists {
+	var l lists
+	for _, t := range p.texts(n, key) {
+		text, exclude := t.text, included
+		if rest, ok := strings.CutPrefix(text, "!"); ok {
+			text, exclude = rest, excluded
+		}
+		plain, err := each(text, t.at, exclude)
+		switch {
+		case err != nil:
+			p.errorf(t.at, "", "%v", err)
+		case exclude == excluded:
+			l.not = append(l.not, plain)
+		default:
+			l.any = append(l.any, plain)
+		}
+	}
+	p.warnExcluded(n, key, l)
+	return l
+}
+
+type exclusion bool
+
+const (
+	included exclusion = false
+	excluded exclusion = true
+)
+
+// warnExcluded warns of a condition that excludes all that it asks for.
+func (p *parser) warnExcluded(n *node, key string, l lists) {
+	if len(l.any) == 0 {
+		return
+	}
+	for _, text := range l.any {
+		if !slices.Contains(l.not, text) {
+			return
+		}
+	}
+	p.warnf(n, "", "the rule can never match: %q excludes all that it asks for", key)
+}
+
+func (p *parser) parseMethods(n *node, m *matcher) lists {
+	l := p.split(n, "method", func(source string, at *node, _ exclusion) (string, error) {
+		method := strings.ToUpper(source)
+		if !isToken(method) || strings.Contains(method, "*") {
+			return "", problemf("%s is not a method; without \"method\" a rule applies to all", quote(source))
+		}
+		known := knownMethods()
+		if near := nearest(method, known); near != "" && !slices.Contains(known, method) {
+			p.warnf(at, "", "%s is not a usual method, did you mean %q?", quote(source), near)
+		}
+		return method, nil
+	})
+	m.methods, m.notMethods = l.any, l.not
+	return l
+}
+
+// knownMethods are those of RFC 9110, PATCH, and WebDAV's.
+func knownMethods() []string {
+	return []string{
+		"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY", "PURGE",
+		"COPY", "LOCK", "MKCOL", "MOVE", "PROPFIND", "PROPPATCH", "UNLOCK", "REPORT", "SEARCH", "LINK", "UNLINK",
+	}
+}
+
+func (p *parser) parsePaths(n *node, m *matcher) lists {
+	return p.split(n, "path", func(source string, at *node, exclude exclusion) (string, error) {
+		pattern, err := parsePath(source)
+		if err != nil {
+			return "", err
+		}
+		p.warnOfPath(source, at)
+		if exclude {
+			m.notPaths = append(m.notPaths, pattern)
+		} else {
+			m.paths = append(m.paths, pattern)
+		}
+		return "/" + strings.Trim(source, "/"), nil
+	})
+}
+
+// warnOfPath warns of what other routers understand and this one takes
+// literally.
+func (p *parser) warnOfPath(source string, at *node) {
+	for step := range strings.SplitSeq(source, "/") {
+		if len(step) > 1 && step[0] == ':' {
+			p.warnf(at, "", "the segment %s is taken literally; * stands for any one segment", quote(step))
+		}
+	}
+	for i := 0; i+2 < len(source); i++ {
+		if source[i] == '%' && isHex(source[i+1]) && isHex(source[i+2]) {
+			p.warnf(at, "", "the path %s is taken literally, and requests' paths are decoded: write the character instead of %s", quote(source), source[i:i+3])
+			return
+		}
+	}
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
+}
+
+func (p *parser) parseHosts(n *node, m *matcher) lists {
+	return p.split(n, "host", func(source string, _ *node, exclude exclusion) (string, error) {
+		pattern, err := parseHost(source)
+		if err != nil {
+			return "", err
+		}
+		if exclude {
+			m.notHosts = append(m.notHosts, pattern)
+		} else {
+			m.hosts = append(m.hosts, pattern)
+		}
+		return pattern.exact + "*" + pattern.suffix, nil
+	})
+}
+
+func (p *parser) parseAddresses(n *node, m *matcher) lists {
+	var any, not []netip.Prefix
+	l := p.split(n, "client_ip", func(source string, _ *node, exclude exclusion) (string, error) {
+		prefix, err := parsePrefix(source)
+		if err != nil {
+			return "", err
+		}
+		if exclude {
+			not = append(not, prefix)
+		} else {
+			any = append(any, prefix)
+		}
+		return prefix.String(), nil
+	})
+	m.addresses, m.notAddresses = newAddressSet(any), newAddressSet(not)
+	for _, prefix := range any {
+		if !slices.Contains(not, prefix) && m.notAddresses.covers(prefix) {
+			p.warnf(n, "", "%s can never match: it lies in a prefix that is excluded", quote(prefix.String()))
+		}
+	}
+	return l
+}

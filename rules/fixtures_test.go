@@ -1,0 +1,75 @@
+package rules
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files of testdata/bad anew")
+
+// Each file in testdata/bad has one mistake. Beside it stands what is said of
+// it, with the excerpts.
+func TestBadFilesAreExplained(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) < 60 {
+		t.Fatalf("found %d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			src, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set, diagnostics := Parse(Source{Name: filepath.Base(file), Data: src})
+			if (set == nil) != hasErrors(diagnostics) {
+				t.Errorf("a Ruleset is there: %v, with %v", set != nil, diagnostics)
+			}
+			if len(diagnostics) == 0 {
+				t.Error("nothing was found wrong")
+			}
+			var got strings.Builder
+			for _, d := range diagnostics {
+				got.WriteString(d.String() + "\n" + Excerpt(src, d))
+			}
+			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", got.String())
+		})
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestGoodFilesLoadWithoutWarnings(t *testing.T) {
+	set, err := Load("testdata/good")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range set.Warnings() {
+		t.Error(w)
+	}
+	want := Stats{Domains: 3, Rules: 12, Files: 2, Disabled: 1}
+	if diff := cmp.Diff(want, set.Stats()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"api", "empty.example", "shop"}, set.Domains()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

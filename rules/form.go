@@ -1,0 +1,205 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
+)
+
+// formKeys are the keys of one limit.
+func formKeys() []string {
+	return append([]string{
+		"name", "description", "disabled", "match", "key", "key_missing", "cost",
+		"on_limit", "mode", "percent", "on_store_error",
+	}, limitKeys()...)
+}
+
+// maxKeyParts is how many attributes a key may have.
+const maxKeyParts = 16
+
+// parseLimit reads one entry of limits. d is nil if the domain is unknown;
+// the entry is checked all the same.
+func (p *parser) parseLimit(n *node, what, domainName string, d *domain) {
+	if named := nameOf(n); named != "" {
+		what = "limit " + quote(named)
+	}
+	f := p.fields(n, what, formKeys())
+	if n.kind != mapKind {
+		return
+	}
+	r := &Rule{
+		Domain: domainName, Percent: 100, Cost: 1, LocalShare: 1,
+		OnLimit: OnLimit{Action: Reject, Status: 429},
+		File:    p.file, Line: n.line, Column: n.column,
+	}
+	name := f.get("name")
+	switch {
+	case name == nil && !hasKey(n, "name"):
+		p.errorf(n, "", "\"name\" is missing in %s", what)
+	case name != nil:
+		r.Name, _ = p.ruleName(name)
+	}
+	r.Scope = scopeOf(domainName, r.Name)
+	before := p.errors
+	r.Limit, _ = p.parseRateAndOptions(f, n)
+	conditions := p.parseMatch(f.get("match"), &r.match)
+	p.parseKey(f, r)
+	p.parseNumbers(f, r)
+	p.parsePolicies(f, r)
+	if n := f.get("on_limit"); n != nil {
+		p.parseOnLimit(n, &r.OnLimit)
+	}
+	disabled := p.parseTexts(f, r)
+	if p.errors == before && !disabled {
+		p.warnOfLimit(f, r)
+	}
+	p.addRule(d, r, name, disabled, signature(r, conditions))
+}
+
+// nameOf returns the name of a limit for messages, if it has one.
+func nameOf(n *node) string {
+	for _, field := range n.pairs {
+		if field.key.text == "name" {
+			return field.value.text
+		}
+	}
+	return ""
+}
+
+// signature is the same for two rules that count the same requests alike.
+func signature(r *Rule, conditions []string) string {
+	slices.Sort(conditions)
+	parts := append([]string{r.Domain, fmt.Sprint(r.KeyMissing)}, conditions...)
+	for _, a := range r.Key {
+		parts = append(parts, "key", a.String())
+	}
+	return string(headgate.AppendKey(nil, parts...))
+}
+
+// parseKey reads key and key_missing.
+func (p *parser) parseKey(f fields, r *Rule) {
+	if n := f.get("key"); n != nil && (n.kind != listKind || len(n.items) > 0) {
+		for _, t := range p.texts(n, "key") {
+			p.addKeyPart(r, t)
+		}
+		if len(r.Key) > maxKeyParts {
+			p.errorf(n, "", "the key has %d parts, at most %d are allowed", len(r.Key), maxKeyParts)
+		}
+	}
+	if n := f.get("key_missing"); n != nil {
+		word, ok := p.choice(n, "key_missing", "share", "skip")
+		if ok && word == "skip" {
+			r.KeyMissing = KeyMissingSkip
+		}
+		if ok && len(r.Key) == 0 {
+			p.warnf(n, "", "\"key_missing\" has no effect without a key")
+		}
+	}
+}
+
+func (p *parser) addKeyPart(r *Rule, t textNode) {
+	a, err := ParseAttribute(t.text)
+	if err != nil {
+		p.errorf(t.at, "", "%v", err)
+		return
+	}
+	if slices.Contains(r.Key, a) {
+		p.warnf(t.at, "", "%s is in the key twice", quote(t.text))
+		return
+	}
+	p.warnOfEntry(t.at, a)
+	r.Key = append(r.Key, a)
+}
+
+// warnOfEntry warns of an entry whose name is an attribute's but for its
+// spelling, such as client-ip.
+func (p *parser) warnOfEntry(at *node, a Attribute) {
+	if a.Kind != Entry {
+		return
+	}
+	plain := strings.NewReplacer("_", "", " ", "", "-", "").Replace(strings.ToLower(a.Name))
+	for _, known := range []AttributeKind{Method, Path, Host, ClientIP} {
+		if plain == strings.ReplaceAll(known.String(), "_", "") {
+			p.warnf(at, "", "the attribute %s is one that the caller must send; did you mean %q?", quote(a.Name), known)
+		}
+	}
+}
+
+// parseNumbers reads cost and percent.
+func (p *parser) parseNumbers(f fields, r *Rule) {
+	if n := f.get("cost"); n != nil {
+		if cost, ok := p.integer(n, "cost", 0, headgate.MaxLimit); ok {
+			r.Cost = cost
+		}
+	}
+	if n := f.get("percent"); n != nil {
+		if percent, ok := p.integer(n, "percent", 0, 100); ok {
+			r.Percent = int(percent)
+		}
+	}
+}
+
+// parsePolicies reads mode and on_store_error.
+func (p *parser) parsePolicies(f fields, r *Rule) {
+	if n := f.get("mode"); n != nil {
+		if word, ok := p.choice(n, "mode", "enforce", "shadow"); ok && word == "shadow" {
+			r.Mode = Shadow
+		}
+	}
+	n := f.get("on_store_error")
+	if n == nil {
+		return
+	}
+	if n.kind != mapKind {
+		p.parseStorePolicy(n, "on_store_error", r)
+		return
+	}
+	inner := p.fields(n, "on_store_error", []string{"policy", "share"})
+	policy := inner.get("policy")
+	if policy == nil {
+		p.errorf(n, "", "\"policy\" is missing in on_store_error")
+		return
+	}
+	p.parseStorePolicy(policy, "policy", r)
+	if field, ok := inner["share"]; ok {
+		p.parseShare(field, r)
+	}
+}
+
+func (p *parser) parseStorePolicy(n *node, key string, r *Rule) {
+	word, _ := p.choice(n, key, "allow", "deny", "local")
+	switch word {
+	case "deny":
+		r.OnStoreError = StoreErrorDeny
+	case "local":
+		r.OnStoreError = StoreErrorLocal
+	}
+}
+
+// parseTexts reads description and disabled.
+func (p *parser) parseTexts(f fields, r *Rule) (disabled bool) {
+	if n := f.get("description"); n != nil {
+		r.Description, _ = p.word(n, "description")
+	}
+	if n := f.get("disabled"); n != nil {
+		disabled, _ = p.boolean(n, "disabled")
+	}
+	return disabled
+}
+
+// warnOfLimit warns of numbers that make the rule refuse all or nothing.
+func (p *parser) warnOfLimit(f fields, r *Rule) {
+	rate := f.get("rate")
+	switch {
+	case r.Limit.IsUnlimited():
+	case r.Limit.N() == 0:
+		p.warnf(rate, "", "a limit of 0 refuses every request")
+	case r.Cost > r.Limit.Capacity():
+		p.warnf(f.get("cost"), "", "the cost %d never fits into the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
+	}
+	if n := f.get("percent"); n != nil && r.Mode == Shadow {
+		p.warnf(n, "", "\"percent\" has no effect beside mode: shadow")
+	}
+}

@@ -1,0 +1,65 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+)
+
+// glob is a text in which * stands for any characters, also none. A backslash
+// takes the meaning from the character after it.
+type glob struct {
+	source string
+	// parts are the literal pieces between the stars: one if there is none.
+	parts []string
+}
+
+// parseGlob reads a glob.
+func parseGlob(source string) (glob, error) {
+	g := glob{source: source}
+	var part strings.Builder
+	for i := 0; i < len(source); i++ {
+		c := source[i]
+		switch c {
+		case '\\':
+			i++
+			if i == len(source) {
+				return glob{}, fmt.Errorf("%s ends in a backslash with nothing to escape", quote(source))
+			}
+			part.WriteByte(source[i])
+		case '*':
+			g.parts = append(g.parts, part.String())
+			part.Reset()
+		default:
+			part.WriteByte(c)
+		}
+	}
+	g.parts = append(g.parts, part.String())
+	return g, nil
+}
+
+// literal returns the only text that g matches, if it has no star.
+func (g *glob) literal() (string, bool) {
+	return g.parts[0], len(g.parts) == 1
+}
+
+// match reports whether text is as g says. Each star takes as little as it
+// can, which is enough where only the last part is tied to the end, so that
+// the time is that of one search for each part.
+func (g *glob) match(text string) bool {
+	first, last := g.parts[0], g.parts[len(g.parts)-1]
+	if len(g.parts) == 1 {
+		return text == first
+	}
+	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
+		return false
+	}
+	text = text[len(first) : len(text)-len(last)]
+	for _, part := range g.parts[1 : len(g.parts)-1] {
+		i := strings.Index(text, part)
+		if i < 0 {
+			return false
+		}
+		text = text[i+len(part):]
+	}
+	return true
+}

@@ -1,0 +1,109 @@
+package rules
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// hostPattern is a host, or, with a suffix such as ".example.com", all hosts
+// below it.
+type hostPattern struct {
+	source string
+	exact  string
+	suffix string
+}
+
+// parseHost reads example.com or *.example.com.
+func parseHost(source string) (hostPattern, error) {
+	host := strings.ToLower(strings.TrimSuffix(source, "."))
+	switch {
+	case strings.Contains(host, "//"):
+		return hostPattern{}, fmt.Errorf("the host %s must be a name without a scheme", quote(source))
+	case isAddress(host):
+		return hostPattern{source: source, exact: strings.Trim(host, "[]")}, nil
+	case strings.Contains(host, ":"):
+		return hostPattern{}, fmt.Errorf("the host %s has a port; leave it out, it does not count", quote(source))
+	}
+	name, wild := strings.CutPrefix(host, "*.")
+	if strings.Contains(name, "*") {
+		return hostPattern{}, fmt.Errorf("the host %s may have a * only as its first label, such as *.example.com", quote(source))
+	}
+	if len(name) > 253 || !isHostName(name) {
+		return hostPattern{}, fmt.Errorf("%s is not a host name (names beyond ASCII are written in their xn-- form)", quote(source))
+	}
+	if wild {
+		return hostPattern{source: source, suffix: "." + name}, nil
+	}
+	return hostPattern{source: source, exact: name}, nil
+}
+
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil
+}
+
+func isHostName(name string) bool {
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return false
+		}
+		for i := range len(label) {
+			c := label[i]
+			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// match reports whether p covers a host that cleanHost returned.
+func (p *hostPattern) match(host string) bool {
+	if p.suffix == "" {
+		return host == p.exact
+	}
+	return len(host) > len(p.suffix) && strings.HasSuffix(host, p.suffix)
+}
+
+// cleanHost returns host in lower case, without port, brackets and trailing
+// dot. It appends to scratch only if something has to be lowered.
+func cleanHost(host string, scratch []byte) (string, []byte) {
+	if strings.HasPrefix(host, "[") {
+		if i := strings.IndexByte(host, ']'); i > 0 {
+			host = host[1:i]
+		}
+	} else if i := strings.IndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i+1:], ':') < 0 {
+		host = host[:i]
+	}
+	host = strings.TrimSuffix(host, ".")
+	return mapASCII(host, 'A', 'Z', 'a'-'A', scratch)
+}
+
+// cleanMethod returns method in upper case.
+func cleanMethod(method string, scratch []byte) (string, []byte) {
+	return mapASCII(method, 'a', 'z', 'A'-'a', scratch)
+}
+
+// mapASCII adds by to every byte from low to high. It returns text itself if
+// there is none, and otherwise appends to scratch.
+func mapASCII(text string, low, high byte, by int, scratch []byte) (string, []byte) {
+	changes := false
+	for i := range len(text) {
+		if c := text[i]; c >= low && c <= high {
+			changes = true
+			break
+		}
+	}
+	if !changes {
+		return text, scratch
+	}
+	start := len(scratch)
+	scratch = append(scratch, text...)
+	for i, c := range scratch[start:] {
+		if c >= low && c <= high {
+			scratch[start+i] = byte(int(c) + by)
+		}
+	}
+	return view(scratch[start:]), scratch
+}

@@ -1,0 +1,96 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"unsafe"
+
+	"github.com/headgate/headgate"
+)
+
+// A key is its parts one after another, each as headgate.AppendKeyPart writes
+// it: a length and that many bytes. AppendUvarint always writes a length in
+// the fewest bytes, so that the longer forms are free to mark what is no value.
+// docs/decisions/rule-keys.md tells why.
+const (
+	markMissing = "\x80\x00" // zero, in two bytes
+	markHashed  = "\x81\x00" // one, in two bytes; the 32 bytes of a SHA-256 follow
+)
+
+// maxKeyPart is the longest value, in bytes, that stands in a key as it is. A
+// longer one stands as its SHA-256, so that a client cannot make the store
+// keep whatever it likes to send.
+const maxKeyPart = 256
+
+// KeyPart is one part of a composed key.
+type KeyPart struct {
+	// Value is the attribute's value, or its SHA-256 if Hashed.
+	Value string
+	// Missing says that the request did not have the attribute.
+	Missing bool
+	// Hashed says that the value was too long to be kept as it is.
+	Hashed bool
+}
+
+// appendPart appends a value to a key.
+func appendPart(dst []byte, value string) []byte {
+	if len(value) <= maxKeyPart {
+		return headgate.AppendKeyPart(dst, value)
+	}
+	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(value), len(value))) // []byte(value), only read
+	dst = append(dst, markHashed...)
+	return append(dst, sum[:]...)
+}
+
+// SplitKey takes apart a key that [Ruleset.Match] composed, for people to
+// read. It reports false for anything else.
+func SplitKey(key string) ([]KeyPart, bool) {
+	var parts []KeyPart
+	for key != "" {
+		if len(key) >= 2 && key[:2] == markMissing {
+			parts = append(parts, KeyPart{Missing: true})
+			key = key[2:]
+			continue
+		}
+		if len(key) >= 2+sha256.Size && key[:2] == markHashed {
+			parts = append(parts, KeyPart{Value: key[2 : 2+sha256.Size], Hashed: true})
+			key = key[2+sha256.Size:]
+			continue
+		}
+		n, size := binary.Uvarint([]byte(key[:min(len(key), binary.MaxVarintLen64)]))
+		if size <= 0 || n > uint64(len(key)-size) || size > 1 && key[size-1] == 0 {
+			return nil, false
+		}
+		parts = append(parts, KeyPart{Value: key[size : size+int(n)]})
+		key = key[size+int(n):]
+	}
+	return parts, true
+}
+
+// share returns a number from 0 to 99 that is always the same for a key under
+// a rule, in any process: FNV-1a over both, then MurmurHash3's finalizer,
+// since the low bits of FNV alone follow the last byte too closely.
+func share(scope, key string) int {
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
+	for i := range len(scope) {
+		h = (h ^ uint64(scope[i])) * prime
+	}
+	h = (h ^ 0xff) * prime // no text has this byte: the two cannot run together
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * prime
+	}
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	h ^= h >> 33
+	return int(h % 100)
+}
+
+// view returns b as a string without a copy. The caller must not write to
+// those bytes while the string is in use: Match only ever appends behind them,
+// and says that its strings are good until the next call.
+func view(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b))
+}

@@ -1,0 +1,240 @@
+package rules
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// limitKeys are the keys that make up a headgate.Limit. The descriptor form
+// will allow all but rate under its rate_limit.
+func limitKeys() []string {
+	return []string{"rate", "period", "algorithm", "burst", "anchor", "timezone", "buckets", "edge", "count_denied"}
+}
+
+// limitForm reads those keys.
+type limitForm struct {
+	*parser
+	f    fields
+	at   *node // the rule, for what is missing
+	rate Rate
+
+	algorithm headgate.Algorithm
+	anchor    headgate.Anchor
+}
+
+// parseRateAndOptions returns the limit, and false if it has reported why
+// there is none.
+func (p *parser) parseRateAndOptions(f fields, at *node) (headgate.Limit, bool) {
+	l := limitForm{parser: p, f: f, at: at}
+	before := p.errors
+	l.readRate()
+	l.readAlgorithm()
+	if l.rate.Unlimited {
+		l.refuseBeside("rate: unlimited", limitKeys()[1:]...)
+		return headgate.Unlimited(), p.errors == before
+	}
+	l.refuseStray()
+	limit := l.build(p.errors == before)
+	return limit, p.errors == before
+}
+
+// readRate reads rate, with period if the rate is only a count.
+func (l *limitForm) readRate() {
+	n, period := l.f.get("rate"), l.f.get("period")
+	if n == nil {
+		if !hasKey(l.at, "rate") {
+			l.errorf(l.at, "such as rate: 5/minute, or rate: unlimited", "\"rate\" is missing")
+		}
+		return
+	}
+	if n.kind != textKind && n.kind != numberKind {
+		l.errorf(n, "", "\"rate\" must be text such as 5/minute, not %s", n.kind)
+		return
+	}
+	source := n.text
+	if period != nil {
+		if strings.Contains(source, "/") {
+			l.errorf(period, "", "the period is given twice, here and in the rate %s", quote(source))
+			return
+		}
+		if period.kind != textKind && period.kind != numberKind {
+			l.errorf(period, "", "\"period\" must be text such as 30s, not %s", period.kind)
+			return
+		}
+		if _, _, err := parsePeriod(period.text); err != nil {
+			l.errorf(period, "", "%v", err)
+			return
+		}
+		source += "/" + period.text
+	}
+	var err error
+	if l.rate, err = ParseRate(source); err != nil {
+		l.errorf(n, "", "%v", err)
+	}
+}
+
+// readAlgorithm reads algorithm and anchor, which the other keys depend on.
+func (l *limitForm) readAlgorithm() {
+	if n := l.f.get("algorithm"); n != nil {
+		var names []string
+		for _, a := range headgate.Algorithms() {
+			names = append(names, a.String())
+		}
+		if word, ok := l.choice(n, "algorithm", names...); ok {
+			l.algorithm, _ = headgate.ParseAlgorithm(word)
+		}
+	}
+	if n := l.f.get("anchor"); n != nil {
+		if word, ok := l.choice(n, "anchor", "clock", "first_request"); ok && word == "first_request" {
+			l.anchor = headgate.AnchorFirstRequest
+		}
+	}
+}
+
+// refuseBeside reports those of the keys that are given.
+func (l *limitForm) refuseBeside(what string, keys ...string) {
+	for _, key := range keys {
+		if field, ok := l.f[key]; ok {
+			l.errorf(field.key, "", "%q has no meaning beside %s", key, what)
+		}
+	}
+}
+
+// refuseStray reports options that belong to another algorithm.
+func (l *limitForm) refuseStray() {
+	owner := func(key, hint string, algorithms ...headgate.Algorithm) {
+		field, ok := l.f[key]
+		if !ok {
+			return
+		}
+		for _, a := range algorithms {
+			if a == l.algorithm {
+				return
+			}
+		}
+		l.errorf(field.key, hint, "%q has no meaning for %s", key, l.algorithm)
+	}
+	owner("burst", "only token_bucket and leaky_bucket have a burst", headgate.TokenBucket, headgate.LeakyBucket)
+	owner("anchor", "add algorithm: fixed_window", headgate.FixedWindow)
+	owner("timezone", "add algorithm: fixed_window", headgate.FixedWindow)
+	owner("buckets", "add algorithm: sliding_buckets", headgate.SlidingBuckets)
+	owner("edge", "add algorithm: sliding_buckets", headgate.SlidingBuckets)
+	owner("count_denied", "add algorithm: sliding_log", headgate.SlidingLog)
+	if l.algorithm == headgate.FixedWindow && l.anchor == headgate.AnchorFirstRequest {
+		l.refuseBeside("anchor: first_request", "timezone")
+	}
+}
+
+// build makes the limit. Its own check comes last, and only if nothing has
+// been reported that it would repeat.
+func (l *limitForm) build(clean bool) headgate.Limit {
+	before := l.errors
+	limit := headgate.Per(l.rate.N, l.rate.Period)
+	if l.algorithm == headgate.FixedWindow {
+		limit = l.fixedWindow()
+	} else {
+		limit = limit.Using(l.algorithm)
+	}
+	if n := l.f.get("burst"); n != nil {
+		if burst, ok := l.integer(n, "burst", 0, headgate.MaxLimit); ok {
+			limit = limit.Burst(burst)
+		}
+	}
+	limit = l.withBuckets(limit)
+	if n := l.f.get("count_denied"); n != nil {
+		if yes, ok := l.boolean(n, "count_denied"); ok && yes {
+			limit = limit.CountingDenied()
+		}
+	}
+	if clean && l.errors == before {
+		l.validate(limit)
+	}
+	return limit
+}
+
+// validate reports what the limit itself finds wrong, at the key to blame.
+func (l *limitForm) validate(limit headgate.Limit) {
+	err := limit.Validate()
+	if err == nil {
+		return
+	}
+	at := l.f.get("rate")
+	for _, key := range []string{"burst", "buckets"} {
+		if n := l.f.get(key); n != nil {
+			at = n
+		}
+	}
+	reason := err.Error()
+	if errors.Is(err, headgate.ErrInvalidLimit) {
+		reason = strings.TrimPrefix(reason, headgate.ErrInvalidLimit.Error()+": ")
+	}
+	l.errorf(at, "", "%s", reason)
+}
+
+// fixedWindow returns a window of the calendar where the rate names one: a
+// day, week, month or year on the clock, or any unit with a timezone.
+func (l *limitForm) fixedWindow() headgate.Limit {
+	zone := time.UTC
+	n := l.f.get("timezone")
+	if n != nil {
+		zone = l.zone(n)
+	}
+	unit := l.rate.Unit
+	switch {
+	case l.anchor == headgate.AnchorFirstRequest:
+		return headgate.Per(l.rate.N, l.rate.Period).Using(headgate.FixedWindow).Anchored(l.anchor)
+	case unit >= headgate.Day || n != nil && unit != headgate.NoCalendar:
+		return headgate.PerCalendar(l.rate.N, unit, zone)
+	case n != nil && l.rate.Period > 0:
+		l.errorf(n, "", "\"timezone\" needs a rate per minute, hour, day, week, month or year")
+	}
+	return headgate.Per(l.rate.N, l.rate.Period).Using(headgate.FixedWindow)
+}
+
+// zone loads a time zone of the IANA database.
+func (l *limitForm) zone(n *node) *time.Location {
+	name, ok := l.word(n, "timezone")
+	if !ok {
+		return time.UTC
+	}
+	if zone := l.zones[name]; zone != nil {
+		return zone
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		l.errorf(n, "use a name of the IANA database, such as Europe/Berlin", "unknown timezone %s", quote(name))
+		return time.UTC
+	}
+	if name == "UTC" {
+		zone = time.UTC
+	}
+	l.zones[name] = zone
+	return zone
+}
+
+// withBuckets applies buckets and edge.
+func (l *limitForm) withBuckets(limit headgate.Limit) headgate.Limit {
+	count, edge := int64(headgate.DefaultBuckets), headgate.EdgeWeighted
+	n, e := l.f.get("buckets"), l.f.get("edge")
+	if n != nil {
+		if v, ok := l.integer(n, "buckets", 1, headgate.MaxBuckets); ok {
+			count = v
+		}
+	}
+	if e != nil {
+		word, _ := l.choice(e, "edge", "weighted", "lenient", "strict")
+		switch word {
+		case "lenient":
+			edge = headgate.EdgeLenient
+		case "strict":
+			edge = headgate.EdgeStrict
+		}
+	}
+	if (n != nil || e != nil) && l.algorithm == headgate.SlidingBuckets {
+		return limit.Buckets(int(count), edge)
+	}
+	return limit
+}

@@ -1,0 +1,261 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/headgate/headgate"
+)
+
+// Parse is Load for files that have been read already. The Ruleset is nil if
+// any of the diagnostics, which include the warnings, is an error.
+func Parse(sources ...Source) (*Ruleset, []Diagnostic) {
+	p := parser{
+		set:     &Ruleset{domains: map[string]*domain{}},
+		zones:   map[string]*time.Location{},
+		reports: make([]reporter, len(sources)),
+	}
+	for i, s := range sources {
+		p.reporter = &p.reports[i]
+		p.file = s.Name
+		p.parseFile(s.Data)
+	}
+	p.warnRepeated()
+	var diagnostics []Diagnostic
+	errors := 0
+	for i := range p.reports {
+		errors += p.reports[i].errors
+		diagnostics = append(diagnostics, p.reports[i].sorted()...)
+	}
+	if errors > 0 {
+		return nil, diagnostics
+	}
+	p.set.stats.Files = len(sources)
+	p.finish()
+	p.set.warnings = diagnostics
+	return p.set, diagnostics
+}
+
+// parser reads files into a Ruleset. The embedded reporter is that of the
+// current file.
+type parser struct {
+	*reporter
+
+	set     *Ruleset
+	zones   map[string]*time.Location // loaded once each, so that equal limits compare equal
+	reports []reporter
+	parsed  []parsedRule
+}
+
+// parsedRule is a rule with what the warnings need to know of it.
+type parsedRule struct {
+	rule *Rule
+	// signature is the same for rules that count the same requests by the
+	// same key.
+	signature string
+	name      *node
+	report    *reporter
+}
+
+func documentKeys() []string { return []string{"domain", "limits"} }
+
+// parseFile reads the documents of one file. Top-level keys that begin with x-
+// are the user's own, for example to hold anchors.
+func (p *parser) parseFile(src []byte) {
+	docs := slices.DeleteFunc(readYAML(src, p.reporter), func(doc *node) bool { return doc.kind == nullKind })
+	if len(docs) == 0 && p.errors == 0 {
+		p.add(Diagnostic{Severity: SeverityWarning, Message: "the file holds no rules"})
+	}
+	for _, doc := range docs {
+		if doc.kind == mapKind {
+			doc.pairs = slices.DeleteFunc(slices.Clone(doc.pairs), func(field pair) bool {
+				return strings.HasPrefix(field.key.text, "x-")
+			})
+		}
+		p.parseDocument(doc)
+	}
+}
+
+// parseDocument reads one namespace of rules.
+func (p *parser) parseDocument(doc *node) {
+	if doc.kind == mapKind {
+		for _, field := range doc.pairs {
+			if field.key.text == "descriptors" {
+				p.errorf(field.key, "write the rules under \"limits\"", "the descriptor form is not supported by this version")
+				return
+			}
+		}
+	}
+	f := p.fields(doc, "a rule file", documentKeys())
+	if doc.kind != mapKind {
+		return
+	}
+	name, d := "", (*domain)(nil)
+	switch n := f.get("domain"); {
+	case n == nil && !hasKey(doc, "domain"):
+		p.errorf(doc, "", "\"domain\" is missing")
+	case n != nil:
+		if text, ok := p.domainName(n); ok {
+			name, d = text, p.domain(text)
+		}
+	}
+	limits := f.get("limits")
+	switch {
+	case limits == nil:
+	case limits.kind != listKind:
+		p.errorf(limits, "", "\"limits\" must be a list, not %s", limits.kind)
+	default:
+		for i, item := range limits.items {
+			p.parseLimit(item, ordinal("limit", i), name, d)
+		}
+	}
+}
+
+// hasKey reports whether a mapping has the key, be it without a value.
+func hasKey(n *node, key string) bool {
+	return slices.ContainsFunc(n.pairs, func(f pair) bool { return f.key.text == key })
+}
+
+// domain returns the domain of that name, new if need be. Documents and files
+// that share a name share the domain.
+func (p *parser) domain(name string) *domain {
+	d := p.set.domains[name]
+	if d == nil {
+		d = &domain{byName: map[string]*Rule{}}
+		p.set.domains[name] = d
+	}
+	return d
+}
+
+// maxDomain is the longest name of a domain, maxRule that of a rule, in bytes.
+const (
+	maxDomain = 256
+	maxRule   = 128
+)
+
+// domainName reads the name of a domain: any text, as Envoy's are.
+func (p *parser) domainName(n *node) (string, bool) {
+	name, ok := p.word(n, "domain")
+	if !ok {
+		return "", false
+	}
+	if len(name) > maxDomain || strings.ContainsFunc(name, unicode.IsControl) {
+		p.errorf(n, "", "the domain %s must have at most %d bytes and no control characters", quote(name), maxDomain)
+		return "", false
+	}
+	return name, true
+}
+
+// ruleName reads the name of a rule. It ends up in the RateLimit header and in
+// metrics, so it keeps to characters that need no escape anywhere.
+func (p *parser) ruleName(n *node) (string, bool) {
+	name, ok := p.word(n, "name")
+	if !ok {
+		return "", false
+	}
+	bad := strings.IndexFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_.:/", c)
+	})
+	if bad >= 0 || len(name) > maxRule {
+		p.errorf(n, "", "the name %s must have at most %d letters, digits and -_.:/", quote(name), maxRule)
+		return "", false
+	}
+	return name, true
+}
+
+// addRule files a rule under its domain.
+func (p *parser) addRule(d *domain, r *Rule, name *node, disabled bool, signature string) {
+	if d == nil || r.Name == "" {
+		return
+	}
+	if first := d.byName[r.Name]; first != nil {
+		p.errorf(name, "", "the name %s is taken in the domain %s: %s", quote(r.Name), quote(r.Domain), first.Position())
+		return
+	}
+	d.byName[r.Name] = r
+	if disabled {
+		p.set.stats.Disabled++
+		r.disabled = true
+		return
+	}
+	d.rules = append(d.rules, r)
+	p.set.rules = append(p.set.rules, r)
+	p.parsed = append(p.parsed, parsedRule{r, signature, name, p.reporter})
+}
+
+// finish builds what Match needs.
+func (p *parser) finish() {
+	s := p.set
+	for name, d := range s.domains {
+		for rule, r := range d.byName {
+			if r.disabled {
+				delete(d.byName, rule)
+			}
+		}
+		d.index = newIndex(d.rules)
+		s.names = append(s.names, name)
+	}
+	slices.Sort(s.names)
+	s.stats.Domains, s.stats.Rules = len(s.names), len(s.rules)
+}
+
+// scopeOf joins a domain and the name of a rule into a text that no other two
+// have: of the slashes in it the first is always the one between them.
+func scopeOf(domain, name string) string {
+	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(domain) + "/" + name
+}
+
+// warnRepeated warns of rules that change nothing, as an earlier one counts
+// the same requests by the same key, in the same way, and is at least as
+// strict.
+func (p *parser) warnRepeated() {
+	const most = 64 // of one signature that are compared
+	groups := map[string][]parsedRule{}
+	for _, q := range p.parsed {
+		group := groups[q.signature]
+		if len(group) >= most {
+			continue
+		}
+		groups[q.signature] = append(group, q)
+		for _, other := range group {
+			if p.warnPair(other, q) {
+				break
+			}
+		}
+	}
+}
+
+// warnPair compares two rules of one signature and reports whether it warned.
+func (p *parser) warnPair(first, second parsedRule) bool {
+	a, b := first.rule, second.rule
+	switch {
+	case a.Limit == b.Limit && a.Cost == b.Cost && a.Mode == b.Mode && a.Percent == b.Percent:
+		second.report.warnf(second.name, "remove one of them", "the rule %s repeats %s (%s): same match, key and limit", quote(b.Name), quote(a.Name), a.Position())
+	case a.covers(b):
+		second.report.warnf(second.name, "", "the rule %s can never refuse: %s (%s) counts the same and is stricter", quote(b.Name), quote(a.Name), a.Position())
+	case b.covers(a):
+		first.report.warnf(first.name, "", "the rule %s can never refuse: %s (%s) counts the same and is stricter", quote(a.Name), quote(b.Name), b.Position())
+	default:
+		return false
+	}
+	return true
+}
+
+// covers reports whether r, which counts the same requests as other, refuses
+// whatever other would. It is sure only of limits that differ in nothing but
+// their numbers.
+func (r *Rule) covers(other *Rule) bool {
+	if r.Mode != Enforce || r.Percent < 100 || r.Cost != other.Cost {
+		return false
+	}
+	if r.Limit.IsUnlimited() || other.Limit.IsUnlimited() {
+		return false
+	}
+	a, b := *r.Limit.Rule(), *other.Limit.Rule()
+	same := a.Algorithm == b.Algorithm && a.Anchor == b.Anchor && a.Calendar == b.Calendar && a.Zone == b.Zone &&
+		a.Edge == b.Edge && a.Buckets == b.Buckets && a.Period == b.Period && a.CountDenied == b.CountDenied
+	return same && cmp.Compare(a.Limit, b.Limit) <= 0 && a.Most() <= b.Most() && a.Algorithm != headgate.LeakyBucket
+}

@@ -1,0 +1,200 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// pathPattern is a path in which * stands for one segment, or inside a segment
+// for any characters of it, and ** for any number of segments, also none.
+type pathPattern struct {
+	source   string
+	segments []segment
+}
+
+// segment is one step of a pathPattern.
+type segment struct {
+	kind segmentKind
+	glob glob // of literal and partly
+}
+
+type segmentKind uint8
+
+const (
+	literalSegment segmentKind = iota
+	partlySegment              // has a * among other characters
+	anySegment                 // *
+	deepSegment                // **
+)
+
+// maxPattern is the longest pattern in bytes.
+const maxPattern = 4096
+
+// parsePath reads a path pattern. Its trailing slash does not count, since
+// neither does that of a request's path.
+func parsePath(source string) (pathPattern, error) {
+	switch {
+	case len(source) > maxPattern:
+		return pathPattern{}, fmt.Errorf("the path %s is longer than %d bytes", quote(source), maxPattern)
+	case strings.HasPrefix(source, "*"):
+		return pathPattern{}, fmt.Errorf("the path %s must begin with /, such as %q", quote(source), "/**/"+strings.TrimLeft(source, "*/"))
+	case !strings.HasPrefix(source, "/"):
+		return pathPattern{}, fmt.Errorf("the path %s must begin with /", quote(source))
+	case strings.Contains(source, "?"):
+		return pathPattern{}, fmt.Errorf("the path %s has a query; match it with query", quote(source))
+	}
+	p := pathPattern{source: source}
+	rest := strings.TrimSuffix(source[1:], "/")
+	if rest == "" {
+		return p, nil
+	}
+	for text := range strings.SplitSeq(rest, "/") {
+		s, err := parseSegment(text)
+		if err != nil {
+			return pathPattern{}, fmt.Errorf("the path %s %w", quote(source), err)
+		}
+		if s.kind == deepSegment && len(p.segments) > 0 && p.segments[len(p.segments)-1].kind == deepSegment {
+			continue // ** after ** adds nothing
+		}
+		p.segments = append(p.segments, s)
+	}
+	return p, nil
+}
+
+func parseSegment(text string) (segment, error) {
+	switch {
+	case text == "*":
+		return segment{kind: anySegment}, nil
+	case text == "**":
+		return segment{kind: deepSegment}, nil
+	case text == "":
+		return segment{}, errors.New("has an empty segment and could never match: doubled slashes are taken as one")
+	case text == "." || text == "..":
+		return segment{}, fmt.Errorf("has the segment %q and could never match: it is resolved before", text)
+	case strings.Contains(text, "**"):
+		return segment{}, fmt.Errorf("has ** inside the segment %s: ** must stand alone, a single * is enough here", quote(text))
+	case text[0] == '{' && strings.HasSuffix(text, "}"):
+		return segment{}, fmt.Errorf("has the segment %s: write * for any one segment", quote(text))
+	}
+	g, err := parseGlob(text)
+	if err != nil {
+		return segment{}, fmt.Errorf("has the segment %w", err)
+	}
+	if _, ok := g.literal(); ok {
+		return segment{kind: literalSegment, glob: g}, nil
+	}
+	return segment{kind: partlySegment, glob: g}, nil
+}
+
+// match reports whether p covers a path that cleanPath returned.
+//
+// It walks segment by segment. On a mismatch after a ** it lets the last one
+// take a segment more and tries again; earlier ones never have to, as they
+// were satisfied with the least.
+func (p *pathPattern) match(path string) bool {
+	rest, i := path[1:], 0
+	retry, retryRest := -1, ""
+	for {
+		if i < len(p.segments) && p.segments[i].kind == deepSegment {
+			if i == len(p.segments)-1 {
+				return true
+			}
+			retry, retryRest = i, rest
+			i++
+			continue
+		}
+		if rest == "" && i == len(p.segments) {
+			return true
+		}
+		if rest != "" && i < len(p.segments) {
+			step, after := nextSegment(rest)
+			if p.segments[i].matches(step) {
+				rest = after
+				i++
+				continue
+			}
+		}
+		if retry < 0 || retryRest == "" {
+			return false
+		}
+		_, retryRest = nextSegment(retryRest)
+		rest, i = retryRest, retry+1
+	}
+}
+
+func (s *segment) matches(text string) bool {
+	switch s.kind {
+	case literalSegment:
+		return s.glob.parts[0] == text
+	case partlySegment:
+		return s.glob.match(text)
+	case anySegment, deepSegment:
+	}
+	return true
+}
+
+// nextSegment splits a path, without its first slash, after a segment.
+func nextSegment(rest string) (step, after string) {
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		return rest[:i], rest[i+1:]
+	}
+	return rest, ""
+}
+
+// cleanPath returns path in the form that patterns are matched against: it
+// begins with a slash, has no empty, . or .. segments, and no trailing slash,
+// so that //login, /./login and /login/ are all /login. A path that is clean
+// is returned as it is; otherwise the clean one is appended to scratch.
+func cleanPath(path string, scratch []byte) (string, []byte) {
+	if isClean(path) {
+		return path, scratch
+	}
+	start := len(scratch)
+	for path != "" {
+		var step string
+		step, path = nextSegment(path)
+		switch step {
+		case "", ".":
+		case "..":
+			end := len(scratch)
+			for end > start && scratch[end-1] != '/' {
+				end--
+			}
+			scratch = scratch[:max(end-1, start)]
+		default:
+			scratch = append(scratch, '/')
+			scratch = append(scratch, step...)
+		}
+	}
+	if len(scratch) == start {
+		scratch = append(scratch, '/')
+	}
+	return view(scratch[start:]), scratch
+}
+
+// isClean reports whether cleanPath would change nothing.
+func isClean(path string) bool {
+	if path == "/" {
+		return true
+	}
+	if path == "" || path[0] != '/' || path[len(path)-1] == '/' {
+		return false
+	}
+	// A slash before a slash, or before dots that are a whole segment.
+	for i := 0; i < len(path)-1; i++ {
+		if path[i] != '/' {
+			continue
+		}
+		switch path[i+1] {
+		case '/':
+			return false
+		case '.':
+			step, _ := nextSegment(path[i+1:])
+			if step == "." || step == ".." {
+				return false
+			}
+		}
+	}
+	return true
+}

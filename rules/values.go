@@ -1,0 +1,145 @@
+package rules
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// problemf is an error that is shown to the user as it is.
+func problemf(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
+// valueSections yields the keys of match whose values are mappings from names
+// to conditions, and the kind of attribute that they name.
+func valueSections() iter.Seq2[string, AttributeKind] {
+	return func(yield func(string, AttributeKind) bool) {
+		_ = yield("headers", Header) && yield("query", Query) && yield("cookies", Cookie) &&
+			yield("jwt", JWT) && yield("attributes", Entry)
+	}
+}
+
+// parseValues reads one of those mappings.
+func (p *parser) parseValues(n *node, key string, kind AttributeKind, m *matcher) []string {
+	if n.kind != mapKind {
+		p.errorf(n, "", "%q must be a mapping of names to values, not %s", key, n.kind)
+		return nil
+	}
+	var conditions []string
+	for _, field := range n.pairs {
+		a, err := p.valueAttribute(kind, field.key.text)
+		if err != nil {
+			p.errorf(field.key, "", "%v", err)
+			continue
+		}
+		p.warnOfEntry(field.key, a)
+		if slices.ContainsFunc(m.values, func(v valueMatch) bool { return v.attribute == a }) {
+			p.errorf(field.key, "list the values under one of them", "%s is given twice", quote(a.String()))
+			continue
+		}
+		v := valueMatch{attribute: a}
+		conditions = append(conditions, p.parseValue(field.value, &v)...)
+		m.values = append(m.values, v)
+	}
+	return conditions
+}
+
+// valueAttribute returns the attribute that a name in a section means. The
+// names under attributes may be of any kind that has no section key of match.
+func (p *parser) valueAttribute(kind AttributeKind, name string) (Attribute, error) {
+	if kind != Entry {
+		return namedAttribute(kind, name)
+	}
+	a, err := ParseAttribute(name)
+	if err != nil {
+		return a, err
+	}
+	switch a.Kind {
+	case Method, Path, Host, ClientIP:
+		return a, problemf("%q stands under match itself, not under attributes", name)
+	case Entry, Header, Query, Cookie, JWT:
+	}
+	return a, nil
+}
+
+// parseValue reads the condition on one attribute: a value or a list of them,
+// or a mapping with present or not.
+func (p *parser) parseValue(n *node, v *valueMatch) []string {
+	name := v.attribute.String()
+	if n.kind != mapKind {
+		l := lists{any: p.globs(n, name, &v.any)}
+		return l.conditions(name)
+	}
+	f := p.fields(n, quote(name), []string{"present", "is", "not"})
+	var l lists
+	if n := f.get("is"); n != nil {
+		l.any = p.globs(n, name, &v.any)
+	}
+	if n := f.get("not"); n != nil {
+		l.not = p.globs(n, name, &v.not)
+	}
+	out := l.conditions(name)
+	if n := f.get("present"); n != nil {
+		yes, ok := p.boolean(n, "present")
+		switch {
+		case !ok:
+		case yes:
+			v.presence = present
+			out = append(out, condition(name, "present"))
+		default:
+			v.presence = absent
+			out = append(out, condition(name, "absent"))
+			if len(v.any) > 0 {
+				p.warnf(n, "", "the rule can never match: %s is to be absent and to have a value", quote(name))
+			}
+		}
+	}
+	if len(f) == 0 {
+		p.errorf(n, "", "the condition on %s is empty", quote(name))
+	}
+	p.warnExcluded(n, name, l)
+	return out
+}
+
+func (l lists) conditions(name string) []string {
+	var out []string
+	for _, text := range l.any {
+		out = append(out, condition(name, "is", text))
+	}
+	for _, text := range l.not {
+		out = append(out, condition(name, "not", text))
+	}
+	return out
+}
+
+// globs reads one value or a list of them. Numbers stand for their digits as
+// written; true and false could be meant as the value or as being present, so
+// they have to say which.
+func (p *parser) globs(n *node, name string, into *[]glob) []string {
+	items := []*node{n}
+	if n.kind == listKind {
+		items = n.items
+		if len(items) == 0 {
+			p.errorf(n, "", "the list of values of %s is empty", quote(name))
+		}
+	}
+	var sources []string
+	for _, item := range items {
+		switch item.kind {
+		case textKind, numberKind:
+			g, err := parseGlob(item.text)
+			if err != nil {
+				p.errorf(item, "", "the value %v", err)
+				continue
+			}
+			*into = append(*into, g)
+			sources = append(sources, item.text)
+		case boolKind:
+			p.errorf(item, fmt.Sprintf("write %q in quotes for the value, or {present: %s}", item.text, item.text), "%s must be text, not true or false", quote(name))
+		case nullKind:
+			p.errorf(item, "write \"\" for an empty value, or {present: true}", "%s has no value", quote(name))
+		case listKind, mapKind:
+			p.errorf(item, "", "a value of %s must be text, not %s", quote(name), item.kind)
+		}
+	}
+	return sources
+}
