@@ -1,0 +1,242 @@
+// Package config reads the settings of the process: from flags, the
+// environment (HEADGATE_…), a YAML file and defaults, in that order. It is the
+// only package that reads the environment.
+//
+// The keys are in docs/configuration.md.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/rules"
+)
+
+// Off, as an address to listen on, closes a door.
+const Off = "off"
+
+// The defaults of addresses.
+const (
+	DefaultAPI   = "127.0.0.1:8080"
+	DefaultProxy = "127.0.0.1:8000"
+)
+
+// DefaultFile is the file that is read if it is there and no other is named.
+const DefaultFile = "headgate.yaml"
+
+// DefaultRules is the folder whose rules are used if it is there and no other
+// rules are named.
+const DefaultRules = "rules"
+
+// Config is how the process is to run. It is complete: what nobody set has its
+// default.
+type Config struct {
+	// File is the file that was read, or empty.
+	File string
+	// Rules are files and folders of rules.
+	Rules []string
+	// Store is where counts are kept.
+	Store Store
+	// Listen has the addresses of the doors but the proxy.
+	Listen Listen
+	// Proxy is the reverse proxy. It is closed if it has no Upstream.
+	Proxy Proxy
+	// TrustedProxies are the peers whose word about the client is believed.
+	TrustedProxies []netip.Prefix
+	// UnknownDomain is what happens to requests in a domain without rules.
+	UnknownDomain engine.UnknownDomain
+	// Headers is the dialect of the header fields.
+	Headers answer.Dialect
+	// Log is how the process logs.
+	Log Log
+	// ShutdownDelay is how long a stopping process goes on as before while
+	// /readyz says no, so that load balancers have time to look away.
+	ShutdownDelay time.Duration
+	// ShutdownTimeout is how long a stopping process waits for requests.
+	ShutdownTimeout time.Duration
+}
+
+// Store is where counts are kept.
+type Store struct{ Memory Memory }
+
+// Memory is the embedded store.
+type Memory struct {
+	// MaxKeys and MaxBytes bound it; 0 leaves the store's default.
+	MaxKeys, MaxBytes int64
+	// Snapshot is the file that counts are saved to and restored from; empty
+	// for none.
+	Snapshot string
+	// SnapshotInterval is how often, besides at the end.
+	SnapshotInterval time.Duration
+}
+
+// Listen has the addresses of doors, each host:port or Off.
+type Listen struct{ API string }
+
+// Proxy is the reverse proxy.
+type Proxy struct {
+	// Listen is its address or Off.
+	Listen string
+	// Domain is that of its rules; if empty, the only one there is.
+	Domain string
+	// Upstream is where requests go; nil for no proxy.
+	Upstream *url.URL
+}
+
+// Open reports whether the proxy is to be opened.
+func (p *Proxy) Open() bool { return p.Upstream != nil && p.Listen != Off }
+
+// Log is how the process logs.
+type Log struct {
+	Level  slog.Level
+	Format Format
+}
+
+// Format is the form of log lines.
+type Format uint8
+
+// The formats.
+const (
+	// Auto is Text on a terminal and JSON elsewhere.
+	Auto Format = iota
+	Text
+	JSON
+)
+
+// String returns the name that the configuration uses.
+func (f Format) String() string {
+	switch f {
+	case Auto:
+		return "auto"
+	case Text:
+		return "text"
+	case JSON:
+		return "json"
+	}
+	return fmt.Sprintf("format(%d)", uint8(f))
+}
+
+// Sources say where settings come from.
+type Sources struct {
+	// File is the file to read. If empty, DefaultFile is, if it is there.
+	File string
+	// Flags are settings by their key, such as listen.api. They win over all
+	// others.
+	Flags map[string]string
+	// Environment finds a variable. Nil means that of the process.
+	Environment func(name string) (string, bool)
+}
+
+// Load reads the settings. The error is a [rules.Problems] with everything
+// that is wrong, or a *SourceError about a flag or variable, or both joined.
+func Load(from Sources) (*Config, error) {
+	c := defaults()
+	environment := from.Environment
+	if environment == nil {
+		environment = os.LookupEnv
+	}
+	file := from.File
+	if file == "" {
+		file, _ = environment("HEADGATE_CONFIG")
+	}
+	named := file != ""
+	if !named {
+		file = DefaultFile
+	}
+	err := c.readFile(file)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		err = nil
+	}
+	errs := []error{err}
+	for _, s := range settings() {
+		if value, ok := environment(s.variable()); ok && value != "" {
+			errs = append(errs, s.apply(c, s.variable(), value))
+		}
+	}
+	for _, s := range settings() {
+		if value, ok := from.Flags[s.key]; ok {
+			errs = append(errs, s.apply(c, "--"+strings.ReplaceAll(s.key, ".", "-"), value))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return c, c.finish()
+}
+
+func defaults() *Config {
+	return &Config{
+		Listen:          Listen{API: DefaultAPI},
+		Proxy:           Proxy{Listen: DefaultProxy},
+		ShutdownTimeout: 10 * time.Second,
+		Store:           Store{Memory: Memory{SnapshotInterval: time.Minute}},
+	}
+}
+
+// finish fills in what depends on the place the process runs in.
+func (c *Config) finish() error {
+	if len(c.Rules) == 0 {
+		if info, err := os.Stat(DefaultRules); err == nil && info.IsDir() {
+			c.Rules = []string{DefaultRules}
+		}
+	}
+	if c.Listen.API == Off && !c.Proxy.Open() {
+		return &SourceError{Source: "configuration", Message: "every door is closed", Hint: "set listen.api, or proxy.upstream"}
+	}
+	return nil
+}
+
+// SourceError is a wrong setting from a flag or the environment.
+type SourceError struct {
+	// Source is the flag or variable.
+	Source string
+	// Message says what is wrong, Hint what to do about it; the hint may be
+	// empty.
+	Message, Hint string
+}
+
+// Error returns the message after its source.
+func (e *SourceError) Error() string { return e.Source + ": " + e.Message }
+
+// readFile applies the settings of a file.
+func (c *Config) readFile(name string) error {
+	src, err := readBounded(name)
+	if err != nil {
+		return err
+	}
+	c.File = name
+	r := reader{config: c, file: name, folder: filepath.Dir(name)}
+	r.read(src)
+	if len(r.problems) > 0 {
+		return r.problems
+	}
+	return nil
+}
+
+// maxFile is the size of the largest file that is read, in bytes.
+const maxFile = 1 << 20
+
+func readBounded(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() || info.Size() > maxFile {
+		message := "the file is larger than 1 MiB"
+		if info.IsDir() {
+			message = "this is a folder; the configuration is one file"
+		}
+		return nil, rules.Problems{{File: name, Message: message}}
+	}
+	return os.ReadFile(name)
+}

@@ -1,0 +1,52 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// didYouMean returns `, did you mean "x"?` for the word of known that text was
+// most likely meant to be, or nothing if none is near.
+func didYouMean(text string, known []string) string {
+	if len(text) > 40 {
+		return ""
+	}
+	text = folded(text)
+	best, least := "", len(text)/3+1
+	for _, word := range known {
+		if d := distance(text, folded(word)); d < least {
+			best, least = word, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean %q?", best)
+}
+
+func folded(word string) string {
+	return strings.ReplaceAll(strings.ToLower(word), "-", "_")
+}
+
+// distance is Levenshtein's: how many insertions, deletions and replacements
+// make a into b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			above := row[j+1]
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			row[j+1] = min(replaced, above+1, row[j]+1)
+			diagonal = above
+		}
+	}
+	return row[len(b)]
+}

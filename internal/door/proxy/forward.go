@@ -1,0 +1,84 @@
+package proxy
+
+import (
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"strings"
+)
+
+// The fields by which proxies tell an upstream about the client. Each is what
+// anybody may write into a request, so those of a peer that is no trusted
+// proxy are dropped.
+const (
+	xForwardedFor   = "X-Forwarded-For"
+	xForwardedHost  = "X-Forwarded-Host"
+	xForwardedProto = "X-Forwarded-Proto"
+	forwarded       = "Forwarded"
+	xRealIP         = "X-Real-Ip"
+)
+
+// otherForwarded are fields of that kind that this proxy does not write.
+func otherForwarded() []string {
+	return []string{"X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Server", "X-Forwarded-Ssl", "X-Forwarded-Scheme"}
+}
+
+// rewrite makes the request that goes to the upstream. httputil has dropped
+// Forwarded and X-Forwarded-{For,Host,Proto} from pr.Out already.
+func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
+	in, out := pr.In, pr.Out
+	pr.SetURL(p.options.Upstream)
+	out.Host = in.Host // what the client asked for, as if there were no proxy
+	trusted := p.trusts(in.RemoteAddr)
+	if trusted {
+		keep(out.Header, in.Header, xForwardedFor)
+	}
+	pr.SetXForwarded() // appends the peer to X-Forwarded-For
+	if trusted {
+		keep(out.Header, in.Header, xForwardedHost)
+		keep(out.Header, in.Header, xForwardedProto)
+		if elements := in.Header[forwarded]; len(elements) > 0 {
+			out.Header.Set(forwarded, strings.Join(elements, ", ")+", "+element(in))
+		}
+		return
+	}
+	for _, name := range otherForwarded() {
+		delete(out.Header, name)
+	}
+	delete(out.Header, xRealIP)
+}
+
+// keep copies the values of name to the outgoing header.
+func keep(out, in http.Header, name string) {
+	if values, ok := in[name]; ok {
+		out[name] = values
+	}
+}
+
+// element is this hop as an element of Forwarded (RFC 7239).
+func element(in *http.Request) string {
+	host, _, err := net.SplitHostPort(in.RemoteAddr)
+	if err != nil {
+		return "for=unknown"
+	}
+	if strings.Contains(host, ":") {
+		return `for="[` + host + `]"`
+	}
+	return "for=" + host
+}
+
+// trusts reports whether the peer is a trusted proxy.
+func (p *Proxy) trusts(remoteAddr string) bool {
+	peer, err := netip.ParseAddrPort(remoteAddr)
+	if err != nil {
+		return false
+	}
+	addr := peer.Addr().WithZone("").Unmap()
+	for _, network := range p.options.TrustedProxies {
+		if network.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,188 @@
+// Package proxy is the reverse proxy: it limits the requests to an upstream
+// that knows nothing of limits. Bodies stream in both directions, upgrades
+// (WebSocket) and server-sent events pass.
+//
+// The contract is in docs/proxy.md.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/client"
+)
+
+// Options are what the proxy needs.
+type Options struct {
+	// Engine decides. Required.
+	Engine *engine.Engine
+	// Domain is the namespace of the rules.
+	Domain string
+	// Upstream is where requests go; an http or https URL without user,
+	// query or fragment. Required.
+	Upstream *url.URL
+	// Clients says who a client is. Required.
+	Clients *client.Resolver
+	// TrustedProxies are the peers whose X-Forwarded-* and Forwarded go on to
+	// the upstream.
+	TrustedProxies []netip.Prefix
+	// Transport reaches the upstream. Required; see NewTransport.
+	Transport http.RoundTripper
+	// Clock is read once per request. Required.
+	Clock func() time.Time
+	// Logger hears of the upstream's troubles. Required.
+	Logger *slog.Logger
+	// Dialect is that of the header fields.
+	Dialect answer.Dialect
+}
+
+// Proxy is the reverse proxy as an http.Handler.
+type Proxy struct {
+	options   Options
+	reverse   httputil.ReverseProxy
+	exchanges sync.Pool // of *exchange
+	down      atomic.Bool
+}
+
+// New returns a proxy.
+func New(options Options) *Proxy {
+	p := &Proxy{options: options}
+	p.exchanges.New = func() any { return new(exchange) }
+	p.reverse = httputil.ReverseProxy{
+		Rewrite:        p.rewrite,
+		Transport:      options.Transport,
+		FlushInterval:  -1, // every write at once: the other end may wait for it
+		BufferPool:     new(buffers),
+		ModifyResponse: p.answered,
+		ErrorHandler:   p.failed,
+		ErrorLog:       slog.NewLogLogger(options.Logger.Handler(), slog.LevelDebug),
+	}
+	return p
+}
+
+// exchangeKey finds the exchange in the context of a request.
+type exchangeKey struct{}
+
+// ServeHTTP decides about r and lets it pass, now or in its turn, or answers it.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodConnect {
+		answer.Problem(w, http.StatusNotImplemented, "this proxy makes no tunnels")
+		return
+	}
+	x, _ := p.exchanges.Get().(*exchange)
+	x.begin(r, p.options.Clients)
+	// Deferred, for httputil panics when an upstream breaks off its answer.
+	defer func() {
+		x.in = nil
+		p.exchanges.Put(x)
+	}()
+	v := p.decide(r.Context(), x)
+	defer v.Release()
+	if !v.Allowed {
+		p.refuse(w, x, &v)
+		return
+	}
+	if v.Delay > 0 && !p.wait(r.Context(), &v) {
+		answer.Problem(w, http.StatusServiceUnavailable, "given up while waiting for its turn")
+		return
+	}
+	p.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+}
+
+// decide asks the engine and notes what the limits said.
+func (p *Proxy) decide(ctx context.Context, x *exchange) engine.Verdict {
+	v, err := p.options.Engine.Decide(ctx, engine.Query{
+		Domain: p.options.Domain, Request: x, Cost: 1, At: p.options.Clock().UnixMicro(),
+	})
+	if err != nil {
+		level := slog.LevelError
+		if errors.Is(err, headgate.ErrUnavailable) {
+			level = slog.LevelDebug // whoever watches the store says so once
+		}
+		p.options.Logger.Log(ctx, level, "check failed", "err", err)
+	}
+	for i, results := 0, v.Results(); i < len(results); i++ {
+		if r := &results[i]; r.Enforced {
+			x.policies = append(x.policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision})
+		}
+	}
+	return v
+}
+
+// refuse answers a request over its limit as the rule that refused it says.
+func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
+	if v.Rule == nil {
+		answer.Problem(w, http.StatusServiceUnavailable, "there are no rules for this service")
+		return
+	}
+	on := &v.Rule.OnLimit
+	answer.Refuse(w, x.in, answer.Refusal{
+		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Headers: on.Headers,
+		Policies: x.policies, Dialect: p.options.Dialect,
+	})
+}
+
+// wait waits for the turn of an admitted request. If the client goes away
+// before, its place is freed and wait reports false.
+func (p *Proxy) wait(ctx context.Context, v *engine.Verdict) bool {
+	timer := time.NewTimer(v.Delay) //nolint:forbidigo // a queue has to wait
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	}
+	err := p.options.Engine.Undo(context.WithoutCancel(ctx), v, p.options.Clock().UnixMicro())
+	if err != nil {
+		p.options.Logger.DebugContext(ctx, "place in the queue was not freed", "err", err)
+	}
+	return false
+}
+
+// answered adds our header fields to an upstream's answer. They replace its
+// own of the same name: two limits under one name would mislead.
+func (p *Proxy) answered(res *http.Response) error {
+	if p.down.Load() && p.down.CompareAndSwap(true, false) {
+		p.options.Logger.Info("upstream answers again", "upstream", p.options.Upstream.Redacted())
+	}
+	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
+		answer.Headers(res.Header, p.options.Dialect, x.policies...)
+	}
+	return nil
+}
+
+// failed answers a request whose upstream did not.
+func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
+		answer.Headers(w.Header(), p.options.Dialect, x.policies...)
+	}
+	if r.Context().Err() != nil {
+		// The client went away, or this process stops; the upstream is not
+		// to blame.
+		answer.Problem(w, http.StatusServiceUnavailable, "given up before the upstream answered")
+		return
+	}
+	level := slog.LevelDebug
+	if p.down.CompareAndSwap(false, true) {
+		level = slog.LevelWarn // once per outage, not per request
+	}
+	p.options.Logger.Log(r.Context(), level, "upstream failed", "upstream", p.options.Upstream.Redacted(), "err", err)
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		answer.Problem(w, http.StatusGatewayTimeout, "the upstream did not answer in time")
+		return
+	}
+	answer.Problem(w, http.StatusBadGateway, "the upstream cannot be reached")
+}
