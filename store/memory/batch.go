@@ -1,0 +1,206 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
+)
+
+// fewOps is how many ops Do handles without allocating.
+const fewOps = 16
+
+// Do executes ops in order; see [headgate.Store]. With AllOrNothing nobody else
+// sees a state in between. All ops without a time of their own have the same.
+func (s *Store) Do(_ context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	if len(out) < len(ops) {
+		return fmt.Errorf("memory: %d ops but room for %d decisions", len(ops), len(out))
+	}
+	for i := range ops {
+		if err := s.check(&ops[i]); err != nil {
+			return fmt.Errorf("memory: op %d: %w", i, err)
+		}
+	}
+	if s.closed.Load() {
+		return headgate.ErrClosed
+	}
+	var few [fewOps]part
+	parts := few[:0]
+	if len(ops) > fewOps {
+		parts = make([]part, 0, len(ops))
+	}
+	now := s.clock.now()
+	for i := range ops {
+		op := &ops[i]
+		p := part{now: op.At, rule: op.Limit.Rule()}
+		if p.now == 0 {
+			p.now = now
+		}
+		p.id = s.secret.identify(op.Scope, op.Key, p.rule.Algorithm)
+		parts = append(parts, p)
+	}
+	if mode == headgate.Independent {
+		for i := range parts {
+			out[i] = s.doOne(&ops[i], &parts[i])
+		}
+	} else {
+		s.doAll(ops, parts, out)
+	}
+	if s.bytes.Load() > s.maxBytes {
+		s.reclaim(now)
+	}
+	return nil
+}
+
+// part is an op on its way through Do.
+type part struct {
+	id   identity
+	now  int64
+	rule *headgate.Rule
+	// same is the index of the first op on the same state. What follows is
+	// of that first op only: the state as the ops so far have left it.
+	same  int
+	state algorithm.State
+	times times
+	wrote bool
+	last  int // the op that wrote it
+}
+
+func request(op *headgate.Op) algorithm.Request {
+	return algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration}
+}
+
+func (s *Store) doOne(op *headgate.Op, p *part) headgate.Decision {
+	if p.rule.Unlimited {
+		return algorithm.Step(p.rule, &p.state, 0, request(op)).Decision
+	}
+	h := s.shard(p.id)
+	h.mu.Lock()
+	d := h.step(s, p.id, p.rule, p.now, request(op))
+	h.mu.Unlock()
+	return d
+}
+
+// doAll executes all ops on copies of the states, and writes these back only if
+// every op was allowed.
+func (s *Store) doAll(ops []headgate.Op, parts []part, out []headgate.Decision) {
+	var few [fewOps]uint64
+	locked := s.lock(parts, few[:0])
+	defer s.unlock(locked)
+	refused := false
+	for i := range parts {
+		p := &parts[i]
+		first := s.first(parts, i)
+		res := algorithm.Step(p.rule, &first.state, p.now, request(&ops[i]))
+		if res.Wrote {
+			first.wrote, first.times, first.last = true, timesOf(p.rule, &res, p.now), i
+		}
+		out[i] = res.Decision
+		refused = refused || !res.Allowed
+	}
+	if refused {
+		s.peekAllowed(ops, parts, out)
+		return
+	}
+	for i := range parts {
+		if p := &parts[i]; p.wrote {
+			s.shard(p.id).commit(s, p, &parts[p.last])
+		}
+	}
+}
+
+// first returns the part that holds the state of parts[i], loaded.
+func (s *Store) first(parts []part, i int) *part {
+	p := &parts[i]
+	p.same = i
+	if p.rule.Unlimited {
+		return p
+	}
+	for j := range i {
+		if parts[j].id == p.id && !parts[j].rule.Unlimited {
+			p.same = parts[j].same
+			return &parts[p.same]
+		}
+	}
+	s.shard(p.id).load(p.id, &p.state)
+	p.state.Words = slices.Clone(p.state.Words)
+	return p
+}
+
+// peekAllowed answers the ops that were allowed, though not all were, with what
+// Peek says.
+func (s *Store) peekAllowed(ops []headgate.Op, parts []part, out []headgate.Decision) {
+	for i := range parts {
+		if !out[i].Allowed || parts[i].rule.Unlimited {
+			continue
+		}
+		var st algorithm.State
+		s.shard(parts[i].id).load(parts[i].id, &st)
+		req := request(&ops[i])
+		req.Kind = headgate.Peek
+		out[i] = algorithm.Step(parts[i].rule, &st, parts[i].now, req).Decision
+	}
+}
+
+// lock locks the shards of all parts in the order of their indices, so that two
+// calls cannot wait for each other, and appends these to into.
+func (s *Store) lock(parts []part, into []uint64) []uint64 {
+	for i := range parts {
+		if !parts[i].rule.Unlimited {
+			into = append(into, parts[i].id.extra&uint64(len(s.shards)-1))
+		}
+	}
+	slices.Sort(into)
+	into = slices.Compact(into)
+	for _, i := range into {
+		s.shards[i].mu.Lock()
+	}
+	return into
+}
+
+func (s *Store) unlock(locked []uint64) {
+	for _, i := range locked {
+		s.shards[i].mu.Unlock()
+	}
+}
+
+// load copies id's state to st, except for the list, which is shared.
+func (h *shard) load(id identity, st *algorithm.State) {
+	p := h.lookup(id)
+	switch {
+	case p == nil:
+	case p.codec() == codecRecord:
+		*st = h.records.at(p).state
+	default:
+		p.state(st)
+	}
+}
+
+// commit stores the state that c holds and by wrote last.
+func (h *shard) commit(s *Store, c, by *part) {
+	p := h.lookup(c.id)
+	switch {
+	case isUnused(&c.state):
+		if p != nil {
+			h.drop(s, p)
+		}
+	case p == nil:
+		if c.times.fresh > by.now {
+			h.create(s, c.id, by.rule, &c.state, c.times, by.now)
+		}
+	case p.codec() == codecRecord:
+		rec := h.records.at(p)
+		before := rec.bytes()
+		rec.state = c.state
+		s.bytes.Add(rec.bytes() - before)
+		h.write(s, p, by.rule, &rec.state, c.times, by.now)
+	default:
+		h.write(s, p, by.rule, &c.state, c.times, by.now)
+	}
+}
+
+func isUnused(st *algorithm.State) bool {
+	return st.V == [4]int64{} && len(st.Words) == 0 && st.Credit == 0
+}

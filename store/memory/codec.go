@@ -1,0 +1,209 @@
+package memory
+
+import (
+	"math/bits"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
+)
+
+// A slot is 32 bytes: the tag, and 128+64 bits of state, packed by one of four
+// codecs. What no codec holds (lists, credit, extreme numbers) goes to a record
+// beside the table. All have in common, in c:
+//
+//	bits 47..63  identity.extra
+//	bits 45..46  codec
+//
+// Two times are kept with each state. FreshAt is when the key may be forgotten,
+// rounded up. The rank, at most FreshAt, is what eviction goes by; it is stored
+// as its distance before FreshAt. Distances are floating-point, see squeeze.
+type slot struct {
+	tag     uint64
+	a, b, c uint64
+}
+
+const (
+	slotBytes  = 32
+	extraShift = 64 - extraBits
+	codecShift = extraShift - 2
+	stateMask  = 1<<codecShift - 1
+)
+
+// The codecs.
+const (
+	// codecBucket: V[0] 52 bits, V[1] 52 bits, V[2] 45 bits, and the distance
+	// of FreshAt after V[1] in 24 bits (6 exponent, 18 mantissa). The rank is
+	// FreshAt.
+	codecBucket = iota
+	// codecWindow: V[0] 43 bits, V[1] 52 bits, V[2] 45 bits, and the distance of
+	// the rank in 33 bits (5+28). FreshAt is V[1].
+	codecWindow
+	// codecSliding: V[0] and V[3] 36 bits, V[1] 52 bits, V[2] 36 bits in
+	// microseconds or, if bit 36 is set, milliseconds, and the distance of the
+	// rank in 12 bits (6+6). FreshAt is V[1] + 2·V[2].
+	codecSliding
+	// codecRecord: a is the index of the record, b FreshAt, and c has the
+	// distance of the rank (6+39).
+	codecRecord
+)
+
+const (
+	timeBits  = 52
+	timeMask  = 1<<timeBits - 1
+	countBits = 36
+	countMask = 1<<countBits - 1
+)
+
+func (s *slot) codec() uint64 { return s.c >> codecShift & 3 }
+
+func (s *slot) is(id identity) bool { return s.tag == id.tag && s.c>>extraShift == id.extra }
+
+func (s *slot) identity() identity { return identity{s.tag, s.c >> extraShift} }
+
+// state unpacks what every codec but codecRecord holds.
+func (s *slot) state(st *algorithm.State) {
+	switch s.codec() {
+	case codecBucket:
+		st.V[0], st.V[1], st.V[2] = int64(s.a&timeMask), int64(s.b&timeMask), int64(s.c&stateMask)
+	case codecWindow:
+		st.V[0], st.V[1], st.V[2] = int64(s.a&(1<<43-1)), int64(s.b&timeMask), int64(s.c&stateMask)
+	case codecSliding:
+		period := int64(s.c & countMask)
+		if s.c>>countBits&1 != 0 {
+			period *= 1000
+		}
+		st.V = [4]int64{
+			int64(s.a & countMask), int64(s.b & timeMask), period,
+			int64(s.a>>countBits | s.b>>timeBits&255<<28),
+		}
+	}
+}
+
+// freshAt returns when the key may be forgotten.
+func (s *slot) freshAt() int64 {
+	switch s.codec() {
+	case codecBucket:
+		return int64(s.b&timeMask) + stretch(s.a>>timeBits|s.b>>timeBits<<12, 18)
+	case codecWindow:
+		return int64(s.b & timeMask)
+	case codecSliding:
+		period := int64(s.c & countMask)
+		if s.c>>countBits&1 != 0 {
+			period *= 1000
+		}
+		return int64(s.b&timeMask) + 2*period
+	}
+	return int64(s.b)
+}
+
+// rank returns the time that eviction goes by.
+func (s *slot) rank() int64 {
+	fresh := s.freshAt()
+	switch s.codec() {
+	case codecWindow:
+		fresh -= stretch(s.a>>43|s.b>>timeBits<<21, 28)
+	case codecSliding:
+		fresh -= stretch(s.b>>60|s.c>>37&255<<4, 6)
+	case codecRecord:
+		fresh -= stretch(s.c&stateMask, 39)
+	}
+	return fresh
+}
+
+// times are what a store keeps with a state besides the state.
+type times struct{ fresh, rank int64 }
+
+// timesOf returns the times of the state that res has left. The debt of a
+// bucket is the time until it is fresh. That of a window does not show there:
+// all keys of one window become fresh together. It is the part of the limit
+// that is used, times the time it stays used, so that a key which is exhausted
+// until FreshAt ranks after one that has hardly begun.
+func timesOf(r *headgate.Rule, res *algorithm.Result, now int64) times {
+	t := times{res.FreshAt, res.FreshAt}
+	if r.Algorithm <= headgate.LeakyBucket || res.Limit <= 0 || res.Remaining <= 0 || t.fresh <= now {
+		return t
+	}
+	free := min(res.Remaining, res.Limit)
+	hi, lo := bits.Mul64(uint64(t.fresh-now), uint64(free))
+	part, _ := bits.Div64(hi, lo, uint64(res.Limit)) // free ≤ Limit, so hi < Limit
+	t.rank -= int64(part)
+	return t
+}
+
+// pack makes the slot of a state without list or credit, if a codec holds it.
+func pack(a headgate.Algorithm, id identity, v *[4]int64, t times) (slot, bool) {
+	v0, v1, v2, v3 := uint64(v[0]), uint64(v[1]), uint64(v[2]), uint64(v[3])
+	s := slot{tag: id.tag, c: id.extra << extraShift}
+	if v1 > timeMask {
+		return s, false
+	}
+	switch a {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		if v0 > timeMask || v2 > stateMask {
+			return s, false
+		}
+		d := squeezeUp(uint64(max(t.fresh-v[1], 0)), 18)
+		s.a, s.b, s.c = v0|d<<timeBits, v1|d>>12<<timeBits, s.c|codecBucket<<codecShift|v2
+		return s, true
+	case headgate.FixedWindow:
+		if v0 >= 1<<43 || v2 > stateMask || t.fresh > v[1] {
+			return s, false
+		}
+		d := squeezeDown(uint64(max(v[1]-t.rank, 0)), 28)
+		s.a, s.b, s.c = v0|d<<43, v1|d>>21<<timeBits, s.c|codecWindow<<codecShift|v2
+		return s, true
+	case headgate.SlidingWindow:
+		fresh := v[1] + 2*v[2]
+		if v2 > countMask {
+			if v2%1000 != 0 || v2 > 1000*countMask {
+				return s, false
+			}
+			v2 = v2/1000 | 1<<countBits
+		}
+		if v0 > countMask || v3 > countMask || t.fresh > fresh {
+			return s, false
+		}
+		d := squeezeDown(uint64(max(fresh-t.rank, 0)), 6)
+		s.a = v0 | v3<<countBits
+		s.b = v1 | v3>>28<<timeBits | d<<60
+		s.c |= codecSliding<<codecShift | v2 | d>>4<<37
+		return s, true
+	case headgate.SlidingLog, headgate.SlidingBuckets:
+	}
+	return s, false
+}
+
+// packRecord makes the slot of the record at index.
+func packRecord(id identity, index int, t times) slot {
+	d := squeezeDown(uint64(max(t.fresh-t.rank, 0)), 39)
+	return slot{
+		tag: id.tag, a: uint64(index), b: uint64(t.fresh),
+		c: id.extra<<extraShift | codecRecord<<codecShift | d,
+	}
+}
+
+// squeezeUp returns d as a floating-point number with the given bits of
+// mantissa and the exponent above them, rounded up.
+func squeezeUp(d uint64, mantissa int) uint64 {
+	e := bits.Len64(d >> mantissa)
+	m := d >> e
+	if m<<e != d {
+		m++
+	}
+	if m>>mantissa != 0 {
+		m >>= 1
+		e++
+	}
+	return uint64(e)<<mantissa | m
+}
+
+// squeezeDown is squeezeUp, rounded down.
+func squeezeDown(d uint64, mantissa int) uint64 {
+	e := bits.Len64(d >> mantissa)
+	return uint64(e)<<mantissa | d>>e
+}
+
+// stretch is the inverse.
+func stretch(f uint64, mantissa int) int64 {
+	return int64(f & (1<<mantissa - 1) << (f >> mantissa))
+}

@@ -1,0 +1,102 @@
+package memory
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/headgate/headgate"
+)
+
+// identity is what a store remembers of (scope, key, algorithm) instead of the
+// text: 81 bits of a keyed 128-bit hash. tag is never 0. The low bits of extra
+// choose the shard.
+type identity struct {
+	tag   uint64
+	extra uint64 // extraBits wide
+}
+
+const extraBits = 17
+
+// secret keys the hash, so that nobody outside can make two keys collide. It
+// is drawn once per store and saved with a snapshot.
+type secret [6]uint64
+
+func newSecret() secret {
+	var b [8 * len(secret{})]byte
+	// Read never returns an error; it ends the program instead.
+	_, _ = rand.Read(b[:])
+	var k secret
+	for i := range k {
+		k[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return k
+}
+
+// identify hashes scope, key and algorithm. It folds words into two lanes by
+// 64×64→128 bit multiplication, as wyhash does into one, so that 128 bits and
+// not 64 are carried from word to word. The scope goes through first, closed by
+// its length, and the key's length and the algorithm close the whole, so that
+// no two triples are the same input.
+func (k *secret) identify(scope, key string, a headgate.Algorithm) identity {
+	s, t := k[0], k[1]
+	if scope != "" {
+		s, t = k.absorb(s, t, scope)
+	}
+	s, t = k.absorb(s, t, key)
+	n := uint64(len(key))<<8 | uint64(a)
+	hi, lo := bits.Mul64(s^k[2], t^k[3]^n)
+	tag := hi ^ lo ^ s
+	low := hi + (lo^t)*k[4]
+	return identity{tag: tag | isZero(tag), extra: low >> (64 - extraBits)}
+}
+
+// isZero returns 1 for 0 and else 0.
+func isZero(x uint64) uint64 {
+	if x == 0 {
+		return 1
+	}
+	return 0
+}
+
+// absorb folds text and its length into the lanes.
+func (k *secret) absorb(s, t uint64, text string) (uint64, uint64) {
+	n := len(text)
+	var a, b uint64
+	switch {
+	case n > 16:
+		rest := text
+		for len(rest) > 16 {
+			a, b = word(rest[:8]), word(rest[8:16])
+			s, t = mix(a^k[2], b^s), mix(b^k[4], a^t)
+			rest = rest[16:]
+		}
+		// The last 16 bytes, of which some may have been seen already: with
+		// the length known that is still one text only.
+		a, b = word(text[n-16:n-8]), word(text[n-8:])
+	case n >= 8:
+		a, b = word(text[:8]), word(text[n-8:])
+	case n >= 4:
+		a, b = half(text[:4]), half(text[n-4:])
+	case n > 0:
+		a = uint64(text[0])<<16 | uint64(text[n>>1])<<8 | uint64(text[n-1])
+	}
+	return mix(a^k[2], b^s^uint64(n)), mix(b^k[4], a^t^k[5])
+}
+
+func mix(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	return hi ^ lo
+}
+
+// word and half read little-endian; the compiler makes one load of each.
+func word(s string) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+func half(s string) uint64 {
+	_ = s[3]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24
+}

@@ -1,0 +1,49 @@
+package memory
+
+import "time"
+
+const (
+	defaultMaxKeys  = 1_000_000
+	defaultMaxBytes = 256 << 20
+	// keysPerShard is how many keys one lock guards when the store is full.
+	keysPerShard = 4096
+	maxShards    = 4096
+)
+
+// Option configures a Store.
+type Option func(*settings)
+
+type settings struct {
+	maxKeys  int64
+	maxBytes int64
+	clock    func() time.Time
+}
+
+// MaxKeys bounds how many keys the store remembers, 1,000,000 by default; less
+// than 1 counts as 1. A few newcomers that found no place (at most 64 per 4096
+// keys) are remembered beside them.
+func MaxKeys(n int) Option {
+	return func(o *settings) { o.maxKeys = max(int64(n), 1) }
+}
+
+// MaxBytes bounds the memory of the store's tables and lists, 256 MiB by
+// default. A store has a small fixed part that cannot be denied to it, about
+// 1 KiB for every 4096 of MaxKeys.
+func MaxBytes(n int64) Option {
+	return func(o *settings) { o.maxBytes = max(n, 0) }
+}
+
+// WithClock replaces the store's own clock. It is asked once for every op that
+// has no time of its own.
+func WithClock(now func() time.Time) Option {
+	return func(o *settings) { o.clock = now }
+}
+
+// shards returns the number of shards, a power of two.
+func (o *settings) shards() int {
+	n := 1
+	for int64(n)*keysPerShard < o.maxKeys && n < maxShards {
+		n *= 2
+	}
+	return n
+}

@@ -1,0 +1,106 @@
+package memory
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// mostRanked is how many candidates for eviction a shard collects at a time.
+const mostRanked = 128
+
+// ranking finds the slot of lowest rank in a shard again and again. One pass
+// over the table collects the lowest ones into a heap; every slot below bound
+// has an item there whose rank is at most the slot's. Ranks mostly rise, which
+// leaves an item behind that is put right when it comes up; a slot that
+// sinks or is created below bound is added. Only when the heap is empty is
+// another pass due, so that the exact minimum costs little on average.
+type ranking struct {
+	items []ranked // a heap, the lowest first
+	bound int64    // math.MinInt64: nothing is collected
+}
+
+type ranked struct {
+	rank int64
+	tag  uint64
+}
+
+func (q *ranking) reset() { q.items, q.bound = q.items[:0], math.MinInt64 }
+
+// note adds a slot that was created or has sunk. Whoever calls has checked that
+// the rank is below bound.
+func (q *ranking) note(rank int64, tag uint64) {
+	if len(q.items) >= 2*mostRanked {
+		q.trim()
+		if rank >= q.bound {
+			return
+		}
+	}
+	q.items = append(q.items, ranked{rank, tag})
+	q.up(len(q.items) - 1)
+}
+
+// trim keeps the lower half; a sorted slice is a heap.
+func (q *ranking) trim() {
+	slices.SortFunc(q.items, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
+	q.bound = q.items[mostRanked].rank
+	q.items = q.items[:mostRanked]
+}
+
+func (q *ranking) pop() {
+	last := len(q.items) - 1
+	q.items[0] = q.items[last]
+	q.items = q.items[:last]
+	q.down(0)
+}
+
+func (q *ranking) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if q.items[parent].rank <= q.items[i].rank {
+			return
+		}
+		q.items[parent], q.items[i] = q.items[i], q.items[parent]
+		i = parent
+	}
+}
+
+func (q *ranking) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(q.items) {
+			return
+		}
+		if child+1 < len(q.items) && q.items[child+1].rank < q.items[child].rank {
+			child++
+		}
+		if q.items[i].rank <= q.items[child].rank {
+			return
+		}
+		q.items[i], q.items[child] = q.items[child], q.items[i]
+		i = child
+	}
+}
+
+// collect starts anew from a pass over slots.
+func (q *ranking) collect(slots []slot) {
+	q.items, q.bound = q.items[:0], math.MaxInt64
+	for i := range slots {
+		s := &slots[i]
+		if s.tag == 0 {
+			continue
+		}
+		if rank := s.rank(); rank < q.bound {
+			q.items = append(q.items, ranked{rank, s.tag})
+			if len(q.items) == 2*mostRanked {
+				q.trim()
+			}
+		}
+	}
+	if len(q.items) > mostRanked {
+		q.trim()
+	}
+	for i := len(q.items)/2 - 1; i >= 0; i-- {
+		q.down(i)
+	}
+}

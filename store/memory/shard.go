@@ -1,0 +1,361 @@
+package memory
+
+import (
+	"sync"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
+)
+
+// shard is the part of a store behind one lock. Whoever calls a method holds mu.
+type shard struct {
+	mu sync.Mutex
+	table
+	// waiting are newcomers that found the shard full of larger debts, the
+	// oldest at next once there are mostWaiting.
+	waiting []slot
+	next    int
+	records records
+	ranking ranking
+	cursor  int
+	index   int // of the shard
+	counts  counts
+	_       [64]byte // keeps the next shard's lock off these cache lines
+}
+
+type counts struct{ evicted, evictedInDebt, swept int64 }
+
+// mostWaiting is how many newcomers wait beside a full shard.
+const mostWaiting = 64
+
+// step executes one request for id: the whole of Take but for the lock.
+func (h *shard) step(s *Store, id identity, r *headgate.Rule, now int64, req algorithm.Request) headgate.Decision {
+	i, found := h.find(id)
+	var p *slot
+	if found {
+		p = &h.slots[i]
+	} else if p = h.waiter(id); p == nil {
+		var st algorithm.State
+		res := algorithm.Step(r, &st, now, req)
+		if res.Wrote && res.FreshAt > now && req.Kind != headgate.Reset {
+			h.create(s, id, r, &st, timesOf(r, &res, now), now)
+		}
+		return res.Decision
+	}
+	if p.codec() == codecRecord {
+		return h.stepRecord(s, p, r, now, req)
+	}
+	var st algorithm.State
+	p.state(&st)
+	res := algorithm.Step(r, &st, now, req)
+	switch {
+	case req.Kind == headgate.Reset:
+		h.drop(s, p)
+	case !res.Wrote:
+	default:
+		h.write(s, p, r, &st, timesOf(r, &res, now), now)
+	}
+	return res.Decision
+}
+
+// stepRecord is step for a state in a record, which is changed where it is.
+func (h *shard) stepRecord(s *Store, p *slot, r *headgate.Rule, now int64, req algorithm.Request) headgate.Decision {
+	rec := h.records.at(p)
+	before := rec.bytes()
+	res := algorithm.Step(r, &rec.state, now, req)
+	switch {
+	case req.Kind == headgate.Reset:
+		s.bytes.Add(-before)
+		h.drop(s, p)
+	case !res.Wrote:
+	default:
+		s.bytes.Add(rec.bytes() - before)
+		h.write(s, p, r, &rec.state, timesOf(r, &res, now), now)
+	}
+	return res.Decision
+}
+
+// write puts a changed state back to p, its slot or waiting place.
+func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, t times, now int64) {
+	was, id := p.rank(), p.identity()
+	packed, ok := slot{}, false
+	if st.Words == nil && st.Credit == 0 {
+		packed, ok = pack(r.Algorithm, id, &st.V, t)
+	}
+	switch {
+	case ok && p.codec() == codecRecord:
+		s.bytes.Add(-h.records.free(p))
+		*p = packed
+	case ok:
+		*p = packed
+	case p.codec() == codecRecord:
+		*p = packRecord(id, int(p.a), t)
+	default:
+		index, bytes := h.records.add(r.Algorithm, st)
+		s.bytes.Add(bytes)
+		*p = packRecord(id, index, t)
+	}
+	if h.isWaiting(p) {
+		h.promote(s, p, now)
+		return
+	}
+	if rank := p.rank(); rank < h.ranking.bound && rank < was {
+		h.ranking.note(rank, id.tag)
+	}
+}
+
+// create stores the state of an identity that has none.
+func (h *shard) create(s *Store, id identity, r *headgate.Rule, st *algorithm.State, t times, now int64) {
+	packed, ok := slot{}, false
+	if st.Words == nil && st.Credit == 0 {
+		packed, ok = pack(r.Algorithm, id, &st.V, t)
+	}
+	if !ok {
+		index, bytes := h.records.add(r.Algorithm, st)
+		s.bytes.Add(bytes)
+		packed = packRecord(id, index, t)
+	}
+	h.sweepSome(s, now)
+	if !h.place(s, packed, now) {
+		h.wait(s, packed, now)
+	}
+}
+
+// place puts a new slot into the table, at the cost of one with a smaller debt
+// if the store is full, and reports false if there is none.
+func (h *shard) place(s *Store, packed slot, now int64) bool {
+	for !s.takeKey() {
+		if !h.makeRoom(s, packed.rank(), now) {
+			return false
+		}
+	}
+	for h.count >= h.limit {
+		if h.grow(s, now) {
+			continue
+		}
+		if !h.makeRoom(s, packed.rank(), now) {
+			s.keys.Add(-1)
+			return false
+		}
+	}
+	i, _ := h.find(packed.identity())
+	for !h.insert(i, packed) {
+		h.stretchTail(s)
+		i, _ = h.find(packed.identity())
+	}
+	if rank := packed.rank(); rank < h.ranking.bound {
+		h.ranking.note(rank, packed.tag)
+	}
+	return true
+}
+
+// drop forgets p, a slot or waiting place.
+func (h *shard) drop(s *Store, p *slot) {
+	if p.codec() == codecRecord {
+		s.bytes.Add(-h.records.free(p))
+	}
+	if h.isWaiting(p) {
+		*p = slot{}
+		return
+	}
+	i, _ := h.find(p.identity())
+	h.remove(i)
+	s.keys.Add(-1)
+}
+
+// grow makes the table larger, or sweeps it if that gives enough room. It
+// reports false if the store may not use more bytes.
+func (h *shard) grow(s *Store, now int64) bool {
+	span := h.larger(h.index, len(s.shards))
+	if h.span > 0 && s.bytes.Load()+int64(span-int(h.span))*slotBytes > s.maxBytes {
+		return false
+	}
+	if h.sweep(s, now); h.count >= h.limit-h.limit/8 {
+		h.resize(s, span)
+	}
+	return true
+}
+
+// shrink gives back most of a table that has become nearly empty.
+func (h *shard) shrink(s *Store) {
+	if h.span > smallSpan && h.count < int(h.span)/4 {
+		h.resize(s, max(h.count*3/2, smallSpan/2))
+	}
+}
+
+// resize moves the slots to a table with span homes.
+func (h *shard) resize(s *Store, span int) {
+	into := resized(span)
+	for !h.fill(&into, func(*slot) bool { return true }) {
+		into.slots = make([]slot, len(into.slots)+len(into.slots)/4)
+	}
+	s.bytes.Add(int64(len(into.slots)-len(h.slots)) * slotBytes)
+	h.table = into
+}
+
+// stretchTail makes room behind the last home.
+func (h *shard) stretchTail(s *Store) {
+	const more = 32
+	slots := make([]slot, len(h.slots)+more)
+	copy(slots, h.slots)
+	h.slots = slots
+	s.bytes.Add(more * slotBytes)
+}
+
+// sweep forgets everything that is fresh at now and returns how many that were.
+func (h *shard) sweep(s *Store, now int64) int {
+	before := h.count
+	h.fill(&h.table, func(p *slot) bool {
+		if p.freshAt() > now {
+			return true
+		}
+		if p.codec() == codecRecord {
+			s.bytes.Add(-h.records.free(p))
+		}
+		return false
+	})
+	gone := before - h.count
+	s.keys.Add(int64(-gone))
+	for i := range h.waiting {
+		if p := &h.waiting[i]; p.tag != 0 && p.freshAt() <= now {
+			h.drop(s, p)
+			gone++
+		}
+	}
+	h.counts.swept += int64(gone)
+	return gone
+}
+
+// sweepSome looks at a few slots and forgets those that are fresh. Called for
+// every new key, it goes round the table more than once while it fills.
+func (h *shard) sweepSome(s *Store, now int64) {
+	const some = 3
+	for range some {
+		if h.cursor >= len(h.slots) {
+			h.cursor = 0
+			return
+		}
+		p := &h.slots[h.cursor]
+		if p.tag == 0 || p.freshAt() > now {
+			h.cursor++
+			continue
+		}
+		h.drop(s, p)
+		h.counts.swept++
+	}
+}
+
+// makeRoom forgets the slot of the lowest rank, unless that is at least rank,
+// or what is fresh, and reports whether there was any.
+func (h *shard) makeRoom(s *Store, rank, now int64) bool {
+	p, swept := h.lowest(s, now)
+	switch {
+	case swept:
+		return true
+	case p == nil || p.freshAt() > now && p.rank() >= rank:
+		return false
+	}
+	h.evict(s, p, now)
+	return true
+}
+
+func (h *shard) evict(s *Store, p *slot, now int64) {
+	if p.freshAt() > now {
+		h.counts.evictedInDebt++
+	}
+	h.counts.evicted++
+	h.drop(s, p)
+}
+
+// lowest returns the slot of the lowest rank, nil if there is none. If it had
+// to go through the table and could forget something on the way, it says so
+// instead.
+func (h *shard) lowest(s *Store, now int64) (lowest *slot, swept bool) {
+	q := &h.ranking
+	for range 2 {
+		for len(q.items) > 0 {
+			top := q.items[0]
+			p := h.byTag(top.tag)
+			if p != nil && p.rank() == top.rank {
+				return p, false
+			}
+			q.pop()
+			if p != nil && p.rank() > top.rank && p.rank() < q.bound {
+				q.note(p.rank(), top.tag)
+			}
+		}
+		if h.sweep(s, now) > 0 {
+			return nil, true
+		}
+		q.collect(h.slots)
+	}
+	return nil, false
+}
+
+// byTag returns a slot that has the tag, or nil.
+func (h *shard) byTag(tag uint64) *slot {
+	for i := h.home(tag); i < len(h.slots) && h.slots[i].tag-1 <= tag-1; i++ {
+		if h.slots[i].tag == tag {
+			return &h.slots[i]
+		}
+	}
+	return nil
+}
+
+// lookup returns id's slot or waiting place, or nil.
+func (h *shard) lookup(id identity) *slot {
+	if i, found := h.find(id); found {
+		return &h.slots[i]
+	}
+	return h.waiter(id)
+}
+
+// waiter returns the waiting place of id, or nil.
+func (h *shard) waiter(id identity) *slot {
+	for i := range h.waiting {
+		if h.waiting[i].is(id) {
+			return &h.waiting[i]
+		}
+	}
+	return nil
+}
+
+func (h *shard) isWaiting(p *slot) bool {
+	for i := range h.waiting {
+		if p == &h.waiting[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// wait lets a newcomer wait in place of the one that has waited longest.
+func (h *shard) wait(s *Store, packed slot, now int64) {
+	if h.waiting == nil {
+		h.waiting = make([]slot, 0, mostWaiting)
+		s.bytes.Add(mostWaiting * slotBytes)
+	}
+	if len(h.waiting) < mostWaiting {
+		h.waiting = append(h.waiting, packed)
+		return
+	}
+	p := &h.waiting[h.next]
+	h.next = (h.next + 1) % mostWaiting
+	if p.tag != 0 {
+		h.evict(s, p, now)
+	}
+	*p = packed
+}
+
+// promote moves a waiting place into the table if that has a smaller debt by
+// now.
+func (h *shard) promote(s *Store, p *slot, now int64) {
+	packed := *p
+	if packed.freshAt() <= now {
+		return
+	}
+	if h.place(s, packed, now) {
+		// Not drop: a record now belongs to the table's slot.
+		*p = slot{}
+	}
+}

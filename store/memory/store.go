@@ -1,0 +1,164 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
+)
+
+// Store is a headgate.Store in this process's memory. Make it with [New].
+type Store struct {
+	shards   []shard
+	secret   secret
+	maxKeys  int64
+	maxBytes int64
+	closed   atomic.Bool
+	clock    clock
+	_        [64]byte // keeps what follows, which changes, off these cache lines
+	keys     atomic.Int64
+	bytes    atomic.Int64
+	// hand is the shard at which the next search for bytes begins.
+	hand atomic.Uint32
+}
+
+// New returns an empty store.
+func New(options ...Option) *Store {
+	o := settings{maxKeys: defaultMaxKeys, maxBytes: defaultMaxBytes}
+	for _, option := range options {
+		option(&o)
+	}
+	s := &Store{
+		shards: make([]shard, o.shards()), secret: newSecret(),
+		maxKeys: o.maxKeys, maxBytes: o.maxBytes,
+	}
+	s.clock.injected = o.clock
+	s.clock.start()
+	for i := range s.shards {
+		s.shards[i].index = i
+		s.shards[i].ranking.reset()
+	}
+	return s
+}
+
+// Take executes one op; see [headgate.Store].
+func (s *Store) Take(_ context.Context, op headgate.Op) (headgate.Decision, error) {
+	if err := s.check(&op); err != nil {
+		return headgate.Decision{}, err
+	}
+	r := op.Limit.Rule()
+	req := algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration}
+	if r.Unlimited {
+		return algorithm.Step(r, new(algorithm.State), 0, req).Decision, nil
+	}
+	now := op.At
+	if now == 0 {
+		now = s.clock.now()
+	}
+	id := s.secret.identify(op.Scope, op.Key, r.Algorithm)
+	h := s.shard(id)
+	h.mu.Lock()
+	d := h.step(s, id, r, now, req)
+	h.mu.Unlock()
+	if s.bytes.Load() > s.maxBytes {
+		s.reclaim(now)
+	}
+	return d, nil
+}
+
+// check returns why op cannot be executed.
+func (s *Store) check(op *headgate.Op) error {
+	switch {
+	case s.closed.Load():
+		return headgate.ErrClosed
+	case !op.Limit.Valid():
+		return op.Limit.Validate()
+	case op.Cost < 0:
+		return headgate.ErrInvalidCost
+	case op.Kind > headgate.Reserve:
+		return fmt.Errorf("memory: unknown %s", op.Kind)
+	}
+	return nil
+}
+
+func (s *Store) shard(id identity) *shard {
+	return &s.shards[id.extra&uint64(len(s.shards)-1)]
+}
+
+// takeKey counts one more key, if there may be one more.
+func (s *Store) takeKey() bool {
+	if s.keys.Add(1) <= s.maxKeys {
+		return true
+	}
+	s.keys.Add(-1)
+	return false
+}
+
+// Close forgets everything. Save first what is to outlive the process.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return headgate.ErrClosed
+	}
+	for i := range s.shards {
+		h := &s.shards[i]
+		h.mu.Lock()
+		h.table, h.records, h.waiting = table{}, records{}, nil
+		h.ranking.reset()
+		h.mu.Unlock()
+	}
+	return nil
+}
+
+// Sweep forgets everything that is fresh at now, returns how many keys that
+// were, and gives memory back where a table has become much too large. It stops
+// one shard at a time, for some microseconds. A store does without it; call it
+// at intervals to have memory back before new keys need it.
+func (s *Store) Sweep(now time.Time) int {
+	swept := 0
+	for i := range s.shards {
+		h := &s.shards[i]
+		h.mu.Lock()
+		swept += h.sweep(s, now.UnixMicro())
+		h.shrink(s)
+		h.mu.Unlock()
+	}
+	return swept
+}
+
+// Stats are counts of a Store.
+type Stats struct {
+	// Keys are those in the tables, at most MaxKeys.
+	Keys int64
+	// Waiting are newcomers that found no place among them.
+	Waiting int64
+	// Bytes is the memory of tables and lists.
+	Bytes int64
+	// Evicted is how many keys were forgotten to make room, EvictedInDebt how
+	// many of these were not fresh yet.
+	Evicted, EvictedInDebt int64
+	// Swept is how many were forgotten because they were fresh.
+	Swept int64
+}
+
+// Stats returns counts. It takes each shard's lock in turn.
+func (s *Store) Stats() Stats {
+	t := Stats{Bytes: s.bytes.Load()}
+	for i := range s.shards {
+		h := &s.shards[i]
+		h.mu.Lock()
+		t.Keys += int64(h.count)
+		for j := range h.waiting {
+			if h.waiting[j].tag != 0 {
+				t.Waiting++
+			}
+		}
+		t.Evicted += h.counts.evicted
+		t.EvictedInDebt += h.counts.evictedInDebt
+		t.Swept += h.counts.swept
+		h.mu.Unlock()
+	}
+	return t
+}

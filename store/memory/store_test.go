@@ -1,0 +1,268 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
+)
+
+const t0 = 1_700_000_000_000_000 // some time, in microseconds
+
+// everyLimit is one limit of each kind of state.
+func everyLimit() []headgate.Limit {
+	return []headgate.Limit{
+		headgate.PerMinute(10),
+		headgate.PerSecond(7).Burst(20),
+		headgate.PerMinute(10).Using(headgate.LeakyBucket),
+		headgate.PerMinute(10).Using(headgate.FixedWindow),
+		headgate.PerMinute(10).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
+		headgate.PerCalendar(10, headgate.Month, nil),
+		headgate.PerMinute(10).Using(headgate.SlidingWindow),
+		headgate.Per(10, 40*24*time.Hour).Using(headgate.SlidingWindow),
+		headgate.Per(1<<40, 7*time.Microsecond).Using(headgate.SlidingWindow),
+		headgate.PerMinute(10).Using(headgate.SlidingLog),
+		headgate.PerMinute(10).Using(headgate.SlidingLog).CountingDenied(),
+		headgate.PerMinute(10).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeWeighted),
+	}
+}
+
+// TestAgreesWithStep compares a long random run with the steps on a map that
+// forgets nothing.
+func TestAgreesWithStep(t *testing.T) {
+	s := New(MaxKeys(1 << 20))
+	defer s.Close()
+	type name struct {
+		key string
+		a   headgate.Algorithm
+	}
+	model := make(map[name]*algorithm.State)
+	rng := rand.New(rand.NewPCG(1, 2))
+	limits := everyLimit()
+	now := int64(t0)
+	for i := range 200_000 {
+		now += rng.Int64N(100_000)
+		which := rng.IntN(len(limits))
+		limit := limits[which]
+		op := headgate.Op{
+			// A state is forgotten when it is fresh under its own limit.
+			Key: fmt.Sprint("key", which, rng.IntN(300)), Limit: limit, At: now,
+			Kind: headgate.Kind(rng.IntN(int(headgate.Reserve) + 1)), Cost: rng.Int64N(4),
+			Duration: time.Duration(rng.IntN(20)) * time.Second,
+		}
+		if rng.IntN(3) > 0 {
+			op.Kind = headgate.Take
+		}
+		if op.Kind == headgate.Reset && rng.IntN(4) > 0 || op.Kind == headgate.Grant && rng.IntN(8) > 0 {
+			continue
+		}
+		if rng.IntN(50) == 0 {
+			op.Cost <<= rng.IntN(40) // debts that no slot holds
+		}
+		n := name{op.Key, limit.Algorithm()}
+		st := model[n]
+		if st == nil {
+			st = new(algorithm.State)
+			model[n] = st
+		}
+		want := algorithm.Step(limit.Rule(), st, now, request(&op)).Decision
+		got, err := s.Take(context.Background(), op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Fatalf("op %d, %s of %d on %s:\n got %+v\nwant %+v", i, op.Kind, op.Cost, limit, got, want)
+		}
+		if i%10_000 == 0 {
+			s.Sweep(time.UnixMicro(now))
+			checkShards(t, s)
+		}
+	}
+}
+
+// checkShards fails if a table is out of order or a count is wrong.
+func checkShards(t *testing.T, s *Store) {
+	t.Helper()
+	var keys, bytes int64
+	for i := range s.shards {
+		h := &s.shards[i]
+		h.mu.Lock()
+		count, used := 0, 0
+		for j, p := range h.slots {
+			if p.tag == 0 {
+				continue
+			}
+			count++
+			if p.codec() == codecRecord {
+				used++
+			}
+			home := h.home(p.tag)
+			if j < home {
+				t.Fatalf("shard %d: slot %d lies before its home %d", i, j, home)
+			}
+			if j > home && h.slots[j-1].tag == 0 {
+				t.Fatalf("shard %d: a gap before slot %d, whose home is %d", i, j, home)
+			}
+			if j > 0 && h.slots[j-1].tag > p.tag {
+				t.Fatalf("shard %d: slot %d is out of order", i, j)
+			}
+			if int(p.c>>extraShift)&(len(s.shards)-1) != i {
+				t.Fatalf("shard %d: slot %d belongs to another", i, j)
+			}
+		}
+		if count != h.count {
+			t.Fatalf("shard %d: counts %d slots, has %d", i, h.count, count)
+		}
+		for _, p := range h.waiting {
+			if p.tag != 0 && p.codec() == codecRecord {
+				used++
+			}
+		}
+		if have := len(h.records.all) - len(h.records.gaps); have != used {
+			t.Fatalf("shard %d: %d records, %d in use", i, have, used)
+		}
+		keys += int64(count)
+		bytes += int64(len(h.slots)+cap(h.waiting))*slotBytes + int64(cap(h.records.all))*recordBytes
+		for j := range h.records.all {
+			bytes += h.records.all[j].bytes()
+		}
+		h.mu.Unlock()
+	}
+	if have := s.keys.Load(); have != keys {
+		t.Fatalf("counts %d keys, has %d", have, keys)
+	}
+	if have := s.bytes.Load(); have != bytes {
+		t.Fatalf("counts %d bytes, has %d", have, bytes)
+	}
+}
+
+// TestConcurrent asks for one key from many goroutines, while others churn.
+func TestConcurrent(t *testing.T) {
+	for _, limit := range everyLimit() {
+		t.Run(limit.String(), func(t *testing.T) {
+			if limit.N() > 10 {
+				t.Skip("the limit is too large to reach")
+			}
+			s := New(MaxKeys(100_000))
+			var allowed atomic.Int64
+			var wg sync.WaitGroup
+			for g := range 8 {
+				wg.Go(func() {
+					for i := range 300 {
+						op := headgate.Op{Key: "one", Limit: limit, Cost: 1, At: t0}
+						d, err := s.Take(t.Context(), op)
+						if err != nil {
+							t.Error(err)
+						}
+						if d.Allowed {
+							allowed.Add(1)
+						}
+						op.Key = fmt.Sprint(g, i)
+						var out [2]headgate.Decision
+						if err := s.Do(t.Context(), []headgate.Op{op, op}, out[:], headgate.AllOrNothing); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if got := allowed.Load(); got != limit.Capacity() {
+				t.Errorf("allowed %d, want %d", got, limit.Capacity())
+			}
+			checkShards(t, s)
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	s := New()
+	limit := headgate.PerMinute(5)
+	good := headgate.Op{Key: "k", Limit: limit, Cost: 1}
+	for _, c := range []struct {
+		op   headgate.Op
+		want error
+	}{
+		{headgate.Op{Key: "k", Cost: 1}, headgate.ErrInvalidLimit},
+		{headgate.Op{Key: "k", Limit: headgate.PerMinute(-1), Cost: 1}, headgate.ErrInvalidLimit},
+		{headgate.Op{Key: "k", Limit: limit, Cost: -1}, headgate.ErrInvalidCost},
+	} {
+		if _, err := s.Take(t.Context(), c.op); !errors.Is(err, c.want) {
+			t.Errorf("Take: %v, want %v", err, c.want)
+		}
+		out := make([]headgate.Decision, 2)
+		if err := s.Do(t.Context(), []headgate.Op{good, c.op}, out, headgate.Independent); !errors.Is(err, c.want) {
+			t.Errorf("Do: %v, want %v", err, c.want)
+		}
+	}
+	if n := s.Stats().Keys; n != 0 {
+		t.Errorf("%d keys written beside an error", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Take(t.Context(), good); !errors.Is(err, headgate.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestDryRunsWriteNothing(t *testing.T) {
+	s := New()
+	for _, limit := range everyLimit() {
+		for _, op := range []headgate.Op{
+			{Kind: headgate.Peek, Cost: 3},
+			{Kind: headgate.Take},
+			{Kind: headgate.Charge},
+			{Kind: headgate.Grant},
+			{Kind: headgate.Refund, Cost: 3},
+			{Kind: headgate.Reset},
+		} {
+			op.Key, op.Limit, op.At = "k", limit, t0
+			if _, err := s.Take(t.Context(), op); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.Stats().Keys; n != 0 {
+				t.Fatalf("%s of %d under %s left %d keys", op.Kind, op.Cost, limit, n)
+			}
+		}
+	}
+}
+
+// TestNoAllocation covers every kind of slot, and batches.
+func TestNoAllocation(t *testing.T) {
+	ctx := t.Context()
+	s := New()
+	limiter := headgate.New(s)
+	for _, limit := range everyLimit() {
+		if limit.Algorithm() == headgate.SlidingLog || limit.N() > 10 {
+			continue
+		}
+		n := testing.AllocsPerRun(1000, func() {
+			if _, err := limiter.AllowN(ctx, "user:12345678", limit, 1); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n != 0 {
+			t.Errorf("%s: %v allocations", limit, n)
+		}
+	}
+	ops := slices.Repeat([]headgate.Op{{Key: "a", Limit: headgate.PerSecond(1000), Cost: 1}}, 4)
+	out := make([]headgate.Decision, len(ops))
+	for _, mode := range []headgate.Mode{headgate.Independent, headgate.AllOrNothing} {
+		n := testing.AllocsPerRun(1000, func() {
+			if err := s.Do(ctx, ops, out, mode); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n != 0 {
+			t.Errorf("mode %d: %v allocations", mode, n)
+		}
+	}
+}

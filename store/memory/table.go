@@ -1,0 +1,133 @@
+package memory
+
+import "math/bits"
+
+// table is an open-addressing hash table of slots in the order of their tags.
+// The home of a tag is tag·span/2^64, which rises with the tag, and a slot lies
+// at its home or, if that is taken, after it, with no gap in between ("ordered
+// linear probing", Amble and Knuth 1974). So a lookup ends at the first larger
+// tag, and a larger table is written by one pass from front to back. Behind the
+// last home is room for what was pushed past it, so that nothing wraps around.
+type table struct {
+	slots []slot
+	span  uint64 // homes; fewer than slots
+	count int
+	// limit is the count at which the table is full.
+	limit int
+}
+
+func (t *table) home(tag uint64) int {
+	h, _ := bits.Mul64(tag, t.span)
+	return int(h)
+}
+
+// find returns the index of id's slot or, if it has none, where it would be.
+func (t *table) find(id identity) (int, bool) {
+	slots := t.slots
+	i := t.home(id.tag)
+	for ; i < len(slots); i++ {
+		s := &slots[i]
+		if s.tag-1 >= id.tag-1 { // not smaller, or 0: empty
+			if s.is(id) {
+				return i, true
+			}
+			if s.tag != id.tag {
+				break
+			}
+		}
+	}
+	return i, false
+}
+
+// insert puts s at i, where find has said that it belongs. It reports false if
+// there is no gap behind i to push the rest into.
+func (t *table) insert(i int, s slot) bool {
+	gap := i
+	for ; ; gap++ {
+		if gap >= len(t.slots) {
+			return false
+		}
+		if t.slots[gap].tag == 0 {
+			break
+		}
+	}
+	copy(t.slots[i+1:gap+1], t.slots[i:gap])
+	t.slots[i] = s
+	t.count++
+	return true
+}
+
+// remove closes the gap at i with those behind it that are not at home.
+func (t *table) remove(i int) {
+	end := i + 1
+	for end < len(t.slots) && t.slots[end].tag != 0 && t.home(t.slots[end].tag) < end {
+		end++
+	}
+	copy(t.slots[i:end-1], t.slots[i+1:end])
+	t.slots[end-1] = slot{}
+	t.count--
+}
+
+// Sizes. A table doubles up to smallSpan homes, then grows by a fifth, so that
+// it is between 0.75 and 0.9 full.
+const (
+	firstSpan = 8
+	smallSpan = 64
+)
+
+// resized returns an empty table with at least span homes.
+func resized(span int) table {
+	pad := min(span/2, 24+span/64)
+	n := span + pad
+	if n >= 1024 {
+		// The allocator gives pages of 8 KiB; use them up.
+		n = (n + 255) &^ 255
+	}
+	t := table{slots: make([]slot, n), span: uint64(n - pad)}
+	t.limit = int(t.span) * 9 / 10
+	return t
+}
+
+// larger returns the number of homes that comes after span. The sizes of the
+// shards are staggered, lest they all grow at once and the whole store swing
+// between emptiest and fullest.
+func (t *table) larger(shard, shards int) int {
+	switch span := int(t.span); {
+	case span == 0:
+		return firstSpan
+	case span < smallSpan/2:
+		return span * 2
+	case span < smallSpan:
+		return smallSpan + smallSpan/5*shard/shards
+	default:
+		return span + span/5
+	}
+}
+
+// fill moves the slots of t that keep says to into an empty table and reports
+// whether they fitted. t itself may be that table: its slots then move forward
+// only.
+func (t *table) fill(into *table, keep func(*slot) bool) bool {
+	next, count := 0, 0
+	for i := range t.slots {
+		s := t.slots[i]
+		if s.tag == 0 {
+			continue
+		}
+		if into == t {
+			t.slots[i] = slot{}
+		}
+		if !keep(&s) {
+			continue
+		}
+		at := max(into.home(s.tag), next)
+		if at >= len(into.slots) {
+			return false
+		}
+		into.slots[at] = s
+		next = at + 1
+		count++
+	}
+	into.count = count
+	return true
+}
