@@ -14,8 +14,8 @@ run: build ## build, then start the quickstart: a proxy on :8000 before a demo b
 	$(BIN) quickstart
 
 test: ## install what is missing, run every test with the race detector, compile and try the benchmarks
-	@scripts/ensure.sh $(GO) gcc
-	$(GO) test -race -shuffle=on ./...
+	@scripts/ensure.sh $(GO) gcc redis-server
+	HEADGATE_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./...
 	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
 
 build: ## build the static binary bin/headgate
