@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -199,18 +200,25 @@ func appendPolicy(dst []byte, p *Policy) []byte {
 	return appendParameter(dst, ";w=", window)
 }
 
-// appendState appends a member of RateLimit, such as "login";r=0;t=12. The t
-// of a limit that refused equals its Retry-After; otherwise it is when the
-// whole quota is back, which is not before more of it is.
+// appendState appends a member of RateLimit, such as "login";r=0;t=12.
 func appendState(dst []byte, p *Policy) []byte {
-	d := &p.Decision
-	until := Seconds(d.ResetAfter)
-	if after, ok := RetryAfter(*d); ok {
-		until = max(Seconds(after), 1)
-	}
 	dst = appendName(dst, p.Name)
-	dst = appendParameter(dst, ";r=", d.Remaining)
-	return appendParameter(dst, ";t=", until)
+	dst = appendParameter(dst, ";r=", p.Decision.Remaining)
+	return appendParameter(dst, ";t=", untilMore(p))
+}
+
+// untilMore returns the seconds until there is more of p's quota: of a
+// refusal, its Retry-After; else, of a bucket, at most the time of one token,
+// and of a window when it is all back, which is not before more of it is.
+func untilMore(p *Policy) int64 {
+	if after, ok := RetryAfter(p.Decision); ok {
+		return max(Seconds(after), 1)
+	}
+	until := p.Decision.ResetAfter
+	if p.Limit.Algorithm() <= headgate.LeakyBucket && p.Limit.N() > 0 {
+		until = min(until, time.Duration(ceil(p.Limit.Period(), time.Duration(p.Limit.N()))))
+	}
+	return Seconds(until)
 }
 
 // maxInteger is the largest Integer of a structured field (RFC 9651, 3.3.1).

@@ -48,7 +48,7 @@ func TestHeaders(t *testing.T) {
 	}{
 		{"admitted", answer.Default, []answer.Policy{daily}, map[string]string{
 			"X-Ratelimit-Limit": "1000", "X-Ratelimit-Remaining": "300", "X-Ratelimit-Reset": "46801",
-			"Ratelimit-Policy": `"daily";q=1000;w=86400`, "Ratelimit": `"daily";r=300;t=46801`,
+			"Ratelimit-Policy": `"daily";q=1000;w=86400`, "Ratelimit": `"daily";r=300;t=87`,
 		}},
 		{"burst: more may be left than comes in a window", answer.Default, []answer.Policy{perKey}, map[string]string{
 			"X-Ratelimit-Limit": "500", "X-Ratelimit-Remaining": "499", "X-Ratelimit-Reset": "1",
@@ -58,7 +58,7 @@ func TestHeaders(t *testing.T) {
 			"X-Ratelimit-Limit": "5", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "60",
 			"Retry-After": "12", "X-Ratelimit-Retry-After": "12",
 			"Ratelimit-Policy": `"daily";q=1000;w=86400, "login";q=5;w=60`,
-			"Ratelimit":        `"daily";r=300;t=46801, "login";r=0;t=12`,
+			"Ratelimit":        `"daily";r=300;t=87, "login";r=0;t=12`,
 		}},
 		{"IETF", answer.IETF, []answer.Policy{login}, map[string]string{
 			"Retry-After": "12", "Ratelimit-Policy": `"login";q=5;w=60`, "Ratelimit": `"login";r=0;t=12`,
@@ -81,7 +81,7 @@ func TestHeaders(t *testing.T) {
 		{"never outweighs later", answer.IETF, []answer.Policy{
 			login, with(daily, headgate.Decision{Reason: headgate.TooLarge, Limit: 1000, RetryAfter: headgate.Never, ResetAfter: time.Hour}),
 		}, map[string]string{
-			"Ratelimit-Policy": `"login";q=5;w=60, "daily";q=1000;w=86400`, "Ratelimit": `"login";r=0;t=12, "daily";r=0;t=3600`,
+			"Ratelimit-Policy": `"login";q=5;w=60, "daily";q=1000;w=86400`, "Ratelimit": `"login";r=0;t=12, "daily";r=0;t=87`,
 		}},
 		{"store down, open: nobody knows what is left", answer.Default, []answer.Policy{
 			with(login, headgate.Decision{Allowed: true, Reason: headgate.FailOpen, Limit: 5, Granted: 1}),
@@ -89,6 +89,12 @@ func TestHeaders(t *testing.T) {
 		{"store down, closed", answer.Default, []answer.Policy{
 			with(login, headgate.Decision{Reason: headgate.FailClosed, Limit: 5}),
 		}, map[string]string{"Ratelimit-Policy": `"login";q=5;w=60`, "Retry-After": "1", "X-Ratelimit-Retry-After": "1"}},
+		{"a bucket: the next token comes first", answer.IETF, []answer.Policy{
+			with(login, headgate.Decision{Allowed: true, Limit: 5, Granted: 1, ResetAfter: time.Minute}),
+		}, map[string]string{"Ratelimit-Policy": `"login";q=5;w=60`, "Ratelimit": `"login";r=0;t=12`}},
+		{"a window: all of it comes back at once", answer.IETF, []answer.Policy{
+			{Name: "w", Limit: daily.Limit.Using(headgate.FixedWindow), Decision: daily.Decision},
+		}, map[string]string{"Ratelimit-Policy": `"w";q=1000;w=86400`, "Ratelimit": `"w";r=300;t=46801`}},
 		{"a limit of zero", answer.IETF, []answer.Policy{
 			{Name: "closed", Limit: headgate.PerSecond(0), Decision: headgate.Decision{Reason: headgate.TooLarge, RetryAfter: headgate.Never}},
 		}, map[string]string{"Ratelimit-Policy": `"closed";q=0;w=1`, "Ratelimit": `"closed";r=0;t=0`}},
