@@ -133,7 +133,6 @@ func bucketsSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 		from = min(from, floorDiv(now+left-r.Period-1, r.Tick))
 	}
 	oldest := spanAt(r.Period, r.Tick, max(now, s.V[0]*r.Tick)).oldest
-	wanted := n
 	for j := from; j >= max(oldest, 0) && n > 0; j-- {
 		gone := min(n, s.count(j))
 		if gone > 0 {
@@ -141,7 +140,7 @@ func bucketsSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 			n -= gone
 		}
 	}
-	return n < wanted
+	return true // if only because of the new shape
 }
 
 // bucketsFits returns when n will fit, going from the oldest sub-window to the
@@ -179,7 +178,11 @@ func leaves(e headgate.Edge, s *State, j, count, spare int64) int64 {
 func bucketsFresh(r *headgate.Rule, s *State, now int64) int64 {
 	for j := s.V[0]; j > s.V[0]-int64(len(s.Words)) && j >= 0; j-- {
 		if count := s.count(j); count > 0 {
-			return max(leaves(r.Edge, s, j, count, 0), now)
+			at := leaves(r.Edge, s, j, count, 0)
+			if at <= s.V[0]*s.V[1] {
+				return now // a clock that has gone back is held at V[0]
+			}
+			return max(at, now)
 		}
 	}
 	return now

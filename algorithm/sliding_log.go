@@ -63,7 +63,9 @@ func logAvailable(r *headgate.Rule, s *State, now int64) int64 {
 // explains.
 func logAdd(r *headgate.Rule, s *State, now, n int64) {
 	s.V[0], s.V[1] = logAt(r, s, now)
-	n = min(n, maxCount-s.V[0])
+	if n = min(n, maxCount-s.V[0]); n == 0 {
+		return // a debt can grow no further
+	}
 	at := now
 	live := int64(len(s.Words)) - s.V[1]
 	if live == 0 {

@@ -105,6 +105,9 @@ func slidingAdd(r *headgate.Rule, s *State, now, n int64) {
 // some time in this one.
 func slidingSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	c := slidingAt(s, now, r.Period)
+	if c.used(r.Period) == 0 {
+		return false
+	}
 	var fromCurrent int64
 	if left == 0 || now+left > c.start+r.Period {
 		fromCurrent = min(n, c.current)

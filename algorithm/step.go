@@ -183,14 +183,18 @@ func reserve(r *headgate.Rule, s *State, now int64, req Request) Result {
 	free, credit := max(available(r, s, now), -1), creditAt(s, now)
 	regular, ok := split(r, n, free, credit)
 	delay := turn(r, s, now)
+	late := delay - wait
 	if !ok && r.Algorithm == headgate.TokenBucket && n <= r.Burst {
 		// Book: the tokens are taken now and refilled by the time of use.
-		used, _ := bucketUsed(r, s, now)
 		delay = bucketFits(r, s, now, n) - now
-		regular, ok = n, used+n*r.Token <= maxInteger
+		regular, ok, late = n, true, delay-wait
+		used, last := bucketUsed(r, s, now)
+		if excess := used + n*r.Token - maxInteger; excess > 0 {
+			late = max(late, drained(r, last, excess)-now)
+		}
 	}
-	if !ok || delay > wait {
-		return refuseBooking(r, s, now, n, delay-wait)
+	if !ok || late > 0 {
+		return refuseBooking(r, s, now, n, late)
 	}
 	spend(r, s, now, regular, n-regular)
 	res := done(r, s, now, n, true)
@@ -204,7 +208,14 @@ func refuseBooking(r *headgate.Rule, s *State, now, n, late int64) Result {
 	switch {
 	case res.Reason == headgate.TooLarge:
 	case r.Algorithm == headgate.LeakyBucket:
-		// It needs both a place in the queue and a turn that is near enough.
+		// It needs both a place in the queue and a turn that is near enough,
+		// and credit that lasts until then.
+		if creditAt(s, now) > 0 && now+late >= s.Until {
+			bare := *s
+			bare.Credit, bare.Until = 0, 0
+			alone := refuse(r, &bare, now, n)
+			res.Reason, res.RetryAfter = alone.Reason, alone.RetryAfter
+		}
 		res.RetryAfter = max(res.RetryAfter, micros(late))
 	case late > 0:
 		res.RetryAfter = min(res.RetryAfter, micros(late))
@@ -243,7 +254,21 @@ func giveBack(r *headgate.Rule, s *State, now int64, req Request) Result {
 	if req.Cost > 0 && req.Duration >= 0 {
 		wrote = sub(r, s, now, req.Cost, left)
 	}
+	if wrote {
+		forgetUnused(r, s, now)
+	}
 	return done(r, s, now, 0, wrote)
+}
+
+// forgetUnused makes a state from which everything has been given back the
+// zero state, because a store may forget it: its times would otherwise still
+// hold a clock that goes back.
+func forgetUnused(r *headgate.Rule, s *State, now int64) {
+	bare := *s
+	bare.Credit, bare.Until = 0, 0
+	if freshAt(r, &bare, now) <= now {
+		s.V, s.Words = [4]int64{}, s.Words[:0]
+	}
 }
 
 func grant(r *headgate.Rule, s *State, now int64, req Request) Result {
@@ -255,7 +280,7 @@ func grant(r *headgate.Rule, s *State, now int64, req Request) Result {
 		s.Credit, s.Until = 0, 0
 	}
 	s.Credit = min(s.Credit+min(req.Cost, maxCount), maxCount)
-	s.Until = max(s.Until, now+min(lasting, maxTime))
+	s.Until = max(s.Until, min(now+min(lasting, maxTime), maxInteger))
 	return done(r, s, now, req.Cost, true)
 }
 
@@ -300,7 +325,10 @@ func refuse(r *headgate.Rule, s *State, now, n int64) Result {
 // the credit lasts, or else into the limit alone.
 func fitsWithCredit(r *headgate.Rule, s *State, now, n int64) int64 {
 	if credit := creditAt(s, now); credit > 0 && n-credit <= r.Most() {
-		if at := fits(r, s, now, max(n-credit, 0)); at < s.Until {
+		if n <= credit {
+			return now // also for a key in debt
+		}
+		if at := fits(r, s, now, n-credit); at < s.Until {
 			return at
 		}
 	}

@@ -87,13 +87,13 @@ func drained(r *headgate.Rule, last, used int64) int64 {
 	case used == 0:
 		return last
 	case r.Leak == 1 && r.Tick == 1:
-		return last + used
+		return min(last+used, maxInteger)
 	case r.Leak == 0:
 		return maxInteger
 	}
 	ticks := (used + r.Leak - 1) / r.Leak
 	if r.Tick == 1 {
-		return last + ticks
+		return min(last+ticks, maxInteger)
 	}
 	if ticks > maxInteger/r.Tick {
 		return maxInteger
@@ -136,8 +136,11 @@ func bucketSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 			units = int64(lo)
 		}
 	}
+	if units == 0 {
+		return false
+	}
 	s.V[0], s.V[1], s.V[2] = used-units, last, r.Token
-	return units > 0
+	return true
 }
 
 // bucketFits returns when n tokens will fit; n is at most Burst.

@@ -1,0 +1,550 @@
+package algorithm
+
+import (
+	"maps"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// oracle is what Step should say, written for clarity instead of speed: the
+// buckets in rational numbers of any size, the windows by counting again, and
+// every time that is asked for found by search rather than by a formula.
+type oracle struct {
+	// Buckets: used tokens at last, under a token size of token units.
+	used  *big.Rat
+	last  int64
+	token int64
+	// FixedWindow: count until end, under code. SlidingWindow and
+	// SlidingBuckets: counts by window number, newest the newest written to,
+	// under period and width.
+	count, end, code      int64
+	counts                map[int64]int64
+	newest, period, width int64
+	buckets               int64
+	// SlidingLog.
+	log []logged
+	// Credit is good before until.
+	credit, until int64
+}
+
+type logged struct{ at, count int64 }
+
+func newOracle() *oracle { return &oracle{used: new(big.Rat), counts: make(map[int64]int64)} }
+
+// first returns the first time from lo up to but not including hi at which a
+// condition that stays true once it is true holds, or hi.
+func first(lo, hi int64, holds func(t int64) bool) int64 {
+	for lo < hi {
+		if mid := lo + (hi-lo)/2; holds(mid) {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo
+}
+
+func ceil(x *big.Rat) *big.Int {
+	q, m := new(big.Int).DivMod(x.Num(), x.Denom(), new(big.Int))
+	if m.Sign() != 0 {
+		q.Add(q, big.NewInt(1))
+	}
+	return q
+}
+
+func floor(x *big.Rat) *big.Int {
+	return new(big.Int).Div(x.Num(), x.Denom())
+}
+
+// usedAt is the bucket's use at t, in tokens.
+func (o *oracle) usedAt(r *headgate.Rule, t int64) *big.Rat {
+	used := new(big.Rat).Set(o.used)
+	if used.Sign() > 0 && o.token != r.Token {
+		used.SetInt(ceil(used))
+		used = atMost(used, big.NewRat(maxInteger, r.Token))
+	}
+	if ticks := t/r.Tick - o.last/r.Tick; ticks > 0 {
+		leaked := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(ticks), big.NewInt(r.Leak)), big.NewInt(r.Token))
+		used.Sub(used, leaked)
+	}
+	if used.Sign() < 0 {
+		used.SetInt64(0)
+	}
+	return used
+}
+
+func atMost(x, most *big.Rat) *big.Rat {
+	if x.Cmp(most) > 0 {
+		return most
+	}
+	return x
+}
+
+// fixedAt is the window that t is in.
+func (o *oracle) fixedAt(r *headgate.Rule, t int64) (count, end int64) {
+	live := o.count > 0 && t < o.end
+	if live && o.code == fixedCode(r) {
+		return o.count, o.end
+	}
+	if live {
+		count = o.count
+	}
+	switch {
+	case r.Anchor == headgate.AnchorFirstRequest:
+		return count, t + r.Period
+	case r.Calendar != headgate.NoCalendar:
+		_, end = CalendarWindow(r.Calendar, r.Zone, t)
+		return count, end
+	}
+	return count, t - t%r.Period + r.Period
+}
+
+func (o *oracle) logAt(r *headgate.Rule, t int64) (total int64) {
+	for _, e := range o.log {
+		if t < e.at+r.Period {
+			total += e.count
+		}
+	}
+	return total
+}
+
+// share is floor(count·part/whole).
+func share(count, part, whole int64) int64 {
+	x := new(big.Int).Mul(big.NewInt(count), big.NewInt(part))
+	return x.Div(x, big.NewInt(whole)).Int64()
+}
+
+// slidingUsed is what two windows of the period they were written under count
+// at t.
+func (o *oracle) slidingUsed(t int64) int64 {
+	if o.period == 0 {
+		return 0
+	}
+	t = max(t, o.newest*o.period)
+	i, off := t/o.period, t%o.period
+	return share(o.counts[i-1], o.period-off, o.period) + o.counts[i]
+}
+
+func (o *oracle) bucketsUsed(e headgate.Edge, t int64) (used int64) {
+	if o.width == 0 {
+		return 0
+	}
+	t = max(t, o.newest*o.width)
+	from := t - o.period // the window is what comes after from, up to t
+	for j, count := range o.counts {
+		start, end := j*o.width, (j+1)*o.width
+		switch {
+		case end <= from || j <= o.newest-o.buckets-1:
+		case start >= from || e == headgate.EdgeStrict:
+			used += count
+		case e == headgate.EdgeWeighted:
+			used += share(count, end-from, o.width)
+		}
+	}
+	return used
+}
+
+// free is what the limit alone has left at t; negative is debt.
+func (o *oracle) free(r *headgate.Rule, t int64) int64 {
+	switch r.Algorithm {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		left := new(big.Rat).SetInt64(r.Burst)
+		return floor(left.Sub(left, o.usedAt(r, t))).Int64()
+	case headgate.FixedWindow:
+		if o.count > 0 && t < o.end {
+			return r.Limit - o.count
+		}
+		return r.Limit
+	case headgate.SlidingLog:
+		return r.Limit - o.logAt(r, t)
+	case headgate.SlidingWindow:
+		return r.Limit - o.slidingUsed(t)
+	}
+	return r.Limit - o.bucketsUsed(r.Edge, t)
+}
+
+// unused reports whether nothing counts at t any more.
+func (o *oracle) unused(r *headgate.Rule, t int64) bool {
+	if r.Algorithm <= headgate.LeakyBucket {
+		return o.usedAt(r, t).Sign() == 0
+	}
+	return o.free(r, t) == r.Limit
+}
+
+func (o *oracle) creditAt(t int64) int64 {
+	if t < o.until {
+		return o.credit
+	}
+	return 0
+}
+
+// passes says whether n would be taken at t.
+func (o *oracle) passes(r *headgate.Rule, t, n int64) bool {
+	free, credit := o.free(r, t), o.creditAt(t)
+	if credit == 0 && (r.Limit == 0 || free < 0) {
+		return false
+	}
+	return n <= max(free, 0)+credit
+}
+
+// firstPass searches before the credit ends and then after.
+func (o *oracle) firstPass(now int64, holds func(t int64) bool) int64 {
+	if o.creditAt(now) > 0 {
+		if t := first(now, o.until, holds); t < o.until {
+			return t
+		}
+		return first(o.until, maxInteger, holds)
+	}
+	return first(now, maxInteger, holds)
+}
+
+// turn is when the bucket as it is now will have drained.
+func (o *oracle) turn(r *headgate.Rule, now int64) int64 {
+	if r.Algorithm != headgate.LeakyBucket {
+		return now
+	}
+	return first(now, maxInteger, func(t int64) bool { return o.unused(r, t) })
+}
+
+func (o *oracle) add(r *headgate.Rule, now, n int64) {
+	if n == 0 {
+		return
+	}
+	switch r.Algorithm {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		used := o.usedAt(r, now)
+		used.Add(used, new(big.Rat).SetInt64(n))
+		o.used, o.last, o.token = atMost(used, big.NewRat(maxInteger, r.Token)), max(now, o.last), r.Token
+	case headgate.FixedWindow:
+		o.count, o.end = o.fixedAt(r, now)
+		o.count, o.code = saturated(o.count, n), fixedCode(r)
+	case headgate.SlidingLog:
+		o.addLog(r, now, n)
+	case headgate.SlidingWindow:
+		o.reshape(r, now, r.Period, 1)
+		o.counts[o.newest] = saturated(o.counts[o.newest], n)
+	case headgate.SlidingBuckets:
+		o.reshape(r, now, r.Tick, int64(r.Buckets))
+		o.counts[o.newest] = saturated(o.counts[o.newest], n)
+	}
+}
+
+func saturated(a, b int64) int64 { return min(a+min(b, maxCount), maxCount) }
+
+// reshape makes the window that now is in the newest. After a changed limit,
+// what counts now becomes a count of that window.
+func (o *oracle) reshape(r *headgate.Rule, now, width, buckets int64) {
+	if o.period == r.Period && o.width == width && o.buckets == buckets {
+		o.newest = max(o.newest, now/width)
+		return
+	}
+	used := int64(0)
+	if o.period != 0 {
+		used = min(r.Limit-o.free(r, now), maxCount)
+	}
+	o.counts = map[int64]int64{now / width: used}
+	o.newest, o.period, o.width, o.buckets = now/width, r.Period, width, buckets
+}
+
+func (o *oracle) addLog(r *headgate.Rule, now, n int64) {
+	o.expire(r, now)
+	if n = min(n, maxCount-o.logAt(r, now)); n == 0 {
+		return
+	}
+	words := int64(0)
+	for _, e := range o.log {
+		if words++; e.count >= logLong {
+			words++
+		}
+	}
+	if last := len(o.log) - 1; last >= 0 && (now <= o.log[last].at || words > 2*r.Limit+64) {
+		o.log[last].at, o.log[last].count = max(now, o.log[last].at), o.log[last].count+n
+		return
+	}
+	o.log = append(o.log, logged{now, n})
+}
+
+func (o *oracle) expire(r *headgate.Rule, now int64) {
+	o.log = slices.DeleteFunc(o.log, func(e logged) bool { return now >= e.at+r.Period })
+}
+
+// denied logs a refused request, and forgets what no longer matters because
+// the newer entries fill the limit.
+func (o *oracle) denied(r *headgate.Rule, now, n int64) {
+	if r.Limit == 0 {
+		return
+	}
+	o.addLog(r, now, min(n, r.Limit))
+	for len(o.log) > 1 && o.logAt(r, now)-o.log[0].count >= r.Limit {
+		o.log = o.log[1:]
+	}
+}
+
+// sub gives n back; left is how much longer it would have counted, or 0. What
+// is then unused is forgotten.
+func (o *oracle) sub(r *headgate.Rule, now, n, left int64) {
+	if o.unused(r, now) || !o.giveBack(r, now, n, left) {
+		return
+	}
+	if o.unused(r, now) {
+		credit, until := o.credit, o.until
+		*o = *newOracle()
+		o.credit, o.until = credit, until
+	}
+}
+
+// giveBack reports whether it changed anything.
+func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
+	switch r.Algorithm {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		back := new(big.Rat).SetInt64(n)
+		if left > 0 {
+			ticks := big.NewInt((now+left)/r.Tick - now/r.Tick)
+			back = atMost(back, new(big.Rat).SetFrac(ticks.Mul(ticks, big.NewInt(r.Leak)), big.NewInt(r.Token)))
+		}
+		if back.Sign() == 0 {
+			return false
+		}
+		used := o.usedAt(r, now)
+		o.used, o.last, o.token = used.Sub(used, atMost(back, used)), max(now, o.last), r.Token
+	case headgate.FixedWindow:
+		count, end := o.fixedAt(r, now)
+		if left > 0 && now+left < end-r.Period/2 {
+			return false
+		}
+		o.count, o.end, o.code = max(count-n, 0), end, fixedCode(r)
+	case headgate.SlidingLog:
+		o.subLog(r, now, n, left)
+	case headgate.SlidingWindow:
+		before := *o
+		before.counts = maps.Clone(o.counts)
+		o.reshape(r, now, r.Period, 1)
+		from := o.newest
+		if left > 0 && now+left <= (o.newest+1)*r.Period {
+			from--
+		}
+		if o.subCounts(from, o.newest-1, n) == n {
+			*o = before
+			return false
+		}
+	case headgate.SlidingBuckets:
+		o.reshape(r, now, r.Tick, int64(r.Buckets))
+		from := o.newest
+		if left > 0 {
+			from = min(from, floorDiv(now+left-r.Period-1, r.Tick))
+		}
+		o.subCounts(from, floorDiv(max(now, o.newest*o.width)-r.Period, r.Tick), n)
+	}
+	return true
+}
+
+// subCounts takes n from window from and then from older ones, the newest
+// first, and returns what is then left of n.
+func (o *oracle) subCounts(from, oldest, n int64) int64 {
+	for j := from; j >= oldest && n > 0; j-- {
+		gone := min(n, o.counts[j])
+		o.counts[j] -= gone
+		n -= gone
+	}
+	return n
+}
+
+// subLog takes n from the take's entry and those after it, the oldest first,
+// and then from those before it, the newest first.
+func (o *oracle) subLog(r *headgate.Rule, now, n, left int64) {
+	o.expire(r, now)
+	split := len(o.log)
+	if left > 0 {
+		split = slices.IndexFunc(o.log, func(e logged) bool { return e.at >= now+left-r.Period })
+		if split < 0 {
+			split = len(o.log)
+		}
+	}
+	order := make([]int, 0, len(o.log))
+	for i := split; i < len(o.log); i++ {
+		order = append(order, i)
+	}
+	for i := split - 1; i >= 0; i-- {
+		order = append(order, i)
+	}
+	for _, i := range order {
+		gone := min(n, o.log[i].count)
+		o.log[i].count -= gone
+		n -= gone
+	}
+	o.log = slices.DeleteFunc(o.log, func(e logged) bool { return e.count == 0 })
+}
+
+// step is Step without Wrote.
+func (o *oracle) step(r *headgate.Rule, now int64, req Request) Result {
+	n := req.Cost
+	wait := max(int64(req.Duration/time.Microsecond), 0)
+	switch req.Kind {
+	case headgate.Take:
+		return o.take(r, now, n, n)
+	case headgate.TakeUpTo:
+		granted := min(n, max(o.free(r, now), 0)+o.creditAt(now))
+		if granted == 0 {
+			return o.take(r, now, min(n, 1), min(n, 1))
+		}
+		return o.take(r, now, granted, n)
+	case headgate.Peek:
+		if o.passes(r, now, n) {
+			return o.answer(r, now, 0)
+		}
+		return o.refuse(r, now, n)
+	case headgate.Reserve:
+		return o.reserve(r, now, n, wait)
+	case headgate.Charge:
+		return o.charge(r, now, n)
+	case headgate.Refund:
+		if n > 0 && req.Duration >= 0 {
+			if req.Duration > 0 {
+				wait = max(wait, 1)
+			}
+			o.sub(r, now, n, wait)
+		}
+		return o.answer(r, now, 0)
+	case headgate.Grant:
+		if n == 0 || wait == 0 {
+			return o.answer(r, now, 0)
+		}
+		o.credit = saturated(o.creditAt(now), n)
+		if o.until <= now {
+			o.until = 0
+		}
+		o.until = max(o.until, min(now+min(wait, maxTime), maxInteger))
+		return o.answer(r, now, n)
+	case headgate.Reset:
+		*o = *newOracle()
+		return o.answer(r, now, 0)
+	}
+	panic("unknown kind")
+}
+
+// pay takes n, which fits, from the limit and what it lacks from the credit.
+func (o *oracle) pay(r *headgate.Rule, now, n int64) {
+	regular := min(n, max(o.free(r, now), 0))
+	o.credit = o.creditAt(now) - (n - regular)
+	if o.credit == 0 {
+		o.until = 0
+	}
+	o.add(r, now, regular)
+}
+
+func (o *oracle) take(r *headgate.Rule, now, n, _ int64) Result {
+	if !o.passes(r, now, n) {
+		if r.CountDenied && n > 0 {
+			o.denied(r, now, n)
+		}
+		return o.refuse(r, now, n)
+	}
+	if n == 0 {
+		return o.answer(r, now, 0)
+	}
+	delay := o.turn(r, now) - now
+	o.pay(r, now, n)
+	res := o.answer(r, now, n)
+	res.Delay = micros(delay)
+	return res
+}
+
+func (o *oracle) reserve(r *headgate.Rule, now, n, wait int64) Result {
+	if r.Algorithm > headgate.LeakyBucket || n == 0 {
+		return o.take(r, now, n, n)
+	}
+	// ready returns when the reserved request may go ahead, if it can be
+	// reserved at t.
+	ready := func(t int64) (int64, bool) {
+		if o.passes(r, t, n) {
+			at := o.turn(r, t)
+			return at, at-t <= wait
+		}
+		if r.Algorithm == headgate.LeakyBucket || n > r.Burst || r.Limit == 0 {
+			return 0, false
+		}
+		units := o.usedAt(r, t)
+		units.Add(units, new(big.Rat).SetInt64(n))
+		if units.Cmp(big.NewRat(maxInteger, r.Token)) > 0 {
+			return 0, false
+		}
+		at := first(t, maxInteger, func(t int64) bool { return n <= o.free(r, t) })
+		return at, at-t <= wait
+	}
+	at, ok := ready(now)
+	if !ok {
+		res := o.refuse(r, now, n)
+		if res.Reason != headgate.TooLarge {
+			at := o.firstPass(now, func(t int64) bool { _, ok := ready(t); return ok })
+			res.RetryAfter = micros(at - now)
+			if at >= maxInteger && n > res.Limit {
+				res.Reason, res.RetryAfter = headgate.TooLarge, headgate.Never
+			}
+		}
+		return res
+	}
+	if o.passes(r, now, n) {
+		o.pay(r, now, n)
+	} else {
+		if o.credit = o.creditAt(now); o.credit == 0 {
+			o.until = 0
+		}
+		o.add(r, now, n)
+	}
+	res := o.answer(r, now, n)
+	res.Delay = micros(at - now)
+	return res
+}
+
+func (o *oracle) charge(r *headgate.Rule, now, n int64) Result {
+	extra := min(max(n-max(o.free(r, now), 0), 0), o.creditAt(now))
+	if extra > 0 || r.Limit > 0 && n > 0 {
+		if o.credit = o.creditAt(now) - extra; o.credit == 0 {
+			o.until = 0
+		}
+	}
+	if r.Limit > 0 {
+		o.add(r, now, n-extra)
+	}
+	res := o.answer(r, now, n)
+	switch {
+	case r.Limit == 0 && (n > extra || o.free(r, now) < 0):
+		res.Allowed, res.Reason, res.RetryAfter = false, headgate.TooLarge, headgate.Never
+	case o.free(r, now) < 0:
+		res.Allowed, res.Reason = false, headgate.Limited
+		res.RetryAfter = micros(first(now, maxInteger, func(t int64) bool { return o.free(r, t) >= 0 }) - now)
+	}
+	return res
+}
+
+// answer is the allowed one, from the state as it is.
+func (o *oracle) answer(r *headgate.Rule, now, granted int64) Result {
+	fresh := first(now, maxInteger, func(t int64) bool { return o.unused(r, t) })
+	if o.creditAt(now) > 0 {
+		fresh = max(fresh, o.until)
+	}
+	limit := r.Limit
+	if r.Algorithm <= headgate.LeakyBucket {
+		limit = r.Burst
+	}
+	return Result{FreshAt: fresh, Decision: headgate.Decision{
+		Allowed: true, Limit: limit, Granted: granted,
+		Remaining:  max(o.free(r, now), 0) + o.creditAt(now),
+		ResetAfter: micros(fresh - now),
+	}}
+}
+
+func (o *oracle) refuse(r *headgate.Rule, now, n int64) Result {
+	res := o.answer(r, now, 0)
+	res.Allowed, res.Reason = false, headgate.Limited
+	at := o.firstPass(now, func(t int64) bool { return o.passes(r, t, n) })
+	if at >= maxInteger && (n > res.Limit || r.Limit == 0) {
+		res.Reason, res.RetryAfter = headgate.TooLarge, headgate.Never
+	} else {
+		res.RetryAfter = micros(at - now)
+	}
+	return res
+}

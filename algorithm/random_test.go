@@ -1,0 +1,370 @@
+package algorithm
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 picks one and logs it")
+	runsFlag = flag.Int("runs", 250, "random histories per algorithm")
+)
+
+func newRand(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("run again with -seed %d", seed)
+	return rand.New(rand.NewPCG(seed, uint64(len(t.Name()))))
+}
+
+// near returns a number from lo to hi, small ones as likely as large, and the
+// ends now and then.
+func near(rng *rand.Rand, lo, hi int64) int64 {
+	switch rng.IntN(16) {
+	case 0:
+		return lo
+	case 1:
+		return hi
+	}
+	span := math.Log(float64(hi-lo) + 1)
+	return min(hi, lo+int64(math.Exp(rng.Float64()*span))-1)
+}
+
+func pick[T any](rng *rand.Rand, choices ...T) T { return choices[rng.IntN(len(choices))] }
+
+const year = int64(365 * 24 * time.Hour / time.Microsecond)
+
+// randomLimit returns a valid limit of the algorithm, of any size allowed.
+func randomLimit(rng *rand.Rand, a headgate.Algorithm) headgate.Limit {
+	for {
+		n := near(rng, 0, headgate.MaxLimit)
+		if rng.IntN(2) == 0 {
+			n = rng.Int64N(30)
+		}
+		period := near(rng, 1000, year)
+		if rng.IntN(3) == 0 {
+			period = int64(pick(rng, time.Second, time.Minute, time.Hour, 24*time.Hour) / time.Microsecond)
+		}
+		l := headgate.Per(n, micros(period)).Using(a)
+		switch {
+		case a <= headgate.LeakyBucket && rng.IntN(2) == 0:
+			l = l.Burst(near(rng, 1, pick[int64](rng, 50, headgate.MaxLimit)))
+		case a == headgate.FixedWindow && rng.IntN(3) == 0:
+			l = l.Anchored(headgate.AnchorFirstRequest)
+		case a == headgate.FixedWindow && rng.IntN(3) == 0:
+			unit := headgate.Minute + headgate.CalendarUnit(rng.IntN(6))
+			l = headgate.PerCalendar(n, unit, pick(rng, zone("Europe/Berlin"), zone("Australia/Lord_Howe"), time.UTC))
+		case a == headgate.SlidingLog && rng.IntN(2) == 0:
+			l = l.CountingDenied()
+		case a == headgate.SlidingBuckets && rng.IntN(4) != 0:
+			l = l.Buckets(1+rng.IntN(pick(rng, 5, 100, 512)), pick(rng, headgate.EdgeWeighted, headgate.EdgeLenient, headgate.EdgeStrict))
+		}
+		if l.Valid() {
+			return l
+		}
+	}
+}
+
+// history is a key's state beside its oracle, driven at random.
+type history struct {
+	*testing.T
+	rng    *rand.Rand
+	limit  headgate.Limit
+	now    int64
+	state  State
+	oracle *oracle
+	prior  Result
+	trace  strings.Builder
+	// changed is set by a new limit until the state is written under it.
+	changed bool
+}
+
+func (h *history) randomCost() int64 {
+	most := h.limit.Rule().Most()
+	switch h.rng.IntN(12) {
+	case 0:
+		return 0
+	case 1:
+		return most
+	case 2:
+		return most + 1
+	case 3:
+		return pick[int64](h.rng, math.MaxInt64, 1<<53, 1<<43, 1<<40, 1<<52+1)
+	case 4, 5:
+		return h.prior.Remaining
+	case 6:
+		return h.prior.Remaining + 1
+	case 7, 8:
+		return near(h.rng, 0, most+2)
+	}
+	return 1 + h.rng.Int64N(3)
+}
+
+func (h *history) randomDuration() time.Duration {
+	switch h.rng.IntN(6) {
+	case 0:
+		return 0
+	case 1:
+		return pick(h.rng, -time.Second, 1, math.MaxInt64, 999)
+	case 2:
+		return h.prior.ResetAfter
+	}
+	return micros(near(h.rng, 1, 3*h.limit.Rule().Period))
+}
+
+func (h *history) randomRequest() Request {
+	kinds := []headgate.Kind{
+		headgate.Take, headgate.Take, headgate.Take, headgate.Take, headgate.Take, headgate.Take,
+		headgate.TakeUpTo, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund,
+		headgate.Refund, headgate.Reserve, headgate.Reserve, headgate.Grant, headgate.Reset,
+	}
+	return Request{Kind: pick(h.rng, kinds...), Cost: h.randomCost(), Duration: h.randomDuration()}
+}
+
+// tick moves the clock: not at all, a little, to what was promised, far, back.
+func (h *history) tick() {
+	period := h.limit.Rule().Period
+	switch h.rng.IntN(12) {
+	case 0, 1, 2:
+	case 3:
+		h.now++
+	case 4:
+		if h.prior.RetryAfter != headgate.Never {
+			h.now += int64(h.prior.RetryAfter / time.Microsecond)
+		}
+	case 5:
+		if h.prior.RetryAfter != headgate.Never && h.prior.RetryAfter > 0 {
+			h.now += int64(h.prior.RetryAfter/time.Microsecond) - 1
+		}
+	case 6:
+		h.now += int64(h.prior.ResetAfter / time.Microsecond)
+	case 7:
+		h.now -= near(h.rng, 0, period)
+	case 8:
+		h.now += near(h.rng, 0, 3*period)
+	default:
+		h.now += near(h.rng, 0, max(4*period/(h.limit.N()+1), 2))
+	}
+	h.now = min(max(h.now, 0), maxTime)
+}
+
+// run makes steps at random, checks each against the oracle and the contract.
+func (h *history) run(steps int) {
+	for range steps {
+		h.tick()
+		if h.rng.IntN(20) == 0 {
+			h.limit, h.changed = randomLimit(h.rng, h.limit.Algorithm()), true
+			fmt.Fprintf(&h.trace, "now %s %+v\n", h.limit, *h.limit.Rule())
+		}
+		req := h.randomRequest()
+		before := clone(&h.state)
+		fmt.Fprintf(&h.trace, "%d %s %d %v", h.now, req.Kind, req.Cost, req.Duration)
+		got := Step(h.limit.Rule(), &h.state, h.now, req)
+		fmt.Fprintf(&h.trace, " -> %s; %s\n", show(got), showState(&h.state))
+		want := h.oracle.step(h.limit.Rule(), h.now, req)
+		want.Wrote = got.Wrote
+		if got != want {
+			h.fatalf("got  %s\nwant %s", show(got), show(want))
+		}
+		h.checkContract(before, req, got)
+		h.prior, h.changed = got, h.changed && h.state.V == before.V
+	}
+}
+
+func (h *history) fatalf(format string, args ...any) {
+	h.Helper()
+	lines := strings.Split(strings.TrimSpace(h.trace.String()), "\n")
+	h.Fatalf("%s\n…\n%s\n%s", lines[0], strings.Join(lines[max(1, len(lines)-12):], "\n"), fmt.Sprintf(format, args...))
+}
+
+// checkContract checks what holds for every step, whatever the oracle says.
+func (h *history) checkContract(before State, req Request, got Result) {
+	r := h.limit.Rule()
+	if !got.Wrote && !same(&before, &h.state) {
+		h.fatalf("the state was changed but not reported so: before %+v", before)
+	}
+	loggedDenial := r.CountDenied && req.Kind != headgate.Peek
+	if !got.Allowed && got.Wrote && req.Kind != headgate.Charge && !loggedDenial {
+		h.fatalf("a refusal wrote")
+	}
+	if req.Cost == 0 && got.Wrote && req.Kind != headgate.Reset {
+		h.fatalf("a dry run wrote")
+	}
+	if bad := outOfRange(r, &h.state); bad != "" {
+		h.fatalf("%s", bad)
+	}
+	if got.Remaining < 0 || got.Granted < 0 || got.RetryAfter < 0 || got.ResetAfter < 0 || got.Delay < 0 {
+		h.fatalf("a negative answer")
+	}
+	if got.FreshAt < h.now || got.FreshAt > maxInteger {
+		h.fatalf("FreshAt %d is out of range", got.FreshAt)
+	}
+	if (req.Kind == headgate.Take || req.Kind == headgate.Peek) && !(loggedDenial && !got.Allowed) {
+		h.checkPeek(before, req, got)
+	}
+	if req.Kind == headgate.Take && got.Allowed && req.Cost > 0 && before.Credit == 0 && !h.changed {
+		h.checkRefund(before, req)
+	}
+	if !got.Allowed && req.Kind != headgate.Charge {
+		h.checkRetry(req, got)
+	}
+	h.checkFresh(got)
+}
+
+// checkPeek: Peek says what Take says, from the untouched state.
+func (h *history) checkPeek(before State, req Request, got Result) {
+	req.Kind = headgate.Peek
+	state := clone(&before)
+	peek := Step(h.limit.Rule(), &state, h.now, req)
+	if peek.Allowed != got.Allowed || peek.Reason != got.Reason || peek.RetryAfter != got.RetryAfter {
+		h.fatalf("Peek says %s", show(peek))
+	}
+}
+
+// checkRefund: a take and its return at the same instant leave what was there.
+func (h *history) checkRefund(before State, req Request) {
+	r, state := h.limit.Rule(), clone(&h.state)
+	Step(r, &state, h.now, Request{Kind: headgate.Refund, Cost: req.Cost})
+	for _, cost := range []int64{0, 1, req.Cost, r.Most()} {
+		was, is := clone(&before), clone(&state)
+		q := Request{Kind: headgate.Peek, Cost: cost}
+		if a, b := Step(r, &was, h.now, q), Step(r, &is, h.now, q); a != b {
+			h.fatalf("take and refund are not a no-op: before %s, after %s", show(a), show(b))
+		}
+	}
+}
+
+// checkRetry: refused until exactly RetryAfter, allowed at it.
+func (h *history) checkRetry(req Request, got Result) {
+	retry := int64(got.RetryAfter / time.Microsecond)
+	if got.RetryAfter == headgate.Never || h.now+retry > maxTime {
+		return
+	}
+	r := h.limit.Rule()
+	if retry > 0 {
+		early := clone(&h.state)
+		if res := Step(r, &early, h.now+retry-1, req); res.Allowed {
+			h.fatalf("allowed 1µs before RetryAfter: %s", show(res))
+		}
+	}
+	due := clone(&h.state)
+	if res := Step(r, &due, h.now+retry, req); !res.Allowed {
+		h.fatalf("refused at RetryAfter: %s", show(res))
+	}
+}
+
+// checkFresh: at FreshAt and later the state answers as an unused one does.
+func (h *history) checkFresh(got Result) {
+	if got.ResetAfter != micros(got.FreshAt-h.now) {
+		h.fatalf("ResetAfter %v is not FreshAt %d less now", got.ResetAfter, got.FreshAt)
+	}
+	r := h.limit.Rule()
+	for _, at := range []int64{got.FreshAt, got.FreshAt + h.rng.Int64N(r.Period)} {
+		if at > maxTime {
+			return
+		}
+		old, unused := clone(&h.state), State{}
+		for range 3 {
+			req := Request{
+				Kind: pick(h.rng, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Reserve),
+				Cost: h.randomCost(), Duration: h.randomDuration(),
+			}
+			a, b := Step(r, &old, at, req), Step(r, &unused, at, req)
+			if a.Decision != b.Decision || a.FreshAt != b.FreshAt {
+				h.fatalf("at %d, when fresh, %v answers %s, an unused key %s", at, req, show(a), show(b))
+			}
+			at += h.rng.Int64N(r.Period)
+			at = min(at, maxTime)
+		}
+	}
+}
+
+func clone(s *State) State {
+	c := *s
+	c.Words = slices.Clone(s.Words)
+	return c
+}
+
+func same(a, b *State) bool {
+	return a.V == b.V && a.Credit == b.Credit && a.Until == b.Until && slices.Equal(a.Words, b.Words)
+}
+
+// outOfRange names a number of the state that is not from 0 to 2^53-1. An entry
+// of a log packs two such numbers into one word.
+func outOfRange(r *headgate.Rule, s *State) string {
+	numbers := append(s.V[:], s.Credit, s.Until)
+	if r.Algorithm == headgate.SlidingLog {
+		for i := s.V[1]; i < int64(len(s.Words)); {
+			at, count, next := logEntry(s.Words, i)
+			numbers = append(numbers, at, count)
+			i = next
+		}
+	} else {
+		numbers = append(numbers, s.Words...)
+	}
+	for _, n := range numbers {
+		if n < 0 || n > maxInteger {
+			return fmt.Sprintf("the state holds %d", n)
+		}
+	}
+	return ""
+}
+
+func show(r Result) string {
+	d := r.Decision
+	verdict := "refused"
+	if d.Allowed {
+		verdict = "allowed"
+	}
+	retry := d.RetryAfter.String()
+	if d.RetryAfter == headgate.Never {
+		retry = "never"
+	}
+	return fmt.Sprintf("%s (%s) limit %d remaining %d granted %d retry %s reset %s delay %s fresh at %d",
+		verdict, d.Reason, d.Limit, d.Remaining, d.Granted, retry, d.ResetAfter, d.Delay, r.FreshAt)
+}
+
+func showState(s *State) string {
+	words := fmt.Sprint(s.Words)
+	if len(s.Words) > 20 {
+		words = fmt.Sprintf("%d words", len(s.Words))
+	}
+	return fmt.Sprintf("V %v %s credit %d until %d", s.V, words, s.Credit, s.Until)
+}
+
+func zone(name string) *time.Location {
+	z, err := time.LoadLocation(name)
+	if err != nil {
+		panic(err)
+	}
+	return z
+}
+
+// TestOracle compares Step with the oracle over random histories.
+func TestOracle(t *testing.T) {
+	for _, a := range headgate.Algorithms() {
+		t.Run(a.String(), func(t *testing.T) {
+			rng := newRand(t)
+			for range *runsFlag {
+				h := &history{T: t, rng: rng, limit: randomLimit(rng, a), oracle: newOracle()}
+				h.now = pick(rng, t0, t0, t0, near(rng, 0, maxTime), 0, maxTime)
+				fmt.Fprintf(&h.trace, "%s %+v\n", h.limit, *h.limit.Rule())
+				h.run(40)
+			}
+		})
+	}
+}
+
+// t0 is when the tests begin: 2026-01-01 00:00 UTC.
+const t0 = 1_767_225_600_000_000
