@@ -1,0 +1,107 @@
+package httplimit
+
+import (
+	"net/http"
+	"net/netip"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/client"
+)
+
+// By says who made a request: the key to count by, and false if the request
+// does not say. A By is an [Option]:
+//
+//	httplimit.New(limiter, limit, httplimit.By(func(r *http.Request) (string, bool) {
+//		user, _, ok := r.BasicAuth()
+//		return user, ok
+//	}))
+//
+// All requests for which it returns false, or an empty key, are counted
+// together.
+type By func(*http.Request) (key string, ok bool)
+
+func (b By) apply(c *config) { c.by = b }
+
+// ByIP counts by the client's address, IPv6 by its /64. That is the address of
+// the peer, unless it is in one of the trusted networks: proxies whose
+// X-Forwarded-For or Forwarded is believed (see docs/client-ip.md). It is the
+// default, with no network trusted. Only valid networks can be trusted.
+func ByIP(trusted ...netip.Prefix) By {
+	var valid []netip.Prefix
+	for _, p := range trusted {
+		if _, err := client.New(client.Config{TrustedProxies: []netip.Prefix{p}}); err == nil {
+			valid = append(valid, p)
+		}
+	}
+	resolver, err := client.New(client.Config{TrustedProxies: valid})
+	return func(r *http.Request) (string, bool) {
+		if err != nil {
+			return "", false // cannot be: everything in it is valid
+		}
+		addr := resolver.Resolve(r.RemoteAddr, r.Header)
+		return resolver.Group(addr), addr.IsValid()
+	}
+}
+
+// ByHeader counts by the value of a header field, such as an API key. Values
+// are as the client sent them, so a limit on guessing keys must count by
+// something else. Of several values the first counts. Host is the field that
+// net/http keeps apart.
+func ByHeader(name string) By {
+	name = http.CanonicalHeaderKey(name)
+	if name == "Host" {
+		return func(r *http.Request) (string, bool) { return r.Host, true }
+	}
+	return func(r *http.Request) (string, bool) {
+		if values := r.Header[name]; len(values) > 0 {
+			return values[0], true
+		}
+		return "", false
+	}
+}
+
+// ByQuery counts by a parameter of the URL's query. Of several the first
+// counts.
+func ByQuery(name string) By {
+	return func(r *http.Request) (string, bool) { return client.Query(r.URL.RawQuery, name) }
+}
+
+// ByCookie counts by the value of a cookie.
+func ByCookie(name string) By {
+	return func(r *http.Request) (string, bool) { return client.Cookie(r.Header, name) }
+}
+
+// Join counts by all parts together, such as user and method. Different parts
+// never give the same key ([headgate.AppendKey]); one that is missing counts
+// as empty. It reports false if all are missing.
+func Join(parts ...By) By {
+	return func(r *http.Request) (string, bool) {
+		var space [128]byte
+		key, found := space[:0], false
+		for _, part := range parts {
+			value, ok := part(r)
+			if !ok {
+				value = ""
+			}
+			found = found || value != ""
+			key = headgate.AppendKeyPart(key, value)
+		}
+		return string(key), found
+	}
+}
+
+// FirstOf counts by the first choice that the request has, such as its API
+// key, else its address. Equal keys of different choices stay apart, so that
+// nobody can use up the limit of an address by sending it as a key.
+func FirstOf(choices ...By) By {
+	return func(r *http.Request) (string, bool) {
+		for i, choice := range choices {
+			if value, ok := choice(r); ok && value != "" {
+				var space [128]byte
+				key := append(space[:0], byte(i), byte(i>>8))
+				return string(append(key, value...)), true
+			}
+		}
+		return "", false
+	}
+}

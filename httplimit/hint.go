@@ -1,0 +1,127 @@
+package httplimit
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// hint returns for how long res says that there is nothing left, from at, and
+// false if it says nothing of the kind. It is never negative and never more
+// than headgate.MaxPeriod. Fields that break their grammar are passed over.
+func hint(res *http.Response, at time.Time) (time.Duration, bool) {
+	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable {
+		if d, ok := retryAfter(res.Header, at); ok {
+			return d, true
+		}
+	}
+	if d, ok := exhausted(res.Header["Ratelimit"]); ok {
+		return d, true
+	}
+	for _, prefix := range []string{"X-Ratelimit-", "Ratelimit-"} {
+		remaining := strings.TrimSpace(res.Header.Get(prefix + "Remaining"))
+		reset, ok := number(res.Header.Get(prefix + "Reset"))
+		if left, isNumber := number(remaining); isNumber && left == 0 && ok {
+			return fromReset(reset, at), true
+		}
+	}
+	return 0, false
+}
+
+// retryAfter reads Retry-After. A date is compared with the answer's own Date
+// if it has one, so that the clocks need not agree.
+func retryAfter(h http.Header, at time.Time) (time.Duration, bool) {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, ok := number(value); ok {
+		return duration(seconds), true
+	}
+	then, err := http.ParseTime(value)
+	if err != nil {
+		return 0, false
+	}
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		at = date
+	}
+	return min(max(then.Sub(at), 0), headgate.MaxPeriod), true
+}
+
+// exhausted returns the longest t of those members of RateLimit whose r is 0.
+func exhausted(lines []string) (longest time.Duration, found bool) {
+	for _, line := range lines {
+		for more := true; more; {
+			var member string
+			member, line, more = cut(line, ',')
+			if t, ok := state(member); ok {
+				longest, found = max(longest, t), true
+			}
+		}
+	}
+	return longest, found
+}
+
+// state returns the t of a member such as "login";r=0;t=12, and false if its r
+// is not 0 or one of them is missing.
+func state(member string) (time.Duration, bool) {
+	_, parameters, more := cut(member, ';')
+	remaining, until := int64(-1), int64(-1)
+	for more {
+		var parameter string
+		parameter, parameters, more = cut(parameters, ';')
+		name, value, _ := strings.Cut(strings.TrimSpace(parameter), "=")
+		n, ok := number(value)
+		switch {
+		case name == "r" && ok:
+			remaining = n
+		case name == "t" && ok:
+			until = n
+		}
+	}
+	return duration(until), remaining == 0 && until >= 0
+}
+
+// cut is strings.Cut at the first sep that is not inside a quoted string.
+func cut(s string, sep byte) (before, after string, found bool) {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == '\\' && quoted:
+			i++
+		case s[i] == sep && !quoted:
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
+}
+
+// fromReset tells apart the two things that servers mean by Reset: seconds
+// from now, or a Unix time.
+func fromReset(reset int64, at time.Time) time.Duration {
+	const unix = 1_000_000_000 // September 2001; as a delta, 31 years
+	if reset < unix {
+		return duration(reset)
+	}
+	return duration(max(reset-at.Unix(), 0))
+}
+
+// number reads a whole number that is not negative. One too large for an int64
+// is the largest.
+func number(s string) (int64, bool) {
+	s = strings.TrimSpace(s)
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64) // on a range error, the largest
+	return n, err == nil || s != ""
+}
+
+// duration returns seconds as a Duration of at most headgate.MaxPeriod.
+func duration(seconds int64) time.Duration {
+	return min(time.Duration(min(seconds, int64(headgate.MaxPeriod/time.Second)+1))*time.Second, headgate.MaxPeriod)
+}
