@@ -46,7 +46,7 @@ func (l *limitForm) readRate() {
 	n, period := l.f.get("rate"), l.f.get("period")
 	if n == nil {
 		if !hasKey(l.at, "rate") {
-			l.errorf(l.at, "such as rate: 5/minute, or rate: unlimited", "\"rate\" is missing")
+			l.errorf(l.at, "for example rate: 5/minute, or rate: unlimited", "\"rate\" is missing")
 		}
 		return
 	}

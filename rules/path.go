@@ -38,7 +38,7 @@ func parsePath(source string) (pathPattern, error) {
 	case len(source) > maxPattern:
 		return pathPattern{}, fmt.Errorf("the path %s is longer than %d bytes", quote(source), maxPattern)
 	case strings.HasPrefix(source, "*"):
-		return pathPattern{}, fmt.Errorf("the path %s must begin with /, such as %q", quote(source), "/**/"+strings.TrimLeft(source, "*/"))
+		return pathPattern{}, fmt.Errorf("the path %s must begin with /, such as %q", quote(source), "/**/"+strings.TrimPrefix(source, "**/"))
 	case !strings.HasPrefix(source, "/"):
 		return pathPattern{}, fmt.Errorf("the path %s must begin with /", quote(source))
 	case strings.Contains(source, "?"):

@@ -28,6 +28,14 @@ const (
 	Shadow
 )
 
+// String returns the name that rules use: enforce or shadow.
+func (m Mode) String() string {
+	if m == Shadow {
+		return "shadow"
+	}
+	return "enforce"
+}
+
 // Action is what happens to a request over the limit.
 type Action uint8
 
@@ -36,6 +44,14 @@ const (
 	// Reject answers with OnLimit.Status.
 	Reject Action = iota
 )
+
+// String returns the name that rules use: reject.
+func (a Action) String() string {
+	if a == Reject {
+		return "reject"
+	}
+	return fmt.Sprintf("action(%d)", uint8(a))
+}
 
 // OnLimit is a rule's answer to a request over its limit.
 type OnLimit struct {
@@ -53,12 +69,25 @@ type OnLimit struct {
 // StoreError is a rule's policy for when the store cannot answer.
 type StoreError uint8
 
-// The policies.
+// The policies of on_store_error.
 const (
 	StoreErrorAllow StoreError = iota
 	StoreErrorDeny
 	StoreErrorLocal
 )
+
+// String returns the name that rules use: allow, deny or local.
+func (e StoreError) String() string {
+	switch e {
+	case StoreErrorAllow:
+		return "allow"
+	case StoreErrorDeny:
+		return "deny"
+	case StoreErrorLocal:
+		return "local"
+	}
+	return fmt.Sprintf("store_error(%d)", uint8(e))
+}
 
 // KeyMissing says what a rule does with a request that lacks a part of its key.
 type KeyMissing uint8
@@ -71,6 +100,14 @@ const (
 	// KeyMissingSkip does not apply the rule.
 	KeyMissingSkip
 )
+
+// String returns the name that rules use: share or skip.
+func (k KeyMissing) String() string {
+	if k == KeyMissingSkip {
+		return "skip"
+	}
+	return "share"
+}
 
 // Rule is one limit with what it matches, its key and what happens when it is
 // exceeded. It is immutable once its Ruleset has been built.

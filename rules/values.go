@@ -93,7 +93,7 @@ func (p *parser) parseValue(n *node, v *valueMatch) []string {
 			}
 		}
 	}
-	if len(f) == 0 {
+	if len(n.pairs) == 0 {
 		p.errorf(n, "", "the condition on %s is empty", quote(name))
 	}
 	p.warnExcluded(n, name, l)

@@ -1,0 +1,230 @@
+package rules
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// pick returns one of the words.
+func pick(r *rand.Rand, words ...string) string { return words[r.IntN(len(words))] }
+
+// randomMatch writes a match with a few conditions out of few values, so that
+// many rules overlap.
+func randomMatch(r *rand.Rand) string {
+	var parts []string
+	if r.IntN(4) == 0 {
+		parts = append(parts, "method: ["+pick(r, "GET", "POST", "\"!GET\"", "GET, PUT")+"]")
+	}
+	if r.IntN(3) > 0 {
+		var paths []string
+		for range 1 + r.IntN(3) {
+			path := pick(r, "", "", "", "!")
+			for range r.IntN(4) {
+				path += "/" + pick(r, "a", "b", "c", "*", "**", "a*", "*b")
+			}
+			if len(path) < 2 {
+				path += "/"
+			}
+			paths = append(paths, fmt.Sprintf("%q", path))
+		}
+		parts = append(parts, "path: ["+strings.Join(paths, ", ")+"]")
+	}
+	if r.IntN(4) == 0 {
+		parts = append(parts, "host: ["+pick(r, "a.example", "\"*.a.example\"", "\"*.example\", b.test", "\"!a.example\"")+"]")
+	}
+	if r.IntN(4) == 0 {
+		parts = append(parts, "client_ip: ["+pick(r, "10.0.0.0/8", "10.1.0.0/16, 10.0.0.1", "\"!10.0.0.0/8\"", "\"::/0\"", "0.0.0.0/0, \"!10.1.0.0/16\"")+"]")
+	}
+	if r.IntN(3) == 0 {
+		parts = append(parts, "attributes: {"+pick(r, "x", "y")+": "+pick(r, "[1, 2]", "1", "\"*\"", "{present: true}", "{not: 1}", "{present: false}")+"}")
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+func randomRequest(r *rand.Rand) *fakeRequest {
+	req := &fakeRequest{attributes: map[Attribute]string{}}
+	set := func(a Attribute, values ...string) {
+		if v := pick(r, values...); v != "none" {
+			req.attributes[a] = v
+		}
+	}
+	set(Attribute{Kind: Method}, "GET", "post", "PUT", "none")
+	path := ""
+	for range r.IntN(5) {
+		path += "/" + pick(r, "a", "b", "c", "ab", "", ".", "..")
+	}
+	set(Attribute{Kind: Path}, path, path, path, path, "none")
+	set(Attribute{Kind: Host}, "a.example", "x.a.example:80", "B.test", "example", "none")
+	set(Attribute{Name: "x"}, "1", "2", "", "none")
+	set(Attribute{Name: "y"}, "1", "none")
+	if address := pick(r, "10.0.0.1", "10.1.2.3", "11.0.0.1", "::1", "none"); address != "none" {
+		req.client = netip.MustParseAddr(address)
+	}
+	return req
+}
+
+// The index finds what a look at every rule finds.
+func TestIndexFindsWhatAScanFinds(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	hits := 0
+	for range 60 {
+		var src strings.Builder
+		src.WriteString("domain: d\nlimits:\n")
+		for i := range 1 + r.IntN(40) {
+			fmt.Fprintf(&src, "  - {name: r%d, rate: 1/s, match: %s}\n", i, randomMatch(r))
+		}
+		set := parse(t, src.String())
+		var m Matches
+		for range 200 {
+			req := randomRequest(r)
+			set.Match("d", req, &m)
+			var want []string
+			for _, rule := range set.Rules() {
+				if rule.match.applies(&facts{req: req}) {
+					want = append(want, rule.Name)
+				}
+			}
+			var got []string
+			for _, c := range m.Checks {
+				got = append(got, c.Rule.Name)
+			}
+			hits += len(got)
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Fatalf("%v:\ngot  %v\nwant %v\n%s", req, got, want, src.String())
+			}
+		}
+	}
+	if hits < 10_000 {
+		t.Errorf("only %d hits: the requests and the rules hardly meet", hits)
+	}
+}
+
+// typicalRules are n rules of which a request for an API meets two or three.
+func typicalRules(t testing.TB, n int) *Ruleset {
+	var src strings.Builder
+	src.WriteString("domain: d\nlimits:\n  - {name: all, rate: 1000/s, key: client_ip}\n")
+	for i := range n - 1 {
+		path := fmt.Sprintf("/v1/tenant-%d/orders", i)
+		if i%2 == 0 {
+			path = fmt.Sprintf("/v1/tenant-%d/**", i)
+		}
+		if i%4 == 3 {
+			path = fmt.Sprintf("/v1/*/resource-%d", i)
+		}
+		fmt.Fprintf(&src, "  - {name: r%d, rate: 5/minute, match: {method: [GET, POST], path: %s}, key: [client_ip, \"header:X-Api-Key\"]}\n", i, path)
+	}
+	return parse(t, src.String())
+}
+
+func typicalRequest(t testing.TB) *fakeRequest {
+	return request(t, "method=GET path=/v1/tenant-4/orders host=api.example.com client_ip=198.51.100.7 header:X-Api-Key=0123456789abcdef")
+}
+
+// Of ten thousand rules no more are looked at than of ten.
+func TestCandidatesDoNotGrowWithRules(t *testing.T) {
+	for _, n := range []int{10, 100, 10_000} {
+		set := typicalRules(t, n)
+		var m Matches
+		set.Match("d", typicalRequest(t), &m)
+		if len(m.candidates) > 4 || len(m.Checks) != 2 {
+			t.Errorf("%d rules: %d candidates, %d checks", n, len(m.candidates), len(m.Checks))
+		}
+	}
+}
+
+// Rules that share their path but not another value are told apart by that.
+func TestIndexTakesTheMostTellingCondition(t *testing.T) {
+	for _, condition := range []string{
+		"host: t%d.example.com", "host: \"*.t%d.example.com\"", "headers: {X-Tenant: t%d}",
+		"client_ip: 2001:db8:%d::/48", "attributes: {tenant: [t%d, u%[1]d]}",
+	} {
+		var src strings.Builder
+		src.WriteString("domain: d\nlimits:\n")
+		for i := range 1000 {
+			fmt.Fprintf(&src, "  - {name: r%d, rate: 1/s, match: {method: GET, path: /v1/**, "+condition+"}}\n", i, i)
+		}
+		set := parse(t, src.String())
+		for _, words := range []string{
+			"method=GET path=/v1/x host=t5.example.com header:X-Tenant=t5 client_ip=2001:db8:5::1 tenant=u5",
+			"method=GET path=/v1/x host=a.t5.example.com header:X-Tenant=t5 client_ip=2001:db8:5::1 tenant=t5",
+		} {
+			var m Matches
+			set.Match("d", request(t, words), &m)
+			if len(m.candidates) > 1 {
+				t.Errorf("%s: %d candidates", condition, len(m.candidates))
+			}
+		}
+		if got := matched(set, "d", request(t, "method=GET path=/v1/x host=a.t5.example.com header:X-Tenant=t5 client_ip=2001:db8:5::1 tenant=t5")); got != "r5" && condition != "host: t%d.example.com" {
+			t.Errorf("%s: matched %q", condition, got)
+		}
+	}
+}
+
+func TestMatchAllocatesNothing(t *testing.T) {
+	set := parse(t, `
+domain: d
+limits:
+  - {name: a, rate: 1/s, key: [client_ip, path], match: {path: "/a/**", host: "*.example.com", client_ip: [10.0.0.0/8, "!10.2.0.0/16"]}}
+  - {name: b, rate: 1/s, key: ["header:X-Api-Key", method], percent: 50, match: {attributes: {tenant: [acme, "b*"]}}}
+  - {name: c, rate: 1/s, key: [host], match: {method: POST}}
+  - {name: e, rate: 1/s, match: {client_ip: 10.0.0.0/8}}
+`)
+	for name, words := range map[string]string{
+		"clean": "method=POST path=/a/b host=x.example.com client_ip=10.1.1.1 header:X-Api-Key=k tenant=acme",
+		"dirty": "method=post path=//a/./b/../c/ host=X.Example.com:80 client_ip=::ffff:10.1.1.1 tenant=bcd header:X-Api-Key=" + strings.Repeat("k", 1000),
+	} {
+		// The fake's own Attribute allocates where it prints the address.
+		req := fixedClient{request(t, words)}
+		var m Matches
+		if n := testing.AllocsPerRun(200, func() { set.Match("d", req, &m) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+		if len(m.Checks) != 4 {
+			t.Errorf("%s: %d checks", name, len(m.Checks))
+		}
+	}
+}
+
+// fixedClient has its client's address as text already.
+type fixedClient struct{ *fakeRequest }
+
+func (r fixedClient) Attribute(a Attribute) (string, bool) {
+	if a.Kind == ClientIP {
+		return "10.1.1.1", true
+	}
+	return r.fakeRequest.Attribute(a)
+}
+
+// A Matches that met a huge request does not keep its memory.
+func TestMatchesForgetsHugeScratch(t *testing.T) {
+	set := parse(t, "domain: d\nlimits:\n  - {name: r, rate: 1/s, key: path}\n")
+	var m Matches
+	huge := &fakeRequest{attributes: map[Attribute]string{{Kind: Path}: strings.Repeat("//a", 1<<20)}}
+	set.Match("d", huge, &m)
+	if cap(m.scratch) < maxScratch {
+		t.Fatal("the request was not huge")
+	}
+	set.Match("d", request(t, "path=//b"), &m)
+	if cap(m.scratch) > maxScratch {
+		t.Errorf("%d bytes are kept", cap(m.scratch))
+	}
+}
+
+func BenchmarkMatch(b *testing.B) {
+	for _, n := range []int{10, 100, 1000, 10_000} {
+		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
+			set, req := typicalRules(b, n), fixedClient{typicalRequest(b)}
+			var m Matches
+			b.ReportAllocs()
+			for b.Loop() {
+				set.Match("d", req, &m)
+			}
+			if len(m.Checks) != 2 {
+				b.Fatalf("%d checks", len(m.Checks))
+			}
+		})
+	}
+}
