@@ -43,7 +43,7 @@ func (s *Store) Do(_ context.Context, ops []headgate.Op, out []headgate.Decision
 	}
 	if mode == headgate.Independent {
 		for i := range parts {
-			out[i] = s.doOne(&ops[i], &parts[i])
+			out[i] = s.execute(&ops[i], parts[i].id, parts[i].now)
 		}
 	} else {
 		s.doAll(ops, parts, out)
@@ -66,21 +66,6 @@ type part struct {
 	times times
 	wrote bool
 	last  int // the op that wrote it
-}
-
-func request(op *headgate.Op) algorithm.Request {
-	return algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration}
-}
-
-func (s *Store) doOne(op *headgate.Op, p *part) headgate.Decision {
-	if p.rule.Unlimited {
-		return algorithm.Step(p.rule, &p.state, 0, request(op)).Decision
-	}
-	h := s.shard(p.id)
-	h.mu.Lock()
-	d := h.step(s, p.id, p.rule, p.now, request(op))
-	h.mu.Unlock()
-	return d
 }
 
 // doAll executes all ops on copies of the states, and writes these back only if

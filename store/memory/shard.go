@@ -28,6 +28,31 @@ type counts struct{ evicted, evictedInDebt, swept int64 }
 // mostWaiting is how many newcomers wait beside a full shard.
 const mostWaiting = 64
 
+// takeBucket is step for the commonest request, n ≥ 1 from a bucket. It does
+// without what step has to be ready for, and writes the decision to d.
+func (h *shard) takeBucket(s *Store, id identity, r *headgate.Rule, now, n int64, d *headgate.Decision) {
+	i, found := h.find(id)
+	if !found || h.slots[i].codec() != codecBucket {
+		*d = h.step(s, id, r, now, algorithm.Request{Kind: headgate.Take, Cost: n})
+		return
+	}
+	p := &h.slots[i]
+	var st algorithm.State
+	st.V[0], st.V[1], st.V[2] = int64(p.a&timeMask), int64(p.b&timeMask), int64(p.c&stateMask)
+	fresh, wrote := algorithm.Take(r, &st, now, n, d)
+	if !wrote {
+		return
+	}
+	// Taking never makes a debt smaller, so the ranking stands.
+	v0, v1, v2 := uint64(st.V[0]), uint64(st.V[1]), uint64(st.V[2])
+	if v0 > timeMask {
+		h.write(s, p, r, &st, times{fresh, fresh}, now)
+		return
+	}
+	f := squeezeUp(uint64(fresh-st.V[1]), 18)
+	p.a, p.b, p.c = v0|f<<timeBits, v1|f>>12<<timeBits, p.c&^stateMask|v2
+}
+
 // step executes one request for id: the whole of Take but for the lock.
 func (h *shard) step(s *Store, id identity, r *headgate.Rule, now int64, req algorithm.Request) headgate.Decision {
 	i, found := h.find(id)

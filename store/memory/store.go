@@ -45,28 +45,52 @@ func New(options ...Option) *Store {
 }
 
 // Take executes one op; see [headgate.Store].
-func (s *Store) Take(_ context.Context, op headgate.Op) (headgate.Decision, error) {
-	if err := s.check(&op); err != nil {
-		return headgate.Decision{}, err
-	}
+func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, err error) {
 	r := op.Limit.Rule()
-	req := algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration}
-	if r.Unlimited {
-		return algorithm.Step(r, new(algorithm.State), 0, req).Decision, nil
-	}
 	now := op.At
 	if now == 0 {
 		now = s.clock.now()
 	}
-	id := s.secret.identify(op.Scope, op.Key, r.Algorithm)
-	h := s.shard(id)
-	h.mu.Lock()
-	d := h.step(s, id, r, now, req)
-	h.mu.Unlock()
+	if op.Kind == headgate.Take && op.Cost > 0 && r.Algorithm <= headgate.LeakyBucket && !r.Unlimited &&
+		op.Limit.Valid() && uint64(now) <= timeMask && !s.closed.Load() {
+		id := s.secret.identify(op.Scope, op.Key, r.Algorithm)
+		h := s.shard(id)
+		h.mu.Lock()
+		h.takeBucket(s, id, r, now, op.Cost, &d)
+		h.mu.Unlock()
+		return d, nil
+	}
+	return s.takeAny(&op, now)
+}
+
+// takeAny is Take for every kind and algorithm.
+func (s *Store) takeAny(op *headgate.Op, now int64) (headgate.Decision, error) {
+	if err := s.check(op); err != nil {
+		return headgate.Decision{}, err
+	}
+	d := s.execute(op, s.secret.identify(op.Scope, op.Key, op.Limit.Algorithm()), now)
 	if s.bytes.Load() > s.maxBytes {
 		s.reclaim(now)
 	}
 	return d, nil
+}
+
+// execute executes one op that check has passed.
+func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decision {
+	r := op.Limit.Rule()
+	if r.Unlimited {
+		var st algorithm.State
+		return algorithm.Step(r, &st, now, request(op)).Decision
+	}
+	h := s.shard(id)
+	h.mu.Lock()
+	d := h.step(s, id, r, now, request(op))
+	h.mu.Unlock()
+	return d
+}
+
+func request(op *headgate.Op) algorithm.Request {
+	return algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration}
 }
 
 // check returns why op cannot be executed.

@@ -1,0 +1,166 @@
+package memory
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"unsafe"
+
+	"github.com/headgate/headgate"
+)
+
+const million = 1_000_000
+
+// key renders a 12-byte key into buf, as a parsed request would have it in
+// some buffer of its own.
+func key(buf []byte, n uint64) []byte {
+	buf = append(buf[:0], "user"...)
+	return strconv.AppendUint(buf, 10_000_000+n, 10)
+}
+
+// BenchmarkHot is one key, always allowed, through Limiter.AllowN.
+func BenchmarkHot(b *testing.B) {
+	limiter := headgate.New(New())
+	limit := headgate.PerSecond(1_000_000_000)
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		if d, err := limiter.AllowN(ctx, "user:1234567", limit, 1); err != nil || !d.Allowed {
+			b.Fatal("refused", err)
+		}
+	}
+}
+
+// BenchmarkHotDenied is one key that is refused but for 100 times a second.
+func BenchmarkHotDenied(b *testing.B) {
+	limiter := headgate.New(New())
+	limit := headgate.PerSecond(100)
+	ctx := context.Background()
+	denied := 0
+	n := 0
+	for b.Loop() {
+		if d, _ := limiter.AllowN(ctx, "user:1234567", limit, 1); !d.Allowed {
+			denied++
+		}
+		n++
+	}
+	if n > 10_000 && denied < n*9/10 {
+		b.Fatalf("%d of %d denied", denied, n)
+	}
+}
+
+func full(b *testing.B, n int) (*Store, *headgate.Limiter, headgate.Limit) {
+	b.Helper()
+	s := New(MaxKeys(n))
+	limiter := headgate.New(s)
+	limit := headgate.PerHour(1_000_000_000)
+	var buf [32]byte
+	for i := range uint64(n) {
+		op := headgate.Op{Key: string(key(buf[:], i)), Limit: limit, Kind: headgate.Charge, Cost: 900_000_000}
+		if _, err := limiter.Do(context.Background(), op); err != nil {
+			b.Fatal(err)
+		}
+	}
+	t := s.Stats()
+	if t.Keys != int64(n) || t.Evicted != 0 {
+		b.Fatalf("%+v", t)
+	}
+	b.ReportMetric(float64(t.Bytes)/float64(n), "B/key")
+	return s, limiter, limit
+}
+
+func benchKeys(b *testing.B, next func(*rand.Rand) func() uint64, parallel bool) {
+	s, limiter, limit := full(b, million)
+	ctx := context.Background()
+	run := func(seed uint64, more func() bool) {
+		draw := next(rand.New(rand.NewPCG(seed, 7)))
+		var buf [32]byte
+		for more() {
+			k := key(buf[:], draw())
+			if d, err := limiter.AllowN(ctx, view(k), limit, 1); err != nil || !d.Allowed {
+				b.Error("refused", err)
+				return
+			}
+		}
+	}
+	if parallel {
+		b.RunParallel(func(pb *testing.PB) { run(rand.Uint64(), pb.Next) })
+	} else {
+		run(1, b.Loop)
+	}
+	if t := s.Stats(); t.Keys != million {
+		b.Fatalf("%+v", t)
+	}
+}
+
+func uniform(r *rand.Rand) func() uint64 { return func() uint64 { return r.Uint64N(million) } }
+
+func zipf(r *rand.Rand) func() uint64 { return rand.NewZipf(r, 1.1, 1, million-1).Uint64 }
+
+func BenchmarkUniform(b *testing.B)         { benchKeys(b, uniform, false) }
+func BenchmarkUniformParallel(b *testing.B) { benchKeys(b, uniform, true) }
+func BenchmarkZipf(b *testing.B)            { benchKeys(b, zipf, false) }
+
+// BenchmarkFirstSeen is the cost of a key that the store does not know, while
+// it fills up to a million.
+func BenchmarkFirstSeen(b *testing.B) {
+	limit := headgate.PerHour(100)
+	ctx := context.Background()
+	var s *Store
+	var limiter *headgate.Limiter
+	var buf [32]byte
+	i := uint64(million)
+	for b.Loop() {
+		if i == million {
+			s = New()
+			limiter = headgate.New(s)
+			i = 0
+		}
+		if d, err := limiter.AllowN(ctx, view(key(buf[:], i)), limit, 1); err != nil || !d.Allowed {
+			b.Fatal("refused", err)
+		}
+		i++
+	}
+	if n := s.Stats().Keys; n != int64(i) {
+		b.Fatalf("%d keys, want %d", n, i)
+	}
+}
+
+// BenchmarkFlood is a new key in a store that is full of larger debts but one.
+func BenchmarkFlood(b *testing.B) {
+	s := New(MaxKeys(100_000))
+	limiter := headgate.New(s)
+	limit := headgate.PerHour(100)
+	ctx := context.Background()
+	var buf [32]byte
+	var i uint64
+	for b.Loop() {
+		if d, err := limiter.AllowN(ctx, view(key(buf[:], i)), limit, 1); err != nil || !d.Allowed {
+			b.Fatal("refused", err)
+		}
+		i++
+	}
+	if n := s.Stats().Keys; n > 100_000 {
+		b.Fatal(n)
+	}
+}
+
+func BenchmarkClock(b *testing.B) {
+	s := New()
+	for b.Loop() {
+		s.clock.now()
+	}
+}
+
+func BenchmarkIdentify(b *testing.B) {
+	s := New()
+	for b.Loop() {
+		s.secret.identify("", "user:1234567", headgate.TokenBucket)
+	}
+}
+
+// view returns the string that lies in b, which must not be written to while
+// the string is in use. It is string(b) without the allocation, as a parser
+// that owns its buffer would do it.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
