@@ -128,8 +128,11 @@ func (f Format) String() string {
 
 // Sources say where settings come from.
 type Sources struct {
-	// File is the file to read. If empty, DefaultFile is, if it is there.
+	// File is the file to read. If empty, it is the one that HEADGATE_CONFIG
+	// names, or DefaultFile if that is there.
 	File string
+	// NoFile reads no file at all.
+	NoFile bool
 	// Flags are settings by their key, such as listen.api. They win over all
 	// others.
 	Flags map[string]string
@@ -137,41 +140,47 @@ type Sources struct {
 	Environment func(name string) (string, bool)
 }
 
-// Load reads the settings. The error is a [rules.Problems] with everything
-// that is wrong, or a *SourceError about a flag or variable, or both joined.
+// Errors are all that is wrong with the settings, source by source.
+type Errors []error
+
+// Error returns one line for each.
+func (e Errors) Error() string { return errors.Join(e...).Error() }
+
+// Unwrap returns them.
+func (e Errors) Unwrap() []error { return e }
+
+// Load reads the settings. The error is Errors: a [rules.Problems] about the
+// file, and a *SourceError for each flag or variable that is wrong.
 func Load(from Sources) (*Config, error) {
 	c := defaults()
 	environment := from.Environment
 	if environment == nil {
 		environment = os.LookupEnv
 	}
-	file := from.File
-	if file == "" {
-		file, _ = environment("HEADGATE_CONFIG")
+	var errs Errors
+	note := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
 	}
-	named := file != ""
-	if !named {
-		file = DefaultFile
-	}
-	err := c.readFile(file)
-	if errors.Is(err, fs.ErrNotExist) && !named {
-		err = nil
-	}
-	errs := []error{err}
+	note(c.readAny(from, environment))
 	for _, s := range settings() {
 		if value, ok := environment(s.variable()); ok && value != "" {
-			errs = append(errs, s.apply(c, s.variable(), value))
+			note(s.apply(c, s.variable(), value))
 		}
 	}
 	for _, s := range settings() {
 		if value, ok := from.Flags[s.key]; ok {
-			errs = append(errs, s.apply(c, "--"+strings.ReplaceAll(s.key, ".", "-"), value))
+			note(s.apply(c, "--"+strings.ReplaceAll(s.key, ".", "-"), value))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	if err := c.finish(); err != nil {
 		return nil, err
 	}
-	return c, c.finish()
+	return c, nil
 }
 
 func defaults() *Config {
@@ -207,6 +216,27 @@ type SourceError struct {
 
 // Error returns the message after its source.
 func (e *SourceError) Error() string { return e.Source + ": " + e.Message }
+
+// readAny applies the file that is named, or the one that is just there.
+func (c *Config) readAny(from Sources, environment func(string) (string, bool)) error {
+	if from.NoFile {
+		return nil
+	}
+	if from.File != "" {
+		return c.readFile(from.File)
+	}
+	if name, _ := environment("HEADGATE_CONFIG"); name != "" {
+		return c.readFile(name)
+	}
+	if err := c.readFile(DefaultFile); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Colourless reports whether the user wants no colour on terminals; see
+// no-color.org.
+func Colourless() bool { return os.Getenv("NO_COLOR") != "" }
 
 // readFile applies the settings of a file.
 func (c *Config) readFile(name string) error {

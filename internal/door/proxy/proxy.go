@@ -28,8 +28,9 @@ import (
 type Options struct {
 	// Engine decides. Required.
 	Engine *engine.Engine
-	// Domain is the namespace of the rules.
-	Domain string
+	// Domain returns the namespace of the rules, which may change when they
+	// are reloaded. Required.
+	Domain func() string
 	// Upstream is where requests go; an http or https URL without user,
 	// query or fragment. Required.
 	Upstream *url.URL
@@ -104,7 +105,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // decide asks the engine and notes what the limits said.
 func (p *Proxy) decide(ctx context.Context, x *exchange) engine.Verdict {
 	v, err := p.options.Engine.Decide(ctx, engine.Query{
-		Domain: p.options.Domain, Request: x, Cost: 1, At: p.options.Clock().UnixMicro(),
+		Domain: p.options.Domain(), Request: x, Cost: 1, At: p.options.Clock().UnixMicro(),
 	})
 	if err != nil {
 		level := slog.LevelError

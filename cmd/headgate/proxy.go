@@ -1,0 +1,37 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/internal/app"
+)
+
+func newProxy(s streams) *cobra.Command {
+	f := flags{noFile: true}
+	cmd := &cobra.Command{
+		Use:   "proxy --upstream URL --rules FILE",
+		Short: "put a limiting reverse proxy before a service",
+		Long: `Proxy is the short form of serve: only the reverse proxy, and no configuration
+file needed.`,
+		Example: `  headgate proxy --upstream http://127.0.0.1:9000 --rules rules.yaml`,
+		Args:    cobra.NoArgs,
+	}
+	f.flag(cmd, "upstream", "proxy.upstream", "where requests go, such as http://127.0.0.1:9000")
+	f.flag(cmd, "listen", "proxy.listen", "address to listen on (default 127.0.0.1:8000)")
+	f.flag(cmd, "domain", "proxy.domain", "whose rules to enforce (default: the only domain there is)")
+	f.common(cmd)
+	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
+		if *f.values["proxy.upstream"] == "" {
+			return &usageError{"--upstream is missing", "name the service to protect: headgate proxy --upstream http://127.0.0.1:9000 --rules rules.yaml"}
+		}
+		if *f.values["rules"] == "" {
+			return &usageError{"--rules is missing", "a rule file may be as small as the one in examples/quickstart"}
+		}
+		c, err := f.load(cmd, map[string]string{"listen.api": "off"})
+		if err != nil {
+			return err
+		}
+		return serve(cmd.Context(), s, app.Options{Config: c}, nil)
+	})
+	return cmd
+}

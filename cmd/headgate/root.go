@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// run executes a command line and returns the exit code.
+func run(ctx context.Context, args []string, s streams) int {
+	root := newRoot(s)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	return report(s.err, asUsage(root, args, err))
+}
+
+func newRoot(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "headgate",
+		Short: "an exact rate limiter",
+		Long: `Headgate decides, for every request, whether it may pass now, and tells the
+client when it may.
+
+Start with: headgate quickstart`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+		Args: cobra.NoArgs,
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{err.Error(), fmt.Sprintf("see %s --help", cmd.CommandPath())}
+	})
+	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newVersion(s))
+	return root
+}
+
+// asUsage turns cobra's own errors, which have no type, into usageErrors: they
+// are those of a command that never began to run.
+func asUsage(root *cobra.Command, args []string, err error) error {
+	if err == nil || began(err) {
+		return unwrapBegan(err)
+	}
+	var usage *usageError
+	if errors.As(err, &usage) {
+		return err
+	}
+	message := err.Error()
+	if strings.HasPrefix(message, "unknown command") {
+		message, _, _ = strings.Cut(message, "\n")
+		hint := "see headgate help"
+		for _, arg := range args {
+			if !strings.HasPrefix(arg, "-") {
+				if near := root.SuggestionsFor(arg); len(near) > 0 {
+					hint = fmt.Sprintf("did you mean %q?", "headgate "+near[0])
+				}
+				break
+			}
+		}
+		return &usageError{message, hint}
+	}
+	return &usageError{message, "see headgate help"}
+}
+
+// begunError is an error of a command that ran.
+type begunError struct{ err error }
+
+func (e *begunError) Error() string { return e.err.Error() }
+func (e *begunError) Unwrap() error { return e.err }
+
+// running marks the errors of f as those of a command that ran.
+func running(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := f(cmd, args); err != nil {
+			return &begunError{err}
+		}
+		return nil
+	}
+}
+
+func began(err error) bool {
+	var b *begunError
+	return errors.As(err, &b)
+}
+
+func unwrapBegan(err error) error {
+	var b *begunError
+	if errors.As(err, &b) {
+		return b.err
+	}
+	return err
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+)
+
+// flags are settings by their key in the configuration; a flag is named like
+// its key, with dashes.
+type flags struct {
+	config string
+	noFile bool // of a command that needs no configuration file
+	values map[string]*string
+}
+
+// flag adds a flag for a setting.
+func (f *flags) flag(cmd *cobra.Command, name, key, usage string) {
+	if f.values == nil {
+		f.values = map[string]*string{}
+	}
+	f.values[key] = cmd.Flags().String(name, "", usage)
+}
+
+// common adds the flags of all commands that serve.
+func (f *flags) common(cmd *cobra.Command) {
+	f.flag(cmd, "rules", "rules", "rule files and folders, separated by commas")
+	f.flag(cmd, "listen-api", "listen.api", `address of the HTTP API, or "off" (default 127.0.0.1:8080)`)
+	f.flag(cmd, "trusted-proxies", "trusted_proxies", "networks whose X-Forwarded-For is believed, separated by commas")
+	f.flag(cmd, "snapshot", "store.memory.snapshot", "file to save the counts to and restore them from")
+	f.flag(cmd, "log-level", "log.level", "debug, info, warn or error (default info)")
+	f.flag(cmd, "log-format", "log.format", "auto, text or json (default auto: text on a terminal)")
+}
+
+// load reads the settings, of which only flags that were given count.
+func (f *flags) load(cmd *cobra.Command, preset map[string]string) (*config.Config, error) {
+	given := map[string]string{}
+	for key, value := range preset {
+		given[key] = value
+	}
+	for key, value := range f.values {
+		if *value != "" {
+			given[key] = *value
+		}
+	}
+	return config.Load(config.Sources{File: f.config, NoFile: f.noFile, Flags: given})
+}
+
+func newServe(s streams) *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "serve the HTTP API and, if configured, the reverse proxy",
+		Long: `Serve opens the HTTP API and, if proxy.upstream is set, the reverse proxy.
+
+Settings come from flags, the environment (HEADGATE_LISTEN_API and so on), the
+configuration file and defaults, in that order. Without any, it uses
+./headgate.yaml and the rules in ./rules, if they are there.
+
+SIGHUP, or a change of a rule file, reloads the rules. SIGTERM and SIGINT drain;
+a second one stops at once.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default headgate.yaml, if it is there)")
+	f.common(cmd)
+	f.flag(cmd, "listen-proxy", "proxy.listen", `address of the reverse proxy, or "off" (default 127.0.0.1:8000)`)
+	f.flag(cmd, "upstream", "proxy.upstream", "where the reverse proxy sends requests, such as http://127.0.0.1:9000")
+	f.flag(cmd, "domain", "proxy.domain", "whose rules the reverse proxy enforces (default: the only domain there is)")
+	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
+		c, err := f.load(cmd, nil)
+		if err != nil {
+			return err
+		}
+		return serve(cmd.Context(), s, app.Options{Config: c}, nil)
+	})
+	return cmd
+}
+
+// serve runs an App until a signal ends it.
+func serve(ctx context.Context, s streams, o app.Options, started func(*app.App)) error {
+	o.Logger = newLogger(s, o.Config.Log)
+	a, err := app.New(o)
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	return a.Run(ctx, signals, func() {
+		if started != nil {
+			started(a)
+		}
+	})
+}
+
+// newLogger returns the log of the process, on standard error.
+func newLogger(s streams, c config.Log) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.Level}
+	if c.Format == config.Text || c.Format == config.Auto && isTerminal(s.err) {
+		return slog.New(slog.NewTextHandler(s.err, options))
+	}
+	return slog.New(slog.NewJSONHandler(s.err, options))
+}

@@ -1,0 +1,219 @@
+// Package app wires everything into one process and runs it: New, Start,
+// Reload, Stop. It is the only package that sees every other, and a test can
+// run it in process.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/rules"
+)
+
+// Options are what an App is made from.
+type Options struct {
+	// Config is how to run. Required.
+	Config *config.Config
+	// BuiltIn are rules that are part of the binary. If there are any, no
+	// files are read or watched.
+	BuiltIn []rules.Source
+	// Logger hears of everything an operator should know. Required.
+	Logger *slog.Logger
+	// Clock is read once per request; nil means the real one.
+	Clock func() time.Time
+	// PollInterval is how often rule files are looked at in case the file
+	// system reports no changes; 0 means 30 s.
+	PollInterval time.Duration
+	// Backend, if not nil, is served by this process itself in place of the
+	// proxy's upstream: the demo of the quickstart.
+	Backend http.Handler
+}
+
+// App is a running Headgate.
+type App struct {
+	options Options
+	log     *slog.Logger
+	clients *client.Resolver
+
+	// Long-lived components: there from Start to Stop.
+	store     headgate.Store
+	engine    *engine.Engine
+	doors     []*door
+	transport *http.Transport
+	failures  chan error
+	save      func() error // the counts, to disk; nil if nobody asked
+	cleanup   []func()     // run last to first
+
+	// Swapped as a whole on every reload.
+	state     atomic.Pointer[rulesState]
+	reloading sync.Mutex
+	seen      [32]byte // the fingerprint of the files of the last attempt
+
+	draining atomic.Bool
+	stopOnce sync.Once
+	stopErr  error
+}
+
+// New reads the rules and checks everything that can be checked before a door
+// is opened. The error is a rules.Problems if a rule file is wrong.
+func New(options Options) (*App, error) {
+	if options.Clock == nil {
+		options.Clock = time.Now
+	}
+	if options.PollInterval <= 0 {
+		options.PollInterval = 30 * time.Second
+	}
+	a := &App{options: options, log: options.Logger, failures: make(chan error, 4)}
+	var err error
+	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies}); err != nil {
+		return nil, err
+	}
+	a.seen = a.fingerprint()
+	rs, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	domain, err := a.proxyDomain(rs)
+	if err != nil {
+		return nil, err
+	}
+	a.warn(rs)
+	a.state.Store(&rulesState{rules: rs, domain: domain, loadedAt: options.Clock()})
+	return a, nil
+}
+
+// Start opens the doors and begins to serve. The addresses come first, so that
+// one that is taken stops everything before anything has happened; the error
+// is then a *ListenError. After an error there is nothing to stop.
+func (a *App) Start(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			a.release()
+		}
+	}()
+	if err := a.listen(ctx); err != nil {
+		return err
+	}
+	if a.store, err = a.openStore(); err != nil {
+		return err
+	}
+	a.engine = engine.New(a.store, a.state.Load().rules, engine.WithUnknownDomain(a.options.Config.UnknownDomain))
+	a.transport = proxy.NewTransport()
+	a.cleanup = append(a.cleanup, a.transport.CloseIdleConnections)
+	if err := a.watch(); err != nil {
+		return err
+	}
+	for _, d := range a.doors {
+		handler, err := a.handler(d.name)
+		if err != nil {
+			return err
+		}
+		d.serve(handler, a.log, a.failures)
+	}
+	stats := a.state.Load().rules.Stats()
+	a.log.Info("rules loaded", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)
+	if stats.Rules == 0 {
+		a.log.Warn("there are no rules: everything is allowed", "hint", "name some with --rules, or put them into ./rules")
+	}
+	return nil
+}
+
+// Addr returns the address that a door listens on, such as api or proxy, or an
+// empty string if it is closed.
+func (a *App) Addr(door string) string {
+	for _, d := range a.doors {
+		if d.name == door {
+			return d.listener.Addr().String()
+		}
+	}
+	return ""
+}
+
+// Failed is told when a door breaks down by itself. The App should then be
+// stopped.
+func (a *App) Failed() <-chan error { return a.failures }
+
+// Stop drains: /readyz says no, the doors close, requests in flight are
+// finished, as long as the configuration allows, and the counts are saved.
+// Requests that have not ended by then, and upgraded connections, are cut off.
+// The error is about what could not be saved or finished.
+func (a *App) Stop(ctx context.Context) error {
+	a.stopOnce.Do(func() {
+		a.draining.Store(true)
+		a.log.Info("draining")
+		a.linger(ctx)
+		ctx, cancel := context.WithTimeout(ctx, max(a.options.Config.ShutdownTimeout, time.Millisecond))
+		defer cancel()
+		a.stopErr = errors.Join(a.closeDoors(ctx), a.saveCounts())
+		a.release()
+		a.log.Info("stopped")
+	})
+	return a.stopErr
+}
+
+// linger goes on as before for a while, if so configured.
+func (a *App) linger(ctx context.Context) {
+	if a.options.Config.ShutdownDelay <= 0 {
+		return
+	}
+	timer := time.NewTimer(a.options.Config.ShutdownDelay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// closeDoors closes all doors at once.
+func (a *App) closeDoors(ctx context.Context) error {
+	errs := make([]error, len(a.doors))
+	var wg sync.WaitGroup
+	for i, d := range a.doors {
+		wg.Go(func() { errs[i] = d.shutdown(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// release undoes Start, last to first.
+func (a *App) release() {
+	for i := len(a.cleanup) - 1; i >= 0; i-- {
+		a.cleanup[i]()
+	}
+	a.cleanup = nil
+}
+
+// proxyDomain returns the domain whose rules the proxy goes by: the one that is
+// configured, or the only one there is.
+func (a *App) proxyDomain(rs *rules.Ruleset) (string, error) {
+	domain, domains := a.options.Config.Proxy.Domain, rs.Domains()
+	switch {
+	case !a.proxyOpen() || len(domains) == 0:
+		return domain, nil
+	case domain == "" && len(domains) > 1:
+		return "", &config.SourceError{
+			Source: "proxy.domain", Message: fmt.Sprintf("it is not set, and the rules have the domains %q", domains),
+			Hint: "name the one that the proxy enforces",
+		}
+	case domain == "":
+		return domains[0], nil
+	case !slices.Contains(domains, domain):
+		return "", &config.SourceError{
+			Source: "proxy.domain", Message: fmt.Sprintf("no rule is in the domain %q", domain),
+			Hint: fmt.Sprintf("the rules have %q", domains),
+		}
+	}
+	return domain, nil
+}

@@ -1,0 +1,54 @@
+package app
+
+import (
+	_ "embed"
+	"fmt"
+	"net/http"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/rules"
+)
+
+//go:embed quickstart.yaml
+var quickstartRules []byte
+
+// Quickstart makes o an App that needs nothing: rules from the binary, and a
+// small backend behind the proxy.
+func Quickstart(o Options) Options {
+	o.BuiltIn = []rules.Source{{Name: "quickstart.yaml", Data: quickstartRules}}
+	o.Backend = http.HandlerFunc(demo)
+	c := *o.Config
+	c.Rules = nil
+	if c.Proxy.Domain == "" {
+		c.Proxy.Domain = "quickstart"
+	}
+	o.Config = &c
+	return o
+}
+
+// QuickstartRules returns the rules of the quickstart, for people to read.
+func QuickstartRules() string { return string(quickstartRules) }
+
+// demo is the backend of the quickstart.
+func demo(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	switch r.URL.Path {
+	case "/login":
+		_, _ = fmt.Fprintln(w, "the demo backend: welcome")
+	default:
+		_, _ = fmt.Fprintf(w, "the demo backend: %s %q\n", r.Method, r.URL.Path)
+	}
+}
+
+// backendDoor is the name of the listener that the demo is served on. It is no
+// door for users.
+const backendDoor = "backend"
+
+// backendAddress is a free port that only this machine reaches.
+const backendAddress = "127.0.0.1:0"
+
+// proxyOpen reports whether there is a proxy to open.
+func (a *App) proxyOpen() bool {
+	p := &a.options.Config.Proxy
+	return p.Open() || a.options.Backend != nil && p.Listen != config.Off
+}

@@ -1,0 +1,131 @@
+package app
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/rules"
+)
+
+// Diagnosis is one thing that is wrong, ready to be shown to people or, as
+// JSON, to machines.
+type Diagnosis struct {
+	Severity string `json:"severity"` // error or warning
+	File     string `json:"file,omitempty"`
+	Line     int    `json:"line,omitempty"`
+	Column   int    `json:"column,omitempty"`
+	Message  string `json:"message"`
+	Hint     string `json:"hint,omitempty"`
+	// Position is file:line:column, or what is known of it.
+	Position string `json:"-"`
+	// Excerpt is the line with a caret below the column, or empty.
+	Excerpt string `json:"-"`
+}
+
+// Diagnose takes an error of New, Start or config.Load apart.
+func Diagnose(err error) []Diagnosis {
+	if err == nil {
+		return nil
+	}
+	var all config.Errors
+	if errors.As(err, &all) {
+		var out []Diagnosis
+		for _, e := range all {
+			out = append(out, Diagnose(e)...)
+		}
+		return out
+	}
+	var problems rules.Problems
+	if errors.As(err, &problems) {
+		return explain(problems, nil)
+	}
+	d := Diagnosis{Severity: rules.SeverityError.String(), Message: err.Error()}
+	var source *config.SourceError
+	var listen *ListenError
+	switch {
+	case errors.As(err, &source):
+		d.Hint = source.Hint
+	case errors.As(err, &listen):
+		d.Hint = listenHint(listen)
+	case errors.Is(err, fs.ErrNotExist):
+		d.Hint = "check the name; it is relative to the current folder"
+	}
+	return []Diagnosis{d}
+}
+
+func listenHint(e *ListenError) string {
+	var errno syscall.Errno
+	if !errors.As(e.Err, &errno) {
+		return "write host:port, such as 127.0.0.1:8080"
+	}
+	switch errno {
+	case syscall.EADDRINUSE:
+		return "another process listens there: stop it, or choose another address"
+	case syscall.EACCES, syscall.EPERM:
+		return "ports below 1024 need a privilege (CAP_NET_BIND_SERVICE); choose a higher one"
+	case syscall.EADDRNOTAVAIL:
+		return "this machine does not have that address"
+	}
+	return ""
+}
+
+// explain turns diagnostics into what is shown. read returns the text of a
+// file; nil means from disk.
+func explain(list []rules.Diagnostic, read func(name string) []byte) []Diagnosis {
+	if read == nil {
+		read = readForExcerpt
+	}
+	texts := map[string][]byte{}
+	out := make([]Diagnosis, 0, len(list))
+	for _, d := range list {
+		src, ok := texts[d.File]
+		if !ok && d.Line > 0 {
+			src = read(d.File)
+			texts[d.File] = src
+		}
+		out = append(out, Diagnosis{
+			Severity: d.Severity.String(), File: d.File, Line: d.Line, Column: d.Column,
+			Message: d.Message, Hint: d.Hint, Position: d.Position(), Excerpt: rules.Excerpt(src, d),
+		})
+	}
+	return out
+}
+
+// readForExcerpt reads a file that was read before; what has become of it
+// since does not matter much.
+func readForExcerpt(name string) []byte {
+	info, err := os.Stat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > rules.MaxFileSize {
+		return nil
+	}
+	src, err := os.ReadFile(name)
+	if err != nil {
+		return nil
+	}
+	return src
+}
+
+// Report is what Check found.
+type Report struct {
+	OK        bool        `json:"ok"`
+	Files     int         `json:"files"`
+	Rules     int         `json:"rules"`
+	Domains   []string    `json:"domains"`
+	Diagnoses []Diagnosis `json:"diagnostics"`
+}
+
+// Check reads rule files and folders as serve would, and says what is wrong.
+func Check(paths ...string) Report {
+	rs, err := rules.Load(paths...)
+	if err != nil {
+		return Report{Domains: []string{}, Diagnoses: Diagnose(err)}
+	}
+	stats := rs.Stats()
+	return Report{
+		OK: true, Files: stats.Files, Rules: stats.Rules, Domains: append([]string{}, rs.Domains()...),
+		Diagnoses: explain(rs.Warnings(), nil),
+	}
+}

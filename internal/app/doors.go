@@ -1,0 +1,154 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/internal/door/proxy"
+)
+
+// The doors that can be open.
+const (
+	DoorAPI   = "api"
+	DoorProxy = "proxy"
+)
+
+// ListenError says that a door could not be opened.
+type ListenError struct {
+	// Door is its name, Address where it should have been.
+	Door, Address string
+	Err           error
+}
+
+// Error names the door, the address and the reason.
+func (e *ListenError) Error() string {
+	err := e.Err
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err // without "listen tcp" and the address again
+	}
+	return fmt.Sprintf("cannot open %s on %s: %v", e.Door, e.Address, err)
+}
+
+// Unwrap returns the reason.
+func (e *ListenError) Unwrap() error { return e.Err }
+
+// door is a listener and the server behind it.
+type door struct {
+	name     string
+	listener net.Listener
+	server   *http.Server
+	cut      context.CancelFunc // ends what is still going on
+	done     chan struct{}      // closed when the server has returned
+}
+
+// listen opens the listeners of all doors.
+func (a *App) listen(ctx context.Context) error {
+	c := a.options.Config
+	if c.Listen.API != config.Off {
+		if err := a.open(ctx, DoorAPI, c.Listen.API); err != nil {
+			return err
+		}
+	}
+	if a.proxyOpen() {
+		if err := a.open(ctx, DoorProxy, c.Proxy.Listen); err != nil {
+			return err
+		}
+	}
+	if a.options.Backend != nil {
+		return a.open(ctx, backendDoor, backendAddress)
+	}
+	return nil
+}
+
+func (a *App) open(ctx context.Context, name, address string) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return &ListenError{Door: name, Address: address, Err: err}
+	}
+	d := &door{name: name, listener: l, done: make(chan struct{})}
+	a.doors = append(a.doors, d)
+	a.cleanup = append(a.cleanup, func() {
+		_ = l.Close() // a server has closed it already
+		if d.server != nil {
+			<-d.done
+		}
+	})
+	return nil
+}
+
+// handler returns what serves a door.
+func (a *App) handler(name string) (http.Handler, error) {
+	c := a.options.Config
+	switch name {
+	case DoorAPI:
+		return httpapi.New(httpapi.Options{
+			Engine: a.engine, Ready: a.readiness, Clock: a.options.Clock,
+			Logger: a.log, Clients: a.clients, Dialect: c.Headers,
+		}), nil
+	case DoorProxy:
+		upstream := c.Proxy.Upstream
+		if a.options.Backend != nil {
+			upstream = &url.URL{Scheme: "http", Host: a.Addr(backendDoor)}
+		}
+		return proxy.New(proxy.Options{
+			Engine: a.engine, Domain: func() string { return a.state.Load().domain }, Upstream: upstream, Clients: a.clients,
+			TrustedProxies: c.TrustedProxies, Transport: a.transport, Clock: a.options.Clock,
+			Logger: a.log, Dialect: c.Headers,
+		}), nil
+	case backendDoor:
+		return a.options.Backend, nil
+	}
+	return nil, fmt.Errorf("no such door: %s", name)
+}
+
+const maxHeaderBytes = 64 << 10
+
+// serve answers at d in the background.
+func (d *door) serve(handler http.Handler, log *slog.Logger, failures chan<- error) {
+	base, cut := context.WithCancel(context.Background())
+	d.cut = cut
+	d.server = &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	if d.name == DoorAPI {
+		// Its bodies are small. A proxy's may last for hours.
+		d.server.ReadTimeout = 10 * time.Second
+		d.server.WriteTimeout = 20 * time.Second
+	}
+	log.Info("listening", "door", d.name, "address", d.listener.Addr().String())
+	go func() {
+		defer close(d.done)
+		if err := d.server.Serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
+			failures <- fmt.Errorf("%s: %w", d.name, err)
+		}
+	}()
+}
+
+// shutdown lets requests finish until ctx is done and then cuts off the rest.
+func (d *door) shutdown(ctx context.Context) error {
+	if d.server == nil {
+		return nil
+	}
+	err := d.server.Shutdown(ctx)
+	d.cut() // also ends upgraded connections, which the server has lost sight of
+	if err != nil {
+		_ = d.server.Close()
+		return fmt.Errorf("%s: some requests were cut off: %w", d.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+)
+
+// ErrForced is returned by Run when a second signal cut the draining short.
+var ErrForced = errors.New("stopped at once by a second signal, without draining")
+
+// Run starts the App and stops it on the first SIGINT or SIGTERM from signals,
+// or when a door breaks down. SIGHUP reloads the rules. A second signal while
+// draining makes Run return ErrForced at once; the caller should then exit.
+// started, if not nil, is called once all doors are open.
+func (a *App) Run(ctx context.Context, signals <-chan os.Signal, started func()) error {
+	if err := a.Start(ctx); err != nil {
+		return err
+	}
+	if started != nil {
+		started()
+	}
+	failure := a.attend(ctx, signals)
+	stopped := make(chan error, 1)
+	go func() { stopped <- a.Stop(context.WithoutCancel(ctx)) }()
+	for {
+		select {
+		case err := <-stopped:
+			return errors.Join(failure, err)
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				return ErrForced
+			}
+		}
+	}
+}
+
+// attend reloads until it is time to stop. The error is why, if a door broke.
+func (a *App) attend(ctx context.Context, signals <-chan os.Signal) error {
+	for {
+		select {
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				a.log.Info("signal received", "signal", s.String())
+				return nil
+			}
+			_ = a.Reload() // it has been logged, and /readyz tells
+		case err := <-a.failures:
+			a.log.Error("door failed", "err", err)
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// sweepInterval is how often memory of forgotten keys is given back.
+const sweepInterval = time.Minute
+
+// openStore opens the store that the configuration names. There is one kind so
+// far; another is another case here, and its own key below store.
+func (a *App) openStore() (headgate.Store, error) {
+	s, err := a.openMemory()
+	if err != nil {
+		return nil, err
+	}
+	a.cleanup = append(a.cleanup, func() { _ = s.Close() })
+	a.every(sweepInterval, func() { s.Sweep(a.options.Clock()) })
+	if c := &a.options.Config.Store.Memory; c.Snapshot != "" {
+		a.save = func() error { return any(s).(interface{ SaveFile(string) error }).SaveFile(c.Snapshot) }
+		a.every(c.SnapshotInterval, func() {
+			if err := a.save(); err != nil {
+				a.log.Error("counts not saved", "file", c.Snapshot, "err", err)
+			}
+		})
+	}
+	return s, nil
+}
+
+// openMemory returns the embedded store with the counts of the last run.
+func (a *App) openMemory() (*memory.Store, error) {
+	c := &a.options.Config.Store.Memory
+	var options []memory.Option
+	if c.MaxKeys > 0 {
+		options = append(options, memory.MaxKeys(int(c.MaxKeys)))
+	}
+	if c.MaxBytes > 0 {
+		options = append(options, memory.MaxBytes(c.MaxBytes))
+	}
+	options = append(options, memory.WithClock(a.options.Clock))
+	s := memory.New(options...)
+	if c.Snapshot == "" {
+		return s, nil
+	}
+	err := any(s).(interface{ LoadFile(string) error }).LoadFile(c.Snapshot)
+	var file *fs.PathError
+	switch {
+	case err == nil:
+		a.log.Info("counts restored", "file", c.Snapshot, "keys", s.Stats().Keys)
+		return s, nil
+	case errors.Is(err, fs.ErrNotExist):
+		a.log.Info("no counts to restore yet", "file", c.Snapshot)
+		return s, nil
+	case errors.As(err, &file):
+		// Not damaged but out of reach. To start with fresh budgets, and to
+		// fail to save them later, is not what was asked for.
+		return nil, fmt.Errorf("restore counts: %w", err)
+	}
+	aside, renameErr := a.setAside(c.Snapshot)
+	if renameErr != nil {
+		return nil, fmt.Errorf("restore counts from %s: %w, and it cannot be set aside: %w", c.Snapshot, err, renameErr)
+	}
+	a.log.Error("snapshot is damaged, counts start afresh", "file", c.Snapshot, "set_aside_as", aside, "err", err)
+	_ = s.Close() // whatever of it was read
+	return memory.New(options...), nil
+}
+
+// setAside renames a damaged file, so that the next save does not destroy what
+// somebody may want to look at.
+func (a *App) setAside(name string) (string, error) {
+	aside := name + ".damaged-" + a.options.Clock().UTC().Format("20060102T150405")
+	return aside, os.Rename(name, aside)
+}
+
+// saveCounts saves a last time.
+func (a *App) saveCounts() error {
+	if a.save == nil {
+		return nil
+	}
+	if err := a.save(); err != nil {
+		return fmt.Errorf("counts not saved: %w", err)
+	}
+	a.log.Info("counts saved", "file", a.options.Config.Store.Memory.Snapshot)
+	return nil
+}
+
+// every calls f at intervals until the App stops.
+func (a *App) every(interval time.Duration, f func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				f()
+			}
+		}
+	}()
+	a.cleanup = append(a.cleanup, func() {
+		cancel()
+		<-done
+	})
+}
