@@ -34,13 +34,13 @@ func (p *parser) parseMatch(n *node, m *matcher) []string {
 		}
 	}
 	if n := f.get("method"); n != nil {
-		note("method", p.parseMethods(n, m))
+		note("method", p.parseTexts(n, "method", &m.method, p.method))
 	}
 	if n := f.get("path"); n != nil {
-		note("path", p.parsePaths(n, m))
+		note("path", p.parseTexts(n, "path", &m.path, p.path))
 	}
 	if n := f.get("host"); n != nil {
-		note("host", p.parseHosts(n, m))
+		note("host", p.parseTexts(n, "host", &m.host, p.host))
 	}
 	if n := f.get("client_ip"); n != nil {
 		note("client_ip", p.parseAddresses(n, m))
@@ -90,28 +90,45 @@ func (p *parser) warnExcluded(n *node, key string, l lists) {
 	if len(l.any) == 0 {
 		return
 	}
+	not := make(map[string]bool, len(l.not))
+	for _, text := range l.not {
+		not[text] = true
+	}
 	for _, text := range l.any {
-		if !slices.Contains(l.not, text) {
+		if !not[text] {
 			return
 		}
 	}
 	p.warnf(n, "", "the rule can never match: %q excludes all that it asks for", key)
 }
 
-func (p *parser) parseMethods(n *node, m *matcher) lists {
-	l := p.split(n, "method", func(source string, at *node, _ exclusion) (string, error) {
-		method := strings.ToUpper(source)
-		if !isToken(method) || strings.Contains(method, "*") {
-			return "", problemf("%s is not a method; without \"method\" a rule applies to all", quote(source))
+// parseTexts reads a condition whose patterns read makes, together with the
+// text under which they are compared.
+func (p *parser) parseTexts(n *node, key string, c *textCondition, read func(source string, at *node) (pattern, string, error)) lists {
+	var any, not []pattern
+	l := p.split(n, key, func(source string, at *node, exclude exclusion) (string, error) {
+		made, plain, err := read(source, at)
+		if err == nil && exclude == excluded {
+			not = append(not, made)
+		} else if err == nil {
+			any = append(any, made)
 		}
-		known := knownMethods()
-		if near := nearest(method, known); near != "" && !slices.Contains(known, method) {
-			p.warnf(at, "", "%s is not a usual method, did you mean %q?", quote(source), near)
-		}
-		return method, nil
+		return plain, err
 	})
-	m.methods, m.notMethods = l.any, l.not
+	c.any, c.not = newPatternList(any), newPatternList(not)
 	return l
+}
+
+func (p *parser) method(source string, at *node) (pattern, string, error) {
+	method := strings.ToUpper(source)
+	if !isToken(method) || strings.Contains(method, "*") {
+		return nil, "", problemf("%s is not a method; without \"method\" a rule applies to all", quote(source))
+	}
+	known := knownMethods()
+	if near := nearest(method, known); near != "" && !slices.Contains(known, method) {
+		p.warnf(at, "", "%s is not a usual method, did you mean %q?", quote(source), near)
+	}
+	return &glob{source: method, parts: []string{method}}, method, nil
 }
 
 // knownMethods are those of RFC 9110, PATCH, and WebDAV's.
@@ -122,20 +139,13 @@ func knownMethods() []string {
 	}
 }
 
-func (p *parser) parsePaths(n *node, m *matcher) lists {
-	return p.split(n, "path", func(source string, at *node, exclude exclusion) (string, error) {
-		pattern, err := parsePath(source)
-		if err != nil {
-			return "", err
-		}
-		p.warnOfPath(source, at)
-		if exclude {
-			m.notPaths = append(m.notPaths, pattern)
-		} else {
-			m.paths = append(m.paths, pattern)
-		}
-		return "/" + strings.Trim(source, "/"), nil
-	})
+func (p *parser) path(source string, at *node) (pattern, string, error) {
+	made, err := parsePath(source)
+	if err != nil {
+		return nil, "", err
+	}
+	p.warnOfPath(source, at)
+	return &made, "/" + strings.Trim(source, "/"), nil
 }
 
 // warnOfPath warns of what other routers understand and this one takes
@@ -158,19 +168,12 @@ func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
 }
 
-func (p *parser) parseHosts(n *node, m *matcher) lists {
-	return p.split(n, "host", func(source string, _ *node, exclude exclusion) (string, error) {
-		pattern, err := parseHost(source)
-		if err != nil {
-			return "", err
-		}
-		if exclude {
-			m.notHosts = append(m.notHosts, pattern)
-		} else {
-			m.hosts = append(m.hosts, pattern)
-		}
-		return pattern.exact + "*" + pattern.suffix, nil
-	})
+func (p *parser) host(source string, _ *node) (pattern, string, error) {
+	made, err := parseHost(source)
+	if err != nil {
+		return nil, "", err
+	}
+	return &made, made.exact + "*" + made.suffix, nil
 }
 
 func (p *parser) parseAddresses(n *node, m *matcher) lists {
@@ -188,6 +191,10 @@ func (p *parser) parseAddresses(n *node, m *matcher) lists {
 		return prefix.String(), nil
 	})
 	m.addresses, m.notAddresses = newAddressSet(any), newAddressSet(not)
+	const most = 1 << 16 // comparisons that a warning is worth
+	if len(any)*len(not) > most {
+		return l
+	}
 	for _, prefix := range any {
 		if !slices.Contains(not, prefix) && m.notAddresses.covers(prefix) {
 			p.warnf(n, "", "%s can never match: it lies in a prefix that is excluded", quote(prefix.String()))

@@ -51,7 +51,7 @@ func (p *parser) parseLimit(n *node, what, domainName string, d *domain) {
 	if n := f.get("on_limit"); n != nil {
 		p.parseOnLimit(n, &r.OnLimit)
 	}
-	disabled := p.parseTexts(f, r)
+	disabled := p.parseNotes(f, r)
 	if p.errors == before && !disabled {
 		p.warnOfLimit(f, r)
 	}
@@ -81,11 +81,13 @@ func signature(r *Rule, conditions []string) string {
 // parseKey reads key and key_missing.
 func (p *parser) parseKey(f fields, r *Rule) {
 	if n := f.get("key"); n != nil && (n.kind != listKind || len(n.items) > 0) {
-		for _, t := range p.texts(n, "key") {
-			p.addKeyPart(r, t)
+		parts := p.texts(n, "key")
+		if len(parts) > maxKeyParts {
+			p.errorf(n, "", "the key has %d parts, at most %d are allowed", len(parts), maxKeyParts)
+			parts = nil
 		}
-		if len(r.Key) > maxKeyParts {
-			p.errorf(n, "", "the key has %d parts, at most %d are allowed", len(r.Key), maxKeyParts)
+		for _, t := range parts {
+			p.addKeyPart(r, t)
 		}
 	}
 	if n := f.get("key_missing"); n != nil {
@@ -178,8 +180,8 @@ func (p *parser) parseStorePolicy(n *node, key string, r *Rule) {
 	}
 }
 
-// parseTexts reads description and disabled.
-func (p *parser) parseTexts(f fields, r *Rule) (disabled bool) {
+// parseNotes reads description and disabled.
+func (p *parser) parseNotes(f fields, r *Rule) (disabled bool) {
 	if n := f.get("description"); n != nil {
 		r.Description, _ = p.word(n, "description")
 	}

@@ -58,6 +58,8 @@ func isHostName(name string) bool {
 	return true
 }
 
+func (p *hostPattern) literal() (string, bool) { return p.exact, p.suffix == "" }
+
 // match reports whether p covers a host that cleanHost returned.
 func (p *hostPattern) match(host string) bool {
 	if p.suffix == "" {

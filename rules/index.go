@@ -101,52 +101,56 @@ func newIndex(rules []*Rule) *index {
 // is taken.
 func (m *matcher) postings() [][]posting {
 	var out [][]posting
-	add := func(condition []posting) {
-		if len(condition) > 0 {
-			out = append(out, condition)
+	add := func(list []posting) {
+		if len(list) > 0 {
+			out = append(out, list)
 		}
 	}
-	var list []posting
-	for i := range m.paths {
-		list = append(list, m.paths[i].posting())
-	}
-	add(list)
-	list = nil
-	for _, h := range m.hosts {
-		if h.suffix != "" {
-			list = append(list, posting{kind: bySuffix, text: h.suffix})
-		} else {
-			list = append(list, posting{kind: byHost, text: h.exact})
+	var paths, hosts, addresses []posting
+	for _, p := range m.path.any.all {
+		if path, ok := p.(*pathPattern); ok {
+			paths = append(paths, path.posting())
 		}
 	}
-	add(list)
+	add(paths)
+	for _, p := range m.host.any.all {
+		if host, ok := p.(*hostPattern); ok {
+			hosts = append(hosts, host.posting())
+		}
+	}
+	add(hosts)
 	for i := range m.values {
-		add(m.values[i].postings())
+		v := &m.values[i]
+		add(v.any.postings(posting{kind: byValue, attribute: v.attribute}))
 	}
-	list = nil
 	for _, p := range m.addresses.prefixes {
-		list = append(list, posting{kind: byAddress, prefix: p})
+		addresses = append(addresses, posting{kind: byAddress, prefix: p})
 	}
-	add(list)
-	list = nil
-	for _, method := range m.methods {
-		list = append(list, posting{kind: byMethod, text: method})
-	}
-	add(list)
+	add(addresses)
+	add(m.method.any.postings(posting{kind: byMethod}))
 	return out
 }
 
-// postings returns the values asked for, or nil if they are not all literal.
-func (v *valueMatch) postings() []posting {
+// postings returns one like the given for each literal of the list, or nil if
+// not all are literal.
+func (l *patternList) postings(like posting) []posting {
 	var out []posting
-	for i := range v.any {
-		text, ok := v.any[i].literal()
+	for _, p := range l.all {
+		text, ok := p.literal()
 		if !ok {
 			return nil
 		}
-		out = append(out, posting{kind: byValue, attribute: v.attribute, text: text})
+		like.text = text
+		out = append(out, like)
 	}
 	return out
+}
+
+func (p *hostPattern) posting() posting {
+	if p.suffix != "" {
+		return posting{kind: bySuffix, text: p.suffix}
+	}
+	return posting{kind: byHost, text: p.exact}
 }
 
 // posting returns the literal segments and *s that p begins with; a * is

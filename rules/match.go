@@ -5,24 +5,81 @@ import "net/netip"
 // matcher says which requests a rule applies to: those that every one of its
 // conditions holds for.
 type matcher struct {
-	methods      []string
-	notMethods   []string
-	paths        []pathPattern
-	notPaths     []pathPattern
-	hosts        []hostPattern
-	notHosts     []hostPattern
+	method       textCondition
+	path         textCondition
+	host         textCondition
 	addresses    addressSet
 	notAddresses addressSet
 	values       []valueMatch
+}
+
+// pattern is a glob, a path or a host: something that texts are as, or not.
+type pattern interface {
+	match(text string) bool
+	// literal returns the only text that matches, if there is only one.
+	literal() (string, bool)
+}
+
+// patternList is a list of patterns, any of which may match. Long lists of
+// literals are looked up and not scanned.
+type patternList struct {
+	all   []pattern
+	exact map[string]struct{}
+	rest  []pattern
+}
+
+// exactFrom is from how many literals a look-up beats a scan.
+const exactFrom = 8
+
+func newPatternList(all []pattern) patternList {
+	l := patternList{all: all, exact: map[string]struct{}{}}
+	for _, p := range all {
+		if text, ok := p.literal(); ok {
+			l.exact[text] = struct{}{}
+		} else {
+			l.rest = append(l.rest, p)
+		}
+	}
+	if len(l.exact) < exactFrom {
+		l.exact, l.rest = nil, all
+	}
+	return l
+}
+
+func (l *patternList) match(text string) bool {
+	if l.exact != nil {
+		if _, ok := l.exact[text]; ok {
+			return true
+		}
+	}
+	for _, p := range l.rest {
+		if p.match(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// textCondition asks for any of some patterns, if there are some, and none of
+// others.
+type textCondition struct{ any, not patternList }
+
+func (c *textCondition) isEmpty() bool { return len(c.any.all)+len(c.not.all) == 0 }
+
+// applies decides about a value. What a request lacks is none of the values
+// asked for, and none of those excluded either.
+func (c *textCondition) applies(value string, ok bool) bool {
+	if !ok {
+		return len(c.any.all) == 0
+	}
+	return !c.not.match(value) && (len(c.any.all) == 0 || c.any.match(value))
 }
 
 // valueMatch is a condition on an attribute that is just text.
 type valueMatch struct {
 	attribute Attribute
 	presence  presence
-	// any are the globs of which one must match if there are some; none of
-	// not may.
-	any, not []glob
+	textCondition
 }
 
 // presence says whether the attribute must be there at all.
@@ -111,73 +168,24 @@ func knownIf(ok bool) known {
 	return missing
 }
 
-// applies reports whether every condition holds. What a request lacks is none
-// of the values asked for, and none of those excluded either.
+// applies reports whether every condition holds.
 func (m *matcher) applies(f *facts) bool {
-	return m.methodApplies(f) && m.pathApplies(f) && m.hostApplies(f) && m.addressApplies(f) && m.valuesApply(f)
-}
-
-func (m *matcher) methodApplies(f *facts) bool {
-	if len(m.methods)+len(m.notMethods) == 0 {
-		return true
-	}
-	method, ok := f.getMethod()
-	if !ok {
-		return len(m.methods) == 0
-	}
-	for _, no := range m.notMethods {
-		if no == method {
+	if !m.method.isEmpty() {
+		if method, ok := f.getMethod(); !m.method.applies(method, ok) {
 			return false
 		}
 	}
-	for _, yes := range m.methods {
-		if yes == method {
-			return true
-		}
-	}
-	return len(m.methods) == 0
-}
-
-func (m *matcher) pathApplies(f *facts) bool {
-	if len(m.paths)+len(m.notPaths) == 0 {
-		return true
-	}
-	path, ok := f.getPath()
-	if !ok {
-		return len(m.paths) == 0
-	}
-	for i := range m.notPaths {
-		if m.notPaths[i].match(path) {
+	if !m.path.isEmpty() {
+		if path, ok := f.getPath(); !m.path.applies(path, ok) {
 			return false
 		}
 	}
-	for i := range m.paths {
-		if m.paths[i].match(path) {
-			return true
-		}
-	}
-	return len(m.paths) == 0
-}
-
-func (m *matcher) hostApplies(f *facts) bool {
-	if len(m.hosts)+len(m.notHosts) == 0 {
-		return true
-	}
-	host, ok := f.getHost()
-	if !ok {
-		return len(m.hosts) == 0
-	}
-	for i := range m.notHosts {
-		if m.notHosts[i].match(host) {
+	if !m.host.isEmpty() {
+		if host, ok := f.getHost(); !m.host.applies(host, ok) {
 			return false
 		}
 	}
-	for i := range m.hosts {
-		if m.hosts[i].match(host) {
-			return true
-		}
-	}
-	return len(m.hosts) == 0
+	return m.addressApplies(f) && m.valuesApply(f)
 }
 
 func (m *matcher) addressApplies(f *facts) bool {
@@ -196,29 +204,9 @@ func (m *matcher) valuesApply(f *facts) bool {
 	for i := range m.values {
 		v := &m.values[i]
 		value, ok := f.get(v.attribute)
-		if !v.applies(value, ok) {
+		if v.presence == present && !ok || v.presence == absent && ok || !v.applies(value, ok) {
 			return false
 		}
 	}
 	return true
-}
-
-func (v *valueMatch) applies(value string, ok bool) bool {
-	if !ok {
-		return v.presence != present && len(v.any) == 0
-	}
-	if v.presence == absent {
-		return false
-	}
-	for i := range v.not {
-		if v.not[i].match(value) {
-			return false
-		}
-	}
-	for i := range v.any {
-		if v.any[i].match(value) {
-			return true
-		}
-	}
-	return len(v.any) == 0
 }

@@ -87,6 +87,21 @@ func parseSegment(text string) (segment, error) {
 	return segment{kind: partlySegment, glob: g}, nil
 }
 
+// literal returns the path, if p has no star.
+func (p *pathPattern) literal() (string, bool) {
+	var text strings.Builder
+	for i := range p.segments {
+		if p.segments[i].kind != literalSegment {
+			return "", false
+		}
+		text.WriteString("/" + p.segments[i].glob.parts[0])
+	}
+	if len(p.segments) == 0 {
+		return "/", true
+	}
+	return text.String(), true
+}
+
 // match reports whether p covers a path that cleanPath returned.
 //
 // It walks segment by segment. On a mismatch after a ** it lets the last one

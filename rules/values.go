@@ -9,6 +9,9 @@ import (
 // problemf is an error that is shown to the user as it is.
 func problemf(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
+// maxConditions is on how many attributes a rule may have conditions.
+const maxConditions = 64
+
 // valueSections yields the keys of match whose values are mappings from names
 // to conditions, and the kind of attribute that they name.
 func valueSections() iter.Seq2[string, AttributeKind] {
@@ -22,6 +25,10 @@ func valueSections() iter.Seq2[string, AttributeKind] {
 func (p *parser) parseValues(n *node, key string, kind AttributeKind, m *matcher) []string {
 	if n.kind != mapKind {
 		p.errorf(n, "", "%q must be a mapping of names to values, not %s", key, n.kind)
+		return nil
+	}
+	if len(m.values)+len(n.pairs) > maxConditions {
+		p.errorf(n, "", "the rule has more than %d conditions on attributes", maxConditions)
 		return nil
 	}
 	var conditions []string
@@ -88,7 +95,7 @@ func (p *parser) parseValue(n *node, v *valueMatch) []string {
 		default:
 			v.presence = absent
 			out = append(out, condition(name, "absent"))
-			if len(v.any) > 0 {
+			if len(v.any.all) > 0 {
 				p.warnf(n, "", "the rule can never match: %s is to be absent and to have a value", quote(name))
 			}
 		}
@@ -114,7 +121,7 @@ func (l lists) conditions(name string) []string {
 // globs reads one value or a list of them. Numbers stand for their digits as
 // written; true and false could be meant as the value or as being present, so
 // they have to say which.
-func (p *parser) globs(n *node, name string, into *[]glob) []string {
+func (p *parser) globs(n *node, name string, into *patternList) []string {
 	items := []*node{n}
 	if n.kind == listKind {
 		items = n.items
@@ -123,6 +130,7 @@ func (p *parser) globs(n *node, name string, into *[]glob) []string {
 		}
 	}
 	var sources []string
+	var made []pattern
 	for _, item := range items {
 		switch item.kind {
 		case textKind, numberKind:
@@ -131,7 +139,7 @@ func (p *parser) globs(n *node, name string, into *[]glob) []string {
 				p.errorf(item, "", "the value %v", err)
 				continue
 			}
-			*into = append(*into, g)
+			made = append(made, &g)
 			sources = append(sources, item.text)
 		case boolKind:
 			p.errorf(item, fmt.Sprintf("write %q in quotes for the value, or {present: %s}", item.text, item.text), "%s must be text, not true or false", quote(name))
@@ -141,5 +149,6 @@ func (p *parser) globs(n *node, name string, into *[]glob) []string {
 			p.errorf(item, "", "a value of %s must be text, not %s", quote(name), item.kind)
 		}
 	}
+	*into = newPatternList(made)
 	return sources
 }

@@ -85,6 +85,8 @@ type converter struct {
 	// done holds every node that an alias may refer to; nil while the node
 	// itself is being converted, so that an alias inside it shows as a cycle.
 	done map[*yaml.Node]*node
+	// merged counts the values that were looked at to merge mappings.
+	merged int
 }
 
 func (c *converter) convert(y *yaml.Node) *node {
@@ -171,10 +173,15 @@ func (c *converter) convertPairs(n *node, content []*yaml.Node) {
 
 // merge adds to n what m, a mapping or a list of them, has more.
 func (c *converter) merge(n, m *node, seen map[string]*node) {
+	c.merged += m.size
+	if c.merged > maxValues {
+		n.grow(c.merged) // and so the document is refused
+		return
+	}
 	switch m.kind {
 	case mapKind:
 		for _, p := range m.pairs {
-			if seen[p.key.text] == nil && n.size <= maxValues {
+			if seen[p.key.text] == nil {
 				seen[p.key.text] = p.key
 				n.addPair(p.key, p.value)
 			}

@@ -1,0 +1,111 @@
+package rules
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestParseAttribute(t *testing.T) {
+	for text, want := range map[string]Attribute{
+		"method":              {Kind: Method},
+		"path":                {Kind: Path},
+		"host":                {Kind: Host},
+		"client_ip":           {Kind: ClientIP},
+		"header:x-api-KEY":    {Header, "X-Api-Key"},
+		"query:q":             {Query, "q"},
+		"cookie:Session":      {Cookie, "Session"},
+		"jwt:realm.roles":     {JWT, "realm.roles"},
+		"jwt:urn:a:b":         {JWT, "urn:a:b"},
+		"tenant":              {Entry, "tenant"},
+		"remote_address":      {Entry, "remote_address"},
+		"Path":                {Entry, "Path"},
+		"urn:tenant":          {Entry, "urn:tenant"},
+		"destination cluster": {Entry, "destination cluster"},
+	} {
+		got, err := ParseAttribute(text)
+		if err != nil || got != want {
+			t.Errorf("ParseAttribute(%q) = %+v, %v, want %+v", text, got, err, want)
+		}
+		if again, err := ParseAttribute(got.String()); err != nil || again != got {
+			t.Errorf("%+v is written %q and read as %+v, %v", got, got, again, err)
+		}
+	}
+}
+
+func TestParseAttributeExplains(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                        "empty",
+		"header":                  "lacks a name, such as header:X-Api-Key",
+		"jwt:":                    "lacks a name, such as jwt:sub",
+		"cookie:":                 "lacks a name",
+		"headers:X":               `did you mean "header:"?`,
+		"coookie:x":               `did you mean "cookie:"?`,
+		"header:X Y":              "is not a header name",
+		"header:Ä":                "is not a header name",
+		" tenant":                 "spaces around it",
+		"query: q":                "spaces around it",
+		"a\nb":                    "control characters",
+		"\xff":                    "not UTF-8",
+		strings.Repeat("x", 1000): "longer than 256 bytes",
+	} {
+		if got, err := ParseAttribute(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseAttribute(%q) = %+v, %v, want an error with %q", text, got, err, want)
+		}
+	}
+}
+
+// Doors look headers up by the name that net/http gives them.
+func FuzzCanonicalHeader(f *testing.F) {
+	f.Add("x-api-key")
+	f.Add("ETag")
+	f.Add("a--b-")
+	f.Fuzz(func(t *testing.T, s string) {
+		got, ok := canonicalHeader(s)
+		if ok && got != http.CanonicalHeaderKey(s) {
+			t.Errorf("%q is %q here and %q in net/http", s, got, http.CanonicalHeaderKey(s))
+		}
+	})
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"minute", "month", "match", "on_limit", "key"}
+	for word, want := range map[string]string{
+		"minuet": "minute", "mnth": "month", "on-limit": "on_limit", "Match": "match", "ky": "", "keys": "key",
+		"": "", "colour": "", strings.Repeat("minute", 20): "",
+	} {
+		if got := nearest(word, known); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+	for pair, want := range map[[2]string]int{
+		{"", ""}: 0, {"", "abc"}: 3, {"abc", "abc"}: 0, {"ab", "ba"}: 1, {"kitten", "sitting"}: 3, {"ca", "abc"}: 3,
+	} {
+		if got := distance(pair[0], pair[1]); got != want {
+			t.Errorf("distance(%q, %q) = %d, want %d", pair[0], pair[1], got, want)
+		}
+	}
+}
+
+func TestExcerpt(t *testing.T) {
+	long := strings.Repeat("a", 200) + "X" + strings.Repeat("b", 200)
+	src := []byte("one\r\n\ttwo ü!\n\x1b[31m\n" + long)
+	for _, c := range []struct {
+		line, column int
+		want         string
+	}{
+		{0, 0, ""},
+		{1, 1, "1 | one\n  | ^\n"},
+		{2, 7, "2 |  two ü!\n  |       ^\n"},
+		{3, 1, "3 | ·[31m\n  | ^\n"},
+		{4, 201, "4 | …" + strings.Repeat("a", 60) + "X" + strings.Repeat("b", 38) + "…\n  | " + strings.Repeat(" ", 61) + "^\n"},
+		{1, 99, "1 | one\n  |    ^\n"},
+		{5, 1, "5 | \n  | ^\n"},
+		{6, 1, ""},
+		{1, -1, "1 | one\n  | ^\n"},
+	} {
+		if got := Excerpt(src, Diagnostic{Line: c.line, Column: c.column}); got != c.want {
+			t.Errorf("%d:%d:\n%q, want\n%q", c.line, c.column, got, c.want)
+		}
+	}
+}
