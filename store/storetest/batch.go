@@ -1,0 +1,98 @@
+package storetest
+
+import (
+	"context"
+
+	"github.com/headgate/headgate"
+)
+
+func batchCases() []testCase {
+	return []testCase{
+		{"TestT28_AllOrNothing", allOrNothing},
+		{"AllOrNothingOnOneKeyTwice", sameKeyTwice},
+		{"IndependentOpsSeeThoseBefore", independent},
+		{"EmptyBatch", emptyBatch},
+		{"LengthOfOut", lengthOfOut},
+	}
+}
+
+// allOrNothing: where the last of three refuses, the first two are not charged.
+func allOrNothing(s *session) {
+	for _, limit := range everyAlgorithm(5) {
+		ops := []headgate.Op{key(at(0, limit), "a"), key(at(0, limit), "b"), key(cost(at(0, limit), 6), "c")}
+		if limit.Rule().Calendar != headgate.NoCalendar || limit.Rule().CountDenied || limit.Rule().Anchor != headgate.AnchorClock {
+			continue // the same states as another limit's here
+		}
+		for i := range ops {
+			ops[i].Scope = limit.String()
+		}
+		for range 10 {
+			out := s.do(headgate.AllOrNothing, ops...)
+			if !out[0].Allowed || out[0].Granted != 0 || out[0].Remaining != 5 || out[2].Allowed {
+				s.Errorf("%s: %s, %s", limit, show(out[0]), show(out[2]))
+			}
+		}
+		ops[2].Cost = 5
+		for i, d := range s.do(headgate.AllOrNothing, ops...) {
+			if !d.Allowed || d.Granted != ops[i].Cost {
+				s.Errorf("%s: %s", limit, show(d))
+			}
+		}
+	}
+}
+
+// sameKeyTwice: two ops on one state are charged together or not at all.
+func sameKeyTwice(s *session) {
+	for _, a := range headgate.Algorithms() {
+		limit := headgate.PerMinute(5).Using(a)
+		three := cost(at(0, limit), 3)
+		if out := s.do(headgate.AllOrNothing, three, three); !out[0].Allowed || out[1].Allowed {
+			s.Errorf("%s: 3 + 3 of 5: %s, %s", a, show(out[0]), show(out[1]))
+		}
+		two := cost(three, 2)
+		if out := s.do(headgate.AllOrNothing, three, two); !out[0].Allowed || !out[1].Allowed || out[1].Remaining != 0 {
+			s.Errorf("%s: 3 + 2 of 5: %s, %s", a, show(out[0]), show(out[1]))
+		}
+	}
+}
+
+func independent(s *session) {
+	limit := headgate.PerMinute(5)
+	other := headgate.PerMinute(2).Using(headgate.SlidingLog)
+	three := cost(at(0, limit), 3)
+	out := s.do(headgate.Independent, three, three, cost(three, 2), at(0, other), kind(three, headgate.Peek))
+	for i, want := range []bool{true, false, true, true, false} {
+		if out[i].Allowed != want {
+			s.Errorf("op %d: %s", i, show(out[i]))
+		}
+	}
+}
+
+func emptyBatch(s *session) {
+	for _, mode := range []headgate.Mode{headgate.Independent, headgate.AllOrNothing} {
+		if err := s.store.Do(context.Background(), nil, nil, mode); err != nil {
+			s.Errorf("no ops, %s: %v", modeName(mode), err)
+		}
+	}
+}
+
+// lengthOfOut: what lies behind the answers is not touched; too little room is
+// an error, and nothing is written.
+func lengthOfOut(s *session) {
+	op := at(0, headgate.PerMinute(5))
+	s.stamp(&op)
+	mark := headgate.Decision{Limit: -1}
+	out := []headgate.Decision{{}, mark}
+	if err := s.store.Do(context.Background(), []headgate.Op{op}, out, headgate.Independent); err != nil {
+		s.Fatal(err)
+	}
+	if !out[0].Allowed || out[1] != mark {
+		s.Errorf("one op wrote %v", out)
+	}
+	if err := s.store.Do(context.Background(), []headgate.Op{op, op}, out[:1], headgate.AllOrNothing); err == nil {
+		s.Error("two ops with room for one decision: no error")
+	}
+	if d, err := s.store.Take(context.Background(), kind(op, headgate.Peek)); err != nil || d.Remaining < 4 {
+		s.Errorf("the failed Do wrote: %s, %v", show(d), err)
+	}
+}

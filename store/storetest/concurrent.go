@@ -1,0 +1,144 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate/headgate"
+)
+
+func concurrentCases() []testCase {
+	return []testCase{
+		{"ConcurrentTakesAdmitExactlyTheLimit", concurrentTakes},
+		{"ConcurrentBatchesAdmitExactlyTheLimit", concurrentBatches},
+		{"TestT34_T37_NoUpdateIsLost", noLostUpdates},
+	}
+}
+
+const goroutines = 16
+
+// together runs f in all goroutines at once and returns the first error.
+func together(f func(worker int) error) error {
+	var wg sync.WaitGroup
+	errs := make(chan error, goroutines)
+	start := make(chan struct{})
+	for w := range goroutines {
+		wg.Go(func() {
+			<-start
+			if err := f(w); err != nil {
+				errs <- err
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	close(errs)
+	return <-errs
+}
+
+// concurrentTakes: of 16 goroutines that ask for one key 1,600 times in all,
+// exactly the limit is admitted, and each admission has seen another number
+// remain: they can be put in an order.
+func concurrentTakes(s *session) {
+	const limited = 1000
+	for i, limit := range everyAlgorithm(limited) {
+		if limit.Algorithm() <= headgate.LeakyBucket {
+			limit = headgate.PerDay(limited).Using(limit.Algorithm()) // refills nothing meanwhile
+		}
+		op := key(at(day/2, limit), string(rune('a'+i)))
+		s.stamp(&op)
+		seen := make([]atomic.Int32, limited)
+		var admitted atomic.Int64
+		err := together(func(int) error {
+			for range 100 {
+				d, err := s.store.Take(context.Background(), op)
+				if err != nil {
+					return err
+				}
+				if !d.Allowed {
+					continue
+				}
+				admitted.Add(1)
+				if d.Remaining < 0 || d.Remaining >= limited || seen[d.Remaining].Add(1) != 1 {
+					return fmt.Errorf("%s: two admissions left %d", limit, d.Remaining)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			s.Error(err)
+		}
+		if n := admitted.Load(); n != limited {
+			s.Errorf("%s admitted %d of 1600 concurrent takes", limit, n)
+		}
+	}
+}
+
+// concurrentBatches takes two keys at once, in two orders, so that a store
+// which locks them one by one would block for ever or take one alone.
+func concurrentBatches(s *session) {
+	const limited = 300
+	for _, a := range headgate.Algorithms() {
+		limit := headgate.PerDay(limited).Using(a)
+		x, y := key(at(day/2, limit), "x"), key(at(day/2, limit), "y")
+		s.stamp(&x)
+		s.stamp(&y)
+		var admitted atomic.Int64
+		err := together(func(w int) error {
+			ops := []headgate.Op{x, y}
+			if w%2 == 1 {
+				ops[0], ops[1] = y, x
+			}
+			out := make([]headgate.Decision, 2)
+			for range 40 {
+				if err := s.store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil {
+					return err
+				}
+				if out[0].Allowed && out[1].Allowed {
+					admitted.Add(1)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			s.Error(err)
+		}
+		if n := admitted.Load(); n != limited {
+			s.Errorf("%s admitted %d pairs of 640", limit, n)
+		}
+	}
+}
+
+// noLostUpdates charges and refunds many keys from all goroutines: the sums
+// have to be right in the end.
+func noLostUpdates(s *session) {
+	const keys, rounds = 50, 20
+	for _, a := range headgate.Algorithms() {
+		limit := headgate.PerDay(100_000).Using(a)
+		now := at(day/2, limit)
+		s.stamp(&now)
+		err := together(func(w int) error {
+			for i := range keys * rounds {
+				op := key(now, fmt.Sprintf("key %d", (i+w)%keys))
+				for _, step := range []headgate.Op{cost(kind(op, headgate.Charge), 5), cost(kind(op, headgate.Refund), 2), cost(op, 1)} {
+					if _, err := s.store.Take(context.Background(), step); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			s.Fatal(err)
+		}
+		want := int64(100_000 - goroutines*rounds*(5-2+1))
+		for i := range keys {
+			d, err := s.store.Take(context.Background(), key(kind(now, headgate.Peek), fmt.Sprintf("key %d", i)))
+			if err != nil || d.Remaining != want {
+				s.Fatalf("%s, key %d: remaining %d, want %d (%v)", a, i, d.Remaining, want, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// everyAlgorithm returns one limit of n per minute for each algorithm and each
+// of its options that changes how it counts.
+func everyAlgorithm(n int64) []headgate.Limit {
+	per := headgate.PerMinute(n)
+	return []headgate.Limit{
+		per,
+		per.Using(headgate.LeakyBucket),
+		per.Using(headgate.FixedWindow),
+		per.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
+		headgate.PerCalendar(n, headgate.Day, time.UTC),
+		per.Using(headgate.SlidingLog),
+		per.Using(headgate.SlidingLog).CountingDenied(),
+		per.Using(headgate.SlidingWindow),
+		per.Using(headgate.SlidingBuckets),
+		per.Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict),
+		per.Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeLenient),
+	}
+}
+
+func contractCases() []testCase {
+	return []testCase{
+		{"EveryVerbOnEveryAlgorithm", everyVerb},
+		{"UnlimitedCountsNothing", unlimited},
+		{"InvalidOpsAreRefusedBeforeAnythingIsWritten", invalidOps},
+		{"AnAlgorithmHasAStateOfItsOwn", ownStates},
+		{"CancelledContext", cancelledContext},
+		{"ClosedStore", closedStore},
+	}
+}
+
+// everyVerb walks one key per limit through all kinds, in and out of debt.
+func everyVerb(s *session) {
+	script := []struct {
+		kind headgate.Kind
+		cost int64
+		long time.Duration
+	}{
+		{headgate.Peek, 1, 0},
+		{headgate.Take, 1, 0},
+		{headgate.Take, 0, 0},
+		{headgate.Take, 5, 0},
+		{headgate.TakeUpTo, 9, 0},
+		{headgate.Take, 1, 0},
+		{headgate.TakeUpTo, 1, 0},
+		{headgate.Refund, 2, 0},
+		{headgate.Peek, 2, 0},
+		{headgate.Peek, 3, 0},
+		{headgate.Charge, 4, 0},
+		{headgate.Take, 0, 0},
+		{headgate.Grant, 3, time.Minute},
+		{headgate.Take, 2, 0},
+		{headgate.Peek, 9, 0},
+		{headgate.Reserve, 2, 5 * time.Minute},
+		{headgate.Reserve, 1, time.Microsecond},
+		{headgate.Refund, 1, 30 * time.Second},
+		{headgate.Refund, math.MaxInt64, 0},
+		{headgate.Charge, math.MaxInt64, 0},
+		{headgate.Take, 1, 0},
+		{headgate.Reset, 0, 0},
+		{headgate.Take, 8, 0},
+		{headgate.Take, 9, 0},
+	}
+	for _, pause := range []int64{0, 1, 7 * second, 50 * second, 3 * minute} {
+		for i, limit := range everyAlgorithm(8) {
+			now := int64(0)
+			for _, step := range script {
+				op := cost(kind(at(now, limit), step.kind), step.cost)
+				op.Key = string(rune('a'+i)) + time.Duration(pause).String()
+				s.take(lasting(op, step.long))
+				now += pause
+			}
+		}
+		if s.ownClock() {
+			return // its clock does not go back for the next pause
+		}
+	}
+}
+
+func unlimited(s *session) {
+	for range 3 {
+		d := s.take(cost(at(0, headgate.Unlimited()), math.MaxInt64))
+		if !d.Allowed || d.Reason != headgate.NoLimit {
+			s.Fatalf("unlimited answers %s", show(d))
+		}
+	}
+}
+
+// invalidOps puts a wrong op between right ones: none of them may be executed.
+func invalidOps(s *session) {
+	limit := headgate.PerMinute(3)
+	good := at(0, limit)
+	s.stamp(&good)
+	wrong := []struct {
+		name string
+		op   headgate.Op
+		want error
+	}{
+		{"negative cost", cost(good, -1), headgate.ErrInvalidCost},
+		{"the least cost", cost(good, math.MinInt64), headgate.ErrInvalidCost},
+		{"unset limit", headgate.Op{Key: "k", Cost: 1, At: good.At}, headgate.ErrInvalidLimit},
+		{"negative limit", headgate.Op{Key: "k", Cost: 1, At: good.At, Limit: headgate.PerMinute(-1)}, headgate.ErrInvalidLimit},
+	}
+	ctx := context.Background()
+	for _, w := range wrong {
+		for k := headgate.Take; k <= headgate.Reserve; k++ {
+			if _, err := s.store.Take(ctx, kind(w.op, k)); !errors.Is(err, w.want) {
+				s.Errorf("%s %s: error %v, want %v", k, w.name, err, w.want)
+			}
+		}
+		for _, mode := range []headgate.Mode{headgate.Independent, headgate.AllOrNothing} {
+			ops := []headgate.Op{good, w.op, good}
+			err := s.store.Do(ctx, ops, make([]headgate.Decision, 3), mode)
+			if !errors.Is(err, w.want) || errors.Is(err, headgate.ErrUnavailable) {
+				s.Errorf("Do, %s, with a %s: error %v, want %v", modeName(mode), w.name, err, w.want)
+			}
+		}
+	}
+	if d := s.take(kind(at(0, limit), headgate.Peek)); d.Remaining != 3 {
+		s.Errorf("an invalid op in the middle of Do let others write: %s", show(d))
+	}
+}
+
+// ownStates: one key under six algorithms is counted six times.
+func ownStates(s *session) {
+	for _, a := range headgate.Algorithms() {
+		if d := s.take(cost(at(0, headgate.PerMinute(4).Using(a)), 4)); !d.Allowed {
+			s.Errorf("%s: %s", a, show(d))
+		}
+	}
+}
+
+// cancelledContext: a store may ignore the context or give up, but then says
+// so as an outage, because the caller's failure policy has to decide.
+func cancelledContext(s *session) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	op := at(0, headgate.PerMinute(5))
+	s.stamp(&op)
+	if d, err := s.store.Take(ctx, op); err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+		s.Errorf("error %v does not wrap ErrUnavailable", err)
+	} else if err == nil && !d.Allowed {
+		s.Errorf("no error and yet %s", show(d))
+	}
+}
+
+func closedStore(s *session) {
+	op := at(0, headgate.PerMinute(5))
+	s.stamp(&op)
+	if err := s.store.Close(); err != nil {
+		s.Fatalf("Close: %v", err)
+	}
+	ctx := context.Background()
+	if _, err := s.store.Take(ctx, op); !errors.Is(err, headgate.ErrClosed) || !errors.Is(err, headgate.ErrUnavailable) {
+		s.Errorf("Take after Close: %v, want ErrClosed", err)
+	}
+	out := make([]headgate.Decision, 1)
+	if err := s.store.Do(ctx, []headgate.Op{op}, out, headgate.Independent); !errors.Is(err, headgate.ErrClosed) {
+		s.Errorf("Do after Close: %v, want ErrClosed", err)
+	}
+}

@@ -1,0 +1,120 @@
+package storetest
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func differentialCases() []testCase {
+	return []testCase{
+		{"DifferentialTakes", func(s *session) { differential(s, 6000, 0) }},
+		{"DifferentialBatches", func(s *session) { differential(s, 2000, 2) }},
+	}
+}
+
+// world drives a session at random.
+type world struct {
+	*session
+	rng    *rand.Rand
+	limits []headgate.Limit
+	now    int64
+	// latest is the latest time any op had.
+	latest int64
+}
+
+// differential runs random ops of every kind on a few keys, scopes and limits
+// and compares every field with the model's. batch is the share of Do in
+// thirds.
+func differential(s *session, steps, batch int) {
+	seed := rand.Uint64()
+	s.Logf("seed %d", seed)
+	w := &world{
+		session: s, rng: rand.New(rand.NewPCG(seed, 1)), limits: randomLimits(), now: t0, latest: t0,
+	}
+	for range steps {
+		w.tick()
+		if w.rng.IntN(3) >= batch {
+			w.take(w.op())
+			continue
+		}
+		w.now = max(w.now, w.latest) // so that all of a batch have one time
+		ops := make([]headgate.Op, 1+w.rng.IntN(6))
+		for i := range ops {
+			ops[i] = w.op()
+		}
+		mode := headgate.AllOrNothing
+		if w.rng.IntN(3) == 0 {
+			mode = headgate.Independent
+		}
+		w.do(mode, ops...)
+	}
+}
+
+func randomLimits() []headgate.Limit {
+	limits := append(everyAlgorithm(5), everyAlgorithm(100)...)
+	limits = append(
+		limits,
+		headgate.PerSecond(100).Burst(500), headgate.Per(3, 7*time.Millisecond).Burst(2), headgate.PerSecond(0),
+		headgate.Per(headgate.MaxLimit, 24*time.Hour), headgate.Per(7, 13*time.Second).Using(headgate.LeakyBucket).Burst(3),
+		headgate.PerSecond(3).Using(headgate.FixedWindow), headgate.PerHour(3).Using(headgate.SlidingWindow),
+		headgate.PerSecond(2).Using(headgate.SlidingLog), headgate.PerSecond(9).Using(headgate.SlidingBuckets),
+		headgate.Unlimited(),
+	)
+	return limits
+}
+
+func (w *world) tick() {
+	switch w.rng.IntN(10) {
+	case 0, 1, 2:
+	case 3:
+		w.now++
+	case 4:
+		w.now += w.rng.Int64N(3 * minute)
+	case 5:
+		w.now -= w.rng.Int64N(10 * second)
+	default:
+		w.now += w.rng.Int64N(2 * second)
+	}
+	if w.rng.IntN(300) == 0 {
+		w.now += w.rng.Int64N(2 * day)
+	}
+	if w.ownClock() {
+		w.now = max(w.now, w.h.Now())
+	}
+}
+
+func (w *world) op() headgate.Op {
+	op := headgate.Op{
+		Key: pick(w.rng, "a", "b", "c"), Scope: pick(w.rng, "", "s"), At: w.now,
+		Limit: pick(w.rng, w.limits...),
+		Cost:  pick[int64](w.rng, 0, 1, 1, 1, 2, 3, 5, 6, 50, 101, w.rng.Int64N(600), math.MaxInt64),
+		Kind: pick(w.rng, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge,
+			headgate.Refund, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Reserve),
+		Duration: pick(w.rng, 0, time.Microsecond, time.Duration(w.rng.Int64N(int64(time.Minute))), time.Duration(math.MaxInt64)),
+	}
+	if op.Cost == math.MaxInt64 && w.rng.IntN(3) > 0 {
+		op.Cost = 4
+	}
+	w.keepDefined(&op)
+	return op
+}
+
+// keepDefined changes an op whose answer would depend on whether the store has
+// already forgotten a state that it may forget: it must not go back to before
+// that, and another limit must not revive the state.
+func (w *world) keepDefined(op *headgate.Op) {
+	e := w.model.states[id{op.Scope, op.Key, op.Limit.Algorithm()}]
+	if e != nil && !e.unused() && !op.Limit.IsUnlimited() && e.freshAt <= max(w.latest, op.At) {
+		op.At = max(w.latest, op.At)
+		if e.limit != op.Limit {
+			op.Kind = headgate.Reset
+		}
+	}
+	w.now = op.At
+	w.latest = max(w.latest, op.At)
+}
+
+func pick[T any](rng *rand.Rand, choices ...T) T { return choices[rng.IntN(len(choices))] }

@@ -1,0 +1,128 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
+)
+
+// id is what a state belongs to.
+type id struct {
+	scope, key string
+	algorithm  headgate.Algorithm
+}
+
+// model is the simplest store there is: a map that forgets nothing.
+type model struct {
+	states map[id]*entry
+}
+
+type entry struct {
+	state algorithm.State
+	// freshAt is when a store may forget the state, and limit the limit under
+	// which that is so: the one that wrote it last.
+	freshAt int64
+	limit   headgate.Limit
+}
+
+func (e *entry) unused() bool {
+	s := &e.state
+	return s.V == [4]int64{} && len(s.Words) == 0 && s.Credit == 0
+}
+
+func newModel() *model { return &model{states: make(map[id]*entry)} }
+
+func (m *model) entry(op *headgate.Op) *entry {
+	k := id{op.Scope, op.Key, op.Limit.Algorithm()}
+	e := m.states[k]
+	if e == nil {
+		e = new(entry)
+		m.states[k] = e
+	}
+	return e
+}
+
+func (m *model) take(op *headgate.Op, now int64) headgate.Decision {
+	e := m.entry(op)
+	r := algorithm.Step(op.Limit.Rule(), &e.state, now, request(op))
+	if r.Wrote {
+		e.freshAt, e.limit = r.FreshAt, op.Limit
+	}
+	return r.Decision
+}
+
+// do follows the contract of headgate.AllOrNothing literally: on a refusal
+// everything is put back and the allowed ops are asked again as Peek.
+func (m *model) do(ops []headgate.Op, nows []int64, out []headgate.Decision, mode headgate.Mode) {
+	if mode == headgate.Independent {
+		for i := range ops {
+			out[i] = m.take(&ops[i], nows[i])
+		}
+		return
+	}
+	before := make(map[*entry]entry)
+	for i := range ops {
+		e := m.entry(&ops[i])
+		if _, seen := before[e]; !seen {
+			was := *e
+			was.state.Words = slices.Clone(e.state.Words)
+			before[e] = was
+		}
+	}
+	refused := false
+	for i := range ops {
+		out[i] = m.take(&ops[i], nows[i])
+		refused = refused || !out[i].Allowed
+	}
+	if !refused {
+		return
+	}
+	for e, was := range before {
+		*e = was
+	}
+	for i := range ops {
+		if out[i].Allowed {
+			peek := ops[i]
+			peek.Kind = headgate.Peek
+			out[i] = m.take(&peek, nows[i])
+		}
+	}
+}
+
+func request(op *headgate.Op) algorithm.Request {
+	return algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration}
+}
+
+func describe(op *headgate.Op, now int64) string {
+	s := fmt.Sprintf("t0%+dµs %s %d of %s", now-t0, op.Kind, op.Cost, op.Limit)
+	if op.Duration != 0 {
+		s += fmt.Sprintf(" for %s", op.Duration)
+	}
+	k := op.Key
+	if len(k) > 32 {
+		k = k[:32] + "…"
+	}
+	return fmt.Sprintf("%s (scope %q key %q)", s, op.Scope, k)
+}
+
+func show(d headgate.Decision) string {
+	verdict := "refused"
+	if d.Allowed {
+		verdict = "allowed"
+	}
+	retry := d.RetryAfter.String()
+	if d.RetryAfter == headgate.Never {
+		retry = "never"
+	}
+	return fmt.Sprintf("%s (%s) limit %d remaining %d granted %d retry %s reset %s delay %s",
+		verdict, d.Reason, d.Limit, d.Remaining, d.Granted, retry, d.ResetAfter, d.Delay)
+}
+
+func modeName(m headgate.Mode) string {
+	if m == headgate.AllOrNothing {
+		return "all or nothing"
+	}
+	return "independent"
+}

@@ -1,0 +1,166 @@
+// Package storetest is the conformance suite of [headgate.Store]. Whoever
+// writes a store runs it against theirs:
+//
+//	func TestConformance(t *testing.T) {
+//		storetest.Run(t, storetest.Harness{
+//			Open: func(t *testing.T) headgate.Store { return mystore.New() },
+//		})
+//	}
+//
+// What a store answers is compared, field by field, with what
+// [algorithm.Step] says on a map in memory: over random operations of every
+// kind on every algorithm, and over named cases, each of a bug that some
+// published rate limiter has had (TestT04 is trap T4 in docs/correctness.md).
+// Run it with -race.
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Harness tells the suite how to get a store and how to set its time.
+type Harness struct {
+	// Open returns an empty store with room for at least 10,000 keys. The
+	// suite closes it. It is called once per test, from the test's goroutine.
+	Open func(t *testing.T) headgate.Store
+
+	// Now and Advance are for a store that cannot be told the time by Op.At,
+	// even in tests. Advance moves its clock forward, Now reads it in
+	// microseconds since the Unix epoch. Every op then has At 0, and cases
+	// with a clock that runs backwards are skipped. Both are nil for a store
+	// that honours Op.At.
+	Now     func() int64
+	Advance func(d time.Duration)
+}
+
+// Run runs the whole suite, each case as a subtest with a store of its own.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
+			c.run(&session{T: t, h: h, store: open(t, h), model: newModel()})
+		})
+	}
+}
+
+type testCase struct {
+	name string
+	run  func(s *session)
+}
+
+func cases() []testCase {
+	all := contractCases()
+	all = append(all, trapCases()...)
+	all = append(all, batchCases()...)
+	all = append(all, keyCases()...)
+	all = append(all, concurrentCases()...)
+	return append(all, differentialCases()...)
+}
+
+func open(t *testing.T, h Harness) headgate.Store {
+	t.Helper()
+	store := h.Open(t)
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// t0 is when the cases begin: 2026-01-01 00:00 UTC, in microseconds.
+const t0 = 1_767_225_600_000_000
+
+const (
+	ms     = int64(time.Millisecond / time.Microsecond)
+	second = 1000 * ms
+	minute = 60 * second
+	hour   = 60 * minute
+	day    = 24 * hour
+)
+
+// session is a store beside the model of what it should be.
+type session struct {
+	*testing.T
+	h     Harness
+	store headgate.Store
+	model *model
+}
+
+// ownClock reports whether the store cannot be told the time.
+func (s *session) ownClock() bool { return s.h.Advance != nil }
+
+// stamp prepares op for the store and returns the time at which it happens.
+func (s *session) stamp(op *headgate.Op) int64 {
+	if !s.ownClock() {
+		return op.At
+	}
+	if ahead := op.At - s.h.Now(); ahead > 0 {
+		s.h.Advance(time.Duration(ahead) * time.Microsecond)
+	}
+	op.At = 0
+	return s.h.Now()
+}
+
+// take executes op on the store and on the model, fails if they differ and
+// returns the decision.
+func (s *session) take(op headgate.Op) headgate.Decision {
+	s.Helper()
+	now := s.stamp(&op)
+	want := s.model.take(&op, now)
+	got, err := s.store.Take(context.Background(), op)
+	if err != nil {
+		s.Fatalf("%s: %v", describe(&op, now), err)
+	}
+	if got != want {
+		s.Fatalf("%s:\n got %s\nwant %s", describe(&op, now), show(got), show(want))
+	}
+	return got
+}
+
+// do executes ops as one batch on both. The ops share the time of the first.
+func (s *session) do(mode headgate.Mode, ops ...headgate.Op) []headgate.Decision {
+	s.Helper()
+	nows := make([]int64, len(ops))
+	for i := range ops {
+		nows[i] = s.stamp(&ops[i])
+	}
+	want := make([]headgate.Decision, len(ops))
+	s.model.do(ops, nows, want, mode)
+	got := make([]headgate.Decision, len(ops))
+	if err := s.store.Do(context.Background(), ops, got, mode); err != nil {
+		s.Fatalf("Do of %d ops: %v", len(ops), err)
+	}
+	for i := range ops {
+		if got[i] != want[i] {
+			s.Fatalf("op %d of %d, %s, %s:\n got %s\nwant %s", i, len(ops), modeName(mode),
+				describe(&ops[i], nows[i]), show(got[i]), show(want[i]))
+		}
+	}
+	return got
+}
+
+// at returns an op of cost 1 on the key "k" at a time after t0.
+func at(after int64, limit headgate.Limit) headgate.Op {
+	return headgate.Op{Key: "k", Limit: limit, Cost: 1, At: t0 + after}
+}
+
+func cost(op headgate.Op, n int64) headgate.Op {
+	op.Cost = n
+	return op
+}
+
+func kind(op headgate.Op, k headgate.Kind) headgate.Op {
+	op.Kind = k
+	return op
+}
+
+func key(op headgate.Op, k string) headgate.Op {
+	op.Key = k
+	return op
+}
+
+func lasting(op headgate.Op, d time.Duration) headgate.Op {
+	op.Duration = d
+	return op
+}
