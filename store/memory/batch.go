@@ -118,11 +118,13 @@ func (s *Store) first(parts []part, i int) *part {
 // Peek says.
 func (s *Store) peekAllowed(ops []headgate.Op, parts []part, out []headgate.Decision) {
 	for i := range parts {
-		if !out[i].Allowed || parts[i].rule.Unlimited {
+		if !out[i].Allowed {
 			continue
 		}
 		var st algorithm.State
-		s.shard(parts[i].id).load(parts[i].id, &st)
+		if !parts[i].rule.Unlimited { // whose shard is not locked
+			s.shard(parts[i].id).load(parts[i].id, &st)
+		}
 		req := request(&ops[i])
 		req.Kind = headgate.Peek
 		out[i] = algorithm.Step(parts[i].rule, &st, parts[i].now, req).Decision
