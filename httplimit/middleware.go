@@ -76,7 +76,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // take asks for everything that r needs, all or nothing.
 func (m *middleware) take(r *http.Request) ticket {
 	t := ticket{
-		at:       time.Now(), //nolint:forbidigo // a door reads the clock, once per request
+		at:       m.clock(),
 		ops:      make([]headgate.Op, len(m.checks)),
 		policies: make([]answer.Policy, len(m.checks)),
 	}
@@ -129,7 +129,7 @@ func (t *ticket) wait(ctx context.Context) error {
 
 // giveBack returns what t has taken, less what time has given back already.
 func (m *middleware) giveBack(r *http.Request, t *ticket) {
-	since := time.Since(t.at) //nolint:forbidigo // the same clock as in take
+	since := m.clock().Sub(t.at)
 	refunds := t.ops[:0]
 	for i, op := range t.ops {
 		d := &t.policies[i].Decision

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
@@ -27,6 +28,7 @@ type config struct {
 	dialect Dialect
 	onLimit http.Handler
 	onError func(*http.Request, error)
+	clock   func() time.Time
 	also    []also
 }
 
@@ -71,6 +73,12 @@ func OnLimit(h http.Handler) Option {
 // about the request by then. f must be safe for concurrent use.
 func OnError(f func(*http.Request, error)) Option {
 	return option(func(c *config) { c.onError = f })
+}
+
+// Clock sets the clock by which a refund knows how long ago its request was;
+// time.Now if not given. Give the clock of headgate.WithClock, if there is one.
+func Clock(now func() time.Time) Option {
+	return option(func(c *config) { c.clock = now })
 }
 
 // Also adds a limit that the same requests have to keep, such as a daily one
@@ -122,7 +130,7 @@ func one(*http.Request) int64 { return 1 }
 
 // configure returns the config of the first limit, and the checks of all.
 func configure(limit headgate.Limit, options []Option) (config, []check) {
-	c := config{name: "default", by: ByIP(), cost: one}
+	c := config{name: "default", by: ByIP(), cost: one, clock: time.Now} //nolint:forbidigo // the edge
 	for _, o := range options {
 		o.apply(&c)
 	}

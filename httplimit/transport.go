@@ -84,12 +84,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if !told {
 			wait = firstBackoff << min(attempt, 16)
 		}
-		next := now().Add(wait)
-		if _, err := t.next(r.Context(), host, next, limit); err != nil {
+		wait, err = t.next(r.Context(), host, now().Add(wait), limit)
+		if err != nil {
 			return res, nil // the answer says more than our error would
 		}
 		drain(res)
-		if err := sleep(r.Context(), jittered(wait, time.Until(limit))); err != nil {
+		if err := sleep(r.Context(), jittered(wait, limit.Sub(now()))); err != nil {
 			return nil, err
 		}
 		// Meanwhile another request may have been told to wait for longer.
