@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/headgate/headgate/internal/config"
 )
 
 // run executes a command line and returns the exit code.
@@ -32,14 +35,28 @@ Start with: headgate quickstart`,
 		},
 		Args: cobra.NoArgs,
 	}
+	root.SuggestionsMinimumDistance = 2
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{err.Error(), fmt.Sprintf("see %s --help", cmd.CommandPath())}
+		return &usageError{err.Error(), flagHint(cmd, err)}
 	})
 	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newVersion(s))
 	return root
+}
+
+// flagHint says what may have been meant by a flag that does not exist.
+func flagHint(cmd *cobra.Command, err error) string {
+	var missing *pflag.NotExistError
+	if errors.As(err, &missing) {
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if near := config.Nearest(missing.GetSpecifiedName(), known); near != "" {
+			return fmt.Sprintf("did you mean --%s?", near)
+		}
+	}
+	return fmt.Sprintf("see %s --help", cmd.CommandPath())
 }
 
 // asUsage turns cobra's own errors, which have no type, into usageErrors: they

@@ -9,8 +9,8 @@ package main
 //     the end.
 //   - Colour only on a terminal, and never with NO_COLOR set.
 //
-// Exit codes: 0 done; 1 the input is wrong, or it failed; 2 wrong usage; 130 cut
-// short by a second signal.
+// Exit codes: 0 done; 1 the input is wrong, or it failed; 2 wrong usage, also a
+// wrong value of a flag; 130 cut short by a second signal.
 
 import (
 	"errors"
@@ -66,6 +66,10 @@ func report(w io.Writer, err error) int {
 		return exitUsage
 	}
 	p.diagnoses(app.Diagnose(err))
+	var source *config.SourceError
+	if errors.As(err, &source) && strings.HasPrefix(source.Source, "--") {
+		return exitUsage
+	}
 	return exitFailed
 }
 

@@ -5,9 +5,17 @@ import (
 	"strings"
 )
 
-// didYouMean returns `, did you mean "x"?` for the word of known that text was
-// most likely meant to be, or nothing if none is near.
+// didYouMean returns `, did you mean "x"?` for the Nearest word, or nothing.
 func didYouMean(text string, known []string) string {
+	if near := Nearest(text, known); near != "" {
+		return fmt.Sprintf(", did you mean %q?", near)
+	}
+	return ""
+}
+
+// Nearest returns the word of known that text was most likely meant to be, or
+// an empty string if none is near.
+func Nearest(text string, known []string) string {
 	if len(text) > 40 {
 		return ""
 	}
@@ -18,10 +26,7 @@ func didYouMean(text string, known []string) string {
 			best, least = word, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(", did you mean %q?", best)
+	return best
 }
 
 func folded(word string) string {

@@ -1,0 +1,64 @@
+//go:build !race
+
+// With the race detector sync.Pool drops things on purpose.
+
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// many returns n limits that all apply to /a.
+func many(n int) string {
+	var b strings.Builder
+	b.WriteString("domain: api\nlimits:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  - {name: limit-%d, match: {path: /a}, key: [user], rate: %d000000/minute}\n", i, i+1)
+	}
+	return b.String()
+}
+
+func TestDecideAllocatesNothing(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 8} {
+		text := many(max(n, 1))
+		r := request{"path": "/a", "user": "ann"}
+		if n == 0 {
+			r["path"] = "/b"
+		}
+		e := engine.New(memory.New(), parse(t, text))
+		q := ask(r, 0)
+		got := testing.AllocsPerRun(1000, func() {
+			v, err := e.Decide(context.Background(), q)
+			if err != nil || !v.Allowed || len(v.Results()) != n {
+				t.Fatalf("Decide: %+v, %v", v, err)
+			}
+			v.Release()
+		})
+		if got != 0 {
+			t.Errorf("%d limits: %v allocations, want 0", n, got)
+		}
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, n := range []int{1, 2, 8} {
+		b.Run(fmt.Sprintf("limits=%d", n), func(b *testing.B) {
+			e := engine.New(memory.New(), parse(b, many(n)))
+			q := ask(request{"path": "/a", "user": "ann"}, 0)
+			b.ReportAllocs()
+			for b.Loop() {
+				v, err := e.Decide(context.Background(), q)
+				if err != nil || len(v.Results()) != n {
+					b.Fatalf("Decide: %+v, %v", v, err)
+				}
+				v.Release()
+			}
+		})
+	}
+}
