@@ -164,3 +164,20 @@ func BenchmarkIdentify(b *testing.B) {
 // the string is in use. It is string(b) without the allocation, as a parser
 // that owns its buffer would do it.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// BenchmarkHotTake is BenchmarkHot without the Limiter, BenchmarkHotAt without
+// the clock too.
+func BenchmarkHotTake(b *testing.B) { benchTake(b, 0) }
+
+func BenchmarkHotAt(b *testing.B) { benchTake(b, t0) }
+
+func benchTake(b *testing.B, at int64) {
+	s := New()
+	op := headgate.Op{Key: "user:1234567", Limit: headgate.PerSecond(1_000_000_000), Cost: 1, At: at}
+	ctx := context.Background()
+	for b.Loop() {
+		if d, err := s.Take(ctx, op); err != nil || !d.Allowed {
+			b.Fatal("refused", err, d)
+		}
+	}
+}

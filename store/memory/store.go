@@ -37,11 +37,15 @@ func New(options ...Option) *Store {
 	}
 	s.clock.injected = o.clock
 	s.clock.start()
+	s.prepare()
+	return s
+}
+
+func (s *Store) prepare() {
 	for i := range s.shards {
 		s.shards[i].index = i
 		s.shards[i].ranking.reset()
 	}
-	return s
 }
 
 // Take executes one op; see [headgate.Store].
@@ -51,8 +55,7 @@ func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, er
 	if now == 0 {
 		now = s.clock.now()
 	}
-	if op.Kind == headgate.Take && op.Cost > 0 && r.Algorithm <= headgate.LeakyBucket && !r.Unlimited &&
-		op.Limit.Valid() && uint64(now) <= timeMask && !s.closed.Load() {
+	if op.Kind == headgate.Take && op.Cost > 0 && s.isBucket(&op.Limit, now) {
 		id := s.secret.identify(op.Scope, op.Key, r.Algorithm)
 		h := s.shard(id)
 		h.mu.Lock()
@@ -61,6 +64,29 @@ func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, er
 		return d, nil
 	}
 	return s.takeAny(&op, now)
+}
+
+// TakeN is Take for Op{Key: key, Limit: limit, Cost: n}, without the Op, the
+// copying of which costs as much as the decision.
+func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int64) (d headgate.Decision, err error) {
+	now := s.clock.now()
+	if n > 0 && s.isBucket(&limit, now) {
+		r := limit.Rule()
+		id := s.secret.identify("", key, r.Algorithm)
+		h := s.shard(id)
+		h.mu.Lock()
+		h.takeBucket(s, id, r, now, n, &d)
+		h.mu.Unlock()
+		return d, nil
+	}
+	return s.takeAny(&headgate.Op{Key: key, Limit: limit, Cost: n}, now)
+}
+
+// isBucket reports whether takeBucket may be asked.
+func (s *Store) isBucket(limit *headgate.Limit, now int64) bool {
+	r := limit.Rule()
+	return r.Algorithm <= headgate.LeakyBucket && !r.Unlimited && limit.Valid() &&
+		uint64(now) <= timeMask && !s.closed.Load()
 }
 
 // takeAny is Take for every kind and algorithm.

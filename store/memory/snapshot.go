@@ -1,0 +1,342 @@
+package memory
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// A snapshot is a magic and then frames, all numbers little-endian:
+//
+//	8 bytes   "HGMEM", 0, 0 and the version, 1
+//	frames    uint32 length, uint32 CRC-32C of the payload, payload
+//
+// The payload begins with its kind:
+//
+//	'H'  the first: int64 time of saving, the 6 words of the secret
+//	'S'  slots, 4 words each
+//	'R'  a record: slot, algorithm (1 byte), V, credit, until, the list
+//	'E'  the last: uint64 number of keys
+//
+// Every frame of slots is a shard's, written under its lock. Nothing in it says
+// how many shards there were: identity.extra knows where a slot belongs.
+const (
+	magic       = "HGMEM\x00\x00\x01"
+	frameHeader = 'H'
+	frameSlots  = 'S'
+	frameRecord = 'R'
+	frameEnd    = 'E'
+	// recordHead is a record's payload without its list.
+	recordHead = 1 + slotBytes + 1 + 8*6
+)
+
+// ErrDamagedSnapshot is wrapped by the errors of Load and LoadFile about what
+// is not a whole snapshot.
+var ErrDamagedSnapshot = errors.New("damaged snapshot")
+
+// errInUse is returned by Load for a store that has been used.
+var errInUse = errors.New("memory: a snapshot can only be loaded into an empty store")
+
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("memory: %w: %s", ErrDamagedSnapshot, fmt.Sprintf(format, args...))
+}
+
+// Save writes a snapshot of everything that is not fresh. Requests go on
+// meanwhile: it stops one shard at a time, while it copies that shard's part.
+func (s *Store) Save(w io.Writer) error {
+	out := bufio.NewWriterSize(w, 64<<10)
+	now := s.clock.now()
+	header := binary.LittleEndian.AppendUint64([]byte{frameHeader}, uint64(now))
+	for _, k := range s.secret {
+		header = binary.LittleEndian.AppendUint64(header, k)
+	}
+	if _, err := out.WriteString(magic); err != nil {
+		return err
+	}
+	if err := writeFrame(out, header); err != nil {
+		return err
+	}
+	var keys uint64
+	var copied copied
+	for i := range s.shards {
+		h := &s.shards[i]
+		h.mu.Lock()
+		keys += copied.take(h, now)
+		h.mu.Unlock()
+		if err := copied.write(out); err != nil {
+			return err
+		}
+	}
+	if err := writeFrame(out, binary.LittleEndian.AppendUint64([]byte{frameEnd}, keys)); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// copied is the payload of one shard. Its buffers are used again for the next.
+type copied struct {
+	slots   []byte
+	records []byte
+	ends    []int // of each record in records
+}
+
+// take copies what is not fresh and returns how many keys that are.
+func (c *copied) take(h *shard, now int64) (keys uint64) {
+	c.slots = append(c.slots[:0], frameSlots)
+	c.records, c.ends = c.records[:0], c.ends[:0]
+	for _, slots := range [][]slot{h.slots, h.waiting} {
+		for i := range slots {
+			p := &slots[i]
+			if p.tag == 0 || p.freshAt() <= now {
+				continue
+			}
+			keys++
+			if p.codec() != codecRecord {
+				c.slots = appendSlot(c.slots, p)
+				continue
+			}
+			c.records = appendRecord(append(c.records, frameRecord), p, h.records.at(p))
+			c.ends = append(c.ends, len(c.records))
+		}
+	}
+	return keys
+}
+
+func (c *copied) write(w io.Writer) error {
+	if len(c.slots) > 1 {
+		if err := writeFrame(w, c.slots); err != nil {
+			return err
+		}
+	}
+	begin := 0
+	for _, end := range c.ends {
+		if err := writeFrame(w, c.records[begin:end]); err != nil {
+			return err
+		}
+		begin = end
+	}
+	return nil
+}
+
+func appendSlot(b []byte, p *slot) []byte {
+	for _, word := range [...]uint64{p.tag, p.a, p.b, p.c} {
+		b = binary.LittleEndian.AppendUint64(b, word)
+	}
+	return b
+}
+
+func appendRecord(b []byte, p *slot, r *record) []byte {
+	b = append(appendSlot(b, p), byte(r.algorithm))
+	for _, v := range r.state.V {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.state.Credit))
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.state.Until))
+	for _, v := range r.state.Words {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	return b
+}
+
+func writeFrame(w io.Writer, payload []byte) error {
+	var head [8]byte
+	binary.LittleEndian.PutUint32(head[:4], uint32(len(payload)))
+	binary.LittleEndian.PutUint32(head[4:], crc32.Checksum(payload, crc32.MakeTable(crc32.Castagnoli)))
+	if _, err := w.Write(head[:]); err != nil {
+		return err
+	}
+	_, err := w.Write(payload)
+	return err
+}
+
+// Load reads a snapshot into an empty store. It must not be called beside
+// another method: load first, then serve. MaxKeys and MaxBytes need not be those
+// of the store that was saved; what does not fit is evicted by the usual rule.
+//
+// If the snapshot is damaged, the error wraps [ErrDamagedSnapshot] and the store
+// stays empty. If it was saved at a time that this machine's clock has not
+// reached, everything in it is moved back by the difference, so that nobody is
+// locked out until then.
+func (s *Store) Load(r io.Reader) error {
+	if s.keys.Load() != 0 {
+		return errInUse
+	}
+	// Into another store, so that a damaged end undoes the beginning.
+	into := &Store{
+		shards: make([]shard, len(s.shards)), maxKeys: s.maxKeys, maxBytes: s.maxBytes,
+	}
+	into.prepare()
+	l := loader{store: into, now: s.clock.now(), in: bufio.NewReaderSize(r, 64<<10)}
+	if err := l.load(); err != nil {
+		return err
+	}
+	s.secret = into.secret
+	s.keys.Store(into.keys.Load())
+	s.bytes.Store(into.bytes.Load())
+	for i := range s.shards {
+		h, from := &s.shards[i], &into.shards[i]
+		h.mu.Lock()
+		h.table, h.waiting, h.next = from.table, from.waiting, from.next
+		h.records, h.ranking, h.counts = from.records, from.ranking, from.counts
+		h.mu.Unlock()
+	}
+	return nil
+}
+
+// loader reads one snapshot.
+type loader struct {
+	store *Store
+	in    *bufio.Reader
+	now   int64
+	back  int64 // by how much to move times back
+	keys  uint64
+	frame bytes.Buffer
+}
+
+func (l *loader) load() error {
+	var start [len(magic)]byte
+	if _, err := io.ReadFull(l.in, start[:]); err != nil {
+		return ended(err, "it has no beginning")
+	}
+	if string(start[:5]) != magic[:5] {
+		return damaged("this is something else")
+	}
+	if string(start[:]) != magic {
+		return damaged("version %d; this program reads version %d", start[len(magic)-1], magic[len(magic)-1])
+	}
+	kind, payload, err := l.next()
+	if err != nil {
+		return err
+	}
+	if kind != frameHeader || len(payload) < 8*(1+len(secret{})) {
+		return damaged("it has no header")
+	}
+	saved := int64(binary.LittleEndian.Uint64(payload))
+	if saved < 0 || saved > timeMask {
+		return damaged("it was saved at an impossible time")
+	}
+	l.back = max(saved-l.now, 0)
+	for i := range l.store.secret {
+		l.store.secret[i] = binary.LittleEndian.Uint64(payload[8*(1+i):])
+	}
+	for {
+		kind, payload, err := l.next()
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case frameSlots:
+			err = l.slots(payload)
+		case frameRecord:
+			err = l.record(payload)
+		case frameEnd:
+			if len(payload) != 8 || binary.LittleEndian.Uint64(payload) != l.keys {
+				return damaged("it does not have as many keys as it says")
+			}
+			return nil
+		default:
+			return damaged("unknown part %q", kind)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// next reads a frame. Its memory grows with what arrives, not with the length
+// that the frame claims.
+func (l *loader) next() (kind byte, payload []byte, err error) {
+	var head [8]byte
+	if _, err := io.ReadFull(l.in, head[:]); err != nil {
+		return 0, nil, ended(err, "the end is missing")
+	}
+	length := int64(binary.LittleEndian.Uint32(head[:4]))
+	if length == 0 {
+		return 0, nil, damaged("an empty part")
+	}
+	l.frame.Reset()
+	if _, err := io.CopyN(&l.frame, l.in, length); err != nil {
+		return 0, nil, ended(err, "the end is missing")
+	}
+	payload = l.frame.Bytes()
+	if crc32.Checksum(payload, crc32.MakeTable(crc32.Castagnoli)) != binary.LittleEndian.Uint32(head[4:]) {
+		return 0, nil, damaged("a checksum is wrong")
+	}
+	return payload[0], payload[1:], nil
+}
+
+// ended tells a snapshot that is too short from one that cannot be read.
+func ended(err error, what string) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return damaged("%s", what)
+	}
+	return fmt.Errorf("memory: reading a snapshot: %w", err)
+}
+
+func (l *loader) slots(payload []byte) error {
+	if len(payload)%slotBytes != 0 {
+		return damaged("a part has an odd length")
+	}
+	for ; len(payload) > 0; payload = payload[slotBytes:] {
+		p, ok := readSlot(payload)
+		if !ok || p.codec() == codecRecord {
+			return damaged("an impossible key")
+		}
+		l.keys++
+		p.moveBack(l.back)
+		l.put(p)
+	}
+	return nil
+}
+
+func (l *loader) record(payload []byte) error {
+	if len(payload) < recordHead-1 || (len(payload)-(recordHead-1))%8 != 0 {
+		return damaged("a part has an odd length")
+	}
+	p, ok := readSlot(payload)
+	rec := readRecord(payload[slotBytes:])
+	if !ok || p.codec() != codecRecord || !rec.possible() {
+		return damaged("an impossible key")
+	}
+	l.keys++
+	rec.moveBack(l.back)
+	p.moveBack(l.back)
+	h := l.store.shard(p.identity())
+	if p.freshAt() <= l.now || h.lookup(p.identity()) != nil {
+		return nil
+	}
+	index, bytes := h.records.add(rec.algorithm, &rec.state)
+	l.store.bytes.Add(bytes)
+	p.a = uint64(index)
+	l.put(p)
+	if l.store.bytes.Load() > l.store.maxBytes {
+		l.store.reclaim(l.now)
+	}
+	return nil
+}
+
+// put stores a slot.
+func (l *loader) put(p slot) {
+	if p.freshAt() <= l.now {
+		return
+	}
+	h := l.store.shard(p.identity())
+	if h.lookup(p.identity()) != nil {
+		return // a snapshot has no key twice, but may have been made up
+	}
+	if !h.place(l.store, p, l.now) {
+		h.wait(l.store, p, l.now)
+	}
+}
+
+func readSlot(b []byte) (p slot, ok bool) {
+	p.tag = binary.LittleEndian.Uint64(b)
+	p.a = binary.LittleEndian.Uint64(b[8:])
+	p.b = binary.LittleEndian.Uint64(b[16:])
+	p.c = binary.LittleEndian.Uint64(b[24:])
+	return p, p.tag != 0 && (p.codec() != codecRecord || p.b <= 1<<53)
+}
