@@ -1,0 +1,101 @@
+package httplimit_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/store/memory"
+)
+
+func Example() {
+	limiter := headgate.New(memory.New())
+	perKey := httplimit.New(limiter, headgate.PerMinute(2), httplimit.ByHeader("X-Api-Key"), httplimit.Name("per-key"))
+	hello := perKey(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+
+	server := httptest.NewServer(hello)
+	defer server.Close()
+	for range 3 {
+		res, err := http.Get(server.URL)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = res.Body.Close()
+		fmt.Println(res.StatusCode, res.Header.Get("RateLimit-Policy"), "left:", res.Header.Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 "per-key";q=2;w=60 left: 1
+	// 200 "per-key";q=2;w=60 left: 0
+	// 429 "per-key";q=2;w=60 left: 0
+}
+
+// A thousand a day and ten a second, for each API key or, without one, each
+// address. A request that one of them refuses does not use up the other.
+func ExampleAlso() {
+	limiter := headgate.New(memory.New())
+	limit := httplimit.New(limiter, headgate.PerSecond(10), httplimit.Name("second"),
+		httplimit.FirstOf(httplimit.ByHeader("X-Api-Key"), httplimit.ByIP()),
+		httplimit.Also(headgate.PerDay(1000), httplimit.Name("day")),
+	)
+	rec := httptest.NewRecorder()
+	limit(http.NotFoundHandler()).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+	fmt.Println(rec.Header().Get("RateLimit"))
+	// Output:
+	// "second";r=9;t=1, "day";r=999;t=87
+}
+
+// Five wrong passwords a minute: requests that log in do not count.
+func ExampleRefundIf() {
+	limiter := headgate.New(memory.New())
+	limit := httplimit.New(limiter, headgate.PerMinute(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
+		httplimit.RefundIf(http.StatusOK))
+	login := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Password") != "right" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	count := map[int]int{}
+	for i := range 20 {
+		r := httptest.NewRequest(http.MethodPost, "/login", nil)
+		if i < 10 {
+			r.Header.Set("Password", "right")
+		}
+		rec := httptest.NewRecorder()
+		login.ServeHTTP(rec, r)
+		count[rec.Code]++
+	}
+	fmt.Println(count)
+	// Output:
+	// map[200:10 401:5 429:5]
+}
+
+func ExampleTransport() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("RateLimit", `"hourly";r=0;t=3600`) // this was the last one
+	}))
+	defer server.Close()
+
+	client := &http.Client{Transport: &httplimit.Transport{MaxWait: time.Second}}
+	for range 2 {
+		res, err := client.Get(server.URL)
+		var limited *headgate.LimitedError
+		if errors.As(err, &limited) {
+			fmt.Println("not sent; try in", limited.Decision.RetryAfter.Round(time.Minute))
+			continue
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = res.Body.Close()
+		fmt.Println(res.Status)
+	}
+	// Output:
+	// 200 OK
+	// not sent; try in 1h0m0s
+}
