@@ -25,6 +25,7 @@ func (p *parser) parseLimit(n *node, what, domainName string, d *domain) {
 	if named := nameOf(n); named != "" {
 		what = "limit " + quote(named)
 	}
+	before := p.errors
 	f := p.fields(n, what, formKeys())
 	if n.kind != mapKind {
 		return
@@ -42,7 +43,6 @@ func (p *parser) parseLimit(n *node, what, domainName string, d *domain) {
 		r.Name, _ = p.ruleName(name)
 	}
 	r.Scope = scopeOf(domainName, r.Name)
-	before := p.errors
 	r.Limit, _ = p.parseRateAndOptions(f, n)
 	conditions := p.parseMatch(f.get("match"), &r.match)
 	p.parseKey(f, r)

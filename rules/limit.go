@@ -37,7 +37,7 @@ func (p *parser) parseRateAndOptions(f fields, at *node) (headgate.Limit, bool) 
 		return headgate.Unlimited(), p.errors == before
 	}
 	l.refuseStray()
-	limit := l.build(p.errors == before)
+	limit := l.build(f.get("rate") != nil && p.errors == before)
 	return limit, p.errors == before
 }
 

@@ -205,7 +205,8 @@ func (p *parser) finish() {
 // scopeOf joins a domain and the name of a rule into a text that no other two
 // have: of the slashes in it the first is always the one between them.
 func scopeOf(domain, name string) string {
-	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(domain) + "/" + name
+	domain = strings.ReplaceAll(domain, "%", "%25")
+	return strings.ReplaceAll(domain, "/", "%2F") + "/" + name
 }
 
 // warnRepeated warns of rules that change nothing, as an earlier one counts

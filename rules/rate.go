@@ -37,7 +37,17 @@ func (r Rate) String() string {
 	case r.Unit != headgate.NoCalendar:
 		return fmt.Sprintf("%d/%s", r.N, r.Unit)
 	}
-	return fmt.Sprintf("%d/%s", r.N, r.Period)
+	period, name := r.Period, "us"
+	for _, u := range []struct {
+		name   string
+		length time.Duration
+	}{{"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}} {
+		if period%u.length == 0 {
+			period, name = period/u.length, u.name
+			break
+		}
+	}
+	return fmt.Sprintf("%d/%d%s", r.N, period, name)
 }
 
 // ParseRate reads a rate:
