@@ -1,0 +1,38 @@
+package httpapi_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/store/memory"
+)
+
+// sink is a ResponseWriter that costs nothing, so that the figures are ours.
+type sink struct {
+	header http.Header
+	status int
+}
+
+func (s *sink) Header() http.Header         { return s.header }
+func (s *sink) WriteHeader(status int)      { s.status = status }
+func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
+
+func BenchmarkCheck(b *testing.B) {
+	a := newAPI(b, memory.New())
+	body := strings.NewReader("")
+	r := httptest.NewRequest("POST", "/v1/check", nil)
+	r.Body = io.NopCloser(body)
+	w := &sink{header: http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		body.Reset(loginBody)
+		clear(w.header)
+		a.handler.ServeHTTP(w, r)
+	}
+	if w.status != http.StatusTooManyRequests {
+		b.Fatalf("status %d, want most to be refused", w.status)
+	}
+}

@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/netip"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/rules"
+)
+
+// FuzzParse holds the hand-written reader and encoding/json together: what the
+// one accepts the other does too, with the same values.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		`{"domain":"api","attributes":{"method":"POST","path":"/login","client_ip":"198.51.100.7"},"cost":1}`,
+		`{"checks":[{"domain":"api","peek":true},{"domain":"b","cost":0}]}`,
+		`{"domain":"\ud83d\ude00\n","attributes":{"header:x-api-key":"\u0000"}}`,
+		"{\"domain\":\"\xff\"}", `{"domain":"api","cost":1e9}`, `{"checks":[]}`, `{"domain":"\ud800"}`, `{`, `{"domain":"a"}{}`,
+	} {
+		f.Add(seed)
+	}
+	clients, err := client.New(client.Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	var b body
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := b.parse(text, clients); err != nil {
+			if err.Error() == "" {
+				t.Error("an error without words")
+			}
+			b.release()
+			return
+		}
+		defer b.release()
+		type oracle struct {
+			Domain     *string
+			Attributes map[string]string
+			Cost       *int64
+			Peek       bool
+		}
+		var want struct {
+			oracle
+			Checks []oracle
+		}
+		if err := json.Unmarshal([]byte(text), &want); err != nil {
+			t.Fatalf("accepted what encoding/json refuses: %v", err)
+		}
+		list := want.Checks
+		if !b.batch {
+			list = []oracle{want.oracle}
+		}
+		if len(list) != len(b.checks) {
+			t.Fatalf("%d checks, want %d", len(b.checks), len(list))
+		}
+		for i, w := range list {
+			got := &b.checks[i]
+			cost, kind := int64(1), headgate.Take
+			if w.Cost != nil {
+				cost = *w.Cost
+			}
+			if w.Peek {
+				kind = headgate.Peek
+			}
+			if got.domain != *w.Domain || got.cost != cost || got.kind != kind || len(got.attributes) != len(w.Attributes) {
+				t.Errorf("check %d: %+v, want %+v", i, got, w)
+			}
+			for name, value := range w.Attributes {
+				compareAttribute(t, got, name, value)
+			}
+		}
+	})
+}
+
+func compareAttribute(t *testing.T, c *check, name, value string) {
+	t.Helper()
+	a, err := rules.ParseAttribute(name)
+	if err != nil {
+		t.Fatalf("accepted the attribute %q: %v", name, err)
+	}
+	got, ok := c.Attribute(a)
+	if a.Kind == rules.ClientIP {
+		if addr, err := netip.ParseAddr(value); err != nil || addr.Unmap() != c.ClientIP() {
+			t.Errorf("address %s of %q", c.ClientIP(), value)
+		}
+		return
+	}
+	if !ok || got != value {
+		t.Errorf("attribute %q is %q, want %q", name, got, value)
+	}
+}
+
+// FuzzString holds the writer of strings and encoding/json together.
+func FuzzString(f *testing.F) {
+	f.Add("login")
+	f.Add("a\"b\\c\n\x00\xff\u2028😀")
+	f.Fuzz(func(t *testing.T, s string) {
+		encoded := appendString(nil, s)
+		var got string
+		if err := json.Unmarshal(encoded, &got); err != nil {
+			t.Fatalf("%q: %v", encoded, err)
+		}
+		if want := string([]rune(s)); got != want {
+			t.Errorf("%q became %q", s, got)
+		}
+	})
+}
