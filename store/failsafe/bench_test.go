@@ -1,0 +1,89 @@
+package failsafe_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/failsafe"
+)
+
+// instant answers at once.
+type instant struct{ decision headgate.Decision }
+
+func (i instant) Take(context.Context, headgate.Op) (headgate.Decision, error) {
+	return i.decision, nil
+}
+
+func (i instant) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
+	return nil
+}
+func (i instant) Close() error { return nil }
+
+// refused is long enough ago for ever.
+var refused = headgate.Decision{Reason: headgate.Limited, RetryAfter: time.Hour}
+
+func newRefusing() *failsafe.Store {
+	return failsafe.New(instant{refused}, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 1024, MaxAge: time.Hour}})
+}
+
+// TestAllocations: what the wrapper adds to a call.
+func TestAllocations(t *testing.T) {
+	open := failsafe.New(&fake{answer: func(headgate.Op) (headgate.Decision, error) { return headgate.Decision{}, errBroken }},
+		failsafe.Options{Breaker: failsafe.Breaker{OpenFor: time.Hour}})
+	for open.Stats().State == failsafe.Closed {
+		_, _ = open.Take(context.Background(), op("k"))
+	}
+	hit := newRefusing()
+	_, _ = hit.Take(context.Background(), op("k"))
+	through := failsafe.New(instant{headgate.Decision{Allowed: true}}, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 1024}})
+	_, _ = through.Take(context.Background(), op("k"))
+	cancelable, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, tt := range []struct {
+		name  string
+		store headgate.Store
+		ctx   context.Context
+		most  float64
+	}{
+		{"deny cache hit", hit, context.Background(), 0},
+		{"breaker open", open, context.Background(), 0},
+		{"through", through, context.Background(), 0},
+		{"through, with a context of the caller's", through, cancelable, 1},
+	} {
+		o := op("k")
+		got := testing.AllocsPerRun(1000, func() { _, _ = tt.store.Take(tt.ctx, o) })
+		if got > tt.most+0.2 { // a timer now and then
+			t.Errorf("%s: %v allocations, want at most %v", tt.name, got, tt.most)
+		}
+	}
+}
+
+func BenchmarkThrough(b *testing.B) {
+	s := failsafe.New(instant{headgate.Decision{Allowed: true}}, failsafe.Options{})
+	benchmark(b, s)
+}
+
+func BenchmarkThroughGoroutine(b *testing.B) {
+	s := failsafe.New(instant{headgate.Decision{Allowed: true}}, failsafe.Options{IgnoresContext: true})
+	benchmark(b, s)
+}
+
+func BenchmarkThroughDenyCacheMiss(b *testing.B) {
+	s := failsafe.New(instant{headgate.Decision{Allowed: true}}, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 16384}})
+	benchmark(b, s)
+}
+
+func BenchmarkDenyCacheHit(b *testing.B) { benchmark(b, newRefusing()) }
+
+func benchmark(b *testing.B, s *failsafe.Store) {
+	b.Helper()
+	b.ReportAllocs()
+	o := op("198.51.100.7")
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			_, _ = s.Take(context.Background(), o)
+		}
+	})
+}

@@ -1,0 +1,145 @@
+package failsafe
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// outcome is what a call says about the store.
+type outcome uint8
+
+const (
+	// succeeded: the store answered.
+	succeeded outcome = iota
+	// failed: it did not.
+	failed
+	// silent: nothing is known, for example because the caller had less time
+	// than the store may take, or because the question was wrong.
+	silent
+)
+
+// ticket lets one call through the breaker. Its outcome must be reported once.
+type ticket struct {
+	turn  uint64
+	probe bool
+}
+
+// breaker decides whether the store is asked. Times are monotonic, in
+// nanoseconds from the Store's beginning.
+type breaker struct {
+	options  Breaker
+	silence  time.Duration
+	onChange func(Change)
+
+	// turn counts the changes: even while closed, odd while open. The outcome
+	// of a call from an earlier turn says nothing about this one.
+	turn     atomic.Uint64
+	failures atomic.Int64 // in a row
+	lastGood atomic.Int64 // time of about the last success
+	probeAt  atomic.Int64 // while open: when to probe
+	probing  atomic.Bool  // while open: somebody does
+
+	failedFast, probes atomic.Uint64
+
+	mu    sync.Mutex // for changes
+	wait  time.Duration
+	since int64
+}
+
+func (b *breaker) state() State { return State(b.turn.Load() & 1) }
+
+// admit returns a ticket for a call, or false if the call must fail at once.
+func (b *breaker) admit(now int64) (ticket, bool) {
+	turn := b.turn.Load()
+	if turn&1 == uint64(Closed) {
+		return ticket{turn: turn}, true
+	}
+	if now >= b.probeAt.Load() && b.probing.CompareAndSwap(false, true) {
+		// Another probe may have ended in between, and settled the matter.
+		if b.turn.Load() == turn && now >= b.probeAt.Load() {
+			b.probes.Add(1)
+			return ticket{turn: turn, probe: true}, true
+		}
+		b.probing.Store(false)
+		return b.admit(now)
+	}
+	b.failedFast.Add(1)
+	return ticket{}, false
+}
+
+// trusted reports whether the store has just answered and nothing speaks
+// against it.
+func (b *breaker) trusted(t ticket, now int64) bool {
+	return !t.probe && b.failures.Load() == 0 && now-b.lastGood.Load() < int64(b.silence)
+}
+
+// done reports how a call ended.
+func (b *breaker) done(t ticket, o outcome, err error, now int64) {
+	switch {
+	case t.probe:
+		b.probed(o, now)
+	case b.turn.Load() != t.turn:
+	case o == succeeded:
+		// Written only when it matters, so that callers on many cores do not
+		// fight for the cache line.
+		if b.failures.Load() != 0 {
+			b.failures.Store(0)
+		}
+		if now-b.lastGood.Load() > int64(time.Millisecond) {
+			b.lastGood.Store(now)
+		}
+	case o == failed:
+		enough := b.failures.Add(1) >= int64(b.options.Failures)
+		if enough && now-b.lastGood.Load() >= int64(b.silence) {
+			b.open(t.turn, err, now)
+		}
+	}
+}
+
+func (b *breaker) open(turn uint64, err error, now int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.turn.Load() != turn {
+		return
+	}
+	b.wait = b.options.OpenFor
+	b.probeAt.Store(now + b.jittered())
+	b.change(Change{State: Open, Err: err}, now)
+}
+
+// probed settles a probe: its success closes the breaker.
+func (b *breaker) probed(o outcome, now int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch o {
+	case succeeded:
+		b.failures.Store(0)
+		b.lastGood.Store(now)
+		b.change(Change{State: Closed}, now)
+	case failed:
+		b.wait = min(2*b.wait, b.options.Longest)
+		b.probeAt.Store(now + b.jittered())
+	case silent: // the next caller probes
+	}
+	b.probing.Store(false)
+}
+
+// change must be called with mu held, so that OnChange sees changes in order.
+func (b *breaker) change(c Change, now int64) {
+	c.After = time.Duration(now - b.since)
+	b.since = now
+	b.turn.Add(1)
+	if b.onChange != nil {
+		b.onChange(c)
+	}
+}
+
+// jittered returns the wait until the next probe.
+func (b *breaker) jittered() int64 {
+	return int64(float64(b.wait) * (1 + b.options.Jitter*(2*rand.Float64()-1))) //nolint:gosec // spreads load, keeps no secret
+}
+
+// opened returns how often the breaker has opened.
+func (b *breaker) opened() uint64 { return (b.turn.Load() + 1) / 2 }

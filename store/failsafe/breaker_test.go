@@ -1,0 +1,224 @@
+package failsafe_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/failsafe"
+)
+
+// TestBreakerTrace follows one outage from the first failure to recovery.
+func TestBreakerTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var changes []failsafe.Change
+		f := &fake{}
+		s := failsafe.New(f, failsafe.Options{
+			Breaker:  failsafe.Breaker{Jitter: -1},
+			OnChange: func(c failsafe.Change) { changes = append(changes, c) },
+		})
+		begin := time.Now()
+		if err, _ := take(s, t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.fails()
+		for _, step := range []struct {
+			at    time.Duration // since the beginning
+			calls int
+			asked int64 // how many of them reach the store
+			state failsafe.State
+		}{
+			{0, 4, 4, failsafe.Closed},
+			{0, 9, 9, failsafe.Closed}, // it has just answered somebody
+			{50 * time.Millisecond, 9, 1, failsafe.Open},
+			{249 * time.Millisecond, 9, 0, failsafe.Open},
+			{250 * time.Millisecond, 9, 1, failsafe.Open}, // a probe, in vain; the next wait is 400 ms
+			{649 * time.Millisecond, 9, 0, failsafe.Open},
+			{650 * time.Millisecond, 9, 1, failsafe.Open},  // 800 ms
+			{1450 * time.Millisecond, 9, 1, failsafe.Open}, // 1.6 s
+			{3050 * time.Millisecond, 9, 1, failsafe.Open}, // 2 s, not 3.2
+			{5049 * time.Millisecond, 9, 0, failsafe.Open},
+		} {
+			time.Sleep(step.at - time.Since(begin))
+			before := f.asked.Load()
+			for range step.calls {
+				err, took := take(s, t.Context())
+				if !errors.Is(err, headgate.ErrUnavailable) || took != 0 {
+					t.Fatalf("at %s: %v after %s", step.at, err, took)
+				}
+			}
+			if asked := f.asked.Load() - before; asked != step.asked || s.Stats().State != step.state {
+				t.Fatalf("at %s: asked %d times, %s; want %d, %s", step.at, asked, s.Stats().State, step.asked, step.state)
+			}
+		}
+		f.works()
+		if err, _ := take(s, t.Context()); !errors.Is(err, failsafe.ErrOpen) {
+			t.Fatalf("before the next probe: %v", err)
+		}
+		time.Sleep(time.Millisecond)
+		for range 5 {
+			if err, _ := take(s, t.Context()); err != nil {
+				t.Fatalf("recovered: %v", err)
+			}
+		}
+		if len(changes) != 2 || changes[0].State != failsafe.Open || !errors.Is(changes[0].Err, errBroken) ||
+			changes[1] != (failsafe.Change{State: failsafe.Closed, After: 5 * time.Second}) {
+			t.Errorf("changes: %+v", changes)
+		}
+		if got := s.Stats(); got.Opened != 1 || got.Probes != 5 || got.Failures != 4+9+1+4 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestOneProbesOthersFailFast: while a probe waits for a stalled store, nobody
+// else does.
+func TestOneProbesOthersFailFast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{stall: make(chan struct{})}
+		s := failsafe.New(f, failsafe.Options{})
+		for s.Stats().State == failsafe.Closed {
+			_, _ = take(s, t.Context())
+		}
+		time.Sleep(time.Second)
+		before := f.asked.Load()
+		var slow, fast int
+		var mu sync.Mutex
+		var group sync.WaitGroup
+		for range 1000 {
+			group.Go(func() {
+				err, took := take(s, t.Context())
+				mu.Lock()
+				defer mu.Unlock()
+				if errors.Is(err, failsafe.ErrOpen) && took == 0 {
+					fast++
+				} else if errors.Is(err, failsafe.ErrTimeout) {
+					slow++
+				}
+			})
+		}
+		group.Wait()
+		if asked := f.asked.Load() - before; asked != 1 || slow != 1 || fast != 999 {
+			t.Errorf("asked %d times, %d waited, %d failed fast", asked, slow, fast)
+		}
+	})
+}
+
+// TestPartOfTheStoreIsLost: a cluster of which a third fails is not dead.
+func TestPartOfTheStoreIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		f := &fake{answer: func(op headgate.Op) (headgate.Decision, error) {
+			if n++; n%60 < 20 { // 20 failures in a row, then 40 successes
+				return headgate.Decision{}, errBroken
+			}
+			return headgate.Decision{Allowed: true}, nil
+		}}
+		s := failsafe.New(f, failsafe.Options{})
+		time.Sleep(time.Second)
+		n = 20
+		for range 6000 {
+			_, _ = take(s, t.Context())
+			time.Sleep(100 * time.Microsecond)
+		}
+		if got := s.Stats(); got.Opened != 0 || got.Failures != 2000 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestLateOutcomeOfAnEarlierTurn: a call that began before the breaker opened
+// neither closes it nor counts twice.
+func TestLateOutcomeOfAnEarlierTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stall := make(chan struct{})
+		f := &fake{stall: stall}
+		s := failsafe.New(f, failsafe.Options{})
+		late := make(chan error)
+		go func() {
+			err, _ := take(s, t.Context())
+			late <- err
+		}()
+		synctest.Wait()
+		f.works()
+		f.fails()
+		for range 5 {
+			_, _ = take(s, t.Context())
+		}
+		f.works()
+		close(stall)
+		if err := <-late; err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Stats().State; got != failsafe.Open {
+			t.Errorf("the breaker is %s", got)
+		}
+	})
+}
+
+// TestProbesAreSpread: processes that lost their store together do not come
+// back together, and none later than the wait and a quarter.
+func TestProbesAreSpread(t *testing.T) {
+	var at []time.Duration
+	for range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{}
+			f.fails()
+			s := failsafe.New(f, failsafe.Options{})
+			for s.Stats().State == failsafe.Closed {
+				_, _ = take(s, t.Context())
+			}
+			f.works()
+			begin := time.Now()
+			for s.Stats().State == failsafe.Open {
+				time.Sleep(time.Millisecond)
+				_, _ = take(s, t.Context())
+			}
+			at = append(at, time.Since(begin))
+		})
+	}
+	slices.Sort(at)
+	if at[0] < 150*time.Millisecond || at[39] > 251*time.Millisecond {
+		t.Errorf("first probes from %s to %s, want within 200 ms ± 25 %%", at[0], at[39])
+	}
+	if at[39]-at[0] < 40*time.Millisecond {
+		t.Errorf("40 first probes within %s", at[39]-at[0])
+	}
+}
+
+// TestBreakerUnderRace flips the store under load. Run it with -race.
+func TestBreakerUnderRace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		state := failsafe.Closed
+		s := failsafe.New(f, failsafe.Options{OnChange: func(c failsafe.Change) {
+			if c.State == state {
+				t.Errorf("two changes to %s in a row", c.State)
+			}
+			state = c.State
+		}})
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				for range 3000 {
+					_, _ = take(s, t.Context())
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		for range 5 {
+			time.Sleep(200 * time.Millisecond)
+			f.fails()
+			time.Sleep(200 * time.Millisecond)
+			f.works()
+		}
+		group.Wait()
+		if got := s.Stats(); got.State != failsafe.Closed || got.Opened == 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}

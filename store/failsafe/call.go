@@ -1,0 +1,87 @@
+package failsafe
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/headgate/headgate"
+)
+
+const (
+	// maxInline is how many calls at once run on their callers' goroutines. A
+	// client's queue to its server is bounded (rueidis: 1024 a connection)
+	// and waits for room without looking at the context; this many fit.
+	maxInline = 512
+	// maxStuck bounds the goroutines that a store can keep which returns
+	// neither an answer nor at the end of its context.
+	maxStuck = 1024
+)
+
+// The ends of a call, whichever comes first.
+const (
+	running int32 = iota
+	answered
+	abandoned
+)
+
+// call is one question in a goroutine of its own. It has copies of everything,
+// because its caller may be gone, with its memory, when the store reads them.
+type call struct {
+	ops  []headgate.Op
+	out  []headgate.Decision
+	err  error
+	done chan struct{}
+	end  atomic.Int32
+}
+
+// isolate runs ask on copies of ops in a goroutine of its own, and waits for
+// it or for the end of ctx.
+func (s *Store) isolate(ctx context.Context, ops []headgate.Op, out []headgate.Decision, ask asker) error {
+	if s.stuck.Load() >= maxStuck {
+		return errStuck
+	}
+	c := &call{
+		ops: slices.Clone(ops), out: make([]headgate.Decision, len(ops)), done: make(chan struct{}),
+	}
+	for i := range c.ops {
+		c.ops[i].Key = strings.Clone(c.ops[i].Key)
+	}
+	go func() {
+		c.err = ask(ctx, s.inner, c.ops, c.out)
+		if !c.end.CompareAndSwap(running, answered) {
+			s.stuck.Add(-1)
+		}
+		close(c.done)
+	}()
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		s.stuck.Add(1)
+		if c.end.CompareAndSwap(running, abandoned) {
+			return ErrTimeout
+		}
+		s.stuck.Add(-1)
+		<-c.done // it has answered in this very moment
+	}
+	copy(out, c.out)
+	return c.err
+}
+
+// asker is the method of the inner store to call.
+type asker func(ctx context.Context, inner headgate.Store, ops []headgate.Op, out []headgate.Decision) error
+
+func askTake(ctx context.Context, inner headgate.Store, ops []headgate.Op, out []headgate.Decision) error {
+	var err error
+	out[0], err = inner.Take(ctx, ops[0])
+	return err
+}
+
+func askIndependent(ctx context.Context, inner headgate.Store, ops []headgate.Op, out []headgate.Decision) error {
+	return inner.Do(ctx, ops, out, headgate.Independent)
+}
+
+func askAllOrNothing(ctx context.Context, inner headgate.Store, ops []headgate.Op, out []headgate.Decision) error {
+	return inner.Do(ctx, ops, out, headgate.AllOrNothing)
+}

@@ -1,0 +1,290 @@
+package failsafe
+
+import (
+	"hash/maphash"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+const (
+	// ways is how many entries one place in the table has.
+	ways = 4
+	// stripes is how many locks the table has, a power of two.
+	stripes = 64
+	// maxCachedOps is the largest Do that the cache looks at.
+	maxCachedOps = 8
+)
+
+// refusal is one entry. The key is kept as 128 bits of a hash with random
+// seeds, which nobody outside can aim at.
+type refusal struct {
+	h1, h2 uint64
+	limit  uint64 // of the limit's numbers and the kind
+	zone   *time.Location
+	cost   int64
+	// remaining is what the store said.
+	remaining int64
+	// Times in nanoseconds since the Store's beginning: when the answer is no
+	// longer believed, when it may pass, when the state is that of an unused
+	// key.
+	until, retryAt, resetAt int64
+}
+
+// stripe guards every 64th place.
+type stripe struct {
+	mu      sync.Mutex
+	changes uint64 // how often a key of it was given budget
+	hits    atomic.Uint64
+	_       [64 - 24]byte // a cache line each
+}
+
+// place is where an op belongs, and the stripe's changes when it was asked.
+type place struct {
+	h1, h2  uint64
+	limit   uint64
+	changes uint64
+}
+
+// denied is the deny cache: a table of sets of four.
+type denied struct {
+	maxAge  int64
+	seed1   maphash.Seed
+	seed2   maphash.Seed
+	mask    uint64
+	entries []refusal
+	stripes [stripes]stripe
+}
+
+func newDenied(o DenyCache) *denied {
+	sets := 1
+	for sets*ways < o.Entries {
+		sets *= 2
+	}
+	return &denied{
+		maxAge: int64(o.MaxAge), seed1: maphash.MakeSeed(), seed2: maphash.MakeSeed(),
+		mask: uint64(sets - 1), entries: make([]refusal, sets*ways),
+	}
+}
+
+// place finds where op belongs.
+func (d *denied) place(op *headgate.Op) place {
+	r := op.Limit.Rule()
+	kinds := uint64(op.Kind) | uint64(r.Algorithm)<<8 | uint64(r.Anchor)<<16 | uint64(r.Edge)<<24 |
+		uint64(r.Calendar)<<32 | uint64(r.Buckets)<<40
+	return place{
+		h1:    mix(maphash.String(d.seed1, op.Scope), maphash.String(d.seed1, op.Key)),
+		h2:    mix(maphash.String(d.seed2, op.Scope), maphash.String(d.seed2, op.Key)),
+		limit: mix(mix(mix(kinds, uint64(r.Limit)), uint64(r.Period)), uint64(r.Burst)),
+	}
+}
+
+// mix joins two numbers; it is not symmetric.
+func mix(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a^0x9e3779b97f4a7c15, b+0xd6e8feb86659fd93)
+	return hi ^ lo ^ bits.RotateLeft64(a, 17)
+}
+
+func (d *denied) stripe(p *place) *stripe { return &d.stripes[p.h1&d.mask%stripes] }
+
+func (d *denied) set(p *place) []refusal {
+	i := (p.h1 & d.mask) * ways
+	return d.entries[i : i+ways]
+}
+
+// remembers reports whether a refusal of op says something about the next.
+func remembers(op *headgate.Op) bool {
+	return op.Cost > 0 && (op.Kind == headgate.Take || op.Kind == headgate.TakeUpTo) &&
+		!op.Limit.Rule().CountDenied
+}
+
+// gives reports whether op may let a refused key pass earlier.
+func gives(op *headgate.Op) bool {
+	switch op.Kind {
+	case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Charge:
+		return true
+	default:
+		return false
+	}
+}
+
+// lookup answers op if it is known to be refused. It must be called before the
+// store is asked, because it notes in p what learn needs.
+func (d *denied) lookup(p *place, op *headgate.Op, now int64) (headgate.Decision, bool) {
+	if !remembers(op) {
+		return headgate.Decision{}, false
+	}
+	s := d.stripe(p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.changes = s.changes
+	set := d.set(p)
+	for i := range set {
+		e := &set[i]
+		if !e.is(p, op) || now >= e.until || op.Cost < e.cost {
+			continue
+		}
+		if op.Cost > op.Limit.Capacity() && e.cost <= op.Limit.Capacity() {
+			continue // refused for good: only the store says so
+		}
+		return e.decision(op, now), true
+	}
+	return headgate.Decision{}, false
+}
+
+// is reports whether e is about op, which belongs at p.
+func (e *refusal) is(p *place, op *headgate.Op) bool {
+	return e.h1 == p.h1 && e.h2 == p.h2 && e.limit == p.limit && e.zone == op.Limit.Rule().Zone
+}
+
+func (e *refusal) decision(op *headgate.Op, now int64) headgate.Decision {
+	d := headgate.Decision{
+		Reason: headgate.Cached, Limit: op.Limit.Capacity(), Remaining: e.remaining,
+		RetryAfter: headgate.Never, ResetAfter: time.Duration(max(e.resetAt-now, 0)),
+	}
+	if e.retryAt != math.MaxInt64 {
+		d.RetryAfter = time.Duration(e.retryAt - now)
+	}
+	return d
+}
+
+// learn takes note of the store's answer to op, asked at start.
+func (d *denied) learn(p *place, op *headgate.Op, answer headgate.Decision, err error, start int64) {
+	switch {
+	case gives(op):
+		// Also after an error: it may have been applied.
+		d.forget(p)
+	case err == nil && !answer.Allowed && answer.RetryAfter > 0 && remembers(op):
+		d.remember(p, op, answer, start)
+	}
+}
+
+// forget drops every refusal of a key. A refusal that was asked for earlier
+// and arrives later is not remembered either.
+func (d *denied) forget(p *place) {
+	s := d.stripe(p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes++
+	set := d.set(p)
+	for i := range set {
+		if set[i].h1 == p.h1 && set[i].h2 == p.h2 {
+			set[i] = refusal{}
+		}
+	}
+}
+
+// remember keeps a refusal. Its times count from when the store was asked, not
+// from when it answered, so that nothing is refused for longer than it should.
+func (d *denied) remember(p *place, op *headgate.Op, answer headgate.Decision, start int64) {
+	e := refusal{
+		h1: p.h1, h2: p.h2, limit: p.limit, zone: op.Limit.Rule().Zone,
+		cost: op.Cost, remaining: answer.Remaining,
+		retryAt: after(start, answer.RetryAfter), resetAt: after(start, answer.ResetAfter),
+	}
+	e.until = min(e.retryAt, start+d.maxAge)
+	s := d.stripe(p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changes != p.changes {
+		return
+	}
+	set := d.set(p)
+	worst := &set[0]
+	for i := range set {
+		old := &set[i]
+		if old.is(p, op) {
+			if old.until > start && old.cost < e.cost {
+				return // what is known says more
+			}
+			worst = old
+			break
+		}
+		if old.until < worst.until {
+			worst = old
+		}
+	}
+	*worst = e
+}
+
+// after returns start + d, and the end of time rather than too much.
+func after(start int64, d time.Duration) int64 {
+	if int64(d) > math.MaxInt64-start {
+		return math.MaxInt64
+	}
+	return start + int64(d)
+}
+
+// answer fills in known and, if the cache alone can answer a Do, out.
+func (d *denied) answer(known []place, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode, now int64) bool {
+	refused := 0
+	cacheable := len(ops) > 0
+	for i := range ops {
+		known[i] = d.place(&ops[i])
+		cacheable = cacheable && remembers(&ops[i])
+		answer, ok := d.lookup(&known[i], &ops[i], now)
+		if ok {
+			refused++
+		} else {
+			answer = headgate.Decision{Allowed: true, Reason: headgate.Cached, Limit: ops[i].Limit.Capacity()}
+		}
+		out[i] = answer
+	}
+	if !cacheable || refused < len(ops) && (mode != headgate.AllOrNothing || refused == 0) {
+		return false
+	}
+	for i := range known {
+		if !out[i].Allowed {
+			d.hit(&known[i])
+		}
+	}
+	return true
+}
+
+// learnAll takes note of the answers to a Do. known is empty if the Do was too
+// large to look at.
+func (d *denied) learnAll(known []place, ops []headgate.Op, out []headgate.Decision, err error, start int64) {
+	if len(known) == 0 {
+		for i := range ops {
+			if gives(&ops[i]) {
+				p := d.place(&ops[i])
+				d.forget(&p)
+			}
+		}
+		return
+	}
+	for i := range known {
+		var answer headgate.Decision
+		if err == nil {
+			answer = out[i]
+		}
+		if !gives(&ops[i]) && again(known, i) {
+			continue // it was refused beside another op on the same key
+		}
+		d.learn(&known[i], &ops[i], answer, err, start)
+	}
+}
+
+// again reports whether another op has the key of op i.
+func again(known []place, i int) bool {
+	for j := range known {
+		if j != i && known[j].h1 == known[i].h1 && known[j].h2 == known[i].h2 {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *denied) hit(p *place) { d.stripe(p).hits.Add(1) }
+
+func (d *denied) hits() uint64 {
+	var n uint64
+	for i := range d.stripes {
+		n += d.stripes[i].hits.Load()
+	}
+	return n
+}

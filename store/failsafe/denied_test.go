@@ -1,0 +1,337 @@
+package failsafe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/failsafe"
+	"github.com/headgate/headgate/store/memory"
+)
+
+func cached(f headgate.Store) *failsafe.Store {
+	return failsafe.New(f, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 1024}})
+}
+
+// TestDenyCacheTrace: one key is refused for 100 ms.
+func TestDenyCacheTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.refuses(100 * time.Millisecond)
+		s := cached(f)
+		begin := time.Now()
+		for _, step := range []struct {
+			at     time.Duration
+			cost   int64
+			reason headgate.Reason
+			retry  time.Duration
+		}{
+			{0, 3, headgate.Limited, 100 * time.Millisecond},
+			{0, 3, headgate.Cached, 100 * time.Millisecond},
+			{30 * time.Millisecond, 3, headgate.Cached, 70 * time.Millisecond},
+			{30 * time.Millisecond, 5, headgate.Cached, 70 * time.Millisecond},
+			{30 * time.Millisecond, 2, headgate.Limited, 100 * time.Millisecond}, // a smaller cost might pass
+			{40 * time.Millisecond, 3, headgate.Cached, 90 * time.Millisecond},
+			{40 * time.Millisecond, 6, headgate.Limited, 100 * time.Millisecond}, // more than could ever fit
+			{129*time.Millisecond + 999*time.Microsecond, 3, headgate.Cached, time.Microsecond},
+			{130 * time.Millisecond, 3, headgate.Limited, 100 * time.Millisecond}, // it may pass again: ask
+		} {
+			time.Sleep(step.at - time.Since(begin))
+			o := op("k")
+			o.Cost = step.cost
+			d, err := s.Take(t.Context(), o)
+			if err != nil || d.Allowed || d.Reason != step.reason || d.RetryAfter != step.retry || d.Limit != 5 {
+				t.Fatalf("at %s, cost %d: %+v, %v; want %s, %s", step.at, step.cost, d, err, step.reason, step.retry)
+			}
+		}
+		if got := s.Stats().CacheHits; got != 5 {
+			t.Errorf("%d hits", got)
+		}
+	})
+}
+
+// TestDenyCacheIsBelievedFor250ms: the cap, also for a cost that can never fit.
+func TestDenyCacheIsBelievedFor250ms(t *testing.T) {
+	for _, retry := range []time.Duration{time.Hour, headgate.Never} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{}
+			f.refuses(retry)
+			s := cached(f)
+			for _, want := range []int64{1, 1, 2} {
+				d, err := s.Take(t.Context(), op("k"))
+				if err != nil || f.asked.Load() != want {
+					t.Fatalf("asked %d times, want %d (%v)", f.asked.Load(), want, err)
+				}
+				if d.Reason == headgate.Cached && retry == headgate.Never && d.RetryAfter != headgate.Never {
+					t.Errorf("%+v", d)
+				}
+				time.Sleep(125 * time.Millisecond)
+			}
+		})
+	}
+}
+
+// TestDenyCacheKeepsApart: a refusal answers for nothing but its own key,
+// scope, limit and kind, and only kinds that take.
+func TestDenyCacheKeepsApart(t *testing.T) {
+	denying := headgate.Per(5, time.Minute).Using(headgate.SlidingLog).CountingDenied()
+	for _, tt := range []struct {
+		name   string
+		change func(*headgate.Op)
+	}{
+		{"key", func(o *headgate.Op) { o.Key = "other" }},
+		{"scope", func(o *headgate.Op) { o.Scope = "other" }},
+		{"moved border", func(o *headgate.Op) { o.Key, o.Scope = "", "sk" }},
+		{"limit", func(o *headgate.Op) { o.Limit = headgate.PerMinute(6) }},
+		{"burst", func(o *headgate.Op) { o.Limit = o.Limit.Burst(9) }},
+		{"algorithm", func(o *headgate.Op) { o.Limit = o.Limit.Using(headgate.SlidingWindow) }},
+		{"zone", func(o *headgate.Op) {
+			o.Limit = headgate.PerCalendar(5, headgate.Minute, time.FixedZone("x", 60))
+		}},
+		{"up to", func(o *headgate.Op) { o.Kind = headgate.TakeUpTo }},
+		{"peek", func(o *headgate.Op) { o.Kind = headgate.Peek }},
+		{"reserve", func(o *headgate.Op) { o.Kind = headgate.Reserve }},
+		{"dry run", func(o *headgate.Op) { o.Cost = 0 }},
+		{"counts refusals", func(o *headgate.Op) { o.Limit = denying }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{}
+			f.refuses(time.Minute)
+			s := cached(f)
+			if _, err := s.Take(t.Context(), op("k")); err != nil {
+				t.Fatal(err)
+			}
+			other := op("k")
+			tt.change(&other)
+			if d, err := s.Take(t.Context(), other); err != nil || d.Reason == headgate.Cached {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+	}
+	f := &fake{}
+	f.refuses(time.Minute)
+	s := cached(f)
+	for range 3 { // every refused request has to reach the log
+		o := op("k")
+		o.Limit = denying
+		_, _ = s.Take(t.Context(), o)
+	}
+	if f.asked.Load() != 3 {
+		t.Errorf("a limit that counts refusals was asked %d times out of 3", f.asked.Load())
+	}
+}
+
+// TestDenyCacheForgets: what gives budget is seen at once, in Take and in Do,
+// and even if it seems to have failed.
+func TestDenyCacheForgets(t *testing.T) {
+	for _, kind := range []headgate.Kind{headgate.Refund, headgate.Grant, headgate.Reset, headgate.Charge} {
+		for _, how := range []string{"take", "do", "large do", "failing"} {
+			t.Run(fmt.Sprintf("%s by %s", kind, how), func(t *testing.T) {
+				f := &fake{}
+				f.refuses(time.Minute)
+				s := cached(f)
+				_, _ = s.Take(t.Context(), op("k"))
+				give := op("k")
+				give.Kind, give.Limit = kind, headgate.PerMinute(50) // the same key under any limit
+				ops := []headgate.Op{give}
+				switch how {
+				case "take":
+					_, _ = s.Take(t.Context(), give)
+				case "large do":
+					for i := range 20 {
+						ops = append(ops, op(fmt.Sprint(i)))
+					}
+					fallthrough
+				case "do":
+					_ = s.Do(t.Context(), ops, make([]headgate.Decision, len(ops)), headgate.Independent)
+				case "failing":
+					f.fails()
+					_, _ = s.Take(t.Context(), give)
+				}
+				f.works()
+				if d, err := s.Take(t.Context(), op("k")); err != nil || !d.Allowed {
+					t.Errorf("%+v, %v", d, err)
+				}
+			})
+		}
+	}
+}
+
+// TestDenyCacheOvertaken: a refusal that is on its way while the key is given
+// budget is not remembered.
+func TestDenyCacheOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		stall := make(chan struct{})
+		f.refuses(time.Minute)
+		f.set(func(f *fake) { f.stall = stall })
+		s := cached(f)
+		go func() { _, _ = s.Take(context.Background(), op("k")) }()
+		synctest.Wait() // it is in the store
+		f.set(func(f *fake) { f.stall = nil })
+		give := op("k")
+		give.Kind = headgate.Refund
+		_, _ = s.Take(t.Context(), give)
+		close(stall)
+		synctest.Wait()
+		f.works()
+		if d, _ := s.Take(t.Context(), op("k")); !d.Allowed {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// TestDenyCacheInDo: all or nothing is refused if one op is known to be; else
+// every op must be known.
+func TestDenyCacheInDo(t *testing.T) {
+	f := &fake{answer: func(o headgate.Op) (headgate.Decision, error) {
+		if o.Key == "full" {
+			return headgate.Decision{Reason: headgate.Limited, RetryAfter: time.Minute}, nil
+		}
+		return headgate.Decision{Allowed: true, Granted: 1}, nil
+	}}
+	s := cached(f)
+	ask := func(mode headgate.Mode, keys ...string) (asked int64, out []headgate.Decision) {
+		t.Helper()
+		ops := make([]headgate.Op, len(keys))
+		for i, k := range keys {
+			ops[i] = op(k)
+		}
+		out = make([]headgate.Decision, len(keys))
+		before := f.asked.Load()
+		if err := s.Do(t.Context(), ops, out, mode); err != nil {
+			t.Fatal(err)
+		}
+		return f.asked.Load() - before, out
+	}
+	if n, _ := ask(headgate.AllOrNothing, "free", "full"); n != 2 {
+		t.Fatalf("asked %d", n)
+	}
+	n, out := ask(headgate.AllOrNothing, "free", "full")
+	if n != 0 || !out[0].Allowed || out[0].Granted != 0 || out[1].Allowed || out[1].Reason != headgate.Cached {
+		t.Errorf("asked %d, %+v", n, out)
+	}
+	if at := headgate.Tightest(out); at != 1 {
+		t.Errorf("the tightest is %d", at)
+	}
+	if n, out = ask(headgate.Independent, "free", "full"); n != 2 || !out[0].Allowed || out[0].Granted != 1 {
+		t.Errorf("independent: asked %d, %+v", n, out)
+	}
+	if n, _ = ask(headgate.Independent, "full", "full"); n != 0 {
+		t.Errorf("independent, both known: asked %d", n)
+	}
+	if n, _ = ask(headgate.AllOrNothing, "free", "free"); n != 2 {
+		t.Errorf("all or nothing, none known: asked %d", n)
+	}
+	if got := s.Stats().CacheHits; got != 3 {
+		t.Errorf("%d hits", got)
+	}
+}
+
+// TestDenyCacheSameKeyTwice: an op refused because of the one before it says
+// nothing about the next request.
+func TestDenyCacheSameKeyTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := cached(memory.New())
+		ops := []headgate.Op{op("k"), op("k")}
+		ops[0].Cost, ops[1].Cost = 3, 3
+		out := make([]headgate.Decision, 2)
+		if err := s.Do(t.Context(), ops, out, headgate.AllOrNothing); err != nil || out[1].Allowed {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		if d, err := s.Take(t.Context(), ops[0]); err != nil || !d.Allowed {
+			t.Errorf("%+v, %v", d, err)
+		}
+	})
+}
+
+// TestDenyCacheNeverRefusesTooMuch compares a cached store with a bare one
+// under the same random traffic: with no other process about, the answers are
+// the same, except for their Reason.
+func TestDenyCacheNeverRefusesTooMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := func() time.Time { return time.Now() }
+		bare := memory.New(memory.WithClock(clock))
+		s := cached(memory.New(memory.WithClock(clock)))
+		limits := []headgate.Limit{
+			headgate.PerSecond(20), headgate.PerSecond(10).Using(headgate.SlidingWindow),
+			headgate.PerSecond(8).Using(headgate.SlidingLog), headgate.PerSecond(9).Using(headgate.FixedWindow),
+			headgate.PerSecond(12).Using(headgate.LeakyBucket), headgate.PerSecond(15).Using(headgate.SlidingBuckets),
+		}
+		n := uint64(1)
+		next := func(below uint64) uint64 { n = n*6364136223846793005 + 1442695040888963407; return n >> 33 % below }
+		for i := range 60_000 {
+			o := headgate.Op{Key: fmt.Sprint(next(8)), Limit: limits[next(uint64(len(limits)))], Cost: int64(1 + next(3))}
+			o.Scope = o.Limit.String()
+			if next(50) == 0 {
+				o.Kind = headgate.Refund
+			}
+			want, err1 := bare.Take(t.Context(), o)
+			got, err2 := s.Take(t.Context(), o)
+			if err1 != nil || err2 != nil || got.Allowed != want.Allowed || got.Granted != want.Granted {
+				t.Fatalf("call %d, %+v:\n got %+v, %v\nwant %+v, %v", i, o, got, err2, want, err1)
+			}
+			if got.Reason == headgate.Cached && got.RetryAfter > want.RetryAfter {
+				t.Fatalf("call %d, %+v: told to wait %s, but it is %s", i, o, got.RetryAfter, want.RetryAfter)
+			}
+			time.Sleep(time.Duration(next(4000)) * time.Microsecond)
+		}
+		if hits := s.Stats().CacheHits; hits < 1000 {
+			t.Errorf("only %d hits", hits)
+		}
+	})
+}
+
+// TestDenyCacheIsBounded: more refused keys than entries, under -race.
+func TestDenyCacheIsBounded(t *testing.T) {
+	f := &fake{}
+	f.refuses(time.Hour)
+	s := failsafe.New(f, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 64, MaxAge: time.Hour}})
+	var group sync.WaitGroup
+	for g := range 4 {
+		group.Go(func() {
+			for i := range 5000 {
+				if _, err := s.Take(context.Background(), op(fmt.Sprint(g, i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	before := f.asked.Load()
+	for g := range 4 {
+		for i := range 5000 {
+			_, _ = s.Take(context.Background(), op(fmt.Sprint(g, i)))
+		}
+	}
+	if kept := 20_000 - (f.asked.Load() - before); kept > 64 {
+		t.Errorf("%d refusals are remembered, want at most 64", kept)
+	}
+}
+
+// TestDenyCacheWhileOpen: what is known to be refused stays refused during an
+// outage, whatever the policy would say.
+func TestDenyCacheWhileOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.refuses(time.Second)
+		s := cached(f)
+		_, _ = s.Take(t.Context(), op("full"))
+		f.fails()
+		time.Sleep(timeout)
+		for s.Stats().State == failsafe.Closed {
+			_, _ = s.Take(t.Context(), op("k"))
+		}
+		if d, err := s.Take(t.Context(), op("full")); err != nil || d.Allowed || d.Reason != headgate.Cached {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if _, err := s.Take(t.Context(), op("k")); !errors.Is(err, failsafe.ErrOpen) {
+			t.Error(err)
+		}
+	})
+}

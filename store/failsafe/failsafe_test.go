@@ -1,0 +1,263 @@
+package failsafe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/failsafe"
+	"github.com/headgate/headgate/store/memory"
+	"github.com/headgate/headgate/store/storetest"
+)
+
+const timeout = 50 * time.Millisecond
+
+func op(key string) headgate.Op {
+	return headgate.Op{Key: key, Scope: "s", Limit: headgate.PerMinute(5), Cost: 1}
+}
+
+// take asks once and returns what it said and how long it took.
+func take(s headgate.Store, ctx context.Context) (error, time.Duration) { //nolint:revive,staticcheck // reads better in tables
+	begin := time.Now()
+	_, err := s.Take(ctx, op("k"))
+	return err, time.Since(begin)
+}
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, storetest.Harness{Open: func(*testing.T) headgate.Store {
+		return failsafe.New(memory.New(), failsafe.Options{})
+	}})
+}
+
+func TestConformanceInGoroutines(t *testing.T) {
+	storetest.Run(t, storetest.Harness{Open: func(*testing.T) headgate.Store {
+		return failsafe.New(memory.New(), failsafe.Options{IgnoresContext: true, Timeout: 10 * time.Second})
+	}})
+}
+
+// TestDeadline: no call waits longer than the Timeout, however the store
+// stalls: the first, one after a success, one after a pause, in Take and Do.
+func TestDeadline(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		for _, trusted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("deaf=%v trusted=%v", deaf, trusted), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := &fake{}
+					s := failsafe.New(f, failsafe.Options{IgnoresContext: deaf, Breaker: failsafe.Breaker{Failures: 1000}})
+					if trusted {
+						time.Sleep(timeout)
+						if err, _ := take(s, t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					stall := make(chan struct{})
+					f.set(func(f *fake) { f.stall, f.deaf = stall, deaf })
+					var group sync.WaitGroup
+					for i := range 100 {
+						group.Go(func() {
+							time.Sleep(time.Duration(i) * time.Millisecond)
+							var err error
+							begin := time.Now()
+							if i%2 == 0 {
+								_, err = s.Take(t.Context(), op("k"))
+							} else {
+								err = s.Do(t.Context(), []headgate.Op{op("a"), op("b")}, make([]headgate.Decision, 2), headgate.AllOrNothing)
+							}
+							took := time.Since(begin)
+							if !errors.Is(err, failsafe.ErrTimeout) || !errors.Is(err, headgate.ErrUnavailable) {
+								t.Errorf("call %d: %v", i, err)
+							}
+							if took > timeout || took < timeout*7/8 {
+								t.Errorf("call %d took %s", i, took)
+							}
+						})
+					}
+					group.Wait()
+					if got := s.Stats(); got.Timeouts != 100 || deaf != (got.Stuck == 100) {
+						t.Errorf("%+v", got)
+					}
+					close(stall)
+					synctest.Wait()
+					if got := s.Stats().Stuck; got != 0 {
+						t.Errorf("%d calls are stuck after the store has answered", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestAbandonedCallOwnsItsMemory: the caller may use its key and slices again
+// while the store still has the question.
+func TestAbandonedCallOwnsItsMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stall, seen := make(chan struct{}), make(chan string, 2)
+		f := &fake{stall: stall, deaf: true, answer: func(op headgate.Op) (headgate.Decision, error) {
+			seen <- op.Key
+			return headgate.Decision{Allowed: true, Granted: 7}, nil
+		}}
+		s := failsafe.New(f, failsafe.Options{})
+		ops, out := []headgate.Op{op("a"), op("b")}, make([]headgate.Decision, 2)
+		if err := s.Do(t.Context(), ops, out, headgate.Independent); !errors.Is(err, failsafe.ErrTimeout) {
+			t.Fatal(err)
+		}
+		ops[0].Key, ops[1].Key = "x", "y"
+		close(stall)
+		synctest.Wait()
+		if a, b := <-seen, <-seen; a != "a" || b != "b" {
+			t.Errorf("the store saw %q, %q", a, b)
+		}
+		if out[0] != (headgate.Decision{}) {
+			t.Errorf("a late answer was written: %+v", out[0])
+		}
+	})
+}
+
+// TestStuckCallsAreBounded: a store that returns nothing at all does not
+// collect goroutines without end, and all is well when it comes back.
+func TestStuckCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stall := make(chan struct{})
+		f := &fake{stall: stall, deaf: true}
+		s := failsafe.New(f, failsafe.Options{Breaker: failsafe.Breaker{Failures: 1 << 30}})
+		for range 30 {
+			var group sync.WaitGroup
+			for range 100 {
+				group.Go(func() {
+					if err, took := take(s, context.Background()); !errors.Is(err, headgate.ErrUnavailable) || took > timeout {
+						t.Errorf("%v after %s", err, took)
+					}
+				})
+			}
+			group.Wait()
+		}
+		if got := s.Stats().Stuck; got < 1000 || got > 1200 {
+			t.Errorf("%d calls are stuck, want about 1024 of 3000", got)
+		}
+		f.works()
+		close(stall)
+		synctest.Wait()
+		if err, _ := take(s, context.Background()); err != nil || s.Stats().Stuck != 0 {
+			t.Errorf("afterwards: %v, %d stuck", err, s.Stats().Stuck)
+		}
+	})
+}
+
+// TestCallersDeadline: an earlier deadline is honored. A hurried caller does
+// not make the store look dead, but one who gave it a fair chance does.
+func TestCallersDeadline(t *testing.T) {
+	for _, tt := range []struct {
+		patience time.Duration
+		state    failsafe.State
+	}{
+		{2 * time.Millisecond, failsafe.Closed},
+		{20 * time.Millisecond, failsafe.Open},
+	} {
+		t.Run(tt.patience.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{stall: make(chan struct{})}
+				s := failsafe.New(f, failsafe.Options{})
+				for range 10 {
+					ctx, cancel := context.WithTimeout(t.Context(), tt.patience)
+					err, took := take(s, ctx)
+					cancel()
+					if !errors.Is(err, headgate.ErrUnavailable) || took > tt.patience {
+						t.Fatalf("%v after %s", err, took)
+					}
+				}
+				if got := s.Stats().State; got != tt.state {
+					t.Errorf("the breaker is %s, want %s", got, tt.state)
+				}
+			})
+		})
+	}
+}
+
+func TestContextValuesAndCancellation(t *testing.T) {
+	type name struct{}
+	synctest.Test(t, func(t *testing.T) {
+		s := failsafe.New(&seer{t: t, key: name{}}, failsafe.Options{})
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), name{}, "trace"))
+		for range 2 { // in a goroutine, then in line
+			if err, _ := take(s, ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel() // what is asked now is still worth an answer to whoever logs it
+		if err, _ := take(s, ctx); err != nil {
+			t.Errorf("after cancel: %v", err)
+		}
+	})
+}
+
+// seer checks the context that reaches the inner store.
+type seer struct {
+	fake
+	t   *testing.T
+	key any
+}
+
+func (s *seer) Take(ctx context.Context, _ headgate.Op) (headgate.Decision, error) {
+	if got := ctx.Value(s.key); got != "trace" {
+		s.t.Errorf("value %v", got)
+	}
+	if _, ok := ctx.Deadline(); !ok || ctx.Err() != nil {
+		s.t.Errorf("deadline %v, err %v", ok, ctx.Err())
+	}
+	return headgate.Decision{Allowed: true}, nil
+}
+
+// TestErrors: what reaches the caller, and what the breaker makes of it.
+func TestErrors(t *testing.T) {
+	unset := op("k")
+	unset.Limit = headgate.Limit{}
+	negative := op("k")
+	negative.Cost = -1
+	for _, tt := range []struct {
+		name  string
+		op    headgate.Op
+		inner error
+		want  error
+		asked int64
+		fails uint64
+	}{
+		{"broken", op("k"), errBroken, headgate.ErrUnavailable, 1, 1},
+		{"broken keeps its cause", op("k"), errBroken, errBroken, 1, 1},
+		{"closed", op("k"), headgate.ErrClosed, headgate.ErrClosed, 1, 1},
+		{"cross slot", op("k"), headgate.ErrCrossSlot, headgate.ErrCrossSlot, 1, 0},
+		{"unset limit", unset, nil, headgate.ErrInvalidLimit, 0, 0},
+		{"negative cost", negative, nil, headgate.ErrInvalidCost, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, do := range []bool{false, true} {
+				f := &fake{answer: func(headgate.Op) (headgate.Decision, error) { return headgate.Decision{}, tt.inner }}
+				s := failsafe.New(f, failsafe.Options{})
+				var err error
+				if do {
+					err = s.Do(t.Context(), []headgate.Op{tt.op}, make([]headgate.Decision, 1), headgate.Independent)
+				} else {
+					_, err = s.Take(t.Context(), tt.op)
+				}
+				if !errors.Is(err, tt.want) {
+					t.Errorf("do=%v: %v, want %v", do, err, tt.want)
+				}
+				if got := s.Stats().Failures; got != tt.fails || f.asked.Load() != tt.asked {
+					t.Errorf("do=%v: %d failures, asked %d times", do, got, f.asked.Load())
+				}
+			}
+		})
+	}
+	f := &fake{}
+	s := failsafe.New(f, failsafe.Options{})
+	if err := s.Do(t.Context(), make([]headgate.Op, 2), make([]headgate.Decision, 1), headgate.Independent); err == nil {
+		t.Error("out is too short, and nobody says so")
+	}
+	if err := s.Close(); err != nil || !f.closed {
+		t.Errorf("Close: %v, %v", err, f.closed)
+	}
+}

@@ -1,0 +1,157 @@
+package failsafe
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// The defaults of Options.
+const (
+	DefaultTimeout  = 50 * time.Millisecond
+	DefaultFailures = 5
+	DefaultOpenFor  = 200 * time.Millisecond
+	DefaultLongest  = 2 * time.Second
+	DefaultMaxAge   = 250 * time.Millisecond
+)
+
+// ErrOpen is returned at once while the circuit breaker is open. It is a
+// headgate.ErrUnavailable, as is ErrTimeout.
+var ErrOpen = fmt.Errorf("%w: circuit breaker open", headgate.ErrUnavailable)
+
+// ErrTimeout is returned when the store has not answered within the Timeout.
+var ErrTimeout = fmt.Errorf("%w: no answer in time", headgate.ErrUnavailable)
+
+// errStuck is returned when so many calls are stuck in the store that no more
+// are started.
+var errStuck = fmt.Errorf("%w: too many calls are stuck in the store", headgate.ErrUnavailable)
+
+// State is what the circuit breaker thinks of the store.
+type State uint8
+
+const (
+	// Closed: the store answers and is asked. It is the state at the start.
+	Closed State = iota
+	// Open: the store is taken for dead and is only probed.
+	Open
+)
+
+// String returns closed or open.
+func (s State) String() string {
+	if s == Open {
+		return "open"
+	}
+	return "closed"
+}
+
+// Change is a change of state.
+type Change struct {
+	// State is the new one.
+	State State
+	// Err is the failure that opened the breaker; nil when it closes.
+	Err error
+	// After is how long the previous state had lasted.
+	After time.Duration
+}
+
+// Breaker says when a store is taken for dead and how it is probed.
+type Breaker struct {
+	// Failures is how many calls in a row must have failed before it opens,
+	// 5 by default.
+	Failures int
+	// OpenFor is how long it stays open before the first probe, 200 ms by
+	// default. After each probe that fails it is twice as long.
+	OpenFor time.Duration
+	// Longest bounds the doubling, 2 s by default.
+	Longest time.Duration
+	// Jitter moves each probe by up to this share of the wait to either side,
+	// so that many processes do not all probe at once. It is 0.25 by default,
+	// at most 1; a negative one stands for none.
+	Jitter float64
+}
+
+// DenyCache remembers refusals. One of cost c answers Take and TakeUpTo of the
+// same key, scope and limit whose cost is at least c, until it may pass or
+// MaxAge is over, with Reason headgate.Cached and a RetryAfter that counts
+// down; for a larger cost that is the earliest time, not the exact one. Peek
+// and Reserve always ask, and so do limits that count refusals. A Refund,
+// Grant, Reset or Charge of the key through this Store forgets its refusals;
+// one from another process shows after MaxAge at the latest.
+//
+// An all-or-nothing Do of which one op is known to be refused is refused too.
+// What its other ops would have said is then not known: their Decision is
+// {Allowed: true, Reason: headgate.Cached} without numbers.
+type DenyCache struct {
+	// Entries bounds how many refusals are remembered, about 100 bytes each.
+	// It is rounded up to a power of two. With 0 there is no cache.
+	Entries int
+	// MaxAge is how long a refusal is believed, 250 ms by default.
+	MaxAge time.Duration
+}
+
+// Options configure a Store. The zero Options are good defaults without a deny
+// cache.
+type Options struct {
+	// Timeout is how long a call may wait, 50 ms by default.
+	Timeout time.Duration
+	// Breaker says when the store is taken for dead.
+	Breaker Breaker
+	// DenyCache remembers refusals.
+	DenyCache DenyCache
+	// OnChange, if set, is called on every change of the breaker's state, in
+	// order, on the path of a request: it must not block.
+	OnChange func(Change)
+	// IgnoresContext says that the store may go on waiting when its ctx is
+	// done. Then each call runs in a goroutine of its own, which costs about
+	// a microsecond. Without it only calls in doubt do: those after a failure
+	// or a pause, and those beside very many others.
+	IgnoresContext bool
+}
+
+// withDefaults fills in what is not set.
+func (o Options) withDefaults() Options {
+	o.Timeout = positive(o.Timeout, DefaultTimeout)
+	o.Breaker.OpenFor = positive(o.Breaker.OpenFor, DefaultOpenFor)
+	o.Breaker.Longest = max(positive(o.Breaker.Longest, DefaultLongest), o.Breaker.OpenFor)
+	o.DenyCache.MaxAge = positive(o.DenyCache.MaxAge, DefaultMaxAge)
+	if o.Breaker.Failures <= 0 {
+		o.Breaker.Failures = DefaultFailures
+	}
+	switch j := o.Breaker.Jitter; {
+	case j == 0:
+		o.Breaker.Jitter = 0.25
+	case !(j > 0):
+		o.Breaker.Jitter = 0
+	default:
+		o.Breaker.Jitter = min(j, 1)
+	}
+	return o
+}
+
+func positive(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// Stats are counters since New, and what is now.
+type Stats struct {
+	// State is the breaker's.
+	State State
+	// Failures is how many calls the store failed, Timeouts among them.
+	Failures, Timeouts uint64
+	// FailedFast is how many calls were not put to the store because the
+	// breaker was open.
+	FailedFast uint64
+	// Opened is how often the breaker opened.
+	Opened uint64
+	// Probes is how many calls were let through an open breaker.
+	Probes uint64
+	// CacheHits is how many ops the deny cache answered.
+	CacheHits uint64
+	// Stuck is how many calls are still in the store although their callers
+	// have been answered.
+	Stuck int
+}

@@ -1,0 +1,217 @@
+package failsafe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// fairShare is the part of the Timeout that a caller must have given the store
+// for its impatience to count as the store's failure: a quarter.
+const fairShare = 4
+
+// Store is a headgate.Store that never lets its caller wait for long. It is
+// safe for use by any number of goroutines.
+type Store struct {
+	inner    headgate.Store
+	options  Options
+	began    time.Time
+	breaker  breaker
+	slots    slots
+	denied   *denied // nil without a deny cache
+	inFlight atomic.Int64
+	stuck    atomic.Int64
+
+	failures, timeouts atomic.Uint64
+}
+
+var _ headgate.Store = (*Store)(nil)
+
+// New returns a Store that asks inner and takes it over: Close closes both.
+func New(inner headgate.Store, options Options) *Store {
+	o := options.withDefaults()
+	s := &Store{inner: inner, options: o, began: time.Now()} //nolint:forbidigo // deadlines are on the real clock
+	s.breaker.options, s.breaker.silence, s.breaker.onChange = o.Breaker, o.Timeout, o.OnChange
+	s.breaker.lastGood.Store(-int64(o.Timeout)) // nothing is known of it yet
+	s.slots.timeout = o.Timeout
+	if o.DenyCache.Entries > 0 {
+		s.denied = newDenied(o.DenyCache)
+	}
+	return s
+}
+
+// Stats returns the counters.
+func (s *Store) Stats() Stats {
+	stats := Stats{
+		State: s.breaker.state(), Failures: s.failures.Load(), Timeouts: s.timeouts.Load(),
+		FailedFast: s.breaker.failedFast.Load(), Opened: s.breaker.opened(),
+		Probes: s.breaker.probes.Load(), Stuck: int(s.stuck.Load()),
+	}
+	if s.denied != nil {
+		stats.CacheHits = s.denied.hits()
+	}
+	return stats
+}
+
+// Close closes the inner store.
+func (s *Store) Close() error { return s.inner.Close() }
+
+// now returns the time, and the same as nanoseconds since New.
+func (s *Store) now() (time.Time, int64) {
+	t := time.Now() //nolint:forbidigo // deadlines are on the real clock
+	return t, int64(t.Sub(s.began))
+}
+
+// Take implements headgate.Store.
+func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	if err := check(&op); err != nil {
+		return headgate.Decision{Limit: op.Limit.Capacity()}, err
+	}
+	clock, start := s.now()
+	var at place
+	cached := s.denied != nil && (remembers(&op) || gives(&op))
+	if cached {
+		at = s.denied.place(&op)
+		if d, ok := s.denied.lookup(&at, &op, start); ok {
+			s.denied.hit(&at)
+			return d, nil
+		}
+	}
+	t, ok := s.breaker.admit(start)
+	if !ok {
+		return headgate.Decision{}, ErrOpen
+	}
+	bounded, own := s.slots.context(ctx, start, clock)
+	var d headgate.Decision
+	var err error
+	if s.enter(t, start) {
+		d, err = s.inner.Take(bounded, op)
+	} else {
+		d, err = s.isolatedTake(bounded, op)
+	}
+	s.inFlight.Add(-1)
+	err = s.settle(t, asked{bounded, start, own}, err)
+	if cached {
+		s.denied.learn(&at, &op, d, err, start)
+	}
+	return d, err
+}
+
+// isolatedTake is apart from Take so that Take's own variables stay off the
+// heap.
+func (s *Store) isolatedTake(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	ops, out := [1]headgate.Op{op}, [1]headgate.Decision{}
+	err := s.isolate(ctx, ops[:], out[:], askTake)
+	return out[0], err
+}
+
+// Do implements headgate.Store.
+func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	if len(out) < len(ops) {
+		return fmt.Errorf("failsafe: %d ops but room for %d decisions", len(ops), len(out))
+	}
+	for i := range ops {
+		if err := check(&ops[i]); err != nil {
+			return err
+		}
+	}
+	clock, start := s.now()
+	var places [maxCachedOps]place
+	known := places[:0]
+	if s.denied != nil && len(ops) <= maxCachedOps {
+		known = places[:len(ops)]
+		if s.denied.answer(known, ops, out, mode, start) {
+			return nil
+		}
+	}
+	t, ok := s.breaker.admit(start)
+	if !ok {
+		return ErrOpen
+	}
+	bounded, own := s.slots.context(ctx, start, clock)
+	var err error
+	switch {
+	case s.enter(t, start):
+		err = s.inner.Do(bounded, ops, out, mode)
+	case mode == headgate.AllOrNothing:
+		err = s.isolate(bounded, ops, out[:len(ops)], askAllOrNothing)
+	default:
+		err = s.isolate(bounded, ops, out[:len(ops)], askIndependent)
+	}
+	s.inFlight.Add(-1)
+	err = s.settle(t, asked{bounded, start, own}, err)
+	if s.denied != nil {
+		s.denied.learnAll(known, ops, out, err, start)
+	}
+	return err
+}
+
+// enter counts a call in, and reports whether it may run on its caller's own
+// goroutine, because the store is trusted to heed the context.
+func (s *Store) enter(t ticket, now int64) (inline bool) {
+	n := s.inFlight.Add(1)
+	return n <= maxInline && !s.options.IgnoresContext && s.breaker.trusted(t, now)
+}
+
+// asked is how a call was put to the inner store: with which context, when, and
+// whether the deadline was the Store's own or an earlier one of the caller.
+type asked struct {
+	ctx   context.Context
+	start int64
+	own   bool
+}
+
+// settle tells the breaker how a call ended, and returns its error as the
+// contract promises it.
+func (s *Store) settle(t ticket, a asked, err error) error {
+	_, now := s.now()
+	if err == nil {
+		s.breaker.done(t, succeeded, nil, now)
+		return nil
+	}
+	if isWrongQuestion(err) {
+		s.breaker.done(t, silent, nil, now)
+		return err
+	}
+	o := failed
+	if !a.own && a.ctx.Err() != nil && now-a.start < int64(s.options.Timeout/fairShare) {
+		o = silent
+	}
+	late := errors.Is(err, ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+	if o == failed {
+		s.failures.Add(1)
+		if late {
+			s.timeouts.Add(1)
+		}
+	}
+	switch {
+	case late && !errors.Is(err, ErrTimeout):
+		err = fmt.Errorf("%w: %w", ErrTimeout, err)
+	case !errors.Is(err, headgate.ErrUnavailable):
+		err = fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
+	}
+	s.breaker.done(t, o, err, now)
+	return err
+}
+
+// check refuses a wrong question before the breaker sees it: it is wrong under
+// any policy, so it must not be answered as a failure.
+func check(op *headgate.Op) error {
+	if op.Cost < 0 {
+		return headgate.ErrInvalidCost
+	}
+	if !op.Limit.Valid() {
+		return op.Limit.Validate()
+	}
+	return nil
+}
+
+func isWrongQuestion(err error) bool {
+	return errors.Is(err, headgate.ErrInvalidCost) || errors.Is(err, headgate.ErrInvalidLimit) ||
+		errors.Is(err, headgate.ErrCrossSlot)
+}
