@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -25,7 +24,7 @@ func (a *App) openStore() (headgate.Store, error) {
 	a.cleanup = append(a.cleanup, func() { _ = s.Close() })
 	a.every(sweepInterval, func() { s.Sweep(a.options.Clock()) })
 	if c := &a.options.Config.Store.Memory; c.Snapshot != "" {
-		a.save = func() error { return any(s).(interface{ SaveFile(string) error }).SaveFile(c.Snapshot) }
+		a.save = func() error { return s.SaveFile(c.Snapshot) }
 		a.every(c.SnapshotInterval, func() {
 			if err := a.save(); err != nil {
 				a.log.Error("counts not saved", "file", c.Snapshot, "err", err)
@@ -50,8 +49,7 @@ func (a *App) openMemory() (*memory.Store, error) {
 	if c.Snapshot == "" {
 		return s, nil
 	}
-	err := any(s).(interface{ LoadFile(string) error }).LoadFile(c.Snapshot)
-	var file *fs.PathError
+	err := s.LoadFile(c.Snapshot)
 	switch {
 	case err == nil:
 		a.log.Info("counts restored", "file", c.Snapshot, "keys", s.Stats().Keys)
@@ -59,25 +57,17 @@ func (a *App) openMemory() (*memory.Store, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		a.log.Info("no counts to restore yet", "file", c.Snapshot)
 		return s, nil
-	case errors.As(err, &file):
-		// Not damaged but out of reach. To start with fresh budgets, and to
-		// fail to save them later, is not what was asked for.
-		return nil, fmt.Errorf("restore counts: %w", err)
+	case !errors.Is(err, memory.ErrDamagedSnapshot):
+		// Out of reach. To start with fresh budgets, and to fail to save them
+		// later, is not what was asked for.
+		return nil, fmt.Errorf("counts not restored: %w", err)
 	}
-	aside, renameErr := a.setAside(c.Snapshot)
-	if renameErr != nil {
-		return nil, fmt.Errorf("restore counts from %s: %w, and it cannot be set aside: %w", c.Snapshot, err, renameErr)
+	aside, asideErr := memory.SetAside(c.Snapshot)
+	if asideErr != nil {
+		return nil, fmt.Errorf("counts not restored: %w; %w", err, asideErr)
 	}
 	a.log.Error("snapshot is damaged, counts start afresh", "file", c.Snapshot, "set_aside_as", aside, "err", err)
-	_ = s.Close() // whatever of it was read
-	return memory.New(options...), nil
-}
-
-// setAside renames a damaged file, so that the next save does not destroy what
-// somebody may want to look at.
-func (a *App) setAside(name string) (string, error) {
-	aside := name + ".damaged-" + a.options.Clock().UTC().Format("20060102T150405")
-	return aside, os.Rename(name, aside)
+	return s, nil
 }
 
 // saveCounts saves a last time.
