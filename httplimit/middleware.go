@@ -134,8 +134,8 @@ func (m *middleware) giveBack(r *http.Request, t *ticket) {
 	for i, op := range t.ops {
 		d := &t.policies[i].Decision
 		left := d.ResetAfter - since
-		if d.Granted == 0 || left <= 0 || d.Reason != headgate.OK && d.Reason != headgate.Fallback {
-			continue // nothing was taken, or nothing of it is left
+		if d.Granted == 0 || left <= 0 {
+			continue // nothing was taken, or time has given it back (or the store did not answer)
 		}
 		op.Kind, op.Cost, op.Duration, op.At = headgate.Refund, d.Granted, left, 0
 		refunds = append(refunds, op)

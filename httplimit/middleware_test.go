@@ -133,6 +133,10 @@ func TestKeys(t *testing.T) {
 		},
 		{"no choice", httplimit.FirstOf(httplimit.ByHeader("X-Api-Key")), edits{}, edits{from("192.0.2.1:1")}, true},
 		{
+			"a key that is not one", func(r *http.Request) (string, bool) { return r.Method, false },
+			edits{}, edits{func(r *http.Request) { r.Method = http.MethodPost }}, true,
+		},
+		{
 			"one's own", func(r *http.Request) (string, bool) { return r.Method, true },
 			edits{}, edits{func(r *http.Request) { r.Method = http.MethodPost }}, false,
 		},

@@ -106,8 +106,10 @@ func TestTransportHints(t *testing.T) {
 		{"none left", reply{200, `RateLimit: "a";r=0;t=30`}, 30 * time.Second},
 		{"none left of one of two", reply{200, `RateLimit: "a";r=5;t=50, "b";r=0;t=30`}, 30 * time.Second},
 		{"none left of two", reply{200, `RateLimit: "a";r=0;t=10, "b";r=0;t=30`}, 30 * time.Second},
+		{"the longer first", reply{200, `RateLimit: "b";r=0;t=30, "a";r=0;t=10`}, 30 * time.Second},
 		{"two lines", reply{200, "RateLimit: \"a\";r=0;t=10\nRateLimit: \"b\";r=0;t=30"}, 30 * time.Second},
 		{"a name with separators", reply{200, `RateLimit: "a;r=0;t=9,\"b\";r=0;t=9";r=7;t=1`}, 0},
+		{"a name with an escaped quote", reply{200, `RateLimit: "a\";r=0;t=9;";r=7;t=1`}, 0},
 		{"no t", reply{200, `RateLimit: "a";r=0`}, 0},
 		{"nonsense", reply{200, `RateLimit: ";;,=r=0`}, 0},
 		{"legacy", reply{200, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 20"}, 20 * time.Second},
@@ -260,6 +262,49 @@ func TestTransportPacesHosts(t *testing.T) {
 		}
 		if !about(s.asked[4], 30*time.Second) {
 			t.Errorf("the same host was asked at %v, want 30s", s.asked[4])
+		}
+	})
+}
+
+// tripper is a function as an http.RoundTripper.
+type tripper func(*http.Request) (*http.Response, error)
+
+func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Of two requests under way, the one that hears of the shorter wait comes back
+// last. The longer one still counts.
+func TestTransportKeepsTheLongerWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		rt := &httplimit.Transport{Base: tripper(func(r *http.Request) (*http.Response, error) {
+			h := http.Header{}
+			if state := r.Header.Get("Answer"); state != "" {
+				h.Set("RateLimit", state)
+			}
+			if r.Header.Get("Slow") != "" {
+				time.Sleep(time.Second)
+			}
+			return &http.Response{StatusCode: 200, Header: h, Body: http.NoBody}, nil
+		})}
+		send := func(edits ...func(*http.Request)) {
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://a/", nil)
+			for _, edit := range edits {
+				edit(r)
+			}
+			if res, err := rt.RoundTrip(r); err != nil {
+				t.Error(err)
+			} else {
+				_ = res.Body.Close()
+			}
+		}
+		go send(with("Answer", `"a";r=0;t=5`), with("Slow", "yes"))
+		synctest.Wait()
+		send(with("Answer", `"b";r=0;t=30`))
+		time.Sleep(2 * time.Second)
+		send()
+		if got := time.Since(start); !about(got, 30*time.Second) {
+			t.Errorf("the third request was done at %v, want 30s", got)
 		}
 	})
 }
