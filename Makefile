@@ -44,7 +44,7 @@ bench: ## compare with other limiters on this machine, in ROUNDS (5) interleaved
 	cd benchmarks && $(GO) run ./cmd/compare --rounds $(ROUNDS)
 
 vectors: ## rewrite algorithm/testdata/vectors from the Go steps
-	$(GO) generate ./algorithm/...
+	$(GO) test ./algorithm -run TestVectors -update
 
 clean: ## remove what building leaves behind
 	rm -rf bin dist
