@@ -1,0 +1,261 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate"
+)
+
+// maxChecks is how many independent checks go into one script call: a server
+// does nothing else while it runs one.
+const maxChecks = 64
+
+// Do executes ops. What lives in one cluster slot, and without a cluster
+// everything, is one script call; calls to several slots or of many independent
+// ops go out together, without waiting for each other.
+//
+// AllOrNothing is atomic within one slot. Across slots every slot takes by
+// itself, and if one refuses, the others are given back what they took: for a
+// moment others may be refused too much, but nothing is ever admitted too much.
+// That can be done with Take, TakeUpTo, Peek, Charge and Reserve; other kinds
+// across slots, and any with Options.StrictAtomic, return
+// headgate.ErrCrossSlot.
+func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	if len(out) < len(ops) {
+		return fmt.Errorf("redis: %d ops but room for %d decisions", len(ops), len(out))
+	}
+	limited := 0
+	for i := range ops {
+		if err := validate(&ops[i]); err != nil {
+			return err
+		}
+		if ops[i].Limit.IsUnlimited() {
+			out[i] = unlimited(ops[i].Kind, ops[i].Cost)
+		} else {
+			limited++
+		}
+	}
+	if limited == 0 {
+		if s.closed.Load() {
+			return headgate.ErrClosed
+		}
+		return nil
+	}
+	b := batch{store: s, ops: ops, out: out}
+	b.group(mode)
+	if mode == headgate.Independent || len(b.calls) == 1 {
+		if err := b.run(ctx, b.calls); err != nil {
+			return err
+		}
+		if mode == headgate.AllOrNothing && !b.calls[0].allowed {
+			b.peekUnlimited()
+		}
+		return nil
+	}
+	return b.across(ctx)
+}
+
+// call is one script call: some of a batch's ops.
+type call struct {
+	// checks are the ops, by their index, and what to do with each.
+	checks []check
+	slot   uint16
+	// all asks for all or nothing.
+	all bool
+	// guess is about the server's time.
+	guess int64
+	// allowed reports whether every check was.
+	allowed bool
+	done    bool
+	err     error
+
+	script *script
+	keys   []string
+	args   []string
+}
+
+// check is one op in a call.
+type check struct {
+	index int
+	kind  headgate.Kind
+	// op is nil for that of the batch.
+	op *headgate.Op
+}
+
+// batch is one Do.
+type batch struct {
+	store *Store
+	ops   []headgate.Op
+	out   []headgate.Decision
+	calls []*call
+}
+
+// group divides the ops into calls, in order.
+func (b *batch) group(mode headgate.Mode) {
+	cluster := b.store.options.Mode == Cluster
+	for i := range b.ops {
+		op := &b.ops[i]
+		if op.Limit.IsUnlimited() {
+			continue
+		}
+		slot := uint16(0)
+		if cluster {
+			slot = slotOf(op.Key)
+		}
+		c := b.last(slot)
+		if c == nil || mode == headgate.Independent && len(c.checks) == maxChecks {
+			c = &call{slot: slot, all: mode == headgate.AllOrNothing}
+			b.calls = append(b.calls, c)
+		}
+		c.checks = append(c.checks, check{index: i, kind: op.Kind})
+	}
+}
+
+// last returns the newest call to slot, or nil.
+func (b *batch) last(slot uint16) *call {
+	for i := len(b.calls) - 1; i >= 0; i-- {
+		if b.calls[i].slot == slot {
+			return b.calls[i]
+		}
+	}
+	return nil
+}
+
+// run sends calls in one round trip and reads the answers, and returns the
+// first error.
+func (b *batch) run(ctx context.Context, calls []*call) error {
+	client, callContext, err := b.store.begin(ctx)
+	if err != nil {
+		for _, c := range calls {
+			c.err = err
+		}
+		return err
+	}
+	for _, c := range calls {
+		b.prepare(c)
+	}
+	b.send(callContext, client, calls, false)
+	var first error
+	for _, c := range calls {
+		if c.err != nil && first == nil {
+			first = c.err
+		}
+	}
+	return b.store.end(ctx, callContext, first)
+}
+
+// prepare renders the keys and arguments of c.
+func (b *batch) prepare(c *call) {
+	n := len(c.checks)
+	c.keys, c.args = make([]string, 0, n), make([]string, 0, n+1)
+	c.script = nil
+	var buffer [640]byte
+	for _, check := range c.checks {
+		op := b.op(check)
+		own := b.store.scripts.single[op.Limit.Rule().Algorithm]
+		if c.script == nil {
+			c.script = own
+		} else if c.script != own {
+			c.script = b.store.scripts.mixed
+		}
+		guess := c.guess
+		if guess == 0 {
+			guess = b.store.guess(op)
+		}
+		key := appendKey(buffer[:0], b.store.options.Prefix, op)
+		length := len(key)
+		text := string(b.store.appendCheck(key, op, check.kind, guess))
+		c.keys, c.args = append(c.keys, text[:length]), append(c.args, text[length:])
+	}
+	if c.all {
+		c.args = append(c.args, "all")
+	}
+}
+
+func (b *batch) op(c check) *headgate.Op {
+	if c.op != nil {
+		return c.op
+	}
+	return &b.ops[c.index]
+}
+
+// send sends calls, with the text of their scripts or only its name, and reads
+// the answers. What the server does not know by name, and what it could not
+// find a calendar window for, is sent again.
+func (b *batch) send(ctx *callContext, client rueidis.Client, calls []*call, text bool) {
+	var unknown []*call
+	for try := 0; len(calls) > 0; try++ {
+		var skewed []*call
+		for i, result := range b.exchange(ctx, client, calls, text) {
+			c := calls[i]
+			values, err := result.ToArray()
+			if !text && isNoScript(err) {
+				unknown = append(unknown, c)
+				continue
+			}
+			r := reply{values: values}
+			at, late := r.serverTime()
+			switch {
+			case err != nil:
+				c.err = err
+			case !late:
+				c.err = b.decide(c, &r)
+			case try == skewRetries:
+				c.err = errSkew
+			default:
+				c.guess = at
+				b.prepare(c)
+				skewed = append(skewed, c)
+			}
+		}
+		calls = skewed
+	}
+	if len(unknown) > 0 {
+		b.send(ctx, client, unknown, true)
+	}
+}
+
+func (b *batch) exchange(ctx *callContext, client rueidis.Client, calls []*call, text bool) []rueidis.RedisResult {
+	commands := make([]rueidis.Completed, 0, len(calls))
+	for _, c := range calls {
+		n := int64(len(c.keys))
+		if text {
+			commands = append(commands, client.B().Eval().Script(c.script.text).Numkeys(n).Key(c.keys...).Arg(c.args...).Build())
+		} else {
+			commands = append(commands, client.B().Evalsha().Sha1(c.script.sha).Numkeys(n).Key(c.keys...).Arg(c.args...).Build())
+		}
+	}
+	if len(commands) == 1 {
+		return []rueidis.RedisResult{client.Do(ctx, commands[0])}
+	}
+	return client.DoMulti(ctx, commands...)
+}
+
+// decide reads the decisions of c.
+func (b *batch) decide(c *call, r *reply) error {
+	c.allowed, c.done = true, true
+	for _, check := range c.checks {
+		var d headgate.Decision
+		if _, err := r.decide(b.op(check), check.kind, b.store.options.CallerTime, &d); err != nil {
+			return err
+		}
+		c.allowed = c.allowed && d.Allowed
+		if check.index >= 0 {
+			b.out[check.index] = d
+		}
+	}
+	return nil
+}
+
+// peekUnlimited makes the answers of unlimited ops those of Peek, after another
+// op has been refused.
+func (b *batch) peekUnlimited() {
+	for i := range b.ops {
+		if b.ops[i].Limit.IsUnlimited() {
+			b.out[i] = unlimited(headgate.Peek, b.ops[i].Cost)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package redis
+
+import (
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
+)
+
+const (
+	// maxInteger is the largest number in a script: 2^53-1.
+	maxInteger = 1<<53 - 1
+	// maxTime is the latest time and the longest duration of a step.
+	maxTime = 1 << 52
+	// checkSize is the length of a packed check.
+	checkSize = 4 + 9*8
+)
+
+// appendCheck appends op as lua/main.lua reads it: algorithm, kind, a flag and
+// the calendar unit, a byte each; then the caller's time plus one, or 0, the
+// cost, the duration in microseconds, and six integers of the rule. guess is
+// about the present, by which the calendar windows to choose from are found.
+func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, guess int64) []byte {
+	r := op.Limit.Rule()
+	cost, duration := min(op.Cost, maxInteger), clampDuration(kind, op.Duration)
+	if kind == headgate.Refund && op.Duration < 0 {
+		cost = 0 // the take has lapsed: nothing to give back
+	}
+	given := int64(0)
+	if s.options.CallerTime && op.At != 0 {
+		given = min(max(op.At, 0), maxTime) + 1
+		guess = given - 1
+	}
+	flag := byte(0)
+	switch {
+	case r.Algorithm == headgate.FixedWindow:
+		flag = byte(r.Anchor)
+	case r.Algorithm == headgate.SlidingBuckets:
+		flag = byte(r.Edge)
+	case r.CountDenied:
+		flag = 1
+	}
+	dst = append(dst, byte(r.Algorithm), byte(kind), flag, byte(r.Calendar))
+	p := s.parameters(r, guess)
+	for _, v := range [...]int64{given, cost, duration, p[0], p[1], p[2], p[3], p[4], p[5]} {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(v))
+	}
+	return dst
+}
+
+// parameters returns the integers that the Lua twin of the rule's algorithm
+// expects.
+func (s *Store) parameters(r *headgate.Rule, guess int64) [6]int64 {
+	switch r.Algorithm {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		return [6]int64{r.Limit, r.Burst, r.Token, r.Leak, r.Capacity, r.Tick}
+	case headgate.SlidingBuckets:
+		return [6]int64{r.Limit, r.Period, r.Tick, int64(r.Buckets)}
+	case headgate.FixedWindow:
+		if r.Calendar != headgate.NoCalendar {
+			b := s.calendars.around(r.Calendar, r.Zone, guess)
+			return [6]int64{r.Limit, r.Period, b[0], b[1], b[2], b[3]}
+		}
+	case headgate.SlidingLog, headgate.SlidingWindow:
+	}
+	return [6]int64{r.Limit, r.Period}
+}
+
+// clampDuration converts d to microseconds as a step does, from 0 to 2^53-1.
+func clampDuration(kind headgate.Kind, d time.Duration) int64 {
+	us := max(int64(d/time.Microsecond), 0)
+	switch kind {
+	case headgate.Refund:
+		if d > 0 {
+			us = max(us, 1)
+		}
+		return min(us, maxTime)
+	case headgate.Grant:
+		return min(us, maxTime)
+	case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reset, headgate.Reserve:
+	}
+	return min(us, maxInteger)
+}
+
+// calendars remembers, for every unit and zone, the windows around the present:
+// the begin of the previous, of the current and of the next one, and its end.
+type calendars struct{ windows sync.Map }
+
+type calendarID struct {
+	unit headgate.CalendarUnit
+	zone *time.Location
+}
+
+func (c *calendars) around(unit headgate.CalendarUnit, zone *time.Location, now int64) [4]int64 {
+	id := calendarID{unit, zone}
+	if known, ok := c.windows.Load(id); ok {
+		if b := known.(*[4]int64); now >= b[1] && now < b[2] {
+			return *b
+		}
+	}
+	start, end := algorithm.CalendarWindow(unit, zone, now)
+	previous, _ := algorithm.CalendarWindow(unit, zone, start-1)
+	_, after := algorithm.CalendarWindow(unit, zone, end)
+	b := &[4]int64{max(previous, 0), max(start, 0), end, after}
+	c.windows.Store(id, b)
+	return *b
+}

@@ -1,0 +1,128 @@
+-- Executes the checks of one call: check i is on KEYS[i] and says in ARGV[i]
+-- what to do, packed by command.go. One more argument, 'all', asks for all or
+-- nothing. The answer is six integers a check, seven if the caller gave the
+-- time: outcome, remaining, granted, retry (-1: never), reset, delay, fresh.
+
+local checkFormat = '>BBBBI8I8I8I8I8I8I8I8I8'
+local count = #KEYS
+local all = #ARGV > count
+-- A state written at a time that the caller gave is kept this long, in ms: its
+-- own end is not on this clock.
+local callerTTL = 3600000
+
+local states, order, serverTime = {}, {}, nil
+
+local function readClock()
+  if not serverTime then
+    local t = redis.call('TIME')
+    serverTime = t[1] * 1000000 + t[2]
+  end
+  return serverTime
+end
+
+-- load returns the state of a key, or nil if it is none of ours.
+local function load(a, key)
+  local s = {credit = 0, till = 0}
+  if a.load then return a.load(s, key) end
+  local v = redis.call('GET', key)
+  if not v then
+    a.clear(s)
+    return s
+  end
+  if string.byte(v) == 43 then -- '+': credit comes first
+    s.credit, s.till = unpackBytes('>I6I7', v, 2)
+    v = string.sub(v, 15)
+  end
+  if not a.decode(s, v) then return nil end
+  return s
+end
+
+local function save(a, key, s, ttl)
+  if a.save then return a.save(key, s, ttl) end
+  local v = a.encode(s)
+  if s.credit > 0 then v = '+' .. pack('>I6I7', s.credit, s.till) .. v end
+  redis.call('SET', key, v, 'PX', ttl)
+end
+
+-- run executes check i, as kind if given, on the states of this call.
+local function run(i, as)
+  local key = KEYS[i]
+  local alg, kind, flag, unit, given, n, duration, p1, p2, p3, p4, p5, p6 =
+    unpackBytes(checkFormat, ARGV[i])
+  local a = algorithms[alg]
+  local now = given
+  if given == 0 then now = readClock() else now = given - 1 end
+  now = min(now, maxTime)
+  local r = {flag = flag, unit = unit}
+  a.rule(r, p1, p2, p3, p4, p5, p6)
+  if unit > 0 and (now < p3 or now >= p6) then return nil, now end
+  local state = states[key]
+  if not state then
+    local s = load(a, key)
+    if not s then return nil, -1 end
+    state = {a = a, s = s, now = now}
+    states[key] = state
+    order[#order + 1] = key
+  end
+  kind = as or kind
+  local res
+  if kind == RESET then
+    local s = state.s
+    state.gone, state.wrote = true, false
+    s.credit, s.till = 0, 0
+    a.clear(s)
+    res = done(a, r, s, now, 0, false)
+  else
+    res = step(a, r, state.s, now, kind, n, duration)
+    state.wrote = state.wrote or res.wrote
+  end
+  state.ttl = given == 0 and max(ceilDiv(res.fresh - now, 1000), 1) or callerTTL
+  res.given = given ~= 0
+  return res
+end
+
+local results, refused = {}, false
+for i = 1, count do
+  local res, at = run(i)
+  if not res then
+    if at < 0 then return redis.error_reply('HEADGATE the state of a key is not one of Headgate\'s') end
+    return {-1, at}
+  end
+  results[i] = res
+  refused = refused or not res.allowed
+end
+
+if all and refused then
+  -- Nothing has been written yet: forget it, and ask the others as PEEK.
+  states, order = {}, {}
+  for i = 1, count do
+    if results[i].allowed then results[i] = run(i, PEEK) end
+  end
+else
+  for i = 1, #order do
+    local key = order[i]
+    local state = states[key]
+    if state.wrote then
+      save(state.a, key, state.s, state.ttl)
+    elseif state.gone then
+      redis.call('DEL', key)
+    end
+  end
+end
+
+local out, at = {}, 0
+for i = 1, count do
+  local res = results[i]
+  local retry = res.retry
+  if retry == never then retry = -1 end
+  local outcome = res.reason * 2
+  if res.allowed then outcome = outcome + 1 end
+  out[at + 1], out[at + 2], out[at + 3] = outcome, res.remaining, res.granted
+  out[at + 4], out[at + 5], out[at + 6] = retry, res.reset, res.delay
+  at = at + 6
+  if res.given then
+    out[at + 1] = res.fresh
+    at = at + 1
+  end
+end
+return out

@@ -1,0 +1,192 @@
+-- Twin of algorithm/step.go and algorithm/dispatch.go: one step for all
+-- algorithms, credit included. a is the algorithm's functions.
+
+local TAKE, TAKE_UP_TO, PEEK, CHARGE, REFUND, GRANT, RESET, RESERVE = 0, 1, 2, 3, 4, 5, 6, 7
+local OK, LIMITED, TOO_LARGE = 0, 1, 2
+
+local function creditAt(s, now)
+  if s.till > now then return s.credit end
+  return 0
+end
+
+local function freshAt(a, r, s, now)
+  local at = a.fresh(r, s, now)
+  if creditAt(s, now) > 0 then at = max(at, s.till) end
+  return min(max(at, now), maxInteger)
+end
+
+local function turn(a, r, s, now)
+  if a.turn then return a.turn(r, s, now) end
+  return 0
+end
+
+local function fits(a, r, s, now, n)
+  if a.available(r, s, now) >= n then return now end
+  return a.fits(r, s, now, n)
+end
+
+-- split returns how much of n the limit itself covers; nil if limit and credit
+-- together do not cover it all.
+local function split(r, n, free, credit)
+  if n <= free and (r.limit > 0 or credit > 0) then return n end
+  free = max(free, 0)
+  if credit == 0 or n - free > credit then return nil end
+  return min(n, free)
+end
+
+local function spend(a, r, s, now, regular, extra)
+  if s.till <= now then s.credit, s.till = 0, 0 end
+  s.credit = s.credit - extra
+  if s.credit == 0 then s.till = 0 end
+  if regular > 0 then a.add(r, s, now, regular) end
+end
+
+local function done(a, r, s, now, granted, wrote)
+  local fresh = freshAt(a, r, s, now)
+  return {
+    allowed = true, reason = OK, granted = granted, retry = 0, delay = 0,
+    remaining = max(a.available(r, s, now), 0) + creditAt(s, now),
+    reset = fresh - now, fresh = fresh, wrote = wrote,
+  }
+end
+
+local function fitsWithCredit(a, r, s, now, n)
+  local credit = creditAt(s, now)
+  if credit > 0 and n - credit <= r.most then
+    if n <= credit then return now end
+    local at = fits(a, r, s, now, n - credit)
+    if at < s.till then return at end
+  end
+  if n > r.most or r.limit == 0 then return never end
+  return fits(a, r, s, now, n)
+end
+
+local function refuse(a, r, s, now, n)
+  local res = done(a, r, s, now, 0, false)
+  res.allowed, res.reason = false, LIMITED
+  local at = fitsWithCredit(a, r, s, now, n)
+  if at == never then
+    res.reason, res.retry = TOO_LARGE, never
+  else
+    res.retry = at - now
+  end
+  return res
+end
+
+-- take answers TAKE and PEEK.
+local function take(a, r, s, now, kind, n)
+  local free, credit = max(a.available(r, s, now), -1), creditAt(s, now)
+  local regular = split(r, n, free, credit)
+  if not regular then
+    local logged = a.denied and r.flag == 1 and kind == TAKE and n > 0
+    if logged then a.denied(r, s, now, n) end
+    local res = refuse(a, r, s, now, n)
+    res.wrote = logged
+    return res
+  end
+  if n == 0 or kind == PEEK then return done(a, r, s, now, 0, false) end
+  local delay = turn(a, r, s, now)
+  spend(a, r, s, now, regular, n - regular)
+  local res = done(a, r, s, now, n, true)
+  res.delay = delay
+  return res
+end
+
+local function takeUpTo(a, r, s, now, n)
+  local free, credit = max(a.available(r, s, now), 0), creditAt(s, now)
+  local granted = min(n, free + credit)
+  if granted == 0 then return take(a, r, s, now, TAKE, min(n, 1)) end
+  local delay = turn(a, r, s, now)
+  local regular = min(granted, free)
+  spend(a, r, s, now, regular, granted - regular)
+  local res = done(a, r, s, now, granted, true)
+  res.delay = delay
+  return res
+end
+
+-- refuseBooking is refuse for a request whose turn comes late too late.
+local function refuseBooking(a, r, s, now, n, late)
+  local res = refuse(a, r, s, now, n)
+  if res.reason == TOO_LARGE then return res end
+  if a.turn then
+    local credit, till = s.credit, s.till
+    if creditAt(s, now) > 0 and now + late >= till then
+      s.credit, s.till = 0, 0
+      local alone = refuse(a, r, s, now, n)
+      s.credit, s.till = credit, till
+      res.reason, res.retry = alone.reason, alone.retry
+    end
+    res.retry = max(res.retry, late)
+  elseif late > 0 then
+    res.retry = min(res.retry, late)
+  end
+  return res
+end
+
+-- reserve takes now or books what a bucket will have refilled in wait.
+local function reserve(a, r, s, now, n, wait)
+  if not a.used or n == 0 then return take(a, r, s, now, TAKE, n) end
+  local free, credit = max(a.available(r, s, now), -1), creditAt(s, now)
+  local regular = split(r, n, free, credit)
+  local ok = regular ~= nil
+  local delay = turn(a, r, s, now)
+  local late = delay - wait
+  if not ok and not a.turn and n <= r.most then
+    delay = a.fits(r, s, now, n) - now
+    regular, ok, late = n, true, delay - wait
+    local used, last = a.used(r, s, now)
+    local room = maxInteger - used
+    if n * r.token > room then
+      late = max(late, a.drained(r, last, n * r.token - room) - now)
+    end
+  end
+  if not ok or late > 0 then return refuseBooking(a, r, s, now, n, late) end
+  spend(a, r, s, now, regular, n - regular)
+  local res = done(a, r, s, now, n, true)
+  res.delay = delay
+  return res
+end
+
+-- charge takes n, first from the limit, then from the credit, the rest as debt.
+local function charge(a, r, s, now, n)
+  local free, credit = max(a.available(r, s, now), 0), creditAt(s, now)
+  local extra = min(max(n - free, 0), credit)
+  local regular = n - extra
+  if r.limit == 0 then regular = 0 end
+  local wrote = regular > 0 or extra > 0
+  if wrote then spend(a, r, s, now, regular, extra) end
+  local res = done(a, r, s, now, n, wrote)
+  if a.available(r, s, now) < 0 or r.limit == 0 and n > extra then
+    res.allowed, res.reason = false, LIMITED
+    if r.limit == 0 then
+      res.retry, res.reason = never, TOO_LARGE
+    else
+      res.retry = fits(a, r, s, now, 0) - now
+    end
+  end
+  return res
+end
+
+local function grant(a, r, s, now, n, lasting)
+  if n == 0 or lasting <= 0 then return done(a, r, s, now, 0, false) end
+  if s.till <= now then s.credit, s.till = 0, 0 end
+  s.credit = min(s.credit + min(n, maxCount), maxCount)
+  s.till = max(s.till, min(now + min(lasting, maxTime), maxInteger))
+  return done(a, r, s, now, n, true)
+end
+
+-- step answers one request; RESET is done by its caller.
+local function step(a, r, s, now, kind, n, duration)
+  if kind == TAKE or kind == PEEK then return take(a, r, s, now, kind, n) end
+  if kind == TAKE_UP_TO then return takeUpTo(a, r, s, now, n) end
+  if kind == RESERVE then return reserve(a, r, s, now, n, duration) end
+  if kind == CHARGE then return charge(a, r, s, now, n) end
+  if kind == REFUND then
+    local wrote = n > 0 and a.sub(r, s, now, n, duration)
+    -- What has been given back whole becomes the state of an unused key.
+    if wrote and a.fresh(r, s, now) <= now then a.clear(s) end
+    return done(a, r, s, now, 0, wrote)
+  end
+  if kind == GRANT then return grant(a, r, s, now, n, duration) end
+  return refuse(a, r, s, now, n)
+end

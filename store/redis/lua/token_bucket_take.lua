@@ -1,0 +1,52 @@
+-- Twin of Take in algorithm/token_bucket.go: one TAKE from a bucket without
+-- credit, answered before anything else is defined, because to define functions
+-- takes as long as to decide. The answer is remaining and reset if the request
+-- may pass at once, or remaining, retry and reset if it may not. What is rare
+-- is left to the script below.
+if #ARGV == 1 then
+  local alg, kind, _, _, given, n, _, _, burst, token, leak, capacity, tick =
+    struct.unpack('>BBBBI8I8I8I8I8I8I8I8I8', ARGV[1])
+  if kind == 0 and n > 0 and n <= burst and tick == 1 and leak > 0 then
+    local key = KEYS[1]
+    local v = redis.call('GET', key)
+    local now = given - 1
+    if given == 0 then
+      local t = redis.call('TIME')
+      now = t[1] * 1000000 + t[2]
+    end
+    local used, last, size = 0, now, token
+    if v then
+      size = 0
+      if #v == 21 then used, last, size = struct.unpack('>I7I7I7', v) end
+    end
+    if size == token then
+      if now > last then
+        local leaked = (now - last) * leak
+        used = leaked < used and used - leaked or 0
+        last = now
+      end
+      local ceil = math.ceil
+      local after = used + n * token
+      local late = last - now
+      if after > capacity then
+        local free = capacity - used
+        free = free > 0 and math.floor(free / token) or 0
+        local retry, reset = late + ceil((after - capacity) / leak), late + ceil(used / leak)
+        if now + reset <= 9007199254740991 then
+          if given == 0 then return {free, retry, reset} end
+          return {2, free, 0, retry, reset, 0, now + reset}
+        end
+      else
+        local reset = late + ceil(after / leak)
+        local ttl = given == 0 and ceil(reset / 1000) or 3600000
+        redis.call('SET', key, struct.pack('>I7I7I7', after, last, token), 'PX', ttl)
+        local free = math.floor((capacity - after) / token)
+        local delay = 0
+        if alg == 1 and used > 0 then delay = late + ceil(used / leak) end
+        if given == 0 and delay == 0 then return {free, reset} end
+        if given == 0 then return {1, free, n, 0, reset, delay} end
+        return {1, free, n, 0, reset, delay, now + reset}
+      end
+    end
+  end
+end

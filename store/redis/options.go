@@ -1,0 +1,179 @@
+package redis
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Mode is how the servers are arranged.
+type Mode uint8
+
+const (
+	// Standalone is one server, or one address that leads to one.
+	Standalone Mode = iota
+	// Sentinel is a primary that sentinels watch and replace.
+	Sentinel
+	// Cluster is a Redis Cluster.
+	Cluster
+)
+
+// String returns the name used in the process file: standalone, sentinel or
+// cluster.
+func (m Mode) String() string {
+	switch m {
+	case Standalone:
+		return "standalone"
+	case Sentinel:
+		return "sentinel"
+	case Cluster:
+		return "cluster"
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// ParseMode is the inverse of [Mode.String]; it reports false for other names.
+func ParseMode(name string) (Mode, bool) {
+	for _, m := range []Mode{Standalone, Sentinel, Cluster} {
+		if m.String() == name {
+			return m, true
+		}
+	}
+	return 0, false
+}
+
+const (
+	// DefaultTimeout is how long a decision may take if Options do not say.
+	DefaultTimeout = 50 * time.Millisecond
+	// DefaultPrefix begins every key if Options do not say.
+	DefaultPrefix = "hg"
+	// DefaultAddress is asked if Options name no address.
+	DefaultAddress = "127.0.0.1:6379"
+	// longestPrefix bounds Options.Prefix, in bytes.
+	longestPrefix = 64
+)
+
+// Options says where the servers are and how to use them. The zero value is a
+// server on 127.0.0.1:6379.
+type Options struct {
+	// Addresses are host:port: of the server, of the sentinels, or of some
+	// nodes of the cluster.
+	Addresses []string
+	// Mode is how they are arranged.
+	Mode Mode
+	// MasterName is the name by which the sentinels know the primary.
+	MasterName string
+	// Username and Password are those of the ACL user, or Password alone.
+	Username, Password string
+	// SentinelUsername and SentinelPassword are those of the sentinels.
+	SentinelUsername, SentinelPassword string
+	// DB is the number of the database; a cluster only has 0.
+	DB int
+	// TLS, if not nil, encrypts the connections, also to sentinels.
+	TLS *tls.Config
+	// Prefix begins every key. Processes that share counts share it. It must
+	// not contain braces. DefaultPrefix if empty.
+	Prefix string
+	// Timeout bounds every call, whatever its context says; DefaultTimeout
+	// if 0. A server that does not answer by then is as good as none.
+	Timeout time.Duration
+	// StrictAtomic makes AllOrNothing return headgate.ErrCrossSlot where the
+	// keys are not all in one slot, instead of taking and giving back.
+	StrictAtomic bool
+	// CallerTime makes Op.At the time of an op where it is not 0. It is for
+	// tests and for replaying a log; what it writes lives for an hour after
+	// its last use.
+	CallerTime bool
+	// Clock tells which calendar windows to send along; the server's clock
+	// picks one of them. time.Now if nil.
+	Clock func() time.Time
+	// Client, if not nil, may change the settings of the client before it
+	// connects.
+	Client func(*rueidis.ClientOption)
+}
+
+// validate fills in defaults and returns an error for what cannot work.
+func (o *Options) validate() error {
+	if len(o.Addresses) == 0 {
+		o.Addresses = []string{DefaultAddress}
+	}
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	for _, address := range o.Addresses {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return fmt.Errorf("redis: address %q: want host:port", address)
+		}
+	}
+	switch {
+	case o.Mode > Cluster:
+		return fmt.Errorf("redis: unknown mode %d", o.Mode)
+	case o.Mode == Standalone && len(o.Addresses) != 1:
+		return errors.New("redis: mode standalone takes one address; for several use sentinel or cluster")
+	case o.Mode == Sentinel && o.MasterName == "":
+		return errors.New("redis: mode sentinel needs the name of the primary (master_name)")
+	case o.Mode != Sentinel && o.MasterName != "":
+		return errors.New("redis: only mode sentinel has a master_name")
+	case o.Mode == Cluster && o.DB != 0:
+		return errors.New("redis: a cluster only has database 0")
+	case o.DB < 0:
+		return errors.New("redis: the database must not be negative")
+	case o.Timeout < 0:
+		return errors.New("redis: the timeout must not be negative")
+	case len(o.Prefix) > longestPrefix || strings.ContainsAny(o.Prefix, "{}"):
+		return fmt.Errorf("redis: the prefix must have at most %d bytes and no braces", longestPrefix)
+	}
+	return nil
+}
+
+const (
+	// ringScale gives a connection's queue 2^ringScale places.
+	ringScale = 12
+	// stallTimeout is how long a connection may be silent, with a PING under
+	// way, before it is closed and made anew.
+	stallTimeout = time.Second
+)
+
+// clientOption returns the settings of the client.
+func (o *Options) clientOption(d *dialer) rueidis.ClientOption {
+	c := rueidis.ClientOption{
+		InitAddress:  o.Addresses,
+		Username:     o.Username,
+		Password:     o.Password,
+		SelectDB:     o.DB,
+		TLSConfig:    o.TLS,
+		DialCtxFn:    d.dial,
+		DisableCache: true,
+		// Both sides of a failed call may have written: nothing is sent twice.
+		// (Redirections in a cluster are followed all the same.)
+		DisableRetry:      false,
+		RingScaleEachConn: ringScale,
+		ConnWriteTimeout:  max(stallTimeout, 4*o.Timeout),
+		ForceSingleClient: o.Mode == Standalone,
+		ClientName:        "headgate",
+	}
+	c.Dialer.Timeout = max(stallTimeout, o.Timeout)
+	c.Dialer.KeepAlive = stallTimeout
+	if o.Mode == Sentinel {
+		c.Sentinel = rueidis.SentinelOption{
+			MasterSet: o.MasterName, TLSConfig: o.TLS,
+			Username: o.SentinelUsername, Password: o.SentinelPassword,
+			Dialer: c.Dialer,
+		}
+	}
+	if o.Client != nil {
+		o.Client(&c)
+	}
+	return c
+}

@@ -1,0 +1,105 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate"
+)
+
+// errSkew means that no calendar window sent along holds the server's time.
+var errSkew = errors.New("redis: the server's clock is in none of the calendar windows sent to it")
+
+// reply reads the integers that a script answered.
+type reply struct {
+	values []rueidis.RedisMessage
+	next   int
+}
+
+// serverTime returns the time that the script found outside of every calendar
+// window.
+func (r *reply) serverTime() (int64, bool) {
+	if len(r.values) != 2 {
+		return 0, false
+	}
+	if outcome, err := r.values[0].ToInt64(); err != nil || outcome >= 0 {
+		return 0, false
+	}
+	at, err := r.values[1].ToInt64()
+	return at, err == nil
+}
+
+// integers fills dst with the next values.
+func (r *reply) integers(dst []int64) error {
+	if len(r.values)-r.next < len(dst) {
+		return fmt.Errorf("redis: the script answered %d values", len(r.values))
+	}
+	for i := range dst {
+		v, err := r.values[r.next+i].ToInt64()
+		if err != nil {
+			return err
+		}
+		dst[i] = v
+	}
+	r.next += len(dst)
+	return nil
+}
+
+// decide reads the answer to op: two values from a take that is allowed at
+// once, three from one that is refused for now, else the six of lua/main.lua
+// and, if the caller gave the time, when the state is fresh.
+func (r *reply) decide(op *headgate.Op, kind headgate.Kind, callerTime bool, d *headgate.Decision) (freshAt int64, err error) {
+	d.Limit = op.Limit.Capacity()
+	var v [6]int64
+	switch len(r.values) {
+	case 2:
+		if err := r.integers(v[:2]); err != nil {
+			return 0, err
+		}
+		d.Allowed, d.Remaining, d.Granted, d.ResetAfter = true, v[0], op.Cost, micros(v[1])
+		return 0, nil
+	case 3:
+		if err := r.integers(v[:3]); err != nil {
+			return 0, err
+		}
+		d.Reason, d.Remaining, d.RetryAfter, d.ResetAfter = headgate.Limited, v[0], micros(v[1]), micros(v[2])
+		return 0, nil
+	}
+	if err := r.integers(v[:]); err != nil {
+		return 0, err
+	}
+	d.Allowed, d.Reason = v[0]&1 == 1, headgate.Reason(v[0]>>1)
+	d.Remaining, d.Granted = v[1], v[2]
+	if d.Granted == maxInteger && (kind == headgate.Charge || kind == headgate.Grant) {
+		d.Granted = op.Cost // which was cut to what a script can hold
+	}
+	d.RetryAfter = headgate.Never
+	if v[3] >= 0 {
+		d.RetryAfter = micros(v[3])
+	}
+	d.ResetAfter, d.Delay = micros(v[4]), micros(v[5])
+	if callerTime && op.At != 0 {
+		err = r.integers(v[:1])
+		freshAt = v[0]
+	}
+	return freshAt, err
+}
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+// unlimited is the answer of no limit at all, for which nobody is asked.
+func unlimited(kind headgate.Kind, cost int64) headgate.Decision {
+	d := headgate.Decision{
+		Allowed: true, Reason: headgate.NoLimit,
+		Limit: headgate.MaxLimit, Remaining: headgate.MaxLimit,
+	}
+	switch kind {
+	case headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve:
+		d.Granted = cost
+	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset:
+	}
+	return d
+}

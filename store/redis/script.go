@@ -1,0 +1,80 @@
+package redis
+
+import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
+	_ "embed"
+	"encoding/hex"
+	"strings"
+
+	"github.com/headgate/headgate"
+)
+
+//go:embed lua/common.lua
+var commonLua string
+
+//go:embed lua/token_bucket_take.lua
+var tokenBucketTakeLua string
+
+//go:embed lua/token_bucket.lua
+var tokenBucketLua string
+
+//go:embed lua/fixed_window.lua
+var fixedWindowLua string
+
+//go:embed lua/sliding_log.lua
+var slidingLogLua string
+
+//go:embed lua/sliding_window.lua
+var slidingWindowLua string
+
+//go:embed lua/sliding_buckets.lua
+var slidingBucketsLua string
+
+//go:embed lua/step.lua
+var stepLua string
+
+//go:embed lua/main.lua
+var mainLua string
+
+// script is one Lua script. Its name on the server is its SHA-1, so that a
+// change of the text is another script and versions can live side by side.
+type script struct {
+	text, sha string
+}
+
+func newScript(parts ...string) *script {
+	text := strings.Join(parts, "\n")
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
+	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// scripts are one script per algorithm and one for calls that mix them. A
+// script defines its functions anew for every call, so that the fewer it has
+// the faster it is; the commonest call is answered before any is defined.
+type scripts struct {
+	single [headgate.SlidingBuckets + 1]*script
+	mixed  *script
+}
+
+func newScripts() *scripts {
+	compose := func(algorithms ...string) *script {
+		head := []string{}
+		if algorithms[0] == tokenBucketLua {
+			head = append(head, tokenBucketTakeLua)
+		}
+		parts := append(append(head, commonLua), algorithms...)
+		return newScript(append(parts, stepLua, mainLua)...)
+	}
+	bucket := compose(tokenBucketLua)
+	return &scripts{
+		single: [...]*script{
+			headgate.TokenBucket:    bucket,
+			headgate.LeakyBucket:    bucket,
+			headgate.FixedWindow:    compose(fixedWindowLua),
+			headgate.SlidingLog:     compose(slidingLogLua),
+			headgate.SlidingWindow:  compose(slidingWindowLua),
+			headgate.SlidingBuckets: compose(slidingBucketsLua),
+		},
+		mixed: compose(fixedWindowLua, slidingLogLua, slidingWindowLua, slidingBucketsLua, tokenBucketLua),
+	}
+}

@@ -1,0 +1,234 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate"
+)
+
+// Store keeps states in Redis or Valkey. Make one with [New]; it is safe for
+// use by any number of goroutines, and their calls share connections and
+// round trips.
+type Store struct {
+	options   Options
+	scripts   *scripts
+	contexts  callContexts
+	calendars calendars
+	gate      gate
+	dialer    *dialer
+
+	client atomic.Pointer[rueidis.Client] // nil until first connected
+	closed atomic.Bool
+	stop   chan struct{}
+	loop   sync.WaitGroup
+}
+
+var _ headgate.Store = (*Store)(nil)
+
+// New returns a Store and connects it. Options that cannot work, and a server
+// that turns us away (wrong password, no permission), are errors. A server that
+// cannot be reached is not: the Store then goes on trying, and until it is
+// connected every call returns headgate.ErrUnavailable. See [Store.Ping] for
+// whether it is. ctx bounds how long New waits for the connection.
+func New(ctx context.Context, o Options) (*Store, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{options: o, scripts: newScripts(), dialer: newDialer(), stop: make(chan struct{})}
+	first := make(chan error, 1)
+	s.loop.Go(func() { s.connect(first) })
+	select {
+	case err := <-first:
+		if isRefusal(err) {
+			_ = s.Close()
+			return nil, fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
+		}
+	case <-ctx.Done():
+	}
+	return s, nil
+}
+
+const (
+	// reconnectMin and reconnectMax bound the time between two attempts to
+	// connect for the first time. (Later the client does it by itself.)
+	reconnectMin = 100 * time.Millisecond
+	reconnectMax = 2 * time.Second
+)
+
+// connect makes the client, however often that takes, and reports the first
+// attempt to first.
+func (s *Store) connect(first chan<- error) {
+	for wait := reconnectMin; ; wait = min(2*wait, reconnectMax) {
+		client, err := rueidis.NewClient(s.options.clientOption(s.dialer))
+		if client != nil && !isRefusal(err) {
+			s.client.Store(&client)
+			if s.closed.Load() {
+				client.Close()
+			}
+			first <- err
+			return
+		}
+		if client != nil {
+			client.Close()
+		}
+		select {
+		case first <- err:
+		default:
+		}
+		timer := time.NewTimer(wait/2 + rand.N(wait/2)) //nolint:forbidigo // waiting for a server
+		select {
+		case <-timer.C:
+		case <-s.stop:
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// isRefusal reports whether err is a server's answer that waiting does not
+// mend.
+func isRefusal(err error) bool {
+	if err == nil {
+		return false
+	}
+	e, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		return false
+	}
+	text := e.Error()
+	for _, code := range [...]string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR DB index"} {
+		if strings.HasPrefix(text, code) {
+			return true
+		}
+	}
+	return false
+}
+
+// Ping returns nil if a server answers, for readiness checks, and otherwise an
+// error that wraps headgate.ErrUnavailable.
+func (s *Store) Ping(ctx context.Context) error {
+	client, call, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	return s.end(ctx, call, client.Do(call, client.B().Ping().Build()).Error())
+}
+
+// Close closes the connections. Calls under way may fail, later ones return
+// headgate.ErrClosed.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	close(s.stop)
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		s.loop.Wait()
+		if client := s.client.Load(); client != nil {
+			(*client).Close()
+		}
+		s.dialer.close()
+	}()
+	// The client waits for the answers under way, which a stalled server may
+	// never give.
+	timer := time.NewTimer(stallTimeout) //nolint:forbidigo // waiting for a server
+	defer timer.Stop()
+	select {
+	case <-finished:
+	case <-timer.C:
+	}
+	return nil
+}
+
+// begin returns the client and the context for one call, to be given to end.
+func (s *Store) begin(ctx context.Context) (rueidis.Client, *callContext, error) {
+	if s.closed.Load() {
+		return nil, nil, headgate.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
+	}
+	client := s.client.Load()
+	if client == nil {
+		return nil, nil, fmt.Errorf("redis: %w: not connected yet", headgate.ErrUnavailable)
+	}
+	if !s.gate.enter() {
+		return nil, nil, fmt.Errorf("redis: %w: %d calls are waiting for an answer", headgate.ErrUnavailable, gateSize)
+	}
+	now := time.Now() //nolint:forbidigo // deadlines are on the real clock
+	return *client, s.contexts.get(ctx, now, s.options.Timeout), nil
+}
+
+// end takes call back and returns err, if any, as callers expect it.
+func (s *Store) end(ctx context.Context, call *callContext, err error) error {
+	if err == nil {
+		s.gate.leave()
+		s.contexts.put(call)
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		// What was asked may still be in the queue of the connection.
+		s.gate.abandon()
+	} else {
+		s.gate.leave()
+	}
+	call.timer.Stop()
+	switch {
+	case errors.Is(err, rueidis.ErrClosing) && s.closed.Load():
+		return headgate.ErrClosed
+	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
+		return fmt.Errorf("redis: %w: %w: %w", headgate.ErrUnavailable, ctx.Err(), err)
+	}
+	return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, err)
+}
+
+// gateSize is how many calls may wait for an answer: a little fewer than the
+// places in a connection's queue, because to wait for a place is not bounded by
+// the call's deadline.
+const gateSize = 1<<ringScale - 96
+
+// gate counts the calls that wait for an answer, those included whose callers
+// have gone: their places are taken until the server answers again.
+type gate struct{ waiting, abandoned atomic.Int64 }
+
+func (g *gate) enter() bool {
+	if g.waiting.Add(1)+g.abandoned.Load() <= gateSize {
+		return true
+	}
+	g.waiting.Add(-1)
+	return false
+}
+
+// leave is called with an answer, before which all older ones have come.
+func (g *gate) leave() {
+	g.waiting.Add(-1)
+	if g.abandoned.Load() != 0 {
+		g.abandoned.Store(0)
+	}
+}
+
+func (g *gate) abandon() {
+	g.abandoned.Add(1)
+	g.waiting.Add(-1)
+}
+
+// validate returns why op cannot be executed.
+func validate(op *headgate.Op) error {
+	if !op.Limit.Valid() {
+		return op.Limit.Validate()
+	}
+	if op.Cost < 0 {
+		return headgate.ErrInvalidCost
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package redis_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+	"github.com/headgate/headgate/store/storetest"
+)
+
+func open(t *testing.T, o redis.Options) *redis.Store {
+	t.Helper()
+	store, err := redis.New(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// TestConformance runs the suite that every store passes on a real server,
+// each case on an empty one.
+func TestConformance(t *testing.T) {
+	server := redistest.Standalone(t)
+	storetest.Run(t, storetest.Harness{Open: func(t *testing.T) headgate.Store {
+		server.Do("FLUSHALL")
+		return open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
+	}})
+}

@@ -1,0 +1,144 @@
+package redis
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseURL returns the Options that a URL describes:
+//
+//	redis://user:password@host:6379/0
+//	redis+sentinel://user:password@host1:26379,host2:26379/mymaster/0
+//	redis+cluster://user:password@host1:6379,host2:6379
+//
+// valkey may be written for redis, and rediss or valkeys encrypts. The
+// parameters prefix, timeout (such as 50ms), strict_atomic,
+// sentinel_username, sentinel_password and insecure_skip_verify set what they
+// say; others are refused. The error never contains the password.
+func ParseURL(text string) (Options, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		// The error of package url repeats the text, password included.
+		return Options{}, errors.New("redis: this is not a URL: want redis://host:port, redis+sentinel://… or redis+cluster://…")
+	}
+	o, err := schemeOptions(u.Scheme)
+	if err != nil {
+		return Options{}, err
+	}
+	if u.User != nil {
+		o.Username = u.User.Username()
+		o.Password, _ = u.User.Password()
+	}
+	port := "6379"
+	if o.Mode == Sentinel {
+		port = "26379"
+	}
+	if o.Addresses, err = hosts(u.Host, port); err != nil {
+		return Options{}, err
+	}
+	if err := o.setPath(u.Path); err != nil {
+		return Options{}, err
+	}
+	if err := o.setQuery(u.RawQuery); err != nil {
+		return Options{}, err
+	}
+	return o, o.validate()
+}
+
+func schemeOptions(scheme string) (Options, error) {
+	var o Options
+	base, arrangement, _ := strings.Cut(scheme, "+")
+	switch base {
+	case "redis", "valkey":
+	case "rediss", "valkeys":
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	default:
+		return Options{}, fmt.Errorf("redis: unknown URL scheme %q: want redis, rediss, redis+sentinel or redis+cluster", scheme)
+	}
+	if arrangement != "" {
+		mode, ok := ParseMode(arrangement)
+		if !ok {
+			return Options{}, fmt.Errorf("redis: unknown URL scheme %q: want redis, rediss, redis+sentinel or redis+cluster", scheme)
+		}
+		o.Mode = mode
+	}
+	return o, nil
+}
+
+// hosts splits a list of host or host:port.
+func hosts(list, port string) ([]string, error) {
+	if list == "" {
+		return []string{net.JoinHostPort("127.0.0.1", port)}, nil
+	}
+	var addresses []string
+	for host := range strings.SplitSeq(list, ",") {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
+		}
+		if h, p, err := net.SplitHostPort(host); err != nil || h == "" || p == "" {
+			return nil, fmt.Errorf("redis: address %q: want host:port", host)
+		}
+		addresses = append(addresses, host)
+	}
+	return addresses, nil
+}
+
+// setPath reads /db, or /master and /master/db for sentinels.
+func (o *Options) setPath(path string) error {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if o.Mode == Sentinel {
+		o.MasterName, parts = parts[0], parts[1:]
+	}
+	if len(parts) == 0 || len(parts) == 1 && parts[0] == "" {
+		return nil
+	}
+	db, err := strconv.Atoi(parts[0])
+	if err != nil || len(parts) > 1 {
+		return fmt.Errorf("redis: path %q: want the number of a database", path)
+	}
+	o.DB = db
+	return nil
+}
+
+func (o *Options) setQuery(raw string) error {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return errors.New("redis: the URL's parameters are malformed")
+	}
+	for name := range query {
+		value := query.Get(name)
+		var err error
+		switch name {
+		case "prefix":
+			o.Prefix = value
+		case "timeout":
+			o.Timeout, err = time.ParseDuration(value)
+		case "strict_atomic":
+			o.StrictAtomic, err = strconv.ParseBool(value)
+		case "sentinel_username":
+			o.SentinelUsername = value
+		case "sentinel_password":
+			o.SentinelPassword = value
+		case "insecure_skip_verify":
+			var skip bool
+			if skip, err = strconv.ParseBool(value); err == nil && skip {
+				if o.TLS == nil {
+					return errors.New("redis: insecure_skip_verify without TLS: use rediss://")
+				}
+				o.TLS.InsecureSkipVerify = true
+			}
+		default:
+			return fmt.Errorf("redis: unknown URL parameter %q", name)
+		}
+		if err != nil {
+			return fmt.Errorf("redis: URL parameter %s: %q is no valid value", name, value)
+		}
+	}
+	return nil
+}
