@@ -248,7 +248,7 @@ func charge(r *headgate.Rule, s *State, now, n int64) Result {
 func giveBack(r *headgate.Rule, s *State, now int64, req Request) Result {
 	left := int64(0)
 	if req.Duration > 0 {
-		left = max(int64(req.Duration/time.Microsecond), 1)
+		left = min(max(int64(req.Duration/time.Microsecond), 1), maxTime)
 	}
 	wrote := false
 	if req.Cost > 0 && req.Duration >= 0 {
