@@ -130,9 +130,6 @@ func slidingFits(r *headgate.Rule, s *State, now, n int64) int64 {
 		return c.start + w - overlapFor(c.previous, spare, w)
 	}
 	// Not before the current window is the previous one and has faded.
-	if c.current <= r.Limit-n {
-		return c.start + w
-	}
 	return c.start + 2*w - overlapFor(c.current, r.Limit-n, w)
 }
 

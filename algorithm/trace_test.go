@@ -1,0 +1,212 @@
+package algorithm
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// example is a documented trace: what a limit says to requests on one key.
+type example struct {
+	name  string
+	limit headgate.Limit
+	rows  []row
+}
+
+// row is a request and its answer. What is "" is not compared.
+type row struct {
+	at   string // hh:mm:ss[.fraction] of 2026-01-01 UTC
+	cost int64
+	kind headgate.Kind
+	// want is "pass" or "refused", then what else is promised: "left 3",
+	// "retry 15s", "delay 1s".
+	want string
+}
+
+// examples are the worked examples of docs/algorithms.md, with its numbers.
+func examples() []example {
+	take, peek, charge := headgate.Take, headgate.Peek, headgate.Charge
+	edge := []row{{"11:00:59", 5, take, "pass, left 0"}}
+	return []example{
+		{"token bucket of 4, refilled 4 per minute", headgate.PerMinute(4), []row{
+			{"11:00:00", 1, take, "pass, left 3"},
+			{"11:00:00", 1, take, "pass, left 2"},
+			{"11:00:00", 1, take, "pass, left 1"},
+			{"11:00:00", 1, take, "pass, left 0, reset 1m0s"},
+			{"11:00:00", 1, take, "refused, left 0, retry 15s, reset 1m0s"},
+			{"11:00:14.999999", 1, take, "refused, retry 1µs"},
+			{"11:00:15", 1, take, "pass, left 0"},
+			{"11:00:40", 1, take, "pass, left 0"},
+			{"11:00:44.999999", 1, take, "refused, retry 1µs"},
+			{"11:00:45", 2, take, "refused, left 1, retry 15s"},
+			{"11:02:00", 4, take, "pass, left 0"},
+			{"11:02:00", 5, take, "refused, left 0, retry never"},
+		}},
+		{"token bucket of 500, a token every 0.01s", headgate.PerSecond(100).Burst(500), []row{
+			{"11:00:00", 500, take, "pass, left 0, reset 5s"},
+			{"11:00:00", 1, take, "refused, retry 10ms"},
+			{"11:00:00.01", 1, take, "pass, left 0"},
+			{"11:00:01.01", 100, take, "pass, left 0"},
+			{"11:00:01.01", 1, take, "refused, retry 10ms"},
+			{"11:00:06.01", 500, take, "pass, left 0"},
+		}},
+		{"200 per day, one every 432s", headgate.PerDay(200), []row{
+			{"00:00:00", 200, take, "pass, left 0, reset 24h0m0s"},
+			{"00:00:00", 1, take, "refused, retry 7m12s"},
+			{"00:07:11.999999", 1, take, "refused, retry 1µs"},
+			{"00:07:12", 1, take, "pass, left 0"},
+			{"12:07:12", 100, take, "pass, left 0"},
+			{"12:07:12", 1, take, "refused, retry 7m12s"},
+		}},
+		{"leaky bucket with 3 places, one leaves a second", headgate.PerSecond(1).Using(headgate.LeakyBucket).Burst(3), []row{
+			{"11:00:00", 1, take, "pass, delay 0s"},
+			{"11:00:00", 1, take, "pass, delay 1s"},
+			{"11:00:00", 1, take, "pass, delay 2s"},
+			{"11:00:00", 1, take, "refused, retry 1s"},
+			{"11:00:01", 1, take, "pass, delay 2s"},
+			{"11:00:02.5", 1, take, "pass, delay 1.5s"},
+		}},
+		{
+			"fixed window, 5 per minute: 10 pass around the edge, its known weakness",
+			headgate.PerMinute(5).Using(headgate.FixedWindow),
+			append(
+				edge[:1:1], row{"11:00:59", 1, take, "refused, retry 1s"},
+				row{"11:01:00", 5, take, "pass, left 0"}, row{"11:01:00", 1, take, "refused, retry 1m0s"},
+			),
+		},
+		{
+			"sliding window, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).Using(headgate.SlidingWindow),
+			append(
+				edge[:1:1], row{"11:01:00", 5, take, "refused, left 0, retry 48.000001s"},
+				row{"11:01:00", 1, take, "refused, retry 1µs"}, row{"11:01:00.000001", 1, take, "pass, left 0"},
+			),
+		},
+		{
+			"sliding log, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).Using(headgate.SlidingLog),
+			append(
+				edge[:1:1], row{"11:01:00", 1, take, "refused, retry 59s"},
+				row{"11:01:58.999999", 1, take, "refused, retry 1µs"}, row{"11:01:59", 5, take, "pass, left 0"},
+			),
+		},
+		{
+			"sliding buckets, 5 per minute: 5 pass around the edge", headgate.PerMinute(5).Using(headgate.SlidingBuckets),
+			append(
+				edge[:1:1], row{"11:01:00", 1, take, "refused, retry 59.000001s"},
+				row{"11:01:59", 1, take, "refused, retry 1µs"}, row{"11:01:59.5", 5, take, "refused, left 3"},
+				row{"11:02:00", 5, take, "pass, left 0"},
+			),
+		},
+		{"sliding log, 2 per minute, counting refusals", headgate.PerMinute(2).Using(headgate.SlidingLog).CountingDenied(), []row{
+			{"01:00:01", 1, take, "pass"},
+			{"01:00:30", 1, take, "pass"},
+			{"01:00:50", 1, take, "refused"},
+			{"01:01:40", 1, take, "pass"},
+		}},
+		{
+			"sliding window, 7 per minute, previous 5, current 3, 30 % into the window",
+			headgate.PerMinute(7).Using(headgate.SlidingWindow), []row{
+				{"10:00:10", 5, take, "pass, left 2"},
+				{"10:01:00", 2, take, "pass, left 0"},
+				{"10:01:17.999999", 1, take, "pass, left 1"},
+				{"10:01:18", 0, peek, "pass, left 1"}, // 3 + 5×0.7 = 6.5 → 6 are used
+				{"10:01:18", 1, take, "pass, left 0"},
+				{"10:01:18", 1, take, "refused"},
+			},
+		},
+		{
+			"sliding buckets, lenient, hourly, asked at 11:00:35: 10:00:00 to 10:00:59 is left out",
+			hourly(headgate.EdgeLenient), []row{
+				{"10:00:59", 5, take, "pass, left 5"},
+				{"10:30:00", 5, take, "pass, left 0"},
+				{"11:00:00", 1, take, "refused, retry 1µs"},
+				{"11:00:35", 1, peek, "pass, left 5"},
+			},
+		},
+		{
+			"sliding buckets, strict, hourly, asked at 11:00:35: 10:00:00 to 10:00:59 is counted whole",
+			hourly(headgate.EdgeStrict), []row{
+				{"10:00:01", 5, take, "pass, left 5"},
+				{"10:30:00", 5, take, "pass, left 0"},
+				{"11:00:35", 1, take, "refused, left 0, retry 25s"},
+				{"11:01:00", 1, peek, "pass, left 5"},
+			},
+		},
+		{
+			"sliding buckets, weighted, hourly, asked at 11:00:35: 25/60 of 10:00:00 to 10:00:59 are counted",
+			hourly(headgate.EdgeWeighted), []row{
+				{"10:00:01", 5, take, "pass, left 5"},
+				{"10:30:00", 5, take, "pass, left 0"},
+				{"11:00:35", 1, peek, "pass, left 3"}, // 5×25/60 = 2.08 → 2
+			},
+		},
+		{
+			"fixed window from the first request", headgate.PerMinute(2).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
+			[]row{
+				{"11:00:40", 1, take, "pass, left 1"},
+				{"11:01:10", 1, take, "pass, left 0"},
+				{"11:01:39.999999", 1, take, "refused, retry 1µs"},
+				{"11:01:40", 1, take, "pass, left 1"},
+			},
+		},
+		{"a post-paid debt is waited out", headgate.PerMinute(4), []row{
+			{"11:00:00", 10, charge, "refused, left 0, retry 1m30s"},
+			{"11:01:29.999999", 0, take, "refused, retry 1µs"},
+			{"11:01:30", 0, take, "pass, left 0"},
+			{"11:01:45", 1, take, "pass, left 0"},
+		}},
+	}
+}
+
+func hourly(e headgate.Edge) headgate.Limit {
+	return headgate.PerHour(10).Using(headgate.SlidingBuckets).Buckets(60, e)
+}
+
+func TestExamples(t *testing.T) {
+	for _, e := range examples() {
+		t.Run(e.name, func(t *testing.T) {
+			var s State
+			for _, r := range e.rows {
+				got := Step(e.limit.Rule(), &s, clock(t, r.at), Request{Kind: r.kind, Cost: r.cost})
+				for _, want := range strings.Split(r.want, ", ") {
+					if !promised(got, want) {
+						t.Errorf("%s %s %d: want %s, got %s", r.at, r.kind, r.cost, r.want, show(got))
+					}
+				}
+			}
+		})
+	}
+}
+
+// promised reports whether an answer has one of the properties of row.want.
+func promised(got Result, want string) bool {
+	name, value, _ := strings.Cut(want, " ")
+	switch name {
+	case "pass", "refused":
+		return got.Allowed == (name == "pass")
+	case "left":
+		return strconv.FormatInt(got.Remaining, 10) == value
+	case "retry":
+		if value == "never" {
+			return got.RetryAfter == headgate.Never
+		}
+		return got.RetryAfter.String() == value
+	case "reset":
+		return got.ResetAfter.String() == value
+	case "delay":
+		return got.Delay.String() == value
+	}
+	return false
+}
+
+// clock returns the time of 2026-01-01 in microseconds.
+func clock(t *testing.T, hms string) int64 {
+	t.Helper()
+	at, err := time.Parse("2006-01-02 15:04:05", "2026-01-01 "+hms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.UnixMicro()
+}
