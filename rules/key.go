@@ -11,7 +11,7 @@ import (
 // A key is its parts one after another, each as headgate.AppendKeyPart writes
 // it: a length and that many bytes. AppendUvarint always writes a length in
 // the fewest bytes, so that the longer forms are free to mark what is no value.
-// docs/decisions/rule-keys.md tells why.
+// docs/decisions/0004-rule-keys.md tells why.
 const (
 	markMissing = "\x80\x00" // zero, in two bytes
 	markHashed  = "\x81\x00" // one, in two bytes; the 32 bytes of a SHA-256 follow
