@@ -169,12 +169,8 @@ func (h *shard) load(id identity, st *algorithm.State) {
 func (h *shard) commit(s *Store, c, by *part) {
 	p := h.lookup(c.id)
 	switch {
-	case isUnused(&c.state):
-		if p != nil {
-			h.drop(s, p)
-		}
 	case p == nil:
-		if c.times.fresh > by.now {
+		if c.times.fresh > by.now && !isUnused(&c.state) {
 			h.create(s, c.id, by.rule, &c.state, c.times, by.now)
 		}
 	case p.codec() == codecRecord:
@@ -188,6 +184,7 @@ func (h *shard) commit(s *Store, c, by *part) {
 	}
 }
 
+// isUnused reports whether st is that of an unused key, which is not kept.
 func isUnused(st *algorithm.State) bool {
 	return st.V == [4]int64{} && len(st.Words) == 0 && st.Credit == 0
 }

@@ -43,7 +43,7 @@ func (h *shard) takeBucket(s *Store, id identity, r *headgate.Rule, now, n int64
 	if !wrote {
 		return
 	}
-	// Taking never makes a debt smaller, so the ranking stands.
+	// Taking makes no debt smaller, so the ranking stands.
 	v0, v1, v2 := uint64(st.V[0]), uint64(st.V[1]), uint64(st.V[2])
 	if v0 > timeMask {
 		h.write(s, p, r, &st, times{fresh, fresh}, now)
@@ -62,7 +62,7 @@ func (h *shard) step(s *Store, id identity, r *headgate.Rule, now int64, req alg
 	} else if p = h.waiter(id); p == nil {
 		var st algorithm.State
 		res := algorithm.Step(r, &st, now, req)
-		if res.Wrote && res.FreshAt > now && req.Kind != headgate.Reset {
+		if res.Wrote && res.FreshAt > now && !isUnused(&st) {
 			h.create(s, id, r, &st, timesOf(r, &res, now), now)
 		}
 		return res.Decision
@@ -73,11 +73,7 @@ func (h *shard) step(s *Store, id identity, r *headgate.Rule, now int64, req alg
 	var st algorithm.State
 	p.state(&st)
 	res := algorithm.Step(r, &st, now, req)
-	switch {
-	case req.Kind == headgate.Reset:
-		h.drop(s, p)
-	case !res.Wrote:
-	default:
+	if res.Wrote {
 		h.write(s, p, r, &st, timesOf(r, &res, now), now)
 	}
 	return res.Decision
@@ -88,13 +84,8 @@ func (h *shard) stepRecord(s *Store, p *slot, r *headgate.Rule, now int64, req a
 	rec := h.records.at(p)
 	before := rec.bytes()
 	res := algorithm.Step(r, &rec.state, now, req)
-	switch {
-	case req.Kind == headgate.Reset:
-		s.bytes.Add(-before)
-		h.drop(s, p)
-	case !res.Wrote:
-	default:
-		s.bytes.Add(rec.bytes() - before)
+	s.bytes.Add(rec.bytes() - before)
+	if res.Wrote || isUnused(&rec.state) {
 		h.write(s, p, r, &rec.state, timesOf(r, &res, now), now)
 	}
 	return res.Decision
@@ -102,6 +93,10 @@ func (h *shard) stepRecord(s *Store, p *slot, r *headgate.Rule, now int64, req a
 
 // write puts a changed state back to p, its slot or waiting place.
 func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, t times, now int64) {
+	if isUnused(st) {
+		h.drop(s, p)
+		return
+	}
 	was, id := p.rank(), p.identity()
 	packed, ok := slot{}, false
 	if st.Words == nil && st.Credit == 0 {

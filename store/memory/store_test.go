@@ -126,6 +126,7 @@ func checkShards(t *testing.T, s *Store) {
 				used++
 			}
 		}
+		checkRanking(t, h)
 		if have := len(h.records.all) - len(h.records.gaps); have != used {
 			t.Fatalf("shard %d: %d records, %d in use", i, have, used)
 		}
@@ -141,6 +142,26 @@ func checkShards(t *testing.T, s *Store) {
 	}
 	if have := s.bytes.Load(); have != bytes {
 		t.Fatalf("counts %d bytes, has %d", have, bytes)
+	}
+}
+
+// checkRanking fails if a slot that ranks below the bound could be overlooked.
+func checkRanking(t *testing.T, h *shard) {
+	t.Helper()
+	noted := make(map[uint64]int64)
+	for _, item := range h.ranking.items {
+		if rank, ok := noted[item.tag]; !ok || item.rank < rank {
+			noted[item.tag] = item.rank
+		}
+	}
+	for i := range h.slots {
+		p := &h.slots[i]
+		if p.tag == 0 || p.rank() >= h.ranking.bound {
+			continue
+		}
+		if rank, ok := noted[p.tag]; !ok || rank > p.rank() {
+			t.Fatalf("a slot of rank %d, below %d, is noted at %d (%t)", p.rank(), h.ranking.bound, rank, ok)
+		}
 	}
 }
 

@@ -1,0 +1,239 @@
+package memory
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// at is a clock that stands still.
+func at(now int64) Option { return WithClock(func() time.Time { return time.UnixMicro(now) }) }
+
+// used returns a store in which n keys are used up under each limit, and the
+// peeks that show it.
+func used(t testing.TB, n int, options ...Option) (*Store, []headgate.Op) {
+	t.Helper()
+	s := New(append([]Option{at(t0)}, options...)...)
+	var peeks []headgate.Op
+	for i := range n {
+		for j, limit := range everyLimit() {
+			op := headgate.Op{Key: fmt.Sprint("key", i), Scope: fmt.Sprint(j), Limit: limit, Cost: 1 + int64(i%10)}
+			if _, err := s.Take(t.Context(), op); err != nil {
+				t.Fatal(err)
+			}
+			op.Kind = headgate.Peek
+			peeks = append(peeks, op)
+		}
+	}
+	credit := headgate.Op{
+		Key: "paid", Limit: headgate.PerMinute(1), Kind: headgate.Grant, Cost: 5, Duration: time.Hour,
+	}
+	if _, err := s.Take(t.Context(), credit); err != nil {
+		t.Fatal(err)
+	}
+	credit.Kind = headgate.Peek
+	return s, append(peeks, credit)
+}
+
+func answers(t testing.TB, s *Store, ops []headgate.Op) []headgate.Decision {
+	t.Helper()
+	out := make([]headgate.Decision, len(ops))
+	if err := s.Do(t.Context(), ops, out, headgate.Independent); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestSnapshotKeepsAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		into []Option
+	}{
+		{"same size", nil},
+		{"one shard", []Option{MaxKeys(4000)}},
+		{"more shards", []Option{MaxKeys(10_000_000)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, peeks := used(t, 300)
+			want := answers(t, s, peeks)
+			var file bytes.Buffer
+			if err := s.Save(&file); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(file.String(), "key1") {
+				t.Error("a key is in the snapshot")
+			}
+			again := New(append([]Option{at(t0)}, c.into...)...)
+			if err := again.Load(&file); err != nil {
+				t.Fatal(err)
+			}
+			for i, got := range answers(t, again, peeks) {
+				if got != want[i] {
+					t.Fatalf("%s: %+v, was %+v", peeks[i].Limit, got, want[i])
+				}
+			}
+			checkShards(t, again)
+		})
+	}
+}
+
+// TestRestartRefillsNothing is a restart right after a bucket has been emptied.
+func TestRestartRefillsNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	limit := headgate.PerHour(5)
+	s := New()
+	op := headgate.Op{Key: "k", Limit: limit, Cost: 5}
+	if d, _ := s.Take(t.Context(), op); !d.Allowed {
+		t.Fatal("refused at first")
+	}
+	if err := s.SaveFile(path); err != nil {
+		t.Fatal(err)
+	}
+	s = New()
+	if err := s.LoadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	op.Cost = 1
+	if d, _ := s.Take(t.Context(), op); d.Allowed {
+		t.Error("the restart refilled the bucket")
+	}
+	if err := s.Load(bytes.NewReader(nil)); err == nil {
+		t.Error("loaded into a store in use")
+	}
+}
+
+// TestClockSetBack loads a snapshot of next year.
+func TestClockSetBack(t *testing.T) {
+	const year = int64(365 * 24 * time.Hour / time.Microsecond)
+	s, peeks := used(t, 30)
+	want := answers(t, s, peeks)
+	var file bytes.Buffer
+	if err := s.Save(&file); err != nil {
+		t.Fatal(err)
+	}
+	again := New(at(t0 - year))
+	if err := again.Load(&file); err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range answers(t, again, peeks) {
+		if got.Allowed != want[i].Allowed && peeks[i].Limit.Algorithm() != headgate.SlidingBuckets {
+			t.Errorf("%s: allowed %t, was %t", peeks[i].Limit, got.Allowed, want[i].Allowed)
+		}
+		// A calendar's window is where it was in the year.
+		if got.ResetAfter > 2*want[i].ResetAfter+time.Minute {
+			t.Errorf("%s: reset after %s, was %s", peeks[i].Limit, got.ResetAfter, want[i].ResetAfter)
+		}
+	}
+}
+
+func TestDamagedSnapshots(t *testing.T) {
+	s, _ := used(t, 20)
+	var file bytes.Buffer
+	if err := s.Save(&file); err != nil {
+		t.Fatal(err)
+	}
+	whole := file.Bytes()
+	try := func(what string, b []byte) {
+		t.Helper()
+		into := New(at(t0))
+		if err := into.Load(bytes.NewReader(b)); !errors.Is(err, ErrDamagedSnapshot) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if n := into.Stats(); n.Keys != 0 || n.Bytes != 0 {
+			t.Errorf("%s: left %+v", what, n)
+		}
+	}
+	for n := 0; n < len(whole); n += 1 + n/20 {
+		try(fmt.Sprint("cut at ", n), whole[:n])
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		b := bytes.Clone(whole)
+		i := rng.IntN(len(b))
+		b[i] ^= 1 << rng.IntN(8)
+		try(fmt.Sprint("a flipped bit in byte ", i), b)
+	}
+	try("a text", []byte("rules:\n  - name: login\n"))
+	huge := bytes.Clone(whole[:len(magic)])
+	try("a huge length", append(huge, 255, 255, 255, 255, 0, 0, 0, 0, 1, 2, 3))
+}
+
+func TestSetAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	s := New()
+	if err := s.LoadFile(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	for _, want := range []string{path + ".damaged", path + ".damaged-2"} {
+		if err := os.WriteFile(path, []byte("nonsense"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.LoadFile(path); !errors.Is(err, ErrDamagedSnapshot) || !strings.Contains(err.Error(), path) {
+			t.Errorf("nonsense: %v", err)
+		}
+		if to, err := SetAside(path); err != nil || to != want {
+			t.Errorf("set aside to %s, %v", to, err)
+		}
+	}
+	if err := s.SaveFile(path); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(path + "*")
+	if err != nil || len(left) != 3 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// FuzzLoad gives the loader frames with right checksums and any contents, and
+// then uses what it has loaded.
+func FuzzLoad(f *testing.F) {
+	s, peeks := used(f, 2)
+	var file bytes.Buffer
+	if err := s.Save(&file); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(file.Bytes()[len(magic):])
+	ops := make([]headgate.Op, 0, 4*len(peeks))
+	for _, op := range peeks {
+		for _, k := range []headgate.Kind{headgate.Peek, headgate.Take, headgate.Refund, headgate.Charge} {
+			op.Kind = k
+			ops = append(ops, op)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		into := New(at(t0), MaxKeys(50), MaxBytes(1<<16))
+		if err := into.Load(bytes.NewReader(resealed(b))); err != nil {
+			if n := into.Stats(); n.Keys != 0 {
+				t.Errorf("left %+v beside %v", n, err)
+			}
+			return
+		}
+		answers(t, into, ops)
+		checkShards(t, into)
+	})
+}
+
+// resealed returns b as a snapshot with the checksums put right.
+func resealed(b []byte) []byte {
+	out := []byte(magic)
+	for len(b) >= 8 {
+		n := min(int(binary.LittleEndian.Uint32(b)), len(b)-8)
+		payload := b[8 : 8+n]
+		out = binary.LittleEndian.AppendUint32(out, uint32(n))
+		out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(payload, crc32.MakeTable(crc32.Castagnoli)))
+		out = append(out, payload...)
+		b = b[8+n:]
+	}
+	return out
+}
