@@ -115,6 +115,47 @@ func (l Limit) CountingDenied() Limit {
 	return l.compiled()
 }
 
+// Share returns l with f of its limit and its burst, for one of several
+// processes that count apart: Share(0.25) on each of four. It must be that
+// 0 < f ≤ 1; anything else gives an invalid Limit.
+//
+// Both are rounded down, so that the shares of all never add up to more than
+// l, except that at least 1 is left of what was not 0: a limit of 2 shared by
+// four lets each have 1. All else stays as it is.
+func (l Limit) Share(f float64) Limit {
+	r := &l.rule
+	if !(f > 0 && f <= 1) {
+		r.Limit = -1
+		l = l.compiled()
+		l.rule.problem = badShare
+		return l
+	}
+	if f == 1 || r.Unlimited || r.problem != valid {
+		return l
+	}
+	r.Limit = share(r.Limit, f)
+	if r.burstSet {
+		r.Burst = share(r.Burst, f)
+	}
+	return l.compiled()
+}
+
+// share returns f of n, rounded down but at least 1 of anything. The product of
+// a decimal fraction may lie a little below the whole number it stands for, as
+// 0.29 of 100 does; the difference of two machine numbers is no reason to lose
+// one.
+func share(n int64, f float64) int64 {
+	if n <= 0 {
+		return n
+	}
+	exact := float64(n) * f
+	part := int64(exact)
+	if exact-float64(part) > 1-1e-9 {
+		part++
+	}
+	return max(part, 1)
+}
+
 // Rule returns the compiled form, for stores. It points into l and must not be
 // written to.
 func (l *Limit) Rule() *Rule { return &l.rule }

@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -21,9 +22,11 @@ const (
 // any number of goroutines. The cost of every method must not be negative
 // ([ErrInvalidCost]); a cost of 0 is a dry run.
 type Limiter struct {
-	store   Store
-	clock   func() time.Time
-	failure FailurePolicy
+	store    Store
+	clock    func() time.Time
+	failure  FailurePolicy
+	fallback Store
+	share    float64
 }
 
 // Option configures a Limiter.
@@ -39,6 +42,21 @@ func WithClock(clock func() time.Time) Option {
 // WithFailurePolicy sets what is answered when the store cannot answer.
 func WithFailurePolicy(p FailurePolicy) Option {
 	return func(l *Limiter) { l.failure = p }
+}
+
+// WithFallback makes store answer when the Limiter's own cannot: usually
+// store/memory, so that this process goes on by itself. It enforces
+// [Limit.Share](share) of each limit, such as 0.25 on four processes that share
+// a Redis; a share that is not in (0, 1] makes the fallback fail. Its decisions
+// have the Reason [Fallback], beside the error that wraps [ErrUnavailable].
+//
+// The two stores know nothing of each other. When the Limiter's own store
+// answers again, its counts are the ones that hold, without what passed in the
+// meantime; those of the fallback fade by themselves. So one outage admits at
+// most the limit once more, times the shares of all processes. Should the
+// fallback fail too, the failure policy decides.
+func WithFallback(store Store, share float64) Option {
+	return func(l *Limiter) { l.fallback, l.share = store, share }
 }
 
 // New returns a Limiter that keeps its state in store.
@@ -102,14 +120,20 @@ func (l *Limiter) Reset(ctx context.Context, key string, limit Limit) error {
 
 // Do executes one op of any kind and applies the failure policy.
 func (l *Limiter) Do(ctx context.Context, op Op) (Decision, error) {
+	op = l.stamped(op)
+	d, err := l.store.Take(ctx, op)
+	if err != nil {
+		return l.failed(ctx, &op, err)
+	}
+	return d, nil
+}
+
+// stamped returns op with the time of the Limiter's clock, if it has one.
+func (l *Limiter) stamped(op Op) Op {
 	if l.clock != nil && op.At == 0 {
 		op.At = l.clock().UnixMicro()
 	}
-	d, err := l.store.Take(ctx, op)
-	if err != nil {
-		return l.failed(&op, err)
-	}
-	return d, nil
+	return op
 }
 
 // Batch answers ops independently, in one round trip to the store. out must
@@ -162,18 +186,51 @@ func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) e
 	if err == nil {
 		return nil
 	}
+	if l.fallback != nil && isUnavailable(err) && l.fallBack(ctx, ops, out, mode) {
+		return err
+	}
 	for i := range ops {
-		out[i], _ = l.failed(&ops[i], err)
+		out[i] = l.policy(&ops[i], err)
 	}
 	return err
 }
 
-// failed returns the policy's decision beside err. A question that was wrong
-// is refused under any policy.
-func (l *Limiter) failed(op *Op, err error) (Decision, error) {
+// failed returns the decision beside err: the fallback's or else the policy's.
+func (l *Limiter) failed(ctx context.Context, op *Op, err error) (Decision, error) {
+	if l.fallback != nil && isUnavailable(err) {
+		ops, out := [1]Op{*op}, [1]Decision{}
+		if l.fallBack(ctx, ops[:], out[:], Independent) {
+			return out[0], err
+		}
+	}
+	return l.policy(op, err), err
+}
+
+// fallBack asks the fallback for its share of each limit, and reports whether
+// it has answered. The caller's deadline may have passed by now; the fallback
+// is here and needs no time.
+func (l *Limiter) fallBack(ctx context.Context, ops []Op, out []Decision, mode Mode) bool {
+	shared := slices.Clone(ops)
+	for i := range shared {
+		shared[i].Limit = shared[i].Limit.Share(l.share)
+	}
+	if l.fallback.Do(context.WithoutCancel(ctx), shared, out, mode) != nil {
+		return false
+	}
+	for i := range shared {
+		if out[i].Reason != NoLimit {
+			out[i].Reason = Fallback
+		}
+	}
+	return true
+}
+
+// policy returns what the failure policy answers. A question that was wrong is
+// refused under any policy.
+func (l *Limiter) policy(op *Op, err error) Decision {
 	d := Decision{Reason: FailClosed, Limit: op.Limit.Capacity()}
 	if l.failure == FailureAllow && isUnavailable(err) {
 		d.Allowed, d.Reason, d.Granted = true, FailOpen, op.Cost
 	}
-	return d, err
+	return d
 }

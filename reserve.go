@@ -33,11 +33,21 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	}
 	granted := r.Decision.Granted
 	r.Decision.Granted = 0
+	if r.Decision.Reason == FailOpen {
+		return nil // nothing was taken, so nothing must be given back
+	}
 	left := r.Decision.ResetAfter - r.limiter.now().Sub(r.taken)
 	if left <= 0 {
 		return nil
 	}
-	_, err := r.limiter.Do(ctx, Op{Key: r.key, Limit: r.limit, Cost: granted, Kind: Refund, Duration: left})
+	op := Op{Key: r.key, Limit: r.limit, Cost: granted, Kind: Refund, Duration: left}
+	if r.Decision.Reason == Fallback {
+		// To the store that it was taken from, which this may not be any more.
+		op.Limit = op.Limit.Share(r.limiter.share)
+		_, err := r.limiter.fallback.Take(ctx, r.limiter.stamped(op))
+		return err
+	}
+	_, err := r.limiter.Do(ctx, op)
 	return err
 }
 
@@ -64,7 +74,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) er
 			maxWait = time.Until(deadline) //nolint:forbidigo // a context's deadline is on the real clock
 		}
 		r, err := l.Reserve(ctx, key, limit, n, max(maxWait, 0))
-		if err != nil && !r.OK() {
+		if err != nil && !r.OK() && r.Decision.Reason != Fallback {
 			return err
 		}
 		if r.OK() {

@@ -75,6 +75,7 @@ const (
 	strayAnchor
 	strayBuckets
 	strayDenied
+	badShare
 )
 
 func (p problem) String() string {
@@ -107,6 +108,8 @@ func (p problem) String() string {
 		return "only sliding_buckets has sub-windows"
 	case strayDenied:
 		return "only sliding_log can count refused requests"
+	case badShare:
+		return "a share must be more than 0 and at most 1"
 	}
 	return "invalid"
 }

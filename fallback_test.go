@@ -1,0 +1,239 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// outage is a memory store that can be cut off.
+type outage struct {
+	headgate.Store
+	down bool
+}
+
+var errDown = errors.Join(headgate.ErrUnavailable, errors.New("down"))
+
+func (o *outage) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	if o.down {
+		return headgate.Decision{}, errDown
+	}
+	return o.Store.Take(ctx, op)
+}
+
+func (o *outage) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	if o.down {
+		return errDown
+	}
+	return o.Store.Do(ctx, ops, out, mode)
+}
+
+func TestShare(t *testing.T) {
+	berlin := time.FixedZone("Berlin", 3600)
+	for _, tt := range []struct {
+		limit headgate.Limit
+		share float64
+		want  headgate.Limit
+	}{
+		{headgate.PerMinute(100), 0.25, headgate.PerMinute(25)},
+		{headgate.PerMinute(100), 1, headgate.PerMinute(100)},
+		{headgate.PerMinute(10), 0.25, headgate.PerMinute(2)}, // 4 × 2 ≤ 10
+		{headgate.PerMinute(2), 0.25, headgate.PerMinute(1)},  // at least 1
+		{headgate.PerMinute(0), 0.25, headgate.PerMinute(0)},  // but not of nothing
+		{headgate.PerMinute(100), 0.29, headgate.PerMinute(29)},
+		{headgate.PerMinute(10), 0.7, headgate.PerMinute(7)},
+		{headgate.PerSecond(100).Burst(500), 0.1, headgate.PerSecond(10).Burst(50)},
+		{headgate.PerSecond(100).Burst(3), 0.1, headgate.PerSecond(10).Burst(1)},
+		{headgate.PerCalendar(200, headgate.Day, berlin), 0.5, headgate.PerCalendar(100, headgate.Day, berlin)},
+		{
+			headgate.PerHour(90).Using(headgate.SlidingBuckets).Buckets(12, headgate.EdgeStrict), 0.5,
+			headgate.PerHour(45).Using(headgate.SlidingBuckets).Buckets(12, headgate.EdgeStrict),
+		},
+		{
+			headgate.PerHour(9).Using(headgate.SlidingLog).CountingDenied(), 0.5,
+			headgate.PerHour(4).Using(headgate.SlidingLog).CountingDenied(),
+		},
+		{headgate.Unlimited(), 0.5, headgate.Unlimited()},
+	} {
+		if got := tt.limit.Share(tt.share); got != tt.want || !got.Valid() {
+			t.Errorf("%v of %s is %s, want %s", tt.share, tt.limit, got, tt.want)
+		}
+	}
+	for _, bad := range []float64{0, -0.5, 1.01, math.NaN(), math.Inf(1)} {
+		limit := headgate.PerMinute(5).Share(bad)
+		if err := limit.Validate(); !errors.Is(err, headgate.ErrInvalidLimit) {
+			t.Errorf("a share of %v: %v", bad, err)
+		}
+		if again := limit.Burst(3); again.Valid() {
+			t.Errorf("a share of %v is valid again: %s", bad, again)
+		}
+	}
+}
+
+// TestSharesNeverAddUpToMore: k processes with 1/k each, of any valid limit,
+// may have at most the limit, or one each.
+func TestSharesNeverAddUpToMore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		period := time.Duration(rapid.Int64Range(1, int64(headgate.MaxPeriod/time.Microsecond)).Draw(t, "period")) * time.Microsecond
+		n := rapid.Int64Range(1, headgate.MaxLimit).Draw(t, "n")
+		limit := headgate.Per(n, period)
+		if rapid.Bool().Draw(t, "burst") {
+			limit = limit.Burst(rapid.Int64Range(1, headgate.MaxLimit).Draw(t, "b"))
+		}
+		if !limit.Valid() {
+			t.Skip("invalid from the start")
+		}
+		k := rapid.Int64Range(1, 1000).Draw(t, "k")
+		part := limit.Share(1 / float64(k))
+		if !part.Valid() {
+			t.Fatalf("1/%d of %s: %v", k, limit, part.Validate())
+		}
+		if k*part.N() > max(limit.N(), k) || k*part.Capacity() > max(limit.Capacity(), k) {
+			t.Fatalf("%d × %s is more than %s", k, part, limit)
+		}
+		if part.N() < limit.N()/k {
+			t.Fatalf("1/%d of %s is %s", k, limit, part)
+		}
+	})
+}
+
+// TestFallbackTrace follows one limit of 8 through an outage, with a share of
+// a quarter.
+func TestFallbackTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &outage{Store: memory.New()}
+		l := headgate.New(store, headgate.WithFallback(memory.New(), 0.25))
+		limit := headgate.PerHour(8).Using(headgate.SlidingLog)
+		for i, step := range []struct {
+			down    bool
+			allowed bool
+			reason  headgate.Reason
+			limit   int64
+			left    int64
+		}{
+			{false, true, headgate.OK, 8, 7},
+			{false, true, headgate.OK, 8, 6},
+			{true, true, headgate.Fallback, 2, 1},
+			{true, true, headgate.Fallback, 2, 0},
+			{true, false, headgate.Fallback, 2, 0},
+			{false, true, headgate.OK, 8, 5},       // what passed in between is not counted
+			{true, false, headgate.Fallback, 2, 0}, // nor is it forgotten by the fallback
+		} {
+			store.down = step.down
+			d, err := l.Allow(t.Context(), "k", limit)
+			if errors.Is(err, headgate.ErrUnavailable) != step.down {
+				t.Fatalf("step %d: %v", i, err)
+			}
+			if d.Allowed != step.allowed || d.Reason != step.reason || d.Limit != step.limit || d.Remaining != step.left {
+				t.Fatalf("step %d: %+v", i, d)
+			}
+		}
+	})
+}
+
+func TestFallbackAllOrNothingAndBatch(t *testing.T) {
+	store := &outage{Store: memory.New(), down: true}
+	l := headgate.New(store, headgate.WithFallback(memory.New(), 0.5), headgate.WithFailurePolicy(headgate.FailureDeny))
+	ops := []headgate.Op{
+		{Key: "a", Limit: headgate.PerHour(4), Cost: 1},
+		{Key: "b", Limit: headgate.PerHour(2), Cost: 1},
+		{Key: "c", Limit: headgate.Unlimited(), Cost: 1},
+	}
+	out := make([]headgate.Decision, 3)
+	d, err := l.AllowAll(t.Context(), ops, out)
+	if !errors.Is(err, headgate.ErrUnavailable) || !d.Allowed || d.Reason != headgate.Fallback || out[2].Reason != headgate.NoLimit {
+		t.Fatalf("%+v, %+v, %v", d, out, err)
+	}
+	if ops[0].Limit != headgate.PerHour(4) {
+		t.Error("the caller's op was changed")
+	}
+	d, err = l.AllowAll(t.Context(), ops, out)
+	if err == nil || d.Allowed || !out[0].Allowed || out[0].Granted != 0 || out[0].Remaining != 1 {
+		t.Fatalf("b is at its share, a must not be charged: %+v, %+v, %v", d, out, err)
+	}
+	if err = l.Batch(t.Context(), ops, out); err == nil || !out[0].Allowed || out[1].Allowed {
+		t.Fatalf("batch: %+v, %v", out, err)
+	}
+}
+
+// TestFallbackThatFails: then the policy decides.
+func TestFallbackThatFails(t *testing.T) {
+	for _, tt := range []struct {
+		share float64
+		down  bool
+	}{{0.5, true}, {0, false}} {
+		store := &outage{Store: memory.New(), down: true}
+		second := &outage{Store: memory.New(), down: tt.down}
+		l := headgate.New(store, headgate.WithFallback(second, tt.share), headgate.WithFailurePolicy(headgate.FailureDeny))
+		d, err := l.Allow(t.Context(), "k", headgate.PerHour(4))
+		if !errors.Is(err, headgate.ErrUnavailable) || d.Allowed || d.Reason != headgate.FailClosed {
+			t.Errorf("share %v: %+v, %v", tt.share, d, err)
+		}
+	}
+	l := headgate.New(&outage{Store: memory.New()}, headgate.WithFallback(memory.New(), 1))
+	if d, err := l.AllowN(t.Context(), "k", headgate.PerHour(4), -1); !errors.Is(err, headgate.ErrInvalidCost) || d.Allowed {
+		t.Errorf("a wrong question: %+v, %v", d, err)
+	}
+}
+
+// TestCancelAfterOutage: a reservation goes back to where it was made, and one
+// that the policy let pass was made nowhere.
+func TestCancelAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := headgate.PerHour(8)
+		for _, fallback := range []bool{false, true} {
+			store, second := &outage{Store: memory.New()}, memory.New()
+			var options []headgate.Option
+			if fallback {
+				options = append(options, headgate.WithFallback(second, 0.5))
+			}
+			l := headgate.New(store, options...)
+			if d, err := l.AllowN(t.Context(), "k", limit, 5); err != nil || d.Remaining != 3 {
+				t.Fatal(d, err)
+			}
+			store.down = true
+			r, err := l.Reserve(t.Context(), "k", limit, 2, 0)
+			if err == nil || !r.OK() {
+				t.Fatalf("%+v, %v", r.Decision, err)
+			}
+			store.down = false
+			if err := r.Cancel(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if d, err := l.Peek(t.Context(), "k", limit, 1); err != nil || d.Remaining != 3 {
+				t.Errorf("fallback %v: 5 of 8 are used, but %d are left (%v)", fallback, d.Remaining, err)
+			}
+			if !fallback {
+				continue
+			}
+			if d, _ := second.Take(t.Context(), headgate.Op{Key: "k", Limit: limit.Share(0.5), Cost: 1, Kind: headgate.Peek}); d.Remaining != 4 {
+				t.Errorf("the fallback has %d of 4 left", d.Remaining)
+			}
+		}
+	})
+}
+
+// TestWaitDuringOutage: the fallback's limit is waited for like any other.
+func TestWaitDuringOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := headgate.New(&outage{Store: memory.New(), down: true}, headgate.WithFallback(memory.New(), 0.5))
+		begin := time.Now()
+		limit := headgate.PerSecond(4).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
+		for range 5 { // two a second
+			if err := l.Wait(t.Context(), "k", limit, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begin); took != 2*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
