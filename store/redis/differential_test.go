@@ -1,0 +1,230 @@
+package redis_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+var (
+	differentialOps  = flag.Int64("differential.ops", 50_000, "how many operations TestDifferential compares")
+	differentialSeed = flag.Uint64("differential.seed", 0, "seed of TestDifferential; random if 0")
+)
+
+// TestDifferential compares Lua with Go: random operations on random rules, of
+// which the decision and the time of freshness must agree to the last field.
+// Each key is a story of its own with a seed of its own, which a failure names.
+func TestDifferential(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
+	seed := *differentialSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d", seed)
+	const workers = 48
+	var number, done, mismatches atomic.Int64
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			for done.Load() < *differentialOps && mismatches.Load() == 0 {
+				n := number.Add(1)
+				s := &story{rng: rand.New(rand.NewPCG(seed, uint64(n))), store: store, key: fmt.Sprintf("story %d", n)}
+				if err := s.run(); err != nil {
+					mismatches.Add(1)
+					t.Errorf("seed %d, story %d: %v", seed, n, err)
+				}
+				done.Add(s.ops)
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%d operations on %d keys", done.Load(), number.Load())
+}
+
+// story is what happens to one key.
+type story struct {
+	rng   *rand.Rand
+	store *redis.Store
+	key   string
+	now   int64
+	ops   int64
+}
+
+// run makes up a few limits of one algorithm, and ops under them.
+func (s *story) run() error {
+	a := headgate.Algorithms()[s.rng.IntN(6)]
+	limits := make([]headgate.Limit, 1+s.rng.IntN(3))
+	for i := range limits {
+		limits[i] = s.limit(a)
+	}
+	length := 20 + s.rng.IntN(100)
+	if s.rng.IntN(40) == 0 {
+		length = 1500 // long logs are stored in another way
+	}
+	s.now = s.begin()
+	var state algorithm.State
+	limit := limits[0]
+	for range length {
+		if s.rng.IntN(25) == 0 {
+			limit = limits[s.rng.IntN(len(limits))]
+		}
+		s.tick(&limit)
+		op := s.op(limit, length > 1000)
+		want := algorithm.Step(limit.Rule(), &state, op.At, algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration})
+		got, freshAt, err := s.store.TakeFreshAt(context.Background(), op)
+		s.ops++
+		switch {
+		case err != nil:
+			return fmt.Errorf("op %d: %w", s.ops, err)
+		case got != want.Decision || freshAt != want.FreshAt:
+			return fmt.Errorf("op %d: %s %d for %s at %d of %s, now %+v\n got %+v fresh at %d\nwant %+v fresh at %d",
+				s.ops, op.Kind, op.Cost, op.Duration, op.At, limit, state, got, freshAt, want.Decision, want.FreshAt)
+		}
+	}
+	_, err := s.store.Take(context.Background(), headgate.Op{Key: s.key, Limit: limit, Kind: headgate.Reset, At: s.now})
+	return err
+}
+
+func (s *story) begin() int64 {
+	switch s.rng.IntN(12) {
+	case 0:
+		return s.rng.Int64N(1e9)
+	case 1:
+		return 1<<52 - s.rng.Int64N(1e9)
+	}
+	return 1_767_225_600_000_000 + s.rng.Int64N(1e15)/1_000_000*s.rng.Int64N(1_000_000)
+}
+
+// magnitude returns a number from 0 to 2^bits, small ones as often as large.
+func (s *story) magnitude(bits int) int64 {
+	return s.rng.Int64N(1 << (1 + s.rng.IntN(bits)))
+}
+
+func (s *story) period() time.Duration {
+	round := []time.Duration{
+		time.Millisecond, time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 30 * 24 * time.Hour, headgate.MaxPeriod,
+	}
+	if s.rng.IntN(2) == 0 {
+		return round[s.rng.IntN(len(round))]
+	}
+	return time.Duration(1+s.magnitude(44)) * time.Microsecond
+}
+
+func (s *story) limit(a headgate.Algorithm) headgate.Limit {
+	for {
+		n := s.magnitude(10)
+		switch {
+		case a == headgate.SlidingLog && s.rng.IntN(3) == 0:
+			n = s.magnitude(20)
+		case s.rng.IntN(4) == 0:
+			n = s.magnitude(40)
+		}
+		l := headgate.Per(n, s.period()).Using(a)
+		switch a {
+		case headgate.TokenBucket, headgate.LeakyBucket:
+			if s.rng.IntN(2) == 0 {
+				l = l.Burst(1 + s.magnitude(20))
+			}
+		case headgate.FixedWindow:
+			l = s.anchored(l)
+		case headgate.SlidingLog:
+			if s.rng.IntN(3) == 0 {
+				l = l.CountingDenied()
+			}
+		case headgate.SlidingBuckets:
+			if s.rng.IntN(3) > 0 {
+				l = l.Buckets(1+int(s.magnitude(9)), headgate.Edge(s.rng.IntN(3)))
+			}
+		case headgate.SlidingWindow:
+		}
+		if l.Valid() {
+			return l
+		}
+	}
+}
+
+func (s *story) anchored(l headgate.Limit) headgate.Limit {
+	switch s.rng.IntN(3) {
+	case 0:
+		return l.Anchored(headgate.AnchorFirstRequest)
+	case 1:
+		zones := []string{"UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"}
+		zone, err := time.LoadLocation(zones[s.rng.IntN(len(zones))])
+		if err != nil {
+			return l
+		}
+		return headgate.PerCalendar(l.N(), headgate.CalendarUnit(1+s.rng.IntN(int(headgate.Year))), zone)
+	}
+	return l
+}
+
+// tick moves time by nothing, a little, a part of the period or backwards.
+func (s *story) tick(l *headgate.Limit) {
+	period := l.Period().Microseconds()
+	switch s.rng.IntN(9) {
+	case 0:
+	case 1:
+		s.now++
+	case 2:
+		s.now -= s.rng.Int64N(period/10 + 2)
+	case 3:
+		s.now += s.rng.Int64N(3*period + 1)
+	case 4:
+		s.now = s.now/period*period + period - s.rng.Int64N(2) // an edge
+	default:
+		s.now += s.rng.Int64N(period/max(l.N(), 1)*2 + 2)
+	}
+	s.now = min(max(s.now, 1), 1<<52)
+}
+
+func (s *story) op(l headgate.Limit, long bool) headgate.Op {
+	kinds := []headgate.Kind{
+		headgate.Take, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge,
+		headgate.Refund, headgate.Grant, headgate.Reserve,
+	}
+	op := headgate.Op{Key: s.key, Limit: l, At: s.now, Cost: 1, Kind: kinds[s.rng.IntN(len(kinds))]}
+	if long && s.rng.IntN(30) > 0 {
+		op.Kind = headgate.Take
+		return op
+	}
+	if s.rng.IntN(60) == 0 {
+		op.Kind = headgate.Reset
+	}
+	n := l.Capacity()
+	switch s.rng.IntN(10) {
+	case 0:
+		op.Cost = 0
+	case 1:
+		op.Cost = n
+	case 2:
+		op.Cost = n + 1
+	case 3, 4:
+		op.Cost = s.rng.Int64N(n/2 + 2)
+	case 5:
+		op.Cost = s.magnitude(62)
+	}
+	if s.rng.IntN(200) == 0 {
+		op.Cost = math.MaxInt64
+	}
+	switch s.rng.IntN(5) {
+	case 0:
+		op.Duration = time.Duration(s.magnitude(62))
+	case 1:
+		op.Duration = time.Duration(s.rng.Int64N(int64(l.Period())*2 + 1))
+	case 2:
+		op.Duration = -time.Duration(s.magnitude(30))
+	}
+	return op
+}

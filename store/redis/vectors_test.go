@@ -1,0 +1,169 @@
+package redis_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// vectorLimit is a limit as the vectors write it.
+type vectorLimit struct {
+	Algorithm   string `json:"algorithm"`
+	Limit       int64  `json:"limit"`
+	PeriodUS    int64  `json:"period_us"`
+	Burst       int64  `json:"burst"`
+	Anchor      string `json:"anchor"`
+	Buckets     int    `json:"buckets"`
+	Edge        string `json:"edge"`
+	CountDenied bool   `json:"count_denied"`
+	Calendar    *struct {
+		Unit string `json:"unit"`
+		Zone string `json:"zone"`
+	} `json:"calendar"`
+}
+
+type vectorWant struct {
+	Allowed      bool   `json:"allowed"`
+	Reason       string `json:"reason"`
+	Limit        int64  `json:"limit"`
+	Remaining    int64  `json:"remaining"`
+	Granted      int64  `json:"granted"`
+	RetryAfterUS int64  `json:"retry_after_us"`
+	ResetAfterUS int64  `json:"reset_after_us"`
+	DelayUS      int64  `json:"delay_us"`
+	FreshAtUS    int64  `json:"-"`
+}
+
+type vectorFile struct {
+	Vectors []struct {
+		Name  string `json:"name"`
+		Steps []struct {
+			Limit      *vectorLimit `json:"limit"`
+			AtUS       int64        `json:"at_us"`
+			Kind       string       `json:"kind"`
+			Cost       int64        `json:"cost"`
+			DurationUS int64        `json:"duration_us"`
+			Want       vectorWant   `json:"want"`
+			FreshAtUS  int64        `json:"fresh_at_us"`
+		} `json:"steps"`
+	} `json:"vectors"`
+}
+
+// TestVectors runs the vectors of the Go steps through the scripts: every field
+// of every decision, and when the state is fresh.
+func TestVectors(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
+	for _, a := range headgate.Algorithms() {
+		t.Run(a.String(), func(t *testing.T) {
+			steps := 0
+			for _, v := range readVectors(t, a).Vectors {
+				limit := headgate.Limit{}
+				for i, step := range v.Steps {
+					if step.Limit != nil {
+						limit = step.Limit.limit(t)
+					}
+					op := headgate.Op{
+						Key: v.Name, Scope: a.String(), Limit: limit, Cost: step.Cost, At: step.AtUS,
+						Duration: time.Duration(step.DurationUS) * time.Microsecond, Kind: kindOf(t, step.Kind),
+					}
+					if op.At == 0 {
+						op.At = -1 // 0 is the server's clock, less is the epoch
+					}
+					d, freshAt, err := store.TakeFreshAt(context.Background(), op)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want := step.Want
+					want.FreshAtUS = step.FreshAtUS
+					if diff := cmp.Diff(want, wantOf(d, freshAt)); diff != "" {
+						t.Fatalf("%s, step %d (-want +got):\n%s", v.Name, i, diff)
+					}
+					steps++
+				}
+			}
+			if steps < 100 {
+				t.Errorf("only %d steps", steps)
+			}
+		})
+	}
+}
+
+func readVectors(t *testing.T, a headgate.Algorithm) (file vectorFile) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "algorithm", "testdata", "vectors", a.String()+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func wantOf(d headgate.Decision, freshAt int64) vectorWant {
+	retry := d.RetryAfter.Microseconds()
+	if d.RetryAfter == headgate.Never {
+		retry = -1
+	}
+	return vectorWant{
+		d.Allowed, d.Reason.String(), d.Limit, d.Remaining, d.Granted,
+		retry, d.ResetAfter.Microseconds(), d.Delay.Microseconds(), freshAt,
+	}
+}
+
+func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
+	t.Helper()
+	a, ok := headgate.ParseAlgorithm(v.Algorithm)
+	if !ok {
+		t.Fatalf("algorithm %q", v.Algorithm)
+	}
+	l := headgate.Per(v.Limit, time.Duration(v.PeriodUS)*time.Microsecond).Using(a)
+	switch {
+	case v.Calendar != nil:
+		zone, err := time.LoadLocation(v.Calendar.Zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for u := headgate.Minute; u <= headgate.Year; u++ {
+			if u.String() == v.Calendar.Unit {
+				l = headgate.PerCalendar(v.Limit, u, zone)
+			}
+		}
+	case v.Burst > 0:
+		l = l.Burst(v.Burst)
+	case v.Anchor == "first_request":
+		l = l.Anchored(headgate.AnchorFirstRequest)
+	case v.CountDenied:
+		l = l.CountingDenied()
+	}
+	for _, e := range []headgate.Edge{headgate.EdgeWeighted, headgate.EdgeLenient, headgate.EdgeStrict} {
+		if v.Buckets > 0 && e.String() == v.Edge {
+			l = l.Buckets(v.Buckets, e)
+		}
+	}
+	if err := l.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func kindOf(t *testing.T, name string) headgate.Kind {
+	t.Helper()
+	for k := headgate.Take; k <= headgate.Reserve; k++ {
+		if k.String() == name {
+			return k
+		}
+	}
+	t.Fatalf("kind %q", name)
+	return 0
+}
