@@ -75,11 +75,22 @@ func cleanHost(host string, scratch []byte) (string, []byte) {
 		if i := strings.IndexByte(host, ']'); i > 0 {
 			host = host[1:i]
 		}
-	} else if i := strings.IndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i+1:], ':') < 0 {
+	} else if i := strings.IndexByte(host, ':'); i >= 0 && (strings.IndexByte(host[i+1:], ':') < 0 || !isHexText(host[:i])) {
+		// An IPv6 address without brackets has several colons and begins
+		// with hexadecimal digits; a name with two ports is still that name.
 		host = host[:i]
 	}
-	host = strings.TrimSuffix(host, ".")
+	host = strings.TrimRight(host, ".")
 	return mapASCII(host, 'A', 'Z', 'a'-'A', scratch)
+}
+
+func isHexText(text string) bool {
+	for i := range len(text) {
+		if !isHex(text[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // cleanMethod returns method in upper case.

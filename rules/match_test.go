@@ -93,9 +93,9 @@ func TestMatch(t *testing.T) {
 		{"{path: [/a, /b/*]}", []string{"path=/a", "path=/b/c"}, []string{"path=/b", "path=/c"}},
 		{"{path: [/v1/**, \"!/v1/health\"]}", []string{"path=/v1/x", "path=/v1"}, []string{"path=/v1/health", "path=//v1//health/"}},
 		{"{path: \"!/static/**\"}", []string{"path=/", ""}, []string{"path=/static/a", "path=/static"}},
-		{"{host: api.example.com}", []string{"host=api.example.com", "host=API.Example.COM:8443", "host=api.example.com."}, []string{"host=example.com", "host=x.api.example.com", ""}},
+		{"{host: api.example.com}", []string{"host=api.example.com", "host=API.Example.COM:8443", "host=api.example.com.", "host=api.example.com:80:90", "host=api.example.com:"}, []string{"host=example.com", "host=x.api.example.com", ""}},
 		{"{host: \"*.example.com\"}", []string{"host=a.example.com", "host=a.b.example.com:80"}, []string{"host=example.com", "host=badexample.com", "host=.example.com"}},
-		{"{host: \"::1\"}", []string{"host=[::1]:8080", "host=[::1]"}, []string{"host=127.0.0.1"}},
+		{"{host: \"::1\"}", []string{"host=[::1]:8080", "host=[::1]", "host=::1"}, []string{"host=127.0.0.1"}},
 		{"{host: [example.com, \"*.example.com\", \"!internal.example.com\"]}", []string{"host=example.com", "host=a.example.com"}, []string{"host=internal.example.com"}},
 		{
 			"{client_ip: [10.0.0.0/8, \"2001:db8::/32\", \"!10.9.0.0/16\"]}",
@@ -112,6 +112,11 @@ func TestMatch(t *testing.T) {
 		{"{headers: {X-Plan: {not: [free, trial]}}}", []string{"", "header:X-Plan=gold"}, []string{"header:X-Plan=free", "header:X-Plan=trial"}},
 		{"{headers: {X-Plan: {present: true, not: free}}}", []string{"header:X-Plan=gold"}, []string{"", "header:X-Plan=free"}},
 		{"{query: {page: [1, 2.50]}}", []string{"query:page=1", "query:page=2.50"}, []string{"query:page=2.5", "query:page=01"}},
+		{
+			"{query: {id: [1, 2, 3, 4, 5, 6, 7, 8, 9, \"1*\"]}, path: [/a, /b, /c, /d, /e, /f, /g, /h, /i/*, \"!/j\"]}",
+			[]string{"path=/h query:id=9", "path=/i/x query:id=17", "path=//a/ query:id=1"},
+			[]string{"path=/i query:id=9", "path=/a query:id=29", "path=/a", "query:id=1", "path=/a/b query:id=1"},
+		},
 		{"{cookies: {session: \"\"}}", []string{"cookie:session="}, []string{"cookie:session=a", ""}},
 		{"{jwt: {plan: free}}", []string{"jwt:plan=free"}, []string{"header:Plan=free"}},
 		{"{attributes: {tenant: acme, \"jwt:plan\": free}}", []string{"tenant=acme jwt:plan=free"}, []string{"tenant=acme", "jwt:plan=free"}},

@@ -142,7 +142,7 @@ func (c *converter) convertScalar(n *node, y *yaml.Node) {
 		n.kind = nullKind
 	default:
 		n.kind = textKind
-		c.report.errorf(n, "", "the tag %s is not supported", quote(tag))
+		c.report.errorf(n, "put values that begin with ! into quotes", "the tag %s is not supported", quote(tag))
 	}
 }
 
