@@ -403,7 +403,7 @@ func (o *oracle) step(r *headgate.Rule, now int64, req Request) Result {
 	case headgate.Refund:
 		if n > 0 && req.Duration >= 0 {
 			if req.Duration > 0 {
-				wait = max(wait, 1)
+				wait = min(max(wait, 1), maxTime)
 			}
 			o.sub(r, now, n, wait)
 		}

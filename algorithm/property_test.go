@@ -1,0 +1,276 @@
+package algorithm
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// admission is a take that passed.
+type admission struct{ at, count int64 }
+
+// admissions drives a limit at random with takes only and returns what passed.
+// Where skew is positive the clock jumps back by up to it; an admission's time
+// is then the latest one that any admitted request has said so far.
+func admissions(rng *rand.Rand, limit headgate.Limit, takes int, skew int64) []admission {
+	var s State
+	var passed []admission
+	now, latest := int64(t0)+rng.Int64N(1_000_000), int64(0)
+	gap := max(limit.Rule().Period/(limit.N()+1), 1)
+	for range takes {
+		switch rng.IntN(6) {
+		case 0:
+			now += rng.Int64N(8 * gap)
+		case 1, 2:
+			now += rng.Int64N(gap + 1)
+		case 3:
+			now += rng.Int64N(3)
+		}
+		at := now
+		if skew > 0 {
+			at -= rng.Int64N(skew)
+		}
+		req := Request{Cost: 1 + rng.Int64N(3)}
+		if rng.IntN(4) == 0 {
+			req = Request{Kind: headgate.TakeUpTo, Cost: rng.Int64N(limit.Capacity() + 2)}
+		}
+		if res := Step(limit.Rule(), &s, at, req); res.Allowed && res.Granted > 0 {
+			latest = max(latest, at)
+			passed = append(passed, admission{latest, res.Granted})
+		}
+	}
+	return passed
+}
+
+// TestBucketBound: in any window of length w a bucket admits at most
+// burst + rate·w, exactly (traps T1, T23), also where time runs backwards.
+func TestBucketBound(t *testing.T) {
+	rng := newRand(t)
+	for run := range 300 {
+		a := pick(rng, headgate.TokenBucket, headgate.LeakyBucket)
+		limit := headgate.Per(1+rng.Int64N(50), micros(1+near(rng, 1000, 60_000_000))).Using(a).Burst(1 + rng.Int64N(20))
+		skew := pick(rng, 0, limit.Rule().Period)
+		passed := admissions(rng, limit, 150, skew)
+		rate := big.NewRat(limit.N(), limit.Rule().Period)
+		for i := range passed {
+			total := int64(0)
+			for j := i; j < len(passed); j++ {
+				total += passed[j].count
+				bound := new(big.Rat).Mul(rate, new(big.Rat).SetInt64(passed[j].at-passed[i].at))
+				bound.Add(bound, new(big.Rat).SetInt64(limit.Rule().Burst))
+				if bound.Cmp(new(big.Rat).SetInt64(total)) < 0 {
+					t.Fatalf("run %d, %s: %d in %dµs, bound %s", run, limit, total, passed[j].at-passed[i].at, bound.FloatString(3))
+				}
+			}
+		}
+	}
+}
+
+// TestWindowBound: no window of one period holds more than the limit under
+// sliding_log and under sliding_buckets with a strict edge, and none holds more
+// than twice the limit under any algorithm.
+func TestWindowBound(t *testing.T) {
+	rng := newRand(t)
+	for range 400 {
+		per := headgate.Per(1+rng.Int64N(40), micros(1000+near(rng, 1000, 60_000_000)))
+		exact := rng.IntN(2) == 0
+		limit := pick(
+			rng, per.Using(headgate.FixedWindow), per.Using(headgate.SlidingWindow),
+			per.Using(headgate.SlidingBuckets), per.Using(headgate.SlidingBuckets).Buckets(5, headgate.EdgeLenient),
+		)
+		most := 2 * limit.N()
+		if exact {
+			limit = pick(
+				rng, per.Using(headgate.SlidingLog), per.Using(headgate.SlidingLog).CountingDenied(),
+				per.Using(headgate.SlidingBuckets).Buckets(1+rng.IntN(90), headgate.EdgeStrict),
+			)
+			most = limit.N()
+		}
+		skew := int64(0)
+		if limit.Algorithm() == headgate.SlidingLog {
+			skew = limit.Rule().Period / 2
+		}
+		passed := admissions(rng, limit, 150, skew)
+		for i := range passed {
+			total := int64(0)
+			for j := i; j < len(passed) && passed[j].at < passed[i].at+limit.Rule().Period; j++ {
+				total += passed[j].count
+			}
+			if total > most {
+				t.Fatalf("%s: %d in one period from %d: %v", limit, total, passed[i].at, passed)
+			}
+		}
+	}
+}
+
+// TestLeakyQueueIsFirstInFirstOut: the turns of admitted requests come in their
+// order and one after the other at the rate.
+func TestLeakyQueueIsFirstInFirstOut(t *testing.T) {
+	rng := newRand(t)
+	limit := headgate.PerSecond(10).Using(headgate.LeakyBucket).Burst(7)
+	var s State
+	now, turn := int64(t0), int64(0)
+	for range 5000 {
+		now += rng.Int64N(200_000)
+		res := Step(limit.Rule(), &s, now, Request{Cost: 1})
+		if !res.Allowed {
+			continue
+		}
+		at := now + int64(res.Delay/time.Microsecond)
+		if at < turn+100_000 && turn != 0 {
+			t.Fatalf("turns %dµs apart, want at least 100000", at-turn)
+		}
+		turn = at
+	}
+}
+
+// TestLongRunRate: over a long time not one token is lost or won (trap T29).
+func TestLongRunRate(t *testing.T) {
+	for _, limit := range []headgate.Limit{
+		headgate.Per(3, 7*time.Millisecond).Burst(9), headgate.Per(7, 11*time.Second).Burst(20), headgate.PerSecond(999_983),
+		headgate.PerDay(1).Burst(3), headgate.Per(1<<40-1, 365*24*time.Hour),
+	} {
+		r := limit.Rule()
+		var s State
+		now := int64(t0)
+		taken := Step(r, &s, now, Request{Kind: headgate.TakeUpTo, Cost: math.MaxInt64}).Granted
+		const steps = 20_000
+		gap := max(r.Period/(limit.N()+1)*3/7, r.Tick)
+		for range steps {
+			now += gap
+			taken += Step(r, &s, now, Request{Kind: headgate.TakeUpTo, Cost: math.MaxInt64}).Granted
+		}
+		refilled := new(big.Rat).Mul(big.NewRat(r.Limit, r.Period), new(big.Rat).SetInt64(gap*steps))
+		diff := refilled.Sub(refilled, new(big.Rat).SetInt64(taken-r.Burst))
+		if f, _ := diff.Float64(); f < 0 || f >= 1+float64(gap*steps)*float64(r.Limit)/float64(r.Period)*1e-6 {
+			t.Errorf("%s: %d taken in %dµs is %s tokens from the rate", limit, taken, gap*steps, diff.FloatString(6))
+		}
+	}
+}
+
+// TestT01_PermutedTimesMintNothing is trap T1 itself: 10/s, burst 10, requests of one
+// second in random order of time.
+func TestT01_PermutedTimesMintNothing(t *testing.T) {
+	rng := newRand(t)
+	for _, a := range headgate.Algorithms() {
+		limit := headgate.PerSecond(10).Using(a)
+		var s State
+		admitted := 0
+		for _, i := range rng.Perm(1000) {
+			if Step(limit.Rule(), &s, t0+int64(i)*1000, Request{Cost: 1}).Allowed {
+				admitted++
+			}
+		}
+		if admitted > 20 {
+			t.Errorf("%s: %d in a second", limit, admitted)
+		}
+	}
+}
+
+func TestT02_ReturningATakeIsANoOp(t *testing.T) {
+	for _, a := range headgate.Algorithms() {
+		limit := headgate.PerMinute(10).Using(a)
+		var s State
+		Step(limit.Rule(), &s, t0, Request{Cost: 4})
+		before := Step(limit.Rule(), &s, t0+5_000_000, Request{Kind: headgate.Peek, Cost: 1})
+		res := Step(limit.Rule(), &s, t0+5_000_000, Request{Cost: 3})
+		Step(limit.Rule(), &s, t0+5_000_000, Request{Kind: headgate.Refund, Cost: 3, Duration: res.ResetAfter})
+		if after := Step(limit.Rule(), &s, t0+5_000_000, Request{Kind: headgate.Peek, Cost: 1}); after != before {
+			t.Errorf("%s: before %s, after %s", limit, show(before), show(after))
+		}
+	}
+}
+
+// TestT02_ALateReturnGivesBackOnlyWhatStillCounts: what time has given back already is not given back
+// twice, whatever else was taken meanwhile (trap T2).
+func TestT02_ALateReturnGivesBackOnlyWhatStillCounts(t *testing.T) {
+	limit := headgate.PerMinute(60).Burst(10) // one a second
+	var s State
+	first := Step(limit.Rule(), &s, t0, Request{Cost: 4})
+	Step(limit.Rule(), &s, t0+3_000_000, Request{Cost: 6}) // 1 + 6 are used
+	left := first.ResetAfter - 3*time.Second
+	Step(limit.Rule(), &s, t0+3_000_000, Request{Kind: headgate.Refund, Cost: 4, Duration: left})
+	if got := Step(limit.Rule(), &s, t0+3_000_000, Request{Kind: headgate.Peek, Cost: 1}); got.Remaining != 4 {
+		t.Errorf("of 4 taken 3s ago 1 still counts; after its return: %s", show(got))
+	}
+}
+
+func TestT03_T13_ALimitOfZeroRefusesAll(t *testing.T) {
+	for _, a := range headgate.Algorithms() {
+		limit := headgate.PerSecond(0).Using(a)
+		var s State
+		for _, k := range []headgate.Kind{headgate.Take, headgate.TakeUpTo, headgate.Reserve, headgate.Peek, headgate.Charge} {
+			got := Step(limit.Rule(), &s, t0, Request{Kind: k, Cost: 1, Duration: math.MaxInt64})
+			if got.Allowed || got.RetryAfter != headgate.Never || got.Wrote {
+				t.Errorf("%s %s: %s", k, limit, show(got))
+			}
+		}
+	}
+}
+
+func TestT17_HugeCountsTimesLongPeriods(t *testing.T) {
+	limit := headgate.Per(headgate.MaxLimit, 365*24*time.Hour).Using(headgate.SlidingWindow)
+	var s State
+	start := int64(year) * 50
+	Step(limit.Rule(), &s, start, Request{Cost: headgate.MaxLimit})
+	if got := Step(limit.Rule(), &s, start+year+year/2, Request{Cost: headgate.MaxLimit/2 + 1}); got.Allowed || got.Remaining != headgate.MaxLimit/2 {
+		t.Errorf("half of the previous window still counts: %s", show(got))
+	}
+}
+
+func TestUnlimited(t *testing.T) {
+	limit := headgate.Unlimited()
+	for k := headgate.Take; k <= headgate.Reserve; k++ {
+		var s State
+		got := Step(limit.Rule(), &s, t0, Request{Kind: k, Cost: math.MaxInt64, Duration: time.Hour})
+		if !got.Allowed || got.Reason != headgate.NoLimit || got.Wrote || !isZero(&s) {
+			t.Errorf("%s: %s", k, show(got))
+		}
+		if took := k == headgate.Take || k == headgate.TakeUpTo || k == headgate.Charge || k == headgate.Reserve; (got.Granted > 0) != took {
+			t.Errorf("%s: granted %d", k, got.Granted)
+		}
+	}
+}
+
+// TestStepTakeAgree: Take is Step for the request it is made for.
+func TestStepTakeAgree(t *testing.T) {
+	rng := newRand(t)
+	for range 2000 {
+		limit := randomLimit(rng, pick(rng, headgate.TokenBucket, headgate.LeakyBucket))
+		var s State
+		now := int64(t0)
+		for range 10 {
+			now += rng.Int64N(limit.Rule().Period)
+			n := 1 + near(rng, 0, limit.Capacity()+2)
+			other := s
+			want := Step(limit.Rule(), &s, now, Request{Cost: n})
+			d := headgate.Decision{Delay: 7, Reason: headgate.Cached, RetryAfter: 9, Granted: 3} // as a caller's last one
+			fresh, wrote := Take(limit.Rule(), &other, now, n, &d)
+			if d != want.Decision || fresh != want.FreshAt || wrote != want.Wrote || !same(&s, &other) {
+				t.Fatalf("%s, %d: Take %+v, Step %s", limit, n, d, show(want))
+			}
+		}
+	}
+}
+
+// TestMemoryOfAlgorithms measures docs/algorithms.md's comparison: 500 a day
+// for one user, as a log and as buckets.
+func TestMemoryOfAlgorithms(t *testing.T) {
+	words := func(limit headgate.Limit) int {
+		var s State
+		for i := range int64(500) {
+			Step(limit.Rule(), &s, t0+i*170_000_000, Request{Cost: 1})
+		}
+		return len(s.Words)
+	}
+	if n := words(headgate.PerDay(500).Using(headgate.SlidingLog)); n != 500 {
+		t.Errorf("a log of 500 has %d words", n)
+	}
+	if n := words(headgate.PerDay(500).Using(headgate.SlidingBuckets)); n > 61 {
+		t.Errorf("60 buckets have %d words", n)
+	}
+}
