@@ -148,13 +148,14 @@ func (a *App) Failed() <-chan error { return a.failures }
 // Stop drains: /readyz says no, the doors close, requests in flight are
 // finished, as long as the configuration allows, and the counts are saved.
 // Requests that have not ended by then, and upgraded connections, are cut off.
-// The error is about what could not be saved or finished.
+// The error is about what could not be saved or finished. When ctx is done the
+// delay before draining ends.
 func (a *App) Stop(ctx context.Context) error {
 	a.stopOnce.Do(func() {
 		a.draining.Store(true)
 		a.log.Info("draining")
 		a.linger(ctx)
-		ctx, cancel := context.WithTimeout(ctx, max(a.options.Config.ShutdownTimeout, time.Millisecond))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(a.options.Config.ShutdownTimeout, time.Millisecond))
 		defer cancel()
 		a.stopErr = errors.Join(a.closeDoors(ctx), a.saveCounts())
 		a.release()

@@ -23,7 +23,11 @@ func (a *App) Run(ctx context.Context, signals <-chan os.Signal, started func())
 	}
 	failure := a.attend(ctx, signals)
 	stopped := make(chan error, 1)
-	go func() { stopped <- a.Stop(context.WithoutCancel(ctx)) }()
+	delay := ctx
+	if ctx.Err() != nil {
+		delay = context.WithoutCancel(ctx) // it was the reason to stop
+	}
+	go func() { stopped <- a.Stop(delay) }()
 	for {
 		select {
 		case err := <-stopped:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -24,7 +25,12 @@ func (a *App) openStore() (headgate.Store, error) {
 	a.cleanup = append(a.cleanup, func() { _ = s.Close() })
 	a.every(sweepInterval, func() { s.Sweep(a.options.Clock()) })
 	if c := &a.options.Config.Store.Memory; c.Snapshot != "" {
-		a.save = func() error { return s.SaveFile(c.Snapshot) }
+		var saving sync.Mutex // the last save may meet one of the ticker's
+		a.save = func() error {
+			saving.Lock()
+			defer saving.Unlock()
+			return s.SaveFile(c.Snapshot)
+		}
 		a.every(c.SnapshotInterval, func() {
 			if err := a.save(); err != nil {
 				a.log.Error("counts not saved", "file", c.Snapshot, "err", err)
