@@ -70,7 +70,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) er
 			return err
 		}
 		maxWait := time.Duration(math.MaxInt64)
-		if deadline, ok := ctx.Deadline(); ok {
+		deadline, hasDeadline := ctx.Deadline()
+		if hasDeadline {
 			maxWait = time.Until(deadline) //nolint:forbidigo // a context's deadline is on the real clock
 		}
 		r, err := l.Reserve(ctx, key, limit, n, max(maxWait, 0))
@@ -86,13 +87,29 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) er
 			return nil
 		}
 		retry := r.Decision.RetryAfter
-		if retry > maxWait || retry == Never {
+		if retry > maxWait || retry == Never || hasDeadline && r.tooLate(maxWait) {
 			return &LimitedError{Decision: r.Decision}
 		}
 		if err := sleep(ctx, retry); err != nil {
 			return err
 		}
 	}
+}
+
+// tooLate reports whether a refused booking would be refused until the deadline
+// in maxWait: its RetryAfter supposes that one may then wait as long again. A
+// token bucket books whatever will be there by the deadline. A leaky bucket can
+// also have refused because its queue is full, and may have a place in time if
+// all before it will have drained.
+func (r *Reservation) tooLate(maxWait time.Duration) bool {
+	switch r.limit.Algorithm() {
+	case TokenBucket:
+		return true
+	case LeakyBucket:
+		return r.Decision.ResetAfter > maxWait
+	case FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets:
+	}
+	return false
 }
 
 // now reads the Limiter's clock.

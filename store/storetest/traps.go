@@ -36,7 +36,7 @@ func hugeNumbers(s *session) {
 		headgate.Per(headgate.MaxLimit, time.Millisecond),
 		headgate.PerDay(headgate.MaxLimit).Using(headgate.SlidingWindow),
 		headgate.PerDay(headgate.MaxLimit).Using(headgate.SlidingBuckets),
-		headgate.PerDay(1<<20).Using(headgate.SlidingLog),
+		headgate.PerDay(1 << 20).Using(headgate.SlidingLog),
 		headgate.PerDay(headgate.MaxLimit).Using(headgate.FixedWindow),
 	} {
 		k := string(rune('a' + i))

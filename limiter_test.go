@@ -1,0 +1,204 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// clock is a time that tests set.
+type clock struct{ now time.Time }
+
+func (c *clock) Now() time.Time { return c.now }
+
+func newClock() *clock { return &clock{time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC)} }
+
+// TestLimiterVerbs is a trace of one key: each verb, and what is left after it.
+func TestLimiterVerbs(t *testing.T) {
+	ctx, c, limit := t.Context(), newClock(), headgate.PerMinute(10)
+	store := memory.New()
+	defer store.Close()
+	l := headgate.New(store, headgate.WithClock(c.Now))
+	steps := []struct {
+		name      string
+		after     time.Duration
+		do        func() (headgate.Decision, error)
+		allowed   bool
+		remaining int64
+		granted   int64
+		retry     time.Duration
+	}{
+		{"allow", 0, func() (headgate.Decision, error) { return l.Allow(ctx, "k", limit) }, true, 9, 1, 0},
+		{"allow 4", 0, func() (headgate.Decision, error) { return l.AllowN(ctx, "k", limit, 4) }, true, 5, 4, 0},
+		{"allow 6", 0, func() (headgate.Decision, error) { return l.AllowN(ctx, "k", limit, 6) }, false, 5, 0, 6 * time.Second},
+		{"peek 6", time.Second, func() (headgate.Decision, error) { return l.Peek(ctx, "k", limit, 6) }, false, 5, 0, 5 * time.Second},
+		{"peek 5", 0, func() (headgate.Decision, error) { return l.Peek(ctx, "k", limit, 5) }, true, 5, 0, 0},
+		{"up to 9", 0, func() (headgate.Decision, error) { return l.AllowUpTo(ctx, "k", limit, 9) }, true, 0, 5, 0},
+		{"up to 9 of none", 0, func() (headgate.Decision, error) { return l.AllowUpTo(ctx, "k", limit, 9) }, false, 0, 0, 5 * time.Second},
+		{"refund 2", 0, func() (headgate.Decision, error) { return l.Refund(ctx, "k", limit, 2) }, true, 2, 0, 0},
+		{"charge 3", 0, func() (headgate.Decision, error) { return l.Charge(ctx, "k", limit, 3) }, false, 0, 3, 5 * time.Second},
+		{"dry run in debt", 0, func() (headgate.Decision, error) { return l.AllowN(ctx, "k", limit, 0) }, false, 0, 0, 5 * time.Second},
+		{"grant 7", 0, func() (headgate.Decision, error) { return l.Grant(ctx, "k", limit, 7, time.Minute) }, true, 7, 7, 0},
+		{"allow 7", 0, func() (headgate.Decision, error) { return l.AllowN(ctx, "k", limit, 7) }, true, 0, 7, 0},
+		{"allow 11", 0, func() (headgate.Decision, error) { return l.AllowN(ctx, "k", limit, 11) }, false, 0, 0, headgate.Never},
+		{"reset, allow 10", 0, func() (headgate.Decision, error) {
+			if err := l.Reset(ctx, "k", limit); err != nil {
+				return headgate.Decision{}, err
+			}
+			return l.AllowN(ctx, "k", limit, 10)
+		}, true, 0, 10, 0},
+		{"a minute later", time.Minute, func() (headgate.Decision, error) { return l.Peek(ctx, "k", limit, 10) }, true, 10, 0, 0},
+	}
+	for _, s := range steps {
+		c.now = c.now.Add(s.after)
+		d, err := s.do()
+		if err != nil || d.Allowed != s.allowed || d.Remaining != s.remaining || d.Granted != s.granted || d.RetryAfter != s.retry {
+			t.Errorf("%s: %+v, %v; want allowed %v remaining %d granted %d retry %v", s.name, d, err, s.allowed, s.remaining, s.granted, s.retry)
+		}
+	}
+}
+
+// TestT28_AllowAllChargesAllOrNone: the limit that refuses is the answer.
+func TestT28_AllowAllChargesAllOrNone(t *testing.T) {
+	ctx := t.Context()
+	store := memory.New()
+	defer store.Close()
+	l := headgate.New(store, headgate.WithClock(newClock().Now))
+	wide, narrow := headgate.PerMinute(100), headgate.PerMinute(2)
+	ops := []headgate.Op{{Key: "k", Scope: "wide", Limit: wide, Cost: 1}, {Key: "k", Scope: "narrow", Limit: narrow, Cost: 1}}
+	out := make([]headgate.Decision, len(ops))
+	for i, want := range []bool{true, true, false, false} {
+		d, err := l.AllowAll(ctx, ops, out)
+		if err != nil || d.Allowed != want || d.Limit != 2 {
+			t.Errorf("call %d: %+v, %v", i+1, d, err)
+		}
+	}
+	if out[0].Remaining != 98 {
+		t.Errorf("the wide limit was charged for refused requests: %+v", out[0])
+	}
+	if err := l.Batch(ctx, ops, out); err != nil || !out[0].Allowed || out[1].Allowed || out[0].Remaining != 97 {
+		t.Errorf("Batch answers each by itself: %+v, %v", out, err)
+	}
+	if d, err := l.AllowAll(ctx, nil, nil); err != nil || !d.Allowed {
+		t.Errorf("of no ops all pass: %+v, %v", d, err)
+	}
+	if _, err := l.AllowAll(ctx, ops, out[:1]); err == nil {
+		t.Error("no error for too little room")
+	}
+}
+
+// brokenStore fails every time, as a network would.
+type brokenStore struct{ err error }
+
+func (s brokenStore) Take(context.Context, headgate.Op) (headgate.Decision, error) {
+	return headgate.Decision{}, s.err
+}
+
+func (s brokenStore) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
+	return s.err
+}
+
+func (brokenStore) Close() error { return nil }
+
+func TestFailurePolicy(t *testing.T) {
+	outage := fmt.Errorf("dial: %w", headgate.ErrUnavailable)
+	tests := []struct {
+		name   string
+		policy headgate.FailurePolicy
+		err    error
+		want   headgate.Decision
+	}{
+		{"allow", headgate.FailureAllow, outage, headgate.Decision{Allowed: true, Reason: headgate.FailOpen, Limit: 5, Granted: 2}},
+		{"deny", headgate.FailureDeny, outage, headgate.Decision{Reason: headgate.FailClosed, Limit: 5}},
+		{"allow, but the question was wrong", headgate.FailureAllow, headgate.ErrInvalidCost, headgate.Decision{Reason: headgate.FailClosed, Limit: 5}},
+	}
+	for _, tt := range tests {
+		l := headgate.New(brokenStore{tt.err}, headgate.WithFailurePolicy(tt.policy))
+		limit := headgate.PerMinute(5)
+		d, err := l.AllowN(t.Context(), "k", limit, 2)
+		if d != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%s: %+v, %v; want %+v and the error", tt.name, d, err, tt.want)
+		}
+		out := make([]headgate.Decision, 2)
+		op := headgate.Op{Key: "k", Limit: limit, Cost: 2}
+		d, err = l.AllowAll(t.Context(), []headgate.Op{op, op}, out)
+		if d != tt.want || out[1] != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%s, AllowAll: %+v, %v", tt.name, d, err)
+		}
+		err = l.Wait(t.Context(), "k", limit, 2)
+		if (err == nil) != tt.want.Allowed {
+			t.Errorf("%s, Wait: %v", tt.name, err)
+		}
+	}
+}
+
+func TestLimiterRejectsWrongQuestions(t *testing.T) {
+	store := memory.New()
+	defer store.Close()
+	l := headgate.New(store)
+	ctx := t.Context()
+	if d, err := l.AllowN(ctx, "k", headgate.PerMinute(5), -1); !errors.Is(err, headgate.ErrInvalidCost) || d.Allowed {
+		t.Errorf("negative cost: %+v, %v", d, err)
+	}
+	if d, err := l.Allow(ctx, "k", headgate.Limit{}); !errors.Is(err, headgate.ErrInvalidLimit) || d.Allowed {
+		t.Errorf("unset limit: %+v, %v", d, err)
+	}
+	if err := l.Wait(ctx, "k", headgate.Limit{}, 1); !errors.Is(err, headgate.ErrInvalidLimit) {
+		t.Errorf("Wait for an unset limit: %v", err)
+	}
+	if d, err := l.AllowN(ctx, "k", headgate.Unlimited(), 1<<62); err != nil || !d.Allowed || d.Reason != headgate.NoLimit {
+		t.Errorf("unlimited: %+v, %v", d, err)
+	}
+}
+
+func TestTightest(t *testing.T) {
+	ok := func(left int64, reset time.Duration) headgate.Decision {
+		return headgate.Decision{Allowed: true, Remaining: left, ResetAfter: reset}
+	}
+	no := func(retry time.Duration) headgate.Decision { return headgate.Decision{RetryAfter: retry} }
+	tests := []struct {
+		name string
+		in   []headgate.Decision
+		want int
+	}{
+		{"none", nil, -1},
+		{"the first of equals", []headgate.Decision{ok(1, 5), ok(1, 5)}, 0},
+		{"the least remaining", []headgate.Decision{ok(3, 5), ok(1, 5), ok(2, 5)}, 1},
+		{"then the later reset", []headgate.Decision{ok(1, 5), ok(1, 9)}, 1},
+		{"a refusal before all", []headgate.Decision{ok(0, 9), no(1)}, 1},
+		{"the longest refusal", []headgate.Decision{no(1), no(3), no(2)}, 1},
+		{"never is the longest", []headgate.Decision{no(time.Hour), no(headgate.Never)}, 1},
+	}
+	for _, tt := range tests {
+		if got := headgate.Tightest(tt.in); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestLimitedErrorSaysWhen(t *testing.T) {
+	err := &headgate.LimitedError{Decision: headgate.Decision{RetryAfter: 15 * time.Second}}
+	if got := err.Error(); got != "rate limited: retry after 15s" {
+		t.Error(got)
+	}
+	err.Decision.RetryAfter = headgate.Never
+	if got := err.Error(); got != "rate limited: the cost can never fit into the limit" {
+		t.Error(got)
+	}
+}
+
+func TestErrClosedIsAnOutage(t *testing.T) {
+	store := memory.New()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := headgate.New(store).Allow(t.Context(), "k", headgate.PerMinute(5))
+	if !errors.Is(err, headgate.ErrClosed) || !errors.Is(err, headgate.ErrUnavailable) || d.Reason != headgate.FailOpen {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
