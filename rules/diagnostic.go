@@ -64,7 +64,7 @@ func (d Diagnostic) String() string {
 
 // Problems is the error that [Load] returns: all that is wrong, in the order
 // of files and lines.
-type Problems []Diagnostic
+type Problems []Diagnostic //nolint:errname // a list for people to read, named for what is in it
 
 // Error returns one line for each problem.
 func (p Problems) Error() string {

@@ -155,7 +155,7 @@ func (r *reporter) headerMap(n *node) map[string]string {
 		switch {
 		case !ok:
 			r.errorf(p.key, "", "%s is not a header name", quote(p.key.text))
-		case slices.Contains(framingHeaders[:], name):
+		case slices.Contains(framingHeaders(), name):
 			r.errorf(p.key, "", "the header %s belongs to the connection and cannot be set", name)
 		case name == "Content-Type":
 			r.errorf(p.key, "", "set the content type as content_type, beside the body")
@@ -170,8 +170,10 @@ func (r *reporter) headerMap(n *node) map[string]string {
 	return headers
 }
 
-// framingHeaders would break the answer's framing.
-var framingHeaders = [...]string{"Connection", "Content-Length", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+// framingHeaders are those that would break the answer's framing.
+func framingHeaders() []string {
+	return []string{"Connection", "Content-Length", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+}
 
 // isHeaderValue reports whether text may be the value of a header: no control
 // characters, so that nobody can end the header early.

@@ -51,11 +51,11 @@ func (p *parser) parseLimit(n *node, what, domainName string, d *domain) {
 	if n := f.get("on_limit"); n != nil {
 		p.parseOnLimit(n, &r.OnLimit)
 	}
-	disabled := p.parseNotes(f, r)
-	if p.errors == before && !disabled {
+	p.parseNotes(f, r)
+	if p.errors == before && !r.disabled {
 		p.warnOfLimit(f, r)
 	}
-	p.addRule(d, r, name, disabled, signature(r, conditions))
+	p.addRule(d, r, name, signature(r, conditions))
 }
 
 // nameOf returns the name of a limit for messages, if it has one.
@@ -181,14 +181,13 @@ func (p *parser) parseStorePolicy(n *node, key string, r *Rule) {
 }
 
 // parseNotes reads description and disabled.
-func (p *parser) parseNotes(f fields, r *Rule) (disabled bool) {
+func (p *parser) parseNotes(f fields, r *Rule) {
 	if n := f.get("description"); n != nil {
 		r.Description, _ = p.word(n, "description")
 	}
 	if n := f.get("disabled"); n != nil {
-		disabled, _ = p.boolean(n, "disabled")
+		r.disabled, _ = p.boolean(n, "disabled")
 	}
-	return disabled
 }
 
 // warnOfLimit warns of numbers that make the rule refuse all or nothing.

@@ -276,19 +276,19 @@ func (x *index) linkAddresses() {
 func (x *index) candidates(f *facts, out []int32) []int32 {
 	out = append(out, x.always...)
 	if x.paths != nil {
-		if path, ok := f.getPath(); ok {
-			out = x.paths.collect(path[1:], out)
+		if path := f.getPath(); path.ok {
+			out = x.paths.collect(path.text[1:], out)
 		}
 	}
 	if x.hosts != nil || x.suffixes != nil {
-		if host, ok := f.getHost(); ok {
-			out = append(out, x.hosts[host]...)
-			out = x.collectSuffixes(host, out)
+		if host := f.getHost(); host.ok {
+			out = append(out, x.hosts[host.text]...)
+			out = x.collectSuffixes(host.text, out)
 		}
 	}
 	for i := range x.values {
-		if value, ok := f.get(x.values[i].attribute); ok {
-			out = append(out, x.values[i].rules[value]...)
+		if v := f.get(x.values[i].attribute); v.ok {
+			out = append(out, x.values[i].rules[v.text]...)
 		}
 	}
 	if x.addresses != nil {
@@ -300,8 +300,8 @@ func (x *index) candidates(f *facts, out []int32) []int32 {
 		}
 	}
 	if x.methods != nil {
-		if method, ok := f.getMethod(); ok {
-			out = append(out, x.methods[method]...)
+		if method := f.getMethod(); method.ok {
+			out = append(out, x.methods[method.text]...)
 		}
 	}
 	slices.Sort(out)

@@ -104,6 +104,7 @@ func TestIndexFindsWhatAScanFinds(t *testing.T) {
 
 // typicalRules are n rules of which a request for an API meets two or three.
 func typicalRules(t testing.TB, n int) *Ruleset {
+	t.Helper()
 	var src strings.Builder
 	src.WriteString("domain: d\nlimits:\n  - {name: all, rate: 1000/s, key: client_ip}\n")
 	for i := range n - 1 {
@@ -120,6 +121,7 @@ func typicalRules(t testing.TB, n int) *Ruleset {
 }
 
 func typicalRequest(t testing.TB) *fakeRequest {
+	t.Helper()
 	return request(t, "method=GET path=/v1/tenant-4/orders host=api.example.com client_ip=198.51.100.7 header:X-Api-Key=0123456789abcdef")
 }
 

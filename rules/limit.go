@@ -2,6 +2,7 @@ package rules
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,11 @@ func (p *parser) parseRateAndOptions(f fields, at *node) (headgate.Limit, bool) 
 		return headgate.Unlimited(), p.errors == before
 	}
 	l.refuseStray()
-	limit := l.build(f.get("rate") != nil && p.errors == before)
+	limit := l.build()
+	if f.get("rate") != nil && p.errors == before {
+		// Its own check comes last, so that it repeats nothing.
+		l.validate(limit)
+	}
 	return limit, p.errors == before
 }
 
@@ -106,16 +111,9 @@ func (l *limitForm) refuseBeside(what string, keys ...string) {
 // refuseStray reports options that belong to another algorithm.
 func (l *limitForm) refuseStray() {
 	owner := func(key, hint string, algorithms ...headgate.Algorithm) {
-		field, ok := l.f[key]
-		if !ok {
-			return
+		if field, ok := l.f[key]; ok && !slices.Contains(algorithms, l.algorithm) {
+			l.errorf(field.key, hint, "%q has no meaning for %s", key, l.algorithm)
 		}
-		for _, a := range algorithms {
-			if a == l.algorithm {
-				return
-			}
-		}
-		l.errorf(field.key, hint, "%q has no meaning for %s", key, l.algorithm)
 	}
 	owner("burst", "only token_bucket and leaky_bucket have a burst", headgate.TokenBucket, headgate.LeakyBucket)
 	owner("anchor", "add algorithm: fixed_window", headgate.FixedWindow)
@@ -128,10 +126,8 @@ func (l *limitForm) refuseStray() {
 	}
 }
 
-// build makes the limit. Its own check comes last, and only if nothing has
-// been reported that it would repeat.
-func (l *limitForm) build(clean bool) headgate.Limit {
-	before := l.errors
+// build makes the limit.
+func (l *limitForm) build() headgate.Limit {
 	limit := headgate.Per(l.rate.N, l.rate.Period)
 	if l.algorithm == headgate.FixedWindow {
 		limit = l.fixedWindow()
@@ -148,9 +144,6 @@ func (l *limitForm) build(clean bool) headgate.Limit {
 		if yes, ok := l.boolean(n, "count_denied"); ok && yes {
 			limit = limit.CountingDenied()
 		}
-	}
-	if clean && l.errors == before {
-		l.validate(limit)
 	}
 	return limit
 }

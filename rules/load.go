@@ -110,11 +110,11 @@ func isTest(path string) bool {
 
 // read adds one file, of which it reads no more than may be used.
 func (c *collector) read(path string, info fs.FileInfo) {
-	if clean := filepath.Clean(path); c.seen[clean] {
+	clean := filepath.Clean(path)
+	if c.seen[clean] {
 		return
-	} else {
-		c.seen[clean] = true
 	}
+	c.seen[clean] = true
 	if !info.Mode().IsRegular() {
 		c.fail(path, errors.New("not a regular file"))
 		return
@@ -134,8 +134,7 @@ func (c *collector) read(path string, info fs.FileInfo) {
 
 func (c *collector) fail(path string, err error) {
 	// The path is in the diagnostic already; os repeats it.
-	var inner *fs.PathError
-	if errors.As(err, &inner) {
+	if inner, ok := errors.AsType[*fs.PathError](err); ok {
 		err = inner.Err
 	}
 	c.problems = append(c.problems, Diagnostic{File: path, Message: fmt.Sprintf("cannot be read: %v", err)})

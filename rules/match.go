@@ -68,11 +68,11 @@ func (c *textCondition) isEmpty() bool { return len(c.any.all)+len(c.not.all) ==
 
 // applies decides about a value. What a request lacks is none of the values
 // asked for, and none of those excluded either.
-func (c *textCondition) applies(value string, ok bool) bool {
-	if !ok {
+func (c *textCondition) applies(v value) bool {
+	if !v.ok {
 		return len(c.any.all) == 0
 	}
-	return !c.not.match(value) && (len(c.any.all) == 0 || c.any.match(value))
+	return !c.not.match(v.text) && (len(c.any.all) == 0 || c.any.match(v.text))
 }
 
 // valueMatch is a condition on an attribute that is just text.
@@ -91,64 +91,65 @@ const (
 	absent
 )
 
+// value is an attribute's value, and whether the request has it.
+type value struct {
+	text string
+	ok   bool
+}
+
 // facts are what is known of the request being matched. The normal form of
 // method, path and host is worked out once, on first use.
 type facts struct {
 	req     Request
 	scratch []byte
 
-	method, path, host          string
-	hasMethod, hasPath, hasHost known
-	address                     netip.Addr
-	addressKnown                bool
+	method, path, host                value
+	askedMethod, askedPath, askedHost bool
+
+	address      netip.Addr
+	askedAddress bool
 }
 
-// known is whether something has been looked up, and found.
-type known uint8
-
-const (
-	notAsked known = iota
-	found
-	missing
-)
-
-func (f *facts) getMethod() (string, bool) {
-	if f.hasMethod == notAsked {
-		v, ok := f.req.Attribute(Attribute{Kind: Method})
-		f.method, f.scratch = cleanMethod(v, f.scratch)
-		f.hasMethod = knownIf(ok)
-	}
-	return f.method, f.hasMethod == found
+// ask returns an attribute as the door gives it.
+func (f *facts) ask(a Attribute) value {
+	text, ok := f.req.Attribute(a)
+	return value{text, ok}
 }
 
-func (f *facts) getPath() (string, bool) {
-	if f.hasPath == notAsked {
-		v, ok := f.req.Attribute(Attribute{Kind: Path})
-		f.path, f.scratch = cleanPath(v, f.scratch)
-		f.hasPath = knownIf(ok)
+func (f *facts) getMethod() value {
+	if !f.askedMethod {
+		f.method, f.askedMethod = f.ask(Attribute{Kind: Method}), true
+		f.method.text, f.scratch = cleanMethod(f.method.text, f.scratch)
 	}
-	return f.path, f.hasPath == found
+	return f.method
 }
 
-func (f *facts) getHost() (string, bool) {
-	if f.hasHost == notAsked {
-		v, ok := f.req.Attribute(Attribute{Kind: Host})
-		f.host, f.scratch = cleanHost(v, f.scratch)
-		f.hasHost = knownIf(ok)
+func (f *facts) getPath() value {
+	if !f.askedPath {
+		f.path, f.askedPath = f.ask(Attribute{Kind: Path}), true
+		f.path.text, f.scratch = cleanPath(f.path.text, f.scratch)
 	}
-	return f.host, f.hasHost == found
+	return f.path
+}
+
+func (f *facts) getHost() value {
+	if !f.askedHost {
+		f.host, f.askedHost = f.ask(Attribute{Kind: Host}), true
+		f.host.text, f.scratch = cleanHost(f.host.text, f.scratch)
+	}
+	return f.host
 }
 
 func (f *facts) getAddress() netip.Addr {
-	if !f.addressKnown {
-		f.address, f.addressKnown = f.req.ClientIP().Unmap().WithZone(""), true
+	if !f.askedAddress {
+		f.address, f.askedAddress = f.req.ClientIP().Unmap().WithZone(""), true
 	}
 	return f.address
 }
 
 // get returns any attribute: method, path and host in their normal form, so
 // that a key does not tell /login from //login either.
-func (f *facts) get(a Attribute) (string, bool) {
+func (f *facts) get(a Attribute) value {
 	switch a.Kind {
 	case Method:
 		return f.getMethod()
@@ -158,34 +159,15 @@ func (f *facts) get(a Attribute) (string, bool) {
 		return f.getHost()
 	case Entry, ClientIP, Header, Query, Cookie, JWT:
 	}
-	return f.req.Attribute(a)
-}
-
-func knownIf(ok bool) known {
-	if ok {
-		return found
-	}
-	return missing
+	return f.ask(a)
 }
 
 // applies reports whether every condition holds.
 func (m *matcher) applies(f *facts) bool {
-	if !m.method.isEmpty() {
-		if method, ok := f.getMethod(); !m.method.applies(method, ok) {
-			return false
-		}
-	}
-	if !m.path.isEmpty() {
-		if path, ok := f.getPath(); !m.path.applies(path, ok) {
-			return false
-		}
-	}
-	if !m.host.isEmpty() {
-		if host, ok := f.getHost(); !m.host.applies(host, ok) {
-			return false
-		}
-	}
-	return m.addressApplies(f) && m.valuesApply(f)
+	return (m.method.isEmpty() || m.method.applies(f.getMethod())) &&
+		(m.path.isEmpty() || m.path.applies(f.getPath())) &&
+		(m.host.isEmpty() || m.host.applies(f.getHost())) &&
+		m.addressApplies(f) && m.valuesApply(f)
 }
 
 func (m *matcher) addressApplies(f *facts) bool {
@@ -202,9 +184,9 @@ func (m *matcher) addressApplies(f *facts) bool {
 
 func (m *matcher) valuesApply(f *facts) bool {
 	for i := range m.values {
-		v := &m.values[i]
-		value, ok := f.get(v.attribute)
-		if v.presence == present && !ok || v.presence == absent && ok || !v.applies(value, ok) {
+		c := &m.values[i]
+		v := f.get(c.attribute)
+		if c.presence == present && !v.ok || c.presence == absent && v.ok || !c.applies(v) {
 			return false
 		}
 	}

@@ -29,7 +29,7 @@ func (r *fakeRequest) ClientIP() netip.Addr { return r.client }
 func request(t testing.TB, words string) *fakeRequest {
 	t.Helper()
 	r := &fakeRequest{attributes: map[Attribute]string{}}
-	for _, word := range strings.Fields(words) {
+	for word := range strings.FieldsSeq(words) {
 		name, value, _ := strings.Cut(word, "=")
 		a, err := ParseAttribute(name)
 		if err != nil {

@@ -167,7 +167,7 @@ func (p *parser) ruleName(n *node) (string, bool) {
 }
 
 // addRule files a rule under its domain.
-func (p *parser) addRule(d *domain, r *Rule, name *node, disabled bool, signature string) {
+func (p *parser) addRule(d *domain, r *Rule, name *node, signature string) {
 	if d == nil || r.Name == "" {
 		return
 	}
@@ -176,9 +176,8 @@ func (p *parser) addRule(d *domain, r *Rule, name *node, disabled bool, signatur
 		return
 	}
 	d.byName[r.Name] = r
-	if disabled {
+	if r.disabled {
 		p.set.stats.Disabled++
-		r.disabled = true
 		return
 	}
 	d.rules = append(d.rules, r)

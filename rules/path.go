@@ -151,10 +151,8 @@ func (s *segment) matches(text string) bool {
 
 // nextSegment splits a path, without its first slash, after a segment.
 func nextSegment(rest string) (step, after string) {
-	if i := strings.IndexByte(rest, '/'); i >= 0 {
-		return rest[:i], rest[i+1:]
-	}
-	return rest, ""
+	step, after, _ = strings.Cut(rest, "/")
+	return step, after
 }
 
 // cleanPath returns path in the form that patterns are matched against: it

@@ -78,14 +78,14 @@ func (r *Rule) composeKey(f *facts) (string, bool) {
 	// The values first: looking them up may use the scratch space too, and
 	// the key has to be in one piece.
 	for _, a := range r.Key {
-		if _, ok := f.get(a); !ok && r.KeyMissing == KeyMissingSkip {
+		if !f.get(a).ok && r.KeyMissing == KeyMissingSkip {
 			return "", false
 		}
 	}
 	start := len(f.scratch)
 	for _, a := range r.Key {
-		if value, ok := f.get(a); ok {
-			f.scratch = appendPart(f.scratch, value)
+		if v := f.get(a); v.ok {
+			f.scratch = appendPart(f.scratch, v.text)
 		} else {
 			f.scratch = append(f.scratch, markMissing...)
 		}
