@@ -1,0 +1,260 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/failsafe"
+	"github.com/headgate/headgate/store/memory"
+	"github.com/headgate/headgate/store/redis"
+)
+
+const (
+	// deadline is what the stores under fault are given.
+	deadline = 50 * time.Millisecond
+	// never is a period in which nothing comes back during a test.
+	never = 400 * 24 * time.Hour
+	// comeback is how long after the fault all must be well again.
+	comeback = 5 * time.Second
+)
+
+// open returns a store on redis that is safe to fail. It probes more often
+// than by default, for the sake of the tests' duration.
+func openFailsafe(t *testing.T, o redis.Options, changed func(failsafe.Change)) *failsafe.Store {
+	t.Helper()
+	o.Timeout = deadline
+	inner, err := redis.New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := failsafe.New(inner, failsafe.Options{
+		Timeout:   deadline,
+		Breaker:   failsafe.Breaker{OpenFor: 50 * time.Millisecond, Longest: 200 * time.Millisecond},
+		DenyCache: failsafe.DenyCache{Entries: 1024},
+		OnChange:  changed,
+	})
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// tally is what callers were answered.
+type tally struct {
+	allowed, refused map[headgate.Reason]int
+	// errs is how many answers came with an error.
+	errs int
+	// inRow is how many came without one since the last error.
+	inRow int
+	// slowest is the longest that anyone waited.
+	slowest time.Duration
+}
+
+func newTally() tally {
+	return tally{allowed: make(map[headgate.Reason]int), refused: make(map[headgate.Reason]int)}
+}
+
+func (a tally) String() string {
+	return fmt.Sprintf("allowed %v, refused %v, %d errors, slowest %s", a.allowed, a.refused, a.errs, a.slowest)
+}
+
+// crowd asks one limit again and again, from several goroutines.
+type crowd struct {
+	t       *testing.T
+	name    string
+	limiter *headgate.Limiter
+	limit   headgate.Limit
+	keys    []string
+
+	mu    sync.Mutex
+	tally tally
+}
+
+// run asks until ctx is done, each worker every two milliseconds.
+func (c *crowd) run(ctx context.Context, group *sync.WaitGroup) {
+	c.tally = newTally()
+	for w := range 4 {
+		group.Go(func() {
+			tick := time.NewTicker(2 * time.Millisecond)
+			defer tick.Stop()
+			for i := w; ; i++ {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+				c.ask(c.keys[i%len(c.keys)])
+			}
+		})
+	}
+}
+
+func (c *crowd) ask(key string) {
+	begin := time.Now()
+	d, err := c.limiter.Allow(context.Background(), key, c.limit)
+	took := time.Since(begin)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d.Allowed {
+		c.tally.allowed[d.Reason]++
+	} else {
+		c.tally.refused[d.Reason]++
+	}
+	c.tally.slowest = max(c.tally.slowest, took)
+	c.tally.inRow++
+	if err != nil {
+		c.tally.errs, c.tally.inRow = c.tally.errs+1, 0
+		if !errors.Is(err, headgate.ErrUnavailable) {
+			c.t.Errorf("%s: the error is none of ours: %v", c.name, err)
+		}
+	}
+	degraded := d.Reason == headgate.FailOpen || d.Reason == headgate.FailClosed || d.Reason == headgate.Fallback
+	if degraded != (err != nil) {
+		c.t.Errorf("%s: reason %s beside error %v", c.name, d.Reason, err)
+	}
+}
+
+// seen returns the tally so far and begins a new one.
+func (c *crowd) seen() tally {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.tally
+	c.tally = newTally()
+	return old
+}
+
+// well reports whether the last n answers came without an error.
+func (c *crowd) well(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tally.inRow >= n
+}
+
+// drain takes what is left of every key, and returns how much it was.
+func (c *crowd) drain() int {
+	c.t.Helper()
+	total := int64(0)
+	for _, key := range c.keys {
+		for {
+			d, err := c.limiter.AllowUpTo(c.t.Context(), key, c.limit, c.limit.N())
+			if err != nil {
+				c.t.Fatalf("%s: draining: %v", c.name, err)
+			}
+			if !d.Allowed {
+				break
+			}
+			total += d.Granted
+		}
+	}
+	return int(total)
+}
+
+// policies returns a crowd for each failure policy, all on one store.
+func policies(t *testing.T, store headgate.Store, keys ...string) (allow, deny, local *crowd) {
+	t.Helper()
+	limit := headgate.Per(4000, never)
+	make := func(name string, options ...headgate.Option) *crowd {
+		c := &crowd{t: t, name: name, limit: limit, limiter: headgate.New(store, options...)}
+		for _, k := range keys {
+			c.keys = append(c.keys, k+" "+name)
+		}
+		return c
+	}
+	return make("allow"), make("deny", headgate.WithFailurePolicy(headgate.FailureDeny)),
+		make("local", headgate.WithFallback(memory.New(), 0.05), headgate.WithFailurePolicy(headgate.FailureDeny))
+}
+
+// lag measures how late this machine lets goroutines run, which no deadline
+// can make up for.
+type lag struct {
+	mu    sync.Mutex
+	worst time.Duration
+}
+
+func (l *lag) run(ctx context.Context, group *sync.WaitGroup) {
+	group.Go(func() {
+		for ctx.Err() == nil {
+			begin := time.Now()
+			timer := time.NewTimer(time.Millisecond)
+			<-timer.C
+			late := time.Since(begin) - time.Millisecond
+			l.mu.Lock()
+			l.worst = max(l.worst, late)
+			l.mu.Unlock()
+		}
+	})
+}
+
+// latest is the longest that a call may have taken: its deadline, a little, and
+// what the machine was late.
+func (l *lag) latest() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return deadline + 10*time.Millisecond + 2*l.worst
+}
+
+// busy reports whether the machine has been so late that a healthy server may
+// have missed the deadline.
+func (l *lag) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.worst > deadline/5
+}
+
+// wait lets traffic flow for a while, on the real clock as the servers do.
+func wait(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+}
+
+// recovered waits until all crowds are answered by the store again, and returns
+// how long that took.
+func recovered(t *testing.T, crowds ...*crowd) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	for _, c := range crowds {
+		for !c.well(50) {
+			if time.Since(begin) > comeback {
+				t.Fatalf("%s: not well %s after the fault: %s", c.name, comeback, c.seen())
+			}
+			wait(time.Millisecond)
+		}
+	}
+	return time.Since(begin)
+}
+
+// changes collects the breaker's.
+type changes struct {
+	mu   sync.Mutex
+	list []failsafe.State
+	errs []error
+}
+
+func (c *changes) add(change failsafe.Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, change.State)
+	c.errs = append(c.errs, change.Err)
+}
+
+// check wants each change to be one, and the breaker to be closed at the end.
+func (c *changes) check(t *testing.T) int {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := failsafe.Closed
+	for _, next := range c.list {
+		if next == state {
+			t.Errorf("changes: %v", c.list)
+		}
+		state = next
+	}
+	if state != failsafe.Closed {
+		t.Errorf("the breaker is still %s", state)
+	}
+	return len(c.list)
+}

@@ -1,0 +1,142 @@
+package redis_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// TestFaults breaks one server, and the wire to it, in the middle of traffic
+// under all three policies.
+func TestFaults(t *testing.T) {
+	// What the server has acknowledged survives its death: it has been handed
+	// to the kernel by then.
+	server := redistest.Standalone(t, "--appendonly", "yes", "--appendfsync", "no")
+	for _, tt := range []struct {
+		name   string
+		begin  func(*redistest.Proxy)
+		end    func(*redistest.Proxy)
+		effect effect
+	}{
+		{"cut", (*redistest.Proxy).Cut, (*redistest.Proxy).Heal, outage},
+		{"stalled wire", (*redistest.Proxy).Stall, (*redistest.Proxy).Heal, outage},
+		{"too slow", func(p *redistest.Proxy) { p.Delay(200 * time.Millisecond) }, (*redistest.Proxy).Heal, outage},
+		{"stopped server", func(*redistest.Proxy) { server.Pause() }, func(*redistest.Proxy) { server.Resume() }, outage},
+		{"killed server", func(*redistest.Proxy) { server.Kill() }, func(*redistest.Proxy) { server.Restart() }, outage},
+		{"reset", (*redistest.Proxy).Reset, (*redistest.Proxy).Heal, hiccup},
+		{"half open", (*redistest.Proxy).HalfOpen, (*redistest.Proxy).Heal, hiccup},
+		{"slow", func(p *redistest.Proxy) { p.Delay(5 * time.Millisecond) }, (*redistest.Proxy).Heal, harmless},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			proxy := redistest.NewProxy(t, server.Addr)
+			var log changes
+			store := openFailsafe(t, redis.Options{Addresses: []string{proxy.Addr}}, log.add)
+			allow, deny, local := policies(t, store, tt.name)
+			crowds := []*crowd{allow, deny, local}
+
+			ctx, stop := context.WithCancel(t.Context())
+			var group sync.WaitGroup
+			defer group.Wait()
+			defer stop()
+			var machine lag
+			machine.run(ctx, &group)
+			for _, c := range crowds {
+				c.run(ctx, &group)
+			}
+			wait(150 * time.Millisecond)
+			recovered(t, crowds...) // or rather: it has begun
+			admitted, failed, slowest := make([]int, 3), make([]int, 3), time.Duration(0)
+			note := func(i int, seen tally) {
+				admitted[i] += seen.allowed[headgate.OK]
+				failed[i] += seen.errs
+				slowest = max(slowest, seen.slowest)
+			}
+			for i, c := range crowds {
+				note(i, c.seen())
+			}
+			tt.begin(proxy)
+			wait(150 * time.Millisecond)
+			for i, c := range crowds { // a deadline and the breaker's opening
+				note(i, c.seen())
+			}
+			wait(350 * time.Millisecond)
+			for i, c := range crowds {
+				during := c.seen()
+				note(i, during)
+				tt.effect.check(t, c, during, machine.busy())
+				t.Logf("%s, during: %s", c.name, during)
+			}
+			tt.end(proxy)
+			took := recovered(t, crowds...)
+			stop()
+			group.Wait()
+			for i, c := range crowds {
+				note(i, c.seen())
+				admitted[i] += c.drain()
+				// What a failed call took is lost; nothing is taken twice.
+				limit := int(c.limit.N())
+				if admitted[i] > limit || admitted[i] < limit-failed[i] {
+					t.Errorf("%s: the store admitted %d of %d, and %d calls failed", c.name, admitted[i], limit, failed[i])
+				}
+			}
+			opened := log.check(t) / 2
+			if opened == 0 && tt.effect == outage {
+				t.Error("the breaker did not open")
+			}
+			if slowest > machine.latest() {
+				t.Errorf("somebody waited %s; the deadline is %s, the machine was up to %s late", slowest, deadline, machine.worst)
+			}
+			t.Logf("recovered in %s, breaker opened %d times, slowest call %s, machine %s late, failed %v",
+				took, opened, slowest, machine.worst, failed)
+		})
+	}
+}
+
+// effect is what a fault does to callers.
+type effect int
+
+const (
+	harmless effect = iota
+	// hiccup: some calls fail, then it mends itself.
+	hiccup
+	// outage: every call fails until the fault ends.
+	outage
+)
+
+// check looks at what callers were answered in the middle of the fault. A busy
+// machine misses deadlines of which nothing else is at fault.
+func (e effect) check(t *testing.T, c *crowd, during tally, busy bool) {
+	t.Helper()
+	switch e {
+	case harmless:
+		if during.errs != 0 && !busy || during.allowed[headgate.OK] == 0 {
+			t.Errorf("%s: %s", c.name, during)
+		}
+		return
+	case hiccup:
+		return
+	case outage:
+	}
+	if during.allowed[headgate.OK] != 0 || during.errs == 0 {
+		t.Errorf("%s: not an outage: %s", c.name, during)
+	}
+	switch c.name {
+	case "allow":
+		if len(during.refused) != 0 {
+			t.Errorf("allow: %s", during)
+		}
+	case "deny":
+		if len(during.allowed) != 0 {
+			t.Errorf("deny: %s", during)
+		}
+	case "local":
+		if share := int(c.limit.Share(0.05).N()); during.allowed[headgate.Fallback] > share || during.refused[headgate.Fallback] == 0 {
+			t.Errorf("local, a share of %d: %s", share, during)
+		}
+	}
+}
