@@ -227,7 +227,7 @@ func refuseBooking(r *headgate.Rule, s *State, now, n, late int64) Result {
 func charge(r *headgate.Rule, s *State, now, n int64) Result {
 	free, credit := max(available(r, s, now), 0), creditAt(s, now)
 	extra := min(max(n-free, 0), credit)
-	regular := n - extra
+	regular := min(n, maxInteger) - extra // as Lua, which cannot hold more
 	if r.Limit == 0 {
 		regular = 0 // a limit of nothing has nothing to pay a debt back with
 	}
