@@ -26,17 +26,18 @@ if #ARGV == 1 then
         last = now
       end
       local ceil = math.ceil
-      local after = used + n * token
+      local room = capacity - n * token
       local late = last - now
-      if after > capacity then
+      if used > room then
         local free = capacity - used
         free = free > 0 and math.floor(free / token) or 0
-        local retry, reset = late + ceil((after - capacity) / leak), late + ceil(used / leak)
+        local retry, reset = late + ceil((used - room) / leak), late + ceil(used / leak)
         if now + reset <= 9007199254740991 then
           if given == 0 then return {free, retry, reset} end
           return {2, free, 0, retry, reset, 0, now + reset}
         end
       else
+        local after = used + n * token
         local reset = late + ceil(after / leak)
         local ttl = given == 0 and ceil(reset / 1000) or 3600000
         redis.call('SET', key, struct.pack('>I7I7I7', after, last, token), 'PX', ttl)
