@@ -1,10 +1,6 @@
 package memory
 
-import (
-	"cmp"
-	"math"
-	"slices"
-)
+import "math"
 
 // mostRanked is how many candidates for eviction a shard collects at a time.
 const mostRanked = 128
@@ -32,6 +28,7 @@ func (q *ranking) reset() { q.items, q.bound = q.items[:0], math.MinInt64 }
 func (q *ranking) note(rank int64, tag uint64) {
 	if len(q.items) >= 2*mostRanked {
 		q.trim()
+		q.heapify()
 		if rank >= q.bound {
 			return
 		}
@@ -40,11 +37,42 @@ func (q *ranking) note(rank int64, tag uint64) {
 	q.up(len(q.items) - 1)
 }
 
-// trim keeps the lower half; a sorted slice is a heap.
+// trim keeps the lower half, in any order.
 func (q *ranking) trim() {
-	slices.SortFunc(q.items, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
-	q.bound = q.items[mostRanked].rank
-	q.items = q.items[:mostRanked]
+	items := q.items
+	// Hoare's selection: narrow down to the part in which the median lies.
+	for low, high := 0, len(items)-1; low < high; {
+		pivot, i, j := items[(low+high)/2].rank, low, high
+		for i <= j {
+			for items[i].rank < pivot {
+				i++
+			}
+			for items[j].rank > pivot {
+				j--
+			}
+			if i <= j {
+				items[i], items[j] = items[j], items[i]
+				i++
+				j--
+			}
+		}
+		switch {
+		case mostRanked <= j:
+			high = j
+		case mostRanked >= i:
+			low = i
+		default:
+			low = high // between the two all are equal
+		}
+	}
+	q.bound = items[mostRanked].rank
+	q.items = items[:mostRanked]
+}
+
+func (q *ranking) heapify() {
+	for i := len(q.items)/2 - 1; i >= 0; i-- {
+		q.down(i)
+	}
 }
 
 func (q *ranking) pop() {
@@ -82,8 +110,9 @@ func (q *ranking) down(i int) {
 	}
 }
 
-// collect starts anew from a pass over slots.
-func (q *ranking) collect(slots []slot) {
+// collect starts anew from a pass over slots, and reports whether any of them is
+// fresh at now.
+func (q *ranking) collect(slots []slot, now int64) (fresh bool) {
 	q.items, q.bound = q.items[:0], math.MaxInt64
 	for i := range slots {
 		s := &slots[i]
@@ -91,6 +120,7 @@ func (q *ranking) collect(slots []slot) {
 			continue
 		}
 		if rank := s.rank(); rank < q.bound {
+			fresh = fresh || rank <= now && s.freshAt() <= now
 			q.items = append(q.items, ranked{rank, s.tag})
 			if len(q.items) == 2*mostRanked {
 				q.trim()
@@ -100,7 +130,6 @@ func (q *ranking) collect(slots []slot) {
 	if len(q.items) > mostRanked {
 		q.trim()
 	}
-	for i := len(q.items)/2 - 1; i >= 0; i-- {
-		q.down(i)
-	}
+	q.heapify()
+	return fresh
 }

@@ -304,10 +304,11 @@ func (h *shard) lowest(s *Store, now int64) (lowest *slot, swept bool) {
 				q.note(p.rank(), top.tag)
 			}
 		}
-		if h.sweep(s, now) > 0 {
+		if q.collect(h.slots, now) {
+			q.reset()
+			h.sweep(s, now)
 			return nil, true
 		}
-		q.collect(h.slots)
 	}
 	return nil, false
 }
