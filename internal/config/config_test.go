@@ -1,0 +1,194 @@
+package config_test
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/rules"
+)
+
+// none is an environment without variables.
+func none(string) (string, bool) { return "", false }
+
+func environment(list map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		v, ok := list[name]
+		return v, ok
+	}
+}
+
+func TestFullFile(t *testing.T) {
+	got, err := config.Load(config.Sources{File: "testdata/full.yaml", Environment: none})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &config.Config{
+		File:  "testdata/full.yaml",
+		Rules: []string{"testdata/rules", "testdata/more.yaml"},
+		Store: config.Store{Memory: config.Memory{
+			MaxKeys: 1000, MaxBytes: 64 << 20, Snapshot: "testdata/state/counts", SnapshotInterval: 30 * time.Second,
+		}},
+		Listen: config.Listen{API: "off"},
+		Proxy:  config.Proxy{Listen: ":8000", Domain: "api", Upstream: &url.URL{Scheme: "http", Host: "127.0.0.1:9000", Path: "/base"}},
+		TrustedProxies: []netip.Prefix{
+			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::/32"),
+		},
+		UnknownDomain: engine.UnknownDomainRefuse, Headers: answer.IETF,
+		Log:           config.Log{Level: slog.LevelDebug, Format: config.Text},
+		ShutdownDelay: 2 * time.Second, ShutdownTimeout: time.Minute,
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Every mistake is found at once, each at its place.
+func TestWrongFile(t *testing.T) {
+	_, err := config.Load(config.Sources{File: "testdata/wrong.yaml", Environment: none})
+	var problems rules.Problems
+	if !errors.As(err, &problems) {
+		t.Fatalf("err %v, want rules.Problems", err)
+	}
+	want, err := os.ReadFile("testdata/wrong.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.TrimSpace(string(want)), problems.Error()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func load(t *testing.T, text string) (*config.Config, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "headgate.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config.Load(config.Sources{File: file, Environment: none})
+}
+
+func TestOddFiles(t *testing.T) {
+	rows := []struct{ name, text, want string }{
+		{"empty", "", ""},
+		{"comments", "# nothing\n", ""},
+		{"null", "null\n", ""},
+		{"empty sections", "store:\nlisten: {}\n", ""},
+		{"aliases", "rules: [&a x.yaml, *a]\n", ""},
+		{"a list", "- a\n", "the configuration must be a mapping"},
+		{"tabs", "listen:\n\tapi: x\n", ":2:1: not valid YAML"},
+		{"two documents", "rules: [a]\n---\nrules: [b]\n", "one YAML document, and this is a second"},
+		{"not UTF-8", "rules: [\xff]\n", "not UTF-8"},
+		{"alias of itself", "store: &a\n  memory: *a\n", `unknown key "memory" in store.memory`},
+		{"nested too deeply", strings.Repeat("[", 100), "not valid YAML"},
+		{"all doors closed", "listen: {api: off}\n", "every door is closed"},
+		{"too large", "# " + strings.Repeat("x", 1<<20), "larger than 1 MiB"},
+		{"size without sense", "store: {memory: {max_bytes: 9999999999GiB}}\n", "is not a size"},
+		{"no keys", "store: {memory: {max_keys: 0}}\n", "whole number from 1"},
+		{"interval of nothing", "store: {memory: {snapshot_interval: 1ms}}\n", "too short"},
+		{"upstream with a password", "proxy: {upstream: \"http://u:p@x\"}\n", "no user, query or fragment"},
+		{"upstream without a host", "proxy: {upstream: \"http:///x\"}\n", "has no host"},
+		{"zone", "trusted_proxies: [\"fe80::1%eth0\"]\n", "is not a network"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := load(t, row.text)
+			if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
+				t.Errorf("err %v, want %q", err, row.want)
+			}
+		})
+	}
+}
+
+func TestFlagsBeforeEnvironmentBeforeFileBeforeDefaults(t *testing.T) {
+	variables := map[string]string{}
+	flags := map[string]string{}
+	steps := []struct {
+		change func()
+		file   string
+		want   string
+	}{
+		{func() {}, "", "127.0.0.1:8080"},
+		{func() {}, "testdata/one.yaml", ":1"},
+		{func() { variables["HEADGATE_LISTEN_API"] = ":2" }, "testdata/one.yaml", ":2"},
+		{func() { flags["listen.api"] = ":3" }, "testdata/one.yaml", ":3"},
+		{func() { delete(flags, "listen.api"); variables["HEADGATE_LISTEN_API"] = "" }, "testdata/one.yaml", ":1"},
+		{func() { variables["HEADGATE_CONFIG"] = "testdata/one.yaml" }, "", ":1"},
+	}
+	for i, step := range steps {
+		step.change()
+		c, err := config.Load(config.Sources{File: step.file, Flags: flags, Environment: environment(variables)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Listen.API != step.want {
+			t.Errorf("step %d: %s, want %s", i, c.Listen.API, step.want)
+		}
+	}
+}
+
+func TestWrongFlagsAndVariables(t *testing.T) {
+	_, err := config.Load(config.Sources{
+		NoFile:      true,
+		Flags:       map[string]string{"log.level": "loud"},
+		Environment: environment(map[string]string{"HEADGATE_TRUSTED_PROXIES": "10.0.0.0/8, here"}),
+	})
+	want := "HEADGATE_TRUSTED_PROXIES: \"here\" is not a network\n--log-level: \"loud\" is not one of debug, info, warn, error"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+func TestMissingFile(t *testing.T) {
+	if _, err := config.Load(config.Sources{File: "nowhere.yaml", Environment: none}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("err %v", err)
+	}
+}
+
+// With nothing at all: the memory store and the rules in ./rules, if any.
+func TestNothingAtAll(t *testing.T) {
+	t.Chdir(t.TempDir())
+	c, err := config.Load(config.Sources{Environment: none})
+	if err != nil || len(c.Rules) != 0 || c.Proxy.Open() {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if err := os.Mkdir("rules", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c, err = config.Load(config.Sources{Environment: none})
+	if err != nil || len(c.Rules) != 1 || c.Rules[0] != "rules" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	for _, name := range []string{"testdata/full.yaml", "testdata/wrong.yaml", "testdata/one.yaml"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add("a: &a [*a]\n")
+	f.Add("<<: {rules: x}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := load(t, text)
+		if (c == nil) != (err != nil) {
+			t.Errorf("config %v and err %v", c, err)
+		}
+		if err != nil && strings.TrimSpace(err.Error()) == "" {
+			t.Error("an error without words")
+		}
+	})
+}
