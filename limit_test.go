@@ -146,6 +146,8 @@ func TestCompileExactly(t *testing.T) {
 		{headgate.Per(3, time.Millisecond), 1000, 3, 3000, 1},
 		{headgate.Per(1<<40, time.Millisecond), 125, 1 << 37, 125 << 40, 1},
 		{headgate.PerSecond(0), 1, 0, 0, 1},
+		// Too large for the exact 2·P': the leak in ms, and the token for it.
+		{headgate.Per(2, headgate.MaxPeriod).Burst(259), 17_381_079_811_883, 988, 259 * 17_381_079_811_883, 1000},
 	}
 	for _, tt := range tests {
 		r := tt.limit.Rule()

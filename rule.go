@@ -196,25 +196,32 @@ func (r *Rule) compileBucket() bool {
 			r.Tick, r.Token, r.Leak, r.Capacity = tick, token, leak, int64(size)
 			return true
 		}
-		// The largest token that fits, and a leak rounded down: never more
-		// than was asked for.
-		token = most / r.Burst
-		hi, lo := bits.Mul64(uint64(token), uint64(n))
+		// The leak of the largest token that fits, rounded down, and then the
+		// smallest token that is not faster with it than was asked for.
+		hi, lo := bits.Mul64(uint64(most/r.Burst), uint64(n))
 		if hi >= uint64(r.Period) {
 			continue
 		}
-		quo, rem := bits.Div64(hi, lo, uint64(r.Period))
-		if quo == 0 || quo > most || coarse(rem, quo, uint64(r.Period)) {
+		quo, _ := bits.Div64(hi, lo, uint64(r.Period))
+		if quo == 0 || quo > most {
 			continue
 		}
-		r.Tick, r.Token, r.Leak, r.Capacity = tick, token, int64(quo), r.Burst*token
+		hi, lo = bits.Mul64(quo, uint64(r.Period))
+		size, rest := bits.Div64(hi, lo, uint64(n))
+		if rest > 0 {
+			size, rest = size+1, uint64(n)-rest
+		}
+		if coarse(rest, quo, uint64(r.Period)) {
+			continue
+		}
+		r.Tick, r.Token, r.Leak, r.Capacity = tick, int64(size), int64(quo), r.Burst*int64(size)
 		return true
 	}
 	return false
 }
 
-// coarse reports whether leaving rem out of quo·period + rem loses more than
-// one part in a million.
+// coarse reports whether leaving rem out of quo·period + rem, the rate that was
+// asked for, loses more than one part in a million.
 func coarse(rem, quo, period uint64) bool {
 	lostHi, lostLo := bits.Mul64(rem, 1_000_000)
 	keptHi, keptLo := bits.Mul64(quo, period)
