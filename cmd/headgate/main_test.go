@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"headgate": main})
+}
+
+// TestScripts runs the commands as a user would; see testdata.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"freeport": freePort,
+			"ready":    ready,
+			"curl":     curl,
+		},
+	})
+}
+
+// freePort sets each variable named to an address that nobody listens on.
+func freePort(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		var lc net.ListenConfig
+		l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+		ts.Check(err)
+		ts.Setenv(name, l.Addr().String())
+		ts.Defer(func() { _ = l.Close() })
+		ts.Check(l.Close())
+	}
+}
+
+// ready waits until something answers at each address.
+func ready(ts *testscript.TestScript, _ bool, args []string) {
+	deadline := time.Now().Add(20 * time.Second)
+	for _, address := range args {
+		for {
+			conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", address)
+			if err == nil {
+				_ = conn.Close()
+				break
+			}
+			if time.Now().After(deadline) {
+				ts.Fatalf("nothing answers at %s: %v", address, err)
+			}
+			// A process elsewhere has no channel to wait for.
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// curl prints the status, the header and the body of an answer: curl URL
+// [BODY].
+func curl(ts *testscript.TestScript, neg bool, args []string) {
+	method, body := http.MethodGet, ""
+	if len(args) > 1 {
+		method, body = http.MethodPost, args[1]
+	}
+	r, err := http.NewRequestWithContext(context.Background(), method, args[0], strings.NewReader(body))
+	ts.Check(err)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(r)
+	if neg {
+		if err == nil {
+			ts.Fatalf("%s answers", args[0])
+		}
+		return
+	}
+	ts.Check(err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	ts.Check(err)
+	var header strings.Builder
+	ts.Check(res.Header.Write(&header))
+	_, err = fmt.Fprintf(ts.Stdout(), "%s\n%s\n%s\n", res.Status, strings.ReplaceAll(header.String(), "\r\n", "\n"), text)
+	ts.Check(err)
+}
+
+// Colour is for terminals alone.
+func TestNoColourInFiles(t *testing.T) {
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if code := run(t.Context(), []string{"chek"}, streams{in: strings.NewReader(""), out: file, err: file}); code != exitUsage {
+		t.Errorf("exit code %d", code)
+	}
+	text, err := os.ReadFile(file.Name())
+	if err != nil || strings.Contains(string(text), "\x1b") || !strings.HasPrefix(string(text), "error: ") {
+		t.Errorf("%q, %v", text, err)
+	}
+}
