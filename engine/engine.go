@@ -14,6 +14,7 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/rules"
@@ -88,6 +89,8 @@ func WithUnknownDomain(u UnknownDomain) Option { return func(e *Engine) { e.unkn
 // goroutines.
 type Engine struct {
 	store    headgate.Store
+	fallback headgate.Store // nil if rules have nothing to fall back to
+	timeout  time.Duration
 	observer Observer
 	unknown  UnknownDomain
 	scratch  sync.Pool // of *scratch
@@ -157,51 +160,58 @@ func (e *Engine) decide(ctx context.Context, q Query, v *Verdict) error {
 		return fmt.Errorf("a query cannot be of kind %s", q.Kind)
 	}
 	observing := s.fill()
-	err := e.enforce(ctx, q, v)
-	if observing > 0 {
-		err = errors.Join(err, e.observe(ctx, q, v))
+	if observing == 0 {
+		return e.enforce(ctx, q, v)
 	}
-	return err
+	if e.timeout > 0 {
+		bounded, cancel := context.WithTimeout(ctx, e.timeout)
+		defer cancel()
+		ctx = bounded
+	}
+	err := e.enforce(ctx, q, v)
+	return errors.Join(err, e.observe(ctx, q, v, err))
 }
 
 // enforce asks about the rules that count and settles the verdict.
 func (e *Engine) enforce(ctx context.Context, q Query, v *Verdict) error {
 	s := v.scratch
 	enforced := s.ops(q, q.Kind, enforcedOnly)
-	err := e.ask(ctx, s, headgate.AllOrNothing)
+	err := ask(ctx, e.store, s, headgate.AllOrNothing)
 	if err != nil {
 		err = unavailable(err)
-	}
-	for i, at := range enforced {
-		r := &s.results[at]
-		if err != nil {
-			r.Decision = failed(r.Rule)
-		} else {
-			r.Decision = s.out[i]
+		e.settle(ctx, q, s, enforced)
+	} else {
+		for i, at := range enforced {
+			s.results[at].Decision = s.out[i]
 		}
-		v.consider(r)
+	}
+	for _, at := range enforced {
+		v.consider(&s.results[at])
 	}
 	return err
 }
 
 // observe asks about the rules that only observe. They are charged for what
 // really passes: of a request that another rule refuses they see nothing, as
-// would be so if they were enforced.
-func (e *Engine) observe(ctx context.Context, q Query, v *Verdict) error {
+// would be so if they were enforced. If the store has failed already, they do
+// not make the request wait for it once more.
+func (e *Engine) observe(ctx context.Context, q Query, v *Verdict, failed error) error {
 	kind := q.Kind
 	if !v.Allowed {
 		kind = headgate.Peek
 	}
 	s := v.scratch
 	shadowed := s.ops(q, kind, shadowedOnly)
-	err := e.ask(ctx, s, headgate.Independent)
-	if err != nil {
-		err = unavailable(err)
+	var err error
+	if failed == nil {
+		if err = ask(ctx, e.store, s, headgate.Independent); err != nil {
+			err = unavailable(err)
+		}
 	}
 	for i, at := range shadowed {
 		r := &s.results[at]
 		switch {
-		case err != nil:
+		case err != nil || failed != nil:
 			r.Decision = headgate.Decision{Allowed: true, Reason: headgate.FailOpen}
 		case s.out[i].Allowed:
 			r.Decision = s.out[i]
@@ -215,17 +225,17 @@ func (e *Engine) observe(ctx context.Context, q Query, v *Verdict) error {
 	return err
 }
 
-// ask puts s.pending to the store; s.out has the answers.
-func (e *Engine) ask(ctx context.Context, s *scratch, mode headgate.Mode) error {
+// ask puts s.pending to store; s.out has the answers.
+func ask(ctx context.Context, store headgate.Store, s *scratch, mode headgate.Mode) error {
 	switch len(s.pending) {
 	case 0:
 		return nil
 	case 1:
 		var err error
-		s.out[0], err = e.store.Take(ctx, s.pending[0])
+		s.out[0], err = store.Take(ctx, s.pending[0])
 		return err
 	}
-	return e.store.Do(ctx, s.pending, s.out, mode)
+	return store.Do(ctx, s.pending, s.out, mode)
 }
 
 // Undo gives back what v took, less what time has given back already, for a
@@ -237,20 +247,13 @@ func (e *Engine) Undo(ctx context.Context, v *Verdict, at int64) error {
 	if s == nil {
 		return nil
 	}
-	s.pending = s.pending[:0]
-	for i := range s.results {
-		r := &s.results[i]
-		left := r.Decision.ResetAfter - elapsed(v.at, at)
-		if r.Decision.Granted > 0 && left > 0 {
-			s.pending = append(s.pending, headgate.Op{
-				Key: s.matches.Checks[i].Key, Scope: r.Rule.Scope, Limit: r.Rule.Limit,
-				Cost: r.Decision.Granted, At: at, Duration: left, Kind: headgate.Refund,
-			})
-		}
-		r.Decision.Granted = 0
+	s.refunds(v.at, at, fromStore)
+	err := ask(ctx, e.store, s, headgate.Independent)
+	if e.fallback != nil {
+		s.refunds(v.at, at, fromFallback)
+		err = errors.Join(err, ask(ctx, e.fallback, s, headgate.Independent))
 	}
-	s.room()
-	if err := e.ask(ctx, s, headgate.Independent); err != nil {
+	if err != nil {
 		return unavailable(err)
 	}
 	return nil
@@ -262,15 +265,6 @@ func unavailable(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
-}
-
-// failed is what rule answers when the store cannot. StoreErrorLocal is the
-// store's own affair: one that has a local fallback does not come here.
-func failed(rule *rules.Rule) headgate.Decision {
-	if rule.OnStoreError == rules.StoreErrorDeny {
-		return headgate.Decision{Reason: headgate.FailClosed, Limit: rule.Limit.Capacity()}
-	}
-	return headgate.Decision{Allowed: true, Reason: headgate.FailOpen, Limit: rule.Limit.Capacity()}
 }
 
 // times multiplies two costs, neither of them negative, and saturates.
