@@ -46,6 +46,24 @@ func TestDecideAllocatesNothing(t *testing.T) {
 	}
 }
 
+func TestDecideAllAllocatesNothing(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		e := engine.New(memory.New(), parse(t, many(n)))
+		r := request{"path": "/a", "user": "ann"}
+		q := engine.MultiQuery{Domain: "api", Parts: []engine.Part{{Request: r, Cost: 1}, {Request: r, Cost: 1}}}
+		got := testing.AllocsPerRun(1000, func() {
+			v, err := e.DecideAll(context.Background(), q)
+			if err != nil || !v.Allowed || len(v.Parts()) != 2 || len(v.Parts()[1].Results()) != n {
+				t.Fatalf("DecideAll: %+v, %v", v, err)
+			}
+			v.Release()
+		})
+		if got != 0 {
+			t.Errorf("%d limits: %v allocations, want 0", n, got)
+		}
+	}
+}
+
 func BenchmarkDecide(b *testing.B) {
 	for _, n := range []int{1, 2, 8} {
 		b.Run(fmt.Sprintf("limits=%d", n), func(b *testing.B) {
@@ -60,5 +78,18 @@ func BenchmarkDecide(b *testing.B) {
 				v.Release()
 			}
 		})
+	}
+}
+
+func BenchmarkDecideAll(b *testing.B) {
+	e := engine.New(memory.New(), parse(b, many(1)))
+	q := engine.MultiQuery{Domain: "api", Parts: []engine.Part{{Request: request{"path": "/a", "user": "ann"}, Cost: 1}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		v, err := e.DecideAll(context.Background(), q)
+		if err != nil || len(v.Parts()[0].Results()) != 1 {
+			b.Fatalf("DecideAll: %+v, %v", v, err)
+		}
+		v.Release()
 	}
 }

@@ -12,6 +12,8 @@ type scratch struct {
 	pending []headgate.Op
 	out     []headgate.Decision
 	places  []int // of each pending op in results
+
+	multi multiScratch // for DecideAll, which needs none of the above
 }
 
 // maxKept is the number of checks up to which a scratch is kept as it is; the

@@ -41,13 +41,14 @@ type Verdict struct {
 	at      int64
 	pool    *sync.Pool
 	scratch *scratch
+	results []Result // of a part of a MultiVerdict, which has no scratch
 }
 
 // Results returns what every limit that applied said, in the order of the
 // rule files. The slice is good until Release.
 func (v *Verdict) Results() []Result {
 	if v.scratch == nil {
-		return nil
+		return v.results
 	}
 	return v.scratch.results
 }

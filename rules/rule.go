@@ -135,6 +135,20 @@ type Rule struct {
 	// LocalShare is, for StoreErrorLocal, the share of the limit that this
 	// process may give out by itself, in (0, 1].
 	LocalShare float64
+	// LimitName is what Envoy and its clients are told, and what Replaces of
+	// other rules refers to; empty means Name.
+	LimitName string
+	// Replaces are the LimitNames of rules that do not apply to a request that
+	// this one applies to.
+	Replaces []string
+	// QuotaMode lets a request pass that this rule refuses, as long as another
+	// rule in quota mode admits it: of several quotas one has to be left.
+	QuotaMode bool
+	// ChargeDenied charges requests over the limit too, into debt: for costs
+	// that are told when the work is done already.
+	ChargeDenied bool
+	// Metadata goes to Envoy as dynamic metadata with requests that pass.
+	Metadata map[string]any
 	// Description is for people.
 	Description string
 	// File, Line and Column say where the rule stands.
