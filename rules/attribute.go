@@ -13,9 +13,9 @@ type AttributeKind uint8
 
 // The kinds. Those with a Name are written kind:NAME in rules.
 const (
-	// Entry is any other attribute, by its Name: what the HTTP API's caller
+	// Other is any other attribute, by its Name: what the HTTP API's caller
 	// or an Envoy descriptor gives.
-	Entry AttributeKind = iota
+	Other AttributeKind = iota
 	Method
 	Path
 	Host
@@ -29,7 +29,7 @@ const (
 // String returns the word that rules use, such as client_ip.
 func (k AttributeKind) String() string {
 	switch k {
-	case Entry:
+	case Other:
 		return "entry"
 	case Method:
 		return "method"
@@ -88,14 +88,14 @@ func ParseAttribute(text string) (Attribute, error) {
 		if named, is := namedKind(text); is {
 			return Attribute{}, fmt.Errorf("%q lacks a name, such as %s", text, exampleOf(named))
 		}
-		return Attribute{Kind: Entry, Name: text}, nil
+		return Attribute{Kind: Other, Name: text}, nil
 	}
 	kind, ok := namedKind(prefix)
 	if !ok {
 		if near := nearest(prefix, []string{"header", "query", "cookie", "jwt"}); near != "" {
 			return Attribute{}, fmt.Errorf("unknown kind of attribute %s, did you mean %q?", quote(prefix+":"), near+":")
 		}
-		return Attribute{Kind: Entry, Name: text}, nil
+		return Attribute{Kind: Other, Name: text}, nil
 	}
 	return namedAttribute(kind, name)
 }
@@ -121,7 +121,7 @@ func namedAttribute(kind AttributeKind, name string) (Attribute, error) {
 // String is the inverse of [ParseAttribute].
 func (a Attribute) String() string {
 	switch a.Kind {
-	case Entry:
+	case Other:
 		return a.Name
 	case Header, Query, Cookie, JWT:
 		return a.Kind.String() + ":" + a.Name
@@ -152,7 +152,7 @@ func exampleOf(kind AttributeKind) string {
 		return "query:token"
 	case Cookie:
 		return "cookie:session"
-	case Entry, Method, Path, Host, ClientIP, JWT:
+	case Other, Method, Path, Host, ClientIP, JWT:
 	}
 	return "jwt:sub"
 }

@@ -17,11 +17,11 @@ func TestParseAttribute(t *testing.T) {
 		"cookie:Session":      {Cookie, "Session"},
 		"jwt:realm.roles":     {JWT, "realm.roles"},
 		"jwt:urn:a:b":         {JWT, "urn:a:b"},
-		"tenant":              {Entry, "tenant"},
-		"remote_address":      {Entry, "remote_address"},
-		"Path":                {Entry, "Path"},
-		"urn:tenant":          {Entry, "urn:tenant"},
-		"destination cluster": {Entry, "destination cluster"},
+		"tenant":              {Other, "tenant"},
+		"remote_address":      {Other, "remote_address"},
+		"Path":                {Other, "Path"},
+		"urn:tenant":          {Other, "urn:tenant"},
+		"destination cluster": {Other, "destination cluster"},
 	} {
 		got, err := ParseAttribute(text)
 		if err != nil || got != want {

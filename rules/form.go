@@ -42,7 +42,7 @@ func (p *parser) parseLimit(n *node, what, domainName string, d *domain) {
 	case name != nil:
 		r.Name, _ = p.ruleName(name)
 	}
-	r.Scope = scopeOf(domainName, r.Name)
+	r.Scope, r.LimitName = scopeOf(domainName, r.Name), r.Name
 	r.Limit, _ = p.parseRateAndOptions(f, n)
 	conditions := p.parseMatch(f.get("match"), &r.match)
 	p.parseKey(f, r)
@@ -118,7 +118,7 @@ func (p *parser) addKeyPart(r *Rule, t textNode) {
 // warnOfEntry warns of an entry whose name is an attribute's but for its
 // spelling, such as client-ip.
 func (p *parser) warnOfEntry(at *node, a Attribute) {
-	if a.Kind != Entry {
+	if a.Kind != Other {
 		return
 	}
 	plain := strings.NewReplacer("_", "", " ", "", "-", "").Replace(strings.ToLower(a.Name))

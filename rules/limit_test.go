@@ -15,7 +15,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := parse(t, "domain: d\nlimits:\n  - {name: a, rate: 1/day, algorithm: fixed_window, timezone: Europe/Berlin}\n  - {name: b, rate: 1/day, algorithm: fixed_window, timezone: Europe/Berlin, cost: 0}\n")
-	if set.Rules()[0].Limit != set.Rules()[1].Limit {
+	if !set.Rules()[0].Limit.Equal(set.Rules()[1].Limit) {
 		t.Error("two limits in one time zone are not equal")
 	}
 	window := func(l headgate.Limit) headgate.Limit { return l.Using(headgate.FixedWindow) }

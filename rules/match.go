@@ -157,7 +157,7 @@ func (f *facts) get(a Attribute) value {
 		return f.getPath()
 	case Host:
 		return f.getHost()
-	case Entry, ClientIP, Header, Query, Cookie, JWT:
+	case Other, ClientIP, Header, Query, Cookie, JWT:
 	}
 	return f.ask(a)
 }

@@ -232,7 +232,7 @@ func (p *parser) warnRepeated() {
 func (p *parser) warnPair(first, second parsedRule) bool {
 	a, b := first.rule, second.rule
 	switch {
-	case a.Limit == b.Limit && a.Cost == b.Cost && a.Mode == b.Mode && a.Percent == b.Percent:
+	case a.Limit.Equal(b.Limit) && a.Cost == b.Cost && a.Mode == b.Mode && a.Percent == b.Percent:
 		second.report.warnf(second.name, "remove one of them", "the rule %s repeats %s (%s): same match, key and limit", quote(b.Name), quote(a.Name), a.Position())
 	case a.covers(b):
 		second.report.warnf(second.name, "", "the rule %s can never refuse: %s (%s) counts the same and is stricter", quote(b.Name), quote(a.Name), a.Position())

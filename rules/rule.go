@@ -135,11 +135,13 @@ type Rule struct {
 	// LocalShare is, for StoreErrorLocal, the share of the limit that this
 	// process may give out by itself, in (0, 1].
 	LocalShare float64
-	// LimitName is what Envoy and its clients are told, and what Replaces of
-	// other rules refers to; empty means Name.
+	// LimitName is the name of the limit as clients are told it, and what the
+	// Replaces of other rules refer to: the name of a limit of Headgate's own
+	// form, rate_limit.name of a descriptor. It is empty for a descriptor
+	// without one.
 	LimitName string
 	// Replaces are the LimitNames of rules that do not apply to a request that
-	// this one applies to.
+	// this one applies to; see [ApplyReplaces].
 	Replaces []string
 	// QuotaMode lets a request pass that this rule refuses, as long as another
 	// rule in quota mode admits it: of several quotas one has to be left.
@@ -147,8 +149,16 @@ type Rule struct {
 	// ChargeDenied charges requests over the limit too, into debt: for costs
 	// that are told when the work is done already.
 	ChargeDenied bool
-	// Metadata goes to Envoy as dynamic metadata with requests that pass.
+	// Metadata goes to Envoy as dynamic metadata with requests that pass. Its
+	// values are nil, bool, int64, float64, string, []any and map[string]any.
+	// Nobody must write to it.
 	Metadata map[string]any
+	// DetailedMetric asks for a metric of its own for each value that the
+	// descriptor was matched with.
+	DetailedMetric bool
+	// MetricValues are the places, counted from 0, of those entries of the
+	// descriptor whose values belong into the metric: value_to_metric.
+	MetricValues []int
 	// Description is for people.
 	Description string
 	// File, Line and Column say where the rule stands.
@@ -172,6 +182,8 @@ type Check struct {
 	Key string
 	// Enforced is false for a shadowed rule or a key outside its Percent.
 	Enforced bool
+
+	replaced bool // for ApplyReplaces
 }
 
 // Matches is what [Ruleset.Match] found. Its zero value is ready for use, and
@@ -182,6 +194,7 @@ type Matches struct {
 
 	scratch    []byte
 	candidates []int32
+	descriptor Descriptor // of MatchDescriptor
 }
 
 // Stats describe a Ruleset.

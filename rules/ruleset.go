@@ -72,6 +72,54 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 	return true
 }
 
+// MatchDescriptor is Match for the entries of one Envoy descriptor, the
+// outermost first: rules of the descriptor form apply to them in their order
+// and at their very depth, those of Headgate's own form to a [Descriptor].
+func (s *Ruleset) MatchDescriptor(domain string, entries []Entry, m *Matches) (known bool) {
+	m.descriptor.Entries = entries
+	return s.Match(domain, &m.descriptor, m)
+}
+
+// ApplyReplaces removes from the matches of one request those checks whose
+// rules are replaced by another rule that applies to the request, in whichever
+// of the matches. Rules that are replaced replace others all the same.
+func ApplyReplaces(matches []Matches) {
+	var replaces bool
+	for i := range matches {
+		for j := range matches[i].Checks {
+			replaces = replaces || len(matches[i].Checks[j].Rule.Replaces) > 0
+		}
+	}
+	if !replaces {
+		return
+	}
+	for i := range matches {
+		for j := range matches[i].Checks {
+			c := &matches[i].Checks[j]
+			c.replaced = isReplaced(c.Rule.LimitName, matches)
+		}
+	}
+	for i := range matches {
+		matches[i].Checks = slices.DeleteFunc(matches[i].Checks, func(c Check) bool { return c.replaced })
+	}
+}
+
+// isReplaced reports whether a rule among the matches replaces those of that
+// name.
+func isReplaced(name string, matches []Matches) bool {
+	if name == "" {
+		return false
+	}
+	for i := range matches {
+		for j := range matches[i].Checks {
+			if slices.Contains(matches[i].Checks[j].Rule.Replaces, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // composeKey joins the values that r counts by. It reports false if one is
 // missing and r is not to apply then.
 func (r *Rule) composeKey(f *facts) (string, bool) {

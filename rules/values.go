@@ -17,7 +17,7 @@ const maxConditions = 64
 func valueSections() iter.Seq2[string, AttributeKind] {
 	return func(yield func(string, AttributeKind) bool) {
 		_ = yield("headers", Header) && yield("query", Query) && yield("cookies", Cookie) &&
-			yield("jwt", JWT) && yield("attributes", Entry)
+			yield("jwt", JWT) && yield("attributes", Other)
 	}
 }
 
@@ -53,7 +53,7 @@ func (p *parser) parseValues(n *node, key string, kind AttributeKind, m *matcher
 // valueAttribute returns the attribute that a name in a section means. The
 // names under attributes may be of any kind that has no section key of match.
 func (p *parser) valueAttribute(kind AttributeKind, name string) (Attribute, error) {
-	if kind != Entry {
+	if kind != Other {
 		return namedAttribute(kind, name)
 	}
 	a, err := ParseAttribute(name)
@@ -63,7 +63,7 @@ func (p *parser) valueAttribute(kind AttributeKind, name string) (Attribute, err
 	switch a.Kind {
 	case Method, Path, Host, ClientIP:
 		return a, problemf("%q stands under match itself, not under attributes", name)
-	case Entry, Header, Query, Cookie, JWT:
+	case Other, Header, Query, Cookie, JWT:
 	}
 	return a, nil
 }

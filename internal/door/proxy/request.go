@@ -50,7 +50,7 @@ func (x *exchange) Attribute(a rules.Attribute) (value string, ok bool) {
 		return client.Query(x.in.URL.RawQuery, a.Name)
 	case rules.Cookie:
 		return client.Cookie(x.in.Header, a.Name)
-	case rules.JWT, rules.Entry:
+	case rules.JWT, rules.Other:
 	}
 	return "", false // a plain HTTP request has no such thing
 }
