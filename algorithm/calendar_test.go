@@ -84,8 +84,8 @@ func label(unit headgate.CalendarUnit, at time.Time) [3]int {
 	return [3]int{}
 }
 
-// TestCalendarAgainstScan walks through years in steps of 15 minutes, at which
-// all clock changes of these zones lie, and compares with the date on the wall.
+// TestCalendarAgainstScan walks through years in steps of half an hour and
+// compares with the date on the wall.
 // The date must not turn back, as it does at 24:00 in a few zones; there a
 // window is left once and for all.
 func TestCalendarAgainstScan(t *testing.T) {
@@ -93,14 +93,17 @@ func TestCalendarAgainstScan(t *testing.T) {
 		"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "America/Sao_Paulo",
 		"Asia/Beirut", "Africa/Cairo", "America/Havana", "Pacific/Apia", "Asia/Kathmandu", "America/St_Johns",
 	}
-	const step = int64(15 * time.Minute / time.Microsecond)
+	const step = int64(30 * time.Minute / time.Microsecond)
 	for _, name := range zones {
 		for _, unit := range []headgate.CalendarUnit{headgate.Day, headgate.Week, headgate.Month, headgate.Year} {
 			z := zone(name)
-			first := time.Date(2010, 12, 15, 0, 0, 0, 0, z).UnixMicro()
-			last := first + 3*year
+			first := time.Date(2010, 12, 15, 0, 0, 0, 0, z).UnixMicro() // Samoa skips a day in December 2011
+			last := first + 3*year/2
 			if name == "America/Sao_Paulo" || name == "Africa/Cairo" {
-				last = first + 14*year
+				last = first + 5*year/2
+			}
+			if unit == headgate.Year {
+				last = first + 3*year
 			}
 			start, end := CalendarWindow(unit, z, first)
 			for at := first; at < last; at += step {
