@@ -12,10 +12,9 @@ import (
 // across executes all or nothing in several slots: each takes by itself, and if
 // one refuses or fails, those that took give back.
 //
-// What is given back counts from before the take, so that time has drained at
-// least as much as the refund assumes: it may return too little, never too
-// much. A call that failed may have taken all the same; it is not given back,
-// for the same reason.
+// What a take has added, and what of that has drained by the time it is given
+// back, the server knows by its own clock: nothing is returned twice. A call
+// that failed may have taken all the same; it is not given back.
 func (b *batch) across(ctx context.Context) error {
 	if b.store.options.StrictAtomic {
 		return fmt.Errorf("redis: %d slots: %w", len(b.calls), headgate.ErrCrossSlot)
@@ -27,7 +26,6 @@ func (b *batch) across(ctx context.Context) error {
 			return fmt.Errorf("redis: %s cannot be undone: %w", b.ops[i].Kind, headgate.ErrCrossSlot)
 		}
 	}
-	began := time.Now() //nolint:forbidigo // to measure how long the takes took
 	failed := b.run(ctx, b.calls)
 	var taken []*call
 	refused := failed != nil
@@ -47,7 +45,7 @@ func (b *batch) across(ctx context.Context) error {
 		return failed
 	}
 	// Who has taken gives back even if its own caller has gone by now.
-	err := b.run(context.WithoutCancel(ctx), b.undo(taken, began))
+	err := b.run(context.WithoutCancel(ctx), b.undo(taken))
 	if failed == nil {
 		return err
 	}
@@ -56,22 +54,16 @@ func (b *batch) across(ctx context.Context) error {
 
 // undo returns the calls that give back what those took and then say what Peek
 // says.
-func (b *batch) undo(taken []*call, began time.Time) []*call {
+func (b *batch) undo(taken []*call) []*call {
 	calls := make([]*call, 0, len(taken))
 	for _, t := range taken {
 		u := &call{slot: t.slot}
-		for _, c := range t.checks {
-			d := &b.out[c.index]
-			left := d.ResetAfter
-			if !b.store.options.CallerTime {
-				left -= time.Since(began) //nolint:forbidigo // see across
+		for i, c := range t.checks {
+			if granted := b.out[c.index].Granted; granted > 0 {
+				op := b.ops[c.index]
+				op.Cost, op.Duration = granted, time.Duration(t.freshAt[i])
+				u.checks = append(u.checks, check{index: -1, kind: undo, op: &op})
 			}
-			if d.Granted == 0 || left <= 0 {
-				continue
-			}
-			refund := b.ops[c.index]
-			refund.Kind, refund.Cost, refund.Duration = headgate.Refund, d.Granted, left
-			u.checks = append(u.checks, check{index: -1, kind: headgate.Refund, op: &refund})
 		}
 		for _, c := range t.checks {
 			u.checks = append(u.checks, check{index: c.index, kind: headgate.Peek})

@@ -71,6 +71,8 @@ type call struct {
 	allowed bool
 	done    bool
 	err     error
+	// freshAt says, by check, when the state is fresh, if the call asked.
+	freshAt []int64
 
 	script *script
 	keys   []string
@@ -239,13 +241,16 @@ func (b *batch) decide(c *call, r *reply) error {
 	c.allowed, c.done = true, true
 	for _, check := range c.checks {
 		var d headgate.Decision
-		if _, err := r.decide(b.op(check), check.kind, b.store.options.CallerTime, &d); err != nil {
+		op := b.op(check)
+		freshAt, err := r.decide(op, check.kind, c.all || b.store.callerTime(op), &d)
+		if err != nil {
 			return err
 		}
 		c.allowed = c.allowed && d.Allowed
 		if check.index >= 0 {
 			b.out[check.index] = d
 		}
+		c.freshAt = append(c.freshAt, freshAt)
 	}
 	return nil
 }

@@ -25,11 +25,14 @@ const (
 func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, guess int64) []byte {
 	r := op.Limit.Rule()
 	cost, duration := min(op.Cost, maxInteger), clampDuration(kind, op.Duration)
+	if kind == undo {
+		duration = int64(op.Duration)
+	}
 	if kind == headgate.Refund && op.Duration < 0 {
 		cost = 0 // the take has lapsed: nothing to give back
 	}
 	given := int64(0)
-	if s.options.CallerTime && op.At != 0 {
+	if s.callerTime(op) {
 		given = min(max(op.At, 0), maxTime) + 1
 		guess = given - 1
 	}
@@ -49,6 +52,13 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 	}
 	return dst
 }
+
+// undo is a Refund of a take whose FreshAt is known: it is what Op.Duration
+// holds, and the server works out how much of the take has not drained yet.
+const undo = headgate.Reserve + 1
+
+// callerTime reports whether op says what time it is.
+func (s *Store) callerTime(op *headgate.Op) bool { return s.options.CallerTime && op.At != 0 }
 
 // parameters returns the integers that the Lua twin of the rule's algorithm
 // expects.

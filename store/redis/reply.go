@@ -50,8 +50,8 @@ func (r *reply) integers(dst []int64) error {
 
 // decide reads the answer to op: two values from a take that is allowed at
 // once, three from one that is refused for now, else the six of lua/main.lua
-// and, if the caller gave the time, when the state is fresh.
-func (r *reply) decide(op *headgate.Op, kind headgate.Kind, callerTime bool, d *headgate.Decision) (freshAt int64, err error) {
+// and, if dated, when the state is fresh.
+func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headgate.Decision) (freshAt int64, err error) {
 	d.Limit = op.Limit.Capacity()
 	var v [6]int64
 	switch len(r.values) {
@@ -81,7 +81,7 @@ func (r *reply) decide(op *headgate.Op, kind headgate.Kind, callerTime bool, d *
 		d.RetryAfter = micros(v[3])
 	}
 	d.ResetAfter, d.Delay = micros(v[4]), micros(v[5])
-	if callerTime && op.At != 0 {
+	if dated {
 		err = r.integers(v[:1])
 		freshAt = v[0]
 	}

@@ -65,7 +65,7 @@ func (s *Store) ask(call *callContext, client rueidis.Client, op *headgate.Op, d
 		at, skewed := r.serverTime()
 		switch {
 		case !skewed:
-			return r.decide(op, op.Kind, s.options.CallerTime, d)
+			return r.decide(op, op.Kind, s.callerTime(op), d)
 		case try == skewRetries:
 			return 0, errSkew
 		}

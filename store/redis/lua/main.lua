@@ -1,7 +1,8 @@
 -- Executes the checks of one call: check i is on KEYS[i] and says in ARGV[i]
 -- what to do, packed by command.go. One more argument, 'all', asks for all or
--- nothing. The answer is six integers a check, seven if the caller gave the
--- time: outcome, remaining, granted, retry (-1: never), reset, delay, fresh.
+-- nothing. The answer is six integers a check: outcome, remaining, granted,
+-- retry (-1: never), reset, delay; with 'all', and if the caller gave the time,
+-- a seventh says when the state is fresh.
 
 local checkFormat = '>BBBBI8I8I8I8I8I8I8I8I8'
 local count = #KEYS
@@ -77,7 +78,7 @@ local function run(i, as)
     state.wrote = state.wrote or res.wrote
   end
   state.ttl = given == 0 and max(ceilDiv(res.fresh - now, 1000), 1) or callerTTL
-  res.given = given ~= 0
+  res.dated = all or given ~= 0
   return res
 end
 
@@ -120,7 +121,7 @@ for i = 1, count do
   out[at + 1], out[at + 2], out[at + 3] = outcome, res.remaining, res.granted
   out[at + 4], out[at + 5], out[at + 6] = retry, res.reset, res.delay
   at = at + 6
-  if res.given then
+  if res.dated then
     out[at + 1] = res.fresh
     at = at + 1
   end

@@ -2,6 +2,9 @@
 -- algorithms, credit included. a is the algorithm's functions.
 
 local TAKE, TAKE_UP_TO, PEEK, CHARGE, REFUND, GRANT, RESET, RESERVE = 0, 1, 2, 3, 4, 5, 6, 7
+-- UNDO is a REFUND whose duration is the time at which the take that it returns
+-- was to be forgotten, by this server's clock.
+local UNDO = 8
 local OK, LIMITED, TOO_LARGE = 0, 1, 2
 
 local function creditAt(s, now)
@@ -181,7 +184,11 @@ local function step(a, r, s, now, kind, n, duration)
   if kind == TAKE_UP_TO then return takeUpTo(a, r, s, now, n) end
   if kind == RESERVE then return reserve(a, r, s, now, n, duration) end
   if kind == CHARGE then return charge(a, r, s, now, n) end
-  if kind == REFUND then
+  if kind == UNDO then
+    duration = duration - now
+    if duration <= 0 then n = 0 end
+  end
+  if kind == REFUND or kind == UNDO then
     local wrote = n > 0 and a.sub(r, s, now, n, duration)
     -- What has been given back whole becomes the state of an unused key.
     if wrote and a.fresh(r, s, now) <= now then a.clear(s) end

@@ -1,0 +1,240 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+	"github.com/headgate/headgate/store/storetest"
+)
+
+// TestCluster runs what concerns a cluster on one: starting it takes seconds.
+func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts six servers")
+	}
+	set := redistest.Cluster(t)
+	options := redis.Options{Addresses: set.Addrs()[:2], Mode: redis.Cluster, Timeout: patient}
+	t.Run("Slots", func(t *testing.T) { clusterSlots(t, set) })
+	t.Run("T36_EveryScriptInOneSlot", func(t *testing.T) { everyScriptInOneSlot(t, open(t, options)) })
+	t.Run("AcrossSlots", func(t *testing.T) { acrossSlots(t, open(t, options)) })
+	t.Run("AcrossSlotsNeverTooMuch", func(t *testing.T) { neverTooMuch(t, open(t, options)) })
+	t.Run("Strict", func(t *testing.T) {
+		strict := options
+		strict.StrictAtomic = true
+		strictAtomic(t, open(t, strict))
+	})
+	t.Run("ScriptsLost", func(t *testing.T) { scriptsLost(t, set, open(t, options)) })
+	t.Run("Resharding", func(t *testing.T) { resharding(t, set, open(t, options)) })
+	t.Run("Conformance", func(t *testing.T) {
+		storetest.Run(t, storetest.Harness{Open: func(t *testing.T) headgate.Store {
+			for _, p := range set.Primaries {
+				p.Do("FLUSHALL")
+			}
+			o := options
+			o.CallerTime = true
+			return oneEntity{open(t, o)}
+		}})
+	})
+}
+
+// oneEntity moves the key into the scope, so that all is in one slot: across
+// slots, all or nothing is not exact to the last field.
+type oneEntity struct{ *redis.Store }
+
+func (e oneEntity) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	return e.Store.Take(ctx, moved(op))
+}
+
+func (e oneEntity) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	var all []headgate.Op
+	for _, op := range ops {
+		all = append(all, moved(op))
+	}
+	return e.Store.Do(ctx, all, out, mode)
+}
+
+func moved(op headgate.Op) headgate.Op {
+	op.Key, op.Scope = "entity", string(headgate.AppendKey(nil, op.Key, op.Scope))
+	return op
+}
+
+// clusterSlots compares our slots with the server's.
+func clusterSlots(t *testing.T, set *redistest.ClusterSet) {
+	for _, key := range []string{"", "a", "user:1", "{", "}", "a}b", "{a}b", "\x00", "%", fmt.Sprint(make([]byte, 500))} {
+		for _, scope := range []string{"", "api", "}"} {
+			op := headgate.Op{Key: key, Scope: scope, Limit: headgate.PerSecond(1)}
+			if got, want := int(redis.SlotOf(key)), set.Slot(redis.KeyOf("hg", &op)); got != want {
+				t.Errorf("key %q in scope %q: slot %d, the server says %d", key, scope, got, want)
+			}
+		}
+	}
+}
+
+// everyScriptInOneSlot: no script touches a key of another slot than its own.
+func everyScriptInOneSlot(t *testing.T, store *redis.Store) {
+	limits := eachLimit(5, time.Hour)
+	for _, kind := range []headgate.Kind{
+		headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Grant, headgate.Reserve, headgate.Reset,
+	} {
+		for i := range 20 {
+			var ops []headgate.Op
+			for j, limit := range limits {
+				op := headgate.Op{Key: strconv.Itoa(i), Scope: strconv.Itoa(j), Limit: limit, Cost: 1, Kind: kind, Duration: time.Second}
+				take(t, store, op)
+				ops = append(ops, op)
+			}
+			out := make([]headgate.Decision, len(ops))
+			for _, mode := range []headgate.Mode{headgate.Independent, headgate.AllOrNothing} {
+				if err := store.Do(context.Background(), ops, out, mode); err != nil {
+					t.Fatalf("%s: %v", kind, err)
+				}
+			}
+		}
+	}
+}
+
+// acrossSlots: nothing is left taken when one of many slots refuses.
+func acrossSlots(t *testing.T, store *redis.Store) {
+	ctx := context.Background()
+	for i, limit := range eachLimit(5, time.Hour) {
+		var ops []headgate.Op
+		for key := range 12 {
+			ops = append(ops, headgate.Op{Key: fmt.Sprint("across", key), Scope: strconv.Itoa(i), Limit: limit, Cost: 2})
+		}
+		out := make([]headgate.Decision, len(ops))
+		if err := store.Do(ctx, ops, out, headgate.AllOrNothing); err != nil {
+			t.Fatal(err)
+		}
+		for j, d := range out {
+			if !d.Allowed || d.Granted != 2 || d.Remaining != 3 {
+				t.Fatalf("%s: op %d: %+v", limit, j, d)
+			}
+		}
+		ops[7].Cost = 4
+		if err := store.Do(ctx, ops, out, headgate.AllOrNothing); err != nil {
+			t.Fatal(err)
+		}
+		for j, d := range out {
+			if d.Allowed != (j != 7) || d.Granted != 0 {
+				t.Errorf("%s: op %d after a refusal: %+v", limit, j, d)
+			}
+			if j == 7 && limit.Rule().CountDenied {
+				continue
+			}
+			peek := ops[j]
+			peek.Kind = headgate.Peek
+			// A refund may return too little, by what drained meanwhile.
+			if left := take(t, store, peek).Remaining; left > 3 && limit.Algorithm() > headgate.LeakyBucket || left < 2 {
+				t.Errorf("%s: op %d has %d left, want 3", limit, j, left)
+			}
+		}
+	}
+}
+
+// neverTooMuch: many callers that take all or nothing of keys in many slots,
+// most of them refused, admit at most the limit of each.
+func neverTooMuch(t *testing.T, store *redis.Store) {
+	const limit, callers, keys = 40, 16, 4
+	for _, l := range eachLimit(limit, 24*time.Hour) {
+		var admitted [keys]atomic.Int64
+		var group sync.WaitGroup
+		for caller := range callers {
+			group.Go(func() {
+				for i := range 25 {
+					var ops []headgate.Op
+					for k := range keys {
+						cost := int64(1)
+						if (caller+i)%3 == 0 && k == keys-1 {
+							cost = limit // is refused, mostly after the others were taken
+						}
+						ops = append(ops, headgate.Op{Key: fmt.Sprint("much", k), Scope: l.String(), Limit: l, Cost: cost})
+					}
+					out := make([]headgate.Decision, keys)
+					if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil {
+						t.Error(err)
+					}
+					for k, d := range out {
+						admitted[k].Add(d.Granted)
+					}
+				}
+			})
+		}
+		group.Wait()
+		for k := range admitted {
+			if got := admitted[k].Load(); got > limit || got == 0 {
+				t.Errorf("%s: key %d admitted %d of %d", l, k, got, limit)
+			}
+		}
+	}
+}
+
+func strictAtomic(t *testing.T, store *redis.Store) {
+	limit := headgate.PerHour(3)
+	ops := []headgate.Op{
+		{Key: "strict 1", Limit: limit, Cost: 1},
+		{Key: "strict 2", Limit: limit, Cost: 1},
+	}
+	out := make([]headgate.Decision, 2)
+	if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); !errors.Is(err, headgate.ErrCrossSlot) {
+		t.Errorf("error %v, want ErrCrossSlot", err)
+	}
+	if err := store.Do(context.Background(), ops, out, headgate.Independent); err != nil {
+		t.Error(err)
+	}
+	ops[1].Key, ops[1].Scope = ops[0].Key, "another"
+	if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil {
+		t.Errorf("one entity in two scopes: %v", err)
+	}
+	if out[0].Remaining != 1 || out[1].Remaining != 2 {
+		t.Errorf("remaining %d and %d, want 1 and 2", out[0].Remaining, out[1].Remaining)
+	}
+}
+
+// scriptsLost: each node learns the scripts by itself.
+func scriptsLost(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
+	set.Primaries[1].Do("SCRIPT", "FLUSH")
+	var ops []headgate.Op
+	for i := range 60 {
+		ops = append(ops, headgate.Op{Key: fmt.Sprint("lost", i), Limit: headgate.PerHour(5), Cost: 1})
+	}
+	out := make([]headgate.Decision, len(ops))
+	if err := store.Do(context.Background(), ops, out, headgate.Independent); err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range out {
+		if d.Remaining != 4 {
+			t.Errorf("op %d: remaining %d, want 4", i, d.Remaining)
+		}
+	}
+}
+
+// resharding: a slot that moves while its keys are asked for loses no count.
+func resharding(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
+	const limit = 300
+	op := headgate.Op{Key: "moving", Limit: headgate.Per(limit, 24*time.Hour).Using(headgate.FixedWindow), Cost: 1}
+	slot := int(redis.SlotOf(op.Key))
+	owner := slot * len(set.Primaries) / redistest.Slots
+	from, to := set.Primaries[owner], set.Primaries[(owner+1)%len(set.Primaries)]
+	admitted := int64(0)
+	ask := func(n int) {
+		for range n {
+			admitted += take(t, store, op).Granted
+		}
+	}
+	ask(100)
+	set.MoveSlot(slot, from, to, func() { ask(100) })
+	ask(200)
+	if admitted != limit {
+		t.Errorf("admitted %d, want %d", admitted, limit)
+	}
+	set.MoveSlot(slot, to, from, nil)
+}

@@ -1,0 +1,315 @@
+package redis_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// The traps are those of docs/correctness.md. Those that need a frozen clock
+// (T7 to T12, T19, T21) run in storetest, by TestConformance; here are those of
+// a real server.
+
+// eachLimit returns limits of n a period by every algorithm and shape.
+func eachLimit(n int64, period time.Duration) []headgate.Limit {
+	var limits []headgate.Limit
+	for _, a := range headgate.Algorithms() {
+		limits = append(limits, headgate.Per(n, period).Using(a))
+	}
+	return append(limits,
+		headgate.Per(n, period).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
+		headgate.PerCalendar(n, headgate.Month, time.UTC),
+		headgate.Per(n, period).Using(headgate.SlidingLog).CountingDenied(),
+		headgate.Per(n, period).Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeStrict),
+		headgate.Per(n, period).Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeLenient),
+	)
+}
+
+// microsOf reads the server's clock.
+func microsOf(t *testing.T, s *redistest.Server) int64 {
+	t.Helper()
+	seconds, us, _ := strings.Cut(s.Do("TIME"), "\n")
+	return number(t, seconds)*1_000_000 + number(t, strings.TrimSpace(us))
+}
+
+func number(t *testing.T, text string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestT06_T18_T19_T20_T35_EveryKeyLivesUntilItIsFresh: whatever writes a key
+// gives it a time to live that ends when the state is fresh, rounded up to a
+// millisecond: never before, never without one, and not much later.
+func TestT06_T18_T19_T20_T35_EveryKeyLivesUntilItIsFresh(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	limits := append(eachLimit(3, 1900*time.Millisecond), eachLimit(10, 100*time.Millisecond)...)
+	limits = append(limits, eachLimit(3, time.Hour)...)
+	kinds := []headgate.Kind{headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve, headgate.Grant, headgate.Refund}
+	checked := 0
+	for i, limit := range limits {
+		for _, kind := range kinds {
+			op := headgate.Op{Key: fmt.Sprint(i, kind), Limit: limit, Cost: 2, Kind: kind, Duration: 90 * time.Second}
+			if kind == headgate.Refund {
+				first := op
+				first.Kind, first.Cost = headgate.Take, 3
+				take(t, store, first)
+				op.Duration = 0
+			}
+			before := microsOf(t, server)
+			d := take(t, store, op)
+			after := microsOf(t, server)
+			end := number(t, server.Do("PEXPIRETIME", redis.KeyOf("hg", &op)))
+			resetUS := d.ResetAfter.Microseconds()
+			switch {
+			case end == -2 && after > before+resetUS:
+				// It was over before we looked.
+			case end == -2:
+				t.Errorf("%s %s: no key, but it is fresh only in %s", kind, limit, d.ResetAfter)
+			case end == -1:
+				t.Errorf("%s %s: the key has no end", kind, limit)
+			case (end+1)*1000 < before+resetUS:
+				t.Errorf("%s %s: ends at %d ms, before it is fresh at %d µs", kind, limit, end, before+resetUS)
+			case end > (after+resetUS)/1000+2:
+				t.Errorf("%s %s: ends at %d ms, long after it is fresh at %d µs", kind, limit, end, after+resetUS)
+			default:
+				checked++
+			}
+		}
+	}
+	if checked < len(limits)*len(kinds)/2 {
+		t.Errorf("only %d of %d keys could be looked at", checked, len(limits)*len(kinds))
+	}
+}
+
+func take(t *testing.T, store headgate.Store, op headgate.Op) headgate.Decision {
+	t.Helper()
+	d, err := store.Take(context.Background(), op)
+	if err != nil {
+		t.Fatalf("%s %s: %v", op.Kind, op.Limit, err)
+	}
+	return d
+}
+
+// TestT15_ARefusalWritesNothing, not even the time to live.
+func TestT15_ARefusalWritesNothing(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	for i, limit := range eachLimit(3, time.Hour) {
+		if limit.Rule().CountDenied {
+			continue
+		}
+		op := headgate.Op{Key: strconv.Itoa(i), Limit: limit, Cost: 3}
+		take(t, store, op)
+		key := redis.KeyOf("hg", &op)
+		value, end := server.Do("GET", key), server.Do("PEXPIRETIME", key)
+		for _, kind := range []headgate.Kind{headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Reserve} {
+			op.Kind = kind
+			if d := take(t, store, op); d.Allowed || d.Granted != 0 {
+				t.Errorf("%s of %s: %+v", kind, limit, d)
+			}
+		}
+		if server.Do("GET", key) != value || server.Do("PEXPIRETIME", key) != end {
+			t.Errorf("%s: a refusal changed the key", limit)
+		}
+		op.Key, op.Kind = "unused", headgate.Peek
+		take(t, store, op)
+		if server.Do("EXISTS", redis.KeyOf("hg", &op)) != "0" {
+			t.Errorf("%s: a peek made a key", limit)
+		}
+	}
+}
+
+// TestT22_SkewedClientsChangeNothing: processes whose clocks are five seconds
+// fast and slow admit together exactly the limit, by the server's clock.
+func TestT22_SkewedClientsChangeNothing(t *testing.T) {
+	server := redistest.Standalone(t)
+	var stores []*redis.Store
+	skews := []time.Duration{0, -5 * time.Second, 5 * time.Second, -40 * 24 * time.Hour, 40 * 24 * time.Hour}
+	for _, skew := range skews {
+		stores = append(stores, open(t, redis.Options{
+			Addresses: []string{server.Addr}, Timeout: patient,
+			Clock: func() time.Time { return time.Now().Add(skew) },
+		}))
+	}
+	limits := append(eachLimit(25, 24*time.Hour), headgate.PerCalendar(25, headgate.Year, time.UTC))
+	for i, limit := range limits {
+		var admitted atomic.Int64
+		var group sync.WaitGroup
+		for j, store := range stores {
+			group.Go(func() {
+				for range 20 {
+					op := headgate.Op{Key: strconv.Itoa(i), Limit: limit, Cost: 1, At: time.Now().Add(skews[j]).UnixMicro()}
+					d, err := store.Take(context.Background(), op)
+					if err != nil {
+						t.Error(err)
+					}
+					admitted.Add(d.Granted)
+				}
+			})
+		}
+		group.Wait()
+		if admitted.Load() != 25 {
+			t.Errorf("%s: admitted %d, want 25", limit, admitted.Load())
+		}
+	}
+}
+
+// TestT30_TheShortWayAnswersAsTheLongOne: the take that a script answers before
+// it defines anything, and the one that goes all the way, agree.
+func TestT30_TheShortWayAnswersAsTheLongOne(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true})
+	for i, limit := range eachLimit(5, time.Minute) {
+		for n := range int64(8) {
+			short := headgate.Op{Key: fmt.Sprint("short", i), Limit: limit, Cost: 1, At: 1e15 + n*1e6}
+			long := short
+			long.Key = fmt.Sprint("long", i)
+			want := take(t, store, short)
+			// A second op takes the call off the short way.
+			got := make([]headgate.Decision, 2)
+			peek := headgate.Op{Key: "another", Limit: limit, Cost: 1, At: long.At, Kind: headgate.Peek}
+			if err := store.Do(context.Background(), []headgate.Op{long, peek}, got, headgate.Independent); err != nil {
+				t.Fatal(err)
+			}
+			if got[0] != want {
+				t.Errorf("%s, request %d:\nshort %+v\n long %+v", limit, n, want, got[0])
+			}
+		}
+	}
+}
+
+// TestT31_KeysAreOpaqueBytes: every key has a name of its own and a tag that no
+// byte of it can leave, and to reset one, whatever it looks like, spares others.
+func TestT31_KeysAreOpaqueBytes(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	long := strings.Repeat("x", 10_000)
+	keys := []string{
+		"", "*", "?", "[a]", "a", "\x00", "a\x00b", "{", "}", "{}", "}{", "a}b", "a{b", "{a}", "%", "%7D", "%h", "%0", ":", "a:b",
+		"\xff\xfe", "é", "\r\n", "hg:{a}::t", long, long + "y", strings.Repeat("}", 64), strings.Repeat("}", 65),
+	}
+	limit := headgate.PerHour(2)
+	names := map[string]string{}
+	for _, key := range keys {
+		for _, scope := range []string{"", "api", "a:b", "}", long} {
+			op := headgate.Op{Key: key, Scope: scope, Limit: limit, Cost: 1}
+			name := redis.KeyOf("hg", &op)
+			if other, taken := names[name]; taken {
+				t.Fatalf("%q and %q in scope %.20q are both named %q", key, other, scope, name)
+			}
+			names[name] = key
+			if len(name) > 460 {
+				t.Errorf("the name of %.20q has %d bytes", key, len(name))
+			}
+			if d := take(t, store, op); d.Remaining != 1 {
+				t.Fatalf("%.20q in scope %.20q: remaining %d at the first take", key, scope, d.Remaining)
+			}
+			if server.Do("EXISTS", name) != "1" {
+				t.Errorf("%.20q in scope %.20q is not at %q", key, scope, name)
+			}
+		}
+	}
+	take(t, store, headgate.Op{Key: "*", Limit: limit, Kind: headgate.Reset})
+	for _, key := range keys {
+		want := int64(1)
+		if key == "*" {
+			want = 2
+		}
+		if d := take(t, store, headgate.Op{Key: key, Limit: limit, Cost: 1, Kind: headgate.Peek}); d.Remaining != want {
+			t.Errorf("after the reset of *, %.20q has %d left, want %d", key, d.Remaining, want)
+		}
+	}
+	if got := number(t, server.Do("DBSIZE")); got != int64(len(names)-1) {
+		t.Errorf("%d keys on the server, want %d", got, len(names)-1)
+	}
+}
+
+// TestScriptsAreKnownByName: a script that the server has lost, by SCRIPT FLUSH
+// or a restart, is sent again, also in the middle of a pipeline, and only once.
+func TestScriptsAreKnownByName(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	limits := eachLimit(1000, time.Hour)
+	ctx := context.Background()
+	lose := map[string]func(){
+		"never known": func() {},
+		"flushed":     func() { server.Do("SCRIPT", "FLUSH") },
+		"one known": func() {
+			server.Do("SCRIPT", "FLUSH")
+			take(t, store, headgate.Op{Key: "other", Limit: limits[0], Cost: 1})
+		},
+	}
+	for name, lost := range lose {
+		t.Run(name, func(t *testing.T) {
+			server.Do("FLUSHALL")
+			var ops []headgate.Op
+			for i := range 300 { // several script calls in one pipeline
+				ops = append(ops, headgate.Op{Key: "k", Limit: limits[i/64%len(limits)], Cost: 1})
+			}
+			lost()
+			out := make([]headgate.Decision, len(ops))
+			if err := store.Do(ctx, ops, out, headgate.Independent); err != nil {
+				t.Fatal(err)
+			}
+			lost()
+			if err := store.Do(ctx, ops[60:70], out, headgate.AllOrNothing); err != nil {
+				t.Fatal(err)
+			}
+			for i, limit := range limits {
+				lost()
+				op := headgate.Op{Key: "k", Limit: limit, Cost: 1, Kind: headgate.Peek}
+				used := int64(0)
+				for j, o := range ops {
+					if o.Limit.Algorithm() == limit.Algorithm() {
+						used++
+						if j >= 60 && j < 70 {
+							used++
+						}
+					}
+				}
+				if d := take(t, store, op); d.Limit-d.Remaining != used {
+					t.Errorf("limit %d, %s: %d used, want %d", i, limit, d.Limit-d.Remaining, used)
+				}
+			}
+		})
+	}
+}
+
+// TestBatchOrder: more ops than fit into one script call still see those before
+// them, and mixed algorithms share a call.
+func TestBatchOrder(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	limits := eachLimit(1000, time.Hour)[:6]
+	ops := make([]headgate.Op, 600)
+	for i := range ops {
+		ops[i] = headgate.Op{Key: "k", Limit: limits[i%6], Cost: 1}
+	}
+	out := make([]headgate.Decision, len(ops))
+	if err := store.Do(context.Background(), ops, out, headgate.Independent); err != nil {
+		t.Fatal(err)
+	}
+	for i := range out {
+		if want := int64(1000 - i/6 - 1); out[i].Remaining != want && limits[i%6].Algorithm() > headgate.LeakyBucket {
+			t.Fatalf("op %d: remaining %d, want %d", i, out[i].Remaining, want)
+		}
+	}
+	if !slices.ContainsFunc(out, func(d headgate.Decision) bool { return d.Remaining == 900 }) {
+		t.Error("nobody has come to 900")
+	}
+}
