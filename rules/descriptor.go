@@ -2,7 +2,6 @@ package rules
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 )
 
