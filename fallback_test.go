@@ -63,7 +63,7 @@ func TestShare(t *testing.T) {
 		},
 		{headgate.Unlimited(), 0.5, headgate.Unlimited()},
 	} {
-		if got := tt.limit.Share(tt.share); got != tt.want || !got.Valid() {
+		if got := tt.limit.Share(tt.share); !got.Equal(tt.want) || !got.Valid() {
 			t.Errorf("%v of %s is %s, want %s", tt.share, tt.limit, got, tt.want)
 		}
 	}
@@ -152,7 +152,7 @@ func TestFallbackAllOrNothingAndBatch(t *testing.T) {
 	if !errors.Is(err, headgate.ErrUnavailable) || !d.Allowed || d.Reason != headgate.Fallback || out[2].Reason != headgate.NoLimit {
 		t.Fatalf("%+v, %+v, %v", d, out, err)
 	}
-	if ops[0].Limit != headgate.PerHour(4) {
+	if !ops[0].Limit.Equal(headgate.PerHour(4)) {
 		t.Error("the caller's op was changed")
 	}
 	d, err = l.AllowAll(t.Context(), ops, out)

@@ -28,23 +28,24 @@ const (
 //	headgate.PerSecond(100).Burst(500)
 //	headgate.PerCalendar(200, headgate.Day, berlin)
 //
-// A Limit is immutable, may be compared with == and is cheap to copy. It is
-// compiled when it is made, so make it once rather than for every request. The
-// zero Limit is invalid; [Unlimited] is explicit, and a limit of 0 is legal
+// A Limit is immutable and as cheap to copy as a pointer, which it is: compare
+// with [Limit.Equal]. It is compiled when it is made, so make it once rather
+// than for every request. The zero Limit is invalid; [Unlimited] is explicit, and a limit of 0 is legal
 // and refuses everything. Mistakes show in [Limit.Validate], and every Limiter
 // method returns them as [ErrInvalidLimit].
 type Limit struct {
-	rule Rule
+	_    [0]func() // forbids ==, which would compare the pointers
+	rule *Rule
 }
 
 // Per returns a limit of n per period, a token bucket with a burst of n. The
 // period is a whole number of microseconds.
 func Per(n int64, period time.Duration) Limit {
-	l := Limit{Rule{Limit: n, Period: int64(period / time.Microsecond)}}
+	r := Rule{Limit: n, Period: int64(period / time.Microsecond)}
 	if period%time.Microsecond != 0 {
-		l.rule.Period = -1
+		r.Period = -1
 	}
-	return l.compiled()
+	return compile(r)
 }
 
 // PerSecond returns a limit of n per second; see [Per].
@@ -67,35 +68,38 @@ func PerCalendar(n int64, unit CalendarUnit, zone *time.Location) Limit {
 	if zone == nil {
 		zone = time.UTC
 	}
-	return Limit{Rule{
+	return compile(Rule{
 		Algorithm: FixedWindow, Calendar: unit, Zone: zone,
 		Limit: n, Period: nominal(unit),
-	}}.compiled()
+	})
 }
 
 // Unlimited returns the limit that allows everything and counts nothing.
 func Unlimited() Limit {
-	return Limit{Rule{Unlimited: true}}.compiled()
+	return compile(Rule{Unlimited: true})
 }
 
 // Using returns l with another algorithm.
 func (l Limit) Using(a Algorithm) Limit {
-	l.rule.Algorithm = a
-	return l.compiled()
+	r := *l.Rule()
+	r.Algorithm = a
+	return compile(r)
 }
 
 // Burst returns l with another capacity: how much a token bucket lets through
 // at once, or how many places the queue of a leaky bucket has. Windows have no
 // burst.
 func (l Limit) Burst(b int64) Limit {
-	l.rule.Burst, l.rule.burstSet = b, true
-	return l.compiled()
+	r := *l.Rule()
+	r.Burst, r.burstSet = b, true
+	return compile(r)
 }
 
 // Anchored returns l, a fixed window, with another begin of its windows.
 func (l Limit) Anchored(a Anchor) Limit {
-	l.rule.Anchor = a
-	return l.compiled()
+	r := *l.Rule()
+	r.Anchor = a
+	return compile(r)
 }
 
 // Buckets returns l, a limit using SlidingBuckets, cut into n sub-windows, of
@@ -104,15 +108,17 @@ func (l Limit) Buckets(n int, edge Edge) Limit {
 	if n < 1 || n > MaxBuckets {
 		n = MaxBuckets + 1 // remembered as out of range
 	}
-	l.rule.Buckets, l.rule.Edge, l.rule.bucketsSet = uint16(n), edge, true
-	return l.compiled()
+	r := *l.Rule()
+	r.Buckets, r.Edge, r.bucketsSet = uint16(n), edge, true
+	return compile(r)
 }
 
 // CountingDenied returns l, a limit using SlidingLog, whose refused requests
 // are kept in the log too, so that hammering extends the ban.
 func (l Limit) CountingDenied() Limit {
-	l.rule.CountDenied = true
-	return l.compiled()
+	r := *l.Rule()
+	r.CountDenied = true
+	return compile(r)
 }
 
 // Share returns l with f of its limit and its burst, for one of several
@@ -123,12 +129,10 @@ func (l Limit) CountingDenied() Limit {
 // l, except that at least 1 is left of what was not 0: a limit of 2 shared by
 // four lets each have 1. All else stays as it is.
 func (l Limit) Share(f float64) Limit {
-	r := &l.rule
+	r := *l.Rule()
 	if !(f > 0 && f <= 1) {
-		r.Limit = -1
-		l = l.compiled()
-		l.rule.problem = badShare
-		return l
+		r.Limit, r.problem = -1, badShare
+		return Limit{rule: &r}
 	}
 	if f == 1 || r.Unlimited || r.problem != valid {
 		return l
@@ -137,7 +141,7 @@ func (l Limit) Share(f float64) Limit {
 	if r.burstSet {
 		r.Burst = share(r.Burst, f)
 	}
-	return l.compiled()
+	return compile(r)
 }
 
 // share returns f of n, rounded down but at least 1 of anything. The product of
@@ -156,42 +160,52 @@ func share(n int64, f float64) int64 {
 	return max(part, 1)
 }
 
-// Rule returns the compiled form, for stores. It points into l and must not be
+// Rule returns the compiled form, for stores. It is l's own and must not be
 // written to.
-func (l *Limit) Rule() *Rule { return &l.rule }
+func (l Limit) Rule() *Rule {
+	if l.rule == nil {
+		return new(Rule)
+	}
+	return l.rule
+}
+
+// Equal reports whether l and other mean the same.
+func (l Limit) Equal(other Limit) bool {
+	return l.rule == other.rule || *l.Rule() == *other.Rule()
+}
 
 // N returns the limit per period.
-func (l Limit) N() int64 { return l.rule.Limit }
+func (l Limit) N() int64 { return l.Rule().Limit }
 
 // Period returns the length of the period; for a calendar window the nominal
 // one (a month has 30 days, a year 365).
-func (l Limit) Period() time.Duration { return time.Duration(l.rule.Period) * time.Microsecond }
+func (l Limit) Period() time.Duration { return time.Duration(l.Rule().Period) * time.Microsecond }
 
 // Capacity returns the most that could ever pass at once: the burst of a
 // bucket, the limit of a window. It is what Decision.Limit reports.
-func (l Limit) Capacity() int64 { return l.rule.Most() }
+func (l Limit) Capacity() int64 { return l.Rule().Most() }
 
 // Algorithm returns how the limit counts.
-func (l Limit) Algorithm() Algorithm { return l.rule.Algorithm }
+func (l Limit) Algorithm() Algorithm { return l.Rule().Algorithm }
 
 // IsUnlimited reports whether l allows everything.
-func (l Limit) IsUnlimited() bool { return l.rule.Unlimited }
+func (l Limit) IsUnlimited() bool { return l.Rule().Unlimited }
 
 // Valid reports whether l can be enforced; [Limit.Validate] says why not.
-func (l *Limit) Valid() bool { return l.rule.problem == valid }
+func (l Limit) Valid() bool { return l.rule != nil && l.rule.problem == valid }
 
 // Validate returns nil or an error that wraps [ErrInvalidLimit].
 func (l Limit) Validate() error {
-	if l.rule.problem == valid {
+	if l.Valid() {
 		return nil
 	}
-	return &detailError{kind: ErrInvalidLimit, detail: l.rule.problem.String()}
+	return &detailError{kind: ErrInvalidLimit, detail: l.Rule().problem.String()}
 }
 
 // String describes the limit for people, such as
 // "100/1s token_bucket burst 500".
 func (l Limit) String() string {
-	r := &l.rule
+	r := l.Rule()
 	if r.problem != valid {
 		return "invalid limit: " + r.problem.String()
 	}

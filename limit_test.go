@@ -117,15 +117,15 @@ func TestLimitString(t *testing.T) {
 	}
 }
 
-// TestLimitComparable: two limits made alike are equal and may be map keys.
-func TestLimitComparable(t *testing.T) {
-	if headgate.PerMinute(5) != headgate.Per(5, time.Minute) {
+// TestLimitEqual: two limits made alike are equal.
+func TestLimitEqual(t *testing.T) {
+	if !headgate.PerMinute(5).Equal(headgate.Per(5, time.Minute)) {
 		t.Error("PerMinute(5) differs from Per(5, time.Minute)")
 	}
-	if headgate.PerMinute(5).Using(headgate.SlidingBuckets).Using(headgate.TokenBucket) != headgate.PerMinute(5) {
+	if !headgate.PerMinute(5).Using(headgate.SlidingBuckets).Using(headgate.TokenBucket).Equal(headgate.PerMinute(5)) {
 		t.Error("a detour over another algorithm leaves traces")
 	}
-	if headgate.PerMinute(5) == headgate.PerMinute(6) || headgate.PerMinute(5) == headgate.PerMinute(5).Using(headgate.LeakyBucket) {
+	if headgate.PerMinute(5).Equal(headgate.PerMinute(6)) || headgate.PerMinute(5).Equal(headgate.PerMinute(5).Using(headgate.LeakyBucket)) {
 		t.Error("different limits are equal")
 	}
 }

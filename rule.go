@@ -114,9 +114,10 @@ func (p problem) String() string {
 	return "invalid"
 }
 
-// compiled returns l with everything derived filled in and its problem found.
-func (l Limit) compiled() Limit {
-	r := &l.rule
+// compile returns the Limit of r with everything derived filled in and its
+// problem found.
+func compile(r Rule) Limit {
+	l := Limit{rule: &r}
 	// What an earlier step of the chain derived for another algorithm must
 	// not be taken for something the user said.
 	r.Token, r.Leak, r.Capacity, r.Tick = 0, 0, 0, 0

@@ -109,7 +109,7 @@ func (w *world) keepDefined(op *headgate.Op) {
 	e := w.model.states[id{op.Scope, op.Key, op.Limit.Algorithm()}]
 	if e != nil && !e.unused() && !op.Limit.IsUnlimited() && e.freshAt <= max(w.latest, op.At) {
 		op.At = max(w.latest, op.At)
-		if e.limit != op.Limit {
+		if !e.limit.Equal(op.Limit) {
 			op.Kind = headgate.Reset
 		}
 	}
