@@ -21,6 +21,8 @@ type ranked struct {
 	tag  uint64
 }
 
+const rankedBytes = 16
+
 func (q *ranking) reset() { q.items, q.bound = q.items[:0], math.MinInt64 }
 
 // note adds a slot that was created or has sunk. Whoever calls has checked that

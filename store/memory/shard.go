@@ -190,7 +190,16 @@ func (h *shard) grow(s *Store, now int64) bool {
 	if h.span > 0 && s.bytes.Load()+int64(span-int(h.span))*slotBytes > s.maxBytes {
 		return false
 	}
-	if h.sweep(s, now); h.count >= h.limit-h.limit/8 {
+	fresh := 0
+	for i := range h.slots {
+		if p := &h.slots[i]; p.tag != 0 && p.freshAt() <= now {
+			fresh++
+		}
+	}
+	if fresh > 0 {
+		h.sweep(s, now)
+	}
+	if h.count >= h.limit-h.limit/8 {
 		h.resize(s, span)
 	}
 	return true
@@ -206,7 +215,7 @@ func (h *shard) shrink(s *Store) {
 // resize moves the slots to a table with span homes.
 func (h *shard) resize(s *Store, span int) {
 	into := resized(span)
-	for !h.fill(&into, func(*slot) bool { return true }) {
+	for !h.fill(&into, nil) {
 		into.slots = make([]slot, len(into.slots)+len(into.slots)/4)
 	}
 	s.bytes.Add(int64(len(into.slots)-len(h.slots)) * slotBytes)
@@ -292,6 +301,10 @@ func (h *shard) evict(s *Store, p *slot, now int64) {
 // instead.
 func (h *shard) lowest(s *Store, now int64) (lowest *slot, swept bool) {
 	q := &h.ranking
+	if q.items == nil {
+		q.items = make([]ranked, 0, 2*mostRanked)
+		s.bytes.Add(2 * mostRanked * rankedBytes)
+	}
 	for range 2 {
 		for len(q.items) > 0 {
 			top := q.items[0]

@@ -131,7 +131,7 @@ func checkShards(t *testing.T, s *Store) {
 			t.Fatalf("shard %d: %d records, %d in use", i, have, used)
 		}
 		keys += int64(count)
-		bytes += int64(len(h.slots)+cap(h.waiting))*slotBytes + int64(cap(h.records.all))*recordBytes
+		bytes += int64(len(h.slots)+cap(h.waiting))*slotBytes + int64(cap(h.ranking.items))*rankedBytes + int64(cap(h.records.all))*recordBytes
 		for j := range h.records.all {
 			bytes += h.records.all[j].bytes()
 		}

@@ -104,20 +104,22 @@ func (t *table) larger(shard, shards int) int {
 	}
 }
 
-// fill moves the slots of t that keep says to into an empty table and reports
+// fill moves the slots of t that keep says to, or all if it is nil, into an
+// empty table and reports
 // whether they fitted. t itself may be that table: its slots then move forward
 // only.
 func (t *table) fill(into *table, keep func(*slot) bool) bool {
 	next, count := 0, 0
 	for i := range t.slots {
-		s := t.slots[i]
-		if s.tag == 0 {
+		p := &t.slots[i]
+		if p.tag == 0 {
 			continue
 		}
+		kept, s := keep == nil || keep(p), *p
 		if into == t {
-			t.slots[i] = slot{}
+			*p = slot{}
 		}
-		if !keep(&s) {
+		if !kept {
 			continue
 		}
 		at := max(into.home(s.tag), next)

@@ -1,0 +1,118 @@
+package memory
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+)
+
+// TestIdentitiesDiffer compares names that are easily confused.
+func TestIdentitiesDiffer(t *testing.T) {
+	k := newSecret()
+	seen := make(map[identity]string)
+	note := func(scope, key string, a headgate.Algorithm) {
+		t.Helper()
+		id, name := k.identify(scope, key, a), fmt.Sprintf("%.40q %.40q (%d, %d) %s", scope, key, len(scope), len(key), a)
+		if other, ok := seen[id]; ok {
+			t.Errorf("%s and %s are the same", name, other)
+		}
+		if id != k.identify(strings.Clone(scope), strings.Clone(key), a) {
+			t.Errorf("%s is not the same twice", name)
+		}
+		seen[id] = name
+	}
+	text := strings.Repeat("\x00", 40) + strings.Repeat("abcdefgh", 1280)
+	for n := range 70 {
+		note("", text[:n], headgate.TokenBucket)                    // zeros, of every length
+		note("", text[40:40+n+1], headgate.TokenBucket)             // every length
+		note(text[40:40+n+1], "", headgate.TokenBucket)             // the same as a scope
+		note(text[40:40+n+1], text[41+n:112], headgate.TokenBucket) // cut elsewhere
+	}
+	for n := range 64 {
+		b := []byte(text[40:10280])
+		b[n*160] ^= 1
+		note("", string(b), headgate.TokenBucket) // one bit of 10 KiB
+	}
+	for _, a := range headgate.Algorithms() {
+		note("a", "b", a)
+	}
+}
+
+// TestIdentityAvalanche flips each bit of a key: about half of the hash's bits
+// must follow, each of them about equally often.
+func TestIdentityAvalanche(t *testing.T) {
+	k := newSecret()
+	for _, size := range []int{3, 7, 12, 16, 17, 40} {
+		const rounds = 400
+		var flips [64 + extraBits]int
+		n := 0
+		for round := range rounds {
+			key := []byte(fmt.Sprintf("%0*d", size, round))
+			base := k.identify("", string(key), headgate.TokenBucket)
+			for bit := range 8 * size {
+				key[bit/8] ^= 1 << (bit % 8)
+				id := k.identify("", string(key), headgate.TokenBucket)
+				key[bit/8] ^= 1 << (bit % 8)
+				n++
+				for i := range flips {
+					changed := (base.tag ^ id.tag) >> i
+					if i >= 64 {
+						changed = (base.extra ^ id.extra) >> (i - 64)
+					}
+					flips[i] += int(changed & 1)
+				}
+			}
+		}
+		for i, f := range flips {
+			if share := float64(f) / float64(n); math.Abs(share-0.5) > 0.05 {
+				t.Errorf("keys of %d: bit %d follows in %.3f of the flips", size, i, share)
+			}
+		}
+	}
+}
+
+// TestShardsFillEvenly counts sequential keys per shard and per part of a table.
+func TestShardsFillEvenly(t *testing.T) {
+	k := newSecret()
+	const keys, cells = 1 << 18, 256
+	var shards, homes [cells]int
+	for i := range keys {
+		id := k.identify("", fmt.Sprintf("user:%08d", i), headgate.TokenBucket)
+		shards[id.extra%cells]++
+		home, _ := bits.Mul64(id.tag, cells)
+		homes[home]++
+	}
+	for name, counts := range map[string][cells]int{"shards": shards, "homes": homes} {
+		chi := 0.0
+		for _, n := range counts {
+			d := float64(n) - keys/cells
+			chi += d * d / (keys / cells)
+		}
+		// 255 degrees of freedom: mean 255, deviation 22.6; five of them.
+		if chi > 255+5*22.6 {
+			t.Errorf("%s: chi² = %.0f", name, chi)
+		}
+	}
+}
+
+func TestSqueeze(t *testing.T) {
+	for _, mantissa := range []int{6, 18, 28, 39} {
+		for shift := range 54 {
+			for _, off := range []int64{-1, 0, 1, 12345} {
+				d := max(int64(1)<<shift+off, 0)
+				if d >= 1<<53 || bits.Len64(uint64(d)) > mantissa+63 {
+					continue
+				}
+				up, down := stretch(squeezeUp(uint64(d), mantissa), mantissa), stretch(squeezeDown(uint64(d), mantissa), mantissa)
+				slack := max(d>>(mantissa-1), 0)
+				if up < d || up > d+slack || down > d || down < d-slack {
+					t.Fatalf("%d in %d bits: from %d to %d", d, mantissa, down, up)
+				}
+			}
+		}
+	}
+}
