@@ -152,19 +152,21 @@ func (c *crowd) drain() int {
 	return int(total)
 }
 
-// policies returns a crowd for each failure policy, all on one store.
-func policies(t *testing.T, store headgate.Store, keys ...string) (allow, deny, local *crowd) {
+// policies returns a crowd for each failure policy, all on one store. keys
+// returns those of one crowd.
+func policies(t *testing.T, store headgate.Store, keys func(name string) []string) (allow, deny, local *crowd) {
 	t.Helper()
 	limit := headgate.Per(4000, never)
-	make := func(name string, options ...headgate.Option) *crowd {
-		c := &crowd{t: t, name: name, limit: limit, limiter: headgate.New(store, options...)}
-		for _, k := range keys {
-			c.keys = append(c.keys, k+" "+name)
-		}
-		return c
+	with := func(name string, options ...headgate.Option) *crowd {
+		return &crowd{t: t, name: name, limit: limit, keys: keys(name), limiter: headgate.New(store, options...)}
 	}
-	return make("allow"), make("deny", headgate.WithFailurePolicy(headgate.FailureDeny)),
-		make("local", headgate.WithFallback(memory.New(), 0.05), headgate.WithFailurePolicy(headgate.FailureDeny))
+	return with("allow"), with("deny", headgate.WithFailurePolicy(headgate.FailureDeny)),
+		with("local", headgate.WithFallback(memory.New(), 0.05), headgate.WithFailurePolicy(headgate.FailureDeny))
+}
+
+// named returns one key for each crowd.
+func named(key string) func(string) []string {
+	return func(name string) []string { return []string{key + " " + name} }
 }
 
 // lag measures how late this machine lets goroutines run, which no deadline

@@ -36,7 +36,7 @@ func TestFaults(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Addr)
 			var log changes
 			store := openFailsafe(t, redis.Options{Addresses: []string{proxy.Addr}}, log.add)
-			allow, deny, local := policies(t, store, tt.name)
+			allow, deny, local := policies(t, store, named(tt.name))
 			crowds := []*crowd{allow, deny, local}
 
 			ctx, stop := context.WithCancel(t.Context())

@@ -1,0 +1,270 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// scene is traffic under all three policies with faults in the middle.
+type scene struct {
+	t       *testing.T
+	crowds  []*crowd
+	machine lag
+	log     *changes
+	stop    func()
+	group   sync.WaitGroup
+
+	// total is what each crowd was answered in all.
+	total []tally
+}
+
+// begin starts the traffic and returns when it flows.
+func begin(t *testing.T, log *changes, crowds ...*crowd) *scene {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	s := &scene{t: t, crowds: crowds, log: log, stop: stop}
+	t.Cleanup(s.end)
+	s.machine.run(ctx, &s.group)
+	for range crowds {
+		s.total = append(s.total, newTally())
+	}
+	for _, c := range crowds {
+		c.run(ctx, &s.group)
+	}
+	wait(150 * time.Millisecond)
+	recovered(t, crowds...)
+	return s
+}
+
+func (s *scene) end() {
+	s.stop()
+	s.group.Wait()
+}
+
+// look returns what happened since the last look.
+func (s *scene) look() []tally {
+	var seen []tally
+	for i, c := range s.crowds {
+		now := c.seen()
+		seen = append(seen, now)
+		for reason, n := range now.allowed {
+			s.total[i].allowed[reason] += n
+		}
+		s.total[i].errs += now.errs
+		s.total[i].slowest = max(s.total[i].slowest, now.slowest)
+	}
+	return seen
+}
+
+// finish stops the traffic when all is well, takes what is left, and checks
+// that the store admitted no more than the limit and forgotten, and no less
+// than the limit without the calls that failed.
+func (s *scene) finish(forgotten int) {
+	t := s.t
+	t.Helper()
+	took := recovered(t, s.crowds...)
+	s.end()
+	s.look()
+	for i, c := range s.crowds {
+		limit := int(c.limit.N()) * len(c.keys)
+		total := s.total[i]
+		admitted := total.allowed[headgate.OK] + c.drain()
+		if admitted > limit+forgotten || admitted < limit-total.errs {
+			t.Errorf("%s: the store admitted %d of %d, %d may have been forgotten, %d calls failed",
+				c.name, admitted, limit, forgotten, total.errs)
+		}
+		if share := int(c.limit.Share(0.05).N()) * len(c.keys); total.allowed[headgate.Fallback] > share {
+			t.Errorf("%s: memory admitted %d, its share is %d", c.name, total.allowed[headgate.Fallback], share)
+		}
+		if total.slowest > s.machine.latest() {
+			t.Errorf("%s: somebody waited %s; the machine was %s late", c.name, total.slowest, s.machine.worst)
+		}
+		t.Logf("%s: the store admitted %d of %d; %s", c.name, admitted, limit, total)
+	}
+	s.log.check(t)
+	t.Logf("well %s after the end, machine %s late", took, s.machine.worst)
+}
+
+// TestSentinelFailover kills the primary in the middle of traffic. What it had
+// not sent to the replicas yet is forgotten: replication is asynchronous.
+func TestSentinelFailover(t *testing.T) {
+	set := redistest.Sentinel(t)
+	var log changes
+	store := openFailsafe(t, redis.Options{
+		Addresses: set.Addrs(), Mode: redis.Sentinel, MasterName: redistest.MasterName,
+	}, log.add)
+	allow, deny, local := policies(t, store, named("sentinel"))
+	s := begin(t, &log, allow, deny, local)
+	s.look()
+	set.KillPrimary()
+	killed := time.Now()
+	set.AwaitFailover()
+	t.Logf("failover took %s", time.Since(killed))
+	for i, during := range s.look() {
+		if during.errs == 0 {
+			t.Errorf("%s: no call failed", s.crowds[i].name)
+		}
+	}
+	// 12 callers, each of which may have been answered just before the end.
+	s.finish(12)
+}
+
+// TestClusterLosesAPrimary kills one of three primaries in the middle of
+// traffic. Keys of the others are answered all the while.
+func TestClusterLosesAPrimary(t *testing.T) {
+	set := redistest.Cluster(t, "--cluster-require-full-coverage", "no")
+	var log changes
+	store := openFailsafe(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster}, log.add)
+	allow, deny, local := policies(t, store, onPrimary(0))
+	_, others, _ := policies(t, store, onPrimary(1))
+	others.name = "others"
+	s := begin(t, &log, allow, deny, local, others)
+	s.look()
+	set.KillPrimary(0)
+	killed := time.Now()
+	wait(500 * time.Millisecond) // the cluster takes a second to notice
+	for i, during := range s.look() {
+		c := s.crowds[i]
+		switch {
+		case c == others && during.allowed[headgate.OK] < 9*during.errs:
+			t.Errorf("keys of other primaries: %s", during)
+		case c != others && during.allowed[headgate.OK] > during.errs:
+			t.Errorf("keys of the dead primary: %s", during)
+		}
+		t.Logf("%s, during: %s", c.name, during)
+	}
+	set.AwaitFailover(0)
+	t.Logf("failover took %s", time.Since(killed))
+	s.finish(12)
+}
+
+// onPrimary returns keys that belong to one of the first primaries.
+func onPrimary(primary int) func(name string) []string {
+	return func(name string) []string {
+		var keys []string
+		for i := 0; len(keys) < 2; i++ {
+			key := fmt.Sprintf("%s %d", name, i)
+			if int(redis.SlotOf(key))*3/redistest.Slots == primary {
+				keys = append(keys, key)
+			}
+		}
+		return keys
+	}
+}
+
+// TestClusterMovesASlot moves the slot of a busy key from one primary to
+// another and back, key by key, while its callers go on. Nothing is forgotten.
+func TestClusterMovesASlot(t *testing.T) {
+	set := redistest.Cluster(t)
+	var log changes
+	store := openFailsafe(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster}, log.add)
+	allow, deny, local := policies(t, store, named("moved"))
+	s := begin(t, &log, allow, deny, local)
+	for range 3 {
+		for _, c := range s.crowds {
+			slot := int(redis.SlotOf(c.keys[0]))
+			owner := ownerOf(t, set, slot)
+			from, to := set.Primaries[owner], set.Primaries[(owner+1)%3]
+			set.MoveSlot(slot, from, to, func() { wait(50 * time.Millisecond) })
+		}
+		wait(50 * time.Millisecond)
+	}
+	for i, during := range s.look() {
+		if during.errs*10 > during.allowed[headgate.OK] {
+			t.Errorf("%s: too much failed: %s", s.crowds[i].name, during)
+		}
+	}
+	s.finish(0)
+}
+
+// ownerOf returns which of the first primaries has a slot now.
+func ownerOf(t *testing.T, set *redistest.ClusterSet, slot int) int {
+	t.Helper()
+	for i, p := range set.Primaries {
+		count, err := p.Command("CLUSTER", "COUNTKEYSINSLOT", fmt.Sprint(slot))
+		if n, ok := count.(int64); err == nil && ok && n > 0 {
+			return i
+		}
+	}
+	t.Fatalf("no primary has a key in slot %d", slot)
+	return 0
+}
+
+// TestClusterAcrossSlots asks all or nothing of keys on three primaries while
+// one of them stalls: no call waits longer than the deadline, although to give
+// back takes a second round trip.
+func TestClusterAcrossSlots(t *testing.T) {
+	set := redistest.Cluster(t)
+	var log changes
+	store := openFailsafe(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster}, log.add)
+	limiter := headgate.New(store, headgate.WithFailurePolicy(headgate.FailureDeny))
+	limit := headgate.Per(300, never)
+	var ops []headgate.Op
+	for i := range set.Primaries {
+		ops = append(ops, headgate.Op{Key: onPrimary(i)("all")[0], Limit: limit, Cost: 1})
+	}
+	var mu sync.Mutex
+	var took []time.Duration
+	admitted, failed := 0, 0
+	ctx, stop := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	var machine lag
+	machine.run(ctx, &group)
+	for range 6 {
+		group.Go(func() {
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				<-tick.C
+				out := make([]headgate.Decision, len(ops))
+				begin := time.Now()
+				d, err := limiter.AllowAll(context.Background(), slices.Clone(ops), out)
+				mu.Lock()
+				took = append(took, time.Since(begin))
+				switch {
+				case err != nil && !errors.Is(err, headgate.ErrUnavailable):
+					t.Error(err)
+				case err != nil:
+					failed++
+				case d.Allowed:
+					admitted++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wait(150 * time.Millisecond)
+	set.Primaries[1].Pause()
+	wait(400 * time.Millisecond)
+	set.Primaries[1].Resume()
+	wait(300 * time.Millisecond)
+	stop()
+	group.Wait()
+	for _, op := range ops {
+		d, err := limiter.Peek(t.Context(), op.Key, limit, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := int(limit.N() - d.Remaining)
+		// A failed call may have taken in some slots and not given back.
+		if used < admitted || used > admitted+failed {
+			t.Errorf("%s: %d used, %d admitted, %d calls failed", op.Key, used, admitted, failed)
+		}
+	}
+	if admitted == 0 || failed == 0 {
+		t.Errorf("admitted %d, failed %d", admitted, failed)
+	}
+	if slowest := slices.Max(took); slowest > machine.latest() {
+		t.Errorf("somebody waited %s; the machine was %s late", slowest, machine.worst)
+	}
+	t.Logf("admitted %d, failed %d, slowest %s, machine %s late", admitted, failed, slices.Max(took), machine.worst)
+}
