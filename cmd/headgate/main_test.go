@@ -79,7 +79,7 @@ func curl(ts *testscript.TestScript, neg bool, args []string) {
 		return
 	}
 	ts.Check(err)
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }()
 	text, err := io.ReadAll(res.Body)
 	ts.Check(err)
 	var header strings.Builder
@@ -94,7 +94,7 @@ func TestNoColourInFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	if code := run(t.Context(), []string{"chek"}, streams{in: strings.NewReader(""), out: file, err: file}); code != exitUsage {
 		t.Errorf("exit code %d", code)
 	}

@@ -25,7 +25,7 @@ func newQuickstart(s streams) *cobra.Command {
 			_, err := fmt.Fprint(s.out, app.QuickstartRules())
 			return err
 		}
-		c, err := f.load(cmd, map[string]string{"log.level": "warn"})
+		c, err := f.load(map[string]string{"log.level": "warn"})
 		if err != nil {
 			return err
 		}

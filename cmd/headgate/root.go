@@ -48,8 +48,7 @@ Start with: headgate quickstart`,
 
 // flagHint says what may have been meant by a flag that does not exist.
 func flagHint(cmd *cobra.Command, err error) string {
-	var missing *pflag.NotExistError
-	if errors.As(err, &missing) {
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 		if near := config.Nearest(missing.GetSpecifiedName(), known); near != "" {
@@ -65,8 +64,7 @@ func asUsage(root *cobra.Command, args []string, err error) error {
 	if err == nil || began(err) {
 		return unwrapBegan(err)
 	}
-	var usage *usageError
-	if errors.As(err, &usage) {
+	if _, ok := errors.AsType[*usageError](err); ok {
 		return err
 	}
 	message := err.Error()
@@ -103,13 +101,12 @@ func running(f func(cmd *cobra.Command, args []string) error) func(*cobra.Comman
 }
 
 func began(err error) bool {
-	var b *begunError
-	return errors.As(err, &b)
+	_, ok := errors.AsType[*begunError](err)
+	return ok
 }
 
 func unwrapBegan(err error) error {
-	var b *begunError
-	if errors.As(err, &b) {
+	if b, ok := errors.AsType[*begunError](err); ok {
 		return b.err
 	}
 	return err

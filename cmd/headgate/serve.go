@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"syscall"
@@ -40,11 +41,9 @@ func (f *flags) common(cmd *cobra.Command) {
 }
 
 // load reads the settings, of which only flags that were given count.
-func (f *flags) load(cmd *cobra.Command, preset map[string]string) (*config.Config, error) {
+func (f *flags) load(preset map[string]string) (*config.Config, error) {
 	given := map[string]string{}
-	for key, value := range preset {
-		given[key] = value
-	}
+	maps.Copy(given, preset)
 	for key, value := range f.values {
 		if *value != "" {
 			given[key] = *value
@@ -74,7 +73,7 @@ a second one stops at once.`,
 	f.flag(cmd, "upstream", "proxy.upstream", "where the reverse proxy sends requests, such as http://127.0.0.1:9000")
 	f.flag(cmd, "domain", "proxy.domain", "whose rules the reverse proxy enforces (default: the only domain there is)")
 	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
-		c, err := f.load(cmd, nil)
+		c, err := f.load(nil)
 		if err != nil {
 			return err
 		}

@@ -66,8 +66,7 @@ func report(w io.Writer, err error) int {
 		return exitUsage
 	}
 	p.diagnoses(app.Diagnose(err))
-	var source *config.SourceError
-	if errors.As(err, &source) && strings.HasPrefix(source.Source, "--") {
+	if source, ok := errors.AsType[*config.SourceError](err); ok && strings.HasPrefix(source.Source, "--") {
 		return exitUsage
 	}
 	return exitFailed

@@ -190,8 +190,8 @@ func (a *App) closeDoors(ctx context.Context) error {
 
 // release undoes Start, last to first.
 func (a *App) release() {
-	for i := len(a.cleanup) - 1; i >= 0; i-- {
-		a.cleanup[i]()
+	for _, f := range slices.Backward(a.cleanup) {
+		f()
 	}
 	a.cleanup = nil
 }

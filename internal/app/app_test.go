@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -175,8 +176,14 @@ func run(t *testing.T, rulesText string, upstream http.Handler, change ...set) *
 func (f *fixture) proxyURL(path string) string { return "http://" + f.Addr(app.DoorProxy) + path }
 func (f *fixture) apiURL(path string) string   { return "http://" + f.Addr(app.DoorAPI) + path }
 
-// get asks and returns the answer with its body read.
-func (f *fixture) get(t *testing.T, url string, header ...string) (*http.Response, string) {
+// reply is an answer whose body has been read.
+type reply struct {
+	StatusCode int
+	Header     http.Header
+}
+
+// get asks, and returns the answer and its body.
+func (f *fixture) get(t *testing.T, url string, header ...string) (reply, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -189,12 +196,18 @@ func (f *fixture) get(t *testing.T, url string, header ...string) (*http.Respons
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close()
+	body := read(t, res)
+	return reply{res.StatusCode, res.Header}, body
+}
+
+// read returns the body of res.
+func read(t *testing.T, res *http.Response) string {
+	t.Helper()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
+	if err = errors.Join(err, res.Body.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return res, string(body)
+	return string(body)
 }
 
 func writeFile(t *testing.T, name, text string) {
@@ -242,7 +255,7 @@ func TestAcceptanceTrace(t *testing.T) {
 	f := run(t, loginRules, hello)
 	for _, remaining := range []string{"4", "3", "2", "1", "0"} {
 		res, body := f.get(t, f.proxyURL("/login"))
-		if res.StatusCode != 200 || body != "hello\n" || res.Header.Get("X-RateLimit-Remaining") != remaining {
+		if res.StatusCode != http.StatusOK || body != "hello\n" || res.Header.Get("X-RateLimit-Remaining") != remaining {
 			t.Errorf("%d %q with %s left, want the backend's with %s", res.StatusCode, body, res.Header.Get("X-RateLimit-Remaining"), remaining)
 		}
 		if got := res.Header.Values("X-RateLimit-Limit"); len(got) != 1 || got[0] != "5" {
@@ -250,7 +263,7 @@ func TestAcceptanceTrace(t *testing.T) {
 		}
 	}
 	res, body := f.get(t, f.proxyURL("/login"))
-	if res.StatusCode != 429 {
+	if res.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("the sixth got %d", res.StatusCode)
 	}
 	want := map[string]string{
@@ -276,7 +289,7 @@ func TestAcceptanceTrace(t *testing.T) {
 		t.Errorf("problem %v", problem)
 	}
 	f.clock.advance(48*time.Second + 12*time.Second) // past a fifth of the next window: 5 × 0.8 = 4
-	if res, _ := f.get(t, f.proxyURL("/login")); res.StatusCode != 200 {
+	if res, _ := f.get(t, f.proxyURL("/login")); res.StatusCode != http.StatusOK {
 		t.Errorf("after Retry-After: %d", res.StatusCode)
 	}
 }
@@ -285,7 +298,7 @@ func TestOtherPathsAreNotLimited(t *testing.T) {
 	f := run(t, loginRules, hello)
 	for range 10 {
 		res, _ := f.get(t, f.proxyURL("/other"))
-		if res.StatusCode != 200 || res.Header.Get("RateLimit") != "" {
+		if res.StatusCode != http.StatusOK || res.Header.Get("RateLimit") != "" {
 			t.Fatalf("%d %v", res.StatusCode, res.Header)
 		}
 		if got := res.Header.Get("X-RateLimit-Limit"); got != "999" {
@@ -305,10 +318,8 @@ func TestAPIAndProxyShareTheStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil || !strings.Contains(string(body), `"remaining":1,`) {
-		t.Errorf("%s, %v; want 1 remaining", body, err)
+	if body := read(t, res); !strings.Contains(body, `"remaining":1,`) {
+		t.Errorf("%s; want 1 remaining", body)
 	}
 }
 
@@ -321,7 +332,7 @@ limits:
     on_limit: {status: 503, body: "<p>later</p>", content_type: text/html, headers: {X-Reason: closed}}
 `, hello)
 	res, body := f.get(t, f.proxyURL("/"))
-	if res.StatusCode != 503 || body != "<p>later</p>" || res.Header.Get("Content-Type") != "text/html" || res.Header.Get("X-Reason") != "closed" {
+	if res.StatusCode != http.StatusServiceUnavailable || body != "<p>later</p>" || res.Header.Get("Content-Type") != "text/html" || res.Header.Get("X-Reason") != "closed" {
 		t.Errorf("%d %q %v", res.StatusCode, body, res.Header)
 	}
 }

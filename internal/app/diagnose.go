@@ -30,16 +30,14 @@ func Diagnose(err error) []Diagnosis {
 	if err == nil {
 		return nil
 	}
-	var all config.Errors
-	if errors.As(err, &all) {
+	if all, ok := errors.AsType[config.Errors](err); ok {
 		var out []Diagnosis
 		for _, e := range all {
 			out = append(out, Diagnose(e)...)
 		}
 		return out
 	}
-	var problems rules.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[rules.Problems](err); ok {
 		return explain(problems, nil)
 	}
 	d := Diagnosis{Severity: rules.SeverityError.String(), Message: err.Error()}

@@ -31,8 +31,7 @@ type ListenError struct {
 // Error names the door, the address and the reason.
 func (e *ListenError) Error() string {
 	err := e.Err
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err // without "listen tcp" and the address again
 	}
 	return fmt.Sprintf("cannot open %s on %s: %v", e.Door, e.Address, err)

@@ -49,15 +49,14 @@ func TestBadRulesLeaveTheRunningOnesUntouched(t *testing.T) {
 	writeFile(t, f.config.Rules[0], badRules)
 	f.clock.advance(time.Second)
 	err := f.Reload()
-	var problems rules.Problems
-	if !errors.As(err, &problems) {
+	if _, ok := errors.AsType[rules.Problems](err); !ok {
 		t.Fatalf("err %v, want rules.Problems", err)
 	}
 	if got := f.left(t); got != "3/5" {
 		t.Errorf("after the bad reload %s, want 3/5", got)
 	}
 	res, body := f.get(t, f.apiURL("/readyz?verbose"))
-	if res.StatusCode != 200 || !strings.Contains(body, `"last_failed_reload":{"at":"2026-11-21T11:00:13Z"`) || !strings.Contains(body, `mach`) {
+	if res.StatusCode != http.StatusOK || !strings.Contains(body, `"last_failed_reload":{"at":"2026-11-21T11:00:13Z"`) || !strings.Contains(body, `mach`) {
 		t.Errorf("%d %s", res.StatusCode, body)
 	}
 	if n := strings.Count(f.journal.text.String(), "rules not reloaded"); n != 1 {
@@ -155,7 +154,7 @@ func TestRestartHandsOutNoFreshBudgets(t *testing.T) {
 		f.renew(t)
 	}
 	f.start(t)
-	if res, _ := f.get(t, f.proxyURL("/login")); res.StatusCode != 429 {
+	if res, _ := f.get(t, f.proxyURL("/login")); res.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("after the restarts %d, want 429", res.StatusCode)
 	}
 }
@@ -208,8 +207,10 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 			answer <- err.Error()
 			return
 		}
-		defer res.Body.Close()
-		body, _ := io.ReadAll(res.Body)
+		body, err := io.ReadAll(res.Body)
+		if err = errors.Join(err, res.Body.Close()); err != nil {
+			t.Error(err)
+		}
 		answer <- string(body)
 	}()
 	<-inside
@@ -236,8 +237,8 @@ func TestStopCutsOffWhatDoesNotEnd(t *testing.T) {
 	go func() {
 		defer close(failed)
 		if res, err := f.client.Get(f.proxyURL("/login")); err == nil {
-			defer res.Body.Close()
-			if res.StatusCode == 200 {
+			_ = res.Body.Close()
+			if res.StatusCode == http.StatusOK {
 				t.Error("an answer that never was")
 			}
 		}
@@ -251,22 +252,24 @@ func TestStopCutsOffWhatDoesNotEnd(t *testing.T) {
 
 func TestReadyzSaysNoWhileDraining(t *testing.T) {
 	f := run(t, loginRules, hello, func(c *config.Config) { c.ShutdownDelay = time.Hour })
-	if res, _ := f.get(t, f.apiURL("/readyz")); res.StatusCode != 200 {
+	if res, _ := f.get(t, f.apiURL("/readyz")); res.StatusCode != http.StatusOK {
 		t.Fatalf("before: %d", res.StatusCode)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- f.Stop(ctx) }()
 	f.journal.await(t, "draining")
-	if res, body := f.get(t, f.apiURL("/readyz")); res.StatusCode != 503 || body != "draining\n" {
+	if res, body := f.get(t, f.apiURL("/readyz")); res.StatusCode != http.StatusServiceUnavailable || body != "draining\n" {
 		t.Errorf("while draining: %d %q", res.StatusCode, body)
 	}
-	if res, _ := f.get(t, f.proxyURL("/login")); res.StatusCode != 200 {
+	if res, _ := f.get(t, f.proxyURL("/login")); res.StatusCode != http.StatusOK {
 		t.Errorf("requests during the delay get %d", res.StatusCode)
 	}
 	f.client.CloseIdleConnections()
 	cancel()
-	<-stopped
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestAddressInUse(t *testing.T) {

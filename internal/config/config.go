@@ -22,7 +22,7 @@ import (
 	"github.com/headgate/headgate/rules"
 )
 
-// Off, as an address to listen on, closes a door.
+// Off closes a door when it stands in place of an address.
 const Off = "off"
 
 // The defaults of addresses.

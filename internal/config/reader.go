@@ -62,8 +62,7 @@ func (r *reader) read(src []byte) {
 // syntax reports what the YAML library could not read.
 func (r *reader) syntax(err error) {
 	d := rules.Diagnostic{File: r.file, Message: "not valid YAML: " + err.Error()}
-	var e *yaml.LoadError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*yaml.LoadError](err); ok {
 		d.Line, d.Column, d.Message = e.Mark.Line, e.Mark.Column, "not valid YAML: "+e.Message
 	}
 	r.problems = append(r.problems, d)
@@ -162,9 +161,8 @@ func (r *reader) setting(s *setting, key, value *yaml.Node) {
 		values = relativeTo(r.folder, values)
 	}
 	if err := s.set(r.config, values); err != nil {
-		var h *hinted
 		hint := ""
-		if errors.As(err, &h) {
+		if h, ok := errors.AsType[*hinted](err); ok {
 			hint = h.hint
 		}
 		r.errorf(value, hint, "%s: %s", s.key, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"net/url"
@@ -57,8 +58,7 @@ type hinted struct{ message, hint string }
 func (e *hinted) Error() string { return e.message }
 
 func sourceError(source string, err error) error {
-	var h *hinted
-	if errors.As(err, &h) {
+	if h, ok := errors.AsType[*hinted](err); ok {
 		return &SourceError{Source: source, Message: h.message, Hint: h.hint}
 	}
 	return &SourceError{Source: source, Message: err.Error()}
@@ -69,7 +69,7 @@ func settings() []setting {
 	return []setting{
 		{key: "rules", list: true, path: true, set: func(c *Config, v []string) error { c.Rules = v; return nil }},
 		one("store.memory.max_keys", func(c *Config, v string) (err error) {
-			c.Store.Memory.MaxKeys, err = wholeNumber(v, 1<<40)
+			c.Store.Memory.MaxKeys, err = wholeNumber(v, math.MaxInt32)
 			return err
 		}),
 		one("store.memory.max_bytes", func(c *Config, v string) (err error) {

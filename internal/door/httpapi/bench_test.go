@@ -23,7 +23,7 @@ func (s *sink) Write(b []byte) (int, error) { return len(b), nil }
 func BenchmarkCheck(b *testing.B) {
 	a := newAPI(b, memory.New())
 	body := strings.NewReader("")
-	r := httptest.NewRequest("POST", "/v1/check", nil)
+	r := httptest.NewRequest(http.MethodPost, "/v1/check", nil)
 	r.Body = io.NopCloser(body)
 	w := &sink{header: http.Header{}}
 	b.ReportAllocs()

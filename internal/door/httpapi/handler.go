@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -84,10 +85,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // only reports whether r has one of methods, and answers it if not.
 func only(w http.ResponseWriter, r *http.Request, methods ...string) bool {
-	for _, m := range methods {
-		if r.Method == m {
-			return true
-		}
+	if slices.Contains(methods, r.Method) {
+		return true
 	}
 	allow := strings.Join(methods, ", ")
 	w.Header().Set("Allow", allow)
@@ -220,8 +219,7 @@ func (c *call) read(w http.ResponseWriter, r *http.Request) error {
 
 // refuseBody answers a request whose body could not be read.
 func refuseBody(w http.ResponseWriter, err error) {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		w.Header().Set("Connection", "close") // rather than read the rest
 		answer.Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", MaxBody))
 		return

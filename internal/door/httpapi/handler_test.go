@@ -272,7 +272,7 @@ func TestMalformed(t *testing.T) {
 		{"cut short", `{"domain":"api"`, `a comma or } is expected, but here is the end of the body (at byte 16)`},
 		{"trailing", `{"domain":"api"} x`, `nothing more is expected, but here is 'x'`},
 		{"no domain", `{"attributes":{}}`, `"domain" is missing`},
-		{"unknown field", `{"domain":"api","atributes":{}}`, `unknown field "atributes"; known are "domain", "attributes", "cost", "peek", "checks"`},
+		{"unknown field", `{"domain":"api","atributes":{}}`, `unknown field "atributes"; known are "domain", "attributes", "cost", "peek", "checks"`}, //nolint:misspell // the mistake is the test
 		{"unknown field in a batch", `{"checks":[{"domain":"api"},{"doman":"api"}]}`, `checks[1]: unknown field "doman"; known are "domain", "attributes", "cost", "peek" (at byte`},
 		{"twice", `{"domain":"api","domain":"b"}`, `"domain" is there twice`},
 		{"domain type", `{"domain":5}`, `"domain" must be a string, but here is a number`},
@@ -351,7 +351,7 @@ func TestSizeIsBounded(t *testing.T) {
 	if w := a.check(body); w.Code != http.StatusRequestEntityTooLarge || w.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("announced: %d %s", w.Code, w.Body)
 	}
-	r := httptest.NewRequest("POST", "/v1/check", io.MultiReader(strings.NewReader(body)))
+	r := httptest.NewRequest(http.MethodPost, "/v1/check", io.MultiReader(strings.NewReader(body)))
 	r.ContentLength = -1 // chunked: the size shows only on the way
 	w := httptest.NewRecorder()
 	a.handler.ServeHTTP(w, r)
@@ -385,7 +385,7 @@ func TestRouting(t *testing.T) {
 func TestContentTypeDoesNotMatter(t *testing.T) {
 	a := newAPI(t, memory.New())
 	for _, contentType := range []string{"", "text/plain", "application/x-www-form-urlencoded"} {
-		r := httptest.NewRequest("POST", "/v1/check", strings.NewReader(`{"domain":"api"}`))
+		r := httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(`{"domain":"api"}`))
 		r.Header.Set("Content-Type", contentType)
 		w := httptest.NewRecorder()
 		a.handler.ServeHTTP(w, r)

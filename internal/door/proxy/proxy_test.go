@@ -29,7 +29,7 @@ func (u upstream) RoundTrip(r *http.Request) (*http.Response, error) { return u(
 
 // ok answers 200 with an empty body.
 func ok(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
 }
 
 func newProxy(t testing.TB, rulesText string, store headgate.Store, to upstream) *proxy.Proxy {
@@ -207,7 +207,7 @@ func TestTheRequestGoesToTheUpstreamAlone(t *testing.T) {
 }
 
 // timeout is an error of a transport that waited in vain.
-type timeout struct{ error }
+type timeout struct{}
 
 func (timeout) Error() string   { return "timeout" }
 func (timeout) Timeout() bool   { return true }

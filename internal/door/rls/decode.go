@@ -1,0 +1,199 @@
+package rls
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"unicode/utf8"
+	"unsafe"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// How much a request may hold. Envoy sends a handful.
+const (
+	maxDescriptors = 1024
+	maxEntries     = 8192 // of all descriptors
+)
+
+var errText = errors.New("a text is not UTF-8")
+
+// field is one field of a message as it stands on the wire: a number for
+// scalars, bytes for texts and messages.
+type field struct {
+	number protowire.Number
+	kind   protowire.Type
+	scalar uint64
+	bytes  []byte
+}
+
+// next takes the first field off b.
+func next(b []byte) (f field, rest []byte, err error) {
+	number, kind, n := protowire.ConsumeTag(b)
+	if n < 0 {
+		return f, nil, protowire.ParseError(n)
+	}
+	f.number, f.kind, b = number, kind, b[n:]
+	switch kind {
+	case protowire.VarintType:
+		f.scalar, n = protowire.ConsumeVarint(b)
+	case protowire.BytesType:
+		f.bytes, n = protowire.ConsumeBytes(b)
+	case protowire.Fixed32Type, protowire.Fixed64Type, protowire.StartGroupType, protowire.EndGroupType:
+		n = protowire.ConsumeFieldValue(number, kind, b)
+	default:
+		n = protowire.ConsumeFieldValue(number, kind, b)
+	}
+	if n < 0 {
+		return f, nil, protowire.ParseError(n)
+	}
+	return f, b[n:], nil
+}
+
+// isMessage and isScalar report whether f is field number of that type. As in
+// protobuf, a field of another type is one that is not known.
+func (f *field) isMessage(number protowire.Number) bool {
+	return f.number == number && f.kind == protowire.BytesType
+}
+
+func (f *field) isScalar(number protowire.Number) bool {
+	return f.number == number && f.kind == protowire.VarintType
+}
+
+// text returns the value of a string, a view of what decode was given.
+func (f *field) text() (string, error) {
+	if !utf8.Valid(f.bytes) {
+		return "", errText
+	}
+	return unsafe.String(unsafe.SliceData(f.bytes), len(f.bytes)), nil
+}
+
+// decode reads a RateLimitRequest into r, which is empty. b must not be written
+// to any more: texts of r point into it.
+func (r *request) decode(b []byte) error {
+	entries := 0
+	for len(b) > 0 {
+		var f field
+		var err error
+		if f, b, err = next(b); err != nil {
+			return err
+		}
+		switch {
+		case f.isMessage(1):
+			if r.domain, err = f.text(); err != nil {
+				return err
+			}
+		case f.isMessage(2):
+			if len(r.descriptors) == maxDescriptors {
+				return fmt.Errorf("more than %d descriptors", maxDescriptors)
+			}
+			d := r.add()
+			if err := d.decode(f.bytes); err != nil {
+				return err
+			}
+			if entries += len(d.entries); entries > maxEntries {
+				return fmt.Errorf("more than %d entries", maxEntries)
+			}
+		case f.isScalar(3):
+			r.hits = uint32(f.scalar & math.MaxUint32)
+		}
+	}
+	return nil
+}
+
+// decode reads a RateLimitDescriptor.
+func (d *descriptor) decode(b []byte) error {
+	for len(b) > 0 {
+		var f field
+		var err error
+		if f, b, err = next(b); err != nil {
+			return err
+		}
+		switch {
+		case f.isMessage(1):
+			if len(d.entries) == maxEntries {
+				return fmt.Errorf("more than %d entries", maxEntries)
+			}
+			var e entry
+			if err := e.decode(f.bytes); err != nil {
+				return err
+			}
+			d.entries = append(d.entries, e)
+		case f.isMessage(2):
+			d.override.there = true
+			if err := d.override.decode(f.bytes); err != nil {
+				return err
+			}
+		case f.isMessage(3):
+			d.hasHits = true
+			if d.hits, err = wrapped(f.bytes, d.hits); err != nil {
+				return err
+			}
+		case f.isScalar(4):
+			d.negative = f.scalar != 0
+		}
+	}
+	return nil
+}
+
+// decode reads a RateLimitDescriptor.Entry.
+func (e *entry) decode(b []byte) error {
+	for len(b) > 0 {
+		var f field
+		var err error
+		if f, b, err = next(b); err != nil {
+			return err
+		}
+		switch {
+		case f.isMessage(1):
+			e.key, err = f.text()
+		case f.isMessage(2):
+			e.value, err = f.text()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decode reads a RateLimitOverride.
+func (o *override) decode(b []byte) error {
+	for len(b) > 0 {
+		var f field
+		var err error
+		if f, b, err = next(b); err != nil {
+			return err
+		}
+		switch {
+		case f.isScalar(1):
+			o.requests = uint32(f.scalar & math.MaxUint32)
+		case f.isScalar(2):
+			o.unit = int32(uint32(f.scalar & math.MaxUint32))
+		case f.isMessage(3):
+			o.hasMultiplier = true
+			var v uint64
+			if v, err = wrapped(f.bytes, uint64(o.multiplier)); err != nil {
+				return err
+			}
+			o.multiplier = uint32(v & math.MaxUint32)
+		}
+	}
+	return nil
+}
+
+// wrapped reads a wrapper such as google.protobuf.UInt64Value, which before
+// held v: a message that comes twice is merged.
+func wrapped(b []byte, v uint64) (uint64, error) {
+	for len(b) > 0 {
+		var f field
+		var err error
+		if f, b, err = next(b); err != nil {
+			return 0, err
+		}
+		if f.isScalar(1) {
+			v = f.scalar
+		}
+	}
+	return v, nil
+}
