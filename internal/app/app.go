@@ -80,6 +80,11 @@ func New(options Options) (*App, error) {
 	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies}); err != nil {
 		return nil, err
 	}
+	if options.Config.Listen.API == config.Off && !a.proxyOpen() {
+		return nil, &config.SourceError{
+			Source: "configuration", Message: "every door is closed", Hint: "set listen.api, or proxy.upstream",
+		}
+	}
 	a.seen = a.fingerprint()
 	rs, err := a.load()
 	if err != nil {

@@ -296,6 +296,18 @@ func TestNewRefusesBadRules(t *testing.T) {
 	}
 }
 
+func TestAnAppWithoutDoorsIsAMistake(t *testing.T) {
+	f := newFixture(t, loginRules, nil)
+	f.config.Listen.API = config.Off
+	options := app.Options{Config: f.config, Logger: f.journal.logger()}
+	if _, err := app.New(options); err == nil || !strings.Contains(err.Error(), "every door is closed") {
+		t.Errorf("err %v", err)
+	}
+	if _, err := app.New(app.Quickstart(options)); err != nil {
+		t.Errorf("the quickstart has its proxy: %v", err)
+	}
+}
+
 func TestProxyNeedsToKnowItsDomain(t *testing.T) {
 	two := loginRules + "---\ndomain: other\nlimits:\n  - {name: x, rate: 1/second}\n"
 	f := newFixture(t, loginRules, hello)

@@ -177,9 +177,7 @@ func Load(from Sources) (*Config, error) {
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	if err := c.finish(); err != nil {
-		return nil, err
-	}
+	c.finish()
 	return c, nil
 }
 
@@ -193,16 +191,12 @@ func defaults() *Config {
 }
 
 // finish fills in what depends on the place the process runs in.
-func (c *Config) finish() error {
+func (c *Config) finish() {
 	if len(c.Rules) == 0 {
 		if info, err := os.Stat(DefaultRules); err == nil && info.IsDir() {
 			c.Rules = []string{DefaultRules}
 		}
 	}
-	if c.Listen.API == Off && !c.Proxy.Open() {
-		return &SourceError{Source: "configuration", Message: "every door is closed", Hint: "set listen.api, or proxy.upstream"}
-	}
-	return nil
 }
 
 // SourceError is a wrong setting from a flag or the environment.

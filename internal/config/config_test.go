@@ -92,7 +92,6 @@ func TestOddFiles(t *testing.T) {
 		{"not UTF-8", "rules: [\xff]\n", "not UTF-8"},
 		{"alias of itself", "store: &a\n  memory: *a\n", `unknown key "memory" in store.memory`},
 		{"nested too deeply", strings.Repeat("[", 100), "not valid YAML"},
-		{"all doors closed", "listen: {api: off}\n", "every door is closed"},
 		{"too large", "# " + strings.Repeat("x", 1<<20), "larger than 1 MiB"},
 		{"size without sense", "store: {memory: {max_bytes: 9999999999GiB}}\n", "is not a size"},
 		{"no keys", "store: {memory: {max_keys: 0}}\n", "whole number from 1"},
