@@ -84,6 +84,7 @@ func benchKeys(b *testing.B, next func(*rand.Rand) func() uint64, parallel bool)
 			}
 		}
 	}
+	b.ResetTimer()
 	if parallel {
 		b.RunParallel(func(pb *testing.PB) { run(rand.Uint64(), pb.Next) })
 	} else {
@@ -168,6 +169,18 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // BenchmarkHotTake is BenchmarkHot without the Limiter, BenchmarkHotAt without
 // the clock too.
 func BenchmarkHotTake(b *testing.B) { benchTake(b, 0) }
+
+// BenchmarkHotTakeN is BenchmarkHotTake without the Op.
+func BenchmarkHotTakeN(b *testing.B) {
+	s := New()
+	limit := headgate.PerSecond(1_000_000_000)
+	ctx := context.Background()
+	for b.Loop() {
+		if d, err := s.TakeN(ctx, "user:1234567", limit, 1); err != nil || !d.Allowed {
+			b.Fatal("refused", err, d)
+		}
+	}
+}
 
 func BenchmarkHotAt(b *testing.B) { benchTake(b, t0) }
 

@@ -17,7 +17,8 @@ type shard struct {
 	next    int
 	records records
 	ranking ranking
-	cursor  int
+	cursor  int // where sweepSome goes on
+	created uint
 	index   int // of the shard
 	counts  counts
 	_       [64]byte // keeps the next shard's lock off these cache lines
@@ -256,9 +257,14 @@ func (h *shard) sweep(s *Store, now int64) int {
 }
 
 // sweepSome looks at a few slots and forgets those that are fresh. Called for
-// every new key, it goes round the table more than once while it fills.
+// every new key, it goes round the table more than once while that fills. It
+// looks at neighbours every few calls, because each look elsewhere costs a cache
+// miss.
 func (h *shard) sweepSome(s *Store, now int64) {
-	const some = 3
+	const every, some = 4, 10
+	if h.created++; h.created%every != 0 {
+		return
+	}
 	for range some {
 		if h.cursor >= len(h.slots) {
 			h.cursor = 0
