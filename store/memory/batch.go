@@ -38,6 +38,7 @@ func (s *Store) Do(_ context.Context, ops []headgate.Op, out []headgate.Decision
 		if p.now == 0 {
 			p.now = now
 		}
+		p.now = inRange(p.now)
 		p.id = s.secret.identify(op.Scope, op.Key, p.rule.Algorithm)
 		parts = append(parts, p)
 	}

@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 )
 
-// SaveFile writes a snapshot to path. It writes another file beside it first
-// and renames that, so that path has at any time either the old snapshot or the
-// new one, whole and on the disk.
+// SaveFile writes a snapshot to path. It writes path.new first, readable by its
+// owner only, and renames that, so that path has at any time either the old
+// snapshot or the new one, whole and on the disk.
 func (s *Store) SaveFile(path string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("memory: saving a snapshot: %w", err)
 	}
@@ -58,17 +60,12 @@ func (s *Store) LoadFile(path string) error {
 func SetAside(path string) (string, error) {
 	to := path + ".damaged"
 	for i := 2; ; i++ {
-		// Link fails if the name is taken; Rename would overwrite it.
-		err := os.Link(path, to)
-		if err == nil {
-			break
-		}
-		if !os.IsExist(err) {
-			return "", fmt.Errorf("memory: setting a snapshot aside: %w", err)
+		if _, err := os.Lstat(to); err != nil {
+			break // no such file; whatever else it may be, Rename will say
 		}
 		to = fmt.Sprintf("%s.damaged-%d", path, i)
 	}
-	if err := os.Remove(path); err != nil {
+	if err := os.Rename(path, to); err != nil {
 		return "", fmt.Errorf("memory: setting a snapshot aside: %w", err)
 	}
 	return to, nil

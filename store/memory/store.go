@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +19,8 @@ type Store struct {
 	maxBytes int64
 	closed   atomic.Bool
 	clock    clock
-	_        [64]byte // keeps what follows, which changes, off these cache lines
+	saving   sync.Mutex // held by SaveFile
+	_        [64]byte   // keeps what follows, which changes, off these cache lines
 	keys     atomic.Int64
 	bytes    atomic.Int64
 	// hand is the shard at which the next search for bytes begins.
@@ -94,6 +96,7 @@ func (s *Store) takeAny(op *headgate.Op, now int64) (headgate.Decision, error) {
 	if err := s.check(op); err != nil {
 		return headgate.Decision{}, err
 	}
+	now = inRange(now)
 	d := s.execute(op, s.secret.identify(op.Scope, op.Key, op.Limit.Algorithm()), now)
 	if s.bytes.Load() > s.maxBytes {
 		s.reclaim(now)
@@ -114,6 +117,10 @@ func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decisi
 	h.mu.Unlock()
 	return d
 }
+
+// inRange returns the nearest time that a step accepts and a slot holds: from
+// 1970 to 2112.
+func inRange(now int64) int64 { return min(max(now, 0), timeMask) }
 
 func request(op *headgate.Op) algorithm.Request {
 	return algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration}

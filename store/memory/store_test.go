@@ -287,3 +287,25 @@ func TestNoAllocation(t *testing.T) {
 		}
 	}
 }
+
+// TestTimesOutOfRange: no time makes a store forget what was used at it.
+func TestTimesOutOfRange(t *testing.T) {
+	for _, limit := range everyLimit() {
+		if limit.N() > 10 {
+			continue
+		}
+		for _, now := range []int64{-1 << 62, -1, 1, 1 << 52, 1 << 53, 1<<63 - 1} {
+			s := New()
+			op := headgate.Op{Key: "k", Limit: limit, Cost: limit.Capacity(), At: now}
+			var out [1]headgate.Decision
+			if err := s.Do(t.Context(), []headgate.Op{op}, out[:], headgate.AllOrNothing); err != nil || !out[0].Allowed {
+				t.Fatalf("%s at %d: %+v, %v", limit, now, out[0], err)
+			}
+			op.Cost = 1
+			if d, err := s.Take(t.Context(), op); err != nil || d.Allowed {
+				t.Errorf("%s at %d: allowed once more", limit, now)
+			}
+			checkShards(t, s)
+		}
+	}
+}
