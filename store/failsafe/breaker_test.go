@@ -160,6 +160,44 @@ func TestLateOutcomeOfAnEarlierTurn(t *testing.T) {
 	})
 }
 
+// TestAfterRecoveryTheCountBeginsAnew: neither failures from before the outage
+// nor calls that began in it are held against the store.
+func TestAfterRecoveryTheCountBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{stall: make(chan struct{})}
+		s := failsafe.New(f, failsafe.Options{Breaker: failsafe.Breaker{OpenFor: 10 * time.Millisecond, Jitter: -1}})
+		for range 20 { // they fail after the recovery
+			go func() { _, _ = take(s, t.Context()) }()
+		}
+		synctest.Wait()
+		f.set(func(f *fake) { f.stall = nil })
+		f.fails()
+		for range 5 {
+			_, _ = take(s, t.Context())
+		}
+		f.works()
+		time.Sleep(10 * time.Millisecond)
+		if err, _ := take(s, t.Context()); err != nil || s.Stats().State != failsafe.Closed {
+			t.Fatalf("the probe: %v, %s", err, s.Stats().State)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if got := s.Stats(); got.Timeouts != 20 {
+			t.Fatalf("%+v", got)
+		}
+		f.fails()
+		for range 4 {
+			_, _ = take(s, t.Context())
+		}
+		if got := s.Stats().State; got != failsafe.Closed {
+			t.Errorf("four failures since the recovery, and the breaker is %s", got)
+		}
+		_, _ = take(s, t.Context())
+		if got := s.Stats().State; got != failsafe.Open {
+			t.Errorf("five failures since the recovery, and the breaker is %s", got)
+		}
+	})
+}
+
 // TestProbesAreSpread: processes that lost their store together do not come
 // back together, and none later than the wait and a quarter.
 func TestProbesAreSpread(t *testing.T) {

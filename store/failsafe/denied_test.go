@@ -90,9 +90,6 @@ func TestDenyCacheKeepsApart(t *testing.T) {
 		{"limit", func(o *headgate.Op) { o.Limit = headgate.PerMinute(6) }},
 		{"burst", func(o *headgate.Op) { o.Limit = o.Limit.Burst(9) }},
 		{"algorithm", func(o *headgate.Op) { o.Limit = o.Limit.Using(headgate.SlidingWindow) }},
-		{"zone", func(o *headgate.Op) {
-			o.Limit = headgate.PerCalendar(5, headgate.Minute, time.FixedZone("x", 60))
-		}},
 		{"up to", func(o *headgate.Op) { o.Kind = headgate.TakeUpTo }},
 		{"peek", func(o *headgate.Op) { o.Kind = headgate.Peek }},
 		{"reserve", func(o *headgate.Op) { o.Kind = headgate.Reserve }},
@@ -116,6 +113,14 @@ func TestDenyCacheKeepsApart(t *testing.T) {
 	f := &fake{}
 	f.refuses(time.Minute)
 	s := cached(f)
+	for _, zone := range []*time.Location{time.UTC, time.FixedZone("x", 60)} {
+		o := op("k")
+		o.Limit = headgate.PerCalendar(5, headgate.Day, zone)
+		if d, err := s.Take(t.Context(), o); err != nil || d.Reason == headgate.Cached {
+			t.Errorf("zone %s: %+v, %v", zone, d, err)
+		}
+	}
+	f.asked.Store(0)
 	for range 3 { // every refused request has to reach the log
 		o := op("k")
 		o.Limit = denying

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/store/failsafe"
@@ -96,21 +98,26 @@ func TestDeadline(t *testing.T) {
 // while the store still has the question.
 func TestAbandonedCallOwnsItsMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stall, seen := make(chan struct{}), make(chan string, 2)
+		stall, seen := make(chan struct{}), make(chan headgate.Op, 2)
 		f := &fake{stall: stall, deaf: true, answer: func(op headgate.Op) (headgate.Decision, error) {
-			seen <- op.Key
+			op.Key = strings.Clone(op.Key)
+			seen <- op
 			return headgate.Decision{Allowed: true, Granted: 7}, nil
 		}}
 		s := failsafe.New(f, failsafe.Options{})
-		ops, out := []headgate.Op{op("a"), op("b")}, make([]headgate.Decision, 2)
+		// Keys as the engine composes them: in a buffer that is used again.
+		buffer := []byte("ab")
+		ops, out := []headgate.Op{op(""), op("")}, make([]headgate.Decision, 2)
+		ops[0].Key, ops[1].Key = unsafe.String(&buffer[0], 1), unsafe.String(&buffer[1], 1)
 		if err := s.Do(t.Context(), ops, out, headgate.Independent); !errors.Is(err, failsafe.ErrTimeout) {
 			t.Fatal(err)
 		}
-		ops[0].Key, ops[1].Key = "x", "y"
+		copy(buffer, "xy")
+		ops[0].Scope, ops[1].Scope = "other", "other"
 		close(stall)
 		synctest.Wait()
-		if a, b := <-seen, <-seen; a != "a" || b != "b" {
-			t.Errorf("the store saw %q, %q", a, b)
+		if a, b := <-seen, <-seen; a.Key != "a" || b.Key != "b" || a.Scope != "s" || b.Scope != "s" {
+			t.Errorf("the store saw %+v, %+v", a, b)
 		}
 		if out[0] != (headgate.Decision{}) {
 			t.Errorf("a late answer was written: %+v", out[0])
