@@ -29,7 +29,7 @@ func (s *Server) Command(args ...string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := conn.SetDeadline(time.Now().Add(commandTimeout)); err != nil {
 		return nil, err
 	}

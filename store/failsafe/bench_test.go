@@ -39,7 +39,7 @@ func TestAllocations(t *testing.T) {
 	_, _ = hit.Take(context.Background(), op("k"))
 	through := failsafe.New(instant{headgate.Decision{Allowed: true}}, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 1024}})
 	_, _ = through.Take(context.Background(), op("k"))
-	cancelable, cancel := context.WithCancel(context.Background())
+	cancelable, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for _, tt := range []struct {
 		name  string

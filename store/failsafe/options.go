@@ -31,9 +31,9 @@ var errStuck = fmt.Errorf("%w: too many calls are stuck in the store", headgate.
 type State uint8
 
 const (
-	// Closed: the store answers and is asked. It is the state at the start.
+	// Closed is the state at the start: the store answers and is asked.
 	Closed State = iota
-	// Open: the store is taken for dead and is only probed.
+	// Open is when the store is taken for dead and is only probed.
 	Open
 )
 
