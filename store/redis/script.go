@@ -21,6 +21,12 @@ var tokenBucketLua string
 //go:embed lua/fixed_window.lua
 var fixedWindowLua string
 
+//go:embed lua/fixed_window_take.lua
+var fixedWindowTakeLua string
+
+//go:embed lua/sliding_window_take.lua
+var slidingWindowTakeLua string
+
 //go:embed lua/sliding_log.lua
 var slidingLogLua string
 
@@ -57,24 +63,21 @@ type scripts struct {
 }
 
 func newScripts() *scripts {
-	compose := func(algorithms ...string) *script {
-		head := []string{}
-		if algorithms[0] == tokenBucketLua {
-			head = append(head, tokenBucketTakeLua)
-		}
-		parts := append(append(head, commonLua), algorithms...)
+	compose := func(first string, algorithms ...string) *script {
+		parts := append([]string{first, commonLua}, algorithms...)
 		return newScript(append(parts, stepLua, mainLua)...)
 	}
-	bucket := compose(tokenBucketLua)
+	bucket := compose(tokenBucketTakeLua, tokenBucketLua)
 	return &scripts{
 		single: [...]*script{
 			headgate.TokenBucket:    bucket,
 			headgate.LeakyBucket:    bucket,
-			headgate.FixedWindow:    compose(fixedWindowLua),
-			headgate.SlidingLog:     compose(slidingLogLua),
-			headgate.SlidingWindow:  compose(slidingWindowLua),
-			headgate.SlidingBuckets: compose(slidingBucketsLua),
+			headgate.FixedWindow:    compose(fixedWindowTakeLua, fixedWindowLua),
+			headgate.SlidingLog:     compose("", slidingLogLua),
+			headgate.SlidingWindow:  compose(slidingWindowTakeLua, slidingWindowLua),
+			headgate.SlidingBuckets: compose("", slidingBucketsLua),
 		},
-		mixed: compose(fixedWindowLua, slidingLogLua, slidingWindowLua, slidingBucketsLua, tokenBucketLua),
+		mixed: compose(fixedWindowTakeLua, // for how it writes its state
+			tokenBucketLua, fixedWindowLua, slidingLogLua, slidingWindowLua, slidingBucketsLua),
 	}
 }

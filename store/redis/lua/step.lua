@@ -95,92 +95,92 @@ local function take(a, r, s, now, kind, n)
   return res
 end
 
-local function takeUpTo(a, r, s, now, n)
-  local free, credit = max(a.available(r, s, now), 0), creditAt(s, now)
-  local granted = min(n, free + credit)
-  if granted == 0 then return take(a, r, s, now, TAKE, min(n, 1)) end
-  local delay = turn(a, r, s, now)
-  local regular = min(granted, free)
-  spend(a, r, s, now, regular, granted - regular)
-  local res = done(a, r, s, now, granted, true)
-  res.delay = delay
-  return res
-end
-
--- refuseBooking is refuse for a request whose turn comes late too late.
-local function refuseBooking(a, r, s, now, n, late)
-  local res = refuse(a, r, s, now, n)
-  if res.reason == TOO_LARGE then return res end
-  if a.turn then
-    local credit, till = s.credit, s.till
-    if creditAt(s, now) > 0 and now + late >= till then
-      s.credit, s.till = 0, 0
-      local alone = refuse(a, r, s, now, n)
-      s.credit, s.till = credit, till
-      res.reason, res.retry = alone.reason, alone.retry
-    end
-    res.retry = max(res.retry, late)
-  elseif late > 0 then
-    res.retry = min(res.retry, late)
+-- others answers the kinds that are rarer. Their functions are in here because
+-- every call has to define what it does not skip.
+local function others(a, r, s, now, kind, n, duration)
+  local function takeUpTo(a, r, s, now, n)
+    local free, credit = max(a.available(r, s, now), 0), creditAt(s, now)
+    local granted = min(n, free + credit)
+    if granted == 0 then return take(a, r, s, now, TAKE, min(n, 1)) end
+    local delay = turn(a, r, s, now)
+    local regular = min(granted, free)
+    spend(a, r, s, now, regular, granted - regular)
+    local res = done(a, r, s, now, granted, true)
+    res.delay = delay
+    return res
   end
-  return res
-end
 
--- reserve takes now or books what a bucket will have refilled in wait.
-local function reserve(a, r, s, now, n, wait)
-  if not a.used or n == 0 then return take(a, r, s, now, TAKE, n) end
-  local free, credit = max(a.available(r, s, now), -1), creditAt(s, now)
-  local regular = split(r, n, free, credit)
-  local ok = regular ~= nil
-  local delay = turn(a, r, s, now)
-  local late = delay - wait
-  if not ok and not a.turn and n <= r.most then
-    delay = a.fits(r, s, now, n) - now
-    regular, ok, late = n, true, delay - wait
-    local used, last = a.used(r, s, now)
-    local room = maxInteger - used
-    if n * r.token > room then
-      late = max(late, a.drained(r, last, n * r.token - room) - now)
+  -- refuseBooking is refuse for a request whose turn comes late too late.
+  local function refuseBooking(a, r, s, now, n, late)
+    local res = refuse(a, r, s, now, n)
+    if res.reason == TOO_LARGE then return res end
+    if a.turn then
+      local credit, till = s.credit, s.till
+      if creditAt(s, now) > 0 and now + late >= till then
+        s.credit, s.till = 0, 0
+        local alone = refuse(a, r, s, now, n)
+        s.credit, s.till = credit, till
+        res.reason, res.retry = alone.reason, alone.retry
+      end
+      res.retry = max(res.retry, late)
+    elseif late > 0 then
+      res.retry = min(res.retry, late)
     end
+    return res
   end
-  if not ok or late > 0 then return refuseBooking(a, r, s, now, n, late) end
-  spend(a, r, s, now, regular, n - regular)
-  local res = done(a, r, s, now, n, true)
-  res.delay = delay
-  return res
-end
 
--- charge takes n, first from the limit, then from the credit, the rest as debt.
-local function charge(a, r, s, now, n)
-  local free, credit = max(a.available(r, s, now), 0), creditAt(s, now)
-  local extra = min(max(n - free, 0), credit)
-  local regular = n - extra
-  if r.limit == 0 then regular = 0 end
-  local wrote = regular > 0 or extra > 0
-  if wrote then spend(a, r, s, now, regular, extra) end
-  local res = done(a, r, s, now, n, wrote)
-  if a.available(r, s, now) < 0 or r.limit == 0 and n > extra then
-    res.allowed, res.reason = false, LIMITED
-    if r.limit == 0 then
-      res.retry, res.reason = never, TOO_LARGE
-    else
-      res.retry = fits(a, r, s, now, 0) - now
+  -- reserve takes now or books what a bucket will have refilled in wait.
+  local function reserve(a, r, s, now, n, wait)
+    if not a.used or n == 0 then return take(a, r, s, now, TAKE, n) end
+    local free, credit = max(a.available(r, s, now), -1), creditAt(s, now)
+    local regular = split(r, n, free, credit)
+    local ok = regular ~= nil
+    local delay = turn(a, r, s, now)
+    local late = delay - wait
+    if not ok and not a.turn and n <= r.most then
+      delay = a.fits(r, s, now, n) - now
+      regular, ok, late = n, true, delay - wait
+      local used, last = a.used(r, s, now)
+      local room = maxInteger - used
+      if n * r.token > room then
+        late = max(late, a.drained(r, last, n * r.token - room) - now)
+      end
     end
+    if not ok or late > 0 then return refuseBooking(a, r, s, now, n, late) end
+    spend(a, r, s, now, regular, n - regular)
+    local res = done(a, r, s, now, n, true)
+    res.delay = delay
+    return res
   end
-  return res
-end
 
-local function grant(a, r, s, now, n, lasting)
-  if n == 0 or lasting <= 0 then return done(a, r, s, now, 0, false) end
-  if s.till <= now then s.credit, s.till = 0, 0 end
-  s.credit = min(s.credit + min(n, maxCount), maxCount)
-  s.till = max(s.till, min(now + min(lasting, maxTime), maxInteger))
-  return done(a, r, s, now, n, true)
-end
+  -- charge takes n, first from the limit, then from the credit, the rest as debt.
+  local function charge(a, r, s, now, n)
+    local free, credit = max(a.available(r, s, now), 0), creditAt(s, now)
+    local extra = min(max(n - free, 0), credit)
+    local regular = n - extra
+    if r.limit == 0 then regular = 0 end
+    local wrote = regular > 0 or extra > 0
+    if wrote then spend(a, r, s, now, regular, extra) end
+    local res = done(a, r, s, now, n, wrote)
+    if a.available(r, s, now) < 0 or r.limit == 0 and n > extra then
+      res.allowed, res.reason = false, LIMITED
+      if r.limit == 0 then
+        res.retry, res.reason = never, TOO_LARGE
+      else
+        res.retry = fits(a, r, s, now, 0) - now
+      end
+    end
+    return res
+  end
 
--- step answers one request; RESET is done by its caller.
-local function step(a, r, s, now, kind, n, duration)
-  if kind == TAKE or kind == PEEK then return take(a, r, s, now, kind, n) end
+  local function grant(a, r, s, now, n, lasting)
+    if n == 0 or lasting <= 0 then return done(a, r, s, now, 0, false) end
+    if s.till <= now then s.credit, s.till = 0, 0 end
+    s.credit = min(s.credit + min(n, maxCount), maxCount)
+    s.till = max(s.till, min(now + min(lasting, maxTime), maxInteger))
+    return done(a, r, s, now, n, true)
+  end
+
   if kind == TAKE_UP_TO then return takeUpTo(a, r, s, now, n) end
   if kind == RESERVE then return reserve(a, r, s, now, n, duration) end
   if kind == CHARGE then return charge(a, r, s, now, n) end
@@ -196,4 +196,10 @@ local function step(a, r, s, now, kind, n, duration)
   end
   if kind == GRANT then return grant(a, r, s, now, n, duration) end
   return refuse(a, r, s, now, n)
+end
+
+-- step answers one request; RESET is done by its caller.
+local function step(a, r, s, now, kind, n, duration)
+  if kind == TAKE or kind == PEEK then return take(a, r, s, now, kind, n) end
+  return others(a, r, s, now, kind, n, duration)
 end

@@ -1,0 +1,224 @@
+// Command redis compares the Redis store with redis_rate and with a bare
+// EVALSHA, on a server that it starts: decisions a second, how long they took
+// and what they cost the server. The limiters take turns in every round, and
+// the figures are medians over the rounds.
+//
+//	go run ./cmd/redis --rounds 5
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+func main() {
+	rounds := flag.Int("rounds", 5, "how many rounds")
+	long := flag.Duration("for", time.Second, "how long each limiter runs in a round")
+	asJSON := flag.Bool("json", false, "print JSON")
+	only := flag.String("only", "", "comma-separated names of the limiters to run")
+	flag.Parse()
+	if err := run(*rounds, *long, *asJSON, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+// keys is how many keys are asked for, at random.
+const keys = 100_000
+
+// result is one limiter with so many callers.
+type result struct {
+	Limiter string `json:"limiter"`
+	Callers int    `json:"callers"`
+	// PerSecond is decisions a second, P50 and P99 how long one took.
+	PerSecond float64       `json:"per_second"`
+	P50       time.Duration `json:"p50_ns"`
+	P99       time.Duration `json:"p99_ns"`
+	// ServerCPU is the server's CPU time per million decisions, in seconds.
+	ServerCPU float64 `json:"server_cpu_seconds_per_million"`
+	Allocs    float64 `json:"allocs_per_decision"`
+}
+
+func run(rounds int, long time.Duration, asJSON bool, only string) error {
+	server, err := startServer()
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	limiters, err := limiters(server.address, only)
+	if err != nil {
+		return err
+	}
+	var results []result
+	for _, callers := range []int{1, 16, 128} {
+		samples := make([][]result, len(limiters))
+		for range rounds {
+			for i, l := range limiters {
+				r, err := measure(server, l, callers, long)
+				if err != nil {
+					return fmt.Errorf("%s: %w", l.name, err)
+				}
+				samples[i] = append(samples[i], r)
+			}
+		}
+		for _, s := range samples {
+			results = append(results, median(s))
+		}
+	}
+	if asJSON {
+		return json.NewEncoder(os.Stdout).Encode(results)
+	}
+	fmt.Println("| limiter | callers | decisions/s | p50 µs | p99 µs | server CPU s/1M | allocs |")
+	fmt.Println("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+	for _, r := range results {
+		fmt.Printf("| %s | %d | %.0f | %d | %d | %.1f | %.0f |\n",
+			r.Limiter, r.Callers, r.PerSecond, r.P50.Microseconds(), r.P99.Microseconds(), r.ServerCPU, r.Allocs)
+	}
+	return nil
+}
+
+// measure lets so many callers ask l for a while.
+func measure(server *server, l limiter, callers int, long time.Duration) (result, error) {
+	var stop atomic.Bool
+	var mu sync.Mutex
+	var latencies []time.Duration
+	var failure error
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	cpu := server.cpu()
+	began := time.Now()
+	var group sync.WaitGroup
+	for caller := range callers {
+		group.Go(func() {
+			own, err := ask(l, uint64(caller)+1, &stop)
+			mu.Lock()
+			defer mu.Unlock()
+			latencies = append(latencies, own...)
+			if err != nil {
+				failure = err
+			}
+		})
+	}
+	time.Sleep(long)
+	stop.Store(true)
+	group.Wait()
+	took := time.Since(began)
+	runtime.ReadMemStats(&after)
+	n := len(latencies)
+	if failure != nil || n == 0 {
+		return result{}, fmt.Errorf("%d decisions: %w", n, failure)
+	}
+	slices.Sort(latencies)
+	return result{
+		Limiter: l.name, Callers: callers, PerSecond: float64(n) / took.Seconds(),
+		P50: latencies[n/2], P99: latencies[n*99/100],
+		ServerCPU: (server.cpu() - cpu) / float64(n) * 1e6,
+		Allocs:    float64(after.Mallocs-before.Mallocs) / float64(n),
+	}, nil
+}
+
+// ask asks for random keys until told to stop.
+func ask(l limiter, seed uint64, stop *atomic.Bool) ([]time.Duration, error) {
+	latencies := make([]time.Duration, 0, 1<<18)
+	ctx := context.Background()
+	state := seed * 0x9E3779B97F4A7C15
+	for !stop.Load() {
+		state ^= state << 13
+		state ^= state >> 7
+		state ^= state << 17
+		began := time.Now()
+		if err := l.take(ctx, names[state%keys]); err != nil {
+			return latencies, err
+		}
+		latencies = append(latencies, time.Since(began))
+	}
+	return latencies, nil
+}
+
+// median takes the median of each figure.
+func median(samples []result) result {
+	middle := samples[0]
+	middle.PerSecond = medianOf(samples, func(r result) float64 { return r.PerSecond })
+	middle.P50 = medianOf(samples, func(r result) time.Duration { return r.P50 })
+	middle.P99 = medianOf(samples, func(r result) time.Duration { return r.P99 })
+	middle.ServerCPU = medianOf(samples, func(r result) float64 { return r.ServerCPU })
+	middle.Allocs = medianOf(samples, func(r result) float64 { return r.Allocs })
+	return middle
+}
+
+func medianOf[T cmp.Ordered](samples []result, of func(result) T) T {
+	values := make([]T, len(samples))
+	for i, s := range samples {
+		values[i] = of(s)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// server is a Redis of our own.
+type server struct {
+	address string
+	command *exec.Cmd
+}
+
+func startServer() (*server, error) {
+	binary := cmp.Or(os.Getenv("HEADGATE_REDIS_BIN"), "redis-server")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{address: address}
+	s.command = exec.Command(binary, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+	if err := s.command.Start(); err != nil {
+		return nil, fmt.Errorf("%w (apt-get install redis-server)", err)
+	}
+	for range 100 {
+		if conn, err := net.Dial("tcp", address); err == nil {
+			return s, conn.Close()
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	s.stop()
+	return nil, fmt.Errorf("%s did not start", binary)
+}
+
+func (s *server) stop() {
+	_ = s.command.Process.Kill()
+	_ = s.command.Wait()
+}
+
+// cpu returns the CPU seconds that the server has used, 0 where the system does
+// not tell.
+func (s *server) cpu() float64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.command.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(data), ") ")
+	fields := strings.Fields(rest)
+	var user, system float64
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		return 0
+	}
+	return (user + system) / 100
+}

@@ -1,0 +1,58 @@
+-- One TAKE from a sliding window without credit, answered before anything else
+-- is defined; see token_bucket_take.lua. What is rare, a changed period and
+-- products past 2^53 among it, is left to the script below.
+if #ARGV == 1 then
+  local _, kind, _, _, given, n, _, limit, w = struct.unpack('>BBBBI8I8I8I8I8', ARGV[1])
+  if kind == 0 and n > 0 and n <= limit then
+    local key = KEYS[1]
+    local v = redis.call('GET', key)
+    local now = given - 1
+    if given == 0 then
+      local t = redis.call('TIME')
+      now = t[1] * 1000000 + t[2]
+    end
+    local floor, exact = math.floor, 9007199254740991
+    local current, start, period, previous = 0, floor(now / w) * w, w, 0
+    if v then
+      period = 0
+      if #v == 25 then current, start, period, previous = struct.unpack('>I6I7I6I6', v) end
+    end
+    if period == w then
+      local since = now - start
+      if since >= 2 * w then
+        current, previous = 0, 0
+        start = start + floor(since / w) * w
+      elseif since >= w then
+        current, previous = 0, current
+        start = start + w
+      end
+      local overlap = now > start and w - (now - start) or w
+      local product = previous * overlap
+      local used = floor(product / w) + current
+      if product <= exact and used + n <= limit then
+        current = current + n
+        local reset = start + 2 * w - floor((w - 1) / current) - now
+        local ttl = given == 0 and math.ceil(reset / 1000) or 3600000
+        redis.call('SET', key, struct.pack('>I6I7I6I6', current, start, w, previous), 'PX', ttl)
+        if given == 0 then return {limit - used - n, reset} end
+        return {1, limit - used - n, n, 0, reset, 0, now + reset}
+      end
+      -- The counter that has to fade, and to what, for n to fit.
+      local count, spare, retry = previous, limit - n - current, start + w - now
+      if spare < 0 then count, spare, retry = current, limit - n, retry + w end
+      local share = (spare + 1) * w
+      if product <= exact and share <= exact then
+        retry = retry - floor((share - 1) / count)
+        local reset = start + w - now
+        if current > 0 then
+          reset = reset + w - floor((w - 1) / current)
+        else
+          reset = reset - floor((w - 1) / previous)
+        end
+        local free = used < limit and limit - used or 0
+        if given == 0 then return {free, retry, reset} end
+        return {2, free, 0, retry, reset, 0, now + reset}
+      end
+    end
+  end
+end
