@@ -22,6 +22,8 @@ const (
 // any number of goroutines. The cost of every method must not be negative
 // ([ErrInvalidCost]); a cost of 0 is a dry run.
 type Limiter struct {
+	// direct is the store, where it can do without this Limiter, or through.
+	direct   Direct
 	store    Store
 	clock    func() time.Time
 	failure  FailurePolicy
@@ -65,7 +67,18 @@ func New(store Store, options ...Option) *Limiter {
 	for _, o := range options {
 		o(l)
 	}
+	l.direct = through{l}
+	if d, ok := store.(Direct); ok && l.clock == nil && l.failure == FailureAllow && l.fallback == nil {
+		l.direct = d
+	}
 	return l
+}
+
+// through answers as a Direct store would, by Do.
+type through struct{ *Limiter }
+
+func (t through) TakeN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
+	return t.Do(ctx, Op{Key: key, Limit: limit, Cost: n})
 }
 
 // Allow takes 1 if it fits; it is shorthand for AllowN(ctx, key, limit, 1).
@@ -75,8 +88,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Decision,
 
 // AllowN takes n if all of it fits, and nothing otherwise.
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
-	op := Op{Key: key, Limit: limit, Cost: n}
-	return l.Do(ctx, op)
+	return l.direct.TakeN(ctx, key, limit, n) // so short that it is inlined
 }
 
 // AllowUpTo takes as much of n as fits; Decision.Granted says how much. It is
@@ -119,21 +131,22 @@ func (l *Limiter) Reset(ctx context.Context, key string, limit Limit) error {
 }
 
 // Do executes one op of any kind and applies the failure policy.
-func (l *Limiter) Do(ctx context.Context, op Op) (Decision, error) {
-	op = l.stamped(op)
-	d, err := l.store.Take(ctx, op)
-	if err != nil {
-		return l.failed(ctx, &op, err)
+func (l *Limiter) Do(ctx context.Context, op Op) (d Decision, err error) {
+	if op.At == 0 {
+		op.At = l.stamp()
 	}
-	return d, nil
+	if d, err = l.store.Take(ctx, op); err == nil {
+		return d, nil
+	}
+	return l.failed(ctx, op, err)
 }
 
-// stamped returns op with the time of the Limiter's clock, if it has one.
-func (l *Limiter) stamped(op Op) Op {
-	if l.clock != nil && op.At == 0 {
-		op.At = l.clock().UnixMicro()
+// stamp returns the time of the Limiter's clock, or 0 if it has none.
+func (l *Limiter) stamp() int64 {
+	if l.clock == nil {
+		return 0
 	}
-	return op
+	return l.clock().UnixMicro()
 }
 
 // Batch answers ops independently, in one round trip to the store. out must
@@ -196,14 +209,14 @@ func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) e
 }
 
 // failed returns the decision beside err: the fallback's or else the policy's.
-func (l *Limiter) failed(ctx context.Context, op *Op, err error) (Decision, error) {
+func (l *Limiter) failed(ctx context.Context, op Op, err error) (Decision, error) {
 	if l.fallback != nil && isUnavailable(err) {
-		ops, out := [1]Op{*op}, [1]Decision{}
+		ops, out := [1]Op{op}, [1]Decision{}
 		if l.fallBack(ctx, ops[:], out[:], Independent) {
 			return out[0], err
 		}
 	}
-	return l.policy(op, err), err
+	return l.policy(&op, err), err
 }
 
 // fallBack asks the fallback for its share of each limit, and reports whether

@@ -44,7 +44,8 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	if r.Decision.Reason == Fallback {
 		// To the store that it was taken from, which this may not be any more.
 		op.Limit = op.Limit.Share(r.limiter.share)
-		_, err := r.limiter.fallback.Take(ctx, r.limiter.stamped(op))
+		op.At = r.limiter.stamp()
+		_, err := r.limiter.fallback.Take(ctx, op)
 		return err
 	}
 	_, err := r.limiter.Do(ctx, op)

@@ -108,3 +108,14 @@ type Store interface {
 	// Close releases what the store holds. Later calls return ErrClosed.
 	Close() error
 }
+
+// Direct is what a Store in this process may implement besides, so that
+// Limiter.AllowN can ask it without a detour: to pass an Op and a Decision
+// through functions costs as much as deciding does.
+type Direct interface {
+	// TakeN is Take for Op{Key: key, Limit: limit, Cost: n}, answering by the
+	// default failure policy: what is beside an error that wraps
+	// ErrUnavailable is allowed with the Reason FailOpen, beside any other
+	// refused with FailClosed.
+	TakeN(ctx context.Context, key string, limit Limit, n int64) (Decision, error)
+}

@@ -25,9 +25,7 @@ import (
 func Take(r *headgate.Rule, s *State, now, n int64, d *headgate.Decision) (fresh int64, wrote bool) {
 	used, last := bucketUsed(r, s, now)
 	if n > r.Burst || used > r.Capacity-n*r.Token {
-		res := refuse(r, s, now, n)
-		*d = res.Decision
-		return res.FreshAt, false
+		return bucketRefuse(r, used, last, now, n, d), false
 	}
 	d.Delay = 0
 	if r.Algorithm == headgate.LeakyBucket && used > 0 {
@@ -41,6 +39,24 @@ func Take(r *headgate.Rule, s *State, now, n int64, d *headgate.Decision) (fresh
 	d.Remaining = (r.Capacity - used) / r.Token
 	d.RetryAfter, d.ResetAfter = 0, micros(fresh-now)
 	return fresh, true
+}
+
+// bucketRefuse is refuse for Take, and returns when the state is fresh.
+func bucketRefuse(r *headgate.Rule, used, last, now, n int64, d *headgate.Decision) int64 {
+	fresh := now
+	if used > 0 {
+		fresh = drained(r, last, used)
+	}
+	d.Allowed, d.Limit, d.Granted, d.Delay = false, r.Burst, 0, 0
+	d.Remaining = max(r.Capacity-used, 0) / r.Token
+	d.ResetAfter = micros(fresh - now)
+	if n > r.Burst {
+		d.Reason, d.RetryAfter = headgate.TooLarge, headgate.Never
+		return fresh
+	}
+	d.Reason = headgate.Limited
+	d.RetryAfter = micros(drained(r, last, used-(r.Capacity-n*r.Token)) - now)
+	return fresh
 }
 
 // bucketUsed returns the units in the bucket at now, and the time from which

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -57,7 +58,7 @@ func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, er
 	if now == 0 {
 		now = s.clock.now()
 	}
-	if op.Kind == headgate.Take && op.Cost > 0 && s.isBucket(&op.Limit, now) {
+	if op.Kind == headgate.Take && op.Cost > 0 && s.isBucket(op.Limit, now) {
 		id := s.secret.identify(op.Scope, op.Key, r.Algorithm)
 		h := s.shard(id)
 		h.mu.Lock()
@@ -69,10 +70,10 @@ func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, er
 }
 
 // TakeN is Take for Op{Key: key, Limit: limit, Cost: n}, without the Op, the
-// copying of which costs as much as the decision.
+// copying of which costs as much as the decision; see [headgate.Direct].
 func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int64) (d headgate.Decision, err error) {
 	now := s.clock.now()
-	if n > 0 && s.isBucket(&limit, now) {
+	if n > 0 && s.isBucket(limit, now) {
 		r := limit.Rule()
 		id := s.secret.identify("", key, r.Algorithm)
 		h := s.shard(id)
@@ -81,11 +82,19 @@ func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int
 		h.mu.Unlock()
 		return d, nil
 	}
-	return s.takeAny(&headgate.Op{Key: key, Limit: limit, Cost: n}, now)
+	d, err = s.takeAny(&headgate.Op{Key: key, Limit: limit, Cost: n}, now)
+	switch {
+	case err == nil:
+	case errors.Is(err, headgate.ErrUnavailable):
+		d = headgate.Decision{Allowed: true, Reason: headgate.FailOpen, Limit: limit.Capacity(), Granted: n}
+	default:
+		d = headgate.Decision{Reason: headgate.FailClosed, Limit: limit.Capacity()}
+	}
+	return d, err
 }
 
 // isBucket reports whether takeBucket may be asked.
-func (s *Store) isBucket(limit *headgate.Limit, now int64) bool {
+func (s *Store) isBucket(limit headgate.Limit, now int64) bool {
 	r := limit.Rule()
 	return r.Algorithm <= headgate.LeakyBucket && !r.Unlimited && limit.Valid() &&
 		uint64(now) <= timeMask && !s.closed.Load()
