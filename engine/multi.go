@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/headgate/headgate"
@@ -362,13 +361,4 @@ func (m multi) put(ctx context.Context, store headgate.Store, mode headgate.Mode
 		s.failure = unavailable(err)
 	}
 	return err == nil
-}
-
-// replaced reports whether r is among names, those that other rules replace.
-func replaced(r *rules.Rule, names []string) bool {
-	name := r.LimitName
-	if name == "" {
-		name = r.Name
-	}
-	return slices.Contains(names, name)
 }

@@ -17,7 +17,6 @@ type multiScratch struct {
 	pending  []headgate.Op
 	out      []headgate.Decision
 	places   []int // of each pending op in items
-	replaces []string
 	failure  error // the store's, the first time
 }
 
@@ -35,7 +34,6 @@ const maxParts = 32
 // domain is known.
 func (s *multiScratch) match(rs *rules.Ruleset, q *MultiQuery) (known bool) {
 	s.items, s.results, s.verdicts = s.items[:0], s.results[:0], s.verdicts[:0]
-	s.replaces = s.replaces[:0]
 	for len(s.matches) < len(q.Parts) {
 		s.matches = append(s.matches, rules.Matches{})
 	}
@@ -52,25 +50,20 @@ func (s *multiScratch) match(rs *rules.Ruleset, q *MultiQuery) (known bool) {
 		if p.Rule != nil {
 			m.Checks = append(m.Checks[:0], rules.Check{Rule: p.Rule, Key: p.Key, Enforced: true})
 		}
-		for j := range m.Checks {
-			s.replaces = append(s.replaces, m.Checks[j].Rule.Replaces...)
-		}
 	}
 	if known {
+		rules.ApplyReplaces(s.matches[:len(q.Parts)])
 		s.fill(q)
 	}
 	return known
 }
 
-// fill makes an item and a result of each check that is not replaced.
+// fill makes an item and a result of each check.
 func (s *multiScratch) fill(q *MultiQuery) {
 	for i := range q.Parts {
 		p, m := &q.Parts[i], &s.matches[i]
 		for j := range m.Checks {
 			c := &m.Checks[j]
-			if len(s.replaces) > 0 && replaced(c.Rule, s.replaces) {
-				continue
-			}
 			it := item{part: i, key: c.Key}
 			switch {
 			case p.Kind == headgate.Refund:

@@ -83,17 +83,22 @@ func (f field) name() string {
 func Headers(h http.Header, d Dialect, list ...Policy) {
 	var f fields
 	var space [384]byte // beside f: a slice kept in f would escape
-	text := space[:0]
-	switch d {
-	case Default:
-		text = f.legacy(text, list)
-		text = f.ietf(text, list)
-	case IETF:
-		text = f.ietf(text, list)
-	case None:
+	f.set(h, f.fill(space[:0], d, list))
+}
+
+// Each calls add for every field that [Headers] would set, in a fixed order,
+// for doors that have no http.Header. The value is good until add returns. The
+// values are appended to text, which is returned to be used again; with room in
+// it, Each allocates nothing.
+func Each(text []byte, d Dialect, list []Policy, add func(name string, value []byte)) []byte {
+	var f fields
+	start := len(text)
+	text = f.fill(text, d, list)
+	for i := range f.count {
+		add(f.names[i].name(), text[start:f.ends[i]])
+		start = f.ends[i]
 	}
-	text = f.retry(text, d, list)
-	f.set(h, text)
+	return text
 }
 
 // fields says which part of one text is the value of which field, so that
@@ -102,6 +107,19 @@ type fields struct {
 	names [fieldCount]field
 	ends  [fieldCount]int
 	count int
+}
+
+// fill appends the values of all fields of dialect d.
+func (f *fields) fill(text []byte, d Dialect, list []Policy) []byte {
+	switch d {
+	case Default:
+		text = f.legacy(text, list)
+		text = f.ietf(text, list)
+	case IETF:
+		text = f.ietf(text, list)
+	case None:
+	}
+	return f.retry(text, d, list)
 }
 
 // end closes a field whose value ends at offset end of the text.

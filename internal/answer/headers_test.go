@@ -2,6 +2,7 @@ package answer_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strconv"
 	"testing"
@@ -298,6 +299,43 @@ func BenchmarkHeaders(b *testing.B) {
 		answer.Headers(h, answer.Default, daily, login)
 		if len(h) != 7 {
 			b.Fatal(h)
+		}
+	}
+}
+
+// Each is Headers for doors without an http.Header.
+func TestEachSaysWhatHeadersSays(t *testing.T) {
+	text := []byte("kept")
+	for _, d := range answer.Dialects() {
+		for _, list := range [][]answer.Policy{nil, {login}, {daily, login}} {
+			want := http.Header{}
+			answer.Headers(want, d, list...)
+			got := http.Header{}
+			text = answer.Each(text[:4], d, list, func(name string, value []byte) { got.Set(name, string(value)) })
+			if diff := cmp.Diff(want, got); diff != "" || string(text[:4]) != "kept" {
+				t.Errorf("%s, %d policies (-Headers +Each):\n%s", d, len(list), diff)
+			}
+		}
+	}
+	list := []answer.Policy{daily, login}
+	total := 0
+	if n := testing.AllocsPerRun(100, func() {
+		text = answer.Each(text[:0], answer.Default, list, func(_ string, value []byte) { total += len(value) })
+	}); n != 0 || total == 0 {
+		t.Errorf("%v allocations for %d bytes, want 0", n, total)
+	}
+}
+
+func TestContentIsWhatRefuseSends(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []answer.Refusal{
+		{Policies: []answer.Policy{daily, login}}, {Body: "no"}, {Body: "{}", ContentType: "application/json"}, {},
+	} {
+		w := httptest.NewRecorder()
+		answer.Refuse(w, nil, refusal)
+		body, contentType := refusal.Content()
+		if w.Body.String() != string(body) || w.Header().Get("Content-Type") != contentType {
+			t.Errorf("%q of %q, want %q of %q", body, contentType, w.Body, w.Header().Get("Content-Type"))
 		}
 	}
 }

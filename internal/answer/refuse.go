@@ -46,14 +46,8 @@ func Refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 	Headers(h, refusal.Dialect, refusal.Policies...)
 	clean(h)
 	status := refusal.status()
-	var body []byte
-	if refusal.Body != "" {
-		body = []byte(refusal.Body)
-		h.Set("Content-Type", orElse(refusal.ContentType, "text/plain; charset=utf-8"))
-	} else {
-		body = refusal.problem(status)
-		h.Set("Content-Type", problemType)
-	}
+	body, contentType := refusal.Content()
+	h.Set("Content-Type", contentType)
 	for name, value := range refusal.Headers {
 		h.Set(name, value)
 	}
@@ -62,6 +56,15 @@ func Refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 		return
 	}
 	_, _ = w.Write(body) // a client that went away has no use for the error
+}
+
+// Content returns the body that [Refuse] would send, and its type, for doors
+// that have no http.ResponseWriter.
+func (r *Refusal) Content() (body []byte, contentType string) {
+	if r.Body != "" {
+		return []byte(r.Body), orElse(r.ContentType, "text/plain; charset=utf-8")
+	}
+	return r.problem(r.status()), problemType
 }
 
 // Problem answers with a problem+json body (RFC 9457) of no special type, for

@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/headgate/headgate/rules"
 )
 
 // How much a request may hold. Envoy sends a handful.
@@ -91,7 +93,7 @@ func (r *request) decode(b []byte) error {
 			if err := d.decode(f.bytes); err != nil {
 				return err
 			}
-			if entries += len(d.entries); entries > maxEntries {
+			if entries += len(d.Entries); entries > maxEntries {
 				return fmt.Errorf("more than %d entries", maxEntries)
 			}
 		case f.isScalar(3):
@@ -111,14 +113,14 @@ func (d *descriptor) decode(b []byte) error {
 		}
 		switch {
 		case f.isMessage(1):
-			if len(d.entries) == maxEntries {
+			if len(d.Entries) == maxEntries {
 				return fmt.Errorf("more than %d entries", maxEntries)
 			}
-			var e entry
-			if err := e.decode(f.bytes); err != nil {
+			e, err := decodeEntry(f.bytes)
+			if err != nil {
 				return err
 			}
-			d.entries = append(d.entries, e)
+			d.Entries = append(d.Entries, e)
 		case f.isMessage(2):
 			d.override.there = true
 			if err := d.override.decode(f.bytes); err != nil {
@@ -136,25 +138,21 @@ func (d *descriptor) decode(b []byte) error {
 	return nil
 }
 
-// decode reads a RateLimitDescriptor.Entry.
-func (e *entry) decode(b []byte) error {
-	for len(b) > 0 {
+// decodeEntry reads a RateLimitDescriptor.Entry.
+func decodeEntry(b []byte) (e rules.Entry, err error) {
+	for len(b) > 0 && err == nil {
 		var f field
-		var err error
 		if f, b, err = next(b); err != nil {
-			return err
+			break
 		}
 		switch {
 		case f.isMessage(1):
-			e.key, err = f.text()
+			e.Key, err = f.text()
 		case f.isMessage(2):
-			e.value, err = f.text()
-		}
-		if err != nil {
-			return err
+			e.Value, err = f.text()
 		}
 	}
-	return nil
+	return e, err
 }
 
 // decode reads a RateLimitOverride.

@@ -2,7 +2,6 @@ package rls
 
 import (
 	"net/netip"
-	"strings"
 
 	"github.com/headgate/headgate/internal/client"
 	"github.com/headgate/headgate/rules"
@@ -18,7 +17,7 @@ type request struct {
 // descriptor is one of a request's descriptors, and the rules.Request that its
 // rules are matched against.
 type descriptor struct {
-	entries  []entry
+	rules.Descriptor
 	override override
 	// hits, if hasHits, takes the place of the request's.
 	hits    uint64
@@ -30,8 +29,6 @@ type descriptor struct {
 	address      netip.Addr
 	addressKnown bool
 }
-
-type entry struct{ key, value string }
 
 // override is a limit that came with the descriptor.
 type override struct {
@@ -51,8 +48,10 @@ func (r *request) reset() {
 }
 
 func (d *descriptor) reset() {
-	clear(d.entries) // let go of the texts
-	*d = descriptor{entries: d.entries[:0]}
+	clear(d.Entries) // let go of the texts
+	entries := d.Entries[:0]
+	*d = descriptor{}
+	d.Entries = entries
 }
 
 // add returns a fresh descriptor at the end of r.
@@ -67,75 +66,23 @@ func (r *request) add() *descriptor {
 	return d
 }
 
-// Entries returns the number of entries, for rules that match them in their
-// order.
-func (d *descriptor) Entries() int { return len(d.entries) }
-
-// Entry returns the entry at i.
-func (d *descriptor) Entry(i int) (key, value string) {
-	return d.entries[i].key, d.entries[i].value
-}
-
-// Attribute implements rules.Request. Entries have the names that rules use:
-// the value of method is that of an entry with the key method, that of
-// header:X-Api-Key one with this key. Of several with one key the first
-// counts. The client's address is also that of Envoy's remote_address.
+// Attribute implements rules.Request. Unlike that of a rules.Descriptor the
+// client's address is grouped by its prefix, as for every door.
 func (d *descriptor) Attribute(a rules.Attribute) (value string, ok bool) {
-	switch a.Kind {
-	case rules.Entry:
-		return d.find("", a.Name)
-	case rules.Header:
-		return d.findHeader(a.Name)
-	case rules.Query:
-		return d.find("query:", a.Name)
-	case rules.Cookie:
-		return d.find("cookie:", a.Name)
-	case rules.JWT:
-		return d.find("jwt:", a.Name)
-	case rules.ClientIP:
-		address := d.ClientIP()
-		if !address.IsValid() {
-			return "", false
-		}
-		return d.clients.Group(address), true
-	case rules.Method, rules.Path, rules.Host:
+	if a.Kind != rules.ClientIP {
+		return d.Descriptor.Attribute(a)
 	}
-	return d.find("", a.Kind.String())
-}
-
-func (d *descriptor) find(prefix, name string) (string, bool) {
-	for i := range d.entries {
-		if key := d.entries[i].key; len(key) == len(prefix)+len(name) && key[:len(prefix)] == prefix && key[len(prefix):] == name {
-			return d.entries[i].value, true
-		}
+	address := d.ClientIP()
+	if !address.IsValid() {
+		return "", false
 	}
-	return "", false
-}
-
-func (d *descriptor) findHeader(name string) (string, bool) {
-	for i := range d.entries {
-		if key, ok := strings.CutPrefix(d.entries[i].key, "header:"); ok && strings.EqualFold(key, name) {
-			return d.entries[i].value, true
-		}
-	}
-	return "", false
+	return d.clients.Group(address), true
 }
 
 // ClientIP implements rules.Request.
 func (d *descriptor) ClientIP() netip.Addr {
-	if d.addressKnown {
-		return d.address
-	}
-	d.addressKnown = true
-	text, ok := d.find("", "client_ip")
-	if !ok {
-		text, ok = d.find("", "remote_address")
-	}
-	if !ok {
-		return d.address
-	}
-	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
-		d.address = address.Unmap()
+	if !d.addressKnown {
+		d.address, d.addressKnown = d.Descriptor.ClientIP().Unmap().WithZone(""), true
 	}
 	return d.address
 }

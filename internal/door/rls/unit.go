@@ -113,12 +113,12 @@ func (o *override) rule(domain string) (*rules.Rule, error) {
 	if unit := calendarOf(o.unit); unit != headgate.NoCalendar && times == 1 {
 		limit = headgate.PerCalendar(n, unit, time.UTC)
 	}
-	// The count survives a change of the number, and belongs to the period:
-	// a descriptor may come with a limit a second and one a day. Three parts
-	// are no rule's scope, which has two.
-	scope := headgate.AppendKey(nil, domain, "override", strconv.FormatInt(int64(period/time.Second), 10))
+	// The count survives a change of the number, and belongs to the period: a
+	// descriptor may come with a limit a second and one a day. In the scope of
+	// a rule a percent sign is part of an escape, so none begins like this.
+	scope := "%override:" + strconv.FormatInt(int64(period/time.Second), 10) + ":" + domain
 	return &rules.Rule{
-		Domain: domain, Name: "override", Scope: string(scope), Limit: limit,
+		Domain: domain, Name: "override", Scope: scope, Limit: limit,
 		Cost: 1, Percent: 100, LocalShare: 1,
 		OnLimit: rules.OnLimit{Action: rules.Reject, Status: 429},
 	}, limit.Validate()
@@ -138,9 +138,9 @@ func calendarOf(unit int32) headgate.CalendarUnit {
 
 // appendKey appends all entries, which are what such a limit counts by.
 func (d *descriptor) appendKey(key []byte) []byte {
-	for i := range d.entries {
-		key = headgate.AppendKeyPart(key, d.entries[i].key)
-		key = headgate.AppendKeyPart(key, d.entries[i].value)
+	for i := range d.Entries {
+		key = headgate.AppendKeyPart(key, d.Entries[i].Key)
+		key = headgate.AppendKeyPart(key, d.Entries[i].Value)
 	}
 	return key
 }

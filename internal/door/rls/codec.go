@@ -1,0 +1,84 @@
+package rls
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec of the other services
+	"google.golang.org/grpc/mem"
+)
+
+// codec reads and writes calls by hand, and leaves the messages of the other
+// services of the same server, health and reflection, to protobuf.
+type codec struct{ others encoding.CodecV2 }
+
+// Name implements encoding.CodecV2.
+func (c codec) Name() string { return "proto" }
+
+// Unmarshal implements encoding.CodecV2. What is wrong with a rate limit
+// request is for the service to tell, as its caller's mistake.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	r, ok := v.(*call)
+	if !ok {
+		return c.others.Unmarshal(data, v)
+	}
+	r.wrong = r.request.decode(data.Materialize()) // a copy of its own, for texts to point into
+	return nil
+}
+
+// Marshal implements encoding.CodecV2. The memory of a call is free again when
+// gRPC has sent it.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	r, ok := v.(*call)
+	if !ok {
+		return c.others.Marshal(v)
+	}
+	return mem.BufferSlice{mem.NewBuffer(&r.out, (*pool)(r))}, nil
+}
+
+// pool is a call as the mem.BufferPool that its own answer goes back to.
+type pool call
+
+// Get is never called: gRPC takes no buffers from here.
+func (p *pool) Get(length int) *[]byte {
+	b := make([]byte, length)
+	return &b
+}
+
+// Put implements mem.BufferPool.
+func (p *pool) Put(*[]byte) { (*call)(p).release() }
+
+const (
+	serviceName = "envoy.service.ratelimit.v3.RateLimitService"
+	methodName  = "ShouldRateLimit"
+)
+
+// description returns what gRPC has to know of the service.
+func description() *grpc.ServiceDesc {
+	return &grpc.ServiceDesc{
+		ServiceName: serviceName,
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: methodName, Handler: shouldRateLimit}},
+		Metadata:    "envoy/service/ratelimit/v3/rls.proto",
+	}
+}
+
+// shouldRateLimit answers one request.
+func shouldRateLimit(server any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	s, ok := server.(*Service)
+	if !ok {
+		return nil, fmt.Errorf("the service is %T", server)
+	}
+	c, _ := s.calls.Get().(*call)
+	if err := read(c); err != nil {
+		c.release()
+		return nil, err
+	}
+	if err := s.answer(ctx, c); err != nil {
+		c.release()
+		return nil, err
+	}
+	return c, nil // released when it has been sent
+}

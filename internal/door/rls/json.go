@@ -1,0 +1,84 @@
+package rls
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	envoy "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate/headgate/internal/answer"
+)
+
+// maxJSON is the largest body of POST /json in bytes.
+const maxJSON = 1 << 20
+
+// JSON returns the handler of POST /json, for callers without gRPC: a
+// RateLimitRequest in JSON as protobuf has it, answered by a RateLimitResponse.
+// The status is 200, or 429 over the limit, 400 if the request is wrong, 413 if
+// it is too large. The header fields that Envoy would be told to add are those
+// of the answer as well.
+func (s *Service) JSON() http.Handler { return http.HandlerFunc(s.serveJSON) }
+
+func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		w.Header().Set("Connection", "close") // rather than read the rest
+		answer.Problem(w, http.StatusRequestEntityTooLarge, "the body must be at most 1 MiB")
+		return
+	}
+	if err != nil {
+		answer.Problem(w, http.StatusBadRequest, "the body could not be read")
+		return
+	}
+	var request envoy.RateLimitRequest
+	if err := protojson.Unmarshal(body, &request); err != nil {
+		answer.Problem(w, http.StatusBadRequest, "the body is no RateLimitRequest: "+err.Error())
+		return
+	}
+	wire, err := proto.Marshal(&request)
+	if err != nil {
+		answer.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	c, _ := s.calls.Get().(*call)
+	defer c.release()
+	c.wrong = c.request.decode(wire)
+	if err := s.answer(r.Context(), c); err != nil {
+		status := http.StatusInternalServerError
+		if grpcstatus.Code(err) == codes.InvalidArgument {
+			status = http.StatusBadRequest
+		}
+		answer.Problem(w, status, grpcstatus.Convert(err).Message())
+		return
+	}
+	c.writeJSON(w)
+}
+
+// writeJSON answers with the response in c.out.
+func (c *call) writeJSON(w http.ResponseWriter) {
+	var response envoy.RateLimitResponse
+	if err := proto.Unmarshal(c.out, &response); err != nil {
+		answer.Problem(w, http.StatusInternalServerError, "the answer cannot be encoded")
+		return
+	}
+	body, err := protojson.Marshal(&response)
+	if err != nil {
+		answer.Problem(w, http.StatusInternalServerError, "the answer cannot be encoded")
+		return
+	}
+	for _, h := range response.GetResponseHeadersToAdd() {
+		w.Header().Set(h.GetKey(), h.GetValue())
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if c.over {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(append(body, '\n')) // a caller that went away has no use for the error
+}

@@ -1,0 +1,108 @@
+package rls
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/headgate/headgate/engine"
+)
+
+// encodeMetadata writes dynamic_metadata: the request as it was read, and the
+// metadata of the rules of those descriptors that are not over their limit. It
+// is as envoyproxy/ratelimit has it, for filters that read it.
+func (c *call) encodeMetadata(v *engine.MultiVerdict) {
+	r := &c.request
+	descriptors := make([]*structpb.Value, len(r.descriptors))
+	for i := range r.descriptors {
+		descriptors[i] = structpb.NewStructValue(r.descriptors[i].metadata())
+	}
+	fields := map[string]*structpb.Value{
+		"domain":      structpb.NewStringValue(r.domain),
+		"descriptors": structpb.NewListValue(&structpb.ListValue{Values: descriptors}),
+	}
+	if r.hits != 0 {
+		fields["hitsAddend"] = structpb.NewNumberValue(float64(r.hits))
+	}
+	if merged := passedMetadata(v); len(merged.GetFields()) > 0 {
+		fields["metadata"] = structpb.NewStructValue(merged)
+	}
+	b, err := proto.Marshal(&structpb.Struct{Fields: fields})
+	if err != nil {
+		return // metadata that cannot be told is none; the rule's loader has checked it
+	}
+	c.out = protowire.AppendTag(c.out, 6, protowire.BytesType)
+	c.out = protowire.AppendBytes(c.out, b)
+}
+
+func (d *descriptor) metadata() *structpb.Struct {
+	entries := make([]*structpb.Value, len(d.Entries))
+	for i, e := range d.Entries {
+		entries[i] = structpb.NewStringValue(e.Key + "=" + e.Value)
+	}
+	fields := map[string]*structpb.Value{
+		"entries": structpb.NewListValue(&structpb.ListValue{Values: entries}),
+	}
+	if o := &d.override; o.there {
+		fields["limit"] = structpb.NewStringValue(o.String())
+	}
+	if d.hasHits {
+		fields["hitsAddend"] = structpb.NewNumberValue(float64(d.hits))
+	}
+	return &structpb.Struct{Fields: fields}
+}
+
+// String describes a limit that came with a descriptor, such as
+// requests_per_unit:5 unit:MINUTE.
+func (o *override) String() string {
+	names := map[int32]string{
+		unitSecond: "SECOND", unitMinute: "MINUTE", unitHour: "HOUR", unitDay: "DAY",
+		unitWeek: "WEEK", unitMonth: "MONTH", unitYear: "YEAR",
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "requests_per_unit:%d unit:%s", o.requests, names[o.unit])
+	if o.hasMultiplier {
+		fmt.Fprintf(&b, " unit_multiplier:%d", o.multiplier)
+	}
+	return b.String()
+}
+
+// passedMetadata merges the metadata of the rules of all descriptors that
+// passed. Where two say different things the first one counts.
+func passedMetadata(v *engine.MultiVerdict) *structpb.Struct {
+	merged := &structpb.Struct{}
+	parts := v.Parts()
+	for i := range parts {
+		if !parts[i].Allowed {
+			continue
+		}
+		for _, r := range parts[i].Results() {
+			if len(r.Rule.Metadata) == 0 {
+				continue
+			}
+			if m, err := structpb.NewStruct(r.Rule.Metadata); err == nil {
+				merge(merged, m)
+			}
+		}
+	}
+	return merged
+}
+
+// merge adds to dst what of src it does not have.
+func merge(dst, src *structpb.Struct) {
+	for key, value := range src.GetFields() {
+		have, ok := dst.GetFields()[key]
+		switch {
+		case !ok:
+			if dst.Fields == nil {
+				dst.Fields = map[string]*structpb.Value{}
+			}
+			dst.Fields[key] = value
+		case have.GetStructValue() != nil && value.GetStructValue() != nil:
+			merge(have.GetStructValue(), value.GetStructValue())
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package rls
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/rules"
+)
+
+// encode writes the RateLimitResponse of v to c.out.
+func (c *call) encode(v *engine.MultiVerdict) {
+	c.over = !v.Allowed
+	code := uint64(codeOK)
+	if c.over {
+		code = codeOverLimit
+	}
+	c.out = appendScalar(c.out[:0], 1, code)
+	parts := v.Parts()
+	for i := range parts {
+		s := statusOf(&parts[i], c.service.options.Shadow)
+		c.out = s.append(c.out)
+	}
+	c.collect(v)
+	c.encodeHeaders(parts)
+	if c.over {
+		c.encodeRefusal(parts)
+	}
+	if c.service.options.DynamicMetadata {
+		c.encodeMetadata(v)
+	}
+}
+
+// statusOf returns the status of a descriptor: that of its tightest limit, or
+// of one that only observes if there is no other. With shadow all observe, and
+// the code says what would have been.
+func statusOf(v *engine.Verdict, shadow bool) status {
+	s := status{code: codeOK}
+	if !v.Allowed {
+		s.code = codeOverLimit
+	}
+	rule, d := v.Rule, v.Decision
+	if rule == nil {
+		results := v.Results()
+		if len(results) == 0 {
+			return s
+		}
+		rule, d = results[0].Rule, results[0].Decision
+		for i := range results {
+			r := &results[i]
+			if shadow && r.Decision.Reason == headgate.Shadow && r.Rule.Mode != rules.Shadow {
+				rule, d, s.code = r.Rule, r.Decision, codeOverLimit
+			}
+		}
+	}
+	switch d.Reason {
+	case headgate.NoLimit:
+		s.remaining = math.MaxUint32
+		return s
+	case headgate.FailOpen:
+		return s // nobody knows what is left
+	case headgate.OK, headgate.Limited, headgate.TooLarge, headgate.FailClosed,
+		headgate.Fallback, headgate.Cached, headgate.Shadow:
+	}
+	s.hasLimit, s.limit = true, describe(rule.Limit)
+	s.limit.name = rule.LimitName
+	s.reset = answer.Seconds(untilReset(d))
+	if s.code == codeOK {
+		s.remaining = clamp(d.Remaining)
+	}
+	return s
+}
+
+// untilReset is what Envoy makes a reset time of, and of a refusal a
+// Retry-After.
+func untilReset(d headgate.Decision) time.Duration {
+	if after, ok := answer.RetryAfter(d); ok {
+		return max(after, time.Second)
+	}
+	return d.ResetAfter
+}
+
+// nameOf returns what the clients of the proxy are told a limit is called.
+func nameOf(r *rules.Rule) string {
+	if r.LimitName != "" {
+		return r.LimitName
+	}
+	return r.Name
+}
+
+// collect fills c.policies with what the enforced limits said. Quotas that have
+// run out are left out while another admits the request.
+func (c *call) collect(v *engine.MultiVerdict) {
+	parts := v.Parts()
+	for i := range parts {
+		results := parts[i].Results()
+		for j := range results {
+			r := &results[j]
+			if r.Enforced && (r.Decision.Allowed || c.over) {
+				c.policies = append(c.policies, answer.Policy{Name: nameOf(r.Rule), Limit: r.Rule.Limit, Decision: r.Decision})
+			}
+		}
+	}
+}
+
+// encodeHeaders writes response_headers_to_add.
+func (c *call) encodeHeaders(parts []engine.Verdict) {
+	c.text = answer.Each(c.text[:0], c.service.options.Dialect, c.policies, func(name string, value []byte) {
+		c.out = appendHeader(c.out, name, value)
+	})
+	if legacy := c.service.options.Legacy; legacy != nil {
+		c.encodeLegacy(legacy, parts)
+	}
+}
+
+// encodeLegacy writes the fields of envoyproxy/ratelimit, about the descriptor
+// with the least left.
+func (c *call) encodeLegacy(names *LegacyHeaders, parts []engine.Verdict) {
+	var least status
+	for i := range parts {
+		s := statusOf(&parts[i], c.service.options.Shadow)
+		if s.hasLimit && (!least.hasLimit || s.remaining < least.remaining || s.code > least.code) {
+			least = s
+		}
+	}
+	if !least.hasLimit {
+		return
+	}
+	for _, f := range [...]struct {
+		name  string
+		value int64
+	}{
+		{names.Limit, int64(least.limit.requests)},
+		{names.Remaining, int64(least.remaining)},
+		{names.Reset, least.reset},
+	} {
+		if f.name != "" {
+			c.text = strconv.AppendInt(c.text[:0], f.value, 10)
+			c.out = appendHeader(c.out, f.name, c.text)
+		}
+	}
+}
+
+// encodeRefusal writes what the client of a refused request gets: the rule's
+// own header fields and body, or a problem+json body.
+func (c *call) encodeRefusal(parts []engine.Verdict) {
+	refusal := answer.Refusal{Policies: c.policies}
+	var tightest *engine.Verdict
+	for i := range parts {
+		if p := &parts[i]; !p.Allowed && p.Rule != nil && (tightest == nil || p.Decision.Tighter(tightest.Decision)) {
+			tightest = p
+		}
+	}
+	if tightest != nil {
+		o := &tightest.Rule.OnLimit
+		refusal.Body, refusal.ContentType = o.Body, o.ContentType
+		for name, value := range o.Headers {
+			c.out = appendHeader(c.out, name, value)
+		}
+	}
+	body, contentType := refusal.Content()
+	c.out = appendHeader(c.out, "Content-Type", contentType)
+	c.out = appendText(c.out, 5, body)
+}

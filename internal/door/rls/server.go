@@ -1,0 +1,134 @@
+package rls
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+
+	// Register the messages of the service, for reflection.
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+)
+
+// The defaults of ServerOptions.
+const (
+	DefaultMaxMessage            = 1 << 20
+	DefaultMaxStreams            = 4096
+	DefaultMaxConnectionAge      = 24 * time.Hour
+	DefaultMaxConnectionAgeGrace = time.Hour
+)
+
+// HealthName is the service name, besides the empty one, whose health the
+// server tells: that of envoyproxy/ratelimit.
+const HealthName = "ratelimit"
+
+// ServerOptions bound what callers may do. Zero values mean the defaults.
+type ServerOptions struct {
+	// TLS, if not nil, encrypts connections; see [TLSFiles].
+	TLS *tls.Config
+	// MaxMessage is the size of the largest request in bytes.
+	MaxMessage int
+	// MaxStreams is how many requests a connection may have under way.
+	MaxStreams uint32
+	// MaxConnectionAge is after how long a connection is asked to close, give
+	// or take a tenth, so that load balances anew; MaxConnectionAgeGrace is how
+	// long it then may take. A negative age is no limit.
+	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
+}
+
+// Server serves a Service over gRPC, and beside it the health and reflection
+// services.
+type Server struct {
+	grpc   *grpc.Server
+	health *health.Server
+}
+
+// NewServer returns a server for s.
+func NewServer(s *Service, o ServerOptions) *Server {
+	orElse(&o.MaxMessage, DefaultMaxMessage)
+	orElse(&o.MaxStreams, DefaultMaxStreams)
+	orElse(&o.MaxConnectionAge, DefaultMaxConnectionAge)
+	orElse(&o.MaxConnectionAgeGrace, DefaultMaxConnectionAgeGrace)
+	age := keepalive.ServerParameters{
+		// Peers that have vanished are noticed, as their load balancers may
+		// forget idle connections.
+		Time: time.Minute, Timeout: 20 * time.Second,
+	}
+	if o.MaxConnectionAge > 0 {
+		age.MaxConnectionAge, age.MaxConnectionAgeGrace = o.MaxConnectionAge, o.MaxConnectionAgeGrace
+	}
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
+		grpc.MaxRecvMsgSize(o.MaxMessage),
+		grpc.MaxConcurrentStreams(o.MaxStreams),
+		grpc.MaxHeaderListSize(16 << 10),
+		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.KeepaliveParams(age),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.SharedWriteBuffer(true),
+	}
+	if o.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
+	}
+	server := &Server{grpc: grpc.NewServer(options...), health: health.NewServer()}
+	server.grpc.RegisterService(description(), s)
+	healthpb.RegisterHealthServer(server.grpc, server.health)
+	server.SetServing(true)
+	reflection.Register(server.grpc)
+	return server
+}
+
+// orElse sets *v to otherwise if it is zero.
+func orElse[T comparable](v *T, otherwise T) {
+	var zero T
+	if *v == zero {
+		*v = otherwise
+	}
+}
+
+// SetServing says whether the health service reports that all is well.
+func (s *Server) SetServing(yes bool) {
+	state := healthpb.HealthCheckResponse_NOT_SERVING
+	if yes {
+		state = healthpb.HealthCheckResponse_SERVING
+	}
+	for _, name := range []string{"", HealthName, serviceName} {
+		s.health.SetServingStatus(name, state)
+	}
+}
+
+// Serve answers at l until Shutdown. It returns nil after that.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.grpc.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil
+}
+
+// Shutdown says that it is unhealthy, takes no more requests and lets those
+// under way finish until ctx is done, whose error it returns if that cut some
+// off.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.health.Shutdown()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.grpc.GracefulStop()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.grpc.Stop() // ends GracefulStop too
+		<-done
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,192 @@
+package rls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/client"
+)
+
+// Options are what the service needs.
+type Options struct {
+	// Engine decides. It is required.
+	Engine *engine.Engine
+	// Clock is read once per request. With none the store's clock decides.
+	Clock func() time.Time
+	// Logger hears of what callers cannot be told. Required.
+	Logger *slog.Logger
+	// Clients says how addresses are grouped to be counted. Required.
+	Clients *client.Resolver
+	// Dialect is that of the header fields that Envoy is to add.
+	Dialect answer.Dialect
+	// Legacy are the names of three more fields, those of
+	// envoyproxy/ratelimit; nil for none.
+	Legacy *LegacyHeaders
+	// DynamicMetadata sends dynamic metadata: the request, and the metadata of
+	// the rules that it passed.
+	DynamicMetadata bool
+	// Shadow lets every request pass; the statuses say what would have been.
+	Shadow bool
+	// EachAlone charges each limit by itself, also for requests that another
+	// one refuses, as envoyproxy/ratelimit does.
+	EachAlone bool
+}
+
+// LegacyHeaders are the names of fields about the tightest limit.
+type LegacyHeaders struct {
+	// Limit is how much per unit, Remaining how much is left, Reset in how many
+	// seconds it is all back.
+	Limit, Remaining, Reset string
+}
+
+// Service answers rate limit requests, over gRPC and as JSON.
+type Service struct {
+	options Options
+	calls   sync.Pool // of *call
+}
+
+// New returns the service.
+func New(options Options) *Service {
+	s := &Service{options: options}
+	s.calls.New = func() any { return &call{service: s, out: make([]byte, 0, minOut)} }
+	return s
+}
+
+// call is the memory of one request, used again for the next.
+type call struct {
+	service  *Service
+	request  request
+	wrong    error // what is wrong with the request, if it could not be read
+	parts    []engine.Part
+	keys     []byte
+	policies []answer.Policy
+	text     []byte // of header fields
+	out      []byte // a RateLimitResponse
+	over     bool   // its overall code
+}
+
+const (
+	// minOut is from which size on gRPC hands buffers back.
+	minOut = 1024
+	// maxKept is the most memory in bytes that a call keeps in any one place.
+	maxKept = 64 << 10
+)
+
+// release lets go of the request and hands c back for the next one.
+func (c *call) release() {
+	if cap(c.request.descriptors) > 64 {
+		c.request = request{}
+	}
+	c.request.reset()
+	for i := range c.request.descriptors[:cap(c.request.descriptors)] {
+		if d := &c.request.descriptors[:cap(c.request.descriptors)][i]; cap(d.Entries) > 64 {
+			d.Entries = nil
+		}
+	}
+	clear(c.parts)
+	clear(c.policies)
+	c.parts, c.policies, c.keys, c.wrong = c.parts[:0], c.policies[:0], c.keys[:0], nil
+	if cap(c.parts) > 64 {
+		c.parts, c.policies = nil, nil
+	}
+	if cap(c.keys) > maxKept {
+		c.keys = nil
+	}
+	if cap(c.text) > maxKept {
+		c.text = nil
+	}
+	if cap(c.out) > maxKept {
+		c.out = make([]byte, 0, minOut)
+	}
+	c.service.calls.Put(c)
+}
+
+// answer decides about c.request and writes the response to c.out. The error is
+// a status of gRPC.
+func (s *Service) answer(ctx context.Context, c *call) (err error) {
+	defer func() {
+		// As net/http does: one request that goes wrong must not end the
+		// process.
+		if p := recover(); p != nil {
+			s.options.Logger.ErrorContext(ctx, "rate limit request failed", "panic", p)
+			err = grpcstatus.Error(codes.Internal, "internal error")
+		}
+	}()
+	if err := c.prepare(); err != nil {
+		return grpcstatus.Error(codes.InvalidArgument, err.Error())
+	}
+	var at int64
+	if s.options.Clock != nil {
+		at = s.options.Clock().UnixMicro()
+	}
+	v, err := s.options.Engine.DecideAll(ctx, engine.MultiQuery{
+		Domain: c.request.domain, Parts: c.parts, At: at,
+		Observe: s.options.Shadow, EachAlone: s.options.EachAlone,
+	})
+	defer v.Release()
+	if err != nil {
+		if !errors.Is(err, headgate.ErrUnavailable) {
+			return grpcstatus.Error(codes.Internal, err.Error())
+		}
+		// The verdict is what the rules say; whoever watches the store says so
+		// once.
+		s.options.Logger.DebugContext(ctx, "rate limit request degraded", "domain", c.request.domain, "err", err)
+	}
+	c.encode(&v)
+	return nil
+}
+
+// The errors of a request that cannot be decided, in the words of
+// envoyproxy/ratelimit.
+var (
+	errNoDomain      = errors.New("rate limit domain must not be empty")
+	errNoDescriptors = errors.New("rate limit descriptor list must not be empty")
+)
+
+// prepare makes c.parts of c.request.
+func (c *call) prepare() error {
+	r := &c.request
+	switch {
+	case c.wrong != nil:
+		return fmt.Errorf("the request could not be read: %w", c.wrong)
+	case r.domain == "":
+		return errNoDomain
+	case len(r.descriptors) == 0:
+		return errNoDescriptors
+	}
+	for i := range r.descriptors {
+		d := &r.descriptors[i]
+		d.clients = c.service.options.Clients
+		p := engine.Part{Request: d, Cost: int64(max(r.hits, 1))}
+		if d.hasHits {
+			p.Cost = int64(min(d.hits, math.MaxInt64))
+		}
+		switch {
+		case d.negative:
+			p.Kind = headgate.Refund
+		case p.Cost == 0:
+			// To know whether anything is left, ask for the least.
+			p.Kind, p.Cost = headgate.Peek, 1
+		}
+		if d.override.there {
+			rule, err := d.override.rule(r.domain)
+			if err != nil {
+				return fmt.Errorf("descriptor %d: %w", i, err)
+			}
+			p.Rule, p.Key = rule, string(d.appendKey(c.keys[:0]))
+		}
+		c.parts = append(c.parts, p)
+	}
+	return nil
+}

@@ -1,0 +1,654 @@
+package rls_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	envoy "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// fixture is a service over TCP, on a clock that stands still.
+type fixture struct {
+	t       testing.TB
+	service *rls.Service
+	server  *rls.Server
+	address string
+	client  envoy.RateLimitServiceClient
+	now     atomic.Int64 // microseconds
+}
+
+// start is 21 Nov 2026, 12:00:15 UTC.
+const start = 1_795_262_415_000_000
+
+type setup struct {
+	rules  string
+	mark   func(*rules.Rule) // changes what the file cannot say
+	rls    rls.Options
+	server rls.ServerOptions
+	engine []engine.Option
+	store  headgate.Store
+}
+
+func parse(t testing.TB, text string) *rules.Ruleset {
+	t.Helper()
+	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(text)})
+	if rs == nil {
+		t.Fatalf("rules: %v", diagnostics)
+	}
+	return rs
+}
+
+func newService(t testing.TB, s setup) *fixture {
+	t.Helper()
+	f := &fixture{t: t}
+	f.now.Store(start)
+	clients, err := client.New(client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs := parse(t, s.rules)
+	if s.mark != nil {
+		for _, r := range rs.Rules() {
+			s.mark(r)
+		}
+	}
+	if s.store == nil {
+		s.store = memory.New()
+	}
+	s.rls.Engine = engine.New(s.store, rs, s.engine...)
+	s.rls.Clients, s.rls.Logger = clients, slog.New(slog.NewTextHandler(io.Discard, nil))
+	if s.rls.Clock == nil {
+		s.rls.Clock = func() time.Time { return time.UnixMicro(f.now.Load()) }
+	}
+	f.service = rls.New(s.rls)
+	f.server = rls.NewServer(f.service, s.server)
+	return f
+}
+
+// serve answers at a listener until the test ends, and connects to it.
+func (f *fixture) serve(l net.Listener, options ...grpc.DialOption) *grpc.ClientConn {
+	f.t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- f.server.Serve(l) }()
+	f.address = l.Addr().String()
+	target := f.address
+	if l.Addr().Network() == "unix" {
+		target = "unix:" + target
+	}
+	if len(options) == 0 {
+		options = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	}
+	connection, err := grpc.NewClient(target, options...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.client = envoy.NewRateLimitServiceClient(connection)
+	f.t.Cleanup(func() {
+		_ = connection.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := f.server.Shutdown(ctx); err != nil {
+			f.t.Errorf("Shutdown: %v", err)
+		}
+		if err := <-done; err != nil {
+			f.t.Errorf("Serve: %v", err)
+		}
+	})
+	return connection
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func start1(t testing.TB, s setup) *fixture {
+	t.Helper()
+	f := newService(t, s)
+	f.serve(listen(t))
+	return f
+}
+
+// descriptor makes one of pairs of keys and values.
+func descriptor(pairs ...string) *common.RateLimitDescriptor {
+	d := &common.RateLimitDescriptor{}
+	for i := 0; i < len(pairs); i += 2 {
+		d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: pairs[i], Value: pairs[i+1]})
+	}
+	return d
+}
+
+func hits(n uint64, d *common.RateLimitDescriptor) *common.RateLimitDescriptor {
+	d.HitsAddend = wrapperspb.UInt64(n)
+	return d
+}
+
+func refund(n uint64, d *common.RateLimitDescriptor) *common.RateLimitDescriptor {
+	d.IsNegativeHits = true
+	return hits(n, d)
+}
+
+func limited(n uint32, unit typev3.RateLimitUnit, d *common.RateLimitDescriptor) *common.RateLimitDescriptor {
+	d.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: n, Unit: unit}
+	return d
+}
+
+func request(descriptors ...*common.RateLimitDescriptor) *envoy.RateLimitRequest {
+	return &envoy.RateLimitRequest{Domain: "api", Descriptors: descriptors}
+}
+
+func (f *fixture) ask(r *envoy.RateLimitRequest) *envoy.RateLimitResponse {
+	f.t.Helper()
+	response, err := f.client.ShouldRateLimit(context.Background(), r)
+	if err != nil {
+		f.t.Fatalf("ShouldRateLimit: %v", err)
+	}
+	if len(response.GetStatuses()) != len(r.GetDescriptors()) {
+		f.t.Fatalf("%d statuses for %d descriptors", len(response.GetStatuses()), len(r.GetDescriptors()))
+	}
+	return response
+}
+
+// headers returns response_headers_to_add by their lower-case names.
+func headers(r *envoy.RateLimitResponse) map[string]string {
+	all := map[string]string{}
+	for _, h := range r.GetResponseHeadersToAdd() {
+		all[strings.ToLower(h.GetKey())] = h.GetValue()
+	}
+	return all
+}
+
+const (
+	ok   = envoy.RateLimitResponse_OK
+	over = envoy.RateLimitResponse_OVER_LIMIT
+)
+
+// step is one request of a trace: the overall code, and of each descriptor its
+// code and what is left.
+type step struct {
+	request   *envoy.RateLimitRequest
+	overall   envoy.RateLimitResponse_Code
+	codes     []envoy.RateLimitResponse_Code
+	remaining []uint32
+}
+
+func (f *fixture) trace(steps []step) {
+	f.t.Helper()
+	for i, s := range steps {
+		response := f.ask(s.request)
+		if response.GetOverallCode() != s.overall {
+			f.t.Errorf("step %d: %s, want %s", i, response.GetOverallCode(), s.overall)
+		}
+		for j, status := range response.GetStatuses() {
+			if status.GetCode() != s.codes[j] || status.GetLimitRemaining() != s.remaining[j] {
+				f.t.Errorf("step %d: descriptor %d is %s with %d left, want %s with %d",
+					i, j, status.GetCode(), status.GetLimitRemaining(), s.codes[j], s.remaining[j])
+			}
+		}
+	}
+}
+
+type (
+	codesOf = []envoy.RateLimitResponse_Code
+	left    = []uint32
+)
+
+const threeLimits = `
+domain: api
+limits:
+  - {name: user, match: {attributes: {user: {present: true}}}, key: [user], rate: 3/minute, algorithm: fixed_window}
+  - {name: team, match: {attributes: {team: {present: true}}}, key: [team], rate: 2/hour, algorithm: fixed_window}
+  - {name: free, match: {attributes: {plan: free}}, rate: unlimited}
+`
+
+func TestStatusesAreInTheOrderOfTheRequest(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits})
+	f.trace([]step{
+		{request(descriptor("user", "ann"), descriptor("none", "x"), descriptor("team", "red")), ok, codesOf{ok, ok, ok}, left{2, 0, 1}},
+		{request(descriptor("team", "red"), descriptor("plan", "free"), descriptor("user", "ann")), ok, codesOf{ok, ok, ok}, left{0, 4294967295, 1}},
+		{request(descriptor("user", "ann"), descriptor("team", "red")), over, codesOf{ok, over}, left{1, 0}},
+		{request(descriptor("user", "ann")), ok, codesOf{ok}, left{0}}, // what was refused did not use up hers
+		{request(descriptor("user", "ann")), over, codesOf{over}, left{0}},
+	})
+}
+
+func TestCurrentLimitAndReset(t *testing.T) {
+	f := start1(t, setup{rules: `
+domain: api
+limits:
+  - {name: second, match: {attributes: {k: second}}, rate: 3/second, algorithm: fixed_window}
+  - {name: minute, match: {attributes: {k: minute}}, rate: 3/minute, algorithm: fixed_window}
+  - {name: hour, match: {attributes: {k: hour}}, rate: 3/hour, algorithm: fixed_window}
+  - {name: day, match: {attributes: {k: day}}, rate: 3/day, algorithm: fixed_window}
+  - {name: week, match: {attributes: {k: week}}, rate: 3/week, algorithm: fixed_window}
+  - {name: month, match: {attributes: {k: month}}, rate: 3/month, algorithm: fixed_window}
+  - {name: year, match: {attributes: {k: year}}, rate: 3/year, algorithm: fixed_window}
+  - {name: odd, match: {attributes: {k: odd}}, rate: 300/3h, algorithm: fixed_window}
+  - {name: short, match: {attributes: {k: short}}, rate: 5/100ms, algorithm: fixed_window}
+  - {name: broken, match: {attributes: {k: broken}}, rate: 5/1500ms, algorithm: fixed_window}
+  - {name: bucket, match: {attributes: {k: bucket}}, rate: 60/minute}
+`})
+	type unit = envoy.RateLimitResponse_RateLimit_Unit
+	rows := []struct {
+		name       string
+		requests   uint32
+		unit       unit
+		multiplier uint32
+		reset      int64
+	}{
+		{"second", 3, envoy.RateLimitResponse_RateLimit_SECOND, 0, 1},
+		{"minute", 3, envoy.RateLimitResponse_RateLimit_MINUTE, 0, 45},
+		{"hour", 3, envoy.RateLimitResponse_RateLimit_HOUR, 0, 59*60 + 45},
+		{"day", 3, envoy.RateLimitResponse_RateLimit_DAY, 0, 12*3600 - 15},
+		{"week", 3, envoy.RateLimitResponse_RateLimit_WEEK, 0, 36*3600 - 15},          // until Monday, not Thursday
+		{"month", 3, envoy.RateLimitResponse_RateLimit_MONTH, 0, (9*24+12)*3600 - 15}, // until 1 December, not the 3rd
+		{"year", 3, envoy.RateLimitResponse_RateLimit_YEAR, 0, ((9+31)*24+12)*3600 - 15},
+		{"odd", 300, envoy.RateLimitResponse_RateLimit_HOUR, 3, 3*3600 - 15},
+		{"short", 50, envoy.RateLimitResponse_RateLimit_SECOND, 0, 1},
+		{"broken", 5, envoy.RateLimitResponse_RateLimit_SECOND, 2, 2},
+		{"bucket", 60, envoy.RateLimitResponse_RateLimit_MINUTE, 0, 1},
+	}
+	for _, row := range rows {
+		status := f.ask(request(descriptor("k", row.name))).GetStatuses()[0]
+		l := status.GetCurrentLimit()
+		if l.GetName() != row.name || l.GetRequestsPerUnit() != row.requests || l.GetUnit() != row.unit || l.GetUnitMultiplier().GetValue() != row.multiplier {
+			t.Errorf("%s: %v", row.name, l)
+		}
+		if reset := status.GetDurationUntilReset(); reset.GetSeconds() != row.reset || reset.GetNanos() != 0 {
+			t.Errorf("%s: reset in %s, want %d s", row.name, reset.AsDuration(), row.reset)
+		}
+	}
+}
+
+// Envoy makes a Retry-After of a refusal's reset time, in whole seconds; it
+// must not be early.
+func TestResetOfARefusalIsWhenItWouldPass(t *testing.T) {
+	f := start1(t, setup{rules: "domain: api\nlimits: [{name: b, rate: 4/minute}]"})
+	f.ask(&envoy.RateLimitRequest{Domain: "api", HitsAddend: 4, Descriptors: []*common.RateLimitDescriptor{descriptor("a", "b")}})
+	f.now.Add(100_000)
+	status := f.ask(request(descriptor("a", "b"))).GetStatuses()[0]
+	if status.GetCode() != over || status.GetDurationUntilReset().AsDuration() != 15*time.Second {
+		t.Errorf("%v, want a refusal for 14.9 s, rounded up", status)
+	}
+}
+
+func TestHits(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits})
+	ann := func(n uint32, d ...*common.RateLimitDescriptor) *envoy.RateLimitRequest {
+		r := request(d...)
+		r.HitsAddend = n
+		return r
+	}
+	f.trace([]step{
+		{ann(0, descriptor("user", "ann")), ok, codesOf{ok}, left{2}}, // 0 is 1
+		{ann(2, descriptor("user", "ann")), ok, codesOf{ok}, left{0}},
+		{ann(2, descriptor("user", "bob"), hits(1, descriptor("team", "red"))), ok, codesOf{ok, ok}, left{1, 1}},
+		{ann(9, hits(1, descriptor("user", "bob"))), ok, codesOf{ok}, left{0}},
+		{ann(1, hits(1<<63, descriptor("user", "eve"))), over, codesOf{over}, left{0}}, // more than fits into an int64
+		{ann(4294967295, descriptor("user", "eve")), over, codesOf{over}, left{0}},
+		{ann(3, descriptor("user", "eve")), ok, codesOf{ok}, left{0}},
+	})
+}
+
+func TestExplicitZeroHitsPeek(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits})
+	peek := request(hits(0, descriptor("user", "ann")))
+	f.trace([]step{
+		{peek, ok, codesOf{ok}, left{3}},
+		{peek, ok, codesOf{ok}, left{3}},
+		{request(hits(2, descriptor("user", "ann"))), ok, codesOf{ok}, left{1}},
+		{peek, ok, codesOf{ok}, left{1}},
+		{request(descriptor("user", "ann")), ok, codesOf{ok}, left{0}},
+		{peek, over, codesOf{over}, left{0}}, // nothing is left
+	})
+}
+
+func TestNegativeHitsGiveBack(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits})
+	f.trace([]step{
+		{request(hits(3, descriptor("user", "ann"))), ok, codesOf{ok}, left{0}},
+		{request(refund(2, descriptor("user", "ann"))), ok, codesOf{ok}, left{2}},
+		{request(hits(2, descriptor("user", "ann"))), ok, codesOf{ok}, left{0}},
+		{request(refund(99, descriptor("user", "ann"))), ok, codesOf{ok}, left{3}}, // and not more
+		{request(refund(1, descriptor("user", "bob"))), ok, codesOf{ok}, left{3}},
+	})
+}
+
+// envoyproxy/ratelimit: asking for 10 of 3 burns the whole window.
+func TestRefusedHitsDoNotBurnTheWindow(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits})
+	f.trace([]step{
+		{request(hits(10, descriptor("user", "ann"))), over, codesOf{over}, left{0}},
+		{request(descriptor("user", "ann")), ok, codesOf{ok}, left{2}},
+	})
+}
+
+// envoyproxy/ratelimit: a limit without a unit ends the process.
+func TestLimitWithoutUnitIsAnError(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits})
+	rows := []struct {
+		name string
+		d    *common.RateLimitDescriptor
+		says string
+	}{
+		{"unset", limited(5, typev3.RateLimitUnit_UNKNOWN, descriptor("a", "b")), "unit is not set"},
+		{"unknown", limited(5, 99, descriptor("a", "b")), "unit 99 is not known"},
+		{"negative", limited(5, -1, descriptor("a", "b")), "unit -1 is not known"},
+		{"empty", &common.RateLimitDescriptor{Limit: &common.RateLimitDescriptor_RateLimitOverride{}}, "unit is not set"},
+		{"no periods", func() *common.RateLimitDescriptor {
+			d := limited(5, typev3.RateLimitUnit_HOUR, descriptor("a", "b"))
+			d.Limit.UnitMultiplier = wrapperspb.UInt32(0)
+			return d
+		}(), "unit_multiplier is 0"},
+		{"a century", func() *common.RateLimitDescriptor {
+			d := limited(5, typev3.RateLimitUnit_YEAR, descriptor("a", "b"))
+			d.Limit.UnitMultiplier = wrapperspb.UInt32(100)
+			return d
+		}(), "longer than"},
+	}
+	for _, row := range rows {
+		_, err := f.client.ShouldRateLimit(context.Background(), request(descriptor("user", "ann"), row.d))
+		if grpcstatus.Code(err) != codes.InvalidArgument || !strings.Contains(grpcstatus.Convert(err).Message(), row.says) {
+			t.Errorf("%s: %v, want InvalidArgument: …%s…", row.name, err, row.says)
+		}
+	}
+	f.trace([]step{{request(descriptor("user", "ann")), ok, codesOf{ok}, left{2}}}) // nothing was charged
+}
+
+func TestLimitOfTheDescriptorReplacesTheRules(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits})
+	day := func(n uint32) *envoy.RateLimitRequest {
+		return request(limited(n, typev3.RateLimitUnit_DAY, descriptor("user", "ann")))
+	}
+	f.trace([]step{
+		{day(5), ok, codesOf{ok}, left{4}},
+		{day(5), ok, codesOf{ok}, left{3}},
+		{day(9), ok, codesOf{ok}, left{6}}, // the count survives a change of the number
+		{day(2), over, codesOf{over}, left{0}},
+		{request(limited(1, typev3.RateLimitUnit_SECOND, descriptor("user", "ann"))), ok, codesOf{ok}, left{0}},
+		{request(limited(0, typev3.RateLimitUnit_DAY, descriptor("none", "x"))), over, codesOf{over}, left{0}},
+		{request(descriptor("user", "ann")), ok, codesOf{ok}, left{2}}, // the rule knows nothing of it
+	})
+	status := f.ask(day(9)).GetStatuses()[0]
+	if l := status.GetCurrentLimit(); l.GetRequestsPerUnit() != 9 || l.GetUnit() != envoy.RateLimitResponse_RateLimit_DAY {
+		t.Errorf("current_limit: %v", l)
+	}
+	r := limited(7, typev3.RateLimitUnit_HOUR, descriptor("user", "ann"))
+	r.Limit.UnitMultiplier = wrapperspb.UInt32(6)
+	status = f.ask(request(r)).GetStatuses()[0]
+	if l := status.GetCurrentLimit(); l.GetUnit() != envoy.RateLimitResponse_RateLimit_HOUR || l.GetUnitMultiplier().GetValue() != 6 ||
+		status.GetDurationUntilReset().GetSeconds() != 6*3600-15 {
+		t.Errorf("7 in 6 hours: %v", status)
+	}
+}
+
+// envoyproxy/ratelimit: the counters of (u, x_1) and (u_x, 1) are the same, so
+// that one tenant gets another's refusals.
+func TestEntriesDoNotRunTogether(t *testing.T) {
+	f := start1(t, setup{rules: `
+domain: api
+limits:
+  - {name: pair, match: {attributes: {a: {present: true}}}, key: [a, b], rate: 1/minute, algorithm: fixed_window}
+  - {name: exact, match: {attributes: {x: y_z}}, rate: 0/minute, algorithm: fixed_window}
+`})
+	override := func(pairs ...string) *envoy.RateLimitRequest {
+		return request(limited(1, typev3.RateLimitUnit_DAY, descriptor(pairs...)))
+	}
+	f.trace([]step{
+		{override("u", "x_1"), ok, codesOf{ok}, left{0}},
+		{override("u_x", "1"), ok, codesOf{ok}, left{0}},
+		{override("u", "x", "1", ""), ok, codesOf{ok}, left{0}},
+		{override("u", "x_1"), over, codesOf{over}, left{0}},
+		{request(descriptor("a", "1_2", "b", "3")), ok, codesOf{ok}, left{0}},
+		{request(descriptor("a", "1", "b", "2_3")), ok, codesOf{ok}, left{0}},
+		{request(descriptor("a", "1", "b", "2_3")), over, codesOf{over}, left{0}},
+		{request(descriptor("x_y", "z")), ok, codesOf{ok}, left{0}}, // is no (x, y_z)
+	})
+}
+
+func TestUnknownDomainPasses(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits})
+	r := request(descriptor("user", "ann"), limited(0, typev3.RateLimitUnit_DAY, descriptor("a", "b")))
+	r.Domain = "other"
+	f.trace([]step{{r, ok, codesOf{ok, ok}, left{0, 0}}})
+	if s := f.ask(r).GetStatuses()[1]; s.GetCurrentLimit() != nil {
+		t.Errorf("a limit applies in an unknown domain: %v", s)
+	}
+	f = start1(t, setup{rules: threeLimits, engine: []engine.Option{engine.WithUnknownDomain(engine.UnknownDomainRefuse)}})
+	f.trace([]step{{r, over, codesOf{over, over}, left{0, 0}}})
+}
+
+func TestRequestsThatAskNothing(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits})
+	for says, r := range map[string]*envoy.RateLimitRequest{
+		"domain must not be empty":          {Descriptors: []*common.RateLimitDescriptor{descriptor("user", "ann")}},
+		"descriptor list must not be empty": {Domain: "api"},
+		"more than 1024 descriptors":        {Domain: "api", Descriptors: make([]*common.RateLimitDescriptor, 1025)},
+	} {
+		for i := range r.Descriptors {
+			if r.Descriptors[i] == nil {
+				r.Descriptors[i] = descriptor()
+			}
+		}
+		_, err := f.client.ShouldRateLimit(context.Background(), r)
+		if grpcstatus.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want InvalidArgument: …%s", err, says)
+		}
+	}
+	f.trace([]step{{request(descriptor()), ok, codesOf{ok}, left{0}}})
+}
+
+func TestHeadersAndBody(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits})
+	got := headers(f.ask(request(descriptor("user", "ann"), descriptor("plan", "free"), descriptor("team", "red"))))
+	want := map[string]string{
+		"x-ratelimit-limit": "2", "x-ratelimit-remaining": "1", "x-ratelimit-reset": "3585",
+		"ratelimit-policy": `"user";q=3;w=60, "team";q=2;w=3600`, "ratelimit": `"user";r=2;t=45, "team";r=1;t=3585`,
+	}
+	compare(t, got, want)
+	response := f.ask(request(hits(3, descriptor("user", "ann"))))
+	compare(t, headers(response), map[string]string{
+		"x-ratelimit-limit": "3", "x-ratelimit-remaining": "2", "x-ratelimit-reset": "45",
+		"ratelimit-policy": `"user";q=3;w=60`, "ratelimit": `"user";r=2;t=45`,
+		"retry-after": "45", "x-ratelimit-retry-after": "45", "content-type": "application/problem+json",
+	})
+	if body := string(response.GetRawBody()); !strings.Contains(body, `"status":429`) || !strings.Contains(body, `"violated-policies":["user"]`) {
+		t.Errorf("raw_body: %s", body)
+	}
+	if r := f.ask(request(descriptor("none", "x"))); len(r.GetResponseHeadersToAdd()) > 0 || len(r.GetRawBody()) > 0 {
+		t.Errorf("without a limit: %v", r)
+	}
+}
+
+func compare(t *testing.T, got, want map[string]string) {
+	t.Helper()
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s: %q, want %q", name, got[name], value)
+		}
+	}
+	for name := range got {
+		if _, ok := want[name]; !ok {
+			t.Errorf("%s: %q is too much", name, got[name])
+		}
+	}
+}
+
+func TestLegacyHeaders(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits, rls: rls.Options{
+		Dialect: 2, // none
+		Legacy:  &rls.LegacyHeaders{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"},
+	}})
+	compare(t, headers(f.ask(request(descriptor("user", "ann"), descriptor("team", "red")))), map[string]string{
+		"ratelimit-limit": "2", "ratelimit-remaining": "1", "ratelimit-reset": "3585",
+	})
+	compare(t, headers(f.ask(request(hits(3, descriptor("user", "ann")), descriptor("team", "red")))), map[string]string{
+		"ratelimit-limit": "3", "ratelimit-remaining": "0", "ratelimit-reset": "45",
+		"retry-after": "45", "content-type": "application/problem+json",
+	})
+	compare(t, headers(f.ask(request(descriptor("none", "x")))), map[string]string{})
+}
+
+func TestAnswerOfTheRule(t *testing.T) {
+	f := start1(t, setup{rules: `
+domain: api
+limits:
+  - {name: closed, rate: 0/minute, on_limit: {body: "come back", headers: {X-Why: closed}}}
+`})
+	response := f.ask(request(descriptor("a", "b")))
+	h := headers(response)
+	if string(response.GetRawBody()) != "come back" || h["x-why"] != "closed" || h["content-type"] != "text/plain; charset=utf-8" {
+		t.Errorf("%s, %v", response.GetRawBody(), h)
+	}
+}
+
+func TestQuotaMode(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits, mark: func(r *rules.Rule) { r.QuotaMode = true }})
+	both := request(descriptor("user", "ann"), descriptor("team", "red"))
+	f.trace([]step{
+		{both, ok, codesOf{ok, ok}, left{2, 1}},
+		{both, ok, codesOf{ok, ok}, left{1, 0}},
+		{both, ok, codesOf{ok, over}, left{0, 0}},
+		{both, over, codesOf{over, over}, left{0, 0}},
+	})
+	f = start1(t, setup{rules: threeLimits, mark: func(r *rules.Rule) { r.QuotaMode = true }})
+	f.ask(both)
+	f.ask(both)
+	if h := headers(f.ask(both)); h["retry-after"] != "" || h["ratelimit"] != `"user";r=0;t=45` {
+		t.Errorf("an admission says %v", h)
+	}
+}
+
+func TestShadow(t *testing.T) {
+	shadow := func(r *rules.Rule) {
+		if r.Name == "user" {
+			r.Mode = rules.Shadow
+		}
+	}
+	both := request(descriptor("user", "ann"), descriptor("team", "red"))
+	// A rule in shadow mode says OK itself.
+	f := start1(t, setup{rules: threeLimits, mark: shadow})
+	f.trace([]step{
+		{request(hits(2, descriptor("user", "ann"))), ok, codesOf{ok}, left{1}},
+		{both, ok, codesOf{ok, ok}, left{0, 1}},
+		{both, ok, codesOf{ok, ok}, left{0, 0}},
+		{both, over, codesOf{ok, over}, left{0, 0}},
+	})
+	// In global shadow mode the statuses say what would have been.
+	f = start1(t, setup{rules: threeLimits, rls: rls.Options{Shadow: true}})
+	f.trace([]step{
+		{both, ok, codesOf{ok, ok}, left{2, 1}},
+		{both, ok, codesOf{ok, ok}, left{1, 0}},
+		{both, ok, codesOf{ok, over}, left{0, 0}},
+		{both, ok, codesOf{over, over}, left{0, 0}},
+	})
+}
+
+func TestReplacedLimits(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits, mark: func(r *rules.Rule) {
+		if r.Name == "user" {
+			r.Replaces = []string{"team"}
+		}
+	}})
+	f.trace([]step{
+		{request(hits(9, descriptor("team", "red")), descriptor("user", "ann")), ok, codesOf{ok, ok}, left{0, 2}},
+		{request(hits(9, descriptor("team", "red"))), over, codesOf{over}, left{0}},
+	})
+}
+
+func TestStoreDown(t *testing.T) {
+	down := memory.New()
+	_ = down.Close()
+	f := start1(t, setup{rules: threeLimits, store: down, mark: func(r *rules.Rule) {
+		if r.Name == "team" {
+			r.OnStoreError = rules.StoreErrorDeny
+		}
+	}})
+	f.trace([]step{
+		{request(descriptor("user", "ann")), ok, codesOf{ok}, left{0}},
+		{request(descriptor("user", "ann"), descriptor("team", "red")), over, codesOf{ok, over}, left{0, 0}},
+	})
+	response := f.ask(request(descriptor("user", "ann"), descriptor("team", "red")))
+	if response.GetStatuses()[0].GetCurrentLimit() != nil {
+		t.Error("numbers of a limit that nobody counts")
+	}
+	if h := headers(response); h["retry-after"] != "1" || !strings.Contains(string(response.GetRawBody()), "temporary-reduced-capacity") {
+		t.Errorf("%v: %s", h, response.GetRawBody())
+	}
+}
+
+func TestAttributesOfADescriptor(t *testing.T) {
+	f := start1(t, setup{rules: `
+domain: api
+limits:
+  - {name: login, match: {method: POST, path: /login}, key: [client_ip], rate: 1/minute, algorithm: fixed_window}
+  - {name: key, match: {headers: {X-Api-Key: {present: true}}}, key: ["header:X-Api-Key"], rate: 1/minute, algorithm: fixed_window}
+  - {name: lan, match: {client_ip: 10.0.0.0/8}, rate: 0/minute, algorithm: fixed_window}
+`})
+	login := func(ip string) *envoy.RateLimitRequest {
+		return request(descriptor("method", "POST", "path", "/login", "remote_address", ip))
+	}
+	f.trace([]step{
+		{login("198.51.100.7"), ok, codesOf{ok}, left{0}},
+		{login("198.51.100.8"), ok, codesOf{ok}, left{0}},
+		{login("198.51.100.7"), over, codesOf{over}, left{0}},
+		{login("2001:db8::1"), ok, codesOf{ok}, left{0}},
+		{login("2001:db8::2"), over, codesOf{over}, left{0}}, // the same /64
+		{request(descriptor("remote_address", "10.1.2.3")), over, codesOf{over}, left{0}},
+		{request(descriptor("client_ip", "192.0.2.1", "remote_address", "10.1.2.3")), ok, codesOf{ok}, left{0}},
+		{request(descriptor("remote_address", "nonsense")), ok, codesOf{ok}, left{0}},
+		{request(descriptor("header:x-api-key", "k")), ok, codesOf{ok}, left{0}},
+		{request(descriptor("header:X-API-KEY", "k")), over, codesOf{over}, left{0}},
+	})
+}
+
+func TestDynamicMetadata(t *testing.T) {
+	f := start1(t, setup{rules: threeLimits, rls: rls.Options{DynamicMetadata: true}, mark: func(r *rules.Rule) {
+		r.Metadata = map[string]any{"rule": r.Name, "nested": map[string]any{r.Name: int64(1), "first": r.Name}}
+	}})
+	r := request(descriptor("user", "ann", "b", "c"), hits(2, descriptor("team", "red")))
+	r.Descriptors = append(r.Descriptors, limited(5, typev3.RateLimitUnit_MINUTE, descriptor("x", "")))
+	r.HitsAddend = 1
+	got := f.ask(r).GetDynamicMetadata().AsMap()
+	want := map[string]any{
+		"domain": "api", "hitsAddend": 1.0,
+		"descriptors": []any{
+			map[string]any{"entries": []any{"user=ann", "b=c"}},
+			map[string]any{"entries": []any{"team=red"}, "hitsAddend": 2.0},
+			map[string]any{"entries": []any{"x="}, "limit": "requests_per_unit:5 unit:MINUTE"},
+		},
+		"metadata": map[string]any{"rule": "user", "nested": map[string]any{"first": "user", "user": 1.0, "team": 1.0}},
+	}
+	equal(t, got, want)
+	// A rule that refuses gives no metadata.
+	got = f.ask(request(descriptor("team", "red"))).GetDynamicMetadata().AsMap()
+	equal(t, got, map[string]any{"domain": "api", "descriptors": []any{map[string]any{"entries": []any{"team=red"}}}})
+	if m := start1(t, setup{rules: threeLimits}).ask(r).GetDynamicMetadata(); m != nil {
+		t.Errorf("metadata that nobody asked for: %v", m)
+	}
+}
