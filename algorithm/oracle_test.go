@@ -500,7 +500,8 @@ func (o *oracle) reserve(r *headgate.Rule, now, n, wait int64) Result {
 }
 
 func (o *oracle) charge(r *headgate.Rule, now, n int64) Result {
-	extra := min(max(n-max(o.free(r, now), 0), 0), o.creditAt(now))
+	had := o.creditAt(now)
+	extra := min(max(n-max(o.free(r, now), 0), 0), had)
 	if extra > 0 || r.Limit > 0 && n > 0 {
 		if o.credit = o.creditAt(now) - extra; o.credit == 0 {
 			o.until = 0
@@ -511,7 +512,7 @@ func (o *oracle) charge(r *headgate.Rule, now, n int64) Result {
 	}
 	res := o.answer(r, now, n)
 	switch {
-	case r.Limit == 0 && (n > extra || o.free(r, now) < 0):
+	case r.Limit == 0 && (n > extra || o.free(r, now) < 0 || n == 0 && had == 0):
 		res.Allowed, res.Reason, res.RetryAfter = false, headgate.TooLarge, headgate.Never
 	case o.free(r, now) < 0:
 		res.Allowed, res.Reason = false, headgate.Limited

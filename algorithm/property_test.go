@@ -203,9 +203,11 @@ func TestT03_T13_ALimitOfZeroRefusesAll(t *testing.T) {
 		limit := headgate.PerSecond(0).Using(a)
 		var s State
 		for _, k := range []headgate.Kind{headgate.Take, headgate.TakeUpTo, headgate.Reserve, headgate.Peek, headgate.Charge} {
-			got := Step(limit.Rule(), &s, t0, Request{Kind: k, Cost: 1, Duration: math.MaxInt64})
-			if got.Allowed || got.RetryAfter != headgate.Never || got.Wrote {
-				t.Errorf("%s %s: %s", k, limit, show(got))
+			for cost := range int64(2) { // a dry run is refused too
+				got := Step(limit.Rule(), &s, t0, Request{Kind: k, Cost: cost, Duration: math.MaxInt64})
+				if got.Allowed || got.Reason != headgate.TooLarge || got.RetryAfter != headgate.Never || got.Wrote {
+					t.Errorf("%s %d of %s: %s", k, cost, limit, show(got))
+				}
 			}
 		}
 	}

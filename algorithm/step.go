@@ -236,7 +236,8 @@ func charge(r *headgate.Rule, s *State, now, n int64) Result {
 		spend(r, s, now, regular, extra)
 	}
 	res := done(r, s, now, n, wrote)
-	if available(r, s, now) < 0 || r.Limit == 0 && n > extra {
+	beyond := r.Limit == 0 && (n > extra || n == 0 && credit == 0) // a dry run too, as for Take
+	if available(r, s, now) < 0 || beyond {
 		res.Allowed, res.Reason = false, headgate.Limited
 		if res.RetryAfter = micros(fits(r, s, now, 0) - now); r.Limit == 0 {
 			res.RetryAfter, res.Reason = headgate.Never, headgate.TooLarge
