@@ -75,6 +75,16 @@ func BenchmarkThroughDenyCacheMiss(b *testing.B) {
 	benchmark(b, s)
 }
 
+func BenchmarkOpen(b *testing.B) {
+	f := &fake{}
+	f.fails()
+	s := failsafe.New(f, failsafe.Options{Breaker: failsafe.Breaker{OpenFor: time.Hour}})
+	for s.Stats().State == failsafe.Closed {
+		_, _ = s.Take(context.Background(), op("k"))
+	}
+	benchmark(b, s)
+}
+
 func BenchmarkDenyCacheHit(b *testing.B) { benchmark(b, newRefusing()) }
 
 func benchmark(b *testing.B, s *failsafe.Store) {

@@ -12,8 +12,8 @@ import (
 // any number of calls.
 const slotsPerTimeout = 8
 
-// slot is the context of all calls that began within a short while. It does not allocate for each of them, as
-// context.WithTimeout would (5 times).
+// slot is the context of all calls that began within a short while. It does
+// not allocate for each of them, as context.WithTimeout does (five times).
 type slot struct {
 	deadline time.Time
 	until    int64 // calls that begin before share it

@@ -12,11 +12,12 @@
 //
 // # Deadline
 //
-// No call waits longer than [Options.Timeout], whether the store answers, is
-// slow, is stalled or is gone; 50 ms by default. Calls that begin close together share one timer, so a
-// call is given between 7/8 of the Timeout and all of it. A ctx with an earlier
-// deadline is honored; the cancellation of a ctx does not interrupt a question
-// that has been asked, because the answer is at most a Timeout away.
+// No call waits longer than [Options.Timeout], 50 ms by default, whether the
+// store answers, is slow, is stalled or is gone. Calls that begin close together
+// share one timer, so a call is given between 7/8 of the Timeout and all of it.
+// A ctx with an earlier deadline is honored; the cancellation of a ctx does not
+// interrupt a question that has been asked, because the answer is at most a
+// Timeout away.
 //
 // A take that timed out may have been applied all the same: the request counts
 // against the limit although the policy answered it. That can refuse a later

@@ -20,7 +20,7 @@ const (
 	// never is a period in which nothing comes back during a test.
 	never = 400 * 24 * time.Hour
 	// comeback is how long after the fault all must be well again.
-	comeback = 5 * time.Second
+	comeback = 15 * time.Second
 )
 
 // open returns a store on redis that is safe to fail. It probes more often
