@@ -10,7 +10,7 @@ import (
 )
 
 // limitKeys are the keys that make up a headgate.Limit. The descriptor form
-// will allow all but rate under its rate_limit.
+// allows them under its rate_limit.
 func limitKeys() []string {
 	return []string{"rate", "period", "algorithm", "burst", "anchor", "timezone", "buckets", "edge", "count_denied"}
 }
@@ -24,6 +24,8 @@ type limitForm struct {
 
 	algorithm headgate.Algorithm
 	anchor    headgate.Anchor
+	// plain counts days and longer units from the Unix epoch.
+	plain bool
 }
 
 // parseRateAndOptions returns the limit, and false if it has reported why
@@ -37,13 +39,18 @@ func (p *parser) parseRateAndOptions(f fields, at *node) (headgate.Limit, bool) 
 		l.refuseBeside("rate: unlimited", limitKeys()[1:]...)
 		return headgate.Unlimited(), p.errors == before
 	}
+	return l.finish(before), p.errors == before
+}
+
+// finish makes the limit of what has been read. The limit's own check comes
+// last, so that it repeats nothing.
+func (l *limitForm) finish(before int) headgate.Limit {
 	l.refuseStray()
 	limit := l.build()
-	if f.get("rate") != nil && p.errors == before {
-		// Its own check comes last, so that it repeats nothing.
+	if l.errors == before && l.rate.Period > 0 {
 		l.validate(limit)
 	}
-	return limit, p.errors == before
+	return limit
 }
 
 // readRate reads rate, with period if the rate is only a count.
@@ -154,8 +161,8 @@ func (l *limitForm) validate(limit headgate.Limit) {
 	if err == nil {
 		return
 	}
-	at := l.f.get("rate")
-	for _, key := range []string{"burst", "buckets"} {
+	at := l.at
+	for _, key := range []string{"requests_per_unit", "rate", "burst", "buckets"} {
 		if n := l.f.get(key); n != nil {
 			at = n
 		}
@@ -179,7 +186,7 @@ func (l *limitForm) fixedWindow() headgate.Limit {
 	switch {
 	case l.anchor == headgate.AnchorFirstRequest:
 		return headgate.Per(l.rate.N, l.rate.Period).Using(headgate.FixedWindow).Anchored(l.anchor)
-	case unit >= headgate.Day || n != nil && unit != headgate.NoCalendar:
+	case unit >= headgate.Day && !l.plain || n != nil && unit != headgate.NoCalendar:
 		return headgate.PerCalendar(l.rate.N, unit, zone)
 	case n != nil && l.rate.Period > 0:
 		l.errorf(n, "", "\"timezone\" needs a rate per minute, hour, day, week, month or year")

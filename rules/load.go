@@ -30,12 +30,15 @@ const maxFolders = 16
 //
 // The error is a [Problems] with everything that is wrong. What is merely odd
 // is in [Ruleset.Warnings].
-func Load(paths ...string) (*Ruleset, error) {
+func Load(paths ...string) (*Ruleset, error) { return Options{}.Load(paths...) }
+
+// Load is [Load] with these options.
+func (o Options) Load(paths ...string) (*Ruleset, error) {
 	c := collector{seen: map[string]bool{}}
 	for _, path := range paths {
 		c.collect(path)
 	}
-	set, diagnostics := Parse(c.sources...)
+	set, diagnostics := o.Parse(c.sources...)
 	diagnostics = append(c.problems, diagnostics...)
 	if set == nil || hasErrors(c.problems) {
 		return nil, Problems(diagnostics)

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -48,6 +51,38 @@ type node struct {
 	line, column int
 	// size counts the values within, up to a little more than maxValues.
 	size int
+}
+
+// plain returns the value as nil, bool, int64, float64, string, []any or
+// map[string]any. Numbers that are no such numbers remain text.
+func (n *node) plain() any {
+	switch n.kind {
+	case nullKind:
+		return nil
+	case boolKind:
+		return strings.EqualFold(n.text, "true")
+	case numberKind:
+		if i, err := strconv.ParseInt(n.text, 10, 64); err == nil {
+			return i
+		}
+		if v, err := strconv.ParseFloat(n.text, 64); err == nil && !math.IsInf(v, 0) && !math.IsNaN(v) {
+			return v
+		}
+	case listKind:
+		list := make([]any, len(n.items))
+		for i, item := range n.items {
+			list[i] = item.plain()
+		}
+		return list
+	case mapKind:
+		values := make(map[string]any, len(n.pairs))
+		for _, p := range n.pairs {
+			values[p.key.text] = p.value.plain()
+		}
+		return values
+	case textKind:
+	}
+	return n.text
 }
 
 type pair struct{ key, value *node }

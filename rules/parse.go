@@ -12,8 +12,14 @@ import (
 
 // Parse is Load for files that have been read already. The Ruleset is nil if
 // any of the diagnostics, which include the warnings, is an error.
-func Parse(sources ...Source) (*Ruleset, []Diagnostic) {
+func Parse(sources ...Source) (*Ruleset, []Diagnostic) { return Options{}.Parse(sources...) }
+
+// Parse is [Parse] with these options.
+func (o Options) Parse(sources ...Source) (*Ruleset, []Diagnostic) {
 	p := parser{
+		options: o,
+		trees:   map[*domain]*parsedTree{},
+		places:  map[place]*branch{},
 		set:     &Ruleset{domains: map[string]*domain{}},
 		zones:   map[string]*time.Location{},
 		reports: make([]reporter, len(sources)),
@@ -24,6 +30,7 @@ func Parse(sources ...Source) (*Ruleset, []Diagnostic) {
 		p.parseFile(s.Data)
 	}
 	p.warnRepeated()
+	p.finishTrees()
 	var diagnostics []Diagnostic
 	errors := 0
 	for i := range p.reports {
@@ -44,10 +51,17 @@ func Parse(sources ...Source) (*Ruleset, []Diagnostic) {
 type parser struct {
 	*reporter
 
+	options Options
 	set     *Ruleset
 	zones   map[string]*time.Location // loaded once each, so that equal limits compare equal
 	reports []reporter
 	parsed  []parsedRule
+
+	// Of the descriptor form:
+	trees    map[*domain]*parsedTree
+	places   map[place]*branch
+	branches []parsedBranch // all descriptors, in the order of the files
+	replaces []parsedReplace
 }
 
 // parsedRule is a rule with what the warnings need to know of it.
@@ -60,7 +74,9 @@ type parsedRule struct {
 	report    *reporter
 }
 
-func documentKeys() []string { return []string{"domain", "limits"} }
+func documentKeys() []string {
+	return []string{"domain", "limits", "descriptors", "compat", "merge_domains"}
+}
 
 // parseFile reads the documents of one file. Top-level keys that begin with x-
 // are the user's own, for example to hold anchors.
@@ -81,13 +97,10 @@ func (p *parser) parseFile(src []byte) {
 
 // parseDocument reads one namespace of rules.
 func (p *parser) parseDocument(doc *node) {
-	if doc.kind == mapKind {
-		for _, field := range doc.pairs {
-			if field.key.text == "descriptors" {
-				p.errorf(field.key, "write the rules under \"limits\"", "the descriptor form is not supported by this version")
-				return
-			}
-		}
+	t := treeForm{parser: p}
+	if doc.kind == mapKind && hasKey(doc, "descriptors") {
+		t.compat = p.peekCompat(doc)
+		doc = p.placed(doc, "a rule file", documentKeys(), t.compat)
 	}
 	f := p.fields(doc, "a rule file", documentKeys())
 	if doc.kind != mapKind {
@@ -112,6 +125,8 @@ func (p *parser) parseDocument(doc *node) {
 			p.parseLimit(item, ordinal("limit", i), name, d)
 		}
 	}
+	t.domain, t.domainName = d, name
+	t.parse(f)
 }
 
 // hasKey reports whether a mapping has the key, be it without a value.
@@ -188,6 +203,7 @@ func (p *parser) addRule(d *domain, r *Rule, name *node, signature string) {
 // finish builds what Match needs.
 func (p *parser) finish() {
 	s := p.set
+	p.nameDescriptors()
 	for name, d := range s.domains {
 		for rule, r := range d.byName {
 			if r.disabled {

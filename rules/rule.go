@@ -167,6 +167,11 @@ type Rule struct {
 
 	match    matcher
 	disabled bool
+
+	// Of a descriptor: the path to it, and whether its keys are joined as
+	// Envoy's service joins them.
+	steps []step
+	flat  bool
 }
 
 // Position returns file:line:column.

@@ -17,6 +17,7 @@ type domain struct {
 	rules  []*Rule
 	byName map[string]*Rule
 	index  *index
+	tree   *tree // nil without descriptors
 }
 
 // Domains returns the names of all domains, sorted.
@@ -43,9 +44,12 @@ func (s *Ruleset) Warnings() []Diagnostic { return slices.Clone(s.warnings) }
 // after a request with large values.
 const maxScratch = 64 << 10
 
-// Match fills m.Checks with the rules of the domain that apply to req, in the
-// order of the files, each with its key, and reports whether the domain is
-// known. It allocates nothing once m has been used for such a request.
+// Match fills m.Checks with the rules of the domain that apply to req, each
+// with its key, and reports whether the domain is known: first those of
+// Headgate's own form, in the order of the files, then those of the descriptor
+// form. Of the latter at most one applies to an [OrderedRequest]; to any other
+// all whose keys and values are among its attributes. Match allocates nothing
+// once m has been used for such a request.
 //
 // The keys point into m and, like m.Checks, are good until m is used again.
 func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
@@ -66,6 +70,13 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 		}
 		if key, ok := r.composeKey(&f); ok {
 			m.Checks = append(m.Checks, Check{Rule: r, Key: key, Enforced: r.enforces(key)})
+		}
+	}
+	if d.tree != nil {
+		if o, ok := req.(OrderedRequest); ok {
+			d.tree.matchEntries(o.Descriptor(), &f, m)
+		} else {
+			d.tree.matchAttributes(&d.tree.root, &f, m)
 		}
 	}
 	m.scratch = f.scratch

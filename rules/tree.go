@@ -1,0 +1,292 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+)
+
+// tree holds the rules of a domain that are written as descriptors.
+type tree struct {
+	compat Compat
+	root   level
+}
+
+// level are the descriptors below another, or those at the top.
+type level struct {
+	keys  []*choice // in the order of the file
+	byKey map[string]*choice
+
+	// For CompatEnvoy: the descriptors by their composite key, and those with
+	// a star in it.
+	joined map[string]*branch
+	wild   wildcards
+}
+
+// choice are the descriptors of a level with the same key. Of them the most
+// specific that leads to an answer applies.
+type choice struct {
+	attribute Attribute // under which requests that are no descriptor have it
+	exact     map[string]*branch
+	wild      wildcards
+	bare      *branch
+}
+
+// branch is one descriptor of the tree.
+type branch struct {
+	step
+	rule  *Rule  // nil if it limits nothing
+	below *level // nil if nothing is below it
+	order int    // in the files
+
+	file         string
+	line, column int
+}
+
+// step is a descriptor as part of a path through the tree.
+type step struct {
+	key, value string
+	attribute  Attribute
+	kind       stepKind
+	// valueToMetric says that the value belongs into metrics.
+	valueToMetric bool
+}
+
+type stepKind uint8
+
+const (
+	exactStep  stepKind = iota
+	bareStep            // any value, each counted by itself
+	wildStep            // values that match a pattern, each counted by itself
+	sharedStep          // values that match a pattern, counted together
+)
+
+// composite returns the key as Envoy's service joins it.
+func (s *step) composite() string {
+	if s.kind == bareStep {
+		return s.key
+	}
+	return s.key + "_" + s.value
+}
+
+func (b *branch) position() string { return fmt.Sprintf("%s:%d:%d", b.file, b.line, b.column) }
+
+// answers reports whether a request that ends here is settled: limited, or
+// exempt, as nothing could be below.
+func (b *branch) answers() bool { return b.rule != nil || b.below == nil }
+
+// choiceCursor is how far next has come.
+type choiceCursor struct {
+	asked uint8 // 1: the exact value, 2: the bare key too
+	wild  wildcardCursor
+}
+
+// next returns the next descriptor that value matches, the most specific
+// first, or nil.
+func (c *choice) next(at *choiceCursor, value string) *branch {
+	if at.asked == 0 {
+		at.asked = 1
+		if b := c.exact[value]; b != nil {
+			return b
+		}
+	}
+	if at.asked == 1 {
+		if w := c.wild.next(&at.wild, value); w != nil {
+			return w.branch
+		}
+		at.asked = 2
+		return c.bare
+	}
+	return nil
+}
+
+// find returns the descriptor that answers entries, of which there is at least
+// one, or nil. Where the most specific descriptor leads nowhere it tries the
+// next. Each descriptor of the tree is looked at once at most.
+func (l *level) find(entries []Entry) *branch {
+	c := l.byKey[entries[0].Key]
+	if c == nil {
+		return nil
+	}
+	var at choiceCursor
+	for b := c.next(&at, entries[0].Value); b != nil; b = c.next(&at, entries[0].Value) {
+		switch {
+		case len(entries) == 1:
+			if b.answers() {
+				return b
+			}
+		case b.below != nil:
+			if found := b.below.find(entries[1:]); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// findJoined is find as Envoy's service does it: by composite keys, wildcards
+// in the order of the file, and without a second try.
+func (l *level) findJoined(entries []Entry, scratch []byte) (*branch, []byte) {
+	start := len(scratch)
+	for i := range entries {
+		e := &entries[i]
+		scratch = append(append(append(scratch[:start], e.Key...), '_'), e.Value...)
+		b := l.joined[string(scratch[start:])]
+		if b == nil {
+			if w := l.wild.first(view(scratch[start:])); w != nil {
+				b = w.branch
+			}
+		}
+		if b == nil {
+			b = l.joined[e.Key]
+		}
+		switch {
+		case b == nil:
+			return nil, scratch[:start]
+		case i == len(entries)-1:
+			return b, scratch[:start]
+		case b.below == nil:
+			return nil, scratch[:start]
+		}
+		l = b.below
+	}
+	return nil, scratch[:start]
+}
+
+// matchEntries adds the check of the limit that a descriptor comes under.
+func (t *tree) matchEntries(entries []Entry, f *facts, m *Matches) {
+	if len(entries) == 0 {
+		return
+	}
+	var b *branch
+	if t.compat == CompatEnvoy {
+		b, f.scratch = t.root.findJoined(entries, f.scratch)
+	} else {
+		b = t.root.find(entries)
+	}
+	if b != nil && b.rule != nil {
+		m.add(b.rule, pathValues{entries: entries}, f)
+	}
+}
+
+// matchAttributes adds the checks of all limits whose keys, with their values,
+// are among the attributes of a request, in whatever order and with whatever
+// others; of descriptors with the same key it takes the most specific. It
+// reports whether any descriptor applied.
+func (t *tree) matchAttributes(l *level, f *facts, m *Matches) bool {
+	applied := false
+	for _, c := range l.keys {
+		v := f.get(c.attribute)
+		if !v.ok && c.attribute == (Attribute{Name: remoteAddress}) {
+			v = f.get(Attribute{Kind: ClientIP})
+		}
+		if v.ok && t.matchChoice(c, v.text, f, m) {
+			applied = true
+		}
+	}
+	return applied
+}
+
+// matchChoice is the same for the descriptors of one key.
+func (t *tree) matchChoice(c *choice, value string, f *facts, m *Matches) bool {
+	var at choiceCursor
+	for b := t.pick(c, &at, value); b != nil; b = t.pick(c, &at, value) {
+		applied := b.answers()
+		if b.rule != nil {
+			m.add(b.rule, pathValues{}, f)
+		}
+		if b.below != nil && t.matchAttributes(b.below, f, m) {
+			applied = true
+		}
+		if applied {
+			return true
+		}
+		if t.compat == CompatEnvoy {
+			return false
+		}
+	}
+	return false
+}
+
+// pick is c.next in the order of the tree.
+func (t *tree) pick(c *choice, at *choiceCursor, value string) *branch {
+	if t.compat != CompatEnvoy {
+		return c.next(at, value)
+	}
+	if b := c.exact[value]; b != nil {
+		return b
+	}
+	if w := c.wild.first(value); w != nil {
+		return w.branch
+	}
+	return c.bare
+}
+
+// pathValues gives the keys and values of a path through a tree: the entries
+// of a descriptor, or else attributes.
+type pathValues struct{ entries []Entry }
+
+func (p pathValues) at(i int, s *step, f *facts) Entry {
+	if p.entries != nil {
+		return p.entries[i]
+	}
+	v := f.get(s.attribute)
+	if !v.ok {
+		v = f.get(Attribute{Kind: ClientIP}) // as matchAttributes has found it
+	}
+	return Entry{s.key, v.text}
+}
+
+// add adds the check of a rule of the tree.
+func (m *Matches) add(r *Rule, values pathValues, f *facts) {
+	// The values first, as in composeKey.
+	for i := range r.steps {
+		values.at(i, &r.steps[i], f)
+	}
+	start := len(f.scratch)
+	if r.flat {
+		f.scratch = r.appendFlat(f.scratch, values, f)
+	} else {
+		for i := range r.steps {
+			if s := &r.steps[i]; s.kind == bareStep || s.kind == wildStep {
+				f.scratch = appendPart(f.scratch, values.at(i, s, f).Value)
+			}
+		}
+	}
+	key := view(f.scratch[start:])
+	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Enforced: r.enforces(key)})
+}
+
+// appendFlat appends a key of one part: the domain, keys and values joined as
+// Envoy's service joins them, with all the collisions that this has.
+func (r *Rule) appendFlat(dst []byte, values pathValues, f *facts) []byte {
+	n := len(r.Domain) + 1
+	for i := range r.steps {
+		e := r.flatEntry(i, values, f)
+		n += len(e.Key) + len(e.Value) + 2
+	}
+	start := len(dst)
+	if n <= maxKeyPart {
+		dst = binary.AppendUvarint(dst, uint64(n))
+	}
+	dst = append(append(dst, r.Domain...), '_')
+	for i := range r.steps {
+		e := r.flatEntry(i, values, f)
+		dst = append(append(dst, e.Key...), '_')
+		dst = append(append(dst, e.Value...), '_')
+	}
+	if n > maxKeyPart {
+		sum := sha256.Sum256(dst[start:])
+		dst = append(append(dst[:start], markHashed...), sum[:]...)
+	}
+	return dst
+}
+
+func (r *Rule) flatEntry(i int, values pathValues, f *facts) Entry {
+	s := &r.steps[i]
+	e := values.at(i, s, f)
+	if s.kind == sharedStep {
+		e.Value = s.value
+	}
+	return e
+}

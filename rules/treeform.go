@@ -1,0 +1,390 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// descriptorKeys are the keys of one descriptor.
+func descriptorKeys() []string {
+	return []string{
+		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode",
+		"detailed_metric", "value_to_metric", "share_threshold", "metadata",
+	}
+}
+
+// rateLimitKeys are the keys of rate_limit: Envoy's and Headgate's own.
+func rateLimitKeys() []string {
+	own := []string{"cost", "percent", "on_limit", "on_store_error", "description"}
+	return slices.Concat(envoyLimitKeys(), limitKeys(), own)
+}
+
+func envoyLimitKeys() []string {
+	return []string{"unit", "requests_per_unit", "unlimited", "name", "replaces"}
+}
+
+// treeForm reads the descriptors of one document.
+type treeForm struct {
+	*parser
+	compat     Compat
+	domain     *domain // nil if it is not known
+	domainName string
+}
+
+// parsedBranch is a descriptor with what the warnings need to know of it.
+type parsedBranch struct {
+	*branch
+	compat Compat
+	parent *level
+	// beside are the descriptors of the level with the same key.
+	beside *choice
+	at     *node
+	report *reporter
+	// same is the pattern before it that matches the same, if there is one.
+	same *wildcard
+}
+
+// parsedTree is a domain's first list of descriptors: where it is, and whether
+// others may add to it.
+type parsedTree struct {
+	at    string
+	merge bool
+}
+
+// parsedReplace is a name in a replaces.
+type parsedReplace struct {
+	domain, name string
+	at           *node
+	report       *reporter
+}
+
+// peekCompat reads compat before all else, since the reading depends on it.
+// What is wrong with it is reported later.
+func (p *parser) peekCompat(doc *node) Compat {
+	for _, field := range doc.pairs {
+		if field.key.text == "compat" {
+			switch field.value.text {
+			case "envoy":
+				return CompatEnvoy
+			case "none":
+				return CompatNone
+			}
+		}
+	}
+	return p.options.Compat
+}
+
+// parse reads what a document has for the descriptor form.
+func (t *treeForm) parse(f fields) {
+	list, described := f["descriptors"]
+	if n := f.get("compat"); n != nil {
+		if _, ok := t.choice(n, "compat", "envoy", "none"); ok && !described {
+			t.warnf(n, "", "\"compat\" has no effect without descriptors")
+		}
+	}
+	merge := t.options.MergeDomains
+	if n := f.get("merge_domains"); n != nil {
+		merge, _ = t.flag(n, "merge_domains")
+	}
+	if !described {
+		return
+	}
+	top := &level{}
+	if t.domain != nil {
+		top = t.tree(f, list.key, merge)
+	}
+	t.descriptors(list.value, top, nil)
+}
+
+// tree returns the top of the domain's tree, new if need be, and reports if
+// these descriptors may not be added to it.
+func (t *treeForm) tree(f fields, at *node, merge bool) *level {
+	d := t.domain
+	first := t.trees[d]
+	switch {
+	case d.tree == nil:
+		d.tree = &tree{compat: t.compat}
+		t.trees[d] = &parsedTree{fmt.Sprintf("%s:%d:%d", t.file, at.line, at.column), merge}
+	case !merge && !first.merge:
+		t.errorf(f.get("domain"), "merge_domains: true puts them together",
+			"duplicate domain %s: its descriptors are in %s", quote(t.domainName), first.at)
+		return &level{}
+	case d.tree.compat != t.compat:
+		t.errorf(at, "", "the descriptors of the domain %s in %s have compat: %s, and these have compat: %s",
+			quote(t.domainName), first.at, d.tree.compat, t.compat)
+		return &level{}
+	}
+	return &d.tree.root
+}
+
+// descriptors reads a list of descriptors into a level.
+func (t *treeForm) descriptors(list *node, into *level, path []step) {
+	if list.kind == nullKind {
+		return
+	}
+	if list.kind != listKind {
+		t.errorf(list, "", "\"descriptors\" must be a list, not %s", list.kind)
+		return
+	}
+	for i, item := range list.items {
+		t.descriptor(item, ordinal("descriptor", i), into, path)
+	}
+}
+
+// descriptor reads one descriptor and what is below it.
+func (t *treeForm) descriptor(n *node, what string, into *level, path []step) {
+	if named := descriptorName(n); named != "" {
+		what = "descriptor " + quote(named)
+	}
+	f := t.fields(t.placed(n, what, descriptorKeys(), t.compat), what, descriptorKeys())
+	if n.kind != mapKind {
+		return
+	}
+	b := &branch{order: len(t.branches), file: t.file, line: n.line, column: n.column}
+	ok := t.readStep(f, n, what, &b.step)
+	t.mode(f, "value_to_metric", true, &b.valueToMetric)
+	path = append(slices.Clip(path), b.step)
+	if limit := f.get("rate_limit"); limit != nil {
+		b.rule = t.rateLimit(limit, what, n, path)
+	}
+	t.readModes(f, b.rule, path)
+	if ok {
+		t.put(b, into, n)
+	}
+	below := f.get("descriptors")
+	if below == nil {
+		return
+	}
+	level := &level{}
+	t.descriptors(below, level, path)
+	if len(level.keys) > 0 {
+		b.below = level
+	}
+}
+
+// descriptorName names a descriptor for messages: key=value or key.
+func descriptorName(n *node) string {
+	key, value := "", ""
+	for _, field := range n.pairs {
+		switch field.key.text {
+		case "key":
+			key = field.value.text
+		case "value":
+			value = field.value.text
+		}
+	}
+	if key == "" || value == "" {
+		return key
+	}
+	return key + "=" + value
+}
+
+// maxDescriptorText is the longest key or value of a descriptor in bytes.
+const maxDescriptorText = 4096
+
+// readStep reads key, value and share_threshold.
+func (t *treeForm) readStep(f fields, at *node, what string, s *step) bool {
+	n := f.get("key")
+	if n == nil {
+		if !hasKey(at, "key") {
+			t.errorf(at, "", "\"key\" is missing in %s", what)
+		}
+		return false
+	}
+	var ok bool
+	if s.key, ok = t.scalar(n, "key"); !ok {
+		return false
+	}
+	if s.key == "" {
+		t.errorf(n, "", "\"key\" is empty")
+		return false
+	}
+	if strings.Contains(s.key, "*") && t.compat == CompatNone {
+		t.warnf(n, "wildcards stand in the value", "the * in the key %s is taken literally", quote(s.key))
+	}
+	s.attribute = keyAttribute(s.key)
+	s.kind = bareStep
+	if n := f.get("value"); n != nil {
+		if s.value, ok = t.scalar(n, "value"); !ok {
+			return false
+		}
+		switch {
+		case s.value == "":
+			t.warnf(n, "leave the value out", "an empty value is the same as none: any value of %s matches", quote(s.key))
+		case strings.Contains(s.value, "*"):
+			s.kind = wildStep
+		default:
+			s.kind = exactStep
+		}
+	}
+	t.readShare(f, s)
+	return true
+}
+
+// readShare reads share_threshold.
+func (t *treeForm) readShare(f fields, s *step) {
+	n := f.get("share_threshold")
+	if n == nil {
+		return
+	}
+	yes, ok := t.flag(n, "share_threshold")
+	switch {
+	case !ok || !yes:
+	case s.kind == wildStep:
+		s.kind = sharedStep
+	case s.kind == exactStep && t.compat == CompatEnvoy && strings.Contains(s.key, "*"):
+		// Of a key with a star Envoy's service takes this, and it has no
+		// effect.
+	default:
+		t.errorf(n, "", "\"share_threshold\" needs a value with a *: the values that match it are counted together")
+	}
+}
+
+// keyAttribute returns the attribute by which a request that is no descriptor
+// has the key.
+func keyAttribute(key string) Attribute {
+	a, err := ParseAttribute(key)
+	if err != nil {
+		return Attribute{Kind: Other, Name: key}
+	}
+	return a
+}
+
+// scalar reads text; of numbers, true and false what is written, as Envoy's
+// service reads them.
+func (t *treeForm) scalar(n *node, key string) (string, bool) {
+	switch n.kind {
+	case listKind, mapKind, nullKind:
+		t.errorf(n, "", "%q must be text, not %s", key, n.kind)
+		return "", false
+	case textKind, numberKind, boolKind:
+	}
+	if len(n.text) > maxDescriptorText || strings.ContainsFunc(n.text, unicode.IsControl) {
+		t.errorf(n, "", "%q must have at most %d bytes and no control characters", key, maxDescriptorText)
+		return "", false
+	}
+	return n.text, true
+}
+
+// flag reads true or false, also as the yes, no, on and off of YAML 1.1, which
+// Envoy's service understands.
+func (p *parser) flag(n *node, key string) (value, ok bool) {
+	if n.kind == textKind {
+		switch strings.ToLower(n.text) {
+		case "yes", "on", "y":
+			return true, true
+		case "no", "off", "n":
+			return false, true
+		}
+	}
+	return p.boolean(n, key)
+}
+
+// place is where a descriptor stands; no other may stand there. For
+// CompatEnvoy the key is the composite one.
+type place struct {
+	level      *level
+	key, value string
+	kind       stepKind
+}
+
+func (t *treeForm) placeOf(b *branch, into *level) place {
+	switch {
+	case t.compat == CompatEnvoy:
+		return place{level: into, key: b.composite()}
+	case b.kind == sharedStep:
+		return place{into, b.key, b.value, wildStep}
+	}
+	return place{into, b.key, b.value, b.kind}
+}
+
+// put files a descriptor in its level.
+func (t *treeForm) put(b *branch, into *level, at *node) {
+	where := t.placeOf(b, into)
+	if first := t.places[where]; first != nil {
+		t.errorf(at, "", "duplicate descriptor composite key %s: first in %s", quote(b.composite()), first.position())
+		return
+	}
+	t.places[where] = b
+	c := into.byKey[b.key]
+	if c == nil {
+		c = &choice{attribute: b.attribute, exact: map[string]*branch{}}
+		if into.byKey == nil {
+			into.byKey, into.joined = map[string]*choice{}, map[string]*branch{}
+		}
+		into.byKey[b.key] = c
+		into.keys = append(into.keys, c)
+	}
+	parsed := parsedBranch{branch: b, compat: t.compat, parent: into, beside: c, at: at, report: t.reporter}
+	switch b.kind {
+	case exactStep:
+		c.exact[b.value] = b
+	case bareStep:
+		c.bare = b
+	case wildStep, sharedStep:
+		parsed.same = c.wild.add(newWildcard(b.value, b))
+	}
+	if t.compat == CompatEnvoy {
+		into.joined[b.composite()] = b
+		if strings.Contains(b.composite(), "*") {
+			into.wild.add(newWildcard(b.composite(), b))
+		}
+	}
+	t.branches = append(t.branches, parsed)
+	if b.rule != nil {
+		t.set.rules = append(t.set.rules, b.rule)
+	}
+}
+
+// readModes reads what stands beside rate_limit, into r if there is a limit.
+func (t *treeForm) readModes(f fields, r *Rule, path []step) {
+	if r == nil {
+		r = new(Rule) // to be read and forgotten
+	}
+	limited := hasField(f, "rate_limit")
+	var shadow bool
+	t.mode(f, "shadow_mode", limited, &shadow)
+	t.mode(f, "quota_mode", limited, &r.QuotaMode)
+	t.mode(f, "detailed_metric", limited, &r.DetailedMetric)
+	if shadow {
+		r.Mode = Shadow
+		if r.Percent < 100 && limited {
+			t.warnf(f["shadow_mode"].key, "", "\"percent\" has no effect beside shadow_mode")
+		}
+	}
+	for i := range path {
+		if path[i].valueToMetric {
+			r.MetricValues = append(r.MetricValues, i)
+		}
+	}
+	n := f.get("metadata")
+	switch {
+	case n == nil:
+	case n.kind != mapKind:
+		t.errorf(n, "", "\"metadata\" must be a mapping of names to values, not %s", n.kind)
+	default:
+		r.Metadata, _ = n.plain().(map[string]any)
+		if !limited {
+			t.warnf(f["metadata"].key, "", "\"metadata\" has no effect without a rate_limit")
+		}
+	}
+}
+
+func hasField(f fields, key string) bool {
+	_, ok := f[key]
+	return ok
+}
+
+// mode reads one switch, and warns if it is on and can have no effect.
+func (t *treeForm) mode(f fields, key string, limited bool, into *bool) {
+	n := f.get(key)
+	if n == nil {
+		return
+	}
+	*into, _ = t.flag(n, key)
+	if *into && !limited {
+		t.warnf(f[key].key, "", "%q has no effect without a rate_limit", key)
+	}
+}

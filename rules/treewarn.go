@@ -1,0 +1,103 @@
+package rules
+
+// finishTrees warns of descriptors that can never match or have no effect, and
+// of replaces of limits that do not exist.
+func (p *parser) finishTrees() {
+	for i := range p.branches {
+		b := &p.branches[i]
+		if !b.warnUnreachable() {
+			b.warnUseless()
+		}
+	}
+	type name struct{ domain, name string }
+	names := map[name]bool{}
+	known := map[string][]string{}
+	for _, r := range p.set.rules {
+		if r.LimitName != "" {
+			names[name{r.Domain, r.LimitName}] = true
+			known[r.Domain] = append(known[r.Domain], r.LimitName)
+		}
+	}
+	for _, r := range p.replaces {
+		if !names[name{r.domain, r.name}] {
+			const most = 1000 // names that are worth a comparison
+			list := known[r.domain]
+			r.report.warnf(r.at, "", "no limit of the domain %s is named %s%s",
+				quote(r.domain), quote(r.name), didYouMean(r.name, list[:min(len(list), most)]))
+		}
+	}
+}
+
+// warnUnreachable reports whether another descriptor is taken for all that b
+// would match.
+func (b *parsedBranch) warnUnreachable() bool {
+	var by *branch
+	switch {
+	case b.compat == CompatEnvoy:
+		by = b.coveredInOrder()
+	case b.same != nil:
+		by = b.same.branch
+	case b.kind == bareStep && b.below == nil:
+		// A lone star is preferred and matches every value. Requests that end
+		// here are its, if it has an answer for them.
+		var at wildcardCursor
+		if w := b.beside.wild.next(&at, anyText); w != nil && w.branch.answers() {
+			by = w.branch
+		}
+	}
+	if by == nil {
+		return false
+	}
+	b.report.warnf(b.at, "", "the descriptor %s can never match: %s (%s) is taken for all that it would match",
+		quote(b.composite()), quote(by.composite()), by.position())
+	return true
+}
+
+// coveredInOrder returns the wildcard before b in the file that matches all
+// that b does.
+func (b *parsedBranch) coveredInOrder() *branch {
+	var w *wildcard
+	switch {
+	case b.kind == bareStep:
+		w = b.parent.wild.first(b.key + "_" + anyText)
+		if w == nil || w.branch == b.branch {
+			return nil
+		}
+		return w.branch
+	case b.kind == exactStep:
+		return nil
+	}
+	w = b.parent.wild.covering(newWildcard(b.composite(), b.branch))
+	if w == nil || w.branch.order >= b.order {
+		return nil
+	}
+	return w.branch
+}
+
+// warnUseless warns of a descriptor that limits nothing and exempts from
+// nothing, as no other of its key would limit what it matches.
+func (b *parsedBranch) warnUseless() {
+	if b.rule != nil || b.below != nil || b.report.errors > 0 {
+		return // what is missing may be what is wrong
+	}
+	others := len(b.beside.wild.lengths) > 0 || b.beside.bare != nil
+	switch b.kind {
+	case bareStep:
+		others = false
+	case wildStep, sharedStep:
+		others = b.beside.bare != nil || b.beside.manyWild()
+	case exactStep:
+	}
+	if !others {
+		b.report.warnf(b.at, "", "the descriptor %s has no effect: it has no rate_limit, and no other would limit what it matches", quote(b.composite()))
+	}
+}
+
+// manyWild reports whether there are at least two patterns.
+func (c *choice) manyWild() bool {
+	n := 0
+	for _, g := range c.wild.byPrefix {
+		n += len(g.bySuffix) + len(g.others)
+	}
+	return n > 1
+}
