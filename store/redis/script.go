@@ -77,7 +77,8 @@ func newScripts() *scripts {
 			headgate.SlidingWindow:  compose(slidingWindowTakeLua, slidingWindowLua),
 			headgate.SlidingBuckets: compose("", slidingBucketsLua),
 		},
-		mixed: compose(fixedWindowTakeLua, // for how it writes its state
+		// The first two say how these algorithms write their states.
+		mixed: compose(fixedWindowTakeLua+"\n"+slidingWindowTakeLua,
 			tokenBucketLua, fixedWindowLua, slidingLogLua, slidingWindowLua, slidingBucketsLua),
 	}
 }

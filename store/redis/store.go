@@ -162,10 +162,10 @@ func (s *Store) begin(ctx context.Context) (rueidis.Client, *callContext, error)
 	if client == nil {
 		return nil, nil, fmt.Errorf("redis: %w: not connected yet", headgate.ErrUnavailable)
 	}
-	if !s.gate.enter() {
+	now := time.Now() //nolint:forbidigo // deadlines are on the real clock
+	if !s.gate.enter(now) {
 		return nil, nil, fmt.Errorf("redis: %w: %d calls are waiting for an answer", headgate.ErrUnavailable, gateSize)
 	}
-	now := time.Now() //nolint:forbidigo // deadlines are on the real clock
 	return *client, s.contexts.get(ctx, now, s.options.Timeout), nil
 }
 
@@ -197,12 +197,25 @@ func (s *Store) end(ctx context.Context, call *callContext, err error) error {
 // the call's deadline.
 const gateSize = 1<<ringScale - 96
 
-// gate counts the calls that wait for an answer, those included whose callers
-// have gone: their places are taken until the server answers again.
-type gate struct{ waiting, abandoned atomic.Int64 }
+// probeInterval is how often a call may try although the places are taken. In
+// the time that a silent connection lives on, fewer than are kept free.
+const probeInterval = 50 * time.Millisecond
 
-func (g *gate) enter() bool {
+// gate counts the calls that wait for an answer, those included whose callers
+// have gone: their places are taken until the server answers again or the
+// connection is closed. Whether that has happened, a call now and then finds
+// out.
+type gate struct {
+	waiting, abandoned atomic.Int64
+	probed             atomic.Int64 // when, in nanoseconds
+}
+
+func (g *gate) enter(now time.Time) bool {
 	if g.waiting.Add(1)+g.abandoned.Load() <= gateSize {
+		return true
+	}
+	last := g.probed.Load()
+	if now.UnixNano()-last > int64(probeInterval) && g.probed.CompareAndSwap(last, now.UnixNano()) {
 		return true
 	}
 	g.waiting.Add(-1)

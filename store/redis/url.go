@@ -22,6 +22,7 @@ import (
 // sentinel_username, sentinel_password and insecure_skip_verify set what they
 // say; others are refused. The error never contains the password.
 func ParseURL(text string) (Options, error) {
+	text, list := cutHosts(text)
 	u, err := url.Parse(text)
 	if err != nil {
 		// The error of package url repeats the text, password included.
@@ -39,7 +40,7 @@ func ParseURL(text string) (Options, error) {
 	if o.Mode == Sentinel {
 		port = "26379"
 	}
-	if o.Addresses, err = hosts(u.Host, port); err != nil {
+	if o.Addresses, err = hosts(list, port); err != nil {
 		return Options{}, err
 	}
 	if err := o.setPath(u.Path); err != nil {
@@ -49,6 +50,20 @@ func ParseURL(text string) (Options, error) {
 		return Options{}, err
 	}
 	return o, o.validate()
+}
+
+// cutHosts takes the list of hosts out of a URL: package url knows one only.
+func cutHosts(text string) (rest, list string) {
+	scheme, after, ok := strings.Cut(text, "://")
+	if !ok {
+		return text, ""
+	}
+	end := len(after)
+	if i := strings.IndexAny(after, "/?#"); i >= 0 {
+		end = i
+	}
+	begin := strings.LastIndexByte(after[:end], '@') + 1
+	return scheme + "://" + after[:begin] + "hosts" + after[end:], after[begin:end]
 }
 
 func schemeOptions(scheme string) (Options, error) {
@@ -81,7 +96,8 @@ func hosts(list, port string) ([]string, error) {
 		if _, _, err := net.SplitHostPort(host); err != nil {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
 		}
-		if h, p, err := net.SplitHostPort(host); err != nil || h == "" || p == "" {
+		h, p, err := net.SplitHostPort(host)
+		if n, bad := strconv.ParseUint(p, 10, 16); err != nil || h == "" || strings.ContainsAny(h, "@% ") || bad != nil || n == 0 {
 			return nil, fmt.Errorf("redis: address %q: want host:port", host)
 		}
 		addresses = append(addresses, host)

@@ -1,21 +1,8 @@
--- Twin of algorithm/sliding_window.go.
---
--- State: current, start, period, previous, as integers of 6, 7, 6 and 6 bytes.
-
-local slidingFormat = '>I6I7I6I6'
+-- Twin of algorithm/sliding_window.go. How the state is written is said in
+-- sliding_window_take.lua, which comes before.
 
 local function slidingClear(s)
   s.current, s.start, s.period, s.previous = 0, 0, 0, 0
-end
-
-local function slidingDecode(s, body)
-  if #body ~= 25 then return false end
-  s.current, s.start, s.period, s.previous = unpackBytes(slidingFormat, body)
-  return true
-end
-
-local function slidingEncode(s)
-  return pack(slidingFormat, s.current, s.start, s.period, s.previous)
 end
 
 local function slidingUsed(current, previous, overlap, w)

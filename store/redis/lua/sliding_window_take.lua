@@ -1,6 +1,33 @@
 -- One TAKE from a sliding window without credit, answered before anything else
 -- is defined; see token_bucket_take.lua. What is rare, a changed period and
 -- products past 2^53 among it, is left to the script below.
+--
+-- State: current, start, period, previous, as integers of 6, 7, 6 and 6 bytes;
+-- or, where the period is in whole seconds and the counts are below 2^16, the
+-- period in seconds, the window's number, current and previous in 12 bytes,
+-- which with the header of Redis fit into 32.
+
+local function slidingDecode(s, body)
+  if #body == 12 then
+    local period, number
+    period, number, s.current, s.previous = struct.unpack('>I4I4I2I2', body)
+    s.period = period * 1000000
+    s.start = number * s.period
+    return true
+  end
+  if #body ~= 25 then return false end
+  s.current, s.start, s.period, s.previous = struct.unpack('>I6I7I6I6', body)
+  return true
+end
+
+local function slidingEncode(s)
+  local current, start, period, previous = s.current, s.start, s.period, s.previous
+  if current < 65536 and previous < 65536 and period > 0 and period % 1000000 == 0 and start < period * 4294967296 then
+    return struct.pack('>I4I4I2I2', period / 1000000, start / period, current, previous)
+  end
+  return struct.pack('>I6I7I6I6', current, start, period, previous)
+end
+
 if #ARGV == 1 then
   local _, kind, _, _, given, n, _, limit, w = struct.unpack('>BBBBI8I8I8I8I8', ARGV[1])
   if kind == 0 and n > 0 and n <= limit then
@@ -12,12 +39,10 @@ if #ARGV == 1 then
       now = t[1] * 1000000 + t[2]
     end
     local floor, exact = math.floor, 9007199254740991
-    local current, start, period, previous = 0, floor(now / w) * w, w, 0
-    if v then
-      period = 0
-      if #v == 25 then current, start, period, previous = struct.unpack('>I6I7I6I6', v) end
-    end
-    if period == w then
+    local s = {current = 0, start = floor(now / w) * w, period = w, previous = 0}
+    local known = not v or slidingDecode(s, v)
+    local current, start, previous = s.current, s.start, s.previous
+    if known and s.period == w then
       local since = now - start
       if since >= 2 * w then
         current, previous = 0, 0
@@ -33,7 +58,8 @@ if #ARGV == 1 then
         current = current + n
         local reset = start + 2 * w - floor((w - 1) / current) - now
         local ttl = given == 0 and math.ceil(reset / 1000) or 3600000
-        redis.call('SET', key, struct.pack('>I6I7I6I6', current, start, w, previous), 'PX', ttl)
+        s.current, s.start, s.previous = current, start, previous
+        redis.call('SET', key, slidingEncode(s), 'PX', ttl)
         if given == 0 then return {limit - used - n, reset} end
         return {1, limit - used - n, n, 0, reset, 0, now + reset}
       end

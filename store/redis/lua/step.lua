@@ -162,7 +162,8 @@ local function others(a, r, s, now, kind, n, duration)
     local wrote = regular > 0 or extra > 0
     if wrote then spend(a, r, s, now, regular, extra) end
     local res = done(a, r, s, now, n, wrote)
-    if a.available(r, s, now) < 0 or r.limit == 0 and n > extra then
+    local beyond = r.limit == 0 and (n > extra or n == 0 and credit == 0)
+    if a.available(r, s, now) < 0 or beyond then
       res.allowed, res.reason = false, LIMITED
       if r.limit == 0 then
         res.retry, res.reason = never, TOO_LARGE

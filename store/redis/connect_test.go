@@ -1,0 +1,267 @@
+package redis_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+var one = headgate.Op{Key: "k", Limit: headgate.PerHour(3), Cost: 1}
+
+// TestUsersAndPrefixes: an ACL user with nothing but what the store needs, on
+// keys of its own prefix.
+func TestUsersAndPrefixes(t *testing.T) {
+	server := redistest.Standalone(t)
+	server.Do("ACL", "SETUSER", "gate", "on", ">secret", "resetkeys", "~team1:*", "-@all",
+		"+eval", "+evalsha", "+ping", "+hello", "+auth", "+client",
+		"+get", "+set", "+time", "+del", "+getrange", "+setrange", "+pexpire")
+	options := redis.Options{Addresses: []string{server.Addr}, Username: "gate", Password: "secret", Prefix: "team1", Timeout: patient}
+	store := open(t, options)
+	if err := store.Ping(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range eachLimit(3, time.Hour) {
+		op := one
+		op.Limit = limit
+		take(t, store, op)
+		op.Kind = headgate.Reset
+		take(t, store, op)
+	}
+	options.Prefix = "team2"
+	other := open(t, options)
+	if _, err := other.Take(context.Background(), one); !errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("keys of another prefix: error %v, want ErrUnavailable", err)
+	}
+	options.Password = "wrong"
+	if store, err := redis.New(context.Background(), options); !errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("wrong password: error %v, want ErrUnavailable", err)
+		_ = store.Close()
+	}
+}
+
+// TestSentinel finds the primary through its sentinels.
+func TestSentinel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts six servers")
+	}
+	set := redistest.Sentinel(t)
+	store := open(t, redis.Options{
+		Addresses: set.Addrs(), Mode: redis.Sentinel, MasterName: redistest.MasterName, Timeout: patient,
+	})
+	if d := take(t, store, one); d.Remaining != 2 {
+		t.Errorf("remaining %d, want 2", d.Remaining)
+	}
+	if got := set.Primary.Do("EXISTS", redis.KeyOf("hg", &one)); got != "1" {
+		t.Error("the key is not on the primary")
+	}
+}
+
+// TestTLS speaks TLS with a server whose certificate only the options trust.
+func TestTLS(t *testing.T) {
+	plain := redistest.Standalone(t)
+	dir := t.TempDir()
+	pool := selfSigned(t, dir)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(secure)
+	for name, value := range map[string]string{
+		"tls-cert-file": filepath.Join(dir, "cert.pem"), "tls-key-file": filepath.Join(dir, "key.pem"),
+		"tls-auth-clients": "no",
+	} {
+		if _, err := plain.Command("CONFIG", "SET", name, value); err != nil {
+			t.Skipf("a server without TLS: %v", err)
+		}
+	}
+	if _, err := plain.Command("CONFIG", "SET", "tls-port", port); err != nil {
+		t.Skipf("a server without TLS: %v", err)
+	}
+	store := open(t, redis.Options{Addresses: []string{secure}, TLS: &tls.Config{RootCAs: pool}, Timeout: patient})
+	if d := take(t, store, one); d.Remaining != 2 {
+		t.Errorf("remaining %d, want 2", d.Remaining)
+	}
+	distrusting := open(t, redis.Options{Addresses: []string{secure}, TLS: &tls.Config{}, Timeout: patient})
+	if _, err := distrusting.Take(context.Background(), one); !errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("an unknown certificate: error %v, want ErrUnavailable", err)
+	}
+}
+
+// selfSigned writes a certificate and its key for 127.0.0.1.
+func selfSigned(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for name, data := range map[string][]byte{
+		"cert.pem": cert, "key.pem": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(cert)
+	return pool
+}
+
+// TestServerComesLate: a store made before its server is there answers
+// ErrUnavailable at once, and works when the server has come.
+func TestServerComesLate(t *testing.T) {
+	for _, mode := range []redis.Mode{redis.Standalone, redis.Sentinel, redis.Cluster} {
+		t.Run(mode.String(), func(t *testing.T) {
+			server := redistest.Standalone(t)
+			server.Kill()
+			o := redis.Options{Addresses: []string{server.Addr}, Mode: mode}
+			if mode == redis.Sentinel {
+				o.MasterName = "none"
+			}
+			store := open(t, o)
+			began := time.Now()
+			if _, err := store.Take(context.Background(), one); !errors.Is(err, headgate.ErrUnavailable) {
+				t.Errorf("error %v, want ErrUnavailable", err)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("took %s", took)
+			}
+			if mode != redis.Standalone {
+				return
+			}
+			server.Restart()
+			for deadline := time.Now().Add(10 * time.Second); ; {
+				if _, err := store.Take(context.Background(), one); err == nil {
+					return
+				} else if time.Now().After(deadline) {
+					t.Fatalf("still %v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestStalledServer: no call lasts longer than the timeout or its own deadline,
+// however many wait, and when the server goes on so does the store.
+func TestStalledServer(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: 100 * time.Millisecond})
+	take(t, store, one)
+	server.Pause()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := store.Take(ctx, one); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("at its own deadline: error %v", err)
+	}
+	const callers = 6000 // more than a connection's queue holds
+	late := make(chan time.Duration, callers)
+	for i := range callers {
+		go func() {
+			op := one
+			op.Key = strconv.Itoa(i)
+			began := time.Now()
+			if _, err := store.Take(context.Background(), op); !errors.Is(err, headgate.ErrUnavailable) {
+				t.Errorf("error %v, want ErrUnavailable", err)
+			}
+			late <- time.Since(began)
+		}()
+	}
+	longest := time.Duration(0)
+	for range callers {
+		longest = max(longest, <-late)
+	}
+	t.Logf("the longest of %d calls took %s", callers, longest)
+	if longest > 900*time.Millisecond {
+		t.Errorf("the longest call took %s", longest)
+	}
+	server.Resume()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if _, err := store.Take(context.Background(), one); err == nil {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("still %v", err)
+		}
+	}
+}
+
+// TestForeignValue: a key that somebody else has written is an error, and is
+// left alone.
+func TestForeignValue(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	for _, limit := range eachLimit(3, time.Hour) {
+		op := one
+		op.Limit = limit
+		key := redis.KeyOf("hg", &op)
+		for _, write := range [][]string{{"SET", key, "hello"}, {"HSET", key, "a", "b"}} {
+			server.Do("DEL", key)
+			server.Do(write...)
+			if _, err := store.Take(context.Background(), op); !errors.Is(err, headgate.ErrUnavailable) {
+				t.Errorf("%s on a foreign %s: error %v, want ErrUnavailable", limit, write[0], err)
+			}
+			if server.Do("PTTL", key) != "-1" {
+				t.Errorf("%s: the foreign key was changed", limit)
+			}
+		}
+		op.Kind = headgate.Reset
+		server.Do("DEL", key)
+		take(t, store, op)
+	}
+}
+
+// TestCalendarSkew: a client that is months off learns the server's time and
+// asks again.
+func TestCalendarSkew(t *testing.T) {
+	server := redistest.Standalone(t)
+	asked := 0
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, Clock: func() time.Time {
+		asked++
+		return time.Unix(1e9, 0)
+	}})
+	op := one
+	op.Limit = headgate.PerCalendar(3, headgate.Hour, time.UTC)
+	ops := []headgate.Op{op, one, op}
+	out := make([]headgate.Decision, 3)
+	if d := take(t, store, op); d.Remaining != 2 {
+		t.Errorf("remaining %d, want 2", d.Remaining)
+	}
+	if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); err != nil {
+		t.Fatal(err)
+	}
+	if out[2].Remaining != 0 || out[2].ResetAfter > time.Hour || asked == 0 {
+		t.Errorf("%+v, clock read %d times", out[2], asked)
+	}
+}

@@ -1,0 +1,95 @@
+package redis_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+type memoryCase struct {
+	name  string
+	limit headgate.Limit
+	// takes of cost 1, pause apart.
+	takes int
+	pause time.Duration
+	// goal is the most bytes a key may take.
+	goal int64
+}
+
+// TestMemoryPerKey measures what docs/redis.md publishes: the growth of the
+// server's used memory per key, its time to live and its share of the tables
+// included, for keys whose names have 37 bytes.
+func TestMemoryPerKey(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a server")
+	}
+	hour := time.Hour
+	cases := []memoryCase{
+		{"token_bucket", headgate.Per(100, hour), 1, 0, 181},
+		{"leaky_bucket", headgate.Per(100, hour).Using(headgate.LeakyBucket), 1, 0, 181},
+		{"fixed_window", headgate.Per(100, hour).Using(headgate.FixedWindow), 1, 0, 149},
+		{"fixed_window, calendar day", headgate.PerCalendar(100, headgate.Day, time.UTC), 1, 0, 149},
+		{"fixed_window, first request", headgate.Per(100, hour).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), 1, 0, 181},
+		{"sliding_window", headgate.Per(100, hour).Using(headgate.SlidingWindow), 1, 0, 165},
+		{"sliding_buckets of 60", headgate.Per(500, hour).Using(headgate.SlidingBuckets), 90, time.Minute, 600},
+		{"sliding_log, 1 entry", headgate.Per(100, hour).Using(headgate.SlidingLog), 1, 0, 260},
+		{"sliding_log, 100 entries", headgate.Per(100, hour).Using(headgate.SlidingLog), 100, time.Second, 1229},
+	}
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true})
+	fill := func(c *memoryCase, keys int) {
+		for step := range c.takes {
+			ops := make([]headgate.Op, keys)
+			for i := range ops {
+				at := time.Date(2026, 1, 1, 12, 0, 1, 0, time.UTC).Add(time.Duration(step) * c.pause)
+				ops[i] = headgate.Op{Key: fmt.Sprintf("user:%012d", i), Scope: "api/v1/login", Limit: c.limit, Cost: 1, At: at.UnixMicro()}
+			}
+			if n := len(redis.KeyOf("hg", &ops[0])); n != 37 {
+				t.Fatalf("the key has %d bytes", n)
+			}
+			if err := store.Do(context.Background(), ops, make([]headgate.Decision, keys), headgate.Independent); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range cases {
+		// The tables are as full as with 100,000 keys: neither just grown nor
+		// about to.
+		keys := 6_250
+		if c.takes > 1 {
+			keys = 1_562
+		}
+		fill(&c, keys)
+		full := usedMemory(t, server)
+		server.Do("FLUSHALL", "SYNC")
+		each := (full - usedMemory(t, server)) / int64(keys)
+		t.Logf("%-28s %4d bytes a key (goal %d)", c.name, each, c.goal)
+		if each > c.goal {
+			t.Errorf("%s: %d bytes a key, goal %d", c.name, each, c.goal)
+		}
+	}
+}
+
+// usedMemory is the server's used memory less what clients' buffers take, which
+// comes and goes.
+func usedMemory(t *testing.T, server *redistest.Server) int64 {
+	t.Helper()
+	values := map[string]int64{}
+	for line := range strings.Lines(server.Do("INFO", "memory")) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+			values[name] = n
+		}
+	}
+	if values["used_memory"] == 0 {
+		t.Fatal("no used_memory")
+	}
+	return values["used_memory"] - values["mem_clients_normal"] - values["used_memory_vm_eval"] - values["used_memory_scripts_eval"]
+}

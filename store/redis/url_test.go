@@ -1,0 +1,92 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/redis"
+)
+
+func TestParseURL(t *testing.T) {
+	type want struct {
+		mode                 redis.Mode
+		addresses, user      string
+		password, masterName string
+		db                   int
+		tls                  bool
+		timeout              time.Duration
+		prefix               string
+	}
+	cases := map[string]want{
+		"redis://":                               {addresses: "127.0.0.1:6379"},
+		"redis://h":                              {addresses: "h:6379"},
+		"valkey://h:1/2":                         {addresses: "h:1", db: 2},
+		"redis://:p@h":                           {addresses: "h:6379", password: "p"},
+		"rediss://u:p%40ss@h:7?timeout=20ms":     {addresses: "h:7", user: "u", password: "p@ss", tls: true, timeout: 20 * time.Millisecond},
+		"redis://[::1]:7?prefix=team":            {addresses: "[::1]:7", prefix: "team"},
+		"redis+sentinel://a,b:2/main/3":          {mode: redis.Sentinel, addresses: "a:26379 b:2", masterName: "main", db: 3},
+		"rediss+cluster://u:p@a:1,b:2,c":         {mode: redis.Cluster, addresses: "a:1 b:2 c:6379", user: "u", password: "p", tls: true},
+		"valkeys://h?insecure_skip_verify=true":  {addresses: "h:6379", tls: true},
+		"redis+standalone://h?strict_atomic=yes": {},
+	}
+	for text, w := range cases {
+		o, err := redis.ParseURL(text)
+		if w.addresses == "" {
+			if err == nil {
+				t.Errorf("%s: no error", text)
+			}
+			continue
+		}
+		if w.timeout == 0 {
+			w.timeout = redis.DefaultTimeout
+		}
+		if w.prefix == "" {
+			w.prefix = redis.DefaultPrefix
+		}
+		got := want{
+			o.Mode, strings.Join(o.Addresses, " "), o.Username, o.Password, o.MasterName, o.DB, o.TLS != nil, o.Timeout, o.Prefix,
+		}
+		if err != nil || got != w {
+			t.Errorf("%s:\n got %+v, %v\nwant %+v", text, got, err, w)
+		}
+	}
+}
+
+func TestParseURLErrors(t *testing.T) {
+	for _, text := range []string{
+		"", "h:6379", "http://h", "redis+ring://h", "redis://h/x", "redis://h/1/2", "redis://h/-1", "redis://a,b", "redis+sentinel://h",
+		"redis+cluster://h/1", "redis://h?timeout=fast", "redis://h?timeout=-1s", "redis://h?colour=red", "redis://h?prefix={}",
+		"redis://h?insecure_skip_verify=true", "redis://u:hunter2@h:port", "redis://u:hunter2@h%zz",
+	} {
+		_, err := redis.ParseURL(text)
+		if err == nil {
+			t.Errorf("%q: no error", text)
+		} else if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: the error tells the password: %v", text, err)
+		}
+	}
+}
+
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	for name, o := range map[string]redis.Options{
+		"two addresses":    {Addresses: []string{"a:1", "b:2"}},
+		"no port":          {Addresses: []string{"a"}},
+		"no master":        {Addresses: []string{"a:1"}, Mode: redis.Sentinel},
+		"stray master":     {Addresses: []string{"a:1"}, MasterName: "m"},
+		"cluster database": {Addresses: []string{"a:1"}, Mode: redis.Cluster, DB: 1},
+		"negative timeout": {Addresses: []string{"a:1"}, Timeout: -1},
+		"braces":           {Addresses: []string{"a:1"}, Prefix: "a{b"},
+		"unknown mode":     {Addresses: []string{"a:1"}, Mode: 9},
+	} {
+		if store, err := redis.New(context.Background(), o); err == nil || errors.Is(err, headgate.ErrUnavailable) {
+			t.Errorf("%s: error %v", name, err)
+			if store != nil {
+				_ = store.Close()
+			}
+		}
+	}
+}
