@@ -17,7 +17,7 @@
 // When [MaxKeys] or [MaxBytes] is reached, a new key takes the place of the one
 // with the smallest debt (the time until it is fresh again, for windows weighted
 // by how much of the limit is used), of those in the same shard; a store of at
-// most 4096 keys has one shard. If the newcomer has the smallest debt itself, it
+// most 8192 keys has one shard. If the newcomer has the smallest debt itself, it
 // waits beside the table, where only other newcomers displace it. So a flood of
 // new keys frees no key that is exhausted.
 //

@@ -6,7 +6,7 @@ const (
 	defaultMaxKeys  = 1_000_000
 	defaultMaxBytes = 256 << 20
 	// keysPerShard is how many keys one lock guards when the store is full.
-	keysPerShard = 4096
+	keysPerShard = 8192
 	maxShards    = 4096
 )
 
@@ -20,7 +20,7 @@ type settings struct {
 }
 
 // MaxKeys bounds how many keys the store remembers, 1,000,000 by default; less
-// than 1 counts as 1. A few newcomers that found no place (at most 64 per 4096
+// than 1 counts as 1. A few newcomers that found no place (at most 64 per 8192
 // keys) are remembered beside them.
 func MaxKeys(n int) Option {
 	return func(o *settings) { o.maxKeys = max(int64(n), 1) }
@@ -28,7 +28,7 @@ func MaxKeys(n int) Option {
 
 // MaxBytes bounds the memory of the store's tables and lists, 256 MiB by
 // default. A store has a small fixed part that cannot be denied to it, about
-// 1 KiB for every 4096 of MaxKeys.
+// 1 KiB for every 8192 of MaxKeys.
 func MaxBytes(n int64) Option {
 	return func(o *settings) { o.maxBytes = max(n, 0) }
 }

@@ -68,11 +68,13 @@ func (t *table) remove(i int) {
 	t.count--
 }
 
-// Sizes. A table doubles up to smallSpan homes, then grows by a fifth, so that
-// it is between 0.75 and 0.9 full.
+// Sizes. A table doubles up to smallSpan homes, then grows by a fifth, and from
+// largeSpan on by an eighth, so that it is between 0.8 and 0.92 full: each
+// step copies the table once, front to back.
 const (
 	firstSpan = 8
 	smallSpan = 64
+	largeSpan = 1024
 )
 
 // resized returns an empty table with at least span homes.
@@ -84,7 +86,7 @@ func resized(span int) table {
 		n = (n + 255) &^ 255
 	}
 	t := table{slots: make([]slot, n), span: uint64(n - pad)}
-	t.limit = int(t.span) * 9 / 10
+	t.limit = int(t.span) * 23 / 25
 	return t
 }
 
@@ -99,8 +101,10 @@ func (t *table) larger(shard, shards int) int {
 		return span * 2
 	case span < smallSpan:
 		return smallSpan + smallSpan/5*shard/shards
-	default:
+	case span < largeSpan:
 		return span + span/5
+	default:
+		return span + span/8
 	}
 }
 
