@@ -135,7 +135,7 @@ func TestClusterLosesAPrimary(t *testing.T) {
 	for i, during := range s.look() {
 		c := s.crowds[i]
 		switch {
-		case c == others && during.allowed[headgate.OK] < 9*during.errs:
+		case c == others && during.allowed[headgate.OK] < 9*during.errs && !s.machine.busy():
 			t.Errorf("keys of other primaries: %s", during)
 		case c != others && during.allowed[headgate.OK] > during.errs:
 			t.Errorf("keys of the dead primary: %s", during)
@@ -179,7 +179,7 @@ func TestClusterMovesASlot(t *testing.T) {
 		wait(50 * time.Millisecond)
 	}
 	for i, during := range s.look() {
-		if during.errs*10 > during.allowed[headgate.OK] {
+		if during.errs*10 > during.allowed[headgate.OK] && !s.machine.busy() {
 			t.Errorf("%s: too much failed: %s", s.crowds[i].name, during)
 		}
 	}
