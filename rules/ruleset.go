@@ -48,8 +48,10 @@ const maxScratch = 64 << 10
 // with its key, and reports whether the domain is known: first those of
 // Headgate's own form, in the order of the files, then those of the descriptor
 // form. Of the latter at most one applies to an [OrderedRequest]; to any other
-// all whose keys and values are among its attributes. Match allocates nothing
-// once m has been used for such a request.
+// all whose keys and values are among its attributes, and what these replace is
+// left out. (The descriptors of one request replace each other: see
+// [ApplyReplaces].) Match allocates nothing once m has been used for such a
+// request.
 //
 // The keys point into m and, like m.Checks, are good until m is used again.
 func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
@@ -77,6 +79,7 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 			d.tree.matchEntries(o.Descriptor(), &f, m)
 		} else {
 			d.tree.matchAttributes(&d.tree.root, &f, m)
+			m.applyReplaces()
 		}
 	}
 	m.scratch = f.scratch
@@ -107,25 +110,42 @@ func ApplyReplaces(matches []Matches) {
 	for i := range matches {
 		for j := range matches[i].Checks {
 			c := &matches[i].Checks[j]
-			c.replaced = isReplaced(c.Rule.LimitName, matches)
+			for k := range matches {
+				c.replaced = c.replaced || matches[k].replaces(c.Rule.LimitName)
+			}
 		}
 	}
 	for i := range matches {
-		matches[i].Checks = slices.DeleteFunc(matches[i].Checks, func(c Check) bool { return c.replaced })
+		matches[i].dropReplaced()
 	}
 }
 
-// isReplaced reports whether a rule among the matches replaces those of that
-// name.
-func isReplaced(name string, matches []Matches) bool {
+// applyReplaces is ApplyReplaces for a request that has only these.
+func (m *Matches) applyReplaces() {
+	replaced := false
+	for i := range m.Checks {
+		c := &m.Checks[i]
+		c.replaced = m.replaces(c.Rule.LimitName)
+		replaced = replaced || c.replaced
+	}
+	if replaced {
+		m.dropReplaced()
+	}
+}
+
+// dropReplaced removes what has been marked.
+func (m *Matches) dropReplaced() {
+	m.Checks = slices.DeleteFunc(m.Checks, func(c Check) bool { return c.replaced })
+}
+
+// replaces reports whether one of the rules replaces those of that name.
+func (m *Matches) replaces(name string) bool {
 	if name == "" {
 		return false
 	}
-	for i := range matches {
-		for j := range matches[i].Checks {
-			if slices.Contains(matches[i].Checks[j].Rule.Replaces, name) {
-				return true
-			}
+	for i := range m.Checks {
+		if slices.Contains(m.Checks[i].Rule.Replaces, name) {
+			return true
 		}
 	}
 	return false

@@ -1,0 +1,246 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Explanation is what a rule makes of a request.
+type Explanation struct {
+	// Rule is the rule.
+	Rule *Rule
+	// Applies reports whether the rule counts the request.
+	Applies bool
+	// Key is what it counts by; see [SplitKey]. It is empty if the rule does
+	// not apply.
+	Key string
+	// Enforced is false for a rule that applies and only observes: one in
+	// shadow mode, or a key outside its Percent.
+	Enforced bool
+	// Mismatches are the conditions that do not hold, in the order of the
+	// documentation. There is at least one if the rule does not apply.
+	Mismatches []Mismatch
+}
+
+// Mismatch is a condition of a rule that does not hold.
+type Mismatch struct {
+	// Condition is what was looked at: method, header:X-Plan, entry 2.
+	Condition string `json:"condition"`
+	// Want is what the rule asks for, Got what the request has; both are texts
+	// for people.
+	Want string `json:"want"`
+	Got  string `json:"got"`
+}
+
+// String says it in one line, such as "method: wants POST, is GET".
+func (m Mismatch) String() string {
+	return fmt.Sprintf("%s: wants %s, is %s", m.Condition, m.Want, m.Got)
+}
+
+// isAbsent is the Got of what the request does not have.
+const isAbsent = "absent"
+
+// Explain says of every rule of the domain whether it applies to req, and why
+// not, in the order of the files. It agrees with [Ruleset.Match], but looks at
+// every rule and allocates: it is for people. known is false for a domain
+// without rules.
+func (s *Ruleset) Explain(domain string, req Request) (list []Explanation, known bool) {
+	d := s.domains[domain]
+	var m Matches
+	if d == nil || !s.Match(domain, req, &m) {
+		return nil, false
+	}
+	checks := make(map[*Rule]*Check, len(m.Checks))
+	for i := range m.Checks {
+		checks[m.Checks[i].Rule] = &m.Checks[i]
+	}
+	f := facts{req: req}
+	for _, r := range s.rules {
+		if r.Domain != domain {
+			continue
+		}
+		e := Explanation{Rule: r}
+		switch c := checks[r]; {
+		case c != nil:
+			e.Applies, e.Key, e.Enforced = true, strings.Clone(c.Key), c.Enforced
+		case len(r.steps) > 0:
+			e.Mismatches = d.tree.mismatches(r, &f)
+		default:
+			e.Mismatches = r.mismatches(&f)
+		}
+		list = append(list, e)
+	}
+	return list, true
+}
+
+// ExplainReplaces does for the explanations of one request what
+// [ApplyReplaces] does for its matches: rules that are replaced by another that
+// applies do not apply.
+func ExplainReplaces(parts ...[]Explanation) {
+	by := map[string]*Rule{}
+	for _, list := range parts {
+		for i := range list {
+			if list[i].Applies {
+				for _, name := range list[i].Rule.Replaces {
+					by[name] = list[i].Rule
+				}
+			}
+		}
+	}
+	delete(by, "")
+	for _, list := range parts {
+		for i := range list {
+			if r := by[list[i].Rule.LimitName]; r != nil && list[i].Applies {
+				list[i] = Explanation{Rule: list[i].Rule, Mismatches: []Mismatch{{
+					Condition: "replaces", Want: "not to be replaced",
+					Got: fmt.Sprintf("replaced by %s (%s)", r.Name, r.Position()),
+				}}}
+			}
+		}
+	}
+}
+
+// mismatches returns why r, of Headgate's own form, does not apply.
+func (r *Rule) mismatches(f *facts) []Mismatch {
+	var out []Mismatch
+	text := func(name string, c *textCondition, get func() value) {
+		if c.isEmpty() {
+			return
+		}
+		if v := get(); !c.applies(v) {
+			out = append(out, c.mismatch(name, v))
+		}
+	}
+	m := &r.match
+	text("method", &m.method, f.getMethod)
+	text("path", &m.path, f.getPath)
+	text("host", &m.host, f.getHost)
+	if !m.addressApplies(f) {
+		out = append(out, m.addressMismatch(f))
+	}
+	for i := range m.values {
+		if x, ok := m.values[i].mismatch(f.get(m.values[i].attribute)); ok {
+			out = append(out, x)
+		}
+	}
+	if r.KeyMissing == KeyMissingSkip {
+		for _, a := range r.Key {
+			if !f.get(a).ok {
+				out = append(out, Mismatch{"key", fmt.Sprintf("a value of %s (key_missing: skip)", a), isAbsent})
+			}
+		}
+	}
+	return out
+}
+
+// mismatch says why c, under that name, does not hold for v.
+func (c *textCondition) mismatch(name string, v value) Mismatch {
+	if v.ok && c.not.match(v.text) {
+		return Mismatch{name, "anything but " + c.not.describe(v.text), shown(v)}
+	}
+	return Mismatch{name, c.any.describe(""), shown(v)}
+}
+
+// mismatch returns false if the condition holds.
+func (c *valueMatch) mismatch(v value) (Mismatch, bool) {
+	name := c.attribute.String()
+	switch {
+	case c.presence == present && !v.ok:
+		return Mismatch{name, "any value", isAbsent}, true
+	case c.presence == absent && v.ok:
+		return Mismatch{name, "it to be absent", shown(v)}, true
+	case !c.applies(v):
+		return c.textCondition.mismatch(name, v), true
+	}
+	return Mismatch{}, false
+}
+
+func (m *matcher) addressMismatch(f *facts) Mismatch {
+	got := isAbsent
+	a := f.getAddress()
+	if a.IsValid() {
+		got = a.String()
+	}
+	list, begin := m.addresses.prefixes, ""
+	if a.IsValid() && m.notAddresses.contains(a) {
+		list, begin = m.notAddresses.prefixes, "anything but "
+	}
+	var texts []string
+	for _, p := range list {
+		switch {
+		case begin != "" && !p.Contains(a):
+		case p.IsSingleIP():
+			texts = append(texts, p.Addr().String())
+		default:
+			texts = append(texts, p.String())
+		}
+	}
+	return Mismatch{"client_ip", begin + oneOf(texts), got}
+}
+
+// describe lists the patterns; if match is not empty, only those that it
+// matches.
+func (l *patternList) describe(match string) string {
+	var texts []string
+	for _, p := range l.all {
+		if match == "" || p.match(match) {
+			texts = append(texts, show(sourceOf(p)))
+		}
+	}
+	return oneOf(texts)
+}
+
+// sourceOf returns a pattern as the rules have it.
+func sourceOf(p pattern) string {
+	switch p := p.(type) {
+	case *glob:
+		return p.source
+	case *pathPattern:
+		return p.source
+	case *hostPattern:
+		return p.source
+	}
+	text, _ := p.literal()
+	return text
+}
+
+// oneOf lists alternatives for people.
+func oneOf(texts []string) string {
+	const most = 5
+	if left := len(texts) - most; left > 0 {
+		return fmt.Sprintf("%s or %d more", strings.Join(texts[:most], ", "), left)
+	}
+	if n := len(texts); n > 1 {
+		return strings.Join(texts[:n-1], ", ") + " or " + texts[n-1]
+	}
+	return strings.Join(texts, "")
+}
+
+// shown writes a request's value for people.
+func shown(v value) string {
+	if !v.ok {
+		return isAbsent
+	}
+	return show(v.text)
+}
+
+// show writes text for people: in quotes if it would be misread without, cut
+// if it is long.
+func show(text string) string {
+	plain := text != "" && text != isAbsent && len(text) <= 60 && !strings.ContainsFunc(text, func(c rune) bool {
+		return !unicode.IsPrint(c) || c == ' ' || c == '"' || c == ',' || c == unicode.ReplacementChar
+	})
+	if plain {
+		return strings.Clone(text)
+	}
+	return quote(text)
+}
+
+// SortNearest sorts explanations so that rules that apply come first, and of
+// the others those of which the fewest conditions fail; otherwise the order
+// stays.
+func SortNearest(list []Explanation) {
+	slices.SortStableFunc(list, func(a, b Explanation) int { return len(a.Mismatches) - len(b.Mismatches) })
+}
