@@ -27,6 +27,9 @@ var fixedWindowTakeLua string
 //go:embed lua/sliding_window_take.lua
 var slidingWindowTakeLua string
 
+//go:embed lua/sliding_log_take.lua
+var slidingLogTakeLua string
+
 //go:embed lua/sliding_log.lua
 var slidingLogLua string
 
@@ -73,7 +76,7 @@ func newScripts() *scripts {
 			headgate.TokenBucket:    bucket,
 			headgate.LeakyBucket:    bucket,
 			headgate.FixedWindow:    compose(fixedWindowTakeLua, fixedWindowLua),
-			headgate.SlidingLog:     compose("", slidingLogLua),
+			headgate.SlidingLog:     compose(slidingLogTakeLua, slidingLogLua),
 			headgate.SlidingWindow:  compose(slidingWindowTakeLua, slidingWindowLua),
 			headgate.SlidingBuckets: compose("", slidingBucketsLua),
 		},
