@@ -18,7 +18,10 @@ const (
 	maxEntries     = 8192 // of all descriptors
 )
 
-var errText = errors.New("a text is not UTF-8")
+var (
+	errText   = errors.New("a text is not UTF-8")
+	errNumber = errors.New("a field has a number that none can have")
+)
 
 // field is one field of a message as it stands on the wire: a number for
 // scalars, bytes for texts and messages.
@@ -34,6 +37,9 @@ func next(b []byte) (f field, rest []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(b)
 	if n < 0 {
 		return f, nil, protowire.ParseError(n)
+	}
+	if number > protowire.MaxValidNumber {
+		return f, nil, errNumber
 	}
 	f.number, f.kind, b = number, kind, b[n:]
 	switch kind {

@@ -67,7 +67,7 @@ func seeds(f *testing.F) (wire [][]byte, text [][]byte) {
 		}
 		wire, text = append(wire, b), append(text, j)
 	}
-	wire = append(wire, []byte{0x0a, 1, 0xff}, []byte{0x12, 4, 0x1a, 0, 0x1a, 0}, []byte{0x13, 0x14}, []byte{0x1d, 1, 2, 3, 4})
+	wire = append(wire, []byte{0x0a, 1, 0xff}, []byte{0x12, 4, 0x1a, 0, 0x1a, 0}, []byte{0x13, 0x14}, []byte{0x1d, 1, 2, 3, 4}, []byte("\xc0\xc0\xc0\xc000"))
 	return wire, text
 }
 
