@@ -12,7 +12,7 @@ func (t *tree) mismatches(r *Rule, f *facts) []Mismatch {
 	}
 	var out []Mismatch
 	for i := range r.steps {
-		s := &r.steps[i]
+		s := r.steps[i]
 		v := s.find(f)
 		if !v.ok || !t.accepts(s, Entry{s.key, v.text}) {
 			out = append(out, Mismatch{show(s.key), s.wants(), shown(v)})
@@ -28,7 +28,7 @@ func (t *tree) mismatches(r *Rule, f *facts) []Mismatch {
 // from applying.
 func (t *tree) entryMismatch(r *Rule, entries []Entry) Mismatch {
 	for i := range r.steps {
-		s := &r.steps[i]
+		s := r.steps[i]
 		where := fmt.Sprintf("entry %d", i+1)
 		if i == len(entries) {
 			return Mismatch{where, s.describe(), isAbsent}
@@ -134,7 +134,7 @@ func (t *tree) takenOfEntries(entries []Entry) *branch {
 func (t *tree) takenOfAttributes(r *Rule, f *facts) *branch {
 	l := &t.root
 	for i := range r.steps {
-		s := &r.steps[i]
+		s := r.steps[i]
 		c := l.byKey[s.key]
 		if c == nil {
 			return nil

@@ -170,7 +170,7 @@ type Rule struct {
 
 	// Of a descriptor: the path to it, and whether its keys are joined as
 	// Envoy's service joins them.
-	steps []step
+	steps []*step
 	flat  bool
 }
 

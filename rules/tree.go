@@ -241,14 +241,14 @@ func (p pathValues) at(i int, s *step, f *facts) Entry {
 func (m *Matches) add(r *Rule, values pathValues, f *facts) {
 	// The values first, as in composeKey.
 	for i := range r.steps {
-		values.at(i, &r.steps[i], f)
+		values.at(i, r.steps[i], f)
 	}
 	start := len(f.scratch)
 	if r.flat {
 		f.scratch = r.appendFlat(f.scratch, values, f)
 	} else {
 		for i := range r.steps {
-			if s := &r.steps[i]; s.kind == bareStep || s.kind == wildStep {
+			if s := r.steps[i]; s.kind == bareStep || s.kind == wildStep {
 				f.scratch = appendPart(f.scratch, values.at(i, s, f).Value)
 			}
 		}
@@ -283,7 +283,7 @@ func (r *Rule) appendFlat(dst []byte, values pathValues, f *facts) []byte {
 }
 
 func (r *Rule) flatEntry(i int, values pathValues, f *facts) Entry {
-	s := &r.steps[i]
+	s := r.steps[i]
 	e := values.at(i, s, f)
 	if s.kind == sharedStep {
 		e.Value = s.value

@@ -120,7 +120,7 @@ func (t *treeForm) tree(f fields, at *node, merge bool) *level {
 }
 
 // descriptors reads a list of descriptors into a level.
-func (t *treeForm) descriptors(list *node, into *level, path []step) {
+func (t *treeForm) descriptors(list *node, into *level, path []*step) {
 	if list.kind == nullKind {
 		return
 	}
@@ -134,7 +134,7 @@ func (t *treeForm) descriptors(list *node, into *level, path []step) {
 }
 
 // descriptor reads one descriptor and what is below it.
-func (t *treeForm) descriptor(n *node, what string, into *level, path []step) {
+func (t *treeForm) descriptor(n *node, what string, into *level, path []*step) {
 	if named := descriptorName(n); named != "" {
 		what = "descriptor " + quote(named)
 	}
@@ -145,7 +145,7 @@ func (t *treeForm) descriptor(n *node, what string, into *level, path []step) {
 	b := &branch{order: len(t.branches), file: t.file, line: n.line, column: n.column}
 	ok := t.readStep(f, n, what, &b.step)
 	t.mode(f, "value_to_metric", true, &b.valueToMetric)
-	path = append(slices.Clip(path), b.step)
+	path = append(slices.Clip(path), &b.step)
 	if limit := f.get("rate_limit"); limit != nil {
 		b.rule = t.rateLimit(limit, what, n, path)
 	}
@@ -339,7 +339,7 @@ func (t *treeForm) put(b *branch, into *level, at *node) {
 }
 
 // readModes reads what stands beside rate_limit, into r if there is a limit.
-func (t *treeForm) readModes(f fields, r *Rule, path []step) {
+func (t *treeForm) readModes(f fields, r *Rule, path []*step) {
 	if r == nil {
 		r = new(Rule) // to be read and forgotten
 	}

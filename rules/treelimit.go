@@ -3,6 +3,7 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 // rateLimit reads the rate_limit of a descriptor. The rule stands where the
 // descriptor does, at.
-func (t *treeForm) rateLimit(n *node, what string, at *node, path []step) *Rule {
+func (t *treeForm) rateLimit(n *node, what string, at *node, path []*step) *Rule {
 	what = "the rate_limit of " + what
 	before := t.errors
 	f := t.fields(t.placed(n, what, rateLimitKeys(), t.compat), what, rateLimitKeys())
@@ -53,7 +54,7 @@ func (t *treeForm) identify(r *Rule) {
 	}
 	r.Scope = scopeOf(t.domainName, pathScope(r.steps))
 	for i := range r.steps {
-		if s := &r.steps[i]; s.kind == bareStep || s.kind == wildStep {
+		if s := r.steps[i]; s.kind == bareStep || s.kind == wildStep {
 			r.Key = append(r.Key, s.attribute)
 		}
 	}
@@ -282,13 +283,23 @@ const maxScope = 200
 
 // pathScope writes a path so that no two are the same, and none is the name of
 // a rule of Headgate's own form: |key=value|key.
-func pathScope(path []step) string {
-	escape := strings.NewReplacer("%", "%25", "|", "%7C", "=", "%3D").Replace
+func pathScope(path []*step) string {
 	var b strings.Builder
-	for i := range path {
-		b.WriteString("|" + escape(path[i].key))
-		if path[i].kind != bareStep {
-			b.WriteString("=" + escape(path[i].value))
+	write := func(mark byte, text string) {
+		b.WriteByte(mark)
+		for i := range len(text) {
+			switch c := text[i]; c {
+			case '%', '|', '=':
+				fmt.Fprintf(&b, "%%%02X", c)
+			default:
+				b.WriteByte(c)
+			}
+		}
+	}
+	for _, s := range path {
+		write('|', s.key)
+		if s.kind != bareStep {
+			write('=', s.value)
 		}
 	}
 	if b.Len() <= maxScope {
@@ -300,7 +311,7 @@ func pathScope(path []step) string {
 
 // pathName writes a path for people and metrics, as Envoy's service does, with
 // the characters that a name may have: key_value.key.
-func pathName(path []step) string {
+func pathName(path []*step) string {
 	var parts []string
 	for i := range path {
 		parts = append(parts, path[i].composite())
