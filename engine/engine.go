@@ -144,7 +144,8 @@ func (e *Engine) Decide(ctx context.Context, q Query) (Verdict, error) {
 
 func (e *Engine) decide(ctx context.Context, q Query, v *Verdict) error {
 	s := v.scratch
-	v.Known = e.rules.Load().Match(q.Domain, q.Request, &s.matches)
+	v.Known = e.rules.Load().Match(q.Domain, q.Request, &s.matches[0])
+	rules.ApplyReplaces(s.matches[:])
 	s.results = s.results[:0]
 	if !v.Known {
 		if e.unknown == UnknownDomainRefuse {

@@ -39,7 +39,7 @@ func (e *Engine) settle(ctx context.Context, q Query, s *scratch, enforced []int
 		return
 	}
 	for _, at := range enforced {
-		c := &s.matches.Checks[at]
+		c := &s.matches[0].Checks[at]
 		if c.Rule.OnStoreError == rules.StoreErrorLocal {
 			s.pending = append(s.pending, headgate.Op{
 				Key: c.Key, Scope: c.Rule.Scope, Limit: localLimit(c.Rule),
@@ -93,7 +93,7 @@ func (s *scratch) refunds(taken, now int64, from origin) {
 		left := r.Decision.ResetAfter - elapsed(taken, now)
 		if r.Decision.Granted > 0 && left > 0 {
 			s.pending = append(s.pending, headgate.Op{
-				Key: s.matches.Checks[i].Key, Scope: r.Rule.Scope, Limit: limit,
+				Key: s.matches[0].Checks[i].Key, Scope: r.Rule.Scope, Limit: limit,
 				Cost: r.Decision.Granted, At: now, Duration: left, Kind: headgate.Refund,
 			})
 		}

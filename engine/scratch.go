@@ -7,8 +7,8 @@ import (
 
 // scratch is the memory of one decision, used again for the next.
 type scratch struct {
-	matches rules.Matches
-	results []Result // one for each of matches.Checks
+	matches [1]rules.Matches
+	results []Result // one for each of matches[0].Checks
 	pending []headgate.Op
 	out     []headgate.Decision
 	places  []int // of each pending op in results
@@ -30,8 +30,8 @@ const (
 
 // fill makes a result for each check and returns how many only observe.
 func (s *scratch) fill() (observing int) {
-	for i := range s.matches.Checks {
-		c := &s.matches.Checks[i]
+	for i := range s.matches[0].Checks {
+		c := &s.matches[0].Checks[i]
 		s.results = append(s.results, Result{Rule: c.Rule, Enforced: c.Enforced})
 		if !c.Enforced {
 			observing++
@@ -44,8 +44,8 @@ func (s *scratch) fill() (observing int) {
 // returns where in s.results each answer belongs.
 func (s *scratch) ops(q Query, kind headgate.Kind, want which) []int {
 	s.pending, s.places = s.pending[:0], s.places[:0]
-	for i := range s.matches.Checks {
-		c := &s.matches.Checks[i]
+	for i := range s.matches[0].Checks {
+		c := &s.matches[0].Checks[i]
 		if which(c.Enforced) != want {
 			continue
 		}
