@@ -139,7 +139,7 @@ func slowEnvoy(list []*plainDescriptor, entries []Entry) *plainDescriptor {
 func TestTreeFindsWhatAScanFinds(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	hits := 0
-	for range 400 {
+	for range 200 {
 		count := 0
 		list := randomDescriptors(r, 3, &count)
 		var src strings.Builder
