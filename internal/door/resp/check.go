@@ -1,0 +1,257 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/rules"
+)
+
+const (
+	// maxChecks is the largest batch.
+	maxChecks = 1000
+	// maxAttributes is how many attributes one check may have.
+	maxAttributes = 128
+	// maxCost is the largest cost, the same as of the HTTP API.
+	maxCost = 1<<53 - 1
+	// maxNames is how many names of attributes a connection remembers.
+	maxNames = 64
+	// keptChecks is how many checks of room are kept between commands.
+	keptChecks = 16
+)
+
+// check is one question. It is the rules.Request of that question.
+type check struct {
+	domain     string
+	cost       int64
+	attributes []attribute
+	address    netip.Addr
+}
+
+// attribute is one that a check has.
+type attribute struct {
+	rules.Attribute
+	value string
+}
+
+// Attribute implements rules.Request.
+func (q *check) Attribute(a rules.Attribute) (value string, ok bool) {
+	for i := range q.attributes {
+		if q.attributes[i].Attribute == a {
+			return q.attributes[i].value, true
+		}
+	}
+	return "", false
+}
+
+// ClientIP implements rules.Request.
+func (q *check) ClientIP() netip.Addr { return q.address }
+
+// checkOne answers HG.CHECK and HG.PEEK domain [cost] [attribute value …].
+func (c *conn) checkOne(ctx context.Context, kind headgate.Kind) {
+	defer c.forget()
+	text := string(c.in[c.start : c.start+c.parser.args[len(c.parser.args)-1].to])
+	if err := c.read(c.add(), text, c.parser.args[1:]); err != nil {
+		c.fail("ERR " + err.Error())
+		return
+	}
+	c.decide(ctx, &c.checks[0], kind)
+}
+
+// checkMany answers HG.MCHECK (count domain [cost] [attribute value …])…, where
+// count is the number of arguments that follow it and belong to one check.
+func (c *conn) checkMany(ctx context.Context) {
+	defer c.forget()
+	args := c.parser.args
+	text := string(c.in[c.start : c.start+args[len(args)-1].to])
+	for i := 1; i < len(args); {
+		if len(c.checks) == maxChecks {
+			c.fail(fmt.Sprintf("ERR at most %d checks", maxChecks))
+			return
+		}
+		count, ok := integer(c.arg(i))
+		if !ok || count < 1 || count > int64(len(args)-i-1) {
+			c.fail(fmt.Sprintf("ERR check %d: '%s' is not the number of its arguments: %d follow, the first of them the domain",
+				len(c.checks)+1, clipped(c.arg(i)), len(args)-i-1))
+			return
+		}
+		if err := c.read(c.add(), text, args[i+1:i+1+int(count)]); err != nil {
+			c.fail(fmt.Sprintf("ERR check %d: %s", len(c.checks), err))
+			return
+		}
+		i += 1 + int(count)
+	}
+	c.array(len(c.checks))
+	for i := range c.checks {
+		c.decide(ctx, &c.checks[i], headgate.Take)
+	}
+}
+
+// add returns a fresh check at the end of c.checks.
+func (c *conn) add() *check {
+	if n := len(c.checks); n < cap(c.checks) {
+		c.checks = c.checks[:n+1]
+	} else {
+		c.checks = append(c.checks, check{})
+	}
+	q := &c.checks[len(c.checks)-1]
+	*q = check{cost: 1, attributes: q.attributes[:0]}
+	return q
+}
+
+// forget lets go of the text of the checks, and of the room of many.
+func (c *conn) forget() {
+	if cap(c.checks) > keptChecks {
+		c.checks = nil
+		return
+	}
+	for i := range c.checks {
+		clear(c.checks[i].attributes)
+	}
+	c.checks = c.checks[:0]
+}
+
+// read makes q of its arguments in text, a copy of the command that strings may
+// be cut from.
+func (c *conn) read(q *check, text string, args []span) error {
+	at := func(i int) string { return text[args[i].from:args[i].to] }
+	q.domain = at(0)
+	next := 1
+	if len(args)%2 == 0 { // the pairs have something before them
+		cost, ok := integer([]byte(at(1)))
+		if !ok || cost < 0 || cost > maxCost {
+			return fmt.Errorf("'%s' is not a cost from 0 to %d; attributes come in pairs of name and value", clipped([]byte(at(1))), maxCost)
+		}
+		q.cost, next = cost, 2
+	}
+	if len(args)-next > 2*maxAttributes {
+		return fmt.Errorf("at most %d attributes", maxAttributes)
+	}
+	for ; next < len(args); next += 2 {
+		if err := c.attribute(q, at(next), at(next+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attribute adds one to q.
+func (c *conn) attribute(q *check, name, value string) error {
+	a, ok := c.names[name]
+	if !ok {
+		var err error
+		if a, err = rules.ParseAttribute(name); err != nil {
+			return fmt.Errorf("attribute '%s': %w", clipped([]byte(name)), err)
+		}
+		if c.names == nil {
+			c.names = map[string]rules.Attribute{}
+		}
+		if len(c.names) < maxNames {
+			c.names[string([]byte(name))] = a // not with all of the command
+		}
+	}
+	if _, twice := q.Attribute(a); twice {
+		return fmt.Errorf("attribute '%s' is there twice", clipped([]byte(name)))
+	}
+	if a.Kind == rules.ClientIP {
+		address, err := netip.ParseAddr(value)
+		if err != nil || address.Zone() != "" {
+			return fmt.Errorf("client_ip must be an IP address without port or zone, not '%s'", clipped([]byte(value)))
+		}
+		q.address = address.Unmap()
+		value = c.server.options.Clients.Group(q.address)
+	}
+	q.attributes = append(q.attributes, attribute{a, value})
+	return nil
+}
+
+// decide asks the engine. Its error does not concern the client, who gets what
+// the policy says; the reason tells.
+func (c *conn) decide(ctx context.Context, q *check, kind headgate.Kind) {
+	v, err := c.server.options.Engine.Decide(ctx, engine.Query{
+		Domain: q.domain, Request: q, Cost: q.cost, At: c.at, Kind: kind,
+	})
+	defer v.Release()
+	if err != nil && !errors.Is(err, headgate.ErrUnavailable) { // whoever watches the store says that once
+		c.server.options.Logger.ErrorContext(ctx, "check failed", "domain", q.domain, "err", err)
+	}
+	c.verdict(&v)
+}
+
+// verdict appends what HG.CHECK answers: allowed, rule, limit, remaining,
+// retry_after_ms, reset_after_ms, reason, delay_ms. In RESP2 it is an array of
+// the values. Times are rounded up. What is not known is null, and
+// retry_after_ms is -1 if the request can never pass.
+func (c *conn) verdict(v *engine.Verdict) {
+	d := &v.Decision
+	limited := v.Rule != nil && d.Reason != headgate.NoLimit
+	known := limited && d.Reason != headgate.FailOpen && d.Reason != headgate.FailClosed
+	if c.proto == resp2 {
+		c.array(8)
+	} else {
+		c.mapping(8)
+	}
+	c.field("allowed")
+	c.boolean(v.Allowed)
+	c.field("rule")
+	if v.Rule != nil {
+		c.bulk(v.Rule.Name)
+	} else {
+		c.null()
+	}
+	c.field("limit")
+	c.numberIf(limited, d.Limit)
+	c.field("remaining")
+	c.numberIf(known, d.Remaining)
+	c.field("retry_after_ms")
+	after, ok := answer.RetryAfter(*d)
+	if !ok && !d.Allowed {
+		c.integer(-1)
+	} else {
+		c.integer(answer.Milliseconds(after))
+	}
+	c.field("reset_after_ms")
+	c.numberIf(known, answer.Milliseconds(d.ResetAfter))
+	c.field("reason")
+	if v.Known {
+		c.bulk(d.Reason.String())
+	} else {
+		c.bulk("unknown_domain")
+	}
+	c.field("delay_ms")
+	c.integer(answer.Milliseconds(v.Delay))
+}
+
+// field appends the name of what comes next, where there are names.
+func (r *reply) field(name string) {
+	if r.proto != resp2 {
+		r.bulk(name)
+	}
+}
+
+func (r *reply) boolean(yes bool) { //nolint:revive // it is what is said, not how
+	switch {
+	case r.proto == resp2 && yes:
+		r.integer(1)
+	case r.proto == resp2:
+		r.integer(0)
+	case yes:
+		r.out = append(r.out, "#t\r\n"...)
+	default:
+		r.out = append(r.out, "#f\r\n"...)
+	}
+}
+
+// numberIf appends n, or null if it is not known.
+func (r *reply) numberIf(known bool, n int64) { //nolint:revive // it is what is said, not how
+	if known {
+		r.integer(n)
+	} else {
+		r.null()
+	}
+}

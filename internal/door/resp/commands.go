@@ -1,0 +1,230 @@
+package resp
+
+import (
+	"context"
+	"strings"
+
+	"github.com/headgate/headgate"
+)
+
+// command is what clients may call.
+type command struct {
+	// name is in lower case; that of a subcommand is without its parent's.
+	name string
+	// arity is the number of arguments, the name included; negative for at
+	// least as many.
+	arity int
+	run   func(c *conn, ctx context.Context)
+	// stranger commands do without AUTH.
+	stranger bool
+	// keyed commands have a key as their first argument, writing ones count
+	// something.
+	keyed, writing bool
+	summary, since string
+	subs           []*command
+}
+
+func (m *command) upper() string { return strings.ToUpper(m.name) }
+
+// takes reports whether m can have n arguments.
+func (m *command) takes(n int) bool {
+	return n == m.arity || m.arity < 0 && n >= -m.arity
+}
+
+// table returns all commands.
+func table() []*command {
+	list := []*command{
+		{name: "cl.throttle", arity: -1, keyed: true, writing: true, run: (*conn).throttle, since: "0.1.0", summary: "Takes from a token bucket: key max_burst count period [quantity]"},
+		{name: "hg.check", arity: -2, writing: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Take) }, summary: "Asks whether a request may pass: domain [cost] [attribute value ...]"},
+		{name: "hg.peek", arity: -2, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Peek) }, summary: "Asks as HG.CHECK does, and charges nothing"},
+		{name: "hg.mcheck", arity: -3, writing: true, since: "0.1.0", run: (*conn).checkMany, summary: "Asks about several requests, each by itself: (count domain [cost] [attribute value ...])..."},
+	}
+	list = append(list, sessionCommands()...)
+	return append(list, clientCommand(), commandCommand())
+}
+
+// dispatch answers the command that the parser has completed.
+func (c *conn) dispatch(ctx context.Context) {
+	name := c.arg(0)
+	// What nearly all commands are is told without a look into the table.
+	if len(name) == len("cl.throttle") && c.authed && isThrottle(name) {
+		c.throttle(ctx)
+		return
+	}
+	c.settle(ctx)
+	m := c.server.find(name)
+	switch {
+	case m == nil && isHTTP(name):
+		// A browser that was made to send a form here, perhaps with commands
+		// in its body, must not be listened to.
+		c.server.options.Logger.Warn("HTTP at the door of the Redis protocol, connection closed", "remote", c.net.RemoteAddr())
+		c.closing = true
+	case m == nil:
+		c.fail(c.unknown())
+	case !m.takes(len(c.parser.args)):
+		c.fail("ERR wrong number of arguments for '" + m.name + "' command")
+	case !c.authed && !m.stranger:
+		c.fail("NOAUTH Authentication required.")
+	case m.subs != nil && len(c.parser.args) > 1:
+		c.dispatchSub(ctx, m)
+	default:
+		m.run(c, ctx)
+	}
+}
+
+func (c *conn) dispatchSub(ctx context.Context, m *command) {
+	name := c.arg(1)
+	for _, sub := range m.subs {
+		switch {
+		case !folded(name, sub.name):
+		case !sub.takes(len(c.parser.args)):
+			c.fail("ERR wrong number of arguments for '" + m.name + "|" + sub.name + "' command")
+			return
+		default:
+			sub.run(c, ctx)
+			return
+		}
+	}
+	c.fail("ERR unknown subcommand '" + clipped(name) + "'. Try " + m.upper() + " HELP.")
+}
+
+// find returns the command of a name in any case, or nil.
+func (s *Server) find(name []byte) *command {
+	var upper [16]byte
+	if len(name) > len(upper) {
+		return nil
+	}
+	for i, ch := range name {
+		if ch >= 'a' && ch <= 'z' {
+			ch -= 'a' - 'A'
+		}
+		upper[i] = ch
+	}
+	return s.commands[string(upper[:len(name)])]
+}
+
+// folded reports whether text is the lower-case name in any case.
+func folded(text []byte, name string) bool {
+	if len(text) != len(name) {
+		return false
+	}
+	for i, ch := range text {
+		if ch >= 'A' && ch <= 'Z' {
+			ch += 'a' - 'A'
+		}
+		if ch != name[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func isThrottle(name []byte) bool {
+	return string(name) == "CL.THROTTLE" || folded(name, "cl.throttle")
+}
+
+func isHTTP(name []byte) bool { return folded(name, "post") || folded(name, "host:") }
+
+// unknown says what Redis says of a command that does not exist.
+func (c *conn) unknown() string {
+	const most = 128
+	var b strings.Builder
+	b.WriteString("ERR unknown command '" + clipped(c.arg(0)) + "', with args beginning with: ")
+	for i, left := 1, most; i < len(c.parser.args) && left > 0; i++ {
+		arg := c.arg(i)
+		arg = arg[:min(len(arg), left)]
+		b.WriteByte('\'')
+		b.Write(arg)
+		b.WriteString("' ")
+		left -= len(arg) + len("'' ")
+	}
+	return b.String()
+}
+
+// commandCommand returns COMMAND, by which clients ask what there is.
+func commandCommand() *command {
+	return &command{
+		name: "command", arity: -1, since: "0.1.0", summary: "Tells about the commands there are",
+		run: func(c *conn, _ context.Context) { c.describe(c.server.listed) },
+		subs: []*command{
+			{name: "count", arity: 2, run: func(c *conn, _ context.Context) { c.integer(int64(len(c.server.listed))) }},
+			{name: "docs", arity: -2, run: (*conn).commandDocs},
+			{name: "info", arity: -2, run: (*conn).commandInfo},
+			{name: "list", arity: 2, run: func(c *conn, _ context.Context) {
+				c.array(len(c.server.listed))
+				for _, m := range c.server.listed {
+					c.bulk(m.name)
+				}
+			}},
+		},
+	}
+}
+
+// commandInfo answers COMMAND INFO [name …].
+func (c *conn) commandInfo(context.Context) {
+	if len(c.parser.args) == 2 {
+		c.describe(c.server.listed)
+		return
+	}
+	asked := make([]*command, 0, len(c.parser.args)-2)
+	for i := 2; i < len(c.parser.args); i++ {
+		asked = append(asked, c.server.find(c.arg(i)))
+	}
+	c.describe(asked)
+}
+
+// describe appends, for each command, its name, arity, flags, the places of its
+// keys, and the rest that Redis 7 tells, or null for none.
+func (c *conn) describe(list []*command) {
+	c.array(len(list))
+	for _, m := range list {
+		if m == nil {
+			c.nullArray()
+			continue
+		}
+		c.array(10)
+		c.bulk(m.name)
+		c.integer(int64(m.arity))
+		flag := "readonly"
+		if m.writing {
+			flag = "write"
+		}
+		c.array(2)
+		c.simple(flag)
+		c.simple("fast")
+		key := int64(0)
+		if m.keyed {
+			key = 1
+		}
+		for range 3 { // first, last, step
+			c.integer(key)
+		}
+		for range 4 { // categories, tips, key specifications, subcommands
+			c.array(0)
+		}
+	}
+}
+
+// commandDocs answers COMMAND DOCS [name …].
+func (c *conn) commandDocs(context.Context) {
+	asked := c.server.listed
+	if len(c.parser.args) > 2 {
+		asked = nil
+		for i := 2; i < len(c.parser.args); i++ {
+			if m := c.server.find(c.arg(i)); m != nil {
+				asked = append(asked, m)
+			}
+		}
+	}
+	c.mapping(len(asked))
+	for _, m := range asked {
+		c.bulk(m.name)
+		c.mapping(3)
+		c.bulk("summary")
+		c.bulk(m.summary)
+		c.bulk("since")
+		c.bulk(m.since)
+		c.bulk("group")
+		c.bulk("connection")
+	}
+}

@@ -1,0 +1,281 @@
+package resp
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/rules"
+)
+
+const (
+	// firstInput is the size of a connection's buffer at first, fullInput what
+	// it grows to if the client sends faster than is answered. Only a command
+	// that is larger takes more, out of Options.MaxBuffers.
+	firstInput = 4 << 10
+	fullInput  = 16 << 10
+	// fullOutput is when answers are sent though there are more to come.
+	fullOutput = 8 << 10
+	// keptArgs is how many arguments of room are kept between commands.
+	keptArgs = 256
+	// maxLinger is how much is read from a client that is to be told of its
+	// mistake: to close with input unread would take the answer away from it.
+	maxLinger = 1 << 20
+)
+
+// conn is one connection. All but waits, draining and name belongs to the
+// goroutine that runs it.
+type conn struct {
+	server *Server
+	net    net.Conn
+	raw    net.Conn // net, or what is below its encryption
+	id     int64
+	since  time.Time
+	waits  atomic.Int64 // see watch
+
+	draining atomic.Bool
+	name     string // guarded by server.mu
+
+	in         []byte
+	start, end int // of what has been read and not been done with
+	parser     parser
+	reply
+	at      int64 // the time of the commands that arrived together
+	authed  bool
+	closing bool
+	first   int64 // the tick at which it began to owe the rest of something
+
+	commands, throttled, allowed int64 // since the last flush
+
+	limits *limitCache
+	batch  batch
+	checks []check
+	names  map[string]rules.Attribute
+}
+
+func newConn(s *Server, nc net.Conn, id int64) *conn {
+	c := &conn{server: s, net: nc, raw: nc, id: id, authed: s.options.Password == ""}
+	if encrypted, ok := nc.(*tls.Conn); ok {
+		c.raw = encrypted.NetConn()
+	}
+	if s.options.Clock != nil {
+		c.since = s.options.Clock()
+	}
+	c.proto = resp2
+	c.parser.bounds = bounds{args: s.options.MaxArgs, bulk: s.options.MaxBulk, command: s.options.MaxCommand}
+	c.parser.stranger = !c.authed
+	c.first = s.clock.now.Load()
+	c.wait(forRest, c.first)
+	return c
+}
+
+// run answers until the connection ends.
+func (c *conn) run(ctx context.Context) {
+	if encrypted, ok := c.net.(*tls.Conn); ok {
+		if err := encrypted.HandshakeContext(ctx); err != nil {
+			return
+		}
+	}
+	clock := &c.server.clock
+	c.in = make([]byte, firstInput)
+	defer c.shrink(0)
+	for {
+		between := c.authed && c.start == c.end && c.parser.left == 0
+		if between {
+			c.wait(forCommand, clock.now.Load())
+		} else {
+			c.wait(forRest, c.first)
+		}
+		// After wait: either drain sees that this reads, or this sees drain.
+		if c.draining.Load() {
+			return
+		}
+		n, err := c.net.Read(c.in[c.end:])
+		if n > 0 {
+			c.end += n
+			if between {
+				c.first = clock.now.Load()
+			}
+			if !c.process(ctx) || !c.room(n) {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// drain makes the connection end when it has answered.
+func (c *conn) drain() {
+	c.draining.Store(true)
+	// Wake it up if it is reading. The time is any that has passed.
+	_ = c.net.SetReadDeadline(time.Unix(1, 0))
+}
+
+// process answers all commands that have arrived, and reports whether the
+// connection goes on.
+func (c *conn) process(ctx context.Context) bool {
+	c.wait(forNothing, 0)
+	c.at = 0
+	if clock := c.server.options.Clock; clock != nil {
+		c.at = clock().UnixMicro()
+	}
+	stranger := !c.authed
+	for !c.closing {
+		n, s := c.parser.next(c.in[c.start:c.end])
+		if s == partial {
+			c.start += n
+			c.settle(ctx)
+			return c.flush()
+		}
+		if s == complete {
+			c.dispatch(ctx)
+		} else {
+			c.settle(ctx)
+			c.fail(c.parser.complaint)
+			c.closing = s == broken
+		}
+		c.start += n
+		c.commands++
+		if !stranger || c.authed {
+			// What may follow is another command, which begins now.
+			c.first = c.server.clock.now.Load()
+		}
+		if len(c.out) >= fullOutput && !c.flush() {
+			return false
+		}
+	}
+	c.settle(ctx)
+	if c.flush() {
+		c.linger()
+	}
+	return false
+}
+
+// flush sends what has been answered so far.
+func (c *conn) flush() bool {
+	stats := &c.server.stats
+	stats.commands.Add(c.commands)
+	if c.throttled > 0 {
+		stats.throttled.Add(c.throttled)
+		stats.allowed.Add(c.allowed)
+	}
+	c.commands, c.throttled, c.allowed = 0, 0, 0
+	if len(c.out) == 0 {
+		return true
+	}
+	c.wait(forReader, c.server.clock.now.Load())
+	_, err := c.net.Write(c.out)
+	c.wait(forNothing, 0)
+	c.out = c.out[:0]
+	return err == nil
+}
+
+// linger lets the client read the last answer before the connection goes.
+func (c *conn) linger() {
+	half, ok := c.raw.(interface{ CloseWrite() error })
+	if !ok {
+		return
+	}
+	if encrypted, is := c.net.(*tls.Conn); is {
+		_ = encrypted.CloseWrite()
+	}
+	if half.CloseWrite() != nil {
+		return
+	}
+	c.wait(forEnd, c.server.clock.now.Load())
+	for total := 0; total < maxLinger; {
+		n, err := c.raw.Read(c.in)
+		if err != nil {
+			return
+		}
+		total += n
+	}
+}
+
+// room makes room for the next read after one of n bytes, and lets go of what a
+// giant took. It reports false if there is no more room for anybody.
+func (c *conn) room(n int) bool {
+	filled := n > 0 && c.end == len(c.in)
+	if c.start > 0 {
+		copy(c.in, c.in[c.start:c.end])
+		c.start, c.end = 0, c.end-c.start
+	}
+	switch {
+	case c.end == len(c.in): // one command has filled it, and goes on
+		if !c.grow() {
+			return false
+		}
+	case filled && len(c.in) < fullInput:
+		c.resize(2 * len(c.in))
+	case c.end == 0 && len(c.in) > fullInput:
+		c.shrink(firstInput)
+	}
+	if c.end == 0 {
+		if cap(c.out) > 4*fullOutput {
+			c.out = nil
+		}
+		if cap(c.parser.args) > keptArgs {
+			c.parser.args = nil
+		}
+	}
+	return true
+}
+
+// grow doubles the buffer. What large commands take, all connections share.
+func (c *conn) grow() bool {
+	size := 2 * len(c.in)
+	if size > fullInput {
+		used := c.server.buffers.Add(int64(size - c.large()))
+		if used > c.server.options.MaxBuffers {
+			c.server.buffers.Add(int64(c.large() - size))
+			c.fail("ERR no memory for so large a command, too many are being received")
+			if c.flush() {
+				c.linger()
+			}
+			return false
+		}
+	}
+	c.resize(size)
+	return true
+}
+
+// large is how much of MaxBuffers the buffer takes.
+func (c *conn) large() int {
+	if len(c.in) <= fullInput {
+		return 0
+	}
+	return len(c.in)
+}
+
+// shrink gives back what grow took, and goes on with a buffer of the size given.
+func (c *conn) shrink(size int) {
+	c.server.buffers.Add(int64(-c.large()))
+	c.in = make([]byte, size)
+}
+
+func (c *conn) resize(size int) {
+	grown := make([]byte, size)
+	copy(grown, c.in[:c.end])
+	c.in = grown
+}
+
+// arg returns an argument of the command. It is good until the command has been
+// answered.
+func (c *conn) arg(i int) []byte {
+	s := c.parser.args[i]
+	return c.in[c.start+s.from : c.start+s.to]
+}
+
+// text returns an argument as a string of its own.
+func (c *conn) text(i int) string { return string(c.arg(i)) }
+
+// batch are questions of CL.THROTTLE that a store elsewhere is yet to be asked.
+type batch struct {
+	ops []headgate.Op
+	out []headgate.Decision
+}

@@ -1,0 +1,118 @@
+package resp
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/client"
+)
+
+// The defaults of Options.
+const (
+	DefaultMaxConnections = 10_000
+	DefaultMaxArgs        = 16_384
+	DefaultMaxBulk        = 64 << 10
+	DefaultMaxCommand     = 1 << 20
+	DefaultMaxBuffers     = 64 << 20
+	DefaultReadTimeout    = 10 * time.Second
+	DefaultWriteTimeout   = 10 * time.Second
+)
+
+// Options are what the door needs, and the bounds of what callers may do. Zero
+// values of the bounds mean the defaults.
+type Options struct {
+	// Engine decides about HG.CHECK and its kin. Required.
+	Engine *engine.Engine
+	// Store keeps the counts of CL.THROTTLE, in a scope of their own.
+	// Required.
+	Store headgate.Store
+	// Clients says how addresses are grouped to be counted. Required.
+	Clients *client.Resolver
+	// Clock is read once for all commands that arrive together. With none the
+	// store's clock decides.
+	Clock func() time.Time
+	// Logger hears of what callers cannot be told. Required.
+	Logger *slog.Logger
+	// Version is that of Headgate, for HELLO and INFO.
+	Version string
+
+	// Password, if there is one, is what AUTH must give.
+	Password string
+	// TLS, if not nil, encrypts connections.
+	TLS *tls.Config
+
+	// MaxConnections is how many may be open at once.
+	MaxConnections int
+	// MaxArgs, MaxBulk and MaxCommand are how many arguments a command may
+	// have, and how many bytes an argument and the command as a whole. A
+	// command that exceeds them is refused; the connection goes on.
+	MaxArgs, MaxBulk, MaxCommand int
+	// MaxBuffers is how many bytes all commands together may take that are
+	// larger than 16 KiB and have not yet arrived whole.
+	MaxBuffers int64
+	// ReadTimeout is how long a command may take from its first byte to its
+	// last, a client to give the password and a TLS handshake to end;
+	// WriteTimeout how long a client may take to read its answers. Connections
+	// that take longer are closed.
+	ReadTimeout, WriteTimeout time.Duration
+	// IdleTimeout, if not 0, is how long a connection may be silent between
+	// commands. Pools of clients keep connections for long, and peers that
+	// are gone are noticed by TCP itself.
+	IdleTimeout time.Duration
+}
+
+func (o *Options) complete() {
+	orElse(&o.MaxConnections, DefaultMaxConnections)
+	orElse(&o.MaxArgs, DefaultMaxArgs)
+	orElse(&o.MaxBulk, DefaultMaxBulk)
+	orElse(&o.MaxCommand, DefaultMaxCommand)
+	orElse(&o.MaxBuffers, DefaultMaxBuffers)
+	orElse(&o.ReadTimeout, DefaultReadTimeout)
+	orElse(&o.WriteTimeout, DefaultWriteTimeout)
+	orElse(&o.Version, "0.0.0")
+}
+
+func orElse[T comparable](v *T, otherwise T) {
+	var zero T
+	if *v == zero {
+		*v = otherwise
+	}
+}
+
+// ExposedError says that the door would be open to strangers.
+type ExposedError struct {
+	// Address is where it would be.
+	Address string
+}
+
+// Error says what is wrong, Hint what to do about it.
+func (e *ExposedError) Error() string {
+	return fmt.Sprintf("the Redis protocol on %s would be open to everybody who can reach it", e.Address)
+}
+
+// Hint says what to do about it.
+func (e *ExposedError) Hint() string {
+	return "set a password, ask for client certificates, or listen on 127.0.0.1"
+}
+
+// CheckExposure returns an *ExposedError if address can be reached from other
+// machines and neither a password nor client certificates are asked for.
+func (o *Options) CheckExposure(address string) error {
+	if o.Password != "" || o.TLS != nil && o.TLS.ClientAuth == tls.RequireAndVerifyClientCert {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not an address to listen on: %w", address, err)
+	}
+	if addr, err := netip.ParseAddr(host); host == "localhost" || err == nil && addr.Unmap().IsLoopback() {
+		return nil
+	}
+	return &ExposedError{Address: address}
+}

@@ -1,0 +1,235 @@
+package resp
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Server serves the Redis protocol. Make it with [New].
+type Server struct {
+	options  Options
+	password [sha256.Size]byte
+	commands map[string]*command // by upper-case name
+	listed   []*command          // in the order of COMMAND
+	local    bool                // the store is in this process
+	base     context.Context     // that of all connections: done when they are cut off
+	cut      context.CancelFunc
+
+	clock   watch
+	stats   counters
+	buffers atomic.Int64 // bytes of large input buffers
+
+	mu        sync.Mutex
+	draining  bool
+	listeners map[net.Listener]struct{}
+	conns     map[*conn]struct{}
+	empty     chan struct{} // closed when draining and the last connection has gone
+	lastID    int64
+}
+
+// counters are what Stats tells.
+type counters struct{ accepted, rejected, commands, throttled, allowed atomic.Int64 }
+
+// Stats are what has happened so far.
+type Stats struct {
+	// Connections are open now; Accepted were ever, Rejected never for want
+	// of room.
+	Connections, Accepted, Rejected int64
+	// Commands were answered, of whatever kind.
+	Commands int64
+	// ThrottleAllowed and ThrottleRefused were answered by CL.THROTTLE.
+	ThrottleAllowed, ThrottleRefused int64
+}
+
+// New returns a server. Call [Server.Shutdown] when done with it, also if it
+// has not served.
+func New(options Options) *Server {
+	options.complete()
+	s := &Server{
+		options: options, password: sha256.Sum256([]byte(options.Password)),
+		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{}, empty: make(chan struct{}),
+	}
+	// A store in this process is asked one question at a time, since each is
+	// answered at once; any other about all that have arrived together.
+	_, s.local = options.Store.(headgate.Direct)
+	s.base, s.cut = context.WithCancel(context.Background())
+	s.listed = table()
+	s.commands = make(map[string]*command, len(s.listed))
+	for _, c := range s.listed {
+		s.commands[c.upper()] = c
+	}
+	s.clock.start(s.expire, options.ReadTimeout, options.WriteTimeout, options.IdleTimeout)
+	return s
+}
+
+// Stats returns what has happened so far.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	open := len(s.conns)
+	s.mu.Unlock()
+	allowed := s.stats.allowed.Load()
+	return Stats{
+		Connections: int64(open), Accepted: s.stats.accepted.Load(), Rejected: s.stats.rejected.Load(),
+		Commands: s.stats.commands.Load(), ThrottleAllowed: allowed, ThrottleRefused: s.stats.throttled.Load() - allowed,
+	}
+}
+
+// Serve answers at l until Shutdown, and closes it. It returns nil after that.
+func (s *Server) Serve(l net.Listener) error {
+	if !s.listens(l) {
+		return l.Close()
+	}
+	defer func() {
+		s.mu.Lock()
+		delete(s.listeners, l)
+		s.mu.Unlock()
+		_ = l.Close() // Shutdown may have done so
+	}()
+	var delay time.Duration
+	for {
+		nc, err := l.Accept()
+		switch {
+		case err == nil:
+			delay = 0
+			go s.ServeConn(nc)
+			continue
+		case s.isDraining():
+			return nil
+		case !isTemporary(err):
+			return err
+		}
+		// Out of file descriptors, most likely. Others will be closed.
+		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+		s.options.Logger.Warn("connection not accepted", "door", "resp", "err", err, "retry_after", delay)
+		if !s.pause(delay) {
+			return nil
+		}
+	}
+}
+
+func isTemporary(err error) bool {
+	temporary, ok := errors.AsType[interface {
+		error
+		Temporary() bool
+	}](err)
+	return ok && temporary.Temporary()
+}
+
+// pause waits, and reports false if the server is cut off meanwhile.
+func (s *Server) pause(d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(s.base, d)
+	defer cancel()
+	<-ctx.Done()
+	return s.base.Err() == nil && !s.isDraining()
+}
+
+func (s *Server) listens(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return false
+	}
+	s.listeners[l] = struct{}{}
+	return true
+}
+
+func (s *Server) isDraining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
+}
+
+// ServeConn answers on nc until it ends, and closes it. It is for connections
+// that something else has accepted; Serve does it by itself.
+func (s *Server) ServeConn(nc net.Conn) {
+	if s.options.TLS != nil {
+		nc = tls.Server(nc, s.options.TLS)
+	}
+	c := s.admit(nc)
+	if c == nil {
+		return
+	}
+	defer s.leave(c)
+	c.run(s.base)
+}
+
+// admit returns a connection for nc, or turns it away and returns nil.
+func (s *Server) admit(nc net.Conn) *conn {
+	s.mu.Lock()
+	full := len(s.conns) >= s.options.MaxConnections
+	if full || s.draining {
+		s.mu.Unlock()
+		if full {
+			s.stats.rejected.Add(1)
+		}
+		if full && s.options.TLS == nil {
+			// It fits into the buffer of a new connection and so does not wait.
+			_, _ = io.WriteString(nc, "-ERR max number of clients reached\r\n")
+		}
+		_ = nc.Close()
+		return nil
+	}
+	s.lastID++
+	c := newConn(s, nc, s.lastID)
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	s.stats.accepted.Add(1)
+	return c
+}
+
+func (s *Server) leave(c *conn) {
+	_ = c.net.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	if s.draining && len(s.conns) == 0 {
+		close(s.empty)
+	}
+}
+
+// each calls f for every connection.
+func (s *Server) each(f func(*conn)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		f(c)
+	}
+}
+
+// Shutdown accepts no more connections, lets each answer the commands that have
+// arrived, and closes it. When ctx is done it cuts off the rest and returns the
+// error of ctx.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.draining {
+		s.draining = true
+		for l := range s.listeners {
+			_ = l.Close()
+		}
+		if len(s.conns) == 0 {
+			close(s.empty)
+		}
+	}
+	s.mu.Unlock()
+	defer s.clock.stop()
+	defer s.cut()
+	s.each(func(c *conn) { c.drain() })
+	select {
+	case <-s.empty:
+		return nil
+	case <-ctx.Done():
+	}
+	s.cut()
+	s.each(func(c *conn) { _ = c.net.Close() })
+	<-s.empty
+	return ctx.Err()
+}

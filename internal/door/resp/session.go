@@ -1,0 +1,279 @@
+package resp
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"strings"
+)
+
+const (
+	wrongPass  = "WRONGPASS invalid username-password pair or user is disabled."
+	badName    = "ERR Client names cannot contain spaces, newlines or special characters."
+	notInteger = "ERR value is not an integer or out of range"
+	syntax     = "ERR syntax error"
+	noPassword = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+	noHello    = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
+)
+
+// sessionCommands returns what client libraries call on their own.
+func sessionCommands() []*command {
+	const since = "0.1.0"
+	return []*command{
+		{name: "ping", arity: -1, run: (*conn).ping, since: since, summary: "Answers PONG, or the message"},
+		{name: "echo", arity: 2, run: func(c *conn, _ context.Context) { c.bulk(c.text(1)) }, since: since, summary: "Answers the message"},
+		{name: "hello", arity: -1, stranger: true, run: (*conn).hello, since: since, summary: "Changes the protocol: [2|3 [AUTH user password] [SETNAME name]]"},
+		{name: "auth", arity: -2, stranger: true, run: (*conn).auth, since: since, summary: "Gives the password: [user] password"},
+		{name: "select", arity: 2, run: (*conn).selectDatabase, since: since, summary: "Selects database 0, the only one"},
+		{name: "info", arity: -1, run: (*conn).info, since: since, summary: "Tells about the server"},
+		{name: "reset", arity: 1, stranger: true, run: (*conn).reset, since: since, summary: "Forgets what the connection has set"},
+		{name: "quit", arity: -1, stranger: true, run: func(c *conn, _ context.Context) {
+			c.ok()
+			c.closing = true
+		}, since: since, summary: "Closes the connection"},
+	}
+}
+
+func (c *conn) ping(context.Context) {
+	switch len(c.parser.args) {
+	case 1:
+		c.simple("PONG")
+	case 2:
+		c.bulk(c.text(1))
+	default:
+		c.fail("ERR wrong number of arguments for 'ping' command")
+	}
+}
+
+// auth answers AUTH [user] password. The only user is default.
+func (c *conn) auth(context.Context) {
+	switch len(c.parser.args) {
+	case 2:
+		if c.server.options.Password == "" {
+			c.fail(noPassword)
+			return
+		}
+		if !c.login([]byte(defaultUser), c.arg(1)) {
+			c.fail(wrongPass)
+			return
+		}
+	case 3:
+		if !c.login(c.arg(1), c.arg(2)) {
+			c.fail(wrongPass)
+			return
+		}
+	default:
+		c.fail(syntax)
+		return
+	}
+	c.ok()
+}
+
+const defaultUser = "default"
+
+// login reports whether the client may go on. It takes the same time whichever
+// byte is wrong; a password is compared by its hash, so as not to tell its
+// length.
+func (c *conn) login(user, password []byte) bool {
+	sum := sha256.Sum256(password)
+	right := subtle.ConstantTimeCompare(user, []byte(defaultUser))
+	if c.server.options.Password != "" {
+		right &= subtle.ConstantTimeCompare(sum[:], c.server.password[:])
+	}
+	if right == 1 {
+		c.authed, c.parser.stranger = true, false
+	}
+	return right == 1
+}
+
+// hello answers HELLO [version [AUTH user password] [SETNAME name]]. It changes
+// all or nothing, but for a password that was right.
+func (c *conn) hello(context.Context) {
+	proto := c.proto
+	n := len(c.parser.args)
+	if n > 1 {
+		v, ok := integer(c.arg(1))
+		switch {
+		case !ok:
+			c.fail("ERR Protocol version is not an integer or out of range")
+			return
+		case v != int64(resp2) && v != int64(resp3):
+			c.fail("NOPROTO unsupported protocol version")
+			return
+		}
+		proto = protocol(v)
+	}
+	name := -1
+	for i := 2; i < n; i++ {
+		switch {
+		case folded(c.arg(i), "auth") && i+2 < n:
+			if !c.login(c.arg(i+1), c.arg(i+2)) {
+				c.fail(wrongPass)
+				return
+			}
+			i += 2
+		case folded(c.arg(i), "setname") && i+1 < n:
+			i++
+			name = i
+			if !isName(c.arg(i)) {
+				c.fail(badName)
+				return
+			}
+		default:
+			c.fail("ERR Syntax error in HELLO option '" + clipped(c.arg(i)) + "'")
+			return
+		}
+	}
+	if !c.authed {
+		c.fail(noHello)
+		return
+	}
+	if name >= 0 {
+		c.rename(c.text(name))
+	}
+	c.proto = proto
+	c.greet()
+}
+
+// greet answers HELLO: who is here, and what was agreed on.
+func (c *conn) greet() {
+	c.mapping(7)
+	c.bulk("server")
+	c.bulk("headgate")
+	c.bulk("version")
+	c.bulk(c.server.options.Version)
+	c.bulk("proto")
+	c.integer(int64(c.proto))
+	c.bulk("id")
+	c.integer(c.id)
+	c.bulk("mode")
+	c.bulk("standalone")
+	c.bulk("role")
+	c.bulk("master")
+	c.bulk("modules")
+	c.array(0)
+}
+
+func (c *conn) selectDatabase(context.Context) {
+	n, ok := integer(c.arg(1))
+	switch {
+	case !ok:
+		c.fail(notInteger)
+	case n != 0:
+		c.fail("ERR DB index is out of range")
+	default:
+		c.ok()
+	}
+}
+
+func (c *conn) reset(context.Context) {
+	c.proto = resp2
+	c.rename("")
+	if c.server.options.Password != "" {
+		c.authed, c.parser.stranger = false, true
+		c.first = c.server.clock.now.Load()
+	}
+	c.simple("RESET")
+}
+
+// info answers INFO, whatever the sections asked for. Clients look for loading
+// before they use a server.
+func (c *conn) info(context.Context) {
+	s := c.server.Stats()
+	c.lines(fmt.Sprintf("# Server\r\nserver_name:headgate\r\nheadgate_version:%s\r\nredis_version:%s\r\nredis_mode:standalone\r\n\r\n"+
+		"# Clients\r\nconnected_clients:%d\r\nmaxclients:%d\r\n\r\n"+
+		"# Persistence\r\nloading:0\r\n\r\n"+
+		"# Stats\r\ntotal_connections_received:%d\r\ntotal_commands_processed:%d\r\nrejected_connections:%d\r\nthrottle_allowed:%d\r\nthrottle_refused:%d\r\n\r\n"+
+		"# Replication\r\nrole:master\r\nconnected_slaves:0\r\n",
+		c.server.options.Version, compatible, s.Connections, c.server.options.MaxConnections,
+		s.Accepted, s.Commands, s.Rejected, s.ThrottleAllowed, s.ThrottleRefused))
+}
+
+// compatible is the version of Redis whose manners these are, for clients that
+// look.
+const compatible = "7.4.0"
+
+// isName reports whether a client may be called so.
+func isName(name []byte) bool {
+	for _, ch := range name {
+		if ch <= ' ' || ch > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// rename sets the name of the connection.
+func (c *conn) rename(name string) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.name = name
+}
+
+// clientCommand returns CLIENT.
+func clientCommand() *command {
+	answerOK := func(c *conn, _ context.Context) { c.ok() }
+	return &command{
+		name: "client", arity: -2, since: "0.1.0", summary: "Names connections and tells about them",
+		run: func(*conn, context.Context) {}, // there is always a subcommand
+		subs: []*command{
+			{name: "id", arity: 2, run: func(c *conn, _ context.Context) { c.integer(c.id) }},
+			{name: "getname", arity: 2, run: (*conn).clientName},
+			{name: "setname", arity: 3, run: func(c *conn, _ context.Context) {
+				if !isName(c.arg(2)) {
+					c.fail(badName)
+					return
+				}
+				c.rename(c.text(2))
+				c.ok()
+			}},
+			// What the library is called helps nobody here.
+			{name: "setinfo", arity: 4, run: answerOK},
+			{name: "info", arity: 2, run: func(c *conn, _ context.Context) {
+				c.server.mu.Lock()
+				line := c.line()
+				c.server.mu.Unlock()
+				c.lines(line)
+			}},
+			{name: "list", arity: -2, run: (*conn).clientList},
+			{name: "no-evict", arity: 3, run: (*conn).clientSwitch},
+			{name: "no-touch", arity: 3, run: (*conn).clientSwitch},
+			// Nothing that can be read here ever changes, so there is nothing
+			// to tell a client that tracks it.
+			{name: "tracking", arity: -3, run: (*conn).clientSwitch},
+		},
+	}
+}
+
+func (c *conn) clientName(context.Context) {
+	if c.name == "" { // written by this goroutine only
+		c.null()
+		return
+	}
+	c.bulk(c.name)
+}
+
+func (c *conn) clientSwitch(context.Context) {
+	if !folded(c.arg(2), "on") && !folded(c.arg(2), "off") {
+		c.fail(syntax)
+		return
+	}
+	c.ok()
+}
+
+func (c *conn) clientList(context.Context) {
+	var b strings.Builder
+	c.server.each(func(other *conn) { b.WriteString(other.line()) })
+	c.lines(b.String())
+}
+
+// line tells about c as CLIENT LIST does. server.mu is held.
+func (c *conn) line() string {
+	age := int64(0)
+	if clock := c.server.options.Clock; clock != nil {
+		age = int64(max(clock().Sub(c.since), 0).Seconds())
+	}
+	return fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d flags=N db=0 user=%s\n",
+		c.id, c.net.RemoteAddr(), c.net.LocalAddr(), c.name, age, defaultUser)
+}

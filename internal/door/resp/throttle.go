@@ -1,0 +1,200 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/headgate/headgate"
+)
+
+// throttleScope is the scope of the keys of CL.THROTTLE. The scope of a rule
+// begins with the length of its domain or with a word and a colon, so that the
+// two cannot meet.
+const throttleScope = "\xffCL.THROTTLE"
+
+// cellError is how redis-cell 0.3 and later begin their errors.
+const cellError = "Cell error: Store error: "
+
+// throttle answers CL.THROTTLE key max_burst count period [quantity]: a token
+// bucket of max_burst + 1 that is refilled at count per period.
+func (c *conn) throttle(ctx context.Context) {
+	n := len(c.parser.args)
+	if n != 5 && n != 6 {
+		c.refuse(ctx, cellError+"Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]")
+		return
+	}
+	numbers := [4]int64{3: 1}
+	for i := range n - 2 {
+		v, ok := integer(c.arg(i + 2))
+		if !ok {
+			c.refuse(ctx, cellError+"Couldn't parse as integer: "+clipped(c.arg(i+2)))
+			return
+		}
+		numbers[i] = v
+	}
+	limit, err := c.limit(numbers[0], numbers[1], numbers[2])
+	switch {
+	case err != nil:
+		c.refuse(ctx, cellError+err.Error())
+		return
+	case numbers[3] < 0:
+		c.refuse(ctx, cellError+"quantity must not be negative")
+		return
+	}
+	op := headgate.Op{Key: view(c.arg(1)), Scope: throttleScope, Limit: limit, Cost: numbers[3], At: c.at}
+	if !c.server.local {
+		c.batch.ops = append(c.batch.ops, op)
+		if len(c.batch.ops) == maxBatch {
+			c.settle(ctx)
+		}
+		return
+	}
+	d, err := c.server.options.Store.Take(ctx, op)
+	if err != nil {
+		c.storeFailed(err)
+		return
+	}
+	c.fiveIntegers(&d)
+}
+
+// maxBatch is the largest number of questions in one round trip.
+const maxBatch = 512
+
+// view returns b as a string without a copy. A store reads the key of an op
+// during the call only, and b, in the input buffer, is neither moved nor
+// written to before the answers to all that has arrived. The safe line is
+// string(b), at the price of garbage for each decision.
+func view(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // for the reason above
+}
+
+// settle asks the store about the batch, so that what is answered next stands
+// behind it.
+func (c *conn) settle(ctx context.Context) {
+	b := &c.batch
+	n := len(b.ops)
+	if n == 0 {
+		return
+	}
+	if cap(b.out) < n {
+		b.out = make([]headgate.Decision, max(n, 16))
+	}
+	out := b.out[:n]
+	err := c.server.options.Store.Do(ctx, b.ops, out, headgate.Independent)
+	for i := range out {
+		if err != nil {
+			c.storeFailed(err)
+		} else {
+			c.fiveIntegers(&out[i])
+		}
+	}
+	clear(b.ops) // let go of the buffer
+	b.ops = b.ops[:0]
+}
+
+// storeFailed answers that the store did not. There are no rules here that
+// would say what to do instead, and the five integers cannot say that they were
+// made up; the client decides.
+func (c *conn) storeFailed(err error) {
+	if errors.Is(err, headgate.ErrUnavailable) {
+		c.fail(cellError + "the store did not answer")
+		return
+	}
+	c.fail(cellError + err.Error())
+}
+
+// fiveIntegers answers as redis-cell does: limited or not, limit, remaining,
+// seconds until retry or -1, seconds until full. Seconds are rounded up.
+func (c *conn) fiveIntegers(d *headgate.Decision) {
+	limited, retry := int64(1), int64(-1)
+	c.throttled++
+	if d.Allowed {
+		limited = 0
+		c.allowed++
+	} else if d.RetryAfter != headgate.Never {
+		retry = seconds(d.RetryAfter)
+	}
+	c.out = append(c.out, "*5\r\n"...)
+	c.integer(limited)
+	c.integer(d.Limit)
+	c.integer(d.Remaining)
+	c.integer(retry)
+	c.integer(seconds(d.ResetAfter))
+}
+
+// seconds returns d in whole seconds, rounded up.
+func seconds(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d-1)/time.Second) + 1
+}
+
+// refuse answers with an error, behind the batch.
+func (c *conn) refuse(ctx context.Context, message string) {
+	c.settle(ctx)
+	c.fail(message)
+}
+
+// limitCache has the limits that a connection has used lately. The place of
+// each is given by its numbers.
+type limitCache [16]struct {
+	burst, count, period int64
+	limit                headgate.Limit
+}
+
+// limit returns the limit of CL.THROTTLE's numbers.
+func (c *conn) limit(burst, count, period int64) (headgate.Limit, error) {
+	if c.limits == nil {
+		c.limits = new(limitCache)
+	}
+	mixed := uint64(burst)*0x9e3779b97f4a7c15 + uint64(count)*0xc2b2ae3d27d4eb4f + uint64(period)*0x165667b19e3779f9
+	e := &c.limits[mixed>>60]
+	if e.burst == burst && e.count == count && e.period == period && e.limit.Valid() {
+		return e.limit, nil
+	}
+	limit, err := makeLimit(burst, count, period)
+	if err == nil {
+		e.burst, e.count, e.period, e.limit = burst, count, period, limit
+	}
+	return limit, err
+}
+
+var errZeroRate = errors.New("Zero rates are not supported") //nolint:staticcheck // the very text of redis-cell
+
+// makeLimit compiles CL.THROTTLE's numbers, whatever they are.
+func makeLimit(burst, count, period int64) (headgate.Limit, error) {
+	const longest = int64(headgate.MaxPeriod / time.Second)
+	var none headgate.Limit
+	switch {
+	case count == 0 || period == 0:
+		return none, errZeroRate
+	case burst < 0 || burst > headgate.MaxLimit-1:
+		return none, fmt.Errorf("max_burst must be from 0 to %d", headgate.MaxLimit-1)
+	case count < 0 || period < 0:
+		return none, errors.New("count per period and period must not be negative")
+	}
+	// 10 in 1000 days is 1 in 100, which is not too long.
+	a, b := count, period
+	for b != 0 {
+		a, b = b, a%b
+	}
+	count, period = count/a, period/a
+	switch {
+	case count > headgate.MaxLimit:
+		return none, fmt.Errorf("count per period must be at most %d", headgate.MaxLimit)
+	case period > longest:
+		return none, fmt.Errorf("period must be at most %d for a count of %d", longest, count)
+	}
+	l := headgate.Per(count, time.Duration(period)*time.Second).Burst(burst + 1)
+	return l, l.Validate()
+}
+
+// clipped returns what a client sent for an error message: not all of a giant.
+func clipped(b []byte) string {
+	const most = 128
+	return string(b[:min(len(b), most)])
+}
