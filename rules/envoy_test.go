@@ -313,6 +313,35 @@ descriptors:
 	}
 }
 
+// What a star with share_threshold matches is counted together, level by level.
+func TestShareThreshold(t *testing.T) {
+	ours, theirs := both(t, `
+domain: d
+descriptors:
+  - {key: file, value: a.csv, rate_limit: {name: one, unit: minute, requests_per_unit: 1}}
+  - {key: file, value: "*.csv", share_threshold: true, rate_limit: {name: csv, unit: minute, requests_per_unit: 1}}
+  - key: user
+    value: u*
+    value_to_metric: true
+    share_threshold: true
+    descriptors:
+      - key: file
+        value: f*
+        descriptors:
+          - {key: user, value: "*x*", share_threshold: true, rate_limit: {name: deep, unit: minute, requests_per_unit: 1}}
+`)
+	lookups{{"file=a.csv", "one"}, {"file=b.csv", "csv"}, {"user=u1 file=f1 user=axb", "deep: f1"}}.run(t, ours)
+	lookups{
+		{"file=a.csv", "one: d_file_a.csv_"}, {"file=b.csv", "csv: d_file_*.csv_"},
+		{"user=u1 file=f1 user=axb", "deep: d_user_u*_file_f1_user_*x*_"},
+	}.run(t, theirs)
+	for _, r := range ours.Rules() {
+		if len(r.MetricValues) > 0 {
+			t.Errorf("%s has %v", r.Name, r.MetricValues)
+		}
+	}
+}
+
 // Limits are replaced by name, over all descriptors of a request.
 func TestReplaces(t *testing.T) {
 	set := parse(t, `

@@ -157,7 +157,8 @@ type Rule struct {
 	// descriptor was matched with.
 	DetailedMetric bool
 	// MetricValues are the places, counted from 0, of those entries of the
-	// descriptor whose values belong into the metric: value_to_metric.
+	// descriptor whose values belong into the metric: value_to_metric, but not
+	// where share_threshold counts many values together.
 	MetricValues []int
 	// Description is for people.
 	Description string

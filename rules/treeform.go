@@ -355,7 +355,7 @@ func (t *treeForm) readModes(f fields, r *Rule, path []*step) {
 		}
 	}
 	for i := range path {
-		if path[i].valueToMetric {
+		if path[i].valueToMetric && path[i].kind != sharedStep {
 			r.MetricValues = append(r.MetricValues, i)
 		}
 	}

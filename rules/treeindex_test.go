@@ -170,7 +170,7 @@ func TestTreeFindsWhatAScanFinds(t *testing.T) {
 			}
 		}
 	}
-	if hits < 10_000 {
+	if hits < 5_000 {
 		t.Errorf("only %d hits", hits)
 	}
 }
