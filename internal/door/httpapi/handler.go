@@ -1,5 +1,5 @@
 // Package httpapi is the HTTP API: POST /v1/check asks whether a request may
-// pass, and /healthz and /readyz say how the process is.
+// pass, POST /v1/explain why, and /healthz and /readyz say how the process is.
 //
 // The contract is in docs/http-api.md.
 package httpapi
@@ -43,8 +43,9 @@ type Options struct {
 
 // Handler serves the API.
 type Handler struct {
-	options Options
-	calls   sync.Pool // of *call
+	options    Options
+	calls      sync.Pool // of *call
+	explaining sync.Mutex
 }
 
 // New returns the API.
@@ -69,6 +70,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/v1/check":
 		if only(w, r, http.MethodPost) {
 			h.check(w, r)
+		}
+	case "/v1/explain":
+		if only(w, r, http.MethodPost) {
+			h.explain(w, r)
 		}
 	case "/healthz":
 		if only(w, r, http.MethodGet, http.MethodHead) {

@@ -1,0 +1,207 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/rules"
+)
+
+const (
+	// maxDescriptors is how many descriptors may be explained at once.
+	maxDescriptors = 32
+	// maxExplained is how many rules that do not apply are told for each
+	// part of a request.
+	maxExplained = 1000
+)
+
+// Explain answers the body of POST /v1/explain. The error is about the body.
+// It charges nothing.
+func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error) {
+	var at int64
+	if h.options.Clock != nil {
+		at = h.options.Clock().UnixMicro()
+	}
+	b, err := parseExplain(string(body), h.options.Clients)
+	if err != nil {
+		return nil, err
+	}
+	// One at a time: an explanation looks at every rule, and people can wait.
+	h.explaining.Lock()
+	x, err := h.options.Engine.Explain(ctx, engine.ExplainQuery{
+		Domain: b.check.domain, Parts: b.parts(), Cost: b.check.cost, At: at, Rule: b.rule, Most: maxExplained,
+	})
+	h.explaining.Unlock()
+	view := b.view(&x)
+	if errors.Is(err, headgate.ErrUnavailable) {
+		view.StoreError = err.Error()
+	} else if err != nil {
+		return nil, err
+	}
+	return view, nil
+}
+
+// explain answers POST /v1/explain.
+func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
+	c, _ := h.calls.Get().(*call)
+	defer func() {
+		c.release()
+		h.calls.Put(c)
+	}()
+	if err := c.read(w, r); err != nil {
+		refuseBody(w, err)
+		return
+	}
+	x, err := h.Explain(r.Context(), c.in)
+	if err != nil {
+		answer.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	out, err := json.Marshal(x)
+	if err != nil {
+		answer.Problem(w, http.StatusInternalServerError, "the explanation cannot be encoded")
+		return
+	}
+	write(w, http.StatusOK, append(out, '\n'))
+}
+
+// explainBody is what POST /v1/explain was given: attributes, or descriptors.
+type explainBody struct {
+	check       check
+	descriptors []*described
+	rule        string
+}
+
+// described is a descriptor whose client's address is grouped, as every door
+// does.
+type described struct {
+	rules.Descriptor
+	clients *client.Resolver
+}
+
+// Attribute implements rules.Request.
+func (d *described) Attribute(a rules.Attribute) (value string, ok bool) {
+	if a.Kind != rules.ClientIP {
+		return d.Descriptor.Attribute(a)
+	}
+	address := d.ClientIP()
+	if !address.IsValid() {
+		return "", false
+	}
+	return d.clients.Group(address), true
+}
+
+// ClientIP implements rules.Request.
+func (d *described) ClientIP() netip.Addr { return d.Descriptor.ClientIP().Unmap().WithZone("") }
+
+// parts returns the requests to explain.
+func (b *explainBody) parts() []rules.Request {
+	if b.descriptors == nil {
+		return []rules.Request{&b.check}
+	}
+	var parts []rules.Request
+	for _, d := range b.descriptors {
+		parts = append(parts, d)
+	}
+	return parts
+}
+
+const (
+	seenDescriptors = seenChecks << 1
+	seenRule        = seenChecks << 2
+)
+
+// parseExplain reads the body of POST /v1/explain.
+func parseExplain(text string, clients *client.Resolver) (*explainBody, error) {
+	p := &parser{text: text, clients: clients}
+	b := &explainBody{}
+	b.check.reset()
+	var s seen
+	err := p.object("the body", func(name string) (err error) {
+		switch name {
+		case "domain", "attributes", "cost":
+			return p.member(&b.check, name, &s, "")
+		case "rule":
+			if err = s.add(p, seenRule, name); err == nil {
+				b.rule, err = p.string(`"rule"`)
+			}
+		case "descriptors":
+			if err = s.add(p, seenDescriptors, name); err == nil {
+				err = p.array(`"descriptors"`, func(int) error { return p.descriptor(b) })
+			}
+		default:
+			err = p.fail(`unknown field %q; known are "domain", "attributes", "descriptors", "cost", "rule"`, name)
+		}
+		return err
+	})
+	if err == nil {
+		err = p.end()
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case s&seenDescriptors != 0 && s&seenAttributes != 0:
+		return nil, errors.New(`give either "attributes" or "descriptors", not both`)
+	case s&seenDescriptors != 0 && len(b.descriptors) == 0:
+		return nil, errors.New(`"descriptors" is empty`)
+	}
+	return b, b.check.finish(s)
+}
+
+// descriptor reads {"entries":[{"key":"…","value":"…"}]}.
+func (p *parser) descriptor(b *explainBody) error {
+	if len(b.descriptors) == maxDescriptors {
+		return p.fail(`"descriptors" must have at most %d elements`, maxDescriptors)
+	}
+	d := &described{clients: p.clients}
+	err := p.object("a descriptor", func(name string) error {
+		if name != "entries" {
+			return p.fail(`unknown field %q in a descriptor; known is "entries"`, name)
+		}
+		if d.Entries != nil {
+			return p.fail(`"entries" is there twice`)
+		}
+		return p.array(`"entries"`, func(int) error { return p.entry(d) })
+	})
+	if err == nil && len(d.Entries) == 0 {
+		err = p.fail("a descriptor has no entries")
+	}
+	b.descriptors = append(b.descriptors, d)
+	return err
+}
+
+// entry reads {"key":"…","value":"…"}.
+func (p *parser) entry(d *described) error {
+	if len(d.Entries) == maxAttributes {
+		return p.fail("a descriptor must have at most %d entries", maxAttributes)
+	}
+	var e rules.Entry
+	var names []string
+	err := p.object("an entry", func(name string) (err error) {
+		switch {
+		case slices.Contains(names, name):
+			err = p.fail("%q is there twice", name)
+		case name == "key":
+			e.Key, err = p.string(`"key"`)
+		case name == "value":
+			e.Value, err = p.string(`"value"`)
+		default:
+			err = p.fail(`unknown field %q in an entry; known are "key", "value"`, name)
+		}
+		names = append(names, name)
+		return err
+	})
+	if err == nil && e.Key == "" {
+		err = p.fail("an entry has no key")
+	}
+	d.Entries = append(d.Entries, e)
+	return err
+}

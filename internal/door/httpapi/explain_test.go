@@ -1,0 +1,130 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/store/memory"
+)
+
+func (a *api) explain(t *testing.T, body string) httpapi.Explanation {
+	t.Helper()
+	w := a.do("POST", "/v1/explain", body)
+	var x httpapi.Explanation
+	if err := json.Unmarshal(w.Body.Bytes(), &x); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+	}
+	return x
+}
+
+func TestExplainTrace(t *testing.T) {
+	a := newAPI(t, memory.New())
+	const who = `{"domain":"api","attributes":{"method":"POST","path":"/login","client_ip":"2001:db8::7"}}`
+	for range 6 {
+		a.check(who)
+	}
+	x := a.explain(t, who)
+	wait := int64(12_000)
+	want := httpapi.ExplainedRule{
+		Rule: "login", At: "test.yaml:4:5", Limit: "5/1m0s token_bucket", Cost: 1, Mode: "enforce", Percent: 100,
+		Applies: true, Enforced: true, Key: []httpapi.KeyPart{{Attribute: "client_ip", Value: "2001:db8::/64"}},
+		Count: &httpapi.LimitCount{Reason: "limited", Limit: 5, Used: 5, RetryAfter: &wait, ResetAfter: 60_000},
+	}
+	if diff := cmp.Diff(want, x.Parts[0].Rules[0]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if x.Allowed || x.Rule != "login" || x.Reason != "limited" || *x.RetryAfter != wait {
+		t.Errorf("%+v", x)
+	}
+	next := x.Parts[0].Rules[1]
+	if diff := cmp.Diff([]rules.Mismatch{{Condition: "path", Want: "/v1/**", Got: "/login"}}, next.Why); diff != "" || next.Applies {
+		t.Errorf("%+v, -want +got:\n%s", next, diff)
+	}
+	// Nothing has been charged: a refusal that is explained stays as it was.
+	if again := a.explain(t, who); *again.RetryAfter != wait {
+		t.Errorf("%+v", again)
+	}
+}
+
+func TestExplainOneRuleDescriptorsAndNever(t *testing.T) {
+	a := newAPI(t, memory.New())
+	x := a.explain(t, `{"domain":"api","rule":"nothing","cost":3,
+		"descriptors":[{"entries":[{"key":"path","value":"/nothing"}]},{"entries":[{"value":"x","key":"path"},{"key":"user","value":"u"}]}]}`)
+	if x.Allowed || x.RetryAfter != nil || len(x.Parts) != 2 || x.Parts[1].Descriptor != "path=x,user=u" {
+		t.Errorf("%+v", x)
+	}
+	if r := x.Parts[0].Rules; len(r) != 1 || r[0].Rule != "nothing" || r[0].Count.RetryAfter != nil {
+		t.Errorf("%+v", r)
+	}
+	if x := a.explain(t, `{"domain":"other"}`); x.Known || !x.Allowed || x.Reason != "unknown_domain" {
+		t.Errorf("%+v", x)
+	}
+}
+
+func TestExplainWithoutAStore(t *testing.T) {
+	a := newAPI(t, closed(t))
+	if x := a.explain(t, `{"domain":"api","attributes":{"path":"/nothing"}}`); x.StoreError == "" || !x.Allowed || x.Reason != "fail_open" {
+		t.Errorf("%+v", x)
+	}
+}
+
+func TestMalformedExplain(t *testing.T) {
+	a := newAPI(t, memory.New())
+	entry := `{"entries":[{"key":"a","value":"b"}]}`
+	for body, want := range map[string]string{
+		``:                                       "the body as a JSON object is expected",
+		`{}`:                                     `\"domain\" is missing`,
+		`{"domain":"api","peek":true}`:           `unknown field \"peek\"; known are \"domain\", \"attributes\", \"descriptors\", \"cost\", \"rule\"`,
+		`{"domain":"api","cost":-1}`:             "must not be negative",
+		`{"domain":"api","rule":"a","rule":"b"}`: "there twice",
+		`{"domain":"api","descriptors":[]}`:      "is empty",
+		`{"domain":"api","descriptors":[{}]}`:    "no entries",
+		`{"domain":"api","descriptors":[{"entries":[]}]}`:                                "no entries",
+		`{"domain":"api","descriptors":[{"entries":[{"value":"x"}]}]}`:                   "no key",
+		`{"domain":"api","descriptors":[{"entries":[{"key":"x","key":"y"}]}]}`:           "there twice",
+		`{"domain":"api","descriptors":[{"entries":[{"kee":"x"}]}]}`:                     "unknown field",
+		`{"domain":"api","attributes":{},"descriptors":[` + entry + `]}`:                 "not both",
+		`{"domain":"api","descriptors":[` + strings.Repeat(entry+",", 32) + entry + `]}`: "at most 32",
+	} {
+		w := a.do("POST", "/v1/explain", body)
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s", body, w.Code, w.Body)
+		}
+	}
+	if w := a.do("GET", "/v1/explain", ""); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("%d", w.Code)
+	}
+}
+
+// FuzzExplain: whatever is sent is explained or refused with words, and never
+// charges anything.
+func FuzzExplain(f *testing.F) {
+	for _, seed := range []string{
+		`{"domain":"api","attributes":{"method":"POST","path":"/login","client_ip":"198.51.100.7"},"cost":1}`,
+		`{"domain":"api","rule":"login","descriptors":[{"entries":[{"key":"path","value":"/login"},{"key":"remote_address","value":"::1"}]}]}`,
+		`{"domain":"api","descriptors":[{"entries":[{"key":"client_ip","value":"fe80::1%x"}]}]}`, `{"domain":"x"}`, `{`,
+	} {
+		f.Add(seed)
+	}
+	store := memory.New()
+	a := newAPI(f, store)
+	f.Fuzz(func(t *testing.T, body string) {
+		w := a.do("POST", "/v1/explain", body)
+		var x httpapi.Explanation
+		if err := json.Unmarshal(w.Body.Bytes(), &x); err != nil {
+			t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+		}
+		if w.Code != http.StatusOK && w.Code != http.StatusBadRequest || w.Code == http.StatusOK && x.Reason == "" {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if keys := store.Stats().Keys; keys != 0 {
+			t.Errorf("%d keys were written", keys)
+		}
+	})
+}
