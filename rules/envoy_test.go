@@ -73,8 +73,10 @@ descriptors:
 `)
 	lookups{{"a_b=c", ""}, {"a=b_c", "one"}, {"x=y", ""}, {"x_y=z", "two: z"}}.run(t, ours)
 	lookups{
-		{"a_b=c", "one: d_a_b_c_"}, {"a=b_c", "one: d_a_b_c_"},
-		{"x=y", "two: d_x_y_"}, {"x_y=z", "two: d_x_y_z_"},
+		{"a_b=c", "one: d_a_b_c_"},
+		{"a=b_c", "one: d_a_b_c_"},
+		{"x=y", "two: d_x_y_"},
+		{"x_y=z", "two: d_x_y_z_"},
 	}.run(t, theirs)
 	// So that this is no duplicate here, and one there.
 	src := "domain: d\ndescriptors:\n  - {key: a, value: b_c, rate_limit: {rate: 1/s}}\n  - {key: a_b, value: c, rate_limit: {rate: 1/s}}\n"
@@ -332,7 +334,8 @@ descriptors:
 `)
 	lookups{{"file=a.csv", "one"}, {"file=b.csv", "csv"}, {"user=u1 file=f1 user=axb", "deep: f1"}}.run(t, ours)
 	lookups{
-		{"file=a.csv", "one: d_file_a.csv_"}, {"file=b.csv", "csv: d_file_*.csv_"},
+		{"file=a.csv", "one: d_file_a.csv_"},
+		{"file=b.csv", "csv: d_file_*.csv_"},
 		{"user=u1 file=f1 user=axb", "deep: d_user_u*_file_f1_user_*x*_"},
 	}.run(t, theirs)
 	for _, r := range ours.Rules() {

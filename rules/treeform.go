@@ -144,7 +144,7 @@ func (t *treeForm) descriptor(n *node, what string, into *level, path []*step) {
 	}
 	b := &branch{order: len(t.branches), file: t.file, line: n.line, column: n.column}
 	ok := t.readStep(f, n, what, &b.step)
-	t.mode(f, "value_to_metric", true, &b.valueToMetric)
+	b.valueToMetric = t.mode(f, "value_to_metric")
 	path = append(slices.Clip(path), &b.step)
 	if limit := f.get("rate_limit"); limit != nil {
 		b.rule = t.rateLimit(limit, what, n, path)
@@ -343,11 +343,10 @@ func (t *treeForm) readModes(f fields, r *Rule, path []*step) {
 	if r == nil {
 		r = new(Rule) // to be read and forgotten
 	}
+	shadow := t.modeOfLimit(f, "shadow_mode")
+	r.QuotaMode = t.modeOfLimit(f, "quota_mode")
+	r.DetailedMetric = t.modeOfLimit(f, "detailed_metric")
 	limited := hasField(f, "rate_limit")
-	var shadow bool
-	t.mode(f, "shadow_mode", limited, &shadow)
-	t.mode(f, "quota_mode", limited, &r.QuotaMode)
-	t.mode(f, "detailed_metric", limited, &r.DetailedMetric)
 	if shadow {
 		r.Mode = Shadow
 		if r.Percent < 100 && limited {
@@ -377,14 +376,21 @@ func hasField(f fields, key string) bool {
 	return ok
 }
 
-// mode reads one switch, and warns if it is on and can have no effect.
-func (t *treeForm) mode(f fields, key string, limited bool, into *bool) {
+// mode reads one switch.
+func (t *treeForm) mode(f fields, key string) bool {
 	n := f.get(key)
 	if n == nil {
-		return
+		return false
 	}
-	*into, _ = t.flag(n, key)
-	if *into && !limited {
+	yes, _ := t.flag(n, key)
+	return yes
+}
+
+// modeOfLimit reads a switch that has no effect without a limit.
+func (t *treeForm) modeOfLimit(f fields, key string) bool {
+	yes := t.mode(f, key)
+	if yes && !hasField(f, "rate_limit") {
 		t.warnf(f[key].key, "", "%q has no effect without a rate_limit", key)
 	}
+	return yes
 }

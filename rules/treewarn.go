@@ -56,22 +56,20 @@ func (b *parsedBranch) warnUnreachable() bool {
 // coveredInOrder returns the wildcard before b in the file that matches all
 // that b does.
 func (b *parsedBranch) coveredInOrder() *branch {
-	var w *wildcard
-	switch {
-	case b.kind == bareStep:
-		w = b.parent.wild.first(b.key + "_" + anyText)
-		if w == nil || w.branch == b.branch {
-			return nil
+	switch b.kind {
+	case exactStep:
+	case bareStep:
+		w := b.parent.wild.first(b.key + "_" + anyText)
+		if w != nil && w.branch != b.branch {
+			return w.branch
 		}
-		return w.branch
-	case b.kind == exactStep:
-		return nil
+	case wildStep, sharedStep:
+		w := b.parent.wild.covering(newWildcard(b.composite(), b.branch))
+		if w != nil && w.branch.order < b.order {
+			return w.branch
+		}
 	}
-	w = b.parent.wild.covering(newWildcard(b.composite(), b.branch))
-	if w == nil || w.branch.order >= b.order {
-		return nil
-	}
-	return w.branch
+	return nil
 }
 
 // warnUseless warns of a descriptor that limits nothing and exempts from

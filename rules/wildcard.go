@@ -44,9 +44,6 @@ func newWildcard(source string, b *branch) *wildcard {
 	return w
 }
 
-// pattern returns w with single stars.
-func (w *wildcard) pattern() string { return strings.Join(w.parts, "*") }
-
 // add files a pattern and returns nil, or the one before it that matches the
 // same texts.
 func (x *wildcards) add(w *wildcard) *wildcard {
