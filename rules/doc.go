@@ -11,7 +11,8 @@
 //		// ask the store about c.Key under c.Rule.Limit
 //	}
 //
-// The form of the files is described in docs/rules.md. Whatever a file holds,
+// The forms of the files are described in docs/rules.md and, for the descriptors
+// of envoyproxy/ratelimit, docs/envoy-rules.md. Whatever a file holds,
 // reading it ends in a Ruleset or in a list of what is wrong with it, within a
 // bounded amount of memory.
 package rules
