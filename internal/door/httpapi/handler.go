@@ -39,6 +39,9 @@ type Options struct {
 	Clients *client.Resolver
 	// Dialect is that of the header fields.
 	Dialect answer.Dialect
+	// RateLimit, if not nil, answers POST /json, the rate limit service of
+	// Envoy in JSON.
+	RateLimit http.Handler
 }
 
 // Handler serves the API.
@@ -82,6 +85,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/readyz":
 		if only(w, r, http.MethodGet, http.MethodHead) {
 			h.ready(w, r)
+		}
+	case "/json":
+		h.rateLimit(w, r)
+	case "/healthcheck":
+		if only(w, r, http.MethodGet, http.MethodHead) {
+			h.healthcheck(w, r)
 		}
 	default:
 		answer.Problem(w, http.StatusNotFound, fmt.Sprintf("there is nothing at %q; the API is POST /v1/check", r.URL.Path))

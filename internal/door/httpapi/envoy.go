@@ -1,0 +1,33 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate/internal/answer"
+)
+
+// rateLimit answers POST /json, as envoyproxy/ratelimit does.
+func (h *Handler) rateLimit(w http.ResponseWriter, r *http.Request) {
+	if h.options.RateLimit == nil {
+		answer.Problem(w, http.StatusNotFound, "the rate limit service of Envoy is not open here")
+		return
+	}
+	if only(w, r, http.MethodPost) {
+		h.options.RateLimit.ServeHTTP(w, r)
+	}
+}
+
+// healthcheck answers GET /healthcheck in the words of envoyproxy/ratelimit,
+// by which its deployments probe both life and readiness.
+func (h *Handler) healthcheck(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	defer cancel()
+	state := h.options.Ready(ctx)
+	if !state.Ready() {
+		text(w, http.StatusServiceUnavailable, state.reason()+"\n")
+		return
+	}
+	text(w, http.StatusOK, "OK")
+}

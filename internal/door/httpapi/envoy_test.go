@@ -1,0 +1,54 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/store/memory"
+)
+
+func get(h http.Handler, method, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader("{}")))
+	return w
+}
+
+func TestHealthcheck(t *testing.T) {
+	a := newAPI(t, memory.New())
+	if w := get(a.handler, "GET", "/healthcheck"); w.Code != 200 || w.Body.String() != "OK" {
+		t.Errorf("%d %q", w.Code, w.Body)
+	}
+	a.ready = httpapi.Readiness{Draining: true}
+	if w := get(a.handler, "GET", "/healthcheck"); w.Code != 503 || !strings.Contains(w.Body.String(), "draining") {
+		t.Errorf("%d %q", w.Code, w.Body)
+	}
+	a.ready = httpapi.Readiness{Store: errors.New("gone")}
+	if w := get(a.handler, "HEAD", "/healthcheck"); w.Code != 503 {
+		t.Errorf("%d", w.Code)
+	}
+	if w := get(a.handler, "POST", "/healthcheck"); w.Code != 405 {
+		t.Errorf("%d", w.Code)
+	}
+}
+
+func TestJSONGoesToTheRateLimitService(t *testing.T) {
+	h := httpapi.New(httpapi.Options{
+		Ready: func(context.Context) httpapi.Readiness { return httpapi.Readiness{} }, Logger: slog.New(slog.DiscardHandler),
+		RateLimit: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }),
+	})
+	if w := get(h, "POST", "/json"); w.Code != 429 {
+		t.Errorf("%d", w.Code)
+	}
+	if w := get(h, "GET", "/json"); w.Code != 405 || w.Header().Get("Allow") != "POST" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	if w := get(newAPI(t, memory.New()).handler, "POST", "/json"); w.Code != 404 {
+		t.Errorf("without a service: %d", w.Code)
+	}
+}
