@@ -35,7 +35,9 @@ var layers = map[string]int{
 	"internal/dashboard": 4,
 	"internal/door":      4, // each folder a protocol
 	"internal/metrics":   4,
+	"internal/ruletest":  4, // rule tests on virtual time
 	"internal/simulate":  4,
+	"internal/xds":       4, // rules from a control plane
 	"internal/app":       5, // the only package that sees everything
 	"cmd":                6,
 	"examples":           6,
@@ -45,8 +47,8 @@ var layers = map[string]int{
 // Doors see rules for its Request, which each of them implements, and config
 // for its Diagnostic.
 var only = map[string][]string{
-	"rules":              {"engine", "internal/app", "internal/config", "internal/door", "internal/simulate"},
-	"store/memory":       {"examples", "internal/app"},
+	"rules":              {"engine", "internal/app", "internal/config", "internal/door", "internal/ruletest", "internal/simulate", "internal/xds"},
+	"store/memory":       {"examples", "internal/app", "internal/ruletest"},
 	"store/redis":        {"examples", "internal/app"},
 	"store/storetest":    {},
 	"internal/redistest": {},

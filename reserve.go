@@ -59,6 +59,12 @@ func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, n int64,
 	op := Op{Key: key, Limit: limit, Cost: n, Kind: Reserve, Duration: maxWait}
 	taken := l.now()
 	d, err := l.Do(ctx, op)
+	if limit.Algorithm() > LeakyBucket {
+		// What a bucket has drained since must not be given back again, so its
+		// age is rather too long. A window takes back all or nothing, by the
+		// window of the take: there the age is rather too short.
+		taken = l.now()
+	}
 	return Reservation{limiter: l, key: key, limit: limit, taken: taken, Decision: d}, err
 }
 

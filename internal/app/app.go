@@ -111,10 +111,12 @@ func (a *App) Start(ctx context.Context) (err error) {
 	if err := a.listen(ctx); err != nil {
 		return err
 	}
-	if a.store, err = a.openStore(); err != nil {
+	var about []engine.Option
+	if a.store, about, err = a.openStore(); err != nil {
 		return err
 	}
-	a.engine = engine.New(a.store, a.state.Load().rules, engine.WithUnknownDomain(a.options.Config.UnknownDomain))
+	about = append(about, engine.WithUnknownDomain(a.options.Config.UnknownDomain))
+	a.engine = engine.New(a.store, a.state.Load().rules, about...)
 	a.transport = proxy.NewTransport()
 	a.cleanup = append(a.cleanup, a.transport.CloseIdleConnections)
 	if err := a.watch(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/rules"
 )
@@ -107,6 +108,8 @@ func (a *App) readiness(ctx context.Context) httpapi.Readiness {
 	r := httpapi.Readiness{
 		Draining: a.draining.Load(),
 		Store:    a.askStore(ctx),
+
+		StoreMayFail: a.options.Config.Store.Kind == config.InRedis,
 		Rules: httpapi.RulesState{
 			Domains: stats.Domains, Rules: stats.Rules, Files: stats.Files, LoadedAt: state.loadedAt,
 		},

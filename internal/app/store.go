@@ -9,21 +9,25 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // sweepInterval is how often memory of forgotten keys is given back.
 const sweepInterval = time.Minute
 
-// openStore opens the store that the configuration names. There is one kind so
-// far; another is another case here, and its own key below store.
-func (a *App) openStore() (headgate.Store, error) {
+// openStore opens the store that the configuration names and returns it with
+// what an engine has to know about it.
+func (a *App) openStore() (headgate.Store, []engine.Option, error) {
+	if a.options.Config.Store.Kind == config.InRedis {
+		return a.openRedis()
+	}
 	s, err := a.openMemory()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	a.cleanup = append(a.cleanup, func() { _ = s.Close() })
-	a.every(sweepInterval, func() { s.Sweep(a.options.Clock()) })
+	a.keepMemory(s)
 	if c := &a.options.Config.Store.Memory; c.Snapshot != "" {
 		var saving sync.Mutex // the last save may meet one of the ticker's
 		a.save = func() error {
@@ -37,21 +41,32 @@ func (a *App) openStore() (headgate.Store, error) {
 			}
 		})
 	}
-	return s, nil
+	return s, nil, nil
 }
 
-// openMemory returns the embedded store with the counts of the last run.
-func (a *App) openMemory() (*memory.Store, error) {
+// keepMemory gives back the memory of forgotten keys at intervals, and of all
+// of them at the end.
+func (a *App) keepMemory(s *memory.Store) {
+	a.cleanup = append(a.cleanup, func() { _ = s.Close() })
+	a.every(sweepInterval, func() { s.Sweep(a.options.Clock()) })
+}
+
+// newMemory returns an empty embedded store of the configured size.
+func (a *App) newMemory() *memory.Store {
 	c := &a.options.Config.Store.Memory
-	var options []memory.Option
+	options := []memory.Option{memory.WithClock(a.options.Clock)}
 	if c.MaxKeys > 0 {
 		options = append(options, memory.MaxKeys(int(c.MaxKeys)))
 	}
 	if c.MaxBytes > 0 {
 		options = append(options, memory.MaxBytes(c.MaxBytes))
 	}
-	options = append(options, memory.WithClock(a.options.Clock))
-	s := memory.New(options...)
+	return memory.New(options...)
+}
+
+// openMemory returns the embedded store with the counts of the last run.
+func (a *App) openMemory() (*memory.Store, error) {
+	c, s := &a.options.Config.Store.Memory, a.newMemory()
 	if c.Snapshot == "" {
 		return s, nil
 	}

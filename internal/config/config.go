@@ -49,6 +49,9 @@ type Config struct {
 	Store Store
 	// Listen has the addresses of the doors but the proxy.
 	Listen Listen
+	// GRPC is the gRPC door, Envoy what its rate limit service does.
+	GRPC  GRPC
+	Envoy Envoy
 	// Proxy is the reverse proxy. It is closed if it has no Upstream.
 	Proxy Proxy
 	// TrustedProxies are the peers whose word about the client is believed.
@@ -67,7 +70,12 @@ type Config struct {
 }
 
 // Store is where counts are kept.
-type Store struct{ Memory Memory }
+type Store struct {
+	// Kind is which of the two is used.
+	Kind   Kind
+	Memory Memory
+	Redis  Redis
+}
 
 // Memory is the embedded store.
 type Memory struct {
@@ -80,8 +88,9 @@ type Memory struct {
 	SnapshotInterval time.Duration
 }
 
-// Listen has the addresses of doors, each host:port or Off.
-type Listen struct{ API string }
+// Listen has the addresses of doors, each host:port or Off; an empty one is as
+// good as Off. That of GRPC may be unix:PATH too.
+type Listen struct{ API, GRPC, Admin string }
 
 // Proxy is the reverse proxy.
 type Proxy struct {
@@ -136,6 +145,9 @@ type Sources struct {
 	// Flags are settings by their key, such as listen.api. They win over all
 	// others.
 	Flags map[string]string
+	// EnvoyEnvironment understands the variables of envoyproxy/ratelimit too,
+	// as the variable [EnvoyEnvironment] does.
+	EnvoyEnvironment bool
 	// Environment finds a variable. Nil means that of the process.
 	Environment func(name string) (string, bool)
 }
@@ -164,6 +176,7 @@ func Load(from Sources) (*Config, error) {
 		}
 	}
 	note(c.readAny(from, environment))
+	errs = append(errs, c.applyEnvoy(from, environment)...)
 	for _, s := range settings() {
 		if value, ok := environment(s.variable()); ok && value != "" {
 			note(s.apply(c, s.variable(), value))
@@ -183,10 +196,14 @@ func Load(from Sources) (*Config, error) {
 
 func defaults() *Config {
 	return &Config{
-		Listen:          Listen{API: DefaultAPI},
+		Listen:          Listen{API: DefaultAPI, GRPC: DefaultGRPC, Admin: DefaultAdmin},
+		Envoy:           defaultEnvoy(),
 		Proxy:           Proxy{Listen: DefaultProxy},
 		ShutdownTimeout: 10 * time.Second,
-		Store:           Store{Memory: Memory{SnapshotInterval: time.Minute}},
+		Store: Store{
+			Memory: Memory{SnapshotInterval: time.Minute},
+			Redis:  Redis{DenyCache: DefaultDenyCache},
+		},
 	}
 }
 

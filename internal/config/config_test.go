@@ -39,9 +39,12 @@ func TestFullFile(t *testing.T) {
 		Rules: []string{"testdata/rules", "testdata/more.yaml"},
 		Store: config.Store{Memory: config.Memory{
 			MaxKeys: 1000, MaxBytes: 64 << 20, Snapshot: "testdata/state/counts", SnapshotInterval: 30 * time.Second,
-		}},
-		Listen: config.Listen{API: "off"},
-		Proxy:  config.Proxy{Listen: ":8000", Domain: "api", Upstream: &url.URL{Scheme: "http", Host: "127.0.0.1:9000", Path: "/base"}},
+		}, Redis: config.Redis{DenyCache: config.DefaultDenyCache}},
+		Listen: config.Listen{API: "off", GRPC: config.DefaultGRPC, Admin: config.DefaultAdmin},
+		Envoy: config.Envoy{
+			LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset",
+		},
+		Proxy: config.Proxy{Listen: ":8000", Domain: "api", Upstream: &url.URL{Scheme: "http", Host: "127.0.0.1:9000", Path: "/base"}},
 		TrustedProxies: []netip.Prefix{
 			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::/32"),
 		},

@@ -95,18 +95,17 @@ func (r *reader) mapping(n *yaml.Node, prefix string) {
 func (r *reader) entry(key, value *yaml.Node, prefix string) {
 	path := prefix + key.Value
 	all := settings()
-	if i := slices.IndexFunc(all, func(s setting) bool { return s.key == path }); i >= 0 {
-		r.setting(&all[i], key, value)
+	exact := slices.IndexFunc(all, func(s setting) bool { return s.key == path })
+	// store may be a word or a mapping.
+	section := path == "store" && (value.Kind == yaml.MappingNode || value.ShortTag() == "!!null")
+	if exact >= 0 && !section {
+		r.setting(&all[exact], key, value)
 		return
 	}
 	if slices.ContainsFunc(all, func(s setting) bool { return strings.HasPrefix(s.key, path+".") }) {
 		if value.ShortTag() != "!!null" {
 			r.mapping(value, path+".")
 		}
-		return
-	}
-	if path == "store.redis" {
-		r.errorf(key, "leave it out, and counts are kept in this process's memory", "this version has no Redis store")
 		return
 	}
 	known := below(all, prefix)
@@ -125,7 +124,7 @@ func (r *reader) entry(key, value *yaml.Node, prefix string) {
 func below(all []setting, prefix string) []string {
 	var known []string
 	for _, s := range all {
-		if rest, ok := strings.CutPrefix(s.key, prefix); ok {
+		if rest, ok := strings.CutPrefix(s.key, prefix); ok && rest != "" {
 			word, _, _ := strings.Cut(rest, ".")
 			if !slices.Contains(known, word) {
 				known = append(known, word)

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,25 +66,11 @@ func sourceError(source string, err error) error {
 
 // settings are all there are, in the order of the documentation.
 func settings() []setting {
-	return []setting{
+	return slices.Concat(storeSettings(), []setting{
 		{key: "rules", list: true, path: true, set: func(c *Config, v []string) error { c.Rules = v; return nil }},
-		one("store.memory.max_keys", func(c *Config, v string) (err error) {
-			c.Store.Memory.MaxKeys, err = wholeNumber(v, math.MaxInt32)
-			return err
-		}),
-		one("store.memory.max_bytes", func(c *Config, v string) (err error) {
-			c.Store.Memory.MaxBytes, err = size(v)
-			return err
-		}),
-		{key: "store.memory.snapshot", path: true, set: func(c *Config, v []string) error {
-			c.Store.Memory.Snapshot = v[0]
-			return nil
-		}},
-		one("store.memory.snapshot_interval", func(c *Config, v string) (err error) {
-			c.Store.Memory.SnapshotInterval, err = duration(v, time.Second)
-			return err
-		}),
 		one("listen.api", func(c *Config, v string) (err error) { c.Listen.API, err = address(v); return err }),
+		one("listen.grpc", func(c *Config, v string) (err error) { c.Listen.GRPC, err = addressOrSocket(v); return err }),
+		one("listen.admin", func(c *Config, v string) (err error) { c.Listen.Admin, err = address(v); return err }),
 		one("proxy.listen", func(c *Config, v string) (err error) { c.Proxy.Listen, err = address(v); return err }),
 		one("proxy.domain", func(c *Config, v string) error { c.Proxy.Domain = v; return nil }),
 		one("proxy.upstream", func(c *Config, v string) (err error) { c.Proxy.Upstream, err = upstream(v); return err }),
@@ -116,7 +102,7 @@ func settings() []setting {
 			c.ShutdownTimeout, err = duration(v, 0)
 			return err
 		}),
-	}
+	}, envoySettings())
 }
 
 // one is a setting with a single value.
@@ -163,12 +149,24 @@ func parseFormat(v string) (Format, bool) {
 	return 0, false
 }
 
-func wholeNumber(v string, most int64) (int64, error) {
+func wholeNumber(v string, most int64) (int64, error) { return wholeNumberFrom(v, 1, most) }
+
+func wholeNumberFrom(v string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(strings.ReplaceAll(v, "_", ""), 10, 64)
-	if err != nil || n < 1 || n > most {
-		return 0, fmt.Errorf("%q is not a whole number from 1 to %d", v, most)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%q is not a whole number from %d to %d", v, least, most)
 	}
 	return n, nil
+}
+
+func yesNo(v string) (bool, error) {
+	switch v {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q is not true or false", v)
 }
 
 // size reads a number of bytes such as 512MiB.

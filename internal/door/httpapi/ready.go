@@ -11,12 +11,16 @@ import (
 )
 
 // Readiness is what GET /readyz tells. The process is ready if it is not
-// draining, has its rules and reaches its store.
+// draining, has its rules and reaches its store, where it cannot do without.
 type Readiness struct {
 	// Draining is true once the process has been asked to stop.
 	Draining bool
 	// Store is nil if the store answers.
 	Store error
+	// StoreMayFail is true for a store that many processes share. When it is
+	// gone each rule says what happens, which is no reason to take this
+	// process, and with it all others, away from its callers.
+	StoreMayFail bool
 	// Rules are those in force.
 	Rules RulesState
 }
@@ -33,13 +37,13 @@ type RulesState struct {
 }
 
 // Ready reports whether requests should be sent here.
-func (r *Readiness) Ready() bool { return !r.Draining && r.Store == nil }
+func (r *Readiness) Ready() bool { return !r.Draining && (r.Store == nil || r.StoreMayFail) }
 
 func (r *Readiness) reason() string {
 	switch {
 	case r.Draining:
 		return "draining"
-	case r.Store != nil:
+	case r.Store != nil && !r.StoreMayFail:
 		return "the store does not answer"
 	}
 	return "ok"

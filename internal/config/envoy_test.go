@@ -1,0 +1,182 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+// manifest returns the environment of an operator of envoyproxy/ratelimit.
+func manifest(pairs ...string) config.Sources {
+	list := map[string]string{config.EnvoyEnvironment: "1"}
+	for i := 0; i < len(pairs); i += 2 {
+		list[pairs[i]] = pairs[i+1]
+	}
+	return config.Sources{NoFile: true, Environment: environment(list)}
+}
+
+func TestEnvoyEnvironment(t *testing.T) {
+	from := manifest(
+		"HOST", "10.0.0.1", "PORT", "80", "GRPC_PORT", "9081", "DEBUG_PORT", "6071",
+		"GRPC_MAX_CONNECTION_AGE", "30m", "GRPC_MAX_CONNECTION_AGE_GRACE", "5m",
+		"GRPC_SERVER_USE_TLS", "true", "GRPC_SERVER_TLS_CERT", "/tls/cert", "GRPC_SERVER_TLS_KEY", "/tls/key",
+		"GRPC_CLIENT_TLS_CACERT", "/tls/ca", "GRPC_CLIENT_TLS_SAN", "envoy",
+		"LOG_LEVEL", "WARN", "LOG_FORMAT", "json",
+		"RUNTIME_ROOT", "/data", "RUNTIME_SUBDIRECTORY", "ratelimit", "RUNTIME_WATCH_ROOT", "false",
+		"LIMIT_RESPONSE_HEADERS_ENABLED", "true", "LIMIT_LIMIT_HEADER", "X-Limit",
+		"SHADOW_MODE", "true", "RESPONSE_DYNAMIC_METADATA", "true",
+		"BACKEND_TYPE", "redis", "USE_STATSD", "false", "NEAR_LIMIT_RATIO", "0.8",
+	)
+	c, err := config.Load(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Listen{API: "10.0.0.1:80", GRPC: "0.0.0.0:9081", Admin: "0.0.0.0:6071"}
+	if c.Listen != want {
+		t.Errorf("listen: %+v, want %+v", c.Listen, want)
+	}
+	grpc := config.GRPC{
+		TLS:              config.TLS{Cert: "/tls/cert", Key: "/tls/key", ClientCA: "/tls/ca", ClientName: "envoy"},
+		MaxConnectionAge: 30 * time.Minute, MaxConnectionAgeGrace: 5 * time.Minute,
+	}
+	if c.GRPC != grpc {
+		t.Errorf("grpc: %+v, want %+v", c.GRPC, grpc)
+	}
+	envoy := config.Envoy{
+		LegacyHeaders: true, LimitHeader: "X-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset",
+		ShadowMode: true, DynamicMetadata: true,
+	}
+	if c.Envoy != envoy {
+		t.Errorf("envoy: %+v, want %+v", c.Envoy, envoy)
+	}
+	if diff := cmp.Diff([]string{"/data/ratelimit/config"}, c.Rules); diff != "" || c.Log.Level.String() != "WARN" || c.Log.Format != config.JSON {
+		t.Errorf("rules %s, log %+v", diff, c.Log)
+	}
+}
+
+func TestEnvoyEnvironmentHasItsOwnDefaults(t *testing.T) {
+	c, err := config.Load(manifest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (config.Listen{API: "0.0.0.0:8080", GRPC: "0.0.0.0:8081", Admin: "0.0.0.0:6070"}); c.Listen != want {
+		t.Errorf("%+v, want %+v", c.Listen, want)
+	}
+	c, err = config.Load(manifest("GRPC_UDS", "/run/rls.sock"))
+	if err != nil || c.Listen.GRPC != "unix:/run/rls.sock" {
+		t.Errorf("%s, %v", c.Listen.GRPC, err)
+	}
+	if network, address := config.SplitAddress(c.Listen.GRPC); network != "unix" || address != "/run/rls.sock" {
+		t.Errorf("%s, %s", network, address)
+	}
+}
+
+func TestEnvoyEnvironmentHasToBeAskedFor(t *testing.T) {
+	variables := map[string]string{"PORT": "1", "QUOTA_MODE": "true"}
+	from := config.Sources{NoFile: true, Environment: environment(variables)}
+	c, err := config.Load(from)
+	if err != nil || c.Listen.API != config.DefaultAPI {
+		t.Errorf("%+v, %v", c, err)
+	}
+	delete(variables, "QUOTA_MODE")
+	from.EnvoyEnvironment = true
+	if c, err = config.Load(from); err != nil || c.Listen.API != "0.0.0.0:1" {
+		t.Errorf("with the flag: %+v, %v", c, err)
+	}
+	variables["HEADGATE_LISTEN_API"] = ":2"
+	if c, err = config.Load(from); err != nil || c.Listen.API != ":2" {
+		t.Errorf("our own variables come first: %+v, %v", c, err)
+	}
+	variables[config.EnvoyEnvironment] = "perhaps"
+	from.EnvoyEnvironment = false
+	if _, err = config.Load(from); err == nil || !strings.Contains(err.Error(), "perhaps") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEnvoyVariablesThatCannotBeMapped(t *testing.T) {
+	for _, row := range [][2]string{
+		{"BACKEND_TYPE", "memcache"}, {"QUOTA_MODE", "true"}, {"REDIS_PERSECOND", "true"}, {"REDIS_URL", "/run/redis.sock"},
+		{"USE_STATSD", "true"}, {"TRACING_ENABLED", "true"}, {"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "true"},
+		{"GRPC_SERVER_USE_TLS", "true"}, {"GRPC_SERVER_USE_TLS", "maybe"}, {"GRPC_MAX_CONNECTION_AGE", "long"},
+		{"LOG_LEVEL", "loud"}, {"PORT", "http"}, {"SHADOW_MODE", "sometimes"}, {"LIMIT_RESET_HEADER", "no spaces"},
+	} {
+		_, err := config.Load(manifest(row[0], row[1]))
+		var errs config.Errors
+		if !errors.As(err, &errs) || len(errs) != 1 || !strings.Contains(err.Error(), row[0]) {
+			t.Errorf("%s=%s: %v", row[0], row[1], err)
+		}
+	}
+}
+
+func TestRedisOfEnvoy(t *testing.T) {
+	rows := []struct {
+		from config.Sources
+		want config.Redis
+	}{
+		{manifest("REDIS_URL", "redis:6379", "REDIS_SOCKET_TYPE", "tcp"), config.Redis{Addresses: []string{"redis:6379"}, Mode: "standalone"}},
+		{
+			manifest("REDIS_URL", "a:1,b:2", "REDIS_TYPE", "CLUSTER", "REDIS_AUTH", "secret", "REDIS_TIMEOUT", "1s", "CACHE_KEY_PREFIX", "rl"),
+			config.Redis{Addresses: []string{"a:1", "b:2"}, Mode: "cluster", Password: "secret", Timeout: time.Second, KeyPrefix: "rl"},
+		},
+		{
+			manifest("REDIS_URL", "mymaster,a:1,b:2", "REDIS_TYPE", "sentinel", "REDIS_AUTH", "ann:secret", "REDIS_TLS", "true", "REDIS_TLS_CACERT", "/ca"),
+			config.Redis{
+				Addresses: []string{"a:1", "b:2"}, Mode: "sentinel", MasterName: "mymaster",
+				Username: "ann", Password: "secret", TLS: true, CA: "/ca",
+			},
+		},
+		{manifest("REDIS_URL", "rediss://ann:secret@redis:6379"), config.Redis{URL: "rediss://ann:secret@redis:6379"}},
+	}
+	for _, row := range rows {
+		c, err := config.Load(row.from)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		row.want.DenyCache = config.DefaultDenyCache
+		if diff := cmp.Diff(row.want, c.Store.Redis); diff != "" || c.Store.Kind != config.InRedis {
+			t.Errorf("kind %d: %s", c.Store.Kind, diff)
+		}
+	}
+	if c, err := config.Load(manifest("REDIS_TYPE", "CLUSTER", "CACHE_KEY_PREFIX", "x")); err != nil || c.Store.Kind != config.InMemory {
+		t.Errorf("without an address: %v", err)
+	}
+	if _, err := config.Load(manifest("REDIS_URL", "a:1", "REDIS_TYPE", "ring")); err == nil || !strings.Contains(err.Error(), "ring") {
+		t.Errorf("ring: %v", err)
+	}
+}
+
+func TestEnvoyVariablesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/envoy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range config.EnvoyVariables() {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/envoy.md does not mention %s", name)
+		}
+	}
+}
+
+func TestEnvoySettingsInTheFile(t *testing.T) {
+	for _, row := range []struct{ key, value, says string }{
+		{"listen.grpc", "unix:", "has no path"},
+		{"listen.grpc", "8081", "not an address"},
+		{"grpc.max_message", "1GiB", "more than 64MiB"},
+		{"grpc.max_connection_age", "1ms", "too short"},
+		{"envoy.legacy_headers", "perhaps", "neither true nor false"},
+		{"envoy.limit_header", "a b", "not the name of a header"},
+	} {
+		_, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: map[string]string{row.key: row.value}})
+		if err == nil || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%s %s: %v, want …%s…", row.key, row.value, err, row.says)
+		}
+	}
+}

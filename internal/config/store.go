@@ -1,0 +1,171 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Kind is which store keeps the counts.
+type Kind uint8
+
+// The kinds.
+const (
+	// InMemory is this process's own memory.
+	InMemory Kind = iota
+	// InRedis is Redis or Valkey, which many processes share.
+	InRedis
+)
+
+// Redis says where the servers are and how to use them. What is empty or 0 has
+// the default of store/redis.
+type Redis struct {
+	// URL says all of what follows that it can say; see store/redis.ParseURL.
+	// It excludes Addresses.
+	URL string
+	// Addresses are host:port of the server, the sentinels or the nodes.
+	Addresses []string
+	// Mode is standalone, sentinel or cluster.
+	Mode string
+	// MasterName is the name by which the sentinels know the primary.
+	MasterName string
+	// Username and Password are those of the ACL user, SentinelUsername and
+	// SentinelPassword those of the sentinels.
+	Username, Password                 string
+	SentinelUsername, SentinelPassword string
+	// DB is the number of the database.
+	DB int
+	// TLS encrypts. CA, Cert and Key are PEM files; without a CA the system's
+	// are believed. ServerName is whom to expect, if not the host.
+	TLS                   bool
+	CA, Cert, Key         string
+	ServerName, KeyPrefix string
+	// Timeout bounds what a request waits for the store.
+	Timeout time.Duration
+	// StrictAtomic refuses what cannot be charged atomically in a cluster.
+	StrictAtomic bool
+	// DenyCache is how many refusals this process remembers, DenyMaxAge for
+	// how long at most. 0 entries are no cache.
+	DenyCache  int
+	DenyMaxAge time.Duration
+}
+
+// DefaultDenyCache is how many refusals are remembered if nobody says.
+const DefaultDenyCache = 16_384
+
+// storeSettings are the keys of the store.
+func storeSettings() []setting {
+	return append([]setting{
+		one("store", func(c *Config, v string) error { return c.Store.choose(v) }),
+		one("store.memory.max_keys", func(c *Config, v string) (err error) {
+			c.Store.Memory.MaxKeys, err = wholeNumber(v, math.MaxInt32)
+			return err
+		}),
+		one("store.memory.max_bytes", func(c *Config, v string) (err error) {
+			c.Store.Memory.MaxBytes, err = size(v)
+			return err
+		}),
+		{key: "store.memory.snapshot", path: true, set: func(c *Config, v []string) error {
+			c.Store.Memory.Snapshot = v[0]
+			return nil
+		}},
+		one("store.memory.snapshot_interval", func(c *Config, v string) (err error) {
+			c.Store.Memory.SnapshotInterval, err = duration(v, time.Second)
+			return err
+		}),
+	}, redisSettings()...)
+}
+
+// choose sets the kind of store by its name, or by a URL.
+func (s *Store) choose(v string) error {
+	switch {
+	case v == "memory":
+		s.Kind = InMemory
+	case v == "redis":
+		s.Kind = InRedis
+	case strings.Contains(v, "://"):
+		s.Kind, s.Redis.URL = InRedis, v
+	default:
+		return &hinted{fmt.Sprintf("%q is not one of memory, redis%s", v, didYouMean(v, []string{"memory", "redis"})), "or write a URL, such as redis://127.0.0.1:6379"}
+	}
+	return nil
+}
+
+func redisSettings() []setting {
+	text := func(key string, field func(*Redis) *string) setting {
+		return redisOne(key, func(r *Redis, v string) error { *field(r) = v; return nil })
+	}
+	file := func(key string, field func(*Redis) *string) setting {
+		s := text(key, field)
+		s.path = true
+		return s
+	}
+	return []setting{
+		text("url", func(r *Redis) *string { return &r.URL }),
+		{key: "store.redis.addresses", list: true, set: func(c *Config, v []string) error {
+			c.Store.Kind, c.Store.Redis.Addresses = InRedis, v
+			return nil
+		}},
+		redisOne("mode", func(r *Redis, v string) (err error) {
+			modes := []string{"standalone", "sentinel", "cluster"}
+			r.Mode, err = choice(v, func(v string) (string, bool) { return v, slices.Contains(modes, v) }, modes...)
+			return err
+		}),
+		text("master_name", func(r *Redis) *string { return &r.MasterName }),
+		text("username", func(r *Redis) *string { return &r.Username }),
+		text("password", func(r *Redis) *string { return &r.Password }),
+		secretFile("password_file", func(r *Redis) *string { return &r.Password }),
+		text("sentinel_username", func(r *Redis) *string { return &r.SentinelUsername }),
+		text("sentinel_password", func(r *Redis) *string { return &r.SentinelPassword }),
+		redisOne("db", func(r *Redis, v string) error {
+			n, err := wholeNumberFrom(v, 0, math.MaxInt32)
+			r.DB = int(n)
+			return err
+		}),
+		redisOne("tls", func(r *Redis, v string) (err error) { r.TLS, err = yesNo(v); return err }),
+		file("tls_ca", func(r *Redis) *string { return &r.CA }),
+		file("tls_cert", func(r *Redis) *string { return &r.Cert }),
+		file("tls_key", func(r *Redis) *string { return &r.Key }),
+		text("tls_server_name", func(r *Redis) *string { return &r.ServerName }),
+		text("prefix", func(r *Redis) *string { return &r.KeyPrefix }),
+		redisOne("timeout", func(r *Redis, v string) (err error) {
+			r.Timeout, err = duration(v, time.Millisecond)
+			return err
+		}),
+		redisOne("strict_atomic", func(r *Redis, v string) (err error) { r.StrictAtomic, err = yesNo(v); return err }),
+		redisOne("deny_cache", func(r *Redis, v string) error {
+			n, err := wholeNumberFrom(v, 0, 1<<24)
+			r.DenyCache = int(n)
+			return err
+		}),
+		redisOne("deny_cache_max_age", func(r *Redis, v string) (err error) {
+			r.DenyMaxAge, err = duration(v, time.Millisecond)
+			return err
+		}),
+	}
+}
+
+// redisOne is a setting of the Redis store; to set any of them chooses it.
+func redisOne(key string, set func(*Redis, string) error) setting {
+	return one("store.redis."+key, func(c *Config, v string) error {
+		c.Store.Kind = InRedis
+		return set(&c.Store.Redis, v)
+	})
+}
+
+// secretFile reads a secret from a file, as container platforms mount them.
+func secretFile(key string, field func(*Redis) *string) setting {
+	s := redisOne(key, func(r *Redis, v string) error {
+		text, err := os.ReadFile(v)
+		if err != nil {
+			return err
+		}
+		*field(r) = strings.TrimRight(string(text), "\r\n")
+		return nil
+	})
+	s.path = true
+	return s
+}
