@@ -12,23 +12,25 @@ const Never = time.Duration(math.MaxInt64)
 type Reason uint8
 
 const (
-	// OK: it fits into the limit.
+	// OK says that it fits into the limit.
 	OK Reason = iota
-	// Limited: not now, but at RetryAfter.
+	// Limited means not now, but at RetryAfter.
 	Limited
-	// TooLarge: never, the cost exceeds what could ever fit.
+	// TooLarge means never: the cost exceeds what could ever fit.
 	TooLarge
-	// FailOpen: the store could not answer and the policy lets requests pass.
+	// FailOpen says that the store could not answer and the policy lets
+	// requests pass.
 	FailOpen
-	// FailClosed: the store could not answer and the policy refuses.
+	// FailClosed says that the store could not answer and the policy refuses.
 	FailClosed
-	// Fallback: the store could not answer; this process's own memory did.
+	// Fallback says that the store could not answer; this process's own memory
+	// did.
 	Fallback
-	// Cached: refused by the deny cache without asking the store.
+	// Cached is a refusal by the deny cache, which did not ask the store.
 	Cached
-	// Shadow: the limit would have refused, but is only being observed.
+	// Shadow says that the limit would have refused, but is only observed.
 	Shadow
-	// NoLimit: the limit is Unlimited.
+	// NoLimit says that the limit is Unlimited.
 	NoLimit
 )
 

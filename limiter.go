@@ -230,7 +230,7 @@ func (l *Limiter) fallBack(ctx context.Context, ops []Op, out []Decision, mode M
 	if l.fallback.Do(context.WithoutCancel(ctx), shared, out, mode) != nil {
 		return false
 	}
-	for i := range shared {
+	for i := range out[:len(ops)] {
 		if out[i].Reason != NoLimit {
 			out[i].Reason = Fallback
 		}

@@ -162,6 +162,7 @@ func (o *oracle) free(r *headgate.Rule, t int64) int64 {
 		return r.Limit - o.logAt(r, t)
 	case headgate.SlidingWindow:
 		return r.Limit - o.slidingUsed(t)
+	case headgate.SlidingBuckets:
 	}
 	return r.Limit - o.bucketsUsed(r.Edge, t)
 }

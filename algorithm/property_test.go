@@ -216,7 +216,7 @@ func TestT03_T13_ALimitOfZeroRefusesAll(t *testing.T) {
 func TestT17_HugeCountsTimesLongPeriods(t *testing.T) {
 	limit := headgate.Per(headgate.MaxLimit, 365*24*time.Hour).Using(headgate.SlidingWindow)
 	var s State
-	start := int64(year) * 50
+	start := year * 50
 	Step(limit.Rule(), &s, start, Request{Cost: headgate.MaxLimit})
 	if got := Step(limit.Rule(), &s, start+year+year/2, Request{Cost: headgate.MaxLimit/2 + 1}); got.Allowed || got.Remaining != headgate.MaxLimit/2 {
 		t.Errorf("half of the previous window still counts: %s", show(got))

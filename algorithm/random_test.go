@@ -210,7 +210,7 @@ func (h *history) checkContract(before State, req Request, got Result) {
 	if got.FreshAt < h.now || got.FreshAt > maxInteger {
 		h.fatalf("FreshAt %d is out of range", got.FreshAt)
 	}
-	if (req.Kind == headgate.Take || req.Kind == headgate.Peek) && !(loggedDenial && !got.Allowed) {
+	if (req.Kind == headgate.Take || req.Kind == headgate.Peek) && (!loggedDenial || got.Allowed) {
 		h.checkPeek(before, req, got)
 	}
 	if req.Kind == headgate.Take && got.Allowed && req.Cost > 0 && before.Credit == 0 && !h.changed {

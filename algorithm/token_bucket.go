@@ -42,6 +42,8 @@ func Take(r *headgate.Rule, s *State, now, n int64, d *headgate.Decision) (fresh
 }
 
 // bucketRefuse is refuse for Take, and returns when the state is fresh.
+//
+//nolint:revive // the hot path: arguments stay in registers, a struct would not
 func bucketRefuse(r *headgate.Rule, used, last, now, n int64, d *headgate.Decision) int64 {
 	fresh := now
 	if used > 0 {

@@ -107,7 +107,8 @@ func examples() []example {
 		}},
 		{
 			"sliding window, 7 per minute, previous 5, current 3, 30 % into the window",
-			headgate.PerMinute(7).Using(headgate.SlidingWindow), []row{
+			headgate.PerMinute(7).Using(headgate.SlidingWindow),
+			[]row{
 				{"10:00:10", 5, take, "pass, left 2"},
 				{"10:01:00", 2, take, "pass, left 0"},
 				{"10:01:17.999999", 1, take, "pass, left 1"},
@@ -118,7 +119,8 @@ func examples() []example {
 		},
 		{
 			"sliding buckets, lenient, hourly, asked at 11:00:35: 10:00:00 to 10:00:59 is left out",
-			hourly(headgate.EdgeLenient), []row{
+			hourly(headgate.EdgeLenient),
+			[]row{
 				{"10:00:59", 5, take, "pass, left 5"},
 				{"10:30:00", 5, take, "pass, left 0"},
 				{"11:00:00", 1, take, "refused, retry 1µs"},
@@ -127,7 +129,8 @@ func examples() []example {
 		},
 		{
 			"sliding buckets, strict, hourly, asked at 11:00:35: 10:00:00 to 10:00:59 is counted whole",
-			hourly(headgate.EdgeStrict), []row{
+			hourly(headgate.EdgeStrict),
+			[]row{
 				{"10:00:01", 5, take, "pass, left 5"},
 				{"10:30:00", 5, take, "pass, left 0"},
 				{"11:00:35", 1, take, "refused, left 0, retry 25s"},
@@ -136,7 +139,8 @@ func examples() []example {
 		},
 		{
 			"sliding buckets, weighted, hourly, asked at 11:00:35: 25/60 of 10:00:00 to 10:00:59 are counted",
-			hourly(headgate.EdgeWeighted), []row{
+			hourly(headgate.EdgeWeighted),
+			[]row{
 				{"10:00:01", 5, take, "pass, left 5"},
 				{"10:30:00", 5, take, "pass, left 0"},
 				{"11:00:35", 1, peek, "pass, left 3"}, // 5×25/60 = 2.08 → 2
@@ -170,7 +174,7 @@ func TestExamples(t *testing.T) {
 			var s State
 			for _, r := range e.rows {
 				got := Step(e.limit.Rule(), &s, clock(t, r.at), Request{Kind: r.kind, Cost: r.cost})
-				for _, want := range strings.Split(r.want, ", ") {
+				for want := range strings.SplitSeq(r.want, ", ") {
 					if !promised(got, want) {
 						t.Errorf("%s %s %d: want %s, got %s", r.at, r.kind, r.cost, r.want, show(got))
 					}

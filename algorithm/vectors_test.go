@@ -157,7 +157,7 @@ func (v *vectorStep) fill(r *headgate.Rule, res Result, s *State) {
 		retry = -1
 	}
 	v.Want = vectorWant{
-		Allowed: res.Allowed, Reason: res.Reason.String(), Limit: res.Decision.Limit, Remaining: res.Remaining, Granted: res.Granted,
+		Allowed: res.Allowed, Reason: res.Reason.String(), Limit: res.Limit, Remaining: res.Remaining, Granted: res.Granted,
 		RetryAfterUS: retry, ResetAfterUS: int64(res.ResetAfter / time.Microsecond), DelayUS: int64(res.Delay / time.Microsecond),
 	}
 	v.FreshAt, v.Wrote = res.FreshAt, res.Wrote
@@ -176,6 +176,7 @@ func (v *vectorStep) fill(r *headgate.Rule, res Result, s *State) {
 				v.State.Counts = append(v.State.Counts, [2]int64{j, count})
 			}
 		}
+	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingWindow:
 	}
 	v.State.V = slices.Clone(v.State.V)
 }
@@ -275,6 +276,7 @@ type recorder struct {
 }
 
 func record(t *testing.T, name string, limit headgate.Limit) *recorder {
+	t.Helper()
 	return &recorder{T: t, vector: vector{Name: name}, oracle: newOracle(), limit: limit, fresh: true}
 }
 

@@ -83,8 +83,7 @@ func ExampleTransport() {
 	client := &http.Client{Transport: &httplimit.Transport{MaxWait: time.Second}}
 	for range 2 {
 		res, err := client.Get(server.URL)
-		var limited *headgate.LimitedError
-		if errors.As(err, &limited) {
+		if limited, ok := errors.AsType[*headgate.LimitedError](err); ok {
 			fmt.Println("not sent; try in", limited.Decision.RetryAfter.Round(time.Minute))
 			continue
 		}

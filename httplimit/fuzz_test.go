@@ -23,7 +23,7 @@ func FuzzHint(f *testing.F) {
 		}
 		for _, leave := range []string{"", "Retry-After", "Ratelimit"} {
 			delete(all, leave)
-			d, told := httplimit.Hint(&http.Response{StatusCode: 429, Header: all}, at)
+			d, told := httplimit.Hint(&http.Response{StatusCode: http.StatusTooManyRequests, Header: all}, at)
 			if d < 0 || d > headgate.MaxPeriod || !told && d != 0 {
 				t.Errorf("%q: %v, %v", all, d, told)
 			}

@@ -113,32 +113,46 @@ func TestKeys(t *testing.T) {
 		{"two cookies", httplimit.ByCookie("k"), edits{with("Cookie", "k=a")}, edits{with("Cookie", "k=b")}, false},
 		{
 			"trap T32: joined parts do not run together", httplimit.Join(httplimit.ByQuery("a"), httplimit.ByQuery("b")),
-			edits{to("/?a=x_y&b=z")}, edits{to("/?a=x&b=y_z")}, false,
+			edits{to("/?a=x_y&b=z")},
+			edits{to("/?a=x&b=y_z")},
+			false,
 		},
 		{
 			"a missing part is empty", httplimit.Join(httplimit.ByQuery("a"), httplimit.ByQuery("b")),
-			edits{to("/?a=x")}, edits{to("/?b=x")}, false,
+			edits{to("/?a=x")},
+			edits{to("/?b=x")},
+			false,
 		},
 		{
 			"all parts missing share a count", httplimit.Join(httplimit.ByQuery("a"), httplimit.ByQuery("b")),
-			edits{}, edits{to("/?c=1")}, true,
+			edits{},
+			edits{to("/?c=1")},
+			true,
 		},
 		{
 			"a key that looks like an address", httplimit.FirstOf(httplimit.ByHeader("X-Api-Key"), httplimit.ByIP()),
-			edits{from("192.0.2.1:1")}, edits{with("X-Api-Key", "192.0.2.1")}, false,
+			edits{from("192.0.2.1:1")},
+			edits{with("X-Api-Key", "192.0.2.1")},
+			false,
 		},
 		{
 			"the first choice counts", httplimit.FirstOf(httplimit.ByHeader("X-Api-Key"), httplimit.ByIP()),
-			edits{key}, edits{key, from("192.0.2.1:1")}, true,
+			edits{key},
+			edits{key, from("192.0.2.1:1")},
+			true,
 		},
 		{"no choice", httplimit.FirstOf(httplimit.ByHeader("X-Api-Key")), edits{}, edits{from("192.0.2.1:1")}, true},
 		{
 			"a key that is not one", func(r *http.Request) (string, bool) { return r.Method, false },
-			edits{}, edits{func(r *http.Request) { r.Method = http.MethodPost }}, true,
+			edits{},
+			edits{func(r *http.Request) { r.Method = http.MethodPost }},
+			true,
 		},
 		{
 			"one's own", func(r *http.Request) (string, bool) { return r.Method, true },
-			edits{}, edits{func(r *http.Request) { r.Method = http.MethodPost }}, false,
+			edits{},
+			edits{func(r *http.Request) { r.Method = http.MethodPost }},
+			false,
 		},
 	}
 	for _, tt := range tests {
@@ -417,7 +431,12 @@ func TestWriterKeepsAbilities(t *testing.T) {
 		_, _ = io.Copy(w, strings.NewReader("copied"))
 	})
 	mux.HandleFunc("/hijack", func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := w.(http.Hijacker).Hijack()
+		hijacker, ok := w.(http.Hijacker)
+		if !ok {
+			t.Error("no http.Hijacker")
+			return
+		}
+		conn, _, err := hijacker.Hijack()
 		if err != nil {
 			t.Error(err)
 			return

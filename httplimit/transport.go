@@ -246,7 +246,7 @@ func closeBody(r *http.Request) {
 // jittered returns wait and up to a tenth more, but not more than most.
 func jittered(wait, most time.Duration) time.Duration {
 	if tenth := wait / 10; tenth > 0 {
-		wait += rand.N(tenth)
+		wait += rand.N(tenth) //nolint:gosec // no secret: it keeps clients apart
 	}
 	return min(wait, most)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -149,7 +150,8 @@ func TestTransportRetries(t *testing.T) {
 		{
 			"a date by the server's own clock",
 			[]reply{{429, "Date: Sat, 01 Jan 2000 05:00:00 GMT\nRetry-After: Sat, 01 Jan 2000 05:00:04 GMT"}, {200, ""}},
-			200, []time.Duration{0, 4 * time.Second},
+			200,
+			[]time.Duration{0, 4 * time.Second},
 		},
 		{"a date in the past", []reply{{429, "Retry-After: Fri, 31 Dec 1999 00:00:00 GMT"}, {200, ""}}, 200, []time.Duration{0, 0}},
 		{"Retry-After before other fields", []reply{{429, "Retry-After: 3\nRateLimit: \"a\";r=0;t=40"}, {200, ""}}, 200, []time.Duration{0, 3 * time.Second}},
@@ -285,7 +287,7 @@ func TestTransportKeepsTheLongerWait(t *testing.T) {
 			if r.Header.Get("Slow") != "" {
 				time.Sleep(time.Second)
 			}
-			return &http.Response{StatusCode: 200, Header: h, Body: http.NoBody}, nil
+			return &http.Response{StatusCode: http.StatusOK, Header: h, Body: http.NoBody}, nil
 		})}
 		send := func(edits ...func(*http.Request)) {
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://a/", nil)
@@ -316,7 +318,10 @@ func TestTransportGivesUp(t *testing.T) {
 		body := &closing{strings.NewReader(""), &script{open: 1}}
 		s := body.s
 		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "http://a/", body)
-		_, err := rt.RoundTrip(r)
+		res, err := rt.RoundTrip(r)
+		if err == nil {
+			_ = res.Body.Close()
+		}
 		return s.open == 0, err
 	}
 	for name, tt := range map[string]struct {
@@ -399,12 +404,10 @@ func TestTransportMeetsMiddleware(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, r)
-		if rec.Code == 429 {
+		if rec.Code == http.StatusTooManyRequests {
 			refused++
 		}
-		for name, values := range rec.Header() {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), rec.Header())
 		w.WriteHeader(rec.Code)
 		_, _ = rec.Body.WriteTo(w)
 	}))
@@ -417,7 +420,7 @@ func TestTransportMeetsMiddleware(t *testing.T) {
 		}
 		body, _ := io.ReadAll(res.Body)
 		_ = res.Body.Close()
-		if res.StatusCode != 200 || string(body) != "ok" {
+		if res.StatusCode != http.StatusOK || string(body) != "ok" {
 			t.Errorf("request %d: %d %s", i, res.StatusCode, body)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 
 	"github.com/gaissmai/bart"
 )
@@ -135,7 +136,7 @@ func unmap(p netip.Prefix) (netip.Prefix, bool) {
 // element that names no address ends the walk at the nearest proxy, and so
 // does the 64th.
 func (r *Resolver) Resolve(remoteAddr string, h http.Header) netip.Addr {
-	peer, _ := parseNode(remoteAddr) // the zero Addr if it fails
+	peer := parseNode(remoteAddr)
 	if !r.trusts(0, peer) {
 		return peer
 	}
@@ -163,8 +164,8 @@ func (r *Resolver) trusts(hop int, addr netip.Addr) bool {
 // last one that is.
 func (r *Resolver) walk(nearest netip.Addr, lines []string, last func(string) (netip.Addr, string, bool)) netip.Addr {
 	hop := 0
-	for i := len(lines) - 1; i >= 0; i-- {
-		for rest, more := lines[i], true; more; {
+	for _, line := range slices.Backward(lines) {
+		for rest, more := line, true; more; {
 			var addr netip.Addr
 			if addr, rest, more = last(rest); !addr.IsValid() {
 				return nearest

@@ -18,7 +18,7 @@ const (
 // address is the zero Addr if there is none in it.
 func lastPlain(line string) (addr netip.Addr, rest string, more bool) {
 	element, rest, more := cutLast(line, strings.LastIndexByte(line[max(0, len(line)-maxElement):], ','))
-	addr, _ = parseNode(trim(element))
+	addr = parseNode(trim(element))
 	return addr, rest, more
 }
 
@@ -26,7 +26,7 @@ func lastPlain(line string) (addr netip.Addr, rest string, more bool) {
 func lastForwarded(line string) (addr netip.Addr, rest string, more bool) {
 	element, rest, more := cutLast(line, lastComma(line[max(0, len(line)-maxElement):]))
 	if node, ok := forNode(element); ok {
-		addr, _ = parseNode(node)
+		addr = parseNode(node)
 	}
 	return addr, rest, more
 }
@@ -146,34 +146,34 @@ func isTokenByte(c rune) bool {
 func trim(s string) string { return strings.Trim(s, " \t") }
 
 // parseNode returns the address in s, unmapped and without a zone. It may have
-// a port, an IPv6 address brackets too. It reports false for all else: names,
+// a port, an IPv6 address brackets too. All else gives the zero Addr: names,
 // "unknown", obfuscated identifiers, and the unspecified address, which no
 // client has.
-func parseNode(s string) (netip.Addr, bool) {
+func parseNode(s string) netip.Addr {
 	host := s
 	if inner, ok := strings.CutPrefix(s, "["); ok {
 		var port string
 		if host, port, ok = strings.Cut(inner, "]"); !ok || !strings.Contains(host, ":") {
-			return netip.Addr{}, false
+			return netip.Addr{}
 		}
 		if port != "" && (port[0] != ':' || !isPort(port[1:])) {
-			return netip.Addr{}, false
+			return netip.Addr{}
 		}
 	} else if name, port, ok := strings.Cut(s, ":"); ok && !strings.Contains(port, ":") {
 		if host = name; !isPort(port) {
-			return netip.Addr{}, false
+			return netip.Addr{}
 		}
 	}
 	// ParseAddr's errors allocate; most of what is no address shows early.
 	if host == "" || len(host) > 64 || strings.IndexByte("0123456789abcdefABCDEF:", host[0]) < 0 {
-		return netip.Addr{}, false
+		return netip.Addr{}
 	}
 	addr, err := netip.ParseAddr(host)
 	addr = addr.WithZone("").Unmap()
 	if err != nil || addr.IsUnspecified() {
-		return netip.Addr{}, false
+		return netip.Addr{}
 	}
-	return addr, true
+	return addr
 }
 
 // isPort reports whether s is a port or, as RFC 7239 allows, an obfuscated one.

@@ -43,7 +43,7 @@ func (s *Store) Do(_ context.Context, ops []headgate.Op, out []headgate.Decision
 		parts = append(parts, p)
 	}
 	if mode == headgate.Independent {
-		for i := range parts {
+		for i := range out[:len(ops)] {
 			out[i] = s.execute(&ops[i], parts[i].id, parts[i].now)
 		}
 	} else {

@@ -47,7 +47,7 @@ func (s *Store) LoadFile(path string) error {
 	if err != nil {
 		return fmt.Errorf("memory: loading a snapshot: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read from
 	if err := s.Load(f); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -31,6 +31,8 @@ const mostWaiting = 64
 
 // takeBucket is step for the commonest request, n ≥ 1 from a bucket. It does
 // without what step has to be ready for, and writes the decision to d.
+//
+//nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (h *shard) takeBucket(s *Store, id identity, r *headgate.Rule, now, n int64, d *headgate.Decision) {
 	i, found := h.find(id)
 	if !found || h.slots[i].codec() != codecBucket {
@@ -93,6 +95,8 @@ func (h *shard) stepRecord(s *Store, p *slot, r *headgate.Rule, now int64, req a
 }
 
 // write puts a changed state back to p, its slot or waiting place.
+//
+//nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, t times, now int64) {
 	if isUnused(st) {
 		h.drop(s, p)
@@ -126,6 +130,8 @@ func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, 
 }
 
 // create stores the state of an identity that has none.
+//
+//nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (h *shard) create(s *Store, id identity, r *headgate.Rule, st *algorithm.State, t times, now int64) {
 	packed, ok := slot{}, false
 	if st.Words == nil && st.Credit == 0 {

@@ -10,6 +10,6 @@ func syncFolder(path string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // nothing was written to it
 	return f.Sync()
 }

@@ -45,8 +45,24 @@ func opaqueKeys(s *session) {
 // they are joined, have states of their own.
 func scopesApart(s *session) {
 	pairs := [][2]string{
-		{"", ""}, {"", "a"}, {"a", ""}, {"a_b", "c"}, {"a", "b_c"}, {"a:b", "c"}, {"a", "b:c"}, {"a\x00", "b"}, {"a", "\x00b"},
-		{"ab", "c"}, {"a", "bc"}, {"", "abc"}, {"abc", ""}, {"{a}", "b"}, {"a", "{b}"}, {"\x01a", "b"}, {"a", "\x01b"}, {"*", "*"},
+		{"", ""},
+		{"", "a"},
+		{"a", ""},
+		{"a_b", "c"},
+		{"a", "b_c"},
+		{"a:b", "c"},
+		{"a", "b:c"},
+		{"a\x00", "b"},
+		{"a", "\x00b"},
+		{"ab", "c"},
+		{"a", "bc"},
+		{"", "abc"},
+		{"abc", ""},
+		{"{a}", "b"},
+		{"a", "{b}"},
+		{"\x01a", "b"},
+		{"a", "\x01b"},
+		{"*", "*"},
 	}
 	limit := headgate.PerDay(1)
 	for round := range 2 {
