@@ -25,6 +25,7 @@ exits with 0 if they are right (there may be warnings) and with 1 if not.`,
 			return nil
 		},
 	}
+	cmd.ValidArgsFunction = ruleFiles
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.RunE = running(func(_ *cobra.Command, args []string) error {
 		r := app.Check(args...)

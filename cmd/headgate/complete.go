@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/internal/app"
+)
+
+// What the shells complete: commands, flags and files are cobra's work; the
+// names of domains and rules come from the rule files.
+
+// completion returns what may stand at a place that begins with toComplete.
+type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
+
+// words completes one of the words.
+func words(list ...string) completion {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return list, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// ruleFiles completes rule files and folders.
+func ruleFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// completeFlags completes the flags that commands share, as far as cmd has
+// them.
+func completeFlags(cmd *cobra.Command) {
+	names := func(list func(app.RuleNames) []string) completion {
+		return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			flags := cmd.Flags()
+			paths, _ := flags.GetString("rules")
+			domain, _ := flags.GetString("domain")
+			return list(app.NamesOf(domain, rulePaths(paths)...)), cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+	for flag, complete := range map[string]completion{
+		"config":     ruleFiles,
+		"rules":      ruleFiles,
+		"log-level":  words("debug", "info", "warn", "error"),
+		"log-format": words("auto", "text", "json"),
+		"method":     words("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"),
+		"server":     words("http://127.0.0.1:8080"),
+		"domain":     names(func(n app.RuleNames) []string { return n.Domains }),
+		"rule":       names(func(n app.RuleNames) []string { return n.Rules }),
+	} {
+		if cmd.Flags().Lookup(flag) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // fails only if there is one already
+		}
+	}
+}
+
+// rulePaths are the files and folders of a flag; without any, ./rules.
+func rulePaths(flag string) []string {
+	if flag == "" {
+		if info, err := os.Stat("rules"); err == nil && info.IsDir() {
+			return []string{"rules"}
+		}
+		return nil
+	}
+	return strings.Split(flag, ",")
+}

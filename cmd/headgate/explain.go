@@ -1,0 +1,352 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/internal/app"
+)
+
+// explainFlags are the flags of explain.
+type explainFlags struct {
+	rules, server             string
+	domain, rule              string
+	method, path, host, ip    string
+	headers, cookies, queries []string
+	attributes, descriptors   []string
+	cost                      int64
+	asJSON, all               bool
+}
+
+func newExplain(s streams) *cobra.Command {
+	var f explainFlags
+	cmd := &cobra.Command{
+		Use:   "explain",
+		Short: "say which rules apply to a request, which do not, and why",
+		Long: `Explain says of every rule whether it applies to a request and, if not, which
+condition fails; of those that apply what they count by, how much is left, and
+when the request may pass. It charges nothing.
+
+With --rules it reads files, and the counts are those of a store that nobody
+has used yet. With --server it asks a running server.`,
+		Example: `  headgate explain --rules rules/ --method POST --path /login --ip 198.51.100.7
+  headgate explain --rules rules/ --descriptor remote_address=198.51.100.7
+  headgate explain --server http://127.0.0.1:8080 --domain api --path /v1/a --header 'X-Api-Key: k'`,
+		Args: cobra.NoArgs,
+	}
+	f.add(cmd)
+	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
+		q, err := f.request(cmd)
+		if err != nil {
+			return err
+		}
+		x, err := f.explain(cmd, q)
+		if err != nil {
+			return err
+		}
+		if f.asJSON {
+			e := json.NewEncoder(s.out)
+			e.SetIndent("", "  ")
+			e.SetEscapeHTML(false)
+			return e.Encode(x)
+		}
+		explanation{paint: newPaint(s.out), all: f.all || f.rule != ""}.print(x)
+		return nil
+	})
+	return cmd
+}
+
+func (f *explainFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default ./rules)")
+	flags.StringVar(&f.server, "server", "", "ask the server at this address, such as http://127.0.0.1:8080")
+	flags.StringVar(&f.domain, "domain", "", "whose rules apply (default: the only domain there is)")
+	flags.StringVar(&f.method, "method", "", "the request's method")
+	flags.StringVar(&f.path, "path", "", "its path, as in a URL, with a query if there is one")
+	flags.StringVar(&f.host, "host", "", "its host")
+	flags.StringVar(&f.ip, "ip", "", "the client's address")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a header, 'Name: value' (repeatable)")
+	flags.StringArrayVar(&f.queries, "query", nil, "a parameter of the query, name=value (repeatable)")
+	flags.StringArrayVar(&f.cookies, "cookie", nil, "a cookie, name=value (repeatable)")
+	flags.StringArrayVar(&f.attributes, "attribute", nil, "any other attribute, name=value (repeatable)")
+	flags.StringArrayVar(&f.descriptors, "descriptor", nil, "in place of all these an Envoy descriptor, key=value,key=value (repeatable)")
+	flags.Int64Var(&f.cost, "cost", 1, "what the request takes")
+	flags.StringVar(&f.rule, "rule", "", "list only this rule")
+	flags.BoolVar(&f.all, "all", false, "list all rules that do not apply, not only the nearest")
+	flags.BoolVar(&f.asJSON, "json", false, "print the explanation as JSON")
+}
+
+// request makes the request that the flags describe.
+func (f *explainFlags) request(cmd *cobra.Command) (app.ExplainRequest, error) {
+	q := app.ExplainRequest{Domain: f.domain, Cost: f.cost, Rule: f.rule}
+	if f.cost < 0 {
+		return q, &usageError{"--cost must not be negative", ""}
+	}
+	for _, text := range f.descriptors {
+		if err := q.AddDescriptor(text); err != nil {
+			return q, &usageError{"--descriptor: " + err.Error(), ""}
+		}
+	}
+	plain := []struct {
+		flag string
+		set  func() error
+	}{
+		{"path", func() error { return q.SetPath(f.path) }},
+		{"method", func() error { return q.Set("method", f.method) }},
+		{"host", func() error { return q.Set("host", f.host) }},
+		{"ip", func() error { return q.Set("client_ip", f.ip) }},
+		{"header", func() error { return setEach(&q, f.headers, "header:", ":") }},
+		{"query", func() error { return setEach(&q, f.queries, "query:", "=") }},
+		{"cookie", func() error { return setEach(&q, f.cookies, "cookie:", "=") }},
+		{"attribute", func() error { return setEach(&q, f.attributes, "", "=") }},
+	}
+	for _, p := range plain {
+		if !cmd.Flags().Changed(p.flag) {
+			continue
+		}
+		if len(f.descriptors) > 0 {
+			return q, &usageError{"--" + p.flag + " and --descriptor do not go together", "put it into the descriptor as an entry"}
+		}
+		if err := p.set(); err != nil {
+			return q, &usageError{"--" + p.flag + ": " + err.Error(), ""}
+		}
+	}
+	return q, nil
+}
+
+// setEach sets attributes whose names and values are divided by the separator.
+func setEach(q *app.ExplainRequest, list []string, prefix, separator string) error {
+	for _, text := range list {
+		name, value, ok := strings.Cut(text, separator)
+		if !ok {
+			return fmt.Errorf("%q is not a name%svalue", text, separator)
+		}
+		if separator == ":" {
+			value = strings.TrimSpace(value)
+		}
+		if err := q.Set(prefix+strings.TrimSpace(name), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *explainFlags) explain(cmd *cobra.Command, q app.ExplainRequest) (*app.Explained, error) {
+	switch {
+	case f.server != "" && f.rules != "":
+		return nil, &usageError{"--rules and --server do not go together", "the server has its own rules"}
+	case f.server != "" && f.domain == "":
+		return nil, &usageError{"--domain is missing", "name the domain whose rules the server is to apply"}
+	case f.server != "":
+		return app.ExplainServer(cmd.Context(), f.server, q)
+	}
+	return app.ExplainFiles(cmd.Context(), q, rulePaths(f.rules)...)
+}
+
+// explanation prints an explanation for people.
+type explanation struct {
+	paint
+	all bool
+}
+
+const (
+	green = "\x1b[32m"
+	red   = "\x1b[31m"
+	faint = "\x1b[2m"
+	bold  = "\x1b[1m"
+)
+
+// in returns text in a colour, if there are colours.
+func (p paint) in(colour, text string) string {
+	if !p.colour {
+		return text
+	}
+	return colour + text + "\x1b[0m"
+}
+
+func (e explanation) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(e.w, format, args...)
+}
+
+func (e explanation) print(x *app.Explained) {
+	e.verdict(x)
+	for i := range x.Parts {
+		p := &x.Parts[i]
+		if p.Descriptor != "" {
+			e.printf("\ndescriptor %s\n", e.in(bold, p.Descriptor))
+		}
+		var applying, others []app.ExplainedRule
+		for _, r := range p.Rules {
+			if r.Applies {
+				applying = append(applying, r)
+			} else {
+				others = append(others, r)
+			}
+		}
+		e.printf("\n%s\n", heading(len(applying), "applies", "apply"))
+		for j := range applying {
+			e.applying(&applying[j])
+		}
+		if len(others)+p.LeftOff > 0 {
+			e.printf("\n%s\n", heading(len(others)+p.LeftOff, "does not apply", "do not apply"))
+			e.others(others, p.LeftOff)
+		}
+	}
+	switch {
+	case x.StoreError != "":
+		e.printf("\nthe counts are not known: %s\n", x.StoreError)
+	case x.Counts == "unused":
+		e.printf("\n%s\n", e.in(faint, "the counts are those of an unused store; a running server tells its own with --server"))
+	}
+}
+
+func heading(n int, one, many string) string {
+	switch n {
+	case 0:
+		return "no rule applies"
+	case 1:
+		return "1 rule " + one + ":"
+	}
+	return fmt.Sprintf("%d rules %s:", n, many)
+}
+
+// verdict prints what the answer to the request would be.
+func (e explanation) verdict(x *app.Explained) {
+	switch {
+	case !x.Known && x.Allowed:
+		e.printf("%s: the domain %s has no rules\n", e.in(green, "allowed"), x.Domain)
+	case !x.Known:
+		e.printf("%s: the domain %s has no rules\n", e.in(red, "refused"), x.Domain)
+	case x.Allowed && x.Rule == "":
+		e.printf("%s: no limit applies\n", e.in(green, "allowed"))
+	case x.Allowed:
+		e.printf("%s: %s has the least left\n", e.in(green, "allowed"), x.Rule)
+	default:
+		e.printf("%s by %s: %s\n", e.in(red, "refused"), x.Rule, passes(x.RetryAfter))
+	}
+}
+
+// passes says when a refused request may pass.
+func passes(after *int64) string {
+	if after == nil {
+		return "it can never pass"
+	}
+	return "it may pass in " + milliseconds(*after)
+}
+
+func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
+
+// applying prints a rule that applies.
+func (e explanation) applying(r *app.ExplainedRule) {
+	name := e.in(bold, r.Rule)
+	if r.LimitName != "" {
+		name += " (" + r.LimitName + ")"
+	}
+	e.printf("  %s  %s\n", name, e.in(faint, r.At))
+	cost := ""
+	if r.Cost != 1 {
+		cost = fmt.Sprintf(", a request costs %d", r.Cost)
+	}
+	e.printf("    limit       %s%s\n", r.Limit, cost)
+	e.printf("    counted by  %s\n", keyText(r.Key))
+	if c := r.Count; c != nil {
+		e.printf("    now         %d of %d used, %d left%s\n", c.Used, c.Limit, c.Remaining, allBack(c))
+		e.printf("    says        %s\n", e.says(r))
+	}
+	switch {
+	case r.Mode == "shadow":
+		e.printf("    mode        shadow: it only observes\n")
+	case !r.Enforced:
+		e.printf("    mode        percent: %d: it only observes, as this key is not among them\n", r.Percent)
+	case r.Percent < 100:
+		e.printf("    mode        percent: %d: it is enforced, as this key is among them\n", r.Percent)
+	}
+	if r.QuotaMode {
+		e.printf("    mode        quota: the request passes as long as one quota has something left\n")
+	}
+}
+
+func allBack(c *app.LimitCount) string {
+	if c.ResetAfter == 0 {
+		return ""
+	}
+	return ", all back in " + milliseconds(c.ResetAfter)
+}
+
+// says is the answer of one rule.
+func (e explanation) says(r *app.ExplainedRule) string {
+	c := r.Count
+	switch {
+	case c.Allowed && c.Delay > 0:
+		return e.in(green, "allowed") + ", after waiting " + milliseconds(c.Delay)
+	case c.Allowed:
+		return e.in(green, "allowed")
+	case !r.Enforced:
+		return "would be refused, " + passes(c.RetryAfter)
+	}
+	return e.in(red, "refused") + ", " + passes(c.RetryAfter)
+}
+
+// keyText is what a rule counts by, for people.
+func keyText(parts []app.KeyPart) string {
+	if len(parts) == 0 {
+		return "nothing: one count for all"
+	}
+	var out []string
+	for _, p := range parts {
+		value := p.Value
+		switch {
+		case p.Missing:
+			value = "(missing)"
+		case p.Hashed:
+			value = "sha256:" + value
+		case value == "" || strings.ContainsAny(value, " ,\"") || strings.ToValidUTF8(value, "") != value:
+			value = fmt.Sprintf("%q", value)
+		}
+		if p.Attribute != "" {
+			value = p.Attribute + "=" + value
+		}
+		out = append(out, value)
+	}
+	return strings.Join(out, ", ")
+}
+
+// others prints rules that do not apply, the nearest first.
+func (e explanation) others(list []app.ExplainedRule, leftOff int) {
+	const most = 20
+	if !e.all && len(list) > most {
+		leftOff += len(list) - most
+		list = list[:most]
+	}
+	width := 0
+	for _, r := range list {
+		width = max(width, min(len(r.Rule), 32))
+	}
+	for _, r := range list {
+		why := ""
+		if len(r.Why) > 0 {
+			why = r.Why[0].String()
+		}
+		if more := len(r.Why) - 1; more > 0 {
+			if e.all {
+				for _, m := range r.Why[1:] {
+					why += fmt.Sprintf("\n  %-*s  %s", width, "", m)
+				}
+			} else {
+				why += e.in(faint, fmt.Sprintf(" (and %d more)", more))
+			}
+		}
+		e.printf("  %-*s  %s\n", width, r.Rule, why)
+	}
+	if leftOff > 0 {
+		hint := ""
+		if !e.all {
+			hint = ", see --all"
+		}
+		e.printf("  %s\n", e.in(faint, fmt.Sprintf("… and %d more%s", leftOff, hint)))
+	}
+}

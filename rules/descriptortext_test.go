@@ -1,0 +1,31 @@
+package rules
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseDescriptor(t *testing.T) {
+	for text, want := range map[string][]Entry{
+		"a=b":             {{"a", "b"}},
+		"a=b,c=d=e":       {{"a", "b"}, {"c", "d=e"}},
+		"a,b=":            {{"a", ""}, {"b", ""}},
+		`a\=b=c\,d\\,e=f`: {{"a=b", `c,d\`}, {"e", "f"}},
+		`a=\`:             {{"a", `\`}},
+	} {
+		got, err := ParseDescriptor(text)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v, -want +got:\n%s", text, err, diff)
+		}
+	}
+	for text, want := range map[string]string{
+		"":       "the descriptor is empty, write key=value,key=value",
+		"a=b,":   `entry 2 of the descriptor "a=b," has no key, write key=value,key=value`,
+		"=b,c=d": `entry 1 of the descriptor "=b,c=d" has no key, write key=value,key=value`,
+	} {
+		if _, err := ParseDescriptor(text); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
