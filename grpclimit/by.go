@@ -1,0 +1,97 @@
+package grpclimit
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/client"
+)
+
+// Call is a call to be limited.
+type Call struct {
+	// Context is that of the call: of a server the incoming, of a client the
+	// outgoing one.
+	Context context.Context
+	// Method is its full name, such as /package.Service/Method.
+	Method string
+	// Message is the request; nil for a stream, whose messages come later.
+	Message any
+
+	client bool
+}
+
+// Metadata returns the values of a key of the call's metadata.
+func (c *Call) Metadata(key string) []string {
+	if c.client {
+		md, _ := metadata.FromOutgoingContext(c.Context)
+		return md.Get(key)
+	}
+	return metadata.ValueFromIncomingContext(c.Context, key)
+}
+
+// By says who makes a call: the key to count by, and false if the call does not
+// say. A By is an [Option]. All calls for which it returns false are counted
+// together.
+type By func(*Call) (key string, ok bool)
+
+func (b By) apply(c *config) { c.by = b }
+
+// ByPeer counts by the address of the peer, without its port, IPv6 by its /64.
+// That is the address of a proxy, if there is one. It is the default of servers.
+func ByPeer() By {
+	resolver, err := client.New(client.Config{})
+	return func(c *Call) (string, bool) {
+		p, ok := peer.FromContext(c.Context)
+		if !ok || p.Addr == nil || err != nil { // the last cannot be: nothing was configured
+			return "", false
+		}
+		text := p.Addr.String()
+		at, wrong := netip.ParseAddrPort(text)
+		if wrong != nil {
+			return text, text != "" // a unix socket
+		}
+		return resolver.Group(at.Addr().Unmap().WithZone("")), true
+	}
+}
+
+// ByMetadata counts by the value of a key of the metadata, such as an API key.
+// Of several values the first counts.
+func ByMetadata(key string) By {
+	key = strings.ToLower(key)
+	return func(c *Call) (string, bool) {
+		if values := c.Metadata(key); len(values) > 0 {
+			return values[0], true
+		}
+		return "", false
+	}
+}
+
+// ByMethod counts by the full name of the method.
+func ByMethod() By { return func(c *Call) (string, bool) { return c.Method, true } }
+
+// All counts all calls together. It is the default of clients.
+func All() By { return func(*Call) (string, bool) { return "", true } }
+
+// Join counts by all parts together, such as key and method. Different parts
+// never give the same key; one that is missing counts as empty. It reports
+// false if all are missing.
+func Join(parts ...By) By {
+	return func(c *Call) (string, bool) {
+		var space [128]byte
+		key, found := space[:0], false
+		for _, part := range parts {
+			value, ok := part(c)
+			if !ok {
+				value = ""
+			}
+			found = found || value != ""
+			key = headgate.AppendKeyPart(key, value)
+		}
+		return string(key), found
+	}
+}

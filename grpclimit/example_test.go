@@ -1,0 +1,88 @@
+package grpclimit_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/grpclimit"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// serve runs a server in memory and connects to it.
+func serve(limit grpc.ServerOption, options ...grpc.DialOption) (healthpb.HealthClient, func()) {
+	l := bufconn.Listen(1 << 16)
+	server := grpc.NewServer(limit)
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	go func() { _ = server.Serve(l) }()
+	connection, err := grpc.NewClient("passthrough:///memory", append(options,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
+	)...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return healthpb.NewHealthClient(connection), func() {
+		_ = connection.Close()
+		server.Stop()
+	}
+}
+
+func ExampleUnaryServer() {
+	limiter := headgate.New(memory.New())
+	client, stop := serve(grpc.UnaryInterceptor(
+		grpclimit.UnaryServer(limiter, headgate.PerHour(2), grpclimit.ByMetadata("x-api-key")),
+	))
+	defer stop()
+	for range 3 {
+		_, err := client.Check(context.Background(), &healthpb.HealthCheckRequest{})
+		retry, refused := grpclimit.RetryAfter(err)
+		fmt.Println(status.Code(err), refused, retry.Round(time.Minute))
+	}
+	// Output:
+	// OK false 0s
+	// OK false 0s
+	// ResourceExhausted true 30m0s
+}
+
+// A client that keeps to its server's limit is not refused.
+func ExampleUnaryClient() {
+	limiter := headgate.New(memory.New())
+	pace := grpclimit.UnaryClient(limiter, headgate.PerSecond(100).Burst(1), grpclimit.Wait(time.Second))
+	client, stop := serve(grpc.EmptyServerOption{}, grpc.WithUnaryInterceptor(pace))
+	defer stop()
+	began := time.Now()
+	for range 6 {
+		if _, err := client.Check(context.Background(), &healthpb.HealthCheckRequest{}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(time.Since(began) >= 50*time.Millisecond)
+	// Output: true
+}
+
+func ExampleAlso() {
+	limiter := headgate.New(memory.New())
+	byKey := grpclimit.ByMetadata("x-api-key")
+	interceptor := grpclimit.UnaryServer(limiter, headgate.PerSecond(10), byKey, grpclimit.Name("second"),
+		grpclimit.Also(headgate.PerDay(1), grpclimit.Name("day")))
+	client, stop := serve(grpc.UnaryInterceptor(interceptor))
+	defer stop()
+	for range 2 {
+		_, err := client.Check(context.Background(), &healthpb.HealthCheckRequest{})
+		fmt.Println(status.Code(err))
+	}
+	// Output:
+	// OK
+	// ResourceExhausted
+}

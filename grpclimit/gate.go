@@ -1,0 +1,149 @@
+package grpclimit
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/headgate/headgate"
+)
+
+// admit takes what c needs, all or nothing, and waits if it may. The error is
+// a status of gRPC.
+func (g *gate) admit(c *Call) error {
+	if !g.applies(c.Method) {
+		return nil
+	}
+	c.client = g.client
+	ops := make([]headgate.Op, len(g.checks))
+	for i := range g.checks {
+		k := &g.checks[i]
+		key, ok := k.by(c)
+		if !ok {
+			key = "" // no call that says who it is has this key
+		}
+		ops[i] = headgate.Op{Key: key, Scope: k.name, Limit: k.limit, Cost: k.cost(c)}
+	}
+	left, decisions := g.maxWait, make([]headgate.Decision, len(ops))
+	for {
+		tightest, err := g.limiter.AllowAll(c.Context, ops, decisions)
+		if err != nil && g.onError != nil {
+			g.onError(c.Context, err)
+		}
+		if tightest.Allowed {
+			return g.turn(c.Context, ops, decisions)
+		}
+		wait := tightest.RetryAfter
+		if wait > left || wait <= 0 || tooLate(c.Context, wait) {
+			return g.refusal(decisions)
+		}
+		left -= wait
+		if err := sleep(c.Context, wait); err != nil {
+			return status.FromContextError(err).Err()
+		}
+	}
+}
+
+// turn waits for the turn of an admitted call in the queue of a leaky bucket,
+// and gives its place back if the caller goes away.
+func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate.Decision) error {
+	var delay time.Duration
+	for _, d := range decisions {
+		delay = max(delay, d.Delay)
+	}
+	if delay <= 0 {
+		return nil
+	}
+	err := sleep(ctx, delay)
+	if err == nil {
+		return nil
+	}
+	var refunds []headgate.Op
+	for i, op := range ops {
+		if d := decisions[i]; d.Granted > 0 && d.ResetAfter > 0 {
+			op.Kind, op.Cost, op.Duration = headgate.Refund, d.Granted, d.ResetAfter
+			refunds = append(refunds, op)
+		}
+	}
+	if e := g.limiter.Batch(context.WithoutCancel(ctx), refunds, make([]headgate.Decision, len(refunds))); e != nil && g.onError != nil {
+		g.onError(ctx, e)
+	}
+	return status.FromContextError(err).Err()
+}
+
+// tooLate reports whether the caller's deadline is before a wait ends.
+func tooLate(ctx context.Context, wait time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < wait //nolint:forbidigo // a context's deadline is on the real clock
+}
+
+// refusal is the error of a call that its limits refuse.
+func (g *gate) refusal(decisions []headgate.Decision) error {
+	quota := &errdetails.QuotaFailure{}
+	code, message, after := codes.ResourceExhausted, "rate limit exceeded", time.Duration(0)
+	for i, d := range decisions {
+		if d.Allowed {
+			continue
+		}
+		name := g.checks[i].name
+		quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{
+			Subject: "limit:" + name, Description: g.checks[i].limit.String(),
+		})
+		if d.Reason == headgate.FailClosed {
+			code, message = codes.Unavailable, "rate limits cannot be checked"
+		}
+		after = max(after, d.RetryAfter)
+	}
+	s := status.New(code, message)
+	switch {
+	case code == codes.Unavailable:
+		quota, after = nil, max(after, time.Second)
+	case after == headgate.Never:
+		s = status.New(code, "the call costs more than its limit could ever hold")
+	}
+	detailed := s
+	var err error
+	switch {
+	case quota == nil:
+		detailed, err = s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+	case after == headgate.Never:
+		detailed, err = s.WithDetails(quota)
+	default:
+		detailed, err = s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)}, quota)
+	}
+	if err != nil {
+		return s.Err()
+	}
+	return detailed.Err()
+}
+
+// RetryAfter returns after how long a call may be tried again, from the
+// google.rpc.RetryInfo of its error. It reports false for any other error.
+func RetryAfter(err error) (time.Duration, bool) {
+	s, ok := status.FromError(err)
+	if !ok || err == nil {
+		return 0, false
+	}
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return info.GetRetryDelay().AsDuration(), true
+		}
+	}
+	return 0, false
+}
+
+// sleep waits for d, or until ctx is done, whose error it returns.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d) //nolint:forbidigo // waiting is the point
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,63 @@
+package grpclimit
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/headgate/headgate"
+)
+
+// UnaryServer returns an interceptor that lets calls pass as limit allows,
+// counted by [ByPeer] unless an option says otherwise.
+//
+// It does not validate limit: an invalid one refuses all calls, and [OnError]
+// is told why.
+func UnaryServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.UnaryServerInterceptor {
+	g := newGate(limiter, limit, ByPeer(), options)
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if err := g.admit(&Call{Context: ctx, Method: info.FullMethod, Message: request}); err != nil {
+			return nil, err
+		}
+		return handler(ctx, request)
+	}
+}
+
+// StreamServer is UnaryServer for streams. A stream is one call, however many
+// messages it has.
+func StreamServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.StreamServerInterceptor {
+	g := newGate(limiter, limit, ByPeer(), options)
+	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if err := g.admit(&Call{Context: stream.Context(), Method: info.FullMethod}); err != nil {
+			return err
+		}
+		return handler(server, stream)
+	}
+}
+
+// UnaryClient returns an interceptor that keeps a client to limit, so that it
+// need not be refused: calls wait if [Wait] says so, and fail otherwise before
+// they are sent, as if the server had refused them. All calls are counted
+// together unless an option says otherwise.
+func UnaryClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.UnaryClientInterceptor {
+	g := newGate(limiter, limit, All(), options)
+	g.client = true
+	return func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+		if err := g.admit(&Call{Context: ctx, Method: method, Message: request}); err != nil {
+			return err
+		}
+		return invoke(ctx, method, request, reply, c, o...)
+	}
+}
+
+// StreamClient is UnaryClient for streams.
+func StreamClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.StreamClientInterceptor {
+	g := newGate(limiter, limit, All(), options)
+	g.client = true
+	return func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+		if err := g.admit(&Call{Context: ctx, Method: method}); err != nil {
+			return nil, err
+		}
+		return open(ctx, d, c, method, o...)
+	}
+}
