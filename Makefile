@@ -8,7 +8,7 @@ ROUNDS   ?= 5
 MODULES  := . benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: run test build lint fmt vet tidy-check fuzz bench vectors clean help
+.PHONY: run test test-long build lint fmt vet tidy-check fuzz bench vectors clean help
 
 run: build ## build, then start the quickstart: a proxy on :8000 before a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -17,6 +17,10 @@ test: ## install what is missing, run every test with the race detector, compile
 	@scripts/ensure.sh $(GO) gcc redis-server
 	HEADGATE_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./...
 	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
+
+test-long: ## the random tests again, with many times as many cases (an hour or so)
+	$(GO) test -race -timeout 2h ./algorithm -runs 2000
+	$(GO) test -race -timeout 2h $$(grep -rl --include='*_test.go' pgregory.net/rapid . | xargs -n1 dirname | sort -u) -rapid.checks 20000
 
 build: ## build the static binary bin/headgate
 	@scripts/ensure.sh $(GO)

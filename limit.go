@@ -127,7 +127,8 @@ func (l Limit) CountingDenied() Limit {
 //
 // Both are rounded down, so that the shares of all never add up to more than
 // l, except that at least 1 is left of what was not 0: a limit of 2 shared by
-// four lets each have 1. All else stays as it is.
+// four lets each have 1. All else stays as it is. A share is invalid if its burst
+// is too large for its rate to be counted exactly.
 func (l Limit) Share(f float64) Limit {
 	r := *l.Rule()
 	if !(f > 0 && f <= 1) {

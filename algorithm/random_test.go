@@ -15,7 +15,7 @@ import (
 
 var (
 	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 picks one and logs it")
-	runsFlag = flag.Int("runs", 80, "random histories per algorithm")
+	runsFlag = flag.Int("runs", 40, "random histories per algorithm")
 )
 
 func newRand(t *testing.T) *rand.Rand {

@@ -111,10 +111,10 @@ func concurrentBatches(s *session) {
 	}
 }
 
-// noLostUpdates charges and refunds many keys from all goroutines: the sums
+// noLostUpdates charges and refunds a few keys from all goroutines: the sums
 // have to be right in the end.
 func noLostUpdates(s *session) {
-	const keys, rounds = 50, 20
+	const keys, rounds = 10, 20
 	for _, a := range headgate.Algorithms() {
 		limit := headgate.PerDay(100_000).Using(a)
 		now := at(day/2, limit)
