@@ -25,7 +25,7 @@ func newQuickstart(s streams) *cobra.Command {
 			_, err := fmt.Fprint(s.out, app.QuickstartRules())
 			return err
 		}
-		c, err := f.load(map[string]string{"log.level": "warn"})
+		c, err := f.load(map[string]string{"log.level": "warn", "listen.grpc": "off", "listen.admin": "off"})
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ try, in another terminal:
 
   for i in 1 2 3 4 5 6; do curl -i http://%[1]s/login; done
 
-  curl -i http://%[2]s/v1/check -d '{"domain":"quickstart","attributes":{"path":"/login","client_ip":"198.51.100.7"}}'
+  curl -i http://%[2]s/v1/check -d '{"domain":"api","attributes":{"path":"/login","client_ip":"198.51.100.7"}}'
 
 your own service instead of the demo:
 

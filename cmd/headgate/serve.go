@@ -19,7 +19,9 @@ import (
 type flags struct {
 	config string
 	noFile bool // of a command that needs no configuration file
-	values map[string]*string
+	// envoyEnv understands the variables of envoyproxy/ratelimit.
+	envoyEnv bool
+	values   map[string]*string
 }
 
 // flag adds a flag for a setting.
@@ -50,7 +52,7 @@ func (f *flags) load(preset map[string]string) (*config.Config, error) {
 			given[key] = *value
 		}
 	}
-	return config.Load(config.Sources{File: f.config, NoFile: f.noFile, Flags: given})
+	return config.Load(config.Sources{File: f.config, NoFile: f.noFile, Flags: given, EnvoyEnvironment: f.envoyEnv})
 }
 
 func newServe(s streams) *cobra.Command {
@@ -70,6 +72,9 @@ a second one stops at once.`,
 	}
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default headgate.yaml, if it is there)")
 	f.common(cmd)
+	f.flag(cmd, "listen-grpc", "listen.grpc", `address of Envoy's rate limit service, unix:PATH or "off" (default 127.0.0.1:8081)`)
+	f.flag(cmd, "listen-admin", "listen.admin", `address of the admin door, or "off" (default 127.0.0.1:6070)`)
+	cmd.Flags().BoolVar(&f.envoyEnv, "envoy-env", false, "understand the environment of envoyproxy/ratelimit")
 	f.flag(cmd, "listen-proxy", "proxy.listen", `address of the reverse proxy, or "off" (default 127.0.0.1:8000)`)
 	f.flag(cmd, "upstream", "proxy.upstream", "where the reverse proxy sends requests, such as http://127.0.0.1:9000")
 	f.flag(cmd, "domain", "proxy.domain", "whose rules the reverse proxy enforces (default: the only domain there is)")

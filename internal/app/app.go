@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/client"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/door/rls"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -51,6 +52,7 @@ type App struct {
 	store     headgate.Store
 	engine    *engine.Engine
 	doors     []*door
+	rateLimit *rls.Service
 	transport *http.Transport
 	failures  chan error
 	save      func() error // the counts, to disk; nil if nobody asked
@@ -80,9 +82,9 @@ func New(options Options) (*App, error) {
 	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies}); err != nil {
 		return nil, err
 	}
-	if options.Config.Listen.API == config.Off && !a.proxyOpen() {
+	if l := options.Config.Listen; !isOpen(l.API) && !isOpen(l.GRPC) && !a.proxyOpen() {
 		return nil, &config.SourceError{
-			Source: "configuration", Message: "every door is closed", Hint: "set listen.api, or proxy.upstream",
+			Source: "configuration", Message: "every door is closed", Hint: "set listen.api, listen.grpc or proxy.upstream",
 		}
 	}
 	a.seen = a.fingerprint()
@@ -117,12 +119,19 @@ func (a *App) Start(ctx context.Context) (err error) {
 	}
 	about = append(about, engine.WithUnknownDomain(a.options.Config.UnknownDomain))
 	a.engine = engine.New(a.store, a.state.Load().rules, about...)
+	a.rateLimit = a.newRateLimit()
 	a.transport = proxy.NewTransport()
 	a.cleanup = append(a.cleanup, a.transport.CloseIdleConnections)
 	if err := a.watch(); err != nil {
 		return err
 	}
 	for _, d := range a.doors {
+		if d.name == DoorGRPC {
+			if err := a.serveGRPC(d); err != nil {
+				return err
+			}
+			continue
+		}
 		handler, err := a.handler(d.name)
 		if err != nil {
 			return err
@@ -161,6 +170,7 @@ func (a *App) Stop(ctx context.Context) error {
 	a.stopOnce.Do(func() {
 		a.draining.Store(true)
 		a.log.Info("draining")
+		a.sayUnhealthy()
 		a.linger(ctx)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(a.options.Config.ShutdownTimeout, time.Millisecond))
 		defer cancel()

@@ -8,16 +8,21 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/door/rls"
 )
 
 // The doors that can be open.
 const (
 	DoorAPI   = "api"
+	DoorGRPC  = "grpc"
+	DoorAdmin = "admin"
 	DoorProxy = "proxy"
 )
 
@@ -44,7 +49,8 @@ func (e *ListenError) Unwrap() error { return e.Err }
 type door struct {
 	name     string
 	listener net.Listener
-	server   *http.Server
+	server   *http.Server       // or
+	grpc     *rls.Server        // of the gRPC door
 	cut      context.CancelFunc // ends what is still going on
 	done     chan struct{}      // closed when the server has returned
 }
@@ -52,8 +58,13 @@ type door struct {
 // listen opens the listeners of all doors.
 func (a *App) listen(ctx context.Context) error {
 	c := a.options.Config
-	if c.Listen.API != config.Off {
-		if err := a.open(ctx, DoorAPI, c.Listen.API); err != nil {
+	for _, d := range [...]struct{ name, address string }{
+		{DoorAPI, c.Listen.API}, {DoorGRPC, c.Listen.GRPC}, {DoorAdmin, c.Listen.Admin},
+	} {
+		if !isOpen(d.address) {
+			continue
+		}
+		if err := a.open(ctx, d.name, d.address); err != nil {
 			return err
 		}
 	}
@@ -69,8 +80,7 @@ func (a *App) listen(ctx context.Context) error {
 }
 
 func (a *App) open(ctx context.Context, name, address string) error {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", address)
+	l, err := listenAt(ctx, address)
 	if err != nil {
 		return &ListenError{Door: name, Address: address, Err: err}
 	}
@@ -78,11 +88,34 @@ func (a *App) open(ctx context.Context, name, address string) error {
 	a.doors = append(a.doors, d)
 	a.cleanup = append(a.cleanup, func() {
 		_ = l.Close() // a server has closed it already
-		if d.server != nil {
+		if d.server != nil || d.grpc != nil {
 			<-d.done
 		}
 	})
 	return nil
+}
+
+// listenAt listens at host:port or unix:PATH. A socket that a process left
+// behind without closing it is in nobody's way.
+func listenAt(ctx context.Context, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	network, address := config.SplitAddress(address)
+	l, err := lc.Listen(ctx, network, address)
+	if network != "unix" || !errors.Is(err, syscall.EADDRINUSE) {
+		return l, err
+	}
+	var dialer net.Dialer
+	if c, dialErr := dialer.DialContext(ctx, network, address); dialErr == nil {
+		_ = c.Close()
+		return nil, err // somebody answers there
+	}
+	if info, statErr := os.Lstat(address); statErr != nil || info.Mode()&os.ModeSocket == 0 {
+		return nil, err
+	}
+	if removeErr := os.Remove(address); removeErr != nil {
+		return nil, removeErr
+	}
+	return lc.Listen(ctx, network, address)
 }
 
 // handler returns what serves a door.
@@ -92,8 +125,12 @@ func (a *App) handler(name string) (http.Handler, error) {
 	case DoorAPI:
 		return httpapi.New(httpapi.Options{
 			Engine: a.engine, Ready: a.readiness, Clock: a.options.Clock,
-			Logger: a.log, Clients: a.clients, Dialect: c.Headers,
+			Logger: a.log, Clients: a.clients, Dialect: c.Headers, RateLimit: a.rateLimit.JSON(),
 		}), nil
+	case DoorAdmin:
+		mux := http.NewServeMux()
+		mux.Handle("GET /rlconfig", rls.Dump(a.engine.Rules))
+		return mux, nil
 	case DoorProxy:
 		upstream := c.Proxy.Upstream
 		if a.options.Backend != nil {
@@ -124,8 +161,8 @@ func (d *door) serve(handler http.Handler, log *slog.Logger, failures chan<- err
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	if d.name == DoorAPI {
-		// Its bodies are small. A proxy's may last for hours.
+	if d.name == DoorAPI || d.name == DoorAdmin {
+		// Their bodies are small. A proxy's may last for hours.
 		d.server.ReadTimeout = 10 * time.Second
 		d.server.WriteTimeout = 20 * time.Second
 	}
@@ -140,6 +177,12 @@ func (d *door) serve(handler http.Handler, log *slog.Logger, failures chan<- err
 
 // shutdown lets requests finish until ctx is done and then cuts off the rest.
 func (d *door) shutdown(ctx context.Context) error {
+	if d.grpc != nil {
+		if err := d.grpc.Shutdown(ctx); err != nil {
+			return fmt.Errorf("%s: some requests were cut off: %w", d.name, err)
+		}
+		return nil
+	}
 	if d.server == nil {
 		return nil
 	}

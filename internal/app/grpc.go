@@ -1,0 +1,59 @@
+package app
+
+import (
+	"fmt"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/rls"
+)
+
+// newRateLimit returns the rate limit service of Envoy, which the gRPC door and
+// POST /json have in common.
+func (a *App) newRateLimit() *rls.Service {
+	c := a.options.Config
+	o := rls.Options{
+		Engine: a.engine, Clock: a.options.Clock, Logger: a.log, Clients: a.clients, Dialect: c.Headers,
+		DynamicMetadata: c.Envoy.DynamicMetadata, Shadow: c.Envoy.ShadowMode,
+	}
+	if c.Envoy.LegacyHeaders {
+		o.Legacy = &rls.LegacyHeaders{
+			Limit: c.Envoy.LimitHeader, Remaining: c.Envoy.RemainingHeader, Reset: c.Envoy.ResetHeader,
+		}
+	}
+	return rls.New(o)
+}
+
+// serveGRPC answers at d in the background.
+func (a *App) serveGRPC(d *door) error {
+	c := &a.options.Config.GRPC
+	o := rls.ServerOptions{
+		MaxMessage: int(c.MaxMessage), MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace,
+	}
+	if t := c.TLS; t != (config.TLS{}) {
+		var err error
+		if o.TLS, err = (rls.TLSFiles{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA, ClientName: t.ClientName}).Load(); err != nil {
+			return &config.SourceError{Source: "grpc.tls", Message: err.Error()}
+		}
+	}
+	d.grpc = rls.NewServer(a.rateLimit, o)
+	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", o.TLS != nil)
+	go func() {
+		defer close(d.done)
+		if err := d.grpc.Serve(d.listener); err != nil {
+			a.failures <- fmt.Errorf("%s: %w", d.name, err)
+		}
+	}()
+	return nil
+}
+
+// sayUnhealthy tells those who watch over gRPC that the process drains.
+func (a *App) sayUnhealthy() {
+	for _, d := range a.doors {
+		if d.grpc != nil {
+			d.grpc.SetServing(false)
+		}
+	}
+}
+
+// isOpen reports whether a door is to be opened at an address.
+func isOpen(address string) bool { return address != "" && address != config.Off }
