@@ -20,7 +20,7 @@ func Quickstart(o Options) Options {
 	c := *o.Config
 	c.Rules = nil
 	if c.Proxy.Domain == "" {
-		c.Proxy.Domain = "quickstart"
+		c.Proxy.Domain = "api"
 	}
 	o.Config = &c
 	return o
