@@ -16,12 +16,10 @@ type ours struct {
 	limit   headgate.Limit
 }
 
-// room is how many keys the store is allowed for each key that it will hold:
-// its shards fill unevenly, and a full one would have to evict.
-const room = 2
-
 func newHeadgate(limit workload.Limit, keys int) (Subject, error) {
-	store := memory.New(memory.MaxKeys(max(room*keys, 100_000)))
+	// A quarter more than there are: shards fill unevenly, and a full one would
+	// have to evict.
+	store := memory.New(memory.MaxKeys(max(keys+keys/4, 100_000)))
 	return &ours{
 		limiter: headgate.New(store),
 		store:   store,

@@ -19,7 +19,7 @@ const (
 	hotGoal     = 0.65
 	manyGoal    = 0.4
 	memoryGoal  = 0.5
-	scalingGoal = 1.6
+	scalingGoal = 1.5
 )
 
 // report is the outcome of a comparison.
