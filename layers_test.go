@@ -35,10 +35,8 @@ var layers = map[string]int{
 	"internal/dashboard": 4,
 	"internal/door":      4, // each folder a protocol
 	"internal/metrics":   4,
-	"internal/ruletest":  4,
 	"internal/ruletest":  4, // rule tests on virtual time
 	"internal/simulate":  4,
-	"internal/xds":       4, // rules from a control plane
 	"internal/xds":       4, // rules from a control plane
 	"internal/app":       5, // the only package that sees everything
 	"cmd":                6,
