@@ -296,8 +296,6 @@ func (m multi) settleQuota(ctx context.Context) {
 			return false
 		}
 		op.Kind, op.Cost, op.Duration = headgate.Refund, d.Granted, d.ResetAfter
-		d.Remaining = min(d.Remaining+d.Granted, d.Limit)
-		d.Granted = 0
 		return true
 	})
 }
@@ -314,11 +312,12 @@ func (m multi) chargeDenied(ctx context.Context) {
 }
 
 // each puts an op for every limit that can refuse, if f makes one of it, to the
-// store that its answer came from.
+// store that its answer came from. Limits that allowed the request say what is
+// left after that.
 func (m multi) each(ctx context.Context, f func(r *Result, op *headgate.Op) bool) {
 	s := m.s
 	for _, local := range [...]bool{false, true} {
-		s.pending = s.pending[:0]
+		s.pending, s.places = s.pending[:0], s.places[:0]
 		for i := range s.items {
 			r := &s.results[i]
 			if s.items[i].sort > quota || (r.Decision.Reason == headgate.Fallback) != local {
@@ -329,14 +328,21 @@ func (m multi) each(ctx context.Context, f func(r *Result, op *headgate.Op) bool
 				op.Limit = localLimit(r.Rule)
 			}
 			if f(r, &op) {
-				s.pending = append(s.pending, op)
+				s.pending, s.places = append(s.pending, op), append(s.places, i)
 			}
 		}
 		store := m.store
 		if local {
 			store, ctx = m.fallback, context.WithoutCancel(ctx)
 		}
-		m.put(ctx, store, headgate.Independent)
+		if !m.put(ctx, store, headgate.Independent) {
+			continue
+		}
+		for j, i := range s.places {
+			if d := &s.results[i].Decision; d.Allowed {
+				d.Remaining, d.ResetAfter, d.Granted = max(s.out[j].Remaining, 0), s.out[j].ResetAfter, 0
+			}
+		}
 	}
 }
 

@@ -177,6 +177,20 @@ func TestChargeDeniedGoesIntoDebt(t *testing.T) {
 	})
 }
 
+// Where refusals are charged, so are the limits beside the one that refused, as
+// envoyproxy/ratelimit does.
+func TestChargeDeniedChargesTheOthersToo(t *testing.T) {
+	charge := func(r *rules.Rule) { r.ChargeDenied = true }
+	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){"user": charge, "team": charge}))
+	both := []engine.Part{take(user("ann")), take(team("red"))}
+	trace(t, e, engine.MultiQuery{}, []multiRow{
+		{both, true, []int64{2, 1}, nil},
+		{both, true, []int64{1, 0}, nil},
+		{both, false, []int64{0, 0}, []bool{false, true}},
+		{both, false, []int64{0, 0}, []bool{true, true}},
+	})
+}
+
 func TestObserveLetsEverythingPass(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
 	q := engine.MultiQuery{Domain: "api", At: start, Observe: true, Parts: []engine.Part{part(team("red"), 2, headgate.Take)}}

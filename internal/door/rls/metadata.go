@@ -39,8 +39,8 @@ func (c *call) encodeMetadata(v *engine.MultiVerdict) {
 }
 
 func (d *descriptor) metadata() *structpb.Struct {
-	entries := make([]*structpb.Value, len(d.Entries))
-	for i, e := range d.Entries {
+	entries := make([]*structpb.Value, len(d.told.Entries))
+	for i, e := range d.told.Entries {
 		entries[i] = structpb.NewStringValue(e.Key + "=" + e.Value)
 	}
 	fields := map[string]*structpb.Value{

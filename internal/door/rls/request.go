@@ -17,7 +17,7 @@ type request struct {
 // descriptor is one of a request's descriptors, and the rules.Request that its
 // rules are matched against.
 type descriptor struct {
-	rules.Descriptor
+	told     rules.Descriptor
 	override override
 	// hits, if hasHits, takes the place of the request's.
 	hits    uint64
@@ -48,10 +48,8 @@ func (r *request) reset() {
 }
 
 func (d *descriptor) reset() {
-	clear(d.Entries) // let go of the texts
-	entries := d.Entries[:0]
-	*d = descriptor{}
-	d.Entries = entries
+	clear(d.told.Entries) // let go of the texts
+	*d = descriptor{told: rules.Descriptor{Entries: d.told.Entries[:0]}}
 }
 
 // add returns a fresh descriptor at the end of r.
@@ -66,11 +64,16 @@ func (r *request) add() *descriptor {
 	return d
 }
 
+var _ rules.OrderedRequest = (*descriptor)(nil)
+
+// Descriptor implements rules.OrderedRequest.
+func (d *descriptor) Descriptor() []rules.Entry { return d.told.Entries }
+
 // Attribute implements rules.Request. Unlike that of a rules.Descriptor the
 // client's address is grouped by its prefix, as for every door.
 func (d *descriptor) Attribute(a rules.Attribute) (value string, ok bool) {
 	if a.Kind != rules.ClientIP {
-		return d.Descriptor.Attribute(a)
+		return d.told.Attribute(a)
 	}
 	address := d.ClientIP()
 	if !address.IsValid() {
@@ -82,7 +85,7 @@ func (d *descriptor) Attribute(a rules.Attribute) (value string, ok bool) {
 // ClientIP implements rules.Request.
 func (d *descriptor) ClientIP() netip.Addr {
 	if !d.addressKnown {
-		d.address, d.addressKnown = d.Descriptor.ClientIP().Unmap().WithZone(""), true
+		d.address, d.addressKnown = d.told.ClientIP().Unmap().WithZone(""), true
 	}
 	return d.address
 }

@@ -90,8 +90,8 @@ func (c *call) release() {
 	}
 	c.request.reset()
 	for i := range c.request.descriptors[:cap(c.request.descriptors)] {
-		if d := &c.request.descriptors[:cap(c.request.descriptors)][i]; cap(d.Entries) > 64 {
-			d.Entries = nil
+		if d := &c.request.descriptors[:cap(c.request.descriptors)][i]; cap(d.told.Entries) > 64 {
+			d.told.Entries = nil
 		}
 	}
 	clear(c.parts)
