@@ -43,8 +43,13 @@ const DefaultRules = "rules"
 type Config struct {
 	// File is the file that was read, or empty.
 	File string
-	// Rules are files and folders of rules.
+	// RulesFrom is where rules come from; RuleOptions how they are read.
+	RulesFrom   Origin
+	RuleOptions rules.Options
+	// Rules are files and folders of rules, XDS the control plane: one of the
+	// two is used.
 	Rules []string
+	XDS   XDS
 	// Store is where counts are kept.
 	Store Store
 	// Listen has the addresses of the doors but the proxy.
@@ -52,6 +57,8 @@ type Config struct {
 	// GRPC is the gRPC door, Envoy what its rate limit service does.
 	GRPC  GRPC
 	Envoy Envoy
+	// Admin is the admin door.
+	Admin Admin
 	// Proxy is the reverse proxy. It is closed if it has no Upstream.
 	Proxy Proxy
 	// TrustedProxies are the peers whose word about the client is believed.
@@ -187,6 +194,9 @@ func Load(from Sources) (*Config, error) {
 			note(s.apply(c, "--"+strings.ReplaceAll(s.key, ".", "-"), value))
 		}
 	}
+	if len(errs) == 0 {
+		errs = c.checkTogether()
+	}
 	if len(errs) > 0 {
 		return nil, errs
 	}
@@ -197,6 +207,7 @@ func Load(from Sources) (*Config, error) {
 func defaults() *Config {
 	return &Config{
 		Listen:          Listen{API: DefaultAPI, GRPC: DefaultGRPC, Admin: DefaultAdmin},
+		XDS:             XDS{Address: DefaultControlPlane, NodeID: DefaultNodeID},
 		Envoy:           defaultEnvoy(),
 		Proxy:           Proxy{Listen: DefaultProxy},
 		ShutdownTimeout: 10 * time.Second,
@@ -209,7 +220,7 @@ func defaults() *Config {
 
 // finish fills in what depends on the place the process runs in.
 func (c *Config) finish() {
-	if len(c.Rules) == 0 {
+	if len(c.Rules) == 0 && c.RulesFrom == FromFiles {
 		if info, err := os.Stat(DefaultRules); err == nil && info.IsDir() {
 			c.Rules = []string{DefaultRules}
 		}

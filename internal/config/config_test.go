@@ -37,6 +37,13 @@ func TestFullFile(t *testing.T) {
 	want := &config.Config{
 		File:  "testdata/full.yaml",
 		Rules: []string{"testdata/rules", "testdata/more.yaml"},
+
+		RuleOptions: rules.Options{Compat: rules.CompatEnvoy, MergeDomains: true},
+		XDS: config.XDS{
+			Address: "gateway:18001", NodeID: "n", TLS: true,
+			CA: "testdata/tls/ca", Cert: "testdata/tls/cert", Key: "testdata/tls/key", ServerName: "s",
+		},
+		Admin: config.Admin{Token: "0123456789abcdef", Pprof: true},
 		Store: config.Store{Memory: config.Memory{
 			MaxKeys: 1000, MaxBytes: 64 << 20, Snapshot: "testdata/state/counts", SnapshotInterval: 30 * time.Second,
 		}, Redis: config.Redis{DenyCache: config.DefaultDenyCache}},

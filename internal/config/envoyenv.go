@@ -66,7 +66,15 @@ func envoyVariables() []envoyVariable {
 		},
 		{name: "REDIS_SOCKET_TYPE", effect: refused, harmless: "tcp", hint: "Redis has to be reached by TCP"},
 		{name: "BACKEND_TYPE", effect: refused, harmless: "redis", hint: "counts are kept in memory or in Redis"},
-		{name: "CONFIG_TYPE", effect: refused, harmless: "FILE", hint: "rules come from files"},
+		{name: "CONFIG_TYPE"},
+		{name: "CONFIG_GRPC_XDS_SERVER_URL", key: "xds.address"},
+		{name: "CONFIG_GRPC_XDS_NODE_ID", key: "xds.node_id"},
+		{name: "CONFIG_GRPC_XDS_SERVER_USE_TLS", key: "xds.tls"},
+		{name: "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", key: "xds.tls_ca"},
+		{name: "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", key: "xds.tls_cert"},
+		{name: "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", key: "xds.tls_key"},
+		{name: "CONFIG_GRPC_XDS_SERVER_TLS_SAN", key: "xds.tls_server_name"},
+		{name: "MERGE_DOMAIN_CONFIG", key: "merge_domains"},
 		{name: "QUOTA_MODE", effect: refused, harmless: "false", hint: "write quota_mode: true into the rules"},
 		{name: "REDIS_PERSECOND", effect: refused, harmless: "false", hint: "one Redis has all counts"},
 		{name: "USE_STATSD", effect: refused, harmless: "false", hint: "unset it; there is no statsd"},
@@ -81,7 +89,7 @@ func envoyVariables() []envoyVariable {
 
 // needlessVariables may be set and change nothing: they tune what is not here,
 // or ask for what is always so.
-const needlessVariables = `MERGE_DOMAIN_CONFIG RUNTIME_WATCH_ROOT RUNTIME_IGNOREDOTFILES
+const needlessVariables = `CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL RUNTIME_WATCH_ROOT RUNTIME_IGNOREDOTFILES
 FORCE_START_WITHOUT_INITIAL_CONFIG HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED
 STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT LOCAL_CACHE_SIZE_IN_BYTES NEAR_LIMIT_RATIO EXPIRATION_JITTER_MAX_SECONDS
 REDIS_POOL_SIZE REDIS_PIPELINE_WINDOW REDIS_PIPELINE_LIMIT REDIS_CLUSTER_PIPELINE_PARALLELISM
@@ -148,11 +156,12 @@ func (e *envoyEnvironment) boolean(name string) bool {
 }
 
 // doors sets the addresses. Where nothing is said they are those of
-// envoyproxy/ratelimit, which listens on all interfaces.
+// envoyproxy/ratelimit, which listens on all interfaces; but the admin door,
+// which can do more than its debug port, stays on loopback.
 func (e *envoyEnvironment) doors() {
 	e.values["listen.api"] = net.JoinHostPort(e.or("HOST", "0.0.0.0"), e.or("PORT", "8080"))
 	e.values["listen.grpc"] = net.JoinHostPort(e.or("GRPC_HOST", "0.0.0.0"), e.or("GRPC_PORT", "8081"))
-	e.values["listen.admin"] = net.JoinHostPort(e.or("DEBUG_HOST", "0.0.0.0"), e.or("DEBUG_PORT", "6070"))
+	e.values["listen.admin"] = net.JoinHostPort(e.or("DEBUG_HOST", "127.0.0.1"), e.or("DEBUG_PORT", "6070"))
 	if socket := e.get("GRPC_UDS"); socket != "" {
 		e.values["listen.grpc"] = unixPrefix + socket
 	}
@@ -174,9 +183,18 @@ func (e *envoyEnvironment) tls() {
 	}
 }
 
-// rest sets the rules' folder and how to log.
+// rest sets where the rules are and how to log.
 func (e *envoyEnvironment) rest() {
-	if root, sub := e.get("RUNTIME_ROOT"), e.get("RUNTIME_SUBDIRECTORY"); root != "" || sub != "" {
+	xds := false
+	switch kind := e.get("CONFIG_TYPE"); kind {
+	case "", "FILE":
+	case "GRPC_XDS_SOTW":
+		xds = true
+		e.values["rules_from"] = FromXDS.String()
+	default:
+		e.refuse("CONFIG_TYPE", fmt.Sprintf("%q is not one of FILE, GRPC_XDS_SOTW", kind), "")
+	}
+	if root, sub := e.get("RUNTIME_ROOT"), e.get("RUNTIME_SUBDIRECTORY"); !xds && (root != "" || sub != "") {
 		root = e.or("RUNTIME_ROOT", "/srv/runtime_data/current")
 		e.values["rules"] = path.Join(root, sub, e.or("RUNTIME_APPDIRECTORY", "config"))
 	}
@@ -290,6 +308,8 @@ func sourceOf(key string) string {
 		return "DEBUG_HOST, DEBUG_PORT"
 	case "rules":
 		return "RUNTIME_ROOT"
+	case "rules_from":
+		return "CONFIG_TYPE"
 	case "log.level":
 		return "LOG_LEVEL"
 	}

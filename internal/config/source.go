@@ -1,0 +1,179 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/headgate/headgate/rules"
+)
+
+// DefaultControlPlane is where a control plane is looked for, as
+// envoyproxy/ratelimit does.
+const DefaultControlPlane = "127.0.0.1:18000"
+
+// DefaultNodeID is who this process says it is to a control plane.
+const DefaultNodeID = "headgate"
+
+// Origin is where rules come from.
+type Origin uint8
+
+// The origins.
+const (
+	// FromFiles reads them from Config.Rules.
+	FromFiles Origin = iota
+	// FromXDS receives them from a control plane.
+	FromXDS
+)
+
+// String returns the name that the configuration uses: files or xds.
+func (o Origin) String() string {
+	switch o {
+	case FromFiles:
+		return "files"
+	case FromXDS:
+		return "xds"
+	}
+	return fmt.Sprintf("origin(%d)", uint8(o))
+}
+
+func parseOrigin(v string) (Origin, bool) {
+	for _, o := range []Origin{FromFiles, FromXDS} {
+		if o.String() == v {
+			return o, true
+		}
+	}
+	return 0, false
+}
+
+// XDS is the control plane that rules come from.
+type XDS struct {
+	// Address is host:port, NodeID who this process says it is.
+	Address, NodeID string
+	// TLS encrypts the connection, with these files; those that are empty have
+	// their defaults: the system's authorities, no certificate of our own, the
+	// host of Address.
+	TLS                       bool
+	CA, Cert, Key, ServerName string
+}
+
+// Admin is the admin door.
+type Admin struct {
+	// Token is what callers have to know; empty for no question.
+	Token Secret
+	// Pprof opens the profiler.
+	Pprof bool
+}
+
+// Secret is text that is not to be shown, and does not show itself when it is
+// printed or logged.
+type Secret string
+
+// String hides the text.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "[hidden]"
+}
+
+// GoString hides the text.
+func (s Secret) GoString() string { return s.String() }
+
+// MarshalText hides the text.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// minToken is the length of the shortest token.
+const minToken = 16
+
+func token(v string) (Secret, error) {
+	if len(v) < minToken {
+		return "", &hinted{
+			fmt.Sprintf("the token is shorter than %d characters", minToken), "take a random one: openssl rand -hex 24",
+		}
+	}
+	return Secret(v), nil
+}
+
+// sourceSettings are the keys of where rules come from, and of the admin door.
+func sourceSettings() []setting {
+	file := func(key string, field func(*XDS) *string) setting {
+		return setting{key: key, path: true, set: func(c *Config, v []string) error { *field(&c.XDS) = v[0]; return nil }}
+	}
+	text := func(key string, field func(*XDS) *string) setting {
+		return one(key, func(c *Config, v string) error { *field(&c.XDS) = v; return nil })
+	}
+	return []setting{
+		one("rules_from", func(c *Config, v string) (err error) {
+			c.RulesFrom, err = choice(v, parseOrigin, FromFiles.String(), FromXDS.String())
+			return err
+		}),
+		one("merge_domains", func(c *Config, v string) (err error) { c.RuleOptions.MergeDomains, err = boolean(v); return err }),
+		one("compat", func(c *Config, v string) (err error) {
+			c.RuleOptions.Compat, err = choice(v, parseCompat, rules.CompatNone.String(), rules.CompatEnvoy.String())
+			return err
+		}),
+		one("xds.address", func(c *Config, v string) (err error) { c.XDS.Address, err = remote(v); return err }),
+		text("xds.node_id", func(x *XDS) *string { return &x.NodeID }),
+		one("xds.tls", func(c *Config, v string) (err error) { c.XDS.TLS, err = boolean(v); return err }),
+		file("xds.tls_ca", func(x *XDS) *string { return &x.CA }),
+		file("xds.tls_cert", func(x *XDS) *string { return &x.Cert }),
+		file("xds.tls_key", func(x *XDS) *string { return &x.Key }),
+		text("xds.tls_server_name", func(x *XDS) *string { return &x.ServerName }),
+		one("admin.token", func(c *Config, v string) (err error) { c.Admin.Token, err = token(v); return err }),
+		one("admin.pprof", func(c *Config, v string) (err error) { c.Admin.Pprof, err = boolean(v); return err }),
+	}
+}
+
+func parseCompat(v string) (rules.Compat, bool) {
+	for _, c := range []rules.Compat{rules.CompatNone, rules.CompatEnvoy} {
+		if c.String() == v {
+			return c, true
+		}
+	}
+	return 0, false
+}
+
+// remote checks the host:port of somebody else.
+func remote(v string) (string, error) {
+	const hint = "write host:port, such as " + DefaultControlPlane
+	host, port, err := net.SplitHostPort(v)
+	if err != nil || host == "" || port == "" || port == "0" {
+		return "", &hinted{fmt.Sprintf("%q is not an address to connect to", v), hint}
+	}
+	if _, err := address(net.JoinHostPort(host, port)); err != nil {
+		return "", err
+	}
+	return v, nil
+}
+
+// checkTogether finds settings that make no sense beside each other.
+func (c *Config) checkTogether() (errs Errors) {
+	if c.RulesFrom == FromXDS && len(c.Rules) > 0 {
+		errs = append(errs, &SourceError{
+			Source: "rules_from", Message: "with xds, no rules come from files, and there are some in \"rules\"",
+			Hint: "leave one of them out",
+		})
+	}
+	if l := c.Listen.Admin; c.Admin.Token == "" && l != "" && l != Off && !IsLoopback(l) {
+		errs = append(errs, &SourceError{
+			Source: "listen.admin", Message: fmt.Sprintf("%s can be reached from other machines, and there is no token", l),
+			Hint: "set HEADGATE_ADMIN_TOKEN or admin.token, or listen on " + DefaultAdmin,
+		})
+	}
+	return errs
+}
+
+// IsLoopback reports whether what listens at host:port is reached from this
+// machine only.
+func IsLoopback(hostPort string) bool {
+	host, _, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
