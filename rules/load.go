@@ -52,6 +52,7 @@ type collector struct {
 	sources  []Source
 	seen     map[string]bool
 	problems []Diagnostic
+	tests    bool // gather rule tests, not rules
 }
 
 // collect adds a path that the caller named.
@@ -62,14 +63,16 @@ func (c *collector) collect(path string) {
 		return
 	}
 	if !info.IsDir() {
-		if !isTest(path) {
+		if IsTest(path) == c.tests {
 			c.read(path, info)
+		} else if c.tests {
+			c.problems = append(c.problems, Diagnostic{File: path, Message: "not a file of rule tests", Hint: "they end in _test.yaml"})
 		}
 		return
 	}
 	before := len(c.seen)
 	c.folder(path, 0)
-	if len(c.seen) == before && len(c.problems) == 0 {
+	if len(c.seen) == before && len(c.problems) == 0 && !c.tests {
 		c.problems = append(c.problems, Diagnostic{
 			Severity: SeverityWarning, File: path, Message: "the folder has no rule files", Hint: "they end in .yaml or .yml",
 		})
@@ -95,7 +98,7 @@ func (c *collector) folder(path string, depth int) {
 		case strings.HasPrefix(e.Name(), "."):
 		case e.IsDir():
 			c.folder(name, depth+1)
-		case (ext == ".yaml" || ext == ".yml") && !isTest(name):
+		case (ext == ".yaml" || ext == ".yml") && IsTest(name) == c.tests:
 			info, err := os.Stat(name)
 			if err != nil {
 				c.fail(name, err)
@@ -106,8 +109,8 @@ func (c *collector) folder(path string, depth int) {
 	}
 }
 
-// isTest reports whether path holds rule tests rather than rules.
-func isTest(path string) bool {
+// IsTest reports whether path, by its name, holds rule tests rather than rules.
+func IsTest(path string) bool {
 	return strings.HasSuffix(path, "_test.yaml") || strings.HasSuffix(path, "_test.yml")
 }
 
