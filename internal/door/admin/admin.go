@@ -1,0 +1,109 @@
+// Package admin is the door for operators: the rules in force, the health of
+// the process, the profiler, and whatever else the process hangs onto its
+// Routes.
+//
+// It can do and tell more than the other doors. Without a token it answers only
+// those who speak to it by a loopback name, so that a web page which makes a
+// browser on the same machine call it under a name of its own gets nowhere;
+// with a token, only those who know it.
+package admin
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"strings"
+
+	"github.com/headgate/headgate/internal/answer"
+)
+
+// Options are what the door has to offer.
+type Options struct {
+	// Token is what callers have to know, if it is not empty.
+	Token string
+	// Pprof opens the profiler at /debug/pprof/.
+	Pprof bool
+	// Routes are patterns of http.ServeMux with what serves them, such as
+	// "GET /rlconfig".
+	Routes map[string]http.Handler
+	// Open are those that need no token, for probes.
+	Open map[string]http.Handler
+}
+
+// New returns the handler of the door.
+func New(o Options) http.Handler {
+	inner := http.NewServeMux()
+	for pattern, h := range o.Routes {
+		inner.Handle(pattern, h)
+	}
+	if o.Pprof {
+		inner.HandleFunc("GET /debug/pprof/", pprof.Index)
+		inner.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		inner.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		inner.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		inner.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
+		inner.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	g := guard{next: http.NewCrossOriginProtection().Handler(inner)}
+	if o.Token != "" {
+		g.want, g.asks = sha256.Sum256([]byte(o.Token)), true
+	}
+	outer := http.NewServeMux()
+	outer.Handle("/", &g)
+	for pattern, h := range o.Open {
+		outer.Handle(pattern, h)
+	}
+	return outer
+}
+
+// guard lets through those who may.
+type guard struct {
+	next http.Handler
+	want [sha256.Size]byte // of the token
+	asks bool              // for it
+}
+
+// ServeHTTP implements [http.Handler].
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	switch {
+	case g.asks && !g.knows(r):
+		// Basic is for browsers, which have no other way to ask.
+		w.Header().Set("WWW-Authenticate", `Basic realm="headgate", charset="UTF-8"`)
+		w.Header().Add("WWW-Authenticate", `Bearer realm="headgate"`)
+		answer.Problem(w, http.StatusUnauthorized, "the token of the admin door is missing or wrong")
+	case !g.asks && !isLocal(r.Host):
+		answer.Problem(w, http.StatusForbidden, "without a token the admin door answers to localhost and loopback addresses only")
+	default:
+		g.next.ServeHTTP(w, r)
+	}
+}
+
+// knows reports whether r has the token, as a bearer token or as the password
+// of any user. Hashes are compared, so that the time it takes tells neither the
+// token nor its length.
+func (g *guard) knows(r *http.Request) bool {
+	got, ok := "", false
+	if scheme, rest, found := strings.Cut(r.Header.Get("Authorization"), " "); found && strings.EqualFold(scheme, "Bearer") {
+		got, ok = strings.TrimSpace(rest), true
+	} else {
+		_, got, ok = r.BasicAuth()
+	}
+	hash := sha256.Sum256([]byte(got))
+	return ok && subtle.ConstantTimeCompare(hash[:], g.want[:]) == 1
+}
+
+// isLocal reports whether host, perhaps with a port, names this machine.
+func isLocal(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.Unmap().IsLoopback()
+}

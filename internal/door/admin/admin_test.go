@@ -1,0 +1,121 @@
+package admin_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/door/admin"
+)
+
+const token = "0123456789abcdef"
+
+func says(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+}
+
+func door(token string, pprof bool) http.Handler {
+	return admin.New(admin.Options{
+		Token: token, Pprof: pprof,
+		Routes: map[string]http.Handler{"GET /rlconfig": says("rules"), "/v1/keys": says("keys")},
+		Open:   map[string]http.Handler{"GET /healthz": says("healthy")},
+	})
+}
+
+func ask(h http.Handler, method, path string, change func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	r.Host = "127.0.0.1:6070"
+	if change != nil {
+		change(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestWithoutAToken(t *testing.T) {
+	rows := []struct {
+		method, path, host, fetch string
+		want                      int
+	}{
+		{"GET", "/rlconfig", "127.0.0.1:6070", "", 200},
+		{"GET", "/rlconfig", "localhost:6070", "", 200},
+		{"GET", "/rlconfig", "LocalHost", "", 200},
+		{"GET", "/rlconfig", "[::1]:6070", "", 200},
+		{"GET", "/rlconfig", "[::1]", "", 200},
+		{"GET", "/rlconfig", "[::ffff:127.0.0.1]:6070", "", 200},
+		{"GET", "/rlconfig", "evil.example:6070", "", 403}, // a name that was pointed at loopback
+		{"GET", "/rlconfig", "127.0.0.1.evil.example", "", 403},
+		{"GET", "/rlconfig", "10.0.0.1:6070", "", 403},
+		{"GET", "/rlconfig", "", "", 403},
+		{"POST", "/v1/keys", "localhost", "cross-site", 403},
+		{"POST", "/v1/keys", "localhost", "same-origin", 200},
+		{"POST", "/v1/keys", "localhost", "", 200}, // no browser
+		{"POST", "/rlconfig", "localhost", "", 405},
+		{"GET", "/nothing", "localhost", "", 404},
+		{"GET", "/debug/pprof/", "localhost", "", 404},
+		{"GET", "/healthz", "10.0.0.1:6070", "", 200},
+	}
+	h := door("", false)
+	for _, row := range rows {
+		got := ask(h, row.method, row.path, func(r *http.Request) {
+			r.Host = row.host
+			if row.fetch != "" {
+				r.Header.Set("Sec-Fetch-Site", row.fetch)
+			}
+		})
+		if got.Code != row.want {
+			t.Errorf("%s %s at %q, %q: %d, want %d", row.method, row.path, row.host, row.fetch, got.Code, row.want)
+		}
+	}
+}
+
+func TestWithAToken(t *testing.T) {
+	rows := []struct {
+		name, path, authorization string
+		want                      int
+	}{
+		{"none", "/rlconfig", "", 401},
+		{"bearer", "/rlconfig", "Bearer " + token, 200},
+		{"bearer in small letters", "/rlconfig", "bearer " + token, 200},
+		{"wrong", "/rlconfig", "Bearer 0123456789abcdeF", 401},
+		{"a part", "/rlconfig", "Bearer 0123456789", 401},
+		{"empty", "/rlconfig", "Bearer ", 401},
+		{"more", "/rlconfig", "Bearer " + token + "0", 401},
+		{"without a scheme", "/rlconfig", token, 401},
+		{"as a password", "/rlconfig", "Basic YW55Ym9keTowMTIzNDU2Nzg5YWJjZGVm", 200},
+		{"as a user", "/rlconfig", "Basic MDEyMzQ1Njc4OWFiY2RlZjo=", 401},
+		{"no route without it either", "/nothing", "", 401},
+		{"profiler", "/debug/pprof/", "", 401},
+		{"probes need none", "/healthz", "", 200},
+	}
+	h := door(token, true)
+	for _, row := range rows {
+		got := ask(h, "GET", row.path, func(r *http.Request) {
+			r.Host = "headgate.internal:6070" // with a token any name will do
+			if row.authorization != "" {
+				r.Header.Set("Authorization", row.authorization)
+			}
+		})
+		if got.Code != row.want {
+			t.Errorf("%s: %d, want %d", row.name, got.Code, row.want)
+		}
+		if row.want == http.StatusUnauthorized && len(got.Header().Values("WWW-Authenticate")) != 2 {
+			t.Errorf("%s: the answer does not ask: %v", row.name, got.Header())
+		}
+		if strings.Contains(got.Body.String(), token) {
+			t.Errorf("%s: the token comes back: %s", row.name, got.Body)
+		}
+	}
+}
+
+func TestProfilerHasToBeAskedFor(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		got := ask(door("", open), "GET", "/debug/pprof/goroutine?debug=1", nil)
+		if ok := got.Code == http.StatusOK && strings.Contains(got.Body.String(), "goroutine profile"); ok != open {
+			t.Errorf("open %v: %d %.60s", open, got.Code, got.Body)
+		}
+	}
+}
