@@ -3,7 +3,6 @@ package grpclimit_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"net"
 	"time"
 
@@ -30,7 +29,7 @@ func serve(limit grpc.ServerOption, options ...grpc.DialOption) (healthpb.Health
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
 	)...)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	return healthpb.NewHealthClient(connection), func() {
 		_ = connection.Close()

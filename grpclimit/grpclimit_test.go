@@ -57,7 +57,9 @@ func dial(t testing.TB, server []grpc.ServerOption, client ...grpc.DialOption) h
 	t.Cleanup(func() {
 		_ = connection.Close()
 		s.Stop()
-		<-done
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
 	})
 	return healthpb.NewHealthClient(connection)
 }
@@ -84,7 +86,9 @@ func TestUnaryServer(t *testing.T) {
 		{0, "bob", 0},
 		{19999999 * time.Microsecond, "ann", time.Microsecond},
 		{time.Microsecond, "ann", 0},
-		{0, "", 0}, {0, "", 0}, {0, "", 30 * time.Second}, // nobody in particular
+		{0, "", 0},
+		{0, "", 0},
+		{0, "", 30 * time.Second}, // nobody in particular
 	}
 	for i, row := range rows {
 		now.add(row.after)

@@ -102,10 +102,20 @@ func TestEnvoyEnvironmentHasToBeAskedFor(t *testing.T) {
 
 func TestEnvoyVariablesThatCannotBeMapped(t *testing.T) {
 	for _, row := range [][2]string{
-		{"BACKEND_TYPE", "memcache"}, {"QUOTA_MODE", "true"}, {"REDIS_PERSECOND", "true"}, {"REDIS_URL", "/run/redis.sock"},
-		{"USE_STATSD", "true"}, {"TRACING_ENABLED", "true"}, {"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "true"},
-		{"GRPC_SERVER_USE_TLS", "true"}, {"GRPC_SERVER_USE_TLS", "maybe"}, {"GRPC_MAX_CONNECTION_AGE", "long"},
-		{"LOG_LEVEL", "loud"}, {"PORT", "http"}, {"SHADOW_MODE", "sometimes"}, {"LIMIT_RESET_HEADER", "no spaces"},
+		{"BACKEND_TYPE", "memcache"},
+		{"QUOTA_MODE", "true"},
+		{"REDIS_PERSECOND", "true"},
+		{"REDIS_URL", "/run/redis.sock"},
+		{"USE_STATSD", "true"},
+		{"TRACING_ENABLED", "true"},
+		{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "true"},
+		{"GRPC_SERVER_USE_TLS", "true"},
+		{"GRPC_SERVER_USE_TLS", "maybe"},
+		{"GRPC_MAX_CONNECTION_AGE", "long"},
+		{"LOG_LEVEL", "loud"},
+		{"PORT", "http"},
+		{"SHADOW_MODE", "sometimes"},
+		{"LIMIT_RESET_HEADER", "no spaces"},
 	} {
 		_, err := config.Load(manifest(row[0], row[1]))
 		var errs config.Errors

@@ -43,23 +43,40 @@ type envoyVariable struct {
 // envoyVariables are all that it has, in the order of docs/envoy.md.
 func envoyVariables() []envoyVariable {
 	list := []envoyVariable{
-		{name: "HOST"}, {name: "PORT"},
-		{name: "GRPC_HOST"}, {name: "GRPC_PORT"}, {name: "GRPC_UDS"},
+		{name: "HOST"},
+		{name: "PORT"},
+		{name: "GRPC_HOST"},
+		{name: "GRPC_PORT"},
+		{name: "GRPC_UDS"},
 		{name: "GRPC_MAX_CONNECTION_AGE", key: "grpc.max_connection_age"},
 		{name: "GRPC_MAX_CONNECTION_AGE_GRACE", key: "grpc.max_connection_age_grace"},
-		{name: "GRPC_SERVER_USE_TLS"}, {name: "GRPC_SERVER_TLS_CERT"}, {name: "GRPC_SERVER_TLS_KEY"},
-		{name: "GRPC_CLIENT_TLS_CACERT"}, {name: "GRPC_CLIENT_TLS_SAN"},
-		{name: "LOG_LEVEL"}, {name: "LOG_FORMAT", key: "log.format"},
-		{name: "RUNTIME_ROOT"}, {name: "RUNTIME_SUBDIRECTORY"}, {name: "RUNTIME_APPDIRECTORY"},
+		{name: "GRPC_SERVER_USE_TLS"},
+		{name: "GRPC_SERVER_TLS_CERT"},
+		{name: "GRPC_SERVER_TLS_KEY"},
+		{name: "GRPC_CLIENT_TLS_CACERT"},
+		{name: "GRPC_CLIENT_TLS_SAN"},
+		{name: "LOG_LEVEL"},
+		{name: "LOG_FORMAT", key: "log.format"},
+		{name: "RUNTIME_ROOT"},
+		{name: "RUNTIME_SUBDIRECTORY"},
+		{name: "RUNTIME_APPDIRECTORY"},
 		{name: "LIMIT_RESPONSE_HEADERS_ENABLED", key: "envoy.legacy_headers"},
 		{name: "LIMIT_LIMIT_HEADER", key: "envoy.limit_header"},
 		{name: "LIMIT_REMAINING_HEADER", key: "envoy.remaining_header"},
 		{name: "LIMIT_RESET_HEADER", key: "envoy.reset_header"},
 		{name: "RESPONSE_DYNAMIC_METADATA", key: "envoy.dynamic_metadata"},
 		{name: "SHADOW_MODE", key: "envoy.shadow_mode"},
-		{name: "DEBUG_HOST"}, {name: "DEBUG_PORT"},
-		{name: "REDIS_URL"}, {name: "REDIS_TYPE"}, {name: "REDIS_AUTH"}, {name: "REDIS_TIMEOUT"}, {name: "CACHE_KEY_PREFIX"},
-		{name: "REDIS_TLS"}, {name: "REDIS_TLS_CLIENT_CERT"}, {name: "REDIS_TLS_CLIENT_KEY"}, {name: "REDIS_TLS_CACERT"},
+		{name: "DEBUG_HOST"},
+		{name: "DEBUG_PORT"},
+		{name: "REDIS_URL"},
+		{name: "REDIS_TYPE"},
+		{name: "REDIS_AUTH"},
+		{name: "REDIS_TIMEOUT"},
+		{name: "CACHE_KEY_PREFIX"},
+		{name: "REDIS_TLS"},
+		{name: "REDIS_TLS_CLIENT_CERT"},
+		{name: "REDIS_TLS_CLIENT_KEY"},
+		{name: "REDIS_TLS_CACERT"},
 		{
 			name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", effect: refused, harmless: "false",
 			hint: "set store.redis.tls_server_name to the name in the certificate",
@@ -81,7 +98,7 @@ func envoyVariables() []envoyVariable {
 		{name: "USE_DOG_STATSD", effect: refused, harmless: "false", hint: "unset it; there is no statsd"},
 		{name: "TRACING_ENABLED", effect: refused, harmless: "false", hint: "unset it; there are no traces"},
 	}
-	for _, name := range strings.Fields(needlessVariables) {
+	for name := range strings.FieldsSeq(needlessVariables) {
 		list = append(list, envoyVariable{name: name, effect: needless})
 	}
 	return list
@@ -106,7 +123,7 @@ func fromEnvoy(environment func(string) (string, bool)) (values map[string]strin
 		case value == "":
 		case v.effect == refused && !strings.EqualFold(value, v.harmless):
 			e.refuse(v.name, fmt.Sprintf("%q has no counterpart", value), v.hint)
-		case v.key != "":
+		case v.effect == mapped && v.key != "":
 			e.values[v.key] = value
 		}
 	}

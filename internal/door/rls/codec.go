@@ -66,7 +66,7 @@ func description() *grpc.ServiceDesc {
 }
 
 // shouldRateLimit answers one request.
-func shouldRateLimit(server any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+func shouldRateLimit(server any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // as grpc.MethodHandler wants it
 	s, ok := server.(*Service)
 	if !ok {
 		return nil, fmt.Errorf("the service is %T", server)

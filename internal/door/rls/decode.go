@@ -73,7 +73,7 @@ func (f *field) text() (string, error) {
 	if !utf8.Valid(f.bytes) {
 		return "", errText
 	}
-	return unsafe.String(unsafe.SliceData(f.bytes), len(f.bytes)), nil
+	return unsafe.String(unsafe.SliceData(f.bytes), len(f.bytes)), nil //nolint:gosec // string(f.bytes); nobody writes to them, as decode says
 }
 
 // decode reads a RateLimitRequest into r, which is empty. b must not be written

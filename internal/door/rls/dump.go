@@ -1,7 +1,6 @@
 package rls
 
 import (
-	"bufio"
 	"fmt"
 	"net/http"
 
@@ -14,23 +13,28 @@ func Dump(current func() *rules.Ruleset) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
-		out := bufio.NewWriter(w)
+		var b []byte
 		for _, r := range current().Rules() {
-			fmt.Fprintf(out, "%s.%s: %s", r.Domain, r.Name, r.Limit)
-			if r.LimitName != "" && r.LimitName != r.Name {
-				fmt.Fprintf(out, ", name: %s", r.LimitName)
-			}
-			for _, name := range r.Replaces {
-				fmt.Fprintf(out, ", replaces: %s", name)
-			}
-			if r.Mode == rules.Shadow {
-				fmt.Fprint(out, ", shadow_mode: true")
-			}
-			if r.QuotaMode {
-				fmt.Fprint(out, ", quota_mode: true")
-			}
-			fmt.Fprintf(out, " (%s)\n", r.Position())
+			b = appendRule(b, r)
 		}
-		_ = out.Flush() // a caller that went away has no use for the error
+		_, _ = w.Write(b) // a caller that went away has no use for the error
 	})
+}
+
+// appendRule appends the line of a rule.
+func appendRule(b []byte, r *rules.Rule) []byte {
+	b = fmt.Appendf(b, "%s.%s: %s", r.Domain, r.Name, r.Limit)
+	if r.LimitName != "" && r.LimitName != r.Name {
+		b = fmt.Appendf(b, ", name: %s", r.LimitName)
+	}
+	for _, name := range r.Replaces {
+		b = fmt.Appendf(b, ", replaces: %s", name)
+	}
+	if r.Mode == rules.Shadow {
+		b = append(b, ", shadow_mode: true"...)
+	}
+	if r.QuotaMode {
+		b = append(b, ", quota_mode: true"...)
+	}
+	return fmt.Appendf(b, " (%s)\n", r.Position())
 }

@@ -3,7 +3,6 @@ package rls
 import (
 	"bytes"
 	"context"
-	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -39,11 +38,12 @@ limits:
 	}
 	return New(Options{
 		Engine: engine.New(memory.New(memory.MaxKeys(1000)), rs), Clients: clients, DynamicMetadata: true,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Legacy: &LegacyHeaders{Limit: "RateLimit-Limit"},
+		Logger: slog.New(slog.DiscardHandler), Legacy: &LegacyHeaders{Limit: "RateLimit-Limit"},
 	})
 }
 
-func seeds(f *testing.F) (wire [][]byte, text [][]byte) {
+func seeds(f *testing.F) (wire, text [][]byte) {
+	f.Helper()
 	d := &common.RateLimitDescriptor{
 		Entries:        []*common.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}, {Key: "remote_address", Value: "::1"}},
 		Limit:          &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 5, Unit: 2, UnitMultiplier: wrapperspb.UInt32(3)},

@@ -37,7 +37,7 @@ func (c *call) encode(v *engine.MultiVerdict) {
 // statusOf returns the status of a descriptor: that of its tightest limit, or
 // of one that only observes if there is no other. With shadow all observe, and
 // the code says what would have been.
-func statusOf(v *engine.Verdict, shadow bool) status {
+func statusOf(v *engine.Verdict, shadow bool) status { //nolint:revive // part of what the verdict means
 	s := status{code: codeOK}
 	if !v.Allowed {
 		s.code = codeOverLimit

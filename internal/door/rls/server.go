@@ -73,7 +73,6 @@ func NewServer(s *Service, o ServerOptions) *Server {
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.KeepaliveParams(age),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.SharedWriteBuffer(true),
 	}
 	if o.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
@@ -95,7 +94,7 @@ func orElse[T comparable](v *T, otherwise T) {
 }
 
 // SetServing says whether the health service reports that all is well.
-func (s *Server) SetServing(yes bool) {
+func (s *Server) SetServing(yes bool) { //nolint:revive // the state itself, not a choice of what to do
 	state := healthpb.HealthCheckResponse_NOT_SERVING
 	if yes {
 		state = healthpb.HealthCheckResponse_SERVING

@@ -2,7 +2,6 @@ package rls_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -76,7 +75,7 @@ func newService(t testing.TB, s setup) *fixture {
 		s.store = memory.New()
 	}
 	s.rls.Engine = engine.New(s.store, rs, s.engine...)
-	s.rls.Clients, s.rls.Logger = clients, slog.New(slog.NewTextHandler(io.Discard, nil))
+	s.rls.Clients, s.rls.Logger = clients, slog.New(slog.DiscardHandler)
 	if s.rls.Clock == nil {
 		s.rls.Clock = func() time.Time { return time.UnixMicro(f.now.Load()) }
 	}
