@@ -45,7 +45,11 @@ exits with 0 if they are right (there may be warnings) and with 1 if not.`,
 			return &failedError{exitFailed}
 		}
 		if !asJSON {
-			_, err := fmt.Fprintf(s.out, "ok: %s in %s (%s)\n", count(r.Rules, "rule"), count(r.Files, "file"), domains(r.Domains))
+			tests := ""
+			if r.Tests > 0 {
+				tests = ", " + count(r.Tests, "test")
+			}
+			_, err := fmt.Fprintf(s.out, "ok: %s in %s (%s)%s\n", count(r.Rules, "rule"), count(r.Files, "file"), domains(r.Domains), tests)
 			return err
 		}
 		return nil

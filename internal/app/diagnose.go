@@ -112,18 +112,55 @@ type Report struct {
 	Files     int         `json:"files"`
 	Rules     int         `json:"rules"`
 	Domains   []string    `json:"domains"`
+	Tests     int         `json:"tests"`
 	Diagnoses []Diagnosis `json:"diagnostics"`
 }
 
-// Check reads rule files and folders as serve would, and says what is wrong.
+// Check reads rule files and folders as serve would, and the rule tests beside
+// them as test would, and says what is wrong. Tests are not run.
 func Check(paths ...string) Report {
-	rs, err := rules.Load(paths...)
-	if err != nil {
-		return Report{Domains: []string{}, Diagnoses: Diagnose(err)}
+	report := Report{Domains: []string{}}
+	var named []string
+	for _, path := range paths {
+		if !rules.IsTest(path) {
+			named = append(named, path)
+		}
 	}
-	stats := rs.Stats()
-	return Report{
-		OK: true, Files: stats.Files, Rules: stats.Rules, Domains: append([]string{}, rs.Domains()...),
-		Diagnoses: explain(rs.Warnings(), nil),
+	report.OK = true
+	if len(named) > 0 || len(paths) == 0 {
+		rs, err := rules.Load(named...)
+		if err != nil {
+			report.OK, report.Diagnoses = false, Diagnose(err)
+		} else {
+			stats := rs.Stats()
+			report.Files, report.Rules = stats.Files, stats.Rules
+			report.Domains = append(report.Domains, rs.Domains()...)
+			report.Diagnoses = explain(rs.Warnings(), nil)
+		}
+	}
+	report.checkTests(paths)
+	return report
+}
+
+// checkTests reads the tests among paths.
+func (r *Report) checkTests(paths []string) {
+	var folders []string
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && (info.IsDir() || rules.IsTest(path)) {
+			folders = append(folders, path)
+		}
+	}
+	sources, problems := rules.FindTests(folders...)
+	if len(r.Diagnoses) == 0 {
+		r.Diagnoses = append(r.Diagnoses, explain(problems, nil)...) // else rules have met the same
+	}
+	for _, source := range sources {
+		file, problems := rules.ParseTests(source)
+		r.Diagnoses = append(r.Diagnoses, explain(problems, func(string) []byte { return source.Data })...)
+		if file == nil {
+			r.OK = false
+			continue
+		}
+		r.Tests += len(file.Tests)
 	}
 }

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/internal/app"
+)
+
+func newTest(s streams) *cobra.Command {
+	var f testFlags
+	cmd := &cobra.Command{
+		Use:   "test [PATH...]",
+		Short: "run the tests beside the rules",
+		Long: `Test runs rule tests: files that end in _test.yaml, of which each says which
+requests come when and what the verdicts must be. Time is virtual: a test of a
+month takes no longer than one of a second. Of folders it takes all such files;
+without a path it begins at the current folder.
+
+It exits with 0 if all tests pass and with 1 if one fails or a file is wrong.`,
+		Example: `  headgate test rules/
+  headgate test -v --run 'login' rules/login_test.yaml`,
+		ValidArgsFunction: ruleFiles,
+	}
+	cmd.Flags().StringVar(&f.only, "run", "", "run only tests whose names match this regular expression")
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print every test and every step")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON")
+	cmd.RunE = running(func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			args = []string{"."}
+		}
+		return f.run(cmd.Context(), s, args)
+	})
+	return cmd
+}
+
+// testFlags are the flags of test.
+type testFlags struct {
+	only            string
+	asJSON, verbose bool
+}
+
+func (f *testFlags) run(ctx context.Context, s streams, paths []string) error {
+	t := app.RuleTests{Paths: paths}
+	if f.only != "" {
+		var err error
+		if t.Only, err = regexp.Compile(f.only); err != nil {
+			return &usageError{fmt.Sprintf("--run: %v", err), "put a backslash before dots, brackets and the like"}
+		}
+	}
+	p := newProgress(s)
+	t.Asked = p.add
+	if !f.asJSON {
+		out := testOutput{paint: newPaint(s.out), verbose: f.verbose}
+		t.Done = func(r *app.TestResult) {
+			p.clear()
+			out.test(r)
+		}
+		if f.verbose {
+			t.Step = out.step
+		}
+	}
+	r, err := t.Run(ctx)
+	p.clear()
+	if err != nil {
+		return err
+	}
+	if err := printTests(s, r, f.asJSON); err != nil {
+		return err
+	}
+	switch {
+	case !r.OK:
+		return &failedError{exitFailed}
+	case len(r.Tests) == 0 && f.only != "" && r.Files > 0:
+		return &usageError{fmt.Sprintf("no test matches --run %q", f.only), "headgate test -v prints the names of all"}
+	case len(r.Tests) == 0:
+		newPaint(s.err).line("error", "there are no rule tests in "+strings.Join(paths, ", "))
+		newPaint(s.err).line("hint", "their files end in _test.yaml")
+		return &failedError{exitFailed}
+	}
+	return nil
+}
+
+// testOutput prints the results of rule tests for people.
+type testOutput struct {
+	paint
+	verbose bool
+}
+
+func (o testOutput) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(o.w, format, args...)
+}
+
+// step prints a step before its test, which is told of when it is over.
+func (o testOutput) step(position, request, got string) {
+	o.printf("      %s: %s: %s\n", position, request, got)
+}
+
+func (o testOutput) test(t *app.TestResult) {
+	if t.Passed && !o.verbose {
+		return
+	}
+	word := o.in(green, "ok  ")
+	if !t.Passed {
+		word = o.in(red, "FAIL")
+	}
+	o.printf("%s  %s:%d:%d: %s (%s)\n", word, t.File, t.Line, t.Column, t.Name, count(t.Requests, "request"))
+	for i := range t.Failures {
+		o.failure(&t.Failures[i])
+	}
+	if t.More > 0 {
+		o.printf("      … and %s more\n", count(t.More, "step"))
+	}
+}
+
+func (o testOutput) failure(f *app.TestFailure) {
+	which := ""
+	if f.Of > 1 {
+		which = fmt.Sprintf(", request %d of %d", f.Repetition, f.Of)
+	}
+	o.printf("      %s:%d:%d: step %d%s, at %s\n", f.File, f.Line, f.Column, f.Step, which, f.At.Format(time.RFC3339Nano))
+	o.printf("      %s\n", f.Request)
+	o.printf("      %s\n", f.Got)
+	width := 0
+	for _, field := range f.Fields {
+		width = max(width, len(field.Name))
+	}
+	for _, field := range f.Fields {
+		o.printf("      %s\n", o.in(green, fmt.Sprintf("- %-*s  %s", width, field.Name, field.Want)))
+		o.printf("      %s\n", o.in(red, fmt.Sprintf("+ %-*s  %s", width, field.Name, field.Got)))
+	}
+}
+
+// printTests prints what is left to say when all tests are over.
+func printTests(s streams, r app.TestReport, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(s.out)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		return e.Encode(r)
+	}
+	newPaint(s.err).diagnoses(r.Diagnoses)
+	if len(r.Tests) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(s.out, "%d passed, %d failed\n", r.Passed, r.Failed)
+	return err
+}
+
+// progress tells on a terminal how many requests have been made, once it takes
+// so long that somebody may wonder.
+type progress struct {
+	paint
+	shown    bool
+	requests int
+	began    time.Time
+}
+
+const patience = time.Second
+
+func newProgress(s streams) *progress {
+	p := &progress{paint: newPaint(s.err)}
+	if f, ok := s.err.(*os.File); ok && isTerminal(f) {
+		p.began = time.Now()
+	}
+	return p
+}
+
+func (p *progress) add(requests int) {
+	p.requests += requests
+	if p.began.IsZero() || time.Since(p.began) < patience {
+		return
+	}
+	p.shown = true
+	_, _ = fmt.Fprintf(p.w, "\r%d requests", p.requests)
+}
+
+// clear removes what add has written.
+func (p *progress) clear() {
+	if p.shown {
+		_, _ = fmt.Fprintf(p.w, "\r%20s\r", "")
+		p.shown = false
+	}
+}

@@ -1,0 +1,158 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/ruletest"
+	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// RuleTests says which rule tests to run.
+type RuleTests struct {
+	// Paths are files that end in _test.yaml, or folders with such files.
+	Paths []string
+	// Only, if not nil, runs the tests whose names it matches.
+	Only *regexp.Regexp
+	// Asked, if not nil, is called now and then with how many requests have
+	// been made since the last call.
+	Asked func(requests int)
+	// Step, if not nil, is told of every step: where it is, the request, and
+	// the last verdict in words.
+	Step func(position, request, got string)
+	// Done, if not nil, is told of every test once it is over.
+	Done func(*TestResult)
+}
+
+// TestReport is how rule tests went.
+type TestReport struct {
+	OK        bool         `json:"ok"`
+	Passed    int          `json:"passed"`
+	Failed    int          `json:"failed"`
+	Files     int          `json:"files"`
+	Tests     []TestResult `json:"tests"`
+	Diagnoses []Diagnosis  `json:"diagnostics"`
+}
+
+// The parts of a TestReport, for those who print it.
+type (
+	// TestResult is how one test went.
+	TestResult = ruletest.Result
+	// TestFailure is a verdict that is not as expected.
+	TestFailure = ruletest.Failure
+)
+
+// Run runs the tests. The error is that of a ctx that has ended.
+func (t RuleTests) Run(ctx context.Context) (TestReport, error) {
+	report := TestReport{Tests: []TestResult{}, Diagnoses: []Diagnosis{}}
+	clients, err := client.New(client.Config{})
+	if err != nil {
+		return report, err
+	}
+	options := ruletest.Options{
+		NewStore: func() headgate.Store { return memory.New() },
+		Clients:  clients, Only: t.Only, Asked: t.Asked, Done: t.Done,
+	}
+	if t.Step != nil {
+		options.Step = func(s *rules.TestStep, got ruletest.Got) {
+			t.Step(rules.Diagnostic{File: s.File, Line: s.Line, Column: s.Column}.Position(), ruletest.Describe(s), got.String())
+		}
+	}
+	sources, problems := rules.FindTests(t.Paths...)
+	report.add(problems, nil)
+	loaded := ruleSets{}
+	for _, source := range sources {
+		if err := report.run(ctx, source, loaded, options); err != nil {
+			return report, err
+		}
+	}
+	report.Files = len(sources)
+	report.OK = report.Failed == 0 && !report.wrong()
+	return report, nil
+}
+
+// run runs the tests of one file.
+func (r *TestReport) run(ctx context.Context, source rules.Source, loaded ruleSets, options ruletest.Options) error {
+	read := func(string) []byte { return source.Data }
+	file, problems := rules.ParseTests(source)
+	r.add(problems, read)
+	if file == nil {
+		return nil
+	}
+	rs, err := loaded.load(file)
+	if err != nil {
+		r.addOnce(Diagnose(err))
+		return nil
+	}
+	results, problems, err := ruletest.Run(ctx, file, rs, options)
+	r.add(problems, read)
+	for _, result := range results {
+		r.Tests = append(r.Tests, result)
+		if result.Passed {
+			r.Passed++
+		} else {
+			r.Failed++
+		}
+	}
+	return err
+}
+
+// add adds diagnostics. read is as of explain.
+func (r *TestReport) add(list []rules.Diagnostic, read func(string) []byte) {
+	r.Diagnoses = append(r.Diagnoses, explain(list, read)...)
+}
+
+// addOnce adds what has not been said of another file of tests already.
+func (r *TestReport) addOnce(list []Diagnosis) {
+	for _, d := range list {
+		said := false
+		for _, other := range r.Diagnoses {
+			said = said || d == other
+		}
+		if !said {
+			r.Diagnoses = append(r.Diagnoses, d)
+		}
+	}
+}
+
+// wrong reports whether there is an error among the diagnoses.
+func (r *TestReport) wrong() bool {
+	for _, d := range r.Diagnoses {
+		if d.Severity == rules.SeverityError.String() {
+			return true
+		}
+	}
+	return false
+}
+
+// ruleSets are the rules that tests are about, by their paths.
+type ruleSets map[string]*rules.Ruleset
+
+// load reads the rules that a file of tests is about.
+func (l ruleSets) load(file *rules.TestFile) (*rules.Ruleset, error) {
+	folder := filepath.Dir(file.Name)
+	paths := []string{folder}
+	if len(file.Rules) > 0 {
+		paths = nil
+		for _, path := range file.Rules {
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(folder, path)
+			}
+			paths = append(paths, path)
+		}
+	}
+	key := strings.Join(paths, "\x00")
+	if rs := l[key]; rs != nil {
+		return rs, nil
+	}
+	rs, err := rules.Load(paths...)
+	if err == nil {
+		l[key] = rs
+	}
+	return rs, err
+}

@@ -1,0 +1,81 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/app"
+)
+
+// The worked examples of the documentation hold.
+func TestExampleRuleTests(t *testing.T) {
+	r, err := app.RuleTests{Paths: []string{"../../examples/rule-tests"}}.Run(t.Context())
+	if err != nil || !r.OK || r.Passed < 20 {
+		t.Errorf("%d passed, %d failed, %v, %v", r.Passed, r.Failed, r.Diagnoses, err)
+	}
+	for _, test := range r.Tests {
+		if !test.Passed {
+			t.Errorf("%+v", test)
+		}
+	}
+}
+
+func writeFiles(t *testing.T, files map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+const oneRule = "domain: d\nlimits: [{name: login, rate: 2/minute, match: {path: /login}}]\n"
+
+// What is wrong with a file of tests is said with its place, and nothing is
+// called passed.
+func TestRuleTestsThatAreWrong(t *testing.T) {
+	for name, c := range map[string]struct{ rules, test, want string }{
+		"rules":   {"domain: d\nlimits: [{name: x}]\n", "tests: [{name: a, trace: [{request: {}, expect: any}]}]", `rules.yaml:1:1: warning`},
+		"syntax":  {oneRule, "tests: [{name: a, trace: [{request: {}, expect: alowed}]}]", `1:49: unknown expect "alowed", did you mean "allowed"?`},
+		"rule":    {oneRule, "tests: [{name: a, trace: [{request: {}, expect: {rule: logn}}]}]", `the domain "d" has no rule "logn"; did you mean "login"?`},
+		"shadow":  {oneRule, "tests: [{name: a, trace: [{request: {}, expect: {shadow: [far]}}]}]", `the domain "d" has no rule "far"; known are login`},
+		"domain":  {oneRule + "---\ndomain: e\n", "tests: [{name: a, trace: [{request: {}, expect: any}]}]", `the test "a" names no domain, and the rules have 2; add domain: to the test or to the file: d, e`},
+		"nowhere": {oneRule, "rules: nowhere.yaml\ntests: [{name: a, trace: [{request: {}, expect: any}]}]", "nowhere.yaml: cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := writeFiles(t, map[string]string{"rules.yaml": c.rules, "a_test.yaml": c.test})
+			r, err := app.RuleTests{Paths: []string{folder}}.Run(t.Context())
+			if err != nil || r.OK || len(r.Diagnoses) == 0 || len(r.Tests) > 0 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			d := r.Diagnoses[0]
+			text := d.Position + ": " + d.Message + "; " + d.Hint
+			if name != "rules" && !strings.Contains(text, c.want) {
+				t.Errorf("got %s\nwant %s", text, c.want)
+			}
+		})
+	}
+}
+
+// A test that takes for ever can be ended.
+func TestRuleTestsEnd(t *testing.T) {
+	folder := writeFiles(t, map[string]string{
+		"rules.yaml":  oneRule,
+		"a_test.yaml": "tests: [{name: a, trace: [{request: {path: /login}, every: 1s, repeat: 1000000, expect: any}]}]",
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := 0
+	_, err := app.RuleTests{Paths: []string{folder}, Asked: func(n int) {
+		asked += n
+		cancel()
+	}}.Run(ctx)
+	if !errors.Is(err, context.Canceled) || asked == 0 || asked > 1<<15 {
+		t.Errorf("%d requests, %v", asked, err)
+	}
+}
