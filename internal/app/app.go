@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/xds"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -37,6 +38,13 @@ type Options struct {
 	// PollInterval is how often rule files are looked at in case the file
 	// system reports no changes; 0 means 30 s.
 	PollInterval time.Duration
+	// PollOnly does without what the file system reports, as if it reported
+	// nothing.
+	PollOnly bool
+	// Backoff is how long to wait before connecting anew to a control plane.
+	Backoff xds.Backoff
+	// Timeouts bound how slow callers over HTTP may be.
+	Timeouts Timeouts
 	// Backend, if not nil, is served by this process itself in place of the
 	// proxy's upstream: the demo of the quickstart.
 	Backend http.Handler
@@ -53,6 +61,7 @@ type App struct {
 	engine    *engine.Engine
 	doors     []*door
 	rateLimit *rls.Service
+	plane     *xds.Client // nil if rules come from files
 	transport *http.Transport
 	failures  chan error
 	save      func() error // the counts, to disk; nil if nobody asked
@@ -87,6 +96,13 @@ func New(options Options) (*App, error) {
 			Source: "configuration", Message: "every door is closed", Hint: "set listen.api, listen.grpc or proxy.upstream",
 		}
 	}
+	if a.followsPlane() {
+		if a.plane, err = a.newPlane(); err != nil {
+			return nil, err
+		}
+		a.state.Store(&rulesState{rules: new(rules.Ruleset), domain: options.Config.Proxy.Domain, waiting: true})
+		return a, nil
+	}
 	a.seen = a.fingerprint()
 	rs, err := a.load()
 	if err != nil {
@@ -97,7 +113,7 @@ func New(options Options) (*App, error) {
 		return nil, err
 	}
 	a.warn(rs)
-	a.state.Store(&rulesState{rules: rs, domain: domain, loadedAt: options.Clock()})
+	a.state.Store(&rulesState{rules: rs, domain: domain, loadedAt: options.Clock(), succeeded: 1})
 	return a, nil
 }
 
@@ -136,14 +152,24 @@ func (a *App) Start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		d.serve(handler, a.log, a.failures)
+		d.serve(handler, a.options.Timeouts.of(d.name), a.log, a.failures)
+	}
+	if a.plane != nil {
+		a.sayUnhealthy() // until there are rules
+		a.followPlane()
+		return nil
 	}
 	stats := a.state.Load().rules.Stats()
 	a.log.Info("rules loaded", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)
-	if stats.Rules == 0 {
-		a.log.Warn("there are no rules: everything is allowed", "hint", "name some with --rules, or put them into ./rules")
-	}
+	a.warnOfNone(stats, "name some with --rules, or put them into ./rules")
 	return nil
+}
+
+// warnOfNone says so if there are no rules.
+func (a *App) warnOfNone(stats rules.Stats, hint string) {
+	if stats.Rules == 0 {
+		a.log.Warn("there are no rules: everything is allowed", "hint", hint)
+	}
 }
 
 // Addr returns the address that a door listens on, such as api or proxy, or an

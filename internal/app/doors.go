@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"syscall"
-	"time"
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/httpapi"
@@ -123,14 +122,9 @@ func (a *App) handler(name string) (http.Handler, error) {
 	c := a.options.Config
 	switch name {
 	case DoorAPI:
-		return httpapi.New(httpapi.Options{
-			Engine: a.engine, Ready: a.readiness, Clock: a.options.Clock,
-			Logger: a.log, Clients: a.clients, Dialect: c.Headers, RateLimit: a.rateLimit.JSON(),
-		}), nil
+		return a.api(), nil
 	case DoorAdmin:
-		mux := http.NewServeMux()
-		mux.Handle("GET /rlconfig", rls.Dump(a.engine.Rules))
-		return mux, nil
+		return a.admin(), nil
 	case DoorProxy:
 		upstream := c.Proxy.Upstream
 		if a.options.Backend != nil {
@@ -147,24 +141,29 @@ func (a *App) handler(name string) (http.Handler, error) {
 	return nil, fmt.Errorf("no such door: %s", name)
 }
 
+// api returns the HTTP API.
+func (a *App) api() *httpapi.Handler {
+	return httpapi.New(httpapi.Options{
+		Engine: a.engine, Ready: a.readiness, Clock: a.options.Clock,
+		Logger: a.log, Clients: a.clients, Dialect: a.options.Config.Headers, RateLimit: a.rateLimit.JSON(),
+	})
+}
+
 const maxHeaderBytes = 64 << 10
 
 // serve answers at d in the background.
-func (d *door) serve(handler http.Handler, log *slog.Logger, failures chan<- error) {
+func (d *door) serve(handler http.Handler, timeouts Timeouts, log *slog.Logger, failures chan<- error) {
 	base, cut := context.WithCancel(context.Background())
 	d.cut = cut
 	d.server = &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+		ReadHeaderTimeout: timeouts.Header,
+		ReadTimeout:       timeouts.Read,
+		WriteTimeout:      timeouts.Write,
+		IdleTimeout:       timeouts.Idle,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	if d.name == DoorAPI || d.name == DoorAdmin {
-		// Their bodies are small. A proxy's may last for hours.
-		d.server.ReadTimeout = 10 * time.Second
-		d.server.WriteTimeout = 20 * time.Second
 	}
 	log.Info("listening", "door", d.name, "address", d.listener.Addr().String())
 	go func() {

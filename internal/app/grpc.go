@@ -46,11 +46,22 @@ func (a *App) serveGRPC(d *door) error {
 	return nil
 }
 
-// sayUnhealthy tells those who watch over gRPC that the process drains.
-func (a *App) sayUnhealthy() {
+// sayUnhealthy tells those who watch over gRPC that the process drains, or has
+// no rules yet.
+func (a *App) sayUnhealthy() { a.setServing(false) }
+
+// sayHealthy takes that back, unless the process drains.
+func (a *App) sayHealthy() {
+	a.setServing(true)
+	if a.draining.Load() { // perhaps since just now
+		a.setServing(false)
+	}
+}
+
+func (a *App) setServing(yes bool) {
 	for _, d := range a.doors {
 		if d.grpc != nil {
-			d.grpc.SetServing(false)
+			d.grpc.SetServing(yes)
 		}
 	}
 }

@@ -17,15 +17,38 @@ import (
 type rulesState struct {
 	rules    *rules.Ruleset
 	domain   string // the proxy's
+	waiting  bool   // for the first rules of a control plane
 	loadedAt time.Time
-	failedAt time.Time
-	failure  error
+	failedAt time.Time // of the last failure
+	failure  error     // nil if the last attempt went well
+
+	succeeded, failed uint64
+}
+
+// Reloads says how often rules were read and how that went, for metrics.
+type Reloads struct {
+	// Succeeded counts rules that were put in force, the first included;
+	// Failed those that were not, because something was wrong with them.
+	Succeeded, Failed uint64
+	// LastSuccess and LastFailure say when; zero if never.
+	LastSuccess, LastFailure time.Time
+	// LastError is what was wrong the last time, nil if that went well.
+	LastError error
+}
+
+// Reloads returns how reloading has gone so far.
+func (a *App) Reloads() Reloads {
+	s := a.state.Load()
+	return Reloads{
+		Succeeded: s.succeeded, Failed: s.failed,
+		LastSuccess: s.loadedAt, LastFailure: s.failedAt, LastError: s.failure,
+	}
 }
 
 // load reads the rules, from files or from the binary.
 func (a *App) load() (*rules.Ruleset, error) {
 	if len(a.options.BuiltIn) == 0 {
-		return rules.Load(a.options.Config.Rules...)
+		return a.options.Config.RuleOptions.Load(a.options.Config.Rules...)
 	}
 	rs, diagnostics := rules.Parse(a.options.BuiltIn...)
 	if rs == nil {
@@ -37,7 +60,13 @@ func (a *App) load() (*rules.Ruleset, error) {
 // Reload reads the rule files again and puts them in force. Everything that
 // can fail comes before the one pointer that is swapped, so after an error the
 // running rules are what they were. Counts survive.
+//
+// Rules of a control plane come by themselves; for them it does nothing.
 func (a *App) Reload() error {
+	if a.plane != nil {
+		a.log.Info("nothing to reload, rules come from the control plane")
+		return nil
+	}
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
 	a.seen = a.fingerprint()
@@ -46,21 +75,46 @@ func (a *App) Reload() error {
 
 // reload needs a.reloading to be held.
 func (a *App) reload() error {
-	old := a.state.Load()
 	rs, err := a.load()
+	if err == nil {
+		err = a.vanished(rs)
+	}
+	return a.swap(rs, err)
+}
+
+// vanished is the error that there are no rule files any more. A volume that
+// is not mounted looks like an empty folder, which is no reason to lift all
+// limits.
+func (a *App) vanished(rs *rules.Ruleset) error {
+	if rs.Stats().Files > 0 || a.state.Load().rules.Stats().Files == 0 {
+		return nil
+	}
+	return &config.SourceError{
+		Source: "rules", Message: "there are no rule files any more",
+		Hint: "to lift all limits, leave a file without rules",
+	}
+}
+
+// swap puts rs in force, unless err says what is wrong with it. It needs
+// a.reloading to be held.
+func (a *App) swap(rs *rules.Ruleset, err error) error {
+	next := *a.state.Load()
 	var domain string
 	if err == nil {
 		domain, err = a.proxyDomain(rs)
 	}
 	if err != nil {
-		failed := *old
-		failed.failedAt, failed.failure = a.options.Clock(), err
-		a.state.Store(&failed)
+		next.failedAt, next.failure = a.options.Clock(), err
+		next.failed++
+		a.state.Store(&next)
 		a.log.Error("rules not reloaded, the old ones stay in force", "err", firstOf(err))
 		return err
 	}
 	a.warn(rs)
-	a.state.Store(&rulesState{rules: rs, domain: domain, loadedAt: a.options.Clock()})
+	next.rules, next.domain, next.waiting = rs, domain, false
+	next.loadedAt, next.failure = a.options.Clock(), nil
+	next.succeeded++
+	a.state.Store(&next)
 	if a.engine != nil {
 		a.engine.SetRules(rs)
 	}
@@ -112,6 +166,7 @@ func (a *App) readiness(ctx context.Context) httpapi.Readiness {
 		StoreMayFail: a.options.Config.Store.Kind == config.InRedis,
 		Rules: httpapi.RulesState{
 			Domains: stats.Domains, Rules: stats.Rules, Files: stats.Files, LoadedAt: state.loadedAt,
+			Waiting: state.waiting, Succeeded: state.succeeded, Failed: state.failed,
 		},
 	}
 	if state.failure != nil {

@@ -27,16 +27,21 @@ const debounce = 100 * time.Millisecond
 // to compare contents, since file systems disagree about which one a swapped
 // symlink makes. A slow poll covers those that report nothing, such as NFS.
 func (a *App) watch() error {
-	if len(a.options.BuiltIn) > 0 || len(a.options.Config.Rules) == 0 {
+	if len(a.options.BuiltIn) > 0 || len(a.options.Config.Rules) == 0 || a.plane != nil {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	events := make(chan struct{}, 1)
 	done := make(chan struct{})
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		a.log.Warn("files are not watched, only polled", "every", a.options.PollInterval, "err", err)
-	} else {
+	var watcher *fsnotify.Watcher
+	if !a.options.PollOnly {
+		var err error
+		if watcher, err = fsnotify.NewWatcher(); err != nil {
+			watcher = nil
+			a.log.Warn("files are not watched, only polled", "every", a.options.PollInterval, "err", err)
+		}
+	}
+	if watcher != nil {
 		go forward(watcher, events)
 		a.subscribe(watcher)
 	}
@@ -92,10 +97,12 @@ func (a *App) follow(ctx context.Context, watcher *fsnotify.Watcher, events <-ch
 		case <-quiet.C:
 		case <-poll.C:
 		}
-		a.reloadIfChanged()
 		if watcher != nil {
-			a.subscribe(watcher) // a new folder, or one that was replaced
+			// A new folder, or one that was replaced. First this, so that what
+			// changes after the comparison is reported.
+			a.subscribe(watcher)
 		}
+		a.reloadIfChanged()
 	}
 }
 
@@ -112,28 +119,80 @@ func (a *App) reloadIfChanged() {
 	_ = a.reload() // it has been logged, and /readyz tells
 }
 
-// subscribe watches the folders of all rule files. To add one twice does
-// nothing. What cannot be watched is polled.
+// subscribe watches all folders in which a change may change the rules, and
+// no others any more. To watch one twice does nothing. What cannot be watched
+// is polled.
 func (a *App) subscribe(watcher *fsnotify.Watcher) {
+	wanted := folders{}
 	for _, path := range a.options.Config.Rules {
-		info, err := os.Stat(path)
-		if err != nil || !info.IsDir() {
-			_ = watcher.Add(filepath.Dir(path))
-			continue
-		}
-		_ = filepath.WalkDir(path, func(name string, e fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return nil //nolint:nilerr // gone since; its parent tells when it is back
-			case !e.IsDir():
-				return nil
-			case name != path && strings.HasPrefix(e.Name(), "."):
-				return filepath.SkipDir
-			}
-			_ = watcher.Add(name)
-			return nil
-		})
+		wanted.addPath(path)
 	}
+	for _, name := range watcher.WatchList() {
+		if !wanted[name] {
+			_ = watcher.Remove(name) // it may be gone by itself
+		}
+	}
+	for name := range wanted {
+		_ = watcher.Add(name)
+	}
+}
+
+// folders are the real paths of folders to watch.
+type folders map[string]bool
+
+// add adds the folder that name leads to, if there is one.
+func (f folders) add(name string) (real string, ok bool) {
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return "", false
+	}
+	f[real] = true
+	return real, true
+}
+
+// addPath adds what is to be watched for a file or folder of rules: itself and
+// the folders in it, where it lies, or will lie, and where a symlink on the
+// way to it may be swapped.
+func (f folders) addPath(path string) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if _, ok := f.add(dir); ok || dir == filepath.Dir(dir) {
+			break // the nearest that is there
+		}
+	}
+	for p := path; p != filepath.Dir(p); p = filepath.Dir(p) {
+		if isLink(p) {
+			f.add(filepath.Dir(p))
+		}
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return
+	}
+	_ = filepath.WalkDir(real, func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // gone since; its parent tells when it is back
+		case e.IsDir() && name != real && strings.HasPrefix(e.Name(), "."):
+			return filepath.SkipDir
+		case e.IsDir():
+			f[name] = true
+		case name == real, e.Type()&fs.ModeSymlink != 0:
+			if target, err := filepath.EvalSymlinks(name); err == nil {
+				f[filepath.Dir(target)] = true
+			}
+		}
+		return nil
+	})
+}
+
+// isLink reports whether name itself is a symlink.
+func isLink(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
 // fingerprint is a hash of the names and contents of all rule files. It may

@@ -34,15 +34,24 @@ type RulesState struct {
 	// force are then older ones.
 	FailedAt time.Time
 	Failure  string
+	// Waiting is true as long as the first rules of a control plane have not
+	// come.
+	Waiting bool
+	// Succeeded and Failed count the times that rules were read.
+	Succeeded, Failed uint64
 }
 
 // Ready reports whether requests should be sent here.
-func (r *Readiness) Ready() bool { return !r.Draining && (r.Store == nil || r.StoreMayFail) }
+func (r *Readiness) Ready() bool {
+	return !r.Draining && !r.Rules.Waiting && (r.Store == nil || r.StoreMayFail)
+}
 
 func (r *Readiness) reason() string {
 	switch {
 	case r.Draining:
 		return "draining"
+	case r.Rules.Waiting:
+		return "waiting for the rules of the control plane"
 	case r.Store != nil && !r.StoreMayFail:
 		return "the store does not answer"
 	}
@@ -84,6 +93,9 @@ type rulesView struct {
 	Rules      int          `json:"rules"`
 	Files      int          `json:"files"`
 	LoadedAt   time.Time    `json:"loaded_at"`
+	Succeeded  uint64       `json:"loads_succeeded,omitempty"`
+	Failed     uint64       `json:"loads_failed,omitempty"`
+	Waiting    bool         `json:"waiting,omitempty"`
 	LastFailed *failureView `json:"last_failed_reload,omitempty"`
 }
 
@@ -97,7 +109,8 @@ func (r *Readiness) view() readyView {
 	if r.Store != nil {
 		v.Store = r.Store.Error()
 	}
-	v.Rules = rulesView{Domains: r.Rules.Domains, Rules: r.Rules.Rules, Files: r.Rules.Files, LoadedAt: r.Rules.LoadedAt}
+	v.Rules = rulesView{Domains: r.Rules.Domains, Rules: r.Rules.Rules, Files: r.Rules.Files, LoadedAt: r.Rules.LoadedAt,
+		Succeeded: r.Rules.Succeeded, Failed: r.Rules.Failed, Waiting: r.Rules.Waiting}
 	if r.Rules.Failure != "" {
 		v.Rules.LastFailed = &failureView{At: r.Rules.FailedAt, Error: r.Rules.Failure}
 	}

@@ -1,0 +1,22 @@
+package app
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/door/rls"
+)
+
+// admin returns the admin door. What else operators should reach is another
+// route here.
+func (a *App) admin() http.Handler {
+	health := a.api() // has the same answers
+	return admin.New(admin.Options{
+		Token: string(a.options.Config.Admin.Token),
+		Pprof: a.options.Config.Admin.Pprof,
+		Open:  map[string]http.Handler{"/healthz": health, "/readyz": health},
+		Routes: map[string]http.Handler{
+			"GET /rlconfig": rls.Dump(a.engine.Rules),
+		},
+	})
+}

@@ -1,0 +1,66 @@
+package app
+
+import (
+	"context"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/xds"
+	"github.com/headgate/headgate/rules"
+)
+
+// followsPlane reports whether rules come from a control plane.
+func (a *App) followsPlane() bool {
+	return a.options.Config.RulesFrom == config.FromXDS && len(a.options.BuiltIn) == 0
+}
+
+// newPlane returns the client of the control plane.
+func (a *App) newPlane() (*xds.Client, error) {
+	c := &a.options.Config.XDS
+	o := xds.Options{
+		Address: c.Address, NodeID: c.NodeID, Apply: a.applyPlane, Logger: a.log, Clock: a.options.Clock,
+		Backoff: a.options.Backoff,
+	}
+	if c.TLS {
+		o.TLS = &xds.TLSFiles{CA: c.CA, Cert: c.Cert, Key: c.Key, ServerName: c.ServerName}
+	}
+	client, err := xds.New(o)
+	if err != nil {
+		return nil, &config.SourceError{Source: "xds", Message: err.Error()}
+	}
+	return client, nil
+}
+
+// followPlane receives rules until the App stops.
+func (a *App) followPlane() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.plane.Run(ctx)
+	}()
+	a.cleanup = append(a.cleanup, func() {
+		cancel()
+		<-done
+	})
+	a.log.Info("waiting for rules of the control plane", "address", a.options.Config.XDS.Address)
+}
+
+// applyPlane puts a snapshot in force, or leaves everything as it was.
+func (a *App) applyPlane(sources []rules.Source) error {
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
+	first := a.state.Load().waiting
+	rs, diagnostics := a.options.Config.RuleOptions.Parse(sources...)
+	var err error
+	if rs == nil {
+		err = rules.Problems(diagnostics)
+	}
+	if err := a.swap(rs, err); err != nil {
+		return err
+	}
+	a.warnOfNone(rs.Stats(), "the control plane has sent none")
+	if first {
+		a.sayHealthy()
+	}
+	return nil
+}

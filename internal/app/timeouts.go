@@ -1,0 +1,35 @@
+package app
+
+import (
+	"cmp"
+	"time"
+)
+
+// Timeouts bound how slow callers over HTTP may be, so that those who send a
+// letter a minute, or nothing, do not keep connections for ever. Zero values
+// mean the defaults: 10 s, 10 s, 20 s (2 minutes at the admin door, for
+// profiles) and 2 minutes.
+type Timeouts struct {
+	// Header is how long the header of a request may take to arrive, Read the
+	// whole request, and Write everything from there to the end of the answer.
+	// Read and Write are not for the proxy, whose bodies may last for hours.
+	Header, Read, Write time.Duration
+	// Idle is how long a connection may be without a request.
+	Idle time.Duration
+}
+
+// of returns the timeouts of a door.
+func (t Timeouts) of(door string) Timeouts {
+	write := 20 * time.Second
+	if door == DoorAdmin {
+		write = 2 * time.Minute
+	}
+	t = Timeouts{
+		Header: cmp.Or(t.Header, 10*time.Second), Read: cmp.Or(t.Read, 10*time.Second),
+		Write: cmp.Or(t.Write, write), Idle: cmp.Or(t.Idle, 2*time.Minute),
+	}
+	if door != DoorAPI && door != DoorAdmin {
+		t.Read, t.Write = 0, 0
+	}
+	return t
+}
