@@ -179,7 +179,7 @@ func (c *conn) describe(list []*command) {
 	c.array(len(list))
 	for _, m := range list {
 		if m == nil {
-			c.nullArray()
+			c.null()
 			continue
 		}
 		c.array(10)

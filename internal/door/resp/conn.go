@@ -132,15 +132,16 @@ func (c *conn) process(ctx context.Context) bool {
 			c.settle(ctx)
 			return c.flush()
 		}
-		if s == complete {
-			c.dispatch(ctx)
-		} else {
+		switch {
+		case s != complete:
 			c.settle(ctx)
 			c.fail(c.parser.complaint)
 			c.closing = s == broken
+		case len(c.parser.args) > 0: // an empty one has no answer
+			c.dispatch(ctx)
+			c.commands++
 		}
 		c.start += n
-		c.commands++
 		if !stranger || c.authed {
 			// What may follow is another command, which begins now.
 			c.first = c.server.clock.now.Load()
@@ -233,6 +234,7 @@ func (c *conn) grow() bool {
 		used := c.server.buffers.Add(int64(size - c.large()))
 		if used > c.server.options.MaxBuffers {
 			c.server.buffers.Add(int64(c.large() - size))
+			c.shrink(firstInput)
 			c.fail("ERR no memory for so large a command, too many are being received")
 			if c.flush() {
 				c.linger()

@@ -33,7 +33,7 @@ type status uint8
 const (
 	// partial: the command goes on beyond the input.
 	partial status = iota
-	// complete: args has the command.
+	// complete: args has the command, or nothing if it is empty.
 	complete
 	// excessive: the command has ended, but exceeds the bounds; complaint
 	// says how.
@@ -68,35 +68,27 @@ const noBulk = -1
 // are done with: the whole command or, of a partial one, what need not be kept
 // and must not be shown again.
 func (p *parser) next(in []byte) (int, status) {
-	if p.left == 0 && p.pos == 0 {
+	if p.left > 0 {
+		return p.bulks(in)
+	}
+	if p.pos == 0 {
 		p.args, p.over, p.bulk = p.args[:0], false, noBulk
-		// Lengths of 0 and less make empty commands, which have no answer.
-		skipped := 0
-		for {
-			rest := in[skipped:]
-			if len(rest) == 0 {
-				return skipped, partial
-			}
-			if rest[0] != '*' {
-				n, s := p.inline(rest)
-				return skipped + n, s
-			}
-			n, s := p.header(rest)
+		if len(in) == 0 {
+			return 0, partial
+		}
+		if in[0] == '*' {
+			n, s := p.header(in)
 			if s != complete {
-				return skipped, s
+				return 0, s
 			}
-			if p.left > 0 {
-				p.pos = n
-				n, s = p.bulks(rest)
-				return skipped + n, s
+			if p.left == 0 { // a count of 0 or less
+				return p.finish(n)
 			}
-			skipped += n
+			p.pos = n
+			return p.bulks(in)
 		}
 	}
-	if p.left == 0 {
-		return p.inline(in)
-	}
-	return p.bulks(in)
+	return p.inline(in)
 }
 
 // fail ends the connection with a complaint.

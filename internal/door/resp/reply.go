@@ -83,12 +83,3 @@ func (r *reply) null() {
 	}
 	r.out = append(r.out, "_\r\n"...)
 }
-
-// nullArray is where RESP2 tells a missing array from a missing string.
-func (r *reply) nullArray() {
-	if r.proto == resp2 {
-		r.out = append(r.out, "*-1\r\n"...)
-		return
-	}
-	r.null()
-}

@@ -109,9 +109,9 @@ const maxed = "9223372036854775807"
 func TestThrottleNeverOverflows(t *testing.T) {
 	t.Parallel()
 	w := open(t).dial(t)
+	_ = w.SetDeadline(time.Now().Add(time.Minute))
 	edges := []int64{
-		math.MinInt64, -1, 0, 1, 2, 5, 999, 86_400, 1 << 31, 1<<32 + 1, 150_000, 1<<40 - 1, 1 << 40, 1<<40 + 1,
-		1<<52 + 1, 1 << 62, math.MaxInt64 / 1000, math.MaxInt64 - 1, math.MaxInt64,
+		math.MinInt64, -1, 0, 1, 5, 86_400, 150_000, 1<<32 + 1, 1<<40 - 1, 1 << 40, math.MaxInt64 / 1000, math.MaxInt64,
 	}
 	key := 0
 	for _, burst := range edges {

@@ -1,0 +1,377 @@
+package resp_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/door/resp"
+)
+
+func hasty(o *resp.Options) {
+	o.ReadTimeout, o.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
+}
+
+// A command that comes drop by drop is not waited for, however steadily.
+func TestSlowLoris(t *testing.T) {
+	t.Parallel()
+	w := open(t, hasty).dial(t)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.ends()
+	}()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for _, err := io.WriteString(w, "*1\r\n$1000\r\n"); err == nil; _, err = w.Write([]byte{'x'}) {
+		<-tick.C
+	}
+	<-ended
+}
+
+// A client may be silent between commands for as long as it likes, if nothing
+// else is set; but a command that it then begins has its own time.
+func TestSilenceBetweenCommands(t *testing.T) {
+	t.Parallel()
+	d := open(t, hasty)
+	w, busy := d.dial(t), d.dial(t)
+	w.do("PING")
+	// Of two connections, one waits for the rest of a command until it is
+	// closed. That shows that time has passed for the other as well.
+	for range 3 {
+		busy.send("PIN")
+		busy.ends()
+		busy = d.dial(t)
+	}
+	if got := w.do("PING"); got != "+PONG" {
+		t.Error(got)
+	}
+}
+
+func TestIdleTimeout(t *testing.T) {
+	t.Parallel()
+	w := open(t, func(o *resp.Options) { o.IdleTimeout = 50 * time.Millisecond }).dial(t)
+	w.do("PING")
+	w.ends()
+}
+
+// Who has a password to give has to give it soon.
+func TestStrangersMayNotStay(t *testing.T) {
+	t.Parallel()
+	d := open(t, hasty, func(o *resp.Options) { o.Password = "secret" })
+	silent, chatty := d.dial(t), d.dial(t)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, chatty.r)
+	}()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for _, err := io.WriteString(chatty, "PING\r\n"); err == nil; _, err = io.WriteString(chatty, "PING\r\n") {
+		<-tick.C
+	}
+	<-ended
+	silent.ends()
+}
+
+// A client that asks and does not read is cut off, and what is kept for it is
+// bounded.
+func TestClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	w := open(t, hasty).dial(t)
+	flood := []byte(strings.Repeat("COMMAND\r\n", 10_000))
+	var err error
+	for err == nil {
+		_, err = w.Write(flood)
+	}
+	if n, ok := errors.AsType[net.Error](err); ok && n.Timeout() {
+		t.Errorf("the server still reads: %v", err)
+	}
+}
+
+// TestLargeCommandsShareMemory holds many large commands half-way.
+func TestLargeCommandsShareMemory(t *testing.T) {
+	t.Parallel()
+	d := open(t, func(o *resp.Options) { o.MaxBuffers, o.MaxBulk = 1<<20, 1<<20 })
+	refused := 0
+	half := "*2\r\n$4\r\nECHO\r\n$500000\r\n" + strings.Repeat("x", 200_000)
+	var conns []*wire
+	for range 10 {
+		w := d.dial(t)
+		conns = append(conns, w)
+		// It may be refused, and gone, before all is written.
+		_, _ = io.WriteString(w, half)
+	}
+	for _, w := range conns {
+		_, err := io.WriteString(w, strings.Repeat("x", 300_000)+"\r\n")
+		if err == nil {
+			if answer, err := readAnswer(w.r); err == nil && strings.HasPrefix(answer, `"xxx`) {
+				continue
+			} else if err == nil && !strings.HasPrefix(answer, "-ERR no memory") {
+				t.Errorf("answer %.60s", answer)
+			}
+		}
+		refused++
+	}
+	if refused == 0 || refused == 10 {
+		t.Errorf("%d of 10 were refused", refused)
+	}
+	// What they took is given back.
+	for _, w := range conns {
+		_ = w.Close()
+	}
+	for d.Stats().Connections > 0 {
+		runtime.Gosched()
+	}
+	w := d.dial(t)
+	w.send(command("ECHO", strings.Repeat("y", 500_000)))
+	if got := w.answer(); !strings.HasPrefix(got, `"yyy`) {
+		t.Errorf("%.60s", got)
+	}
+}
+
+// An argument of half a gigabyte passes by and leaves nothing behind.
+func TestHugeArgumentIsNotKept(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("128 MiB through loopback")
+	}
+	w := open(t).dial(t)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const size = 128 << 20
+	w.send(fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$%d\r\n", size))
+	chunk := bytes.Repeat([]byte{'x'}, 1<<20)
+	for range size / len(chunk) {
+		if _, err := w.Write(chunk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.send("\r\nPING\r\n")
+	if got, want := w.answer(), fmt.Sprintf("-ERR an argument has %d bytes, the most is 65536", size); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := w.answer(); got != "+PONG" {
+		t.Error(got)
+	}
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > size/2 {
+		t.Errorf("the heap has grown by %d bytes", grown)
+	}
+}
+
+// A flood of connections fills the room there is, and no more; when some have
+// gone, others get in.
+func TestFloodOfConnections(t *testing.T) {
+	t.Parallel()
+	d := open(t, func(o *resp.Options) { o.MaxConnections = 20 })
+	inside := make([]*wire, 20)
+	for i := range inside {
+		inside[i] = d.dial(t)
+		inside[i].do("PING")
+	}
+	for range 200 {
+		w := d.dial(t)
+		if got := w.answer(); got != "-ERR max number of clients reached" {
+			t.Fatal(got)
+		}
+		w.ends()
+	}
+	if got := inside[7].do("PING"); got != "+PONG" {
+		t.Error(got)
+	}
+	inside[3].do("QUIT")
+	inside[3].ends()
+	for range 10_000 { // it is gone when its goroutine is
+		w := d.dial(t)
+		w.send("PING\r\n")
+		got, err := readAnswer(w.r)
+		_ = w.Close()
+		if err == nil && got == "+PONG" {
+			return
+		}
+		runtime.Gosched()
+	}
+	t.Error("the place of one that left stays empty")
+}
+
+// Every way to vanish leaves nothing behind.
+func TestConnectionsVanish(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	for i, last := range []string{"", "PING\r\n", "*2\r\n$4\r\nEC", "*1\r\n$600\r\n" + strings.Repeat("x", 100), strings.Repeat("CL.THROTTLE k 1 1 1\r\n", 5000)} {
+		for range 20 {
+			w := d.dial(t)
+			_, _ = io.WriteString(w, last)
+			if i%2 == 0 {
+				_ = w.Conn.(*net.TCPConn).SetLinger(0) // a reset
+			}
+			_ = w.Close()
+		}
+	}
+	for d.Stats().Connections > 0 { // up to the limit of the test itself
+		runtime.Gosched()
+	}
+}
+
+func TestShutdownAnswersWhatHasArrived(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	idle, half := d.dial(t), d.dial(t)
+	idle.do("PING")
+	half.send("PING\r\nPIN")
+	if got := half.answer(); got != "+PONG" {
+		t.Error(got)
+	}
+	if err := d.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	idle.ends()
+	half.ends()
+	if _, err := net.Dial("tcp", d.addr); err == nil {
+		t.Error("it still listens")
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	cert, pool := certificate(t)
+	config := &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, MinVersion: tls.VersionTLS13}
+	d := open(t, hasty, func(o *resp.Options) { o.TLS = config })
+	plain := d.dial(t)
+	d.tls = &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS13}
+	w := d.dial(t)
+	w.send(strings.Repeat("CL.THROTTLE k 1 1 60\r\n", 3) + "*x\r\n")
+	for _, want := range []string{"[0 2 1 -1 60]", "[0 2 0 -1 120]", "[1 2 0 60 120]", "-ERR Protocol error: invalid multibulk length"} {
+		if got := w.answer(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	w.ends()
+	// Who does not shake hands is not waited for, nor listened to.
+	_, _ = io.Copy(io.Discard, plain.r)
+	plain = (&door{addr: d.addr}).dial(t)
+	plain.send("CL.THROTTLE k 1 1 60\r\n")
+	if rest, _ := io.ReadAll(plain.r); bytes.Contains(rest, []byte("*5")) {
+		t.Errorf("plain text was answered: %q", rest)
+	}
+}
+
+func TestMutualTLS(t *testing.T) {
+	t.Parallel()
+	cert, pool := certificate(t)
+	config := &tls.Config{
+		Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+	}
+	d := open(t, func(o *resp.Options) { o.TLS = config })
+	d.tls = &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS13}
+	nobody := d.dial(t)
+	_, _ = io.WriteString(nobody, "PING\r\n")
+	if got, err := readAnswer(nobody.r); err == nil {
+		t.Errorf("without a certificate: %s", got)
+	}
+	d.tls.Certificates = []tls.Certificate{cert}
+	if got := d.dial(t).do("PING"); got != "+PONG" {
+		t.Error(got)
+	}
+}
+
+// certificate returns one for localhost, signed by itself.
+func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+func TestCheckExposure(t *testing.T) {
+	t.Parallel()
+	mutual := &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}
+	for _, row := range []struct {
+		address string
+		options resp.Options
+		refused bool
+	}{
+		{"127.0.0.1:6380", resp.Options{}, false},
+		{"[::1]:6380", resp.Options{}, false},
+		{"localhost:6380", resp.Options{}, false},
+		{"[::ffff:127.0.0.1]:6380", resp.Options{}, false},
+		{":6380", resp.Options{}, true},
+		{"0.0.0.0:6380", resp.Options{}, true},
+		{"[::]:6380", resp.Options{}, true},
+		{"10.0.0.1:6380", resp.Options{}, true},
+		{"example.com:6380", resp.Options{}, true},
+		{":6380", resp.Options{Password: "secret"}, false},
+		{":6380", resp.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS13}}, true},
+		{":6380", resp.Options{TLS: mutual}, false},
+	} {
+		err := row.options.CheckExposure(row.address)
+		exposed, ok := errors.AsType[*resp.ExposedError](err)
+		if ok != row.refused || ok && (exposed.Hint() == "" || exposed.Address != row.address) {
+			t.Errorf("%s: %v", row.address, err)
+		}
+	}
+	if err := (&resp.Options{}).CheckExposure("nonsense"); err == nil {
+		t.Error("nonsense is no address")
+	}
+}
+
+// Whatever a client sends, the server answers the next one.
+func FuzzServer(f *testing.F) {
+	d := open(f, func(o *resp.Options) { o.MaxBulk, o.MaxCommand, o.MaxArgs = 64, 256, 16 })
+	for _, input := range asRedis {
+		f.Add([]byte(input))
+	}
+	f.Add([]byte(command("CL.THROTTLE", "k", "1", "2", "3", "4")))
+	f.Add([]byte(command("HG.MCHECK", "2", "api", "5", "4", "api", "1", "user", "ann")))
+	f.Add([]byte("HELLO 3 AUTH default x\r\nHG.CHECK api client_ip ::1\r\nCLIENT LIST\r\nINFO\r\n"))
+	f.Fuzz(func(t *testing.T, input []byte) {
+		w := d.dial(t)
+		go func() {
+			_, _ = w.Write(input)
+			_ = w.Conn.(*net.TCPConn).CloseWrite()
+		}()
+		for {
+			if _, err := readAnswer(w.r); err != nil {
+				if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !strings.Contains(err.Error(), "reset") {
+					t.Errorf("%.100q: %v", input, err)
+				}
+				break
+			}
+		}
+		_ = w.Close()
+		if got := d.dial(t).do("PING"); got != "+PONG" {
+			t.Errorf("after %.100q: %s", input, got)
+		}
+	})
+}

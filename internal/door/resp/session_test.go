@@ -1,0 +1,150 @@
+package resp_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/door/resp"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// asRedis are inputs that a real Redis answers with the very same bytes, and
+// closes or keeps the connection alike.
+var asRedis = []string{
+	"PING\r\n", "ping\n", "PING a\r\n", "PING a b\r\n", "ECHO\r\n", "ECHO hi\r\n", "\r\n\r\nPING\r\n",
+	"FOO a \"b c\" d\r\n", "FOO " + strings.Repeat("x", 300) + " y\r\n", "FOO " + strings.Repeat("x ", 200) + "\r\n",
+	strings.Repeat("F", 300) + "\r\n",
+	"*1\r\n$4\r\nPING\r\n", "*0\r\n*-1\r\n*1\r\n$4\r\nping\r\n", "*2\r\n$4\r\nPING\r\n$0\r\n\r\n", "*1\r\n$0\r\n\r\n",
+	"*x\r\n", "*1000000000000\r\n", "*1\r\n$x\r\n", "*1\r\n$-1\r\n", "*1\r\n$600000000\r\n", "*1\r\n:3\r\n", "*2\r\n$4\r\nPING\r\nPING\r\n",
+	"SET \"a\r\n", "GET a\"b\r\n", "PING \"\\x41\\n\\\"q\\t\\q\" \r\n", "PING 'a\\'b\\n'\r\n", "PING \"\"\r\n", "PING \"a\"b\r\n",
+	"SELECT 0\r\nSELECT abc\r\nSELECT 99\r\nSELECT -1\r\nSELECT\r\n",
+	"CLIENT\r\nCLIENT foo\r\nCLIENT SETNAME\r\nCLIENT SETNAME \"a b\"\r\nCLIENT GETNAME\r\nCLIENT SETNAME ab\r\nCLIENT GETNAME\r\n",
+	"CLIENT NO-EVICT x\r\nCLIENT NO-EVICT on\r\nCLIENT NO-EVICT\r\n",
+	"AUTH x\r\nAUTH default x\r\nAUTH foo x\r\nAUTH\r\nAUTH a b c\r\n",
+	"HELLO 4\r\nHELLO x\r\nHELLO 2 FOO\r\nHELLO 2 SETNAME\r\nHELLO 2 SETNAME \"a b\"\r\nHELLO 2 AUTH foo x\r\nHELLO 2 AUTH foo\r\n",
+	"CLIENT SETNAME n\r\nRESET\r\nCLIENT GETNAME\r\nRESET a\r\n",
+	"COMMAND COUNT a\r\nCOMMAND FOO\r\nCOMMAND INFO nope\r\nCOMMAND DOCS nope\r\n",
+	"QUIT\r\nPING\r\n", "QUIT foo\r\n", "PING\r\n*x\r\nPING\r\n", "POST / HTTP/1.1\r\nHost: a\r\n\r\n",
+	"HELLO 3\r\nCLIENT GETNAME\r\nFOO\r\nCOMMAND INFO nope\r\n",
+}
+
+// exchange sends input and a QUIT, and returns all of the answer. What a HELLO
+// says of the server is left out, and what Redis has added to a text since 7.2.
+func exchange(t *testing.T, addr, input string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(c, input+"QUIT\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(c)
+	if err != nil {
+		t.Errorf("%.70q: %v", input, err)
+	}
+	text := strings.ReplaceAll(string(got), "HELLO <proto> AUTH", "HELLO AUTH")
+	return hellos.ReplaceAllString(text, "hello$1")
+}
+
+var hellos = regexp.MustCompile(`([%*]\d+)\r\n\$6\r\nserver\r\n(?s:.*)modules\r\n\*0`)
+
+// Real Redis 7.0 or later is asked the same.
+func TestAnswersAsRedis(t *testing.T) {
+	t.Parallel()
+	real := redistest.Standalone(t)
+	d := open(t)
+	for _, input := range asRedis {
+		want, got := exchange(t, real.Addr, input), exchange(t, d.addr, input)
+		if got != want {
+			t.Errorf("%.70q\n got %.400q\nwant %.400q", input, got, want)
+		}
+	}
+}
+
+func TestAnswersAsRedisWithPassword(t *testing.T) {
+	t.Parallel()
+	real := redistest.Standalone(t, "--requirepass", "secret")
+	d := open(t, func(o *resp.Options) { o.Password = "secret" })
+	for _, input := range []string{
+		"PING\r\nFOO\r\nSELECT 0\r\nCLIENT ID\r\nCOMMAND\r\n", "AUTH wrong\r\nPING\r\n", "AUTH secret\r\nPING\r\n", "AUTH default secret\r\nPING\r\n",
+		"AUTH other secret\r\nPING\r\n", "AUTH\r\n", "AUTH a b c\r\n", "HELLO\r\n", "HELLO 3\r\nPING\r\n", "HELLO 4\r\n", "HELLO 3 AUTH default wrong\r\nPING\r\n",
+		"HELLO 3 AUTH default secret SETNAME me\r\nCLIENT GETNAME\r\n", "HELLO 2 SETNAME me AUTH default secret\r\nCLIENT GETNAME\r\n",
+		"AUTH secret\r\nRESET\r\nPING\r\nAUTH secret\r\nPING\r\n", "QUIT\r\n",
+		"*11\r\n", "*10\r\n$3\r\nFOO\r\n$100000\r\n", "AUTH secret\r\nAUTH wrong\r\nPING\r\n", "HELLO x\r\n", "HELLO 3 FOO\r\n",
+	} {
+		want, got := exchange(t, real.Addr, input), exchange(t, d.addr, input)
+		if got != want {
+			t.Errorf("%.70q\n got %.400q\nwant %.400q", input, got, want)
+		}
+	}
+}
+
+func TestHello(t *testing.T) {
+	t.Parallel()
+	w := open(t).dial(t)
+	const rest = ` "id" 1 "mode" "standalone" "role" "master" "modules" []`
+	for _, row := range [][2]string{
+		{"HELLO", `["server" "headgate" "version" "1.2.3" "proto" 2` + rest + `]`},
+		{"HELLO 3 SETNAME me", `{"server" "headgate" "version" "1.2.3" "proto" 3` + rest + `}`},
+		{"HELLO", `{"server" "headgate" "version" "1.2.3" "proto" 3` + rest + `}`},
+		{"CLIENT GETNAME", `"me"`},
+		{"CLIENT ID", "1"},
+		{"CLIENT SETINFO LIB-NAME go", "+OK"},
+		{"CLIENT TRACKING ON OPTIN", "+OK"},
+		{"HELLO 2 SETNAME other FOO", "-ERR Syntax error in HELLO option 'FOO'"},
+		{"CLIENT GETNAME", `"me"`},
+		{"HELLO 2", `["server" "headgate" "version" "1.2.3" "proto" 2` + rest + `]`},
+	} {
+		if got := w.do(row[0]); got != row[1] {
+			t.Errorf("%s\n got %s\nwant %s", row[0], got, row[1])
+		}
+	}
+}
+
+func TestClientListAndInfo(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.dial(t).do("CLIENT SETNAME first")
+	w := d.dial(t)
+	d.clock.advance(3 * time.Second)
+	list := w.do("CLIENT LIST")
+	for _, want := range []string{"id=1 ", "name=first ", "id=2 ", "age=3 "} {
+		if !strings.Contains(list, want) {
+			t.Errorf("CLIENT LIST lacks %q: %s", want, list)
+		}
+	}
+	info := w.do("INFO")
+	for _, want := range []string{"headgate_version:1.2.3", "loading:0", "connected_clients:2", "role:master"} {
+		if !strings.Contains(info, want) {
+			t.Errorf("INFO lacks %q: %s", want, info)
+		}
+	}
+}
+
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	w := open(t).dial(t)
+	count := w.do("COMMAND COUNT")
+	if list := w.do("COMMAND LIST"); fmt.Sprint(len(strings.Fields(list))) != count {
+		t.Errorf("%s commands, but %s", count, list)
+	}
+	if got, want := w.do("COMMAND INFO cl.throttle nope"), `[["cl.throttle" -1 [+write +fast] 1 1 1 [] [] [] []] nil]`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := w.do("COMMAND DOCS HG.PEEK"); !strings.HasPrefix(got, `["hg.peek" ["summary" `) {
+		t.Error(got)
+	}
+	for _, line := range []string{"COMMAND", "COMMAND INFO", "COMMAND DOCS"} {
+		if got := w.do(line); !strings.Contains(got, "cl.throttle") || !strings.Contains(got, "hg.check") {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+}
