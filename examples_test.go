@@ -1,0 +1,43 @@
+package headgate_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/rules"
+)
+
+// TestExamplesAreRight: what people copy from examples/ loads without a
+// mistake. Go programs there are built with everything else.
+func TestExamplesAreRight(t *testing.T) {
+	files, err := filepath.Glob("examples/*/*.yaml")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.ToSlash(file), func(t *testing.T) {
+			if strings.HasSuffix(file, "_test.yaml") {
+				t.Skip("tests of rules are run by their own command")
+			}
+			if filepath.Base(file) != "headgate.yaml" {
+				if _, err := rules.Load(file); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			none := func(string) (string, bool) { return "", false }
+			c, err := config.Load(config.Sources{File: file, Environment: none})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range c.Rules {
+				if _, err := os.Stat(path); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
