@@ -38,9 +38,6 @@ type MultiQuery struct {
 	// Observe lets every request pass and treats all rules as if they only
 	// observed: WouldRefuse says what they would have done.
 	Observe bool
-	// EachAlone charges each limit by itself, also of a request that another
-	// one refuses, as envoyproxy/ratelimit does.
-	EachAlone bool
 }
 
 // MultiVerdict is the answer to a MultiQuery.
@@ -144,11 +141,7 @@ func (m multi) decide(ctx context.Context) error {
 		m.ask(ctx, refunded, headgate.Refund, headgate.Independent)
 	}
 	if count[enforced] > 0 {
-		mode := headgate.AllOrNothing
-		if q.EachAlone {
-			mode = headgate.Independent
-		}
-		m.ask(ctx, enforced, headgate.Take, mode)
+		m.ask(ctx, enforced, headgate.Take, headgate.AllOrNothing)
 	}
 	if count[quota] > 0 {
 		m.ask(ctx, quota, m.kind(), headgate.Independent)
@@ -194,7 +187,7 @@ func (m multi) check() error {
 
 // kind is Take while the request may pass, and Peek when it cannot any more.
 func (m multi) kind() headgate.Kind {
-	if m.v.Allowed || m.q.EachAlone {
+	if m.v.Allowed {
 		return headgate.Take
 	}
 	return headgate.Peek
@@ -287,9 +280,6 @@ func (m multi) settleQuota(ctx context.Context) {
 		return
 	}
 	m.v.Allowed = false
-	if m.q.EachAlone {
-		return
-	}
 	m.each(ctx, func(r *Result, op *headgate.Op) bool {
 		d := &r.Decision
 		if d.Granted == 0 || d.ResetAfter <= 0 {

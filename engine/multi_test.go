@@ -90,17 +90,6 @@ func TestPartsAreChargedAllOrNone(t *testing.T) {
 	})
 }
 
-func TestEachAloneChargesWhatOthersRefuse(t *testing.T) {
-	e := engine.New(memory.New(), parse(t, byEntry))
-	both := []engine.Part{take(user("ann")), take(team("red"))}
-	trace(t, e, engine.MultiQuery{EachAlone: true}, []multiRow{
-		{both, true, []int64{2, 1}, nil},
-		{both, true, []int64{1, 0}, nil},
-		{both, false, []int64{0, 0}, []bool{false, true}},
-		{both, false, []int64{0, 0}, []bool{true, true}},
-	})
-}
-
 func TestPeekAndRefundParts(t *testing.T) {
 	e := engine.New(memory.New(), parse(t, byEntry))
 	trace(t, e, engine.MultiQuery{}, []multiRow{

@@ -38,9 +38,6 @@ type Options struct {
 	DynamicMetadata bool
 	// Shadow lets every request pass; the statuses say what would have been.
 	Shadow bool
-	// EachAlone charges each limit by itself, also for requests that another
-	// one refuses, as envoyproxy/ratelimit does.
-	EachAlone bool
 }
 
 // LegacyHeaders are the names of fields about the tightest limit.
@@ -132,7 +129,7 @@ func (s *Service) answer(ctx context.Context, c *call) (err error) {
 	}
 	v, err := s.options.Engine.DecideAll(ctx, engine.MultiQuery{
 		Domain: c.request.domain, Parts: c.parts, At: at,
-		Observe: s.options.Shadow, EachAlone: s.options.EachAlone,
+		Observe: s.options.Shadow,
 	})
 	defer v.Release()
 	if err != nil {
