@@ -109,6 +109,21 @@ func (j *journal) await(t *testing.T, message string) {
 	}
 }
 
+// await waits until something is true.
+func (f *fixture) await(t *testing.T, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	timeout := time.After(20 * time.Second)
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatalf("it never became true; the log:\n%s", f.journal.text)
+		}
+	}
+}
+
 // fixture is an App under test.
 type fixture struct {
 	*app.App
