@@ -164,9 +164,7 @@ func (f folders) addPath(path string) {
 		}
 	}
 	for p := path; p != filepath.Dir(p); p = filepath.Dir(p) {
-		if isLink(p) {
-			f.add(filepath.Dir(p))
-		}
+		f.addLink(p)
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -180,19 +178,27 @@ func (f folders) addPath(path string) {
 			return filepath.SkipDir
 		case e.IsDir():
 			f[name] = true
-		case name == real, e.Type()&fs.ModeSymlink != 0:
-			if target, err := filepath.EvalSymlinks(name); err == nil {
-				f[filepath.Dir(target)] = true
-			}
+		case name == real:
+			f[filepath.Dir(name)] = true
+		default:
+			f.addLink(name)
 		}
 		return nil
 	})
 }
 
-// isLink reports whether name itself is a symlink.
-func isLink(name string) bool {
-	info, err := os.Lstat(name)
-	return err == nil && info.Mode()&fs.ModeSymlink != 0
+// addLink adds, if name is a symlink, where it lies and where that which it
+// leads to lies, or will lie.
+func (f folders) addLink(name string) {
+	target, err := os.Readlink(name)
+	if err != nil {
+		return // not a link
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(filepath.Dir(name), target)
+	}
+	f.add(filepath.Dir(name))
+	f.add(filepath.Dir(target))
 }
 
 // fingerprint is a hash of the names and contents of all rule files. It may
