@@ -11,23 +11,30 @@ import (
 )
 
 func newCheck(s streams) *cobra.Command {
-	var asJSON bool
+	var asJSON, schema bool
 	cmd := &cobra.Command{
 		Use:   "check PATH...",
 		Short: "find mistakes in rule files before they go live",
 		Long: `Check reads rule files, and all rule files of folders, as serve would. It
-exits with 0 if they are right (there may be warnings) and with 1 if not.`,
-		Example: `  headgate check rules/`,
+exits with 0 if they are right (there may be warnings) and with 1 if not. Of
+rule tests beside them it says what is wrong, and does not run them.`,
+		Example: `  headgate check rules/
+  headgate check --schema >rules.schema.json`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 && !schema {
 				return &usageError{"check needs a rule file or folder", "such as headgate check rules/"}
 			}
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of rule files, for editors")
 	cmd.ValidArgsFunction = ruleFiles
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.RunE = running(func(_ *cobra.Command, args []string) error {
+		if schema {
+			_, err := fmt.Fprint(s.out, app.RulesSchema())
+			return err
+		}
 		r := app.Check(args...)
 		if asJSON {
 			if r.Diagnoses == nil {

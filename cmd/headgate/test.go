@@ -32,7 +32,12 @@ It exits with 0 if all tests pass and with 1 if one fails or a file is wrong.`,
 	cmd.Flags().StringVar(&f.only, "run", "", "run only tests whose names match this regular expression")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print every test and every step")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON")
+	cmd.Flags().BoolVar(&f.schema, "schema", false, "print the JSON Schema of rule tests, for editors")
 	cmd.RunE = running(func(cmd *cobra.Command, args []string) error {
+		if f.schema {
+			_, err := fmt.Fprint(s.out, app.RuleTestsSchema())
+			return err
+		}
 		if len(args) == 0 {
 			args = []string{"."}
 		}
@@ -43,8 +48,8 @@ It exits with 0 if all tests pass and with 1 if one fails or a file is wrong.`,
 
 // testFlags are the flags of test.
 type testFlags struct {
-	only            string
-	asJSON, verbose bool
+	only                    string
+	asJSON, verbose, schema bool
 }
 
 func (f *testFlags) run(ctx context.Context, s streams, paths []string) error {
