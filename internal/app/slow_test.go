@@ -1,0 +1,150 @@
+package app_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+)
+
+// impatient returns an App whose HTTP doors wait for nobody.
+func impatient(t *testing.T, change ...set) *fixture {
+	t.Helper()
+	f := newFixture(t, loginRules, hello, append([]set{func(c *config.Config) { c.Listen.Admin = "127.0.0.1:0" }}, change...)...)
+	var err error
+	f.App, err = app.New(app.Options{
+		Config: f.config, Logger: f.journal.logger(), Clock: f.clock.Now, PollInterval: time.Hour,
+		Timeouts: app.Timeouts{
+			Header: 50 * time.Millisecond, Read: 100 * time.Millisecond, Write: 200 * time.Millisecond, Idle: 50 * time.Millisecond,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.start(t)
+	return f
+}
+
+// speak opens a connection to a door, says something and nothing more, and
+// returns what comes until the door hangs up. It fails if that does not happen.
+func (f *fixture) speak(t *testing.T, door, text string) string {
+	t.Helper()
+	conn := f.dial(t, door)
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(conn)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s keeps a connection on which %q was sent and nothing more", door, text)
+	}
+	return string(got) // a reset is a way to hang up too
+}
+
+func (f *fixture) dial(t *testing.T, door string) net.Conn {
+	t.Helper()
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", f.Addr(door))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// Callers who stop in the middle are hung up on, at every door, and are never
+// answered as if all were well.
+func TestSlowCallersAreHungUpOn(t *testing.T) {
+	f := impatient(t)
+	const half = "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"domain\":"
+	rows := []struct{ name, door, text, want string }{
+		{"nothing", app.DoorAPI, "", ""},
+		{"nothing", app.DoorProxy, "", ""},
+		{"nothing", app.DoorAdmin, "", ""},
+		{"half a line", app.DoorAPI, "GET /heal", ""},
+		{"half a line", app.DoorProxy, "GET /log", ""},
+		{"half a line", app.DoorAdmin, "GET /rlc", ""},
+		{"half a header", app.DoorAPI, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-A", ""},
+		{"half a header", app.DoorProxy, "GET /login HTTP/1.1\r\nHost: x\r\nX-A", ""},
+		{"half a body", app.DoorAPI, half, "HTTP/1.1 4"},
+		{"idle after a request", app.DoorAPI, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200"},
+		{"idle after a request", app.DoorProxy, "GET /other HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200"},
+		{"idle after a request", app.DoorAdmin, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200"},
+	}
+	for _, row := range rows {
+		t.Run(row.name+" at "+row.door, func(t *testing.T) {
+			t.Parallel()
+			got := f.speak(t, row.door, row.text)
+			status, _, _ := strings.Cut(got, "\r\n")
+			if !strings.HasPrefix(status, row.want) || (row.want == "") != (status == "") && !strings.HasPrefix(status, "HTTP/1.1 4") {
+				t.Errorf("answered %q, want %q", status, row.want)
+			}
+		})
+	}
+}
+
+// Peers that have vanished without a word, and those that closed their side,
+// hold no place: others are served, and stopping does not wait for them.
+func TestHalfOpenConnectionsAreInNobodysWay(t *testing.T) {
+	f := run(t, loginRules, hello, func(c *config.Config) { c.ShutdownTimeout = 200 * time.Millisecond })
+	for range 50 {
+		_, _ = io.WriteString(f.dial(t, app.DoorAPI), "GET /heal")
+		_, _ = io.WriteString(f.dial(t, app.DoorProxy), "GET /log")
+		half, ok := f.dial(t, app.DoorProxy).(*net.TCPConn)
+		if !ok {
+			t.Fatal("not TCP")
+		}
+		_, _ = io.WriteString(half, "GET /other HTTP/1.1\r\nHost: x\r\n\r\n")
+		if err := half.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		// Whether it still gets an answer depends on who is faster, but it is
+		// not left waiting.
+		if _, err := io.ReadAll(half); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("a caller that closed its side is kept")
+		}
+	}
+	if res, _ := f.get(t, f.proxyURL("/login")); res.StatusCode != http.StatusOK {
+		t.Errorf("beside them: %d", res.StatusCode)
+	}
+	f.client.CloseIdleConnections()
+	begin := time.Now()
+	if err := f.Stop(context.Background()); err != nil {
+		t.Logf("stopped with %v", err) // the halves of requests were cut off
+	}
+	if d := time.Since(begin); d > 15*time.Second {
+		t.Errorf("stopping took %s", d)
+	}
+}
+
+// A proxy's bodies may take their time, in both directions.
+func TestProxyWaitsForBodies(t *testing.T) {
+	f := impatient(t)
+	conn := f.dial(t, app.DoorProxy)
+	_, _ = io.WriteString(conn, "POST /other HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\n")
+	for _, letter := range []string{"a", "b", "c"} {
+		timer := time.NewTimer(120 * time.Millisecond) // longer than Read of the other doors
+		<-timer.C
+		if _, err := io.WriteString(conn, letter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body := read(t, res); res.StatusCode != http.StatusOK || body != "hello\n" {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+}
