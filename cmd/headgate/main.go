@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"os"
+	_ "time/tzdata" // for timezone: in rules, where the machine has no zones, such as an image from scratch
 )
 
 func main() {
