@@ -30,6 +30,7 @@ func (o Options) Parse(sources ...Source) (*Ruleset, []Diagnostic) {
 		p.parseFile(s.Data)
 	}
 	p.warnRepeated()
+	p.warnShadowed()
 	p.finishTrees()
 	var diagnostics []Diagnostic
 	errors := 0
