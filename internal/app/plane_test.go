@@ -110,7 +110,10 @@ func TestRulesFromAControlPlane(t *testing.T) {
 	if got := left(); got != "4/5" {
 		t.Errorf("first snapshot: %s, want 4/5", got)
 	}
-	f.await(t, func() bool { res, _ := f.get(t, f.apiURL("/readyz")); return res.StatusCode == http.StatusOK && serving() })
+	f.await(t, func() bool {
+		res, _ := f.get(t, f.apiURL("/readyz"))
+		return res.StatusCode == http.StatusOK && serving()
+	})
 
 	set("2", loginLimit(10, conf.RateLimitUnit_HOUR))
 	f.journal.await(t, "rules reloaded")
