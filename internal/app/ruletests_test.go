@@ -79,3 +79,24 @@ func TestRuleTestsEnd(t *testing.T) {
 		t.Errorf("%d requests, %v", asked, err)
 	}
 }
+
+// The example of the documentation passes.
+func TestDocumentedRuleTests(t *testing.T) {
+	page, err := os.ReadFile("../../docs/rule-tests.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(page), "```yaml\n")
+	if len(blocks) != 3 {
+		t.Fatalf("%d examples", len(blocks)-1)
+	}
+	text := func(block string) string {
+		inside, _, _ := strings.Cut(block, "```")
+		return inside
+	}
+	folder := writeFiles(t, map[string]string{"rules.yaml": text(blocks[1]), "rules_test.yaml": text(blocks[2])})
+	r, err := app.RuleTests{Paths: []string{folder}}.Run(t.Context())
+	if err != nil || !r.OK || r.Passed != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
