@@ -216,7 +216,7 @@ func TestSchemaTakesTheExampleTests(t *testing.T) {
 	}
 	for _, src := range []string{
 		"tests: []", "test: []", "tests: [{name: a}]", "tests: [{name: a, trace: [{request: {}}]}]",
-		"tests: [{name: a, trace: [{request: {}, expect: alowed}]}]", "tests: [{name: a, trace: [{request: {}, expect: {remainig: 1}}]}]",
+		"tests: [{name: a, trace: [{request: {}, expect: allowwed}]}]", "tests: [{name: a, trace: [{request: {}, expect: {remaning: 1}}]}]",
 		"tests: [{name: a, trace: [{request: {}, descriptor: {a: b}, expect: any}]}]", "tests: [{name: a, trace: [{request: {path: []}, expect: any}]}]",
 	} {
 		docs, _ := asJSON(t, []byte(src))

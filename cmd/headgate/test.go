@@ -77,7 +77,7 @@ func (f *testFlags) run(ctx context.Context, s streams, paths []string) error {
 	if err != nil {
 		return err
 	}
-	if err := printTests(s, r, f.asJSON); err != nil {
+	if err := f.print(s, r); err != nil {
 		return err
 	}
 	switch {
@@ -143,9 +143,9 @@ func (o testOutput) failure(f *app.TestFailure) {
 	}
 }
 
-// printTests prints what is left to say when all tests are over.
-func printTests(s streams, r app.TestReport, asJSON bool) error {
-	if asJSON {
+// print prints what is left to say when all tests are over.
+func (f *testFlags) print(s streams, r app.TestReport) error {
+	if f.asJSON {
 		e := json.NewEncoder(s.out)
 		e.SetIndent("", "  ")
 		e.SetEscapeHTML(false)

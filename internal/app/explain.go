@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -211,10 +212,8 @@ func domainOf(rs *rules.Ruleset, name string) (string, error) {
 			Hint: "name one of " + strings.Join(known, ", "),
 		}
 	}
-	for _, d := range known {
-		if d == name {
-			return name, nil
-		}
+	if slices.Contains(known, name) {
+		return name, nil
 	}
 	return "", unknownName("domain", name, known)
 }

@@ -42,7 +42,7 @@ const oneRule = "domain: d\nlimits: [{name: login, rate: 2/minute, match: {path:
 func TestRuleTestsThatAreWrong(t *testing.T) {
 	for name, c := range map[string]struct{ rules, test, want string }{
 		"rules":   {"domain: d\nlimits: [{name: x}]\n", "tests: [{name: a, trace: [{request: {}, expect: any}]}]", `rules.yaml:1:1: warning`},
-		"syntax":  {oneRule, "tests: [{name: a, trace: [{request: {}, expect: alowed}]}]", `1:49: unknown expect "alowed", did you mean "allowed"?`},
+		"syntax":  {oneRule, "tests: [{name: a, trace: [{request: {}, expect: allowwed}]}]", `1:49: unknown expect "allowwed", did you mean "allowed"?`},
 		"rule":    {oneRule, "tests: [{name: a, trace: [{request: {}, expect: {rule: logn}}]}]", `the domain "d" has no rule "logn"; did you mean "login"?`},
 		"shadow":  {oneRule, "tests: [{name: a, trace: [{request: {}, expect: {shadow: [far]}}]}]", `the domain "d" has no rule "far"; known are login`},
 		"domain":  {oneRule + "---\ndomain: e\n", "tests: [{name: a, trace: [{request: {}, expect: any}]}]", `the test "a" names no domain, and the rules have 2; add domain: to the test or to the file: d, e`},

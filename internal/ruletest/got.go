@@ -100,12 +100,7 @@ func (g *Got) String() string {
 	return b.String()
 }
 
-func verdict(allowed bool) string {
-	if allowed {
-		return "allowed"
-	}
-	return "refused"
-}
+func verdict(allowed bool) string { return map[bool]string{true: "allowed", false: "refused"}[allowed] }
 
 func duration(d time.Duration) string {
 	if d == headgate.Never {
@@ -126,7 +121,7 @@ func ruleNames(list []*rules.Rule) []string {
 // compare returns what is not as expected.
 func (g *Got) compare(want *rules.Expectation) []Field {
 	var c comparison
-	if want.Allowed != nil {
+	if want.Allowed != nil && *want.Allowed != g.Allowed {
 		c.add("expect", verdict(*want.Allowed), verdict(g.Allowed))
 	}
 	if want.Rule != nil && !isCalled(g.Rule, *want.Rule) {
