@@ -140,14 +140,13 @@ func (a *App) subscribe(watcher *fsnotify.Watcher) {
 // folders are the real paths of folders to watch.
 type folders map[string]bool
 
-// add adds the folder that name leads to, if there is one.
-func (f folders) add(name string) (real string, ok bool) {
+// add adds the folder that name leads to, and reports whether there is one.
+func (f folders) add(name string) bool {
 	real, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		return "", false
+	if err == nil {
+		f[real] = true
 	}
-	f[real] = true
-	return real, true
+	return err == nil
 }
 
 // addPath adds what is to be watched for a file or folder of rules: itself and
@@ -159,7 +158,7 @@ func (f folders) addPath(path string) {
 		return
 	}
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		if _, ok := f.add(dir); ok || dir == filepath.Dir(dir) {
+		if f.add(dir) || dir == filepath.Dir(dir) {
 			break // the nearest that is there
 		}
 	}

@@ -39,15 +39,12 @@ func (w *waiter) reset() { w.next = w.Base }
 func (w *waiter) step() time.Duration {
 	d := w.next
 	w.next = min(time.Duration(float64(w.next)*factor), w.Max)
-	return d - rand.N(d/2+1)
+	return d - rand.N(d/2+1) //nolint:gosec // nobody gains by guessing it
 }
 
 // sleep waits, or until ctx is done.
 func (w *waiter) sleep(ctx context.Context) {
-	timer := time.NewTimer(w.step())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	ctx, cancel := context.WithTimeout(ctx, w.step())
+	defer cancel()
+	<-ctx.Done()
 }

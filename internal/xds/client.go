@@ -57,7 +57,7 @@ type Options struct {
 	Apply func([]rules.Source) error
 	// Logger hears when the control plane comes and goes. Required.
 	Logger *slog.Logger
-	// Clock says when; nil means the real one.
+	// Clock says when. Required.
 	Clock func() time.Time
 	// Backoff is how long to wait before connecting anew.
 	Backoff Backoff
@@ -107,9 +107,6 @@ func New(o Options) (*Client, error) {
 		if _, err := o.TLS.Load(); err != nil {
 			return nil, err
 		}
-	}
-	if o.Clock == nil {
-		o.Clock = time.Now
 	}
 	return &Client{options: o, node: &core.Node{Id: o.NodeID, UserAgentName: "headgate"}}, nil
 }

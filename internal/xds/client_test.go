@@ -170,7 +170,7 @@ func follow(t *testing.T, o xds.Options) (r *ruler, c *xds.Client, stop func()) 
 	if o.Apply == nil {
 		o.Apply = r.apply
 	}
-	o.NodeID, o.Logger = node, slog.New(slog.DiscardHandler)
+	o.NodeID, o.Logger, o.Clock = node, slog.New(slog.DiscardHandler), time.Now
 	o.Backoff = xds.Backoff{Base: 5 * time.Millisecond, Max: 20 * time.Millisecond}
 	c, err := xds.New(o)
 	if err != nil {
@@ -284,7 +284,7 @@ func TestUnreachableControlPlane(t *testing.T) {
 	var log lockedText
 	r := &ruler{}
 	c, err := xds.New(xds.Options{
-		Address: p.address, NodeID: node, Apply: r.apply, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Address: p.address, NodeID: node, Apply: r.apply, Logger: slog.New(slog.NewTextHandler(&log, nil)), Clock: time.Now,
 		Backoff: xds.Backoff{Base: time.Millisecond, Max: 2 * time.Millisecond},
 	})
 	if err != nil {

@@ -112,9 +112,7 @@ func (w *writer) descriptors(list []*conf.RateLimitDescriptor, depth int) error 
 		if limit := d.GetRateLimit(); limit != nil {
 			w.limit(limit, depth)
 		}
-		w.flag(depth, "shadow_mode", d.GetShadowMode())
-		w.flag(depth, "detailed_metric", d.GetDetailedMetric())
-		w.flag(depth, "quota_mode", quotaMode(d))
+		w.modes(d, depth)
 		if len(d.GetDescriptors()) > 0 {
 			if err := w.descriptors(d.GetDescriptors(), depth+1); err != nil {
 				return err
@@ -130,9 +128,17 @@ func (w *writer) field(depth int, key, value string) {
 	}
 }
 
-func (w *writer) flag(depth int, key string, set bool) {
-	if set {
-		w.printf(depth, "    %s: true\n", key)
+// modes writes the switches that are on.
+func (w *writer) modes(d *conf.RateLimitDescriptor, depth int) {
+	for _, mode := range []struct {
+		key string
+		on  bool
+	}{
+		{"shadow_mode", d.GetShadowMode()}, {"detailed_metric", d.GetDetailedMetric()}, {"quota_mode", quotaMode(d)},
+	} {
+		if mode.on {
+			w.printf(depth, "    %s: true\n", mode.key)
+		}
 	}
 }
 
