@@ -176,6 +176,83 @@ func TestLargeBodiesStream(t *testing.T) {
 	}
 }
 
+// An upstream that answers while it still reads (a conversion, a chat) is heard
+// before the client has sent all.
+func TestAnswerStreamsBeforeTheRequestEnds(t *testing.T) {
+	f := run(t, loginRules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		_ = control.EnableFullDuplex()
+		in := bufio.NewReader(r.Body)
+		for {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(w, "echo "+line)
+			_ = control.Flush()
+		}
+	}))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	body, out := io.Pipe()
+	// A client waits for its body's end even if it has given up.
+	context.AfterFunc(ctx, func() { _ = out.CloseWithError(ctx.Err()) })
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.proxyURL("/login"), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(out, "0\n")
+		first <- err
+	}()
+	res, err := f.client.Do(r)
+	if err != nil {
+		t.Fatalf("no answer before the end of the request: %v", err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(res.Body)
+	for i := range 3 {
+		line, err := in.ReadString('\n')
+		if want := fmt.Sprintf("echo %d\n", i); err != nil || line != want {
+			t.Fatalf("%q, %v; want %q", line, err, want)
+		}
+		if _, err := fmt.Fprintf(out, "%d\n", i+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = out.Close()
+	if rest, err := io.ReadAll(in); err != nil || string(rest) != "echo 3\n" {
+		t.Errorf("the end is %q, %v", rest, err)
+	}
+}
+
+// An upstream that answers without reading what it is sent leaves nothing
+// behind: the client hears it, and so does the next request.
+func TestUpstreamThatDoesNotRead(t *testing.T) {
+	f := run(t, loginRules, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	}))
+	for range 3 {
+		open := make(chan struct{})
+		close(open)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.proxyURL("/login"), &slowBody{left: 64 << 10, wait: open})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := f.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = read(t, res); res.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("got %d", res.StatusCode)
+		}
+	}
+}
+
 func TestUpstreamDown(t *testing.T) {
 	gone := httptest.NewServer(hello)
 	gone.Close()

@@ -99,6 +99,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.Problem(w, http.StatusServiceUnavailable, "given up while waiting for its turn")
 		return
 	}
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		// Otherwise net/http waits for the end of the request before it sends
+		// the first byte of the answer.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+	}
 	p.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
