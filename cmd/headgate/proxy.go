@@ -27,7 +27,7 @@ file needed.`,
 		if *f.values["rules"] == "" {
 			return &usageError{"--rules is missing", "a rule file may be as small as the one in examples/quickstart"}
 		}
-		c, err := f.load(map[string]string{"listen.api": "off", "listen.grpc": "off", "listen.admin": "off"})
+		c, err := f.load(map[string]string{"listen.api": "off", "listen.grpc": "off", "listen.resp": "off", "listen.admin": "off"})
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func newQuickstart(s streams) *cobra.Command {
 			_, err := fmt.Fprint(s.out, app.QuickstartRules())
 			return err
 		}
-		c, err := f.load(map[string]string{"log.level": "warn", "listen.grpc": "off", "listen.admin": "off"})
+		c, err := f.load(map[string]string{"log.level": "warn", "listen.grpc": "off", "listen.resp": "off", "listen.admin": "off"})
 		if err != nil {
 			return err
 		}

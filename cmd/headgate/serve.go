@@ -73,6 +73,7 @@ a second one stops at once.`,
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default headgate.yaml, if it is there)")
 	f.common(cmd)
 	f.flag(cmd, "listen-grpc", "listen.grpc", `address of Envoy's rate limit service, unix:PATH or "off" (default 127.0.0.1:8081)`)
+	f.flag(cmd, "listen-resp", "listen.resp", `address of the Redis protocol, or "off" (default 127.0.0.1:6380)`)
 	f.flag(cmd, "listen-admin", "listen.admin", `address of the admin door, or "off" (default 127.0.0.1:6070)`)
 	cmd.Flags().BoolVar(&f.envoyEnv, "envoy-env", false, "understand the environment of envoyproxy/ratelimit")
 	f.flag(cmd, "listen-proxy", "proxy.listen", `address of the reverse proxy, or "off" (default 127.0.0.1:8000)`)
@@ -90,7 +91,7 @@ a second one stops at once.`,
 
 // serve runs an App until a signal ends it.
 func serve(ctx context.Context, s streams, o app.Options, started func(*app.App)) error {
-	o.Logger = newLogger(s, o.Config.Log)
+	o.Logger, o.Version = newLogger(s, o.Config.Log), readVersion().Version
 	a, err := app.New(o)
 	if err != nil {
 		return err

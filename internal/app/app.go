@@ -31,6 +31,8 @@ type Options struct {
 	// BuiltIn are rules that are part of the binary. If there are any, no
 	// files are read or watched.
 	BuiltIn []rules.Source
+	// Version is that of the binary, for those who ask.
+	Version string
 	// Logger hears of everything an operator should know. Required.
 	Logger *slog.Logger
 	// Clock is read once per request; nil means the real one.
@@ -91,9 +93,9 @@ func New(options Options) (*App, error) {
 	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies}); err != nil {
 		return nil, err
 	}
-	if l := options.Config.Listen; !isOpen(l.API) && !isOpen(l.GRPC) && !a.proxyOpen() {
+	if l := options.Config.Listen; !isOpen(l.API) && !isOpen(l.GRPC) && !isOpen(l.RESP) && !a.proxyOpen() {
 		return nil, &config.SourceError{
-			Source: "configuration", Message: "every door is closed", Hint: "set listen.api, listen.grpc or proxy.upstream",
+			Source: "configuration", Message: "every door is closed", Hint: "set listen.api, listen.grpc, listen.resp or proxy.upstream",
 		}
 	}
 	if a.followsPlane() {
@@ -142,8 +144,8 @@ func (a *App) Start(ctx context.Context) (err error) {
 		return err
 	}
 	for _, d := range a.doors {
-		if d.name == DoorGRPC {
-			if err := a.serveGRPC(d); err != nil {
+		if serve := a.serverOf(d.name); serve != nil {
+			if err := serve(d); err != nil {
 				return err
 			}
 			continue

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/door/rls"
 )
 
@@ -21,6 +22,7 @@ import (
 const (
 	DoorAPI   = "api"
 	DoorGRPC  = "grpc"
+	DoorRESP  = "resp"
 	DoorAdmin = "admin"
 	DoorProxy = "proxy"
 )
@@ -49,7 +51,8 @@ type door struct {
 	name     string
 	listener net.Listener
 	server   *http.Server       // or
-	grpc     *rls.Server        // of the gRPC door
+	grpc     *rls.Server        // of the gRPC door, or
+	resp     *resp.Server       // of the Redis protocol
 	cut      context.CancelFunc // ends what is still going on
 	done     chan struct{}      // closed when the server has returned
 }
@@ -58,7 +61,7 @@ type door struct {
 func (a *App) listen(ctx context.Context) error {
 	c := a.options.Config
 	for _, d := range [...]struct{ name, address string }{
-		{DoorAPI, c.Listen.API}, {DoorGRPC, c.Listen.GRPC}, {DoorAdmin, c.Listen.Admin},
+		{DoorAPI, c.Listen.API}, {DoorGRPC, c.Listen.GRPC}, {DoorRESP, c.Listen.RESP}, {DoorAdmin, c.Listen.Admin},
 	} {
 		if !isOpen(d.address) {
 			continue
@@ -87,7 +90,7 @@ func (a *App) open(ctx context.Context, name, address string) error {
 	a.doors = append(a.doors, d)
 	a.cleanup = append(a.cleanup, func() {
 		_ = l.Close() // a server has closed it already
-		if d.server != nil || d.grpc != nil {
+		if d.server != nil || d.grpc != nil || d.resp != nil {
 			<-d.done
 		}
 	})
@@ -178,6 +181,12 @@ func (d *door) serve(handler http.Handler, timeouts Timeouts, log *slog.Logger, 
 func (d *door) shutdown(ctx context.Context) error {
 	if d.grpc != nil {
 		if err := d.grpc.Shutdown(ctx); err != nil {
+			return fmt.Errorf("%s: some requests were cut off: %w", d.name, err)
+		}
+		return nil
+	}
+	if d.resp != nil {
+		if err := d.resp.Shutdown(ctx); err != nil {
 			return fmt.Errorf("%s: some requests were cut off: %w", d.name, err)
 		}
 		return nil

@@ -57,6 +57,8 @@ type Config struct {
 	// GRPC is the gRPC door, Envoy what its rate limit service does.
 	GRPC  GRPC
 	Envoy Envoy
+	// RESP is the door of the Redis protocol.
+	RESP RESP
 	// Admin is the admin door.
 	Admin Admin
 	// Proxy is the reverse proxy. It is closed if it has no Upstream.
@@ -97,7 +99,7 @@ type Memory struct {
 
 // Listen has the addresses of doors, each host:port or Off; an empty one is as
 // good as Off. That of GRPC may be unix:PATH too.
-type Listen struct{ API, GRPC, Admin string }
+type Listen struct{ API, GRPC, RESP, Admin string }
 
 // Proxy is the reverse proxy.
 type Proxy struct {
@@ -206,7 +208,7 @@ func Load(from Sources) (*Config, error) {
 
 func defaults() *Config {
 	return &Config{
-		Listen:          Listen{API: DefaultAPI, GRPC: DefaultGRPC, Admin: DefaultAdmin},
+		Listen:          Listen{API: DefaultAPI, GRPC: DefaultGRPC, RESP: DefaultRESP, Admin: DefaultAdmin},
 		XDS:             XDS{Address: DefaultControlPlane, NodeID: DefaultNodeID},
 		Envoy:           defaultEnvoy(),
 		Proxy:           Proxy{Listen: DefaultProxy},

@@ -47,7 +47,11 @@ func TestFullFile(t *testing.T) {
 		Store: config.Store{Memory: config.Memory{
 			MaxKeys: 1000, MaxBytes: 64 << 20, Snapshot: "testdata/state/counts", SnapshotInterval: 30 * time.Second,
 		}, Redis: config.Redis{DenyCache: config.DefaultDenyCache}},
-		Listen: config.Listen{API: "off", GRPC: config.DefaultGRPC, Admin: config.DefaultAdmin},
+		Listen: config.Listen{API: "off", GRPC: config.DefaultGRPC, RESP: ":6380", Admin: config.DefaultAdmin},
+		RESP: config.RESP{
+			Password: "secret", MaxConnections: 100, IdleTimeout: time.Minute,
+			TLS: config.TLS{Cert: "testdata/tls/cert", Key: "testdata/tls/key", ClientCA: "testdata/tls/ca", ClientName: "s"},
+		},
 		Envoy: config.Envoy{
 			LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset",
 		},

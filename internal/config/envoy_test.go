@@ -37,7 +37,7 @@ func TestEnvoyEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := config.Listen{API: "10.0.0.1:80", GRPC: "0.0.0.0:9081", Admin: "127.0.0.1:6071"}
+	want := config.Listen{API: "10.0.0.1:80", GRPC: "0.0.0.0:9081", RESP: config.DefaultRESP, Admin: "127.0.0.1:6071"}
 	if c.Listen != want {
 		t.Errorf("listen: %+v, want %+v", c.Listen, want)
 	}
@@ -65,7 +65,7 @@ func TestEnvoyEnvironmentHasItsOwnDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (config.Listen{API: "0.0.0.0:8080", GRPC: "0.0.0.0:8081", Admin: "127.0.0.1:6070"}); c.Listen != want {
+	if want := (config.Listen{API: "0.0.0.0:8080", GRPC: "0.0.0.0:8081", RESP: config.DefaultRESP, Admin: "127.0.0.1:6070"}); c.Listen != want {
 		t.Errorf("%+v, want %+v", c.Listen, want)
 	}
 	c, err = config.Load(manifest("GRPC_UDS", "/run/rls.sock"))

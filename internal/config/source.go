@@ -161,6 +161,9 @@ func (c *Config) checkTogether() (errs Errors) {
 			Hint: "set HEADGATE_ADMIN_TOKEN or admin.token, or listen on " + DefaultAdmin,
 		})
 	}
+	if err := c.checkRESP(); err != nil {
+		errs = append(errs, err)
+	}
 	return errs
 }
 

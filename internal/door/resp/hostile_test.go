@@ -314,38 +314,6 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-func TestCheckExposure(t *testing.T) {
-	t.Parallel()
-	mutual := &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}
-	for _, row := range []struct {
-		address string
-		options resp.Options
-		refused bool
-	}{
-		{"127.0.0.1:6380", resp.Options{}, false},
-		{"[::1]:6380", resp.Options{}, false},
-		{"localhost:6380", resp.Options{}, false},
-		{"[::ffff:127.0.0.1]:6380", resp.Options{}, false},
-		{":6380", resp.Options{}, true},
-		{"0.0.0.0:6380", resp.Options{}, true},
-		{"[::]:6380", resp.Options{}, true},
-		{"10.0.0.1:6380", resp.Options{}, true},
-		{"example.com:6380", resp.Options{}, true},
-		{":6380", resp.Options{Password: "secret"}, false},
-		{":6380", resp.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS13}}, true},
-		{":6380", resp.Options{TLS: mutual}, false},
-	} {
-		err := row.options.CheckExposure(row.address)
-		exposed, ok := errors.AsType[*resp.ExposedError](err)
-		if ok != row.refused || ok && (exposed.Hint() == "" || exposed.Address != row.address) {
-			t.Errorf("%s: %v", row.address, err)
-		}
-	}
-	if err := (&resp.Options{}).CheckExposure("nonsense"); err == nil {
-		t.Error("nonsense is no address")
-	}
-}
-
 // Whatever a client sends, the server answers the next one.
 func FuzzServer(f *testing.F) {
 	d := open(f, func(o *resp.Options) { o.MaxBulk, o.MaxCommand, o.MaxArgs = 64, 256, 16 })

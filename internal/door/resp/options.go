@@ -2,10 +2,7 @@ package resp
 
 import (
 	"crypto/tls"
-	"fmt"
 	"log/slog"
-	"net"
-	"net/netip"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -83,36 +80,4 @@ func orElse[T comparable](v *T, otherwise T) {
 	if *v == zero {
 		*v = otherwise
 	}
-}
-
-// ExposedError says that the door would be open to strangers.
-type ExposedError struct {
-	// Address is where it would be.
-	Address string
-}
-
-// Error says what is wrong, Hint what to do about it.
-func (e *ExposedError) Error() string {
-	return fmt.Sprintf("the Redis protocol on %s would be open to everybody who can reach it", e.Address)
-}
-
-// Hint says what to do about it.
-func (e *ExposedError) Hint() string {
-	return "set a password, ask for client certificates, or listen on 127.0.0.1"
-}
-
-// CheckExposure returns an *ExposedError if address can be reached from other
-// machines and neither a password nor client certificates are asked for.
-func (o *Options) CheckExposure(address string) error {
-	if o.Password != "" || o.TLS != nil && o.TLS.ClientAuth == tls.RequireAndVerifyClientCert {
-		return nil
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("%q is not an address to listen on: %w", address, err)
-	}
-	if addr, err := netip.ParseAddr(host); host == "localhost" || err == nil && addr.Unmap().IsLoopback() {
-		return nil
-	}
-	return &ExposedError{Address: address}
 }
