@@ -67,7 +67,7 @@ type probe struct {
 
 func load(t *testing.T) map[string]manifest {
 	t.Helper()
-	text, err := os.ReadFile("headgate.yaml")
+	text, err := os.ReadFile("manifest.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
