@@ -109,8 +109,10 @@ func (r *Readiness) view() readyView {
 	if r.Store != nil {
 		v.Store = r.Store.Error()
 	}
-	v.Rules = rulesView{Domains: r.Rules.Domains, Rules: r.Rules.Rules, Files: r.Rules.Files, LoadedAt: r.Rules.LoadedAt,
-		Succeeded: r.Rules.Succeeded, Failed: r.Rules.Failed, Waiting: r.Rules.Waiting}
+	v.Rules = rulesView{
+		Domains: r.Rules.Domains, Rules: r.Rules.Rules, Files: r.Rules.Files, LoadedAt: r.Rules.LoadedAt,
+		Succeeded: r.Rules.Succeeded, Failed: r.Rules.Failed, Waiting: r.Rules.Waiting,
+	}
 	if r.Rules.Failure != "" {
 		v.Rules.LastFailed = &failureView{At: r.Rules.FailedAt, Error: r.Rules.Failure}
 	}
