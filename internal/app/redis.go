@@ -92,6 +92,9 @@ func redisOptions(c *config.Redis) (redis.Options, error) {
 	if c.Mode != "" {
 		o.Mode, _ = redis.ParseMode(c.Mode)
 	}
+	if len(o.Addresses) == 0 {
+		o.Addresses = []string{redis.DefaultAddress} // for the log to name it
+	}
 	if o.Timeout == 0 {
 		o.Timeout = redis.DefaultTimeout
 	}
@@ -102,7 +105,7 @@ func redisOptions(c *config.Redis) (redis.Options, error) {
 }
 
 // override sets a field that the configuration names, over what a URL says.
-func override[T any](field *T, value T, set bool) {
+func override[T any](field *T, value T, set bool) { //nolint:revive // a fact about the value
 	if set {
 		*field = value
 	}

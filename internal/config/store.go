@@ -87,7 +87,10 @@ func (s *Store) choose(v string) error {
 	case v == "redis":
 		s.Kind = InRedis
 	case strings.Contains(v, "://"):
+		// It says where the server is, so it replaces what an earlier source
+		// (the file, of a flag) says about that.
 		s.Kind, s.Redis.URL = InRedis, v
+		s.Redis.Addresses, s.Redis.Mode, s.Redis.MasterName = nil, "", ""
 	default:
 		return &hinted{fmt.Sprintf("%q is not one of memory, redis%s", v, didYouMean(v, []string{"memory", "redis"})), "or write a URL, such as redis://127.0.0.1:6379"}
 	}

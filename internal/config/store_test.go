@@ -55,6 +55,12 @@ func TestStore(t *testing.T) {
 			}),
 		},
 		{variable: "redis", kind: config.InRedis, redis: redis},
+		{
+			text: "store: {redis: {addresses: [a:1], mode: sentinel, master_name: m, timeout: 20ms}}", variable: "redis://h:1",
+			kind:  config.InRedis,
+			redis: with(func(r *config.Redis) { r.URL, r.Timeout = "redis://h:1", 20*time.Millisecond }),
+		},
+		{text: "store: {redis: {addresses: [a:1]}}", variable: "memory", kind: config.InMemory, redis: with(func(r *config.Redis) { r.Addresses = []string{"a:1"} })},
 		{text: "store: radis", wrong: `:1:8: store: "radis" is not one of memory, redis, did you mean "redis"?`},
 		{text: "store: {redis: {timeout: 5}}", wrong: `:1:26: store.redis.timeout: "5" is not a duration`},
 		{text: "store: {redis: {timeout: 5us}}", wrong: "too short"},
