@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/redis/rueidis"
 
@@ -118,9 +119,9 @@ func (b *batch) group(mode headgate.Mode) {
 
 // last returns the newest call to slot, or nil.
 func (b *batch) last(slot uint16) *call {
-	for i := len(b.calls) - 1; i >= 0; i-- {
-		if b.calls[i].slot == slot {
-			return b.calls[i]
+	for _, c := range slices.Backward(b.calls) {
+		if c.slot == slot {
+			return c
 		}
 	}
 	return nil
@@ -187,7 +188,7 @@ func (b *batch) op(c check) *headgate.Op {
 // send sends calls, with the text of their scripts or only its name, and reads
 // the answers. What the server does not know by name, and what it could not
 // find a calendar window for, is sent again.
-func (b *batch) send(ctx *callContext, client rueidis.Client, calls []*call, text bool) {
+func (b *batch) send(ctx *callContext, client rueidis.Client, calls []*call, text bool) { //nolint:revive // what is sent of a script: its text or its hash
 	var unknown []*call
 	for try := 0; len(calls) > 0; try++ {
 		var skewed []*call
@@ -220,7 +221,7 @@ func (b *batch) send(ctx *callContext, client rueidis.Client, calls []*call, tex
 	}
 }
 
-func (b *batch) exchange(ctx *callContext, client rueidis.Client, calls []*call, text bool) []rueidis.RedisResult {
+func (b *batch) exchange(ctx *callContext, client rueidis.Client, calls []*call, text bool) []rueidis.RedisResult { //nolint:revive // see send
 	commands := make([]rueidis.Completed, 0, len(calls))
 	for _, c := range calls {
 		n := int64(len(c.keys))

@@ -17,7 +17,7 @@ func BenchmarkTake(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer store.Close()
+	defer func() { _ = store.Close() }()
 	for _, a := range headgate.Algorithms() {
 		b.Run(a.String(), func(b *testing.B) {
 			op := headgate.Op{Key: "user:12345678", Scope: "api", Limit: headgate.PerSecond(1_000_000).Using(a), Cost: 1}

@@ -69,7 +69,7 @@ func moved(op headgate.Op) headgate.Op {
 
 // clusterSlots compares our slots with the server's.
 func clusterSlots(t *testing.T, set *redistest.ClusterSet) {
-	for _, key := range []string{"", "a", "user:1", "{", "}", "a}b", "{a}b", "\x00", "%", fmt.Sprint(make([]byte, 500))} {
+	for _, key := range []string{"", "a", "user:1", "{", "}", "a}b", "{a}b", "\x00", "%", string(make([]byte, 500))} {
 		for _, scope := range []string{"", "api", "}"} {
 			op := headgate.Op{Key: key, Scope: scope, Limit: headgate.PerSecond(1)}
 			if got, want := int(redis.SlotOf(key)), set.Slot(redis.KeyOf("hg", &op)); got != want {

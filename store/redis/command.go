@@ -14,8 +14,6 @@ const (
 	maxInteger = 1<<53 - 1
 	// maxTime is the latest time and the longest duration of a step.
 	maxTime = 1 << 52
-	// checkSize is the length of a packed check.
-	checkSize = 4 + 9*8
 )
 
 // appendCheck appends op as lua/main.lua reads it: algorithm, kind, a flag and
@@ -106,7 +104,7 @@ type calendarID struct {
 func (c *calendars) around(unit headgate.CalendarUnit, zone *time.Location, now int64) [4]int64 {
 	id := calendarID{unit, zone}
 	if known, ok := c.windows.Load(id); ok {
-		if b := known.(*[4]int64); now >= b[1] && now < b[2] {
+		if b, _ := known.(*[4]int64); now >= b[1] && now < b[2] {
 			return *b
 		}
 	}

@@ -29,7 +29,7 @@ func (d *dialer) dial(ctx context.Context, address string, nd *net.Dialer, confi
 	if !ok {
 		ready = make(chan dialed, 1)
 		d.pending[address] = ready
-		go connect(ready, address, *nd, config)
+		go connect(ready, address, *nd, config) //nolint:gosec // the connection outlives the call that asked for it
 	}
 	d.mu.Unlock()
 	select {

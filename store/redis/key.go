@@ -57,7 +57,7 @@ func appendHash(dst []byte, part string) []byte {
 // appendEscaped appends part with each of the bytes in special as a percent
 // sign and two hexadecimal digits.
 func appendEscaped(dst []byte, part, special string) []byte {
-	if strings.IndexAny(part, special) < 0 {
+	if !strings.ContainsAny(part, special) {
 		return append(dst, part...)
 	}
 	const digits = "0123456789ABCDEF"

@@ -109,7 +109,7 @@ func (o *Options) validate() error {
 		o.Timeout = DefaultTimeout
 	}
 	if o.Clock == nil {
-		o.Clock = time.Now
+		o.Clock = time.Now //nolint:forbidigo // the default of what a caller may inject
 	}
 	for _, address := range o.Addresses {
 		if _, _, err := net.SplitHostPort(address); err != nil {

@@ -51,7 +51,7 @@ func (r *reply) integers(dst []int64) error {
 // decide reads the answer to op: two values from a take that is allowed at
 // once, three from one that is refused for now, else the six of lua/main.lua
 // and, if dated, when the state is fresh.
-func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headgate.Decision) (freshAt int64, err error) {
+func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headgate.Decision) (freshAt int64, err error) { //nolint:revive // a fact about the reply
 	d.Limit = op.Limit.Capacity()
 	var v [6]int64
 	switch len(r.values) {

@@ -84,7 +84,7 @@ func (s *Store) connect(first chan<- error) {
 		case first <- err:
 		default:
 		}
-		timer := time.NewTimer(wait/2 + rand.N(wait/2)) //nolint:forbidigo // waiting for a server
+		timer := time.NewTimer(wait/2 + rand.N(wait/2)) //nolint:forbidigo,gosec // waiting for a server, with jitter that guards nothing
 		select {
 		case <-timer.C:
 		case <-s.stop:

@@ -234,7 +234,7 @@ func (r *reply) field(name string) {
 	}
 }
 
-func (r *reply) boolean(yes bool) { //nolint:revive // it is what is said, not how
+func (r *reply) boolean(yes bool) {
 	switch {
 	case r.proto == resp2 && yes:
 		r.integer(1)

@@ -217,7 +217,9 @@ func TestConnectionsVanish(t *testing.T) {
 			w := d.dial(t)
 			_, _ = io.WriteString(w, last)
 			if i%2 == 0 {
-				_ = w.Conn.(*net.TCPConn).SetLinger(0) // a reset
+				if c, ok := w.Conn.(*net.TCPConn); ok {
+					_ = c.SetLinger(0) // a reset
+				}
 			}
 			_ = w.Close()
 		}
@@ -327,7 +329,9 @@ func FuzzServer(f *testing.F) {
 		w := d.dial(t)
 		go func() {
 			_, _ = w.Write(input)
-			_ = w.Conn.(*net.TCPConn).CloseWrite()
+			if c, ok := w.Conn.(*net.TCPConn); ok {
+				_ = c.CloseWrite()
+			}
 		}()
 		for {
 			if _, err := readAnswer(w.r); err != nil {

@@ -13,7 +13,7 @@ const (
 	badName    = "ERR Client names cannot contain spaces, newlines or special characters."
 	notInteger = "ERR value is not an integer or out of range"
 	syntax     = "ERR syntax error"
-	noPassword = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+	noPassword = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?" //nolint:gosec // a message, no password
 	noHello    = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
 )
 

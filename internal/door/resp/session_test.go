@@ -41,7 +41,7 @@ func exchange(t *testing.T, addr, input string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(c, input+"QUIT\r\n"); err != nil {
 		t.Fatal(err)
