@@ -6,6 +6,8 @@ TOOL     := $(GO) tool -modfile=tools/go.mod
 FUZZTIME ?= 10s
 ROUNDS   ?= 5
 MODULES  := . benchmarks
+# Packages that count milliseconds are tested one after the other.
+TIMED    := /store/redis /store/failsafe /internal/redistest /internal/app /door/resp
 
 .DEFAULT_GOAL := help
 .PHONY: run test test-long build lint fmt vet tidy-check fuzz bench vectors clean help
@@ -15,7 +17,8 @@ run: build ## build, then start the quickstart: a proxy on :8000 before a demo b
 
 test: ## install what is missing, run every test with the race detector, compile and try the benchmarks
 	@scripts/ensure.sh $(GO) gcc redis-server
-	HEADGATE_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./...
+	HEADGATE_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on $$($(GO) list ./... | grep -v $(TIMED:%=-e %))
+	HEADGATE_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -p 1 $$($(GO) list ./... | grep $(TIMED:%=-e %))
 	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
 
 test-long: ## the random tests again, with many times as many cases (an hour or so)

@@ -22,7 +22,7 @@ func TestRedisProtocol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	lines := bufio.NewReader(c)
 	for _, row := range [][2]string{
@@ -35,7 +35,7 @@ func TestRedisProtocol(t *testing.T) {
 		if _, err := c.Write([]byte(row[0] + "\r\n")); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range strings.Fields(row[1]) {
+		for want := range strings.FieldsSeq(row[1]) {
 			if line, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(line, want) {
 				t.Fatalf("%s: %q, %v, want %s", row[0], line, err, want)
 			}
