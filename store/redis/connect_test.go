@@ -204,7 +204,9 @@ func TestStalledServer(t *testing.T) {
 		longest = max(longest, <-late)
 	}
 	t.Logf("the longest of %d calls took %s", callers, longest)
-	if longest > 900*time.Millisecond {
+	// The server stands still until Resume: a call that waited for it would
+	// never end. The bound leaves room for 6,000 goroutines on a busy machine.
+	if longest > 3*time.Second {
 		t.Errorf("the longest call took %s", longest)
 	}
 	server.Resume()
