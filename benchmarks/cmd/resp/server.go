@@ -52,10 +52,14 @@ func startAll(ctx context.Context) (s servers, err error) {
 		return s, err
 	}
 	binary := filepath.Join(s.folder, "headgate")
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/headgate")
-	build.Dir, build.Stderr = "..", os.Stderr
-	if err := build.Run(); err != nil {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/headgate/headgate").Output()
+	if err != nil {
 		return s, fmt.Errorf("run this in the folder benchmarks: %w", err)
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/headgate")
+	build.Dir, build.Stderr = strings.TrimSpace(string(root)), os.Stderr
+	if err := build.Run(); err != nil {
+		return s, err
 	}
 	ruleFile := filepath.Join(s.folder, "rules.yaml")
 	if err := os.WriteFile(ruleFile, []byte(rules), 0o600); err != nil {
