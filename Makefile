@@ -5,12 +5,13 @@ GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
 FUZZTIME ?= 10s
 ROUNDS   ?= 5
+OPS      ?= 1000000
 MODULES  := . benchmarks
 # Packages that count milliseconds are tested one after the other.
 TIMED    := /store/redis /store/failsafe /internal/redistest /internal/app /door/resp
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long build lint fmt vet tidy-check fuzz bench vectors clean help
+.PHONY: run test test-long build lint fmt vet tidy-check differential fuzz bench vectors clean help
 
 run: build ## build, then start the quickstart: a proxy on :8000 before a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -44,6 +45,10 @@ fmt: ## format everything: gofumpt, and imports in three groups
 tidy-check: ## fail if a go.mod or go.sum is not what go mod tidy would write
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || exit 1; done
 
+differential: ## compare Lua in Redis with Go over OPS (1,000,000) random operations; make test does 50,000
+	@scripts/ensure.sh $(GO) redis-server
+	HEADGATE_REQUIRE_REDIS=1 $(GO) test ./store/redis -run '^TestDifferential$$' -v -args -differential.ops=$(OPS)
+
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh $(FUZZTIME)
 
@@ -57,4 +62,4 @@ clean: ## remove what building leaves behind
 	rm -rf bin dist
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
