@@ -109,9 +109,7 @@ func (w *world) keepDefined(op *headgate.Op) {
 	e := w.model.states[id{op.Scope, op.Key, op.Limit.Algorithm()}]
 	if e != nil && !e.unused() && !op.Limit.IsUnlimited() && e.freshAt <= max(w.latest, op.At) {
 		op.At = max(w.latest, op.At)
-		if !e.limit.Equal(op.Limit) {
-			op.Kind = headgate.Reset
-		}
+		op.Limit = e.limit
 	}
 	w.now = op.At
 	w.latest = max(w.latest, op.At)
