@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"errors"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,5 +58,43 @@ func TestRedisProtocolWithoutItsCertificate(t *testing.T) {
 	err := f.Start(t.Context())
 	if wrong, ok := errors.AsType[*config.SourceError](err); !ok || wrong.Source != "resp.tls" {
 		t.Errorf("Start: %v", err)
+	}
+}
+
+// The example works, and answers what its transcript says.
+func TestRedisProtocolExample(t *testing.T) {
+	cli, err := exec.LookPath("redis-cli")
+	if err != nil && os.Getenv("HEADGATE_REQUIRE_REDIS") == "1" {
+		t.Fatalf("%v: run scripts/ensure.sh redis-cli", err)
+	} else if err != nil {
+		t.Skip(err)
+	}
+	const folder = "../../examples/redis-protocol/"
+	none := func(string) (string, bool) { return "", false }
+	c, err := config.Load(config.Sources{
+		File: folder + "headgate.yaml", Environment: none, Flags: map[string]string{"listen.resp": "127.0.0.1:0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t, "domain: api\nlimits: []\n", nil)
+	f.config = c
+	f.renew(t)
+	f.start(t)
+	_, port, err := net.SplitHostPort(f.Addr(app.DoorRESP))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(folder + "session.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, steps, _ := strings.Cut(string(text), "\n> ")
+	for step := range strings.SplitSeq(strings.TrimSpace(steps), "\n> ") {
+		line, want, _ := strings.Cut(step, "\n")
+		out, err := exec.Command(cli, append([]string{"-p", port}, strings.Fields(line)...)...).Output()
+		if got := strings.TrimSpace(string(out)); err != nil || got != strings.TrimSpace(want) {
+			t.Errorf("%s: %v\n got %q\nwant %q", line, err, got, want)
+		}
 	}
 }
