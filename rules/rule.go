@@ -43,12 +43,25 @@ type Action uint8
 const (
 	// Reject answers with OnLimit.Status.
 	Reject Action = iota
+	// Delay makes the request wait for its turn, as long as there is a place.
+	Delay
+	// ShadowBan answers as if the request had passed.
+	ShadowBan
+	// Queue keeps the request to send it later.
+	Queue
 )
 
-// String returns the name that rules use: reject.
+// String returns the name that rules use, such as shadow_ban.
 func (a Action) String() string {
-	if a == Reject {
+	switch a {
+	case Reject:
 		return "reject"
+	case Delay:
+		return "delay"
+	case ShadowBan:
+		return "shadow_ban"
+	case Queue:
+		return "queue"
 	}
 	return fmt.Sprintf("action(%d)", uint8(a))
 }
