@@ -29,10 +29,12 @@ var layers = map[string]int{
 	"internal/answer":    3, // what doors share: headers and bodies
 	"internal/client":    3, // what doors share: who is asking
 	"internal/redistest": 0, // for tests: starts a real server
+	"internal/accesslog": 3, // what simulations read
 	"grpclimit":          4,
 	"httplimit":          4,
 	"internal/config":    4,
 	"internal/dashboard": 4,
+	"internal/lab":       4, // how exact the algorithms are
 	"internal/door":      4, // each folder a protocol
 	"internal/metrics":   4,
 	"internal/ruletest":  4, // rule tests on virtual time

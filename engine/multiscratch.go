@@ -74,7 +74,7 @@ func (s *multiScratch) fill(q *MultiQuery) {
 				it.sort = quota
 			}
 			s.items = append(s.items, it)
-			s.results = append(s.results, Result{Rule: c.Rule, Enforced: c.Enforced && !q.Observe})
+			s.results = append(s.results, Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced && !q.Observe})
 		}
 	}
 }

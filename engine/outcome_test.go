@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/store/memory"
 )
 
 // What one rule made of a request, in a word.
@@ -36,6 +37,24 @@ func TestOutcome(t *testing.T) {
 	for o := range engine.Outcomes {
 		if name := o.String(); name == "" || name[0] == 'o' {
 			t.Errorf("outcome %d has no name: %s", o, name)
+		}
+	}
+}
+
+// A result names the key that its rule counts by.
+func TestResultsNameTheirKeys(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, twoLimits))
+	r := request{"path": "/a", "user": "ann", "team": "red"}
+	v := decide(t, e, ask(r, 0))
+	all, err := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{{Request: r, Cost: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, results := range [][]engine.Result{v.Results(), all.Parts()[0].Results()} {
+		for i, want := range []string{"ann", "red"} {
+			if parts, ok := rules.SplitKey(results[i].Key); !ok || len(parts) != 1 || parts[0].Value != want {
+				t.Errorf("key of %s: %v, want %s", results[i].Rule.Name, parts, want)
+			}
 		}
 	}
 }

@@ -32,7 +32,7 @@ const (
 func (s *scratch) fill() (observing int) {
 	for i := range s.matches[0].Checks {
 		c := &s.matches[0].Checks[i]
-		s.results = append(s.results, Result{Rule: c.Rule, Enforced: c.Enforced})
+		s.results = append(s.results, Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced})
 		if !c.Enforced {
 			observing++
 		}

@@ -12,6 +12,9 @@ import (
 type Result struct {
 	// Rule is the rule whose limit it is.
 	Rule *rules.Rule
+	// Key is what it counts by, for rules.SplitKey. It is good until Release;
+	// who keeps it longer has to clone it.
+	Key string
 	// Decision is its answer. A rule that only observes and would have
 	// refused answers {Allowed: true, Reason: Shadow}.
 	Decision headgate.Decision
