@@ -36,6 +36,9 @@ type Options struct {
 	Upstream *url.URL
 	// Clients says who a client is. Required.
 	Clients *client.Resolver
+	// Tokens verifies the tokens that rules ask for the claims of; nil if
+	// there are none.
+	Tokens client.Tokens
 	// TrustedProxies are the peers whose X-Forwarded-* and Forwarded go on to
 	// the upstream.
 	TrustedProxies []netip.Prefix
@@ -83,16 +86,22 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x, _ := p.exchanges.Get().(*exchange)
-	x.begin(r, p.options.Clients)
+	at := p.options.Clock()
+	x.begin(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
 	// Deferred, for httputil panics when an upstream breaks off its answer.
 	defer func() {
-		x.in = nil
+		x.in, x.identity = nil, client.Identity{}
 		p.exchanges.Put(x)
 	}()
-	v := p.decide(r.Context(), x)
+	v := p.decide(r.Context(), x, at)
 	defer v.Release()
 	if !v.Allowed {
 		p.refuse(w, x, &v)
+		return
+	}
+	if err := x.identity.Refusal(); err != nil {
+		answer.Headers(w.Header(), p.options.Dialect, x.policies...)
+		answer.Unauthorized(w, err)
 		return
 	}
 	if v.Delay > 0 && !p.wait(r.Context(), &v) {
@@ -108,9 +117,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // decide asks the engine and notes what the limits said.
-func (p *Proxy) decide(ctx context.Context, x *exchange) engine.Verdict {
+func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) engine.Verdict {
 	v, err := p.options.Engine.Decide(ctx, engine.Query{
-		Domain: p.options.Domain(), Request: x, Cost: 1, At: p.options.Clock().UnixMicro(),
+		Domain: p.options.Domain(), Request: x, Cost: 1, At: at.UnixMicro(),
 	})
 	if err != nil {
 		level := slog.LevelError

@@ -17,12 +17,13 @@ type exchange struct {
 	clients  *client.Resolver
 	address  netip.Addr
 	group    string // of address, once asked for
+	identity client.Identity
 	policies []answer.Policy
 }
 
 // begin makes x the exchange of r.
-func (x *exchange) begin(r *http.Request, clients *client.Resolver) {
-	*x = exchange{in: r, clients: clients, policies: x.policies[:0]}
+func (x *exchange) begin(r *http.Request, clients *client.Resolver, identity client.Identity) {
+	*x = exchange{in: r, clients: clients, identity: identity, policies: x.policies[:0]}
 	x.address = clients.Resolve(r.RemoteAddr, r.Header)
 }
 
@@ -50,7 +51,9 @@ func (x *exchange) Attribute(a rules.Attribute) (value string, ok bool) {
 		return client.Query(x.in.URL.RawQuery, a.Name)
 	case rules.Cookie:
 		return client.Cookie(x.in.Header, a.Name)
-	case rules.JWT, rules.Other:
+	case rules.JWT:
+		return x.identity.Claim(a.Name)
+	case rules.Other:
 	}
 	return "", false // a plain HTTP request has no such thing
 }
