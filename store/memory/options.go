@@ -5,9 +5,13 @@ import "time"
 const (
 	defaultMaxKeys  = 1_000_000
 	defaultMaxBytes = 256 << 20
-	// keysPerShard is how many keys one lock guards when the store is full.
-	keysPerShard = 8192
-	maxShards    = 4096
+	// keysOfOneShard is the size up to which a store has a single shard and
+	// evicts exactly. Beyond it one lock guards at most keysPerShard keys when
+	// the store is full: few enough that two cores at work on different keys
+	// seldom write to the same lock, whose cache line would go to and fro.
+	keysOfOneShard = 8192
+	keysPerShard   = 1024
+	maxShards      = 1 << 14
 )
 
 // Option configures a Store.
@@ -20,15 +24,15 @@ type settings struct {
 }
 
 // MaxKeys bounds how many keys the store remembers, 1,000,000 by default; less
-// than 1 counts as 1. A few newcomers that found no place (at most 64 per 8192
-// keys) are remembered beside them.
+// than 1 counts as 1. A few newcomers that found no place (at most 32 per shard)
+// are remembered beside them.
 func MaxKeys(n int) Option {
 	return func(o *settings) { o.maxKeys = max(int64(n), 1) }
 }
 
 // MaxBytes bounds the memory of the store's tables and lists, 256 MiB by
 // default. A store has a small fixed part that cannot be denied to it, about
-// 1 KiB for every 8192 of MaxKeys.
+// 320 bytes for every 1024 of MaxKeys.
 func MaxBytes(n int64) Option {
 	return func(o *settings) { o.maxBytes = max(n, 0) }
 }
@@ -42,6 +46,9 @@ func WithClock(now func() time.Time) Option {
 // shards returns the number of shards, a power of two.
 func (o *settings) shards() int {
 	n := 1
+	if o.maxKeys <= keysOfOneShard {
+		return n
+	}
 	for int64(n)*keysPerShard < o.maxKeys && n < maxShards {
 		n *= 2
 	}

@@ -8,6 +8,7 @@ import (
 )
 
 // shard is the part of a store behind one lock. Whoever calls a method holds mu.
+// The lock and all that finding a key reads are on one cache line.
 type shard struct {
 	mu sync.Mutex
 	table
@@ -21,13 +22,13 @@ type shard struct {
 	created uint
 	index   int // of the shard
 	counts  counts
-	_       [64]byte // keeps the next shard's lock off these cache lines
+	_       [104]byte // makes it a whole number of cache lines
 }
 
 type counts struct{ evicted, evictedInDebt, swept int64 }
 
 // mostWaiting is how many newcomers wait beside a full shard.
-const mostWaiting = 64
+const mostWaiting = 32
 
 // takeBucket is step for the commonest request, n ≥ 1 from a bucket. It does
 // without what step has to be ready for, and writes the decision to d.
@@ -214,8 +215,8 @@ func (h *shard) grow(s *Store, now int64) bool {
 
 // shrink gives back most of a table that has become nearly empty.
 func (h *shard) shrink(s *Store) {
-	if h.span > smallSpan && h.count < int(h.span)/4 {
-		h.resize(s, max(h.count*3/2, smallSpan/2))
+	if h.span > firstSpan && h.count < int(h.span)/4 {
+		h.resize(s, max(h.count*3/2, firstSpan))
 	}
 }
 
@@ -231,7 +232,7 @@ func (h *shard) resize(s *Store, span int) {
 
 // stretchTail makes room behind the last home.
 func (h *shard) stretchTail(s *Store) {
-	const more = 32
+	const more = 8
 	slots := make([]slot, len(h.slots)+more)
 	copy(slots, h.slots)
 	h.slots = slots
@@ -267,7 +268,7 @@ func (h *shard) sweep(s *Store, now int64) int {
 // looks at neighbours every few calls, because each look elsewhere costs a cache
 // miss.
 func (h *shard) sweepSome(s *Store, now int64) {
-	const every, some = 4, 10
+	const every, some = 2, 5
 	if h.created++; h.created%every != 0 {
 		return
 	}

@@ -1,6 +1,9 @@
 package memory
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // table is an open-addressing hash table of slots in the order of their tags.
 // The home of a tag is tag·span/2^64, which rises with the tag, and a slot lies
@@ -69,23 +72,21 @@ func (t *table) remove(i int) {
 }
 
 // Sizes. A table doubles up to smallSpan homes, then grows by a fifth, and from
-// largeSpan on by an eighth, so that it is between 0.8 and 0.92 full: each
+// largeSpan on by an eleventh, so that it is between 0.84 and 0.92 full: each
 // step copies the table once, front to back.
 const (
 	firstSpan = 8
 	smallSpan = 64
-	largeSpan = 1024
+	largeSpan = 256
 )
 
 // resized returns an empty table with at least span homes.
 func resized(span int) table {
-	pad := min(span/2, 24+span/64)
-	n := span + pad
-	if n >= 1024 {
-		// The allocator gives pages of 8 KiB; use them up.
-		n = (n + 255) &^ 255
-	}
-	t := table{slots: make([]slot, n), span: uint64(n - pad)}
+	pad := min(span/2, 12+span/64)
+	// What the allocator gives beyond that is used up.
+	slots := slices.Grow([]slot(nil), span+pad)
+	slots = slots[:cap(slots)]
+	t := table{slots: slots, span: uint64(len(slots) - pad)}
 	t.limit = int(t.span) * 23 / 25
 	return t
 }
@@ -104,7 +105,7 @@ func (t *table) larger(shard, shards int) int {
 	case span < largeSpan:
 		return span + span/5
 	default:
-		return span + span/8
+		return span + span/11
 	}
 }
 
