@@ -34,6 +34,9 @@ type Query struct {
 	At int64
 	// Kind is headgate.Take, or headgate.Peek to write nothing.
 	Kind headgate.Kind
+	// Door is where the request came in. It is for observers; the answer does
+	// not depend on it.
+	Door Door
 }
 
 // UnknownDomain says what happens to a request in a domain without rules.
@@ -67,15 +70,6 @@ func ParseUnknownDomain(s string) (UnknownDomain, bool) {
 	return 0, false
 }
 
-// Observer is told of every decision, for metrics and events. Its method is
-// called on the path of the request by any number of goroutines and must not
-// block.
-type Observer interface {
-	// Decided is called before Decide returns. The verdict's Results are good
-	// until Decided returns. err is what Decide returns.
-	Decided(q Query, v Verdict, err error)
-}
-
 // Option configures an Engine.
 type Option func(*Engine)
 
@@ -94,6 +88,7 @@ type Engine struct {
 	observer Observer
 	unknown  UnknownDomain
 	scratch  sync.Pool // of *scratch
+	lanes    atomic.Uint32
 
 	// rules is swapped as a whole on every reload; a request reads it once.
 	rules atomic.Pointer[rules.Ruleset]
@@ -103,7 +98,7 @@ type Engine struct {
 // nil rs every domain is unknown until SetRules.
 func New(store headgate.Store, rs *rules.Ruleset, options ...Option) *Engine {
 	e := &Engine{store: store}
-	e.scratch.New = func() any { return new(scratch) }
+	e.scratch.New = func() any { return &scratch{lane: e.lanes.Add(1)} }
 	for _, o := range options {
 		o(e)
 	}
@@ -135,10 +130,13 @@ func (e *Engine) Decide(ctx context.Context, q Query) (Verdict, error) {
 	s, _ := e.scratch.Get().(*scratch)
 	v := Verdict{Allowed: true, at: q.At, pool: &e.scratch, scratch: s}
 	v.Decision = headgate.Decision{Allowed: true, Reason: headgate.NoLimit}
-	err := e.decide(ctx, q, &v)
-	if e.observer != nil {
-		e.observer.Decided(q, v, err)
+	if e.observer == nil {
+		return v, e.decide(ctx, q, &v)
 	}
+	mark := Mark{Lane: s.lane}
+	mark.Start = e.observer.Deciding(q.At, mark.Lane)
+	err := e.decide(ctx, q, &v)
+	e.observer.Decided(ctx, mark, q, v, err)
 	return v, err
 }
 

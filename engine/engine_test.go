@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"sync"
 	"testing"
@@ -311,11 +312,20 @@ type recorder struct {
 	seen []string
 }
 
-func (r *recorder) Decided(q engine.Query, v engine.Verdict, err error) {
+func (r *recorder) Deciding(at int64, _ uint32) int64 { return at }
+
+func (r *recorder) DecidedAll(context.Context, engine.Mark, engine.MultiQuery, engine.MultiVerdict, error) {
+}
+
+func (r *recorder) Decided(_ context.Context, m engine.Mark, q engine.Query, v engine.Verdict, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, result := range v.Results() {
-		r.seen = append(r.seen, q.Domain+" "+result.Rule.Name+" "+result.Decision.Reason.String())
+		parts, _ := rules.SplitKey(result.Key)
+		r.seen = append(r.seen, q.Domain+" "+result.Rule.Name+" "+parts[0].Value+" "+result.Decision.Reason.String())
+	}
+	if m.Start != q.At || m.Lane == 0 {
+		r.seen = append(r.seen, fmt.Sprintf("mark %+v", m))
 	}
 	if err != nil {
 		r.seen = append(r.seen, err.Error())
@@ -329,7 +339,7 @@ func TestObserverHearsOfEveryLimit(t *testing.T) {
 		v := decide(t, e, ask(request{"path": "/a", "user": "ann"}, 0))
 		v.Release()
 	}
-	want := []string{"api real ok", "api trial ok", "api real ok", "api trial shadow"}
+	want := []string{"api real ann ok", "api trial ann ok", "api real ann ok", "api trial ann shadow"}
 	if len(r.seen) != len(want) {
 		t.Fatalf("heard %q, want %q", r.seen, want)
 	}

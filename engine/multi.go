@@ -35,6 +35,8 @@ type MultiQuery struct {
 	Parts []Part
 	// At is the time of the request in microseconds since the Unix epoch.
 	At int64
+	// Door is where the request came in; see [Query].
+	Door Door
 	// Observe lets every request pass and treats all rules as if they only
 	// observed: WouldRefuse says what they would have done.
 	Observe bool
@@ -89,17 +91,16 @@ func (e *Engine) DecideAll(ctx context.Context, q MultiQuery) (MultiVerdict, err
 	memory, _ := e.scratch.Get().(*scratch)
 	s := &memory.multi
 	s.q, s.v, s.failure = q, MultiVerdict{Allowed: true}, nil
+	mark := Mark{Lane: memory.lane}
+	if e.observer != nil {
+		mark.Start = e.observer.Deciding(q.At, mark.Lane)
+	}
 	err := multi{e, s, &s.q, &s.v}.decide(ctx)
 	v := s.v
 	v.pool, v.scratch = &e.scratch, memory
 	s.q = MultiQuery{} // let go of what the door gave
 	if e.observer != nil {
-		for i := range q.Parts {
-			p := &q.Parts[i]
-			e.observer.Decided(Query{
-				Domain: q.Domain, Request: p.Request, Cost: p.Cost, At: q.At, Kind: p.Kind,
-			}, s.verdicts[i], err)
-		}
+		e.observer.DecidedAll(ctx, mark, q, v, err)
 	}
 	return v, err
 }

@@ -346,8 +346,14 @@ func TestObserverHearsOfEveryPart(t *testing.T) {
 
 type listener struct{ rules []string }
 
-func (r *listener) Decided(_ engine.Query, v engine.Verdict, _ error) {
-	for _, result := range v.Results() {
-		r.rules = append(r.rules, result.Rule.Name)
+func (r *listener) Deciding(int64, uint32) int64 { return 0 }
+
+func (r *listener) Decided(context.Context, engine.Mark, engine.Query, engine.Verdict, error) {}
+
+func (r *listener) DecidedAll(_ context.Context, _ engine.Mark, q engine.MultiQuery, v engine.MultiVerdict, _ error) {
+	for i := range q.Parts {
+		for _, result := range v.Parts()[i].Results() {
+			r.rules = append(r.rules, result.Rule.Name)
+		}
 	}
 }

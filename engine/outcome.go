@@ -76,3 +76,41 @@ func outcomeOf(a rules.Action) Outcome {
 	}
 	return Refused
 }
+
+// Outcome says what became of the request, under all rules together.
+func (v *Verdict) Outcome() Outcome {
+	switch {
+	case !v.Allowed && v.Rule != nil:
+		return outcomeOf(v.Rule.OnLimit.Action)
+	case !v.Allowed:
+		return Refused
+	case v.Delay > 0:
+		return Delayed
+	case v.WouldRefuse > 0:
+		return ShadowRefused
+	}
+	return Allowed
+}
+
+// Outcome says what became of the request: of a refusal what the first part
+// that was refused says.
+func (v *MultiVerdict) Outcome() Outcome {
+	parts := v.Parts()
+	if !v.Allowed {
+		for i := range parts {
+			if !parts[i].Allowed {
+				return parts[i].Outcome()
+			}
+		}
+		return Refused
+	}
+	for i := range parts {
+		if parts[i].Allowed && parts[i].Delay > 0 {
+			return Delayed
+		}
+	}
+	if v.WouldRefuse > 0 {
+		return ShadowRefused
+	}
+	return Allowed
+}

@@ -14,6 +14,8 @@ type scratch struct {
 	places  []int // of each pending op in results
 
 	multi multiScratch // for DecideAll, which needs none of the above
+
+	lane uint32 // for observers; see [Mark]
 }
 
 // maxKept is the number of checks up to which a scratch is kept as it is; the
@@ -70,6 +72,6 @@ func (s *scratch) room() {
 // tidy lets go of what is too large to keep.
 func (s *scratch) tidy() {
 	if cap(s.results) > maxKept {
-		*s = scratch{}
+		*s = scratch{lane: s.lane}
 	}
 }

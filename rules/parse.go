@@ -214,6 +214,9 @@ func (p *parser) finish() {
 		d.index = newIndex(d.rules)
 		s.names = append(s.names, name)
 	}
+	for i, r := range s.rules {
+		r.Index = i
+	}
 	slices.Sort(s.names)
 	s.stats.Domains, s.stats.Rules = len(s.names), len(s.rules)
 }

@@ -175,6 +175,9 @@ type Rule struct {
 	MetricValues []int
 	// Description is for people.
 	Description string
+	// Index is the rule's place among [Ruleset.Rules], for those who keep
+	// something beside each rule. It is 0 of a rule that is in no Ruleset.
+	Index int
 	// File, Line and Column say where the rule stands.
 	File         string
 	Line, Column int

@@ -169,7 +169,7 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call, at int6
 // the policy says; the verdict's reason tells.
 func (h *Handler) decide(ctx context.Context, c *check, at int64) engine.Verdict {
 	v, err := h.options.Engine.Decide(ctx, engine.Query{
-		Domain: c.domain, Request: c, Cost: c.cost, At: at, Kind: c.kind,
+		Domain: c.domain, Request: c, Cost: c.cost, At: at, Kind: c.kind, Door: engine.DoorAPI,
 	})
 	if err != nil {
 		level := slog.LevelError

@@ -119,7 +119,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // decide asks the engine and notes what the limits said.
 func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) engine.Verdict {
 	v, err := p.options.Engine.Decide(ctx, engine.Query{
-		Domain: p.options.Domain(), Request: x, Cost: 1, At: at.UnixMicro(),
+		Domain: p.options.Domain(), Request: x, Cost: 1, At: at.UnixMicro(), Door: engine.DoorProxy,
 	})
 	if err != nil {
 		level := slog.LevelError

@@ -174,7 +174,7 @@ func (c *conn) attribute(q *check, name, value string) error {
 // the policy says; the reason tells.
 func (c *conn) decide(ctx context.Context, q *check, kind headgate.Kind) {
 	v, err := c.server.options.Engine.Decide(ctx, engine.Query{
-		Domain: q.domain, Request: q, Cost: q.cost, At: c.at, Kind: kind,
+		Domain: q.domain, Request: q, Cost: q.cost, At: c.at, Kind: kind, Door: engine.DoorRESP,
 	})
 	defer v.Release()
 	if err != nil && !errors.Is(err, headgate.ErrUnavailable) { // whoever watches the store says that once

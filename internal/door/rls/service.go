@@ -129,7 +129,7 @@ func (s *Service) answer(ctx context.Context, c *call) (err error) {
 	}
 	v, err := s.options.Engine.DecideAll(ctx, engine.MultiQuery{
 		Domain: c.request.domain, Parts: c.parts, At: at,
-		Observe: s.options.Shadow,
+		Observe: s.options.Shadow, Door: engine.DoorEnvoy,
 	})
 	defer v.Release()
 	if err != nil {

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+)
+
+// Observer is told of every decision, for metrics and events. Its methods are
+// called on the path of the request by any number of goroutines and must not
+// block. What they are given is good until they return.
+type Observer interface {
+	// Deciding is called before a decision about a request of the time at. Its
+	// result comes back as Mark.Start: when the decision began, in the
+	// Observer's own measure, or 0 if it does not want to know how long this
+	// one takes.
+	Deciding(at int64, lane uint32) (start int64)
+	// Decided is called before Decide returns v and err.
+	Decided(ctx context.Context, m Mark, q Query, v Verdict, err error)
+	// DecidedAll is called before DecideAll returns v and err. Of the parts of
+	// v each belongs to that part of q.
+	DecidedAll(ctx context.Context, m Mark, q MultiQuery, v MultiVerdict, err error)
+}
+
+// Mark belongs to one decision.
+type Mark struct {
+	// Start is what Observer.Deciding returned.
+	Start int64
+	// Lane is a number that decisions made at the same time on different
+	// cores rarely have in common, so that what an Observer counts by lane is
+	// rarely fought over. Lanes begin at 1; there are about as many as there
+	// are cores, but more are possible.
+	Lane uint32
+}
+
+// Door is where a request came in.
+type Door uint8
+
+// The doors.
+const (
+	// DoorNone is that of a caller who does not say.
+	DoorNone Door = iota
+	// DoorAPI is POST /v1/check.
+	DoorAPI
+	// DoorEnvoy is Envoy's rate limit service, over gRPC or as JSON.
+	DoorEnvoy
+	// DoorRESP is the Redis protocol.
+	DoorRESP
+	// DoorForwardAuth is /v1/auth, for proxies that ask before they forward.
+	DoorForwardAuth
+	// DoorProxy is the reverse proxy.
+	DoorProxy
+	// Doors is how many there are.
+	Doors
+)
+
+// String returns the name that metrics use, such as forward_auth.
+func (d Door) String() string {
+	switch d {
+	case DoorNone:
+		return "none"
+	case DoorAPI:
+		return "api"
+	case DoorEnvoy:
+		return "grpc"
+	case DoorRESP:
+		return "resp"
+	case DoorForwardAuth:
+		return "forward_auth"
+	case DoorProxy:
+		return "proxy"
+	}
+	return fmt.Sprintf("door(%d)", uint8(d))
+}
