@@ -11,7 +11,7 @@ MODULES  := . benchmarks
 TIMED    := /store/redis /store/failsafe /internal/redistest /internal/app /door/resp
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long build lint fmt vet tidy-check differential fuzz bench vectors clean help
+.PHONY: run test test-long web web-check build lint fmt vet tidy-check differential fuzz bench vectors clean help
 
 run: build ## build, then start the quickstart: a proxy on :8000 before a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -25,6 +25,12 @@ test: ## install what is missing, run every test with the race detector, compile
 test-long: ## the random tests again, with many times as many cases (an hour or so)
 	$(GO) test -race -timeout 2h ./algorithm -runs 2000
 	$(GO) test -race -timeout 2h $$(grep -rl --include='*_test.go' pgregory.net/rapid . | xargs -n1 dirname | sort -u) -rapid.checks 20000
+
+web: ## make internal/dashboard/dist, the pages of the admin door, from web/ (needs Node)
+	scripts/web.sh build
+
+web-check: ## types, lint and tests of web/, and whether internal/dashboard/dist is what it gives
+	scripts/web.sh check
 
 build: ## build the static binary bin/headgate
 	@scripts/ensure.sh $(GO)

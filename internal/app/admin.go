@@ -1,22 +1,30 @@
 package app
 
 import (
+	"maps"
 	"net/http"
 
+	"github.com/headgate/headgate/internal/dashboard"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/door/rls"
 )
 
 // admin returns the admin door. What else operators should reach is another
 // route here.
-func (a *App) admin() http.Handler {
+func (a *App) admin() (http.Handler, error) {
 	health := a.api() // has the same answers
+	routes := map[string]http.Handler{
+		"GET /rlconfig": rls.Dump(a.engine.Rules),
+	}
+	pages, err := dashboard.Routes()
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(routes, pages)
 	return admin.New(admin.Options{
-		Token: string(a.options.Config.Admin.Token),
-		Pprof: a.options.Config.Admin.Pprof,
-		Open:  map[string]http.Handler{"/healthz": health, "/readyz": health},
-		Routes: map[string]http.Handler{
-			"GET /rlconfig": rls.Dump(a.engine.Rules),
-		},
-	})
+		Token:  string(a.options.Config.Admin.Token),
+		Pprof:  a.options.Config.Admin.Pprof,
+		Open:   map[string]http.Handler{"/healthz": health, "/readyz": health},
+		Routes: routes,
+	}), nil
 }

@@ -23,6 +23,8 @@ func TestAdminDoor(t *testing.T) {
 	}{
 		{"/rlconfig", "", http.StatusUnauthorized, "token"},
 		{"/rlconfig", "Bearer " + token, http.StatusOK, "api.login: 5/1m0s sliding_window ("},
+		{"/playground", "", http.StatusUnauthorized, "token"},
+		{"/playground", "Bearer " + token, http.StatusOK, "<title>Playground"},
 		{"/healthz", "", http.StatusOK, "ok"},
 		{"/readyz?verbose", "", http.StatusOK, `"loads_succeeded":1`},
 		{"/debug/pprof/heap?debug=1", "", http.StatusUnauthorized, "token"},

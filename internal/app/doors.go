@@ -127,7 +127,7 @@ func (a *App) handler(name string) (http.Handler, error) {
 	case DoorAPI:
 		return a.api(), nil
 	case DoorAdmin:
-		return a.admin(), nil
+		return a.admin()
 	case DoorProxy:
 		upstream := c.Proxy.Upstream
 		if a.options.Backend != nil {

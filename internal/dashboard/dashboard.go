@@ -1,0 +1,186 @@
+// Package dashboard serves the pages of the admin door: what runs, the rules,
+// and the playground.
+//
+// Their source is in web/. The files of dist are what `make web` makes of it;
+// they are committed, so that building Headgate needs no Node, and `make
+// web-check` holds them to their source. Nothing in them is asked of another
+// host, and the policy that is sent with them would not let it.
+package dashboard
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed all:dist
+var dist embed.FS
+
+// policy is the Content-Security-Policy of every page: everything from here,
+// nothing inline, in nobody's frame. WebAssembly is what the playground runs.
+const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; " +
+	"connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// types are the media types of what dist holds, by extension. The operating
+// system's table is not asked, because it may say text/plain of a script, which
+// no browser then runs.
+func typeOf(name string) string {
+	switch path.Ext(name) {
+	case ".html":
+		return "text/html; charset=utf-8"
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	case ".wasm":
+		return "application/wasm"
+	case ".woff2":
+		return "font/woff2"
+	}
+	return "application/octet-stream"
+}
+
+// Routes returns what serves the pages, by the patterns of [http.ServeMux]. A
+// page's address is its file's name without the extension, and / for index.
+func Routes() (map[string]http.Handler, error) {
+	routes := make(map[string]http.Handler)
+	err := fs.WalkDir(dist, "dist", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := dist.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(file, "dist/")
+		a, err := newAsset(name, data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		routes["GET "+address(name)] = a
+		return nil
+	})
+	return routes, err
+}
+
+// address returns the pattern of the path under which a file is served.
+func address(name string) string {
+	page, isPage := strings.CutSuffix(name, ".html")
+	switch {
+	case page == "index" && isPage:
+		return "/{$}"
+	case isPage:
+		return "/" + page
+	}
+	return "/" + name
+}
+
+// asset is one file of dist, ready to be sent.
+type asset struct {
+	kind string // media type
+	// plain is nil where the file is committed compressed.
+	plain, zipped []byte
+	etag, cache   string
+	isPage        bool
+}
+
+func newAsset(name string, data []byte) (*asset, error) {
+	a := &asset{isPage: path.Ext(name) == ".html", cache: "no-cache"}
+	if strings.HasPrefix(name, "assets/") {
+		// Their names have a hash of what they hold.
+		a.cache = "max-age=31536000, immutable"
+	}
+	sum := sha256.Sum256(data)
+	a.etag = hex.EncodeToString(sum[:8])
+	if bare, ok := strings.CutSuffix(name, ".gz"); ok {
+		a.kind, a.zipped = typeOf(bare), data
+		return a, nil
+	}
+	a.kind, a.plain = typeOf(name), data
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	if b.Len() < len(data) {
+		a.zipped = b.Bytes()
+	}
+	return a, nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (a *asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", a.kind)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", a.cache)
+	h.Set("Vary", "Accept-Encoding")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if a.isPage {
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	}
+	if a.zipped != nil && takesGzip(r.Header.Values("Accept-Encoding")) {
+		h.Set("Content-Encoding", "gzip")
+		h.Set("ETag", `"`+a.etag+`-gz"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.zipped))
+		return
+	}
+	h.Set("ETag", `"`+a.etag+`"`)
+	plain := a.plain
+	if plain == nil {
+		var err error
+		if plain, err = unzip(a.zipped); err != nil {
+			http.Error(w, "the file is damaged", http.StatusInternalServerError)
+			return
+		}
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(plain))
+}
+
+// unzip is for clients that do not take gzip, of which there are few.
+func unzip(data []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+// takesGzip reports whether the values of Accept-Encoding allow gzip: by name,
+// or by *, and not with a weight of 0 (RFC 9110 §12.5.3).
+func takesGzip(values []string) bool {
+	any := false
+	for _, value := range values {
+		for element := range strings.SplitSeq(value, ",") {
+			coding, params, _ := strings.Cut(element, ";")
+			weight := strings.ReplaceAll(strings.TrimSpace(params), " ", "")
+			refused := weight == "q=0" || strings.HasPrefix(weight, "q=0.") && strings.Trim(weight[len("q=0."):], "0") == ""
+			switch strings.ToLower(strings.TrimSpace(coding)) {
+			case "gzip", "x-gzip":
+				return !refused
+			case "*":
+				any = !refused
+			}
+		}
+	}
+	return any
+}

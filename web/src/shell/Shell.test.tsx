@@ -1,0 +1,44 @@
+import { render } from "preact";
+import { act } from "preact/test-utils";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { Shell } from "./Shell.tsx";
+
+beforeEach(() => {
+  document.body.innerHTML = '<div id="app"></div>';
+});
+
+afterEach(() => {
+  localStorage.clear();
+  delete document.documentElement.dataset.theme;
+});
+
+const app = () => document.getElementById("app")!;
+
+test("the navigation says which page this is", () => {
+  render(<Shell page="Rules">text</Shell>, app());
+  const links = [...app().querySelectorAll("nav a")];
+  expect(links.map((a) => a.textContent)).toEqual(["Dashboard", "Rules", "Playground"]);
+  expect(links.map((a) => a.getAttribute("aria-current"))).toEqual([null, "page", null]);
+});
+
+test("a page that stands alone leads nowhere", () => {
+  render(
+    <Shell page="Playground" alone>
+      text
+    </Shell>,
+    app(),
+  );
+  expect(app().querySelectorAll("header a")).toHaveLength(0);
+});
+
+test("a theme is shown and remembered, and the system's is no choice", () => {
+  render(<Shell page="Rules">text</Shell>, app());
+  const choose = (value: string) =>
+    act(() => app().querySelector<HTMLInputElement>(`input[value=${value}]`)!.click());
+  choose("dark");
+  expect(document.documentElement.dataset.theme).toBe("dark");
+  expect(localStorage.getItem("headgate-theme")).toBe("dark");
+  choose("system");
+  expect(document.documentElement.dataset.theme).toBeUndefined();
+  expect(localStorage.getItem("headgate-theme")).toBeNull();
+});
