@@ -30,6 +30,7 @@ var layers = map[string]int{
 	"internal/client":    3, // what doors share: who is asking
 	"internal/redistest": 0, // for tests: starts a real server
 	"internal/accesslog": 3, // what simulations read
+	"internal/netbound":  3, // what doors share: bounds on connections
 	"grpclimit":          4,
 	"httplimit":          4,
 	"internal/config":    4,

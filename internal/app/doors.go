@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/netbound"
 )
 
 // The doors that can be open.
@@ -50,6 +51,7 @@ func (e *ListenError) Unwrap() error { return e.Err }
 type door struct {
 	name     string
 	listener net.Listener
+	bound    *netbound.Listener // listener too, if this bounds it
 	server   *http.Server       // or
 	grpc     *rls.Server        // of the gRPC door, or
 	resp     *resp.Server       // of the Redis protocol
@@ -86,7 +88,8 @@ func (a *App) open(ctx context.Context, name, address string) error {
 	if err != nil {
 		return &ListenError{Door: name, Address: address, Err: err}
 	}
-	d := &door{name: name, listener: l, done: make(chan struct{})}
+	d := &door{name: name, done: make(chan struct{})}
+	d.listener = a.wrap(d, l)
 	a.doors = append(a.doors, d)
 	a.cleanup = append(a.cleanup, func() {
 		_ = l.Close() // a server has closed it already
@@ -167,6 +170,9 @@ func (d *door) serve(handler http.Handler, timeouts Timeouts, log *slog.Logger, 
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	if d.bound != nil {
+		d.server.ConnState = d.bound.ConnState
 	}
 	log.Info("listening", "door", d.name, "address", d.listener.Addr().String())
 	go func() {

@@ -1,0 +1,237 @@
+// Package netbound bounds how many connections a listener has open at once, and
+// makes room for new ones at the cost of those that do nothing.
+//
+// A bound that turned newcomers away could be filled by anybody who opens
+// connections and says nothing. So a connection that waits for its peer is
+// closed in favour of one that has just come; only if all are at work is the
+// newcomer turned away.
+package netbound
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+// Policy says how it is known that a connection waits.
+type Policy uint8
+
+// The policies.
+const (
+	// ByState goes by what [Listener.ConnState] is told. It is for servers of
+	// net/http, whose requests may last long.
+	ByState Policy = iota
+	// ByRead takes every connection for one that waits, the longer the longer
+	// ago something came from it. It is for requests that are short.
+	ByRead
+)
+
+// String returns the name of the policy.
+func (p Policy) String() string {
+	if p == ByRead {
+		return "by_read"
+	}
+	return "by_state"
+}
+
+// Options are the bound and who hears of it.
+type Options struct {
+	// Max is how many connections may be open at once. Required.
+	Max int
+	// Policy finds those that wait.
+	Policy Policy
+	// Logger hears when the bound is reached, once until half of it is free
+	// again. Required.
+	Logger *slog.Logger
+}
+
+// Stats are what has happened so far.
+type Stats struct {
+	// Open are the connections open now, Accepted those that ever were.
+	Open, Accepted int64
+	// Evicted were closed in favour of others, Rejected turned away since all
+	// others were at work.
+	Evicted, Rejected int64
+}
+
+// Listener is a bounded listener.
+type Listener struct {
+	net.Listener
+	options Options
+
+	accepted, evicted, rejected atomic.Int64
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	full  bool // it has been said
+}
+
+// New bounds l.
+func New(l net.Listener, o Options) *Listener {
+	return &Listener{Listener: l, options: o, conns: map[*conn]struct{}{}}
+}
+
+// Stats returns what has happened so far.
+func (l *Listener) Stats() Stats {
+	l.mu.Lock()
+	open := len(l.conns)
+	l.mu.Unlock()
+	return Stats{
+		Open: int64(open), Accepted: l.accepted.Load(), Evicted: l.evicted.Load(), Rejected: l.rejected.Load(),
+	}
+}
+
+// Accept returns the next connection that there is room for.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := l.admit(nc); c != nil {
+			return c, nil
+		}
+	}
+}
+
+// admit returns a connection for nc, or closes it and returns nil.
+func (l *Listener) admit(nc net.Conn) net.Conn {
+	c := &conn{Conn: nc, listener: l}
+	c.waits(l.accepted.Add(1))
+	l.mu.Lock()
+	var victim *conn
+	full := len(l.conns) >= l.options.Max
+	if full {
+		if victim = l.longest(); victim != nil {
+			delete(l.conns, victim)
+		}
+	}
+	if admitted := !full || victim != nil; admitted {
+		l.conns[c] = struct{}{}
+	} else {
+		c = nil
+	}
+	say := full && !l.full
+	l.full = l.full || full
+	l.mu.Unlock()
+	if say {
+		l.options.Logger.Warn("no room for more connections, those that are silent are closed", "max", l.options.Max)
+	}
+	switch {
+	case c == nil:
+		l.rejected.Add(1)
+		_ = nc.Close()
+		return nil
+	case victim != nil:
+		l.evicted.Add(1)
+		_ = victim.Conn.Close() // its server notices, and closes it once more
+	}
+	return netConn(c)
+}
+
+// sample is how many connections are looked at to find one that has waited for
+// long. A map is walked in a random order, so they are a fair choice, and a
+// flood costs the same however many there are.
+const sample = 64
+
+// longest returns, of a sample, the connection that has waited longest, or nil
+// if none waits. It needs l.mu to be held.
+func (l *Listener) longest() *conn {
+	var found *conn
+	var since int64
+	looked := 0
+	for c := range l.conns {
+		if s := c.since.Load(); s > 0 && (found == nil || s < since) {
+			found, since = c, s
+		}
+		if looked++; looked >= sample && found != nil || looked >= 16*sample {
+			break
+		}
+	}
+	return found
+}
+
+func (l *Listener) leave(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+	if 2*len(l.conns) <= l.options.Max {
+		l.full = false
+	}
+}
+
+// ConnState notes what a server of net/http is doing with a connection; it is
+// for http.Server.ConnState. The connection may be wrapped by those that have a
+// method NetConn.
+func (l *Listener) ConnState(nc net.Conn, state http.ConnState) {
+	for {
+		if c, ok := nc.(interface{ counted() *conn }); ok {
+			if state == http.StateNew || state == http.StateIdle {
+				c.counted().waits(l.accepted.Load())
+			} else {
+				c.counted().since.Store(0)
+			}
+			return
+		}
+		below, ok := nc.(interface{ NetConn() net.Conn }) // such as *tls.Conn
+		if !ok {
+			return
+		}
+		nc = below.NetConn()
+	}
+}
+
+// conn is a connection that is counted.
+type conn struct {
+	net.Conn
+	listener *Listener
+	// since is how many connections had been accepted when it began to wait;
+	// 0 while it is at work. That tells the order, which is all that matters,
+	// and needs no clock.
+	since  atomic.Int64
+	closed atomic.Bool
+}
+
+func (c *conn) counted() *conn { return c }
+
+func (c *conn) waits(since int64) { c.since.Store(since) }
+
+// NetConn returns the connection below.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	if !c.closed.Swap(true) {
+		c.listener.leave(c)
+	}
+	return c.Conn.Close()
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && c.listener.options.Policy == ByRead {
+		c.waits(c.listener.accepted.Load())
+	}
+	return n, err
+}
+
+// half is a connection whose sending side can be closed by itself, as servers
+// do to let the peer read an error before the connection goes.
+type half struct {
+	*conn
+	closer interface{ CloseWrite() error }
+}
+
+// CloseWrite closes the sending side.
+func (h half) CloseWrite() error { return h.closer.CloseWrite() }
+
+// netConn returns c with what the connection below is able to do.
+func netConn(c *conn) net.Conn {
+	if closer, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half{c, closer}
+	}
+	return c
+}
