@@ -95,6 +95,37 @@ func (l Limit) Burst(b int64) Limit {
 	return compile(r)
 }
 
+// DelayAfter returns l, a limit using LeakyBucket, that serves the first n
+// places of its queue at once; who comes after them waits until there are
+// fewer. The queue still has Burst places, and Limit per Period leave it. So
+// with a burst of 12, the first 8 of 15 requests that arrive together pass at
+// once, 4 wait for their turns, and 3 are refused:
+//
+//	headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).DelayAfter(8)
+//
+// n is from 1, which is plain LeakyBucket, to the burst, with which nobody
+// waits.
+func (l Limit) DelayAfter(n int64) Limit {
+	r := *l.Rule()
+	if r.DelayAfter = n; n == 0 {
+		r.DelayAfter = -1 // remembered as out of range
+	}
+	return compile(r)
+}
+
+// MaxWait returns l, a limit using LeakyBucket, that refuses a request whose
+// turn would come later than d from now, though its queue has a place.
+// d is a whole number of microseconds. (Credit that was granted buys a place
+// all the same.)
+func (l Limit) MaxWait(d time.Duration) Limit {
+	r := *l.Rule()
+	r.MaxWait = int64(d / time.Microsecond)
+	if d <= 0 || d%time.Microsecond != 0 {
+		r.MaxWait = -1
+	}
+	return compile(r)
+}
+
 // Anchored returns l, a fixed window, with another begin of its windows.
 func (l Limit) Anchored(a Anchor) Limit {
 	r := *l.Rule()
@@ -141,6 +172,9 @@ func (l Limit) Share(f float64) Limit {
 	r.Limit = share(r.Limit, f)
 	if r.burstSet {
 		r.Burst = share(r.Burst, f)
+	}
+	if r.DelayAfter > 0 {
+		r.DelayAfter = share(r.DelayAfter, f)
 	}
 	return compile(r)
 }
@@ -230,6 +264,12 @@ func (l Limit) String() string {
 		b.WriteString(" counting refusals")
 	case r.Burst != r.Limit:
 		b.WriteString(" burst " + strconv.FormatInt(r.Burst, 10))
+	}
+	if r.DelayAfter > 0 {
+		b.WriteString(" delay after " + strconv.FormatInt(r.DelayAfter, 10))
+	}
+	if r.MaxWait > 0 {
+		b.WriteString(" wait at most " + (time.Duration(r.MaxWait) * time.Microsecond).String())
 	}
 	return b.String()
 }

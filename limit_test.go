@@ -55,6 +55,15 @@ func TestLimitValidate(t *testing.T) {
 		{"burst of a leaky bucket", perMinute.Using(headgate.LeakyBucket).Burst(9), ok},
 		{"burst of a window", perMinute.Using(headgate.FixedWindow).Burst(9), "only token_bucket and leaky_bucket"},
 		{"burst given first", perMinute.Burst(9).Using(headgate.SlidingLog), "only token_bucket and leaky_bucket"},
+		{"two stages", perMinute.Using(headgate.LeakyBucket).Burst(12).DelayAfter(8), ok},
+		{"nobody waits", perMinute.Using(headgate.LeakyBucket).DelayAfter(5), ok},
+		{"delay after more than the burst", perMinute.Using(headgate.LeakyBucket).DelayAfter(6), "do not wait"},
+		{"delay after 0", perMinute.Using(headgate.LeakyBucket).DelayAfter(0), "do not wait"},
+		{"delay of a token bucket", perMinute.DelayAfter(2), "only leaky_bucket"},
+		{"a longest wait", perMinute.Using(headgate.LeakyBucket).MaxWait(time.Second), ok},
+		{"a wait of nothing", perMinute.Using(headgate.LeakyBucket).MaxWait(0), "the longest wait"},
+		{"a wait of half a microsecond", perMinute.Using(headgate.LeakyBucket).MaxWait(500), "the longest wait"},
+		{"a longest wait of a window", perMinute.Using(headgate.SlidingLog).MaxWait(time.Second), "only leaky_bucket"},
 		{"unknown algorithm", perMinute.Using(headgate.SlidingBuckets + 1), unknown},
 		{"unknown anchor", perMinute.Using(headgate.FixedWindow).Anchored(7), unknown},
 		{"unknown edge", perMinute.Using(headgate.SlidingBuckets).Buckets(6, 7), unknown},
@@ -103,6 +112,7 @@ func TestLimitString(t *testing.T) {
 		want  string
 	}{
 		{headgate.PerSecond(100).Burst(500), "100/1s token_bucket burst 500"},
+		{headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).DelayAfter(8).MaxWait(time.Second), "5/1s leaky_bucket burst 12 delay after 8 wait at most 1s"},
 		{headgate.PerMinute(5).Using(headgate.SlidingLog).CountingDenied(), "5/1m0s sliding_log counting refusals"},
 		{headgate.PerHour(5).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict), "5/1h0m0s sliding_buckets of 6, strict"},
 		{headgate.PerHour(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), "5/1h0m0s fixed_window from the first request"},

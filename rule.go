@@ -34,12 +34,19 @@ type Rule struct {
 	Limit, Period int64
 	// Burst is the capacity of a bucket in tokens; Limit if none was given.
 	Burst int64
+	// DelayAfter is how many places of a leaky bucket's queue are served at
+	// once; 0 if none was given, which is 1. MaxWait is how long a turn may be
+	// waited for, in microseconds; 0 is as long as the queue lasts.
+	DelayAfter, MaxWait int64
 	// Token is the size of one token in units.
 	Token int64
 	// Leak is how many units a bucket drains in one tick.
 	Leak int64
 	// Capacity is Burst in units.
 	Capacity int64
+	// Free is, for a leaky bucket, how many units may be used before a request
+	// without its having to wait, and Late how many before it waits too long.
+	Free, Late int64
 	// Tick is, for a bucket, the length of a tick in microseconds; for
 	// SlidingBuckets, the width of one sub-window.
 	Tick int64
@@ -76,6 +83,9 @@ const (
 	strayBuckets
 	strayDenied
 	badShare
+	badDelayAfter
+	badMaxWait
+	strayDelay
 )
 
 func (p problem) String() string {
@@ -110,6 +120,12 @@ func (p problem) String() string {
 		return "only sliding_log can count refused requests"
 	case badShare:
 		return "a share must be more than 0 and at most 1"
+	case badDelayAfter:
+		return "the number of requests that do not wait must be from 1 to the burst"
+	case badMaxWait:
+		return "the longest wait must be a whole number of microseconds, more than 0 and at most " + MaxPeriod.String()
+	case strayDelay:
+		return "only leaky_bucket makes requests wait"
 	}
 	return "invalid"
 }
@@ -120,7 +136,7 @@ func compile(r Rule) Limit {
 	l := Limit{rule: &r}
 	// What an earlier step of the chain derived for another algorithm must
 	// not be taken for something the user said.
-	r.Token, r.Leak, r.Capacity, r.Tick = 0, 0, 0, 0
+	r.Token, r.Leak, r.Capacity, r.Tick, r.Free, r.Late = 0, 0, 0, 0, 0, 0
 	if !r.bucketsSet {
 		r.Buckets = 0
 	}
@@ -135,6 +151,8 @@ func compile(r Rule) Limit {
 	case TokenBucket, LeakyBucket:
 		if !r.compileBucket() {
 			r.problem = badRounding
+		} else if r.Algorithm == LeakyBucket {
+			r.compileQueue()
 		}
 	case SlidingBuckets:
 		if r.Buckets == 0 {
@@ -166,6 +184,10 @@ func (r *Rule) check() problem {
 		return strayBurst
 	case r.burstSet && (r.Burst < 0 || r.Burst > MaxLimit || r.Burst == 0 && r.Limit > 0):
 		return badBurst
+	case (r.DelayAfter != 0 || r.MaxWait != 0) && r.Algorithm != LeakyBucket:
+		return strayDelay
+	case r.MaxWait < 0 || r.MaxWait > int64(MaxPeriod/time.Microsecond):
+		return badMaxWait
 	case r.Anchor != AnchorClock && r.Algorithm != FixedWindow:
 		return strayAnchor
 	case r.Buckets != 0 && r.Algorithm != SlidingBuckets:
@@ -219,6 +241,25 @@ func (r *Rule) compileBucket() bool {
 		return true
 	}
 	return false
+}
+
+// compileQueue fills in Free and Late. What waits MaxWait is rounded down to
+// whole ticks, so that no turn is later than that.
+func (r *Rule) compileQueue() {
+	const most = 1<<53 - 1
+	r.Late = most
+	if r.DelayAfter < 0 || r.DelayAfter > max(r.Burst, 1) {
+		r.problem = badDelayAfter
+		return
+	}
+	r.Free = (max(r.DelayAfter, 1) - 1) * r.Token
+	if r.MaxWait == 0 {
+		return
+	}
+	hi, drained := bits.Mul64(uint64(r.MaxWait/r.Tick), uint64(r.Leak))
+	if hi == 0 && drained < uint64(most-r.Free) {
+		r.Late = r.Free + int64(drained)
+	}
 }
 
 // coarse reports whether leaving rem out of quo·period + rem, the rate that was

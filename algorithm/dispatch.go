@@ -19,6 +19,15 @@ func available(r *headgate.Rule, s *State, now int64) int64 {
 	return 0
 }
 
+// remaining returns how many requests of cost 1 would pass one after another.
+func remaining(r *headgate.Rule, s *State, now int64) int64 {
+	if r.Algorithm == headgate.LeakyBucket {
+		used, _ := bucketUsed(r, s, now)
+		return leakyRemaining(r, used)
+	}
+	return max(available(r, s, now), 0)
+}
+
 // add uses up n tokens at now, whether they are available or not.
 func add(r *headgate.Rule, s *State, now, n int64) {
 	switch r.Algorithm {

@@ -182,9 +182,47 @@ func (o *oracle) creditAt(t int64) int64 {
 	return 0
 }
 
+// waits is how many tokens have to drain before the turn of who comes at t.
+func (o *oracle) waits(r *headgate.Rule, t int64) *big.Rat {
+	ahead := o.usedAt(r, t)
+	return ahead.Sub(ahead, big.NewRat(max(r.DelayAfter, 1)-1, 1))
+}
+
+// late reports whether the turn of who comes at t is later than MaxWait.
+func (o *oracle) late(r *headgate.Rule, t int64) bool {
+	if r.Algorithm != headgate.LeakyBucket || r.MaxWait == 0 {
+		return false
+	}
+	drains := new(big.Int).Mul(big.NewInt(r.MaxWait/r.Tick), big.NewInt(r.Leak))
+	return o.waits(r, t).Cmp(new(big.Rat).SetFrac(drains, big.NewInt(r.Token))) > 0
+}
+
+// open is free, but nothing to those who would wait too long.
+func (o *oracle) open(r *headgate.Rule, t int64) int64 {
+	if o.late(r, t) {
+		return min(o.free(r, t), 0)
+	}
+	return o.free(r, t)
+}
+
+// remaining counts requests of cost 1 that would pass one after another.
+func (o *oracle) remaining(r *headgate.Rule, now int64) int64 {
+	free := max(o.open(r, now), 0)
+	if r.Algorithm != headgate.LeakyBucket || r.MaxWait == 0 || free == 0 {
+		return free
+	}
+	drains := new(big.Int).Mul(big.NewInt(r.MaxWait/r.Tick), big.NewInt(r.Leak))
+	spare := new(big.Rat).SetFrac(drains, big.NewInt(r.Token))
+	more := floor(spare.Sub(spare, o.waits(r, now)))
+	if more.IsInt64() {
+		return min(free, more.Int64()+1)
+	}
+	return free
+}
+
 // passes says whether n would be taken at t.
 func (o *oracle) passes(r *headgate.Rule, t, n int64) bool {
-	free, credit := o.free(r, t), o.creditAt(t)
+	free, credit := o.open(r, t), o.creditAt(t)
 	if credit == 0 && (r.Limit == 0 || free < 0) {
 		return false
 	}
@@ -207,7 +245,7 @@ func (o *oracle) turn(r *headgate.Rule, now int64) int64 {
 	if r.Algorithm != headgate.LeakyBucket {
 		return now
 	}
-	return first(now, maxInteger, func(t int64) bool { return o.unused(r, t) })
+	return first(now, maxInteger, func(t int64) bool { return o.waits(r, t).Sign() <= 0 })
 }
 
 func (o *oracle) add(r *headgate.Rule, now, n int64) {
@@ -387,7 +425,7 @@ func (o *oracle) step(r *headgate.Rule, now int64, req Request) Result {
 	case headgate.Take:
 		return o.take(r, now, n, n)
 	case headgate.TakeUpTo:
-		granted := min(n, max(o.free(r, now), 0)+o.creditAt(now))
+		granted := min(n, max(o.open(r, now), 0)+o.creditAt(now))
 		if granted == 0 {
 			return o.take(r, now, min(n, 1), min(n, 1))
 		}
@@ -428,7 +466,7 @@ func (o *oracle) step(r *headgate.Rule, now int64, req Request) Result {
 
 // pay takes n, which fits, from the limit and what it lacks from the credit.
 func (o *oracle) pay(r *headgate.Rule, now, n int64) {
-	regular := min(n, max(o.free(r, now), 0))
+	regular := min(n, max(o.open(r, now), 0))
 	o.credit = o.creditAt(now) - (n - regular)
 	if o.credit == 0 {
 		o.until = 0
@@ -502,7 +540,7 @@ func (o *oracle) reserve(r *headgate.Rule, now, n, wait int64) Result {
 
 func (o *oracle) charge(r *headgate.Rule, now, n int64) Result {
 	had := o.creditAt(now)
-	extra := min(max(n-max(o.free(r, now), 0), 0), had)
+	extra := min(max(n-max(o.open(r, now), 0), 0), had)
 	if extra > 0 || r.Limit > 0 && n > 0 {
 		if o.credit = o.creditAt(now) - extra; o.credit == 0 {
 			o.until = 0
@@ -534,7 +572,7 @@ func (o *oracle) answer(r *headgate.Rule, now, granted int64) Result {
 	}
 	return Result{FreshAt: fresh, Decision: headgate.Decision{
 		Allowed: true, Limit: limit, Granted: granted,
-		Remaining:  max(o.free(r, now), 0) + o.creditAt(now),
+		Remaining:  o.remaining(r, now) + o.creditAt(now),
 		ResetAfter: micros(fresh - now),
 	}}
 }

@@ -291,7 +291,7 @@ func done(r *headgate.Rule, s *State, now, granted int64, wrote bool) Result {
 	return Result{
 		Decision: headgate.Decision{
 			Allowed: true, Limit: r.Most(), Granted: granted,
-			Remaining:  max(available(r, s, now), 0) + creditAt(s, now),
+			Remaining:  remaining(r, s, now) + creditAt(s, now),
 			ResetAfter: micros(fresh - now),
 		},
 		FreshAt: fresh, Wrote: wrote,

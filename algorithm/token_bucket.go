@@ -28,8 +28,12 @@ func Take(r *headgate.Rule, s *State, now, n int64, d *headgate.Decision) (fresh
 		return bucketRefuse(r, used, last, now, n, d), false
 	}
 	d.Delay = 0
-	if r.Algorithm == headgate.LeakyBucket && used > 0 {
-		d.Delay = micros(drained(r, last, used) - now)
+	leaky := r.Algorithm == headgate.LeakyBucket
+	if leaky && used > r.Free {
+		if used > r.Late {
+			return bucketRefuse(r, used, last, now, n, d), false
+		}
+		d.Delay = micros(drained(r, last, used-r.Free) - now)
 	}
 	used += n * r.Token
 	s.V[0], s.V[1], s.V[2] = used, last, r.Token
@@ -37,6 +41,9 @@ func Take(r *headgate.Rule, s *State, now, n int64, d *headgate.Decision) (fresh
 	d.Allowed, d.Reason = true, headgate.OK
 	d.Limit, d.Granted = r.Burst, n
 	d.Remaining = (r.Capacity - used) / r.Token
+	if leaky {
+		d.Remaining = leakyRemaining(r, used)
+	}
 	d.RetryAfter, d.ResetAfter = 0, micros(fresh-now)
 	return fresh, true
 }
@@ -51,13 +58,17 @@ func bucketRefuse(r *headgate.Rule, used, last, now, n int64, d *headgate.Decisi
 	}
 	d.Allowed, d.Limit, d.Granted, d.Delay = false, r.Burst, 0, 0
 	d.Remaining = max(r.Capacity-used, 0) / r.Token
+	late := int64(0)
+	if r.Algorithm == headgate.LeakyBucket {
+		d.Remaining, late = leakyRemaining(r, used), used-r.Late
+	}
 	d.ResetAfter = micros(fresh - now)
 	if n > r.Burst {
 		d.Reason, d.RetryAfter = headgate.TooLarge, headgate.Never
 		return fresh
 	}
 	d.Reason = headgate.Limited
-	d.RetryAfter = micros(drained(r, last, used-(r.Capacity-n*r.Token)) - now)
+	d.RetryAfter = micros(drained(r, last, max(used-(r.Capacity-n*r.Token), late)) - now)
 	return fresh
 }
 
@@ -125,6 +136,9 @@ func bucketAvailable(r *headgate.Rule, s *State, now int64) int64 {
 	if free < 0 {
 		return -((-free + r.Token - 1) / r.Token)
 	}
+	if r.Algorithm == headgate.LeakyBucket && used > r.Late {
+		return 0
+	}
 	return free / r.Token
 }
 
@@ -164,7 +178,11 @@ func bucketSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 // bucketFits returns when n tokens will fit; n is at most Burst.
 func bucketFits(r *headgate.Rule, s *State, now, n int64) int64 {
 	used, last := bucketUsed(r, s, now)
-	return drained(r, last, max(used-(r.Capacity-n*r.Token), 0))
+	over := max(used-(r.Capacity-n*r.Token), 0)
+	if r.Algorithm == headgate.LeakyBucket && n > 0 {
+		over = max(over, used-r.Late)
+	}
+	return drained(r, last, over)
 }
 
 func bucketFresh(r *headgate.Rule, s *State, now int64) int64 {

@@ -1,6 +1,7 @@
 package algorithm
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,6 +69,35 @@ func examples() []example {
 			{"11:00:00", 1, take, "refused, retry 1s"},
 			{"11:00:01", 1, take, "pass, delay 2s"},
 			{"11:00:02.5", 1, take, "pass, delay 1.5s"},
+		}},
+		// nginx's own example of two stages, rate=5r/s burst=12 delay=8: of 15
+		// requests 8 pass at once, 4 are delayed and 3 are refused.
+		{"two stages: of 15 together 8 pass, 4 wait and 3 are refused", headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).DelayAfter(8), slices.Concat(
+			slices.Repeat([]row{{"11:00:00", 1, take, "pass, delay 0s"}}, 8),
+			[]row{
+				{"11:00:00", 1, take, "pass, delay 200ms, left 3"},
+				{"11:00:00", 1, take, "pass, delay 400ms"},
+				{"11:00:00", 1, take, "pass, delay 600ms"},
+				{"11:00:00", 1, take, "pass, delay 800ms, left 0"},
+			},
+			slices.Repeat([]row{{"11:00:00", 1, take, "refused, retry 200ms"}}, 3),
+			[]row{
+				{"11:00:00.199999", 1, take, "refused, retry 1µs"},
+				{"11:00:00.2", 1, take, "pass, delay 800ms"},
+				{"11:00:01", 1, take, "pass, delay 200ms, left 3"},
+				{"11:00:03.4", 8, take, "pass, delay 0s, left 4"},
+			},
+		)},
+		{"a turn more than 450ms away is refused", headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).MaxWait(450 * time.Millisecond), []row{
+			{"11:00:00", 1, take, "pass, delay 0s, left 2"},
+			{"11:00:00", 1, take, "pass, delay 200ms, left 1"},
+			{"11:00:00", 1, take, "pass, delay 400ms, left 0"},
+			{"11:00:00", 1, take, "refused, retry 150ms, left 0"},
+			{"11:00:00.149999", 1, take, "refused, retry 1µs"},
+			{"11:00:00.15", 1, peek, "pass"},
+			{"11:00:00.15", 11, take, "refused, retry 250ms"},
+			{"11:00:00.15", 1, take, "pass, delay 450ms"},
+			{"11:00:02", 12, take, "pass, delay 0s, left 0"},
 		}},
 		{
 			"fixed window, 5 per minute: 10 pass around the edge, its known weakness",

@@ -47,6 +47,8 @@ type (
 		Limit       int64           `json:"limit"`
 		PeriodUS    int64           `json:"period_us"`
 		Burst       int64           `json:"burst,omitempty"`
+		DelayAfter  int64           `json:"delay_after,omitempty"`
+		MaxWaitUS   int64           `json:"max_wait_us,omitempty"`
 		Anchor      string          `json:"anchor,omitempty"`
 		Calendar    *vectorCalendar `json:"calendar,omitempty"`
 		Buckets     int             `json:"buckets,omitempty"`
@@ -64,6 +66,8 @@ type (
 		Token    int64 `json:"token,omitempty"`
 		Leak     int64 `json:"leak"`
 		Capacity int64 `json:"capacity,omitempty"`
+		Free     int64 `json:"free,omitempty"`
+		Late     int64 `json:"late,omitempty"`
 		Tick     int64 `json:"tick,omitempty"`
 		Buckets  int64 `json:"buckets,omitempty"`
 	}
@@ -191,6 +195,12 @@ func limitOf(t *testing.T, v *vectorLimit) headgate.Limit {
 	if v.Burst > 0 {
 		l = l.Burst(v.Burst)
 	}
+	if v.DelayAfter > 0 {
+		l = l.DelayAfter(v.DelayAfter)
+	}
+	if v.MaxWaitUS > 0 {
+		l = l.MaxWait(micros(v.MaxWaitUS))
+	}
 	if v.Anchor == headgate.AnchorFirstRequest.String() {
 		l = l.Anchored(headgate.AnchorFirstRequest)
 	}
@@ -223,7 +233,7 @@ func specOf(l *headgate.Limit) *vectorLimit {
 	v := &vectorLimit{Algorithm: r.Algorithm.String(), Limit: r.Limit, PeriodUS: r.Period, CountDenied: r.CountDenied}
 	switch r.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:
-		v.Burst = r.Burst
+		v.Burst, v.DelayAfter, v.MaxWaitUS = r.Burst, r.DelayAfter, r.MaxWait
 	case headgate.FixedWindow:
 		v.Anchor = r.Anchor.String()
 		if r.Calendar != headgate.NoCalendar {
@@ -240,7 +250,7 @@ func ruleOf(l *headgate.Limit) vectorRule {
 	r := l.Rule()
 	v := vectorRule{Limit: r.Limit, Period: r.Period, Leak: r.Leak, Token: r.Token, Capacity: r.Capacity, Tick: r.Tick, Buckets: int64(r.Buckets)}
 	if r.Algorithm <= headgate.LeakyBucket {
-		v.Burst = r.Burst
+		v.Burst, v.Free, v.Late = r.Burst, r.Free, r.Late
 	}
 	return v
 }
@@ -335,6 +345,9 @@ func vectorLimits(a headgate.Algorithm) []headgate.Limit {
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		year := 365 * 24 * time.Hour
 		limits = append(limits, headgate.Per(3, 7*time.Millisecond).Using(a).Burst(2), headgate.Per(headgate.MaxLimit-1, year).Using(a))
+		if a == headgate.LeakyBucket {
+			limits = append(limits, per.DelayAfter(3), per.MaxWait(20*time.Second), per.Burst(12).DelayAfter(4).MaxWait(45*time.Second))
+		}
 	case headgate.FixedWindow:
 		limits = append(
 			limits, per.Anchored(headgate.AnchorFirstRequest), headgate.PerCalendar(8, headgate.Day, zone("Europe/Berlin")),

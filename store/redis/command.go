@@ -62,8 +62,10 @@ func (s *Store) callerTime(op *headgate.Op) bool { return s.options.CallerTime &
 // expects.
 func (s *Store) parameters(r *headgate.Rule, guess int64) [6]int64 {
 	switch r.Algorithm {
-	case headgate.TokenBucket, headgate.LeakyBucket:
+	case headgate.TokenBucket:
 		return [6]int64{r.Limit, r.Burst, r.Token, r.Leak, r.Capacity, r.Tick}
+	case headgate.LeakyBucket:
+		return [6]int64{r.Late, r.Burst, r.Token, r.Leak, r.Free, r.Tick}
 	case headgate.SlidingBuckets:
 		return [6]int64{r.Limit, r.Period, r.Tick, int64(r.Buckets)}
 	case headgate.FixedWindow:

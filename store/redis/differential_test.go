@@ -137,6 +137,12 @@ func (s *story) limit(a headgate.Algorithm) headgate.Limit {
 			if s.rng.IntN(2) == 0 {
 				l = l.Burst(1 + s.magnitude(20))
 			}
+			if a == headgate.LeakyBucket && s.rng.IntN(2) == 0 && l.Capacity() > 0 {
+				l = l.DelayAfter(1 + s.rng.Int64N(l.Capacity()))
+			}
+			if a == headgate.LeakyBucket && s.rng.IntN(2) == 0 {
+				l = l.MaxWait(time.Duration(1+s.magnitude(40)) * time.Microsecond)
+			}
 		case headgate.FixedWindow:
 			l = s.anchored(l)
 		case headgate.SlidingLog:

@@ -21,6 +21,8 @@ type vectorLimit struct {
 	Limit       int64  `json:"limit"`
 	PeriodUS    int64  `json:"period_us"`
 	Burst       int64  `json:"burst"`
+	DelayAfter  int64  `json:"delay_after"`
+	MaxWaitUS   int64  `json:"max_wait_us"`
 	Anchor      string `json:"anchor"`
 	Buckets     int    `json:"buckets"`
 	Edge        string `json:"edge"`
@@ -145,6 +147,12 @@ func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 		l = l.Anchored(headgate.AnchorFirstRequest)
 	case v.CountDenied:
 		l = l.CountingDenied()
+	}
+	if v.DelayAfter > 0 {
+		l = l.DelayAfter(v.DelayAfter)
+	}
+	if v.MaxWaitUS > 0 {
+		l = l.MaxWait(time.Duration(v.MaxWaitUS) * time.Microsecond)
 	}
 	for _, e := range []headgate.Edge{headgate.EdgeWeighted, headgate.EdgeLenient, headgate.EdgeStrict} {
 		if v.Buckets > 0 && e.String() == v.Edge {

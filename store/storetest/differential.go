@@ -59,6 +59,7 @@ func randomLimits() []headgate.Limit {
 		limits,
 		headgate.PerSecond(100).Burst(500), headgate.Per(3, 7*time.Millisecond).Burst(2), headgate.PerSecond(0),
 		headgate.Per(headgate.MaxLimit, 24*time.Hour), headgate.Per(7, 13*time.Second).Using(headgate.LeakyBucket).Burst(3),
+		headgate.Per(7, 13*time.Second).Using(headgate.LeakyBucket).Burst(9).DelayAfter(4), headgate.PerSecond(10).Using(headgate.LeakyBucket).Burst(20).DelayAfter(5).MaxWait(900*time.Millisecond),
 		headgate.PerSecond(3).Using(headgate.FixedWindow), headgate.PerHour(3).Using(headgate.SlidingWindow),
 		headgate.PerSecond(2).Using(headgate.SlidingLog), headgate.PerSecond(9).Using(headgate.SlidingBuckets),
 		headgate.Unlimited(),

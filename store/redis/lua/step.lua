@@ -44,11 +44,16 @@ local function spend(a, r, s, now, regular, extra)
   if regular > 0 then a.add(r, s, now, regular) end
 end
 
+local function remaining(a, r, s, now)
+  if a.remaining then return a.remaining(r, s, now) end
+  return max(a.available(r, s, now), 0)
+end
+
 local function done(a, r, s, now, granted, wrote)
   local fresh = freshAt(a, r, s, now)
   return {
     allowed = true, reason = OK, granted = granted, retry = 0, delay = 0,
-    remaining = max(a.available(r, s, now), 0) + creditAt(s, now),
+    remaining = remaining(a, r, s, now) + creditAt(s, now),
     reset = fresh - now, fresh = fresh, wrote = wrote,
   }
 end

@@ -50,6 +50,7 @@ local function bucketAvailable(r, s, now)
   local used = bucketUsed(r, s, now)
   local free = r.capacity - used
   if free < 0 then return -ceilDiv(-free, r.token) end
+  if r.late and used > r.late then return 0 end
   return floor(free / r.token)
 end
 
@@ -79,7 +80,9 @@ end
 
 local function bucketFits(r, s, now, n)
   local used, last = bucketUsed(r, s, now)
-  return bucketDrained(r, last, max(used - (r.capacity - n * r.token), 0))
+  local over = max(used - (r.capacity - n * r.token), 0)
+  if r.late and n > 0 then over = max(over, used - r.late) end
+  return bucketDrained(r, last, over)
 end
 
 local function bucketFresh(r, s, now)
@@ -90,19 +93,33 @@ end
 
 local function leakyTurn(r, s, now)
   local used, last = bucketUsed(r, s, now)
-  if used == 0 then return 0 end
-  return bucketDrained(r, last, used) - now
+  if used <= r.free then return 0 end
+  return bucketDrained(r, last, used - r.free) - now
+end
+
+local function leakyRemaining(r, s, now)
+  local used = bucketUsed(r, s, now)
+  if used > r.late then return 0 end
+  return min(floor(max(r.capacity - used, 0) / r.token), floor((r.late - used) / r.token) + 1)
 end
 
 local function bucketRule(r, a, b, c, d, e, f)
   r.limit, r.most, r.token, r.leak, r.capacity, r.tick = a, b, c, d, e, f
 end
 
+-- A leaky bucket's limit is only ever compared with 0, as its leak can be, and
+-- its capacity follows from the others: their places hold late and free.
+local function leakyRule(r, a, b, c, d, e, f)
+  bucketRule(r, d, b, c, d, b * c, f)
+  r.late, r.free = a, e
+end
+
 for id = 0, 1 do
   algorithms[id] = {
-    rule = bucketRule, clear = bucketClear, decode = bucketDecode, encode = bucketEncode,
+    rule = id == 1 and leakyRule or bucketRule, clear = bucketClear, decode = bucketDecode, encode = bucketEncode,
     available = bucketAvailable, add = bucketAdd, sub = bucketSub,
     fits = bucketFits, fresh = bucketFresh, turn = id == 1 and leakyTurn,
+    remaining = id == 1 and leakyRemaining,
     used = bucketUsed, drained = bucketDrained,
   }
 end

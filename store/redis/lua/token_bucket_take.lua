@@ -4,8 +4,10 @@
 -- may pass at once, or remaining, retry and reset if it may not. What is rare
 -- is left to the script below.
 if #ARGV == 1 then
-  local alg, kind, _, _, given, n, _, _, burst, token, leak, capacity, tick =
+  local alg, kind, _, _, given, n, _, late, burst, token, leak, unwaited, tick =
     struct.unpack('>BBBBI8I8I8I8I8I8I8I8I8', ARGV[1])
+  local capacity = unwaited
+  if alg == 1 then capacity = burst * token end
   if kind == 0 and n > 0 and n <= burst and tick == 1 and leak > 0 then
     local key = KEYS[1]
     local v = redis.call('GET', key)
@@ -27,23 +29,33 @@ if #ARGV == 1 then
       end
       local ceil = math.ceil
       local room = capacity - n * token
-      local late = last - now
-      if used > room then
+      local behind = last - now
+      if used > room or alg == 1 and used > late then
         local free = capacity - used
         free = free > 0 and math.floor(free / token) or 0
-        local retry, reset = late + ceil((used - room) / leak), late + ceil(used / leak)
+        local over = used - room
+        if alg == 1 then
+          if used - late > over then over = used - late end
+          local inTime = used > late and 0 or math.floor((late - used) / token) + 1
+          if inTime < free then free = inTime end
+        end
+        local retry, reset = behind + ceil(over / leak), behind + ceil(used / leak)
         if now + reset <= 9007199254740991 then
           if given == 0 then return {free, retry, reset} end
           return {2, free, 0, retry, reset, 0, now + reset}
         end
       else
         local after = used + n * token
-        local reset = late + ceil(after / leak)
+        local reset = behind + ceil(after / leak)
         local ttl = given == 0 and ceil(reset / 1000) or 3600000
         redis.call('SET', key, struct.pack('>I7I7I7', after, last, token), 'PX', ttl)
         local free = math.floor((capacity - after) / token)
         local delay = 0
-        if alg == 1 and used > 0 then delay = late + ceil(used / leak) end
+        if alg == 1 then
+          if used > unwaited then delay = behind + ceil((used - unwaited) / leak) end
+          local inTime = after > late and 0 or math.floor((late - after) / token) + 1
+          if inTime < free then free = inTime end
+        end
         if given == 0 and delay == 0 then return {free, reset} end
         if given == 0 then return {1, free, n, 0, reset, delay} end
         return {1, free, n, 0, reset, delay, now + reset}

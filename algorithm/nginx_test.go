@@ -1,0 +1,61 @@
+package algorithm
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// nginx is the arithmetic of ngx_http_limit_req_lookup and _account: an excess
+// in thousandths of a request, times in milliseconds.
+type nginx struct {
+	rate, burst, delay int64 // thousandths a second, thousandths, thousandths
+	excess, last       int64
+	known              bool
+}
+
+// request returns how long a request at ms has to wait, and false if it is
+// refused.
+func (x *nginx) request(ms int64) (wait int64, ok bool) {
+	excess := int64(0)
+	if x.known {
+		excess = max(x.excess-x.rate*(ms-x.last)/1000+1000, 0)
+		if excess > x.burst {
+			return 0, false
+		}
+	}
+	x.excess, x.last, x.known = excess, ms, true
+	if excess <= x.delay {
+		return 0, true
+	}
+	return (excess - x.delay) * 1000 / x.rate, true
+}
+
+// TestTwoStagesAsNginx: what limit_req rate=R burst=B delay=D lets pass, and
+// when, is what this limit does with one more of either: nginx counts what is
+// in excess of the request under way, and this the places in the queue.
+func TestTwoStagesAsNginx(t *testing.T) {
+	rng := newRand(t)
+	for range 300 {
+		// Rates of which a request takes whole milliseconds, for nginx rounds.
+		rate := pick[int64](rng, 1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100)
+		burst := rng.Int64N(30)
+		delay := rng.Int64N(burst + 1)
+		theirs := nginx{rate: rate * 1000, burst: burst * 1000, delay: delay * 1000}
+		limit := headgate.PerSecond(rate).Using(headgate.LeakyBucket).Burst(burst + 1).DelayAfter(delay + 1)
+		if err := limit.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		var s State
+		ms := int64(t0 / 1000)
+		for range 200 {
+			ms += pick(rng, 0, 0, 0, rng.Int64N(20), rng.Int64N(3000))
+			wait, ok := theirs.request(ms)
+			got := Step(limit.Rule(), &s, ms*1000, Request{Cost: 1})
+			if got.Allowed != ok || got.Delay != time.Duration(wait)*time.Millisecond {
+				t.Fatalf("%s: nginx says %v after %dms, this %s", limit, ok, wait, show(got))
+			}
+		}
+	}
+}
