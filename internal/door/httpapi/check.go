@@ -208,6 +208,9 @@ func (c *check) finish(s seen) error {
 	if s&seenDomain == 0 {
 		return errors.New(`"domain" is missing: whose rules apply?`)
 	}
+	if c.domain == "" {
+		return errors.New(`"domain" is empty: whose rules apply?`)
+	}
 	return nil
 }
 

@@ -272,6 +272,7 @@ func TestMalformed(t *testing.T) {
 		{"cut short", `{"domain":"api"`, `a comma or } is expected, but here is the end of the body (at byte 16)`},
 		{"trailing", `{"domain":"api"} x`, `nothing more is expected, but here is 'x'`},
 		{"no domain", `{"attributes":{}}`, `"domain" is missing`},
+		{"empty domain", `{"domain":""}`, `"domain" is empty`},
 		{"unknown field", `{"domain":"api","atributes":{}}`, `unknown field "atributes"; known are "domain", "attributes", "cost", "peek", "checks"`},
 		{"unknown field in a batch", `{"checks":[{"domain":"api"},{"doman":"api"}]}`, `checks[1]: unknown field "doman"; known are "domain", "attributes", "cost", "peek" (at byte`},
 		{"twice", `{"domain":"api","domain":"b"}`, `"domain" is there twice`},
