@@ -21,36 +21,37 @@ const module = "github.com/headgate/headgate"
 // layer, never a sibling. The longest matching prefix wins. Test files are
 // exempt, so that a test may use any store or the conformance suite.
 var layers = map[string]int{
-	".":                  0, // vocabulary
-	"algorithm":          1, // pure steps
-	"store":              2, // each folder a store, and the suite they pass
-	"rules":              2, // what applies to a request
-	"engine":             3, // the verdict on a request
-	"internal/answer":    3, // what doors share: headers and bodies
-	"internal/client":    3, // what doors share: who is asking
-	"internal/redistest": 0, // for tests: starts a real server
-	"internal/accesslog": 3, // what simulations read
-	"internal/netbound":  3, // what doors share: bounds on connections
-	"grpclimit":          4,
-	"httplimit":          4,
-	"internal/config":    4,
-	"internal/dashboard": 4,
-	"internal/lab":       4, // how exact the algorithms are
-	"internal/door":      4, // each folder a protocol
-	"internal/metrics":   4,
-	"internal/ruletest":  4, // rule tests on virtual time
-	"internal/simulate":  4,
-	"internal/xds":       4, // rules from a control plane
-	"internal/app":       5, // the only package that sees everything
-	"cmd":                6,
-	"examples":           6,
+	".":                    0, // vocabulary
+	"algorithm":            1, // pure steps
+	"store":                2, // each folder a store, and the suite they pass
+	"rules":                2, // what applies to a request
+	"engine":               3, // the verdict on a request
+	"internal/answer":      3, // what doors share: headers and bodies
+	"internal/client":      2, // what doors share: who is asking
+	"internal/redistest":   0, // for tests: starts a real server
+	"internal/accesslog":   3, // what simulations read
+	"internal/httprequest": 3, // what doors share: what is asked for
+	"internal/netbound":    3, // what doors share: bounds on connections
+	"grpclimit":            4,
+	"httplimit":            4,
+	"internal/config":      4,
+	"internal/dashboard":   4,
+	"internal/lab":         4, // how exact the algorithms are
+	"internal/door":        4, // each folder a protocol
+	"internal/metrics":     4,
+	"internal/ruletest":    4, // rule tests on virtual time
+	"internal/simulate":    4,
+	"internal/xds":         4, // rules from a control plane
+	"internal/app":         5, // the only package that sees everything
+	"cmd":                  6,
+	"examples":             6,
 }
 
 // only lists packages that may be imported by nothing but the named importers.
 // Doors see rules for its Request, which each of them implements, and config
 // for its Diagnostic.
 var only = map[string][]string{
-	"rules":              {"engine", "internal/app", "internal/config", "internal/door", "internal/ruletest", "internal/simulate", "internal/xds"},
+	"rules":              {"engine", "internal/app", "internal/config", "internal/door", "internal/httprequest", "internal/ruletest", "internal/simulate", "internal/xds"},
 	"store/memory":       {"examples", "internal/app", "internal/ruletest"},
 	"store/redis":        {"examples", "internal/app"},
 	"store/storetest":    {},

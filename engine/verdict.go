@@ -56,6 +56,16 @@ func (v *Verdict) Results() []Result {
 	return v.scratch.results
 }
 
+// Headers returns the dialect of header fields that the domain has chosen for
+// its answers, or an empty string if it has not, or no limit applied. It has to
+// come before Release.
+func (v *Verdict) Headers() string {
+	if results := v.Results(); len(results) > 0 {
+		return results[0].Rule.Headers
+	}
+	return ""
+}
+
 // Release hands the memory behind Results back for the next decision. The
 // other fields stay good. To forget it costs an allocation and nothing else; a
 // second Release of the same Verdict does nothing, but a copy of a released

@@ -93,7 +93,7 @@ func (m *middleware) take(r *http.Request) ticket {
 	m.report(r, err)
 	t.decision = tightest
 	for i, d := range decisions {
-		t.policies[i] = answer.Policy{Name: m.checks[i].name, Limit: m.checks[i].limit, Decision: d}
+		t.policies[i] = answer.Policy{Name: m.checks[i].name, Limit: m.checks[i].limit, Decision: d, At: t.at.UnixMicro()}
 	}
 	return t
 }

@@ -75,8 +75,8 @@ func OnError(f func(*http.Request, error)) Option {
 	return option(func(c *config) { c.onError = f })
 }
 
-// Clock sets the clock by which a refund knows how long ago its request was;
-// time.Now if not given. Give the clock of headgate.WithClock, if there is one.
+// Clock sets the clock by which a refund knows how long ago its request was,
+// and [GitHub] the time of day; time.Now if not given. Give the clock of headgate.WithClock, if there is one.
 func Clock(now func() time.Time) Option {
 	return option(func(c *config) { c.clock = now })
 }
@@ -101,13 +101,23 @@ const (
 	IETF
 	// NoHeaders is neither.
 	NoHeaders
+	// GitHub is the fields of api.github.com: X-RateLimit-* with the reset as
+	// a time of day, in seconds since the Unix epoch.
+	GitHub
+	// OpenAI is the fields of api.openai.com: X-RateLimit-*-Requests, and
+	// X-RateLimit-*-Tokens of limits with the word tokens in their [Name], with
+	// the reset as a duration such as 6m0s.
+	OpenAI
+	// Draft03 is RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset, as
+	// in draft-ietf-httpapi-ratelimit-headers-03.
+	Draft03
 )
 
 func (d Dialect) apply(c *config) { c.dialect = d }
 
 // String returns the dialect's name, such as ietf.
 func (d Dialect) String() string {
-	if d > NoHeaders {
+	if d > Draft03 {
 		return fmt.Sprintf("dialect(%d)", uint8(d))
 	}
 	return d.answers().String()
@@ -120,6 +130,12 @@ func (d Dialect) answers() answer.Dialect {
 		return answer.IETF
 	case NoHeaders:
 		return answer.None
+	case GitHub:
+		return answer.GitHub
+	case OpenAI:
+		return answer.OpenAI
+	case Draft03:
+		return answer.Draft03
 	case AllHeaders:
 	}
 	return answer.Default

@@ -76,7 +76,7 @@ type parsedRule struct {
 }
 
 func documentKeys() []string {
-	return []string{"domain", "limits", "descriptors", "compat", "merge_domains"}
+	return []string{"domain", "limits", "descriptors", "compat", "merge_domains", "headers"}
 }
 
 // parseFile reads the documents of one file. Top-level keys that begin with x-
@@ -115,6 +115,9 @@ func (p *parser) parseDocument(doc *node) {
 		if text, ok := p.domainName(n); ok {
 			name, d = text, p.domain(text)
 		}
+	}
+	if n := f.get("headers"); n != nil {
+		p.parseHeaders(n, d)
 	}
 	limits := f.get("limits")
 	switch {
@@ -215,7 +218,7 @@ func (p *parser) finish() {
 		s.names = append(s.names, name)
 	}
 	for i, r := range s.rules {
-		r.Index = i
+		r.Index, r.Headers = i, s.domains[r.Domain].headers.dialect
 	}
 	slices.Sort(s.names)
 	s.stats.Domains, s.stats.Rules = len(s.names), len(s.rules)

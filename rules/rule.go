@@ -138,6 +138,9 @@ type Rule struct {
 	KeyMissing KeyMissing
 	// OnLimit is the answer to requests over the limit.
 	OnLimit OnLimit
+	// Headers is the dialect of header fields that the rule's domain has
+	// chosen, such as github; empty if it has not.
+	Headers string
 	// Mode is Enforce or Shadow.
 	Mode Mode
 	// Percent enforces for this stable share of the keys (0 to 100), and

@@ -18,6 +18,8 @@ type domain struct {
 	byName map[string]*Rule
 	index  *index
 	tree   *tree // nil without descriptors
+
+	headers headersChoice
 }
 
 // Domains returns the names of all domains, sorted.

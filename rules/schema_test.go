@@ -29,6 +29,7 @@ var beyondSchema = map[string]string{
 	"envoy-compat-collision":   "two places of the file",
 	"envoy-duplicate-domain":   "two documents",
 	"envoy-mixed-compat":       "two documents",
+	"headers-disagree":         "two documents",
 	"envoy-replaces-itself":    "two values that are the same",
 	"envoy-compat-overlooked":  "what Envoy's service overlooks is taken with a warning; an editor may well call it wrong",
 }

@@ -1,78 +1,12 @@
 package answer
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/headgate/headgate"
 )
-
-// Dialect is a way to tell clients about limits in header fields.
-type Dialect uint8
-
-const (
-	// Default is X-RateLimit-* of the tightest limit, and the IETF fields of
-	// every limit.
-	Default Dialect = iota
-	// IETF is RateLimit and RateLimit-Policy as in
-	// draft-ietf-httpapi-ratelimit-headers-10, structured fields of RFC 9651.
-	IETF
-	// None tells nothing. A refusal still says Retry-After, which is plain
-	// HTTP (RFC 9110).
-	None
-)
-
-// Dialects returns all dialects in the order of their constants.
-func Dialects() []Dialect { return []Dialect{Default, IETF, None} }
-
-// String returns the dialect's name in configuration, such as ietf.
-func (d Dialect) String() string {
-	switch d {
-	case Default:
-		return "default"
-	case IETF:
-		return "ietf"
-	case None:
-		return "none"
-	}
-	return fmt.Sprintf("dialect(%d)", uint8(d))
-}
-
-// ParseDialect is the inverse of [Dialect.String]. It reports false for a name
-// that no dialect has.
-func ParseDialect(name string) (Dialect, bool) {
-	for _, d := range Dialects() {
-		if d.String() == name {
-			return d, true
-		}
-	}
-	return 0, false
-}
-
-// field is one of the header fields that we write.
-type field uint8
-
-const (
-	fieldLimit field = iota
-	fieldRemaining
-	fieldReset
-	fieldPolicy
-	fieldRateLimit
-	fieldRetryAfter
-	fieldXRetryAfter
-	fieldCount
-)
-
-// name returns the field's name as net/http spells it. Names of header fields
-// are not case sensitive, and [http.Header.Get] finds these by any spelling.
-func (f field) name() string {
-	return [fieldCount]string{
-		"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset",
-		"Ratelimit-Policy", "Ratelimit", "Retry-After", "X-Ratelimit-Retry-After",
-	}[f]
-}
 
 // Headers sets in h what dialect d says about the limits of a request, in
 // place of earlier values. If one of them refused, that includes Retry-After:
@@ -104,8 +38,8 @@ func Each(text []byte, d Dialect, list []Policy, add func(name string, value []b
 // fields says which part of one text is the value of which field, so that
 // setting them all costs one string and one slice.
 type fields struct {
-	names [fieldCount]field
-	ends  [fieldCount]int
+	names [maxFields]field
+	ends  [maxFields]int
 	count int
 }
 
@@ -117,6 +51,12 @@ func (f *fields) fill(text []byte, d Dialect, list []Policy) []byte {
 		text = f.ietf(text, list)
 	case IETF:
 		text = f.ietf(text, list)
+	case GitHub:
+		text = f.github(text, list)
+	case OpenAI:
+		text = f.openAI(text, list)
+	case Draft03:
+		text = f.draft03(text, list)
 	case None:
 	}
 	return f.retry(text, d, list)

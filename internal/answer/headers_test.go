@@ -274,7 +274,7 @@ func TestDialectNames(t *testing.T) {
 			t.Errorf("ParseDialect(%q) = %v, %v", d, got, ok)
 		}
 	}
-	if d, ok := answer.ParseDialect("github2"); ok {
+	if d, ok := answer.ParseDialect("GitHub"); ok {
 		t.Errorf("ParseDialect of an unknown name gave %v", d)
 	}
 	if got := answer.Dialect(99).String(); got != "dialect(99)" {

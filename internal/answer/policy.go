@@ -14,6 +14,9 @@ type Policy struct {
 	Limit headgate.Limit
 	// Decision is the limit's answer.
 	Decision headgate.Decision
+	// At is when it said so, in microseconds since the Unix epoch. With 0
+	// there are no fields that tell a time of day.
+	At int64
 }
 
 // told reports whether clients hear of p at all. Limits that only observe, or

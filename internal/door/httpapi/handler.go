@@ -140,8 +140,8 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 	}
 	v := h.decide(r.Context(), &c.body.checks[0], at)
 	defer v.Release()
-	c.policies = policies(c.policies[:0], v.Results())
-	answer.Headers(w.Header(), h.options.Dialect, c.policies...)
+	c.policies = policies(c.policies[:0], v.Results(), at)
+	answer.Headers(w.Header(), h.options.Dialect.Or(v.Headers()), c.policies...)
 	status := http.StatusOK
 	if !v.Allowed {
 		status = http.StatusTooManyRequests
@@ -181,11 +181,11 @@ func (h *Handler) decide(ctx context.Context, c *check, at int64) engine.Verdict
 	return v
 }
 
-// policies appends what the enforced limits said.
-func policies(dst []answer.Policy, results []engine.Result) []answer.Policy {
+// policies appends what the enforced limits said at that time.
+func policies(dst []answer.Policy, results []engine.Result, at int64) []answer.Policy {
 	for i := range results {
 		if r := &results[i]; r.Enforced {
-			dst = append(dst, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision})
+			dst = append(dst, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at})
 		}
 	}
 	return dst

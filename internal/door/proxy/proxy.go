@@ -90,7 +90,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.begin(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
 	// Deferred, for httputil panics when an upstream breaks off its answer.
 	defer func() {
-		x.in, x.identity = nil, client.Identity{}
+		x.end()
 		p.exchanges.Put(x)
 	}()
 	v := p.decide(r.Context(), x, at)
@@ -99,8 +99,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.refuse(w, x, &v)
 		return
 	}
-	if err := x.identity.Refusal(); err != nil {
-		answer.Headers(w.Header(), p.options.Dialect, x.policies...)
+	if err := x.Refusal(); err != nil {
+		answer.Headers(w.Header(), x.dialect, x.policies...)
 		answer.Unauthorized(w, err)
 		return
 	}
@@ -128,9 +128,10 @@ func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) engine.Ve
 		}
 		p.options.Logger.Log(ctx, level, "check failed", "err", err)
 	}
+	x.dialect = p.options.Dialect.Or(v.Headers())
 	for i, results := 0, v.Results(); i < len(results); i++ {
 		if r := &results[i]; r.Enforced {
-			x.policies = append(x.policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision})
+			x.policies = append(x.policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at.UnixMicro()})
 		}
 	}
 	return v
@@ -145,7 +146,7 @@ func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 	on := &v.Rule.OnLimit
 	answer.Refuse(w, x.in, answer.Refusal{
 		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Headers: on.Headers,
-		Policies: x.policies, Dialect: p.options.Dialect,
+		Policies: x.policies, Dialect: x.dialect,
 	})
 }
 
@@ -173,7 +174,7 @@ func (p *Proxy) answered(res *http.Response) error {
 		p.options.Logger.Info("upstream answers again", "upstream", p.options.Upstream.Redacted())
 	}
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
-		answer.Headers(res.Header, p.options.Dialect, x.policies...)
+		answer.Headers(res.Header, x.dialect, x.policies...)
 	}
 	return nil
 }
@@ -181,7 +182,7 @@ func (p *Proxy) answered(res *http.Response) error {
 // failed answers a request whose upstream did not.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
-		answer.Headers(w.Header(), p.options.Dialect, x.policies...)
+		answer.Headers(w.Header(), x.dialect, x.policies...)
 	}
 	if r.Context().Err() != nil {
 		// The client went away, or this process stops; the upstream is not

@@ -100,15 +100,25 @@ func (c *call) collect(v *engine.MultiVerdict) {
 		for j := range results {
 			r := &results[j]
 			if r.Enforced && (r.Decision.Allowed || c.over) {
-				c.policies = append(c.policies, answer.Policy{Name: nameOf(r.Rule), Limit: r.Rule.Limit, Decision: r.Decision})
+				c.policies = append(c.policies, answer.Policy{Name: nameOf(r.Rule), Limit: r.Rule.Limit, Decision: r.Decision, At: c.at})
 			}
 		}
 	}
 }
 
+// dialect returns that of the domain, which all parts share, or the process's.
+func (c *call) dialect(parts []engine.Verdict) answer.Dialect {
+	for i := range parts {
+		if own := parts[i].Headers(); own != "" {
+			return c.service.options.Dialect.Or(own)
+		}
+	}
+	return c.service.options.Dialect
+}
+
 // encodeHeaders writes response_headers_to_add.
 func (c *call) encodeHeaders(parts []engine.Verdict) {
-	c.text = answer.Each(c.text[:0], c.service.options.Dialect, c.policies, func(name string, value []byte) {
+	c.text = answer.Each(c.text[:0], c.dialect(parts), c.policies, func(name string, value []byte) {
 		c.out = appendHeader(c.out, name, value)
 	})
 	if legacy := c.service.options.Legacy; legacy != nil {

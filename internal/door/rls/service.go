@@ -71,6 +71,7 @@ type call struct {
 	text     []byte // of header fields
 	out      []byte // a RateLimitResponse
 	over     bool   // its overall code
+	at       int64  // when it was decided; 0 if only the store knows
 }
 
 const (
@@ -123,12 +124,12 @@ func (s *Service) answer(ctx context.Context, c *call) (err error) {
 	if err := c.prepare(); err != nil {
 		return grpcstatus.Error(codes.InvalidArgument, err.Error())
 	}
-	var at int64
+	c.at = 0
 	if s.options.Clock != nil {
-		at = s.options.Clock().UnixMicro()
+		c.at = s.options.Clock().UnixMicro()
 	}
 	v, err := s.options.Engine.DecideAll(ctx, engine.MultiQuery{
-		Domain: c.request.domain, Parts: c.parts, At: at,
+		Domain: c.request.domain, Parts: c.parts, At: c.at,
 		Observe: s.options.Shadow, Door: engine.DoorEnvoy,
 	})
 	defer v.Release()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/client"
 	"github.com/headgate/headgate/internal/door/rls"
 	"github.com/headgate/headgate/rules"
@@ -500,7 +501,7 @@ func compare(t *testing.T, got, want map[string]string) {
 
 func TestLegacyHeaders(t *testing.T) {
 	f := start1(t, setup{rules: threeLimits, rls: rls.Options{
-		Dialect: 2, // none
+		Dialect: answer.None,
 		Legacy:  &rls.LegacyHeaders{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"},
 	}})
 	compare(t, headers(f.ask(request(descriptor("user", "ann"), descriptor("team", "red")))), map[string]string{
