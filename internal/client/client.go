@@ -72,7 +72,7 @@ type Config struct {
 // Resolver finds the address of clients. It is immutable and safe for use by
 // any number of goroutines.
 type Resolver struct {
-	trusted bart.Lite
+	trusted *bart.Lite
 	hops    int
 	source  Source
 	v4, v6  int
@@ -81,7 +81,7 @@ type Resolver struct {
 // New returns a Resolver for c, or an error that says which value is wrong.
 func New(c Config) (*Resolver, error) {
 	r := &Resolver{
-		hops: c.Hops, source: c.Source,
+		trusted: new(bart.Lite), hops: c.Hops, source: c.Source,
 		v4: orDefault(c.IPv4Prefix, DefaultIPv4Prefix), v6: orDefault(c.IPv6Prefix, DefaultIPv6Prefix),
 	}
 	switch {

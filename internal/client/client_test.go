@@ -276,3 +276,23 @@ func TestResolveDoesNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+func TestTrustsAndReading(t *testing.T) {
+	t.Parallel()
+	r := newResolver(t, client.Config{TrustedProxies: networks("10.0.0.0/8")})
+	for remote, want := range map[string]bool{"10.0.0.1:80": true, "[::ffff:10.0.0.1]:80": true, "192.0.2.1:80": false, "@": false, "": false} {
+		if got := r.Trusts(remote); got != want {
+			t.Errorf("%q is trusted: %v, want %v", remote, got, want)
+		}
+	}
+	forged := header("X-Forwarded-For: 198.51.100.7", "Forwarded: for=6.6.6.6")
+	for source, want := range map[client.Source]string{client.Either: "10.0.0.1", client.XForwardedFor: "198.51.100.7", client.Forwarded: "6.6.6.6"} {
+		if got := text(r.Reading(source).Resolve("10.0.0.1:80", forged)); got != want {
+			t.Errorf("reading %s: %s, want %s", source, got, want)
+		}
+	}
+	configured := newResolver(t, client.Config{TrustedProxies: networks("10.0.0.0/8"), Source: client.Forwarded})
+	if got := text(configured.Reading(client.XForwardedFor).Resolve("10.0.0.1:80", forged)); got != "6.6.6.6" {
+		t.Errorf("over what was configured: %s", got)
+	}
+}

@@ -42,6 +42,9 @@ type Options struct {
 	// RateLimit, if not nil, answers POST /json, the rate limit service of
 	// Envoy in JSON.
 	RateLimit http.Handler
+	// ForwardAuth, if not nil, answers /v1/auth, by any method: proxies that
+	// ask before they forward a request.
+	ForwardAuth http.Handler
 }
 
 // Handler serves the API.
@@ -86,6 +89,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if only(w, r, http.MethodGet, http.MethodHead) {
 			h.ready(w, r)
 		}
+	case "/v1/auth":
+		if h.options.ForwardAuth == nil {
+			answer.Problem(w, http.StatusNotFound, "forward-auth is not open here")
+			return
+		}
+		h.options.ForwardAuth.ServeHTTP(w, r)
 	case "/json":
 		h.rateLimit(w, r)
 	case "/healthcheck":

@@ -1,0 +1,15 @@
+package app
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/internal/door/forwardauth"
+)
+
+// forwardAuth returns what answers proxies that ask before they forward.
+func (a *App) forwardAuth() http.Handler {
+	return forwardauth.New(forwardauth.Options{
+		Engine: a.engine, Clients: a.clients, Clock: a.options.Clock,
+		Logger: a.log, Dialect: a.options.Config.Headers,
+	})
+}

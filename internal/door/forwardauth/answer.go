@@ -1,0 +1,126 @@
+package forwardauth
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+)
+
+// answer turns the verdict into what the proxy goes by.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdict) {
+	dialect := h.options.Dialect.Or(v.Headers())
+	if !v.Allowed {
+		refuse(&refusal{ResponseWriter: w, deny: q.deny}, r, q, v, dialect)
+		return
+	}
+	answer.Headers(w.Header(), dialect, q.policies...)
+	if err := q.Refusal(); err != nil {
+		answer.Unauthorized(w, err)
+		return
+	}
+	if v.Delay > 0 && !h.wait(w, r, v) {
+		answer.Problem(w, http.StatusServiceUnavailable, "given up while waiting for its turn")
+		return
+	}
+	allow(w, q.warning)
+}
+
+// refuse answers a request over its limit as the rule that refused it says.
+func refuse(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdict, dialect answer.Dialect) {
+	if v.Rule == nil {
+		answer.Problem(w, http.StatusServiceUnavailable, q.warning)
+		return
+	}
+	on := &v.Rule.OnLimit
+	answer.Refuse(w, r, answer.Refusal{
+		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Headers: on.Headers,
+		Policies: q.policies, Dialect: dialect,
+	})
+}
+
+// allow lets the request pass; warning, if there is one, is for the eyes of
+// whoever tries the address by hand.
+func allow(w http.ResponseWriter, warning string) {
+	w.Header().Set("Cache-Control", "no-store")
+	if warning == "" {
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(http.StatusOK)
+	_, _ = io.WriteString(w, "allowed, but: "+warning+"\n")
+}
+
+// refusal writes an answer that a proxy takes for a refusal, whatever status
+// it should have had.
+type refusal struct {
+	http.ResponseWriter
+	deny int // 0 for the status itself
+}
+
+// statusField tells the status that a refusal should have if it was sent with
+// another.
+const statusField = "X-Headgate-Status"
+
+// WriteHeader implements http.ResponseWriter.
+func (w *refusal) WriteHeader(status int) {
+	sent := status
+	switch {
+	case w.deny != 0:
+		sent = w.deny
+	case status < http.StatusMultipleChoices:
+		sent = http.StatusTooManyRequests // 2xx would let the request pass
+	}
+	if sent != status || w.deny != 0 {
+		w.Header().Set(statusField, strconv.Itoa(status))
+	}
+	w.ResponseWriter.WriteHeader(sent)
+}
+
+// misused answers a request that cannot be decided. The statuses are none that
+// a proxy takes for a yes.
+func (h *Handler) misused(w http.ResponseWriter, r *http.Request, q *question, err error) {
+	h.warn(r.Context(), aboutRequest, q.at, "forward-auth request cannot be decided", "peer", r.RemoteAddr, "err", err)
+	status := http.StatusBadRequest
+	if errors.Is(err, errNoRules) {
+		status = http.StatusServiceUnavailable
+	}
+	answer.Problem(w, status, err.Error())
+}
+
+// unbelieved notes that a peer that is not trusted tells of a request.
+func (h *Handler) unbelieved(q *question, r *http.Request) {
+	for _, name := range [...]string{"X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url"} {
+		if len(r.Header[name]) > 0 {
+			q.warning = "the peer is not among trusted_proxies, so this is about its own request to this address, not about what " + name + " says"
+			h.warn(r.Context(), aboutPeer, q.at, "forward-auth is asked by a peer that is not among trusted_proxies; "+
+				"what it says about its client is not believed", "peer", r.RemoteAddr)
+			return
+		}
+	}
+}
+
+// topic is something to warn of.
+type topic uint8
+
+const (
+	aboutRequest topic = iota
+	aboutPeer
+	aboutDomain
+	topics
+)
+
+// warn logs, of each topic once a minute: it is about every request, or about
+// none.
+func (h *Handler) warn(ctx context.Context, about topic, at time.Time, message string, args ...any) {
+	now, last := at.Unix(), h.heard[about].Load()
+	if (last == 0 || now-last >= 60) && h.heard[about].CompareAndSwap(last, now) {
+		h.options.Logger.WarnContext(ctx, message, args...)
+	}
+}

@@ -1,0 +1,155 @@
+// Package forwardauth is the door for proxies that ask before they forward a
+// request: nginx with auth_request, Traefik with ForwardAuth, Caddy with
+// forward_auth, and whatever else speaks like one of them. They tell in header
+// fields what they were asked for, forward on 2xx and answer with a refusal.
+//
+// The contract is in docs/forward-auth.md.
+package forwardauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/httprequest"
+)
+
+// Options are what the door needs.
+type Options struct {
+	// Engine decides. Required.
+	Engine *engine.Engine
+	// Clients says who a client is, and which proxies are believed. Required.
+	Clients *client.Resolver
+	// Tokens verifies the tokens that rules ask for the claims of; nil if
+	// there are none.
+	Tokens client.Tokens
+	// Clock is read once per request. Required.
+	Clock func() time.Time
+	// Logger hears of proxies that are not set up as they should be. Required.
+	Logger *slog.Logger
+	// Dialect is that of the header fields.
+	Dialect answer.Dialect
+}
+
+// Handler answers whether the request that a proxy tells of may pass.
+type Handler struct {
+	options Options
+	clients *client.Resolver
+	domains atomic.Pointer[domains]
+	asked   sync.Pool // of *question
+	heard   [topics]atomic.Int64
+}
+
+// New returns the door.
+func New(options Options) *Handler {
+	// These proxies write X-Forwarded-For, and let pass the Forwarded that a
+	// client has made up.
+	h := &Handler{options: options, clients: options.Clients.Reading(client.XForwardedFor)}
+	h.asked.New = func() any { return new(question) }
+	return h
+}
+
+// question is one request that a proxy tells of, and what its limits said.
+type question struct {
+	httprequest.Request
+	settings
+
+	at       time.Time
+	policies []answer.Policy
+	warning  string // what is wrong with the answer, although it is one
+}
+
+// ServeHTTP answers r, whatever its method. Its body is not read.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q, _ := h.asked.Get().(*question)
+	q.at = h.options.Clock()
+	defer func() {
+		clear(q.policies)
+		*q = question{policies: q.policies[:0]}
+		h.asked.Put(q)
+	}()
+	if err := h.read(q, r); err != nil {
+		h.misused(w, r, q, err)
+		return
+	}
+	v := h.decide(r.Context(), q)
+	defer v.Release()
+	h.answer(w, r, q, &v)
+}
+
+// read fills q with what r asks.
+func (h *Handler) read(q *question, r *http.Request) error {
+	identity := client.Identify(h.options.Tokens, r.Header, q.at)
+	if h.clients.Trusts(r.RemoteAddr) {
+		if err := q.told(r); err != nil {
+			return err
+		}
+		q.From(h.clients.Resolve(r.RemoteAddr, r.Header), h.clients, identity)
+	} else {
+		q.Of(r, h.clients, identity)
+		h.unbelieved(q, r)
+	}
+	if err := q.settings.parse(r.URL.RawQuery); err != nil {
+		return err
+	}
+	if q.domain != "" {
+		return nil
+	}
+	var err error
+	q.domain, err = h.onlyDomain()
+	return err
+}
+
+// decide asks the engine and notes what the limits said.
+func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
+	at := q.at.UnixMicro()
+	v, err := h.options.Engine.Decide(ctx, engine.Query{
+		Domain: q.domain, Request: q, Cost: q.cost, At: at, Door: engine.DoorForwardAuth,
+	})
+	if err != nil {
+		level := slog.LevelError
+		if errors.Is(err, headgate.ErrUnavailable) {
+			level = slog.LevelDebug // whoever watches the store says so once
+		}
+		h.options.Logger.Log(ctx, level, "check failed", "domain", q.domain, "err", err)
+	}
+	for i, results := 0, v.Results(); i < len(results); i++ {
+		if r := &results[i]; r.Enforced {
+			q.policies = append(q.policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at})
+		}
+	}
+	if !v.Known {
+		q.warning = fmt.Sprintf("the domain %q has no rules", q.domain)
+		h.warn(ctx, aboutDomain, q.at, "forward-auth asks about a domain without rules", "domain", q.domain, "allowed", v.Allowed)
+	}
+	return v
+}
+
+// wait waits for the turn of an admitted request. If the proxy gives up
+// before, its place is freed and wait reports false.
+func (h *Handler) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict) bool {
+	// The time-outs of a server are for slow callers; here it is us who wait.
+	control := http.NewResponseController(w)
+	_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
+	ctx := r.Context()
+	timer := time.NewTimer(v.Delay) //nolint:forbidigo // a queue has to wait
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	}
+	if err := h.options.Engine.Undo(context.WithoutCancel(ctx), v, h.options.Clock().UnixMicro()); err != nil {
+		h.options.Logger.DebugContext(ctx, "place in the queue was not freed", "err", err)
+	}
+	return false
+}

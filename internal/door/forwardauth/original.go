@@ -1,0 +1,159 @@
+package forwardauth
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// The bounds on what a proxy may tell, in bytes. A server's bound on headers
+// comes before them.
+const (
+	maxURI    = 32 << 10
+	maxHost   = 512
+	maxMethod = 64
+)
+
+// errPassed is about a proxy that lets its clients choose our settings.
+var errPassed = errors.New("the client's own query came along to this address, where it would be taken for settings; " +
+	"give the address a query of its own, be it empty: /v1/auth?")
+
+// told fills q with the request that a trusted proxy tells of in the header
+// fields of r. The proxy has to say where it goes in exactly one of three
+// fields, since any other of them was sent along by the client:
+//
+//   - X-Forwarded-Uri, with X-Forwarded-Method and X-Forwarded-Host: Traefik
+//     and Caddy
+//   - X-Original-URI, with X-Original-Method and Host: nginx
+//   - X-Original-URL, a whole URL, with X-Original-Method: ingress-nginx
+func (q *question) told(r *http.Request) error {
+	field, uri, err := target(r.Header)
+	if err != nil {
+		return err
+	}
+	method, host := "X-Original-Method", r.Host
+	switch field {
+	case "X-Forwarded-Uri":
+		method = "X-Forwarded-Method"
+		forwarded, err := single(r.Header, "X-Forwarded-Host")
+		if err != nil {
+			return err
+		}
+		if forwarded != "" {
+			host = forwarded
+		}
+	case "X-Original-Url":
+		if host, uri, err = splitURL(uri); err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+	}
+	q.Header, q.Host = r.Header, host
+	if q.Method, err = single(r.Header, method); err != nil {
+		return err
+	}
+	switch {
+	case q.Method == "":
+		return fmt.Errorf("%s is missing beside %s: rules could not tell GET from POST", method, field)
+	case !isMethod(q.Method):
+		return fmt.Errorf("%s holds no method", method)
+	case host != "" && !isHost(host):
+		return fmt.Errorf("the host that goes with %s is not one", field)
+	}
+	if q.Path, q.RawQuery, err = splitURI(uri, q.Method); err != nil {
+		return fmt.Errorf("%s %w", field, err)
+	}
+	if r.URL.RawQuery != "" && r.URL.RawQuery == q.RawQuery {
+		return errPassed
+	}
+	return nil
+}
+
+// target returns the one field that says where the request goes.
+func target(h http.Header) (field, uri string, err error) {
+	for _, name := range [...]string{"X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url"} {
+		value, err := single(h, name)
+		switch {
+		case err != nil:
+			return "", "", err
+		case value == "":
+		case field != "":
+			return "", "", fmt.Errorf("there are both %s and %s, so a client may have sent one of them: let the proxy remove the one that it does not set", field, name)
+		default:
+			field, uri = name, value
+		}
+	}
+	if field == "" {
+		return "", "", errors.New("the proxy does not say what it was asked for: neither X-Forwarded-Uri nor X-Original-URI nor X-Original-URL is there")
+	}
+	return field, uri, nil
+}
+
+// single returns the value of a field that must not be there twice; empty if
+// it is not there.
+func single(h http.Header, name string) (string, error) {
+	switch values := h[name]; len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	}
+	return "", fmt.Errorf("%s is there more than once", name)
+}
+
+// splitURL splits an absolute URL into its host and the rest.
+func splitURL(text string) (host, uri string, err error) {
+	rest, ok := strings.CutPrefix(text, "http://")
+	if !ok {
+		rest, ok = strings.CutPrefix(text, "https://")
+	}
+	if !ok {
+		return "", "", errors.New("it does not begin with http:// or https://")
+	}
+	end := strings.IndexAny(rest, "/?")
+	switch {
+	case end < 0:
+		return rest, "/", nil
+	case rest[end] == '?':
+		return rest[:end], "/" + rest[end:], nil
+	}
+	return rest[:end], rest[end:], nil
+}
+
+// splitURI splits what stood in the request line into the path, decoded once,
+// and the query as it is. The errors read on after the name of a field.
+func splitURI(uri, method string) (path, query string, err error) {
+	switch {
+	case len(uri) > maxURI:
+		return "", "", fmt.Errorf("is longer than %d bytes", maxURI)
+	case uri == "*" && method == http.MethodOptions:
+		return uri, "", nil
+	case uri[0] != '/':
+		return "", "", errors.New("does not begin with /")
+	case strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c == 0x7f || c == '#' }):
+		return "", "", errors.New("has characters that no request line may have")
+	}
+	path, query, _ = strings.Cut(uri, "?")
+	if path, err = url.PathUnescape(path); err != nil {
+		return "", "", errors.New("has a broken percent sign in its path")
+	}
+	return path, query, nil
+}
+
+// isMethod reports whether s is a method (a token of RFC 9110).
+func isMethod(s string) bool {
+	if s == "" || len(s) > maxMethod {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	})
+}
+
+// isHost reports whether s may be a host with or without a port.
+func isHost(s string) bool {
+	return len(s) <= maxHost && !strings.ContainsFunc(s, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"#,/<>?@\\^`{|}", c)
+	})
+}

@@ -1,0 +1,84 @@
+package forwardauth
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/rules"
+)
+
+// settings are what the query of the address says, which is the proxy's.
+type settings struct {
+	domain string // empty for the only one there is
+	deny   int    // the status of every refusal; 0 for the rule's own
+	cost   int64
+}
+
+// parse reads a raw query. Unlike elsewhere on the web an unknown parameter is
+// an error: it would be a setting that somebody relies on.
+func (s *settings) parse(raw string) error {
+	*s = settings{cost: 1}
+	if raw == "" {
+		return nil
+	}
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return errors.New("the query of the address cannot be read")
+	}
+	for name, values := range query {
+		if len(values) > 1 {
+			return fmt.Errorf("%q is in the query of the address more than once", name)
+		}
+		value := values[0]
+		switch name {
+		case "domain":
+			if s.domain = value; value == "" {
+				return errors.New("domain= names no domain")
+			}
+		case "deny":
+			if value != "403" {
+				return fmt.Errorf("deny=%q: the only other status that a refusal may have is 403", value)
+			}
+			s.deny = http.StatusForbidden
+		case "cost":
+			if s.cost, err = strconv.ParseInt(value, 10, 64); err != nil || s.cost < 0 || s.cost > headgate.MaxLimit {
+				return fmt.Errorf("cost=%q is not a whole number from 0 to %d", value, int64(headgate.MaxLimit))
+			}
+		default:
+			return fmt.Errorf("unknown setting %q in the query of the address; known are domain, deny and cost", name)
+		}
+	}
+	return nil
+}
+
+// domains are the names in a set of rules, so that they are not copied for
+// every request.
+type domains struct {
+	of    *rules.Ruleset
+	names []string
+}
+
+// errNoRules is about a process that has nothing to go by.
+var errNoRules = errors.New("there are no rules")
+
+// onlyDomain returns the only domain that there is.
+func (h *Handler) onlyDomain() (string, error) {
+	now, d := h.options.Engine.Rules(), h.domains.Load()
+	if d == nil || d.of != now {
+		d = &domains{of: now, names: now.Domains()}
+		h.domains.Store(d)
+	}
+	switch len(d.names) {
+	case 0:
+		return "", errNoRules
+	case 1:
+		return d.names[0], nil
+	}
+	const most = 8
+	return "", fmt.Errorf("the rules have %d domains, such as %q: name one in the address, as in /v1/auth?domain=NAME",
+		len(d.names), d.names[:min(len(d.names), most)])
+}
