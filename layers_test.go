@@ -28,6 +28,8 @@ var layers = map[string]int{
 	"engine":               3, // the verdict on a request
 	"internal/answer":      3, // what doors share: headers and bodies
 	"internal/client":      2, // what doors share: who is asking
+	"internal/sse":         0, // what is told live, to readers who may be slow
+	"internal/top":         0, // the most frequent keys
 	"internal/redistest":   0, // for tests: starts a real server
 	"internal/accesslog":   3, // what simulations read
 	"internal/httprequest": 3, // what doors share: what is asked for
