@@ -53,7 +53,7 @@ var layers = map[string]int{
 // Doors see rules for its Request, which each of them implements, and config
 // for its Diagnostic.
 var only = map[string][]string{
-	"rules":              {"engine", "internal/app", "internal/config", "internal/door", "internal/httprequest", "internal/ruletest", "internal/simulate", "internal/xds"},
+	"rules":              {"engine", "internal/app", "internal/config", "internal/door", "internal/httprequest", "internal/metrics", "internal/ruletest", "internal/simulate", "internal/xds"},
 	"store/memory":       {"examples", "internal/app", "internal/ruletest"},
 	"store/redis":        {"examples", "internal/app"},
 	"store/storetest":    {},

@@ -93,7 +93,9 @@ a second one stops at once.`,
 
 // serve runs an App until a signal ends it.
 func serve(ctx context.Context, s streams, o app.Options, started func(*app.App)) error {
-	o.Logger, o.Version = newLogger(s, o.Config.Log), readVersion().Version
+	o.LogLevel, o.Version = new(slog.LevelVar), readVersion().Version
+	o.LogLevel.Set(o.Config.Log.Level)
+	o.Logger = newLogger(s, o.Config.Log.Format, o.LogLevel)
 	a, err := app.New(o)
 	if err != nil {
 		return err
@@ -109,9 +111,9 @@ func serve(ctx context.Context, s streams, o app.Options, started func(*app.App)
 }
 
 // newLogger returns the log of the process, on standard error.
-func newLogger(s streams, c config.Log) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.Level}
-	if c.Format == config.Text || c.Format == config.Auto && isTerminal(s.err) {
+func newLogger(s streams, f config.Format, level slog.Leveler) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if f == config.Text || f == config.Auto && isTerminal(s.err) {
 		return slog.New(slog.NewTextHandler(s.err, options))
 	}
 	return slog.New(slog.NewJSONHandler(s.err, options))

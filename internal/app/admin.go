@@ -21,6 +21,7 @@ func (a *App) admin() (http.Handler, error) {
 		return nil, err
 	}
 	maps.Copy(routes, pages)
+	maps.Copy(routes, a.observationRoutes())
 	return admin.New(admin.Options{
 		Token:  string(a.options.Config.Admin.Token),
 		Pprof:  a.options.Config.Admin.Pprof,

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/client"
@@ -35,6 +37,9 @@ type Options struct {
 	Version string
 	// Logger hears of everything an operator should know. Required.
 	Logger *slog.Logger
+	// LogLevel is what the Logger goes by, if that may be changed while the
+	// App runs.
+	LogLevel *slog.LevelVar
 	// Clock is read once per request; nil means the real one.
 	Clock func() time.Time
 	// PollInterval is how often rule files are looked at in case the file
@@ -69,6 +74,8 @@ type App struct {
 	save      func() error // the counts, to disk; nil if nobody asked
 	cleanup   []func()     // run last to first
 
+	observation
+
 	// Swapped as a whole on every reload.
 	state     atomic.Pointer[rulesState]
 	reloading sync.Mutex
@@ -88,7 +95,11 @@ func New(options Options) (*App, error) {
 	if options.PollInterval <= 0 {
 		options.PollInterval = 30 * time.Second
 	}
+	if options.LogLevel == nil {
+		options.LogLevel = new(slog.LevelVar) // that nobody reads
+	}
 	a := &App{options: options, log: options.Logger, failures: make(chan error, 4)}
+	a.registry, a.started = prometheus.NewRegistry(), options.Clock()
 	var err error
 	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies}); err != nil {
 		return nil, err
@@ -136,10 +147,12 @@ func (a *App) Start(ctx context.Context) (err error) {
 		return err
 	}
 	about = append(about, engine.WithUnknownDomain(a.options.Config.UnknownDomain))
+	about = append(about, a.openMetrics())
 	a.engine = engine.New(a.store, a.state.Load().rules, about...)
 	a.rateLimit = a.newRateLimit()
 	a.transport = proxy.NewTransport()
 	a.cleanup = append(a.cleanup, a.transport.CloseIdleConnections)
+	a.openLive()
 	if err := a.watch(); err != nil {
 		return err
 	}
@@ -200,6 +213,7 @@ func (a *App) Stop(ctx context.Context) error {
 		a.log.Info("draining")
 		a.sayUnhealthy()
 		a.linger(ctx)
+		a.endStreams()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(a.options.Config.ShutdownTimeout, time.Millisecond))
 		defer cancel()
 		a.stopErr = errors.Join(a.closeDoors(ctx), a.saveCounts())

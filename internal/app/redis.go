@@ -41,6 +41,7 @@ func (a *App) openRedis() (headgate.Store, []engine.Option, error) {
 		DenyCache: failsafe.DenyCache{Entries: c.DenyCache, MaxAge: c.DenyMaxAge},
 		OnChange:  a.storeChanged,
 	})
+	a.safe = safe
 	a.cleanup = append(a.cleanup, func() { _ = safe.Close() })
 	local := a.newMemory()
 	a.keepMemory(local)
@@ -60,6 +61,8 @@ func (a *App) greet(ctx context.Context, shared *redis.Store, o *redis.Options) 
 // storeChanged logs one line for every change of the circuit breaker.
 func (a *App) storeChanged(c failsafe.Change) {
 	if c.State == failsafe.Open {
+		text := c.Err.Error()
+		a.storeError.Store(&text)
 		a.log.Error("the store does not answer: each rule's on_store_error decides", "err", c.Err)
 		return
 	}

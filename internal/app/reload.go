@@ -116,6 +116,7 @@ func (a *App) swap(rs *rules.Ruleset, err error) error {
 	next.succeeded++
 	a.state.Store(&next)
 	if a.engine != nil {
+		a.metrics.SetRules(rs, a.options.Clock())
 		a.engine.SetRules(rs)
 	}
 	stats := rs.Stats()

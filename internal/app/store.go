@@ -47,6 +47,7 @@ func (a *App) openStore() (headgate.Store, []engine.Option, error) {
 // keepMemory gives back the memory of forgotten keys at intervals, and of all
 // of them at the end.
 func (a *App) keepMemory(s *memory.Store) {
+	a.memory = s
 	a.cleanup = append(a.cleanup, func() { _ = s.Close() })
 	a.every(sweepInterval, func() { s.Sweep(a.options.Clock()) })
 }

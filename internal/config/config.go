@@ -69,8 +69,9 @@ type Config struct {
 	UnknownDomain engine.UnknownDomain
 	// Headers is the dialect of the header fields.
 	Headers answer.Dialect
-	// Log is how the process logs.
-	Log Log
+	// Log is how the process logs, Metrics what it tells about itself.
+	Log     Log
+	Metrics Metrics
 	// ShutdownDelay is how long a stopping process goes on as before while
 	// /readyz says no, so that load balancers have time to look away.
 	ShutdownDelay time.Duration

@@ -102,7 +102,7 @@ func settings() []setting {
 			c.ShutdownTimeout, err = duration(v, 0)
 			return err
 		}),
-	}, respSettings(), sourceSettings(), envoySettings())
+	}, respSettings(), sourceSettings(), observeSettings(), envoySettings())
 }
 
 // one is a setting with a single value.

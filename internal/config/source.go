@@ -63,6 +63,8 @@ type Admin struct {
 	Token Secret
 	// Pprof opens the profiler.
 	Pprof bool
+	// Keys says how operators see the keys of callers.
+	Keys Keys
 }
 
 // Secret is text that is not to be shown, and does not show itself when it is

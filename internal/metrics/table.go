@@ -55,7 +55,7 @@ type ruleCounts struct {
 	cells        []cell
 	top          atomic.Pointer[top.Tracker]
 
-	was   Counts // at the last tick
+	was Counts // at the last tick
 }
 
 // Counts are what a rule has said.

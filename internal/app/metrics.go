@@ -1,0 +1,187 @@
+package app
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/metrics"
+)
+
+// openMetrics begins to count and returns what the engine has to know.
+func (a *App) openMetrics() engine.Option {
+	began := time.Now() //nolint:forbidigo // durations are on the monotonic clock, whatever time the App believes it is
+	a.events = metrics.NewStream(a.keyView)
+	a.metrics = metrics.New(metrics.Options{
+		MaxRules: int(a.options.Config.Metrics.MaxRules),
+		Elapsed:  func() time.Duration { return time.Since(began) },
+		Watchers: []metrics.Watcher{a.events, &metrics.Debug{Log: a.log, Level: a.options.LogLevel, Key: a.keyText}},
+	})
+	a.metrics.SetRules(a.state.Load().rules, a.options.Clock())
+	a.register(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		a.metrics.Collector(), a.selfCollector(),
+	)
+	return engine.WithObserver(a.metrics)
+}
+
+// register adds metrics to those at /metrics. Whoever adds a part of the App
+// that has metrics of its own calls it once, before the doors are served.
+func (a *App) register(list ...prometheus.Collector) {
+	for _, c := range list {
+		a.registry.MustRegister(c)
+	}
+}
+
+// metricsHandler serves GET /metrics.
+func (a *App) metricsHandler() http.Handler {
+	return promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{
+		Registry: a.registry, EnableOpenMetrics: true, MaxRequestsInFlight: 4, Timeout: 30 * time.Second,
+	})
+}
+
+// askedCollector asks functions at every scrape.
+type askedCollector struct {
+	list []*prometheus.Desc
+	asks []func(out chan<- prometheus.Metric)
+}
+
+// Describe implements prometheus.Collector.
+func (c *askedCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range c.list {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *askedCollector) Collect(out chan<- prometheus.Metric) {
+	for _, ask := range c.asks {
+		ask(out)
+	}
+}
+
+// value sends one value of a metric.
+type value func(out chan<- prometheus.Metric, v float64, labels ...string)
+
+func (c *askedCollector) metric(kind prometheus.ValueType, name, help string, labels ...string) value {
+	d := prometheus.NewDesc(name, help, labels, nil)
+	c.list = append(c.list, d)
+	return func(out chan<- prometheus.Metric, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+	}
+}
+
+func (c *askedCollector) gauge(name, help string, labels ...string) value {
+	return c.metric(prometheus.GaugeValue, name, help, labels...)
+}
+
+func (c *askedCollector) counter(name, help string, labels ...string) value {
+	return c.metric(prometheus.CounterValue, name, help, labels...)
+}
+
+func (c *askedCollector) ask(f func(out chan<- prometheus.Metric)) { c.asks = append(c.asks, f) }
+
+// selfCollector tells about the process: what it is, its rules, its store and
+// its doors.
+func (a *App) selfCollector() prometheus.Collector {
+	c := &askedCollector{}
+	build := c.gauge("headgate_build_info", "1, labelled with what this process is.", "version", "goversion")
+	draining := c.gauge("headgate_draining", "1 once the process has been asked to stop.")
+	c.ask(func(out chan<- prometheus.Metric) {
+		build(out, 1, versionOf(a.options.Version), goVersion())
+		draining(out, oneIf(a.draining.Load()))
+	})
+	a.reloadMetrics(c)
+	a.memoryMetrics(c)
+	a.storeMetrics(c)
+	a.respMetrics(c)
+	return c
+}
+
+func oneIf(yes bool) float64 { //nolint:revive // a fact, not a mode
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// reloadMetrics tells how reloading goes.
+func (a *App) reloadMetrics(c *askedCollector) {
+	reloads := c.counter("headgate_reloads_total", "Times that rules were read, the first included.", "result")
+	at := c.gauge("headgate_reload_last_success_timestamp_seconds", "When the rules in force were read.")
+	good := c.gauge("headgate_reload_last_successful", "0 if the last attempt failed and older rules are in force.")
+	c.ask(func(out chan<- prometheus.Metric) {
+		r := a.Reloads()
+		reloads(out, float64(r.Succeeded), "success")
+		reloads(out, float64(r.Failed), "failure")
+		at(out, float64(max(r.LastSuccess.UnixMilli(), 0))/1000)
+		good(out, oneIf(r.LastError == nil))
+	})
+}
+
+// memoryMetrics tells about the embedded store; beside Redis, about the one
+// that stands in for it.
+func (a *App) memoryMetrics(c *askedCollector) {
+	keys := c.gauge("headgate_memory_keys", "Keys in this process's memory.")
+	most := c.gauge("headgate_memory_max_keys", "How many keys there may be.")
+	bytes := c.gauge("headgate_memory_bytes", "Bytes that they take.")
+	evicted := c.counter("headgate_memory_evicted_total", "Keys that were forgotten to make room, by whether they still counted.", "state")
+	swept := c.counter("headgate_memory_swept_total", "Keys that were forgotten because they were as good as unused.")
+	c.ask(func(out chan<- prometheus.Metric) {
+		s := a.memory.Stats()
+		keys(out, float64(s.Keys))
+		most(out, float64(a.maxKeys()))
+		bytes(out, float64(s.Bytes))
+		evicted(out, float64(s.Evicted-s.EvictedInDebt), "fresh")
+		evicted(out, float64(s.EvictedInDebt), "in_debt")
+		swept(out, float64(s.Swept))
+	})
+}
+
+// storeMetrics tells about the shared store, as seen from here. Memory is always
+// there.
+func (a *App) storeMetrics(c *askedCollector) {
+	circuit := c.gauge("headgate_store_circuit_open", "1 while the store is taken for dead and only probed.")
+	opened := c.counter("headgate_store_circuit_opened_total", "How often that began.")
+	errs := c.counter("headgate_store_errors_total", "Questions that the store did not answer: too late, with an error, or not asked while the circuit was open.", "kind")
+	hits := c.counter("headgate_deny_cache_hits_total", "Refusals that were known without asking the store.")
+	c.ask(func(out chan<- prometheus.Metric) {
+		var s failsafeStats
+		if a.safe != nil {
+			s = a.safe.Stats()
+		}
+		circuit(out, oneIf(s.State != closedCircuit))
+		opened(out, float64(s.Opened))
+		errs(out, float64(s.Timeouts), "timeout")
+		errs(out, float64(s.Failures-s.Timeouts), "error")
+		errs(out, float64(s.FailedFast), "circuit_open")
+		hits(out, float64(s.CacheHits))
+	})
+}
+
+// respMetrics tells about the door of the Redis protocol, which counts by
+// itself.
+func (a *App) respMetrics(c *askedCollector) {
+	open := c.gauge("headgate_resp_connections", "Connections of the Redis protocol that are open.")
+	ever := c.counter("headgate_resp_connections_total", "Connections of the Redis protocol, by what became of them.", "result")
+	commands := c.counter("headgate_resp_commands_total", "Commands of the Redis protocol that were answered.")
+	throttle := c.counter("headgate_resp_throttle_total", "What CL.THROTTLE answered; it has no rules.", "outcome")
+	c.ask(func(out chan<- prometheus.Metric) {
+		for _, d := range a.doors {
+			if d.resp == nil {
+				continue
+			}
+			s := d.resp.Stats()
+			open(out, float64(s.Connections))
+			ever(out, float64(s.Accepted), "accepted")
+			ever(out, float64(s.Rejected), "rejected")
+			commands(out, float64(s.Commands))
+			throttle(out, float64(s.ThrottleAllowed), "allowed")
+			throttle(out, float64(s.ThrottleRefused), "refused")
+		}
+	})
+}
