@@ -1,0 +1,381 @@
+package app_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+)
+
+// examples is the folder with what people copy.
+const examples = "../../examples/"
+
+// forwardProxy is a real proxy before a backend, which asks a real Headgate.
+type forwardProxy struct {
+	*fixture
+	address string
+	passed  atomic.Int64 // requests that the backend has seen
+}
+
+// runForwardAuth runs Headgate with the rules of an example, and a backend.
+func runForwardAuth(t *testing.T, example string) (*forwardProxy, *httptest.Server) {
+	t.Helper()
+	p := &forwardProxy{}
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.passed.Add(1)
+		n, err := io.Copy(io.Discard, r.Body)
+		_, _ = fmt.Fprintf(w, "%s %s %d %v", r.Method, r.URL.RequestURI(), n, err)
+	}))
+	t.Cleanup(backend.Close)
+	p.fixture = run(t, readFile(t, examples+example+"/rules.yaml"), nil, func(c *config.Config) {
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	})
+	return p, backend
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// program finds a program, or skips the test.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("HEADGATE_REQUIRE_PROXIES") == "1" {
+		t.Fatal(err)
+	}
+	t.Skipf("%v; install it by scripts/ensure.sh %s", err, name)
+	return ""
+}
+
+// startProxy starts a program with the example's configuration, in which the
+// addresses are those of this test. Everything it writes is in a folder of the
+// test.
+func (p *forwardProxy) startProxy(t *testing.T, backend *httptest.Server, example, file string, edit func(text, folder string) string, path string, args ...string) {
+	t.Helper()
+	p.address = freeAddress(t)
+	folder := t.TempDir()
+	text := strings.NewReplacer(
+		"127.0.0.1:8080", p.Addr(app.DoorAPI), "127.0.0.1:8000", p.address, "127.0.0.1:9000", backend.Listener.Addr().String(),
+	).Replace(readFile(t, examples+example+"/"+file))
+	writeFile(t, filepath.Join(folder, file), edit(text, folder))
+	ctx, stop := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, path, args...)
+	command.Dir, command.Env = folder, append(os.Environ(), "HOME="+folder, "XDG_CONFIG_HOME="+folder, "XDG_DATA_HOME="+folder)
+	var said lockedBuffer
+	command.Stdout, command.Stderr = &said, &said
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = 10 * time.Second
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = command.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+		if t.Failed() {
+			t.Logf("%s said:\n%s", path, &said)
+		}
+	})
+	p.await(t, func() bool {
+		select {
+		case <-ended:
+			t.Fatalf("%s ended:\n%s", path, &said)
+		default:
+		}
+		c, err := net.Dial("tcp", p.address)
+		if err != nil {
+			return false
+		}
+		_ = c.Close()
+		return true
+	})
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// clientAt returns a client at an address of its own.
+func clientAt(t *testing.T, address string) *http.Client {
+	t.Helper()
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	transport := &http.Transport{DialContext: dialer.DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+}
+
+// ask sends a request through the proxy, with lines such as "X-A: b".
+func (p *forwardProxy) ask(t *testing.T, c *http.Client, method, uri, body string, lines ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+p.address+uri, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Set(name, value)
+	}
+	res, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(text)
+}
+
+// limits sends what every proxy has to treat alike.
+func (p *forwardProxy) limits(t *testing.T) {
+	t.Helper()
+	ann, ben := clientAt(t, "127.0.0.2"), clientAt(t, "127.0.0.3")
+	for i := range 5 {
+		// Whatever a client says about himself, he is who he is.
+		forged := "10.0.0." + strconv.Itoa(i)
+		res, body := p.ask(t, ann, "POST", "/login?a=1&i="+strconv.Itoa(i), "name=ann",
+			"X-Forwarded-For: "+forged, "Forwarded: for="+forged, "X-Real-Ip: "+forged, "X-Forwarded-Uri: /free", "X-Forwarded-Method: GET")
+		if res.StatusCode != 200 || !strings.HasPrefix(body, "POST /login?a=1&i=") {
+			t.Fatalf("login %d: %s %s", i, res.Status, body)
+		}
+		told(t, res, map[string]string{"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": strconv.Itoa(4 - i)})
+	}
+	for _, uri := range []string{"/login", "//login", "/%6cogin?x=y", "/./login/", "/x/../login"} {
+		res, body := p.ask(t, ann, "POST", uri, "name=ann", "X-Forwarded-For: 10.9.9.9", "X-Forwarded-Uri: /free", "X-Forwarded-Method: GET")
+		if res.StatusCode != 429 || !strings.Contains(body, "quota-exceeded") {
+			t.Errorf("%s: %s %s", uri, res.Status, body)
+		}
+		told(t, res, map[string]string{
+			"Retry-After": "12", "X-RateLimit-Limit": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "60",
+			"RateLimit-Policy": `"login";q=5;w=60, "per-client";q=50;w=1`, "Content-Type": "application/problem+json",
+		})
+	}
+	if res, _ := p.ask(t, ann, "POST", "/login", "", "X-Original-URI: /free", "X-Original-Method: GET", "X-Original-URL: http://a/free"); res.StatusCode < 400 {
+		t.Errorf("forged: %s", res.Status)
+	}
+	if n := p.passed.Load(); n != 5 {
+		t.Errorf("the backend has seen %d requests, want 5", n)
+	}
+	large := strings.Repeat("x", 300_000)
+	for _, row := range []struct {
+		client    *http.Client
+		method    string
+		uri, body string
+		want      string
+	}{
+		{ann, "GET", "/login", "", "GET /login 0 <nil>"},
+		{ann, "GET", "/x?cost=0&deny=403&domain=none", "", "GET /x?cost=0&deny=403&domain=none 0 <nil>"},
+		{ann, "PUT", "/upload", large, "PUT /upload 300000 <nil>"},
+		{ben, "POST", "/login", "name=ben", "POST /login 8 <nil>"},
+		{ben, "HEAD", "/", "", ""},
+	} {
+		if res, body := p.ask(t, row.client, row.method, row.uri, row.body); res.StatusCode != 200 || body != row.want {
+			t.Errorf("%s %s: %s %s", row.method, row.uri, res.Status, body)
+		}
+	}
+	p.clock.advance(12 * time.Second)
+	if res, _ := p.ask(t, ann, "POST", "/login", "name=ann"); res.StatusCode != 200 {
+		t.Errorf("after Retry-After: %s", res.Status)
+	}
+	if log := p.journal.text.String(); strings.Contains(log, "level=WARN") && !strings.Contains(log, "X-Original-Uri") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func told(t *testing.T, res *http.Response, want map[string]string) {
+	t.Helper()
+	for name, value := range want {
+		if got := res.Header.Values(name); len(got) != 1 || got[0] != value {
+			t.Errorf("%s: %s %q, want %q", res.Request.URL, name, got, value)
+		}
+	}
+}
+
+// nginxHome keeps all that nginx writes in the folder.
+func nginxHome(text, folder string) string {
+	home := "http {\n    access_log off;\n"
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		home += "    " + kind + "_temp_path " + folder + "/" + kind + ";\n"
+	}
+	return strings.Replace(text, "http {\n", home, 1)
+}
+
+func (p *forwardProxy) startNginx(t *testing.T, backend *httptest.Server, edit func(text, folder string) string) {
+	t.Helper()
+	p.startProxy(t, backend, "nginx-forward-auth", "nginx.conf", edit, program(t, "nginx"),
+		"-p", ".", "-c", "nginx.conf", "-e", "stderr", "-g", "daemon off; master_process off; pid nginx.pid; error_log stderr;")
+}
+
+func TestForwardAuthOfNginx(t *testing.T) {
+	p, backend := runForwardAuth(t, "nginx-forward-auth")
+	p.startNginx(t, backend, nginxHome)
+	p.limits(t)
+}
+
+// What nginx itself forbids is no 429, and an outage of Headgate no free pass.
+func TestForwardAuthOfNginxKeepsItsOwnStatuses(t *testing.T) {
+	p, backend := runForwardAuth(t, "nginx-forward-auth")
+	p.startNginx(t, backend, func(text, folder string) string {
+		text = nginxHome(text, folder)
+		return strings.Replace(text, "location @limited", "location /secret { deny all; error_page 403 = @limited; }\n        location @limited", 1)
+	})
+	c := clientAt(t, "127.0.0.2")
+	if res, _ := p.ask(t, c, "GET", "/secret", ""); res.StatusCode != 403 {
+		t.Errorf("forbidden by nginx: %s", res.Status)
+	}
+	_ = p.Stop(t.Context())
+	if res, _ := p.ask(t, c, "GET", "/", ""); res.StatusCode != 500 || p.passed.Load() != 0 {
+		t.Errorf("without Headgate: %s, %d passed", res.Status, p.passed.Load())
+	}
+}
+
+func TestForwardAuthOfCaddy(t *testing.T) {
+	p, backend := runForwardAuth(t, "caddy-forward-auth")
+	p.startProxy(t, backend, "caddy-forward-auth", "Caddyfile", func(text, _ string) string { return text },
+		program(t, "caddy"), "run", "--config", "Caddyfile", "--adapter", "caddyfile")
+	p.limits(t)
+}
+
+// Caddy without a query in uri lets its clients write ours: they must get
+// nothing for it.
+func TestForwardAuthOfCaddyWithoutAQuery(t *testing.T) {
+	p, backend := runForwardAuth(t, "caddy-forward-auth")
+	p.startProxy(t, backend, "caddy-forward-auth", "Caddyfile", func(text, _ string) string { return strings.Replace(text, "?domain=site", "", 1) },
+		program(t, "caddy"), "run", "--config", "Caddyfile", "--adapter", "caddyfile")
+	c := clientAt(t, "127.0.0.2")
+	for _, query := range []string{"cost=0", "domain=none", "a=b", "cost=0;x", "&cost=0&", "%63ost=0"} {
+		if res, body := p.ask(t, c, "POST", "/login?"+query, ""); res.StatusCode != 400 {
+			t.Errorf("%s: %s %s", query, res.Status, body)
+		}
+	}
+	if res, _ := p.ask(t, c, "POST", "/login", ""); res.StatusCode != 200 || p.passed.Load() != 1 {
+		t.Errorf("%s, %d passed", res.Status, p.passed.Load())
+	}
+	_ = p.Stop(t.Context())
+	if res, _ := p.ask(t, c, "POST", "/login", ""); res.StatusCode != 502 || p.passed.Load() != 1 {
+		t.Errorf("without Headgate: %s, %d passed", res.Status, p.passed.Load())
+	}
+}
+
+// traefikAsks is what Traefik v3.6.12 sent with the example's configuration
+// when 127.0.0.2 asked it for POST /login?a=1 and sent X-Forwarded-* and
+// Forwarded of its own.
+const traefikAsks = `GET /v1/auth?domain=site HTTP/1.1
+Host: 127.0.0.1:8080
+User-Agent: curl/7.88.1
+Accept: */*
+Content-Type: application/x-www-form-urlencoded
+Cookie: session=s1
+Forwarded: for=6.6.6.6
+X-Forwarded-For: 127.0.0.2
+X-Forwarded-Host: shop.example:8443
+X-Forwarded-Method: POST
+X-Forwarded-Port: 8443
+X-Forwarded-Proto: http
+X-Forwarded-Server: traefik
+X-Forwarded-Uri: /login?a=1
+X-Real-Ip: 127.0.0.2
+Accept-Encoding: gzip
+
+`
+
+func TestForwardAuthOfTraefik(t *testing.T) {
+	target, _, _ := strings.Cut(strings.TrimPrefix(traefikAsks, "GET "), " ")
+	if text := readFile(t, examples+"traefik-forward-auth/dynamic.yml"); !strings.Contains(text, "http://127.0.0.1:8080"+target+"\n") {
+		t.Errorf("the example asks another address than %s", target)
+	}
+	p, _ := runForwardAuth(t, "traefik-forward-auth")
+	c, err := net.Dial("tcp", p.Addr(app.DoorAPI))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	in := bufio.NewReader(c)
+	ask := func(text string) *http.Response {
+		t.Helper()
+		if _, err := io.WriteString(c, strings.ReplaceAll(text, "\n", "\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		return res
+	}
+	for i := range 6 {
+		// Only Forwarded is the client's own word by now.
+		res := ask(strings.Replace(traefikAsks, "for=6.6.6.6", "for=6.6.6."+strconv.Itoa(i), 1))
+		if want := map[bool]int{true: 200, false: 429}[i < 5]; res.StatusCode != want {
+			t.Errorf("request %d: %s, want %d", i, res.Status, want)
+		}
+		if i == 5 && (res.Header.Get("Retry-After") != "12" || res.Header.Get("Content-Type") != "application/problem+json") {
+			t.Errorf("refusal: %v", res.Header)
+		}
+	}
+	if res := ask(strings.Replace(traefikAsks, "127.0.0.2", "127.0.0.3", 1)); res.StatusCode != 200 {
+		t.Errorf("another client: %s", res.Status)
+	}
+	if res := ask(strings.Replace(traefikAsks, "X-Real-Ip", "X-Original-Uri: /free\nX-Real-Ip", 1)); res.StatusCode != 400 {
+		t.Errorf("a field that only nginx should send: %s", res.Status)
+	}
+}
+
+// What the page shows is what is in examples/.
+func TestForwardAuthPageShowsTheExamples(t *testing.T) {
+	page := readFile(t, "../../docs/forward-auth.md")
+	for _, file := range []string{
+		"nginx-forward-auth/nginx.conf", "caddy-forward-auth/Caddyfile", "traefik-forward-auth/traefik.yml",
+		"traefik-forward-auth/dynamic.yml", "nginx-forward-auth/headgate.yaml", "nginx-forward-auth/rules.yaml",
+	} {
+		if text := readFile(t, examples+file); !strings.Contains(page, "\n"+text+"```\n") {
+			t.Errorf("%s is not in the page as it is", file)
+		}
+	}
+	for _, file := range []string{"headgate.yaml", "rules.yaml"} {
+		want := []byte(readFile(t, examples+"nginx-forward-auth/"+file))
+		for _, other := range []string{"caddy", "traefik"} {
+			if !bytes.Equal(want, []byte(readFile(t, examples+other+"-forward-auth/"+file))) {
+				t.Errorf("%s of %s differs", file, other)
+			}
+		}
+	}
+}
