@@ -1,0 +1,345 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/internal/app"
+)
+
+// logFlags are the flags of commands that read access logs.
+type logFlags struct {
+	app.AccessLogs
+	quiet bool
+}
+
+// defaultReorder is how much earlier than a line before it a line may be:
+// longer than most requests take.
+const defaultReorder = 10 * time.Second
+
+func (f *logFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Format, "format", "", "the logs' format: its text as in nginx's log_format, Apache's LogFormat or\n"+
+		"Envoy, the path of an nginx.conf that has it, or a name (default: found out)")
+	flags.StringSliceVar(&f.Map, "map", nil, "which keys of JSON lines are what, such as client_ip=ip,path=url,time=when")
+	flags.StringVar(&f.Timezone, "timezone", "UTC", "the zone of times that do not say theirs")
+	flags.StringSliceVar(&f.TrustedProxies, "trusted-proxies", nil, "addresses and networks whose X-Forwarded-For is believed, if it is logged")
+	flags.DurationVar(&f.Reorder, "reorder", defaultReorder, "how much earlier than a line before it a line may be")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress, and nothing about the logs but what is wrong")
+	_ = cmd.RegisterFlagCompletionFunc("format", words(app.LogFormats()...)) // fails only if there is one already
+}
+
+// begin makes f tell about logs and progress, and returns how to end that.
+func (f *logFlags) begin(s streams, paths []string) *logProgress {
+	f.Paths, f.Stdin = paths, s.in
+	p := &logProgress{paint: newPaint(s.err)}
+	if f.quiet {
+		return p
+	}
+	f.Told = func(r app.LogReport) {
+		p.clear()
+		compressed, how := "", "as told"
+		if r.Compression != "" {
+			compressed = ", compressed by " + r.Compression
+		}
+		if r.Detected {
+			how = "found out by its first lines"
+		}
+		if r.Format == "empty" {
+			_, _ = fmt.Fprintf(s.err, "%s: empty\n", r.Name)
+			return
+		}
+		_, _ = fmt.Fprintf(s.err, "%s: format %s, %s%s\n", r.Name, r.Format, how, compressed)
+	}
+	if isTerminal(s.err) {
+		p.began = time.Now()
+		f.Progress = p.show
+	}
+	return p
+}
+
+// logProgress is a line on a terminal: how much has been read, how fast, and
+// how long it still takes.
+type logProgress struct {
+	paint
+	began, last time.Time
+	width       int
+}
+
+func (p *logProgress) show(n app.SimulationProgress) {
+	now := time.Now()
+	if now.Sub(p.last) < 100*time.Millisecond {
+		return
+	}
+	p.last = now
+	line := progressLine(n, now.Sub(p.began))
+	_, _ = fmt.Fprintf(p.w, "\r%-*s", p.width, line)
+	p.width = len([]rune(line))
+}
+
+// progressLine is what is shown after some time.
+func progressLine(n app.SimulationProgress, after time.Duration) string {
+	rate := float64(n.Lines) / max(after.Seconds(), 1e-3)
+	line := fmt.Sprintf("%s lines, %s/s", thousands(n.Lines), thousands(int64(rate)))
+	if n.Total <= 0 || n.Bytes <= 0 {
+		return line
+	}
+	share := min(float64(n.Bytes)/float64(n.Total), 1)
+	const width = 24
+	full := int(share * width)
+	left := time.Duration(float64(after) * (1 - share) / share).Round(time.Second)
+	return fmt.Sprintf("[%s%s] %3.0f %%  %s, %s left", strings.Repeat("=", full), strings.Repeat(" ", width-full), share*100, line, left)
+}
+
+// clear removes the line.
+func (p *logProgress) clear() {
+	if p.width > 0 {
+		_, _ = fmt.Fprintf(p.w, "\r%*s\r", p.width, "")
+		p.width = 0
+	}
+}
+
+// thousands writes a number with a comma after each three digits.
+func thousands(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// simulateFlags are the flags of simulate.
+type simulateFlags struct {
+	logFlags
+	rules, compare, domain, most, html string
+	asJSON, asCSV                      bool
+	top, maxKeys                       int
+}
+
+func newSimulate(s streams) *cobra.Command {
+	var f simulateFlags
+	cmd := &cobra.Command{
+		Use:   "simulate --rules RULES LOG...",
+		Short: "replay access logs against rules: who would have been refused?",
+		Long: `Simulate replays access logs through the engine, the store and the rules that
+serve runs, on virtual time: the clock is the log. It says of every rule how
+many requests it would have refused, whose, and when.
+
+It reads nginx and Apache (common, combined, any log_format or LogFormat),
+Caddy, Envoy, Traefik, AWS ALB and JSON lines, plain or compressed by gzip, zstd
+or bzip2; - is standard input. Several logs are merged by their times. Lines
+that it cannot read are counted and shown by sample.
+
+With --compare it tells old rules (--rules) from new ones: who would newly be
+refused, who would newly pass, and by which rule.
+
+It exits with 0, with 1 if an input is wrong or more would newly be refused than
+--max-new-refusals allows, and with 2 if the command line is wrong.`,
+		Example: `  headgate simulate --rules rules/ /var/log/nginx/access.log*
+  zcat access.log.gz | headgate simulate --rules rules/ --json -
+  headgate simulate --rules rules/ --format /etc/nginx/nginx.conf:main access.log
+  headgate simulate --rules old/ --compare new/ --max-new-refusals 0.1% access.log`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return &usageError{"simulate needs an access log", "such as headgate simulate --rules rules/ /var/log/nginx/access.log; - is standard input"}
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default ./rules)")
+	flags.StringVar(&f.compare, "compare", "", "other rule files and folders, to compare with these")
+	flags.StringVar(&f.domain, "domain", "", "whose rules apply (default: the only domain there is)")
+	flags.StringVar(&f.most, "max-new-refusals", "", "with --compare: how many requests may newly be refused, as a number or as a share such as 0.1%")
+	flags.StringVar(&f.html, "html", "", "write a report with charts to this file")
+	flags.BoolVar(&f.asJSON, "json", false, "print the report as JSON")
+	flags.BoolVar(&f.asCSV, "csv", false, "print one line per rule and key as CSV")
+	flags.IntVar(&f.top, "top", 5, "how many keys to list of each rule")
+	flags.IntVar(&f.maxKeys, "max-keys", 0, "how many keys the store remembers (default: as serve, 1,000,000)")
+	f.add(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("compare", ruleFiles) // fails only if there is one already
+	cmd.RunE = running(func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) })
+	return cmd
+}
+
+func (f *simulateFlags) run(cmd *cobra.Command, s streams, args []string) error {
+	allowed, err := f.maxNewRefusals()
+	switch {
+	case err != nil:
+		return err
+	case f.asJSON && f.asCSV:
+		return &usageError{"--json and --csv do not go together", "run it twice"}
+	case f.top < 0:
+		return &usageError{"--top must not be negative", ""}
+	}
+	p := f.begin(s, args)
+	simulation := app.Simulation{
+		AccessLogs: f.AccessLogs, Rules: rulePaths(f.rules), Domain: f.domain,
+		MaxKeys: f.maxKeys, Top: f.top, AllKeys: f.asCSV,
+	}
+	if f.html != "" {
+		simulation.Top = max(f.top, 20)
+	}
+	if f.compare != "" {
+		simulation.Candidate = rulePaths(f.compare)
+	}
+	report, err := simulation.Run(cmd.Context())
+	p.clear()
+	if err != nil {
+		return err
+	}
+	if err := f.print(s, report); err != nil {
+		return err
+	}
+	return f.judge(s, report, allowed)
+}
+
+// print writes the report in the forms that are wanted.
+func (f *simulateFlags) print(s streams, report *app.SimulationReport) error {
+	if f.html != "" {
+		if err := writeTo(f.html, report.WriteHTML); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.asJSON:
+		e := json.NewEncoder(s.out)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		return e.Encode(report)
+	case f.asCSV:
+		return report.WriteCSV(s.out)
+	}
+	return report.WriteText(s.out, f.top)
+}
+
+// writeTo writes a file.
+func writeTo(path string, write func(io.Writer) error) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := write(file); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
+}
+
+// allowance is how many requests may newly be refused.
+type allowance struct {
+	set   bool
+	count int64
+	share float64 // of all requests, if it is not negative
+}
+
+func (f *simulateFlags) maxNewRefusals() (allowance, error) {
+	if f.most == "" {
+		return allowance{}, nil
+	}
+	if f.compare == "" {
+		return allowance{}, &usageError{"--max-new-refusals needs --compare", "give the rules that are live by --rules and the new ones by --compare"}
+	}
+	if text, ok := strings.CutSuffix(f.most, "%"); ok {
+		share, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if err == nil && share >= 0 && share <= 100 {
+			return allowance{set: true, share: share / 100}, nil
+		}
+	} else if n, err := strconv.ParseInt(f.most, 10, 64); err == nil && n >= 0 {
+		return allowance{set: true, count: n, share: -1}, nil
+	}
+	return allowance{}, &usageError{fmt.Sprintf("--max-new-refusals: %q is neither a number nor a share", f.most), "such as 100 or 0.1%"}
+}
+
+// judge says on standard error what is wrong, and fails if something is.
+func (f *simulateFlags) judge(s streams, r *app.SimulationReport, a allowance) error {
+	failed := f.complain(s, r)
+	if a.set && r.Compare != nil {
+		most := a.count
+		if a.share >= 0 {
+			most = int64(math.Floor(a.share * float64(r.Requests)))
+		}
+		if n := r.Compare.NewlyRefused; n > most {
+			newPaint(s.err).line("error", fmt.Sprintf("%s would newly be refused, more than --max-new-refusals %s", requests(n), f.most))
+			failed = true
+		}
+	}
+	if failed {
+		return &failedError{exitFailed}
+	}
+	return nil
+}
+
+func requests(n int64) string {
+	if n == 1 {
+		return "1 request"
+	}
+	return thousands(n) + " requests"
+}
+
+// complain says which lines and logs could not be read, and reports whether
+// the result is not to be relied on.
+func (f *simulateFlags) complain(s streams, r *app.SimulationReport) bool {
+	failed := complainOfLogs(s, r.Requests, r.Skipped, r.Logs, r.Samples)
+	p := newPaint(s.err)
+	matched := int64(0)
+	for i := range r.Rules {
+		matched += r.Rules[i].Requests
+	}
+	if r.Requests > 0 && matched == 0 {
+		p.line("warning", "no rule applies to any of the requests")
+		p.line("hint", "headgate explain says why a rule does not apply; a header counts only if it is in the log")
+	}
+	if n := r.Memory.Evicted; n > 0 {
+		p.line("warning", fmt.Sprintf("%s keys that were not fresh were forgotten to make room, as serve would do", thousands(n)))
+		p.line("hint", "see --max-keys, and max_keys of the store")
+	}
+	return failed
+}
+
+func complainOfLogs(s streams, requests, skipped int64, logs []app.LogReport, samples []app.LogSample) bool {
+	p := newPaint(s.err)
+	failed := false
+	late := int64(0)
+	for _, l := range logs {
+		late += l.Late
+		if l.Problem != "" {
+			failed = true
+			p.line("error", fmt.Sprintf("%s: %s; the report is about what came before", l.Name, l.Problem))
+		}
+	}
+	if skipped > 0 {
+		label := "warning"
+		if requests == 0 {
+			label, failed = "error", true
+		}
+		p.line(label, fmt.Sprintf("%s could not be read", linesText(skipped)))
+		for _, one := range samples {
+			at := one.File
+			if one.Line > 0 {
+				at += ":" + strconv.FormatInt(one.Line, 10)
+			}
+			_, _ = fmt.Fprintf(s.err, "  %s: %s\n      %s\n", at, one.Why, strconv.Quote(one.Text))
+		}
+	}
+	if late > 0 {
+		p.line("warning", linesText(late)+" out of order by more than --reorder allows")
+		p.line("hint", "they count as if they had come when the line before them came")
+	}
+	return failed
+}
+
+func linesText(n int64) string {
+	if n == 1 {
+		return "1 line"
+	}
+	return thousands(n) + " lines"
+}

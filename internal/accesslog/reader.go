@@ -1,0 +1,173 @@
+package accesslog
+
+import (
+	"bufio"
+	"bytes"
+	"compress/bzip2"
+	"compress/gzip"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	// MaxLine is the longest line that is read, in bytes. Longer ones are
+	// left out.
+	MaxLine = 1 << 20
+	// chunkSize is how much is handed over at once, if lines are short.
+	chunkSize = 256 << 10
+	// maxWindow bounds what a compressed file may have us remember.
+	maxWindow = 128 << 20
+)
+
+// Chunk is a piece of a log: whole lines.
+type Chunk struct {
+	// Text has the lines, each but perhaps the last with its end.
+	Text string
+	// First is the number of the first line, counted from 1.
+	First int64
+	// TooLong are the numbers of lines before those in Text that were left
+	// out, since they are longer than MaxLine.
+	TooLong []int64
+}
+
+// Reader cuts a log into chunks, and undoes its compression.
+type Reader struct {
+	in   *bufio.Reader
+	buf  []byte
+	held int // bytes of buf that are a line not yet ended
+	line int64
+	err  error
+	// Compression is gzip, zstd or bzip2, or empty.
+	Compression string
+	closing     func()
+}
+
+// NewReader returns a Reader of a log that may be compressed, which its first
+// bytes tell.
+func NewReader(r io.Reader) (*Reader, error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	begin, err := in.Peek(6)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	out := &Reader{in: in, buf: make([]byte, chunkSize), line: 1, closing: func() {}}
+	switch {
+	case bytes.HasPrefix(begin, []byte{0x1f, 0x8b}):
+		out.Compression = "gzip"
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, cut(err)
+		}
+		out.in = bufio.NewReaderSize(z, 64<<10)
+	case isZstd(begin):
+		out.Compression = "zstd"
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, err
+		}
+		out.in, out.closing = bufio.NewReaderSize(z, 64<<10), z.Close
+	case bytes.HasPrefix(begin, []byte("BZh")):
+		out.Compression = "bzip2"
+		out.in = bufio.NewReaderSize(bzip2.NewReader(in), 64<<10)
+	case bytes.HasPrefix(begin, []byte("\xfd7zXZ\x00")):
+		return nil, errors.New("the file is compressed by xz, which is not read here: xz -dc FILE | headgate … -")
+	case bytes.HasPrefix(begin, []byte("PK\x03\x04")):
+		return nil, errors.New("the file is a zip archive, which is not read here: unzip -p FILE | headgate … -")
+	case bytes.HasPrefix(begin, []byte("\xef\xbb\xbf")):
+		_, _ = in.Discard(3)
+	}
+	return out, nil
+}
+
+// isZstd reports whether a file that begins so is one or more zstd frames, of
+// which the first may be one to skip.
+func isZstd(begin []byte) bool {
+	return bytes.HasPrefix(begin, []byte{0x28, 0xb5, 0x2f, 0xfd}) ||
+		len(begin) >= 4 && begin[0]&0xf0 == 0x50 && bytes.Equal(begin[1:4], []byte{0x2a, 0x4d, 0x18})
+}
+
+// ErrCutOff says that a compressed file ends before it should.
+var ErrCutOff = errors.New("the compressed file is cut off")
+
+func cut(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return ErrCutOff
+	}
+	return err
+}
+
+// Close lets go of what decompression holds.
+func (r *Reader) Close() { r.closing() }
+
+// Next returns the next chunk. After the last the error is io.EOF; with any
+// other error nothing more can be read.
+func (r *Reader) Next() (Chunk, error) {
+	c := Chunk{First: r.line}
+	for r.err == nil {
+		n, err := r.fill()
+		if err != nil {
+			r.err = cut(err)
+			return r.chunk(c, n)
+		}
+		if end := bytes.LastIndexByte(r.buf, '\n') + 1; end > 0 {
+			c.Text = string(r.buf[:end])
+			r.held = copy(r.buf, r.buf[end:])
+			if len(r.buf) > 2*chunkSize {
+				r.buf = append(make([]byte, 0, chunkSize+r.held), r.buf[:r.held]...)[:chunkSize+r.held]
+			}
+			r.line += int64(strings.Count(c.Text, "\n"))
+			return c, nil
+		}
+		if len(r.buf) <= MaxLine {
+			r.held = len(r.buf)
+			r.buf = append(r.buf, make([]byte, len(r.buf))...)
+			continue
+		}
+		c.TooLong = append(c.TooLong, r.line)
+		r.line++
+		c.First = r.line
+		r.skipLine()
+	}
+	return c, r.err
+}
+
+// chunk returns what is left, and then the error alone.
+func (r *Reader) chunk(c Chunk, n int) (Chunk, error) {
+	c.Text = string(r.buf[:n])
+	r.line += int64(strings.Count(c.Text, "\n"))
+	if c.Text == "" && c.TooLong == nil {
+		return c, r.err
+	}
+	return c, nil
+}
+
+// fill fills the buffer behind what is held, and returns how much is in it.
+func (r *Reader) fill() (int, error) {
+	n := r.held
+	r.held = 0
+	for n < len(r.buf) {
+		m, err := r.in.Read(r.buf[n:])
+		n += m
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// skipLine discards up to the end of the line.
+func (r *Reader) skipLine() {
+	for {
+		_, err := r.in.ReadSlice('\n')
+		switch {
+		case err == nil:
+			return
+		case !errors.Is(err, bufio.ErrBufferFull):
+			r.err = cut(err)
+			return
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/rules"
+)
+
+// Store is the store of a simulation: the one that serves, on virtual time.
+type Store interface {
+	headgate.Store
+	// Sweep forgets everything that is fresh at now.
+	Sweep(now time.Time) int
+	// Usage returns how many keys there are, the bytes they take, and how
+	// many were forgotten to make room though they were not fresh.
+	Usage() (keys, bytes, evicted int64)
+}
+
+// Side is a set of rules that traffic is replayed against.
+type Side struct {
+	Rules  *rules.Ruleset
+	Domain string
+}
+
+// Options say what to simulate.
+type Options struct {
+	Reading
+	// Side has the rules.
+	Side
+	// Candidate, if not nil, has the rules to compare them with.
+	Candidate *Side
+	// NewStore returns an empty store whose clock is now. Required.
+	NewStore func(now func() time.Time) Store
+	// Top is how many keys of each rule are listed.
+	Top int
+	// AllKeys keeps every key, for a list of all; memory is then not bounded.
+	AllKeys bool
+	// Decided, if not nil, is told of every decision in its turn.
+	Decided func(Request)
+}
+
+// Request is a request that has been decided about.
+type Request struct {
+	// At is its time on the virtual clock, in microseconds.
+	At int64
+	// Field returns something that was logged beside it, by its name.
+	Field func(name string) (string, bool)
+	// Verdict must not be kept.
+	Verdict *engine.Verdict
+}
+
+// sweepEvery is after how many requests fresh keys are swept.
+const sweepEvery = 1 << 17
+
+// side is a Side under way.
+type side struct {
+	Side
+	engine *engine.Engine
+	store  Store
+	now    int64
+	tally  *tally
+
+	peakKeys, peakBytes int64
+}
+
+func newSide(s Side, o *Options) *side {
+	out := &side{Side: s, tally: newTally(s, o.AllKeys)}
+	out.store = o.NewStore(func() time.Time { return time.UnixMicro(out.now) })
+	out.engine = engine.New(out.store, s.Rules)
+	return out
+}
+
+// decide decides about an entry. The verdict has to be released.
+func (s *side) decide(ctx context.Context, at int64, e *entry) (engine.Verdict, error) {
+	s.now = at
+	v, err := s.engine.Decide(ctx, engine.Query{Domain: s.Domain, Request: e, Cost: 1, At: at})
+	if err != nil {
+		v.Release()
+		return v, fmt.Errorf("the store of the simulation: %w", err)
+	}
+	s.tally.add(at, &v)
+	if s.tally.requests%sweepEvery == 0 {
+		s.measure()
+		s.store.Sweep(time.UnixMicro(at))
+	}
+	return v, nil
+}
+
+// measure notes the memory in use.
+func (s *side) measure() {
+	keys, bytes, _ := s.store.Usage()
+	s.peakKeys, s.peakBytes = max(s.peakKeys, keys), max(s.peakBytes, bytes)
+}
+
+// Run replays the logs. The error is that of a log that cannot be read at all,
+// of the store, or ctx's; then there is no report.
+func Run(ctx context.Context, o Options) (report *Report, err error) {
+	old := newSide(o.Side, &o)
+	defer func() { err = errors.Join(err, old.store.Close()) }()
+	var candidate *side
+	var compared *comparison
+	if o.Candidate != nil {
+		candidate = newSide(*o.Candidate, &o)
+		compared = newComparison()
+		defer func() { err = errors.Join(err, candidate.store.Close()) }()
+	}
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	read, err := o.read(ctx, func(at int64, e *entry) error {
+		first, last = min(first, at), max(last, at)
+		v, err := old.decide(ctx, at, e)
+		if err != nil {
+			return err
+		}
+		defer v.Release()
+		if o.Decided != nil {
+			o.Decided(Request{At: at, Field: e.named, Verdict: &v})
+		}
+		if candidate == nil {
+			return nil
+		}
+		w, err := candidate.decide(ctx, at, e)
+		if err != nil {
+			return err
+		}
+		compared.add(at, &v, &w)
+		w.Release()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	report = newReport(old, &o, read, first, last)
+	if candidate != nil {
+		report.Compare = compared.report(newReport(candidate, &o, read, first, last), o.Top)
+	}
+	return report, nil
+}
