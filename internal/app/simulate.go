@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -224,4 +225,42 @@ func newSimulationStore(maxKeys int) func(func() time.Time) simulate.Store {
 		}
 		return simulationStore{memory.New(options...)}
 	}
+}
+
+// SuggestLimits says from which traffic to propose limits.
+type SuggestLimits struct {
+	AccessLogs
+	// Domain is that of the rules to write.
+	Domain string
+	// Keys are lists of attributes with commas between, a rule for each.
+	Keys []string
+	// Unaffected is the share of keys that are never to be refused, such as
+	// 99.9%.
+	Unaffected string
+}
+
+// Run reads the logs.
+func (s *SuggestLimits) Run(ctx context.Context) (*Suggestion, error) {
+	o := simulate.SuggestOptions{Domain: s.Domain}
+	percent, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(s.Unaffected, "%")), 64)
+	if err != nil || !(percent > 0 && percent <= 100) {
+		return nil, flagError("unaffected", fmt.Sprintf("%q is no share of the keys", s.Unaffected), "such as 99.9%")
+	}
+	o.Unaffected = percent / 100
+	for _, key := range s.Keys {
+		var list []string
+		for name := range strings.SplitSeq(key, ",") {
+			a, err := rules.ParseAttribute(strings.TrimSpace(name))
+			if err != nil {
+				return nil, flagError("key", err.Error(), "such as client_ip, or client_ip,path")
+			}
+			list = append(list, a.String())
+		}
+		o.Keys = append(o.Keys, list)
+	}
+	if o.Reading, err = s.reading(); err != nil {
+		return nil, err
+	}
+	suggestion, err := simulate.Suggest(ctx, o)
+	return suggestion, logErrors(err)
 }

@@ -240,16 +240,21 @@ type reading struct {
 	ctx    context.Context
 	group  sync.WaitGroup
 	jobs   chan work
-	pool   sync.Pool // of *batch
+	mu     sync.Mutex
+	unused []*batch
 	lines  int64
 	passed int64 // bytes of logs that have been read to their end
 	total  int64
 }
 
+// free returns a batch, with the memory of one that is not used any more.
 func (r *reading) free() *batch {
-	b, _ := r.pool.Get().(*batch)
-	if b == nil {
-		b = new(batch)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := new(batch)
+	if n := len(r.unused); n > 0 {
+		b = r.unused[n-1]
+		r.unused = r.unused[:n-1]
 	}
 	*b = batch{entries: b.entries[:0], skipped: b.skipped[:0], done: make(chan struct{})}
 	return b
@@ -257,8 +262,15 @@ func (r *reading) free() *batch {
 
 // release lets go of one hold on a batch.
 func (r *reading) release(b *batch) {
-	if b.holds--; b.holds == 0 {
-		r.pool.Put(b)
+	if b.holds--; b.holds > 0 {
+		return
+	}
+	b.chunk = accesslog.Chunk{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	const spare = 16
+	if len(r.unused) < spare {
+		r.unused = append(r.unused, b)
 	}
 }
 

@@ -55,8 +55,12 @@ type Request struct {
 	Verdict *engine.Verdict
 }
 
-// sweepEvery is after how many requests fresh keys are swept.
-const sweepEvery = 1 << 17
+const (
+	// sweepEvery is after how many requests fresh keys are swept.
+	sweepEvery = 1 << 17
+	// measureEvery is after how many the memory in use is noted.
+	measureEvery = 1 << 13
+)
 
 // side is a Side under way.
 type side struct {
@@ -85,8 +89,10 @@ func (s *side) decide(ctx context.Context, at int64, e *entry) (engine.Verdict, 
 		return v, fmt.Errorf("the store of the simulation: %w", err)
 	}
 	s.tally.add(at, &v)
-	if s.tally.requests%sweepEvery == 0 {
+	if s.tally.requests%measureEvery == 0 {
 		s.measure()
+	}
+	if s.tally.requests%sweepEvery == 0 {
 		s.store.Sweep(time.UnixMicro(at))
 	}
 	return v, nil
