@@ -18,7 +18,16 @@ const (
 	// silent: nothing is known, for example because the caller had less time
 	// than the store may take, or because the question was wrong.
 	silent
+	// starved: it did not in time, but that was noticed so late that this
+	// process must have waited for a processor, and the answer may have waited
+	// with it.
+	starved
 )
+
+// starvedSilence is how many times as long as otherwise no call may have
+// succeeded before calls that were starved open the breaker: then the store is
+// as good as dead for this process, whoever is at fault.
+const starvedSilence = 4
 
 // ticket lets one call through the breaker. Its outcome must be reported once.
 type ticket struct {
@@ -37,6 +46,7 @@ type breaker struct {
 	// of a call from an earlier turn says nothing about this one.
 	turn     atomic.Uint64
 	failures atomic.Int64 // in a row
+	punctual atomic.Int64 // those of them that were not starved
 	lastGood atomic.Int64 // time of about the last success
 	probeAt  atomic.Int64 // while open: when to probe
 	probing  atomic.Bool  // while open: somebody does
@@ -85,17 +95,28 @@ func (b *breaker) done(t ticket, o outcome, err error, now int64) {
 		// Written only when it matters, so that callers on many cores do not
 		// fight for the cache line.
 		if b.failures.Load() != 0 {
-			b.failures.Store(0)
+			b.forgive()
 		}
 		if now-b.lastGood.Load() > int64(time.Millisecond) {
 			b.lastGood.Store(now)
 		}
-	case o == failed:
-		enough := b.failures.Add(1) >= int64(b.options.Failures)
-		if enough && now-b.lastGood.Load() >= int64(b.silence) {
+	case o == failed || o == starved:
+		failures, punctual, silence := b.failures.Add(1), b.punctual.Load(), now-b.lastGood.Load()
+		if o == failed {
+			punctual = b.punctual.Add(1)
+		}
+		most := int64(b.options.Failures)
+		if punctual >= most && silence >= int64(b.silence) ||
+			failures >= most && silence >= starvedSilence*int64(b.silence) {
 			b.open(t.turn, err, now)
 		}
 	}
+}
+
+// forgive forgets the failures.
+func (b *breaker) forgive() {
+	b.failures.Store(0)
+	b.punctual.Store(0)
 }
 
 func (b *breaker) open(turn uint64, err error, now int64) {
@@ -115,11 +136,13 @@ func (b *breaker) probed(o outcome, now int64) {
 	defer b.mu.Unlock()
 	switch o {
 	case succeeded:
-		b.failures.Store(0)
+		b.forgive()
 		b.lastGood.Store(now)
 		b.change(Change{State: Closed}, now)
 	case failed:
 		b.wait = min(2*b.wait, b.options.Longest)
+		b.probeAt.Store(now + b.jittered())
+	case starved:
 		b.probeAt.Store(now + b.jittered())
 	case silent: // the next caller probes
 	}

@@ -37,6 +37,23 @@ func (s *slot) expire() {
 	close(s.done)
 }
 
+// grace is how much longer calls wait whose deadline is noticed late, and
+// lateness how late that has to be: then this process had no processor, their
+// answers may have come in time, and whoever reads them needs a moment.
+const (
+	grace    = 2 * time.Millisecond
+	lateness = 2 * time.Millisecond
+)
+
+// fire is called when the timer fires.
+func (s *slot) fire(now time.Time) {
+	if now.Sub(s.deadline) > lateness {
+		time.AfterFunc(grace, s.expire)
+		return
+	}
+	s.expire()
+}
+
 // carrier is a slot with the values of the caller's context, such as a trace.
 type carrier struct {
 	*slot
@@ -67,7 +84,7 @@ func (s *slots) at(now int64, clock time.Time) *slot {
 		until:    now + int64(s.timeout/slotsPerTimeout),
 		done:     make(chan struct{}),
 	}
-	time.AfterFunc(s.timeout, c.expire)
+	time.AfterFunc(s.timeout, func() { c.fire(time.Now()) }) //nolint:forbidigo // deadlines are on the real clock
 	s.current.Store(c)
 	return c
 }

@@ -169,7 +169,7 @@ type asked struct {
 // settle tells the breaker how a call ended, and returns its error as the
 // contract promises it.
 func (s *Store) settle(t ticket, a asked, err error) error {
-	_, now := s.now()
+	clock, now := s.now()
 	if err == nil {
 		s.breaker.done(t, succeeded, nil, now)
 		return nil
@@ -187,6 +187,7 @@ func (s *Store) settle(t ticket, a asked, err error) error {
 		s.failures.Add(1)
 		if late {
 			s.timeouts.Add(1)
+			o = s.blame(a.ctx, clock)
 		}
 	}
 	switch {
@@ -197,6 +198,14 @@ func (s *Store) settle(t ticket, a asked, err error) error {
 	}
 	s.breaker.done(t, o, err, now)
 	return err
+}
+
+// blame returns whether a timeout that is noticed now is the store's fault.
+func (s *Store) blame(ctx context.Context, now time.Time) outcome {
+	if deadline, ok := ctx.Deadline(); ok && now.Sub(deadline) > s.options.Timeout/slotsPerTimeout {
+		return starved
+	}
+	return failed
 }
 
 // check refuses a wrong question before the breaker sees it: it is wrong under

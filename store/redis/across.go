@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -15,6 +16,9 @@ import (
 // What a take has added, and what of that has drained by the time it is given
 // back, the server knows by its own clock: nothing is returned twice. A call
 // that failed may have taken all the same; it is not given back.
+//
+// The caller waits for what is given back until the deadline that the takes had;
+// after that it goes on without him, for at most a Timeout of its own.
 func (b *batch) across(ctx context.Context) error {
 	if b.store.options.StrictAtomic {
 		return fmt.Errorf("redis: %d slots: %w", len(b.calls), headgate.ErrCrossSlot)
@@ -26,6 +30,7 @@ func (b *batch) across(ctx context.Context) error {
 			return fmt.Errorf("redis: %s cannot be undone: %w", b.ops[i].Kind, headgate.ErrCrossSlot)
 		}
 	}
+	began := time.Now() //nolint:forbidigo // deadlines are on the real clock
 	failed := b.run(ctx, b.calls)
 	var taken []*call
 	refused := failed != nil
@@ -44,12 +49,46 @@ func (b *batch) across(ctx context.Context) error {
 	if len(taken) == 0 {
 		return failed
 	}
-	// Who has taken gives back even if its own caller has gone by now.
-	err := b.run(context.WithoutCancel(ctx), b.undo(taken))
+	err := b.giveBack(ctx, taken, earlier(ctx, began.Add(b.store.options.Timeout)))
 	if failed == nil {
 		return err
 	}
 	return errors.Join(failed, err)
+}
+
+// giveBack gives back what taken took, and waits for it until deadline. Who has
+// taken gives back even if its own caller has gone by now.
+func (b *batch) giveBack(ctx context.Context, taken []*call, deadline time.Time) error {
+	own := &batch{store: b.store, ops: cloneOps(b.ops), out: slices.Clone(b.out[:len(b.ops)])}
+	calls := own.undo(taken)
+	result := make(chan error, 1)
+	go func() { result <- own.run(context.WithoutCancel(ctx), calls) }()
+	timer := time.NewTimer(time.Until(deadline)) //nolint:forbidigo // deadlines are on the real clock
+	defer timer.Stop()
+	var err error
+	select {
+	case err = <-result:
+	case <-timer.C:
+		b.untake(taken)
+		return nil
+	}
+	for _, t := range taken {
+		for _, c := range t.checks {
+			b.out[c.index] = own.out[c.index]
+		}
+	}
+	return err
+}
+
+// untake makes the decisions of taken those of Peek, as far as one can say
+// without asking.
+func (b *batch) untake(taken []*call) {
+	for _, t := range taken {
+		for _, c := range t.checks {
+			d := &b.out[c.index]
+			d.Remaining, d.Granted, d.Delay = d.Remaining+d.Granted, 0, 0
+		}
+	}
 }
 
 // undo returns the calls that give back what those took and then say what Peek

@@ -45,6 +45,14 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 		}
 		return nil
 	}
+	if !s.trusts(ops) {
+		return s.doApart(ctx, ops, out, mode)
+	}
+	return s.doHere(ctx, ops, out, mode)
+}
+
+// doHere is Do on this goroutine, for ops of which at least one has a limit.
+func (s *Store) doHere(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	b := batch{store: s, ops: ops, out: out}
 	b.group(mode)
 	if mode == headgate.Independent || len(b.calls) == 1 {
@@ -130,6 +138,7 @@ func (b *batch) last(slot uint16) *call {
 // run sends calls in one round trip and reads the answers, and returns the
 // first error.
 func (b *batch) run(ctx context.Context, calls []*call) error {
+	epoch := b.store.trust.epoch.Load()
 	client, callContext, err := b.store.begin(ctx)
 	if err != nil {
 		for _, c := range calls {
@@ -147,7 +156,13 @@ func (b *batch) run(ctx context.Context, calls []*call) error {
 			first = c.err
 		}
 	}
-	return b.store.end(ctx, callContext, first)
+	if err := b.store.end(ctx, callContext, first); err != nil {
+		return err
+	}
+	for _, c := range calls {
+		b.store.trust.gain(c.slot, epoch)
+	}
+	return nil
 }
 
 // prepare renders the keys and arguments of c.

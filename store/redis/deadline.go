@@ -6,6 +6,19 @@ import (
 	"time"
 )
 
+const (
+	// grace is how much longer a call waits whose deadline has been noticed
+	// late: then this process had no processor, its answer may have come in
+	// time, and whoever reads it needs a moment.
+	grace = 2 * time.Millisecond
+	// lateness is how late that has to be.
+	lateness = 2 * time.Millisecond
+)
+
+// isLate reports whether a deadline that is noticed by so much too late may
+// have hidden an answer.
+func isLate(by time.Duration) bool { return by > lateness }
+
 // callContext is the context of one call to the server: it ends at the call's
 // deadline and is used again for another call, because a fresh one costs
 // several allocations. It does not end when the caller's context is cancelled
@@ -34,26 +47,40 @@ func (c *callContext) Err() error {
 	}
 }
 
+// end is called when the timer fires.
+func (c *callContext) end(now time.Time) {
+	if isLate(now.Sub(c.deadline)) {
+		timer := time.NewTimer(grace) //nolint:forbidigo // deadlines are on the real clock
+		<-timer.C
+	}
+	close(c.done)
+}
+
 // callContexts hands out callContexts.
 type callContexts struct{ pool sync.Pool }
 
 // get returns a context that ends after timeout, or with parent's deadline if
 // that is earlier.
 func (p *callContexts) get(parent context.Context, now time.Time, timeout time.Duration) *callContext {
-	deadline := now.Add(timeout)
-	if d, ok := parent.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
+	deadline := earlier(parent, now.Add(timeout))
 	c, _ := p.pool.Get().(*callContext)
 	if c == nil {
 		c = &callContext{done: make(chan struct{})}
 		c.Context, c.deadline = parent, deadline
-		c.timer = time.AfterFunc(deadline.Sub(now), func() { close(c.done) })
+		c.timer = time.AfterFunc(deadline.Sub(now), func() { c.end(time.Now()) }) //nolint:forbidigo // deadlines are on the real clock
 		return c
 	}
 	c.Context, c.deadline = parent, deadline
 	c.timer.Reset(deadline.Sub(now))
 	return c
+}
+
+// earlier returns the deadline of ctx if it has one before t, else t.
+func earlier(ctx context.Context, t time.Time) time.Time {
+	if d, ok := ctx.Deadline(); ok && d.Before(t) {
+		return d
+	}
+	return t
 }
 
 // put takes c back, which nobody may use any more, unless it has ended.

@@ -3,14 +3,21 @@ package redis
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // dialer connects in the background, so that a connection that takes longer to
 // make than a decision may wait is made all the same: the call that asked for
 // it fails at its deadline, and a later one finds it ready.
 type dialer struct {
+	// closed, if not nil, is called when a connection ends.
+	closed func()
+
 	mu      sync.Mutex
 	pending map[string]chan dialed
 }
@@ -20,10 +27,13 @@ type dialed struct {
 	err  error
 }
 
-func newDialer() *dialer { return &dialer{pending: make(map[string]chan dialed)} }
+func newDialer(closed func()) *dialer {
+	return &dialer{closed: closed, pending: make(map[string]chan dialed)}
+}
 
 // dial has the signature of rueidis.ClientOption.DialCtxFn.
 func (d *dialer) dial(ctx context.Context, address string, nd *net.Dialer, config *tls.Config) (net.Conn, error) {
+	began := time.Now() //nolint:forbidigo // deadlines are on the real clock
 	d.mu.Lock()
 	ready, ok := d.pending[address]
 	if !ok {
@@ -34,8 +44,19 @@ func (d *dialer) dial(ctx context.Context, address string, nd *net.Dialer, confi
 	d.mu.Unlock()
 	select {
 	case result := <-ready:
+		if ctx.Err() != nil {
+			ready <- result // for the next one
+			return nil, ctx.Err()
+		}
 		d.forget(address, ready)
-		return result.conn, result.err
+		if result.err != nil {
+			return nil, result.err
+		}
+		limit, ok := ctx.Deadline()
+		if latest := began.Add(stallTimeout); !ok || limit.After(latest) {
+			limit = latest
+		}
+		return &wire{Conn: result.conn, limit: limit, closed: d.closed}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -79,4 +100,64 @@ func (d *dialer) close() {
 			}
 		}()
 	}
+}
+
+// wire is a connection that mends two things in how the client uses one.
+//
+// Where the deadline of the call that connects has passed before its handshake
+// has begun, the client says good-bye to the server, and waits a second for an
+// answer, with everybody behind it who wants that connection. So a wire ends at
+// that call's deadline until the server has said its first word.
+//
+// And an answer that is there when the deadline is noticed late, because this
+// process had no processor, is read all the same.
+type wire struct {
+	net.Conn
+	limit  time.Time
+	closed func()
+
+	heard    atomic.Bool
+	deadline atomic.Int64 // the one that is set, in nanoseconds since the epoch; 0 for none
+	once     sync.Once
+}
+
+// SetDeadline implements net.Conn.
+func (w *wire) SetDeadline(t time.Time) error {
+	if !w.heard.Load() && (t.IsZero() || t.After(w.limit)) {
+		t = w.limit
+	}
+	if t.IsZero() {
+		w.deadline.Store(0)
+	} else {
+		w.deadline.Store(t.UnixNano())
+	}
+	return w.Conn.SetDeadline(t)
+}
+
+// Read implements net.Conn.
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if n > 0 && !w.heard.Load() {
+		w.heard.Store(true)
+	}
+	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	deadline := w.deadline.Swap(0) // once for every deadline
+	now := time.Now()              //nolint:forbidigo // deadlines are on the real clock
+	if deadline == 0 || !w.heard.Load() || !isLate(now.Sub(time.Unix(0, deadline))) {
+		return n, err
+	}
+	if w.SetReadDeadline(now.Add(grace)) != nil {
+		return n, err
+	}
+	return w.Conn.Read(p)
+}
+
+// Close implements net.Conn.
+func (w *wire) Close() error {
+	if w.closed != nil {
+		w.once.Do(w.closed)
+	}
+	return w.Conn.Close()
 }

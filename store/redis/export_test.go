@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"net"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -16,3 +18,8 @@ func SlotOf(key string) uint16 { return slotOf(key) }
 
 // KeyOf returns the name of op's key under prefix.
 func KeyOf(prefix string, op *headgate.Op) string { return string(appendKey(nil, prefix, op)) }
+
+// NewWire returns a connection as the store gives it to its client.
+func NewWire(conn net.Conn, limit time.Time, closed func()) net.Conn {
+	return &wire{Conn: conn, limit: limit, closed: closed}
+}

@@ -72,20 +72,25 @@ func appendEscaped(dst []byte, part, special string) []byte {
 	return dst
 }
 
+// slots is how many a cluster has.
+const slots = 1 << 14
+
 // slotOf returns the cluster slot of an entity: CRC-16/XMODEM of the tag, in 14
 // bits, as the Redis Cluster specification has it.
 func slotOf(key string) uint16 {
 	var buffer [3 * longestPart]byte
 	var crc uint16
 	for _, c := range appendEntity(buffer[:0], key) {
-		crc ^= uint16(c) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
+		crc = crc<<4 ^ crcOf(crc>>12^uint16(c>>4))
+		crc = crc<<4 ^ crcOf(crc>>12^uint16(c&15))
 	}
-	return crc & 0x3fff
+	return crc & (slots - 1)
+}
+
+// crcOf returns the remainder of four bits.
+func crcOf(nibble uint16) uint16 {
+	return [16]uint16{
+		0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
+		0x8108, 0x9129, 0xa14a, 0xb16b, 0xc18c, 0xd1ad, 0xe1ce, 0xf1ef,
+	}[nibble]
 }

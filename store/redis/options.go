@@ -81,9 +81,8 @@ type Options struct {
 	Prefix string
 	// Timeout bounds every call, whatever its context says; DefaultTimeout
 	// if 0. A server that does not answer by then is as good as none. Where
-	// thousands of callers meet a server that has just stalled, the client may
-	// hold some of them for about a second longer: store/failsafe before this
-	// store, as headgate serve has it, keeps the deadline for all.
+	// this process itself had no processor when the time was over, a call
+	// waits 2 ms more, for an answer that may have come in time.
 	Timeout time.Duration
 	// StrictAtomic makes AllOrNothing return headgate.ErrCrossSlot where the
 	// keys are not all in one slot, instead of taking and giving back.

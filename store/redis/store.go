@@ -24,6 +24,7 @@ type Store struct {
 	contexts  callContexts
 	calendars calendars
 	gate      gate
+	trust     *trust
 	dialer    *dialer
 
 	client atomic.Pointer[rueidis.Client] // nil until first connected
@@ -43,7 +44,8 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{options: o, scripts: newScripts(), dialer: newDialer(), stop: make(chan struct{})}
+	s := &Store{options: o, scripts: newScripts(), trust: newTrust(o.Mode), stop: make(chan struct{})}
+	s.dialer = newDialer(s.trust.lose)
 	first := make(chan error, 1)
 	s.loop.Go(func() { s.connect(first) })
 	select {
@@ -116,11 +118,13 @@ func isRefusal(err error) bool {
 // Ping returns nil if a server answers, for readiness checks, and otherwise an
 // error that wraps headgate.ErrUnavailable.
 func (s *Store) Ping(ctx context.Context) error {
-	client, call, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	return s.end(ctx, call, client.Do(call, client.B().Ping().Build()).Error())
+	return s.apart(ctx, func() error {
+		client, call, err := s.begin(ctx)
+		if err != nil {
+			return err
+		}
+		return s.end(ctx, call, client.Do(call, client.B().Ping().Build()).Error())
+	})
 }
 
 // Close closes the connections. Calls under way may fail, later ones return
@@ -176,6 +180,7 @@ func (s *Store) end(ctx context.Context, call *callContext, err error) error {
 		s.contexts.put(call)
 		return nil
 	}
+	s.trust.lose()
 	if errors.Is(err, context.DeadlineExceeded) {
 		// What was asked may still be in the queue of the connection.
 		s.gate.abandon()

@@ -30,6 +30,15 @@ func (s *Store) take(ctx context.Context, op *headgate.Op) (d headgate.Decision,
 		}
 		return unlimited(op.Kind, op.Cost), 0, nil
 	}
+	if !s.trust.in(s.trust.slotOf(op.Key)) {
+		return s.takeApart(ctx, *op)
+	}
+	return s.takeHere(ctx, op)
+}
+
+// takeHere is take on this goroutine.
+func (s *Store) takeHere(ctx context.Context, op *headgate.Op) (d headgate.Decision, freshAt int64, err error) {
+	epoch := s.trust.epoch.Load()
 	client, call, err := s.begin(ctx)
 	if err != nil {
 		return d, 0, err
@@ -38,6 +47,7 @@ func (s *Store) take(ctx context.Context, op *headgate.Op) (d headgate.Decision,
 	if err = s.end(ctx, call, err); err != nil {
 		return headgate.Decision{}, 0, err
 	}
+	s.trust.gain(s.trust.slotOf(op.Key), epoch)
 	return d, freshAt, nil
 }
 

@@ -193,9 +193,14 @@ func (l *lag) run(ctx context.Context, group *sync.WaitGroup) {
 // latest is the longest that a call may have taken: its deadline, a little, and
 // what the machine was late.
 func (l *lag) latest() time.Duration {
+	return deadline + 10*time.Millisecond + 2*l.late()
+}
+
+// late is the latest that a goroutine has run so far.
+func (l *lag) late() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return deadline + 10*time.Millisecond + 2*l.worst
+	return l.worst
 }
 
 // busy reports whether the machine has been so late that a healthy server may

@@ -1,0 +1,67 @@
+package failsafe_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/failsafe"
+)
+
+// drowsy is a healthy store in a process that gets no processor after the first
+// call: that the time of the others is over shows so much too late.
+type drowsy struct {
+	fake
+	late time.Duration
+}
+
+func (d *drowsy) Take(ctx context.Context, _ headgate.Op) (headgate.Decision, error) {
+	if d.asked.Add(1) == 1 {
+		return headgate.Decision{Allowed: true}, nil
+	}
+	<-ctx.Done()
+	time.Sleep(d.late)
+	return headgate.Decision{}, ctx.Err()
+}
+
+// TestStarvedCallsAreNotTheStoresFault: what is noticed late is held against
+// the store only when nothing has been heard of it for four timeouts.
+func TestStarvedCallsAreNotTheStoresFault(t *testing.T) {
+	for _, tt := range []struct {
+		late time.Duration
+		want failsafe.State
+	}{
+		{0, failsafe.Open},
+		{timeout / 8, failsafe.Open},
+		{timeout/8 + 1, failsafe.Closed},
+		{2 * timeout, failsafe.Closed},
+		{4 * timeout, failsafe.Open},
+	} {
+		t.Run(tt.late.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := failsafe.New(&drowsy{late: tt.late}, failsafe.Options{})
+				ask := func() error { _, err := s.Take(context.Background(), op("k")); return err }
+				if err := ask(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(timeout / 2)
+				var group sync.WaitGroup
+				for range 64 {
+					group.Go(func() {
+						if err := ask(); !errors.Is(err, failsafe.ErrTimeout) {
+							t.Error(err)
+						}
+					})
+				}
+				group.Wait()
+				if got := s.Stats(); got.State != tt.want || got.Timeouts != 64 {
+					t.Errorf("%+v, want %s", got, tt.want)
+				}
+			})
+		})
+	}
+}

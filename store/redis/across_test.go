@@ -1,0 +1,97 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// TestAcrossSlotsHasOneDeadline: all or nothing across slots answers within one
+// timeout, although it may take a second round trip to give back what one slot
+// has taken and another refused; that goes on without the caller.
+func TestAcrossSlotsHasOneDeadline(t *testing.T) {
+	const timeout = 400 * time.Millisecond
+	set := redistest.Cluster(t, "--cluster-node-timeout", "20000")
+	store := open(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster, Timeout: timeout})
+	limit := headgate.Per(5, never)
+	taker, other := set.Primaries[0], set.Primaries[1]
+	for _, tt := range []struct {
+		name string
+		// cost of the op in the slot that answers late or not at all.
+		cost int64
+		// then is called when the first slot has taken.
+		then   func()
+		failed bool
+	}{
+		{"the second slot never answers", 1, func() {}, true},
+		{"the second refuses late, the first then stalls", 6, func() {
+			taker.Pause()
+			other.Resume()
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ops := []headgate.Op{
+				{Key: onPrimary(0)(tt.name)[0], Limit: limit, Cost: 1},
+				{Key: onPrimary(1)(tt.name)[0], Limit: limit, Cost: tt.cost},
+			}
+			for i := range ops { // the connections are there
+				warm := ops[i]
+				warm.Kind, warm.Cost = headgate.Peek, 1
+				take(t, store, warm)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			var group sync.WaitGroup
+			defer group.Wait()
+			defer stop()
+			var machine lag
+			machine.run(ctx, &group)
+			other.Pause()
+			defer other.Resume()
+			defer taker.Resume()
+			out := make([]headgate.Decision, 2)
+			took, done := time.Duration(0), make(chan error)
+			go func() {
+				began := time.Now()
+				err := store.Do(context.Background(), ops, out, headgate.AllOrNothing)
+				took = time.Since(began)
+				done <- err
+			}()
+			for began := time.Now(); taker.Do("EXISTS", redis.KeyOf("hg", &ops[0])) == "0"; wait(time.Millisecond) {
+				if time.Since(began) > comeback {
+					t.Fatal("the first slot has not taken")
+				}
+			}
+			tt.then()
+			err := <-done
+			if most := timeout + 10*time.Millisecond + 2*machine.late(); took > most {
+				t.Errorf("took %s, want at most %s", took, most)
+			}
+			switch {
+			case tt.failed != (err != nil), err != nil && !errors.Is(err, headgate.ErrUnavailable):
+				t.Errorf("error %v", err)
+			case err == nil && (out[1].Allowed || out[0].Granted != 0 || out[0].Remaining != 5):
+				t.Errorf("refused: %+v", out)
+			}
+			t.Logf("took %s, %v, machine %s late", took, err, machine.late())
+			taker.Resume()
+			other.Resume()
+			peek := ops[0]
+			peek.Kind = headgate.Peek
+			for began := time.Now(); ; wait(time.Millisecond) {
+				d, err := store.Take(context.Background(), peek)
+				if err == nil && d.Remaining == 5 {
+					return
+				}
+				if time.Since(began) > comeback {
+					t.Fatalf("not given back: %+v, %v", d, err)
+				}
+			}
+		})
+	}
+}

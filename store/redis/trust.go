@@ -1,0 +1,134 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// trust says whether a call may run on its caller's own goroutine. The client
+// heeds a call's deadline while it waits for an answer, but not while another
+// call connects, nor while it looks for the owner of a slot. It does neither
+// where the last call succeeded and since then none has failed and no
+// connection has ended.
+type trust struct {
+	// epoch counts what speaks against the servers.
+	epoch atomic.Uint32
+	// marks holds, by cluster slot, the epoch in which a call succeeded last;
+	// without a cluster there is one.
+	marks []atomic.Uint32
+}
+
+func newTrust(mode Mode) *trust {
+	t := &trust{marks: make([]atomic.Uint32, 1)}
+	if mode == Cluster {
+		t.marks = make([]atomic.Uint32, slots)
+	}
+	t.epoch.Store(1)
+	return t
+}
+
+// lose is called when a call has failed or a connection has ended.
+func (t *trust) lose() { t.epoch.Add(1) }
+
+// slotOf returns the slot of a key as far as trust goes.
+func (t *trust) slotOf(key string) uint16 {
+	if len(t.marks) == 1 {
+		return 0
+	}
+	return slotOf(key)
+}
+
+// in reports whether the owner of slot is trusted.
+func (t *trust) in(slot uint16) bool { return t.marks[slot].Load() == t.epoch.Load() }
+
+// gain is called when a call to slot has succeeded that began in epoch.
+func (t *trust) gain(slot uint16, epoch uint32) {
+	// Written only when it matters, so that callers on many cores do not fight
+	// for the cache line.
+	if mark := &t.marks[slot]; mark.Load() != epoch {
+		mark.Store(epoch)
+	}
+}
+
+// apart runs a call in a goroutine of its own and waits for it, or until its
+// time is over. f must not touch what belongs to the caller. How many calls can
+// be left behind is bounded by the gate, in which each is counted.
+func (s *Store) apart(ctx context.Context, f func() error) error {
+	now := time.Now() //nolint:forbidigo // deadlines are on the real clock
+	deadline := earlier(ctx, now.Add(s.options.Timeout))
+	timer := time.NewTimer(deadline.Sub(now)) //nolint:forbidigo // see above
+	defer timer.Stop()
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	select {
+	case err := <-result:
+		return err
+	case end := <-timer.C:
+		if !isLate(end.Sub(deadline)) {
+			break
+		}
+		timer.Reset(grace)
+		select {
+		case err := <-result:
+			return err
+		case <-timer.C:
+		}
+	}
+	return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, context.DeadlineExceeded)
+}
+
+// takeApart is take in a goroutine of its own.
+func (s *Store) takeApart(ctx context.Context, op headgate.Op) (headgate.Decision, int64, error) {
+	type answer struct {
+		d       headgate.Decision
+		freshAt int64
+	}
+	op.Key = strings.Clone(op.Key) // which may be the caller's buffer
+	a := new(answer)
+	err := s.apart(ctx, func() (err error) {
+		a.d, a.freshAt, err = s.takeHere(ctx, &op)
+		return err
+	})
+	if err != nil {
+		return headgate.Decision{}, 0, err
+	}
+	return a.d, a.freshAt, nil
+}
+
+// doApart is doHere in a goroutine of its own.
+func (s *Store) doApart(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	own, answers := cloneOps(ops), slices.Clone(out[:len(ops)])
+	if err := s.apart(ctx, func() error { return s.doHere(ctx, own, answers, mode) }); err != nil {
+		return err
+	}
+	copy(out, answers)
+	return nil
+}
+
+// cloneOps copies ops with their keys, which may be the caller's buffer.
+func cloneOps(ops []headgate.Op) []headgate.Op {
+	own := slices.Clone(ops)
+	for i := range own {
+		own[i].Key = strings.Clone(own[i].Key)
+	}
+	return own
+}
+
+// trusts reports whether all that ops ask is trusted.
+func (s *Store) trusts(ops []headgate.Op) bool {
+	if len(s.trust.marks) == 1 {
+		return s.trust.in(0)
+	}
+	for i := range ops {
+		if !ops[i].Limit.IsUnlimited() && !s.trust.in(slotOf(ops[i].Key)) {
+			return false
+		}
+	}
+	return true
+}
