@@ -22,7 +22,7 @@ func newClients(t testing.TB) *client.Resolver {
 
 func TestAttributes(t *testing.T) {
 	t.Parallel()
-	r := httptest.NewRequest("PUT", "http://shop.example:8080/a%20b/%2e%2e?q=1+2&q=3", nil)
+	r := httptest.NewRequest(http.MethodPut, "http://shop.example:8080/a%20b/%2e%2e?q=1+2&q=3", nil)
 	r.RemoteAddr = "[2001:db8:1:2:3::9]:4711"
 	r.Header = http.Header{"X-Tenant": {"red", "blue"}, "Cookie": {"a=b; session=s1"}, "Host": {"forged"}}
 	var q httprequest.Request

@@ -1,7 +1,6 @@
 package forwardauth
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -86,7 +85,9 @@ func (w *refusal) WriteHeader(status int) {
 // misused answers a request that cannot be decided. The statuses are none that
 // a proxy takes for a yes.
 func (h *Handler) misused(w http.ResponseWriter, r *http.Request, q *question, err error) {
-	h.warn(r.Context(), aboutRequest, q.at, "forward-auth request cannot be decided", "peer", r.RemoteAddr, "err", err)
+	if h.due(aboutRequest, q.at) {
+		h.options.Logger.WarnContext(r.Context(), "forward-auth request cannot be decided", "peer", r.RemoteAddr, "err", err)
+	}
 	status := http.StatusBadRequest
 	if errors.Is(err, errNoRules) {
 		status = http.StatusServiceUnavailable
@@ -99,8 +100,10 @@ func (h *Handler) unbelieved(q *question, r *http.Request) {
 	for _, name := range [...]string{"X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url"} {
 		if len(r.Header[name]) > 0 {
 			q.warning = "the peer is not among trusted_proxies, so this is about its own request to this address, not about what " + name + " says"
-			h.warn(r.Context(), aboutPeer, q.at, "forward-auth is asked by a peer that is not among trusted_proxies; "+
-				"what it says about its client is not believed", "peer", r.RemoteAddr)
+			if h.due(aboutPeer, q.at) {
+				h.options.Logger.WarnContext(r.Context(), "forward-auth is asked by a peer that is not among trusted_proxies; "+
+					"what it says about its client is not believed", "peer", r.RemoteAddr)
+			}
 			return
 		}
 	}
@@ -116,11 +119,9 @@ const (
 	topics
 )
 
-// warn logs, of each topic once a minute: it is about every request, or about
-// none.
-func (h *Handler) warn(ctx context.Context, about topic, at time.Time, message string, args ...any) {
+// due reports whether to warn, of each topic once a minute: it is about every
+// request, or about none.
+func (h *Handler) due(about topic, at time.Time) bool {
 	now, last := at.Unix(), h.heard[about].Load()
-	if (last == 0 || now-last >= 60) && h.heard[about].CompareAndSwap(last, now) {
-		h.options.Logger.WarnContext(ctx, message, args...)
-	}
+	return (last == 0 || now-last >= 60) && h.heard[about].CompareAndSwap(last, now)
 }

@@ -98,7 +98,7 @@ func (h *Handler) read(q *question, r *http.Request) error {
 		q.Of(r, h.clients, identity)
 		h.unbelieved(q, r)
 	}
-	if err := q.settings.parse(r.URL.RawQuery); err != nil {
+	if err := q.parse(r.URL.RawQuery); err != nil {
 		return err
 	}
 	if q.domain != "" {
@@ -129,7 +129,9 @@ func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 	}
 	if !v.Known {
 		q.warning = fmt.Sprintf("the domain %q has no rules", q.domain)
-		h.warn(ctx, aboutDomain, q.at, "forward-auth asks about a domain without rules", "domain", q.domain, "allowed", v.Allowed)
+		if h.due(aboutDomain, q.at) {
+			h.options.Logger.WarnContext(ctx, "forward-auth asks about a domain without rules", "domain", q.domain, "allowed", v.Allowed)
+		}
 	}
 	return v
 }
