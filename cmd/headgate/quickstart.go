@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ func newQuickstart(s streams) *cobra.Command {
 	}
 	f.flag(cmd, "listen", "proxy.listen", "address of the proxy (default 127.0.0.1:8000)")
 	f.flag(cmd, "listen-api", "listen.api", "address of the HTTP API (default 127.0.0.1:8080)")
+	f.flag(cmd, "listen-admin", "listen.admin", `address of the admin door, or "off" (default 127.0.0.1:6070)`)
 	f.flag(cmd, "log-level", "log.level", "debug, info, warn or error (default warn)")
 	cmd.Flags().BoolVar(&show, "print-rules", false, "print the built-in rules and exit")
 	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
@@ -25,12 +27,12 @@ func newQuickstart(s streams) *cobra.Command {
 			_, err := fmt.Fprint(s.out, app.QuickstartRules())
 			return err
 		}
-		c, err := f.load(map[string]string{"log.level": "warn", "listen.grpc": "off", "listen.resp": "off", "listen.admin": "off"})
+		c, err := f.load(map[string]string{"log.level": "warn", "listen.grpc": "off", "listen.resp": "off"})
 		if err != nil {
 			return err
 		}
 		return serve(cmd.Context(), s, app.Quickstart(app.Options{Config: c}), func(a *app.App) {
-			_, _ = fmt.Fprintf(s.out, invitation, a.Addr(app.DoorProxy), a.Addr(app.DoorAPI))
+			_, _ = fmt.Fprintf(s.out, invitation, a.Addr(app.DoorProxy), a.Addr(app.DoorAPI), cmp.Or(a.Addr(app.DoorAdmin), "closed"))
 		})
 	})
 	return cmd
@@ -41,6 +43,7 @@ each client address (all of them: headgate quickstart --print-rules)
 
   the proxy, before a small demo backend   http://%[1]s
   the HTTP API                             http://%[2]s
+  metrics, and what headgate top asks      http://%[3]s
 
 try, in another terminal:
 

@@ -1,6 +1,9 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"os"
+)
 
 // Metrics is what the process tells about itself.
 type Metrics struct {
@@ -61,3 +64,6 @@ func observeSettings() []setting {
 		}),
 	}
 }
+
+// AdminToken returns the token of an admin door, for those who ask one.
+func AdminToken() string { return os.Getenv("HEADGATE_ADMIN_TOKEN") }

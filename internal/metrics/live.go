@@ -169,3 +169,31 @@ func (m *Observer) Top(r *rules.Rule, by top.By, now time.Time, n int) (top.Top,
 func (m *Observer) Counts(r *rules.Rule) Counts {
 	return m.table.Load().of(r).read()
 }
+
+// Add adds what other has.
+func (t *Totals) Add(other *Totals) {
+	t.Requests += other.Requests
+	t.Outcomes = t.plus(other.Outcomes)
+	t.UnknownDomain += other.UnknownDomain
+}
+
+// AddTicks adds up what ticks tell of the rules of a domain with a name, of
+// which an empty one stands for all; the busiest come first.
+func AddTicks(ticks []Tick, domain, name string) []RuleTick {
+	list, at := []RuleTick{}, map[[2]string]int{}
+	for i := range ticks {
+		for _, r := range ticks[i].Rules {
+			if domain != "" && r.Domain != domain || name != "" && r.Rule != name {
+				continue
+			}
+			key := [2]string{r.Domain, r.Rule}
+			if j, ok := at[key]; ok {
+				list[j].Outcomes, list[j].Near = list[j].plus(r.Outcomes), list[j].Near+r.Near
+				continue
+			}
+			at[key] = len(list)
+			list = append(list, r)
+		}
+	}
+	return busiest(list, len(list)+1)
+}

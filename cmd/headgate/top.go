@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/top"
+)
+
+// defaultAdmin is where the admin door is looked for.
+const defaultAdmin = "http://" + config.DefaultAdmin
+
+// topFlags are the flags of top.
+type topFlags struct {
+	address, token, tokenFile string
+	domain, rule, by          string
+	keys                      int
+	interval                  time.Duration
+	once, asJSON              bool
+}
+
+func newTop(s streams) *cobra.Command {
+	var f topFlags
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "watch a running server: requests by rule, and the keys behind them",
+		Long: `Top shows, anew every interval, what the rules of a running server say, and
+which keys ask or are refused most. It asks the admin door.
+
+On a terminal it redraws the screen, until Ctrl-C; elsewhere it prints one block
+an interval. With --once it prints what happened in the last interval, and ends.`,
+		Example: `  headgate top
+  headgate top --by active --rule login -n 20
+  headgate top --once --json`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.address, "address", defaultAdmin, "where the admin door is")
+	flags.StringVar(&f.token, "token", "", "its token (default: what HEADGATE_ADMIN_TOKEN says)")
+	flags.StringVar(&f.tokenFile, "token-file", "", "file with its token")
+	flags.StringVar(&f.domain, "domain", "", "only rules of this domain")
+	flags.StringVar(&f.rule, "rule", "", "only this rule")
+	flags.StringVar(&f.by, "by", top.Refused.String(), "rank keys by how often they were refused, or by how active they are")
+	flags.IntVarP(&f.keys, "keys", "n", 5, "how many keys of each rule")
+	flags.DurationVar(&f.interval, "interval", 2*time.Second, "how often to look, in whole seconds")
+	flags.BoolVar(&f.once, "once", false, "print once and end")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one line an interval")
+	_ = cmd.RegisterFlagCompletionFunc("by", words(top.Refused.String(), top.Active.String()))
+	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
+		client, err := f.client()
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+		defer stop()
+		return f.watch(ctx, client, newScreen(s.out, f.asJSON || f.once))
+	})
+	return cmd
+}
+
+// client checks the flags.
+func (f *topFlags) client() (*adminClient, error) {
+	c := &adminClient{token: f.token}
+	var err error
+	address := f.address
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	c.base, err = url.Parse(address)
+	_, known := top.ParseBy(f.by)
+	switch {
+	case err != nil || c.base.Host == "":
+		return nil, &usageError{fmt.Sprintf("--address: %q is not a URL", f.address), "write " + defaultAdmin}
+	case !known:
+		return nil, &usageError{fmt.Sprintf("--by: %q is not refused or active", f.by), ""}
+	case f.interval < time.Second || f.interval%time.Second != 0 || f.interval > 5*time.Minute:
+		return nil, &usageError{"--interval must be whole seconds, from 1s to 5m", ""}
+	case f.keys < 0 || f.keys > 2*top.Counters:
+		return nil, &usageError{fmt.Sprintf("-n must be from 0 to %d", 2*top.Counters), ""}
+	case f.token != "" && f.tokenFile != "":
+		return nil, &usageError{"--token and --token-file say the same", "leave one of them out"}
+	case f.tokenFile != "":
+		text, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return nil, err
+		}
+		c.token = strings.TrimSpace(string(text))
+	case f.token == "":
+		c.token = config.AdminToken()
+	}
+	return c, nil
+}
+
+// sight is what top shows at a time, and prints as JSON.
+type sight struct {
+	T time.Time `json:"t"`
+	// Seconds is the time that the counts are of.
+	Seconds int                `json:"seconds"`
+	Totals  metrics.Totals     `json:"totals"`
+	Rules   []metrics.RuleTick `json:"rules"`
+	// Top has the keys, by rule.
+	Top   []app.TopRule     `json:"top"`
+	Store metrics.StoreTick `json:"store"`
+}
+
+// watch shows what happens until ctx is done.
+func (f *topFlags) watch(ctx context.Context, c *adminClient, screen *screen) error {
+	live, err := c.get(ctx, "/v1/live", nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = live.Close() }()
+	screen.open()
+	defer screen.close()
+	seconds := int(f.interval / time.Second)
+	var ticks []metrics.Tick
+	err = readEvents(live, func(event string, data []byte) error {
+		due := false
+		switch event {
+		case "hello":
+			var hello struct {
+				Ticks []metrics.Tick `json:"ticks"`
+			}
+			if err := json.Unmarshal(data, &hello); err != nil {
+				return err
+			}
+			ticks = hello.Ticks[max(len(hello.Ticks)-seconds, 0):]
+			due = len(ticks) > 0 // what is known already is shown at once
+		case "tick":
+			var t metrics.Tick
+			if err := json.Unmarshal(data, &t); err != nil {
+				return err
+			}
+			ticks = append(ticks, t)
+			due = len(ticks) >= seconds || f.once // which has waited for the first
+		}
+		if !due {
+			return nil
+		}
+		if err := f.show(ctx, c, screen, ticks); err != nil {
+			return err
+		}
+		ticks = ticks[:0]
+		if f.once {
+			return errEnough
+		}
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil, errors.Is(err, errEnough):
+		return nil
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the server has ended the connection")
+	}
+	return err
+}
+
+var errEnough = errors.New("that is all")
+
+// show asks for the keys and shows everything.
+func (f *topFlags) show(ctx context.Context, c *adminClient, screen *screen, ticks []metrics.Tick) error {
+	v := sight{Seconds: len(ticks), Rules: metrics.AddTicks(ticks, f.domain, f.rule), Top: []app.TopRule{}}
+	for i := range ticks {
+		v.Totals.Add(&ticks[i].Totals)
+		v.T, v.Store = ticks[i].T, ticks[i].Store
+	}
+	if f.keys > 0 {
+		query := url.Values{"by": {f.by}, "n": {strconv.Itoa(f.keys)}}
+		for name, value := range map[string]string{"domain": f.domain, "rule": f.rule} {
+			if value != "" {
+				query.Set(name, value)
+			}
+		}
+		body, err := c.get(ctx, "/v1/top", query)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = body.Close() }()
+		var list app.TopRules
+		if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(&list); err != nil {
+			return fmt.Errorf("the answer of /v1/top makes no sense: %w", err)
+		}
+		v.Top = list.Rules
+	}
+	if f.asJSON {
+		return json.NewEncoder(screen.w).Encode(&v)
+	}
+	return screen.draw(&v, f.by)
+}
+
+// maxAnswer is how much of an answer is read, in bytes.
+const maxAnswer = 64 << 20
+
+// readEvents reads server-sent events until f returns an error or they end.
+func readEvents(r io.Reader, f func(event string, data []byte) error) error {
+	in := bufio.NewReaderSize(r, 64<<10)
+	event, data := "", []byte(nil)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		switch name, value, _ := bytes.Cut(line, []byte(":")); string(name) {
+		case "event":
+			event = string(bytes.TrimPrefix(value, []byte(" ")))
+		case "data":
+			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
+			if len(data) > maxAnswer {
+				return errors.New("the server sends an event without end")
+			}
+		}
+		if len(line) > 0 {
+			continue
+		}
+		if event != "" {
+			if err := f(event, data); err != nil {
+				return err
+			}
+		}
+		event, data = "", data[:0]
+	}
+}
+
+// adminClient asks an admin door.
+type adminClient struct {
+	base  *url.URL
+	token string
+}
+
+// get returns the body of an answer.
+func (c *adminClient) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+	u := c.base.JoinPath(path)
+	u.RawQuery = query.Encode()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("the admin door does not answer: %w", err)
+	}
+	if answer.StatusCode == http.StatusOK {
+		return answer.Body, nil
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var problem struct {
+		Detail string `json:"detail"`
+	}
+	_ = json.NewDecoder(io.LimitReader(answer.Body, 64<<10)).Decode(&problem)
+	if problem.Detail == "" {
+		problem.Detail = answer.Status
+	}
+	return nil, fmt.Errorf("%s: %s", u.Redacted(), problem.Detail)
+}
