@@ -29,7 +29,7 @@ func jsonNames() map[string]place {
 		host:      "host request.host http_host RequestHost authority :authority vhost http.host url.domain",
 		request:   "request request_line",
 		status:    "status DownstreamStatus response_code status_code http_status code http.response.status_code",
-		span:      "duration request_time",
+		span:      "request_time duration",
 		header:    "user_agent http_user_agent",
 	} {
 		for i, name := range strings.Fields(list) {
@@ -106,6 +106,9 @@ type found struct {
 	rank  int
 }
 
+// durationRank is that of the key duration.
+const durationRank = 99
+
 // maxDepth is how deep objects and arrays may be nested.
 const maxDepth = 32
 
@@ -136,6 +139,9 @@ func (p *jsonParser) Parse(line string, r *Record) error {
 		if f.rank == 0 || f.value == "" || f.value == "-" {
 			continue
 		}
+		if slot == span && f.rank == durationRank && p.dated != "ts" {
+			continue // only Caddy's is known to be in seconds
+		}
 		if slot == target && p.found[request].rank > 0 && p.state.asked {
 			continue
 		}
@@ -157,14 +163,19 @@ func (p *jsonParser) put(value string) {
 	if !ok {
 		for _, prefix := range p.prefixes {
 			if name, is := strings.CutPrefix(string(p.path), prefix); is && name != "" {
-				if prefix == "http_" {
+				switch {
+				case prefix == "http_":
 					name = strings.ReplaceAll(name, "_", "-")
+				case prefix == "request_" && (name[0] < 'A' || name[0] > 'Z'):
+					continue // Traefik's headers are canonical; this is something else
 				}
 				p.field(header, name, value)
 				return
 			}
 		}
-		p.state.Fields = append(p.state.Fields, Field{Other, string(p.path), value})
+		if value != "" && value != "-" {
+			p.state.Fields = append(p.state.Fields, Field{Other, string(p.path), value})
+		}
 		return
 	}
 	if place.slot >= header {

@@ -110,9 +110,10 @@ const (
 	timeISO
 	timeEpoch
 	method
-	target  // a path with a query
-	rawPath // percent-encoded
-	uri     // a path that is decoded already
+	target   // a path with a query
+	uri      // a path that is decoded already
+	uriQuery // the same with a query behind it
+	hosted   // a host with a target behind it
 	query
 	host
 	request // a request line
@@ -315,13 +316,18 @@ func (s *state) setAsked(p *place, value string) error {
 			s.RawQuery = query
 		}
 		return err
-	case rawPath:
+	case hosted:
 		s.asked = true
-		s.setPath(value)
-		return nil
+		at := max(strings.IndexByte(value, '/'), 0)
+		s.Host = value[:at]
+		return s.setTarget(value[at:])
 	case uri:
 		s.asked = true
 		s.Path = value
+		return nil
+	case uriQuery:
+		s.asked = true
+		s.Path, s.RawQuery, _ = strings.Cut(value, "?")
 		return nil
 	default:
 		return fmt.Errorf("slot %d has no meaning", p.slot)

@@ -45,14 +45,41 @@ type builder struct {
 }
 
 func (b *builder) text(s string) {
-	if len(b.texts) == len(b.places) {
-		b.texts = append(b.texts, "")
+	if s == "" {
+		return
 	}
+	b.open()
 	b.texts[len(b.texts)-1] += s
 }
 
+// open makes sure that there is a text behind the last value.
+func (b *builder) open() {
+	if len(b.texts) == len(b.places) {
+		b.texts = append(b.texts, "")
+	}
+}
+
+// compile makes the format.
+func (b *builder) compile(name string, logged whenLogged) (*template, error) {
+	b.open()
+	return compile(name, b.texts, b.places, logged)
+}
+
+// place adds a value. What is often written without anything between, such as
+// %U%q, $uri$is_args$args and $host$request_uri, is a single one.
 func (b *builder) place(p place) {
-	b.text("")
+	p = p.canonical()
+	if n := len(b.places); n > 0 && len(b.texts) == n {
+		switch last := &b.places[n-1]; {
+		case (last.slot == uri || last.slot == uriQuery) && (p.slot == query || p.name == "is_args"):
+			last.slot = uriQuery
+			return
+		case last.slot == host && p.slot == target:
+			last.slot = hosted
+			return
+		}
+	}
+	b.open()
 	b.places = append(b.places, p)
 }
 
@@ -119,7 +146,8 @@ func compileNginx(name, text string) (*template, error) {
 		b.place(nginxPlace(variable))
 	}
 	// nginx writes a line when the answer has been sent.
-	return compile(name, b.texts, prefer(b.places, preciseTimes()), logsEnd)
+	b.places = prefer(b.places, preciseTimes())
+	return b.compile(name, logsEnd)
 }
 
 func isWord(c byte) bool {
@@ -197,7 +225,7 @@ func compileApache(name, text string) (*template, error) {
 		b.place(p)
 		b.text(more)
 	}
-	return compile(name, b.texts, b.places, logged)
+	return b.compile(name, logged)
 }
 
 // apachePlace returns where a directive's value goes.
@@ -237,6 +265,8 @@ func apacheTime(argument string) slot {
 		return timeLocal
 	case "sec", "msec", "usec":
 		return timeEpoch
+	case "msec_frac", "usec_frac":
+		return skip
 	}
 	return timeAny
 }
@@ -286,7 +316,7 @@ func compileEnvoy(name, text string) (*template, error) {
 			p.slot = forwardedLast
 		}
 	}
-	return compile(name, b.texts, b.places, logsStart)
+	return b.compile(name, logsStart)
 }
 
 // envoyPlace returns where an operator's value goes.

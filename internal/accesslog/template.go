@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -34,7 +35,7 @@ func compile(name string, texts []string, places []place, logged whenLogged) (*t
 		switch p.slot {
 		case timeLocal, timeISO, timeEpoch, timeAny:
 			timed = true
-		case request, target, rawPath, uri:
+		case request, target, uri, uriQuery, hosted:
 			asked = true
 		default:
 		}
@@ -63,6 +64,7 @@ func (p *templateParser) Parse(line string, r *Record) error {
 	if !ok {
 		return fmt.Errorf("the line does not begin with %q", p.begins)
 	}
+	var none error
 	for i := range p.steps {
 		s := &p.steps[i]
 		end := s.end(rest)
@@ -77,12 +79,19 @@ func (p *templateParser) Parse(line string, r *Record) error {
 		if s.slot >= header || s.quoted {
 			value = unescape(value)
 		}
-		if err := p.state.set(&s.place, value); err != nil {
+		switch err := p.state.set(&s.place, value); {
+		case err == nil:
+		case errors.Is(err, errNoRequest):
+			none = err // if the rest is as it should be
+		default:
 			return err
 		}
 	}
 	if rest != "" && !p.another {
 		return fmt.Errorf("%q is left at the end of the line", shorten(rest, 40))
+	}
+	if none != nil {
+		return none
 	}
 	return p.state.end(p.logged)
 }
