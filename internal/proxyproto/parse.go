@@ -1,0 +1,223 @@
+package proxyproto
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+const (
+	signature1 = "PROXY "
+	signature2 = "\r\n\r\n\x00\r\nQUIT\n"
+
+	// maxLine is the longest header of version 1 with its CRLF.
+	maxLine = 107
+	// fixed is the length of what every header of version 2 begins with.
+	fixed = 16
+	// MaxHeader is the longest header that is read, in bytes. Version 2 could
+	// have 64 KiB; a certificate, its longest part in use, has 2.
+	MaxHeader = fixed + 4<<10
+)
+
+// The errors of [Parse]. Others say what is wrong with a header.
+var (
+	// ErrIncomplete says that more bytes are needed.
+	ErrIncomplete = errors.New("the PROXY header is incomplete")
+	// ErrNoHeader says that the bytes do not begin with a header.
+	ErrNoHeader = errors.New("there is no PROXY header")
+)
+
+// Header is what a proxy says of a connection.
+type Header struct {
+	// Version is 1 or 2.
+	Version int
+	// Local says that the connection is the proxy's own, such as a health
+	// check. There are no addresses then.
+	Local bool
+	// Source and Destination are the ends of the client's connection. They
+	// are invalid if they are not known, or are no IP addresses.
+	Source, Destination netip.AddrPort
+}
+
+// Parse reads the header at the beginning of b and returns its length. With
+// ErrIncomplete the length is how many bytes there have to be at least before
+// it is worth to try again.
+func Parse(b []byte) (h Header, length int, err error) {
+	switch {
+	case begins(b, signature1):
+		return parse1(b)
+	case begins(b, signature2):
+		return parse2(b)
+	}
+	return Header{}, 0, ErrNoHeader
+}
+
+// begins reports whether b could be, or is, the beginning of what begins with
+// prefix.
+func begins(b []byte, prefix string) bool {
+	n := min(len(b), len(prefix))
+	return string(b[:n]) == prefix[:n]
+}
+
+// parse1 reads a line such as "PROXY TCP4 192.0.2.1 192.0.2.2 4711 80\r\n".
+func parse1(b []byte) (Header, int, error) {
+	end := bytes.IndexByte(b[:min(len(b), maxLine)], '\n')
+	if end < 0 {
+		if len(b) >= maxLine {
+			return Header{}, 0, fmt.Errorf("the PROXY line is longer than %d bytes", maxLine)
+		}
+		return Header{}, len(b) + 1, ErrIncomplete
+	}
+	line, ok := strings.CutSuffix(string(b[:end]), "\r")
+	if !ok {
+		return Header{}, 0, errors.New("the PROXY line does not end with CR LF")
+	}
+	h, err := parseLine(line[len(signature1):])
+	return h, end + 1, err
+}
+
+func parseLine(line string) (Header, error) {
+	h := Header{Version: 1}
+	family, rest, _ := strings.Cut(line, " ")
+	if family == "UNKNOWN" {
+		return h, nil // whatever follows is to be ignored
+	}
+	words := strings.Split(rest, " ")
+	if family != "TCP4" && family != "TCP6" {
+		return h, fmt.Errorf("the PROXY line has the unknown family %q", family)
+	}
+	if len(words) != 4 {
+		return h, fmt.Errorf("the PROXY line has %d words after %s and not 4", len(words), family)
+	}
+	var err error
+	if h.Source, err = lineAddress(family, words[0], words[2]); err != nil {
+		return Header{}, err
+	}
+	if h.Destination, err = lineAddress(family, words[1], words[3]); err != nil {
+		return Header{}, err
+	}
+	return h, nil
+}
+
+// lineAddress reads an address and its port. nginx writes IPv4 addresses into
+// TCP6 lines where the families of both sides differ, so they may stand there.
+func lineAddress(family, address, port string) (netip.AddrPort, error) {
+	addr, err := netip.ParseAddr(address)
+	if err != nil || addr.Zone() != "" || family == "TCP4" && !addr.Is4() {
+		return netip.AddrPort{}, fmt.Errorf("the PROXY line has %q for a %s address", address, family)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || len(port) > 1 && port[0] == '0' {
+		return netip.AddrPort{}, fmt.Errorf("the PROXY line has %q for a port", port)
+	}
+	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), nil
+}
+
+// The address families of version 2.
+const (
+	unspecified = 0x0
+	inet        = 0x1
+	inet6       = 0x2
+	unix        = 0x3
+)
+
+// parse2 reads a binary header.
+func parse2(b []byte) (Header, int, error) {
+	if len(b) < len(signature2) {
+		return Header{}, len(b) + 1, ErrIncomplete // it may turn out to be none
+	}
+	if len(b) < fixed {
+		return Header{}, fixed, ErrIncomplete
+	}
+	command, family, transport := b[12], b[13]>>4, b[13]&0xf
+	switch {
+	case command>>4 != 2:
+		return Header{}, 0, fmt.Errorf("the PROXY header has version %d", command>>4)
+	case command&0xf > 1:
+		return Header{}, 0, fmt.Errorf("the PROXY header has the unknown command %d", command&0xf)
+	case family > unix || transport > 2:
+		return Header{}, 0, fmt.Errorf("the PROXY header has the unknown family %#02x", b[13])
+	}
+	length := fixed + int(binary.BigEndian.Uint16(b[14:fixed]))
+	if length > MaxHeader {
+		return Header{}, 0, fmt.Errorf("the PROXY header is longer than %d bytes", MaxHeader)
+	}
+	if len(b) < length {
+		return Header{}, length, ErrIncomplete
+	}
+	h := Header{Version: 2, Local: command&0xf == 0}
+	block := b[fixed:length]
+	size := [...]int{unspecified: 0, inet: 12, inet6: 36, unix: 216}[family]
+	if len(block) < size {
+		if h.Local {
+			return h, length, nil // its addresses are to be ignored
+		}
+		return Header{}, 0, fmt.Errorf("the PROXY header has %d bytes of addresses and not %d", len(block), size)
+	}
+	if err := checkFields(b[:length], fixed+size); err != nil {
+		return Header{}, 0, err
+	}
+	if !h.Local && transport != 0 {
+		h.addresses(family, block)
+	}
+	return h, length, nil
+}
+
+// addresses reads the addresses at the beginning of block, which is long
+// enough for the family's. Names of Unix sockets tell nothing about a client.
+func (h *Header) addresses(family byte, block []byte) {
+	switch family {
+	case inet:
+		h.Source = netip.AddrPortFrom(netip.AddrFrom4([4]byte(block[:4])), binary.BigEndian.Uint16(block[8:]))
+		h.Destination = netip.AddrPortFrom(netip.AddrFrom4([4]byte(block[4:8])), binary.BigEndian.Uint16(block[10:]))
+	case inet6:
+		h.Source = netip.AddrPortFrom(netip.AddrFrom16([16]byte(block[:16])).Unmap(), binary.BigEndian.Uint16(block[32:]))
+		h.Destination = netip.AddrPortFrom(netip.AddrFrom16([16]byte(block[16:32])).Unmap(), binary.BigEndian.Uint16(block[34:]))
+	}
+}
+
+// checksum is the type of the field with a CRC32C of the whole header.
+const checksum = 0x03
+
+// checkFields walks the fields (type, length, value) that begin at an offset
+// in header, and checks the checksum if there is one.
+func checkFields(header []byte, from int) error {
+	for rest := header[from:]; len(rest) > 0; {
+		if len(rest) < 3 {
+			return errors.New("the PROXY header ends within a field")
+		}
+		end := 3 + int(binary.BigEndian.Uint16(rest[1:3]))
+		if len(rest) < end {
+			return errors.New("the PROXY header ends within a field")
+		}
+		if rest[0] == checksum {
+			at := len(header) - len(rest) + 3
+			if err := checkSum(header, at, end-3); err != nil {
+				return err
+			}
+		}
+		rest = rest[end:]
+	}
+	return nil
+}
+
+// checkSum compares the checksum in size bytes at an offset with that of header
+// where these bytes are zero.
+func checkSum(header []byte, at, size int) error {
+	if size != crc32.Size {
+		return fmt.Errorf("the PROXY header has a checksum of %d bytes", size)
+	}
+	table := crc32.MakeTable(crc32.Castagnoli)
+	sum := crc32.Update(0, table, header[:at])
+	sum = crc32.Update(sum, table, make([]byte, crc32.Size))
+	sum = crc32.Update(sum, table, header[at+crc32.Size:])
+	if sum != binary.BigEndian.Uint32(header[at:]) {
+		return errors.New("the checksum of the PROXY header is wrong")
+	}
+	return nil
+}
