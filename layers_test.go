@@ -34,10 +34,12 @@ var layers = map[string]int{
 	"internal/accesslog":   3, // what simulations read
 	"internal/httprequest": 3, // what doors share: what is asked for
 	"internal/netbound":    3, // what doors share: bounds on connections
+	"internal/proxyproto":  3, // what doors share: who is behind a load balancer
 	"grpclimit":            4,
 	"httplimit":            4,
 	"internal/config":      4,
 	"internal/dashboard":   4,
+	"internal/jwt":         4, // verifies tokens
 	"internal/lab":         4, // how exact the algorithms are
 	"internal/door":        4, // each folder a protocol
 	"internal/metrics":     4,

@@ -18,6 +18,7 @@ const (
 // the other end; the bound on connections; and then, at the server of the door,
 // TLS.
 func (a *App) wrap(d *door, l net.Listener) net.Listener {
+	l = a.namesClients(d.name, l)
 	if d.name == backendDoor || d.name == DoorRESP {
 		return l // it is our own; it has a bound of its own, which tells
 	}

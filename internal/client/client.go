@@ -154,6 +154,10 @@ func (r *Resolver) Resolve(remoteAddr string, h http.Header) netip.Addr {
 	return client
 }
 
+// TrustsAddr reports whether addr, unmapped and without a zone, is one of the
+// trusted proxies.
+func (r *Resolver) TrustsAddr(addr netip.Addr) bool { return r.trusts(r.hops, addr) }
+
 // trusts reports whether the party that is hop steps away may say who came
 // before it.
 func (r *Resolver) trusts(hop int, addr netip.Addr) bool {

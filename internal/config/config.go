@@ -65,6 +65,13 @@ type Config struct {
 	Proxy Proxy
 	// TrustedProxies are the peers whose word about the client is believed.
 	TrustedProxies []netip.Prefix
+	// ProxyProtocol is where the PROXY protocol is spoken.
+	ProxyProtocol ProxyProtocol
+	// JWT says which tokens are good.
+	JWT JWT
+	// HashSecretFile holds the secret with which values in keys are hashed;
+	// empty for none.
+	HashSecretFile string
 	// UnknownDomain is what happens to requests in a domain without rules.
 	UnknownDomain engine.UnknownDomain
 	// Headers is the dialect of the header fields.
@@ -213,6 +220,7 @@ func defaults() *Config {
 		XDS:             XDS{Address: DefaultControlPlane, NodeID: DefaultNodeID},
 		Envoy:           defaultEnvoy(),
 		Proxy:           Proxy{Listen: DefaultProxy},
+		JWT:             defaultJWT(),
 		ShutdownTimeout: 10 * time.Second,
 		Store: Store{
 			Memory: Memory{SnapshotInterval: time.Minute},

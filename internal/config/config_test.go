@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/proxyproto"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -59,7 +60,14 @@ func TestFullFile(t *testing.T) {
 		TrustedProxies: []netip.Prefix{
 			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::/32"),
 		},
-		UnknownDomain: engine.UnknownDomainRefuse, Headers: answer.IETF,
+		ProxyProtocol: config.ProxyProtocol{Doors: []string{"proxy", "grpc"}, Untrusted: proxyproto.Ignore},
+		JWT: config.JWT{
+			Keys: "https://login.example.com/jwks.json", SecretFile: "testdata/jwt/secret",
+			Issuer: "https://login.example.com/", Audience: []string{"api", "web"}, Algorithms: []string{"ES256", "HS256"},
+			Header: "X-Token", Cookie: "session", Leeway: time.Minute, Refresh: time.Hour, OnInvalid: config.InvalidRefuse,
+		},
+		HashSecretFile: "testdata/hash/secret",
+		UnknownDomain:  engine.UnknownDomainRefuse, Headers: answer.IETF,
 		Log:           config.Log{Level: slog.LevelDebug, Format: config.Text},
 		ShutdownDelay: 2 * time.Second, ShutdownTimeout: time.Minute,
 	}

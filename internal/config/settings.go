@@ -102,7 +102,7 @@ func settings() []setting {
 			c.ShutdownTimeout, err = duration(v, 0)
 			return err
 		}),
-	}, respSettings(), sourceSettings(), observeSettings(), envoySettings())
+	}, respSettings(), identitySettings(), sourceSettings(), observeSettings(), envoySettings())
 }
 
 // one is a setting with a single value.
@@ -257,7 +257,7 @@ func relativeTo(folder string, names []string) []string {
 	out := make([]string, len(names))
 	for i, name := range names {
 		out[i] = name
-		if !filepath.IsAbs(name) {
+		if !filepath.IsAbs(name) && !isURL(name) {
 			out[i] = filepath.Join(folder, name)
 		}
 	}

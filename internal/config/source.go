@@ -166,7 +166,7 @@ func (c *Config) checkTogether() (errs Errors) {
 	if err := c.checkRESP(); err != nil {
 		errs = append(errs, err)
 	}
-	return errs
+	return append(errs, c.checkIdentity()...)
 }
 
 // IsLoopback reports whether what listens at host:port is reached from this

@@ -63,7 +63,7 @@ func exchange(t *testing.T, network string, o proxyproto.Options, parts ...strin
 	return a
 }
 
-func trustAll(netip.Addr) bool { return true }
+func trustAll(netip.Addr) bool  { return true }
 func trustNone(netip.Addr) bool { return false }
 
 func TestConnection(t *testing.T) {

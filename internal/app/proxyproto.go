@@ -1,0 +1,32 @@
+package app
+
+import (
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/proxyproto"
+)
+
+// namesClients puts the PROXY protocol around the listener of a door, if the
+// door is to speak it.
+func (a *App) namesClients(door string, l net.Listener) net.Listener {
+	c := &a.options.Config.ProxyProtocol
+	if !slices.Contains(c.Doors, door) {
+		return l
+	}
+	var last atomic.Int64 // when a refusal was told, so that a flood does not fill the log
+	return proxyproto.NewListener(l, proxyproto.Options{
+		Trusts: a.clients.TrustsAddr, Untrusted: c.Untrusted,
+		Refused: func(peer net.Addr, err error) {
+			now, before := a.options.Clock().UnixNano(), last.Load()
+			if before != 0 && now-before < int64(time.Minute) || !last.CompareAndSwap(before, now) {
+				a.log.Debug("connection refused", "door", door, "peer", peer.String(), "err", err)
+				return
+			}
+			a.log.Warn("connection refused; others within a minute are told at level debug",
+				"door", door, "peer", peer.String(), "err", err)
+		},
+	})
+}

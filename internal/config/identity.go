@@ -1,0 +1,216 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/proxyproto"
+)
+
+// ProxyProtocol says at which doors connections begin with a header of the
+// PROXY protocol.
+type ProxyProtocol struct {
+	// Doors are their names, such as proxy.
+	Doors []string
+	// Untrusted is what becomes of headers from peers that are not in
+	// TrustedProxies.
+	Untrusted proxyproto.Untrusted
+}
+
+// InvalidToken says what becomes of a request whose token is no good.
+type InvalidToken uint8
+
+const (
+	// InvalidAnonymous counts it as one without a token. It is the default.
+	InvalidAnonymous InvalidToken = iota
+	// InvalidRefuse answers 401.
+	InvalidRefuse
+)
+
+// String returns the name that the configuration uses: anonymous or refuse.
+func (i InvalidToken) String() string {
+	switch i {
+	case InvalidAnonymous:
+		return "anonymous"
+	case InvalidRefuse:
+		return "refuse"
+	}
+	return fmt.Sprintf("invalid_token(%d)", uint8(i))
+}
+
+func parseInvalidToken(v string) (InvalidToken, bool) {
+	for _, i := range []InvalidToken{InvalidAnonymous, InvalidRefuse} {
+		if i.String() == v {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// The defaults of tokens.
+const (
+	DefaultTokenHeader = "Authorization"
+	DefaultLeeway      = 30 * time.Second
+	DefaultKeyRefresh  = 10 * time.Minute
+)
+
+// JWT says which tokens are good. Without Keys and SecretFile none is, and no
+// request has claims.
+type JWT struct {
+	// Keys is a file (JWKS or PEM) or the http or https URL of a JWKS, and
+	// SecretFile holds the secret of the HS algorithms.
+	Keys, SecretFile string
+	// Issuer and Audience, if set, are what a token must be from, and one of
+	// what it must be for.
+	Issuer   string
+	Audience []string
+	// Algorithms are those accepted; empty for all that the keys are for.
+	Algorithms []string
+	// Header and Cookie are where tokens are.
+	Header, Cookie string
+	// Leeway is how far clocks may be apart.
+	Leeway time.Duration
+	// Refresh is how often keys are read anew.
+	Refresh   time.Duration
+	OnInvalid InvalidToken
+}
+
+// Enabled reports whether tokens are verified at all.
+func (j *JWT) Enabled() bool { return j.Keys != "" || j.SecretFile != "" }
+
+func defaultJWT() JWT {
+	return JWT{Header: DefaultTokenHeader, Leeway: DefaultLeeway, Refresh: DefaultKeyRefresh}
+}
+
+// doorNames are the doors as proxy_protocol names them.
+func doorNames() []string { return []string{"api", "grpc", "resp", "admin", "proxy"} }
+
+// Algorithms are the names of the signatures that can be verified.
+func algorithms() []string {
+	return []string{
+		"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512",
+	}
+}
+
+// identitySettings are the keys of who clients are.
+func identitySettings() []setting {
+	return []setting{
+		{key: "proxy_protocol", list: true, set: func(c *Config, v []string) (err error) {
+			c.ProxyProtocol.Doors, err = words(v, doorNames())
+			return err
+		}},
+		one("proxy_protocol_untrusted", func(c *Config, v string) (err error) {
+			c.ProxyProtocol.Untrusted, err = choice(v, proxyproto.ParseUntrusted, "refuse", "ignore")
+			return err
+		}),
+		{key: "jwt.keys", path: true, set: func(c *Config, v []string) (err error) { c.JWT.Keys, err = keySource(v[0]); return err }},
+		{key: "jwt.secret_file", path: true, set: func(c *Config, v []string) error { c.JWT.SecretFile = v[0]; return nil }},
+		one("jwt.issuer", func(c *Config, v string) error { c.JWT.Issuer = v; return nil }),
+		{key: "jwt.audience", list: true, set: func(c *Config, v []string) error { c.JWT.Audience = v; return nil }},
+		{key: "jwt.algorithms", list: true, set: func(c *Config, v []string) (err error) {
+			c.JWT.Algorithms, err = words(v, algorithms())
+			return err
+		}},
+		one("jwt.header", func(c *Config, v string) (err error) { c.JWT.Header, err = tokenName(v); return err }),
+		one("jwt.cookie", func(c *Config, v string) (err error) { c.JWT.Cookie, err = tokenName(v); return err }),
+		one("jwt.leeway", func(c *Config, v string) (err error) { c.JWT.Leeway, err = duration(v, 0); return err }),
+		one("jwt.refresh", func(c *Config, v string) (err error) { c.JWT.Refresh, err = duration(v, time.Second); return err }),
+		one("jwt.on_invalid", func(c *Config, v string) (err error) {
+			c.JWT.OnInvalid, err = choice(v, parseInvalidToken, "anonymous", "refuse")
+			return err
+		}),
+		{key: "identity.hash_secret_file", path: true, set: func(c *Config, v []string) error { c.HashSecretFile = v[0]; return nil }},
+	}
+}
+
+// words checks that every value is one of those known, each at most once.
+func words(values, known []string) ([]string, error) {
+	for i, v := range values {
+		if slices.Contains(values[:i], v) {
+			return nil, fmt.Errorf("%q is there twice", v)
+		}
+		if !slices.Contains(known, v) {
+			return nil, fmt.Errorf("%q is not one of %s%s", v, strings.Join(known, ", "), didYouMean(v, known))
+		}
+	}
+	return values, nil
+}
+
+// tokenName checks the name of a header field or a cookie.
+func tokenName(v string) (string, error) {
+	for _, c := range v {
+		if c <= ' ' || c >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", c) {
+			return "", fmt.Errorf("%q is not a name: it has %q", v, c)
+		}
+	}
+	return v, nil
+}
+
+// isURL reports whether a source of keys is not a file.
+func isURL(v string) bool { return strings.Contains(v, "://") }
+
+// keySource checks where keys are from. Over plain HTTP anybody on the way
+// could give out keys.
+func keySource(v string) (string, error) {
+	if !isURL(v) {
+		return filepath.Clean(v), nil
+	}
+	const hint = "write a URL such as https://login.example.com/.well-known/jwks.json, or the name of a file"
+	u, err := url.Parse(v)
+	switch {
+	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "":
+		return "", &hinted{fmt.Sprintf("%q is not a URL of keys", v), hint}
+	case u.Scheme == "https", u.Scheme == "http" && isLoopbackHost(u.Hostname()):
+		return v, nil
+	case u.Scheme == "http":
+		return "", &hinted{"keys over plain http may be anybody's", "use https"}
+	}
+	return "", &hinted{fmt.Sprintf("keys cannot be had by %s", u.Scheme), hint}
+}
+
+func isLoopbackHost(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+// checkIdentity finds settings of this kind that make no sense together.
+func (c *Config) checkIdentity() (errs Errors) {
+	note := func(source, message, hint string) {
+		errs = append(errs, &SourceError{Source: source, Message: message, Hint: hint})
+	}
+	if len(c.ProxyProtocol.Doors) > 0 && len(c.TrustedProxies) == 0 && !c.onlySockets() {
+		note("proxy_protocol", "no peer is trusted, so no header would be believed", "name the load balancers in trusted_proxies")
+	}
+	if !c.JWT.Enabled() {
+		if j := &c.JWT; j.Issuer != "" || j.Audience != nil || j.Algorithms != nil || j.Cookie != "" || j.OnInvalid != InvalidAnonymous {
+			note("jwt", "there are no keys to verify tokens with", "set jwt.keys or jwt.secret_file")
+		}
+		return errs
+	}
+	secret := func(name string) bool { return strings.HasPrefix(name, "HS") }
+	if len(c.JWT.Algorithms) == 0 {
+		return errs
+	}
+	if c.JWT.SecretFile == "" && slices.ContainsFunc(c.JWT.Algorithms, secret) {
+		note("jwt.algorithms", "the HS algorithms need a secret", "set jwt.secret_file, or leave them out")
+	}
+	if c.JWT.SecretFile != "" && !slices.ContainsFunc(c.JWT.Algorithms, secret) {
+		note("jwt.secret_file", "none of jwt.algorithms uses a secret", "add HS256, or leave the secret out")
+	}
+	if c.JWT.Keys != "" && !slices.ContainsFunc(c.JWT.Algorithms, func(name string) bool { return !secret(name) }) {
+		note("jwt.keys", "none of jwt.algorithms uses public keys", "add RS256, ES256 or EdDSA, or leave the keys out")
+	}
+	return errs
+}
+
+// onlySockets reports whether the PROXY protocol is for Unix sockets alone,
+// whose peers are trusted without having an address.
+func (c *Config) onlySockets() bool {
+	network, _ := SplitAddress(c.Listen.GRPC)
+	return network == "unix" && slices.Equal(c.ProxyProtocol.Doors, []string{"grpc"})
+}

@@ -1,0 +1,63 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+func TestWrongIdentity(t *testing.T) {
+	t.Parallel()
+	const trusted = "trusted_proxies: [10.0.0.0/8]\n"
+	rows := []struct{ file, want string }{
+		{trusted + "proxy_protocol: [proxy, apis]\n", `headgate.yaml:2:17: proxy_protocol: "apis" is not one of api, grpc, resp, admin, proxy, did you mean "api"?`},
+		{trusted + "proxy_protocol: [api, api]\n", `headgate.yaml:2:17: proxy_protocol: "api" is there twice`},
+		{trusted + "proxy_protocol_untrusted: ignor\n", `headgate.yaml:2:27: proxy_protocol_untrusted: "ignor" is not one of refuse, ignore, did you mean "ignore"?`},
+		{"proxy_protocol: [api]\n", "proxy_protocol: no peer is trusted"},
+		{"jwt: {key: k.pem}\n", `headgate.yaml:1:7: unknown key "key" in jwt, did you mean "keys"?`},
+		{"jwt: {keys: http://login.example.com/k}\n", "headgate.yaml:1:13: jwt.keys: keys over plain http may be anybody's"},
+		{"jwt: {keys: ftp://login.example.com/k}\n", "headgate.yaml:1:13: jwt.keys: keys cannot be had by ftp"},
+		{"jwt: {keys: https://user@login.example.com/k}\n", "headgate.yaml:1:13: jwt.keys: "},
+		{"jwt: {keys: k.pem, algorithms: [RS265]}\n", `headgate.yaml:1:32: jwt.algorithms: "RS265" is not one of RS256, `},
+		{"jwt: {keys: k.pem, algorithms: [none]}\n", `headgate.yaml:1:32: jwt.algorithms: "none" is not one of RS256, `},
+		{"jwt: {keys: k.pem, algorithms: [HS256]}\n", "jwt.algorithms: the HS algorithms need a secret"},
+		{"jwt: {secret_file: s, algorithms: [RS256]}\n", "jwt.secret_file: none of jwt.algorithms uses a secret"},
+		{"jwt: {keys: k.pem, secret_file: s, algorithms: [HS256]}\n", "jwt.keys: none of jwt.algorithms uses public keys"},
+		{"jwt: {keys: k.pem, on_invalid: reject}\n", `headgate.yaml:1:32: jwt.on_invalid: "reject" is not one of anonymous, refuse`},
+		{"jwt: {keys: k.pem, leeway: -1s}\n", "headgate.yaml:1:28: jwt.leeway: -1s is too short"},
+		{"jwt: {keys: k.pem, refresh: 1ms}\n", "headgate.yaml:1:29: jwt.refresh: 1ms is too short"},
+		{"jwt: {keys: k.pem, header: \"X Token\"}\n", `headgate.yaml:1:28: jwt.header: "X Token" is not a name`},
+		{"jwt: {issuer: me}\n", "jwt: there are no keys"},
+		{"identity: {hash: x}\n", `headgate.yaml:1:12: unknown key "hash" in identity`},
+	}
+	for _, row := range rows {
+		name := filepath.Join(t.TempDir(), "headgate.yaml")
+		if err := os.WriteFile(name, []byte(row.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := config.Load(config.Sources{File: name, Environment: none})
+		if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), filepath.Dir(name)+string(filepath.Separator), ""), row.want) {
+			t.Errorf("%q: %v, want %q", row.file, err, row.want)
+		}
+	}
+}
+
+func TestIdentityThatIsRight(t *testing.T) {
+	t.Parallel()
+	for _, set := range []map[string]string{
+		{"jwt.keys": "http://127.0.0.1:9/jwks.json"},
+		{"jwt.keys": "http://localhost/jwks.json"},
+		{"jwt.keys": "https://login.example.com/jwks.json?v=1"},
+		{"jwt.secret_file": "s", "jwt.algorithms": "HS256,HS512"},
+		{"jwt.secret_file": "s", "jwt.keys": "k.pem"},
+		{"proxy_protocol": "grpc", "listen.grpc": "unix:/run/headgate.sock"},
+		{"proxy_protocol": "grpc, proxy", "trusted_proxies": "10.0.0.1"},
+	} {
+		if _, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: set}); err != nil {
+			t.Errorf("%v: %v", set, err)
+		}
+	}
+}
