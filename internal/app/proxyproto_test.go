@@ -168,31 +168,6 @@ func TestProxyProtocolSilence(t *testing.T) {
 	}
 }
 
-// program returns the path of a program, or skips the test.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	if os.Getenv("HEADGATE_REQUIRE_PROXIES") == "1" {
-		t.Fatalf("%s is not installed; scripts/ensure.sh %s installs it", name, name)
-	}
-	t.Skipf("%s is not installed; scripts/ensure.sh %s installs it", name, name)
-	return ""
-}
-
-// freeAddress returns an address that was free a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
 // background runs a program until the test ends.
 func background(t *testing.T, path string, arguments ...string) {
 	t.Helper()
