@@ -11,7 +11,7 @@ MODULES  := . benchmarks
 TIMED    := /store/redis /store/failsafe /internal/redistest /internal/app /door/resp
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long web web-check build lint fmt vet tidy-check differential fuzz bench vectors clean help
+.PHONY: run test test-long web web-check build lint fmt vet tidy-check differential fuzz bench lab vectors clean help
 
 run: build ## build, then start the quickstart: a proxy on :8000 before a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -60,6 +60,9 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 
 bench: ## compare with other limiters on this machine, in ROUNDS (5) interleaved rounds
 	cd benchmarks && $(GO) run ./cmd/compare --rounds $(ROUNDS)
+
+lab: build ## measure how exact the algorithms are, and write the tables of docs/accuracy.md
+	scripts/accuracy.sh $(BIN)
 
 vectors: ## rewrite algorithm/testdata/vectors from the Go steps
 	$(GO) test ./algorithm -run TestVectors -update

@@ -426,3 +426,13 @@ func (m *merge) outcome() outcome {
 	m.active = nil
 	return m.out
 }
+
+// Visit reads logs and hands the time of each request, in microseconds, and
+// what its client is counted by to visit, in the order of time.
+func Visit(ctx context.Context, o Reading, visit func(at int64, client string)) error {
+	_, err := o.read(ctx, func(at int64, e *entry) error {
+		visit(at, strings.Clone(e.group))
+		return nil
+	})
+	return err
+}

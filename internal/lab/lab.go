@@ -1,0 +1,306 @@
+// Package lab measures how exact the algorithms are: the same traffic goes
+// through each of them and is held to the exact sliding log.
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Subject is one algorithm with its options.
+type Subject struct {
+	Name  string
+	Limit headgate.Limit
+	// Window says that it promises something about windows, so that its
+	// decisions can be held to the log's.
+	Window bool
+}
+
+// Subjects returns every algorithm for n requests in a period.
+func Subjects(n int64, period time.Duration) []Subject {
+	base := headgate.Per(n, period)
+	buckets := func(edge headgate.Edge) headgate.Limit {
+		return base.Using(headgate.SlidingBuckets).Buckets(headgate.DefaultBuckets, edge)
+	}
+	return []Subject{
+		{"fixed_window", base.Using(headgate.FixedWindow), true},
+		{"sliding_window", base.Using(headgate.SlidingWindow), true},
+		{"sliding_buckets 60 lenient", buckets(headgate.EdgeLenient), true},
+		{"sliding_buckets 60 weighted", buckets(headgate.EdgeWeighted), true},
+		{"sliding_buckets 60 strict", buckets(headgate.EdgeStrict), true},
+		{"sliding_log", base.Using(headgate.SlidingLog), true},
+		{"token_bucket", base, false},
+	}
+}
+
+// Request is one request of a key.
+type Request struct {
+	At  int64 // microseconds
+	Key int
+}
+
+// Profile is traffic.
+type Profile struct {
+	Name     string
+	Requests []Request // in the order of time
+	Keys     int
+}
+
+// start is when all traffic begins: on the hour, so that fixed windows begin
+// with it.
+const start = int64(1_795_262_400_000_000)
+
+const second = int64(1_000_000)
+
+// Profiles returns the synthetic traffic for a limit of 100 a minute, an hour
+// of it. small makes it short, for tests.
+func Profiles(scale Scale) []Profile {
+	minutes, keys := int64(60), 20_000
+	if scale == Small {
+		minutes, keys = 10, 200
+	}
+	length := minutes * 60 * second
+	var out []Profile
+	for _, load := range []float64{0.5, 0.9, 1.1, 2} {
+		name := fmt.Sprintf("Poisson, %g of the limit", load)
+		out = append(out, newProfile(name, 8, func(rnd *rand.Rand, _ int) []int64 { return poisson(rnd, load*100/60, length) }))
+	}
+	return append(out,
+		newProfile("on and off: 10 s at 6 times, then 20 s of nothing", 8, func(rnd *rand.Rand, _ int) []int64 {
+			var times []int64
+			for _, at := range poisson(rnd, 6*100.0/60, length) {
+				if at%(30*second) < 10*second {
+					times = append(times, at)
+				}
+			}
+			return times
+		}),
+		newProfile("an attacker at the boundary", 8, func(_ *rand.Rand, key int) []int64 { return boundary(length, key) }),
+		newProfile(fmt.Sprintf("%d keys with Pareto rates", keys), keys, func(rnd *rand.Rand, _ int) []int64 {
+			return poisson(rnd, min(0.02*math.Pow(1-rnd.Float64(), -1/1.16), 20), length/8)
+		}),
+		newProfile(fmt.Sprintf("%d keys, most far below the limit", 3*keys), 3*keys, func(rnd *rand.Rand, _ int) []int64 {
+			return poisson(rnd, min(0.004*math.Pow(1-rnd.Float64(), -1/1.3), 5), length/4)
+		}),
+	)
+}
+
+// Scale is how much traffic there is.
+type Scale uint8
+
+// The scales.
+const (
+	Full Scale = iota
+	Small
+)
+
+// newProfile merges the times of keys.
+func newProfile(name string, keys int, times func(rnd *rand.Rand, key int) []int64) Profile {
+	p := Profile{Name: name, Keys: keys}
+	rnd := rand.New(rand.NewPCG(2026, 11)) //nolint:gosec // the same traffic every time
+	for key := range keys {
+		for _, at := range times(rnd, key) {
+			p.Requests = append(p.Requests, Request{start + at, key})
+		}
+	}
+	slices.SortStableFunc(p.Requests, func(a, b Request) int {
+		switch {
+		case a.At < b.At:
+			return -1
+		case a.At > b.At:
+			return 1
+		}
+		return 0
+	})
+	return p
+}
+
+// poisson returns the times of requests at a rate per second.
+func poisson(rnd *rand.Rand, rate float64, length int64) []int64 {
+	var out []int64
+	for at := 0.0; ; {
+		at += rnd.ExpFloat64() / rate * 1e6
+		if at >= float64(length) {
+			return out
+		}
+		out = append(out, int64(at))
+	}
+}
+
+// boundary sends 100 requests in the last second of each second minute, and 100
+// more in the first of the next.
+func boundary(length int64, key int) []int64 {
+	var out []int64
+	for minute := int64(0); (minute+2)*60*second < length; minute += 3 {
+		for i := range int64(200) {
+			out = append(out, (minute+1)*60*second-second+i*second/100+int64(key))
+		}
+	}
+	return out
+}
+
+// Result is how exact one algorithm was.
+type Result struct {
+	Subject  string
+	Requests int64
+	// Refused is what the exact log refuses if it counts what it allows.
+	Refused int64
+	// AllAllowed and AllRefused are wrong decisions where every request counts,
+	// allowed or not, so that all algorithms see the same.
+	AllAllowed, AllRefused int64
+	// Allowed and Denied are wrong decisions where what was allowed counts,
+	// held to the log of what this very algorithm has allowed.
+	Allowed, Denied int64
+	// Most is the largest number allowed in any window.
+	Most int
+	// BytesPerKey is the memory of a key in the store.
+	BytesPerKey float64
+}
+
+// Store is the store under test.
+type Store interface {
+	headgate.Store
+	// Usage returns how many keys there are and the bytes they take.
+	Usage() (keys, bytes int64)
+}
+
+// window is the exact log of a key: the times within the last period.
+type window struct{ times []int64 }
+
+// at forgets what has left the window that ends now and returns the rest. A
+// request leaves it exactly a period later.
+func (w *window) at(now int64, period int64) int {
+	n := 0
+	for n < len(w.times) && w.times[n] <= now-period {
+		n++
+	}
+	w.times = w.times[n:]
+	return len(w.times)
+}
+
+// Run sends the traffic through a subject.
+func Run(ctx context.Context, s Subject, p Profile, newStore func() Store) (Result, error) {
+	r := Result{Subject: s.Name, Requests: int64(len(p.Requests))}
+	keys := make([]string, p.Keys)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("key-%d", i)
+	}
+	if err := r.counted(ctx, s, p, newStore(), keys); err != nil {
+		return r, err
+	}
+	if !s.Window {
+		return r, nil
+	}
+	return r, r.countedAll(ctx, s, p, newStore(), keys)
+}
+
+// counted counts what was allowed.
+func (r *Result) counted(ctx context.Context, s Subject, p Profile, store Store, keys []string) (err error) {
+	defer func() {
+		if closing := store.Close(); err == nil {
+			err = closing
+		}
+	}()
+	period, limit := s.Limit.Period().Microseconds(), int(s.Limit.N())
+	own, exact := make([]window, p.Keys), make([]window, p.Keys)
+	for i, q := range p.Requests {
+		if i%(1<<16) == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		d, err := store.Take(ctx, headgate.Op{Key: keys[q.Key], Limit: s.Limit, Cost: 1, At: q.At})
+		if err != nil {
+			return err
+		}
+		w := &own[q.Key]
+		fits := w.at(q.At, period) < limit
+		switch {
+		case d.Allowed && !fits:
+			r.Allowed++
+		case !d.Allowed && fits:
+			r.Denied++
+		}
+		if d.Allowed {
+			w.times = append(w.times, q.At)
+			r.Most = max(r.Most, len(w.times))
+		}
+		if e := &exact[q.Key]; e.at(q.At, period) < limit {
+			e.times = append(e.times, q.At)
+		} else {
+			r.Refused++
+		}
+		if i == len(p.Requests)/2 { // while keys are alive
+			count, bytes := store.Usage()
+			r.BytesPerKey = float64(bytes) / float64(max(count, 1))
+		}
+	}
+	return nil
+}
+
+// countedAll counts every request.
+func (r *Result) countedAll(ctx context.Context, s Subject, p Profile, store Store, keys []string) (err error) {
+	defer func() {
+		if closing := store.Close(); err == nil {
+			err = closing
+		}
+	}()
+	period, limit := s.Limit.Period().Microseconds(), int(s.Limit.N())
+	exact := make([]window, p.Keys)
+	for i, q := range p.Requests {
+		if i%(1<<16) == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		op := headgate.Op{Key: keys[q.Key], Limit: s.Limit, Cost: 1, At: q.At, Kind: headgate.Peek}
+		d, err := store.Take(ctx, op)
+		if err != nil {
+			return err
+		}
+		op.Kind = headgate.Charge
+		if _, err := store.Take(ctx, op); err != nil {
+			return err
+		}
+		w := &exact[q.Key]
+		fits := w.at(q.At, period) < limit
+		w.times = append(w.times, q.At)
+		switch {
+		case d.Allowed && !fits:
+			r.AllAllowed++
+		case !d.Allowed && fits:
+			r.AllRefused++
+		}
+	}
+	return nil
+}
+
+// WriteTable writes the results of a profile as a Markdown table.
+func WriteTable(w io.Writer, p Profile, results []Result) error {
+	if len(results) == 0 {
+		return nil
+	}
+	n := float64(max(results[0].Requests, 1))
+	share := func(count int64) string { return fmt.Sprintf("%.4f %%", 100*float64(count)/n) }
+	_, err := fmt.Fprintf(w, "### %s\n\n%d requests of %d keys, of which the exact log refuses %s.\n\n"+
+		"| algorithm | wrongly allowed | wrongly refused | every request counts: wrongly allowed | wrongly refused | most in a window | bytes a key |\n"+
+		"| --- | --- | --- | --- | --- | --- | --- |\n", p.Name, results[0].Requests, p.Keys, share(results[0].Refused))
+	for i := range results {
+		r := &results[i]
+		all, none := share(r.AllAllowed), share(r.AllRefused)
+		if r.Subject == "token_bucket" {
+			all, none = "–", "–"
+		}
+		if err == nil {
+			_, err = fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s | %d | %.0f |\n",
+				r.Subject, share(r.Allowed), share(r.Denied), all, none, r.Most, r.BytesPerKey)
+		}
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(w)
+	}
+	return err
+}
