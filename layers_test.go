@@ -30,6 +30,7 @@ var layers = map[string]int{
 	"internal/client":      2, // what doors share: who is asking
 	"internal/sse":         0, // what is told live, to readers who may be slow
 	"internal/top":         0, // the most frequent keys
+	"internal/playground":  2, // one limit and its books, for web/wasm
 	"internal/redistest":   0, // for tests: starts a real server
 	"internal/accesslog":   3, // what simulations read
 	"internal/httprequest": 3, // what doors share: what is asked for
@@ -48,6 +49,7 @@ var layers = map[string]int{
 	"internal/xds":         4, // rules from a control plane
 	"internal/app":         5, // the only package that sees everything
 	"cmd":                  6,
+	"web/wasm":             6, // what the browser runs
 	"examples":             6,
 }
 

@@ -4,22 +4,56 @@
 #
 #   scripts/web.sh build    writes internal/dashboard/dist anew
 #   scripts/web.sh check    types, lint, tests, and: is dist what build makes?
+#   scripts/web.sh browser  tests in Chromium, with the binary that HEADGATE_BIN names
+#   scripts/web.sh static   writes the playground alone to dist/playground
 #
-# Without Node, check says so and succeeds, unless HEADGATE_REQUIRE_WEB is set.
+# Without Node (or Chromium), check and browser say so and succeed, unless
+# HEADGATE_REQUIRE_WEB is set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dist=internal/dashboard/dist
+wasm=web/wasm/headgate.wasm.gz
+# Which Go made the committed WebAssembly: another one makes other bytes.
+made_by=web/wasm/GOVERSION
 
-# ready installs the packages that package-lock.json names, if they are not.
+# skip says why nothing is done, which is a failure where it must be done.
+skip() {
+  if [ -n "${HEADGATE_REQUIRE_WEB:-}" ]; then
+    echo "error: $1" >&2
+    exit 1
+  fi
+  echo "web: skipped, $1"
+  exit 0
+}
+
+# compile writes the arithmetic of the playground, the same bytes everywhere.
+compile() {
+  GOFLAGS='' GOOS=wasip1 GOARCH=wasm go build -trimpath -buildvcs=false -buildmode=c-shared \
+    -ldflags='-s -w -buildid=' -o web/wasm/headgate.wasm ./web/wasm
+  gzip -9nc web/wasm/headgate.wasm >"$wasm"
+  rm web/wasm/headgate.wasm
+}
+
+# arithmetic compiles it, or takes the committed one if that is another Go's.
+arithmetic() {
+  if command -v go >/dev/null 2>&1 && [ "$(go env GOVERSION)" = "$(cat "$made_by")" ]; then
+    compile
+  else
+    echo "web: the WebAssembly is $(cat "$made_by")'s and taken as committed"
+    cp "$dist"/assets/headgate-*.wasm.gz "$wasm"
+  fi
+}
+
+# ready installs the packages that package-lock.json names, if they are not
+# there. Without Node it fails if the work must be done, else it skips it.
 ready() {
   if ! command -v npm >/dev/null 2>&1; then
-    if [ -n "${HEADGATE_REQUIRE_WEB:-}" ] || [ "$1" = build ]; then
+    if [ "$1" = must ]; then
       echo "error: there is no Node in PATH" >&2
       echo "hint: install Node 20.19 or newer with npm, on Debian and Ubuntu: sudo apt-get install npm" >&2
       exit 1
     fi
-    echo "web: skipped, there is no Node in PATH"
-    exit 0
+    skip "there is no Node in PATH"
   fi
   if ! cmp -s web/package-lock.json web/node_modules/.headgate-lock; then
     (cd web && npm ci --no-audit --no-fund --loglevel=error)
@@ -38,19 +72,34 @@ same() {
 
 case ${1:-} in
   build)
-    ready build
+    ready must
+    go env GOVERSION >"$made_by"
+    compile
     (cd web && npm run --silent build -- --logLevel warn)
     ;;
   check)
-    ready check
+    ready may
+    arithmetic
     (cd web && npm run --silent check && npm run --silent test)
     built=$(mktemp -d)
     trap 'rm -rf "$built"' EXIT
     (cd web && npm run --silent build -- --logLevel warn --outDir "$built")
     same "$dist" "$built"
     ;;
+  browser)
+    ready may
+    command -v "${CHROMIUM:-chromium}" >/dev/null 2>&1 || skip "there is no Chromium in PATH"
+    arithmetic
+    (cd web && npm run --silent build:static -- --logLevel warn && npm run --silent e2e)
+    ;;
+  static)
+    ready must
+    arithmetic
+    (cd web && npm run --silent build:static -- --logLevel warn)
+    echo "web: dist/playground/index.html"
+    ;;
   *)
-    sed -n '2,8p' "$0" >&2
+    sed -n '2,12p' "$0" >&2
     exit 2
     ;;
 esac

@@ -13,6 +13,7 @@ const pages = readdirSync(here("."))
 export default defineConfig({
   base: "./",
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+  assetsInclude: ["**/*.wasm.gz"],
   build: {
     outDir: here("../internal/dashboard/dist"),
     emptyOutDir: true,
@@ -29,11 +30,13 @@ export default defineConfig({
       output: {
         entryFileNames: "assets/[name]-[hash].js",
         chunkFileNames: "assets/[name]-[hash].js",
-        assetFileNames: "assets/[name]-[hash][extname]",
+        // The extension last, after which it is served.
+        assetFileNames: ({ names }) =>
+          names[0]?.endsWith(".wasm.gz") ? "assets/headgate-[hash].wasm.gz" : "assets/[name]-[hash][extname]",
       },
     },
   },
   // npm run dev: the pages from here, the data from a running admin door.
   server: { proxy: { "/v1": "http://127.0.0.1:6070" } },
-  test: { environment: "happy-dom", include: ["src/**/*.test.{ts,tsx}"] },
+  test: { environment: "happy-dom", testTimeout: 30_000, include: ["src/**/*.test.{ts,tsx}"] },
 });

@@ -1,0 +1,84 @@
+package algorithm
+
+import "github.com/headgate/headgate"
+
+// Span is a part of a state: Count was taken between Start and End, in
+// microseconds since the epoch, and Counts of it still count.
+type Span struct {
+	Start, End    int64
+	Count, Counts int64
+}
+
+// Spans appends to dst what the state of a window consists of at now, the
+// oldest first, for people to look at: the window, the two windows, the entries
+// of the log (each with the period in which it counts) or the sub-windows that
+// hold something. The sum of Counts is what the limit has in use, credit left
+// aside. The state of a bucket has no such parts: what is used there drains
+// evenly until ResetAfter.
+func Spans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
+	switch r.Algorithm {
+	case headgate.FixedWindow:
+		return fixedSpans(r, s, now, dst)
+	case headgate.SlidingLog:
+		return logSpans(r, s, now, dst)
+	case headgate.SlidingWindow:
+		return slidingSpans(r, s, now, dst)
+	case headgate.SlidingBuckets:
+		return bucketsSpans(r, s, now, dst)
+	case headgate.TokenBucket, headgate.LeakyBucket:
+	}
+	return dst
+}
+
+func fixedSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
+	count, end := s.V[0], s.V[1]
+	if count == 0 || now >= end {
+		return dst
+	}
+	start := end - s.V[2]
+	if r.Calendar != headgate.NoCalendar {
+		start, _ = CalendarWindow(r.Calendar, r.Zone, end-1)
+	}
+	return append(dst, Span{start, end, count, count})
+}
+
+func logSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
+	_, head := logAt(r, s, now)
+	for head < int64(len(s.Words)) {
+		at, count, next := logEntry(s.Words, head)
+		dst = append(dst, Span{at, at + r.Period, count, count})
+		head = next
+	}
+	return dst
+}
+
+func slidingSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
+	c := slidingAt(s, now, r.Period)
+	if c.previous > 0 {
+		dst = append(dst, Span{c.start - r.Period, c.start, c.previous, mulDiv(c.previous, c.overlap, r.Period)})
+	}
+	if c.current > 0 {
+		dst = append(dst, Span{c.start, c.start + r.Period, c.current, c.current})
+	}
+	return dst
+}
+
+func bucketsSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
+	width := s.V[1]
+	if width == 0 || len(s.Words) == 0 {
+		return dst
+	}
+	span := spanAt(s.V[2], width, max(now, s.V[0]*width))
+	for j := max(span.oldest, 0); j <= s.V[0]; j++ {
+		count := s.count(j)
+		if count == 0 {
+			continue
+		}
+		counts := count
+		if j == span.oldest {
+			counts = edge(r.Edge, count, span.overlap, width)
+		}
+		dst = append(dst, Span{j * width, (j + 1) * width, count, counts})
+	}
+	return dst
+}

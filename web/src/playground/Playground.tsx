@@ -1,0 +1,325 @@
+import { useSignal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
+import "./playground.css";
+import { about, algorithms } from "./algorithms.ts";
+import { Compare } from "./Compare.tsx";
+import { Controls } from "./Controls.tsx";
+import { Axis, Lane, usePalette } from "./Lane.tsx";
+import type { Progress } from "./load.ts";
+import { Player, sayClock, sayTime } from "./player.ts";
+import { Rule } from "./Rule.tsx";
+import { fromHash, type Scene, sceneSettings, scenes, speeds, toHash } from "./settings.ts";
+import type { Core } from "./wasm.ts";
+
+/** What gets the arithmetic, telling how far it is. */
+export type Load = (progress: Progress) => Promise<Core>;
+
+/** The page: what it is about, scenes to begin with, and the player. */
+export function Playground(props: { load: Load }) {
+  const [player, setPlayer] = useState<Player>();
+  const [failed, setFailed] = useState("");
+  const received = useSignal<readonly [number, number]>([0, 0]);
+  useEffect(() => {
+    const progress: Progress = (bytes, total) => {
+      received.value = [bytes, total];
+    };
+    props.load(progress).then(
+      (core) => setPlayer(begin(core)),
+      (error: unknown) => setFailed(String(error)),
+    );
+  }, []);
+  return (
+    <div class="play">
+      <header class="intro">
+        <h1>Playground</h1>
+        <p class="muted">
+          Six ways to count, side by side on the same traffic. They are Headgate’s own, compiled for your
+          browser: what you see here is what runs there.
+        </p>
+      </header>
+      {player ? <Loaded player={player} /> : <Loading failed={failed} received={received.value} />}
+      <Explained />
+    </div>
+  );
+}
+
+function begin(core: Core): Player {
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const player = new Player(core, fromHash(location.hash), calm);
+  if (!calm) player.play();
+  return player;
+}
+
+function Loading(props: { failed: string; received: readonly [number, number] }) {
+  const [bytes, total] = props.received;
+  if (props.failed) {
+    return (
+      <p class="panel loading error" role="alert">
+        The arithmetic could not be loaded. {props.failed}
+      </p>
+    );
+  }
+  return (
+    <div class="panel loading">
+      <label for="loading">
+        Loading the arithmetic, about 0.6 MB{bytes > 0 ? `: ${Math.round(bytes / 1024)} KiB` : "…"}
+      </label>
+      <progress id="loading" {...(total > 0 ? { value: bytes, max: total } : {})} />
+    </div>
+  );
+}
+
+function Loaded(props: { player: Player }) {
+  const { player } = props;
+  const colours = usePalette();
+  const { shown } = player.settings.value;
+  useLink(player);
+  return (
+    <>
+      <Scenes player={player} />
+      <div class="cols">
+        <Controls player={player} />
+        <section class="stage panel" aria-label="Requests over time">
+          <Transport player={player} />
+          <Axis player={player} colours={colours} />
+          {shown.map((algorithm) => (
+            <Lane key={algorithm} player={player} colours={colours} algorithm={algorithm} />
+          ))}
+          <Legend />
+          <p class="hidden" role="status">
+            {player.said.value}
+          </p>
+        </section>
+      </div>
+      <div class="below">
+        <Compare player={player} />
+        <Rule player={player} />
+      </div>
+    </>
+  );
+}
+
+/** Keeps the address and the settings the same, whichever of them changes. */
+function useLink(player: Player) {
+  const link = player.link.value;
+  useEffect(() => {
+    // Browsers bound how often a page may change its address.
+    const timer = setTimeout(() => {
+      if (location.hash.replace(/^#/, "") !== link) {
+        history.replaceState(null, "", link ? `#${link}` : location.pathname + location.search);
+      }
+    }, 250);
+    return () => clearTimeout(timer);
+  }, [link]);
+  useEffect(() => {
+    const follow = () => {
+      const settings = fromHash(location.hash);
+      if (toHash(settings) !== player.link.value) player.open(settings);
+    };
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
+  }, []);
+}
+
+function Scenes(props: { player: Player }) {
+  const { player } = props;
+  const now = (scene: Scene) =>
+    toHash({ ...sceneSettings(scene), speed: 1 }) === toHash({ ...player.settings.value, speed: 1 });
+  const current = scenes.find(now);
+  return (
+    <section class="scenes" aria-label="Scenes">
+      <div class="row">
+        {scenes.map((scene) => (
+          <button
+            key={scene.name}
+            type="button"
+            class="button scene"
+            aria-pressed={scene === current}
+            onClick={() => {
+              player.open(sceneSettings(scene));
+              if (!player.calm) player.play();
+            }}
+          >
+            {scene.name}
+          </button>
+        ))}
+      </div>
+      <p class="watch">
+        {current ? current.watch : "Your own settings. A scene above brings back one of ours."}
+      </p>
+    </section>
+  );
+}
+
+function Transport(props: { player: Player }) {
+  const { player } = props;
+  const { speed, limit, period } = player.settings.value;
+  const running = player.running.value;
+  const burst = Math.max(limit, 1);
+  void player.beat.value;
+  useKeys(player, burst);
+  return (
+    <div class="transport">
+      <div class="row">
+        <button
+          type="button"
+          class={`button ${running || player.calm ? "" : "primary"} wide-button`}
+          onClick={() => (running ? player.pause() : player.play())}
+        >
+          <Icon name={running ? "pause" : "play"} />
+          {running ? "Pause" : "Play"}
+        </button>
+        <button type="button" class={`button ${player.calm ? "primary" : ""}`} onClick={() => player.step()}>
+          <Icon name="step" />
+          Next request
+        </button>
+        {(player.calm || !running) && (
+          <button type="button" class="button" onClick={() => player.skip(period / 10)}>
+            +{sayTime(period / 10)}
+          </button>
+        )}
+        <button type="button" class="button quiet" onClick={() => player.restart()}>
+          <Icon name="restart" />
+          Restart
+        </button>
+      </div>
+      <div class="row">
+        <label class="small muted" for="speed">
+          Speed
+        </label>
+        <select
+          id="speed"
+          class="input auto"
+          value={String(speed)}
+          onChange={(e) => player.change({ speed: Number(e.currentTarget.value) })}
+        >
+          {speeds.map((s) => (
+            <option key={s} value={String(s)}>
+              {s}×
+            </option>
+          ))}
+        </select>
+        <span class="clock num" title="simulated time">
+          <span class="hidden">Simulated time </span>
+          {sayClock(player.simulation.now)}
+        </span>
+        {player.late.value && <span class="badge delayed">as fast as it can</span>}
+      </div>
+      <div class="row hits">
+        <button type="button" class="button primary" onClick={() => player.hit(1)}>
+          Send 1
+        </button>
+        <button type="button" class="button" onClick={() => player.hit(burst)}>
+          Send {burst}
+        </button>
+      </div>
+      {player.calm && (
+        <p class="small muted wide">
+          Your system asks for less motion: go from request to request. Play shows two pictures a second.
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** Single keys, for when nothing is being typed and no control wants them. */
+function useKeys(player: Player, burst: number) {
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      const target = event.target as HTMLElement;
+      if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, select, textarea")) return;
+      if (!keys.value) return;
+      const actions: Record<string, () => void> = {
+        h: () => player.hit(1),
+        b: () => player.hit(burst),
+        p: () => (player.running.value ? player.pause() : player.play()),
+        n: () => player.step(),
+        r: () => player.restart(),
+      };
+      const action = actions[event.key.toLowerCase()];
+      if (!action) return;
+      event.preventDefault();
+      action();
+    };
+    document.addEventListener("keydown", press);
+    return () => document.removeEventListener("keydown", press);
+  }, [player, burst]);
+}
+
+const keys = { value: true };
+
+function Legend() {
+  const on = useSignal(keys.value);
+  return (
+    <div class="legend small">
+      <ul>
+        <li>
+          <i class="mark allowed" /> allowed
+        </li>
+        <li>
+          <i class="mark refused" /> refused
+        </li>
+        <li>
+          <i class="dot" /> an exact log would have said otherwise
+        </li>
+        <li>
+          <i class="area" /> in use, dashed: if nobody asks again
+        </li>
+        <li>
+          <i class="shade" /> the last period
+        </li>
+      </ul>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={on.value}
+          onChange={(e) => {
+            on.value = e.currentTarget.checked;
+            keys.value = on.value;
+          }}
+        />
+        <span>
+          Keys: <kbd>h</kbd> send 1, <kbd>b</kbd> send a burst, <kbd>p</kbd> play or pause, <kbd>n</kbd> next
+          request, <kbd>r</kbd> restart
+        </span>
+      </label>
+    </div>
+  );
+}
+
+function Explained() {
+  return (
+    <section aria-labelledby="explained" class="explained">
+      <h2 id="explained">How each of them counts</h2>
+      <div class="cards">
+        {algorithms.map((name) => {
+          const { title, how, good, weakness } = about[name];
+          return (
+            <article key={name} class="panel card" aria-labelledby={`about-${name}`}>
+              <h3 id={`about-${name}`}>{title}</h3>
+              <p>{how}</p>
+              <p>{good}</p>
+              <p class="weakness">{weakness}</p>
+              <code class="muted">algorithm: {name}</code>
+            </article>
+          );
+        })}
+      </div>
+    </section>
+  );
+}
+
+const shapes: Record<string, string> = {
+  play: "M4 2.5v11l9-5.5z",
+  pause: "M4 2.5h3v11H4zm5 0h3v11H9z",
+  step: "M3 2.5v11l7-5.5zm8 0h2.5v11H11z",
+  restart: "M8 2.5V0L3.5 3.5 8 7V4.5A4 4 0 1 1 4 8.500H2A6 6 0 1 0 8 2.500z",
+};
+
+function Icon(props: { name: keyof typeof shapes }) {
+  return (
+    <svg class="icon" viewBox="0 0 16 16" width="14" height="14" aria-hidden="true">
+      <path d={shapes[props.name]} fill="currentColor" />
+    </svg>
+  );
+}

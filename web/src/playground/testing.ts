@@ -1,0 +1,10 @@
+import { readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
+import { Core } from "./wasm.ts";
+
+const wasm = new URL("../../wasm/headgate.wasm.gz", `file://${import.meta.dirname}/`);
+
+/** Starts the compiled arithmetic, for tests. */
+export async function core(): Promise<Core> {
+  return Core.start(await WebAssembly.compile(gunzipSync(readFileSync(wasm))));
+}
