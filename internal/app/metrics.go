@@ -8,17 +8,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/metrics"
 )
 
 // openMetrics begins to count and returns what the engine has to know.
 func (a *App) openMetrics() engine.Option {
-	began := time.Now() //nolint:forbidigo // durations are on the monotonic clock, whatever time the App believes it is
 	a.events = metrics.NewStream(a.keyView)
 	a.metrics = metrics.New(metrics.Options{
 		MaxRules: int(a.options.Config.Metrics.MaxRules),
-		Elapsed:  func() time.Duration { return time.Since(began) },
+		Elapsed:  a.elapsed,
 		Watchers: []metrics.Watcher{a.events, &metrics.Debug{Log: a.log, Level: a.options.LogLevel, Key: a.keyText}},
 	})
 	a.metrics.SetRules(a.state.Load().rules, a.options.Clock())
@@ -27,6 +27,16 @@ func (a *App) openMetrics() engine.Option {
 		a.metrics.Collector(), a.selfCollector(),
 	)
 	return engine.WithObserver(a.metrics)
+}
+
+// elapsed is a clock that never jumps, for durations.
+func (a *App) elapsed() time.Duration { return time.Since(a.began) }
+
+// measured returns a store that tells how long another one takes.
+func (a *App) measured(s headgate.Store) headgate.Store {
+	m := metrics.NewStore(s, a.elapsed)
+	a.register(m.Collector())
+	return m
 }
 
 // register adds metrics to those at /metrics. Whoever adds a part of the App

@@ -21,7 +21,8 @@ import (
 
 // observation is what operators see of an App.
 type observation struct {
-	started  time.Time
+	started  time.Time // as the App's clock has it
+	began    time.Time // on the monotonic clock
 	registry *prometheus.Registry
 	metrics  *metrics.Observer
 	events   *metrics.Stream

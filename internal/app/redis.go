@@ -36,7 +36,7 @@ func (a *App) openRedis() (headgate.Store, []engine.Option, error) {
 	}
 	a.greet(ctx, shared, &options)
 	c := &a.options.Config.Store.Redis
-	safe := failsafe.New(shared, failsafe.Options{
+	safe := failsafe.New(a.measured(shared), failsafe.Options{
 		Timeout:   options.Timeout,
 		DenyCache: failsafe.DenyCache{Entries: c.DenyCache, MaxAge: c.DenyMaxAge},
 		OnChange:  a.storeChanged,
