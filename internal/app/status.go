@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/rules"
 )
@@ -175,7 +178,7 @@ func (a *App) listRules(w http.ResponseWriter, r *http.Request) {
 
 func ruleStatus(r *rules.Rule) RuleStatus {
 	s := RuleStatus{
-		Domain: r.Domain, Name: r.Name, File: r.File, Line: r.Line, Rate: r.Limit.String(),
+		Domain: r.Domain, Name: r.Name, File: r.File, Line: r.Line, Rate: rateText(r.Limit),
 		Unlimited: r.Limit.IsUnlimited(), Key: []string{}, Match: r.Conditions(), Mode: r.Mode.String(), Percent: r.Percent,
 		Action: r.OnLimit.Action.String(), OnStoreError: r.OnStoreError.String(), Description: r.Description,
 	}
@@ -187,6 +190,38 @@ func ruleStatus(r *rules.Rule) RuleStatus {
 		s.Key = append(s.Key, k.String())
 	}
 	return s
+}
+
+// rateText writes a limit as rules do: 5/minute, 300/3h.
+func rateText(l headgate.Limit) string {
+	if l.IsUnlimited() {
+		return "unlimited"
+	}
+	per := ""
+	if c := l.Rule().Calendar; c != headgate.NoCalendar {
+		per = c.String()
+	}
+	switch l.Period() {
+	case time.Second:
+		per = "second"
+	case time.Minute:
+		per = "minute"
+	case time.Hour:
+		per = "hour"
+	case 24 * time.Hour:
+		per = "day"
+	case 7 * 24 * time.Hour:
+		per = "week"
+	}
+	if per == "" {
+		per = l.Period().String()
+		for _, zero := range []string{"m0s", "h0m"} {
+			if rest, ok := strings.CutSuffix(per, zero); ok {
+				per = rest + zero[:1]
+			}
+		}
+	}
+	return strconv.FormatInt(l.N(), 10) + "/" + per
 }
 
 func versionOf(v string) string { return cmp.Or(v, "unknown") }

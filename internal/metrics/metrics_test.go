@@ -147,12 +147,15 @@ func TestEachRuleIsCounted(t *testing.T) {
 		"requests_total proxy allowed":             1,
 		"rules ":                                   2,
 		"rules_without_series ":                    0,
-		"decision_duration_seconds api":            2, // one each millisecond
 		"decision_duration_seconds proxy":          0,
 	} {
 		if is, ok := got[name]; !ok || is != want {
 			t.Errorf("%s: %v, want %v", name, is, want)
 		}
+	}
+	// On each core one each millisecond.
+	if n := got["decision_duration_seconds api"]; n < 2 || n > 10 {
+		t.Errorf("%v decisions were timed", n)
 	}
 	if t.Failed() {
 		t.Log(got)
