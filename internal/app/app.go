@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/jwt"
 	"github.com/headgate/headgate/internal/xds"
 	"github.com/headgate/headgate/rules"
 )
@@ -59,9 +60,10 @@ type Options struct {
 
 // App is a running Headgate.
 type App struct {
-	options Options
-	log     *slog.Logger
-	clients *client.Resolver
+	options  Options
+	log      *slog.Logger
+	clients  *client.Resolver
+	verifier *jwt.Verifier // nil if no token is good
 
 	// Long-lived components: there from Start to Stop.
 	store     headgate.Store
@@ -103,6 +105,9 @@ func New(options Options) (*App, error) {
 	a.began = time.Now() //nolint:forbidigo // durations are real, whatever time the App believes it is
 	var err error
 	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies}); err != nil {
+		return nil, err
+	}
+	if a.verifier, err = a.newVerifier(); err != nil {
 		return nil, err
 	}
 	if l := options.Config.Listen; !isOpen(l.API) && !isOpen(l.GRPC) && !isOpen(l.RESP) && !a.proxyOpen() {
@@ -154,6 +159,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 	a.transport = proxy.NewTransport()
 	a.cleanup = append(a.cleanup, a.transport.CloseIdleConnections)
 	a.openLive()
+	a.verifyTokens(ctx)
 	if err := a.watch(); err != nil {
 		return err
 	}

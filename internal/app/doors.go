@@ -137,7 +137,7 @@ func (a *App) handler(name string) (http.Handler, error) {
 			upstream = &url.URL{Scheme: "http", Host: a.Addr(backendDoor)}
 		}
 		return proxy.New(proxy.Options{
-			Engine: a.engine, Domain: func() string { return a.state.Load().domain }, Upstream: upstream, Clients: a.clients,
+			Engine: a.engine, Domain: func() string { return a.state.Load().domain }, Upstream: upstream, Clients: a.clients, Tokens: a.tokens(),
 			TrustedProxies: c.TrustedProxies, Transport: a.transport, Clock: a.options.Clock,
 			Logger: a.log, Dialect: c.Headers,
 		}), nil

@@ -69,9 +69,6 @@ type Config struct {
 	ProxyProtocol ProxyProtocol
 	// JWT says which tokens are good.
 	JWT JWT
-	// HashSecretFile holds the secret with which values in keys are hashed;
-	// empty for none.
-	HashSecretFile string
 	// UnknownDomain is what happens to requests in a domain without rules.
 	UnknownDomain engine.UnknownDomain
 	// Headers is the dialect of the header fields.

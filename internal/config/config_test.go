@@ -66,8 +66,7 @@ func TestFullFile(t *testing.T) {
 			Issuer: "https://login.example.com/", Audience: []string{"api", "web"}, Algorithms: []string{"ES256", "HS256"},
 			Header: "X-Token", Cookie: "session", Leeway: time.Minute, Refresh: time.Hour, OnInvalid: config.InvalidRefuse,
 		},
-		HashSecretFile: "testdata/hash/secret",
-		UnknownDomain:  engine.UnknownDomainRefuse, Headers: answer.IETF,
+		UnknownDomain: engine.UnknownDomainRefuse, Headers: answer.IETF,
 		Log:           config.Log{Level: slog.LevelDebug, Format: config.Text},
 		ShutdownDelay: 2 * time.Second, ShutdownTimeout: time.Minute,
 	}

@@ -124,7 +124,6 @@ func identitySettings() []setting {
 			c.JWT.OnInvalid, err = choice(v, parseInvalidToken, "anonymous", "refuse")
 			return err
 		}),
-		{key: "identity.hash_secret_file", path: true, set: func(c *Config, v []string) error { c.HashSecretFile = v[0]; return nil }},
 	}
 }
 

@@ -1,0 +1,43 @@
+package app
+
+import (
+	"context"
+
+	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/jwt"
+)
+
+// newVerifier returns what verifies tokens, or nil if nothing is to.
+func (a *App) newVerifier() (*jwt.Verifier, error) {
+	c := &a.options.Config.JWT
+	if !c.Enabled() {
+		return nil, nil //nolint:nilnil // nothing is to
+	}
+	v, err := jwt.New(jwt.Options{
+		Keys: c.Keys, SecretFile: c.SecretFile, Issuer: c.Issuer, Audience: c.Audience, Algorithms: c.Algorithms,
+		Header: c.Header, Cookie: c.Cookie, Leeway: c.Leeway, Refresh: c.Refresh,
+		Refuse: c.OnInvalid == config.InvalidRefuse, Logger: a.log,
+	})
+	if err != nil {
+		return nil, &config.SourceError{Source: "jwt", Message: err.Error()}
+	}
+	return v, nil
+}
+
+// verifyTokens keeps the keys of tokens up to date until the App stops.
+func (a *App) verifyTokens(ctx context.Context) {
+	if a.verifier == nil {
+		return
+	}
+	a.cleanup = append(a.cleanup, a.verifier.Close)
+	a.verifier.Start(ctx)
+}
+
+// tokens returns what doors ask about tokens; nil if there is nothing to ask.
+func (a *App) tokens() client.Tokens {
+	if a.verifier == nil {
+		return nil // and not an interface that holds nil
+	}
+	return a.verifier
+}

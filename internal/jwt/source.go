@@ -1,0 +1,221 @@
+package jwt
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxSet is the size of the largest set of keys that is read, in bytes.
+	maxSet = 1 << 20
+	// fetchTimeout is how long keys may take to arrive.
+	fetchTimeout = 10 * time.Second
+	// hurry is how often at most keys are read anew because a token names one
+	// that is not there.
+	hurry = 30 * time.Second
+	// patience is how long a request waits for that.
+	patience = time.Second
+	// fileInterval is how often a file is looked at.
+	fileInterval = 5 * time.Second
+)
+
+// keySet is what was read, and from what.
+type keySet struct {
+	keys []key
+	sum  [sha256.Size]byte
+}
+
+// source holds keys and keeps them up to date.
+type source struct {
+	location string
+	client   *http.Client // for a URL
+	log      *slog.Logger
+	set      atomic.Pointer[keySet] // nil as long as there is none
+
+	ctx    context.Context //nolint:containedctx // of what goes on in the background
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	mu      sync.Mutex
+	flight  chan struct{} // closed when the reading under way is done; nil if there is none
+	hurried time.Time     // when a token last made us read, by the request's clock
+	failing bool
+}
+
+func newSource(location string, transport http.RoundTripper, log *slog.Logger) *source {
+	s := &source{location: location, log: log, client: &http.Client{Transport: transport, Timeout: fetchTimeout}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *source) remote() bool { return strings.Contains(s.location, "://") }
+
+// load reads the keys once. After an error those of before stay.
+func (s *source) load() error {
+	data, err := s.read()
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	if old := s.set.Load(); old != nil && old.sum == sum {
+		return nil
+	}
+	keys, err := parseKeys(data)
+	if err != nil {
+		return err
+	}
+	s.set.Store(&keySet{keys: keys, sum: sum})
+	s.log.Info("token keys read", "from", s.location, "keys", len(keys))
+	return nil
+}
+
+func (s *source) read() ([]byte, error) {
+	if s.remote() {
+		return s.fetch()
+	}
+	f, err := os.Open(s.location)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return readBounded(f)
+}
+
+func (s *source) fetch() ([]byte, error) {
+	r, err := http.NewRequestWithContext(s.ctx, http.MethodGet, s.location, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "application/jwk-set+json, application/json")
+	res, err := s.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answered %s", s.location, res.Status)
+	}
+	return readBounded(res.Body)
+}
+
+func readBounded(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxSet+1))
+	if err == nil && len(data) > maxSet {
+		err = fmt.Errorf("it is longer than %d bytes", maxSet)
+	}
+	return data, err
+}
+
+// refresh loads the keys, and says in the log when that begins to fail and
+// when it works again.
+func (s *source) refresh() {
+	err := s.load()
+	if s.ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil && !s.failing:
+		s.log.Warn("token keys could not be read, those of before stay in force", "from", s.location, "err", err)
+	case err == nil && s.failing:
+		s.log.Info("token keys can be read again", "from", s.location)
+	}
+	s.failing = err != nil
+}
+
+// start lets refresh run in the background, unless it does so already.
+// It needs s.mu, and returns what is closed at the end.
+func (s *source) start() <-chan struct{} {
+	if s.flight != nil {
+		return s.flight
+	}
+	done := make(chan struct{})
+	s.flight = done
+	s.tasks.Go(func() {
+		s.refresh()
+		s.mu.Lock()
+		s.flight = nil
+		s.mu.Unlock()
+		close(done)
+	})
+	return done
+}
+
+// follow refreshes from time to time until the source is closed.
+func (s *source) follow(interval time.Duration) {
+	if !s.remote() {
+		interval = min(interval, fileInterval)
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-s.ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		done := s.start()
+		s.mu.Unlock()
+		<-done
+	}
+}
+
+// hasten reads the keys because a token names one that is not there, but not
+// often. It returns when they have been read, or after a while.
+func (s *source) hasten(at time.Time) {
+	s.mu.Lock()
+	done := (<-chan struct{})(s.flight)
+	if done == nil {
+		since := at.Sub(s.hurried)
+		if s.ctx.Err() != nil || !s.hurried.IsZero() && since >= 0 && since < hurry {
+			s.mu.Unlock()
+			return
+		}
+		s.hurried = at
+		done = s.start()
+	}
+	s.mu.Unlock()
+	timer := time.NewTimer(patience) //nolint:forbidigo // a bound on waiting
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// find returns the keys that may have signed with an algorithm: those with the
+// id, or all that fit if the token names none.
+func (s *source) find(id, algorithm string) (found []key) {
+	set := s.set.Load()
+	if set == nil {
+		return nil
+	}
+	for _, k := range set.keys {
+		// A key from a PEM file has no name of its own.
+		if (id == "" || k.id == "" || k.id == id) && k.fits(algorithm) {
+			found = append(found, k)
+		}
+	}
+	return found
+}
+
+func (s *source) close() {
+	s.mu.Lock()
+	s.cancel()
+	s.mu.Unlock()
+	s.tasks.Wait()
+}
+
+var errNoKeys = errors.New("there are no keys")
