@@ -77,9 +77,9 @@ func TestTokensAsDocumented(t *testing.T) {
 			{f.proxyURL("/"), "", 429}, {f.proxyURL("/"), late, 429}, {f.apiURL("/v1/auth"), "Bearer guess", 429},
 			{f.proxyURL("/"), bob, 404},
 		} {
-			header := []string{"X-Original-URI", "/"} // for forward-auth
+			header := []string{"X-Original-URI", "/", "X-Original-Method", "GET"} // for forward-auth
 			if row.authorization != "" {
-				header = []string{"Authorization", row.authorization}
+				header = append(header, "Authorization", row.authorization)
 			}
 			res, body := f.get(t, row.url, header...)
 			if res.StatusCode != row.status {
