@@ -33,7 +33,7 @@ func TestUsersAndPrefixes(t *testing.T) {
 	server := redistest.Standalone(t)
 	server.Do("ACL", "SETUSER", "gate", "on", ">secret", "resetkeys", "~team1:*", "-@all",
 		"+eval", "+evalsha", "+ping", "+hello", "+auth", "+client",
-		"+get", "+set", "+time", "+del", "+getrange", "+setrange", "+pexpire")
+		"+get", "+set", "+pttl", "+time", "+del", "+getrange", "+setrange", "+pexpire")
 	options := redis.Options{Addresses: []string{server.Addr}, Username: "gate", Password: "secret", Prefix: "team1", Timeout: patient}
 	store := open(t, options)
 	if err := store.Ping(context.Background()); err != nil {

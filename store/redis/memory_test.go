@@ -16,7 +16,7 @@ import (
 type memoryCase struct {
 	name  string
 	limit headgate.Limit
-	// takes of cost 1, pause apart.
+	// takes of cost 1, pause apart; without a pause by the server's clock.
 	takes int
 	pause time.Duration
 	// goal is the most bytes a key may take.
@@ -34,8 +34,9 @@ func TestMemoryPerKey(t *testing.T) {
 	cases := []memoryCase{
 		{"token_bucket", headgate.Per(100, hour), 1, 0, 181},
 		{"leaky_bucket", headgate.Per(100, hour).Using(headgate.LeakyBucket), 1, 0, 181},
-		{"fixed_window", headgate.Per(100, hour).Using(headgate.FixedWindow), 1, 0, 149},
-		{"fixed_window, calendar day", headgate.PerCalendar(100, headgate.Day, time.UTC), 1, 0, 149},
+		{"fixed_window", headgate.Per(100, hour).Using(headgate.FixedWindow), 3, 0, 133},
+		{"fixed_window, 1000 requests", headgate.Per(1000, hour).Using(headgate.FixedWindow), 1000, 0, 149},
+		{"fixed_window, calendar day", headgate.PerCalendar(100, headgate.Day, time.UTC), 3, 0, 133},
 		{"fixed_window, first request", headgate.Per(100, hour).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), 1, 0, 181},
 		{"sliding_window", headgate.Per(100, hour).Using(headgate.SlidingWindow), 1, 0, 165},
 		{"sliding_buckets of 60", headgate.Per(500, hour).Using(headgate.SlidingBuckets), 90, time.Minute, 600},
@@ -43,13 +44,19 @@ func TestMemoryPerKey(t *testing.T) {
 		{"sliding_log, 100 entries", headgate.Per(100, hour).Using(headgate.SlidingLog), 100, time.Second, 1229},
 	}
 	server := redistest.Standalone(t)
-	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true})
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, CallerTime: true}) // where Op.At says so
 	fill := func(c *memoryCase, keys int) {
-		for step := range c.takes {
+		takes, cost := c.takes, int64(1)
+		if c.pause == 0 {
+			takes, cost = 1, int64(c.takes)
+		}
+		for step := range takes {
 			ops := make([]headgate.Op, keys)
 			for i := range ops {
-				at := time.Date(2026, 1, 1, 12, 0, 1, 0, time.UTC).Add(time.Duration(step) * c.pause)
-				ops[i] = headgate.Op{Key: fmt.Sprintf("user:%012d", i), Scope: "api/v1/login", Limit: c.limit, Cost: 1, At: at.UnixMicro()}
+				ops[i] = headgate.Op{Key: fmt.Sprintf("user:%012d", i), Scope: "api/v1/login", Limit: c.limit, Cost: cost}
+				if c.pause > 0 {
+					ops[i].At = time.Date(2026, 1, 1, 12, 0, 1, 0, time.UTC).Add(time.Duration(step) * c.pause).UnixMicro()
+				}
 			}
 			if n := len(redis.KeyOf("hg", &ops[0])); n != 37 {
 				t.Fatalf("the key has %d bytes", n)
@@ -63,7 +70,7 @@ func TestMemoryPerKey(t *testing.T) {
 		// The tables are as full as with 100,000 keys: neither just grown nor
 		// about to.
 		keys := 6_250
-		if c.takes > 1 {
+		if c.pause > 0 {
 			keys = 1_562
 		}
 		fill(&c, keys)

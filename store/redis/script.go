@@ -27,6 +27,9 @@ var fixedWindowTakeLua string
 //go:embed lua/sliding_window_take.lua
 var slidingWindowTakeLua string
 
+//go:embed lua/sliding_buckets_take.lua
+var slidingBucketsTakeLua string
+
 //go:embed lua/sliding_log_take.lua
 var slidingLogTakeLua string
 
@@ -78,7 +81,7 @@ func newScripts() *scripts {
 			headgate.FixedWindow:    compose(fixedWindowTakeLua, fixedWindowLua),
 			headgate.SlidingLog:     compose(slidingLogTakeLua, slidingLogLua),
 			headgate.SlidingWindow:  compose(slidingWindowTakeLua, slidingWindowLua),
-			headgate.SlidingBuckets: compose("", slidingBucketsLua),
+			headgate.SlidingBuckets: compose(slidingBucketsTakeLua, slidingBucketsLua),
 		},
 		// The first two say how these algorithms write their states.
 		mixed: compose(fixedWindowTakeLua+"\n"+slidingWindowTakeLua,

@@ -2,17 +2,39 @@
 -- defined; see token_bucket_take.lua.
 --
 -- State: count, finish (the window's end) and code (the period, or for a
--- calendar its unit). It is written in one of two forms. Where the window ends
--- on a whole second and the numbers are small enough it is 19 decimal digits,
--- which Redis keeps as an integer inside its object, in no memory of their
--- own; otherwise it is 19 bytes and a zero.
+-- calendar its unit). It is written in the smallest of three forms.
+--
+-- Up to 832 requests in a window of a usual length are a number below 10000,
+-- which Redis shares among all keys that have it: 12 times the count, plus the
+-- place of the code in fixedCodes. The window ends when the key does; both are
+-- on a whole second, so that a few milliseconds more or less do not matter.
+-- Credit has a time of its own, and a time that the caller gave is none of the
+-- server's: with these the window's end has to be written.
+--
+-- Where the window ends on a whole second and the numbers are small enough it is
+-- 19 decimal digits, which Redis keeps as an integer inside its object, in no
+-- memory of their own; otherwise it is 19 bytes and a zero.
 --
 --   digits of the period in seconds, the period, the window's number, 7 digits of count
 --   8, the calendar's unit, 10 digits of the end in seconds, 7 digits of count
 
 local fixedFormat = '>I6I7I6B'
+local fixedCodes = {1, 2, 3, 4, 5, 6, 1000000, 10000000, 60000000, 3600000000, 86400000000, 604800000000}
 
-local function fixedDecode(s, body)
+-- fixedDecode reads body, the value of key. now is the server's time, if known.
+local function fixedDecode(s, body, key, now)
+  if #body <= 4 then
+    local packed, left = tonumber(body), redis.call('PTTL', key)
+    if not packed or left < 0 or packed < 0 or packed % 1 ~= 0 then return false end
+    if not now then
+      local t = redis.call('TIME')
+      now = t[1] * 1000000 + t[2]
+    end
+    s.code = fixedCodes[packed % 12 + 1]
+    s.count = math.floor(packed / 12)
+    s.finish = math.floor((now + left * 1000) / 1000000 + 0.5) * 1000000
+    return true
+  end
   local first = string.byte(body)
   if #body == 20 and first < 48 then
     s.count, s.finish, s.code = struct.unpack(fixedFormat, body)
@@ -31,8 +53,15 @@ local function fixedDecode(s, body)
   return true
 end
 
-local function fixedEncode(s)
+-- fixedEncode writes s. ends reports whether the key will end with the window,
+-- on the server's clock.
+local function fixedEncode(s, ends)
   local count, finish, code = s.count, s.finish, s.code
+  if ends and count > 0 and count <= 832 and finish % 1000000 == 0 then
+    for i = 1, 12 do
+      if fixedCodes[i] == code then return count * 12 + i - 1 end
+    end
+  end
   if count < 10000000 and finish % 1000000 == 0 then
     local seconds = finish / 1000000
     if code < 10 then
@@ -61,7 +90,7 @@ if #ARGV == 1 then
     end
     local code = unit > 0 and unit or period
     local s = {count = 0, finish = 0, code = code}
-    local known = not v or fixedDecode(s, v)
+    local known = not v or fixedDecode(s, v, key, given == 0 and now)
     if unit > 0 and (now < first or now >= fourth) then known = false end
     if known and (s.code == code or s.count == 0) then
       s.code = code
@@ -80,7 +109,7 @@ if #ARGV == 1 then
       if n <= free then
         s.count = s.count + n
         local ttl = given == 0 and math.ceil(reset / 1000) or 3600000
-        redis.call('SET', key, fixedEncode(s), 'PX', ttl)
+        redis.call('SET', key, fixedEncode(s, given == 0), 'PX', ttl)
         if given == 0 then return {free - n, reset} end
         return {1, free - n, n, 0, reset, 0, s.finish}
       end

@@ -34,13 +34,14 @@ local function load(a, key)
     s.credit, s.till = unpackBytes('>I6I7', v, 2)
     v = string.sub(v, 15)
   end
-  if not a.decode(s, v) then return nil end
+  if not a.decode(s, v, key) then return nil end
   return s
 end
 
-local function save(a, key, s, ttl)
+-- save writes the state of a key; real is whether ttl is on the server's clock.
+local function save(a, key, s, ttl, real)
   if a.save then return a.save(key, s, ttl) end
-  local v = a.encode(s)
+  local v = a.encode(s, real and s.credit == 0)
   if s.credit > 0 then v = '+' .. pack('>I6I7', s.credit, s.till) .. v end
   redis.call('SET', key, v, 'PX', ttl)
 end
@@ -77,7 +78,8 @@ local function run(i, as)
     res = step(a, r, state.s, now, kind, n, duration)
     state.wrote = state.wrote or res.wrote
   end
-  state.ttl = given == 0 and max(ceilDiv(res.fresh - now, 1000), 1) or callerTTL
+  state.real = given == 0
+  state.ttl = state.real and max(ceilDiv(res.fresh - now, 1000), 1) or callerTTL
   res.dated = all or given ~= 0
   return res
 end
@@ -104,7 +106,7 @@ else
     local key = order[i]
     local state = states[key]
     if state.wrote then
-      save(state.a, key, state.s, state.ttl)
+      save(state.a, key, state.s, state.ttl, state.real)
     elseif state.gone then
       redis.call('DEL', key)
     end

@@ -1,10 +1,13 @@
 -- Twin of algorithm/sliding_buckets.go.
 --
--- State: newest, width, period and the ring of counters, which follows the
--- header with two bytes a counter, or six once one of them needs it.
+-- State: newest, width, period, the number of counters, a byte, the sum of the
+-- counters, and the counters as a ring. The byte is 3 for two bytes a counter,
+-- and 7 for six once one of them needs it. (Before there was a sum it was 2 or
+-- 6, and such states are still read.)
 
 local ringFormat = '>I7I6I6I2B'
 local ringHeader = 22
+local ringSumFormat = 'I7'
 
 local function ringClear(s)
   s.newest, s.width, s.period, s.size, s.words = 0, 0, 0, 0, {}
@@ -13,19 +16,23 @@ end
 local function ringDecode(s, body)
   if #body < ringHeader then return false end
   local size, bytes
+  local header = ringHeader
   s.newest, s.width, s.period, size, bytes = unpackBytes(ringFormat, body)
-  if #body ~= ringHeader + size * bytes then return false end
+  if bytes % 2 == 1 then header, bytes = header + 7, bytes - 1 end
+  if #body ~= header + size * bytes then return false end
   s.size = size
-  s.words = {unpackBytes('>' .. string.rep('I' .. bytes, size), body, ringHeader + 1)}
+  s.words = {unpackBytes('>' .. string.rep('I' .. bytes, size), body, header + 1)}
   return true
 end
 
 local function ringEncode(s)
-  local bytes = 2
+  local bytes, sum = 2, 0
   for i = 1, s.size do
-    if s.words[i] > 65535 then bytes = 6 break end
+    local count = s.words[i]
+    sum = sum + count
+    if count > 65535 then bytes = 6 end
   end
-  return pack(ringFormat, s.newest, s.width, s.period, s.size, bytes)
+  return pack(ringFormat .. ringSumFormat, s.newest, s.width, s.period, s.size, bytes + 1, sum)
     .. pack('>' .. string.rep('I' .. bytes, s.size), unpack(s.words, 1, s.size))
 end
 

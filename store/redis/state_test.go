@@ -1,0 +1,127 @@
+package redis_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+var shared = regexp.MustCompile(`^[0-9]{1,4}$`)
+
+// fixedLimits are windows of lengths that the smallest state has, and others.
+func fixedLimits() []headgate.Limit {
+	fixed := func(n int64, period time.Duration) headgate.Limit {
+		return headgate.Per(n, period).Using(headgate.FixedWindow)
+	}
+	return []headgate.Limit{
+		fixed(50, 24*time.Hour), fixed(900, 7*24*time.Hour), fixed(10, 24*time.Hour),
+		fixed(40, 20*24*time.Hour), fixed(30, 24*time.Hour).Anchored(headgate.AnchorFirstRequest),
+		headgate.PerCalendar(60, headgate.Month, time.UTC), headgate.PerCalendar(1000, headgate.Year, time.UTC),
+	}
+}
+
+// TestFixedWindowOnTheServersClock compares Lua with Go where the key's own end
+// is the window's: random operations under limits that change. What the Go step
+// says just before and just after must enclose what Lua says.
+func TestFixedWindowOnTheServersClock(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	limits, small := fixedLimits(), 0
+	for n := range 150 {
+		rng := rand.New(rand.NewPCG(1, uint64(n)))
+		limit := limits[rng.IntN(len(limits))]
+		var state algorithm.State
+		slack := time.Duration(0)
+		for step := range 30 {
+			if rng.IntN(10) == 0 {
+				limit = limits[rng.IntN(len(limits))]
+			}
+			op := headgate.Op{Key: strconv.Itoa(n), Limit: limit, Cost: 1 + rng.Int64N(1+limit.N()/8)}
+			if rng.IntN(3) == 0 {
+				op.Kind = []headgate.Kind{
+					headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Reserve, headgate.Grant,
+				}[rng.IntN(6)]
+			}
+			if op.Kind == headgate.Grant {
+				op.Duration = 10000 * time.Hour
+				slack = time.Second // the credit's end is on the server's clock
+			}
+			request := algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration}
+			before := microsOf(t, server)
+			got := take(t, store, op)
+			after := microsOf(t, server)
+			early := state
+			first := algorithm.Step(limit.Rule(), &early, before, request).Decision
+			last := algorithm.Step(limit.Rule(), &state, after, request).Decision
+			if before/day != after/day {
+				return // a window may have ended in between
+			}
+			if !between(got.RetryAfter, last.RetryAfter-slack, first.RetryAfter+slack) ||
+				!between(got.ResetAfter, last.ResetAfter-slack, first.ResetAfter+slack) {
+				t.Fatalf("key %d, step %d: %s %d of %s\n got %+v\nwant %+v\n  to %+v", n, step, op.Kind, op.Cost, limit, got, first, last)
+			}
+			got.RetryAfter, got.ResetAfter = last.RetryAfter, last.ResetAfter
+			if got != last {
+				t.Fatalf("key %d, step %d: %s %d of %s\n got %+v\nwant %+v", n, step, op.Kind, op.Cost, limit, got, last)
+			}
+			if limit.Rule().Anchor == headgate.AnchorFirstRequest {
+				break // the window has begun at about this time: Go does not know when
+			}
+			if shared.MatchString(server.Do("GET", redis.KeyOf("hg", &op))) {
+				small++
+			}
+		}
+	}
+	if small < 500 {
+		t.Errorf("the smallest state was met only %d times", small)
+	}
+}
+
+const day = 24 * 60 * 60 * 1_000_000
+
+func between(d, from, to time.Duration) bool { return d >= from && d <= to }
+
+// TestOlderStatesAreRead: what earlier versions wrote goes on counting.
+func TestOlderStatesAreRead(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	now := microsOf(t, server)
+	window := headgate.Op{Key: "window", Limit: headgate.Per(100, 7*24*time.Hour).Using(headgate.FixedWindow), Cost: 1}
+	number := now/(7*day) + 1
+	server.Do("SET", redis.KeyOf("hg", &window), fmt.Sprintf("6604800%d%07d", number, 40), "PX", "3600000")
+
+	buckets := window
+	buckets.Key, buckets.Limit = "buckets", headgate.Per(100, 60*24*time.Hour).Using(headgate.SlidingBuckets)
+	rule := buckets.Limit.Rule()
+	size := int64(rule.Buckets) + 1
+	words := make([]byte, size*2)
+	newest := now / rule.Tick
+	binary.BigEndian.PutUint16(words[newest%size*2:], 15)
+	binary.BigEndian.PutUint16(words[(newest-5)%size*2:], 25)
+	state := bytesOf(7, newest) + bytesOf(6, rule.Tick) + bytesOf(6, rule.Period) + bytesOf(2, size) + "\x02" + string(words)
+	server.Do("SET", redis.KeyOf("hg", &buckets), state, "PX", "3600000")
+
+	for _, op := range []headgate.Op{window, buckets} {
+		for _, left := range []int64{59, 58} {
+			if d := take(t, store, op); d.Remaining != left {
+				t.Errorf("%s: %+v, want %d left", op.Key, d, left)
+			}
+		}
+	}
+}
+
+// bytesOf returns the last n bytes of v, the highest first.
+func bytesOf(n int, v int64) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(v))
+	return string(b[8-n:])
+}
