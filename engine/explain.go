@@ -137,7 +137,7 @@ func (e *Engine) peek(ctx context.Context, q ExplainQuery, parts []ExplainedPart
 			places = append(places, x)
 			s.pending = append(s.pending, headgate.Op{
 				Key: x.Key, Scope: x.Rule.Scope, Limit: x.Rule.Limit,
-				Cost: times(q.Cost, x.Rule.Cost), At: q.At, Kind: headgate.Peek,
+				Cost: times(q.Cost, x.Cost), At: q.At, Kind: headgate.Peek,
 			})
 		}
 	}

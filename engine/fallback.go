@@ -43,7 +43,7 @@ func (e *Engine) settle(ctx context.Context, q Query, s *scratch, enforced []int
 		if c.Rule.OnStoreError == rules.StoreErrorLocal {
 			s.pending = append(s.pending, headgate.Op{
 				Key: c.Key, Scope: c.Rule.Scope, Limit: localLimit(c.Rule),
-				Cost: times(q.Cost, c.Rule.Cost), At: q.At,
+				Cost: times(q.Cost, c.Cost), At: q.At,
 			})
 		}
 	}

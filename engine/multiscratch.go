@@ -24,6 +24,7 @@ type multiScratch struct {
 type item struct {
 	part int
 	key  string
+	cost int64 // of a request of cost 1
 	sort sort
 }
 
@@ -48,7 +49,7 @@ func (s *multiScratch) match(rs *rules.Ruleset, q *MultiQuery) (known bool) {
 			continue
 		}
 		if p.Rule != nil {
-			m.Checks = append(m.Checks[:0], rules.Check{Rule: p.Rule, Key: p.Key, Enforced: true})
+			m.Checks = append(m.Checks[:0], rules.Check{Rule: p.Rule, Key: p.Key, Cost: p.Rule.Cost, Enforced: true})
 		}
 	}
 	if known {
@@ -64,7 +65,7 @@ func (s *multiScratch) fill(q *MultiQuery) {
 		p, m := &q.Parts[i], &s.matches[i]
 		for j := range m.Checks {
 			c := &m.Checks[j]
-			it := item{part: i, key: c.Key}
+			it := item{part: i, key: c.Key, cost: c.Cost}
 			switch {
 			case p.Kind == headgate.Refund:
 				it.sort = refunded
@@ -88,7 +89,7 @@ func (s *multiScratch) op(q *MultiQuery, i int, kind headgate.Kind) headgate.Op 
 	}
 	return headgate.Op{
 		Key: it.key, Scope: rule.Scope, Limit: rule.Limit,
-		Cost: times(p.Cost, rule.Cost), At: q.At, Kind: kind,
+		Cost: times(p.Cost, it.cost), At: q.At, Kind: kind,
 	}
 }
 

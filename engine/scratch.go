@@ -54,7 +54,7 @@ func (s *scratch) ops(q Query, kind headgate.Kind, want which) []int {
 		s.places = append(s.places, i)
 		s.pending = append(s.pending, headgate.Op{
 			Key: c.Key, Scope: c.Rule.Scope, Limit: c.Rule.Limit,
-			Cost: times(q.Cost, c.Rule.Cost), At: q.At, Kind: kind,
+			Cost: times(q.Cost, c.Cost), At: q.At, Kind: kind,
 		})
 	}
 	s.room()

@@ -16,6 +16,8 @@ type Explanation struct {
 	// Key is what it counts by; see [SplitKey]. It is empty if the rule does
 	// not apply.
 	Key string
+	// Cost is what a request of cost 1 takes of the limit.
+	Cost int64
 	// Enforced is false for a rule that applies and only observes: one in
 	// shadow mode, or a key outside its Percent.
 	Enforced bool
@@ -61,10 +63,10 @@ func (s *Ruleset) Explain(domain string, req Request) (list []Explanation, known
 		if r.Domain != domain {
 			continue
 		}
-		e := Explanation{Rule: r}
+		e := Explanation{Rule: r, Cost: r.Cost}
 		switch c := checks[r]; {
 		case c != nil:
-			e.Applies, e.Key, e.Enforced = true, strings.Clone(c.Key), c.Enforced
+			e.Applies, e.Key, e.Cost, e.Enforced = true, strings.Clone(c.Key), c.Cost, c.Enforced
 		case len(r.steps) > 0:
 			e.Mismatches = d.tree.mismatches(r, &f)
 		default:

@@ -65,11 +65,11 @@ func TestGoodFilesLoadWithoutWarnings(t *testing.T) {
 	for _, w := range set.Warnings() {
 		t.Error(w)
 	}
-	want := Stats{Domains: 7, Rules: 37, Files: 5, Disabled: 1}
+	want := Stats{Domains: 8, Rules: 51, Files: 6, Disabled: 1}
 	if diff := cmp.Diff(want, set.Stats()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"api", "empty.example", "gateway", "gateway-envoy", "mixed", "shop", "storefront"}, set.Domains()); diff != "" {
+	if diff := cmp.Diff([]string{"api", "empty.example", "gateway", "gateway-envoy", "mixed", "outcomes", "shop", "storefront"}, set.Domains()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func formKeys() []string {
 	return append([]string{
 		"name", "description", "disabled", "match", "key", "key_missing", "cost",
-		"on_limit", "mode", "percent", "on_store_error",
+		"on_limit", "mode", "percent", "on_store_error", "tiers",
 	}, limitKeys()...)
 }
 
@@ -25,37 +25,74 @@ func (p *parser) parseLimit(n *node, what, domainName string, d *domain) {
 	if named := nameOf(n); named != "" {
 		what = "limit " + quote(named)
 	}
-	before := p.errors
-	f := p.fields(n, what, formKeys())
-	if n.kind != mapKind {
-		return
+	form := ruleForm{node: n, before: p.errors, what: what, domainName: domainName, domain: d}
+	form.f = p.fields(n, what, formKeys())
+	switch {
+	case n.kind != mapKind:
+	case form.f.get("tiers") != nil:
+		p.parseTiers(form)
+	default:
+		p.parseRule(form)
 	}
+}
+
+// ruleForm is what one rule is made of: a limit, or a tier of it.
+type ruleForm struct {
+	node       *node
+	f          fields
+	what       string
+	domainName string
+	domain     *domain
+	before     int // how many errors there were
+
+	// Of a limit with tiers. The one without a name is the limit's own rate,
+	// for requests of no tier.
+	form     *tierForm
+	tier     string
+	standard bool
+}
+
+// parseRule makes a rule of its keys.
+func (p *parser) parseRule(form ruleForm) {
+	f, n := form.f, form.node
 	r := &Rule{
-		Domain: domainName, Percent: 100, Cost: 1, LocalShare: 1,
+		Domain: form.domainName, Percent: 100, Cost: 1, LocalShare: 1,
 		OnLimit: OnLimit{Action: Reject, Status: 429},
 		File:    p.file, Line: n.line, Column: n.column,
 	}
-	name := f.get("name")
+	name, limit := f.get("name"), n
+	if form.form != nil {
+		limit = form.form.limit
+	}
 	switch {
-	case name == nil && !hasKey(n, "name"):
-		p.errorf(n, "", "\"name\" is missing in %s", what)
+	case name == nil && !hasKey(limit, "name"):
+		p.errorf(limit, "", "\"name\" is missing in %s", form.what)
 	case name != nil:
 		r.Name, _ = p.ruleName(name)
 	}
-	r.Scope, r.LimitName = scopeOf(domainName, r.Name), r.Name
+	r.Scope, r.LimitName = scopeOf(form.domainName, r.Name), r.Name
 	r.Limit, _ = p.parseRateAndOptions(f, n)
 	conditions := p.parseMatch(f.get("match"), &r.match)
 	p.parseKey(f, r)
 	p.parseNumbers(f, r)
 	p.parsePolicies(f, r)
 	if n := f.get("on_limit"); n != nil {
-		p.parseOnLimit(n, &r.OnLimit)
+		p.parseOnLimit(n, r)
 	}
 	p.parseNotes(f, r)
-	if p.errors == before && !r.disabled {
+	if form.form != nil {
+		conditions = append(conditions, form.form.apply(r, form.tier, form.standard)...)
+		if form.tier != "" && r.Name != "" {
+			r.Name += "/" + form.tier
+			if len(r.Name) > maxRule {
+				p.errorf(name, "", "the name %s, with its tier, must have at most %d bytes", quote(r.Name), maxRule)
+			}
+		}
+	}
+	if p.errors == form.before && !r.disabled {
 		p.warnOfLimit(f, r)
 	}
-	p.addRule(d, r, name, signature(r, conditions))
+	p.addRule(form.domain, r, name, signature(r, conditions))
 }
 
 // nameOf returns the name of a limit for messages, if it has one.
@@ -132,9 +169,7 @@ func (p *parser) warnOfEntry(at *node, a Attribute) {
 // parseNumbers reads cost and percent.
 func (p *parser) parseNumbers(f fields, r *Rule) {
 	if n := f.get("cost"); n != nil {
-		if cost, ok := p.integer(n, "cost", 0, headgate.MaxLimit); ok {
-			r.Cost = cost
-		}
+		p.parseCost(n, r)
 	}
 	if n := f.get("percent"); n != nil {
 		if percent, ok := p.integer(n, "percent", 0, 100); ok {

@@ -12,7 +12,7 @@ import (
 // limitKeys are the keys that make up a headgate.Limit. The descriptor form
 // allows them under its rate_limit.
 func limitKeys() []string {
-	return []string{"rate", "period", "algorithm", "burst", "anchor", "timezone", "buckets", "edge", "count_denied"}
+	return []string{"rate", "period", "algorithm", "burst", "delay_after", "anchor", "timezone", "buckets", "edge", "count_denied"}
 }
 
 // limitForm reads those keys.
@@ -123,6 +123,7 @@ func (l *limitForm) refuseStray() {
 		}
 	}
 	owner("burst", "only token_bucket and leaky_bucket have a burst", headgate.TokenBucket, headgate.LeakyBucket)
+	owner("delay_after", "add algorithm: leaky_bucket", headgate.LeakyBucket)
 	owner("anchor", "add algorithm: fixed_window", headgate.FixedWindow)
 	owner("timezone", "add algorithm: fixed_window", headgate.FixedWindow)
 	owner("buckets", "add algorithm: sliding_buckets", headgate.SlidingBuckets)
@@ -146,6 +147,11 @@ func (l *limitForm) build() headgate.Limit {
 			limit = limit.Burst(burst)
 		}
 	}
+	if n := l.f.get("delay_after"); n != nil {
+		if places, ok := l.integer(n, "delay_after", 1, headgate.MaxLimit); ok && l.algorithm == headgate.LeakyBucket {
+			limit = limit.DelayAfter(places)
+		}
+	}
 	limit = l.withBuckets(limit)
 	if n := l.f.get("count_denied"); n != nil {
 		if yes, ok := l.boolean(n, "count_denied"); ok && yes {
@@ -162,7 +168,7 @@ func (l *limitForm) validate(limit headgate.Limit) {
 		return
 	}
 	at := l.at
-	for _, key := range []string{"requests_per_unit", "rate", "burst", "buckets"} {
+	for _, key := range []string{"requests_per_unit", "rate", "burst", "delay_after", "buckets"} {
 		if n := l.f.get(key); n != nil {
 			at = n
 		}

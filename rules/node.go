@@ -106,6 +106,8 @@ type reporter struct {
 	list   []Diagnostic
 	errors int
 	left   int // diagnostics that were not kept
+	// once, if not nil, are those that have been said and need not be again.
+	once map[Diagnostic]bool
 }
 
 // maxProblems is how many diagnostics of one file are kept.
@@ -113,6 +115,12 @@ const maxProblems = 100
 
 func (r *reporter) add(d Diagnostic) {
 	d.File = r.file
+	if r.once != nil {
+		if r.once[d] {
+			return
+		}
+		r.once[d] = true
+	}
 	if d.Severity == SeverityError {
 		r.errors++
 	}

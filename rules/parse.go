@@ -255,7 +255,7 @@ func (p *parser) warnRepeated() {
 func (p *parser) warnPair(first, second parsedRule) bool {
 	a, b := first.rule, second.rule
 	switch {
-	case a.Limit.Equal(b.Limit) && a.Cost == b.Cost && a.Mode == b.Mode && a.Percent == b.Percent:
+	case a.Limit.Equal(b.Limit) && a.costsAs(b) && a.Mode == b.Mode && a.Percent == b.Percent:
 		second.report.warnf(second.name, "remove one of them", "the rule %s repeats %s (%s): same match, key and limit", quote(b.Name), quote(a.Name), a.Position())
 	case a.covers(b):
 		second.report.warnf(second.name, "", "the rule %s can never refuse: %s (%s) counts the same and is stricter", quote(b.Name), quote(a.Name), a.Position())
@@ -271,7 +271,7 @@ func (p *parser) warnPair(first, second parsedRule) bool {
 // whatever other would. It is sure only of limits that differ in nothing but
 // their numbers.
 func (r *Rule) covers(other *Rule) bool {
-	if r.Mode != Enforce || r.Percent < 100 || r.Cost != other.Cost {
+	if r.Mode != Enforce || r.Percent < 100 || !r.costsAs(other) {
 		return false
 	}
 	if r.Limit.IsUnlimited() || other.Limit.IsUnlimited() {

@@ -66,19 +66,6 @@ func (a Action) String() string {
 	return fmt.Sprintf("action(%d)", uint8(a))
 }
 
-// OnLimit is a rule's answer to a request over its limit.
-type OnLimit struct {
-	Action Action
-	// Status is the HTTP status of a rejection, 429 by default.
-	Status int
-	// Body replaces the problem+json body if not empty.
-	Body string
-	// ContentType belongs to Body.
-	ContentType string
-	// Headers are added to the answer.
-	Headers map[string]string
-}
-
 // StoreError is a rule's policy for when the store cannot answer.
 type StoreError uint8
 
@@ -132,6 +119,15 @@ type Rule struct {
 	Limit headgate.Limit
 	// Cost is what one request takes; it multiplies the request's own cost.
 	Cost int64
+	// CostFrom, if not nil, is where a request says what it takes; Cost is then
+	// that of one which does not say.
+	CostFrom *CostFrom
+	// Tier is the name of the rule's tier, if it is one of several of a limit,
+	// and TierBy the attribute that chooses among them. Of the limit's own
+	// rate, for requests of no tier, Tier is empty. The rules of one limit have
+	// the same Scope, and at most one of them applies to a request.
+	Tier   string
+	TierBy Attribute
 	// Key is what the limit counts by; empty means one count for all.
 	Key []Attribute
 	// KeyMissing says what happens to a request that lacks a part of Key.
@@ -205,6 +201,8 @@ type Check struct {
 	// Key is the composed key. It points into the Matches that holds the
 	// Check and is good until those are used again.
 	Key string
+	// Cost is what a request of cost 1 takes of the limit.
+	Cost int64
 	// Enforced is false for a shadowed rule or a key outside its Percent.
 	Enforced bool
 

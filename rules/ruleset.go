@@ -73,7 +73,7 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 			continue
 		}
 		if key, ok := r.composeKey(&f); ok {
-			m.Checks = append(m.Checks, Check{Rule: r, Key: key, Enforced: r.enforces(key)})
+			m.Checks = append(m.Checks, Check{Rule: r, Key: key, Cost: r.costOf(&f), Enforced: r.enforces(key)})
 		}
 	}
 	if d.tree != nil {

@@ -18,20 +18,31 @@ import (
 // beyondSchema are mistakes that a schema cannot express, or that are not in
 // the document but in its text, with the reason.
 var beyondSchema = map[string]string{
-	"burst-too-large-for-rate": "arithmetic",
-	"rate-period-too-long":     "arithmetic",
-	"client-ip-host-bits":      "arithmetic on addresses",
-	"timezone-unknown":         "the IANA database",
-	"name-twice":               "two places of the file",
-	"header-twice":             "names that differ in case only",
-	"envoy-duplicate":          "two places of the file",
-	"envoy-duplicate-wildcard": "two places of the file",
-	"envoy-compat-collision":   "two places of the file",
-	"envoy-duplicate-domain":   "two documents",
-	"envoy-mixed-compat":       "two documents",
-	"headers-disagree":         "two documents",
-	"envoy-replaces-itself":    "two values that are the same",
-	"envoy-compat-overlooked":  "what Envoy's service overlooks is taken with a warning; an editor may well call it wrong",
+	"burst-too-large-for-rate":    "arithmetic",
+	"rate-period-too-long":        "arithmetic",
+	"client-ip-host-bits":         "arithmetic on addresses",
+	"timezone-unknown":            "the IANA database",
+	"name-twice":                  "two places of the file",
+	"header-twice":                "names that differ in case only",
+	"envoy-duplicate":             "two places of the file",
+	"envoy-duplicate-wildcard":    "two places of the file",
+	"envoy-compat-collision":      "two places of the file",
+	"envoy-duplicate-domain":      "two documents",
+	"envoy-mixed-compat":          "two documents",
+	"headers-disagree":            "two documents",
+	"envoy-replaces-itself":       "two values that are the same",
+	"envoy-compat-overlooked":     "what Envoy's service overlooks is taken with a warning; an editor may well call it wrong",
+	"delay-after-more-than-burst": "arithmetic",
+	"latency-spread":              "arithmetic",
+	"cost-bounds":                 "arithmetic",
+	"cost-default":                "arithmetic",
+	"delay-of-a-window":           "what a tier may inherit",
+	"delay-without-max-wait":      "what a tier may inherit",
+	"tiers-without-rate":          "what a tier may inherit",
+	"tiers-default-unknown":       "two places of the file",
+	"tiers-value-twice":           "two places of the file",
+	"body-variable-unknown":       "what is in a text",
+	"body-not-json":               "what is in a text",
 }
 
 func compileSchema(t *testing.T, text string) *jsonschema.Schema {
@@ -159,6 +170,7 @@ func TestSchemaKnowsAllKeys(t *testing.T) {
 	compare("match", matchKeys(), def("match"))
 	compare("descriptor", descriptorKeys(), def("descriptor"))
 	compare("rate_limit", rateLimitKeys(), def("rateLimit"))
+	compare("tier", tierKeys(), def("tier"))
 	root.Properties, root.Defs = nil, nil
 	if err := json.Unmarshal([]byte(schema.RuleTests()), &root); err != nil {
 		t.Fatal(err)

@@ -254,7 +254,7 @@ func (m *Matches) add(r *Rule, values pathValues, f *facts) {
 		}
 	}
 	key := view(f.scratch[start:])
-	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Enforced: r.enforces(key)})
+	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Cost: r.costOf(f), Enforced: r.enforces(key)})
 }
 
 // appendFlat appends a key of one part: the domain, keys and values joined as

@@ -33,7 +33,7 @@ func (t *treeForm) rateLimit(n *node, what string, at *node, path []*step) *Rule
 	t.parseNumbers(f, r)
 	t.parsePolicies(f, r)
 	if n := f.get("on_limit"); n != nil {
-		t.parseOnLimit(n, &r.OnLimit)
+		t.parseOnLimit(n, r)
 	}
 	t.parseNotes(f, r)
 	if t.errors == before {

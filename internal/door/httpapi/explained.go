@@ -115,7 +115,7 @@ func joinEntries(entries []rules.Entry) string {
 func explainedRule(x *engine.Explained) ExplainedRule {
 	r := x.Rule
 	out := ExplainedRule{
-		Rule: r.Name, At: r.Position(), Limit: r.Limit.String(), Cost: r.Cost,
+		Rule: r.Name, At: r.Position(), Limit: r.Limit.String(), Cost: x.Cost,
 		Mode: r.Mode.String(), Percent: r.Percent, QuotaMode: r.QuotaMode,
 		Applies: x.Applies, Why: x.Mismatches, Enforced: x.Enforced,
 	}

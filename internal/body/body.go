@@ -1,0 +1,209 @@
+// Package body has the texts that a rule answers with: templates with a few
+// variables, none of which can break out of the text that it stands in, and
+// the choice among several by what a client accepts.
+package body
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Values are what the variables of a Template stand for.
+type Values struct {
+	// Rule is the name of the rule that refused.
+	Rule string
+	// RequestID is what the request says that it is called; any text.
+	RequestID string
+	// Limit and Remaining are those of the refusal.
+	Limit, Remaining int64
+	// RetryAfterMS is when to try again, in milliseconds; negative means never.
+	RetryAfterMS int64
+	// ResetAfterMS is when the limit is whole again, in milliseconds.
+	ResetAfterMS int64
+	// Status is that of the answer.
+	Status int
+}
+
+// Escape says what a Template's text is, and so how values are written into it.
+type Escape uint8
+
+// The kinds of text.
+const (
+	// Plain leaves control characters out.
+	Plain Escape = iota
+	// JSON writes values as they may stand in a JSON string, and a number that
+	// there is none of as null.
+	JSON
+	// HTML escapes what has a meaning there, quotes included.
+	HTML
+)
+
+// EscapeOf returns the Escape for a content type, such as
+// application/problem+json or text/html; charset=utf-8.
+func EscapeOf(contentType string) Escape {
+	switch kind := mediaType(contentType); {
+	case strings.HasSuffix(kind, "json"):
+		return JSON
+	case strings.HasSuffix(kind, "html"), strings.HasSuffix(kind, "xml"):
+		return HTML
+	}
+	return Plain
+}
+
+// variable is something that a template may ask for.
+type variable uint8
+
+const (
+	literal variable = iota
+	varRule
+	varRequestID
+	varLimit
+	varRemaining
+	varRetryAfter
+	varRetryAfterMS
+	varResetAfter
+	varStatus
+)
+
+// Variables returns the names that a template may use.
+func Variables() []string {
+	return []string{"Rule", "RequestID", "Limit", "Remaining", "RetryAfter", "RetryAfterMS", "ResetAfter", "Status"}
+}
+
+// part is a text or a variable.
+type part struct {
+	text string
+	is   variable
+}
+
+// Template is a text with variables, such as {{.RetryAfter}}. The zero value
+// is the empty text. It is immutable.
+type Template struct {
+	parts  []part
+	escape Escape
+}
+
+// SyntaxError is what is wrong in a template, and where.
+type SyntaxError struct {
+	// Offset is the byte at which the variable begins.
+	Offset int
+	// Found is what stands there.
+	Found string
+}
+
+// Error says what was found in place of a variable.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("%q is no variable", e.Found)
+}
+
+// Parse reads a template: text in which {{.Name}}, with or without spaces
+// inside, is one of the Variables. Everything else stands for itself. The
+// error is a *SyntaxError.
+func Parse(text string, escape Escape) (Template, error) {
+	t := Template{escape: escape}
+	offset := 0
+	for {
+		before, rest, found := strings.Cut(text[offset:], "{{")
+		if before != "" {
+			t.parts = append(t.parts, part{text: before})
+		}
+		if !found {
+			return t, nil
+		}
+		begin := offset + len(before)
+		inside, _, closed := strings.Cut(rest, "}}")
+		is := variable(1 + slices.Index(Variables(), strings.TrimPrefix(strings.TrimSpace(inside), ".")))
+		if !closed || is == literal || !strings.HasPrefix(strings.TrimSpace(inside), ".") {
+			const most = 40
+			return Template{}, &SyntaxError{begin, text[begin:min(begin+len(inside)+4, begin+most, len(text))]}
+		}
+		t.parts = append(t.parts, part{is: is})
+		offset = begin + len(inside) + 4
+	}
+}
+
+// Static returns the text of a template without variables, and false for any
+// other.
+func (t *Template) Static() (string, bool) {
+	switch {
+	case len(t.parts) == 0:
+		return "", true
+	case len(t.parts) == 1 && t.parts[0].is == literal:
+		return t.parts[0].text, true
+	}
+	return "", false
+}
+
+// Append appends the text with the values in place.
+func (t *Template) Append(dst []byte, v *Values) []byte {
+	for i := range t.parts {
+		switch p := &t.parts[i]; p.is {
+		case literal:
+			dst = append(dst, p.text...)
+		case varRule:
+			dst = t.appendText(dst, v.Rule)
+		case varRequestID:
+			dst = t.appendText(dst, v.RequestID)
+		case varLimit:
+			dst = strconv.AppendInt(dst, v.Limit, 10)
+		case varRemaining:
+			dst = strconv.AppendInt(dst, v.Remaining, 10)
+		case varRetryAfter:
+			dst = t.appendTime(dst, v.RetryAfterMS, 1000)
+		case varRetryAfterMS:
+			dst = t.appendTime(dst, v.RetryAfterMS, 1)
+		case varResetAfter:
+			dst = t.appendTime(dst, v.ResetAfterMS, 1000)
+		case varStatus:
+			dst = strconv.AppendInt(dst, int64(v.Status), 10)
+		}
+	}
+	return dst
+}
+
+// appendTime appends milliseconds in a unit, rounded up.
+func (t *Template) appendTime(dst []byte, ms, unit int64) []byte {
+	switch {
+	case ms >= 0:
+		return strconv.AppendInt(dst, (ms+unit-1)/unit, 10)
+	case t.escape == JSON:
+		return append(dst, "null"...)
+	}
+	return append(dst, "never"...)
+}
+
+func (t *Template) appendText(dst []byte, text string) []byte {
+	text = strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) || c == unicode.ReplacementChar {
+			return -1
+		}
+		return c
+	}, text)
+	switch t.escape {
+	case JSON:
+		quoted, err := json.Marshal(text)
+		if err != nil { // cannot be: a text is a JSON string
+			return dst
+		}
+		return append(dst, quoted[1:len(quoted)-1]...)
+	case HTML:
+		return append(dst, html.EscapeString(text)...)
+	case Plain:
+	}
+	return append(dst, text...)
+}
+
+// IsJSON reports whether the text is JSON whatever its variables stand for.
+func (t *Template) IsJSON() bool {
+	for _, v := range [...]Values{{}, {Rule: "a", RequestID: `"b\`, RetryAfterMS: -1}} {
+		if !json.Valid(t.Append(nil, &v)) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,113 @@
+package rules
+
+import "github.com/headgate/headgate"
+
+// CostFrom says which attribute of a request tells its cost.
+type CostFrom struct {
+	// Attribute is where the cost stands, as a whole number.
+	Attribute Attribute
+	// Default is the cost of a request that lacks the attribute.
+	Default int64
+	// Min and Max bound what is believed. What is no number from 0 on costs
+	// Max, so that nobody gains from it.
+	Min, Max int64
+}
+
+// cost returns what the value of the attribute comes to.
+func (c *CostFrom) cost(v value) int64 {
+	if !v.ok {
+		return c.Default
+	}
+	n := int64(0)
+	for i := range len(v.text) {
+		digit := v.text[i] - '0'
+		if digit > 9 {
+			return c.Max
+		}
+		// Once above the largest, it stays there: no overflow.
+		if n <= headgate.MaxLimit {
+			n = 10*n + int64(digit)
+		}
+	}
+	if v.text == "" {
+		return c.Max
+	}
+	return min(max(n, c.Min), c.Max)
+}
+
+// costOf returns what the request costs under r.
+func (r *Rule) costOf(f *facts) int64 {
+	if r.CostFrom == nil {
+		return r.Cost
+	}
+	return r.CostFrom.cost(f.get(r.CostFrom.Attribute))
+}
+
+// costsAs reports whether every request costs the same under both rules.
+func (r *Rule) costsAs(other *Rule) bool {
+	if r.CostFrom == nil || other.CostFrom == nil {
+		return r.CostFrom == other.CostFrom && r.Cost == other.Cost
+	}
+	return *r.CostFrom == *other.CostFrom
+}
+
+func costKeys() []string { return []string{"from", "default", "min", "max"} }
+
+// parseCost reads cost: a number, or where it stands.
+func (p *parser) parseCost(n *node, r *Rule) {
+	if n.kind != mapKind {
+		if cost, ok := p.integer(n, "cost", 0, headgate.MaxLimit); ok {
+			r.Cost = cost
+		}
+		return
+	}
+	f := p.fields(n, "cost", costKeys())
+	c := &CostFrom{Default: 1, Min: 1, Max: headgate.MaxLimit}
+	if r.Limit.Valid() && !r.Limit.IsUnlimited() && r.Limit.Capacity() > 0 {
+		c.Max = r.Limit.Capacity()
+	}
+	from := f.get("from")
+	if from == nil {
+		if !hasKey(n, "from") {
+			p.errorf(n, "for example from: \"header:X-Tokens\"", "\"from\" is missing in cost")
+		}
+		return
+	}
+	text, ok := p.word(from, "from")
+	if !ok {
+		return
+	}
+	a, err := ParseAttribute(text)
+	if err != nil {
+		p.errorf(from, "", "%v", err)
+		return
+	}
+	if a.Kind == Method || a.Kind == Path || a.Kind == Host || a.Kind == ClientIP {
+		p.errorf(from, "", "the %s is no cost", a)
+		return
+	}
+	p.warnOfEntry(from, a)
+	c.Attribute = a
+	bound := func(key string, into *int64, low int64) {
+		if n := f.get(key); n != nil {
+			if v, ok := p.integer(n, key, low, headgate.MaxLimit); ok {
+				*into = v
+			}
+		}
+	}
+	bound("max", &c.Max, 1)
+	bound("min", &c.Min, 0)
+	bound("default", &c.Default, 0)
+	if at := f.get("min"); at != nil && c.Min > c.Max {
+		p.errorf(at, "", "the least cost, %d, is more than the largest, %d", c.Min, c.Max)
+		return
+	}
+	c.Min = min(c.Min, c.Max)
+	if at := f.get("default"); at != nil && (c.Default < c.Min || c.Default > c.Max) {
+		p.errorf(at, "", "the default cost must be from %d to %d, as the others", c.Min, c.Max)
+		return
+	} else if at == nil {
+		c.Default = max(c.Default, c.Min)
+	}
+	r.Cost, r.CostFrom = c.Default, c
+}

@@ -1,0 +1,264 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxTiers is how many tiers one limit may have.
+const maxTiers = 64
+
+// tierKeys are the keys of one tier: those of a limit that may differ.
+func tierKeys() []string {
+	return append([]string{"is", "cost", "on_limit", "mode", "percent", "on_store_error", "description"}, limitKeys()...)
+}
+
+// tier is one tier of a limit.
+type tier struct {
+	name string
+	at   *node // its key
+	node *node
+	f    fields
+	// values are those of the attribute that choose it.
+	values []string
+}
+
+// tierForm reads the tiers of one limit.
+type tierForm struct {
+	*parser
+	limit *node  // the limit
+	base  fields // its keys, without tiers
+	by    Attribute
+	tiers []tier
+	// standard is the tier of requests that no tier is chosen for, or -1: then
+	// the limit's own rate is for them.
+	standard int
+}
+
+// parseTiers reads a limit with tiers into a rule for each. They count
+// together, so that who changes from one to another keeps what is used, and
+// apply each to requests with its values of the attribute.
+func (p *parser) parseTiers(limit ruleForm) {
+	t := tierForm{parser: p, limit: limit.node, base: maps.Clone(limit.f), standard: -1}
+	delete(t.base, "tiers")
+	p.once = map[Diagnostic]bool{} // what is wrong in the limit is so for every tier
+	defer func() { p.once = nil }()
+	before := p.errors
+	t.read(limit.f.get("tiers"))
+	if p.errors > before {
+		return
+	}
+	limit.form = &t
+	for i := range t.tiers {
+		one := limit
+		one.node, one.f = t.tiers[i].node, t.merged(&t.tiers[i])
+		one.tier, one.standard = t.tiers[i].name, i == t.standard
+		p.parseRule(one)
+	}
+	if t.standard < 0 {
+		limit.f, limit.standard = t.base, true
+		p.parseRule(limit)
+	}
+}
+
+// read reads tiers.
+func (t *tierForm) read(n *node) {
+	if n.kind != mapKind {
+		t.errorf(n, "for example tiers: {by: \"header:X-Plan\", default: free, free: {rate: 10/minute}}", "\"tiers\" must be a mapping, not %s", n.kind)
+		return
+	}
+	var by, standard *node
+	taken := map[string]string{}
+	for _, field := range n.pairs {
+		switch field.key.text {
+		case "by":
+			by = field.value
+		case "default":
+			standard = field.value
+		default:
+			t.readTier(field, taken)
+		}
+	}
+	switch {
+	case len(t.tiers) == 0 && t.errors == 0:
+		t.errorf(n, "", "there is no tier in \"tiers\"")
+	case len(t.tiers) > maxTiers:
+		t.errorf(n, "", "there are %d tiers, at most %d are allowed", len(t.tiers), maxTiers)
+	}
+	t.readBy(n, by)
+	t.readDefault(n, standard)
+}
+
+// readBy reads the attribute that chooses among the tiers.
+func (t *tierForm) readBy(at, n *node) {
+	if n == nil {
+		t.errorf(at, "for example by: \"header:X-Plan\"", "\"by\" is missing in tiers: what says which tier a request is in?")
+		return
+	}
+	text, ok := t.word(n, "by")
+	if !ok {
+		return
+	}
+	a, err := ParseAttribute(text)
+	if err != nil {
+		t.errorf(n, "", "%v", err)
+		return
+	}
+	switch a.Kind {
+	case Method, Path, Host, ClientIP:
+		t.errorf(n, "use a limit of its own with a match for each", "tiers cannot be chosen by the %s", a)
+	case Other, Header, Query, Cookie, JWT:
+		t.warnOfEntry(n, a)
+		t.by = a
+	}
+}
+
+// readDefault reads which tier is for all others.
+func (t *tierForm) readDefault(at, n *node) {
+	if n == nil {
+		if t.base.get("rate") == nil && len(t.tiers) > 0 {
+			t.errorf(at, "add default: with the name of a tier, or give the limit a rate of its own", "requests of no tier would have no limit")
+		}
+		return
+	}
+	name, ok := t.word(n, "default")
+	if !ok {
+		return
+	}
+	var names []string
+	for i := range t.tiers {
+		names = append(names, t.tiers[i].name)
+	}
+	if t.standard = slices.Index(names, name); t.standard < 0 {
+		near := didYouMean(name, names)
+		hint := ""
+		if near == "" {
+			hint = "known are " + strings.Join(names, ", ")
+		}
+		t.errorf(n, hint, "unknown tier %s%s", quote(name), near)
+	}
+}
+
+// readTier reads one of the tiers. taken are the values that have one.
+func (t *tierForm) readTier(field pair, taken map[string]string) {
+	name, ok := t.ruleName(field.key)
+	if !ok {
+		return
+	}
+	one := tier{name: name, at: field.key, node: field.value}
+	if field.value.kind == nullKind {
+		t.errorf(field.key, "", "%q has no value", name)
+		return
+	}
+	one.f = t.fields(field.value, "the tier "+quote(name), tierKeys())
+	values := []textNode{{name, field.key}}
+	if n := one.f.get("is"); n != nil {
+		values = t.texts(n, "is")
+		delete(one.f, "is")
+	}
+	for _, v := range values {
+		g, err := parseGlob(v.text)
+		if _, literal := g.literal(); err != nil || !literal {
+			t.errorf(v.at, "", "the value %s of a tier must be given whole, without *", quote(v.text))
+			continue
+		}
+		if other, twice := taken[v.text]; twice {
+			t.errorf(v.at, "", "the value %s chooses the tier %s already", quote(v.text), quote(other))
+			continue
+		}
+		taken[v.text] = name
+		one.values = append(one.values, v.text)
+	}
+	t.tiers = append(t.tiers, one)
+}
+
+// merged returns the keys of a tier and, of the limit, those that it inherits.
+// What belongs to another algorithm or rate than its own is not among them.
+func (t *tierForm) merged(one *tier) fields {
+	f := maps.Clone(t.base)
+	if one.f.get("algorithm") != nil {
+		for _, key := range limitKeys() {
+			if key != "rate" && key != "period" {
+				delete(f, key)
+			}
+		}
+	}
+	if n := one.f.get("rate"); n != nil {
+		delete(f, "period")
+		if rate, err := ParseRate(n.text); err == nil && rate.Unlimited {
+			for _, key := range append(limitKeys(), "on_limit") {
+				delete(f, key)
+			}
+		}
+	}
+	maps.Copy(f, one.f)
+	return f
+}
+
+// apply adds to r the condition that it is the rule of its tier, and returns
+// that in text. form is nil for a limit without tiers.
+func (t *tierForm) apply(r *Rule, name string, standard bool) []string {
+	v := valueMatch{attribute: t.by}
+	var l lists
+	for i := range t.tiers {
+		switch mine := t.tiers[i].name == name; {
+		case standard && !mine:
+			l.not = append(l.not, t.tiers[i].values...)
+		case !standard && mine:
+			l.any = append(l.any, t.tiers[i].values...)
+		}
+	}
+	t.warnOfTier(r, name, l)
+	v.any, v.not = literals(l.any), literals(l.not)
+	slices.Sort(l.any)
+	slices.Sort(l.not)
+	r.match.values = append(r.match.values, v)
+	r.Tier, r.TierBy = name, t.by
+	return l.conditions("tier by " + t.by.String()) // apart from what match asks of it
+}
+
+// literals returns patterns that are these texts.
+func literals(texts []string) patternList {
+	var all []pattern
+	for _, text := range texts {
+		all = append(all, &glob{source: text, parts: []string{text}})
+	}
+	return newPatternList(all)
+}
+
+// warnOfTier warns of a tier that no request can be in, as match asks for
+// another value of the attribute.
+func (t *tierForm) warnOfTier(r *Rule, name string, l lists) {
+	for i := range r.match.values {
+		c := &r.match.values[i]
+		if c.attribute != t.by {
+			continue
+		}
+		alive := false
+		if len(l.any) > 0 {
+			for _, text := range l.any {
+				alive = alive || c.presence != absent && c.applies(value{text, true})
+			}
+		} else {
+			// All others: dead if match lists values, all of them of tiers.
+			alive = len(c.any.all) == 0
+			for _, p := range c.any.all {
+				text, literal := p.literal()
+				alive = alive || !literal || !slices.Contains(l.not, text)
+			}
+		}
+		if alive {
+			continue
+		}
+		if name == "" {
+			t.warnf(t.base.get("rate"), "", "no request comes to the limit's own rate: match asks for values of %s that have tiers", quote(t.by.String()))
+			continue
+		}
+		for i := range t.tiers {
+			if t.tiers[i].name == name {
+				t.warnf(t.tiers[i].at, "", "the tier %s can never apply: match asks for other values of %s", quote(name), quote(t.by.String()))
+			}
+		}
+	}
+}
