@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/rules"
@@ -57,31 +58,79 @@ func (r *Result) Outcome() Outcome {
 	case !r.Enforced && d.Reason == headgate.Shadow:
 		return ShadowRefused
 	case !d.Allowed:
-		return outcomeOf(r.Rule.OnLimit.Action)
+		return refusal(r.Rule, d)
 	case d.Delay > 0:
 		return Delayed
 	}
 	return Allowed
 }
 
-// outcomeOf returns what becomes of a request over the limit.
-func outcomeOf(a rules.Action) Outcome {
-	switch a {
-	case rules.Queue:
-		return Queued
-	case rules.ShadowBan:
+// refusal returns what becomes of a request that a rule refused, so d. When
+// the store could not answer, nobody knows that it deserves a ban; and what
+// can never pass needs not be kept.
+func refusal(rule *rules.Rule, d *headgate.Decision) Outcome {
+	switch action := rule.OnLimit.Action; {
+	case d.Reason == headgate.FailClosed:
+	case action == rules.ShadowBan:
 		return ShadowBanned
-	case rules.Reject, rules.Delay:
-		return Refused
+	case action == rules.Queue && d.RetryAfter != headgate.Never:
+		return Queued
 	}
 	return Refused
+}
+
+// precedence orders what several rules want to become of one request. A
+// refusal that is told comes first: a client under a ban should meet the other
+// limits as everybody does. A ban comes before a queue, since nothing of it is
+// to reach the backend, not even later.
+func (o Outcome) precedence() int {
+	switch o {
+	case Refused:
+		return 3
+	case ShadowBanned:
+		return 2
+	case Queued:
+		return 1
+	case Allowed, Delayed, ShadowRefused, Outcomes:
+	}
+	return 0
+}
+
+// Action returns what a caller has to do with the request, in the words of
+// rules: allow, reject, delay, queue or shadow_ban.
+func (o Outcome) Action() string {
+	switch o {
+	case Refused:
+		return rules.Reject.String()
+	case Delayed:
+		return rules.Delay.String()
+	case Queued:
+		return rules.Queue.String()
+	case ShadowBanned:
+		return rules.ShadowBan.String()
+	case Allowed, ShadowRefused, Outcomes:
+	}
+	return "allow"
+}
+
+// Delay returns how long a request that may pass has to wait for its turn.
+// Parts without quota do not matter.
+func (v *MultiVerdict) Delay() time.Duration {
+	var longest time.Duration
+	parts := v.Parts()
+	for i := range parts {
+		if v.Allowed && parts[i].Allowed {
+			longest = max(longest, parts[i].Delay)
+		}
+	}
+	return longest
 }
 
 // Outcome says what became of the request, under all rules together.
 func (v *Verdict) Outcome() Outcome {
 	switch {
 	case !v.Allowed && v.Rule != nil:
-		return outcomeOf(v.Rule.OnLimit.Action)
+		return refusal(v.Rule, &v.Decision)
 	case !v.Allowed:
 		return Refused
 	case v.Delay > 0:
@@ -92,22 +141,24 @@ func (v *Verdict) Outcome() Outcome {
 	return Allowed
 }
 
-// Outcome says what became of the request: of a refusal what the first part
-// that was refused says.
+// Outcome says what became of the request: of a refusal what comes first among
+// the parts that were refused, as it does among rules; see [Verdict.Rule].
 func (v *MultiVerdict) Outcome() Outcome {
 	parts := v.Parts()
 	if !v.Allowed {
+		outcome := Allowed
 		for i := range parts {
-			if !parts[i].Allowed {
-				return parts[i].Outcome()
+			if o := parts[i].Outcome(); o.precedence() > outcome.precedence() {
+				outcome = o
 			}
 		}
-		return Refused
-	}
-	for i := range parts {
-		if parts[i].Allowed && parts[i].Delay > 0 {
-			return Delayed
+		if outcome == Allowed {
+			return Refused
 		}
+		return outcome
+	}
+	if v.Delay() > 0 {
+		return Delayed
 	}
 	if v.WouldRefuse > 0 {
 		return ShadowRefused

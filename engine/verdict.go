@@ -31,7 +31,9 @@ type Verdict struct {
 	// WouldRefuse is how many rules that only observe would have refused.
 	WouldRefuse int
 	// Rule is the rule that refused or, of an admission, the one that
-	// constrains most. It is nil if no enforced limit applied.
+	// constrains most. It is nil if no enforced limit applied. If several
+	// refused, it is the one whose action is taken: Reject before ShadowBan
+	// before Queue, and of equals the one that refuses for longest.
 	Rule *rules.Rule
 	// Decision is that rule's. Where Rule is nil it is {Allowed: true, Reason:
 	// NoLimit}, or a refusal with RetryAfter Never in an unknown domain that
@@ -83,11 +85,13 @@ func (v *Verdict) Release() {
 func (v *Verdict) consider(r *Result) {
 	d := r.Decision
 	if !d.Allowed {
-		v.Allowed, v.Delay = false, 0
+		v.considerRefusal(r)
+		return
 	}
-	if v.Allowed {
-		v.Delay = max(v.Delay, d.Delay)
+	if !v.Allowed && v.Rule != nil {
+		return
 	}
+	v.Delay = max(v.Delay, d.Delay)
 	switch {
 	case v.Rule == nil:
 	case d.Reason == headgate.NoLimit:
@@ -96,6 +100,19 @@ func (v *Verdict) consider(r *Result) {
 		return
 	}
 	v.Rule, v.Decision = r.Rule, d
+}
+
+// considerRefusal takes the result of an enforced rule that refused into
+// account.
+func (v *Verdict) considerRefusal(r *Result) {
+	if !v.Allowed && v.Rule != nil {
+		was, is := refusal(v.Rule, &v.Decision).precedence(), refusal(r.Rule, &r.Decision).precedence()
+		if is < was || is == was && !r.Decision.Tighter(v.Decision) {
+			return
+		}
+	}
+	v.Allowed, v.Delay = false, 0
+	v.Rule, v.Decision = r.Rule, r.Decision
 }
 
 // refuse makes v a refusal that no rule stands behind.
