@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/body"
 )
 
 // Problem types of draft-ietf-httpapi-ratelimit-headers, for RFC 9457 bodies.
@@ -27,6 +28,13 @@ type Refusal struct {
 	Body string
 	// ContentType belongs to Body; empty means plain text.
 	ContentType string
+	// Bodies replace the problem+json body if there are any and Body is empty:
+	// the one that Accept, the header fields of that name, likes best. Who
+	// would rather have JSON, where none is, gets problem+json.
+	Bodies []body.Variant
+	Accept []string
+	// RequestID is what the request says that it is called, for Bodies.
+	RequestID string
 	// Headers are set in the answer, over what it has otherwise.
 	Headers map[string]string
 	// Policies are the limits that refused. Others of the same request may be
@@ -46,7 +54,11 @@ func Refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 	Headers(h, refusal.Dialect, refusal.Policies...)
 	clean(h)
 	status := refusal.status()
-	body, contentType := refusal.Content()
+	if len(refusal.Bodies) > 0 && r != nil {
+		refusal.Accept, refusal.RequestID = r.Header["Accept"], requestID(r)
+		h.Add("Vary", "Accept")
+	}
+	text, contentType := refusal.Content()
 	h.Set("Content-Type", contentType)
 	for name, value := range refusal.Headers {
 		h.Set(name, value)
@@ -55,14 +67,17 @@ func Refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 	if r != nil && r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
 		return
 	}
-	_, _ = w.Write(body) // a client that went away has no use for the error
+	_, _ = w.Write(text) // a client that went away has no use for the error
 }
 
 // Content returns the body that [Refuse] would send, and its type, for doors
 // that have no http.ResponseWriter.
-func (r *Refusal) Content() (body []byte, contentType string) {
+func (r *Refusal) Content() (text []byte, contentType string) {
 	if r.Body != "" {
 		return []byte(r.Body), orElse(r.ContentType, "text/plain; charset=utf-8")
+	}
+	if text, contentType, ok := r.variant(); ok {
+		return text, contentType
 	}
 	return r.problem(r.status()), problemType
 }

@@ -37,8 +37,9 @@ func refuse(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdi
 		return
 	}
 	on := &v.Rule.OnLimit
+	answer.Postpone(q.policies, on.Jitter.Extra)
 	answer.Refuse(w, r, answer.Refusal{
-		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Headers: on.Headers,
+		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
 		Policies: q.policies, Dialect: dialect,
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/rules"
 )
 
 // Options are what the proxy needs.
@@ -50,6 +51,10 @@ type Options struct {
 	Logger *slog.Logger
 	// Dialect is that of the header fields.
 	Dialect answer.Dialect
+	// MaxWaiting is how many requests may wait here at once, for their turn or
+	// to be answered as slowly as their rule says; 0 means 10,000. Further ones
+	// are refused.
+	MaxWaiting int
 }
 
 // Proxy is the reverse proxy as an http.Handler.
@@ -58,11 +63,12 @@ type Proxy struct {
 	reverse   httputil.ReverseProxy
 	exchanges sync.Pool // of *exchange
 	down      atomic.Bool
+	room      waitingRoom
 }
 
 // New returns a proxy.
 func New(options Options) *Proxy {
-	p := &Proxy{options: options}
+	p := &Proxy{options: options, room: newWaitingRoom(options.MaxWaiting)}
 	p.exchanges.New = func() any { return new(exchange) }
 	p.reverse = httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
@@ -96,6 +102,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := p.decide(r.Context(), x, at)
 	defer v.Release()
 	if !v.Allowed {
+		if v.Outcome() == engine.ShadowBanned {
+			p.pretend(w, x, &v.Rule.OnLimit)
+			return
+		}
 		p.refuse(w, x, &v)
 		return
 	}
@@ -104,8 +114,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.Unauthorized(w, err)
 		return
 	}
-	if v.Delay > 0 && !p.wait(r.Context(), &v) {
-		answer.Problem(w, http.StatusServiceUnavailable, "given up while waiting for its turn")
+	if v.Delay > 0 && !p.wait(w, r, &v) {
 		return
 	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
@@ -130,7 +139,8 @@ func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) engine.Ve
 	}
 	x.dialect = p.options.Dialect.Or(v.Headers())
 	for i, results := 0, v.Results(); i < len(results); i++ {
-		if r := &results[i]; r.Enforced {
+		// Of a ban that is not told, nor is its limit.
+		if r := &results[i]; r.Enforced && r.Rule.OnLimit.Action != rules.ShadowBan {
 			x.policies = append(x.policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at.UnixMicro()})
 		}
 	}
@@ -144,27 +154,15 @@ func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 		return
 	}
 	on := &v.Rule.OnLimit
+	if on.Action == rules.ShadowBan { // refused all the same, as the store did not answer
+		answer.Problem(w, http.StatusServiceUnavailable, "the service cannot answer at the moment")
+		return
+	}
+	answer.Postpone(x.policies, on.Jitter.Extra)
 	answer.Refuse(w, x.in, answer.Refusal{
-		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Headers: on.Headers,
+		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
 		Policies: x.policies, Dialect: x.dialect,
 	})
-}
-
-// wait waits for the turn of an admitted request. If the client goes away
-// before, its place is freed and wait reports false.
-func (p *Proxy) wait(ctx context.Context, v *engine.Verdict) bool {
-	timer := time.NewTimer(v.Delay) //nolint:forbidigo // a queue has to wait
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	}
-	err := p.options.Engine.Undo(context.WithoutCancel(ctx), v, p.options.Clock().UnixMicro())
-	if err != nil {
-		p.options.Logger.DebugContext(ctx, "place in the queue was not freed", "err", err)
-	}
-	return false
 }
 
 // answered adds our header fields to an upstream's answer. They replace its
