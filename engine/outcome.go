@@ -146,16 +146,10 @@ func (v *Verdict) Outcome() Outcome {
 func (v *MultiVerdict) Outcome() Outcome {
 	parts := v.Parts()
 	if !v.Allowed {
-		outcome := Allowed
-		for i := range parts {
-			if o := parts[i].Outcome(); o.precedence() > outcome.precedence() {
-				outcome = o
-			}
+		if first := First(parts); first != nil {
+			return first.Outcome()
 		}
-		if outcome == Allowed {
-			return Refused
-		}
-		return outcome
+		return Refused
 	}
 	if v.Delay() > 0 {
 		return Delayed
@@ -164,4 +158,24 @@ func (v *MultiVerdict) Outcome() Outcome {
 		return ShadowRefused
 	}
 	return Allowed
+}
+
+// First returns the refused part whose rule's action is taken, as it is among
+// rules; see [Verdict.Rule]. It is nil if no rule refused any.
+func First(parts []Verdict) *Verdict {
+	var first *Verdict
+	for i := range parts {
+		p := &parts[i]
+		if p.Allowed || p.Rule == nil {
+			continue
+		}
+		if first != nil {
+			was, is := first.Outcome().precedence(), p.Outcome().precedence()
+			if is < was || is == was && !p.Decision.Tighter(first.Decision) {
+				continue
+			}
+		}
+		first = p
+	}
+	return first
 }

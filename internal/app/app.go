@@ -72,6 +72,7 @@ type App struct {
 	rateLimit *rls.Service
 	plane     *xds.Client // nil if rules come from files
 	transport *http.Transport
+	proxy     *proxy.Proxy // nil without one
 	failures  chan error
 	save      func() error // the counts, to disk; nil if nobody asked
 	cleanup   []func()     // run last to first
@@ -223,6 +224,9 @@ func (a *App) Stop(ctx context.Context) error {
 		a.endStreams()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(a.options.Config.ShutdownTimeout, time.Millisecond))
 		defer cancel()
+		if a.proxy != nil {
+			a.proxy.Drain(a.options.Clock().Add(a.options.Config.ShutdownTimeout))
+		}
 		a.stopErr = errors.Join(a.closeDoors(ctx), a.saveCounts())
 		a.release()
 		a.log.Info("stopped")

@@ -136,11 +136,12 @@ func (a *App) handler(name string) (http.Handler, error) {
 		if a.options.Backend != nil {
 			upstream = &url.URL{Scheme: "http", Host: a.Addr(backendDoor)}
 		}
-		return proxy.New(proxy.Options{
+		a.proxy = proxy.New(proxy.Options{
 			Engine: a.engine, Domain: func() string { return a.state.Load().domain }, Upstream: upstream, Clients: a.clients, Tokens: a.tokens(),
 			TrustedProxies: c.TrustedProxies, Transport: a.transport, Clock: a.options.Clock,
-			Logger: a.log, Dialect: c.Headers,
-		}), nil
+			Logger: a.log, Dialect: c.Headers, MaxWaiting: c.Proxy.MaxWaiting,
+		})
+		return a.proxy, nil
 	case backendDoor:
 		return a.options.Backend, nil
 	}

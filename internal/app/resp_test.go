@@ -31,8 +31,8 @@ func TestRedisProtocol(t *testing.T) {
 		{"HG.CHECK api user ann", "-NOAUTH"},
 		{"AUTH secret", "+OK"},
 		{"CL.THROTTLE k 0 1 60", "*5 :0 :1 :0 :-1 :60"},
-		{"HG.CHECK api 2 user ann", "*8 :1 $4 user :2 :0 :0 :60000 $2 ok :0"},
-		{"HG.CHECK api user ann", "*8 :0 $4 user :2 :0 :30000 :60000 $7 limited :0"},
+		{"HG.CHECK api 2 user ann", "*9 :1 $4 user :2 :0 :0 :60000 $2 ok :0 $5 allow"},
+		{"HG.CHECK api user ann", "*9 :0 $4 user :2 :0 :30000 :60000 $7 limited :0 $6 reject"},
 	} {
 		if _, err := c.Write([]byte(row[0] + "\r\n")); err != nil {
 			t.Fatal(err)

@@ -114,6 +114,8 @@ type Proxy struct {
 	Domain string
 	// Upstream is where requests go; nil for no proxy.
 	Upstream *url.URL
+	// MaxWaiting is how many requests may wait in it at once; 0 is its default.
+	MaxWaiting int64
 }
 
 // Open reports whether the proxy is to be opened.

@@ -73,6 +73,10 @@ func settings() []setting {
 		one("listen.admin", func(c *Config, v string) (err error) { c.Listen.Admin, err = address(v); return err }),
 		one("proxy.listen", func(c *Config, v string) (err error) { c.Proxy.Listen, err = address(v); return err }),
 		one("proxy.domain", func(c *Config, v string) error { c.Proxy.Domain = v; return nil }),
+		one("proxy.max_waiting", func(c *Config, v string) (err error) {
+			c.Proxy.MaxWaiting, err = wholeNumber(v, 1_000_000)
+			return err
+		}),
 		one("proxy.upstream", func(c *Config, v string) (err error) { c.Proxy.Upstream, err = upstream(v); return err }),
 		{key: "trusted_proxies", list: true, set: func(c *Config, v []string) (err error) {
 			c.TrustedProxies, err = networks(v)

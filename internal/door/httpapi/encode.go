@@ -16,7 +16,8 @@ import (
 // Times are in milliseconds, rounded up. retry_after_ms is 0 when allowed and
 // null when the request can never pass. What is not known is left out: all
 // numbers where no limit applied, remaining and reset_after_ms where the store
-// could not answer.
+// could not answer. action is there where allowed does not say it all: delay,
+// shadow_ban, queue.
 func appendVerdict(dst []byte, v *engine.Verdict) []byte {
 	d := &v.Decision
 	dst = append(dst, `{"allowed":`...)
@@ -35,6 +36,13 @@ func appendVerdict(dst []byte, v *engine.Verdict) []byte {
 		if !degraded {
 			dst = appendNumber(dst, `,"reset_after_ms":`, answer.Milliseconds(d.ResetAfter))
 		}
+	}
+	switch outcome := v.Outcome(); outcome {
+	case engine.Delayed, engine.ShadowBanned, engine.Queued:
+		dst = append(dst, `,"action":"`...)
+		dst = append(dst, outcome.Action()...)
+		dst = append(dst, '"')
+	case engine.Allowed, engine.Refused, engine.ShadowRefused, engine.Outcomes:
 	}
 	if v.Delay > 0 {
 		dst = appendNumber(dst, `,"delay_ms":`, answer.Milliseconds(v.Delay))

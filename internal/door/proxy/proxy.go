@@ -54,7 +54,7 @@ type Options struct {
 	// MaxWaiting is how many requests may wait here at once, for their turn or
 	// to be answered as slowly as their rule says; 0 means 10,000. Further ones
 	// are refused.
-	MaxWaiting int
+	MaxWaiting int64
 }
 
 // Proxy is the reverse proxy as an http.Handler.

@@ -29,11 +29,11 @@ type waitingRoom struct {
 	until   time.Time     // by when all have to be gone; set before closing
 }
 
-func newWaitingRoom(most int) waitingRoom {
+func newWaitingRoom(most int64) waitingRoom {
 	if most <= 0 {
 		most = defaultWaiting
 	}
-	return waitingRoom{most: int64(most), closing: make(chan struct{})}
+	return waitingRoom{most: most, closing: make(chan struct{})}
 }
 
 // enter takes a place, and reports false if there is none.

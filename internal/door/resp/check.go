@@ -184,7 +184,7 @@ func (c *conn) decide(ctx context.Context, q *check, kind headgate.Kind) {
 }
 
 // verdict appends what HG.CHECK answers: allowed, rule, limit, remaining,
-// retry_after_ms, reset_after_ms, reason, delay_ms. In RESP2 it is an array of
+// retry_after_ms, reset_after_ms, reason, delay_ms, action. In RESP2 it is an array of
 // the values. Times are rounded up. What is not known is null, and
 // retry_after_ms is -1 if the request can never pass.
 func (c *conn) verdict(v *engine.Verdict) {
@@ -192,9 +192,9 @@ func (c *conn) verdict(v *engine.Verdict) {
 	limited := v.Rule != nil && d.Reason != headgate.NoLimit
 	known := limited && d.Reason != headgate.FailOpen && d.Reason != headgate.FailClosed
 	if c.proto == resp2 {
-		c.array(8)
+		c.array(9)
 	} else {
-		c.mapping(8)
+		c.mapping(9)
 	}
 	c.field("allowed")
 	c.boolean(v.Allowed)
@@ -225,6 +225,8 @@ func (c *conn) verdict(v *engine.Verdict) {
 	}
 	c.field("delay_ms")
 	c.integer(answer.Milliseconds(v.Delay))
+	c.field("action")
+	c.bulk(v.Outcome().Action())
 }
 
 // field appends the name of what comes next, where there are names.

@@ -17,21 +17,21 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	w := open(t).dial(t)
 	for i, row := range [][2]string{
-		{"HG.PEEK " + login, `[1 "login" 5 5 0 0 "ok" 0]`},
-		{"HG.CHECK " + login, `[1 "login" 5 4 0 12000 "ok" 0]`},
-		{"hg.check api 3 method POST path /login client_ip 198.51.100.7", `[1 "login" 5 1 0 48000 "ok" 0]`},
-		{"HG.CHECK " + login, `[1 "login" 5 0 0 60000 "ok" 0]`},
-		{"HG.CHECK " + login, `[0 "login" 5 0 12000 60000 "limited" 0]`},
-		{"HG.PEEK " + login, `[0 "login" 5 0 12000 60000 "limited" 0]`},
-		{"HG.CHECK api 0 method POST path /login client_ip 198.51.100.7", `[1 "login" 5 0 0 60000 "ok" 0]`},
-		{"HG.CHECK api 6 method POST path /login client_ip 2001:db8::1", `[0 "login" 5 5 -1 0 "too_large" 0]`},
-		{"HG.CHECK api 5 method POST path /login client_ip 2001:db8::1", `[1 "login" 5 0 0 60000 "ok" 0]`},
-		{"HG.CHECK api method POST path /login client_ip 2001:db8::2", `[0 "login" 5 0 12000 60000 "limited" 0]`},
-		{"HG.CHECK api path /queue user ann", `[1 "queue" 2 1 0 1000 "ok" 0]`},
-		{"HG.CHECK api path /queue user ann", `[1 "queue" 2 0 0 2000 "ok" 1000]`},
-		{"HG.CHECK api path /elsewhere", `[1 nil nil nil 0 nil "unlimited" 0]`},
-		{"HG.CHECK api", `[1 nil nil nil 0 nil "unlimited" 0]`},
-		{"HG.CHECK nowhere path /login", `[1 nil nil nil 0 nil "unknown_domain" 0]`},
+		{"HG.PEEK " + login, `[1 "login" 5 5 0 0 "ok" 0 "allow"]`},
+		{"HG.CHECK " + login, `[1 "login" 5 4 0 12000 "ok" 0 "allow"]`},
+		{"hg.check api 3 method POST path /login client_ip 198.51.100.7", `[1 "login" 5 1 0 48000 "ok" 0 "allow"]`},
+		{"HG.CHECK " + login, `[1 "login" 5 0 0 60000 "ok" 0 "allow"]`},
+		{"HG.CHECK " + login, `[0 "login" 5 0 12000 60000 "limited" 0 "reject"]`},
+		{"HG.PEEK " + login, `[0 "login" 5 0 12000 60000 "limited" 0 "reject"]`},
+		{"HG.CHECK api 0 method POST path /login client_ip 198.51.100.7", `[1 "login" 5 0 0 60000 "ok" 0 "allow"]`},
+		{"HG.CHECK api 6 method POST path /login client_ip 2001:db8::1", `[0 "login" 5 5 -1 0 "too_large" 0 "reject"]`},
+		{"HG.CHECK api 5 method POST path /login client_ip 2001:db8::1", `[1 "login" 5 0 0 60000 "ok" 0 "allow"]`},
+		{"HG.CHECK api method POST path /login client_ip 2001:db8::2", `[0 "login" 5 0 12000 60000 "limited" 0 "reject"]`},
+		{"HG.CHECK api path /queue user ann", `[1 "queue" 2 1 0 1000 "ok" 0 "allow"]`},
+		{"HG.CHECK api path /queue user ann", `[1 "queue" 2 0 0 2000 "ok" 1000 "delay"]`},
+		{"HG.CHECK api path /elsewhere", `[1 nil nil nil 0 nil "unlimited" 0 "allow"]`},
+		{"HG.CHECK api", `[1 nil nil nil 0 nil "unlimited" 0 "allow"]`},
+		{"HG.CHECK nowhere path /login", `[1 nil nil nil 0 nil "unknown_domain" 0 "allow"]`},
 	} {
 		if got := w.do(row[0]); got != row[1] {
 			t.Errorf("row %d, %s\n got %s\nwant %s", i, row[0], got, row[1])
@@ -46,12 +46,12 @@ func TestCheckInRESP3(t *testing.T) {
 	for _, row := range [][2]string{
 		{
 			"HG.CHECK api 5 method POST path /login client_ip 198.51.100.7",
-			`{"allowed" #t "rule" "login" "limit" 5 "remaining" 0 "retry_after_ms" 0 "reset_after_ms" 60000 "reason" "ok" "delay_ms" 0}`,
+			`{"allowed" #t "rule" "login" "limit" 5 "remaining" 0 "retry_after_ms" 0 "reset_after_ms" 60000 "reason" "ok" "delay_ms" 0 "action" "allow"}`,
 		},
 		{
 			"HG.MCHECK 7 " + login + " 3 api path /x",
-			`[{"allowed" #f "rule" "login" "limit" 5 "remaining" 0 "retry_after_ms" 12000 "reset_after_ms" 60000 "reason" "limited" "delay_ms" 0} ` +
-				`{"allowed" #t "rule" nil "limit" nil "remaining" nil "retry_after_ms" 0 "reset_after_ms" nil "reason" "unlimited" "delay_ms" 0}]`,
+			`[{"allowed" #f "rule" "login" "limit" 5 "remaining" 0 "retry_after_ms" 12000 "reset_after_ms" 60000 "reason" "limited" "delay_ms" 0 "action" "reject"} ` +
+				`{"allowed" #t "rule" nil "limit" nil "remaining" nil "retry_after_ms" 0 "reset_after_ms" nil "reason" "unlimited" "delay_ms" 0 "action" "allow"}]`,
 		},
 		{"CL.THROTTLE k 0 1 60", "[0 1 0 -1 60]"},
 	} {
@@ -93,7 +93,7 @@ func TestCheckErrors(t *testing.T) {
 			t.Errorf("%.80s\n got %s\nwant %s", line, got, want)
 		}
 	}
-	if got := w.do("HG.PEEK " + login); got != `[1 "login" 5 5 0 0 "ok" 0]` {
+	if got := w.do("HG.PEEK " + login); got != `[1 "login" 5 5 0 0 "ok" 0 "allow"]` {
 		t.Errorf("something was charged: %s", got)
 	}
 }
@@ -108,7 +108,7 @@ func TestCheckWithoutStore(t *testing.T) {
 	down := memory.New()
 	_ = down.Close()
 	w := open(t, func(o *resp.Options) { o.Engine = engine.New(down, rs) }).dial(t)
-	if got, want := w.do("HG.CHECK "+login), `[1 "login" 5 nil 0 nil "fail_open" 0]`; got != want {
+	if got, want := w.do("HG.CHECK "+login), `[1 "login" 5 nil 0 nil "fail_open" 0 "allow"]`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

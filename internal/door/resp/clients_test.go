@@ -48,7 +48,7 @@ func TestRedisCLI(t *testing.T) {
 		want  string
 	}{
 		{nil, "CL.THROTTLE user123 15 30 60", "0\n16\n15\n-1\n2\n"},
-		{[]string{"-3"}, "HG.CHECK api user ann path /queue", "allowed (true)\nrule queue\nlimit 2\nremaining 1\nretry_after_ms 0\nreset_after_ms 1000\nreason ok\ndelay_ms 0\n"},
+		{[]string{"-3"}, "HG.CHECK api user ann path /queue", "allowed (true)\nrule queue\nlimit 2\nremaining 1\nretry_after_ms 0\nreset_after_ms 1000\nreason ok\ndelay_ms 0\naction allow\n"},
 		{nil, "PING\nECHO \"a b\"\nSELECT 0\nNO.SUCH x", "PONG\na b\nOK\nERR unknown command 'NO.SUCH', with args beginning with: 'x' \n\n"},
 		{[]string{"-n", "1"}, "PING", "PONG\n"},
 	} {

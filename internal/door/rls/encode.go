@@ -100,7 +100,13 @@ func (l *currentLimit) append(b []byte) []byte {
 
 // appendHeader appends one of response_headers_to_add.
 func appendHeader[T string | []byte](b []byte, name string, value T) []byte {
-	b, start := open(b, 3)
+	return appendHeaderTo(b, 3, name, value)
+}
+
+// appendHeaderTo appends a header field to one of the lists of them, of which
+// request_headers_to_add is 4.
+func appendHeaderTo[T string | []byte](b []byte, list protowire.Number, name string, value T) []byte {
+	b, start := open(b, list)
 	b = appendText(b, 1, name)
 	b = appendText(b, 2, value)
 	return shut(b, start)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
 )
 
 // encodeMetadata writes dynamic_metadata: the request as it was read, and the
@@ -26,6 +27,14 @@ func (c *call) encodeMetadata(v *engine.MultiVerdict) {
 	}
 	if r.hits != 0 {
 		fields["hitsAddend"] = structpb.NewNumberValue(float64(r.hits))
+	}
+	switch outcome := v.Outcome(); outcome {
+	case engine.Delayed, engine.ShadowBanned, engine.Queued:
+		fields["action"] = structpb.NewStringValue(outcome.Action())
+		if delay := v.Delay(); delay > 0 {
+			fields["delay_ms"] = structpb.NewNumberValue(float64(answer.Milliseconds(delay)))
+		}
+	case engine.Allowed, engine.Refused, engine.ShadowRefused, engine.Outcomes:
 	}
 	if merged := passedMetadata(v); len(merged.GetFields()) > 0 {
 		fields["metadata"] = structpb.NewStructValue(merged)

@@ -26,6 +26,10 @@ func (c *call) encode(v *engine.MultiVerdict) {
 	}
 	c.collect(v)
 	c.encodeHeaders(parts)
+	if delay := v.Delay(); delay > 0 {
+		c.text = strconv.AppendInt(c.text[:0], answer.Milliseconds(delay), 10)
+		c.out = appendHeaderTo(c.out, 4, "X-Headgate-Delay-Ms", c.text)
+	}
 	if c.over {
 		c.encodeRefusal(parts)
 	}
@@ -99,6 +103,9 @@ func (c *call) collect(v *engine.MultiVerdict) {
 		results := parts[i].Results()
 		for j := range results {
 			r := &results[j]
+			if r.Rule.OnLimit.Action == rules.ShadowBan {
+				continue // of a ban that is not told, nor is its limit
+			}
 			if r.Enforced && (r.Decision.Allowed || c.over) {
 				c.policies = append(c.policies, answer.Policy{Name: nameOf(r.Rule), Limit: r.Rule.Limit, Decision: r.Decision, At: c.at})
 			}
@@ -158,15 +165,12 @@ func (c *call) encodeLegacy(names *LegacyHeaders, parts []engine.Verdict) {
 // own header fields and body, or a problem+json body.
 func (c *call) encodeRefusal(parts []engine.Verdict) {
 	refusal := answer.Refusal{Policies: c.policies}
-	var tightest *engine.Verdict
-	for i := range parts {
-		if p := &parts[i]; !p.Allowed && p.Rule != nil && (tightest == nil || p.Decision.Tighter(tightest.Decision)) {
-			tightest = p
+	if first := engine.First(parts); first != nil {
+		o := &first.Rule.OnLimit
+		refusal.Body, refusal.ContentType, refusal.Bodies = o.Body, o.ContentType, o.Bodies
+		if first.Outcome() == engine.ShadowBanned && o.Body == "" && len(o.Bodies) == 0 {
+			return // a problem+json body would tell
 		}
-	}
-	if tightest != nil {
-		o := &tightest.Rule.OnLimit
-		refusal.Body, refusal.ContentType = o.Body, o.ContentType
 		for name, value := range o.Headers {
 			c.out = appendHeader(c.out, name, value)
 		}
