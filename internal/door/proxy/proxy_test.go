@@ -32,7 +32,7 @@ func ok(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r, ProtoMajor: 1, ProtoMinor: 1}, nil
 }
 
-func newProxy(t testing.TB, rulesText string, store headgate.Store, to upstream) *proxy.Proxy {
+func newProxy(t testing.TB, rulesText string, store headgate.Store, to upstream, change ...func(*proxy.Options)) *proxy.Proxy {
 	t.Helper()
 	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(rulesText)})
 	if rs == nil {
@@ -42,11 +42,15 @@ func newProxy(t testing.TB, rulesText string, store headgate.Store, to upstream)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return proxy.New(proxy.Options{
+	options := proxy.Options{
 		Engine: engine.New(store, rs), Domain: func() string { return "api" },
 		Upstream: &url.URL{Scheme: "http", Host: "upstream.example"}, Clients: clients,
 		Transport: to, Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, f := range change {
+		f(&options)
+	}
+	return proxy.New(options)
 }
 
 func request(ctx context.Context, method, target string, header ...string) *http.Request {

@@ -1,0 +1,259 @@
+package proxy_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// A banned client gets what the rule says and nothing else: no header field of
+// ours, the body and the latency of the backend, which hears nothing.
+func TestShadowBanLooksReal(t *testing.T) {
+	const banned = `
+domain: api
+limits:
+  - name: scrapers
+    rate: 1/minute
+    on_limit:
+      action: shadow_ban
+      body: '{"items":[]}'
+      content_type: application/json
+      headers: {X-Backend: eu-1}
+      latency: 120ms±30ms
+  - {name: everybody, rate: 1000/minute}
+`
+	synctest.Test(t, func(t *testing.T) {
+		reached := 0
+		p := newProxy(t, banned, memory.New(memory.WithClock(time.Now)), func(r *http.Request) (*http.Response, error) {
+			reached++
+			return ok(r)
+		})
+		serve := func(method string, body io.Reader) (*httptest.ResponseRecorder, time.Duration) {
+			begin, w := time.Now(), httptest.NewRecorder()
+			p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, "/", body))
+			return w, time.Since(begin)
+		}
+		real, _ := serve("GET", nil)
+		if got := real.Header().Get("RateLimit"); strings.Contains(got, "scrapers") || !strings.Contains(got, "everybody") {
+			t.Errorf("a real answer tells of the secret limit: %s", got)
+		}
+		for _, row := range []struct{ method, body string }{
+			{"GET", `{"items":[]}`}, {"POST", `{"items":[]}`}, {"HEAD", ""}, {"OPTIONS", ""},
+		} {
+			sent := strings.NewReader(strings.Repeat("x", 100_000))
+			w, took := serve(row.method, sent)
+			if w.Code != 200 || w.Body.String() != row.body || w.Header().Get("X-Backend") != "eu-1" {
+				t.Errorf("%s: %d %q %v", row.method, w.Code, w.Body, w.Header())
+			}
+			if (w.Header().Get("Content-Type") == "application/json") != (row.method != "OPTIONS") {
+				t.Errorf("%s: type %q", row.method, w.Header().Get("Content-Type"))
+			}
+			for _, name := range []string{"Retry-After", "X-Ratelimit-Retry-After", "Cache-Control", "X-Content-Type-Options"} {
+				if got, has := w.Header()[name]; has {
+					t.Errorf("%s: %s: %s betrays the ban", row.method, name, got)
+				}
+			}
+			if strings.Contains(strings.Join(w.Header()["Ratelimit"], ""), "scrapers") {
+				t.Errorf("%s: %v", row.method, w.Header())
+			}
+			if took < 90*time.Millisecond || took > 150*time.Millisecond {
+				t.Errorf("%s took %s, want 90ms to 150ms", row.method, took)
+			}
+			if sent.Len() > 0 {
+				t.Errorf("%s: %d bytes were not read", row.method, sent.Len())
+			}
+		}
+		if reached != 1 {
+			t.Errorf("%d requests reached the upstream, want 1", reached)
+		}
+	})
+}
+
+// endless is a body without end.
+type endless struct{ read int }
+
+func (e *endless) Read(b []byte) (int, error) { e.read += len(b); return len(b), nil }
+
+func TestBannedBodiesAreReadUpToABound(t *testing.T) {
+	p := newProxy(t, "domain: api\nlimits:\n  - {name: x, rate: 0/minute, on_limit: shadow_ban}\n", memory.New(), ok)
+	body := &endless{}
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", "/", body))
+	if w.Code != 200 || body.read > 2<<20 {
+		t.Errorf("%d after %d bytes", w.Code, body.read)
+	}
+}
+
+func TestBanOfAStoreThatCannotAnswer(t *testing.T) {
+	s := memory.New()
+	_ = s.Close()
+	p := newProxy(t, "domain: api\nlimits:\n  - {name: secret, rate: 9/minute, on_limit: shadow_ban, on_store_error: deny}\n", s, ok)
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, request(t.Context(), "GET", "/"))
+	if w.Code != 503 || strings.Contains(w.Body.String(), "secret") || w.Header().Get("RateLimit-Policy") != "" {
+		t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
+	}
+}
+
+// Two stages: some at once, the next in turn, and what is too late is refused.
+func TestTwoStages(t *testing.T) {
+	for name, limit := range map[string]string{
+		"leaky bucket": "algorithm: leaky_bucket, burst: 12, delay_after: 8, on_limit: delay",
+		"token bucket": "burst: 8, on_limit: {action: delay, max_wait: 800ms}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProxy(t, "domain: api\nlimits:\n  - {name: x, rate: 5/second, "+limit+"}\n", memory.New(memory.WithClock(time.Now)), ok)
+				begin := time.Now()
+				times := make(chan time.Duration, 15)
+				refused := make(chan string, 15)
+				for range 15 {
+					go func() {
+						w := httptest.NewRecorder()
+						p.ServeHTTP(w, request(t.Context(), "GET", "/"))
+						if w.Code == 200 {
+							times <- time.Since(begin)
+						} else {
+							refused <- w.Header().Get("Retry-After")
+						}
+					}()
+				}
+				synctest.Wait()
+				if p.Waiting() != 4 || len(times) != 8 || len(refused) != 3 {
+					t.Fatalf("%d passed, %d wait, %d were refused; want 8, 4, 3", len(times), p.Waiting(), len(refused))
+				}
+				for range 8 {
+					<-times
+				}
+				for i := range 4 {
+					if at, want := <-times, time.Duration(i+1)*200*time.Millisecond; at != want {
+						t.Errorf("turn %d came at %s, want %s", i, at, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The room is bounded: who finds it full is told to come back, and takes
+// nothing.
+func TestWaitingRoomIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, "domain: api\nlimits:\n  - {name: x, rate: 1/second, burst: 9, algorithm: leaky_bucket}\n", memory.New(memory.WithClock(time.Now)), ok, func(o *proxy.Options) { o.MaxWaiting = 1 })
+		ask := func() *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			p.ServeHTTP(w, request(t.Context(), "GET", "/"))
+			return w
+		}
+		ask()
+		first := make(chan int)
+		go func() { first <- ask().Code }()
+		synctest.Wait()
+		for range 3 {
+			if w := ask(); w.Code != 503 || w.Header().Get("Retry-After") != "2" {
+				t.Errorf("full: %d, Retry-After %s", w.Code, w.Header().Get("Retry-After"))
+			}
+		}
+		if got := <-first; got != 200 {
+			t.Errorf("the one that waited: %d", got)
+		}
+		if begin := time.Now(); ask().Code != 200 || time.Since(begin) != time.Second {
+			t.Errorf("the next waited %s; the refused ones took places", time.Since(begin))
+		}
+	})
+}
+
+// A process that stops lets those wait whose turn comes in time, and tells the
+// others at once.
+func TestStopWhileRequestsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, "domain: api\nlimits:\n  - {name: x, rate: 1/second, burst: 9, algorithm: leaky_bucket}\n", memory.New(memory.WithClock(time.Now)), ok)
+		begin := time.Now()
+		answers := make(chan string, 5)
+		for range 5 {
+			go func() {
+				w := httptest.NewRecorder()
+				p.ServeHTTP(w, request(t.Context(), "GET", "/"))
+				answers <- strconv.Itoa(w.Code) + " after " + time.Since(begin).String()
+			}()
+			synctest.Wait()
+		}
+		<-answers
+		time.Sleep(100 * time.Millisecond)
+		p.Drain(time.Now().Add(2 * time.Second))
+		p.Drain(time.Now())
+		for _, want := range []string{"503 after 100ms", "503 after 100ms", "200 after 1s", "200 after 2s"} {
+			if got := <-answers; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+	})
+}
+
+// The bodies of a refusal: what the client would rather have.
+func TestRefusalByAccept(t *testing.T) {
+	const told = `
+domain: api
+limits:
+  - name: told
+    rate: 0/minute
+    match: {path: /all}
+    on_limit:
+      status: 503
+      body:
+        json: '{"error":"slow","id":"{{.RequestID}}","after":{{.RetryAfter}}}'
+        html: '<p title="{{.RequestID}}">{{.Rule}}</p>'
+  - name: page
+    rate: 0/minute
+    match: {path: /page}
+    on_limit: {body: {html: <p>no</p>}}
+  - name: late
+    rate: 1/hour
+    match: {path: /late}
+    on_limit: {retry_after_jitter: 1h, body: "after {{.RetryAfter}} s"}
+`
+	p := newProxy(t, told, memory.New(), ok)
+	ask := func(path, accept string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		header := []string{"X-Request-Id", `a"<b>`}
+		if accept != "" {
+			header = append(header, "Accept", accept)
+		}
+		p.ServeHTTP(w, request(context.Background(), "GET", path, header...))
+		return w
+	}
+	for _, row := range []struct{ path, accept, kind, body string }{
+		{"/all", "", "application/json", `{"error":"slow","id":"a\"\u003cb\u003e","after":null}`},
+		{"/all", "text/html,*/*;q=0.8", "text/html; charset=utf-8", `<p title="a&#34;&lt;b&gt;">told</p>`},
+		{"/all", "text/html;q=0.1, application/json", "application/json", `{"error":"slow","id":"a\"\u003cb\u003e","after":null}`},
+		{"/all", "image/png", "application/json", `{"error":"slow","id":"a\"\u003cb\u003e","after":null}`},
+		{"/page", "text/html", "text/html; charset=utf-8", "<p>no</p>"},
+		{"/page", "*/*", "text/html; charset=utf-8", "<p>no</p>"},
+		{"/page", "application/json", "application/problem+json", ""},
+	} {
+		w := ask(row.path, row.accept)
+		if got := w.Header().Get("Content-Type"); got != row.kind || row.body != "" && w.Body.String() != row.body {
+			t.Errorf("%s, %q: %s %s; want %s %s", row.path, row.accept, got, w.Body, row.kind, row.body)
+		}
+		if w.Header().Get("Vary") != "Accept" {
+			t.Errorf("%s: Vary %q", row.path, w.Header().Get("Vary"))
+		}
+	}
+	ask("/late", "")
+	for range 20 {
+		w := ask("/late", "")
+		after, err := strconv.Atoi(w.Header().Get("Retry-After"))
+		if err != nil || after < 3590 || after > 7200 || w.Body.String() != "after "+strconv.Itoa(after)+" s" {
+			t.Fatalf("Retry-After %q, body %s", w.Header().Get("Retry-After"), w.Body)
+		}
+	}
+}
