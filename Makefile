@@ -11,7 +11,7 @@ MODULES  := . benchmarks
 TIMED    := /store/redis /store/failsafe /internal/redistest /internal/app /door/resp
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long web web-check build lint fmt vet tidy-check differential fuzz bench lab vectors clean help
+.PHONY: run test test-long web web-static web-test web-check build lint fmt vet tidy-check differential fuzz bench lab vectors clean help
 
 run: build ## build, then start the quickstart: a proxy on :8000 before a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -28,6 +28,12 @@ test-long: ## the random tests again, with many times as many cases (an hour or 
 
 web: ## make internal/dashboard/dist, the pages of the admin door, from web/ (needs Node)
 	scripts/web.sh build
+
+web-static: ## make dist/playground, the playground alone, for a file server or none
+	scripts/web.sh static
+
+web-test: build ## test the pages in Chromium, with the binary just built
+	HEADGATE_BIN=$(CURDIR)/$(BIN) scripts/web.sh browser
 
 web-check: ## types, lint and tests of web/, and whether internal/dashboard/dist is what it gives
 	scripts/web.sh check

@@ -1,0 +1,212 @@
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { fileURLToPath } from "node:url";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openBrowser, openTab } from "./browser.ts";
+import { type Door, openDoor } from "./door.ts";
+
+let door: Door;
+let browser: Browser;
+
+beforeAll(async () => {
+  [door, browser] = await Promise.all([openDoor(), openBrowser()]);
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await door?.stop();
+});
+
+/** The row of an algorithm in the table: what a screen reader has. */
+async function row(page: Page, algorithm: string): Promise<string[]> {
+  return page.locator(`tr[data-algorithm=${algorithm}] td`).allTextContents();
+}
+
+const ready = (page: Page) => page.waitForSelector(".lane");
+
+const press = (page: Page, name: string) => page.getByRole("button", { name, exact: true }).click();
+
+/** Asks axe what is wrong with a page as it is now. */
+async function violations(page: Page): Promise<string[]> {
+  const axe = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
+  await page.evaluate(axe);
+  return page.evaluate(async () => {
+    const { axe } = globalThis as unknown as {
+      axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
+    };
+    const { violations } = await axe.run();
+    return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html.slice(0, 200)}`));
+  });
+}
+
+const all = "token_bucket,leaky_bucket,fixed_window,sliding_log,sliding_window,sliding_buckets";
+
+test("play a burst and read the counts", async () => {
+  const { page, wrong } = await openTab(browser, door.url);
+  await page.goto(`${door.url}/playground#kind=none&limit=5&shown=${all}`);
+  await ready(page);
+  await press(page, "Pause");
+  await press(page, "Send 5");
+  await press(page, "Send 1");
+  await press(page, "Send 1");
+  for (const algorithm of all.split(",")) {
+    const [allowed, refused, tooMany, tooStrict, peak] = await row(page, algorithm);
+    expect([allowed, refused, tooMany, tooStrict, peak], algorithm).toEqual(["5", "2", "0", "0", "5"]);
+  }
+  expect((await row(page, "token_bucket"))[6]).toBe("2.0 s");
+  // A larger limit keeps the use.
+  await page.getByRole("textbox", { name: "Limit", exact: true }).fill("8");
+  expect((await row(page, "sliding_log"))[5]).toBe("5 of 8");
+  expect(wrong).toEqual([]);
+});
+
+test("the attack on the edge, step by step", async () => {
+  const { page, wrong } = await openTab(browser, door.url, { reducedMotion: "reduce" });
+  await page.goto(`${door.url}/playground#kind=boundary&limit=5&shown=fixed_window,sliding_log`);
+  await ready(page);
+  // Whoever asks for less motion begins with a picture that stands still.
+  expect(await page.getByRole("button", { name: "Play" }).isVisible()).toBe(true);
+  expect(await page.locator(".clock").textContent()).toContain("0:00.0");
+  for (let i = 0; i < 10; i++) await press(page, "Next request");
+  expect((await row(page, "fixed_window")).slice(0, 5)).toEqual(["10", "0", "5", "0", "10"]);
+  expect((await row(page, "sliding_log")).slice(0, 5)).toEqual(["5", "5", "0", "0", "5"]);
+  expect(await page.getByRole("status").first().textContent()).toMatch(
+    /fixed window allows; sliding log refuses, retry/,
+  );
+  expect(wrong).toEqual([]);
+});
+
+test("the clock runs by itself, and stops", async () => {
+  const { page, wrong } = await openTab(browser, door.url);
+  await page.goto(`${door.url}/playground#kind=steady&rate=50&speed=100`);
+  await ready(page);
+  await expect
+    .poll(async () => Number((await row(page, "token_bucket"))[0]), { timeout: 20_000 })
+    .toBeGreaterThan(50);
+  await press(page, "Pause");
+  const stopped = await page.locator(".clock").textContent();
+  await press(page, "Restart");
+  expect(stopped).not.toContain("0:00.0");
+  expect(await row(page, "token_bucket")).toContain("0 of 10");
+  expect(wrong).toEqual([]);
+});
+
+test("by keyboard alone", async () => {
+  const { page, wrong } = await openTab(browser, door.url, { reducedMotion: "reduce" });
+  await page.goto(`${door.url}/playground#kind=none&limit=3`);
+  await ready(page);
+  await page.keyboard.press("Tab");
+  expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Skip to content");
+  await page.keyboard.press("Enter");
+  expect(await page.evaluate(() => document.activeElement?.id)).toBe("main");
+  expect(new URL(page.url()).hash).toContain("limit=3");
+  await page.keyboard.press("b");
+  await page.keyboard.press("h");
+  expect((await row(page, "token_bucket")).slice(0, 2)).toEqual(["3", "1"]);
+  // Tab reaches a button, and shows where it is; in a field, keys are text.
+  await page.getByRole("button", { name: "Send 1" }).focus();
+  await page.keyboard.press("Enter");
+  expect((await row(page, "token_bucket")).slice(0, 2)).toEqual(["3", "2"]);
+  await page.getByLabel("per period").focus();
+  await page.keyboard.press("h");
+  expect((await row(page, "token_bucket")).slice(0, 2)).toEqual(["3", "2"]);
+  expect(wrong).toEqual([]);
+});
+
+test("settings are in the address, and come back from it", async () => {
+  const { page, wrong } = await openTab(browser, door.url);
+  await page.goto(`${door.url}/playground`);
+  await ready(page);
+  await page.getByRole("textbox", { name: "Limit", exact: true }).fill("7");
+  await page.getByLabel("per period").fill("1m");
+  await expect.poll(() => new URL(page.url()).hash).toBe("#limit=7&period=1m");
+  expect(await page.locator(".code").textContent()).toContain("rate: 7/minute");
+  await page.reload();
+  await ready(page);
+  expect(await page.getByRole("textbox", { name: "Limit", exact: true }).inputValue()).toBe("7");
+  await page.getByRole("textbox", { name: "Limit", exact: true }).fill("-1");
+  expect(await page.getByRole("textbox", { name: "Limit", exact: true }).getAttribute("aria-invalid")).toBe(
+    "true",
+  );
+  expect(wrong).toEqual([]);
+});
+
+test.each([
+  ["light", 1440],
+  ["dark", 1440],
+  ["light", 390],
+  ["dark", 390],
+] as const)("axe finds nothing: %s, %d pixels wide", async (colorScheme, width) => {
+  const { page, wrong } = await openTab(browser, door.url, {
+    colorScheme,
+    viewport: { width, height: 900 },
+    reducedMotion: "reduce",
+    bypassCSP: true, // for axe, which is brought in from outside
+  });
+  await page.goto(`${door.url}/playground#kind=boundary&limit=3&shown=${all}`);
+  await ready(page);
+  for (let i = 0; i < 6; i++) await press(page, "Next request");
+  const background = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+  expect(background).toBe(colorScheme === "dark" ? "rgb(14, 18, 20)" : "rgb(246, 247, 248)");
+  expect(await violations(page)).toEqual([]);
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
+  if (process.env.HEADGATE_SCREENSHOTS) {
+    await page.screenshot({ path: `screenshots/playground-${colorScheme}-${width}.png`, fullPage: true });
+  }
+  expect(wrong).toEqual([]);
+});
+
+test("dark may be chosen, and stays", async () => {
+  const { page } = await openTab(browser, door.url, { colorScheme: "light" });
+  await page.goto(`${door.url}/playground`);
+  await ready(page);
+  await page.getByLabel("Dark").check({ force: true });
+  await page.reload();
+  await ready(page);
+  expect(await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor)).toBe(
+    "rgb(14, 18, 20)",
+  );
+});
+
+const folder = fileURLToPath(new URL("../../dist/playground/", import.meta.url));
+
+/** Plays a burst on the page that stands alone. */
+async function playAlone(url: string, home: string): Promise<void> {
+  const { page, wrong } = await openTab(browser, home);
+  await page.goto(`${url}#kind=none&limit=5`);
+  await ready(page);
+  await press(page, "Pause");
+  await press(page, "Send 5");
+  await press(page, "Send 1");
+  expect((await row(page, "fixed_window")).slice(0, 2)).toEqual(["5", "1"]);
+  expect(await page.locator("nav a").count()).toBe(0);
+  expect(wrong).toEqual([]);
+}
+
+test("the static page, from a plain file server", async () => {
+  const types: Record<string, string> = {
+    html: "text/html",
+    js: "text/javascript",
+    css: "text/css",
+    svg: "image/svg+xml",
+  };
+  const server = createServer((request, response) => {
+    const name = new URL(request.url!, "http://localhost").pathname.slice(1) || "index.html";
+    response.setHeader("Content-Type", types[name.split(".").at(-1)!] ?? "application/octet-stream");
+    response.end(readFileSync(folder + name));
+  });
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  try {
+    await playAlone(url, url);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+test("the static page, from a file", async () => {
+  await playAlone(`file://${folder}index.html`, "file://");
+});
