@@ -157,7 +157,7 @@ func (s *source) follow(interval time.Duration) {
 	if !s.remote() {
 		interval = min(interval, fileInterval)
 	}
-	ticker := time.NewTicker(interval)
+	ticker := time.NewTicker(interval) //nolint:forbidigo // keys grow old by the real clock
 	defer ticker.Stop()
 	for {
 		select {

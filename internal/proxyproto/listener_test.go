@@ -131,7 +131,7 @@ func TestAcceptWaitsForNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := proxyproto.NewListener(plain, proxyproto.Options{Trusts: trustAll, Timeout: time.Hour})
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	dial := func() net.Conn {
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
 		if err != nil {
@@ -180,12 +180,12 @@ func TestSlowHeader(t *testing.T) {
 	l := proxyproto.NewListener(plain, proxyproto.Options{
 		Trusts: trustAll, Timeout: time.Millisecond, Refused: func(_ net.Addr, err error) { got <- err },
 	})
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	_, _ = io.WriteString(c, "PROXY TCP4 198.51")
 	nc, err := l.Accept()
 	if err != nil {
@@ -211,17 +211,17 @@ func TestDeadlinesAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := proxyproto.NewListener(plain, proxyproto.Options{Trusts: trustAll, Timeout: time.Hour})
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	nc, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
+	defer func() { _ = nc.Close() }()
 	_ = nc.SetReadDeadline(time.Now().Add(time.Hour))
 	_, _ = io.WriteString(c, "PROXY TCP4 198.51.100.7 192.0.2.1 4711 80\r\n")
 	if got := nc.RemoteAddr().String(); got != "198.51.100.7:4711" {
