@@ -68,6 +68,7 @@ func (d Door) String() string {
 		return "forward_auth"
 	case DoorProxy:
 		return "proxy"
+	case Doors:
 	}
 	return fmt.Sprintf("door(%d)", uint8(d))
 }

@@ -46,6 +46,7 @@ func (o Outcome) String() string {
 		return "shadow_banned"
 	case ShadowRefused:
 		return "shadow_refused"
+	case Outcomes:
 	}
 	return fmt.Sprintf("outcome(%d)", uint8(o))
 }

@@ -21,7 +21,7 @@ type screen struct {
 }
 
 // newScreen returns a screen. A plain one never moves the cursor.
-func newScreen(w io.Writer, plain bool) *screen { //nolint:revive // a fact about what was asked for
+func newScreen(w io.Writer, plain bool) *screen {
 	terminal := isTerminal(w)
 	return &screen{w: w, redraws: terminal && !plain, coloured: terminal && !config.Colourless()}
 }
@@ -55,14 +55,14 @@ func (s *screen) draw(v *sight, by string) error {
 		per(v.Totals.Queued), per(v.Totals.ShadowBanned), per(v.Totals.ShadowRefused))
 	fmt.Fprintf(&b, "store: circuit %s, %d keys\n\n", v.Store.Circuit, v.Store.Keys)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "DOMAIN\tRULE\tALLOWED/s\tREFUSED/s\tDELAYED/s\tQUEUED/s\tBANNED/s\tSHADOW/s\tNEAR/s")
+	_, _ = fmt.Fprintln(t, "DOMAIN\tRULE\tALLOWED/s\tREFUSED/s\tDELAYED/s\tQUEUED/s\tBANNED/s\tSHADOW/s\tNEAR/s")
 	for i := range v.Rules {
 		r := &v.Rules[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(r.Domain), printable(r.Rule), per(r.Allowed),
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(r.Domain), printable(r.Rule), per(r.Allowed),
 			per(r.Refused), per(r.Delayed), per(r.Queued), per(r.ShadowBanned), per(r.ShadowRefused), per(r.Near))
 	}
 	if len(v.Rules) == 0 {
-		fmt.Fprintln(t, "(no requests)")
+		_, _ = fmt.Fprintln(t, "(no requests)")
 	}
 	_ = t.Flush() // a buffer takes everything
 	for i := range v.Top {
@@ -88,7 +88,7 @@ func (s *screen) keys(b *bytes.Buffer, r *app.TopRule, by string) {
 		if k.Error > 0 {
 			count = fmt.Sprintf("%d (at most %d too many)", k.Count, k.Error)
 		}
-		fmt.Fprintf(t, "  %s\t%.1f%%\t%s\n", count, 100*k.Share, shownKey(k))
+		_, _ = fmt.Fprintf(t, "  %s\t%.1f%%\t%s\n", count, 100*k.Share, shownKey(k))
 	}
 	_ = t.Flush() // a buffer takes everything
 }

@@ -172,11 +172,11 @@ func definitions(text string) []builtin {
 	nginx := regexp.MustCompile(`(?s)\blog_format\s+(\S+)\s+(?:escape=\w+\s+)?((?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\s)+);`)
 	quoted := regexp.MustCompile(`(?s)'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"`)
 	for _, m := range nginx.FindAllStringSubmatch(text, -1) {
-		joined := ""
+		var joined strings.Builder
 		for _, part := range quoted.FindAllStringSubmatch(m[2], -1) {
-			joined += strings.NewReplacer(`\"`, `"`, `\'`, `'`, `\\`, `\`).Replace(part[1] + part[2])
+			joined.WriteString(strings.NewReplacer(`\"`, `"`, `\'`, `'`, `\\`, `\`).Replace(part[1] + part[2]))
 		}
-		out = append(out, builtin{m[1], joined})
+		out = append(out, builtin{m[1], joined.String()})
 	}
 	apache := regexp.MustCompile(`(?m)^\s*LogFormat\s+"((?:[^"\\]|\\.)*)"\s+(\S+)`)
 	for _, m := range apache.FindAllStringSubmatch(text, -1) {

@@ -193,13 +193,13 @@ func (p *jsonParser) put(value string) {
 // field adds a field, of several headers of a name the first.
 func (p *jsonParser) field(slot slot, name, value string) {
 	c := place{slot: slot, name: name}.canonical()
-	switch {
-	case c.slot == forwarded:
+	switch c.slot { //nolint:exhaustive // the rest are plain fields
+	case forwarded:
 		if f := &p.found[forwarded]; f.rank == 0 {
 			*f = found{value, 1}
 		}
 		return
-	case c.slot == host:
+	case host:
 		return
 	}
 	kind := Kind(slot - header)

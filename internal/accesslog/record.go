@@ -3,6 +3,7 @@ package accesslog
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"net/textproto"
 	"net/url"
@@ -159,7 +160,7 @@ func (r *Record) setTarget(text string) error {
 			at = len(text)
 		}
 		r.Host, text = text[:at], text[at:]
-	case r.Method == "CONNECT":
+	case r.Method == http.MethodConnect:
 		r.Host, r.Path, r.RawQuery = text, "", ""
 		return nil
 	default:

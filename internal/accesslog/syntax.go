@@ -212,7 +212,7 @@ func compileApache(name, text string) (*template, error) {
 		if letter == "^" && len(after) >= 3 { // ^ti and ^to, trailers
 			letter, text = after[:3], after[3:]
 		}
-		p, more := apachePlace(letter, argument)
+		p := apachePlace(letter, argument)
 		if p.slot == timeLocal && argument == "" {
 			b.text("[")
 			b.place(p)
@@ -223,26 +223,25 @@ func compileApache(name, text string) (*template, error) {
 			logged = logsEnd
 		}
 		b.place(p)
-		b.text(more)
 	}
 	return b.compile(name, logged)
 }
 
 // apachePlace returns where a directive's value goes.
-func apachePlace(letter, argument string) (p place, more string) {
+func apachePlace(letter, argument string) place {
 	if letter == "t" {
-		return place{slot: apacheTime(argument)}, ""
+		return place{slot: apacheTime(argument)}
 	}
 	if argument != "" {
 		switch letter {
 		case "i":
-			return place{slot: header, name: argument}, ""
+			return place{slot: header, name: argument}
 		case "C":
-			return place{slot: cookie, name: argument}, ""
+			return place{slot: cookie, name: argument}
 		case "e", "n":
-			return place{slot: other, name: argument}, ""
+			return place{slot: other, name: argument}
 		case "T":
-			return place{slot: map[string]slot{"ms": millis, "us": micros, "s": seconds}[argument]}, ""
+			return place{slot: map[string]slot{"ms": millis, "us": micros, "s": seconds}[argument]}
 		}
 	}
 	slots := map[string]slot{
@@ -251,10 +250,10 @@ func apachePlace(letter, argument string) (p place, more string) {
 	}
 	if letter == "h" || letter == "a" {
 		if argument != "" { // {c}a is the peer behind mod_remoteip
-			return place{}, ""
+			return place{}
 		}
 	}
-	return place{slot: slots[letter]}, ""
+	return place{slot: slots[letter]}
 }
 
 // apacheTime returns how the argument of %{…}t is written.
@@ -285,12 +284,12 @@ func compileEnvoy(name, text string) (*template, error) {
 			text = after[1:]
 			continue
 		}
-		operator, rest, argument := after, "", ""
+		rest, argument := "", ""
 		n := 0
 		for n < len(after) && (after[n] == '_' || after[n] >= 'A' && after[n] <= 'Z' || after[n] >= '0' && after[n] <= '9') {
 			n++
 		}
-		operator = after[:n]
+		operator := after[:n]
 		rest = after[n:]
 		if strings.HasPrefix(rest, "(") {
 			closed := strings.Index(rest, ")")

@@ -69,12 +69,19 @@ func TestTokensAsDocumented(t *testing.T) {
 			url, authorization string
 			status             int
 		}{
-			{f.proxyURL("/"), ann, 404}, {f.proxyURL("/"), ann, 404}, {f.apiURL("/v1/auth"), ann, 200},
-			{f.proxyURL("/"), ann, 429}, {f.apiURL("/v1/auth"), ann, 429},
+			{f.proxyURL("/"), ann, 404},
+			{f.proxyURL("/"), ann, 404},
+			{f.apiURL("/v1/auth"), ann, 200},
+			{f.proxyURL("/"), ann, 429},
+			{f.apiURL("/v1/auth"), ann, 429},
 			{f.proxyURL("/"), bob, 404},
 			// All without a valid token together.
-			{f.proxyURL("/"), "", 404}, {f.proxyURL("/"), late, bad}, {f.proxyURL("/"), "Bearer x.y.z", bad},
-			{f.proxyURL("/"), "", 429}, {f.proxyURL("/"), late, 429}, {f.apiURL("/v1/auth"), "Bearer guess", 429},
+			{f.proxyURL("/"), "", 404},
+			{f.proxyURL("/"), late, bad},
+			{f.proxyURL("/"), "Bearer x.y.z", bad},
+			{f.proxyURL("/"), "", 429},
+			{f.proxyURL("/"), late, 429},
+			{f.apiURL("/v1/auth"), "Bearer guess", 429},
 			{f.proxyURL("/"), bob, 404},
 		} {
 			header := []string{"X-Original-URI", "/", "X-Original-Method", "GET"} // for forward-auth

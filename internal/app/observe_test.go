@@ -227,7 +227,7 @@ func TestEventsAreFiltered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e.Rule != "login" || e.Outcome != "refused" || e.Reason != "limited" || e.Limit != 5 || e.Remaining != 0 ||
-		e.RetryAfter == nil || *e.RetryAfter <= 0 || e.Door != "api" || e.Method != "POST" || e.Path != "/login" ||
+		e.RetryAfter == nil || *e.RetryAfter <= 0 || e.Door != "api" || e.Method != http.MethodPost || e.Path != "/login" ||
 		len(e.Key) != 1 || *e.Key[0] != "198.51.100.7" || !e.T.Equal(f.clock.Now()) {
 		t.Errorf("%+v", e)
 	}

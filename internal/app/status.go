@@ -201,7 +201,7 @@ func rateText(l headgate.Limit) string {
 	if c := l.Rule().Calendar; c != headgate.NoCalendar {
 		per = c.String()
 	}
-	switch l.Period() {
+	switch l.Period() { //nolint:exhaustive // the rest has no word
 	case time.Second:
 		per = "second"
 	case time.Minute:

@@ -72,6 +72,7 @@ func sign(method golang.SigningMethod, key any, id string, claims golang.MapClai
 }
 
 func file(t testing.TB, data []byte) string {
+	t.Helper()
 	name := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(name, data, 0o600); err != nil {
 		t.Fatal(err)
@@ -107,7 +108,8 @@ func TestTokens(t *testing.T) {
 	claims := func(change ...any) golang.MapClaims {
 		m := golang.MapClaims{"sub": "anna", "iss": "me", "aud": []string{"web", "api"}, "exp": at.Add(time.Hour).Unix()}
 		for i := 0; i < len(change); i += 2 {
-			m[change[i].(string)] = change[i+1]
+			name, _ := change[i].(string)
+			m[name] = change[i+1]
 		}
 		return m
 	}

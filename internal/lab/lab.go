@@ -176,7 +176,7 @@ type window struct{ times []int64 }
 
 // at forgets what has left the window that ends now and returns the rest. A
 // request leaves it exactly a period later.
-func (w *window) at(now int64, period int64) int {
+func (w *window) at(now, period int64) int {
 	n := 0
 	for n < len(w.times) && w.times[n] <= now-period {
 		n++

@@ -161,7 +161,7 @@ func (m *Observer) told() (list []series, overflow int) {
 		}
 		key := [2]string{s.domain, s.rule}
 		if i, ok := at[key]; ok {
-			list[i].Counts.add(&s.Counts)
+			list[i].add(&s.Counts)
 			continue
 		}
 		at[key] = len(list)

@@ -114,7 +114,7 @@ func (c *conn) sooner() time.Time {
 }
 
 // setReading starts or ends the time for the header.
-func (c *conn) setReading(limit time.Time, yes bool) error {
+func (c *conn) setReading(limit time.Time, yes bool) error { //nolint:revive // it is what is stored
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reading, c.limit = yes, limit

@@ -274,7 +274,7 @@ func (r *reading) release(b *batch) {
 	}
 }
 
-func (r *reading) progress(s *source, b *batch) {
+func (r *reading) progress(b *batch) {
 	r.lines += b.lines
 	if r.Progress != nil {
 		r.Progress(Progress{Lines: r.lines, Bytes: r.passed + b.read, Total: r.total})

@@ -178,9 +178,7 @@ func (rt *ruleTally) report(o *Options) RuleReport {
 		r.Demand = counts.report()
 	}
 	r.all = rt.top()
-	for _, k := range r.all[:min(o.Top, len(r.all))] {
-		r.Top = append(r.Top, k)
-	}
+	r.Top = append(r.Top, r.all[:min(o.Top, len(r.all))]...)
 	if !o.AllKeys {
 		r.all = nil
 	}

@@ -216,7 +216,7 @@ func (s *source) nextBatch(r *reading) bool {
 		s.skips += b.skips
 		s.lines += b.lines
 		b.holds = len(b.entries) + 1
-		r.progress(s, b)
+		r.progress(b)
 		s.current = b
 		return true
 	case <-r.ctx.Done():
