@@ -103,7 +103,7 @@ func New(options Options) (*App, error) {
 	}
 	a := &App{options: options, log: options.Logger, failures: make(chan error, 4)}
 	a.registry, a.started = prometheus.NewRegistry(), options.Clock()
-	a.began = time.Now() //nolint:forbidigo // durations are real, whatever time the App believes it is
+	a.began = time.Now()
 	var err error
 	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies}); err != nil {
 		return nil, err

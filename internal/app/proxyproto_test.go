@@ -93,7 +93,7 @@ func TestProxyProtocolOfStrangers(t *testing.T) {
 			c.ProxyProtocol.Untrusted = policy
 		})
 		// Without a header, a stranger is served as himself.
-		if res, _ := f.get(t, f.proxyURL("/")); res.StatusCode != 404 {
+		if res, _ := f.get(t, f.proxyURL("/")); res.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d without a header", policy, res.StatusCode)
 		}
 		f.through(t, line("198.51.100.7"))
@@ -108,7 +108,7 @@ func TestProxyProtocolOfStrangers(t *testing.T) {
 		case err != nil:
 			t.Errorf("%s: %v", policy, err)
 		default:
-			if _ = res.Body.Close(); res.StatusCode != 429 {
+			if _ = res.Body.Close(); res.StatusCode != http.StatusTooManyRequests {
 				t.Errorf("%s: the header chose the address: %d", policy, res.StatusCode)
 			}
 		}
@@ -121,7 +121,7 @@ func TestProxyProtocolAtOtherDoors(t *testing.T) {
 	})
 	f.through(t, line("198.51.100.7"))
 	for _, url := range []string{f.apiURL("/healthz"), "http://" + f.Addr(app.DoorAdmin) + "/rlconfig"} {
-		if res, body := f.get(t, url); res.StatusCode != 200 {
+		if res, body := f.get(t, url); res.StatusCode != http.StatusOK {
 			t.Errorf("%s: %d %s", url, res.StatusCode, body)
 		}
 	}
@@ -162,7 +162,7 @@ func TestProxyProtocolSilence(t *testing.T) {
 		defer func() { _ = c.Close() }()
 	}
 	f.through(t, line("198.51.100.9"))
-	if res, _ := f.get(t, f.proxyURL("/")); res.StatusCode != 404 {
+	if res, _ := f.get(t, f.proxyURL("/")); res.StatusCode != http.StatusNotFound {
 		t.Errorf("%d", res.StatusCode)
 	}
 }

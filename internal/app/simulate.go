@@ -146,7 +146,7 @@ func (l *AccessLogs) logs() ([]simulate.Log, error) {
 
 // logErrors turns the errors of reading into those that can be shown.
 func logErrors(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the error itself is a list
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var out config.Errors
 		for _, e := range joined.Unwrap() {
 			out = append(out, logErrors(e))

@@ -18,7 +18,7 @@ import (
 
 // real makes an Observer measure time as the server does.
 func real(o *metrics.Options) {
-	began := time.Now() //nolint:forbidigo // to know the cost of asking
+	began := time.Now()
 	o.Elapsed = func() time.Duration { return time.Since(began) }
 	o.Watchers = []metrics.Watcher{metrics.NewStream(func(*rules.Rule, string) metrics.Key { return metrics.Key{} })}
 }
@@ -63,7 +63,7 @@ func BenchmarkCost(b *testing.B) {
 		requests[i] = &request{"/a", fmt.Sprint("user-", i)}
 	}
 	const batch = 5000
-	began := time.Now() //nolint:forbidigo // it is a benchmark
+	began := time.Now()
 	turn := func(e *engine.Engine) time.Duration {
 		from := time.Since(began)
 		for i := range batch {

@@ -180,7 +180,7 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	_ = server.Close()
-	_ = <-served //nolint:errcheck // it was closed
+	<-served //nolint:errcheck // it was closed
 	if st := b.Stats(); st.Open != 0 {
 		t.Errorf("%d open after the end", st.Open)
 	}

@@ -132,7 +132,7 @@ func (c *conn) begin() error {
 			return
 		}
 		c.rest = nil
-		_ = c.Conn.Close() // nobody is waited for
+		_ = c.Conn.Close() //nolint:staticcheck // c.Close would wait for this
 		if c.options.Refused != nil && !errors.Is(c.err, io.EOF) {
 			c.options.Refused(c.Conn.RemoteAddr(), c.err)
 		}

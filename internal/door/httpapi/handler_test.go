@@ -205,7 +205,7 @@ func TestQueueTellsTheDelay(t *testing.T) {
 	body := `{"domain":"api","attributes":{"path":"/queue"}}`
 	a.check(body)
 	w := a.check(body)
-	want := `{"allowed":true,"rule":"queue","limit":2,"remaining":0,"retry_after_ms":0,"reset_after_ms":2000,"delay_ms":1000,"reason":"ok"}` + "\n"
+	want := `{"allowed":true,"rule":"queue","limit":2,"remaining":0,"retry_after_ms":0,"reset_after_ms":2000,"action":"delay","delay_ms":1000,"reason":"ok"}` + "\n"
 	if w.Body.String() != want {
 		t.Errorf("got %s want %s", w.Body, want)
 	}
