@@ -59,6 +59,7 @@ func (r *reading) start(in *input) *source {
 			b := r.free()
 			b.chunk, b.err = in.next()
 			b.read = in.read.Load()
+			last := b.err != nil // after this b is the reader's
 			select {
 			case r.jobs <- work{b, in.format}:
 			case <-r.ctx.Done():
@@ -69,7 +70,7 @@ func (r *reading) start(in *input) *source {
 			case <-r.ctx.Done():
 				return
 			}
-			if b.err != nil {
+			if last {
 				return
 			}
 		}
