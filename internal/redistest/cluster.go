@@ -32,7 +32,7 @@ func Cluster(t testing.TB, args ...string) *ClusterSet {
 	t.Helper()
 	set := &ClusterSet{t: t}
 	for i := range 2 * primaries {
-		node := start(t, func(s *Server) []string {
+		node := start(t, Bin(t), func(s *Server) []string {
 			return append(append(s.defaults(),
 				"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
 				"--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0"), args...)

@@ -38,7 +38,7 @@ func Sentinel(t testing.TB, args ...string) *SentinelSet {
 		set.Replicas = append(set.Replicas, Standalone(t, follow...))
 	}
 	for range 3 {
-		set.Sentinels = append(set.Sentinels, start(t, set.sentinelOptions))
+		set.Sentinels = append(set.Sentinels, start(t, Bin(t), set.sentinelOptions))
 	}
 	if err := await(settleTimeout, set.healthy); err != nil {
 		t.Fatalf("redistest: sentinel set: %v", err)

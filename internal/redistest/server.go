@@ -61,12 +61,47 @@ func Bin(t testing.TB) string {
 	return ""
 }
 
+// valkeyBin returns the Valkey server to test with besides Bin's, or "".
+func valkeyBin(t testing.TB) string {
+	t.Helper()
+	if named := os.Getenv("HEADGATE_VALKEY_BIN"); named != "" {
+		path, err := exec.LookPath(named)
+		if err != nil {
+			t.Fatalf("HEADGATE_VALKEY_BIN: %v", err)
+		}
+		return path
+	}
+	if path, err := exec.LookPath("valkey-server"); err == nil {
+		return path
+	}
+	if cache, err := os.UserCacheDir(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(cache, "headgate", "valkey", "usr", "bin", "valkey-server")); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// Each runs f on a server like that of Standalone, and again on a Valkey if
+// there is one, as subtests of t.
+func Each(t *testing.T, f func(t *testing.T, server *Server)) {
+	t.Helper()
+	t.Run("redis", func(t *testing.T) { f(t, Standalone(t)) })
+	t.Run("valkey", func(t *testing.T) {
+		bin := valkeyBin(t)
+		if bin == "" {
+			t.Skip("no valkey-server: scripts/ensure-valkey.sh tries to get one")
+		}
+		f(t, start(t, bin, (*Server).defaults))
+	})
+}
+
 // Standalone starts one server without persistence and waits until it answers.
 // args are further command-line options, such as "--requirepass", "secret",
 // and win over ours.
 func Standalone(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, func(s *Server) []string { return append(s.defaults(), args...) })
+	return start(t, Bin(t), func(s *Server) []string { return append(s.defaults(), args...) })
 }
 
 // defaults are the options of a server for tests.
@@ -78,11 +113,9 @@ func (s *Server) defaults() []string {
 	}
 }
 
-// start runs a server with the arguments that options gives for its port and
-// folder. A port that somebody else takes in between is tried again elsewhere.
-func start(t testing.TB, options func(*Server) []string) *Server {
+// start runs bin with the arguments that options gives for its port and folder. A port that somebody else takes in between is tried again elsewhere.
+func start(t testing.TB, bin string, options func(*Server) []string) *Server {
 	t.Helper()
-	bin := Bin(t)
 	var err error
 	for range 5 {
 		port := freePort(t)

@@ -28,7 +28,9 @@
 // When [Breaker.Failures] calls in a row have failed and none has succeeded for
 // a Timeout, the store is taken for dead: calls fail at once with [ErrOpen],
 // except that from time to time one caller's question probes. The first
-// success closes the breaker. A store of which a part still answers, such as a
+// success closes the breaker. Timeouts that this process noticed more than an
+// eighth of the Timeout late, because it had no processor, count only when no
+// call has succeeded for four Timeouts. A store of which a part still answers, such as a
 // cluster that lost one primary, is not dead; only the lost part's keys fail.
 //
 // # Deny cache

@@ -21,6 +21,7 @@ const maxChecks = 64
 // AllOrNothing is atomic within one slot. Across slots every slot takes by
 // itself, and if one refuses, the others are given back what they took: for a
 // moment others may be refused too much, but nothing is ever admitted too much.
+// If the Timeout ends first, that goes on after Do has answered.
 // That can be done with Take, TakeUpTo, Peek, Charge and Reserve; other kinds
 // across slots, and any with Options.StrictAtomic, return
 // headgate.ErrCrossSlot.

@@ -32,8 +32,9 @@ func fixedLimits() []headgate.Limit {
 // TestFixedWindowOnTheServersClock compares Lua with Go where the key's own end
 // is the window's: random operations under limits that change. What the Go step
 // says just before and just after must enclose what Lua says.
-func TestFixedWindowOnTheServersClock(t *testing.T) {
-	server := redistest.Standalone(t)
+func TestFixedWindowOnTheServersClock(t *testing.T) { redistest.Each(t, fixedOnTheServersClock) }
+
+func fixedOnTheServersClock(t *testing.T, server *redistest.Server) {
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
 	limits, small := fixedLimits(), 0
 	for n := range 150 {

@@ -27,9 +27,10 @@ func open(t *testing.T, o redis.Options) *redis.Store {
 // TestConformance runs the suite that every store passes on a real server,
 // each case on an empty one.
 func TestConformance(t *testing.T) {
-	server := redistest.Standalone(t)
-	storetest.Run(t, storetest.Harness{Open: func(t *testing.T) headgate.Store {
-		server.Do("FLUSHALL")
-		return open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
-	}})
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		storetest.Run(t, storetest.Harness{Open: func(t *testing.T) headgate.Store {
+			server.Do("FLUSHALL")
+			return open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
+		}})
+	})
 }

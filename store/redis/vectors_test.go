@@ -62,8 +62,9 @@ type vectorFile struct {
 
 // TestVectors runs the vectors of the Go steps through the scripts: every field
 // of every decision, and when the state is fresh.
-func TestVectors(t *testing.T) {
-	server := redistest.Standalone(t)
+func TestVectors(t *testing.T) { redistest.Each(t, vectors) }
+
+func vectors(t *testing.T, server *redistest.Server) {
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
 	for _, a := range headgate.Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
