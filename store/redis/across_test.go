@@ -43,7 +43,7 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 			for i := range ops { // the connections are there
 				warm := ops[i]
 				warm.Kind, warm.Cost = headgate.Peek, 1
-				take(t, store, warm)
+				await(t, store, warm)
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			var group sync.WaitGroup

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -187,17 +188,36 @@ func TestStalledServer(t *testing.T) {
 	defer stop()
 	var machine lag
 	machine.run(ctx, &group)
-	// What 6,000 goroutines wait longer than asked with nothing in between.
-	idle := longest(callers, func(int) {
-		timer := time.NewTimer(timeout)
-		<-timer.C
-	}) - timeout
 	server.Pause()
 	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := store.Take(short, one); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, headgate.ErrUnavailable) {
 		t.Errorf("at its own deadline: error %v", err)
 	}
+	// Other processes may hold the processors for one round, not for each of three.
+	for round := 1; ; round++ {
+		err := stall(t, store, &machine, callers, timeout)
+		if err == nil {
+			break
+		} else if round == 3 {
+			t.Error(err)
+			break
+		}
+		t.Log(err)
+	}
+	server.Resume()
+	awaitTake(t, store)
+}
+
+// stall makes many calls at once of a store whose server is paused, and returns
+// what is wrong with the time that they took.
+func stall(t *testing.T, store *redis.Store, machine *lag, callers int, timeout time.Duration) error {
+	t.Helper()
+	// What as many goroutines wait longer than asked with nothing in between.
+	idle := longest(callers, func(int) {
+		timer := time.NewTimer(timeout)
+		<-timer.C
+	}) - timeout
 	var late atomic.Int64
 	worst := longest(callers, func(i int) {
 		op := one
@@ -214,13 +234,12 @@ func TestStalledServer(t *testing.T) {
 	t.Logf("the longest of %d calls took %s, %d took more than %s; the machine was up to %s late, with as many timers %s",
 		callers, worst, late.Load(), timeout+timeout/2, machine.late(), idle)
 	if worst > timeout+slack {
-		t.Errorf("the longest call took %s, want at most %s and %s for the machine", worst, timeout, slack)
+		return fmt.Errorf("the longest call took %s, want at most %s and %s for the machine", worst, timeout, slack)
 	}
-	if slack < timeout/2 && late.Load() > callers/100 {
-		t.Errorf("%d of %d calls took more than %s", late.Load(), callers, timeout+timeout/2)
+	if slack < timeout/2 && late.Load() > int64(callers)/100 {
+		return fmt.Errorf("%d of %d calls took more than %s", late.Load(), callers, timeout+timeout/2)
 	}
-	server.Resume()
-	awaitTake(t, store)
+	return nil
 }
 
 // longest runs f in n goroutines and returns how long the slowest took.
@@ -242,8 +261,14 @@ func longest(n int, f func(i int)) (worst time.Duration) {
 // awaitTake asks until the store answers.
 func awaitTake(t *testing.T, store *redis.Store) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		if _, err := store.Take(context.Background(), one); err == nil {
+	await(t, store, one)
+}
+
+// await asks until the store answers: a connection is there.
+func await(t *testing.T, store *redis.Store, op headgate.Op) {
+	t.Helper()
+	for deadline := time.Now().Add(comeback); ; {
+		if _, err := store.Take(context.Background(), op); err == nil {
 			return
 		} else if time.Now().After(deadline) {
 			t.Fatalf("still %v", err)
