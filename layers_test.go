@@ -33,10 +33,14 @@ var layers = map[string]int{
 	"internal/top":         0, // the most frequent keys
 	"internal/playground":  2, // one limit and its books, for web/wasm
 	"internal/redistest":   0, // for tests: starts a real server
+	"internal/certtest":    0, // for tests: makes certificates
 	"internal/accesslog":   3, // what simulations read
 	"internal/httprequest": 3, // what doors share: what is asked for
 	"internal/netbound":    3, // what doors share: bounds on connections
 	"internal/proxyproto":  3, // what doors share: who is behind a load balancer
+	"internal/certs":       3, // what doors share: certificates that follow their files
+	"internal/oneport":     3, // what doors share: a port
+	"internal/token":       3, // what doors share: who may ask
 	"grpclimit":            4,
 	"httplimit":            4,
 	"internal/config":      4,
@@ -63,6 +67,7 @@ var only = map[string][]string{
 	"store/redis":        {"examples", "internal/app"},
 	"store/storetest":    {},
 	"internal/redistest": {},
+	"internal/certtest":  {},
 }
 
 // stdOnly lists packages that a library user builds with nothing but the
@@ -109,6 +114,7 @@ var (
 var exempt = map[[2]string]string{
 	{"store/storetest", "testing"}:    "it is a test suite",
 	{"internal/redistest", "testing"}: "only tests import it",
+	{"internal/certtest", "testing"}:  "only tests import it",
 }
 
 // source is one Go file that is not a test.

@@ -59,6 +59,10 @@ type Config struct {
 	Envoy Envoy
 	// RESP is the door of the Redis protocol.
 	RESP RESP
+	// API is the HTTP API.
+	API API
+	// Shared is the port that several doors share.
+	Shared Shared
 	// Admin is the admin door.
 	Admin Admin
 	// Proxy is the reverse proxy. It is closed if it has no Upstream.
@@ -104,7 +108,10 @@ type Memory struct {
 
 // Listen has the addresses of doors, each host:port or Off; an empty one is as
 // good as Off. That of GRPC may be unix:PATH too.
-type Listen struct{ API, GRPC, RESP, Admin string }
+//
+// Shared is that of the port for the API, gRPC and the Redis protocol together:
+// those that have no address of their own; see Config.OnShared.
+type Listen struct{ API, GRPC, RESP, Admin, Shared string }
 
 // Proxy is the reverse proxy.
 type Proxy struct {
@@ -116,6 +123,10 @@ type Proxy struct {
 	Upstream *url.URL
 	// MaxWaiting is how many requests may wait in it at once; 0 is its default.
 	MaxWaiting int64
+	// UpstreamTLS is how it is called if its URL says https.
+	UpstreamTLS UpstreamTLS
+	TLS         TLS
+	HTTP        HTTP
 }
 
 // Open reports whether the proxy is to be opened.
@@ -204,6 +215,7 @@ func Load(from Sources) (*Config, error) {
 		}
 	}
 	if len(errs) == 0 {
+		c.placeDoors()
 		errs = c.checkTogether()
 	}
 	if len(errs) > 0 {
@@ -215,7 +227,7 @@ func Load(from Sources) (*Config, error) {
 
 func defaults() *Config {
 	return &Config{
-		Listen:          Listen{API: DefaultAPI, GRPC: DefaultGRPC, RESP: DefaultRESP, Admin: DefaultAdmin},
+		Listen:          Listen{Admin: DefaultAdmin},
 		XDS:             XDS{Address: DefaultControlPlane, NodeID: DefaultNodeID},
 		Envoy:           defaultEnvoy(),
 		Proxy:           Proxy{Listen: DefaultProxy},

@@ -51,7 +51,7 @@ func TestFullFile(t *testing.T) {
 		Listen: config.Listen{API: "off", GRPC: config.DefaultGRPC, RESP: ":6380", Admin: config.DefaultAdmin},
 		RESP: config.RESP{
 			Password: "secret", MaxConnections: 100, IdleTimeout: time.Minute,
-			TLS: config.TLS{Cert: "testdata/tls/cert", Key: "testdata/tls/key", ClientCA: "testdata/tls/ca", ClientName: "s"},
+			TLS: config.TLS{Cert: "testdata/tls/cert", Key: "testdata/tls/key", ClientCA: "testdata/tls/ca", ClientNames: []string{"s"}},
 		},
 		Envoy: config.Envoy{
 			LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset",

@@ -34,13 +34,16 @@ type GRPC struct {
 	// MaxConnectionAge is after how long a connection is asked to close;
 	// MaxConnectionAgeGrace is how long it then may take.
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
+	// MaxConnections is how many may be open at once, MaxStreams how many
+	// requests one may have under way.
+	MaxConnections, MaxStreams int64
+	// HandshakeTimeout is how long a connection may take to be set up,
+	// IdleTimeout how long it may be without a request; negative for ever.
+	HandshakeTimeout, IdleTimeout time.Duration
+	// KeepaliveMin is how often a client may ask whether we are there; those
+	// that ask more often are sent away.
+	KeepaliveMin time.Duration
 }
-
-// TLS has the files that encrypt a door, and what is asked of its clients.
-type TLS struct{ Cert, Key, ClientCA, ClientName string }
-
-// Enabled reports whether there is a certificate.
-func (t *TLS) Enabled() bool { return t.Cert != "" }
 
 // Envoy is what only Envoy's rate limit service has.
 type Envoy struct {
@@ -60,20 +63,18 @@ func defaultEnvoy() Envoy {
 
 // envoySettings are the keys of the gRPC door and of Envoy.
 func envoySettings() []setting {
-	file := func(key string, field func(*Config) *string) setting {
-		return setting{key: key, path: true, set: func(c *Config, v []string) error { *field(c) = v[0]; return nil }}
-	}
 	header := func(key string, field func(*Config) *string) setting {
 		return one(key, func(c *Config, v string) (err error) { *field(c), err = headerName(v); return err })
 	}
 	flag := func(key string, field func(*Config) *bool) setting {
 		return one(key, func(c *Config, v string) (err error) { *field(c), err = boolean(v); return err })
 	}
-	return []setting{
-		file("grpc.tls.cert", func(c *Config) *string { return &c.GRPC.TLS.Cert }),
-		file("grpc.tls.key", func(c *Config) *string { return &c.GRPC.TLS.Key }),
-		file("grpc.tls.client_ca", func(c *Config) *string { return &c.GRPC.TLS.ClientCA }),
-		one("grpc.tls.client_name", func(c *Config, v string) error { c.GRPC.TLS.ClientName = v; return nil }),
+	return append(tlsSettings(DoorGRPC, func(c *Config) *TLS { return &c.GRPC.TLS }),
+		count("grpc.max_connections", func(c *Config) *int64 { return &c.GRPC.MaxConnections }, 1_000_000),
+		count("grpc.max_streams", func(c *Config) *int64 { return &c.GRPC.MaxStreams }, 1_000_000),
+		period("grpc.handshake_timeout", func(c *Config) *time.Duration { return &c.GRPC.HandshakeTimeout }),
+		period("grpc.idle_timeout", func(c *Config) *time.Duration { return &c.GRPC.IdleTimeout }),
+		period("grpc.keepalive_min", func(c *Config) *time.Duration { return &c.GRPC.KeepaliveMin }),
 		one("grpc.max_message", func(c *Config, v string) (err error) { c.GRPC.MaxMessage, err = messageSize(v); return err }),
 		one("grpc.max_connection_age", func(c *Config, v string) (err error) {
 			c.GRPC.MaxConnectionAge, err = duration(v, time.Second)
@@ -89,7 +90,7 @@ func envoySettings() []setting {
 		header("envoy.reset_header", func(c *Config) *string { return &c.Envoy.ResetHeader }),
 		flag("envoy.dynamic_metadata", func(c *Config) *bool { return &c.Envoy.DynamicMetadata }),
 		flag("envoy.shadow_mode", func(c *Config) *bool { return &c.Envoy.ShadowMode }),
-	}
+	)
 }
 
 // addressOrSocket checks host:port, unix:PATH, or off.

@@ -42,10 +42,10 @@ func TestEnvoyEnvironment(t *testing.T) {
 		t.Errorf("listen: %+v, want %+v", c.Listen, want)
 	}
 	grpc := config.GRPC{
-		TLS:              config.TLS{Cert: "/tls/cert", Key: "/tls/key", ClientCA: "/tls/ca", ClientName: "envoy"},
+		TLS:              config.TLS{Cert: "/tls/cert", Key: "/tls/key", ClientCA: "/tls/ca", ClientNames: []string{"envoy"}},
 		MaxConnectionAge: 30 * time.Minute, MaxConnectionAgeGrace: 5 * time.Minute,
 	}
-	if c.GRPC != grpc {
+	if !cmp.Equal(c.GRPC, grpc) {
 		t.Errorf("grpc: %+v, want %+v", c.GRPC, grpc)
 	}
 	envoy := config.Envoy{

@@ -23,16 +23,10 @@ type RESP struct {
 
 // respSettings are the keys of the Redis protocol.
 func respSettings() []setting {
-	file := func(key string, field func(*TLS) *string) setting {
-		return setting{key: key, path: true, set: func(c *Config, v []string) error { *field(&c.RESP.TLS) = v[0]; return nil }}
-	}
-	return []setting{
+	return append(tlsSettings(DoorRESP, func(c *Config) *TLS { return &c.RESP.TLS }),
 		one("listen.resp", func(c *Config, v string) (err error) { c.Listen.RESP, err = address(v); return err }),
 		one("resp.password", func(c *Config, v string) error { c.RESP.Password = Secret(v); return nil }),
-		file("resp.tls.cert", func(t *TLS) *string { return &t.Cert }),
-		file("resp.tls.key", func(t *TLS) *string { return &t.Key }),
-		file("resp.tls.client_ca", func(t *TLS) *string { return &t.ClientCA }),
-		one("resp.tls.client_name", func(c *Config, v string) error { c.RESP.TLS.ClientName = v; return nil }),
+		secretFrom("resp.password_file", func(c *Config, v string) error { c.RESP.Password = Secret(v); return nil }),
 		one("resp.max_connections", func(c *Config, v string) (err error) {
 			c.RESP.MaxConnections, err = wholeNumber(v, 1_000_000)
 			return err
@@ -41,17 +35,20 @@ func respSettings() []setting {
 			c.RESP.IdleTimeout, err = duration(v, 0)
 			return err
 		}),
-	}
+	)
 }
 
 // checkRESP refuses to open the Redis protocol to everybody who can reach it.
 func (c *Config) checkRESP() error {
-	l := c.Listen.RESP
-	if l == "" || l == Off || IsLoopback(l) || c.RESP.Password != "" || c.RESP.TLS.ClientCA != "" {
+	l, source, tls := c.Listen.RESP, "listen.resp", &c.RESP.TLS
+	if c.OnShared(DoorRESP) {
+		l, source, tls = c.Listen.Shared, "listen.shared", &c.Shared.TLS
+	}
+	if l == "" || l == Off || IsLoopback(l) || c.RESP.Password != "" || tls.ClientCA != "" {
 		return nil
 	}
 	return &SourceError{
-		Source: "listen.resp", Message: fmt.Sprintf("%s can be reached from other machines, and there is no password", l),
-		Hint: "set HEADGATE_RESP_PASSWORD or resp.password, ask for client certificates with resp.tls.client_ca, or listen on " + DefaultRESP,
+		Source: source, Message: fmt.Sprintf("%s can be reached from other machines, and there is no password", l),
+		Hint: "set HEADGATE_RESP_PASSWORD or resp.password, ask for client certificates with tls.client_ca, or listen on " + DefaultRESP,
 	}
 }

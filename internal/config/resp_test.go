@@ -21,7 +21,7 @@ func TestRedisProtocolExposed(t *testing.T) {
 		{map[string]string{"listen.resp": "example.com:6380"}, true},
 		{map[string]string{"listen.resp": ":6380", "resp.tls.cert": "c", "resp.tls.key": "k"}, true},
 		{map[string]string{"listen.resp": ":6380", "resp.password": "secret"}, false},
-		{map[string]string{"listen.resp": ":6380", "resp.tls.client_ca": "ca"}, false},
+		{map[string]string{"listen.resp": ":6380", "resp.tls.cert": "c", "resp.tls.key": "k", "resp.tls.client_ca": "ca"}, false},
 	} {
 		_, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: test.set})
 		if (err != nil) != test.refused {

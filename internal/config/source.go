@@ -65,6 +65,8 @@ type Admin struct {
 	Pprof bool
 	// Keys says how operators see the keys of callers.
 	Keys Keys
+	TLS  TLS
+	HTTP HTTP
 }
 
 // Secret is text that is not to be shown, and does not show itself when it is
@@ -123,6 +125,7 @@ func sourceSettings() []setting {
 		file("xds.tls_key", func(x *XDS) *string { return &x.Key }),
 		text("xds.tls_server_name", func(x *XDS) *string { return &x.ServerName }),
 		one("admin.token", func(c *Config, v string) (err error) { c.Admin.Token, err = token(v); return err }),
+		secretFrom("admin.token_file", func(c *Config, v string) (err error) { c.Admin.Token, err = token(v); return err }),
 		one("admin.pprof", func(c *Config, v string) (err error) { c.Admin.Pprof, err = boolean(v); return err }),
 	}
 }
@@ -166,7 +169,7 @@ func (c *Config) checkTogether() (errs Errors) {
 	if err := c.checkRESP(); err != nil {
 		errs = append(errs, err)
 	}
-	return append(errs, c.checkIdentity()...)
+	return append(append(errs, c.checkIdentity()...), c.checkDoors()...)
 }
 
 // IsLoopback reports whether what listens at host:port is reached from this

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -161,14 +160,9 @@ func redisOne(key string, set func(*Redis, string) error) setting {
 
 // secretFile reads a secret from a file, as container platforms mount them.
 func secretFile(key string, field func(*Redis) *string) setting {
-	s := redisOne(key, func(r *Redis, v string) error {
-		text, err := os.ReadFile(v)
-		if err != nil {
-			return err
-		}
-		*field(r) = strings.TrimRight(string(text), "\r\n")
+	return secretFrom("store.redis."+key, func(c *Config, v string) error {
+		c.Store.Kind = InRedis
+		*field(&c.Store.Redis) = v
 		return nil
 	})
-	s.path = true
-	return s
 }

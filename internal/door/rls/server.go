@@ -32,7 +32,7 @@ const HealthName = "ratelimit"
 
 // ServerOptions bound what callers may do. Zero values mean the defaults.
 type ServerOptions struct {
-	// TLS, if not nil, encrypts connections; see [TLSFiles].
+	// TLS, if not nil, encrypts connections.
 	TLS *tls.Config
 	// MaxMessage is the size of the largest request in bytes.
 	MaxMessage int

@@ -2,17 +2,9 @@ package rls_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
+	"log/slog"
 	"net"
-	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,6 +19,8 @@ import (
 	reflectionalpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"github.com/headgate/headgate/internal/certs"
+	"github.com/headgate/headgate/internal/certtest"
 	"github.com/headgate/headgate/internal/door/rls"
 )
 
@@ -165,190 +159,36 @@ func TestShutdownCutsOffWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// authority makes certificates.
-type authority struct {
-	t           *testing.T
-	folder      string
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t, folder: t.TempDir()}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.key = newKey(t)
-	a.certificate = a.sign(template, template, &a.key.PublicKey, a.key, "ca.pem")
-	return a
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func (a *authority) sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, key *ecdsa.PrivateKey, name string) *x509.Certificate {
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.write(name, "CERTIFICATE", der)
-	c, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return c
-}
-
-func (a *authority) write(name, kind string, der []byte) {
-	if err := os.WriteFile(a.path(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-func (a *authority) path(name string) string { return filepath.Join(a.folder, name) }
-
-// issue writes name.pem and name.key.
-func (a *authority) issue(name string, serial int64, names ...string) *x509.Certificate {
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	for _, n := range names {
-		if u, err := url.Parse(n); err == nil && u.Scheme != "" {
-			template.URIs = append(template.URIs, u)
-		} else {
-			template.DNSNames = append(template.DNSNames, n)
-		}
-	}
-	key := newKey(a.t)
-	c := a.sign(template, a.certificate, &key.PublicKey, a.key, name+".pem")
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.write(name+".key", "EC PRIVATE KEY", der)
-	return c
-}
-
-// dial returns the options of a client with a certificate, or without one.
-func (a *authority) dial(name string) grpc.DialOption {
-	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	config.RootCAs.AddCert(a.certificate)
-	if name != "" {
-		pair, err := tls.LoadX509KeyPair(a.path(name+".pem"), a.path(name+".key"))
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return grpc.WithTransportCredentials(credentials.NewTLS(config))
-}
-
 func TestTLS(t *testing.T) {
-	a := newAuthority(t)
-	a.issue("server", 2)
-	a.issue("envoy", 3, "envoy.internal", "spiffe://mesh/envoy")
-	a.issue("stranger", 4, "stranger.internal")
-	other := newAuthority(t)
-	other.issue("envoy", 5, "envoy.internal")
-	files := rls.TLSFiles{Cert: a.path("server.pem"), Key: a.path("server.key")}
-	mutual, named, byURI, byIP := files, files, files, files
-	mutual.ClientCA = a.path("ca.pem")
-	named.ClientCA, named.ClientName = a.path("ca.pem"), "envoy.internal"
-	byURI.ClientCA, byURI.ClientName = a.path("ca.pem"), "spiffe://mesh/envoy"
-	byIP.ClientCA, byIP.ClientName = a.path("ca.pem"), "127.0.0.1"
-	rows := []struct {
+	a, other := certtest.New(t), certtest.New(t)
+	cert, key := a.Issue("server", 2)
+	a.Issue("envoy", 3, "envoy.internal")
+	plain := certs.Files{Cert: cert, Key: key}
+	mutual := certs.Files{Cert: cert, Key: key, ClientCA: a.CA(), ClientNames: []string{"gateway.internal", "envoy.internal"}}
+	for _, row := range []struct {
 		name   string
-		files  rls.TLSFiles
-		client grpc.DialOption
+		files  certs.Files
+		client *tls.Config
 		ok     bool
 	}{
-		{"server only", files, a.dial(""), true},
-		{"server of another authority", files, other.dial(""), false},
-		{"mutual", mutual, a.dial("envoy"), true},
-		{"mutual, without a certificate", mutual, a.dial(""), false},
-		{"the right name", named, a.dial("envoy"), true},
-		{"another name", named, a.dial("stranger"), false},
-		{"the right URI", byURI, a.dial("envoy"), true},
-		{"another URI", byURI, a.dial("stranger"), false},
-		{"the right address", byIP, a.dial("stranger"), true},
-	}
-	for _, row := range rows {
+		{"server only", plain, a.Client(""), true},
+		{"server of another authority", plain, other.Client(""), false},
+		{"mutual", mutual, a.Client("envoy"), true},
+		{"mutual, without a certificate", mutual, a.Client(""), false},
+		{"mutual, with another name", mutual, a.Client("server"), false},
+	} {
 		t.Run(row.name, func(t *testing.T) {
-			config, err := row.files.Load()
+			server, err := certs.Load(row.files, certs.Options{Protocols: []string{"h2"}, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := newService(t, setup{rules: threeLimits, server: rls.ServerOptions{TLS: config}})
-			f.serve(listen(t), row.client)
+			f := newService(t, setup{rules: threeLimits, server: rls.ServerOptions{TLS: server.Config()}})
+			f.serve(listen(t), grpc.WithTransportCredentials(credentials.NewTLS(row.client)))
 			_, err = f.client.ShouldRateLimit(context.Background(), request(descriptor("user", "ann")))
 			if (err == nil) != row.ok || err != nil && grpcstatus.Code(err) != codes.Unavailable {
 				t.Errorf("%v, want ok: %t", err, row.ok)
 			}
 		})
-	}
-}
-
-func TestCertificateIsReadAgain(t *testing.T) {
-	a := newAuthority(t)
-	a.issue("server", 2)
-	config, err := rls.TLSFiles{Cert: a.path("server.pem"), Key: a.path("server.key")}.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	serial := func() string {
-		t.Helper()
-		pair, err := config.GetCertificate(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return pair.Leaf.SerialNumber.String()
-	}
-	later := func(minutes int, names ...string) {
-		at := time.Now().Add(time.Duration(minutes) * time.Minute)
-		for _, name := range names {
-			if err := os.Chtimes(a.path(name), at, at); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if s := serial(); s != "2" {
-		t.Fatalf("serial %s", s)
-	}
-	a.issue("server", 7)
-	later(1, "server.pem", "server.key")
-	if s := serial(); s != "7" {
-		t.Errorf("serial %s after a renewal, want 7", s)
-	}
-	a.write("server.pem", "CERTIFICATE", []byte("half"))
-	later(2, "server.pem")
-	if s := serial(); s != "7" {
-		t.Errorf("serial %s while the file is broken, want 7", s)
-	}
-}
-
-func TestWrongTLSFiles(t *testing.T) {
-	a := newAuthority(t)
-	a.issue("server", 2)
-	a.write("empty.pem", "SOMETHING", nil)
-	cert, key := a.path("server.pem"), a.path("server.key")
-	for says, files := range map[string]rls.TLSFiles{
-		"no such file":        {Cert: a.path("none.pem"), Key: key},
-		"server.pem":          {Cert: cert, Key: cert},
-		"no certificate":      {Cert: cert, Key: key, ClientCA: a.path("empty.pem")},
-		"none.pem":            {Cert: cert, Key: key, ClientCA: a.path("none.pem")},
-		"without the authori": {Cert: cert, Key: key, ClientName: "envoy"},
-	} {
-		if _, err := files.Load(); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%+v: %v, want …%s…", files, err, says)
-		}
 	}
 }
 

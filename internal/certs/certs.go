@@ -1,0 +1,210 @@
+// Package certs reads the certificates that encrypt connections, and follows
+// their files: what is renewed is in use for the next connection, and what
+// cannot be read leaves the old one in use.
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Files are those of a server, in PEM.
+type Files struct {
+	// Cert is the server's certificate and its chain, Key its key. Both are
+	// required.
+	Cert, Key string
+	// ClientCA, if set, has the authorities that a client's certificate must
+	// come from: mutual TLS.
+	ClientCA string
+	// ClientNames, if any, are subject alternative names of which the client's
+	// certificate must have one: DNS names, addresses, URIs or e-mail
+	// addresses, compared as they are.
+	ClientNames []string
+}
+
+// Options are what is the same however often the files change.
+type Options struct {
+	// Protocols are those to agree on by ALPN, the preferred one first; none
+	// if the protocol does without.
+	Protocols []string
+	// MinVersion is the least version of TLS; 0 is TLS 1.2.
+	MinVersion uint16
+	// Logger hears of files that have changed, and of those that cannot be
+	// used. Required.
+	Logger *slog.Logger
+}
+
+// Error says what is wrong with the files.
+type Error struct {
+	// Key is which of the files: cert, key, client_ca, client_names or ca.
+	Key string
+	// File is its name; it may be empty.
+	File string
+	// Err is what is wrong with it.
+	Err error
+}
+
+// Error names the file and what is wrong with it.
+func (e *Error) Error() string {
+	err := e.Err
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err // the file is named already
+	}
+	if e.File == "" {
+		return fmt.Sprintf("%s: %v", e.Key, err)
+	}
+	return fmt.Sprintf("%s: %s: %v", e.Key, e.File, err)
+}
+
+// Unwrap returns what is wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Server is the certificate of a server that follows its files.
+type Server struct{ follower *follower }
+
+// Load reads the files. The error is an *Error.
+func Load(f Files, o Options) (*Server, error) {
+	if o.MinVersion == 0 {
+		o.MinVersion = tls.VersionTLS12
+	}
+	names := []string{f.Cert, f.Key}
+	if f.ClientCA != "" {
+		names = append(names, f.ClientCA)
+	}
+	follower, err := follow(names, o.Logger, func() (*tls.Config, error) { return f.read(&o) })
+	if err != nil {
+		return nil, err
+	}
+	return &Server{follower}, nil
+}
+
+// Config returns what a listener needs. Every handshake takes what the files
+// hold by then; connections that are open stay as they are.
+func (s *Server) Config() *tls.Config {
+	first := s.follower.current()
+	c := first.Clone()
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.follower.current(), nil }
+	return c
+}
+
+// Reload reads the files now, whether they seem to have changed or not. The
+// error is an *Error; the old ones then stay in use.
+func (s *Server) Reload() error { return s.follower.reload() }
+
+// read makes a configuration of what the files hold.
+func (f *Files) read(o *Options) (*tls.Config, error) {
+	pair, err := readPair(f.Cert, f.Key)
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{
+		MinVersion: max(o.MinVersion, tls.VersionTLS12), NextProtos: o.Protocols, Certificates: []tls.Certificate{pair},
+	}
+	if f.ClientCA == "" {
+		if len(f.ClientNames) > 0 {
+			return nil, &Error{Key: "client_names", Err: errors.New("names cannot be checked without client_ca, the authority that vouches for them")}
+		}
+		return c, nil
+	}
+	if c.ClientCAs, err = readPool("client_ca", f.ClientCA); err != nil {
+		return nil, err
+	}
+	c.ClientAuth = tls.RequireAndVerifyClientCert
+	// A session that is resumed is not asked for its certificate, so that it
+	// would outlive an authority that is believed no more.
+	c.SessionTicketsDisabled = true
+	if len(f.ClientNames) > 0 {
+		c.VerifyConnection = func(s tls.ConnectionState) error { return verifyName(s, f.ClientNames) }
+	}
+	return c, nil
+}
+
+// verifyName checks that the client's certificate has one of the names.
+func verifyName(s tls.ConnectionState, names []string) error {
+	if len(s.PeerCertificates) == 0 {
+		return errors.New("the client has no certificate")
+	}
+	c := s.PeerCertificates[0]
+	has := slices.Concat(c.DNSNames, c.EmailAddresses)
+	for _, u := range c.URIs {
+		has = append(has, u.String())
+	}
+	for _, ip := range c.IPAddresses {
+		has = append(has, ip.String())
+	}
+	for _, name := range names {
+		if slices.Contains(has, name) {
+			return nil
+		}
+	}
+	return errors.New("the client's certificate has another name")
+}
+
+// maxFile is the size of the largest file that is read, in bytes. A bundle of
+// all authorities that a system believes is a quarter of it.
+const maxFile = 1 << 20
+
+func readFile(key, name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, &Error{Key: key, File: name, Err: err}
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = errors.New("the file is larger than 1 MiB")
+	}
+	if err != nil {
+		return nil, &Error{Key: key, File: name, Err: err}
+	}
+	return text, nil
+}
+
+// readPair reads a certificate and its key.
+func readPair(cert, key string) (tls.Certificate, error) {
+	certText, err := readFile("cert", cert)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	keyText, err := readFile("key", key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	if _, err := parseAll("cert", cert, certText); err != nil {
+		return tls.Certificate{}, err
+	}
+	pair, err := tls.X509KeyPair(certText, keyText)
+	if err != nil {
+		text := strings.TrimPrefix(err.Error(), "tls: ")
+		if strings.Contains(text, "does not match public key") {
+			text = "this key does not belong to the certificate in " + cert
+		}
+		return tls.Certificate{}, &Error{Key: "key", File: key, Err: errors.New(text)}
+	}
+	return pair, nil
+}
+
+// readPool reads authorities.
+func readPool(key, name string) (*x509.CertPool, error) {
+	text, err := readFile(key, name)
+	if err != nil {
+		return nil, err
+	}
+	all, err := parseAll(key, name, text)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	for _, c := range all {
+		pool.AddCert(c)
+	}
+	return pool, nil
+}

@@ -1,0 +1,88 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+)
+
+// ClientFiles are those of a client, in PEM, and whom it expects.
+type ClientFiles struct {
+	// CA has the authorities that are believed; if empty, those of the system.
+	CA string
+	// Cert and Key, if set, say who the client is.
+	Cert, Key string
+	// ServerName is the name that the server's certificate must have; if
+	// empty, the host that is called.
+	ServerName string
+	// MinVersion is the least version of TLS; 0 is TLS 1.2.
+	MinVersion uint16
+}
+
+// Client makes encrypted connections by files that it follows.
+type Client struct{ follower *follower }
+
+// LoadClient reads the files. The error is an *Error.
+func LoadClient(f ClientFiles, log *slog.Logger) (*Client, error) {
+	var names []string
+	for _, name := range []string{f.Cert, f.Key, f.CA} {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	follower, err := follow(names, log, f.read)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{follower}, nil
+}
+
+func (f *ClientFiles) read() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: max(f.MinVersion, tls.VersionTLS12), ServerName: f.ServerName}
+	if f.Cert != "" || f.Key != "" {
+		pair, err := readPair(f.Cert, f.Key)
+		if err != nil {
+			return nil, err
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	if f.CA != "" {
+		var err error
+		if c.RootCAs, err = readPool("ca", f.CA); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Reload reads the files now, whether they seem to have changed or not. The
+// error is an *Error; the old ones then stay in use.
+func (c *Client) Reload() error { return c.follower.reload() }
+
+// Dialer returns what calls a server by TLS over dial, for
+// http.Transport.DialTLSContext. It offers the protocols by ALPN.
+func (c *Client) Dialer(dial func(context.Context, string, string) (net.Conn, error), protocols ...string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		nc, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		config := c.follower.current().Clone()
+		config.NextProtos = protocols
+		if config.ServerName == "" {
+			host, _, err := net.SplitHostPort(address)
+			if err != nil {
+				_ = nc.Close()
+				return nil, err
+			}
+			config.ServerName = host
+		}
+		encrypted := tls.Client(nc, config)
+		if err := encrypted.HandshakeContext(ctx); err != nil {
+			_ = nc.Close()
+			return nil, err
+		}
+		return encrypted, nil
+	}
+}

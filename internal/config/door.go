@@ -1,0 +1,201 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// API is the HTTP API.
+type API struct {
+	// Tokens are those of which a caller has to know one; with none nobody is
+	// asked.
+	Tokens []Secret
+	// NoExplain closes POST /v1/explain.
+	NoExplain bool
+	TLS       TLS
+	HTTP      HTTP
+}
+
+// Shared is the port that several doors share.
+type Shared struct {
+	TLS TLS
+	// MaxConnections is how many may be open at once, HandshakeTimeout how
+	// long one may take until it is known what it speaks; 0 leaves the default.
+	MaxConnections   int64
+	HandshakeTimeout time.Duration
+}
+
+// HTTP bounds what callers of a door over HTTP may do. What is 0 has the
+// default of the door.
+type HTTP struct {
+	// MaxConnections is how many may be open at once, MaxStreams how many
+	// requests one of HTTP/2 may have under way.
+	MaxConnections, MaxStreams int64
+	// MaxHeader is how large the header of a request may be, in bytes.
+	MaxHeader int64
+	// HeaderTimeout is how long the header may take, ReadTimeout the whole
+	// request, WriteTimeout everything from there to the end of the answer,
+	// and IdleTimeout the time until the next request.
+	HeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+}
+
+// OnShared reports whether a door is on the shared port: there is one, the door
+// is the API, gRPC or the Redis protocol, and has no address of its own.
+func (c *Config) OnShared(door string) bool {
+	if c.Listen.Shared == "" || c.Listen.Shared == Off {
+		return false
+	}
+	switch door {
+	case DoorAPI:
+		return c.Listen.API == ""
+	case DoorGRPC:
+		return c.Listen.GRPC == ""
+	case DoorRESP:
+		return c.Listen.RESP == ""
+	}
+	return false
+}
+
+// placeDoors gives those doors their default address that have none and are not
+// on the shared port.
+func (c *Config) placeDoors() {
+	if c.Listen.Shared != "" && c.Listen.Shared != Off {
+		return
+	}
+	for _, d := range []struct {
+		address   *string
+		otherwise string
+	}{{&c.Listen.API, DefaultAPI}, {&c.Listen.GRPC, DefaultGRPC}, {&c.Listen.RESP, DefaultRESP}} {
+		if *d.address == "" {
+			*d.address = d.otherwise
+		}
+	}
+}
+
+// doorSettings are the keys of the HTTP API, of the shared port, and those that
+// doors have in common.
+func doorSettings() []setting {
+	all := []setting{
+		one("listen.shared", func(c *Config, v string) (err error) { c.Listen.Shared, err = address(v); return err }),
+		{key: "api.token", list: true, set: func(c *Config, v []string) error { return c.API.setTokens(v) }},
+		secretFrom("api.token_file", func(c *Config, v string) error { return c.API.setTokens(lines(v)) }),
+		one("api.explain", func(c *Config, v string) error {
+			on, err := onOff(v)
+			c.API.NoExplain = !on
+			return err
+		}),
+		count("shared.max_connections", func(c *Config) *int64 { return &c.Shared.MaxConnections }, 1_000_000),
+		period("shared.handshake_timeout", func(c *Config) *time.Duration { return &c.Shared.HandshakeTimeout }),
+	}
+	all = append(all, tlsSettings(DoorShared, func(c *Config) *TLS { return &c.Shared.TLS })...)
+	for _, d := range []struct {
+		name string
+		tls  func(*Config) *TLS
+		http func(*Config) *HTTP
+	}{
+		{DoorAPI, func(c *Config) *TLS { return &c.API.TLS }, func(c *Config) *HTTP { return &c.API.HTTP }},
+		{DoorProxy, func(c *Config) *TLS { return &c.Proxy.TLS }, func(c *Config) *HTTP { return &c.Proxy.HTTP }},
+		{DoorAdmin, func(c *Config) *TLS { return &c.Admin.TLS }, func(c *Config) *HTTP { return &c.Admin.HTTP }},
+	} {
+		all = append(append(all, tlsSettings(d.name, d.tls)...), httpSettings(d.name, d.http)...)
+	}
+	return append(all, upstreamSettings()...)
+}
+
+// httpSettings are the bounds of a door over HTTP.
+func httpSettings(door string, of func(*Config) *HTTP) []setting {
+	return []setting{
+		count(door+".max_connections", func(c *Config) *int64 { return &of(c).MaxConnections }, 1_000_000),
+		count(door+".max_streams", func(c *Config) *int64 { return &of(c).MaxStreams }, 100_000),
+		one(door+".max_header", func(c *Config, v string) (err error) {
+			of(c).MaxHeader, err = messageSize(v)
+			return err
+		}),
+		period(door+".header_timeout", func(c *Config) *time.Duration { return &of(c).HeaderTimeout }),
+		period(door+".read_timeout", func(c *Config) *time.Duration { return &of(c).ReadTimeout }),
+		period(door+".write_timeout", func(c *Config) *time.Duration { return &of(c).WriteTimeout }),
+		period(door+".idle_timeout", func(c *Config) *time.Duration { return &of(c).IdleTimeout }),
+	}
+}
+
+func (a *API) setTokens(values []string) error {
+	tokens := make([]Secret, len(values))
+	for i, v := range values {
+		var err error
+		if tokens[i], err = token(v); err != nil {
+			return err
+		}
+	}
+	a.Tokens = tokens
+	return nil
+}
+
+func onOff(v string) (bool, error) {
+	switch v {
+	case "on":
+		return true, nil
+	case Off:
+		return false, nil
+	}
+	if yes, err := boolean(v); err == nil {
+		return yes, nil
+	}
+	return false, &hinted{fmt.Sprintf("%q is neither on nor off", v), ""}
+}
+
+// checkDoors finds TLS that is not whole, or that would have no effect.
+func (c *Config) checkDoors() (errs Errors) {
+	for _, d := range []struct {
+		name string
+		tls  *TLS
+	}{
+		{DoorAPI, &c.API.TLS}, {DoorGRPC, &c.GRPC.TLS}, {DoorRESP, &c.RESP.TLS}, {DoorProxy, &c.Proxy.TLS}, {DoorAdmin, &c.Admin.TLS},
+		{DoorShared, &c.Shared.TLS},
+	} {
+		if err := d.tls.check(d.name); err != nil {
+			errs = append(errs, err)
+		} else if d.tls.Enabled() && c.OnShared(d.name) {
+			errs = append(errs, &SourceError{
+				Source: d.name + ".tls", Message: "this door is on the shared port, which has its own certificate",
+				Hint: "set shared.tls, or give the door an address of its own: listen." + d.name,
+			})
+		}
+	}
+	u := &c.Proxy.UpstreamTLS
+	switch {
+	case (u.Cert == "") != (u.Key == ""):
+		errs = append(errs, &SourceError{Source: "proxy.upstream_tls", Message: "a certificate needs its key, and a key its certificate", Hint: "set both cert and key"})
+	case *u != (UpstreamTLS{}) && c.Proxy.Upstream != nil && c.Proxy.Upstream.Scheme != "https":
+		errs = append(errs, &SourceError{Source: "proxy.upstream_tls", Message: "the upstream is called by http, without encryption", Hint: "write https:// in proxy.upstream"})
+	}
+	return errs
+}
+
+// Exposed returns what an operator should know about the doors that other
+// machines can reach: where there is no TLS, or nobody is asked who he is.
+func (c *Config) Exposed() []string {
+	var all []string
+	for _, d := range []struct {
+		name, address, asks string
+		asked               bool
+		tls                 *TLS
+	}{
+		{DoorAPI, c.Listen.API, "api.token", len(c.API.Tokens) > 0, &c.API.TLS},
+		{DoorRESP, c.Listen.RESP, "resp.password", c.RESP.Password != "", &c.RESP.TLS},
+		{DoorAdmin, c.Listen.Admin, "admin.token", c.Admin.Token != "", &c.Admin.TLS},
+	} {
+		if c.OnShared(d.name) {
+			d.address, d.tls = c.Listen.Shared, &c.Shared.TLS
+		}
+		if d.address == "" || d.address == Off || IsLoopback(d.address) {
+			continue
+		}
+		if !d.asked && d.tls.ClientCA == "" {
+			all = append(all, fmt.Sprintf("everybody who reaches %s may use the door %s: set %s, or tls with client_ca", d.address, d.name, d.asks))
+		}
+		if !d.tls.Enabled() {
+			all = append(all, fmt.Sprintf("the door %s is not encrypted on %s: set its tls", d.name, d.address))
+		}
+	}
+	return all
+}

@@ -1,0 +1,59 @@
+// Package token asks callers over HTTP for a token.
+package token
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+)
+
+// Header is the field for a token where Authorization belongs to somebody else,
+// as with forward-auth, where it is the client's.
+const Header = "X-Headgate-Token"
+
+// Set are tokens of which a caller has to know one.
+type Set struct{ hashes [][sha256.Size]byte }
+
+// New returns the set of tokens, of which empty ones do not count.
+func New(tokens ...string) *Set {
+	s := new(Set)
+	for _, t := range tokens {
+		if t != "" {
+			s.hashes = append(s.hashes, sha256.Sum256([]byte(t)))
+		}
+	}
+	return s
+}
+
+// Empty reports whether there is no token, so that nobody has to be asked.
+func (s *Set) Empty() bool { return len(s.hashes) == 0 }
+
+// Knows reports whether r has one of the tokens: as a bearer token, as the
+// password of any user, or in the field Header, which it takes out of r. Hashes
+// are compared, all of them, so that the time it takes tells neither a token
+// nor its length.
+func (s *Set) Knows(r *http.Request) bool {
+	known := s.has(r.Header.Get(Header))
+	r.Header.Del(Header)
+	if scheme, rest, found := strings.Cut(r.Header.Get("Authorization"), " "); found && strings.EqualFold(scheme, "Bearer") {
+		return s.has(strings.TrimSpace(rest)) || known
+	}
+	_, password, _ := r.BasicAuth()
+	return s.has(password) || known
+}
+
+func (s *Set) has(token string) bool {
+	hash, same := sha256.Sum256([]byte(token)), 0
+	for i := range s.hashes {
+		same |= subtle.ConstantTimeCompare(hash[:], s.hashes[i][:])
+	}
+	return same == 1 && token != ""
+}
+
+// Challenge tells in the header of an answer how a caller may say the token.
+func Challenge(h http.Header) {
+	// Basic is for browsers, which have no other way to ask.
+	h.Set("WWW-Authenticate", `Basic realm="headgate", charset="UTF-8"`)
+	h.Add("WWW-Authenticate", `Bearer realm="headgate"`)
+}
