@@ -74,8 +74,10 @@ type App struct {
 	transport *http.Transport
 	proxy     *proxy.Proxy // nil without one
 	failures  chan error
-	save      func() error // the counts, to disk; nil if nobody asked
-	cleanup   []func()     // run last to first
+
+	certificates certificates
+	save         func() error // the counts, to disk; nil if nobody asked
+	cleanup      []func()     // run last to first
 
 	observation
 
@@ -111,10 +113,13 @@ func New(options Options) (*App, error) {
 	if a.verifier, err = a.newVerifier(); err != nil {
 		return nil, err
 	}
-	if l := options.Config.Listen; !isOpen(l.API) && !isOpen(l.GRPC) && !isOpen(l.RESP) && !a.proxyOpen() {
+	if l := options.Config.Listen; !isOpen(l.API) && !isOpen(l.GRPC) && !isOpen(l.RESP) && !isOpen(l.Shared) && !a.proxyOpen() {
 		return nil, &config.SourceError{
 			Source: "configuration", Message: "every door is closed", Hint: "set listen.api, listen.grpc, listen.resp or proxy.upstream",
 		}
+	}
+	if err := a.loadCertificates(); err != nil {
+		return nil, err
 	}
 	if a.followsPlane() {
 		if a.plane, err = a.newPlane(); err != nil {
@@ -146,6 +151,9 @@ func (a *App) Start(ctx context.Context) (err error) {
 			a.release()
 		}
 	}()
+	for _, exposed := range a.options.Config.Exposed() {
+		a.log.Warn(exposed)
+	}
 	if err := a.listen(ctx); err != nil {
 		return err
 	}
@@ -158,6 +166,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 	a.engine = engine.New(a.store, a.state.Load().rules, about...)
 	a.rateLimit = a.newRateLimit()
 	a.transport = proxy.NewTransport()
+	a.transport.DialTLSContext = a.dialUpstream(a.transport.DialContext)
 	a.cleanup = append(a.cleanup, a.transport.CloseIdleConnections)
 	a.openLive()
 	a.verifyTokens(ctx)
@@ -175,7 +184,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		d.serve(handler, a.options.Timeouts.of(d.name), a.log, a.failures)
+		d.serve(handler, a.boundsOf(d.name), a.tlsOf(d.name), a.log, a.failures)
 	}
 	if a.plane != nil {
 		a.sayUnhealthy() // until there are rules

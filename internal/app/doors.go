@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/httpapi"
@@ -17,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/door/rls"
 	"github.com/headgate/headgate/internal/netbound"
+	"github.com/headgate/headgate/internal/oneport"
 )
 
 // The doors that can be open.
@@ -26,6 +29,9 @@ const (
 	DoorRESP  = "resp"
 	DoorAdmin = "admin"
 	DoorProxy = "proxy"
+
+	// DoorShared is the port that API, gRPC and the Redis protocol may share.
+	DoorShared = config.DoorShared
 )
 
 // ListenError says that a door could not be opened.
@@ -54,7 +60,9 @@ type door struct {
 	bound    *netbound.Listener // listener too, if this bounds it
 	server   *http.Server       // or
 	grpc     *rls.Server        // of the gRPC door, or
-	resp     *resp.Server       // of the Redis protocol
+	resp     *resp.Server       // of the Redis protocol, or
+	port     *oneport.Port      // of several doors
+	started  bool               // port serves
 	cut      context.CancelFunc // ends what is still going on
 	done     chan struct{}      // closed when the server has returned
 }
@@ -69,6 +77,11 @@ func (a *App) listen(ctx context.Context) error {
 			continue
 		}
 		if err := a.open(ctx, d.name, d.address); err != nil {
+			return err
+		}
+	}
+	if isOpen(c.Listen.Shared) {
+		if err := a.openShared(ctx); err != nil {
 			return err
 		}
 	}
@@ -90,14 +103,22 @@ func (a *App) open(ctx context.Context, name, address string) error {
 	}
 	d := &door{name: name, done: make(chan struct{})}
 	d.listener = a.wrap(d, l)
+	a.add(d)
+	return nil
+}
+
+// add notes a door, which is closed in the end.
+func (a *App) add(d *door) {
 	a.doors = append(a.doors, d)
 	a.cleanup = append(a.cleanup, func() {
-		_ = l.Close() // a server has closed it already
-		if d.server != nil || d.grpc != nil || d.resp != nil {
+		_ = d.listener.Close() // a server has closed it already
+		if d.port != nil {
+			_ = d.port.Close()
+		}
+		if d.server != nil || d.grpc != nil || d.resp != nil || d.started {
 			<-d.done
 		}
 	})
-	return nil
 }
 
 // listenAt listens at host:port or unix:PATH. A socket that a process left
@@ -128,7 +149,7 @@ func (a *App) handler(name string) (http.Handler, error) {
 	c := a.options.Config
 	switch name {
 	case DoorAPI:
-		return a.api(), nil
+		return a.guarded(a.api()), nil
 	case DoorAdmin:
 		return a.admin()
 	case DoorProxy:
@@ -153,33 +174,47 @@ func (a *App) api() *httpapi.Handler {
 	return httpapi.New(httpapi.Options{
 		Engine: a.engine, Ready: a.readiness, Clock: a.options.Clock,
 		Logger: a.log, Clients: a.clients, Dialect: a.options.Config.Headers, RateLimit: a.rateLimit.JSON(),
-		ForwardAuth: a.forwardAuth(),
+		ForwardAuth: a.forwardAuth(), WithoutExplain: a.options.Config.API.NoExplain,
 	})
 }
 
-const maxHeaderBytes = 64 << 10
+// bounds are what callers over HTTP may do.
+type bounds struct {
+	Timeouts
+	header, streams int // bytes, and requests of a connection of HTTP/2 under way
+}
 
-// serve answers at d in the background.
-func (d *door) serve(handler http.Handler, timeouts Timeouts, log *slog.Logger, failures chan<- error) {
+// serve answers at d in the background, encrypted if there is a certificate.
+func (d *door) serve(handler http.Handler, b bounds, certificate *tls.Config, log *slog.Logger, failures chan<- error) {
 	base, cut := context.WithCancel(context.Background())
 	d.cut = cut
 	d.server = &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: timeouts.Header,
-		ReadTimeout:       timeouts.Read,
-		WriteTimeout:      timeouts.Write,
-		IdleTimeout:       timeouts.Idle,
-		MaxHeaderBytes:    maxHeaderBytes,
-		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ReadHeaderTimeout: b.Header,
+		ReadTimeout:       b.Read,
+		WriteTimeout:      b.Write,
+		IdleTimeout:       b.Idle,
+		MaxHeaderBytes:    b.header,
+		TLSConfig:         certificate,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: b.streams,
+			// Peers that are gone without a word, or read nothing.
+			SendPingTimeout: time.Minute, PingTimeout: 20 * time.Second, WriteByteTimeout: 30 * time.Second,
+		},
+		BaseContext: func(net.Listener) context.Context { return base },
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	if d.bound != nil {
 		d.server.ConnState = d.bound.ConnState
 	}
-	log.Info("listening", "door", d.name, "address", d.listener.Addr().String())
+	log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", certificate != nil)
+	serve := d.server.Serve
+	if certificate != nil {
+		serve = func(l net.Listener) error { return d.server.ServeTLS(l, "", "") }
+	}
 	go func() {
 		defer close(d.done)
-		if err := d.server.Serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
 			failures <- fmt.Errorf("%s: %w", d.name, err)
 		}
 	}()
@@ -198,6 +233,9 @@ func (d *door) shutdown(ctx context.Context) error {
 			return fmt.Errorf("%s: some requests were cut off: %w", d.name, err)
 		}
 		return nil
+	}
+	if d.port != nil {
+		return d.port.Close()
 	}
 	if d.server == nil {
 		return nil

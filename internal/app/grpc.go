@@ -28,12 +28,8 @@ func (a *App) serveGRPC(d *door) error {
 	c := &a.options.Config.GRPC
 	o := rls.ServerOptions{
 		MaxMessage: int(c.MaxMessage), MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace,
-	}
-	if t := c.TLS; t != (config.TLS{}) {
-		var err error
-		if o.TLS, err = (rls.TLSFiles{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA, ClientName: t.ClientName}).Load(); err != nil {
-			return &config.SourceError{Source: "grpc.tls", Message: err.Error()}
-		}
+		MaxStreams: uint32(c.MaxStreams), HandshakeTimeout: c.HandshakeTimeout, MaxConnectionIdle: c.IdleTimeout, //nolint:gosec // at most a million
+		KeepaliveMin: c.KeepaliveMin, TLS: a.tlsOf(d.name),
 	}
 	d.grpc = rls.NewServer(a.rateLimit, o)
 	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", o.TLS != nil)

@@ -111,12 +111,3 @@ func TestUnixSocketOfEnvoy(t *testing.T) {
 	}
 	_ = f
 }
-
-func TestWrongCertificate(t *testing.T) {
-	f := newFixture(t, envoyRules, nil, func(c *config.Config) {
-		c.Listen.GRPC, c.GRPC.TLS.Cert = "127.0.0.1:0", filepath.Join(t.TempDir(), "none.pem")
-	})
-	if err := f.Start(context.Background()); err == nil {
-		t.Error("started without its certificate")
-	}
-}

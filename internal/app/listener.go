@@ -3,7 +3,9 @@ package app
 import (
 	"cmp"
 	"net"
+	"time"
 
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/netbound"
 )
 
@@ -22,8 +24,8 @@ func (a *App) wrap(d *door, l net.Listener) net.Listener {
 	if d.name == backendDoor || d.name == DoorRESP {
 		return l // it is our own; it has a bound of its own, which tells
 	}
-	o := netbound.Options{Max: cmp.Or(a.maxConnections(d.name), maxConnections), Logger: a.log.With("door", d.name)}
-	if d.name == DoorGRPC {
+	o := netbound.Options{Max: a.maxConnections(d.name), Logger: a.log.With("door", d.name)}
+	if d.name == DoorGRPC || d.name == DoorShared {
 		o.Policy = netbound.ByRead
 	}
 	d.bound = netbound.New(l, o)
@@ -31,8 +33,50 @@ func (a *App) wrap(d *door, l net.Listener) net.Listener {
 }
 
 func (a *App) maxConnections(door string) int {
-	if door == DoorAdmin {
-		return maxAdminConnections
+	c := a.options.Config
+	switch door {
+	case DoorAPI:
+		return int(cmp.Or(c.API.HTTP.MaxConnections, maxConnections))
+	case DoorGRPC:
+		return int(cmp.Or(c.GRPC.MaxConnections, maxConnections))
+	case DoorProxy:
+		return int(cmp.Or(c.Proxy.HTTP.MaxConnections, maxConnections))
+	case DoorAdmin:
+		return int(cmp.Or(c.Admin.HTTP.MaxConnections, maxAdminConnections))
 	}
-	return 0
+	return int(cmp.Or(c.Shared.MaxConnections, maxConnections))
+}
+
+// The bounds on requests over HTTP, where nobody says otherwise.
+const (
+	maxHeaderBytes = 64 << 10
+	maxStreams     = 250
+)
+
+// boundsOf returns what callers of a door over HTTP may do: by what the process
+// was made with, by the configuration, by default.
+func (a *App) boundsOf(door string) bounds {
+	var h config.HTTP
+	switch c := a.options.Config; door {
+	case DoorAPI:
+		h = c.API.HTTP
+	case DoorProxy:
+		h = c.Proxy.HTTP
+	case DoorAdmin:
+		h = c.Admin.HTTP
+	}
+	t := a.options.Timeouts.of(door)
+	given := &a.options.Timeouts
+	for _, v := range []struct {
+		to           *time.Duration
+		given, wants time.Duration
+	}{
+		{&t.Header, given.Header, h.HeaderTimeout}, {&t.Read, given.Read, h.ReadTimeout},
+		{&t.Write, given.Write, h.WriteTimeout}, {&t.Idle, given.Idle, h.IdleTimeout},
+	} {
+		if v.given == 0 && v.wants > 0 {
+			*v.to = v.wants
+		}
+	}
+	return bounds{Timeouts: t, header: int(cmp.Or(h.MaxHeader, maxHeaderBytes)), streams: int(cmp.Or(h.MaxStreams, maxStreams))}
 }

@@ -61,8 +61,11 @@ func (a *App) load() (*rules.Ruleset, error) {
 // can fail comes before the one pointer that is swapped, so after an error the
 // running rules are what they were. Counts survive.
 //
+// Certificates are read again too; one that is wrong leaves the old one in use.
+//
 // Rules of a control plane come by themselves; for them it does nothing.
 func (a *App) Reload() error {
+	a.reloadCertificates()
 	if a.plane != nil {
 		a.log.Info("nothing to reload, rules come from the control plane")
 		return nil

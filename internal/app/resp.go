@@ -3,9 +3,7 @@ package app
 import (
 	"fmt"
 
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/resp"
-	"github.com/headgate/headgate/internal/door/rls"
 )
 
 // serveRESP answers at d, the door of the Redis protocol, in the background.
@@ -14,13 +12,7 @@ func (a *App) serveRESP(d *door) error {
 	o := resp.Options{
 		Engine: a.engine, Store: a.store, Clients: a.clients, Clock: a.options.Clock, Logger: a.log,
 		Password: string(c.Password), MaxConnections: int(c.MaxConnections), IdleTimeout: c.IdleTimeout,
-		Version: a.options.Version,
-	}
-	if t := c.TLS; t != (config.TLS{}) {
-		var err error
-		if o.TLS, err = (rls.TLSFiles{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA, ClientName: t.ClientName}).Load(); err != nil {
-			return &config.SourceError{Source: "resp.tls", Message: err.Error()}
-		}
+		Version: a.options.Version, TLS: a.tlsOf(d.name),
 	}
 	d.resp = resp.New(o)
 	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", o.TLS != nil)
@@ -40,6 +32,8 @@ func (a *App) serverOf(name string) func(*door) error {
 		return a.serveGRPC
 	case DoorRESP:
 		return a.serveRESP
+	case DoorShared:
+		return a.serveShared
 	}
 	return nil
 }

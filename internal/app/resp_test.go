@@ -2,11 +2,9 @@ package app_test
 
 import (
 	"bufio"
-	"errors"
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -48,16 +46,6 @@ func TestRedisProtocol(t *testing.T) {
 	}
 	if _, err := lines.ReadByte(); err == nil {
 		t.Error("the connection is still open")
-	}
-}
-
-func TestRedisProtocolWithoutItsCertificate(t *testing.T) {
-	f := newFixture(t, "domain: api\nlimits: []\n", nil, func(c *config.Config) {
-		c.Listen.RESP, c.RESP.TLS.Cert = "127.0.0.1:0", filepath.Join(t.TempDir(), "none.pem")
-	})
-	err := f.Start(t.Context())
-	if wrong, ok := errors.AsType[*config.SourceError](err); !ok || wrong.Source != "resp.tls" {
-		t.Errorf("Start: %v", err)
 	}
 }
 

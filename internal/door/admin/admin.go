@@ -9,8 +9,6 @@
 package admin
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -18,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/token"
 )
 
 // Options are what the door has to offer.
@@ -48,9 +47,7 @@ func New(o Options) http.Handler {
 		inner.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	g := guard{next: http.NewCrossOriginProtection().Handler(inner)}
-	if o.Token != "" {
-		g.want, g.asks = sha256.Sum256([]byte(o.Token)), true
-	}
+	g.tokens = token.New(o.Token)
 	outer := http.NewServeMux()
 	outer.Handle("/", &g)
 	for pattern, h := range o.Open {
@@ -61,39 +58,22 @@ func New(o Options) http.Handler {
 
 // guard lets through those who may.
 type guard struct {
-	next http.Handler
-	want [sha256.Size]byte // of the token
-	asks bool              // for it
+	next   http.Handler
+	tokens *token.Set
 }
 
 // ServeHTTP implements [http.Handler].
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	switch {
-	case g.asks && !g.knows(r):
-		// Basic is for browsers, which have no other way to ask.
-		w.Header().Set("WWW-Authenticate", `Basic realm="headgate", charset="UTF-8"`)
-		w.Header().Add("WWW-Authenticate", `Bearer realm="headgate"`)
+	case !g.tokens.Empty() && !g.tokens.Knows(r):
+		token.Challenge(w.Header())
 		answer.Problem(w, http.StatusUnauthorized, "the token of the admin door is missing or wrong")
-	case !g.asks && !isLocal(r.Host):
+	case g.tokens.Empty() && !isLocal(r.Host):
 		answer.Problem(w, http.StatusForbidden, "without a token the admin door answers to localhost and loopback addresses only")
 	default:
 		g.next.ServeHTTP(w, r)
 	}
-}
-
-// knows reports whether r has the token, as a bearer token or as the password
-// of any user. Hashes are compared, so that the time it takes tells neither the
-// token nor its length.
-func (g *guard) knows(r *http.Request) bool {
-	got, ok := "", false
-	if scheme, rest, found := strings.Cut(r.Header.Get("Authorization"), " "); found && strings.EqualFold(scheme, "Bearer") {
-		got, ok = strings.TrimSpace(rest), true
-	} else {
-		_, got, ok = r.BasicAuth()
-	}
-	hash := sha256.Sum256([]byte(got))
-	return ok && subtle.ConstantTimeCompare(hash[:], g.want[:]) == 1
 }
 
 // isLocal reports whether host, perhaps with a port, names this machine.

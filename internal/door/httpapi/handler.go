@@ -42,6 +42,8 @@ type Options struct {
 	// RateLimit, if not nil, answers POST /json, the rate limit service of
 	// Envoy in JSON.
 	RateLimit http.Handler
+	// WithoutExplain closes POST /v1/explain, which tells much about the rules.
+	WithoutExplain bool
 	// ForwardAuth, if not nil, answers /v1/auth, by any method: proxies that
 	// ask before they forward a request.
 	ForwardAuth http.Handler
@@ -78,6 +80,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.check(w, r)
 		}
 	case "/v1/explain":
+		if h.options.WithoutExplain {
+			answer.Problem(w, http.StatusNotFound, "/v1/explain is switched off")
+			return
+		}
 		if only(w, r, http.MethodPost) {
 			h.explain(w, r)
 		}

@@ -24,6 +24,8 @@ const (
 	DefaultMaxStreams            = 4096
 	DefaultMaxConnectionAge      = 24 * time.Hour
 	DefaultMaxConnectionAgeGrace = time.Hour
+	DefaultHandshakeTimeout      = 10 * time.Second
+	DefaultKeepaliveMin          = 10 * time.Second
 )
 
 // HealthName is the service name, besides the empty one, whose health the
@@ -42,6 +44,14 @@ type ServerOptions struct {
 	// or take a tenth, so that load balances anew; MaxConnectionAgeGrace is how
 	// long it then may take. A negative age is no limit.
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
+	// MaxConnectionIdle is after how long without a request a connection is
+	// closed; 0 is never.
+	MaxConnectionIdle time.Duration
+	// HandshakeTimeout is how long a connection may take to be set up.
+	HandshakeTimeout time.Duration
+	// KeepaliveMin is how often a client may send pings; the connection of one
+	// that sends more is closed.
+	KeepaliveMin time.Duration
 }
 
 // Server serves a Service over gRPC, and beside it the health and reflection
@@ -57,10 +67,12 @@ func NewServer(s *Service, o ServerOptions) *Server {
 	orElse(&o.MaxStreams, DefaultMaxStreams)
 	orElse(&o.MaxConnectionAge, DefaultMaxConnectionAge)
 	orElse(&o.MaxConnectionAgeGrace, DefaultMaxConnectionAgeGrace)
+	orElse(&o.HandshakeTimeout, DefaultHandshakeTimeout)
+	orElse(&o.KeepaliveMin, DefaultKeepaliveMin)
 	age := keepalive.ServerParameters{
 		// Peers that have vanished are noticed, as their load balancers may
 		// forget idle connections.
-		Time: time.Minute, Timeout: 20 * time.Second,
+		Time: time.Minute, Timeout: 20 * time.Second, MaxConnectionIdle: o.MaxConnectionIdle,
 	}
 	if o.MaxConnectionAge > 0 {
 		age.MaxConnectionAge, age.MaxConnectionAgeGrace = o.MaxConnectionAge, o.MaxConnectionAgeGrace
@@ -70,9 +82,9 @@ func NewServer(s *Service, o ServerOptions) *Server {
 		grpc.MaxRecvMsgSize(o.MaxMessage),
 		grpc.MaxConcurrentStreams(o.MaxStreams),
 		grpc.MaxHeaderListSize(16 << 10),
-		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.ConnectionTimeout(o.HandshakeTimeout),
 		grpc.KeepaliveParams(age),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: o.KeepaliveMin, PermitWithoutStream: true}),
 	}
 	if o.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))

@@ -1,0 +1,38 @@
+package app
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/token"
+)
+
+// guarded asks callers of the API for a token, if one is set. Probes of health
+// need none, as long as they want no details.
+func (a *App) guarded(api http.Handler) http.Handler {
+	secrets := a.options.Config.API.Tokens
+	if len(secrets) == 0 {
+		return api
+	}
+	tokens := make([]string, len(secrets))
+	for i, s := range secrets {
+		tokens[i] = string(s)
+	}
+	known := token.New(tokens...)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if known.Knows(r) || isProbe(r) {
+			api.ServeHTTP(w, r)
+			return
+		}
+		token.Challenge(w.Header())
+		answer.Problem(w, http.StatusUnauthorized, "the token of the API is missing or wrong")
+	})
+}
+
+func isProbe(r *http.Request) bool {
+	switch r.URL.Path {
+	case "/healthz", "/readyz", "/healthcheck":
+		return r.URL.RawQuery == ""
+	}
+	return false
+}
