@@ -161,6 +161,14 @@ func (c *Config) checkDoors() (errs Errors) {
 			})
 		}
 	}
+	for _, door := range c.ProxyProtocol.Doors {
+		if c.OnShared(door) {
+			errs = append(errs, &SourceError{
+				Source: "proxy_protocol", Message: fmt.Sprintf("the door %s is on the shared port, whose connections begin alike for all", door),
+				Hint: "name shared in its place",
+			})
+		}
+	}
 	u := &c.Proxy.UpstreamTLS
 	switch {
 	case (u.Cert == "") != (u.Key == ""):

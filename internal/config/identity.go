@@ -88,7 +88,7 @@ func defaultJWT() JWT {
 }
 
 // doorNames are the doors as proxy_protocol names them.
-func doorNames() []string { return []string{"api", "grpc", "resp", "admin", "proxy"} }
+func doorNames() []string { return []string{"api", "grpc", "resp", "admin", "proxy", "shared"} }
 
 // Algorithms are the names of the signatures that can be verified.
 func algorithms() []string {

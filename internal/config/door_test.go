@@ -1,0 +1,144 @@
+package config_test
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+// loadFlags loads the settings given by flags.
+func loadFlags(flags map[string]string) (*config.Config, error) {
+	return config.Load(config.Sources{NoFile: true, Environment: none, Flags: flags})
+}
+
+func TestDoors(t *testing.T) {
+	for _, row := range []struct {
+		flags map[string]string
+		says  string // empty if all is well
+	}{
+		{map[string]string{"api.tls.cert": "c"}, "api.tls.key: there is no key"},
+		{map[string]string{"admin.tls.key": "k"}, "admin.tls.cert: there is no certificate"},
+		{map[string]string{"proxy.tls.min_version": "1.3"}, "proxy.tls.cert: there is no certificate"},
+		{map[string]string{"grpc.tls.cert": "c", "grpc.tls.key": "k", "grpc.tls.client_names": "a"}, "grpc.tls.client_names: names cannot"},
+		{map[string]string{"api.tls.min_version": "1.1"}, `"1.1" is not one of 1.2, 1.3`},
+		{map[string]string{"api.token": "short"}, "shorter than 16"},
+		{map[string]string{"api.explain": "of"}, "neither on nor off"},
+		{map[string]string{"api.header_timeout": "1ms"}, "too short"},
+		{map[string]string{"listen.shared": ":1", "resp.password": "x"}, ""},
+		{map[string]string{"listen.shared": ":1"}, "listen.shared: :1 can be reached from other machines"},
+		{map[string]string{"listen.shared": ":1", "listen.resp": "off"}, ""},
+		{map[string]string{"listen.shared": "127.0.0.1:1", "api.tls.cert": "c", "api.tls.key": "k"}, "api.tls: this door is on the shared port"},
+		{map[string]string{"listen.shared": "127.0.0.1:1", "listen.api": "127.0.0.1:2", "api.tls.cert": "c", "api.tls.key": "k"}, ""},
+		{map[string]string{"listen.shared": "127.0.0.1:1", "proxy_protocol": "api", "trusted_proxies": "10.0.0.0/8"}, "proxy_protocol: the door api is on the shared port"},
+		{map[string]string{"proxy.upstream": "http://x", "proxy.upstream_tls.ca": "ca"}, "called by http"},
+		{map[string]string{"proxy.upstream": "https://x", "proxy.upstream_tls.cert": "c"}, "needs its key"},
+	} {
+		_, err := loadFlags(row.flags)
+		if (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%v: %v, want %q", row.flags, err, row.says)
+		}
+	}
+}
+
+func TestSharedPortTakesWhatHasNoAddress(t *testing.T) {
+	c, err := loadFlags(map[string]string{"listen.shared": "127.0.0.1:1", "listen.grpc": "127.0.0.1:2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.OnShared("api") || c.OnShared("grpc") || !c.OnShared("resp") || c.OnShared("admin") || c.OnShared("proxy") {
+		t.Errorf("%+v", c.Listen)
+	}
+	if c, err = loadFlags(nil); err != nil || c.Listen.API != config.DefaultAPI || c.OnShared("api") {
+		t.Errorf("without it: %+v, %v", c, err)
+	}
+}
+
+// One shape of TLS for all doors, in a file.
+func TestTLSOfAFile(t *testing.T) {
+	folder := t.TempDir()
+	var text strings.Builder
+	for _, door := range []string{"api", "grpc", "resp", "proxy", "admin"} {
+		fmt.Fprintf(&text, "%s: {tls: {cert: c.pem, key: k.pem, client_ca: /ca.pem, client_names: [a, b], min_version: \"1.3\"}}\n", door)
+	}
+	file := filepath.Join(folder, "headgate.yaml")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(config.Sources{File: file, Environment: none})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range []config.TLS{c.API.TLS, c.GRPC.TLS, c.RESP.TLS, c.Proxy.TLS, c.Admin.TLS} {
+		want := config.TLS{
+			Cert: filepath.Join(folder, "c.pem"), Key: filepath.Join(folder, "k.pem"), ClientCA: "/ca.pem",
+			ClientNames: []string{"a", "b"}, MinVersion: tls.VersionTLS13,
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("door %d: %+v", i, got)
+		}
+	}
+}
+
+// Secrets come from files too, and are not shown, however one tries.
+func TestSecretsOfFiles(t *testing.T) {
+	file := func(text string) string {
+		t.Helper()
+		name := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	c, err := loadFlags(map[string]string{
+		"api.token_file": file("first-topsecret-12\n\nsecond-topsecret-1\n"), "admin.token_file": file("admin-topsecret-12\n"),
+		"resp.password_file": file("topsecret\r\n"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.API.Tokens) != 2 || c.API.Tokens[1] != "second-topsecret-1" || c.Admin.Token != "admin-topsecret-12" || c.RESP.Password != "topsecret" {
+		t.Error("not what the files say")
+	}
+	asJSON, err := json.Marshal([]any{c.API, c.Admin, c.RESP})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprintf("%v %+v %#v", c, c, c) + string(asJSON); strings.Contains(text, "topsecret") {
+		t.Error("a secret is shown")
+	}
+	for text, says := range map[string]string{"": "is empty", "short": "shorter than 16", strings.Repeat("x", 65<<10): "larger than 64 KiB"} {
+		name := file(text)
+		if _, err := loadFlags(map[string]string{"api.token_file": name}); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%.10q: %v, want %s", text, err, says)
+		}
+	}
+}
+
+func TestExposed(t *testing.T) {
+	for _, row := range []struct {
+		flags map[string]string
+		want  int
+	}{
+		{nil, 0},
+		{map[string]string{"listen.api": ":1"}, 2},
+		{map[string]string{"listen.api": ":1", "api.token": "0123456789abcdef"}, 1},
+		{map[string]string{"listen.api": ":1", "api.tls.cert": "c", "api.tls.key": "k"}, 1},
+		{map[string]string{"listen.api": ":1", "api.tls.cert": "c", "api.tls.key": "k", "api.tls.client_ca": "ca"}, 0},
+		{map[string]string{"listen.resp": ":1", "resp.password": "x"}, 1},
+		{map[string]string{"listen.shared": ":1", "resp.password": "x"}, 3},
+	} {
+		c, err := loadFlags(row.flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Exposed(); len(got) != row.want {
+			t.Errorf("%v: %q, want %d warnings", row.flags, got, row.want)
+		}
+	}
+}
