@@ -152,7 +152,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 		}
 	}()
 	for _, exposed := range a.options.Config.Exposed() {
-		a.log.Warn(exposed)
+		a.log.Warn("a door is exposed to other machines", "door", exposed.Door, "why", exposed.Why, "hint", exposed.Hint)
 	}
 	if err := a.listen(ctx); err != nil {
 		return err

@@ -28,7 +28,7 @@ func (a *App) serveGRPC(d *door) error {
 	c := &a.options.Config.GRPC
 	o := rls.ServerOptions{
 		MaxMessage: int(c.MaxMessage), MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace,
-		MaxStreams: uint32(c.MaxStreams), HandshakeTimeout: c.HandshakeTimeout, MaxConnectionIdle: c.IdleTimeout, //nolint:gosec // at most a million
+		MaxStreams: uint32(c.MaxStreams), HandshakeTimeout: c.HandshakeTimeout, MaxConnectionIdle: c.IdleTimeout,
 		KeepaliveMin: c.KeepaliveMin, TLS: a.tlsOf(d.name),
 	}
 	d.grpc = rls.NewServer(a.rateLimit, o)

@@ -71,8 +71,10 @@ func (a *App) boundsOf(door string) bounds {
 		to           *time.Duration
 		given, wants time.Duration
 	}{
-		{&t.Header, given.Header, h.HeaderTimeout}, {&t.Read, given.Read, h.ReadTimeout},
-		{&t.Write, given.Write, h.WriteTimeout}, {&t.Idle, given.Idle, h.IdleTimeout},
+		{&t.Header, given.Header, h.HeaderTimeout},
+		{&t.Read, given.Read, h.ReadTimeout},
+		{&t.Write, given.Write, h.WriteTimeout},
+		{&t.Idle, given.Idle, h.IdleTimeout},
 	} {
 		if v.given == 0 && v.wants > 0 {
 			*v.to = v.wants

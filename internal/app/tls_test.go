@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -178,7 +178,7 @@ func TestUpstreamTLS(t *testing.T) {
 	upstream.EnableHTTP2 = true
 	upstream.TLS = a.Client("upstream")
 	upstream.TLS.ClientCAs, upstream.TLS.ClientAuth = upstream.TLS.RootCAs, tls.RequireAndVerifyClientCert
-	upstream.Config.ErrorLog = log.New(io.Discard, "", 0)
+	upstream.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // the strangers are expected
 	upstream.StartTLS()
 	defer upstream.Close()
 	right := config.UpstreamTLS{CA: a.CA(), Cert: cert, Key: key, ServerName: "upstream.internal"}

@@ -109,7 +109,7 @@ func TestMinimum(t *testing.T) {
 		}
 		for version, ok := range want {
 			c := a.Client("")
-			c.MinVersion, c.MaxVersion = version, version //nolint:gosec // old versions are to be refused
+			c.MinVersion, c.MaxVersion = version, version
 			if _, err := shake(t, s.Config(), c); (err == nil) != ok {
 				t.Errorf("at least %s, client of %s: %v", tls.VersionName(least), tls.VersionName(version), err)
 			}

@@ -2,6 +2,7 @@ package certs
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 	"os"
 	"strings"
@@ -31,7 +32,9 @@ func follow(names []string, log *slog.Logger, read func() (*tls.Config, error)) 
 		return nil, err
 	}
 	f.now.Store(c)
-	f.tell("certificate in use", c)
+	if leaf := leafOf(c); leaf != nil {
+		f.log.Info("certificate in use", about(names[0], leaf)...)
+	}
 	return f, nil
 }
 
@@ -70,17 +73,23 @@ func (f *follower) attempt() error {
 	}
 	f.failure = ""
 	f.now.Store(c)
-	f.tell("certificate reloaded", c)
+	if leaf := leafOf(c); leaf != nil {
+		f.log.Info("certificate reloaded", about(f.names[0], leaf)...)
+	}
 	return nil
 }
 
-// tell logs which certificate is in use.
-func (f *follower) tell(message string, c *tls.Config) {
-	if len(c.Certificates) == 0 || c.Certificates[0].Leaf == nil {
-		return
+// leafOf returns the certificate of c, or nil if it has none.
+func leafOf(c *tls.Config) *x509.Certificate {
+	if len(c.Certificates) == 0 {
+		return nil
 	}
-	leaf := c.Certificates[0].Leaf
-	f.log.Info(message, "file", f.names[0], "names", strings.Join(leaf.DNSNames, " "), "expires", leaf.NotAfter)
+	return c.Certificates[0].Leaf
+}
+
+// about is what the log says about a certificate.
+func about(file string, leaf *x509.Certificate) []any {
+	return []any{"file", file, "names", strings.Join(leaf.DNSNames, " "), "expires", leaf.NotAfter}
 }
 
 func (f *follower) look() []os.FileInfo {

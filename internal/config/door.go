@@ -149,7 +149,11 @@ func (c *Config) checkDoors() (errs Errors) {
 		name string
 		tls  *TLS
 	}{
-		{DoorAPI, &c.API.TLS}, {DoorGRPC, &c.GRPC.TLS}, {DoorRESP, &c.RESP.TLS}, {DoorProxy, &c.Proxy.TLS}, {DoorAdmin, &c.Admin.TLS},
+		{DoorAPI, &c.API.TLS},
+		{DoorGRPC, &c.GRPC.TLS},
+		{DoorRESP, &c.RESP.TLS},
+		{DoorProxy, &c.Proxy.TLS},
+		{DoorAdmin, &c.Admin.TLS},
 		{DoorShared, &c.Shared.TLS},
 	} {
 		if err := d.tls.check(d.name); err != nil {
@@ -179,10 +183,17 @@ func (c *Config) checkDoors() (errs Errors) {
 	return errs
 }
 
-// Exposed returns what an operator should know about the doors that other
-// machines can reach: where there is no TLS, or nobody is asked who he is.
-func (c *Config) Exposed() []string {
-	var all []string
+// Exposure is what an operator should know about a door that other machines can
+// reach.
+type Exposure struct {
+	// Door is its name, Why what is wrong, and Hint what helps.
+	Door, Why, Hint string
+}
+
+// Exposed returns the doors that other machines can reach without TLS, or where
+// nobody is asked who he is.
+func (c *Config) Exposed() []Exposure {
+	var all []Exposure
 	for _, d := range []struct {
 		name, address, asks string
 		asked               bool
@@ -199,10 +210,10 @@ func (c *Config) Exposed() []string {
 			continue
 		}
 		if !d.asked && d.tls.ClientCA == "" {
-			all = append(all, fmt.Sprintf("everybody who reaches %s may use the door %s: set %s, or tls with client_ca", d.address, d.name, d.asks))
+			all = append(all, Exposure{d.name, "everybody who reaches " + d.address + " may use it", "set " + d.asks + ", or its tls with client_ca"})
 		}
 		if !d.tls.Enabled() {
-			all = append(all, fmt.Sprintf("the door %s is not encrypted on %s: set its tls", d.name, d.address))
+			all = append(all, Exposure{d.name, "it is not encrypted on " + d.address, "set its tls"})
 		}
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,7 @@ func FuzzTell(f *testing.F) {
 		if !known && len(head) >= 8 {
 			t.Fatalf("%q: unknown", head)
 		}
-		if more, still := oneport.Tell(append(head[:len(head):len(head)], "xyz"...)); known && (!still || more != of) {
+		if more, still := oneport.Tell(append(slices.Clip(head), "xyz"...)); known && (!still || more != of) {
 			t.Fatalf("%q: %s, and with more bytes %s", head, of, more)
 		}
 	})

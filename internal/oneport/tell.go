@@ -17,9 +17,10 @@ const (
 	GRPC
 	// RESP is the Redis protocol.
 	RESP
-
-	protocols
 )
+
+// protocols is how many there are.
+const protocols = int(RESP) + 1
 
 // String returns the name of the protocol: http, grpc or resp.
 func (p Protocol) String() string {
@@ -56,8 +57,16 @@ func Tell(head []byte) (of Protocol, known bool) {
 		start string
 		of    Protocol
 	}{
-		{"PRI ", GRPC}, {"GET ", HTTP}, {"POST ", HTTP}, {"HEAD ", HTTP}, {"PUT ", HTTP}, {"PATCH ", HTTP}, {"DELETE ", HTTP},
-		{"OPTIONS ", HTTP}, {"CONNECT ", HTTP}, {"TRACE ", HTTP},
+		{"PRI ", GRPC},
+		{"GET ", HTTP},
+		{"POST ", HTTP},
+		{"HEAD ", HTTP},
+		{"PUT ", HTTP},
+		{"PATCH ", HTTP},
+		{"DELETE ", HTTP},
+		{"OPTIONS ", HTTP},
+		{"CONNECT ", HTTP},
+		{"TRACE ", HTTP},
 	} {
 		switch start := []byte(m.start); {
 		case bytes.HasPrefix(head, start):
