@@ -1,16 +1,22 @@
 package memory
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 const (
 	defaultMaxKeys  = 1_000_000
 	defaultMaxBytes = 256 << 20
 	// keysOfOneShard is the size up to which a store has a single shard and
 	// evicts exactly. Beyond it one lock guards at most keysPerShard keys when
-	// the store is full: few enough that two cores at work on different keys
-	// seldom write to the same lock, whose cache line would go to and fro.
+	// the store is full, and there are up to manyShards of them for stores that
+	// are not: a lock's cache line goes to and fro between two cores that work on
+	// different keys of one shard, so a few hundred busy keys should seldom meet.
 	keysOfOneShard = 8192
 	keysPerShard   = 1024
+	manyShards     = 2048
+	fewPerShard    = 32
 	maxShards      = 1 << 14
 )
 
@@ -31,8 +37,9 @@ func MaxKeys(n int) Option {
 }
 
 // MaxBytes bounds the memory of the store's tables and lists, 256 MiB by
-// default. A store has a small fixed part that cannot be denied to it, about
-// 320 bytes for every 1024 of MaxKeys.
+// default. A store has a fixed part that cannot be denied to it, 320 bytes for
+// each shard: one up to 8192 keys, at most 2048 up to two million keys, and one
+// for every 512 to 1024 keys beyond.
 func MaxBytes(n int64) Option {
 	return func(o *settings) { o.maxBytes = max(n, 0) }
 }
@@ -45,12 +52,9 @@ func WithClock(now func() time.Time) Option {
 
 // shards returns the number of shards, a power of two.
 func (o *settings) shards() int {
-	n := 1
 	if o.maxKeys <= keysOfOneShard {
-		return n
+		return 1
 	}
-	for int64(n)*keysPerShard < o.maxKeys && n < maxShards {
-		n *= 2
-	}
-	return n
+	least := max((o.maxKeys-1)/keysPerShard, min((o.maxKeys-1)/fewPerShard, manyShards-1))
+	return min(1<<bits.Len64(uint64(least)), maxShards)
 }
