@@ -32,6 +32,9 @@ const (
 	Shadow
 	// NoLimit says that the limit is Unlimited.
 	NoLimit
+	// Banned says that an operator has banned the key, until RetryAfter. The
+	// limit was not asked.
+	Banned
 )
 
 // String returns the name used in JSON, such as limited.
@@ -55,6 +58,8 @@ func (r Reason) String() string {
 		return "shadow"
 	case NoLimit:
 		return "unlimited"
+	case Banned:
+		return "banned"
 	}
 	return numbered("reason", uint8(r))
 }

@@ -93,3 +93,24 @@ func BenchmarkDecideAll(b *testing.B) {
 		v.Release()
 	}
 }
+
+func TestExceptionsAllocateNothing(t *testing.T) {
+	rs := parse(t, "domain: api\nlimits: [{name: user, key: [user], rate: 1000000/minute}]")
+	for name, exception := range map[string]engine.Exception{
+		"limit": with(t, rs, "user", "ann", "2000000/minute", 60), "ban": banned(rs, "user", "ann", 60), "other": banned(rs, "user", "bob", 60),
+	} {
+		e := engine.New(memory.New(), rs)
+		e.SetExceptions(engine.NewExceptions([]engine.Exception{exception}, at(0)))
+		q := ask(user("ann"), 0)
+		got := testing.AllocsPerRun(1000, func() {
+			v, err := e.Decide(context.Background(), q)
+			if err != nil || v.Allowed == (name == "ban") {
+				t.Fatalf("Decide: %+v, %v", v, err)
+			}
+			v.Release()
+		})
+		if got != 0 {
+			t.Errorf("%s: %v allocations, want 0", name, got)
+		}
+	}
+}

@@ -92,6 +92,8 @@ type Engine struct {
 
 	// rules is swapped as a whole on every reload; a request reads it once.
 	rules atomic.Pointer[rules.Ruleset]
+	// exceptions is nil as long as there are none.
+	exceptions atomic.Pointer[Exceptions]
 }
 
 // New returns an Engine that applies rs and keeps its counts in store. With a
@@ -157,6 +159,12 @@ func (e *Engine) decide(ctx context.Context, q Query, v *Verdict) error {
 			return headgate.ErrInvalidCost
 		}
 		return fmt.Errorf("a query cannot be of kind %s", q.Kind)
+	}
+	if x := e.exceptions.Load(); x != nil && s.except(x, q.At) {
+		for i := range s.results {
+			v.consider(&s.results[i])
+		}
+		return nil
 	}
 	observing := s.fill()
 	if observing == 0 {

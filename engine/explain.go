@@ -32,6 +32,9 @@ type Explained struct {
 	// Decision is what the store would answer now, if the rule applies; of a
 	// rule that only observes, as if it were enforced.
 	Decision headgate.Decision
+	// Overridden says that the limit, that of Rule, is one that an operator has
+	// set for this key.
+	Overridden bool
 }
 
 // Explanation is the answer to an ExplainQuery.
@@ -91,6 +94,9 @@ func (e *Engine) Explain(ctx context.Context, q ExplainQuery) (Explanation, erro
 			x.Parts[i].Rules = append(x.Parts[i].Rules, Explained{Explanation: list[j]})
 		}
 	}
+	for i := range x.Parts {
+		e.exceptions.Load().explain(x.Parts[i].Rules, q.At)
+	}
 	err := e.peek(ctx, q, x.Parts)
 	x.conclude()
 	x.only(q.Rule)
@@ -131,7 +137,7 @@ func (e *Engine) peek(ctx context.Context, q ExplainQuery, parts []ExplainedPart
 	for _, part := range parts {
 		for i := range part.Rules {
 			x := &part.Rules[i]
-			if !x.Applies {
+			if !x.Applies || x.Decision.Reason == headgate.Banned {
 				continue
 			}
 			places = append(places, x)
@@ -177,7 +183,7 @@ func (x *Explanation) conclude() {
 				if !r.Decision.Allowed {
 					v.WouldRefuse++
 				}
-			case r.Rule.QuotaMode && !r.Decision.Allowed:
+			case r.Rule.QuotaMode && !r.Decision.Allowed && r.Decision.Reason != headgate.Banned:
 				has, ok = true, false
 				refusing.consider(&result)
 			default:

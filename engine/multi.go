@@ -121,6 +121,7 @@ const (
 	quota
 	observed
 	refunded
+	banned // whose answer is known already
 )
 
 func (m multi) decide(ctx context.Context) error {
@@ -129,7 +130,10 @@ func (m multi) decide(ctx context.Context) error {
 	if err := m.check(); err != nil || !v.Known {
 		return err
 	}
-	var count [refunded + 1]int
+	if x := m.exceptions.Load(); x != nil {
+		m.except(x)
+	}
+	var count [banned + 1]int
 	for i := range s.items {
 		count[s.items[i].sort]++
 	}
@@ -142,7 +146,7 @@ func (m multi) decide(ctx context.Context) error {
 		m.ask(ctx, refunded, headgate.Refund, headgate.Independent)
 	}
 	if count[enforced] > 0 {
-		m.ask(ctx, enforced, headgate.Take, headgate.AllOrNothing)
+		m.ask(ctx, enforced, m.kind(), headgate.AllOrNothing)
 	}
 	if count[quota] > 0 {
 		m.ask(ctx, quota, m.kind(), headgate.Independent)
@@ -217,7 +221,7 @@ func (m multi) ask(ctx context.Context, want sort, kind headgate.Kind, mode head
 			m.v.Allowed = m.v.Allowed && r.Decision.Allowed
 		case observed:
 			m.observe(r)
-		case quota, refunded:
+		case quota, refunded, banned:
 		}
 	}
 }

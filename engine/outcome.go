@@ -68,13 +68,13 @@ func (r *Result) Outcome() Outcome {
 
 // refusal returns what becomes of a request that a rule refused, so d. When
 // the store could not answer, nobody knows that it deserves a ban; and what
-// can never pass needs not be kept.
+// can never pass, or is not to, needs not be kept.
 func refusal(rule *rules.Rule, d *headgate.Decision) Outcome {
 	switch action := rule.OnLimit.Action; {
 	case d.Reason == headgate.FailClosed:
 	case action == rules.ShadowBan:
 		return ShadowBanned
-	case action == rules.Queue && d.RetryAfter != headgate.Never:
+	case action == rules.Queue && d.RetryAfter != headgate.Never && d.Reason != headgate.Banned:
 		return Queued
 	}
 	return Refused

@@ -51,9 +51,11 @@ type ExplainedRule struct {
 	Why []rules.Mismatch `json:"why,omitempty"`
 	// The rest is of a rule that applies. Enforced is false if it only
 	// observes.
-	Enforced bool        `json:"enforced,omitempty"`
-	Key      []KeyPart   `json:"key,omitempty"`
-	Count    *LimitCount `json:"count,omitempty"` // nil of a rule without a limit
+	Enforced bool `json:"enforced,omitempty"`
+	// Overridden says that Limit is one that an operator has set for this key.
+	Overridden bool        `json:"overridden,omitempty"`
+	Key        []KeyPart   `json:"key,omitempty"`
+	Count      *LimitCount `json:"count,omitempty"` // nil of a rule without a limit
 }
 
 // KeyPart is one part of what a rule counts by.
@@ -117,7 +119,7 @@ func explainedRule(x *engine.Explained) ExplainedRule {
 	out := ExplainedRule{
 		Rule: r.Name, At: r.Position(), Limit: r.Limit.String(), Cost: x.Cost,
 		Mode: r.Mode.String(), Percent: r.Percent, QuotaMode: r.QuotaMode,
-		Applies: x.Applies, Why: x.Mismatches, Enforced: x.Enforced,
+		Applies: x.Applies, Why: x.Mismatches, Enforced: x.Enforced, Overridden: x.Overridden,
 	}
 	if r.LimitName != r.Name {
 		out.LimitName = r.LimitName

@@ -1,0 +1,131 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+)
+
+// attributes is a request of attributes by name.
+func attributes(t *testing.T, values map[string]string) *fakeRequest {
+	t.Helper()
+	r := &fakeRequest{attributes: map[Attribute]string{}}
+	for name, value := range values {
+		a, err := ParseAttribute(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.attributes[a] = value
+	}
+	return r
+}
+
+// A rule with another limit is the same otherwise.
+func TestWithLimit(t *testing.T) {
+	rows := []struct {
+		limit, rate string
+		burst       int64
+		want        string // the limit, or a part of the error
+	}{
+		{"rate: 5/minute", "50/minute", 0, "50/1m0s token_bucket"},
+		{"rate: 5/minute", "50/hour", 7, "50/1h0m0s token_bucket burst 7"},
+		{"rate: 5/minute", "", 9, "5/1m0s token_bucket burst 9"},
+		{"rate: 5/minute, burst: 10", "50/minute", 0, "50/1m0s token_bucket burst 10"},
+		{"rate: 5/minute, burst: 10", "50/minute", 60, "50/1m0s token_bucket burst 60"},
+		{"rate: 5/minute", "0/minute", 0, "0/1m0s token_bucket"},
+		{"rate: 5/minute, burst: 10", "0/minute", 0, "0/1m0s token_bucket"},
+		{"rate: 5/minute", "unlimited", 0, "unlimited"},
+		{"rate: unlimited", "5/minute", 0, "5/1m0s token_bucket"},
+		{"rate: 5/minute, algorithm: leaky_bucket, burst: 12, delay_after: 8", "9/minute", 0, "9/1m0s leaky_bucket burst 12 delay after 8"},
+		{"rate: 5/minute, algorithm: sliding_window", "50/minute", 0, "50/1m0s sliding_window"},
+		{"rate: 5/minute, algorithm: sliding_log, count_denied: true", "50/minute", 0, "50/1m0s sliding_log counting refusals"},
+		{"rate: 5/hour, algorithm: sliding_buckets, buckets: 6, edge: strict", "50/hour", 0, "50/1h0m0s sliding_buckets of 6, strict"},
+		{"rate: 5/minute, algorithm: fixed_window, anchor: first_request", "50/minute", 0, "50/1m0s fixed_window from the first request"},
+		{"rate: 5/day, algorithm: fixed_window, timezone: Europe/Berlin", "50/month", 0, "50/month fixed_window in Europe/Berlin"},
+		{"rate: 5/day, algorithm: fixed_window", "50/90m", 0, "50/1h30m0s fixed_window"},
+
+		{"rate: 5/minute", "50", 0, "such as 50/minute"},
+		{"rate: 5/minute", "unlimited", 5, "no burst"},
+		{"rate: unlimited", "", 5, "give a rate"},
+		{"rate: 5/minute, algorithm: sliding_log", "", 5, "sliding_log has no burst"},
+		{"rate: 5/minute, algorithm: leaky_bucket, burst: 12, delay_after: 8", "", 4, "do not wait"},
+	}
+	for _, row := range rows {
+		rule := parse(t, "domain: api\nlimits: [{name: a, key: [user], "+row.limit+"}]").Rule("api", "a")
+		got, err := rule.WithLimit(row.rate, row.burst)
+		switch {
+		case err != nil && !strings.Contains(err.Error(), row.want):
+			t.Errorf("%s with %q, %d: %v, want %q", row.limit, row.rate, row.burst, err, row.want)
+		case err == nil && (got.Limit.String() != row.want || got.Scope != rule.Scope || got == rule):
+			t.Errorf("%s with %q, %d: %s, want %s", row.limit, row.rate, row.burst, got.Limit, row.want)
+		}
+	}
+}
+
+// What Match composes, SplitKey takes apart, people see as text and type in
+// again, ComposeKey puts together: the same key.
+func TestComposeKeyIsMatchs(t *testing.T) {
+	long := strings.Repeat("long", 100)
+	own := `domain: api
+limits: [{name: a, key: [client_ip, method, path, "header:X-Key", user], rate: 1/s}]`
+	tree := `domain: api
+descriptors:
+  - {key: user, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [{key: path, rate_limit: {unit: day, requests_per_unit: 1}}]}`
+	for _, text := range []string{own, tree, "compat: envoy\n" + tree} {
+		rs := parse(t, text)
+		for _, r := range []map[string]string{
+			{"client_ip": "198.51.100.7", "method": "get", "path": "/a//../b", "header:X-Key": "", "user": "ann"},
+			{"user": long, "path": "/" + long, "client_ip": "2001:db8::/64"},
+			{"user": "ann", "path": "a"},
+			{"user": "sha256:abc", "path": "\x00\xff"},
+		} {
+			var m Matches
+			rs.Match("api", attributes(t, r), &m)
+			if len(m.Checks) == 0 {
+				t.Fatalf("%s: nothing applies to %v", text, r)
+			}
+			for _, c := range m.Checks {
+				parts, ok := SplitKey(c.Key)
+				if !ok {
+					t.Fatalf("%q cannot be split", c.Key)
+				}
+				for i := range parts {
+					if !parts[i].Missing {
+						parts[i] = ParseKeyPart(parts[i].Text())
+					}
+				}
+				got, err := c.Rule.ComposeKey(parts)
+				if err != nil || got != c.Key {
+					t.Errorf("%s for %v: %q %v, want %q", c.Rule.Name, r, got, err, c.Key)
+				}
+			}
+		}
+	}
+	rule := parse(t, own).Rule("api", "a")
+	got, err := rule.ComposeKey([]KeyPart{{Value: "198.51.100.7"}, {Value: "get"}, {Value: "//a/./b"}, {Missing: true}, {Value: "ann"}})
+	want, _ := rule.ComposeKey([]KeyPart{{Value: "198.51.100.7"}, {Value: "GET"}, {Value: "/a/b"}, {Missing: true}, {Value: "ann"}})
+	if err != nil || got != want {
+		t.Errorf("%q %v, want the normal form %q", got, err, want)
+	}
+}
+
+func TestComposeKeyRefuses(t *testing.T) {
+	rule := func(text string) *Rule {
+		return parse(t, "domain: api\nlimits: [{name: a, rate: 1/s, "+text+"}]").Rule("api", "a")
+	}
+	rows := []struct {
+		rule  *Rule
+		parts []KeyPart
+		want  string
+	}{
+		{rule("key: [user, client_ip]"), []KeyPart{{Value: "ann"}}, "2 parts, not 1: user, client_ip"},
+		{rule("key: [user]"), nil, "1 part, not 0: user"},
+		{rule("description: all"), []KeyPart{{Value: "ann"}}, "counts all requests together"},
+		{rule("key: [user], key_missing: skip"), []KeyPart{{Missing: true}}, "without user"},
+		{rule("key: [user]"), []KeyPart{{Value: "ab", Hashed: true}}, "32 bytes"},
+	}
+	for _, row := range rows {
+		if _, err := row.rule.ComposeKey(row.parts); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%v: %v, want %q", row.parts, err, row.want)
+		}
+	}
+}
