@@ -188,6 +188,7 @@ func (a *App) respMetrics(c *askedCollector) {
 			s := d.resp.Stats()
 			open(out, float64(s.Connections))
 			ever(out, float64(s.Accepted), "accepted")
+			ever(out, float64(s.Evicted), "evicted")
 			ever(out, float64(s.Rejected), "rejected")
 			commands(out, float64(s.Commands))
 			throttle(out, float64(s.ThrottleAllowed), "allowed")

@@ -26,7 +26,7 @@ const (
 	maxLinger = 1 << 20
 )
 
-// conn is one connection. All but waits, draining and name belongs to the
+// conn is one connection. All but waits, heard, draining and name belongs to the
 // goroutine that runs it.
 type conn struct {
 	server *Server
@@ -35,6 +35,7 @@ type conn struct {
 	id     int64
 	since  time.Time
 	waits  atomic.Int64 // see watch
+	heard  atomic.Int64 // how many connections there had been when it last sent something
 
 	draining atomic.Bool
 	name     string // guarded by server.mu
@@ -57,10 +58,8 @@ type conn struct {
 }
 
 func newConn(s *Server, nc net.Conn, id int64) *conn {
-	c := &conn{server: s, net: nc, raw: nc, id: id, authed: s.options.Password == ""}
-	if encrypted, ok := nc.(*tls.Conn); ok {
-		c.raw = encrypted.NetConn()
-	}
+	c := &conn{server: s, net: nc, raw: belowTLS(nc), id: id, authed: s.options.Password == ""}
+	c.heard.Store(id)
 	if s.options.Clock != nil {
 		c.since = s.options.Clock()
 	}
@@ -70,6 +69,22 @@ func newConn(s *Server, nc net.Conn, id int64) *conn {
 	c.first = s.clock.now.Load()
 	c.wait(forRest, c.first)
 	return c
+}
+
+// belowTLS returns what an encrypted connection is made of, also if the
+// encryption is below something else; or nc itself if it is not encrypted. To
+// close that does not wait for anybody.
+func belowTLS(nc net.Conn) net.Conn {
+	for at := nc; ; {
+		below, ok := at.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nc
+		}
+		_, encrypted := at.(*tls.Conn)
+		if at = below.NetConn(); encrypted {
+			return at
+		}
+	}
 }
 
 // run answers until the connection ends.
@@ -96,6 +111,7 @@ func (c *conn) run(ctx context.Context) {
 		n, err := c.net.Read(c.in[c.end:])
 		if n > 0 {
 			c.end += n
+			c.heard.Store(c.server.lastID.Load())
 			if between {
 				c.first = clock.now.Load()
 			}
@@ -182,7 +198,7 @@ func (c *conn) linger() {
 	if !ok {
 		return
 	}
-	if encrypted, is := c.net.(*tls.Conn); is {
+	if encrypted, is := c.net.(interface{ CloseWrite() error }); is && c.net != c.raw {
 		_ = encrypted.CloseWrite()
 	}
 	if half.CloseWrite() != nil {

@@ -18,7 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/resp"
+	"github.com/headgate/headgate/store/memory"
 )
 
 func hasty(o *resp.Options) {
@@ -173,39 +175,65 @@ func TestHugeArgumentIsNotKept(t *testing.T) {
 	}
 }
 
-// A flood of connections fills the room there is, and no more; when some have
-// gone, others get in.
+// A flood of silent connections fills the room there is, and no more; those who
+// ask are answered meanwhile, newcomers too.
 func TestFloodOfConnections(t *testing.T) {
 	t.Parallel()
 	d := open(t, func(o *resp.Options) { o.MaxConnections = 20 })
-	inside := make([]*wire, 20)
-	for i := range inside {
-		inside[i] = d.dial(t)
-		inside[i].do("PING")
-	}
-	for range 200 {
-		w := d.dial(t)
-		if got := w.answer(); got != "-ERR max number of clients reached" {
-			t.Fatal(got)
+	regular := d.dial(t)
+	silent := make([]*wire, 200)
+	for i := range silent {
+		silent[i] = d.dial(t)
+		if got := regular.do("PING"); got != "+PONG" {
+			t.Fatalf("the regular, beside %d silent ones: %s", i, got)
 		}
+		if i%10 == 0 {
+			newcomer := d.dial(t)
+			if got := newcomer.do("PING"); got != "+PONG" {
+				t.Fatalf("a newcomer, beside %d silent ones: %s", i, got)
+			}
+		}
+		if s := d.Stats(); s.Connections > 20 {
+			t.Fatalf("%d connections are open", s.Connections)
+		}
+	}
+	for _, w := range silent[:150] { // in favour of those who came later
 		w.ends()
 	}
-	if got := inside[7].do("PING"); got != "+PONG" {
+	if s := d.Stats(); s.Rejected > 0 || s.Evicted < 180 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// stuck is a store whose answers have to be waited for.
+type stuck struct {
+	headgate.Store
+	asked, answer chan struct{}
+}
+
+func (s stuck) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
+	s.asked <- struct{}{}
+	<-s.answer
+	return headgate.ErrUnavailable
+}
+
+// Who is being answered is not sent away; if all are, newcomers are.
+func TestNoRoomAmongThoseAtWork(t *testing.T) {
+	t.Parallel()
+	store := stuck{memory.New(), make(chan struct{}), make(chan struct{})}
+	d := open(t, func(o *resp.Options) { o.MaxConnections, o.Store = 1, store })
+	busy := d.dial(t)
+	busy.send("CL.THROTTLE k 1 1 1\r\n")
+	<-store.asked
+	late := d.dial(t)
+	if got := late.answer(); got != "-ERR max number of clients reached" {
 		t.Error(got)
 	}
-	inside[3].do("QUIT")
-	inside[3].ends()
-	for range 10_000 { // it is gone when its goroutine is
-		w := d.dial(t)
-		w.send("PING\r\n")
-		got, err := readAnswer(w.r)
-		_ = w.Close()
-		if err == nil && got == "+PONG" {
-			return
-		}
-		runtime.Gosched()
+	late.ends()
+	close(store.answer)
+	if got := busy.answer(); !strings.HasPrefix(got, "-") {
+		t.Errorf("%s, want the error of the store", got)
 	}
-	t.Error("the place of one that left stays empty")
 }
 
 // Every way to vanish leaves nothing behind.

@@ -33,17 +33,18 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
 	empty     chan struct{} // closed when draining and the last connection has gone
-	lastID    int64
+
+	lastID atomic.Int64 // written under mu
 }
 
 // counters are what Stats tells.
-type counters struct{ accepted, rejected, commands, throttled, allowed atomic.Int64 }
+type counters struct{ accepted, rejected, evicted, commands, throttled, allowed atomic.Int64 }
 
 // Stats are what has happened so far.
 type Stats struct {
-	// Connections are open now; Accepted were ever, Rejected never for want
-	// of room.
-	Connections, Accepted, Rejected int64
+	// Connections are open now; Accepted were ever, Evicted were closed in
+	// favour of others, and Rejected got no room.
+	Connections, Accepted, Evicted, Rejected int64
 	// Commands were answered, of whatever kind.
 	Commands int64
 	// ThrottleAllowed and ThrottleRefused were answered by CL.THROTTLE.
@@ -79,6 +80,7 @@ func (s *Server) Stats() Stats {
 	allowed := s.stats.allowed.Load()
 	return Stats{
 		Connections: int64(open), Accepted: s.stats.accepted.Load(), Rejected: s.stats.rejected.Load(),
+		Evicted:  s.stats.evicted.Load(),
 		Commands: s.stats.commands.Load(), ThrottleAllowed: allowed, ThrottleRefused: s.stats.throttled.Load() - allowed,
 	}
 }
@@ -162,10 +164,19 @@ func (s *Server) ServeConn(nc net.Conn) {
 	c.run(s.base)
 }
 
-// admit returns a connection for nc, or turns it away and returns nil.
+// admit returns a connection for nc, or turns it away and returns nil. If there
+// is no room, that of the connection which has been silent for long is taken:
+// whoever opens connections and says nothing is in nobody's way.
 func (s *Server) admit(nc net.Conn) *conn {
 	s.mu.Lock()
+	var victim *conn
 	full := len(s.conns) >= s.options.MaxConnections
+	if full && !s.draining {
+		if victim = s.mostSilent(); victim != nil {
+			delete(s.conns, victim)
+			full = false
+		}
+	}
 	if full || s.draining {
 		s.mu.Unlock()
 		if full {
@@ -178,18 +189,45 @@ func (s *Server) admit(nc net.Conn) *conn {
 		_ = nc.Close()
 		return nil
 	}
-	s.lastID++
-	c := newConn(s, nc, s.lastID)
+	c := newConn(s, nc, s.lastID.Add(1))
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
 	s.stats.accepted.Add(1)
+	if victim != nil {
+		s.stats.evicted.Add(1)
+		_ = victim.raw.Close() // its goroutine notices
+	}
 	return c
+}
+
+// sample is how many connections are looked at to find one that has been silent
+// for long. A map is walked in a random order, so they are a fair choice, and a
+// flood costs the same however many there are.
+const sample = 64
+
+// mostSilent returns, of a sample, the connection that has been silent for
+// longest, or nil if all are being answered. It needs s.mu to be held.
+func (s *Server) mostSilent() *conn {
+	var found *conn
+	looked := 0
+	for c := range s.conns {
+		if waiting(c.waits.Load()&(1<<waitingBits-1)) != forNothing && (found == nil || c.heard.Load() < found.heard.Load()) {
+			found = c
+		}
+		if looked++; looked >= sample && found != nil || looked >= 16*sample {
+			break
+		}
+	}
+	return found
 }
 
 func (s *Server) leave(c *conn) {
 	_ = c.net.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, counts := s.conns[c]; !counts {
+		return // its place has been taken
+	}
 	delete(s.conns, c)
 	if s.draining && len(s.conns) == 0 {
 		close(s.empty)
