@@ -76,7 +76,7 @@ func redisOptions(c *config.Redis) (redis.Options, error) {
 		if len(c.Addresses) > 0 {
 			return o, errors.New("url and addresses say the same: leave one out")
 		}
-		parsed, err := redis.ParseURL(c.URL)
+		parsed, err := redis.ParseURL(string(c.URL))
 		if err != nil {
 			return o, err
 		}
@@ -85,9 +85,9 @@ func redisOptions(c *config.Redis) (redis.Options, error) {
 	override(&o.Addresses, c.Addresses, len(c.Addresses) > 0)
 	override(&o.MasterName, c.MasterName, c.MasterName != "")
 	override(&o.Username, c.Username, c.Username != "")
-	override(&o.Password, c.Password, c.Password != "")
+	override(&o.Password, string(c.Password), c.Password != "")
 	override(&o.SentinelUsername, c.SentinelUsername, c.SentinelUsername != "")
-	override(&o.SentinelPassword, c.SentinelPassword, c.SentinelPassword != "")
+	override(&o.SentinelPassword, string(c.SentinelPassword), c.SentinelPassword != "")
 	override(&o.DB, c.DB, c.DB != 0)
 	override(&o.Prefix, c.KeyPrefix, c.KeyPrefix != "")
 	override(&o.Timeout, c.Timeout, c.Timeout != 0)

@@ -65,7 +65,7 @@ func TestTwoProcessesOneCount(t *testing.T) {
 	server := redistest.Standalone(t)
 	shared := func(c *config.Config) {
 		c.Store.Kind = config.InRedis
-		c.Store.Redis = config.Redis{URL: "redis://" + server.Addr, DenyCache: config.DefaultDenyCache, Timeout: 2 * time.Second}
+		c.Store.Redis = config.Redis{URL: config.Secret("redis://" + server.Addr), DenyCache: config.DefaultDenyCache, Timeout: 2 * time.Second}
 	}
 	apps := []*fixture{run(t, sharedRules, nil, shared), run(t, sharedRules, nil, shared)}
 	apps[0].journal.await(t, "store connected")
@@ -117,7 +117,7 @@ func TestStartWithoutRedis(t *testing.T) {
 	t.Run("wrong password", func(t *testing.T) {
 		server := redistest.Standalone(t, "--requirepass", "right")
 		f := newFixture(t, sharedRules, nil, func(c *config.Config) {
-			c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{URL: "redis://:wrong@" + server.Addr}
+			c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{URL: config.Secret("redis://:wrong@" + server.Addr)}
 		})
 		err := f.Start(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "store.redis") || strings.Contains(err.Error(), "wrong@") {

@@ -120,6 +120,28 @@ func TestTLSEverywhere(t *testing.T) {
 	}
 }
 
+// converse says something on a new connection, encrypted if there is a
+// configuration for that, and returns what comes until the other side has ended
+// it properly.
+func converse(address string, client *tls.Config, text string) (string, error) {
+	nc, err := net.Dial("tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = nc.Close() }()
+	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	if client != nil {
+		client = client.Clone()
+		client.ServerName = "127.0.0.1"
+		nc = tls.Client(nc, client)
+	}
+	if _, err := io.WriteString(nc, text); err != nil {
+		return "", err
+	}
+	got, err := io.ReadAll(nc)
+	return string(got), err
+}
+
 // HTTP/2 is agreed on where net/http does so.
 func TestHTTP2(t *testing.T) {
 	a := certtest.New(t)
@@ -210,7 +232,9 @@ func TestTokenOfTheAPI(t *testing.T) {
 		want               int
 	}{
 		{"/v1/check", "X-Other", "", 401},
-		{"/v1/auth", "X-Other", "", 401},
+		{"/v1/auth", "X-Other", "", 403},
+		{"/v1/auth", "Authorization", "Bearer new-0123456789abc", 403}, // it is the client's, not the caller's
+		{"/v1/auth", "X-Headgate-Token", "new-0123456789abc", 200},     // there is one domain
 		{"/json", "Authorization", "Bearer other-0123456789", 401},
 		{"/readyz?verbose", "X-Other", "", 401},
 		{"/healthz", "X-Other", "", 200},
@@ -222,6 +246,9 @@ func TestTokenOfTheAPI(t *testing.T) {
 		res, _ := f.get(t, f.apiURL(row.path), row.field, row.value)
 		if res.StatusCode != row.want {
 			t.Errorf("%s with %s %q: %d, want %d", row.path, row.field, row.value, res.StatusCode, row.want)
+		}
+		if challenge := res.Header.Get("WWW-Authenticate"); (challenge != "") != (row.want == 401) {
+			t.Errorf("%s: WWW-Authenticate %q", row.path, challenge)
 		}
 	}
 	if text := f.journal.text.String() + fmt.Sprintf("%v %+v %#v", f.config, *f.config, f.config.API); strings.Contains(text, "0123456789abc") {
@@ -277,6 +304,9 @@ func TestSharedPort(t *testing.T) {
 				t.Errorf("Redis protocol: allowed %t, %v; all are used up", yes, err)
 			}
 			redis.Close()
+			if got, err := converse(address, client, "*x\r\n"); err != nil || !strings.HasPrefix(got, "-ERR Protocol error") {
+				t.Errorf("a mistake in the Redis protocol is answered %q, %v", got, err)
+			}
 			if err := f.Stop(context.Background()); err != nil {
 				t.Errorf("Stop: %v", err)
 			}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -200,17 +201,22 @@ func (c *Config) Exposed() []Exposure {
 		tls                 *TLS
 	}{
 		{DoorAPI, c.Listen.API, "api.token", len(c.API.Tokens) > 0, &c.API.TLS},
+		{DoorGRPC, c.Listen.GRPC, "", false, &c.GRPC.TLS},
 		{DoorRESP, c.Listen.RESP, "resp.password", c.RESP.Password != "", &c.RESP.TLS},
 		{DoorAdmin, c.Listen.Admin, "admin.token", c.Admin.Token != "", &c.Admin.TLS},
 	} {
 		if c.OnShared(d.name) {
 			d.address, d.tls = c.Listen.Shared, &c.Shared.TLS
 		}
-		if d.address == "" || d.address == Off || IsLoopback(d.address) {
+		if d.address == "" || d.address == Off || IsLoopback(d.address) || strings.HasPrefix(d.address, unixPrefix) {
 			continue
 		}
 		if !d.asked && d.tls.ClientCA == "" {
-			all = append(all, Exposure{d.name, "everybody who reaches " + d.address + " may use it", "set " + d.asks + ", or its tls with client_ca"})
+			hint := "set its tls with client_ca"
+			if d.asks != "" {
+				hint = "set " + d.asks + ", or its tls with client_ca"
+			}
+			all = append(all, Exposure{d.name, "everybody who reaches " + d.address + " may use it", hint})
 		}
 		if !d.tls.Enabled() {
 			all = append(all, Exposure{d.name, "it is not encrypted on " + d.address, "set its tls"})

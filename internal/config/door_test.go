@@ -97,15 +97,16 @@ func TestSecretsOfFiles(t *testing.T) {
 	}
 	c, err := loadFlags(map[string]string{
 		"api.token_file": file("first-topsecret-12\n\nsecond-topsecret-1\n"), "admin.token_file": file("admin-topsecret-12\n"),
-		"resp.password_file": file("topsecret\r\n"),
+		"resp.password_file": file("topsecret\r\n"), "store.redis.url": "redis://ann:topsecret@localhost", "store.redis.password": "topsecret",
+		"store.redis.sentinel_password": "topsecret",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.API.Tokens) != 2 || c.API.Tokens[1] != "second-topsecret-1" || c.Admin.Token != "admin-topsecret-12" || c.RESP.Password != "topsecret" {
+	if len(c.API.Tokens) != 2 || c.API.Tokens[1] != "second-topsecret-1" || c.Admin.Token != "admin-topsecret-12" || c.RESP.Password != "topsecret" || c.Store.Redis.Password != "topsecret" {
 		t.Error("not what the files say")
 	}
-	asJSON, err := json.Marshal([]any{c.API, c.Admin, c.RESP})
+	asJSON, err := json.Marshal([]any{c.API, c.Admin, c.RESP, c.Store})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,9 @@ func TestExposed(t *testing.T) {
 		{map[string]string{"listen.api": ":1", "api.tls.cert": "c", "api.tls.key": "k"}, 1},
 		{map[string]string{"listen.api": ":1", "api.tls.cert": "c", "api.tls.key": "k", "api.tls.client_ca": "ca"}, 0},
 		{map[string]string{"listen.resp": ":1", "resp.password": "x"}, 1},
-		{map[string]string{"listen.shared": ":1", "resp.password": "x"}, 3},
+		{map[string]string{"listen.shared": ":1", "resp.password": "x"}, 5},
+		{map[string]string{"listen.grpc": ":1"}, 2},
+		{map[string]string{"listen.grpc": "unix:/run/headgate.sock"}, 0},
 	} {
 		c, err := loadFlags(row.flags)
 		if err != nil {

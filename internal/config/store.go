@@ -23,8 +23,8 @@ const (
 // the default of store/redis.
 type Redis struct {
 	// URL says all of what follows that it can say; see store/redis.ParseURL.
-	// It excludes Addresses.
-	URL string
+	// It excludes Addresses. It may hold a password.
+	URL Secret
 	// Addresses are host:port of the server, the sentinels or the nodes.
 	Addresses []string
 	// Mode is standalone, sentinel or cluster.
@@ -33,8 +33,8 @@ type Redis struct {
 	MasterName string
 	// Username and Password are those of the ACL user, SentinelUsername and
 	// SentinelPassword those of the sentinels.
-	Username, Password                 string
-	SentinelUsername, SentinelPassword string
+	Username, SentinelUsername string
+	Password, SentinelPassword Secret
 	// DB is the number of the database.
 	DB int
 	// TLS encrypts. CA, Cert and Key are PEM files; without a CA the system's
@@ -88,7 +88,7 @@ func (s *Store) choose(v string) error {
 	case strings.Contains(v, "://"):
 		// It says where the server is, so it replaces what an earlier source
 		// (the file, of a flag) says about that.
-		s.Kind, s.Redis.URL = InRedis, v
+		s.Kind, s.Redis.URL = InRedis, Secret(v)
 		s.Redis.Addresses, s.Redis.Mode, s.Redis.MasterName = nil, "", ""
 	default:
 		return &hinted{fmt.Sprintf("%q is not one of memory, redis%s", v, didYouMean(v, []string{"memory", "redis"})), "or write a URL, such as redis://127.0.0.1:6379"}
@@ -100,13 +100,16 @@ func redisSettings() []setting {
 	text := func(key string, field func(*Redis) *string) setting {
 		return redisOne(key, func(r *Redis, v string) error { *field(r) = v; return nil })
 	}
+	secret := func(key string, field func(*Redis) *Secret) setting {
+		return redisOne(key, func(r *Redis, v string) error { *field(r) = Secret(v); return nil })
+	}
 	file := func(key string, field func(*Redis) *string) setting {
 		s := text(key, field)
 		s.path = true
 		return s
 	}
 	return []setting{
-		text("url", func(r *Redis) *string { return &r.URL }),
+		secret("url", func(r *Redis) *Secret { return &r.URL }),
 		{key: "store.redis.addresses", list: true, set: func(c *Config, v []string) error {
 			c.Store.Kind, c.Store.Redis.Addresses = InRedis, v
 			return nil
@@ -118,10 +121,10 @@ func redisSettings() []setting {
 		}),
 		text("master_name", func(r *Redis) *string { return &r.MasterName }),
 		text("username", func(r *Redis) *string { return &r.Username }),
-		text("password", func(r *Redis) *string { return &r.Password }),
-		secretFile("password_file", func(r *Redis) *string { return &r.Password }),
+		secret("password", func(r *Redis) *Secret { return &r.Password }),
+		secretFile("password_file", func(r *Redis) *Secret { return &r.Password }),
 		text("sentinel_username", func(r *Redis) *string { return &r.SentinelUsername }),
-		text("sentinel_password", func(r *Redis) *string { return &r.SentinelPassword }),
+		secret("sentinel_password", func(r *Redis) *Secret { return &r.SentinelPassword }),
 		redisOne("db", func(r *Redis, v string) error {
 			n, err := wholeNumberFrom(v, 0, math.MaxInt32)
 			r.DB = int(n)
@@ -159,10 +162,10 @@ func redisOne(key string, set func(*Redis, string) error) setting {
 }
 
 // secretFile reads a secret from a file, as container platforms mount them.
-func secretFile(key string, field func(*Redis) *string) setting {
+func secretFile(key string, field func(*Redis) *Secret) setting {
 	return secretFrom("store.redis."+key, func(c *Config, v string) error {
 		c.Store.Kind = InRedis
-		*field(&c.Store.Redis) = v
+		*field(&c.Store.Redis) = Secret(v)
 		return nil
 	})
 }

@@ -34,6 +34,13 @@ func TestKnows(t *testing.T) {
 			t.Error("the token goes on with the request")
 		}
 	}
+	r := &http.Request{Header: http.Header{"Authorization": {"Bearer first-0123456789"}}}
+	if s.KnowsByField(r) {
+		t.Error("Authorization is somebody else's here")
+	}
+	if r.Header.Set(token.Header, "first-0123456789"); !s.KnowsByField(r) || r.Header.Get(token.Header) != "" {
+		t.Error("the token is not taken out of its field")
+	}
 	if token.New().Knows(&http.Request{Header: http.Header{"Authorization": {"Bearer "}}}) || !token.New("").Empty() {
 		t.Error("no token is not a token")
 	}
