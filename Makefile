@@ -20,6 +20,7 @@ test: ## install what is missing, run every test with the race detector, compile
 	@scripts/ensure.sh $(GO) gcc redis-server valkey-server nginx caddy haproxy
 	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on $$($(GO) list ./... | grep -v $(TIMED:%=-e %))
 	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on -p 1 $$($(GO) list ./... | grep $(TIMED:%=-e %))
+	$(GO) test -shuffle=on $$(grep -rl --include='*_test.go' '^//go:build !race' . | xargs -n1 dirname | sort -u)
 	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
 
 test-long: ## the random tests again, with many times as many cases (an hour or so)

@@ -16,6 +16,10 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
+// raceDetector is whether this test was built with it, and takes ten times as
+// long.
+const raceDetector = false
+
 // real makes an Observer measure time as the server does.
 func real(o *metrics.Options) {
 	began := time.Now()

@@ -167,8 +167,8 @@ func TestAMillionKeysMakeNoMoreSeries(t *testing.T) {
 	f.ask(t, "/a", "ann")
 	before := len(f.gathered(t))
 	n := 1_000_000
-	if testing.Short() {
-		n = 20_000
+	if testing.Short() || raceDetector {
+		n = 50_000
 	}
 	for i := range n {
 		f.now = f.now.Add(20 * time.Microsecond)
