@@ -6,7 +6,7 @@ import "strconv"
 // default.
 type Algorithm uint8
 
-// The six algorithms. Their arithmetic is in package algorithm, one file each.
+// The algorithms. Their arithmetic is in package algorithm, one file each.
 const (
 	// TokenBucket admits bursts up to Burst and then Limit per Period.
 	TokenBucket Algorithm = iota
@@ -25,6 +25,9 @@ const (
 	SlidingWindow
 	// SlidingBuckets cuts the window into sub-windows and counts each.
 	SlidingBuckets
+	// Concurrency counts what is under way at the same time, not what comes in
+	// a period; see [Concurrent].
+	Concurrency
 )
 
 // String returns the name that rules use, such as token_bucket.
@@ -42,12 +45,14 @@ func (a Algorithm) String() string {
 		return "sliding_window"
 	case SlidingBuckets:
 		return "sliding_buckets"
+	case Concurrency:
+		return "concurrency"
 	}
 	return numbered("algorithm", uint8(a))
 }
 
-// ParseAlgorithm is the inverse of [Algorithm.String]. It reports false for a
-// name that no algorithm has.
+// ParseAlgorithm is the inverse of [Algorithm.String] for [Algorithms]. It
+// reports false for a name that none of them has.
 func ParseAlgorithm(name string) (Algorithm, bool) {
 	for _, a := range Algorithms() {
 		if a.String() == name {
@@ -57,7 +62,8 @@ func ParseAlgorithm(name string) (Algorithm, bool) {
 	return 0, false
 }
 
-// Algorithms returns all algorithms in the order of their constants.
+// Algorithms returns the algorithms that count a rate, in the order of their
+// constants: all but Concurrency.
 func Algorithms() []Algorithm {
 	return []Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets}
 }

@@ -35,6 +35,8 @@ const (
 	// Banned says that an operator has banned the key, until RetryAfter. The
 	// limit was not asked.
 	Banned
+	// Expired says that there is no such lease any more to renew.
+	Expired
 )
 
 // String returns the name used in JSON, such as limited.
@@ -60,6 +62,8 @@ func (r Reason) String() string {
 		return "unlimited"
 	case Banned:
 		return "banned"
+	case Expired:
+		return "expired"
 	}
 	return numbered("reason", uint8(r))
 }
@@ -86,7 +90,8 @@ type Decision struct {
 	Granted int64
 	// RetryAfter is 0 when allowed; otherwise the same request would pass at
 	// exactly that time from now if nobody else takes in between, and Never
-	// when it cannot pass at all.
+	// when it cannot pass at all. Of a limit of [Concurrent] it is when enough
+	// leases end by themselves; they may be released before.
 	RetryAfter time.Duration
 	// ResetAfter is when the state equals that of an unused key again, if
 	// nobody takes in between.
@@ -94,6 +99,9 @@ type Decision struct {
 	// Delay is how long an admitted request has to wait for its turn: the
 	// leaky bucket's queue, or Reserve's booking.
 	Delay time.Duration
+	// Lease names what was taken of a limit of [Concurrent], for Release and
+	// Renew; 0 if nothing was. No two leases of a key have the same name.
+	Lease int64
 }
 
 // Tighter reports whether d constrains its caller more than other does: a

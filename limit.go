@@ -14,6 +14,11 @@ const (
 	// MaxLog is the largest limit of SlidingLog, which keeps every request of
 	// a period: 2^20.
 	MaxLog = 1 << 20
+	// MaxConcurrent is the largest limit of Concurrency, which keeps a list of
+	// all that is under way: 2^16.
+	MaxConcurrent = 1 << 16
+	// DefaultLease is how long a lease lasts if the limit does not say.
+	DefaultLease = time.Minute
 	// MaxBuckets is the largest number of sub-windows of SlidingBuckets.
 	MaxBuckets = 512
 	// DefaultBuckets is their number if the limit does not say.
@@ -74,6 +79,15 @@ func PerCalendar(n int64, unit CalendarUnit, zone *time.Location) Limit {
 	})
 }
 
+// Concurrent returns a limit of n at the same time. What is taken of it is held
+// as a lease, under the name in [Decision.Lease], until it is given back by
+// Release or, should its holder have crashed, until its time is over: a minute,
+// unless [Limit.Lease] says otherwise. Who holds it for longer renews it; see
+// [Limiter.Acquire].
+func Concurrent(n int64) Limit {
+	return compile(Rule{Algorithm: Concurrency, Limit: n, Period: int64(DefaultLease / time.Microsecond)})
+}
+
 // Unlimited returns the limit that allows everything and counts nothing.
 func Unlimited() Limit {
 	return compile(Rule{Unlimited: true})
@@ -122,6 +136,17 @@ func (l Limit) MaxWait(d time.Duration) Limit {
 	r.MaxWait = int64(d / time.Microsecond)
 	if d <= 0 || d%time.Microsecond != 0 {
 		r.MaxWait = -1
+	}
+	return compile(r)
+}
+
+// Lease returns l, a limit of [Concurrent], whose leases last d if they are not
+// renewed. d is a whole number of microseconds.
+func (l Limit) Lease(d time.Duration) Limit {
+	r := *l.Rule()
+	r.Period, r.leaseSet = int64(d/time.Microsecond), true
+	if d%time.Microsecond != 0 {
+		r.Period = -1
 	}
 	return compile(r)
 }
@@ -213,7 +238,7 @@ func (l Limit) Equal(other Limit) bool {
 func (l Limit) N() int64 { return l.Rule().Limit }
 
 // Period returns the length of the period; for a calendar window the nominal
-// one (a month has 30 days, a year 365).
+// one (a month has 30 days, a year 365), for [Concurrent] how long a lease lasts.
 func (l Limit) Period() time.Duration { return time.Duration(l.Rule().Period) * time.Microsecond }
 
 // Capacity returns the most that could ever pass at once: the burst of a
@@ -249,6 +274,10 @@ func (l Limit) String() string {
 	}
 	var b strings.Builder
 	b.WriteString(strconv.FormatInt(r.Limit, 10))
+	if r.Algorithm == Concurrency {
+		b.WriteString(" at the same time, lease " + l.Period().String())
+		return b.String()
+	}
 	b.WriteByte('/')
 	if r.Calendar != NoCalendar {
 		b.WriteString(r.Calendar.String() + " " + r.Algorithm.String() + " in " + r.Zone.String())

@@ -64,7 +64,7 @@ func TestLimitValidate(t *testing.T) {
 		{"a wait of nothing", perMinute.Using(headgate.LeakyBucket).MaxWait(0), "the longest wait"},
 		{"a wait of half a microsecond", perMinute.Using(headgate.LeakyBucket).MaxWait(500), "the longest wait"},
 		{"a longest wait of a window", perMinute.Using(headgate.SlidingLog).MaxWait(time.Second), "only leaky_bucket"},
-		{"unknown algorithm", perMinute.Using(headgate.SlidingBuckets + 1), unknown},
+		{"unknown algorithm", perMinute.Using(headgate.Concurrency + 1), unknown},
 		{"unknown anchor", perMinute.Using(headgate.FixedWindow).Anchored(7), unknown},
 		{"unknown edge", perMinute.Using(headgate.SlidingBuckets).Buckets(6, 7), unknown},
 		{"anchor of a fixed window", perMinute.Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), ok},

@@ -114,7 +114,7 @@ func (r *Reservation) tooLate(maxWait time.Duration) bool {
 		return true
 	case LeakyBucket:
 		return r.Decision.ResetAfter > maxWait
-	case FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets:
+	case FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets, Concurrency:
 	}
 	return false
 }

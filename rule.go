@@ -28,6 +28,7 @@ type Rule struct {
 	burstSet  bool
 	// bucketsSet tells a number the user gave from the default.
 	bucketsSet bool
+	leaseSet   bool
 	problem    problem
 
 	// Limit is N, Period its length in microseconds.
@@ -86,6 +87,8 @@ const (
 	badDelayAfter
 	badMaxWait
 	strayDelay
+	badConcurrency
+	strayLease
 )
 
 func (p problem) String() string {
@@ -126,6 +129,10 @@ func (p problem) String() string {
 		return "the longest wait must be a whole number of microseconds, more than 0 and at most " + MaxPeriod.String()
 	case strayDelay:
 		return "only leaky_bucket makes requests wait"
+	case badConcurrency:
+		return "at most " + strconv.Itoa(MaxConcurrent) + " may be under way at the same time"
+	case strayLease:
+		return "only a limit of what is under way has leases"
 	}
 	return "invalid"
 }
@@ -159,7 +166,7 @@ func compile(r Rule) Limit {
 			r.Buckets = uint16(min(DefaultBuckets, r.Period))
 		}
 		r.Tick = (r.Period + int64(r.Buckets) - 1) / int64(r.Buckets)
-	case FixedWindow, SlidingLog, SlidingWindow:
+	case FixedWindow, SlidingLog, SlidingWindow, Concurrency:
 	}
 	return l
 }
@@ -170,10 +177,14 @@ func (r *Rule) check() problem {
 	switch {
 	case r.Unlimited:
 		return valid
-	case r.Algorithm > SlidingBuckets || r.Anchor > AnchorFirstRequest || r.Edge > EdgeStrict:
+	case r.Algorithm > Concurrency || r.Anchor > AnchorFirstRequest || r.Edge > EdgeStrict:
 		return badAlgorithm
 	case r.Limit < 0 || r.Limit > MaxLimit:
 		return badLimit
+	case r.leaseSet && r.Algorithm != Concurrency:
+		return strayLease
+	case r.Algorithm == Concurrency && r.Limit > MaxConcurrent:
+		return badConcurrency
 	case r.Algorithm == SlidingLog && r.Limit > MaxLog:
 		return badLog
 	case r.Zone != nil && (r.Calendar == NoCalendar || r.Calendar > Year || r.Algorithm != FixedWindow || r.Anchor != AnchorClock):

@@ -26,6 +26,13 @@ const (
 	// Reserve takes Cost at once or books it for later, at most Op.Duration
 	// from now. Only buckets can book; windows answer as Take does.
 	Reserve
+	// Release ends Cost of the lease that Op.Lease names. Decision.Granted says
+	// how much of it there was: 0 if it has ended before, which is no refusal.
+	Release
+	// Renew makes Cost of the lease that Op.Lease names a new one, which lasts
+	// from now on; Decision.Lease names that. It is refused as [Expired] if
+	// there is none, and never because the limit is reached.
+	Renew
 )
 
 // String returns the kind's name in lower case, such as take_up_to.
@@ -47,6 +54,10 @@ func (k Kind) String() string {
 		return "reset"
 	case Reserve:
 		return "reserve"
+	case Release:
+		return "release"
+	case Renew:
+		return "renew"
 	}
 	return numbered("kind", uint8(k))
 }
@@ -75,6 +86,8 @@ type Op struct {
 	// still have counted (its ResetAfter less the time since then), or 0 for
 	// a take of just now.
 	Duration time.Duration
+	// Lease is, for Release and Renew, the Decision.Lease of the take.
+	Lease int64
 	// Kind is what to do.
 	Kind Kind
 }

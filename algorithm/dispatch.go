@@ -15,6 +15,8 @@ func available(r *headgate.Rule, s *State, now int64) int64 {
 		return slidingAvailable(r, s, now)
 	case headgate.SlidingBuckets:
 		return bucketsAvailable(r, s, now)
+	case headgate.Concurrency:
+		return leaseAvailable(r, s, now)
 	}
 	return 0
 }
@@ -41,6 +43,8 @@ func add(r *headgate.Rule, s *State, now, n int64) {
 		slidingAdd(r, s, now, n)
 	case headgate.SlidingBuckets:
 		bucketsAdd(r, s, now, n)
+	case headgate.Concurrency:
+		leaseAdd(r, s, now, n)
 	}
 }
 
@@ -58,6 +62,8 @@ func sub(r *headgate.Rule, s *State, now, n, left int64) bool {
 		return slidingSub(r, s, now, n, left)
 	case headgate.SlidingBuckets:
 		return bucketsSub(r, s, now, n, left)
+	case headgate.Concurrency:
+		return leaseSub(r, s, now, n, left)
 	}
 	return false
 }
@@ -79,6 +85,8 @@ func fits(r *headgate.Rule, s *State, now, n int64) int64 {
 		return slidingFits(r, s, now, n)
 	case headgate.SlidingBuckets:
 		return bucketsFits(r, s, now, n)
+	case headgate.Concurrency:
+		return leaseFits(r, s, now, n)
 	}
 	return never
 }
@@ -97,6 +105,8 @@ func freshAt(r *headgate.Rule, s *State, now int64) int64 {
 		at = slidingFresh(r, s, now)
 	case headgate.SlidingBuckets:
 		at = bucketsFresh(r, s, now)
+	case headgate.Concurrency:
+		at = leaseFresh(r, s, now)
 	}
 	if creditAt(s, now) > 0 {
 		at = max(at, s.Until)

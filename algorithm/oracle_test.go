@@ -158,7 +158,7 @@ func (o *oracle) free(r *headgate.Rule, t int64) int64 {
 			return r.Limit - o.count
 		}
 		return r.Limit
-	case headgate.SlidingLog:
+	case headgate.SlidingLog, headgate.Concurrency:
 		return r.Limit - o.logAt(r, t)
 	case headgate.SlidingWindow:
 		return r.Limit - o.slidingUsed(t)
@@ -171,6 +171,9 @@ func (o *oracle) free(r *headgate.Rule, t int64) int64 {
 func (o *oracle) unused(r *headgate.Rule, t int64) bool {
 	if r.Algorithm <= headgate.LeakyBucket {
 		return o.usedAt(r, t).Sign() == 0
+	}
+	if r.Algorithm == headgate.Concurrency && o.newest > 0 && t <= o.newest {
+		return false // its names are not free yet
 	}
 	return o.free(r, t) == r.Limit
 }
@@ -262,6 +265,8 @@ func (o *oracle) add(r *headgate.Rule, now, n int64) {
 		o.count, o.code = saturated(o.count, n), fixedCode(r)
 	case headgate.SlidingLog:
 		o.addLog(r, now, n)
+	case headgate.Concurrency:
+		o.addLease(r, now, n)
 	case headgate.SlidingWindow:
 		o.reshape(r, now, r.Period, 1)
 		o.counts[o.newest] = saturated(o.counts[o.newest], n)
@@ -306,6 +311,80 @@ func (o *oracle) addLog(r *headgate.Rule, now, n int64) {
 	o.log = append(o.log, logged{now, n})
 }
 
+// addLease gives out a name that no lease had before.
+func (o *oracle) addLease(r *headgate.Rule, now, n int64) {
+	o.expire(r, now)
+	if n = min(n, maxCount-o.logAt(r, now)); n == 0 {
+		return
+	}
+	words := int64(0)
+	for _, e := range o.log {
+		if words++; e.count >= logLong {
+			words++
+		}
+	}
+	if last := len(o.log) - 1; last >= 0 && words > 2*r.Limit+64 {
+		o.log[last].count += n
+		return
+	}
+	o.newest = max(now, o.newest+1)
+	o.log = append(o.log, logged{o.newest, n})
+}
+
+// release takes from a lease and returns how much of it there was, or, for a dry
+// run, 0.
+func (o *oracle) release(r *headgate.Rule, now int64, req Request) int64 {
+	if r.Algorithm != headgate.Concurrency || req.Cost == 0 {
+		return 0
+	}
+	for i := range o.log {
+		e := &o.log[i]
+		if e.at != req.Lease || now >= e.at+r.Period {
+			continue
+		}
+		gone := min(e.count, req.Cost)
+		e.count -= gone
+		o.expire(r, now)
+		o.log = slices.DeleteFunc(o.log, func(e logged) bool { return e.count == 0 })
+		if o.unused(r, now) {
+			credit, until := o.credit, o.until
+			*o = *newOracle()
+			o.credit, o.until = credit, until
+		}
+		return gone
+	}
+	return 0
+}
+
+func (o *oracle) renew(r *headgate.Rule, now int64, req Request) Result {
+	held := r.Algorithm == headgate.Concurrency && slices.ContainsFunc(o.log, func(e logged) bool {
+		return e.at == req.Lease && now < e.at+r.Period
+	})
+	if !held {
+		res := o.answer(r, now, 0)
+		res.Allowed, res.Reason, res.RetryAfter = false, headgate.Expired, headgate.Never
+		return res
+	}
+	if req.Cost == 0 {
+		return o.answer(r, now, 0)
+	}
+	name := max(now, o.newest+1)
+	gone := o.release(r, now, req)
+	o.newest = name
+	o.log = append(o.log, logged{name, gone})
+	res := o.answer(r, now, gone)
+	res.Lease = name
+	return res
+}
+
+// leased returns the name of the lease that was added last.
+func (o *oracle) leased(r *headgate.Rule, n int64) int64 {
+	if r.Algorithm != headgate.Concurrency || n == 0 || len(o.log) == 0 {
+		return 0
+	}
+	return o.log[len(o.log)-1].at
+}
+
 func (o *oracle) expire(r *headgate.Rule, now int64) {
 	o.log = slices.DeleteFunc(o.log, func(e logged) bool { return now >= e.at+r.Period })
 }
@@ -325,7 +404,8 @@ func (o *oracle) denied(r *headgate.Rule, now, n int64) {
 // sub gives n back; left is how much longer it would have counted, or 0. What
 // is then unused is forgotten.
 func (o *oracle) sub(r *headgate.Rule, now, n, left int64) {
-	if o.unused(r, now) || !o.giveBack(r, now, n, left) {
+	held := r.Algorithm != headgate.Concurrency || o.logAt(r, now) > 0
+	if !held || o.unused(r, now) || !o.giveBack(r, now, n, left) {
 		return
 	}
 	if o.unused(r, now) {
@@ -355,7 +435,7 @@ func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
 			return false
 		}
 		o.count, o.end, o.code = max(count-n, 0), end, fixedCode(r)
-	case headgate.SlidingLog:
+	case headgate.SlidingLog, headgate.Concurrency:
 		o.subLog(r, now, n, left)
 	case headgate.SlidingWindow:
 		before := *o
@@ -460,18 +540,26 @@ func (o *oracle) step(r *headgate.Rule, now int64, req Request) Result {
 	case headgate.Reset:
 		*o = *newOracle()
 		return o.answer(r, now, 0)
+	case headgate.Release:
+		held := o.release(r, now, req)
+		res := o.answer(r, now, 0)
+		res.Granted = held
+		return res
+	case headgate.Renew:
+		return o.renew(r, now, req)
 	}
 	panic("unknown kind")
 }
 
 // pay takes n, which fits, from the limit and what it lacks from the credit.
-func (o *oracle) pay(r *headgate.Rule, now, n int64) {
-	regular := min(n, max(o.open(r, now), 0))
+func (o *oracle) pay(r *headgate.Rule, now, n int64) (regular int64) {
+	regular = min(n, max(o.open(r, now), 0))
 	o.credit = o.creditAt(now) - (n - regular)
 	if o.credit == 0 {
 		o.until = 0
 	}
 	o.add(r, now, regular)
+	return regular
 }
 
 func (o *oracle) take(r *headgate.Rule, now, n, _ int64) Result {
@@ -485,9 +573,9 @@ func (o *oracle) take(r *headgate.Rule, now, n, _ int64) Result {
 		return o.answer(r, now, 0)
 	}
 	delay := o.turn(r, now) - now
-	o.pay(r, now, n)
+	regular := o.pay(r, now, n)
 	res := o.answer(r, now, n)
-	res.Delay = micros(delay)
+	res.Delay, res.Lease = micros(delay), o.leased(r, regular)
 	return res
 }
 
@@ -546,10 +634,13 @@ func (o *oracle) charge(r *headgate.Rule, now, n int64) Result {
 			o.until = 0
 		}
 	}
+	lease := int64(0)
 	if r.Limit > 0 {
 		o.add(r, now, n-extra)
+		lease = o.leased(r, n-extra)
 	}
 	res := o.answer(r, now, n)
+	res.Lease = lease
 	switch {
 	case r.Limit == 0 && (n > extra || o.free(r, now) < 0 || n == 0 && had == 0):
 		res.Allowed, res.Reason, res.RetryAfter = false, headgate.TooLarge, headgate.Never

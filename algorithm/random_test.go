@@ -92,6 +92,8 @@ type history struct {
 	oracle *oracle
 	prior  Result
 	trace  strings.Builder
+	// leases are some that were given.
+	leases []int64
 	// changed is set by a new limit until the state is written under it.
 	changed bool
 }
@@ -135,7 +137,21 @@ func (h *history) randomRequest() Request {
 		headgate.TakeUpTo, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund,
 		headgate.Refund, headgate.Reserve, headgate.Reserve, headgate.Grant, headgate.Reset,
 	}
-	return Request{Kind: pick(h.rng, kinds...), Cost: h.randomCost(), Duration: h.randomDuration()}
+	req := Request{Kind: pick(h.rng, kinds...), Cost: h.randomCost(), Duration: h.randomDuration()}
+	if len(h.leases) > 0 && h.rng.IntN(2) == 0 {
+		req.Kind, req.Lease = pick(h.rng, headgate.Release, headgate.Renew), pick(h.rng, h.leases...)+h.rng.Int64N(9)/8
+	}
+	return req
+}
+
+// noteLease remembers the lease that the prior step has given.
+func (h *history) noteLease() {
+	if h.prior.Lease == 0 {
+		return
+	}
+	if h.leases = append(h.leases, h.prior.Lease); len(h.leases) > 6 {
+		h.leases = h.leases[1:]
+	}
 }
 
 // tick moves the clock: not at all, a little, to what was promised, far, back.
@@ -185,6 +201,7 @@ func (h *history) run(steps int) {
 		}
 		h.checkContract(before, req, got)
 		h.prior, h.changed = got, h.changed && h.state.V == before.V
+		h.noteLease()
 	}
 }
 
@@ -222,7 +239,7 @@ func (h *history) checkContract(before State, req Request, got Result) {
 	if req.Kind == headgate.Take && got.Allowed && req.Cost > 0 && before.Credit == 0 && !h.changed {
 		h.checkRefund(before, req)
 	}
-	if !got.Allowed && req.Kind != headgate.Charge {
+	if !got.Allowed && req.Kind != headgate.Charge && req.Kind != headgate.Renew {
 		h.checkRetry(req, got)
 	}
 	h.checkFresh(got)
@@ -245,7 +262,11 @@ func (h *history) checkRefund(before State, req Request) {
 	for _, cost := range []int64{0, 1, req.Cost, r.Most()} {
 		was, is := clone(&before), clone(&state)
 		q := Request{Kind: headgate.Peek, Cost: cost}
-		if a, b := Step(r, &was, h.now, q), Step(r, &is, h.now, q); a != b {
+		a, b := Step(r, &was, h.now, q), Step(r, &is, h.now, q)
+		if r.Algorithm == headgate.Concurrency {
+			b.ResetAfter, b.FreshAt = a.ResetAfter, a.FreshAt // names are not given twice
+		}
+		if a != b {
 			h.fatalf("take and refund are not a no-op: before %s, after %s", show(a), show(b))
 		}
 	}
@@ -310,7 +331,7 @@ func same(a, b *State) bool {
 // of a log packs two such numbers into one word.
 func outOfRange(r *headgate.Rule, s *State) string {
 	numbers := append(s.V[:], s.Credit, s.Until)
-	if r.Algorithm == headgate.SlidingLog {
+	if r.Algorithm == headgate.SlidingLog || r.Algorithm == headgate.Concurrency {
 		for i := s.V[1]; i < int64(len(s.Words)); {
 			at, count, next := logEntry(s.Words, i)
 			numbers = append(numbers, at, count)
@@ -327,6 +348,12 @@ func outOfRange(r *headgate.Rule, s *State) string {
 	return ""
 }
 
+// everyAlgorithm returns those that count a rate, and the one that counts what
+// is under way.
+func everyAlgorithm() []headgate.Algorithm {
+	return append(headgate.Algorithms(), headgate.Concurrency)
+}
+
 func show(r Result) string {
 	d := r.Decision
 	verdict := "refused"
@@ -337,8 +364,8 @@ func show(r Result) string {
 	if d.RetryAfter == headgate.Never {
 		retry = "never"
 	}
-	return fmt.Sprintf("%s (%s) limit %d remaining %d granted %d retry %s reset %s delay %s fresh at %d",
-		verdict, d.Reason, d.Limit, d.Remaining, d.Granted, retry, d.ResetAfter, d.Delay, r.FreshAt)
+	return fmt.Sprintf("%s (%s) limit %d remaining %d granted %d retry %s reset %s delay %s lease %d fresh at %d",
+		verdict, d.Reason, d.Limit, d.Remaining, d.Granted, retry, d.ResetAfter, d.Delay, d.Lease, r.FreshAt)
 }
 
 func showState(s *State) string {
@@ -359,7 +386,7 @@ func zone(name string) *time.Location {
 
 // TestOracle compares Step with the oracle over random histories.
 func TestOracle(t *testing.T) {
-	for _, a := range headgate.Algorithms() {
+	for _, a := range everyAlgorithm() {
 		t.Run(a.String(), func(t *testing.T) {
 			rng := newRand(t)
 			for range *runsFlag {

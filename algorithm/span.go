@@ -19,7 +19,7 @@ func Spans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
 	switch r.Algorithm {
 	case headgate.FixedWindow:
 		return fixedSpans(r, s, now, dst)
-	case headgate.SlidingLog:
+	case headgate.SlidingLog, headgate.Concurrency:
 		return logSpans(r, s, now, dst)
 	case headgate.SlidingWindow:
 		return slidingSpans(r, s, now, dst)

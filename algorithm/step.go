@@ -1,4 +1,4 @@
-// Package algorithm holds the arithmetic of the six algorithms: pure steps
+// Package algorithm holds the arithmetic of the algorithms: pure steps
 // from a state, a time and a request to a new state and a decision. There is
 // no clock, no lock and no floating point in it, and it imports neither fmt nor
 // net, so that it compiles small to WebAssembly.
@@ -38,7 +38,8 @@ const (
 type State struct {
 	// V are the numbers of all algorithms.
 	V [4]int64
-	// Words are the list of SlidingLog and SlidingBuckets; nil for the others.
+	// Words are the list of SlidingLog, SlidingBuckets and Concurrency; nil for
+	// the others.
 	Words []int64
 	// Credit is what Grant added above the limit, in tokens, good before
 	// Until, in microseconds since the epoch.
@@ -52,6 +53,8 @@ type Request struct {
 	Cost int64
 	// Duration is that of headgate.Op.
 	Duration time.Duration
+	// Lease is that of headgate.Op.
+	Lease int64
 }
 
 // Result is a step's answer.
@@ -91,6 +94,8 @@ func Step(r *headgate.Rule, s *State, now int64, req Request) Result {
 		return giveBack(r, s, now, req)
 	case headgate.Grant:
 		return grant(r, s, now, req)
+	case headgate.Release, headgate.Renew:
+		return lease(r, s, now, req)
 	case headgate.Reset:
 		wrote := !isZero(s)
 		*s = State{}
@@ -111,7 +116,7 @@ func unlimited(req Request) Result {
 	switch req.Kind {
 	case headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve:
 		d.Granted = req.Cost
-	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset:
+	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew:
 	}
 	return Result{Decision: d}
 }
@@ -130,7 +135,7 @@ func take(r *headgate.Rule, s *State, now int64, req Request) Result {
 	delay := turn(r, s, now)
 	spend(r, s, now, regular, n-regular)
 	res := done(r, s, now, n, true)
-	res.Delay = micros(delay)
+	res.Delay, res.Lease = micros(delay), leased(r, s, regular)
 	return res
 }
 
@@ -170,7 +175,7 @@ func takeUpTo(r *headgate.Rule, s *State, now, n int64) Result {
 	regular := min(granted, free)
 	spend(r, s, now, regular, granted-regular)
 	res := done(r, s, now, granted, true)
-	res.Delay = micros(delay)
+	res.Delay, res.Lease = micros(delay), leased(r, s, regular)
 	return res
 }
 
@@ -236,6 +241,7 @@ func charge(r *headgate.Rule, s *State, now, n int64) Result {
 		spend(r, s, now, regular, extra)
 	}
 	res := done(r, s, now, n, wrote)
+	res.Lease = leased(r, s, regular)
 	beyond := r.Limit == 0 && (n > extra || n == 0 && credit == 0) // a dry run too, as for Take
 	if available(r, s, now) < 0 || beyond {
 		res.Allowed, res.Reason = false, headgate.Limited

@@ -35,6 +35,7 @@ type (
 		Kind       string       `json:"kind"`
 		Cost       int64        `json:"cost"`
 		DurationUS int64        `json:"duration_us,omitempty"`
+		Lease      int64        `json:"lease,omitempty"`
 		// Window is the calendar window of at_us.
 		Window  []int64     `json:"window,omitempty"`
 		Want    vectorWant  `json:"want"`
@@ -80,6 +81,7 @@ type (
 		RetryAfterUS int64  `json:"retry_after_us"`
 		ResetAfterUS int64  `json:"reset_after_us"`
 		DelayUS      int64  `json:"delay_us"`
+		Lease        int64  `json:"lease,omitempty"`
 	}
 	vectorState struct {
 		V      []int64    `json:"v"`
@@ -95,7 +97,7 @@ const vectorFolder = "testdata/vectors"
 // TestVectors runs the vectors that other implementations run too. With
 // -update it writes them anew; each answer is then also asked of the oracle.
 func TestVectors(t *testing.T) {
-	for _, a := range headgate.Algorithms() {
+	for _, a := range everyAlgorithm() {
 		t.Run(a.String(), func(t *testing.T) {
 			name := filepath.Join(vectorFolder, a.String()+".json")
 			if *update {
@@ -134,10 +136,10 @@ func runVector(t *testing.T, v *vector) {
 				t.Fatalf("%s, step %d: %s compiles to %+v, want %+v", v.Name, i, limit, rule, *step.Rule)
 			}
 		}
-		req := Request{Kind: kindOf(t, step.Kind), Cost: step.Cost, Duration: micros(step.DurationUS)}
+		req := Request{Kind: kindOf(t, step.Kind), Cost: step.Cost, Duration: micros(step.DurationUS), Lease: step.Lease}
 		got := vectorStep{
 			Limit: step.Limit, Rule: step.Rule, AtUS: step.AtUS, Kind: step.Kind, Cost: step.Cost,
-			DurationUS: step.DurationUS, Window: windowOf(&limit, step.AtUS),
+			DurationUS: step.DurationUS, Lease: step.Lease, Window: windowOf(&limit, step.AtUS),
 		}
 		got.fill(limit.Rule(), Step(limit.Rule(), &s, step.AtUS, req), &s)
 		if g, w := encode(t, got), encode(t, step); g != w {
@@ -163,12 +165,16 @@ func (v *vectorStep) fill(r *headgate.Rule, res Result, s *State) {
 	v.Want = vectorWant{
 		Allowed: res.Allowed, Reason: res.Reason.String(), Limit: res.Limit, Remaining: res.Remaining, Granted: res.Granted,
 		RetryAfterUS: retry, ResetAfterUS: int64(res.ResetAfter / time.Microsecond), DelayUS: int64(res.Delay / time.Microsecond),
+		Lease: res.Lease,
 	}
 	v.FreshAt, v.Wrote = res.FreshAt, res.Wrote
 	v.State = vectorState{V: s.V[:], Credit: s.Credit, Until: s.Until}
 	switch r.Algorithm {
-	case headgate.SlidingLog:
+	case headgate.SlidingLog, headgate.Concurrency:
 		v.State.V = nil
+		if r.Algorithm == headgate.Concurrency {
+			v.State.V = []int64{s.V[2]}
+		}
 		for i := s.V[1]; i < int64(len(s.Words)); {
 			at, count, next := logEntry(s.Words, i)
 			v.State.Log = append(v.State.Log, [2]int64{at, count})
@@ -188,6 +194,9 @@ func (v *vectorStep) fill(r *headgate.Rule, res Result, s *State) {
 func limitOf(t *testing.T, v *vectorLimit) headgate.Limit {
 	t.Helper()
 	a, ok := headgate.ParseAlgorithm(v.Algorithm)
+	if v.Algorithm == headgate.Concurrency.String() {
+		a, ok = headgate.Concurrency, true
+	}
 	if !ok {
 		t.Fatalf("algorithm %q", v.Algorithm)
 	}
@@ -241,7 +250,7 @@ func specOf(l *headgate.Limit) *vectorLimit {
 		}
 	case headgate.SlidingBuckets:
 		v.Buckets, v.Edge = int(r.Buckets), r.Edge.String()
-	case headgate.SlidingLog, headgate.SlidingWindow:
+	case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency:
 	}
 	return v
 }
@@ -266,7 +275,7 @@ func windowOf(l *headgate.Limit, at int64) []int64 {
 
 func kindOf(t *testing.T, name string) headgate.Kind {
 	t.Helper()
-	for k := headgate.Take; k <= headgate.Reserve; k++ {
+	for k := headgate.Take; k <= headgate.Renew; k++ {
 		if k.String() == name {
 			return k
 		}
@@ -296,7 +305,7 @@ func (r *recorder) step(at int64, req Request) Result {
 	r.Helper()
 	v := vectorStep{
 		AtUS: at, Kind: req.Kind.String(), Cost: req.Cost, DurationUS: int64(req.Duration / time.Microsecond),
-		Window: windowOf(&r.limit, at),
+		Lease: req.Lease, Window: windowOf(&r.limit, at),
 	}
 	if r.fresh {
 		rule := ruleOf(&r.limit)
@@ -359,6 +368,8 @@ func vectorLimits(a headgate.Algorithm) []headgate.Limit {
 		limits = append(limits, per.Buckets(6, headgate.EdgeStrict), per.Buckets(7, headgate.EdgeLenient), per.Buckets(1, headgate.EdgeWeighted))
 	case headgate.SlidingWindow:
 		limits = append(limits, headgate.Per(headgate.MaxLimit, 365*24*time.Hour).Using(a))
+	case headgate.Concurrency:
+		limits = append(limits, headgate.Concurrent(1).Lease(time.Microsecond))
 	}
 	return limits
 }
@@ -373,37 +384,37 @@ func walk(t *testing.T, limit headgate.Limit) vector {
 	now := int64(t0) + 59*1_000_000
 	pauses := []int64{0, 1, period / 8, 0, period / 2, period, 3 * period}
 	for i, req := range []Request{
-		{headgate.Peek, 1, 0},
-		{headgate.Take, 0, 0},
-		{headgate.Take, 1, 0},
-		{headgate.Take, most, 0},
-		{headgate.Take, most + 1, 0},
-		{headgate.TakeUpTo, most, 0},
-		{headgate.TakeUpTo, 1, 0},
-		{headgate.Take, 1, 0},
-		{headgate.Reserve, 1, micros(period)},
-		{headgate.Reserve, 1, time.Microsecond},
-		{headgate.Refund, 1, micros(period / 2)},
-		{headgate.Refund, most, time.Microsecond},
-		{headgate.Refund, 2, 0},
-		{headgate.Charge, 3, 0},
-		{headgate.Charge, most, 0},
-		{headgate.Take, 0, 0},
-		{headgate.Charge, 0, 0},
-		{headgate.Grant, 4, micros(2 * period)},
-		{headgate.Grant, 1, micros(period)},
-		{headgate.Grant, 1, 0},
-		{headgate.Take, 3, 0},
-		{headgate.Peek, most + 1, 0},
-		{headgate.Reserve, 2, micros(5 * period)},
-		{headgate.TakeUpTo, huge, 0},
-		{headgate.Charge, huge, 0},
-		{headgate.Refund, huge, 0},
-		{headgate.Grant, huge, time.Hour},
-		{headgate.Take, huge, 0},
-		{headgate.Reset, 0, 0},
-		{headgate.Reset, 0, 0},
-		{headgate.Take, most, 0},
+		{headgate.Peek, 1, 0, 0},
+		{headgate.Take, 0, 0, 0},
+		{headgate.Take, 1, 0, 0},
+		{headgate.Take, most, 0, 0},
+		{headgate.Take, most + 1, 0, 0},
+		{headgate.TakeUpTo, most, 0, 0},
+		{headgate.TakeUpTo, 1, 0, 0},
+		{headgate.Take, 1, 0, 0},
+		{headgate.Reserve, 1, micros(period), 0},
+		{headgate.Reserve, 1, time.Microsecond, 0},
+		{headgate.Refund, 1, micros(period / 2), 0},
+		{headgate.Refund, most, time.Microsecond, 0},
+		{headgate.Refund, 2, 0, 0},
+		{headgate.Charge, 3, 0, 0},
+		{headgate.Charge, most, 0, 0},
+		{headgate.Take, 0, 0, 0},
+		{headgate.Charge, 0, 0, 0},
+		{headgate.Grant, 4, micros(2 * period), 0},
+		{headgate.Grant, 1, micros(period), 0},
+		{headgate.Grant, 1, 0, 0},
+		{headgate.Take, 3, 0, 0},
+		{headgate.Peek, most + 1, 0, 0},
+		{headgate.Reserve, 2, micros(5 * period), 0},
+		{headgate.TakeUpTo, huge, 0, 0},
+		{headgate.Charge, huge, 0, 0},
+		{headgate.Refund, huge, 0, 0},
+		{headgate.Grant, huge, time.Hour, 0},
+		{headgate.Take, huge, 0, 0},
+		{headgate.Reset, 0, 0, 0},
+		{headgate.Reset, 0, 0, 0},
+		{headgate.Take, most, 0, 0},
 	} {
 		now += pauses[i%len(pauses)]
 		res := r.step(now, req)
@@ -423,48 +434,93 @@ func corners(t *testing.T, a headgate.Algorithm) []vector {
 	switch a {
 	case headgate.LeakyBucket:
 		r := record(t, "corner: credit that ends before its turn does not help", headgate.PerSecond(1).Using(a).Burst(3))
-		r.step(t0, Request{headgate.Take, 3, 0})
-		r.step(t0, Request{headgate.Grant, 2, time.Second})
-		r.step(t0, Request{headgate.Reserve, 1, time.Second})
-		r.step(t0, Request{headgate.Reserve, 5, time.Second})
+		r.step(t0, Request{headgate.Take, 3, 0, 0})
+		r.step(t0, Request{headgate.Grant, 2, time.Second, 0})
+		r.step(t0, Request{headgate.Reserve, 1, time.Second, 0})
+		r.step(t0, Request{headgate.Reserve, 5, time.Second, 0})
 		return []vector{r.vector}
 	case headgate.TokenBucket:
 		r := record(t, "corner: a refund of less than a tick writes nothing", headgate.Per(headgate.MaxLimit-1, 365*24*time.Hour))
-		r.step(t0, Request{headgate.Take, 5, 0})
-		r.step(t0, Request{headgate.Refund, 5, time.Microsecond})
-		r.step(t0+1_000_000, Request{headgate.Refund, 5, time.Second})
+		r.step(t0, Request{headgate.Take, 5, 0, 0})
+		r.step(t0, Request{headgate.Refund, 5, time.Microsecond, 0})
+		r.step(t0+1_000_000, Request{headgate.Refund, 5, time.Second, 0})
 		q := record(t, "corner: usage outlives a limit of 0", headgate.PerMinute(8))
-		q.step(t0, Request{headgate.Take, 5, 0})
+		q.step(t0, Request{headgate.Take, 5, 0, 0})
 		q.change(headgate.PerMinute(0))
-		q.step(t0, Request{headgate.Peek, 1, 0})
+		q.step(t0, Request{headgate.Peek, 1, 0, 0})
 		q.change(headgate.PerHour(8))
-		q.step(t0, Request{headgate.Peek, 3, 0})
-		q.step(t0, Request{headgate.Take, 4, 0})
+		q.step(t0, Request{headgate.Peek, 3, 0, 0})
+		q.step(t0, Request{headgate.Take, 4, 0, 0})
 		b := record(t, "corner: a booking waits for a debt at its limit", headgate.PerMinute(8))
-		b.step(t0, Request{headgate.Charge, huge, 0})
-		b.step(t0, Request{headgate.Reserve, 1, micros(huge)})
-		b.step(t0, Request{headgate.Reserve, 1, 0})
+		b.step(t0, Request{headgate.Charge, huge, 0, 0})
+		b.step(t0, Request{headgate.Reserve, 1, micros(huge), 0})
+		b.step(t0, Request{headgate.Reserve, 1, 0, 0})
 		return []vector{r.vector, q.vector, b.vector}
 	case headgate.SlidingLog:
 		r := record(t, "corner: entries of 1023 and more, a log that is full", headgate.PerDay(5000).Using(a))
-		r.step(t0, Request{headgate.Take, 1023, 0})
-		r.step(t0+1, Request{headgate.Take, 1022, 0})
-		r.step(t0+2, Request{headgate.Take, 2000, 0})
-		r.step(t0+2, Request{headgate.Refund, 1, 0})
-		r.step(t0+3, Request{headgate.Refund, 1, 24*time.Hour - 3*time.Microsecond})
-		r.step(t0+4, Request{headgate.Charge, huge, 0})
-		r.step(t0+5, Request{headgate.Charge, 7, 0})
-		r.step(t0+5, Request{headgate.Take, 1, 0})
+		r.step(t0, Request{headgate.Take, 1023, 0, 0})
+		r.step(t0+1, Request{headgate.Take, 1022, 0, 0})
+		r.step(t0+2, Request{headgate.Take, 2000, 0, 0})
+		r.step(t0+2, Request{headgate.Refund, 1, 0, 0})
+		r.step(t0+3, Request{headgate.Refund, 1, 24*time.Hour - 3*time.Microsecond, 0})
+		r.step(t0+4, Request{headgate.Charge, huge, 0, 0})
+		r.step(t0+5, Request{headgate.Charge, 7, 0, 0})
+		r.step(t0+5, Request{headgate.Take, 1, 0, 0})
 		return []vector{r.vector}
 	case headgate.SlidingBuckets:
 		r := record(t, "corner: a clock that goes back behind what has faded", headgate.PerMinute(6).Using(a).Buckets(6, headgate.EdgeWeighted))
-		r.step(t0+5_000_000, Request{headgate.Take, 6, 0})
-		r.step(t0+69_000_000, Request{headgate.Charge, 1, 0})
-		r.step(t0+61_000_000, Request{headgate.Refund, 6, 0})
+		r.step(t0+5_000_000, Request{headgate.Take, 6, 0, 0})
+		r.step(t0+69_000_000, Request{headgate.Charge, 1, 0, 0})
+		r.step(t0+61_000_000, Request{headgate.Refund, 6, 0, 0})
 		return []vector{r.vector}
+	case headgate.Concurrency:
+		return []vector{leases(t), longLeases(t)}
 	case headgate.FixedWindow, headgate.SlidingWindow:
 	}
 	return nil
+}
+
+// leases is a life of leases: three in one microsecond, renewed and released in
+// another order, twice, too late, and after the length of a lease has changed.
+func leases(t *testing.T) vector {
+	t.Helper()
+	r := record(t, "corner: leases end in any order, once each", headgate.Concurrent(3).Lease(time.Second))
+	a := r.step(t0, Request{headgate.Take, 1, 0, 0}).Lease
+	b := r.step(t0, Request{headgate.Take, 1, 0, 0}).Lease
+	c := r.step(t0, Request{headgate.Take, 1, 0, 0}).Lease
+	r.step(t0, Request{headgate.Take, 1, 0, 0})
+	r.step(t0+10, Request{headgate.Release, 1, 0, b})
+	r.step(t0+10, Request{headgate.Release, 1, 0, b})
+	r.step(t0+20, Request{headgate.Renew, 0, 0, a})
+	a = r.step(t0+20, Request{headgate.Renew, 1, 0, a}).Lease
+	d := r.step(t0+20, Request{headgate.Take, 1, 0, 0}).Lease
+	r.step(t0+1_000_001, Request{headgate.Renew, 1, 0, c})
+	r.step(t0+1_000_002, Request{headgate.Renew, 1, 0, c})
+	r.step(t0+1_000_002, Request{headgate.Release, 1, 0, c})
+	r.step(t0+1_000_010, Request{headgate.Release, 1, 0, d})
+	r.change(headgate.Concurrent(1).Lease(time.Minute))
+	r.step(t0+1_000_010, Request{headgate.Take, 1, 0, 0})
+	a = r.step(t0+1_000_020, Request{headgate.Renew, 1, 0, a}).Lease
+	r.step(t0+5, Request{headgate.Release, 1, 0, a})
+	r.step(t0+5, Request{headgate.Take, 1, 0, 0})
+	return r.vector
+}
+
+// longLeases has leases of more than an entry's word holds.
+func longLeases(t *testing.T) vector {
+	t.Helper()
+	r := record(t, "corner: leases of 1023 and more, in part", headgate.Concurrent(5000))
+	a := r.step(t0, Request{headgate.Take, 1500, 0, 0}).Lease
+	b := r.step(t0+1, Request{headgate.Take, 1022, 0, 0}).Lease
+	c := r.step(t0+2, Request{headgate.Take, 2000, 0, 0}).Lease
+	r.step(t0+3, Request{headgate.Release, 478, 0, a}) // 1022 are left, one word
+	r.step(t0+4, Request{headgate.Release, 1, 0, c})
+	r.step(t0+5, Request{headgate.Renew, 500, 0, a})
+	r.step(t0+6, Request{headgate.Release, huge, 0, b})
+	r.step(t0+7, Request{headgate.Release, huge, 0, c})
+	r.step(t0+8, Request{headgate.Release, 600, 0, a})
+	r.step(t0+8, Request{headgate.Take, 4501, 0, 0})
+	return r.vector
 }
 
 // randomVector keeps to numbers that every language can read.
@@ -482,6 +538,7 @@ func randomVector(t *testing.T, rng *rand.Rand, a headgate.Algorithm, name strin
 		req.Cost = min(req.Cost, huge)
 		req.Duration = min(req.Duration, micros(huge)) / time.Microsecond * time.Microsecond
 		h.prior = r.step(h.now, req)
+		h.noteLease()
 	}
 	return r.vector
 }

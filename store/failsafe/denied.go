@@ -96,10 +96,11 @@ func (d *denied) set(p *place) []refusal {
 	return d.entries[i : i+ways]
 }
 
-// remembers reports whether a refusal of op says something about the next.
+// remembers reports whether a refusal of op says something about the next. What
+// is under way may end at any time.
 func remembers(op *headgate.Op) bool {
 	return op.Cost > 0 && (op.Kind == headgate.Take || op.Kind == headgate.TakeUpTo) &&
-		!op.Limit.Rule().CountDenied
+		!op.Limit.Rule().CountDenied && op.Limit.Algorithm() != headgate.Concurrency
 }
 
 // gives reports whether op may let a refused key pass earlier.

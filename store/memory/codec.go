@@ -168,7 +168,7 @@ func pack(a headgate.Algorithm, id identity, v *[4]int64, t times) (slot, bool) 
 		s.b = v1 | v3>>28<<timeBits | d<<60
 		s.c |= codecSliding<<codecShift | v2 | d>>4<<37
 		return s, true
-	case headgate.SlidingLog, headgate.SlidingBuckets:
+	case headgate.SlidingLog, headgate.SlidingBuckets, headgate.Concurrency:
 	}
 	return s, false
 }

@@ -39,7 +39,7 @@ func (r *record) possible() bool {
 		}
 	}
 	switch r.algorithm {
-	case headgate.SlidingLog:
+	case headgate.SlidingLog, headgate.Concurrency:
 		return r.possibleLog()
 	case headgate.SlidingBuckets:
 		var sum int64
@@ -114,7 +114,7 @@ func (r *record) moveBack(by int64) {
 	st.Until = max(st.Until-by, 0)
 	switch {
 	case by == 0:
-	case r.algorithm == headgate.SlidingLog:
+	case r.algorithm == headgate.SlidingLog || r.algorithm == headgate.Concurrency:
 		st.V[2] = max(st.V[2]-by, 0)
 		for i := 0; i < len(st.Words); i++ {
 			count := st.Words[i] & logLong

@@ -132,7 +132,7 @@ func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decisi
 func inRange(now int64) int64 { return min(max(now, 0), timeMask) }
 
 func request(op *headgate.Op) algorithm.Request {
-	return algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration}
+	return algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease}
 }
 
 // check returns why op cannot be executed.
@@ -144,7 +144,7 @@ func (s *Store) check(op *headgate.Op) error {
 		return op.Limit.Validate()
 	case op.Cost < 0:
 		return headgate.ErrInvalidCost
-	case op.Kind > headgate.Reserve:
+	case op.Kind > headgate.Renew:
 		return fmt.Errorf("memory: unknown %s", op.Kind)
 	}
 	return nil

@@ -26,7 +26,7 @@ func (b *batch) across(ctx context.Context) error {
 	for i := range b.ops {
 		switch b.ops[i].Kind {
 		case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reserve:
-		case headgate.Refund, headgate.Grant, headgate.Reset:
+		case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew:
 			return fmt.Errorf("redis: %s cannot be undone: %w", b.ops[i].Kind, headgate.ErrCrossSlot)
 		}
 	}
@@ -86,7 +86,7 @@ func (b *batch) untake(taken []*call) {
 	for _, t := range taken {
 		for _, c := range t.checks {
 			d := &b.out[c.index]
-			d.Remaining, d.Granted, d.Delay = d.Remaining+d.Granted, 0, 0
+			d.Remaining, d.Granted, d.Delay, d.Lease = d.Remaining+d.Granted, 0, 0, 0
 		}
 	}
 }
@@ -101,7 +101,11 @@ func (b *batch) undo(taken []*call) []*call {
 			if granted := b.out[c.index].Granted; granted > 0 {
 				op := b.ops[c.index]
 				op.Cost, op.Duration = granted, time.Duration(t.freshAt[i])
-				u.checks = append(u.checks, check{index: -1, kind: undo, op: &op})
+				kind := undo
+				if op.Limit.Algorithm() == headgate.Concurrency {
+					kind, op.Lease = headgate.Release, b.out[c.index].Lease
+				}
+				u.checks = append(u.checks, check{index: -1, kind: kind, op: &op})
 			}
 		}
 		for _, c := range t.checks {

@@ -175,11 +175,7 @@ func (b *batch) prepare(c *call) {
 	for _, check := range c.checks {
 		op := b.op(check)
 		own := b.store.scripts.single[op.Limit.Rule().Algorithm]
-		if c.script == nil {
-			c.script = own
-		} else if c.script != own {
-			c.script = b.store.scripts.mixed
-		}
+		c.script = b.store.scripts.join(c.script, own)
 		guess := c.guess
 		if guess == 0 {
 			guess = b.store.guess(op)

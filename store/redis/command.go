@@ -23,8 +23,11 @@ const (
 func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, guess int64) []byte {
 	r := op.Limit.Rule()
 	cost, duration := min(op.Cost, maxInteger), clampDuration(kind, op.Duration)
-	if kind == undo {
+	switch kind {
+	case undo:
 		duration = int64(op.Duration)
+	case headgate.Release, headgate.Renew:
+		duration = min(max(op.Lease, 0), maxInteger)
 	}
 	if kind == headgate.Refund && op.Duration < 0 {
 		cost = 0 // the take has lapsed: nothing to give back
@@ -53,7 +56,7 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 
 // undo is a Refund of a take whose FreshAt is known: it is what Op.Duration
 // holds, and the server works out how much of the take has not drained yet.
-const undo = headgate.Reserve + 1
+const undo = headgate.Renew + 1
 
 // callerTime reports whether op says what time it is.
 func (s *Store) callerTime(op *headgate.Op) bool { return s.options.CallerTime && op.At != 0 }
@@ -73,7 +76,7 @@ func (s *Store) parameters(r *headgate.Rule, guess int64) [6]int64 {
 			b := s.calendars.around(r.Calendar, r.Zone, guess)
 			return [6]int64{r.Limit, r.Period, b[0], b[1], b[2], b[3]}
 		}
-	case headgate.SlidingLog, headgate.SlidingWindow:
+	case headgate.SlidingLog, headgate.SlidingWindow, headgate.Concurrency:
 	}
 	return [6]int64{r.Limit, r.Period}
 }
@@ -89,7 +92,8 @@ func clampDuration(kind headgate.Kind, d time.Duration) int64 {
 		return min(us, maxTime)
 	case headgate.Grant:
 		return min(us, maxTime)
-	case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reset, headgate.Reserve:
+	case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reset, headgate.Reserve,
+		headgate.Release, headgate.Renew:
 	}
 	return min(us, maxInteger)
 }

@@ -58,13 +58,16 @@ type story struct {
 	rng   *rand.Rand
 	store *redis.Store
 	key   string
+	// leases are some that were given.
+	leases []int64
 	now   int64
 	ops   int64
 }
 
 // run makes up a few limits of one algorithm, and ops under them.
 func (s *story) run() error {
-	a := headgate.Algorithms()[s.rng.IntN(6)]
+	a := headgate.Algorithm(s.rng.IntN(int(headgate.Concurrency) + 1))
+	s.leases = s.leases[:0]
 	limits := make([]headgate.Limit, 1+s.rng.IntN(3))
 	for i := range limits {
 		limits[i] = s.limit(a)
@@ -82,7 +85,7 @@ func (s *story) run() error {
 		}
 		s.tick(&limit)
 		op := s.op(limit, length > 1000)
-		want := algorithm.Step(limit.Rule(), &state, op.At, algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration})
+		want := algorithm.Step(limit.Rule(), &state, op.At, algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease})
 		got, freshAt, err := s.store.TakeFreshAt(context.Background(), op)
 		s.ops++
 		switch {
@@ -91,6 +94,9 @@ func (s *story) run() error {
 		case got != want.Decision || freshAt != want.FreshAt:
 			return fmt.Errorf("op %d: %s %d for %s at %d of %s, now %+v\n got %+v fresh at %d\nwant %+v fresh at %d",
 				s.ops, op.Kind, op.Cost, op.Duration, op.At, limit, state, got, freshAt, want.Decision, want.FreshAt)
+		}
+		if got.Lease != 0 {
+			s.leases = append(s.leases[max(len(s.leases)-200, 0):], got.Lease)
 		}
 	}
 	_, err := s.store.Take(context.Background(), headgate.Op{Key: s.key, Limit: limit, Kind: headgate.Reset, At: s.now})
@@ -128,6 +134,8 @@ func (s *story) limit(a headgate.Algorithm) headgate.Limit {
 		switch {
 		case a == headgate.SlidingLog && s.rng.IntN(3) == 0:
 			n = s.magnitude(20)
+		case a == headgate.Concurrency && s.rng.IntN(3) == 0:
+			n = s.magnitude(16)
 		case s.rng.IntN(4) == 0:
 			n = s.magnitude(40)
 		}
@@ -153,7 +161,7 @@ func (s *story) limit(a headgate.Algorithm) headgate.Limit {
 			if s.rng.IntN(3) > 0 {
 				l = l.Buckets(1+int(s.magnitude(9)), headgate.Edge(s.rng.IntN(3)))
 			}
-		case headgate.SlidingWindow:
+		case headgate.SlidingWindow, headgate.Concurrency:
 		}
 		if l.Valid() {
 			return l
@@ -201,6 +209,11 @@ func (s *story) op(l headgate.Limit, long bool) headgate.Op {
 		headgate.Refund, headgate.Grant, headgate.Reserve,
 	}
 	op := headgate.Op{Key: s.key, Limit: l, At: s.now, Cost: 1, Kind: kinds[s.rng.IntN(len(kinds))]}
+	if len(s.leases) > 0 && s.rng.IntN(4) == 0 {
+		op.Lease = s.leases[s.rng.IntN(len(s.leases))]
+		op.Kind = headgate.Release + headgate.Kind(s.rng.IntN(2))
+		return op
+	}
 	if long && s.rng.IntN(30) > 0 {
 		op.Kind = headgate.Take
 		return op

@@ -18,7 +18,7 @@ const (
 )
 
 // letters are how keys end, by algorithm: each has a state of its own.
-const letters = "tqflwb"
+const letters = "tqflwbc"
 
 // appendKey appends the name of op's key: prefix:{entity}:scope:letter. All
 // keys of one Op.Key have the same tag, and so the same slot, and no two of

@@ -50,7 +50,7 @@ func (r *reply) integers(dst []int64) error {
 
 // decide reads the answer to op: two values from a take that is allowed at
 // once, three from one that is refused for now, else the six of lua/main.lua
-// and, if dated, when the state is fresh.
+// and, if dated, when the state is fresh, and of a limit with leases the lease.
 func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headgate.Decision) (freshAt int64, err error) { //nolint:revive // a fact about the reply
 	d.Limit = op.Limit.Capacity()
 	var v [6]int64
@@ -85,6 +85,10 @@ func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headg
 		err = r.integers(v[:1])
 		freshAt = v[0]
 	}
+	if err == nil && op.Limit.Algorithm() == headgate.Concurrency {
+		err = r.integers(v[:1])
+		d.Lease = v[0]
+	}
 	return freshAt, err
 }
 
@@ -99,7 +103,7 @@ func unlimited(kind headgate.Kind, cost int64) headgate.Decision {
 	switch kind {
 	case headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve:
 		d.Granted = cost
-	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset:
+	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew:
 	}
 	return d
 }

@@ -42,6 +42,9 @@ var slidingWindowLua string
 //go:embed lua/sliding_buckets.lua
 var slidingBucketsLua string
 
+//go:embed lua/concurrency.lua
+var concurrencyLua string
+
 //go:embed lua/step.lua
 var stepLua string
 
@@ -64,8 +67,11 @@ func newScript(parts ...string) *script {
 // script defines its functions anew for every call, so that the fewer it has
 // the faster it is; the commonest call is answered before any is defined.
 type scripts struct {
-	single [headgate.SlidingBuckets + 1]*script
+	single [headgate.Concurrency + 1]*script
 	mixed  *script
+	// leases is mixed with Concurrency among them, which would make the others
+	// slower.
+	leases *script
 }
 
 func newScripts() *scripts {
@@ -73,6 +79,8 @@ func newScripts() *scripts {
 		parts := append([]string{first, commonLua}, algorithms...)
 		return newScript(append(parts, stepLua, mainLua)...)
 	}
+	// They say how these algorithms write their states.
+	formats := fixedWindowTakeLua + "\n" + slidingWindowTakeLua
 	bucket := compose(tokenBucketTakeLua, tokenBucketLua)
 	return &scripts{
 		single: [...]*script{
@@ -82,9 +90,21 @@ func newScripts() *scripts {
 			headgate.SlidingLog:     compose(slidingLogTakeLua, slidingLogLua),
 			headgate.SlidingWindow:  compose(slidingWindowTakeLua, slidingWindowLua),
 			headgate.SlidingBuckets: compose(slidingBucketsTakeLua, slidingBucketsLua),
+			headgate.Concurrency:    compose("", slidingLogLua, concurrencyLua),
 		},
-		// The first two say how these algorithms write their states.
-		mixed: compose(fixedWindowTakeLua+"\n"+slidingWindowTakeLua,
-			tokenBucketLua, fixedWindowLua, slidingLogLua, slidingWindowLua, slidingBucketsLua),
+		mixed:  compose(formats, tokenBucketLua, fixedWindowLua, slidingLogLua, slidingWindowLua, slidingBucketsLua),
+		leases: compose(formats, tokenBucketLua, fixedWindowLua, slidingLogLua, slidingWindowLua, slidingBucketsLua, concurrencyLua),
 	}
+}
+
+// join returns the script that can do what both can; was may be nil.
+func (s *scripts) join(was, own *script) *script {
+	leases := s.single[headgate.Concurrency]
+	switch {
+	case was == nil || was == own:
+		return own
+	case own == leases || was == leases || was == s.leases:
+		return s.leases
+	}
+	return s.mixed
 }

@@ -42,6 +42,7 @@ type vectorWant struct {
 	RetryAfterUS int64  `json:"retry_after_us"`
 	ResetAfterUS int64  `json:"reset_after_us"`
 	DelayUS      int64  `json:"delay_us"`
+	Lease        int64  `json:"lease"`
 	FreshAtUS    int64  `json:"-"`
 }
 
@@ -54,6 +55,7 @@ type vectorFile struct {
 			Kind       string       `json:"kind"`
 			Cost       int64        `json:"cost"`
 			DurationUS int64        `json:"duration_us"`
+			Lease      int64        `json:"lease"`
 			Want       vectorWant   `json:"want"`
 			FreshAtUS  int64        `json:"fresh_at_us"`
 		} `json:"steps"`
@@ -66,7 +68,7 @@ func TestVectors(t *testing.T) { redistest.Each(t, vectors) }
 
 func vectors(t *testing.T, server *redistest.Server) {
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, CallerTime: true, Timeout: patient})
-	for _, a := range headgate.Algorithms() {
+	for _, a := range append(headgate.Algorithms(), headgate.Concurrency) {
 		t.Run(a.String(), func(t *testing.T) {
 			steps := 0
 			for _, v := range readVectors(t, a).Vectors {
@@ -78,6 +80,7 @@ func vectors(t *testing.T, server *redistest.Server) {
 					op := headgate.Op{
 						Key: v.Name, Scope: a.String(), Limit: limit, Cost: step.Cost, At: step.AtUS,
 						Duration: time.Duration(step.DurationUS) * time.Microsecond, Kind: kindOf(t, step.Kind),
+						Lease: step.Lease,
 					}
 					if op.At == 0 {
 						op.At = -1 // 0 is the server's clock, less is the epoch
@@ -120,13 +123,16 @@ func wantOf(d headgate.Decision, freshAt int64) vectorWant {
 	}
 	return vectorWant{
 		d.Allowed, d.Reason.String(), d.Limit, d.Remaining, d.Granted,
-		retry, d.ResetAfter.Microseconds(), d.Delay.Microseconds(), freshAt,
+		retry, d.ResetAfter.Microseconds(), d.Delay.Microseconds(), d.Lease, freshAt,
 	}
 }
 
 func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 	t.Helper()
 	a, ok := headgate.ParseAlgorithm(v.Algorithm)
+	if v.Algorithm == headgate.Concurrency.String() {
+		a, ok = headgate.Concurrency, true
+	}
 	if !ok {
 		t.Fatalf("algorithm %q", v.Algorithm)
 	}
@@ -168,7 +174,7 @@ func (v *vectorLimit) limit(t *testing.T) headgate.Limit {
 
 func kindOf(t *testing.T, name string) headgate.Kind {
 	t.Helper()
-	for k := headgate.Take; k <= headgate.Reserve; k++ {
+	for k := headgate.Take; k <= headgate.Renew; k++ {
 		if k.String() == name {
 			return k
 		}

@@ -25,6 +25,7 @@ func everyAlgorithm(n int64) []headgate.Limit {
 		per.Using(headgate.SlidingBuckets),
 		per.Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict),
 		per.Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeLenient),
+		headgate.Concurrent(n),
 	}
 }
 
@@ -113,7 +114,7 @@ func invalidOps(s *session) {
 	}
 	ctx := context.Background()
 	for _, w := range wrong {
-		for k := headgate.Take; k <= headgate.Reserve; k++ {
+		for k := headgate.Take; k <= headgate.Renew; k++ {
 			if _, err := s.store.Take(ctx, kind(w.op, k)); !errors.Is(err, w.want) {
 				s.Errorf("%s %s: error %v, want %v", k, w.name, err, w.want)
 			}

@@ -21,6 +21,8 @@ type world struct {
 	rng    *rand.Rand
 	limits []headgate.Limit
 	now    int64
+	// leases are some that were given.
+	leases []int64
 	// latest is the latest time any op had.
 	latest int64
 }
@@ -37,7 +39,7 @@ func differential(s *session, steps, batch int) {
 	for range steps {
 		w.tick()
 		if w.rng.IntN(3) >= batch {
-			w.take(w.op())
+			w.note(w.take(w.op()))
 			continue
 		}
 		w.now = max(w.now, w.latest) // so that all of a batch have one time
@@ -49,7 +51,16 @@ func differential(s *session, steps, batch int) {
 		if w.rng.IntN(3) == 0 {
 			mode = headgate.Independent
 		}
-		w.do(mode, ops...)
+		w.note(w.do(mode, ops...)...)
+	}
+}
+
+// note remembers the leases that were given.
+func (w *world) note(decisions ...headgate.Decision) {
+	for _, d := range decisions {
+		if d.Lease != 0 {
+			w.leases = append(w.leases[max(len(w.leases)-30, 0):], d.Lease)
+		}
 	}
 }
 
@@ -62,6 +73,7 @@ func randomLimits() []headgate.Limit {
 		headgate.Per(7, 13*time.Second).Using(headgate.LeakyBucket).Burst(9).DelayAfter(4), headgate.PerSecond(10).Using(headgate.LeakyBucket).Burst(20).DelayAfter(5).MaxWait(900*time.Millisecond),
 		headgate.PerSecond(3).Using(headgate.FixedWindow), headgate.PerHour(3).Using(headgate.SlidingWindow),
 		headgate.PerSecond(2).Using(headgate.SlidingLog), headgate.PerSecond(9).Using(headgate.SlidingBuckets),
+		headgate.Concurrent(9).Lease(time.Second), headgate.Concurrent(3).Lease(time.Minute), headgate.Concurrent(3000),
 		headgate.Unlimited(),
 	)
 	return limits
@@ -93,11 +105,14 @@ func (w *world) op() headgate.Op {
 		Limit: pick(w.rng, w.limits...),
 		Cost:  pick[int64](w.rng, 0, 1, 1, 1, 2, 3, 5, 6, 50, 101, w.rng.Int64N(600), math.MaxInt64),
 		Kind: pick(w.rng, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge,
-			headgate.Refund, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Reserve),
+			headgate.Refund, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Reserve, headgate.Release, headgate.Renew),
 		Duration: pick(w.rng, 0, time.Microsecond, time.Duration(w.rng.Int64N(int64(time.Minute))), time.Duration(math.MaxInt64)),
 	}
 	if op.Cost == math.MaxInt64 && w.rng.IntN(3) > 0 {
 		op.Cost = 4
+	}
+	if n := len(w.leases); n > 0 && (op.Kind == headgate.Release || op.Kind == headgate.Renew) {
+		op.Lease = w.leases[w.rng.IntN(n)]
 	}
 	w.keepDefined(&op)
 	return op

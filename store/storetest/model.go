@@ -92,13 +92,16 @@ func (m *model) do(ops []headgate.Op, nows []int64, out []headgate.Decision, mod
 }
 
 func request(op *headgate.Op) algorithm.Request {
-	return algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration}
+	return algorithm.Request{Kind: op.Kind, Cost: op.Cost, Duration: op.Duration, Lease: op.Lease}
 }
 
 func describe(op *headgate.Op, now int64) string {
 	s := fmt.Sprintf("t0%+dµs %s %d of %s", now-t0, op.Kind, op.Cost, op.Limit)
 	if op.Duration != 0 {
 		s += fmt.Sprintf(" for %s", op.Duration)
+	}
+	if op.Lease != 0 {
+		s += fmt.Sprintf(", lease %d", op.Lease)
 	}
 	k := op.Key
 	if len(k) > 32 {
@@ -116,8 +119,8 @@ func show(d headgate.Decision) string {
 	if d.RetryAfter == headgate.Never {
 		retry = "never"
 	}
-	return fmt.Sprintf("%s (%s) limit %d remaining %d granted %d retry %s reset %s delay %s",
-		verdict, d.Reason, d.Limit, d.Remaining, d.Granted, retry, d.ResetAfter, d.Delay)
+	return fmt.Sprintf("%s (%s) limit %d remaining %d granted %d retry %s reset %s delay %s lease %d",
+		verdict, d.Reason, d.Limit, d.Remaining, d.Granted, retry, d.ResetAfter, d.Delay, d.Lease)
 }
 
 func modeName(m headgate.Mode) string {

@@ -58,6 +58,7 @@ func cases() []testCase {
 	all = append(all, batchCases()...)
 	all = append(all, keyCases()...)
 	all = append(all, concurrentCases()...)
+	all = append(all, leaseCases()...)
 	return append(all, differentialCases()...)
 }
 

@@ -2,7 +2,8 @@
 -- what to do, packed by command.go. One more argument, 'all', asks for all or
 -- nothing. The answer is six integers a check: outcome, remaining, granted,
 -- retry (-1: never), reset, delay; with 'all', and if the caller gave the time,
--- a seventh says when the state is fresh.
+-- a seventh says when the state is fresh. Where the algorithm has leases, one
+-- more is the name of the lease that was given, or 0.
 
 local checkFormat = '>BBBBI8I8I8I8I8I8I8I8I8'
 local count = #KEYS
@@ -81,6 +82,7 @@ local function run(i, as)
   state.real = given == 0
   state.ttl = state.real and max(ceilDiv(res.fresh - now, 1000), 1) or callerTTL
   res.dated = all or given ~= 0
+  if a.newest then res.lease = res.lease or 0 end
   return res
 end
 
@@ -125,6 +127,10 @@ for i = 1, count do
   at = at + 6
   if res.dated then
     out[at + 1] = res.fresh
+    at = at + 1
+  end
+  if res.lease then
+    out[at + 1] = res.lease
     at = at + 1
   end
 end

@@ -2,10 +2,12 @@
 -- algorithms, credit included. a is the algorithm's functions.
 
 local TAKE, TAKE_UP_TO, PEEK, CHARGE, REFUND, GRANT, RESET, RESERVE = 0, 1, 2, 3, 4, 5, 6, 7
+-- Of these the duration is the name of a lease.
+local RELEASE, RENEW = 8, 9
 -- UNDO is a REFUND whose duration is the time at which the take that it returns
 -- was to be forgotten, by this server's clock.
-local UNDO = 8
-local OK, LIMITED, TOO_LARGE = 0, 1, 2
+local UNDO = 10
+local OK, LIMITED, TOO_LARGE, EXPIRED = 0, 1, 2, 10
 
 local function creditAt(s, now)
   if s.till > now then return s.credit end
@@ -35,6 +37,11 @@ local function split(r, n, free, credit)
   free = max(free, 0)
   if credit == 0 or n - free > credit then return nil end
   return min(n, free)
+end
+
+-- leased puts into res the name of the lease that was added last, if any was.
+local function leased(a, s, res, n)
+  if a.newest and n > 0 then res.lease = a.newest(s) end
 end
 
 local function spend(a, r, s, now, regular, extra)
@@ -97,6 +104,7 @@ local function take(a, r, s, now, kind, n)
   spend(a, r, s, now, regular, n - regular)
   local res = done(a, r, s, now, n, true)
   res.delay = delay
+  leased(a, s, res, regular)
   return res
 end
 
@@ -112,6 +120,7 @@ local function others(a, r, s, now, kind, n, duration)
     spend(a, r, s, now, regular, granted - regular)
     local res = done(a, r, s, now, granted, true)
     res.delay = delay
+    leased(a, s, res, regular)
     return res
   end
 
@@ -167,6 +176,7 @@ local function others(a, r, s, now, kind, n, duration)
     local wrote = regular > 0 or extra > 0
     if wrote then spend(a, r, s, now, regular, extra) end
     local res = done(a, r, s, now, n, wrote)
+    leased(a, s, res, regular)
     local beyond = r.limit == 0 and (n > extra or n == 0 and credit == 0)
     if a.available(r, s, now) < 0 or beyond then
       res.allowed, res.reason = false, LIMITED
@@ -176,6 +186,26 @@ local function others(a, r, s, now, kind, n, duration)
         res.retry = fits(a, r, s, now, 0) - now
       end
     end
+    return res
+  end
+
+  -- lease answers RELEASE and RENEW of the lease of that name.
+  local function lease(a, r, s, now, kind, n, name)
+    local held = a.held and a.held(r, s, now, n, name) or 0
+    if kind == RENEW and held == 0 then
+      local res = done(a, r, s, now, 0, false)
+      res.allowed, res.reason, res.retry = false, EXPIRED, never
+      return res
+    end
+    if held == 0 or n == 0 then return done(a, r, s, now, 0, false) end
+    a.release(r, s, now, name, held)
+    if kind == RELEASE then
+      if a.fresh(r, s, now) <= now then a.clear(s) end
+      return done(a, r, s, now, held, true)
+    end
+    a.renew(s, now, held)
+    local res = done(a, r, s, now, held, true)
+    leased(a, s, res, held)
     return res
   end
 
@@ -200,6 +230,7 @@ local function others(a, r, s, now, kind, n, duration)
     if wrote and a.fresh(r, s, now) <= now then a.clear(s) end
     return done(a, r, s, now, 0, wrote)
   end
+  if kind == RELEASE or kind == RENEW then return lease(a, r, s, now, kind, n, duration) end
   if kind == GRANT then return grant(a, r, s, now, n, duration) end
   return refuse(a, r, s, now, n)
 end

@@ -1,0 +1,142 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func leaseCases() []testCase {
+	return []testCase{
+		{"LeasesEndOnceAndByThemselves", leasesEnd},
+		{"LeasesAreAllOrNothingWithRates", leasesWithRates},
+		{"ConcurrentHoldersNeverExceedTheLimit", concurrentHolders},
+	}
+}
+
+// release and renew are ops about the lease of d.
+func release(op headgate.Op, d headgate.Decision) headgate.Op {
+	op.Kind, op.Lease = headgate.Release, d.Lease
+	return op
+}
+
+func renew(op headgate.Op, d headgate.Decision) headgate.Op {
+	op.Kind, op.Lease = headgate.Renew, d.Lease
+	return op
+}
+
+// leasesEnd: what is released is free at once and once only, what is renewed
+// lasts, what is left alone ends when its time is over and not before.
+func leasesEnd(s *session) {
+	limit := headgate.Concurrent(2).Lease(10 * time.Second)
+	first, other := s.take(at(0, limit)), s.take(at(0, limit))
+	if first.Lease == 0 || first.Lease == other.Lease {
+		s.Fatalf("two leases: %s and %s", show(first), show(other))
+	}
+	if d := s.take(at(ms, limit)); d.Allowed || d.RetryAfter <= 0 || d.Lease != 0 {
+		s.Errorf("a third of two: %s", show(d))
+	}
+	for i, want := range []int64{1, 0} {
+		if d := s.take(release(at(2*ms, limit), first)); !d.Allowed || d.Granted != want || d.Remaining != 1 {
+			s.Errorf("release number %d: %s", i+1, show(d))
+		}
+	}
+	renewed := s.take(renew(at(5*second, limit), other))
+	if !renewed.Allowed || renewed.Lease == 0 || renewed.Lease == other.Lease {
+		s.Errorf("renewal: %s", show(renewed))
+	}
+	if d := s.take(renew(at(5*second, limit), other)); d.Allowed || d.Reason != headgate.Expired {
+		s.Errorf("renewal of what was renewed: %s", show(d))
+	}
+	if d := s.take(cost(at(12*second, limit), 2)); d.Allowed {
+		s.Errorf("a renewed lease ended as if it were not: %s", show(d))
+	}
+	if d := s.take(cost(at(16*second, limit), 2)); !d.Allowed {
+		s.Errorf("a lease that nobody renews goes on: %s", show(d))
+	}
+	if d := s.take(release(at(16*second, limit), renewed)); d.Granted != 0 || d.Remaining != 0 {
+		s.Errorf("release of what has ended: %s", show(d))
+	}
+	rate := headgate.PerMinute(5)
+	s.take(at(17*second, rate))
+	if d := s.take(release(at(17*second, rate), first)); d.Granted != 0 || d.Remaining != 4 {
+		s.Errorf("release of a rate: %s", show(d))
+	}
+	if d := s.take(renew(at(17*second, rate), first)); d.Allowed || d.Remaining != 4 {
+		s.Errorf("renewal of a rate: %s", show(d))
+	}
+}
+
+// leasesWithRates: where one of the two refuses, the other has taken nothing.
+func leasesWithRates(s *session) {
+	rate, places := headgate.PerHour(3).Using(headgate.FixedWindow), headgate.Concurrent(2)
+	both := func(after int64) []headgate.Op {
+		a, b := at(after, rate), at(after, places)
+		a.Scope, b.Scope = "rate", "places"
+		return []headgate.Op{a, b}
+	}
+	for i, want := range []bool{true, true, false} {
+		if d := s.do(headgate.AllOrNothing, both(int64(i)*ms)...); d[0].Allowed && d[1].Allowed != want {
+			s.Errorf("request %d: %s, %s", i, show(d[0]), show(d[1]))
+		}
+	}
+	rateOp := both(4 * ms)[0]
+	if d := s.take(kind(rateOp, headgate.Peek)); d.Remaining != 1 {
+		s.Errorf("no place was free, and yet the rate was charged: %s", show(d))
+	}
+	s.take(rateOp)
+	placeOp := both(5 * ms)[1]
+	s.take(kind(placeOp, headgate.Reset))
+	if d := s.do(headgate.AllOrNothing, both(6*ms)...); d[0].Allowed || d[1].Lease != 0 {
+		s.Errorf("the rate refused, and yet there is a lease: %s", show(d[1]))
+	}
+	if d := s.take(kind(placeOp, headgate.Peek)); d.Remaining != 2 {
+		s.Errorf("the rate refused, and yet a place is taken: %s", show(d))
+	}
+}
+
+// concurrentHolders: whoever has a lease is counted from outside; they are never
+// more than the limit, and in the end nobody is left.
+func concurrentHolders(s *session) {
+	const most = 5
+	op := at(0, headgate.Concurrent(most).Lease(time.Hour))
+	s.stamp(&op)
+	var inside, admitted atomic.Int64
+	ctx := context.Background()
+	err := together(func(int) error {
+		for range 60 {
+			d, err := s.store.Take(ctx, op)
+			if err != nil || !d.Allowed {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			admitted.Add(1)
+			if n := inside.Add(1); n > most {
+				return fmt.Errorf("%d are inside, %d may be", n, most)
+			}
+			if rand.IntN(2) == 0 {
+				if d, err = s.store.Take(ctx, renew(op, d)); err != nil || !d.Allowed {
+					return fmt.Errorf("renewal: %s, %w", show(d), err)
+				}
+			}
+			inside.Add(-1)
+			if d, err := s.store.Take(ctx, release(op, d)); err != nil || d.Granted != 1 {
+				return fmt.Errorf("release: %s, %w", show(d), err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	d, err := s.store.Take(ctx, kind(op, headgate.Peek))
+	if err != nil || d.Remaining != most || admitted.Load() == 0 {
+		s.Errorf("in the end: %s, %v, %d admitted", show(d), err, admitted.Load())
+	}
+}
