@@ -44,6 +44,7 @@ var layers = map[string]int{
 	"grpclimit":            4,
 	"httplimit":            4,
 	"internal/config":      4,
+	"internal/control":     4, // bans and overrides of single keys
 	"internal/dashboard":   4,
 	"internal/jwt":         4, // verifies tokens
 	"internal/lab":         4, // how exact the algorithms are
@@ -62,7 +63,7 @@ var layers = map[string]int{
 // Doors see rules for its Request, which each of them implements, and config
 // for its Diagnostic.
 var only = map[string][]string{
-	"rules":              {"engine", "internal/app", "internal/config", "internal/door", "internal/httprequest", "internal/metrics", "internal/ruletest", "internal/simulate", "internal/xds"},
+	"rules":              {"engine", "internal/app", "internal/config", "internal/control", "internal/door", "internal/httprequest", "internal/metrics", "internal/ruletest", "internal/simulate", "internal/xds"},
 	"store/memory":       {"examples", "internal/app", "internal/ruletest"},
 	"store/redis":        {"examples", "internal/app"},
 	"store/storetest":    {},

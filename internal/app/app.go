@@ -20,11 +20,13 @@ import (
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/client"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/control"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/door/rls"
 	"github.com/headgate/headgate/internal/jwt"
 	"github.com/headgate/headgate/internal/xds"
 	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/store/redis"
 )
 
 // Options are what an App is made from.
@@ -67,7 +69,9 @@ type App struct {
 
 	// Long-lived components: there from Start to Stop.
 	store     headgate.Store
+	shared    *redis.Store // the store, behind its guards; nil without Redis
 	engine    *engine.Engine
+	control   *control.Manager
 	doors     []*door
 	rateLimit *rls.Service
 	plane     *xds.Client // nil if rules come from files
@@ -80,6 +84,7 @@ type App struct {
 	cleanup      []func()     // run last to first
 
 	observation
+	audit audit
 
 	// Swapped as a whole on every reload.
 	state     atomic.Pointer[rulesState]
@@ -164,6 +169,9 @@ func (a *App) Start(ctx context.Context) (err error) {
 	about = append(about, engine.WithUnknownDomain(a.options.Config.UnknownDomain))
 	about = append(about, a.openMetrics())
 	a.engine = engine.New(a.store, a.state.Load().rules, about...)
+	if err := a.openControl(); err != nil {
+		return err
+	}
 	a.rateLimit = a.newRateLimit()
 	a.transport = proxy.NewTransport()
 	a.transport.DialTLSContext = a.dialUpstream(a.transport.DialContext)

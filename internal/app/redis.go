@@ -34,6 +34,7 @@ func (a *App) openRedis() (headgate.Store, []engine.Option, error) {
 	if err != nil {
 		return nil, nil, &config.SourceError{Source: "store.redis", Message: err.Error()}
 	}
+	a.shared = shared
 	a.greet(ctx, shared, &options)
 	c := &a.options.Config.Store.Redis
 	safe := failsafe.New(a.measured(shared), failsafe.Options{

@@ -120,6 +120,9 @@ func (a *App) swap(rs *rules.Ruleset, err error) error {
 	a.state.Store(&next)
 	if a.engine != nil {
 		a.metrics.SetRules(rs, a.options.Clock())
+		if a.control != nil {
+			a.control.SetRules(rs)
+		}
 		a.engine.SetRules(rs)
 	}
 	stats := rs.Stats()

@@ -1,0 +1,298 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/config"
+)
+
+// keyAction is what may be done to a key.
+type keyAction struct {
+	name string
+	// optional are the fields of the body that the action knows beside domain,
+	// rule and key.
+	optional []string
+	do       func(*App, *keyCall) error
+}
+
+// keyActions are those of POST /v1/keys/{action}.
+func keyActions() []keyAction {
+	return []keyAction{
+		{"peek", nil, (*App).peekKey},
+		{"reset", []string{"reason"}, (*App).resetKey},
+		{"grant", []string{"amount", "for", "until", "reason"}, (*App).grantKey},
+		{"ban", []string{"for", "until", "reason"}, (*App).banKey},
+		{"unban", []string{"reason"}, (*App).unbanKey},
+		{"override", []string{"rate", "burst", "for", "until", "reason"}, (*App).overrideKey},
+		{"clear", []string{"reason"}, (*App).clearKey},
+	}
+}
+
+// keyBody is the body of POST /v1/keys/{action}.
+type keyBody struct {
+	domain, rule string
+	key          keyText
+	amount       int64
+	lasting      time.Duration // 0 if not given
+	until        time.Time     // zero if not given
+	rate         string
+	burst        int64
+	reason       string
+}
+
+// keyText is a key as operators write it: its parts in order, or by the names
+// of their attributes. A nil part is one that requests lack.
+type keyText struct {
+	parts  []*string
+	byName map[string]*string
+	names  []string // of byName, in their order
+}
+
+const (
+	// maxLasting is for how long a ban, an override or a grant may be.
+	maxLasting = 10 * 366 * 24 * time.Hour
+	// maxReason is how long a reason may be, in bytes.
+	maxReason = 500
+	// maxKeyParts is how many parts a key may have.
+	maxKeyParts = 64
+)
+
+// parseKeyBody reads the body of an action. now is what times are measured by.
+func parseKeyBody(action *keyAction, text []byte, now time.Time) (*keyBody, error) {
+	b := &keyBody{}
+	known := append([]string{"domain", "rule", "key"}, action.optional...)
+	err := readObject(text, func(name string, value json.RawMessage) error {
+		if !slices.Contains(known, name) {
+			return unknownField(action, name, known)
+		}
+		if err := b.set(name, value, now); err != nil {
+			return fmt.Errorf("%q %w", name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b, b.check(action, now)
+}
+
+func unknownField(action *keyAction, name string, known []string) error {
+	for _, a := range keyActions() {
+		if slices.Contains(a.optional, name) {
+			return fmt.Errorf("%q has no meaning for %s", name, action.name)
+		}
+	}
+	return fmt.Errorf("unknown field %q%s", name, nearestOf(name, known))
+}
+
+// readObject calls f for every member of a JSON object.
+func readObject(text []byte, f func(name string, value json.RawMessage) error) error {
+	if !utf8.Valid(text) {
+		return errors.New("the body is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errors.New(`the body must be a JSON object, such as {"rule":"login","key":["198.51.100.7"]}`)
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return fmt.Errorf("the body is not JSON: %w", err)
+		}
+		name, _ := t.(string)
+		if seen[name] {
+			return fmt.Errorf("%q is there twice", name)
+		}
+		seen[name] = true
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return fmt.Errorf("the body is not JSON: %w", err)
+		}
+		if err := f(name, value); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return fmt.Errorf("the body is not JSON: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is something after the body's end")
+	}
+	return nil
+}
+
+// set sets a field.
+func (b *keyBody) set(name string, value json.RawMessage, now time.Time) (err error) {
+	switch name {
+	case "domain":
+		return text(value, &b.domain)
+	case "rule":
+		return text(value, &b.rule)
+	case "key":
+		return b.key.read(value)
+	case "amount":
+		return number(value, &b.amount)
+	case "rate":
+		return text(value, &b.rate)
+	case "burst":
+		return number(value, &b.burst)
+	case "reason":
+		return b.readReason(value)
+	case "for":
+		return b.readFor(value)
+	case "until":
+		return b.readUntil(value, now)
+	}
+	return nil
+}
+
+func text(value json.RawMessage, into *string) error {
+	if json.Unmarshal(value, into) != nil || bytes.Equal(value, []byte("null")) {
+		return errors.New("must be text")
+	}
+	if *into == "" {
+		return errors.New("is empty")
+	}
+	return nil
+}
+
+func number(value json.RawMessage, into *int64) error {
+	if json.Unmarshal(value, into) != nil || *into < 1 || *into > headgate.MaxLimit {
+		return fmt.Errorf("must be a whole number from 1 to %d", int64(headgate.MaxLimit))
+	}
+	return nil
+}
+
+func (b *keyBody) readReason(value json.RawMessage) error {
+	if err := json.Unmarshal(value, &b.reason); err != nil {
+		return errors.New("must be text")
+	}
+	if len(b.reason) > maxReason {
+		return fmt.Errorf("has %d bytes, more than %d", len(b.reason), maxReason)
+	}
+	if strings.ContainsFunc(b.reason, unicode.IsControl) {
+		return errors.New("has control characters")
+	}
+	return nil
+}
+
+func (b *keyBody) readFor(value json.RawMessage) error {
+	var s string
+	if err := text(value, &s); err != nil {
+		return fmt.Errorf("%w, such as 10m", err)
+	}
+	d, err := parseLasting(s)
+	b.lasting = d
+	return err
+}
+
+// parseLasting reads a duration: Go's, or whole days as 30d.
+func parseLasting(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if days, ok := strings.CutSuffix(s, "d"); err != nil && ok {
+		d, err = time.ParseDuration(days + "h")
+		if d > maxLasting {
+			d = maxLasting // times 24 it is too long anyway
+		}
+		d *= 24
+	}
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("is %q, not a duration such as 30s, 10m, 24h or 30d", s)
+	case d < time.Millisecond || d > maxLasting:
+		return 0, fmt.Errorf("is %q; it must be from 1ms to ten years", s)
+	}
+	return d, nil
+}
+
+func (b *keyBody) readUntil(value json.RawMessage, now time.Time) error {
+	var s string
+	if err := text(value, &s); err != nil {
+		return err
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	switch {
+	case err != nil:
+		return fmt.Errorf("is %q, not a time such as %s", s, now.UTC().Add(time.Hour).Format(time.RFC3339))
+	case !t.After(now):
+		return fmt.Errorf("is %q, which is over: it is %s", s, now.UTC().Format(time.RFC3339))
+	case t.Sub(now) > maxLasting:
+		return fmt.Errorf("is %q, more than ten years from now", s)
+	}
+	b.until = t
+	return nil
+}
+
+// read reads a key: a list of texts and nulls, an object of them, or a text in
+// place of a list of one.
+func (k *keyText) read(value json.RawMessage) error {
+	if bytes.HasPrefix(value, []byte("{")) {
+		k.byName = map[string]*string{}
+		return readObject(value, func(name string, value json.RawMessage) error {
+			var part *string
+			if json.Unmarshal(value, &part) != nil {
+				return fmt.Errorf("has %q, which must be text or null", name)
+			}
+			k.byName[name], k.names = part, append(k.names, name)
+			if len(k.names) > maxKeyParts {
+				return errors.New("has too many parts")
+			}
+			return nil
+		})
+	}
+	var one string
+	if json.Unmarshal(value, &one) == nil && !bytes.Equal(value, []byte("null")) {
+		k.parts = []*string{&one}
+		return nil
+	}
+	if json.Unmarshal(value, &k.parts) != nil || k.parts == nil {
+		return errors.New(`must be a list of texts, such as ["198.51.100.7"], or an object, such as {"client_ip":"198.51.100.7"}`)
+	}
+	if len(k.parts) > maxKeyParts {
+		return errors.New("has too many parts")
+	}
+	return nil
+}
+
+// check returns what is missing, or does not go together.
+func (b *keyBody) check(action *keyAction, now time.Time) error {
+	switch {
+	case b.lasting > 0 && !b.until.IsZero():
+		return errors.New(`"for" and "until" say the same: leave one of them out`)
+	case b.rule == "" && b.key.byName == nil:
+		return errors.New(`"rule" is missing; without one, "key" has to be an object, for all rules with such keys`)
+	case action.name == "grant" && b.amount == 0:
+		return errors.New(`"amount" is missing: how much is to be granted`)
+	case action.name == "override" && b.rate == "" && b.burst == 0:
+		return errors.New(`"rate" or "burst" is missing: what is to apply in place of the rule's limit`)
+	case (action.name == "ban" || action.name == "override") && b.lasting == 0 && b.until.IsZero():
+		return fmt.Errorf(`"for" or "until" is missing: when the %s ends, such as "for":"10m"`, action.name)
+	}
+	if b.lasting > 0 {
+		b.until = now.Add(b.lasting)
+	}
+	return nil
+}
+
+// nearestAction is a hint about an action that there is not.
+func nearestAction(name string) string {
+	var known []string
+	for _, a := range keyActions() {
+		known = append(known, a.name)
+	}
+	if near := config.Nearest(name, known); near != "" {
+		return fmt.Sprintf("there is no action %q, did you mean %q?", name, near)
+	}
+	return fmt.Sprintf("there is no action %q; there are %s", name, strings.Join(known, ", "))
+}

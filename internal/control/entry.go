@@ -1,0 +1,131 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Kind is what an Entry is.
+type Kind uint8
+
+// The kinds.
+const (
+	// Ban refuses the key.
+	Ban Kind = iota
+	// Limit gives it another limit.
+	Limit
+)
+
+// String returns the word that operators see: ban or limit.
+func (k Kind) String() string {
+	switch k {
+	case Ban:
+		return "ban"
+	case Limit:
+		return "limit"
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+func parseKind(text string) (Kind, bool) {
+	for _, k := range []Kind{Ban, Limit} {
+		if k.String() == text {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+// Entry is a ban, or another limit, of one key of a rule.
+type Entry struct {
+	Kind Kind
+	// Domain and Rule name the rule, Scope is where it counts.
+	Domain, Rule, Scope string
+	// Key is the composed key.
+	Key string
+	// Rate and Burst are, of a Limit, what is to apply; empty or 0 is the
+	// rule's own.
+	Rate  string
+	Burst int64
+	// Until is when it ends, Created when it began.
+	Until, Created time.Time
+	// Reason is why, and By is who, in the operators' own words.
+	Reason, By string
+}
+
+// name returns what tells e's place in the table from all others.
+func (e *Entry) name() string { return nameOf(e.Kind, e.Scope, e.Key) }
+
+func nameOf(kind Kind, scope, key string) string {
+	return string(headgate.AppendKey(nil, kind.String(), scope, key))
+}
+
+// stored is an Entry as it is written. What is added later must be such that
+// who does not know it may leave it out; else it is another Version.
+type stored struct {
+	Version int    `json:"v"`
+	Kind    string `json:"kind"`
+	Domain  string `json:"domain"`
+	Rule    string `json:"rule"`
+	Scope   string `json:"scope"`
+	Key     []byte `json:"key"` // any bytes
+	Rate    string `json:"rate,omitempty"`
+	Burst   int64  `json:"burst,omitempty"`
+	Until   int64  `json:"until"`   // in ms since the Unix epoch
+	Created int64  `json:"created"` // the same
+	Reason  string `json:"reason,omitempty"`
+	By      string `json:"by,omitempty"`
+}
+
+const version = 1
+
+// maxEntry is the most bytes of an Entry that is written.
+const maxEntry = 8 << 10
+
+// encode is the inverse of decode. Times are rounded down to milliseconds.
+func (e *Entry) encode() (string, error) {
+	text, err := json.Marshal(stored{
+		Version: version, Kind: e.Kind.String(), Domain: e.Domain, Rule: e.Rule, Scope: e.Scope, Key: []byte(e.Key),
+		Rate: e.Rate, Burst: e.Burst, Until: e.Until.UnixMilli(), Created: e.Created.UnixMilli(), Reason: e.Reason, By: e.By,
+	})
+	if err == nil && len(text) > maxEntry {
+		err = fmt.Errorf("the entry has %d bytes, more than %d", len(text), maxEntry)
+	}
+	return string(text), err
+}
+
+// decode reads an Entry that another process has written, perhaps of another
+// version.
+func decode(text string) (*Entry, error) {
+	if len(text) > maxEntry {
+		return nil, fmt.Errorf("it has %d bytes, more than %d", len(text), maxEntry)
+	}
+	var s stored
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return nil, err
+	}
+	kind, ok := parseKind(s.Kind)
+	switch {
+	case s.Version != version:
+		return nil, fmt.Errorf("it is of version %d, not %d", s.Version, version)
+	case !ok:
+		return nil, fmt.Errorf("unknown kind %q", s.Kind)
+	case s.Scope == "" || s.Domain == "" || s.Rule == "":
+		return nil, errors.New("it names no rule")
+	case s.Until <= 0 || s.Until > maxMilli || s.Created < 0 || s.Created > maxMilli:
+		return nil, errors.New("its times are out of range")
+	case s.Burst < 0 || s.Burst > headgate.MaxLimit:
+		return nil, errors.New("its burst is out of range")
+	}
+	return &Entry{
+		Kind: kind, Domain: s.Domain, Rule: s.Rule, Scope: s.Scope, Key: string(s.Key), Rate: s.Rate, Burst: s.Burst,
+		Until: time.UnixMilli(s.Until).UTC(), Created: time.UnixMilli(s.Created).UTC(), Reason: s.Reason, By: s.By,
+	}, nil
+}
+
+// maxMilli is the year 5138, beyond which microseconds would not be exact.
+const maxMilli = 100_000_000_000_000

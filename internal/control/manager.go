@@ -1,0 +1,336 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/rules"
+)
+
+// Row is one row of a Table, or that there is none any more. The rows are in
+// the order of their versions, no two of which are the same.
+type Row struct {
+	Name, Value string
+	Deleted     bool
+	Version     int64
+}
+
+// Table is where the entries are, for all processes that share it.
+type Table interface {
+	// Version returns a number that is another one after every change.
+	Version(ctx context.Context) (int64, error)
+	// Since returns at most so many rows that have changed after a version,
+	// the oldest change first, and the version now.
+	Since(ctx context.Context, version int64, most int) (rows []Row, now int64, err error)
+	// Put writes a row; ErrFull if there are most rows already.
+	Put(ctx context.Context, name, value string, until time.Time, most int) error
+	// Delete deletes a row and reports whether there was one.
+	Delete(ctx context.Context, name string) (bool, error)
+	// Touch changes the version alone.
+	Touch(ctx context.Context) error
+}
+
+var (
+	// ErrFull is returned by Put when there are MaxEntries already.
+	ErrFull = errors.New("there are too many bans and overrides")
+	// ErrNotSaved says that a change holds, but will not outlive the process.
+	ErrNotSaved = errors.New("not saved")
+)
+
+const (
+	// MaxEntries is how many entries there may be, if Options do not say.
+	MaxEntries = 100_000
+	// PollInterval is how often Sync is to be called where others may change
+	// the table.
+	PollInterval = 100 * time.Millisecond
+	// afresh is how often everything is read again, whatever the versions say:
+	// a replica that has become primary may have forgotten what others know.
+	afresh = time.Minute
+	// page is how many rows are asked for at a time.
+	page = 1000
+)
+
+// Options are what a Manager is made from. All but Most and Changed are
+// required.
+type Options struct {
+	Table Table
+	// Engine gets the snapshots. Rules are those that it has.
+	Engine *engine.Engine
+	Rules  *rules.Ruleset
+	Clock  func() time.Time
+	Logger *slog.Logger
+	// Changed, if not nil, is called after every change that anybody made.
+	Changed func()
+	// Most is how many entries there may be.
+	Most int
+}
+
+// Manager is one process's view of the table. It is safe for use by any number
+// of goroutines.
+type Manager struct {
+	options Options
+
+	mu      sync.Mutex
+	entries map[string]*Entry // by name
+	byScope map[string][]*rules.Rule
+	seen    int64 // the version of entries
+	known   bool  // whether seen means anything
+	full    time.Time
+	nextEnd time.Time // of any entry; zero without
+	failing bool
+	odd     map[string]bool // rows that were complained about
+}
+
+// New returns a Manager that has read nothing yet; see [Manager.Sync].
+func New(o Options) *Manager {
+	o.Most = cmp.Or(o.Most, MaxEntries)
+	m := &Manager{options: o, entries: map[string]*Entry{}, odd: map[string]bool{}}
+	m.index(o.Rules)
+	return m
+}
+
+func (m *Manager) index(rs *rules.Ruleset) {
+	m.byScope = map[string][]*rules.Rule{}
+	for _, r := range rs.Rules() {
+		m.byScope[r.Scope] = append(m.byScope[r.Scope], r)
+	}
+}
+
+// SetRules tells of rules that are about to be put in force.
+func (m *Manager) SetRules(rs *rules.Ruleset) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.index(rs)
+	m.publish()
+}
+
+// Sync reads what has changed and puts it in force. While it cannot be read,
+// what was known stays in force, and the log says so once.
+func (m *Manager) Sync(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changed, err := m.read(ctx)
+	switch {
+	case err != nil && !m.failing && ctx.Err() == nil:
+		m.options.Logger.Warn("bans and overrides cannot be read, those known stay in force", "err", err)
+	case err == nil && m.failing:
+		m.options.Logger.Info("bans and overrides can be read again", "entries", len(m.entries))
+	}
+	m.failing = err != nil
+	now := m.options.Clock()
+	if !m.nextEnd.IsZero() && !now.Before(m.nextEnd) {
+		changed = true
+	}
+	if changed {
+		m.publish()
+		if m.options.Changed != nil {
+			m.options.Changed()
+		}
+	}
+	return err
+}
+
+// read reads the table, if its version says that it has changed.
+func (m *Manager) read(ctx context.Context) (changed bool, err error) {
+	now := m.options.Clock()
+	whole := !m.known || m.failing || now.Sub(m.full) >= afresh || now.Before(m.full)
+	version, err := m.options.Table.Version(ctx)
+	if err != nil {
+		return false, err
+	}
+	if !whole && version == m.seen {
+		return false, nil
+	}
+	into, since := m.entries, m.seen
+	if whole || version < m.seen {
+		into, since, whole = map[string]*Entry{}, 0, true
+	}
+	for {
+		rows, at, err := m.options.Table.Since(ctx, since, page)
+		if err != nil {
+			// What has been read of a part is true as well, but not up to date.
+			m.known = false
+			return changed, err
+		}
+		for i := range rows {
+			m.take(into, &rows[i])
+			since = rows[i].Version
+		}
+		changed = changed || len(rows) > 0 && !whole
+		if len(rows) < page {
+			changed = changed || at != m.seen || !same(into, m.entries)
+			m.entries, m.seen, m.known = into, at, true
+			if whole {
+				m.full = now
+			}
+			return changed, nil
+		}
+	}
+}
+
+// same reports whether two maps have equal entries.
+func same(a, b map[string]*Entry) bool {
+	return maps.EqualFunc(a, b, func(x, y *Entry) bool { return *x == *y })
+}
+
+// take takes a row into entries.
+func (m *Manager) take(into map[string]*Entry, r *Row) {
+	if r.Deleted {
+		delete(into, r.Name)
+		return
+	}
+	e, err := decode(r.Value)
+	if err == nil && e.name() != r.Name {
+		err = errors.New("it stands in the place of another")
+	}
+	if err != nil {
+		delete(into, r.Name)
+		if !m.odd[r.Name] && len(m.odd) < page {
+			m.odd[r.Name] = true
+			m.options.Logger.Warn("a ban or override is not understood and has no effect", "err", err)
+		}
+		return
+	}
+	into[r.Name] = e
+}
+
+// publish drops what has ended and puts the rest into the engine.
+func (m *Manager) publish() {
+	now := m.options.Clock()
+	m.nextEnd = time.Time{}
+	type id struct{ scope, key string }
+	places := make(map[id]int, len(m.entries))
+	list := make([]engine.Exception, 0, len(m.entries))
+	memo := map[insteadID][]engine.Instead{}
+	for name, e := range m.entries {
+		if !e.Until.After(now) {
+			delete(m.entries, name)
+			continue
+		}
+		if m.nextEnd.IsZero() || e.Until.Before(m.nextEnd) {
+			m.nextEnd = e.Until
+		}
+		at, ok := places[id{e.Scope, e.Key}]
+		if !ok {
+			at = len(list)
+			places[id{e.Scope, e.Key}] = at
+			list = append(list, engine.Exception{Scope: e.Scope, Key: e.Key})
+		}
+		switch x := &list[at]; e.Kind {
+		case Ban:
+			x.BannedUntil = e.Until.UnixMicro()
+		case Limit:
+			x.LimitUntil, x.Instead = e.Until.UnixMicro(), m.instead(memo, e)
+		}
+	}
+	m.options.Engine.SetExceptions(engine.NewExceptions(list, now.UnixMicro()))
+}
+
+type insteadID struct {
+	domain, rule, rate string
+	burst              int64
+}
+
+// instead returns what applies in place of the rules of an entry. Many entries
+// have the same.
+func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engine.Instead {
+	id := insteadID{e.Domain, e.Rule, e.Rate, e.Burst}
+	list, ok := memo[id]
+	if ok {
+		return list
+	}
+	for _, r := range m.byScope[e.Scope] {
+		if r.Domain != e.Domain || r.Name != e.Rule {
+			continue // rules under compat: envoy share their scope
+		}
+		other, err := r.WithLimit(e.Rate, e.Burst)
+		if err != nil {
+			m.options.Logger.Warn("an override does not go with its rule and has no effect",
+				"domain", e.Domain, "rule", e.Rule, "at", r.Position(), "err", err)
+			continue
+		}
+		list = append(list, engine.Instead{Of: r, Rule: other})
+	}
+	memo[id] = list
+	return list
+}
+
+// Put writes an entry, in place of the one of its kind that the key has, and
+// puts it in force here. With an error that wraps ErrNotSaved it holds.
+func (m *Manager) Put(ctx context.Context, e *Entry) error {
+	text, err := e.encode()
+	if err != nil {
+		return err
+	}
+	err = m.options.Table.Put(ctx, e.name(), text, e.Until, m.options.Most)
+	if err != nil && !errors.Is(err, ErrNotSaved) {
+		return err
+	}
+	m.look(ctx)
+	return err
+}
+
+// look is Sync after a change of our own, which has been made in any case: what
+// fails here is done by the next Sync.
+func (m *Manager) look(ctx context.Context) { _ = m.Sync(ctx) }
+
+// Delete ends an entry and reports whether there was one.
+func (m *Manager) Delete(ctx context.Context, e *Entry) (bool, error) {
+	was, err := m.options.Table.Delete(ctx, e.name())
+	if err != nil && !errors.Is(err, ErrNotSaved) {
+		return was, err
+	}
+	m.look(ctx)
+	return was, err
+}
+
+// Touch tells all processes that keys were given budget, so that none goes on
+// refusing them by what it remembers.
+func (m *Manager) Touch(ctx context.Context) error {
+	if err := m.options.Table.Touch(ctx); err != nil {
+		return err
+	}
+	m.look(ctx)
+	return nil
+}
+
+// Of returns the ban and the limit of a key, nil if it has none.
+func (m *Manager) Of(scope, key string) (ban, limit *Entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.active(nameOf(Ban, scope, key)), m.active(nameOf(Limit, scope, key))
+}
+
+// active returns a copy of an entry that has not ended.
+func (m *Manager) active(name string) *Entry {
+	e := m.entries[name]
+	if e == nil || !e.Until.After(m.options.Clock()) {
+		return nil
+	}
+	out := *e
+	return &out
+}
+
+// Entries returns all entries that have not ended, the newest first.
+func (m *Manager) Entries() []Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.options.Clock()
+	out := make([]Entry, 0, len(m.entries))
+	for _, e := range m.entries {
+		if e.Until.After(now) {
+			out = append(out, *e)
+		}
+	}
+	slices.SortFunc(out, func(a, b Entry) int {
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Kind, b.Kind))
+	})
+	return out
+}
