@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -179,6 +180,47 @@ func TestReload(t *testing.T) {
 	expect("of the new authority", 8, stranger)
 	if _, err := shake(t, config, old); err == nil {
 		t.Error("the old authority is still believed")
+	}
+}
+
+// While certificates are renewed again and again, the files one after the
+// other, every handshake succeeds, and in the end the newest is in use.
+func TestReloadUnderLoad(t *testing.T) {
+	a := certtest.New(t)
+	cert, key := a.Issue("server", 2)
+	s, err := certs.Load(certs.Files{Cert: cert, Key: key}, certs.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, client := s.Config(), a.Client("") // a server has it for good
+	shaken, renewed := make(chan struct{}), make(chan struct{})
+	var shakers sync.WaitGroup
+	for range 3 {
+		shakers.Go(func() {
+			for {
+				if _, err := shake(t, config, client); err != nil {
+					t.Error(err)
+				}
+				select {
+				case shaken <- struct{}{}:
+				case <-renewed:
+					return
+				}
+			}
+		})
+	}
+	last := int64(2)
+	for range 25 {
+		last++
+		a.Issue("server", last)
+		for range 6 {
+			<-shaken
+		}
+	}
+	close(renewed)
+	shakers.Wait()
+	if state, err := shake(t, config, client); err != nil || serial(state) != last {
+		t.Errorf("in the end: %v, want serial %d", err, last)
 	}
 }
 
