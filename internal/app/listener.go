@@ -25,8 +25,11 @@ func (a *App) wrap(d *door, l net.Listener) net.Listener {
 		return l // it is our own; it has a bound of its own, which tells
 	}
 	o := netbound.Options{Max: a.maxConnections(d.name), Logger: a.log.With("door", d.name)}
-	if d.name == DoorGRPC || d.name == DoorShared {
+	switch d.name {
+	case DoorGRPC, DoorShared:
 		o.Policy = netbound.ByRead
+	case DoorAPI, DoorAdmin: // not the proxy, whose requests may last for hours
+		o.Policy = netbound.ByStateThenRead
 	}
 	d.bound = netbound.New(l, o)
 	return d.bound

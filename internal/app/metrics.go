@@ -108,6 +108,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.reloadMetrics(c)
 	a.memoryMetrics(c)
 	a.storeMetrics(c)
+	a.connectionMetrics(c)
 	a.respMetrics(c)
 	return c
 }
@@ -170,6 +171,25 @@ func (a *App) storeMetrics(c *askedCollector) {
 		errs(out, float64(s.Failures-s.Timeouts), "error")
 		errs(out, float64(s.FailedFast), "circuit_open")
 		hits(out, float64(s.CacheHits))
+	})
+}
+
+// connectionMetrics tells about the doors whose connections are bounded and
+// counted by their listener: all but that of the Redis protocol.
+func (a *App) connectionMetrics(c *askedCollector) {
+	open := c.gauge("headgate_connections", "Connections that are open.", "door")
+	ever := c.counter("headgate_connections_total", "Connections, by what became of them.", "door", "result")
+	c.ask(func(out chan<- prometheus.Metric) {
+		for _, d := range a.doors {
+			if d.bound == nil {
+				continue
+			}
+			s := d.bound.Stats()
+			open(out, float64(s.Open), d.name)
+			ever(out, float64(s.Accepted-s.Rejected), d.name, "accepted")
+			ever(out, float64(s.Evicted), d.name, "evicted")
+			ever(out, float64(s.Rejected), d.name, "rejected")
+		}
 	})
 }
 

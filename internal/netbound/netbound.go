@@ -8,6 +8,7 @@
 package netbound
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -26,14 +27,23 @@ const (
 	// ByRead takes every connection for one that waits, the longer the longer
 	// ago something came from it. It is for requests that are short.
 	ByRead
+	// ByStateThenRead goes by what ConnState is told, and if all are at work
+	// by when something came from them. It is for servers of net/http whose
+	// requests are short, so that one that comes drop by drop keeps nobody out.
+	ByStateThenRead
 )
 
 // String returns the name of the policy.
 func (p Policy) String() string {
-	if p == ByRead {
+	switch p {
+	case ByState:
+		return "by_state"
+	case ByRead:
 		return "by_read"
+	case ByStateThenRead:
+		return "by_state_then_read"
 	}
-	return "by_state"
+	return fmt.Sprintf("policy(%d)", uint8(p))
 }
 
 // Options are the bound and who hears of it.
@@ -100,6 +110,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 func (l *Listener) admit(nc net.Conn) net.Conn {
 	c := &conn{Conn: nc, listener: l}
 	c.waits(l.accepted.Add(1))
+	c.heard.Store(c.since.Load())
 	l.mu.Lock()
 	var victim *conn
 	full := len(l.conns) >= l.options.Max
@@ -142,13 +153,20 @@ func (l *Listener) longest() *conn {
 	var found *conn
 	var since int64
 	looked := 0
+	var atWork *conn
 	for c := range l.conns {
 		if s := c.since.Load(); s > 0 && (found == nil || s < since) {
 			found, since = c, s
 		}
+		if atWork == nil || c.heard.Load() < atWork.heard.Load() {
+			atWork = c
+		}
 		if looked++; looked >= sample && found != nil || looked >= 16*sample {
 			break
 		}
+	}
+	if found == nil && l.options.Policy == ByStateThenRead {
+		return atWork
 	}
 	return found
 }
@@ -190,7 +208,10 @@ type conn struct {
 	// since is how many connections had been accepted when it began to wait;
 	// 0 while it is at work. That tells the order, which is all that matters,
 	// and needs no clock.
-	since  atomic.Int64
+	since atomic.Int64
+	// heard is how many had been when something last came from it; it is not
+	// kept by ByState.
+	heard  atomic.Int64
 	closed atomic.Bool
 }
 
@@ -212,8 +233,15 @@ func (c *conn) Close() error {
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 && c.listener.options.Policy == ByRead {
+	if n == 0 {
+		return n, err
+	}
+	switch c.listener.options.Policy {
+	case ByRead:
 		c.waits(c.listener.accepted.Load())
+	case ByStateThenRead:
+		c.heard.Store(c.listener.accepted.Load())
+	case ByState:
 	}
 	return n, err
 }

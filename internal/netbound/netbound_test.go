@@ -201,3 +201,29 @@ func TestHalfClose(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Where requests are short, those at work that send least make room too, if
+// nobody is silent.
+func TestSlowestAtWorkMakesRoom(t *testing.T) {
+	b := newBench(t, 2, netbound.ByStateThenRead)
+	slow, s1 := b.connect(t)
+	brisk, s2 := b.connect(t)
+	b.ConnState(s1, http.StateActive)
+	b.ConnState(s2, http.StateActive)
+	third, s3 := b.connect(t)
+	if s3 == nil || !hungUp(slow) {
+		t.Fatal("the first is at work and has said nothing for longest, but stays")
+	}
+	if _, err := brisk.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(s2, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, s4 := b.connect(t); s4 == nil || !hungUp(third) { // the only one that waits
+		t.Error("the third is silent, but stays")
+	}
+	if st := b.Stats(); st.Open != 2 || st.Evicted != 2 || st.Rejected != 0 {
+		t.Errorf("%+v", st)
+	}
+}

@@ -1,0 +1,195 @@
+package app_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/certtest"
+	"github.com/headgate/headgate/internal/config"
+)
+
+// What hostile callers say, and no more.
+const (
+	halfLine    = "GET /heal"
+	halfHeader  = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A"
+	halfBody    = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+	halfPreface = "PRI * HTT"
+	noSettings  = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	halfFrame   = noSettings + "\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x40\x00\x01\x04"
+	halfCommand = "*1\r\n$1000\r\nx"
+	halfHello   = "\x16\x03\x01\x02\x00\x01\x00\x01"
+)
+
+// room is how many connections a door has room for in these tests.
+const room = 12
+
+func bounded(t config.TLS) set {
+	return func(c *config.Config) {
+		everywhere(t)(c)
+		c.API.HTTP.MaxConnections, c.Proxy.HTTP.MaxConnections, c.Admin.HTTP.MaxConnections = room, room, room
+		c.GRPC.MaxConnections, c.RESP.MaxConnections, c.Shared.MaxConnections = room, room, room
+	}
+}
+
+// mob opens connections to a door, and knows how many of them the door keeps.
+type mob struct {
+	t       *testing.T
+	address string
+	open    atomic.Int64
+}
+
+// join opens one more, says something and waits for the end of it.
+func (m *mob) join(text string) {
+	m.t.Helper()
+	nc, err := net.Dial("tcp", m.address)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _ = nc.Close() })
+	m.open.Add(1)
+	_, _ = io.WriteString(nc, text) // it may have been closed
+	go func() {
+		_, _ = io.Copy(io.Discard, nc)
+		m.open.Add(-1)
+	}()
+}
+
+// honest asks something on a connection of its own. The error is about not
+// being served.
+func honest(door, address string, client *tls.Config) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	switch door {
+	case app.DoorGRPC:
+		over := insecure.NewCredentials()
+		if client != nil {
+			over = credentials.NewTLS(client)
+		}
+		c, err := grpc.NewClient(address, grpc.WithTransportCredentials(over))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		_, err = healthpb.NewHealthClient(c).Check(ctx, &healthpb.HealthCheckRequest{})
+		return err
+	case app.DoorRESP:
+		got, err := converse(address, client, "PING\r\nQUIT\r\n")
+		if err == nil && got != "+PONG\r\n+OK\r\n" {
+			err = fmt.Errorf("PING is answered %q", got)
+		}
+		return err
+	}
+	url := "http://" + address + "/healthz"
+	if client != nil {
+		url = "https" + strings.TrimPrefix(url, "http")
+	}
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: client, DisableKeepAlives: true}}
+	defer web.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	res, err := web.Do(r)
+	if err != nil {
+		return err
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET /healthz: %s", res.Status)
+	}
+	return nil
+}
+
+// Connections that say nothing, stop in the middle of a word, or come in
+// floods keep nobody out of any door, and no door keeps more of them than it
+// has room for.
+func TestFloods(t *testing.T) {
+	http1 := []string{"", halfLine, halfHeader}
+	short := append([]string{halfBody}, http1...)
+	http2 := []string{"", halfPreface, noSettings, halfFrame}
+	redis := []string{"", "PIN", halfCommand}
+	rows := []struct {
+		door string
+		say  []string
+		asks []string // as which doors honest callers come
+	}{
+		{app.DoorAPI, short, []string{app.DoorAPI}},
+		{app.DoorAdmin, short, []string{app.DoorAdmin}},
+		{app.DoorProxy, http1, []string{app.DoorProxy}},
+		{app.DoorGRPC, http2, []string{app.DoorGRPC}},
+		{app.DoorRESP, redis, []string{app.DoorRESP}},
+		{app.DoorShared, slices.Concat(short, http2, redis), []string{app.DoorAPI, app.DoorGRPC, app.DoorRESP}},
+	}
+	a := certtest.New(t)
+	cert, key := a.Issue("server", 2)
+	for over, certificate := range map[string]config.TLS{"plain": {}, "TLS": {Cert: cert, Key: key}} {
+		var client *tls.Config
+		if certificate.Enabled() {
+			client = a.Client("")
+		}
+		apart := run(t, envoyRules, hello, bounded(certificate))
+		together := run(t, envoyRules, nil, bounded(config.TLS{}), func(c *config.Config) {
+			c.Listen, c.Shared.TLS = config.Listen{Shared: "127.0.0.1:0"}, certificate
+		})
+		for _, row := range rows {
+			t.Run(row.door+" "+over, func(t *testing.T) {
+				f := apart
+				if row.door == app.DoorShared {
+					f = together
+				}
+				say := row.say
+				if client != nil {
+					say = []string{"", halfHello, halfLine}
+				}
+				m := &mob{t: t, address: f.Addr(row.door)}
+				for i := range 8 * room {
+					m.join(say[i%len(say)])
+					if i%8 != 7 {
+						continue
+					}
+					for _, as := range row.asks {
+						if err := honest(as, m.address, client); err != nil {
+							t.Fatalf("%s, beside %d others: %v", as, i+1, err)
+						}
+					}
+				}
+				f.await(t, func() bool { return m.open.Load() <= room })
+			})
+		}
+	}
+}
+
+// A body that comes drop by drop at all places of a door keeps nobody out.
+func TestSlowBodiesInAllPlaces(t *testing.T) {
+	f := run(t, loginRules, nil, bounded(config.TLS{}))
+	var drips []net.Conn
+	for i := range 4 * room {
+		c := f.dial(t, app.DoorAPI)
+		_, _ = io.WriteString(c, halfBody)
+		drips = append(drips, c)
+		if i < room {
+			continue
+		}
+		for _, c := range drips {
+			_, _ = io.WriteString(c, " ") // most have been closed
+		}
+		if err := honest(app.DoorAPI, f.Addr(app.DoorAPI), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
