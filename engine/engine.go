@@ -129,22 +129,48 @@ func (e *Engine) Rules() *rules.Ruleset { return e.rules.Load() }
 // The caller should Release the Verdict when done with its Results; that makes
 // the next decision free of allocations.
 func (e *Engine) Decide(ctx context.Context, q Query) (Verdict, error) {
+	return e.answer(ctx, q, nil)
+}
+
+// Matched says which rules apply to a request: what [rules.Ruleset.Match] of
+// the rules in force has found.
+type Matched struct {
+	// Known reports whether the domain is known.
+	Known bool
+	// Checks are the rules. They are only read.
+	Checks []rules.Check
+}
+
+// DecideMatched is Decide for a request that has been matched before, perhaps
+// by another goroutine: a replay matches many requests at once, and decides
+// about them one after another. q.Request is not looked at.
+func (e *Engine) DecideMatched(ctx context.Context, q Query, m Matched) (Verdict, error) {
+	return e.answer(ctx, q, &m)
+}
+
+// answer answers q, with the rules that apply if they are known already.
+func (e *Engine) answer(ctx context.Context, q Query, matched *Matched) (Verdict, error) {
 	s, _ := e.scratch.Get().(*scratch)
 	v := Verdict{Allowed: true, at: q.At, pool: &e.scratch, scratch: s}
 	v.Decision = headgate.Decision{Allowed: true, Reason: headgate.NoLimit}
 	if e.observer == nil {
-		return v, e.decide(ctx, q, &v)
+		return v, e.decide(ctx, q, matched, &v)
 	}
 	mark := Mark{Lane: s.lane}
 	mark.Start = e.observer.Deciding(q.At, mark.Lane)
-	err := e.decide(ctx, q, &v)
+	err := e.decide(ctx, q, matched, &v)
 	e.observer.Decided(ctx, mark, q, v, err)
 	return v, err
 }
 
-func (e *Engine) decide(ctx context.Context, q Query, v *Verdict) error {
+func (e *Engine) decide(ctx context.Context, q Query, matched *Matched, v *Verdict) error {
 	s := v.scratch
-	v.Known = e.rules.Load().Match(q.Domain, q.Request, &s.matches[0])
+	if matched == nil {
+		v.Known = e.rules.Load().Match(q.Domain, q.Request, &s.matches[0])
+	} else {
+		v.Known = matched.Known
+		s.matches[0].Checks = append(s.matches[0].Checks[:0], matched.Checks...)
+	}
 	rules.ApplyReplaces(s.matches[:])
 	s.results = s.results[:0]
 	if !v.Known {

@@ -16,8 +16,12 @@ const (
 	// MaxLine is the longest line that is read, in bytes. Longer ones are
 	// left out.
 	MaxLine = 1 << 20
-	// chunkSize is how much is handed over at once, if lines are short.
-	chunkSize = 256 << 10
+	// chunkSize is how much is handed over at once, if lines are short: with
+	// what is made of it, it has to fit into a processor's cache.
+	chunkSize = 64 << 10
+	// bufferSize is so much smaller than a chunk that most of a file is read
+	// past the buffer.
+	bufferSize = 16 << 10
 	// maxWindow bounds what a compressed file may have us remember.
 	maxWindow = 128 << 20
 )
@@ -48,7 +52,7 @@ type Reader struct {
 // NewReader returns a Reader of a log that may be compressed, which its first
 // bytes tell.
 func NewReader(r io.Reader) (*Reader, error) {
-	in := bufio.NewReaderSize(r, 64<<10)
+	in := bufio.NewReaderSize(r, bufferSize)
 	begin, err := in.Peek(6)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -61,17 +65,17 @@ func NewReader(r io.Reader) (*Reader, error) {
 		if err != nil {
 			return nil, cut(err)
 		}
-		out.in = bufio.NewReaderSize(z, 64<<10)
+		out.in = bufio.NewReaderSize(z, bufferSize)
 	case isZstd(begin):
 		out.Compression = "zstd"
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, err
 		}
-		out.in, out.closing = bufio.NewReaderSize(z, 64<<10), z.Close
+		out.in, out.closing = bufio.NewReaderSize(z, bufferSize), z.Close
 	case bytes.HasPrefix(begin, []byte("BZh")):
 		out.Compression = "bzip2"
-		out.in = bufio.NewReaderSize(bzip2.NewReader(in), 64<<10)
+		out.in = bufio.NewReaderSize(bzip2.NewReader(in), bufferSize)
 	case bytes.HasPrefix(begin, []byte("\xfd7zXZ\x00")):
 		return nil, errors.New("the file is compressed by xz, which is not read here: xz -dc FILE | headgate … -")
 	case bytes.HasPrefix(begin, []byte("PK\x03\x04")):

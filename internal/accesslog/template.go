@@ -102,8 +102,11 @@ func (s *step) end(text string) int {
 	case s.stop == "":
 		return len(text)
 	case !s.quoted:
-		if len(s.stop) == 1 {
-			return strings.IndexByte(text, s.stop[0])
+		// strings.Index would look for both bytes at once, which takes longer
+		// to begin with than these short values are.
+		i := strings.IndexByte(text, s.stop[0])
+		if i < 0 || len(s.stop) == 1 || strings.HasPrefix(text[i:], s.stop) {
+			return i
 		}
 		return strings.Index(text, s.stop)
 	}

@@ -16,6 +16,7 @@ type entry struct {
 	at      int64 // Time, put right where clocks jump
 	address netip.Addr
 	group   string // what address is counted by
+	applies [2]applying
 }
 
 // ClientIP implements rules.Request.
@@ -64,6 +65,7 @@ func (e *entry) Attribute(a rules.Attribute) (value string, ok bool) {
 // remembered, since the same come again and again.
 type addresses struct {
 	clients *client.Resolver
+	whole4  bool // IPv4 addresses are counted by themselves
 	known   map[string]known
 }
 
@@ -76,13 +78,19 @@ type known struct {
 const maxKnown = 1 << 14
 
 func newAddresses(clients *client.Resolver) *addresses {
-	return &addresses{clients, map[string]known{}}
+	any4 := netip.AddrFrom4([4]byte{192, 0, 2, 1})
+	return &addresses{clients, clients.Group(any4) == any4.String(), map[string]known{}}
 }
 
 // set sets e's address by what the log says of the peer and, if the peer is a
 // trusted proxy, of X-Forwarded-For.
 func (a *addresses) set(e *entry) {
 	if e.ForwardedFor == "" {
+		if addr, err := netip.ParseAddr(e.Client); err == nil && addr.Is4() && a.whole4 {
+			// Its text is the only one it has, so that it is the group as well.
+			e.address, e.group = addr, e.Client
+			return
+		}
 		if k, ok := a.known[e.Client]; ok {
 			e.address, e.group = k.address, k.group
 			return

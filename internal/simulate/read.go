@@ -238,6 +238,7 @@ func (in *input) choose(given accesslog.Format, sample []string) error {
 type reading struct {
 	Reading
 	ctx    context.Context
+	sides  []Side
 	group  sync.WaitGroup
 	jobs   chan work
 	mu     sync.Mutex
@@ -256,7 +257,10 @@ func (r *reading) free() *batch {
 		b = r.unused[n-1]
 		r.unused = r.unused[:n-1]
 	}
-	*b = batch{entries: b.entries[:0], skipped: b.skipped[:0], done: make(chan struct{})}
+	*b = batch{
+		entries: b.entries[:0], skipped: b.skipped[:0], done: make(chan struct{}),
+		matching: matching{checks: b.checks[:0], keys: b.keys[:0]},
+	}
 	return b
 }
 
@@ -265,7 +269,7 @@ func (r *reading) release(b *batch) {
 	if b.holds--; b.holds > 0 {
 		return
 	}
-	b.chunk = accesslog.Chunk{}
+	b.chunk, b.keyText = accesslog.Chunk{}, ""
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	const spare = 16
@@ -290,11 +294,12 @@ type outcome struct {
 	samples []Sample
 }
 
-// read reads all logs and hands their entries to visit, in the order of time.
-// An entry is good until visit returns.
-func (o *Reading) read(ctx context.Context, visit func(at int64, e *entry) error) (outcome, error) {
+// read reads all logs, matches them with the rules of the sides, and hands
+// their entries to visit, in the order of time. An item is good until visit
+// returns.
+func (o *Reading) read(ctx context.Context, sides []Side, visit func(at int64, it item) error) (outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &reading{Reading: *o, ctx: ctx, jobs: make(chan work)}
+	r := &reading{Reading: *o, ctx: ctx, sides: sides, jobs: make(chan work)}
 	defer r.group.Wait()
 	defer cancel()
 	inputs, err := r.probeAll()
@@ -320,7 +325,7 @@ func (o *Reading) read(ctx context.Context, visit func(at int64, e *entry) error
 		}
 		it := s.order.first()
 		now = max(now, it.entry.at)
-		if err := visit(now, it.entry); err != nil {
+		if err := visit(now, it); err != nil {
 			return m.outcome(), err
 		}
 		s.order.pop()
@@ -430,8 +435,8 @@ func (m *merge) outcome() outcome {
 // Visit reads logs and hands the time of each request, in microseconds, and
 // what its client is counted by to visit, in the order of time.
 func Visit(ctx context.Context, o Reading, visit func(at int64, client string)) error {
-	_, err := o.read(ctx, func(at int64, e *entry) error {
-		visit(at, strings.Clone(e.group))
+	_, err := o.read(ctx, nil, func(at int64, it item) error {
+		visit(at, strings.Clone(it.entry.group))
 		return nil
 	})
 	return err

@@ -80,10 +80,11 @@ func newSide(s Side, o *Options) *side {
 	return out
 }
 
-// decide decides about an entry. The verdict has to be released.
-func (s *side) decide(ctx context.Context, at int64, e *entry) (engine.Verdict, error) {
+// decide decides about an entry that m's rules apply to. The verdict has to be
+// released.
+func (s *side) decide(ctx context.Context, at int64, m engine.Matched) (engine.Verdict, error) {
 	s.now = at
-	v, err := s.engine.Decide(ctx, engine.Query{Domain: s.Domain, Request: e, Cost: 1, At: at})
+	v, err := s.engine.DecideMatched(ctx, engine.Query{Domain: s.Domain, Cost: 1, At: at}, m)
 	if err != nil {
 		v.Release()
 		return v, fmt.Errorf("the store of the simulation: %w", err)
@@ -107,35 +108,35 @@ func (s *side) measure() {
 // Run replays the logs. The error is that of a log that cannot be read at all,
 // of the store, or ctx's; then there is no report.
 func Run(ctx context.Context, o Options) (report *Report, err error) {
+	sides := []Side{o.Side}
 	old := newSide(o.Side, &o)
 	defer func() { err = errors.Join(err, old.store.Close()) }()
 	var candidate *side
 	var compared *comparison
 	if o.Candidate != nil {
+		sides = append(sides, *o.Candidate)
 		candidate = newSide(*o.Candidate, &o)
 		compared = newComparison()
 		defer func() { err = errors.Join(err, candidate.store.Close()) }()
 	}
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
-	read, err := o.read(ctx, func(at int64, e *entry) error {
+	var v, w engine.Verdict // not made anew for each request
+	read, err := o.read(ctx, sides, func(at int64, it item) (err error) {
 		first, last = min(first, at), max(last, at)
-		v, err := old.decide(ctx, at, e)
-		if err != nil {
+		if v, err = old.decide(ctx, at, it.matched(0)); err != nil {
 			return err
 		}
-		defer v.Release()
 		if o.Decided != nil {
-			o.Decided(Request{At: at, Field: e.named, Verdict: &v})
+			o.Decided(Request{At: at, Field: it.entry.named, Verdict: &v})
 		}
-		if candidate == nil {
-			return nil
+		if candidate != nil {
+			if w, err = candidate.decide(ctx, at, it.matched(1)); err != nil {
+				return err
+			}
+			compared.add(at, &v, &w)
+			w.Release()
 		}
-		w, err := candidate.decide(ctx, at, e)
-		if err != nil {
-			return err
-		}
-		compared.add(at, &v, &w)
-		w.Release()
+		v.Release()
 		return nil
 	})
 	if err != nil {

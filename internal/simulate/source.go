@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/accesslog"
+	"github.com/headgate/headgate/rules"
 )
 
 // batch is a chunk of a log on its way: a worker fills it, and the source
@@ -18,6 +19,7 @@ type batch struct {
 	err     error // the last one of the log
 	entries []entry
 	skipped []Sample // the first few
+	matching
 	skips   int64
 	lines   int64
 	holds   int // how many entries are in use
@@ -82,6 +84,7 @@ func (r *reading) start(in *input) *source {
 func (r *reading) worker() {
 	parsers := map[accesslog.Format]accesslog.Parser{}
 	who := newAddresses(r.Clients)
+	var m rules.Matches
 	for {
 		select {
 		case w := <-r.jobs:
@@ -91,6 +94,7 @@ func (r *reading) worker() {
 				parsers[w.format] = parser
 			}
 			w.parse(parser, who)
+			w.match(r.sides, &m)
 			close(w.done)
 		case <-r.ctx.Done():
 			return

@@ -161,13 +161,11 @@ func Suggest(ctx context.Context, o SuggestOptions) (*Suggestion, error) {
 	out := &Suggestion{Domain: o.Domain, Promise: o.Unaffected, Proposals: []ProposedRule{}}
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	keys := 0
-	var m rules.Matches
-	read, err := o.read(ctx, func(at int64, e *entry) error {
+	sides := []Side{{Rules: rs, Domain: o.Domain}}
+	read, err := o.read(ctx, sides, func(at int64, it item) error {
 		first, last = min(first, at), max(last, at)
 		out.Requests++
-		rs.Match(o.Domain, e, &m)
-		for i := range m.Checks {
-			c := &m.Checks[i]
+		for _, c := range it.matched(0).Checks {
 			one := byRule[c.Rule.Name]
 			h := one.keys[c.Key]
 			if h == nil {
