@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -387,5 +388,33 @@ func TestVerdictAfterRelease(t *testing.T) {
 	}
 	if err := e.Undo(context.Background(), &v, start); err != nil {
 		t.Error(err)
+	}
+}
+
+// What has been matched ahead of time is decided as it is otherwise.
+func TestDecideMatched(t *testing.T) {
+	rs := parse(t, twoLimits)
+	plain, ahead := engine.New(memory.New(), rs), engine.New(memory.New(), rs)
+	var m rules.Matches
+	refused := 0
+	for i := range 8 {
+		q := ask(request{"path": []string{"/a", "/b"}[i/6], "user": "u", "team": fmt.Sprint("t", i%2)}, float64(i))
+		want := decide(t, plain, q)
+		known := rs.Match(q.Domain, q.Request, &m)
+		q.Request = nil
+		got, err := ahead.DecideMatched(t.Context(), q, engine.Matched{Known: known, Checks: m.Checks})
+		if err != nil || got.Allowed != want.Allowed || got.Known != want.Known || got.Rule != want.Rule || got.Decision != want.Decision ||
+			!slices.Equal(got.Results(), want.Results()) {
+			t.Errorf("%d: %+v, %v, want %+v", i, got, err, want)
+		}
+		if !got.Allowed {
+			refused++
+		}
+		got.Release()
+		want.Release()
+	}
+	v, err := ahead.DecideMatched(t.Context(), ask(nil, 0), engine.Matched{})
+	if err != nil || v.Known || !v.Allowed || refused == 0 {
+		t.Errorf("unknown domain: %+v, %v; %d refused", v, err, refused)
 	}
 }

@@ -110,6 +110,21 @@ func TestDefinedFormats(t *testing.T) {
 			"2026-11-21T12:00:00Z 192.0.2.1 GET host=\"\" path=\"/a%b\" query=\"x=1\" status=200\n",
 		},
 		{
+			"nginx with the time of the decision", `$remote_addr [$time_local] $msec $request_time "$request" $status $upstream_http_x_headgate_time`,
+			`192.0.2.1 [21/Nov/2026:12:00:01 +0000] 1795262401.000 0.900 "GET /a HTTP/1.1" 200 1795262400.500250`,
+			"2026-11-21T12:00:00.50025Z 192.0.2.1 GET host=\"\" path=\"/a\" query=\"\" status=200\n",
+		},
+		{
+			"Apache with the time of the decision", `%h %t \"%r\" %>s %D %{X-Headgate-Time}o`,
+			`192.0.2.1 [21/Nov/2026:12:00:01 +0000] "GET /a HTTP/1.1" 200 900000 1795262400.500250`,
+			"2026-11-21T12:00:00.50025Z 192.0.2.1 GET host=\"\" path=\"/a\" query=\"\" status=200\n",
+		},
+		{
+			"Envoy with the time of the decision", "[%START_TIME%] %DOWNSTREAM_REMOTE_ADDRESS% %REQ(:METHOD)% %REQ(:PATH)% %RESP(X-HEADGATE-TIME)%\n",
+			`[2026-11-21T12:00:00.400Z] 192.0.2.1:4711 GET /a 1795262400.500250`,
+			"2026-11-21T12:00:00.50025Z 192.0.2.1 GET host=\"\" path=\"/a\" query=\"\" status=0\n",
+		},
+		{
 			"Apache with modifiers", `%{c}a %a %t \"%r\" %>s %{X-Api-Key}i %{session}C %D`,
 			`10.0.0.1 192.0.2.1 [21/Nov/2026:12:00:00 +0000] "GET /a HTTP/1.1" 200 k1 s1 250000`,
 			"2026-11-21T12:00:00Z 192.0.2.1 GET host=\"\" path=\"/a\" query=\"\" status=200\n" +

@@ -16,6 +16,8 @@ func jsonNames() map[string]place {
 	names := map[string]place{}
 	// Of several for the same thing the first of a line has the highest rank.
 	for slot, list := range map[slot]string{
+		timeDecided: `upstream_http_x_headgate_time headgate_time x_headgate_time resp_headers.X-Headgate-Time
+			downstream_X-Headgate-Time`,
 		timeEpoch: "msec",
 		timeAny: `StartUTC start_time StartLocal request.start_time time_iso8601 @timestamp timestamp ts time datetime
 			date time_local start_utc eventTime event_time`,
@@ -133,7 +135,7 @@ func (p *jsonParser) Parse(line string, r *Record) error {
 	// The method comes before the target, which means something else in
 	// CONNECT, and the query after it.
 	for _, slot := range []slot{
-		timeAny, timeEpoch, client, forwarded, method, request, target, query, host, status, span,
+		timeAny, timeEpoch, timeDecided, client, forwarded, method, request, target, query, host, status, span,
 	} {
 		f := &p.found[slot]
 		if f.rank == 0 || f.value == "" || f.value == "-" {
@@ -151,7 +153,7 @@ func (p *jsonParser) Parse(line string, r *Record) error {
 	}
 	// Caddy's ts and nginx's time are those of the end.
 	atEnd := logsEnd
-	if strings.HasPrefix(strings.ToLower(p.dated), "start") {
+	if strings.HasPrefix(strings.ToLower(p.dated), "start") || p.found[timeDecided].rank > 0 {
 		atEnd = logsStart
 	}
 	return p.state.end(atEnd)

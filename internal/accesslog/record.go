@@ -110,6 +110,7 @@ const (
 	timeLocal // 21/Nov/2026:12:06:46 +0000
 	timeISO
 	timeEpoch
+	timeDecided // the same, of the very decision: X-Headgate-Time
 	method
 	target   // a path with a query
 	uri      // a path that is decoded already
@@ -259,7 +260,7 @@ const (
 func (s *state) set(p *place, value string) error {
 	switch p.slot {
 	case skip:
-	case timeLocal, timeISO, timeEpoch, timeAny:
+	case timeLocal, timeISO, timeEpoch, timeAny, timeDecided:
 		at, err := s.times.parse(p.slot, value)
 		if err != nil {
 			return err

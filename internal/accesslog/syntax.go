@@ -92,6 +92,8 @@ func nginxNames() map[string]slot {
 		"args": query, "query_string": query, "host": host, "status": status, "request_time": seconds,
 		"body_bytes_sent": number, "bytes_sent": number,
 		"proxy_add_x_forwarded_for": skip,
+		// The last is what auth_request_set makes of it in our examples.
+		"upstream_http_x_headgate_time": timeDecided, "sent_http_x_headgate_time": timeDecided, "headgate_time": timeDecided,
 	}
 }
 
@@ -154,8 +156,12 @@ func isWord(c byte) bool {
 	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
+// decidedField is the header field that tells when Headgate decided, to the
+// microsecond.
+const decidedField = "X-Headgate-Time"
+
 // preciseTimes lists times, the best first.
-func preciseTimes() []slot { return []slot{timeEpoch, timeISO, timeAny, timeLocal} }
+func preciseTimes() []slot { return []slot{timeDecided, timeEpoch, timeISO, timeAny, timeLocal} }
 
 // prefer keeps only the first of the slots that is there, since lines may have
 // the same several times.
@@ -240,6 +246,10 @@ func apachePlace(letter, argument string) place {
 			return place{slot: cookie, name: argument}
 		case "e", "n":
 			return place{slot: other, name: argument}
+		case "o":
+			if strings.EqualFold(argument, decidedField) {
+				return place{slot: timeDecided}
+			}
 		case "T":
 			return place{slot: map[string]slot{"ms": millis, "us": micros, "s": seconds}[argument]}
 		}
@@ -330,6 +340,10 @@ func envoyPlace(operator, argument string) place {
 		return place{slot: client}
 	case "BYTES_RECEIVED", "BYTES_SENT":
 		return place{slot: number}
+	case "RESP":
+		if strings.EqualFold(argument, decidedField) {
+			return place{slot: timeDecided}
+		}
 	case "REQ":
 		first, _, _ := strings.Cut(argument, "?")
 		switch strings.ToUpper(first) {

@@ -3,6 +3,7 @@ package accesslog
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -27,13 +28,16 @@ type step struct {
 func compile(name string, texts []string, places []place, logged whenLogged) (*template, error) {
 	t := &template{name: name, begins: texts[0], logged: logged}
 	timed, asked := false, false
+	if slices.ContainsFunc(places, func(p place) bool { return p.slot == timeDecided }) {
+		places, t.logged = prefer(places, preciseTimes()), logsStart
+	}
 	for i, p := range places {
 		stop := texts[i+1]
 		if stop == "" && i+1 < len(places) {
 			return nil, fmt.Errorf("nothing stands between the values %d and %d of the format, so that one cannot tell them apart", i+1, i+2)
 		}
 		switch p.slot {
-		case timeLocal, timeISO, timeEpoch, timeAny:
+		case timeLocal, timeISO, timeEpoch, timeAny, timeDecided:
 			timed = true
 		case request, target, uri, uriQuery, hosted:
 			asked = true

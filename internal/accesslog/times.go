@@ -39,7 +39,7 @@ func (c *clock) parse(form slot, text string) (int64, error) {
 	switch form {
 	case timeLocal:
 		at, ok = c.local(text)
-	case timeEpoch:
+	case timeEpoch, timeDecided:
 		at, ok = epoch(text)
 	case timeISO:
 		at, ok = c.iso(text)

@@ -160,7 +160,7 @@ func (a *App) handler(name string) (http.Handler, error) {
 		a.proxy = proxy.New(proxy.Options{
 			Engine: a.engine, Domain: func() string { return a.state.Load().domain }, Upstream: upstream, Clients: a.clients, Tokens: a.tokens(),
 			TrustedProxies: c.TrustedProxies, Transport: a.transport, Clock: a.options.Clock,
-			Logger: a.log, Dialect: c.Headers, MaxWaiting: c.Proxy.MaxWaiting,
+			Logger: a.log, Dialect: c.Headers, TellTime: c.DecisionTime, MaxWaiting: c.Proxy.MaxWaiting,
 		})
 		return a.proxy, nil
 	case backendDoor:

@@ -10,6 +10,6 @@ import (
 func (a *App) forwardAuth() http.Handler {
 	return forwardauth.New(forwardauth.Options{
 		Engine: a.engine, Clients: a.clients, Tokens: a.tokens(), Clock: a.options.Clock,
-		Logger: a.log, Dialect: a.options.Config.Headers,
+		Logger: a.log, Dialect: a.options.Config.Headers, TellTime: a.options.Config.DecisionTime,
 	})
 }

@@ -77,6 +77,8 @@ type Config struct {
 	UnknownDomain engine.UnknownDomain
 	// Headers is the dialect of the header fields.
 	Headers answer.Dialect
+	// DecisionTime has the proxy and forward-auth tell when they decided.
+	DecisionTime bool
 	// Log is how the process logs, Metrics what it tells about itself.
 	Log     Log
 	Metrics Metrics

@@ -182,6 +182,7 @@ func TestEnvoySettingsInTheFile(t *testing.T) {
 		{"grpc.max_message", "1GiB", "more than 64MiB"},
 		{"grpc.max_connection_age", "1ms", "too short"},
 		{"envoy.legacy_headers", "perhaps", "neither true nor false"},
+		{"decision_time", "maybe", "neither true nor false"},
 		{"envoy.limit_header", "a b", "not the name of a header"},
 	} {
 		_, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: map[string]string{row.key: row.value}})

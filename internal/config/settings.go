@@ -90,6 +90,10 @@ func settings() []setting {
 			c.Headers, err = choice(v, answer.ParseDialect, dialects()...)
 			return err
 		}),
+		one("decision_time", func(c *Config, v string) (err error) {
+			c.DecisionTime, err = boolean(v)
+			return err
+		}),
 		one("log.level", func(c *Config, v string) (err error) {
 			c.Log.Level, err = choice(v, parseLevel, "debug", "info", "warn", "error")
 			return err

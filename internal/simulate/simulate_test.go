@@ -299,7 +299,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // Memory is for keys that are alive, not for all that ever were.
 func TestMemoryIsBoundedByLiveKeys(t *testing.T) {
 	if testing.Short() {
-		t.Skip("replays 1.6 million lines")
+		t.Skip("replays 900,000 lines")
 	}
 	heap := func(lines int) uint64 {
 		most := uint64(0)
@@ -321,9 +321,9 @@ func TestMemoryIsBoundedByLiveKeys(t *testing.T) {
 		}
 		return most
 	}
-	small, large := heap(400_000), heap(1_200_000)
+	small, large := heap(300_000), heap(600_000)
 	if large > small+small/4+(16<<20) {
-		t.Errorf("%d MiB with 400,000 keys, %d MiB with 1,200,000", small>>20, large>>20)
+		t.Errorf("%d MiB with 300,000 keys, %d MiB with 600,000", small>>20, large>>20)
 	}
 }
 

@@ -20,10 +20,10 @@ type batch struct {
 	entries []entry
 	skipped []Sample // the first few
 	matching
-	skips   int64
-	lines   int64
-	holds   int // how many entries are in use
-	done    chan struct{}
+	skips int64
+	lines int64
+	holds int // how many entries are in use
+	done  chan struct{}
 }
 
 // work is a batch and the log whose it is.

@@ -38,6 +38,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Dialect is that of the header fields.
 	Dialect answer.Dialect
+	// TellTime adds the time of the decision to every answer.
+	TellTime bool
 }
 
 // Handler answers whether the request that a proxy tells of may pass.
@@ -72,6 +74,9 @@ type question struct {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q, _ := h.asked.Get().(*question)
 	q.at = h.options.Clock()
+	if h.options.TellTime {
+		answer.TellTime(w.Header(), q.at)
+	}
 	defer func() {
 		clear(q.policies)
 		*q = question{policies: q.policies[:0]}

@@ -51,6 +51,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Dialect is that of the header fields.
 	Dialect answer.Dialect
+	// TellTime adds the time of the decision to every answer.
+	TellTime bool
 	// MaxWaiting is how many requests may wait here at once, for their turn or
 	// to be answered as slowly as their rule says; 0 means 10,000. Further ones
 	// are refused.
@@ -93,6 +95,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x, _ := p.exchanges.Get().(*exchange)
 	at := p.options.Clock()
+	if p.options.TellTime {
+		answer.TellTime(w.Header(), at)
+	}
 	x.begin(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
 	// Deferred, for httputil panics when an upstream breaks off its answer.
 	defer func() {
@@ -173,6 +178,9 @@ func (p *Proxy) answered(res *http.Response) error {
 	}
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
 		answer.Headers(res.Header, x.dialect, x.policies...)
+	}
+	if p.options.TellTime {
+		delete(res.Header, answer.TimeField) // ours is there already
 	}
 	return nil
 }
