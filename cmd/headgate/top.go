@@ -8,32 +8,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/top"
 )
 
-// defaultAdmin is where the admin door is looked for.
-const defaultAdmin = "http://" + config.DefaultAdmin
-
 // topFlags are the flags of top.
 type topFlags struct {
-	address, token, tokenFile string
-	domain, rule, by          string
-	keys                      int
-	interval                  time.Duration
-	once, asJSON              bool
+	adminFlags
+	domain, rule, by string
+	keys             int
+	interval         time.Duration
+	once, asJSON     bool
 }
 
 func newTop(s streams) *cobra.Command {
@@ -52,9 +46,7 @@ an interval. With --once it prints what happened in the last interval, and ends.
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.address, "address", defaultAdmin, "where the admin door is")
-	flags.StringVar(&f.token, "token", "", "its token (default: what HEADGATE_ADMIN_TOKEN says)")
-	flags.StringVar(&f.tokenFile, "token-file", "", "file with its token")
+	f.adminFlags.add(flags)
 	flags.StringVar(&f.domain, "domain", "", "only rules of this domain")
 	flags.StringVar(&f.rule, "rule", "", "only this rule")
 	flags.StringVar(&f.by, "by", top.Refused.String(), "rank keys by how often they were refused, or by how active they are")
@@ -77,35 +69,16 @@ an interval. With --once it prints what happened in the last interval, and ends.
 
 // client checks the flags.
 func (f *topFlags) client() (*adminClient, error) {
-	c := &adminClient{token: f.token}
-	var err error
-	address := f.address
-	if !strings.Contains(address, "://") {
-		address = "http://" + address
-	}
-	c.base, err = url.Parse(address)
 	_, known := top.ParseBy(f.by)
 	switch {
-	case err != nil || c.base.Host == "":
-		return nil, &usageError{fmt.Sprintf("--address: %q is not a URL", f.address), "write " + defaultAdmin}
 	case !known:
 		return nil, &usageError{fmt.Sprintf("--by: %q is not refused or active", f.by), ""}
 	case f.interval < time.Second || f.interval%time.Second != 0 || f.interval > 5*time.Minute:
 		return nil, &usageError{"--interval must be whole seconds, from 1s to 5m", ""}
 	case f.keys < 0 || f.keys > 2*top.Counters:
 		return nil, &usageError{fmt.Sprintf("-n must be from 0 to %d", 2*top.Counters), ""}
-	case f.token != "" && f.tokenFile != "":
-		return nil, &usageError{"--token and --token-file say the same", "leave one of them out"}
-	case f.tokenFile != "":
-		text, err := os.ReadFile(f.tokenFile)
-		if err != nil {
-			return nil, err
-		}
-		c.token = strings.TrimSpace(string(text))
-	case f.token == "":
-		c.token = config.AdminToken()
 	}
-	return c, nil
+	return f.adminFlags.client()
 }
 
 // sight is what top shows at a time, and prints as JSON.
@@ -188,14 +161,9 @@ func (f *topFlags) show(ctx context.Context, c *adminClient, screen *screen, tic
 				query.Set(name, value)
 			}
 		}
-		body, err := c.get(ctx, "/v1/top", query)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = body.Close() }()
 		var list app.TopRules
-		if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(&list); err != nil {
-			return fmt.Errorf("the answer of /v1/top makes no sense: %w", err)
+		if err := c.getJSON(ctx, "/v1/top", query, &list); err != nil {
+			return err
 		}
 		v.Top = list.Rules
 	}
@@ -204,9 +172,6 @@ func (f *topFlags) show(ctx context.Context, c *adminClient, screen *screen, tic
 	}
 	return screen.draw(&v, f.by)
 }
-
-// maxAnswer is how much of an answer is read, in bytes.
-const maxAnswer = 64 << 20
 
 // readEvents reads server-sent events until f returns an error or they end.
 func readEvents(r io.Reader, f func(event string, data []byte) error) error {
@@ -237,39 +202,4 @@ func readEvents(r io.Reader, f func(event string, data []byte) error) error {
 		}
 		event, data = "", data[:0]
 	}
-}
-
-// adminClient asks an admin door.
-type adminClient struct {
-	base  *url.URL
-	token string
-}
-
-// get returns the body of an answer.
-func (c *adminClient) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
-	u := c.base.JoinPath(path)
-	u.RawQuery = query.Encode()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	if c.token != "" {
-		r.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return nil, fmt.Errorf("the admin door does not answer: %w", err)
-	}
-	if answer.StatusCode == http.StatusOK {
-		return answer.Body, nil
-	}
-	defer func() { _ = answer.Body.Close() }()
-	var problem struct {
-		Detail string `json:"detail"`
-	}
-	_ = json.NewDecoder(io.LimitReader(answer.Body, 64<<10)).Decode(&problem)
-	if problem.Detail == "" {
-		problem.Detail = answer.Status
-	}
-	return nil, fmt.Errorf("%s: %s", u.Redacted(), problem.Detail)
 }

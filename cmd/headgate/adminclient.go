@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+// defaultAdmin is where the admin door is looked for.
+const defaultAdmin = "http://" + config.DefaultAdmin
+
+// adminFlags say where an admin door is and what it wants to know.
+type adminFlags struct{ address, token, tokenFile string }
+
+func (f *adminFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.address, "address", defaultAdmin, "where the admin door is")
+	flags.StringVar(&f.token, "token", "", "its token (default: what HEADGATE_ADMIN_TOKEN says)")
+	flags.StringVar(&f.tokenFile, "token-file", "", "file with its token")
+}
+
+// client checks the flags.
+func (f *adminFlags) client() (*adminClient, error) {
+	c := &adminClient{token: f.token}
+	var err error
+	address := f.address
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	c.base, err = url.Parse(address)
+	switch {
+	case err != nil || c.base.Host == "":
+		return nil, &usageError{fmt.Sprintf("--address: %q is not a URL", f.address), "write " + defaultAdmin}
+	case f.token != "" && f.tokenFile != "":
+		return nil, &usageError{"--token and --token-file say the same", "leave one of them out"}
+	case f.tokenFile != "":
+		text, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return nil, err
+		}
+		c.token = strings.TrimSpace(string(text))
+	case f.token == "":
+		c.token = config.AdminToken()
+	}
+	return c, nil
+}
+
+// adminClient asks an admin door.
+type adminClient struct {
+	base  *url.URL
+	token string
+}
+
+// maxAnswer is how much of an answer is read, in bytes.
+const maxAnswer = 64 << 20
+
+// get returns the body of an answer.
+func (c *adminClient) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+	u := c.base.JoinPath(path)
+	u.RawQuery = query.Encode()
+	return c.do(ctx, http.MethodGet, u, http.NoBody)
+}
+
+// getJSON reads an answer into out.
+func (c *adminClient) getJSON(ctx context.Context, path string, query url.Values, out any) error {
+	body, err := c.get(ctx, path, query)
+	if err != nil {
+		return err
+	}
+	return decodeAnswer(path, body, out)
+}
+
+// postJSON sends in and reads the answer into out.
+func (c *adminClient) postJSON(ctx context.Context, path string, in, out any) error {
+	text, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	body, err := c.do(ctx, http.MethodPost, c.base.JoinPath(path), bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	return decodeAnswer(path, body, out)
+}
+
+func decodeAnswer(path string, body io.ReadCloser, out any) error {
+	defer func() { _ = body.Close() }()
+	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(out); err != nil {
+		return fmt.Errorf("the answer of %s makes no sense: %w", path, err)
+	}
+	return nil
+}
+
+func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io.Reader) (io.ReadCloser, error) {
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("the admin door does not answer: %w", err)
+	}
+	if answer.StatusCode == http.StatusOK {
+		return answer.Body, nil
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var problem struct {
+		Detail string `json:"detail"`
+	}
+	_ = json.NewDecoder(io.LimitReader(answer.Body, 64<<10)).Decode(&problem)
+	if problem.Detail == "" {
+		problem.Detail = answer.Status
+	}
+	return nil, fmt.Errorf("%s: %s", u.Redacted(), problem.Detail)
+}

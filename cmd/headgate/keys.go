@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+)
+
+// keysFlags are the flags of keys.
+type keysFlags struct {
+	adminFlags
+	domain, rule string
+	key          []string
+	asJSON       bool
+
+	lasting, until, rate, reason string
+	burst, amount                int64
+}
+
+func newKeys(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "deal with single keys of a running server: peek, reset, grant, ban, override",
+		Long: `Keys asks the admin door of a running server about single keys of a rule, and
+changes what holds for them. All servers on the same Redis see a change within
+a quarter of a second.
+
+A key is what a rule counts by: give its parts by --key, in their order or by
+name. Without --rule it is that of every rule that counts by just these.`,
+		Example: `  headgate keys peek --rule login --key 198.51.100.7
+  headgate keys ban --key client_ip=198.51.100.7 --for 24h --reason 'scraping'
+  headgate keys override --rule per-key --key 'header:X-Api-Key=k-123' --rate 500/minute --for 30d
+  headgate keys ls`,
+		Args: knownKeyAction,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// Those of an action that there is not, so that this can be said first.
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+	}
+	rows := []struct {
+		name, short string
+		flags       []string
+	}{
+		{"peek", "say how much of its limit a key has left", nil},
+		{"reset", "forget what a key has used", []string{"reason"}},
+		{"grant", "give a key credit above its limit, at once", []string{"amount", "for", "until", "reason"}},
+		{"ban", "refuse a key for a while", []string{"for", "until", "reason"}},
+		{"unban", "end a ban", []string{"reason"}},
+		{"override", "give a key another limit for a while", []string{"rate", "burst", "for", "until", "reason"}},
+		{"clear", "end the other limit of a key", []string{"reason"}},
+	}
+	for _, row := range rows {
+		cmd.AddCommand(newKeyAction(s, row.name, row.short, row.flags))
+	}
+	cmd.AddCommand(newKeysList(s))
+	for _, sub := range cmd.Commands() {
+		completeFlags(sub)
+	}
+	return cmd
+}
+
+// knownKeyAction refuses words after keys that are none of its actions.
+func knownKeyAction(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var known []string
+	for _, sub := range cmd.Commands() {
+		known = append(known, sub.Name())
+	}
+	hint := "there are " + strings.Join(known, ", ")
+	if near := config.Nearest(args[0], known); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", "headgate keys "+near)
+	}
+	return &usageError{fmt.Sprintf("unknown action %q", args[0]), hint}
+}
+
+func newKeyAction(s streams, name, short string, options []string) *cobra.Command {
+	var f keysFlags
+	cmd := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}
+	flags := cmd.Flags()
+	f.add(flags)
+	flags.StringVar(&f.domain, "domain", "", "the domain of the rule, if there are several")
+	flags.StringVar(&f.rule, "rule", "", "the rule (default: all that count by just what --key names)")
+	flags.StringArrayVar(&f.key, "key", nil, "a part of the key, as it is or as attribute=value (repeatable)")
+	flags.BoolVar(&f.asJSON, "json", false, "print the answer as JSON")
+	for _, option := range options {
+		switch option {
+		case "for":
+			flags.StringVar(&f.lasting, "for", "", "how long, such as 10m, 24h or 30d")
+		case "until":
+			flags.StringVar(&f.until, "until", "", "until when, such as 2027-01-31T12:00:00Z")
+		case "rate":
+			flags.StringVar(&f.rate, "rate", "", "the rate in place of the rule's, such as 500/minute, or unlimited")
+		case "burst":
+			flags.Int64Var(&f.burst, "burst", 0, "the burst in place of the rule's")
+		case "amount":
+			flags.Int64Var(&f.amount, "amount", 0, "how much to grant")
+		case "reason":
+			flags.StringVar(&f.reason, "reason", "", "why, for the audit log")
+		}
+	}
+	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s.out, name) })
+	return cmd
+}
+
+// run does one action.
+func (f *keysFlags) run(cmd *cobra.Command, out io.Writer, action string) error {
+	client, err := f.client()
+	if err != nil {
+		return err
+	}
+	body, err := f.body(cmd, client)
+	if err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if err := client.postJSON(cmd.Context(), "/v1/keys/"+action, body, &raw); err != nil {
+		return err
+	}
+	if f.asJSON {
+		_, err := fmt.Fprintf(out, "%s\n", raw)
+		return err
+	}
+	var list app.KeyAnswers
+	if f.rule != "" {
+		list.Keys = make([]app.KeyAnswer, 1)
+		err = json.Unmarshal(raw, &list.Keys[0])
+	} else {
+		err = json.Unmarshal(raw, &list)
+	}
+	if err != nil {
+		return fmt.Errorf("the answer makes no sense: %w", err)
+	}
+	for i := range list.Keys {
+		printKey(out, action, &list.Keys[i], time.Now())
+	}
+	return nil
+}
+
+// body returns what the flags say as the admin door reads it.
+func (f *keysFlags) body(cmd *cobra.Command, client *adminClient) (map[string]any, error) {
+	body := map[string]any{}
+	for name, value := range map[string]string{
+		"domain": f.domain, "rule": f.rule, "for": f.lasting, "until": f.until, "rate": f.rate, "reason": f.reason,
+	} {
+		if value != "" {
+			body[name] = value
+		}
+	}
+	for name, value := range map[string]int64{"burst": f.burst, "amount": f.amount} {
+		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
+			body[name] = value
+		}
+	}
+	key, err := f.keyParts(cmd.Context(), client)
+	body["key"] = key
+	return body, err
+}
+
+// keyParts returns the key: by name if all parts have one, else as a list. A
+// part has a name if it begins with one that the rule counts by.
+func (f *keysFlags) keyParts(ctx context.Context, client *adminClient) (any, error) {
+	var names []string
+	if f.rule != "" && slices.ContainsFunc(f.key, func(part string) bool { return strings.Contains(part, "=") }) {
+		var list struct{ Rules []app.RuleStatus }
+		if err := client.getJSON(ctx, "/v1/rules", nil, &list); err != nil {
+			return nil, err
+		}
+		for _, r := range list.Rules {
+			if r.Name == f.rule && (f.domain == "" || f.domain == r.Domain) {
+				names = append(names, r.Key...)
+			}
+		}
+	}
+	byName, parts := map[string]string{}, []string{}
+	for _, part := range f.key {
+		parts = append(parts, part)
+		name, value, ok := strings.Cut(part, "=")
+		if !ok || f.rule != "" && !slices.ContainsFunc(names, func(known string) bool { return strings.EqualFold(known, name) }) {
+			continue
+		}
+		if _, twice := byName[name]; twice {
+			return nil, &usageError{fmt.Sprintf("--key: %s is given twice", name), ""}
+		}
+		byName[name] = value
+	}
+	switch {
+	case len(byName) == len(parts) && len(parts) > 0:
+		return byName, nil
+	case f.rule == "":
+		return nil, &usageError{"without --rule each --key has to be attribute=value", "write for example --key client_ip=198.51.100.7"}
+	case len(byName) > 0:
+		return nil, &usageError{"some parts of the key have names and some have none", "give all of them names, as in --key client_ip=198.51.100.7"}
+	}
+	return parts, nil
+}
+
+// printKey says how a key is.
+func printKey(w io.Writer, action string, k *app.KeyAnswer, now time.Time) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s  %s  ", k.Domain, k.Rule, shownKey(&app.TopKey{Key: k.Key, KeyHash: k.KeyHash}))
+	switch {
+	case !k.Changed && action == "unban":
+		b.WriteString("it was not banned; ")
+	case !k.Changed && action == "clear":
+		b.WriteString("it had no other limit; ")
+	}
+	switch {
+	case k.LimitText == "":
+		b.WriteString("the rule is no more")
+	case k.Unlimited:
+		b.WriteString("no limit")
+	default:
+		fmt.Fprintf(&b, "%d of %d left", k.Remaining, k.Limit)
+		if k.ResetAfter > 0 {
+			fmt.Fprintf(&b, ", as good as new in %s", milliseconds(k.ResetAfter))
+		}
+		fmt.Fprintf(&b, " (%s)", k.LimitText)
+	}
+	if k.BannedUntil != nil {
+		fmt.Fprintf(&b, "\n  banned until %s, for %s", k.BannedUntil.Format(time.RFC3339), k.BannedUntil.Sub(now).Round(time.Second))
+	} else if !k.Allowed && k.RetryAfter != nil && *k.RetryAfter > 0 {
+		fmt.Fprintf(&b, "\n  the next request passes in %s", milliseconds(*k.RetryAfter))
+	}
+	if o := k.Override; o != nil {
+		fmt.Fprintf(&b, "\n  another limit until %s, for %s", o.Until.Format(time.RFC3339), o.Until.Sub(now).Round(time.Second))
+	}
+	if k.Warning != "" {
+		b.WriteString("\n  warning: " + k.Warning)
+	}
+	_, _ = fmt.Fprintln(w, b.String())
+}
+
+func newKeysList(s streams) *cobra.Command {
+	var f keysFlags
+	cmd := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"},
+		Short: "list the bans and overrides in force",
+		Args:  cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	f.add(flags)
+	flags.StringVar(&f.domain, "domain", "", "only those of this domain")
+	flags.StringVar(&f.rule, "rule", "", "only those of this rule")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
+	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
+		client, err := f.client()
+		if err != nil {
+			return err
+		}
+		query := url.Values{}
+		for name, value := range map[string]string{"domain": f.domain, "rule": f.rule} {
+			if value != "" {
+				query.Set(name, value)
+			}
+		}
+		var list app.Overrides
+		if err := client.getJSON(cmd.Context(), "/v1/overrides", query, &list); err != nil {
+			return err
+		}
+		if f.asJSON {
+			return json.NewEncoder(s.out).Encode(&list)
+		}
+		return printOverrides(s.out, &list, time.Now())
+	})
+	return cmd
+}
+
+func printOverrides(w io.Writer, list *app.Overrides, now time.Time) error {
+	if len(list.Overrides) == 0 {
+		_, err := fmt.Fprintln(w, "no bans and no overrides")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "DOMAIN\tRULE\tKEY\tWHAT\tFOR\tBY\tREASON")
+	for _, o := range list.Overrides {
+		what := "banned"
+		if o.Kind != "ban" {
+			what = o.Rate
+			if o.Burst > 0 {
+				what = strings.TrimSpace(fmt.Sprintf("%s burst %d", what, o.Burst))
+			}
+		}
+		if o.NoRule {
+			what += " (the rule is no more)"
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(o.Domain), printable(o.Rule), shownKey(&app.TopKey{Key: o.Key, KeyHash: o.KeyHash}), what,
+			o.Until.Sub(now).Round(time.Second), printable(o.By), printable(o.Reason))
+	}
+	return t.Flush()
+}
