@@ -57,6 +57,10 @@ var layers = map[string]int{
 	"cmd":                  6,
 	"web/wasm":             6, // what the browser runs
 	"examples":             6,
+
+	"internal/queue":         3, // requests that are sent later
+	"internal/queue/file":    4, // kept in a file
+	"internal/queue/streams": 4, // kept in Redis
 }
 
 // only lists packages that may be imported by nothing but the named importers.

@@ -34,6 +34,9 @@ type OnLimit struct {
 	Jitter Jitter
 	// Latency is how long the answer of ShadowBan takes.
 	Latency Latency
+	// Queueing is how Queue keeps requests; nil for other actions. What cannot
+	// be kept is answered as by Reject.
+	Queueing *Queueing
 }
 
 // Jitter is a random time added to another: up to Percent of it, or up to Most.
@@ -80,7 +83,7 @@ const (
 )
 
 func onLimitKeys() []string {
-	return []string{"action", "status", "body", "content_type", "headers", "retry_after_jitter", "max_wait", "latency"}
+	return append([]string{"action", "status", "body", "content_type", "headers", "retry_after_jitter", "max_wait", "latency"}, queueKeys()...)
 }
 
 // parseOnLimit reads on_limit, an action alone or a mapping, into r, whose
@@ -90,6 +93,7 @@ func (p *parser) parseOnLimit(n *node, r *Rule) {
 	if n.kind != mapKind {
 		p.parseAction(n, "on_limit", o)
 		p.makeWait(n, nil, r)
+		p.parseQueueing(n, nil, r)
 		return
 	}
 	f := p.fields(n, "on_limit", onLimitKeys())
@@ -121,6 +125,7 @@ func (p *parser) parseOnLimit(n *node, r *Rule) {
 		p.parseLatency(n, &o.Latency)
 	}
 	p.makeWait(n, f, r)
+	p.parseQueueing(n, f, r)
 }
 
 // parseAction reads what to do with a request over the limit.
@@ -129,7 +134,7 @@ func (p *parser) parseAction(n *node, key string, o *OnLimit) {
 	if !ok {
 		return
 	}
-	known := []string{Reject.String(), Delay.String(), ShadowBan.String()}
+	known := []string{Reject.String(), Delay.String(), ShadowBan.String(), Queue.String()}
 	switch word {
 	case Reject.String():
 	case Delay.String():
@@ -137,7 +142,7 @@ func (p *parser) parseAction(n *node, key string, o *OnLimit) {
 	case ShadowBan.String():
 		o.Action, o.Status = ShadowBan, 200
 	case Queue.String():
-		p.errorf(n, "use delay or reject", "the action %s is not supported by this version", quote(word))
+		o.Action = Queue
 	default:
 		near := didYouMean(word, known)
 		hint := ""
@@ -155,9 +160,12 @@ func (p *parser) refuseOfAction(f fields, a Action) {
 			p.errorf(field.key, "", "%q has no meaning beside action: %s", key, a)
 		}
 	}
-	owner("retry_after_jitter", Reject, Delay)
+	owner("retry_after_jitter", Reject, Delay, Queue)
 	owner("max_wait", Delay)
 	owner("latency", ShadowBan)
+	for _, key := range queueKeys() {
+		owner(key, Queue)
+	}
 }
 
 // parseBodies reads body, one text or one for each type, and content_type.

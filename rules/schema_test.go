@@ -37,6 +37,8 @@ var beyondSchema = map[string]string{
 	"cost-bounds":                 "arithmetic",
 	"cost-default":                "arithmetic",
 	"delay-of-a-window":           "what a tier may inherit",
+	"queue-counts-denied":         "two keys far apart",
+	"queue-backoff":               "arithmetic",
 	"delay-without-max-wait":      "what a tier may inherit",
 	"tiers-without-rate":          "what a tier may inherit",
 	"tiers-default-unknown":       "two places of the file",

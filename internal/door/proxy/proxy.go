@@ -14,6 +14,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,6 +58,9 @@ type Options struct {
 	// to be answered as slowly as their rule says; 0 means 10,000. Further ones
 	// are refused.
 	MaxWaiting int64
+	// StatusPath is where clients ask what became of a request that was queued:
+	// this with its id. It begins and ends with a slash. Empty for nowhere.
+	StatusPath string
 }
 
 // Proxy is the reverse proxy as an http.Handler.
@@ -66,6 +70,7 @@ type Proxy struct {
 	exchanges sync.Pool // of *exchange
 	down      atomic.Bool
 	room      waitingRoom
+	queues    queues
 }
 
 // New returns a proxy.
@@ -93,6 +98,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.Problem(w, http.StatusNotImplemented, "this proxy makes no tunnels")
 		return
 	}
+	if path := p.options.StatusPath; path != "" && strings.HasPrefix(r.URL.Path, path) {
+		p.status(w, r, r.URL.Path[len(path):])
+		return
+	}
 	x, _ := p.exchanges.Get().(*exchange)
 	at := p.options.Clock()
 	if p.options.TellTime {
@@ -107,17 +116,19 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := p.decide(r.Context(), x, at)
 	defer v.Release()
 	if !v.Allowed {
-		if v.Outcome() == engine.ShadowBanned {
-			p.pretend(w, x, &v.Rule.OnLimit)
-			return
-		}
-		p.refuse(w, x, &v)
+		p.overLimit(w, x, &v)
 		return
 	}
 	if err := x.Refusal(); err != nil {
 		answer.Headers(w.Header(), x.dialect, x.policies...)
 		answer.Unauthorized(w, err)
 		return
+	}
+	if x.queues {
+		if rule := p.queueing(r.Context(), &v); rule != nil {
+			p.lineUp(w, x, rule, &v)
+			return
+		}
 	}
 	if v.Delay > 0 && !p.wait(w, r, &v) {
 		return
@@ -146,10 +157,23 @@ func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) engine.Ve
 	for i, results := 0, v.Results(); i < len(results); i++ {
 		// Of a ban that is not told, nor is its limit.
 		if r := &results[i]; r.Enforced && r.Rule.OnLimit.Action != rules.ShadowBan {
+			x.queues = x.queues || r.Rule.OnLimit.Action == rules.Queue
 			x.policies = append(x.policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at.UnixMicro()})
 		}
 	}
 	return v
+}
+
+// overLimit does with a refused request what its rule wants.
+func (p *Proxy) overLimit(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
+	switch v.Outcome() {
+	case engine.ShadowBanned:
+		p.pretend(w, x, &v.Rule.OnLimit)
+	case engine.Queued:
+		p.enqueue(w, x, v.Rule, v)
+	default:
+		p.refuse(w, x, v)
+	}
 }
 
 // refuse answers a request over its limit as the rule that refused it says.

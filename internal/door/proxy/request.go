@@ -16,11 +16,12 @@ type exchange struct {
 	in       *http.Request
 	policies []answer.Policy
 	dialect  answer.Dialect // of the header fields about them
+	queues   bool           // whether one of them queues what is over it
 }
 
 // begin makes x the exchange of r.
 func (x *exchange) begin(r *http.Request, clients *client.Resolver, identity client.Identity) {
-	x.in, x.policies = r, x.policies[:0]
+	x.in, x.policies, x.queues = r, x.policies[:0], false
 	x.Of(r, clients, identity)
 }
 

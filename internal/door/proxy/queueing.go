@@ -1,0 +1,298 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/rules"
+)
+
+// idempotencyKey is the field by which a backend knows a request that it has
+// seen (draft-ietf-httpapi-idempotency-key-header).
+const idempotencyKey = "Idempotency-Key"
+
+const (
+	// maxIdempotencyKey is the longest such key, in bytes.
+	maxIdempotencyKey = 512
+	// bodyTimeout is how long a body may take to arrive.
+	bodyTimeout = 30 * time.Second
+	// maxArriving bounds the bodies that are on their way into queues at a time,
+	// in bytes.
+	maxArriving = 256 << 20
+	// putTimeout is how long the answer to a request may wait until it is kept.
+	putTimeout = 10 * time.Second
+	// maxDrainedAnswer is how much of an upstream's answer is read only to use
+	// its connection again.
+	maxDrainedAnswer = 256 << 10
+)
+
+// queues are what the proxy has to do with queues.
+type queues struct {
+	current  atomic.Pointer[queue.Queue]
+	arriving atomic.Int64 // bytes of bodies
+}
+
+// SetQueue gives requests that their rule wants to be queued a place to go to.
+// Until then they are refused.
+func (p *Proxy) SetQueue(q *queue.Queue) { p.queues.current.Store(q) }
+
+// errBody says why a body cannot be kept.
+var (
+	errTooLarge = errors.New("the body is too large to be queued")
+	errBusy     = errors.New("too many bodies are arriving")
+)
+
+// enqueue keeps a request that is over its limit and answers 202, or refuses
+// it.
+func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, rule *rules.Rule, v *engine.Verdict) {
+	q, r := p.queues.current.Load(), x.in
+	if err := x.Refusal(); err != nil {
+		answer.Headers(w.Header(), x.dialect, x.policies...)
+		answer.Unauthorized(w, err)
+		return
+	}
+	key := r.Header.Get(idempotencyKey)
+	switch {
+	case q == nil || r.Header.Get("Upgrade") != "":
+		p.refuse(w, x, v)
+		return
+	case len(key) > maxIdempotencyKey:
+		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the Idempotency-Key is longer than %d bytes", maxIdempotencyKey))
+		return
+	}
+	policy := q.Policy(rule.Domain, rule.Name)
+	body, done, err := p.readBody(w, r, policy.MaxBody)
+	defer done()
+	switch {
+	case errors.Is(err, errTooLarge):
+		p.refuse(w, x, v)
+		return
+	case errors.Is(err, errBusy):
+		p.unavailable(w, err.Error())
+		return
+	case err != nil:
+		answer.Problem(w, http.StatusBadRequest, "the body did not arrive")
+		return
+	}
+	e := p.entry(x, rule, v, body)
+	e.Expires = e.Accepted.Add(policy.TTL)
+	// The client may go away; what it asked for is kept all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), putTimeout)
+	defer cancel()
+	receipt, err := q.Accept(ctx, e)
+	switch {
+	case err == nil:
+		p.accepted(w, x, receipt)
+	case errors.Is(err, queue.ErrFull):
+		p.refuse(w, x, v)
+	case errors.Is(err, queue.ErrConflict):
+		answer.Problem(w, http.StatusUnprocessableEntity, "the Idempotency-Key belongs to another request")
+	default:
+		p.options.Logger.Warn("request not queued", "domain", rule.Domain, "rule", rule.Name, "err", err)
+		p.unavailable(w, "the request cannot be queued at the moment")
+	}
+}
+
+// unavailable answers that this process has no room.
+func (p *Proxy) unavailable(w http.ResponseWriter, detail string) {
+	w.Header().Set("Retry-After", "1")
+	answer.Problem(w, http.StatusServiceUnavailable, detail)
+}
+
+// readBody reads a body that is to be kept. done is to be called when it is.
+func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), err error) {
+	claim := min(most, max(r.ContentLength, 0))
+	if r.ContentLength < 0 {
+		claim = most
+	}
+	done = func() { p.queues.arriving.Add(-claim) }
+	if p.queues.arriving.Add(claim) > maxArriving {
+		return nil, done, errBusy
+	}
+	if r.ContentLength > most {
+		return nil, done, errTooLarge
+	}
+	// Not all writers have deadlines; in a test there is nobody to be slow.
+	_ = http.NewResponseController(w).SetReadDeadline(p.options.Clock().Add(bodyTimeout))
+	body, err = io.ReadAll(io.LimitReader(r.Body, most+1))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	if err == nil && int64(len(body)) > most {
+		err = errTooLarge
+	}
+	return body, done, err
+}
+
+// entry is what is kept of a request: what the upstream would have been sent.
+func (p *Proxy) entry(x *exchange, rule *rules.Rule, v *engine.Verdict, body []byte) *queue.Entry {
+	r := x.in
+	pr := &httputil.ProxyRequest{In: r, Out: r.Clone(context.Background())}
+	stripHop(pr.Out.Header)
+	for _, name := range []string{forwarded, xForwardedFor, xForwardedHost, xForwardedProto} {
+		delete(pr.Out.Header, name)
+	}
+	p.rewrite(pr)
+	for _, name := range []string{"Expect", "Content-Length", idempotencyKey} {
+		delete(pr.Out.Header, name)
+	}
+	e := &queue.Entry{
+		ID: queue.NewID(), Domain: rule.Domain, Rule: rule.Name, Scope: rule.Scope,
+		Method: r.Method, URI: r.URL.RequestURI(), Host: r.Host, Header: pr.Out.Header, Body: body,
+		IdempotencyKey: r.Header.Get(idempotencyKey), Accepted: p.options.Clock(),
+	}
+	for _, c := range v.Claims() {
+		e.Claims = append(e.Claims, queue.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost})
+		if c.Rule == rule.Name {
+			e.Key = c.Key
+		}
+	}
+	return e
+}
+
+// stripHop removes what is between two neighbours only (RFC 9110, 7.6.1).
+func stripHop(h http.Header) {
+	for _, field := range h["Connection"] {
+		for name := range strings.SplitSeq(field, ",") {
+			delete(h, textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)))
+		}
+	}
+	for _, name := range []string{
+		"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade",
+	} {
+		delete(h, name)
+	}
+}
+
+// accepted answers 202 with the place to ask at.
+func (p *Proxy) accepted(w http.ResponseWriter, x *exchange, receipt queue.Receipt) {
+	told := x.policies[:0]
+	for _, policy := range x.policies {
+		// To come back later is what the client need not do.
+		policy.Decision.Allowed, policy.Decision.RetryAfter = true, 0
+		told = append(told, policy)
+	}
+	h := w.Header()
+	answer.Headers(h, x.dialect, told...)
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", "application/json")
+	body := struct {
+		ID        string `json:"id"`
+		StatusURL string `json:"status_url,omitempty"`
+		Position  int64  `json:"position,omitempty"`
+	}{receipt.ID, "", receipt.Position}
+	if p.options.StatusPath != "" {
+		body.StatusURL = p.options.StatusPath + receipt.ID
+		h.Set("Location", body.StatusURL)
+	}
+	w.WriteHeader(http.StatusAccepted)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// queueing returns the rule behind whose queue an admitted request has to line
+// up, since others of its key are there already; nil if there is none.
+func (p *Proxy) queueing(ctx context.Context, v *engine.Verdict) *rules.Rule {
+	q := p.queues.current.Load()
+	if q == nil {
+		return nil
+	}
+	results := v.Results()
+	for i := range results {
+		r := &results[i]
+		if r.Enforced && r.Rule.OnLimit.Action == rules.Queue && q.Waiting(ctx, queue.Lane{Scope: r.Rule.Scope, Key: r.Key}) {
+			return r.Rule
+		}
+	}
+	return nil
+}
+
+// lineUp puts an admitted request behind others of its key. What it has taken
+// is given back.
+func (p *Proxy) lineUp(w http.ResponseWriter, x *exchange, rule *rules.Rule, v *engine.Verdict) {
+	if err := p.options.Engine.Undo(context.WithoutCancel(x.in.Context()), v, p.options.Clock().UnixMicro()); err != nil {
+		p.options.Logger.Debug("what a queued request took was not given back", "err", err)
+	}
+	v.Rule = rule
+	p.enqueue(w, x, rule, v)
+}
+
+// status answers GET of the status path with an id.
+func (p *Proxy) status(w http.ResponseWriter, r *http.Request, id string) {
+	w.Header().Set("Cache-Control", "no-store")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		answer.Problem(w, http.StatusMethodNotAllowed, "what became of a request is asked with GET")
+		return
+	}
+	queue.ServeStatus(w, r, p.queues.current.Load(), id)
+}
+
+// Deliver sends a queued request to the upstream and returns its answer, with at
+// most keep bytes of the body.
+func (p *Proxy) Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.Answer, error) {
+	target, err := url.ParseRequestURI(e.URI)
+	if err != nil {
+		return queue.Answer{}, err
+	}
+	out := (&http.Request{
+		Method: e.Method, URL: target, Host: e.Host, Header: e.Header.Clone(),
+		Body: http.NoBody, ContentLength: int64(len(e.Body)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	if out.Header == nil {
+		out.Header = http.Header{}
+	}
+	if len(e.Body) > 0 {
+		out.Body = io.NopCloser(bytes.NewReader(e.Body))
+	}
+	(&httputil.ProxyRequest{In: out, Out: out}).SetURL(p.options.Upstream)
+	out.Host = e.Host
+	out.Header.Set(idempotencyKey, e.ID)
+	if e.IdempotencyKey != "" {
+		out.Header.Set(idempotencyKey, e.IdempotencyKey)
+	}
+	if _, ok := out.Header["User-Agent"]; !ok {
+		out.Header.Set("User-Agent", "") // or Go names itself
+	}
+	res, err := p.options.Transport.RoundTrip(out)
+	if err != nil {
+		return queue.Answer{}, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	a := queue.Answer{
+		Status: res.StatusCode, ContentType: res.Header.Get("Content-Type"),
+		RetryAfter: retryAfter(res.Header.Get("Retry-After"), p.options.Clock()),
+	}
+	if keep > 0 {
+		a.Body, _ = io.ReadAll(io.LimitReader(res.Body, keep+1)) // what came of it will do
+		if int64(len(a.Body)) > keep {
+			a.Body, a.Cut = a.Body[:keep], true
+		}
+	}
+	_, _ = io.CopyN(io.Discard, res.Body, maxDrainedAnswer)
+	return a, nil
+}
+
+// retryAfter reads the field of that name; 0 if there is none.
+func retryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return time.Duration(max(seconds, 0)) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
+}

@@ -1,0 +1,182 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// fate is what becomes of an entry after an attempt.
+type fate uint8
+
+const (
+	stays   fate = iota // as if nothing had happened
+	later               // it.attempts has been changed
+	removed             // it is not ours any more
+)
+
+// attempt sends it, if its limits let it through, and puts it where it belongs
+// then.
+func (q *Queue) attempt(l *lane, it *item) {
+	var gate time.Time
+	f := q.try(l, it, &gate)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	it.busy = false
+	l.inFlight--
+	q.inFlight--
+	if gate.After(l.gate) {
+		l.gate = gate
+	}
+	if f == removed || it.gone {
+		l.remove(it)
+	}
+	q.reschedule(l)
+	q.nudge() // there is room for another
+}
+
+// try returns what becomes of it, and when the limit will let another entry
+// through.
+func (q *Queue) try(l *lane, it *item, gate *time.Time) fate {
+	now := q.options.Clock()
+	policy := q.options.Policy(it.ref.Domain, it.ref.Rule)
+	if !now.Before(it.ref.Expires) {
+		return q.bury(it, &policy, fmt.Sprintf("not delivered within %s", it.ref.Expires.Sub(it.ref.Accepted)))
+	}
+	permit, err := q.options.Take(q.ctx, &it.ref, now)
+	if err != nil {
+		*gate = now.Add(storeRetry)
+		return stays
+	}
+	if !permit.Allowed {
+		if permit.RetryAfter < 0 {
+			return q.bury(it, &policy, "its limit can never let it through")
+		}
+		*gate = now.Add(q.patience(l, &permit))
+		return stays
+	}
+	l.refused.Store(0)
+	if permit.Done != nil {
+		defer permit.Done()
+	}
+	e, err := q.options.Store.Load(q.ctx, &it.ref)
+	if err != nil || q.isStopping() {
+		if permit.Undo != nil {
+			permit.Undo()
+		}
+		switch {
+		case errors.Is(err, ErrNotFound) || errors.Is(err, ErrLost):
+			return removed
+		case errors.Is(err, ErrDamaged):
+			return q.bury(it, &policy, err.Error())
+		}
+		*gate = now.Add(storeRetry)
+		return stays
+	}
+	return q.send(it, e, &policy)
+}
+
+// patience is how long a lane that was refused waits. Many lanes may wait for
+// one other limit: not all of them ask again at each of its tokens.
+func (q *Queue) patience(l *lane, p *Permit) time.Duration {
+	wait := max(p.RetryAfter, time.Millisecond)
+	if p.Own {
+		return wait
+	}
+	times := min(l.refused.Add(1), 16)
+	return wait + time.Duration(q.options.Random(int64(min(wait*time.Duration(times), 2*time.Second))+1))
+}
+
+func (q *Queue) isStopping() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stopping
+}
+
+// send sends e and notes how that went.
+func (q *Queue) send(it *item, e *Entry, p *Policy) fate {
+	ctx, cancel := context.WithTimeout(q.ctx, p.Timeout)
+	defer cancel()
+	answer, err := q.options.Send(ctx, e, p.KeepBytes)
+	now := q.options.Clock()
+	if q.ctx.Err() != nil && err != nil {
+		return stays // called off: it goes back
+	}
+	c := q.counts.of(it.ref.Domain, it.ref.Rule)
+	it.attempts.Count++
+	if err == nil && !again(answer.Status) {
+		c.delivered.Add(1)
+		result := Result{
+			Status: answer.Status, ContentType: answer.ContentType, Body: answer.Body, Cut: answer.Cut,
+			Attempts: it.attempts.Count, Accepted: e.Accepted, Delivered: now,
+		}
+		return q.settle(func() error { return q.options.Store.Deliver(q.ctx, &it.ref, &result, p.Keep) }, removed)
+	}
+	c.failed.Add(1)
+	it.attempts.Status, it.attempts.Error = answer.Status, ""
+	if err != nil {
+		it.attempts.Status, it.attempts.Error = 0, err.Error()
+	}
+	if it.attempts.Count > p.Retries {
+		return q.bury(it, p, it.attempts.Error)
+	}
+	it.attempts.Next = now.Add(max(p.backoff(it.attempts.Count, q.options.Random), answer.RetryAfter))
+	return q.settle(func() error { return q.options.Store.Postpone(q.ctx, &it.ref, &it.attempts) }, later)
+}
+
+// again reports whether a status says that the request may do better later.
+func again(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
+}
+
+// bury makes it a dead letter.
+func (q *Queue) bury(it *item, p *Policy, why string) fate {
+	it.attempts.Ended = q.options.Clock()
+	if why != "" {
+		it.attempts.Error = why
+	}
+	var dropped int
+	f := q.settle(func() (err error) {
+		dropped, err = q.options.Store.Bury(q.ctx, &it.ref, &it.attempts, p)
+		return err
+	}, removed)
+	if q.ctx.Err() != nil {
+		return f
+	}
+	c := q.counts.of(it.ref.Domain, it.ref.Rule)
+	c.dead.Add(1)
+	c.dropped.Add(uint64(dropped))
+	q.options.Logger.Warn("queued request given up", "id", it.ref.ID, "domain", it.ref.Domain, "rule", it.ref.Rule,
+		"attempts", it.attempts.Count, "status", it.attempts.Status, "err", it.attempts.Error, "forgotten", dropped)
+	return f
+}
+
+// settle writes down what happened, however often that takes: until then the
+// entry must not be sent again. The store may be out of reach or full.
+func (q *Queue) settle(write func() error, done fate) fate {
+	wait := 50 * time.Millisecond
+	for {
+		err := write()
+		switch {
+		case err == nil:
+			return done
+		case errors.Is(err, ErrLost), errors.Is(err, ErrNotFound), errors.Is(err, ErrClosed):
+			return removed
+		}
+		q.options.Logger.Debug("outcome of a queued request not written", "err", err)
+		timer := time.NewTimer(wait) //nolint:forbidigo // waiting for the store
+		select {
+		case <-timer.C:
+		case <-q.ctx.Done():
+			timer.Stop()
+			return stays
+		}
+		wait = min(2*wait, 5*time.Second)
+	}
+}

@@ -1,0 +1,134 @@
+package queue
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// A record is "HGQ", the version, the fields each with its length before it (as
+// a varint), and the CRC-32C of all that, so that a record which was written
+// half or has rotted is never sent.
+const (
+	magic   = "HGQ\x01"
+	crcSize = 4
+	// maxFields bounds the claims, and the header fields, of one record.
+	maxFields = 1 << 16
+)
+
+// Marshal returns e as it is stored.
+func (e *Entry) Marshal() []byte {
+	size := len(magic) + int(e.Size()) + 256
+	for _, c := range e.Claims {
+		size += len(c.Rule) + len(c.Key) + 16
+	}
+	w := writer{b: append(make([]byte, 0, size), magic...)}
+	for _, text := range [...]string{e.ID, e.Domain, e.Rule, e.Scope, e.Key, e.Method, e.URI, e.Host, e.IdempotencyKey} {
+		w.text(text)
+	}
+	w.number(uint64(max(e.Accepted.UnixMicro(), 0)))
+	w.number(uint64(max(e.Expires.UnixMicro(), 0)))
+	w.number(uint64(len(e.Claims)))
+	for _, c := range e.Claims {
+		w.text(c.Rule)
+		w.text(c.Key)
+		w.number(uint64(max(c.Cost, 0)))
+	}
+	fields := 0
+	for _, values := range e.Header {
+		fields += len(values)
+	}
+	w.number(uint64(fields))
+	for _, name := range slices.Sorted(maps.Keys(e.Header)) {
+		for _, value := range e.Header[name] {
+			w.text(name)
+			w.text(value)
+		}
+	}
+	w.text(string(e.Body))
+	return binary.BigEndian.AppendUint32(w.b, crc32.Checksum(w.b, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// Unmarshal reads what Marshal wrote. The error wraps ErrDamaged. Nothing in
+// the entry points into b.
+func Unmarshal(b []byte) (*Entry, error) {
+	if len(b) < len(magic)+crcSize || string(b[:len(magic)]) != magic {
+		return nil, fmt.Errorf("%w: not a record of this version", ErrDamaged)
+	}
+	body, sum := b[:len(b)-crcSize], binary.BigEndian.Uint32(b[len(b)-crcSize:])
+	if crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) != sum {
+		return nil, fmt.Errorf("%w: wrong checksum", ErrDamaged)
+	}
+	r := reader{b: body[len(magic):]}
+	e := &Entry{}
+	for _, text := range [...]*string{&e.ID, &e.Domain, &e.Rule, &e.Scope, &e.Key, &e.Method, &e.URI, &e.Host, &e.IdempotencyKey} {
+		*text = r.text()
+	}
+	e.Accepted, e.Expires = r.time(), r.time()
+	for range r.count() {
+		e.Claims = append(e.Claims, Claim{Rule: r.text(), Key: r.text(), Cost: int64(r.number())})
+	}
+	e.Header = http.Header{}
+	for range r.count() {
+		name := r.text()
+		e.Header[name] = append(e.Header[name], r.text())
+	}
+	e.Body = []byte(r.text())
+	if r.failed || len(r.b) > 0 {
+		return nil, fmt.Errorf("%w: the fields do not fit", ErrDamaged)
+	}
+	return e, nil
+}
+
+type writer struct{ b []byte }
+
+func (w *writer) number(n uint64) { w.b = binary.AppendUvarint(w.b, n) }
+
+func (w *writer) text(s string) {
+	w.number(uint64(len(s)))
+	w.b = append(w.b, s...)
+}
+
+// reader reads fields until one does not fit; all others are then empty.
+type reader struct {
+	b      []byte
+	failed bool
+}
+
+func (r *reader) number() uint64 {
+	n, size := binary.Uvarint(r.b)
+	if size <= 0 || n > 1<<62 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[size:]
+	return n
+}
+
+func (r *reader) text() string {
+	n := r.number()
+	if n > uint64(len(r.b)) {
+		r.fail()
+		return ""
+	}
+	s := string(r.b[:n])
+	r.b = r.b[n:]
+	return s
+}
+
+func (r *reader) count() uint64 {
+	n := r.number()
+	if n > maxFields {
+		r.fail()
+		return 0
+	}
+	return n
+}
+
+func (r *reader) time() time.Time { return time.UnixMicro(int64(r.number())).UTC() }
+
+func (r *reader) fail() { r.failed, r.b = true, nil }

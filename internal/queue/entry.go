@@ -1,0 +1,231 @@
+// Package queue keeps requests that were over a limit and sends them later, as
+// fast as the limit allows.
+//
+// A [Queue] accepts an [Entry] once its [Store] has it where a crash does not
+// reach it, and delivers it at least once. Entries of one key are sent in the
+// order in which they were accepted; those of different keys do not wait for
+// each other. What the backend does not take is tried again, and put aside as a
+// dead letter when its policy says so.
+//
+// The contract is in docs/queue.md.
+package queue
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Entry is a request that was accepted. It never changes.
+type Entry struct {
+	// ID names it to its sender and to operators.
+	ID string
+	// Domain and Rule are those of the limit that it was over.
+	Domain, Rule string
+	// Scope and Key say what the limit counts by: entries that have both in
+	// common are kept in order.
+	Scope, Key string
+	// Claims are all limits that have to let it through.
+	Claims []Claim
+	// Method, URI (path and query) and Host are those of the request. Header has
+	// no hop-by-hop fields.
+	Method, URI, Host string
+	Header            http.Header
+	Body              []byte
+	// IdempotencyKey is the sender's own, if it gave one.
+	IdempotencyKey string
+	// Accepted is when it came, Expires when it becomes a dead letter.
+	Accepted, Expires time.Time
+}
+
+// Claim is what an entry takes of one limit.
+type Claim struct {
+	Rule, Key string
+	Cost      int64
+}
+
+// NewID returns a name for an entry. Who knows it may ask what became of the
+// entry, so it cannot be guessed.
+func NewID() string {
+	var b [15]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:])
+}
+
+// Size is how many bytes the entry counts as.
+func (e *Entry) Size() int64 {
+	n := len(e.Method) + len(e.URI) + len(e.Host) + len(e.Body) + len(e.Key) + len(e.IdempotencyKey)
+	for name, values := range e.Header {
+		for _, v := range values {
+			n += len(name) + len(v)
+		}
+	}
+	return int64(n)
+}
+
+// Idempotency returns what entries with the same idempotency key have in
+// common, and false if the entry has none. Keys of other senders, as far as the
+// limit tells them apart, are other keys.
+func (e *Entry) Idempotency() (hash [32]byte, ok bool) {
+	if e.IdempotencyKey == "" {
+		return hash, false
+	}
+	return digest(e.Scope, e.Key, e.IdempotencyKey), true
+}
+
+// Fingerprint is equal for requests that ask for the same, in the name of the
+// same user.
+func (e *Entry) Fingerprint() [32]byte {
+	parts := []string{e.Method, e.Host, e.URI, string(e.Body)}
+	for _, name := range []string{"Authorization", "Cookie", "Content-Type"} {
+		parts = append(parts, e.Header[name]...)
+		parts = append(parts, "") // the end of the list
+	}
+	return digest(parts...)
+}
+
+func digest(parts ...string) [32]byte {
+	h := sha256.New()
+	for _, p := range parts {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(p), p) // never fails
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// Lane names the entries that are kept in order.
+type Lane struct{ Scope, Key string }
+
+// Ref is what a Queue knows of an entry that it has not loaded.
+type Ref struct {
+	ID           string
+	Domain, Rule string
+	Lane         Lane
+	Claims       []Claim
+	Accepted     time.Time
+	Expires      time.Time
+	Size         int64
+	// Order grows within a lane.
+	Order [2]uint64
+	// Partition is the part of the store that the entry is in.
+	Partition string
+}
+
+// RefOf returns that of e.
+func RefOf(e *Entry) Ref {
+	return Ref{
+		ID: e.ID, Domain: e.Domain, Rule: e.Rule, Lane: Lane{e.Scope, e.Key}, Claims: e.Claims,
+		Accepted: e.Accepted, Expires: e.Expires, Size: e.Size(),
+	}
+}
+
+func (r *Ref) compare(other *Ref) int { return slices.Compare(r.Order[:], other.Order[:]) }
+
+// Attempts is how sending an entry has gone so far.
+type Attempts struct {
+	// Count is how many there were.
+	Count int `json:"count"`
+	// Next is when to try again.
+	Next time.Time `json:"next,omitzero"`
+	// Status is the backend's last answer; 0 if it gave none. Error says what
+	// went wrong.
+	Status int    `json:"status,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// Ended is when the entry became a dead letter, zero if it has not.
+	Ended time.Time `json:"ended,omitzero"`
+}
+
+// Result is what became of an entry that was delivered.
+type Result struct {
+	// Status is that of the backend's answer, ContentType and Body the begin of
+	// it, as far as the policy keeps it.
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type,omitempty"`
+	Body        []byte `json:"body,omitempty"`
+	// Cut says that there was more.
+	Cut bool `json:"cut,omitempty"`
+	// Attempts is how often it was sent.
+	Attempts int `json:"attempts"`
+	// Accepted is when it came, Delivered when the answer did.
+	Accepted  time.Time `json:"accepted"`
+	Delivered time.Time `json:"delivered"`
+}
+
+// State is where an entry is.
+type State uint8
+
+// The states.
+const (
+	// Pending is still to be sent.
+	Pending State = iota
+	// Delivered was taken by the backend.
+	Delivered
+	// Dead was given up.
+	Dead
+)
+
+// String returns pending, delivered or dead.
+func (s State) String() string {
+	switch s {
+	case Pending:
+		return "pending"
+	case Delivered:
+		return "delivered"
+	case Dead:
+		return "dead"
+	}
+	return fmt.Sprintf("state(%d)", uint8(s))
+}
+
+// ParseState is the inverse of [State.String].
+func ParseState(text string) (State, bool) {
+	for _, s := range []State{Pending, Delivered, Dead} {
+		if s.String() == text {
+			return s, true
+		}
+	}
+	return 0, false
+}
+
+// Item is all that is known of an entry.
+type Item struct {
+	State State
+	// Entry is nil of one that was delivered.
+	Entry *Entry
+	// Attempts is of those pending or dead, Result of those delivered.
+	Attempts Attempts
+	Result   Result
+}
+
+// Receipt says that an entry has been accepted.
+type Receipt struct {
+	// ID is the entry's, or that of an earlier one with the same idempotency
+	// key; Again is then set.
+	ID    string
+	Again bool
+	// Position is how many of its lane are pending, itself included; 0 if that
+	// is not known.
+	Position int64
+}
+
+// Errors of a Store and a Queue.
+var (
+	// ErrFull says that there is no room for another entry of the rule.
+	ErrFull = errors.New("the queue is full")
+	// ErrUnavailable says that an entry could not be kept safely.
+	ErrUnavailable = errors.New("the queue cannot be written")
+	// ErrConflict says that another request had the same idempotency key.
+	ErrConflict = errors.New("another request had the same idempotency key")
+	// ErrNotFound says that there is no such entry any more.
+	ErrNotFound = errors.New("no such entry")
+	// ErrLost says that another process has taken over an entry.
+	ErrLost = errors.New("another process sends the entry")
+	// ErrDamaged says that a record is not what was written.
+	ErrDamaged = errors.New("damaged record")
+	// ErrClosed says that the queue has been closed.
+	ErrClosed = errors.New("the queue is closed")
+)

@@ -1,0 +1,201 @@
+// Package file keeps the entries of a queue in one file of this machine.
+//
+// What callers write at the same time goes to disk in one piece, with one
+// fsync, so that the more there is to do the less each costs.
+package file
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/headgate/headgate/internal/queue"
+)
+
+// The buckets. Sequence numbers are 8 bytes, big endian.
+const (
+	records  = "records"  // sequence number → entry
+	attempts = "attempts" // sequence number → attempts, as JSON; of some
+	ids      = "ids"      // id → sequence number, pending or dead
+	keys     = "keys"     // idempotency → fingerprint and id
+	results  = "results"  // id → result, as JSON
+	expiry   = "expiry"   // time and id → idempotency or nothing, of results
+)
+
+func buckets() []string { return []string{records, attempts, ids, keys, results, expiry} }
+
+// Options say where the file is.
+type Options struct {
+	// Path is the file. Required.
+	Path string
+	// Clock is the present. Required.
+	Clock func() time.Time
+}
+
+// Store is a queue.Store.
+type Store struct {
+	options Options
+	db      *bbolt.DB
+	writes  chan *write
+	closing chan struct{}
+	done    chan struct{}
+	once    sync.Once
+	err     error // of Close
+
+	lot lot // of the transaction under way; of commit alone
+
+	mu    sync.Mutex
+	index index
+	sink  queue.Sink // nil until Run
+}
+
+var _ queue.Store = (*Store)(nil)
+
+// Repair says what was wrong with a file.
+type Repair struct {
+	// SetAside is where the damaged file is now, and Err what is wrong with it.
+	SetAside string
+	Err      error
+	// Saved is how many entries could be read from it.
+	Saved int
+}
+
+// lockTimeout is how long to wait for another process to let go of the file.
+const lockTimeout = 2 * time.Second
+
+// Open opens the file, or makes it, for its owner's eyes only. A damaged one is
+// set aside and what can be read of it is taken over: the Repair then says so.
+func Open(o Options) (*Store, *Repair, error) {
+	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
+		return nil, nil, err
+	}
+	db, content, err := open(o.Path)
+	var repair *Repair
+	if isDamage(err) {
+		if db, repair, err = replace(o, content, err); err == nil {
+			content, err = read(db)
+		}
+	}
+	if err != nil {
+		if db != nil {
+			_ = db.Close()
+		}
+		return nil, nil, err
+	}
+	s := &Store{
+		options: o, db: db, writes: make(chan *write), closing: make(chan struct{}), done: make(chan struct{}),
+		index: newIndex(),
+	}
+	for i := range content {
+		s.index.add(content[i].sequence, content[i].ref, content[i].attempts)
+	}
+	go s.commit()
+	return s, repair, nil
+}
+
+// stored is an entry in the file.
+type stored struct {
+	sequence uint64
+	ref      queue.Ref
+	attempts queue.Attempts
+	entry    *queue.Entry // only of a file that is damaged
+}
+
+// replace sets the file aside and writes what was read of it into a new one.
+func replace(o Options, content []stored, damage error) (*bbolt.DB, *Repair, error) {
+	aside := fmt.Sprintf("%s.damaged-%s", o.Path, o.Clock().UTC().Format("20060102T150405.000"))
+	if err := os.Rename(o.Path, aside); err != nil {
+		return nil, nil, fmt.Errorf("%w; %w", damage, err)
+	}
+	db, _, err := open(o.Path)
+	if err != nil {
+		return db, nil, err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		for i := range content {
+			if err := insert(tx, content[i].entry, &content[i].attempts); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return db, &Repair{SetAside: aside, Err: damage, Saved: len(content)}, err
+}
+
+// insert writes an entry under the next sequence number.
+func insert(tx *bbolt.Tx, e *queue.Entry, a *queue.Attempts) error {
+	sequence, err := tx.Bucket([]byte(records)).NextSequence()
+	if err != nil {
+		return err
+	}
+	at := number(sequence)
+	if err := tx.Bucket([]byte(records)).Put(at, e.Marshal()); err != nil {
+		return err
+	}
+	if a != nil && *a != (queue.Attempts{}) {
+		if err := putJSON(tx, attempts, at, a); err != nil {
+			return err
+		}
+	}
+	if hash, ok := e.Idempotency(); ok {
+		print := e.Fingerprint()
+		if err := tx.Bucket([]byte(keys)).Put(hash[:], append(print[:], e.ID...)); err != nil {
+			return err
+		}
+	}
+	return tx.Bucket([]byte(ids)).Put([]byte(e.ID), at)
+}
+
+// Close writes what is under way and closes the file.
+func (s *Store) Close() error {
+	s.once.Do(func() {
+		close(s.closing)
+		<-s.done
+		s.err = s.db.Close()
+	})
+	return s.err
+}
+
+// Run implements [queue.Store]: all entries are this process's.
+func (s *Store) Run(ctx context.Context, sink queue.Sink) {
+	s.mu.Lock()
+	s.sink = sink
+	s.index.each(func(p *place) {
+		if p.attempts.Ended.IsZero() {
+			sink.Add(p.ref, p.attempts)
+		}
+	})
+	s.mu.Unlock()
+	const sweep = time.Minute
+	for {
+		if err := s.do(ctx, s.forgetResults); errors.Is(err, queue.ErrClosed) {
+			return
+		}
+		timer := time.NewTimer(sweep) //nolint:forbidigo // results are forgotten about on time
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// number is a sequence number as a key.
+func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func putJSON(tx *bbolt.Tx, bucket string, key []byte, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket([]byte(bucket)).Put(key, text)
+}

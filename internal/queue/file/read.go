@@ -1,0 +1,142 @@
+package file
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime/debug"
+	"syscall"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/headgate/headgate/internal/queue"
+)
+
+// guarded calls f and makes an error of a panic: the library takes for granted
+// that its file is whole, and a page that cannot be read is a fault of memory.
+func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", queue.ErrDamaged, p)
+		}
+	}()
+	return f()
+}
+
+// isDamage reports whether err is about what is in a file, rather than about
+// getting at it.
+func isDamage(err error) bool {
+	var path *fs.PathError
+	var number syscall.Errno
+	switch {
+	case err == nil, errors.Is(err, bolterrors.ErrTimeout), errors.As(err, &path), errors.As(err, &number):
+		return false
+	}
+	return true
+}
+
+// open opens a file and reads all of it. Of a damaged one it returns what could
+// be read.
+func open(path string) (*bbolt.DB, []stored, error) {
+	var db *bbolt.DB
+	err := guarded(func() (err error) {
+		db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
+		return err
+	})
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return nil, nil, fmt.Errorf("%s: another process uses it", path)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil { // it may have been made by hand
+		return db, nil, err
+	}
+	err = guarded(func() error { return makeBuckets(db) })
+	var content []stored
+	if err == nil {
+		content, err = read(db)
+	}
+	if err == nil {
+		return db, content, nil
+	}
+	if !isDamage(err) {
+		return db, nil, err
+	}
+	_ = guarded(db.Close)
+	return nil, content, err
+}
+
+// read reads all entries. After an error, which wraps queue.ErrDamaged, they are
+// those that could be read.
+func read(db *bbolt.DB) ([]stored, error) {
+	var content []stored
+	var damage error
+	err := guarded(func() error {
+		return db.View(func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(records)).ForEach(func(k, v []byte) error {
+				e, err := queue.Unmarshal(v)
+				if err != nil || len(k) != 8 {
+					damage = fmt.Errorf("record %x: %w", k, errors.Join(err, queue.ErrDamaged))
+					return nil
+				}
+				content = append(content, stored{sequence: binary.BigEndian.Uint64(k), ref: queue.RefOf(e), entry: e})
+				return nil
+			})
+		})
+	})
+	damage = errors.Join(damage, err)
+	err = guarded(func() error {
+		return db.View(func(tx *bbolt.Tx) error {
+			for i := range content {
+				text := tx.Bucket([]byte(attempts)).Get(number(content[i].sequence))
+				if text == nil {
+					continue
+				}
+				if err := json.Unmarshal(text, &content[i].attempts); err != nil {
+					damage = errors.Join(damage, queue.ErrDamaged, err)
+				}
+			}
+			for _, name := range buckets()[2:] {
+				if err := tx.Bucket([]byte(name)).ForEach(func(_, _ []byte) error { return nil }); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if damage = errors.Join(damage, err); damage == nil {
+		for i := range content {
+			content[i].entry = nil
+		}
+	}
+	return content, damage
+}
+
+// makeBuckets makes those that are missing. Otherwise it writes nothing: the
+// disk may be full.
+func makeBuckets(db *bbolt.DB) error {
+	missing := false
+	err := db.View(func(tx *bbolt.Tx) error {
+		for _, name := range buckets() {
+			missing = missing || tx.Bucket([]byte(name)) == nil
+		}
+		return nil
+	})
+	if err != nil || !missing {
+		return err
+	}
+	return db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range buckets() {
+			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,128 @@
+package queue
+
+import (
+	"container/heap"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// item is an entry that this process has to send.
+type item struct {
+	ref      Ref
+	attempts Attempts
+	busy     bool // under way
+	gone     bool // taken back while it was
+}
+
+// lane are the entries of one key, in order.
+type lane struct {
+	id       Lane
+	items    []*item
+	inFlight int
+	// at is when it is to be looked at next, gate when its limit lets another
+	// entry through.
+	at, gate time.Time
+	refused  atomic.Int32 // by others' limits, in a row
+	place    int // in the heap; -1 if it is not there
+}
+
+// maxLooked is how many entries of a lane are looked at for one that may be
+// sent, where their order does not matter.
+const maxLooked = 256
+
+// next returns the entry to send next and when. It is nil if none can be.
+func (l *lane) next(concurrency int) (*item, time.Time) {
+	if l.inFlight >= concurrency {
+		return nil, time.Time{}
+	}
+	var best *item
+	for _, it := range l.items[:min(len(l.items), maxLooked)] {
+		if it.busy {
+			continue
+		}
+		if best == nil || it.attempts.Next.Before(best.attempts.Next) {
+			best = it
+		}
+		if concurrency == 1 || best.attempts.Next.IsZero() {
+			break
+		}
+	}
+	if best == nil {
+		return nil, time.Time{}
+	}
+	at := best.attempts.Next
+	if l.gate.After(at) {
+		at = l.gate
+	}
+	return best, at
+}
+
+// insert puts it in its place.
+func (l *lane) insert(it *item) {
+	n := len(l.items)
+	if n == 0 || l.items[n-1].ref.compare(&it.ref) < 0 {
+		l.items = append(l.items, it)
+		return
+	}
+	i, found := slices.BinarySearchFunc(l.items, it, func(a, b *item) int { return a.ref.compare(&b.ref) })
+	if !found {
+		l.items = slices.Insert(l.items, i, it)
+	}
+}
+
+// remove takes it out.
+func (l *lane) remove(it *item) {
+	if len(l.items) > 0 && l.items[0] == it {
+		l.items[0] = nil
+		l.items = l.items[1:]
+		return
+	}
+	if i := slices.Index(l.items, it); i >= 0 {
+		l.items = slices.Delete(l.items, i, i+1)
+	}
+}
+
+// dueLanes is a heap of lanes by when they are due.
+type dueLanes []*lane
+
+func (h dueLanes) Len() int           { return len(h) }
+func (h dueLanes) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+
+func (h dueLanes) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (h *dueLanes) Push(x any) {
+	l, _ := x.(*lane)
+	l.place = len(*h)
+	*h = append(*h, l)
+}
+
+// Pop implements heap.Interface.
+func (h *dueLanes) Pop() any {
+	last := (*h)[len(*h)-1]
+	(*h)[len(*h)-1] = nil
+	*h = (*h)[:len(*h)-1]
+	last.place = -1
+	return last
+}
+
+// put makes l due at a time.
+func (h *dueLanes) put(l *lane, at time.Time) {
+	l.at = at
+	if l.place < 0 {
+		heap.Push(h, l)
+	} else {
+		heap.Fix(h, l.place)
+	}
+}
+
+// drop takes l out.
+func (h *dueLanes) drop(l *lane) {
+	if l.place >= 0 {
+		heap.Remove(h, l.place)
+	}
+}

@@ -1,0 +1,336 @@
+package queue
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Permit is leave to send one entry.
+type Permit struct {
+	// Allowed says whether it may be sent now, RetryAfter when it may if not;
+	// negative if never.
+	Allowed    bool
+	RetryAfter time.Duration
+	// Own says that it was the limit of the entry's own rule that refused.
+	Own bool
+	// Undo gives back what was taken, for an entry that was not sent. Done ends
+	// what lasts as long as the request. Either may be nil.
+	Undo, Done func()
+}
+
+// Answer is the backend's.
+type Answer struct {
+	Status      int
+	ContentType string
+	Body        []byte
+	Cut         bool
+	// RetryAfter is what a backend that is busy asks for; 0 if nothing.
+	RetryAfter time.Duration
+}
+
+// Options are what a Queue needs.
+type Options struct {
+	// Store keeps the entries; Close closes it. Required.
+	Store Store
+	// Take asks all limits of an entry, all or nothing. After an error the entry
+	// waits. Required.
+	Take func(ctx context.Context, r *Ref, at time.Time) (Permit, error)
+	// Send sends an entry, for the attempt-th time. At most keep bytes of the
+	// answer's body are wanted. Required.
+	Send func(ctx context.Context, e *Entry, keep int64) (Answer, error)
+	// Policy is that of a rule. Required.
+	Policy func(domain, rule string) Policy
+	// Clock is the present. Required.
+	Clock func() time.Time
+	// Random returns a number from 0 to below n. Required.
+	Random func(n int64) int64
+	// Logger hears of dead letters. Required.
+	Logger *slog.Logger
+	// MaxInFlight is how many entries may be under way at once; 0 means 128.
+	MaxInFlight int
+}
+
+const (
+	defaultInFlight = 128
+	// sweepEvery is how often entries are looked through for those whose time is
+	// over.
+	sweepEvery = 5 * time.Second
+	// storeRetry is how long to wait when a limit or the store does not answer.
+	storeRetry = time.Second
+	// farAway is longer than anybody waits.
+	farAway = time.Hour
+)
+
+// Queue accepts entries and delivers them. Make one with [New].
+type Queue struct {
+	options Options
+	counts  counts
+
+	ctx  context.Context //nolint:containedctx // that of everything under way; Close ends it
+	cut  context.CancelFunc
+	stop chan struct{} // closed when nothing new is to be sent
+	once sync.Once
+	wake chan struct{}
+	work sync.WaitGroup // attempts
+	runs sync.WaitGroup // the store's and the own loop
+
+	mu       sync.Mutex
+	lanes    map[Lane]*lane
+	due      dueLanes
+	inFlight int
+	stopping bool
+}
+
+// New returns a Queue that sends nothing until Start.
+func New(o Options) *Queue {
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = defaultInFlight
+	}
+	q := &Queue{options: o, lanes: map[Lane]*lane{}, wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	q.ctx, q.cut = context.WithCancel(context.Background())
+	return q
+}
+
+// Start begins to send.
+func (q *Queue) Start() {
+	q.runs.Go(func() { q.options.Store.Run(q.ctx, (*sink)(q)) })
+	q.runs.Go(q.loop)
+}
+
+// Drain stops sending further entries; those under way go on.
+func (q *Queue) Drain() {
+	q.once.Do(func() {
+		q.mu.Lock()
+		q.stopping = true
+		q.mu.Unlock()
+		close(q.stop)
+	})
+}
+
+// Close drains, waits until ctx is done for what is under way, calls it off
+// then, and closes the store. What was called off will be sent again.
+func (q *Queue) Close(ctx context.Context) error {
+	q.Drain()
+	finished := make(chan struct{})
+	go func() {
+		q.work.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+	case <-ctx.Done():
+	}
+	q.cut()
+	<-finished
+	q.runs.Wait()
+	return q.options.Store.Close()
+}
+
+// Accept keeps e. After an error it has not been kept; see [Store.Put].
+func (q *Queue) Accept(ctx context.Context, e *Entry) (Receipt, error) {
+	p := q.options.Policy(e.Domain, e.Rule)
+	receipt, err := q.options.Store.Put(ctx, e, &p)
+	c := q.counts.of(e.Domain, e.Rule)
+	switch {
+	case err == nil && receipt.Again:
+		c.repeated.Add(1)
+	case err == nil:
+		c.accepted.Add(1)
+	case errors.Is(err, ErrFull):
+		c.full.Add(1)
+	default:
+		c.errors.Add(1)
+	}
+	return receipt, err
+}
+
+// Policy is that of a rule.
+func (q *Queue) Policy(domain, rule string) Policy { return q.options.Policy(domain, rule) }
+
+// Waiting reports whether entries of a lane are pending: a new request has to
+// line up behind them. If the store does not answer, nobody knows of any.
+func (q *Queue) Waiting(ctx context.Context, lane Lane) bool {
+	waiting, err := q.options.Store.Waiting(ctx, lane)
+	return waiting && err == nil
+}
+
+// Find returns what is known of an entry, or ErrNotFound.
+func (q *Queue) Find(ctx context.Context, id string) (*Item, error) {
+	return q.options.Store.Find(ctx, id)
+}
+
+// List returns the oldest entries that are pending or dead.
+func (q *Queue) List(ctx context.Context, query Query) ([]Item, error) {
+	return q.options.Store.List(ctx, query)
+}
+
+// Retry makes dead letters pending again and returns the ids that it found.
+func (q *Queue) Retry(ctx context.Context, ids []string) ([]string, error) {
+	return q.options.Store.Retry(ctx, ids, q.options.Clock(), func(domain, rule string) time.Duration {
+		return q.options.Policy(domain, rule).TTL
+	})
+}
+
+// Drop removes entries and returns the ids that it found.
+func (q *Queue) Drop(ctx context.Context, ids []string) ([]string, error) {
+	return q.options.Store.Drop(ctx, ids)
+}
+
+// sink is a Queue as its store sees it.
+type sink Queue
+
+// Add implements [Sink].
+func (s *sink) Add(r Ref, a Attempts) {
+	q := (*Queue)(s)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.lanes[r.Lane]
+	if l == nil {
+		l = &lane{id: r.Lane, place: -1}
+		q.lanes[r.Lane] = l
+	}
+	l.insert(&item{ref: r, attempts: a})
+	q.reschedule(l)
+}
+
+// Remove implements [Sink].
+func (s *sink) Remove(r Ref) {
+	s.removeIf(func(other *Ref) bool { return other.ID == r.ID }, r.Lane)
+}
+
+// Forget implements [Sink].
+func (s *sink) Forget(partition string) {
+	s.mu.Lock()
+	lanes := make([]Lane, 0, len(s.lanes))
+	for id := range s.lanes {
+		lanes = append(lanes, id)
+	}
+	s.mu.Unlock()
+	for _, id := range lanes {
+		s.removeIf(func(r *Ref) bool { return r.Partition == partition }, id)
+	}
+}
+
+// removeIf takes entries out of a lane. Those under way are, afterwards.
+func (s *sink) removeIf(matches func(*Ref) bool, id Lane) {
+	q := (*Queue)(s)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := q.lanes[id]
+	if l == nil {
+		return
+	}
+	kept := l.items[:0]
+	for _, it := range l.items {
+		switch {
+		case !matches(&it.ref):
+			kept = append(kept, it)
+		case it.busy:
+			it.gone = true
+			kept = append(kept, it)
+		}
+	}
+	clear(l.items[len(kept):])
+	l.items = kept
+	q.reschedule(l)
+}
+
+// reschedule puts l where it belongs. It needs q.mu.
+func (q *Queue) reschedule(l *lane) {
+	if len(l.items) == 0 && l.inFlight == 0 {
+		q.due.drop(l)
+		delete(q.lanes, l.id)
+		return
+	}
+	var it *item
+	var at time.Time
+	if len(l.items) > 0 {
+		first := &l.items[0].ref
+		it, at = l.next(max(q.options.Policy(first.Domain, first.Rule).Concurrency, 1))
+	}
+	if it == nil {
+		q.due.drop(l)
+		return
+	}
+	q.due.put(l, at)
+	if q.due[0] == l {
+		q.nudge()
+	}
+}
+
+func (q *Queue) nudge() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// loop begins attempts as they become due.
+func (q *Queue) loop() {
+	swept := q.options.Clock()
+	for {
+		now := q.options.Clock()
+		if now.Sub(swept) >= sweepEvery || now.Before(swept) {
+			q.sweep(now)
+			swept = now
+		}
+		timer := time.NewTimer(min(q.begin(now), sweepEvery)) //nolint:forbidigo // waiting is what a queue does
+		select {
+		case <-timer.C:
+		case <-q.wake:
+		case <-q.stop:
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// begin begins what is due and returns how long nothing else will be.
+func (q *Queue) begin(now time.Time) time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.stopping && len(q.due) > 0 && q.inFlight < q.options.MaxInFlight {
+		l := q.due[0]
+		if wait := l.at.Sub(now); wait > 0 {
+			return wait
+		}
+		heap.Pop(&q.due)
+		first := &l.items[0].ref
+		it, _ := l.next(max(q.options.Policy(first.Domain, first.Rule).Concurrency, 1))
+		if it == nil {
+			continue
+		}
+		it.busy = true
+		l.inFlight++
+		q.inFlight++
+		q.work.Go(func() { q.attempt(l, it) })
+		q.reschedule(l)
+	}
+	return farAway
+}
+
+// sweep makes entries due whose time is over although others are before them.
+func (q *Queue) sweep(now time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stopping {
+		return
+	}
+	for _, l := range q.lanes {
+		for _, it := range l.items {
+			if it.busy || now.Before(it.ref.Expires) || q.inFlight >= q.options.MaxInFlight {
+				continue
+			}
+			it.busy = true
+			l.inFlight++
+			q.inFlight++
+			q.work.Go(func() { q.attempt(l, it) })
+		}
+		q.reschedule(l)
+	}
+}

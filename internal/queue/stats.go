@@ -1,0 +1,89 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stats are how the queue of one rule does.
+type Stats struct {
+	Domain, Rule string
+	// Depth and Bytes are pending, of all processes that share the store; Dead
+	// are its dead letters.
+	Depth, Bytes, Dead int64
+	// Oldest is when the oldest pending entry was accepted; zero if none is.
+	Oldest time.Time
+	// InFlight is how many entries this process is sending.
+	InFlight int64
+	// What follows counts what this process did since it started: entries that
+	// it accepted, that repeated an idempotency key, for which there was no
+	// room, and that could not be written;
+	Accepted, Repeated, Full, Errors uint64
+	// attempts that the backend took or not; entries given up, and dead letters
+	// forgotten.
+	Delivered, Failed, Buried, Dropped uint64
+}
+
+// counts are the counters of all rules.
+type counts struct{ rules sync.Map }
+
+type ruleName struct{ domain, rule string }
+
+type counters struct {
+	accepted, repeated, full, errors, delivered, failed, dead, dropped atomic.Uint64
+}
+
+func (c *counts) of(domain, rule string) *counters {
+	name := ruleName{domain, rule}
+	found, ok := c.rules.Load(name)
+	if !ok {
+		found, _ = c.rules.LoadOrStore(name, new(counters))
+	}
+	counted, _ := found.(*counters)
+	return counted
+}
+
+// Stats returns those of every rule that has or had entries, in the order of
+// their names. Without the store's answer they have the counts alone, and err
+// says why.
+func (q *Queue) Stats(ctx context.Context) ([]Stats, error) {
+	all := map[ruleName]*Stats{}
+	at := func(n ruleName) *Stats {
+		if all[n] == nil {
+			all[n] = &Stats{Domain: n.domain, Rule: n.rule}
+		}
+		return all[n]
+	}
+	q.counts.rules.Range(func(key, value any) bool {
+		name, _ := key.(ruleName)
+		c, _ := value.(*counters)
+		s := at(name)
+		s.Accepted, s.Repeated, s.Full, s.Errors = c.accepted.Load(), c.repeated.Load(), c.full.Load(), c.errors.Load()
+		s.Delivered, s.Failed, s.Buried, s.Dropped = c.delivered.Load(), c.failed.Load(), c.dead.Load(), c.dropped.Load()
+		return true
+	})
+	q.mu.Lock()
+	for _, l := range q.lanes {
+		if l.inFlight > 0 && len(l.items) > 0 {
+			at(ruleName{l.items[0].ref.Domain, l.items[0].ref.Rule}).InFlight += int64(l.inFlight)
+		}
+	}
+	q.mu.Unlock()
+	depths, err := q.options.Store.Depths(ctx)
+	for _, d := range depths {
+		s := at(ruleName{d.Domain, d.Rule})
+		s.Depth, s.Bytes, s.Dead, s.Oldest = d.Entries, d.Bytes, d.Dead, d.Oldest
+	}
+	list := make([]Stats, 0, len(all))
+	for _, s := range slices.SortedFunc(maps.Values(all), func(a, b *Stats) int {
+		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule))
+	}) {
+		list = append(list, *s)
+	}
+	return list, err
+}

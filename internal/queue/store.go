@@ -1,0 +1,77 @@
+package queue
+
+import (
+	"context"
+	"time"
+)
+
+// Store keeps entries so that no crash loses them. Its methods may be called by
+// any number of goroutines.
+type Store interface {
+	// Put keeps e within the bounds of p. When it returns without an error, e
+	// survives a crash. After ErrFull, ErrConflict or ErrUnavailable e is not
+	// kept.
+	Put(ctx context.Context, e *Entry, p *Policy) (Receipt, error)
+	// Load returns an entry just before it is sent. ErrLost and ErrNotFound say
+	// that it must not be.
+	Load(ctx context.Context, r *Ref) (*Entry, error)
+	// Deliver removes an entry that the backend took. What became of it is known
+	// for keep.
+	Deliver(ctx context.Context, r *Ref, result *Result, keep time.Duration) error
+	// Postpone notes a failed attempt.
+	Postpone(ctx context.Context, r *Ref, a *Attempts) error
+	// Bury makes an entry a dead letter, of which there are at most as many as p
+	// says: beyond that the oldest are forgotten, and dropped says how many.
+	Bury(ctx context.Context, r *Ref, a *Attempts, p *Policy) (dropped int, err error)
+	// Find returns what is known of an entry, or ErrNotFound.
+	Find(ctx context.Context, id string) (*Item, error)
+	// List returns at most n of the oldest entries that are in that state, of
+	// the rules that match.
+	List(ctx context.Context, q Query) ([]Item, error)
+	// Retry makes dead letters pending again, with a new time to live, and Drop
+	// removes entries that are pending or dead. They return the ids that they
+	// found.
+	Retry(ctx context.Context, ids []string, now time.Time, ttl func(domain, rule string) time.Duration) ([]string, error)
+	Drop(ctx context.Context, ids []string) ([]string, error)
+	// Depths returns how much there is, by rule.
+	Depths(ctx context.Context) ([]Depth, error)
+	// Waiting reports whether entries of a lane are pending.
+	Waiting(ctx context.Context, lane Lane) (bool, error)
+	// Run tells sink of the entries that this process has to send, until ctx is
+	// done.
+	Run(ctx context.Context, sink Sink)
+	// Close gives up what the store holds.
+	Close() error
+}
+
+// Query says what to list.
+type Query struct {
+	State State // Pending or Dead
+	// Domain and Rule, if not empty, say whose.
+	Domain, Rule string
+	Limit        int
+}
+
+// Matches reports whether entries of a rule are asked for.
+func (q *Query) Matches(domain, rule string) bool {
+	return (q.Domain == "" || q.Domain == domain) && (q.Rule == "" || q.Rule == rule)
+}
+
+// Depth is how much there is of one rule.
+type Depth struct {
+	Domain, Rule string
+	// Entries and Bytes are pending, Dead are dead letters.
+	Entries, Bytes, Dead int64
+	// Oldest is when the oldest pending entry was accepted; zero if none is.
+	Oldest time.Time
+}
+
+// Sink is told of entries by a Store.
+type Sink interface {
+	// Add tells of an entry to be sent. Of one lane they come in order.
+	Add(r Ref, a Attempts)
+	// Remove takes an entry back.
+	Remove(r Ref)
+	// Forget takes back all entries of a partition.
+	Forget(partition string)
+}

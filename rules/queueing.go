@@ -1,0 +1,157 @@
+package rules
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Queueing says how the requests over a limit are kept and sent, with the action
+// Queue.
+type Queueing struct {
+	// MaxEntries and MaxBytes bound what is kept, MaxBody the body of one
+	// request, in bytes.
+	MaxEntries, MaxBytes, MaxBody int64
+	// TTL is how long a request may wait.
+	TTL time.Duration
+	// Retries is how often it is sent again if the backend does not take it,
+	// and BackoffLeast to BackoffMost how long to wait in between.
+	Retries                   int
+	BackoffLeast, BackoffMost time.Duration
+	// Concurrency is how many requests of one key may be under way at once.
+	Concurrency int
+	// Timeout bounds each attempt.
+	Timeout time.Duration
+	// Keep is for how long one may ask what became of a request, and
+	// KeepResponse how many bytes of the backend's answer are kept for that.
+	Keep         time.Duration
+	KeepResponse int64
+}
+
+const (
+	maxQueueEntries     = 10_000_000
+	maxQueueBytes       = 1 << 40
+	maxQueueBody        = 64 << 20
+	maxQueueTTL         = 30 * 24 * time.Hour
+	maxQueueRetries     = 1000
+	maxQueueConcurrency = 1000
+	maxQueueBackoff     = 24 * time.Hour
+	maxQueueTimeout     = time.Hour
+	maxKeptResponse     = 1 << 20
+)
+
+// DefaultQueueing is what holds where a rule does not say.
+func DefaultQueueing() Queueing {
+	return Queueing{
+		MaxEntries: 10_000, MaxBytes: 100_000_000, MaxBody: 1_000_000, TTL: 24 * time.Hour,
+		Retries: 10, BackoffLeast: time.Second, BackoffMost: 5 * time.Minute,
+		Concurrency: 1, Timeout: 30 * time.Second, Keep: time.Hour,
+	}
+}
+
+func queueKeys() []string {
+	return []string{
+		"max_entries", "max_bytes", "max_body", "ttl", "retries", "backoff", "concurrency", "timeout", "keep", "keep_response",
+	}
+}
+
+// parseQueueing reads those keys of on_limit, of which there are none if f is
+// nil.
+func (p *parser) parseQueueing(at *node, f fields, r *Rule) {
+	if r.OnLimit.Action != Queue {
+		return
+	}
+	if r.Limit.Valid() && r.Limit.Rule().CountDenied {
+		p.errorf(at, "leave one of them out", "requests cannot be queued where refused ones count: the queue would never get its turn")
+	}
+	q := DefaultQueueing()
+	number := func(key string, low, high int64, set func(int64)) {
+		if n := f.get(key); n != nil {
+			if v, ok := p.integer(n, key, low, high); ok {
+				set(v)
+			}
+		}
+	}
+	bytes := func(key string, low, high int64, set func(int64)) {
+		if n := f.get(key); n != nil {
+			if v, ok := p.byteSize(n, key, low, high); ok {
+				set(v)
+			}
+		}
+	}
+	span := func(key string, low, high time.Duration, set func(time.Duration)) {
+		if n := f.get(key); n != nil {
+			if text, ok := p.word(n, key); ok {
+				d, err := duration(text, low, high)
+				if err != nil {
+					p.errorf(n, "", "%q: %v", key, err)
+					return
+				}
+				set(d)
+			}
+		}
+	}
+	number("max_entries", 1, maxQueueEntries, func(v int64) { q.MaxEntries = v })
+	bytes("max_bytes", 1, maxQueueBytes, func(v int64) { q.MaxBytes = v })
+	bytes("max_body", 0, maxQueueBody, func(v int64) { q.MaxBody = v })
+	span("ttl", time.Second, maxQueueTTL, func(d time.Duration) { q.TTL = d })
+	number("retries", 0, maxQueueRetries, func(v int64) { q.Retries = int(v) })
+	if n := f.get("backoff"); n != nil {
+		p.parseBackoff(n, &q)
+	}
+	number("concurrency", 1, maxQueueConcurrency, func(v int64) { q.Concurrency = int(v) })
+	span("timeout", time.Millisecond, maxQueueTimeout, func(d time.Duration) { q.Timeout = d })
+	span("keep", 0, maxQueueTTL, func(d time.Duration) { q.Keep = d })
+	bytes("keep_response", 0, maxKeptResponse, func(v int64) { q.KeepResponse = v })
+	r.OnLimit.Queueing = &q
+}
+
+// parseBackoff reads one time, or two with .. between.
+func (p *parser) parseBackoff(n *node, q *Queueing) {
+	text, ok := p.word(n, "backoff")
+	if !ok {
+		return
+	}
+	first, last, two := strings.Cut(text, "..")
+	least, err := duration(first, time.Millisecond, maxQueueBackoff)
+	most := least
+	if err == nil && two {
+		most, err = duration(last, least, maxQueueBackoff)
+	}
+	if err != nil {
+		p.errorf(n, "for example 1s..5m", "\"backoff\": %v", err)
+		return
+	}
+	q.BackoffLeast, q.BackoffMost = least, most
+}
+
+// byteSize reads a number of bytes, such as 1000, 64KiB or 100MB.
+func (p *parser) byteSize(n *node, key string, low, high int64) (int64, bool) {
+	if n.kind != textKind && n.kind != numberKind {
+		p.errorf(n, "", "%q must be a size such as 100MB, not %s", key, n.kind)
+		return 0, false
+	}
+	v, err := parseBytes(n.text)
+	if err != nil {
+		p.errorf(n, "write a number of bytes, or one with a unit such as 64KiB or 100MB", "%q: %v", key, err)
+		return 0, false
+	}
+	if v < low || v > high {
+		p.errorf(n, "", "%q must be from %d to %d bytes, not %s", key, low, high, n.text)
+		return 0, false
+	}
+	return v, true
+}
+
+func parseBytes(text string) (int64, error) {
+	digits := strings.TrimRight(text, "BKMGTi")
+	factor, known := map[string]int64{
+		"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
+	}[text[len(digits):]]
+	v, err := strconv.ParseUint(strings.ReplaceAll(digits, "_", ""), 10, 41)
+	if !known || err != nil || strings.HasPrefix(digits, "_") || strings.HasSuffix(digits, "_") || strings.Contains(digits, "__") {
+		return 0, fmt.Errorf("%s is not a size", quote(text))
+	}
+	return int64(v) * factor, nil
+}
