@@ -85,6 +85,7 @@ type App struct {
 
 	observation
 	audit audit
+	queueing
 
 	// Swapped as a whole on every reload.
 	state     atomic.Pointer[rulesState]
@@ -178,6 +179,9 @@ func (a *App) Start(ctx context.Context) (err error) {
 	a.cleanup = append(a.cleanup, a.transport.CloseIdleConnections)
 	a.openLive()
 	a.verifyTokens(ctx)
+	if err := a.openQueue(a.state.Load().rules); err != nil {
+		return err
+	}
 	if err := a.watch(); err != nil {
 		return err
 	}
@@ -194,6 +198,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 		}
 		d.serve(handler, a.boundsOf(d.name), a.tlsOf(d.name), a.log, a.failures)
 	}
+	a.startQueue()
 	if a.plane != nil {
 		a.sayUnhealthy() // until there are rules
 		a.followPlane()
@@ -241,10 +246,11 @@ func (a *App) Stop(ctx context.Context) error {
 		a.endStreams()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(a.options.Config.ShutdownTimeout, time.Millisecond))
 		defer cancel()
+		a.drainQueue()
 		if a.proxy != nil {
 			a.proxy.Drain(a.options.Clock().Add(a.options.Config.ShutdownTimeout))
 		}
-		a.stopErr = errors.Join(a.closeDoors(ctx), a.saveCounts())
+		a.stopErr = errors.Join(a.closeDoors(ctx), a.closeQueue(ctx), a.saveCounts())
 		a.release()
 		a.log.Info("stopped")
 	})

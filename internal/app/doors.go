@@ -161,6 +161,7 @@ func (a *App) handler(name string) (http.Handler, error) {
 			Engine: a.engine, Domain: func() string { return a.state.Load().domain }, Upstream: upstream, Clients: a.clients, Tokens: a.tokens(),
 			TrustedProxies: c.TrustedProxies, Transport: a.transport, Clock: a.options.Clock,
 			Logger: a.log, Dialect: c.Headers, TellTime: c.DecisionTime, MaxWaiting: c.Proxy.MaxWaiting,
+			StatusPath: c.Queue.StatusPath,
 		})
 		return a.proxy, nil
 	case backendDoor:
@@ -174,7 +175,7 @@ func (a *App) api() *httpapi.Handler {
 	return httpapi.New(httpapi.Options{
 		Engine: a.engine, Ready: a.readiness, Clock: a.options.Clock,
 		Logger: a.log, Clients: a.clients, Dialect: a.options.Config.Headers, RateLimit: a.rateLimit.JSON(),
-		ForwardAuth: a.forwardAuth(), WithoutExplain: a.options.Config.API.NoExplain,
+		ForwardAuth: a.forwardAuth(), Queue: http.HandlerFunc(a.queueStatus), WithoutExplain: a.options.Config.API.NoExplain,
 	})
 }
 

@@ -110,6 +110,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.storeMetrics(c)
 	a.connectionMetrics(c)
 	a.respMetrics(c)
+	a.queueMetrics(c)
 	return c
 }
 

@@ -106,6 +106,9 @@ func (a *App) swap(rs *rules.Ruleset, err error) error {
 	if err == nil {
 		domain, err = a.proxyDomain(rs)
 	}
+	if err == nil && a.engine != nil {
+		err = a.openQueue(rs)
+	}
 	if err != nil {
 		next.failedAt, next.failure = a.options.Clock(), err
 		next.failed++
@@ -124,6 +127,7 @@ func (a *App) swap(rs *rules.Ruleset, err error) error {
 			a.control.SetRules(rs)
 		}
 		a.engine.SetRules(rs)
+		a.startQueue()
 	}
 	stats := rs.Stats()
 	a.log.Info("rules reloaded", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)

@@ -67,6 +67,8 @@ type Config struct {
 	Admin Admin
 	// Proxy is the reverse proxy. It is closed if it has no Upstream.
 	Proxy Proxy
+	// Queue is where requests are kept that are sent later.
+	Queue Queue
 	// TrustedProxies are the peers whose word about the client is believed.
 	TrustedProxies []netip.Prefix
 	// ProxyProtocol is where the PROXY protocol is spoken.
@@ -233,6 +235,7 @@ func defaults() *Config {
 		XDS:             XDS{Address: DefaultControlPlane, NodeID: DefaultNodeID},
 		Envoy:           defaultEnvoy(),
 		Proxy:           Proxy{Listen: DefaultProxy},
+		Queue:           Queue{StatusPath: DefaultQueueStatus},
 		JWT:             defaultJWT(),
 		ShutdownTimeout: 10 * time.Second,
 		Store: Store{

@@ -61,8 +61,9 @@ func (q *Queue) try(l *lane, it *item, gate *time.Time) fate {
 	if permit.Done != nil {
 		defer permit.Done()
 	}
+	came := q.wait(permit.Delay)
 	e, err := q.options.Store.Load(q.ctx, &it.ref)
-	if err != nil || q.isStopping() {
+	if err != nil || !came || q.isStopping() {
 		if permit.Undo != nil {
 			permit.Undo()
 		}
@@ -87,6 +88,21 @@ func (q *Queue) patience(l *lane, p *Permit) time.Duration {
 	}
 	times := min(l.refused.Add(1), 16)
 	return wait + time.Duration(q.options.Random(int64(min(wait*time.Duration(times), 2*time.Second))+1))
+}
+
+// wait waits for d and reports false if the queue stops before.
+func (q *Queue) wait(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d) //nolint:forbidigo // waiting for a turn
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-q.stop:
+		return false
+	}
 }
 
 func (q *Queue) isStopping() bool {

@@ -24,7 +24,7 @@ type lane struct {
 	// entry through.
 	at, gate time.Time
 	refused  atomic.Int32 // by others' limits, in a row
-	place    int // in the heap; -1 if it is not there
+	place    int          // in the heap; -1 if it is not there
 }
 
 // maxLooked is how many entries of a lane are looked at for one that may be

@@ -15,6 +15,8 @@ type Permit struct {
 	// negative if never.
 	Allowed    bool
 	RetryAfter time.Duration
+	// Delay is how long an entry that may be sent has to wait for its turn.
+	Delay time.Duration
 	// Own says that it was the limit of the entry's own rule that refused.
 	Own bool
 	// Undo gives back what was taken, for an entry that was not sent. Done ends

@@ -47,6 +47,9 @@ type Options struct {
 	// ForwardAuth, if not nil, answers /v1/auth, by any method: proxies that
 	// ask before they forward a request.
 	ForwardAuth http.Handler
+	// Queue, if not nil, answers GET /v1/queue/ID: what became of a request that
+	// was queued.
+	Queue http.Handler
 }
 
 // Handler serves the API.
@@ -108,6 +111,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.healthcheck(w, r)
 		}
 	default:
+		if h.options.Queue != nil && strings.HasPrefix(r.URL.Path, "/v1/queue/") {
+			if only(w, r, http.MethodGet, http.MethodHead) {
+				h.options.Queue.ServeHTTP(w, r)
+			}
+			return
+		}
 		answer.Problem(w, http.StatusNotFound, fmt.Sprintf("there is nothing at %q; the API is POST /v1/check", r.URL.Path))
 	}
 }

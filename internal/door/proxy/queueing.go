@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/queue"
@@ -227,6 +228,11 @@ func (p *Proxy) lineUp(w http.ResponseWriter, x *exchange, rule *rules.Rule, v *
 		p.options.Logger.Debug("what a queued request took was not given back", "err", err)
 	}
 	v.Rule = rule
+	for i := range x.policies {
+		if d := &x.policies[i].Decision; x.policies[i].Name == rule.Name { // in case there is no room
+			d.Allowed, d.Reason, d.Remaining, d.RetryAfter = false, headgate.Limited, 0, max(d.ResetAfter, time.Second)
+		}
+	}
 	p.enqueue(w, x, rule, v)
 }
 

@@ -20,7 +20,9 @@ type lot struct {
 	lanes   map[queue.Lane]int64
 }
 
-func (s *Store) lotBegins() { s.lot = lot{tallies: map[ruleName]tally{}, lanes: map[queue.Lane]int64{}} }
+func (s *Store) lotBegins() {
+	s.lot = lot{tallies: map[ruleName]tally{}, lanes: map[queue.Lane]int64{}}
+}
 
 // Put implements [queue.Store].
 func (s *Store) Put(ctx context.Context, e *queue.Entry, p *queue.Policy) (queue.Receipt, error) {

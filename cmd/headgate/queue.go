@@ -1,0 +1,323 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/internal/app"
+)
+
+// queueFlags are the flags of the queue commands.
+type queueFlags struct {
+	adminFlags
+	domain, rule, state string
+	most                int
+	asJSON, body, all   bool
+}
+
+func newQueue(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "queue",
+		Short: "look after requests that wait to be sent",
+		Long: `Queue shows the requests that rules with action: queue have kept, and the dead
+letters among them: those that the backend never took. It asks the admin door.`,
+		Example: `  headgate queue ls
+  headgate queue ls --state dead --rule orders
+  headgate queue retry --all --rule orders
+  headgate queue drop 5K2J0B8H3M4Q6R1T9V7P2C4D`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(newQueueList(s), newQueueShow(s), newQueueChange(s, "retry", "send dead letters again"), newQueueChange(s, "drop", "forget requests, pending or dead"))
+	for _, sub := range cmd.Commands() {
+		completeFlags(sub)
+	}
+	return cmd
+}
+
+// bind adds the flags that all have.
+func (f *queueFlags) bind(cmd *cobra.Command) {
+	f.add(cmd.Flags())
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+}
+
+// bindFilter adds those of commands that choose entries.
+func (f *queueFlags) bindFilter(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.domain, "domain", "", "only of rules of this domain")
+	cmd.Flags().StringVar(&f.rule, "rule", "", "only of this rule")
+}
+
+func newQueueList(s streams) *cobra.Command {
+	var f queueFlags
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "list queues and what is in them",
+		Long: `Ls shows how much each queue has, and the oldest requests that are pending, or
+the dead letters with --state dead.`,
+		Args: cobra.NoArgs,
+	}
+	f.bind(cmd)
+	f.bindFilter(cmd)
+	cmd.Flags().StringVar(&f.state, "state", "pending", "pending or dead")
+	cmd.Flags().IntVarP(&f.most, "items", "n", 20, "how many requests; 0 for the queues alone")
+	_ = cmd.RegisterFlagCompletionFunc("state", words("pending", "dead"))
+	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
+		c, err := f.client()
+		if err != nil {
+			return err
+		}
+		if f.most < 0 || f.most > 1000 {
+			return &usageError{"-n must be from 0 to 1000", ""}
+		}
+		var list struct {
+			app.QueueList
+			app.QueueItems
+		}
+		if err := c.getJSON(cmd.Context(), "/v1/queue", nil, &list.QueueList); err != nil {
+			return err
+		}
+		list.Queues = slices.DeleteFunc(list.Queues, func(q app.QueueStats) bool {
+			return f.domain != "" && q.Domain != f.domain || f.rule != "" && q.Rule != f.rule
+		})
+		if f.most > 0 && len(list.Queues) > 0 {
+			if err := c.getJSON(cmd.Context(), "/v1/queue/items", f.query(f.most), &list.QueueItems); err != nil {
+				return err
+			}
+		}
+		if f.asJSON {
+			return json.NewEncoder(s.out).Encode(&list)
+		}
+		return f.print(s.out, list.Queues, list.Items)
+	})
+	return cmd
+}
+
+// query is that of the items.
+func (f *queueFlags) query(n int) url.Values {
+	q := url.Values{"n": {strconv.Itoa(n)}, "state": {f.state}}
+	for name, value := range map[string]string{"domain": f.domain, "rule": f.rule} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q
+}
+
+// print prints queues and items for people.
+func (f *queueFlags) print(w io.Writer, queues []app.QueueStats, items []app.QueueItem) error {
+	if len(queues) == 0 {
+		_, err := fmt.Fprintln(w, "nothing is queued, and nothing has been")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "DOMAIN\tRULE\tPENDING\tBYTES\tOLDEST\tIN FLIGHT\tDELIVERED\tFAILED\tDEAD")
+	for _, q := range queues {
+		oldest := (time.Duration(q.OldestAgeMS) * time.Millisecond).Round(time.Second)
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\n", q.Domain, q.Rule, q.Depth, q.Bytes, oldest, q.InFlight, q.Delivered, q.Failed, q.Dead)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	_, _ = fmt.Fprintf(w, "\n%s:\n", f.state)
+	t = tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "ID\tRULE\tKEY\tREQUEST\tACCEPTED\tATTEMPTS\tLAST")
+	for i := range items {
+		it := &items[i]
+		last := it.LastError
+		if it.LastStatus != 0 {
+			last = strconv.Itoa(it.LastStatus)
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s %s\t%s\t%d\t%s\n", it.ID, it.Rule, keyOf(it), it.Method, visible(it.URI),
+			it.AcceptedAt.Format(time.RFC3339), it.Attempts, visible(last))
+	}
+	return t.Flush()
+}
+
+// keyOf is the key of an entry for people.
+func keyOf(it *app.QueueItem) string {
+	if it.Hash != "" {
+		return "#" + it.Hash
+	}
+	var parts []string
+	for _, p := range it.Parts {
+		if p == nil {
+			parts = append(parts, "(none)")
+			continue
+		}
+		parts = append(parts, visible(*p))
+	}
+	return cmp.Or(strings.Join(parts, " "), "-")
+}
+
+// visible shortens text that callers sent and escapes what a terminal would
+// obey.
+func visible(text string) string {
+	const most = 80
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	quoted := strconv.Quote(text)
+	return quoted[1 : len(quoted)-1]
+}
+
+func newQueueShow(s streams) *cobra.Command {
+	var f queueFlags
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "show one request",
+		Long: `Show prints all that is known of one request. What lets somebody in, such as
+Authorization, is not shown.`,
+		Args: cobra.ExactArgs(1),
+	}
+	f.bind(cmd)
+	cmd.Flags().BoolVar(&f.body, "body", false, "print the body too")
+	cmd.RunE = running(func(cmd *cobra.Command, args []string) error {
+		c, err := f.client()
+		if err != nil {
+			return err
+		}
+		var item app.QueueItem
+		if err := c.getJSON(cmd.Context(), "/v1/queue/items/"+url.PathEscape(args[0]), url.Values{"body": {strconv.FormatBool(f.body)}}, &item); err != nil {
+			return err
+		}
+		if f.asJSON {
+			return json.NewEncoder(s.out).Encode(&item)
+		}
+		return show(s.out, &item)
+	})
+	return cmd
+}
+
+// show prints one entry for people.
+func show(w io.Writer, it *app.QueueItem) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	line := func(name, value string) {
+		if value != "" {
+			_, _ = fmt.Fprintf(t, "%s:\t%s\n", name, value)
+		}
+	}
+	at := func(name string, when time.Time) {
+		if !when.IsZero() {
+			line(name, when.Format(time.RFC3339))
+		}
+	}
+	line("id", it.ID)
+	line("state", it.State)
+	if it.Rule != "" {
+		line("rule", it.Domain+" "+it.Rule)
+		line("key", keyOf(it))
+		line("request", it.Method+" "+visible(it.URI))
+		line("host", visible(it.Host))
+		line("body", fmt.Sprintf("%d bytes", it.BodyBytes))
+	}
+	line("idempotency key", visible(it.IdempotencyKey))
+	at("accepted", it.AcceptedAt)
+	at("expires", it.ExpiresAt)
+	line("attempts", strconv.Itoa(it.Attempts))
+	at("next attempt", it.NextAttemptAt)
+	at("given up", it.GivenUpAt)
+	at("delivered", it.DeliveredAt)
+	if it.LastStatus != 0 {
+		line("last status", strconv.Itoa(it.LastStatus))
+	}
+	line("last error", visible(it.LastError))
+	for _, name := range slices.Sorted(maps.Keys(it.Header)) {
+		for _, value := range it.Header[name] {
+			line("header "+name, visible(value))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, it.Body+string(it.BodyBase64))
+	return err
+}
+
+func newQueueChange(s streams, name, short string) *cobra.Command {
+	var f queueFlags
+	cmd := &cobra.Command{
+		Use:   name + " [ID]...",
+		Short: short,
+		Long:  strings.ToUpper(name[:1]) + name[1:] + " takes ids, or --all for all dead letters that the filters leave.",
+	}
+	f.bind(cmd)
+	f.bindFilter(cmd)
+	cmd.Flags().BoolVar(&f.all, "all", false, "all dead letters")
+	cmd.RunE = running(func(cmd *cobra.Command, args []string) error {
+		c, err := f.client()
+		if err != nil {
+			return err
+		}
+		switch {
+		case f.all == (len(args) > 0):
+			return &usageError{"name the ids, or say --all", "headgate queue ls --state dead shows them"}
+		case !f.all && (f.domain != "" || f.rule != ""):
+			return &usageError{"--domain and --rule need --all", ""}
+		}
+		done, err := f.change(cmd.Context(), c, name, args)
+		if err != nil {
+			return err
+		}
+		if f.asJSON {
+			err = json.NewEncoder(s.out).Encode(app.QueueChange{IDs: done})
+		} else {
+			past := map[string]string{"retry": "to be sent again", "drop": "dropped"}[name]
+			_, err = fmt.Fprintf(s.out, "%d %s\n", len(done), past)
+		}
+		if missing := len(args) - len(done); err == nil && missing > 0 {
+			return fmt.Errorf("%d of %d ids were not found", missing, len(args))
+		}
+		return err
+	})
+	return cmd
+}
+
+// change changes the entries with these ids, or all dead letters, and returns
+// those that were there.
+func (f *queueFlags) change(ctx context.Context, c *adminClient, name string, ids []string) ([]string, error) {
+	const atOnce = 500
+	done := []string{}
+	f.state = "dead"
+	for {
+		batch := ids[:min(len(ids), atOnce)]
+		if f.all {
+			var list app.QueueItems
+			if err := c.getJSON(ctx, "/v1/queue/items", f.query(atOnce), &list); err != nil {
+				return done, err
+			}
+			batch = nil
+			for i := range list.Items {
+				batch = append(batch, list.Items[i].ID)
+			}
+		} else {
+			ids = ids[len(batch):]
+		}
+		if len(batch) == 0 {
+			return done, nil
+		}
+		var changed app.QueueChange
+		if err := c.postJSON(ctx, "/v1/queue/"+name, app.QueueChange{IDs: batch}, &changed); err != nil {
+			return done, err
+		}
+		done = append(done, changed.IDs...)
+		if f.all && len(changed.IDs) == 0 {
+			return done, errors.New("some dead letters cannot be changed")
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/queue/file"
+	"github.com/headgate/headgate/rules"
+)
+
+// queueing is what an App has to do with queues.
+type queueing struct {
+	openQueueOnce sync.Mutex
+	queue         atomic.Pointer[queue.Queue] // nil until a rule needs one
+	queueStarted  atomic.Bool
+}
+
+// queueRule returns a rule that queues, or nil.
+func queueRule(rs *rules.Ruleset) *rules.Rule {
+	for _, r := range rs.Rules() {
+		if r.OnLimit.Action == rules.Queue {
+			return r
+		}
+	}
+	return nil
+}
+
+// queueFile returns the file that entries are kept in; empty for none.
+func (a *App) queueFile() string {
+	c := a.options.Config
+	switch {
+	case c.Queue.Path != "":
+		return c.Queue.Path
+	case c.Store.Kind == config.InMemory && c.Store.Memory.Snapshot != "":
+		return c.Store.Memory.Snapshot + ".queue"
+	}
+	return ""
+}
+
+// openQueue opens the queue, if rs or what is left of the last run needs one and
+// it is not open yet. Nothing is sent before startQueue.
+func (a *App) openQueue(rs *rules.Ruleset) error {
+	a.openQueueOnce.Lock()
+	defer a.openQueueOnce.Unlock()
+	if a.queue.Load() != nil || !a.proxyOpen() {
+		return nil
+	}
+	rule, path := queueRule(rs), a.queueFile()
+	if rule == nil && a.options.Config.Queue.Path == "" {
+		if _, err := os.Stat(path); path == "" || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	var store queue.Store
+	var err error
+	switch {
+	case path != "":
+		store, err = a.openQueueFile(path)
+	default:
+		err = &config.SourceError{
+			Source: "queue.path", Message: fmt.Sprintf("%s: the rule %q queues requests, and there is nowhere to keep them", rule.Position(), rule.Name),
+			Hint: "name a file, such as queue: {path: /var/lib/headgate/queue}",
+		}
+	}
+	if err != nil {
+		return err
+	}
+	a.queue.Store(queue.New(queue.Options{
+		Store: store, Take: a.takeQueued, Policy: a.queuePolicy, Clock: a.options.Clock,
+		Random: rand.Int64N, Logger: a.log,
+		Send: func(ctx context.Context, e *queue.Entry, keep int64) (queue.Answer, error) {
+			return a.proxy.Deliver(ctx, e, keep)
+		},
+	}))
+	a.cleanup = append(a.cleanup, func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = a.closeQueue(ctx) // after a start that failed
+	})
+	return nil
+}
+
+// openQueueFile opens the file and says in the log what it found.
+func (a *App) openQueueFile(path string) (queue.Store, error) {
+	s, repair, err := file.Open(file.Options{Path: path, Clock: a.options.Clock})
+	if err != nil {
+		return nil, &config.SourceError{Source: "queue.path", Message: err.Error()}
+	}
+	if repair != nil {
+		a.log.Error("the file of the queue is damaged, what could be read of it is in a new one",
+			"file", path, "set_aside_as", repair.SetAside, "saved", repair.Saved, "err", repair.Err)
+	}
+	a.log.Info("queue opened", "file", path)
+	return s, nil
+}
+
+// startQueue begins to send what is queued. It may be called again.
+func (a *App) startQueue() {
+	q := a.queue.Load()
+	if q == nil || a.proxy == nil || !a.queueStarted.CompareAndSwap(false, true) {
+		return
+	}
+	a.proxy.SetQueue(q)
+	q.Start()
+}
+
+func (a *App) drainQueue() {
+	if q := a.queue.Load(); q != nil {
+		q.Drain()
+	}
+}
+
+// closeQueue closes it: what is under way may finish until ctx is done.
+func (a *App) closeQueue(ctx context.Context) error {
+	q := a.queue.Swap(nil)
+	if q == nil {
+		return nil
+	}
+	if err := q.Close(ctx); err != nil {
+		return fmt.Errorf("queue not closed: %w", err)
+	}
+	return nil
+}
+
+// queuePolicy is that of a rule in force; of one that has gone, the default.
+func (a *App) queuePolicy(domain, rule string) queue.Policy {
+	r := a.engine.Rules().Rule(domain, rule)
+	if r == nil || r.OnLimit.Queueing == nil {
+		return queue.DefaultPolicy()
+	}
+	q := r.OnLimit.Queueing
+	return queue.Policy{
+		MaxEntries: q.MaxEntries, MaxBytes: q.MaxBytes, MaxBody: q.MaxBody, TTL: q.TTL,
+		Retries: q.Retries, BackoffLeast: q.BackoffLeast, BackoffMost: q.BackoffMost,
+		Concurrency: q.Concurrency, Timeout: q.Timeout, Keep: q.Keep, KeepBytes: q.KeepResponse,
+	}
+}
+
+// takeQueued asks all limits of an entry whether it may be sent now. Without the
+// store's answer it may not: it can wait, unlike a request whose client does.
+func (a *App) takeQueued(ctx context.Context, r *queue.Ref, at time.Time) (queue.Permit, error) {
+	claims := make([]engine.Claim, len(r.Claims))
+	for i, c := range r.Claims {
+		claims[i] = engine.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost}
+	}
+	v, err := a.engine.Again(ctx, r.Domain, claims, at.UnixMicro())
+	undo := func() {
+		if err := a.engine.Undo(context.WithoutCancel(ctx), &v, a.options.Clock().UnixMicro()); err != nil {
+			a.log.Debug("what a queued request took was not given back", "err", err)
+		}
+	}
+	if err != nil {
+		if v.Allowed {
+			undo()
+		}
+		v.Release()
+		return queue.Permit{}, err
+	}
+	if v.Allowed {
+		return queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Done: v.Release}, nil
+	}
+	p := queue.Permit{RetryAfter: v.Decision.RetryAfter, Own: v.Rule != nil && v.Rule.Scope == r.Lane.Scope}
+	if p.RetryAfter == headgate.Never {
+		p.RetryAfter = -1
+	}
+	v.Release()
+	return p, nil
+}
+
+// queueStatus answers GET /v1/queue/ID on the API.
+func (a *App) queueStatus(w http.ResponseWriter, r *http.Request) {
+	queue.ServeStatus(w, r, a.queue.Load(), strings.TrimPrefix(r.URL.Path, "/v1/queue/"))
+}
