@@ -6,7 +6,9 @@ TOOL     := $(GO) tool -modfile=tools/go.mod
 FUZZTIME ?= 10s
 ROUNDS   ?= 5
 OPS      ?= 1000000
-MODULES  := . benchmarks
+# Modules of their own, with what only their users depend on.
+ADAPTERS := ginlimit echolimit fiberlimit examples/chi
+MODULES  := . benchmarks $(ADAPTERS)
 # Packages that count milliseconds are tested one after the other.
 TIMED    := /store/redis /store/failsafe /internal/redistest /internal/app /door/resp
 
@@ -21,6 +23,7 @@ test: ## install what is missing, run every test with the race detector, compile
 	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on $$($(GO) list ./... | grep -v $(TIMED:%=-e %))
 	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on -p 1 $$($(GO) list ./... | grep $(TIMED:%=-e %))
 	$(GO) test -shuffle=on $$(grep -rl --include='*_test.go' '^//go:build !race' . | xargs -n1 dirname | sort -u)
+	@for module in $(ADAPTERS); do (cd $$module && $(GO) test -race -shuffle=on ./...) || exit 1; done
 	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
 
 test-long: ## the random tests again, with many times as many cases (an hour or so)
@@ -45,6 +48,7 @@ build: ## build the static binary bin/headgate
 
 lint: vet ## vet, golangci-lint and gofumpt, in the versions of tools/go.mod
 	$(TOOL) golangci-lint run ./...
+	@for module in $(ADAPTERS); do (cd $$module && $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run ./...) || exit 1; done
 	@unformatted=$$($(TOOL) gofumpt -l -extra=group_params $(MODULES)); \
 	  if [ -n "$$unformatted" ]; then echo "not gofumpt-clean (make fmt):"; echo "$$unformatted"; exit 1; fi
 

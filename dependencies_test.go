@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"go.mod", "benchmarks/go.mod", "tools/go.mod"} {
+	for _, file := range append(adapters(t), "go.mod", "benchmarks/go.mod", "tools/go.mod") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -59,4 +60,36 @@ func direct(text string) []string {
 func tool(path string) string {
 	path, _, _ = strings.Cut(path, "/cmd/")
 	return path
+}
+
+// adapters returns the go.mod files that stand beside the library's.
+func adapters(t *testing.T) []string {
+	t.Helper()
+	beside, err := filepath.Glob("*limit/go.mod")
+	if err != nil || len(beside) == 0 {
+		t.Fatal(beside, err)
+	}
+	return append(beside, "examples/chi/go.mod")
+}
+
+// TestAdaptersFollow: the modules beside the library are built from the code
+// beside them, and in the same version of Go.
+func TestAdaptersFollow(t *testing.T) {
+	own, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^go .*$`).Find(own)
+	for _, file := range adapters(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		up := strings.Repeat("../", strings.Count(file, "/"))
+		for _, line := range []string{string(version), "replace github.com/headgate/headgate => " + up} {
+			if !strings.Contains(string(text), line+"\n") {
+				t.Errorf("%s has no line %q", file, line)
+			}
+		}
+	}
 }

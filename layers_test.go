@@ -56,6 +56,7 @@ var layers = map[string]int{
 	"internal/app":         5, // the only package that sees everything
 	"cmd":                  6,
 	"web/wasm":             6, // what the browser runs
+	"internal/adaptertest": 5, // compares the middleware of frameworks with httplimit
 	"examples":             6,
 
 	"internal/queue":         3, // requests that are sent later

@@ -1,0 +1,191 @@
+package fiberlimit
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/valyala/fasthttp"
+)
+
+// exchange shows a request of fiber as an *http.Request, and its answer as an
+// http.ResponseWriter. Its memory is used again for the next one; all strings
+// of a request are one allocation, since they may be kept as keys.
+type exchange struct {
+	c       fiber.Ctx
+	err     error // of OnLimit
+	request *http.Request
+	url     url.URL
+	text    []byte   // of all strings
+	ends    []int    // of each of them in text
+	values  []string // of the header fields
+	answer  http.Header
+}
+
+func newExchange() *exchange {
+	x := &exchange{answer: http.Header{}}
+	x.request = (&http.Request{Header: http.Header{}, Body: http.NoBody, ProtoMajor: 1, ProtoMinor: 1}).WithContext(carrier{context.Background(), x})
+	x.request.URL = &x.url
+	return x
+}
+
+// exchangeKey finds the exchange in the context of its request.
+type exchangeKey struct{}
+
+// carrier is the context of the requests of an exchange. It never ends, so that
+// nobody watches it for longer than the request takes.
+type carrier struct {
+	context.Context //nolint:containedctx // context.Background: all but Value
+	x               *exchange
+}
+
+// Value implements context.Context.
+func (c carrier) Value(key any) any {
+	switch {
+	case key == exchangeKey{}:
+		return c.x
+	case c.x.c != nil:
+		return c.x.c.Context().Value(key)
+	}
+	return nil
+}
+
+func exchangeOf(r *http.Request) (*exchange, bool) {
+	x, ok := r.Context().Value(exchangeKey{}).(*exchange)
+	return x, ok && x.c != nil
+}
+
+// The strings that come before the header fields.
+const (
+	method = iota
+	host
+	path
+	query
+	uri
+	address
+	fixed
+)
+
+// begin makes x the exchange of c.
+func (x *exchange) begin(c fiber.Ctx) {
+	x.c, x.err = c, nil
+	x.text, x.ends, x.values = x.text[:0], x.ends[:0], x.values[:0]
+	clear(x.answer)
+	in := &c.RequestCtx().Request
+	for _, part := range [address][]byte{
+		method: in.Header.Method(), host: hostOf(in), path: in.URI().Path(),
+		query: in.URI().QueryString(), uri: in.Header.RequestURI(),
+	} {
+		x.add(part)
+	}
+	x.text = appendAddress(x.text, c.RequestCtx().RemoteAddr())
+	x.ends = append(x.ends, len(x.text))
+	for name, value := range in.Header.All() {
+		x.add(name)
+		x.add(value)
+	}
+	x.fill(string(x.text))
+}
+
+// hostOf returns what net/http calls Host: of a request line with an absolute
+// URI, the host in that.
+func hostOf(r *fasthttp.Request) []byte {
+	if uri := r.Header.RequestURI(); len(uri) > 0 && uri[0] != '/' && uri[0] != '*' {
+		return r.URI().Host()
+	}
+	return r.Header.Host()
+}
+
+func (x *exchange) add(part []byte) {
+	x.text = append(x.text, part...)
+	x.ends = append(x.ends, len(x.text))
+}
+
+// fill makes the request of what text has.
+func (x *exchange) fill(text string) {
+	at := func(i int) string {
+		if i == 0 {
+			return text[:x.ends[0]]
+		}
+		return text[x.ends[i-1]:x.ends[i]]
+	}
+	r := x.request
+	r.Method, r.Host, r.RequestURI, r.RemoteAddr = at(method), at(host), at(uri), at(address)
+	x.url.Path, x.url.RawQuery = at(path), at(query)
+	clear(r.Header)
+	for i := fixed; i < len(x.ends); i += 2 {
+		name := http.CanonicalHeaderKey(at(i))
+		if name == "Host" {
+			continue // net/http keeps it apart
+		}
+		x.values = append(x.values, at(i+1))
+		n := len(x.values)
+		if earlier, again := r.Header[name]; again {
+			r.Header[name] = append(earlier, at(i+1)) // seldom: to a copy, by its capacity
+			continue
+		}
+		r.Header[name] = x.values[n-1 : n : n]
+	}
+}
+
+// appendAddress appends the address as net/http writes it.
+func appendAddress(text []byte, a net.Addr) []byte {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		peer := tcp.AddrPort()
+		return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()).AppendTo(text)
+	}
+	if a == nil {
+		return text
+	}
+	return append(text, a.String()...)
+}
+
+// end lets go of the request.
+func (x *exchange) end() {
+	const keep = 16 << 10
+	if cap(x.text) > keep {
+		x.text = nil
+	}
+	clear(x.values)
+	clear(x.request.Header)
+	clear(x.answer)
+	x.c, x.err, x.url = nil, nil, url.URL{}
+	x.request.Method, x.request.Host, x.request.RequestURI, x.request.RemoteAddr = "", "", "", ""
+}
+
+// Header implements http.ResponseWriter.
+func (x *exchange) Header() http.Header { return x.answer }
+
+// WriteHeader implements http.ResponseWriter, for an answer of the gate's own.
+func (x *exchange) WriteHeader(status int) {
+	// What earlier middleware has said of another body.
+	for _, name := range [...]string{fiber.HeaderContentEncoding, fiber.HeaderETag, fiber.HeaderLastModified} {
+		x.c.Response().Header.Del(name)
+	}
+	x.c.Response().ResetBody()
+	x.setHeader()
+	x.c.Response().SetStatusCode(status)
+}
+
+// Write implements http.ResponseWriter.
+func (x *exchange) Write(b []byte) (int, error) {
+	x.c.Response().AppendBody(b)
+	return len(b), nil
+}
+
+// setHeader sets the header fields in fiber's answer.
+func (x *exchange) setHeader() {
+	h := &x.c.Response().Header
+	for name, values := range x.answer {
+		for i, value := range values {
+			if i == 0 {
+				h.Set(name, value)
+			} else {
+				h.Add(name, value)
+			}
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package fiberlimit_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/valyala/fasthttp"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fiberlimit"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/internal/adaptertest"
+	"github.com/headgate/headgate/store/memory"
+)
+
+func newLimiter(clock func() time.Time) *headgate.Limiter {
+	return headgate.New(memory.New(), headgate.WithClock(clock))
+}
+
+// router returns a fiber that answers /status/N with N.
+func router(before ...fiber.Handler) *fiber.App {
+	app := fiber.New()
+	for _, h := range before {
+		app.Use(h)
+	}
+	app.All(adaptertest.Status+":status", func(c fiber.Ctx) error {
+		status := adaptertest.StatusOf(c.Path())
+		if c.Query("error") != "" {
+			return fiber.NewError(status, "wrong")
+		}
+		c.Status(status)
+		return nil
+	})
+	return app
+}
+
+func ask(t *testing.T, app *fiber.App, target string, header http.Header) (status int, body string) {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, target, http.NoBody)
+	r.Header = header
+	res, err := app.Test(r, fiber.TestConfig{Timeout: 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+func TestAnswersAsHTTPLimit(t *testing.T) {
+	build := func(l *headgate.Limiter, limit headgate.Limit, options ...httplimit.Option) adaptertest.Server {
+		app := router(fiberlimit.New(l, limit, options...))
+		return func(r *http.Request) (*http.Response, error) { return app.Test(r, fiber.TestConfig{Timeout: 0}) }
+	}
+	for _, difference := range adaptertest.Differences(build, newLimiter) {
+		t.Error(difference)
+	}
+}
+
+// user is a middleware of fiber that finds out who asks.
+func user(c fiber.Ctx) error {
+	fiber.Locals(c, "user", strings.Clone(c.Get("X-User")))
+	return c.Next()
+}
+
+func TestOptionsByContext(t *testing.T) {
+	app := router(user, fiberlimit.New(headgate.New(memory.New()), headgate.PerHour(4),
+		httplimit.FirstOf(fiberlimit.By(func(c fiber.Ctx) (string, bool) { return fiber.Locals[string](c, "user"), true }), httplimit.ByIP()),
+		fiberlimit.Cost(func(c fiber.Ctx) int64 { return int64(len(c.Query("cost"))) }),
+		fiberlimit.OnLimit(func(c fiber.Ctx) error {
+			d, ok := fiberlimit.Refused(c)
+			return c.Status(http.StatusForbidden).JSON(fiber.Map{"user": fiber.Locals[string](c, "user"), "known": ok, "limit": d.Limit})
+		}),
+	))
+	var got []int
+	for _, name := range []string{"ann", "ann", "bob", ""} {
+		status, body := ask(t, app, "/status/200?cost=xxx", http.Header{"X-User": {name}})
+		got = append(got, status)
+		if status == http.StatusForbidden && body != `{"known":true,"limit":4,"user":"ann"}` {
+			t.Error(body)
+		}
+	}
+	if want := []int{200, 403, 200, 200}; !slices.Equal(got, want) {
+		t.Errorf("answered %v, want %v", got, want)
+	}
+}
+
+// TestErrors: the status of a *fiber.Error counts, which fiber answers with
+// after the middleware, and that of a handler of refusals is answered with.
+func TestErrors(t *testing.T) {
+	app := router(fiberlimit.New(headgate.New(memory.New()), headgate.PerHour(2), httplimit.RefundIf(401),
+		fiberlimit.OnLimit(func(fiber.Ctx) error { return fiber.ErrTeapot })))
+	var got []int
+	for _, target := range []string{"401", "401", "401", "404", "404", "401"} {
+		status, _ := ask(t, app, adaptertest.Status+target+"?error=yes", nil)
+		got = append(got, status)
+	}
+	if want := []int{401, 401, 401, 404, 404, 418}; !slices.Equal(got, want) {
+		t.Errorf("answered %v, want %v", got, want)
+	}
+}
+
+// TestRefusedStopsHere: no handler after the gate runs for a refused request,
+// and no earlier word about another body stays.
+func TestRefusedStopsHere(t *testing.T) {
+	ran := 0
+	app := router(
+		func(c fiber.Ctx) error {
+			c.Set("Content-Encoding", "gzip")
+			if err := c.SendString("earlier"); err != nil {
+				return err
+			}
+			return c.Next()
+		},
+		fiberlimit.New(headgate.New(memory.New()), headgate.PerHour(0)),
+		func(c fiber.Ctx) error { ran++; return c.Next() })
+	status, body := ask(t, app, "/status/200", nil)
+	if status != 429 || ran != 0 || !strings.HasPrefix(body, "{") {
+		t.Errorf("%d %q, %d handlers ran", status, body, ran)
+	}
+}
+
+// TestKeysOutliveTheRequest: fiber uses the memory of its strings again, and a
+// store keeps keys.
+func TestKeysOutliveTheRequest(t *testing.T) {
+	var kept []string
+	remember := httplimit.By(func(r *http.Request) (string, bool) {
+		kept = append(kept, r.Header.Get("X-User")+r.URL.RawQuery+r.RemoteAddr)
+		return kept[len(kept)-1], true
+	})
+	app := router(fiberlimit.New(headgate.New(memory.New()), headgate.PerHour(10), remember))
+	for _, name := range []string{"ann", "bob", "eve"} {
+		ask(t, app, "/status/200?"+name, http.Header{"X-User": {name}})
+	}
+	if want := []string{"annann0.0.0.0:0", "bobbob0.0.0.0:0", "eveeve0.0.0.0:0"}; !slices.Equal(kept, want) {
+		t.Errorf("%q, want %q", kept, want)
+	}
+}
+
+// TestGivenUp: a request whose context has ended gives back its place.
+func TestGivenUp(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	app := router(func(c fiber.Ctx) error {
+		if c.Query("gone") != "" {
+			c.SetContext(canceled)
+		}
+		return c.Next()
+	}, fiberlimit.New(headgate.New(memory.New()), headgate.PerSecond(50).Burst(2).Using(headgate.LeakyBucket)))
+	var got []int
+	for _, query := range []string{"", "?gone=1", "?gone=1", "?gone=1", ""} {
+		status, _ := ask(t, app, "/status/200"+query, nil)
+		got = append(got, status)
+	}
+	if want := []int{200, 503, 503, 503, 200}; !slices.Equal(got, want) {
+		t.Errorf("answered %v, want %v", got, want)
+	}
+}
+
+func TestHijackedIsNotRefunded(t *testing.T) {
+	app := router(
+		fiberlimit.New(headgate.New(memory.New()), headgate.PerHour(2), httplimit.RefundIf(http.StatusOK)),
+		func(c fiber.Ctx) error { c.RequestCtx().Hijack(func(net.Conn) {}); return c.Next() })
+	var got []int
+	for range 3 {
+		request := new(fasthttp.RequestCtx)
+		request.Request.SetRequestURI("/status/200")
+		app.Handler()(request)
+		got = append(got, request.Response.StatusCode())
+	}
+	if want := []int{200, 200, 429}; !slices.Equal(got, want) {
+		t.Errorf("answered %v, want %v", got, want)
+	}
+}
+
+func TestOptionsWithoutFiber(t *testing.T) {
+	h := httplimit.New(headgate.New(memory.New()), headgate.PerHour(1),
+		fiberlimit.By(func(fiber.Ctx) (string, bool) { t.Error("asked"); return "", true }),
+		fiberlimit.Cost(func(fiber.Ctx) int64 { t.Error("asked"); return 0 }),
+		fiberlimit.OnLimit(func(fiber.Ctx) error { t.Error("asked"); return nil }),
+	)(http.NotFoundHandler())
+	for _, want := range []int{404, 429} {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+		if rec.Code != want {
+			t.Errorf("answered %d, want %d", rec.Code, want)
+		}
+	}
+}
+
+func BenchmarkFiber(b *testing.B) {
+	limited := router(fiberlimit.New(headgate.New(memory.New()), headgate.PerSecond(headgate.MaxLimit)))
+	for name, app := range map[string]*fiber.App{"limited": limited, "bare": router()} {
+		b.Run(name, func(b *testing.B) {
+			var c fasthttp.RequestCtx
+			c.Request.SetRequestURI("/status/204")
+			for _, field := range []string{"User-Agent", "Accept", "Accept-Encoding", "X-Api-Key"} {
+				c.Request.Header.Set(field, "some value of it")
+			}
+			h := app.Handler()
+			b.ReportAllocs()
+			for b.Loop() {
+				c.Response.Reset()
+				h(&c)
+			}
+			if c.Response.StatusCode() != 204 {
+				b.Fatal(c.Response.StatusCode())
+			}
+		})
+	}
+}

@@ -1,0 +1,184 @@
+package httplimit
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/answer"
+)
+
+// Gate is what the middleware of [New] is made of, for the middleware of
+// frameworks that have another form: they call [Gate.Enter] before their
+// handler and [Pass.Leave] after it. ginlimit, echolimit and fiberlimit are
+// made so.
+type Gate struct {
+	config
+	limiter *headgate.Limiter
+	checks  []check
+}
+
+// NewGate returns a gate for the same arguments as [New].
+func NewGate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) *Gate {
+	c, checks := configure(limit, options)
+	return &Gate{config: c, limiter: limiter, checks: checks}
+}
+
+// check is one limit of a gate.
+type check struct {
+	name  string
+	limit headgate.Limit
+	by    By
+	cost  func(*http.Request) int64
+}
+
+// Pass is what a request that may go on has taken.
+type Pass struct {
+	gate *Gate
+	ctx  context.Context //nolint:containedctx // it lives as long as the request
+	r    *http.Request
+	ticket
+}
+
+// Enter decides about r. If it may pass, Enter waits for its turn, sets the
+// header fields of w and reports true. If not, Enter answers it by w and
+// reports false.
+//
+// ctx, which is r.Context() for net/http, bounds what is asked of the store and
+// the waiting. Of r, options see Method, Host, URL, Header, RemoteAddr and
+// Context, so a gate before a framework that has no *http.Request needs no
+// more. r must stay as it is until Enter has reported false, or Leave was
+// called.
+func (g *Gate) Enter(ctx context.Context, w http.ResponseWriter, r *http.Request) (Pass, bool) {
+	p := Pass{gate: g, ctx: ctx, r: r, ticket: g.take(ctx, r)}
+	if !p.decision.Allowed {
+		g.reject(w, r, &p.ticket)
+		return p, false
+	}
+	if err := p.wait(ctx); err != nil {
+		p.giveBack()
+		answer.Problem(w, http.StatusServiceUnavailable, "The request was given up while it waited for its turn.")
+		return p, false
+	}
+	answer.Headers(w.Header(), g.dialect.answers(), p.policies...)
+	return p, true
+}
+
+// Refunds reports whether the gate has a [RefundIf], without which Leave does
+// nothing.
+func (g *Gate) Refunds() bool { return len(g.refund) > 0 }
+
+// Leave gives back what the request has taken if [RefundIf] says so of the
+// status that it was answered with; 0 is one that nobody knows, as of a
+// connection that the handler took over. It is called at most once.
+func (p *Pass) Leave(status int) {
+	if slices.Contains(p.gate.refund, status) {
+		p.giveBack()
+	}
+}
+
+// ticket is what one request has taken.
+type ticket struct {
+	at       time.Time
+	ops      []headgate.Op
+	policies []answer.Policy
+	decision headgate.Decision // the tightest
+}
+
+// take asks for everything that r needs, all or nothing.
+func (g *Gate) take(ctx context.Context, r *http.Request) ticket {
+	t := ticket{
+		at:       g.clock(),
+		ops:      make([]headgate.Op, len(g.checks)),
+		policies: make([]answer.Policy, len(g.checks)),
+	}
+	for i := range g.checks {
+		c := &g.checks[i]
+		key, ok := c.by(r)
+		if !ok {
+			key = "" // no request that says who it is has this key
+		}
+		t.ops[i] = headgate.Op{Key: key, Scope: c.name, Limit: c.limit, Cost: c.cost(r)}
+	}
+	decisions := make([]headgate.Decision, len(g.checks))
+	tightest, err := g.limiter.AllowAll(ctx, t.ops, decisions)
+	g.report(r, err)
+	t.decision = tightest
+	for i, d := range decisions {
+		t.policies[i] = answer.Policy{Name: g.checks[i].name, Limit: g.checks[i].limit, Decision: d, At: t.at.UnixMicro()}
+	}
+	return t
+}
+
+// reject answers r, which was refused.
+func (g *Gate) reject(w http.ResponseWriter, r *http.Request, t *ticket) {
+	if g.onLimit == nil {
+		answer.Refuse(w, r, answer.Refusal{Policies: t.policies, Dialect: g.dialect.answers()})
+		return
+	}
+	answer.Headers(w.Header(), g.dialect.answers(), t.policies...)
+	g.onLimit.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), refusedKey{}, t.decision)))
+}
+
+type refusedKey struct{}
+
+// Refused returns the decision about the request of an [OnLimit] handler, the
+// tightest if there are several limits. It reports false for the context of
+// any other request.
+func Refused(ctx context.Context) (headgate.Decision, bool) {
+	d, ok := ctx.Value(refusedKey{}).(headgate.Decision)
+	return d, ok
+}
+
+// wait waits for the ticket's turn.
+func (t *ticket) wait(ctx context.Context) error {
+	var delay time.Duration
+	for i := range t.policies {
+		delay = max(delay, t.policies[i].Decision.Delay)
+	}
+	return sleep(ctx, delay)
+}
+
+// giveBack returns what p has taken, less what time has given back already.
+func (p *Pass) giveBack() {
+	since := p.gate.clock().Sub(p.at)
+	refunds := p.ops[:0]
+	for i, op := range p.ops {
+		d := &p.policies[i].Decision
+		left := d.ResetAfter - since
+		if d.Granted == 0 || left <= 0 {
+			continue // nothing was taken, or time has given it back (or the store did not answer)
+		}
+		op.Kind, op.Cost, op.Duration, op.At = headgate.Refund, d.Granted, left, 0
+		refunds = append(refunds, op)
+	}
+	if len(refunds) == 0 {
+		return
+	}
+	// The client may be gone; what it did not use has to be returned anyway.
+	ctx := context.WithoutCancel(p.ctx)
+	p.gate.report(p.r, p.gate.limiter.Batch(ctx, refunds, make([]headgate.Decision, len(refunds))))
+}
+
+func (g *Gate) report(r *http.Request, err error) {
+	if err != nil && g.onError != nil {
+		g.onError(r, err)
+	}
+}
+
+// sleep waits for d, or until ctx is done, whose error it returns.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d) //nolint:forbidigo // waiting is the point
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

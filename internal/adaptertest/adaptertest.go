@@ -1,0 +1,195 @@
+// Package adaptertest compares middleware of a framework with that of
+// httplimit: what one answers, the other has to answer too. Only tests use it.
+package adaptertest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+)
+
+// Status is the path below which a request is answered with the status that it
+// names, /status/404, and with no body.
+const Status = "/status/"
+
+// Server is a framework with the middleware to test: it answers one request.
+// Below [Status] it answers as that says.
+type Server func(*http.Request) (*http.Response, error)
+
+// Build returns a server with a limit.
+type Build func(*headgate.Limiter, headgate.Limit, ...httplimit.Option) Server
+
+// Differences puts the same requests to the server of build and to one of
+// net/http, and returns in which answers they differ. newLimiter returns a
+// limiter of its own for each, that goes by the clock.
+func Differences(build Build, newLimiter func(clock func() time.Time) *headgate.Limiter) []string {
+	var found []string
+	for _, c := range cases() {
+		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		clock := func() time.Time { return now }
+		options := append([]httplimit.Option{httplimit.Clock(clock)}, c.options...)
+		got, want := build(newLimiter(clock), c.limit, options...), reference(newLimiter(clock), c.limit, options...)
+		for i, send := range c.requests {
+			now = now.Add(time.Second)
+			if difference := compare(send, got, want); difference != "" {
+				found = append(found, fmt.Sprintf("%s, request %d: %s", c.name, i, difference))
+			}
+		}
+	}
+	return found
+}
+
+// request makes a request; each server gets its own.
+type request func() *http.Request
+
+type scenario struct {
+	name     string
+	limit    headgate.Limit
+	options  []httplimit.Option
+	requests []request
+}
+
+func get(target string, header ...string) request { return send(http.MethodGet, target, header...) }
+
+// send returns a request with header fields, name and value in turn.
+func send(method, target string, header ...string) request {
+	return func() *http.Request {
+		r := httptest.NewRequest(method, target, http.NoBody)
+		r.RemoteAddr = "0.0.0.0:0" // what fiber's own test connection has
+		for i := 0; i+1 < len(header); i += 2 {
+			r.Header.Add(header[i], header[i+1])
+		}
+		return r
+	}
+}
+
+// cases are the scenarios. Each has requests that pass and, but for the refunds,
+// one that is refused.
+func cases() []scenario {
+	ok := Status + "200"
+	two := headgate.PerMinute(2).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
+	list := []scenario{
+		{"default", two, nil, []request{get(ok), get(ok), get(ok), send(http.MethodHead, ok), send(http.MethodPost, ok)}},
+		{"nothing ever passes", headgate.PerMinute(0), nil, []request{get(ok)}},
+		{"invalid", headgate.Limit{}, nil, []request{get(ok)}},
+		{"header", two, []httplimit.Option{httplimit.ByHeader("X-Api-Key"), httplimit.Name("per-key")}, []request{
+			get(ok, "x-api-key", "a"), get(ok, "X-Api-Key", "b"), get(ok, "X-API-KEY", "a", "X-Api-Key", "b"), get(ok, "X-Api-Key", "a"), get(ok), get(ok), get(ok),
+		}},
+		{"host", two, []httplimit.Option{httplimit.ByHeader("Host")}, []request{
+			get("http://a.example" + ok), get("http://b.example" + ok), get("http://a.example" + ok), get("http://a.example" + ok),
+		}},
+		{"query", two, []httplimit.Option{httplimit.ByQuery("key")}, []request{
+			get(ok + "?key=a%20b"), get(ok + "?key=a+b"), get(ok + "?x&key=a+b&key=c"), get(ok + "?key="), get(ok),
+		}},
+		{"cookie", two, []httplimit.Option{httplimit.ByCookie("session")}, []request{
+			get(ok, "Cookie", "a=1; session=s"), get(ok, "Cookie", "session=s"), get(ok, "Cookie", "session=s; a=2"), get(ok, "Cookie", "session=t"),
+		}},
+		{"trusted proxies", two, []httplimit.Option{httplimit.ByIP(netip.MustParsePrefix("0.0.0.0/32"))}, []request{
+			get(ok, "X-Forwarded-For", "198.51.100.1"), get(ok, "X-Forwarded-For", "203.0.113.9, 198.51.100.1"), get(ok, "X-Forwarded-For", "198.51.100.1"),
+			get(ok, "X-Forwarded-For", "198.51.100.2"), get(ok, "X-Forwarded-For", "2001:db8::1"), get(ok, "X-Forwarded-For", "2001:db8::2"), get(ok, "X-Forwarded-For", "2001:db8::3"),
+		}},
+		{"method, path and cost", headgate.PerMinute(10), []httplimit.Option{
+			httplimit.Cost(func(r *http.Request) int64 { return int64(len(r.Method)) }),
+			httplimit.By(func(r *http.Request) (string, bool) { return r.URL.Path + r.URL.RawQuery + r.RequestURI, true }),
+		}, []request{get(ok), get(ok), get(ok + "?x=1"), send(http.MethodOptions, ok), get(ok), get(Status + "200%20x")}},
+		{
+			"two limits", two,
+			[]httplimit.Option{httplimit.Also(headgate.PerDay(3), httplimit.Name("day")), httplimit.Name("minute")},
+			[]request{get(ok), get(ok), get(ok), get(ok)},
+		},
+		{"refund", two, []httplimit.Option{httplimit.RefundIf(http.StatusOK, http.StatusTeapot, http.StatusInternalServerError)}, []request{
+			get(ok), get(Status + "418"), get(ok), get(Status + "404"), get(Status + "500"), get(Status + "401"), get(ok),
+		}},
+	}
+	for _, d := range []httplimit.Dialect{httplimit.AllHeaders, httplimit.IETF, httplimit.NoHeaders, httplimit.GitHub, httplimit.OpenAI, httplimit.Draft03} {
+		list = append(list, scenario{"dialect " + d.String(), two, []httplimit.Option{d}, []request{get(ok), get(ok), get(ok)}})
+	}
+	onLimit := httplimit.OnLimit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, ok := httplimit.Refused(r.Context())
+		w.Header().Add("X-Own", "1")
+		w.Header().Add("X-Own", "2")
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = fmt.Fprintf(w, "%v %v %v", ok, d.RetryAfter, r.URL.Path == Status+"200")
+	}))
+	return append(list, scenario{"answer of one's own", two, []httplimit.Option{onLimit}, []request{get(ok), get(ok), get(ok)}})
+}
+
+// reference returns the server that others are compared with.
+func reference(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.Option) Server {
+	h := httplimit.New(limiter, limit, options...)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(StatusOf(r.URL.Path))
+	}))
+	return Serve(h)
+}
+
+// Serve returns the server that h is.
+func Serve(h http.Handler) Server {
+	return func(r *http.Request) (*http.Response, error) {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		return rec.Result(), nil
+	}
+}
+
+// StatusOf returns the status that path asks for: 404 if none.
+func StatusOf(path string) int {
+	var status int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(path, Status), "%d", &status); err != nil {
+		return http.StatusNotFound
+	}
+	return status
+}
+
+// compare returns in what the answers to a request differ, or "".
+func compare(make request, got, want Server) string {
+	g, err := read(got, make())
+	if err != nil {
+		return err.Error()
+	}
+	w, err := read(want, make())
+	if err != nil {
+		return err.Error()
+	}
+	if g != w {
+		return fmt.Sprintf("answered\n%s\nhttplimit answers\n%s", g, w)
+	}
+	return ""
+}
+
+// read returns the answer to r as text: what the limits are about, not what a
+// framework or its test connection says beside, such as Date.
+func read(server Server, r *http.Request) (string, error) {
+	res, err := server(r)
+	if err != nil {
+		return "", err
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return "", err
+	}
+	lines := []string{res.Status[:3]}
+	for name, values := range res.Header {
+		switch name {
+		case "Date", "Server", "Content-Length", "Connection":
+			continue
+		case "Content-Type":
+			if len(body) == 0 && res.StatusCode < http.StatusBadRequest {
+				continue // a framework's default
+			}
+		}
+		for _, value := range values {
+			lines = append(lines, name+": "+value)
+		}
+	}
+	slices.Sort(lines[1:])
+	return strings.Join(append(lines, "", string(body)), "\n"), res.Body.Close()
+}
