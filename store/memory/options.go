@@ -18,6 +18,9 @@ const (
 	manyShards     = 2048
 	fewPerShard    = 32
 	maxShards      = 1 << 14
+	// bytesPerShard is what a shard must be able to have, for what it needs
+	// beside its keys once it is full must not be more than they.
+	bytesPerShard = 1 << 14
 )
 
 // Option configures a Store.
@@ -56,5 +59,7 @@ func (o *settings) shards() int {
 		return 1
 	}
 	least := max((o.maxKeys-1)/keysPerShard, min((o.maxKeys-1)/fewPerShard, manyShards-1))
-	return min(1<<bits.Len64(uint64(least)), maxShards)
+	// Powers of two: the first that is enough, and the last that is not too many.
+	enough, most := bits.Len64(uint64(least)), bits.Len64(uint64(o.maxBytes/bytesPerShard|1))-1
+	return min(1<<min(enough, most), maxShards)
 }

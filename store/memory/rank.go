@@ -2,8 +2,9 @@ package memory
 
 import "math"
 
-// mostRanked is how many candidates for eviction a shard collects at a time.
-const mostRanked = 128
+// A shard collects an eighth of its keys as candidates for eviction at a time,
+// within these bounds.
+const leastRanked, mostRanked = 16, 128
 
 // ranking finds the slot of lowest rank in a shard again and again. One pass
 // over the table collects the lowest ones into a heap; every slot below bound
@@ -14,6 +15,7 @@ const mostRanked = 128
 type ranking struct {
 	items []ranked // a heap, the lowest first
 	bound int64    // math.MinInt64: nothing is collected
+	most  int      // how many are collected at a time
 }
 
 type ranked struct {
@@ -28,7 +30,7 @@ func (q *ranking) reset() { q.items, q.bound = q.items[:0], math.MinInt64 }
 // note adds a slot that was created or has sunk. Whoever calls has checked that
 // the rank is below bound.
 func (q *ranking) note(rank int64, tag uint64) {
-	if len(q.items) >= 2*mostRanked {
+	if len(q.items) >= 2*q.most {
 		q.trim()
 		q.heapify()
 		if rank >= q.bound {
@@ -59,16 +61,16 @@ func (q *ranking) trim() {
 			}
 		}
 		switch {
-		case mostRanked <= j:
+		case q.most <= j:
 			high = j
-		case mostRanked >= i:
+		case q.most >= i:
 			low = i
 		default:
 			low = high // between the two all are equal
 		}
 	}
-	q.bound = items[mostRanked].rank
-	q.items = items[:mostRanked]
+	q.bound = items[q.most].rank
+	q.items = items[:q.most]
 }
 
 func (q *ranking) heapify() {
@@ -124,12 +126,12 @@ func (q *ranking) collect(slots []slot, now int64) (fresh bool) {
 		if rank := s.rank(); rank < q.bound {
 			fresh = fresh || rank <= now && s.freshAt() <= now
 			q.items = append(q.items, ranked{rank, s.tag})
-			if len(q.items) == 2*mostRanked {
+			if len(q.items) == 2*q.most {
 				q.trim()
 			}
 		}
 	}
-	if len(q.items) > mostRanked {
+	if len(q.items) > q.most {
 		q.trim()
 	}
 	q.heapify()

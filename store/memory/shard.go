@@ -13,7 +13,7 @@ type shard struct {
 	mu sync.Mutex
 	table
 	// waiting are newcomers that found the shard full of larger debts, the
-	// oldest at next once there are mostWaiting.
+	// oldest at next once there is no place left.
 	waiting []slot
 	next    int
 	records records
@@ -22,13 +22,13 @@ type shard struct {
 	created uint
 	index   int // of the shard
 	counts  counts
-	_       [104]byte // makes it a whole number of cache lines
+	_       [96]byte // makes it a whole number of cache lines
 }
 
 type counts struct{ evicted, evictedInDebt, swept int64 }
 
-// mostWaiting is how many newcomers wait beside a full shard.
-const mostWaiting = 32
+// Beside a full shard waits a newcomer for every 32 keys, within these bounds.
+const leastWaiting, mostWaiting = 4, 32
 
 // takeBucket is step for the commonest request, n ≥ 1 from a bucket. It does
 // without what step has to be ready for, and writes the decision to d.
@@ -315,8 +315,8 @@ func (h *shard) evict(s *Store, p *slot, now int64) {
 func (h *shard) lowest(s *Store, now int64) (lowest *slot, swept bool) {
 	q := &h.ranking
 	if q.items == nil {
-		q.items = make([]ranked, 0, 2*mostRanked)
-		s.bytes.Add(2 * mostRanked * rankedBytes)
+		q.items = make([]ranked, 0, 2*q.most)
+		s.bytes.Add(int64(2*q.most) * rankedBytes)
 	}
 	for range 2 {
 		for len(q.items) > 0 {
@@ -379,15 +379,15 @@ func (h *shard) isWaiting(p *slot) bool {
 // wait lets a newcomer wait in place of the one that has waited longest.
 func (h *shard) wait(s *Store, packed slot, now int64) {
 	if h.waiting == nil {
-		h.waiting = make([]slot, 0, mostWaiting)
-		s.bytes.Add(mostWaiting * slotBytes)
+		h.waiting = make([]slot, 0, s.mostWaiting)
+		s.bytes.Add(int64(s.mostWaiting) * slotBytes)
 	}
-	if len(h.waiting) < mostWaiting {
+	if len(h.waiting) < cap(h.waiting) {
 		h.waiting = append(h.waiting, packed)
 		return
 	}
 	p := &h.waiting[h.next]
-	h.next = (h.next + 1) % mostWaiting
+	h.next = (h.next + 1) % len(h.waiting)
 	if p.tag != 0 {
 		h.evict(s, p, now)
 	}

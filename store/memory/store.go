@@ -18,12 +18,14 @@ type Store struct {
 	secret   secret
 	maxKeys  int64
 	maxBytes int64
-	closed   atomic.Bool
-	clock    clock
-	saving   sync.Mutex // held by SaveFile
-	_        [64]byte   // keeps what follows, which changes, off these cache lines
-	keys     atomic.Int64
-	bytes    atomic.Int64
+	// mostWaiting is how many newcomers wait beside a full shard.
+	mostWaiting int
+	closed      atomic.Bool
+	clock       clock
+	saving      sync.Mutex // held by SaveFile
+	_           [64]byte   // keeps what follows, which changes, off these cache lines
+	keys        atomic.Int64
+	bytes       atomic.Int64
 	// hand is the shard at which the next search for bytes begins.
 	hand atomic.Uint32
 }
@@ -45,8 +47,11 @@ func New(options ...Option) *Store {
 }
 
 func (s *Store) prepare() {
+	each := int(s.maxKeys / int64(len(s.shards)))
+	s.mostWaiting = min(max(each/32, leastWaiting), mostWaiting)
 	for i := range s.shards {
 		s.shards[i].index = i
+		s.shards[i].ranking.most = min(max(each/8, leastRanked), mostRanked)
 		s.shards[i].ranking.reset()
 	}
 }

@@ -309,3 +309,27 @@ func TestTimesOutOfRange(t *testing.T) {
 		}
 	}
 }
+
+func TestShards(t *testing.T) {
+	for _, tt := range []struct {
+		maxKeys, maxBytes int64
+		want              int
+	}{
+		{1, defaultMaxBytes, 1},
+		{8192, defaultMaxBytes, 1},
+		{8193, defaultMaxBytes, 512},
+		{65_536, defaultMaxBytes, 2048},
+		{65_537, defaultMaxBytes, 2048},
+		{1_000_000, defaultMaxBytes, 2048},
+		{2 << 20, defaultMaxBytes, 2048},
+		{2<<20 + 1, defaultMaxBytes, 4096},
+		{1 << 40, 1 << 50, maxShards},
+		{1_000_000, 1 << 20, 64},
+		{1_000_000, 0, 1},
+	} {
+		o := settings{maxKeys: tt.maxKeys, maxBytes: tt.maxBytes}
+		if got := o.shards(); got != tt.want {
+			t.Errorf("%d keys, %d bytes: %d shards, want %d", tt.maxKeys, tt.maxBytes, got, tt.want)
+		}
+	}
+}
