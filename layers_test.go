@@ -43,6 +43,7 @@ var layers = map[string]int{
 	"internal/token":       3, // what doors share: who may ask
 	"grpclimit":            4,
 	"httplimit":            4,
+	"internal/candidate":   4, // rules that are tried beside the live ones
 	"internal/config":      4,
 	"internal/control":     4, // bans and overrides of single keys
 	"internal/dashboard":   4,
@@ -68,7 +69,7 @@ var layers = map[string]int{
 // Doors see rules for its Request, which each of them implements, and config
 // for its Diagnostic.
 var only = map[string][]string{
-	"rules":              {"engine", "internal/app", "internal/config", "internal/control", "internal/door", "internal/httprequest", "internal/metrics", "internal/ruletest", "internal/simulate", "internal/xds"},
+	"rules":              {"engine", "internal/app", "internal/candidate", "internal/config", "internal/control", "internal/door", "internal/httprequest", "internal/metrics", "internal/ruletest", "internal/simulate", "internal/xds"},
 	"store/memory":       {"examples", "internal/app", "internal/ruletest"},
 	"store/redis":        {"examples", "internal/app"},
 	"store/storetest":    {},

@@ -41,6 +41,7 @@ func completeFlags(cmd *cobra.Command) {
 	for flag, complete := range map[string]completion{
 		"config":     ruleFiles,
 		"rules":      ruleFiles,
+		"candidate":  ruleFiles,
 		"log-level":  words("debug", "info", "warn", "error"),
 		"log-format": words("auto", "text", "json"),
 		"method":     words("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"),

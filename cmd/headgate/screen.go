@@ -68,7 +68,12 @@ func (s *screen) draw(v *sight, by string) error {
 	for i := range v.Top {
 		s.keys(&b, &v.Top[i], by)
 	}
-	text := s.headings(b.String())
+	return s.put(b.String())
+}
+
+// put shows a text.
+func (s *screen) put(text string) error {
+	text = s.headings(text)
 	if s.redraws {
 		text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\n") + "\x1b[J"
 	} else {
@@ -97,7 +102,7 @@ func (s *screen) keys(b *bytes.Buffer, r *app.TopRule, by string) {
 func (s *screen) headings(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "DOMAIN ") || strings.HasPrefix(line, "KEYS of ") {
+		if strings.HasPrefix(line, "DOMAIN ") || strings.HasPrefix(line, "CHANGE ") || strings.HasPrefix(line, "KEYS of ") {
 			b.WriteString(s.paint("1", strings.TrimSuffix(line, "\n")) + "\n")
 			continue
 		}

@@ -72,6 +72,7 @@ a second one stops at once.`,
 	}
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default headgate.yaml, if it is there)")
 	f.common(cmd)
+	f.flag(cmd, "candidate", "candidate", "rule files and folders to try beside the live ones; see headgate diff")
 	f.flag(cmd, "rules-from", "rules_from", "files, or xds: a control plane (default files)")
 	f.flag(cmd, "xds-address", "xds.address", "address of the control plane (default 127.0.0.1:18000)")
 	f.flag(cmd, "listen-grpc", "listen.grpc", `address of Envoy's rate limit service, unix:PATH or "off" (default 127.0.0.1:8081)`)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -234,41 +233,19 @@ func writeTo(path string, write func(io.Writer) error) error {
 	return file.Close()
 }
 
-// allowance is how many requests may newly be refused.
-type allowance struct {
-	set   bool
-	count int64
-	share float64 // of all requests, if it is not negative
-}
-
 func (f *simulateFlags) maxNewRefusals() (allowance, error) {
-	if f.most == "" {
-		return allowance{}, nil
-	}
-	if f.compare == "" {
+	if f.most != "" && f.compare == "" {
 		return allowance{}, &usageError{"--max-new-refusals needs --compare", "give the rules that are live by --rules and the new ones by --compare"}
 	}
-	if text, ok := strings.CutSuffix(f.most, "%"); ok {
-		share, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		if err == nil && share >= 0 && share <= 100 {
-			return allowance{set: true, share: share / 100}, nil
-		}
-	} else if n, err := strconv.ParseInt(f.most, 10, 64); err == nil && n >= 0 {
-		return allowance{set: true, count: n, share: -1}, nil
-	}
-	return allowance{}, &usageError{fmt.Sprintf("--max-new-refusals: %q is neither a number nor a share", f.most), "such as 100 or 0.1%"}
+	return parseAllowance(f.most)
 }
 
 // judge says on standard error what is wrong, and fails if something is.
 func (f *simulateFlags) judge(s streams, r *app.SimulationReport, a allowance) error {
 	failed := f.complain(s, r)
-	if a.set && r.Compare != nil {
-		most := a.count
-		if a.share >= 0 {
-			most = int64(math.Floor(a.share * float64(r.Requests)))
-		}
-		if n := r.Compare.NewlyRefused; n > most {
-			newPaint(s.err).line("error", fmt.Sprintf("%s would newly be refused, more than --max-new-refusals %s", requests(n), f.most))
+	if r.Compare != nil {
+		if problem := a.exceeded(r.Compare.NewlyRefused, r.Requests); problem != "" {
+			newPaint(s.err).line("error", problem)
 			failed = true
 		}
 	}

@@ -24,6 +24,7 @@ func (a *App) admin() (http.Handler, error) {
 	maps.Copy(routes, a.observationRoutes())
 	maps.Copy(routes, a.keyRoutes())
 	maps.Copy(routes, a.queueRoutes())
+	maps.Copy(routes, a.candidateRoutes())
 	return admin.New(admin.Options{
 		Token:  string(a.options.Config.Admin.Token),
 		Pprof:  a.options.Config.Admin.Pprof,

@@ -87,6 +87,8 @@ type App struct {
 	audit audit
 	queueing
 
+	candidate candidateState
+
 	// Swapped as a whole on every reload.
 	state     atomic.Pointer[rulesState]
 	reloading sync.Mutex
@@ -169,6 +171,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 	}
 	about = append(about, engine.WithUnknownDomain(a.options.Config.UnknownDomain))
 	about = append(about, a.openMetrics())
+	about = append(about, a.openCandidate()...)
 	a.engine = engine.New(a.store, a.state.Load().rules, about...)
 	if err := a.openControl(); err != nil {
 		return err
@@ -185,6 +188,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 	if err := a.watch(); err != nil {
 		return err
 	}
+	a.watchFiles(a.options.Config.Candidate.Rules, a.reloadCandidateIfChanged)
 	for _, d := range a.doors {
 		if serve := a.serverOf(d.name); serve != nil {
 			if err := serve(d); err != nil {

@@ -61,11 +61,13 @@ func (a *App) load() (*rules.Ruleset, error) {
 // can fail comes before the one pointer that is swapped, so after an error the
 // running rules are what they were. Counts survive.
 //
-// Certificates are read again too; one that is wrong leaves the old one in use.
+// Certificates and the candidate are read again too; one that is wrong leaves
+// the old one in use.
 //
 // Rules of a control plane come by themselves; for them it does nothing.
 func (a *App) Reload() error {
 	a.reloadCertificates()
+	a.reloadCandidate()
 	if a.plane != nil {
 		a.log.Info("nothing to reload, rules come from the control plane")
 		return nil
@@ -128,6 +130,7 @@ func (a *App) swap(rs *rules.Ruleset, err error) error {
 		}
 		a.engine.SetRules(rs)
 		a.startQueue()
+		a.compareAnew()
 	}
 	stats := rs.Stats()
 	a.log.Info("rules reloaded", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)

@@ -21,14 +21,24 @@ import (
 const debounce = 100 * time.Millisecond
 
 // watch reloads the rules whenever their files change, until the App stops.
+func (a *App) watch() error {
+	if len(a.options.BuiltIn) > 0 || a.plane != nil {
+		return nil
+	}
+	a.watchFiles(a.options.Config.Rules, a.reloadIfChanged)
+	return nil
+}
+
+// watchFiles calls changed whenever something has happened to the rule files of
+// paths, and now and then besides, until the App stops.
 //
 // It watches folders and not files: editors and Kubernetes replace files, and
 // a watch on the old one would never be heard of again. Any event is a reason
 // to compare contents, since file systems disagree about which one a swapped
 // symlink makes. A slow poll covers those that report nothing, such as NFS.
-func (a *App) watch() error {
-	if len(a.options.BuiltIn) > 0 || len(a.options.Config.Rules) == 0 || a.plane != nil {
-		return nil
+func (a *App) watchFiles(paths []string, changed func()) {
+	if len(paths) == 0 {
+		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	events := make(chan struct{}, 1)
@@ -43,11 +53,18 @@ func (a *App) watch() error {
 	}
 	if watcher != nil {
 		go forward(watcher, events)
-		a.subscribe(watcher)
+		subscribe(watcher, paths)
 	}
 	go func() {
 		defer close(done)
-		a.follow(ctx, watcher, events)
+		a.follow(ctx, events, func() {
+			if watcher != nil {
+				// A new folder, or one that was replaced. First this, so that
+				// what changes after the comparison is reported.
+				subscribe(watcher, paths)
+			}
+			changed()
+		})
 	}()
 	a.cleanup = append(a.cleanup, func() {
 		cancel()
@@ -56,7 +73,6 @@ func (a *App) watch() error {
 			_ = watcher.Close() // ends forward
 		}
 	})
-	return nil
 }
 
 // forward turns every event, whatever it is, into a nudge. It ends when the
@@ -80,8 +96,8 @@ func forward(watcher *fsnotify.Watcher, events chan<- struct{}) {
 	}
 }
 
-// follow compares the files after each burst of events, and at intervals.
-func (a *App) follow(ctx context.Context, watcher *fsnotify.Watcher, events <-chan struct{}) {
+// follow looks after each burst of events, and at intervals.
+func (a *App) follow(ctx context.Context, events <-chan struct{}, look func()) {
 	poll := time.NewTicker(a.options.PollInterval)
 	defer poll.Stop()
 	quiet := time.NewTimer(0)
@@ -97,12 +113,7 @@ func (a *App) follow(ctx context.Context, watcher *fsnotify.Watcher, events <-ch
 		case <-quiet.C:
 		case <-poll.C:
 		}
-		if watcher != nil {
-			// A new folder, or one that was replaced. First this, so that what
-			// changes after the comparison is reported.
-			a.subscribe(watcher)
-		}
-		a.reloadIfChanged()
+		look()
 	}
 }
 
@@ -122,9 +133,9 @@ func (a *App) reloadIfChanged() {
 // subscribe watches all folders in which a change may change the rules, and
 // no others any more. To watch one twice does nothing. What cannot be watched
 // is polled.
-func (a *App) subscribe(watcher *fsnotify.Watcher) {
+func subscribe(watcher *fsnotify.Watcher, paths []string) {
 	wanted := folders{}
-	for _, path := range a.options.Config.Rules {
+	for _, path := range paths {
 		wanted.addPath(path)
 	}
 	for _, name := range watcher.WatchList() {
@@ -200,12 +211,15 @@ func (f folders) addLink(name string) {
 	f.add(filepath.Dir(target))
 }
 
-// fingerprint is a hash of the names and contents of all rule files. It may
-// look at more files than rules.Load does; that costs a needless reload and
-// nothing else.
-func (a *App) fingerprint() [32]byte {
+// fingerprint is that of the live rules.
+func (a *App) fingerprint() [32]byte { return fingerprintOf(a.options.Config.Rules) }
+
+// fingerprintOf is a hash of the names and contents of all rule files of paths.
+// It may look at more files than rules.Load does; that costs a needless reload
+// and nothing else.
+func fingerprintOf(paths []string) [32]byte {
 	h := sha256.New()
-	for _, path := range a.options.Config.Rules {
+	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err == nil && !info.IsDir() {
 			hashFile(h, path)

@@ -50,6 +50,8 @@ type Config struct {
 	// two is used.
 	Rules []string
 	XDS   XDS
+	// Candidate is rules that are tried beside these.
+	Candidate Candidate
 	// Store is where counts are kept.
 	Store Store
 	// Listen has the addresses of the doors but the proxy.

@@ -96,9 +96,7 @@ func (r *reader) entry(key, value *yaml.Node, prefix string) {
 	path := prefix + key.Value
 	all := settings()
 	exact := slices.IndexFunc(all, func(s setting) bool { return s.key == path })
-	// store may be a word or a mapping.
-	section := path == "store" && (value.Kind == yaml.MappingNode || value.ShortTag() == "!!null")
-	if exact >= 0 && !section {
+	if exact >= 0 && !isSection(path, value) {
 		r.setting(&all[exact], key, value)
 		return
 	}

@@ -110,7 +110,7 @@ func settings() []setting {
 			c.ShutdownTimeout, err = duration(v, 0)
 			return err
 		}),
-	}, respSettings(), identitySettings(), sourceSettings(), queueSettings(), observeSettings(), envoySettings(), doorSettings())
+	}, candidateSettings(), respSettings(), identitySettings(), sourceSettings(), queueSettings(), observeSettings(), envoySettings(), doorSettings())
 }
 
 // one is a setting with a single value.

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/top"
+)
+
+// diffFlags are the flags of diff.
+type diffFlags struct {
+	adminFlags
+	most                 string
+	keys                 int
+	interval, period     time.Duration
+	watch, asJSON, reset bool
+
+	allowed allowance
+}
+
+func newDiff(s streams) *cobra.Command {
+	var f diffFlags
+	cmd := &cobra.Command{
+		Use:   "diff",
+		Short: "see what candidate rules would change on a running server",
+		Long: `Diff shows how the answers of a running server differ from those that its
+candidate rules (serve --candidate) would give: who would newly be refused, who
+would newly pass, and by which rule. It asks the admin door.
+
+With --watch it redraws the screen every interval, until Ctrl-C or for as long
+as --for says. With --reset it begins a new comparison first.
+
+It exits with 0, with 1 if nothing is compared or more would newly be refused
+than --max-new-refusals allows, and with 2 if the command line is wrong.`,
+		Example: `  headgate diff
+  headgate diff --watch
+  headgate diff --reset --watch --for 10m --max-new-refusals 0.1%
+  headgate diff --json`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	f.add(flags)
+	flags.IntVarP(&f.keys, "keys", "n", 5, "how many keys of each rule")
+	flags.StringVar(&f.most, "max-new-refusals", "", "how many requests may newly be refused, as a number or as a share such as 0.1%")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "go on showing it")
+	flags.DurationVar(&f.interval, "interval", 2*time.Second, "with --watch: how often to look")
+	flags.DurationVar(&f.period, "for", 0, "with --watch: for how long (default: until Ctrl-C)")
+	flags.BoolVar(&f.reset, "reset", false, "begin a new comparison first")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one line each time")
+	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
+		client, err := f.client()
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+		defer stop()
+		status, err := f.run(ctx, client, newScreen(s.out, f.asJSON || !f.watch))
+		if err != nil {
+			return err
+		}
+		return f.judge(s, status)
+	})
+	return cmd
+}
+
+// client checks the flags.
+func (f *diffFlags) client() (*adminClient, error) {
+	var err error
+	if f.allowed, err = parseAllowance(f.most); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.keys < 0 || f.keys > top.Counters:
+		return nil, &usageError{fmt.Sprintf("-n must be from 0 to %d", top.Counters), ""}
+	case f.interval < 100*time.Millisecond:
+		return nil, &usageError{"--interval must be at least 100ms", ""}
+	case f.period < 0 || f.period > 0 && !f.watch:
+		return nil, &usageError{"--for needs --watch, and a time", "such as --watch --for 10m"}
+	}
+	return f.adminFlags.client()
+}
+
+// run shows what there is, once or until ctx is done, and returns the last.
+func (f *diffFlags) run(ctx context.Context, c *adminClient, screen *screen) (*app.CandidateStatus, error) {
+	if f.reset {
+		var status app.CandidateStatus
+		if err := c.postJSON(ctx, "/v1/candidate/reset", struct{}{}, &status); err != nil {
+			return nil, err
+		}
+	}
+	status, err := f.show(ctx, c, screen)
+	if err != nil || !f.watch {
+		return status, err
+	}
+	if f.period > 0 {
+		bounded, cancel := context.WithTimeout(ctx, f.period)
+		defer cancel()
+		ctx = bounded
+	}
+	screen.open()
+	defer screen.close()
+	ticker := time.NewTicker(f.interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			// What came in since the last look counts too.
+			return f.ask(context.WithoutCancel(ctx), c)
+		case <-ticker.C:
+		}
+		next, err := f.show(ctx, c, screen)
+		if err != nil && ctx.Err() == nil {
+			return nil, err
+		}
+		if err == nil {
+			status = next
+		}
+		if f.allowed.exceeded(int64(status.NewlyRefused), int64(status.Requests)) != "" && f.allowed.share < 0 {
+			return status, nil // it does not get better
+		}
+	}
+}
+
+// show asks once and shows the answer.
+func (f *diffFlags) show(ctx context.Context, c *adminClient, screen *screen) (*app.CandidateStatus, error) {
+	status, err := f.ask(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if f.asJSON {
+		return status, json.NewEncoder(screen.w).Encode(status)
+	}
+	return status, screen.put(diffText(status))
+}
+
+// ask returns how the comparison stands.
+func (f *diffFlags) ask(ctx context.Context, c *adminClient) (*app.CandidateStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var status app.CandidateStatus
+	if err := c.getJSON(ctx, "/v1/candidate", url.Values{"n": {strconv.Itoa(f.keys)}}, &status); err != nil {
+		return nil, err
+	}
+	return &status, nil
+}
+
+// judge says on standard error what is wrong, and fails if something is.
+func (f *diffFlags) judge(s streams, status *app.CandidateStatus) error {
+	p, failed := newPaint(s.err), false
+	if status.Rules.LastError != "" {
+		p.line("error", "the candidate could not be read: "+printableLine(status.Rules.LastError))
+		failed = true
+	}
+	if status.State == app.CandidateAbsent {
+		p.line("error", "there are no candidate rules in "+printableLine(strings.Join(status.Paths, ", ")))
+		p.line("hint", "put rule files there; the server notices")
+		failed = true
+	}
+	if status.State == app.CandidateComparing && status.Requests == 0 {
+		p.line("warning", "no request has been compared yet")
+	}
+	if n := status.Store.Evicted; n > 0 {
+		p.line("warning", fmt.Sprintf("%s keys that were not fresh were forgotten to make room", thousands(n)))
+		p.line("hint", "see candidate.max_keys")
+	}
+	if problem := f.allowed.exceeded(int64(status.NewlyRefused), int64(status.Requests)); problem != "" {
+		p.line("error", problem)
+		failed = true
+	}
+	if failed {
+		return &failedError{exitFailed}
+	}
+	return nil
+}
+
+// printableLine is printable for texts that may be long.
+func printableLine(text string) string {
+	var words []string
+	for word := range strings.FieldsSeq(text) {
+		words = append(words, printable(word))
+	}
+	return strings.Join(words, " ")
+}
+
+// diffText writes the comparison for people.
+func diffText(c *app.CandidateStatus) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "candidate %s: ", printableLine(strings.Join(c.Paths, ", ")))
+	if c.Since == nil {
+		fmt.Fprintf(&b, "%s, nothing is compared\n", c.State)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%s, compared since %s\n", count(c.Rules.Rules, "rule"), c.Since.Format(time.DateTime))
+	if c.WarmAt == nil || c.WarmAt.After(*c.Since) {
+		until := "it has counted for as long as its limits look back"
+		if c.WarmAt != nil {
+			until = c.WarmAt.Format(time.DateTime)
+		}
+		fmt.Fprintf(&b, "its counts began empty: until %s it may refuse too little\n", until)
+	}
+	fmt.Fprintf(&b, "\n%s: %s allowed by both, %s refused by both", requests(int64(c.Requests)),
+		thousands(int64(c.SameAllowed)), thousands(int64(c.SameRefused)))
+	if c.NotCompared > 0 {
+		fmt.Fprintf(&b, "; %s more not compared", thousands(int64(c.NotCompared)))
+	}
+	is, pass := "are", "pass"
+	if c.NewlyRefused == 1 {
+		is = "is"
+	}
+	if c.NewlyAllowed == 1 {
+		pass = "passes"
+	}
+	fmt.Fprintf(&b, "\nUnder the candidate %s %s refused that pass now, and %s %s that are refused now.\n",
+		requests(int64(c.NewlyRefused)), is, requests(int64(c.NewlyAllowed)), pass)
+	diffRules(&b, c)
+	return b.String()
+}
+
+// diffRules lists the rules that change something, and their keys.
+func diffRules(b *bytes.Buffer, c *app.CandidateStatus) {
+	if len(c.By) == 0 {
+		return
+	}
+	b.WriteByte('\n')
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "CHANGE\tDOMAIN\tRULE\tREQUESTS\tSHARE")
+	for i := range c.By {
+		r := &c.By[i]
+		n := r.NewlyRefused + r.NewlyAllowed
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.3g %%\n", changeOf(r), printable(r.Domain), ruleOf(r), thousands(n),
+			100*float64(n)/float64(max(c.Requests, 1)))
+	}
+	_ = t.Flush() // a buffer takes everything
+	for i := range c.By {
+		r := &c.By[i]
+		if len(r.Keys) == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "\n%s by %s:\n", changeOf(r), ruleOf(r))
+		for j := range r.Keys {
+			k := &r.Keys[j]
+			fmt.Fprintf(b, "  %s: %s", shownKey(k), requests(k.Count))
+			if k.Error > 0 {
+				fmt.Fprintf(b, " (at most %s too many)", thousands(k.Error))
+			}
+			b.WriteByte('\n')
+		}
+	}
+}
+
+func changeOf(r *app.CandidateRule) string {
+	if r.NewlyRefused > 0 {
+		return "newly refused"
+	}
+	return "no longer refused"
+}
+
+func ruleOf(r *app.CandidateRule) string {
+	if r.Rule == "" {
+		return "(no rule)"
+	}
+	return printable(r.Rule)
+}

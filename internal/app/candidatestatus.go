@@ -1,0 +1,228 @@
+package app
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/candidate"
+	"github.com/headgate/headgate/internal/top"
+	"github.com/headgate/headgate/rules"
+)
+
+// The states of a candidate.
+const (
+	// CandidateComparing decides beside the live rules.
+	CandidateComparing = "comparing"
+	// CandidateAbsent has no files, or none any more.
+	CandidateAbsent = "absent"
+	// CandidateFailed has never been read without a mistake.
+	CandidateFailed = "failed"
+)
+
+// CandidateStatus is the answer of GET /v1/candidate.
+type CandidateStatus struct {
+	// State is one of those above; Paths are the candidate's files and folders.
+	State string   `json:"state"`
+	Paths []string `json:"paths"`
+	// Since is when the comparison began; null if there is none. From WarmAt on
+	// the candidate's counts cover as long as any of its limits looks back;
+	// before, it refuses too little. Null if that is never.
+	Since  *time.Time `json:"since"`
+	WarmAt *time.Time `json:"warm_at"`
+	// Requests were compared. NotCompared were not: in a domain that the
+	// candidate has no rules for, or answered without the store.
+	Requests     uint64 `json:"requests"`
+	Same         uint64 `json:"same"`
+	SameAllowed  uint64 `json:"same_allowed"`
+	SameRefused  uint64 `json:"same_refused"`
+	NewlyRefused uint64 `json:"newly_refused"`
+	NewlyAllowed uint64 `json:"newly_allowed"`
+	NotCompared  uint64 `json:"not_compared"`
+	// By has the rules that are the reason, Samples some of the differences.
+	By      []CandidateRule   `json:"by"`
+	Samples []CandidateSample `json:"samples"`
+	Rules   RulesStatus       `json:"rules"`
+	Store   CandidateStore    `json:"store"`
+}
+
+// CandidateRule is what one rule changes.
+type CandidateRule struct {
+	Domain string `json:"domain"`
+	// Rule is the candidate's that refuses or, of what newly passes, the live
+	// one that does.
+	Rule         string `json:"rule"`
+	NewlyRefused int64  `json:"newly_refused"`
+	NewlyAllowed int64  `json:"newly_allowed"`
+	// ErrorBound is how often a key that is not told may have occurred.
+	ErrorBound int64    `json:"error_bound"`
+	Keys       []TopKey `json:"keys"`
+}
+
+// CandidateSample is one difference.
+type CandidateSample struct {
+	T       time.Time `json:"t"`
+	Change  string    `json:"change"` // newly_refused or newly_allowed
+	Domain  string    `json:"domain"`
+	Rule    string    `json:"rule"`
+	Key     []*string `json:"key"` // null if it is hashed
+	KeyHash string    `json:"key_hash,omitempty"`
+	Limit   int64     `json:"limit"`
+	// RetryAfter is that of the refusal; null means never.
+	RetryAfter *int64 `json:"retry_after_ms"`
+	Door       string `json:"door,omitempty"`
+	Method     string `json:"method,omitempty"`
+	Path       string `json:"path,omitempty"`
+}
+
+// CandidateStore is the memory of its counts.
+type CandidateStore struct {
+	Keys    int64 `json:"keys"`
+	MaxKeys int64 `json:"max_keys"`
+	Bytes   int64 `json:"bytes"`
+	// Evicted keys still counted, and were forgotten to make room.
+	Evicted int64 `json:"evicted"`
+}
+
+// candidateRoutes are those of the admin door.
+func (a *App) candidateRoutes() map[string]http.Handler {
+	return map[string]http.Handler{
+		"GET /v1/candidate":        http.HandlerFunc(a.serveCandidate),
+		"POST /v1/candidate/reset": http.HandlerFunc(a.resetCandidate),
+	}
+}
+
+func (a *App) hasCandidate(w http.ResponseWriter) bool {
+	if a.candidate.comparing == nil {
+		answer.Problem(w, http.StatusNotFound, "there is no candidate: name its rules in candidate, or by --candidate")
+		return false
+	}
+	return true
+}
+
+// serveCandidate answers GET /v1/candidate.
+func (a *App) serveCandidate(w http.ResponseWriter, r *http.Request) {
+	if !onlyParameters(w, r, "n") || !a.hasCandidate(w) {
+		return
+	}
+	text := cmp.Or(r.URL.Query().Get("n"), strconv.Itoa(defaultTop))
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > top.Counters {
+		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("n is %q; it must be a number from 0 to %d", text, top.Counters))
+		return
+	}
+	writeJSON(w, a.candidateStatus(n))
+}
+
+// resetCandidate answers POST /v1/candidate/reset. Its body is empty or {}.
+func (a *App) resetCandidate(w http.ResponseWriter, r *http.Request) {
+	if !onlyParameters(w, r) || !a.hasCandidate(w) {
+		return
+	}
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&struct{}{}); err != nil && !errors.Is(err, io.EOF) {
+		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the body must be empty or {}: %v", err))
+		return
+	}
+	a.candidate.comparing.Reset(a.options.Clock())
+	a.log.Info("comparison with the candidate begun anew")
+	writeJSON(w, a.candidateStatus(0))
+}
+
+func (a *App) candidateStatus(n int) *CandidateStatus {
+	c, f := &a.candidate, a.candidate.files.Load()
+	s := &CandidateStatus{
+		State: CandidateComparing, Paths: a.options.Config.Candidate.Rules, By: []CandidateRule{}, Samples: []CandidateSample{},
+		Rules: RulesStatus{Source: "files", LoadedAt: f.loadedAt.UTC(), ReloadsOK: f.succeeded, ReloadsFailed: f.failed},
+	}
+	if f.failure != nil {
+		s.Rules.LastError = firstOf(f.failure)
+	}
+	m := c.store.Stats()
+	s.Store = CandidateStore{m.Keys, cmp.Or(a.options.Config.Candidate.MaxKeys, defaultMaxKeys), m.Bytes, m.EvictedInDebt}
+	switch {
+	case f.rules == nil:
+		s.State = CandidateFailed
+	case f.absent:
+		s.State = CandidateAbsent
+	default:
+		stats := f.rules.Stats()
+		s.Rules.Rules, s.Rules.Domains, s.Rules.Files = stats.Rules, stats.Domains, stats.Files
+		if longest, ok := memoryOf(f.rules); ok {
+			at := f.loadedAt.Add(longest).UTC()
+			s.WarmAt = &at
+		}
+	}
+	if r, ok := c.comparing.Report(n); ok {
+		a.tellComparison(s, &r)
+	}
+	return s
+}
+
+// tellComparison adds what the comparison has found.
+func (a *App) tellComparison(s *CandidateStatus, r *candidate.Report) {
+	since := r.Since.UTC()
+	s.Since = &since
+	s.SameAllowed, s.SameRefused = r.Counts[candidate.SameAllowed], r.Counts[candidate.SameRefused]
+	s.NewlyRefused, s.NewlyAllowed = r.Counts[candidate.NewlyRefused], r.Counts[candidate.NewlyAllowed]
+	s.NotCompared = r.Counts[candidate.NotCompared]
+	s.Same = s.SameAllowed + s.SameRefused
+	s.Requests = s.Same + s.NewlyRefused + s.NewlyAllowed
+	for i := range r.By {
+		by := &r.By[i]
+		told := CandidateRule{Domain: by.Domain, Rule: by.Rule, ErrorBound: by.Keys.Bound, Keys: []TopKey{}}
+		if by.Change == candidate.NewlyRefused {
+			told.NewlyRefused = by.Keys.Total
+		} else {
+			told.NewlyAllowed = by.Keys.Total
+		}
+		for _, k := range by.Keys.Keys {
+			key := a.keyView(nil, k.Key)
+			told.Keys = append(told.Keys, TopKey{
+				Key: key.Parts, KeyHash: key.Hash, Count: k.Count, Error: k.Error, Share: float64(k.Count) / float64(by.Keys.Total),
+			})
+		}
+		s.By = append(s.By, told)
+	}
+	for i := range r.Samples {
+		s.Samples = append(s.Samples, a.candidateSample(&r.Samples[i]))
+	}
+}
+
+func (a *App) candidateSample(s *candidate.Sample) CandidateSample {
+	key := a.keyView(nil, s.Key)
+	out := CandidateSample{
+		T: s.At, Change: s.Change.String(), Domain: s.Domain, Rule: s.Rule, Key: key.Parts, KeyHash: key.Hash,
+		Limit: s.Decision.Limit, Door: s.Door.String(), Method: s.Method, Path: s.Path,
+	}
+	if after, ok := answer.RetryAfter(s.Decision); ok {
+		ms := answer.Milliseconds(after)
+		out.RetryAfter = &ms
+	}
+	return out
+}
+
+// memoryOf returns how long the limit that looks back furthest does. It reports
+// false if that is longer than a duration can be.
+func memoryOf(rs *rules.Ruleset) (time.Duration, bool) {
+	var longest time.Duration
+	for _, r := range rs.Rules() {
+		if r.Limit.IsUnlimited() || r.Limit.N() == 0 {
+			continue
+		}
+		periods := max(float64(r.Limit.Capacity())/float64(r.Limit.N()), 1) // until a bucket is full again
+		back := float64(r.Limit.Period()) * periods
+		if back > float64(1<<62) {
+			return 0, false
+		}
+		longest = max(longest, time.Duration(back))
+	}
+	return longest, true
+}

@@ -1,0 +1,34 @@
+package config
+
+import (
+	"math"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Candidate is rules that are tried beside the live ones.
+type Candidate struct {
+	// Rules are its files and folders; none if there is no candidate.
+	Rules []string
+	// MaxKeys bounds the memory of its counts; 0 leaves the store's default.
+	MaxKeys int64
+}
+
+// candidateSettings are its keys. The candidate may be just its files.
+func candidateSettings() []setting {
+	files := func(c *Config, v []string) error { c.Candidate.Rules = v; return nil }
+	return []setting{
+		{key: "candidate", list: true, path: true, set: files},
+		{key: "candidate.rules", list: true, path: true, set: files},
+		one("candidate.max_keys", func(c *Config, v string) (err error) {
+			c.Candidate.MaxKeys, err = wholeNumber(v, math.MaxInt32)
+			return err
+		}),
+	}
+}
+
+// isSection reports whether value has the keys below path, of those that may be
+// a plain value too.
+func isSection(path string, value *yaml.Node) bool {
+	return (path == "store" || path == "candidate") && (value.Kind == yaml.MappingNode || value.ShortTag() == "!!null")
+}
