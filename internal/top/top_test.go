@@ -235,3 +235,22 @@ func BenchmarkAdd(b *testing.B) {
 		})
 	}
 }
+
+func TestCounter(t *testing.T) {
+	c := NewCounter()
+	for i := range 10 {
+		for range i {
+			c.Add(fmt.Sprint("key-", i))
+		}
+	}
+	got := c.Top(2)
+	if got.Total != 45 || got.Bound != 0 || fmt.Sprint(got.Keys) != "[{key-9 9 0} {key-8 8 0}]" {
+		t.Errorf("%+v", got)
+	}
+	for i := range 10 * Counters {
+		c.Add(fmt.Sprint(i))
+	}
+	if got := c.Top(1000); len(got.Keys) != Counters || got.Total != 45+10*Counters || got.Bound == 0 {
+		t.Errorf("%d keys of %d, others at most %d times", len(got.Keys), got.Total, got.Bound)
+	}
+}
