@@ -74,6 +74,9 @@ func NewExceptions(list []Exception, now int64) *Exceptions {
 // ones.
 func (e *Engine) SetExceptions(x *Exceptions) { e.exceptions.Store(x) }
 
+// Exceptions returns those in force, perhaps nil.
+func (e *Engine) Exceptions() *Exceptions { return e.exceptions.Load() }
+
 // at returns the time to go by.
 func (x *Exceptions) at(at int64) int64 {
 	if at == 0 {

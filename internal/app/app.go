@@ -173,6 +173,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 	about = append(about, a.openMetrics())
 	about = append(about, a.openCandidate()...)
 	a.engine = engine.New(a.store, a.state.Load().rules, about...)
+	a.followEngine()
 	if err := a.openControl(); err != nil {
 		return err
 	}

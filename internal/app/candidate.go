@@ -65,6 +65,14 @@ func (a *App) openCandidate() []engine.Option {
 	return []engine.Option{engine.WithObserver(engine.Both(a.metrics, c.comparing))}
 }
 
+// followEngine makes what operators say about single keys hold for the
+// candidate.
+func (a *App) followEngine() {
+	if a.candidate.comparing != nil {
+		a.candidate.comparing.Follow(a.engine)
+	}
+}
+
 // reloadCandidate reads its files and compares by them. If anything is wrong
 // with them the old ones stay.
 func (a *App) reloadCandidate() {

@@ -59,6 +59,7 @@ func (c Change) String() string {
 // Candidate is an engine.Observer that compares. Make it with New.
 type Candidate struct {
 	engine  *engine.Engine
+	live    *engine.Engine             // whose exceptions hold, or nil
 	current atomic.Pointer[comparison] // nil while there are no rules
 	lanes   []lane                     // counts since the process began
 
@@ -97,6 +98,20 @@ func sum(lanes []lane) (counts [Changes]uint64) {
 // its counts and must be used for nothing else.
 func New(store headgate.Store) *Candidate {
 	return &Candidate{engine: engine.New(store, nil), lanes: newLanes()}
+}
+
+// Follow makes the bans and overrides of live hold for the candidate too, where
+// it has rules of the same name. It has to come before the first decision.
+func (c *Candidate) Follow(live *engine.Engine) { c.live = live }
+
+// follow takes over what has changed. Two callers at once do the same.
+func (c *Candidate) follow() {
+	if c.live == nil {
+		return
+	}
+	if x := c.live.Exceptions(); x != c.engine.Exceptions() {
+		c.engine.SetExceptions(x)
+	}
 }
 
 // SetRules compares by rs from now on, and begins a new comparison. Counts of
@@ -146,6 +161,7 @@ func (c *Candidate) Decided(_ context.Context, m engine.Mark, q engine.Query, v 
 	if d == nil || !takes(q.Kind, q.Cost) {
 		return
 	}
+	c.follow()
 	// A caller who gave up has been counted by the live rules all the same.
 	after, failed := c.engine.Decide(context.Background(), q)
 	change := NotCompared
@@ -176,6 +192,7 @@ func (c *Candidate) DecidedAll(_ context.Context, m engine.Mark, q engine.MultiQ
 	if !took && !counts {
 		return
 	}
+	c.follow()
 	after, failed := c.engine.DecideAll(context.Background(), q)
 	defer after.Release()
 	if !took {

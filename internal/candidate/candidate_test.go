@@ -285,6 +285,32 @@ func TestRequestsOfSeveralParts(t *testing.T) {
 	}
 }
 
+// Who is banned stays banned after a promotion, by rules that keep their name,
+// and an override holds on.
+func TestBansAndOverridesHold(t *testing.T) {
+	f := newFixture(t, limits("a=4/minute"), limits("a=2/minute"))
+	f.Follow(f.live)
+	live := f.live.Rules().Rule("api", "a")
+	more := *live
+	more.Limit = headgate.Per(3, time.Minute).Using(headgate.FixedWindow)
+	until := f.now.Add(time.Hour).UnixMicro()
+	f.live.SetExceptions(engine.NewExceptions([]engine.Exception{
+		{Scope: live.Scope, Key: "\x01b", BannedUntil: until},
+		{Scope: live.Scope, Key: "\x01o", LimitUntil: until, Instead: []engine.Instead{{Of: live, Rule: &more}}},
+	}, f.now.UnixMicro()))
+	for _, user := range "bbooooxxx" {
+		f.ask(t, "/a", string(user))
+	}
+	if got := f.counted(t); got != "same_allowed 5, same_refused 3, newly_refused 1" {
+		t.Error(got)
+	}
+	f.live.SetExceptions(nil)
+	f.ask(t, "/a", "b")
+	if got := f.counted(t); got != "same_allowed 6, same_refused 3, newly_refused 1" {
+		t.Errorf("after the ban: %s", got)
+	}
+}
+
 func TestReloadAndReset(t *testing.T) {
 	f := newFixture(t, limits("a=9/minute"), limits("a=2/minute"))
 	for range 3 {
