@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -20,44 +19,48 @@ import (
 const defaultAdmin = "http://" + config.DefaultAdmin
 
 // adminFlags say where an admin door is and what it wants to know.
-type adminFlags struct{ address, token, tokenFile string }
+type adminFlags struct {
+	address string
+	tokens  tokenFlags
+	tls     tlsFlags
+}
 
 func (f *adminFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "address", defaultAdmin, "where the admin door is")
-	flags.StringVar(&f.token, "token", "", "its token (default: what HEADGATE_ADMIN_TOKEN says)")
-	flags.StringVar(&f.tokenFile, "token-file", "", "file with its token")
+	f.tokens.add(flags, "HEADGATE_ADMIN_TOKEN")
+	f.tls.add(flags)
 }
 
 // client checks the flags.
 func (f *adminFlags) client() (*adminClient, error) {
-	c := &adminClient{token: f.token}
-	var err error
 	address := f.address
-	if !strings.Contains(address, "://") {
+	switch {
+	case strings.Contains(address, "://"):
+	case f.tls.given():
+		address = "https://" + address
+	default:
 		address = "http://" + address
 	}
-	c.base, err = url.Parse(address)
-	switch {
-	case err != nil || c.base.Host == "":
+	base, err := url.Parse(address)
+	if err != nil || base.Host == "" {
 		return nil, &usageError{fmt.Sprintf("--address: %q is not a URL", f.address), "write " + defaultAdmin}
-	case f.token != "" && f.tokenFile != "":
-		return nil, &usageError{"--token and --token-file say the same", "leave one of them out"}
-	case f.tokenFile != "":
-		text, err := os.ReadFile(f.tokenFile)
-		if err != nil {
-			return nil, err
-		}
-		c.token = strings.TrimSpace(string(text))
-	case f.token == "":
-		c.token = config.AdminToken()
 	}
-	return c, nil
+	token, err := f.tokens.read(config.AdminToken())
+	if err != nil {
+		return nil, err
+	}
+	over, err := f.tls.client()
+	if err != nil {
+		return nil, err
+	}
+	return &adminClient{base: base, token: token, http: over}, nil
 }
 
 // adminClient asks an admin door.
 type adminClient struct {
 	base  *url.URL
 	token string
+	http  *http.Client
 }
 
 // maxAnswer is how much of an answer is read, in bytes.
@@ -111,7 +114,7 @@ func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := c.http.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("the admin door does not answer: %w", err)
 	}

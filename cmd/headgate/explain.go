@@ -9,11 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
 )
 
 // explainFlags are the flags of explain.
 type explainFlags struct {
 	rules, server             string
+	tokens                    tokenFlags
+	tls                       tlsFlags
 	domain, rule              string
 	method, path, host, ip    string
 	headers, cookies, queries []string
@@ -64,6 +67,8 @@ func (f *explainFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default ./rules)")
 	flags.StringVar(&f.server, "server", "", "ask the server at this address, such as http://127.0.0.1:8080")
+	f.tokens.add(flags, "HEADGATE_API_TOKEN")
+	f.tls.add(flags)
 	flags.StringVar(&f.domain, "domain", "", "whose rules apply (default: the only domain there is)")
 	flags.StringVar(&f.method, "method", "", "the request's method")
 	flags.StringVar(&f.path, "path", "", "its path, as in a URL, with a query if there is one")
@@ -142,7 +147,15 @@ func (f *explainFlags) explain(cmd *cobra.Command, q app.ExplainRequest) (*app.E
 	case f.server != "" && f.domain == "":
 		return nil, &usageError{"--domain is missing", "name the domain whose rules the server is to apply"}
 	case f.server != "":
-		return app.ExplainServer(cmd.Context(), f.server, q)
+		token, err := f.tokens.read(config.APIToken())
+		if err != nil {
+			return nil, err
+		}
+		over, err := f.tls.client()
+		if err != nil {
+			return nil, err
+		}
+		return app.ExplainServer(cmd.Context(), app.Server{Address: f.server, Token: token, Client: over}, q)
 	}
 	return app.ExplainFiles(cmd.Context(), q, rulePaths(f.rules)...)
 }

@@ -7,11 +7,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/headgate/headgate/internal/certtest"
 )
 
 func TestMain(m *testing.M) {
@@ -20,8 +23,14 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the commands as a user would; see testdata.
 func TestScripts(t *testing.T) {
+	authority := certtest.New(t)
+	authority.Issue("server", 2, "localhost")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("CERTS", filepath.Dir(authority.CA()))
+			return nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"freeport": freePort,
 			"ready":    ready,

@@ -66,7 +66,12 @@ Settings come from flags, the environment (HEADGATE_LISTEN_API and so on), the
 configuration file and defaults, in that order. Without any, it uses
 ./headgate.yaml and the rules in ./rules, if they are there.
 
-SIGHUP, or a change of a rule file, reloads the rules. SIGTERM and SIGINT drain;
+Every door has TLS and bounds, in the file or the environment: api.tls.cert is
+HEADGATE_API_TLS_CERT. Secrets come from files too: api.token_file,
+admin.token_file, resp.password_file. See docs/tls.md and docs/single-port.md.
+
+SIGHUP, or a change of a rule file, reloads the rules; certificates follow their
+files. SIGTERM and SIGINT drain;
 a second one stops at once.`,
 		Args: cobra.NoArgs,
 	}
@@ -77,6 +82,7 @@ a second one stops at once.`,
 	f.flag(cmd, "xds-address", "xds.address", "address of the control plane (default 127.0.0.1:18000)")
 	f.flag(cmd, "listen-grpc", "listen.grpc", `address of Envoy's rate limit service, unix:PATH or "off" (default 127.0.0.1:8081)`)
 	f.flag(cmd, "listen-resp", "listen.resp", `address of the Redis protocol, or "off" (default 127.0.0.1:6380)`)
+	f.flag(cmd, "listen-shared", "listen.shared", "address of a port for the HTTP API, gRPC and the Redis protocol together")
 	f.flag(cmd, "listen-admin", "listen.admin", `address of the admin door, or "off" (default 127.0.0.1:6070)`)
 	cmd.Flags().BoolVar(&f.envoyEnv, "envoy-env", false, "understand the environment of envoyproxy/ratelimit")
 	f.flag(cmd, "listen-proxy", "proxy.listen", `address of the reverse proxy, or "off" (default 127.0.0.1:8000)`)

@@ -201,6 +201,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.name))
 		d.serve(handler, a.boundsOf(d.name), a.tlsOf(d.name), a.log, a.failures)
 	}
 	a.startQueue()

@@ -79,6 +79,15 @@ func (a *App) tlsOf(door string) *tls.Config {
 	return nil
 }
 
+// isEncrypted reports whether callers of a door speak TLS, be it to the port
+// that it shares with others.
+func (a *App) isEncrypted(door string) bool {
+	if a.options.Config.OnShared(door) {
+		door = DoorShared
+	}
+	return a.certificates.doors[door] != nil
+}
+
 // reloadCertificates reads them all now. What is wrong has been logged, and the
 // old ones stay in use.
 func (a *App) reloadCertificates() {

@@ -208,7 +208,6 @@ func (d *door) serve(handler http.Handler, b bounds, certificate *tls.Config, lo
 	if d.bound != nil {
 		d.server.ConnState = d.bound.ConnState
 	}
-	log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", certificate != nil)
 	serve := d.server.Serve
 	if certificate != nil {
 		serve = func(l net.Listener) error { return d.server.ServeTLS(l, "", "") }

@@ -221,9 +221,24 @@ func domainOf(rs *rules.Ruleset, name string) (string, error) {
 // maxAnswer is the largest answer of a server that is read, in bytes.
 const maxAnswer = 64 << 20
 
-// ExplainServer asks the HTTP API of a running server, such as
-// http://127.0.0.1:8080.
-func ExplainServer(ctx context.Context, server string, q ExplainRequest) (*Explained, error) {
+// Server is the HTTP API of a running server, and how it is asked.
+type Server struct {
+	// Address is its URL, such as http://127.0.0.1:8080.
+	Address string
+	// Token is what it wants to know; empty if nothing.
+	Token string
+	// Client asks it. Required.
+	Client *http.Client
+}
+
+// serverTimeout is how long an answer of a Server may take.
+const serverTimeout = 30 * time.Second
+
+// ExplainServer asks a running server.
+func ExplainServer(ctx context.Context, s Server, q ExplainRequest) (*Explained, error) {
+	server := s.Address
+	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
+	defer cancel()
 	body, err := q.body()
 	if err != nil {
 		return nil, err
@@ -240,7 +255,10 @@ func ExplainServer(ctx context.Context, server string, q ExplainRequest) (*Expla
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	answered, err := (&http.Client{Timeout: 30 * time.Second}).Do(r)
+	if s.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+s.Token)
+	}
+	answered, err := s.Client.Do(r)
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err

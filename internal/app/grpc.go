@@ -32,7 +32,7 @@ func (a *App) serveGRPC(d *door) error {
 		KeepaliveMin: c.KeepaliveMin, TLS: a.tlsOf(d.name),
 	}
 	d.grpc = rls.NewServer(a.rateLimit, o)
-	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", o.TLS != nil)
+	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.name))
 	go func() {
 		defer close(d.done)
 		if err := d.grpc.Serve(d.listener); err != nil {

@@ -15,7 +15,7 @@ func (a *App) serveRESP(d *door) error {
 		Version: a.options.Version, TLS: a.tlsOf(d.name),
 	}
 	d.resp = resp.New(o)
-	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", o.TLS != nil)
+	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.name))
 	go func() {
 		defer close(d.done)
 		if err := d.resp.Serve(d.listener); err != nil {

@@ -31,7 +31,7 @@ func (a *App) openShared(ctx context.Context) error {
 // serveShared tells the connections of d apart in the background.
 func (a *App) serveShared(d *door) error {
 	d.started = true
-	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.certificates.doors[d.name] != nil)
+	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.name))
 	go func() {
 		defer close(d.done)
 		if err := d.port.Serve(); err != nil {

@@ -205,21 +205,22 @@ func (c *Config) Exposed() []Exposure {
 		{DoorRESP, c.Listen.RESP, "resp.password", c.RESP.Password != "", &c.RESP.TLS},
 		{DoorAdmin, c.Listen.Admin, "admin.token", c.Admin.Token != "", &c.Admin.TLS},
 	} {
+		where := d.name
 		if c.OnShared(d.name) {
-			d.address, d.tls = c.Listen.Shared, &c.Shared.TLS
+			where, d.address, d.tls = DoorShared, c.Listen.Shared, &c.Shared.TLS
 		}
 		if d.address == "" || d.address == Off || IsLoopback(d.address) || strings.HasPrefix(d.address, unixPrefix) {
 			continue
 		}
 		if !d.asked && d.tls.ClientCA == "" {
-			hint := "set its tls with client_ca"
+			hint := "set " + where + ".tls.client_ca"
 			if d.asks != "" {
-				hint = "set " + d.asks + ", or its tls with client_ca"
+				hint = "set " + d.asks + " or " + where + ".tls.client_ca"
 			}
 			all = append(all, Exposure{d.name, "everybody who reaches " + d.address + " may use it", hint})
 		}
 		if !d.tls.Enabled() {
-			all = append(all, Exposure{d.name, "it is not encrypted on " + d.address, "set its tls"})
+			all = append(all, Exposure{d.name, "it is not encrypted on " + d.address, "set " + where + ".tls.cert and .key"})
 		}
 	}
 	return all

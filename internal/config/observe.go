@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"strings"
 )
 
 // Metrics is what the process tells about itself.
@@ -63,6 +64,13 @@ func observeSettings() []setting {
 			return err
 		}),
 	}
+}
+
+// APIToken returns a token of the HTTP API, for those who ask it: the first if
+// there are several.
+func APIToken() string {
+	first, _, _ := strings.Cut(os.Getenv("HEADGATE_API_TOKEN"), ",")
+	return strings.TrimSpace(first)
 }
 
 // AdminToken returns the token of an admin door, for those who ask one.

@@ -1,0 +1,151 @@
+package app_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/certtest"
+	"github.com/headgate/headgate/internal/config"
+)
+
+const adminToken, apiToken, redisPassword = "admin-0123456789", "api-0123456789ab", "resp-0123456789a"
+
+// documented loads the first configuration of a page, in a folder with the
+// certificates and secrets that it names.
+func documented(t *testing.T, page string) (*config.Config, *certtest.Authority) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, yaml, found := strings.Cut(string(text), "```yaml\n")
+	if yaml, _, _ = strings.Cut(yaml, "```"); !found {
+		t.Fatal("no configuration")
+	}
+	folder, a := t.TempDir(), certtest.New(t)
+	a.Issue("server", 2, "server.internal")
+	a.Issue("envoy", 3, "envoy.internal")
+	files := map[string]string{
+		"headgate.yaml": yaml, "rules/api.yaml": envoyRules,
+		"secrets/api": "another-012345678\n" + apiToken + "\n", "secrets/admin": adminToken + "\n", "secrets/resp": redisPassword + "\n",
+	}
+	for _, name := range []string{"ca.pem", "server.pem", "server.key", "envoy.pem", "envoy.key"} {
+		files["certs/"+name] = readFile(t, a.Path(name))
+	}
+	for name, text := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, filepath.Join(folder, name), text)
+	}
+	c, err := config.Load(config.Sources{
+		File: filepath.Join(folder, "headgate.yaml"), Environment: func(string) (string, bool) { return "", false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, a
+}
+
+// use makes an App of a documented configuration, at ports that are free.
+func use(documented *config.Config) set {
+	return func(c *config.Config) {
+		store, proxy := c.Store, c.Proxy
+		*c = *documented
+		c.Store = store
+		for _, address := range []*string{&c.Listen.API, &c.Listen.GRPC, &c.Listen.RESP, &c.Listen.Admin, &c.Listen.Shared, &c.Proxy.Listen} {
+			if *address != "" {
+				*address = "127.0.0.1:0"
+			}
+		}
+		c.Proxy.Upstream = proxy.Upstream
+	}
+}
+
+// The configuration of docs/tls.md does what the page says.
+func TestTLSAsDocumented(t *testing.T) {
+	c, a := documented(t, "tls.md")
+	upstream := httptest.NewUnstartedServer(hello)
+	upstream.TLS = a.Client("server")
+	upstream.TLS.ClientCAs, upstream.TLS.ClientAuth = upstream.TLS.RootCAs, tls.RequireAndVerifyClientCert
+	upstream.StartTLS()
+	defer upstream.Close()
+	f := run(t, envoyRules, nil, use(c), func(c *config.Config) { c.Proxy.Upstream = parseURL(t, upstream.URL) })
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: a.Client(""), ForceAttemptHTTP2: true}}
+	defer web.CloseIdleConnections()
+	for _, row := range []struct {
+		door, path, token string
+		want              int
+	}{
+		{app.DoorAPI, "/v1/auth", "", 403},
+		{app.DoorAPI, "/json", "", 401},
+		{app.DoorAPI, "/json", apiToken, 405},
+		{app.DoorAPI, "/json", "another-012345678", 405},
+		{app.DoorAPI, "/v1/explain", apiToken, 404},
+		{app.DoorAPI, "/healthz", "", 200},
+		{app.DoorAdmin, "/v1/status", apiToken, 401},
+		{app.DoorAdmin, "/v1/status", adminToken, 200},
+		{app.DoorProxy, "/", "", 200},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+f.Addr(row.door)+row.path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.token != "" {
+			r.Header.Set("Authorization", "Bearer "+row.token)
+		}
+		res, err := web.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = read(t, res); res.StatusCode != row.want || res.ProtoMajor != 2 {
+			t.Errorf("%s%s: %s %s, want %d", row.door, row.path, res.Proto, res.Status, row.want)
+		}
+	}
+	if err := honest(app.DoorGRPC, f.Addr(app.DoorGRPC), a.Client("envoy")); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"", "server"} {
+		if _, err := asks(f, app.DoorGRPC, a.Client(name)); err == nil {
+			t.Errorf("gRPC lets the certificate %q in", name)
+		}
+	}
+	got, err := converse(f.Addr(app.DoorRESP), a.Client(""), "PING\r\nAUTH "+redisPassword+"\r\nPING\r\nQUIT\r\n")
+	if err != nil || got != "-NOAUTH Authentication required.\r\n+OK\r\n+PONG\r\n+OK\r\n" {
+		t.Errorf("Redis protocol: %q, %v", got, err)
+	}
+	for _, secret := range []string{apiToken, adminToken, redisPassword} {
+		if strings.Contains(f.journal.text.String(), secret) {
+			t.Error("a secret is in the log")
+		}
+	}
+	if err := f.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The configuration of docs/single-port.md serves all three on one port.
+func TestSinglePortAsDocumented(t *testing.T) {
+	c, a := documented(t, "single-port.md")
+	f := run(t, envoyRules, nil, use(c))
+	address := f.Addr(app.DoorShared)
+	for _, door := range []string{app.DoorAPI, app.DoorGRPC} {
+		if f.Addr(door) != address {
+			t.Errorf("%s is at %s", door, f.Addr(door))
+		}
+		if err := honest(door, address, a.Client("")); err != nil {
+			t.Errorf("%s: %v", door, err)
+		}
+	}
+	got, err := converse(address, a.Client(""), "AUTH "+redisPassword+"\r\nPING\r\nQUIT\r\n")
+	if err != nil || got != "+OK\r\n+PONG\r\n+OK\r\n" {
+		t.Errorf("Redis protocol: %q, %v", got, err)
+	}
+}
