@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/internal/dashboard"
 	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/rls"
 )
 
@@ -14,7 +15,8 @@ import (
 func (a *App) admin() (http.Handler, error) {
 	health := a.api() // has the same answers
 	routes := map[string]http.Handler{
-		"GET /rlconfig": rls.Dump(a.engine.Rules),
+		"GET /rlconfig":    rls.Dump(a.engine.Rules),
+		"POST /v1/explain": a.explainer(),
 	}
 	pages, err := dashboard.Routes()
 	if err != nil {
@@ -31,4 +33,9 @@ func (a *App) admin() (http.Handler, error) {
 		Open:   map[string]http.Handler{"/healthz": health, "/readyz": health},
 		Routes: routes,
 	}), nil
+}
+
+// explainer answers POST /v1/explain to operators, also where the API does not.
+func (a *App) explainer() http.Handler {
+	return httpapi.New(httpapi.Options{Engine: a.engine, Clock: a.options.Clock, Logger: a.log, Clients: a.clients})
 }

@@ -1,28 +1,12 @@
 import { useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
+import { useTokens } from "../shell/palette.ts";
 import { type Algorithm, about, algorithms } from "./algorithms.ts";
-import { drawAxis, drawLane, type Palette, palette } from "./draw.ts";
+import { drawAxis, drawLane, type Palette, tokens } from "./draw.ts";
 import { type Player, sayTime } from "./player.ts";
 
 /** The colours of the theme, and again whenever it changes. */
-export function usePalette() {
-  const colours = useSignal<Palette | undefined>(undefined);
-  useEffect(() => {
-    const read = () => {
-      colours.value = palette();
-    };
-    read();
-    const system = matchMedia("(prefers-color-scheme: dark)");
-    system.addEventListener("change", read);
-    const root = new MutationObserver(read);
-    root.observe(document.documentElement, { attributeFilter: ["data-theme"] });
-    return () => {
-      system.removeEventListener("change", read);
-      root.disconnect();
-    };
-  }, []);
-  return colours;
-}
+export const usePalette = () => useTokens(tokens);
 
 type Colours = ReturnType<typeof usePalette>;
 

@@ -3,9 +3,10 @@ import { epoch, type Simulation } from "./simulation.ts";
 import type { Look } from "./wasm.ts";
 
 /** The colours of a picture, as the theme has them now. */
-export type Palette = Record<(typeof names)[number], string>;
+export type Palette = Record<(typeof tokens)[number], string>;
 
-const names = [
+/** The design tokens that pictures are made of. */
+export const tokens = [
   "surface",
   "surface-2",
   "line",
@@ -18,23 +19,6 @@ const names = [
   "refused",
   "delayed",
 ] as const;
-
-/**
- * Reads the design tokens. A canvas wants colours, and a token is a light-dark()
- * pair until an element has it: so an element has each of them for a moment.
- */
-export function palette(): Palette {
-  const probe = document.createElement("span");
-  document.body.append(probe);
-  const colours = Object.fromEntries(
-    names.map((name) => {
-      probe.style.color = `var(--${name})`;
-      return [name, getComputedStyle(probe).color];
-    }),
-  );
-  probe.remove();
-  return colours as Palette;
-}
 
 /** A piece of paper in CSS pixels with the time across it. */
 interface Paper {

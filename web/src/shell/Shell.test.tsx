@@ -17,8 +17,15 @@ const app = () => document.getElementById("app")!;
 test("the navigation says which page this is", () => {
   render(<Shell page="Rules">text</Shell>, app());
   const links = [...app().querySelectorAll("nav a")];
-  expect(links.map((a) => a.textContent)).toEqual(["Dashboard", "Rules", "Playground"]);
-  expect(links.map((a) => a.getAttribute("aria-current"))).toEqual([null, "page", null]);
+  expect(links.map((a) => a.textContent)).toEqual([
+    "Dashboard",
+    "Rules",
+    "Keys",
+    "Queue",
+    "Events",
+    "Playground",
+  ]);
+  expect(links.map((a) => a.getAttribute("aria-current"))).toEqual([null, "page", null, null, null, null]);
 });
 
 test("a page that stands alone leads nowhere", () => {

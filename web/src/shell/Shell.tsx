@@ -2,25 +2,25 @@ import type { ComponentChildren } from "preact";
 import "../styles/base.css";
 import "../styles/controls.css";
 import "./shell.css";
+import { Toasts } from "../ui/toast.tsx";
+import { Help } from "./Help.tsx";
+import { type PageName, pages } from "./pages.ts";
 import { Segments } from "./Segments.tsx";
+import type { Shortcut } from "./shortcuts.ts";
 import { setTheme, theme, themes } from "./theme.ts";
-
-/** The pages of the admin door, in the order of the navigation. */
-export const pages = [
-  { name: "Dashboard", href: "./" },
-  { name: "Rules", href: "./rules" },
-  { name: "Playground", href: "./playground" },
-] as const;
-
-/** The name of a page. */
-export type PageName = (typeof pages)[number]["name"];
 
 /**
  * Shell is what surrounds every page: a link past the navigation, the
  * navigation, the theme, and the main landmark. alone leaves the navigation
  * out, for a page that has no admin door behind it.
  */
-export function Shell(props: { page: PageName; alone?: boolean; children: ComponentChildren }) {
+export function Shell(props: {
+  page: PageName;
+  alone?: boolean;
+  /** The keys that this page has beside those of all. */
+  keys?: readonly Shortcut[];
+  children: ComponentChildren;
+}) {
   return (
     <>
       {/* biome-ignore lint/a11y/useValidAnchor: it is a link, and must leave the address alone */}
@@ -56,11 +56,13 @@ export function Shell(props: { page: PageName; alone?: boolean; children: Compon
             options={themes.map((value) => ({ value, text: value[0]!.toUpperCase() + value.slice(1) }))}
             onChange={setTheme}
           />
+          {!props.alone && <Help keys={props.keys} />}
         </div>
       </header>
       <main class="main" id="main" tabIndex={-1}>
         {props.children}
       </main>
+      {!props.alone && <Toasts />}
     </>
   );
 }

@@ -1,0 +1,194 @@
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import "../ui/ui.css";
+import "./dashboard.css";
+import { slices } from "../data/history.ts";
+import { Live } from "../data/live.ts";
+import { usePoll } from "../data/poll.ts";
+import { whileSeen } from "../data/stream.ts";
+import type { Rule, Status } from "../data/types.ts";
+import { outcomes } from "../data/types.ts";
+import { Actions } from "../keys/Actions.tsx";
+import { Segments } from "../shell/Segments.tsx";
+import { absolute, clock, count, words } from "../ui/format.ts";
+import { Icon } from "../ui/Icon.tsx";
+import { Panel } from "../ui/Panel.tsx";
+import { Scroll } from "../ui/table.tsx";
+import { Chart } from "./Chart.tsx";
+import { ConnectionState } from "./Connection.tsx";
+import { byOutcome, byRule, inWords } from "./chart.ts";
+import { Empty } from "./Empty.tsx";
+import { Alarms, Health } from "./Health.tsx";
+import { Offenders } from "./Offenders.tsx";
+import { RuleTable } from "./RuleTable.tsx";
+import { Tiles } from "./Tiles.tsx";
+import { spans, view } from "./view.ts";
+
+/** The page: what happens, to whom, by which rule, and how Headgate is. */
+export function Dashboard() {
+  const live = useMemo(() => new Live(), []);
+  useEffect(() => whileSeen(live.stream), [live]);
+  const status = usePoll<Status>("/v1/status", 2000).state.value;
+  const rules = usePoll<{ rules: Rule[] }>("/v1/rules", 60_000).state.value;
+  const store = live.store.value;
+  const paused = view.paused.value;
+  // While the picture is held the beat that it was drawn at stays.
+  const held = useRef(0);
+  if (!paused) held.current = live.beat.value;
+  const beat = held.current;
+  const span = view.span.value;
+  const sum = useMemo(() => live.history.sum(span), [beat, span]);
+  const now = useMemo(() => live.history.sum(5000), [beat]);
+  const text = spans.find((s) => s.ms === span)!.text;
+  const empty = beat > 0 && sum.requests === 0 && live.history.sum(15 * 60_000).requests === 0;
+  const health = <Health status={status} circuit={store?.circuit} keys={store?.keys} />;
+  return (
+    <div class="page">
+      <header class="dash-head">
+        <h1>Dashboard</h1>
+        <ConnectionState stream={live.stream} paused={paused} />
+        <div class="dash-controls">
+          <button
+            type="button"
+            class="button"
+            aria-pressed={paused}
+            aria-keyshortcuts="p"
+            onClick={() => {
+              view.paused.value = !paused;
+            }}
+          >
+            <Icon name={paused ? "play" : "pause"} />
+            {paused ? "Go on" : "Hold"}
+          </button>
+          <Segments
+            legend="Span of time"
+            value={String(span)}
+            options={spans.map(({ ms, text }) => ({ value: String(ms), text }))}
+            onChange={(ms) => {
+              view.span.value = Number(ms);
+            }}
+          />
+        </div>
+      </header>
+      <Alarms status={status} circuit={store?.circuit} />
+      {empty ? (
+        <Empty status={status.data} rules={rules.data?.rules ?? []} />
+      ) : (
+        <>
+          <Tiles sum={sum} now={now} />
+          {sum.degraded > 0 && (
+            <p class="alarm delayed">
+              <b>{count(sum.degraded)} answers without the store</b> in the last {text}: rules decided by
+              their <code>on_store_error</code>.
+            </p>
+          )}
+          <Traffic live={live} beat={beat} />
+          <div class="dash-cols">
+            <div class="page">
+              <RuleTable sum={sum} span={text} />
+              {health}
+            </div>
+            <Offenders />
+          </div>
+        </>
+      )}
+      {empty && health}
+      <Actions />
+    </div>
+  );
+}
+
+/** The chart, and the same as a table. */
+function Traffic(props: { live: Live; beat: number }) {
+  const { history } = props.live;
+  const span = view.span.value;
+  const by = view.by.value;
+  const rule = view.rule.value;
+  const picture = useMemo(
+    () => (by === "rule" ? byRule(history, span) : byOutcome(history, span, rule)),
+    [props.beat, span, by, rule],
+  );
+  const chosen = rule === undefined ? undefined : history.names[rule];
+  const series = history.series(span, by === "rule" ? undefined : rule);
+  const table = slices(series, span > 300_000 ? 60 : span > 60_000 ? 15 : 5);
+  const known = outcomes.filter(
+    (o) => o === "allowed" || o === "refused" || table.some((s) => s.counts[o] > 0),
+  );
+  const sums = slices(series, 1e9)[0]?.counts;
+  return (
+    <Panel
+      title={chosen && by === "outcome" ? `Requests: ${chosen.rule}` : "Requests"}
+      about="A second each; every request once, by what it came to."
+      class="traffic"
+      side={
+        <>
+          {chosen && by === "outcome" && (
+            <button
+              type="button"
+              class="button small-button"
+              onClick={() => {
+                view.rule.value = undefined;
+              }}
+            >
+              <Icon name="close" />
+              All rules
+            </button>
+          )}
+          <Segments
+            legend="Lines"
+            value={by}
+            options={[
+              { value: "outcome", text: "By outcome" },
+              { value: "rule", text: "By rule" },
+            ]}
+            onChange={(next) => {
+              view.by.value = next;
+            }}
+          />
+        </>
+      }
+    >
+      <Chart
+        picture={picture}
+        span={span}
+        last={history.last}
+        label={`Chart. ${sums ? inWords(sums, series.times.length) : "No requests yet."} The table below has the numbers.`}
+      />
+      <details class="as-table">
+        <summary>As a table</summary>
+        <Scroll label="Requests over time">
+          <table class="table">
+            <caption class="hidden">
+              {chosen ? `Requests of ${chosen.rule}` : "All requests"}, the newest first
+            </caption>
+            <thead>
+              <tr>
+                <th scope="col">From</th>
+                {known.map((o) => (
+                  <th key={o} scope="col" class="num">
+                    {words(o)}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {table.map((s) => (
+                <tr key={s.from}>
+                  <th scope="row">
+                    <time dateTime={new Date(s.from * 1000).toISOString()} title={absolute(s.from * 1000)}>
+                      {clock(s.from * 1000)}
+                    </time>
+                  </th>
+                  {known.map((o) => (
+                    <td key={o} class="num">
+                      {count(s.counts[o])}
+                    </td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      </details>
+    </Panel>
+  );
+}

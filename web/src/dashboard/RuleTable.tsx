@@ -1,0 +1,183 @@
+import { useState } from "preact/hooks";
+import type { RuleSum, Sum } from "../data/history.ts";
+import { count, perSecond, share } from "../ui/format.ts";
+import { Nothing, Panel } from "../ui/Panel.tsx";
+import { type Order, Scroll, SortHead, sorted, usePages } from "../ui/table.tsx";
+import { view } from "./view.ts";
+
+type Column = "rule" | "total" | "allowed" | "refused" | "delayed" | "queued" | "shadow" | "near";
+
+const values: Record<Column, (r: RuleSum) => string | number> = {
+  rule: (r) => `${r.rule} ${r.domain}`,
+  total: (r) => r.total,
+  allowed: (r) => r.allowed,
+  refused: (r) => r.refused,
+  delayed: (r) => r.delayed,
+  queued: (r) => r.queued,
+  shadow: (r) => r.shadow_refused + r.shadow_banned,
+  near: (r) => r.near,
+};
+
+/** What each rule said in the span. */
+export function RuleTable(props: { sum: Sum; span: string }) {
+  const { sum } = props;
+  const [order, setOrder] = useState<Order<Column>>({ by: "total", down: true });
+  const [text, setText] = useState("");
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const rules = sum.rules.filter((r) =>
+    words.every((w) => `${r.domain} ${r.rule}`.toLowerCase().includes(w)),
+  );
+  // Equal ones must not change places from second to second.
+  const stable = sorted(rules, values.rule, false);
+  const { shown, pager } = usePages(sorted(stable, values[order.by], order.down), 15);
+  const some = (c: Column) => sum.rules.some((r) => Number(values[c](r)) > 0);
+  const head = { order, onOrder: setOrder };
+  return (
+    <Panel
+      title="By rule"
+      about={`What each rule said in the last ${props.span}. A request counts for every rule that applies to it.`}
+      side={
+        sum.rules.length > 6 && (
+          <input
+            class="input filter"
+            type="search"
+            placeholder="Filter"
+            aria-label="Filter rules"
+            data-filter
+            value={text}
+            onInput={(e) => setText(e.currentTarget.value)}
+          />
+        )
+      }
+    >
+      {shown.length === 0 ? (
+        <Nothing title={sum.rules.length > 0 ? "No rule has these words." : "No rule was asked."} />
+      ) : (
+        <Scroll label="Requests by rule">
+          <table class="table rule-table">
+            <thead>
+              <tr>
+                <SortHead column="rule" {...head}>
+                  Rule
+                </SortHead>
+                <SortHead column="total" num {...head}>
+                  Requests
+                </SortHead>
+                <SortHead column="allowed" num {...head}>
+                  Allowed
+                </SortHead>
+                <SortHead column="refused" num {...head}>
+                  Refused
+                </SortHead>
+                {some("delayed") && (
+                  <SortHead column="delayed" num {...head}>
+                    Delayed
+                  </SortHead>
+                )}
+                {some("queued") && (
+                  <SortHead column="queued" num {...head}>
+                    Queued
+                  </SortHead>
+                )}
+                {some("shadow") && (
+                  <SortHead
+                    column="shadow"
+                    num
+                    title="Would have been refused, or got a false answer"
+                    {...head}
+                  >
+                    Shadowed
+                  </SortHead>
+                )}
+                <SortHead
+                  column="near"
+                  num
+                  title="Passed with no more than a fifth of the limit left"
+                  {...head}
+                >
+                  Near limit
+                </SortHead>
+              </tr>
+            </thead>
+            <tbody>
+              {shown.map((r) => (
+                <tr key={r.id} data-rule={`${r.domain}/${r.rule}`}>
+                  <th scope="row">
+                    <button
+                      type="button"
+                      class="link-button"
+                      aria-pressed={view.rule.value === r.id}
+                      title="Show only this rule in the chart"
+                      onClick={() => {
+                        view.rule.value = view.rule.value === r.id ? undefined : r.id;
+                        view.by.value = "outcome";
+                      }}
+                    >
+                      {r.rule}
+                    </button>{" "}
+                    <span class="muted small">{r.domain}</span>
+                    <Share rule={r} />
+                  </th>
+                  <td class="num">
+                    {count(r.total)}
+                    <span class="muted small block">
+                      {perSecond(sum.seconds > 0 ? r.total / sum.seconds : 0)}/s
+                    </span>
+                  </td>
+                  <Cell n={r.allowed} of={r.total} />
+                  <Cell n={r.refused} of={r.total} class="refused-text" />
+                  {some("delayed") && <Cell n={r.delayed} of={r.total} />}
+                  {some("queued") && <Cell n={r.queued} of={r.total} />}
+                  {some("shadow") && <Cell n={r.shadow_refused + r.shadow_banned} of={r.total} />}
+                  <Cell n={r.near} of={r.allowed + r.delayed} />
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      )}
+      {pager}
+    </Panel>
+  );
+}
+
+function Cell(props: { n: number; of: number; class?: string }) {
+  return (
+    <td class={`num ${props.n > 0 ? (props.class ?? "") : "muted"}`}>
+      {count(props.n)}
+      <span class="muted small block">{props.n > 0 ? share(props.n, props.of) : ""}</span>
+    </td>
+  );
+}
+
+/** How much of a rule's requests came to what, as a bar. The numbers beside it say the same. */
+function Share(props: { rule: RuleSum }) {
+  const r = props.rule;
+  const parts = [
+    ["allowed", r.allowed],
+    ["delayed", r.delayed],
+    ["queued", r.queued],
+    ["shadowed", r.shadow_banned + r.shadow_refused],
+    ["refused", r.refused],
+  ] as const;
+  let x = 0;
+  return (
+    <svg class="share-bar" aria-hidden="true" width="100%" height="4">
+      {parts.map(([name, n]) => {
+        const at = x;
+        x += (100 * n) / r.total;
+        return (
+          n > 0 && (
+            <rect
+              key={name}
+              class={`fill-${name}`}
+              x={`${at}%`}
+              width={`${(100 * n) / r.total}%`}
+              height="4"
+            />
+          )
+        );
+      })}
+    </svg>
+  );
+}

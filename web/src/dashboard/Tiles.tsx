@@ -1,0 +1,53 @@
+import type { Sum } from "../data/history.ts";
+import { count, perSecond, share } from "../ui/format.ts";
+
+/** What happened in the span, as exact numbers. */
+export function Tiles(props: { sum: Sum; now: Sum }) {
+  const { sum, now } = props;
+  const { totals } = sum;
+  const shadowed = totals.shadow_banned + totals.shadow_refused;
+  return (
+    <dl class="tiles">
+      <Tile
+        id="requests"
+        name="Requests"
+        value={sum.requests}
+        note={`${perSecond(now.seconds > 0 ? now.requests / now.seconds : 0)}/s now`}
+      />
+      <Tile id="allowed" name="Allowed" value={totals.allowed} note={share(totals.allowed, sum.requests)} />
+      <Tile id="refused" name="Refused" value={totals.refused} note={share(totals.refused, sum.requests)} />
+      <Tile id="delayed" name="Delayed" value={totals.delayed} note={share(totals.delayed, sum.requests)} />
+      <Tile id="queued" name="Queued" value={totals.queued} note={share(totals.queued, sum.requests)} />
+      <Tile
+        id="shadowed"
+        name="Shadowed"
+        value={shadowed}
+        note={share(shadowed, sum.requests)}
+        title={`${count(totals.shadow_refused)} let through by rules that only count; ${count(totals.shadow_banned)} answered as if the upstream had`}
+      />
+      <Tile
+        id="near"
+        name="Near a limit"
+        value={sum.near}
+        note={`${share(sum.near, sum.passed)} of what passed`}
+        title="Requests that passed with no more than a fifth of the limit left, counted for each rule"
+      />
+    </dl>
+  );
+}
+
+function Tile(props: { id: string; name: string; value: number; note: string; title?: string }) {
+  return (
+    <div
+      class={`tile panel ${props.id} ${props.value === 0 ? "none" : ""}`}
+      data-tile={props.id}
+      title={props.title}
+    >
+      <dt>{props.name}</dt>
+      <dd>
+        <span class="tile-value num">{count(props.value)}</span>
+        <span class="tile-note num">{props.note}</span>
+      </dd>
+    </div>
+  );
+}

@@ -1,0 +1,230 @@
+import { type Counts, outcomes, type RuleTick, type Tick } from "./types.ts";
+
+/** How long the past is that is kept, in milliseconds. */
+export const kept = 15 * 60_000;
+
+/** What is told of a rule, in the order in which it is stored. */
+const fields = [...outcomes, "near"] as const;
+
+/** Numbers for each rule of a tick: which one it is, and the fields. */
+const stride = fields.length + 1;
+
+/** One second, packed: a quarter of an hour of 1,000 rules is 29 MB. */
+interface Second {
+  t: number;
+  totals: Counts;
+  requests: number;
+  unknown: number;
+  degraded: number;
+  keys: number;
+  rules: Uint32Array;
+}
+
+/** A rule's name within its domain. */
+export interface RuleName {
+  domain: string;
+  rule: string;
+}
+
+/** What a rule said in a span of time. */
+export interface RuleSum extends RuleName, Counts {
+  /** Which rule it is; the same as long as the page is open. */
+  id: number;
+  total: number;
+  near: number;
+}
+
+/** What happened in a span of time. */
+export interface Sum {
+  /** When it begins and ends, in milliseconds since 1970; both 0 if nothing is known. */
+  from: number;
+  to: number;
+  seconds: number;
+  totals: Counts;
+  requests: number;
+  unknown: number;
+  degraded: number;
+  near: number;
+  /** The requests that rules let through, each once for each rule. */
+  passed: number;
+  rules: RuleSum[];
+}
+
+/** Counts of nothing. */
+export const zero = (): Counts => ({
+  allowed: 0,
+  refused: 0,
+  delayed: 0,
+  queued: 0,
+  shadow_banned: 0,
+  shadow_refused: 0,
+});
+
+/** The sum of what came to anything. */
+export const total = (c: Counts): number => outcomes.reduce((sum, o) => sum + c[o], 0);
+
+/** The last quarter of an hour, second by second, by the clock of the server. */
+export class History {
+  readonly names: RuleName[] = [];
+  /** Numbers of rules, by domain and name. */
+  readonly #ids = new Map<string, Map<string, number>>();
+  #seconds: Second[] = [];
+
+  /** How many seconds are known. */
+  get length(): number {
+    return this.#seconds.length;
+  }
+
+  /** When the last second was; 0 if none is known. */
+  get last(): number {
+    return this.#seconds.at(-1)?.t ?? 0;
+  }
+
+  /** Adds a second, unless it is known: a new connection begins with the past. */
+  add(tick: Tick): boolean {
+    const t = Date.parse(tick.t);
+    if (!(t > this.last)) return false;
+    const { requests, unknown_domain = 0, ...counts } = tick.totals;
+    const rules = new Uint32Array(tick.rules.length * stride);
+    let at = 0;
+    for (const rule of tick.rules) {
+      rules[at++] = this.#id(rule);
+      for (const field of fields) rules[at++] = rule[field];
+    }
+    this.#seconds.push({
+      t,
+      totals: counts,
+      requests,
+      unknown: unknown_domain,
+      degraded: tick.degraded,
+      keys: tick.store.keys,
+      rules,
+    });
+    const old = this.#seconds.findIndex((s) => s.t > t - kept);
+    if (old > 60) this.#seconds = this.#seconds.slice(old);
+    return true;
+  }
+
+  /** Forgets everything: the server is another one. */
+  clear(): void {
+    this.#seconds = [];
+  }
+
+  #id(rule: RuleTick): number {
+    let domain = this.#ids.get(rule.domain);
+    if (!domain) {
+      domain = new Map();
+      this.#ids.set(rule.domain, domain);
+    }
+    let id = domain.get(rule.rule);
+    if (id === undefined) {
+      id = this.names.length;
+      domain.set(rule.rule, id);
+      this.names.push({ domain: rule.domain, rule: rule.rule });
+    }
+    return id;
+  }
+
+  #within(span: number): Second[] {
+    const after = this.last - span;
+    let i = this.#seconds.length;
+    while (i > 0 && this.#seconds[i - 1]!.t > after) i--;
+    return this.#seconds.slice(i);
+  }
+
+  /** Adds up the last span milliseconds. */
+  sum(span: number): Sum {
+    const seconds = this.#within(span);
+    const out: Sum = {
+      from: seconds[0]?.t ?? 0,
+      to: this.last,
+      seconds: seconds.length,
+      totals: zero(),
+      requests: 0,
+      unknown: 0,
+      degraded: 0,
+      near: 0,
+      passed: 0,
+      rules: [],
+    };
+    const rules = new Map<number, Float64Array>();
+    for (const s of seconds) {
+      for (const o of outcomes) out.totals[o] += s.totals[o];
+      out.requests += s.requests;
+      out.unknown += s.unknown;
+      out.degraded += s.degraded;
+      for (let i = 0; i < s.rules.length; i += stride) {
+        const id = s.rules[i]!;
+        let sums = rules.get(id);
+        if (!sums) {
+          sums = new Float64Array(fields.length);
+          rules.set(id, sums);
+        }
+        for (let j = 0; j < fields.length; j++) sums[j]! += s.rules[i + 1 + j]!;
+      }
+    }
+    for (const [id, sums] of rules) {
+      const counts = Object.fromEntries(fields.map((f, j) => [f, sums[j]!])) as Counts & { near: number };
+      const rule = { id, ...this.names[id]!, ...counts, total: total(counts) };
+      out.near += rule.near;
+      out.passed += rule.allowed + rule.delayed;
+      out.rules.push(rule);
+    }
+    return out;
+  }
+
+  /**
+   * The last span milliseconds second by second: when, in seconds since 1970, and
+   * the counts of a rule, or of all requests. Where seconds are missing there is
+   * one with nulls, so that a chart has a gap and not a line.
+   */
+  series(span: number, id?: number): { times: number[]; counts: (Counts | null)[] } {
+    const times: number[] = [];
+    const counts: (Counts | null)[] = [];
+    let before = 0;
+    for (const s of this.#within(span)) {
+      if (before > 0 && s.t - before > gap) {
+        times.push((before + 1000) / 1000);
+        counts.push(null);
+      }
+      times.push(s.t / 1000);
+      counts.push(id === undefined ? s.totals : countsOf(s.rules, id));
+      before = s.t;
+    }
+    return { times, counts };
+  }
+}
+
+/** Ticks come once a second; a busy machine may be late. */
+const gap = 3500;
+
+function countsOf(rules: Uint32Array, id: number): Counts {
+  const counts = zero();
+  for (let i = 0; i < rules.length; i += stride) {
+    if (rules[i] !== id) continue;
+    outcomes.forEach((o, j) => {
+      counts[o] = rules[i + 1 + j]!;
+    });
+    break;
+  }
+  return counts;
+}
+
+/** A piece of time and what happened in it: a row of the table beside a chart. */
+export interface Slice {
+  from: number;
+  counts: Counts;
+}
+
+/** Cuts a series into pieces of so many seconds, on the clock; the newest first. */
+export function slices(series: { times: number[]; counts: (Counts | null)[] }, seconds: number): Slice[] {
+  const out: Slice[] = [];
+  series.times.forEach((t, i) => {
+    const counts = series.counts[i];
+    if (!counts) return;
+    const from = Math.floor(t / seconds) * seconds;
+    if (out.at(-1)?.from !== from) out.push({ from, counts: zero() });
+    for (const o of outcomes) out.at(-1)!.counts[o] += counts[o];
+  });
+  return out.reverse();
+}

@@ -1,0 +1,211 @@
+/** What a request came to, in the order in which it is shown. */
+export const outcomes = [
+  "allowed",
+  "refused",
+  "delayed",
+  "queued",
+  "shadow_banned",
+  "shadow_refused",
+] as const;
+
+export type Outcome = (typeof outcomes)[number];
+
+/** How many requests came to what. */
+export type Counts = Record<Outcome, number>;
+
+/** Parts of a key in the order of the rule's `key:`, null for a missing one. */
+export type Key = readonly (string | null)[];
+
+/** Answer of GET /v1/status. */
+export interface Status {
+  version: string;
+  go: string;
+  started: string;
+  uptime_s: number;
+  ready: boolean;
+  store: {
+    kind: string;
+    healthy: boolean;
+    circuit: string;
+    keys: number;
+    max_keys: number;
+    bytes: number;
+    evicted: number;
+    deny_cache: { entries: number; hits: number };
+    error?: string;
+  };
+  rules: {
+    source: string;
+    rules: number;
+    domains: number;
+    files: number;
+    loaded_at: string;
+    reloads_ok: number;
+    reloads_failed: number;
+    last_error?: string;
+  };
+  doors: { name: string; address: string }[];
+}
+
+/** One rule of GET /v1/rules. */
+export interface Rule {
+  domain: string;
+  name: string;
+  file: string;
+  line: number;
+  limit: number;
+  period_ms: number;
+  rate: string;
+  algorithm: string;
+  burst: number;
+  unlimited?: boolean;
+  key: string[];
+  match: string;
+  mode: string;
+  percent: number;
+  action: string;
+  on_store_error: string;
+  description?: string;
+}
+
+/** What one rule said in one second. */
+export interface RuleTick extends Counts {
+  domain: string;
+  rule: string;
+  near: number;
+}
+
+/** What happened in one second: an event of GET /v1/live. */
+export interface Tick {
+  t: string;
+  rules: RuleTick[];
+  totals: Counts & { requests: number; unknown_domain?: number };
+  degraded: number;
+  store: { circuit: string; keys: number };
+}
+
+/** One rule of GET /v1/top. */
+export interface TopRule {
+  domain: string;
+  rule: string;
+  by: string;
+  error_bound: number;
+  total: number;
+  keys: { key: Key | null; key_hash?: string; count: number; error: number; share: number }[];
+}
+
+/** Answer of POST /v1/keys/…: how a key is now. */
+export interface KeyState {
+  domain: string;
+  rule: string;
+  /** Null where keys are shown hashed. */
+  key: Key | null;
+  allowed: boolean;
+  unlimited?: boolean;
+  limit: number;
+  remaining: number;
+  retry_after_ms: number | null;
+  reset_after_ms: number;
+  banned_until?: string;
+  /** Set if something was done, but not as it should. */
+  warning?: string;
+  override?: { rate?: string; burst?: number; until?: string } | null;
+}
+
+/** One entry of GET /v1/overrides. */
+export interface Override {
+  domain: string;
+  rule: string;
+  key: Key | null;
+  key_hash?: string;
+  kind: string;
+  rate?: string;
+  burst?: number;
+  until?: string;
+  reason?: string;
+  by?: string;
+  created?: string;
+}
+
+/** One decision of GET /v1/events. */
+export interface Decision {
+  t: string;
+  domain: string;
+  rule: string;
+  key: Key | null;
+  key_hash?: string;
+  outcome: Outcome;
+  reason: string;
+  limit: number;
+  remaining: number;
+  retry_after_ms: number | null;
+  door?: string;
+  method?: string;
+  path?: string;
+}
+
+/** One queue of GET /v1/queue. */
+export interface QueueState {
+  domain: string;
+  rule: string;
+  depth: number;
+  bytes: number;
+  oldest_age_ms: number;
+  in_flight: number;
+  delivered: number;
+  failed: number;
+  dead: number;
+}
+
+/** One request of GET /v1/queue/items. What is not told is not shown. */
+export interface QueueItem {
+  id: string;
+  domain?: string;
+  rule?: string;
+  key?: Key | null;
+  key_hash?: string;
+  method?: string;
+  uri?: string;
+  body_bytes?: number;
+  attempts?: number;
+  accepted_at?: string;
+  next_attempt_at?: string;
+  last_status?: number;
+  last_error?: string;
+}
+
+/** Answer of POST /v1/explain. */
+export interface Explanation {
+  domain: string;
+  known: boolean;
+  allowed: boolean;
+  rule?: string;
+  reason: string;
+  retry_after_ms: number | null;
+  store_error?: string;
+  parts: { descriptor?: string; rules: ExplainedRule[]; left_off?: number }[];
+}
+
+export interface ExplainedRule {
+  rule: string;
+  at: string;
+  limit: string;
+  cost: number;
+  mode: string;
+  percent: number;
+  applies: boolean;
+  why?: { condition: string; want: string; got: string }[];
+  enforced?: boolean;
+  overridden?: boolean;
+  key?: { attribute?: string; value: string; missing?: boolean; hashed?: boolean }[];
+  count?: {
+    allowed: boolean;
+    reason: string;
+    limit: number;
+    used: number;
+    remaining: number;
+    retry_after_ms: number | null;
+    reset_after_ms: number;
+    delay_ms?: number;
+  };
+}

@@ -1,0 +1,79 @@
+import { type Signal, signal } from "@preact/signals";
+import { Stream } from "../data/stream.ts";
+import type { Decision } from "../data/types.ts";
+
+/** How many decisions are kept in view. */
+export const most = 200;
+
+/** What is watched; an empty field lets all pass. */
+export interface Filter {
+  domain: string;
+  rule: string;
+  outcome: string;
+  key: string;
+  sample: string;
+}
+
+/** Watches everything. */
+export const everything: Filter = { domain: "", rule: "", outcome: "", key: "", sample: "1" };
+
+/** The address of the events that a filter lets pass. */
+export function address(filter: Filter): string {
+  const params = new URLSearchParams();
+  for (const [name, value] of Object.entries(filter)) {
+    if (value !== "" && !(name === "sample" && value === "1")) params.set(name, value);
+  }
+  return `./v1/events${params.size > 0 ? `?${params}` : ""}`;
+}
+
+/** A decision and its number, in the order in which they came. */
+export interface Seen extends Decision {
+  n: number;
+}
+
+/** The newest decisions that a filter lets pass. */
+export class Tail {
+  readonly stream: Stream;
+  /** The newest first. It changes a few times a second at most. */
+  readonly shown: Signal<readonly Seen[]> = signal([]);
+  readonly seen = signal(0);
+  /** How many came so fast that the server left them out. */
+  readonly lost = signal(0);
+  #fresh: Seen[] = [];
+  #n = 0;
+  #lost = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(filter: Filter) {
+    this.stream = new Stream(address(filter), {
+      decision: (data) => this.hear(data as Decision),
+      lost: (data) => {
+        this.#lost += (data as { lost: number }).lost;
+        this.#soon();
+      },
+    });
+  }
+
+  /** Takes a decision. It is shown a moment later, with those that come until then. */
+  hear(decision: Decision): void {
+    this.#n++;
+    this.#fresh.push({ ...decision, n: this.#n });
+    if (this.#fresh.length > most) this.#fresh.shift();
+    this.#soon();
+  }
+
+  #soon(): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      this.show();
+    }, 300);
+  }
+
+  /** Shows what has been heard. */
+  show(): void {
+    this.shown.value = [...this.#fresh.reverse(), ...this.shown.value].slice(0, most);
+    this.#fresh = [];
+    this.seen.value = this.#n;
+    this.lost.value = this.#lost;
+  }
+}

@@ -1,0 +1,410 @@
+import { useEffect, useId, useState } from "preact/hooks";
+import type { Problem } from "../data/api.ts";
+import type { KeyState } from "../data/types.ts";
+import { Dialog } from "../ui/Dialog.tsx";
+import { absolute, count, duration, goSpan } from "../ui/format.ts";
+import { Icon } from "../ui/Icon.tsx";
+import { KeyView } from "../ui/KeyView.tsx";
+import { Time } from "../ui/Time.tsx";
+import { say } from "../ui/toast.tsx";
+import {
+  act,
+  ask,
+  asked,
+  clear,
+  type Details,
+  describe,
+  type Kind,
+  kinds,
+  name,
+  type Target,
+  unban,
+} from "./actions.ts";
+
+/** The dialogs about keys. Every page that has buttons for them has one of this. */
+export function Actions() {
+  const question = asked.value;
+  if (!question) return null;
+  const { kind, target } = question;
+  const id = JSON.stringify(question);
+  // Another question may have taken the place of the one that closes.
+  const close = () => {
+    if (asked.value === question) asked.value = undefined;
+  };
+  return kind === "peek" ? (
+    <Peek key={id} target={target} onClose={close} />
+  ) : (
+    <Ask key={id} kind={kind} target={target} onClose={close} />
+  );
+}
+
+/** Buttons that ask about a key. */
+export function KeyButtons(props: { target: Target; peek?: boolean }) {
+  const { target } = props;
+  const icons = { grant: "grant", ban: "ban", reset: "reset", override: undefined } as const;
+  const shown: readonly (Kind | "peek")[] = props.peek ? ["peek", "reset", "grant", "ban"] : kinds;
+  return (
+    <span class="key-buttons">
+      {shown.map((kind) => {
+        const icon = kind === "peek" ? "search" : icons[kind];
+        return (
+          <button
+            key={kind}
+            type="button"
+            class={`button small-button ${kind === "ban" ? "danger" : ""}`}
+            aria-label={`${verbs[kind]} ${name(target)}`}
+            onClick={() => ask(kind, target)}
+          >
+            {icon && <Icon name={icon} />}
+            {verbs[kind]}
+          </button>
+        );
+      })}
+    </span>
+  );
+}
+
+const verbs: Record<Kind | "peek", string> = {
+  peek: "Peek",
+  reset: "Reset",
+  grant: "Grant",
+  ban: "Ban",
+  override: "Set limit",
+};
+
+function Who(props: { target: Target }) {
+  return (
+    <p class="who">
+      <KeyView value={props.target.key} />
+      <span class="muted small">
+        rule {props.target.rule}, domain {props.target.domain}
+      </span>
+    </p>
+  );
+}
+
+/** How a key is, and what can be done about it. */
+function Peek(props: { target: Target; onClose: () => void }) {
+  const { target } = props;
+  const [state, setState] = useState<KeyState>();
+  const [problem, setProblem] = useState<Problem>();
+  const look = () => {
+    act("peek", target).then(
+      (found) => {
+        setState(found);
+        setProblem(undefined);
+      },
+      (error: Problem) => setProblem(error),
+    );
+  };
+  useEffect(look, []);
+  return (
+    <Dialog title="This key now" onClose={props.onClose}>
+      <Who target={target} />
+      <div aria-live="polite">
+        {problem && (
+          <p class="error">{problem.absent ? "Keys cannot be looked at here." : problem.message}</p>
+        )}
+        {!state && !problem && <p class="muted">Asking…</p>}
+        {state && <Facts state={state} />}
+      </div>
+      {state && (
+        <div class="dialog-buttons">
+          <button type="button" class="button quiet" onClick={look}>
+            Look again
+          </button>
+          {state.banned_until && (
+            <button
+              type="button"
+              class="button"
+              onClick={() => {
+                props.onClose();
+                void unban(target, state.banned_until);
+              }}
+            >
+              Unban
+            </button>
+          )}
+          {state.override && (
+            <button
+              type="button"
+              class="button"
+              onClick={() => {
+                props.onClose();
+                void clear(target);
+              }}
+            >
+              Clear override
+            </button>
+          )}
+          <KeyButtons target={target} />
+        </div>
+      )}
+    </Dialog>
+  );
+}
+
+function Facts(props: { state: KeyState }) {
+  const { state } = props;
+  const used = Math.max(0, state.limit - state.remaining);
+  return (
+    <>
+      <p class={`verdict ${state.allowed ? "allowed" : "refused"}`}>{describe(state)}</p>
+      <meter
+        class="meter"
+        aria-label="Used of the limit"
+        min={0}
+        max={Math.max(1, state.limit)}
+        high={Math.max(1, state.limit) * 0.8}
+        value={Math.min(used, Math.max(1, state.limit))}
+      >
+        {used} of {state.limit}
+      </meter>
+      <dl class="facts">
+        <div>
+          <dt>Used</dt>
+          <dd class="num">
+            {count(used)} of {count(state.limit)}
+          </dd>
+        </div>
+        <div>
+          <dt>Left</dt>
+          <dd class="num">{count(state.remaining)}</dd>
+        </div>
+        <div>
+          <dt>As if unused in</dt>
+          <dd class="num">{duration(state.reset_after_ms)}</dd>
+        </div>
+        {state.banned_until && (
+          <div>
+            <dt>Banned until</dt>
+            <dd>
+              {absolute(Date.parse(state.banned_until))} (<Time at={state.banned_until} />)
+            </dd>
+          </div>
+        )}
+        {state.override && (
+          <div>
+            <dt>Own limit</dt>
+            <dd>
+              {state.override.rate}
+              {state.override.burst ? `, burst ${count(state.override.burst)}` : ""}
+            </dd>
+          </div>
+        )}
+      </dl>
+    </>
+  );
+}
+
+const questions: Record<Kind, { title: string; about: string; go: string }> = {
+  reset: {
+    title: "Reset this key?",
+    about: "What it has used is forgotten: it may use its whole limit at once. This cannot be undone.",
+    go: "Reset",
+  },
+  grant: {
+    title: "Grant this key more?",
+    about: "So many requests may pass beyond what is left now. This cannot be undone.",
+    go: "Grant",
+  },
+  ban: {
+    title: "Ban this key?",
+    about: "All of its requests that this rule applies to are refused until the ban ends.",
+    go: "Ban",
+  },
+  override: {
+    title: "Give this key a limit of its own?",
+    about: "It holds in place of the rule’s until it ends. What the key has used stays used.",
+    go: "Set limit",
+  },
+};
+
+const spans = [
+  ["10m", "10 minutes"],
+  ["1h", "1 hour"],
+  ["24h", "1 day"],
+  ["168h", "7 days"],
+  ["", "Another time"],
+] as const;
+
+/** What is granted holds for a period of the limit if nothing else is said. */
+const onePeriod = "period";
+
+/** Asks what exactly is to be done, and whether. */
+function Ask(props: { kind: Kind; target: Target; onClose: () => void }) {
+  const { kind, target } = props;
+  const { title, about, go } = questions[kind];
+  const form = useForm(kind);
+  const [problem, setProblem] = useState("");
+  const [busy, setBusy] = useState(false);
+  const send = async () => {
+    const details = form.details();
+    if (typeof details === "string") {
+      setProblem(details);
+      return;
+    }
+    setBusy(true);
+    try {
+      const state = await act(kind, target, details);
+      props.onClose();
+      const done = told(kind, target, details, state);
+      say(state.warning ? { ...done, text: `${done.text} But: ${state.warning}` } : done);
+    } catch (error) {
+      const failure = error as Problem;
+      setProblem(failure.absent ? "Keys cannot be changed here." : failure.message);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={title} onClose={props.onClose}>
+      <form
+        class="ask"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void send();
+        }}
+      >
+        <Who target={target} />
+        <p class="muted">{about}</p>
+        {form.fields}
+        <p class="error" role="alert">
+          {problem}
+        </p>
+        <div class="dialog-buttons">
+          <button type="button" class="button" onClick={props.onClose}>
+            Cancel
+          </button>
+          <button
+            type="submit"
+            class={`button ${kind === "ban" ? "danger-solid" : "primary"}`}
+            disabled={busy}
+          >
+            {go}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+/** What is said when it is done, with the way back where there is one. */
+function told(kind: Kind, target: Target, details: Details, state: KeyState) {
+  switch (kind) {
+    case "reset":
+      return { text: `${name(target)} may use its whole limit again.` };
+    case "grant":
+      return { text: `${name(target)} was granted ${count(details.amount ?? 0)} more.` };
+    case "ban":
+      return {
+        text: state.banned_until
+          ? `${name(target)} is banned until ${absolute(Date.parse(state.banned_until))}.`
+          : `${name(target)} is banned.`,
+        undo: () => unban(target),
+      };
+    case "override":
+      return { text: `${name(target)} has a limit of its own: ${details.rate}.`, undo: () => clear(target) };
+  }
+}
+
+/** The fields of a question, and what they say: details, or what is wrong with them. */
+function useForm(kind: Kind) {
+  const [amount, setAmount] = useState("10");
+  const [span, setSpan] = useState(kind === "grant" ? onePeriod : "1h");
+  const [other, setOther] = useState("");
+  const [rate, setRate] = useState("");
+  const [burst, setBurst] = useState("");
+  const [reason, setReason] = useState("");
+  const timed = kind !== "reset";
+  const details = (): Details | string => {
+    const out: Details = {};
+    if (kind === "grant") {
+      const n = Number(amount);
+      if (!Number.isInteger(n) || n < 1) return "How many: a whole number from 1 up.";
+      out.amount = n;
+    }
+    if (kind === "override") {
+      if (!rate.trim()) return "Rate: such as 100/minute, or 300/3h.";
+      out.rate = rate.trim();
+      if (burst.trim()) {
+        const n = Number(burst);
+        if (!Number.isInteger(n) || n < 1) return "Burst: a whole number from 1 up, or nothing.";
+        out.burst = n;
+      }
+    }
+    if (timed && span !== onePeriod) {
+      const typed = span || goSpan(other);
+      if (!typed) return "How long: such as 90m, 36h or 30d.";
+      out.for = typed;
+    }
+    if (reason.trim()) out.reason = reason.trim();
+    return out;
+  };
+  const fields = (
+    <div class="ask-fields">
+      {kind === "grant" && (
+        <Text label="How many more requests" value={amount} onInput={setAmount} inputMode="numeric" focus />
+      )}
+      {kind === "override" && (
+        <>
+          <Text label="Rate" value={rate} onInput={setRate} placeholder="100/minute" focus />
+          <Text label="Burst (may be empty)" value={burst} onInput={setBurst} inputMode="numeric" />
+        </>
+      )}
+      {timed && <Span grant={kind === "grant"} value={span} onChange={setSpan} />}
+      {timed && span === "" && <Text label="How long" value={other} onInput={setOther} placeholder="36h" />}
+      <Text label="Reason (kept with it)" value={reason} onInput={setReason} wide />
+    </div>
+  );
+  return { details, fields };
+}
+
+function Span(props: { grant: boolean; value: string; onChange: (value: string) => void }) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>For</label>
+      <select
+        id={id}
+        class="input"
+        value={props.value}
+        onChange={(e) => props.onChange(e.currentTarget.value)}
+      >
+        {props.grant && <option value={onePeriod}>One period of the limit</option>}
+        {spans.map(([value, text]) => (
+          <option key={value} value={value}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+function Text(props: {
+  label: string;
+  value: string;
+  onInput: (value: string) => void;
+  placeholder?: string;
+  inputMode?: "numeric";
+  wide?: boolean;
+  focus?: boolean;
+}) {
+  const id = useId();
+  return (
+    <div class={`field ${props.wide ? "wide" : ""}`}>
+      <label for={id}>{props.label}</label>
+      <input
+        id={id}
+        class="input"
+        value={props.value}
+        placeholder={props.placeholder}
+        inputMode={props.inputMode}
+        autocomplete="off"
+        spellcheck={false}
+        {...(props.focus ? { autofocus: true } : {})}
+        onInput={(e) => props.onInput(e.currentTarget.value)}
+      />
+    </div>
+  );
+}

@@ -1,0 +1,116 @@
+import { useEffect, useState } from "preact/hooks";
+import "../ui/ui.css";
+import { usePoll } from "../data/poll.ts";
+import type { Override, Rule } from "../data/types.ts";
+import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
+import { Actions, KeyButtons } from "./Actions.tsx";
+import { ask, type Target } from "./actions.ts";
+import { Overrides } from "./Overrides.tsx";
+
+/** The page: find a key and do something about it; what is in force. */
+export function Keys() {
+  const rules = usePoll<{ rules: Rule[] }>("/v1/rules", 30_000);
+  const overrides = usePoll<{ overrides: Override[] }>("/v1/overrides", 5000);
+  const { data, problem } = rules.state.value;
+  return (
+    <div class="page">
+      <header class="intro">
+        <h1>Keys</h1>
+        <p class="muted">
+          A key is what a rule counts by, such as one address or one customer. Look at one, forget what it has
+          used, give it more, or keep it out.
+        </p>
+      </header>
+      <Panel title="One key">
+        {problem && !data && (
+          <Trouble problem={problem} what="Rules" absent="This Headgate tells nothing of its rules." />
+        )}
+        {data && data.rules.length === 0 && <Nothing title="There are no rules, so nothing is counted." />}
+        {data && data.rules.length > 0 && <Find rules={data.rules} />}
+      </Panel>
+      <Overrides poll={overrides} />
+      <Actions />
+    </div>
+  );
+}
+
+/** The key that a link names: #domain=…&rule=…&key=…&key=… */
+export function fromHash(hash: string): { domain: string; rule: string; key: string[] } {
+  const params = new URLSearchParams(hash.replace(/^#/, ""));
+  return { domain: params.get("domain") ?? "", rule: params.get("rule") ?? "", key: params.getAll("key") };
+}
+
+function Find(props: { rules: readonly Rule[] }) {
+  const { rules } = props;
+  const [linked] = useState(() => fromHash(location.hash));
+  const find = (domain: string, rule: string) => rules.find((r) => r.domain === domain && r.name === rule);
+  const [chosen, setChosen] = useState<Rule>(() => find(linked.domain, linked.rule) ?? rules[0]!);
+  const [parts, setParts] = useState<readonly string[]>(linked.key);
+  // A rule may be another one after a reload.
+  const rule = find(chosen.domain, chosen.name) ?? rules[0]!;
+  const key = rule.key.map((_, i) => parts[i] ?? "");
+  const target: Target = { domain: rule.domain, rule: rule.name, key: key.map((part) => part || null) };
+  const ready = key.every(Boolean);
+  useEffect(() => {
+    const params = new URLSearchParams({ domain: rule.domain, rule: rule.name });
+    for (const part of key) params.append("key", part);
+    history.replaceState(null, "", `#${params}`);
+  }, [rule.domain, rule.name, key.join("\n")]);
+  return (
+    <form
+      class="find"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (ready) ask("peek", target);
+      }}
+    >
+      <div class="find-fields">
+        <div class="field">
+          <label for="find-rule">Rule</label>
+          <select
+            id="find-rule"
+            class="input"
+            value={JSON.stringify([rule.domain, rule.name])}
+            onChange={(e) => {
+              const [domain, name] = JSON.parse(e.currentTarget.value) as [string, string];
+              setChosen(find(domain, name)!);
+            }}
+          >
+            {rules.map((r) => (
+              <option key={`${r.domain} ${r.name}`} value={JSON.stringify([r.domain, r.name])}>
+                {r.domain}: {r.name}, {r.rate}
+              </option>
+            ))}
+          </select>
+        </div>
+        {rule.key.map((attribute, i) => (
+          <div class="field" key={attribute}>
+            <label for={`find-${i}`}>{attribute}</label>
+            <input
+              id={`find-${i}`}
+              class="input"
+              value={key[i]}
+              spellcheck={false}
+              autocomplete="off"
+              data-filter={i === 0 ? true : undefined}
+              placeholder={attribute === "client_ip" ? "198.51.100.7" : undefined}
+              onInput={(e) => setParts(key.map((part, j) => (i === j ? e.currentTarget.value : part)))}
+            />
+          </div>
+        ))}
+        <button type="submit" class="button primary" disabled={!ready}>
+          Peek
+        </button>
+      </div>
+      {rule.key.length === 0 && (
+        <p class="muted small">This rule counts everyone together: it has one key.</p>
+      )}
+      {ready && (
+        <div class="find-actions">
+          <span class="muted small">or at once:</span>
+          <KeyButtons target={target} />
+        </div>
+      )}
+    </form>
+  );
+}

@@ -1,0 +1,147 @@
+import { useEffect, useState } from "preact/hooks";
+import type { Poll } from "../data/poll.ts";
+import type { Override } from "../data/types.ts";
+import { count, keyText } from "../ui/format.ts";
+import { KeyView } from "../ui/KeyView.tsx";
+import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
+import { Time } from "../ui/Time.tsx";
+import { Scroll, usePages } from "../ui/table.tsx";
+import { clear, done, type Target, unban } from "./actions.ts";
+
+/** The bans and the limits of single keys that are in force. */
+export function Overrides(props: { poll: Poll<{ overrides: Override[] }> }) {
+  const { data, problem } = props.poll.state.value;
+  const [text, setText] = useState("");
+  const change = done.value;
+  useEffect(() => {
+    if (change > 0) void props.poll.again();
+  }, [change]);
+  const all = data?.overrides ?? [];
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const list = all.filter((o) => {
+    const said = [o.domain, o.rule, o.kind, o.reason, o.by, o.key_hash, ...(o.key ?? [])]
+      .join(" ")
+      .toLowerCase();
+    return words.every((word) => said.includes(word));
+  });
+  const { shown, pager } = usePages(list, 25);
+  return (
+    <Panel
+      title="Bans and own limits"
+      about="Set by hand, for a while. They hold on every node that shares the store."
+      side={
+        all.length > 0 && (
+          <input
+            class="input filter"
+            type="search"
+            placeholder="Filter"
+            aria-label="Filter bans and limits"
+            data-filter
+            value={text}
+            onInput={(e) => setText(e.currentTarget.value)}
+          />
+        )
+      }
+    >
+      {problem && (
+        <Trouble problem={problem} what="Bans and own limits" absent="This Headgate does not keep any." />
+      )}
+      {data && list.length === 0 && (
+        <Nothing
+          title={
+            all.length > 0
+              ? "No entry has these words."
+              : "Nobody is banned, and nobody has a limit of their own."
+          }
+        >
+          {all.length === 0 &&
+            "Ban a key, or give it another limit, from a list of keys or from the form above."}
+        </Nothing>
+      )}
+      {shown.length > 0 && (
+        <Scroll label="Bans and own limits">
+          <table class="table">
+            <thead>
+              <tr>
+                <th scope="col">Key</th>
+                <th scope="col">Rule</th>
+                <th scope="col">What</th>
+                <th scope="col">Ends</th>
+                <th scope="col">Reason</th>
+                <th scope="col">By</th>
+                <th scope="col">
+                  <span class="hidden">Take it back</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {shown.map((o) => (
+                <Row key={JSON.stringify([o.domain, o.rule, o.key, o.key_hash, o.kind])} entry={o} />
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      )}
+      {pager}
+    </Panel>
+  );
+}
+
+function Row(props: { entry: Override }) {
+  const o = props.entry;
+  const { key } = o;
+  const banned = o.kind === "ban";
+  const back = (target: Target) =>
+    banned
+      ? unban(target, o.until, o.reason)
+      : clear(target, {
+          ...(o.rate ? { rate: o.rate } : {}),
+          ...(o.burst ? { burst: o.burst } : {}),
+          ...(o.until ? { until: o.until } : {}),
+          ...(o.reason ? { reason: o.reason } : {}),
+        });
+  return (
+    <tr>
+      <td>
+        <KeyView value={o.key} hash={o.key_hash} />
+      </td>
+      <td>
+        {o.rule} <span class="muted small">{o.domain}</span>
+      </td>
+      <td>
+        {banned ? (
+          <span class="badge refused">banned</span>
+        ) : (
+          <span class="badge">
+            {o.rate}
+            {o.burst ? `, burst ${count(o.burst)}` : ""}
+          </span>
+        )}
+      </td>
+      <td class="nowrap">
+        <Time at={o.until} none="never" />
+      </td>
+      <td class="wrap-any">{o.reason || <span class="muted">–</span>}</td>
+      <td>
+        {o.by || <span class="muted">–</span>}{" "}
+        <span class="muted small">
+          <Time at={o.created} none="" />
+        </span>
+      </td>
+      <td class="num">
+        {key ? (
+          <button
+            type="button"
+            class="button small-button"
+            aria-label={`${banned ? "Unban" : "Clear the limit of"} ${keyText(key)} (${o.rule})`}
+            onClick={() => void back({ domain: o.domain, rule: o.rule, key })}
+          >
+            {banned ? "Unban" : "Clear"}
+          </button>
+        ) : (
+          <span class="muted small">by headgate keys, with the key</span>
+        )}
+      </td>
+    </tr>
+  );
+}

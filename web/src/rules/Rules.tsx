@@ -1,0 +1,172 @@
+import { useEffect, useState } from "preact/hooks";
+import "../ui/ui.css";
+import "./rules.css";
+import { usePoll } from "../data/poll.ts";
+import type { Rule, Status } from "../data/types.ts";
+import { count, words } from "../ui/format.ts";
+import { Nothing, Panel, Trouble } from "../ui/Panel.tsx";
+import { Time } from "../ui/Time.tsx";
+import { type Order, Scroll, SortHead, sorted, usePages } from "../ui/table.tsx";
+import { Explain } from "./Explain.tsx";
+import { type Column, filterRules, values } from "./filter.ts";
+
+/** The page: which rules are in force, and what they say to a request. */
+export function Rules() {
+  const status = usePoll<Status>("/v1/status", 3000).state.value.data;
+  const rules = usePoll<{ rules: Rule[] }>("/v1/rules", 30_000);
+  const { data, problem } = rules.state.value;
+  const loaded = status?.rules.loaded_at;
+  // New rules are to be seen as soon as they are in force.
+  useEffect(() => {
+    if (loaded) void rules.again();
+  }, [loaded]);
+  return (
+    <div class="page">
+      <header class="intro">
+        <h1>Rules</h1>
+        <p class="muted">
+          {status ? (
+            <>
+              {count(status.rules.rules)} in force, loaded <Time at={status.rules.loaded_at} />. Loads so far:{" "}
+              {count(status.rules.reloads_ok)} good, {count(status.rules.reloads_failed)} failed.
+            </>
+          ) : (
+            "Which rules are in force, and what they say to a request."
+          )}
+        </p>
+      </header>
+      {status?.rules.last_error && (
+        <p class="alarm delayed" role="status">
+          <b>The rule files cannot be read,</b> so these older rules stay in force.{" "}
+          <span class="wrap-any mono small">{status.rules.last_error}</span>
+        </p>
+      )}
+      <List rules={data?.rules}>
+        {problem && (
+          <Trouble problem={problem} what="Rules" absent="This Headgate tells nothing of its rules." />
+        )}
+      </List>
+      <Explain rules={data?.rules ?? []} />
+    </div>
+  );
+}
+
+function List(props: { rules: readonly Rule[] | undefined; children: preact.ComponentChildren }) {
+  const [text, setText] = useState(() => new URLSearchParams(location.hash.slice(1)).get("filter") ?? "");
+  const [order, setOrder] = useState<Order<Column>>({ by: "file", down: false });
+  const all = props.rules ?? [];
+  const found = filterRules(all, text);
+  const { shown, pager } = usePages(sorted(found, values[order.by], order.down), 50);
+  const domains = new Set(all.map((r) => r.domain)).size;
+  const head = { order, onOrder: setOrder };
+  const columns = [
+    ["name", "Rule"],
+    ["rate", "Limit"],
+    ["match", "Applies to"],
+    ["key", "Counts by"],
+    ["algorithm", "Algorithm"],
+    ["mode", "When exceeded"],
+    ["file", "Written in"],
+  ] as const;
+  return (
+    <Panel
+      title="In force"
+      about={
+        props.rules
+          ? `${count(found.length)} of ${count(all.length)} rules in ${count(domains)} ${domains === 1 ? "domain" : "domains"}`
+          : "Asking…"
+      }
+      side={
+        <input
+          class="input filter"
+          type="search"
+          placeholder="Filter, such as login client_ip"
+          aria-label="Filter rules"
+          data-filter
+          value={text}
+          onInput={(e) => setText(e.currentTarget.value)}
+        />
+      }
+    >
+      {props.children}
+      {props.rules && found.length === 0 && (
+        <Nothing
+          title={all.length > 0 ? "No rule has these words." : "There are no rules, so every request passes."}
+        >
+          {all.length === 0 && (
+            <>
+              Write some into <code>rules/</code> and name the folder in <code>headgate.yaml</code>, or{" "}
+              <code>--rules</code>.
+            </>
+          )}
+        </Nothing>
+      )}
+      {shown.length > 0 && (
+        <Scroll label="Rules in force">
+          <table class="table rules-table">
+            <thead>
+              <tr>
+                {columns.map(([column, name]) => (
+                  <SortHead key={column} column={column} {...head}>
+                    {name}
+                  </SortHead>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {shown.map((r) => (
+                <Row key={`${r.file}:${r.line} ${r.domain} ${r.name}`} rule={r} />
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      )}
+      {pager}
+    </Panel>
+  );
+}
+
+function Row(props: { rule: Rule }) {
+  const r = props.rule;
+  const observes = r.mode !== "enforce" || r.percent < 100;
+  return (
+    <tr>
+      <th scope="row">
+        <b>{r.name}</b> <span class="muted small">{r.domain}</span>
+        {r.description && <span class="muted small block description">{r.description}</span>}
+      </th>
+      <td class="nowrap">
+        <b class="num">{r.rate}</b>
+        {!r.unlimited && r.burst !== r.limit && <span class="muted small block">burst {count(r.burst)}</span>}
+      </td>
+      <td class="wrap-any">{r.match || <span class="muted">every request</span>}</td>
+      <td>
+        {r.key.length === 0 ? (
+          <span class="muted">everyone together</span>
+        ) : (
+          r.key.map((k) => (
+            <code key={k} class="key">
+              {k}
+            </code>
+          ))
+        )}
+      </td>
+      <td class="nowrap">{words(r.algorithm)}</td>
+      <td>
+        {observes ? (
+          <span class="badge shadowed">
+            {r.mode === "enforce" ? `enforced for ${r.percent} %` : `${words(r.mode)}: only counts`}
+          </span>
+        ) : (
+          words(r.action)
+        )}
+        <span class="muted small block">store down: {words(r.on_store_error)}</span>
+      </td>
+      <td>
+        <code class="small wrap-any">
+          {r.file}:{r.line}
+        </code>
+      </td>
+    </tr>
+  );
+}

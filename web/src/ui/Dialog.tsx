@@ -1,0 +1,51 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
+import { Icon } from "./Icon.tsx";
+
+/**
+ * A question or a sheet over the page. The browser keeps the focus in it and
+ * gives it back to what opened it; Escape and a click beside it close it.
+ */
+export function Dialog(props: {
+  title: string;
+  onClose: () => void;
+  wide?: boolean;
+  children: ComponentChildren;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const was = document.activeElement;
+    dialog.current?.showModal();
+    return () => {
+      if (was instanceof HTMLElement && was.isConnected) was.focus();
+    };
+  }, []);
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape does the same
+    <dialog
+      ref={dialog}
+      class={`dialog ${props.wide ? "wide-dialog" : ""}`}
+      aria-labelledby={id}
+      onClose={props.onClose}
+      onClick={(event) => {
+        if (event.target === dialog.current) dialog.current?.close();
+      }}
+    >
+      <div class="dialog-inner">
+        <header class="dialog-head">
+          <h2 id={id}>{props.title}</h2>
+          <button
+            type="button"
+            class="button quiet small-button"
+            aria-label="Close"
+            onClick={() => dialog.current?.close()}
+          >
+            <Icon name="close" />
+          </button>
+        </header>
+        {props.children}
+      </div>
+    </dialog>
+  );
+}

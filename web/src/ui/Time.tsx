@@ -1,0 +1,14 @@
+import { absolute, relative } from "./format.ts";
+import { now } from "./now.ts";
+
+/** A time as people say it, "5 min ago"; its title has it exactly. */
+export function Time(props: { at: string | number | undefined; none?: string }) {
+  const t = typeof props.at === "string" ? Date.parse(props.at) : (props.at ?? Number.NaN);
+  // Go's zero time is what nobody has set.
+  if (!(t > 0)) return <span class="muted">{props.none ?? "–"}</span>;
+  return (
+    <time dateTime={new Date(t).toISOString()} title={absolute(t)}>
+      {relative(t, now.value)}
+    </time>
+  );
+}

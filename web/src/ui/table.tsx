@@ -1,0 +1,100 @@
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+
+/** By which column a table is sorted, and whether the largest comes first. */
+export interface Order<C extends string> {
+  by: C;
+  down: boolean;
+}
+
+/** How the values of a column compare; numbers and texts. */
+export function compare(a: string | number, b: string | number): number {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return collator.compare(String(a), String(b));
+}
+
+const collator = new Intl.Collator("en", { numeric: true });
+
+/** Sorts rows by what of gives for each; equal ones stay in their order. */
+export function sorted<T>(rows: readonly T[], of: (row: T) => string | number, down: boolean): T[] {
+  return [...rows].sort((a, b) => (down ? compare(of(b), of(a)) : compare(of(a), of(b))));
+}
+
+/** The head of a column that the table can be sorted by. */
+export function SortHead<C extends string>(props: {
+  column: C;
+  order: Order<C>;
+  onOrder: (order: Order<C>) => void;
+  /** Numbers are interesting from the largest down. */
+  num?: boolean;
+  title?: string;
+  children: ComponentChildren;
+}) {
+  const { column, order, num } = props;
+  const on = order.by === column;
+  return (
+    <th
+      scope="col"
+      class={num ? "num" : undefined}
+      aria-sort={on ? (order.down ? "descending" : "ascending") : "none"}
+    >
+      <button
+        type="button"
+        class="sort"
+        title={props.title}
+        onClick={() => props.onOrder({ by: column, down: on ? !order.down : Boolean(num) })}
+      >
+        {props.children}
+        <span class="sort-mark" aria-hidden="true">
+          {on ? (order.down ? "↓" : "↑") : ""}
+        </span>
+      </button>
+    </th>
+  );
+}
+
+/** A table page by page. */
+export function usePages<T>(
+  rows: readonly T[],
+  size: number,
+): { shown: readonly T[]; pager: ComponentChildren } {
+  const [wanted, setWanted] = useState(0);
+  const pages = Math.max(1, Math.ceil(rows.length / size));
+  const page = Math.min(wanted, pages - 1);
+  const shown = rows.slice(page * size, (page + 1) * size);
+  const pager = pages > 1 && (
+    <nav class="pager" aria-label="Pages of the table">
+      <button
+        type="button"
+        class="button small-button"
+        disabled={page === 0}
+        onClick={() => setWanted(page - 1)}
+      >
+        Previous
+      </button>
+      <span class="num small" role="status">
+        {(page * size + 1).toLocaleString("en-US")}–{(page * size + shown.length).toLocaleString("en-US")} of{" "}
+        {rows.length.toLocaleString("en-US")}
+      </span>
+      <button
+        type="button"
+        class="button small-button"
+        disabled={page === pages - 1}
+        onClick={() => setWanted(page + 1)}
+      >
+        Next
+      </button>
+    </nav>
+  );
+  return { shown, pager };
+}
+
+/** A table that may be wider than the page: it scrolls, also by keyboard. */
+export function Scroll(props: { label: string; children: ComponentChildren }) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: who has no mouse scrolls by keyboard
+    <section class="scroll-x" aria-label={props.label} tabIndex={0}>
+      {props.children}
+    </section>
+  );
+}
