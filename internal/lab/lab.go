@@ -62,18 +62,18 @@ const second = int64(1_000_000)
 // Profiles returns the synthetic traffic for a limit of 100 a minute, an hour
 // of it. small makes it short, for tests.
 func Profiles(scale Scale) []Profile {
-	minutes, keys := int64(60), 20_000
+	minutes, few, keys := int64(60), 8, 20_000
 	if scale == Small {
-		minutes, keys = 10, 200
+		minutes, few, keys = 8, 2, 100
 	}
 	length := minutes * 60 * second
 	var out []Profile
 	for _, load := range []float64{0.5, 0.9, 1.1, 2} {
 		name := fmt.Sprintf("Poisson, %g of the limit", load)
-		out = append(out, newProfile(name, 8, func(rnd *rand.Rand, _ int) []int64 { return poisson(rnd, load*100/60, length) }))
+		out = append(out, newProfile(name, few, func(rnd *rand.Rand, _ int) []int64 { return poisson(rnd, load*100/60, length) }))
 	}
 	return append(out,
-		newProfile("on and off: 10 s at 6 times, then 20 s of nothing", 8, func(rnd *rand.Rand, _ int) []int64 {
+		newProfile("on and off: 10 s at 6 times, then 20 s of nothing", few, func(rnd *rand.Rand, _ int) []int64 {
 			var times []int64
 			for _, at := range poisson(rnd, 6*100.0/60, length) {
 				if at%(30*second) < 10*second {
@@ -82,7 +82,7 @@ func Profiles(scale Scale) []Profile {
 			}
 			return times
 		}),
-		newProfile("an attacker at the boundary", 8, func(_ *rand.Rand, key int) []int64 { return boundary(length, key) }),
+		newProfile("an attacker at the boundary", few, func(_ *rand.Rand, key int) []int64 { return boundary(length, key) }),
 		newProfile(fmt.Sprintf("%d keys with Pareto rates", keys), keys, func(rnd *rand.Rand, _ int) []int64 {
 			return poisson(rnd, min(0.02*math.Pow(1-rnd.Float64(), -1/1.16), 20), length/8)
 		}),

@@ -1,9 +1,11 @@
 package lab_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/lab"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -47,5 +49,34 @@ func TestRanking(t *testing.T) {
 		if before, r := sum[names[i]], sum[name]; r.AllAllowed >= before.AllAllowed {
 			t.Errorf("%s allows %d of %d wrongly, %s %d", name, r.AllAllowed, r.Requests, names[i], before.AllAllowed)
 		}
+	}
+}
+
+// What docs/accuracy.md says of the weighted edge: where every request counts
+// it errs to the caller's side, since it rounds down, and the less so the more
+// there is in a sub-window to round.
+func TestWeightedRoundsDown(t *testing.T) {
+	ratio := func(limit int64) float64 {
+		const requests = 40_000
+		keys := int(8_000 / limit)
+		rnd := rand.New(rand.NewPCG(2, 6))
+		p := lab.Profile{Name: "Poisson, at the limit", Keys: keys, Requests: make([]lab.Request, requests)}
+		at := 1_795_262_400e6
+		for i := range p.Requests {
+			at += rnd.ExpFloat64() * 60e6 / float64(limit*int64(keys))
+			p.Requests[i] = lab.Request{At: int64(at), Key: rnd.IntN(keys)}
+		}
+		s := lab.Subject{Name: "weighted", Window: true, Limit: headgate.Per(limit, time.Minute).
+			Using(headgate.SlidingBuckets).Buckets(headgate.DefaultBuckets, headgate.EdgeWeighted)}
+		r, err := lab.Run(t.Context(), s, p, func() lab.Store { return store{memory.New()} })
+		if err != nil || r.AllAllowed+r.AllRefused < requests/1000 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		return float64(r.AllAllowed) / float64(max(r.AllRefused, 1))
+	}
+	few, many := ratio(20), ratio(2_000)
+	t.Logf("wrongly allowed for each wrongly refused: %.1f of 20, %.1f of 2,000", few, many)
+	if few < 10 || many > few/4 {
+		t.Errorf("wrongly allowed for each wrongly refused: %.1f of 20, %.1f of 2,000", few, many)
 	}
 }
