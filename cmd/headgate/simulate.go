@@ -275,6 +275,10 @@ func (f *simulateFlags) complain(s streams, r *app.SimulationReport) bool {
 		p.line("warning", "no rule applies to any of the requests")
 		p.line("hint", "headgate explain says why a rule does not apply; a header counts only if it is in the log")
 	}
+	if n := r.NoClient; n > 0 {
+		p.line("warning", fmt.Sprintf("of %s the log does not have the client's address: a rule that counts by client_ip took them all for one client", requests(n)))
+		p.line("hint", "let the server log it, such as by $remote_addr or %h, or say which key of JSON lines has it: --map client_ip=KEY")
+	}
 	if n := r.Memory.Evicted; n > 0 {
 		p.line("warning", fmt.Sprintf("%s keys that were not fresh were forgotten to make room, as serve would do", thousands(n)))
 		p.line("hint", "see --max-keys, and max_keys of the store")

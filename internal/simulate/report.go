@@ -23,7 +23,10 @@ type Report struct {
 	// Delayed are requests that pass, but have to wait.
 	Delayed int64 `json:"delayed"`
 	// WouldRefuse are requests that rules in shadow mode would have refused.
-	WouldRefuse int64        `json:"would_refuse"`
+	WouldRefuse int64 `json:"would_refuse"`
+	// NoClient are requests without an address of their client, which a rule
+	// counted by it: they were all taken for one client.
+	NoClient int64           `json:"no_client,omitempty"`
 	Domain      string       `json:"domain"`
 	From        *time.Time   `json:"from"`
 	To          *time.Time   `json:"to"`
@@ -126,7 +129,7 @@ func newReport(s *side, o *Options, read outcome, first, last int64) *Report {
 	_, _, evicted := s.store.Usage()
 	t := s.tally
 	r := &Report{
-		Requests: t.requests, Allowed: t.allowed, Refused: t.refused, Delayed: t.delayed, WouldRefuse: t.wouldRefuse,
+		Requests: t.requests, Allowed: t.allowed, Refused: t.refused, Delayed: t.delayed, WouldRefuse: t.wouldRefuse, NoClient: s.noClient,
 		Domain: s.Domain, Rules: []RuleReport{}, Logs: read.logs, Samples: read.samples,
 		Memory: Memory{s.peakKeys, s.peakBytes, evicted}, Timeline: t.total.report(),
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/client"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -71,6 +73,7 @@ type side struct {
 	tally  *tally
 
 	peakKeys, peakBytes int64
+	noClient            int64 // requests that count by a client that is not known
 }
 
 func newSide(s Side, o *Options) *side {
@@ -99,6 +102,16 @@ func (s *side) decide(ctx context.Context, at int64, m engine.Matched) (engine.V
 	return v, nil
 }
 
+// unknownClient counts a request whose client is not known, if a rule counted
+// by it.
+func (s *side) unknownClient(results []engine.Result) {
+	if slices.ContainsFunc(results, func(r engine.Result) bool {
+		return slices.ContainsFunc(r.Rule.Key, func(a rules.Attribute) bool { return a.Kind == rules.ClientIP })
+	}) {
+		s.noClient++
+	}
+}
+
 // measure notes the memory in use.
 func (s *side) measure() {
 	keys, bytes, _ := s.store.Usage()
@@ -125,6 +138,9 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 		first, last = min(first, at), max(last, at)
 		if v, err = old.decide(ctx, at, it.matched(0)); err != nil {
 			return err
+		}
+		if it.entry.group == client.Unknown {
+			old.unknownClient(v.Results())
 		}
 		if o.Decided != nil {
 			o.Decided(Request{At: at, Field: it.entry.named, Verdict: &v})

@@ -181,6 +181,15 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%d requests, %+v", r.Requests, r.Logs)
 		}
 	})
+	t.Run("no client", func(t *testing.T) {
+		text := good + strings.Replace(strings.Repeat(good, 3), "198.51.100.7 ", "- ", 2)
+		if r := run(t, options(t, fivePerMinute, bytesLog("a.log", []byte(text)))); r.Requests != 4 || r.NoClient != 2 {
+			t.Errorf("%d of %d requests without a client", r.NoClient, r.Requests)
+		}
+		if r := run(t, options(t, "domain: api\nlimits:\n  - {name: all, key: method, rate: 1/hour}\n", bytesLog("a.log", []byte(text)))); r.NoClient != 0 {
+			t.Errorf("%d requests without a client, which nobody asked for", r.NoClient)
+		}
+	})
 	t.Run("empty", func(t *testing.T) {
 		if r := run(t, options(t, fivePerMinute, bytesLog("a.log", nil), bytesLog("b.log", []byte("\n\n")))); r.Requests != 0 || r.Skipped != 0 {
 			t.Errorf("%+v", r)

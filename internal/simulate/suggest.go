@@ -325,25 +325,19 @@ func (s *Suggestion) Text() string {
 	p(".\n# Try it on other days: headgate simulate --rules THIS_FILE LOG...\ndomain: %s\nlimits:\n", strconv.Quote(s.Domain))
 	for i := range s.Proposals {
 		r := &s.Proposals[i]
-		p("  # Counted by %s there are %s. In its busiest minute", strings.Join(r.Key, " and "), plural(int64(r.Keys), "key"))
-		p(" of the clock a key makes\n  # at most")
-		for j, q := range r.Busiest {
-			switch {
-			case j > 0:
-				p(",")
-			}
-			if q.Share == 1 {
-				p(" and %s all of them", grouped(q.Value))
-				continue
-			}
-			p(" %s (%s of the keys)", grouped(q.Value), shareText(q.Share))
+		p("  # Counted by %s there are %s. Requests in the busiest minute of the clock:\n", strings.Join(r.Key, " and "), plural(int64(r.Keys), "key"))
+		for _, q := range r.Busiest {
+			p("  #   %-16s at most %s\n", shareText(q.Share)+" of keys", grouped(q.Value))
 		}
-		p(" requests.\n  #\n  # That at least %s of the keys are never refused takes, with a refill of\n", shareText(s.Promise))
+		p("  # So that at least %s of the keys are never refused it takes, with a refill of\n", shareText(s.Promise))
 		for _, c := range r.Choices {
 			p("  #   %-12s a burst of %s\n", c.Rate, grouped(c.Burst))
 		}
-		p("  # The last is the slowest that fills its bucket within a minute; %s is rounded up to %s.\n", grouped(r.Needed), grouped(r.Burst))
-		p("  # %s would be refused at times", plural(int64(r.Affected), "key"))
+		p("  # The last is the slowest that fills its bucket within a minute")
+		if r.Needed != r.Burst {
+			p("; %s is rounded up to %s", grouped(r.Needed), grouped(r.Burst))
+		}
+		p(".\n  # In these logs it would have refused %s at times", plural(int64(r.Affected), "key"))
 		for j, key := range r.Examples {
 			p("%s\n  #   %s", map[bool]string{true: ":", false: ""}[j == 0], key)
 		}

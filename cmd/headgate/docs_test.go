@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The pages about access logs show what the commands really print: each
+// console block is run, in the folder of the example, and compared.
+func TestDocsOfAccessLogs(t *testing.T) {
+	docs, err := filepath.Abs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS("../../examples/access-log")); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(folder)
+	// How much memory tables take differs from run to run.
+	memory := regexp.MustCompile(`took [\d.]+ KiB`)
+	blocks := regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
+	for _, page := range []string{"simulate.md", "suggest.md"} {
+		text, err := os.ReadFile(filepath.Join(docs, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := blocks.FindAllStringSubmatch(string(text), -1)
+		if len(found) == 0 {
+			t.Errorf("%s has no console block", page)
+		}
+		for _, block := range found {
+			var out bytes.Buffer
+			for line := range strings.Lines(block[1]) {
+				if command, ok := strings.CutPrefix(line, "$ headgate "); ok {
+					out.WriteString(line)
+					runLine(t, strings.TrimSpace(command), &out)
+				}
+			}
+			got, want := memory.ReplaceAllString(out.String(), "took some"), memory.ReplaceAllString(block[1], "took some")
+			if strings.TrimSpace(got) != strings.TrimSpace(want) {
+				t.Errorf("%s says\n%s\nbut it is\n%s", page, want, got)
+			}
+		}
+	}
+	for name, beginning := range map[string]string{"report.html": "<!doctype html>", "report.txt": "886 requests"} {
+		if text, err := os.ReadFile(name); err != nil || !strings.HasPrefix(strings.ToLower(string(text)), beginning) {
+			t.Errorf("%s: %.80s, %v", name, text, err)
+		}
+	}
+	same(t, docs, "simulate.md", "next/rules.yaml")
+}
+
+// runLine runs a command line, which may end in >FILE.
+func runLine(t *testing.T, line string, out *bytes.Buffer) {
+	t.Helper()
+	line, file, to := strings.Cut(line, " >")
+	s := streams{in: strings.NewReader(""), out: out, err: out}
+	if to {
+		f, err := os.Create(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		s.out = f
+	}
+	if code := run(t.Context(), strings.Fields(line), s); code == exitUsage {
+		t.Errorf("%s: exit code %d", line, code)
+	}
+}
+
+// same fails if a page shows other rules than a file has, but for comments.
+func same(t *testing.T, docs, page, file string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(docs, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules = regexp.MustCompile(`(?m)^#.*\n`).ReplaceAll(rules, nil)
+	if !bytes.Contains(text, append([]byte("```yaml\n"), rules...)) {
+		t.Errorf("%s does not show what %s has", page, file)
+	}
+}
