@@ -13,7 +13,7 @@ MODULES  := . benchmarks $(ADAPTERS)
 TIMED    := /store/redis /store/failsafe /internal/redistest /internal/app /door/resp
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long web web-static web-test web-check build lint fmt vet tidy-check differential fuzz bench lab vectors clean help
+.PHONY: run test test-long web web-static web-test web-check build lint fmt vet tidy-check differential fuzz bench doors lab vectors clean help
 
 run: build ## build, then start the quickstart: a proxy on :8000 before a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -71,6 +71,9 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 
 bench: ## compare with other limiters on this machine, in ROUNDS (5) interleaved rounds
 	cd benchmarks && $(GO) run ./cmd/compare --rounds $(ROUNDS)
+
+doors: ## measure what each door costs beside its floor
+	cd benchmarks && $(GO) run ./cmd/doors
 
 lab: build ## measure how exact the algorithms are, and write the tables of docs/accuracy.md
 	scripts/accuracy.sh $(BIN)

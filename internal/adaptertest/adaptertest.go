@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -118,7 +119,7 @@ func cases() []scenario {
 		w.Header().Add("X-Own", "2")
 		w.Header().Set("Content-Type", "text/plain")
 		w.WriteHeader(http.StatusTeapot)
-		_, _ = fmt.Fprintf(w, "%v %v %v", ok, d.RetryAfter, r.URL.Path == Status+"200")
+		_, _ = io.WriteString(w, "known: "+strconv.FormatBool(ok)+" "+d.RetryAfter.String())
 	}))
 	return append(list, scenario{"answer of one's own", two, []httplimit.Option{onLimit}, []request{get(ok), get(ok), get(ok)}})
 }

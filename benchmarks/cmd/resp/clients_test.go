@@ -36,7 +36,7 @@ func TestGoRedis(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
 			c := redis.NewClient(&redis.Options{
-				Addr: fmt.Sprintf("127.0.0.1:%d", s.headgate.port), Protocol: protocol, ClientName: "tester",
+				Addr: s.headgate.Address(), Protocol: protocol, ClientName: "tester",
 			})
 			defer c.Close()
 			if pong, err := c.Ping(ctx).Result(); err != nil || pong != "PONG" {

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strconv"
 	"text/tabwriter"
+
+	"github.com/headgate/headgate/benchmarks/process"
 )
 
 func main() {
@@ -42,7 +44,7 @@ func fail(err error) {
 // subject is one command at one server.
 type subject struct {
 	name   string
-	server *server
+	server *process.Server
 	args   []string
 	// samples, by the number of requests under way.
 	samples map[int][]sample
@@ -76,7 +78,7 @@ func run(ctx context.Context, rounds, requests, connections int) error {
 				if pipeline == 1 {
 					n /= 5
 				}
-				got, err := s.server.measure(ctx, load{requests: n, pipeline: pipeline, connections: connections, args: s.args})
+				got, err := measure(ctx, s.server, load{requests: n, pipeline: pipeline, connections: connections, args: s.args})
 				if err != nil {
 					return fmt.Errorf("%s: %w", s.name, err)
 				}

@@ -3,18 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/tidwall/redcon"
+
+	"github.com/headgate/headgate/benchmarks/process"
 )
 
 // bucket is a token bucket in Lua, as applications write it.
@@ -34,15 +33,9 @@ return {0, burst, math.floor((burst * interval - (new - now)) / interval), -1, m
 
 const rules = "domain: api\nlimits:\n  - {name: user, key: [user], rate: 1000000/minute}\n"
 
-// server is one process under load.
-type server struct {
-	port int
-	cmd  *exec.Cmd
-}
-
 // servers are all of them.
 type servers struct {
-	headgate, redis, floor *server
+	headgate, redis, floor *process.Server
 	script                 string // the hash of bucket
 	folder                 string
 }
@@ -52,20 +45,14 @@ func startAll(ctx context.Context) (s servers, err error) {
 		return s, err
 	}
 	binary := filepath.Join(s.folder, "headgate")
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/headgate/headgate").Output()
-	if err != nil {
-		return s, fmt.Errorf("run this in the folder benchmarks: %w", err)
-	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/headgate")
-	build.Dir, build.Stderr = strings.TrimSpace(string(root)), os.Stderr
-	if err := build.Run(); err != nil {
+	if err := process.Headgate(ctx, binary); err != nil {
 		return s, err
 	}
 	ruleFile := filepath.Join(s.folder, "rules.yaml")
 	if err := os.WriteFile(ruleFile, []byte(rules), 0o600); err != nil {
 		return s, err
 	}
-	if s.headgate, err = start(ctx, func(port string) []string {
+	if s.headgate, err = process.Start(ctx, func(port string) []string {
 		return []string{
 			binary, "serve", "--rules", ruleFile, "--listen-api", "off", "--listen-grpc", "off", "--listen-admin", "off",
 			"--listen-resp", "127.0.0.1:" + port, "--log-level", "error",
@@ -73,7 +60,7 @@ func startAll(ctx context.Context) (s servers, err error) {
 	}); err != nil {
 		return s, err
 	}
-	if s.redis, err = start(ctx, func(port string) []string {
+	if s.redis, err = process.Start(ctx, func(port string) []string {
 		return []string{"redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.folder}
 	}); err != nil {
 		return s, err
@@ -82,49 +69,22 @@ func startAll(ctx context.Context) (s servers, err error) {
 	if err != nil {
 		return s, err
 	}
-	if s.floor, err = start(ctx, func(port string) []string { return []string{self, "floor", "127.0.0.1:" + port} }); err != nil {
+	if s.floor, err = process.Start(ctx, func(port string) []string { return []string{self, "floor", "127.0.0.1:" + port} }); err != nil {
 		return s, err
 	}
-	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + strconv.Itoa(s.redis.port)})
+	c := redis.NewClient(&redis.Options{Addr: s.redis.Address()})
 	defer c.Close()
 	s.script, err = c.ScriptLoad(ctx, bucket).Result()
 	return s, err
 }
 
 func (s *servers) stop() {
-	for _, one := range []*server{s.headgate, s.redis, s.floor} {
-		if one != nil {
-			_ = one.cmd.Process.Kill()
-			_ = one.cmd.Wait()
-		}
+	for _, one := range []*process.Server{s.headgate, s.redis, s.floor} {
+		one.Stop()
 	}
 	if s.folder != "" {
 		_ = os.RemoveAll(s.folder)
 	}
-}
-
-// start runs a server on a free port and waits until it listens.
-func start(ctx context.Context, command func(port string) []string) (*server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
-	args := command(strconv.Itoa(port))
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	for range 500 {
-		if c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			return &server{port: port, cmd: cmd}, c.Close()
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	_ = cmd.Process.Kill()
-	return nil, fmt.Errorf("%s does not listen", args[0])
 }
 
 // load is what redis-benchmark is to do.
@@ -134,12 +94,12 @@ type load struct {
 }
 
 // measure puts a load on s.
-func (s *server) measure(ctx context.Context, l load) (sample, error) {
+func measure(ctx context.Context, s *process.Server, l load) (sample, error) {
 	args := append([]string{
-		"-p", strconv.Itoa(s.port), "-c", strconv.Itoa(l.connections), "-P", strconv.Itoa(l.pipeline),
+		"-p", strconv.Itoa(s.Port), "-c", strconv.Itoa(l.connections), "-P", strconv.Itoa(l.pipeline),
 		"-n", strconv.Itoa(l.requests), "-r", "100000", "-e", "--csv",
 	}, l.args...)
-	before, err := s.cpu()
+	before, err := s.CPU()
 	if err != nil {
 		return sample{}, err
 	}
@@ -150,7 +110,7 @@ func (s *server) measure(ctx context.Context, l load) (sample, error) {
 	if err != nil {
 		return sample{}, fmt.Errorf("redis-benchmark: %w\n%s", err, errs.Bytes())
 	}
-	after, err := s.cpu()
+	after, err := s.CPU()
 	if err != nil {
 		return sample{}, err
 	}
@@ -165,22 +125,6 @@ func (s *server) measure(ctx context.Context, l load) (sample, error) {
 	}
 	perSecond, err := strconv.ParseFloat(fields[1], 64)
 	return sample{perSecond: perSecond, cpu: (after - before) / float64(l.requests) * 1e6}, err
-}
-
-// cpu returns the seconds of processor time that the server has had.
-func (s *server) cpu() (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, ok := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 13 {
-		return 0, errors.New("/proc has another form here")
-	}
-	user, err1 := strconv.ParseFloat(fields[11], 64)
-	system, err2 := strconv.ParseFloat(fields[12], 64)
-	return (user + system) / 100, errors.Join(err1, err2) // USER_HZ is 100 on Linux
 }
 
 // floor serves what costs redcon least: five integers, of nothing.

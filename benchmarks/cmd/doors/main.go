@@ -1,0 +1,134 @@
+// Command doors measures what each door costs beside its floor: the least that
+// a server of that protocol could do.
+//
+//	go run ./cmd/doors [--rounds 9] [--requests 100000] [--connections 64]
+//
+// All servers are processes of their own, on this machine, asked in turns. What
+// is compared is processor time, not throughput, since the load shares the
+// machine. A door that answers otherwise than it should ends the run.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+func main() {
+	if len(os.Args) > 3 && os.Args[1] == "floor" {
+		fail(serveFloor(os.Args[2:]))
+	}
+	rounds := flag.Int("rounds", 9, "rounds, each of which measures everything once")
+	requests := flag.Int("requests", 100_000, "requests of one measurement")
+	connections := flag.Int("connections", 64, "connections at once")
+	only := flag.String("only", "", "measure only doors whose name has this in it")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	fail(run(ctx, os.Stdout, *only, plan{rounds: *rounds, requests: *requests, connections: *connections}))
+}
+
+// fail ends the process.
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// plan is how much to measure.
+type plan struct{ rounds, requests, connections int }
+
+// run measures all doors whose name has only in it, and writes the table.
+func run(ctx context.Context, out io.Writer, only string, p plan) error {
+	s, err := startAll(ctx)
+	defer s.stop()
+	if err != nil {
+		return err
+	}
+	doors := slices.DeleteFunc(s.doors(), func(d *door) bool { return !strings.Contains(d.name, only) })
+	for round := range p.rounds + 1 {
+		n := p.requests
+		if round == 0 {
+			n /= 5 // to warm up; not counted
+		}
+		for _, d := range doors {
+			for _, of := range []*side{&d.floor, &d.door} {
+				cpu, err := of.measure(ctx, n, p.connections)
+				if err != nil {
+					return fmt.Errorf("%s: %w", d.name, err)
+				}
+				if round > 0 {
+					of.samples = append(of.samples, cpu)
+				}
+			}
+		}
+	}
+	return report(out, doors, p)
+}
+
+// door is one comparison.
+type door struct {
+	name string
+	// goal is how many times the floor's processor time a door may take.
+	goal        float64
+	floor, door side
+}
+
+// ratios returns what the door took of its floor's time, in each round.
+func (d *door) ratios() []float64 {
+	list := make([]float64, len(d.door.samples))
+	for i := range list {
+		list[i] = d.door.samples[i] / d.floor.samples[i]
+	}
+	return list
+}
+
+func report(out io.Writer, doors []*door, p plan) error {
+	fmt.Fprintf(out, "%s, %d CPUs, %s; load before: %s\n", processor(), runtime.NumCPU(), runtime.Version(), loadAverage())
+	fmt.Fprintf(out, "%s; %d rounds of %d requests on %d connections\n\n", time.Now().UTC().Format(time.DateOnly), p.rounds, p.requests, p.connections)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "| door\t| floor s/1M\t| door s/1M\t| times the floor\t| of the least\t| goal\t|")
+	fmt.Fprintln(w, "| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t|")
+	for _, d := range doors {
+		r := d.ratios()
+		fmt.Fprintf(w, "| %s\t| %.2f\t| %.2f\t| %.2f (%.2f–%.2f)\t| %.2f\t| ≤ %.2f\t|\n", d.name, median(d.floor.samples), median(d.door.samples),
+			median(r), slices.Min(r), slices.Max(r), slices.Min(d.door.samples)/slices.Min(d.floor.samples), d.goal)
+	}
+	return w.Flush()
+}
+
+func median(list []float64) float64 {
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[len(sorted)/2]
+}
+
+// processor names the machine's, as far as it says.
+func processor() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, ok := strings.CutPrefix(line, "model name"); ok {
+				return strings.TrimLeft(strings.TrimSpace(name), ": ")
+			}
+		}
+	}
+	return runtime.GOARCH
+}
+
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(text))[:3], " ")
+}
