@@ -47,6 +47,12 @@ func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at in
 		}
 	}
 	s.matches[0].Checks, s.results = checks, s.results[:0]
+	if x := e.exceptions.Load(); x != nil && s.except(x, at) {
+		for i := range s.results {
+			v.consider(&s.results[i])
+		}
+		return v, nil
+	}
 	s.fill()
 	return v, e.enforce(ctx, Query{Domain: domain, Cost: 1, At: at}, &v)
 }

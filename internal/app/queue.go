@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,9 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/queue/file"
+	"github.com/headgate/headgate/internal/queue/streams"
 	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/store/redis"
 )
 
 // queueing is what an App has to do with queues.
@@ -69,6 +72,8 @@ func (a *App) openQueue(rs *rules.Ruleset) error {
 	switch {
 	case path != "":
 		store, err = a.openQueueFile(path)
+	case a.options.Config.Store.Kind == config.InRedis:
+		store, err = a.openStreams()
 	default:
 		err = &config.SourceError{
 			Source: "queue.path", Message: fmt.Sprintf("%s: the rule %q queues requests, and there is nowhere to keep them", rule.Position(), rule.Name),
@@ -105,6 +110,21 @@ func (a *App) openQueueFile(path string) (queue.Store, error) {
 	}
 	a.log.Info("queue opened", "file", path)
 	return s, nil
+}
+
+// openStreams returns queues in the Redis that keeps the counts.
+func (a *App) openStreams() (queue.Store, error) {
+	o, err := redisOptions(&a.options.Config.Store.Redis)
+	if err != nil {
+		return nil, &config.SourceError{Source: "store.redis", Message: err.Error()}
+	}
+	a.log.Info("queue opened", "addresses", o.Addresses)
+	return streams.New(streams.Options{
+		Addresses: o.Addresses, Cluster: o.Mode == redis.Cluster, MasterName: o.MasterName,
+		Username: o.Username, Password: o.Password, SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
+		DB: o.DB, TLS: o.TLS, Prefix: cmp.Or(o.Prefix, redis.DefaultPrefix), Replicas: a.options.Config.Queue.Replicas,
+		Clock: a.options.Clock, Logger: a.log,
+	}), nil
 }
 
 // startQueue begins to send what is queued. It may be called again.

@@ -57,7 +57,7 @@ func TestFullFile(t *testing.T) {
 			LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset",
 		},
 		Proxy: config.Proxy{Listen: ":8000", Domain: "api", Upstream: &url.URL{Scheme: "http", Host: "127.0.0.1:9000", Path: "/base"}},
-		Queue: config.Queue{Path: "testdata/state/queue", StatusPath: "/later/"},
+		Queue: config.Queue{Path: "testdata/state/queue", StatusPath: "/later/", Replicas: 1},
 		TrustedProxies: []netip.Prefix{
 			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::/32"),
 		},

@@ -17,6 +17,9 @@ type Queue struct {
 	// StatusPath is where clients of the proxy ask what became of them: this
 	// with an id. It begins and ends with a slash; empty for nowhere.
 	StatusPath string
+	// Replicas is how many replicas in Redis have to have a request before it
+	// counts as accepted.
+	Replicas int
 }
 
 // queueSettings are the keys of queues.
@@ -24,6 +27,11 @@ func queueSettings() []setting {
 	return []setting{
 		{key: "queue.path", path: true, set: func(c *Config, v []string) error { c.Queue.Path = v[0]; return nil }},
 		one("queue.status_path", func(c *Config, v string) (err error) { c.Queue.StatusPath, err = statusPath(v); return err }),
+		one("queue.replicas", func(c *Config, v string) error {
+			n, err := wholeNumberFrom(v, 0, 100)
+			c.Queue.Replicas = int(n)
+			return err
+		}),
 	}
 }
 

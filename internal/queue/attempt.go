@@ -68,7 +68,7 @@ func (q *Queue) try(l *lane, it *item, gate *time.Time) fate {
 			permit.Undo()
 		}
 		switch {
-		case errors.Is(err, ErrNotFound) || errors.Is(err, ErrLost):
+		case errors.Is(err, ErrNotFound):
 			return removed
 		case errors.Is(err, ErrDamaged):
 			return q.bury(it, &policy, err.Error())
@@ -182,8 +182,10 @@ func (q *Queue) settle(write func() error, done fate) fate {
 		switch {
 		case err == nil:
 			return done
-		case errors.Is(err, ErrLost), errors.Is(err, ErrNotFound), errors.Is(err, ErrClosed):
+		case errors.Is(err, ErrNotFound):
 			return removed
+		case errors.Is(err, ErrLost), errors.Is(err, ErrClosed):
+			return stays // until the store takes it back
 		}
 		q.options.Logger.Debug("outcome of a queued request not written", "err", err)
 		timer := time.NewTimer(wait) //nolint:forbidigo // waiting for the store

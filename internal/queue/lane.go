@@ -66,9 +66,11 @@ func (l *lane) insert(it *item) {
 		return
 	}
 	i, found := slices.BinarySearchFunc(l.items, it, func(a, b *item) int { return a.ref.compare(&b.ref) })
-	if !found {
-		l.items = slices.Insert(l.items, i, it)
+	if found { // taken back, and now ours again
+		l.items[i].gone = false
+		return
 	}
+	l.items = slices.Insert(l.items, i, it)
 }
 
 // remove takes it out.

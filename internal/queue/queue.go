@@ -217,6 +217,23 @@ func (s *sink) Forget(partition string) {
 	}
 }
 
+// Busy implements [Sink].
+func (s *sink) Busy(partition string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.lanes {
+		if l.inFlight == 0 {
+			continue
+		}
+		for _, it := range l.items {
+			if it.busy && it.ref.Partition == partition {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // removeIf takes entries out of a lane. Those under way are, afterwards.
 func (s *sink) removeIf(matches func(*Ref) bool, id Lane) {
 	q := (*Queue)(s)

@@ -74,4 +74,6 @@ type Sink interface {
 	Remove(r Ref)
 	// Forget takes back all entries of a partition.
 	Forget(partition string)
+	// Busy reports whether one of them is under way.
+	Busy(partition string) bool
 }

@@ -36,7 +36,7 @@ const (
 	// in bytes.
 	maxArriving = 256 << 20
 	// putTimeout is how long the answer to a request may wait until it is kept.
-	putTimeout = 10 * time.Second
+	putTimeout = 5 * time.Second
 	// maxDrainedAnswer is how much of an upstream's answer is read only to use
 	// its connection again.
 	maxDrainedAnswer = 256 << 10

@@ -1,0 +1,284 @@
+package streams
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate/internal/queue"
+)
+
+// held returns the lease under which an entry is sent.
+func (s *Store) held(r *queue.Ref) (*lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.leases[r.Partition]
+	if l == nil || !s.options.Clock().Before(l.until) {
+		return nil, queue.ErrLost
+	}
+	return l, nil
+}
+
+// Load implements [queue.Store]. It is here that a process which was away for
+// too long finds out: the lease is asked for with the entry.
+func (s *Store) Load(ctx context.Context, r *queue.Ref) (*queue.Entry, error) {
+	l, err := s.held(r)
+	if err != nil {
+		return nil, err
+	}
+	_, rest, err := words(s.do(ctx, s.scripts.load, s.base(l.tag), l.number, l.token, r.ID))
+	if err != nil {
+		return nil, err
+	}
+	return record(rest)
+}
+
+func record(list []rueidis.RedisMessage) (*queue.Entry, error) {
+	if len(list) == 0 {
+		return nil, queue.ErrNotFound
+	}
+	text, err := list[0].ToString()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+	}
+	return queue.Unmarshal([]byte(text))
+}
+
+// Deliver implements [queue.Store]. It needs no lease: whoever sends the entry
+// now, it has arrived.
+func (s *Store) Deliver(ctx context.Context, r *queue.Ref, result *queue.Result, keep time.Duration) error {
+	base, err := s.baseOf(r.ID)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	_, err = s.do(ctx, s.scripts.deliver, base, r.ID, string(text), strconv.FormatInt(max(keep, leastKept).Milliseconds(), 10))
+	return err
+}
+
+// Postpone implements [queue.Store].
+func (s *Store) Postpone(ctx context.Context, r *queue.Ref, a *queue.Attempts) error {
+	l, err := s.held(r)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	_, _, err = words(s.do(ctx, s.scripts.postpone, s.base(l.tag), l.number, l.token, r.ID, string(text)))
+	return err
+}
+
+// Bury implements [queue.Store].
+func (s *Store) Bury(ctx context.Context, r *queue.Ref, a *queue.Attempts, p *queue.Policy) (int, error) {
+	l, err := s.held(r)
+	if err != nil {
+		return 0, err
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return 0, err
+	}
+	_, rest, err := words(s.do(ctx, s.scripts.bury, s.base(l.tag), l.number, l.token, r.ID, string(text),
+		strconv.FormatInt(a.Ended.UnixMilli(), 10), strconv.FormatInt(p.MaxEntries, 10), strconv.FormatInt(p.MaxBytes, 10)))
+	if err != nil || len(rest) == 0 {
+		return 0, err
+	}
+	dropped, err := rest[0].AsInt64()
+	return int(dropped), err
+}
+
+// Find implements [queue.Store].
+func (s *Store) Find(ctx context.Context, id string) (*queue.Item, error) {
+	base, err := s.baseOf(id)
+	if err != nil {
+		return nil, err
+	}
+	client, err := s.connected()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answers := client.DoMulti(ctx,
+		client.B().Get().Key(base+":d:"+id).Build(),
+		client.B().Hget().Key(base+":r").Field(id).Build(),
+		client.B().Hget().Key(base+":s").Field(id).Build(),
+		client.B().Hget().Key(base+":a").Field(id).Build(),
+	)
+	texts := make([]string, len(answers))
+	for i, a := range answers {
+		if texts[i], err = a.ToString(); err != nil && !rueidis.IsRedisNil(err) {
+			return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+		}
+	}
+	item := &queue.Item{}
+	switch {
+	case texts[0] != "":
+		item.State = queue.Delivered
+		if err := json.Unmarshal([]byte(texts[0]), &item.Result); err != nil {
+			return nil, fmt.Errorf("%w: %w", queue.ErrDamaged, err)
+		}
+		return item, nil
+	case texts[1] == "":
+		return nil, queue.ErrNotFound
+	case texts[3] != "":
+		item.State = queue.Dead
+	}
+	if text := cmp.Or(texts[3], texts[2]); text != "" {
+		if err := json.Unmarshal([]byte(text), &item.Attempts); err != nil {
+			return nil, fmt.Errorf("%w: %w", queue.ErrDamaged, err)
+		}
+	}
+	item.Entry, err = queue.Unmarshal([]byte(texts[1]))
+	return item, err
+}
+
+// List implements [queue.Store].
+func (s *Store) List(ctx context.Context, q queue.Query) ([]queue.Item, error) {
+	limits, err := s.limits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var items []queue.Item
+	for tag, l := range limits {
+		if !q.Matches(l.Domain, l.Rule) {
+			continue
+		}
+		ids, err := s.idsOf(ctx, tag, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			item, err := s.Find(ctx, id)
+			switch {
+			case err == nil && item.State == q.State:
+				items = append(items, *item)
+			case err != nil && ctx.Err() != nil:
+				return nil, err
+			}
+		}
+	}
+	slices.SortStableFunc(items, func(a, b queue.Item) int { return a.Entry.Accepted.Compare(b.Entry.Accepted) })
+	return items[:min(len(items), q.Limit)], nil
+}
+
+// idsOf returns the oldest of one limit.
+func (s *Store) idsOf(ctx context.Context, tag string, q queue.Query) ([]string, error) {
+	client, err := s.connected()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if q.State == queue.Dead {
+		return client.Do(ctx, client.B().Zrange().Key(s.base(tag)+":z").Min("0").Max(strconv.Itoa(q.Limit-1)).Build()).AsStrSlice()
+	}
+	var ids []string
+	for n := range partitions {
+		entries, err := client.Do(ctx, client.B().Xrange().Key(s.base(tag)+":p:"+strconv.Itoa(n)).Start("-").End("+").Count(int64(q.Limit)).Build()).AsXRange()
+		if err != nil && !rueidis.IsRedisNil(err) {
+			return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+		}
+		for _, x := range entries {
+			if e, err := queue.Unmarshal([]byte(x.FieldValues["e"])); err == nil {
+				ids = append(ids, e.ID)
+			}
+		}
+	}
+	return ids, nil
+}
+
+// Retry implements [queue.Store].
+func (s *Store) Retry(ctx context.Context, ids []string, now time.Time, ttl func(domain, rule string) time.Duration) ([]string, error) {
+	defer s.nudge()
+	return s.each(ctx, ids, func(base string, item *queue.Item) (rueidis.RedisResult, error) {
+		e := item.Entry
+		e.Expires = now.Add(ttl(e.Domain, e.Rule))
+		return s.do(ctx, s.scripts.retry, base, e.ID, string(e.Marshal()), trim(e))
+	})
+}
+
+// Drop implements [queue.Store].
+func (s *Store) Drop(ctx context.Context, ids []string) ([]string, error) {
+	return s.each(ctx, ids, func(base string, item *queue.Item) (rueidis.RedisResult, error) {
+		hash := ""
+		if h, ok := item.Entry.Idempotency(); ok {
+			hash = hex.EncodeToString(h[:])
+		}
+		return s.do(ctx, s.scripts.drop, base, item.Entry.ID, hash, "0")
+	})
+}
+
+// each changes every entry that is pending or dead and returns those that were.
+func (s *Store) each(ctx context.Context, ids []string, change func(base string, item *queue.Item) (rueidis.RedisResult, error)) ([]string, error) {
+	var found []string
+	for _, id := range ids {
+		item, err := s.Find(ctx, id)
+		if err == queue.ErrNotFound || err == nil && item.Entry == nil { //nolint:errorlint // Find returns it unwrapped
+			continue
+		}
+		if err != nil {
+			return found, err
+		}
+		base, err := s.baseOf(id)
+		if err != nil {
+			continue
+		}
+		result, err := change(base, item)
+		if err != nil {
+			return found, err
+		}
+		if n, _ := result.AsInt64(); n == 1 {
+			found = append(found, id)
+		}
+	}
+	return found, nil
+}
+
+// Depths implements [queue.Store].
+func (s *Store) Depths(ctx context.Context) ([]queue.Depth, error) {
+	limits, err := s.limits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []queue.Depth
+	for tag, l := range limits {
+		result, err := s.do(ctx, s.scripts.depth, s.base(tag), strconv.Itoa(partitions))
+		if err != nil {
+			return nil, err
+		}
+		n, err := result.AsIntSlice()
+		if err != nil || len(n) != 4 {
+			return nil, fmt.Errorf("%w: an answer that makes no sense: %w", queue.ErrUnavailable, err)
+		}
+		d := queue.Depth{Domain: l.Domain, Rule: l.Rule, Entries: n[0], Bytes: n[1], Dead: n[2]}
+		if n[3] > 0 {
+			d.Oldest = time.UnixMilli(n[3])
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+// Waiting implements [queue.Store].
+func (s *Store) Waiting(ctx context.Context, lane queue.Lane) (bool, error) {
+	client, err := s.connected()
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return client.Do(ctx, client.B().Hexists().Key(s.base(tagOf(lane.Scope))+":w").Field(laneOf(lane)).Build()).AsBool()
+}

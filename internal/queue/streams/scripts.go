@@ -1,0 +1,190 @@
+package streams
+
+import "github.com/redis/rueidis"
+
+// All keys of one limit have the same tag, so that a script sees all of them
+// in a cluster too. KEYS[1] is what they begin with; after it come:
+//
+//	:p:N    stream of partition N; its entries have the field e, a record without header and body
+//	:r      hash: id → record
+//	:x      hash: id → place: stream entry (0 of a dead letter), size, partition, lane
+//	:s      hash: id → attempts of a pending entry, as JSON
+//	:z :a   dead letters: sorted set of ids by time, hash: id → attempts
+//	:m      hash: n and b, entries and bytes pending; dn and db of dead letters
+//	:w      hash: lane → how many of its entries are pending
+//	:i:H    fingerprint and id of the entry with an idempotency key
+//	:d:ID   result of an entry that was delivered
+//	:k:ID   an entry that must not appear any more
+//	:l:N    lease of partition N: who sends its entries; :e:N counts them
+const (
+	// common are functions that others need. leave takes an entry out of what is
+	// pending.
+	common = `
+local b = KEYS[1]
+local function place(id)
+  local x = redis.call('HGET', b..':x', id)
+  if not x then return nil end
+  local sid, size, n, lane = string.match(x, '^(%S+) (%d+) (%d+) (%S+)$')
+  return sid, tonumber(size), n, lane
+end
+local function leave(id, sid, size, n, lane)
+  redis.call('XACK', b..':p:'..n, 'hg', sid)
+  redis.call('XDEL', b..':p:'..n, sid)
+  redis.call('HDEL', b..':s', id)
+  redis.call('HINCRBY', b..':m', 'n', -1)
+  redis.call('HINCRBY', b..':m', 'b', -size)
+  if redis.call('HINCRBY', b..':w', lane, -1) <= 0 then redis.call('HDEL', b..':w', lane) end
+end
+local function unbury(id, size)
+  redis.call('ZREM', b..':z', id)
+  redis.call('HDEL', b..':a', id)
+  redis.call('HINCRBY', b..':m', 'dn', -1)
+  redis.call('HINCRBY', b..':m', 'db', -size)
+end
+local function enter(id, size, n, lane, ref)
+  local sid = redis.call('XADD', b..':p:'..n, '*', 'e', ref)
+  redis.call('HSET', b..':x', id, sid..' '..size..' '..n..' '..lane)
+  redis.call('HINCRBY', b..':m', 'n', 1)
+  redis.call('HINCRBY', b..':m', 'b', size)
+  return redis.call('HINCRBY', b..':w', lane, 1)
+end
+`
+	// id, partition, lane, record, size, most entries, most bytes, ref,
+	// idempotency hash or nothing, its value, its time to live in ms
+	putText = common + `
+local id, n, lane = ARGV[1], ARGV[2], ARGV[3]
+if redis.call('EXISTS', b..':k:'..id) == 1 then return {'gone'} end
+if redis.call('HEXISTS', b..':r', id) == 1 or redis.call('EXISTS', b..':d:'..id) == 1 then
+  redis.call('SET', b..':t', '1')
+  return {'ok', id, tonumber(redis.call('HGET', b..':w', lane) or '0')}
+end
+if ARGV[9] ~= '' then
+  local known = redis.call('GET', b..':i:'..ARGV[9])
+  if known then return {'again', known} end
+end
+local size = tonumber(ARGV[5])
+local entries = tonumber(redis.call('HGET', b..':m', 'n') or '0')
+local bytes = tonumber(redis.call('HGET', b..':m', 'b') or '0')
+if entries + 1 > tonumber(ARGV[6]) or bytes + size > tonumber(ARGV[7]) then return {'full'} end
+redis.call('HSET', b..':r', id, ARGV[4])
+local position = enter(id, ARGV[5], n, lane, ARGV[8])
+if ARGV[9] ~= '' then redis.call('SET', b..':i:'..ARGV[9], ARGV[10], 'PX', ARGV[11]) end
+return {'ok', id, position}
+`
+	// id, idempotency hash or nothing: an entry that its sender was not told of,
+	// or that an operator drops; with a time in ms it must not appear later either
+	dropText = common + `
+local id = ARGV[1]
+if ARGV[3] ~= '0' then redis.call('SET', b..':k:'..id, '1', 'PX', ARGV[3]) end
+local sid, size, n, lane = place(id)
+if not sid then return 0 end
+if sid == '0' then unbury(id, size) else leave(id, sid, size, n, lane) end
+redis.call('HDEL', b..':r', id)
+redis.call('HDEL', b..':x', id)
+if ARGV[2] ~= '' then redis.call('DEL', b..':i:'..ARGV[2]) end
+return 1
+`
+	// partition, token, id
+	loadText = common + `
+if redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
+local sid = place(ARGV[3])
+local record = redis.call('HGET', b..':r', ARGV[3])
+if not record or sid == '0' then return {'gone'} end
+return {'ok', record}
+`
+	// id, result, time to live in ms: whoever sent it, it has been delivered
+	deliverText = common + `
+local id = ARGV[1]
+local sid, size, n, lane = place(id)
+redis.call('SET', b..':d:'..id, ARGV[2], 'PX', ARGV[3])
+if not sid then return 0 end
+if sid == '0' then unbury(id, size) else leave(id, sid, size, n, lane) end
+redis.call('HDEL', b..':r', id)
+redis.call('HDEL', b..':x', id)
+return 1
+`
+	// partition, token, id, attempts
+	postponeText = common + `
+if redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
+local sid = place(ARGV[3])
+if not sid or sid == '0' then return {'gone'} end
+redis.call('HSET', b..':s', ARGV[3], ARGV[4])
+return {'ok'}
+`
+	// partition, token, id, attempts, time, most entries, most bytes
+	buryText = common + `
+if redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
+local id = ARGV[3]
+local sid, size, n, lane = place(id)
+if not sid or sid == '0' then return {'gone'} end
+leave(id, sid, size, n, lane)
+redis.call('HSET', b..':x', id, '0 '..size..' '..n..' '..lane)
+redis.call('HSET', b..':a', id, ARGV[4])
+redis.call('ZADD', b..':z', ARGV[5], id)
+local count = redis.call('HINCRBY', b..':m', 'dn', 1)
+local bytes = redis.call('HINCRBY', b..':m', 'db', size)
+local dropped = 0
+while count > tonumber(ARGV[6]) or bytes > tonumber(ARGV[7]) do
+  local old = redis.call('ZRANGE', b..':z', 0, 0)[1]
+  if not old or old == id then break end
+  local _, s = place(old)
+  unbury(old, s)
+  redis.call('HDEL', b..':r', old)
+  redis.call('HDEL', b..':x', old)
+  count, bytes, dropped = count - 1, bytes - s, dropped + 1
+end
+return {'ok', dropped}
+`
+	// id, record, ref
+	retryText = common + `
+local id = ARGV[1]
+local sid, size, n, lane = place(id)
+if sid ~= '0' then return 0 end
+unbury(id, size)
+redis.call('HSET', b..':r', id, ARGV[2])
+enter(id, size, n, lane, ARGV[3])
+return 1
+`
+	// partition, node, time to live in ms
+	acquireText = common + `
+local l = b..':l:'..ARGV[1]
+if redis.call('EXISTS', l) == 1 then return false end
+local token = ARGV[2]..'/'..redis.call('INCR', b..':e:'..ARGV[1])
+redis.call('SET', l, token, 'PX', ARGV[3])
+return token
+`
+	// partition, token, time to live in ms; 0 to let go
+	renewText = common + `
+local l = b..':l:'..ARGV[1]
+if redis.call('GET', l) ~= ARGV[2] then return 0 end
+if ARGV[3] == '0' then redis.call('DEL', l) else redis.call('PEXPIRE', l, ARGV[3]) end
+return 1
+`
+	// number of partitions
+	depthText = common + `
+local m = redis.call('HMGET', b..':m', 'n', 'b', 'dn')
+local oldest = ''
+for n = 0, tonumber(ARGV[1]) - 1 do
+  local first = redis.call('XRANGE', b..':p:'..n, '-', '+', 'COUNT', 1)[1]
+  if first then
+    local ms = tonumber(string.match(first[1], '^(%d+)'))
+    if oldest == '' or ms < oldest then oldest = ms end
+  end
+end
+return {tonumber(m[1] or '0'), tonumber(m[2] or '0'), tonumber(m[3] or '0'), oldest == '' and 0 or oldest}
+`
+)
+
+// scripts are those of a Store.
+type scripts struct {
+	put, drop, load, deliver, postpone, bury, retry, acquire, renew, depth *rueidis.Lua
+}
+
+func newScripts() scripts {
+	return scripts{
+		put: rueidis.NewLuaScript(putText), drop: rueidis.NewLuaScript(dropText), load: rueidis.NewLuaScript(loadText),
+		deliver: rueidis.NewLuaScript(deliverText), postpone: rueidis.NewLuaScript(postponeText), bury: rueidis.NewLuaScript(buryText),
+		retry: rueidis.NewLuaScript(retryText), acquire: rueidis.NewLuaScript(acquireText), renew: rueidis.NewLuaScript(renewText),
+		depth: rueidis.NewLuaScript(depthText),
+	}
+}

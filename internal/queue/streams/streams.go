@@ -1,0 +1,435 @@
+// Package streams keeps the entries of queues in Redis, for all processes that
+// use it together.
+//
+// The entries of one limit are spread over partitions by their key, each a
+// stream with a consumer group. One process at a time holds the lease of a
+// partition and sends its entries, so that those of one key stay in order; when
+// it dies, another takes over what it had read and not finished. Processes that
+// live share the partitions evenly.
+package streams
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate/internal/queue"
+)
+
+// Options say where the servers are; what is empty has the defaults of
+// store/redis.
+type Options struct {
+	// Addresses are those of the server, of the sentinels (then MasterName is
+	// set), or of some nodes of a cluster.
+	Addresses                          []string
+	Cluster                            bool
+	MasterName                         string
+	Username, Password                 string
+	SentinelUsername, SentinelPassword string
+	DB                                 int
+	TLS                                *tls.Config
+	// Prefix begins every key.
+	Prefix string
+	// Replicas is how many replicas have to have an entry before it counts as
+	// accepted.
+	Replicas int
+	// Clock is the present. Required.
+	Clock func() time.Time
+	// Logger hears of trouble. Required.
+	Logger *slog.Logger
+}
+
+const (
+	// partitions is how many a limit has. All processes have to agree.
+	partitions = 8
+	// leaseTime is how long a process may be silent before others take over, and
+	// tickTime how often it looks for entries.
+	leaseTime = 6 * time.Second
+	renewTime = 1500 * time.Millisecond
+	tickTime  = 50 * time.Millisecond
+	// callTimeout bounds one call.
+	callTimeout = 2 * time.Second
+	// withdrawTime is for how long it is tried to take an entry back.
+	withdrawTime = 2 * time.Minute
+	// leastKept is how long results are kept at least, so that an entry that is
+	// put twice is known.
+	leastKept = 2 * time.Minute
+)
+
+// Store is a queue.Store.
+type Store struct {
+	options Options
+	node    string
+	scripts scripts
+	wake    chan struct{}
+	stop    context.Context //nolint:containedctx // ends what goes on in the background
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+
+	dialing sync.Mutex
+
+	mu       sync.Mutex
+	client   rueidis.Client // nil until connected
+	known    map[string]limit
+	leases   map[string]*lease // by partition
+	reported bool              // that Redis does not answer
+}
+
+var _ queue.Store = (*Store)(nil)
+
+// limit is the queue of one rule.
+type limit struct {
+	Domain string `json:"domain"`
+	Rule   string `json:"rule"`
+}
+
+// New returns a Store. It connects when it is first used, and again and again if
+// that fails.
+func New(o Options) *Store {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails
+	s := &Store{
+		options: o, node: hex.EncodeToString(b[:]), scripts: newScripts(), wake: make(chan struct{}, 1),
+		known: map[string]limit{}, leases: map[string]*lease{},
+	}
+	s.stop, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Close gives up all leases and closes the connections.
+func (s *Store) Close() error {
+	s.cancel()
+	s.work.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		s.client.Close()
+	}
+	return nil
+}
+
+// connected returns the client.
+func (s *Store) connected() (rueidis.Client, error) {
+	s.mu.Lock()
+	client := s.client
+	s.mu.Unlock()
+	if client != nil {
+		return client, nil
+	}
+	if !s.dialing.TryLock() {
+		return nil, fmt.Errorf("%w: Redis is not connected yet", queue.ErrUnavailable)
+	}
+	defer s.dialing.Unlock()
+	client, err := s.dial()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.client = client
+	return client, nil
+}
+
+func (s *Store) dial() (rueidis.Client, error) {
+	o := rueidis.ClientOption{
+		InitAddress: s.options.Addresses, Username: s.options.Username, Password: s.options.Password, SelectDB: s.options.DB,
+		TLSConfig: s.options.TLS, DisableCache: true, ClientName: "headgate-queue",
+		ForceSingleClient: !s.options.Cluster && s.options.MasterName == "",
+		ConnWriteTimeout:  callTimeout,
+	}
+	o.Dialer.Timeout = callTimeout
+	if s.options.MasterName != "" {
+		o.Sentinel = rueidis.SentinelOption{
+			MasterSet: s.options.MasterName, TLSConfig: s.options.TLS,
+			Username: s.options.SentinelUsername, Password: s.options.SentinelPassword, Dialer: o.Dialer,
+		}
+	}
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		if client != nil {
+			client.Close()
+		}
+		return nil, err
+	}
+	return client, nil
+}
+
+// do runs a script and returns its answer.
+func (s *Store) do(ctx context.Context, script *rueidis.Lua, base string, args ...string) (rueidis.RedisResult, error) {
+	client, err := s.connected()
+	if err != nil {
+		return rueidis.RedisResult{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	result := script.Exec(ctx, client, []string{base}, args)
+	if err := result.Error(); err != nil && !rueidis.IsRedisNil(err) {
+		return result, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+	}
+	return result, nil
+}
+
+// words returns the first word of an answer, such as ok or lost, and the rest.
+func words(r rueidis.RedisResult, err error) (string, []rueidis.RedisMessage, error) {
+	if err != nil {
+		return "", nil, err
+	}
+	list, err := r.ToArray()
+	if err != nil || len(list) == 0 {
+		return "", nil, fmt.Errorf("%w: an answer that makes no sense: %w", queue.ErrUnavailable, err)
+	}
+	word, err := list[0].ToString()
+	switch word {
+	case "lost":
+		err = queue.ErrLost
+	case "gone":
+		err = queue.ErrNotFound
+	}
+	return word, list[1:], err
+}
+
+// tagSize is the length of a tag, with which ids begin.
+const tagSize = 12
+
+func tagOf(scope string) string {
+	sum := sha256.Sum256([]byte(scope))
+	return hex.EncodeToString(sum[:tagSize/2])
+}
+
+func (s *Store) base(tag string) string { return s.options.Prefix + ":q:{" + tag + "}" }
+func (s *Store) registry() string       { return s.options.Prefix + ":q:limits" }
+func (s *Store) nodes() string          { return s.options.Prefix + ":q:nodes" }
+
+// baseOf returns that of an entry.
+func (s *Store) baseOf(id string) (string, error) {
+	if len(id) <= tagSize || strings.ContainsAny(id[:tagSize], "{}") {
+		return "", queue.ErrNotFound
+	}
+	return s.base(id[:tagSize]), nil
+}
+
+func laneOf(l queue.Lane) string {
+	sum := sha256.Sum256([]byte(l.Key))
+	return hex.EncodeToString(sum[:16])
+}
+
+func partitionOf(lane string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(lane)) // never fails
+	return strconv.Itoa(int(h.Sum32() % partitions))
+}
+
+// register makes the queue of a rule known to all processes.
+func (s *Store) register(ctx context.Context, tag string, l limit) error {
+	s.mu.Lock()
+	_, known := s.known[tag]
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	client, err := s.connected()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := client.Do(ctx, client.B().Hset().Key(s.registry()).FieldValue().FieldValue(tag, string(text)).Build()).Error(); err != nil {
+		return fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+	}
+	s.mu.Lock()
+	s.known[tag] = l
+	s.mu.Unlock()
+	return nil
+}
+
+// limits returns the queues that any process has made known.
+func (s *Store) limits(ctx context.Context) (map[string]limit, error) {
+	client, err := s.connected()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	fields, err := client.Do(ctx, client.B().Hgetall().Key(s.registry()).Build()).AsStrMap()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+	}
+	all := make(map[string]limit, len(fields))
+	for tag, text := range fields {
+		var l limit
+		if len(tag) == tagSize && json.Unmarshal([]byte(text), &l) == nil {
+			all[tag] = l
+		}
+	}
+	return all, nil
+}
+
+// trim is what is in the stream of an entry: all but what makes it large.
+func trim(e *queue.Entry) string {
+	small := *e
+	small.Header, small.Body = nil, nil
+	return string(small.Marshal())
+}
+
+// Put implements [queue.Store]. The id of what it keeps begins with the tag of
+// the limit. When Redis does not answer it tries again, the same entry: it
+// cannot be there twice. When it gives up it takes back what may have arrived.
+func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (queue.Receipt, error) {
+	tag := tagOf(given.Scope)
+	e := *given
+	e.ID = tag + given.ID
+	lane := laneOf(queue.Lane{Scope: e.Scope, Key: e.Key})
+	args := []string{
+		e.ID, partitionOf(lane), lane, string(e.Marshal()), strconv.FormatInt(e.Size(), 10),
+		strconv.FormatInt(p.MaxEntries, 10), strconv.FormatInt(p.MaxBytes, 10), trim(&e), "", "", "0",
+	}
+	print := e.Fingerprint()
+	if hash, ok := e.Idempotency(); ok {
+		args[8] = hex.EncodeToString(hash[:])
+		args[9] = hex.EncodeToString(print[:]) + e.ID
+		args[10] = strconv.FormatInt(max((p.TTL+p.Keep).Milliseconds(), 1), 10)
+	}
+	tried := false
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+		err := s.register(ctx, tag, limit{e.Domain, e.Rule})
+		if err == nil {
+			tried = true
+			var receipt queue.Receipt
+			if receipt, err = s.put(ctx, s.base(tag), args, hex.EncodeToString(print[:])); err == nil {
+				s.nudge()
+				return receipt, nil
+			}
+			if errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrConflict) || isDefinite(err) {
+				return queue.Receipt{}, err
+			}
+		}
+		timer := time.NewTimer(wait) //nolint:forbidigo // waiting for Redis
+		select {
+		case <-timer.C:
+			continue
+		case <-ctx.Done():
+		case <-s.stop.Done():
+		}
+		timer.Stop()
+		if tried {
+			s.withdraw(s.base(tag), e.ID, args[8])
+		}
+		return queue.Receipt{}, err
+	}
+}
+
+// isDefinite reports whether Redis has said that it has not done it, and that to
+// try again is of no use: it has no memory or disk left, or we no permission.
+func isDefinite(err error) bool {
+	e, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		return false
+	}
+	for _, code := range []string{"OOM", "MISCONF", "NOPERM", "NOAUTH", "WRONGPASS"} {
+		if strings.HasPrefix(e.Error(), code) {
+			return true
+		}
+	}
+	return false
+}
+
+// put tries once.
+func (s *Store) put(ctx context.Context, base string, args []string, print string) (queue.Receipt, error) {
+	result, err := s.putAndWait(ctx, base, args)
+	word, rest, err := words(result, err)
+	switch {
+	case err != nil:
+		return queue.Receipt{}, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+	case word == "full":
+		return queue.Receipt{}, queue.ErrFull
+	case word == "again" && len(rest) == 1:
+		known, _ := rest[0].ToString()
+		id, same := strings.CutPrefix(known, print)
+		if !same {
+			return queue.Receipt{}, queue.ErrConflict
+		}
+		return queue.Receipt{ID: id, Again: true}, nil
+	case word == "ok" && len(rest) == 2:
+		id, _ := rest[0].ToString()
+		position, _ := rest[1].AsInt64()
+		return queue.Receipt{ID: id, Position: position}, nil
+	}
+	return queue.Receipt{}, fmt.Errorf("%w: an answer that makes no sense: %s", queue.ErrUnavailable, word)
+}
+
+// putAndWait puts, and waits for the replicas if it is to.
+func (s *Store) putAndWait(ctx context.Context, base string, args []string) (result rueidis.RedisResult, err error) {
+	if s.options.Replicas == 0 {
+		return s.do(ctx, s.scripts.put, base, args...)
+	}
+	client, err := s.connected()
+	if err != nil {
+		return result, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err = client.Dedicated(func(c rueidis.DedicatedClient) error {
+		result = c.Do(ctx, c.B().Eval().Script(putText).Numkeys(1).Key(base).Arg(args...).Build())
+		if err := result.Error(); err != nil {
+			return err
+		}
+		n, err := c.Do(ctx, c.B().Wait().Numreplicas(int64(s.options.Replicas)).Timeout(callTimeout.Milliseconds()/2).Build()).AsInt64()
+		if err == nil && n < int64(s.options.Replicas) {
+			err = fmt.Errorf("%d of %d replicas have it", n, s.options.Replicas)
+		}
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+	}
+	return result, err
+}
+
+// withdraw takes back an entry that may have arrived although nobody said so.
+// It goes on for a while in the background.
+func (s *Store) withdraw(base, id, hash string) {
+	s.work.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.stop), withdrawTime)
+		defer cancel()
+		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+			_, err := s.do(ctx, s.scripts.drop, base, id, hash, strconv.FormatInt(withdrawTime.Milliseconds(), 10))
+			if err == nil {
+				return
+			}
+			timer := time.NewTimer(wait) //nolint:forbidigo // waiting for Redis
+			select {
+			case <-timer.C:
+				continue
+			case <-ctx.Done():
+			case <-s.stop.Done(): // a last attempt has been made
+			}
+			timer.Stop()
+			s.options.Logger.Warn("a request that was answered 503 may be sent all the same", "id", id, "err", err)
+			return
+		}
+	})
+}
+
+func (s *Store) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
