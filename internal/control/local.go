@@ -28,10 +28,10 @@ type Local struct {
 	saved  int64
 }
 
-// localRow is a row and, if it was deleted, when.
+// localRow is a row, and when it ends or was deleted.
 type localRow struct {
 	Row
-	deleted time.Time
+	until, deleted time.Time
 }
 
 // remembered is for how long it is told that a row was deleted.
@@ -71,13 +71,10 @@ const header = "headgate control 1 %08x\n"
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func (l *Local) load(text []byte) error {
-	first, rest, _ := bytes.Cut(text, []byte("\n"))
-	var sum uint32
-	if n, err := fmt.Sscanf(string(first)+"\n", header, &sum); n != 1 || err != nil {
-		return errors.New("it does not begin as a table of this version does")
-	}
-	if got := crc32.Checksum(rest, castagnoli); got != sum {
-		return fmt.Errorf("its checksum is %08x, not %08x", got, sum)
+	end := bytes.IndexByte(text, '\n') + 1
+	rest := text[end:]
+	if want := fmt.Sprintf(header, crc32.Checksum(rest, castagnoli)); string(text[:end]) != want {
+		return fmt.Errorf("it begins with %.40q, not with %q", text[:end], want)
 	}
 	for line := range bytes.Lines(rest) {
 		e, err := decode(string(bytes.TrimSuffix(line, []byte("\n"))))
@@ -85,7 +82,7 @@ func (l *Local) load(text []byte) error {
 			return err
 		}
 		l.version++
-		l.rows[e.name()] = localRow{Row: Row{Name: e.name(), Value: string(bytes.TrimSpace(line)), Version: l.version}}
+		l.rows[e.name()] = localRow{Row: Row{Name: e.name(), Value: string(bytes.TrimSpace(line)), Version: l.version}, until: e.Until}
 	}
 	l.saved = l.version
 	return nil
@@ -112,15 +109,15 @@ func (l *Local) Since(_ context.Context, version int64, most int) (rows []Row, n
 }
 
 // Put implements [Table].
-func (l *Local) Put(_ context.Context, name, value string, _ time.Time, most int) error {
+func (l *Local) Put(_ context.Context, name, value string, until time.Time, most int) error {
 	l.mu.Lock()
 	l.tidy()
 	old, was := l.rows[name]
-	if (!was || old.Deleted) && l.live() >= most {
+	if (!was || old.Deleted || !old.until.After(l.clock())) && l.live() >= most {
 		l.mu.Unlock()
 		return ErrFull
 	}
-	l.set(localRow{Row: Row{Name: name, Value: value}})
+	l.set(localRow{Row: Row{Name: name, Value: value}, until: until})
 	l.mu.Unlock()
 	return l.save()
 }
@@ -154,23 +151,21 @@ func (l *Local) set(r localRow) {
 }
 
 func (l *Local) live() (n int) {
+	now := l.clock()
 	for _, r := range l.rows {
-		if !r.Deleted {
+		if !r.Deleted && r.until.After(now) {
 			n++
 		}
 	}
 	return n
 }
 
-// tidy drops what has ended.
+// tidy drops what has ended: some time later, so that nobody who has not looked
+// in between keeps what was there before it.
 func (l *Local) tidy() {
 	now := l.clock()
 	for name, r := range l.rows {
-		if r.Deleted {
-			if now.Sub(r.deleted) > remembered {
-				delete(l.rows, name)
-			}
-		} else if e, err := decode(r.Value); err != nil || !e.Until.After(now) {
+		if r.Deleted && now.Sub(r.deleted) > remembered || !r.Deleted && now.Sub(r.until) > afresh {
 			delete(l.rows, name)
 		}
 	}

@@ -1,0 +1,4 @@
+package control
+
+// Decode is decode.
+func Decode(text string) (*Entry, error) { return decode(text) }
