@@ -340,3 +340,37 @@ func TestDenyCacheWhileOpen(t *testing.T) {
 		}
 	})
 }
+
+// TestForget: nothing is remembered after Forget, nor is a refusal that was on
+// its way.
+func TestForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.refuses(time.Minute)
+		s := cached(f)
+		keys := make([]string, 500)
+		for i := range keys {
+			keys[i] = fmt.Sprint(i)
+			_, _ = s.Take(t.Context(), op(keys[i]))
+		}
+		stall := make(chan struct{})
+		f.set(func(f *fake) { f.stall = stall })
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = s.Take(t.Context(), op("under way"))
+		}()
+		synctest.Wait()
+		s.Forget()
+		close(stall)
+		<-done
+		f.set(func(f *fake) { f.stall = nil })
+		f.works()
+		for _, key := range append(keys, "under way") {
+			if d, err := s.Take(t.Context(), op(key)); err != nil || !d.Allowed {
+				t.Fatalf("%s: %+v, %v", key, d, err)
+			}
+		}
+		failsafe.New(&fake{}, failsafe.Options{}).Forget() // without a cache
+	})
+}
