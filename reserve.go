@@ -7,12 +7,14 @@ import (
 	"time"
 )
 
-// Reservation is a take that may be given back. Its zero value was refused.
+// Reservation is a take that may be given back, or settled at another cost. Its
+// zero value was refused.
 type Reservation struct {
 	limiter *Limiter
 	key     string
 	limit   Limit
 	taken   time.Time
+	settled bool
 	// Decision is the store's answer. If it is allowed, the request may go
 	// ahead after Decision.Delay.
 	Decision Decision
@@ -26,21 +28,47 @@ func (r *Reservation) OK() bool { return r.Decision.Allowed }
 func (r *Reservation) Delay() time.Duration { return r.Decision.Delay }
 
 // Cancel gives back what was taken, less what time has given back already. A
-// second Cancel, or one of a refused reservation, does nothing.
-func (r *Reservation) Cancel(ctx context.Context) error {
-	if !r.Decision.Allowed || r.Decision.Granted == 0 || r.limiter == nil {
+// second Cancel, or one of a refused or committed reservation, does nothing.
+func (r *Reservation) Cancel(ctx context.Context) error { return r.settle(ctx, 0) }
+
+// Commit settles the reservation at n, what the request has really cost, if that
+// was known only afterwards: the difference is charged, into debt if need be, or
+// given back, less what time has given back already. A second Commit, or one of
+// a refused or cancelled reservation, does nothing. n must not be negative.
+//
+// Of a limit of [Concurrent] it gives the places back.
+func (r *Reservation) Commit(ctx context.Context, n int64) error {
+	if n < 0 {
+		return ErrInvalidCost
+	}
+	return r.settle(ctx, n)
+}
+
+func (r *Reservation) settle(ctx context.Context, n int64) error {
+	if !r.Decision.Allowed || r.limiter == nil || r.settled {
 		return nil
 	}
+	r.settled = true
 	granted := r.Decision.Granted
 	r.Decision.Granted = 0
 	if r.Decision.Reason == FailOpen {
-		return nil // nothing was taken, so nothing must be given back
+		granted = 0 // nothing was taken, so nothing can be given back
 	}
-	left := r.Decision.ResetAfter - r.limiter.now().Sub(r.taken)
-	if left <= 0 {
+	op := Op{Key: r.key, Limit: r.limit}
+	switch {
+	case r.limit.Algorithm() == Concurrency:
+		op.Kind, op.Cost, op.Lease = Release, granted, r.Decision.Lease
+	case n > granted:
+		op.Kind, op.Cost = Charge, n-granted
+	case n < granted:
+		op.Kind, op.Cost = Refund, granted-n
+		if op.Duration = r.Decision.ResetAfter - r.limiter.now().Sub(r.taken); op.Duration <= 0 {
+			return nil
+		}
+	}
+	if op.Cost == 0 {
 		return nil
 	}
-	op := Op{Key: r.key, Limit: r.limit, Cost: granted, Kind: Refund, Duration: left}
 	if r.Decision.Reason == Fallback {
 		// To the store that it was taken from, which this may not be any more.
 		op.Limit = op.Limit.Share(r.limiter.share)

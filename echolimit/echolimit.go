@@ -36,6 +36,7 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 			if !ok {
 				return x.err
 			}
+			defer pass.End()
 			if !gate.Refunds() {
 				return next(c)
 			}

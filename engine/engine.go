@@ -37,6 +37,10 @@ type Query struct {
 	// Door is where the request came in. It is for observers; the answer does
 	// not depend on it.
 	Door Door
+	// Endless is for a caller who will not know when the request has ended.
+	// Rules that limit what is under way do not apply to it. Everybody else has
+	// to release the leases of the Verdict, see [Engine.Hold].
+	Endless bool
 }
 
 // UnknownDomain says what happens to a request in a domain without rules.
@@ -89,6 +93,7 @@ type Engine struct {
 	unknown  UnknownDomain
 	scratch  sync.Pool // of *scratch
 	lanes    atomic.Uint32
+	seal     seal
 
 	// rules is swapped as a whole on every reload; a request reads it once.
 	rules atomic.Pointer[rules.Ruleset]
@@ -165,11 +170,15 @@ func (e *Engine) answer(ctx context.Context, q Query, matched *Matched) (Verdict
 
 func (e *Engine) decide(ctx context.Context, q Query, matched *Matched, v *Verdict) error {
 	s := v.scratch
+	rs := e.rules.Load()
 	if matched == nil {
-		v.Known = e.rules.Load().Match(q.Domain, q.Request, &s.matches[0])
+		v.Known = rs.Match(q.Domain, q.Request, &s.matches[0])
 	} else {
 		v.Known = matched.Known
 		s.matches[0].Checks = append(s.matches[0].Checks[:0], matched.Checks...)
+	}
+	if q.Endless && rs.HasConcurrent() {
+		s.matches[0].DropConcurrent()
 	}
 	rules.ApplyReplaces(s.matches[:])
 	s.results = s.results[:0]

@@ -91,13 +91,19 @@ func (s *scratch) refunds(taken, now int64, from origin) {
 			limit = localLimit(r.Rule)
 		}
 		left := r.Decision.ResetAfter - elapsed(taken, now)
-		if r.Decision.Granted > 0 && left > 0 {
+		switch {
+		case r.Decision.Lease != 0:
+			s.pending = append(s.pending, headgate.Op{
+				Key: s.matches[0].Checks[i].Key, Scope: r.Rule.Scope, Limit: limit,
+				Cost: r.Decision.Granted, At: now, Lease: r.Decision.Lease, Kind: headgate.Release,
+			})
+		case r.Decision.Granted > 0 && left > 0:
 			s.pending = append(s.pending, headgate.Op{
 				Key: s.matches[0].Checks[i].Key, Scope: r.Rule.Scope, Limit: limit,
 				Cost: r.Decision.Granted, At: now, Duration: left, Kind: headgate.Refund,
 			})
 		}
-		r.Decision.Granted = 0
+		r.Decision.Granted, r.Decision.Lease = 0, 0
 	}
 	s.room()
 }

@@ -52,6 +52,11 @@ func (s *multiScratch) match(rs *rules.Ruleset, q *MultiQuery) (known bool) {
 			m.Checks = append(m.Checks[:0], rules.Check{Rule: p.Rule, Key: p.Key, Cost: p.Rule.Cost, Enforced: true})
 		}
 	}
+	if known && rs.HasConcurrent() {
+		for i := range q.Parts {
+			s.matches[i].DropConcurrent() // nobody says when the request has ended
+		}
+	}
 	if known {
 		rules.ApplyReplaces(s.matches[:len(q.Parts)])
 		s.fill(q)

@@ -40,11 +40,13 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 		x.begin(c)
 		// Not deferred: what a panic leaves behind is not used again.
 		pass, ok := gate.Enter(c.Context(), x, x.request)
+		defer pass.End() // of a handler that panics
 		err := x.err
 		if ok {
 			x.setHeader()
 			err = c.Next()
 			pass.Leave(status(c, err))
+			pass.End()
 		}
 		x.end()
 		exchanges.Put(x)

@@ -36,6 +36,7 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 			c.Abort()
 			return
 		}
+		defer pass.End()
 		if !gate.Refunds() {
 			c.Next()
 			return

@@ -12,7 +12,7 @@ import (
 
 // Gate is what the middleware of [New] is made of, for the middleware of
 // frameworks that have another form: they call [Gate.Enter] before their
-// handler and [Pass.Leave] after it. ginlimit, echolimit and fiberlimit are
+// handler and [Pass.Leave] after it; [Pass.End] they defer. ginlimit, echolimit and fiberlimit are
 // made so.
 type Gate struct {
 	config
@@ -40,6 +40,7 @@ type Pass struct {
 	ctx  context.Context //nolint:containedctx // it lives as long as the request
 	r    *http.Request
 	ticket
+	leases []*headgate.Lease // held until End
 }
 
 // Enter decides about r. If it may pass, Enter waits for its turn, sets the
@@ -57,8 +58,10 @@ func (g *Gate) Enter(ctx context.Context, w http.ResponseWriter, r *http.Request
 		g.reject(w, r, &p.ticket)
 		return p, false
 	}
+	p.hold()
 	if err := p.wait(ctx); err != nil {
 		p.giveBack()
+		p.End()
 		answer.Problem(w, http.StatusServiceUnavailable, "The request was given up while it waited for its turn.")
 		return p, false
 	}
@@ -148,8 +151,8 @@ func (p *Pass) giveBack() {
 	for i, op := range p.ops {
 		d := &p.policies[i].Decision
 		left := d.ResetAfter - since
-		if d.Granted == 0 || left <= 0 {
-			continue // nothing was taken, or time has given it back (or the store did not answer)
+		if d.Granted == 0 || left <= 0 || d.Lease != 0 {
+			continue // nothing was taken, End gives it back, or time has given it back (or the store did not answer)
 		}
 		op.Kind, op.Cost, op.Duration, op.At = headgate.Refund, d.Granted, left, 0
 		refunds = append(refunds, op)

@@ -31,6 +31,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	defer pass.End()
 	if !m.gate.Refunds() {
 		m.next.ServeHTTP(w, r)
 		return

@@ -12,7 +12,7 @@ import (
 func formKeys() []string {
 	return append([]string{
 		"name", "description", "disabled", "match", "key", "key_missing", "cost",
-		"on_limit", "mode", "percent", "on_store_error", "tiers",
+		"on_limit", "mode", "percent", "on_store_error", "tiers", "concurrency", "lease",
 	}, limitKeys()...)
 }
 
@@ -71,7 +71,7 @@ func (p *parser) parseRule(form ruleForm) {
 		r.Name, _ = p.ruleName(name)
 	}
 	r.Scope, r.LimitName = scopeOf(form.domainName, r.Name), r.Name
-	r.Limit, _ = p.parseRateAndOptions(f, n)
+	r.Limit = p.parseLimitOf(f, n)
 	conditions := p.parseMatch(f.get("match"), &r.match)
 	p.parseKey(f, r)
 	p.parseNumbers(f, r)
@@ -228,6 +228,9 @@ func (p *parser) parseNotes(f fields, r *Rule) {
 // warnOfLimit warns of numbers that make the rule refuse all or nothing.
 func (p *parser) warnOfLimit(f fields, r *Rule) {
 	rate := f.get("rate")
+	if rate == nil {
+		rate = f.get("concurrency")
+	}
 	switch {
 	case r.Limit.IsUnlimited():
 	case r.Limit.N() == 0:

@@ -343,6 +343,9 @@ func (p *parser) makeWait(at *node, f fields, r *Rule) {
 		if n != nil {
 			limit = limit.MaxWait(wait)
 		}
+	case r.Concurrent():
+		p.errorf(at, "", "who is not among those under way cannot wait for a turn: nobody knows when that is")
+		return
 	case limit.Algorithm() != headgate.TokenBucket:
 		p.errorf(at, "use algorithm: leaky_bucket, or token_bucket with a max_wait", "requests of a %s cannot be made to wait for their turn", limit.Algorithm())
 		return

@@ -219,6 +219,7 @@ func (p *parser) finish() {
 	}
 	for i, r := range s.rules {
 		r.Index, r.Headers = i, s.domains[r.Domain].headers.dialect
+		s.concurrent = s.concurrent || r.Concurrent()
 	}
 	slices.Sort(s.names)
 	s.stats.Domains, s.stats.Rules = len(s.names), len(s.rules)

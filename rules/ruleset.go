@@ -10,6 +10,8 @@ type Ruleset struct {
 	rules    []*Rule
 	warnings []Diagnostic
 	stats    Stats
+
+	concurrent bool // there is a rule that is
 }
 
 // domain is a namespace of rules.

@@ -39,6 +39,7 @@ var beyondSchema = map[string]string{
 	"delay-of-a-window":           "what a tier may inherit",
 	"queue-counts-denied":         "two keys far apart",
 	"queue-backoff":               "arithmetic",
+	"delay-of-concurrency":        "what a tier may inherit",
 	"delay-without-max-wait":      "what a tier may inherit",
 	"tiers-without-rate":          "what a tier may inherit",
 	"tiers-default-unknown":       "two places of the file",

@@ -11,7 +11,7 @@ const maxTiers = 64
 
 // tierKeys are the keys of one tier: those of a limit that may differ.
 func tierKeys() []string {
-	return append([]string{"is", "cost", "on_limit", "mode", "percent", "on_store_error", "description"}, limitKeys()...)
+	return append([]string{"is", "cost", "on_limit", "mode", "percent", "on_store_error", "description", "concurrency", "lease"}, limitKeys()...)
 }
 
 // tier is one tier of a limit.
@@ -117,7 +117,7 @@ func (t *tierForm) readBy(at, n *node) {
 // readDefault reads which tier is for all others.
 func (t *tierForm) readDefault(at, n *node) {
 	if n == nil {
-		if t.base.get("rate") == nil && len(t.tiers) > 0 {
+		if t.base.get("rate") == nil && t.base.get("concurrency") == nil && len(t.tiers) > 0 {
 			t.errorf(at, "add default: with the name of a tier, or give the limit a rate of its own", "requests of no tier would have no limit")
 		}
 		return
@@ -192,6 +192,7 @@ func (t *tierForm) merged(one *tier) fields {
 			}
 		}
 	}
+	inheritLimit(f, one.f)
 	maps.Copy(f, one.f)
 	return f
 }

@@ -46,7 +46,9 @@ func (a *App) openRedis() (headgate.Store, []engine.Option, error) {
 	a.cleanup = append(a.cleanup, func() { _ = safe.Close() })
 	local := a.newMemory()
 	a.keepMemory(local)
-	return safe, []engine.Option{engine.WithFallback(local), engine.WithTimeout(options.Timeout)}, nil
+	return safe, []engine.Option{
+		engine.WithFallback(local), engine.WithTimeout(options.Timeout), engine.WithSecret(shared.Secret),
+	}, nil
 }
 
 // greet says in the log whether the store is there.

@@ -142,6 +142,9 @@ func (a *App) warn(rs *rules.Ruleset) {
 	for _, d := range rs.Warnings() {
 		a.log.Warn("odd rule", "at", d.Position(), "message", d.Message, "hint", d.Hint)
 	}
+	if rs.HasConcurrent() {
+		a.log.Info("rules with concurrency do not apply to requests over gRPC, /json and /v1/auth: nobody says there when a request has ended")
+	}
 }
 
 // firstOf returns err in one line: the first problem and how many more.

@@ -87,7 +87,7 @@ func newSide(s Side, o *Options) *side {
 // released.
 func (s *side) decide(ctx context.Context, at int64, m engine.Matched) (engine.Verdict, error) {
 	s.now = at
-	v, err := s.engine.DecideMatched(ctx, engine.Query{Domain: s.Domain, Cost: 1, At: at}, m)
+	v, err := s.engine.DecideMatched(ctx, engine.Query{Domain: s.Domain, Cost: 1, At: at, Endless: true}, m)
 	if err != nil {
 		v.Release()
 		return v, fmt.Errorf("the store of the simulation: %w", err)

@@ -60,8 +60,8 @@ type story struct {
 	key   string
 	// leases are some that were given.
 	leases []int64
-	now   int64
-	ops   int64
+	now    int64
+	ops    int64
 }
 
 // run makes up a few limits of one algorithm, and ops under them.

@@ -118,7 +118,8 @@ func (h *Handler) read(q *question, r *http.Request) error {
 func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 	at := q.at.UnixMicro()
 	v, err := h.options.Engine.Decide(ctx, engine.Query{
-		Domain: q.domain, Request: q, Cost: q.cost, At: at, Door: engine.DoorForwardAuth,
+		Endless: true,
+		Domain:  q.domain, Request: q, Cost: q.cost, At: at, Door: engine.DoorForwardAuth,
 	})
 	if err != nil {
 		level := slog.LevelError

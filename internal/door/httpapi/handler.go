@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/client"
@@ -89,6 +88,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if only(w, r, http.MethodPost) {
 			h.explain(w, r)
+		}
+	case "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel":
+		h.settle(w, r)
+	case "/v1/reserve":
+		if only(w, r, http.MethodPost) {
+			h.reserve(w, r)
 		}
 	case "/healthz":
 		if only(w, r, http.MethodGet, http.MethodHead) {
@@ -164,13 +169,21 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 	}
 	v := h.decide(r.Context(), &c.body.checks[0], at)
 	defer v.Release()
+	h.answer(w, c, &v, at, later{"lease", h.lease(r.Context(), &v)})
+}
+
+// later is a token that a caller needs later, and what it is called.
+type later struct{ name, token string }
+
+// answer answers with v and, if there is one, a token.
+func (h *Handler) answer(w http.ResponseWriter, c *call, v *engine.Verdict, at int64, t later) {
 	c.policies = policies(c.policies[:0], v.Results(), at)
 	answer.Headers(w.Header(), h.options.Dialect.Or(v.Headers()), c.policies...)
 	status := http.StatusOK
 	if !v.Allowed {
 		status = http.StatusTooManyRequests
 	}
-	c.out = append(appendVerdict(c.out[:0], &v), '\n')
+	c.out = append(appendToken(appendVerdict(c.out[:0], v), t), '\n')
 	write(w, status, c.out)
 }
 
@@ -182,7 +195,7 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call, at int6
 			c.out = append(c.out, ',')
 		}
 		v := h.decide(r.Context(), &c.body.checks[i], at)
-		c.out = appendVerdict(c.out, &v)
+		c.out = appendToken(appendVerdict(c.out, &v), later{"lease", h.lease(r.Context(), &v)})
 		v.Release()
 	}
 	c.out = append(c.out, "]}\n"...)
@@ -192,17 +205,14 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call, at int6
 // decide asks the engine. Its error does not concern the caller, who gets what
 // the policy says; the verdict's reason tells.
 func (h *Handler) decide(ctx context.Context, c *check, at int64) engine.Verdict {
-	v, err := h.options.Engine.Decide(ctx, engine.Query{
-		Domain: c.domain, Request: c, Cost: c.cost, At: at, Kind: c.kind, Door: engine.DoorAPI,
-	})
-	if err != nil {
-		level := slog.LevelError
-		if errors.Is(err, headgate.ErrUnavailable) {
-			level = slog.LevelDebug // whoever watches the store says so once
-		}
-		h.options.Logger.Log(ctx, level, "check failed", "domain", c.domain, "err", err)
-	}
+	v, err := h.options.Engine.Decide(ctx, h.query(c, at))
+	h.report(ctx, c.domain, err)
 	return v
+}
+
+// query is what c asks the engine.
+func (h *Handler) query(c *check, at int64) engine.Query {
+	return engine.Query{Domain: c.domain, Request: c, Cost: c.cost, At: at, Kind: c.kind, Door: engine.DoorAPI}
 }
 
 // policies appends what the enforced limits said at that time.

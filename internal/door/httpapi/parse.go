@@ -272,11 +272,14 @@ func hex4(s string) rune {
 	return r
 }
 
-// cost reads a whole number from 0 to maxCost.
-func (p *parser) cost() (int64, error) {
+// cost reads the value of "cost".
+func (p *parser) cost() (int64, error) { return p.whole("cost") }
+
+// whole reads a whole number from 0 to maxCost.
+func (p *parser) whole(name string) (int64, error) {
 	c := p.next()
 	if c != '-' && (c < '0' || c > '9') {
-		return 0, p.fail(`"cost" must be a number, but here is %s`, p.found())
+		return 0, p.fail(`%q must be a number, but here is %s`, name, p.found())
 	}
 	start := p.pos
 	end := start
@@ -286,15 +289,15 @@ func (p *parser) cost() (int64, error) {
 	text := p.text[start:end]
 	switch {
 	case c == '-':
-		return 0, p.fail(`"cost" must not be negative`)
+		return 0, p.fail(`%q must not be negative`, name)
 	case strings.ContainsAny(text, "+-.eE"):
-		return 0, p.fail(`"cost" must be a whole number`)
+		return 0, p.fail(`%q must be a whole number`, name)
 	case len(text) > 1 && c == '0':
-		return 0, p.fail(`"cost" must not begin with 0`)
+		return 0, p.fail(`%q must not begin with 0`, name)
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n > maxCost {
-		return 0, p.fail(`"cost" must be at most %d`, int64(maxCost))
+		return 0, p.fail(`%q must be at most %d`, name, int64(maxCost))
 	}
 	p.pos = end
 	return n, nil

@@ -115,6 +115,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	v := p.decide(r.Context(), x, at)
 	defer v.Release()
+	// Ended also when httputil panics, and held while a tunnel is open.
+	defer p.hold(r.Context(), &v).End()
 	if !v.Allowed {
 		p.overLimit(w, x, &v)
 		return

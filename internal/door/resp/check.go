@@ -180,21 +180,35 @@ func (c *conn) decide(ctx context.Context, q *check, kind headgate.Kind) {
 	if err != nil && !errors.Is(err, headgate.ErrUnavailable) { // whoever watches the store says that once
 		c.server.options.Logger.ErrorContext(ctx, "check failed", "domain", q.domain, "err", err)
 	}
-	c.verdict(&v)
+	c.verdict(ctx, &v)
 }
 
 // verdict appends what HG.CHECK answers: allowed, rule, limit, remaining,
 // retry_after_ms, reset_after_ms, reason, delay_ms, action. In RESP2 it is an array of
-// the values. Times are rounded up. What is not known is null, and
+// the values. Where the request holds places under a limit of what is under way
+// there is a tenth, lease, for HG.RELEASE. Times are rounded up. What is not known is null, and
 // retry_after_ms is -1 if the request can never pass.
-func (c *conn) verdict(v *engine.Verdict) {
+func (c *conn) verdict(ctx context.Context, v *engine.Verdict) {
+	lease, err := c.server.options.Engine.LeaseToken(ctx, v)
+	if err != nil {
+		c.server.options.Logger.WarnContext(ctx, "no token for a lease: it ends by itself", "err", err)
+	}
+	c.answer(v, "lease", lease)
+}
+
+// answer appends v and, if there is one, a token called name.
+func (c *conn) answer(v *engine.Verdict, name, token string) {
 	d := &v.Decision
 	limited := v.Rule != nil && d.Reason != headgate.NoLimit
 	known := limited && d.Reason != headgate.FailOpen && d.Reason != headgate.FailClosed
+	fields := 9
+	if token != "" {
+		fields++
+	}
 	if c.proto == resp2 {
-		c.array(9)
+		c.array(fields)
 	} else {
-		c.mapping(9)
+		c.mapping(fields)
 	}
 	c.field("allowed")
 	c.boolean(v.Allowed)
@@ -227,6 +241,10 @@ func (c *conn) verdict(v *engine.Verdict) {
 	c.integer(answer.Milliseconds(v.Delay))
 	c.field("action")
 	c.bulk(v.Outcome().Action())
+	if token != "" {
+		c.field(name)
+		c.bulk(token)
+	}
 }
 
 // field appends the name of what comes next, where there are names.

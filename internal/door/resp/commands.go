@@ -39,6 +39,7 @@ func table() []*command {
 		{name: "hg.peek", arity: -2, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Peek) }, summary: "Asks as HG.CHECK does, and charges nothing"},
 		{name: "hg.mcheck", arity: -3, writing: true, since: "0.1.0", run: (*conn).checkMany, summary: "Asks about several requests, each by itself: (count domain [cost] [attribute value ...])..."},
 	}
+	list = append(list, settleCommands()...)
 	list = append(list, sessionCommands()...)
 	return append(list, clientCommand(), commandCommand())
 }

@@ -1,0 +1,234 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+)
+
+// defaultTTL is in what time a reservation has to be settled that does not say.
+const defaultTTL = 10 * time.Minute
+
+// tokenBody is a body that has a lease or a reservation, and with some a cost.
+type tokenBody struct {
+	token string
+	cost  int64
+}
+
+// parseToken reads a body of the member name and, if wanted, a cost.
+func parseToken(text, name string, withCost bool) (b tokenBody, err error) { //nolint:revive // says what the body has
+	p := &parser{text: text}
+	hasCost := false
+	err = p.object("the body", func(member string) (err error) {
+		switch {
+		case member == name && b.token == "":
+			b.token, err = p.string(strconv.Quote(name))
+		case member == "cost" && withCost && !hasCost:
+			hasCost = true
+			b.cost, err = p.cost()
+		case member == name || member == "cost" && withCost:
+			err = p.fail("%q is there twice", member)
+		case withCost:
+			err = p.fail(`unknown field %q; known are %q, "cost"`, member, name)
+		default:
+			err = p.fail("unknown field %q; known is %q", member, name)
+		}
+		return err
+	})
+	if err == nil {
+		err = p.end()
+	}
+	switch {
+	case err != nil:
+	case b.token == "":
+		err = fmt.Errorf("%q is missing", name)
+	case withCost && !hasCost:
+		err = errors.New(`"cost" is missing: what did the request really take?`)
+	}
+	return b, err
+}
+
+// settle answers the posts that have a token: release, renew, commit, cancel.
+func (h *Handler) settle(w http.ResponseWriter, r *http.Request) {
+	if !only(w, r, http.MethodPost) {
+		return
+	}
+	at := h.now()
+	var c call
+	if err := c.read(w, r); err != nil {
+		refuseBody(w, err)
+		return
+	}
+	name := "lease"
+	if r.URL.Path == "/v1/commit" || r.URL.Path == "/v1/cancel" {
+		name = "reservation"
+	}
+	b, err := parseToken(string(c.in), name, r.URL.Path == "/v1/commit")
+	if err != nil {
+		answer.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	out, err := h.settled(r, b, at)
+	switch {
+	case errors.Is(err, engine.ErrBadToken):
+		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("%q is none that was given here, or is damaged", name))
+	case err != nil:
+		h.options.Logger.DebugContext(r.Context(), "token not settled", "path", r.URL.Path, "err", err)
+		answer.Problem(w, http.StatusServiceUnavailable, "the store does not answer; try again")
+	default:
+		write(w, http.StatusOK, append(out, '\n'))
+	}
+}
+
+// settled does what the path says, and returns the body of the answer.
+func (h *Handler) settled(r *http.Request, b tokenBody, at int64) ([]byte, error) {
+	ctx, e := r.Context(), h.options.Engine
+	switch r.URL.Path {
+	case "/v1/release":
+		ending, err := e.ReleaseToken(ctx, b.token, at)
+		return appendEnding(nil, "released", ending), err
+	case "/v1/renew":
+		token, ending, err := e.RenewToken(ctx, b.token, at)
+		out := appendEnding(nil, "renewed", ending)
+		if token != "" {
+			out = appendString(append(out[:len(out)-1], `,"lease":`...), token)
+			out = append(out, '}')
+		}
+		return out, err
+	case "/v1/commit":
+		s, err := e.Commit(ctx, b.token, b.cost, at)
+		return appendSettlement(nil, "committed", &s), err
+	}
+	s, err := e.Cancel(ctx, b.token, at)
+	return appendSettlement(nil, "cancelled", &s), err
+}
+
+// appendEnding appends {"released":true} or {"released":false,"reason":"gone"}.
+func appendEnding(dst []byte, verb string, ending engine.Ending) []byte {
+	dst = strconv.AppendBool(append(dst, `{"`+verb+`":`...), ending == engine.Done)
+	if ending != engine.Done {
+		dst = append(dst, `,"reason":"`+ending.String()+`"`...)
+	}
+	return append(dst, '}')
+}
+
+// appendSettlement appends what became of a reservation.
+func appendSettlement(dst []byte, verb string, s *engine.Settlement) []byte {
+	dst = appendEnding(dst, verb, s.Ending)
+	dst = dst[:len(dst)-1]
+	if s.InDebt {
+		dst = append(dst, `,"in_debt":true`...)
+	}
+	if len(s.Lost) > 0 {
+		dst = append(dst, `,"rules_gone":`...)
+		next := byte('[')
+		for _, name := range s.Lost {
+			dst = appendString(append(dst, next), name)
+			next = ','
+		}
+		dst = append(dst, ']')
+	}
+	return append(dst, '}')
+}
+
+// now reads the clock.
+func (h *Handler) now() int64 {
+	if h.options.Clock == nil {
+		return time.Now().UnixMicro() //nolint:forbidigo // tokens carry the time
+	}
+	return h.options.Clock().UnixMicro()
+}
+
+// reserve answers POST /v1/reserve: a check whose cost is an estimate.
+func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) {
+	at := h.now()
+	var c call
+	if err := c.read(w, r); err != nil {
+		refuseBody(w, err)
+		return
+	}
+	ttl, err := c.body.parseReserve(string(c.in), h)
+	if err != nil {
+		answer.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	q := h.query(&c.body.checks[0], at)
+	v, token, err := h.options.Engine.Reserve(r.Context(), q, ttl)
+	h.report(r.Context(), q.Domain, err)
+	defer v.Release()
+	h.answer(w, &c, &v, at, later{"reservation", token})
+}
+
+// parseReserve reads the body of POST /v1/reserve.
+func (b *body) parseReserve(text string, h *Handler) (ttl time.Duration, err error) {
+	b.checks = b.checks[:0]
+	p := &parser{text: text, clients: h.options.Clients}
+	var s seen
+	c := b.add()
+	milliseconds := int64(-1)
+	err = p.object("the body", func(name string) (err error) {
+		if name != "ttl_ms" {
+			return p.member(c, name, &s, `, "ttl_ms"`)
+		}
+		if milliseconds >= 0 {
+			return p.fail("%q is there twice", name)
+		}
+		milliseconds, err = p.whole(name)
+		return err
+	})
+	if err == nil {
+		err = p.end()
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case s&seenPeek != 0:
+		return 0, errors.New(`"peek" has no meaning in a reservation; POST /v1/check peeks`)
+	case milliseconds < 0:
+		ttl = defaultTTL
+	case milliseconds == 0 || milliseconds > engine.MaxReservation.Milliseconds():
+		return 0, fmt.Errorf(`"ttl_ms" must be from 1 to %d`, engine.MaxReservation.Milliseconds())
+	default:
+		ttl = time.Duration(milliseconds) * time.Millisecond
+	}
+	return ttl, c.finish(s)
+}
+
+// appendToken adds a member to the object at the end of dst, if there is a
+// token.
+func appendToken(dst []byte, t later) []byte {
+	if t.token == "" {
+		return dst
+	}
+	dst = append(append(append(dst[:len(dst)-1], `,"`...), t.name...), `":"`...)
+	return append(append(dst, t.token...), `"}`...)
+}
+
+// lease returns the token of what v holds while its request is under way.
+func (h *Handler) lease(ctx context.Context, v *engine.Verdict) string {
+	token, err := h.options.Engine.LeaseToken(ctx, v)
+	if err != nil {
+		h.options.Logger.WarnContext(ctx, "no token for a lease: it ends by itself", "err", err)
+	}
+	return token
+}
+
+// report logs an error of the engine's.
+func (h *Handler) report(ctx context.Context, domain string, err error) {
+	if err == nil {
+		return
+	}
+	level := slog.LevelError
+	if errors.Is(err, headgate.ErrUnavailable) {
+		level = slog.LevelDebug // whoever watches the store says so once
+	}
+	h.options.Logger.Log(ctx, level, "check failed", "domain", domain, "err", err)
+}

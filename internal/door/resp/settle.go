@@ -1,0 +1,122 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
+)
+
+// settleCommands returns those that end leases and settle reservations.
+func settleCommands() []*command {
+	const since = "0.2.0"
+	return []*command{
+		{name: "hg.release", arity: 2, writing: true, since: since, run: (*conn).release, summary: "Gives back what a lease of HG.CHECK holds: lease"},
+		{name: "hg.renew", arity: 2, writing: true, since: since, run: (*conn).renew, summary: "Makes a lease last from now on, and answers its new name: lease"},
+		{name: "hg.reserve", arity: -3, writing: true, since: since, run: (*conn).reserve, summary: "Asks as HG.CHECK does, the cost being an estimate: ttl_ms domain [cost] [attribute value ...]"},
+		{name: "hg.commit", arity: 3, writing: true, since: since, run: (*conn).commit, summary: "Settles a reservation at what the request has cost: reservation cost"},
+		{name: "hg.cancel", arity: 2, writing: true, since: since, run: (*conn).cancel, summary: "Gives back what a reservation has taken: reservation"},
+	}
+}
+
+// release answers HG.RELEASE: 1, or 0 if there was nothing left to give back.
+func (c *conn) release(ctx context.Context) {
+	ending, err := c.server.options.Engine.ReleaseToken(ctx, c.text(1), c.at)
+	if c.tokenFailed(ctx, err) {
+		return
+	}
+	if ending == engine.Done {
+		c.integer(1)
+	} else {
+		c.integer(0)
+	}
+}
+
+// renew answers HG.RENEW: the new name of the lease, or null if it has ended.
+func (c *conn) renew(ctx context.Context) {
+	token, _, err := c.server.options.Engine.RenewToken(ctx, c.text(1), c.at)
+	switch {
+	case c.tokenFailed(ctx, err):
+	case token == "":
+		c.null()
+	default:
+		c.bulk(token)
+	}
+}
+
+// reserve answers HG.RESERVE as HG.CHECK is answered, with the reservation as
+// its tenth value.
+func (c *conn) reserve(ctx context.Context) {
+	defer c.forget()
+	most := engine.MaxReservation.Milliseconds()
+	ttl, ok := integer(c.arg(1))
+	if !ok || ttl < 1 || ttl > most {
+		c.fail(fmt.Sprintf("ERR '%s' is not a time to settle from 1 to %d ms", clipped(c.arg(1)), most))
+		return
+	}
+	text := string(c.in[c.start : c.start+c.parser.args[len(c.parser.args)-1].to])
+	q := c.add()
+	if err := c.read(q, text, c.parser.args[2:]); err != nil {
+		c.fail("ERR " + err.Error())
+		return
+	}
+	v, token, err := c.server.options.Engine.Reserve(ctx, engine.Query{
+		Domain: q.domain, Request: q, Cost: q.cost, At: c.at, Door: engine.DoorRESP,
+	}, time.Duration(ttl)*time.Millisecond)
+	defer v.Release()
+	if err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+		c.server.options.Logger.ErrorContext(ctx, "check failed", "domain", q.domain, "err", err)
+	}
+	c.answer(&v, "reservation", token)
+}
+
+// commit answers HG.COMMIT: done, settled or expired, and whether the key is in
+// debt.
+func (c *conn) commit(ctx context.Context) {
+	cost, ok := integer(c.arg(2))
+	if !ok || cost < 0 || cost > maxCost {
+		c.fail(fmt.Sprintf("ERR '%s' is not a cost from 0 to %d", clipped(c.arg(2)), maxCost))
+		return
+	}
+	s, err := c.server.options.Engine.Commit(ctx, c.text(1), cost, c.at)
+	c.settlement(ctx, &s, err)
+}
+
+// cancel answers HG.CANCEL as HG.COMMIT is answered.
+func (c *conn) cancel(ctx context.Context) {
+	s, err := c.server.options.Engine.Cancel(ctx, c.text(1), c.at)
+	c.settlement(ctx, &s, err)
+}
+
+func (c *conn) settlement(ctx context.Context, s *engine.Settlement, err error) {
+	if c.tokenFailed(ctx, err) {
+		return
+	}
+	if c.proto == resp2 {
+		c.array(2)
+	} else {
+		c.mapping(2)
+	}
+	c.field("outcome")
+	c.bulk(s.Ending.String())
+	c.field("in_debt")
+	c.boolean(s.InDebt)
+}
+
+// tokenFailed answers a command whose token is bad or which the store did not
+// answer.
+func (c *conn) tokenFailed(ctx context.Context, err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, engine.ErrBadToken):
+		c.fail("ERR this is no lease or reservation that was given here, or it is damaged")
+	default:
+		c.server.options.Logger.DebugContext(ctx, "token not settled", "err", err)
+		c.fail("TRYAGAIN the store does not answer")
+	}
+	return true
+}

@@ -1,0 +1,148 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/memory"
+)
+
+func ExampleLimiter_Acquire() {
+	limiter := headgate.New(memory.New())
+	limit := headgate.Concurrent(2).Lease(30 * time.Second)
+	ctx := context.Background()
+	first, _ := limiter.Acquire(ctx, "customer-42", limit, 1)
+	second, _ := limiter.Acquire(ctx, "customer-42", limit, 1)
+	third, _ := limiter.Acquire(ctx, "customer-42", limit, 1)
+	fmt.Println(first.OK(), second.OK(), third.OK())
+
+	first.Keep() // renews it, should the work take longer than 30s
+	released, _ := first.Release(ctx)
+	again, _ := first.Release(ctx)
+	fmt.Println(released, again)
+	// Output:
+	// true true false
+	// true false
+}
+
+func ExampleReservation_Commit() {
+	limiter := headgate.New(memory.New(memory.WithClock(func() time.Time { return time.UnixMicro(1_767_225_600_000_000) })))
+	limit := headgate.PerDay(100_000).Using(headgate.FixedWindow)
+	ctx := context.Background()
+	// What an answer costs is known when it is there: reserve an estimate.
+	r, _ := limiter.Reserve(ctx, "customer-42", limit, 4000, 0)
+	if r.OK() {
+		_ = r.Commit(ctx, 1234)
+	}
+	left, _ := limiter.Peek(ctx, "customer-42", limit, 1)
+	fmt.Println(left.Remaining)
+	// Output: 98766
+}
+
+// TestLeaseKeep: a lease that is kept lasts, and one whose holder has gone does
+// not.
+func TestLeaseKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := headgate.New(memory.New(), headgate.WithClock(time.Now))
+		limit := headgate.Concurrent(1).Lease(10 * time.Second)
+		ctx := t.Context()
+		acquire := func(want bool) *headgate.Lease {
+			t.Helper()
+			l, err := limiter.Acquire(ctx, "k", limit, 1)
+			if err != nil || l.OK() != want {
+				t.Fatalf("%+v, %v; want OK %t", l.Decision(), err, want)
+			}
+			return l
+		}
+		kept := acquire(true)
+		kept.Keep()
+		time.Sleep(time.Minute)
+		acquire(false)
+		if ended, err := kept.Release(ctx); err != nil || !ended {
+			t.Errorf("release: %t, %v", ended, err)
+		}
+		left := acquire(true)
+		time.Sleep(10*time.Second - time.Microsecond)
+		acquire(false)
+		time.Sleep(time.Microsecond)
+		other := acquire(true)
+		if ok, err := left.Renew(ctx); ok || err != nil {
+			t.Errorf("renewal of what has ended: %t, %v", ok, err)
+		}
+		if ended, _ := left.Release(ctx); ended {
+			t.Error("a lease that had ended was released")
+		}
+		acquire(false) // other is still there
+		if ended, _ := other.Release(ctx); !ended {
+			t.Error("the release of a lease that had ended took another's place")
+		}
+	})
+}
+
+// TestLeaseOfAFailingStore: what was not taken needs no release.
+func TestLeaseOfAFailingStore(t *testing.T) {
+	store := memory.New()
+	limiter := headgate.New(store)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := limiter.Acquire(t.Context(), "k", headgate.Concurrent(1), 1)
+	if !errors.Is(err, headgate.ErrUnavailable) || !l.OK() {
+		t.Fatalf("%+v, %v", l.Decision(), err)
+	}
+	l.Keep()
+	if ended, err := l.Release(t.Context()); ended || err != nil {
+		t.Errorf("release: %t, %v", ended, err)
+	}
+}
+
+func TestReservationCommit(t *testing.T) {
+	now := time.UnixMicro(1_767_225_600_000_000)
+	limit := headgate.PerMinute(60).Burst(100) // one a second
+	for _, c := range []struct {
+		name     string
+		after    time.Duration
+		estimate int64
+		cost     []int64 // of each commit
+		want     int64   // remaining at the end, or debt
+	}{
+		{"less", 0, 50, []int64{20}, 80},
+		{"more", 0, 50, []int64{70}, 30},
+		{"as estimated", 0, 50, []int64{50}, 50},
+		{"nothing", 0, 50, []int64{0}, 100},
+		{"twice", 0, 50, []int64{20, 90}, 80},
+		{"when half has come back already", 25 * time.Second, 50, []int64{0}, 100},
+		{"into debt", 0, 50, []int64{150}, -50},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			at := now
+			limiter := headgate.New(memory.New(), headgate.WithClock(func() time.Time { return at }))
+			r, err := limiter.Reserve(t.Context(), "k", limit, c.estimate, 0)
+			if err != nil || !r.OK() {
+				t.Fatalf("%+v, %v", r.Decision, err)
+			}
+			at = at.Add(c.after)
+			for _, n := range c.cost {
+				if err := r.Commit(t.Context(), n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d, err := limiter.Peek(t.Context(), "k", limit, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Remaining != max(c.want, 0) || c.want < 0 && d.RetryAfter != time.Duration(1-c.want)*time.Second {
+				t.Errorf("%+v, want remaining %d", d, c.want)
+			}
+		})
+	}
+	r := headgate.Reservation{}
+	if err := r.Commit(t.Context(), -1); !errors.Is(err, headgate.ErrInvalidCost) {
+		t.Errorf("a negative cost: %v", err)
+	}
+}

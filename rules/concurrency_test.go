@@ -1,0 +1,56 @@
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func TestConcurrency(t *testing.T) {
+	for options, want := range map[string]headgate.Limit{
+		"concurrency: 20":                 headgate.Concurrent(20),
+		"concurrency: 0":                  headgate.Concurrent(0),
+		"concurrency: 20, lease: 1m30s":   headgate.Concurrent(20).Lease(90 * time.Second),
+		"concurrency: 1_000, lease: 10ms": headgate.Concurrent(1000).Lease(10 * time.Millisecond),
+	} {
+		set := parse(t, "domain: d\nlimits:\n  - {name: r, "+options+"}\n")
+		if got := set.Rules()[0]; !got.Limit.Equal(want) || !got.Concurrent() || !set.HasConcurrent() {
+			t.Errorf("%s: %v, want %v", options, got.Limit, want)
+		}
+	}
+	if parse(t, "domain: d\nlimits:\n  - {name: r, rate: 5/s}\n").HasConcurrent() {
+		t.Error("a rate is taken for a limit of what is under way")
+	}
+}
+
+// TestConcurrencyInTiers: a tier replaces the limit it inherits by one of
+// another sort.
+func TestConcurrencyInTiers(t *testing.T) {
+	set := parse(t, `
+domain: d
+limits:
+  - name: exports
+    concurrency: 2
+    lease: 30s
+    tiers:
+      by: "header:X-Plan"
+      pro: {concurrency: 20}
+      metered: {rate: 100/hour, algorithm: sliding_window}
+`)
+	for name, want := range map[string]headgate.Limit{
+		"exports":         headgate.Concurrent(2).Lease(30 * time.Second),
+		"exports/pro":     headgate.Concurrent(20).Lease(30 * time.Second),
+		"exports/metered": headgate.PerHour(100).Using(headgate.SlidingWindow),
+	} {
+		r := set.Rule("d", name)
+		if r == nil || !r.Limit.Equal(want) {
+			t.Errorf("%s: %+v, want %s", name, r, want)
+		}
+	}
+	var m Matches
+	set.Match("d", request(t, "header:X-Plan=pro"), &m)
+	if m.DropConcurrent(); len(m.Checks) != 0 {
+		t.Errorf("%d checks are left", len(m.Checks))
+	}
+}
