@@ -3,7 +3,6 @@ package headgate
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -14,7 +13,7 @@ type Lease struct {
 	limiter *Limiter
 	op      Op
 
-	mu       sync.Mutex
+	mu       lock
 	decision Decision
 	timer    *time.Timer // of Keep
 }
@@ -42,7 +41,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, limit Limit, n int64)
 // as by AllowAll, and answered with d.
 func (l *Limiter) LeaseOf(op Op, d Decision) *Lease {
 	op.At, op.Key = 0, strings.Clone(op.Key)
-	return &Lease{limiter: l, op: op, decision: d}
+	return &Lease{limiter: l, op: op, mu: make(lock, 1), decision: d}
 }
 
 // OK reports whether the request may go ahead.
@@ -51,16 +50,16 @@ func (h *Lease) OK() bool { return h.Decision().Allowed }
 // Decision returns what the store answered when the lease was taken or, since
 // then, renewed.
 func (h *Lease) Decision() Decision {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.mu.enter()
+	defer h.mu.leave()
 	return h.decision
 }
 
 // Release gives the places back at once. It reports false if they were free
 // already, because the lease was released before or its time was over.
 func (h *Lease) Release(ctx context.Context) (bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.mu.enter()
+	defer h.mu.leave()
 	if h.timer != nil {
 		h.timer.Stop()
 		h.timer = nil
@@ -79,8 +78,8 @@ func (h *Lease) Release(ctx context.Context) (bool, error) {
 // Renew makes the lease last from now on. It reports false if it has ended: the
 // place may be another's, and a new one has to be taken.
 func (h *Lease) Renew(ctx context.Context) (bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.mu.enter()
+	defer h.mu.leave()
 	return h.renew(ctx)
 }
 
@@ -104,15 +103,15 @@ func (h *Lease) renew(ctx context.Context) (bool, error) {
 // Release. Should it have ended meanwhile, as the store could not be reached,
 // Keep takes it anew if there is a place.
 func (h *Lease) Keep() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.mu.enter()
+	defer h.mu.leave()
 	if h.decision.Lease == 0 || h.timer != nil {
 		return
 	}
 	every := max(h.op.Limit.Period()/3, time.Millisecond)
 	h.timer = time.AfterFunc(every, func() { //nolint:forbidigo // leases end on the real clock
-		h.mu.Lock()
-		defer h.mu.Unlock()
+		h.mu.enter()
+		defer h.mu.leave()
 		if h.timer == nil {
 			return
 		}
@@ -137,3 +136,10 @@ func (h *Lease) ask(ctx context.Context, kind Kind) (Decision, error) {
 	op.At = h.limiter.stamp()
 	return h.limiter.store.Take(ctx, op)
 }
+
+// lock is a mutex: who has put something into it holds it. This package does
+// without sync, so that the algorithms compile small to WebAssembly.
+type lock chan struct{}
+
+func (l lock) enter() { l <- struct{}{} }
+func (l lock) leave() { <-l }
