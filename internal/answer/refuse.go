@@ -52,14 +52,13 @@ type Refusal struct {
 func Refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 	h := w.Header()
 	Headers(h, refusal.Dialect, refusal.Policies...)
-	clean(h)
 	status := refusal.status()
 	if len(refusal.Bodies) > 0 && r != nil {
 		refusal.Accept, refusal.RequestID = r.Header["Accept"], requestID(r)
 		h.Add("Vary", "Accept")
 	}
 	text, contentType := refusal.Content()
-	h.Set("Content-Type", contentType)
+	clean(h, contentType)
 	for name, value := range refusal.Headers {
 		h.Set(name, value)
 	}
@@ -85,8 +84,7 @@ func (r *Refusal) Content() (text []byte, contentType string) {
 // Problem answers with a problem+json body (RFC 9457) of no special type, for
 // requests that are wrong. detail is for people; it may hold any text.
 func Problem(w http.ResponseWriter, status int, detail string) {
-	clean(w.Header())
-	w.Header().Set("Content-Type", problemType)
+	clean(w.Header(), problemType)
 	w.WriteHeader(status)
 	// A struct of strings and an int can be encoded; only writing can fail.
 	_ = json.NewEncoder(w).Encode(struct {
@@ -97,14 +95,16 @@ func Problem(w http.ResponseWriter, status int, detail string) {
 	}{"about:blank", http.StatusText(status), status, detail})
 }
 
-// clean prepares h for an answer of our own: nothing about another body, and
-// no cache may keep it, whatever the status.
-func clean(h http.Header) {
-	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
+// clean prepares h for an answer of our own, of a content type: nothing about
+// another body, and no cache may keep it, whatever the status. It makes one
+// allocation beside those of the map, and looks no name up in its canonical
+// form, since refusals are many when they come.
+func clean(h http.Header, contentType string) {
+	for _, name := range [...]string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
 		delete(h, name)
 	}
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
+	values := []string{"no-store", "nosniff", contentType}
+	h["Cache-Control"], h["X-Content-Type-Options"], h["Content-Type"] = values[0:1:1], values[1:2:2], values[2:3:3]
 }
 
 func (r *Refusal) status() int {
