@@ -26,16 +26,16 @@ type Report struct {
 	WouldRefuse int64 `json:"would_refuse"`
 	// NoClient are requests without an address of their client, which a rule
 	// counted by it: they were all taken for one client.
-	NoClient int64           `json:"no_client,omitempty"`
-	Domain      string       `json:"domain"`
-	From        *time.Time   `json:"from"`
-	To          *time.Time   `json:"to"`
-	Rules       []RuleReport `json:"rules"`
-	Logs        []LogReport  `json:"logs"`
-	Samples     []Sample     `json:"samples,omitempty"`
-	Memory      Memory       `json:"memory"`
-	Timeline    Timeline     `json:"timeline"`
-	Compare     *Comparison  `json:"compare,omitempty"`
+	NoClient int64        `json:"no_client,omitempty"`
+	Domain   string       `json:"domain"`
+	From     *time.Time   `json:"from"`
+	To       *time.Time   `json:"to"`
+	Rules    []RuleReport `json:"rules"`
+	Logs     []LogReport  `json:"logs"`
+	Samples  []Sample     `json:"samples,omitempty"`
+	Memory   Memory       `json:"memory"`
+	Timeline Timeline     `json:"timeline"`
+	Compare  *Comparison  `json:"compare,omitempty"`
 }
 
 // Memory is what the store took.
@@ -73,9 +73,11 @@ type RuleReport struct {
 	LastRefusal  *time.Time `json:"last_refusal"`
 	// PeakUse is the most that any key had in use, as a part of its limit.
 	PeakUse float64 `json:"peak_use"`
-	// Demand counts keys by how many requests they made in their busiest
-	// period.
-	Demand []DemandPlace `json:"demand"`
+	// Demand counts keys by the most that they asked for: the requests of their
+	// busiest period, measured by the limit, or how many would have been in a
+	// bucket that refuses nothing, by its burst. DemandOf is period or bucket.
+	Demand   []DemandPlace `json:"demand"`
+	DemandOf string        `json:"demand_of"`
 	// Top are the keys that were refused most, or used most.
 	Top      []KeyReport `json:"top"`
 	Timeline Timeline    `json:"timeline"`
@@ -83,8 +85,8 @@ type RuleReport struct {
 	all []KeyReport
 }
 
-// DemandPlace is how many keys made at most UpTo requests in their busiest
-// period; UpTo is measured in limits, and 0 stands for more.
+// DemandPlace is how many keys asked for at most UpTo times what they may have,
+// and more than the place before; 0 stands for more.
 type DemandPlace struct {
 	UpTo float64 `json:"up_to"`
 	Keys int64   `json:"keys"`
@@ -175,10 +177,14 @@ func (rt *ruleTally) report(o *Options) RuleReport {
 		if k.refused > 0 {
 			r.RefusedKeys++
 		}
-		counts[place(k.busiest, rt.rule.Limit.N())]++
+		counts[rt.place(k)]++
 	}
 	if rt.rule.Limit.Period() > 0 && !rt.rule.Limit.IsUnlimited() {
 		r.Demand = counts.report()
+	}
+	r.DemandOf = "period"
+	if rt.tick > 0 {
+		r.DemandOf = "bucket"
 	}
 	r.all = rt.top()
 	r.Top = append(r.Top, r.all[:min(o.Top, len(r.all))]...)

@@ -391,12 +391,12 @@ func TestSuggestionsKeepTheirPromise(t *testing.T) {
 
 // The reports are whole, and what clients have chosen does no harm in them.
 func TestReports(t *testing.T) {
-	log := strings.Repeat(`192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] "GET /?k=%3Cscript%3E HTTP/1.1" 200 1 "-" "=cmd()<script>alert(1)</script>\x1b[31m"`+"\n", 5) + "<b>\n"
+	log := strings.Repeat(`192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] "GET /?k=%3Cscript%3E HTTP/1.1" 200 1 "-" "=cmd()<script>alert(1)</script>\x1b[31m"`+"\n", 5) + "<u>\n"
 	o := options(t, `
 domain: d
 limits:
   - {name: agents, key: ["header:User-Agent"], rate: 2/minute}
-`, bytesLog("<i>.log", []byte(log)))
+`, bytesLog("<em>.log", []byte(log)))
 	candidate := side(t, "domain: d\nlimits:\n  - {name: none, rate: 1/minute}\n")
 	o.Candidate, o.AllKeys = &candidate, true
 	r := run(t, o)
@@ -404,13 +404,18 @@ limits:
 	if err := errors.Join(r.WriteHTML(&html), r.WriteText(&text, 5), r.WriteCSV(&csv)); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"<script", "<i>", "<b>", "http://", "https://", "src=", "@import"} {
+	for _, bad := range []string{"<script", "<em>", "<u>", "http://", "https://", "src=", "@import"} {
 		if strings.Contains(html.String(), bad) {
 			t.Errorf("the page has %q in it", bad)
 		}
 	}
-	if n := strings.Count(html.String(), "<svg"); n < 4 || n != strings.Count(html.String(), "</svg>") {
-		t.Errorf("%d charts", n)
+	// Charts over time, each with a table, and two that are tables themselves.
+	page := html.String()
+	if n := strings.Count(page, "<svg"); n != 2 || n != strings.Count(page, "As a table") || strings.Count(page, "<figure>") != n+2 {
+		t.Errorf("%d charts over time:\n%s", n, page)
+	}
+	if strings.Count(page, `<tr class="limit">`) != 1 || strings.Contains(page, "<no value>") || strings.Contains(page, "ZgotmplZ") {
+		t.Errorf("%s", page)
 	}
 	if !strings.Contains(html.String(), "the limit") || strings.Contains(text.String(), "\x1b") {
 		t.Errorf("%s", text.String())
@@ -418,5 +423,34 @@ limits:
 	want := "rule,key,requests,allowed,refused,delayed,busiest_period,peak,limit,first_refusal,last_refusal\nagents,"
 	if !strings.HasPrefix(csv.String(), want) || !strings.Contains(csv.String(), ",5,2,3,0,5,2,2,2026-11-21T12:00:00Z,2026-11-21T12:00:00Z\n") {
 		t.Errorf("%s", csv.String())
+	}
+}
+
+// What keys ask for is measured by what they may have: of a bucket that is its
+// burst, so that keys above it are the very ones that are refused.
+func TestDemand(t *testing.T) {
+	text := strings.Repeat(line(noon, "192.0.2.1", "GET /"), 10) + strings.Repeat(line(noon, "192.0.2.2", "GET /"), 11)
+	for at := range 60 { // far more than the burst, but never at once
+		text += line(noon.Add(time.Duration(at)*time.Second), "192.0.2.3", "GET /")
+	}
+	text += strings.Repeat(line(noon.Add(time.Minute), "192.0.2.4", "GET /"), 80)
+	for _, row := range []struct{ rule, of, want string }{
+		{"rate: 1/second, burst: 10", "bucket", "0.125:1 1:1 2:1 8:1"},
+		{"rate: 10/minute, algorithm: fixed_window", "period", "1:1 2:1 8:2"},
+	} {
+		r := run(t, options(t, "domain: d\nlimits:\n  - {name: a, key: client_ip, "+row.rule+"}\n", bytesLog("a.log", []byte(text)))).Rules[0]
+		var got []string
+		refused := int64(0)
+		for _, p := range r.Demand {
+			if p.Keys > 0 {
+				got = append(got, fmt.Sprintf("%g:%d", p.UpTo, p.Keys))
+			}
+			if p.UpTo > 1 || p.UpTo == 0 {
+				refused += p.Keys
+			}
+		}
+		if strings.Join(got, " ") != row.want || r.DemandOf != row.of || refused != r.RefusedKeys {
+			t.Errorf("%s: of a %s %s, %d keys above it and %d refused", row.rule, r.DemandOf, got, refused, r.RefusedKeys)
+		}
 	}
 }

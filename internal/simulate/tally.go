@@ -34,6 +34,8 @@ type ruleTally struct {
 	first, last                int64   // refusals
 	peak                       float64 // the most that any key had in use, as a part of its limit
 	outcomes                   [engine.Outcomes]int64
+	tick                       float64 // in which a bucket drains one, in microseconds; 0 for what is no bucket
+	capacity                   int64   // of a key
 	keys                       map[string]*keyTally
 	folded                     folded
 	line                       timeline
@@ -42,11 +44,12 @@ type ruleTally struct {
 // keyTally is the same for one key.
 type keyTally struct {
 	requests, refused, delayed int64
-	first, last                int64 // refusals
-	peak                       int64 // the most in use after a decision
-	limit                      int64 // of which peak is a part
-	fresh                      int64 // when the key equals an unused one
-	window, count, busiest     int64 // requests in a period of the clock
+	first, last                int64   // refusals
+	peak                       int64   // the most in use after a decision
+	limit                      int64   // of which peak is a part
+	fresh                      int64   // when the key equals an unused one
+	window, count, busiest     int64   // requests in a period of the clock
+	full, deepest              float64 // when a bucket that refuses nothing is empty, and the longest until then, in microseconds
 }
 
 // folded is what is known of keys that are not tracked any more.
@@ -55,9 +58,10 @@ type folded struct {
 	demand        demand
 }
 
-// demand counts keys by how many requests they made in their busiest period,
-// measured by the limit: the middle place begins at the limit, and each place
-// is twice the one before.
+// demand counts keys by the most that they asked for, measured by what they may
+// have: the requests of their busiest period by the limit or, of a bucket, what
+// would be in one that refuses nothing by the burst. The middle place begins at
+// what they may have, and each place is twice the one before.
 type demand [2*demandSteps + 1]int64
 
 // demandSteps is how many places there are below the limit.
@@ -65,11 +69,11 @@ const demandSteps = 7
 
 // place returns where in a demand a key belongs. What is at the limit is below
 // it.
-func place(busiest, limit int64) int {
+func place(asked float64, limit int64) int {
 	if limit <= 0 {
 		return 2 * demandSteps
 	}
-	step := math.Ceil(math.Log2(float64(busiest) / float64(limit)))
+	step := math.Ceil(math.Log2(asked / float64(limit)))
 	return int(min(max(step+demandSteps-1, 0), 2*demandSteps))
 }
 
@@ -100,7 +104,10 @@ func newTally(s Side, all bool) *tally { //nolint:revive // all is an option of 
 func (t *tally) of(r *rules.Rule) *ruleTally {
 	rt := t.rules[r]
 	if rt == nil {
-		rt = &ruleTally{rule: r, first: never, last: never, keys: map[string]*keyTally{}}
+		rt = &ruleTally{rule: r, first: never, last: never, keys: map[string]*keyTally{}, capacity: r.Limit.N()}
+		if a := r.Limit.Algorithm(); (a == headgate.TokenBucket || a == headgate.LeakyBucket) && r.Limit.N() > 0 {
+			rt.tick, rt.capacity = float64(r.Limit.Period().Microseconds())/float64(r.Limit.N()), r.Limit.Capacity()
+		}
 		t.rules[r] = rt
 		t.order = append(t.order, rt)
 	}
@@ -185,6 +192,15 @@ func (t *tally) result(at int64, r *engine.Result) {
 		}
 	}
 	k.fresh = at + d.ResetAfter.Microseconds()
+	rt.asked(k, at)
+}
+
+// asked notes what a key asks for, whether it gets it or not.
+func (rt *ruleTally) asked(k *keyTally, at int64) {
+	if rt.tick > 0 {
+		k.full = max(k.full, float64(at)) + rt.tick*float64(rt.rule.Cost)
+		k.deepest = max(k.deepest, k.full-float64(at))
+	}
 	if period := rt.rule.Limit.Period().Microseconds(); period > 0 {
 		if window := at - at%period; window != k.window {
 			k.window, k.count = window, 0
@@ -233,8 +249,16 @@ func (rt *ruleTally) forget(key string) {
 	if k.refused > 0 {
 		rt.folded.refused++
 	}
-	rt.folded.demand[place(k.busiest, rt.rule.Limit.N())]++
+	rt.folded.demand[rt.place(k)]++
 	delete(rt.keys, key)
+}
+
+// place returns where in the demand a key belongs.
+func (rt *ruleTally) place(k *keyTally) int {
+	if rt.tick > 0 {
+		return place(k.deepest/rt.tick, rt.capacity)
+	}
+	return place(float64(k.busiest), rt.capacity)
 }
 
 // timeline counts requests and refusals over time, in at most places pieces of
