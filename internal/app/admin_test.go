@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -25,6 +26,8 @@ func TestAdminDoor(t *testing.T) {
 		{"/rlconfig", "Bearer " + token, http.StatusOK, "api.login: 5/1m0s sliding_window ("},
 		{"/playground", "", http.StatusUnauthorized, "token"},
 		{"/playground", "Bearer " + token, http.StatusOK, "<title>Playground"},
+		{"/", "", http.StatusUnauthorized, "token"},
+		{"/", "Bearer " + token, http.StatusOK, "<title>Dashboard"},
 		{"/healthz", "", http.StatusOK, "ok"},
 		{"/readyz?verbose", "", http.StatusOK, `"loads_succeeded":1`},
 		{"/debug/pprof/heap?debug=1", "", http.StatusUnauthorized, "token"},
@@ -45,5 +48,30 @@ func TestAdminDoor(t *testing.T) {
 	}
 	if strings.Contains(f.journal.text.String(), token) {
 		t.Error("the token is in the log")
+	}
+}
+
+// Operators have rules explained also where the API does not do it.
+func TestAdminDoorExplains(t *testing.T) {
+	f := run(t, loginRules, hello, func(c *config.Config) {
+		c.Listen.Admin, c.API.NoExplain = "127.0.0.1:0", true
+	})
+	body := `{"domain":"api","attributes":{"method":"POST","path":"/login","client_ip":"198.51.100.7"}}`
+	for _, row := range []struct {
+		door   string
+		status int
+	}{{app.DoorAPI, http.StatusNotFound}, {app.DoorAdmin, http.StatusOK}} {
+		res, err := http.Post("http://"+f.Addr(row.door)+"/v1/explain", "application/json", strings.NewReader(body)) //nolint:noctx // a test
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if res.StatusCode != row.status {
+			t.Errorf("%s: %d %s, want %d", row.door, res.StatusCode, text, row.status)
+		}
+		if row.status == http.StatusOK && !strings.Contains(string(text), `"rule":"login"`) {
+			t.Errorf("%s: %s", row.door, text)
+		}
 	}
 }

@@ -63,22 +63,41 @@ var (
 // forbids, is broken in the browser only; so its text is read here.
 func TestPagesAskForNothingThatIsMissing(t *testing.T) {
 	h := site(t)
-	w := get(h, "/playground", nil)
-	if w.Code != http.StatusOK {
-		t.Fatalf("/playground: %d", w.Code)
+	for _, target := range pages() {
+		w := get(h, target, nil)
+		if w.Code != http.StatusOK {
+			t.Fatalf("%s: %d", target, w.Code)
+		}
+		page := w.Body.String()
+		if external.MatchString(page) || inline.MatchString(page) {
+			t.Errorf("%s asks another host, or has inline code:\n%s", target, page)
+		}
+		links := linked.FindAllStringSubmatch(page, -1)
+		if len(links) < 4 {
+			t.Fatalf("%s has no script, style, theme or icon:\n%s", target, page)
+		}
+		for _, link := range links {
+			target := "/" + strings.TrimPrefix(link[1], "./")
+			if got := get(h, target, gzipped()); got.Code != http.StatusOK || got.Body.Len() == 0 {
+				t.Errorf("%s: %d, %d bytes", target, got.Code, got.Body.Len())
+			}
+		}
 	}
-	page := w.Body.String()
-	if external.MatchString(page) || inline.MatchString(page) {
-		t.Errorf("asks another host, or has inline code:\n%s", page)
-	}
-	links := linked.FindAllStringSubmatch(page, -1)
-	if len(links) < 4 {
-		t.Fatalf("a page without a script, a style, a theme or an icon:\n%s", page)
-	}
-	for _, link := range links {
-		target := "/" + strings.TrimPrefix(link[1], "./")
-		if got := get(h, target, gzipped()); got.Code != http.StatusOK || got.Body.Len() == 0 {
-			t.Errorf("%s: %d, %d bytes", target, got.Code, got.Body.Len())
+}
+
+// pages are the addresses of all of them.
+func pages() []string {
+	return []string{"/", "/rules", "/keys", "/queue", "/events", "/playground"}
+}
+
+func TestPolicy(t *testing.T) {
+	h := site(t)
+	for _, target := range pages() {
+		policy := get(h, target, gzipped()).Header().Get("Content-Security-Policy")
+		for _, part := range []string{"default-src 'none'", "script-src 'self' 'wasm-unsafe-eval';", "style-src 'self';", "connect-src 'self';", "frame-ancestors 'none'"} {
+			if !strings.Contains(policy, part) {
+				t.Errorf("%s: %s is not in the policy %q", target, part, policy)
+			}
 		}
 	}
 }

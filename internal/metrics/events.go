@@ -37,8 +37,8 @@ type Filter struct {
 // Key is a key as it may be seen: its parts, nil for one that the request does
 // not have; or a hash.
 type Key struct {
-	Parts []*string
-	Hash  string
+	Parts []*string `json:"key"` // null if it is hashed
+	Hash  string    `json:"key_hash,omitempty"`
 }
 
 // Event is one decision of one rule.

@@ -1,4 +1,5 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 
 /** Where Chromium is: CHROMIUM, or where distributions put it. */
@@ -35,10 +36,27 @@ export async function openTab(
   page.on("console", (message) => {
     if (message.type() === "error" || message.type() === "warning") wrong.push(message.text());
   });
-  page.on("requestfailed", (request) => wrong.push(`${request.url()}: ${request.failure()?.errorText}`));
+  page.on("requestfailed", (request) => {
+    const why = request.failure()?.errorText;
+    // What a page ends by itself, such as a stream when it is left, is no failure.
+    if (why !== "net::ERR_ABORTED") wrong.push(`${request.url()}: ${why}`);
+  });
   page.on("request", (request) => {
     if (!request.url().startsWith(home) && !request.url().startsWith("data:"))
       wrong.push(`asks ${request.url()}`);
   });
   return { page, wrong };
+}
+
+/** Asks axe what is wrong with a page as it is now. */
+export async function violations(page: Page): Promise<string[]> {
+  const axe = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
+  await page.evaluate(axe);
+  return page.evaluate(async () => {
+    const { axe } = globalThis as unknown as {
+      axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
+    };
+    const { violations } = await axe.run();
+    return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html.slice(0, 200)}`));
+  });
 }

@@ -2,15 +2,21 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 
-/** A running admin door. */
+/** A running Headgate. */
 export interface Door {
+  /** The admin door. */
   url: string;
+  /** The HTTP API. */
+  api: string;
+  /** The reverse proxy, if it was asked for. */
+  proxy: string;
   stop: () => Promise<void>;
 }
 
 /**
- * Starts the binary that HEADGATE_BIN names, or bin/headgate, with nothing but
- * an admin door on a free port, and waits until it listens.
+ * Starts the binary that HEADGATE_BIN names, or bin/headgate, with an admin door
+ * and the API on free ports, and waits until it listens. args come last, and may
+ * say otherwise.
  */
 export async function openDoor(args: readonly string[] = []): Promise<Door> {
   const bin = process.env.HEADGATE_BIN ?? new URL("../../bin/headgate", import.meta.url).pathname;
@@ -34,18 +40,22 @@ export async function openDoor(args: readonly string[] = []): Promise<Door> {
     { stdio: ["ignore", "ignore", "pipe"] },
   );
   const stop = async () => {
-    if (child.exitCode !== null) return;
+    if (child.exitCode !== null || child.signalCode !== null) return;
     const gone = once(child, "exit");
     child.kill("SIGKILL");
     await gone;
   };
   const lines: string[] = [];
+  const doors = new Map<string, string>();
+  const wanted = args.includes("--upstream") ? ["admin", "api", "proxy"] : ["admin", "api"];
   for await (const line of createInterface({ input: child.stderr })) {
     lines.push(line);
+    if (!line.startsWith("{")) continue; // an error before there is a log
     const entry = JSON.parse(line) as { msg?: string; door?: string; address?: string };
-    if (entry.msg === "listening" && entry.door === "admin") {
+    if (entry.msg === "listening" && entry.door) doors.set(entry.door, `http://${entry.address}`);
+    if (wanted.every((name) => doors.has(name))) {
       child.stderr.resume();
-      return { url: `http://${entry.address}`, stop };
+      return { url: doors.get("admin")!, api: doors.get("api")!, proxy: doors.get("proxy") ?? "", stop };
     }
   }
   throw new Error(`${bin} did not listen:\n${lines.join("\n")}`);

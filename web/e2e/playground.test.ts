@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openBrowser, openTab } from "./browser.ts";
+import { openBrowser, openTab, violations } from "./browser.ts";
 import { type Door, openDoor } from "./door.ts";
 
 let door: Door;
@@ -27,19 +27,6 @@ async function row(page: Page, algorithm: string): Promise<string[]> {
 const ready = (page: Page) => page.waitForSelector(".lane");
 
 const press = (page: Page, name: string) => page.getByRole("button", { name, exact: true }).click();
-
-/** Asks axe what is wrong with a page as it is now. */
-async function violations(page: Page): Promise<string[]> {
-  const axe = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
-  await page.evaluate(axe);
-  return page.evaluate(async () => {
-    const { axe } = globalThis as unknown as {
-      axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
-    };
-    const { violations } = await axe.run();
-    return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html.slice(0, 200)}`));
-  });
-}
 
 const all = "token_bucket,leaky_bucket,fixed_window,sliding_log,sliding_window,sliding_buckets";
 

@@ -122,7 +122,8 @@ function options(
         stroke: palette[line.colour],
         width: 1.5,
         ...(line.fill ? { fill: palette[line.fill] } : {}),
-        points: { show: picture.times.length < 3 },
+        // A line needs two points; a first one alone is a dot.
+        points: { show: (u: uPlot) => u.data[0].length < 3 },
       })),
     ],
     hooks: { setCursor: [(u) => point(u.cursor.idx ?? undefined)] },

@@ -59,7 +59,7 @@ export function Events() {
               : "Press Watch."}
           </Nothing>
         ) : (
-          <Scroll label="Decisions">
+          <Scroll label="Table of decisions">
             <table class="table events-table">
               <thead>
                 <tr>

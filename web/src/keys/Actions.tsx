@@ -155,7 +155,9 @@ function Facts(props: { state: KeyState }) {
         aria-label="Used of the limit"
         min={0}
         max={Math.max(1, state.limit)}
-        high={Math.max(1, state.limit) * 0.8}
+        low={Math.max(1, state.limit) * 0.8}
+        high={Math.max(1, state.limit) - 0.5}
+        optimum={0}
         value={Math.min(used, Math.max(1, state.limit))}
       >
         {used} of {state.limit}

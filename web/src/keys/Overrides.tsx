@@ -59,7 +59,7 @@ export function Overrides(props: { poll: Poll<{ overrides: Override[] }> }) {
         </Nothing>
       )}
       {shown.length > 0 && (
-        <Scroll label="Bans and own limits">
+        <Scroll label="Table of bans and limits">
           <table class="table">
             <thead>
               <tr>

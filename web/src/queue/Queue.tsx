@@ -57,7 +57,7 @@ function Teach() {
 
 function Queues(props: { list: readonly QueueState[] }) {
   return (
-    <Scroll label="Queues">
+    <Scroll label="Table of queues">
       <table class="table">
         <thead>
           <tr>

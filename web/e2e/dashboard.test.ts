@@ -1,0 +1,428 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { openBrowser, openTab, type Tab, violations } from "./browser.ts";
+import { type Door, openDoor } from "./door.ts";
+import { ask } from "./load.ts";
+
+const rules = `domain: api
+limits:
+  - name: login
+    description: Whoever guesses passwords gets five guesses an hour.
+    match: {path: /login}
+    key: [client_ip]
+    rate: 5/hour
+    algorithm: sliding_window
+  - name: per-key
+    match: {path: /v1/**}
+    key: ["header:X-Api-Key"]
+    rate: 20/hour
+`;
+
+let browser: Browser;
+let folder: string;
+let upstream: Server;
+const doors: Door[] = [];
+const tabs: Tab[] = [];
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "headgate-e2e-"));
+  writeFileSync(join(folder, "rules.yaml"), rules);
+  upstream = createServer((_request, response) => response.end("hello"));
+  await new Promise<void>((listening) => upstream.listen(0, "127.0.0.1", listening));
+  browser = await openBrowser();
+});
+
+afterEach(async () => {
+  for (const { page } of tabs.splice(0)) await page.context().close();
+  for (const door of doors.splice(0)) await door.stop();
+});
+
+afterAll(async () => {
+  await browser?.close();
+  upstream?.closeAllConnections();
+  upstream?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** Starts a Headgate with the rules above, or with what args say. */
+async function start(...args: string[]): Promise<Door> {
+  const door = await openDoor(
+    args.includes("--rules") ? args : ["--rules", join(folder, "rules.yaml"), ...args],
+  );
+  doors.push(door);
+  return door;
+}
+
+async function open(door: Door, path: string, options: BrowserContextOptions = {}): Promise<Tab> {
+  const tab = await openTab(browser, door.url, options);
+  tabs.push(tab);
+  await tab.page.goto(door.url + path);
+  return tab;
+}
+
+/** Waits generously: the machine may be small, and busy. */
+const soon = { timeout: 30_000 };
+
+const tile = async (page: Page, id: string): Promise<string> =>
+  (await page.locator(`[data-tile=${id}] .tile-value`).textContent()) ?? "";
+
+const live = (page: Page) => page.waitForSelector("[data-connection=live]", soon);
+
+const button = (page: Page, name: string | RegExp) =>
+  page.getByRole("button", typeof name === "string" ? { name, exact: true } : { name });
+
+const dialog = (page: Page) => page.getByRole("dialog");
+
+/** What the dialog about a key says of one that has used its limit of 5. */
+const usedUp = (page: Page) => dialog(page).locator("dd", { hasText: /^5 of 5$/ });
+
+const login = (n: number, client = "198.51.100.1") =>
+  Array.from({ length: n }, () => ({ method: "POST", path: "/login", client_ip: client }));
+
+test("without requests the page teaches how to send one, and shows it when it comes", async () => {
+  const door = await start();
+  const { page, wrong } = await open(door, "/");
+  await live(page);
+  await page.getByRole("heading", { name: "No requests yet" }).waitFor(soon);
+  const command = await page.locator(".command pre").last().textContent();
+  expect(command).toContain(`${door.api}/v1/check`);
+  const [, body] = /-d '(.*)'$/.exec(command!)!;
+  await fetch(`${door.api}/v1/check`, { method: "POST", body: body! });
+  await expect.poll(() => page.locator("[data-tile=requests]").count(), soon).toBe(1);
+  await expect.poll(() => tile(page, "allowed"), soon).toBe("1");
+  expect(wrong).toEqual([]);
+});
+
+test("the numbers are those of the load, all of them, as they come", async () => {
+  const door = await start();
+  const { page, wrong } = await open(door, "/");
+  await live(page);
+  const some = Array.from({ length: 400 }, (_, i) =>
+    i % 4 === 0
+      ? { method: "POST", path: "/login", client_ip: `198.51.100.${i % 7}` }
+      : { method: "GET", path: "/v1/items", "header:X-Api-Key": `customer-${i % 11}` },
+  );
+  const told = await ask(door.api, some);
+  expect(told.refused).toBeGreaterThan(0);
+  await expect.poll(() => tile(page, "requests"), soon).toBe("400");
+  expect(await tile(page, "allowed")).toBe(String(told.allowed));
+  expect(await tile(page, "refused")).toBe(String(told.refused));
+  expect(await tile(page, "near")).toBe(String(told.near));
+
+  // More, while the page is open; then by rule, and as a table.
+  const more = await ask(door.api, login(9, "203.0.113.5"));
+  expect([more.allowed, more.refused]).toEqual([5, 4]);
+  await expect.poll(() => tile(page, "requests"), soon).toBe("409");
+  expect(await tile(page, "refused")).toBe(String(told.refused + 4));
+  const row = page.locator('[data-rule="api/login"] td');
+  expect(await row.first().textContent()).toMatch(/^109/);
+  await page.getByText("As a table").click();
+  const cells = await page
+    .locator(".as-table tbody tr")
+    .evaluateAll((rows) =>
+      rows.map((r) => [...r.querySelectorAll("td")].map((td) => Number(td.textContent?.replaceAll(",", "")))),
+    );
+  const sums = cells.reduce((sum, [allowed, refused]) => [sum[0]! + allowed!, sum[1]! + refused!], [0, 0]);
+  expect(sums).toEqual([told.allowed + 5, told.refused + 4]);
+
+  // A page that comes later has the same past.
+  const later = await open(door, "/");
+  await expect.poll(() => tile(later.page, "requests"), soon).toBe("409");
+  expect(await later.page.locator(".chart canvas").count()).toBe(1);
+  expect([...wrong, ...later.wrong]).toEqual([]);
+});
+
+test("ban a key, and the proxy refuses it; undo, and it does not", async () => {
+  const target = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
+  const free = "127.0.0.1:0";
+  const door = await start("--listen-proxy", free, "--upstream", target, "--trusted-proxies", "127.0.0.0/8");
+  const through = async (key: string) =>
+    (await fetch(`${door.proxy}/v1/items`, { headers: { "X-Api-Key": key } })).status;
+  for (let i = 0; i < 21; i++) await through("greedy");
+  expect(await through("greedy")).toBe(429);
+  expect(await through("modest")).toBe(200);
+
+  const { page, wrong } = await open(door, "/");
+  const greedy = page.locator('.offenders li[data-key="greedy"]');
+  await greedy.waitFor(soon);
+  await greedy.getByRole("button", { name: /^Reset/ }).click();
+  await dialog(page).getByRole("button", { name: "Reset" }).click();
+  await page.getByText("may use its whole limit again").waitFor(soon);
+  expect(await through("greedy")).toBe(200);
+
+  await greedy.getByRole("button", { name: /^Ban/ }).click();
+  await dialog(page).getByLabel("For").selectOption("10m");
+  await dialog(page)
+    .getByLabel(/^Reason/)
+    .fill("scrapes us");
+  await dialog(page).getByRole("button", { name: "Ban" }).click();
+  await page.getByText(/greedy .* is banned until/).waitFor(soon);
+  expect(await through("greedy")).toBe(429);
+  expect(await through("modest")).toBe(200);
+
+  const keys = await open(door, "/keys");
+  const banned = keys.page.getByRole("row", { name: /greedy/ });
+  await banned.waitFor(soon);
+  expect(await banned.textContent()).toContain("scrapes us");
+  await banned.getByRole("button", { name: /^Unban/ }).click();
+  await keys.page.getByText("is no longer banned").waitFor(soon);
+  expect(await through("greedy")).toBe(200);
+  await button(keys.page, "Undo").click();
+  await keys.page.getByText("is banned again").waitFor(soon);
+  expect(await through("greedy")).toBe(429);
+  expect([...wrong, ...keys.wrong]).toEqual([]);
+});
+
+test("look at a key, grant it more, give it a limit of its own", async () => {
+  const door = await start();
+  const { allowed } = await ask(door.api, login(7));
+  expect(allowed).toBe(5);
+  const { page, wrong } = await open(door, "/keys#domain=api&rule=login&key=198.51.100.1");
+  await button(page, "Peek").click();
+  await usedUp(page).waitFor(soon);
+  await dialog(page)
+    .getByRole("button", { name: /^Grant/ })
+    .click();
+  await dialog(page).getByLabel("How many more requests").fill("x");
+  await dialog(page).getByRole("button", { name: "Grant" }).click();
+  await dialog(page).getByText("a whole number").waitFor(soon);
+  await dialog(page).getByLabel("How many more requests").fill("2");
+  await page.keyboard.press("Enter");
+  await page.getByText("was granted 2 more").waitFor(soon);
+  expect((await ask(door.api, login(3))).allowed).toBe(2);
+
+  await button(page, /^Set limit/).click();
+  await dialog(page).getByLabel("Rate").fill("100/hour");
+  await dialog(page).getByRole("button", { name: "Set limit" }).click();
+  await page.getByText("has a limit of its own: 100/hour").waitFor(soon);
+  await page.getByRole("row", { name: /100\/hour/ }).waitFor(soon);
+  expect((await ask(door.api, login(3))).allowed).toBe(3);
+  expect(wrong).toEqual([]);
+});
+
+test("a thousand rules: found, sorted, page by page, explained", async () => {
+  const many = join(folder, "many");
+  mkdirSync(many);
+  for (let f = 0; f < 10; f++) {
+    const list = Array.from(
+      { length: 100 },
+      (_, i) =>
+        `  - {name: rule-${f * 100 + i}, match: {path: /p${f * 100 + i}/**}, key: [client_ip], rate: ${i + 1}/minute}`,
+    );
+    writeFileSync(join(many, `${f}.yaml`), `domain: api\nlimits:\n${list.join("\n")}\n`);
+  }
+  const door = await start("--rules", many);
+  const { page, wrong } = await open(door, "/rules");
+  await page.getByText("1,000 of 1,000 rules").waitFor(soon);
+  expect(await page.locator(".rules-table tbody tr").count()).toBe(50);
+  await button(page, "Next").first().click();
+  await page.getByText("51–100 of 1,000").waitFor(soon);
+  await button(page, "Limit").click();
+  await expect
+    .poll(() => page.locator(".rules-table thead th").nth(1).getAttribute("aria-sort"), soon)
+    .toBe("ascending");
+  await page.keyboard.press("Escape");
+  await page.getByLabel("Filter rules").fill("rule-777");
+  await page.getByText("1 of 1,000 rules").waitFor(soon);
+  expect(await page.locator(".rules-table tbody tr").textContent()).toContain("many/7.yaml:80");
+  await page.getByLabel("Value of path").fill("/p123/x");
+  await page.getByText("1 rule applies").waitFor(soon);
+  const applies = page.locator(".explain-answer .explained").first();
+  expect(await applies.textContent()).toMatch(/rule-123.*24\/minute.*1\.yaml:26/);
+  await ask(
+    door.api,
+    Array.from({ length: 1000 }, (_, i) => ({ path: `/p${i}/x`, client_ip: "198.51.100.1" })),
+  );
+  await page.goto(`${door.url}/`);
+  await expect.poll(() => tile(page, "requests"), soon).toBe("1,000");
+  expect(wrong).toEqual([]);
+});
+
+test("decisions one by one, as the filter has it", async () => {
+  const door = await start();
+  const { page, wrong } = await open(door, "/events#outcome=refused");
+  await live(page);
+  await ask(door.api, login(8), 1);
+  await expect.poll(() => page.locator(".events-table tbody tr").count(), soon).toBe(3);
+  expect(await page.locator(".events-table tbody tr").first().textContent()).toMatch(
+    /refused.*login.*198\.51\.100\.1/,
+  );
+  await page.getByLabel("Outcome").selectOption("allowed");
+  await expect.poll(() => page.locator(".events-table tbody tr").count(), soon).toBe(0);
+  await live(page);
+  await ask(door.api, login(2, "203.0.113.1"), 1);
+  await expect.poll(() => page.locator(".events-table tbody tr").count(), soon).toBe(2);
+  await button(page, "Stop").click();
+  expect(new URL(page.url()).hash).toBe("#outcome=allowed");
+  expect(wrong).toEqual([]);
+});
+
+test("when Headgate goes away the page says so, and comes back with it", async () => {
+  const first = await start();
+  const { page } = await open(first, "/");
+  await live(page);
+  await first.stop();
+  await page.waitForSelector("[data-connection=lost]", soon);
+  expect(await page.getByText(/trying again in/).count()).toBe(1);
+  const second = await start("--listen-admin", new URL(first.url).host);
+  // Unless it has come back by itself in this very moment.
+  await button(page, "Try now")
+    .click({ timeout: 2000 })
+    .catch(() => {});
+  await live(page);
+  await ask(second.api, login(6));
+  await expect.poll(() => tile(page, "refused"), soon).toBe("1");
+});
+
+test("when the store is down the page says so", async () => {
+  const door = await start("--store", "redis://127.0.0.1:1");
+  await ask(door.api, login(20), 4);
+  const { page, wrong } = await open(door, "/");
+  await page.getByText("The store does not answer.").waitFor(soon);
+  await page.getByText(/answers without the store/).waitFor(soon);
+  if (process.env.HEADGATE_SCREENSHOTS)
+    await page.screenshot({ path: "screenshots/store-down.png", fullPage: true });
+  expect(wrong).toEqual([]);
+});
+
+test("behind a token: who has it sees all of it, live", async () => {
+  const config = join(folder, "token.yaml");
+  writeFileSync(config, "rules: [rules.yaml]\nadmin: {token: open-sesame-open-sesame}\n");
+  const door = await openDoor(["--config", config]);
+  doors.push(door);
+  const { page } = await open(door, "/", {
+    httpCredentials: { username: "any", password: "open-sesame-open-sesame" },
+  });
+  await live(page);
+  await ask(door.api, login(6));
+  await expect.poll(() => tile(page, "refused"), soon).toBe("1");
+  await page.locator(".offenders li").first().getByRole("button", { name: /^Peek/ }).click();
+  await usedUp(page).waitFor(soon);
+});
+
+test("what is queued is shown, and may be dropped", async () => {
+  const slow =
+    "domain: api\nlimits:\n  - {name: orders, key: [client_ip], rate: 1/hour, on_limit: {action: queue}}\n";
+  writeFileSync(join(folder, "slow.yaml"), slow);
+  const config = join(folder, "queue.yaml");
+  const target = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
+  writeFileSync(
+    config,
+    `rules: [slow.yaml]\nqueue: {path: queue.db}\nproxy: {listen: "127.0.0.1:0", upstream: "${target}"}\n`,
+  );
+  const door = await openDoor(["--config", config, "--upstream", target]);
+  doors.push(door);
+  const send = async () => (await fetch(`${door.proxy}/orders`, { method: "POST", body: "one" })).status;
+  expect([await send(), await send(), await send()]).toEqual([200, 202, 202]);
+  const { page, wrong } = await open(door, "/queue");
+  const queue = page.locator('[data-queue="api/orders"] td');
+  await expect.poll(() => queue.first().textContent(), soon).toBe("2");
+  const items = page.getByRole("checkbox", { name: /^Choose (?!all)/ });
+  await expect.poll(() => items.count(), soon).toBe(2);
+  expect(await page.getByText("127.0.0.1", { exact: true }).count()).toBe(2);
+  await items.first().check();
+  await button(page, /^Drop 1/).click();
+  await dialog(page).getByRole("button", { name: "Drop" }).click();
+  await page.getByText("1 request dropped.").waitFor(soon);
+  await expect.poll(() => queue.first().textContent(), soon).toBe("1");
+  await page.goto(door.url);
+  await expect.poll(() => tile(page, "queued"), soon).toBe("2");
+  expect(wrong).toEqual([]);
+});
+
+test("by keyboard alone", async () => {
+  const door = await start();
+  await ask(door.api, login(6));
+  const { page, wrong } = await open(door, "/");
+  await page.locator("[data-tile=requests]").waitFor(soon);
+  await page.keyboard.press("?");
+  await dialog(page).getByRole("heading", { name: "Keyboard shortcuts" }).waitFor(soon);
+  await page.keyboard.press("Escape");
+  await expect.poll(() => dialog(page).count(), soon).toBe(0);
+  await page.keyboard.press("1");
+  expect(await page.getByLabel("1 min", { exact: true }).isChecked()).toBe(true);
+  await page.keyboard.press("p");
+  await page.getByText("Held").waitFor(soon);
+  // A dialog gives the focus back to what opened it.
+  const ban = page.locator(".offenders li").first().getByRole("button", { name: /^Ban/ });
+  await ban.focus();
+  await page.keyboard.press("Enter");
+  await dialog(page).waitFor(soon);
+  await page.keyboard.press("Escape");
+  await expect.poll(() => dialog(page).count(), soon).toBe(0);
+  expect(await ban.evaluate((b) => b === document.activeElement)).toBe(true);
+  await page.keyboard.press("g");
+  await page.keyboard.press("r");
+  await page.waitForURL(`${door.url}/rules`, soon);
+  await page.locator(".rules-table").waitFor(soon);
+  await page.keyboard.press("/");
+  await page.keyboard.type("per");
+  await page.getByText("1 of 2 rules").waitFor(soon);
+  expect(wrong).toEqual([]);
+});
+
+/** In the latter two the dashboard alone is looked at: the others share its styles. */
+const looks = [
+  ["light", 1440, "all"],
+  ["dark", 390, "all"],
+  ["dark", 1440, "one"],
+  ["light", 390, "one"],
+] as const;
+
+test.each(looks)(
+  "axe finds nothing, nothing is too wide: %s, %d pixels",
+  async (colorScheme, width, which) => {
+    const door = await start();
+    await ask(door.api, [...login(9), ...login(3, "2001:db8:1:2:3:4:5:6")]);
+    await fetch(`${door.url}/v1/keys/ban`, {
+      method: "POST",
+      body: JSON.stringify({
+        domain: "api",
+        rule: "login",
+        key: ["203.0.113.9"],
+        for: "1h",
+        reason: "scrapes",
+      }),
+    });
+    const { page, wrong } = await open(door, "/", {
+      colorScheme,
+      viewport: { width, height: 900 },
+      reducedMotion: "reduce",
+      bypassCSP: true, // for axe, which is brought in from outside
+    });
+    const look = async (name: string) => {
+      expect(await violations(page), name).toEqual([]);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth), name).toBeLessThanOrEqual(
+        width,
+      );
+      if (process.env.HEADGATE_SCREENSHOTS) {
+        await page.screenshot({ path: `screenshots/${name}-${colorScheme}-${width}.png`, fullPage: true });
+      }
+    };
+    await page.locator(".offenders li").first().waitFor(soon);
+    const background = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+    expect(background).toBe(colorScheme === "dark" ? "rgb(14, 18, 20)" : "rgb(246, 247, 248)");
+    await page.getByText("As a table").click();
+    await look("dashboard");
+    if (which === "one") return expect(wrong).toEqual([]);
+    await page.locator(".offenders li").first().getByRole("button", { name: /^Peek/ }).click();
+    await usedUp(page).waitFor(soon);
+    await look("peek");
+    for (const [path, ready] of [
+      ["/rules", ".explained li"],
+      ["/keys", "text=scrapes"],
+      ["/queue", ".nothing"],
+      ["/events", ".nothing"],
+    ] as const) {
+      await page.goto(door.url + path);
+      await page.waitForSelector(ready, soon);
+      await look(path.slice(1));
+    }
+    expect(wrong).toEqual([]);
+  },
+);
