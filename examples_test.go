@@ -1,7 +1,6 @@
 package headgate_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,8 +32,8 @@ func TestExamplesAreRight(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, path := range c.Rules {
-				if _, err := os.Stat(path); err != nil {
+			for _, paths := range [][]string{c.Rules, c.Candidate.Rules} {
+				if _, err := rules.Load(paths...); err != nil {
 					t.Error(err)
 				}
 			}

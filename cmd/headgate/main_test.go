@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -29,12 +30,16 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("CERTS", filepath.Dir(authority.CA()))
-			return nil
+			examples, err := filepath.Abs("../../examples")
+			e.Setenv("EXAMPLES", examples)
+			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"freeport": freePort,
 			"ready":    ready,
 			"curl":     curl,
+
+			"eventually": eventually,
 		},
 	})
 }
@@ -95,6 +100,28 @@ func curl(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(res.Header.Write(&header))
 	_, err = fmt.Fprintf(ts.Stdout(), "%s\n%s\n%s\n", res.Status, strings.ReplaceAll(header.String(), "\r\n", "\n"), text)
 	ts.Check(err)
+}
+
+// eventually asks a URL until the answer has a text: eventually URL TEXT.
+func eventually(ts *testscript.TestScript, _ bool, args []string) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, args[0], http.NoBody)
+		ts.Check(err)
+		res, err := client.Do(r)
+		ts.Check(err)
+		text, err := io.ReadAll(res.Body)
+		ts.Check(errors.Join(err, res.Body.Close()))
+		if strings.Contains(string(text), args[1]) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s answers %s", args[0], text)
+		}
+		// A process elsewhere has no channel to wait for.
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // Colour is for terminals alone.
