@@ -186,10 +186,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 	if err := a.openQueue(a.state.Load().rules); err != nil {
 		return err
 	}
-	if err := a.watch(); err != nil {
-		return err
-	}
-	a.watchFiles(a.options.Config.Candidate.Rules, a.reloadCandidateIfChanged)
+	a.watch()
 	for _, d := range a.doors {
 		if serve := a.serverOf(d.name); serve != nil {
 			if err := serve(d); err != nil {

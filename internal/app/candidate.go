@@ -111,11 +111,11 @@ func (a *App) readCandidate() {
 		next.failure = err
 		next.failed++
 		c.files.Store(&next)
-		message := "candidate not reloaded, the old one goes on being compared"
 		if next.rules == nil || next.absent {
-			message = "candidate not loaded, nothing is compared"
+			a.log.Error("candidate not loaded, nothing is compared", "err", firstOf(err))
+		} else {
+			a.log.Error("candidate not reloaded, the old one goes on being compared", "err", firstOf(err))
 		}
-		a.log.Error(message, "err", firstOf(err))
 		return
 	}
 	again, was := next.succeeded > 0 && c.seen == c.loaded, next

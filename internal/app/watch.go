@@ -20,13 +20,13 @@ import (
 // editor or a checkout writes in several steps.
 const debounce = 100 * time.Millisecond
 
-// watch reloads the rules whenever their files change, until the App stops.
-func (a *App) watch() error {
-	if len(a.options.BuiltIn) > 0 || a.plane != nil {
-		return nil
+// watch reloads the rules, and the candidate, whenever their files change, until
+// the App stops.
+func (a *App) watch() {
+	if len(a.options.BuiltIn) == 0 && a.plane == nil {
+		a.watchFiles(a.options.Config.Rules, a.reloadIfChanged)
 	}
-	a.watchFiles(a.options.Config.Rules, a.reloadIfChanged)
-	return nil
+	a.watchFiles(a.options.Config.Candidate.Rules, a.reloadCandidateIfChanged)
 }
 
 // watchFiles calls changed whenever something has happened to the rule files of

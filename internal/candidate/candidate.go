@@ -223,7 +223,7 @@ func (c *Candidate) count(d *comparison, number uint32, change Change) {
 // one that only asks.
 func takes(kind headgate.Kind, cost int64) bool { return kind == headgate.Take && cost > 0 }
 
-func compare(before, after bool) Change { //nolint:revive // two answers, not two modes
+func compare(before, after bool) Change {
 	switch {
 	case before && after:
 		return SameAllowed

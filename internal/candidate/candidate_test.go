@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ func (r *request) Attribute(a rules.Attribute) (string, bool) {
 	case a.Kind == rules.Path:
 		return r.path, true
 	case a.Kind == rules.Method:
-		return "GET", true
+		return http.MethodGet, true
 	case a.Name == "user" && r.user != "":
 		return r.user, true
 	}
@@ -349,7 +350,7 @@ func TestSamples(t *testing.T) {
 	f.ask(t, "/a", "x")
 	r, _ := f.Report(1)
 	s := r.Samples[0]
-	if len(r.Samples) != 1 || s.Change != candidate.NewlyRefused || s.Rule != "a" || s.Domain != "api" || s.Key != "\x01x" || s.Method != "GET" ||
+	if len(r.Samples) != 1 || s.Change != candidate.NewlyRefused || s.Rule != "a" || s.Domain != "api" || s.Key != "\x01x" || s.Method != http.MethodGet ||
 		s.Path != "/a" || s.Door != engine.DoorProxy || !s.At.Equal(start) || s.Decision.Allowed || s.Decision.RetryAfter != headgate.Never {
 		t.Errorf("%+v", r.Samples)
 	}
