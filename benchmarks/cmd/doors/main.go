@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 )
@@ -31,7 +32,7 @@ func main() {
 	connections := flag.Int("connections", 64, "connections at once")
 	only := flag.String("only", "", "measure only doors whose name has this in it")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	fail(run(ctx, os.Stdout, *only, plan{rounds: *rounds, requests: *requests, connections: *connections}))
 }
@@ -57,23 +58,36 @@ func run(ctx context.Context, out io.Writer, only string, p plan) error {
 	}
 	doors := slices.DeleteFunc(s.doors(), func(d *door) bool { return !strings.Contains(d.name, only) })
 	for round := range p.rounds + 1 {
-		n := p.requests
-		if round == 0 {
-			n /= 5 // to warm up; not counted
-		}
-		for _, d := range doors {
-			for _, of := range []*side{&d.floor, &d.door} {
-				cpu, err := of.measure(ctx, n, p.connections)
-				if err != nil {
-					return fmt.Errorf("%s: %w", d.name, err)
-				}
-				if round > 0 {
-					of.samples = append(of.samples, cpu)
-				}
+		if err := p.round(ctx, round, doors); err != nil {
+			if round > 1 { // what is whole is worth something
+				_ = report(out, doors, plan{rounds: round - 1, requests: p.requests, connections: p.connections})
 			}
+			return err
 		}
 	}
 	return report(out, doors, p)
+}
+
+// round measures all doors once. Round 0 is to warm up and does not count.
+func (p plan) round(ctx context.Context, round int, doors []*door) error {
+	n := p.requests
+	if round == 0 {
+		n /= 5
+	}
+	for _, d := range doors {
+		floor, err := d.floor.measure(ctx, n, p.connections)
+		if err != nil {
+			return fmt.Errorf("%s, its floor: %w", d.name, err)
+		}
+		cost, err := d.door.measure(ctx, n, p.connections)
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.name, err)
+		}
+		if round > 0 {
+			d.floor.samples, d.door.samples = append(d.floor.samples, floor), append(d.door.samples, cost)
+		}
+	}
+	return nil
 }
 
 // door is one comparison.
@@ -94,7 +108,7 @@ func (d *door) ratios() []float64 {
 }
 
 func report(out io.Writer, doors []*door, p plan) error {
-	fmt.Fprintf(out, "%s, %d CPUs, %s; load before: %s\n", processor(), runtime.NumCPU(), runtime.Version(), loadAverage())
+	fmt.Fprintf(out, "%s, %d CPUs, %s; load average %s\n", processor(), runtime.NumCPU(), runtime.Version(), loadAverage())
 	fmt.Fprintf(out, "%s; %d rounds of %d requests on %d connections\n\n", time.Now().UTC().Format(time.DateOnly), p.rounds, p.requests, p.connections)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "| door\t| floor s/1M\t| door s/1M\t| times the floor\t| of the least\t| goal\t|")

@@ -102,9 +102,10 @@ func (p *parser) take(c byte, what string) error {
 // object reads an object and calls member for each name, with the position at
 // the value, which member has to read.
 func (p *parser) object(what string, member func(name string) error) error {
-	if err := p.take('{', what+" as a JSON object"); err != nil {
-		return err
+	if p.next() != '{' {
+		return p.fail("%s as a JSON object is expected, but here is %s", what, p.found())
 	}
+	p.pos++
 	if p.next() == '}' {
 		p.pos++
 		return nil
@@ -135,9 +136,10 @@ func (p *parser) object(what string, member func(name string) error) error {
 
 // array reads an array and calls element for each of its elements.
 func (p *parser) array(what string, element func(i int) error) error {
-	if err := p.take('[', what+" as a JSON array"); err != nil {
-		return err
+	if p.next() != '[' {
+		return p.fail("%s as a JSON array is expected, but here is %s", what, p.found())
 	}
+	p.pos++
 	if p.next() == ']' {
 		p.pos++
 		return nil
