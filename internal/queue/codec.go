@@ -50,7 +50,12 @@ func (e *Entry) Marshal() []byte {
 		}
 	}
 	w.text(string(e.Body))
-	return binary.BigEndian.AppendUint32(w.b, crc32.Checksum(w.b, crc32.MakeTable(crc32.Castagnoli)))
+	return sum(w.b)
+}
+
+// sum appends the checksum.
+func sum(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // Unmarshal reads what Marshal wrote. The error wraps ErrDamaged. Nothing in
@@ -59,8 +64,8 @@ func Unmarshal(b []byte) (*Entry, error) {
 	if len(b) < len(magic)+crcSize || string(b[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%w: not a record of this version", ErrDamaged)
 	}
-	body, sum := b[:len(b)-crcSize], binary.BigEndian.Uint32(b[len(b)-crcSize:])
-	if crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) != sum {
+	body, want := b[:len(b)-crcSize], binary.BigEndian.Uint32(b[len(b)-crcSize:])
+	if crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) != want {
 		return nil, fmt.Errorf("%w: wrong checksum", ErrDamaged)
 	}
 	r := reader{b: body[len(magic):]}

@@ -80,6 +80,9 @@ func Open(o Options) (*Store, *Repair, error) {
 	db, content, err := open(o.Path)
 	var repair *Repair
 	if isDamage(err) {
+		if content == nil {
+			content = salvage(o.Path)
+		}
 		if db, repair, err = replace(o, content, err); err == nil {
 			content, err = read(db)
 		}

@@ -28,17 +28,19 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// isDamage reports whether err is about what is in a file, rather than about
-// getting at it.
-func isDamage(err error) bool {
+// asDamage marks an error of the library that is about what is in a file, rather
+// than about getting at it.
+func asDamage(err error) error {
 	var path *fs.PathError
 	var number syscall.Errno
-	switch {
-	case err == nil, errors.Is(err, bolterrors.ErrTimeout), errors.As(err, &path), errors.As(err, &number):
-		return false
+	if err == nil || errors.As(err, &path) || errors.As(err, &number) || errors.Is(err, queue.ErrDamaged) {
+		return err
 	}
-	return true
+	return fmt.Errorf("%w: %w", queue.ErrDamaged, err)
 }
+
+// isDamage reports whether err says that a file is damaged.
+func isDamage(err error) bool { return errors.Is(err, queue.ErrDamaged) }
 
 // open opens a file and reads all of it. Of a damaged one it returns what could
 // be read.
@@ -52,12 +54,12 @@ func open(path string) (*bbolt.DB, []stored, error) {
 		return nil, nil, fmt.Errorf("%s: another process uses it", path)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, asDamage(err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil { // it may have been made by hand
 		return db, nil, err
 	}
-	err = guarded(func() error { return makeBuckets(db) })
+	err = asDamage(guarded(func() error { return makeBuckets(db) }))
 	var content []stored
 	if err == nil {
 		content, err = read(db)
@@ -110,7 +112,7 @@ func read(db *bbolt.DB) ([]stored, error) {
 			return nil
 		})
 	})
-	if damage = errors.Join(damage, err); damage == nil {
+	if damage = asDamage(errors.Join(damage, err)); damage == nil {
 		for i := range content {
 			content[i].entry = nil
 		}
@@ -139,4 +141,30 @@ func makeBuckets(db *bbolt.DB) error {
 		}
 		return nil
 	})
+}
+
+// salvage reads what can be read of a file that cannot be opened. That is done
+// with a copy, which is only read and so needs less of it to be whole; besides,
+// whoever failed to open the file may still have its lock.
+func salvage(path string) []stored {
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	copied := path + ".salvage"
+	if err := os.WriteFile(copied, whole, 0o600); err != nil {
+		return nil
+	}
+	defer func() { _ = os.Remove(copied) }() // the original is kept anyway
+	var content []stored
+	_ = guarded(func() error { // whatever comes out of it is better than nothing
+		db, err := bbolt.Open(copied, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = guarded(db.Close) }()
+		content, err = read(db)
+		return err
+	})
+	return content
 }

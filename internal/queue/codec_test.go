@@ -1,0 +1,120 @@
+package queue
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func sample() *Entry {
+	return &Entry{
+		ID: "5K2J0B8H3M4Q6R1T9V7P2C4D", Domain: "api", Rule: "orders", Scope: "\x03api\x06orders", Key: "\x01a",
+		Claims: []Claim{{Rule: "orders", Key: "\x01a", Cost: 1}, {Rule: "all", Cost: 20}},
+		Method: "POST", URI: "/orders?x=1", Host: "api.example",
+		Header: http.Header{"Content-Type": {"application/json"}, "X-Many": {"a", "b"}}, Body: []byte(`{"n":1}`),
+		IdempotencyKey: "mine", Accepted: time.UnixMicro(1_700_000_000_123_456).UTC(), Expires: time.UnixMicro(1_700_086_400_000_000).UTC(),
+	}
+}
+
+func TestRecordsKeepEverything(t *testing.T) {
+	for name, e := range map[string]*Entry{"full": sample(), "empty": {Header: http.Header{}, Body: []byte{}, Accepted: time.UnixMicro(0).UTC(), Expires: time.UnixMicro(0).UTC()}} {
+		got, err := Unmarshal(e.Marshal())
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(e, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// Whatever bit rots, and wherever a record breaks off, it is noticed.
+func TestDamagedRecordsAreNoticed(t *testing.T) {
+	whole := sample().Marshal()
+	for i := range whole {
+		for bit := range 8 {
+			rotten := bytes.Clone(whole)
+			rotten[i] ^= 1 << bit
+			if _, err := Unmarshal(rotten); !errors.Is(err, ErrDamaged) {
+				t.Fatalf("bit %d of byte %d: %v", bit, i, err)
+			}
+		}
+		if _, err := Unmarshal(whole[:i]); !errors.Is(err, ErrDamaged) {
+			t.Fatalf("the first %d bytes: %v", i, err)
+		}
+	}
+}
+
+func FuzzUnmarshal(f *testing.F) {
+	f.Add(sample().Marshal())
+	f.Add([]byte(magic))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := Unmarshal(b)
+		if err != nil {
+			if !errors.Is(err, ErrDamaged) {
+				t.Errorf("an error of another kind: %v", err)
+			}
+			// The fields behind a wrong checksum must not upset it either.
+			_, _ = Unmarshal(sealed(b))
+			return
+		}
+		again, err := Unmarshal(e.Marshal())
+		if err != nil {
+			t.Fatalf("what was read cannot be read again: %v", err)
+		}
+		if diff := cmp.Diff(e, again); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// sealed puts b between a right beginning and a right checksum.
+func sealed(b []byte) []byte {
+	w := writer{b: append([]byte(magic), b...)}
+	return sum(w.b)
+}
+
+func TestFingerprintTellsRequestsApart(t *testing.T) {
+	base := sample().Fingerprint()
+	for name, change := range map[string]func(*Entry){
+		"body": func(e *Entry) { e.Body = []byte("other") }, "uri": func(e *Entry) { e.URI = "/other" },
+		"method": func(e *Entry) { e.Method = "PUT" }, "user": func(e *Entry) { e.Header.Set("Authorization", "other") },
+	} {
+		e := sample()
+		change(e)
+		if e.Fingerprint() == base {
+			t.Errorf("another %s has the same fingerprint", name)
+		}
+	}
+	same := sample()
+	same.ID, same.Accepted = "other", time.Now()
+	same.Header.Set("User-Agent", "other")
+	if same.Fingerprint() != base {
+		t.Error("the same request has another fingerprint")
+	}
+}
+
+func TestBackoffGrowsToItsBound(t *testing.T) {
+	p := Policy{BackoffLeast: time.Second, BackoffMost: time.Minute}
+	least := func(int64) int64 { return 0 }
+	most := func(n int64) int64 { return n - 1 }
+	for _, c := range []struct {
+		attempt     int
+		least, most time.Duration
+	}{
+		{1, 500 * time.Millisecond, time.Second},
+		{2, time.Second, 2 * time.Second},
+		{6, 16 * time.Second, 32 * time.Second},
+		{7, 30 * time.Second, time.Minute},
+		{1000, 30 * time.Second, time.Minute},
+	} {
+		if a, b := p.backoff(c.attempt, least), p.backoff(c.attempt, most); a != c.least || b != c.most {
+			t.Errorf("after attempt %d from %s to %s, want %s to %s", c.attempt, a, b, c.least, c.most)
+		}
+	}
+}
