@@ -276,7 +276,9 @@ func TestOldestDeadLettersMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.policy.Retries, b.policy.MaxEntries = 0, 3
-		b.send = func(*queue.Entry) (queue.Answer, error) { return queue.Answer{Status: http.StatusInternalServerError}, nil }
+		b.send = func(*queue.Entry) (queue.Answer, error) {
+			return queue.Answer{Status: http.StatusInternalServerError}, nil
+		}
 		for i := range 5 {
 			b.accept(fmt.Sprintf("a%d", i))
 			time.Sleep(time.Second)
@@ -296,7 +298,9 @@ func TestAFullQueueRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.policy.MaxEntries, b.policy.MaxBytes = 3, 1000
-		b.take = func(*queue.Ref, time.Time) (queue.Permit, error) { return queue.Permit{RetryAfter: time.Hour, Own: true}, nil }
+		b.take = func(*queue.Ref, time.Time) (queue.Permit, error) {
+			return queue.Permit{RetryAfter: time.Hour, Own: true}, nil
+		}
 		large := b.entry("a0")
 		large.Body = make([]byte, 1000)
 		if _, err := b.Accept(t.Context(), large); !errors.Is(err, queue.ErrFull) {

@@ -109,7 +109,7 @@ type stored struct {
 	sequence uint64
 	ref      queue.Ref
 	attempts queue.Attempts
-	entry    *queue.Entry // only of a file that is damaged
+	entry    *queue.Entry
 }
 
 // replace sets the file aside and writes what was read of it into a new one.

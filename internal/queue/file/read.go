@@ -112,12 +112,7 @@ func read(db *bbolt.DB) ([]stored, error) {
 			return nil
 		})
 	})
-	if damage = asDamage(errors.Join(damage, err)); damage == nil {
-		for i := range content {
-			content[i].entry = nil
-		}
-	}
-	return content, damage
+	return content, asDamage(errors.Join(damage, err))
 }
 
 // makeBuckets makes those that are missing. Otherwise it writes nothing: the
