@@ -29,6 +29,9 @@ func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
 // changed returns l with another rate or burst.
 func changed(l headgate.Limit, rate string, burst int64) (headgate.Limit, error) {
 	now := l.Rule()
+	if now.Algorithm == headgate.Concurrency {
+		return l, problemf("the rule limits what is under way at the same time, which no rate or burst can replace")
+	}
 	out := l
 	if rate != "" {
 		to, err := ParseRate(rate)
@@ -73,7 +76,7 @@ func rated(was *headgate.Rule, to Rate) headgate.Limit {
 		}
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		l = bucketed(l, was)
-	case headgate.SlidingWindow:
+	case headgate.SlidingWindow, headgate.Concurrency:
 	}
 	return l
 }

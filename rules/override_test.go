@@ -43,6 +43,7 @@ func TestWithLimit(t *testing.T) {
 		{"rate: 5/day, algorithm: fixed_window, timezone: Europe/Berlin", "50/month", 0, "50/month fixed_window in Europe/Berlin"},
 		{"rate: 5/day, algorithm: fixed_window", "50/90m", 0, "50/1h30m0s fixed_window"},
 
+		{"concurrency: 5", "50/minute", 0, "at the same time"},
 		{"rate: 5/minute", "50", 0, "such as 50/minute"},
 		{"rate: 5/minute", "unlimited", 5, "no burst"},
 		{"rate: unlimited", "", 5, "give a rate"},

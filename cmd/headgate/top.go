@@ -46,7 +46,7 @@ an interval. With --once it prints what happened in the last interval, and ends.
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	f.adminFlags.add(flags)
+	f.add(flags)
 	flags.StringVar(&f.domain, "domain", "", "only rules of this domain")
 	flags.StringVar(&f.rule, "rule", "", "only this rule")
 	flags.StringVar(&f.by, "by", top.Refused.String(), "rank keys by how often they were refused, or by how active they are")

@@ -84,16 +84,16 @@ type keyCall struct {
 	answer KeyAnswer
 }
 
-// keyProblem is an error with the status of its answer.
-type keyProblem struct {
+// keyError is an error with the status of its answer.
+type keyError struct {
 	status int
 	text   string
 }
 
-func (e *keyProblem) Error() string { return e.text }
+func (e *keyError) Error() string { return e.text }
 
 func badKey(format string, args ...any) error {
-	return &keyProblem{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+	return &keyError{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
 // serveKey answers POST /v1/keys/{action}.
@@ -120,7 +120,7 @@ func (a *App) serveKey(w http.ResponseWriter, r *http.Request, action *keyAction
 			out.Keys = append(out.Keys, c.answer)
 		}
 	}
-	switch problem, ok := errors.AsType[*keyProblem](err); {
+	switch problem, ok := errors.AsType[*keyError](err); {
 	case ok:
 		answer.Problem(w, problem.status, problem.text)
 	case errors.Is(err, control.ErrFull):

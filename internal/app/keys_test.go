@@ -414,7 +414,9 @@ func TestAllNodesSeeChanges(t *testing.T) {
 		}
 		t.Logf("%s: %s", what, best.Round(time.Millisecond))
 	}
-	named := func(i int, more string) string { return fmt.Sprintf(`{"rule":"login","key":["192.0.2.%d"]%s}`, i, more) }
+	named := func(i int, more string) string {
+		return fmt.Sprintf(`{"rule":"login","key":["192.0.2.%d"]%s}`, i, more)
+	}
 	ip := func(i int) string { return fmt.Sprintf("192.0.2.%d", i) }
 	reason := func(i int) string { return two.check(t, "/login", ip(i)).Reason }
 	spend := func(i int) {
@@ -429,7 +431,10 @@ func TestAllNodesSeeChanges(t *testing.T) {
 	}, func(i int) bool { return reason(i) != "banned" })
 	within("grant", func(i int) { spend(i + 50); one.mustKeys(t, "grant", named(i+50, `,"amount":100`)) }, func(i int) bool { return reason(i+50) == "ok" })
 	within("reset", func(i int) { spend(i + 100); one.mustKeys(t, "reset", named(i+100, "")) }, func(i int) bool { return reason(i+100) == "ok" })
-	within("override", func(i int) { spend(i + 150); one.mustKeys(t, "override", named(i+150, `,"rate":"900/hour","for":"1h"`)) },
+	within("override", func(i int) {
+		spend(i + 150)
+		one.mustKeys(t, "override", named(i+150, `,"rate":"900/hour","for":"1h"`))
+	},
 		func(i int) bool { return reason(i+150) == "ok" })
 	within("clear", func(i int) {
 		one.mustKeys(t, "override", named(i+200, `,"rate":"unlimited","for":"1h"`))

@@ -29,7 +29,7 @@ func (a *App) keyTargets(action *keyAction, b *keyBody) ([]keyTarget, error) {
 		if t := a.orphan(b); t != nil && (action.name == "unban" || action.name == "clear") {
 			return []keyTarget{*t}, nil
 		}
-		return nil, &keyProblem{http.StatusNotFound, problem}
+		return nil, &keyError{http.StatusNotFound, problem}
 	}
 	var targets []keyTarget
 	for _, r := range list {
@@ -50,7 +50,7 @@ func (a *App) keyTargets(action *keyAction, b *keyBody) ([]keyTarget, error) {
 		targets = append(targets, keyTarget{domain: r.Domain, rule: r.Name, scope: r.Scope, key: key, ruled: r, tiers: []*rules.Rule{r}})
 	}
 	if len(targets) == 0 {
-		return nil, &keyProblem{http.StatusNotFound, fmt.Sprintf("no rule counts by %s and nothing else", strings.Join(b.key.names, " and "))}
+		return nil, &keyError{http.StatusNotFound, fmt.Sprintf("no rule counts by %s and nothing else", strings.Join(b.key.names, " and "))}
 	}
 	return targets, nil
 }

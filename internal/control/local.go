@@ -68,12 +68,13 @@ func OpenLocal(path string, clock func() time.Time) (*Local, error) {
 // the entries as JSON, one a line.
 const header = "headgate control 1 %08x\n"
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// checksum is that of the header.
+func checksum(text []byte) uint32 { return crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)) }
 
 func (l *Local) load(text []byte) error {
 	end := bytes.IndexByte(text, '\n') + 1
 	rest := text[end:]
-	if want := fmt.Sprintf(header, crc32.Checksum(rest, castagnoli)); string(text[:end]) != want {
+	if want := fmt.Sprintf(header, checksum(rest)); string(text[:end]) != want {
 		return fmt.Errorf("it begins with %.40q, not with %q", text[:end], want)
 	}
 	for line := range bytes.Lines(rest) {
@@ -193,7 +194,7 @@ func (l *Local) save() error {
 		}
 	}
 	l.mu.Unlock()
-	text := append(fmt.Appendf(nil, header, crc32.Checksum(body.Bytes(), castagnoli)), body.Bytes()...)
+	text := append(fmt.Appendf(nil, header, checksum(body.Bytes())), body.Bytes()...)
 	if err := replaceFile(l.path, text); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotSaved, err)
 	}
