@@ -37,7 +37,8 @@ type CandidateStatus struct {
 	Since  *time.Time `json:"since"`
 	WarmAt *time.Time `json:"warm_at"`
 	// Requests were compared. NotCompared were not: in a domain that the
-	// candidate has no rules for, or answered without the store.
+	// candidate has no rules for, answered without the store, or refused by a
+	// limit of what is under way.
 	Requests     uint64 `json:"requests"`
 	Same         uint64 `json:"same"`
 	SameAllowed  uint64 `json:"same_allowed"`

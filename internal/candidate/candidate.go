@@ -32,7 +32,8 @@ const (
 	// NewlyAllowed is refused, and would pass under the candidate.
 	NewlyAllowed
 	// NotCompared is a request that there is no comparison for: in a domain
-	// that the candidate has no rules for, or answered without the store.
+	// that the candidate has no rules for, answered without the store, or
+	// refused by a limit of what is under way, which a candidate leaves out.
 	NotCompared
 	// Changes is how many there are.
 	Changes
@@ -97,7 +98,7 @@ func sum(lanes []lane) (counts [Changes]uint64) {
 // New returns a Candidate without rules, which compares nothing. Store keeps
 // its counts and must be used for nothing else.
 func New(store headgate.Store) *Candidate {
-	return &Candidate{engine: engine.New(store, nil), lanes: newLanes()}
+	return &Candidate{engine: engine.New(arrivals{store}, nil), lanes: newLanes()}
 }
 
 // Follow makes the bans and overrides of live hold for the candidate too, where
@@ -161,6 +162,10 @@ func (c *Candidate) Decided(_ context.Context, m engine.Mark, q engine.Query, v 
 	if d == nil || !takes(q.Kind, q.Cost) {
 		return
 	}
+	if refusedUnderWay(&v) {
+		c.count(d, m.Lane, NotCompared)
+		return // of what is under way the candidate knows nothing
+	}
 	c.follow()
 	// A caller who gave up has been counted by the live rules all the same.
 	after, failed := c.engine.Decide(context.Background(), q)
@@ -192,6 +197,11 @@ func (c *Candidate) DecidedAll(_ context.Context, m engine.Mark, q engine.MultiQ
 	if !took && !counts {
 		return
 	}
+	first := engine.First(v.Parts())
+	if first != nil && !v.Allowed && refusedUnderWay(first) {
+		c.count(d, m.Lane, NotCompared)
+		return
+	}
 	c.follow()
 	after, failed := c.engine.DecideAll(context.Background(), q)
 	defer after.Release()
@@ -207,7 +217,7 @@ func (c *Candidate) DecidedAll(_ context.Context, m engine.Mark, q engine.MultiQ
 		if len(q.Parts) > 0 {
 			n.request = q.Parts[0].Request
 		}
-		n.by(engine.First(v.Parts()), engine.First(after.Parts()))
+		n.by(first, engine.First(after.Parts()))
 		d.add(&n)
 	}
 	c.count(d, m.Lane, change)
@@ -222,6 +232,11 @@ func (c *Candidate) count(d *comparison, number uint32, change Change) {
 // takes reports whether a request is one that is decided about, rather than
 // one that only asks.
 func takes(kind headgate.Kind, cost int64) bool { return kind == headgate.Take && cost > 0 }
+
+// refusedUnderWay reports whether a limit of what is under way is why v refuses.
+func refusedUnderWay(v *engine.Verdict) bool {
+	return !v.Allowed && v.Rule != nil && v.Rule.Concurrent() && v.Decision.Reason != headgate.Banned
+}
 
 func compare(before, after bool) Change {
 	switch {

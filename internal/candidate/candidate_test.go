@@ -312,6 +312,28 @@ func TestBansAndOverridesHold(t *testing.T) {
 	}
 }
 
+// Nobody tells a candidate that a request has ended, so it does not count those
+// under way.
+func TestWhatIsUnderWayIsLeftOut(t *testing.T) {
+	busy := "  - {name: busy, match: {path: /a}, key: [user], concurrency: 1}\n"
+	for _, row := range []struct{ name, live, tried, asks, want string }{
+		{"alone", limits("a=9/minute"), "domain: api\nlimits:\n" + busy, "xxx", "same_allowed 3"},
+		{"beside one", limits("a=9/minute"), limits("a=2/minute") + busy, "xxx", "same_allowed 2, newly_refused 1"},
+		{"beside two", limits("a=9/minute"), limits("a=9/minute", "b=2/minute") + busy, "xxxx", "same_allowed 2, newly_refused 2"},
+		{"live", limits("a=9/minute") + busy, limits("a=1/minute"), "xxxy", "same_allowed 2, not_compared 2"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f := newFixture(t, row.live, row.tried)
+			for _, user := range row.asks {
+				f.ask(t, "/a", string(user))
+			}
+			if got := f.counted(t); got != row.want {
+				t.Errorf("%s, want %s", got, row.want)
+			}
+		})
+	}
+}
+
 func TestReloadAndReset(t *testing.T) {
 	f := newFixture(t, limits("a=9/minute"), limits("a=2/minute"))
 	for range 3 {
