@@ -153,6 +153,10 @@ type Spec struct {
 	Edge      headgate.Edge
 	// CountDenied is for a sliding log.
 	CountDenied bool
+	// DelayAfter is how many places of a leaky bucket are served at once, and
+	// MaxWait how long a turn may be away; 0 is as the algorithm has it.
+	DelayAfter int64
+	MaxWait    time.Duration
 }
 
 // Limit returns what the spec says; options of other algorithms are left out,
@@ -163,6 +167,9 @@ func (s Spec) Limit() headgate.Limit {
 	case headgate.TokenBucket, headgate.LeakyBucket:
 		if s.Burst != 0 {
 			l = l.Burst(s.Burst)
+		}
+		if s.Algorithm == headgate.LeakyBucket {
+			l = s.queue(l)
 		}
 	case headgate.FixedWindow:
 		l = l.Anchored(s.Anchor)
@@ -175,6 +182,17 @@ func (s Spec) Limit() headgate.Limit {
 			l = l.Buckets(s.Buckets, s.Edge)
 		}
 	case headgate.SlidingWindow:
+	}
+	return l
+}
+
+// queue says how a leaky bucket lets its queue wait.
+func (s Spec) queue(l headgate.Limit) headgate.Limit {
+	if s.DelayAfter != 0 {
+		l = l.DelayAfter(s.DelayAfter)
+	}
+	if s.MaxWait != 0 {
+		l = l.MaxWait(s.MaxWait)
 	}
 	return l
 }

@@ -51,12 +51,12 @@ func bufferAt() unsafe.Pointer { return unsafe.Pointer(&buffer) }
 func textAt() unsafe.Pointer { return unsafe.Pointer(&text) }
 
 // set gives a lane the limit that is in the buffer: algorithm, limit, period in
-// microseconds, burst, anchor, buckets, edge, count denied. It returns 0, or the
-// length of the text that says what is wrong.
+// microseconds, burst, anchor, buckets, edge, count denied, delay after, max wait
+// in microseconds. It returns 0, or the length of the text that says what is wrong.
 //
 //go:wasmexport set
 func set(lane int32) int32 {
-	b := buffer[:8]
+	b := buffer[:10]
 	for _, v := range b {
 		// What is no integer, or none that the arithmetic knows, fits nothing.
 		if v != math.Trunc(v) || math.Abs(v) >= 1<<53 {
@@ -69,6 +69,7 @@ func set(lane int32) int32 {
 	limit := playground.Spec{
 		Algorithm: headgate.Algorithm(b[0]), N: int64(b[1]), Period: period(b[2]), Burst: int64(b[3]),
 		Anchor: headgate.Anchor(b[4]), Buckets: int(b[5]), Edge: headgate.Edge(b[6]), CountDenied: b[7] != 0,
+		DelayAfter: int64(b[8]), MaxWait: period(b[9]),
 	}.Limit()
 	if err := table[lane].Set(limit); err != nil {
 		return int32(copy(text[:], err.Error()))

@@ -56,11 +56,14 @@ function Field<K extends keyof Settings>(props: {
   );
 }
 
-const durations = new Set<keyof Settings>(["period", "every", "spread"]);
+const durations = new Set<keyof Settings>(["period", "every", "spread", "maxWait"]);
 
-// An empty burst is as much as the limit.
+// What may be left empty, and what it then is: a burst as much as the limit, a
+// queue as the algorithm has it.
+const empty: Partial<Record<keyof Settings, string>> = { burst: "0", delayAfter: "0", maxWait: "0s" };
+
 function read<K extends keyof Settings>(name: K, text: string): Settings[K] | undefined {
-  return fields[name].read(name === "burst" && text.trim() === "" ? "0" : text.trim());
+  return fields[name].read(text.trim() || (empty[name] ?? ""));
 }
 
 function Choice<T extends string>(props: {
@@ -133,6 +136,26 @@ export function Controls(props: { player: Player }) {
             wide
             {...same}
           />
+        )}
+        {has("leaky_bucket") && (
+          <>
+            <Field
+              name="delayAfter"
+              label="Queue: served at once"
+              hint="A whole number, at most the burst; empty: 1"
+              text={settings.delayAfter === 0 ? "" : String(settings.delayAfter)}
+              placeholder="1"
+              {...same}
+            />
+            <Field
+              name="maxWait"
+              label="longest wait"
+              hint="Such as 700ms or 2s; empty: the whole queue"
+              text={settings.maxWait === 0 ? "" : formatDuration(settings.maxWait)}
+              placeholder="no bound"
+              {...same}
+            />
+          </>
         )}
         {has("fixed_window") && (
           <Choice

@@ -24,6 +24,8 @@ const unusual: Settings = {
   buckets: 24,
   edge: "strict",
   countDenied: true,
+  delayAfter: 3,
+  maxWait: 30 * second,
   kind: "bursts",
   rate: 2.5,
   size: 3,

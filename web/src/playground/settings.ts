@@ -12,6 +12,8 @@ export interface Settings extends Traffic {
   buckets: number;
   edge: LimitSpec["edge"];
   countDenied: boolean;
+  delayAfter: number;
+  maxWait: number;
   /** The lanes that are shown, in the order of {@link algorithms}. */
   shown: readonly Algorithm[];
   speed: number;
@@ -31,6 +33,8 @@ export const defaults: Settings = {
   buckets: 10,
   edge: "weighted",
   countDenied: false,
+  delayAfter: 0,
+  maxWait: 0,
   kind: "poisson",
   rate: 1.5,
   size: 15,
@@ -106,8 +110,8 @@ export function sceneSettings(scene: Scene): Settings {
 
 /** The limit of one algorithm under the settings. */
 export function specOf(s: Settings, algorithm: Algorithm): LimitSpec {
-  const { limit, period, burst, anchor, buckets, edge, countDenied } = s;
-  return { algorithm, limit, period, burst, anchor, buckets, edge, countDenied };
+  const { limit, period, burst, anchor, buckets, edge, countDenied, delayAfter, maxWait } = s;
+  return { algorithm, limit, period, burst, anchor, buckets, edge, countDenied, delayAfter, maxWait };
 }
 
 /** Says a time as rules write it: 10s, 1m, 1h30m, 250ms. */
@@ -173,6 +177,8 @@ export const fields: { [K in keyof Settings]: Field<Settings[K]> } = {
     write: String,
     read: (text) => (text === "true" ? true : text === "false" ? false : undefined),
   },
+  delayAfter: number(0, 10_000, true),
+  maxWait: duration(0, 24 * 3600 * second),
   kind: oneOf<Kind>(kinds),
   rate: number(0.01, 1000, false),
   size: number(1, 1000, true),
@@ -244,6 +250,7 @@ export function toYAML(s: Settings, algorithm: Algorithm): string {
     case "token_bucket":
     case "leaky_bucket":
       if (s.burst > 0) lines.push(`    burst: ${s.burst}`);
+      if (algorithm === "leaky_bucket") lines.push(...queueLines(s));
       break;
     case "fixed_window":
       if (s.anchor !== "clock") lines.push(`    anchor: ${s.anchor}`);
@@ -257,4 +264,12 @@ export function toYAML(s: Settings, algorithm: Algorithm): string {
     case "sliding_window":
   }
   return `${lines.join("\n")}\n`;
+}
+
+/** How a leaky bucket lets its queue wait, where that is not as by default. */
+function queueLines(s: Settings): string[] {
+  const lines: string[] = [];
+  if (s.delayAfter > 0) lines.push(`    delay_after: ${s.delayAfter}`);
+  if (s.maxWait > 0) lines.push(`    on_limit: {action: delay, max_wait: ${formatDuration(s.maxWait)}}`);
+  return lines;
 }

@@ -11,6 +11,10 @@ export interface LimitSpec {
   buckets: number;
   edge: "weighted" | "lenient" | "strict";
   countDenied: boolean;
+  /** How many places of a leaky bucket are served at once; 0 is 1. */
+  delayAfter: number;
+  /** How long a turn in a leaky bucket may be away; 0 is as long as the queue. */
+  maxWait: number;
 }
 
 /** How a decision compares with an exact log of the lane's own history. */
@@ -117,6 +121,8 @@ export class Core {
       spec.buckets,
       edges.indexOf(spec.edge),
       spec.countDenied ? 1 : 0,
+      spec.delayAfter,
+      spec.maxWait,
     ]);
     const length = this.#go.set(lane);
     return new TextDecoder().decode(new Uint8Array(this.#go.memory.buffer, this.#go.text(), length));
