@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"unsafe"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -35,6 +36,14 @@ type Chunk struct {
 	// TooLong are the numbers of lines before those in Text that were left
 	// out, since they are longer than MaxLine.
 	TooLong []int64
+	// Space is the memory of Text.
+	Space []byte
+}
+
+// fill copies text into c.
+func (c *Chunk) fill(text []byte) {
+	c.Space = append(c.Space[:0], text...)
+	c.Text = unsafe.String(unsafe.SliceData(c.Space), len(c.Space)) //nolint:gosec // not written to while Text is in use
 }
 
 // Reader cuts a log into chunks, and undoes its compression.
@@ -108,8 +117,12 @@ func (r *Reader) Close() { r.closing() }
 
 // Next returns the next chunk. After the last the error is io.EOF; with any
 // other error nothing more can be read.
-func (r *Reader) Next() (Chunk, error) {
-	c := Chunk{First: r.line}
+//
+// The text is in the memory of space, as far as that suffices: a chunk whose
+// text, and whatever points into it, is not used any more may hand its Space
+// on.
+func (r *Reader) Next(space []byte) (Chunk, error) {
+	c := Chunk{First: r.line, Space: space[:0]}
 	for r.err == nil {
 		n, err := r.fill()
 		if err != nil {
@@ -117,7 +130,7 @@ func (r *Reader) Next() (Chunk, error) {
 			return r.chunk(c, n)
 		}
 		if end := bytes.LastIndexByte(r.buf, '\n') + 1; end > 0 {
-			c.Text = string(r.buf[:end])
+			c.fill(r.buf[:end])
 			r.held = copy(r.buf, r.buf[end:])
 			if len(r.buf) > 2*chunkSize {
 				r.buf = append(make([]byte, 0, chunkSize+r.held), r.buf[:r.held]...)[:chunkSize+r.held]
@@ -140,7 +153,7 @@ func (r *Reader) Next() (Chunk, error) {
 
 // chunk returns what is left, and then the error alone.
 func (r *Reader) chunk(c Chunk, n int) (Chunk, error) {
-	c.Text = string(r.buf[:n])
+	c.fill(r.buf[:n])
 	r.line += int64(strings.Count(c.Text, "\n"))
 	if c.Text == "" && c.TooLong == nil {
 		return c, r.err

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// page is the report. Its colours follow the reader's choice of light or dark.
+// reportPage is the report. Its colours follow the reader's choice of light or dark.
 //
 //go:embed report.html
-var page string
+var reportPage string
 
 // WriteHTML writes the report as a page with charts. The page holds all that
 // it shows: it asks nobody for anything, and runs no script.
@@ -28,7 +28,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		"keys":    keyRows,
 		"refused": func(list []KeyReport) bool { return len(list) > 0 && list[0].Refused+list[0].Delayed > 0 },
 		"add":     func(a, b int64) int64 { return a + b },
-	}).Parse(page)
+	}).Parse(reportPage)
 	if err != nil {
 		return err
 	}

@@ -146,14 +146,14 @@ func (in *input) close() {
 	}
 }
 
-// next returns the next chunk.
-func (in *input) next() (accesslog.Chunk, error) {
+// next returns the next chunk, which may be in the memory of space.
+func (in *input) next(space []byte) (accesslog.Chunk, error) {
 	if len(in.pushed) > 0 {
 		p := in.pushed[0]
 		in.pushed = in.pushed[1:]
 		return p.chunk, p.err
 	}
-	return in.reader.Next()
+	return in.reader.Next(space)
 }
 
 // probe reads the beginning of the log, to find out its format and when it
@@ -162,7 +162,7 @@ func (in *input) probe(r *Reading) error {
 	if err := in.open(); err != nil {
 		return err
 	}
-	chunk, err := in.reader.Next()
+	chunk, err := in.reader.Next(nil)
 	in.report = LogReport{Name: in.Name, Compression: in.reader.Compression, Detected: r.Format == nil}
 	if in.Once {
 		in.pushed = append(in.pushed, pushed{chunk, err})
@@ -258,18 +258,25 @@ func (r *reading) free() *batch {
 		r.unused = r.unused[:n-1]
 	}
 	*b = batch{
+		chunk:   accesslog.Chunk{Space: b.chunk.Space},
 		entries: b.entries[:0], skipped: b.skipped[:0], done: make(chan struct{}),
 		matching: matching{checks: b.checks[:0], keys: b.keys[:0]},
 	}
 	return b
 }
 
+// maxSpace bounds the memory that is kept for the text of other batches.
+const maxSpace = 1 << 18
+
 // release lets go of one hold on a batch.
 func (r *reading) release(b *batch) {
 	if b.holds--; b.holds > 0 {
 		return
 	}
-	b.chunk, b.keyText = accesslog.Chunk{}, ""
+	b.keyText = ""
+	if b.chunk.Text = ""; cap(b.chunk.Space) > maxSpace {
+		b.chunk.Space = nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	const spare = 16

@@ -128,6 +128,7 @@ func moment(at int64) *time.Time {
 
 func newReport(s *side, o *Options, read outcome, first, last int64) *Report {
 	s.measure()
+	s.books.close()
 	_, _, evicted := s.store.Usage()
 	t := s.tally
 	r := &Report{

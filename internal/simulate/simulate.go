@@ -70,8 +70,10 @@ type side struct {
 	engine *engine.Engine
 	store  Store
 	now    int64
-	tally  *tally
+	tally  *tally // good once the books are closed
+	books  *books
 
+	decided             int64
 	peakKeys, peakBytes int64
 	noClient            int64 // requests that count by a client that is not known
 }
@@ -80,6 +82,7 @@ func newSide(s Side, o *Options) *side {
 	out := &side{Side: s, tally: newTally(s, o.AllKeys)}
 	out.store = o.NewStore(func() time.Time { return time.UnixMicro(out.now) })
 	out.engine = engine.New(out.store, s.Rules)
+	out.books = newBooks(out.tally)
 	return out
 }
 
@@ -92,11 +95,12 @@ func (s *side) decide(ctx context.Context, at int64, m engine.Matched) (engine.V
 		v.Release()
 		return v, fmt.Errorf("the store of the simulation: %w", err)
 	}
-	s.tally.add(at, &v)
-	if s.tally.requests%measureEvery == 0 {
+	s.books.enter(at, &v)
+	s.decided++
+	if s.decided%measureEvery == 0 {
 		s.measure()
 	}
-	if s.tally.requests%sweepEvery == 0 {
+	if s.decided%sweepEvery == 0 {
 		s.store.Sweep(time.UnixMicro(at))
 	}
 	return v, nil
@@ -112,6 +116,12 @@ func (s *side) unknownClient(results []engine.Result) {
 	}
 }
 
+// close lets go of what the side holds.
+func (s *side) close() error {
+	s.books.close()
+	return s.store.Close()
+}
+
 // measure notes the memory in use.
 func (s *side) measure() {
 	keys, bytes, _ := s.store.Usage()
@@ -123,14 +133,14 @@ func (s *side) measure() {
 func Run(ctx context.Context, o Options) (report *Report, err error) {
 	sides := []Side{o.Side}
 	old := newSide(o.Side, &o)
-	defer func() { err = errors.Join(err, old.store.Close()) }()
+	defer func() { err = errors.Join(err, old.close()) }()
 	var candidate *side
 	var compared *comparison
 	if o.Candidate != nil {
 		sides = append(sides, *o.Candidate)
 		candidate = newSide(*o.Candidate, &o)
 		compared = newComparison()
-		defer func() { err = errors.Join(err, candidate.store.Close()) }()
+		defer func() { err = errors.Join(err, candidate.close()) }()
 	}
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	var v, w engine.Verdict // not made anew for each request

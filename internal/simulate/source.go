@@ -59,7 +59,7 @@ func (r *reading) start(in *input) *source {
 		defer in.close()
 		for {
 			b := r.free()
-			b.chunk, b.err = in.next()
+			b.chunk, b.err = in.next(b.chunk.Space)
 			b.read = in.read.Load()
 			last := b.err != nil // after this b is the reader's
 			select {

@@ -114,26 +114,30 @@ func (t *tally) of(r *rules.Rule) *ruleTally {
 	return rt
 }
 
-// add counts a verdict.
-func (t *tally) add(at int64, v *engine.Verdict) {
-	t.requests++
-	refused := int64(0)
-	if v.Allowed {
-		t.allowed++
-		if v.Delay > 0 {
-			t.delayed++
+// add counts the verdicts of a page.
+func (t *tally) add(p *page) {
+	rest := p.results
+	for i := range p.verdicts {
+		v := &p.verdicts[i]
+		t.requests++
+		refused := int64(0)
+		if v.allowed {
+			t.allowed++
+			if v.delayed {
+				t.delayed++
+			}
+		} else {
+			t.refused++
+			refused = 1
 		}
-	} else {
-		t.refused++
-		refused = 1
-	}
-	if v.WouldRefuse > 0 {
-		t.wouldRefuse++
-	}
-	t.total.add(at, 1, refused)
-	results := v.Results()
-	for i := range results {
-		t.result(at, &results[i])
+		if v.wouldRefuse {
+			t.wouldRefuse++
+		}
+		t.total.add(v.at, 1, refused)
+		for j := range v.results {
+			t.result(v.at, &rest[j])
+		}
+		rest = rest[v.results:]
 	}
 }
 
