@@ -150,10 +150,14 @@ func separated(dst []byte, start int) []byte {
 	return dst
 }
 
-// appendPolicy appends a member of RateLimit-Policy, such as "login";q=5;w=60.
+// appendPolicy appends a member of RateLimit-Policy, such as "login";q=5;w=60,
+// or "exports";q=20;qu="concurrent-requests".
 func appendPolicy(dst []byte, p *Policy) []byte {
-	quota, window := perSeconds(p.Limit)
 	dst = appendName(dst, p.Name)
+	if p.Limit.Algorithm() == headgate.Concurrency {
+		return append(appendParameter(dst, ";q=", p.Limit.N()), `;qu="concurrent-requests"`...)
+	}
+	quota, window := perSeconds(p.Limit)
 	dst = appendParameter(dst, ";q=", quota)
 	return appendParameter(dst, ";w=", window)
 }
