@@ -54,3 +54,28 @@ limits:
 		t.Errorf("%d checks are left", len(m.Checks))
 	}
 }
+
+func TestCostAfter(t *testing.T) {
+	set := parse(t, `
+domain: d
+limits:
+  - {name: tokens, rate: 10_000/hour, cost: {estimate: 500, from_response: x-tokens-used, on_error: cancel}}
+  - {name: plain, rate: 10/hour, cost: {from_response: X-Cost}}
+`)
+	r := set.Rule("d", "tokens")
+	if r.Cost != 500 || r.CostFrom != nil || *r.CostAfter != (CostAfter{"X-Tokens-Used", true}) {
+		t.Errorf("%+v %+v", r, r.CostAfter)
+	}
+	if r := set.Rule("d", "plain"); r.Cost != 1 || *r.CostAfter != (CostAfter{"X-Cost", false}) {
+		t.Errorf("%+v %+v", r, r.CostAfter)
+	}
+	for text, want := range map[string]int64{
+		"0": 0, "812": 812, " 7 ": 7, "1099511627776": 1 << 40,
+		"": -1, "-1": -1, "1.5": -1, "many": -1, "1099511627777": -1, "99999999999999999999999": -1,
+	} {
+		got, ok := r.CostAfter.Cost(text)
+		if ok != (want >= 0) || ok && got != want {
+			t.Errorf("%q: %d, %t; want %d", text, got, ok, want)
+		}
+	}
+}

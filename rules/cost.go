@@ -51,7 +51,7 @@ func (r *Rule) costsAs(other *Rule) bool {
 	return *r.CostFrom == *other.CostFrom
 }
 
-func costKeys() []string { return []string{"from", "default", "min", "max"} }
+func costKeys() []string { return append([]string{"from", "default", "min", "max"}, costAfterKeys()...) }
 
 // parseCost reads cost: a number, or where it stands.
 func (p *parser) parseCost(n *node, r *Rule) {
@@ -62,6 +62,10 @@ func (p *parser) parseCost(n *node, r *Rule) {
 		return
 	}
 	f := p.fields(n, "cost", costKeys())
+	if f.get("from_response") != nil || f.get("estimate") != nil || f.get("on_error") != nil {
+		p.parseCostAfter(n, f, r)
+		return
+	}
 	c := &CostFrom{Default: 1, Min: 1, Max: headgate.MaxLimit}
 	if r.Limit.Valid() && !r.Limit.IsUnlimited() && r.Limit.Capacity() > 0 {
 		c.Max = r.Limit.Capacity()

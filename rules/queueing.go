@@ -65,6 +65,9 @@ func (p *parser) parseQueueing(at *node, f fields, r *Rule) {
 	if r.Limit.Valid() && r.Limit.Rule().CountDenied {
 		p.errorf(at, "leave one of them out", "requests cannot be queued where refused ones count: the queue would never get its turn")
 	}
+	if r.Concurrent() {
+		p.errorf(at, "limit the rate at which the queue is sent instead", "who is not among those under way cannot be queued: nobody knows when a place will be free")
+	}
 	q := DefaultQueueing()
 	number := func(key string, low, high int64, set func(int64)) {
 		if n := f.get(key); n != nil {

@@ -122,6 +122,9 @@ type Rule struct {
 	// CostFrom, if not nil, is where a request says what it takes; Cost is then
 	// that of one which does not say.
 	CostFrom *CostFrom
+	// CostAfter, if not nil, says where the upstream's response tells what the
+	// request has taken; Cost is then an estimate.
+	CostAfter *CostAfter
 	// Tier is the name of the rule's tier, if it is one of several of a limit,
 	// and TierBy the attribute that chooses among them. Of the limit's own
 	// rate, for requests of no tier, Tier is empty. The rules of one limit have

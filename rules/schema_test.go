@@ -40,6 +40,8 @@ var beyondSchema = map[string]string{
 	"queue-counts-denied":         "two keys far apart",
 	"queue-backoff":               "arithmetic",
 	"delay-of-concurrency":        "what a tier may inherit",
+	"queue-of-concurrency":        "what a tier may inherit",
+	"cost-after-of-concurrency":   "what a tier may inherit",
 	"delay-without-max-wait":      "what a tier may inherit",
 	"tiers-without-rate":          "what a tier may inherit",
 	"tiers-default-unknown":       "two places of the file",

@@ -168,6 +168,7 @@ func (c *Candidate) Decided(_ context.Context, m engine.Mark, q engine.Query, v 
 	}
 	c.follow()
 	// A caller who gave up has been counted by the live rules all the same.
+	q.Endless = true // nobody tells the candidate when a request has ended
 	after, failed := c.engine.Decide(context.Background(), q)
 	change := NotCompared
 	if err == nil && failed == nil && after.Known {

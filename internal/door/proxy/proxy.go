@@ -140,6 +140,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// the first byte of the answer.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
+	if v.HasCostAfter() {
+		defer p.settleCosts(r.Context(), x, &v)
+	}
 	p.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
@@ -203,6 +206,7 @@ func (p *Proxy) answered(res *http.Response) error {
 		p.options.Logger.Info("upstream answers again", "upstream", p.options.Upstream.Redacted())
 	}
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
+		x.answer = res
 		answer.Headers(res.Header, x.dialect, x.policies...)
 	}
 	if p.options.TellTime {
