@@ -38,6 +38,17 @@ func (v *Verdict) Leases(dst []Lease) []Lease {
 	return dst
 }
 
+// HasLeases reports whether there are any.
+func (v *Verdict) HasLeases() bool {
+	results := v.Results()
+	for i := range results {
+		if results[i].Decision.Lease != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // op is what to ask a store about l.
 func (l *Lease) op(kind headgate.Kind, at int64) headgate.Op {
 	op := headgate.Op{

@@ -9,6 +9,9 @@ import (
 // hold keeps the places that v has taken under rules that limit what is under
 // way, until End of what it returns.
 func (p *Proxy) hold(ctx context.Context, v *engine.Verdict) *engine.Hold {
+	if !v.HasLeases() {
+		return nil // without making anything
+	}
 	return p.options.Engine.Hold(ctx, v, engine.HoldOptions{Clock: p.options.Clock, Failed: p.leaseFailed})
 }
 
