@@ -1,0 +1,268 @@
+package proxy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/queue/file"
+	"github.com/headgate/headgate/store/memory"
+)
+
+const laterRules = `
+domain: api
+limits:
+  - name: later
+    key: ["header:X-Tenant"]
+    rate: 1/second
+    burst: 1
+    on_limit: {action: queue, max_body: 10, status: 503}
+  - {name: all, rate: 100/second, match: {path: /all}, on_limit: {action: reject}}
+`
+
+// later is a proxy with a queue on a file. What reaches the upstream is noted
+// as time, method, URI and body.
+type later struct {
+	*proxy.Proxy
+	t       *testing.T
+	queue   *queue.Queue
+	policy  queue.Policy
+	mu      sync.Mutex
+	arrived []string
+	headers []http.Header
+}
+
+func newLater(t *testing.T) *later {
+	t.Helper()
+	l := &later{t: t, policy: queue.DefaultPolicy()}
+	l.policy.MaxBody = 10
+	begin := time.Now()
+	var e *engine.Engine
+	l.Proxy = newProxy(t, laterRules, memory.New(memory.WithClock(time.Now)), func(r *http.Request) (*http.Response, error) {
+		var body []byte
+		if r.Body != nil {
+			body, _ = io.ReadAll(r.Body)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.arrived = append(l.arrived, strings.Join([]string{time.Since(begin).String(), r.Method, r.URL.String(), string(body)}, " "))
+		l.headers = append(l.headers, r.Header)
+		return &http.Response{
+			StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"text/plain"}},
+			Body: io.NopCloser(strings.NewReader("made")), Request: r, ProtoMajor: 1, ProtoMinor: 1,
+		}, nil
+	}, func(o *proxy.Options) { e, o.StatusPath = o.Engine, "/later/" })
+	store, _, err := file.Open(file.Options{Path: filepath.Join(t.TempDir(), "queue"), Clock: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.queue = queue.New(queue.Options{
+		Store: store, Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Random: func(int64) int64 { return 0 },
+		Policy: func(string, string) queue.Policy { return l.policy }, Send: l.Deliver,
+		Take: func(ctx context.Context, r *queue.Ref, at time.Time) (queue.Permit, error) {
+			var claims []engine.Claim
+			for _, c := range r.Claims {
+				claims = append(claims, engine.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost})
+			}
+			v, err := e.Again(ctx, r.Domain, claims, at.UnixMicro())
+			defer v.Release()
+			return queue.Permit{Allowed: v.Allowed, RetryAfter: v.Decision.RetryAfter, Own: true}, err
+		},
+	})
+	l.SetQueue(l.queue)
+	l.queue.Start()
+	return l
+}
+
+// ask sends a request and returns the answer.
+func (l *later) ask(method, target, body string, header ...string) *httptest.ResponseRecorder {
+	l.t.Helper()
+	r := httptest.NewRequestWithContext(l.t.Context(), method, target, strings.NewReader(body))
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	l.ServeHTTP(w, r)
+	return w
+}
+
+func (l *later) want(arrived ...string) {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if diff := cmp.Diff(arrived, l.arrived); diff != "" {
+		l.t.Error(diff)
+	}
+}
+
+// idOf returns the id of a 202.
+func idOf(t *testing.T, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	var body struct {
+		ID        string
+		StatusURL string `json:"status_url"`
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != http.StatusAccepted {
+		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+	}
+	if body.StatusURL != w.Header().Get("Location") || body.StatusURL != "/later/"+body.ID || w.Header().Get("Retry-After") != "" {
+		t.Errorf("%s, %v", w.Body, w.Header())
+	}
+	return body.ID
+}
+
+func TestQueuedRequestsArriveLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLater(t)
+		if w := l.ask("POST", "/a?x=1", "one"); w.Code != http.StatusCreated {
+			t.Fatalf("%d", w.Code)
+		}
+		second := idOf(t, l.ask("POST", "/a?x=2", "two", "Connection", "X-Hop", "X-Hop", "1", "Authorization", "Bearer x", "X-Forwarded-For", "1.2.3.4"))
+		third := idOf(t, l.ask("PUT", "http://shop.example/a%2Fb", "three", "Idempotency-Key", "mine"))
+		time.Sleep(time.Minute)
+		l.want(
+			"0s POST http://upstream.example/a?x=1 one", "1s POST http://upstream.example/a?x=2 two",
+			"2s PUT http://upstream.example/a%2Fb three",
+		)
+		h := l.headers[1]
+		if h.Get("Idempotency-Key") != second || h.Get("X-Hop") != "" || h.Get("Authorization") != "Bearer x" ||
+			h.Get("X-Forwarded-For") != "192.0.2.1" || l.headers[2].Get("Idempotency-Key") != "mine" {
+			t.Errorf("%v", l.headers)
+		}
+		status := l.ask("GET", "/later/"+third, "")
+		if status.Code != http.StatusOK || !strings.Contains(status.Body.String(), `"state":"delivered"`) || !strings.Contains(status.Body.String(), `"response":{"status":201`) {
+			t.Errorf("%d %s", status.Code, status.Body)
+		}
+		if w := l.ask("GET", "/later/nobody", ""); w.Code != http.StatusNotFound {
+			t.Errorf("%d", w.Code)
+		}
+		if w := l.ask("DELETE", "/later/"+third, ""); w.Code != http.StatusMethodNotAllowed {
+			t.Errorf("%d", w.Code)
+		}
+		if err := l.queue.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// New requests of a key line up behind those that wait, even when the limit has
+// room; those of other keys do not.
+func TestNobodyOvertakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLater(t)
+		l.queue.Drain() // nothing is sent from it
+		l.ask("POST", "/1", "")
+		idOf(t, l.ask("POST", "/2", ""))
+		time.Sleep(10 * time.Second)
+		idOf(t, l.ask("POST", "/3", ""))
+		if w := l.ask("POST", "/other", "", "X-Tenant", "b"); w.Code != http.StatusCreated {
+			t.Errorf("%d", w.Code)
+		}
+		l.want("0s POST http://upstream.example/1 ", "10s POST http://upstream.example/other ")
+		if err := l.queue.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWhatCannotBeQueuedIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLater(t)
+		l.queue.Drain()
+		l.policy.MaxEntries = 2
+		l.ask("POST", "/1", "")
+		first := idOf(t, l.ask("POST", "/2", "b", "Idempotency-Key", "k"))
+		for _, c := range []struct {
+			name, body, key string
+			header          string
+			status          int
+		}{
+			{"a body that is too large", "01234567890", "", "", http.StatusServiceUnavailable},
+			{"an upgrade", "", "", "websocket", http.StatusServiceUnavailable},
+			{"another request with the same key", "c", "k", "", http.StatusUnprocessableEntity},
+			{"a key without end", "", strings.Repeat("k", 513), "", http.StatusBadRequest},
+		} {
+			header := []string{"X-Case", c.name}
+			if c.key != "" {
+				header = append(header, "Idempotency-Key", c.key)
+			}
+			if c.header != "" {
+				header = append(header, "Upgrade", c.header)
+			}
+			w := l.ask("POST", "/2", c.body, header...)
+			if w.Code != c.status || c.status == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "" {
+				t.Errorf("%s: %d %v", c.name, w.Code, w.Header())
+			}
+		}
+		if again := idOf(t, l.ask("POST", "/2", "b", "Idempotency-Key", "k")); again != first {
+			t.Errorf("the same request is %s and %s", first, again)
+		}
+		idOf(t, l.ask("POST", "/3", ""))
+		if w := l.ask("POST", "/4", ""); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("a full queue: %d %v", w.Code, w.Header())
+		}
+		time.Sleep(10 * time.Second)
+		if w := l.ask("POST", "/4", ""); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("a full queue and a limit with room: %d %v", w.Code, w.Header())
+		}
+		if err := l.queue.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A store that cannot write: the sender is told, and nothing is sent.
+type brokenStore struct{ queue.Store }
+
+func (brokenStore) Put(context.Context, *queue.Entry, *queue.Policy) (queue.Receipt, error) {
+	return queue.Receipt{}, queue.ErrUnavailable
+}
+
+func (brokenStore) Waiting(context.Context, queue.Lane) (bool, error) {
+	return false, queue.ErrUnavailable
+}
+
+func TestAQueueThatCannotBeWritten(t *testing.T) {
+	var log bytes.Buffer
+	p := newProxy(t, laterRules, memory.New(), ok, func(o *proxy.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	p.SetQueue(queue.New(queue.Options{
+		Store: brokenStore{}, Policy: func(string, string) queue.Policy { return queue.DefaultPolicy() },
+	}))
+	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, request(t.Context(), "POST", "/"))
+		if w.Code != want {
+			t.Errorf("request %d: %d %s", i, w.Code, w.Body)
+		}
+	}
+	if !strings.Contains(log.String(), "request not queued") {
+		t.Error(log.String())
+	}
+}
+
+// Without a queue such requests are refused as the rule says.
+func TestNoQueue(t *testing.T) {
+	p := newProxy(t, laterRules, memory.New(), ok)
+	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, request(t.Context(), "POST", "/"))
+		if w.Code != want {
+			t.Errorf("request %d: %d", i, w.Code)
+		}
+	}
+}
