@@ -1,0 +1,146 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+)
+
+const queueRulesText = `
+domain: api
+limits:
+  - name: orders
+    match: {path: /orders}
+    rate: 1/minute
+    on_limit: {action: queue, retries: 0}
+`
+
+func inFile(t *testing.T) set {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "queue")
+	return func(c *config.Config) {
+		c.Queue = config.Queue{Path: path, StatusPath: "/later/"}
+		c.Listen.Admin = "127.0.0.1:0"
+	}
+}
+
+// Rules that queue need somewhere to keep what they queue. Without, nothing
+// starts, and a reload leaves the old rules in force.
+func TestQueueNeedsAPlace(t *testing.T) {
+	f := newFixture(t, queueRulesText, http.NotFoundHandler())
+	err := f.Start(context.Background())
+	if source, ok := errors.AsType[*config.SourceError](err); !ok || source.Source != "queue.path" || !strings.Contains(source.Message, `the rule "orders" queues requests`) {
+		t.Errorf("%v", err)
+	}
+	f = run(t, "domain: api\nlimits: [{name: a, rate: 1/minute}]\n", http.NotFoundHandler())
+	writeFile(t, f.config.Rules[0], queueRulesText)
+	if err := f.Reload(); err == nil || f.Reloads().Failed != 1 {
+		t.Errorf("%v", err)
+	}
+}
+
+// A request over the limit is kept, outlives the process, is sent in its turn,
+// and operators see it.
+func TestQueueThroughARestart(t *testing.T) {
+	var arrived, status atomic.Int64
+	status.Store(http.StatusInternalServerError)
+	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if arrived.Add(1); arrived.Load() > 1 {
+			w.WriteHeader(int(status.Load()))
+		}
+	})
+	f := run(t, queueRulesText, backend, inFile(t))
+	if first, _ := f.get(t, f.proxyURL("/orders")); first.StatusCode != http.StatusOK {
+		t.Fatal(first)
+	}
+	second, body := f.get(t, f.proxyURL("/orders"))
+	if second.StatusCode != http.StatusAccepted {
+		t.Fatal(second, body)
+	}
+	at := second.Header.Get("Location")
+	if err := f.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	f.renew(t)
+	f.start(t)
+	if _, body := f.get(t, f.apiURL("/v1/queue/"+strings.TrimPrefix(at, "/later/"))); !strings.Contains(body, `"state":"`) {
+		t.Error(body)
+	}
+	state := func() string {
+		_, body := f.get(t, f.proxyURL(at))
+		var told struct{ State string }
+		_ = json.Unmarshal([]byte(body), &told)
+		return told.State
+	}
+	f.await(t, func() bool { f.clock.advance(time.Minute); return state() == "dead" })
+	list := f.queues(t)
+	if len(list) != 1 || list[0].Rule != "orders" || list[0].Dead != 1 || list[0].Depth != 0 || list[0].Failed != 1 {
+		t.Errorf("%+v", list)
+	}
+	status.Store(http.StatusOK)
+	id := strings.TrimPrefix(at, "/later/")
+	res, err := f.client.Post("http://"+f.Addr(app.DoorAdmin)+"/v1/queue/retry", "application/json", strings.NewReader(`{"ids":["`+id+`"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := read(t, res); res.StatusCode != http.StatusOK || !strings.Contains(text, id) {
+		t.Errorf("%d %s", res.StatusCode, text)
+	}
+	f.await(t, func() bool { f.clock.advance(time.Minute); return state() == "delivered" })
+	if _, body := f.get(t, "http://"+f.Addr(app.DoorAdmin)+"/metrics"); !strings.Contains(body, `headgate_queue_delivered_total{domain="api",rule="orders"} 1`) {
+		t.Error("the metrics do not know of it")
+	}
+}
+
+func (f *fixture) queues(t *testing.T) []app.QueueStats {
+	t.Helper()
+	_, body := f.get(t, "http://"+f.Addr(app.DoorAdmin)+"/v1/queue")
+	var list app.QueueList
+	if err := json.Unmarshal([]byte(body), &list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Queues
+}
+
+func TestWrongQuestionsAboutTheQueue(t *testing.T) {
+	f := run(t, queueRulesText, http.NotFoundHandler(), inFile(t))
+	admin := "http://" + f.Addr(app.DoorAdmin) + "/v1/queue/"
+	for _, c := range []struct {
+		path, body string
+		status     int
+	}{
+		{"items?state=lost", "", http.StatusBadRequest},
+		{"items?n=0", "", http.StatusBadRequest},
+		{"items/nobody", "", http.StatusNotFound},
+		{"retry", `{"ids":[]}`, http.StatusBadRequest},
+		{"retry", `{"id":["a"]}`, http.StatusBadRequest},
+		{"drop", `{"ids":["a"]} {}`, http.StatusBadRequest},
+		{"drop", `{"ids":["nobody"]}`, http.StatusOK},
+		{"drop", `{"ids":["` + strings.Repeat("x", 70_000) + `"]}`, http.StatusBadRequest},
+	} {
+		method := http.MethodGet
+		if c.body != "" {
+			method = http.MethodPost
+		}
+		r, err := http.NewRequestWithContext(t.Context(), method, admin+c.path, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := f.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := read(t, res); res.StatusCode != c.status {
+			t.Errorf("%s %.40s: %d %s", c.path, c.body, res.StatusCode, text)
+		}
+	}
+}
