@@ -31,6 +31,10 @@ type queueing struct {
 	queueStarted  atomic.Bool
 }
 
+// placeAgain is how often an entry looks for a place under a limit of what is
+// under way.
+const placeAgain = 250 * time.Millisecond
+
 // queueRule returns a rule that queues, or nil.
 func queueRule(rs *rules.Ruleset) *rules.Rule {
 	for _, r := range rs.Rules() {
@@ -190,11 +194,18 @@ func (a *App) takeQueued(ctx context.Context, r *queue.Ref, at time.Time) (queue
 		return queue.Permit{}, err
 	}
 	if v.Allowed {
-		return queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Done: v.Release}, nil
+		hold := a.engine.Hold(ctx, &v, engine.HoldOptions{Clock: a.options.Clock})
+		done := func() {
+			hold.End()
+			v.Release()
+		}
+		return queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Done: done}, nil
 	}
 	p := queue.Permit{RetryAfter: v.Decision.RetryAfter, Own: v.Rule != nil && v.Rule.Scope == r.Lane.Scope}
 	if p.RetryAfter == headgate.Never {
 		p.RetryAfter = -1
+	} else if v.Rule != nil && v.Rule.Limit.Algorithm() == headgate.Concurrency {
+		p.RetryAfter = min(p.RetryAfter, placeAgain) // nobody knows when a place is free
 	}
 	v.Release()
 	return p, nil

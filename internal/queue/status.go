@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"time"
-
 	"unicode/utf8"
 )
 

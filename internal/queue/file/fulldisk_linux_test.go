@@ -2,6 +2,7 @@ package file_test
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -38,9 +39,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(ballast, make([]byte, 8<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
-	for id, e := range put(t, s, 200, 20_000) { // some may fit into free pages
-		accepted[id] = e
-	}
+	maps.Copy(accepted, put(t, s, 200, 20_000)) // some may fit into free pages
 	p := queue.DefaultPolicy()
 	refused := 0
 	for i := range 20 {
@@ -69,9 +68,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	for id, e := range put(t, s, 50, 1000) {
-		accepted[id] = e
-	}
+	maps.Copy(accepted, put(t, s, 50, 1000))
 	check(t, s, accepted)
 	t.Logf("%d refused, %d accepted", refused, len(accepted))
 }

@@ -28,11 +28,8 @@ func (s *Store) lotBegins() {
 func (s *Store) Put(ctx context.Context, e *queue.Entry, p *queue.Policy) (queue.Receipt, error) {
 	var receipt queue.Receipt
 	ref := queue.RefOf(e)
-	name, hash, print := ruleName{e.Domain, e.Rule}, [32]byte{}, [32]byte{}
+	name, print := ruleName{e.Domain, e.Rule}, e.Fingerprint()
 	hash, asked := e.Idempotency()
-	if asked {
-		print = e.Fingerprint()
-	}
 	err := s.do(ctx, func(tx *bbolt.Tx) (func(), error) {
 		receipt = queue.Receipt{ID: e.ID}
 		if known := tx.Bucket([]byte(keys)).Get(hash[:]); asked && len(known) > 32 {

@@ -147,7 +147,7 @@ func salvage(path string) []stored {
 		return nil
 	}
 	copied := path + ".salvage"
-	if err := os.WriteFile(copied, whole, 0o600); err != nil {
+	if err := os.WriteFile(copied, whole, 0o600); err != nil { //nolint:gosec // beside the file that the operator names
 		return nil
 	}
 	defer func() { _ = os.Remove(copied) }() // the original is kept anyway

@@ -21,7 +21,6 @@ type write struct {
 	// one of the file undoes all.
 	apply func(tx *bbolt.Tx) (after func(), err error)
 	err   error
-	after func()
 	ready chan struct{}
 }
 

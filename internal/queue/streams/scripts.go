@@ -50,7 +50,7 @@ local function enter(id, size, n, lane, ref)
 end
 `
 	// id, partition, lane, record, size, most entries, most bytes, ref,
-	// idempotency hash or nothing, its value, its time to live in ms
+	// idempotency hash or nothing, its value, its time to live in ms.
 	putText = common + `
 local id, n, lane = ARGV[1], ARGV[2], ARGV[3]
 if redis.call('EXISTS', b..':k:'..id) == 1 then return {'gone'} end
@@ -72,7 +72,7 @@ if ARGV[9] ~= '' then redis.call('SET', b..':i:'..ARGV[9], ARGV[10], 'PX', ARGV[
 return {'ok', id, position}
 `
 	// id, idempotency hash or nothing: an entry that its sender was not told of,
-	// or that an operator drops; with a time in ms it must not appear later either
+	// or that an operator drops; with a time in ms it must not appear later either.
 	dropText = common + `
 local id = ARGV[1]
 if ARGV[3] ~= '0' then redis.call('SET', b..':k:'..id, '1', 'PX', ARGV[3]) end
@@ -84,7 +84,7 @@ redis.call('HDEL', b..':x', id)
 if ARGV[2] ~= '' then redis.call('DEL', b..':i:'..ARGV[2]) end
 return 1
 `
-	// partition, token, id
+	// partition, token, id.
 	loadText = common + `
 if redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
 local sid = place(ARGV[3])
@@ -92,7 +92,7 @@ local record = redis.call('HGET', b..':r', ARGV[3])
 if not record or sid == '0' then return {'gone'} end
 return {'ok', record}
 `
-	// id, result, time to live in ms: whoever sent it, it has been delivered
+	// id, result, time to live in ms: whoever sent it, it has been delivered.
 	deliverText = common + `
 local id = ARGV[1]
 local sid, size, n, lane = place(id)
@@ -103,7 +103,7 @@ redis.call('HDEL', b..':r', id)
 redis.call('HDEL', b..':x', id)
 return 1
 `
-	// partition, token, id, attempts
+	// partition, token, id, attempts.
 	postponeText = common + `
 if redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
 local sid = place(ARGV[3])
@@ -111,7 +111,7 @@ if not sid or sid == '0' then return {'gone'} end
 redis.call('HSET', b..':s', ARGV[3], ARGV[4])
 return {'ok'}
 `
-	// partition, token, id, attempts, time, most entries, most bytes
+	// partition, token, id, attempts, time, most entries, most bytes.
 	buryText = common + `
 if redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
 local id = ARGV[3]
@@ -135,7 +135,7 @@ while count > tonumber(ARGV[6]) or bytes > tonumber(ARGV[7]) do
 end
 return {'ok', dropped}
 `
-	// id, record, ref
+	// id, record, ref.
 	retryText = common + `
 local id = ARGV[1]
 local sid, size, n, lane = place(id)
@@ -145,7 +145,7 @@ redis.call('HSET', b..':r', id, ARGV[2])
 enter(id, size, n, lane, ARGV[3])
 return 1
 `
-	// partition, node, time to live in ms
+	// partition, node, time to live in ms.
 	acquireText = common + `
 local l = b..':l:'..ARGV[1]
 if redis.call('EXISTS', l) == 1 then return false end
@@ -153,14 +153,14 @@ local token = ARGV[2]..'/'..redis.call('INCR', b..':e:'..ARGV[1])
 redis.call('SET', l, token, 'PX', ARGV[3])
 return token
 `
-	// partition, token, time to live in ms; 0 to let go
+	// partition, token, time to live in ms; 0 to let go.
 	renewText = common + `
 local l = b..':l:'..ARGV[1]
 if redis.call('GET', l) ~= ARGV[2] then return 0 end
 if ARGV[3] == '0' then redis.call('DEL', l) else redis.call('PEXPIRE', l, ARGV[3]) end
 return 1
 `
-	// number of partitions
+	// number of partitions.
 	depthText = common + `
 local m = redis.call('HMGET', b..':m', 'n', 'b', 'dn')
 local oldest = ''
