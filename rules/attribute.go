@@ -66,7 +66,8 @@ const maxName = 256
 // client_ip, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM; anything else is
 // the name of an entry. Header names become canonical: x-api-key and X-API-KEY
 // are X-Api-Key. A prefix that is nearly one of those known, such as headers:,
-// is refused; any other colon belongs to the name of an entry.
+// is refused, and so is hash:, which only keys have (see [ParseKeyAttribute]);
+// any other colon belongs to the name of an entry.
 func ParseAttribute(text string) (Attribute, error) {
 	switch text {
 	case "":
@@ -89,6 +90,9 @@ func ParseAttribute(text string) (Attribute, error) {
 			return Attribute{}, fmt.Errorf("%q lacks a name, such as %s", text, exampleOf(named))
 		}
 		return Attribute{Kind: Other, Name: text}, nil
+	}
+	if prefix == hashWord {
+		return Attribute{}, fmt.Errorf("%s: only keys of rules are hashed, write the attribute itself, such as header:X-Api-Key", quote(text))
 	}
 	kind, ok := namedKind(prefix)
 	if !ok {

@@ -36,6 +36,7 @@ func TestParseAttribute(t *testing.T) {
 func TestParseAttributeExplains(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                        "empty",
+		"hash:header:X-Api-Key":   "only keys of rules are hashed",
 		"header":                  "lacks a name, such as header:X-Api-Key",
 		"jwt:":                    "lacks a name, such as jwt:sub",
 		"cookie:":                 "lacks a name",

@@ -74,6 +74,7 @@ func (p *parser) parseRule(form ruleForm) {
 	r.Limit = p.parseLimitOf(f, n)
 	conditions := p.parseMatch(f.get("match"), &r.match)
 	p.parseKey(f, r)
+	r.digester = p.digester
 	p.parseNumbers(f, r)
 	p.parsePolicies(f, r)
 	if n := f.get("on_limit"); n != nil {
@@ -139,7 +140,7 @@ func (p *parser) parseKey(f fields, r *Rule) {
 }
 
 func (p *parser) addKeyPart(r *Rule, t textNode) {
-	a, err := ParseAttribute(t.text)
+	a, err := ParseKeyAttribute(t.text)
 	if err != nil {
 		p.errorf(t.at, "", "%v", err)
 		return
@@ -148,7 +149,11 @@ func (p *parser) addKeyPart(r *Rule, t textNode) {
 		p.warnf(t.at, "", "%s is in the key twice", quote(t.text))
 		return
 	}
-	p.warnOfEntry(t.at, a)
+	if slices.ContainsFunc(r.Key, func(other KeyAttribute) bool { return other.Attribute == a.Attribute }) {
+		p.errorf(t.at, "leave out the one that is not hashed", "%s is in the key twice, hashed and as it is", quote(a.Attribute.String()))
+		return
+	}
+	p.warnOfEntry(t.at, a.Attribute)
 	r.Key = append(r.Key, a)
 }
 

@@ -15,6 +15,7 @@ import (
 const (
 	markMissing = "\x80\x00" // zero, in two bytes
 	markHashed  = "\x81\x00" // one, in two bytes; the 32 bytes of a SHA-256 follow
+	markDigest  = "\x82\x00" // two, in two bytes; digestSize bytes follow
 )
 
 // maxKeyPart is the longest value, in bytes, that stands in a key as it is. A
@@ -24,12 +25,14 @@ const maxKeyPart = 256
 
 // KeyPart is one part of a composed key.
 type KeyPart struct {
-	// Value is the attribute's value, or its SHA-256 if Hashed.
+	// Value is the attribute's value, its SHA-256 if Hashed, or its digest.
 	Value string
 	// Missing says that the request did not have the attribute.
 	Missing bool
 	// Hashed says that the value was too long to be kept as it is.
 	Hashed bool
+	// Digest says that the rule has the value hashed: see [KeyAttribute].
+	Digest bool
 }
 
 // appendPart appends a value to a key.
@@ -56,6 +59,11 @@ func SplitKey(key string) ([]KeyPart, bool) {
 		if len(key) >= 2+sha256.Size && key[:2] == markHashed {
 			parts = append(parts, KeyPart{Value: key[2 : 2+sha256.Size], Hashed: true})
 			key = key[2+sha256.Size:]
+			continue
+		}
+		if len(key) >= 2+digestSize && key[:2] == markDigest {
+			parts = append(parts, KeyPart{Value: key[2 : 2+digestSize], Digest: true})
+			key = key[2+digestSize:]
 			continue
 		}
 		n, size := binary.Uvarint([]byte(key[:min(len(key), binary.MaxVarintLen64)]))

@@ -31,12 +31,35 @@ func (c Compat) String() string {
 	return fmt.Sprintf("compat(%d)", uint8(c))
 }
 
-// Options are about rule files of the descriptor form. The zero Options are
-// what [Load] and [Parse] use.
+// Options are how rule files are read. The zero Options are what [Load] and
+// [Parse] use.
 type Options struct {
-	// Compat is for the documents that do not say it themselves.
+	// Compat is for the documents of the descriptor form that do not say it
+	// themselves.
 	Compat Compat
 	// MergeDomains lets several documents add descriptors to one domain, as if
 	// each said merge_domains: true.
 	MergeDomains bool
+	// KeySecret makes the digests of hashed parts of keys: the first 128 bits of
+	// the value's HMAC-SHA-256. Processes with the same secret share counts.
+	// Without one it is the value's SHA-256, which tells those who see it
+	// whether a guess is right.
+	KeySecret KeySecret
 }
+
+// KeySecret is a secret that does not show itself when it is printed or logged.
+type KeySecret string
+
+// String hides the secret.
+func (s KeySecret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "[hidden]"
+}
+
+// GoString hides the secret.
+func (s KeySecret) GoString() string { return s.String() }
+
+// MarshalText hides the secret.
+func (s KeySecret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -100,16 +100,21 @@ func bucketed(l headgate.Limit, was *headgate.Rule) headgate.Limit {
 // kept; its SHA-256 follows.
 const hashedPrefix = "sha256:"
 
-// Text returns a part as people see it: its value, sha256: and digits if only
-// its hash is known, and an empty text if it is missing.
+// Text returns a part as people see it: its value, sha256: and digits if it was
+// too long, hash: and digits if its rule has it hashed, and an empty text if it
+// is missing.
 func (p KeyPart) Text() string {
-	if p.Hashed {
+	switch {
+	case p.Hashed:
 		return hashedPrefix + hex.EncodeToString([]byte(p.Value))
+	case p.Digest:
+		return digestPrefix + hex.EncodeToString([]byte(p.Value))
 	}
 	return p.Value
 }
 
-// ParseKeyPart is the inverse of [KeyPart.Text] for parts that are not missing.
+// ParseKeyPart is the inverse of [KeyPart.Text] for parts that are neither
+// missing nor, by their rule, hashed; for the latter see [ParseHashedPart].
 func ParseKeyPart(text string) KeyPart {
 	if digits, ok := strings.CutPrefix(text, hashedPrefix); ok {
 		if sum, err := hex.DecodeString(digits); err == nil && len(sum) == hashSize {
@@ -149,6 +154,12 @@ func (r *Rule) ComposeKey(parts []KeyPart) (string, error) {
 			return "", problemf("a hash has %d bytes, not %d", hashSize, len(p.Value))
 		case p.Hashed:
 			key = append(append(key, markHashed...), p.Value...)
+		case p.Digest && len(p.Value) != digestSize:
+			return "", problemf("a digest has %d bytes, not %d", digestSize, len(p.Value))
+		case p.Digest:
+			key = append(append(key, markDigest...), p.Value...)
+		case i < len(r.Key) && r.Key[i].Hashed:
+			key = r.digester.appendPart(key, r.normal(i, p.Value))
 		default:
 			key = appendPart(key, r.normal(i, p.Value))
 		}

@@ -23,6 +23,8 @@ func (o Options) Parse(sources ...Source) (*Ruleset, []Diagnostic) {
 		set:     &Ruleset{domains: map[string]*domain{}},
 		zones:   map[string]*time.Location{},
 		reports: make([]reporter, len(sources)),
+
+		digester: newDigester(o.KeySecret),
 	}
 	for i, s := range sources {
 		p.reporter = &p.reports[i]
@@ -52,11 +54,12 @@ func (o Options) Parse(sources ...Source) (*Ruleset, []Diagnostic) {
 type parser struct {
 	*reporter
 
-	options Options
-	set     *Ruleset
-	zones   map[string]*time.Location // loaded once each, so that equal limits compare equal
-	reports []reporter
-	parsed  []parsedRule
+	options  Options
+	digester *digester
+	set      *Ruleset
+	zones    map[string]*time.Location // loaded once each, so that equal limits compare equal
+	reports  []reporter
+	parsed   []parsedRule
 
 	// Of the descriptor form:
 	trees    map[*domain]*parsedTree

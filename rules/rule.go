@@ -132,7 +132,7 @@ type Rule struct {
 	Tier   string
 	TierBy Attribute
 	// Key is what the limit counts by; empty means one count for all.
-	Key []Attribute
+	Key []KeyAttribute
 	// KeyMissing says what happens to a request that lacks a part of Key.
 	KeyMissing KeyMissing
 	// OnLimit is the answer to requests over the limit.
@@ -185,6 +185,7 @@ type Rule struct {
 	Line, Column int
 
 	match    matcher
+	digester *digester
 	disabled bool
 
 	// Of a descriptor: the path to it, and whether its keys are joined as

@@ -161,16 +161,19 @@ func (r *Rule) composeKey(f *facts) (string, bool) {
 	// The values first: looking them up may use the scratch space too, and
 	// the key has to be in one piece.
 	for _, a := range r.Key {
-		if !f.get(a).ok && r.KeyMissing == KeyMissingSkip {
+		if !f.get(a.Attribute).ok && r.KeyMissing == KeyMissingSkip {
 			return "", false
 		}
 	}
 	start := len(f.scratch)
 	for _, a := range r.Key {
-		if v := f.get(a); v.ok {
-			f.scratch = appendPart(f.scratch, v.text)
-		} else {
+		switch v := f.get(a.Attribute); {
+		case !v.ok:
 			f.scratch = append(f.scratch, markMissing...)
+		case a.Hashed:
+			f.scratch = r.digester.appendPart(f.scratch, v.text)
+		default:
+			f.scratch = appendPart(f.scratch, v.text)
 		}
 	}
 	return view(f.scratch[start:]), true

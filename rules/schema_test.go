@@ -19,6 +19,7 @@ import (
 // the document but in its text, with the reason.
 var beyondSchema = map[string]string{
 	"burst-too-large-for-rate":    "arithmetic",
+	"key-hash-twice":              "two values that mean the same",
 	"rate-period-too-long":        "arithmetic",
 	"client-ip-host-bits":         "arithmetic on addresses",
 	"timezone-unknown":            "the IANA database",

@@ -55,7 +55,7 @@ func (t *treeForm) identify(r *Rule) {
 	r.Scope = scopeOf(t.domainName, pathScope(r.steps))
 	for i := range r.steps {
 		if s := r.steps[i]; s.kind == bareStep || s.kind == wildStep {
-			r.Key = append(r.Key, s.attribute)
+			r.Key = append(r.Key, KeyAttribute{Attribute: s.attribute})
 		}
 	}
 }

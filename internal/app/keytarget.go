@@ -61,12 +61,20 @@ func countsBy(r *rules.Rule, names []string) bool {
 		return false
 	}
 	for _, name := range names {
-		a, err := rules.ParseAttribute(name)
-		if err != nil || !slices.Contains(r.Key, a) {
+		named, err := rules.ParseKeyAttribute(name)
+		if err != nil || placeInKey(r, named) < 0 {
 			return false
 		}
 	}
 	return true
+}
+
+// placeInKey returns where in the key of r the attribute is, or -1. A hashed one
+// goes by the name of what is hashed as well.
+func placeInKey(r *rules.Rule, named rules.KeyAttribute) int {
+	return slices.IndexFunc(r.Key, func(a rules.KeyAttribute) bool {
+		return a.Attribute == named.Attribute && (a.Hashed || !named.Hashed)
+	})
 }
 
 // composeKey returns the key of r that k names.
@@ -80,20 +88,34 @@ func (a *App) composeKey(r *rules.Rule, k *keyText) (string, error) {
 	}
 	var parts []rules.KeyPart
 	for i, text := range texts {
-		switch {
-		case text == nil:
-			parts = append(parts, rules.KeyPart{Missing: true})
-		case i < len(r.Key) && r.Key[i].Kind == rules.ClientIP:
-			group, err := a.groupOf(*text)
-			if err != nil {
-				return "", err
-			}
-			parts = append(parts, rules.KeyPart{Value: group})
-		default:
-			parts = append(parts, rules.ParseKeyPart(*text))
+		var attribute rules.KeyAttribute // of a rule whose key is one text
+		if i < len(r.Key) {
+			attribute = r.Key[i]
 		}
+		part, err := a.keyPart(attribute, text)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, part)
 	}
 	return r.ComposeKey(parts)
+}
+
+// keyPart reads one part of a key; nil is missing. Of what is hashed it is the
+// value, or the digest as lists of keys show it.
+func (a *App) keyPart(attribute rules.KeyAttribute, text *string) (rules.KeyPart, error) {
+	if text == nil {
+		return rules.KeyPart{Missing: true}, nil
+	}
+	part := rules.ParseKeyPart(*text)
+	if attribute.Hashed {
+		part = rules.ParseHashedPart(*text)
+	}
+	if part.Digest || attribute.Kind != rules.ClientIP {
+		return part, nil
+	}
+	group, err := a.groupOf(*text)
+	return rules.KeyPart{Value: group}, err
 }
 
 // partsByName returns the parts of k in the order of the key of r.
@@ -102,20 +124,24 @@ func partsByName(r *rules.Rule, k *keyText) ([]*string, error) {
 	for _, attribute := range r.Key {
 		known = append(known, attribute.String())
 	}
-	given := map[rules.Attribute]*string{}
+	given := map[int]*string{} // by the place in the key
 	for _, name := range k.names {
-		attribute, err := rules.ParseAttribute(name)
-		if err == nil && !slices.Contains(r.Key, attribute) {
+		named, err := rules.ParseKeyAttribute(name)
+		place := placeInKey(r, named)
+		if err == nil && place < 0 {
 			err = fmt.Errorf("it does not count by %q%s", name, nearestOf(name, known))
+		}
+		if _, twice := given[place]; err == nil && twice {
+			err = fmt.Errorf("%q is there twice", r.Key[place])
 		}
 		if err != nil {
 			return nil, err
 		}
-		given[attribute] = k.byName[name]
+		given[place] = k.byName[name]
 	}
 	var parts []*string
-	for _, attribute := range r.Key {
-		part, ok := given[attribute]
+	for i, attribute := range r.Key {
+		part, ok := given[i]
 		if !ok {
 			return nil, fmt.Errorf("it counts by %q too, which is missing (null stands for requests without it)", attribute)
 		}

@@ -145,6 +145,22 @@ func (a *App) warn(rs *rules.Ruleset) {
 	if rs.HasConcurrent() {
 		a.log.Info("rules with concurrency do not apply to requests over gRPC, /json and /v1/auth: nobody says there when a request has ended")
 	}
+	a.warnOfPlainDigests(rs)
+}
+
+// warnOfPlainDigests warns, once a reading, of keys that are hashed without a
+// secret.
+func (a *App) warnOfPlainDigests(rs *rules.Ruleset) {
+	if a.options.Config.RuleOptions.KeySecret != "" {
+		return
+	}
+	for _, r := range rs.Rules() {
+		if r.HashesKey() {
+			a.log.Warn("keys are hashed without a secret: who sees a digest can try values against it",
+				"rule", r.Name, "domain", r.Domain, "at", r.Position(), "hint", "set keys.secret_file")
+			return
+		}
+	}
 }
 
 // firstOf returns err in one line: the first problem and how many more.

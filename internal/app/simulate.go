@@ -250,7 +250,7 @@ func (s *SuggestLimits) Run(ctx context.Context) (*Suggestion, error) {
 	for _, key := range s.Keys {
 		var list []string
 		for name := range strings.SplitSeq(key, ",") {
-			a, err := rules.ParseAttribute(strings.TrimSpace(name))
+			a, err := rules.ParseKeyAttribute(strings.TrimSpace(name))
 			if err != nil {
 				return nil, flagError("key", err.Error(), "such as client_ip, or client_ip,path")
 			}

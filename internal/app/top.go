@@ -131,8 +131,7 @@ func (a *App) topOf(list []*rules.Rule, by top.By, n int) *TopRules {
 }
 
 // keyView is a key as it may be seen: its parts, or, if so configured, a hash
-// that tells keys apart and nothing else. A part that was too long to be kept
-// is its SHA-256.
+// that tells keys apart and nothing else.
 func (a *App) keyView(_ *rules.Rule, key string) metrics.Key {
 	if a.hashesKeys() {
 		return metrics.Key{Hash: a.keyHash(key)}
@@ -143,16 +142,12 @@ func (a *App) keyView(_ *rules.Rule, key string) metrics.Key {
 	}
 	k := metrics.Key{Parts: []*string{}}
 	for i := range parts {
-		switch {
-		case parts[i].Missing:
+		if parts[i].Missing {
 			k.Parts = append(k.Parts, nil)
-		case parts[i].Hashed:
-			text := "sha256:" + hex.EncodeToString([]byte(parts[i].Value))
-			k.Parts = append(k.Parts, &text)
-		default:
-			text := strings.Clone(parts[i].Value) // the key is good for a moment only
-			k.Parts = append(k.Parts, &text)
+			continue
 		}
+		text := strings.Clone(parts[i].Text()) // the key is good for a moment only
+		k.Parts = append(k.Parts, &text)
 	}
 	return k
 }
@@ -166,7 +161,7 @@ func (a *App) keyText(key string) string {
 	parts, _ := rules.SplitKey(key)
 	var texts []string
 	for _, p := range parts {
-		texts = append(texts, p.Value)
+		texts = append(texts, p.Text())
 	}
 	return strings.Join(texts, " ")
 }

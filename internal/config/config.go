@@ -43,7 +43,9 @@ const DefaultRules = "rules"
 type Config struct {
 	// File is the file that was read, or empty.
 	File string
-	// RulesFrom is where rules come from; RuleOptions how they are read.
+	// RulesFrom is where rules come from; RuleOptions how they are read. They
+	// hold the secret that parts of keys are hashed with, which is not to be
+	// shown.
 	RulesFrom   Origin
 	RuleOptions rules.Options
 	// Rules are files and folders of rules, XDS the control plane: one of the

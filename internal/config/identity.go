@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/proxyproto"
+	"github.com/headgate/headgate/rules"
 )
 
 // ProxyProtocol says at which doors connections begin with a header of the
@@ -124,7 +125,19 @@ func identitySettings() []setting {
 			c.JWT.OnInvalid, err = choice(v, parseInvalidToken, "anonymous", "refuse")
 			return err
 		}),
+		secretFrom("keys.secret_file", func(c *Config, v string) (err error) { c.RuleOptions.KeySecret, err = keySecret(v); return err }),
 	}
+}
+
+// minKeySecret is the length of the shortest secret that keys are hashed with:
+// anybody with one key and its digest may try all that are shorter.
+const minKeySecret = 32
+
+func keySecret(v string) (rules.KeySecret, error) {
+	if len(v) < minKeySecret {
+		return "", &hinted{fmt.Sprintf("the secret is shorter than %d characters", minKeySecret), "take a random one: openssl rand -hex 32"}
+	}
+	return rules.KeySecret(v), nil
 }
 
 // words checks that every value is one of those known, each at most once.

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,9 @@ func TestWrongIdentity(t *testing.T) {
 		{"jwt: {keys: k.pem, refresh: 1ms}\n", "headgate.yaml:1:29: jwt.refresh: 1ms is too short"},
 		{"jwt: {keys: k.pem, header: \"X Token\"}\n", `headgate.yaml:1:28: jwt.header: "X Token" is not a name`},
 		{"jwt: {issuer: me}\n", "jwt: there are no keys"},
+		{"keys: {secret: x}\n", `headgate.yaml:1:8: unknown key "secret" in keys; known are secret_file`},
+		{"key: {secret_file: x}\n", `headgate.yaml:1:1: unknown key "key"`},
+		{"keys: {secret_file: nowhere}\n", "headgate.yaml:1:21: keys.secret_file: "},
 	}
 	for _, row := range rows {
 		name := filepath.Join(t.TempDir(), "headgate.yaml")
@@ -57,6 +61,31 @@ func TestIdentityThatIsRight(t *testing.T) {
 	} {
 		if _, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: set}); err != nil {
 			t.Errorf("%v: %v", set, err)
+		}
+	}
+}
+
+// The secret is read as it stands, but for newlines at the end, and is not shown.
+func TestKeySecret(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		strings.Repeat("s", 32) + "\r\n":   "",
+		strings.Repeat("s", 31) + "\n\n\n": "the secret is shorter than 32 characters",
+		"\n":                               "the file is empty",
+		strings.Repeat("s", 65<<10):        "larger than 64 KiB",
+	} {
+		name := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: map[string]string{"keys.secret_file": name}})
+		switch {
+		case want == "" && (err != nil || string(c.RuleOptions.KeySecret) != strings.Repeat("s", 32)):
+			t.Errorf("%q: %v", text, err)
+		case want == "" && strings.Contains(fmt.Sprintf("%v %+v %#v", c, *c, c.RuleOptions), "sss"):
+			t.Error("the secret is shown")
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%.40q: %v, want %q", text, err, want)
 		}
 	}
 }

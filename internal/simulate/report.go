@@ -240,7 +240,7 @@ func keyText(r *rules.Rule, key string) string {
 	}
 	out := make([]string, 0, len(parts))
 	for i, p := range parts {
-		text := printable(p.Value)
+		text := printable(p.Text())
 		switch {
 		case p.Missing:
 			text = "(none)"

@@ -110,7 +110,7 @@ func (s *side) decide(ctx context.Context, at int64, m engine.Matched) (engine.V
 // by it.
 func (s *side) unknownClient(results []engine.Result) {
 	if slices.ContainsFunc(results, func(r engine.Result) bool {
-		return slices.ContainsFunc(r.Rule.Key, func(a rules.Attribute) bool { return a.Kind == rules.ClientIP })
+		return slices.ContainsFunc(r.Rule.Key, func(a rules.KeyAttribute) bool { return a.Kind == rules.ClientIP })
 	}) {
 		s.noClient++
 	}

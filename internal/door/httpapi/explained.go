@@ -61,7 +61,9 @@ type ExplainedRule struct {
 // KeyPart is one part of what a rule counts by.
 type KeyPart struct {
 	Attribute string `json:"attribute,omitempty"`
-	Value     string `json:"value"`
+	// Value is the attribute's value, or, of one that the rule has hashed, hash:
+	// and the digits of its digest.
+	Value   string `json:"value"`
 	Missing   bool   `json:"missing,omitempty"`
 	// Hashed says that the value was too long, and Value is its SHA-256.
 	Hashed bool `json:"hashed,omitempty"`
@@ -147,6 +149,9 @@ func keyParts(r *rules.Rule, key string) []KeyPart {
 		part := KeyPart{Value: p.Value, Missing: p.Missing, Hashed: p.Hashed}
 		if p.Hashed {
 			part.Value = hex.EncodeToString([]byte(p.Value))
+		}
+		if p.Digest {
+			part.Value = p.Text()
 		}
 		if len(r.Key) == len(parts) {
 			part.Attribute = r.Key[i].String()

@@ -1,0 +1,104 @@
+package rules
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"strings"
+	"sync"
+	"unsafe"
+)
+
+// KeyAttribute is one of the attributes that a rule counts by.
+type KeyAttribute struct {
+	Attribute
+	// Hashed keeps the value itself out of the key, and so out of the store, of
+	// logs and of lists: a digest stands there in its place. See
+	// [Options.KeySecret].
+	Hashed bool
+}
+
+// hashWord begins an attribute of a key that is to be hashed.
+const hashWord = "hash"
+
+// ParseKeyAttribute reads what rules write in a key: an attribute, see
+// [ParseAttribute], or hash: and an attribute.
+func ParseKeyAttribute(text string) (KeyAttribute, error) {
+	prefix, rest, ok := strings.Cut(text, ":")
+	switch {
+	case !ok:
+	case prefix == hashWord && rest == "":
+		return KeyAttribute{}, errors.New(`"hash:" lacks an attribute, such as hash:header:X-Api-Key`)
+	case prefix == hashWord:
+		a, err := ParseAttribute(rest)
+		return KeyAttribute{a, true}, err
+	case nearest(prefix, []string{hashWord, "hashed"}) != "":
+		return KeyAttribute{}, fmt.Errorf("unknown kind of attribute %s, did you mean %q?", quote(prefix+":"), hashWord+":")
+	}
+	a, err := ParseAttribute(text)
+	return KeyAttribute{Attribute: a}, err
+}
+
+// String is the inverse of [ParseKeyAttribute].
+func (a KeyAttribute) String() string {
+	if a.Hashed {
+		return hashWord + ":" + a.Attribute.String()
+	}
+	return a.Attribute.String()
+}
+
+// HashesKey reports whether a part of the key of r is hashed.
+func (r *Rule) HashesKey() bool {
+	return slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.Hashed })
+}
+
+// digestSize is how much of a digest stands in a key, in bytes. Of 128 bits two
+// values share a digest by chance only among 2^64 of them.
+const digestSize = 16
+
+// digestPrefix begins the text of a digest; its digits follow.
+const digestPrefix = hashWord + ":"
+
+// ParseHashedPart reads a part of a key that is hashed: hash: and 32 digits, as
+// [KeyPart.Text] writes it, or else the value itself.
+func ParseHashedPart(text string) KeyPart {
+	if digits, ok := strings.CutPrefix(text, digestPrefix); ok {
+		if sum, err := hex.DecodeString(digits); err == nil && len(sum) == digestSize {
+			return KeyPart{Value: string(sum), Digest: true}
+		}
+	}
+	return KeyPart{Value: text}
+}
+
+// digester makes digests: HMAC-SHA-256 with a secret, plain SHA-256 without.
+// Any number of goroutines may use it.
+type digester struct{ pool sync.Pool }
+
+func newDigester(secret KeySecret) *digester {
+	d := &digester{}
+	d.pool.New = func() any { return sha256.New() }
+	if secret != "" {
+		d.pool.New = func() any { return hmac.New(sha256.New, []byte(secret)) }
+	}
+	return d
+}
+
+// appendPart appends the digest of a value to a key. It allocates nothing once
+// d is warm.
+func (d *digester) appendPart(dst []byte, value string) []byte {
+	h, ok := d.pool.Get().(hash.Hash)
+	if !ok {
+		return append(dst, markMissing...) // cannot be: New makes nothing else
+	}
+	defer d.pool.Put(h)
+	h.Reset()
+	// []byte(value) would copy it; a hash only reads. It never fails.
+	_, _ = h.Write(unsafe.Slice(unsafe.StringData(value), len(value))) //nolint:gosec // read only
+	dst = append(dst, markDigest...)
+	n := len(dst)
+	return h.Sum(dst)[:n+digestSize]
+}
