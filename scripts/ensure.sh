@@ -6,8 +6,9 @@
 # A command that is in PATH costs nothing. What is missing is installed by
 # apt-get, for which one must be root; otherwise the script says what to
 # install and fails. The package lists are refreshed once, and only if the
-# package cannot be installed from the lists that are there. valkey-server is
-# fetched if that can be done without installing it, and is never missed.
+# package cannot be installed from the lists that are there. valkey-server and
+# promtool are fetched if that can be done without installing them, and are
+# never missed.
 set -euo pipefail
 
 # package_of prints the Debian package that holds a command.
@@ -24,10 +25,12 @@ package_of() {
 
 missing=()
 for name in "$@"; do
-  if [ "$name" = valkey-server ]; then # an extra, which tests do without
-    "$(dirname "$0")/ensure-valkey.sh"
-    continue
-  fi
+  case $name in # extras, which tests do without
+    valkey-server | promtool)
+      "$(dirname "$0")/ensure-${name%-server}.sh"
+      continue
+      ;;
+  esac
   command -v "$name" >/dev/null 2>&1 || missing+=("$name")
 done
 [ ${#missing[@]} -gt 0 ] || exit 0

@@ -1,0 +1,88 @@
+package app_test
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+var (
+	// metricName finds the names of our metrics in a file.
+	metricName = regexp.MustCompile(`headgate_[a-z_]+`)
+	typeLine   = regexp.MustCompile(`(?m)^# TYPE (\S+)`)
+)
+
+// scraped returns the names of all metrics that a process has.
+func scraped(t *testing.T, f *fixture) map[string]bool {
+	t.Helper()
+	f.login(t, "198.51.100.7")
+	_, body := f.get(t, f.adminURL("/metrics"))
+	names := map[string]bool{}
+	for _, m := range typeLine.FindAllStringSubmatch(body, -1) {
+		names[m[1]] = true
+	}
+	return names
+}
+
+// The alerts and the dashboard of deploy/ ask only for metrics that there are.
+func TestDeployNamesRealMetrics(t *testing.T) {
+	const text = "domain: api\nlimits:\n  - {name: login, key: [client_ip], rate: 1/minute, on_limit: {action: queue}}\n"
+	admin := func(c *config.Config) { c.Listen.Admin, c.Listen.RESP = "127.0.0.1:0", "127.0.0.1:0" }
+	_, candidate := trying(t, text)
+	queue := func(c *config.Config) {
+		c.Queue = config.Queue{Path: filepath.Join(t.TempDir(), "queue.db"), StatusPath: config.DefaultQueueStatus}
+	}
+	queueing := run(t, text, http.NotFoundHandler(), admin, candidate, queue)
+	for range 2 {
+		queueing.get(t, queueing.proxyURL("/"))
+	}
+	names := scraped(t, queueing)
+	shared := scraped(t, run(t, "domain: api\nlimits:\n  - {name: login, key: [client_ip], rate: 1/minute}\n", nil, admin, func(c *config.Config) {
+		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{"127.0.0.1:1"}}
+	}))
+	for name := range shared {
+		names[name] = true
+	}
+	files := 0
+	for _, file := range []string{"prometheus/alerts.yaml", "prometheus/alerts_test.yaml", "grafana/headgate.json"} {
+		text, err := os.ReadFile("../../deploy/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range metricName.FindAllString(string(text), -1) {
+			files++
+			if !names[name] && !names[strings.TrimSuffix(name, "_bucket")] {
+				t.Errorf("%s: there is no %s", file, name)
+			}
+		}
+	}
+	if files < 30 {
+		t.Errorf("only %d names found", files)
+	}
+}
+
+// TestAlerts runs the tests of the alerts with Prometheus' own tool, from PATH
+// or as scripts/ensure-promtool.sh has fetched it.
+func TestAlerts(t *testing.T) {
+	tool, err := exec.LookPath("promtool")
+	if err != nil {
+		cache, none := os.UserCacheDir()
+		tool = filepath.Join(cache, "headgate", "promtool")
+		if _, err := os.Stat(tool); none != nil || err != nil {
+			t.Skip("no promtool in PATH, and scripts/ensure-promtool.sh has fetched none")
+		}
+	}
+	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+		command := exec.CommandContext(t.Context(), tool, args...)
+		command.Dir = "../../deploy/prometheus"
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
