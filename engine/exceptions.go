@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -51,7 +52,9 @@ func (e *Exception) instead(r *rules.Rule) *rules.Rule {
 // none.
 type Exceptions struct {
 	byID map[exceptionID]*Exception
-	now  int64
+	// newer are looked at first: those of With.
+	newer map[exceptionID]*Exception
+	now   int64
 }
 
 type exceptionID struct{ scope, key string }
@@ -68,6 +71,40 @@ func NewExceptions(list []Exception, now int64) *Exceptions {
 		x.byID[exceptionID{list[i].Scope, list[i].Key}] = &list[i]
 	}
 	return x
+}
+
+// With returns x with those of list in place of what it has of their Scope and
+// Key; one without a ban and a limit takes that away. It copies what earlier
+// Withs have added and shares the rest, so it is for few; see
+// [Exceptions.Newer]. x may be nil.
+func (x *Exceptions) With(list []Exception, now int64) *Exceptions {
+	out := &Exceptions{now: now, newer: make(map[exceptionID]*Exception, x.Newer()+len(list))}
+	if x != nil {
+		out.byID = x.byID
+		maps.Copy(out.newer, x.newer)
+	}
+	for i := range list {
+		out.newer[exceptionID{list[i].Scope, list[i].Key}] = &list[i]
+	}
+	return out
+}
+
+// Newer is how many were added by With.
+func (x *Exceptions) Newer() int {
+	if x == nil {
+		return 0
+	}
+	return len(x.newer)
+}
+
+// find returns the exception of a key, or nil.
+func (x *Exceptions) find(id exceptionID) *Exception {
+	if len(x.newer) > 0 {
+		if e := x.newer[id]; e != nil {
+			return e
+		}
+	}
+	return x.byID[id]
 }
 
 // SetExceptions swaps the exceptions. Requests being decided go on with the old
@@ -91,7 +128,7 @@ func (x *Exceptions) of(rule *rules.Rule, key string, at int64) (bannedUntil int
 	if x == nil {
 		return 0, rule
 	}
-	e := x.byID[exceptionID{rule.Scope, key}]
+	e := x.find(exceptionID{rule.Scope, key})
 	if e == nil {
 		return 0, rule
 	}

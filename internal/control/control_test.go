@@ -169,6 +169,31 @@ func TestTwoNodes(t *testing.T) {
 	}
 }
 
+// However many there are, and however they change, a node that has seen every
+// change has what one has that reads it all at once.
+func TestManyEntries(t *testing.T) {
+	clock := newClock()
+	table := control.NewLocal(clock.Now)
+	n := newNode(t, table, clock, 0)
+	now := clock.Now()
+	n.sync(t)
+	for i := range 1500 {
+		n.put(t, n.entry("a", fmt.Sprint(i), []string{"", "7/minute"}[i%2], now.Add(time.Hour)))
+		if i%3 == 0 {
+			if _, err := n.Delete(context.Background(), n.entry("a", fmt.Sprint(i/2), []string{"", "7/minute"}[i/2%2], now)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fresh := newNode(t, table, clock, 0)
+	fresh.sync(t)
+	for i := range 1500 {
+		if got, want := n.state("a", fmt.Sprint(i), now), fresh.state("a", fmt.Sprint(i), now); got != want {
+			t.Fatalf("%d: %s, want %s", i, got, want)
+		}
+	}
+}
+
 // Rules that are read again keep the entries, also through a time without the
 // rule; a limit that the rule cannot have any more has no effect.
 func TestRulesReadAgain(t *testing.T) {

@@ -83,15 +83,26 @@ type Manager struct {
 	seen    int64 // the version of entries
 	known   bool  // whether seen means anything
 	full    time.Time
-	nextEnd time.Time // of any entry; zero without
-	failing bool
-	odd     map[string]bool // rows that were complained about
+	// What the engine has, and where entries have changed since: in these
+	// places, or anywhere.
+	snapshot *engine.Exceptions
+	changed  map[place]bool
+	anywhere bool
+	failing  bool
+	odd      map[string]bool // rows that were complained about
 }
+
+// place is where a ban and a limit may be.
+type place struct{ scope, key string }
+
+// mostPlaces is from how many changed places on all are put into a snapshot
+// anew.
+const mostPlaces = 1000
 
 // New returns a Manager that has read nothing yet; see [Manager.Sync].
 func New(o Options) *Manager {
 	o.Most = cmp.Or(o.Most, MaxEntries)
-	m := &Manager{options: o, entries: map[string]*Entry{}, odd: map[string]bool{}}
+	m := &Manager{options: o, entries: map[string]*Entry{}, odd: map[string]bool{}, changed: map[place]bool{}}
 	m.index(o.Rules)
 	return m
 }
@@ -108,6 +119,7 @@ func (m *Manager) SetRules(rs *rules.Ruleset) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.index(rs)
+	m.anywhere = true
 	m.publish()
 }
 
@@ -124,10 +136,6 @@ func (m *Manager) Sync(ctx context.Context) error {
 		m.options.Logger.Info("bans and overrides can be read again", "entries", len(m.entries))
 	}
 	m.failing = err != nil
-	now := m.options.Clock()
-	if !m.nextEnd.IsZero() && !now.Before(m.nextEnd) {
-		changed = true
-	}
 	if changed {
 		m.publish()
 		if m.options.Changed != nil {
@@ -160,12 +168,15 @@ func (m *Manager) read(ctx context.Context) (changed bool, err error) {
 			return changed, err
 		}
 		for i := range rows {
-			m.take(into, &rows[i])
+			m.take(into, &rows[i], now)
 			since = rows[i].Version
 		}
 		changed = changed || len(rows) > 0 && !whole
 		if len(rows) < page {
-			changed = changed || at != m.seen || !same(into, m.entries)
+			changed = changed || at != m.seen
+			if whole && !same(into, m.entries) {
+				changed, m.anywhere = true, true
+			}
 			m.entries, m.seen, m.known = into, at, true
 			if whole {
 				m.full = now
@@ -180,8 +191,11 @@ func same(a, b map[string]*Entry) bool {
 	return maps.EqualFunc(a, b, func(x, y *Entry) bool { return *x == *y })
 }
 
-// take takes a row into entries.
-func (m *Manager) take(into map[string]*Entry, r *Row) {
+// take takes a row into entries, unless it has ended.
+func (m *Manager) take(into map[string]*Entry, r *Row, now time.Time) {
+	if old := into[r.Name]; old != nil {
+		m.changed[place{old.Scope, old.Key}] = true
+	}
 	if r.Deleted {
 		delete(into, r.Name)
 		return
@@ -198,39 +212,60 @@ func (m *Manager) take(into map[string]*Entry, r *Row) {
 		}
 		return
 	}
+	if !e.Until.After(now) {
+		delete(into, r.Name)
+		return
+	}
 	into[r.Name] = e
+	m.changed[place{e.Scope, e.Key}] = true
 }
 
-// publish drops what has ended and puts the rest into the engine.
+// publish puts what has changed into the engine.
 func (m *Manager) publish() {
 	now := m.options.Clock()
-	m.nextEnd = time.Time{}
-	type id struct{ scope, key string }
-	places := make(map[id]int, len(m.entries))
-	list := make([]engine.Exception, 0, len(m.entries))
+	places, all := m.changed, m.anywhere || m.snapshot.Newer()+len(m.changed) > mostPlaces
+	if all {
+		places = m.allPlaces(now)
+	}
 	memo := map[insteadID][]engine.Instead{}
+	list := make([]engine.Exception, 0, len(places))
+	for p := range places {
+		list = append(list, m.exception(memo, p))
+	}
+	switch {
+	case all:
+		m.snapshot = engine.NewExceptions(list, now.UnixMicro())
+	case len(list) > 0:
+		m.snapshot = m.snapshot.With(list, now.UnixMicro())
+	}
+	m.options.Engine.SetExceptions(m.snapshot)
+	clear(m.changed)
+	m.anywhere = false
+}
+
+// allPlaces drops what has ended and returns where the rest is.
+func (m *Manager) allPlaces(now time.Time) map[place]bool {
+	places := make(map[place]bool, len(m.entries))
 	for name, e := range m.entries {
-		if !e.Until.After(now) {
+		if e.Until.After(now) {
+			places[place{e.Scope, e.Key}] = true
+		} else {
 			delete(m.entries, name)
-			continue
-		}
-		if m.nextEnd.IsZero() || e.Until.Before(m.nextEnd) {
-			m.nextEnd = e.Until
-		}
-		at, ok := places[id{e.Scope, e.Key}]
-		if !ok {
-			at = len(list)
-			places[id{e.Scope, e.Key}] = at
-			list = append(list, engine.Exception{Scope: e.Scope, Key: e.Key})
-		}
-		switch x := &list[at]; e.Kind {
-		case Ban:
-			x.BannedUntil = e.Until.UnixMicro()
-		case Limit:
-			x.LimitUntil, x.Instead = e.Until.UnixMicro(), m.instead(memo, e)
 		}
 	}
-	m.options.Engine.SetExceptions(engine.NewExceptions(list, now.UnixMicro()))
+	return places
+}
+
+// exception returns what holds at a place.
+func (m *Manager) exception(memo map[insteadID][]engine.Instead, p place) engine.Exception {
+	x := engine.Exception{Scope: p.scope, Key: p.key}
+	if e := m.entries[nameOf(Ban, p.scope, p.key)]; e != nil {
+		x.BannedUntil = e.Until.UnixMicro()
+	}
+	if e := m.entries[nameOf(Limit, p.scope, p.key)]; e != nil {
+		x.LimitUntil, x.Instead = e.Until.UnixMicro(), m.instead(memo, e)
+	}
+	return x
 }
 
 type insteadID struct {
