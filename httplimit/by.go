@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 
@@ -69,6 +70,22 @@ func ByQuery(name string) By {
 // ByCookie counts by the value of a cookie.
 func ByCookie(name string) By {
 	return func(r *http.Request) (string, bool) { return client.Cookie(r.Header, name) }
+}
+
+// ByContext counts by the value of the request's context under key, such as the
+// user or the claims' subject that the middleware before this one has verified
+// and put there with [context.WithValue]. A value that is neither a string nor
+// a [fmt.Stringer] counts as missing.
+func ByContext(key any) By {
+	return func(r *http.Request) (string, bool) {
+		switch v := r.Context().Value(key).(type) {
+		case string:
+			return v, true
+		case fmt.Stringer:
+			return v.String(), true
+		}
+		return "", false
+	}
 }
 
 // Join counts by all parts together, such as user and method. Different parts

@@ -1,0 +1,95 @@
+package httplimit_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+)
+
+// userKey is where an application keeps whom it has verified.
+type userKey struct{}
+
+// said makes a request of a URL and header fields; user, if not nil, is what
+// the application has verified.
+func said(url string, user any, header ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, url, nil)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	if user != nil {
+		r = r.WithContext(context.WithValue(r.Context(), userKey{}, user))
+	}
+	return r
+}
+
+// Each value has a count of its own; requests without one, and those with an
+// empty one, are counted together, and nobody goes uncounted.
+func TestWhoRequestsAreCountedAs(t *testing.T) {
+	t.Parallel()
+	alice := netip.MustParseAddr("192.0.2.1") // a fmt.Stringer
+	rows := []struct {
+		name                    string
+		by                      httplimit.By
+		ann, annAgain, bob      *http.Request
+		none, otherNone, noneAt *http.Request
+	}{
+		{
+			"header", httplimit.ByHeader("x-api-key"),
+			said("/", nil, "X-Api-Key", "ann"), said("/x", nil, "X-Api-Key", "ann", "X-Api-Key", "bob"), said("/", nil, "X-Api-Key", "bob"),
+			said("/", nil), said("/?x-api-key=ann", nil, "X-Other", "1"), said("/", nil, "X-Api-Key", ""),
+		},
+		{
+			"cookie", httplimit.ByCookie("session"),
+			said("/", nil, "Cookie", "session=ann"), said("/", nil, "Cookie", "a=b; session=ann; session=bob"), said("/", nil, "Cookie", "session=bob"),
+			said("/", nil), said("/", nil, "Cookie", "sessions=ann"), said("/", nil, "Cookie", "session="),
+		},
+		{
+			"query", httplimit.ByQuery("user"),
+			said("/?user=ann", nil), said("/?x=1&user=%61nn&user=bob", nil), said("/?user=bob", nil),
+			said("/", nil), said("/?users=ann&USER=ann", nil), said("/?user=", nil),
+		},
+		{
+			"context", httplimit.ByContext(userKey{}),
+			said("/", "ann"), said("/", "ann", "X-User", "bob"), said("/", alice),
+			said("/", nil), said("/", 42), said("/", ""),
+		},
+		{
+			"join", httplimit.Join(httplimit.ByContext(userKey{}), httplimit.ByCookie("session")),
+			said("/", "ann", "Cookie", "session=s"), said("/?x", "ann", "Cookie", "session=s"), said("/", "anns"),
+			said("/", nil), said("/", nil, "Cookie", "other=1"), said("/", "", "Cookie", "session="),
+		},
+		{
+			"first of", httplimit.FirstOf(httplimit.ByContext(userKey{}), httplimit.ByHeader("X-Api-Key")),
+			said("/", "ann"), said("/", "ann", "X-Api-Key", "k"), said("/", nil, "X-Api-Key", "ann"),
+			said("/", nil), said("/", nil, "X-Other", "1"), said("/", "", "X-Api-Key", ""),
+		},
+	}
+	for _, row := range rows {
+		limiter, _ := frozen()
+		h := httplimit.New(limiter, headgate.PerHour(2), row.by)(http.HandlerFunc(ok))
+		for i, step := range []struct {
+			r    *http.Request
+			want int
+		}{
+			{row.ann, 200},
+			{row.annAgain, 200},
+			{row.ann, 429},
+			{row.bob, 200},
+			{row.none, 200},
+			{row.otherNone, 200},
+			{row.none, 429},
+			{row.noneAt, 429},
+			{row.bob, 200},
+		} {
+			rec := httptest.NewRecorder()
+			if h.ServeHTTP(rec, step.r); rec.Code != step.want {
+				t.Errorf("%s, request %d: %d, want %d", row.name, i, rec.Code, step.want)
+			}
+		}
+	}
+}
