@@ -51,7 +51,9 @@ func (r *Rule) costsAs(other *Rule) bool {
 	return *r.CostFrom == *other.CostFrom
 }
 
-func costKeys() []string { return append([]string{"from", "default", "min", "max"}, costAfterKeys()...) }
+func costKeys() []string {
+	return append([]string{"from", "default", "min", "max"}, costAfterKeys()...)
+}
 
 // parseCost reads cost: a number, or where it stands.
 func (p *parser) parseCost(n *node, r *Rule) {
