@@ -13,6 +13,8 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/rules"
 )
 
 const queueRulesText = `
@@ -142,5 +144,18 @@ func TestWrongQuestionsAboutTheQueue(t *testing.T) {
 		if text := read(t, res); res.StatusCode != c.status {
 			t.Errorf("%s %.40s: %d %s", c.path, c.body, res.StatusCode, text)
 		}
+	}
+}
+
+// The defaults that rules document are those of an entry whose rule has gone.
+func TestQueueDefaultsAgree(t *testing.T) {
+	r, p := rules.DefaultQueueing(), queue.DefaultPolicy()
+	want := queue.Policy{
+		MaxEntries: r.MaxEntries, MaxBytes: r.MaxBytes, MaxBody: r.MaxBody, TTL: r.TTL, Retries: r.Retries,
+		BackoffLeast: r.BackoffLeast, BackoffMost: r.BackoffMost, Concurrency: r.Concurrency, Timeout: r.Timeout,
+		Keep: r.Keep, KeepBytes: r.KeepResponse,
+	}
+	if p != want {
+		t.Errorf("%+v\n%+v", p, want)
 	}
 }
