@@ -109,7 +109,7 @@ func (h *Lease) Keep() {
 		return
 	}
 	every := max(h.op.Limit.Period()/3, time.Millisecond)
-	h.timer = time.AfterFunc(every, func() { //nolint:forbidigo // leases end on the real clock
+	h.timer = time.AfterFunc(every, func() {
 		h.mu.enter()
 		defer h.mu.leave()
 		if h.timer == nil {

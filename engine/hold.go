@@ -155,7 +155,7 @@ func (e *Engine) Hold(ctx context.Context, v *Verdict, o HoldOptions) *Hold {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.timer = time.AfterFunc(h.every, h.renew) //nolint:forbidigo // leases end on the real clock
+	h.timer = time.AfterFunc(h.every, h.renew)
 	return h
 }
 

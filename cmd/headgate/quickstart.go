@@ -43,7 +43,7 @@ each client address (all of them: headgate quickstart --print-rules)
 
   the proxy, before a small demo backend   http://%[1]s
   the HTTP API                             http://%[2]s
-  metrics, and what headgate top asks      http://%[3]s
+  the dashboard, metrics, a playground     http://%[3]s
 
 try, in another terminal:
 

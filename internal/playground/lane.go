@@ -134,7 +134,7 @@ func (l *Lane) Bytes() int64 {
 	switch l.limit.Algorithm() {
 	case headgate.SlidingLog, headgate.SlidingWindow:
 		numbers = 4
-	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingBuckets:
+	case headgate.TokenBucket, headgate.LeakyBucket, headgate.FixedWindow, headgate.SlidingBuckets, headgate.Concurrency:
 	}
 	return word * int64(numbers+len(l.state.Words))
 }
@@ -181,7 +181,7 @@ func (s Spec) Limit() headgate.Limit {
 		if s.Buckets != 0 {
 			l = l.Buckets(s.Buckets, s.Edge)
 		}
-	case headgate.SlidingWindow:
+	case headgate.SlidingWindow, headgate.Concurrency:
 	}
 	return l
 }

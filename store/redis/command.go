@@ -23,10 +23,9 @@ const (
 func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, guess int64) []byte {
 	r := op.Limit.Rule()
 	cost, duration := min(op.Cost, maxInteger), clampDuration(kind, op.Duration)
-	switch kind {
-	case undo:
+	if kind == undo {
 		duration = int64(op.Duration)
-	case headgate.Release, headgate.Renew:
+	} else if kind == headgate.Release || kind == headgate.Renew {
 		duration = min(max(op.Lease, 0), maxInteger)
 	}
 	if kind == headgate.Refund && op.Duration < 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // secretLua returns the secret, which is the one given if there was none.
-const secretLua = `redis.call('SET', KEYS[1], ARGV[1], 'NX') return redis.call('GET', KEYS[1])`
+const secretLua = `redis.call('SET', KEYS[1], ARGV[1], 'NX') return redis.call('GET', KEYS[1])` //nolint:gosec // no secret in it
 
 // Secret returns a random text that all who use the same servers and Prefix
 // have in common: the first who asks makes it. It is kept for good, under the

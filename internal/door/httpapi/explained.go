@@ -64,7 +64,7 @@ type KeyPart struct {
 	// Value is the attribute's value, or, of one that the rule has hashed, hash:
 	// and the digits of its digest.
 	Value   string `json:"value"`
-	Missing   bool   `json:"missing,omitempty"`
+	Missing bool   `json:"missing,omitempty"`
 	// Hashed says that the value was too long, and Value is its SHA-256.
 	Hashed bool `json:"hashed,omitempty"`
 }

@@ -24,7 +24,7 @@ type tokenBody struct {
 }
 
 // parseToken reads a body of the member name and, if wanted, a cost.
-func parseToken(text, name string, withCost bool) (b tokenBody, err error) { //nolint:revive // says what the body has
+func parseToken(text, name string, withCost bool) (b tokenBody, err error) {
 	p := &parser{text: text}
 	hasCost := false
 	err = p.object("the body", func(member string) (err error) {

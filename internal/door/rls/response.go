@@ -67,7 +67,7 @@ func statusOf(v *engine.Verdict, shadow bool) status { //nolint:revive // part o
 	case headgate.FailOpen:
 		return s // nobody knows what is left
 	case headgate.OK, headgate.Limited, headgate.TooLarge, headgate.FailClosed,
-		headgate.Fallback, headgate.Cached, headgate.Shadow, headgate.Banned:
+		headgate.Fallback, headgate.Cached, headgate.Shadow, headgate.Banned, headgate.Expired:
 	}
 	s.hasLimit, s.limit = true, describe(rule.Limit)
 	s.limit.name = rule.LimitName
