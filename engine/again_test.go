@@ -1,0 +1,44 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// A request that was refused may go when all its limits let it: those in force
+// now, with what operators have said since.
+func TestAgain(t *testing.T) {
+	rs := parse(t, excepted)
+	e := engine.New(memory.New(), rs)
+	claims := []engine.Claim{{Rule: "user", Key: key("ann"), Cost: 2}, {Rule: "team", Key: key("red"), Cost: 1}, {Rule: "gone", Key: key("x"), Cost: 1}, {Rule: "seen", Key: key("x"), Cost: 1}}
+	for _, row := range []struct {
+		second  float64
+		ban     float64 // of the team, until
+		allowed bool
+		retry   time.Duration
+	}{
+		{0, 0, true, 0},
+		{1, 0, false, 3599 * time.Second}, // only 1 is left
+		{3600, 0, true, 0},
+		{7200, 7300, false, 100 * time.Second},
+		{7300, 7300, true, 0},
+	} {
+		var list []engine.Exception
+		if row.ban > 0 {
+			list = append(list, banned(rs, "team", "red", row.ban))
+		}
+		e.SetExceptions(engine.NewExceptions(list, at(row.second)))
+		v, err := e.Again(context.Background(), "api", claims, at(row.second))
+		if err != nil || v.Allowed != row.allowed || v.Decision.RetryAfter != row.retry && !row.allowed {
+			t.Errorf("at %v: %v, %+v, %v", row.second, v.Allowed, v.Decision, err)
+		}
+		if n := len(v.Results()); n > 2 {
+			t.Errorf("%d limits were asked, also such as are not in force", n)
+		}
+		v.Release()
+	}
+}
