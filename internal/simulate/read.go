@@ -146,6 +146,14 @@ func (in *input) close() {
 	}
 }
 
+// interrupt ends a read that may wait for ever, as one of standard input. Others
+// may be at work with the reader, so that is left alone.
+func (in *input) interrupt() {
+	if in.Once && in.file != nil {
+		_ = in.file.Close() // close does it again, if it is still to be done
+	}
+}
+
 // next returns the next chunk, which may be in the memory of space.
 func (in *input) next(space []byte) (accesslog.Chunk, error) {
 	if len(in.pushed) > 0 {
@@ -307,14 +315,15 @@ type outcome struct {
 func (o *Reading) read(ctx context.Context, sides []Side, visit func(at int64, it item) error) (outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &reading{Reading: *o, ctx: ctx, sides: sides, jobs: make(chan work)}
-	defer r.group.Wait()
-	defer cancel()
 	inputs, err := r.probeAll()
 	defer func() {
+		cancel()
 		for _, in := range inputs {
-			if in.Once {
-				in.close()
-			}
+			in.interrupt()
+		}
+		r.group.Wait()
+		for _, in := range inputs {
+			in.close()
 		}
 	}()
 	if err != nil {
