@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate"
 )
 
 const testSecret = "0123456789abcdef0123456789abcdef"
@@ -140,4 +142,38 @@ func BenchmarkDigest(b *testing.B) {
 			}
 		})
 	}
+}
+
+// FuzzSplitKey takes apart whatever a store may have: what can be taken apart is
+// put together to the same bytes.
+func FuzzSplitKey(f *testing.F) {
+	f.Add("\x03ann" + markMissing + "\x00")
+	f.Add(markDigest + strings.Repeat("d", digestSize) + markHashed + strings.Repeat("h", hashSize))
+	f.Add(markDigest + "short")
+	f.Add("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
+	f.Fuzz(func(t *testing.T, key string) {
+		parts, ok := SplitKey(key)
+		if !ok {
+			return
+		}
+		var again []byte
+		for _, p := range parts {
+			switch {
+			case p.Missing:
+				again = append(again, markMissing...)
+			case p.Digest:
+				again = append(append(again, markDigest...), p.Value...)
+				if read := ParseHashedPart(p.Text()); read != p {
+					t.Errorf("%q is read as %+v, not %+v", p.Text(), read, p)
+				}
+			case p.Hashed:
+				again = append(append(again, markHashed...), p.Value...)
+			default:
+				again = headgate.AppendKeyPart(again, p.Value)
+			}
+		}
+		if string(again) != key {
+			t.Errorf("%q is put together to %q", key, again)
+		}
+	})
 }

@@ -179,7 +179,10 @@ func (f *keysFlags) keyParts(ctx context.Context, client *adminClient) (any, err
 		}
 		for _, r := range list.Rules {
 			if r.Name == f.rule && (f.domain == "" || f.domain == r.Domain) {
-				names = append(names, r.Key...)
+				for _, name := range r.Key {
+					// What is hashed goes by its own name as well.
+					names = append(names, name, strings.TrimPrefix(name, "hash:"))
+				}
 			}
 		}
 	}
