@@ -93,13 +93,13 @@ func TestHashedKeysAreNowhereInPlain(t *testing.T) {
 		return res.StatusCode, read(t, res)
 	}
 	check := fmt.Sprintf(`{"domain":"api","attributes":{"header:X-Api-Key":%q}}`, key)
-	if status, body := send(f.apiURL("/v1/check"), check); status != 200 || !strings.Contains(body, `"remaining":2`) {
+	if status, body := send(f.apiURL("/v1/check"), check); status != http.StatusOK || !strings.Contains(body, `"remaining":2`) {
 		t.Errorf("the API says %d %s", status, body)
 	}
-	if res, body := f.get(t, f.proxyURL("/"), "X-Api-Key", key); res.StatusCode != 404 || res.Header.Get("X-Ratelimit-Remaining") != "1" {
+	if res, body := f.get(t, f.proxyURL("/"), "X-Api-Key", key); res.StatusCode != http.StatusNotFound || res.Header.Get("X-Ratelimit-Remaining") != "1" {
 		t.Errorf("the proxy says %d %v %s", res.StatusCode, res.Header, body)
 	}
-	if res, body := f.get(t, f.apiURL("/v1/auth"), "X-Api-Key", key, "X-Original-URI", "/", "X-Original-Method", "GET"); res.StatusCode != 200 {
+	if res, body := f.get(t, f.apiURL("/v1/auth"), "X-Api-Key", key, "X-Original-URI", "/", "X-Original-Method", "GET"); res.StatusCode != http.StatusOK {
 		t.Errorf("forward-auth says %d %s", res.StatusCode, body)
 	}
 	if got := f.hg(t, "HG.CHECK api header:x-api-key "+key, "HG.CHECK api header:x-api-key other"); !strings.Contains(got, "limited") || !strings.Contains(got, "ok") {
@@ -119,7 +119,7 @@ func TestHashedKeysAreNowhereInPlain(t *testing.T) {
 			t.Errorf("%d, %s: %s, want %s", i, row.action, body, row.has)
 		}
 	}
-	if status, body := send(admin+"/v1/keys/ban", fmt.Sprintf(`{"key":{"header:X-Api-Key":%q},"for":"10m"}`, key)); status != 200 || !strings.Contains(body, digest) {
+	if status, body := send(admin+"/v1/keys/ban", fmt.Sprintf(`{"key":{"header:X-Api-Key":%q},"for":"10m"}`, key)); status != http.StatusOK || !strings.Contains(body, digest) {
 		t.Errorf("a ban from all rules says %d %s", status, body)
 	}
 	if status, _ := send(f.apiURL("/v1/check"), check); status != 429 {

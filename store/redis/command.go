@@ -25,7 +25,8 @@ func (s *Store) appendCheck(dst []byte, op *headgate.Op, kind headgate.Kind, gue
 	cost, duration := min(op.Cost, maxInteger), clampDuration(kind, op.Duration)
 	if kind == undo {
 		duration = int64(op.Duration)
-	} else if kind == headgate.Release || kind == headgate.Renew {
+	}
+	if kind == headgate.Release || kind == headgate.Renew {
 		duration = min(max(op.Lease, 0), maxInteger)
 	}
 	if kind == headgate.Refund && op.Duration < 0 {
