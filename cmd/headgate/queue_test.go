@@ -144,8 +144,9 @@ const (
 )
 
 // kill -9 in the middle of 10,000 queued requests (1,600 with the race
-// detector), twice: while they come in and while they go out. Every accepted one arrives, no other does, each tenant's in
-// order, and never more than the limit allows.
+// detector), twice: while they come in and while they go out. Every accepted
+// one arrives, no other does, each tenant's in order, and never more than the
+// limit allows.
 func TestKillInTheMiddleOfTenThousand(t *testing.T) {
 	backend := &tenants{seen: map[string]int{}, changed: make(chan struct{}, 1)}
 	server := httptest.NewServer(backend)
