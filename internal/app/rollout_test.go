@@ -151,6 +151,9 @@ func TestCandidateThroughTheProxy(t *testing.T) {
 			t.Fatalf("request %d: %d; the candidate answers", i, res.StatusCode)
 		}
 	}
+	if !answerOf[app.Status](t, f, "/v1/status").Candidate {
+		t.Error("the status does not tell of the candidate")
+	}
 	s := f.candidate(t)
 	if got := compared(&s); got != "comparing 7: 5 same, 2 newly refused, 0 newly allowed" || s.SameAllowed != 3 || s.SameRefused != 2 {
 		t.Errorf("%s, %+v", got, s)

@@ -24,7 +24,10 @@ type Status struct {
 	Ready   bool         `json:"ready"`
 	Store   StoreStatus  `json:"store"`
 	Rules   RulesStatus  `json:"rules"`
-	Doors   []DoorStatus `json:"doors"`
+	// Candidate says that rules are tried beside the live ones: GET
+	// /v1/candidate tells how.
+	Candidate bool         `json:"candidate"`
+	Doors     []DoorStatus `json:"doors"`
 }
 
 // StoreStatus is how the store is.
@@ -85,6 +88,7 @@ func (a *App) statusNow(ctx context.Context) *Status {
 		Version: versionOf(a.options.Version), Go: goVersion(),
 		Started: a.started.UTC(), UptimeS: int64(a.options.Clock().Sub(a.started) / time.Second),
 		Ready: ready.Ready(), Store: a.storeStatus(), Rules: a.rulesStatus(), Doors: []DoorStatus{},
+		Candidate: a.candidate.comparing != nil,
 	}
 	if ready.Store != nil {
 		s.Store.Healthy, s.Store.Error = false, cmp.Or(s.Store.Error, ready.Store.Error())

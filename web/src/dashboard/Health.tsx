@@ -5,6 +5,7 @@ import type { QueueState, Status } from "../data/types.ts";
 import { bytes, count, duration, share, words } from "../ui/format.ts";
 import { Panel, Trouble } from "../ui/Panel.tsx";
 import { Time } from "../ui/Time.tsx";
+import { CandidatePanel } from "./CandidatePanel.tsx";
 
 /** What is wrong now, if anything is. */
 export function Alarms(props: { status: Polled<Status>; circuit: string | undefined }) {
@@ -101,6 +102,7 @@ export function Health(props: {
         </Facts>
       </Panel>
       <Queues state={queue} />
+      {data.candidate && <CandidatePanel />}
       <Panel title="Process" side={<State good={data.ready} text={data.ready ? "ready" : "not ready"} />}>
         <Facts>
           <Fact name="Version">
@@ -145,15 +147,15 @@ function Queues(props: { state: Polled<{ queues: QueueState[] }> }) {
   );
 }
 
-function State(props: { good: boolean; text: string }) {
+export function State(props: { good: boolean; text: string }) {
   return <span class={`badge ${props.good ? "allowed" : "refused"}`}>{props.text}</span>;
 }
 
-function Facts(props: { children: ComponentChildren }) {
+export function Facts(props: { children: ComponentChildren }) {
   return <dl class="facts part-body">{props.children}</dl>;
 }
 
-function Fact(props: { name: string; children: ComponentChildren }) {
+export function Fact(props: { name: string; children: ComponentChildren }) {
   return (
     <div>
       <dt>{props.name}</dt>

@@ -23,6 +23,7 @@ export interface Status {
   started: string;
   uptime_s: number;
   ready: boolean;
+  candidate: boolean;
   store: {
     kind: string;
     healthy: boolean;
@@ -142,6 +143,20 @@ export interface Decision {
   door?: string;
   method?: string;
   path?: string;
+}
+
+/** What GET /v1/candidate tells of rules that are tried beside the live ones. */
+export interface Candidate {
+  state: "comparing" | "absent" | "failed";
+  paths: string[];
+  since: string | null;
+  warm_at: string | null;
+  requests: number;
+  same: number;
+  newly_refused: number;
+  newly_allowed: number;
+  by: { domain: string; rule: string; newly_refused: number; newly_allowed: number }[];
+  rules: { last_error?: string };
 }
 
 /** One queue of GET /v1/queue. */
