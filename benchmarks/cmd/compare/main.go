@@ -155,18 +155,37 @@ func rounds(ctx context.Context, o options) (map[string][]sample, error) {
 		for i := range libraries {
 			name := libraries[(i+round)%len(libraries)].Name
 			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, o.rounds, name)
-			command := exec.CommandContext(ctx, self, "--worker", name, "--time", o.rowTime.String(), "--keys", fmt.Sprint(o.keys))
-			command.Stderr = os.Stderr
-			text, err := command.Output()
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+			s, err := measured(ctx, self, name, o)
+			for range mostRetries {
+				if err == nil || ctx.Err() != nil {
+					break
+				}
+				fmt.Fprintf(os.Stderr, "once more: %v\n", err)
+				s, err = measured(ctx, self, name, o)
 			}
-			var s sample
-			if err := json.Unmarshal(text, &s); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+			if err != nil {
+				return nil, err
 			}
 			samples[name] = append(samples[name], s)
 		}
 	}
 	return samples, nil
+}
+
+// mostRetries is how often a library is measured again whose premise was not
+// met: throttled's compare-and-swap gives up more or less often.
+const mostRetries = 2
+
+// measured measures a library in a process of its own.
+func measured(ctx context.Context, self, name string, o options) (s sample, err error) {
+	command := exec.CommandContext(ctx, self, "--worker", name, "--time", o.rowTime.String(), "--keys", fmt.Sprint(o.keys))
+	command.Stderr = os.Stderr
+	text, err := command.Output()
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", name, err)
+	}
+	return s, nil
 }
