@@ -324,13 +324,18 @@ func (q *Queue) begin(now time.Time) time.Duration {
 		if it == nil {
 			continue
 		}
-		it.busy = true
-		l.inFlight++
-		q.inFlight++
-		q.work.Go(func() { q.attempt(l, it) })
+		q.launch(l, it)
 		q.reschedule(l)
 	}
 	return farAway
+}
+
+// launch begins an attempt at it. The caller holds mu.
+func (q *Queue) launch(l *lane, it *item) {
+	it.busy = true
+	l.inFlight++
+	q.inFlight++
+	q.work.Go(func() { q.attempt(l, it) })
 }
 
 // sweep makes entries due whose time is over although others are before them.
@@ -345,10 +350,7 @@ func (q *Queue) sweep(now time.Time) {
 			if it.busy || now.Before(it.ref.Expires) || q.inFlight >= q.options.MaxInFlight {
 				continue
 			}
-			it.busy = true
-			l.inFlight++
-			q.inFlight++
-			q.work.Go(func() { q.attempt(l, it) })
+			q.launch(l, it)
 		}
 		q.reschedule(l)
 	}
