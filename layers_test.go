@@ -36,7 +36,7 @@ var layers = map[string]int{
 	"internal/certtest":    0, // for tests: makes certificates
 	"internal/accesslog":   3, // what simulations read
 	"internal/httprequest": 3, // what doors share: what is asked for
-	"internal/netbound":    3, // what doors share: bounds on connections
+	"internal/netbound":    2, // what doors share: accepting connections, and bounds on them
 	"internal/proxyproto":  3, // what doors share: who is behind a load balancer
 	"internal/certs":       3, // what doors share: certificates that follow their files
 	"internal/oneport":     3, // what doors share: a port

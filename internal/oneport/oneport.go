@@ -6,11 +6,12 @@ package oneport
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"log/slog"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/internal/netbound"
 )
 
 // DefaultTimeout is the default of Options.Timeout.
@@ -70,34 +71,9 @@ func (p *Port) Listener(of Protocol) net.Listener {
 func (p *Port) Serve() error {
 	defer p.busy.Wait()
 	defer p.end()
-	var delay time.Duration
-	for {
-		nc, err := p.root.Accept()
-		switch {
-		case err == nil:
-			delay = 0
-			p.busy.Go(func() { p.tell(nc) })
-			continue
-		case p.base.Err() != nil:
-			return nil
-		case !isTemporary(err):
-			return err
-		}
-		// Out of file descriptors, most likely. Others will be closed.
-		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-		p.options.Logger.Warn("connection not accepted", "err", err, "retry_after", delay)
-		ctx, cancel := context.WithTimeout(p.base, delay)
-		<-ctx.Done()
-		cancel()
-	}
-}
-
-func isTemporary(err error) bool {
-	temporary, ok := errors.AsType[interface {
-		error
-		Temporary() bool
-	}](err)
-	return ok && temporary.Temporary()
+	return netbound.AcceptAll(p.base, p.root, p.options.Logger, func(nc net.Conn) {
+		p.busy.Go(func() { p.tell(nc) })
+	})
 }
 
 // Close accepts no more connections, and closes those that have not said what

@@ -4,14 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/netbound"
 )
 
 // Server serves the Redis protocol. Make it with [New].
@@ -23,6 +22,8 @@ type Server struct {
 	local    bool                // the store is in this process
 	base     context.Context     // that of all connections: done when they are cut off
 	cut      context.CancelFunc
+	accepts  context.Context // done when no more are accepted
+	refuse   context.CancelFunc
 
 	clock   watch
 	stats   counters
@@ -63,6 +64,7 @@ func New(options Options) *Server {
 	// answered at once; any other about all that have arrived together.
 	_, s.local = options.Store.(headgate.Direct)
 	s.base, s.cut = context.WithCancel(context.Background())
+	s.accepts, s.refuse = context.WithCancel(s.base)
 	s.listed = table()
 	s.commands = make(map[string]*command, len(s.listed))
 	for _, c := range s.listed {
@@ -96,42 +98,7 @@ func (s *Server) Serve(l net.Listener) error {
 		s.mu.Unlock()
 		_ = l.Close() // Shutdown may have done so
 	}()
-	var delay time.Duration
-	for {
-		nc, err := l.Accept()
-		switch {
-		case err == nil:
-			delay = 0
-			go s.ServeConn(nc)
-			continue
-		case s.isDraining():
-			return nil
-		case !isTemporary(err):
-			return err
-		}
-		// Out of file descriptors, most likely. Others will be closed.
-		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-		s.options.Logger.Warn("connection not accepted", "door", "resp", "err", err, "retry_after", delay)
-		if !s.pause(delay) {
-			return nil
-		}
-	}
-}
-
-func isTemporary(err error) bool {
-	temporary, ok := errors.AsType[interface {
-		error
-		Temporary() bool
-	}](err)
-	return ok && temporary.Temporary()
-}
-
-// pause waits, and reports false if the server is cut off meanwhile.
-func (s *Server) pause(d time.Duration) bool {
-	ctx, cancel := context.WithTimeout(s.base, d)
-	defer cancel()
-	<-ctx.Done()
-	return s.base.Err() == nil && !s.isDraining()
+	return netbound.AcceptAll(s.accepts, l, s.options.Logger.With("door", "resp"), func(nc net.Conn) { go s.ServeConn(nc) })
 }
 
 func (s *Server) listens(l net.Listener) bool {
@@ -142,12 +109,6 @@ func (s *Server) listens(l net.Listener) bool {
 	}
 	s.listeners[l] = struct{}{}
 	return true
-}
-
-func (s *Server) isDraining() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.draining
 }
 
 // ServeConn answers on nc until it ends, and closes it. It is for connections
@@ -250,6 +211,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.draining {
 		s.draining = true
+		s.refuse()
 		for l := range s.listeners {
 			_ = l.Close()
 		}
