@@ -178,7 +178,7 @@ type Rule struct {
 	// Description is for people.
 	Description string
 	// Index is the rule's place among [Ruleset.Rules], for those who keep
-	// something beside each rule. It is 0 of a rule that is in no Ruleset.
+	// something beside each rule; below 0 of a rule that has never been in one.
 	Index int
 	// File, Line and Column say where the rule stands.
 	File         string

@@ -99,7 +99,7 @@ type Observer struct {
 	timing  durations
 
 	mu      sync.Mutex // of SetRules, Prune and what follows
-	retired map[string]*retired
+	retired map[ruleName]*retired
 	series  int // how many rules have series of their own
 	was     totals
 }
@@ -124,7 +124,7 @@ func New(o Options) *Observer {
 	for shards < runtime.GOMAXPROCS(0) && shards < maxShards {
 		shards *= 2
 	}
-	m := &Observer{options: o, shards: shards, lanes: make([]lane, shards), retired: map[string]*retired{}}
+	m := &Observer{options: o, shards: shards, lanes: make([]lane, shards), retired: map[ruleName]*retired{}}
 	m.timing = newDurations()
 	m.table.Store(&table{})
 	return m

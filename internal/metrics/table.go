@@ -58,6 +58,8 @@ type ruleCounts struct {
 	was Counts // at the last tick
 }
 
+func (c *ruleCounts) id() ruleName { return ruleName{c.domain, c.name} }
+
 // Counts are what a rule has said.
 type Counts struct {
 	// Outcomes has one number for each engine.Outcome.
@@ -129,26 +131,36 @@ func (c Counts) minus(other *Counts) Counts {
 	return c
 }
 
+// ruleName is what tells rules apart: several may share a scope, such as the
+// tiers of a limit.
+type ruleName struct{ domain, rule string }
+
+// nameOf returns the name of r, good as long as r.
+func nameOf(r *rules.Rule) ruleName { return ruleName{r.Domain, r.Name} }
+
 // table finds the counters of a rule. It is never changed, only replaced.
 type table struct {
 	rules   []*rules.Rule // by their Index
 	entries []*ruleCounts // at the same places
-	byScope map[string]*ruleCounts
-	byName  map[string]*ruleCounts // overrides and others, by domain
+	byName  map[ruleName]*ruleCounts
+	others  map[string]*ruleCounts // overrides and others, by domain
 	all     []*ruleCounts          // every one once
 	lost    *ruleCounts            // where nothing else fits
 }
 
 // of returns the counters of r. There always are some.
 func (t *table) of(r *rules.Rule) *ruleCounts {
-	if i := r.Index; i < len(t.rules) && t.rules[i] == r {
-		return t.entries[i]
+	if i := r.Index; i >= 0 {
+		if i < len(t.rules) && t.rules[i] == r {
+			return t.entries[i]
+		}
+		// It has another limit for this key, or is of the rules before the last
+		// reload.
+		if c := t.byName[nameOf(r)]; c != nil {
+			return c
+		}
 	}
-	// It is of the rules before the last reload, or came with its request.
-	if c := t.byScope[r.Scope]; c != nil {
-		return c
-	}
-	if c := t.byName[r.Domain]; c != nil {
+	if c := t.others[r.Domain]; c != nil {
 		return c
 	}
 	if t.lost == nil {
@@ -171,34 +183,37 @@ func (m *Observer) SetRules(rs *rules.Ruleset, now time.Time) {
 	m.forget(now)
 	old := m.table.Load()
 	list := rs.Rules()
-	t := &table{rules: list, byScope: make(map[string]*ruleCounts, len(list)), byName: map[string]*ruleCounts{}}
+	t := &table{rules: list, byName: make(map[ruleName]*ruleCounts, len(list)), others: map[string]*ruleCounts{}}
 	shards := m.shards
 	for shards > 1 && shards*len(list) > maxCells {
 		shards /= 2
 	}
 	for _, r := range list {
-		c := old.byScope[r.Scope]
+		name := nameOf(r)
+		c := t.byName[name]
 		if c == nil {
-			c = m.newCounts(r.Domain, r.Name, shards)
-		}
-		delete(m.retired, r.Scope)
-		t.entries, t.byScope[r.Scope] = append(t.entries, c), c
-	}
-	t.all = append(t.all, t.entries...)
-	for scope, c := range old.byScope {
-		if t.byScope[scope] == nil {
-			if m.retired[scope] == nil {
-				m.retired[scope] = &retired{c, now}
+			if c = old.byName[name]; c == nil {
+				c = m.newCounts(r.Domain, r.Name, shards)
 			}
-			t.byScope[scope], t.all = c, append(t.all, c)
+			delete(m.retired, c.id())
+			t.byName[c.id()], t.all = c, append(t.all, c)
+		}
+		t.entries = append(t.entries, c)
+	}
+	for name, c := range old.byName {
+		if t.byName[name] == nil {
+			if m.retired[name] == nil {
+				m.retired[name] = &retired{c, now}
+			}
+			t.byName[name], t.all = c, append(t.all, c)
 		}
 	}
 	for _, domain := range rs.Domains() {
-		c := old.byName[domain]
+		c := old.others[domain]
 		if c == nil {
 			c = &ruleCounts{domain: domain, name: overrides, shared: true, cells: make([]cell, shards)}
 		}
-		t.byName[domain], t.all = c, append(t.all, c)
+		t.others[domain], t.all = c, append(t.all, c)
 	}
 	if t.lost = old.lost; t.lost == nil {
 		t.lost = &ruleCounts{domain: otherRules, name: otherRules, shared: true, cells: make([]cell, m.shards)}
@@ -234,12 +249,12 @@ func (m *Observer) Prune(now time.Time) {
 func (m *Observer) forget(now time.Time) {
 	gone := map[*ruleCounts]bool{}
 	old := m.table.Load()
-	for scope, r := range m.retired {
+	for name, r := range m.retired {
 		if now.Sub(r.since) < Retention {
 			continue
 		}
 		gone[r.counts] = true
-		delete(m.retired, scope)
+		delete(m.retired, name)
 		if r.counts.named {
 			m.series--
 		}
@@ -251,10 +266,10 @@ func (m *Observer) forget(now time.Time) {
 		return
 	}
 	t := *old
-	t.byScope, t.all = make(map[string]*ruleCounts, len(old.byScope)), nil
-	for scope, c := range old.byScope {
+	t.byName, t.all = make(map[ruleName]*ruleCounts, len(old.byName)), nil
+	for name, c := range old.byName {
 		if !gone[c] {
-			t.byScope[scope] = c
+			t.byName[name] = c
 		}
 	}
 	for _, c := range old.all {

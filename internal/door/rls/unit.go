@@ -118,7 +118,7 @@ func (o *override) rule(domain string) (*rules.Rule, error) {
 	// a rule a percent sign is part of an escape, so none begins like this.
 	scope := "%override:" + strconv.FormatInt(int64(period/time.Second), 10) + ":" + domain
 	return &rules.Rule{
-		Domain: domain, Name: "override", Scope: scope, Limit: limit,
+		Domain: domain, Name: "override", Scope: scope, Limit: limit, Index: -1,
 		Cost: 1, Percent: 100, LocalShare: 1,
 		OnLimit: rules.OnLimit{Action: rules.Reject, Status: 429},
 	}, limit.Validate()
