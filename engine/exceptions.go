@@ -214,7 +214,7 @@ func (x *Exceptions) explain(list []Explained, at int64) {
 		r.Overridden = rule != r.Rule
 		r.Rule = rule
 		if until > 0 {
-			r.Enforced, r.Decision = true, ban(rule, until, at)
+			r.Enforced, r.BannedUntil, r.Decision = true, until, ban(rule, until, at)
 		}
 	}
 }

@@ -206,20 +206,23 @@ func TestExceptionsOfParts(t *testing.T) {
 func TestExplainShowsExceptions(t *testing.T) {
 	rs := parse(t, excepted)
 	e := engine.New(memory.New(), rs)
-	ban := banned(rs, "seen", "x", 60)
+	decide(t, e, ask(request{"user": "ann", "seen": "y"}, 0))
+	ban := banned(rs, "seen", "y", 60)
 	e.SetExceptions(engine.NewExceptions([]engine.Exception{ban, with(t, rs, "user", "ann", "9/hour", 60)}, at(0)))
-	x, err := e.Explain(context.Background(), query(request{"user": "ann", "seen": "x"}))
+	x, err := e.Explain(context.Background(), query(request{"user": "ann", "seen": "y"}))
 	if err != nil || x.Verdict.Allowed || x.Verdict.Decision.Reason != headgate.Banned || x.Verdict.Rule.Name != "seen" {
 		t.Fatalf("%+v, %v", x.Verdict, err)
 	}
 	for _, r := range x.Parts[0].Rules {
 		switch r.Rule.Name {
 		case "user":
-			if !r.Overridden || r.Decision.Limit != 9 || r.Decision.Remaining != 9 {
+			if !r.Overridden || r.Decision.Limit != 9 || r.Decision.Remaining != 8 || r.BannedUntil != 0 || r.Unbanned != r.Decision {
 				t.Errorf("%+v", r)
 			}
 		case "seen":
-			if r.Overridden || !r.Enforced || r.Decision.RetryAfter != time.Minute {
+			// What is used is what is used, ban or no ban.
+			if r.Overridden || !r.Enforced || r.Decision.RetryAfter != time.Minute || r.BannedUntil != at(60) ||
+				r.Unbanned.Allowed || r.Unbanned.Reason != headgate.Limited || r.Unbanned.ResetAfter != time.Hour {
 				t.Errorf("%+v", r)
 			}
 		}

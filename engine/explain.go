@@ -32,6 +32,11 @@ type Explained struct {
 	// Decision is what the store would answer now, if the rule applies; of a
 	// rule that only observes, as if it were enforced.
 	Decision headgate.Decision
+	// BannedUntil is when a ban of this key ends, in microseconds since the Unix
+	// epoch; 0 without one. Decision is then the ban, and Unbanned what the store
+	// would answer without it; else the two are the same.
+	BannedUntil int64
+	Unbanned    headgate.Decision
 	// Overridden says that the limit, that of Rule, is one that an operator has
 	// set for this key.
 	Overridden bool
@@ -137,7 +142,7 @@ func (e *Engine) peek(ctx context.Context, q ExplainQuery, parts []ExplainedPart
 	for _, part := range parts {
 		for i := range part.Rules {
 			x := &part.Rules[i]
-			if !x.Applies || x.Decision.Reason == headgate.Banned {
+			if !x.Applies {
 				continue
 			}
 			places = append(places, x)
@@ -155,10 +160,12 @@ func (e *Engine) peek(ctx context.Context, q ExplainQuery, parts []ExplainedPart
 	}
 	err := ask(ctx, e.store, &s, headgate.Independent)
 	for i, x := range places {
-		if err != nil {
-			x.Decision = failed(x.Rule)
-		} else {
-			x.Decision = s.out[i]
+		x.Unbanned = failed(x.Rule)
+		if err == nil {
+			x.Unbanned = s.out[i]
+		}
+		if x.BannedUntil == 0 {
+			x.Decision = x.Unbanned
 		}
 	}
 	if err != nil {

@@ -298,6 +298,8 @@ func (e explanation) says(r *app.ExplainedRule) string {
 		return e.in(green, "allowed") + ", after waiting " + milliseconds(c.Delay)
 	case c.Allowed:
 		return e.in(green, "allowed")
+	case r.BannedUntil != nil:
+		return e.in(red, "banned") + " until " + r.BannedUntil.Format(time.RFC3339) + ", " + passes(c.RetryAfter)
 	case !r.Enforced:
 		return "would be refused, " + passes(c.RetryAfter)
 	}

@@ -150,6 +150,12 @@ func TestEndsByItself(t *testing.T) {
 	if !strings.Contains(text, `"overridden":true`) || !strings.Contains(text, `"limit":"50/1h0m0s fixed_window from the first request"`) {
 		t.Error(text)
 	}
+	// How much is used, and until when it is of no use.
+	_, text = f.post(t, "/v1/explain", `{"domain":"api","attributes":{"path":"/quiet","client_ip":"198.51.100.7"}}`)
+	if !strings.Contains(text, `"banned_until":"2026-11-21T11:00:22Z"`) || !strings.Contains(text, `"count":{"allowed":false,"reason":"banned"`) ||
+		!strings.Contains(text, `"used":0`) || !strings.Contains(text, `"retry_after_ms":10000`) {
+		t.Error(text)
+	}
 	f.clock.advance(10 * time.Second)
 	if d := f.check(t, "/quiet", "198.51.100.7"); !d.Allowed {
 		t.Errorf("%+v", d)

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/hex"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
@@ -53,9 +54,12 @@ type ExplainedRule struct {
 	// observes.
 	Enforced bool `json:"enforced,omitempty"`
 	// Overridden says that Limit is one that an operator has set for this key.
-	Overridden bool        `json:"overridden,omitempty"`
-	Key        []KeyPart   `json:"key,omitempty"`
-	Count      *LimitCount `json:"count,omitempty"` // nil of a rule without a limit
+	Overridden bool `json:"overridden,omitempty"`
+	// BannedUntil is when a ban of this key ends; nil without one. Count then
+	// says how much is used all the same, and when the ban is over.
+	BannedUntil *time.Time  `json:"banned_until,omitempty"`
+	Key         []KeyPart   `json:"key,omitempty"`
+	Count       *LimitCount `json:"count,omitempty"` // nil of a rule without a limit
 }
 
 // KeyPart is one part of what a rule counts by.
@@ -130,11 +134,18 @@ func explainedRule(x *engine.Explained) ExplainedRule {
 		return out
 	}
 	out.Key = keyParts(r, x.Key)
-	if d := &x.Decision; d.Reason != headgate.NoLimit {
+	if x.BannedUntil > 0 {
+		until := time.UnixMicro(x.BannedUntil).UTC()
+		out.BannedUntil = &until
+	}
+	if d, now := &x.Decision, x.Unbanned; d.Reason != headgate.NoLimit {
+		if now.Reason == headgate.NoLimit {
+			now = headgate.Decision{} // a ban where there is nothing to count
+		}
 		out.Count = &LimitCount{
-			Allowed: d.Allowed, Reason: d.Reason.String(), Limit: d.Limit,
-			Used: max(d.Limit-d.Remaining, 0), Remaining: d.Remaining,
-			RetryAfter: retryAfter(d), ResetAfter: answer.Milliseconds(d.ResetAfter),
+			Allowed: d.Allowed, Reason: d.Reason.String(), Limit: now.Limit,
+			Used: max(now.Limit-now.Remaining, 0), Remaining: now.Remaining,
+			RetryAfter: retryAfter(d), ResetAfter: answer.Milliseconds(now.ResetAfter),
 			Delay: answer.Milliseconds(d.Delay),
 		}
 	}
