@@ -87,7 +87,8 @@ type App struct {
 	audit audit
 	queueing
 
-	candidate candidateState
+	candidate   candidateState
+	tokenSecret tokenSecret
 
 	// Swapped as a whole on every reload.
 	state     atomic.Pointer[rulesState]
@@ -254,6 +255,9 @@ func (a *App) Stop(ctx context.Context) error {
 			a.proxy.Drain(a.options.Clock().Add(a.options.Config.ShutdownTimeout))
 		}
 		a.stopErr = errors.Join(a.closeDoors(ctx), a.closeQueue(ctx), a.saveCounts())
+		if a.stopErr == nil { // else something may have been counted after the snapshot
+			a.stopErr = a.tokenSecret.save()
+		}
 		a.release()
 		a.log.Info("stopped")
 	})

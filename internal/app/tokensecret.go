@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/headgate/headgate/engine"
+)
+
+// tokenSecretSize is how many bytes the file of a token secret has.
+const tokenSecretSize = 52
+
+// tokenSecret is what the tokens of leases and reservations are sealed with
+// where the counts are in memory. It outlives the process together with the
+// counts, and only with all of them: it is saved after a last snapshot that
+// nothing can follow, and taken away at the start. After a crash, when what
+// came since the last snapshot is forgotten, tokens of before are unknown: to
+// settle one could give back what is not counted any more.
+type tokenSecret struct {
+	path string // empty without a snapshot
+	text []byte
+}
+
+// openTokenSecret returns that of the last run if its counts are here, and else
+// a new one.
+func (a *App) openTokenSecret(isRestored bool) engine.Option {
+	s := &a.tokenSecret
+	if snapshot := a.options.Config.Store.Memory.Snapshot; snapshot != "" {
+		s.path = snapshot + ".secret"
+	}
+	if old, err := s.take(); err != nil {
+		a.log.Warn("leases and reservations of the last run are unknown", "file", s.path, "err", err)
+	} else if isRestored && len(old) == tokenSecretSize {
+		s.text = old
+	}
+	if s.text == nil {
+		s.text = []byte(rand.Text() + rand.Text())
+	}
+	return engine.WithSecret(func(context.Context) ([]byte, error) { return s.text, nil })
+}
+
+// take reads the file, and takes it away.
+func (s *tokenSecret) take() ([]byte, error) {
+	if s.path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, errors.Join(err, os.Remove(s.path))
+}
+
+// save writes the file, readable by its owner only, whole or not at all.
+func (s *tokenSecret) save() (err error) {
+	if s.path == "" {
+		return nil
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("the secret of leases and reservations is not saved: %w", err)
+		}
+	}()
+	f, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".new-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(s.text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), s.path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}

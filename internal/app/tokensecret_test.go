@@ -1,0 +1,87 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestTokensOutliveARestart: what was given before is ended and settled after,
+// once, as the counts that it is about are there too.
+func TestTokensOutliveARestart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "counts")
+	f := run(t, exportRules, nil, snapshot(file))
+	_, taken := f.ask(t, "/v1/check", anExport)
+	_, reserved := f.ask(t, "/v1/reserve", aLanguage)
+	_, kept := f.ask(t, "/v1/reserve", aLanguage)
+	restart := func() {
+		if err := f.Stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(file + ".secret"); err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Fatalf("%v, %v", info, err)
+		}
+		f.renew(t)
+		f.start(t)
+	}
+	restart()
+	lease := fmt.Sprintf(`{"lease":%q}`, taken["lease"])
+	commit := fmt.Sprintf(`{"reservation":%q,"cost":150}`, reserved["reservation"])
+	if _, out := f.ask(t, "/v1/release", lease); out["released"] != true {
+		t.Errorf("release: %v", out)
+	}
+	if _, out := f.ask(t, "/v1/commit", commit); out["committed"] != true {
+		t.Errorf("commit: %v", out)
+	}
+	restart()
+	if _, out := f.ask(t, "/v1/release", lease); out["released"] != false {
+		t.Errorf("second release: %v", out)
+	}
+	if _, out := f.ask(t, "/v1/commit", commit); out["committed"] != false || out["reason"] != "settled" {
+		t.Errorf("second commit: %v", out)
+	}
+
+	// A process that is killed now leaves the counts of the last snapshot and no
+	// secret: what would settle by them is unknown.
+	if _, err := os.Stat(file + ".secret"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the secret is there while the counts change: %v", err)
+	}
+	after := run(t, exportRules, nil, snapshot(file))
+	if status, out := after.ask(t, "/v1/cancel", fmt.Sprintf(`{"reservation":%q}`, kept["reservation"])); status != http.StatusBadRequest {
+		t.Errorf("after a crash: %d %v", status, out)
+	}
+}
+
+// TestSecretWithoutItsCounts: a secret whose counts are gone, or that is none,
+// is not used.
+func TestSecretWithoutItsCounts(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, file string){
+		"no counts": func(t *testing.T, file string) {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"damaged counts": func(t *testing.T, file string) { writeFile(t, file, "x") },
+		"a short secret": func(t *testing.T, file string) { writeFile(t, file+".secret", "x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "counts")
+			f := run(t, exportRules, nil, snapshot(file))
+			_, reserved := f.ask(t, "/v1/reserve", aLanguage)
+			if err := f.Stop(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			spoil(t, file)
+			f.renew(t)
+			f.start(t)
+			if status, out := f.ask(t, "/v1/cancel", fmt.Sprintf(`{"reservation":%q}`, reserved["reservation"])); status != http.StatusBadRequest {
+				t.Errorf("%d %v", status, out)
+			}
+		})
+	}
+}
