@@ -32,21 +32,31 @@ type forwardProxy struct {
 	*fixture
 	address string
 	passed  atomic.Int64 // requests that the backend has seen
+	told    string       // prefix of the fields that tell of the limits if a request passes
 }
 
+// toldBackend is the prefix of fields by which the backend says what it was
+// told, for a proxy that tells nobody else.
+const toldBackend = "Backend-Told-"
+
 // runForwardAuth runs Headgate with the rules of an example, and a backend.
-func runForwardAuth(t *testing.T, example string) (*forwardProxy, *httptest.Server) {
+func runForwardAuth(t *testing.T, example string, change ...set) (*forwardProxy, *httptest.Server) {
 	t.Helper()
 	p := &forwardProxy{}
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.passed.Add(1)
 		n, err := io.Copy(io.Discard, r.Body)
+		for name, values := range r.Header {
+			if strings.Contains(name, "Ratelimit") || name == "X-Headgate-Token" {
+				w.Header()[toldBackend+name] = values
+			}
+		}
 		_, _ = fmt.Fprintf(w, "%s %s %d %v", r.Method, r.URL.RequestURI(), n, err)
 	}))
 	t.Cleanup(backend.Close)
-	p.fixture = run(t, readFile(t, examples+example+"/rules.yaml"), nil, func(c *config.Config) {
+	p.fixture = run(t, readFile(t, examples+example+"/rules.yaml"), nil, append(change, func(c *config.Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
-	})
+	})...)
 	return p, backend
 }
 
@@ -167,11 +177,12 @@ func (p *forwardProxy) limits(t *testing.T) {
 		// Whatever a client says about himself, he is who he is.
 		forged := "10.0.0." + strconv.Itoa(i)
 		res, body := p.ask(t, ann, "POST", "/login?a=1&i="+strconv.Itoa(i), "name=ann",
-			"X-Forwarded-For: "+forged, "Forwarded: for="+forged, "X-Real-Ip: "+forged, "X-Forwarded-Uri: /free", "X-Forwarded-Method: GET")
+			"X-Forwarded-For: "+forged, "Forwarded: for="+forged, "X-Real-Ip: "+forged, "X-Forwarded-Uri: /free", "X-Forwarded-Method: GET",
+			"X-RateLimit-Remaining: 999", "RateLimit: forged")
 		if res.StatusCode != http.StatusOK || !strings.HasPrefix(body, "POST /login?a=1&i=") {
 			t.Fatalf("login %d: %v %v", i, res.StatusCode, body)
 		}
-		told(t, res, map[string]string{"X-RateLimit-Limit": "5", "X-RateLimit-Remaining": strconv.Itoa(4 - i)})
+		told(t, res, map[string]string{p.told + "X-RateLimit-Limit": "5", p.told + "X-RateLimit-Remaining": strconv.Itoa(4 - i)})
 	}
 	for _, uri := range []string{"/login", "//login", "/%6cogin?x=y", "/./login/", "/x/../login"} {
 		res, body := p.ask(t, ann, "POST", uri, "name=ann", "X-Forwarded-For: 10.9.9.9", "X-Forwarded-Uri: /free", "X-Forwarded-Method: GET")
