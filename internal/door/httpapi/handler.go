@@ -225,16 +225,14 @@ func policies(dst []answer.Policy, results []engine.Result, at int64) []answer.P
 	return dst
 }
 
-//nolint:gochecknoglobals // immutable header values, so that the hot path makes none
-var (
-	contentTypeJSON = []string{"application/json"}
-	noStore         = []string{"no-store"}
-)
+//nolint:gochecknoglobals // an immutable header value, so that the hot path makes none
+var contentTypeJSON = []string{"application/json"}
 
+// write answers in JSON. It says nothing of caches: without leave they keep no
+// answer to a POST (RFC 9110, 9.3.3), and every field has its price.
 func write(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = contentTypeJSON
-	h["Cache-Control"] = noStore
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a caller that went away has no use for the error
 }
@@ -243,6 +241,12 @@ func write(w http.ResponseWriter, status int, body []byte) {
 func (c *call) read(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength > MaxBody {
 		return &http.MaxBytesError{Limit: MaxBody}
+	}
+	if r.ContentLength >= 0 && r.ContentLength <= keptMemory {
+		// net/http reads no further, so that nothing has to count.
+		c.in = slices.Grow(c.in[:0], int(r.ContentLength))[:r.ContentLength]
+		_, err := io.ReadFull(r.Body, c.in)
+		return err
 	}
 	in := c.in[:0]
 	if cap(in) == 0 {
@@ -275,13 +279,16 @@ func refuseBody(w http.ResponseWriter, err error) {
 	answer.Problem(w, http.StatusBadRequest, "the body could not be read")
 }
 
+// keptMemory is how large a buffer may be that is kept for the next request,
+// and that is made before any of the body has come.
+const keptMemory = 64 << 10
+
 // release lets go of what a giant request took.
 func (c *call) release() {
-	const keep = 64 << 10
-	if cap(c.in) > keep {
+	if cap(c.in) > keptMemory {
 		c.in = nil
 	}
-	if cap(c.out) > keep {
+	if cap(c.out) > keptMemory {
 		c.out = nil
 	}
 	c.body.release()

@@ -75,6 +75,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
 			answer.Problem(w, http.StatusInternalServerError, "the state cannot be encoded")
 			return
 		}
+		w.Header().Set("Cache-Control", "no-store")
 		write(w, status, append(body, '\n'))
 		return
 	}
