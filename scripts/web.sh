@@ -7,8 +7,9 @@
 #   scripts/web.sh browser  tests in Chromium, with the binary that HEADGATE_BIN names
 #   scripts/web.sh static   writes the playground alone to dist/playground
 #
-# Without Node or its packages (or Chromium), check and browser say so and
-# succeed, unless HEADGATE_REQUIRE_WEB is set.
+# check and browser try to get what is missing (scripts/ensure-web.sh). Without
+# Node or its packages (or Chromium) they say so and succeed, unless
+# HEADGATE_REQUIRE_WEB is set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dist=internal/dashboard/dist
@@ -44,26 +45,40 @@ arithmetic() {
   fi
 }
 
+# need says what is missing: fails if the work must be done, else skips it.
+need() {
+  if [ "$1" != must ]; then skip "$2"; fi
+  echo "error: $2" >&2
+  exit 1
+}
+
 # ready installs the packages that package-lock.json names, if they are not
-# there. Without Node it fails if the work must be done, else it skips it.
+# there.
 ready() {
-  if ! command -v npm >/dev/null 2>&1; then
-    if [ "$1" = must ]; then
-      echo "error: there is no Node in PATH" >&2
-      echo "hint: install Node 20.19 or newer with npm, on Debian and Ubuntu: sudo apt-get install npm" >&2
-      exit 1
-    fi
-    skip "there is no Node in PATH"
-  fi
+  scripts/ensure-web.sh node
+  # shellcheck source=scripts/web-tools.sh
+  . scripts/web-tools.sh
+  local wants="Node $least or newer with npm is needed"
+  command -v node >/dev/null 2>&1 || need "$1" "there is no Node in PATH: $wants"
+  command -v npm >/dev/null 2>&1 || need "$1" "there is no npm in PATH: $wants"
+  node_is_new || need "$1" "Node $(node_version) is too old: $wants"
   if ! cmp -s web/package-lock.json web/node_modules/.headgate-lock; then
-    # Not npm ci: the lock has the binaries of one platform only, and npm ci
-    # refuses a lock that is not whole.
-    if ! (cd web && timeout 300 npm install --no-save --no-audit --no-fund --loglevel=error); then
-      if [ "$1" = must ]; then exit 1; fi
-      skip "npm cannot fetch the packages"
-    fi
+    (cd web && timeout 300 npm ci --no-audit --no-fund --loglevel=error) || need "$1" "npm cannot fetch the packages"
     cp web/package-lock.json web/node_modules/.headgate-lock
   fi
+}
+
+# find_browser finds one and looks whether it starts: there are commands of
+# that name that only say where to get it, and machines that let none start.
+find_browser() {
+  scripts/ensure-web.sh chromium
+  CHROMIUM=$(browser)
+  export CHROMIUM
+  [ -n "$CHROMIUM" ] || skip "there is no Chromium in PATH"
+  local flags=(--headless) page
+  if [ "$(id -u)" -eq 0 ]; then flags+=(--no-sandbox); fi
+  page=$(timeout 120 "$CHROMIUM" "${flags[@]}" --dump-dom about:blank 2>/dev/null </dev/null || true)
+  [[ $page == *"<html>"* ]] || skip "$CHROMIUM does not start"
 }
 
 # same fails if two folders differ, and says in what.
@@ -93,7 +108,7 @@ case ${1:-} in
     ;;
   browser)
     ready may
-    command -v "${CHROMIUM:-chromium}" >/dev/null 2>&1 || skip "there is no Chromium in PATH"
+    find_browser
     arithmetic
     (cd web && npm run --silent build:static -- --logLevel warn && npm run --silent e2e)
     ;;
@@ -104,7 +119,7 @@ case ${1:-} in
     echo "web: dist/playground/index.html"
     ;;
   *)
-    sed -n '2,12p' "$0" >&2
+    sed -n '2,13p' "$0" >&2
     exit 2
     ;;
 esac

@@ -30,6 +30,7 @@ export async function openTab(
   options: BrowserContextOptions = {},
 ): Promise<Tab> {
   const context = await browser.newContext({ viewport: { width: 1440, height: 1000 }, ...options });
+  context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const wrong: string[] = [];
   page.on("pageerror", (error) => wrong.push(String(error)));
