@@ -53,6 +53,7 @@ var layers = map[string]int{
 	"internal/metrics":     4,
 	"internal/ruletest":    4, // rule tests on virtual time
 	"internal/simulate":    4,
+	"internal/telemetry":   4, // traces and metrics, sent to a collector
 	"internal/xds":         4, // rules from a control plane
 	"internal/app":         5, // the only package that sees everything
 	"cmd":                  6,

@@ -130,6 +130,9 @@ func New(options Options) (*App, error) {
 	if err := a.loadCertificates(); err != nil {
 		return nil, err
 	}
+	if a.otlp, err = a.telemetryOptions(); err != nil {
+		return nil, err
+	}
 	if a.followsPlane() {
 		if a.plane, err = a.newPlane(); err != nil {
 			return nil, err
@@ -166,6 +169,9 @@ func (a *App) Start(ctx context.Context) (err error) {
 	if err := a.listen(ctx); err != nil {
 		return err
 	}
+	if err := a.openTelemetry(ctx); err != nil {
+		return err
+	}
 	var about []engine.Option
 	if a.store, about, err = a.openStore(); err != nil {
 		return err
@@ -173,6 +179,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 	about = append(about, engine.WithUnknownDomain(a.options.Config.UnknownDomain))
 	about = append(about, a.openMetrics())
 	about = append(about, a.openCandidate()...)
+	a.store = a.telemetry.Store(a.store, a.options.Config.Store.Kind.String())
 	a.engine = engine.New(a.store, a.state.Load().rules, about...)
 	a.followEngine()
 	if err := a.openControl(); err != nil {
@@ -258,6 +265,7 @@ func (a *App) Stop(ctx context.Context) error {
 		if a.stopErr == nil { // else something may have been counted after the snapshot
 			a.stopErr = a.tokenSecret.save()
 		}
+		a.flushTelemetry(ctx)
 		a.release()
 		a.log.Info("stopped")
 	})

@@ -149,7 +149,7 @@ func (a *App) handler(name string) (http.Handler, error) {
 	c := a.options.Config
 	switch name {
 	case DoorAPI:
-		return a.guarded(a.api()), nil
+		return a.telemetry.Handler(a.guarded(a.api()), routeOfAPI), nil
 	case DoorAdmin:
 		return a.admin()
 	case DoorProxy:
@@ -159,11 +159,11 @@ func (a *App) handler(name string) (http.Handler, error) {
 		}
 		a.proxy = proxy.New(proxy.Options{
 			Engine: a.engine, Domain: func() string { return a.state.Load().domain }, Upstream: upstream, Clients: a.clients, Tokens: a.tokens(),
-			TrustedProxies: c.TrustedProxies, Transport: a.transport, Clock: a.options.Clock,
+			TrustedProxies: c.TrustedProxies, Transport: a.telemetry.Transport(a.transport), Clock: a.options.Clock,
 			Logger: a.log, Dialect: c.Headers, TellTime: c.DecisionTime, MaxWaiting: c.Proxy.MaxWaiting,
 			StatusPath: c.Queue.StatusPath,
 		})
-		return a.proxy, nil
+		return a.telemetry.Handler(a.proxy, routeOfProxy), nil
 	case backendDoor:
 		return a.options.Backend, nil
 	}

@@ -30,6 +30,7 @@ func (a *App) serveGRPC(d *door) error {
 		MaxMessage: int(c.MaxMessage), MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace,
 		MaxStreams: uint32(c.MaxStreams), HandshakeTimeout: c.HandshakeTimeout, MaxConnectionIdle: c.IdleTimeout,
 		KeepaliveMin: c.KeepaliveMin, TLS: a.tlsOf(d.name),
+		Interceptor: a.telemetry.Interceptor(),
 	}
 	d.grpc = rls.NewServer(a.rateLimit, o)
 	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.name))

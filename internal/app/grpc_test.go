@@ -35,7 +35,12 @@ func dialGRPC(t *testing.T, target string) *grpc.ClientConn {
 
 func askEnvoy(t *testing.T, c *grpc.ClientConn) *envoy.RateLimitResponse {
 	t.Helper()
-	r, err := envoy.NewRateLimitServiceClient(c).ShouldRateLimit(context.Background(), &envoy.RateLimitRequest{
+	return askEnvoyAs(context.Background(), t, c)
+}
+
+func askEnvoyAs(ctx context.Context, t *testing.T, c *grpc.ClientConn) *envoy.RateLimitResponse {
+	t.Helper()
+	r, err := envoy.NewRateLimitServiceClient(c).ShouldRateLimit(ctx, &envoy.RateLimitRequest{
 		Domain: "mesh",
 		Descriptors: []*common.RateLimitDescriptor{{
 			Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}},

@@ -26,7 +26,7 @@ func (a *App) openMetrics() engine.Option {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		a.metrics.Collector(), a.selfCollector(),
 	)
-	return engine.WithObserver(a.metrics)
+	return engine.WithObserver(a.telemetry.Observer(a.metrics))
 }
 
 // elapsed is a clock that never jumps, for durations.

@@ -15,20 +15,23 @@ import (
 
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/telemetry"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // observation is what operators see of an App.
 type observation struct {
-	started  time.Time // as the App's clock has it
-	began    time.Time // on the monotonic clock
-	registry *prometheus.Registry
-	metrics  *metrics.Observer
-	events   *metrics.Stream
-	live     live
-	memory   *memory.Store   // the store, or the one that stands in for Redis
-	safe     *failsafe.Store // nil without Redis
+	started   time.Time // as the App's clock has it
+	began     time.Time // on the monotonic clock
+	registry  *prometheus.Registry
+	metrics   *metrics.Observer
+	telemetry *telemetry.Telemetry // nil if nothing is sent
+	otlp      *telemetry.Options
+	events    *metrics.Stream
+	live      live
+	memory    *memory.Store   // the store, or the one that stands in for Redis
+	safe      *failsafe.Store // nil without Redis
 
 	storeError atomic.Pointer[string] // the last time the circuit opened
 	keySecret  struct {

@@ -47,7 +47,7 @@ func (a *App) openRedis() (headgate.Store, []engine.Option, error) {
 	local := a.newMemory()
 	a.keepMemory(local)
 	return safe, []engine.Option{
-		engine.WithFallback(local), engine.WithTimeout(options.Timeout), engine.WithSecret(shared.Secret),
+		engine.WithFallback(a.telemetry.Store(local, "memory")), engine.WithTimeout(options.Timeout), engine.WithSecret(shared.Secret),
 	}, nil
 }
 

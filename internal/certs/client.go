@@ -38,6 +38,10 @@ func LoadClient(f ClientFiles, log *slog.Logger) (*Client, error) {
 	return &Client{follower}, nil
 }
 
+// Load reads the files once, for whoever makes its own connections. The error is
+// an *Error.
+func (f *ClientFiles) Load() (*tls.Config, error) { return f.read() }
+
 func (f *ClientFiles) read() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: max(f.MinVersion, tls.VersionTLS12), ServerName: f.ServerName}
 	if f.Cert != "" || f.Key != "" {

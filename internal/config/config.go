@@ -88,6 +88,8 @@ type Config struct {
 	// Log is how the process logs, Metrics what it tells about itself.
 	Log     Log
 	Metrics Metrics
+	// Telemetry is what it sends about itself.
+	Telemetry Telemetry
 	// ShutdownDelay is how long a stopping process goes on as before while
 	// /readyz says no, so that load balancers have time to look away.
 	ShutdownDelay time.Duration
@@ -222,6 +224,7 @@ func Load(from Sources) (*Config, error) {
 			note(s.apply(c, "--"+strings.ReplaceAll(s.key, ".", "-"), value))
 		}
 	}
+	note(c.Telemetry.OTLP.adoptOTel(environment))
 	if len(errs) == 0 {
 		c.placeDoors()
 		errs = c.checkTogether()
@@ -241,6 +244,7 @@ func defaults() *Config {
 		Proxy:           Proxy{Listen: DefaultProxy},
 		Queue:           Queue{StatusPath: DefaultQueueStatus},
 		JWT:             defaultJWT(),
+		Telemetry:       Telemetry{OTLP: OTLP{Sample: DefaultSample}},
 		ShutdownTimeout: 10 * time.Second,
 		Store: Store{
 			Memory: Memory{SnapshotInterval: time.Minute},
@@ -251,6 +255,7 @@ func defaults() *Config {
 
 // finish fills in what depends on the place the process runs in.
 func (c *Config) finish() {
+	c.Telemetry.OTLP.settle()
 	if len(c.Rules) == 0 && c.RulesFrom == FromFiles {
 		if info, err := os.Stat(DefaultRules); err == nil && info.IsDir() {
 			c.Rules = []string{DefaultRules}

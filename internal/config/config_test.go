@@ -67,6 +67,13 @@ func TestFullFile(t *testing.T) {
 			Issuer: "https://login.example.com/", Audience: []string{"api", "web"}, Algorithms: []string{"ES256", "HS256"},
 			Header: "X-Token", Cookie: "session", Leeway: time.Minute, Refresh: time.Hour, OnInvalid: config.InvalidRefuse,
 		},
+		Telemetry: config.Telemetry{OTLP: config.OTLP{
+			Endpoint: &url.URL{Scheme: "https", Host: "otel.internal:4318", Path: "/base"}, Protocol: config.OTLPHTTP,
+			Headers: map[string]config.Secret{"x-tenant": "a, b=c", "authorization": "Bearer abc"},
+			TLS:     config.UpstreamTLS{CA: "testdata/tls/ca", ServerName: "s"}, NoMetrics: true,
+			Sample: 0.5, Callers: config.SampleCallers, Interval: 30 * time.Second,
+			ServiceName: "gate", Resource: map[string]string{"deployment.environment.name": "test"},
+		}},
 		UnknownDomain: engine.UnknownDomainRefuse, Headers: answer.IETF,
 		Log:           config.Log{Level: slog.LevelDebug, Format: config.Text},
 		ShutdownDelay: 2 * time.Second, ShutdownTimeout: time.Minute,

@@ -139,6 +139,11 @@ func (r *reader) setting(s *setting, key, value *yaml.Node) {
 		nodes = value.Content
 	}
 	values := make([]string, 0, len(nodes))
+	if s.pairs && value.Kind == yaml.MappingNode {
+		if nodes = r.pairs(s, value); nodes == nil {
+			return
+		}
+	}
 	for _, n := range nodes {
 		n = resolved(n)
 		switch {
@@ -164,6 +169,23 @@ func (r *reader) setting(s *setting, key, value *yaml.Node) {
 		}
 		r.errorf(value, hint, "%s: %s", s.key, err)
 	}
+}
+
+// pairs returns name=value for each pair of a mapping; nil if something in it is
+// wrong, or there is nothing in it.
+func (r *reader) pairs(s *setting, mapping *yaml.Node) []*yaml.Node {
+	var nodes []*yaml.Node
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		name, value := mapping.Content[i], resolved(mapping.Content[i+1])
+		if value.Kind != yaml.ScalarNode || value.ShortTag() == "!!null" {
+			r.errorf(name, "", "%s: %q must have a single value", s.key, name.Value)
+			return nil
+		}
+		pair := *value
+		pair.Value = name.Value + "=" + value.Value
+		nodes = append(nodes, &pair)
+	}
+	return nodes
 }
 
 // resolved returns what an alias stands for. The walk goes no deeper than the

@@ -24,6 +24,8 @@ type setting struct {
 	// list takes several values: a sequence in the file, elsewhere separated
 	// by commas.
 	list bool
+	// pairs makes the values name=value, which in the file may be a mapping.
+	pairs bool
 	// path holds names of files, which in the file are relative to it.
 	path bool
 	// set takes the values; one, unless it is a list.
@@ -110,7 +112,7 @@ func settings() []setting {
 			c.ShutdownTimeout, err = duration(v, 0)
 			return err
 		}),
-	}, candidateSettings(), respSettings(), identitySettings(), sourceSettings(), queueSettings(), observeSettings(), envoySettings(), doorSettings())
+	}, candidateSettings(), respSettings(), identitySettings(), sourceSettings(), queueSettings(), observeSettings(), telemetrySettings(), envoySettings(), doorSettings())
 }
 
 // one is a setting with a single value.

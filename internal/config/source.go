@@ -169,6 +169,9 @@ func (c *Config) checkTogether() (errs Errors) {
 	if err := c.checkRESP(); err != nil {
 		errs = append(errs, err)
 	}
+	if err := c.Telemetry.OTLP.check(); err != nil {
+		errs = append(errs, err)
+	}
 	return append(append(errs, c.checkIdentity()...), c.checkDoors()...)
 }
 

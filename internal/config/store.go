@@ -19,6 +19,17 @@ const (
 	InRedis
 )
 
+// String returns the name that the configuration uses: memory or redis.
+func (k Kind) String() string {
+	switch k {
+	case InMemory:
+		return "memory"
+	case InRedis:
+		return "redis"
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
 // Redis says where the servers are and how to use them. What is empty or 0 has
 // the default of store/redis.
 type Redis struct {

@@ -81,9 +81,14 @@ func tlsSettings(door string, of func(*Config) *TLS) []setting {
 
 // upstreamSettings are the keys of the TLS of the upstream.
 func upstreamSettings() []setting {
-	set := func(name string, path bool, field func(*UpstreamTLS) *string) setting {
-		return setting{key: "proxy.upstream_tls." + name, path: path, set: func(c *Config, v []string) error {
-			*field(&c.Proxy.UpstreamTLS) = v[0]
+	return clientSettings("proxy.upstream_tls", func(c *Config) *UpstreamTLS { return &c.Proxy.UpstreamTLS })
+}
+
+// clientSettings are the keys of how somebody else is called by TLS.
+func clientSettings(section string, of func(*Config) *UpstreamTLS) []setting {
+	set := func(name string, path bool, field func(*UpstreamTLS) *string) setting { //nolint:revive // what the key holds
+		return setting{key: section + "." + name, path: path, set: func(c *Config, v []string) error {
+			*field(of(c)) = v[0]
 			return nil
 		}}
 	}
@@ -92,8 +97,8 @@ func upstreamSettings() []setting {
 		set("cert", true, func(t *UpstreamTLS) *string { return &t.Cert }),
 		set("key", true, func(t *UpstreamTLS) *string { return &t.Key }),
 		set("server_name", false, func(t *UpstreamTLS) *string { return &t.ServerName }),
-		one("proxy.upstream_tls.min_version", func(c *Config, v string) (err error) {
-			c.Proxy.UpstreamTLS.MinVersion, err = tlsVersion(v)
+		one(section+".min_version", func(c *Config, v string) (err error) {
+			of(c).MinVersion, err = tlsVersion(v)
 			return err
 		}),
 	}

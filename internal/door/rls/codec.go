@@ -66,7 +66,7 @@ func description() *grpc.ServiceDesc {
 }
 
 // shouldRateLimit answers one request.
-func shouldRateLimit(server any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // as grpc.MethodHandler wants it
+func shouldRateLimit(server any, ctx context.Context, read func(any) error, around grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // as grpc.MethodHandler wants it
 	s, ok := server.(*Service)
 	if !ok {
 		return nil, fmt.Errorf("the service is %T", server)
@@ -76,9 +76,20 @@ func shouldRateLimit(server any, ctx context.Context, read func(any) error, _ gr
 		c.release()
 		return nil, err
 	}
-	if err := s.answer(ctx, c); err != nil {
+	if around != nil {
+		_, err := around(ctx, nil, &grpc.UnaryServerInfo{Server: server, FullMethod: "/" + serviceName + "/" + methodName},
+			func(ctx context.Context, _ any) (any, error) { return nil, s.answer(ctx, c) })
+		return c.reply(err)
+	}
+	return c.reply(s.answer(ctx, c))
+}
+
+// reply returns what gRPC sends: c, which is released when it has been sent, or
+// the error.
+func (c *call) reply(err error) (any, error) {
+	if err != nil {
 		c.release()
 		return nil, err
 	}
-	return c, nil // released when it has been sent
+	return c, nil
 }

@@ -52,6 +52,9 @@ type ServerOptions struct {
 	// KeepaliveMin is how often a client may send pings; the connection of one
 	// that sends more is closed.
 	KeepaliveMin time.Duration
+	// Interceptor, if not nil, is around every call. It sees neither the request
+	// nor the response of the rate limit service.
+	Interceptor grpc.UnaryServerInterceptor
 }
 
 // Server serves a Service over gRPC, and beside it the health and reflection
@@ -85,6 +88,9 @@ func NewServer(s *Service, o ServerOptions) *Server {
 		grpc.ConnectionTimeout(o.HandshakeTimeout),
 		grpc.KeepaliveParams(age),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: o.KeepaliveMin, PermitWithoutStream: true}),
+	}
+	if o.Interceptor != nil {
+		options = append(options, grpc.UnaryInterceptor(o.Interceptor))
 	}
 	if o.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/certs"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/telemetry"
+)
+
+// flushFor is how much of the time to stop may go into sending what is left of
+// traces and metrics: nobody waits longer for a collector that is not there.
+const flushFor = 3 * time.Second
+
+// telemetryOptions returns what is sent where by OTLP; nil for nothing. The
+// error is a *config.SourceError.
+func (a *App) telemetryOptions() (*telemetry.Options, error) {
+	c := &a.options.Config.Telemetry.OTLP
+	if !c.Enabled() {
+		return nil, nil
+	}
+	o := &telemetry.Options{
+		Endpoint: c.Endpoint, Headers: map[string]string{}, Sample: c.Sample, SampleCallers: c.Callers == config.SampleCallers,
+		Interval: c.Interval, Gatherer: a.registry, ServiceName: c.ServiceName, Version: versionOf(a.options.Version),
+		Resource: c.Resource, Logger: a.log,
+	}
+	if c.Protocol == config.OTLPHTTP {
+		o.Protocol = telemetry.HTTP
+	}
+	if !c.NoTraces {
+		o.Signals |= telemetry.Traces
+	}
+	if !c.NoMetrics {
+		o.Signals |= telemetry.Metrics
+	}
+	for name, value := range c.Headers {
+		o.Headers[name] = string(value)
+	}
+	if c.TLS == (config.UpstreamTLS{}) {
+		return o, nil
+	}
+	files := certs.ClientFiles{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key, ServerName: c.TLS.ServerName, MinVersion: c.TLS.MinVersion}
+	var err error
+	if o.TLS, err = files.Load(); err != nil {
+		return nil, wrongCertificate("telemetry.otlp.tls", err)
+	}
+	return o, nil
+}
+
+// openTelemetry begins to send. It does not wait for a collector.
+func (a *App) openTelemetry(ctx context.Context) error {
+	if a.otlp == nil {
+		return nil
+	}
+	var err error
+	if a.telemetry, err = telemetry.New(ctx, *a.otlp); err != nil {
+		return &config.SourceError{Source: "telemetry.otlp", Message: err.Error()}
+	}
+	a.register(a.telemetry.Collector())
+	a.cleanup = append(a.cleanup, func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = a.telemetry.Shutdown(ctx) // after a start that failed
+	})
+	to := "as OpenTelemetry's variables say"
+	if a.otlp.Endpoint != nil {
+		to = a.otlp.Endpoint.String()
+	}
+	a.log.Info("telemetry is sent", "to", to, "traces", a.otlp.Signals&telemetry.Traces != 0, "metrics", a.otlp.Signals&telemetry.Metrics != 0)
+	return nil
+}
+
+// flushTelemetry sends what is left.
+func (a *App) flushTelemetry(ctx context.Context) {
+	if a.telemetry == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, flushFor)
+	defer cancel()
+	if err := a.telemetry.Shutdown(ctx); err != nil {
+		a.log.Warn("not all traces and metrics were sent", "err", err)
+	}
+}
+
+// routeOfAPI names the routes of the API that are traced: all but the probes of
+// health, of which there are many and which tell nothing. Of the path of an
+// answer that waits in a queue its secret id is left out, and of a wrong one all.
+func routeOfAPI(path string) (route string, traced bool) {
+	switch path {
+	case "/healthz", "/readyz", "/healthcheck":
+		return "", false
+	case "/v1/check", "/v1/explain", "/v1/reserve", "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel", "/v1/auth", "/json":
+		return path, true
+	}
+	if strings.HasPrefix(path, "/v1/queue/") {
+		return "/v1/queue/{id}", true
+	}
+	return "", true
+}
+
+// routeOfProxy has no routes: the paths are those of the upstream.
+func routeOfProxy(string) (route string, traced bool) { return "", true }

@@ -1,0 +1,634 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metricspb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	metricpb "go.opentelemetry.io/proto/otlp/metrics/v1"
+	spanpb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/certtest"
+	"github.com/headgate/headgate/internal/config"
+)
+
+// receiver is an OpenTelemetry collector.
+type receiver struct {
+	tracepb.UnimplementedTraceServiceServer
+
+	mu      sync.Mutex
+	spans   []*spanpb.Span
+	metrics *metricspb.ExportMetricsServiceRequest // the last
+	raw     bytes.Buffer                           // all that came
+	header  http.Header
+	stuck   chan struct{} // if not nil, nothing is answered until it is closed
+}
+
+// metricsReceiver is that part of it: both have a method Export.
+type metricsReceiver struct {
+	metricspb.UnimplementedMetricsServiceServer
+
+	*receiver
+}
+
+func (r *receiver) Export(ctx context.Context, q *tracepb.ExportTraceServiceRequest) (*tracepb.ExportTraceServiceResponse, error) {
+	r.note(ctx, q)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, of := range q.GetResourceSpans() {
+		for _, scope := range of.GetScopeSpans() {
+			r.spans = append(r.spans, scope.GetSpans()...)
+		}
+	}
+	return &tracepb.ExportTraceServiceResponse{}, nil
+}
+
+func (r metricsReceiver) Export(ctx context.Context, q *metricspb.ExportMetricsServiceRequest) (*metricspb.ExportMetricsServiceResponse, error) {
+	r.note(ctx, q)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.metrics = q
+	return &metricspb.ExportMetricsServiceResponse{}, nil
+}
+
+// note keeps a message as it came.
+func (r *receiver) note(ctx context.Context, m proto.Message) {
+	if r.stuck != nil {
+		select {
+		case <-r.stuck:
+		case <-ctx.Done():
+		}
+	}
+	text, err := proto.Marshal(m)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.raw.Write(text)
+	if err != nil {
+		r.raw.WriteString(err.Error())
+	}
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		r.header = http.Header{}
+		for name, values := range md {
+			r.header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+}
+
+// ServeHTTP receives OTLP over HTTP.
+func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	body, err := io.ReadAll(q.Body)
+	var answer proto.Message
+	switch {
+	case err != nil:
+	case q.URL.Path == "/base/v1/traces":
+		var m tracepb.ExportTraceServiceRequest
+		if err = proto.Unmarshal(body, &m); err == nil {
+			answer, err = r.Export(q.Context(), &m)
+		}
+	case q.URL.Path == "/base/v1/metrics":
+		var m metricspb.ExportMetricsServiceRequest
+		if err = proto.Unmarshal(body, &m); err == nil {
+			answer, err = metricsReceiver{receiver: r}.Export(q.Context(), &m)
+		}
+	default:
+		http.NotFound(w, q)
+		return
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	r.header = q.Header.Clone()
+	r.mu.Unlock()
+	text, _ := proto.Marshal(answer)
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	_, _ = w.Write(text)
+}
+
+// listen serves at an address by a protocol.
+func (r *receiver) listen(t *testing.T, p config.OTLPProtocol, address string) *url.URL {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p == config.OTLPHTTP {
+		s := httptest.NewUnstartedServer(r)
+		_ = s.Listener.Close()
+		s.Listener = l
+		s.Start()
+		t.Cleanup(s.Close)
+		return parseURL(t, s.URL+"/base")
+	}
+	s := grpc.NewServer()
+	tracepb.RegisterTraceServiceServer(s, r)
+	metricspb.RegisterMetricsServiceServer(s, metricsReceiver{receiver: r})
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	return parseURL(t, "http://"+l.Addr().String())
+}
+
+// of returns the spans of a trace that have arrived.
+func (r *receiver) of(trace string) (found []*spanpb.Span) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.spans {
+		if fmt.Sprintf("%x", s.GetTraceId()) == trace {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// awaitSpans waits for so many spans of a trace.
+func (f *fixture) awaitSpans(t *testing.T, r *receiver, trace string, n int) []*spanpb.Span {
+	t.Helper()
+	f.await(t, func() bool { return len(r.of(trace)) >= n })
+	found := r.of(trace)
+	if len(found) != n {
+		t.Errorf("%d spans, want %d: %v", len(found), n, found)
+	}
+	return found
+}
+
+func named(t *testing.T, spans []*spanpb.Span, name string) *spanpb.Span {
+	t.Helper()
+	i := slices.IndexFunc(spans, func(s *spanpb.Span) bool { return s.GetName() == name })
+	if i < 0 {
+		t.Fatalf("no span %q in %v", name, spans)
+	}
+	return spans[i]
+}
+
+// attributes are those of a span, as text.
+func attributes(list []*commonpb.KeyValue) map[string]string {
+	all := map[string]string{}
+	for _, kv := range list {
+		switch v := kv.GetValue().GetValue().(type) {
+		case *commonpb.AnyValue_StringValue:
+			all[kv.GetKey()] = v.StringValue
+		case *commonpb.AnyValue_IntValue:
+			all[kv.GetKey()] = fmt.Sprint(v.IntValue)
+		}
+	}
+	return all
+}
+
+func hasAttributes(t *testing.T, s *spanpb.Span, want ...string) {
+	t.Helper()
+	got := attributes(s.GetAttributes())
+	for i := 0; i+1 < len(want); i += 2 {
+		if got[want[i]] != want[i+1] {
+			t.Errorf("%s: %s is %q, want %q", s.GetName(), want[i], got[want[i]], want[i+1])
+		}
+	}
+}
+
+// sending has an App send to a collector.
+func sending(endpoint *url.URL, p config.OTLPProtocol, change ...func(*config.OTLP)) set {
+	return func(c *config.Config) {
+		o := &c.Telemetry.OTLP
+		o.Endpoint, o.Protocol, o.Interval = endpoint, p, 100*time.Millisecond
+		for _, f := range change {
+			f(o)
+		}
+	}
+}
+
+func onlyTraces(o *config.OTLP)  { o.NoMetrics = true }
+func everyTrace(o *config.OTLP)  { o.Sample = 1 }
+func onlyMetrics(o *config.OTLP) { o.NoTraces = true }
+
+const (
+	caller  = "00f067aa0ba902b7"
+	secret  = "sk-topsecret"
+	tracing = `
+domain: api
+limits:
+  - {name: per-key, key: ["header:X-Api-Key"], rate: 1/minute}
+  - {name: per-path, key: [client_ip, path, "query:token", host], rate: 100/minute}
+`
+)
+
+// parent is the traceparent of a caller, of the nth trace.
+func parent(n int, flags string) (header, trace string) {
+	trace = fmt.Sprintf("4bf92f3577b34da6a3ce929d0e0e%04x", n)
+	return "00-" + trace + "-" + caller + "-" + flags, trace
+}
+
+// A proxied request is a span below that of the caller, with the call of the
+// store and the call of the backend below it, and the backend continues it.
+func TestTraceOfTheProxy(t *testing.T) {
+	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
+		t.Run(p.String(), func(t *testing.T) {
+			var r receiver
+			told := make(chan http.Header, 10)
+			backend := http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { told <- q.Header })
+			f := run(t, tracing, backend, trust("127.0.0.0/8"), sending(r.listen(t, p, "127.0.0.1:0"), p, onlyTraces))
+			ask := func(traceparent string) int {
+				res, _ := f.get(t, f.proxyURL("/users/"+secret+"?token="+secret), "X-Api-Key", secret,
+					"X-Forwarded-For", "198.51.100.7", "Traceparent", traceparent, "Tracestate", "vendor=x")
+				return res.StatusCode
+			}
+			// What callers do not record is not recorded, but continued.
+			header, unrecorded := parent(1, "00")
+			if status := ask(header); status != http.StatusOK {
+				t.Fatal(status)
+			}
+			if got := (<-told).Get("Traceparent"); !strings.HasPrefix(got, "00-"+unrecorded+"-") || !strings.HasSuffix(got, "-00") || strings.Contains(got, caller) {
+				t.Errorf("the backend is told %q", got)
+			}
+			f.clock.advance(time.Minute)
+			header, trace := parent(2, "01")
+			if status := ask(header); status != http.StatusOK {
+				t.Fatal(status)
+			}
+			at := <-told
+			spans := f.awaitSpans(t, &r, trace, 3)
+			server, store, client := named(t, spans, "GET"), named(t, spans, "store batch"), spans[slices.IndexFunc(spans, func(s *spanpb.Span) bool { return s.GetKind() == spanpb.Span_SPAN_KIND_CLIENT })]
+			if server == client {
+				server = spans[slices.IndexFunc(spans, func(s *spanpb.Span) bool { return s.GetKind() == spanpb.Span_SPAN_KIND_SERVER })]
+			}
+			if got := fmt.Sprintf("%x", server.GetParentSpanId()); got != caller || server.GetTraceState() != "vendor=x" {
+				t.Errorf("the parent is %s with %q", got, server.GetTraceState())
+			}
+			if !bytes.Equal(store.GetParentSpanId(), server.GetSpanId()) || !bytes.Equal(client.GetParentSpanId(), server.GetSpanId()) {
+				t.Errorf("not below the request: %v", spans)
+			}
+			if got, want := at.Get("Traceparent"), fmt.Sprintf("00-%s-%x-01", trace, client.GetSpanId()); got != want || at.Get("Tracestate") != "vendor=x" {
+				t.Errorf("the backend is told %q, want %q", got, want)
+			}
+			hasAttributes(t, server, "headgate.domain", "api", "headgate.rule", "per-key", "headgate.outcome", "allowed", "headgate.door", "proxy",
+				"http.request.method", "GET", "http.response.status_code", "200", "url.scheme", "http", "network.protocol.version", "1.1")
+			hasAttributes(t, store, "headgate.store", "memory", "headgate.store.operations", "2")
+			hasAttributes(t, client, "http.request.method", "GET", "http.response.status_code", "200", "server.address", "127.0.0.1")
+
+			header, trace = parent(3, "01")
+			if status := ask(header); status != http.StatusTooManyRequests {
+				t.Fatal(status)
+			}
+			refused := named(t, f.awaitSpans(t, &r, trace, 2), "GET")
+			hasAttributes(t, refused, "headgate.rule", "per-key", "headgate.outcome", "refused", "headgate.reason", "limited", "http.response.status_code", "429")
+			if refused.GetStatus().GetCode() == spanpb.Status_STATUS_CODE_ERROR {
+				t.Error("a refusal is no error")
+			}
+			if found := r.of(unrecorded); len(found) > 0 {
+				t.Errorf("recorded: %v", found)
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, private := range []string{secret, "198.51.100.7", "/users/"} {
+				if bytes.Contains(r.raw.Bytes(), []byte(private)) {
+					t.Errorf("%q was sent", private)
+				}
+			}
+		})
+	}
+}
+
+// Each door that a trace can come through continues it.
+func TestTraceOfEachDoor(t *testing.T) {
+	var r receiver
+	f := run(t, tracing, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, onlyTraces), func(c *config.Config) {
+		c.Listen.GRPC, c.Listen.Admin, c.Listen.RESP = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	})
+	post := func(path, body, traceparent string) {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.apiURL(path), strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Traceparent", traceparent)
+		q.Header.Set("Content-Type", "application/json")
+		res, err := f.client.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = read(t, res)
+	}
+	check := `{"domain":"api","attributes":{"header:X-Api-Key":"` + secret + `"}}`
+	header, trace := parent(1, "01")
+	post("/v1/check", check, header)
+	spans := f.awaitSpans(t, &r, trace, 2)
+	hasAttributes(t, named(t, spans, "POST /v1/check"), "http.route", "/v1/check", "headgate.door", "api", "headgate.outcome", "allowed")
+	if named(t, spans, "store batch").GetKind() != spanpb.Span_SPAN_KIND_INTERNAL {
+		t.Error("memory is called by nobody else")
+	}
+
+	header, trace = parent(2, "01")
+	post("/v1/check", `{"checks":[`+check+`,`+check+`]}`, header)
+	of := named(t, f.awaitSpans(t, &r, trace, 3), "POST /v1/check")
+	hasAttributes(t, of, "headgate.outcome", "refused")
+	if events := of.GetEvents(); len(events) != 1 || attributes(events[0].GetAttributes())["headgate.outcome"] != "refused" {
+		t.Errorf("the second check of a batch is %v", events)
+	}
+
+	header, trace = parent(3, "01")
+	f.get(t, f.apiURL("/v1/auth"), "Traceparent", header, "X-Api-Key", "other")
+	hasAttributes(t, named(t, f.awaitSpans(t, &r, trace, 2), "GET /v1/auth"), "headgate.door", "forward_auth", "headgate.outcome", "allowed")
+
+	header, trace = parent(4, "01")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", header)
+	askEnvoyAs(ctx, t, dialGRPC(t, f.Addr(app.DoorGRPC)))
+	got := named(t, f.awaitSpans(t, &r, trace, 1), "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
+	hasAttributes(t, got, "rpc.system.name", "grpc", "rpc.method", "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+		"rpc.response.status_code", "OK", "headgate.door", "grpc", "headgate.domain", "mesh", "headgate.outcome", "allowed")
+	if fmt.Sprintf("%x", got.GetParentSpanId()) != caller {
+		t.Errorf("the parent is %x", got.GetParentSpanId())
+	}
+
+	header, trace = parent(5, "01")
+	post("/json", `{"domain":"mesh","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`, header)
+	hasAttributes(t, named(t, f.awaitSpans(t, &r, trace, 1), "POST /json"), "headgate.door", "grpc", "headgate.domain", "mesh")
+
+	// Neither probes nor what is not there say more than they have to.
+	header, quiet := parent(6, "01")
+	f.get(t, f.apiURL("/healthz"), "Traceparent", header)
+	header, trace = parent(7, "01")
+	f.get(t, f.apiURL("/v1/"+secret), "Traceparent", header)
+	hasAttributes(t, named(t, f.awaitSpans(t, &r, trace, 1), "GET"), "http.response.status_code", "404")
+	if found := r.of(quiet); len(found) > 0 {
+		t.Errorf("a probe is recorded: %v", found)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if bytes.Contains(r.raw.Bytes(), []byte(secret)) {
+		t.Error("the key was sent")
+	}
+}
+
+// A share of the traces that begin here is recorded, and of those of callers if
+// so configured.
+func TestSampling(t *testing.T) {
+	var r receiver
+	endpoint := r.listen(t, config.OTLPGRPC, "127.0.0.1:0")
+	begun := run(t, tracing, nil, sending(endpoint, config.OTLPGRPC, onlyTraces, everyTrace))
+	begun.login(t, "198.51.100.7")
+	begun.await(t, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.spans) == 2
+	})
+	r.mu.Lock()
+	if root := named(t, r.spans, "POST /v1/check"); len(root.GetParentSpanId()) != 0 {
+		t.Errorf("below %x", root.GetParentSpanId())
+	}
+	r.mu.Unlock()
+	none := func(o *config.OTLP) { o.Callers = config.SampleCallers }
+	ours := run(t, tracing, nil, sending(endpoint, config.OTLPGRPC, onlyTraces, none))
+	header, trace := parent(1, "01")
+	ours.get(t, ours.apiURL("/v1/auth"), "Traceparent", header)
+	if err := ours.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if found := r.of(trace); len(found) > 0 {
+		t.Errorf("recorded: %v", found)
+	}
+}
+
+// lines tells metrics as /metrics does: one line a value.
+func (r *receiver) lines() (lines []string, resource map[string]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	line := func(name string, labels []*commonpb.KeyValue, v float64, more ...string) {
+		for label, value := range attributes(labels) {
+			more = append(more, fmt.Sprintf("%s=%q", label, value))
+		}
+		slices.Sort(more)
+		if len(more) > 0 {
+			name += "{" + strings.Join(more, ",") + "}"
+		}
+		lines = append(lines, fmt.Sprint(name, " ", v))
+	}
+	for _, of := range r.metrics.GetResourceMetrics() {
+		resource = attributes(of.GetResource().GetAttributes())
+		for _, scope := range of.GetScopeMetrics() {
+			for _, m := range scope.GetMetrics() {
+				points := m.GetGauge().GetDataPoints()
+				if m.GetSum() != nil {
+					points = m.GetSum().GetDataPoints()
+				}
+				for _, p := range points {
+					line(m.GetName(), p.GetAttributes(), p.GetAsDouble())
+				}
+				for _, p := range m.GetHistogram().GetDataPoints() {
+					histogram(line, m.GetName(), p)
+				}
+			}
+		}
+	}
+	return lines, resource
+}
+
+func histogram(line func(string, []*commonpb.KeyValue, float64, ...string), name string, p *metricpb.HistogramDataPoint) {
+	line(name+"_count", p.GetAttributes(), float64(p.GetCount()))
+	line(name+"_sum", p.GetAttributes(), p.GetSum())
+	n := uint64(0)
+	for i, bound := range p.GetExplicitBounds() {
+		n += p.GetBucketCounts()[i]
+		line(name+"_bucket", p.GetAttributes(), float64(n), fmt.Sprintf("le=%q", fmt.Sprint(bound)))
+	}
+	line(name+"_bucket", p.GetAttributes(), float64(p.GetCount()), `le="+Inf"`)
+}
+
+// ours returns the lines of /metrics that are about decisions.
+func ours(lines []string) (kept []string) {
+	for _, l := range lines {
+		for _, name := range []string{"headgate_decisions_total", "headgate_requests_total", "headgate_near_limit_total", "headgate_decision_duration_seconds", "headgate_memory_keys", "headgate_rules"} {
+			if strings.HasPrefix(l, name) {
+				kept = append(kept, l)
+				break
+			}
+		}
+	}
+	slices.Sort(kept)
+	return kept
+}
+
+// What is sent is what /metrics says, by the same names.
+func TestMetricsAreThoseOfPrometheus(t *testing.T) {
+	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
+		t.Run(p.String(), func(t *testing.T) {
+			var r receiver
+			f := run(t, loginRules, nil, withAdmin, sending(r.listen(t, p, "127.0.0.1:0"), p, onlyMetrics, func(o *config.OTLP) {
+				o.ServiceName, o.Resource = "gate", map[string]string{"deployment.environment.name": "test"}
+			}))
+			for range 7 {
+				f.login(t, "198.51.100.7")
+			}
+			var sent, scraped []string
+			defer func() {
+				if t.Failed() {
+					t.Logf("sent\n%s\nscraped\n%s", strings.Join(sent, "\n"), strings.Join(scraped, "\n"))
+				}
+			}()
+			var resource map[string]string
+			f.await(t, func() bool {
+				_, text := f.get(t, f.adminURL("/metrics"))
+				scraped = ours(strings.Split(text, "\n"))
+				sent, resource = r.lines()
+				sent = ours(sent)
+				return len(sent) > 10 && slices.Equal(sent, scraped)
+			})
+			if !slices.Contains(sent, `headgate_decisions_total{domain="api",outcome="refused",rule="login"} 2`) {
+				t.Error("the refusals are not among them")
+			}
+			for name, want := range map[string]string{"service.name": "gate", "service.version": "unknown", "deployment.environment.name": "test"} {
+				if resource[name] != want {
+					t.Errorf("%s is %q, want %q", name, resource[name], want)
+				}
+			}
+			if len(resource["service.instance.id"]) != 36 {
+				t.Errorf("the instance is %q", resource["service.instance.id"])
+			}
+		})
+	}
+}
+
+// closedPort is an address where nobody listens, for now.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// Without a collector requests are served all the same; when it comes, it gets
+// what comes from then on. Both are logged once.
+func TestCollectorComesLater(t *testing.T) {
+	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
+		t.Run(p.String(), func(t *testing.T) {
+			address := closedPort(t)
+			endpoint := parseURL(t, "http://"+address)
+			if p == config.OTLPHTTP {
+				endpoint.Path = "/base"
+			}
+			f := run(t, loginRules, nil, sending(endpoint, p, everyTrace), withAdmin)
+			for range 3 {
+				f.login(t, "198.51.100.7")
+			}
+			f.journal.await(t, "telemetry is not taken")
+			f.await(t, func() bool { return f.metric(t, `headgate_otlp_messages_total{result="failed",signal="metrics"}`) >= "3" })
+			var r receiver
+			r.listen(t, p, address)
+			f.journal.await(t, "telemetry is taken again")
+			header, trace := parent(1, "01")
+			f.get(t, f.apiURL("/v1/auth"), "Traceparent", header)
+			f.awaitSpans(t, &r, trace, 1)
+			f.await(t, func() bool { return f.metric(t, `headgate_otlp_spans_total{result="sent"}`) != "0" })
+			for _, signal := range []string{"metrics", "traces"} {
+				if n := strings.Count(f.journal.text.String(), "is not taken\" signal="+signal); n > 1 {
+					t.Errorf("said %d times of %s:\n%s", n, signal, f.journal.text)
+				}
+			}
+		})
+	}
+}
+
+// A collector that does not answer holds up nobody, neither requests nor the end
+// of the process, and costs no more memory than its bound.
+func TestCollectorThatHangs(t *testing.T) {
+	r := receiver{stuck: make(chan struct{})}
+	defer close(r.stuck)
+	f := run(t, loginRules, nil, withAdmin, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, everyTrace), func(c *config.Config) {
+		c.ShutdownTimeout = time.Second
+	})
+	for range 1100 { // of two spans each
+		if status := f.login(t, "198.51.100.7"); status != http.StatusOK && status != http.StatusTooManyRequests {
+			t.Fatal(status)
+		}
+	}
+	f.await(t, func() bool { return f.metric(t, `headgate_otlp_spans_total{result="lost"}`) == "152" }) // 2200 less 2048
+	began := time.Now()
+	if err := f.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %s to stop", took)
+	}
+	f.journal.await(t, "not all traces and metrics were sent")
+}
+
+// What is left is sent before the process ends.
+func TestStopSendsTheRest(t *testing.T) {
+	var r receiver
+	f := run(t, loginRules, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, func(o *config.OTLP) { o.Interval = time.Hour }))
+	header, trace := parent(1, "01")
+	f.get(t, f.apiURL("/v1/auth"), "Traceparent", header)
+	if err := f.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if n := len(r.of(trace)); n != 1 {
+		t.Errorf("%d spans", n)
+	}
+	if lines, _ := r.lines(); !slices.Contains(lines, `headgate_requests_total{door="forward_auth",outcome="allowed"} 1`) {
+		t.Errorf("sent:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+// A collector that is called by TLS hears the header fields that it asks for,
+// and nothing is sent to one that is not who it should be.
+func TestTelemetryByTLS(t *testing.T) {
+	a := certtest.New(t)
+	a.Issue("server", 2, "localhost", "127.0.0.1")
+	var r receiver
+	s := httptest.NewUnstartedServer(&r)
+	pair, err := tls.LoadX509KeyPair(a.Path("server.pem"), a.Path("server.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	s.StartTLS()
+	defer s.Close()
+	to := sending(parseURL(t, s.URL+"/base"), config.OTLPHTTP, onlyMetrics, func(o *config.OTLP) {
+		o.Headers = map[string]config.Secret{"authorization": "Bearer abc"}
+		o.TLS.CA, o.TLS.ServerName = a.Path("ca.pem"), "localhost"
+	})
+	f := run(t, loginRules, nil, to)
+	f.await(t, func() bool {
+		lines, _ := r.lines()
+		return len(lines) > 0
+	})
+	r.mu.Lock()
+	got := r.header.Get("Authorization")
+	r.mu.Unlock()
+	if got != "Bearer abc" {
+		t.Errorf("authorization %q", got)
+	}
+	if strings.Contains(f.journal.text.String(), "abc") {
+		t.Error("the secret is in the log")
+	}
+	stranger := run(t, loginRules, nil, to, func(c *config.Config) { c.Telemetry.OTLP.TLS.CA = "" })
+	stranger.journal.await(t, "telemetry is not taken")
+}
+
+// A certificate that cannot be read stops the start, by its key.
+func TestTelemetryCertificates(t *testing.T) {
+	f := newFixture(t, loginRules, nil)
+	sending(parseURL(t, "https://localhost:1"), config.OTLPGRPC, func(o *config.OTLP) { o.TLS.CA = "nowhere.pem" })(f.config)
+	_, err := app.New(app.Options{Config: f.config, Logger: f.journal.logger()})
+	if err == nil || !strings.HasPrefix(err.Error(), "telemetry.otlp.tls.ca: nowhere.pem: ") {
+		t.Errorf("err %v", err)
+	}
+}

@@ -1,0 +1,297 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Telemetry is what the process tells to others of its own accord.
+type Telemetry struct {
+	// OTLP is OpenTelemetry's protocol.
+	OTLP OTLP
+}
+
+// OTLP is where traces and metrics go.
+type OTLP struct {
+	// Endpoint is the base URL of the collector; https encrypts. Nil if nobody
+	// set one: then FromEnvironment says whether OpenTelemetry's own variables
+	// do, which its SDK reads by itself.
+	Endpoint        *url.URL
+	FromEnvironment bool
+	// Off is whether nothing is to be sent, whatever else is set.
+	Off bool
+	// Protocol is how the collector is spoken to.
+	Protocol OTLPProtocol
+	// Headers go with every message, by name; they may be secret.
+	Headers map[string]Secret
+	// TLS is how the collector is called if its URL says https.
+	TLS UpstreamTLS
+	// NoTraces and NoMetrics leave one of the two out.
+	NoTraces, NoMetrics bool
+	// Sample is the share of traces that are recorded, from 0 to 1, of those
+	// that begin here; Callers whether it is that of all others too.
+	Sample  float64
+	Callers Callers
+	// Interval is how often metrics are sent; 0 means the default.
+	Interval time.Duration
+	// ServiceName is who this process says it is; empty means the default.
+	// Resource is what else it says about itself.
+	ServiceName string
+	Resource    map[string]string
+}
+
+// Enabled reports whether anything is sent.
+func (o *OTLP) Enabled() bool {
+	return !o.Off && (o.Endpoint != nil || o.FromEnvironment) && !(o.NoTraces && o.NoMetrics)
+}
+
+// DefaultSample is the share of traces that are recorded if nobody says.
+const DefaultSample = 0.01
+
+// OTLPProtocol is how OTLP is transported.
+type OTLPProtocol uint8
+
+// The protocols.
+const (
+	// OTLPAuto is OTLPHTTP at port 4318, which is reserved for it, else
+	// OTLPGRPC.
+	OTLPAuto OTLPProtocol = iota
+	OTLPGRPC
+	OTLPHTTP
+)
+
+// String returns the name that the configuration uses.
+func (p OTLPProtocol) String() string {
+	switch p {
+	case OTLPAuto:
+		return "auto"
+	case OTLPGRPC:
+		return "grpc"
+	case OTLPHTTP:
+		return "http"
+	}
+	return fmt.Sprintf("protocol(%d)", uint8(p))
+}
+
+func parseOTLPProtocol(v string) (OTLPProtocol, bool) {
+	for _, p := range []OTLPProtocol{OTLPGRPC, OTLPHTTP} {
+		if p.String() == v {
+			return p, true
+		}
+	}
+	return 0, false
+}
+
+// Callers says whether those who call decide that their traces are recorded.
+type Callers uint8
+
+// The ways.
+const (
+	// FollowCallers records a trace if the caller does.
+	FollowCallers Callers = iota
+	// SampleCallers records a share of those that callers record.
+	SampleCallers
+)
+
+// String returns the name that the configuration uses.
+func (c Callers) String() string {
+	switch c {
+	case FollowCallers:
+		return "follow"
+	case SampleCallers:
+		return "sample"
+	}
+	return fmt.Sprintf("callers(%d)", uint8(c))
+}
+
+func parseCallers(v string) (Callers, bool) {
+	for _, c := range []Callers{FollowCallers, SampleCallers} {
+		if c.String() == v {
+			return c, true
+		}
+	}
+	return 0, false
+}
+
+// telemetrySettings are the keys of what is sent by OTLP.
+func telemetrySettings() []setting {
+	const at = "telemetry.otlp."
+	otlp := func(key string, set func(*OTLP, string) error) setting {
+		return one(at+key, func(c *Config, v string) error { return set(&c.Telemetry.OTLP, v) })
+	}
+	all := []setting{
+		otlp("endpoint", func(o *OTLP, v string) (err error) {
+			if o.Off = v == Off; !o.Off {
+				o.Endpoint, err = collector(v)
+			}
+			return err
+		}),
+		otlp("protocol", func(o *OTLP, v string) (err error) {
+			o.Protocol, err = choice(v, parseOTLPProtocol, OTLPGRPC.String(), OTLPHTTP.String())
+			return err
+		}),
+		{key: at + "headers", list: true, pairs: true, set: func(c *Config, v []string) error { return c.Telemetry.OTLP.addHeaders(v) }},
+		secretFrom(at+"headers_file", func(c *Config, v string) error { return c.Telemetry.OTLP.addHeaders(lines(v)) }),
+		{key: at + "signals", list: true, set: func(c *Config, v []string) error { return c.Telemetry.OTLP.choose(v) }},
+		otlp("traces.sample", func(o *OTLP, v string) (err error) { o.Sample, err = share(v); return err }),
+		otlp("traces.callers", func(o *OTLP, v string) (err error) {
+			o.Callers, err = choice(v, parseCallers, FollowCallers.String(), SampleCallers.String())
+			return err
+		}),
+		otlp("metrics.interval", func(o *OTLP, v string) (err error) { o.Interval, err = duration(v, time.Second); return err }),
+		otlp("service_name", func(o *OTLP, v string) error { o.ServiceName = v; return nil }),
+		{key: at + "resource", list: true, pairs: true, set: func(c *Config, v []string) (err error) {
+			c.Telemetry.OTLP.Resource, err = pairs(v)
+			return err
+		}},
+	}
+	return append(all, clientSettings("telemetry.otlp.tls", func(c *Config) *UpstreamTLS { return &c.Telemetry.OTLP.TLS })...)
+}
+
+// collector reads the URL of a collector.
+func collector(v string) (*url.URL, error) {
+	const hint = `write http://127.0.0.1:4317, or https://… to encrypt, or "off"`
+	u, err := url.Parse(v)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https":
+		return nil, &hinted{fmt.Sprintf("%q does not begin with http:// or https://", v), hint}
+	case u.Hostname() == "":
+		return nil, &hinted{fmt.Sprintf("%q has no host", v), hint}
+	case u.User != nil:
+		return nil, &hinted{"a user or password is sent by a header", "set telemetry.otlp.headers_file"}
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, &hinted{fmt.Sprintf("%q has a query or fragment", v), hint}
+	}
+	return u, nil
+}
+
+// choose reads which signals are sent.
+func (o *OTLP) choose(names []string) error {
+	if _, err := words(names, []string{"traces", "metrics"}); err != nil {
+		return err
+	}
+	o.NoTraces, o.NoMetrics = !slices.Contains(names, "traces"), !slices.Contains(names, "metrics")
+	return nil
+}
+
+// addHeaders reads name=value, whose values are told to nobody.
+func (o *OTLP) addHeaders(list []string) error {
+	headers, err := pairs(list)
+	if err != nil {
+		return err
+	}
+	all := maps.Clone(o.Headers)
+	if all == nil {
+		all = map[string]Secret{}
+	}
+	for name, value := range headers {
+		if strings.ContainsFunc(name, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
+		}) {
+			return fmt.Errorf("%q is not the name of a header", name)
+		}
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return fmt.Errorf("the value of %q has characters that no header can have", name)
+		}
+		all[strings.ToLower(name)] = Secret(value)
+	}
+	o.Headers = all
+	return nil
+}
+
+// pairs reads name=value. Its errors do not tell values.
+func pairs(list []string) (map[string]string, error) {
+	all := make(map[string]string, len(list))
+	for i, entry := range list {
+		name, value, ok := strings.Cut(entry, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if !ok || name == "" {
+			return nil, &hinted{fmt.Sprintf("entry %d is not a name and a value", i+1), "write name=value, or in the file a mapping of names to values"}
+		}
+		if _, twice := all[name]; twice {
+			return nil, fmt.Errorf("%q is there twice", name)
+		}
+		all[name] = value
+	}
+	return all, nil
+}
+
+// share reads a part of the whole, from 0 to 1.
+func share(v string) (float64, error) {
+	f, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(f >= 0 && f <= 1) {
+		return 0, &hinted{fmt.Sprintf("%q is not a number from 0 to 1", v), "write 0.01 for one in a hundred"}
+	}
+	return f, nil
+}
+
+// adoptOTel lets OpenTelemetry's own variables switch OTLP on, if nothing of
+// ours does. What else they say is read by OpenTelemetry's SDK itself.
+func (o *OTLP) adoptOTel(environment func(string) (string, bool)) error {
+	get := func(name string) string {
+		value, _ := environment(name)
+		return strings.TrimSpace(value)
+	}
+	if strings.EqualFold(get("OTEL_SDK_DISABLED"), "true") {
+		o.Off = o.Off || o.Endpoint == nil
+	}
+	if o.Off || o.Endpoint != nil {
+		return nil
+	}
+	const prefix = "OTEL_EXPORTER_OTLP_"
+	traces, metrics := get(prefix+"TRACES_ENDPOINT") != "", get(prefix+"METRICS_ENDPOINT") != ""
+	if get(prefix+"ENDPOINT") == "" {
+		if !traces && !metrics {
+			return nil
+		}
+		o.NoTraces, o.NoMetrics = o.NoTraces || !traces, o.NoMetrics || !metrics
+	}
+	o.FromEnvironment = true
+	o.NoTraces = o.NoTraces || get("OTEL_TRACES_EXPORTER") == "none"
+	o.NoMetrics = o.NoMetrics || get("OTEL_METRICS_EXPORTER") == "none"
+	if o.Protocol != OTLPAuto {
+		return nil
+	}
+	switch v := get(prefix + "PROTOCOL"); v {
+	case "", "http/protobuf":
+		o.Protocol = OTLPHTTP
+	case "grpc":
+		o.Protocol = OTLPGRPC
+	default:
+		known := []string{"grpc", "http/protobuf"}
+		return sourceError(prefix+"PROTOCOL", fmt.Errorf("%q is not one of %s%s", v, strings.Join(known, ", "), didYouMean(v, known)))
+	}
+	return nil
+}
+
+// check finds what makes no sense together.
+func (o *OTLP) check() error {
+	if !o.Enabled() {
+		return nil
+	}
+	wrong := func(key, message, hint string) error {
+		return &SourceError{Source: "telemetry.otlp." + key, Message: message, Hint: hint}
+	}
+	switch {
+	case o.TLS != UpstreamTLS{} && o.Endpoint != nil && o.Endpoint.Scheme == "http":
+		return wrong("tls", "the endpoint begins with http://, so nothing is encrypted", "write https://"+o.Endpoint.Host)
+	case (o.TLS.Cert == "") != (o.TLS.Key == ""):
+		return wrong("tls", "a certificate needs its key, and a key its certificate", "set both, cert and key")
+	}
+	return nil
+}
+
+// settle fills in the protocol.
+func (o *OTLP) settle() {
+	if o.Protocol == OTLPAuto && o.Endpoint != nil {
+		o.Protocol = OTLPGRPC
+		if o.Endpoint.Port() == "4318" {
+			o.Protocol = OTLPHTTP
+		}
+	}
+}

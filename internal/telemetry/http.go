@@ -1,0 +1,168 @@
+package telemetry
+
+import (
+	"maps"
+	"net/http"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Router returns the route of a path, such as /v1/queue/{id}, and whether
+// requests for it are traced. A route may be empty.
+type Router func(path string) (route string, traced bool)
+
+// Handler returns next, each request of which is a span that continues the trace
+// of its traceparent.
+func (t *Telemetry) Handler(next http.Handler, route Router) http.Handler {
+	if t == nil || t.tracer == nil {
+		return next
+	}
+	return &handler{t: t, next: next, route: route}
+}
+
+type handler struct {
+	t     *Telemetry
+	next  http.Handler
+	route Router
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	route, traced := h.route(r.URL.Path)
+	if !traced {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	ctx := h.t.propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+	method := method(r.Method)
+	name := method
+	if route != "" {
+		name += " " + route
+	}
+	ctx, span := h.t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
+	r = r.WithContext(ctx)
+	if !span.IsRecording() {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	about := []attribute.KeyValue{
+		semconv.HTTPRequestMethodKey.String(method), semconv.URLScheme("http"),
+		semconv.NetworkProtocolVersion(version(r)),
+	}
+	if r.TLS != nil {
+		about[1] = semconv.URLScheme("https")
+	}
+	if route != "" {
+		about = append(about, semconv.HTTPRoute(route))
+	}
+	span.SetAttributes(about...)
+	answer := &recorder{ResponseWriter: w}
+	aborted := true
+	defer func() { // httputil panics when an upstream breaks off its answer
+		answered(span, answer.status, http.StatusInternalServerError)
+		if aborted {
+			span.SetAttributes(semconv.ErrorTypeKey.String("aborted"))
+			span.SetStatus(codes.Error, "aborted")
+		}
+		span.End()
+	}()
+	h.next.ServeHTTP(answer, r)
+	aborted = false
+}
+
+// answered writes a status into a span; from bad on it is an error.
+func answered(span trace.Span, status, bad int) {
+	if status == 0 {
+		status = http.StatusOK // as net/http has it
+	}
+	span.SetAttributes(semconv.HTTPResponseStatusCode(status))
+	if status >= bad {
+		span.SetAttributes(semconv.ErrorTypeKey.String(strconv.Itoa(status)))
+		span.SetStatus(codes.Error, "")
+	}
+}
+
+// method returns a method if it is one of those that are known, since anybody
+// can make up another.
+func method(m string) string {
+	switch m {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace, "QUERY":
+		return m
+	}
+	return "_OTHER"
+}
+
+func version(r *http.Request) string {
+	if r.ProtoMajor == 1 {
+		return "1." + strconv.Itoa(r.ProtoMinor)
+	}
+	return strconv.Itoa(r.ProtoMajor)
+}
+
+// recorder notes the status. http.ResponseController finds all else by Unwrap.
+type recorder struct {
+	http.ResponseWriter
+
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// Transport returns next, whose requests within a trace are spans of their own,
+// until the header of the answer, and tell the trace to the server. Others are
+// left as they are.
+func (t *Telemetry) Transport(next http.RoundTripper) http.RoundTripper {
+	if t == nil || t.tracer == nil {
+		return next
+	}
+	return &transport{t, next}
+}
+
+type transport struct {
+	t    *Telemetry
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !trace.SpanContextFromContext(r.Context()).IsValid() {
+		return c.next.RoundTrip(r)
+	}
+	method := method(r.Method)
+	ctx, span := c.t.tracer.Start(r.Context(), method, trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	out := r.WithContext(ctx)
+	out.Header = maps.Clone(r.Header)
+	out.Header.Del("Tracestate") // that of a trace that was not continued
+	c.t.propagator.Inject(ctx, propagation.HeaderCarrier(out.Header))
+	if !span.IsRecording() {
+		return c.next.RoundTrip(out)
+	}
+	span.SetAttributes(semconv.HTTPRequestMethodKey.String(method), semconv.ServerAddress(r.URL.Hostname()))
+	if port, err := strconv.Atoi(r.URL.Port()); err == nil {
+		span.SetAttributes(semconv.ServerPort(port))
+	}
+	res, err := c.next.RoundTrip(out)
+	if err != nil {
+		span.SetAttributes(semconv.ErrorTypeOther)
+		span.SetStatus(codes.Error, "no answer")
+		return nil, err
+	}
+	answered(span, res.StatusCode, http.StatusBadRequest)
+	return res, nil
+}

@@ -1,0 +1,233 @@
+// Package telemetry sends traces and metrics by OTLP, OpenTelemetry's protocol.
+//
+// It is the only package that knows OpenTelemetry's SDK. Doors, engine and store
+// know nothing of it: their handlers, their observer, their store are wrapped by
+// whoever wires them. Without telemetry there is no *Telemetry, and each method
+// of a nil one returns what it was given, so that it costs nothing.
+//
+// Nothing that is sent holds a key, or anything that a key may be made of: no
+// path, query, host or address of a client.
+package telemetry
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// The defaults of Options.
+const (
+	DefaultInterval    = 15 * time.Second
+	DefaultServiceName = "headgate"
+)
+
+// The bounds on what trouble with the collector costs.
+const (
+	// MaxPending is how many spans wait to be sent at most, some 2 kB each;
+	// further ones are lost, and counted.
+	MaxPending = 2048
+	// batch is how many are sent together, and batchDelay for how long the
+	// first of them waits.
+	batch      = 512
+	batchDelay = time.Second
+	// exportTimeout bounds one message; retryFor how long spans are tried again
+	// within it.
+	exportTimeout = 10 * time.Second
+	retryFor      = 5 * time.Second
+	// maxText is the length of the longest attribute in characters.
+	maxText = 256
+)
+
+// scope is the name of what makes the spans.
+const scope = "github.com/headgate/headgate"
+
+// Protocol is how OTLP is transported.
+type Protocol uint8
+
+// The protocols.
+const (
+	GRPC Protocol = iota
+	HTTP
+)
+
+// Signals are what is sent.
+type Signals uint8
+
+// The signals.
+const (
+	Traces Signals = 1 << iota
+	Metrics
+)
+
+// Options say what is sent where.
+type Options struct {
+	// Endpoint is the base URL of the collector; nil leaves it to OpenTelemetry's
+	// own variables in the environment.
+	Endpoint *url.URL
+	Protocol Protocol
+	// Headers go with every message.
+	Headers map[string]string
+	// TLS encrypts, if the endpoint says https; nil means the defaults.
+	TLS     *tls.Config
+	Signals Signals
+	// Sample is the share of traces that are recorded, from 0 to 1. A caller's
+	// trace is recorded if the caller says so; with SampleCallers it is such a
+	// share of those.
+	Sample        float64
+	SampleCallers bool
+	// Interval is how often metrics are sent; 0 means DefaultInterval.
+	Interval time.Duration
+	// Gatherer has the metrics.
+	Gatherer prometheus.Gatherer
+	// ServiceName, Version and Resource say who sends. An empty name leaves it
+	// to the environment, or else to DefaultServiceName.
+	ServiceName, Version string
+	Resource             map[string]string
+	// Logger hears when the collector stops taking what is sent, and when it
+	// takes it again. Required.
+	Logger *slog.Logger
+}
+
+// Telemetry sends. A nil one does nothing.
+type Telemetry struct {
+	tracer     trace.Tracer // nil without traces
+	propagator propagation.TraceContext
+	deliveries []*delivery
+	spans      spanCounts
+	closers    []func(context.Context) error
+	giveUp     context.CancelFunc
+	once       sync.Once
+}
+
+// New begins to send. It needs no collector: what is sent before there is one is
+// lost. The caller has to Shutdown.
+func New(ctx context.Context, o Options) (*Telemetry, error) {
+	t := &Telemetry{}
+	var life context.Context
+	life, t.giveUp = context.WithCancel(context.WithoutCancel(ctx))
+	// The SDK has one place for all that it cannot tell to a caller.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Logger.Debug("telemetry", "err", err) }))
+	about, err := describe(ctx, &o)
+	if err != nil {
+		o.Logger.Warn("some of what OpenTelemetry's variables say about this process is not understood", "err", err)
+	}
+	if o.Signals&Traces != 0 {
+		err = t.openTraces(ctx, life, &o, about)
+	}
+	if err == nil && o.Signals&Metrics != 0 {
+		err = t.openMetrics(ctx, life, &o, about)
+	}
+	if err != nil {
+		_ = t.Shutdown(ctx)
+		return nil, err
+	}
+	return t, nil
+}
+
+// describe returns who sends. An error does not make the rest of it wrong.
+func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
+	given := make([]attribute.KeyValue, 0, len(o.Resource)+1)
+	for name, value := range o.Resource {
+		given = append(given, attribute.String(name, value))
+	}
+	if o.ServiceName != "" {
+		given = append(given, semconv.ServiceName(o.ServiceName))
+	}
+	options := []resource.Option{
+		resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithAttributes(
+			semconv.ServiceName(DefaultServiceName), semconv.ServiceVersion(o.Version), semconv.ServiceInstanceID(instance()),
+		),
+		resource.WithFromEnv(),
+		resource.WithAttributes(given...),
+	}
+	return resource.New(ctx, options...)
+}
+
+func (t *Telemetry) openTraces(ctx, life context.Context, o *Options, about *resource.Resource) error {
+	exporter, err := newSpanExporter(ctx, o)
+	if err != nil {
+		return err
+	}
+	sampler := sdktrace.TraceIDRatioBased(o.Sample)
+	parents := []sdktrace.ParentBasedSamplerOption(nil)
+	if o.SampleCallers {
+		parents = append(parents, sdktrace.WithRemoteParentSampled(sampler))
+	}
+	limits := sdktrace.NewSpanLimits()
+	limits.AttributeValueLengthLimit = maxText
+	d := t.deliver("traces", life, o.Logger)
+	processor := sdktrace.NewBatchSpanProcessor(
+		&spanExporter{SpanExporter: exporter, delivery: d, spans: &t.spans},
+		sdktrace.WithMaxQueueSize(MaxPending), sdktrace.WithMaxExportBatchSize(batch),
+		sdktrace.WithBatchTimeout(batchDelay), sdktrace.WithExportTimeout(exportTimeout),
+	)
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithSpanProcessor(&bounded{processor, &t.spans}),
+		sdktrace.WithSampler(sdktrace.ParentBased(sampler, parents...)),
+		sdktrace.WithResource(about), sdktrace.WithRawSpanLimits(limits),
+	)
+	t.closers = append(t.closers, provider.Shutdown)
+	t.tracer = provider.Tracer(scope, trace.WithInstrumentationVersion(o.Version), trace.WithSchemaURL(semconv.SchemaURL))
+	return nil
+}
+
+func (t *Telemetry) openMetrics(ctx, life context.Context, o *Options, about *resource.Resource) error {
+	exporter, err := newMetricExporter(ctx, o)
+	if err != nil {
+		return err
+	}
+	if o.Interval <= 0 {
+		o.Interval = DefaultInterval
+	}
+	reader := sdkmetric.NewPeriodicReader(
+		&metricExporter{exporter, t.deliver("metrics", life, o.Logger)},
+		sdkmetric.WithInterval(o.Interval), sdkmetric.WithTimeout(exportTimeout),
+		sdkmetric.WithProducer(newProducer(o.Gatherer)),
+	)
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithResource(about))
+	t.closers = append(t.closers, provider.Shutdown)
+	return nil
+}
+
+func (t *Telemetry) deliver(signal string, life context.Context, log *slog.Logger) *delivery { //nolint:revive // the context is kept
+	d := &delivery{signal: signal, life: life, log: log}
+	t.deliveries = append(t.deliveries, d)
+	return d
+}
+
+// Shutdown sends what there is and stops, at the latest when ctx is done; what
+// was not sent by then is lost. A second one does nothing.
+func (t *Telemetry) Shutdown(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	var errs []error
+	t.once.Do(func() {
+		stop := context.AfterFunc(ctx, t.giveUp)
+		defer stop()
+		defer t.giveUp()
+		errs = make([]error, len(t.closers))
+		var wg sync.WaitGroup
+		for i, closer := range slices.Backward(t.closers) {
+			wg.Go(func() { errs[i] = closer(ctx) })
+		}
+		wg.Wait()
+	})
+	return errors.Join(errs...)
+}
