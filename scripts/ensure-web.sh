@@ -32,7 +32,7 @@ newer_node() {
     *) return 0 ;;
   esac
   echo "ensure: getting Node $newer into $cache" >&2
-  timeout 120 npm install --prefix "$cache" --no-save --no-audit --no-fund --ignore-scripts --loglevel=error \
+  timeout 120 npm install --prefix "$cache" --no-save --no-audit --no-fund --ignore-scripts --fetch-retries 1 --loglevel=error \
     "node-linux-$arch@$newer" >&2 </dev/null || return 0
   mkdir -p "$cache/bin" && ln -sf "../node_modules/node-linux-$arch/bin/node" "$cache/bin/node"
 }

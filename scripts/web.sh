@@ -63,7 +63,7 @@ ready() {
   command -v npm >/dev/null 2>&1 || need "$1" "there is no npm in PATH: $wants"
   node_is_new || need "$1" "Node $(node_version) is too old: $wants"
   if ! cmp -s web/package-lock.json web/node_modules/.headgate-lock; then
-    (cd web && timeout 300 npm ci --no-audit --no-fund --loglevel=error) || need "$1" "npm cannot fetch the packages"
+    (cd web && timeout 300 npm ci --fetch-retries 1 --no-audit --no-fund --loglevel=error) || need "$1" "npm cannot fetch the packages"
     cp web/package-lock.json web/node_modules/.headgate-lock
   fi
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headgate/headgate/internal/control"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/redis"
@@ -59,6 +61,16 @@ func (a *App) openTable() (*control.Local, error) {
 	}
 	a.log.Error("the file of bans and overrides is damaged, there are none now", "file", path, "set_aside_as", aside, "err", err)
 	return control.OpenLocal(path, a.options.Clock)
+}
+
+// controlMetrics tells how many bans and overrides there are.
+func (a *App) controlMetrics(c *askedCollector) {
+	overrides := c.gauge("headgate_overrides", "Bans of keys, and limits of their own, that are in force.", "kind")
+	c.ask(func(out chan<- prometheus.Metric) {
+		bans, limits := a.control.Count()
+		overrides(out, float64(bans), "ban")
+		overrides(out, float64(limits), "limit")
+	})
 }
 
 // sharedTable is a table in Redis.

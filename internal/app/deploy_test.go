@@ -42,6 +42,7 @@ func TestDeployNamesRealMetrics(t *testing.T) {
 	for range 2 {
 		queueing.get(t, queueing.proxyURL("/"))
 	}
+	queueing.mustKeys(t, "ban", `{"rule":"login","key":"198.51.100.7","for":"1h"}`)
 	names := scraped(t, queueing)
 	shared := scraped(t, run(t, "domain: api\nlimits:\n  - {name: login, key: [client_ip], rate: 1/minute}\n", nil, admin, func(c *config.Config) {
 		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{"127.0.0.1:1"}}

@@ -134,6 +134,33 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// Bans are told as numbers, by rule and never by key.
+func TestBansAreCounted(t *testing.T) {
+	f := run(t, keyRules, nil, withAdmin)
+	f.mustKeys(t, "ban", `{"rule":"quiet","key":"198.51.100.7","for":"10s"}`)
+	f.mustKeys(t, "ban", `{"rule":"quiet","key":"198.51.100.8","for":"1h"}`)
+	f.mustKeys(t, "override", `{"rule":"pair","key":["ann","x"],"rate":"50/hour","for":"1h"}`)
+	for range 3 {
+		f.check(t, "/quiet", "198.51.100.7")
+	}
+	f.check(t, "/quiet", "198.51.100.9")
+	const bans, limits = `headgate_overrides{kind="ban"}`, `headgate_overrides{kind="limit"}`
+	for series, want := range map[string]string{
+		`headgate_banned_total{domain="api",rule="quiet"}`:                      "3",
+		`headgate_decisions_total{domain="api",outcome="refused",rule="quiet"}`: "3",
+		`headgate_banned_total{domain="api",rule="pair"}`:                       "none",
+		bans: "2", limits: "1",
+	} {
+		if got := f.metric(t, series); got != want {
+			t.Errorf("%s: %s, want %s", series, got, want)
+		}
+	}
+	f.clock.advance(time.Minute)
+	if got := f.metric(t, bans) + " " + f.metric(t, limits); got != "1 1" {
+		t.Errorf("a minute later: %s", got)
+	}
+}
+
 // A ban ends by itself, and an override too; a rule that only observes bans
 // all the same; explain says so.
 func TestEndsByItself(t *testing.T) {

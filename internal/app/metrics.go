@@ -111,6 +111,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.connectionMetrics(c)
 	a.respMetrics(c)
 	a.queueMetrics(c)
+	a.controlMetrics(c)
 	return c
 }
 

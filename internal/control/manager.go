@@ -353,6 +353,23 @@ func (m *Manager) active(name string) *Entry {
 	return &out
 }
 
+// Count returns how many bans and limits there are that have not ended.
+func (m *Manager) Count() (bans, limits int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.options.Clock()
+	for _, e := range m.entries {
+		switch {
+		case !e.Until.After(now):
+		case e.Kind == Ban:
+			bans++
+		default:
+			limits++
+		}
+	}
+	return bans, limits
+}
+
 // Entries returns all entries that have not ended, the newest first.
 func (m *Manager) Entries() []Entry {
 	m.mu.Lock()

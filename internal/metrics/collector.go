@@ -49,8 +49,8 @@ func (d *durations) observe(door engine.Door, took time.Duration) {
 
 // descriptions are those of the metrics that an Observer collects.
 type descriptions struct {
-	decisions, near, degraded, requests *prometheus.Desc
-	rules, overflow                     *prometheus.Desc
+	decisions, near, degraded, banned, requests *prometheus.Desc
+	rules, overflow                             *prometheus.Desc
 }
 
 func describe() *descriptions {
@@ -61,6 +61,8 @@ func describe() *descriptions {
 			"Requests that a rule let pass with no more than a fifth of its limit left.", []string{"domain", "rule"}, nil),
 		degraded: prometheus.NewDesc("headgate_degraded_decisions_total",
 			"What rules said without the store, as their on_store_error has it.", []string{"domain", "rule", "policy"}, nil),
+		banned: prometheus.NewDesc("headgate_banned_total",
+			"Requests that a rule refused because an operator has banned the key.", []string{"domain", "rule"}, nil),
 		requests: prometheus.NewDesc("headgate_requests_total",
 			"Requests decided about, each once, by the door they came in at.", []string{"door", "outcome"}, nil),
 		rules: prometheus.NewDesc("headgate_rules",
@@ -81,7 +83,7 @@ type collector struct {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.d.decisions, c.d.near, c.d.degraded, c.d.requests, c.d.rules, c.d.overflow,
+		c.d.decisions, c.d.near, c.d.degraded, c.d.banned, c.d.requests, c.d.rules, c.d.overflow,
 	} {
 		out <- d
 	}
@@ -114,6 +116,9 @@ func (c *collector) rule(out chan<- prometheus.Metric, s *series) {
 	}
 	if s.own || s.Near > 0 {
 		counter(out, c.d.near, s.Near, s.domain, s.rule)
+	}
+	if s.Banned > 0 {
+		counter(out, c.d.banned, s.Banned, s.domain, s.rule)
 	}
 	for p, name := range policyNames() {
 		if s.Degraded[p] > 0 {

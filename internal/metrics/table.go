@@ -44,7 +44,8 @@ type cell struct {
 	outcomes [engine.Outcomes]atomic.Uint64
 	near     atomic.Uint64
 	degraded [policies]atomic.Uint64
-	_        [48]byte // two cache lines in all, as they are fetched in pairs
+	banned   atomic.Uint64
+	_        [40]byte // two cache lines in all, as they are fetched in pairs
 }
 
 // ruleCounts are the counters of one rule.
@@ -69,6 +70,8 @@ type Counts struct {
 	// Degraded is how many were decided without the store: by the policies
 	// allow, deny and local.
 	Degraded [policies]uint64
+	// Banned is how many were refused because an operator has banned the key.
+	Banned uint64
 }
 
 // count counts one result.
@@ -85,6 +88,8 @@ func (c *ruleCounts) count(lane uint32, r *engine.Result, o engine.Outcome) {
 		at.degraded[policyDeny].Add(1)
 	case headgate.Fallback:
 		at.degraded[policyLocal].Add(1)
+	case headgate.Banned:
+		at.banned.Add(1)
 	default:
 		if d.Allowed && o != engine.ShadowRefused && d.Remaining*5 <= d.Limit && d.Reason != headgate.NoLimit {
 			at.near.Add(1)
@@ -101,6 +106,7 @@ func (c *ruleCounts) read() Counts {
 			sum.Outcomes[o] += at.outcomes[o].Load()
 		}
 		sum.Near += at.near.Load()
+		sum.Banned += at.banned.Load()
 		for p := range at.degraded {
 			sum.Degraded[p] += at.degraded[p].Load()
 		}
@@ -114,6 +120,7 @@ func (c *Counts) add(other *Counts) {
 		c.Outcomes[o] += other.Outcomes[o]
 	}
 	c.Near += other.Near
+	c.Banned += other.Banned
 	for p := range c.Degraded {
 		c.Degraded[p] += other.Degraded[p]
 	}
@@ -125,6 +132,7 @@ func (c Counts) minus(other *Counts) Counts {
 		c.Outcomes[o] -= other.Outcomes[o]
 	}
 	c.Near -= other.Near
+	c.Banned -= other.Banned
 	for p := range c.Degraded {
 		c.Degraded[p] -= other.Degraded[p]
 	}

@@ -31,7 +31,9 @@ async function row(page: Page, algorithm: string): Promise<string[]> {
 
 /** Waits until the row of an algorithm begins with these. */
 const shows = (page: Page, algorithm: string, first: readonly string[]) =>
-  expect.poll(async () => (await row(page, algorithm)).slice(0, first.length), { message: algorithm }).toEqual(first);
+  expect
+    .poll(async () => (await row(page, algorithm)).slice(0, first.length), { message: algorithm })
+    .toEqual(first);
 
 const ready = (page: Page) => page.waitForSelector(".lane");
 
@@ -77,9 +79,7 @@ test("the clock runs by itself, and stops", async () => {
   const { page, wrong } = await openTab(browser, door.url);
   await page.goto(`${door.url}/playground#kind=steady&rate=50&speed=100`);
   await ready(page);
-  await expect
-    .poll(async () => Number((await row(page, "token_bucket"))[0]))
-    .toBeGreaterThan(50);
+  await expect.poll(async () => Number((await row(page, "token_bucket"))[0])).toBeGreaterThan(50);
   await press(page, "Pause");
   const stopped = await page.locator(".clock").textContent();
   await press(page, "Restart");
