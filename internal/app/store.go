@@ -23,12 +23,12 @@ func (a *App) openStore() (headgate.Store, []engine.Option, error) {
 	if a.options.Config.Store.Kind == config.InRedis {
 		return a.openRedis()
 	}
-	s, isRestored, err := a.openMemory()
+	s, err := a.openMemory()
 	if err != nil {
 		return nil, nil, err
 	}
 	a.keepMemory(s)
-	sealed := a.openTokenSecret(isRestored)
+	sealed := a.openTokenSecret()
 	if c := &a.options.Config.Store.Memory; c.Snapshot != "" {
 		var saving sync.Mutex // the last save may meet one of the ticker's
 		a.save = func() error {
@@ -66,33 +66,32 @@ func (a *App) newMemory() *memory.Store {
 	return memory.New(options...)
 }
 
-// openMemory returns the embedded store, and whether it has the counts of the
-// last run.
-func (a *App) openMemory() (s *memory.Store, isRestored bool, err error) {
-	c := &a.options.Config.Store.Memory
-	s = a.newMemory()
+// openMemory returns the embedded store with the counts of the last run.
+func (a *App) openMemory() (*memory.Store, error) {
+	c, s := &a.options.Config.Store.Memory, a.newMemory()
 	if c.Snapshot == "" {
-		return s, false, nil
+		return s, nil
 	}
-	err = s.LoadFile(c.Snapshot)
+	err := s.LoadFile(c.Snapshot)
 	switch {
 	case err == nil:
 		a.log.Info("counts restored", "file", c.Snapshot, "keys", s.Stats().Keys)
-		return s, true, nil
+		a.tokenSecret.hasCounts = true
+		return s, nil
 	case errors.Is(err, fs.ErrNotExist):
 		a.log.Info("no counts to restore yet", "file", c.Snapshot)
-		return s, false, nil
+		return s, nil
 	case !errors.Is(err, memory.ErrDamagedSnapshot):
 		// Out of reach. To start with fresh budgets, and to fail to save them
 		// later, is not what was asked for.
-		return nil, false, fmt.Errorf("counts not restored: %w", err)
+		return nil, fmt.Errorf("counts not restored: %w", err)
 	}
 	aside, asideErr := memory.SetAside(c.Snapshot)
 	if asideErr != nil {
-		return nil, false, fmt.Errorf("counts not restored: %w; %w", err, asideErr)
+		return nil, fmt.Errorf("counts not restored: %w; %w", err, asideErr)
 	}
 	a.log.Error("snapshot is damaged, counts start afresh", "file", c.Snapshot, "set_aside_as", aside, "err", err)
-	return s, false, nil
+	return s, nil
 }
 
 // saveCounts saves a last time.

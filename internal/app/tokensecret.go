@@ -24,18 +24,20 @@ const tokenSecretSize = 52
 type tokenSecret struct {
 	path string // empty without a snapshot
 	text []byte
+	// hasCounts says that the counts of the last run have been restored.
+	hasCounts bool
 }
 
 // openTokenSecret returns that of the last run if its counts are here, and else
 // a new one.
-func (a *App) openTokenSecret(isRestored bool) engine.Option {
+func (a *App) openTokenSecret() engine.Option {
 	s := &a.tokenSecret
 	if snapshot := a.options.Config.Store.Memory.Snapshot; snapshot != "" {
 		s.path = snapshot + ".secret"
 	}
 	if old, err := s.take(); err != nil {
 		a.log.Warn("leases and reservations of the last run are unknown", "file", s.path, "err", err)
-	} else if isRestored && len(old) == tokenSecretSize {
+	} else if s.hasCounts && len(old) == tokenSecretSize {
 		s.text = old
 	}
 	if s.text == nil {
