@@ -19,7 +19,7 @@ run: build ## build, then start the quickstart: a proxy on :8000 before a demo b
 	$(BIN) quickstart
 
 test: ## install what is missing, run every test with the race detector, compile and try the benchmarks
-	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy
+	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl
 	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on $$($(GO) list ./... | grep -v $(TIMED:%=-e %))
 	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on -p 1 $$($(GO) list ./... | grep $(TIMED:%=-e %))
 	$(GO) test -shuffle=on $$(grep -rl --include='*_test.go' '^//go:build !race' . | xargs -n1 dirname | sort -u)
