@@ -13,7 +13,7 @@ MODULES  := . benchmarks $(ADAPTERS)
 TIMED    := /store/redis /store/failsafe /internal/redistest /internal/app /door/resp
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long web web-static web-test web-check build lint fmt vet tidy-check differential fuzz bench doors lab vectors clean help
+.PHONY: run test test-long web web-static web-test web-check build lint fmt vet tidy-check differential fuzz bench doors lab vectors proto proto-check clean help
 
 run: build ## build, then start the quickstart: a proxy on :8000 before a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -80,6 +80,12 @@ lab: build ## measure how exact the algorithms are, and write the tables of docs
 
 vectors: ## rewrite algorithm/testdata/vectors from the Go steps
 	$(GO) test ./algorithm -run TestVectors -update
+
+proto: ## make the Go code of api/ from its .proto files
+	scripts/proto.sh
+
+proto-check: ## fail if it is not what they give (where there is protoc)
+	scripts/proto.sh check
 
 clean: ## remove what building leaves behind
 	rm -rf bin dist

@@ -23,6 +23,7 @@ const module = "github.com/headgate/headgate"
 var layers = map[string]int{
 	".":                    0, // vocabulary
 	"algorithm":            1, // pure steps
+	"api":                  0, // the messages of gRPC
 	"internal/body":        1, // the texts that rules answer with
 	"store":                2, // each folder a store, and the suite they pass
 	"rules":                2, // what applies to a request

@@ -49,6 +49,8 @@ const (
 	DoorForwardAuth
 	// DoorProxy is the reverse proxy.
 	DoorProxy
+	// DoorGRPC is headgate.v1.Limiter, the API over gRPC.
+	DoorGRPC
 	// Doors is how many there are.
 	Doors
 )
@@ -68,6 +70,8 @@ func (d Door) String() string {
 		return "forward_auth"
 	case DoorProxy:
 		return "proxy"
+	case DoorGRPC:
+		return "grpc_api"
 	case Doors:
 	}
 	return fmt.Sprintf("door(%d)", uint8(d))

@@ -18,6 +18,7 @@ package_of() {
     nginx) echo nginx-light ;;
     h2load) echo nghttp2-client ;;
     ab) echo apache2-utils ;;
+    protoc) echo protobuf-compiler ;;
     g++) echo g++ ;;
     *) echo "$1" ;;
   esac

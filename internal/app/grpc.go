@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/grpcapi"
 	"github.com/headgate/headgate/internal/door/rls"
 )
 
@@ -23,6 +24,15 @@ func (a *App) newRateLimit() *rls.Service {
 	return rls.New(o)
 }
 
+// newLimiter returns the API as the gRPC door has it. It asks for the same tokens
+// as over HTTP.
+func (a *App) newLimiter() *grpcapi.Service {
+	return grpcapi.New(grpcapi.Options{
+		Engine: a.engine, Clock: a.options.Clock, Logger: a.log, Clients: a.clients,
+		Dialect: a.options.Config.Headers, Tokens: a.apiTokens(),
+	})
+}
+
 // serveGRPC answers at d in the background.
 func (a *App) serveGRPC(d *door) error {
 	c := &a.options.Config.GRPC
@@ -32,6 +42,8 @@ func (a *App) serveGRPC(d *door) error {
 		KeepaliveMin: c.KeepaliveMin, TLS: a.tlsOf(d.name),
 		Interceptor: a.telemetry.Interceptor(),
 	}
+	limiter := a.newLimiter()
+	o.Beside = []rls.Beside{{Description: limiter.Description(), Service: limiter}}
 	d.grpc = rls.NewServer(a.rateLimit, o)
 	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.name))
 	go func() {

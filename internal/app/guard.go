@@ -10,15 +10,10 @@ import (
 // guarded asks callers of the API for a token, if one is set. Probes of health
 // need none, as long as they want no details.
 func (a *App) guarded(api http.Handler) http.Handler {
-	secrets := a.options.Config.API.Tokens
-	if len(secrets) == 0 {
+	known := a.apiTokens()
+	if known.Empty() {
 		return api
 	}
-	tokens := make([]string, len(secrets))
-	for i, s := range secrets {
-		tokens[i] = string(s)
-	}
-	known := token.New(tokens...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isForwardAuth(r) {
 			// Its Authorization is that of the client who is being judged, and
@@ -37,6 +32,16 @@ func (a *App) guarded(api http.Handler) http.Handler {
 		token.Challenge(w.Header())
 		answer.Problem(w, http.StatusUnauthorized, "the token of the API is missing or wrong")
 	})
+}
+
+// apiTokens are those of the API, over HTTP and gRPC.
+func (a *App) apiTokens() *token.Set {
+	secrets := a.options.Config.API.Tokens
+	tokens := make([]string, len(secrets))
+	for i, s := range secrets {
+		tokens[i] = string(s)
+	}
+	return token.New(tokens...)
 }
 
 func isForwardAuth(r *http.Request) bool { return r.URL.Path == "/v1/auth" }

@@ -35,11 +35,28 @@ func (s *Set) Empty() bool { return len(s.hashes) == 0 }
 // nor its length.
 func (s *Set) Knows(r *http.Request) bool {
 	known := s.KnowsByField(r)
-	if scheme, rest, found := strings.Cut(r.Header.Get("Authorization"), " "); found && strings.EqualFold(scheme, "Bearer") {
-		return s.has(strings.TrimSpace(rest)) || known
+	if text, ok := bearer(r.Header.Get("Authorization")); ok {
+		return s.has(text) || known
 	}
 	_, password, _ := r.BasicAuth()
 	return s.has(password) || known
+}
+
+// KnowsValues is Knows for what is no HTTP request: authorization and field are
+// the values of Authorization, which takes a bearer token, and of Header.
+func (s *Set) KnowsValues(authorization, field string) bool {
+	text, _ := bearer(authorization)
+	byField := s.has(field)
+	return s.has(text) || byField
+}
+
+// bearer returns the token of a value of Authorization, if it is of that scheme.
+func bearer(authorization string) (text string, ok bool) {
+	scheme, rest, found := strings.Cut(authorization, " ")
+	if !found || !strings.EqualFold(scheme, "Bearer") {
+		return "", false
+	}
+	return strings.TrimSpace(rest), true
 }
 
 // KnowsByField reports whether r has one of the tokens in the field Header,

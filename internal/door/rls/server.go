@@ -55,6 +55,16 @@ type ServerOptions struct {
 	// Interceptor, if not nil, is around every call. It sees neither the request
 	// nor the response of the rate limit service.
 	Interceptor grpc.UnaryServerInterceptor
+	// Beside are further services of the same server.
+	Beside []Beside
+}
+
+// Beside is a service that is served beside that of Envoy.
+type Beside struct {
+	// Description is what gRPC has to know of it.
+	Description *grpc.ServiceDesc
+	// Service is what its handlers are given.
+	Service any
 }
 
 // Server serves a Service over gRPC, and beside it the health and reflection
@@ -62,6 +72,7 @@ type ServerOptions struct {
 type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
+	names  []string // of the services whose health is told
 }
 
 // NewServer returns a server for s.
@@ -97,6 +108,11 @@ func NewServer(s *Service, o ServerOptions) *Server {
 	}
 	server := &Server{grpc: grpc.NewServer(options...), health: health.NewServer()}
 	server.grpc.RegisterService(description(), s)
+	server.names = []string{"", HealthName, serviceName}
+	for _, b := range o.Beside {
+		server.grpc.RegisterService(b.Description, b.Service)
+		server.names = append(server.names, b.Description.ServiceName)
+	}
 	healthpb.RegisterHealthServer(server.grpc, server.health)
 	server.SetServing(true)
 	reflection.Register(server.grpc)
@@ -117,7 +133,7 @@ func (s *Server) SetServing(yes bool) { //nolint:revive // the state itself, not
 	if yes {
 		state = healthpb.HealthCheckResponse_SERVING
 	}
-	for _, name := range []string{"", HealthName, serviceName} {
+	for _, name := range s.names {
 		s.health.SetServingStatus(name, state)
 	}
 }

@@ -1,0 +1,162 @@
+package grpcapi
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate"
+	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/rules"
+)
+
+// The bounds are those of the HTTP API.
+const (
+	// maxChecks is the largest batch.
+	maxChecks = 1000
+	// maxAttributes is how many attributes one check may have.
+	maxAttributes = 128
+	// maxCost is the largest cost.
+	maxCost = 1<<53 - 1
+	// defaultTTL is in what time a reservation has to be settled that does not
+	// say.
+	defaultTTL = 10 * time.Minute
+	// maxWords is the length of the longest error message in bytes: it travels
+	// in a header field.
+	maxWords = 512
+)
+
+var (
+	errNoDomain      = errors.New("domain is missing: whose rules apply?")
+	errNoReservation = errors.New("reservation is missing")
+	errNoLease       = errors.New("lease is missing")
+	errNoCost        = errors.New("cost is missing: what did the request really take?")
+)
+
+// wrong is the status of a request that its caller has to mend.
+func wrong(err error) error {
+	words := strings.ToValidUTF8(err.Error(), string(utf8.RuneError))
+	if len(words) > maxWords {
+		words = strings.ToValidUTF8(words[:maxWords], "") + "…"
+	}
+	return grpcstatus.Error(codes.InvalidArgument, words)
+}
+
+// check is one question. It is the rules.Request of that question.
+type check struct {
+	domain     string
+	cost       int64
+	kind       headgate.Kind
+	attributes []attribute
+	address    netip.Addr
+}
+
+// attribute is one entry of attributes.
+type attribute struct {
+	rules.Attribute
+	value string
+}
+
+// Attribute implements rules.Request.
+func (c *check) Attribute(a rules.Attribute) (value string, ok bool) {
+	for i := range c.attributes {
+		if c.attributes[i].Attribute == a {
+			return c.attributes[i].value, true
+		}
+	}
+	return "", false
+}
+
+// ClientIP implements rules.Request.
+func (c *check) ClientIP() netip.Addr { return c.address }
+
+// query is what c asks the engine.
+func (c *check) query(at int64) engine.Query {
+	return engine.Query{Domain: c.domain, Request: c, Cost: c.cost, At: at, Kind: c.kind, Door: engine.DoorGRPC}
+}
+
+// readCheck makes a check of in.
+func (s *Service) readCheck(in *headgatev1.CheckRequest) (*check, error) {
+	c, err := s.read(in.GetDomain(), in.GetAttributes(), in.Cost)
+	if err == nil && in.GetPeek() {
+		c.kind = headgate.Peek
+	}
+	return c, err
+}
+
+// readReserve makes a check of in, and says in what time it is to be settled.
+func (s *Service) readReserve(in *headgatev1.ReserveRequest) (c *check, ttl time.Duration, err error) {
+	ttl = defaultTTL
+	if most := engine.MaxReservation.Milliseconds(); in.TtlMs != nil {
+		if in.GetTtlMs() < 1 || in.GetTtlMs() > most {
+			return nil, 0, fmt.Errorf("ttl_ms must be from 1 to %d", most)
+		}
+		ttl = time.Duration(in.GetTtlMs()) * time.Millisecond
+	}
+	c, err = s.read(in.GetDomain(), in.GetAttributes(), in.Cost)
+	return c, ttl, err
+}
+
+// read makes a check of what all requests have.
+func (s *Service) read(domain string, attributes map[string]string, cost *int64) (*check, error) {
+	if domain == "" {
+		return nil, errNoDomain
+	}
+	c := &check{domain: domain, cost: 1}
+	if cost != nil {
+		var err error
+		if c.cost, err = costOf(cost); err != nil {
+			return nil, err
+		}
+	}
+	if len(attributes) > maxAttributes {
+		return nil, fmt.Errorf("a check must have at most %d attributes", maxAttributes)
+	}
+	c.attributes = make([]attribute, 0, len(attributes))
+	for name, value := range attributes {
+		if err := s.attribute(c, name, value); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// attribute adds one to c.
+func (s *Service) attribute(c *check, name, value string) error {
+	a, err := rules.ParseAttribute(name)
+	if err != nil {
+		return fmt.Errorf("attribute %.64q: %w", name, err)
+	}
+	if _, twice := c.Attribute(a); twice {
+		// As they come in no order, it does not say which was the other one.
+		return fmt.Errorf("attribute %.64q is there twice, in other letters", strings.ToLower(name))
+	}
+	if a.Kind == rules.ClientIP {
+		address, err := netip.ParseAddr(value)
+		if err != nil || address.Zone() != "" {
+			return fmt.Errorf("attribute %q must be an IP address without port or zone, not %.64q", name, value)
+		}
+		c.address = address.Unmap()
+		value = s.options.Clients.Group(c.address)
+	}
+	c.attributes = append(c.attributes, attribute{a, value})
+	return nil
+}
+
+// costOf checks a cost.
+func costOf(cost *int64) (int64, error) {
+	switch {
+	case *cost < 0:
+		return 0, errors.New("cost must not be negative")
+	case *cost > maxCost:
+		return 0, fmt.Errorf("cost must be at most %d", int64(maxCost))
+	}
+	return *cost, nil
+}

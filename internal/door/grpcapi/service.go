@@ -1,0 +1,206 @@
+// Package grpcapi is headgate.v1.Limiter, the service of the gRPC door for
+// callers who want what the HTTP API tells: checks, batches, reservations and
+// leases. It serves beside the service that Envoy asks.
+//
+// The contract is in api/headgate/v1/limiter.proto and docs/grpc.md.
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate"
+	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/token"
+)
+
+// Options are what the service needs.
+type Options struct {
+	// Engine decides. It is required.
+	Engine *engine.Engine
+	// Clock is read once per request. Required.
+	Clock func() time.Time
+	// Logger hears of what callers cannot be told. Required.
+	Logger *slog.Logger
+	// Clients says how addresses are grouped to be counted. Required.
+	Clients *client.Resolver
+	// Dialect is that of the header fields.
+	Dialect answer.Dialect
+	// Tokens, if there are any, are those of which a caller has to know one.
+	// Required.
+	Tokens *token.Set
+}
+
+// Service answers the calls of headgate.v1.Limiter.
+type Service struct {
+	headgatev1.UnimplementedLimiterServer
+	options Options
+}
+
+var _ headgatev1.LimiterServer = (*Service)(nil)
+
+// New returns the service.
+func New(options Options) *Service { return &Service{options: options} }
+
+// Check implements headgatev1.LimiterServer.
+func (s *Service) Check(ctx context.Context, in *headgatev1.CheckRequest) (*headgatev1.CheckResponse, error) {
+	at := s.now()
+	c, err := s.readCheck(in)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	v := s.decide(ctx, c, at)
+	defer v.Release()
+	out := s.answer(ctx, &v)
+	out.Headers = s.headers(&v, at)
+	return out, nil
+}
+
+// CheckBatch implements headgatev1.LimiterServer.
+func (s *Service) CheckBatch(ctx context.Context, in *headgatev1.CheckBatchRequest) (*headgatev1.CheckBatchResponse, error) {
+	at := s.now()
+	if len(in.GetChecks()) > maxChecks {
+		return nil, wrong(fmt.Errorf("checks must have at most %d elements", maxChecks))
+	}
+	checks := make([]*check, len(in.GetChecks()))
+	for i, one := range in.GetChecks() {
+		var err error
+		if checks[i], err = s.readCheck(one); err != nil {
+			return nil, wrong(fmt.Errorf("checks[%d]: %w", i, err))
+		}
+	}
+	out := &headgatev1.CheckBatchResponse{Results: make([]*headgatev1.CheckResponse, len(checks))}
+	for i, c := range checks {
+		v := s.decide(ctx, c, at)
+		out.Results[i] = s.answer(ctx, &v)
+		v.Release()
+	}
+	return out, nil
+}
+
+// Reserve implements headgatev1.LimiterServer.
+func (s *Service) Reserve(ctx context.Context, in *headgatev1.ReserveRequest) (*headgatev1.ReserveResponse, error) {
+	at := s.now()
+	c, ttl, err := s.readReserve(in)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	v, reservation, err := s.options.Engine.Reserve(ctx, c.query(at), ttl)
+	s.report(ctx, c.domain, err)
+	defer v.Release()
+	return &headgatev1.ReserveResponse{Verdict: verdictOf(&v), Reservation: reservation, Headers: s.headers(&v, at)}, nil
+}
+
+// Commit implements headgatev1.LimiterServer.
+func (s *Service) Commit(ctx context.Context, in *headgatev1.CommitRequest) (*headgatev1.CommitResponse, error) {
+	at := s.now()
+	switch {
+	case in.GetReservation() == "":
+		return nil, wrong(errNoReservation)
+	case in.Cost == nil:
+		return nil, wrong(errNoCost)
+	}
+	cost, err := costOf(in.Cost)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	out, err := s.options.Engine.Commit(ctx, in.GetReservation(), cost, at)
+	if err != nil {
+		return nil, s.unsettled(ctx, "reservation", err)
+	}
+	return &headgatev1.CommitResponse{Settlement: settlementOf(&out)}, nil
+}
+
+// Cancel implements headgatev1.LimiterServer.
+func (s *Service) Cancel(ctx context.Context, in *headgatev1.CancelRequest) (*headgatev1.CancelResponse, error) {
+	at := s.now()
+	if in.GetReservation() == "" {
+		return nil, wrong(errNoReservation)
+	}
+	out, err := s.options.Engine.Cancel(ctx, in.GetReservation(), at)
+	if err != nil {
+		return nil, s.unsettled(ctx, "reservation", err)
+	}
+	return &headgatev1.CancelResponse{Settlement: settlementOf(&out)}, nil
+}
+
+// Release implements headgatev1.LimiterServer.
+func (s *Service) Release(ctx context.Context, in *headgatev1.ReleaseRequest) (*headgatev1.ReleaseResponse, error) {
+	at := s.now()
+	if in.GetLease() == "" {
+		return nil, wrong(errNoLease)
+	}
+	ending, err := s.options.Engine.ReleaseToken(ctx, in.GetLease(), at)
+	if err != nil {
+		return nil, s.unsettled(ctx, "lease", err)
+	}
+	return &headgatev1.ReleaseResponse{Ending: endingOf(ending)}, nil
+}
+
+// Renew implements headgatev1.LimiterServer.
+func (s *Service) Renew(ctx context.Context, in *headgatev1.RenewRequest) (*headgatev1.RenewResponse, error) {
+	at := s.now()
+	if in.GetLease() == "" {
+		return nil, wrong(errNoLease)
+	}
+	lease, ending, err := s.options.Engine.RenewToken(ctx, in.GetLease(), at)
+	if err != nil {
+		return nil, s.unsettled(ctx, "lease", err)
+	}
+	return &headgatev1.RenewResponse{Ending: endingOf(ending), Lease: lease}, nil
+}
+
+// now reads the clock.
+func (s *Service) now() int64 { return s.options.Clock().UnixMicro() }
+
+// decide asks the engine. Its error does not concern the caller, who gets what
+// the policy says; the verdict's reason tells.
+func (s *Service) decide(ctx context.Context, c *check, at int64) engine.Verdict {
+	v, err := s.options.Engine.Decide(ctx, c.query(at))
+	s.report(ctx, c.domain, err)
+	return v
+}
+
+// answer is what the caller is told of v, without header fields.
+func (s *Service) answer(ctx context.Context, v *engine.Verdict) *headgatev1.CheckResponse {
+	lease, err := s.options.Engine.LeaseToken(ctx, v)
+	if err != nil {
+		s.options.Logger.WarnContext(ctx, "no token for a lease: it ends by itself", "err", err)
+	}
+	return &headgatev1.CheckResponse{Verdict: verdictOf(v), Lease: lease}
+}
+
+// report logs an error of the engine's.
+func (s *Service) report(ctx context.Context, domain string, err error) {
+	if err == nil {
+		return
+	}
+	level := slog.LevelError
+	if errors.Is(err, headgate.ErrUnavailable) {
+		level = slog.LevelDebug // whoever watches the store says so once
+	}
+	s.options.Logger.Log(ctx, level, "check failed", "domain", domain, "err", err)
+}
+
+// unsettled returns the status for a lease or a reservation about which the
+// engine said err.
+func (s *Service) unsettled(ctx context.Context, what string, err error) error {
+	switch {
+	case errors.Is(err, engine.ErrBadToken):
+		return grpcstatus.Errorf(codes.NotFound, "the %s is none that was given here, or is damaged", what)
+	case errors.Is(err, headgate.ErrUnavailable):
+		s.options.Logger.DebugContext(ctx, "token not settled", "err", err)
+		return grpcstatus.Error(codes.Unavailable, "the store does not answer; try again")
+	}
+	s.options.Logger.ErrorContext(ctx, "token not settled", "err", err)
+	return grpcstatus.Error(codes.Internal, "internal error")
+}

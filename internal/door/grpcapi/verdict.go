@@ -1,0 +1,120 @@
+package grpcapi
+
+import (
+	"github.com/headgate/headgate"
+	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
+)
+
+// verdictOf is v in the words of the protocol.
+func verdictOf(v *engine.Verdict) *headgatev1.Verdict {
+	d := &v.Decision
+	out := &headgatev1.Verdict{
+		Allowed: v.Allowed, Action: actionOf(v.Outcome()), Reason: headgatev1.Reason_REASON_UNKNOWN_DOMAIN,
+		DelayMs: answer.Milliseconds(v.Delay),
+	}
+	if v.Known {
+		out.Reason = reasonOf(d.Reason)
+	}
+	after, ok := answer.RetryAfter(*d)
+	out.Never = !ok && !v.Allowed
+	if v.Rule != nil {
+		out.Rule = v.Rule.Name
+	}
+	if v.Rule != nil && d.Reason != headgate.NoLimit {
+		out.Limit = &d.Limit
+		if !out.Never {
+			out.RetryAfterMs = new(answer.Milliseconds(after))
+		}
+		if d.Reason != headgate.FailOpen && d.Reason != headgate.FailClosed {
+			out.Remaining = &d.Remaining
+			out.ResetAfterMs = new(answer.Milliseconds(d.ResetAfter))
+		}
+	}
+	if v.WouldRefuse > 0 {
+		results := v.Results()
+		for i := range results {
+			if results[i].Decision.Reason == headgate.Shadow {
+				out.Shadow = append(out.Shadow, results[i].Rule.Name)
+			}
+		}
+	}
+	return out
+}
+
+// headers are the fields that the client of the request should be told. It has
+// to come before Release.
+func (s *Service) headers(v *engine.Verdict, at int64) []*headgatev1.Header {
+	results := v.Results()
+	policies := make([]answer.Policy, 0, len(results))
+	for i := range results {
+		if r := &results[i]; r.Enforced {
+			policies = append(policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at})
+		}
+	}
+	var list []*headgatev1.Header
+	var space [384]byte
+	answer.Each(space[:0], s.options.Dialect.Or(v.Headers()), policies, func(name string, value []byte) {
+		list = append(list, &headgatev1.Header{Name: name, Value: string(value)})
+	})
+	return list
+}
+
+func actionOf(o engine.Outcome) headgatev1.Action {
+	switch o {
+	case engine.Allowed, engine.ShadowRefused, engine.Outcomes:
+	case engine.Refused:
+		return headgatev1.Action_ACTION_REJECT
+	case engine.Delayed:
+		return headgatev1.Action_ACTION_DELAY
+	case engine.Queued:
+		return headgatev1.Action_ACTION_QUEUE
+	case engine.ShadowBanned:
+		return headgatev1.Action_ACTION_SHADOW_BAN
+	}
+	return headgatev1.Action_ACTION_ALLOW
+}
+
+func reasonOf(r headgate.Reason) headgatev1.Reason {
+	switch r {
+	case headgate.OK:
+		return headgatev1.Reason_REASON_OK
+	case headgate.Limited:
+		return headgatev1.Reason_REASON_LIMITED
+	case headgate.TooLarge:
+		return headgatev1.Reason_REASON_TOO_LARGE
+	case headgate.FailOpen:
+		return headgatev1.Reason_REASON_FAIL_OPEN
+	case headgate.FailClosed:
+		return headgatev1.Reason_REASON_FAIL_CLOSED
+	case headgate.Fallback:
+		return headgatev1.Reason_REASON_FALLBACK
+	case headgate.Cached:
+		return headgatev1.Reason_REASON_CACHED
+	case headgate.NoLimit:
+		return headgatev1.Reason_REASON_UNLIMITED
+	case headgate.Banned:
+		return headgatev1.Reason_REASON_BANNED
+	case headgate.Shadow, headgate.Expired: // never of a verdict
+	}
+	return headgatev1.Reason_REASON_UNSPECIFIED
+}
+
+func endingOf(e engine.Ending) headgatev1.Ending {
+	switch e {
+	case engine.Done:
+		return headgatev1.Ending_ENDING_DONE
+	case engine.Gone:
+		return headgatev1.Ending_ENDING_GONE
+	case engine.Expired:
+		return headgatev1.Ending_ENDING_EXPIRED
+	case engine.Settled:
+		return headgatev1.Ending_ENDING_SETTLED
+	}
+	return headgatev1.Ending_ENDING_UNSPECIFIED
+}
+
+func settlementOf(s *engine.Settlement) *headgatev1.Settlement {
+	return &headgatev1.Settlement{Ending: endingOf(s.Ending), InDebt: s.InDebt, RulesGone: s.Lost}
+}
