@@ -9,12 +9,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/token"
 )
 
-// Description is what a gRPC server has to know to serve s.
+// Description is what a gRPC server has to know to serve s. Its codec has to let
+// what has a ReadWire read itself, as that of package rls does.
 func (s *Service) Description() *grpc.ServiceDesc {
 	d := headgatev1.Limiter_ServiceDesc
 	d.Methods = slices.Clone(d.Methods)
@@ -24,9 +26,8 @@ func (s *Service) Description() *grpc.ServiceDesc {
 	return &d
 }
 
-// guarded lets next answer callers who may ask. A message that cannot be read is
-// the caller's mistake, which gRPC takes for the server's; and, as with net/http,
-// one request that goes wrong does not end the process.
+// guarded lets next answer callers who may ask. As with net/http, one request that
+// goes wrong does not end the process.
 func (s *Service) guarded(next grpc.MethodHandler) grpc.MethodHandler {
 	return func(server any, ctx context.Context, read func(any) error, interceptor grpc.UnaryServerInterceptor) (out any, err error) { //nolint:revive // as grpc.MethodHandler wants it
 		defer func() {
@@ -38,14 +39,35 @@ func (s *Service) guarded(next grpc.MethodHandler) grpc.MethodHandler {
 		if !s.knows(ctx) {
 			return nil, grpcstatus.Error(codes.Unauthenticated, "the token of the API is missing or wrong")
 		}
-		return next(server, ctx, func(message any) error {
-			if err := read(message); err != nil {
-				return wrong(fmt.Errorf("the request could not be read: %s", grpcstatus.Convert(err).Message()))
-			}
-			return nil
-		}, interceptor)
+		return next(server, ctx, func(message any) error { return readWith(read, message) }, interceptor)
 	}
 }
+
+// readWith reads a message. One that cannot be read is the caller's mistake,
+// which gRPC would take for the server's.
+func readWith(read func(any) error, message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return fmt.Errorf("the message is %T", message)
+	}
+	r := reader{message: m}
+	if err := read(&r); err != nil {
+		return err // too large, say
+	}
+	if r.err != nil {
+		return wrong(fmt.Errorf("the request could not be read: %w", r.err))
+	}
+	return nil
+}
+
+// reader reads a message, and keeps what is wrong with it.
+type reader struct {
+	message proto.Message
+	err     error
+}
+
+// ReadWire takes the bytes of the message.
+func (r *reader) ReadWire(data []byte) { r.err = proto.Unmarshal(data, r.message) }
 
 // knows reports whether the caller may ask.
 func (s *Service) knows(ctx context.Context) bool {

@@ -10,6 +10,14 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
+// Reader is what the calls of a service beside this one are read by, if it wants
+// to tell itself what is wrong with a message: gRPC takes one that cannot be read
+// for the server's mistake.
+type Reader interface {
+	// ReadWire takes the bytes of the message, which are its own.
+	ReadWire(data []byte)
+}
+
 // codec reads and writes calls by hand, and leaves the messages of the other
 // services of the same server, health and reflection, to protobuf.
 type codec struct{ others encoding.CodecV2 }
@@ -20,11 +28,14 @@ func (c codec) Name() string { return "proto" }
 // Unmarshal implements encoding.CodecV2. What is wrong with a rate limit
 // request is for the service to tell, as its caller's mistake.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	r, ok := v.(*call)
-	if !ok {
+	switch r := v.(type) {
+	case *call:
+		r.wrong = r.request.decode(data.Materialize()) // a copy of its own, for texts to point into
+	case Reader:
+		r.ReadWire(data.Materialize())
+	default:
 		return c.others.Unmarshal(data, v)
 	}
-	r.wrong = r.request.decode(data.Materialize()) // a copy of its own, for texts to point into
 	return nil
 }
 

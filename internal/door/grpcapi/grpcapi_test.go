@@ -1,0 +1,196 @@
+package grpcapi
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate/headgate"
+	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
+	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/internal/token"
+	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/store/memory"
+)
+
+const testRules = `
+domain: api
+limits:
+  - {name: tokens, match: {path: /llm}, rate: 100/day, algorithm: fixed_window}
+  - {name: exports, match: {path: /exports}, concurrency: 5}
+  - {name: strict, match: {path: /strict}, rate: 100/day, on_store_error: deny}
+`
+
+// now is when all requests happen.
+func now() time.Time { return time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC) }
+
+func newService(t testing.TB, store headgate.Store) *Service {
+	t.Helper()
+	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(testRules)})
+	if rs == nil {
+		t.Fatalf("rules: %v", diagnostics)
+	}
+	clients, err := client.New(client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(Options{
+		Engine: engine.New(store, rs), Clock: now, Logger: slog.New(slog.DiscardHandler), Clients: clients, Tokens: token.New(),
+	})
+}
+
+// Every word of the core has its constant, of the same name.
+func TestWords(t *testing.T) {
+	for r := headgate.OK; r <= headgate.Banned; r++ {
+		if want := "REASON_" + strings.ToUpper(r.String()); r != headgate.Shadow && reasonOf(r).String() != want {
+			t.Errorf("%s is %s", r, reasonOf(r))
+		}
+	}
+	for o := range engine.Outcomes {
+		if want := "ACTION_" + strings.ToUpper(o.Action()); actionOf(o).String() != want {
+			t.Errorf("%s is %s, want %s", o, actionOf(o), want)
+		}
+	}
+	for e := engine.Done; e <= engine.Settled; e++ {
+		if want := "ENDING_" + strings.ToUpper(e.String()); endingOf(e).String() != want {
+			t.Errorf("%s is %s", e, endingOf(e))
+		}
+	}
+}
+
+// Without a store the rules say what holds; what was taken cannot be settled.
+func TestStoreFailureIsTold(t *testing.T) {
+	store := memory.New()
+	s := newService(t, store)
+	ctx := t.Context()
+	path := func(p string) map[string]string { return map[string]string{"path": p} }
+	reserved, err := s.Reserve(ctx, &headgatev1.ReserveRequest{Domain: "api", Attributes: path("/llm")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := s.Check(ctx, &headgatev1.CheckRequest{Domain: "api", Attributes: path("/exports")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for p, want := range map[string]*headgatev1.Verdict{
+		"/llm": {
+			Allowed: true, Rule: "tokens", Limit: new(int64(100)), RetryAfterMs: new(int64(0)),
+			Action: headgatev1.Action_ACTION_ALLOW, Reason: headgatev1.Reason_REASON_FAIL_OPEN,
+		},
+		"/strict": {
+			Rule: "strict", Limit: new(int64(100)), RetryAfterMs: new(int64(1000)),
+			Action: headgatev1.Action_ACTION_REJECT, Reason: headgatev1.Reason_REASON_FAIL_CLOSED,
+		},
+	} {
+		got, err := s.Check(ctx, &headgatev1.CheckRequest{Domain: "api", Attributes: path(p)})
+		if err != nil || !proto.Equal(got.GetVerdict(), want) {
+			t.Errorf("%s: %v, %v, want %v", p, got, err, want)
+		}
+	}
+	_, commit := s.Commit(ctx, &headgatev1.CommitRequest{Reservation: reserved.GetReservation(), Cost: new(int64(1))})
+	_, cancel := s.Cancel(ctx, &headgatev1.CancelRequest{Reservation: reserved.GetReservation()})
+	_, release := s.Release(ctx, &headgatev1.ReleaseRequest{Lease: held.GetLease()})
+	_, renew := s.Renew(ctx, &headgatev1.RenewRequest{Lease: held.GetLease()})
+	for name, err := range map[string]error{"commit": commit, "cancel": cancel, "release": release, "renew": renew} {
+		if grpcstatus.Code(err) != codes.Unavailable {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A call that goes wrong is told to nobody but its caller.
+func TestPanicEndsTheCall(t *testing.T) {
+	s := newService(t, memory.New())
+	_, err := s.guarded(func(any, context.Context, func(any) error, grpc.UnaryServerInterceptor) (any, error) {
+		var none *check
+		return none.domain, nil
+	})(nil, t.Context(), nil, nil)
+	if grpcstatus.Code(err) != codes.Internal {
+		t.Errorf("%v", err)
+	}
+}
+
+// What is wrong is told in words that fit into a header field.
+func TestWordsAreBounded(t *testing.T) {
+	s := newService(t, memory.New())
+	for _, text := range []string{strings.Repeat("x", 1<<20), strings.Repeat("ü", 1<<19), strings.Repeat("\x00", 1<<20)} {
+		for name, value := range map[string]string{text + ":x": "", "client_ip": text} {
+			_, err := s.Check(t.Context(), &headgatev1.CheckRequest{Domain: "api", Attributes: map[string]string{name: value}})
+			told := grpcstatus.Convert(err)
+			if told.Code() != codes.InvalidArgument || len(told.Message()) > maxWords+len("…") || !utf8.ValidString(told.Message()) {
+				t.Errorf("%.20q: %.20q: %s, %d bytes", name, value, told.Code(), len(told.Message()))
+			}
+		}
+	}
+}
+
+// FuzzRead holds this door and the HTTP API together: what the one takes for a
+// check the other does too.
+func FuzzRead(f *testing.F) {
+	for _, seed := range []*headgatev1.CheckRequest{
+		{Domain: "api", Attributes: map[string]string{"path": "/llm", "client_ip": "198.51.100.7"}},
+		{Domain: "api", Attributes: map[string]string{"header:X-A": "1", "header:x-a": "2"}},
+		{Domain: "", Cost: new(int64(-1))},
+		{Domain: "api", Cost: new(int64(1 << 53)), Peek: true},
+		{Domain: "\x00", Attributes: map[string]string{"client_ip": "fe80::1%eth0", "": "", "hash:x": ""}},
+	} {
+		wire, err := proto.Marshal(seed)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(wire)
+	}
+	s := newService(f, memory.New())
+	api := httpapi.New(httpapi.Options{
+		Engine: s.options.Engine, Clock: now, Logger: s.options.Logger, Clients: s.options.Clients,
+		Ready: func(context.Context) httpapi.Readiness { return httpapi.Readiness{} },
+	})
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		in := new(headgatev1.CheckRequest)
+		if proto.Unmarshal(wire, in) != nil {
+			return
+		}
+		in.Peek = true // so that both are told the same
+		told, err := s.Check(t.Context(), in)
+		if err != nil && grpcstatus.Code(err) != codes.InvalidArgument {
+			t.Fatalf("%v", err)
+		}
+		cost := int64(1)
+		if in.Cost != nil {
+			cost = in.GetCost()
+		}
+		attributes := in.GetAttributes()
+		if attributes == nil {
+			attributes = map[string]string{}
+		}
+		body, encodingErr := json.Marshal(map[string]any{"domain": in.GetDomain(), "attributes": attributes, "cost": cost, "peek": true})
+		if encodingErr != nil {
+			t.Fatal(encodingErr)
+		}
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(string(body))))
+		want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[told.GetVerdict().GetAllowed()]
+		if err != nil {
+			want = http.StatusBadRequest
+		}
+		if w.Code != want && w.Code != http.StatusRequestEntityTooLarge {
+			t.Errorf("%v, %v; HTTP: %d %s", told, err, w.Code, w.Body)
+		}
+	})
+}
