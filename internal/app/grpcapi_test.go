@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +26,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/app"
@@ -473,6 +477,48 @@ func TestLimiterIsFoundAndCounted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The calls that docs/grpc.md shows are understood, and its rules those of the
+// example.
+func TestLimiterAsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/grpc.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("../../examples/grpc/rules.yaml")
+	if err != nil || !strings.Contains(string(page), "```yaml\n"+string(example)+"```") {
+		t.Errorf("the page shows other rules than the example has: %v", err)
+	}
+	f := run(t, string(example), nil, func(c *config.Config) { c.Listen.GRPC = "127.0.0.1:0" })
+	conn := dialGRPC(t, f.Addr(app.DoorGRPC))
+	calls := regexp.MustCompile(`-d '({.*?})' 127\.0\.0\.1:8081 headgate\.v1\.Limiter/([A-Za-z]+)`).FindAllSubmatch(page, -1)
+	if len(calls) < 4 {
+		t.Fatalf("%d calls", len(calls))
+	}
+	reservation := ""
+	for _, c := range calls {
+		body, method := strings.Replace(string(c[1]), "Q6NQS3y2IMxc…", reservation, 1), string(c[2])
+		in, out := messageNamed(t, method+"Request"), messageNamed(t, method+"Response")
+		if err := protojson.Unmarshal([]byte(body), in); err != nil {
+			t.Fatalf("%s: %v", c[0], err)
+		}
+		if err := conn.Invoke(t.Context(), "/headgate.v1.Limiter/"+method, in, out); err != nil {
+			t.Errorf("%s: %v", c[0], err)
+		}
+		if reserved, ok := out.(*headgatev1.ReserveResponse); ok {
+			reservation = reserved.GetReservation()
+		}
+	}
+}
+
+func messageNamed(t *testing.T, name string) proto.Message {
+	t.Helper()
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName("headgate.v1." + name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kind.New().Interface()
 }
 
 // What one node has reserved, another commits, over whichever door, and once.

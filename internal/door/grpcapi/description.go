@@ -29,7 +29,7 @@ func (s *Service) Description() *grpc.ServiceDesc {
 // guarded lets next answer callers who may ask. As with net/http, one request that
 // goes wrong does not end the process.
 func (s *Service) guarded(next grpc.MethodHandler) grpc.MethodHandler {
-	return func(server any, ctx context.Context, read func(any) error, interceptor grpc.UnaryServerInterceptor) (out any, err error) { //nolint:revive // as grpc.MethodHandler wants it
+	return func(server any, ctx context.Context, read func(any) error, interceptor grpc.UnaryServerInterceptor) (out any, err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				s.options.Logger.ErrorContext(ctx, "call failed", "panic", p)

@@ -1,0 +1,69 @@
+// Command grpc asks Headgate over gRPC: it reserves what a call of a language
+// model may take, makes the call, and commits what it took.
+//
+//	headgate serve --config examples/grpc/headgate.yaml &
+//	go run ./examples/grpc
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
+)
+
+func main() {
+	conn, err := grpc.NewClient("127.0.0.1:8081", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err == nil {
+		err = ask(context.Background(), headgatev1.NewLimiterClient(conn), os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+// estimate is what a call takes at most.
+const estimate = 500
+
+// ask makes one call of the model, if it may be made.
+func ask(ctx context.Context, limiter headgatev1.LimiterClient, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	reserved, err := limiter.Reserve(ctx, &headgatev1.ReserveRequest{
+		Domain:     "api",
+		Attributes: map[string]string{"path": "/v1/chat", "header:X-Api-Key": "k"},
+		Cost:       new(int64(estimate)),
+	})
+	if err != nil {
+		return err
+	}
+	v := reserved.GetVerdict()
+	if !v.GetAllowed() {
+		return fmt.Errorf("refused by %s: %s; again in %d ms", v.GetRule(), v.GetReason(), v.GetRetryAfterMs())
+	}
+	fmt.Fprintf(out, "reserved %d, %d left of %d\n", estimate, v.GetRemaining(), v.GetLimit())
+
+	took, err := callModel()
+	if err != nil {
+		_, cancelErr := limiter.Cancel(ctx, &headgatev1.CancelRequest{Reservation: reserved.GetReservation()})
+		return errors.Join(err, cancelErr)
+	}
+	// However often this is tried, it counts once.
+	settled, err := limiter.Commit(ctx, &headgatev1.CommitRequest{Reservation: reserved.GetReservation(), Cost: &took})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "took %d: %s\n", took, settled.GetSettlement().GetEnding())
+	return nil
+}
+
+// callModel stands for the call, and returns how many tokens it has taken.
+func callModel() (int64, error) { return 312, nil }
