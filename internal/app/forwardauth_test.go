@@ -273,6 +273,31 @@ func TestForwardAuthOfNginxKeepsItsOwnStatuses(t *testing.T) {
 	}
 }
 
+// The status that the rule wants is one line away, as the page says; without
+// it, it is a 429.
+func TestForwardAuthOfNginxWithOtherStatuses(t *testing.T) {
+	const line = "if ($limited = 410) { return 410; }"
+	if !strings.Contains(readFile(t, "../../docs/forward-auth.md"), "`"+line+"`") {
+		t.Error("the page does not say so")
+	}
+	p, backend := runForwardAuth(t, "nginx-forward-auth", func(c *config.Config) {
+		writeFile(t, c.Rules[0], "domain: site\nlimits:\n"+
+			"  - {name: gone, match: {path: /gone}, rate: 0/minute, on_limit: {status: 410}}\n"+
+			"  - {name: busy, match: {path: /busy}, rate: 0/minute, on_limit: {status: 503}}\n")
+	})
+	p.startNginx(t, backend, func(text, folder string) string {
+		const known = "if ($limited = 503) { return 503; }"
+		return replaced(t, nginxHome(text, folder), known, known+"\n            "+line)
+	})
+	c := clientAt(t, "127.0.0.2")
+	for path, want := range map[string]int{"/gone": 410, "/busy": 503, "/other": 200} {
+		res, _ := p.ask(t, c, "GET", path, "")
+		if res.StatusCode != want || want != 200 && res.Header.Get("X-RateLimit-Limit") != "0" {
+			t.Errorf("%s: %v %v, want %d", path, res.StatusCode, res.Header, want)
+		}
+	}
+}
+
 func TestForwardAuthOfCaddy(t *testing.T) {
 	p, backend := runForwardAuth(t, "caddy-forward-auth")
 	p.startProxy(t, backend, "caddy-forward-auth", "Caddyfile", func(text, _ string) string { return text },
