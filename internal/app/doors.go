@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -161,7 +162,8 @@ func (a *App) handler(name string) (http.Handler, error) {
 			Engine: a.engine, Domain: func() string { return a.state.Load().domain }, Upstream: upstream, Clients: a.clients, Tokens: a.tokens(),
 			TrustedProxies: c.TrustedProxies, Transport: a.telemetry.Transport(a.transport), Clock: a.options.Clock,
 			Logger: a.log, Dialect: c.Headers, TellTime: c.DecisionTime, MaxWaiting: c.Proxy.MaxWaiting,
-			StatusPath: c.Queue.StatusPath,
+			StatusPath: c.Queue.StatusPath, BodyTimeout: cmp.Or(a.options.Timeouts.Body, c.Proxy.BodyTimeout),
+			ReadTimeout: a.boundsOf(DoorProxy).Read,
 		})
 		return a.telemetry.Handler(a.proxy, routeOfProxy), nil
 	case backendDoor:
@@ -206,7 +208,7 @@ func (d *door) serve(handler http.Handler, b bounds, certificate *tls.Config, lo
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	if d.bound != nil {
-		d.server.ConnState = d.bound.ConnState
+		d.server.ConnState, d.server.ConnContext = d.bound.ConnState, d.bound.ConnContext
 	}
 	serve := d.server.Serve
 	if certificate != nil {

@@ -25,6 +25,7 @@ func impatient(t *testing.T, change ...set) *fixture {
 		Config: f.config, Logger: f.journal.logger(), Clock: f.clock.Now, PollInterval: time.Hour,
 		Timeouts: app.Timeouts{
 			Header: 50 * time.Millisecond, Read: 100 * time.Millisecond, Write: 200 * time.Millisecond, Idle: 50 * time.Millisecond,
+			Body: 2 * time.Second,
 		},
 	})
 	if err != nil {
@@ -78,6 +79,8 @@ func TestSlowCallersAreHungUpOn(t *testing.T) {
 		{"half a header", app.DoorAPI, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-A", ""},
 		{"half a header", app.DoorProxy, "GET /login HTTP/1.1\r\nHost: x\r\nX-A", ""},
 		{"half a body", app.DoorAPI, half, "HTTP/1.1 4"},
+		{"half a body", app.DoorProxy, "POST /other HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345", "HTTP/1.1 408"},
+		{"half a body, chunked", app.DoorProxy, "POST /other HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n123", "HTTP/1.1 408"},
 		{"idle after a request", app.DoorAPI, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200"},
 		{"idle after a request", app.DoorProxy, "GET /other HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200"},
 		{"idle after a request", app.DoorAdmin, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200"},
@@ -146,5 +149,51 @@ func TestProxyWaitsForBodies(t *testing.T) {
 	}
 	if body := read(t, res); res.StatusCode != http.StatusOK || body != "hello\n" {
 		t.Errorf("%d %q", res.StatusCode, body)
+	}
+}
+
+// Bodies that come drop by drop keep nobody out: who waits for his client makes
+// room, whoever has waited longest. Those that are answered stay.
+func TestSlowBodiesMakeRoom(t *testing.T) {
+	answering := make(chan struct{})
+	f := run(t, loginRules, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			<-answering
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, "hello\n")
+	}), func(c *config.Config) { c.Proxy.HTTP.MaxConnections = 3 })
+	open := func(text string) (net.Conn, *bufio.Reader) {
+		conn := f.dial(t, app.DoorProxy)
+		if _, err := io.WriteString(conn, text); err != nil {
+			t.Fatal(err)
+		}
+		return conn, bufio.NewReader(conn)
+	}
+	_, long := open("GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
+	download, err := http.ReadResponse(long, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const slow = "POST /other HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n"
+	for range 10 {
+		conn, in := open(slow)
+		// Having asked for it, the proxy waits for the body.
+		if line, err := in.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100") {
+			t.Fatalf("%q, %v", line, err)
+		}
+		_, _ = io.WriteString(conn, "x")
+	}
+	if res, body := f.get(t, f.proxyURL("/other")); res.StatusCode != http.StatusOK || body != "hello\n" {
+		t.Errorf("beside slow bodies: %d %q", res.StatusCode, body)
+	}
+	close(answering)
+	if body := read(t, download); body != "hello\n" {
+		t.Errorf("the download: %q", body)
+	}
+	if log := f.journal.text.String(); strings.Contains(log, "upstream failed") {
+		t.Errorf("the upstream is blamed: %s", log)
 	}
 }

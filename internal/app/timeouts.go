@@ -16,6 +16,9 @@ type Timeouts struct {
 	Header, Read, Write time.Duration
 	// Idle is how long a connection may be without a request.
 	Idle time.Duration
+	// Body is how long a client of the proxy may be silent in the middle of a
+	// body; 0 leaves it to the configuration.
+	Body time.Duration
 }
 
 // of returns the timeouts of a door.

@@ -133,6 +133,9 @@ type Proxy struct {
 	Upstream *url.URL
 	// MaxWaiting is how many requests may wait in it at once; 0 is its default.
 	MaxWaiting int64
+	// BodyTimeout is how long a client may be silent in the middle of a body;
+	// 0 is its default, and less than that forever.
+	BodyTimeout time.Duration
 	// UpstreamTLS is how it is called if its URL says https.
 	UpstreamTLS UpstreamTLS
 	TLS         TLS

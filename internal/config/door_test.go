@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/config"
 )
@@ -30,6 +31,8 @@ func TestDoors(t *testing.T) {
 		{map[string]string{"api.token": "short"}, "shorter than 16"},
 		{map[string]string{"api.explain": "of"}, "neither on nor off"},
 		{map[string]string{"api.header_timeout": "1ms"}, "too short"},
+		{map[string]string{"proxy.body_timeout": "1ms"}, "too short"},
+		{map[string]string{"proxy.body_timeout": "never"}, "not a duration"},
 		{map[string]string{"listen.shared": ":1", "resp.password": "x"}, ""},
 		{map[string]string{"listen.shared": ":1"}, "listen.shared: :1 can be reached from other machines"},
 		{map[string]string{"listen.shared": ":1", "listen.resp": "off"}, ""},
@@ -42,6 +45,18 @@ func TestDoors(t *testing.T) {
 		_, err := loadFlags(row.flags)
 		if (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%v: %v, want %q", row.flags, err, row.says)
+		}
+	}
+}
+
+func TestBodyTimeout(t *testing.T) {
+	for given, want := range map[string]time.Duration{"": 0, "90s": 90 * time.Second, "off": -1} {
+		flags := map[string]string{}
+		if given != "" {
+			flags["proxy.body_timeout"] = given
+		}
+		if c, err := loadFlags(flags); err != nil || c.Proxy.BodyTimeout != want {
+			t.Errorf("%q: %v, %v, want %s", given, c, err, want)
 		}
 	}
 }

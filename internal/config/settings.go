@@ -79,6 +79,12 @@ func settings() []setting {
 			c.Proxy.MaxWaiting, err = wholeNumber(v, 1_000_000)
 			return err
 		}),
+		one("proxy.body_timeout", func(c *Config, v string) (err error) {
+			if c.Proxy.BodyTimeout = -1; v != Off {
+				c.Proxy.BodyTimeout, err = duration(v, 100*time.Millisecond)
+			}
+			return err
+		}),
 		one("proxy.upstream", func(c *Config, v string) (err error) { c.Proxy.Upstream, err = upstream(v); return err }),
 		{key: "trusted_proxies", list: true, set: func(c *Config, v []string) (err error) {
 			c.TrustedProxies, err = networks(v)

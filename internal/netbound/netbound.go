@@ -8,6 +8,7 @@
 package netbound
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -184,20 +185,62 @@ func (l *Listener) leave(c *conn) {
 // for http.Server.ConnState. The connection may be wrapped by those that have a
 // method NetConn.
 func (l *Listener) ConnState(nc net.Conn, state http.ConnState) {
+	c := find(nc)
+	switch {
+	case c == nil:
+	case state == http.StateNew || state == http.StateIdle:
+		c.waits(l.accepted.Load())
+	default:
+		c.since.Store(0)
+	}
+}
+
+// find returns the connection of a listener that nc is made of, or nil.
+func find(nc net.Conn) *conn {
 	for {
 		if c, ok := nc.(interface{ counted() *conn }); ok {
-			if state == http.StateNew || state == http.StateIdle {
-				c.counted().waits(l.accepted.Load())
-			} else {
-				c.counted().since.Store(0)
-			}
-			return
+			return c.counted()
 		}
 		below, ok := nc.(interface{ NetConn() net.Conn }) // such as *tls.Conn
 		if !ok {
-			return
+			return nil
 		}
 		nc = below.NetConn()
+	}
+}
+
+// handleKey finds the connection in the context of a request.
+type handleKey struct{}
+
+// ConnContext lets requests find their connection by [From]; it is for
+// http.Server.ConnContext.
+func (*Listener) ConnContext(ctx context.Context, nc net.Conn) context.Context {
+	return context.WithValue(ctx, handleKey{}, Handle{find(nc)})
+}
+
+// Handle is the connection of a request under way. The zero value is that of
+// none, and all that is said to it is lost.
+type Handle struct{ conn *conn }
+
+// From returns the connection of the request with ctx.
+func From(ctx context.Context) Handle {
+	h, _ := ctx.Value(handleKey{}).(Handle)
+	return h
+}
+
+// Waits says that the request waits for its client, as it does for the next
+// piece of a body: until Works the connection is among those that may be closed
+// in favour of others.
+func (h Handle) Waits() {
+	if h.conn != nil {
+		h.conn.waits(h.conn.listener.accepted.Load())
+	}
+}
+
+// Works says that it does so no more.
+func (h Handle) Works() {
+	if h.conn != nil {
+		h.conn.since.Store(0)
 	}
 }
 

@@ -58,6 +58,10 @@ type Options struct {
 	// to be answered as slowly as their rule says; 0 means 10,000. Further ones
 	// are refused.
 	MaxWaiting int64
+	// BodyTimeout is how long a client may be silent in the middle of a body
+	// that the upstream has not begun to answer; 0 means a minute, and less
+	// than that forever. ReadTimeout is that of the server; 0 for none.
+	BodyTimeout, ReadTimeout time.Duration
 	// StatusPath is where clients ask what became of a request that was queued:
 	// this with its id. It begins and ends with a slash. Empty for nowhere.
 	StatusPath string
@@ -108,8 +112,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.TellTime(w.Header(), at)
 	}
 	x.begin(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
+	x.upload = p.receive(w, r)
 	// Deferred, for httputil panics when an upstream breaks off its answer.
 	defer func() {
+		x.upload.finish()
 		x.end()
 		p.exchanges.Put(x)
 	}()
@@ -207,6 +213,7 @@ func (p *Proxy) answered(res *http.Response) error {
 	}
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.answer = res
+		x.upload.talk()
 		answer.Headers(res.Header, x.dialect, x.policies...)
 	}
 	if p.options.TellTime {
@@ -219,6 +226,13 @@ func (p *Proxy) answered(res *http.Response) error {
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
 		answer.Headers(w.Header(), x.dialect, x.policies...)
+		if broken := x.upload.broken(); broken != nil {
+			// Nor is it if the client did not send what it had announced.
+			status, detail := brokenOff(broken)
+			w.Header().Set("Connection", "close")
+			answer.Problem(w, status, detail)
+			return
+		}
 	}
 	if r.Context().Err() != nil {
 		// The client went away, or this process stops; the upstream is not

@@ -130,7 +130,7 @@ func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request, most int64) (bo
 	}
 	// Not all writers have deadlines; in a test there is nobody to be slow.
 	_ = http.NewResponseController(w).SetReadDeadline(p.options.Clock().Add(bodyTimeout))
-	body, err = io.ReadAll(io.LimitReader(r.Body, most+1))
+	body, err = io.ReadAll(io.LimitReader(whole(r.Body), most+1))
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	if err == nil && int64(len(body)) > most {
 		err = errTooLarge

@@ -17,6 +17,7 @@ type exchange struct {
 	policies []answer.Policy
 	dialect  answer.Dialect // of the header fields about them
 	queues   bool           // whether one of them queues what is over it
+	upload   *upload        // the request's body; nil without one
 	answer   *http.Response // the upstream's, of which the header and trailer are good
 }
 
@@ -27,4 +28,4 @@ func (x *exchange) begin(r *http.Request, clients *client.Resolver, identity cli
 }
 
 // end lets go of the request.
-func (x *exchange) end() { x.in, x.answer, x.Request = nil, nil, httprequest.Request{} }
+func (x *exchange) end() { x.in, x.upload, x.answer, x.Request = nil, nil, nil, httprequest.Request{} }

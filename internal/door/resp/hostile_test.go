@@ -367,7 +367,7 @@ func (l *letter) Read(p []byte) (int, error) {
 func (l *letter) Write(p []byte) (int, error) { return l.answer.Write(p) }
 func (*letter) Close() error                  { return nil }
 func (*letter) CloseWrite() error             { return nil }
-func (*letter) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv6loopback, Port: 6380} }
+func (*letter) LocalAddr() net.Addr           { return &net.TCPAddr{IP: net.IPv6loopback, Port: 6380} }
 
 func (*letter) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv6loopback, Port: 4711} }
 func (*letter) SetDeadline(time.Time) error      { return nil }
