@@ -169,19 +169,9 @@ func (a *App) Start(ctx context.Context) (err error) {
 	if err := a.listen(ctx); err != nil {
 		return err
 	}
-	if err := a.openTelemetry(ctx); err != nil {
+	if err := a.openEngine(ctx); err != nil {
 		return err
 	}
-	var about []engine.Option
-	if a.store, about, err = a.openStore(); err != nil {
-		return err
-	}
-	about = append(about, engine.WithUnknownDomain(a.options.Config.UnknownDomain))
-	about = append(about, a.openMetrics())
-	about = append(about, a.openCandidate()...)
-	a.store = a.telemetry.Store(a.store, a.options.Config.Store.Kind.String())
-	a.engine = engine.New(a.store, a.state.Load().rules, about...)
-	a.followEngine()
 	if err := a.openControl(); err != nil {
 		return err
 	}
@@ -218,6 +208,25 @@ func (a *App) Start(ctx context.Context) (err error) {
 	stats := a.state.Load().rules.Stats()
 	a.log.Info("rules loaded", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)
 	a.warnOfNone(stats, "name some with --rules, or put them into ./rules")
+	return nil
+}
+
+// openEngine opens the engine, and what it needs: where counts are kept, and what
+// sees its decisions.
+func (a *App) openEngine(ctx context.Context) error {
+	if err := a.openTelemetry(ctx); err != nil {
+		return err
+	}
+	store, about, err := a.openStore()
+	if err != nil {
+		return err
+	}
+	about = append(about, engine.WithUnknownDomain(a.options.Config.UnknownDomain))
+	about = append(about, a.openMetrics())
+	about = append(about, a.openCandidate()...)
+	a.store = a.telemetry.Store(store, a.options.Config.Store.Kind.String())
+	a.engine = engine.New(a.store, a.state.Load().rules, about...)
+	a.followEngine()
 	return nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +24,7 @@ import (
 	metricpb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	spanpb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
@@ -529,7 +532,9 @@ func TestCollectorComesLater(t *testing.T) {
 				f.login(t, "198.51.100.7")
 			}
 			f.journal.await(t, "telemetry is not taken")
-			f.await(t, func() bool { return f.metric(t, `headgate_otlp_messages_total{result="failed",signal="metrics"}`) >= "3" })
+			f.await(t, func() bool {
+				return f.metric(t, `headgate_otlp_messages_total{result="failed",signal="metrics"}`) >= "3"
+			})
 			var r receiver
 			r.listen(t, p, address)
 			f.journal.await(t, "telemetry is taken again")
@@ -630,5 +635,71 @@ func TestTelemetryCertificates(t *testing.T) {
 	_, err := app.New(app.Options{Config: f.config, Logger: f.journal.logger()})
 	if err == nil || !strings.HasPrefix(err.Error(), "telemetry.otlp.tls.ca: nowhere.pem: ") {
 		t.Errorf("err %v", err)
+	}
+}
+
+// The configuration of docs/tracing.md sends what it says, with what it says.
+func TestTracingAsDocumented(t *testing.T) {
+	page := readFile(t, "../../docs/tracing.md")
+	_, yaml, found := strings.Cut(page, "```yaml\n")
+	yaml, _, _ = strings.Cut(yaml, "```")
+	if !found {
+		t.Fatal("no configuration")
+	}
+	folder, a := t.TempDir(), certtest.New(t)
+	a.Issue("server", 2, "otel.internal")
+	for name, text := range map[string]string{
+		"headgate.yaml": yaml, "secrets/otlp": "authorization=Bearer abc\n", "certs/ca.pem": readFile(t, a.Path("ca.pem")),
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, filepath.Join(folder, name), text)
+	}
+	c, err := config.Load(config.Sources{File: filepath.Join(folder, "headgate.yaml"), Environment: func(string) (string, bool) { return "", false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(a.Path("server.pem"), a.Path("server.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r receiver
+	s := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&pair)))
+	tracepb.RegisterTraceServiceServer(s, &r)
+	metricspb.RegisterMetricsServiceServer(s, metricsReceiver{receiver: &r})
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	f := run(t, loginRules, nil, func(own *config.Config) {
+		own.Telemetry = c.Telemetry
+		own.Telemetry.OTLP.Endpoint.Host = l.Addr().String()
+	})
+	header, trace := parent(1, "01")
+	f.get(t, f.apiURL("/v1/auth"), "Traceparent", header)
+	if err := f.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.of(trace)); n != 1 {
+		t.Errorf("%d spans", n)
+	}
+	if r.header.Get("Authorization") != "Bearer abc" || r.header.Get("X-Tenant") != "shop" {
+		t.Errorf("sent with %v", r.header)
+	}
+	_, resource := r.lines()
+	if resource["service.name"] != "headgate" || resource["deployment.environment.name"] != "production" {
+		t.Errorf("sent by %v", resource)
+	}
+	// Every key that there is has its line on the page.
+	for _, key := range []string{
+		"endpoint", "protocol", "headers", "headers_file", "tls.ca", "tls.cert", "tls.key", "tls.server_name", "tls.min_version", "signals",
+		"traces.sample", "traces.callers", "metrics.interval", "service_name", "resource",
+	} {
+		if !strings.Contains(page, "`"+key+"`") {
+			t.Errorf("the page says nothing of %s", key)
+		}
 	}
 }

@@ -101,11 +101,17 @@ func TestWrongFile(t *testing.T) {
 
 func load(t *testing.T, text string) (*config.Config, error) {
 	t.Helper()
+	return config.Load(config.Sources{File: write(t, text), Environment: none})
+}
+
+// write returns the name of a file with a text.
+func write(t *testing.T, text string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "headgate.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return config.Load(config.Sources{File: file, Environment: none})
+	return file
 }
 
 func TestOddFiles(t *testing.T) {

@@ -47,7 +47,7 @@ type OTLP struct {
 
 // Enabled reports whether anything is sent.
 func (o *OTLP) Enabled() bool {
-	return !o.Off && (o.Endpoint != nil || o.FromEnvironment) && !(o.NoTraces && o.NoMetrics)
+	return !o.Off && (o.Endpoint != nil || o.FromEnvironment) && (!o.NoTraces || !o.NoMetrics)
 }
 
 // DefaultSample is the share of traces that are recorded if nobody says.
@@ -190,9 +190,8 @@ func (o *OTLP) addHeaders(list []string) error {
 		all = map[string]Secret{}
 	}
 	for name, value := range headers {
-		if strings.ContainsFunc(name, func(r rune) bool {
-			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
-		}) {
+		const known = "abcdefghijklmnopqrstuvwxyz0123456789-_."
+		if strings.ContainsFunc(strings.ToLower(name), func(r rune) bool { return !strings.ContainsRune(known, r) }) {
 			return fmt.Errorf("%q is not the name of a header", name)
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
