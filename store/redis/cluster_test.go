@@ -33,6 +33,7 @@ func TestCluster(t *testing.T) {
 		strictAtomic(t, open(t, strict))
 	})
 	t.Run("ScriptsLost", func(t *testing.T) { scriptsLost(t, set, open(t, options)) })
+	t.Run("Leases", func(t *testing.T) { clusterLeases(t, set, open(t, options)) })
 	t.Run("Resharding", func(t *testing.T) { resharding(t, set, open(t, options)) })
 	t.Run("Conformance", func(t *testing.T) {
 		storetest.Run(t, storetest.Harness{Open: func(t *testing.T) headgate.Store {
