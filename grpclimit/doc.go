@@ -15,6 +15,9 @@
 // limits; [RetryAfter] reads it. One because the store could not answer
 // (headgate.FailureDeny) is UNAVAILABLE.
 //
+// Of limits of headgate.Concurrent a call holds its places until it is over, a
+// stream until it ends, however that is.
+//
 // Calls that do not say who they are share one count: leaving out a key never
 // leaves out the limit.
 package grpclimit

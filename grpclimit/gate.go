@@ -12,11 +12,11 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// admit takes what c needs, all or nothing, and waits if it may. The error is
-// a status of gRPC.
-func (g *gate) admit(c *Call) error {
+// admit takes what c needs, all or nothing, and waits if it may. What it holds
+// has to be ended with the call. The error is a status of gRPC.
+func (g *gate) admit(c *Call) (places, error) {
 	if !g.applies(c.Method) {
-		return nil
+		return places{}, nil
 	}
 	c.client = g.client
 	ops := make([]headgate.Op, len(g.checks))
@@ -35,15 +35,20 @@ func (g *gate) admit(c *Call) error {
 			g.onError(c.Context, err)
 		}
 		if tightest.Allowed {
-			return g.turn(c.Context, ops, decisions)
+			held := g.hold(c.Context, ops, decisions)
+			err := g.turn(c.Context, ops, decisions)
+			if err != nil {
+				held.end()
+			}
+			return held, err
 		}
 		wait := tightest.RetryAfter
 		if wait > left || wait <= 0 || tooLate(c.Context, wait) {
-			return g.refusal(decisions)
+			return places{}, g.refusal(decisions)
 		}
 		left -= wait
 		if err := sleep(c.Context, wait); err != nil {
-			return status.FromContextError(err).Err()
+			return places{}, status.FromContextError(err).Err()
 		}
 	}
 }
@@ -64,7 +69,7 @@ func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate
 	}
 	var refunds []headgate.Op
 	for i, op := range ops {
-		if d := decisions[i]; d.Granted > 0 && d.ResetAfter > 0 {
+		if d := decisions[i]; d.Granted > 0 && d.ResetAfter > 0 && d.Lease == 0 {
 			op.Kind, op.Cost, op.Duration = headgate.Refund, d.Granted, d.ResetAfter
 			refunds = append(refunds, op)
 		}

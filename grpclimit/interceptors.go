@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -16,9 +17,11 @@ import (
 func UnaryServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.UnaryServerInterceptor {
 	g := newGate(limiter, limit, ByPeer(), options)
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		if err := g.admit(&Call{Context: ctx, Method: info.FullMethod, Message: request}); err != nil {
+		held, err := g.admit(&Call{Context: ctx, Method: info.FullMethod, Message: request})
+		if err != nil {
 			return nil, err
 		}
+		defer held.end()
 		return handler(ctx, request)
 	}
 }
@@ -28,9 +31,11 @@ func UnaryServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Opt
 func StreamServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.StreamServerInterceptor {
 	g := newGate(limiter, limit, ByPeer(), options)
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if err := g.admit(&Call{Context: stream.Context(), Method: info.FullMethod}); err != nil {
+		held, err := g.admit(&Call{Context: stream.Context(), Method: info.FullMethod})
+		if err != nil {
 			return err
 		}
+		defer held.end()
 		return handler(server, stream)
 	}
 }
@@ -43,9 +48,11 @@ func UnaryClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Opt
 	g := newGate(limiter, limit, All(), options)
 	g.client = true
 	return func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
-		if err := g.admit(&Call{Context: ctx, Method: method, Message: request}); err != nil {
+		held, err := g.admit(&Call{Context: ctx, Method: method, Message: request})
+		if err != nil {
 			return err
 		}
+		defer held.end()
 		return invoke(ctx, method, request, reply, c, o...)
 	}
 }
@@ -55,9 +62,18 @@ func StreamClient(limiter *headgate.Limiter, limit headgate.Limit, options ...Op
 	g := newGate(limiter, limit, All(), options)
 	g.client = true
 	return func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
-		if err := g.admit(&Call{Context: ctx, Method: method}); err != nil {
+		held, err := g.admit(&Call{Context: ctx, Method: method})
+		if err != nil {
 			return nil, err
 		}
-		return open(ctx, d, c, method, o...)
+		if len(held.leases) > 0 {
+			// It has ended when it has, not when it is open.
+			o = append(slices.Clip(o), grpc.OnFinish(func(error) { held.end() }))
+		}
+		stream, err := open(ctx, d, c, method, o...)
+		if err != nil {
+			held.end()
+		}
+		return stream, err
 	}
 }
