@@ -54,7 +54,7 @@ func TestAdminDoor(t *testing.T) {
 // Operators have rules explained also where the API does not do it.
 func TestAdminDoorExplains(t *testing.T) {
 	f := run(t, loginRules, hello, func(c *config.Config) {
-		c.Listen.Admin, c.API.NoExplain = "127.0.0.1:0", true
+		c.Listen.Admin, c.API.Explain = "127.0.0.1:0", config.ExplainOff
 	})
 	body := `{"domain":"api","attributes":{"method":"POST","path":"/login","client_ip":"198.51.100.7"}}`
 	for _, row := range []struct {

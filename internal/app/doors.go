@@ -177,7 +177,7 @@ func (a *App) api() *httpapi.Handler {
 	return httpapi.New(httpapi.Options{
 		Engine: a.engine, Ready: a.readiness, Clock: a.options.Clock,
 		Logger: a.log, Clients: a.clients, Dialect: a.options.Config.Headers, RateLimit: a.rateLimit.JSON(),
-		ForwardAuth: a.forwardAuth(), Queue: http.HandlerFunc(a.queueStatus), WithoutExplain: a.options.Config.API.NoExplain,
+		ForwardAuth: a.forwardAuth(), Queue: http.HandlerFunc(a.queueStatus), WithoutExplain: !a.options.Config.Explains(),
 	})
 }
 

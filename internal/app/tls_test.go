@@ -225,7 +225,7 @@ func TestUpstreamTLS(t *testing.T) {
 
 func TestTokenOfTheAPI(t *testing.T) {
 	f := run(t, loginRules, nil, func(c *config.Config) {
-		c.API.Tokens, c.API.NoExplain = []config.Secret{"old-0123456789abc", "new-0123456789abc"}, true
+		c.API.Tokens, c.API.Explain = []config.Secret{"old-0123456789abc", "new-0123456789abc"}, config.ExplainOff
 	})
 	for _, row := range []struct {
 		path, field, value string

@@ -11,10 +11,10 @@ type API struct {
 	// Tokens are those of which a caller has to know one; with none nobody is
 	// asked.
 	Tokens []Secret
-	// NoExplain closes POST /v1/explain.
-	NoExplain bool
-	TLS       TLS
-	HTTP      HTTP
+	// Explain opens or closes POST /v1/explain; see [Config.Explains].
+	Explain Explain
+	TLS     TLS
+	HTTP    HTTP
 }
 
 // Shared is the port that several doors share.
@@ -80,11 +80,7 @@ func doorSettings() []setting {
 		one("listen.shared", func(c *Config, v string) (err error) { c.Listen.Shared, err = address(v); return err }),
 		{key: "api.token", list: true, set: func(c *Config, v []string) error { return c.API.setTokens(v) }},
 		secretFrom("api.token_file", func(c *Config, v string) error { return c.API.setTokens(lines(v)) }),
-		one("api.explain", func(c *Config, v string) error {
-			on, err := onOff(v)
-			c.API.NoExplain = !on
-			return err
-		}),
+		one("api.explain", func(c *Config, v string) (err error) { c.API.Explain, err = parseExplain(v); return err }),
 		count("shared.max_connections", func(c *Config) *int64 { return &c.Shared.MaxConnections }, 1_000_000),
 		period("shared.handshake_timeout", func(c *Config) *time.Duration { return &c.Shared.HandshakeTimeout }),
 	}
@@ -189,6 +185,8 @@ func (c *Config) checkDoors() (errs Errors) {
 type Exposure struct {
 	// Door is its name, Why what is wrong, and Hint what helps.
 	Door, Why, Hint string
+	// Anybody is set if that is that nobody is asked.
+	Anybody bool
 }
 
 // Exposed returns the doors that other machines can reach without TLS, or where
@@ -217,10 +215,10 @@ func (c *Config) Exposed() []Exposure {
 			if d.asks != "" {
 				hint = "set " + d.asks + " or " + where + ".tls.client_ca"
 			}
-			all = append(all, Exposure{d.name, "everybody who reaches " + d.address + " may use it", hint})
+			all = append(all, Exposure{Door: d.name, Why: "everybody who reaches " + d.address + " may use it", Hint: hint, Anybody: true})
 		}
 		if !d.tls.Enabled() {
-			all = append(all, Exposure{d.name, "it is not encrypted on " + d.address, "set " + where + ".tls.cert and .key"})
+			all = append(all, Exposure{Door: d.name, Why: "it is not encrypted on " + d.address, Hint: "set " + where + ".tls.cert and .key"})
 		}
 	}
 	return all

@@ -49,6 +49,31 @@ func TestDoors(t *testing.T) {
 	}
 }
 
+func TestExplains(t *testing.T) {
+	const open, here = "0.0.0.0:8080", "127.0.0.1:8080"
+	for _, row := range []struct {
+		flags map[string]string
+		want  bool
+	}{
+		{nil, true},
+		{map[string]string{"listen.api": here}, true},
+		{map[string]string{"listen.api": here, "api.explain": "off"}, false},
+		{map[string]string{"listen.api": open}, false},
+		{map[string]string{"listen.api": open, "api.explain": "auto"}, false},
+		{map[string]string{"listen.api": open, "api.explain": "on"}, true},
+		{map[string]string{"listen.api": open, "api.token": "0123456789abcdef"}, true},
+		{map[string]string{"listen.api": open, "api.token": "0123456789abcdef", "api.explain": "off"}, false},
+		{map[string]string{"listen.api": open, "api.tls.cert": "c", "api.tls.key": "k"}, false},
+		{map[string]string{"listen.api": open, "api.tls.cert": "c", "api.tls.key": "k", "api.tls.client_ca": "a"}, true},
+		{map[string]string{"listen.shared": open, "listen.resp": "off"}, false},
+		{map[string]string{"listen.shared": open, "listen.resp": "off", "api.token": "0123456789abcdef"}, true},
+	} {
+		if c, err := loadFlags(row.flags); err != nil || c.Explains() != row.want {
+			t.Errorf("%v: %v, want %t", row.flags, err, row.want)
+		}
+	}
+}
+
 func TestBodyTimeout(t *testing.T) {
 	for given, want := range map[string]time.Duration{"": 0, "90s": 90 * time.Second, "off": -1} {
 		flags := map[string]string{}
@@ -156,7 +181,7 @@ func TestExposed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := c.Exposed(); len(got) != row.want {
-			t.Errorf("%v: %q, want %d warnings", row.flags, got, row.want)
+			t.Errorf("%v: %+v, want %d warnings", row.flags, got, row.want)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
@@ -21,9 +23,39 @@ const (
 	// maxExplained is how many rules that do not apply are told for each
 	// part of a request.
 	maxExplained = 1000
+	// maxExplaining is how many explanations may be made or waited for.
+	maxExplaining = 16
 )
 
-// Explain answers the body of POST /v1/explain. The error is about the body.
+// ErrBusy is returned by [Handler.Explain] if too many wait for their
+// explanation, or the caller has given up waiting.
+var ErrBusy = errors.New("too many explanations are asked for at once")
+
+// explaining makes explanations one at a time: each looks at every rule, and
+// people can wait. Its zero value is ready.
+type explaining struct {
+	once    sync.Once
+	turn    chan struct{} // has room for the one whose turn it is
+	waiting atomic.Int64  // and that one
+}
+
+// enter waits for the turn of a caller, who calls leave at its end. So few may
+// wait that no caller does so for long.
+func (e *explaining) enter(ctx context.Context) (leave func(), err error) {
+	e.once.Do(func() { e.turn = make(chan struct{}, 1) })
+	if e.waiting.Add(1) <= maxExplaining {
+		select {
+		case e.turn <- struct{}{}:
+			return func() { <-e.turn; e.waiting.Add(-1) }, nil
+		case <-ctx.Done():
+		}
+	}
+	e.waiting.Add(-1)
+	return nil, ErrBusy
+}
+
+// Explain answers the body of POST /v1/explain. The error is about the body, or
+// [ErrBusy].
 // It charges nothing.
 func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error) {
 	var at int64
@@ -34,12 +66,14 @@ func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error
 	if err != nil {
 		return nil, err
 	}
-	// One at a time: an explanation looks at every rule, and people can wait.
-	h.explaining.Lock()
+	leave, err := h.explaining.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	x, err := h.options.Engine.Explain(ctx, engine.ExplainQuery{
 		Domain: b.check.domain, Parts: b.parts(), Cost: b.check.cost, At: at, Rule: b.rule, Most: maxExplained,
 	})
-	h.explaining.Unlock()
 	view := b.view(&x)
 	if errors.Is(err, headgate.ErrUnavailable) {
 		view.StoreError = err.Error()
@@ -61,6 +95,11 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x, err := h.Explain(r.Context(), c.in)
+	if errors.Is(err, ErrBusy) {
+		w.Header().Set("Retry-After", "1")
+		answer.Problem(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
 	if err != nil {
 		answer.Problem(w, http.StatusBadRequest, err.Error())
 		return

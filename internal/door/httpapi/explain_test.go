@@ -1,13 +1,17 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/rules"
 	"github.com/headgate/headgate/store/memory"
@@ -125,6 +129,84 @@ func FuzzExplain(f *testing.F) {
 		}
 		if keys := store.Stats().Keys; keys != 0 {
 			t.Errorf("%d keys were written", keys)
+		}
+	})
+}
+
+// stuck is a store that answers when it is let go.
+type stuck struct {
+	headgate.Store
+	asked, free chan struct{}
+}
+
+func (s *stuck) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	s.asked <- struct{}{}
+	<-s.free
+	return s.Store.Take(ctx, op)
+}
+
+func (s *stuck) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	s.asked <- struct{}{}
+	<-s.free
+	return s.Store.Do(ctx, ops, out, mode)
+}
+
+// Explanations are made one at a time; so many may wait, and whoever goes away
+// makes room.
+func TestManyExplanations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &stuck{memory.New(), make(chan struct{}, 100), make(chan struct{})}
+		a := newAPI(t, store)
+		ask := func(ctx context.Context, to chan<- int) {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequestWithContext(ctx, "POST", "/v1/explain", strings.NewReader(loginBody))
+			a.handler.ServeHTTP(w, r)
+			if w.Code == http.StatusServiceUnavailable && w.Header().Get("Retry-After") != "1" {
+				t.Errorf("header %v", w.Header())
+			}
+			to <- w.Code
+		}
+		impatient, give := context.WithCancel(t.Context())
+		patient, gone, late := make(chan int, 20), make(chan int, 20), make(chan int, 20)
+		for range 10 {
+			go ask(t.Context(), patient)
+		}
+		synctest.Wait()
+		for range 6 {
+			go ask(impatient, gone)
+		}
+		synctest.Wait()
+		for range 5 {
+			go ask(t.Context(), late)
+		}
+		synctest.Wait()
+		if n := len(store.asked); n != 1 {
+			t.Errorf("%d are made at once", n)
+		}
+		if len(late) != 5 || len(gone) != 0 || len(patient) != 0 {
+			t.Fatalf("%d, %d and %d were answered", len(late), len(gone), len(patient))
+		}
+		give()
+		synctest.Wait()
+		if len(gone) != 6 {
+			t.Errorf("%d of 6 that gave up are gone", len(gone))
+		}
+		for range 6 {
+			go ask(t.Context(), patient)
+		}
+		synctest.Wait()
+		close(store.free)
+		for range 16 {
+			if code := <-patient; code != http.StatusOK {
+				t.Errorf("answered %d", code)
+			}
+		}
+		for _, codes := range []chan int{late, gone} {
+			for range len(codes) {
+				if code := <-codes; code != http.StatusServiceUnavailable {
+					t.Errorf("turned away with %d", code)
+				}
+			}
 		}
 	})
 }

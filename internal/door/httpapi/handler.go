@@ -55,7 +55,7 @@ type Options struct {
 type Handler struct {
 	options    Options
 	calls      sync.Pool // of *call
-	explaining sync.Mutex
+	explaining explaining
 }
 
 // New returns the API.
@@ -83,7 +83,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case "/v1/explain":
 		if h.options.WithoutExplain {
-			answer.Problem(w, http.StatusNotFound, "/v1/explain is switched off")
+			answer.Problem(w, http.StatusNotFound, "/v1/explain is closed: by api.explain, or since anybody may ask here")
 			return
 		}
 		if only(w, r, http.MethodPost) {
