@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -701,5 +702,119 @@ func TestTracingAsDocumented(t *testing.T) {
 		if !strings.Contains(page, "`"+key+"`") {
 			t.Errorf("the page says nothing of %s", key)
 		}
+	}
+}
+
+// A store that does not answer is an error of its own span, whose text may hold a
+// key and is not sent; the request is what its rule says.
+func TestTraceOfAStoreThatFails(t *testing.T) {
+	var r receiver
+	f := run(t, tracing, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, onlyTraces), func(c *config.Config) {
+		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{"127.0.0.1:1"}}
+	})
+	header, trace := parent(1, "01")
+	f.get(t, f.apiURL("/v1/auth"), "Traceparent", header, "X-Api-Key", secret)
+	spans := f.awaitSpans(t, &r, trace, 2)
+	store := named(t, spans, "store batch")
+	hasAttributes(t, store, "headgate.store", "redis", "db.system.name", "redis")
+	kind := attributes(store.GetAttributes())["error.type"]
+	if s := store.GetStatus(); s.GetCode() != spanpb.Status_STATUS_CODE_ERROR || s.GetMessage() != kind || kind != "timeout" && kind != "unavailable" {
+		t.Errorf("%v, %s", s, kind)
+	}
+	of := named(t, spans, "GET /v1/auth")
+	hasAttributes(t, of, "headgate.outcome", "allowed", "headgate.reason", "fail_open", "http.response.status_code", "200")
+	if of.GetStatus().GetCode() == spanpb.Status_STATUS_CODE_ERROR {
+		t.Error("the request is no error")
+	}
+}
+
+// Whoever streams or changes the protocol through the proxy notices nothing of
+// the span around it.
+func TestTraceOfAStream(t *testing.T) {
+	var r receiver
+	heard := make(chan struct{})
+	backend := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		control := http.NewResponseController(w)
+		if q.Header.Get("Upgrade") == "" {
+			_, _ = io.WriteString(w, "first")
+			_ = control.Flush()
+			select {
+			case <-heard:
+			case <-q.Context().Done():
+			}
+			return
+		}
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "echo")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		nc, rw, err := control.Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = nc.Close() }()
+		line, _ := rw.ReadString('\n')
+		_, _ = rw.WriteString("echo " + line)
+		_ = rw.Flush()
+	})
+	f := run(t, loginRules, backend, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, onlyTraces))
+	open := func(traceparent, upgrade string) (net.Conn, *http.Response, *bufio.Reader) {
+		nc, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", f.Addr(app.DoorProxy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = nc.Close() })
+		_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = fmt.Fprintf(nc, "GET /stream HTTP/1.1\r\nHost: x\r\nTraceparent: %s\r\n%s\r\n", traceparent, upgrade)
+		from := bufio.NewReader(nc)
+		res, err := http.ReadResponse(from, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nc, res, from
+	}
+	header, streamed := parent(1, "01")
+	_, res, _ := open(header, "")
+	first := make([]byte, 5)
+	if _, err := io.ReadFull(res.Body, first); err != nil || string(first) != "first" {
+		t.Fatalf("%s, %v", first, err)
+	}
+	close(heard)
+	_ = read(t, res)
+	header, upgraded := parent(2, "01")
+	nc, res, from := open(header, "Connection: Upgrade\r\nUpgrade: echo\r\n")
+	_, _ = io.WriteString(nc, "hello\n")
+	if line, err := from.ReadString('\n'); err != nil || line != "echo hello\n" || res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%d %q, %v", res.StatusCode, line, err)
+	}
+	_ = nc.Close()
+	for trace, status := range map[string]string{streamed: "200", upgraded: "101"} {
+		for _, s := range f.awaitSpans(t, &r, trace, 2) { // no rule applies
+			hasAttributes(t, s, "http.response.status_code", status)
+		}
+	}
+}
+
+// OpenTelemetry's own variables do, without any setting of ours.
+func TestTelemetryByTheEnvironment(t *testing.T) {
+	var r receiver
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", r.listen(t, config.OTLPHTTP, "127.0.0.1:0").String())
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=shop")
+	t.Setenv("OTEL_SERVICE_NAME", "gate")
+	f := run(t, loginRules, nil, func(c *config.Config) {
+		loaded, err := config.Load(config.Sources{NoFile: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Telemetry = loaded.Telemetry
+	})
+	header, trace := parent(1, "01")
+	f.get(t, f.apiURL("/v1/auth"), "Traceparent", header)
+	if err := f.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	_, resource := r.lines()
+	if n := len(r.of(trace)); n != 1 || resource["service.name"] != "gate" || r.header.Get("X-Tenant") != "shop" {
+		t.Errorf("%d spans from %v with %v", n, resource, r.header)
 	}
 }

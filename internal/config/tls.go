@@ -86,7 +86,7 @@ func upstreamSettings() []setting {
 
 // clientSettings are the keys of how somebody else is called by TLS.
 func clientSettings(section string, of func(*Config) *UpstreamTLS) []setting {
-	set := func(name string, path bool, field func(*UpstreamTLS) *string) setting { //nolint:revive // what the key holds
+	set := func(name string, path bool, field func(*UpstreamTLS) *string) setting {
 		return setting{key: section + "." + name, path: path, set: func(c *Config, v []string) error {
 			*field(of(c)) = v[0]
 			return nil

@@ -15,7 +15,7 @@ import (
 // again.
 type delivery struct {
 	signal       string
-	life         context.Context //nolint:containedctx // ends what outlives the contexts of the SDK
+	life         context.Context // ends what outlives the contexts of the SDK
 	log          *slog.Logger
 	failing      atomic.Bool
 	sent, failed atomic.Uint64

@@ -56,7 +56,7 @@ func isFault(code grpccodes.Code) bool {
 
 // incoming is the metadata of a call as a propagation.TextMapCarrier to read.
 type incoming struct {
-	ctx context.Context //nolint:containedctx // it lives as long as the call
+	ctx context.Context // it lives as long as the call
 }
 
 // Get implements propagation.TextMapCarrier.

@@ -1,7 +1,9 @@
 package telemetry
 
 import (
+	"bufio"
 	"maps"
+	"net"
 	"net/http"
 	"strconv"
 
@@ -118,6 +120,16 @@ func (r *recorder) WriteHeader(status int) {
 		r.status = status
 	}
 	r.ResponseWriter.WriteHeader(status)
+}
+
+// Hijack implements http.Hijacker. Who takes over a connection writes the status,
+// which is then 101, by himself.
+func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	nc, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
+	if err == nil && r.status == 0 {
+		r.status = http.StatusSwitchingProtocols
+	}
+	return nc, rw, err
 }
 
 // Unwrap is for http.ResponseController.

@@ -171,7 +171,7 @@ func (t *Telemetry) openTraces(ctx, life context.Context, o *Options, about *res
 	}
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxText
-	d := t.deliver("traces", life, o.Logger)
+	d := t.deliver(life, "traces", o.Logger)
 	processor := sdktrace.NewBatchSpanProcessor(
 		&spanExporter{SpanExporter: exporter, delivery: d, spans: &t.spans},
 		sdktrace.WithMaxQueueSize(MaxPending), sdktrace.WithMaxExportBatchSize(batch),
@@ -196,7 +196,7 @@ func (t *Telemetry) openMetrics(ctx, life context.Context, o *Options, about *re
 		o.Interval = DefaultInterval
 	}
 	reader := sdkmetric.NewPeriodicReader(
-		&metricExporter{exporter, t.deliver("metrics", life, o.Logger)},
+		&metricExporter{exporter, t.deliver(life, "metrics", o.Logger)},
 		sdkmetric.WithInterval(o.Interval), sdkmetric.WithTimeout(exportTimeout),
 		sdkmetric.WithProducer(newProducer(o.Gatherer)),
 	)
@@ -205,7 +205,7 @@ func (t *Telemetry) openMetrics(ctx, life context.Context, o *Options, about *re
 	return nil
 }
 
-func (t *Telemetry) deliver(signal string, life context.Context, log *slog.Logger) *delivery { //nolint:revive // the context is kept
+func (t *Telemetry) deliver(life context.Context, signal string, log *slog.Logger) *delivery {
 	d := &delivery{signal: signal, life: life, log: log}
 	t.deliveries = append(t.deliveries, d)
 	return d
