@@ -97,6 +97,9 @@ func (s *scratch) refunds(taken, now int64, from origin) {
 				Key: s.matches[0].Checks[i].Key, Scope: r.Rule.Scope, Limit: limit,
 				Cost: r.Decision.Granted, At: now, Lease: r.Decision.Lease, Kind: headgate.Release,
 			})
+		case r.Rule.Concurrent():
+			// It was let in by credit, and holds no place: a refund would give
+			// back somebody else's.
 		case r.Decision.Granted > 0 && left > 0:
 			s.pending = append(s.pending, headgate.Op{
 				Key: s.matches[0].Checks[i].Key, Scope: r.Rule.Scope, Limit: limit,

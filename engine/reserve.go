@@ -63,10 +63,10 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 	results := v.Results()
 	for i := range results {
 		d := &results[i].Decision
-		if d.Reason == headgate.NoLimit || d.Lease != 0 || d.Reason == headgate.Shadow || i >= len(checks) {
-			continue
-		}
 		rule := results[i].Rule
+		if d.Reason == headgate.NoLimit || d.Reason == headgate.Shadow || rule.Concurrent() || i >= len(checks) {
+			continue // a place is no cost, and is among the leases if it was not granted besides
+		}
 		r.parts = append(r.parts, reserved{
 			domain: rule.Domain, rule: rule.Name, key: results[i].Key, algorithm: rule.Limit.Algorithm(), each: checks[i].Cost,
 			granted: d.Granted, freshIn: d.ResetAfter, local: d.Reason == headgate.Fallback,
@@ -79,10 +79,17 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 
 // Commit settles a reservation at what the request has really cost: it charges
 // the difference, into debt if need be, or gives it back, less what time has
-// given back already. However often and wherever it is called, it counts once.
-// at is now, in microseconds since the Unix epoch, and must be given. The error
-// is ErrBadToken, headgate.ErrInvalidCost, or wraps headgate.ErrUnavailable; a
-// call that failed so may be made again.
+// given back already. However often and wherever it is called, it counts at most
+// once. at is now, in microseconds since the Unix epoch, and must be given. The
+// error is ErrBadToken, headgate.ErrInvalidCost, or wraps
+// headgate.ErrUnavailable.
+//
+// A call that failed so may be made again. It is then done, or was done by the
+// call whose answer was lost, which Settled says as well. There is one
+// exception: a difference that does not fit, or keys in several slots of a Redis
+// Cluster, take two steps. If the store fails between them, the estimate stays
+// charged, the difference is lost, and whoever tries again is told Settled:
+// rather that than to charge twice.
 func (e *Engine) Commit(ctx context.Context, token string, cost, at int64) (Settlement, error) {
 	if cost < 0 {
 		return Settlement{}, headgate.ErrInvalidCost
