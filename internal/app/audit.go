@@ -26,6 +26,10 @@ type AuditEntry struct {
 	Reason  string    `json:"reason,omitempty"`
 	Before  string    `json:"before"`
 	After   string    `json:"after"`
+	// Of what was done to queued requests, how many there were, and the first of
+	// them. The log has them all, with their keys.
+	Count int      `json:"count,omitempty"`
+	IDs   []string `json:"ids,omitempty"`
 }
 
 // audit remembers the last changes made through this process.

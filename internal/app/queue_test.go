@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,6 +98,11 @@ func TestQueueThroughARestart(t *testing.T) {
 	if text := read(t, res); res.StatusCode != http.StatusOK || !strings.Contains(text, id) {
 		t.Errorf("%d %s", res.StatusCode, text)
 	}
+	audit := answerOf[struct{ Audit []app.AuditEntry }](t, f, "/v1/audit").Audit
+	if len(audit) != 1 || audit[0].Action != "queue_retry" || audit[0].By != "127.0.0.1" || audit[0].Domain != "api" || audit[0].Rule != "orders" ||
+		audit[0].Before != "dead" || audit[0].After != "pending" || audit[0].Count != 1 || audit[0].IDs[0] != id {
+		t.Errorf("audit: %+v", audit)
+	}
 	f.await(t, func() bool { f.clock.advance(time.Minute); return state() == "delivered" })
 	if _, body := f.get(t, "http://"+f.Addr(app.DoorAdmin)+"/metrics"); !strings.Contains(body, `headgate_queue_delivered_total{domain="api",rule="orders"} 1`) {
 		t.Error("the metrics do not know of it")
@@ -144,6 +150,38 @@ func TestWrongQuestionsAboutTheQueue(t *testing.T) {
 		if text := read(t, res); res.StatusCode != c.status {
 			t.Errorf("%s %.40s: %d %s", c.path, c.body, res.StatusCode, text)
 		}
+	}
+}
+
+// What is dropped at once is one line of the audit for each rule, and one of the
+// log for each request. What was not there is in neither.
+func TestDroppingIsAudited(t *testing.T) {
+	f := run(t, queueRulesText, http.NotFoundHandler(), inFile(t))
+	ids := []string{"nobody"}
+	for i := range 23 {
+		res, _ := f.get(t, f.proxyURL("/orders"))
+		if i > 0 { // the first one passed
+			ids = append(ids, strings.TrimPrefix(res.Header.Get("Location"), "/later/"))
+		}
+	}
+	body, err := json.Marshal(map[string]any{"ids": ids})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing left
+		res, err := f.client.Post(f.adminURL("/v1/queue/drop"), "application/json", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		read(t, res)
+	}
+	audit := answerOf[struct{ Audit []app.AuditEntry }](t, f, "/v1/audit").Audit
+	if len(audit) != 1 || audit[0].Action != "queue_drop" || audit[0].Before != "pending" || audit[0].After != "dropped" ||
+		audit[0].Count != 22 || len(audit[0].IDs) != 20 || audit[0].Rule != "orders" {
+		t.Errorf("audit: %+v", audit)
+	}
+	if n := strings.Count(f.journal.text.String(), "msg=audit action=queue_drop by=127.0.0.1 domain=api rule=orders"); n != 22 {
+		t.Errorf("%d lines of the log, want 22", n)
 	}
 }
 

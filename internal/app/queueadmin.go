@@ -96,8 +96,8 @@ func (a *App) queueRoutes() map[string]http.Handler {
 		"GET /v1/queue":            http.HandlerFunc(a.queueStats),
 		"GET /v1/queue/items":      a.withQueue(a.queueItems),
 		"GET /v1/queue/items/{id}": a.withQueue(a.queueItem),
-		"POST /v1/queue/retry":     a.withQueue(a.queueChange("retried", (*queue.Queue).Retry)),
-		"POST /v1/queue/drop":      a.withQueue(a.queueChange("dropped", (*queue.Queue).Drop)),
+		"POST /v1/queue/retry":     a.withQueue(a.queueChange(&queueAction{"queue_retry", queue.Pending.String(), (*queue.Queue).Retry})),
+		"POST /v1/queue/drop":      a.withQueue(a.queueChange(&queueAction{"queue_drop", "dropped", (*queue.Queue).Drop})),
 	}
 }
 
@@ -223,8 +223,15 @@ func (a *App) queueItemOf(id string, item *queue.Item) QueueItem {
 	return told
 }
 
+// queueAction is what may be done to queued requests.
+type queueAction struct {
+	name  string // for the audit
+	after string // what they are then
+	do    func(*queue.Queue, context.Context, []string) ([]string, error)
+}
+
 // queueChange answers POST /v1/queue/retry and drop.
-func (a *App) queueChange(done string, change func(*queue.Queue, context.Context, []string) ([]string, error)) func(http.ResponseWriter, *http.Request, *queue.Queue) {
+func (a *App) queueChange(change *queueAction) func(http.ResponseWriter, *http.Request, *queue.Queue) {
 	return func(w http.ResponseWriter, r *http.Request, q *queue.Queue) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil {
@@ -236,14 +243,13 @@ func (a *App) queueChange(done string, change func(*queue.Queue, context.Context
 			answer.Problem(w, http.StatusBadRequest, fmt.Sprintf(`the body must be {"ids":["…"]}: %v`, err))
 			return
 		}
-		found, err := change(q, r.Context(), ids)
+		about, keys := queueSubjects(r, q, ids)
+		found, err := change.do(q, r.Context(), ids)
 		if err != nil {
 			queueFailed(w, err)
 			return
 		}
-		for _, id := range found {
-			a.log.Info("audit", "what", "queue entry "+done, "id", id, "from", r.RemoteAddr)
-		}
+		a.noteQueue(r, change, found, about, keys)
 		if found == nil {
 			found = []string{}
 		}
