@@ -49,7 +49,7 @@ func ask(ctx context.Context, limiter headgatev1.LimiterClient, out io.Writer) e
 	if !v.GetAllowed() {
 		return fmt.Errorf("refused by %s: %s; again in %d ms", v.GetRule(), v.GetReason(), v.GetRetryAfterMs())
 	}
-	fmt.Fprintf(out, "reserved %d, %d left of %d\n", estimate, v.GetRemaining(), v.GetLimit())
+	_, _ = fmt.Fprintf(out, "reserved %d, %d left of %d\n", estimate, v.GetRemaining(), v.GetLimit())
 
 	took, err := callModel()
 	if err != nil {
@@ -61,7 +61,7 @@ func ask(ctx context.Context, limiter headgatev1.LimiterClient, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "took %d: %s\n", took, settled.GetSettlement().GetEnding())
+	_, _ = fmt.Fprintf(out, "took %d: %s\n", took, settled.GetSettlement().GetEnding())
 	return nil
 }
 
