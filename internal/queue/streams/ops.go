@@ -33,7 +33,8 @@ func (s *Store) Load(ctx context.Context, r *queue.Ref) (*queue.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, rest, err := words(s.do(ctx, s.scripts.load, s.base(l.tag), l.number, l.token, r.ID))
+	_, rest, err := words(s.do(ctx, s.scripts.load, s.base(l.tag), l.number, l.token, r.ID,
+		strconv.FormatInt(unsureTime.Milliseconds(), 10)))
 	if err != nil {
 		return nil, err
 	}

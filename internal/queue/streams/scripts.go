@@ -15,6 +15,7 @@ import "github.com/redis/rueidis"
 //	:i:H    fingerprint and id of the entry with an idempotency key
 //	:d:ID   result of an entry that was delivered
 //	:k:ID   an entry that must not appear any more
+//	:u      hash: ids of entries whose sender has not been told yet
 //	:l:N    lease of partition N: who sends its entries; :e:N counts them
 const (
 	// common are functions that others need. leave takes an entry out of what is
@@ -31,6 +32,7 @@ local function leave(id, sid, size, n, lane)
   redis.call('XACK', b..':p:'..n, 'hg', sid)
   redis.call('XDEL', b..':p:'..n, sid)
   redis.call('HDEL', b..':s', id)
+  redis.call('HDEL', b..':u', id)
   redis.call('HINCRBY', b..':m', 'n', -1)
   redis.call('HINCRBY', b..':m', 'b', -size)
   if redis.call('HINCRBY', b..':w', lane, -1) <= 0 then redis.call('HDEL', b..':w', lane) end
@@ -60,22 +62,30 @@ if redis.call('HEXISTS', b..':r', id) == 1 or redis.call('EXISTS', b..':d:'..id)
 end
 if ARGV[9] ~= '' then
   local known = redis.call('GET', b..':i:'..ARGV[9])
-  if known then return {'again', known} end
+  if known then
+    redis.call('SET', b..':t', '1') -- for WAIT to wait for what came before
+    return {'again', known}
+  end
 end
 local size = tonumber(ARGV[5])
 local entries = tonumber(redis.call('HGET', b..':m', 'n') or '0')
 local bytes = tonumber(redis.call('HGET', b..':m', 'b') or '0')
 if entries + 1 > tonumber(ARGV[6]) or bytes + size > tonumber(ARGV[7]) then return {'full'} end
 redis.call('HSET', b..':r', id, ARGV[4])
+redis.call('HSET', b..':u', id, '1')
 local position = enter(id, ARGV[5], n, lane, ARGV[8])
 if ARGV[9] ~= '' then redis.call('SET', b..':i:'..ARGV[9], ARGV[10], 'PX', ARGV[11]) end
 return {'ok', id, position}
 `
 	// id, idempotency hash or nothing: an entry that its sender was not told of,
-	// or that an operator drops; with a time in ms it must not appear later either.
+	// or that an operator drops. With a time in ms it is the former: it must not
+	// appear later either, but stays if somebody else has been told of it.
 	dropText = common + `
 local id = ARGV[1]
-if ARGV[3] ~= '0' then redis.call('SET', b..':k:'..id, '1', 'PX', ARGV[3]) end
+if ARGV[3] ~= '0' then
+  if redis.call('HEXISTS', b..':r', id) == 1 and redis.call('HEXISTS', b..':u', id) == 0 then return 0 end
+  redis.call('SET', b..':k:'..id, '1', 'PX', ARGV[3])
+end
 local sid, size, n, lane = place(id)
 if not sid then return 0 end
 if sid == '0' then unbury(id, size) else leave(id, sid, size, n, lane) end
@@ -84,12 +94,23 @@ redis.call('HDEL', b..':x', id)
 if ARGV[2] ~= '' then redis.call('DEL', b..':i:'..ARGV[2]) end
 return 1
 `
-	// partition, token, id.
+	// id: its sender is told of it. The other write is for WAIT to wait for.
+	confirmText = `
+redis.call('HDEL', KEYS[1]..':u', ARGV[1])
+redis.call('SET', KEYS[1]..':t', '1')
+return 1
+`
+	// partition, token, id, for how many ms an entry may be withdrawn.
 	loadText = common + `
 if redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
 local sid = place(ARGV[3])
 local record = redis.call('HGET', b..':r', ARGV[3])
 if not record or sid == '0' then return {'gone'} end
+if redis.call('HEXISTS', b..':u', ARGV[3]) == 1 then
+  local t = redis.call('TIME')
+  local age = t[1] * 1000 + math.floor(t[2] / 1000) - tonumber(string.match(sid, '^(%d+)'))
+  if age < tonumber(ARGV[4]) then return {'unsure'} end
+end
 return {'ok', record}
 `
 	// id, result, time to live in ms: whoever sent it, it has been delivered.
@@ -177,12 +198,12 @@ return {tonumber(m[1] or '0'), tonumber(m[2] or '0'), tonumber(m[3] or '0'), old
 
 // scripts are those of a Store.
 type scripts struct {
-	put, drop, load, deliver, postpone, bury, retry, acquire, renew, depth *rueidis.Lua
+	put, confirm, drop, load, deliver, postpone, bury, retry, acquire, renew, depth *rueidis.Lua
 }
 
 func newScripts() scripts {
 	return scripts{
-		put: rueidis.NewLuaScript(putText), drop: rueidis.NewLuaScript(dropText), load: rueidis.NewLuaScript(loadText),
+		put: rueidis.NewLuaScript(putText), confirm: rueidis.NewLuaScript(confirmText), drop: rueidis.NewLuaScript(dropText), load: rueidis.NewLuaScript(loadText),
 		deliver: rueidis.NewLuaScript(deliverText), postpone: rueidis.NewLuaScript(postponeText), bury: rueidis.NewLuaScript(buryText),
 		retry: rueidis.NewLuaScript(retryText), acquire: rueidis.NewLuaScript(acquireText), renew: rueidis.NewLuaScript(renewText),
 		depth: rueidis.NewLuaScript(depthText),

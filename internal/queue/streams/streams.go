@@ -64,6 +64,10 @@ const (
 	callTimeout = 2 * time.Second
 	// withdrawTime is for how long it is tried to take an entry back.
 	withdrawTime = 2 * time.Minute
+	// unsureTime is how long an entry whose sender has not been told of it is not
+	// sent, as it may be taken back. Then its process must have died, and perhaps
+	// just after it had told.
+	unsureTime = withdrawTime + 30*time.Second
 	// leastKept is how long results are kept at least, so that an entry that is
 	// put twice is known.
 	leastKept = 2 * time.Minute
@@ -182,6 +186,9 @@ func (s *Store) do(ctx context.Context, script *rueidis.Lua, base string, args .
 	return result, nil
 }
 
+// errUnsure says that an entry may yet be taken back.
+var errUnsure = fmt.Errorf("%w: nobody has been told of the entry yet", queue.ErrUnavailable)
+
 // words returns the first word of an answer, such as ok or lost, and the rest.
 func words(r rueidis.RedisResult, err error) (string, []rueidis.RedisMessage, error) {
 	if err != nil {
@@ -197,6 +204,8 @@ func words(r rueidis.RedisResult, err error) (string, []rueidis.RedisMessage, er
 		err = queue.ErrLost
 	case "gone":
 		err = queue.ErrNotFound
+	case "unsure":
+		err = errUnsure
 	}
 	return word, list[1:], err
 }
@@ -313,7 +322,7 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 			tried = true
 			var receipt queue.Receipt
 			if receipt, err = s.put(ctx, s.base(tag), args, hex.EncodeToString(print[:])); err == nil {
-				s.nudge()
+				s.confirm(s.base(tag), receipt.ID)
 				return receipt, nil
 			}
 			if errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrConflict) || isDefinite(err) {
@@ -375,10 +384,15 @@ func (s *Store) put(ctx context.Context, base string, args []string, print strin
 }
 
 // putAndWait puts, and waits for the replicas if it is to.
-func (s *Store) putAndWait(ctx context.Context, base string, args []string) (result rueidis.RedisResult, err error) {
+func (s *Store) putAndWait(ctx context.Context, base string, args []string) (rueidis.RedisResult, error) {
 	if s.options.Replicas == 0 {
 		return s.do(ctx, s.scripts.put, base, args...)
 	}
+	return s.doAndWait(ctx, putText, base, args...)
+}
+
+// doAndWait runs a script that writes, and waits until the replicas have that.
+func (s *Store) doAndWait(ctx context.Context, script, base string, args ...string) (result rueidis.RedisResult, err error) {
 	client, err := s.connected()
 	if err != nil {
 		return result, err
@@ -386,7 +400,7 @@ func (s *Store) putAndWait(ctx context.Context, base string, args []string) (res
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err = client.Dedicated(func(c rueidis.DedicatedClient) error {
-		result = c.Do(ctx, c.B().Eval().Script(putText).Numkeys(1).Key(base).Arg(args...).Build())
+		result = c.Do(ctx, c.B().Eval().Script(script).Numkeys(1).Key(base).Arg(args...).Build())
 		if err := result.Error(); err != nil {
 			return err
 		}
@@ -402,14 +416,41 @@ func (s *Store) putAndWait(ctx context.Context, base string, args []string) (res
 	return result, err
 }
 
+// confirm lets an entry be sent, whose sender is told of it. Until Redis, and
+// the replicas, have heard of that the entry waits, and those of its key behind
+// it.
+func (s *Store) confirm(base, id string) {
+	s.insist(func(ctx context.Context) error {
+		var err error
+		if s.options.Replicas == 0 {
+			_, err = s.do(ctx, s.scripts.confirm, base, id)
+		} else {
+			_, err = s.doAndWait(ctx, confirmText, base, id)
+		}
+		if err == nil {
+			s.nudge()
+		}
+		return err
+	}, func(error) {})
+}
+
 // withdraw takes back an entry that may have arrived although nobody said so.
-// It goes on for a while in the background.
 func (s *Store) withdraw(base, id, hash string) {
+	s.insist(func(ctx context.Context) error {
+		_, err := s.do(ctx, s.scripts.drop, base, id, hash, strconv.FormatInt(withdrawTime.Milliseconds(), 10))
+		return err
+	}, func(err error) {
+		s.options.Logger.Warn("a request that was answered 503 may be sent all the same", "id", id, "err", err)
+	})
+}
+
+// insist tries for withdrawTime, in the background, until try succeeds.
+func (s *Store) insist(try func(context.Context) error, failed func(error)) {
 	s.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.stop), withdrawTime)
 		defer cancel()
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-			_, err := s.do(ctx, s.scripts.drop, base, id, hash, strconv.FormatInt(withdrawTime.Milliseconds(), 10))
+			err := try(ctx)
 			if err == nil {
 				return
 			}
@@ -421,7 +462,7 @@ func (s *Store) withdraw(base, id, hash string) {
 			case <-s.stop.Done(): // a last attempt has been made
 			}
 			timer.Stop()
-			s.options.Logger.Warn("a request that was answered 503 may be sent all the same", "id", id, "err", err)
+			failed(err)
 			return
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -316,6 +317,68 @@ func awaitAll(t *testing.T, b *backend, want map[string]bool) {
 		case <-b.changed:
 		case <-timeout:
 			t.Fatalf("%d of %d accepted entries have not arrived", missing, len(want))
+		}
+	}
+}
+
+// What its sender is told to be refused is not sent, though it was in the queue
+// for a while, as it is here where the replica is missing that has to have it.
+func TestRefusedIsNotSent(t *testing.T) {
+	server := redistest.Standalone(t)
+	b := newBackend()
+	q := node(t, streams.Options{Addresses: []string{server.Addr}, Replicas: 1}, "only", b)
+	q.Start()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := q.Accept(ctx, entry(1, 1)); err == nil {
+		t.Fatal("accepted without a replica")
+	}
+	awaitTrue(t, func() bool { return server.Do("KEYS", "hg:q:{*}:r") == "" }) // it is taken back
+	closing(t, q)
+	if len(b.arrived) > 0 {
+		t.Errorf("%v was refused, and sent", b.arrived)
+	}
+}
+
+// An entry that nobody was told of waits until it cannot be taken back; then it
+// is sent, as its process may have died just after it had told.
+func TestUntoldWaits(t *testing.T) {
+	server := redistest.Standalone(t)
+	o := streams.Options{Addresses: []string{server.Addr}}
+	b := newBackend()
+	accepting := node(t, o, "accepting", b)
+	receipt, err := accepting.Accept(t.Context(), entry(1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing(t, accepting) // waits until it is confirmed
+	base := "hg:q:{" + receipt.ID[:12] + "}"
+	server.Do("HSET", base+":u", receipt.ID, "1")
+	q := node(t, o, "sending", b)
+	q.Start()
+	defer closing(t, q)
+	awaitTrue(t, func() bool { return server.Do("KEYS", base+":l:*") != "" })
+	told, err := q.Accept(t.Context(), entry(2, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, 1)
+	if len(b.arrived) != 1 || b.arrived[0] != "/2/1" {
+		t.Errorf("arrived: %v, want that of %s alone", b.arrived, told.ID)
+	}
+	// As if it were old.
+	place := server.Do("HGET", base+":x", receipt.ID)
+	_, rest, _ := strings.Cut(place, " ")
+	server.Do("HSET", base+":x", receipt.ID, "1-1 "+rest)
+	b.await(t, 2)
+}
+
+func awaitTrue(t *testing.T, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatal("it never became true")
 		}
 	}
 }

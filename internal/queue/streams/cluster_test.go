@@ -1,0 +1,86 @@
+package streams_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/queue/streams"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// In a cluster all keys of a limit are in one slot, so that the queue is what it
+// is on one server; and losing the primary that has it loses nothing, if a
+// replica has to have each entry.
+func TestClusterLosesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts six servers")
+	}
+	set := redistest.Cluster(t, "--appendonly", "yes", "--appendfsync", "always")
+	o := streams.Options{Addresses: set.Addrs(), Cluster: true, Replicas: 1}
+	interrupted(t, o, func() {
+		owner := primaryOfQueue(t, set)
+		set.KillPrimary(owner)
+		set.AwaitFailover(owner)
+		set.Primaries[owner].Restart() // as a replica: without one nothing is accepted
+	})
+}
+
+// primaryOfQueue returns which of the primaries has the entries.
+func primaryOfQueue(t *testing.T, set *redistest.ClusterSet) int {
+	t.Helper()
+	for i, p := range set.Primaries {
+		if len(lines(p.Do("KEYS", "hg:q:{*}:r"))) > 0 {
+			return i
+		}
+	}
+	t.Fatal("no primary has entries")
+	return 0
+}
+
+// What operators do works in a cluster too.
+func TestClusterOperations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts six servers")
+	}
+	set := redistest.Cluster(t)
+	store := streams.New(streams.Options{Addresses: set.Addrs()[:2], Cluster: true, Prefix: "hg", Clock: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	p := policy("", "")
+	var ids []string
+	for limit := range 5 { // in slots of their own
+		for number := 1; number <= 4; number++ {
+			e := entry(number, number)
+			e.Rule = []string{"a", "b", "c", "d", "e"}[limit]
+			e.Scope = "api/" + e.Rule
+			receipt, err := store.Put(t.Context(), e, &p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, receipt.ID)
+		}
+	}
+	depths, err := store.Depths(t.Context())
+	if err != nil || len(depths) != 5 {
+		t.Fatalf("%+v, %v", depths, err)
+	}
+	for _, d := range depths {
+		if d.Entries != 4 || d.Rule == "" {
+			t.Errorf("%+v", d)
+		}
+	}
+	items, err := store.List(t.Context(), queue.Query{State: queue.Pending, Limit: 100})
+	if err != nil || len(items) != 20 {
+		t.Errorf("%d items, %v", len(items), err)
+	}
+	dropped, err := store.Drop(t.Context(), ids[:12])
+	if err != nil || len(dropped) != 12 {
+		t.Errorf("%d dropped, %v", len(dropped), err)
+	}
+	if items, err = store.List(t.Context(), queue.Query{State: queue.Pending, Limit: 100}); err != nil || len(items) != 8 {
+		t.Errorf("%d items are left, %v", len(items), err)
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
