@@ -296,19 +296,6 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-func FuzzKeys(f *testing.F) {
-	_, key, _ := ed25519.GenerateKey(rand.Reader)
-	f.Add(jwks(jwk("k", key)))
-	f.Add([]byte("-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n"))
-	name := filepath.Join(f.TempDir(), "keys")
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = jwt.New(jwt.Options{Keys: name, Logger: slog.New(slog.DiscardHandler)}) // no crash
-	})
-}
-
 func BenchmarkVerify(b *testing.B) {
 	key := must(rsa.GenerateKey(rand.Reader, 2048))
 	v := newVerifier(b, jwt.Options{Keys: file(b, jwks(jwk("k", key)))})
