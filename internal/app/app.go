@@ -199,6 +199,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 		a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.name))
 		d.serve(handler, a.boundsOf(d.name), a.tlsOf(d.name), a.log, a.failures)
 	}
+	a.opened.Store(true)
 	a.startQueue()
 	if a.plane != nil {
 		a.sayUnhealthy() // until there are rules

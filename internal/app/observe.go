@@ -27,6 +27,7 @@ type observation struct {
 	registry  *prometheus.Registry
 	metrics   *metrics.Observer
 	telemetry *telemetry.Telemetry // nil if nothing is sent
+	opened    atomic.Bool          // all that there are metrics of is there
 	otlp      *telemetry.Options
 	events    *metrics.Stream
 	live      live

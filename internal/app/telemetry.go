@@ -5,6 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/headgate/headgate/internal/certs"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/telemetry"
@@ -23,7 +26,7 @@ func (a *App) telemetryOptions() (*telemetry.Options, error) {
 	}
 	o := &telemetry.Options{
 		Endpoint: c.Endpoint, Headers: map[string]string{}, Sample: c.Sample, SampleCallers: c.Callers == config.SampleCallers,
-		Interval: c.Interval, Gatherer: a.registry, ServiceName: c.ServiceName, Version: versionOf(a.options.Version),
+		Interval: c.Interval, Gatherer: prometheus.GathererFunc(a.gather), ServiceName: c.ServiceName, Version: versionOf(a.options.Version),
 		Resource: c.Resource, Logger: a.log,
 	}
 	if c.Protocol == config.OTLPHTTP {
@@ -47,6 +50,15 @@ func (a *App) telemetryOptions() (*telemetry.Options, error) {
 		return nil, wrongCertificate("telemetry.otlp.tls", err)
 	}
 	return o, nil
+}
+
+// gather returns the metrics; none while Start is still opening what they are
+// about, for which a store may take longer than the interval.
+func (a *App) gather() ([]*dto.MetricFamily, error) {
+	if !a.opened.Load() {
+		return nil, nil
+	}
+	return a.registry.Gather()
 }
 
 // openTelemetry begins to send. It does not wait for a collector.

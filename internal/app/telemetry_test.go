@@ -709,7 +709,9 @@ func TestTracingAsDocumented(t *testing.T) {
 // key and is not sent; the request is what its rule says.
 func TestTraceOfAStoreThatFails(t *testing.T) {
 	var r receiver
-	f := run(t, tracing, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, onlyTraces), func(c *config.Config) {
+	f := run(t, tracing, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, func(o *config.OTLP) {
+		o.Interval = time.Millisecond // many times while Start waits for the store
+	}), func(c *config.Config) {
 		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{"127.0.0.1:1"}}
 	})
 	header, trace := parent(1, "01")
