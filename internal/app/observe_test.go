@@ -66,7 +66,7 @@ type events struct{ lines *bufio.Scanner }
 
 func (f *fixture) stream(t *testing.T, path string) *events {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.adminURL(path), http.NoBody)
 	if err != nil {
