@@ -153,8 +153,54 @@ func TestIoredis(t *testing.T) {
 	cmd.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(folder, "node_modules"))
 	out, err := cmd.CombinedOutput()
 	const want = "[[0,2,1,-1,60],[0,2,0,-1,120],[1,2,0,60,120]]\n" +
-		"[1,\"queue\",2,1,0,1000,\"ok\",0]\n" +
+		"[1,\"queue\",2,1,0,1000,\"ok\",0,\"allow\"]\n" +
 		"ERR unknown command 'NO.SUCH', with args beginning with: \nOK\n"
+	if err != nil || string(out) != want {
+		t.Errorf("%v\n got %s\nwant %s", err, out, want)
+	}
+}
+
+const redisPyScript = `
+import sys, redis
+r = redis.Redis(port=int(sys.argv[1]), password='secret', client_name='tester')
+pipe = r.pipeline(transaction=False)
+for i in range(10000):
+    pipe.execute_command('CL.THROTTLE', 'k', 99, 1, 60)
+answers = pipe.execute()
+print(len(answers), sum(1 - a[0] for a in answers), answers[0], answers[-1])
+print(r.execute_command('HG.CHECK', 'api', 'path', '/queue', 'user', 'ann'))
+for command in (('NO.SUCH',), ('SUBSCRIBE', 'a'), ('MULTI',), ('GET', 'a'), ('CL.THROTTLE', 'k')):
+    try:
+        print(r.execute_command(*command))
+    except redis.ResponseError as e:
+        print(e)
+try:
+    redis.Redis(port=int(sys.argv[1]), password='wrong').ping()
+except redis.ResponseError as e:
+    print(e)
+print(r.ping(), r.client_getname())
+`
+
+func TestRedisPy(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("/usr/bin/python3") // where Debian's python3-redis is found
+	if err == nil {
+		err = exec.Command(python, "-c", "import redis").Run()
+	}
+	if err != nil {
+		t.Skip("there is no redis-py: ", err)
+	}
+	d := open(t, func(o *resp.Options) { o.Password = "secret" })
+	out, err := exec.Command(python, "-c", redisPyScript, d.port(t)).CombinedOutput()
+	const want = "10000 100 [0, 100, 99, -1, 60] [1, 100, 0, 60, 6000]\n" +
+		"[1, b'queue', 2, 1, 0, 1000, b'ok', 0, b'allow']\n" +
+		"unknown command 'NO.SUCH', with args beginning with: \n" +
+		"unknown command 'SUBSCRIBE', with args beginning with: 'a' \n" +
+		"unknown command 'MULTI', with args beginning with: \n" +
+		"unknown command 'GET', with args beginning with: 'a' \n" +
+		"Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]\n" +
+		"WRONGPASS invalid username-password pair or user is disabled.\n" +
+		"True tester\n"
 	if err != nil || string(out) != want {
 		t.Errorf("%v\n got %s\nwant %s", err, out, want)
 	}

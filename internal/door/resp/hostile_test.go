@@ -16,6 +16,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -398,4 +399,58 @@ func FuzzServer(f *testing.F) {
 			t.Errorf("after %.100q: %q", input, &next.answer)
 		}
 	})
+}
+
+// What is only announced costs nothing, and who announces it and falls silent
+// is hung up on.
+func TestAnnouncementsCostNothing(t *testing.T) {
+	d := open(t, hasty, func(o *resp.Options) { o.ReadTimeout = 2 * time.Second })
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var all []*wire
+	for range 50 {
+		for _, head := range []string{
+			"*1048576\r\n", "*1\r\n$536870912\r\n", "*3\r\n$11\r\nCL.THROTTLE\r\n$536870912\r\nk", "*1048576\r\n$4\r\nPING\r\n$536870912\r\nabc", "*2\r\n$4\r\nPI",
+		} {
+			w := d.dial(t)
+			w.send(head)
+			all = append(all, w)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 32<<20 {
+		t.Errorf("%d connections take %d MiB", len(all), grown>>20)
+	}
+	if got := d.dial(t).do("PING"); got != "+PONG" {
+		t.Errorf("beside them: %s", got)
+	}
+	for _, w := range all {
+		// Some have been told why.
+		if rest, err := io.ReadAll(w.r); err != nil && !errors.Is(err, syscall.ECONNRESET) || len(rest) > 200 {
+			t.Errorf("%d bytes, %v", len(rest), err)
+		}
+	}
+}
+
+// A pipeline is answered in order up to QUIT, whatever follows it.
+func TestQuitInThePipeline(t *testing.T) {
+	t.Parallel()
+	w := open(t).dial(t)
+	var many strings.Builder
+	for i := range 10_000 {
+		many.WriteString(command("ECHO", fmt.Sprint(i)))
+	}
+	go func() {
+		_, _ = io.WriteString(w, many.String()+command("QUIT")+many.String()) // it may be cut off behind QUIT
+	}()
+	for i := range 10_000 {
+		if got, want := w.answer(), fmt.Sprintf("%q", fmt.Sprint(i)); got != want {
+			t.Fatalf("answer %d: %s", i, got)
+		}
+	}
+	if got := w.answer(); got != "+OK" {
+		t.Error(got)
+	}
+	w.ends()
 }
