@@ -10,7 +10,8 @@ import (
 
 // index finds, for a request, the rules that could apply without looking at
 // all of them. Every rule stands under the values of one of its conditions:
-// the one that it shares with the fewest other rules. What a request asks for
+// the one that it shares with the fewest other rules, path, host, address and
+// method before attributes that every request would be asked for. What a request asks for
 // by path, host, address, method and the attributes that some rule stands
 // under is then a superset of what applies, in a few look-ups.
 type index struct {
@@ -66,6 +67,11 @@ const (
 	byMethod
 )
 
+// valueCost is how many more rules may be looked at, among the requests that
+// come to them, to spare all other requests to be asked for an attribute. So the
+// few tiers of a limit stand under its path.
+const valueCost = 4
+
 // newIndex indexes rules by their place in the slice.
 func newIndex(rules []*Rule) *index {
 	options := make([][][]posting, len(rules))
@@ -85,6 +91,9 @@ func newIndex(rules []*Rule) *index {
 			worst := 0
 			for _, p := range condition {
 				worst = max(worst, count[p])
+			}
+			if condition[0].kind == byValue {
+				worst += valueCost
 			}
 			if best == nil || worst < bestCount {
 				best, bestCount = condition, worst
