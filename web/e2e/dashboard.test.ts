@@ -7,7 +7,7 @@ import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openBrowser, openTab, type Tab, violations } from "./browser.ts";
 import { type Door, openDoor } from "./door.ts";
-import { ask } from "./load.ts";
+import { ask, note, nothingYet } from "./load.ts";
 
 const rules = `domain: api
 limits:
@@ -135,6 +135,104 @@ test("the numbers are those of the load, all of them, as they come", async () =>
   await expect.poll(() => tile(later.page, "requests"), soon).toBe("409");
   expect(await later.page.locator(".chart canvas").count()).toBe(1);
   expect([...wrong, ...later.wrong]).toEqual([]);
+});
+
+/** A rule for each thing that may become of a request. */
+const mixedRules = `domain: api
+limits:
+  - {name: login, match: {path: /login}, key: [client_ip], rate: 12/hour}
+  - {name: thumbnails, match: {path: /thumbnails}, key: [client_ip], rate: 1/minute, burst: 6, algorithm: leaky_bucket}
+  - {name: trap, match: {path: /trap}, key: [client_ip], rate: 3/hour, on_limit: {action: shadow_ban, body: gotcha}}
+  - {name: trial, match: {path: /search}, key: [client_ip], rate: 9/hour, mode: shadow}
+`;
+
+test("under a mixed load every figure is what the callers counted", async () => {
+  writeFileSync(join(folder, "mixed.yaml"), mixedRules);
+  const target = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
+  const door = await start(
+    ...["--rules", join(folder, "mixed.yaml"), "--listen-proxy", "127.0.0.1:0"],
+    ...["--upstream", target, "--trusted-proxies", "127.0.0.0/8"],
+  );
+  const { page, wrong } = await open(door, "/");
+  await live(page);
+  const client = (i: number) => `198.51.100.${(i * i) % 7}`;
+  const told = nothingYet();
+  const through = async (path: string, n: number) => {
+    for (let i = 0; i < n; i++) {
+      const response = await fetch(door.proxy + path, { headers: { "X-Forwarded-For": client(i) } });
+      const trapped = (await response.text()) === "gotcha";
+      note(
+        told,
+        trapped ? "shadow_banned" : response.status === 429 ? "refused" : "allowed",
+        path,
+        client(i),
+      );
+    }
+  };
+  const check = (path: string, n: number) =>
+    ask(
+      door.api,
+      Array.from({ length: n }, (_, i) => ({ path, client_ip: client(i) })),
+      4,
+      told,
+    );
+  await Promise.all([
+    ...[through("/login", 60), through("/trap", 20), check("/login", 60)],
+    ...[check("/thumbnails", 50), check("/trap", 20), check("/search", 60)],
+  ]);
+  await expect.poll(() => tile(page, "requests"), soon).toBe(String(told.requests));
+  expect(told.requests).toBe(270);
+  for (const outcome of ["allowed", "refused", "delayed"] as const) {
+    expect(told[outcome], outcome).toBeGreaterThan(0);
+    expect(await tile(page, outcome)).toBe(String(told[outcome]));
+  }
+  expect(Math.min(told.shadow_banned, told.shadow_refused)).toBeGreaterThan(0);
+  expect(await tile(page, "shadowed")).toBe(String(told.shadow_banned + told.shadow_refused));
+
+  // By rule: requests, allowed, refused, delayed, shadowed.
+  for (const [rule, path] of Object.entries({
+    login: "/login",
+    thumbnails: "/thumbnails",
+    trap: "/trap",
+    trial: "/search",
+  })) {
+    const n = told.byPath.get(path)!;
+    const of = (...outcomes: Parameters<typeof n.get>[0][]) =>
+      outcomes.reduce((sum, outcome) => sum + (n.get(outcome) ?? 0), 0);
+    const cells = await page.locator(`[data-rule="api/${rule}"] td`).evaluateAll((all) =>
+      // What stands below the number is a share of it.
+      all.map((cell) => Number(cell.firstChild?.textContent)),
+    );
+    expect(cells.slice(0, 5), rule).toEqual([
+      of(...n.keys()),
+      of("allowed"),
+      of("refused"),
+      of("delayed"),
+      of("shadow_banned", "shadow_refused"),
+    ]);
+  }
+
+  // Top keys, page by page.
+  const top = new Map<string, number>();
+  const paths = { login: "/login", thumbnails: "/thumbnails", trap: "/trap", trial: "/search" };
+  await expect.poll(() => page.locator(".offenders li").count(), soon).toBeGreaterThan(0);
+  await expect
+    .poll(async () => {
+      for (const [key, rule, n] of await page
+        .locator(".offenders li")
+        .evaluateAll((all) =>
+          all.map((li) => [li.dataset.key!, li.dataset.rule!, li.querySelector("b")!.textContent!] as const),
+        )) {
+        top.set(`${paths[rule as keyof typeof paths]} ${key}`, Number(n));
+      }
+      const next = page.locator(".panel", { has: page.locator(".offenders") }).getByRole("button", {
+        name: "Next",
+      });
+      if ((await next.count()) > 0 && (await next.isEnabled())) await next.click();
+      return [...top].sort();
+    }, soon)
+    .toEqual([...told.stopped].sort());
+  expect(wrong).toEqual([]);
 });
 
 test("ban a key, and the proxy refuses it; undo, and it does not", async () => {
@@ -377,8 +475,14 @@ const looks = [
 test.each(looks)(
   "axe finds nothing, nothing is too wide: %s, %d pixels",
   async (colorScheme, width, which) => {
-    const door = await start();
-    await ask(door.api, [...login(9), ...login(3, "2001:db8:1:2:3:4:5:6")]);
+    const name = `a-rule-${"with-a-name-that-something-has-generated-".repeat(2)}0`;
+    writeFileSync(
+      join(folder, "long.yaml"),
+      `${rules}  - {name: ${name}, match: {path: /long}, key: [client_ip, "header:X-Tenant"], rate: 2/hour}\n`,
+    );
+    const door = await start("--rules", join(folder, "long.yaml"));
+    const long = { path: "/long", client_ip: "203.0.113.1", "header:X-Tenant": "x".repeat(140) };
+    await ask(door.api, [...login(9), ...login(3, "2001:db8:1:2:3:4:5:6"), long, long, long]);
     await fetch(`${door.url}/v1/keys/ban`, {
       method: "POST",
       body: JSON.stringify({

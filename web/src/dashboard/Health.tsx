@@ -140,7 +140,11 @@ function Queues(props: { state: Polled<{ queues: QueueState[] }> }) {
         </Facts>
       ) : (
         <p class="muted small part-body">
-          {problem && !problem.absent ? problem.message : "No rule queues what is over its limit."}
+          {!problem
+            ? "No rule queues what is over its limit."
+            : problem.absent
+              ? "No queue is set up."
+              : problem.message}
         </p>
       )}
     </Panel>

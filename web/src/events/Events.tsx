@@ -103,7 +103,7 @@ function Row(props: { seen: Seen }) {
         <OutcomeBadge outcome={d.outcome} />
         {d.reason !== "ok" && d.reason !== "limited" && <span class="muted small"> {words(d.reason)}</span>}
       </td>
-      <td>
+      <td class="name">
         {d.rule || <span class="muted">no rule</span>} <span class="muted small">{d.domain}</span>
       </td>
       <td>

@@ -105,7 +105,7 @@ function Row(props: { entry: Override }) {
       <td>
         <KeyView value={o.key} hash={o.key_hash} />
       </td>
-      <td>
+      <td class="name">
         {o.rule} <span class="muted small">{o.domain}</span>
       </td>
       <td>

@@ -215,7 +215,7 @@ function Items() {
                     </code>
                     <code class="muted small block">{item.id}</code>
                   </td>
-                  <td>
+                  <td class="name">
                     {item.rule}{" "}
                     {(item.key || item.key_hash) && <KeyView value={item.key} hash={item.key_hash} />}
                   </td>

@@ -33,7 +33,7 @@ export function Dialog(props: {
       }}
     >
       <div class="dialog-inner">
-        <header class="dialog-head">
+        <div class="dialog-head">
           <h2 id={id}>{props.title}</h2>
           <button
             type="button"
@@ -43,7 +43,7 @@ export function Dialog(props: {
           >
             <Icon name="close" />
           </button>
-        </header>
+        </div>
         {props.children}
       </div>
     </dialog>
