@@ -109,8 +109,7 @@ func (f *diffFlags) run(ctx context.Context, c *adminClient, screen *screen) (*a
 		defer cancel()
 		ctx = bounded
 	}
-	screen.open()
-	defer screen.close()
+	defer screen.open()()
 	ticker := time.NewTicker(f.interval)
 	defer ticker.Stop()
 	for {
@@ -142,7 +141,7 @@ func (f *diffFlags) show(ctx context.Context, c *adminClient, screen *screen) (*
 	if f.asJSON {
 		return status, json.NewEncoder(screen.w).Encode(status)
 	}
-	return status, screen.put(diffText(status))
+	return status, screen.show(func(int) string { return diffText(status) })
 }
 
 // ask returns how the comparison stands.

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"unicode"
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/metrics"
 )
 
 // screen is where top draws: over itself on a terminal, else one block after
@@ -18,24 +22,62 @@ type screen struct {
 	w        io.Writer
 	redraws  bool
 	coloured bool
+	// size returns the columns and rows there are, 0 if they are not known.
+	size func() (columns, rows int)
+
+	mu   sync.Mutex
+	last func(columns int) string // what is shown, for when the size changes
+	done bool
 }
 
 // newScreen returns a screen. A plain one never moves the cursor.
 func newScreen(w io.Writer, plain bool) *screen {
 	terminal := isTerminal(w)
-	return &screen{w: w, redraws: terminal && !plain, coloured: terminal && !config.Colourless()}
+	s := &screen{w: w, redraws: terminal && !plain, coloured: terminal && !config.Colourless()}
+	if f, ok := w.(*os.File); ok && s.redraws {
+		s.size = func() (int, int) { return terminalSize(f) }
+	}
+	return s
 }
 
-// open takes the terminal's other screen, so that what stood there comes back.
-func (s *screen) open() {
-	if s.redraws {
-		_, _ = fmt.Fprint(s.w, "\x1b[?1049h\x1b[?25l")
+// open takes the terminal's other screen, so that what stood there comes back,
+// hides the cursor and lets lines end at the edge. The function that it returns
+// gives everything back.
+func (s *screen) open() (restore func()) {
+	if !s.redraws {
+		return func() {}
+	}
+	_, _ = fmt.Fprint(s.w, "\x1b[?1049h\x1b[?25l\x1b[?7l")
+	stop := s.follow()
+	return func() {
+		stop()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.done = true
+		_, _ = fmt.Fprint(s.w, "\x1b[?7h\x1b[?25h\x1b[?1049l")
 	}
 }
 
-func (s *screen) close() {
-	if s.redraws {
-		_, _ = fmt.Fprint(s.w, "\x1b[?25h\x1b[?1049l")
+// follow draws anew whenever the terminal gets another size.
+func (s *screen) follow() (stop func()) {
+	signals := resized()
+	if len(signals) == 0 {
+		return func() {}
+	}
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, signals...)
+	go func() {
+		for range c {
+			s.mu.Lock()
+			if s.last != nil && !s.done {
+				_ = s.put(s.last) // the next interval will tell what is wrong
+			}
+			s.mu.Unlock()
+		}
+	}()
+	return func() {
+		signal.Stop(c)
+		close(c)
 	}
 }
 
@@ -48,39 +90,140 @@ func (s *screen) paint(code, text string) string {
 
 // draw shows v.
 func (s *screen) draw(v *sight, by string) error {
+	return s.show(func(columns int) string { return s.text(v, by, columns) })
+}
+
+// show shows a text, made for so many columns, 0 meaning any number.
+func (s *screen) show(text func(columns int) string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = text
+	return s.put(text)
+}
+
+// text is v for people.
+func (s *screen) text(v *sight, by string, columns int) string {
 	var b bytes.Buffer
 	per := func(n uint64) string { return perSecond(n, v.Seconds) }
-	fmt.Fprintf(&b, "%s  last %ds  requests/s: %s allowed, %s refused, %s delayed, %s queued, %s shadow banned, %s shadow refused\n",
-		v.T.Format("15:04:05"), v.Seconds, per(v.Totals.Allowed), per(v.Totals.Refused), per(v.Totals.Delayed),
+	when := fmt.Sprintf("%s  last %ds  ", v.T.Format("15:04:05"), v.Seconds)
+	totals := fmt.Sprintf("requests/s: %s allowed, %s refused, %s delayed, %s queued, %s shadow banned, %s shadow refused",
+		per(v.Totals.Allowed), per(v.Totals.Refused), per(v.Totals.Delayed),
 		per(v.Totals.Queued), per(v.Totals.ShadowBanned), per(v.Totals.ShadowRefused))
+	fmt.Fprintln(&b, wrapped(when+totals, columns))
 	fmt.Fprintf(&b, "store: circuit %s, %d keys\n\n", v.Store.Circuit, v.Store.Keys)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "DOMAIN\tRULE\tALLOWED/s\tREFUSED/s\tDELAYED/s\tQUEUED/s\tBANNED/s\tSHADOW/s\tNEAR/s")
-	for i := range v.Rules {
-		r := &v.Rules[i]
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(r.Domain), printable(r.Rule), per(r.Allowed),
-			per(r.Refused), per(r.Delayed), per(r.Queued), per(r.ShadowBanned), per(r.ShadowRefused), per(r.Near))
-	}
-	if len(v.Rules) == 0 {
-		_, _ = fmt.Fprintln(t, "(no requests)")
-	}
-	_ = t.Flush() // a buffer takes everything
+	ruleTable(&b, v, columns)
 	for i := range v.Top {
 		s.keys(&b, &v.Top[i], by)
 	}
-	return s.put(b.String())
+	return b.String()
 }
 
-// put shows a text.
-func (s *screen) put(text string) error {
-	text = s.headings(text)
-	if s.redraws {
-		text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\n") + "\x1b[J"
-	} else {
-		text += "\n"
+// wrapped breaks a line at blanks, so that none is longer than so many columns.
+func wrapped(line string, columns int) string {
+	if columns <= 0 || len(line) <= columns {
+		return line
 	}
-	_, err := io.WriteString(s.w, text)
+	var b strings.Builder
+	at := 0
+	for i, word := range strings.Fields(line) {
+		switch {
+		case i == 0:
+		case at+1+len(word) > columns:
+			b.WriteString("\n")
+			at = 0
+		default:
+			b.WriteString(" ")
+			at++
+		}
+		b.WriteString(word)
+		at += len(word)
+	}
+	return b.String()
+}
+
+// ruleTable says what each rule said. Where the terminal is too narrow it leaves
+// out columns that have no numbers.
+func ruleTable(b *bytes.Buffer, v *sight, columns int) {
+	heads := []string{"ALLOWED/s", "REFUSED/s", "DELAYED/s", "QUEUED/s", "BANNED/s", "SHADOW/s", "NEAR/s"}
+	counts := func(r *metrics.RuleTick) []uint64 {
+		return []uint64{r.Allowed, r.Refused, r.Delayed, r.Queued, r.ShadowBanned, r.ShadowRefused, r.Near}
+	}
+	table := func(shown []bool) string {
+		var out bytes.Buffer
+		t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+		line := func(domain, rule string, cells []string) {
+			parts := []string{domain, rule}
+			for i, c := range cells {
+				if shown[i] {
+					parts = append(parts, c)
+				}
+			}
+			_, _ = fmt.Fprintln(t, strings.Join(parts, "\t"))
+		}
+		line("DOMAIN", "RULE", heads)
+		for i := range v.Rules {
+			r := &v.Rules[i]
+			var cells []string
+			for _, n := range counts(r) {
+				cells = append(cells, perSecond(n, v.Seconds))
+			}
+			line(printable(r.Domain), printable(r.Rule), cells)
+		}
+		if len(v.Rules) == 0 {
+			_, _ = fmt.Fprintln(t, "(no requests)")
+		}
+		_ = t.Flush() // a buffer takes everything
+		return out.String()
+	}
+	shown := []bool{true, true, true, true, true, true, true}
+	text := table(shown)
+	if first, _, _ := strings.Cut(text, "\n"); columns > 0 && len(first) > columns {
+		for i := range shown {
+			shown[i] = i < 2
+			for j := range v.Rules {
+				shown[i] = shown[i] || counts(&v.Rules[j])[i] > 0
+			}
+		}
+		text = table(shown)
+	}
+	b.WriteString(text)
+}
+
+// put shows a text, of which a terminal gets what it has room for. It needs
+// s.mu to be held.
+func (s *screen) put(text func(columns int) string) error {
+	columns, rows := 0, 0
+	if s.size != nil {
+		columns, rows = s.size()
+	}
+	out := text(columns)
+	if s.redraws {
+		out = "\x1b[H" + strings.ReplaceAll(s.headings(fitted(out, columns, rows)), "\n", "\x1b[K\n") + "\x1b[K\x1b[J"
+	} else {
+		out = s.headings(out) + "\n"
+	}
+	_, err := io.WriteString(s.w, out)
 	return err
+}
+
+// fitted cuts text to a terminal's size, 0 meaning unknown, and says that it
+// did.
+func fitted(text string, columns, rows int) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if rows > 0 && len(lines) > rows {
+		left := len(lines) - rows + 1
+		lines = append(lines[:rows-1:rows-1], fmt.Sprintf("… %d more lines: a larger window, or --once", left))
+	}
+	for i, line := range lines {
+		if runes := []rune(line); columns > 0 && len(runes) > columns {
+			lines[i] = string(runes[:columns-1]) + "…"
+		}
+	}
+	out := strings.Join(lines, "\n")
+	if rows > 0 && len(lines) == rows {
+		return out // one more line would scroll the first one away
+	}
+	return out + "\n"
 }
 
 // keys lists the keys of one rule.
@@ -103,8 +246,10 @@ func (s *screen) headings(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "DOMAIN ") || strings.HasPrefix(line, "CHANGE ") || strings.HasPrefix(line, "KEYS of ") {
-			b.WriteString(s.paint("1", strings.TrimSuffix(line, "\n")) + "\n")
-			continue
+			heading, ends := strings.CutSuffix(line, "\n")
+			if line = s.paint("1", heading); ends {
+				line += "\n"
+			}
 		}
 		b.WriteString(line)
 	}

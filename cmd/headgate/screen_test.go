@@ -45,11 +45,11 @@ func TestScreen(t *testing.T) {
 	}
 	var drawn bytes.Buffer
 	s := &screen{w: &drawn, redraws: true, coloured: true}
-	s.open()
+	restore := s.open()
 	if err := s.draw(v, "refused"); err != nil {
 		t.Fatal(err)
 	}
-	s.close()
+	restore()
 	for _, want := range []string{"\x1b[?1049h", "\x1b[H", "\x1b[1mDOMAIN", "\x1b[J", "\x1b[?1049l"} {
 		if !strings.Contains(drawn.String(), want) {
 			t.Errorf("no %q in\n%q", want, drawn.String())

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,7 +61,7 @@ an interval. With --once it prints what happened in the last interval, and ends.
 		if err != nil {
 			return err
 		}
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		return f.watch(ctx, client, newScreen(s.out, f.asJSON || f.once))
 	})
@@ -100,8 +101,7 @@ func (f *topFlags) watch(ctx context.Context, c *adminClient, screen *screen) er
 		return err
 	}
 	defer func() { _ = live.Close() }()
-	screen.open()
-	defer screen.close()
+	defer screen.open()()
 	seconds := int(f.interval / time.Second)
 	var ticks []metrics.Tick
 	err = readEvents(live, func(event string, data []byte) error {

@@ -1,0 +1,22 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminalSize returns the columns and rows of a terminal, 0 if they are not
+// known.
+func terminalSize(f *os.File) (columns, rows int) {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0, 0
+	}
+	return int(size.Col), int(size.Row)
+}
+
+// resized are the signals of a terminal whose size has changed.
+func resized() []os.Signal { return []os.Signal{unix.SIGWINCH} }

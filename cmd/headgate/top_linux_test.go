@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a pseudo-terminal: what a program writes to it is kept.
+type terminal struct {
+	t    *testing.T
+	ours *os.File
+	tty  *os.File
+
+	mu      sync.Mutex
+	written bytes.Buffer
+	more    chan struct{}
+}
+
+func newTerminal(t *testing.T, columns, rows uint16) *terminal {
+	t.Helper()
+	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals: %v", err)
+	}
+	fd := int(ours.Fd())
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Skipf("no pseudo-terminals: %v", err)
+	}
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals: %v", err)
+	}
+	term := &terminal{t: t, ours: ours, tty: tty, more: make(chan struct{}, 1)}
+	term.resize(columns, rows)
+	go func() {
+		buffer := make([]byte, 4096)
+		for {
+			n, err := ours.Read(buffer)
+			term.mu.Lock()
+			term.written.Write(buffer[:n])
+			term.mu.Unlock()
+			select {
+			case term.more <- struct{}{}:
+			default:
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = tty.Close()
+		_ = ours.Close()
+	})
+	return term
+}
+
+func (term *terminal) resize(columns, rows uint16) {
+	term.t.Helper()
+	if err := unix.IoctlSetWinsize(int(term.ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows}); err != nil {
+		term.t.Fatal(err)
+	}
+}
+
+func (term *terminal) text() string {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	return term.written.String()
+}
+
+// clear forgets what was written so far.
+func (term *terminal) clear() {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	term.written.Reset()
+}
+
+// await waits until what was written has a match.
+func (term *terminal) await(pattern string) string {
+	term.t.Helper()
+	re := regexp.MustCompile(pattern)
+	deadline := time.After(time.Minute)
+	for {
+		if m := re.FindString(term.text()); m != "" {
+			return m
+		}
+		select {
+		case <-term.more:
+		case <-deadline:
+			term.t.Fatalf("no %s in\n%q", pattern, term.text())
+		}
+	}
+}
+
+// run starts a command on the terminal, as a shell would.
+func (term *terminal) run(program string, args ...string) *exec.Cmd {
+	term.t.Helper()
+	cmd := exec.CommandContext(term.t.Context(), program, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	cmd.Env = append(os.Environ(), "TERM=xterm")
+	if err := cmd.Start(); err != nil {
+		term.t.Fatal(err)
+	}
+	return cmd
+}
+
+const (
+	takesScreen  = "\x1b[?1049h\x1b[?25l\x1b[?7l"
+	givesItBack  = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+	wholePicture = `\x1b\[H[^\x00]*?\x1b\[J`
+)
+
+// picture is the lines of what was drawn last, without colours.
+func picture(text string) []string {
+	i := strings.LastIndex(text, "\x1b[H")
+	text, _, _ = strings.Cut(text[i+len("\x1b[H"):], "\x1b[J")
+	text = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`).ReplaceAllString(text, "")
+	return strings.Split(strings.ReplaceAll(text, "\r", ""), "\n")
+}
+
+// TestTopOnATerminal: top fits a terminal, also one that becomes smaller, and
+// leaves it as it was.
+func TestTopOnATerminal(t *testing.T) {
+	p := newProcess(t, "http://127.0.0.1:1", truthRules)
+	p.start()
+	client := &http.Client{Timeout: time.Minute}
+	for i := range 40 {
+		for _, path := range []string{"/login", "/search", "/trap"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.proxy+path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := client.Do(r)
+			if err != nil {
+				t.Fatal(i, err)
+			}
+			_ = res.Body.Close()
+		}
+	}
+	headgate := filepath.Join(p.dir, "headgate")
+	// As soon as there is something to tell it is shown at once; and anew, in so
+	// long an interval, only because the size changes.
+	if out, err := exec.CommandContext(t.Context(), headgate, "top", "--once", "--address", p.admin).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	term := newTerminal(t, 120, 40)
+	cmd := term.run(headgate, "top", "--address", p.admin, "--interval", "5m", "-n", "3")
+	term.await(wholePicture)
+	if text := term.text(); !strings.HasPrefix(text, takesScreen) || !strings.Contains(text, "\x1b[1mDOMAIN") {
+		t.Errorf("it begins with %q", text)
+	}
+	for _, size := range []struct{ columns, rows uint16 }{{60, 8}, {24, 5}, {100, 30}} {
+		term.clear()
+		term.resize(size.columns, size.rows)
+		term.await(wholePicture)
+		lines := picture(term.text())
+		if len(lines) > int(size.rows)+1 || len(lines) > int(size.rows) && lines[len(lines)-1] != "" {
+			t.Errorf("%v: %d lines\n%q", size, len(lines), lines)
+		}
+		for _, line := range lines {
+			if n := len([]rune(line)); n > int(size.columns) {
+				t.Errorf("%v: %d columns: %q", size, n, line)
+			}
+		}
+	}
+	term.clear()
+	if _, err := term.ours.WriteString("\x03"); err != nil { // Ctrl-C
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+	if term.await(regexp.QuoteMeta(givesItBack)); !strings.HasSuffix(term.text(), givesItBack) {
+		t.Errorf("it ends with %q", term.text())
+	}
+}
+
+// TestTopNeedsNoColourAndNoServer: NO_COLOR is obeyed, and where there is no
+// server, or no right to ask it, the terminal is not touched.
+func TestTopNeedsNoColourAndNoServer(t *testing.T) {
+	p := newProcess(t, "http://127.0.0.1:1", truthRules)
+	config := fmt.Sprintf("rules: [rules.yaml]\nlisten: {api: \"off\", grpc: \"off\", resp: \"off\", admin: %q}\n"+
+		"proxy: {listen: %q, upstream: \"http://127.0.0.1:1\"}\nadmin: {token: open-sesame-open-sesame}\n", p.admin, p.proxy)
+	if err := os.WriteFile(filepath.Join(p.dir, "headgate.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.start()
+	headgate := filepath.Join(p.dir, "headgate")
+
+	for name, args := range map[string][]string{
+		"does not answer": {"top", "--address", unused(t)},
+		"token of the admin door is missing or wrong": {"top", "--address", p.admin, "--token", "another-token-another"},
+	} {
+		term := newTerminal(t, 100, 30)
+		err := term.run(headgate, args...).Wait()
+		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != exitFailed { //nolint:errorlint // as Wait returns it
+			t.Errorf("%q: %v", args, err)
+		}
+		term.await(`error.*: .*\n`)
+		if text := term.text(); !strings.Contains(text, name) || strings.Contains(text, "\x1b[?") {
+			t.Errorf("%q: no %q in %q", args, name, text)
+		}
+	}
+
+	t.Setenv("NO_COLOR", "1")
+	term := newTerminal(t, 100, 30)
+	cmd := term.run(headgate, "top", "--address", p.admin, "--token", "open-sesame-open-sesame", "--interval", "1s")
+	term.await(wholePicture)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+	term.await(regexp.QuoteMeta(givesItBack))
+	if colours := regexp.MustCompile(`\x1b\[[0-9;]*m`).FindString(term.text()); colours != "" {
+		t.Errorf("colour %q in spite of NO_COLOR", colours)
+	}
+}
