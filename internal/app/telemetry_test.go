@@ -535,7 +535,8 @@ func TestCollectorComesLater(t *testing.T) {
 			}
 			f.journal.await(t, "telemetry is not taken")
 			f.await(t, func() bool {
-				return f.metric(t, `headgate_otlp_messages_total{result="failed",signal="metrics"}`) >= "3"
+				failed, err := strconv.Atoi(f.metric(t, `headgate_otlp_messages_total{result="failed",signal="metrics"}`))
+				return err == nil && failed >= 3
 			})
 			var r receiver
 			r.listen(t, p, address)

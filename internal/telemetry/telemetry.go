@@ -228,6 +228,7 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 			wg.Go(func() { errs[i] = closer(ctx) })
 		}
 		wg.Wait()
+		errs = append(errs, ctx.Err()) // whoever was cut off may not say so
 	})
 	return errors.Join(errs...)
 }
