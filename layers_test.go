@@ -49,6 +49,7 @@ var layers = map[string]int{
 	"internal/control":     4, // bans and overrides of single keys
 	"internal/dashboard":   4,
 	"internal/jwt":         4, // verifies tokens
+	"internal/keybody":     1, // what operators ask of single keys
 	"internal/lab":         4, // how exact the algorithms are
 	"internal/door":        4, // each folder a protocol
 	"internal/metrics":     4,

@@ -66,10 +66,10 @@ func (a *App) note(c *keyCall, before, after string) {
 	key := a.keyView(nil, c.key)
 	a.audit.add(&AuditEntry{
 		T: c.now.UTC(), Action: c.action, By: c.by, Domain: c.domain, Rule: c.rule,
-		Key: key.Parts, KeyHash: key.Hash, Reason: c.body.reason, Before: before, After: after,
+		Key: key.Parts, KeyHash: key.Hash, Reason: c.body.Reason, Before: before, After: after,
 	})
 	a.log.Info("audit", "action", c.action, "by", c.by, "domain", c.domain, "rule", c.rule, "key", a.keyText(c.key),
-		"reason", c.body.reason, "before", before, "after", after)
+		"reason", c.body.Reason, "before", before, "after", after)
 }
 
 // listAudit answers GET /v1/audit.

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/control"
+	"github.com/headgate/headgate/internal/keybody"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -27,10 +28,35 @@ func (a *App) keyRoutes() map[string]http.Handler {
 			answer.Problem(w, http.StatusNotFound, nearestAction(r.PathValue("action")))
 		}),
 	}
-	for _, action := range keyActions() {
-		routes["POST /v1/keys/"+action.name] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serveKey(w, r, &action) })
+	do := keyActions()
+	for _, action := range keybody.Actions() {
+		action := keyAction{action, do[action.Name]}
+		routes["POST /v1/keys/"+action.Name] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serveKey(w, r, &action) })
 	}
 	return routes
+}
+
+// keyAction is what may be done to a key, and how.
+type keyAction struct {
+	keybody.Action
+	do func(*App, *keyCall) error
+}
+
+// keyActions are those of POST /v1/keys/{action} by name.
+func keyActions() map[string]func(*App, *keyCall) error {
+	return map[string]func(*App, *keyCall) error{
+		"peek": (*App).peekKey, "reset": (*App).resetKey, "grant": (*App).grantKey, "ban": (*App).banKey,
+		"unban": (*App).unbanKey, "override": (*App).overrideKey, "clear": (*App).clearKey,
+	}
+}
+
+// nearestAction is a hint about an action that there is not.
+func nearestAction(name string) string {
+	var known []string
+	for _, a := range keybody.Actions() {
+		known = append(known, a.Name)
+	}
+	return fmt.Sprintf("there is no action %q%s", name, nearestOf(name, known))
 }
 
 // KeyAnswer is the answer of POST /v1/keys/{action} about a key of one rule.
@@ -75,7 +101,7 @@ type KeyAnswers struct {
 
 // keyCall is one call of POST /v1/keys/{action}.
 type keyCall struct {
-	body   *keyBody
+	body   *keybody.Body
 	ctx    context.Context
 	action string
 	by     string
@@ -107,7 +133,7 @@ func (a *App) serveKey(w http.ResponseWriter, r *http.Request, action *keyAction
 		return
 	}
 	now := a.options.Clock()
-	body, err := parseKeyBody(action, text, now)
+	body, err := keybody.Parse(&action.Action, text, now, nearestOf)
 	if err != nil {
 		answer.Problem(w, http.StatusBadRequest, err.Error())
 		return
@@ -115,7 +141,7 @@ func (a *App) serveKey(w http.ResponseWriter, r *http.Request, action *keyAction
 	targets, err := a.keyTargets(action, body)
 	out := KeyAnswers{Keys: []KeyAnswer{}}
 	for i := 0; i < len(targets) && err == nil; i++ {
-		c := &keyCall{body: body, ctx: r.Context(), action: action.name, by: whoAsks(r), now: now, keyTarget: targets[i]}
+		c := &keyCall{body: body, ctx: r.Context(), action: action.Name, by: whoAsks(r), now: now, keyTarget: targets[i]}
 		if err = a.doKey(c, action); err == nil {
 			out.Keys = append(out.Keys, c.answer)
 		}
@@ -127,7 +153,7 @@ func (a *App) serveKey(w http.ResponseWriter, r *http.Request, action *keyAction
 		answer.Problem(w, http.StatusInsufficientStorage, fmt.Sprintf("%v: there may be %d", err, control.MaxEntries))
 	case err != nil:
 		answer.Problem(w, http.StatusServiceUnavailable, fmt.Sprintf("the store does not answer, it is not known whether anything was done: %v", err))
-	case body.rule == "":
+	case body.Rule == "":
 		writeJSON(w, out)
 	default:
 		writeJSON(w, out.Keys[0])
@@ -224,15 +250,15 @@ func (a *App) resetKey(c *keyCall) error {
 // grantKey grants credit above the limit, if nothing else is said for one
 // period of the limit.
 func (a *App) grantKey(c *keyCall) error {
-	lasting := c.body.until.Sub(c.now)
-	if c.body.until.IsZero() {
+	lasting := c.body.Until.Sub(c.now)
+	if c.body.Until.IsZero() {
 		lasting = c.ruled.Limit.Period()
 	}
 	rule, _ := a.engine.Applies(c.ruled, c.key, c.now)
 	if rule.Limit.IsUnlimited() {
 		return badKey("the key has no limit in %s: there is nothing to be granted", c.rule)
 	}
-	return a.giveBudget(c, headgate.Op{Kind: headgate.Grant, Cost: c.body.amount, Duration: lasting})
+	return a.giveBudget(c, headgate.Op{Kind: headgate.Grant, Cost: c.body.Amount, Duration: lasting})
 }
 
 // giveBudget does op, and tells all processes, so that none goes on refusing
@@ -266,18 +292,18 @@ func (a *App) banKey(c *keyCall) error {
 // overrideKey gives the key another limit.
 func (a *App) overrideKey(c *keyCall) error {
 	for _, r := range c.tiers {
-		if _, err := r.WithLimit(c.body.rate, c.body.burst); err != nil {
+		if _, err := r.WithLimit(c.body.Rate, c.body.Burst); err != nil {
 			return badKey("this does not go with the rule %s: %v", c.rule, err)
 		}
 	}
 	_, was := a.control.Of(c.scope, c.key)
-	return a.putEntry(c, was, &control.Entry{Kind: control.Limit, Rate: c.body.rate, Burst: c.body.burst})
+	return a.putEntry(c, was, &control.Entry{Kind: control.Limit, Rate: c.body.Rate, Burst: c.body.Burst})
 }
 
 // putEntry completes e and puts it in force.
 func (a *App) putEntry(c *keyCall, was, e *control.Entry) error {
 	e.Domain, e.Rule, e.Scope, e.Key = c.domain, c.rule, c.scope, c.key
-	e.Until, e.Created, e.Reason, e.By = c.body.until.UTC().Truncate(time.Millisecond), c.now.UTC(), c.body.reason, c.by
+	e.Until, e.Created, e.Reason, e.By = c.body.Until.UTC().Truncate(time.Millisecond), c.now.UTC(), c.body.Reason, c.by
 	err := a.control.Put(c.ctx, e)
 	if errors.Is(err, control.ErrNotSaved) {
 		c.warning, err = fmt.Sprintf("it holds, but would not survive a restart: %v", err), nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/internal/client"
 	"github.com/headgate/headgate/internal/control"
+	"github.com/headgate/headgate/internal/keybody"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -23,17 +24,17 @@ type keyTarget struct {
 
 // keyTargets returns what b names: a key of a rule or, without a rule, of every
 // rule of the domain that counts by just these attributes.
-func (a *App) keyTargets(action *keyAction, b *keyBody) ([]keyTarget, error) {
-	list, problem := a.rulesNamed(b.domain, b.rule)
+func (a *App) keyTargets(action *keyAction, b *keybody.Body) ([]keyTarget, error) {
+	list, problem := a.rulesNamed(b.Domain, b.Rule)
 	if problem != "" {
-		if t := a.orphan(b); t != nil && (action.name == "unban" || action.name == "clear") {
+		if t := a.orphan(b); t != nil && (action.Name == "unban" || action.Name == "clear") {
 			return []keyTarget{*t}, nil
 		}
 		return nil, &keyError{http.StatusNotFound, problem}
 	}
 	var targets []keyTarget
 	for _, r := range list {
-		if b.rule == "" && !countsBy(r, b.key.names) {
+		if b.Rule == "" && !countsBy(r, b.Key.Names) {
 			continue
 		}
 		if i := slices.IndexFunc(targets, func(t keyTarget) bool { return t.domain == r.Domain && t.rule == r.Name }); i >= 0 {
@@ -43,14 +44,14 @@ func (a *App) keyTargets(action *keyAction, b *keyBody) ([]keyTarget, error) {
 		if len(targets) > 0 && targets[0].domain != r.Domain {
 			return nil, badKey("%q is missing: the rules of %q and of %q are both meant by this", "domain", targets[0].domain, r.Domain)
 		}
-		key, err := a.composeKey(r, &b.key)
+		key, err := a.composeKey(r, &b.Key)
 		if err != nil {
 			return nil, badKey("the key does not go with the rule %q: %v", r.Name, err)
 		}
 		targets = append(targets, keyTarget{domain: r.Domain, rule: r.Name, scope: r.Scope, key: key, ruled: r, tiers: []*rules.Rule{r}})
 	}
 	if len(targets) == 0 {
-		return nil, &keyError{http.StatusNotFound, fmt.Sprintf("no rule counts by %s and nothing else", strings.Join(b.key.names, " and "))}
+		return nil, &keyError{http.StatusNotFound, fmt.Sprintf("no rule counts by %s and nothing else", strings.Join(b.Key.Names, " and "))}
 	}
 	return targets, nil
 }
@@ -78,9 +79,9 @@ func placeInKey(r *rules.Rule, named rules.KeyAttribute) int {
 }
 
 // composeKey returns the key of r that k names.
-func (a *App) composeKey(r *rules.Rule, k *keyText) (string, error) {
-	texts := k.parts
-	if k.byName != nil {
+func (a *App) composeKey(r *rules.Rule, k *keybody.Text) (string, error) {
+	texts := k.Parts
+	if k.ByName != nil {
 		var err error
 		if texts, err = partsByName(r, k); err != nil {
 			return "", err
@@ -119,13 +120,13 @@ func (a *App) keyPart(attribute rules.KeyAttribute, text *string) (rules.KeyPart
 }
 
 // partsByName returns the parts of k in the order of the key of r.
-func partsByName(r *rules.Rule, k *keyText) ([]*string, error) {
+func partsByName(r *rules.Rule, k *keybody.Text) ([]*string, error) {
 	var known []string
 	for _, attribute := range r.Key {
 		known = append(known, attribute.String())
 	}
 	given := map[int]*string{} // by the place in the key
-	for _, name := range k.names {
+	for _, name := range k.Names {
 		named, err := rules.ParseKeyAttribute(name)
 		place := placeInKey(r, named)
 		if err == nil && place < 0 {
@@ -137,7 +138,7 @@ func partsByName(r *rules.Rule, k *keyText) ([]*string, error) {
 		if err != nil {
 			return nil, err
 		}
-		given[place] = k.byName[name]
+		given[place] = k.ByName[name]
 	}
 	var parts []*string
 	for i, attribute := range r.Key {
@@ -172,12 +173,12 @@ func (a *App) groupOf(text string) (string, error) {
 
 // orphan finds an entry whose rule is no more, by the names and the texts of
 // its key.
-func (a *App) orphan(b *keyBody) *keyTarget {
-	if b.key.parts == nil {
+func (a *App) orphan(b *keybody.Body) *keyTarget {
+	if b.Key.Parts == nil {
 		return nil
 	}
 	for _, e := range a.control.Entries() {
-		if e.Rule == b.rule && (b.domain == "" || e.Domain == b.domain) && sameParts(&e, b.key.parts) {
+		if e.Rule == b.Rule && (b.Domain == "" || e.Domain == b.Domain) && sameParts(&e, b.Key.Parts) {
 			return &keyTarget{domain: e.Domain, rule: e.Rule, scope: e.Scope, key: e.Key}
 		}
 	}

@@ -1,4 +1,6 @@
-package app
+// Package keybody reads what operators ask of single keys: the bodies of
+// POST /v1/keys/{action} on the admin door.
+package keybody
 
 import (
 	"bytes"
@@ -13,49 +15,52 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/config"
 )
 
-// keyAction is what may be done to a key.
-type keyAction struct {
-	name string
+// Action is what may be done to a key.
+type Action struct {
+	Name string
 	// optional are the fields of the body that the action knows beside domain,
 	// rule and key.
 	optional []string
-	do       func(*App, *keyCall) error
 }
 
-// keyActions are those of POST /v1/keys/{action}.
-func keyActions() []keyAction {
-	return []keyAction{
-		{"peek", nil, (*App).peekKey},
-		{"reset", []string{"reason"}, (*App).resetKey},
-		{"grant", []string{"amount", "for", "until", "reason"}, (*App).grantKey},
-		{"ban", []string{"for", "until", "reason"}, (*App).banKey},
-		{"unban", []string{"reason"}, (*App).unbanKey},
-		{"override", []string{"rate", "burst", "for", "until", "reason"}, (*App).overrideKey},
-		{"clear", []string{"reason"}, (*App).clearKey},
+// Actions are all there are.
+func Actions() []Action {
+	return []Action{
+		{"peek", nil},
+		{"reset", []string{"reason"}},
+		{"grant", []string{"amount", "for", "until", "reason"}},
+		{"ban", []string{"for", "until", "reason"}},
+		{"unban", []string{"reason"}},
+		{"override", []string{"rate", "burst", "for", "until", "reason"}},
+		{"clear", []string{"reason"}},
 	}
 }
 
-// keyBody is the body of POST /v1/keys/{action}.
-type keyBody struct {
-	domain, rule string
-	key          keyText
-	amount       int64
-	lasting      time.Duration // 0 if not given
-	until        time.Time     // zero if not given
-	rate         string
-	burst        int64
-	reason       string
+// Hint says, to be put after a text that is not known, what may have been meant.
+type Hint func(text string, known []string) string
+
+// Body is the body of POST /v1/keys/{action}. What is not given is zero.
+type Body struct {
+	Domain, Rule string
+	Key          Text
+	Amount       int64
+	// Until is when it ends, also if the body says for how long it is.
+	Until  time.Time
+	Rate   string
+	Burst  int64
+	Reason string
+
+	lasting time.Duration
 }
 
-// keyText is a key as operators write it: its parts in order, or by the names
-// of their attributes. A nil part is one that requests lack.
-type keyText struct {
-	parts  []*string
-	byName map[string]*string
-	names  []string // of byName, in their order
+// Text is a key as operators write it: its parts in order, or by the names of
+// their attributes. A nil part is one that requests lack.
+type Text struct {
+	Parts  []*string
+	ByName map[string]*string
+	Names  []string // of ByName, in their order
 }
 
 const (
@@ -67,13 +72,14 @@ const (
 	maxKeyParts = 64
 )
 
-// parseKeyBody reads the body of an action. now is what times are measured by.
-func parseKeyBody(action *keyAction, text []byte, now time.Time) (*keyBody, error) {
-	b := &keyBody{}
+// Parse reads the body of an action. now is what times are measured by, hint is
+// for fields that are not known. The error is what is wrong, for whoever wrote it.
+func Parse(action *Action, text []byte, now time.Time, hint Hint) (*Body, error) {
+	b := &Body{}
 	known := append([]string{"domain", "rule", "key"}, action.optional...)
 	err := readObject(text, func(name string, value json.RawMessage) error {
 		if !slices.Contains(known, name) {
-			return unknownField(action, name, known)
+			return unknownField(action, name, known, hint)
 		}
 		if err := b.set(name, value, now); err != nil {
 			return fmt.Errorf("%q %w", name, err)
@@ -86,13 +92,13 @@ func parseKeyBody(action *keyAction, text []byte, now time.Time) (*keyBody, erro
 	return b, b.check(action, now)
 }
 
-func unknownField(action *keyAction, name string, known []string) error {
-	for _, a := range keyActions() {
+func unknownField(action *Action, name string, known []string, hint Hint) error {
+	for _, a := range Actions() {
 		if slices.Contains(a.optional, name) {
-			return fmt.Errorf("%q has no meaning for %s", name, action.name)
+			return fmt.Errorf("%q has no meaning for %s", name, action.Name)
 		}
 	}
-	return fmt.Errorf("unknown field %q%s", name, nearestOf(name, known))
+	return fmt.Errorf("unknown field %q%s", name, hint(name, known))
 }
 
 // readObject calls f for every member of a JSON object.
@@ -133,20 +139,20 @@ func readObject(text []byte, f func(name string, value json.RawMessage) error) e
 }
 
 // set sets a field.
-func (b *keyBody) set(name string, value json.RawMessage, now time.Time) (err error) {
+func (b *Body) set(name string, value json.RawMessage, now time.Time) (err error) {
 	switch name {
 	case "domain":
-		return text(value, &b.domain)
+		return text(value, &b.Domain)
 	case "rule":
-		return text(value, &b.rule)
+		return text(value, &b.Rule)
 	case "key":
-		return b.key.read(value)
+		return b.Key.read(value)
 	case "amount":
-		return number(value, &b.amount)
+		return number(value, &b.Amount)
 	case "rate":
-		return text(value, &b.rate)
+		return text(value, &b.Rate)
 	case "burst":
-		return number(value, &b.burst)
+		return number(value, &b.Burst)
 	case "reason":
 		return b.readReason(value)
 	case "for":
@@ -174,20 +180,20 @@ func number(value json.RawMessage, into *int64) error {
 	return nil
 }
 
-func (b *keyBody) readReason(value json.RawMessage) error {
-	if err := json.Unmarshal(value, &b.reason); err != nil {
+func (b *Body) readReason(value json.RawMessage) error {
+	if err := json.Unmarshal(value, &b.Reason); err != nil {
 		return errors.New("must be text")
 	}
-	if len(b.reason) > maxReason {
-		return fmt.Errorf("has %d bytes, more than %d", len(b.reason), maxReason)
+	if len(b.Reason) > maxReason {
+		return fmt.Errorf("has %d bytes, more than %d", len(b.Reason), maxReason)
 	}
-	if strings.ContainsFunc(b.reason, unicode.IsControl) {
+	if strings.ContainsFunc(b.Reason, unicode.IsControl) {
 		return errors.New("has control characters")
 	}
 	return nil
 }
 
-func (b *keyBody) readFor(value json.RawMessage) error {
+func (b *Body) readFor(value json.RawMessage) error {
 	var s string
 	if err := text(value, &s); err != nil {
 		return fmt.Errorf("%w, such as 10m", err)
@@ -216,7 +222,7 @@ func parseLasting(s string) (time.Duration, error) {
 	return d, nil
 }
 
-func (b *keyBody) readUntil(value json.RawMessage, now time.Time) error {
+func (b *Body) readUntil(value json.RawMessage, now time.Time) error {
 	var s string
 	if err := text(value, &s); err != nil {
 		return err
@@ -230,22 +236,22 @@ func (b *keyBody) readUntil(value json.RawMessage, now time.Time) error {
 	case t.Sub(now) > maxLasting:
 		return fmt.Errorf("is %q, more than ten years from now", s)
 	}
-	b.until = t
+	b.Until = t
 	return nil
 }
 
 // read reads a key: a list of texts and nulls, an object of them, or a text in
 // place of a list of one.
-func (k *keyText) read(value json.RawMessage) error {
+func (k *Text) read(value json.RawMessage) error {
 	if bytes.HasPrefix(value, []byte("{")) {
-		k.byName = map[string]*string{}
+		k.ByName = map[string]*string{}
 		return readObject(value, func(name string, value json.RawMessage) error {
 			var part *string
 			if json.Unmarshal(value, &part) != nil {
 				return fmt.Errorf("has %q, which must be text or null", name)
 			}
-			k.byName[name], k.names = part, append(k.names, name)
-			if len(k.names) > maxKeyParts {
+			k.ByName[name], k.Names = part, append(k.Names, name)
+			if len(k.Names) > maxKeyParts {
 				return errors.New("has too many parts")
 			}
 			return nil
@@ -253,46 +259,34 @@ func (k *keyText) read(value json.RawMessage) error {
 	}
 	var one string
 	if json.Unmarshal(value, &one) == nil && !bytes.Equal(value, []byte("null")) {
-		k.parts = []*string{&one}
+		k.Parts = []*string{&one}
 		return nil
 	}
-	if json.Unmarshal(value, &k.parts) != nil || k.parts == nil {
+	if json.Unmarshal(value, &k.Parts) != nil || k.Parts == nil {
 		return errors.New(`must be a list of texts, such as ["198.51.100.7"], or an object, such as {"client_ip":"198.51.100.7"}`)
 	}
-	if len(k.parts) > maxKeyParts {
+	if len(k.Parts) > maxKeyParts {
 		return errors.New("has too many parts")
 	}
 	return nil
 }
 
 // check returns what is missing, or does not go together.
-func (b *keyBody) check(action *keyAction, now time.Time) error {
+func (b *Body) check(action *Action, now time.Time) error {
 	switch {
-	case b.lasting > 0 && !b.until.IsZero():
+	case b.lasting > 0 && !b.Until.IsZero():
 		return errors.New(`"for" and "until" say the same: leave one of them out`)
-	case b.rule == "" && b.key.byName == nil:
+	case b.Rule == "" && b.Key.ByName == nil:
 		return errors.New(`"rule" is missing; without one, "key" has to be an object, for all rules with such keys`)
-	case action.name == "grant" && b.amount == 0:
+	case action.Name == "grant" && b.Amount == 0:
 		return errors.New(`"amount" is missing: how much is to be granted`)
-	case action.name == "override" && b.rate == "" && b.burst == 0:
+	case action.Name == "override" && b.Rate == "" && b.Burst == 0:
 		return errors.New(`"rate" or "burst" is missing: what is to apply in place of the rule's limit`)
-	case (action.name == "ban" || action.name == "override") && b.lasting == 0 && b.until.IsZero():
-		return fmt.Errorf(`"for" or "until" is missing: when the %s ends, such as "for":"10m"`, action.name)
+	case (action.Name == "ban" || action.Name == "override") && b.lasting == 0 && b.Until.IsZero():
+		return fmt.Errorf(`"for" or "until" is missing: when the %s ends, such as "for":"10m"`, action.Name)
 	}
 	if b.lasting > 0 {
-		b.until = now.Add(b.lasting)
+		b.Until = now.Add(b.lasting)
 	}
 	return nil
-}
-
-// nearestAction is a hint about an action that there is not.
-func nearestAction(name string) string {
-	var known []string
-	for _, a := range keyActions() {
-		known = append(known, a.name)
-	}
-	if near := config.Nearest(name, known); near != "" {
-		return fmt.Sprintf("there is no action %q, did you mean %q?", name, near)
-	}
-	return fmt.Sprintf("there is no action %q; there are %s", name, strings.Join(known, ", "))
 }
