@@ -65,7 +65,11 @@ func TestTwoProcessesOneCount(t *testing.T) {
 	server := redistest.Standalone(t)
 	shared := func(c *config.Config) {
 		c.Store.Kind = config.InRedis
-		c.Store.Redis = config.Redis{URL: config.Secret("redis://" + server.Addr), DenyCache: config.DefaultDenyCache, Timeout: 2 * time.Second}
+		c.Store.Redis = config.Redis{
+			URL: config.Secret("redis://" + server.Addr), Timeout: 2 * time.Second,
+			// What was refused is forgotten before the server is gone.
+			DenyCache: config.DefaultDenyCache, DenyMaxAge: time.Millisecond,
+		}
 	}
 	apps := []*fixture{run(t, sharedRules, nil, shared), run(t, sharedRules, nil, shared)}
 	apps[0].journal.await(t, "store connected")
