@@ -111,8 +111,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.options.TellTime {
 		answer.TellTime(w.Header(), at)
 	}
+	r, upload := p.receive(w, r)
 	x.begin(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
-	x.upload = p.receive(w, r)
+	x.upload = upload
 	// Deferred, for httputil panics when an upstream breaks off its answer.
 	defer func() {
 		x.upload.finish()
@@ -214,6 +215,9 @@ func (p *Proxy) answered(res *http.Response) error {
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.answer = res
 		x.upload.talk()
+		if res.StatusCode != http.StatusSwitchingProtocols {
+			x.upload.leaves(res.Header)
+		}
 		answer.Headers(res.Header, x.dialect, x.policies...)
 	}
 	if p.options.TellTime {
@@ -226,10 +230,10 @@ func (p *Proxy) answered(res *http.Response) error {
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
 		answer.Headers(w.Header(), x.dialect, x.policies...)
+		x.upload.leaves(w.Header())
 		if broken := x.upload.broken(); broken != nil {
 			// Nor is it if the client did not send what it had announced.
 			status, detail := brokenOff(broken)
-			w.Header().Set("Connection", "close")
 			answer.Problem(w, status, detail)
 			return
 		}

@@ -22,6 +22,7 @@ const defaultBodyTimeout = time.Minute
 type upload struct {
 	io.ReadCloser
 	control *http.ResponseController
+	http1   bool
 	conn    netbound.Handle // of HTTP/1, whose connection is this request's alone
 	timeout time.Duration   // none if not positive
 	until   time.Time       // by when all of it has to be there; zero for never
@@ -36,28 +37,31 @@ type upload struct {
 	err      error       // why it ended too early
 }
 
-// receive makes r's body one that does not stand still. The caller calls finish
-// at the end of the request.
-func (p *Proxy) receive(w http.ResponseWriter, r *http.Request) *upload {
+// receive returns r with a body that does not stand still, or r itself and nil
+// if it has none. The caller calls finish at the end of the request. The
+// request that net/http knows keeps its body, by whose type net/http finds out
+// whether there is a rest of it before the next request.
+func (p *Proxy) receive(w http.ResponseWriter, r *http.Request) (*http.Request, *upload) {
 	if r.Body == nil || r.Body == http.NoBody {
-		return nil
+		return r, nil
 	}
-	u := &upload{ReadCloser: r.Body, control: http.NewResponseController(w), timeout: p.options.BodyTimeout}
+	u := &upload{ReadCloser: r.Body, control: http.NewResponseController(w), timeout: p.options.BodyTimeout, http1: r.ProtoMajor == 1}
 	if u.timeout == 0 {
 		u.timeout = defaultBodyTimeout
 	}
 	if total := p.options.ReadTimeout; total > 0 {
 		u.until = time.Now().Add(total) //nolint:forbidigo // a deadline of a connection is of the real clock
 	}
-	if r.ProtoMajor == 1 {
+	if u.http1 {
 		u.conn = netbound.From(r.Context())
 		u.postpone() // also for what net/http reads before it sends a refusal
 	} else if u.timeout > 0 {
 		u.timer = time.AfterFunc(u.timeout, u.interrupt)
 		u.timer.Stop()
 	}
+	r = r.WithContext(r.Context())
 	r.Body = u
-	return u
+	return r, u
 }
 
 // Read implements io.Reader.
@@ -154,6 +158,21 @@ func (u *upload) interrupt() {
 	}
 }
 
+// leaves tells the client that its connection closes behind the answer, if the
+// body has not ended before it. net/http reads what is left of the body, but
+// where both go on at once it would take what comes after a time-out for the
+// next request.
+func (u *upload) leaves(h http.Header) {
+	if u == nil || !u.http1 {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.ended {
+		h.Set("Connection", "close")
+	}
+}
+
 // talk notes that the upstream answers while the body is still coming, if it
 // is: they converse, and pauses are theirs to make.
 func (u *upload) talk() {
@@ -185,6 +204,7 @@ func (u *upload) finish() {
 		u.timer.Stop()
 	} else if !u.ended && u.err == nil {
 		u.conn.Waits()
+		u.deadline = time.Time{} // whatever others have made of it
 		u.postpone()
 	}
 	u.done = true

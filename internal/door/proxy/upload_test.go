@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -269,4 +270,61 @@ func TestPausesOfConversations(t *testing.T) {
 			_ = nc.Close()
 		}
 	})
+}
+
+// What is left of a body that was not waited for is never taken for another
+// request, whoever answered and however early.
+func TestRestsOfBodiesAreNoRequests(t *testing.T) {
+	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+	const text = "domain: api\nlimits:\n" +
+		"  - {name: none, rate: 0/hour, match: {path: /refused}}\n" +
+		"  - {name: ban, rate: 0/hour, match: {path: /banned}, on_limit: {action: shadow_ban, status: 200}}\n"
+	atOnce := func(r *http.Request) (*http.Response, error) { return ok(r) }
+	fails := func(*http.Request) (*http.Response, error) { return nil, errors.New("refused") }
+	for _, path := range []string{"/early", "/refused", "/banned", "/fails", "/slow", "/breaks"} {
+		for _, header := range []string{
+			"Content-Length: 100", "Content-Length: 1000000", "Transfer-Encoding: chunked", "Content-Length: 100\r\nExpect: 100-continue",
+		} {
+			for _, pause := range []time.Duration{0, time.Second, 2 * time.Minute} {
+				synctest.Test(t, func(t *testing.T) {
+					var reached []string
+					var mu sync.Mutex
+					p := newProxy(t, text, memory.New(memory.WithClock(time.Now)), func(r *http.Request) (*http.Response, error) {
+						mu.Lock()
+						reached = append(reached, r.URL.Path)
+						mu.Unlock()
+						answers := map[string]upstream{"/fails": fails, "/slow": reads, "/breaks": breaksOff}[r.URL.Path]
+						if answers == nil {
+							answers = atOnce
+						}
+						return answers(r)
+					})
+					nc := serveInMemory(t, p, 0).dial()
+					defer func() { _ = nc.Close() }()
+					go func() { _, _ = io.Copy(io.Discard, nc) }()
+					body := "x"
+					if strings.HasPrefix(header, "Transfer") {
+						body = "50\r\nx"
+					}
+					_, _ = io.WriteString(nc, "POST "+path+" HTTP/1.1\r\nHost: x\r\n"+header+"\r\n\r\n"+body)
+					time.Sleep(pause)
+					_ = nc.SetWriteDeadline(time.Now().Add(time.Minute))
+					_, _ = io.WriteString(nc, smuggled) // it may be closed by now
+					_, _ = io.WriteString(nc, smuggled)
+					time.Sleep(2 * time.Minute)
+					mu.Lock()
+					defer mu.Unlock()
+					for _, got := range reached {
+						if got != path {
+							t.Errorf("%s, %q, %s: %s reached the upstream", path, header, pause, got)
+						}
+					}
+					_ = nc.SetWriteDeadline(time.Now().Add(time.Second))
+					if _, err := io.WriteString(nc, "x"); err == nil {
+						t.Errorf("%s, %q, %s: the connection is still open", path, header, pause)
+					}
+				})
+			}
+		}
+	}
 }
