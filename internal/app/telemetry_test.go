@@ -789,7 +789,7 @@ func TestTraceOfAStream(t *testing.T) {
 	close(heard)
 	_ = read(t, res)
 	header, upgraded := parent(2, "01")
-	nc, res, from := open(header, "Connection: Upgrade\r\nUpgrade: echo\r\n")
+	nc, res, from := open(header, "Connection: Upgrade\r\nUpgrade: echo\r\n") //nolint:bodyclose // its body is the connection
 	_, _ = io.WriteString(nc, "hello\n")
 	if line, err := from.ReadString('\n'); err != nil || line != "echo hello\n" || res.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("%d %q, %v", res.StatusCode, line, err)
