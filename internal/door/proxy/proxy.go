@@ -98,6 +98,9 @@ type exchangeKey struct{}
 
 // ServeHTTP decides about r and lets it pass, now or in its turn, or answers it.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// Before anything is answered: net/http reads a little of each body then.
+	r, upload := p.receive(w, r)
+	defer upload.finish()
 	if r.Method == http.MethodConnect {
 		answer.Problem(w, http.StatusNotImplemented, "this proxy makes no tunnels")
 		return
@@ -111,12 +114,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.options.TellTime {
 		answer.TellTime(w.Header(), at)
 	}
-	r, upload := p.receive(w, r)
 	x.begin(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
 	x.upload = upload
 	// Deferred, for httputil panics when an upstream breaks off its answer.
 	defer func() {
-		x.upload.finish()
 		x.end()
 		p.exchanges.Put(x)
 	}()

@@ -28,13 +28,15 @@ type upload struct {
 	until   time.Time       // by when all of it has to be there; zero for never
 
 	mu       sync.Mutex
-	deadline time.Time   // of the connection, as it was last set
-	timer    *time.Timer // of HTTP/2, see arm
-	talking  bool        // the upstream answers: the client may pause
-	done     bool        // the request is over, and the connection may be another's
-	ended    bool        // all of the body has been read
-	closed   bool        // nobody wants the rest
-	err      error       // why it ended too early
+	deadline time.Time     // of the connection, as it was last set
+	timer    *time.Timer   // of HTTP/2, see arm
+	talking  bool          // the upstream answers: the client may pause
+	reading  bool          // a read is under way
+	stopped  chan struct{} // is closed when it is not any more
+	done     bool          // the request is over, and the connection may be another's
+	ended    bool          // all of the body has been read
+	closed   bool          // nobody wants the rest
+	err      error         // why it ended too early
 }
 
 // receive returns r with a body that does not stand still, or r itself and nil
@@ -71,11 +73,21 @@ func (u *upload) Read(p []byte) (int, error) {
 		u.mu.Unlock()
 		return 0, err
 	}
+	if u.done && u.http1 {
+		u.mu.Unlock()
+		return 0, http.ErrBodyReadAfterClose
+	}
+	u.reading = true
 	u.arm()
 	u.mu.Unlock()
 	n, err := u.ReadCloser.Read(p)
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.reading = false
+	if u.stopped != nil {
+		close(u.stopped)
+		u.stopped = nil
+	}
 	u.disarm(err)
 	return n, err
 }
@@ -200,14 +212,28 @@ func (u *upload) finish() {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.done = true
 	if u.timer != nil {
 		u.timer.Stop()
 	} else if !u.ended && u.err == nil {
+		u.stop()
 		u.conn.Waits()
 		u.deadline = time.Time{} // whatever others have made of it
 		u.postpone()
 	}
-	u.done = true
+}
+
+// stop ends a read that is under way. Otherwise net/http does, takes our
+// deadline back with its own, and waits for the rest for ever.
+func (u *upload) stop() {
+	if !u.http1 || !u.reading || u.control.SetReadDeadline(time.Unix(1, 0)) != nil {
+		return
+	}
+	stopped := make(chan struct{})
+	u.stopped = stopped
+	u.mu.Unlock()
+	<-stopped
+	u.mu.Lock()
 }
 
 // broken returns why the client did not send all of the body, or nil.
