@@ -37,7 +37,7 @@ func (a *App) openTokenSecret() engine.Option {
 	}
 	if old, err := s.take(); err != nil {
 		a.log.Warn("leases and reservations of the last run are unknown", "file", s.path, "err", err)
-	} else if s.hasCounts && len(old) == tokenSecretSize {
+	} else if s.hasCounts && old != nil {
 		s.text = old
 	}
 	if s.text == nil {
@@ -46,14 +46,30 @@ func (a *App) openTokenSecret() engine.Option {
 	return engine.WithSecret(func(context.Context) ([]byte, error) { return s.text, nil })
 }
 
+var (
+	errNoSecret      = errors.New("it is not a file")
+	errDamagedSecret = fmt.Errorf("it is damaged: it has not %d bytes", tokenSecretSize)
+)
+
 // take reads the file, and takes it away.
 func (s *tokenSecret) take() ([]byte, error) {
 	if s.path == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(s.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Lstat(s.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular(): // it would be waited for, or be without end
+		return nil, errors.Join(errNoSecret, os.Remove(s.path))
+	case info.Size() != tokenSecretSize:
+		return nil, errors.Join(errDamagedSecret, os.Remove(s.path))
+	}
+	text, err := os.ReadFile(s.path)
+	if err == nil && len(text) != tokenSecretSize {
+		err = errDamagedSecret
 	}
 	return text, errors.Join(err, os.Remove(s.path))
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -68,6 +69,13 @@ func TestSecretWithoutItsCounts(t *testing.T) {
 		},
 		"damaged counts": func(t *testing.T, file string) { writeFile(t, file, "x") },
 		"a short secret": func(t *testing.T, file string) { writeFile(t, file+".secret", "x") },
+		"no secret left": func(t *testing.T, file string) { writeFile(t, file+".secret", "") },
+		"a long secret":  func(t *testing.T, file string) { writeFile(t, file+".secret", strings.Repeat("A", 1000)) },
+		"a link": func(t *testing.T, file string) {
+			if err := errors.Join(os.Rename(file+".secret", file+".elsewhere"), os.Symlink(file+".elsewhere", file+".secret")); err != nil {
+				t.Fatal(err)
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "counts")
@@ -81,6 +89,10 @@ func TestSecretWithoutItsCounts(t *testing.T) {
 			f.start(t)
 			if status, out := f.ask(t, "/v1/cancel", fmt.Sprintf(`{"reservation":%q}`, reserved["reservation"])); status != http.StatusBadRequest {
 				t.Errorf("%d %v", status, out)
+			}
+			spoilt := !strings.Contains(name, "counts")
+			if said := strings.Contains(f.journal.text.String(), "of the last run are unknown"); said != spoilt {
+				t.Errorf("the log says so: %t, want %t\n%s", said, spoilt, f.journal.text)
 			}
 		})
 	}

@@ -158,14 +158,14 @@ func collector(v string) (*url.URL, error) {
 	const hint = `write http://127.0.0.1:4317, or https://… to encrypt, or "off"`
 	u, err := url.Parse(v)
 	switch {
+	case strings.Contains(v, "@"): // before v is told to anybody
+		return nil, &hinted{"a user or password is sent by a header", "set telemetry.otlp.headers_file"}
 	case err != nil || u.Scheme != "http" && u.Scheme != "https":
 		return nil, &hinted{fmt.Sprintf("%q does not begin with http:// or https://", v), hint}
 	case u.Hostname() == "":
 		return nil, &hinted{fmt.Sprintf("%q has no host", v), hint}
-	case u.User != nil:
-		return nil, &hinted{"a user or password is sent by a header", "set telemetry.otlp.headers_file"}
 	case u.RawQuery != "" || u.Fragment != "":
-		return nil, &hinted{fmt.Sprintf("%q has a query or fragment", v), hint}
+		return nil, &hinted{"it has a query or fragment", hint}
 	}
 	return u, nil
 }

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,8 +33,20 @@ func (d *delivery) note(err error) {
 	}
 	d.failed.Add(1)
 	if d.failing.CompareAndSwap(false, true) {
-		d.log.Warn("telemetry is not taken", "signal", d.signal, "err", err)
+		d.log.Warn("telemetry is not taken", "signal", d.signal, "err", short(err))
 	}
+}
+
+// maxWords is how much of what a collector says goes into the log, in bytes.
+const maxWords = 512
+
+// short returns the words of err, which are partly those of the collector.
+func short(err error) string {
+	words := err.Error()
+	if len(words) > maxWords {
+		words = strings.ToValidUTF8(words[:maxWords], "") + "…"
+	}
+	return words
 }
 
 // within returns ctx, cancelled when the process gives up.

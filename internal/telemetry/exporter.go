@@ -22,6 +22,10 @@ import (
 // What is not set here is read by the exporters themselves from OpenTelemetry's
 // variables, such as OTEL_EXPORTER_OTLP_COMPRESSION.
 
+// maxResponse is the largest answer of a collector that is read, in bytes: it
+// says in a few words what was not taken.
+const maxResponse = 64 << 10
+
 // reconnect has a collector that comes back found within seconds; gRPC's own
 // wait grows to two minutes.
 func reconnect() grpc.DialOption {
@@ -33,7 +37,7 @@ func reconnect() grpc.DialOption {
 func newSpanExporter(ctx context.Context, o *Options) (sdktrace.SpanExporter, error) {
 	plain := o.Endpoint != nil && o.Endpoint.Scheme == "http"
 	if o.Protocol == HTTP {
-		options := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+		options := []otlptracehttp.Option{otlptracehttp.WithMaxResponseSize(maxResponse), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
 			Enabled: true, InitialInterval: time.Second, MaxInterval: 2 * time.Second, MaxElapsedTime: retryFor,
 		})}
 		if o.Endpoint != nil {
@@ -73,7 +77,7 @@ func newSpanExporter(ctx context.Context, o *Options) (sdktrace.SpanExporter, er
 func newMetricExporter(ctx context.Context, o *Options) (sdkmetric.Exporter, error) {
 	plain := o.Endpoint != nil && o.Endpoint.Scheme == "http"
 	if o.Protocol == HTTP {
-		options := []otlpmetrichttp.Option{otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{})}
+		options := []otlpmetrichttp.Option{otlpmetrichttp.WithMaxResponseSize(maxResponse), otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{})}
 		if o.Endpoint != nil {
 			options = append(options, otlpmetrichttp.WithEndpoint(o.Endpoint.Host), otlpmetrichttp.WithURLPath(below(o.Endpoint, "v1/metrics")))
 		}

@@ -1,0 +1,45 @@
+package app_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+// TestTalkativeCollector: of what a collector answers little is read, and less is
+// logged.
+func TestTalkativeCollector(t *testing.T) {
+	for name, status := range map[string]int{"refuses": http.StatusBadRequest, "takes": http.StatusOK} {
+		for of, size := range map[string]int{"much": 32 << 10, "without end": 8 << 20} {
+			if status == http.StatusOK && of == "much" {
+				continue // that is read, and all is well
+			}
+			t.Run(name+" "+of, func(t *testing.T) {
+				chatter := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "application/x-protobuf")
+					w.WriteHeader(status)
+					_, _ = w.Write([]byte(strings.Repeat("x", size)))
+				})
+				server := httptest.NewServer(chatter)
+				defer server.Close()
+				endpoint, err := url.Parse(server.URL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := run(t, exportRules, nil, func(c *config.Config) {
+					c.Telemetry.OTLP.Endpoint, c.Telemetry.OTLP.Protocol = endpoint, config.OTLPHTTP
+					c.Telemetry.OTLP.NoTraces, c.Telemetry.OTLP.Interval = true, time.Second
+				})
+				f.journal.await(t, "telemetry is not taken")
+				if n := len(f.journal.text.String()); n > 8<<10 {
+					t.Errorf("the log has %d bytes", n)
+				}
+			})
+		}
+	}
+}
