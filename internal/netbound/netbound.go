@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Policy says how it is known that a connection waits.
@@ -53,6 +54,10 @@ type Options struct {
 	Max int
 	// Policy finds those that wait.
 	Policy Policy
+	// WriteSlack is how much too early a write deadline may be. To set one costs
+	// more than most requests need it for, and net/http sets one for each; so one
+	// that is later by less than that leaves the one before. 0 for none.
+	WriteSlack time.Duration
 	// Logger hears when the bound is reached, once until half of it is free
 	// again. Required.
 	Logger *slog.Logger
@@ -254,8 +259,11 @@ type conn struct {
 	since atomic.Int64
 	// heard is how many had been when something last came from it; it is not
 	// kept by ByState.
-	heard  atomic.Int64
+	heard atomic.Int64
 	closed atomic.Bool
+
+	writing sync.Mutex // for what follows
+	writeBy time.Time  // the write deadline; zero for none
 }
 
 func (c *conn) counted() *conn { return c }
@@ -271,6 +279,25 @@ func (c *conn) Close() error {
 		c.listener.leave(c)
 	}
 	return c.Conn.Close()
+}
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.writeBy = t
+	return c.Conn.SetDeadline(t)
+}
+
+// SetWriteDeadline implements net.Conn, but see Options.WriteSlack.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if later := t.Sub(c.writeBy); !c.writeBy.IsZero() && later >= 0 && later < c.listener.options.WriteSlack {
+		return nil
+	}
+	c.writeBy = t
+	return c.Conn.SetWriteDeadline(t)
 }
 
 // Read implements net.Conn.
