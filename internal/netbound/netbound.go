@@ -259,7 +259,7 @@ type conn struct {
 	since atomic.Int64
 	// heard is how many had been when something last came from it; it is not
 	// kept by ByState.
-	heard atomic.Int64
+	heard  atomic.Int64
 	closed atomic.Bool
 
 	writing sync.Mutex // for what follows
