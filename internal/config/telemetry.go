@@ -250,6 +250,11 @@ func (o *OTLP) adoptOTel(environment func(string) (string, bool)) error {
 		}
 		o.NoTraces, o.NoMetrics = o.NoTraces || !traces, o.NoMetrics || !metrics
 	}
+	for _, signal := range []string{"", "TRACES_", "METRICS_"} {
+		if err := checkOTel(prefix+signal, get); err != nil {
+			return err
+		}
+	}
 	o.FromEnvironment = true
 	o.NoTraces = o.NoTraces || get("OTEL_TRACES_EXPORTER") == "none"
 	o.NoMetrics = o.NoMetrics || get("OTEL_METRICS_EXPORTER") == "none"
@@ -264,6 +269,22 @@ func (o *OTLP) adoptOTel(environment func(string) (string, bool)) error {
 	default:
 		known := []string{"grpc", "http/protobuf"}
 		return sourceError(prefix+"PROTOCOL", fmt.Errorf("%q is not one of %s%s", v, strings.Join(known, ", "), didYouMean(v, known)))
+	}
+	return nil
+}
+
+// checkOTel finds what the SDK would not understand of its variables, and log
+// together with what is secret in it.
+func checkOTel(prefix string, get func(string) string) error {
+	if _, err := url.Parse(get(prefix + "ENDPOINT")); err != nil {
+		return sourceError(prefix+"ENDPOINT", &hinted{"it is not a URL", "write http://127.0.0.1:4318, or https://… to encrypt"})
+	}
+	for entry := range strings.SplitSeq(get(prefix+"HEADERS"), ",") {
+		name, value, ok := strings.Cut(entry, "=")
+		_, err := url.PathUnescape(value)
+		if entry != "" && (!ok || err != nil || strings.TrimSpace(name) == "") {
+			return sourceError(prefix+"HEADERS", &hinted{"an entry is not a name and a value", "write name=value,name=value, and in values %25 for a percent sign"})
+		}
 	}
 	return nil
 }

@@ -85,6 +85,11 @@ func TestTelemetry(t *testing.T) {
 		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}, "off"},
 		{"telemetry: {otlp: {endpoint: off}}", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, "off"},
 		{"telemetry: {otlp: {endpoint: 'http://h:1'}}", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}, "http://h:1 grpc true true"},
+		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:hush%zz@x"}, "OTEL_EXPORTER_OTLP_ENDPOINT: it is not a URL"},
+		{"", map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://u:hush%zz@x"}, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: it is not a URL"},
+		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_HEADERS": "a=b,hush"}, "OTEL_EXPORTER_OTLP_HEADERS: an entry is not a name and a value"},
+		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_HEADERS": "a=hush%zz"}, "OTEL_EXPORTER_OTLP_HEADERS: an entry is not a name and a value"},
+		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_HEADERS": "a=b%20c,d=e,"}, "environment http true true"},
 		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, `OTEL_EXPORTER_OTLP_PROTOCOL: "http/json" is not one of grpc, http/protobuf`},
 	} {
 		file := write(t, tt.text)
@@ -93,7 +98,7 @@ func TestTelemetry(t *testing.T) {
 		if err == nil {
 			got = at(c.Telemetry.OTLP)
 		}
-		if !strings.HasPrefix(got, tt.want) {
+		if !strings.HasPrefix(got, tt.want) || strings.Contains(got, "hush") {
 			t.Errorf("%s %v\ngot  %s\nwant %s", tt.text, tt.variables, got, tt.want)
 		}
 	}
