@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/headgate/headgate/internal/config"
@@ -86,10 +87,29 @@ func explain(list []rules.Diagnostic, read func(name string) []byte) []Diagnosis
 		}
 		out = append(out, Diagnosis{
 			Severity: d.Severity.String(), File: d.File, Line: d.Line, Column: d.Column,
-			Message: d.Message, Hint: d.Hint, Position: d.Position(), Excerpt: rules.Excerpt(src, d),
+			Message: d.Message, Hint: d.Hint, Position: d.Position(), Excerpt: openExcerpt(src, d),
 		})
 	}
 	return out
+}
+
+// openExcerpt returns the line that d is about, unless something in it may be
+// secret: what is printed at the start often ends up in a journal.
+func openExcerpt(src []byte, d rules.Diagnostic) string {
+	if strings.HasPrefix(d.Message, "telemetry.otlp.headers:") {
+		return "" // their names are anything
+	}
+	excerpt := rules.Excerpt(src, d)
+	line := strings.ToLower(excerpt)
+	for _, secret := range []string{"token:", "tokens:", "password:", `token":`, `tokens":`, `password":`} {
+		if strings.Contains(line, secret) {
+			return ""
+		}
+	}
+	if _, rest, ok := strings.Cut(line, "://"); ok && strings.Contains(rest, "@") {
+		return ""
+	}
+	return excerpt
 }
 
 // readForExcerpt reads a file that was read before; what has become of it

@@ -1,0 +1,36 @@
+package app_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+)
+
+// TestDiagnosesTellNoSecret: the line of a mistake is shown, unless something in it
+// may be secret.
+func TestDiagnosesTellNoSecret(t *testing.T) {
+	for text, shown := range map[string]bool{
+		"listne: {api: off}":                                     true,
+		"api: {token: hush}":                                     false,
+		"store: {redis: {password: hush, adresses: [x]}}":        false,
+		"telemetry: {otlp: {headers: {x: hush, a b: c}}}":        false,
+		"telemetry: {otlp: {endpoint: 'http://u:hush@h'}}":       false,
+		"telemetry: {otlp: {endpoint: 'http://h', protocol: x}}": true,
+	} {
+		file := filepath.Join(t.TempDir(), "headgate.yaml")
+		writeFile(t, file, text+"\n")
+		_, err := config.Load(config.Sources{File: file, Environment: func(string) (string, bool) { return "", false }})
+		if err == nil {
+			t.Errorf("%s: no error", text)
+			continue
+		}
+		for _, d := range app.Diagnose(err) {
+			if strings.Contains(d.Message+d.Hint+d.Excerpt, "hush") || (d.Excerpt != "") != shown {
+				t.Errorf("%s: %+v", text, d)
+			}
+		}
+	}
+}
