@@ -100,7 +100,7 @@ function options(
   return {
     width,
     height,
-    padding: [12, 8, 0, 0],
+    padding: [12, 26, 0, 0], // a time of day may stand at the right edge
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     scales: {
