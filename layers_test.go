@@ -37,6 +37,7 @@ var layers = map[string]int{
 	"internal/certtest":    0, // for tests: makes certificates
 	"internal/accesslog":   3, // what simulations read
 	"internal/httprequest": 3, // what doors share: what is asked for
+	"internal/described":   3, // what doors share: the same, as callers tell it
 	"internal/netbound":    2, // what doors share: accepting connections, and bounds on them
 	"internal/proxyproto":  3, // what doors share: who is behind a load balancer
 	"internal/certs":       3, // what doors share: certificates that follow their files
@@ -72,7 +73,7 @@ var layers = map[string]int{
 // Doors see rules for its Request, which each of them implements, and config
 // for its Diagnostic.
 var only = map[string][]string{
-	"rules":              {"engine", "internal/app", "internal/candidate", "internal/config", "internal/control", "internal/door", "internal/httprequest", "internal/metrics", "internal/ruletest", "internal/simulate", "internal/xds"},
+	"rules":              {"engine", "internal/app", "internal/candidate", "internal/config", "internal/control", "internal/described", "internal/door", "internal/httprequest", "internal/metrics", "internal/ruletest", "internal/simulate", "internal/xds"},
 	"store/memory":       {"examples", "internal/app", "internal/ruletest"},
 	"store/redis":        {"examples", "internal/app"},
 	"store/storetest":    {},

@@ -43,27 +43,6 @@ func (r *request) ClientIP() netip.Addr {
 	return netip.Addr{}
 }
 
-// descriptor is the same for a descriptor.
-type descriptor struct {
-	rules.Descriptor
-	clients *client.Resolver
-}
-
-// Attribute implements rules.Request.
-func (d *descriptor) Attribute(a rules.Attribute) (value string, ok bool) {
-	if a.Kind != rules.ClientIP {
-		return d.Descriptor.Attribute(a)
-	}
-	address := d.ClientIP()
-	if !address.IsValid() {
-		return "", false
-	}
-	return d.clients.Group(address), true
-}
-
-// ClientIP implements rules.Request.
-func (d *descriptor) ClientIP() netip.Addr { return d.Descriptor.ClientIP().Unmap().WithZone("") }
-
 // Describe writes the request of a step for people.
 func Describe(s *rules.TestStep) string {
 	var out []string

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/described"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -234,7 +235,7 @@ func (r *run) ask(ctx context.Context, s *rules.TestStep, at time.Time) (Got, er
 	q := engine.MultiQuery{Domain: r.test.Domain, At: now}
 	for _, entries := range s.Descriptors {
 		q.Parts = append(q.Parts, engine.Part{
-			Request: &descriptor{rules.Descriptor{Entries: entries}, r.Clients}, Cost: s.Cost,
+			Request: &described.Descriptor{Entries: entries, Clients: r.Clients}, Cost: s.Cost,
 		})
 	}
 	v, err := r.engine.DecideAll(ctx, q)

@@ -139,3 +139,18 @@ func TestFailuresAreBounded(t *testing.T) {
 		t.Errorf("%d failures and %d more", len(r.Failures), r.More)
 	}
 }
+
+// Which rule applies to a descriptor is decided by the order of its entries and
+// by how many there are, here as at the door of Envoy's service.
+func TestDescriptorsAreOrdered(t *testing.T) {
+	for entries, want := range map[string]string{
+		"[{a: 1}]":       "allowed: true, rule: first",
+		"[{a: 1, b: 1}]": "allowed: true, rule: ''",
+		"[{b: 1, a: 1}]": "allowed: true, rule: ''",
+	} {
+		r := run(t, "tests: [{name: x, trace: [{descriptors: "+entries+", expect: {"+want+"}}]}]", nil)[0]
+		if !r.Passed {
+			t.Errorf("%s: %+v, want %s", entries, r.Failures, want)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package grpcapi
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,6 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/described"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -51,31 +51,12 @@ func wrong(err error) error {
 
 // check is one question. It is the rules.Request of that question.
 type check struct {
-	domain     string
-	cost       int64
-	kind       headgate.Kind
-	attributes []attribute
-	address    netip.Addr
-}
+	described.Request
 
-// attribute is one entry of attributes.
-type attribute struct {
-	rules.Attribute
-	value string
+	domain string
+	cost   int64
+	kind   headgate.Kind
 }
-
-// Attribute implements rules.Request.
-func (c *check) Attribute(a rules.Attribute) (value string, ok bool) {
-	for i := range c.attributes {
-		if c.attributes[i].Attribute == a {
-			return c.attributes[i].value, true
-		}
-	}
-	return "", false
-}
-
-// ClientIP implements rules.Request.
-func (c *check) ClientIP() netip.Addr { return c.address }
 
 // query is what c asks the engine.
 func (c *check) query(at int64) engine.Query {
@@ -119,7 +100,7 @@ func (s *Service) read(domain string, attributes map[string]string, cost *int64)
 	if len(attributes) > maxAttributes {
 		return nil, fmt.Errorf("a check must have at most %d attributes", maxAttributes)
 	}
-	c.attributes = make([]attribute, 0, len(attributes))
+	c.Grow(len(attributes))
 	for name, value := range attributes {
 		if err := s.attribute(c, name, value); err != nil {
 			return nil, err
@@ -138,15 +119,9 @@ func (s *Service) attribute(c *check, name, value string) error {
 		// As they come in no order, it does not say which was the other one.
 		return fmt.Errorf("attribute %.64q is there twice, in other letters", strings.ToLower(name))
 	}
-	if a.Kind == rules.ClientIP {
-		address, err := netip.ParseAddr(value)
-		if err != nil || address.Zone() != "" {
-			return fmt.Errorf("attribute %q must be an IP address without port or zone, not %.64q", name, value)
-		}
-		c.address = address.Unmap()
-		value = s.options.Clients.Group(c.address)
+	if !c.Add(a, value, s.options.Clients) {
+		return fmt.Errorf("attribute %q must be an IP address without port or zone, not %.64q", name, value)
 	}
-	c.attributes = append(c.attributes, attribute{a, value})
 	return nil
 }
 

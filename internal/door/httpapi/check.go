@@ -3,46 +3,29 @@ package httpapi
 import (
 	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/described"
 	"github.com/headgate/headgate/rules"
 )
 
 // check is one question of a body. It is the rules.Request of that question.
 type check struct {
-	domain     string
-	cost       int64
-	kind       headgate.Kind
-	attributes []attribute
-	address    netip.Addr
+	described.Request
+
+	domain string
+	cost   int64
+	kind   headgate.Kind
 }
 
-// attribute is one entry of "attributes".
-type attribute struct {
-	rules.Attribute
-	value string
-}
-
-// Attribute implements rules.Request.
-func (c *check) Attribute(a rules.Attribute) (value string, ok bool) {
-	for i := range c.attributes {
-		if c.attributes[i].Attribute == a {
-			return c.attributes[i].value, true
-		}
-	}
-	return "", false
-}
-
-// ClientIP implements rules.Request.
-func (c *check) ClientIP() netip.Addr { return c.address }
+// keptAttributes is for how many attributes a check keeps its memory.
+const keptAttributes = 32
 
 // reset makes c an unread check, keeping its memory.
 func (c *check) reset() {
-	clear(c.attributes) // let go of the body's text
-	*c = check{cost: 1, attributes: c.attributes[:0]}
+	c.Reset(keptAttributes) // lets go of the body's text
+	c.domain, c.cost, c.kind = "", 1, headgate.Take
 }
 
 // body is what POST /v1/check was given: one check, or a batch of them.
@@ -181,7 +164,7 @@ func (p *parser) attribute(c *check, name string) error {
 	if _, twice := c.Attribute(a); twice {
 		return p.fail("attribute %q is there twice", name)
 	}
-	if len(c.attributes) == maxAttributes {
+	if c.Len() == maxAttributes {
 		return p.fail("a check must have at most %d attributes", maxAttributes)
 	}
 	if p.next() != '"' {
@@ -191,15 +174,9 @@ func (p *parser) attribute(c *check, name string) error {
 	if err != nil {
 		return err
 	}
-	if a.Kind == rules.ClientIP {
-		address, err := netip.ParseAddr(value)
-		if err != nil || address.Zone() != "" {
-			return p.fail("attribute %q must be an IP address without port or zone, not %q", name, value)
-		}
-		c.address = address.Unmap()
-		value = p.clients.Group(c.address)
+	if !c.Add(a, value, p.clients) {
+		return p.fail("attribute %q must be an IP address without port or zone, not %q", name, value)
 	}
-	c.attributes = append(c.attributes, attribute{a, value})
 	return nil
 }
 
@@ -221,8 +198,5 @@ func (b *body) release() {
 	}
 	for i := range b.checks {
 		b.checks[i].reset()
-		if cap(b.checks[i].attributes) > 32 {
-			b.checks[i].attributes = slices.Clip(b.checks[i].attributes[:0:0])
-		}
 	}
 }

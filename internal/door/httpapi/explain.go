@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/described"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -115,31 +115,9 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 // explainBody is what POST /v1/explain was given: attributes, or descriptors.
 type explainBody struct {
 	check       check
-	descriptors []*described
+	descriptors []*described.Descriptor
 	rule        string
 }
-
-// described is a descriptor whose client's address is grouped, as every door
-// does.
-type described struct {
-	rules.Descriptor
-	clients *client.Resolver
-}
-
-// Attribute implements rules.Request.
-func (d *described) Attribute(a rules.Attribute) (value string, ok bool) {
-	if a.Kind != rules.ClientIP {
-		return d.Descriptor.Attribute(a)
-	}
-	address := d.ClientIP()
-	if !address.IsValid() {
-		return "", false
-	}
-	return d.clients.Group(address), true
-}
-
-// ClientIP implements rules.Request.
-func (d *described) ClientIP() netip.Addr { return d.Descriptor.ClientIP().Unmap().WithZone("") }
 
 // parts returns the requests to explain.
 func (b *explainBody) parts() []rules.Request {
@@ -200,7 +178,7 @@ func (p *parser) descriptor(b *explainBody) error {
 	if len(b.descriptors) == maxDescriptors {
 		return p.fail(`"descriptors" must have at most %d elements`, maxDescriptors)
 	}
-	d := &described{clients: p.clients}
+	d := &described.Descriptor{Clients: p.clients}
 	err := p.object("a descriptor", func(name string) error {
 		if name != "entries" {
 			return p.fail(`unknown field %q in a descriptor; known is "entries"`, name)
@@ -218,7 +196,7 @@ func (p *parser) descriptor(b *explainBody) error {
 }
 
 // entry reads {"key":"…","value":"…"}.
-func (p *parser) entry(d *described) error {
+func (p *parser) entry(d *described.Descriptor) error {
 	if len(d.Entries) == maxAttributes {
 		return p.fail("a descriptor must have at most %d entries", maxAttributes)
 	}

@@ -64,7 +64,7 @@ func FuzzParse(f *testing.F) {
 			if w.Peek {
 				kind = headgate.Peek
 			}
-			if got.domain != *w.Domain || got.cost != cost || got.kind != kind || len(got.attributes) != len(w.Attributes) {
+			if got.domain != *w.Domain || got.cost != cost || got.kind != kind || got.Len() != len(w.Attributes) {
 				t.Errorf("check %d: %+v, want %+v", i, got, w)
 			}
 			for name, value := range w.Attributes {

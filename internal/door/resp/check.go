@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/described"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -27,30 +27,11 @@ const (
 
 // check is one question. It is the rules.Request of that question.
 type check struct {
-	domain     string
-	cost       int64
-	attributes []attribute
-	address    netip.Addr
-}
+	described.Request
 
-// attribute is one that a check has.
-type attribute struct {
-	rules.Attribute
-	value string
+	domain string
+	cost   int64
 }
-
-// Attribute implements rules.Request.
-func (q *check) Attribute(a rules.Attribute) (value string, ok bool) {
-	for i := range q.attributes {
-		if q.attributes[i].Attribute == a {
-			return q.attributes[i].value, true
-		}
-	}
-	return "", false
-}
-
-// ClientIP implements rules.Request.
-func (q *check) ClientIP() netip.Addr { return q.address }
 
 // checkOne answers HG.CHECK and HG.PEEK domain [cost] [attribute value …].
 func (c *conn) checkOne(ctx context.Context, kind headgate.Kind) {
@@ -100,7 +81,8 @@ func (c *conn) add() *check {
 		c.checks = append(c.checks, check{})
 	}
 	q := &c.checks[len(c.checks)-1]
-	*q = check{cost: 1, attributes: q.attributes[:0]}
+	q.Reset(maxAttributes)
+	q.domain, q.cost = "", 1
 	return q
 }
 
@@ -111,7 +93,7 @@ func (c *conn) forget() {
 		return
 	}
 	for i := range c.checks {
-		clear(c.checks[i].attributes)
+		c.checks[i].Reset(maxAttributes)
 	}
 	c.checks = c.checks[:0]
 }
@@ -158,15 +140,9 @@ func (c *conn) attribute(q *check, name, value string) error {
 	if _, twice := q.Attribute(a); twice {
 		return fmt.Errorf("attribute '%s' is there twice", clipped([]byte(name)))
 	}
-	if a.Kind == rules.ClientIP {
-		address, err := netip.ParseAddr(value)
-		if err != nil || address.Zone() != "" {
-			return fmt.Errorf("client_ip must be an IP address without port or zone, not '%s'", clipped([]byte(value)))
-		}
-		q.address = address.Unmap()
-		value = c.server.options.Clients.Group(q.address)
+	if !q.Add(a, value, c.server.options.Clients) {
+		return fmt.Errorf("client_ip must be an IP address without port or zone, not '%s'", clipped([]byte(value)))
 	}
-	q.attributes = append(q.attributes, attribute{a, value})
 	return nil
 }
 

@@ -1,0 +1,103 @@
+// Package described has requests as callers describe them: name by name, rather
+// than by a request of HTTP that the door itself has seen.
+package described
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/rules"
+)
+
+// Request is a rules.Request made of attributes. The zero value has none. It is
+// meant to be used again, by [Request.Reset].
+type Request struct {
+	attributes []attribute
+	address    netip.Addr
+}
+
+type attribute struct {
+	rules.Attribute
+	value string
+}
+
+var _ rules.Request = (*Request)(nil)
+
+// Attribute implements rules.Request.
+func (r *Request) Attribute(a rules.Attribute) (value string, ok bool) {
+	for i := range r.attributes {
+		if r.attributes[i].Attribute == a {
+			return r.attributes[i].value, true
+		}
+	}
+	return "", false
+}
+
+// ClientIP implements rules.Request.
+func (r *Request) ClientIP() netip.Addr { return r.address }
+
+// Len returns how many attributes there are.
+func (r *Request) Len() int { return len(r.attributes) }
+
+// Add adds an attribute that is not there yet. The address of a client is
+// grouped by clients, as every door does; Add reports false if value is no
+// address, or one with a zone.
+func (r *Request) Add(a rules.Attribute, value string, clients *client.Resolver) bool {
+	if a.Kind == rules.ClientIP {
+		address, err := netip.ParseAddr(value)
+		if err != nil || address.Zone() != "" {
+			return false
+		}
+		r.address = address.Unmap()
+		value = clients.Group(r.address)
+	}
+	r.attributes = append(r.attributes, attribute{a, value})
+	return true
+}
+
+// Grow makes room for n attributes more.
+func (r *Request) Grow(n int) { r.attributes = slices.Grow(r.attributes, n) }
+
+// Reset takes all attributes away, lets go of their text and keeps the room of
+// most of them at most.
+func (r *Request) Reset(most int) {
+	clear(r.attributes)
+	r.attributes, r.address = r.attributes[:0], netip.Addr{}
+	if cap(r.attributes) > most {
+		r.attributes = nil
+	}
+}
+
+// Descriptor is a rules.OrderedRequest of the entries of one Envoy descriptor.
+// Unlike that of a rules.Descriptor the client's address is grouped, as every
+// door does.
+type Descriptor struct {
+	Entries []rules.Entry
+	// Clients groups addresses. Required.
+	Clients *client.Resolver
+}
+
+var _ rules.OrderedRequest = (*Descriptor)(nil)
+
+// Descriptor implements rules.OrderedRequest.
+func (d *Descriptor) Descriptor() []rules.Entry { return d.Entries }
+
+// Attribute implements rules.Request.
+func (d *Descriptor) Attribute(a rules.Attribute) (value string, ok bool) {
+	if a.Kind != rules.ClientIP {
+		told := rules.Descriptor{Entries: d.Entries}
+		return told.Attribute(a)
+	}
+	address := d.ClientIP()
+	if !address.IsValid() {
+		return "", false
+	}
+	return d.Clients.Group(address), true
+}
+
+// ClientIP implements rules.Request.
+func (d *Descriptor) ClientIP() netip.Addr {
+	told := rules.Descriptor{Entries: d.Entries}
+	return told.ClientIP().Unmap().WithZone("")
+}
