@@ -300,6 +300,11 @@ func (b *tenants) check(t *testing.T, known map[string]bool, refused map[string]
 			continue
 		}
 		first[body] = true
+		// One that nobody was told of may have been passed straight on, and be
+		// at the backend's end of a connection whose other end was killed.
+		if !known[body] {
+			continue
+		}
 		if a.number < last[a.tenant] {
 			t.Errorf("tenant %s: %d came after %d", a.tenant, a.number, last[a.tenant])
 		}
