@@ -142,10 +142,11 @@ func TestLeasesOverAFailover(t *testing.T) {
 }
 
 func leasesOver(t *testing.T, store *redis.Store, op headgate.Op, failover func()) {
-	first, second := take(t, store, op), take(t, store, op)
-	failover()
 	peek := op
 	peek.Kind = headgate.Peek
+	await(t, store, peek)
+	first, second := take(t, store, op), take(t, store, op)
+	failover()
 	deadline := time.Now().Add(time.Minute)
 	for { // a call that fails changes nothing when it only looks
 		if _, err := store.Take(context.Background(), peek); err == nil {
