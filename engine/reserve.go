@@ -11,8 +11,13 @@ import (
 	"github.com/headgate/headgate/rules"
 )
 
-// MaxReservation is the longest time that a reservation can be settled in.
-const MaxReservation = 24 * time.Hour
+// In what time a reservation has to be settled.
+const (
+	// DefaultReservation is that of one that does not say.
+	DefaultReservation = 10 * time.Minute
+	// MaxReservation is the longest.
+	MaxReservation = 24 * time.Hour
+)
 
 // settledSlack is how much longer a settled reservation is remembered than it
 // could be settled, for nodes whose clocks differ.

@@ -10,6 +10,16 @@ import (
 	"github.com/headgate/headgate/rules"
 )
 
+// The bounds on what a caller may ask at once; every door has the same.
+const (
+	// MaxChecks is the largest batch.
+	MaxChecks = 1000
+	// MaxAttributes is how many attributes one request may have.
+	MaxAttributes = 128
+	// MaxCost is the largest cost: what every JSON library can write exactly.
+	MaxCost = 1<<53 - 1
+)
+
 // Request is a rules.Request made of attributes. The zero value has none. It is
 // meant to be used again, by [Request.Reset].
 type Request struct {

@@ -17,21 +17,9 @@ import (
 	"github.com/headgate/headgate/rules"
 )
 
-// The bounds are those of the HTTP API.
-const (
-	// maxChecks is the largest batch.
-	maxChecks = 1000
-	// maxAttributes is how many attributes one check may have.
-	maxAttributes = 128
-	// maxCost is the largest cost.
-	maxCost = 1<<53 - 1
-	// defaultTTL is in what time a reservation has to be settled that does not
-	// say.
-	defaultTTL = 10 * time.Minute
-	// maxWords is the length of the longest error message in bytes: it travels
-	// in a header field.
-	maxWords = 512
-)
+// maxWords is the length of the longest error message in bytes: it travels in a
+// header field.
+const maxWords = 512
 
 var (
 	errNoDomain      = errors.New("domain is missing: whose rules apply?")
@@ -74,7 +62,7 @@ func (s *Service) readCheck(in *headgatev1.CheckRequest) (*check, error) {
 
 // readReserve makes a check of in, and says in what time it is to be settled.
 func (s *Service) readReserve(in *headgatev1.ReserveRequest) (c *check, ttl time.Duration, err error) {
-	ttl = defaultTTL
+	ttl = engine.DefaultReservation
 	if most := engine.MaxReservation.Milliseconds(); in.TtlMs != nil {
 		if in.GetTtlMs() < 1 || in.GetTtlMs() > most {
 			return nil, 0, fmt.Errorf("ttl_ms must be from 1 to %d", most)
@@ -97,8 +85,8 @@ func (s *Service) read(domain string, attributes map[string]string, cost *int64)
 			return nil, err
 		}
 	}
-	if len(attributes) > maxAttributes {
-		return nil, fmt.Errorf("a check must have at most %d attributes", maxAttributes)
+	if len(attributes) > described.MaxAttributes {
+		return nil, fmt.Errorf("a check must have at most %d attributes", described.MaxAttributes)
 	}
 	c.Grow(len(attributes))
 	for name, value := range attributes {
@@ -130,8 +118,8 @@ func costOf(cost *int64) (int64, error) {
 	switch {
 	case *cost < 0:
 		return 0, errors.New("cost must not be negative")
-	case *cost > maxCost:
-		return 0, fmt.Errorf("cost must be at most %d", int64(maxCost))
+	case *cost > described.MaxCost:
+		return 0, fmt.Errorf("cost must be at most %d", int64(described.MaxCost))
 	}
 	return *cost, nil
 }

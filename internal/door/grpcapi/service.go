@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/described"
 	"github.com/headgate/headgate/internal/token"
 )
 
@@ -68,8 +69,8 @@ func (s *Service) Check(ctx context.Context, in *headgatev1.CheckRequest) (*head
 // CheckBatch implements headgatev1.LimiterServer.
 func (s *Service) CheckBatch(ctx context.Context, in *headgatev1.CheckBatchRequest) (*headgatev1.CheckBatchResponse, error) {
 	at := s.now()
-	if len(in.GetChecks()) > maxChecks {
-		return nil, wrong(fmt.Errorf("checks must have at most %d elements", maxChecks))
+	if len(in.GetChecks()) > described.MaxChecks {
+		return nil, wrong(fmt.Errorf("checks must have at most %d elements", described.MaxChecks))
 	}
 	checks := make([]*check, len(in.GetChecks()))
 	for i, one := range in.GetChecks() {

@@ -64,8 +64,8 @@ func (b *body) parse(text string, clients *client.Resolver) error {
 		}
 		b.batch = true
 		return p.array(`"checks"`, func(i int) error {
-			if i == maxChecks {
-				return p.fail(`"checks" must have at most %d elements`, maxChecks)
+			if i == described.MaxChecks {
+				return p.fail(`"checks" must have at most %d elements`, described.MaxChecks)
 			}
 			if err := p.check(b.add()); err != nil {
 				return fmt.Errorf("checks[%d]: %w", i, err)
@@ -164,8 +164,8 @@ func (p *parser) attribute(c *check, name string) error {
 	if _, twice := c.Attribute(a); twice {
 		return p.fail("attribute %q is there twice", name)
 	}
-	if c.Len() == maxAttributes {
-		return p.fail("a check must have at most %d attributes", maxAttributes)
+	if c.Len() == described.MaxAttributes {
+		return p.fail("a check must have at most %d attributes", described.MaxAttributes)
 	}
 	if p.next() != '"' {
 		return p.fail("attribute %q must be a string, but here is %s; write it in quotes", name, p.found())

@@ -197,8 +197,8 @@ func (p *parser) descriptor(b *explainBody) error {
 
 // entry reads {"key":"…","value":"…"}.
 func (p *parser) entry(d *described.Descriptor) error {
-	if len(d.Entries) == maxAttributes {
-		return p.fail("a descriptor must have at most %d entries", maxAttributes)
+	if len(d.Entries) == described.MaxAttributes {
+		return p.fail("a descriptor must have at most %d entries", described.MaxAttributes)
 	}
 	var e rules.Entry
 	var names []string

@@ -8,21 +8,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/described"
 )
 
 // The body of a check is read by hand: the shape is small and fixed, it is the
 // hot path, and a caller's mistake deserves its own words. What is accepted is
 // a subset of what encoding/json accepts (a fuzz test holds the two together):
 // no unknown or repeated names, no null, no lone surrogates, only valid UTF-8.
-
-const (
-	// maxChecks is the largest batch.
-	maxChecks = 1000
-	// maxAttributes is how many attributes one check may have.
-	maxAttributes = 128
-	// maxCost is the largest cost: what every JSON library can write exactly.
-	maxCost = 1<<53 - 1
-)
 
 // syntaxError is a body that is not JSON at all, or not JSON of this shape.
 type syntaxError struct {
@@ -277,7 +269,7 @@ func hex4(s string) rune {
 // cost reads the value of "cost".
 func (p *parser) cost() (int64, error) { return p.whole("cost") }
 
-// whole reads a whole number from 0 to maxCost.
+// whole reads a whole number from 0 to described.MaxCost.
 func (p *parser) whole(name string) (int64, error) {
 	c := p.next()
 	if c != '-' && (c < '0' || c > '9') {
@@ -298,8 +290,8 @@ func (p *parser) whole(name string) (int64, error) {
 		return 0, p.fail(`%q must not begin with 0`, name)
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n > maxCost {
-		return 0, p.fail(`%q must be at most %d`, name, int64(maxCost))
+	if err != nil || n > described.MaxCost {
+		return 0, p.fail(`%q must be at most %d`, name, int64(described.MaxCost))
 	}
 	p.pos = end
 	return n, nil

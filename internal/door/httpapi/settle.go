@@ -14,9 +14,6 @@ import (
 	"github.com/headgate/headgate/internal/answer"
 )
 
-// defaultTTL is in what time a reservation has to be settled that does not say.
-const defaultTTL = 10 * time.Minute
-
 // tokenBody is a body that has a lease or a reservation, and with some a cost.
 type tokenBody struct {
 	token string
@@ -193,7 +190,7 @@ func (b *body) parseReserve(text string, h *Handler) (ttl time.Duration, err err
 	case s&seenPeek != 0:
 		return 0, errors.New(`"peek" has no meaning in a reservation; POST /v1/check peeks`)
 	case milliseconds < 0:
-		ttl = defaultTTL
+		ttl = engine.DefaultReservation
 	case milliseconds == 0 || milliseconds > engine.MaxReservation.Milliseconds():
 		return 0, fmt.Errorf(`"ttl_ms" must be from 1 to %d`, engine.MaxReservation.Milliseconds())
 	default:

@@ -13,12 +13,6 @@ import (
 )
 
 const (
-	// maxChecks is the largest batch.
-	maxChecks = 1000
-	// maxAttributes is how many attributes one check may have.
-	maxAttributes = 128
-	// maxCost is the largest cost, the same as of the HTTP API.
-	maxCost = 1<<53 - 1
 	// maxNames is how many names of attributes a connection remembers.
 	maxNames = 64
 	// keptChecks is how many checks of room are kept between commands.
@@ -51,8 +45,8 @@ func (c *conn) checkMany(ctx context.Context) {
 	args := c.parser.args
 	text := string(c.in[c.start : c.start+args[len(args)-1].to])
 	for i := 1; i < len(args); {
-		if len(c.checks) == maxChecks {
-			c.fail(fmt.Sprintf("ERR at most %d checks", maxChecks))
+		if len(c.checks) == described.MaxChecks {
+			c.fail(fmt.Sprintf("ERR at most %d checks", described.MaxChecks))
 			return
 		}
 		count, ok := integer(c.arg(i))
@@ -81,7 +75,7 @@ func (c *conn) add() *check {
 		c.checks = append(c.checks, check{})
 	}
 	q := &c.checks[len(c.checks)-1]
-	q.Reset(maxAttributes)
+	q.Reset(described.MaxAttributes)
 	q.domain, q.cost = "", 1
 	return q
 }
@@ -93,7 +87,7 @@ func (c *conn) forget() {
 		return
 	}
 	for i := range c.checks {
-		c.checks[i].Reset(maxAttributes)
+		c.checks[i].Reset(described.MaxAttributes)
 	}
 	c.checks = c.checks[:0]
 }
@@ -106,13 +100,13 @@ func (c *conn) read(q *check, text string, args []span) error {
 	next := 1
 	if len(args)%2 == 0 { // the pairs have something before them
 		cost, ok := integer([]byte(at(1)))
-		if !ok || cost < 0 || cost > maxCost {
-			return fmt.Errorf("'%s' is not a cost from 0 to %d; attributes come in pairs of name and value", clipped([]byte(at(1))), maxCost)
+		if !ok || cost < 0 || cost > described.MaxCost {
+			return fmt.Errorf("'%s' is not a cost from 0 to %d; attributes come in pairs of name and value", clipped([]byte(at(1))), described.MaxCost)
 		}
 		q.cost, next = cost, 2
 	}
-	if len(args)-next > 2*maxAttributes {
-		return fmt.Errorf("at most %d attributes", maxAttributes)
+	if len(args)-next > 2*described.MaxAttributes {
+		return fmt.Errorf("at most %d attributes", described.MaxAttributes)
 	}
 	for ; next < len(args); next += 2 {
 		if err := c.attribute(q, at(next), at(next+1)); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/described"
 )
 
 // settleCommands returns those that end leases and settle reservations.
@@ -77,8 +78,8 @@ func (c *conn) reserve(ctx context.Context) {
 // debt.
 func (c *conn) commit(ctx context.Context) {
 	cost, ok := integer(c.arg(2))
-	if !ok || cost < 0 || cost > maxCost {
-		c.fail(fmt.Sprintf("ERR '%s' is not a cost from 0 to %d", clipped(c.arg(2)), maxCost))
+	if !ok || cost < 0 || cost > described.MaxCost {
+		c.fail(fmt.Sprintf("ERR '%s' is not a cost from 0 to %d", clipped(c.arg(2)), described.MaxCost))
 		return
 	}
 	s, err := c.server.options.Engine.Commit(ctx, c.text(1), cost, c.at)
