@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/atomicfile"
 )
 
 // tokenSecretSize is how many bytes the file of a token secret has.
@@ -74,26 +74,13 @@ func (s *tokenSecret) take() ([]byte, error) {
 	return text, errors.Join(err, os.Remove(s.path))
 }
 
-// save writes the file, readable by its owner only, whole or not at all.
-func (s *tokenSecret) save() (err error) {
+// save writes the file, if there is to be one.
+func (s *tokenSecret) save() error {
 	if s.path == "" {
 		return nil
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("the secret of leases and reservations is not saved: %w", err)
-		}
-	}()
-	f, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".new-*") // with mode 0600
-	if err != nil {
-		return err
+	if err := atomicfile.Write(s.path, s.text); err != nil {
+		return fmt.Errorf("the secret of leases and reservations is not saved: %w", err)
 	}
-	_, err = f.Write(s.text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), s.path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return nil
 }

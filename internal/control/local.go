@@ -9,10 +9,11 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/internal/atomicfile"
 )
 
 // Local is the table of a process that shares its store with nobody. It may
@@ -195,40 +196,9 @@ func (l *Local) save() error {
 	}
 	l.mu.Unlock()
 	text := append(fmt.Appendf(nil, header, checksum(body.Bytes())), body.Bytes()...)
-	if err := replaceFile(l.path, text); err != nil {
+	if err := atomicfile.Write(l.path, text); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotSaved, err)
 	}
 	l.saved = wanted
-	return nil
-}
-
-// replaceFile writes a file so that at any time either the old one or the new
-// one is there, whole and on the disk.
-func replaceFile(path string, text []byte) (err error) {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(text); err == nil {
-		err = f.Sync()
-	}
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return err
-	}
-	if folder, err := os.Open(filepath.Dir(path)); err == nil {
-		_ = folder.Sync() // not every system can
-		_ = folder.Close()
-	}
 	return nil
 }
