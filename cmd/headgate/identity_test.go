@@ -330,7 +330,7 @@ func (r *relying) rotation(i *issuer) {
 		if time.Now().After(deadline) {
 			r.t.Fatal("the keys are not fetched anew")
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // the process fetches when it does
 	}
 	r.believes("while the keys are out of order", i.sign(r.name(), signing{key: "three"}))
 	r.doubts("of a stranger meanwhile", i.sign(r.name(), signing{key: "stranger"}))

@@ -52,13 +52,16 @@ func (a *App) loadCertificates() error {
 		return nil
 	}
 	var err error
-	a.certificates.upstream, err = certs.LoadClient(certs.ClientFiles{
-		CA: u.CA, Cert: u.Cert, Key: u.Key, ServerName: u.ServerName, MinVersion: u.MinVersion,
-	}, a.log.With("for", "upstream"))
+	a.certificates.upstream, err = certs.LoadClient(clientFiles(&u), a.log.With("for", "upstream"))
 	if err != nil {
 		return wrongCertificate("proxy.upstream_tls", err)
 	}
 	return nil
+}
+
+// clientFiles are those that t names.
+func clientFiles(t *config.UpstreamTLS) certs.ClientFiles {
+	return certs.ClientFiles{CA: t.CA, Cert: t.Cert, Key: t.Key, ServerName: t.ServerName, MinVersion: t.MinVersion}
 }
 
 // wrongCertificate names the key of the file that is wrong.

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/headgate/headgate/internal/certs"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/telemetry"
 )
@@ -44,7 +43,7 @@ func (a *App) telemetryOptions() (*telemetry.Options, error) {
 	if c.TLS == (config.UpstreamTLS{}) {
 		return o, nil
 	}
-	files := certs.ClientFiles{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key, ServerName: c.TLS.ServerName, MinVersion: c.TLS.MinVersion}
+	files := clientFiles(&c.TLS)
 	var err error
 	if o.TLS, err = files.Load(); err != nil {
 		return nil, wrongCertificate("telemetry.otlp.tls", err)
