@@ -79,35 +79,39 @@ func (r *Request) Reset(most int) {
 	}
 }
 
-// Descriptor is a rules.OrderedRequest of the entries of one Envoy descriptor.
-// Unlike that of a rules.Descriptor the client's address is grouped, as every
-// door does.
-type Descriptor struct {
-	Entries []rules.Entry
+// Ordered is the rules.OrderedRequest of one Envoy descriptor. Unlike that of a
+// rules.Descriptor the client's address is grouped, as every door does. What it
+// was told must not change once it has been asked.
+type Ordered struct {
+	Told rules.Descriptor
 	// Clients groups addresses. Required.
 	Clients *client.Resolver
+
+	address      netip.Addr
+	addressKnown bool
 }
 
-var _ rules.OrderedRequest = (*Descriptor)(nil)
+var _ rules.OrderedRequest = (*Ordered)(nil)
 
 // Descriptor implements rules.OrderedRequest.
-func (d *Descriptor) Descriptor() []rules.Entry { return d.Entries }
+func (o *Ordered) Descriptor() []rules.Entry { return o.Told.Entries }
 
 // Attribute implements rules.Request.
-func (d *Descriptor) Attribute(a rules.Attribute) (value string, ok bool) {
+func (o *Ordered) Attribute(a rules.Attribute) (value string, ok bool) {
 	if a.Kind != rules.ClientIP {
-		told := rules.Descriptor{Entries: d.Entries}
-		return told.Attribute(a)
+		return o.Told.Attribute(a)
 	}
-	address := d.ClientIP()
+	address := o.ClientIP()
 	if !address.IsValid() {
 		return "", false
 	}
-	return d.Clients.Group(address), true
+	return o.Clients.Group(address), true
 }
 
 // ClientIP implements rules.Request.
-func (d *Descriptor) ClientIP() netip.Addr {
-	told := rules.Descriptor{Entries: d.Entries}
-	return told.ClientIP().Unmap().WithZone("")
+func (o *Ordered) ClientIP() netip.Addr {
+	if !o.addressKnown {
+		o.address, o.addressKnown = o.Told.ClientIP().Unmap().WithZone(""), true
+	}
+	return o.address
 }

@@ -81,9 +81,9 @@ descriptors:
 		t.Fatal(diagnostics)
 	}
 	for path, want := range map[string]string{"a": "a", "a b": "a.b", "b a": "", "a c": "", "b": ""} {
-		d := &described.Descriptor{Clients: grouping(t)}
+		d := &described.Ordered{Clients: grouping(t)}
 		for key := range strings.FieldsSeq(path) {
-			d.Entries = append(d.Entries, rules.Entry{Key: key, Value: "1"})
+			d.Told.Entries = append(d.Told.Entries, rules.Entry{Key: key, Value: "1"})
 		}
 		var m rules.Matches
 		rs.Match("d", d, &m)
@@ -101,7 +101,7 @@ func TestDescriptorsClient(t *testing.T) {
 	t.Parallel()
 	ip := attribute(t, "client_ip")
 	for value, want := range map[string]string{"2001:db8::7": "2001:db8::/64", "::ffff:192.0.2.1": "192.0.2.1", "fe80::1%x": "fe80::/64", "x": ""} {
-		d := &described.Descriptor{Entries: []rules.Entry{{Key: "remote_address", Value: value}}, Clients: grouping(t)}
+		d := &described.Ordered{Told: rules.Descriptor{Entries: []rules.Entry{{Key: "remote_address", Value: value}}}, Clients: grouping(t)}
 		if got, ok := d.Attribute(ip); got != want || ok != (want != "") {
 			t.Errorf("%s: counted by %q, want %q", value, got, want)
 		}

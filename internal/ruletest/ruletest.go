@@ -235,7 +235,7 @@ func (r *run) ask(ctx context.Context, s *rules.TestStep, at time.Time) (Got, er
 	q := engine.MultiQuery{Domain: r.test.Domain, At: now}
 	for _, entries := range s.Descriptors {
 		q.Parts = append(q.Parts, engine.Part{
-			Request: &described.Descriptor{Entries: entries, Clients: r.Clients}, Cost: s.Cost,
+			Request: &described.Ordered{Told: rules.Descriptor{Entries: entries}, Clients: r.Clients}, Cost: s.Cost,
 		})
 	}
 	v, err := r.engine.DecideAll(ctx, q)

@@ -115,7 +115,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 // explainBody is what POST /v1/explain was given: attributes, or descriptors.
 type explainBody struct {
 	check       check
-	descriptors []*described.Descriptor
+	descriptors []*described.Ordered
 	rule        string
 }
 
@@ -178,17 +178,17 @@ func (p *parser) descriptor(b *explainBody) error {
 	if len(b.descriptors) == maxDescriptors {
 		return p.fail(`"descriptors" must have at most %d elements`, maxDescriptors)
 	}
-	d := &described.Descriptor{Clients: p.clients}
+	d := &described.Ordered{Clients: p.clients}
 	err := p.object("a descriptor", func(name string) error {
 		if name != "entries" {
 			return p.fail(`unknown field %q in a descriptor; known is "entries"`, name)
 		}
-		if d.Entries != nil {
+		if d.Told.Entries != nil {
 			return p.fail(`"entries" is there twice`)
 		}
 		return p.array(`"entries"`, func(int) error { return p.entry(d) })
 	})
-	if err == nil && len(d.Entries) == 0 {
+	if err == nil && len(d.Told.Entries) == 0 {
 		err = p.fail("a descriptor has no entries")
 	}
 	b.descriptors = append(b.descriptors, d)
@@ -196,8 +196,8 @@ func (p *parser) descriptor(b *explainBody) error {
 }
 
 // entry reads {"key":"…","value":"…"}.
-func (p *parser) entry(d *described.Descriptor) error {
-	if len(d.Entries) == described.MaxAttributes {
+func (p *parser) entry(d *described.Ordered) error {
+	if len(d.Told.Entries) == described.MaxAttributes {
 		return p.fail("a descriptor must have at most %d entries", described.MaxAttributes)
 	}
 	var e rules.Entry
@@ -219,6 +219,6 @@ func (p *parser) entry(d *described.Descriptor) error {
 	if err == nil && e.Key == "" {
 		err = p.fail("an entry has no key")
 	}
-	d.Entries = append(d.Entries, e)
+	d.Told.Entries = append(d.Told.Entries, e)
 	return err
 }

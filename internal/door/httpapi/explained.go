@@ -102,7 +102,7 @@ func (b *explainBody) view(x *engine.Explanation) *Explanation {
 	for i := range x.Parts {
 		p := ExplainedPart{Rules: []ExplainedRule{}, LeftOff: x.Parts[i].LeftOff}
 		if b.descriptors != nil {
-			p.Descriptor = joinEntries(b.descriptors[i].Entries)
+			p.Descriptor = joinEntries(b.descriptors[i].Told.Entries)
 		}
 		for j := range x.Parts[i].Rules {
 			p.Rules = append(p.Rules, explainedRule(&x.Parts[i].Rules[j]))

@@ -99,7 +99,7 @@ func (r *request) decode(b []byte) error {
 			if err := d.decode(f.bytes); err != nil {
 				return err
 			}
-			if entries += len(d.told.Entries); entries > maxEntries {
+			if entries += len(d.Told.Entries); entries > maxEntries {
 				return fmt.Errorf("more than %d entries", maxEntries)
 			}
 		case f.isScalar(3):
@@ -119,14 +119,14 @@ func (d *descriptor) decode(b []byte) error {
 		}
 		switch {
 		case f.isMessage(1):
-			if len(d.told.Entries) == maxEntries {
+			if len(d.Told.Entries) == maxEntries {
 				return fmt.Errorf("more than %d entries", maxEntries)
 			}
 			e, err := decodeEntry(f.bytes)
 			if err != nil {
 				return err
 			}
-			d.told.Entries = append(d.told.Entries, e)
+			d.Told.Entries = append(d.Told.Entries, e)
 		case f.isMessage(2):
 			d.override.there = true
 			if err := d.override.decode(f.bytes); err != nil {

@@ -108,15 +108,15 @@ func FuzzDecode(f *testing.F) {
 func compareDescriptor(t *testing.T, got *descriptor, want *common.RateLimitDescriptor) {
 	t.Helper()
 	l, o := want.GetLimit(), &got.override
-	if len(got.told.Entries) != len(want.GetEntries()) || got.negative != want.GetIsNegativeHits() ||
+	if len(got.Told.Entries) != len(want.GetEntries()) || got.negative != want.GetIsNegativeHits() ||
 		got.hasHits != (want.GetHitsAddend() != nil) || got.hits != want.GetHitsAddend().GetValue() ||
 		o.there != (l != nil) || o.requests != l.GetRequestsPerUnit() || o.unit != int32(l.GetUnit()) ||
 		o.hasMultiplier != (l.GetUnitMultiplier() != nil) || o.multiplier != l.GetUnitMultiplier().GetValue() {
 		t.Fatalf("%+v, want %v", got, want)
 	}
 	for i, e := range want.GetEntries() {
-		if got.told.Entries[i].Key != e.GetKey() || got.told.Entries[i].Value != e.GetValue() {
-			t.Fatalf("entry %d is %+v, want %v", i, got.told.Entries[i], e)
+		if got.Told.Entries[i].Key != e.GetKey() || got.Told.Entries[i].Value != e.GetValue() {
+			t.Fatalf("entry %d is %+v, want %v", i, got.Told.Entries[i], e)
 		}
 	}
 }

@@ -48,8 +48,8 @@ func (c *call) encodeMetadata(v *engine.MultiVerdict) {
 }
 
 func (d *descriptor) metadata() *structpb.Struct {
-	entries := make([]*structpb.Value, len(d.told.Entries))
-	for i, e := range d.told.Entries {
+	entries := make([]*structpb.Value, len(d.Told.Entries))
+	for i, e := range d.Told.Entries {
 		entries[i] = structpb.NewStringValue(e.Key + "=" + e.Value)
 	}
 	fields := map[string]*structpb.Value{

@@ -88,8 +88,8 @@ func (c *call) release() {
 	}
 	c.request.reset()
 	for i := range c.request.descriptors[:cap(c.request.descriptors)] {
-		if d := &c.request.descriptors[:cap(c.request.descriptors)][i]; cap(d.told.Entries) > 64 {
-			d.told.Entries = nil
+		if d := &c.request.descriptors[:cap(c.request.descriptors)][i]; cap(d.Told.Entries) > 64 {
+			d.Told.Entries = nil
 		}
 	}
 	clear(c.parts)
@@ -165,7 +165,7 @@ func (c *call) prepare() error {
 	}
 	for i := range r.descriptors {
 		d := &r.descriptors[i]
-		d.clients = c.service.options.Clients
+		d.Clients = c.service.options.Clients
 		p := engine.Part{Request: d, Cost: int64(max(r.hits, 1))}
 		if d.hasHits {
 			p.Cost = int64(min(d.hits, math.MaxInt64))

@@ -138,9 +138,9 @@ func calendarOf(unit int32) headgate.CalendarUnit {
 
 // appendKey appends all entries, which are what such a limit counts by.
 func (d *descriptor) appendKey(key []byte) []byte {
-	for i := range d.told.Entries {
-		key = headgate.AppendKeyPart(key, d.told.Entries[i].Key)
-		key = headgate.AppendKeyPart(key, d.told.Entries[i].Value)
+	for i := range d.Told.Entries {
+		key = headgate.AppendKeyPart(key, d.Told.Entries[i].Key)
+		key = headgate.AppendKeyPart(key, d.Told.Entries[i].Value)
 	}
 	return key
 }
