@@ -30,7 +30,6 @@ func (a *App) wrap(d *door, l net.Listener) net.Listener {
 		o.Policy = netbound.ByRead
 	case DoorAPI, DoorAdmin: // not the proxy, whose requests may last for hours
 		o.Policy = netbound.ByStateThenRead
-		o.WriteSlack = a.boundsOf(d.name).Write / 10
 	}
 	d.bound = netbound.New(l, o)
 	return d.bound

@@ -9,6 +9,7 @@ package netbound
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -54,10 +55,6 @@ type Options struct {
 	Max int
 	// Policy finds those that wait.
 	Policy Policy
-	// WriteSlack is how much too early a write deadline may be. To set one costs
-	// more than most requests need it for, and net/http sets one for each; so one
-	// that is later by less than that leaves the one before. 0 for none.
-	WriteSlack time.Duration
 	// Logger hears when the bound is reached, once until half of it is free
 	// again. Required.
 	Logger *slog.Logger
@@ -114,7 +111,10 @@ func (l *Listener) Accept() (net.Conn, error) {
 
 // admit returns a connection for nc, or closes it and returns nil.
 func (l *Listener) admit(nc net.Conn) net.Conn {
-	c := &conn{Conn: nc, listener: l}
+	c := &conn{
+		Conn: nc, listener: l,
+		reads: deadline{tell: net.Conn.SetReadDeadline}, writes: deadline{tell: net.Conn.SetWriteDeadline},
+	}
 	c.waits(l.accepted.Add(1))
 	c.heard.Store(c.since.Load())
 	l.mu.Lock()
@@ -123,6 +123,7 @@ func (l *Listener) admit(nc net.Conn) net.Conn {
 	if full {
 		if victim = l.longest(); victim != nil {
 			delete(l.conns, victim)
+			victim.closed.Store(true)
 		}
 	}
 	if admitted := !full || victim != nil; admitted {
@@ -145,7 +146,7 @@ func (l *Listener) admit(nc net.Conn) net.Conn {
 		l.evicted.Add(1)
 		_ = victim.Conn.Close() // its server notices, and closes it once more
 	}
-	return netConn(c)
+	return c
 }
 
 // sample is how many connections are looked at to find one that has waited for
@@ -203,14 +204,14 @@ func (l *Listener) ConnState(nc net.Conn, state http.ConnState) {
 // find returns the connection of a listener that nc is made of, or nil.
 func find(nc net.Conn) *conn {
 	for {
-		if c, ok := nc.(interface{ counted() *conn }); ok {
-			return c.counted()
-		}
-		below, ok := nc.(interface{ NetConn() net.Conn }) // such as *tls.Conn
-		if !ok {
+		switch c := nc.(type) {
+		case *conn:
+			return c
+		case interface{ NetConn() net.Conn }: // such as *tls.Conn
+			nc = c.NetConn()
+		default:
 			return nil
 		}
-		nc = below.NetConn()
 	}
 }
 
@@ -262,11 +263,8 @@ type conn struct {
 	heard  atomic.Int64
 	closed atomic.Bool
 
-	writing sync.Mutex // for what follows
-	writeBy time.Time  // the write deadline; zero for none
+	reads, writes deadline
 }
-
-func (c *conn) counted() *conn { return c }
 
 func (c *conn) waits(since int64) { c.since.Store(since) }
 
@@ -281,31 +279,45 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+// CloseWrite closes the sending side, as servers do to let the peer read an
+// error before the connection goes, if the connection below is able to.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
 // SetDeadline implements net.Conn.
 func (c *conn) SetDeadline(t time.Time) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	c.writeBy = t
-	return c.Conn.SetDeadline(t)
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// SetWriteDeadline implements net.Conn, but see Options.WriteSlack.
-func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	if later := t.Sub(c.writeBy); !c.writeBy.IsZero() && later >= 0 && later < c.listener.options.WriteSlack {
-		return nil
-	}
-	c.writeBy = t
-	return c.Conn.SetWriteDeadline(t)
-}
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(t time.Time) error { return c.reads.set(c.Conn, t) }
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(t time.Time) error { return c.writes.set(c.Conn, t) }
 
 // Read implements net.Conn.
-func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if n == 0 {
-		return n, err
+func (c *conn) Read(p []byte) (n int, err error) {
+	for early := true; early && n == 0; {
+		if err = c.reads.begin(c); err != nil {
+			return 0, err
+		}
+		n, err = c.Conn.Read(p)
+		if early = c.reads.end(c.Conn, err); early && n > 0 {
+			err = nil
+		}
 	}
+	if n > 0 {
+		c.hears()
+	}
+	return n, err
+}
+
+// hears notes that something came from the connection.
+func (c *conn) hears() {
 	switch c.listener.options.Policy {
 	case ByRead:
 		c.waits(c.listener.accepted.Load())
@@ -313,23 +325,18 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.heard.Store(c.listener.accepted.Load())
 	case ByState:
 	}
-	return n, err
 }
 
-// half is a connection whose sending side can be closed by itself, as servers
-// do to let the peer read an error before the connection goes.
-type half struct {
-	*conn
-	closer interface{ CloseWrite() error }
-}
-
-// CloseWrite closes the sending side.
-func (h half) CloseWrite() error { return h.closer.CloseWrite() }
-
-// netConn returns c with what the connection below is able to do.
-func netConn(c *conn) net.Conn {
-	if closer, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half{c, closer}
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (n int, err error) {
+	for early := true; early; {
+		if err = c.writes.begin(c); err != nil {
+			return n, err
+		}
+		var some int
+		some, err = c.Conn.Write(p[n:])
+		n += some
+		early = c.writes.end(c.Conn, err)
 	}
-	return c
+	return n, err
 }
