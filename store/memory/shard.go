@@ -8,10 +8,16 @@ import (
 )
 
 // shard is the part of a store behind one lock. Whoever calls a method holds mu.
-// The lock and all that finding a key reads are on one cache line.
+// The lock and all that finding a key reads are one cache line, and the lines of
+// all shards lie together: with keys in plenty they are what stays in the cache.
 type shard struct {
 	mu sync.Mutex
 	table
+	*beside
+}
+
+// beside is what else a shard has, which most requests do not touch.
+type beside struct {
 	// waiting are newcomers that found the shard full of larger debts, the
 	// oldest at next once there is no place left.
 	waiting []slot
@@ -22,7 +28,7 @@ type shard struct {
 	created uint
 	index   int // of the shard
 	counts  counts
-	_       [96]byte // makes it a whole number of cache lines
+	_       [64]byte // keeps neighbours off each other's cache lines
 }
 
 type counts struct{ evicted, evictedInDebt, swept int64 }

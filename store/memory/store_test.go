@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
@@ -310,6 +312,13 @@ func TestTimesOutOfRange(t *testing.T) {
 	}
 }
 
+// A request that finds its key reads one cache line of the shard.
+func TestShardIsOneLine(t *testing.T) {
+	if size := unsafe.Sizeof(shard{}); strconv.IntSize == 64 && size != 64 {
+		t.Errorf("%d bytes", size)
+	}
+}
+
 func TestShards(t *testing.T) {
 	for _, tt := range []struct {
 		maxKeys, maxBytes int64
@@ -318,11 +327,11 @@ func TestShards(t *testing.T) {
 		{1, defaultMaxBytes, 1},
 		{8192, defaultMaxBytes, 1},
 		{8193, defaultMaxBytes, 512},
-		{65_536, defaultMaxBytes, 2048},
-		{65_537, defaultMaxBytes, 2048},
-		{1_000_000, defaultMaxBytes, 2048},
-		{2 << 20, defaultMaxBytes, 2048},
-		{2<<20 + 1, defaultMaxBytes, 4096},
+		{32_768, defaultMaxBytes, 1024},
+		{65_537, defaultMaxBytes, 1024},
+		{1_000_000, defaultMaxBytes, 1024},
+		{2 << 20, defaultMaxBytes, 1024},
+		{2<<20 + 1, defaultMaxBytes, 2048},
 		{1 << 40, 1 << 50, maxShards},
 		{1_000_000, 1 << 20, 64},
 		{1_000_000, 0, 1},
