@@ -13,10 +13,9 @@ const (
 	// the store is full, and there are up to manyShards of them for stores that
 	// are not: a lock's cache line goes to and fro between two cores that work on
 	// different keys of one shard, so a few hundred busy keys should seldom meet.
-	// Of twice as many, fewer lines would be in the cache when they are needed.
 	keysOfOneShard = 8192
-	keysPerShard   = 2048
-	manyShards     = 1024
+	keysPerShard   = 1024
+	manyShards     = 2048
 	fewPerShard    = 32
 	maxShards      = 1 << 14
 	// bytesPerShard is what a shard must be able to have, for what it needs
@@ -42,8 +41,8 @@ func MaxKeys(n int) Option {
 
 // MaxBytes bounds the memory of the store's tables and lists, 256 MiB by
 // default. A store has a fixed part that cannot be denied to it, 300 bytes for
-// each shard: one up to 8192 keys, at most 1024 up to two million keys, and one
-// for every 1024 to 2048 keys beyond.
+// each shard: one up to 8192 keys, at most 2048 up to two million keys, and one
+// for every 512 to 1024 keys beyond.
 func MaxBytes(n int64) Option {
 	return func(o *settings) { o.maxBytes = max(n, 0) }
 }
