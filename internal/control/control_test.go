@@ -5,118 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/control"
-	"github.com/headgate/headgate/rules"
-	"github.com/headgate/headgate/store/memory"
 )
-
-const twoRules = `
-domain: api
-limits:
-  - {name: a, key: [user], rate: 5/minute}
-  - {name: b, key: [user], rate: 5/minute, algorithm: sliding_log}
-`
-
-func parse(t testing.TB, text string) *rules.Ruleset {
-	t.Helper()
-	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(text)})
-	if rs == nil {
-		t.Fatal(diagnostics)
-	}
-	return rs
-}
-
-// clock is a time that tests move.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{now: time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-// node is one of the processes that share a table.
-type node struct {
-	*control.Manager
-	engine  *engine.Engine
-	rules   *rules.Ruleset
-	changed int
-	log     bytes.Buffer
-}
-
-func newNode(t testing.TB, table control.Table, clock *clock, most int) *node {
-	t.Helper()
-	n := &node{rules: parse(t, twoRules)}
-	store := memory.New(memory.MaxKeys(10))
-	t.Cleanup(func() { _ = store.Close() })
-	n.engine = engine.New(store, n.rules)
-	n.Manager = control.New(control.Options{
-		Table: table, Engine: n.engine, Rules: n.rules, Clock: clock.Now, Most: most,
-		Logger: slog.New(slog.NewTextHandler(&n.log, nil)), Changed: func() { n.changed++ },
-	})
-	return n
-}
-
-func key(part string) string { return string(headgate.AppendKey(nil, part)) }
-
-// entry returns a ban, or with a rate another limit.
-func (n *node) entry(rule, user, rate string, until time.Time) *control.Entry {
-	r := n.rules.Rule("api", rule)
-	e := &control.Entry{Domain: "api", Rule: rule, Scope: r.Scope, Key: key(user), Until: until, Created: until.Add(-time.Hour), By: "test"}
-	if rate != "" {
-		e.Kind, e.Rate = control.Limit, rate
-	}
-	return e
-}
-
-// state is what the engine of n applies to a key.
-func (n *node) state(rule, user string, now time.Time) string {
-	applies, banned := n.engine.Applies(n.rules.Rule("api", rule), key(user), now)
-	text := fmt.Sprint(applies.Limit.N())
-	if !banned.IsZero() {
-		text += " banned for " + banned.Sub(now).String()
-	}
-	return text
-}
-
-func (n *node) sync(t testing.TB) {
-	t.Helper()
-	if err := n.Sync(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (n *node) put(t testing.TB, e *control.Entry) {
-	t.Helper()
-	if err := n.Put(context.Background(), e); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // What one node is told holds on the other from its next look at the table on,
 // until it ends.
@@ -223,48 +123,6 @@ func TestRulesReadAgain(t *testing.T) {
 	if !strings.Contains(n.log.String(), "does not go with its rule") {
 		t.Errorf("the log: %s", &n.log)
 	}
-}
-
-// flaky is a table that sometimes fails, before or after it has done what was
-// asked.
-type flaky struct {
-	control.Table
-	r     *rand.Rand
-	often float64
-}
-
-var errDown = errors.New("down")
-
-func (f *flaky) fails() error {
-	if f.r.Float64() < f.often {
-		return errDown
-	}
-	return nil
-}
-
-func (f *flaky) Version(ctx context.Context) (int64, error) {
-	v, err := f.Table.Version(ctx)
-	return v, errors.Join(f.fails(), err)
-}
-
-func (f *flaky) Since(ctx context.Context, version int64, most int) ([]control.Row, int64, error) {
-	rows, now, err := f.Table.Since(ctx, version, most)
-	return rows, now, errors.Join(f.fails(), err)
-}
-
-func (f *flaky) Put(ctx context.Context, name, value string, until time.Time, most int) error {
-	if err := f.fails(); err != nil {
-		return err
-	}
-	return errors.Join(f.Table.Put(ctx, name, value, until, most), f.fails())
-}
-
-func (f *flaky) Delete(ctx context.Context, name string) (bool, error) {
-	if err := f.fails(); err != nil {
-		return false, err
-	}
-	ok, err := f.Table.Delete(ctx, name)
-	return ok, errors.Join(f.fails(), err)
 }
 
 // After any operations on any nodes, with a table that fails now and then, all

@@ -1,0 +1,255 @@
+package algorithm
+
+import (
+	"maps"
+	"math/big"
+	"slices"
+
+	"github.com/headgate/headgate"
+)
+
+func (o *oracle) add(r *headgate.Rule, now, n int64) {
+	if n == 0 {
+		return
+	}
+	switch r.Algorithm {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		used := o.usedAt(r, now)
+		used.Add(used, new(big.Rat).SetInt64(n))
+		o.used, o.last, o.token = atMost(used, big.NewRat(maxInteger, r.Token)), max(now, o.last), r.Token
+	case headgate.FixedWindow:
+		o.count, o.end = o.fixedAt(r, now)
+		o.count, o.code = saturated(o.count, n), fixedCode(r)
+	case headgate.SlidingLog:
+		o.addLog(r, now, n)
+	case headgate.Concurrency:
+		o.addLease(r, now, n)
+	case headgate.SlidingWindow:
+		o.reshape(r, now, r.Period, 1)
+		o.counts[o.newest] = saturated(o.counts[o.newest], n)
+	case headgate.SlidingBuckets:
+		o.reshape(r, now, r.Tick, int64(r.Buckets))
+		o.counts[o.newest] = saturated(o.counts[o.newest], n)
+	}
+}
+
+func saturated(a, b int64) int64 { return min(a+min(b, maxCount), maxCount) }
+
+// reshape makes the window that now is in the newest. After a changed limit,
+// what counts now becomes a count of that window.
+func (o *oracle) reshape(r *headgate.Rule, now, width, buckets int64) {
+	if o.period == r.Period && o.width == width && o.buckets == buckets {
+		o.newest = max(o.newest, now/width)
+		return
+	}
+	used := int64(0)
+	if o.period != 0 {
+		used = min(r.Limit-o.free(r, now), maxCount)
+	}
+	o.counts = map[int64]int64{now / width: used}
+	o.newest, o.period, o.width, o.buckets = now/width, r.Period, width, buckets
+}
+
+func (o *oracle) addLog(r *headgate.Rule, now, n int64) {
+	o.expire(r, now)
+	if n = min(n, maxCount-o.logAt(r, now)); n == 0 {
+		return
+	}
+	words := int64(0)
+	for _, e := range o.log {
+		if words++; e.count >= logLong {
+			words++
+		}
+	}
+	if last := len(o.log) - 1; last >= 0 && (now <= o.log[last].at || words > 2*r.Limit+64) {
+		o.log[last].at, o.log[last].count = max(now, o.log[last].at), o.log[last].count+n
+		return
+	}
+	o.log = append(o.log, logged{now, n})
+}
+
+// addLease gives out a name that no lease had before.
+func (o *oracle) addLease(r *headgate.Rule, now, n int64) {
+	o.expire(r, now)
+	if n = min(n, maxCount-o.logAt(r, now)); n == 0 {
+		return
+	}
+	words := int64(0)
+	for _, e := range o.log {
+		if words++; e.count >= logLong {
+			words++
+		}
+	}
+	if last := len(o.log) - 1; last >= 0 && words > 2*r.Limit+64 {
+		o.log[last].count += n
+		return
+	}
+	o.newest = max(now, o.newest+1)
+	o.log = append(o.log, logged{o.newest, n})
+}
+
+// release takes from a lease and returns how much of it there was, or, for a dry
+// run, 0.
+func (o *oracle) release(r *headgate.Rule, now int64, req Request) int64 {
+	if r.Algorithm != headgate.Concurrency || req.Cost == 0 {
+		return 0
+	}
+	for i := range o.log {
+		e := &o.log[i]
+		if e.at != req.Lease || now >= e.at+r.Period {
+			continue
+		}
+		gone := min(e.count, req.Cost)
+		e.count -= gone
+		o.expire(r, now)
+		o.log = slices.DeleteFunc(o.log, func(e logged) bool { return e.count == 0 })
+		if o.unused(r, now) {
+			credit, until := o.credit, o.until
+			*o = *newOracle()
+			o.credit, o.until = credit, until
+		}
+		return gone
+	}
+	return 0
+}
+
+func (o *oracle) renew(r *headgate.Rule, now int64, req Request) Result {
+	held := r.Algorithm == headgate.Concurrency && slices.ContainsFunc(o.log, func(e logged) bool {
+		return e.at == req.Lease && now < e.at+r.Period
+	})
+	if !held {
+		res := o.answer(r, now, 0)
+		res.Allowed, res.Reason, res.RetryAfter = false, headgate.Expired, headgate.Never
+		return res
+	}
+	if req.Cost == 0 {
+		return o.answer(r, now, 0)
+	}
+	name := max(now, o.newest+1)
+	gone := o.release(r, now, req)
+	o.newest = name
+	o.log = append(o.log, logged{name, gone})
+	res := o.answer(r, now, gone)
+	res.Lease = name
+	return res
+}
+
+// leased returns the name of the lease that was added last.
+func (o *oracle) leased(r *headgate.Rule, n int64) int64 {
+	if r.Algorithm != headgate.Concurrency || n == 0 || len(o.log) == 0 {
+		return 0
+	}
+	return o.log[len(o.log)-1].at
+}
+
+func (o *oracle) expire(r *headgate.Rule, now int64) {
+	o.log = slices.DeleteFunc(o.log, func(e logged) bool { return now >= e.at+r.Period })
+}
+
+// denied logs a refused request, and forgets what no longer matters because
+// the newer entries fill the limit.
+func (o *oracle) denied(r *headgate.Rule, now, n int64) {
+	if r.Limit == 0 {
+		return
+	}
+	o.addLog(r, now, min(n, r.Limit))
+	for len(o.log) > 1 && o.logAt(r, now)-o.log[0].count >= r.Limit {
+		o.log = o.log[1:]
+	}
+}
+
+// sub gives n back; left is how much longer it would have counted, or 0. What
+// is then unused is forgotten.
+func (o *oracle) sub(r *headgate.Rule, now, n, left int64) {
+	held := r.Algorithm != headgate.Concurrency || o.logAt(r, now) > 0
+	if !held || o.unused(r, now) || !o.giveBack(r, now, n, left) {
+		return
+	}
+	if o.unused(r, now) {
+		credit, until := o.credit, o.until
+		*o = *newOracle()
+		o.credit, o.until = credit, until
+	}
+}
+
+// giveBack reports whether it changed anything.
+func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
+	switch r.Algorithm {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		back := new(big.Rat).SetInt64(n)
+		if left > 0 {
+			ticks := big.NewInt((now+left)/r.Tick - now/r.Tick)
+			back = atMost(back, new(big.Rat).SetFrac(ticks.Mul(ticks, big.NewInt(r.Leak)), big.NewInt(r.Token)))
+		}
+		if back.Sign() == 0 {
+			return false
+		}
+		used := o.usedAt(r, now)
+		o.used, o.last, o.token = used.Sub(used, atMost(back, used)), max(now, o.last), r.Token
+	case headgate.FixedWindow:
+		count, end := o.fixedAt(r, now)
+		if left > 0 && now+left < end-r.Period/2 {
+			return false
+		}
+		o.count, o.end, o.code = max(count-n, 0), end, fixedCode(r)
+	case headgate.SlidingLog, headgate.Concurrency:
+		o.subLog(r, now, n, left)
+	case headgate.SlidingWindow:
+		before := *o
+		before.counts = maps.Clone(o.counts)
+		o.reshape(r, now, r.Period, 1)
+		from := o.newest
+		if left > 0 && now+left <= (o.newest+1)*r.Period {
+			from--
+		}
+		if o.subCounts(from, o.newest-1, n) == n {
+			*o = before
+			return false
+		}
+	case headgate.SlidingBuckets:
+		o.reshape(r, now, r.Tick, int64(r.Buckets))
+		from := o.newest
+		if left > 0 {
+			from = min(from, floorDiv(now+left-r.Period-1, r.Tick))
+		}
+		o.subCounts(from, floorDiv(max(now, o.newest*o.width)-r.Period, r.Tick), n)
+	}
+	return true
+}
+
+// subCounts takes n from window from and then from older ones, the newest
+// first, and returns what is then left of n.
+func (o *oracle) subCounts(from, oldest, n int64) int64 {
+	for j := from; j >= oldest && n > 0; j-- {
+		gone := min(n, o.counts[j])
+		o.counts[j] -= gone
+		n -= gone
+	}
+	return n
+}
+
+// subLog takes n from the take's entry and those after it, the oldest first,
+// and then from those before it, the newest first.
+func (o *oracle) subLog(r *headgate.Rule, now, n, left int64) {
+	o.expire(r, now)
+	split := len(o.log)
+	if left > 0 {
+		split = slices.IndexFunc(o.log, func(e logged) bool { return e.at >= now+left-r.Period })
+		if split < 0 {
+			split = len(o.log)
+		}
+	}
+	order := make([]int, 0, len(o.log))
+	for i := split; i < len(o.log); i++ {
+		order = append(order, i)
+	}
+	for i := split - 1; i >= 0; i-- {
+		order = append(order, i)
+	}
+	for _, i := range order {
+		gone := min(n, o.log[i].count)
+		o.log[i].count -= gone
+		n -= gone
+	}
+	o.log = slices.DeleteFunc(o.log, func(e logged) bool { return e.count == 0 })
+}

@@ -1,0 +1,300 @@
+package algorithm
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// recorder makes a vector.
+type recorder struct {
+	*testing.T
+	vector vector
+	state  State
+	oracle *oracle
+	limit  headgate.Limit
+	fresh  bool // the limit has not been written yet
+}
+
+func record(t *testing.T, name string, limit headgate.Limit) *recorder {
+	t.Helper()
+	return &recorder{T: t, vector: vector{Name: name}, oracle: newOracle(), limit: limit, fresh: true}
+}
+
+func (r *recorder) change(limit headgate.Limit) { r.limit, r.fresh = limit, true }
+
+func (r *recorder) step(at int64, req Request) Result {
+	r.Helper()
+	v := vectorStep{
+		AtUS: at, Kind: req.Kind.String(), Cost: req.Cost, DurationUS: int64(req.Duration / time.Microsecond),
+		Lease: req.Lease, Window: windowOf(&r.limit, at),
+	}
+	if r.fresh {
+		rule := ruleOf(&r.limit)
+		v.Limit, v.Rule, r.fresh = specOf(&r.limit), &rule, false
+	}
+	got := Step(r.limit.Rule(), &r.state, at, req)
+	want := r.oracle.step(r.limit.Rule(), at, req)
+	if want.Wrote = got.Wrote; got != want {
+		r.Fatalf("%s: the oracle says %s, not %s", r.vector.Name, show(want), show(got))
+	}
+	v.fill(r.limit.Rule(), got, &r.state)
+	r.vector.Steps = append(r.vector.Steps, v)
+	return got
+}
+
+// makeVectors makes those of one algorithm: the worked examples, a walk through
+// every verb, each special limit, and random histories from a fixed seed.
+func makeVectors(t *testing.T, a headgate.Algorithm) []vector {
+	t.Helper()
+	var all []vector
+	for _, e := range examples() {
+		if e.limit.Algorithm() != a {
+			continue
+		}
+		r := record(t, "example: "+e.name, e.limit)
+		for _, row := range e.rows {
+			r.step(clock(t, row.at), Request{Kind: row.kind, Cost: row.cost})
+		}
+		all = append(all, r.vector)
+	}
+	for _, limit := range vectorLimits(a) {
+		all = append(all, walk(t, limit))
+	}
+	all = append(all, corners(t, a)...)
+	rng := rand.New(rand.NewPCG(20260101, uint64(a)))
+	for i := range 16 {
+		all = append(all, randomVector(t, rng, a, fmt.Sprintf("random history %d", i+1)))
+	}
+	return all
+}
+
+func vectorLimits(a headgate.Algorithm) []headgate.Limit {
+	per := headgate.PerMinute(8).Using(a)
+	limits := []headgate.Limit{per, headgate.PerSecond(0).Using(a)}
+	switch a {
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		year := 365 * 24 * time.Hour
+		limits = append(limits, headgate.Per(3, 7*time.Millisecond).Using(a).Burst(2), headgate.Per(headgate.MaxLimit-1, year).Using(a))
+		if a == headgate.LeakyBucket {
+			limits = append(limits, per.DelayAfter(3), per.MaxWait(20*time.Second), per.Burst(12).DelayAfter(4).MaxWait(45*time.Second))
+		}
+	case headgate.FixedWindow:
+		limits = append(
+			limits, per.Anchored(headgate.AnchorFirstRequest), headgate.PerCalendar(8, headgate.Day, zone("Europe/Berlin")),
+			headgate.PerCalendar(8, headgate.Month, time.UTC),
+		)
+	case headgate.SlidingLog:
+		limits = append(limits, per.CountingDenied(), headgate.PerDay(5000).Using(a))
+	case headgate.SlidingBuckets:
+		limits = append(limits, per.Buckets(6, headgate.EdgeStrict), per.Buckets(7, headgate.EdgeLenient), per.Buckets(1, headgate.EdgeWeighted))
+	case headgate.SlidingWindow:
+		limits = append(limits, headgate.Per(headgate.MaxLimit, 365*24*time.Hour).Using(a))
+	case headgate.Concurrency:
+		limits = append(limits, headgate.Concurrent(1).Lease(time.Microsecond))
+	}
+	return limits
+}
+
+const huge = maxInteger // the largest cost that every language can read
+
+// walk goes through every verb, in and out of debt, with refusals.
+func walk(t *testing.T, limit headgate.Limit) vector {
+	t.Helper()
+	r := record(t, "every verb: "+limit.String(), limit)
+	most, period := limit.Capacity(), limit.Rule().Period
+	now := int64(t0) + 59*1_000_000
+	pauses := []int64{0, 1, period / 8, 0, period / 2, period, 3 * period}
+	for i, req := range []Request{
+		{headgate.Peek, 1, 0, 0},
+		{headgate.Take, 0, 0, 0},
+		{headgate.Take, 1, 0, 0},
+		{headgate.Take, most, 0, 0},
+		{headgate.Take, most + 1, 0, 0},
+		{headgate.TakeUpTo, most, 0, 0},
+		{headgate.TakeUpTo, 1, 0, 0},
+		{headgate.Take, 1, 0, 0},
+		{headgate.Reserve, 1, micros(period), 0},
+		{headgate.Reserve, 1, time.Microsecond, 0},
+		{headgate.Refund, 1, micros(period / 2), 0},
+		{headgate.Refund, most, time.Microsecond, 0},
+		{headgate.Refund, 2, 0, 0},
+		{headgate.Charge, 3, 0, 0},
+		{headgate.Charge, most, 0, 0},
+		{headgate.Take, 0, 0, 0},
+		{headgate.Charge, 0, 0, 0},
+		{headgate.Grant, 4, micros(2 * period), 0},
+		{headgate.Grant, 1, micros(period), 0},
+		{headgate.Grant, 1, 0, 0},
+		{headgate.Take, 3, 0, 0},
+		{headgate.Peek, most + 1, 0, 0},
+		{headgate.Reserve, 2, micros(5 * period), 0},
+		{headgate.TakeUpTo, huge, 0, 0},
+		{headgate.Charge, huge, 0, 0},
+		{headgate.Refund, huge, 0, 0},
+		{headgate.Grant, huge, time.Hour, 0},
+		{headgate.Take, huge, 0, 0},
+		{headgate.Reset, 0, 0, 0},
+		{headgate.Reset, 0, 0, 0},
+		{headgate.Take, most, 0, 0},
+	} {
+		now += pauses[i%len(pauses)]
+		res := r.step(now, req)
+		if !res.Allowed && res.RetryAfter > 0 && res.RetryAfter < micros(maxTime-now) && i%3 == 0 {
+			retry := int64(res.RetryAfter / time.Microsecond)
+			r.step(now+retry-1, Request{Kind: headgate.Peek, Cost: req.Cost})
+			r.step(now+retry, Request{Kind: headgate.Peek, Cost: req.Cost})
+		}
+	}
+	r.step(now-period/3, Request{Kind: headgate.Take, Cost: 1}) // the clock goes back
+	return r.vector
+}
+
+// corners are short traces of branches that the walk does not reach.
+func corners(t *testing.T, a headgate.Algorithm) []vector {
+	t.Helper()
+	switch a {
+	case headgate.LeakyBucket:
+		r := record(t, "corner: credit that ends before its turn does not help", headgate.PerSecond(1).Using(a).Burst(3))
+		r.step(t0, Request{headgate.Take, 3, 0, 0})
+		r.step(t0, Request{headgate.Grant, 2, time.Second, 0})
+		r.step(t0, Request{headgate.Reserve, 1, time.Second, 0})
+		r.step(t0, Request{headgate.Reserve, 5, time.Second, 0})
+		return []vector{r.vector}
+	case headgate.TokenBucket:
+		r := record(t, "corner: a refund of less than a tick writes nothing", headgate.Per(headgate.MaxLimit-1, 365*24*time.Hour))
+		r.step(t0, Request{headgate.Take, 5, 0, 0})
+		r.step(t0, Request{headgate.Refund, 5, time.Microsecond, 0})
+		r.step(t0+1_000_000, Request{headgate.Refund, 5, time.Second, 0})
+		q := record(t, "corner: usage outlives a limit of 0", headgate.PerMinute(8))
+		q.step(t0, Request{headgate.Take, 5, 0, 0})
+		q.change(headgate.PerMinute(0))
+		q.step(t0, Request{headgate.Peek, 1, 0, 0})
+		q.change(headgate.PerHour(8))
+		q.step(t0, Request{headgate.Peek, 3, 0, 0})
+		q.step(t0, Request{headgate.Take, 4, 0, 0})
+		b := record(t, "corner: a booking waits for a debt at its limit", headgate.PerMinute(8))
+		b.step(t0, Request{headgate.Charge, huge, 0, 0})
+		b.step(t0, Request{headgate.Reserve, 1, micros(huge), 0})
+		b.step(t0, Request{headgate.Reserve, 1, 0, 0})
+		return []vector{r.vector, q.vector, b.vector}
+	case headgate.SlidingLog:
+		r := record(t, "corner: entries of 1023 and more, a log that is full", headgate.PerDay(5000).Using(a))
+		r.step(t0, Request{headgate.Take, 1023, 0, 0})
+		r.step(t0+1, Request{headgate.Take, 1022, 0, 0})
+		r.step(t0+2, Request{headgate.Take, 2000, 0, 0})
+		r.step(t0+2, Request{headgate.Refund, 1, 0, 0})
+		r.step(t0+3, Request{headgate.Refund, 1, 24*time.Hour - 3*time.Microsecond, 0})
+		r.step(t0+4, Request{headgate.Charge, huge, 0, 0})
+		r.step(t0+5, Request{headgate.Charge, 7, 0, 0})
+		r.step(t0+5, Request{headgate.Take, 1, 0, 0})
+		return []vector{r.vector}
+	case headgate.SlidingBuckets:
+		r := record(t, "corner: a clock that goes back behind what has faded", headgate.PerMinute(6).Using(a).Buckets(6, headgate.EdgeWeighted))
+		r.step(t0+5_000_000, Request{headgate.Take, 6, 0, 0})
+		r.step(t0+69_000_000, Request{headgate.Charge, 1, 0, 0})
+		r.step(t0+61_000_000, Request{headgate.Refund, 6, 0, 0})
+		return []vector{r.vector}
+	case headgate.Concurrency:
+		return []vector{leases(t), longLeases(t)}
+	case headgate.FixedWindow, headgate.SlidingWindow:
+	}
+	return nil
+}
+
+// leases is a life of leases: three in one microsecond, renewed and released in
+// another order, twice, too late, and after the length of a lease has changed.
+func leases(t *testing.T) vector {
+	t.Helper()
+	r := record(t, "corner: leases end in any order, once each", headgate.Concurrent(3).Lease(time.Second))
+	a := r.step(t0, Request{headgate.Take, 1, 0, 0}).Lease
+	b := r.step(t0, Request{headgate.Take, 1, 0, 0}).Lease
+	c := r.step(t0, Request{headgate.Take, 1, 0, 0}).Lease
+	r.step(t0, Request{headgate.Take, 1, 0, 0})
+	r.step(t0+10, Request{headgate.Release, 1, 0, b})
+	r.step(t0+10, Request{headgate.Release, 1, 0, b})
+	r.step(t0+20, Request{headgate.Renew, 0, 0, a})
+	a = r.step(t0+20, Request{headgate.Renew, 1, 0, a}).Lease
+	d := r.step(t0+20, Request{headgate.Take, 1, 0, 0}).Lease
+	r.step(t0+1_000_001, Request{headgate.Renew, 1, 0, c})
+	r.step(t0+1_000_002, Request{headgate.Renew, 1, 0, c})
+	r.step(t0+1_000_002, Request{headgate.Release, 1, 0, c})
+	r.step(t0+1_000_010, Request{headgate.Release, 1, 0, d})
+	r.change(headgate.Concurrent(1).Lease(time.Minute))
+	r.step(t0+1_000_010, Request{headgate.Take, 1, 0, 0})
+	a = r.step(t0+1_000_020, Request{headgate.Renew, 1, 0, a}).Lease
+	r.step(t0+5, Request{headgate.Release, 1, 0, a})
+	r.step(t0+5, Request{headgate.Take, 1, 0, 0})
+	return r.vector
+}
+
+// longLeases has leases of more than an entry's word holds.
+func longLeases(t *testing.T) vector {
+	t.Helper()
+	r := record(t, "corner: leases of 1023 and more, in part", headgate.Concurrent(5000))
+	a := r.step(t0, Request{headgate.Take, 1500, 0, 0}).Lease
+	b := r.step(t0+1, Request{headgate.Take, 1022, 0, 0}).Lease
+	c := r.step(t0+2, Request{headgate.Take, 2000, 0, 0}).Lease
+	r.step(t0+3, Request{headgate.Release, 478, 0, a}) // 1022 are left, one word
+	r.step(t0+4, Request{headgate.Release, 1, 0, c})
+	r.step(t0+5, Request{headgate.Renew, 500, 0, a})
+	r.step(t0+6, Request{headgate.Release, huge, 0, b})
+	r.step(t0+7, Request{headgate.Release, huge, 0, c})
+	r.step(t0+8, Request{headgate.Release, 600, 0, a})
+	r.step(t0+8, Request{headgate.Take, 4501, 0, 0})
+	return r.vector
+}
+
+// randomVector keeps to numbers that every language can read.
+func randomVector(t *testing.T, rng *rand.Rand, a headgate.Algorithm, name string) vector {
+	t.Helper()
+	h := &history{T: t, rng: rng, limit: randomLimit(rng, a), now: pick[int64](rng, t0, t0, 1000, maxTime)}
+	r := record(t, name, h.limit)
+	for range 25 {
+		h.tick()
+		if rng.IntN(12) == 0 {
+			h.limit = randomLimit(rng, a)
+			r.change(h.limit)
+		}
+		req := h.randomRequest()
+		req.Cost = min(req.Cost, huge)
+		req.Duration = min(req.Duration, micros(huge)) / time.Microsecond * time.Microsecond
+		h.prior = r.step(h.now, req)
+		h.noteLease()
+	}
+	return r.vector
+}
+
+// writeVectors writes a step a line, so that changes can be read.
+func writeVectors(t *testing.T, name string, vectors []vector) {
+	t.Helper()
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "{\"algorithm\":%q,\"vectors\":[\n", vectorsOf(name))
+	for i, v := range vectors {
+		fmt.Fprintf(&b, "{\"name\":%s,\"steps\":[\n", encode(t, v.Name))
+		for j, s := range v.Steps {
+			b.WriteString(encode(t, s))
+			if j < len(v.Steps)-1 {
+				b.WriteByte(',')
+			}
+			b.WriteByte('\n')
+		}
+		b.WriteString("]}")
+		if i < len(vectors)-1 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString("]}\n")
+	if err := os.MkdirAll(vectorFolder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,178 @@
+package app_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/certtest"
+	"github.com/headgate/headgate/internal/config"
+)
+
+// closedPort is an address where nobody listens, for now.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// Without a collector requests are served all the same; when it comes, it gets
+// what comes from then on. Both are logged once.
+func TestCollectorComesLater(t *testing.T) {
+	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
+		t.Run(p.String(), func(t *testing.T) {
+			address := closedPort(t)
+			endpoint := parseURL(t, "http://"+address)
+			if p == config.OTLPHTTP {
+				endpoint.Path = "/base"
+			}
+			f := run(t, loginRules, nil, sending(endpoint, p, everyTrace), withAdmin)
+			for range 3 {
+				f.login(t, "198.51.100.7")
+			}
+			f.journal.await(t, "telemetry is not taken")
+			f.await(t, func() bool {
+				failed, err := strconv.Atoi(f.metric(t, `headgate_otlp_messages_total{result="failed",signal="metrics"}`))
+				return err == nil && failed >= 3
+			})
+			var r receiver
+			r.listen(t, p, address)
+			f.journal.await(t, "telemetry is taken again")
+			header, trace := parent(1, "01")
+			f.get(t, f.apiURL("/v1/auth"), "Traceparent", header)
+			f.awaitSpans(t, &r, trace, 1)
+			f.await(t, func() bool { return f.metric(t, `headgate_otlp_spans_total{result="sent"}`) != "0" })
+			for _, signal := range []string{"metrics", "traces"} {
+				if n := strings.Count(f.journal.text.String(), "is not taken\" signal="+signal); n > 1 {
+					t.Errorf("said %d times of %s:\n%s", n, signal, f.journal.text)
+				}
+			}
+		})
+	}
+}
+
+// A collector that does not answer holds up nobody, neither requests nor the end
+// of the process, and costs no more memory than its bound.
+func TestCollectorThatHangs(t *testing.T) {
+	r := receiver{stuck: make(chan struct{})}
+	defer close(r.stuck)
+	f := run(t, loginRules, nil, withAdmin, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, everyTrace), func(c *config.Config) {
+		c.ShutdownTimeout = time.Second
+	})
+	for range 1100 { // of two spans each
+		if status := f.login(t, "198.51.100.7"); status != http.StatusOK && status != http.StatusTooManyRequests {
+			t.Fatal(status)
+		}
+	}
+	f.await(t, func() bool { // 2200 less 2048, and more if the first of them have been given up meanwhile
+		lost, err := strconv.Atoi(f.metric(t, `headgate_otlp_spans_total{result="lost"}`))
+		return err == nil && lost >= 152
+	})
+	began := time.Now()
+	if err := f.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %s to stop", took)
+	}
+	f.journal.await(t, "not all traces and metrics were sent")
+}
+
+// What is left is sent before the process ends.
+func TestStopSendsTheRest(t *testing.T) {
+	var r receiver
+	f := run(t, loginRules, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, func(o *config.OTLP) { o.Interval = time.Hour }))
+	header, trace := parent(1, "01")
+	f.get(t, f.apiURL("/v1/auth"), "Traceparent", header)
+	if err := f.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if n := len(r.of(trace)); n != 1 {
+		t.Errorf("%d spans", n)
+	}
+	if lines, _ := r.lines(); !slices.Contains(lines, `headgate_requests_total{door="forward_auth",outcome="allowed"} 1`) {
+		t.Errorf("sent:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+// A collector that is called by TLS hears the header fields that it asks for,
+// and nothing is sent to one that is not who it should be.
+func TestTelemetryByTLS(t *testing.T) {
+	a := certtest.New(t)
+	a.Issue("server", 2, "localhost", "127.0.0.1")
+	var r receiver
+	s := httptest.NewUnstartedServer(&r)
+	pair, err := tls.LoadX509KeyPair(a.Path("server.pem"), a.Path("server.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	s.StartTLS()
+	defer s.Close()
+	to := sending(parseURL(t, s.URL+"/base"), config.OTLPHTTP, onlyMetrics, func(o *config.OTLP) {
+		o.Headers = map[string]config.Secret{"authorization": "Bearer abc"}
+		o.TLS.CA, o.TLS.ServerName = a.Path("ca.pem"), "localhost"
+	})
+	f := run(t, loginRules, nil, to)
+	f.await(t, func() bool {
+		lines, _ := r.lines()
+		return len(lines) > 0
+	})
+	r.mu.Lock()
+	got := r.header.Get("Authorization")
+	r.mu.Unlock()
+	if got != "Bearer abc" {
+		t.Errorf("authorization %q", got)
+	}
+	if strings.Contains(f.journal.text.String(), "abc") {
+		t.Error("the secret is in the log")
+	}
+	stranger := run(t, loginRules, nil, to, func(c *config.Config) { c.Telemetry.OTLP.TLS.CA = "" })
+	stranger.journal.await(t, "telemetry is not taken")
+}
+
+// A certificate that cannot be read stops the start, by its key.
+func TestTelemetryCertificates(t *testing.T) {
+	f := newFixture(t, loginRules, nil)
+	sending(parseURL(t, "https://localhost:1"), config.OTLPGRPC, func(o *config.OTLP) { o.TLS.CA = "nowhere.pem" })(f.config)
+	_, err := app.New(app.Options{Config: f.config, Logger: f.journal.logger()})
+	if err == nil || !strings.HasPrefix(err.Error(), "telemetry.otlp.tls.ca: nowhere.pem: ") {
+		t.Errorf("err %v", err)
+	}
+}
+
+// OpenTelemetry's own variables do, without any setting of ours.
+func TestTelemetryByTheEnvironment(t *testing.T) {
+	var r receiver
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", r.listen(t, config.OTLPHTTP, "127.0.0.1:0").String())
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=shop")
+	t.Setenv("OTEL_SERVICE_NAME", "gate")
+	f := run(t, loginRules, nil, func(c *config.Config) {
+		loaded, err := config.Load(config.Sources{NoFile: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Telemetry = loaded.Telemetry
+	})
+	header, trace := parent(1, "01")
+	f.get(t, f.apiURL("/v1/auth"), "Traceparent", header)
+	if err := f.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	_, resource := r.lines()
+	if n := len(r.of(trace)); n != 1 || resource["service.name"] != "gate" || r.header.Get("X-Tenant") != "shop" {
+		t.Errorf("%d spans from %v with %v", n, resource, r.header)
+	}
+}
