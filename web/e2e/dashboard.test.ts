@@ -269,6 +269,13 @@ test("ban a key, and the proxy refuses it; undo, and it does not", async () => {
   expect(await through("greedy")).toBe(429);
   expect(await through("modest")).toBe(200);
 
+  const rules = await open(door, "/rules");
+  await rules.page.getByLabel("Value of path").fill("/v1/items");
+  await rules.page.getByLabel("Attribute 3").fill("header:X-Api-Key");
+  await rules.page.getByLabel("Value of header:X-Api-Key").fill("greedy");
+  const explained = rules.page.locator(".explain-answer .explained li", { hasText: "greedy" });
+  await explained.getByText(/banned until .*; 1 of 20 used, 19 left, free again in/).waitFor(soon);
+
   const keys = await open(door, "/keys");
   const banned = keys.page.getByRole("row", { name: /greedy/ });
   await banned.waitFor(soon);
@@ -279,7 +286,7 @@ test("ban a key, and the proxy refuses it; undo, and it does not", async () => {
   await button(keys.page, "Undo").click();
   await keys.page.getByText("is banned again").waitFor(soon);
   expect(await through("greedy")).toBe(429);
-  expect([...wrong, ...keys.wrong]).toEqual([]);
+  expect([...wrong, ...rules.wrong, ...keys.wrong]).toEqual([]);
 });
 
 test("look at a key, grant it more, give it a limit of its own", async () => {

@@ -212,6 +212,8 @@ export interface ExplainedRule {
   why?: { condition: string; want: string; got: string }[];
   enforced?: boolean;
   overridden?: boolean;
+  /** When a ban of this key ends; count has what is used all the same. */
+  banned_until?: string;
   key?: { attribute?: string; value: string; missing?: boolean; hashed?: boolean }[];
   count?: {
     allowed: boolean;

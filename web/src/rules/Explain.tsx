@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { type Problem, post } from "../data/api.ts";
 import type { ExplainedRule, Explanation, Rule } from "../data/types.ts";
-import { count, duration, words } from "../ui/format.ts";
+import { absolute, count, duration, words } from "../ui/format.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { Panel } from "../ui/Panel.tsx";
 import { attributesOf, type Pair, suggest } from "./attributes.ts";
@@ -235,14 +235,13 @@ function Applies(props: { rule: ExplainedRule; limit: string }) {
       </p>
       {c && (
         <p class="small num">
-          {c.reason === "banned" ? (
-            <span class="badge refused">banned</span>
-          ) : (
+          {r.banned_until && (
             <>
-              {count(c.used)} of {count(c.limit)} used, {count(c.remaining)} left
-              {c.delay_ms ? `, waits ${duration(c.delay_ms)}` : ""}
+              <span class="badge refused">banned</span> until {absolute(Date.parse(r.banned_until))};{" "}
             </>
           )}
+          {count(c.used)} of {count(c.limit)} used, {count(c.remaining)} left
+          {c.delay_ms ? `, waits ${duration(c.delay_ms)}` : ""}
           {!c.allowed && c.retry_after_ms !== null && `, free again in ${duration(c.retry_after_ms)}`}
         </p>
       )}
