@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -274,6 +275,10 @@ func refuseBody(w http.ResponseWriter, err error) {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		w.Header().Set("Connection", "close") // rather than read the rest
 		answer.Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", MaxBody))
+		return
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		answer.Problem(w, http.StatusRequestTimeout, "the body did not arrive in time")
 		return
 	}
 	answer.Problem(w, http.StatusBadRequest, "the body could not be read")

@@ -346,21 +346,6 @@ func TestMalformedBatchChargesNothing(t *testing.T) {
 	}
 }
 
-func TestSizeIsBounded(t *testing.T) {
-	a := newAPI(t, memory.New())
-	body := `{"domain":"api","attributes":{"path":"` + strings.Repeat("x", httpapi.MaxBody) + `"}}`
-	if w := a.check(body); w.Code != http.StatusRequestEntityTooLarge || w.Header().Get("Content-Type") != "application/problem+json" {
-		t.Errorf("announced: %d %s", w.Code, w.Body)
-	}
-	r := httptest.NewRequest(http.MethodPost, "/v1/check", io.MultiReader(strings.NewReader(body)))
-	r.ContentLength = -1 // chunked: the size shows only on the way
-	w := httptest.NewRecorder()
-	a.handler.ServeHTTP(w, r)
-	if w.Code != http.StatusRequestEntityTooLarge {
-		t.Errorf("chunked: %d %s", w.Code, w.Body)
-	}
-}
-
 func TestRouting(t *testing.T) {
 	rows := []struct {
 		method, target string
