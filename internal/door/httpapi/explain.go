@@ -91,7 +91,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 		h.calls.Put(c)
 	}()
 	if err := c.read(w, r); err != nil {
-		refuseBody(w, err)
+		answer.Unread(w, err)
 		return
 	}
 	x, err := h.Explain(r.Context(), c.in)

@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -157,7 +156,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 		h.calls.Put(c)
 	}()
 	if err := c.read(w, r); err != nil {
-		refuseBody(w, err)
+		answer.Unread(w, err)
 		return
 	}
 	if err := c.body.parse(string(c.in), h.options.Clients); err != nil {
@@ -268,20 +267,6 @@ func (c *call) read(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-}
-
-// refuseBody answers a request whose body could not be read.
-func refuseBody(w http.ResponseWriter, err error) {
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		w.Header().Set("Connection", "close") // rather than read the rest
-		answer.Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", MaxBody))
-		return
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		answer.Problem(w, http.StatusRequestTimeout, "the body did not arrive in time")
-		return
-	}
-	answer.Problem(w, http.StatusBadRequest, "the body could not be read")
 }
 
 // keptMemory is how large a buffer may be that is kept for the next request,

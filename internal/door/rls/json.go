@@ -1,7 +1,6 @@
 package rls
 
 import (
-	"errors"
 	"io"
 	"net/http"
 
@@ -20,19 +19,14 @@ const maxJSON = 1 << 20
 // JSON returns the handler of POST /json, for callers without gRPC: a
 // RateLimitRequest in JSON as protobuf has it, answered by a RateLimitResponse.
 // The status is 200, or 429 over the limit, 400 if the request is wrong, 413 if
-// it is too large. The header fields that Envoy would be told to add are those
-// of the answer as well.
+// it is too large, 408 if it does not arrive in time. The header fields that
+// Envoy would be told to add are those of the answer as well.
 func (s *Service) JSON() http.Handler { return http.HandlerFunc(s.serveJSON) }
 
 func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		w.Header().Set("Connection", "close") // rather than read the rest
-		answer.Problem(w, http.StatusRequestEntityTooLarge, "the body must be at most 1 MiB")
-		return
-	}
 	if err != nil {
-		answer.Problem(w, http.StatusBadRequest, "the body could not be read")
+		answer.Unread(w, err)
 		return
 	}
 	var request envoy.RateLimitRequest

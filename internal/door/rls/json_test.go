@@ -33,7 +33,7 @@ func TestJSON(t *testing.T) {
 		{`{"domain":"api"}`, 400, "descriptor list must not be empty"},
 		{`{"domain":"api","descriptors":[{"limit":{"requestsPerUnit":5}}]}`, 400, "unit is not set"},
 		{`{"domain":"api","colour":"red"}`, 400, "colour"},
-		{strings.Repeat(" ", 1<<20) + ann, 413, "1 MiB"},
+		{strings.Repeat(" ", 1<<20) + ann, 413, "1048576 bytes"},
 	}
 	for _, row := range rows {
 		r, err := http.Post(s.URL+"/json", "application/json", strings.NewReader(row.body))

@@ -1,0 +1,23 @@
+package answer
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+)
+
+// Unread answers a request whose body could not be read, for err: with 413 if it
+// is an http.MaxBytesError, 408 if the body did not arrive in time, else 400.
+func Unread(w http.ResponseWriter, err error) {
+	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		w.Header().Set("Connection", "close") // rather than read the rest
+		Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", big.Limit))
+		return
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		Problem(w, http.StatusRequestTimeout, "the body did not arrive in time")
+		return
+	}
+	Problem(w, http.StatusBadRequest, "the body could not be read")
+}

@@ -1,0 +1,39 @@
+package answer_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/answer"
+)
+
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		err    error
+		status int
+		says   string
+	}{
+		{&http.MaxBytesError{Limit: 4096}, http.StatusRequestEntityTooLarge, "at most 4096 bytes"},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, http.StatusRequestTimeout, "in time"},
+		{io.ErrUnexpectedEOF, http.StatusBadRequest, "could not be read"},
+		{errors.New("secret of the machine"), http.StatusBadRequest, "could not be read"},
+	} {
+		w := httptest.NewRecorder()
+		answer.Unread(w, row.err)
+		body := w.Body.String()
+		if w.Code != row.status || !strings.Contains(body, row.says) || strings.Contains(body, "secret") {
+			t.Errorf("%v: %d %s, want %d …%s…", row.err, w.Code, body, row.status, row.says)
+		}
+		// What is left of a body that is too large is not waited for.
+		if closes := w.Header().Get("Connection") == "close"; closes != (row.status == http.StatusRequestEntityTooLarge) {
+			t.Errorf("%v: connection closed: %v", row.err, closes)
+		}
+	}
+}
