@@ -31,6 +31,7 @@ var layers = map[string]int{
 	"internal/answer":      3, // what doors share: headers and bodies
 	"internal/client":      2, // what doors share: who is asking
 	"internal/atomicfile":  0, // replaces files whole
+	"internal/clip":        0, // shortens texts of others
 	"internal/sse":         0, // what is told live, to readers who may be slow
 	"internal/top":         0, // the most frequent keys
 	"internal/playground":  2, // one limit and its books, for web/wasm

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/clip"
 )
 
 // jsonNames says where the values of a JSON object go, by their path: the keys
@@ -330,7 +332,7 @@ func (s *scanner) expected(what string) error {
 	if s.at >= len(s.text) {
 		return errors.New("the JSON breaks off")
 	}
-	return fmt.Errorf("character %d: the JSON has %q where %s should be", s.at+1, shorten(s.text[s.at:], 10), what)
+	return fmt.Errorf("character %d: the JSON has %q where %s should be", s.at+1, clip.Text(s.text[s.at:], 10), what)
 }
 
 // string reads a string and undoes its escapes.
@@ -365,11 +367,11 @@ func (s *scanner) checked(text string) (string, error) {
 		case c == '\\':
 			plain = false
 			if !strings.ContainsRune(`"\/bfnrtu`, rune(text[i+1])) { // a string never ends in one
-				return "", fmt.Errorf("the JSON has the unknown escape %q", shorten(text[i:], 2))
+				return "", fmt.Errorf("the JSON has the unknown escape %q", clip.Text(text[i:], 2))
 			}
 			if text[i+1] == 'u' {
 				if _, ok := hex(text[i+2:], 4); !ok {
-					return "", fmt.Errorf("the JSON has the unknown escape %q", shorten(text[i:], 6))
+					return "", fmt.Errorf("the JSON has the unknown escape %q", clip.Text(text[i:], 6))
 				}
 			}
 			i++

@@ -3,6 +3,8 @@ package accesslog
 import (
 	"fmt"
 	"strings"
+
+	"github.com/headgate/headgate/internal/clip"
 )
 
 // compileText reads a format as it stands in a server's configuration: nginx's
@@ -17,7 +19,7 @@ func compileText(name, text string) (*template, error) {
 	case strings.Contains(text, "%"):
 		return compileApache(name, text)
 	}
-	return nil, fmt.Errorf("the format %q has no values in it, such as $remote_addr (nginx), %%h (Apache) or %%START_TIME%% (Envoy)", shorten(text, 60))
+	return nil, fmt.Errorf("the format %q has no values in it, such as $remote_addr (nginx), %%h (Apache) or %%START_TIME%% (Envoy)", clip.Text(text, 60))
 }
 
 // envoyVariable reports whether text has something like %START_TIME% in it.

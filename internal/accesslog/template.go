@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/clip"
 )
 
 // template is a format of texts with values between them.
@@ -92,7 +94,7 @@ func (p *templateParser) Parse(line string, r *Record) error {
 		}
 	}
 	if rest != "" && !p.another {
-		return fmt.Errorf("%q is left at the end of the line", shorten(rest, 40))
+		return fmt.Errorf("%q is left at the end of the line", clip.Text(rest, 40))
 	}
 	if none != nil {
 		return none

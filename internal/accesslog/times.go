@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/clip"
 )
 
 // clock reads times. It remembers the hour that it read last: consecutive
@@ -22,15 +24,7 @@ type clock struct {
 type timeError struct{ text string }
 
 func (e *timeError) Error() string {
-	return fmt.Sprintf("%q is not a time", shorten(e.text, 40))
-}
-
-// shorten returns at most n bytes of text.
-func shorten(text string, n int) string {
-	if len(text) > n {
-		return strings.ToValidUTF8(text[:n], "") + "…"
-	}
-	return text
+	return fmt.Sprintf("%q is not a time", clip.Text(e.text, 40))
 }
 
 func (c *clock) parse(form slot, text string) (int64, error) {

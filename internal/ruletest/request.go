@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/clip"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -61,10 +62,6 @@ func Describe(s *rules.TestStep) string {
 		}
 		out = append(out, "("+strings.Join(parts, ", ")+")")
 	}
-	text := strings.ToValidUTF8(strings.Join(out, " "), "")
 	const most = 120
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
+	return clip.Text(strings.ToValidUTF8(strings.Join(out, " "), ""), most)
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/clip"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -265,8 +266,5 @@ func printable(text string) string {
 		}
 		return '\uFFFD'
 	}, text)
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
+	return clip.Text(text, most)
 }

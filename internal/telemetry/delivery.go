@@ -3,13 +3,14 @@ package telemetry
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/headgate/headgate/internal/clip"
 )
 
 // delivery says once when a signal is not taken any more, and once when it is
@@ -33,21 +34,12 @@ func (d *delivery) note(err error) {
 	}
 	d.failed.Add(1)
 	if d.failing.CompareAndSwap(false, true) {
-		d.log.Warn("telemetry is not taken", "signal", d.signal, "err", short(err))
+		d.log.Warn("telemetry is not taken", "signal", d.signal, "err", clip.Text(err.Error(), maxWords))
 	}
 }
 
 // maxWords is how much of what a collector says goes into the log, in bytes.
 const maxWords = 512
-
-// short returns the words of err, which are partly those of the collector.
-func short(err error) string {
-	words := err.Error()
-	if len(words) > maxWords {
-		words = strings.ToValidUTF8(words[:maxWords], "") + "…"
-	}
-	return words
-}
 
 // within returns ctx, cancelled when the process gives up.
 func (d *delivery) within(ctx context.Context) (context.Context, func()) {

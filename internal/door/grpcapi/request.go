@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/clip"
 	"github.com/headgate/headgate/internal/described"
 	"github.com/headgate/headgate/rules"
 )
@@ -31,10 +32,7 @@ var (
 // wrong is the status of a request that its caller has to mend.
 func wrong(err error) error {
 	words := strings.ToValidUTF8(err.Error(), string(utf8.RuneError))
-	if len(words) > maxWords {
-		words = strings.ToValidUTF8(words[:maxWords], "") + "…"
-	}
-	return grpcstatus.Error(codes.InvalidArgument, words)
+	return grpcstatus.Error(codes.InvalidArgument, clip.Text(words, maxWords))
 }
 
 // check is one question. It is the rules.Request of that question.
