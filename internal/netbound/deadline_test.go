@@ -68,7 +68,8 @@ func timeline(r *rand.Rand) []happening {
 }
 
 // play does to c and its peer what s says while one reads and another writes,
-// and returns what these met with.
+// and returns what these met with. It sleeps on the clock of package synctest,
+// which takes no time.
 func play(c, peer net.Conn, s []happening) []string {
 	begin := time.Now()
 	var wg sync.WaitGroup

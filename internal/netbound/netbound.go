@@ -281,8 +281,12 @@ func (c *conn) Close() error {
 
 // CloseWrite closes the sending side, as servers do to let the peer read an
 // error before the connection goes, if the connection below is able to.
-func (c *conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+func (c *conn) CloseWrite() error { return CloseWrite(c.Conn) }
+
+// CloseWrite closes the sending side of nc, or returns errors.ErrUnsupported if
+// it has none of its own. Connections made of others pass it on by this.
+func CloseWrite(nc net.Conn) error {
+	if half, ok := nc.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return errors.ErrUnsupported

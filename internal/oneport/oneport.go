@@ -118,7 +118,7 @@ func (p *Port) peek(ctx context.Context, raw net.Conn) (net.Conn, Protocol, erro
 		n, err := nc.Read(head[len(head):cap(head)])
 		head = head[:len(head)+n]
 		if of, known := Tell(head); known {
-			return withHead(nc, head), of, nil
+			return &peeked{Conn: nc, head: head}, of, nil
 		}
 		if err != nil {
 			return nil, HTTP, err

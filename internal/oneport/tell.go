@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+
+	"github.com/headgate/headgate/internal/netbound"
 )
 
 // Protocol is what a connection speaks.
@@ -99,20 +101,5 @@ func (p *peeked) Read(b []byte) (int, error) {
 // NetConn returns the connection below.
 func (p *peeked) NetConn() net.Conn { return p.Conn }
 
-// half is one whose sending side can be closed by itself.
-type half struct {
-	*peeked
-	closer interface{ CloseWrite() error }
-}
-
-// CloseWrite closes the sending side.
-func (h half) CloseWrite() error { return h.closer.CloseWrite() }
-
-// withHead returns nc with the bytes that have been read of it.
-func withHead(nc net.Conn, head []byte) net.Conn {
-	p := &peeked{Conn: nc, head: head}
-	if closer, ok := nc.(interface{ CloseWrite() error }); ok {
-		return half{p, closer}
-	}
-	return p
-}
+// CloseWrite closes the sending side, if the connection below is able to.
+func (p *peeked) CloseWrite() error { return netbound.CloseWrite(p.Conn) }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/internal/netbound"
 )
 
 // conn is a connection that may begin with a header.
@@ -62,10 +64,7 @@ func (c *conn) ReadFrom(r io.Reader) (int64, error) {
 
 // CloseWrite closes one direction, if the connection has two.
 func (c *conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return errors.ErrUnsupported
+	return netbound.CloseWrite(c.Conn)
 }
 
 // RemoteAddr returns the client's address. If the proxy knows none it is that
