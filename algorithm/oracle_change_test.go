@@ -50,18 +50,22 @@ func (o *oracle) reshape(r *headgate.Rule, now, width, buckets int64) {
 	o.newest, o.period, o.width, o.buckets = now/width, r.Period, width, buckets
 }
 
+// words is how long the list of the log is.
+func (o *oracle) words() (n int64) {
+	for _, e := range o.log {
+		if n++; e.count >= logLong {
+			n++
+		}
+	}
+	return n
+}
+
 func (o *oracle) addLog(r *headgate.Rule, now, n int64) {
 	o.expire(r, now)
 	if n = min(n, maxCount-o.logAt(r, now)); n == 0 {
 		return
 	}
-	words := int64(0)
-	for _, e := range o.log {
-		if words++; e.count >= logLong {
-			words++
-		}
-	}
-	if last := len(o.log) - 1; last >= 0 && (now <= o.log[last].at || words > 2*r.Limit+64) {
+	if last := len(o.log) - 1; last >= 0 && (now <= o.log[last].at || o.words() > 2*r.Limit+64) {
 		o.log[last].at, o.log[last].count = max(now, o.log[last].at), o.log[last].count+n
 		return
 	}
@@ -74,13 +78,7 @@ func (o *oracle) addLease(r *headgate.Rule, now, n int64) {
 	if n = min(n, maxCount-o.logAt(r, now)); n == 0 {
 		return
 	}
-	words := int64(0)
-	for _, e := range o.log {
-		if words++; e.count >= logLong {
-			words++
-		}
-	}
-	if last := len(o.log) - 1; last >= 0 && words > 2*r.Limit+64 {
+	if last := len(o.log) - 1; last >= 0 && o.words() > 2*r.Limit+64 {
 		o.log[last].count += n
 		return
 	}
