@@ -120,12 +120,15 @@ func (w *world) op() headgate.Op {
 
 // keepDefined changes an op whose answer would depend on whether the store has
 // already forgotten a state that it may forget: it must not go back to before
-// that, and another limit must not revive the state.
+// that, and another limit must not revive the state, nor a grant keep it alive.
 func (w *world) keepDefined(op *headgate.Op) {
 	e := w.model.states[id{op.Scope, op.Key, op.Limit.Algorithm()}]
 	if e != nil && !e.unused() && !op.Limit.IsUnlimited() && e.freshAt <= max(w.latest, op.At) {
 		op.At = max(w.latest, op.At)
 		op.Limit = e.limit
+		if op.Kind == headgate.Grant {
+			op.Kind = headgate.Reset
+		}
 	}
 	w.now = op.At
 	w.latest = max(w.latest, op.At)
