@@ -229,6 +229,16 @@ func (l Limit) Rule() *Rule {
 	return l.rule
 }
 
+// AsBucket returns the compiled form of a valid token or leaky bucket, and nil
+// for every other limit. It is Rule and Valid in one look, for stores where
+// nanoseconds matter.
+func (l Limit) AsBucket() *Rule {
+	if l.rule != nil && l.rule.bucket {
+		return l.rule
+	}
+	return nil
+}
+
 // Equal reports whether l and other mean the same.
 func (l Limit) Equal(other Limit) bool {
 	return l.rule == other.rule || *l.Rule() == *other.Rule()

@@ -26,6 +26,8 @@ type Rule struct {
 	// Unlimited allows everything; all else is then zero.
 	Unlimited bool
 	burstSet  bool
+	// bucket says that it is a valid bucket; see Limit.AsBucket.
+	bucket bool
 	// bucketsSet tells a number the user gave from the default.
 	bucketsSet bool
 	leaseSet   bool
@@ -147,6 +149,7 @@ func compile(r Rule) Limit {
 	if !r.bucketsSet {
 		r.Buckets = 0
 	}
+	r.bucket = false
 	r.problem = r.check()
 	if r.problem != valid || r.Unlimited {
 		return l
@@ -156,7 +159,7 @@ func compile(r Rule) Limit {
 	}
 	switch r.Algorithm {
 	case TokenBucket, LeakyBucket:
-		if !r.compileBucket() {
+		if r.bucket = r.compileBucket(); !r.bucket {
 			r.problem = badRounding
 		} else if r.Algorithm == LeakyBucket {
 			r.compileQueue()

@@ -29,13 +29,13 @@ func BenchmarkStep(b *testing.B) {
 // BenchmarkTake measures what BenchmarkStep/token_bucket does, by Take.
 func BenchmarkTake(b *testing.B) {
 	limit := headgate.Per(1000, time.Second)
-	var s State
+	var state Bucket
 	var d headgate.Decision
 	now := int64(1_700_000_000_000_000)
 	b.ReportAllocs()
 	for b.Loop() {
 		now += 2000
-		if Take(limit.Rule(), &s, now, 1, &d); !d.Allowed {
+		if state, _, _ = Take(limit.Rule(), state, now, 1, &d); !d.Allowed {
 			b.Fatal("refused")
 		}
 	}

@@ -237,24 +237,42 @@ func TestUnlimited(t *testing.T) {
 	}
 }
 
-// TestStepTakeAgree: Take is Step for the request it is made for.
-func TestStepTakeAgree(t *testing.T) {
+// TestTakeAgrees: Take and what it falls back on give the answers of the step
+// that is made for any algorithm, also after a change of the limit and under a
+// clock that goes back.
+func TestTakeAgrees(t *testing.T) {
 	rng := newRand(t)
-	for range 2000 {
-		limit := randomLimit(rng, pick(rng, headgate.TokenBucket, headgate.LeakyBucket))
+	outcomes := make(map[headgate.Reason]int)
+	for range 4000 {
+		a := pick(rng, headgate.TokenBucket, headgate.LeakyBucket)
+		limit := randomLimit(rng, a)
 		var s State
 		now := int64(t0)
 		for range 10 {
+			if rng.IntN(8) == 0 {
+				limit = randomLimit(rng, a)
+			}
 			now += rng.Int64N(limit.Rule().Period)
+			if rng.IntN(8) == 0 {
+				now -= rng.Int64N(limit.Rule().Period)
+			}
 			n := 1 + near(rng, 0, limit.Capacity()+2)
-			other := s
-			want := Step(limit.Rule(), &s, now, Request{Cost: n})
-			d := headgate.Decision{Delay: 7, Reason: headgate.Cached, RetryAfter: 9, Granted: 3} // as a caller's last one
-			fresh, wrote := Take(limit.Rule(), &other, now, n, &d)
-			if d != want.Decision || fresh != want.FreshAt || wrote != want.Wrote || !same(&s, &other) {
-				t.Fatalf("%s, %d: Take %+v, Step %s", limit, n, d, show(want))
+			before := Bucket{s.V[0], s.V[1], s.V[2]}
+			want := take(limit.Rule(), &s, now, Request{Cost: n})
+			outcomes[want.Reason]++
+			for name, f := range map[string]func(*headgate.Rule, Bucket, int64, int64, *headgate.Decision) (Bucket, int64, bool){
+				"Take": Take, "takeAnyBucket": takeAnyBucket,
+			} {
+				d := headgate.Decision{Delay: 7, Reason: headgate.Cached, RetryAfter: 9, Granted: 3} // as a caller's last one
+				after, fresh, wrote := f(limit.Rule(), before, now, n, &d)
+				if d != want.Decision || fresh != want.FreshAt || wrote != want.Wrote || wrote && after != (Bucket{s.V[0], s.V[1], s.V[2]}) {
+					t.Fatalf("%s, %d of %+v: %s says %+v, the step %s", limit, n, before, name, d, show(want))
+				}
 			}
 		}
+	}
+	if outcomes[headgate.OK] < 100 || outcomes[headgate.Limited] < 100 || outcomes[headgate.TooLarge] < 100 {
+		t.Errorf("one-sided: %v", outcomes)
 	}
 }
 

@@ -78,7 +78,11 @@ func Step(r *headgate.Rule, s *State, now int64, req Request) Result {
 	}
 	if r.Algorithm <= headgate.LeakyBucket && req.Kind == headgate.Take && s.Credit == 0 && req.Cost > 0 {
 		var res Result
-		res.FreshAt, res.Wrote = Take(r, s, now, req.Cost, &res.Decision)
+		var b Bucket
+		b, res.FreshAt, res.Wrote = Take(r, Bucket{s.V[0], s.V[1], s.V[2]}, now, req.Cost, &res.Decision)
+		if res.Wrote {
+			s.V[0], s.V[1], s.V[2] = b.Used, b.Last, b.Token
+		}
 		return res
 	}
 	switch req.Kind {

@@ -16,27 +16,55 @@ import (
 // is at most Capacity. This is the "leaky bucket as a meter" of ITU-T I.371,
 // which decides as a token bucket does.
 
+// Bucket is V[0], V[1] and V[2] of a bucket without credit. Unlike a State it
+// stays in registers.
+type Bucket struct{ Used, Last, Token int64 }
+
 // Take is Step for the commonest request, a Take of n ≥ 1 from a bucket
 // without credit, and gives the same answer. It is what a store should call
 // where nanoseconds matter: it writes the decision where the caller wants it,
-// because to return and copy one costs as much as to make it. It returns when
-// the state will be fresh, and whether it was changed, which it is if the
-// request is allowed.
-func Take(r *headgate.Rule, s *State, now, n int64, d *headgate.Decision) (fresh int64, wrote bool) {
-	used, last := bucketUsed(r, s, now)
+// because to return and copy one costs as much as to make it. It returns the
+// bucket afterwards, when that will be fresh, and whether it was changed, which
+// it is if the request is allowed.
+func Take(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decision) (after Bucket, fresh int64, wrote bool) {
+	if r.Algorithm != headgate.TokenBucket || r.Tick != 1 || r.Leak == 0 || b.Token != r.Token {
+		return takeAnyBucket(r, b, now, n, d)
+	}
+	used := b.Used
+	if hi, leaked := bits.Mul64(uint64(max(now-b.Last, 0)), uint64(r.Leak)); hi != 0 || leaked >= uint64(used) {
+		used = 0
+	} else {
+		used -= int64(leaked)
+	}
+	last := max(now, b.Last)
 	if n > r.Burst || used > r.Capacity-n*r.Token {
-		return bucketRefuse(r, used, last, now, n, d), false
+		return b, bucketRefuse(r, used, last, now, n, d), false
+	}
+	used += n * r.Token
+	fresh = min(last+int64((uint64(used)+uint64(r.Leak)-1)/uint64(r.Leak)), maxInteger)
+	d.Allowed, d.Reason = true, headgate.OK
+	d.Limit, d.Granted = r.Burst, n
+	d.Remaining = int64(uint64(r.Capacity-used) / uint64(r.Token))
+	d.RetryAfter, d.ResetAfter, d.Delay = 0, micros(fresh-now), 0
+	return Bucket{used, last, r.Token}, fresh, true
+}
+
+// takeAnyBucket is Take for what is less common: a queue, a tick that is not a
+// microsecond, a limit that was changed.
+func takeAnyBucket(r *headgate.Rule, b Bucket, now, n int64, d *headgate.Decision) (after Bucket, fresh int64, wrote bool) {
+	used, last := bucketUsed(r, &State{V: [4]int64{b.Used, b.Last, b.Token}}, now)
+	if n > r.Burst || used > r.Capacity-n*r.Token {
+		return b, bucketRefuse(r, used, last, now, n, d), false
 	}
 	d.Delay = 0
 	leaky := r.Algorithm == headgate.LeakyBucket
 	if leaky && used > r.Free {
 		if used > r.Late {
-			return bucketRefuse(r, used, last, now, n, d), false
+			return b, bucketRefuse(r, used, last, now, n, d), false
 		}
 		d.Delay = micros(drained(r, last, used-r.Free) - now)
 	}
 	used += n * r.Token
-	s.V[0], s.V[1], s.V[2] = used, last, r.Token
 	fresh = drained(r, last, used)
 	d.Allowed, d.Reason = true, headgate.OK
 	d.Limit, d.Granted = r.Burst, n
@@ -45,7 +73,7 @@ func Take(r *headgate.Rule, s *State, now, n int64, d *headgate.Decision) (fresh
 		d.Remaining = leakyRemaining(r, used)
 	}
 	d.RetryAfter, d.ResetAfter = 0, micros(fresh-now)
-	return fresh, true
+	return Bucket{used, last, r.Token}, fresh, true
 }
 
 // bucketRefuse is refuse for Take, and returns when the state is fresh.

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/headgate/headgate"
@@ -16,7 +17,7 @@ import (
 //
 // Two times are kept with each state. FreshAt is when the key may be forgotten,
 // rounded up. The rank, at most FreshAt, is what eviction goes by; it is stored
-// as its distance before FreshAt. Distances are floating-point, see squeeze.
+// as its distance before FreshAt. Distances are floating-point, see squeezeDown.
 type slot struct {
 	tag     uint64
 	a, b, c uint64
@@ -31,9 +32,11 @@ const (
 
 // The codecs.
 const (
-	// codecBucket: V[0] 52 bits, V[1] 52 bits, V[2] 45 bits, and the distance
-	// of FreshAt after V[1] in 24 bits (6 exponent, 18 mantissa). The rank is
-	// FreshAt.
+	// codecBucket: V[0] and V[1] 52 bits each, with the lowest and the next 12
+	// of V[2] above them; in c the other 21 of V[2] and below them the distance
+	// of FreshAt after V[1] in 24 bits, see shorten. The rank is FreshAt. What a
+	// request for a hot key computes last, the distance, is not in a word with
+	// what the next one needs first.
 	codecBucket = iota
 	// codecWindow: V[0] 43 bits, V[1] 52 bits, V[2] 45 bits, and the distance of
 	// the rank in 33 bits (5+28). FreshAt is V[1].
@@ -52,6 +55,11 @@ const (
 	timeMask  = 1<<timeBits - 1
 	countBits = 36
 	countMask = 1<<countBits - 1
+	freshBits = 24
+	freshMask = 1<<freshBits - 1
+	// cutBits of a 64-bit number's mantissa of 52 are left out by shorten.
+	cutBits  = 52 - 18
+	ieeeBias = 1023 << 52
 )
 
 func (s *slot) codec() uint64 { return s.c >> codecShift & 3 }
@@ -64,7 +72,8 @@ func (s *slot) identity() identity { return identity{s.tag, s.c >> extraShift} }
 func (s *slot) state(st *algorithm.State) {
 	switch s.codec() {
 	case codecBucket:
-		st.V[0], st.V[1], st.V[2] = int64(s.a&timeMask), int64(s.b&timeMask), int64(s.c&stateMask)
+		b := s.bucket()
+		st.V[0], st.V[1], st.V[2] = b.Used, b.Last, b.Token
 	case codecWindow:
 		st.V[0], st.V[1], st.V[2] = int64(s.a&(1<<43-1)), int64(s.b&timeMask), int64(s.c&stateMask)
 	case codecSliding:
@@ -79,11 +88,28 @@ func (s *slot) state(st *algorithm.State) {
 	}
 }
 
+// bucket unpacks what codecBucket holds.
+func (s *slot) bucket() algorithm.Bucket {
+	return algorithm.Bucket{
+		Used: int64(s.a & timeMask), Last: int64(s.b & timeMask),
+		Token: int64(s.a>>timeBits | s.b>>timeBits<<12 | s.c&stateMask>>freshBits<<24),
+	}
+}
+
+// setBucket packs what codecBucket holds, with when that is fresh, at Last or
+// later. Used and Last must be at most timeMask and Token at most stateMask.
+func (s *slot) setBucket(b algorithm.Bucket, fresh int64) {
+	token := uint64(b.Token)
+	s.a = uint64(b.Used) | token<<timeBits
+	s.b = uint64(b.Last) | token>>12<<timeBits
+	s.c = s.c&^stateMask | token>>24<<freshBits | shorten(fresh-b.Last)
+}
+
 // freshAt returns when the key may be forgotten.
 func (s *slot) freshAt() int64 {
 	switch s.codec() {
 	case codecBucket:
-		return int64(s.b&timeMask) + stretch(s.a>>timeBits|s.b>>timeBits<<12, 18)
+		return int64(s.b&timeMask) + lengthen(s.c&freshMask)
 	case codecWindow:
 		return int64(s.b & timeMask)
 	case codecSliding:
@@ -142,8 +168,7 @@ func pack(a headgate.Algorithm, id identity, v *[4]int64, t times) (slot, bool) 
 		if v0 > timeMask || v2 > stateMask {
 			return s, false
 		}
-		d := squeezeUp(uint64(max(t.fresh-v[1], 0)), 18)
-		s.a, s.b, s.c = v0|d<<timeBits, v1|d>>12<<timeBits, s.c|codecBucket<<codecShift|v2
+		s.setBucket(algorithm.Bucket{Used: v[0], Last: v[1], Token: v[2]}, max(t.fresh, v[1]))
 		return s, true
 	case headgate.FixedWindow:
 		if v0 >= 1<<43 || v2 > stateMask || t.fresh > v[1] {
@@ -182,22 +207,21 @@ func packRecord(id identity, index int, t times) slot {
 	}
 }
 
-// squeezeUp returns d as a floating-point number with the given bits of
-// mantissa and the exponent above them, rounded up.
-func squeezeUp(d uint64, mantissa int) uint64 {
-	e := bits.Len64(d >> mantissa)
-	m := d >> e
-	if m<<e != d {
-		m++
-	}
-	if m>>mantissa != 0 {
-		m >>= 1
-		e++
-	}
-	return uint64(e)<<mantissa | m
+// shorten returns d, from 0 to 2^53-1, as a floating-point number of 24 bits (6
+// exponent, 18 mantissa), rounded up. It is d+1 as IEEE 754 has it in 64 bits,
+// without the sign and most of the exponent's bias, and cut.
+func shorten(d int64) uint64 {
+	const cut = 1<<cutBits - 1
+	return (math.Float64bits(float64(d+1)) - ieeeBias + cut) >> cutBits
 }
 
-// squeezeDown is squeezeUp, rounded down.
+// lengthen is the inverse.
+func lengthen(f uint64) int64 {
+	return int64(math.Float64frombits(f<<cutBits+ieeeBias)) - 1
+}
+
+// squeezeDown returns d as a floating-point number with the given bits of
+// mantissa and the exponent above them, rounded down.
 func squeezeDown(d uint64, mantissa int) uint64 {
 	e := bits.Len64(d >> mantissa)
 	return uint64(e)<<mantissa | d>>e

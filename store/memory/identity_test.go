@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -107,12 +108,32 @@ func TestSqueeze(t *testing.T) {
 				if d >= 1<<53 || bits.Len64(uint64(d)) > mantissa+63 {
 					continue
 				}
-				up, down := stretch(squeezeUp(uint64(d), mantissa), mantissa), stretch(squeezeDown(uint64(d), mantissa), mantissa)
-				slack := max(d>>(mantissa-1), 0)
-				if up < d || up > d+slack || down > d || down < d-slack {
-					t.Fatalf("%d in %d bits: from %d to %d", d, mantissa, down, up)
+				down, slack := stretch(squeezeDown(uint64(d), mantissa), mantissa), d>>(mantissa-1)
+				if down > d || down < d-slack {
+					t.Fatalf("%d in %d bits: %d", d, mantissa, down)
 				}
 			}
 		}
+	}
+}
+
+func TestShorten(t *testing.T) {
+	check := func(d int64) {
+		t.Helper()
+		f := shorten(d)
+		if up, slack := lengthen(f), d>>18; up < d || up > d+slack || f > freshMask {
+			t.Fatalf("%d in 24 bits is %#x, %d", d, f, up)
+		}
+	}
+	for shift := range 54 {
+		for _, off := range []int64{-2, -1, 0, 1, 12345} {
+			if d := int64(1)<<shift + off; d >= 0 && d < 1<<53 {
+				check(d)
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 100_000 {
+		check(rng.Int64N(1<<53) >> rng.IntN(53))
 	}
 }

@@ -37,30 +37,30 @@ type counts struct{ evicted, evictedInDebt, swept int64 }
 const leastWaiting, mostWaiting = 4, 32
 
 // takeBucket is step for the commonest request, n ≥ 1 from a bucket. It does
-// without what step has to be ready for, and writes the decision to d.
+// without what step has to be ready for, and writes the decision to d. The loop
+// is find's, here for the sake of two nanoseconds.
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (h *shard) takeBucket(s *Store, id identity, r *headgate.Rule, now, n int64, d *headgate.Decision) {
-	i, found := h.find(id)
-	if !found || h.slots[i].codec() != codecBucket {
+	slots := h.slots
+	i := h.home(id.tag)
+	for i < len(slots) && slots[i].tag-1 < id.tag-1 {
+		i++
+	}
+	if i >= len(slots) || !slots[i].is(id) || slots[i].codec() != codecBucket {
 		*d = h.step(s, id, r, now, algorithm.Request{Kind: headgate.Take, Cost: n})
 		return
 	}
-	p := &h.slots[i]
-	var st algorithm.State
-	st.V[0], st.V[1], st.V[2] = int64(p.a&timeMask), int64(p.b&timeMask), int64(p.c&stateMask)
-	fresh, wrote := algorithm.Take(r, &st, now, n, d)
-	if !wrote {
-		return
-	}
-	// Taking makes no debt smaller, so the ranking stands.
-	v0, v1, v2 := uint64(st.V[0]), uint64(st.V[1]), uint64(st.V[2])
-	if v0 > timeMask {
+	p := &slots[i]
+	b, fresh, wrote := algorithm.Take(r, p.bucket(), now, n, d)
+	switch {
+	case !wrote:
+	case uint64(b.Used) > timeMask:
+		st := algorithm.State{V: [4]int64{b.Used, b.Last, b.Token}}
 		h.write(s, p, r, &st, times{fresh, fresh}, now)
-		return
+	default:
+		p.setBucket(b, fresh) // taking makes no debt smaller, so the ranking stands
 	}
-	f := squeezeUp(uint64(fresh-st.V[1]), 18)
-	p.a, p.b, p.c = v0|f<<timeBits, v1|f>>12<<timeBits, p.c&^stateMask|v2
 }
 
 // step executes one request for id: the whole of Take but for the lock.

@@ -12,7 +12,7 @@ import (
 
 // A snapshot is a magic and then frames, all numbers little-endian:
 //
-//	8 bytes   "HGMEM", 0, 0 and the version, 1
+//	8 bytes   "HGMEM", 0, 0 and the version, 2
 //	frames    uint32 length, uint32 CRC-32C of the payload, payload
 //
 // The payload begins with its kind:
@@ -25,7 +25,7 @@ import (
 // Every frame of slots is a shard's, written under its lock. Nothing in it says
 // how many shards there were: identity.extra knows where a slot belongs.
 const (
-	magic       = "HGMEM\x00\x00\x01"
+	magic       = "HGMEM\x00\x00\x02"
 	frameHeader = 'H'
 	frameSlots  = 'S'
 	frameRecord = 'R'

@@ -23,7 +23,7 @@ type Store struct {
 	closed      atomic.Bool
 	clock       clock
 	saving      sync.Mutex // held by SaveFile
-	_           [64]byte   // keeps what follows, which changes, off these cache lines
+	_           [64]byte // keeps what follows, which changes, off these cache lines
 	keys        atomic.Int64
 	bytes       atomic.Int64
 	// hand is the shard at which the next search for bytes begins.
@@ -60,36 +60,44 @@ func (s *Store) prepare() {
 
 // Take executes one op; see [headgate.Store].
 func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, err error) {
-	r := op.Limit.Rule()
 	now := op.At
 	if now == 0 {
 		now = s.clock.now()
 	}
-	if op.Kind == headgate.Take && op.Cost > 0 && s.isBucket(op.Limit, now) {
-		id := s.secret.identify(op.Scope, op.Key, r.Algorithm)
-		h := s.shard(id)
-		h.mu.Lock()
-		h.takeBucket(s, id, r, now, op.Cost, &d)
-		h.mu.Unlock()
-		return d, nil
+	r := op.Limit.AsBucket()
+	if r == nil || op.Kind != headgate.Take || op.Cost <= 0 || uint64(now) > timeMask || s.closed.Load() {
+		return s.takeAny(&op, now)
 	}
-	return s.takeAny(&op, now)
+	id := s.secret.identify(op.Scope, op.Key, r.Algorithm)
+	h := s.shard(id)
+	h.mu.Lock()
+	h.takeBucket(s, id, r, now, op.Cost, &d)
+	h.mu.Unlock()
+	return d, nil
 }
 
 // TakeN is Take for Op{Key: key, Limit: limit, Cost: n}, without the Op, the
 // copying of which costs as much as the decision; see [headgate.Direct].
 func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int64) (d headgate.Decision, err error) {
 	now := s.clock.now()
-	if n > 0 && s.isBucket(limit, now) {
-		r := limit.Rule()
-		id := s.secret.identify("", key, r.Algorithm)
-		h := s.shard(id)
-		h.mu.Lock()
-		h.takeBucket(s, id, r, now, n, &d)
-		h.mu.Unlock()
-		return d, nil
+	r := limit.AsBucket()
+	if r == nil || n <= 0 || uint64(now) > timeMask || s.closed.Load() {
+		return s.takeAnyN(key, limit, n, now)
 	}
-	d, err = s.takeAny(&headgate.Op{Key: key, Limit: limit, Cost: n}, now)
+	id := s.secret.identify("", key, r.Algorithm)
+	h := s.shard(id)
+	h.mu.Lock()
+	h.takeBucket(s, id, r, now, n, &d)
+	h.mu.Unlock()
+	return d, nil
+}
+
+// takeAnyN is TakeN for every limit and cost. It is not inlined, which would
+// make room on the stack for what TakeN seldom needs.
+//
+//go:noinline
+func (s *Store) takeAnyN(key string, limit headgate.Limit, n, now int64) (headgate.Decision, error) {
+	d, err := s.takeAny(&headgate.Op{Key: key, Limit: limit, Cost: n}, now)
 	switch {
 	case err == nil:
 	case errors.Is(err, headgate.ErrUnavailable):
@@ -98,13 +106,6 @@ func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int
 		d = headgate.Decision{Reason: headgate.FailClosed, Limit: limit.Capacity()}
 	}
 	return d, err
-}
-
-// isBucket reports whether takeBucket may be asked.
-func (s *Store) isBucket(limit headgate.Limit, now int64) bool {
-	r := limit.Rule()
-	return r.Algorithm <= headgate.LeakyBucket && !r.Unlimited && limit.Valid() &&
-		uint64(now) <= timeMask && !s.closed.Load()
 }
 
 // takeAny is Take for every kind and algorithm.
