@@ -234,6 +234,9 @@ func (h *shard) resize(s *Store, span int) {
 	}
 	s.bytes.Add(int64(len(into.slots)-len(h.slots)) * slotBytes)
 	h.table = into
+	if len(into.slots)*slotBytes >= hugeTable && s.bytes.Load() >= hugeStore {
+		s.huge.under(into.slots)
+	}
 }
 
 // stretchTail makes room behind the last home.

@@ -23,6 +23,7 @@ type Store struct {
 	closed      atomic.Bool
 	clock       clock
 	saving      sync.Mutex // held by SaveFile
+	huge        hugePages
 	_           [64]byte // keeps what follows, which changes, off these cache lines
 	keys        atomic.Int64
 	bytes       atomic.Int64

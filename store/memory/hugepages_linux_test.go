@@ -1,0 +1,67 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// TestCollapse asks for a huge page under a table and lets the system say
+// whether it is there, and the table whether it is as it was.
+func TestCollapse(t *testing.T) {
+	if !hugePagesWanted() {
+		t.Skip("no huge pages here")
+	}
+	slots := make([]slot, 3*hugePage/slotBytes) // so that one whole piece lies within
+	for i := range slots {
+		slots[i].tag = uint64(i)
+	}
+	at := (uintptr(unsafe.Pointer(&slots[0])) + hugePage - 1) &^ (hugePage - 1)
+	switch err := collapse(at); {
+	case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM):
+		t.Skip("the system has none to spare:", err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	for i := range slots {
+		if slots[i].tag != uint64(i) {
+			t.Fatalf("slot %d is %d", i, slots[i].tag)
+		}
+	}
+	if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, at, hugePage, madvCollapse); errno == syscall.EINVAL {
+		t.Skip("this system makes them in its own time")
+	}
+	if kib := hugeKiB(t, at); kib < hugePage>>10 {
+		t.Errorf("%d KiB in huge pages", kib)
+	}
+}
+
+// hugeKiB returns how much of the mapping around the address is huge pages.
+func hugeKiB(t *testing.T, at uintptr) int {
+	t.Helper()
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Skip(err)
+	}
+	inside := false
+	for line := range strings.Lines(string(smaps)) {
+		var from, to uintptr
+		if n, _ := fmt.Sscanf(line, "%x-%x ", &from, &to); n == 2 {
+			inside = from <= at && at < to
+		}
+		if size, ok := strings.CutPrefix(line, "AnonHugePages:"); ok && inside {
+			kib, err := strconv.Atoi(strings.Fields(size)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib
+		}
+	}
+	t.Fatal("the address is in no mapping")
+	return 0
+}
