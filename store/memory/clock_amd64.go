@@ -2,10 +2,12 @@
 
 package memory
 
-// ticks reads the processor's time-stamp counter.
+// ticks prefetches the cache line at an address and reads the processor's
+// time-stamp counter. It has to be a prefetch: the counter is not read before
+// earlier loads have come to their end.
 //
 //go:noescape
-func ticks() uint64
+func ticks(address uintptr) uint64
 
 // ticksAreSteady reports whether the counter runs at a constant rate.
 //

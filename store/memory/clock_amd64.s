@@ -2,12 +2,14 @@
 
 #include "textflag.h"
 
-// func ticks() uint64
-TEXT ·ticks(SB), NOSPLIT, $0-8
+// func ticks(address uintptr) uint64
+TEXT ·ticks(SB), NOSPLIT, $0-16
+	MOVQ       address+0(FP), AX
+	PREFETCHT0 (AX)
 	RDTSC
-	SHLQ $32, DX
-	ORQ  DX, AX
-	MOVQ AX, ret+0(FP)
+	SHLQ       $32, DX
+	ORQ        DX, AX
+	MOVQ       AX, ret+8(FP)
 	RET
 
 // func ticksAreSteady() bool

@@ -40,7 +40,7 @@ func MaxKeys(n int) Option {
 }
 
 // MaxBytes bounds the memory of the store's tables and lists, 256 MiB by
-// default. A store has a fixed part that cannot be denied to it, 300 bytes for
+// default. A store has a fixed part that cannot be denied to it, 312 bytes for
 // each shard: one up to 8192 keys, at most 2048 up to two million keys, and one
 // for every 512 to 1024 keys beyond.
 func MaxBytes(n int64) Option {

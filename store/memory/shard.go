@@ -233,18 +233,25 @@ func (h *shard) resize(s *Store, span int) {
 		into.slots = make([]slot, len(into.slots)+len(into.slots)/4)
 	}
 	s.bytes.Add(int64(len(into.slots)-len(h.slots)) * slotBytes)
-	h.table = into
+	h.setTable(s, into)
 	if len(into.slots)*slotBytes >= hugeTable && s.bytes.Load() >= hugeStore {
 		s.huge.under(into.slots)
 	}
 }
 
+// setTable replaces the table.
+func (h *shard) setTable(s *Store, t table) {
+	h.table = t
+	s.hints[h.index].set(&t)
+}
+
 // stretchTail makes room behind the last home.
 func (h *shard) stretchTail(s *Store) {
 	const more = 8
-	slots := make([]slot, len(h.slots)+more)
-	copy(slots, h.slots)
-	h.slots = slots
+	into := h.table
+	into.slots = make([]slot, len(h.slots)+more)
+	copy(into.slots, h.slots)
+	h.setTable(s, into)
 	s.bytes.Add(more * slotBytes)
 }
 

@@ -180,7 +180,8 @@ func (s *Store) Load(r io.Reader) error {
 	for i := range s.shards {
 		h, from := &s.shards[i], &into.shards[i]
 		h.mu.Lock()
-		h.table, h.waiting, h.next = from.table, from.waiting, from.next
+		h.setTable(s, from.table)
+		h.waiting, h.next = from.waiting, from.next
 		h.records, h.ranking, h.counts = from.records, from.ranking, from.counts
 		h.mu.Unlock()
 	}

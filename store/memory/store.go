@@ -15,6 +15,7 @@ import (
 // Store is a headgate.Store in this process's memory. Make it with [New].
 type Store struct {
 	shards   []shard
+	hints    []hint // of each shard
 	secret   secret
 	maxKeys  int64
 	maxBytes int64
@@ -49,6 +50,7 @@ func New(options ...Option) *Store {
 
 func (s *Store) prepare() {
 	each := int(s.maxKeys / int64(len(s.shards)))
+	s.hints = make([]hint, len(s.shards))
 	besides := make([]beside, len(s.shards))
 	s.mostWaiting = min(max(each/32, leastWaiting), mostWaiting)
 	for i := range s.shards {
@@ -61,15 +63,16 @@ func (s *Store) prepare() {
 
 // Take executes one op; see [headgate.Store].
 func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, err error) {
-	now := op.At
-	if now == 0 {
-		now = s.clock.now()
-	}
 	r := op.Limit.AsBucket()
-	if r == nil || op.Kind != headgate.Take || op.Cost <= 0 || uint64(now) > timeMask || s.closed.Load() {
-		return s.takeAny(&op, now)
+	if r == nil || op.Kind != headgate.Take || op.Cost <= 0 || s.closed.Load() {
+		return s.takeAny(&op)
 	}
 	id := s.secret.identify(op.Scope, op.Key, r.Algorithm)
+	now := op.At
+	if now == 0 {
+		now = s.now(id)
+	}
+	now = inRange(now)
 	h := s.shard(id)
 	h.mu.Lock()
 	h.takeBucket(s, id, r, now, op.Cost, &d)
@@ -80,12 +83,12 @@ func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, er
 // TakeN is Take for Op{Key: key, Limit: limit, Cost: n}, without the Op, the
 // copying of which costs as much as the decision; see [headgate.Direct].
 func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int64) (d headgate.Decision, err error) {
-	now := s.clock.now()
 	r := limit.AsBucket()
-	if r == nil || n <= 0 || uint64(now) > timeMask || s.closed.Load() {
-		return s.takeAnyN(key, limit, n, now)
+	if r == nil || n <= 0 || s.closed.Load() {
+		return s.takeAnyN(key, limit, n)
 	}
 	id := s.secret.identify("", key, r.Algorithm)
+	now := inRange(s.now(id))
 	h := s.shard(id)
 	h.mu.Lock()
 	h.takeBucket(s, id, r, now, n, &d)
@@ -97,8 +100,8 @@ func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int
 // make room on the stack for what TakeN seldom needs.
 //
 //go:noinline
-func (s *Store) takeAnyN(key string, limit headgate.Limit, n, now int64) (headgate.Decision, error) {
-	d, err := s.takeAny(&headgate.Op{Key: key, Limit: limit, Cost: n}, now)
+func (s *Store) takeAnyN(key string, limit headgate.Limit, n int64) (headgate.Decision, error) {
+	d, err := s.takeAny(&headgate.Op{Key: key, Limit: limit, Cost: n})
 	switch {
 	case err == nil:
 	case errors.Is(err, headgate.ErrUnavailable):
@@ -110,9 +113,13 @@ func (s *Store) takeAnyN(key string, limit headgate.Limit, n, now int64) (headga
 }
 
 // takeAny is Take for every kind and algorithm.
-func (s *Store) takeAny(op *headgate.Op, now int64) (headgate.Decision, error) {
+func (s *Store) takeAny(op *headgate.Op) (headgate.Decision, error) {
 	if err := s.check(op); err != nil {
 		return headgate.Decision{}, err
+	}
+	now := op.At
+	if now == 0 {
+		now = s.clock.now()
 	}
 	now = inRange(now)
 	d := s.execute(op, s.secret.identify(op.Scope, op.Key, op.Limit.Algorithm()), now)
@@ -163,6 +170,11 @@ func (s *Store) shard(id identity) *shard {
 	return &s.shards[id.extra&uint64(len(s.shards)-1)]
 }
 
+// now returns the clock's time and has id's slot fetched meanwhile.
+func (s *Store) now(id identity) int64 {
+	return s.clock.nowFetching(s.hints[id.extra&uint64(len(s.hints)-1)].home(id.tag))
+}
+
 // takeKey counts one more key, if there may be one more.
 func (s *Store) takeKey() bool {
 	if s.keys.Add(1) <= s.maxKeys {
@@ -180,7 +192,8 @@ func (s *Store) Close() error {
 	for i := range s.shards {
 		h := &s.shards[i]
 		h.mu.Lock()
-		h.table, h.records, h.waiting = table{}, records{}, nil
+		h.setTable(s, table{})
+		h.records, h.waiting = records{}, nil
 		h.ranking.reset()
 		h.mu.Unlock()
 	}

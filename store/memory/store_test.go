@@ -129,6 +129,11 @@ func checkShards(t *testing.T, s *Store) {
 			}
 		}
 		checkRanking(t, h)
+		var hint hint
+		hint.set(&h.table)
+		if is := &s.hints[i]; is.base.Load() != hint.base.Load() || is.span.Load() != hint.span.Load() {
+			t.Fatalf("shard %d: the hint is of another table", i)
+		}
 		if have := len(h.records.all) - len(h.records.gaps); have != used {
 			t.Fatalf("shard %d: %d records, %d in use", i, have, used)
 		}
