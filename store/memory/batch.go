@@ -137,7 +137,7 @@ func (s *Store) peekAllowed(ops []headgate.Op, parts []part, out []headgate.Deci
 func (s *Store) lock(parts []part, into []uint64) []uint64 {
 	for i := range parts {
 		if !parts[i].rule.Unlimited {
-			into = append(into, parts[i].id.extra&uint64(len(s.shards)-1))
+			into = append(into, s.shardIndex(parts[i].id))
 		}
 	}
 	slices.Sort(into)

@@ -166,13 +166,14 @@ func (s *Store) check(op *headgate.Op) error {
 	return nil
 }
 
-func (s *Store) shard(id identity) *shard {
-	return &s.shards[id.extra&uint64(len(s.shards)-1)]
-}
+// shardIndex returns which shard is id's.
+func (s *Store) shardIndex(id identity) uint64 { return id.extra & uint64(len(s.shards)-1) }
+
+func (s *Store) shard(id identity) *shard { return &s.shards[s.shardIndex(id)] }
 
 // now returns the clock's time and has id's slot fetched meanwhile.
 func (s *Store) now(id identity) int64 {
-	return s.clock.nowFetching(s.hints[id.extra&uint64(len(s.hints)-1)].home(id.tag))
+	return s.clock.nowFetching(s.hints[s.shardIndex(id)].home(id.tag))
 }
 
 // takeKey counts one more key, if there may be one more.
