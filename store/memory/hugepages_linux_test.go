@@ -4,12 +4,36 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
 )
+
+func TestHugePagesAreAskedForOnce(t *testing.T) {
+	var h hugePages
+	const at = 0xc000000000
+	for _, tt := range []struct {
+		name        string
+		first, last uintptr
+		want        []uintptr
+	}{
+		{"in one piece", at + 100, at + 5000, []uintptr{at}},
+		{"the same piece again", at + 9000, at + hugePage - 1, nil},
+		{"over an edge", at + hugePage - 8, at + hugePage + 8, []uintptr{at + hugePage}},
+		{"over three", at + hugePage, at + 3*hugePage, []uintptr{at + 2*hugePage, at + 3*hugePage}},
+	} {
+		if got := h.ask(tt.first, tt.last); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %#x, want %#x", tt.name, got, tt.want)
+		}
+	}
+	h.forget(at)
+	if got := h.ask(at, at); !slices.Equal(got, []uintptr{at}) {
+		t.Errorf("after forget: %#x", got)
+	}
+}
 
 // TestCollapse asks for a huge page under a table and lets the system say
 // whether it is there, and the table whether it is as it was.

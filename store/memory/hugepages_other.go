@@ -2,5 +2,7 @@
 
 package memory
 
-// under does nothing: this system gives huge pages unasked, or not at all.
-func (*hugePages) under([]slot) {}
+// hugePages are not asked for: this system gives them unasked, or not at all.
+type hugePages struct{}
+
+func (hugePages) under([]slot, int64) {}

@@ -234,9 +234,7 @@ func (h *shard) resize(s *Store, span int) {
 	}
 	s.bytes.Add(int64(len(into.slots)-len(h.slots)) * slotBytes)
 	h.setTable(s, into)
-	if len(into.slots)*slotBytes >= hugeTable && s.bytes.Load() >= hugeStore {
-		s.huge.under(into.slots)
-	}
+	s.huge.under(into.slots, s.bytes.Load())
 }
 
 // setTable replaces the table.
