@@ -1,0 +1,110 @@
+package reading
+
+import "strings"
+
+// keeping says which escapes decoding leaves alone.
+type keeping uint8
+
+const (
+	decodeAll   keeping = iota
+	keepSlashes         // %2f stays, so that it separates nothing
+)
+
+// escaped returns the byte that path[i:] begins with as an escape, such as
+// %2f, and false if it does not.
+func escaped(path string, i int) (byte, bool) {
+	if path[i] != '%' || i+2 >= len(path) {
+		return 0, false
+	}
+	high, ok := hexDigit(path[i+1])
+	low, also := hexDigit(path[i+2])
+	return high<<4 | low, ok && also
+}
+
+func hexDigit(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10, true
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10, true
+	}
+	return 0, false
+}
+
+// escapes reports whether path has any, and whether one is of a slash.
+func escapes(path string) (has, slash bool) {
+	for i := range len(path) {
+		if path[i] == '%' {
+			if c, ok := escaped(path, i); ok {
+				has, slash = true, slash || c == '/'
+			}
+		}
+	}
+	return has, slash
+}
+
+// appendDecoded appends path percent-decoded once. What is no escape stays.
+func appendDecoded(dst []byte, path string, keep keeping) []byte {
+	for i := 0; i < len(path); i++ {
+		c, ok := escaped(path, i)
+		switch {
+		case !ok:
+			dst = append(dst, path[i])
+		case c == '/' && keep == keepSlashes:
+			dst = append(dst, path[i:i+3]...)
+			i += 2
+		default:
+			dst = append(dst, c)
+			i += 2
+		}
+	}
+	return dst
+}
+
+// appendNecessary appends path, beginning with a slash, with those bytes
+// decoded that are said to have no other spelling.
+func appendNecessary(dst []byte, path string, is func(path string, at int, c byte) bool) []byte {
+	if path == "" || path[0] != '/' {
+		dst = append(dst, '/')
+	}
+	for i := 0; i < len(path); i++ {
+		if c, ok := escaped(path, i); ok && is(path, i, c) {
+			dst = append(dst, c)
+			i += 2
+			continue
+		}
+		dst = append(dst, path[i])
+	}
+	return dst
+}
+
+// isUnwritable reports whether a byte cannot stand in a path as it is (RFC
+// 3986), and no server takes it for anything but itself.
+func isUnwritable(_ string, _ int, c byte) bool {
+	switch c {
+	case ' ', '"', '<', '>', '^', '`', '{', '|', '}':
+		return true
+	}
+	return c >= 0x80
+}
+
+// appendEscaped appends path with everything escaped that cannot stand in one.
+func appendEscaped(dst []byte, path string) []byte {
+	const digits = "0123456789ABCDEF"
+	for i := range len(path) {
+		if c := path[i]; isWritable(c) {
+			dst = append(dst, c)
+		} else {
+			dst = append(dst, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return dst
+}
+
+// isWritable reports whether c may stand in a path as it is.
+func isWritable(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+		strings.IndexByte("/-._~!$&'()*+,;=:@", c) >= 0
+}

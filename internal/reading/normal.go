@@ -1,0 +1,162 @@
+package reading
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Unread is the normal form of a path with more readings than are looked at.
+// No path that can be read has it.
+const Unread = "//"
+
+// Plain returns the different normal forms that the readings have: what each
+// comes to when it is decoded as often as that changes it, without parameters,
+// doubled slashes and dot segments. A path that is one to all servers has one,
+// in whatever spelling; and whichever server reads it, the path that it reads,
+// if that is written plainly, is among them.
+func (s *Set) Plain() []string {
+	switch {
+	case len(s.plain) > 0:
+		return s.plain
+	case s.simple:
+		s.plain, s.normal = append(s.plain, s.texts[0]), append(s.normal, 0)
+		return s.plain
+	}
+	if s.beyond {
+		s.plain = append(s.plain, Unread)
+		return s.plain
+	}
+	for range s.texts {
+		s.normal = append(s.normal, unknown)
+	}
+	for i := range s.texts {
+		s.findPlain(i)
+	}
+	return s.plain
+}
+
+// FoldedPlain returns normal form i with its letters folded by [Fold].
+func (s *Set) FoldedPlain(i int) string { return s.fold(s.Plain()[i]) }
+
+// unknown is the place of a normal form that has not been worked out.
+const unknown = -1
+
+// PlainOf returns which of Plain is the normal form of reading i.
+func (s *Set) PlainOf(i int) int {
+	if s.Plain(); s.beyond {
+		return 0
+	}
+	return int(s.normal[i])
+}
+
+// findPlain finds the normal form of reading i, and returns where it is.
+func (s *Set) findPlain(i int) int32 {
+	if s.normal[i] != unknown {
+		return s.normal[i]
+	}
+	start, text := len(s.buf), s.texts[i]
+	if has, _ := escapes(text); has {
+		// Decoded it is a reading too, and has the same normal form.
+		s.buf = appendDecoded(s.buf, text, decodeAll)
+		decoded := slices.Index(s.texts, trimSlashes(view(s.buf[start:])))
+		s.buf = s.buf[:start]
+		s.normal[i] = s.findPlain(decoded)
+		return s.normal[i]
+	}
+	if !IsPlain(text) {
+		text = s.normalize(text)
+	}
+	at := slices.Index(s.plain, text)
+	if at >= 0 {
+		s.buf = s.buf[:start]
+	} else {
+		at = len(s.plain)
+		s.plain = append(s.plain, text)
+	}
+	s.normal[i] = int32(at)
+	return s.normal[i]
+}
+
+// normalize returns the normal form of a reading without escapes, in s.buf.
+func (s *Set) normalize(text string) string {
+	step := func(write func(dst []byte, path string) []byte) {
+		start := len(s.buf)
+		s.buf = write(s.buf, text)
+		text = view(s.buf[start:])
+	}
+	if i := strings.IndexAny(text, "?#\x00"); i >= 0 {
+		text = text[:i]
+	}
+	step(appendSlashed)
+	step(appendStripped)
+	step(appendMerged)
+	step(func(dst []byte, path string) []byte {
+		dst, _ = appendResolved(dst, path, 0)
+		return dst
+	})
+	return trimSlashes(text)
+}
+
+// IsAmbiguous reports whether servers may disagree about path, other than about
+// its case, a slash at its end, and escapes that a careful client writes.
+func IsAmbiguous(path string) bool {
+	if IsPlain(path) {
+		return false
+	}
+	if path == "" || path[0] != '/' {
+		return true
+	}
+	var s Set
+	s.add(path, func(dst []byte) []byte { return appendNecessary(dst, path, isCareful) })
+	text := s.texts[0]
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] == 0x7f {
+			return true
+		}
+	}
+	s.close()
+	return len(s.texts) > 1 || s.beyond || !utf8.ValidString(text)
+}
+
+// isCareful reports whether a client does right to escape c: it cannot stand in
+// a path, or has a meaning in other parts of a URL.
+func isCareful(path string, at int, c byte) bool {
+	switch c {
+	case '!', '$', '&', '\'', '(', ')', '*', '+', ',', ':', '=', '@', '[', ']', '~':
+		return true
+	case '%': // unless decoding twice finds an escape
+		_, again := escaped("%"+path[at+3:], 0)
+		return !again
+	}
+	return isUnwritable(path, at, c)
+}
+
+// Clean returns path as most servers read it, written so that all of them do:
+// percent-decoded once, slashes and backslashes included, doubled slashes
+// merged, dot segments resolved, also those with parameters, and escaped where
+// that is needed. A slash at its end stays, and so do parameters. What is
+// escaped twice stays escaped once.
+func Clean(path string) string {
+	if IsPlain(path) {
+		return path
+	}
+	text := appendNecessary(nil, path, isUnwritable)
+	text = appendDecoded(nil, string(text), decodeAll)
+	text = appendMerged(nil, string(appendSlashed(nil, string(text))))
+	text, _ = appendResolved(nil, string(appendBareDots(nil, string(text))), 0)
+	return string(appendEscaped(nil, string(text)))
+}
+
+// appendBareDots appends path without parameters of dot segments: .. for ..;x.
+func appendBareDots(dst []byte, path string) []byte {
+	for rest, more := path[1:], true; more; {
+		var step string
+		step, rest, more = strings.Cut(rest, "/")
+		if name, _, _ := strings.Cut(step, ";"); name == "." || name == ".." {
+			step = name
+		}
+		dst = append(append(dst, '/'), step...)
+	}
+	return dst
+}

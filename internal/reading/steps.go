@@ -1,0 +1,136 @@
+package reading
+
+import "strings"
+
+// expand adds what each step makes of one reading.
+func (s *Set) expand(text string) {
+	if has, slash := escapes(text); has {
+		s.add(text, func(dst []byte) []byte { return appendDecoded(dst, text, decodeAll) })
+		if slash {
+			s.add(text, func(dst []byte) []byte { return appendDecoded(dst, text, keepSlashes) })
+		}
+	}
+	if strings.IndexByte(text, '\\') >= 0 {
+		s.add(text, func(dst []byte) []byte { return appendSlashed(dst, text) })
+	}
+	if strings.Contains(text, "//") {
+		s.add(text, func(dst []byte) []byte { return appendMerged(dst, text) })
+	}
+	if i := strings.IndexByte(text, ';'); i >= 0 {
+		s.add(text, func(dst []byte) []byte { return appendStripped(dst, text) })
+		s.add(text, func(dst []byte) []byte { return append(dst, text[:i]...) })
+	}
+	if i := strings.IndexAny(text, "?#\x00"); i >= 0 {
+		s.add(text, func(dst []byte) []byte { return append(dst, text[:i]...) })
+	}
+	if strings.HasPrefix(text, "//") {
+		_, after := cut(strings.TrimLeft(text, "/"))
+		s.add(text, func(dst []byte) []byte { return append(append(dst, '/'), after...) })
+	}
+	if strings.Contains(text, "/.") {
+		s.resolve(text)
+	}
+}
+
+// resolve adds text with its dot segments resolved: from the beginning, and
+// from behind each of its first segments.
+func (s *Set) resolve(text string) {
+	var d depths
+	s.add(text, func(dst []byte) []byte {
+		dst, d = appendResolved(dst, text, 0)
+		return dst
+	})
+	s.climbs = s.climbs || d.clamped
+	// Lower floors change nothing, as nothing was taken from below them; and on
+	// the highest no .. takes anything away.
+	for floor := d.least + 1; floor <= d.most && !s.beyond; floor++ {
+		s.add(text, func(dst []byte) []byte {
+			dst, _ = appendResolved(dst, text, floor)
+			return dst
+		})
+	}
+}
+
+// depths are how many segments were left after a .., at the least, and how many
+// there were before one, at the most.
+type depths struct {
+	least, most int
+	clamped     bool // a .. had nothing to take away
+}
+
+// appendResolved resolves . and .. as RFC 3986 does (section 5.2.4): an empty
+// segment is one too. The first segments up to floor are never taken away.
+func appendResolved(dst []byte, path string, floor int) ([]byte, depths) {
+	start, depth := len(dst), 0
+	d := depths{least: len(path)}
+	for rest, more := path[1:], true; more; {
+		var step string
+		step, rest, more = strings.Cut(rest, "/")
+		switch step {
+		case ".":
+		case "..":
+			d.most = max(d.most, depth)
+			if depth > floor {
+				end := len(dst) - 1
+				for end > start && dst[end] != '/' {
+					end--
+				}
+				dst = dst[:end]
+				depth--
+			} else if depth == 0 {
+				d.clamped = true
+			}
+			d.least = min(d.least, depth)
+		default:
+			dst = append(append(dst, '/'), step...)
+			depth++
+			continue
+		}
+		if !more {
+			dst = append(dst, '/')
+		}
+	}
+	if len(dst) == start {
+		dst = append(dst, '/')
+	}
+	return dst, d
+}
+
+// appendMerged appends path with each run of slashes as one.
+func appendMerged(dst []byte, path string) []byte {
+	for i := range len(path) {
+		if path[i] != '/' || i == 0 || path[i-1] != '/' {
+			dst = append(dst, path[i])
+		}
+	}
+	return dst
+}
+
+// appendSlashed appends path with slashes for backslashes.
+func appendSlashed(dst []byte, path string) []byte {
+	for i := range len(path) {
+		if path[i] == '\\' {
+			dst = append(dst, '/')
+		} else {
+			dst = append(dst, path[i])
+		}
+	}
+	return dst
+}
+
+// appendStripped appends path without what follows a ; in each segment.
+func appendStripped(dst []byte, path string) []byte {
+	dropping := false
+	for i := range len(path) {
+		switch path[i] {
+		case ';':
+			dropping = true
+		case '/':
+			dropping = false
+		}
+		if !dropping {
+			dst = append(dst, path[i])
+		}
+	}
+	return dst
+}
