@@ -1,0 +1,178 @@
+// Package overload keeps a process alive that is asked for more than it has: it
+// divides file descriptors among the doors, so that none is left without, and
+// sheds load by its importance when memory or descriptors run short.
+//
+// Health, metrics, keys and reload are never shed. docs/overload.md has the
+// whole.
+package overload
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"sync/atomic"
+)
+
+// Level says what is shed.
+type Level uint8
+
+// The levels; each sheds what those before it do.
+const (
+	// Calm sheds nothing.
+	Calm Level = iota
+	// Elevated sheds extras: live views, event streams, explanations,
+	// simulations.
+	Elevated
+	// High takes no new connections at the doors for data.
+	High
+	// Critical refuses requests there.
+	Critical
+)
+
+// String returns the name that log and metrics use.
+func (l Level) String() string {
+	switch l {
+	case Calm:
+		return "calm"
+	case Elevated:
+		return "elevated"
+	case High:
+		return "high"
+	case Critical:
+		return "critical"
+	}
+	return fmt.Sprintf("level(%d)", uint8(l))
+}
+
+// Load is what may be shed.
+type Load uint8
+
+// The loads, the least important first.
+const (
+	Extra Load = iota
+	Connection
+	Request
+
+	// Loads is how many there are.
+	Loads = int(Request) + 1
+)
+
+// String returns the name that metrics use.
+func (l Load) String() string {
+	switch l {
+	case Extra:
+		return "extra"
+	case Connection:
+		return "connection"
+	case Request:
+		return "request"
+	}
+	return fmt.Sprintf("load(%d)", uint8(l))
+}
+
+// Resource is something that can run short.
+type Resource struct {
+	// Name is that in log and metrics.
+	Name string
+	// Pressure returns how much of it is in use: 1 is all.
+	Pressure func() float64
+	// At are the pressures at which Elevated, High and Critical begin; one of 0
+	// never does.
+	At [3]float64
+}
+
+// relief is how far the pressure must fall below where a level began to end it,
+// so that it does not come and go with each sample.
+const relief = 0.05
+
+// Manager knows what is to be shed. Its zero value sheds nothing.
+type Manager struct {
+	resources []Resource
+	log       *slog.Logger
+	levels    []Level         // of each resource; of the goroutine that samples
+	pressures []atomic.Uint64 // of each, the bits of the last sample
+	level     atomic.Uint32
+	shed      [Loads]atomic.Int64
+}
+
+// New returns a manager that looks at resources whenever Sample is called.
+func New(log *slog.Logger, resources ...Resource) *Manager {
+	return &Manager{resources: resources, log: log, levels: make([]Level, len(resources)), pressures: make([]atomic.Uint64, len(resources))}
+}
+
+// Sample looks at the resources. It must not be called twice at once.
+func (m *Manager) Sample() {
+	worst := Calm
+	for i := range m.resources {
+		r := &m.resources[i]
+		pressure := r.Pressure()
+		m.pressures[i].Store(math.Float64bits(pressure))
+		next := r.next(m.levels[i], pressure)
+		if next != m.levels[i] {
+			m.say(r, m.levels[i], next, pressure)
+			m.levels[i] = next
+		}
+		worst = max(worst, next)
+	}
+	m.level.Store(uint32(worst))
+}
+
+// next is the level after one at which the pressure is as given.
+func (r *Resource) next(now Level, pressure float64) Level {
+	next := Calm
+	for i, at := range r.At {
+		level := Elevated + Level(i)
+		if level <= now {
+			at -= relief
+		}
+		if r.At[i] > 0 && pressure >= at {
+			next = level
+		}
+	}
+	return next
+}
+
+func (m *Manager) say(r *Resource, from, to Level, pressure float64) {
+	log := m.log.With("resource", r.Name, "level", to.String(), "was", from.String(),
+		"used", fmt.Sprintf("%.0f%%", 100*pressure), "shed", m.sheds())
+	switch {
+	case to == Calm:
+		log.Info("overload is over")
+	case to < from:
+		log.Info("overload: less load is shed")
+	default:
+		log.Warn("overload: load is shed")
+	}
+}
+
+// sheds tells how much has been shed so far.
+func (m *Manager) sheds() int64 {
+	var n int64
+	for i := range m.shed {
+		n += m.shed[i].Load()
+	}
+	return n
+}
+
+// Sheds reports whether some load is to be refused now, and counts it if so.
+func (m *Manager) Sheds(l Load) bool {
+	if Level(m.level.Load()) <= Level(l) {
+		return false
+	}
+	m.shed[l].Add(1)
+	return true
+}
+
+// Level returns the level.
+func (m *Manager) Level() Level { return Level(m.level.Load()) }
+
+// Shed returns how much of some load has been refused so far.
+func (m *Manager) Shed(l Load) int64 { return m.shed[l].Load() }
+
+// Pressures calls f with the name and the pressure of each resource, as they were
+// when last looked at.
+func (m *Manager) Pressures(f func(name string, pressure float64)) {
+	for i := range m.resources {
+		f(m.resources[i].Name, math.Float64frombits(m.pressures[i].Load()))
+	}
+}
