@@ -5,30 +5,54 @@ GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
 FUZZTIME ?= 10s
 ROUNDS   ?= 5
+# What headgate version says: a description, the commit and when it was made.
+STAMP    := $(shell git describe --tags --always --dirty 2>/dev/null && git log -1 --format='%H %cI' 2>/dev/null)
 OPS      ?= 1000000
+SPELLINGS ?= 20000
+REQUESTS ?= 120000
+DURATION ?= 1h
+SEED     ?= 0
+LEAST    ?= 0
 # Modules of their own, with what only their users depend on.
 ADAPTERS := ginlimit echolimit fiberlimit examples/chi
-MODULES  := . benchmarks $(ADAPTERS)
+MODULES  := . benchmarks chaos differential/envoy $(ADAPTERS)
 # Packages that count milliseconds are tested one after the other.
 TIMED    := /store/redis /store/failsafe /internal/redistest /internal/app /door/resp
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long web web-static web-test web-check build lint fmt vet tidy-check differential fuzz bench doors lab vectors proto proto-check clean help
+.PHONY: run test test-long spellings chaos chaos-short mutants web web-static web-test web-check build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench doors lab vectors proto proto-check clean help
 
 run: build ## build, then start the quickstart: a proxy on :8000 before a demo backend, the API on :8080
 	$(BIN) quickstart
 
 test: ## install what is missing, run every test with the race detector, compile and try the benchmarks
 	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl
+	@scripts/ensure-web.sh node && scripts/ensure-express.sh && { scripts/ensure.sh php || true; }
 	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on $$($(GO) list ./... | grep -v $(TIMED:%=-e %))
 	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on -p 1 $$($(GO) list ./... | grep $(TIMED:%=-e %))
 	$(GO) test -shuffle=on $$(grep -rl --include='*_test.go' '^//go:build !race' . | xargs -n1 dirname | sort -u)
 	@for module in $(ADAPTERS); do (cd $$module && $(GO) test -race -shuffle=on ./...) || exit 1; done
+	cd differential/envoy && $(GO) test .
 	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
+	@$(MAKE) --no-print-directory chaos-short
 
 test-long: ## the random tests again, with many times as many cases (an hour or so)
 	$(GO) test -race -timeout 2h ./algorithm -runs 2000
 	$(GO) test -race -timeout 2h $$(grep -rl --include='*_test.go' pgregory.net/rapid . | xargs -n1 dirname | sort -u) -rapid.checks 20000
+
+chaos: ## break processes, clocks and wires for DURATION (1h), and check what callers were answered; SEED=n draws the same again
+	@scripts/ensure.sh $(GO) gcc redis-server
+	cd chaos && $(GO) test -shuffle=on ./history ./mutants
+	cd chaos && HEADGATE_REQUIRE_REDIS=1 $(GO) test -v -timeout 0 . -args -chaos.for $(DURATION) -chaos.seed $(SEED)
+
+chaos-short: ## the same for a minute, as a part of make test
+	@$(MAKE) --no-print-directory chaos DURATION=50s
+
+mutants: ## change the core's code in hundreds of places, one by one, and see whether its tests notice
+	cd chaos && $(GO) run ./mutants -least 90 ../algorithm -- -runs 10
+	cd chaos && $(GO) run ./mutants -least $(LEAST) -every 5 ../engine
+	cd chaos && $(GO) run ./mutants -least $(LEAST) -every 5 ../store/memory
+	cd chaos && $(GO) run ./mutants -least $(LEAST) ../internal/answer
 
 web: ## make internal/dashboard/dist, the pages of the admin door, from web/ (needs Node)
 	scripts/web.sh build
@@ -44,7 +68,7 @@ web-check: ## types, lint and tests of web/, and whether internal/dashboard/dist
 
 build: ## build the static binary bin/headgate
 	@scripts/ensure.sh $(GO)
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/headgate
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X "main.stamp=$(STAMP)"' -o $(BIN) ./cmd/headgate
 
 lint: vet ## vet, golangci-lint and gofumpt, in the versions of tools/go.mod
 	$(TOOL) golangci-lint run ./...
@@ -59,12 +83,24 @@ fmt: ## format everything: gofumpt, and imports in three groups
 	$(TOOL) golangci-lint fmt ./...
 	$(TOOL) gofumpt -w -extra=group_params benchmarks
 
+vuln: ## look for known vulnerabilities in what is built and tested (asks vuln.go.dev)
+	@for module in $(MODULES); do (cd $$module && $(GO) tool -modfile=$(CURDIR)/tools/go.mod govulncheck ./...) || exit 1; done
+
 tidy-check: ## fail if a go.mod or go.sum is not what go mod tidy would write
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || exit 1; done
+
+spellings: ## send SPELLINGS (20,000) spellings of paths to Express, Fastify, Go, PHP and nginx, bare and behind Headgate; make test sends 300
+	@scripts/ensure.sh $(GO) nginx
+	@scripts/ensure-web.sh node && scripts/ensure-express.sh && { scripts/ensure.sh php || true; }
+	$(GO) test ./internal/app -run '^TestNoSpellingSlipsPast' -v -timeout 1h -args -spellings=$(SPELLINGS)
 
 differential: ## compare Lua in Redis with Go over OPS (1,000,000) random operations; make test does 50,000
 	@scripts/ensure.sh $(GO) redis-server
 	HEADGATE_REQUIRE_REDIS=1 $(GO) test ./store/redis -run '^TestDifferential$$' -v -args -differential.ops=$(OPS)
+
+envoy-differential: ## put REQUESTS (120,000) random requests to envoyproxy/ratelimit too; make test does 2,000
+	@scripts/ensure.sh $(GO) redis-server
+	cd differential/envoy && $(GO) test -count=1 -timeout 2h -run '^TestDifferential$$' -v . -requests $(REQUESTS)
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh $(FUZZTIME)
@@ -91,4 +127,4 @@ clean: ## remove what building leaves behind
 	rm -rf bin dist
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))

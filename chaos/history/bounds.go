@@ -1,0 +1,160 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+)
+
+// bounds holds a key against what needs no order: what was admitted in any
+// time, that nobody was refused without a reason, and that who waited as long
+// as he was told was let in.
+func (p *part) bounds(h *History) (faults []Fault) {
+	if len(h.Clock) > 0 {
+		return nil // the order knows about clocks, these do not
+	}
+	for i, l := range p.model.limits {
+		c := p.collect(i)
+		for _, segment := range c.admitted {
+			if what := l.tooMany(segment); what != "" && !c.gaveBack {
+				faults = append(faults, Fault{p.key, l.String() + ": " + what})
+			}
+		}
+		if what := c.lockOut(l); what != "" {
+			faults = append(faults, Fault{p.key, l.String() + ": " + what})
+		}
+		if what := c.brokenPromise(l); what != "" && !c.gaveBack {
+			faults = append(faults, Fault{p.key, l.String() + ": " + what})
+		}
+	}
+	return faults
+}
+
+// collected is what there is of one limit of a key.
+type collected struct {
+	// admitted are surely charged, divided where the store may have forgotten.
+	admitted [][]*step
+	// charged are those and what may have been charged.
+	charged []*step
+	refused []*step
+	// gaveBack says that something was given back in between.
+	gaveBack bool
+}
+
+func (p *part) collect(limit int) (c collected) {
+	var forgot []*step
+	for _, in := range p.steps {
+		if in.Key == "" {
+			forgot = append(forgot, in)
+		}
+	}
+	c.admitted = make([][]*step, len(forgot)+1)
+	for _, in := range p.steps {
+		switch {
+		case in.Key == "" || !slices.Contains(in.mine, limit) || in.Kind == Peek:
+			continue
+		case in.Kind != Take && in.Kind != Reserve && in.Kind != Acquire:
+			c.gaveBack = true
+			if in.Kind == Commit || in.Kind == Renew {
+				c.charged = append(c.charged, in)
+			}
+		case in.Answer == nil:
+			c.charged = append(c.charged, in)
+		case in.Answer.Allowed:
+			c.charged = append(c.charged, in)
+			if i := segment(forgot, in); i >= 0 {
+				c.admitted[i] = append(c.admitted[i], in)
+			}
+		case in.Answer.Rule == p.model.limits[limit].Name && !in.Answer.Vague:
+			c.refused = append(c.refused, in)
+		}
+	}
+	return c
+}
+
+// segment returns how often the store had forgotten something before an op, or
+// -1 if it may have forgotten this one.
+func segment(forgot []*step, in *step) int {
+	before := 0
+	for _, f := range forgot {
+		from := f.Call
+		if f.Kind == Lost {
+			from = f.Since
+		}
+		switch {
+		case f.Return < in.Call:
+			before++
+		case from <= in.Return:
+			return -1
+		}
+	}
+	return before
+}
+
+// tooMany says where more was admitted than may be, in a time that surely holds
+// all of it.
+func (l *Limit) tooMany(admitted []*step) string {
+	for _, first := range admitted {
+		for _, last := range admitted {
+			from, to := first.at.lo, last.at.hi
+			if from > last.at.lo || !l.bucket() && to-from >= l.Period ||
+				l.Algorithm == FixedWindow && from/l.Period != to/l.Period {
+				continue
+			}
+			sum := int64(0)
+			for _, in := range admitted {
+				if in.at.lo >= from && in.at.hi <= to {
+					sum += in.Cost
+				}
+			}
+			bound := l.Count
+			switch {
+			case l.bucket():
+				bound = (l.Burst*l.Period + l.Count*(to-from)) / l.Period
+			case l.Algorithm == SlidingWindow, l.Algorithm == SlidingBuckets && l.Edge != "strict":
+				bound = 2 * l.Count
+			}
+			if sum > bound {
+				return fmt.Sprintf("admitted %d, not %d, in %d µs from #%d to #%d", sum, bound, to-from, first.ID, last.ID)
+			}
+		}
+	}
+	return ""
+}
+
+// lockOut says who was refused although all that can have been charged leaves
+// room.
+func (c *collected) lockOut(l *Limit) string {
+	for _, in := range c.refused {
+		sum := in.Cost
+		for _, other := range c.charged {
+			recent := other.Answer == nil || other.at.hi > in.at.lo-l.horizon()
+			if recent && other.at.lo <= in.at.hi {
+				sum += other.Cost
+			}
+		}
+		if sum <= l.most() {
+			return fmt.Sprintf("#%d was refused, and with it there are at most %d", in.ID, sum)
+		}
+	}
+	return ""
+}
+
+// brokenPromise says who waited as long as he was told, met nobody else, and
+// was refused again.
+func (c *collected) brokenPromise(l *Limit) string {
+	for _, in := range c.refused {
+		due := in.at.hi + in.Answer.Retry*1000
+		for _, again := range c.refused {
+			if again.at.lo < due || again.Cost > in.Cost {
+				continue
+			}
+			alone := !slices.ContainsFunc(c.charged, func(other *step) bool {
+				return other.at.lo <= again.at.hi && (other.Answer == nil || other.at.hi >= in.at.lo)
+			})
+			if alone {
+				return fmt.Sprintf("#%d was told %d ms and refused again as #%d, though nobody took in between", in.ID, in.Answer.Retry, again.ID)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,129 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The algorithms, as rules name them, and the places under a concurrency limit.
+const (
+	TokenBucket    = "token_bucket"
+	LeakyBucket    = "leaky_bucket"
+	FixedWindow    = "fixed_window"
+	SlidingLog     = "sliding_log"
+	SlidingWindow  = "sliding_window"
+	SlidingBuckets = "sliding_buckets"
+	Places         = "concurrency"
+)
+
+// Limit is a limit as the model knows it. It shares no code with the limiter.
+type Limit struct {
+	Name      string
+	Algorithm string
+	// Count is how many there are per Period, or at the same time for Places,
+	// whose Period is the length of a lease. In microseconds, as all times here.
+	Count, Period int64
+	// Burst is the capacity of a bucket.
+	Burst int64 `json:",omitempty"`
+	// Buckets is the number of sub-windows, which has to divide Period.
+	Buckets int64 `json:",omitempty"`
+	// Edge is lenient, strict or weighted.
+	Edge string `json:",omitempty"`
+}
+
+// String is the limit as a rule has it.
+func (l *Limit) String() string {
+	return fmt.Sprintf("%s: %d/%s %s %s", l.Name, l.most(), time.Duration(l.Period)*time.Microsecond, l.Algorithm, l.Edge)
+}
+
+// most is the largest cost that could pass.
+func (l *Limit) most() int64 {
+	if l.bucket() {
+		return l.Burst
+	}
+	return l.Count
+}
+
+func (l *Limit) bucket() bool { return l.Algorithm == TokenBucket || l.Algorithm == LeakyBucket }
+
+// unit is what a request of cost 1 uses. Buckets count in parts of a token, of
+// which Count drain in a microsecond.
+func (l *Limit) unit() int64 {
+	if l.bucket() {
+		return l.Period
+	}
+	return 1
+}
+
+// horizon is how long an entry can matter.
+func (l *Limit) horizon() int64 {
+	switch l.Algorithm {
+	case SlidingWindow:
+		return 2 * l.Period
+	case SlidingBuckets:
+		return l.Period + l.Period/l.Buckets
+	case TokenBucket, LeakyBucket:
+		return (l.Burst*l.Period + l.Count - 1) / l.Count
+	}
+	return l.Period
+}
+
+// charge is n tokens charged at a time.
+type charge struct{ at, n int64 }
+
+// used returns what charges use of the limit at now, in units. They need not be
+// in order. Those after now count as if they were of now.
+func (l *Limit) used(charges []charge, now int64) int64 {
+	switch l.Algorithm {
+	case TokenBucket, LeakyBucket:
+		return l.drained(charges, now)
+	case FixedWindow:
+		return counted(charges, func(at int64) bool { return at/l.Period >= now/l.Period })
+	case SlidingWindow:
+		k := now / l.Period
+		current := counted(charges, func(at int64) bool { return at/l.Period >= k })
+		previous := counted(charges, func(at int64) bool { return at/l.Period == k-1 })
+		return current + previous*((k+1)*l.Period-now)/l.Period
+	case SlidingBuckets:
+		return l.inBuckets(charges, now)
+	}
+	return counted(charges, func(at int64) bool { return at+l.Period > now })
+}
+
+func counted(charges []charge, counts func(at int64) bool) (sum int64) {
+	for _, c := range charges {
+		if counts(c.at) {
+			sum += c.n
+		}
+	}
+	return sum
+}
+
+// drained is the bucket: at most over all charges of what came from it on, less
+// what has drained since.
+func (l *Limit) drained(charges []charge, now int64) (most int64) {
+	slices.SortFunc(charges, func(a, b charge) int { return int(min(max(b.at-a.at, -1), 1)) })
+	sum := int64(0)
+	for _, c := range charges { // the latest first
+		sum += c.n * l.Period
+		most = max(most, sum-l.Count*(now-min(c.at, now)))
+	}
+	return most
+}
+
+func (l *Limit) inBuckets(charges []charge, now int64) int64 {
+	width := l.Period / l.Buckets
+	from := now - l.Period
+	oldest := from / width
+	within := counted(charges, func(at int64) bool { return at/width > oldest })
+	edge := counted(charges, func(at int64) bool { return at/width == oldest })
+	overlap := (oldest+1)*width - from
+	switch {
+	case l.Edge == "strict" || overlap == width:
+		return within + edge
+	case l.Edge == "lenient":
+		return within
+	}
+	return within + edge*overlap/width
+}

@@ -1,0 +1,130 @@
+package history
+
+import (
+	"slices"
+)
+
+// entry is what a call charged.
+type entry struct {
+	op int // whose it is
+	n  int64
+	// lo and hi are when, at the earliest and at the latest.
+	lo, hi int64
+	// unsure says that nobody knows whether it is there: no answer came, or it
+	// was charged just before something that may forget it.
+	unsure bool
+	// until is, if not 0, when an entry that was given back is forgotten by
+	// everybody.
+	until int64
+}
+
+// state is what the model knows of a key: the entries of each of its limits,
+// in the order in which they were charged, and which reservations and leases
+// are settled. It is never changed, only replaced.
+type state struct {
+	entries [][]entry
+	settled []settled
+}
+
+// settled is a reservation or lease that is no more.
+type settled struct {
+	op     int
+	unsure bool
+}
+
+func (s *state) equal(other *state) bool {
+	return slices.Equal(s.settled, other.settled) &&
+		slices.EqualFunc(s.entries, other.entries, slices.Equal[[]entry])
+}
+
+// hash is the same for equal states.
+func (s *state) hash() uint64 {
+	h := uint64(14695981039346656037)
+	mix := func(v int64) { h = (h ^ uint64(v)) * 1099511628211 }
+	for _, list := range s.entries {
+		mix(int64(len(list)))
+		for i := range list {
+			mix(int64(list[i].op))
+			mix(list[i].n)
+		}
+	}
+	for _, x := range s.settled {
+		mix(int64(x.op))
+	}
+	return h
+}
+
+// clone returns a copy whose lists may be appended to and replaced.
+func (s *state) clone() *state {
+	c := &state{entries: make([][]entry, len(s.entries)), settled: slices.Clip(s.settled)}
+	for i := range s.entries {
+		c.entries[i] = slices.Clone(s.entries[i])
+	}
+	return c
+}
+
+// moment is a time that is known in bounds, and by how much the clock may have
+// gone back before.
+type moment struct{ lo, hi int64 }
+
+func (m moment) after(d int64) moment { return moment{m.lo + d, m.hi + d} }
+
+// least returns the least that is used of limit i at a moment, in units.
+func (k *keyModel) least(s *state, i int, at moment) int64 {
+	now := at.hi
+	k.scratch = k.scratch[:0]
+	for _, e := range s.entries[i] {
+		if e.unsure || e.until != 0 {
+			continue
+		}
+		k.scratch = append(k.scratch, charge{e.lo, e.n})
+		if k.jumps {
+			now = max(now, e.hi) // time stands still until it has caught up
+		}
+	}
+	return k.limits[i].used(k.scratch, now)
+}
+
+// most returns the most that is used of limit i at a moment, in units.
+func (k *keyModel) most(s *state, i int, at moment) int64 {
+	k.scratch = k.scratch[:0]
+	for _, e := range s.entries[i] {
+		if e.until != 0 && e.until < at.lo {
+			continue
+		}
+		k.scratch = append(k.scratch, charge{min(e.hi, at.lo), e.n})
+	}
+	if !k.jumps {
+		return k.limits[i].used(k.scratch, at.lo)
+	}
+	// A clock that went back: what was charged ahead of now is there in full.
+	k.scratch = k.scratch[:0]
+	for _, e := range s.entries[i] {
+		if e.until == 0 || e.until >= at.lo {
+			k.scratch = append(k.scratch, charge{e.hi, e.n})
+		}
+	}
+	return k.limits[i].used(k.scratch, at.lo)
+}
+
+// unsureSince makes everything unsure that may have been charged at or after a
+// time, or settled: nobody notes when a settlement was.
+func (s *state) unsureSince(since int64) *state {
+	c := s.clone()
+	for i := range c.entries {
+		for j := range c.entries[i] {
+			e := &c.entries[i][j]
+			if e.hi >= since {
+				e.unsure = true
+			}
+			if e.until != 0 { // the giving back may be forgotten
+				e.unsure, e.until = true, 0
+			}
+		}
+	}
+	c.settled = slices.Clone(c.settled)
+	for i := range c.settled {
+		c.settled[i].unsure = true
+	}
+	return c
+}

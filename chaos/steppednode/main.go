@@ -1,0 +1,66 @@
+// Command steppednode is headgate serve with a wall clock that can be set: the
+// system's and what the file CHAOS_CLOCK holds, in microseconds.
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/steady"
+)
+
+func main() {
+	if err := serve(); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func serve() error {
+	ahead, err := clock(os.Getenv("CHAOS_CLOCK"))
+	if err != nil {
+		return err
+	}
+	c, err := config.Load(config.Sources{File: os.Args[1]})
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	a, err := app.New(app.Options{
+		Config: c, Logger: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
+		System: steady.System{Read: func() (wall, monotonic int64) {
+			now := time.Now()
+			return now.Add(ahead()).UnixNano(), int64(now.Sub(began))
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP)
+	return a.Run(context.Background(), signals, nil)
+}
+
+// clock maps the file, so that a write to it sets the clock.
+func clock(name string) (func() time.Duration, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	b, err := syscall.Mmap(int(f.Fd()), 0, 8, syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return func() time.Duration {
+		return time.Duration(int64(binary.NativeEndian.Uint64(b))) * time.Microsecond
+	}, nil
+}
