@@ -15,7 +15,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(adapters(t), "go.mod", "benchmarks/go.mod", "tools/go.mod") {
+	for _, file := range append(adapters(t), "go.mod", "benchmarks/go.mod", "chaos/go.mod", "differential/envoy/go.mod", "tools/go.mod") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -59,6 +59,7 @@ func direct(text string) []string {
 // tool returns the path without the folder of a command.
 func tool(path string) string {
 	path, _, _ = strings.Cut(path, "/cmd/")
+	path, _, _ = strings.Cut(path, "/src/")
 	return path
 }
 

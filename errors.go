@@ -11,9 +11,15 @@ var (
 	ErrInvalidLimit = errors.New("invalid limit")
 	// ErrInvalidCost is returned for a negative cost. To give back, Refund.
 	ErrInvalidCost = errors.New("invalid cost: it must not be negative")
+	// ErrNoStore is returned by every call of a Limiter that was made without a
+	// Store, and by what is built on it. Such a Limiter refuses everything.
+	ErrNoStore = errors.New("headgate.New was given no store")
 	// ErrUnavailable is wrapped by every error that means the store could not
 	// answer. The Decision beside it is the failure policy's.
 	ErrUnavailable = errors.New("store unavailable")
+	// ErrStoreFull is wrapped by the error of a store that answers, but has no
+	// memory to write what was asked. It is also an ErrUnavailable.
+	ErrStoreFull error = &detailError{kind: ErrUnavailable, detail: "out of memory"}
 	// ErrCrossSlot is returned by AllowAll in strict mode when its keys do not
 	// live in one Redis Cluster slot.
 	ErrCrossSlot = errors.New("keys are in different cluster slots")

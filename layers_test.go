@@ -24,6 +24,7 @@ var layers = map[string]int{
 	".":                    0, // vocabulary
 	"algorithm":            1, // pure steps
 	"api":                  0, // the messages of gRPC
+	"internal/reading":     1, // the ways in which servers read one path
 	"internal/body":        1, // the texts that rules answer with
 	"store":                2, // each folder a store, and the suite they pass
 	"rules":                2, // what applies to a request
@@ -32,6 +33,8 @@ var layers = map[string]int{
 	"internal/client":      2, // what doors share: who is asking
 	"internal/atomicfile":  0, // replaces files whole
 	"internal/clip":        0, // shortens texts of others
+	"internal/steady":      0, // the clock that everything goes by
+	"internal/spelling":    0, // one form of what clients write in many
 	"internal/sse":         0, // what is told live, to readers who may be slow
 	"internal/top":         0, // the most frequent keys
 	"internal/playground":  2, // one limit and its books, for web/wasm
@@ -40,10 +43,12 @@ var layers = map[string]int{
 	"internal/accesslog":   3, // what simulations read
 	"internal/httprequest": 3, // what doors share: what is asked for
 	"internal/described":   3, // what doors share: the same, as callers tell it
+	"internal/overload":    2, // what doors share: file descriptors, and what is shed
 	"internal/netbound":    2, // what doors share: accepting connections, and bounds on them
 	"internal/proxyproto":  3, // what doors share: who is behind a load balancer
 	"internal/certs":       3, // what doors share: certificates that follow their files
 	"internal/oneport":     3, // what doors share: a port
+	"internal/hosts":       3, // what doors share: the names they may be called by
 	"internal/token":       3, // what doors share: who may ask
 	"grpclimit":            4,
 	"httplimit":            4,
@@ -85,7 +90,7 @@ var only = map[string][]string{
 
 // stdOnly lists packages that a library user builds with nothing but the
 // standard library: they may import that, and each other.
-var stdOnly = []string{".", "algorithm", "store/memory"}
+var stdOnly = []string{".", "algorithm", "store/memory", "internal/steady"}
 
 // forbidden lists, for a folder and all below it, imports that it must do
 // without, and why.

@@ -33,6 +33,11 @@ const (
 //	headgate.PerSecond(100).Burst(500)
 //	headgate.PerCalendar(200, headgate.Day, berlin)
 //
+// Two limits never share a count, unless they mean the same or have the same name:
+// of PerSecond(5) and PerHour(100), each counts the key "u1" for itself. So counts
+// begin again when the numbers of a limit change; give it a name ([Limit.Named])
+// to keep them.
+//
 // A Limit is immutable and as cheap to copy as a pointer, which it is: compare
 // with [Limit.Equal]. It is compiled when it is made, so make it once rather
 // than for every request. The zero Limit is invalid; [Unlimited] is explicit, and a limit of 0 is legal
@@ -92,6 +97,23 @@ func Concurrent(n int64) Limit {
 func Unlimited() Limit {
 	return compile(Rule{Unlimited: true})
 }
+
+// Named returns l with a name, under which it counts: limits of one name and
+// algorithm that share a store count the same keys together, and keep their counts
+// when their numbers change.
+//
+//	login := headgate.PerMinute(5).Named("login")
+//
+// Without a name a limit counts under what it means. [Op.Scope] overrides either.
+// An empty name takes the name away.
+func (l Limit) Named(name string) Limit {
+	r := *l.Rule()
+	r.name, r.share = name, 0
+	return compile(r)
+}
+
+// Name returns the name that Named has given; empty without one.
+func (l Limit) Name() string { return l.Rule().name }
 
 // Using returns l with another algorithm.
 func (l Limit) Using(a Algorithm) Limit {
@@ -183,8 +205,9 @@ func (l Limit) CountingDenied() Limit {
 //
 // Both are rounded down, so that the shares of all never add up to more than
 // l, except that at least 1 is left of what was not 0: a limit of 2 shared by
-// four lets each have 1. All else stays as it is. A share is invalid if its burst
-// is too large for its rate to be counted exactly.
+// four lets each have 1. All else stays as it is, but a share of a limit without a
+// name counts apart from the limit. A share is invalid if its burst is too large
+// for its rate to be counted exactly.
 func (l Limit) Share(f float64) Limit {
 	r := *l.Rule()
 	if !(f > 0 && f <= 1) {
@@ -193,6 +216,9 @@ func (l Limit) Share(f float64) Limit {
 	}
 	if f == 1 || r.Unlimited || r.problem != valid {
 		return l
+	}
+	if r.name == "" {
+		r.share = r.mark // of limits that have equal shares, each counts for itself
 	}
 	r.Limit = share(r.Limit, f)
 	if r.burstSet {
@@ -239,9 +265,14 @@ func (l Limit) AsBucket() *Rule {
 	return nil
 }
 
-// Equal reports whether l and other mean the same.
+// Equal reports whether l and other allow the same, whatever they count under.
 func (l Limit) Equal(other Limit) bool {
-	return l.rule == other.rule || *l.Rule() == *other.Rule()
+	if l.rule == other.rule {
+		return true
+	}
+	a, b := *l.Rule(), *other.Rule()
+	a.name, a.mark, a.share = b.name, b.mark, b.share
+	return a == b
 }
 
 // N returns the limit per period.
@@ -273,7 +304,7 @@ func (l Limit) Validate() error {
 }
 
 // String describes the limit for people, such as
-// "100/1s token_bucket burst 500".
+// "100/second token_bucket burst 500".
 func (l Limit) String() string {
 	r := l.Rule()
 	if r.problem != valid {
@@ -285,7 +316,7 @@ func (l Limit) String() string {
 	var b strings.Builder
 	b.WriteString(strconv.FormatInt(r.Limit, 10))
 	if r.Algorithm == Concurrency {
-		b.WriteString(" at the same time, lease " + l.Period().String())
+		b.WriteString(" at the same time, lease " + shortDuration(l.Period()))
 		return b.String()
 	}
 	b.WriteByte('/')
@@ -293,7 +324,7 @@ func (l Limit) String() string {
 		b.WriteString(r.Calendar.String() + " " + r.Algorithm.String() + " in " + r.Zone.String())
 		return b.String()
 	}
-	b.WriteString(l.Period().String() + " " + r.Algorithm.String())
+	b.WriteString(unitOf(l.Period()) + " " + r.Algorithm.String())
 	switch {
 	case r.Algorithm == SlidingBuckets:
 		b.WriteString(" of " + strconv.Itoa(int(r.Buckets)) + ", " + r.Edge.String())
@@ -308,7 +339,32 @@ func (l Limit) String() string {
 		b.WriteString(" delay after " + strconv.FormatInt(r.DelayAfter, 10))
 	}
 	if r.MaxWait > 0 {
-		b.WriteString(" wait at most " + (time.Duration(r.MaxWait) * time.Microsecond).String())
+		b.WriteString(" wait at most " + shortDuration(time.Duration(r.MaxWait)*time.Microsecond))
 	}
 	return b.String()
+}
+
+// unitOf names a period as rates do: second, minute, hour, day, or else 10m.
+func unitOf(period time.Duration) string {
+	for _, unit := range [...]struct {
+		length time.Duration
+		name   string
+	}{{time.Second, "second"}, {time.Minute, "minute"}, {time.Hour, "hour"}, {24 * time.Hour, "day"}} {
+		if period == unit.length {
+			return unit.name
+		}
+	}
+	return shortDuration(period)
+}
+
+// shortDuration is d without what is zero at its end: 10m, not 10m0s.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }

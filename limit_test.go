@@ -111,11 +111,11 @@ func TestLimitString(t *testing.T) {
 		limit headgate.Limit
 		want  string
 	}{
-		{headgate.PerSecond(100).Burst(500), "100/1s token_bucket burst 500"},
-		{headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).DelayAfter(8).MaxWait(time.Second), "5/1s leaky_bucket burst 12 delay after 8 wait at most 1s"},
-		{headgate.PerMinute(5).Using(headgate.SlidingLog).CountingDenied(), "5/1m0s sliding_log counting refusals"},
-		{headgate.PerHour(5).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict), "5/1h0m0s sliding_buckets of 6, strict"},
-		{headgate.PerHour(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), "5/1h0m0s fixed_window from the first request"},
+		{headgate.PerSecond(100).Burst(500), "100/second token_bucket burst 500"},
+		{headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).DelayAfter(8).MaxWait(time.Second), "5/second leaky_bucket burst 12 delay after 8 wait at most 1s"},
+		{headgate.PerMinute(5).Using(headgate.SlidingLog).CountingDenied(), "5/minute sliding_log counting refusals"},
+		{headgate.PerHour(5).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict), "5/hour sliding_buckets of 6, strict"},
+		{headgate.PerHour(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), "5/hour fixed_window from the first request"},
 		{headgate.PerCalendar(200, headgate.Day, berlin), "200/day fixed_window in Europe/Berlin"},
 		{headgate.Unlimited(), "unlimited"},
 		{headgate.Limit{}, "invalid limit: unset (for no limit at all use Unlimited)"},

@@ -61,8 +61,14 @@ func WithFallback(store Store, share float64) Option {
 	return func(l *Limiter) { l.fallback, l.share = store, share }
 }
 
-// New returns a Limiter that keeps its state in store.
+// New returns a Limiter that keeps its state in store. Any number of limits may
+// ask one Limiter, and any number of Limiters one store: each limit counts for
+// itself, see [Limit]. Without a store every call returns [ErrNoStore] and refuses;
+// [Limiter.Validate] says so at once.
 func New(store Store, options ...Option) *Limiter {
+	if store == nil {
+		store = noStore{}
+	}
 	l := &Limiter{store: store}
 	for _, o := range options {
 		o(l)
@@ -74,6 +80,27 @@ func New(store Store, options ...Option) *Limiter {
 	return l
 }
 
+// Validate returns ErrNoStore if there is no limiter, or none with a store, to ask:
+// for code that is built on a Limiter and wants to fail early.
+func (l *Limiter) Validate() error {
+	if l == nil {
+		return ErrNoStore
+	}
+	if _, none := l.store.(noStore); none {
+		return ErrNoStore
+	}
+	return nil
+}
+
+// noStore is the store of a Limiter that was given none.
+type noStore struct{}
+
+func (noStore) Take(context.Context, Op) (Decision, error) { return Decision{}, ErrNoStore }
+
+func (noStore) Do(context.Context, []Op, []Decision, Mode) error { return ErrNoStore }
+
+func (noStore) Close() error { return nil }
+
 // through answers as a Direct store would, by Do.
 type through struct{ *Limiter }
 
@@ -81,7 +108,9 @@ func (t through) TakeN(ctx context.Context, key string, limit Limit, n int64) (D
 	return t.Do(ctx, Op{Key: key, Limit: limit, Cost: n})
 }
 
-// Allow takes 1 if it fits; it is shorthand for AllowN(ctx, key, limit, 1).
+// Allow takes 1 if it fits; it is shorthand for AllowN(ctx, key, limit, 1). The key
+// is counted under this limit: another limit, such as PerHour after PerSecond, has
+// a count of its own for it, unless both have one name ([Limit.Named]).
 func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Decision, error) {
 	return l.AllowN(ctx, key, limit, 1)
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -201,4 +203,89 @@ func TestErrClosedIsAnOutage(t *testing.T) {
 	if !errors.Is(err, headgate.ErrClosed) || !errors.Is(err, headgate.ErrUnavailable) || d.Reason != headgate.FailOpen {
 		t.Errorf("%+v, %v", d, err)
 	}
+}
+
+// TestLimitsCountApart: two limits asked about one key, one after the other, as
+// in five a second and a hundred an hour.
+func TestLimitsCountApart(t *testing.T) {
+	t.Parallel()
+	limiter := headgate.New(memory.New(), headgate.WithClock(func() time.Time { return time.Unix(1_700_000_000, 0) }))
+	direct := headgate.New(memory.New(memory.WithClock(func() time.Time { return time.Unix(1_700_000_000, 0) })))
+	for _, l := range []*headgate.Limiter{limiter, direct} {
+		second, hour := headgate.PerSecond(5), headgate.PerHour(100)
+		for i := range int64(5) {
+			a, _ := l.Allow(t.Context(), "u1", second)
+			b, _ := l.Allow(t.Context(), "u1", hour)
+			if !a.Allowed || a.Remaining != 4-i || !b.Allowed || b.Remaining != 99-i {
+				t.Errorf("request %d: %+v, %+v", i, a, b)
+			}
+		}
+		// Every other verb finds the same count.
+		if d, err := l.Refund(t.Context(), "u1", second, 2); err != nil || d.Remaining != 2 {
+			t.Errorf("refund: %+v, %v", d, err)
+		}
+		if d, err := l.Peek(t.Context(), "u1", hour, 1); err != nil || d.Remaining != 95 {
+			t.Errorf("peek: %+v, %v", d, err)
+		}
+		r, err := l.Reserve(t.Context(), "u1", hour, 3, 0)
+		if err != nil || r.Decision.Remaining != 92 {
+			t.Errorf("reserve: %+v, %v", r.Decision, err)
+		}
+		if err := r.Cancel(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := l.Wait(t.Context(), "u1", hour, 1); err != nil {
+			t.Error(err)
+		}
+		if err := l.Reset(t.Context(), "u1", second); err != nil {
+			t.Error(err)
+		}
+		var out [2]headgate.Decision
+		ops := []headgate.Op{{Key: "u1", Limit: second, Cost: 1}, {Key: "u1", Limit: hour, Cost: 1}}
+		if _, err := l.AllowAll(t.Context(), ops, out[:]); err != nil || out[0].Remaining != 4 || out[1].Remaining != 93 {
+			t.Errorf("all: %+v, %v", out, err)
+		}
+		if err := l.Batch(t.Context(), ops, out[:]); err != nil || out[0].Remaining != 3 || out[1].Remaining != 92 {
+			t.Errorf("batch: %+v, %v", out, err)
+		}
+	}
+}
+
+func TestNoStore(t *testing.T) {
+	t.Parallel()
+	l := headgate.New(nil)
+	if d, err := l.Allow(t.Context(), "k", headgate.PerSecond(1)); !errors.Is(err, headgate.ErrNoStore) || d.Allowed {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if err := l.Validate(); !errors.Is(err, headgate.ErrNoStore) {
+		t.Error(err)
+	}
+	if err := (*headgate.Limiter)(nil).Validate(); !errors.Is(err, headgate.ErrNoStore) {
+		t.Error(err)
+	}
+	if err := headgate.New(memory.New()).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWaitGoesByTheClock: a clock that somebody moves ends the waiting, however
+// little real time that takes.
+func TestWaitGoesByTheClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var now atomic.Int64
+		l := headgate.New(memory.New(), headgate.WithClock(func() time.Time { return time.Unix(1_700_000_000, now.Load()) }))
+		limit := headgate.PerHour(1)
+		if err := l.Wait(t.Context(), "k", limit, 1); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() { done <- l.Wait(t.Context(), "k", limit, 1) }()
+		synctest.Wait()
+		begin := time.Now()
+		now.Store(int64(time.Hour))
+		if err := <-done; err != nil || time.Since(begin) > time.Second {
+			t.Errorf("%v after %s", err, time.Since(begin))
+		}
+	})
 }

@@ -98,7 +98,8 @@ func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, n int64,
 
 // Wait blocks until n has been taken from the limit. It returns nil, or the
 // context's error, or at once a [LimitedError] if n can never fit or not
-// before the context's deadline. Buckets serve their waiters in order.
+// before the context's deadline. Buckets serve their waiters in order. With
+// [WithClock] it waits by that clock, but for the deadline, which is real.
 func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -114,7 +115,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) er
 			return err
 		}
 		if r.OK() {
-			if err := sleep(ctx, r.Delay()); err != nil {
+			if err := l.sleep(ctx, r.Delay()); err != nil {
 				// The caller's context is done, but the place has to be freed.
 				_ = r.Cancel(context.WithoutCancel(ctx))
 				return err
@@ -125,7 +126,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) er
 		if retry > maxWait || retry == Never || hasDeadline && r.tooLate(maxWait) {
 			return &LimitedError{Decision: r.Decision}
 		}
-		if err := sleep(ctx, retry); err != nil {
+		if err := l.sleep(ctx, retry); err != nil {
 			return err
 		}
 	}
@@ -155,10 +156,29 @@ func (l *Limiter) now() time.Time {
 	return time.Now() //nolint:forbidigo // the edge: a library caller gave no clock
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or until ctx is done, whose error it returns. With a clock
+// of its own the Limiter waits until that has gone on by d.
+func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
+	const often = 10 * time.Millisecond
 	if d <= 0 {
 		return nil
 	}
+	if l.clock == nil {
+		return pause(ctx, d)
+	}
+	for until := l.clock().Add(d); ; {
+		left := until.Sub(l.clock())
+		if left <= 0 {
+			return nil
+		}
+		if err := pause(ctx, min(left, often)); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for d of real time.
+func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d) //nolint:forbidigo // waiting is what Wait is for
 	defer timer.Stop()
 	select {

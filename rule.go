@@ -57,6 +57,13 @@ type Rule struct {
 	Zone *time.Location
 	// Buckets is the number of sub-windows.
 	Buckets uint16
+
+	// name is what Named has given; mark tells the counts of this limit from
+	// those of others, and share is the mark of the limit that this is a share
+	// of; see Mark.
+	name  string
+	mark  uint64
+	share uint64
 }
 
 // Most returns the largest cost that could ever pass.
@@ -102,7 +109,7 @@ func (p problem) String() string {
 	case badLimit:
 		return "the limit must be from 0 to " + strconv.FormatInt(MaxLimit, 10)
 	case badPeriod:
-		return "the period must be a whole number of microseconds, more than 0 and at most " + MaxPeriod.String()
+		return "the period must be a whole number of microseconds, more than 0 and at most 407 days"
 	case badBurst:
 		return "the burst must be from 1 to " + strconv.FormatInt(MaxLimit, 10)
 	case badRounding:
@@ -128,7 +135,7 @@ func (p problem) String() string {
 	case badDelayAfter:
 		return "the number of requests that do not wait must be from 1 to the burst"
 	case badMaxWait:
-		return "the longest wait must be a whole number of microseconds, more than 0 and at most " + MaxPeriod.String()
+		return "the longest wait must be a whole number of microseconds, more than 0 and at most 407 days"
 	case strayDelay:
 		return "only leaky_bucket makes requests wait"
 	case badConcurrency:
@@ -143,6 +150,7 @@ func (p problem) String() string {
 // problem found.
 func compile(r Rule) Limit {
 	l := Limit{rule: &r}
+	defer r.setMark()
 	// What an earlier step of the chain derived for another algorithm must
 	// not be taken for something the user said.
 	r.Token, r.Leak, r.Capacity, r.Tick, r.Free, r.Late = 0, 0, 0, 0, 0, 0

@@ -69,11 +69,13 @@ type Op struct {
 	// it during the call only.
 	Key string
 	// Scope is a namespace of keys, such as the domain and name of a rule.
-	// The same Key in two scopes has two states. A Redis store puts the
-	// scopes of one Key into one cluster slot.
+	// The same Key in two scopes has two states. Without a Scope the limit's
+	// name is the namespace, and without that what the limit means; see
+	// [Op.Space]. A Redis store puts the scopes of one Key into one cluster
+	// slot.
 	Scope string
-	// Limit is the limit to ask about. A state survives a change of its
-	// numbers; another Algorithm has a state of its own.
+	// Limit is the limit to ask about. In one Scope, or under one name, a state
+	// survives a change of its numbers; another Algorithm has a state of its own.
 	Limit Limit
 	// Cost is what the request takes; it must not be negative. With 0 every
 	// kind is a dry run.

@@ -227,12 +227,17 @@ func (o *oracle) subCounts(from, oldest, n int64) int64 {
 }
 
 // subLog takes n from the take's entry and those after it, the oldest first,
-// and then from those before it, the newest first.
+// and then from those before it, the newest first. Where no entry is of the very
+// time of the take, those of shortly before are taken for it too.
 func (o *oracle) subLog(r *headgate.Rule, now, n, left int64) {
 	o.expire(r, now)
 	split := len(o.log)
 	if left > 0 {
-		split = slices.IndexFunc(o.log, func(e logged) bool { return e.at >= now+left-r.Period })
+		about := now + left - r.Period
+		if !slices.ContainsFunc(o.log, func(e logged) bool { return e.at == about }) {
+			about -= min(65_536, r.Period/8)
+		}
+		split = slices.IndexFunc(o.log, func(e logged) bool { return e.at >= about })
 		if split < 0 {
 			split = len(o.log)
 		}

@@ -184,6 +184,26 @@ func TestT02_ReturningATakeIsANoOp(t *testing.T) {
 	}
 }
 
+// TestT02_AReturnTakesOutItsOwnTake, also if its caller places it some
+// milliseconds off, as one does whose store has a clock of its own. To take out
+// a newer one instead would admit that one's tokens twice in a period.
+func TestT02_AReturnTakesOutItsOwnTake(t *testing.T) {
+	r := headgate.Per(2, 2*time.Second).Using(headgate.SlidingLog).Rule()
+	for _, off := range []time.Duration{0, 1, time.Microsecond, 3 * time.Millisecond, 60 * time.Millisecond, -time.Microsecond, -60 * time.Millisecond} {
+		var s State
+		take := func(at int64) bool {
+			return Step(r, &s, t0+at, Request{Kind: headgate.Take, Cost: 1}).Allowed
+		}
+		if !take(0) || !take(1_000_000) {
+			t.Fatal("a fresh log refuses")
+		}
+		Step(r, &s, t0+1_500_000, Request{Kind: headgate.Refund, Cost: 1, Duration: 500*time.Millisecond + off})
+		if !take(1_500_001) || take(2_000_001) || take(2_999_999) || !take(3_000_000) {
+			t.Errorf("placed %v off: the take of 1 s does not count until 3 s", off)
+		}
+	}
+}
+
 // TestT02_ALateReturnGivesBackOnlyWhatStillCounts: what time has given back already is not given back
 // twice, whatever else was taken meanwhile (trap T2).
 func TestT02_ALateReturnGivesBackOnlyWhatStillCounts(t *testing.T) {

@@ -16,6 +16,10 @@ import "github.com/headgate/headgate"
 const (
 	logShift = 10
 	logLong  = 1<<logShift - 1 // the count that means: see the next word
+
+	// logLate is how much too late a caller may place a take that he returns,
+	// because his clock is not the store's, or half of what a call takes.
+	logLate = 1 << 16
 )
 
 // logEntry reads the entry at i and returns the index of the next.
@@ -128,7 +132,7 @@ func logSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	}
 	taken := int64(never)
 	if left > 0 {
-		taken = now + left - r.Period
+		taken = logTaken(r, s, head, now+left-r.Period)
 	}
 	var since int64 // the counts of the entries not older than the take
 	for i := head; i < int64(len(s.Words)); {
@@ -151,6 +155,24 @@ func logSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 		return kept
 	})
 	return true
+}
+
+// logTaken returns from when on the take of about that time may be found: from
+// that very time if there is an entry, else from somewhat before. To take out an
+// older entry gives back less than was taken; to take out a newer one, which
+// then is admitted again before its period is over, would give back more.
+func logTaken(r *headgate.Rule, s *State, head, about int64) int64 {
+	for i := head; i < int64(len(s.Words)); {
+		at, _, next := logEntry(s.Words, i)
+		if at >= about {
+			if at == about {
+				return at
+			}
+			break
+		}
+		i = next
+	}
+	return about - min(logLate, r.Period/8)
 }
 
 // logRewrite rewrites the entries from head on with new counts, none of them

@@ -5,7 +5,7 @@
 //	e.Use(echolimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-Api-Key")))
 //
 // Where an option needs what only echo knows, such as the user that another
-// middleware found, [By], [Cost] and [OnLimit] make it.
+// middleware found, [By], [Cost], [LimitBy] and [OnLimit] make it.
 //
 // It is a module of its own, so that nobody else depends on echo.
 package echolimit
@@ -90,6 +90,16 @@ func Cost(cost func(*echo.Context) int64) httplimit.Option {
 			return cost(x.c)
 		}
 		return 1 // not under New
+	})
+}
+
+// LimitBy is httplimit.LimitBy by echo's context.
+func LimitBy(choose func(*echo.Context) (headgate.Limit, bool)) httplimit.Option {
+	return httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
+		if x, ok := exchangeOf(r); ok {
+			return choose(x.c)
+		}
+		return headgate.Limit{}, false // not under New
 	})
 }
 

@@ -1,6 +1,7 @@
 package echolimit_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -49,6 +50,9 @@ func TestAnswersAsHTTPLimit(t *testing.T) {
 	for _, difference := range adaptertest.Differences(build, newLimiter) {
 		t.Error(difference)
 	}
+	for _, mistake := range adaptertest.Mistakes(build) {
+		t.Error(mistake)
+	}
 }
 
 // user is a middleware of echo that finds out who asks.
@@ -65,8 +69,13 @@ func userOf(c *echo.Context) (string, bool) {
 }
 
 func TestOptionsByContext(t *testing.T) {
-	h := router(user, echolimit.New(headgate.New(memory.New()), headgate.PerHour(4),
+	four := headgate.PerHour(4)
+	h := router(user, echolimit.New(headgate.New(memory.New()), headgate.PerHour(3),
 		httplimit.FirstOf(echolimit.By(userOf), httplimit.ByIP()),
+		echolimit.LimitBy(func(c *echo.Context) (headgate.Limit, bool) {
+			name, _ := userOf(c)
+			return four, name != ""
+		}),
 		echolimit.Cost(func(c *echo.Context) int64 { return int64(len(c.QueryParam("cost"))) }),
 		echolimit.OnLimit(func(c *echo.Context) error {
 			d, ok := httplimit.Refused(c.Request().Context())
@@ -160,5 +169,34 @@ func BenchmarkEcho(b *testing.B) {
 	}
 	if rec.Code != 204 {
 		b.Fatal(rec.Code)
+	}
+}
+
+// TestHangingUpIsNotRefunded: what is answered because the client has gone gives
+// nothing back.
+func TestHangingUpIsNotRefunded(t *testing.T) {
+	e := echo.New()
+	ctx, hangUp := context.WithCancel(t.Context())
+	limit := echolimit.New(headgate.New(memory.New()), headgate.PerHour(1), httplimit.RefundIf(http.StatusOK))
+	e.GET("/", func(*echo.Context) error { hangUp(); return nil }, limit)
+	rec := httptest.NewRecorder()
+	e.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+	if again := ask(e, "/", nil); rec.Code != http.StatusOK || again.Code != http.StatusTooManyRequests {
+		t.Errorf("answered %d, then %d", rec.Code, again.Code)
+	}
+}
+
+// TestHandlersReadWhatCounts: of several values, echo and the limits take the same.
+func TestHandlersReadWhatCounts(t *testing.T) {
+	e := echo.New()
+	e.GET("/", func(c *echo.Context) error {
+		session, err := c.Cookie("session")
+		if err != nil {
+			return err
+		}
+		return c.String(http.StatusOK, c.Request().Header.Get("X-Api-Key")+"|"+c.QueryParam("key")+"|"+session.Value)
+	})
+	for _, wrong := range adaptertest.Misread(adaptertest.Serve(e)) {
+		t.Error(wrong)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/rules"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -112,5 +113,29 @@ func TestExceptionsAllocateNothing(t *testing.T) {
 		if got != 0 {
 			t.Errorf("%s: %v allocations, want 0", name, got)
 		}
+	}
+}
+
+func TestChargedDescriptorsAllocateNothing(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, `
+domain: api
+compat: envoy
+descriptors:
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 500}}
+  - {key: none, rate_limit: {unit: hour, requests_per_unit: 0}}
+`))
+	part := func(key string) engine.Part {
+		return engine.Part{Request: &rules.Descriptor{Entries: []rules.Entry{{Key: key, Value: "ann"}}}, Cost: 1}
+	}
+	q := engine.MultiQuery{Domain: "api", Parts: []engine.Part{part("user"), part("none")}}
+	got := testing.AllocsPerRun(1000, func() {
+		v, err := e.DecideAll(context.Background(), q)
+		if err != nil || v.Allowed || len(v.Parts()[0].Results()) != 1 {
+			t.Fatalf("DecideAll: %+v, %v", v, err)
+		}
+		v.Release()
+	})
+	if got != 0 {
+		t.Errorf("%v allocations, want 0", got)
 	}
 }

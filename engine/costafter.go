@@ -3,10 +3,69 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/rules"
 )
+
+// CostKnowledge is what a door knows, when a request has ended, of its cost
+// under a rule with a CostAfter.
+type CostKnowledge uint8
+
+const (
+	// CostEstimated says that the response came to its end and told nothing:
+	// the estimate stays.
+	CostEstimated CostKnowledge = iota
+	// CostKnown says that it told the cost.
+	CostKnown
+	// CostAborted says that the response did not come to its end, so that
+	// nobody knows: the rule says what that costs.
+	CostAborted
+)
+
+// largestCosts are the most that a request has cost so far, by scope of rule.
+type largestCosts struct {
+	rules sync.Map // of *atomic.Int64
+}
+
+func (l *largestCosts) of(scope string) *atomic.Int64 {
+	most, ok := l.rules.Load(scope)
+	if !ok {
+		most, _ = l.rules.LoadOrStore(scope, new(atomic.Int64))
+	}
+	n, _ := most.(*atomic.Int64)
+	return n
+}
+
+// note takes a cost into account.
+func (l *largestCosts) note(scope string, cost int64) {
+	most := l.of(scope)
+	for {
+		was := most.Load()
+		if cost <= was || most.CompareAndSwap(was, cost) {
+			return
+		}
+	}
+}
+
+// keep forgets rules that are not in rs.
+func (l *largestCosts) keep(rs *rules.Ruleset) {
+	in := map[string]bool{}
+	for _, r := range rs.Rules() {
+		if r.CostAfter != nil {
+			in[r.Scope] = true
+		}
+	}
+	l.rules.Range(func(scope, _ any) bool {
+		if name, _ := scope.(string); !in[name] {
+			l.rules.Delete(scope)
+		}
+		return true
+	})
+}
 
 // HasCostAfter reports whether the response will tell what the request of v has
 // taken under a rule that has charged it with an estimate.
@@ -21,10 +80,13 @@ func (v *Verdict) HasCostAfter() bool {
 }
 
 // SettleCosts charges the difference between what v has taken and what costOf
-// says of each rule with a CostAfter, into debt if need be, or gives it back. It
-// leaves those alone of which costOf reports false. at is now, in microseconds
-// since the Unix epoch. It must come before Release; a second call does nothing.
-func (e *Engine) SettleCosts(ctx context.Context, v *Verdict, at int64, costOf func(*rules.CostAfter) (int64, bool)) error {
+// says of each rule with a CostAfter, into debt if need be, or gives it back;
+// what nobody knows costs what the rule's on_abort says. at is now, in
+// microseconds since the Unix epoch. It must come before Release; a second call
+// does nothing.
+func (e *Engine) SettleCosts(
+	ctx context.Context, v *Verdict, at int64, costOf func(*rules.CostAfter) (int64, CostKnowledge),
+) error {
 	s := v.scratch
 	if s == nil {
 		return nil
@@ -32,25 +94,15 @@ func (e *Engine) SettleCosts(ctx context.Context, v *Verdict, at int64, costOf f
 	var ops, local []headgate.Op
 	for i := range s.results {
 		r := &s.results[i]
-		d := &r.Decision
-		if r.Rule.CostAfter == nil || d.Reason == headgate.NoLimit || d.Reason == headgate.Shadow {
+		if r.Rule.CostAfter == nil || r.Decision.Reason == headgate.NoLimit || r.Decision.Reason == headgate.Shadow {
 			continue
 		}
 		cost, known := costOf(r.Rule.CostAfter)
-		op := headgate.Op{Key: r.Key, Scope: r.Rule.Scope, Limit: r.Rule.Limit, At: at}
-		switch granted := d.Granted; {
-		case !known || cost == granted:
+		op, ok := e.settlement(r, cost, known, elapsed(v.at, at))
+		if !ok {
 			continue
-		case cost > granted:
-			op.Kind, op.Cost = headgate.Charge, cost-granted
-		default:
-			op.Kind, op.Cost, op.Duration = headgate.Refund, granted-cost, d.ResetAfter-elapsed(v.at, at)
-			if op.Duration <= 0 {
-				continue // time has given it all back
-			}
 		}
-		d.Granted = cost
-		if d.Reason == headgate.Fallback && e.fallback != nil {
+		if op.At = at; r.Decision.Reason == headgate.Fallback && e.fallback != nil {
 			op.Limit = localLimit(r.Rule)
 			local = append(local, op)
 		} else {
@@ -65,6 +117,27 @@ func (e *Engine) SettleCosts(ctx context.Context, v *Verdict, at int64, costOf f
 		return unavailable(err)
 	}
 	return nil
+}
+
+// settlement returns what to ask the store for so that r has cost what is known
+// of it, after some time, and false if there is nothing to ask for.
+func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after time.Duration) (headgate.Op, bool) {
+	d, granted := &r.Decision, r.Decision.Granted
+	op := headgate.Op{Key: r.Key, Scope: r.Rule.Scope, Limit: r.Rule.Limit}
+	switch known {
+	case CostEstimated:
+		return op, false
+	case CostKnown:
+		e.largest.note(r.Rule.Scope, cost)
+	case CostAborted:
+		cost = r.Rule.CostAfter.OnAbort(granted, e.largest.of(r.Rule.Scope).Load())
+	}
+	if d.Granted = cost; cost > granted {
+		op.Kind, op.Cost = headgate.Charge, cost-granted
+		return op, true
+	}
+	op.Kind, op.Cost, op.Duration = headgate.Refund, granted-cost, d.ResetAfter-after
+	return op, op.Cost > 0 && op.Duration > 0 // else time has given it all back
 }
 
 func settleWith(ctx context.Context, store headgate.Store, ops []headgate.Op) error {

@@ -94,6 +94,7 @@ type Engine struct {
 	scratch  sync.Pool // of *scratch
 	lanes    atomic.Uint32
 	seal     seal
+	largest  largestCosts
 
 	// rules is swapped as a whole on every reload; a request reads it once.
 	rules atomic.Pointer[rules.Ruleset]
@@ -120,6 +121,7 @@ func (e *Engine) SetRules(rs *rules.Ruleset) {
 		rs = new(rules.Ruleset)
 	}
 	e.rules.Store(rs)
+	e.largest.keep(rs)
 }
 
 // Rules returns the rules in force; never nil.
@@ -196,10 +198,7 @@ func (e *Engine) decide(ctx context.Context, q Query, matched *Matched, v *Verdi
 		return fmt.Errorf("a query cannot be of kind %s", q.Kind)
 	}
 	if x := e.exceptions.Load(); x != nil && s.except(x, q.At) {
-		for i := range s.results {
-			v.consider(&s.results[i])
-		}
-		return nil
+		return e.banned(ctx, q, v)
 	}
 	observing := s.fill()
 	if observing == 0 {
@@ -229,6 +228,9 @@ func (e *Engine) enforce(ctx context.Context, q Query, v *Verdict) error {
 	}
 	for _, at := range enforced {
 		v.consider(&s.results[at])
+	}
+	if !v.Allowed && err == nil && q.Kind == headgate.Take && v.Outcome() == ShadowBanned {
+		return e.disguise(ctx, q, v)
 	}
 	return err
 }

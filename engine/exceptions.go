@@ -16,7 +16,8 @@ type Exception struct {
 	// BannedUntil is when a ban ends, in microseconds since the Unix epoch; 0
 	// without one. A banned key is refused with the Reason headgate.Banned, also
 	// by a rule that otherwise only observes. Of the limits that apply to such a
-	// request none is charged, and the store is not asked.
+	// request none is charged, and the store is not asked; if the rule's action
+	// is ShadowBan the others are, as clients can see them.
 	BannedUntil int64
 	// LimitUntil is until when Instead holds; 0 if it does not.
 	LimitUntil int64
@@ -157,8 +158,8 @@ func ban(rule *rules.Rule, until, at int64) headgate.Decision {
 	return headgate.Decision{Reason: headgate.Banned, Limit: rule.Limit.Capacity(), RetryAfter: left, ResetAfter: left}
 }
 
-// except applies x to the checks. If some of their keys are banned it leaves
-// the others out, makes the results of these, and reports so.
+// except applies x to the checks. If some of their keys are banned it makes a
+// result of every check, with the decision about those keys, and reports so.
 func (s *scratch) except(x *Exceptions, at int64) (isBanned bool) {
 	at = x.at(at)
 	checks := s.matches[0].Checks
@@ -166,15 +167,18 @@ func (s *scratch) except(x *Exceptions, at int64) (isBanned bool) {
 		c := &checks[i]
 		until, rule := x.of(c.Rule, c.Key, at)
 		c.Rule = rule
+		if isBanned {
+			s.results[i].Rule = rule
+		}
 		if until == 0 {
 			continue
 		}
-		c.Enforced, isBanned = true, true
-		checks[len(s.results)] = *c
-		s.results = append(s.results, Result{Rule: rule, Key: c.Key, Enforced: true, Decision: ban(rule, until, at)})
-	}
-	if isBanned {
-		s.matches[0].Checks = checks[:len(s.results)]
+		if !isBanned {
+			s.fill()
+			isBanned = true
+		}
+		c.Enforced = true
+		s.results[i] = Result{Rule: rule, Key: c.Key, Enforced: true, Decision: ban(rule, until, at)}
 	}
 	return isBanned
 }
@@ -190,7 +194,7 @@ func (m multi) except(x *Exceptions) {
 		if until == 0 || it.sort == refunded {
 			continue
 		}
-		it.sort, r.Decision = banned, ban(rule, until, at)
+		it.sort, it.charged, r.Decision = banned, false, ban(rule, until, at)
 		if m.q.Observe {
 			m.observe(r)
 			continue

@@ -189,6 +189,20 @@ func (h *Hold) renew() {
 	h.timer.Reset(h.every)
 }
 
+// Lapse lets the leases end by themselves: they are neither renewed nor released.
+// It is for requests that may still be under way, where nobody will know the end.
+func (h *Hold) Lapse() {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.timer != nil {
+		h.timer.Stop()
+		h.timer = nil
+	}
+}
+
 // End releases the leases. A second End does nothing.
 func (h *Hold) End() {
 	if h == nil {

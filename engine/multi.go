@@ -85,6 +85,7 @@ func (v *MultiVerdict) Release() {
 //   - Refunds cannot be refused, so nothing holds them back.
 //   - Rules in quota mode refuse by themselves; see [MultiVerdict].
 //   - Rules that only observe are charged if the request passes.
+//   - Rules with ChargeDenied are charged whatever becomes of the request.
 //
 // Errors are as of [Engine.Decide].
 func (e *Engine) DecideAll(ctx context.Context, q MultiQuery) (MultiVerdict, error) {
@@ -134,10 +135,15 @@ func (m multi) decide(ctx context.Context) error {
 		m.except(x)
 	}
 	var count [banned + 1]int
+	charged := 0
 	for i := range s.items {
-		count[s.items[i].sort]++
+		if s.items[i].charged {
+			charged++
+		} else {
+			count[s.items[i].sort]++
+		}
 	}
-	if m.timeout > 0 && count[enforced] < len(s.items) {
+	if m.timeout > 0 && max(count[enforced], charged) < len(s.items) {
 		bounded, cancel := context.WithTimeout(ctx, m.timeout)
 		defer cancel()
 		ctx = bounded
@@ -145,18 +151,20 @@ func (m multi) decide(ctx context.Context) error {
 	if count[refunded] > 0 {
 		m.ask(ctx, refunded, headgate.Refund, headgate.Independent)
 	}
+	if charged > 0 {
+		m.askCharged(ctx)
+	}
 	if count[enforced] > 0 {
 		m.ask(ctx, enforced, m.kind(), headgate.AllOrNothing)
 	}
 	if count[quota] > 0 {
 		m.ask(ctx, quota, m.kind(), headgate.Independent)
+	}
+	if count[quota]+charged > 0 {
 		m.settleQuota(ctx)
 	}
 	if count[observed] > 0 {
 		m.ask(ctx, observed, m.kind(), headgate.Independent)
-	}
-	if !v.Allowed {
-		m.chargeDenied(ctx)
 	}
 	s.conclude()
 	return s.failure
@@ -204,7 +212,7 @@ func (m multi) ask(ctx context.Context, want sort, kind headgate.Kind, mode head
 	s := m.s
 	s.pending, s.places = s.pending[:0], s.places[:0]
 	for i := range s.items {
-		if s.items[i].sort == want {
+		if s.items[i].sort == want && !s.items[i].charged {
 			s.pending, s.places = append(s.pending, s.op(m.q, i, kind)), append(s.places, i)
 		}
 	}
@@ -216,13 +224,18 @@ func (m multi) ask(ctx context.Context, want sort, kind headgate.Kind, mode head
 		m.settle(ctx, want, kind, mode)
 	}
 	for _, i := range s.places {
-		switch r := &s.results[i]; want {
-		case enforced:
-			m.v.Allowed = m.v.Allowed && r.Decision.Allowed
-		case observed:
-			m.observe(r)
-		case quota, refunded, banned:
-		}
+		m.count(want, &s.results[i])
+	}
+}
+
+// count takes the answer of a limit into account.
+func (m multi) count(want sort, r *Result) {
+	switch want {
+	case enforced:
+		m.v.Allowed = m.v.Allowed && r.Decision.Allowed
+	case observed:
+		m.observe(r)
+	case quota, refunded, banned:
 	}
 }
 
@@ -233,7 +246,7 @@ func (m multi) settle(ctx context.Context, want sort, kind headgate.Kind, mode h
 	for _, i := range s.places {
 		r := &s.results[i]
 		r.Decision = headgate.Decision{Allowed: true, Reason: headgate.FailOpen, Limit: r.Rule.Limit.Capacity()}
-		if want < observed {
+		if s.items[i].sort < observed {
 			r.Decision = failed(r.Rule)
 		}
 		if !r.Decision.Allowed && mode == headgate.AllOrNothing {
@@ -295,17 +308,6 @@ func (m multi) settleQuota(ctx context.Context) {
 	})
 }
 
-// chargeDenied charges the refused request to those rules that count refusals.
-func (m multi) chargeDenied(ctx context.Context) {
-	m.each(ctx, func(r *Result, op *headgate.Op) bool {
-		if !r.Rule.ChargeDenied || r.Decision.Granted > 0 || op.Kind != headgate.Take {
-			return false
-		}
-		op.Kind = headgate.Charge
-		return true
-	})
-}
-
 // each puts an op for every limit that can refuse, if f makes one of it, to the
 // store that its answer came from. Limits that allowed the request say what is
 // left after that.
@@ -315,7 +317,7 @@ func (m multi) each(ctx context.Context, f func(r *Result, op *headgate.Op) bool
 		s.pending, s.places = s.pending[:0], s.places[:0]
 		for i := range s.items {
 			r := &s.results[i]
-			if s.items[i].sort > quota || (r.Decision.Reason == headgate.Fallback) != local {
+			if s.items[i].sort > quota || s.items[i].charged || (r.Decision.Reason == headgate.Fallback) != local {
 				continue
 			}
 			op := s.op(m.q, i, headgate.Take)

@@ -153,31 +153,55 @@ func TestReplacedRulesDoNotApply(t *testing.T) {
 
 // A cost that is told when the work is done has to be charged, also if it does
 // not fit: tokens of a language model, for example.
-func TestChargeDeniedGoesIntoDebt(t *testing.T) {
-	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){
-		"user": func(r *rules.Rule) { r.ChargeDenied = true },
-	}))
+// Limits that count what is refused too add first and compare then, whatever
+// the rest of the request comes to. What peeks adds nothing, and is over when
+// the count is.
+func TestChargeDenied(t *testing.T) {
+	charge := func(r *rules.Rule) { r.ChargeDenied = true }
+	peek := func(r request) engine.Part { return part(r, 1, headgate.Peek) }
+	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){"user": charge}))
 	trace(t, e, engine.MultiQuery{}, []multiRow{
-		{[]engine.Part{part(user("ann"), 1, headgate.Peek)}, true, []int64{3}, nil},
-		{[]engine.Part{part(user("ann"), 50, headgate.Take)}, false, []int64{3}, []bool{true}},
-		{[]engine.Part{part(user("ann"), 1, headgate.Peek)}, false, []int64{0}, []bool{true}},
-		{[]engine.Part{part(user("bob"), 50, headgate.Peek)}, false, []int64{3}, []bool{true}},
+		{[]engine.Part{peek(user("ann"))}, true, []int64{3}, nil},
+		{[]engine.Part{part(user("ann"), 50, headgate.Take)}, false, []int64{0}, []bool{true}},
+		{[]engine.Part{peek(user("ann"))}, false, []int64{0}, []bool{true}},
 		{[]engine.Part{part(user("bob"), 3, headgate.Take)}, true, []int64{0}, nil},
+		{[]engine.Part{peek(user("bob"))}, true, []int64{0}, nil}, // just at the limit
+		// The same count twice, of which the first refuses.
+		{[]engine.Part{part(user("cid"), 5, headgate.Take), take(user("cid"))}, false, []int64{0, 0}, []bool{true, true}},
+		// Beside a limit that refuses it is charged; that one is not, if it refuses.
+		{[]engine.Part{take(user("dan")), part(team("red"), 9, headgate.Take)}, false, []int64{2, 2}, []bool{false, true}},
+		{[]engine.Part{part(user("dan"), 9, headgate.Take), take(team("red"))}, false, []int64{0, 2}, []bool{true, false}},
+		{[]engine.Part{take(user("dan"))}, false, []int64{0}, []bool{true}},
 	})
 }
 
-// Where refusals are charged, so are the limits beside the one that refused, as
-// envoyproxy/ratelimit does.
-func TestChargeDeniedChargesTheOthersToo(t *testing.T) {
-	charge := func(r *rules.Rule) { r.ChargeDenied = true }
-	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){"user": charge, "team": charge}))
-	both := []engine.Part{take(user("ann")), take(team("red"))}
+// The modes of a limit that counts what is refused too change what is answered,
+// and not what is counted.
+func TestChargeDeniedInItsModes(t *testing.T) {
+	mode := func(more func(*rules.Rule)) func(*rules.Rule) {
+		return func(r *rules.Rule) { r.ChargeDenied = true; more(r) }
+	}
+	quota := mode(func(r *rules.Rule) { r.QuotaMode = true })
+	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){
+		"user": quota, "team": quota, "seen": mode(func(*rules.Rule) {}),
+	}))
 	trace(t, e, engine.MultiQuery{}, []multiRow{
-		{both, true, []int64{2, 1}, nil},
-		{both, true, []int64{1, 0}, nil},
-		{both, false, []int64{0, 0}, []bool{false, true}},
-		{both, false, []int64{0, 0}, []bool{true, true}},
+		{[]engine.Part{part(team("red"), 5, headgate.Take), take(user("ann"))}, true, []int64{0, 2}, []bool{true, false}},
+		{[]engine.Part{take(team("red"))}, false, []int64{0}, []bool{true}},
+		{[]engine.Part{take(team("red")), part(user("ann"), 9, headgate.Take)}, false, []int64{0, 0}, []bool{true, true}},
 	})
+	for i, want := range []struct {
+		cost, remaining int64
+		reason          headgate.Reason
+	}{{1, 0, headgate.OK}, {5, 0, headgate.Shadow}, {1, 0, headgate.Shadow}} {
+		v, err := e.DecideAll(context.Background(), engine.MultiQuery{
+			Domain: "api", At: start, Parts: []engine.Part{part(request{"seen": "x"}, want.cost, headgate.Take)},
+		})
+		if d := v.Parts()[0].Results()[0].Decision; err != nil || !v.Allowed || !d.Allowed || d.Reason != want.reason || d.Remaining != want.remaining {
+			t.Errorf("row %d: %+v, %v", i, d, err)
+		}
+		v.Release()
+	}
 }
 
 func TestObserveLetsEverythingPass(t *testing.T) {

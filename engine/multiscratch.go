@@ -26,6 +26,8 @@ type item struct {
 	key  string
 	cost int64 // of a request of cost 1
 	sort sort
+	// charged says that it is charged whatever becomes of the request.
+	charged bool
 }
 
 // maxParts is the number of parts up to which a multiScratch is kept.
@@ -79,6 +81,7 @@ func (s *multiScratch) fill(q *MultiQuery) {
 			case c.Rule.QuotaMode:
 				it.sort = quota
 			}
+			it.charged = c.Rule.ChargeDenied && it.sort != refunded
 			s.items = append(s.items, it)
 			s.results = append(s.results, Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced && !q.Observe})
 		}

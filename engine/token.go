@@ -21,10 +21,29 @@ var ErrBadToken = errors.New("unknown or damaged token")
 // have in common, and nobody else.
 type Secret func(ctx context.Context) ([]byte, error)
 
+// Secrets returns several of them: tokens are sealed with the first one, and
+// those sealed with any of them are good.
+type Secrets func(ctx context.Context) ([][]byte, error)
+
 // WithSecret lets the tokens of one Engine be good at all others that have the
 // same secret. It is asked for with the first token, and until it has been
 // known once. Without it tokens are good at this Engine only.
-func WithSecret(s Secret) Option { return func(e *Engine) { e.seal.source = s } }
+func WithSecret(s Secret) Option {
+	return func(e *Engine) {
+		e.seal.source = func(ctx context.Context) ([][]byte, error) {
+			secret, err := s(ctx)
+			return [][]byte{secret}, err
+		}
+		e.seal.single = true
+	}
+}
+
+// WithSecrets is [WithSecret] for nodes of which each may have begun with a
+// secret of its own. They are asked for again with every token that none of
+// those known opens, so s has to bound how often that asks a server.
+func WithSecrets(s Secrets) Option {
+	return func(e *Engine) { e.seal.source, e.seal.single = s, false }
+}
 
 // minSecret is the length of the shortest secret, in bytes.
 const minSecret = 16
@@ -32,53 +51,108 @@ const minSecret = 16
 // seal encrypts and authenticates tokens: who holds one can neither read the
 // key that it counts by nor make another of it.
 type seal struct {
-	source Secret // nil: random
+	source Secrets // nil: random
+	single bool    // source always returns the same
 
-	mu   sync.Mutex
-	aead cipher.AEAD
+	mu    sync.Mutex
+	aeads []cipher.AEAD // of the secrets in this order; the first never changes
+	known map[string]bool
 }
 
-func (s *seal) cipher(ctx context.Context) (cipher.AEAD, error) {
+// ciphers returns those of the secrets known, or asks for the secrets if there
+// is none yet.
+func (s *seal) ciphers(ctx context.Context) ([]cipher.AEAD, error) {
+	s.mu.Lock()
+	known := s.aeads
+	s.mu.Unlock()
+	if len(known) > 0 {
+		return known, nil
+	}
+	if s.source != nil {
+		return s.ask(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.aead != nil {
-		return s.aead, nil
+	if len(s.aeads) > 0 {
+		return s.aeads, nil
 	}
 	secret := make([]byte, sha256.Size)
-	if s.source == nil {
-		_, _ = rand.Read(secret) // never fails
-	} else {
-		var err error
-		if secret, err = s.source(ctx); err != nil {
-			return nil, unavailable(err)
+	_, _ = rand.Read(secret) // never fails
+	err := s.add(secret)
+	return s.aeads, err
+}
+
+// errNoSecret is what a source is told that returns none.
+var errNoSecret = errors.New("there is no secret for tokens")
+
+// ask asks for the secrets.
+func (s *seal) ask(ctx context.Context) ([]cipher.AEAD, error) {
+	secrets, err := s.source(ctx)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, secret := range secrets {
+		if err := s.add(secret); err != nil {
+			return nil, err
 		}
-		if len(secret) < minSecret {
-			return nil, fmt.Errorf("the secret for tokens has %d bytes, it must have at least %d", len(secret), minSecret)
-		}
+	}
+	if len(s.aeads) == 0 {
+		return nil, errNoSecret
+	}
+	return s.aeads, nil
+}
+
+// more returns the ciphers of secrets that are not among the first n.
+func (s *seal) more(ctx context.Context, n int) []cipher.AEAD {
+	if s.source == nil || s.single {
+		return nil
+	}
+	if all, err := s.ask(ctx); err == nil {
+		return all[n:]
+	}
+	return nil
+}
+
+// add needs s.mu to be held.
+func (s *seal) add(secret []byte) error {
+	if s.known[string(secret)] {
+		return nil
+	}
+	if len(secret) < minSecret {
+		return fmt.Errorf("the secret for tokens has %d bytes, it must have at least %d", len(secret), minSecret)
 	}
 	key := sha256.Sum256(append([]byte("headgate tokens\x00"), secret...))
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.aead, err = cipher.NewGCMWithRandomNonce(block)
-	return s.aead, err
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return err
+	}
+	if s.known == nil {
+		s.known = map[string]bool{}
+	}
+	s.aeads, s.known[string(secret)] = append(s.aeads, aead), true
+	return nil
 }
 
 // close makes a token of plain. Tokens of different kinds are not mistaken for
 // each other.
 func (s *seal) close(ctx context.Context, kind tokenKind, plain []byte) (string, error) {
-	aead, err := s.cipher(ctx)
+	aeads, err := s.ciphers(ctx)
 	if err != nil {
 		return "", err
 	}
-	sealed := aead.Seal(nil, nil, plain, []byte{byte(kind)}) //nolint:gosec // it draws the nonce itself
+	sealed := aeads[0].Seal(nil, nil, plain, []byte{byte(kind)}) //nolint:gosec // it draws the nonce itself
 	return base64.RawURLEncoding.EncodeToString(sealed), nil
 }
 
 // open returns what a token holds.
 func (s *seal) open(ctx context.Context, kind tokenKind, token string) ([]byte, error) {
-	aead, err := s.cipher(ctx)
+	aeads, err := s.ciphers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +160,22 @@ func (s *seal) open(ctx context.Context, kind tokenKind, token string) ([]byte, 
 	if err != nil {
 		return nil, ErrBadToken
 	}
-	plain, err := aead.Open(nil, nil, sealed, []byte{byte(kind)})
-	if err != nil {
-		return nil, ErrBadToken
+	if plain, ok := openAny(aeads, kind, sealed); ok {
+		return plain, nil
 	}
-	return plain, nil
+	if plain, ok := openAny(s.more(ctx, len(aeads)), kind, sealed); ok {
+		return plain, nil
+	}
+	return nil, ErrBadToken
+}
+
+func openAny(aeads []cipher.AEAD, kind tokenKind, sealed []byte) ([]byte, bool) {
+	for _, aead := range aeads {
+		if plain, err := aead.Open(nil, nil, sealed, []byte{byte(kind)}); err == nil {
+			return plain, true
+		}
+	}
+	return nil, false
 }
 
 // tokenKind is what a token is for, and its version.

@@ -5,7 +5,7 @@
 //	app.Use(fiberlimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-Api-Key")))
 //
 // Where an option needs what only fiber knows, such as the user that another
-// middleware found, [By], [Cost] and [OnLimit] make it.
+// middleware found, [By], [Cost], [LimitBy] and [OnLimit] make it.
 //
 // It is a module of its own, so that nobody else depends on fiber.
 package fiberlimit
@@ -31,7 +31,8 @@ import (
 // httplimit.RefundIf goes by the status of what handlers answer, or of the
 // *fiber.Error that they return; any other error counts as a 500. fasthttp does
 // not tell when a client goes away, so a request that waits for its turn gives
-// it back only if the context that was set by SetContext ends.
+// it back, and one whose client hung up is not refunded, only if the context
+// that was set by SetContext ends.
 func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.Option) fiber.Handler {
 	gate := httplimit.NewGate(limiter, limit, options...)
 	exchanges := sync.Pool{New: func() any { return newExchange() }}
@@ -93,6 +94,16 @@ func Cost(cost func(fiber.Ctx) int64) httplimit.Option {
 			return cost(x.c)
 		}
 		return 1 // not under New
+	})
+}
+
+// LimitBy is httplimit.LimitBy by fiber's context.
+func LimitBy(choose func(fiber.Ctx) (headgate.Limit, bool)) httplimit.Option {
+	return httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
+		if x, ok := exchangeOf(r); ok {
+			return choose(x.c)
+		}
+		return headgate.Limit{}, false // not under New
 	})
 }
 

@@ -66,6 +66,9 @@ func TestAnswersAsHTTPLimit(t *testing.T) {
 	for _, difference := range adaptertest.Differences(build, newLimiter) {
 		t.Error(difference)
 	}
+	for _, mistake := range adaptertest.Mistakes(build) {
+		t.Error(mistake)
+	}
 }
 
 // user is a middleware of fiber that finds out who asks.
@@ -75,8 +78,10 @@ func user(c fiber.Ctx) error {
 }
 
 func TestOptionsByContext(t *testing.T) {
-	app := router(user, fiberlimit.New(headgate.New(memory.New()), headgate.PerHour(4),
+	four := headgate.PerHour(4)
+	app := router(user, fiberlimit.New(headgate.New(memory.New()), headgate.PerHour(3),
 		httplimit.FirstOf(fiberlimit.By(func(c fiber.Ctx) (string, bool) { return fiber.Locals[string](c, "user"), true }), httplimit.ByIP()),
+		fiberlimit.LimitBy(func(c fiber.Ctx) (headgate.Limit, bool) { return four, fiber.Locals[string](c, "user") != "" }),
 		fiberlimit.Cost(func(c fiber.Ctx) int64 { return int64(len(c.Query("cost"))) }),
 		fiberlimit.OnLimit(func(c fiber.Ctx) error {
 			d, ok := fiberlimit.Refused(c)
@@ -218,5 +223,41 @@ func BenchmarkFiber(b *testing.B) {
 				b.Fatal(c.Response.StatusCode())
 			}
 		})
+	}
+}
+
+// TestHangingUpIsNotRefunded: what is answered because the client has gone, as
+// the context says, gives nothing back.
+func TestHangingUpIsNotRefunded(t *testing.T) {
+	ctx, hangUp := context.WithCancel(t.Context())
+	first := true
+	app := router(func(c fiber.Ctx) error {
+		if first {
+			c.SetContext(ctx)
+		}
+		return c.Next()
+	}, fiberlimit.New(headgate.New(memory.New()), headgate.PerHour(1), httplimit.RefundIf(http.StatusOK)), func(c fiber.Ctx) error {
+		if first {
+			hangUp()
+		}
+		first = false
+		return c.Next()
+	})
+	one, _ := ask(t, app, adaptertest.Status+"200", nil)
+	two, _ := ask(t, app, adaptertest.Status+"200", nil)
+	if one != http.StatusOK || two != http.StatusTooManyRequests {
+		t.Errorf("answered %d, then %d", one, two)
+	}
+}
+
+// TestHandlersReadWhatCounts: of several values, fiber and the limits take the same.
+func TestHandlersReadWhatCounts(t *testing.T) {
+	app := fiber.New()
+	app.Get("/", func(c fiber.Ctx) error {
+		return c.SendString(c.Get("X-Api-Key") + "|" + c.Query("key") + "|" + c.Cookies("session"))
+	})
+	server := func(r *http.Request) (*http.Response, error) { return app.Test(r, fiber.TestConfig{Timeout: 0}) }
+	for _, wrong := range adaptertest.Misread(server) {
+		t.Error(wrong)
 	}
 }

@@ -5,7 +5,7 @@
 //	router.Use(ginlimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-Api-Key")))
 //
 // Where an option needs what only gin knows, such as the user that another
-// middleware found, [By], [Cost] and [OnLimit] make it.
+// middleware found, [By], [Cost], [LimitBy] and [OnLimit] make it.
 //
 // It is a module of its own, so that nobody else depends on gin.
 package ginlimit
@@ -78,6 +78,16 @@ func Cost(cost func(*gin.Context) int64) httplimit.Option {
 			return cost(c)
 		}
 		return 1 // not under New
+	})
+}
+
+// LimitBy is httplimit.LimitBy by gin's context.
+func LimitBy(choose func(*gin.Context) (headgate.Limit, bool)) httplimit.Option {
+	return httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
+		if c, ok := contextOf(r); ok {
+			return choose(c)
+		}
+		return headgate.Limit{}, false // not under New
 	})
 }
 

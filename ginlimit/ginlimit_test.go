@@ -1,6 +1,7 @@
 package ginlimit_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -44,14 +45,19 @@ func TestAnswersAsHTTPLimit(t *testing.T) {
 	for _, difference := range adaptertest.Differences(build, newLimiter) {
 		t.Error(difference)
 	}
+	for _, mistake := range adaptertest.Mistakes(build) {
+		t.Error(mistake)
+	}
 }
 
 // user is a middleware of gin that finds out who asks.
 func user(c *gin.Context) { c.Set("user", c.GetHeader("X-User")) }
 
 func TestOptionsByContext(t *testing.T) {
-	h := router(user, ginlimit.New(headgate.New(memory.New()), headgate.PerHour(4),
+	four := headgate.PerHour(4)
+	h := router(user, ginlimit.New(headgate.New(memory.New()), headgate.PerHour(3),
 		httplimit.FirstOf(ginlimit.By(func(c *gin.Context) (string, bool) { return c.GetString("user"), true }), httplimit.ByIP()),
+		ginlimit.LimitBy(func(c *gin.Context) (headgate.Limit, bool) { return four, c.GetString("user") != "" }),
 		ginlimit.Cost(func(c *gin.Context) int64 { return int64(len(c.Query("cost"))) }),
 		ginlimit.OnLimit(func(c *gin.Context) {
 			d, ok := httplimit.Refused(c.Request.Context())
@@ -134,5 +140,30 @@ func BenchmarkGin(b *testing.B) {
 	}
 	if rec.Code != 204 {
 		b.Fatal(rec.Code)
+	}
+}
+
+// TestHangingUpIsNotRefunded: what is answered because the client has gone gives
+// nothing back.
+func TestHangingUpIsNotRefunded(t *testing.T) {
+	e := gin.New()
+	ctx, hangUp := context.WithCancel(t.Context())
+	e.GET("/", ginlimit.New(headgate.New(memory.New()), headgate.PerHour(1), httplimit.RefundIf(http.StatusOK)), func(*gin.Context) { hangUp() })
+	rec := httptest.NewRecorder()
+	e.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+	if again := ask(e, "/", nil); rec.Code != http.StatusOK || again.Code != http.StatusTooManyRequests {
+		t.Errorf("answered %d, then %d", rec.Code, again.Code)
+	}
+}
+
+// TestHandlersReadWhatCounts: of several values, gin and the limits take the same.
+func TestHandlersReadWhatCounts(t *testing.T) {
+	e := gin.New()
+	e.GET("/", func(c *gin.Context) {
+		session, _ := c.Cookie("session")
+		c.String(http.StatusOK, "%s|%s|%s", c.GetHeader("X-Api-Key"), c.Query("key"), session)
+	})
+	for _, wrong := range adaptertest.Misread(adaptertest.Serve(e)) {
+		t.Error(wrong)
 	}
 }

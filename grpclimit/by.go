@@ -60,7 +60,7 @@ func ByPeer() By {
 }
 
 // ByMetadata counts by the value of a key of the metadata, such as an API key.
-// Of several values the first counts.
+// Of several values the first counts: let the handler read the same one.
 func ByMetadata(key string) By {
 	key = strings.ToLower(key)
 	return func(c *Call) (string, bool) {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -84,4 +85,34 @@ func ExampleAlso() {
 	// Output:
 	// OK
 	// ResourceExhausted
+}
+
+// Each user has the limit of a plan, and those without one that of the
+// interceptor.
+func ExampleLimitBy() {
+	plans := map[string]headgate.Limit{"pro": headgate.PerHour(600), "staff": headgate.Unlimited()} // made once
+	users := map[string]string{"alice": "pro"}                                                      // of a database
+	user := func(c *grpclimit.Call) string {
+		if names := c.Metadata("x-user"); len(names) > 0 {
+			return names[0]
+		}
+		return ""
+	}
+	limiter := headgate.New(memory.New())
+	client, stop := serve(grpc.UnaryInterceptor(grpclimit.UnaryServer(limiter, headgate.PerHour(1),
+		grpclimit.ByMetadata("x-user"), grpclimit.LimitBy(func(c *grpclimit.Call) (headgate.Limit, bool) {
+			limit, ok := plans[users[user(c)]]
+			return limit, ok
+		}))))
+	defer stop()
+	for _, name := range []string{"alice", "alice", "bob", "bob"} {
+		ctx := metadata.AppendToOutgoingContext(context.Background(), "x-user", name)
+		_, err := client.Check(ctx, &healthpb.HealthCheckRequest{})
+		fmt.Println(name, status.Code(err))
+	}
+	// Output:
+	// alice OK
+	// alice OK
+	// bob OK
+	// bob ResourceExhausted
 }

@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -19,14 +20,16 @@ func (g *gate) admit(c *Call) (places, error) {
 		return places{}, nil
 	}
 	c.client = g.client
-	ops := make([]headgate.Op, len(g.checks))
+	ops := slices.Clone(g.ops)
 	for i := range g.checks {
-		k := &g.checks[i]
-		key, ok := k.by(c)
-		if !ok {
-			key = "" // no call that says who it is has this key
+		k, op := &g.checks[i], &ops[i]
+		if g.varied {
+			k.limitOf(op, c, ops[:i])
 		}
-		ops[i] = headgate.Op{Key: key, Scope: k.name, Limit: k.limit, Cost: k.cost(c)}
+		if key, ok := k.by(c); ok {
+			op.Key = key // else empty, which is no key of a call that says who it is
+		}
+		op.Cost = k.cost(c)
 	}
 	left, decisions := g.maxWait, make([]headgate.Decision, len(ops))
 	for {
@@ -44,7 +47,7 @@ func (g *gate) admit(c *Call) (places, error) {
 		}
 		wait := tightest.RetryAfter
 		if wait > left || wait <= 0 || tooLate(c.Context, wait) {
-			return places{}, g.refusal(decisions)
+			return places{}, g.refusal(ops, decisions)
 		}
 		left -= wait
 		if err := sleep(c.Context, wait); err != nil {
@@ -87,16 +90,16 @@ func tooLate(ctx context.Context, wait time.Duration) bool {
 }
 
 // refusal is the error of a call that its limits refuse.
-func (g *gate) refusal(decisions []headgate.Decision) error {
+func (g *gate) refusal(ops []headgate.Op, decisions []headgate.Decision) error {
 	quota := &errdetails.QuotaFailure{}
 	code, message, after := codes.ResourceExhausted, "rate limit exceeded", time.Duration(0)
 	for i, d := range decisions {
 		if d.Allowed {
 			continue
 		}
-		name := g.checks[i].name
+		name := g.checks[i].nameOf(ops[i].Limit)
 		quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{
-			Subject: "limit:" + name, Description: g.checks[i].limit.String(),
+			Subject: "limit:" + name, Description: ops[i].Limit.String(),
 		})
 		if d.Reason == headgate.FailClosed {
 			code, message = codes.Unavailable, "rate limits cannot be checked"

@@ -12,8 +12,8 @@ import (
 // UnaryServer returns an interceptor that lets calls pass as limit allows,
 // counted by [ByPeer] unless an option says otherwise.
 //
-// It does not validate limit: an invalid one refuses all calls, and [OnError]
-// is told why.
+// It panics if it is given no limiter, or an invalid limit, as all interceptors
+// do; see [Validate].
 func UnaryServer(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) grpc.UnaryServerInterceptor {
 	g := newGate(limiter, limit, ByPeer(), options)
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/spelling"
 )
 
 // By says who made a request: the key to count by, and false if the request
@@ -46,7 +48,8 @@ func ByIP(trusted ...netip.Prefix) By {
 
 // ByHeader counts by the value of a header field, such as an API key. Values
 // are as the client sent them, so a limit on guessing keys must count by
-// something else. Of several values the first counts. Host is the field that
+// something else. Of several values the first counts, which r.Header.Get returns:
+// let the handler read the same one. Host is the field that
 // net/http keeps apart.
 func ByHeader(name string) By {
 	name = http.CanonicalHeaderKey(name)
@@ -55,6 +58,9 @@ func ByHeader(name string) By {
 	}
 	return func(r *http.Request) (string, bool) {
 		if values := r.Header[name]; len(values) > 0 {
+			if spelling.IsCredentials(name) {
+				return spelling.Credentials(values[0]), true
+			}
 			return values[0], true
 		}
 		return "", false
@@ -62,14 +68,19 @@ func ByHeader(name string) By {
 }
 
 // ByQuery counts by a parameter of the URL's query. Of several the first
-// counts.
+// counts, which r.URL.Query().Get returns; one that net/url cannot read counts as
+// missing.
 func ByQuery(name string) By {
-	return func(r *http.Request) (string, bool) { return client.Query(r.URL.RawQuery, name) }
+	return func(r *http.Request) (string, bool) { return firstQuery(r.URL.RawQuery, name) }
 }
 
-// ByCookie counts by the value of a cookie.
+// ByCookie counts by the value of a cookie, however it is encoded or quoted. Of
+// several the first counts, which r.Cookie returns.
 func ByCookie(name string) By {
-	return func(r *http.Request) (string, bool) { return client.Cookie(r.Header, name) }
+	return func(r *http.Request) (string, bool) {
+		value, ok := firstCookie(r.Header, name)
+		return strings.ReplaceAll(spelling.Cookie(value), "+", " "), ok // gin reads a + so
+	}
 }
 
 // ByContext counts by the value of the request's context under key, such as the

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate"
@@ -89,6 +90,64 @@ func TestWhoRequestsAreCountedAs(t *testing.T) {
 			rec := httptest.NewRecorder()
 			if h.ServeHTTP(rec, step.r); rec.Code != step.want {
 				t.Errorf("%s, request %d: %d, want %d", row.name, i, rec.Code, step.want)
+			}
+		}
+	}
+}
+
+// TestSpellingsShareOneCount: what handlers read as one value is one.
+func TestSpellingsShareOneCount(t *testing.T) {
+	t.Parallel()
+	for name, spelled := range map[string][]string{
+		"Cookie":        {"s=real x", "s= real%20x", `s="real+x"`, "s=%72eal x"},
+		"Authorization": {"Bearer t", "bearer t", "BEARER  t"},
+	} {
+		limiter, _ := frozen()
+		by := map[string]httplimit.By{"Cookie": httplimit.ByCookie("s"), "Authorization": httplimit.ByHeader("authorization")}[name]
+		h := httplimit.New(limiter, headgate.PerHour(1), by)(http.HandlerFunc(ok))
+		for i, value := range spelled {
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, said("/", nil, name, value))
+			if want := map[bool]int{true: 200, false: 429}[i == 0]; rec.Code != want {
+				t.Errorf("%s: %s: %d, want %d", name, value, rec.Code, want)
+			}
+		}
+	}
+}
+
+// TestFirstValueCounts: what is counted by is what the handler reads, whatever
+// else the client sends.
+func TestFirstValueCounts(t *testing.T) {
+	t.Parallel()
+	many := strings.Repeat("U=1&u[]=2&u.=3&u%5b4]=4&u;=5&u[6]=6&u[7]=7&u[8]=8&u[9]=9&u[10]=10&", 120)
+	for _, sent := range []struct{ query, header, cookie string }{
+		{"u=a&u=b", "a", "u=a; u=b"},
+		{"u=&u=b", "", "u=; u=b"},
+		{"u&u=b", "b", "u; u=b"},
+		{"u=%zz&u=b", "b", "u=\x01; u=b"},
+		{"u=a;x&u=b", "b", `u="a; u=b`},
+		{"x;u=a&u=b", "b", `u=a"; u="b"`},
+		{"%75=a&u=b", "b", " u =a; u=b"},
+		{"U=a&u=b", "b", "U=a; u=b"},
+		{many + "u=b", "b", strings.ReplaceAll(many, "&", "; ") + "u=b"},
+	} {
+		r := said("/", nil, "U", sent.header, "U", "last", "Cookie", sent.cookie)
+		r.URL.RawQuery = sent.query
+		var cookie string
+		if c, err := r.Cookie("u"); err == nil {
+			cookie = c.Value
+		}
+		for _, row := range []struct {
+			name string
+			by   httplimit.By
+			want string
+		}{
+			{"header", httplimit.ByHeader("u"), r.Header.Get("u")},
+			{"query", httplimit.ByQuery("u"), r.URL.Query().Get("u")},
+			{"cookie", httplimit.ByCookie("u"), cookie},
+		} {
+			if got, _ := row.by(r); got != row.want {
+				t.Errorf("%.40q: %s: counted by %q, the handler reads %q", sent, row.name, got, row.want)
 			}
 		}
 	}

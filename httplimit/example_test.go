@@ -49,6 +49,33 @@ func ExampleAlso() {
 	// "second";r=9;t=1, "day";r=999;t=87
 }
 
+// Each user has the limit of a plan, and those without one that of New.
+func ExampleLimitBy() {
+	plans := map[string]headgate.Limit{ // made once
+		"pro":   headgate.PerMinute(600),
+		"staff": headgate.Unlimited(),
+	}
+	users := map[string]string{"alice": "pro", "bob": "free"} // of a database
+
+	limiter := headgate.New(memory.New())
+	limit := httplimit.New(limiter, headgate.PerMinute(60), httplimit.ByHeader("X-User"), httplimit.Name("requests"),
+		httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
+			limit, ok := plans[users[r.Header.Get("X-User")]]
+			return limit, ok
+		}))
+	hello := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+	for _, user := range []string{"alice", "bob"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("X-User", user)
+		rec := httptest.NewRecorder()
+		hello.ServeHTTP(rec, r)
+		fmt.Println(user, rec.Header().Get("RateLimit-Policy"))
+	}
+	// Output:
+	// alice "requests";q=600;w=60
+	// bob "requests";q=60;w=60
+}
+
 // Five wrong passwords a minute: requests that log in do not count.
 func ExampleRefundIf() {
 	limiter := headgate.New(memory.New())

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -18,20 +19,17 @@ type Gate struct {
 	config
 	limiter *headgate.Limiter
 	checks  []check
+	ops     []headgate.Op // of the checks: what is the same for every request
+	varied  bool          // whether a check has a LimitBy
 }
 
-// NewGate returns a gate for the same arguments as [New].
+// NewGate returns a gate for the same arguments as [New], and panics like it.
 func NewGate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) *Gate {
-	c, checks := configure(limit, options)
-	return &Gate{config: c, limiter: limiter, checks: checks}
-}
-
-// check is one limit of a gate.
-type check struct {
-	name  string
-	limit headgate.Limit
-	by    By
-	cost  func(*http.Request) int64
+	g, err := build(limiter, limit, options)
+	if err != nil {
+		panic(err) //nolint:forbidigo // like http.ServeMux.Handle: a program that is wrong as written; see Validate
+	}
+	return g
 }
 
 // Pass is what a request that may go on has taken.
@@ -75,9 +73,11 @@ func (g *Gate) Refunds() bool { return len(g.refund) > 0 }
 
 // Leave gives back what the request has taken if [RefundIf] says so of the
 // status that it was answered with; 0 is one that nobody knows, as of a
-// connection that the handler took over. It is called at most once.
+// connection that the handler took over. A request whose context was canceled
+// gets nothing back: its client hung up, and the status is of an answer that it
+// did not wait for. It is called at most once.
 func (p *Pass) Leave(status int) {
-	if slices.Contains(p.gate.refund, status) {
+	if slices.Contains(p.gate.refund, status) && !errors.Is(p.ctx.Err(), context.Canceled) {
 		p.giveBack()
 	}
 }
@@ -97,20 +97,24 @@ func (g *Gate) take(ctx context.Context, r *http.Request) ticket {
 		ops:      make([]headgate.Op, len(g.checks)),
 		policies: make([]answer.Policy, len(g.checks)),
 	}
+	copy(t.ops, g.ops)
 	for i := range g.checks {
-		c := &g.checks[i]
-		key, ok := c.by(r)
-		if !ok {
-			key = "" // no request that says who it is has this key
+		c, op := &g.checks[i], &t.ops[i]
+		if g.varied {
+			c.limitOf(op, r, t.ops[:i])
 		}
-		t.ops[i] = headgate.Op{Key: key, Scope: c.name, Limit: c.limit, Cost: c.cost(r)}
+		if key, ok := c.by(r); ok {
+			op.Key = key // else empty, which is no key of a request that says who it is
+		}
+		op.Cost = c.cost(r)
+		t.policies[i] = answer.Policy{Name: c.nameOf(op.Limit), Limit: op.Limit, At: t.at.UnixMicro()}
 	}
 	decisions := make([]headgate.Decision, len(g.checks))
 	tightest, err := g.limiter.AllowAll(ctx, t.ops, decisions)
 	g.report(r, err)
 	t.decision = tightest
-	for i, d := range decisions {
-		t.policies[i] = answer.Policy{Name: g.checks[i].name, Limit: g.checks[i].limit, Decision: d, At: t.at.UnixMicro()}
+	for i := range decisions {
+		t.policies[i].Decision = decisions[i]
 	}
 	return t
 }

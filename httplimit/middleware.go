@@ -13,8 +13,9 @@ import (
 // Requests to a leaky bucket wait for their turn. One whose client goes away
 // before gives its place back.
 //
-// New does not validate limit: an invalid one refuses all requests, and
-// [OnError] is told why.
+// New panics if it is given no limiter, or an invalid limit: such a middleware
+// would refuse everything. For limits that are not known before the program runs,
+// ask [Validate] first.
 func New(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) func(http.Handler) http.Handler {
 	gate := NewGate(limiter, limit, options...)
 	return func(next http.Handler) http.Handler { return &middleware{gate: gate, next: next} }

@@ -3,7 +3,6 @@ package httplimit
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -22,8 +21,10 @@ func (o option) apply(c *config) { o(c) }
 // config collects what the options of one limit say.
 type config struct {
 	name    string
+	given   string // the name, if an option or the limit has given it
 	by      By
 	cost    func(*http.Request) int64
+	limitBy func(*http.Request) (headgate.Limit, bool) // nil without one
 	refund  []int
 	dialect Dialect
 	onLimit http.Handler
@@ -37,17 +38,37 @@ type also struct {
 	options []Option
 }
 
-// Name sets the limit's name in header fields and refusals; "default" if not
-// given. It is also the headgate.Op.Scope of the counts: limits of the same
-// name that share a store count the same keys together.
+// Name sets the limit's name in header fields and refusals; if not given it is
+// that of [headgate.Limit.Named], or "default". Limits of one name that share a
+// store count the same keys together, and keep their counts when their numbers
+// change. Limits without a name count together only if they are the same: name
+// them where even the same limit is to count apart, as for /login and /register,
+// or by different things.
 func Name(name string) Option {
-	return option(func(c *config) { c.name = name })
+	return option(func(c *config) { c.name, c.given = name, name })
 }
 
 // Cost sets what a request takes instead of 1. A request of cost 0 passes if
 // anything would; a negative one is refused.
 func Cost(cost func(*http.Request) int64) Option {
 	return option(func(c *config) { c.cost = cost })
+}
+
+// LimitBy lets each request have its own limit, such as that of its user's plan:
+//
+//	httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
+//		limit, ok := plans[planOf(r)]
+//		return limit, ok
+//	})
+//
+// Requests for which it returns false have the limit that [New] or [Also] was
+// given. Make the limits once, not for every request. With a [Name], or one of
+// their own ([headgate.Limit.Named]), limits of one algorithm share the count of a
+// key, so that a user who changes plans keeps what is used; without a name each
+// limit starts afresh. An invalid limit refuses the request with 503, and
+// [OnError] is told why; for no limit at all there is [headgate.Unlimited].
+func LimitBy(choose func(*http.Request) (headgate.Limit, bool)) Option {
+	return option(func(c *config) { c.limitBy = choose })
 }
 
 // RefundIf gives a request's cost back if the handler answers with one of
@@ -57,7 +78,8 @@ func Cost(cost func(*http.Request) int64) Option {
 //
 // The cost is held meanwhile, so no more requests than the limit are under way.
 // Header fields say what was left before the refund. A handler that panics or
-// takes over the connection gets nothing back.
+// takes over the connection gets nothing back, and neither does a client that
+// hung up before the handler returned, so that to hang up is never cheaper.
 func RefundIf(status ...int) Option {
 	return option(func(c *config) { c.refund = append(c.refund, status...) })
 }
@@ -69,7 +91,7 @@ func OnLimit(h http.Handler) Option {
 }
 
 // OnError calls f with every error of the Limiter: a store that could not
-// answer, an invalid limit or cost. The Limiter's failure policy has decided
+// answer, an invalid cost, an invalid limit of [LimitBy]. The Limiter's failure policy has decided
 // about the request by then. f must be safe for concurrent use.
 func OnError(f func(*http.Request, error)) Option {
 	return option(func(c *config) { c.onError = f })
@@ -83,9 +105,9 @@ func Clock(now func() time.Time) Option {
 
 // Also adds a limit that the same requests have to keep, such as a daily one
 // beside one per second. They are charged all or none: what one refuses does
-// not use up the others. options may be By, Name and Cost, which are otherwise
-// those of the first limit; without a Name it is called after its place,
-// default-2 for the second.
+// not use up the others. options may be By, Cost, Name and LimitBy. By and Cost
+// are otherwise those of the first limit; without a Name it is called after its
+// place, default-2 for the second.
 func Also(limit headgate.Limit, options ...Option) Option {
 	return option(func(c *config) { c.also = append(c.also, also{limit, options}) })
 }
@@ -139,25 +161,4 @@ func (d Dialect) answers() answer.Dialect {
 	case AllHeaders:
 	}
 	return answer.Default
-}
-
-// one returns cost 1 for every request.
-func one(*http.Request) int64 { return 1 }
-
-// configure returns the config of the first limit, and the checks of all.
-func configure(limit headgate.Limit, options []Option) (config, []check) {
-	c := config{name: "default", by: ByIP(), cost: one, clock: time.Now} //nolint:forbidigo // the edge
-	for _, o := range options {
-		o.apply(&c)
-	}
-	checks := []check{{c.name, limit, c.by, c.cost}}
-	for i := 0; i < len(c.also); i++ {
-		more := config{name: c.name + "-" + strconv.Itoa(i+2), by: c.by, cost: c.cost}
-		for _, o := range c.also[i].options {
-			o.apply(&more)
-		}
-		c.also = append(c.also, more.also...)
-		checks = append(checks, check{more.name, c.also[i].limit, more.by, more.cost})
-	}
-	return c, checks
 }

@@ -61,13 +61,22 @@ domain: d
 limits:
   - {name: tokens, rate: 10_000/hour, cost: {estimate: 500, from_response: x-tokens-used, on_error: cancel}}
   - {name: plain, rate: 10/hour, cost: {from_response: X-Cost}}
+  - {name: largest, rate: 10/hour, cost: {from_response: X-Cost, on_abort: largest}}
+  - {name: estimate, rate: 10/hour, cost: {from_response: X-Cost, on_abort: estimate}}
+  - {name: number, rate: 10/hour, cost: {from_response: X-Cost, on_abort: 2_000}}
 `)
 	r := set.Rule("d", "tokens")
-	if r.Cost != 500 || r.CostFrom != nil || *r.CostAfter != (CostAfter{"X-Tokens-Used", true}) {
+	if r.Cost != 500 || r.CostFrom != nil || *r.CostAfter != (CostAfter{Header: "X-Tokens-Used", CancelErrors: true}) {
 		t.Errorf("%+v %+v", r, r.CostAfter)
 	}
-	if r := set.Rule("d", "plain"); r.Cost != 1 || *r.CostAfter != (CostAfter{"X-Cost", false}) {
+	if r := set.Rule("d", "plain"); r.Cost != 1 || *r.CostAfter != (CostAfter{Header: "X-Cost"}) {
 		t.Errorf("%+v %+v", r, r.CostAfter)
+	}
+	for name, want := range map[string][2]int64{"largest": {7, 9}, "plain": {7, 9}, "estimate": {7, 7}, "number": {2000, 2000}} {
+		c := set.Rule("d", name).CostAfter
+		if small, large := c.OnAbort(7, 5), c.OnAbort(7, 9); small != want[0] || large != want[1] {
+			t.Errorf("%s: %d and %d, want %v", name, small, large, want)
+		}
 	}
 	for text, want := range map[string]int64{
 		"0": 0, "812": 812, " 7 ": 7, "1099511627776": 1 << 40,

@@ -9,7 +9,7 @@ import (
 )
 
 func matchKeys() []string {
-	return []string{"method", "path", "host", "client_ip", "headers", "query", "cookies", "jwt", "attributes"}
+	return []string{"method", "path", "path_case", "host", "client_ip", "headers", "query", "cookies", "jwt", "attributes"}
 }
 
 // condition builds the signature of one condition.
@@ -36,8 +36,9 @@ func (p *parser) parseMatch(n *node, m *matcher) []string {
 	if n := f.get("method"); n != nil {
 		note("method", p.parseTexts(n, "method", &m.method, p.method))
 	}
-	if n := f.get("path"); n != nil {
-		note("path", p.parseTexts(n, "path", &m.path, p.path))
+	note("path", p.parsePaths(f, &m.path))
+	if m.path.exact {
+		conditions = append(conditions, condition("path_case", "is", "sensitive"))
 	}
 	if n := f.get("host"); n != nil {
 		note("host", p.parseTexts(n, "host", &m.host, p.host))
@@ -145,7 +146,7 @@ func (p *parser) path(source string, at *node) (pattern, string, error) {
 		return nil, "", err
 	}
 	p.warnOfPath(source, at)
-	return &made, "/" + strings.Trim(source, "/"), nil
+	return &made, source, nil
 }
 
 // warnOfPath warns of what other routers understand and this one takes

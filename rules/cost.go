@@ -40,7 +40,12 @@ func (r *Rule) costOf(f *facts) int64 {
 	if r.CostFrom == nil {
 		return r.Cost
 	}
-	return r.CostFrom.cost(f.get(r.CostFrom.Attribute))
+	c := r.CostFrom
+	cost := c.cost(f.get(c.Attribute))
+	for _, text := range f.others(c.Attribute) {
+		cost = max(cost, c.cost(value{text, true}))
+	}
+	return cost
 }
 
 // costsAs reports whether every request costs the same under both rules.
@@ -64,7 +69,7 @@ func (p *parser) parseCost(n *node, r *Rule) {
 		return
 	}
 	f := p.fields(n, "cost", costKeys())
-	if f.get("from_response") != nil || f.get("estimate") != nil || f.get("on_error") != nil {
+	if f.get("from_response") != nil || f.get("estimate") != nil || f.get("on_error") != nil || f.get("on_abort") != nil {
 		p.parseCostAfter(n, f, r)
 		return
 	}
@@ -92,7 +97,7 @@ func (p *parser) parseCost(n *node, r *Rule) {
 		p.errorf(from, "", "the %s is no cost", a)
 		return
 	}
-	p.warnOfEntry(from, a)
+	p.checkEntry(from, a)
 	c.Attribute = a
 	bound := func(key string, into *int64, low int64) {
 		if n := f.get(key); n != nil {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"net/textproto"
 
 	"github.com/headgate/headgate"
@@ -12,9 +13,53 @@ type CostAfter struct {
 	// Header is the header field or, of a stream, the trailer, in its canonical
 	// form. It holds a whole number.
 	Header string
-	// CancelErrors gives the estimate back if the upstream did not answer, or
-	// with a status from 500 on.
+	// CancelErrors gives the estimate back if the upstream cannot be reached, or
+	// answers with a status from 500 on.
 	CancelErrors bool
+	// Abort says what a request costs whose response did not come to its end,
+	// so that nobody knows; AbortCost is that number if it is AbortFixed.
+	Abort     Abort
+	AbortCost int64
+}
+
+// Abort says what a request costs whose response did not come to its end.
+type Abort uint8
+
+// The choices.
+const (
+	// AbortLargest is the largest cost that the rule has seen so far, or the
+	// estimate if that is more: to hang up is never cheaper than to stay.
+	AbortLargest Abort = iota
+	// AbortEstimate is the estimate.
+	AbortEstimate
+	// AbortFixed is a number.
+	AbortFixed
+)
+
+// String returns the word that rules use.
+func (a Abort) String() string {
+	switch a {
+	case AbortLargest:
+		return "largest"
+	case AbortEstimate:
+		return "estimate"
+	case AbortFixed:
+		return "fixed"
+	}
+	return fmt.Sprintf("abort(%d)", uint8(a))
+}
+
+// OnAbort returns what a request costs that nobody will know the cost of, where
+// estimate was charged and largest is the most that one has cost so far.
+func (c *CostAfter) OnAbort(estimate, largest int64) int64 {
+	switch c.Abort {
+	case AbortEstimate:
+		return estimate
+	case AbortFixed:
+		return c.AbortCost
+	case AbortLargest:
+	}
+	return max(estimate, largest)
 }
 
 // Cost returns what the text of the field comes to, and false if it is no whole
@@ -25,7 +70,7 @@ func (c *CostAfter) Cost(text string) (int64, bool) {
 	return n, n <= headgate.MaxLimit
 }
 
-func costAfterKeys() []string { return []string{"estimate", "from_response", "on_error"} }
+func costAfterKeys() []string { return []string{"estimate", "from_response", "on_error", "on_abort"} }
 
 // parseCostAfter reads a cost that the response tells.
 func (p *parser) parseCostAfter(at *node, f fields, r *Rule) {
@@ -52,6 +97,9 @@ func (p *parser) parseCostAfter(at *node, f fields, r *Rule) {
 		word, _ := p.choice(n, "on_error", "keep", "cancel")
 		after.CancelErrors = word == "cancel"
 	}
+	if n := f.get("on_abort"); n != nil {
+		p.parseAbort(n, after)
+	}
 	if n := f.get("estimate"); n != nil {
 		if v, ok := p.integer(n, "estimate", 1, headgate.MaxLimit); ok {
 			r.Cost = v
@@ -62,4 +110,18 @@ func (p *parser) parseCostAfter(at *node, f fields, r *Rule) {
 		return
 	}
 	r.CostAfter = after
+}
+
+// parseAbort reads on_abort: a word or a number.
+func (p *parser) parseAbort(n *node, after *CostAfter) {
+	if n.kind == numberKind {
+		if v, ok := p.integer(n, "on_abort", 0, headgate.MaxLimit); ok {
+			after.Abort, after.AbortCost = AbortFixed, v
+		}
+		return
+	}
+	word, _ := p.choice(n, "on_abort", AbortLargest.String(), AbortEstimate.String())
+	if word == AbortEstimate.String() {
+		after.Abort = AbortEstimate
+	}
 }

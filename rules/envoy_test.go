@@ -266,12 +266,12 @@ descriptors:
   - {key: "über weg", value: "a.b/c", rate_limit: {rate: 1/s}}
 `)
 	want := []string{
-		"a d/a [] a 1/1s token_bucket enforce",
-		"a-68590bae d/|a [a] A 7/1m0s fixed_window enforce B,a",
-		"b d/|b [b] B 0/1s fixed_window shadow quota",
+		"a d/a [] a 1/second token_bucket enforce",
+		"a-68590bae d/|a [a] A 7/minute fixed_window enforce B,a",
+		"b d/|b [b] B 0/second fixed_window shadow quota",
 		"c d/|c [c]  unlimited enforce",
-		"e d/|e [e]  10/1s token_bucket burst 20 enforce",
-		"_ber_weg_a.b/c d/|über weg=a.b/c []  1/1s fixed_window enforce",
+		"e d/|e [e]  10/second token_bucket burst 20 enforce",
+		"_ber_weg_a.b/c d/|über weg=a.b/c []  1/second fixed_window enforce",
 	}
 	var got []string
 	for _, r := range set.Rules() {
@@ -416,5 +416,50 @@ func TestDomainsOfDescriptors(t *testing.T) {
 			}
 			lookups{{"a=1", "a: 1"}, {"b=1", "b: 1"}}.run(t, set)
 		})
+	}
+}
+
+// The metric that a rule asks for is named as the original names its own.
+func TestAppendMetric(t *testing.T) {
+	set := parse(t, `
+domain: d
+descriptors:
+  - {key: user, detailed_metric: true, rate_limit: {name: detailed, rate: 1/s}}
+  - key: det
+    value: a
+    descriptors:
+      - {key: user, value_to_metric: true, rate_limit: {name: leaf, rate: 1/s}}
+  - key: tenant
+    value_to_metric: true
+    descriptors:
+      - {key: user, rate_limit: {name: above, rate: 1/s}}
+      - {key: path, value: /a/*, rate_limit: {name: pattern, rate: 1/s}}
+      - {key: file, value: "*.csv", share_threshold: true, value_to_metric: true, rate_limit: {name: together, rate: 1/s}}
+      - {key: all, value: "*.csv", share_threshold: true, detailed_metric: true, rate_limit: {name: alltogether, rate: 1/s}}
+  - {key: plain, rate_limit: {name: plain, rate: 1/s}}
+`)
+	for _, row := range []struct{ entries, rule, want string }{
+		{"user=bob", "detailed", "user_bob"},
+		{"user=", "detailed", "user"},
+		{"det=a user=bob", "leaf", "det_a.user_bob"},
+		{"tenant=t user=bob", "above", "tenant_t.user"},
+		{"tenant=t path=/a/b", "pattern", "tenant_t.path_/a/*"},
+		{"tenant=t file=1.csv", "together", "tenant_t.file_*.csv"},
+		{"tenant=t all=1.csv", "alltogether", "tenant_t.all_*.csv"},
+		{"plain=bob", "plain", ""},
+	} {
+		entries := entriesOf(row.entries)
+		var m Matches
+		set.MatchDescriptor("d", entries, &m)
+		if len(m.Checks) != 1 || m.Checks[0].Rule.LimitName != row.rule {
+			t.Fatalf("%s: %+v", row.entries, m.Checks)
+		}
+		r, got := m.Checks[0].Rule, ""
+		if r.SplitsMetric() {
+			got = string(r.AppendMetric(nil, entries))
+		}
+		if got != row.want {
+			t.Errorf("%s: %q, want %q", row.entries, got, row.want)
+		}
 	}
 }

@@ -45,34 +45,37 @@ func (m Mismatch) String() string {
 const isAbsent = "absent"
 
 // Explain says of every rule of the domain whether it applies to req, and why
-// not, in the order of the files. It agrees with [Ruleset.Match], but looks at
-// every rule and allocates: it is for people. known is false for a domain
-// without rules.
+// not, in the order of the files. A rule that counts the request under several
+// keys, as it can be read in several ways, is there once for each. It agrees with
+// [Ruleset.Match], but looks at every rule and allocates: it is for people. known
+// is false for a domain without rules.
 func (s *Ruleset) Explain(domain string, req Request) (list []Explanation, known bool) {
 	d := s.domains[domain]
 	var m Matches
 	if d == nil || !s.Match(domain, req, &m) {
 		return nil, false
 	}
-	checks := make(map[*Rule]*Check, len(m.Checks))
+	checks := make(map[*Rule][]*Check, len(m.Checks))
 	for i := range m.Checks {
-		checks[m.Checks[i].Rule] = &m.Checks[i]
+		r := m.Checks[i].Rule
+		checks[r] = append(checks[r], &m.Checks[i])
 	}
 	f := facts{req: req}
+	f.valued, _ = req.(ValuedRequest)
 	for _, r := range s.rules {
 		if r.Domain != domain {
 			continue
 		}
-		e := Explanation{Rule: r, Cost: r.Cost}
-		switch c := checks[r]; {
-		case c != nil:
-			e.Applies, e.Key, e.Cost, e.Enforced = true, strings.Clone(c.Key), c.Cost, c.Enforced
-		case len(r.steps) > 0:
-			e.Mismatches = d.tree.mismatches(r, &f)
-		default:
-			e.Mismatches = r.mismatches(&f)
+		for _, c := range checks[r] {
+			list = append(list, Explanation{Rule: r, Applies: true, Key: strings.Clone(c.Key), Cost: c.Cost, Enforced: c.Enforced})
 		}
-		list = append(list, e)
+		switch {
+		case len(checks[r]) > 0:
+		case len(r.steps) > 0:
+			list = append(list, Explanation{Rule: r, Cost: r.Cost, Mismatches: d.tree.mismatches(r, &f)})
+		default:
+			list = append(list, Explanation{Rule: r, Cost: r.Cost, Mismatches: r.mismatches(&f)})
+		}
 	}
 	return list, true
 }
@@ -117,13 +120,15 @@ func (r *Rule) mismatches(f *facts) []Mismatch {
 	}
 	m := &r.match
 	text("method", &m.method, f.getMethod)
-	text("path", &m.path, f.getPath)
+	if !m.path.isEmpty() && !m.path.applies(f) {
+		out = append(out, m.path.mismatch(f))
+	}
 	text("host", &m.host, f.getHost)
 	if !m.addressApplies(f) {
 		out = append(out, m.addressMismatch(f))
 	}
 	for i := range m.values {
-		if x, ok := m.values[i].mismatch(f.get(m.values[i].attribute)); ok {
+		if x, ok := m.values[i].mismatch(f.get(m.values[i].attribute)); ok && !m.values[i].holdsForOther(f) {
 			out = append(out, x)
 		}
 	}

@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/headgate/headgate"
 )
@@ -74,6 +73,9 @@ func (p *parser) parseRule(form ruleForm) {
 	r.Limit = p.parseLimitOf(f, n)
 	conditions := p.parseMatch(f.get("match"), &r.match)
 	p.parseKey(f, r)
+	if r.match.path.exact && len(r.match.path.any.all) == 0 && !r.byPath {
+		p.warnf(f.get("match"), "", "\"path_case\" has no effect: the rule asks for no path and does not count by it")
+	}
 	r.digester = p.digester
 	p.parseNumbers(f, r)
 	p.parsePolicies(f, r)
@@ -153,22 +155,9 @@ func (p *parser) addKeyPart(r *Rule, t textNode) {
 		p.errorf(t.at, "leave out the one that is not hashed", "%s is in the key twice, hashed and as it is", quote(a.Attribute.String()))
 		return
 	}
-	p.warnOfEntry(t.at, a.Attribute)
+	p.checkEntry(t.at, a.Attribute)
 	r.Key = append(r.Key, a)
-}
-
-// warnOfEntry warns of an entry whose name is an attribute's but for its
-// spelling, such as client-ip.
-func (p *parser) warnOfEntry(at *node, a Attribute) {
-	if a.Kind != Other {
-		return
-	}
-	plain := strings.NewReplacer("_", "", " ", "", "-", "").Replace(strings.ToLower(a.Name))
-	for _, known := range []AttributeKind{Method, Path, Host, ClientIP} {
-		if plain == strings.ReplaceAll(known.String(), "_", "") {
-			p.warnf(at, "", "the attribute %s is one that the caller must send; did you mean %q?", quote(a.Name), known)
-		}
-	}
+	r.byPath = r.byPath || a.Kind == Path
 }
 
 // parseNumbers reads cost and percent.

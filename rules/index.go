@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/gaissmai/bart"
+
+	"github.com/headgate/headgate/internal/reading"
 )
 
 // index finds, for a request, the rules that could apply without looking at
@@ -162,14 +164,14 @@ func (p *hostPattern) posting() posting {
 	return posting{kind: byHost, text: p.exact}
 }
 
-// posting returns the literal segments and *s that p begins with; a * is
-// written //, which no segment is.
+// posting returns the literal segments and *s that p begins with, folded as the
+// readings are that it is looked up by; a * is written //, which no segment is.
 func (p *pathPattern) posting() posting {
 	var text strings.Builder
 	for i := range p.segments {
 		switch s := &p.segments[i]; s.kind {
 		case literalSegment:
-			text.WriteString("/" + s.glob.parts[0])
+			text.WriteString("/" + reading.Fold(s.glob.parts[0]))
 		case anySegment:
 			text.WriteString("//")
 		case partlySegment, deepSegment:
@@ -285,9 +287,7 @@ func (x *index) linkAddresses() {
 func (x *index) candidates(f *facts, out []int32) []int32 {
 	out = append(out, x.always...)
 	if x.paths != nil {
-		if path := f.getPath(); path.ok {
-			out = x.paths.collect(path.text[1:], out)
-		}
+		out = x.collectPaths(f, out)
 	}
 	if x.hosts != nil || x.suffixes != nil {
 		if host := f.getHost(); host.ok {
@@ -298,6 +298,9 @@ func (x *index) candidates(f *facts, out []int32) []int32 {
 	for i := range x.values {
 		if v := f.get(x.values[i].attribute); v.ok {
 			out = append(out, x.values[i].rules[v.text]...)
+		}
+		for _, text := range f.others(x.values[i].attribute) {
+			out = append(out, x.values[i].rules[text]...)
 		}
 	}
 	if x.addresses != nil {
@@ -315,6 +318,33 @@ func (x *index) candidates(f *facts, out []int32) []int32 {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// collectPaths appends what stands under any reading of the path; under a path
+// with more readings than are looked at, everything does.
+func (x *index) collectPaths(f *facts, out []int32) []int32 {
+	switch {
+	case !f.getPath().ok:
+		return out
+	case f.paths.Beyond():
+		return x.paths.all(out)
+	}
+	for i := range f.paths.All() {
+		out = x.paths.collect(f.paths.Folded(i)[1:], out)
+	}
+	return out
+}
+
+// all appends what stands at n or anywhere below it.
+func (n *pathNode) all(out []int32) []int32 {
+	out = append(append(out, n.here...), n.below...)
+	for _, child := range n.children {
+		out = child.all(out)
+	}
+	if n.star != nil {
+		out = n.star.all(out)
+	}
+	return out
 }
 
 // collect appends what stands at or above the node that a path, without its

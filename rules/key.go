@@ -103,3 +103,30 @@ func share(scope, key string) int {
 func view(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // for the reason above
 }
+
+// Missing returns which parts of r's key the requests lacked that are counted
+// under key: the bit i stands for r.Key[i]. It allocates nothing.
+func (r *Rule) Missing(key string) (parts uint64) {
+	if len(r.steps) > 0 {
+		return 0 // a descriptor applies only if it is complete
+	}
+	for i := 0; i < len(r.Key) && key != ""; i++ {
+		if len(key) < 2 || key[0] < 0x80 {
+			key = key[min(1+int(key[0]), len(key)):] // by far the most
+			continue
+		}
+		size := 2
+		switch key[:2] {
+		case markMissing:
+			parts |= 1 << i
+		case markHashed:
+			size += sha256.Size
+		case markDigest:
+			size += digestSize
+		default:
+			size += int(key[0]&0x7f) | int(key[1])<<7 // no part is as long as to need three bytes
+		}
+		key = key[min(size, len(key)):]
+	}
+	return parts
+}

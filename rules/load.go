@@ -26,7 +26,9 @@ const maxFolders = 16
 // Load reads rule files and, of folders and the folders in them, all files
 // that end in .yaml or .yml, sorted by their path. Whatever begins with a dot,
 // such as the ..data of a Kubernetes ConfigMap, and what ends in _test.yaml or
-// _test.yml is left out. A file that is named twice is read once.
+// _test.yml is left out. A file that is named twice is read once. Under
+// [CompatEnvoy] of folders all files are read, whatever their names, which may
+// begin with a dot too, unless it says IgnoreDotFiles, but not with two.
 //
 // The error is a [Problems] with everything that is wrong. What is merely odd
 // is in [Ruleset.Warnings].
@@ -34,7 +36,7 @@ func Load(paths ...string) (*Ruleset, error) { return Options{}.Load(paths...) }
 
 // Load is [Load] with these options.
 func (o Options) Load(paths ...string) (*Ruleset, error) {
-	c := collector{seen: map[string]bool{}}
+	c := collector{seen: map[string]bool{}, anyName: o.Compat == CompatEnvoy, dotFiles: o.Compat == CompatEnvoy && !o.IgnoreDotFiles}
 	for _, path := range paths {
 		c.collect(path)
 	}
@@ -53,6 +55,11 @@ type collector struct {
 	seen     map[string]bool
 	problems []Diagnostic
 	tests    bool // gather rule tests, not rules
+	// anyName takes files of any name for rules, dotFiles also those that begin
+	// with one dot.
+	anyName, dotFiles bool
+	// left are the files of a folder that have no name of a rule file.
+	left []string
 }
 
 // collect adds a path that the caller named.
@@ -71,12 +78,38 @@ func (c *collector) collect(path string) {
 		return
 	}
 	before := len(c.seen)
+	c.left = nil
 	c.folder(path, 0)
-	if len(c.seen) == before && len(c.problems) == 0 && !c.tests {
-		c.problems = append(c.problems, Diagnostic{
-			Severity: SeverityWarning, File: path, Message: "the folder has no rule files", Hint: "they end in .yaml or .yml",
-		})
+	if len(c.problems) == 0 && !c.tests {
+		c.tellOfFolder(path, len(c.seen) == before)
 	}
+}
+
+// tellOfFolder reports what was not read of a folder: where that is all there
+// is, nothing would be limited without a word.
+func (c *collector) tellOfFolder(path string, none bool) { //nolint:revive // what was found, not a choice
+	const hint = "rule files end in .yaml or .yml; compat: envoy in the settings takes any name"
+	d := Diagnostic{Severity: SeverityWarning, File: path, Message: "the folder has no rule files", Hint: "they end in .yaml or .yml"}
+	switch n := len(c.left); {
+	case n == 0 && !none:
+		return
+	case n > 0:
+		d.Message, d.Hint = "these files of the folder are not read: "+listed(c.left), hint
+		if none {
+			d.Severity, d.Message = SeverityError, "the folder has no rule files, but others: "+listed(c.left)
+		}
+	}
+	c.problems = append(c.problems, d)
+}
+
+// listed names some of the files, and how many more there are.
+func listed(names []string) string {
+	const most = 5
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // folder adds the rule files of a folder, sorted, as os.ReadDir does. It
@@ -94,19 +127,43 @@ func (c *collector) folder(path string, depth int) {
 	}
 	for _, e := range entries {
 		name := filepath.Join(path, e.Name())
-		switch ext := filepath.Ext(name); {
-		case strings.HasPrefix(e.Name(), "."):
+		switch {
+		case strings.HasPrefix(e.Name(), "..") || strings.HasPrefix(e.Name(), ".") && (!c.dotFiles || e.IsDir()):
 		case e.IsDir():
 			c.folder(name, depth+1)
-		case (ext == ".yaml" || ext == ".yml") && IsTest(name) == c.tests:
-			info, err := os.Stat(name)
-			if err != nil {
-				c.fail(name, err)
-			} else if !info.IsDir() {
-				c.read(name, info)
-			}
+		case IsTest(name) != c.tests:
+		case c.tests || c.anyName || isRuleFile(name):
+			c.entry(name)
+		default:
+			c.leave(name)
 		}
 	}
+}
+
+// entry adds a file of a folder, or what a link leads to if that is a file.
+func (c *collector) entry(name string) {
+	info, err := os.Stat(name)
+	if err != nil {
+		c.fail(name, err)
+	} else if !info.IsDir() {
+		c.read(name, info)
+	}
+}
+
+// leave takes note of a file that is not read. Of those that explain others
+// nobody thinks that they are rules.
+func (c *collector) leave(name string) {
+	if ext := filepath.Ext(name); ext == ".md" || ext == ".txt" {
+		return
+	}
+	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+		c.left = append(c.left, filepath.Base(name))
+	}
+}
+
+func isRuleFile(name string) bool {
+	ext := filepath.Ext(name)
+	return ext == ".yaml" || ext == ".yml"
 }
 
 // IsTest reports whether path, by its name, holds rule tests rather than rules.

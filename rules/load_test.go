@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/reading"
 )
 
 // write puts files into a new folder: name, text, name, text.
@@ -211,27 +213,34 @@ func FuzzMatchPath(f *testing.F) {
 	f.Add("/a/**/b/*c*", "/a/x/b/ccc")
 	f.Add("/**", "//a/../b/")
 	f.Add("/**/a/**/b/*/c", "/a/b/b/c/b/d/c")
+	f.Add("/A/*b/**", "/%41/..%2fa/XB/..;/c")
 	f.Fuzz(func(t *testing.T, pattern, path string) {
 		p, err := parsePath(pattern)
-		clean, _ := cleanPath(path, nil)
-		if again, scratch := cleanPath(clean, nil); again != clean || scratch != nil {
-			t.Errorf("%q becomes %q and then %q", path, clean, again)
-		}
-		if err != nil || len(p.segments) > 8 || strings.Count(clean, "/") > 12 {
+		if err != nil || len(p.segments) > 8 {
 			return
-		}
-		var steps []string
-		if clean != "/" {
-			steps = strings.Split(clean[1:], "/")
-		}
-		if got, want := p.match(clean), slowMatch(p.segments, steps); got != want {
-			t.Errorf("%q matches %q: %v, want %v", pattern, clean, got, want)
 		}
 		x := &index{}
 		n := x.pathNode(p.posting().text)
 		n.below = []int32{1}
-		if p.match(clean) && len(x.paths.collect(clean[1:], nil)) == 0 {
-			t.Errorf("%q matches %q but the index does not find it", pattern, clean)
+		var s reading.Set
+		s.Read(path)
+		for i, text := range s.All() {
+			if strings.Count(text, "/") > 12 {
+				continue
+			}
+			var steps []string
+			if text != "/" {
+				steps = strings.Split(text[1:], "/")
+			}
+			got := p.match(text)
+			if want := slowMatch(p.segments, steps); got != want {
+				t.Errorf("%q matches %q: %v, want %v", pattern, text, got, want)
+			}
+			if folded := s.Folded(i); got && !p.folded().match(folded) {
+				t.Errorf("%q matches %q, but not %q", pattern, text, folded)
+			} else if got && len(x.paths.collect(folded[1:], nil)) == 0 {
+				t.Errorf("%q matches %q but the index does not find it", pattern, text)
+			}
 		}
 	})
 }
@@ -262,6 +271,33 @@ func BenchmarkParse(b *testing.B) {
 	for b.Loop() {
 		if set, diagnostics := Parse(Source{Name: "f", Data: []byte(src.String())}); set == nil || set.Stats().Rules != n {
 			b.Fatal(Problems(diagnostics))
+		}
+	}
+}
+
+// TestLoadNamesWhatItLeavesOut: a file that is not read limits nothing.
+func TestLoadNamesWhatItLeavesOut(t *testing.T) {
+	mixed := write(t, "a.yaml", rule("a"), "b", rule("b"), "c.json", rule("c"), "README.md", "", ".d.yaml", rule("d"))
+	set, err := Load(mixed)
+	if err != nil || len(set.Rules()) != 1 || len(set.Warnings()) != 1 || !strings.HasSuffix(set.Warnings()[0].Message, "are not read: b, c.json") {
+		t.Errorf("%v, %v", set.Warnings(), err)
+	}
+	others := write(t, "b", rule("b"), "c.YAML", rule("c"))
+	if _, err := Load(others); err == nil || !strings.Contains(err.Error(), "no rule files, but others: b, c.YAML") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestLoadAnyNameUnderCompat: as envoyproxy/ratelimit does.
+func TestLoadAnyNameUnderCompat(t *testing.T) {
+	dir := write(t, "a.yaml", rule("a"), "b", rule("b"), "c.json", rule("c"), ".d.yaml", rule("d"), "e.YAML", rule("e"),
+		"f_test.yaml", "", "..data/g.yaml", rule("g"), ".git/h.yaml", rule("h"), "sub/i.conf", rule("i"))
+	for _, tt := range []struct {
+		options Options
+		want    int
+	}{{Options{Compat: CompatEnvoy}, 6}, {Options{Compat: CompatEnvoy, IgnoreDotFiles: true}, 5}} {
+		if set, err := tt.options.Load(dir); err != nil || len(set.Rules()) != tt.want || len(set.Warnings()) != 0 {
+			t.Errorf("%+v: %v, %v", tt.options, set, err)
 		}
 	}
 }

@@ -1,12 +1,17 @@
 package rules
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/headgate/headgate/internal/reading"
+	"github.com/headgate/headgate/internal/spelling"
+)
 
 // matcher says which requests a rule applies to: those that every one of its
 // conditions holds for.
 type matcher struct {
 	method       textCondition
-	path         textCondition
+	path         pathCondition
 	host         textCondition
 	addresses    addressSet
 	notAddresses addressSet
@@ -79,6 +84,7 @@ func (c *textCondition) applies(v value) bool {
 type valueMatch struct {
 	attribute Attribute
 	presence  presence
+	isTier    bool // it chooses a tier
 	textCondition
 }
 
@@ -98,10 +104,17 @@ type value struct {
 }
 
 // facts are what is known of the request being matched. The normal form of
-// method, path and host is worked out once, on first use.
+// method and host and the readings of the path are worked out once, on first
+// use.
 type facts struct {
 	req     Request
+	valued  ValuedRequest // req, if it is one
 	scratch []byte
+	spare   []string // for others
+
+	paths   *reading.Set // of path, if there is one
+	plain   int          // which of its normal forms keys are made of
+	several bool         // the same check may come of several readings
 
 	method, path, host                value
 	askedMethod, askedPath, askedHost bool
@@ -110,10 +123,35 @@ type facts struct {
 	askedAddress bool
 }
 
-// ask returns an attribute as the door gives it.
+// ask returns an attribute as the door gives it, but for what has many spellings
+// of one meaning.
 func (f *facts) ask(a Attribute) value {
 	text, ok := f.req.Attribute(a)
-	return value{text, ok}
+	return value{meant(a, text), ok}
+}
+
+// meant returns the one form of a value of a.
+func meant(a Attribute, text string) string {
+	switch {
+	case a.Kind == Cookie:
+		return spelling.Cookie(text)
+	case a.Kind == Header && spelling.IsCredentials(a.Name):
+		return spelling.Credentials(text)
+	}
+	return text
+}
+
+// others returns the values of a besides that of get, if the request may mean
+// them as well. They are good until the next call.
+func (f *facts) others(a Attribute) []string {
+	if f.valued == nil || a.Kind != Header && a.Kind != Query && a.Kind != Cookie {
+		return nil
+	}
+	f.spare = f.valued.AppendOthers(f.spare[:0], a)
+	for i := range f.spare {
+		f.spare[i] = meant(a, f.spare[i])
+	}
+	return f.spare
 }
 
 func (f *facts) getMethod() value {
@@ -124,10 +162,16 @@ func (f *facts) getMethod() value {
 	return f.method
 }
 
+// getPath returns the path as it came. It is for f.paths to say what it is.
 func (f *facts) getPath() value {
 	if !f.askedPath {
 		f.path, f.askedPath = f.ask(Attribute{Kind: Path}), true
-		f.path.text, f.scratch = cleanPath(f.path.text, f.scratch)
+		if f.paths == nil {
+			f.paths = new(reading.Set)
+		}
+		if f.path.ok {
+			f.paths.Read(f.path.text)
+		}
 	}
 	return f.path
 }
@@ -147,14 +191,18 @@ func (f *facts) getAddress() netip.Addr {
 	return f.address
 }
 
-// get returns any attribute: method, path and host in their normal form, so
-// that a key does not tell /login from //login either.
+// get returns any attribute: method, path and host in a normal form, so that a
+// key does not tell /login from //login either.
 func (f *facts) get(a Attribute) value {
 	switch a.Kind {
 	case Method:
 		return f.getMethod()
 	case Path:
-		return f.getPath()
+		v := f.getPath()
+		if v.ok {
+			v.text = f.paths.FoldedPlain(f.plain)
+		}
+		return v
 	case Host:
 		return f.getHost()
 	case Other, ClientIP, Header, Query, Cookie, JWT:
@@ -165,7 +213,7 @@ func (f *facts) get(a Attribute) value {
 // applies reports whether every condition holds.
 func (m *matcher) applies(f *facts) bool {
 	return (m.method.isEmpty() || m.method.applies(f.getMethod())) &&
-		(m.path.isEmpty() || m.path.applies(f.getPath())) &&
+		(m.path.isEmpty() || m.path.applies(f)) &&
 		(m.host.isEmpty() || m.host.applies(f.getHost())) &&
 		m.addressApplies(f) && m.valuesApply(f)
 }
@@ -185,10 +233,28 @@ func (m *matcher) addressApplies(f *facts) bool {
 func (m *matcher) valuesApply(f *facts) bool {
 	for i := range m.values {
 		c := &m.values[i]
-		v := f.get(c.attribute)
-		if c.presence == present && !v.ok || c.presence == absent && v.ok || !c.applies(v) {
+		if !c.holds(f.get(c.attribute)) && !c.holdsForOther(f) {
 			return false
 		}
 	}
 	return true
+}
+
+// holds decides about a value of the attribute.
+func (c *valueMatch) holds(v value) bool {
+	return (c.presence != present || v.ok) && (c.presence != absent || !v.ok) && c.applies(v)
+}
+
+// holdsForOther decides about a request with several values: any of them may be
+// the one that is asked for. A tier goes by the first, for a request has one.
+func (c *valueMatch) holdsForOther(f *facts) bool {
+	if c.isTier {
+		return false
+	}
+	for _, text := range f.others(c.attribute) {
+		if c.holds(value{text, true}) {
+			return true
+		}
+	}
+	return false
 }

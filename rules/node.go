@@ -51,6 +51,8 @@ type node struct {
 	line, column int
 	// size counts the values within, up to a little more than maxValues.
 	size int
+	// repeats, of a document, are the keys that a mapping in it has twice.
+	repeats []repeat
 }
 
 // plain returns the value as nil, bool, int64, float64, string, []any or

@@ -37,9 +37,16 @@ type Options struct {
 	// Compat is for the documents of the descriptor form that do not say it
 	// themselves.
 	Compat Compat
+	// IgnoreDotFiles leaves out files whose names begin with a dot also under
+	// CompatEnvoy, which takes files of any name.
+	IgnoreDotFiles bool
 	// MergeDomains lets several documents add descriptors to one domain, as if
 	// each said merge_domains: true.
 	MergeDomains bool
+	// OnlyHTTP is for rules about HTTP requests and nothing else, as those of a
+	// reverse proxy alone: no request has an attribute by another name than
+	// theirs, so that it is an error to ask for one.
+	OnlyHTTP bool
 	// KeySecret makes the digests of hashed parts of keys: the first 128 bits of
 	// the value's HMAC-SHA-256. Processes with the same secret share counts.
 	// Without one it is the value's SHA-256, which tells those who see it

@@ -90,6 +90,10 @@ func onLimitKeys() []string {
 // limit is known.
 func (p *parser) parseOnLimit(n *node, r *Rule) {
 	o := &r.OnLimit
+	if n.kind == numberKind {
+		p.errorf(n, "write on_limit: {status: "+n.text+"}", "\"on_limit\" must be an action or a mapping, not a number")
+		return
+	}
 	if n.kind != mapKind {
 		p.parseAction(n, "on_limit", o)
 		p.makeWait(n, nil, r)

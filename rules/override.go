@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/reading"
 )
 
 // WithLimit returns a copy of r whose limit has another rate or burst. An empty
@@ -205,7 +206,9 @@ func (r *Rule) normal(i int, value string) string {
 	case Method:
 		value, _ = cleanMethod(value, nil)
 	case Path:
-		value, _ = cleanPath(value, nil)
+		var paths reading.Set
+		paths.Read(value)
+		value = strings.Clone(r.match.path.key(&paths, 0))
 	case Host:
 		value, _ = cleanHost(value, nil)
 	case Other, ClientIP, Header, Query, Cookie, JWT:

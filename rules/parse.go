@@ -85,11 +85,13 @@ func documentKeys() []string {
 // parseFile reads the documents of one file. Top-level keys that begin with x-
 // are the user's own, for example to hold anchors.
 func (p *parser) parseFile(src []byte) {
-	docs := slices.DeleteFunc(readYAML(src, p.reporter), func(doc *node) bool { return doc.kind == nullKind })
-	if len(docs) == 0 && p.errors == 0 {
-		p.add(Diagnostic{Severity: SeverityWarning, Message: "the file holds no rules"})
-	}
+	docs := slices.DeleteFunc(readDocuments(src, p.reporter), func(doc *node) bool { return doc.kind == nullKind })
 	for _, doc := range docs {
+		if p.peekCompat(doc) == CompatEnvoy && hasKey(doc, "descriptors") {
+			p.takeLast(doc)
+		} else {
+			p.refuseRepeats(doc)
+		}
 		if doc.kind == mapKind {
 			doc.pairs = slices.DeleteFunc(slices.Clone(doc.pairs), func(field pair) bool {
 				return strings.HasPrefix(field.key.text, "x-")
@@ -97,6 +99,20 @@ func (p *parser) parseFile(src []byte) {
 		}
 		p.parseDocument(doc)
 	}
+	if p.errors == 0 && !slices.ContainsFunc(docs, saysRules) {
+		p.add(Diagnostic{
+			Severity: SeverityError, Line: 1, Column: 1,
+			Message: "the file holds no rules", Hint: "if that is meant, write a domain and \"limits: []\"",
+		})
+	}
+}
+
+// saysRules reports whether a document has a list of rules, be it an empty one: a
+// file that has been cut off, or not yet been written, has none.
+func saysRules(doc *node) bool {
+	return doc.kind != mapKind || slices.ContainsFunc(doc.pairs, func(f pair) bool {
+		return (f.key.text == "limits" || f.key.text == "descriptors") && f.value != nil && f.value.kind != nullKind
+	})
 }
 
 // parseDocument reads one namespace of rules.
@@ -115,6 +131,9 @@ func (p *parser) parseDocument(doc *node) {
 	case n == nil && !hasKey(doc, "domain"):
 		p.errorf(doc, "", "\"domain\" is missing")
 	case n != nil:
+		if t.compat == CompatEnvoy && n.kind == numberKind {
+			n = &node{kind: textKind, text: n.text, line: n.line, column: n.column}
+		}
 		if text, ok := p.domainName(n); ok {
 			name, d = text, p.domain(text)
 		}
@@ -259,6 +278,8 @@ func (p *parser) warnRepeated() {
 func (p *parser) warnPair(first, second parsedRule) bool {
 	a, b := first.rule, second.rule
 	switch {
+	case !a.Limit.Valid() || !b.Limit.Valid():
+		return false // its rate is wrong, and what it would be nobody knows
 	case a.Limit.Equal(b.Limit) && a.costsAs(b) && a.Mode == b.Mode && a.Percent == b.Percent:
 		second.report.warnf(second.name, "remove one of them", "the rule %s repeats %s (%s): same match, key and limit", quote(b.Name), quote(a.Name), a.Position())
 	case a.covers(b):

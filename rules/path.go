@@ -11,6 +11,7 @@ import (
 type pathPattern struct {
 	source   string
 	segments []segment
+	slash    bool // it is written with a slash at its end
 }
 
 // segment is one step of a pathPattern.
@@ -31,8 +32,7 @@ const (
 // maxPattern is the longest pattern in bytes.
 const maxPattern = 4096
 
-// parsePath reads a path pattern. Its trailing slash does not count, since
-// neither does that of a request's path.
+// parsePath reads a path pattern.
 func parsePath(source string) (pathPattern, error) {
 	switch {
 	case len(source) > maxPattern:
@@ -49,6 +49,7 @@ func parsePath(source string) (pathPattern, error) {
 	if rest == "" {
 		return p, nil
 	}
+	p.slash = strings.HasSuffix(source, "/")
 	for text := range strings.SplitSeq(rest, "/") {
 		s, err := parseSegment(text)
 		if err != nil {
@@ -71,7 +72,7 @@ func parseSegment(text string) (segment, error) {
 	case text == "":
 		return segment{}, errors.New("has an empty segment and could never match: doubled slashes are taken as one")
 	case text == "." || text == "..":
-		return segment{}, fmt.Errorf("has the segment %q and could never match: it is resolved before", text)
+		return segment{}, fmt.Errorf("has the segment %q; write the path that it leads to", text)
 	case strings.Contains(text, "**"):
 		return segment{}, fmt.Errorf("has ** inside the segment %s: ** must stand alone, a single * is enough here", quote(text))
 	case text[0] == '{' && strings.HasSuffix(text, "}"):
@@ -102,7 +103,7 @@ func (p *pathPattern) literal() (string, bool) {
 	return text.String(), true
 }
 
-// match reports whether p covers a path that cleanPath returned.
+// match reports whether p covers one reading of a path; see package reading.
 //
 // It walks segment by segment. On a mismatch after a ** it lets the last one
 // take a segment more and tries again; earlier ones never have to, as they
@@ -153,61 +154,4 @@ func (s *segment) matches(text string) bool {
 func nextSegment(rest string) (step, after string) {
 	step, after, _ = strings.Cut(rest, "/")
 	return step, after
-}
-
-// cleanPath returns path in the form that patterns are matched against: it
-// begins with a slash, has no empty, . or .. segments, and no trailing slash,
-// so that //login, /./login and /login/ are all /login. A path that is clean
-// is returned as it is; otherwise the clean one is appended to scratch.
-func cleanPath(path string, scratch []byte) (string, []byte) {
-	if isClean(path) {
-		return path, scratch
-	}
-	start := len(scratch)
-	for path != "" {
-		var step string
-		step, path = nextSegment(path)
-		switch step {
-		case "", ".":
-		case "..":
-			end := len(scratch)
-			for end > start && scratch[end-1] != '/' {
-				end--
-			}
-			scratch = scratch[:max(end-1, start)]
-		default:
-			scratch = append(scratch, '/')
-			scratch = append(scratch, step...)
-		}
-	}
-	if len(scratch) == start {
-		scratch = append(scratch, '/')
-	}
-	return view(scratch[start:]), scratch
-}
-
-// isClean reports whether cleanPath would change nothing.
-func isClean(path string) bool {
-	if path == "/" {
-		return true
-	}
-	if path == "" || path[0] != '/' || path[len(path)-1] == '/' {
-		return false
-	}
-	// A slash before a slash, or before dots that are a whole segment.
-	for i := 0; i < len(path)-1; i++ {
-		if path[i] != '/' {
-			continue
-		}
-		switch path[i+1] {
-		case '/':
-			return false
-		case '.':
-			step, _ := nextSegment(path[i+1:])
-			if step == "." || step == ".." {
-				return false
-			}
-		}
-	}
-	return true
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/reading"
 )
 
 // Request is what a door asks about. A door implements it over its own form of
@@ -17,6 +18,18 @@ type Request interface {
 	// ClientIP returns the client's full address, or the zero Addr if it is
 	// not known.
 	ClientIP() netip.Addr
+}
+
+// ValuedRequest is a Request that may have several values of one attribute, of
+// which those who get it use one or another: a header field that is there twice.
+// A rule counts such a request under each of them, so that nobody finds a second
+// budget behind one more value.
+type ValuedRequest interface {
+	Request
+	// AppendOthers appends to dst the different values of a header, a query
+	// parameter or a cookie besides that of Attribute, which may not have found
+	// any: those that only some servers find. It may stop after MaxValues.
+	AppendOthers(dst []string, a Attribute) []string
 }
 
 // Mode says whether a rule refuses or only observes.
@@ -161,15 +174,15 @@ type Rule struct {
 	// QuotaMode lets a request pass that this rule refuses, as long as another
 	// rule in quota mode admits it: of several quotas one has to be left.
 	QuotaMode bool
-	// ChargeDenied charges requests over the limit too, into debt: for costs
-	// that are told when the work is done already.
+	// ChargeDenied charges requests over the limit too, and whatever other
+	// limits say, as envoyproxy/ratelimit does. See [Rule.Counted].
 	ChargeDenied bool
 	// Metadata goes to Envoy as dynamic metadata with requests that pass. Its
 	// values are nil, bool, int64, float64, string, []any and map[string]any.
 	// Nobody must write to it.
 	Metadata map[string]any
-	// DetailedMetric asks for a metric of its own for each value that the
-	// descriptor was matched with.
+	// DetailedMetric asks for a metric of its own for each combination of values
+	// that the descriptor was matched with; see [Rule.AppendMetric].
 	DetailedMetric bool
 	// MetricValues are the places, counted from 0, of those entries of the
 	// descriptor whose values belong into the metric: value_to_metric, but not
@@ -187,11 +200,13 @@ type Rule struct {
 	match    matcher
 	digester *digester
 	disabled bool
+	byPath   bool // the path is part of Key
 
 	// Of a descriptor: the path to it, and whether its keys are joined as
 	// Envoy's service joins them.
 	steps []*step
 	flat  bool
+	one   headgate.Limit // like Limit, of 1, for Counted
 }
 
 // Position returns file:line:column.
@@ -216,10 +231,14 @@ type Check struct {
 // Matches is what [Ruleset.Match] found. Its zero value is ready for use, and
 // using it again for the next request saves allocations.
 type Matches struct {
-	// Checks are those rules that apply, in file order.
+	// Checks are those rules that apply, in file order. A rule has several,
+	// each with another key, for a [ValuedRequest] with several values of an
+	// attribute that it counts by.
 	Checks []Check
 
 	scratch    []byte
+	paths      reading.Set
+	values     []string
 	candidates []int32
 	descriptor Descriptor // of MatchDescriptor
 }

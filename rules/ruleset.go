@@ -1,6 +1,9 @@
 package rules
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Ruleset is a set of rules that was read as a whole. It never changes, and
 // any number of goroutines may use it.
@@ -67,16 +70,15 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 	if cap(m.scratch) > maxScratch {
 		m.scratch = nil
 	}
-	f := facts{req: req, scratch: m.scratch[:0]}
+	f := facts{req: req, scratch: m.scratch[:0], spare: m.values, paths: &m.paths}
+	f.valued, _ = req.(ValuedRequest)
 	m.candidates = d.index.candidates(&f, m.candidates[:0])
 	for _, i := range m.candidates {
 		r := d.rules[i]
 		if !r.match.applies(&f) {
 			continue
 		}
-		if key, ok := r.composeKey(&f); ok {
-			m.Checks = append(m.Checks, Check{Rule: r, Key: key, Cost: r.costOf(&f), Enforced: r.enforces(key)})
-		}
+		m.addRule(r, &f)
 	}
 	if d.tree != nil {
 		if o, ok := req.(OrderedRequest); ok {
@@ -86,7 +88,8 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 			m.applyReplaces()
 		}
 	}
-	m.scratch = f.scratch
+	clear(f.spare)
+	m.scratch, m.values = f.scratch, f.spare
 	return true
 }
 
@@ -114,6 +117,9 @@ func ApplyReplaces(matches []Matches) {
 	for i := range matches {
 		for j := range matches[i].Checks {
 			c := &matches[i].Checks[j]
+			if c.Rule.flat && c.Rule.Limit.IsUnlimited() {
+				continue // as in Envoy's service, there is no limit to replace
+			}
 			for k := range matches {
 				c.replaced = c.replaced || matches[k].replaces(c.Rule.LimitName)
 			}
@@ -155,6 +161,44 @@ func (m *Matches) replaces(name string) bool {
 	return false
 }
 
+// addRule adds the check of a rule of Headgate's own form; one for each path,
+// if it counts by the path and that can be read as several.
+func (m *Matches) addRule(r *Rule, f *facts) {
+	if !r.byPath || !f.getPath().ok || len(f.paths.Plain()) == 1 {
+		m.addKeys(r, f)
+		return
+	}
+	f.several = true
+	for f.plain = range f.paths.Plain() {
+		if !r.match.path.counts(f.paths, f.plain) {
+			continue
+		}
+		m.addKeys(r, f)
+	}
+	f.plain = 0
+}
+
+// addKeys adds the check of a rule under the key that f has now; several, if f has
+// several values of an attribute of it.
+func (m *Matches) addKeys(r *Rule, f *facts) {
+	if f.valued != nil && m.addSeveral(r, f) {
+		return
+	}
+	if key, ok := r.composeKey(f); ok {
+		m.addCheck(r, key, f)
+	}
+}
+
+// addCheck adds the check of a rule under a key, unless it is there: several
+// readings of a request may lead to it.
+func (m *Matches) addCheck(r *Rule, key string, f *facts) {
+	if f.several &&
+		slices.ContainsFunc(m.Checks, func(c Check) bool { return c.Rule == r && c.Key == key }) {
+		return
+	}
+	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Cost: r.costOf(f), Enforced: r.enforces(key)})
+}
+
 // composeKey joins the values that r counts by. It reports false if one is
 // missing and r is not to apply then.
 func (r *Rule) composeKey(f *facts) (string, bool) {
@@ -167,16 +211,25 @@ func (r *Rule) composeKey(f *facts) (string, bool) {
 	}
 	start := len(f.scratch)
 	for _, a := range r.Key {
-		switch v := f.get(a.Attribute); {
-		case !v.ok:
-			f.scratch = append(f.scratch, markMissing...)
-		case a.Hashed:
-			f.scratch = r.digester.appendPart(f.scratch, v.text)
-		default:
-			f.scratch = appendPart(f.scratch, v.text)
-		}
+		f.scratch = r.appendKeyPart(f.scratch, a, f.get(a.Attribute), f)
 	}
 	return view(f.scratch[start:]), true
+}
+
+// appendKeyPart appends what r counts by of one attribute.
+func (r *Rule) appendKeyPart(dst []byte, a KeyAttribute, v value, f *facts) []byte {
+	switch {
+	case !v.ok:
+		return append(dst, markMissing...)
+	case a.Kind == Path:
+		v.text = r.match.path.key(f.paths, f.plain)
+	case a.Kind == Cookie:
+		v.text = strings.ReplaceAll(v.text, "+", " ") // to some servers it is one
+	}
+	if a.Hashed {
+		return r.digester.appendPart(dst, v.text)
+	}
+	return appendPart(dst, v.text)
 }
 
 // enforces reports whether r refuses requests with this key, rather than only

@@ -18,6 +18,10 @@ import (
 // beyondSchema are mistakes that a schema cannot express, or that are not in
 // the document but in its text, with the reason.
 var beyondSchema = map[string]string{
+	"empty":                       "a file without documents",
+	"only-comments":               "a file without documents",
+	"no-rules":                    "another document of the file may have them",
+	"cut-off":                     "another document of the file may have them",
 	"burst-too-large-for-rate":    "arithmetic",
 	"key-hash-twice":              "two values that mean the same",
 	"rate-period-too-long":        "arithmetic",

@@ -109,7 +109,7 @@ func (t *tierForm) readBy(at, n *node) {
 	case Method, Path, Host, ClientIP:
 		t.errorf(n, "use a limit of its own with a match for each", "tiers cannot be chosen by the %s", a)
 	case Other, Header, Query, Cookie, JWT:
-		t.warnOfEntry(n, a)
+		t.checkEntry(n, a)
 		t.by = a
 	}
 }
@@ -200,7 +200,7 @@ func (t *tierForm) merged(one *tier) fields {
 // apply adds to r the condition that it is the rule of its tier, and returns
 // that in text. form is nil for a limit without tiers.
 func (t *tierForm) apply(r *Rule, name string, standard bool) []string {
-	v := valueMatch{attribute: t.by}
+	v := valueMatch{attribute: t.by, isTier: true}
 	var l lists
 	for i := range t.tiers {
 		switch mine := t.tiers[i].name == name; {

@@ -30,6 +30,7 @@ type choice struct {
 	exact     map[string]*branch
 	wild      wildcards
 	bare      *branch
+	all       []*branch // those, in the order of the files
 }
 
 // branch is one descriptor of the tree.
@@ -50,6 +51,9 @@ type step struct {
 	kind       stepKind
 	// valueToMetric says that the value belongs into metrics.
 	valueToMetric bool
+	// shared, under compat: envoy with share_threshold, is the composite key,
+	// whose pattern takes the place of the values that match it.
+	shared string
 }
 
 type stepKind uint8
@@ -176,6 +180,10 @@ func (t *tree) matchEntries(entries []Entry, f *facts, m *Matches) {
 func (t *tree) matchAttributes(l *level, f *facts, m *Matches) bool {
 	applied := false
 	for _, c := range l.keys {
+		if c.attribute.Kind == Path {
+			applied = t.matchPath(c, f, m) || applied
+			continue
+		}
 		v := f.get(c.attribute)
 		if !v.ok && c.attribute == (Attribute{Name: remoteAddress}) {
 			v = f.get(Attribute{Kind: ClientIP})
@@ -185,6 +193,43 @@ func (t *tree) matchAttributes(l *level, f *facts, m *Matches) bool {
 		}
 	}
 	return applied
+}
+
+// matchPath is the same for the descriptors whose key is path: it adds those
+// for any reading of it, also with the case of its letters folded.
+func (t *tree) matchPath(c *choice, f *facts, m *Matches) bool {
+	if !f.getPath().ok {
+		return false
+	}
+	if f.paths.Beyond() {
+		return t.matchAny(c, f, m)
+	}
+	applied, before := false, f.plain
+	f.several = f.several || len(f.paths.All()) > 1
+	for i, text := range f.paths.All() {
+		f.plain = f.paths.PlainOf(i)
+		applied = t.matchChoice(c, text, f, m) || applied
+		if folded := f.paths.Folded(i); folded != text {
+			f.several = true
+			applied = t.matchChoice(c, folded, f, m) || applied
+		}
+	}
+	f.plain = before
+	return applied
+}
+
+// matchAny adds the checks below all descriptors of one key, for a path that
+// may be anything.
+func (t *tree) matchAny(c *choice, f *facts, m *Matches) bool {
+	for _, b := range c.all {
+		if b.rule != nil {
+			m.add(b.rule, pathValues{}, f)
+		}
+		if b.below != nil {
+			t.matchAttributes(b.below, f, m)
+		}
+	}
+	return len(c.all) > 0
 }
 
 // matchChoice is the same for the descriptors of one key.
@@ -253,25 +298,29 @@ func (m *Matches) add(r *Rule, values pathValues, f *facts) {
 			}
 		}
 	}
-	key := view(f.scratch[start:])
-	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Cost: r.costOf(f), Enforced: r.enforces(key)})
+	m.addCheck(r, view(f.scratch[start:]), f)
 }
 
-// appendFlat appends a key of one part: the domain, keys and values joined as
-// Envoy's service joins them, with all the collisions that this has.
+// appendFlat appends the key of the rule as Envoy's service joins it.
 func (r *Rule) appendFlat(dst []byte, values pathValues, f *facts) []byte {
-	n := len(r.Domain) + 1
-	for i := range r.steps {
-		e := r.flatEntry(i, values, f)
+	return appendJoined(dst, r.Domain, len(r.steps), func(i int) Entry { return r.flatEntry(i, values, f) })
+}
+
+// appendJoined appends a key of one part: the domain, keys and values joined as
+// Envoy's service joins them, with all the collisions that this has.
+func appendJoined(dst []byte, domain string, entries int, at func(int) Entry) []byte {
+	n := len(domain) + 1
+	for i := range entries {
+		e := at(i)
 		n += len(e.Key) + len(e.Value) + 2
 	}
 	start := len(dst)
 	if n <= maxKeyPart {
 		dst = binary.AppendUvarint(dst, uint64(n))
 	}
-	dst = append(append(dst, r.Domain...), '_')
-	for i := range r.steps {
-		e := r.flatEntry(i, values, f)
+	dst = append(append(dst, domain...), '_')
+	for i := range entries {
+		e := at(i)
 		dst = append(append(dst, e.Key...), '_')
 		dst = append(append(dst, e.Value...), '_')
 	}
@@ -282,11 +331,18 @@ func (r *Rule) appendFlat(dst []byte, values pathValues, f *facts) []byte {
 	return dst
 }
 
+// flatEntry returns entry i as it is counted. What values that are counted
+// together become is the rest of the composite key behind the entry's own key,
+// as Envoy's service has it, be that of another length than the rule's.
 func (r *Rule) flatEntry(i int, values pathValues, f *facts) Entry {
 	s := r.steps[i]
 	e := values.at(i, s, f)
-	if s.kind == sharedStep {
-		e.Value = s.value
+	if s.shared == "" {
+		return e
+	}
+	e.Value = s.shared
+	if n := len(e.Key); len(s.shared) > n && s.shared[:n] == e.Key && s.shared[n] == '_' {
+		e.Value = s.shared[n+1:]
 	}
 	return e
 }

@@ -140,9 +140,11 @@ func TestDescriptorsMatchAttributes(t *testing.T) {
 		"client_ip=192.0.2.7": "seven",
 		"client_ip=192.0.2.8": "",
 		"path=/api/v2/a":      "api: /api/v2/a",
-		"path=//api/./v1/a":   "v1: /api/v1/a",
-		"user=u":              "",
-		"path=/login user=u":  "any user: /login,u",
+		// Read as it came it is not below /api/v1, so that v1 does not exempt it.
+		"path=//api/./v1/a":  "api: /api/v1/a; v1: /api/v1/a",
+		"path=/LOGIN user=u": "any user: /login,u",
+		"user=u":             "",
+		"path=/login user=u": "any user: /login,u",
 		"path=/login user=root remote_address=192.0.2.7 header:X-Y=z": "seven; root",
 		"user=u path=/api/v2/a client_ip=192.0.2.9":                   "each: 192.0.2.9; api: /api/v2/a; api user: /api/v2/a,u",
 	} {

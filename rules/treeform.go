@@ -234,6 +234,11 @@ func (t *treeForm) readShare(f fields, s *step) {
 	case !ok || !yes:
 	case s.kind == wildStep:
 		s.kind = sharedStep
+		if t.compat == CompatEnvoy {
+			s.shared = s.composite()
+		}
+	case s.kind == bareStep && t.compat == CompatEnvoy && strings.Contains(s.key, "*"):
+		s.shared = s.composite()
 	case s.kind == exactStep && t.compat == CompatEnvoy && strings.Contains(s.key, "*"):
 		// Of a key with a star Envoy's service takes this, and it has no
 		// effect.
@@ -318,6 +323,7 @@ func (t *treeForm) put(b *branch, into *level, at *node) {
 		into.keys = append(into.keys, c)
 	}
 	parsed := parsedBranch{branch: b, compat: t.compat, parent: into, beside: c, at: at, report: t.reporter}
+	c.all = append(c.all, b)
 	switch b.kind {
 	case exactStep:
 		c.exact[b.value] = b

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -46,10 +47,7 @@ func (t *treeForm) rateLimit(n *node, what string, at *node, path []*step) *Rule
 // identify sets what the counts of r belong to.
 func (t *treeForm) identify(r *Rule) {
 	if r.flat {
-		// No other scope is without a slash. Limits of different units had
-		// different keys, as their windows begin at different times.
-		r.Scope = "envoy:" + r.Limit.Period().String()
-		r.ChargeDenied = r.Limit.Algorithm() == headgate.FixedWindow && !r.Limit.IsUnlimited()
+		r.join()
 		return
 	}
 	r.Scope = scopeOf(t.domainName, pathScope(r.steps))
@@ -71,7 +69,10 @@ func (t *treeForm) descriptorLimit(f fields, at *node, refused bool) headgate.Li
 	before := t.errors
 	if n := f.get("unlimited"); n != nil {
 		if yes, ok := t.flag(n, "unlimited"); yes || !ok {
-			l.refuseBeside("unlimited: true", append([]string{"unit"}, limitKeys()...)...)
+			if !t.junkUnit(&l) {
+				l.refuseBeside("unlimited: true", "unit")
+			}
+			l.refuseBeside("unlimited: true", limitKeys()...)
 			if field, ok := f["requests_per_unit"]; ok {
 				t.warnf(field.key, "", "\"requests_per_unit\" has no effect beside unlimited: true")
 			}
@@ -98,6 +99,9 @@ func (t *treeForm) readCount(l *limitForm, refused bool) {
 	n := l.f.get("requests_per_unit")
 	switch {
 	case n != nil:
+		if t.compat == CompatEnvoy {
+			n = inDecimal(n)
+		}
 		l.rate.N, _ = t.integer(n, "requests_per_unit", 0, headgate.MaxLimit)
 	case refused:
 	case t.compat == CompatEnvoy:
@@ -105,6 +109,36 @@ func (t *treeForm) readCount(l *limitForm, refused bool) {
 	default:
 		t.errorf(l.at, "0 refuses every request", "\"requests_per_unit\" is missing")
 	}
+}
+
+// inDecimal returns n, a number in whatever notation of YAML 1.1, as Envoy's
+// service reads it: of 010, 0o10, 0x8 and 0b1000 each is 8.
+func inDecimal(n *node) *node {
+	if n.kind != numberKind && n.kind != textKind {
+		return n
+	}
+	v, err := strconv.ParseInt(strings.ReplaceAll(n.text, "_", ""), 0, 64)
+	if err != nil || !strings.HasPrefix(n.text, "0") {
+		return n
+	}
+	here := *n
+	here.kind, here.text = numberKind, strconv.FormatInt(v, 10)
+	return &here
+}
+
+// junkUnit reports, and warns of, a unit beside unlimited that is none, which
+// Envoy's service overlooks.
+func (t *treeForm) junkUnit(l *limitForm) bool {
+	n := l.f.get("unit")
+	if t.compat != CompatEnvoy || n == nil || slices.Contains(envoyUnits(), strings.ToLower(n.text)) {
+		return false
+	}
+	t.warnf(n, "", "the unit %s is not known, and has no effect beside unlimited: true", quote(n.text))
+	return true
+}
+
+func envoyUnits() []string {
+	return []string{"second", "minute", "hour", "day", "week", "month", "year"}
 }
 
 // readPeriod reads unit or period.
@@ -130,7 +164,7 @@ func (t *treeForm) readPeriod(l *limitForm, refused bool) {
 
 // readUnit reads a unit of Envoy's, in whatever case.
 func (t *treeForm) readUnit(n *node, l *limitForm) {
-	known := []string{"second", "minute", "hour", "day", "week", "month", "year"}
+	known := envoyUnits()
 	if n.kind != textKind {
 		t.errorf(n, "for other lengths use period, such as period: 90s", "\"unit\" must be one of %s, not %s", strings.Join(known, ", "), n.kind)
 		return

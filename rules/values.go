@@ -38,7 +38,7 @@ func (p *parser) parseValues(n *node, key string, kind AttributeKind, m *matcher
 			p.errorf(field.key, "", "%v", err)
 			continue
 		}
-		p.warnOfEntry(field.key, a)
+		p.checkEntry(field.key, a)
 		if slices.ContainsFunc(m.values, func(v valueMatch) bool { return v.attribute == a }) {
 			p.errorf(field.key, "list the values under one of them", "%s is given twice", quote(a.String()))
 			continue

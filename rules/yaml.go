@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -24,6 +25,40 @@ const (
 // readYAML returns the documents of a file. What is wrong with it as YAML goes
 // to report; the documents before the first syntax error are returned.
 func readYAML(src []byte, report *reporter) []*node {
+	docs := readDocuments(src, report)
+	for _, doc := range docs {
+		report.refuseRepeats(doc)
+	}
+	return docs
+}
+
+// repeat is a key that a mapping has had before.
+type repeat struct {
+	in         *node
+	first      int // its place among the pairs of in
+	key, value *node
+}
+
+// refuseRepeats reports the keys that are there twice.
+func (r *reporter) refuseRepeats(doc *node) {
+	for _, again := range doc.repeats {
+		r.errorf(again.key, "", "duplicate key %s, first on line %d", quote(again.key.text), again.in.pairs[again.first].key.line)
+	}
+}
+
+// takeLast lets the last of the keys that are there twice count, as Envoy's
+// service does.
+func (r *reporter) takeLast(doc *node) {
+	for _, again := range doc.repeats {
+		first := &again.in.pairs[again.first]
+		r.warnf(again.key, "", "duplicate key %s: the one on line %d does not count", quote(again.key.text), first.key.line)
+		*first = pair{again.key, again.value}
+	}
+}
+
+// readDocuments is readYAML but for keys that are there twice, which stand in
+// the documents' repeats.
+func readDocuments(src []byte, report *reporter) []*node {
 	if !checkText(src, report) {
 		return nil
 	}
@@ -52,6 +87,7 @@ func readYAML(src []byte, report *reporter) []*node {
 			report.errorf(n, "", "the document holds more than %d values once its aliases are resolved", maxValues)
 			return docs
 		}
+		n.repeats = c.repeats
 		docs = append(docs, n)
 	}
 }
@@ -86,7 +122,8 @@ type converter struct {
 	// itself is being converted, so that an alias inside it shows as a cycle.
 	done map[*yaml.Node]*node
 	// merged counts the values that were looked at to merge mappings.
-	merged int
+	merged  int
+	repeats []repeat
 }
 
 func (c *converter) convert(y *yaml.Node) *node {
@@ -160,7 +197,8 @@ func (c *converter) convertPairs(n *node, content []*yaml.Node) {
 		case key.kind == listKind || key.kind == mapKind:
 			c.report.errorf(key, "", "a key must be text")
 		case seen[key.text] != nil:
-			c.report.errorf(key, "", "duplicate key %s, first on line %d", quote(key.text), seen[key.text].line)
+			first := slices.IndexFunc(n.pairs, func(p pair) bool { return p.key.text == key.text })
+			c.repeats = append(c.repeats, repeat{n, first, key, value})
 		default:
 			seen[key.text] = key
 			n.addPair(key, value)

@@ -19,6 +19,7 @@ package_of() {
     h2load) echo nghttp2-client ;;
     ab) echo apache2-utils ;;
     protoc) echo protobuf-compiler ;;
+    php) echo php-cli ;;
     g++) echo g++ ;;
     *) echo "$1" ;;
   esac

@@ -2,13 +2,16 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -26,14 +29,17 @@ type adminFlags struct {
 }
 
 func (f *adminFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "address", defaultAdmin, "where the admin door is")
+	flags.StringVar(&f.address, "address", "", "where the admin door is (default: what HEADGATE_ADDRESS says, or "+defaultAdmin+")")
 	f.tokens.add(flags, "HEADGATE_ADMIN_TOKEN")
 	f.tls.add(flags)
 }
 
 // client checks the flags.
 func (f *adminFlags) client() (*adminClient, error) {
-	address := f.address
+	address, source := cmp.Or(f.address, config.AdminAddress(), defaultAdmin), "--address"
+	if f.address == "" {
+		source = "HEADGATE_ADDRESS"
+	}
 	switch {
 	case strings.Contains(address, "://"):
 	case f.tls.given():
@@ -43,7 +49,7 @@ func (f *adminFlags) client() (*adminClient, error) {
 	}
 	base, err := url.Parse(address)
 	if err != nil || base.Host == "" {
-		return nil, &usageError{fmt.Sprintf("--address: %q is not a URL", f.address), "write " + defaultAdmin}
+		return nil, &usageError{fmt.Sprintf("%s: %q is not a URL", source, address), "write " + defaultAdmin}
 	}
 	token, err := f.tokens.read(config.AdminToken())
 	if err != nil {
@@ -116,7 +122,7 @@ func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io
 	}
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("the admin door does not answer: %w", err)
+		return nil, c.unanswered(err)
 	}
 	if answer.StatusCode == http.StatusOK {
 		return answer.Body, nil
@@ -126,8 +132,25 @@ func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io
 		Detail string `json:"detail"`
 	}
 	_ = json.NewDecoder(io.LimitReader(answer.Body, 64<<10)).Decode(&problem)
-	if problem.Detail == "" {
-		problem.Detail = answer.Status
+	if problem.Detail == "" || strings.HasPrefix(problem.Detail, "there is nothing at") {
+		return nil, &hintedError{fmt.Errorf("%s is not the admin door: it answers %s", c.base.Host, answer.Status), "say where that is: --address, or HEADGATE_ADDRESS"}
 	}
-	return nil, fmt.Errorf("%s: %s", u.Redacted(), problem.Detail)
+	if answer.StatusCode == http.StatusUnauthorized {
+		return nil, &hintedError{errors.New(problem.Detail), "give it by HEADGATE_ADMIN_TOKEN or --token-file"}
+	}
+	return nil, errors.New(problem.Detail)
+}
+
+// unanswered says why there was no answer, and what to do about it.
+func (c *adminClient) unanswered(err error) error {
+	if at, ok := errors.AsType[*url.Error](err); ok {
+		err = at.Err // without the method and the URL
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("the admin door at %s does not answer: %w", c.base.Host, err)
+	}
+	return &hintedError{
+		fmt.Errorf("no admin door at %s: %w", c.base.Host, syscall.ECONNREFUSED),
+		"start headgate serve or headgate proxy, or say where it is: --address, or HEADGATE_ADDRESS",
+	}
 }

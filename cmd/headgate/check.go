@@ -12,13 +12,18 @@ import (
 
 func newCheck(s streams) *cobra.Command {
 	var asJSON, schema bool
+	var f flags
 	cmd := &cobra.Command{
 		Use:   "check PATH...",
 		Short: "find mistakes in rule files before they go live",
 		Long: `Check reads rule files, and all rule files of folders, as serve would. It
 exits with 0 if they are right (there may be warnings) and with 1 if not. Of
-rule tests beside them it says what is wrong, and does not run them.`,
+rule tests next to them it says what is wrong, and does not run them.
+
+How rules are read, it takes from the environment as serve does: HEADGATE_COMPAT,
+HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
 		Example: `  headgate check rules/
+  headgate check --compat envoy --envoy-env config/
   headgate check --schema >rules.schema.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && !schema {
@@ -28,6 +33,7 @@ rule tests beside them it says what is wrong, and does not run them.`,
 		},
 	}
 	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of rule files, for editors")
+	f.ruleOptions(cmd)
 	cmd.ValidArgsFunction = ruleFiles
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.RunE = running(func(_ *cobra.Command, args []string) error {
@@ -35,36 +41,48 @@ rule tests beside them it says what is wrong, and does not run them.`,
 			_, err := fmt.Fprint(s.out, app.RulesSchema())
 			return err
 		}
-		r := app.Check(args...)
-		if asJSON {
-			if r.Diagnoses == nil {
-				r.Diagnoses = []app.Diagnosis{}
-			}
-			e := json.NewEncoder(s.out)
-			e.SetIndent("", "  ")
-			if err := e.Encode(r); err != nil {
-				return err
-			}
-		} else {
-			newPaint(s.err).diagnoses(r.Diagnoses)
-		}
-		if !r.OK {
-			return &failedError{exitFailed}
-		}
-		if !asJSON {
-			tests := ""
-			if r.Tests > 0 {
-				tests = ", " + count(r.Tests, "test")
-			}
-			_, err := fmt.Fprintf(s.out, "ok: %s in %s (%s)%s\n", count(r.Rules, "rule"), count(r.Files, "file"), domains(r.Domains), tests)
+		options, err := f.loadRuleOptions()
+		if err != nil {
 			return err
 		}
-		return nil
+		r := app.Check(options, args...)
+		if asJSON {
+			err = printJSON(s, &r)
+		} else {
+			newPaint(s.err).diagnoses(r.Diagnoses)
+			newPaint(s.err).skipped(r.Skipped)
+		}
+		switch {
+		case err != nil:
+			return err
+		case !r.OK:
+			return &failedError{exitFailed}
+		case asJSON:
+			return nil
+		}
+		tests := ""
+		if r.Tests > 0 {
+			tests = ", " + count(r.Tests, "test")
+		}
+		_, err = fmt.Fprintf(s.out, "ok: %s in %s (%s)%s\n", count(r.Rules, "rule"), count(r.Files, "file"), inert(domains(r.Domains)), tests)
+		return err
 	})
 	return cmd
 }
 
+func printJSON(s streams, r *app.Report) error {
+	if r.Diagnoses == nil {
+		r.Diagnoses = []app.Diagnosis{}
+	}
+	e := json.NewEncoder(s.out)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
 func domains(names []string) string {
+	if len(names) == 0 {
+		return "no domain"
+	}
 	if len(names) == 1 {
 		return "domain " + names[0]
 	}

@@ -173,18 +173,6 @@ const (
 	bold  = "\x1b[1m"
 )
 
-// in returns text in a colour, if there are colours.
-func (p paint) in(colour, text string) string {
-	if !p.colour {
-		return text
-	}
-	return colour + text + "\x1b[0m"
-}
-
-func (e explanation) printf(format string, args ...any) {
-	_, _ = fmt.Fprintf(e.w, format, args...)
-}
-
 func (e explanation) print(x *app.Explained) {
 	e.verdict(x)
 	for i := range x.Parts {
@@ -257,7 +245,7 @@ func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond)
 func (e explanation) applying(r *app.ExplainedRule) {
 	name := e.in(bold, r.Rule)
 	if r.LimitName != "" {
-		name += " (" + r.LimitName + ")"
+		name += painted(" (" + inert(r.LimitName) + ")")
 	}
 	e.printf("  %s  %s\n", name, e.in(faint, r.At))
 	cost := ""
@@ -291,19 +279,19 @@ func allBack(c *app.LimitCount) string {
 }
 
 // says is the answer of one rule.
-func (e explanation) says(r *app.ExplainedRule) string {
+func (e explanation) says(r *app.ExplainedRule) painted {
 	c := r.Count
 	switch {
 	case c.Allowed && c.Delay > 0:
-		return e.in(green, "allowed") + ", after waiting " + milliseconds(c.Delay)
+		return e.in(green, "allowed") + painted(", after waiting "+milliseconds(c.Delay))
 	case c.Allowed:
 		return e.in(green, "allowed")
 	case r.BannedUntil != nil:
-		return e.in(red, "banned") + " until " + r.BannedUntil.Format(time.RFC3339) + ", " + passes(c.RetryAfter)
+		return e.in(red, "banned") + painted(" until "+r.BannedUntil.Format(time.RFC3339)+", "+passes(c.RetryAfter))
 	case !r.Enforced:
-		return "would be refused, " + passes(c.RetryAfter)
+		return painted("would be refused, " + passes(c.RetryAfter))
 	}
-	return e.in(red, "refused") + ", " + passes(c.RetryAfter)
+	return e.in(red, "refused") + painted(", "+passes(c.RetryAfter))
 }
 
 // keyText is what a rule counts by, for people.
@@ -342,14 +330,14 @@ func (e explanation) others(list []app.ExplainedRule, leftOff int) {
 		width = max(width, min(len(r.Rule), 32))
 	}
 	for _, r := range list {
-		why := ""
+		var why painted
 		if len(r.Why) > 0 {
-			why = r.Why[0].String()
+			why = painted(inert(r.Why[0].String()))
 		}
 		if more := len(r.Why) - 1; more > 0 {
 			if e.all {
 				for _, m := range r.Why[1:] {
-					why += fmt.Sprintf("\n  %-*s  %s", width, "", m)
+					why += painted(fmt.Sprintf("\n  %-*s  %s", width, "", inert(m.String())))
 				}
 			} else {
 				why += e.in(faint, fmt.Sprintf(" (and %d more)", more))

@@ -116,6 +116,9 @@ func newKeyAction(s streams, name, short string, options []string) *cobra.Comman
 
 // run does one action.
 func (f *keysFlags) run(cmd *cobra.Command, out io.Writer, action string) error {
+	if err := f.complete(action); err != nil {
+		return err
+	}
 	client, err := f.client()
 	if err != nil {
 		return err
@@ -144,6 +147,26 @@ func (f *keysFlags) run(cmd *cobra.Command, out io.Writer, action string) error 
 	}
 	for i := range list.Keys {
 		printKey(out, action, &list.Keys[i], time.Now())
+	}
+	return nil
+}
+
+// complete says which flag an action cannot do without.
+func (f *keysFlags) complete(action string) error {
+	lasts := f.lasting != "" || f.until != ""
+	switch {
+	case len(f.key) == 0 && f.rule == "":
+		return &usageError{"--key is missing", "say which key: --rule login --key 198.51.100.7, or --key client_ip=198.51.100.7 for all rules that count by it"}
+	case f.lasting != "" && f.until != "":
+		return &usageError{"--for and --until say the same", "leave one of them out"}
+	case action == "ban" && !lasts:
+		return &usageError{"--for is missing: how long is the ban to last?", "write --for 24h, or --until 2027-01-31T12:00:00Z"}
+	case action == "override" && f.rate == "" && f.burst == 0:
+		return &usageError{"--rate is missing: what is to apply in place of the rule's limit?", "write --rate 500/minute, --burst 50, or both"}
+	case action == "override" && !lasts:
+		return &usageError{"--for is missing: how long is it to last?", "write --for 30d, or --until 2027-01-31T12:00:00Z"}
+	case action == "grant" && f.amount == 0:
+		return &usageError{"--amount is missing: how much is to be granted?", "write --amount 100"}
 	}
 	return nil
 }
@@ -212,7 +235,7 @@ func (f *keysFlags) keyParts(ctx context.Context, client *adminClient) (any, err
 // printKey says how a key is.
 func printKey(w io.Writer, action string, k *app.KeyAnswer, now time.Time) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s  %s  ", k.Domain, k.Rule, shownKey(&app.TopKey{Key: k.Key, KeyHash: k.KeyHash}))
+	fmt.Fprintf(&b, "%s %s  %s  ", inert(k.Domain), inert(k.Rule), shownKey(&app.TopKey{Key: k.Key, KeyHash: k.KeyHash}))
 	switch {
 	case !k.Changed && action == "unban":
 		b.WriteString("it was not banned; ")

@@ -126,7 +126,7 @@ func (f *queueFlags) print(w io.Writer, queues []app.QueueStats, items []app.Que
 	_, _ = fmt.Fprintln(t, "DOMAIN\tRULE\tPENDING\tBYTES\tOLDEST\tIN FLIGHT\tDELIVERED\tFAILED\tDEAD")
 	for _, q := range queues {
 		oldest := (time.Duration(q.OldestAgeMS) * time.Millisecond).Round(time.Second)
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\n", q.Domain, q.Rule, q.Depth, q.Bytes, oldest, q.InFlight, q.Delivered, q.Failed, q.Dead)
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\n", visible(q.Domain), visible(q.Rule), q.Depth, q.Bytes, oldest, q.InFlight, q.Delivered, q.Failed, q.Dead)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (f *queueFlags) print(w io.Writer, queues []app.QueueStats, items []app.Que
 		if it.LastStatus != 0 {
 			last = strconv.Itoa(it.LastStatus)
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s %s\t%s\t%d\t%s\n", it.ID, it.Rule, keyOf(it), it.Method, visible(it.URI),
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s %s\t%s\t%d\t%s\n", it.ID, visible(it.Rule), keyOf(it), it.Method, visible(it.URI),
 			it.AcceptedAt.Format(time.RFC3339), it.Attempts, visible(last))
 	}
 	return t.Flush()
@@ -220,7 +220,7 @@ func show(w io.Writer, it *app.QueueItem) error {
 	line("id", it.ID)
 	line("state", it.State)
 	if it.Rule != "" {
-		line("rule", it.Domain+" "+it.Rule)
+		line("rule", visible(it.Domain+" "+it.Rule))
 		line("key", keyOf(it))
 		line("request", it.Method+" "+visible(it.URI))
 		line("host", visible(it.Host))

@@ -31,7 +31,7 @@ func newQuickstart(s streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return serve(cmd.Context(), s, app.Quickstart(app.Options{Config: c}), func(a *app.App) {
+		return serve(cmd.Context(), s, app.Quickstart(app.Options{Config: c, AdminMayMove: true}), func(a *app.App) {
 			_, _ = fmt.Fprintf(s.out, invitation, a.Addr(app.DoorProxy), a.Addr(app.DoorAPI), cmp.Or(a.Addr(app.DoorAdmin), "closed"))
 		})
 	})

@@ -35,6 +35,8 @@ Start with: headgate quickstart`,
 		},
 		Args: cobra.NoArgs,
 	}
+	root.Version = readVersion().String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
 	root.SetIn(s.in)
 	root.SetOut(s.out)
@@ -42,7 +44,7 @@ Start with: headgate quickstart`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{err.Error(), flagHint(cmd, err)}
 	})
-	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newExplain(s), newTest(s), newTop(s), newDiff(s), newKeys(s), newQueue(s), newSimulate(s), newSuggest(s), newLab(s), newVersion(s))
+	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newExplain(s), newTest(s), newTop(s), newDiff(s), newKeys(s), newQueue(s), newRules(s), newSimulate(s), newSuggest(s), newLab(s), newVersion(s))
 	for _, cmd := range root.Commands() {
 		completeFlags(cmd)
 	}

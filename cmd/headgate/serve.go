@@ -22,13 +22,15 @@ type flags struct {
 	// envoyEnv understands the variables of envoyproxy/ratelimit.
 	envoyEnv bool
 	values   map[string]*string
+	names    map[string]string // of the flags, by key
 }
 
 // flag adds a flag for a setting.
 func (f *flags) flag(cmd *cobra.Command, name, key, usage string) {
 	if f.values == nil {
-		f.values = map[string]*string{}
+		f.values, f.names = map[string]*string{}, map[string]string{}
 	}
+	f.names[key] = name
 	f.values[key] = cmd.Flags().String(name, "", usage)
 }
 
@@ -53,7 +55,30 @@ func (f *flags) load(preset map[string]string) (*config.Config, error) {
 			given[key] = *value
 		}
 	}
-	return config.Load(config.Sources{File: f.config, NoFile: f.noFile, Flags: given, EnvoyEnvironment: f.envoyEnv})
+	return config.Load(config.Sources{File: f.config, NoFile: f.noFile, Flags: given, FlagNames: f.names, EnvoyEnvironment: f.envoyEnv})
+}
+
+// ruleOptions adds the flags that say how rules are read, of commands that read
+// them and serve nothing.
+func (f *flags) ruleOptions(cmd *cobra.Command) {
+	f.compat(cmd)
+	f.flag(cmd, "merge-domains", "merge_domains", "whether several files may have descriptors for a domain: true or false")
+	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file that says how rules are read (default none)")
+}
+
+// compat adds the flags about envoyproxy/ratelimit.
+func (f *flags) compat(cmd *cobra.Command) {
+	f.flag(cmd, "compat", "compat", "whose answers descriptors give: envoy, or none for Headgate's own (default none)")
+	cmd.Flags().BoolVar(&f.envoyEnv, "envoy-env", false, "understand the environment of envoyproxy/ratelimit")
+}
+
+// loadRuleOptions reads what ruleOptions is about.
+func (f *flags) loadRuleOptions() (config.RuleOptions, error) {
+	given := map[string]string{}
+	for key, value := range f.values {
+		given[key] = *value
+	}
+	return config.LoadRuleOptions(config.Sources{File: f.config, Flags: given, EnvoyEnvironment: f.envoyEnv})
 }
 
 func newServe(s streams) *cobra.Command {
@@ -85,7 +110,7 @@ a second one stops at once.`,
 	f.flag(cmd, "listen-resp", "listen.resp", `address of the Redis protocol, or "off" (default 127.0.0.1:6380)`)
 	f.flag(cmd, "listen-shared", "listen.shared", "address of a port for the HTTP API, gRPC and the Redis protocol together")
 	f.flag(cmd, "listen-admin", "listen.admin", `address of the admin door, or "off" (default 127.0.0.1:6070)`)
-	cmd.Flags().BoolVar(&f.envoyEnv, "envoy-env", false, "understand the environment of envoyproxy/ratelimit")
+	f.compat(cmd)
 	f.flag(cmd, "listen-proxy", "proxy.listen", `address of the reverse proxy, or "off" (default 127.0.0.1:8000)`)
 	f.flag(cmd, "upstream", "proxy.upstream", "where the reverse proxy sends requests, such as http://127.0.0.1:9000")
 	f.flag(cmd, "domain", "proxy.domain", "whose rules the reverse proxy enforces (default: the only domain there is)")
@@ -104,6 +129,7 @@ func serve(ctx context.Context, s streams, o app.Options, started func(*app.App)
 	o.LogLevel, o.Version = new(slog.LevelVar), readVersion().Version
 	o.LogLevel.Set(o.Config.Log.Level)
 	o.Logger = newLogger(s, o.Config.Log.Format, o.LogLevel)
+	slog.SetDefault(o.Logger) // also for package log, by which net/http tells of odd upstreams
 	a, err := app.New(o)
 	if err != nil {
 		return err

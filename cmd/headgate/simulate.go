@@ -53,10 +53,10 @@ func (f *logFlags) begin(s streams, paths []string) *logProgress {
 			how = "found out by its first lines"
 		}
 		if r.Format == "empty" {
-			_, _ = fmt.Fprintf(s.err, "%s: empty\n", r.Name)
+			p.printf("%s: empty\n", r.Name)
 			return
 		}
-		_, _ = fmt.Fprintf(s.err, "%s: format %s, %s%s\n", r.Name, r.Format, how, compressed)
+		p.printf("%s: format %s, %s%s\n", r.Name, r.Format, how, compressed)
 	}
 	if isTerminal(s.err) {
 		p.began = time.Now()
@@ -279,11 +279,30 @@ func (f *simulateFlags) complain(s streams, r *app.SimulationReport) bool {
 		p.line("warning", fmt.Sprintf("of %s the log does not have the client's address: a rule that counts by client_ip took them all for one client", requests(n)))
 		p.line("hint", "let the server log it, such as by $remote_addr or %h, or say which key of JSON lines has it: --map client_ip=KEY")
 	}
+	warnOfLacking(p, "", r.LackingText())
+	if r.Compare != nil {
+		warnOfLacking(p, "new rules: ", r.Compare.New.LackingText())
+	}
 	if n := r.Memory.Evicted; n > 0 {
 		p.line("warning", fmt.Sprintf("%s keys that were not fresh were forgotten to make room, as serve would do", thousands(n)))
 		p.line("hint", "see --max-keys, and max_keys of the store")
 	}
 	return failed
+}
+
+// warnOfLacking says which rules ask for what the log does not have.
+func warnOfLacking(p paint, of string, list []string) {
+	const most = 10
+	for i, text := range list {
+		if i == most {
+			p.line("warning", fmt.Sprintf("%sas much is true of %d more rules; see --json", of, len(list)-most))
+			break
+		}
+		p.line("warning", of+text)
+	}
+	if len(list) > 0 {
+		p.line("hint", "let the server log it, such as by $http_x_api_key, or say which key of JSON lines has it: --map header:X-Api-Key=KEY; claims of tokens are in no log")
+	}
 }
 
 func complainOfLogs(s streams, requests, skipped int64, logs []app.LogReport, samples []app.LogSample) bool {
@@ -308,7 +327,7 @@ func complainOfLogs(s streams, requests, skipped int64, logs []app.LogReport, sa
 			if one.Line > 0 {
 				at += ":" + strconv.FormatInt(one.Line, 10)
 			}
-			_, _ = fmt.Fprintf(s.err, "  %s: %s\n      %s\n", at, one.Why, strconv.Quote(one.Text))
+			p.printf("  %s: %s\n      %s\n", at, one.Why, strconv.Quote(one.Text))
 		}
 	}
 	if late > 0 {

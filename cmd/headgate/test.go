@@ -99,10 +99,6 @@ type testOutput struct {
 	verbose bool
 }
 
-func (o testOutput) printf(format string, args ...any) {
-	_, _ = fmt.Fprintf(o.w, format, args...)
-}
-
 // step prints a step before its test, which is told of when it is over.
 func (o testOutput) step(position, request, got string) {
 	o.printf("      %s: %s: %s\n", position, request, got)
@@ -152,6 +148,7 @@ func (f *testFlags) print(s streams, r app.TestReport) error {
 		return e.Encode(r)
 	}
 	newPaint(s.err).diagnoses(r.Diagnoses)
+	newPaint(s.err).skipped(r.Skipped)
 	if len(r.Tests) == 0 {
 		return nil
 	}

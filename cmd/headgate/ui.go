@@ -17,7 +17,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
@@ -40,6 +42,15 @@ type streams struct {
 type usageError struct{ message, hint string }
 
 func (e *usageError) Error() string { return e.message }
+
+// hintedError is an error with what to do about it.
+type hintedError struct {
+	err  error
+	hint string
+}
+
+func (e *hintedError) Error() string { return e.err.Error() }
+func (e *hintedError) Unwrap() error { return e.err }
 
 // failedError says that everything has been said already and the exit code is
 // what is left.
@@ -64,6 +75,11 @@ func report(w io.Writer, err error) int {
 		p.line("error", usage.message)
 		p.line("hint", usage.hint)
 		return exitUsage
+	}
+	if hinted, ok := errors.AsType[*hintedError](err); ok {
+		p.line("error", hinted.Error())
+		p.line("hint", hinted.hint)
+		return exitFailed
 	}
 	p.diagnoses(app.Diagnose(err))
 	if source, ok := errors.AsType[*config.SourceError](err); ok && strings.HasPrefix(source.Source, "--") {
@@ -91,7 +107,56 @@ func (p paint) line(label, text string) {
 	if p.colour {
 		label = colours[label] + label + "\x1b[0m"
 	}
-	_, _ = fmt.Fprintf(p.w, "%s: %s\n", label, text)
+	_, _ = fmt.Fprintf(p.w, "%s: %s\n", label, inert(text))
+}
+
+// inert is text of others, such as the name of a file, in which what a terminal
+// would obey is written out. Further lines are indented, so that none looks like
+// one of ours.
+func inert(text string) string {
+	if !strings.ContainsFunc(text, isObeyed) && !strings.Contains(text, "\n") {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range strings.TrimRight(text, "\n") {
+		switch quoted := strconv.QuoteToASCII(string(r)); {
+		case r == '\n':
+			b.WriteString("\n  ")
+		case isObeyed(r):
+			b.WriteString(quoted[1 : len(quoted)-1])
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// isObeyed reports whether terminals do something at r but to show it: control
+// characters but tabs, and what changes the direction of writing.
+func isObeyed(r rune) bool {
+	return unicode.IsControl(r) && r != '\t' && r != '\n' || unicode.Is(unicode.Bidi_Control, r)
+}
+
+// painted is text that is ours, or has been made inert, with our colours.
+type painted string
+
+// in returns text in a colour.
+func (p paint) in(colour, text string) painted {
+	if text = inert(text); !p.colour {
+		return painted(text)
+	}
+	return painted(colour + text + "\x1b[0m")
+}
+
+// printf writes a text. Arguments that are strings may be of others, and are made
+// inert.
+func (p paint) printf(format string, args ...any) {
+	for i, arg := range args {
+		if text, ok := arg.(string); ok {
+			args[i] = inert(text)
+		}
+	}
+	_, _ = fmt.Fprintf(p.w, format, args...)
 }
 
 // diagnoses prints each with its excerpt and hint.
@@ -103,9 +168,16 @@ func (p paint) diagnoses(list []app.Diagnosis) {
 		}
 		p.line(d.Severity, text)
 		for line := range strings.Lines(d.Excerpt) {
-			_, _ = fmt.Fprint(p.w, "  ", line)
+			_, _ = fmt.Fprintf(p.w, "  %s\n", inert(line))
 		}
 		p.line("hint", d.Hint)
+	}
+}
+
+// skipped says which files were not read.
+func (p paint) skipped(list []string) {
+	for _, text := range list {
+		p.line("skipped", text)
 	}
 }
 

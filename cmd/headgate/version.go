@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -19,6 +20,11 @@ type version struct {
 	Platform string `json:"platform"`
 }
 
+// stamp is what the linker was told: a description of the version, the commit and
+// its time, divided by spaces. make build tells it, for the toolchain does not
+// everywhere.
+var stamp string //nolint:gochecknoglobals // set by the linker, with -X
+
 func newVersion(s streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -32,21 +38,41 @@ func newVersion(s streams) *cobra.Command {
 		if asJSON {
 			return json.NewEncoder(s.out).Encode(v)
 		}
-		commit := ""
-		if v.Commit != "" {
-			commit = " " + v.Commit[:min(len(v.Commit), 12)]
-		}
-		_, err := fmt.Fprintf(s.out, "headgate %s%s %s %s\n", v.Version, commit, v.Go, v.Platform)
+		_, err := fmt.Fprintln(s.out, v)
 		return err
 	})
 	return cmd
 }
 
+// String returns one line, as somebody who reports a mistake should quote it.
+func (v version) String() string {
+	words := []string{"headgate", v.Version}
+	if v.Commit != "" {
+		words = append(words, v.Commit[:min(len(v.Commit), 12)])
+	}
+	if day, _, dated := strings.Cut(v.Time, "T"); dated {
+		words = append(words, day)
+	}
+	if v.Modified {
+		words = append(words, "modified")
+	}
+	return strings.Join(append(words, v.Go, v.Platform), " ")
+}
+
 func readVersion() version {
-	v := version{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return v
+		info = new(debug.BuildInfo)
+	}
+	return versionOf(info, stamp)
+}
+
+// versionOf is what the toolchain says and, where it says nothing, the stamp.
+func versionOf(info *debug.BuildInfo, stamp string) version {
+	v := version{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if words := strings.Fields(stamp); len(words) == 3 {
+		v.Version, v.Commit, v.Time = words[0], words[1], words[2]
+		v.Modified = strings.HasSuffix(v.Version, "-dirty")
 	}
 	if info.Main.Version != "" && info.Main.Version != "(devel)" {
 		v.Version = info.Main.Version

@@ -102,7 +102,7 @@ func TestDefinedFormats(t *testing.T) {
 		{
 			"nginx with parts of the request", `${remote_addr}|$time_iso8601|$request_method|$scheme://$http_host$request_uri|$http_x_forwarded_for`,
 			`192.0.2.1|2026-11-21T13:00:00+01:00|PUT|https://example.com/a%2Bb?c|203.0.113.5, 198.51.100.1`,
-			"2026-11-21T12:00:00Z 192.0.2.1 PUT host=\"example.com\" path=\"/a+b\" query=\"c\" status=0 forwarded=\"203.0.113.5, 198.51.100.1\"\n    other scheme=\"https\"\n",
+			"2026-11-21T12:00:00Z 192.0.2.1 PUT host=\"example.com\" path=\"/a%2Bb\" query=\"c\" status=0 forwarded=\"203.0.113.5, 198.51.100.1\"\n    other scheme=\"https\"\n",
 		},
 		{
 			"nginx, path that is decoded", `$remote_addr [$time_local] $request_method $uri$is_args$args $status`,

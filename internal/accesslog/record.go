@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/textproto"
-	"net/url"
 	"strconv"
 	"strings"
 )
@@ -42,7 +41,7 @@ type Record struct {
 	// ForwardedFor is the X-Forwarded-For that came with the request.
 	ForwardedFor string
 	Method       string
-	// Path is decoded, as servers decode it; RawQuery is not.
+	// Path and RawQuery are as they were logged: percent-encoded, as a rule.
 	Path, RawQuery string
 	Host           string
 	Status         int
@@ -167,23 +166,11 @@ func (r *Record) setTarget(text string) error {
 	default:
 		return errNoRequest
 	}
-	path, query, _ := strings.Cut(text, "?")
-	r.setPath(path)
-	r.RawQuery = query
+	r.Path, r.RawQuery, _ = strings.Cut(text, "?")
+	if r.Path == "" {
+		r.Path = "/"
+	}
 	return nil
-}
-
-// setPath decodes a path. A path that cannot be decoded stays as it is.
-func (r *Record) setPath(path string) {
-	if strings.IndexByte(path, '%') >= 0 {
-		if decoded, err := url.PathUnescape(path); err == nil {
-			path = decoded
-		}
-	}
-	if path == "" {
-		path = "/"
-	}
-	r.Path = path
 }
 
 // isToken reports whether text may be a method.

@@ -80,7 +80,9 @@ func cases() []scenario {
 	list := []scenario{
 		{"default", two, nil, []request{get(ok), get(ok), get(ok), send(http.MethodHead, ok), send(http.MethodPost, ok)}},
 		{"nothing ever passes", headgate.PerMinute(0), nil, []request{get(ok)}},
-		{"invalid", headgate.Limit{}, nil, []request{get(ok)}},
+		{"limits of plans", two, []httplimit.Option{httplimit.LimitBy(planned), httplimit.Name("plan")}, []request{
+			get(ok), get(ok, "X-Plan", "five"), get(ok, "X-Plan", "none"), get(ok, "X-Plan", "invalid"), get(ok), get(ok),
+		}},
 		{"header", two, []httplimit.Option{httplimit.ByHeader("X-Api-Key"), httplimit.Name("per-key")}, []request{
 			get(ok, "x-api-key", "a"), get(ok, "X-Api-Key", "b"), get(ok, "X-API-KEY", "a", "X-Api-Key", "b"), get(ok, "X-Api-Key", "a"), get(ok), get(ok), get(ok),
 		}},
@@ -122,6 +124,85 @@ func cases() []scenario {
 		_, _ = io.WriteString(w, "known: "+strconv.FormatBool(ok)+" "+d.RetryAfter.String())
 	}))
 	return append(list, scenario{"answer of one's own", two, []httplimit.Option{onLimit}, []request{get(ok), get(ok), get(ok)}})
+}
+
+// planned is a httplimit.LimitBy that goes by a header field.
+func planned(r *http.Request) (headgate.Limit, bool) {
+	switch r.Header.Get("X-Plan") {
+	case "five":
+		return headgate.PerMinute(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), true
+	case "none":
+		return headgate.PerMinute(0), true
+	case "invalid":
+		return headgate.Limit{}, true
+	}
+	return headgate.Limit{}, false
+}
+
+// Mistakes returns the arguments that the middleware of build is made of although
+// httplimit.Validate refuses them.
+func Mistakes(build Build) []string {
+	var found []string
+	for _, c := range []struct {
+		name    string
+		limiter *headgate.Limiter
+		limit   headgate.Limit
+		option  httplimit.Option
+	}{
+		{"no limiter", nil, headgate.PerMinute(1), httplimit.IETF},
+		{"no store", headgate.New(nil), headgate.PerMinute(1), httplimit.IETF},
+		{"an unset limit", headgate.New(nowhere{}), headgate.Limit{}, httplimit.IETF},
+		{"a window with a burst", headgate.New(nowhere{}), headgate.PerMinute(5).Using(headgate.FixedWindow).Burst(3), httplimit.IETF},
+		{"an invalid limit of Also", headgate.New(nowhere{}), headgate.PerMinute(1), httplimit.Also(headgate.PerMinute(-1))},
+		{"a nil By", headgate.New(nowhere{}), headgate.PerMinute(1), httplimit.By(nil)},
+	} {
+		want := httplimit.Validate(c.limiter, c.limit, c.option)
+		if got := mistake(func() { build(c.limiter, c.limit, c.option) }); want == nil || got != want.Error() {
+			found = append(found, fmt.Sprintf("%s: panics with %q, want %q", c.name, got, want))
+		}
+	}
+	return found
+}
+
+// Misread returns the requests with several values of which a framework's handler
+// reads another than httplimit counts by. The server answers with the header field
+// X-Api-Key, the parameter key and the cookie session, with | between them.
+func Misread(server Server) []string {
+	var found []string
+	for _, make := range []request{
+		get("/?key=a&key=b", "X-Api-Key", "a", "X-Api-Key", "b", "Cookie", "session=a; session=b"),
+		get("/?KEY=x&key[]=y&key=a&key=b", "X_Api_Key", "x", "X-Api-Key", "a", "Cookie", "SESSION=x; session=a; session=b"),
+		get("/?key=&key=b", "X-Api-Key", "", "X-Api-Key", "b", "Cookie", "session=; session=b"),
+	} {
+		r := make()
+		header, _ := httplimit.ByHeader("X-Api-Key")(r)
+		query, _ := httplimit.ByQuery("key")(r)
+		cookie, _ := httplimit.ByCookie("session")(r)
+		want := header + "|" + query + "|" + cookie
+		res, err := server(r)
+		if err != nil {
+			return append(found, err.Error())
+		}
+		got, err := io.ReadAll(res.Body)
+		if _ = res.Body.Close(); err != nil || string(got) != want {
+			found = append(found, fmt.Sprintf("%s: the handler reads %q, counted by %q (%v)", r.URL, got, want, err))
+		}
+	}
+	return found
+}
+
+// nowhere is a store that nobody asks.
+type nowhere struct{ headgate.Store }
+
+// mistake returns the error that f panics with, or "".
+func mistake(f func()) (text string) {
+	defer func() {
+		if err, ok := recover().(error); ok {
+			text = err.Error()
+		}
+	}()
+	f()
+	return ""
 }
 
 // reference returns the server that others are compared with.

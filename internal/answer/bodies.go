@@ -3,6 +3,7 @@ package answer
 import (
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -69,9 +70,9 @@ func Postpone(list []Policy, extra func(exact time.Duration, random func(n int64
 }
 
 // Pretend answers r as its backend might: nothing in the answer tells of a
-// limit but what the policies say of others. body and bodies are as of
-// [Refusal]; without either the answer has no body, nor has one to HEAD or
-// OPTIONS.
+// limit but what the policies say of others. body and bodies are those of
+// [Refusal]; without either the answer has no body. One to HEAD has the header
+// of one to GET.
 func Pretend(w http.ResponseWriter, r *http.Request, as Refusal) {
 	h := w.Header()
 	Headers(h, as.Dialect, as.Policies...)
@@ -83,17 +84,18 @@ func Pretend(w http.ResponseWriter, r *http.Request, as Refusal) {
 		values := as.values()
 		text, contentType = v.Template.Append(nil, &values), v.ContentType
 	}
-	if len(text) > 0 && r.Method != http.MethodOptions {
+	if len(text) > 0 {
 		h.Set("Content-Type", contentType)
+	}
+	bodiless := as.Status == http.StatusNoContent || as.Status == http.StatusNotModified
+	if !bodiless {
+		h.Set("Content-Length", strconv.Itoa(len(text))) // net/http sets none to HEAD
 	}
 	for name, value := range as.Headers {
 		h.Set(name, value)
 	}
 	w.WriteHeader(as.Status)
-	switch {
-	case r.Method == http.MethodHead, r.Method == http.MethodOptions:
-	case as.Status == http.StatusNoContent, as.Status == http.StatusNotModified:
-	default:
+	if !bodiless && r.Method != http.MethodHead {
 		_, _ = w.Write(text) // a client that went away has no use for the error
 	}
 }

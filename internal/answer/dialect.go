@@ -102,6 +102,16 @@ const (
 	fieldCount
 )
 
+// FieldNames returns the names of all header fields that some dialect writes, for
+// those who have to name them, as CORS does.
+func FieldNames() []string {
+	names := make([]string, 0, fieldCount+1)
+	for f := range fieldCount {
+		names = append(names, f.name())
+	}
+	return append(names, TimeField)
+}
+
 // maxFields is how many fields a dialect has at most.
 const maxFields = 7
 

@@ -19,6 +19,19 @@ type Policy struct {
 	At int64
 }
 
+// Append appends p to list. Of one limit that was asked about several keys of a
+// request, one after another, it keeps the tightest answer: clients hear of it
+// once.
+func Append(list []Policy, p Policy) []Policy {
+	if n := len(list); n > 0 && list[n-1].Name == p.Name && list[n-1].Limit.Equal(p.Limit) {
+		if p.Decision.Tighter(list[n-1].Decision) {
+			list[n-1] = p
+		}
+		return list
+	}
+	return append(list, p)
+}
+
 // told reports whether clients hear of p at all. Limits that only observe, or
 // that limit nothing, are the operator's business.
 func (p *Policy) told() bool {

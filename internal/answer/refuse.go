@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -62,10 +63,12 @@ func Refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 	for name, value := range refusal.Headers {
 		h.Set(name, value)
 	}
-	w.WriteHeader(status)
 	if r != nil && r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified {
+		w.WriteHeader(status)
 		return
 	}
+	measured(h, text)
+	w.WriteHeader(status)
 	_, _ = w.Write(text) // a client that went away has no use for the error
 }
 
@@ -85,14 +88,17 @@ func (r *Refusal) Content() (text []byte, contentType string) {
 // requests that are wrong. detail is for people; it may hold any text.
 func Problem(w http.ResponseWriter, status int, detail string) {
 	clean(w.Header(), problemType)
-	w.WriteHeader(status)
 	// A struct of strings and an int can be encoded; only writing can fail.
-	_ = json.NewEncoder(w).Encode(struct {
+	var text bytes.Buffer
+	_ = json.NewEncoder(&text).Encode(struct {
 		Type   string `json:"type"`
 		Title  string `json:"title"`
 		Status int    `json:"status"`
 		Detail string `json:"detail,omitempty"`
 	}{"about:blank", http.StatusText(status), status, detail})
+	measured(w.Header(), text.Bytes())
+	w.WriteHeader(status)
+	_, _ = w.Write(text.Bytes())
 }
 
 // clean prepares h for an answer of our own, of a content type: nothing about

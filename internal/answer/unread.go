@@ -8,10 +8,14 @@ import (
 )
 
 // Unread answers a request whose body could not be read, for err: with 413 if it
-// is an http.MaxBytesError, 408 if the body did not arrive in time, else 400.
-func Unread(w http.ResponseWriter, err error) {
+// is an http.MaxBytesError, 408 if the body did not arrive in time, else 400. A
+// client that sends all of a large body before it reads gets the answer too.
+func Unread(w http.ResponseWriter, r *http.Request, err error) {
 	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		w.Header().Set("Connection", "close") // rather than read the rest
+		w.Header().Set("Connection", "close")
+		if r.ContentLength < 0 || r.Header["Expect"] == nil { // else it waits to be asked for more
+			defer Linger(w, r, r.Body)()
+		}
 		Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", big.Limit))
 		return
 	}

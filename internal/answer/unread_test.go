@@ -26,7 +26,7 @@ func TestUnread(t *testing.T) {
 		{errors.New("secret of the machine"), http.StatusBadRequest, "could not be read"},
 	} {
 		w := httptest.NewRecorder()
-		answer.Unread(w, row.err)
+		answer.Unread(w, httptest.NewRequest(http.MethodPost, "/", nil), row.err)
 		body := w.Body.String()
 		if w.Code != row.status || !strings.Contains(body, row.says) || strings.Contains(body, "secret") {
 			t.Errorf("%v: %d %s, want %d …%s…", row.err, w.Code, body, row.status, row.says)

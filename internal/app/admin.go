@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/overload"
 )
 
 // admin returns the admin door. What else operators should reach is another
@@ -16,7 +17,7 @@ func (a *App) admin() (http.Handler, error) {
 	health := a.api() // has the same answers
 	routes := map[string]http.Handler{
 		"GET /rlconfig":    rls.Dump(a.engine.Rules),
-		"POST /v1/explain": a.explainer(),
+		"POST /v1/explain": a.shedding(overload.Extra, a.explainer()),
 	}
 	pages, err := dashboard.Routes()
 	if err != nil {
@@ -27,11 +28,13 @@ func (a *App) admin() (http.Handler, error) {
 	maps.Copy(routes, a.keyRoutes())
 	maps.Copy(routes, a.queueRoutes())
 	maps.Copy(routes, a.candidateRoutes())
+	maps.Copy(routes, a.rulesRoutes())
 	return admin.New(admin.Options{
-		Token:  string(a.options.Config.Admin.Token),
-		Pprof:  a.options.Config.Admin.Pprof,
-		Open:   map[string]http.Handler{"/healthz": health, "/readyz": health},
-		Routes: routes,
+		Failures: a.wrong(DoorAdmin),
+		Token:    string(a.options.Config.Admin.Token),
+		Pprof:    a.options.Config.Admin.Pprof,
+		Open:     map[string]http.Handler{"/healthz": health, "/readyz": health},
+		Routes:   routes,
 	}), nil
 }
 

@@ -23,7 +23,7 @@ func TestAdminDoor(t *testing.T) {
 		has                 string
 	}{
 		{"/rlconfig", "", http.StatusUnauthorized, "token"},
-		{"/rlconfig", "Bearer " + token, http.StatusOK, "api.login: 5/1m0s sliding_window ("},
+		{"/rlconfig", "Bearer " + token, http.StatusOK, "api.login: 5/minute sliding_window ("},
 		{"/playground", "", http.StatusUnauthorized, "token"},
 		{"/playground", "Bearer " + token, http.StatusOK, "<title>Playground"},
 		{"/", "", http.StatusUnauthorized, "token"},
@@ -43,7 +43,7 @@ func TestAdminDoor(t *testing.T) {
 	if err := f.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	if _, body := f.get(t, at+"/rlconfig", "Authorization", "Bearer "+token); !strings.Contains(body, "api.login: 10/1m0s") {
+	if _, body := f.get(t, at+"/rlconfig", "Authorization", "Bearer "+token); !strings.Contains(body, "api.login: 10/minute") {
 		t.Errorf("after a reload: %q", body)
 	}
 	if strings.Contains(f.journal.text.String(), token) {

@@ -24,6 +24,8 @@ import (
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/door/rls"
 	"github.com/headgate/headgate/internal/jwt"
+	"github.com/headgate/headgate/internal/overload"
+	"github.com/headgate/headgate/internal/steady"
 	"github.com/headgate/headgate/internal/xds"
 	"github.com/headgate/headgate/rules"
 	"github.com/headgate/headgate/store/redis"
@@ -43,11 +45,18 @@ type Options struct {
 	// LogLevel is what the Logger goes by, if that may be changed while the
 	// App runs.
 	LogLevel *slog.LevelVar
-	// Clock is read once per request; nil means the real one.
+	// Clock is read once per request, and everything else goes by it; nil means
+	// one that follows the machine's clocks and never goes back. See System.
 	Clock func() time.Time
+	// System is what that clock goes by, for tests that set the wall clock; the
+	// zero System is the machine's. Clock must be nil.
+	System steady.System
 	// PollInterval is how often rule files are looked at in case the file
 	// system reports no changes; 0 means 30 s.
 	PollInterval time.Duration
+	// Settle is how long a rule file that is written where it lies has to be
+	// quiet before it is read; 0 means 2 s.
+	Settle time.Duration
 	// PollOnly does without what the file system reports, as if it reported
 	// nothing.
 	PollOnly bool
@@ -55,6 +64,13 @@ type Options struct {
 	Backoff xds.Backoff
 	// Timeouts bound how slow callers over HTTP may be.
 	Timeouts Timeouts
+	// AdminMayMove opens the admin door on any free port of this machine if its
+	// default address is taken.
+	AdminMayMove bool
+	// Descriptors is how many file descriptors there may be; 0 asks the system.
+	Descriptors int
+	// Resources are what may run short, besides memory and descriptors.
+	Resources []overload.Resource
 	// Backend, if not nil, is served by this process itself in place of the
 	// proxy's upstream: the demo of the quickstart.
 	Backend http.Handler
@@ -68,24 +84,29 @@ type App struct {
 	verifier *jwt.Verifier // nil if no token is good
 
 	// Long-lived components: there from Start to Stop.
-	store     headgate.Store
-	shared    *redis.Store // the store, behind its guards; nil without Redis
-	engine    *engine.Engine
-	control   *control.Manager
-	doors     []*door
-	rateLimit *rls.Service
-	plane     *xds.Client // nil if rules come from files
-	transport *http.Transport
-	proxy     *proxy.Proxy // nil without one
-	failures  chan error
+	store       headgate.Store
+	shared      *redis.Store // the store, behind its guards; nil without Redis
+	secrets     *redis.Secrets
+	storeHealth storeHealth
+	engine      *engine.Engine
+	control     *control.Manager
+	doors       []*door
+	rateLimit   *rls.Service
+	plane       *xds.Client // nil if rules come from files
+	transport   *http.Transport
+	proxy       *proxy.Proxy // nil without one
+	failures    chan error
+	clock       *steady.Clock // nil if the caller gave one of its own
 
 	certificates certificates
 	save         func() error // the counts, to disk; nil if nobody asked
-	cleanup      []func()     // run last to first
+	snapshots    snapshots
+	cleanup      []func() // run last to first
 
 	observation
 	audit audit
 	queueing
+	capacity capacity
 
 	candidate   candidateState
 	tokenSecret tokenSecret
@@ -103,17 +124,18 @@ type App struct {
 // New reads the rules and checks everything that can be checked before a door
 // is opened. The error is a rules.Problems if a rule file is wrong.
 func New(options Options) (*App, error) {
-	if options.Clock == nil {
-		options.Clock = time.Now
-	}
 	if options.PollInterval <= 0 {
 		options.PollInterval = 30 * time.Second
+	}
+	if options.Settle <= 0 {
+		options.Settle = defaultSettle
 	}
 	if options.LogLevel == nil {
 		options.LogLevel = new(slog.LevelVar) // that nobody reads
 	}
 	a := &App{options: options, log: options.Logger, failures: make(chan error, 4)}
-	a.registry, a.started = prometheus.NewRegistry(), options.Clock()
+	a.openClock()
+	a.registry, a.started = prometheus.NewRegistry(), a.options.Clock()
 	a.began = time.Now()
 	var err error
 	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies}); err != nil {
@@ -150,7 +172,7 @@ func New(options Options) (*App, error) {
 		return nil, err
 	}
 	a.warn(rs)
-	a.state.Store(&rulesState{rules: rs, domain: domain, loadedAt: options.Clock(), succeeded: 1})
+	a.state.Store(&rulesState{rules: rs, domain: domain, loadedAt: a.options.Clock(), succeeded: 1})
 	return a, nil
 }
 
@@ -163,9 +185,8 @@ func (a *App) Start(ctx context.Context) (err error) {
 			a.release()
 		}
 	}()
-	for _, exposed := range a.options.Config.Exposed() {
-		a.log.Warn("a door is exposed to other machines", "door", exposed.Door, "why", exposed.Why, "hint", exposed.Hint)
-	}
+	a.warnOfConfig()
+	a.divide()
 	if err := a.listen(ctx); err != nil {
 		return err
 	}
@@ -175,11 +196,15 @@ func (a *App) Start(ctx context.Context) (err error) {
 	if err := a.openControl(); err != nil {
 		return err
 	}
+	a.openOverload()
 	a.rateLimit = a.newRateLimit()
 	a.transport = proxy.NewTransport()
+	a.reach().Set(a.transport)
+	a.transport.DialContext = a.capacity.upstream.bounded(a.capacity.parts[toUpstream], a.transport.DialContext)
 	a.transport.DialTLSContext = a.dialUpstream(a.transport.DialContext)
 	a.cleanup = append(a.cleanup, a.transport.CloseIdleConnections)
 	a.openLive()
+	a.watchClock()
 	a.verifyTokens(ctx)
 	if err := a.openQueue(a.state.Load().rules); err != nil {
 		return err
@@ -210,6 +235,20 @@ func (a *App) Start(ctx context.Context) (err error) {
 	a.log.Info("rules loaded", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)
 	a.warnOfNone(stats, "name some with --rules, or put them into ./rules")
 	return nil
+}
+
+// warnOfConfig says what in the configuration somebody should look at.
+func (a *App) warnOfConfig() {
+	c := a.options.Config
+	for _, exposed := range c.Exposed() {
+		a.log.Warn("a door is exposed to other machines", "door", exposed.Door, "why", exposed.Why, "hint", exposed.Hint)
+	}
+	for _, w := range c.Warnings {
+		a.log.Warn("check the configuration", "setting", w.Source, "what", w.Message, "hint", w.Hint)
+	}
+	for _, variable := range c.Ignored {
+		a.log.Warn("a variable of envoyproxy/ratelimit changes nothing", "variable", variable.Variable, "why", variable.Why)
+	}
 }
 
 // openEngine opens the engine, and what it needs: where counts are kept, and what
@@ -271,7 +310,11 @@ func (a *App) Stop(ctx context.Context) error {
 		if a.proxy != nil {
 			a.proxy.Drain(a.options.Clock().Add(a.options.Config.ShutdownTimeout))
 		}
-		a.stopErr = errors.Join(a.closeDoors(ctx), a.closeQueue(ctx), a.saveCounts())
+		err := a.closeDoors(ctx)
+		if a.proxy != nil {
+			a.proxy.Finish(ctx)
+		}
+		a.stopErr = errors.Join(err, a.closeQueue(ctx), a.saveCounts())
 		if a.stopErr == nil { // else something may have been counted after the snapshot
 			a.stopErr = a.tokenSecret.save()
 		}

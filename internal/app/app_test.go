@@ -166,7 +166,7 @@ func newFixture(t *testing.T, rulesText string, upstream http.Handler, change ..
 func (f *fixture) renew(t *testing.T) {
 	t.Helper()
 	var err error
-	f.App, err = app.New(app.Options{Config: f.config, Logger: f.journal.logger(), Clock: f.clock.Now, PollInterval: time.Hour})
+	f.App, err = app.New(app.Options{Config: f.config, Logger: f.journal.logger(), Clock: f.clock.Now, PollInterval: time.Hour, Settle: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,10 @@ func (a *App) openControl() error {
 	interval := time.Second
 	if a.shared != nil {
 		o.Table, o.Changed, interval = sharedTable{a.shared.Table("control")}, a.safe.Forget, control.PollInterval
+		o.Forgot = a.returnSecrets
+		a.returnSecrets()
+		a.every(returnEvery, a.returnSecrets)
+		a.watchStore()
 	} else {
 		table, err := a.openTable()
 		if err != nil {
@@ -66,31 +70,56 @@ func (a *App) openTable() (*control.Local, error) {
 // controlMetrics tells how many bans and overrides there are.
 func (a *App) controlMetrics(c *askedCollector) {
 	overrides := c.gauge("headgate_overrides", "Bans of keys, and limits of their own, that are in force.", "kind")
+	lost := c.counter("headgate_store_lost_total", "How often the store had lost what it was told, which was then written back: emptied, restarted without its data, evicted, or failed over to a replica that lagged.")
 	c.ask(func(out chan<- prometheus.Metric) {
 		bans, limits := a.control.Count()
 		overrides(out, float64(bans), "ban")
 		overrides(out, float64(limits), "limit")
+		lost(out, float64(a.control.Lost()))
 	})
 }
 
 // sharedTable is a table in Redis.
-type sharedTable struct{ *redis.Table }
+type sharedTable struct{ table *redis.Table }
+
+// Look implements control.Table.
+func (t sharedTable) Look(ctx context.Context) (control.State, error) {
+	state, err := t.table.Look(ctx)
+	return control.State(state), err
+}
 
 // Since implements control.Table.
 func (t sharedTable) Since(ctx context.Context, version int64, most int) ([]control.Row, int64, error) {
-	rows, now, err := t.Table.Since(ctx, version, most)
+	rows, now, err := t.table.Since(ctx, version, most)
 	out := make([]control.Row, len(rows))
 	for i, r := range rows {
-		out[i] = control.Row{Name: r.Name, Value: r.Value, Deleted: r.Deleted, Version: r.Version}
+		out[i] = control.Row(r)
 	}
 	return out, now, err
 }
 
 // Put implements control.Table.
-func (t sharedTable) Put(ctx context.Context, name, value string, until time.Time, most int) error {
-	err := t.Table.Put(ctx, name, value, until, most)
+func (t sharedTable) Put(ctx context.Context, r control.Row, most int) error {
+	err := t.table.Put(ctx, redis.TableRow(r), most)
 	if errors.Is(err, redis.ErrTableFull) {
 		return control.ErrFull
 	}
 	return err
+}
+
+// Delete implements control.Table.
+func (t sharedTable) Delete(ctx context.Context, r control.Row, most int) (bool, error) {
+	return t.table.Delete(ctx, redis.TableRow(r), most)
+}
+
+// Touch implements control.Table.
+func (t sharedTable) Touch(ctx context.Context) error { return t.table.Touch(ctx) }
+
+// Restore implements control.Forgetful.
+func (t sharedTable) Restore(ctx context.Context, rows []control.Row) (int, error) {
+	out := make([]redis.TableRow, len(rows))
+	for i, r := range rows {
+		out[i] = redis.TableRow(r)
+	}
+	return t.table.Restore(ctx, out)
 }

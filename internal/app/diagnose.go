@@ -3,9 +3,11 @@ package app
 import (
 	"errors"
 	"io/fs"
+	"iter"
 	"os"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/rules"
@@ -101,8 +103,8 @@ func openExcerpt(src []byte, d rules.Diagnostic) string {
 	}
 	excerpt := rules.Excerpt(src, d)
 	line := strings.ToLower(excerpt)
-	for _, secret := range []string{"token:", "tokens:", "password:", `token":`, `tokens":`, `password":`} {
-		if strings.Contains(line, secret) {
+	for word := range keysOf(line) {
+		if isSecret(word) {
 			return ""
 		}
 	}
@@ -110,6 +112,28 @@ func openExcerpt(src []byte, d rules.Diagnostic) string {
 		return ""
 	}
 	return excerpt
+}
+
+// keysOf yields the words of a line that a colon follows.
+func keysOf(line string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		parts := strings.Split(line, ":")
+		for _, part := range parts[:len(parts)-1] {
+			part = strings.TrimRight(part, " \t\"'")
+			at := strings.LastIndexFunc(part, func(r rune) bool { return !unicode.IsLetter(r) && r != '_' && r != '-' })
+			if !yield(part[at+1:]) {
+				return
+			}
+		}
+	}
+}
+
+// isSecret reports whether what a key holds may be secret, however it is spelt.
+func isSecret(key string) bool {
+	if strings.HasSuffix(key, "_file") {
+		return false // it names one
+	}
+	return config.Nearest(key, []string{"token", "tokens", "password", "passwords", "sentinel_password", "secret", "secrets"}) != ""
 }
 
 // readForExcerpt reads a file that was read before; what has become of it
@@ -134,11 +158,14 @@ type Report struct {
 	Domains   []string    `json:"domains"`
 	Tests     int         `json:"tests"`
 	Diagnoses []Diagnosis `json:"diagnostics"`
+	// Skipped are files in the folders that are no rule tests, and why.
+	Skipped []string `json:"skipped,omitempty"`
 }
 
-// Check reads rule files and folders as serve would, and the rule tests beside
-// them as test would, and says what is wrong. Tests are not run.
-func Check(paths ...string) Report {
+// Check reads rule files and folders as serve would with these options, and the
+// rule tests next to them as test would, and says what is wrong. Tests are not
+// run.
+func Check(options rules.Options, paths ...string) Report {
 	report := Report{Domains: []string{}}
 	var named []string
 	for _, path := range paths {
@@ -148,10 +175,11 @@ func Check(paths ...string) Report {
 	}
 	report.OK = true
 	if len(named) > 0 || len(paths) == 0 {
-		rs, err := rules.Load(named...)
+		rs, err := options.Load(named...)
 		if err != nil {
 			report.OK, report.Diagnoses = false, Diagnose(err)
 		} else {
+			report.OK = rs.Stats().Files > 0 // folders without one limit nothing
 			stats := rs.Stats()
 			report.Files, report.Rules = stats.Files, stats.Rules
 			report.Domains = append(report.Domains, rs.Domains()...)
@@ -174,6 +202,7 @@ func (r *Report) checkTests(paths []string) {
 	if len(r.Diagnoses) == 0 {
 		r.Diagnoses = append(r.Diagnoses, explain(problems, nil)...) // else rules have met the same
 	}
+	sources, r.Skipped = withoutForeign(sources, folders)
 	for _, source := range sources {
 		file, problems := rules.ParseTests(source)
 		r.Diagnoses = append(r.Diagnoses, explain(problems, func(string) []byte { return source.Data })...)

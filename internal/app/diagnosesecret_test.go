@@ -15,6 +15,11 @@ func TestDiagnosesTellNoSecret(t *testing.T) {
 	for text, shown := range map[string]bool{
 		"listne: {api: off}":                                     true,
 		"api: {token: hush}":                                     false,
+		"admin: {tokenn: hush}":                                  false,
+		"admin: {tokn : hush, pprof: maybe}":                     false,
+		"admin: {\"Tokem\": hush}":                               false,
+		"resp: {pasword: hush}":                                  false,
+		"api: {token_file: [a]}":                                 true,
 		"store: {redis: {password: hush, adresses: [x]}}":        false,
 		"telemetry: {otlp: {headers: {x: hush, a b: c}}}":        false,
 		"telemetry: {otlp: {endpoint: 'http://u:hush@h'}}":       false,

@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/internal/door/rls"
 	"github.com/headgate/headgate/internal/netbound"
 	"github.com/headgate/headgate/internal/oneport"
+	"github.com/headgate/headgate/internal/overload"
 )
 
 // The doors that can be open.
@@ -59,6 +60,7 @@ type door struct {
 	name     string
 	listener net.Listener
 	bound    *netbound.Listener // listener too, if this bounds it
+	watched  *netbound.Watched  // what is below it; nil behind a shared port
 	server   *http.Server       // or
 	grpc     *rls.Server        // of the gRPC door, or
 	resp     *resp.Server       // of the Redis protocol, or
@@ -77,7 +79,12 @@ func (a *App) listen(ctx context.Context) error {
 		if !isOpen(d.address) {
 			continue
 		}
-		if err := a.open(ctx, d.name, d.address); err != nil {
+		err := a.open(ctx, d.name, d.address)
+		if d.name == DoorAdmin && a.options.AdminMayMove && d.address == config.DefaultAdmin && errors.Is(err, syscall.EADDRINUSE) {
+			a.log.Warn("another process has the usual address of the admin door, so it is on a free port", "usual", d.address)
+			err = a.open(ctx, d.name, "127.0.0.1:0")
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -150,26 +157,53 @@ func (a *App) handler(name string) (http.Handler, error) {
 	c := a.options.Config
 	switch name {
 	case DoorAPI:
-		return a.telemetry.Handler(a.guarded(a.api()), routeOfAPI), nil
+		return a.telemetry.Handler(a.named(a.guarded(a.sheddingAPI(a.api()))), routeOfAPI), nil
 	case DoorAdmin:
 		return a.admin()
 	case DoorProxy:
-		upstream := c.Proxy.Upstream
-		if a.options.Backend != nil {
-			upstream = &url.URL{Scheme: "http", Host: a.Addr(backendDoor)}
-		}
+		underscores, _ := proxy.ParseUnderscores(c.Proxy.Underscores)
 		a.proxy = proxy.New(proxy.Options{
-			Engine: a.engine, Domain: func() string { return a.state.Load().domain }, Upstream: upstream, Clients: a.clients, Tokens: a.tokens(),
+			Engine: a.engine, Domain: func() string { return a.state.Load().domain }, Upstream: a.upstream(), Clients: a.clients, Tokens: a.tokens(),
 			TrustedProxies: c.TrustedProxies, Transport: a.telemetry.Transport(a.transport), Clock: a.options.Clock,
-			Logger: a.log, Dialect: c.Headers, TellTime: c.DecisionTime, MaxWaiting: c.Proxy.MaxWaiting,
+			Logger: a.log, Dialect: c.Headers, TellTime: c.DecisionTime, MaxWaiting: c.Proxy.MaxWaiting, Paths: c.Proxy.Paths,
 			StatusPath: c.Queue.StatusPath, BodyTimeout: cmp.Or(a.options.Timeouts.Body, c.Proxy.BodyTimeout),
-			ReadTimeout: a.boundsOf(DoorProxy).Read,
+			ReadTimeout: a.boundsOf(DoorProxy).Read, Abandoned: proxy.Abandoned{
+				Time: c.Proxy.Abandoned.Timeout, Bytes: c.Proxy.Abandoned.MaxBytes, Requests: c.Proxy.Abandoned.MaxRequests,
+			},
+			Underscores: underscores, Strangers: c.Proxy.Strangers, NoVia: c.Proxy.NoVia,
+			CORS: proxy.CORS{Origins: c.Proxy.CORS.Origins, PassPreflights: c.Proxy.CORS.PassPreflights},
 		})
-		return a.telemetry.Handler(a.proxy, routeOfProxy), nil
+		return a.telemetry.Handler(a.shedding(overload.Request, a.proxy), routeOfProxy), nil
 	case backendDoor:
 		return a.options.Backend, nil
 	}
 	return nil, fmt.Errorf("no such door: %s", name)
+}
+
+// upstream returns where the proxy sends requests, as a URL of http or https.
+func (a *App) upstream() *url.URL {
+	if a.options.Backend != nil {
+		return &url.URL{Scheme: "http", Host: a.Addr(backendDoor)}
+	}
+	u := *a.options.Config.Proxy.Upstream
+	switch u.Scheme {
+	case "h2c":
+		u.Scheme = "http"
+	case "unix":
+		return &url.URL{Scheme: "http", Host: "localhost"}
+	}
+	return &u
+}
+
+// reach returns how it is reached.
+func (a *App) reach() (r proxy.Reach) {
+	if u := a.options.Config.Proxy.Upstream; u != nil && a.options.Backend == nil {
+		r.Cleartext = u.Scheme == "h2c"
+		if u.Scheme == "unix" {
+			r.Socket = u.Path
+		}
+	}
+	return r
 }
 
 // api returns the HTTP API.
@@ -184,7 +218,8 @@ func (a *App) api() *httpapi.Handler {
 // bounds are what callers over HTTP may do.
 type bounds struct {
 	Timeouts
-	header, streams int // bytes, and requests of a connection of HTTP/2 under way
+	header, streams int  // bytes, and requests of a connection of HTTP/2 under way
+	cleartext       bool // HTTP/2 also without TLS
 }
 
 // serve answers at d in the background, encrypted if there is a certificate.
@@ -206,6 +241,14 @@ func (d *door) serve(handler http.Handler, b bounds, certificate *tls.Config, lo
 		},
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	if d.name == DoorProxy {
+		d.server.DisableGeneralOptionsHandler = true // OPTIONS * is a request like others
+	}
+	if b.cleartext && certificate == nil {
+		d.server.Protocols = new(http.Protocols)
+		d.server.Protocols.SetHTTP1(true)
+		d.server.Protocols.SetUnencryptedHTTP2(true)
 	}
 	if d.bound != nil {
 		d.server.ConnState, d.server.ConnContext = d.bound.ConnState, d.bound.ConnContext

@@ -273,6 +273,86 @@ func TestForwardAuthOfNginxKeepsItsOwnStatuses(t *testing.T) {
 	}
 }
 
+// With the lines of the page nginx lets requests pass while Headgate is down, and
+// refuses again when it is back.
+func TestNginxFailsOpenIfTold(t *testing.T) {
+	_, after, _ := strings.Cut(readFile(t, "../../docs/forward-auth.md"), "### When Headgate is down")
+	after, _, _ = strings.Cut(after, "\n### ")
+	blocks := strings.Split(after, "```nginx\n")
+	if len(blocks) != 3 {
+		t.Fatal("the page has other blocks")
+	}
+	inside, _, _ := strings.Cut(blocks[1], "```")
+	next, _, _ := strings.Cut(blocks[2], "```")
+	p, backend := runForwardAuth(t, "nginx-forward-auth", func(c *config.Config) { c.Listen.API = freeAddress(t) })
+	p.startNginx(t, backend, func(text, folder string) string {
+		const location = "        location = /_headgate {\n"
+		return replaced(t, nginxHome(text, folder), location, next+location+inside)
+	})
+	ann := clientAt(t, "127.0.0.2")
+	status := func(want int, when string) {
+		t.Helper()
+		if res, body := p.ask(t, ann, "POST", "/login", ""); res.StatusCode != want {
+			t.Errorf("%s: %d, want %d: %s", when, res.StatusCode, want, body)
+		}
+	}
+	for range 5 {
+		status(http.StatusOK, "below the limit")
+	}
+	status(http.StatusTooManyRequests, "over the limit")
+	if err := p.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		status(http.StatusOK, "while Headgate is down")
+	}
+	p.renew(t)
+	p.start(t)
+	for range 5 {
+		status(http.StatusOK, "below the limit again") // nothing was kept
+	}
+	status(http.StatusTooManyRequests, "over the limit again")
+}
+
+// A shadow ban behind nginx, with the lines of the page: its client sees what
+// others see, and the backend nothing.
+func TestForwardAuthOfNginxWithShadowBans(t *testing.T) {
+	page := readFile(t, "../../docs/forward-auth.md")
+	_, after, _ := strings.Cut(page, "### Shadow bans")
+	blocks := strings.Split(after, "```nginx\n")
+	if len(blocks) < 3 {
+		t.Fatal("the page does not say how")
+	}
+	line, _, _ := strings.Cut(blocks[1], "```")
+	decoy, _, _ := strings.Cut(blocks[2], "```")
+	p, backend := runForwardAuth(t, "nginx-forward-auth", func(c *config.Config) {
+		writeFile(t, c.Rules[0], "domain: site\nlimits:\n"+
+			"  - {name: secret, rate: 1/hour, algorithm: fixed_window, on_limit: shadow_ban}\n"+
+			"  - {name: shown, rate: 9/hour, algorithm: fixed_window}\n")
+	})
+	p.startNginx(t, backend, func(text, folder string) string {
+		const before, end = "            # A 403 of nginx's own stays one.\n", "        location @limited {"
+		text = replaced(t, nginxHome(text, folder), before, before+line)
+		return replaced(t, text, end, decoy+end)
+	})
+	c := clientAt(t, "127.0.0.2")
+	for i := range 4 {
+		res, body := p.ask(t, c, "GET", "/", "")
+		if res.StatusCode != http.StatusOK || i > 0 && (body != `{"items":[]}` || res.Header.Get("Content-Type") != "application/json") {
+			t.Errorf("request %d: %d %s %v", i, res.StatusCode, body, res.Header)
+		}
+		told(t, res, map[string]string{
+			"X-RateLimit-Limit": "9", "X-RateLimit-Remaining": strconv.Itoa(8 - i), "RateLimit-Policy": `"shown";q=9;w=3600`,
+		})
+		if strings.Contains(fmt.Sprint(res.Header), "secret") || res.Header.Get("Retry-After") != "" || res.Header.Get("X-Headgate-Status") != "" {
+			t.Errorf("request %d tells of the hidden rule: %v", i, res.Header)
+		}
+	}
+	if n := p.passed.Load(); n != 1 {
+		t.Errorf("the backend has seen %d requests, want 1", n)
+	}
+}
+
 // The status that the rule wants is one line away, as the page says; without
 // it, it is a 429.
 func TestForwardAuthOfNginxWithOtherStatuses(t *testing.T) {

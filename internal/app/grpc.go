@@ -6,6 +6,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/grpcapi"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/overload"
 )
 
 // newRateLimit returns the rate limit service of Envoy, which the gRPC door and
@@ -40,7 +41,7 @@ func (a *App) serveGRPC(d *door) error {
 		MaxMessage: int(c.MaxMessage), MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace,
 		MaxStreams: uint32(c.MaxStreams), HandshakeTimeout: c.HandshakeTimeout, MaxConnectionIdle: c.IdleTimeout,
 		KeepaliveMin: c.KeepaliveMin, TLS: a.tlsOf(d.name),
-		Interceptor: a.telemetry.Interceptor(),
+		Interceptor: a.telemetry.Interceptor(), Busy: func() bool { return a.sheds(overload.Request) },
 	}
 	limiter := a.newLimiter()
 	o.Beside = []rls.Beside{{Description: limiter.Description(), Service: limiter}}

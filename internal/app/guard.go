@@ -1,9 +1,12 @@
 package app
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/clip"
+	"github.com/headgate/headgate/internal/hosts"
 	"github.com/headgate/headgate/internal/token"
 )
 
@@ -22,6 +25,7 @@ func (a *App) guarded(api http.Handler) http.Handler {
 				api.ServeHTTP(w, r)
 				return
 			}
+			a.wrong(DoorAPI).Note(r.RemoteAddr)
 			answer.Problem(w, http.StatusForbidden, "the token of the API is missing or wrong in "+token.Header)
 			return
 		}
@@ -29,10 +33,38 @@ func (a *App) guarded(api http.Handler) http.Handler {
 			api.ServeHTTP(w, r)
 			return
 		}
+		if token.Given(r) {
+			a.wrong(DoorAPI).Note(r.RemoteAddr)
+		}
 		token.Challenge(w.Header())
 		answer.Problem(w, http.StatusUnauthorized, "the token of the API is missing or wrong")
 	})
 }
+
+// named refuses callers of the API that a web page of somebody else may have
+// sent: those that come from another origin, or by a name that is not ours. Of
+// forward-auth both are the client's, whose request a proxy tells of; and probes
+// come by any name.
+func (a *App) named(api http.Handler) http.Handler {
+	c := a.options.Config
+	names := hosts.New(hosts.Options{Known: c.API.Hosts, Strict: !c.StrangersReach() && a.apiTokens().Empty()})
+	origins := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case isForwardAuth(r) || isProbe(r):
+		case !names.Allows(r):
+			answer.Problem(w, http.StatusForbidden, fmt.Sprintf("the API does not answer to the name %q; api.hosts may allow it", clip.Text(r.Host, 64)))
+			return
+		case origins.Check(r) != nil:
+			answer.Problem(w, http.StatusForbidden, "the request comes from a web page of another origin")
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// wrong counts wrong tokens and passwords at a door; nil at those that ask for none.
+func (a *App) wrong(door string) *token.Failures { return a.capacity.wrong[door] }
 
 // apiTokens are those of the API, over HTTP and gRPC.
 func (a *App) apiTokens() *token.Set {

@@ -2,10 +2,13 @@ package app
 
 import (
 	"context"
+	"net/http"
+	"time"
 
 	"github.com/headgate/headgate/internal/client"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/jwt"
+	"github.com/headgate/headgate/internal/steady"
 )
 
 // newVerifier returns what verifies tokens, or nil if nothing is to.
@@ -39,5 +42,20 @@ func (a *App) tokens() client.Tokens {
 	if a.verifier == nil {
 		return nil // and not an interface that holds nil
 	}
-	return a.verifier
+	if a.clock == nil {
+		return a.verifier
+	}
+	return wallTokens{a.verifier, a.clock}
+}
+
+// wallTokens holds tokens against the wall clock, whatever the time is that
+// limits go by: others have written what is in them.
+type wallTokens struct {
+	verifier *jwt.Verifier
+	clock    *steady.Clock
+}
+
+// Verify implements client.Tokens.
+func (t wallTokens) Verify(h http.Header, _ time.Time) (*client.Claims, error) {
+	return t.verifier.Verify(h, t.clock.Wall())
 }

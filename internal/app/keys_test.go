@@ -174,7 +174,7 @@ func TestEndsByItself(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	_, text := f.post(t, "/v1/explain", `{"domain":"api","attributes":{"path":"/login","client_ip":"198.51.100.7"}}`)
-	if !strings.Contains(text, `"overridden":true`) || !strings.Contains(text, `"limit":"50/1h0m0s fixed_window from the first request"`) {
+	if !strings.Contains(text, `"overridden":true`) || !strings.Contains(text, `"limit":"50/hour fixed_window from the first request"`) {
 		t.Error(text)
 	}
 	// How much is used, and until when it is of no use.

@@ -388,11 +388,11 @@ func TestQuickstartRulesAreTheExample(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	good := app.Check("../../examples/quickstart/rules.yaml")
+	good := app.Check(rules.Options{}, "../../examples/quickstart/rules.yaml")
 	if !good.OK || good.Rules != 3 || good.Files != 1 || len(good.Domains) != 1 || len(good.Diagnoses) != 0 {
 		t.Errorf("%+v", good)
 	}
-	if missing := app.Check("nowhere.yaml"); missing.OK || len(missing.Diagnoses) != 1 {
+	if missing := app.Check(rules.Options{}, "nowhere.yaml"); missing.OK || len(missing.Diagnoses) != 1 {
 		t.Errorf("%+v", missing)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/netbound"
+	"github.com/headgate/headgate/internal/overload"
 )
 
 // The bounds on connections that are open at once.
@@ -20,11 +21,16 @@ const (
 // the other end; the bound on connections; and then, at the server of the door,
 // TLS.
 func (a *App) wrap(d *door, l net.Listener) net.Listener {
-	l = a.namesClients(d.name, l)
+	log := a.log.With("door", d.name)
+	d.watched = netbound.Watch(l, log)
+	l = a.namesClients(d.name, d.watched)
 	if d.name == backendDoor || d.name == DoorRESP {
 		return l // it is our own; it has a bound of its own, which tells
 	}
-	o := netbound.Options{Max: a.maxConnections(d.name), Logger: a.log.With("door", d.name)}
+	o := netbound.Options{Max: a.capacity.parts[d.name], Logger: log}
+	if d.name != DoorAdmin {
+		o.Busy = a.tooBusy
+	}
 	switch d.name {
 	case DoorGRPC, DoorShared:
 		o.Policy = netbound.ByRead
@@ -35,20 +41,8 @@ func (a *App) wrap(d *door, l net.Listener) net.Listener {
 	return d.bound
 }
 
-func (a *App) maxConnections(door string) int {
-	c := a.options.Config
-	switch door {
-	case DoorAPI:
-		return int(cmp.Or(c.API.HTTP.MaxConnections, maxConnections))
-	case DoorGRPC:
-		return int(cmp.Or(c.GRPC.MaxConnections, maxConnections))
-	case DoorProxy:
-		return int(cmp.Or(c.Proxy.HTTP.MaxConnections, maxConnections))
-	case DoorAdmin:
-		return int(cmp.Or(c.Admin.HTTP.MaxConnections, maxAdminConnections))
-	}
-	return int(cmp.Or(c.Shared.MaxConnections, maxConnections))
-}
+// tooBusy reports whether a door for data is to turn newcomers away.
+func (a *App) tooBusy() bool { return a.sheds(overload.Connection) }
 
 // The bounds on requests over HTTP, where nobody says otherwise.
 const (
@@ -83,5 +77,5 @@ func (a *App) boundsOf(door string) bounds {
 			*v.to = v.wants
 		}
 	}
-	return bounds{Timeouts: t, header: int(cmp.Or(h.MaxHeader, maxHeaderBytes)), streams: int(cmp.Or(h.MaxStreams, maxStreams))}
+	return bounds{Timeouts: t, header: int(cmp.Or(h.MaxHeader, maxHeaderBytes)), streams: int(cmp.Or(h.MaxStreams, maxStreams)), cleartext: door == DoorProxy && !a.options.Config.Proxy.NoCleartextHTTP2}
 }

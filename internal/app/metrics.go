@@ -2,6 +2,7 @@ package app
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,6 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/rules"
 )
 
 // openMetrics begins to count and returns what the engine has to know.
@@ -19,7 +21,9 @@ func (a *App) openMetrics() engine.Option {
 	a.metrics = metrics.New(metrics.Options{
 		MaxRules: int(a.options.Config.Metrics.MaxRules),
 		Elapsed:  a.elapsed,
+		Log:      a.log,
 		Watchers: []metrics.Watcher{a.events, &metrics.Debug{Log: a.log, Level: a.options.LogLevel, Key: a.keyText}},
+		Lacking:  a.warnOfLacking,
 	})
 	a.metrics.SetRules(a.state.Load().rules, a.options.Clock())
 	a.register(
@@ -27,6 +31,20 @@ func (a *App) openMetrics() engine.Option {
 		a.metrics.Collector(), a.selfCollector(),
 	)
 	return engine.WithObserver(a.telemetry.Observer(a.metrics))
+}
+
+// warnOfLacking says that a rule counts everybody together, for want of what it
+// counts by.
+func (a *App) warnOfLacking(r *rules.Rule, parts uint64) {
+	var names []string
+	for i, k := range r.Key {
+		if parts&(1<<i) != 0 {
+			names = append(names, k.Attribute.String())
+		}
+	}
+	a.log.Warn("no request has what a rule counts by, so that they are all counted together",
+		"rule", r.Name, "domain", r.Domain, "at", r.Position(), "lacking", strings.Join(names, ", "), "requests", metrics.LackingAfter,
+		"hint", "check the name; key_missing: skip leaves out requests without it")
 }
 
 // elapsed is a clock that never jumps, for durations.
@@ -105,10 +123,15 @@ func (a *App) selfCollector() prometheus.Collector {
 		build(out, 1, versionOf(a.options.Version), goVersion())
 		draining(out, oneIf(a.draining.Load()))
 	})
+	a.clockMetrics(c)
 	a.reloadMetrics(c)
+	a.shrinkMetrics(c)
 	a.memoryMetrics(c)
+	a.snapshotMetrics(c)
 	a.storeMetrics(c)
+	a.storeHealthMetrics(c)
 	a.connectionMetrics(c)
+	a.overloadMetrics(c)
 	a.respMetrics(c)
 	a.queueMetrics(c)
 	a.controlMetrics(c)
@@ -160,7 +183,7 @@ func (a *App) memoryMetrics(c *askedCollector) {
 func (a *App) storeMetrics(c *askedCollector) {
 	circuit := c.gauge("headgate_store_circuit_open", "1 while the store is taken for dead and only probed.")
 	opened := c.counter("headgate_store_circuit_opened_total", "How often that began.")
-	errs := c.counter("headgate_store_errors_total", "Questions that the store did not answer: too late, with an error, or not asked while the circuit was open.", "kind")
+	errs := c.counter("headgate_store_errors_total", "Questions that the store did not answer: too late, out of memory, with another error, or not asked while the circuit was open.", "kind")
 	hits := c.counter("headgate_deny_cache_hits_total", "Refusals that were known without asking the store.")
 	c.ask(func(out chan<- prometheus.Metric) {
 		var s failsafeStats
@@ -170,7 +193,8 @@ func (a *App) storeMetrics(c *askedCollector) {
 		circuit(out, oneIf(s.State != closedCircuit))
 		opened(out, float64(s.Opened))
 		errs(out, float64(s.Timeouts), "timeout")
-		errs(out, float64(s.Failures-s.Timeouts), "error")
+		errs(out, float64(s.Full), "full")
+		errs(out, float64(s.Failures-s.Timeouts-s.Full), "error")
 		errs(out, float64(s.FailedFast), "circuit_open")
 		hits(out, float64(s.CacheHits))
 	})

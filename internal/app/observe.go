@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/overload"
 	"github.com/headgate/headgate/internal/telemetry"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
@@ -51,8 +52,8 @@ func (a *App) observationRoutes() map[string]http.Handler {
 		"GET /metrics":      a.metricsHandler(),
 		"GET /v1/status":    http.HandlerFunc(a.status),
 		"GET /v1/rules":     http.HandlerFunc(a.listRules),
-		"GET /v1/live":      http.HandlerFunc(a.serveLive),
-		"GET /v1/events":    http.HandlerFunc(a.serveEvents),
+		"GET /v1/live":      a.shedding(overload.Extra, http.HandlerFunc(a.serveLive)),
+		"GET /v1/events":    a.shedding(overload.Extra, http.HandlerFunc(a.serveEvents)),
 		"GET /v1/top":       http.HandlerFunc(a.serveTop),
 		"GET /v1/log-level": http.HandlerFunc(a.logLevel),
 		"PUT /v1/log-level": http.HandlerFunc(a.setLogLevel),

@@ -97,6 +97,18 @@ func (e *events) next(t *testing.T, name string) string {
 	return ""
 }
 
+// any returns the next event, whatever it is.
+func (e *events) any(t *testing.T) (name, data string) {
+	t.Helper()
+	for e.lines.Scan() {
+		if name, ok := strings.CutPrefix(e.lines.Text(), "event: "); ok && e.lines.Scan() {
+			return name, strings.TrimPrefix(e.lines.Text(), "data: ")
+		}
+	}
+	t.Fatalf("no more events: %v", e.lines.Err())
+	return "", ""
+}
+
 // ended reports whether the stream has come to its end.
 func (e *events) ended() bool {
 	for e.lines.Scan() {
@@ -215,7 +227,7 @@ limits:
 func TestEventsAreFiltered(t *testing.T) {
 	f := run(t, loginRules, nil, withAdmin)
 	refused := f.stream(t, "/v1/events?outcome=refused&rule=login")
-	mine := f.stream(t, "/v1/events?domain=api&key=198.51.100.8")
+	mine := f.stream(t, "/v1/events?domain=api&key=100.8")
 	refused.lines.Scan() // both are there
 	mine.lines.Scan()
 	for range 6 {
@@ -236,22 +248,37 @@ func TestEventsAreFiltered(t *testing.T) {
 	}
 }
 
+// What is more than promised is lost, and told with the next event that is sent:
+// how far the sender is by then depends on the machine, the sums do not.
 func TestNoMoreEventsASecondThanPromised(t *testing.T) {
 	f := run(t, loginRules, nil, withAdmin)
 	s := f.stream(t, "/v1/events")
 	s.lines.Scan()
-	for range metrics.MaxPerSecond + 5 {
-		f.login(t, "198.51.100.7")
+	const batch = (metrics.MaxPerSecond + 5) / 5
+	checks := strings.Repeat(`,{"domain":"api","attributes":{"method":"POST","path":"/login","client_ip":"198.51.100.7"}}`, batch)[1:]
+	for range 5 {
+		if status, text := f.post(t, "/v1/check", `{"checks":[`+checks+`]}`); status != http.StatusOK {
+			t.Fatal(status, text)
+		}
 	}
 	f.clock.advance(time.Second)
 	f.login(t, "198.51.100.7")
-	for range metrics.MaxPerSecond {
-		s.next(t, "decision")
+	lost := 0
+	for seen := 0; seen < metrics.MaxPerSecond+1; {
+		name, data := s.any(t)
+		if name == "decision" {
+			seen++
+			continue
+		}
+		var n struct{ Lost int }
+		if err := json.Unmarshal([]byte(data), &n); err != nil || name != "lost" {
+			t.Fatal(name, data, err)
+		}
+		lost += n.Lost
 	}
-	if got := s.next(t, "lost"); got != `{"lost":5}` {
-		t.Error(got)
+	if lost != 5 {
+		t.Errorf("%d were told to be lost, want 5", lost)
 	}
-	s.next(t, "decision")
 }
 
 func TestKeysCanBeHashed(t *testing.T) {

@@ -55,6 +55,9 @@ func (a *App) applyPlane(sources []rules.Source) error {
 	if rs == nil {
 		err = rules.Problems(diagnostics)
 	}
+	if err == nil {
+		err = a.vanished(rs)
+	}
 	if err := a.swap(rs, err); err != nil {
 		return err
 	}

@@ -145,10 +145,15 @@ func TestRulesFromAControlPlane(t *testing.T) {
 		t.Errorf("control plane back: %s, want 15/20", got)
 	}
 
-	set("2")
+	set("2") // as after a restart, with nothing in its cache yet
+	f.journal.await(t, "rules of the control plane refused")
+	if got := left(); got != "14/20" {
+		t.Errorf("all removed: %s, want 14/20", got)
+	}
+	set("3", &conf.RateLimitConfig{Name: "shop", Domain: "shop"})
 	f.journal.await(t, "there are no rules")
 	if got := left(); got != "/" {
-		t.Errorf("all removed: %s, want no limit", got)
+		t.Errorf("a resource without descriptors: %s, want no limit", got)
 	}
 }
 

@@ -199,7 +199,8 @@ func (a *App) takeQueued(ctx context.Context, r *queue.Ref, at time.Time) (queue
 			hold.End()
 			v.Release()
 		}
-		return queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Done: done}, nil
+		settle := func(told queue.Answer, err error) { a.proxy.SettleDelivery(ctx, &v, told, err) }
+		return queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Settle: settle, Done: done}, nil
 	}
 	p := queue.Permit{RetryAfter: v.Decision.RetryAfter, Own: v.Rule != nil && v.Rule.Scope == r.Lane.Scope}
 	if p.RetryAfter == headgate.Never {

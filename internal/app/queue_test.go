@@ -2,11 +2,13 @@ package app_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -195,5 +197,29 @@ func TestQueueDefaultsAgree(t *testing.T) {
 	}
 	if p != want {
 		t.Errorf("%+v\n%+v", p, want)
+	}
+}
+
+// What a queued request has cost is charged when its answer is there: sixty
+// thousand at sixty per minute are waited out for hours, an estimate of sixty for
+// a minute.
+func TestQueuedRequestsAreChargedWhatTheyCost(t *testing.T) {
+	f := run(t, strings.Replace(queueRulesText, "rate: 1/minute", "rate: 60/minute\n    cost: {estimate: 60, from_response: X-Cost}", 1),
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Cost", cmp.Or(r.URL.RawQuery, "60"))
+		}), inFile(t))
+	f.get(t, f.proxyURL("/orders"))
+	res, _ := f.get(t, f.proxyURL("/orders?60000"))
+	if res.StatusCode != http.StatusAccepted {
+		t.Fatal(res)
+	}
+	f.await(t, func() bool {
+		f.clock.advance(time.Second)
+		_, body := f.get(t, f.proxyURL(res.Header.Get("Location")))
+		return strings.Contains(body, `"state":"delivered"`)
+	})
+	third, _ := f.get(t, f.proxyURL("/orders"))
+	if seconds, err := strconv.Atoi(third.Header.Get("X-RateLimit-Reset")); err != nil || seconds < 30_000 {
+		t.Errorf("%v: %v", third.Header, err)
 	}
 }

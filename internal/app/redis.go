@@ -34,12 +34,13 @@ func (a *App) openRedis() (headgate.Store, []engine.Option, error) {
 	if err != nil {
 		return nil, nil, &config.SourceError{Source: "store.redis", Message: err.Error()}
 	}
-	a.shared = shared
+	a.shared, a.secrets = shared, shared.Secrets()
 	a.greet(ctx, shared, &options)
 	c := &a.options.Config.Store.Redis
 	safe := failsafe.New(a.measured(shared), failsafe.Options{
 		Timeout:   options.Timeout,
 		DenyCache: failsafe.DenyCache{Entries: c.DenyCache, MaxAge: c.DenyMaxAge},
+		Breaker:   failsafe.Breaker{OpenFor: c.ProbeAfter, Longest: c.ProbeEvery},
 		OnChange:  a.storeChanged,
 	})
 	a.safe = safe
@@ -47,9 +48,18 @@ func (a *App) openRedis() (headgate.Store, []engine.Option, error) {
 	local := a.newMemory()
 	a.keepMemory(local)
 	return safe, []engine.Option{
-		engine.WithFallback(a.telemetry.Store(local, "memory")), engine.WithTimeout(options.Timeout), engine.WithSecret(shared.Secret),
+		engine.WithFallback(a.telemetry.Store(local, "memory")), engine.WithTimeout(options.Timeout), engine.WithSecrets(a.secrets.All),
 	}, nil
 }
+
+// returnEvery is how often the secrets of tokens are looked after, besides
+// whenever the store is known to have lost its data.
+const returnEvery = time.Second
+
+// returnSecrets fetches the secrets of tokens, and writes them back if the store
+// has lost them. An error is no news: the circuit breaker tells of a store that
+// does not answer.
+func (a *App) returnSecrets() { _ = a.secrets.Return(context.Background()) }
 
 // greet says in the log whether the store is there.
 func (a *App) greet(ctx context.Context, shared *redis.Store, o *redis.Options) {

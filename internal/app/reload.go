@@ -23,6 +23,11 @@ type rulesState struct {
 	failure  error     // nil if the last attempt went well
 
 	succeeded, failed uint64
+
+	// before is what was in force before these, held what the guard keeps from
+	// being; nil if there is none.
+	before, held *rules.Ruleset
+	rolledBack   bool
 }
 
 // Reloads says how often rules were read and how that went, for metrics.
@@ -88,22 +93,50 @@ func (a *App) reload() error {
 }
 
 // vanished is the error that there are no rule files any more. A volume that
-// is not mounted looks like an empty folder, which is no reason to lift all
-// limits.
+// is not mounted looks like an empty folder, and a control plane that has just
+// been restarted may have nothing yet, which is no reason to lift all limits.
 func (a *App) vanished(rs *rules.Ruleset) error {
 	if rs.Stats().Files > 0 || a.state.Load().rules.Stats().Files == 0 {
 		return nil
 	}
+	if a.plane != nil {
+		return &config.SourceError{
+			Source: "rules", Message: "the control plane has no resources any more",
+			Hint: "to lift all limits, send one without descriptors",
+		}
+	}
 	return &config.SourceError{
 		Source: "rules", Message: "there are no rule files any more",
-		Hint: "to lift all limits, leave a file without rules",
+		Hint: "to lift all limits, leave a file with a domain and \"limits: []\"",
 	}
 }
 
 // swap puts rs in force, unless err says what is wrong with it. It needs
 // a.reloading to be held.
 func (a *App) swap(rs *rules.Ruleset, err error) error {
+	if err == nil {
+		err = a.guardRules(rs)
+	}
+	if _, held := errors.AsType[*shrunkError](err); held {
+		return a.keepRules(err, rs)
+	}
+	return a.enforce(rs, err)
+}
+
+// keepRules leaves the rules in force as they are and says why. held are those
+// that somebody may still accept.
+func (a *App) keepRules(err error, held *rules.Ruleset) error {
 	next := *a.state.Load()
+	next.failedAt, next.failure, next.held = a.options.Clock(), err, held
+	next.failed++
+	a.state.Store(&next)
+	a.log.Error("rules not reloaded, the old ones stay in force", "err", firstOf(err))
+	return err
+}
+
+// enforce puts rs in force, however much smaller it is. It needs a.reloading to
+// be held.
+func (a *App) enforce(rs *rules.Ruleset, err error) error {
 	var domain string
 	if err == nil {
 		domain, err = a.proxyDomain(rs)
@@ -112,14 +145,14 @@ func (a *App) swap(rs *rules.Ruleset, err error) error {
 		err = a.openQueue(rs)
 	}
 	if err != nil {
-		next.failedAt, next.failure = a.options.Clock(), err
-		next.failed++
-		a.state.Store(&next)
-		a.log.Error("rules not reloaded, the old ones stay in force", "err", firstOf(err))
-		return err
+		return a.keepRules(err, nil)
 	}
 	a.warn(rs)
-	next.rules, next.domain, next.waiting = rs, domain, false
+	next := *a.state.Load()
+	if !next.waiting {
+		next.before = next.rules
+	}
+	next.rules, next.domain, next.waiting, next.held, next.rolledBack = rs, domain, false, nil, false
 	next.loadedAt, next.failure = a.options.Clock(), nil
 	next.succeeded++
 	a.state.Store(&next)
@@ -211,6 +244,9 @@ func (a *App) readiness(ctx context.Context) httpapi.Readiness {
 // askStore finds out whether the store answers, by a question that writes
 // nothing.
 func (a *App) askStore(ctx context.Context) error {
+	if a.storeHealth.isFull() {
+		return headgate.ErrStoreFull // a question that writes nothing would be answered
+	}
 	_, err := a.store.Take(ctx, headgate.Op{Scope: "readyz", Limit: headgate.PerSecond(1), Cost: 1, Kind: headgate.Peek})
 	return err
 }

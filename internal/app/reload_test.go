@@ -182,7 +182,7 @@ func polling(t *testing.T, only bool, paths ...string) *fixture {
 	}
 	var err error
 	f.App, err = app.New(app.Options{
-		Config: f.config, Logger: f.journal.logger(), Clock: f.clock.Now, PollOnly: only, PollInterval: interval,
+		Config: f.config, Logger: f.journal.logger(), Clock: f.clock.Now, PollOnly: only, PollInterval: interval, Settle: 20 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate/internal/door/resp"
+	"github.com/headgate/headgate/internal/overload"
 )
 
 // serveRESP answers at d, the door of the Redis protocol, in the background.
@@ -11,8 +12,9 @@ func (a *App) serveRESP(d *door) error {
 	c := &a.options.Config.RESP
 	o := resp.Options{
 		Engine: a.engine, Store: a.store, Clients: a.clients, Clock: a.options.Clock, Logger: a.log,
-		Password: string(c.Password), MaxConnections: int(c.MaxConnections), IdleTimeout: c.IdleTimeout,
+		Password: string(c.Password), MaxConnections: a.respConnections(), IdleTimeout: c.IdleTimeout,
 		Version: a.options.Version, TLS: a.tlsOf(d.name),
+		Failures: a.wrong(DoorRESP), Full: a.tooBusy, Busy: func() bool { return a.sheds(overload.Request) },
 	}
 	d.resp = resp.New(o)
 	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.name))
@@ -23,6 +25,15 @@ func (a *App) serveRESP(d *door) error {
 		}
 	}()
 	return nil
+}
+
+// respConnections is how many connections the door of the Redis protocol has
+// room for: its part of the descriptors, or of the shared port what is asked for.
+func (a *App) respConnections() int {
+	if part := a.capacity.parts[DoorRESP]; part > 0 {
+		return part
+	}
+	return int(a.options.Config.RESP.MaxConnections)
 }
 
 // serverOf returns what serves a door that does not speak HTTP.

@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate"
@@ -37,6 +39,8 @@ type TestReport struct {
 	Files     int          `json:"files"`
 	Tests     []TestResult `json:"tests"`
 	Diagnoses []Diagnosis  `json:"diagnostics"`
+	// Skipped are files in the folders that are no rule tests, and why.
+	Skipped []string `json:"skipped,omitempty"`
 }
 
 // The parts of a TestReport, for those who print it.
@@ -65,6 +69,7 @@ func (t RuleTests) Run(ctx context.Context) (TestReport, error) {
 	}
 	sources, problems := rules.FindTests(t.Paths...)
 	report.add(problems, nil)
+	sources, report.Skipped = withoutForeign(sources, t.Paths)
 	loaded := ruleSets{}
 	for _, source := range sources {
 		if err := report.run(ctx, source, loaded, options); err != nil {
@@ -74,6 +79,20 @@ func (t RuleTests) Run(ctx context.Context) (TestReport, error) {
 	report.Files = len(sources)
 	report.OK = report.Failed == 0 && !report.wrong()
 	return report, nil
+}
+
+// withoutForeign leaves out tests of other programs that were found in folders,
+// and says which. Those that are named are meant.
+func withoutForeign(sources []rules.Source, named []string) (ours []rules.Source, skipped []string) {
+	for _, s := range sources {
+		what, foreign := rules.ForeignTest(s)
+		if foreign && !slices.Contains(named, s.Name) {
+			skipped = append(skipped, fmt.Sprintf("%s: it has %q, which no rule test has", s.Name, what))
+			continue
+		}
+		ours = append(ours, s)
+	}
+	return ours, skipped
 }
 
 // run runs the tests of one file.

@@ -15,7 +15,7 @@ func (a *App) openShared(ctx context.Context) error {
 	}
 	root := a.doors[len(a.doors)-1]
 	root.port = oneport.New(root.listener, oneport.Options{
-		TLS: a.tlsOf(DoorShared), Timeout: c.Shared.HandshakeTimeout, Logger: a.log.With("door", DoorShared),
+		TLS: a.tlsOf(DoorShared), Timeout: c.Shared.HandshakeTimeout,
 	})
 	for _, d := range [...]struct {
 		name   string

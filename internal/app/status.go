@@ -114,6 +114,9 @@ func (a *App) storeStatus() StoreStatus {
 		if err := a.storeError.Load(); err != nil && !s.Healthy {
 			s.Error = *err
 		}
+		if a.storeHealth.isFull() {
+			s.Healthy, s.Error = false, headgate.ErrStoreFull.Error()
+		}
 	}
 	return s
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -23,6 +22,11 @@ func (a *App) openStore() (headgate.Store, []engine.Option, error) {
 	if a.options.Config.Store.Kind == config.InRedis {
 		return a.openRedis()
 	}
+	if c := &a.options.Config.Store.Memory; c.Snapshot != "" {
+		if err := a.lockSnapshot(c.Snapshot); err != nil {
+			return nil, nil, err
+		}
+	}
 	s, err := a.openMemory()
 	if err != nil {
 		return nil, nil, err
@@ -30,17 +34,7 @@ func (a *App) openStore() (headgate.Store, []engine.Option, error) {
 	a.keepMemory(s)
 	sealed := a.openTokenSecret()
 	if c := &a.options.Config.Store.Memory; c.Snapshot != "" {
-		var saving sync.Mutex // the last save may meet one of the ticker's
-		a.save = func() error {
-			saving.Lock()
-			defer saving.Unlock()
-			return s.SaveFile(c.Snapshot)
-		}
-		a.every(c.SnapshotInterval, func() {
-			if err := a.save(); err != nil {
-				a.log.Error("counts not saved", "file", c.Snapshot, "err", err)
-			}
-		})
+		a.saveTo(s, c.Snapshot)
 	}
 	return s, []engine.Option{sealed}, nil
 }

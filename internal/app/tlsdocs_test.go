@@ -86,8 +86,8 @@ func TestTLSAsDocumented(t *testing.T) {
 	}{
 		{app.DoorAPI, "/v1/auth", "", 403},
 		{app.DoorAPI, "/json", "", 401},
-		{app.DoorAPI, "/json", apiToken, 405},
-		{app.DoorAPI, "/json", "another-012345678", 405},
+		{app.DoorAPI, "/json", apiToken, 400},
+		{app.DoorAPI, "/json", "another-012345678", 400},
 		{app.DoorAPI, "/v1/explain", apiToken, 404},
 		{app.DoorAPI, "/healthz", "", 200},
 		{app.DoorAdmin, "/v1/status", apiToken, 401},

@@ -52,7 +52,9 @@ func TestTokensOutliveARestart(t *testing.T) {
 	if _, err := os.Stat(file + ".secret"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the secret is there while the counts change: %v", err)
 	}
-	after := run(t, exportRules, nil, snapshot(file))
+	crashed := filepath.Join(t.TempDir(), "counts")
+	writeFile(t, crashed, readFile(t, file))
+	after := run(t, exportRules, nil, snapshot(crashed))
 	if status, out := after.ask(t, "/v1/cancel", fmt.Sprintf(`{"reservation":%q}`, kept["reservation"])); status != http.StatusBadRequest {
 		t.Errorf("after a crash: %d %v", status, out)
 	}

@@ -51,7 +51,8 @@ type TopRule struct {
 type TopKey struct {
 	Key     []*string `json:"key"` // null if it is hashed
 	KeyHash string    `json:"key_hash,omitempty"`
-	// Count is at most Error too high, and never too low.
+	// Count is at most Error too high, and never too low, unless some of it was
+	// estimated: then it is right on average.
 	Count int64 `json:"count"`
 	Error int64 `json:"error"`
 	// Share is that of Total, from 0 to 1.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -16,9 +17,16 @@ import (
 	"github.com/headgate/headgate/rules"
 )
 
-// debounce is how long the files have to be quiet before they are read: an
-// editor or a checkout writes in several steps.
-const debounce = 100 * time.Millisecond
+const (
+	// debounce is how long the files have to be quiet before they are read: an
+	// editor or a checkout writes in several steps.
+	debounce = 100 * time.Millisecond
+	// defaultSettle is how long a file that was written where it lies has to be
+	// quiet: what writes it (scp, NFS, a full disk) may pause, and what is
+	// there by then may be a part that makes sense. A file that was put in place
+	// whole, by a rename, need not wait.
+	defaultSettle = 2 * time.Second
+)
 
 // watch reloads the rules, and the candidate, whenever their files change, until
 // the App stops.
@@ -41,7 +49,6 @@ func (a *App) watchFiles(paths []string, changed func()) {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	events := make(chan struct{}, 1)
 	done := make(chan struct{})
 	var watcher *fsnotify.Watcher
 	if !a.options.PollOnly {
@@ -51,20 +58,25 @@ func (a *App) watchFiles(paths []string, changed func()) {
 			a.log.Warn("files are not watched, only polled", "every", a.options.PollInterval, "err", err)
 		}
 	}
-	if watcher != nil {
-		go forward(watcher, events)
-		subscribe(watcher, paths)
-	}
-	go func() {
-		defer close(done)
-		a.follow(ctx, events, func() {
+	f := &follower{
+		events: make(chan struct{}, 1), settle: a.options.Settle, poll: a.options.PollInterval,
+		fingerprint: func() [32]byte {
 			if watcher != nil {
 				// A new folder, or one that was replaced. First this, so that
 				// what changes after the comparison is reported.
 				subscribe(watcher, paths)
 			}
-			changed()
-		})
+			return fingerprintOf(paths)
+		},
+		changed: changed,
+	}
+	f.last = f.fingerprint()
+	if watcher != nil {
+		go f.forward(watcher)
+	}
+	go func() {
+		defer close(done)
+		f.follow(ctx)
 	}()
 	a.cleanup = append(a.cleanup, func() {
 		cancel()
@@ -75,30 +87,52 @@ func (a *App) watchFiles(paths []string, changed func()) {
 	})
 }
 
+// follower looks at files when something has happened to them.
+type follower struct {
+	// events has a nudge once something has happened; written is set before, if
+	// that was a file being written where it lies.
+	events  chan struct{}
+	written atomic.Bool
+
+	settle, poll time.Duration
+	fingerprint  func() [32]byte
+	last         [32]byte // of the last look
+	waiting      bool     // to see whether the files still change
+	changed      func()
+}
+
 // forward turns every event, whatever it is, into a nudge. It ends when the
 // watcher is closed.
-func forward(watcher *fsnotify.Watcher, events chan<- struct{}) {
+func (f *follower) forward(watcher *fsnotify.Watcher) {
 	for {
 		select {
-		case _, ok := <-watcher.Events:
+		case e, ok := <-watcher.Events:
 			if !ok {
 				return
 			}
+			f.nudge(e.Has(fsnotify.Write))
 		case _, ok := <-watcher.Errors: // events were lost, so look
 			if !ok {
 				return
 			}
-		}
-		select {
-		case events <- struct{}{}:
-		default: // one nudge is waiting already
+			f.nudge(true)
 		}
 	}
 }
 
+func (f *follower) nudge(written bool) { //nolint:revive // a fact about the event
+	if written {
+		f.written.Store(true)
+	}
+	select {
+	case f.events <- struct{}{}:
+	default: // one nudge is waiting already
+	}
+}
+
 // follow looks after each burst of events, and at intervals.
-func (a *App) follow(ctx context.Context, events <-chan struct{}, look func()) {
-	poll := time.NewTicker(a.options.PollInterval)
+func (f *follower) follow(ctx context.Context) {
+	poll := time.NewTicker(f.poll)
 	defer poll.Stop()
 	quiet := time.NewTimer(0)
 	defer quiet.Stop()
@@ -107,14 +141,39 @@ func (a *App) follow(ctx context.Context, events <-chan struct{}, look func()) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-events:
-			quiet.Reset(debounce)
+		case <-f.events:
+			if f.written.Load() {
+				quiet.Reset(f.settle)
+			} else {
+				quiet.Reset(debounce)
+			}
 			continue
 		case <-quiet.C:
+			if f.written.Swap(false) || !f.waiting {
+				f.waiting = false
+				f.last = f.fingerprint()
+				f.changed()
+				continue
+			}
 		case <-poll.C:
+			if f.waiting || f.written.Load() {
+				continue // a look is due soon
+			}
 		}
-		look()
+		f.look(quiet)
 	}
+}
+
+// look compares contents, where nothing has reported what happened to them. They
+// count once they have not changed for as long as a writer may pause.
+func (f *follower) look(quiet *time.Timer) {
+	now := f.fingerprint()
+	if f.waiting = now != f.last; f.waiting {
+		f.last = now
+		quiet.Reset(f.settle)
+		return
+	}
+	f.changed()
 }
 
 // reloadIfChanged reloads if the files are not those of the last attempt,
@@ -231,7 +290,7 @@ func fingerprintOf(paths []string) [32]byte {
 				_, _ = io.WriteString(h, "gone\x00") // a folder that is not there
 			case e.IsDir() && name != path && strings.HasPrefix(e.Name(), "."):
 				return filepath.SkipDir
-			case !e.IsDir() && (strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")):
+			case !e.IsDir(): // of any name, as under compat: envoy
 				hashFile(h, name)
 			}
 			return nil

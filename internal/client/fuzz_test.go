@@ -3,7 +3,9 @@ package client_test
 import (
 	"net/http"
 	"net/netip"
+	"net/textproto"
 	"net/url"
+	"slices"
 	"testing"
 
 	"github.com/headgate/headgate/internal/client"
@@ -56,34 +58,71 @@ func checkSent(t *testing.T, trusting *client.Resolver, name, sent, appended str
 	}
 }
 
+// FuzzQuery: every value that net/url finds is among those that are counted.
 func FuzzQuery(f *testing.F) {
 	f.Add("a=1&b=2", "b")
 	f.Add("a%20b=c+d", "a b")
 	f.Add("a+b=1", "a+b")
 	f.Add("a=%zz&a=2", "a")
 	f.Add("a;b=1&a", "a")
+	f.Add("a.b=1&a_b=2&A.b[]=3;a%5fb[x]=1", "a_b")
 	f.Fuzz(func(t *testing.T, raw, name string) {
-		values, _ := url.ParseQuery(raw)
-		want, found := values.Get(name), values.Has(name)
-		if got, ok := client.Query(raw, name); got != want || ok != found {
-			t.Errorf("Query(%q, %q) = %q, %v, want %q, %v", raw, name, got, ok, want, found)
-		}
+		parsed, _ := url.ParseQuery(raw)
+		var v client.Values
+		v.Query(raw, name)
+		checkValues(t, v.All, parsed[name])
+		checkFirst(t, &v, parsed[name])
 	})
 }
 
+// checkValues: got has no value twice, all of want, and no more than it may.
+func checkValues(t *testing.T, got, want []string) {
+	t.Helper()
+	if len(got) > client.MaxValues+1 {
+		t.Errorf("%d values", len(got))
+	}
+	for i, value := range got {
+		if slices.Contains(got[:i], value) {
+			t.Errorf("%q is twice in %q", value, got)
+		}
+	}
+	for _, value := range want {
+		if len(got) <= client.MaxValues && !slices.Contains(got, value) {
+			t.Errorf("%q is not in %q", value, got)
+		}
+	}
+}
+
+// checkFirst: a value that is surely found is the first that net/url finds.
+func checkFirst(t *testing.T, v *client.Values, want []string) {
+	t.Helper()
+	if first, ok := v.First(); ok && (len(want) == 0 || first != want[0]) {
+		t.Errorf("%q is surely found, net/url finds %q", first, want)
+	}
+}
+
+// FuzzCookie is FuzzQuery for cookies and net/http.
 func FuzzCookie(f *testing.F) {
 	f.Add("a=1; b=2", "b")
 	f.Add(`a="x y"; a=2`, "a")
 	f.Add(`a="; a=2`, "a")
-	f.Add("=1; a", "a")
+	f.Add("=1; a=; a==; a=\t1 ", "a")
 	f.Fuzz(func(t *testing.T, line, name string) {
 		h := http.Header{"Cookie": {"first=1", line}}
-		want, found := "", false
-		if c, err := (&http.Request{Header: h}).Cookie(name); err == nil {
-			want, found = c.Value, true
+		if name == "" {
+			return // no cookie has such a name
 		}
-		if got, ok := client.Cookie(h, name); got != want || ok != found {
-			t.Errorf("Cookie(%q, %q) = %q, %v, want %q, %v", line, name, got, ok, want, found)
+		var want []string
+		for _, c := range (&http.Request{Header: h}).CookiesNamed(name) {
+			if c.Quoted {
+				c.Value = `"` + c.Value + `"`
+			}
+			if c.Value = textproto.TrimString(c.Value); c.Value != "" { // net/http also finds those without =
+				want = append(want, c.Value)
+			}
 		}
+		var v client.Values
+		v.Cookie(h, name)
+		checkValues(t, v.All, want)
 	})
 }

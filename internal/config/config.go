@@ -19,6 +19,7 @@ import (
 
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/reading"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -43,6 +44,9 @@ const DefaultRules = "rules"
 type Config struct {
 	// File is the file that was read, or empty.
 	File string
+	// Ignored are variables of envoyproxy/ratelimit that are set and change
+	// nothing.
+	Ignored []Ignored
 	// RulesFrom is where rules come from; RuleOptions how they are read. They
 	// hold the secret that parts of keys are hashed with, which is not to be
 	// shown.
@@ -54,6 +58,8 @@ type Config struct {
 	XDS   XDS
 	// Candidate is rules that are tried beside these.
 	Candidate Candidate
+	// Reload is what is done about rules that disappear.
+	Reload Reload
 	// Store is where counts are kept.
 	Store Store
 	// Listen has the addresses of the doors but the proxy.
@@ -85,11 +91,15 @@ type Config struct {
 	Headers answer.Dialect
 	// DecisionTime has the proxy and forward-auth tell when they decided.
 	DecisionTime bool
+	// Overload is when the process has too much to do.
+	Overload Overload
 	// Log is how the process logs, Metrics what it tells about itself.
 	Log     Log
 	Metrics Metrics
 	// Telemetry is what it sends about itself.
 	Telemetry Telemetry
+	// Warnings are about settings that work, but hardly as they were meant.
+	Warnings []*SourceError
 	// ShutdownDelay is how long a stopping process goes on as before while
 	// /readyz says no, so that load balancers have time to look away.
 	ShutdownDelay time.Duration
@@ -129,13 +139,31 @@ type Proxy struct {
 	Listen string
 	// Domain is that of its rules; if empty, the only one there is.
 	Domain string
-	// Upstream is where requests go; nil for no proxy.
+	// Upstream is where requests go, an URL of http, https, h2c (HTTP/2 without
+	// TLS) or unix (whose path is that of a socket); nil for no proxy.
 	Upstream *url.URL
+	// Paths is what becomes of paths that servers may read differently.
+	Paths reading.Policy
 	// MaxWaiting is how many requests may wait in it at once; 0 is its default.
 	MaxWaiting int64
+	// MaxUpstream is how many connections to the upstream may be open at once; 0
+	// is its default.
+	MaxUpstream int64
 	// BodyTimeout is how long a client may be silent in the middle of a body;
 	// 0 is its default, and less than that forever.
 	BodyTimeout time.Duration
+	// Abandoned is what is done for requests whose client has gone.
+	Abandoned Abandoned
+	// Underscores is what becomes of header fields with one in their name: drop,
+	// allow or refuse; empty for its default.
+	Underscores string
+	// Strangers are the fields that only trusted proxies may send; nil for its
+	// default.
+	Strangers []string
+	// NoVia leaves out the Via field, NoCleartextHTTP2 HTTP/2 without TLS.
+	NoVia, NoCleartextHTTP2 bool
+	// CORS is for pages of other origins.
+	CORS CORS
 	// UpstreamTLS is how it is called if its URL says https.
 	UpstreamTLS UpstreamTLS
 	TLS         TLS
@@ -185,11 +213,16 @@ type Sources struct {
 	// Flags are settings by their key, such as listen.api. They win over all
 	// others.
 	Flags map[string]string
+	// FlagNames are the flags of settings, by key, that are not named after it.
+	FlagNames map[string]string
 	// EnvoyEnvironment understands the variables of envoyproxy/ratelimit too,
 	// as the variable [EnvoyEnvironment] does.
 	EnvoyEnvironment bool
 	// Environment finds a variable. Nil means that of the process.
 	Environment func(name string) (string, bool)
+	// Environ lists all variables as name=value. Nil means those of the process,
+	// or none if Environment is not nil.
+	Environ func() []string
 }
 
 // Errors are all that is wrong with the settings, source by source.
@@ -208,6 +241,9 @@ func Load(from Sources) (*Config, error) {
 	environment := from.Environment
 	if environment == nil {
 		environment = os.LookupEnv
+		if from.Environ == nil {
+			from.Environ = os.Environ
+		}
 	}
 	var errs Errors
 	note := func(err error) {
@@ -224,7 +260,11 @@ func Load(from Sources) (*Config, error) {
 	}
 	for _, s := range settings() {
 		if value, ok := from.Flags[s.key]; ok {
-			note(s.apply(c, "--"+strings.ReplaceAll(s.key, ".", "-"), value))
+			name := strings.ReplaceAll(s.key, ".", "-")
+			if own := from.FlagNames[s.key]; own != "" {
+				name = own
+			}
+			note(s.apply(c, "--"+name, value))
 		}
 	}
 	note(c.Telemetry.OTLP.adoptOTel(environment))
@@ -236,6 +276,8 @@ func Load(from Sources) (*Config, error) {
 		return nil, errs
 	}
 	c.finish()
+	c.warnOfVariables(from)
+	c.warnOfFile()
 	return c, nil
 }
 
@@ -259,6 +301,7 @@ func defaults() *Config {
 // finish fills in what depends on the place the process runs in.
 func (c *Config) finish() {
 	c.Telemetry.OTLP.settle()
+	c.RuleOptions.OnlyHTTP = c.onlyProxy()
 	if len(c.Rules) == 0 && c.RulesFrom == FromFiles {
 		if info, err := os.Stat(DefaultRules); err == nil && info.IsDir() {
 			c.Rules = []string{DefaultRules}

@@ -11,6 +11,8 @@ type API struct {
 	// Tokens are those of which a caller has to know one; with none nobody is
 	// asked.
 	Tokens []Secret
+	// Hosts are names, besides those of this machine, that callers may come by.
+	Hosts []string
 	// Explain opens or closes POST /v1/explain; see [Config.Explains].
 	Explain Explain
 	TLS     TLS
@@ -80,6 +82,7 @@ func doorSettings() []setting {
 		one("listen.shared", func(c *Config, v string) (err error) { c.Listen.Shared, err = address(v); return err }),
 		{key: "api.token", list: true, set: func(c *Config, v []string) error { return c.API.setTokens(v) }},
 		secretFrom("api.token_file", func(c *Config, v string) error { return c.API.setTokens(lines(v)) }),
+		{key: "api.hosts", list: true, set: func(c *Config, v []string) (err error) { c.API.Hosts, err = hostNames(v); return err }},
 		one("api.explain", func(c *Config, v string) (err error) { c.API.Explain, err = parseExplain(v); return err }),
 		count("shared.max_connections", func(c *Config) *int64 { return &c.Shared.MaxConnections }, 1_000_000),
 		period("shared.handshake_timeout", func(c *Config) *time.Duration { return &c.Shared.HandshakeTimeout }),
@@ -125,6 +128,26 @@ func (a *API) setTokens(values []string) error {
 	}
 	a.Tokens = tokens
 	return nil
+}
+
+// hostNames checks names such as example.org, *.example.org or *.
+func hostNames(values []string) ([]string, error) {
+	for _, v := range values {
+		name := strings.TrimPrefix(v, "*.")
+		if v != "*" && (name == "" || strings.ContainsAny(name, "*:/ []")) {
+			return nil, &hinted{fmt.Sprintf("%q is not the name of a host", v), "write it without scheme and port, such as api.example.org or *.example.org"}
+		}
+	}
+	return values, nil
+}
+
+// StrangersReach reports whether other machines can reach the HTTP API.
+func (c *Config) StrangersReach() bool {
+	address := c.Listen.API
+	if c.OnShared(DoorAPI) {
+		address = c.Listen.Shared
+	}
+	return !IsLoopback(address)
 }
 
 func onOff(v string) (bool, error) {
@@ -222,4 +245,18 @@ func (c *Config) Exposed() []Exposure {
 		}
 	}
 	return all
+}
+
+// onlyProxy reports whether all requests come by the reverse proxy, so that none
+// has other attributes than HTTP requests have.
+func (c *Config) onlyProxy() bool {
+	if !c.Proxy.Open() {
+		return false
+	}
+	for _, address := range []string{c.Listen.API, c.Listen.GRPC, c.Listen.RESP, c.Listen.Shared} {
+		if address != "" && address != Off {
+			return false
+		}
+	}
+	return true
 }

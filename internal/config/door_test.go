@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/reading"
 )
 
 // loadFlags loads the settings given by flags.
@@ -32,7 +33,11 @@ func TestDoors(t *testing.T) {
 		{map[string]string{"api.explain": "of"}, "neither on nor off"},
 		{map[string]string{"api.header_timeout": "1ms"}, "too short"},
 		{map[string]string{"proxy.body_timeout": "1ms"}, "too short"},
+		{map[string]string{"proxy.abandoned.timeout": "1ms"}, "too short"},
+		{map[string]string{"proxy.abandoned.max_bytes": "much"}, "not a size"},
+		{map[string]string{"proxy.abandoned.max_requests": "0"}, "not a whole number"},
 		{map[string]string{"proxy.body_timeout": "never"}, "not a duration"},
+		{map[string]string{"proxy.paths": "refused"}, `is not one of forward, clean, refuse, did you mean "refuse"?`},
 		{map[string]string{"listen.shared": ":1", "resp.password": "x"}, ""},
 		{map[string]string{"listen.shared": ":1"}, "listen.shared: :1 can be reached from other machines"},
 		{map[string]string{"listen.shared": ":1", "listen.resp": "off"}, ""},
@@ -81,6 +86,18 @@ func TestBodyTimeout(t *testing.T) {
 			flags["proxy.body_timeout"] = given
 		}
 		if c, err := loadFlags(flags); err != nil || c.Proxy.BodyTimeout != want {
+			t.Errorf("%q: %v, %v, want %s", given, c, err, want)
+		}
+	}
+}
+
+func TestPaths(t *testing.T) {
+	for given, want := range map[string]reading.Policy{"": reading.Forward, "forward": reading.Forward, "clean": reading.CleanUp, "refuse": reading.Refuse} {
+		flags := map[string]string{}
+		if given != "" {
+			flags["proxy.paths"] = given
+		}
+		if c, err := loadFlags(flags); err != nil || c.Proxy.Paths != want {
 			t.Errorf("%q: %v, %v, want %s", given, c, err, want)
 		}
 	}

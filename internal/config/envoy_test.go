@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/rules"
 )
 
 // manifest returns the environment of an operator of envoyproxy/ratelimit.
@@ -107,7 +108,7 @@ func TestEnvoyVariablesThatCannotBeMapped(t *testing.T) {
 		{"REDIS_PERSECOND", "true"},
 		{"REDIS_URL", "/run/redis.sock"},
 		{"USE_STATSD", "true"},
-		{"TRACING_ENABLED", "true"},
+		{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "a:b"},
 		{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "true"},
 		{"GRPC_SERVER_USE_TLS", "true"},
 		{"GRPC_SERVER_USE_TLS", "maybe"},
@@ -163,15 +164,109 @@ func TestRedisOfEnvoy(t *testing.T) {
 	}
 }
 
+// TestEnvoyVariablesAreDocumented: whatever the original reads is honored,
+// refused or ignored here, and docs/envoy.md says which. The list comes from the
+// original itself: see differential/envoy.
 func TestEnvoyVariablesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/envoy.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range config.EnvoyVariables() {
+	list, err := os.ReadFile("testdata/envoy-settings.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := config.EnvoyVariables()
+	seen := map[string]bool{}
+	for _, name := range known {
 		if !strings.Contains(string(page), "`"+name+"`") {
 			t.Errorf("docs/envoy.md does not mention %s", name)
 		}
+		if seen[name] {
+			t.Errorf("%s is there twice", name)
+		}
+		seen[name] = true
+	}
+	read := 0
+	for name := range strings.Lines(string(list)) {
+		name = strings.TrimSpace(name)
+		if strings.HasPrefix(name, "#") {
+			continue
+		}
+		if read++; !seen[name] {
+			t.Errorf("%s is neither honored, refused nor ignored", name)
+		}
+	}
+	if read < 100 {
+		t.Errorf("the list has only %d variables", read)
+	}
+}
+
+// TestEnvoyVariablesThatChangeNothing: who sets one is told why.
+func TestEnvoyVariablesThatChangeNothing(t *testing.T) {
+	c, err := config.Load(manifest(
+		"USE_PROMETHEUS", "true", "PROMETHEUS_ADDR", ":9090", "TRACING_ENABLED", "true", "REDIS_URL", "a:1",
+		"REDIS_PERSECOND_URL", "b:1", "NEAR_LIMIT_RATIO", "",
+	))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]string{}
+	for _, v := range c.Ignored {
+		told[v.Variable] = v.Why
+	}
+	for name, says := range map[string]string{
+		"USE_PROMETHEUS": "/metrics", "PROMETHEUS_ADDR": "/metrics", "TRACING_ENABLED": "OTEL_EXPORTER_OTLP_ENDPOINT",
+		"REDIS_PERSECOND_URL": "one Redis",
+	} {
+		if !strings.Contains(told[name], says) {
+			t.Errorf("%s: %q", name, told[name])
+		}
+	}
+	if len(told) != 4 {
+		t.Errorf("%v", told)
+	}
+}
+
+func TestEnvoyNodeAndSentinel(t *testing.T) {
+	c, err := config.Load(manifest("CONFIG_TYPE", "GRPC_XDS_SOTW", "REDIS_URL", "m,a:1", "REDIS_TYPE", "SENTINEL", "REDIS_SENTINEL_AUTH", "ann:sentinel"))
+	if err != nil || c.XDS.NodeID != "default" || c.Store.Redis.SentinelUsername != "ann" || c.Store.Redis.SentinelPassword != "sentinel" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = config.Load(manifest("CONFIG_TYPE", "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_NODE_ID", "me"))
+	if err != nil || c.XDS.NodeID != "me" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// TestLoadRuleOptions: check reads rules as serve does, and does not mind what
+// else the environment has wrong.
+func TestLoadRuleOptions(t *testing.T) {
+	envoy := rules.Options{Compat: rules.CompatEnvoy}
+	for _, tt := range []struct {
+		name string
+		from config.Sources
+		want rules.Options
+	}{
+		{"nothing", config.Sources{Environment: none}, rules.Options{}},
+		{"a flag", config.Sources{Environment: none, Flags: map[string]string{"compat": "envoy"}}, envoy},
+		{"the environment", manifest("HEADGATE_COMPAT", "envoy", "PORT", "none"), envoy},
+		{"a flag before it", func() config.Sources {
+			from := manifest("HEADGATE_COMPAT", "envoy")
+			from.Flags = map[string]string{"compat": "none"}
+			return from
+		}(), rules.Options{}},
+		{
+			"the original's", manifest("MERGE_DOMAIN_CONFIG", "true", "RUNTIME_IGNOREDOTFILES", "true"),
+			rules.Options{MergeDomains: true, IgnoreDotFiles: true},
+		},
+	} {
+		if got, err := config.LoadRuleOptions(tt.from); err != nil || got != tt.want {
+			t.Errorf("%s: %+v, %v", tt.name, got, err)
+		}
+	}
+	if _, err := config.LoadRuleOptions(manifest("HEADGATE_COMPAT", "envoi")); err == nil || !strings.Contains(err.Error(), "HEADGATE_COMPAT") {
+		t.Error(err)
 	}
 }
 

@@ -15,112 +15,19 @@ import (
 // weaker than HEADGATE_… and stronger than the file. docs/envoy.md has them all.
 const EnvoyEnvironment = "HEADGATE_ENVOY_ENV"
 
-// effect is what comes of a variable of envoyproxy/ratelimit.
-type effect uint8
+// Ignored is a variable that is set and changes nothing.
+type Ignored struct{ Variable, Why string }
 
-const (
-	// mapped: it is one of our settings, or a part of one.
-	mapped effect = iota
-	// needless: what it is about does not exist here, or is always so.
-	needless
-	// refused: leaving it out would change what the operator wants.
-	refused
-)
-
-// envoyVariable is a variable of envoyproxy/ratelimit.
-type envoyVariable struct {
-	name   string
-	effect effect
-	// key is the setting of a variable that is mapped alone; those without are
-	// put together by their group.
-	key string
-	// harmless, of one that is refused, is the value that changes nothing.
-	harmless string
-	// hint says what to do instead.
-	hint string
-}
-
-// envoyVariables are all that it has, in the order of docs/envoy.md.
-func envoyVariables() []envoyVariable {
-	list := []envoyVariable{
-		{name: "HOST"},
-		{name: "PORT"},
-		{name: "GRPC_HOST"},
-		{name: "GRPC_PORT"},
-		{name: "GRPC_UDS"},
-		{name: "GRPC_MAX_CONNECTION_AGE", key: "grpc.max_connection_age"},
-		{name: "GRPC_MAX_CONNECTION_AGE_GRACE", key: "grpc.max_connection_age_grace"},
-		{name: "GRPC_SERVER_USE_TLS"},
-		{name: "GRPC_SERVER_TLS_CERT"},
-		{name: "GRPC_SERVER_TLS_KEY"},
-		{name: "GRPC_CLIENT_TLS_CACERT"},
-		{name: "GRPC_CLIENT_TLS_SAN"},
-		{name: "LOG_LEVEL"},
-		{name: "LOG_FORMAT", key: "log.format"},
-		{name: "RUNTIME_ROOT"},
-		{name: "RUNTIME_SUBDIRECTORY"},
-		{name: "RUNTIME_APPDIRECTORY"},
-		{name: "LIMIT_RESPONSE_HEADERS_ENABLED", key: "envoy.legacy_headers"},
-		{name: "LIMIT_LIMIT_HEADER", key: "envoy.limit_header"},
-		{name: "LIMIT_REMAINING_HEADER", key: "envoy.remaining_header"},
-		{name: "LIMIT_RESET_HEADER", key: "envoy.reset_header"},
-		{name: "RESPONSE_DYNAMIC_METADATA", key: "envoy.dynamic_metadata"},
-		{name: "SHADOW_MODE", key: "envoy.shadow_mode"},
-		{name: "DEBUG_HOST"},
-		{name: "DEBUG_PORT"},
-		{name: "REDIS_URL"},
-		{name: "REDIS_TYPE"},
-		{name: "REDIS_AUTH"},
-		{name: "REDIS_TIMEOUT"},
-		{name: "CACHE_KEY_PREFIX"},
-		{name: "REDIS_TLS"},
-		{name: "REDIS_TLS_CLIENT_CERT"},
-		{name: "REDIS_TLS_CLIENT_KEY"},
-		{name: "REDIS_TLS_CACERT"},
-		{
-			name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", effect: refused, harmless: "false",
-			hint: "set store.redis.tls_server_name to the name in the certificate",
-		},
-		{name: "REDIS_SOCKET_TYPE", effect: refused, harmless: "tcp", hint: "Redis has to be reached by TCP"},
-		{name: "BACKEND_TYPE", effect: refused, harmless: "redis", hint: "counts are kept in memory or in Redis"},
-		{name: "CONFIG_TYPE"},
-		{name: "CONFIG_GRPC_XDS_SERVER_URL", key: "xds.address"},
-		{name: "CONFIG_GRPC_XDS_NODE_ID", key: "xds.node_id"},
-		{name: "CONFIG_GRPC_XDS_SERVER_USE_TLS", key: "xds.tls"},
-		{name: "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", key: "xds.tls_ca"},
-		{name: "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", key: "xds.tls_cert"},
-		{name: "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", key: "xds.tls_key"},
-		{name: "CONFIG_GRPC_XDS_SERVER_TLS_SAN", key: "xds.tls_server_name"},
-		{name: "MERGE_DOMAIN_CONFIG", key: "merge_domains"},
-		{name: "QUOTA_MODE", effect: refused, harmless: "false", hint: "write quota_mode: true into the rules"},
-		{name: "REDIS_PERSECOND", effect: refused, harmless: "false", hint: "one Redis has all counts"},
-		{name: "USE_STATSD", effect: refused, harmless: "false", hint: "unset it; there is no statsd"},
-		{name: "USE_DOG_STATSD", effect: refused, harmless: "false", hint: "unset it; there is no statsd"},
-		{name: "TRACING_ENABLED", effect: refused, harmless: "false", hint: "unset it; there are no traces"},
-	}
-	for name := range strings.FieldsSeq(needlessVariables) {
-		list = append(list, envoyVariable{name: name, effect: needless})
-	}
-	return list
-}
-
-// needlessVariables may be set and change nothing: they tune what is not here,
-// or ask for what is always so.
-const needlessVariables = `CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL RUNTIME_WATCH_ROOT RUNTIME_IGNOREDOTFILES
-FORCE_START_WITHOUT_INITIAL_CONFIG HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED
-STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT LOCAL_CACHE_SIZE_IN_BYTES NEAR_LIMIT_RATIO EXPIRATION_JITTER_MAX_SECONDS
-REDIS_POOL_SIZE REDIS_PIPELINE_WINDOW REDIS_PIPELINE_LIMIT REDIS_CLUSTER_PIPELINE_PARALLELISM
-REDIS_HEALTH_CHECK_ACTIVE_CONNECTION DISABLE_STATS STATSD_HOST STATSD_PORT STATS_FLUSH_INTERVAL EXTRA_TAGS
-USE_PROMETHEUS PROMETHEUS_ADDR PROMETHEUS_PATH PROMETHEUS_MAPPER_YAML`
-
-// fromEnvoy translates the variables of envoyproxy/ratelimit to settings. The
-// errors are about those that cannot be.
-func fromEnvoy(environment func(string) (string, bool)) (values map[string]string, errs Errors) {
-	e := envoyEnvironment{look: environment, values: map[string]string{}}
+// fromEnvoy translates the variables of envoyproxy/ratelimit to settings. Its
+// errs are about those that cannot be.
+func fromEnvoy(environment func(string) (string, bool)) *envoyEnvironment {
+	e := &envoyEnvironment{look: environment, values: map[string]string{}}
 	for _, v := range envoyVariables() {
 		value := e.get(v.name)
 		switch {
 		case value == "":
+		case v.effect == needless:
+			e.ignored = append(e.ignored, Ignored{v.name, v.hint})
 		case v.effect == refused && !strings.EqualFold(value, v.harmless):
 			e.refuse(v.name, fmt.Sprintf("%q has no counterpart", value), v.hint)
 		case v.effect == mapped && v.key != "":
@@ -133,13 +40,14 @@ func fromEnvoy(environment func(string) (string, bool)) (values map[string]strin
 	if e.get("REDIS_URL") != "" {
 		e.redis()
 	}
-	return e.values, e.errs
+	return e
 }
 
 type envoyEnvironment struct {
-	look   func(string) (string, bool)
-	values map[string]string
-	errs   Errors
+	look    func(string) (string, bool)
+	values  map[string]string
+	ignored []Ignored
+	errs    Errors
 }
 
 func (e *envoyEnvironment) get(name string) string {
@@ -208,6 +116,7 @@ func (e *envoyEnvironment) rest() {
 	case "GRPC_XDS_SOTW":
 		xds = true
 		e.values["rules_from"] = FromXDS.String()
+		e.values["xds.node_id"] = e.or("CONFIG_GRPC_XDS_NODE_ID", "default")
 	default:
 		e.refuse("CONFIG_TYPE", fmt.Sprintf("%q is not one of FILE, GRPC_XDS_SOTW", kind), "")
 	}
@@ -252,13 +161,9 @@ func (e *envoyEnvironment) redis() {
 	} else {
 		e.values["store.redis.addresses"] = address
 	}
-	if auth := e.get("REDIS_AUTH"); auth != "" {
-		user, password, named := strings.Cut(auth, ":")
-		if !named {
-			user, password = "", auth
-		}
-		e.optional("store.redis.username", user)
-		e.optional("store.redis.password", password)
+	e.auth("REDIS_AUTH", "store.redis.")
+	if mode == "sentinel" {
+		e.auth("REDIS_SENTINEL_AUTH", "store.redis.sentinel_")
 	}
 	e.optional("store.redis.timeout", e.get("REDIS_TIMEOUT"))
 	e.optional("store.redis.prefix", e.get("CACHE_KEY_PREFIX"))
@@ -270,6 +175,18 @@ func (e *envoyEnvironment) redis() {
 	}
 }
 
+// auth sets the two settings of a password, before which there may be a user and
+// a colon.
+func (e *envoyEnvironment) auth(name, prefix string) {
+	auth := e.get(name)
+	user, password, named := strings.Cut(auth, ":")
+	if !named {
+		user, password = "", auth
+	}
+	e.optional(prefix+"username", user)
+	e.optional(prefix+"password", password)
+}
+
 // optional sets a setting to a value if there is one.
 func (e *envoyEnvironment) optional(key, value string) {
 	if value != "" {
@@ -279,20 +196,16 @@ func (e *envoyEnvironment) optional(key, value string) {
 
 // applyEnvoy applies the variables of envoyproxy/ratelimit, if it is asked for.
 func (c *Config) applyEnvoy(from Sources, environment func(string) (string, bool)) (errs Errors) {
-	if !from.EnvoyEnvironment {
-		word, _ := environment(EnvoyEnvironment)
-		if word == "" {
-			return nil
-		}
-		yes, err := boolean(word)
-		if err != nil {
-			return Errors{sourceError(EnvoyEnvironment, err)}
-		}
-		if !yes {
-			return nil
-		}
+	asked, err := asksForEnvoy(from, environment)
+	if err != nil {
+		return Errors{err}
 	}
-	values, errs := fromEnvoy(environment)
+	if !asked {
+		return nil
+	}
+	e := fromEnvoy(environment)
+	values, errs := e.values, e.errs
+	c.Ignored = e.ignored
 	for _, s := range settings() {
 		value, ok := values[s.key]
 		if !ok {
@@ -307,6 +220,20 @@ func (c *Config) applyEnvoy(from Sources, environment func(string) (string, bool
 		errs = append(errs, &SourceError{Source: sourceOf(key), Message: "this version has no " + key})
 	}
 	return errs
+}
+
+// asksForEnvoy reports whether the variables of envoyproxy/ratelimit are to be
+// understood.
+func asksForEnvoy(from Sources, environment func(string) (string, bool)) (bool, error) {
+	word, _ := environment(EnvoyEnvironment)
+	if from.EnvoyEnvironment || word == "" {
+		return from.EnvoyEnvironment, nil
+	}
+	yes, err := boolean(word)
+	if err != nil {
+		return false, sourceError(EnvoyEnvironment, err)
+	}
+	return yes, nil
 }
 
 // sourceOf returns which variables a setting comes from.
@@ -329,6 +256,10 @@ func sourceOf(key string) string {
 		return "CONFIG_TYPE"
 	case "log.level":
 		return "LOG_LEVEL"
+	case "xds.node_id":
+		return "CONFIG_GRPC_XDS_NODE_ID"
+	case "compat":
+		return ""
 	}
 	if strings.HasPrefix(key, "store.redis.") {
 		return "REDIS_URL and its like"

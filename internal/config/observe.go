@@ -13,6 +13,16 @@ type Metrics struct {
 	MaxRules int64
 }
 
+// Overload is when the process has too much to do.
+type Overload struct {
+	// Memory is the soft limit of the runtime in bytes, as GOMEMLIMIT sets it; 0
+	// leaves it alone.
+	Memory int64
+}
+
+// leastMemory is the smallest overload.memory: with less the process cannot run.
+const leastMemory = 16 << 20
+
 // Keys says how operators see the keys of callers.
 type Keys uint8
 
@@ -59,6 +69,12 @@ func observeSettings() []setting {
 			c.Admin.Keys, err = choice(v, parseKeys, AutoKeys.String(), PlainKeys.String(), HashedKeys.String())
 			return err
 		}),
+		one("overload.memory", func(c *Config, v string) (err error) {
+			if c.Overload.Memory, err = size(v); err == nil && c.Overload.Memory < leastMemory {
+				return fmt.Errorf("%s is less than 16MiB", v)
+			}
+			return err
+		}),
 		one("metrics.max_rules", func(c *Config, v string) (err error) {
 			c.Metrics.MaxRules, err = wholeNumber(v, maxMetricRules)
 			return err
@@ -72,6 +88,10 @@ func APIToken() string {
 	first, _, _ := strings.Cut(os.Getenv("HEADGATE_API_TOKEN"), ",")
 	return strings.TrimSpace(first)
 }
+
+// AdminAddress returns where an admin door is, for those who ask one, if the
+// environment says so.
+func AdminAddress() string { return os.Getenv("HEADGATE_ADDRESS") }
 
 // AdminToken returns the token of an admin door, for those who ask one.
 func AdminToken() string { return os.Getenv("HEADGATE_ADMIN_TOKEN") }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/reading"
 )
 
 // setting is one key, wherever its value comes from.
@@ -75,6 +75,11 @@ func settings() []setting {
 		one("listen.admin", func(c *Config, v string) (err error) { c.Listen.Admin, err = address(v); return err }),
 		one("proxy.listen", func(c *Config, v string) (err error) { c.Proxy.Listen, err = address(v); return err }),
 		one("proxy.domain", func(c *Config, v string) error { c.Proxy.Domain = v; return nil }),
+		count("proxy.max_upstream_connections", func(c *Config) *int64 { return &c.Proxy.MaxUpstream }, 1_000_000),
+		one("proxy.paths", func(c *Config, v string) (err error) {
+			c.Proxy.Paths, err = choice(v, reading.ParsePolicy, "forward", "clean", "refuse")
+			return err
+		}),
 		one("proxy.max_waiting", func(c *Config, v string) (err error) {
 			c.Proxy.MaxWaiting, err = wholeNumber(v, 1_000_000)
 			return err
@@ -118,7 +123,7 @@ func settings() []setting {
 			c.ShutdownTimeout, err = duration(v, 0)
 			return err
 		}),
-	}, candidateSettings(), respSettings(), identitySettings(), sourceSettings(), queueSettings(), observeSettings(), telemetrySettings(), envoySettings(), doorSettings())
+	}, proxySettings(), candidateSettings(), reloadSettings(), respSettings(), identitySettings(), sourceSettings(), queueSettings(), observeSettings(), telemetrySettings(), envoySettings(), doorSettings())
 }
 
 // one is a setting with a single value.
@@ -226,23 +231,6 @@ func address(v string) (string, error) {
 		return "", &hinted{fmt.Sprintf("%q is not a port from 0 to 65535", port), hint}
 	}
 	return v, nil
-}
-
-func upstream(v string) (*url.URL, error) {
-	const hint = "write a URL such as http://127.0.0.1:9000"
-	u, err := url.Parse(v)
-	if err != nil {
-		return nil, &hinted{fmt.Sprintf("%q is not a URL", v), hint}
-	}
-	switch {
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, &hinted{fmt.Sprintf("%q does not begin with http:// or https://", v), hint}
-	case u.Host == "" || u.Hostname() == "":
-		return nil, &hinted{fmt.Sprintf("%q has no host", v), hint}
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, &hinted{"an upstream has no user, query or fragment", hint}
-	}
-	return u, nil
 }
 
 // networks reads CIDR networks and single addresses.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 
 	"github.com/headgate/headgate/rules"
 )
@@ -113,6 +114,7 @@ func sourceSettings() []setting {
 			return err
 		}),
 		one("merge_domains", func(c *Config, v string) (err error) { c.RuleOptions.MergeDomains, err = boolean(v); return err }),
+		one("ignore_dot_files", func(c *Config, v string) (err error) { c.RuleOptions.IgnoreDotFiles, err = boolean(v); return err }),
 		one("compat", func(c *Config, v string) (err error) {
 			c.RuleOptions.Compat, err = choice(v, parseCompat, rules.CompatNone.String(), rules.CompatEnvoy.String())
 			return err
@@ -187,4 +189,63 @@ func IsLoopback(hostPort string) bool {
 	}
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// RuleOptions are how rules are read.
+type RuleOptions = rules.Options
+
+// LoadRuleOptions reads only how rules are to be read, as Load does, and which
+// doors a configuration file that is given opens, since that has a say in it, for
+// commands that read rules and serve nothing. What else the environment says,
+// and may have wrong, is no concern of theirs.
+func LoadRuleOptions(from Sources) (RuleOptions, error) {
+	c := defaults()
+	environment := from.Environment
+	if environment == nil {
+		environment = os.LookupEnv
+	}
+	if from.File != "" {
+		if err := c.readFile(from.File); err != nil {
+			return RuleOptions{}, err
+		}
+	}
+	envoy, err := asksForEnvoy(from, environment)
+	if err != nil {
+		return RuleOptions{}, err
+	}
+	var errs Errors
+	for _, s := range settings() {
+		switch s.key {
+		case "compat", "merge_domains", "ignore_dot_files":
+		case "proxy.upstream", "proxy.listen", "listen.api", "listen.grpc", "listen.resp", "listen.shared":
+			if from.File == "" {
+				continue // which doors there will be is not known
+			}
+		default:
+			continue
+		}
+		note := func(source, value string) {
+			if value == "" {
+				return
+			}
+			if err := s.apply(c, source, value); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		if name := sourceOf(s.key); envoy && name != "" {
+			value, _ := environment(name)
+			note(name, value)
+		}
+		value, _ := environment(s.variable())
+		note(s.variable(), value)
+		note("--"+s.key, from.Flags[s.key])
+	}
+	if len(errs) > 0 {
+		return RuleOptions{}, errs
+	}
+	if from.File != "" {
+		c.placeDoors()
+		c.RuleOptions.OnlyHTTP = c.onlyProxy()
+	}
+	return c.RuleOptions, nil
 }

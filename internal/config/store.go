@@ -61,6 +61,9 @@ type Redis struct {
 	// how long at most. 0 entries are no cache.
 	DenyCache  int
 	DenyMaxAge time.Duration
+	// ProbeAfter is when a store that does not answer is tried again,
+	// ProbeEvery how often at most later on.
+	ProbeAfter, ProbeEvery time.Duration
 }
 
 // DefaultDenyCache is how many refusals are remembered if nobody says.
@@ -114,6 +117,12 @@ func redisSettings() []setting {
 	secret := func(key string, field func(*Redis) *Secret) setting {
 		return redisOne(key, func(r *Redis, v string) error { *field(r) = Secret(v); return nil })
 	}
+	lasting := func(key string, field func(*Redis) *time.Duration) setting {
+		return redisOne(key, func(r *Redis, v string) (err error) {
+			*field(r), err = duration(v, time.Millisecond)
+			return err
+		})
+	}
 	file := func(key string, field func(*Redis) *string) setting {
 		s := text(key, field)
 		s.path = true
@@ -147,20 +156,16 @@ func redisSettings() []setting {
 		file("tls_key", func(r *Redis) *string { return &r.Key }),
 		text("tls_server_name", func(r *Redis) *string { return &r.ServerName }),
 		text("prefix", func(r *Redis) *string { return &r.KeyPrefix }),
-		redisOne("timeout", func(r *Redis, v string) (err error) {
-			r.Timeout, err = duration(v, time.Millisecond)
-			return err
-		}),
+		lasting("timeout", func(r *Redis) *time.Duration { return &r.Timeout }),
 		redisOne("strict_atomic", func(r *Redis, v string) (err error) { r.StrictAtomic, err = yesNo(v); return err }),
 		redisOne("deny_cache", func(r *Redis, v string) error {
 			n, err := wholeNumberFrom(v, 0, 1<<24)
 			r.DenyCache = int(n)
 			return err
 		}),
-		redisOne("deny_cache_max_age", func(r *Redis, v string) (err error) {
-			r.DenyMaxAge, err = duration(v, time.Millisecond)
-			return err
-		}),
+		lasting("deny_cache_max_age", func(r *Redis) *time.Duration { return &r.DenyMaxAge }),
+		lasting("probe_after", func(r *Redis) *time.Duration { return &r.ProbeAfter }),
+		lasting("probe_every", func(r *Redis) *time.Duration { return &r.ProbeEvery }),
 	}
 }
 

@@ -39,10 +39,11 @@ func TestStore(t *testing.T) {
 			redis: with(func(r *config.Redis) { r.URL = "rediss://h:1/2" }),
 		},
 		{
-			text: "store: {redis: {addresses: [a:1, b:2], mode: cluster, timeout: 20ms, prefix: p, strict_atomic: true, deny_cache: 0}}",
+			text: "store: {redis: {addresses: [a:1, b:2], mode: cluster, timeout: 20ms, probe_after: 30ms, probe_every: 2s, prefix: p, strict_atomic: true, deny_cache: 0}}",
 			kind: config.InRedis,
 			redis: with(func(r *config.Redis) {
 				r.Addresses, r.Mode, r.Timeout = []string{"a:1", "b:2"}, "cluster", 20*time.Millisecond
+				r.ProbeAfter, r.ProbeEvery = 30*time.Millisecond, 2*time.Second
 				r.KeyPrefix, r.StrictAtomic, r.DenyCache = "p", true, 0
 			}),
 		},

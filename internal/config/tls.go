@@ -128,6 +128,11 @@ func secretFrom(key string, set func(*Config, string) error) setting {
 			return err
 		}
 		defer func() { _ = f.Close() }() // it was only read
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
+			c.Warnings = append(c.Warnings, &SourceError{
+				Source: key, Message: fmt.Sprintf("everybody on this machine may read the secret in %s", v[0]), Hint: "chmod o-r, or 600",
+			})
+		}
 		text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 		switch {
 		case err != nil:

@@ -200,9 +200,9 @@ func TestTableOutOfReach(t *testing.T) {
 	}
 }
 
-// A table that has lost what nodes know, as a replica that has become primary
-// may have, is believed.
-func TestTableThatForgot(t *testing.T) {
+// A table that cannot lose anything, such as a file that somebody put in the
+// place of another, is believed.
+func TestTableThatIsAnother(t *testing.T) {
 	clock := newClock()
 	old := control.NewLocal(clock.Now)
 	swapped := &struct{ control.Table }{old}
@@ -342,7 +342,7 @@ func TestStrangeRows(t *testing.T) {
 		"", "x", "{}", strings.Replace(good.Value, `"v":1`, `"v":2`, 1), strings.Replace(good.Value, "ban", "bann", 1),
 		strings.Replace(good.Value, `"until":`, `"until":9`, 1), strings.Replace(good.Value, `"until":`, `"until":-`, 1), good.Value,
 	} {
-		if err := table.Put(context.Background(), fmt.Sprint("row", i), value, clock.Now().Add(time.Hour), 100); err != nil {
+		if err := table.Put(context.Background(), control.Row{Name: fmt.Sprint("row", i), Value: value, Until: clock.Now().Add(time.Hour)}, 100); err != nil {
 			t.Fatal(err)
 		}
 	}

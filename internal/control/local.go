@@ -90,11 +90,11 @@ func (l *Local) load(text []byte) error {
 	return nil
 }
 
-// Version implements [Table].
-func (l *Local) Version(context.Context) (int64, error) {
+// Look implements [Table].
+func (l *Local) Look(context.Context) (State, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.version, nil
+	return State{Version: l.version}, nil
 }
 
 // Since implements [Table].
@@ -111,28 +111,28 @@ func (l *Local) Since(_ context.Context, version int64, most int) (rows []Row, n
 }
 
 // Put implements [Table].
-func (l *Local) Put(_ context.Context, name, value string, until time.Time, most int) error {
+func (l *Local) Put(_ context.Context, r Row, most int) error {
 	l.mu.Lock()
 	l.tidy()
-	old, was := l.rows[name]
+	old, was := l.rows[r.Name]
 	if (!was || old.Deleted || !old.until.After(l.clock())) && l.live() >= most {
 		l.mu.Unlock()
 		return ErrFull
 	}
-	l.set(localRow{Row: Row{Name: name, Value: value}, until: until})
+	l.set(localRow{Row: Row{Name: r.Name, Value: r.Value}, until: r.Until})
 	l.mu.Unlock()
 	return l.save()
 }
 
 // Delete implements [Table].
-func (l *Local) Delete(_ context.Context, name string) (bool, error) {
+func (l *Local) Delete(_ context.Context, r Row, _ int) (bool, error) {
 	l.mu.Lock()
-	old, was := l.rows[name]
+	old, was := l.rows[r.Name]
 	if !was || old.Deleted {
 		l.mu.Unlock()
 		return false, nil
 	}
-	l.set(localRow{Row: Row{Name: name, Deleted: true}, deleted: l.clock()})
+	l.set(localRow{Row: Row{Name: r.Name, Deleted: true}, deleted: l.clock()})
 	l.mu.Unlock()
 	return true, l.save()
 }

@@ -20,21 +20,44 @@ type Row struct {
 	Name, Value string
 	Deleted     bool
 	Version     int64
+	// Until is when the row goes away by itself, or if it is Deleted until
+	// when that is remembered.
+	Until time.Time
+}
+
+// State says which Table there is, and how new.
+type State struct {
+	// Identity is another one after the table was lost.
+	Identity string
+	// Generation is how often lost rows have been written back.
+	Generation int64
+	// Version is another one after every change.
+	Version int64
 }
 
 // Table is where the entries are, for all processes that share it.
 type Table interface {
-	// Version returns a number that is another one after every change.
-	Version(ctx context.Context) (int64, error)
+	// Look returns the state.
+	Look(ctx context.Context) (State, error)
 	// Since returns at most so many rows that have changed after a version,
 	// the oldest change first, and the version now.
 	Since(ctx context.Context, version int64, most int) (rows []Row, now int64, err error)
-	// Put writes a row; ErrFull if there are most rows already.
-	Put(ctx context.Context, name, value string, until time.Time, most int) error
-	// Delete deletes a row and reports whether there was one.
-	Delete(ctx context.Context, name string) (bool, error)
+	// Put writes a row; ErrFull if there are most rows already. Its Version is
+	// the latest that the caller has seen of the table.
+	Put(ctx context.Context, r Row, most int) error
+	// Delete deletes a row and reports whether there was one. Its Version is as
+	// for Put; a Value says that the caller knows there is one.
+	Delete(ctx context.Context, r Row, most int) (bool, error)
 	// Touch changes the version alone.
 	Touch(ctx context.Context) error
+}
+
+// Forgetful is a Table that may lose what it was told.
+type Forgetful interface {
+	Table
+	// Restore writes back rows that were lost, with their versions, where the
+	// table knows nothing newer of them, and returns how many it took.
+	Restore(ctx context.Context, rows []Row) (taken int, err error)
 }
 
 var (
@@ -51,7 +74,8 @@ const (
 	// the table.
 	PollInterval = 100 * time.Millisecond
 	// afresh is how often everything is read again, whatever the versions say:
-	// a replica that has become primary may have forgotten what others know.
+	// a replica that has become primary may have lost a part that its next
+	// changes hide.
 	afresh = time.Minute
 	// page is how many rows are asked for at a time.
 	page = 1000
@@ -68,6 +92,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Changed, if not nil, is called after every change that anybody made.
 	Changed func()
+	// Forgot, if not nil, is called when the table has lost something.
+	Forgot func()
 	// Most is how many entries there may be.
 	Most int
 }
@@ -80,9 +106,10 @@ type Manager struct {
 	mu      sync.Mutex
 	entries map[string]*Entry // by name
 	byScope map[string][]*rules.Rule
-	seen    int64 // the version of entries
+	seen    State // that of entries
 	known   bool  // whether seen means anything
 	full    time.Time
+	memory  memory
 	// What the engine has, and where entries have changed since: in these
 	// places, or anywhere.
 	snapshot *engine.Exceptions
@@ -103,6 +130,7 @@ const mostPlaces = 1000
 func New(o Options) *Manager {
 	o.Most = cmp.Or(o.Most, MaxEntries)
 	m := &Manager{options: o, entries: map[string]*Entry{}, odd: map[string]bool{}, changed: map[place]bool{}}
+	m.memory.table, _ = o.Table.(Forgetful)
 	m.index(o.Rules)
 	return m
 }
@@ -130,6 +158,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 	defer m.mu.Unlock()
 	changed, err := m.read(ctx)
 	switch {
+	case errors.Is(err, errNotGiven): // has been said
 	case err != nil && !m.failing && ctx.Err() == nil:
 		m.options.Logger.Warn("bans and overrides cannot be read, those known stay in force", "err", err)
 	case err == nil && m.failing:
@@ -145,43 +174,76 @@ func (m *Manager) Sync(ctx context.Context) error {
 	return err
 }
 
-// read reads the table, if its version says that it has changed.
+// read reads the table, if its state says that it has changed.
 func (m *Manager) read(ctx context.Context) (changed bool, err error) {
 	now := m.options.Clock()
-	whole := !m.known || m.failing || now.Sub(m.full) >= afresh || now.Before(m.full)
-	version, err := m.options.Table.Version(ctx)
+	state, err := m.options.Table.Look(ctx)
 	if err != nil {
 		return false, err
 	}
-	if !whole && version == m.seen {
+	whole := !m.known || m.failing || now.Sub(m.full) >= afresh || now.Before(m.full) ||
+		state.Identity != m.seen.Identity || state.Generation != m.seen.Generation || state.Version < m.seen.Version
+	switch {
+	case whole:
+		return m.readAll(ctx, state, now)
+	case state.Version == m.seen.Version:
+		m.memory.touched = now
 		return false, nil
 	}
-	into, since := m.entries, m.seen
-	if whole || version < m.seen {
-		into, since, whole = map[string]*Entry{}, 0, true
+	return m.readOn(ctx, state, now)
+}
+
+// readOn reads what has changed since.
+func (m *Manager) readOn(ctx context.Context, state State, now time.Time) (changed bool, err error) {
+	state.Version, err = m.pages(ctx, m.seen.Version, func(r *Row) {
+		m.take(m.entries, r, now)
+		m.hear(m.memory.rows, r)
+		changed = true
+	})
+	if err != nil {
+		// What has been read of a part is true as well, but not up to date.
+		m.known = false
+		return changed, err
 	}
+	changed = changed || state.Version != m.seen.Version
+	m.seen, m.memory.touched = state, now
+	return changed, nil
+}
+
+// readAll reads all there is, and writes back what is missing.
+func (m *Manager) readAll(ctx context.Context, state State, now time.Time) (changed bool, err error) {
+	into, rows := map[string]*Entry{}, map[string]Row{}
+	state.Version, err = m.pages(ctx, 0, func(r *Row) {
+		m.take(into, r, now)
+		m.hear(rows, r)
+	})
+	if err != nil {
+		m.known = false
+		return false, err
+	}
+	err = m.giveBack(ctx, state, rows, now, func(r *Row) { m.take(into, r, now) })
+	changed = state.Version != m.seen.Version
+	if !same(into, m.entries) {
+		changed, m.anywhere = true, true
+	}
+	m.entries, m.seen, m.known, m.full = into, state, true, now
+	m.memory.rows, m.memory.touched = rows, now
+	return changed, err
+}
+
+// pages calls each with all rows after a version, and returns the table's.
+func (m *Manager) pages(ctx context.Context, since int64, each func(*Row)) (version int64, err error) {
 	for {
 		rows, at, err := m.options.Table.Since(ctx, since, page)
 		if err != nil {
-			// What has been read of a part is true as well, but not up to date.
-			m.known = false
-			return changed, err
+			return 0, err
 		}
 		for i := range rows {
-			m.take(into, &rows[i], now)
+			each(&rows[i])
 			since = rows[i].Version
 		}
-		changed = changed || len(rows) > 0 && !whole
 		if len(rows) < page {
-			changed = changed || at != m.seen
-			if whole && !same(into, m.entries) {
-				changed, m.anywhere = true, true
-			}
-			m.entries, m.seen, m.known = into, at, true
-			if whole {
-				m.full = now
-			}
-			return changed, nil
+			return at, nil
 		}
 	}
 }
@@ -304,7 +366,7 @@ func (m *Manager) Put(ctx context.Context, e *Entry) error {
 	if err != nil {
 		return err
 	}
-	err = m.options.Table.Put(ctx, e.name(), text, e.Until, m.options.Most)
+	err = m.options.Table.Put(ctx, Row{Name: e.name(), Value: text, Until: e.Until, Version: m.version()}, m.options.Most)
 	if err != nil && !errors.Is(err, ErrNotSaved) {
 		return err
 	}
@@ -318,7 +380,7 @@ func (m *Manager) look(ctx context.Context) { _ = m.Sync(ctx) }
 
 // Delete ends an entry and reports whether there was one.
 func (m *Manager) Delete(ctx context.Context, e *Entry) (bool, error) {
-	was, err := m.options.Table.Delete(ctx, e.name())
+	was, err := m.options.Table.Delete(ctx, Row{Name: e.name(), Value: m.knows(e.name()), Version: m.version()}, m.options.Most)
 	if err != nil && !errors.Is(err, ErrNotSaved) {
 		return was, err
 	}

@@ -59,18 +59,24 @@ type node struct {
 	*control.Manager
 	engine  *engine.Engine
 	rules   *rules.Ruleset
+	table   control.Table
 	changed int
 	log     bytes.Buffer
 }
 
 func newNode(t testing.TB, table control.Table, clock *clock, most int) *node {
 	t.Helper()
-	n := &node{rules: parse(t, twoRules)}
+	return newNodeAt(t, table, clock.Now, most)
+}
+
+func newNodeAt(t testing.TB, table control.Table, now func() time.Time, most int) *node {
+	t.Helper()
+	n := &node{rules: parse(t, twoRules), table: table}
 	store := memory.New(memory.MaxKeys(10))
 	t.Cleanup(func() { _ = store.Close() })
 	n.engine = engine.New(store, n.rules)
 	n.Manager = control.New(control.Options{
-		Table: table, Engine: n.engine, Rules: n.rules, Clock: clock.Now, Most: most,
+		Table: table, Engine: n.engine, Rules: n.rules, Clock: now, Most: most,
 		Logger: slog.New(slog.NewTextHandler(&n.log, nil)), Changed: func() { n.changed++ },
 	})
 	return n
@@ -129,9 +135,9 @@ func (f *flaky) fails() error {
 	return nil
 }
 
-func (f *flaky) Version(ctx context.Context) (int64, error) {
-	v, err := f.Table.Version(ctx)
-	return v, errors.Join(f.fails(), err)
+func (f *flaky) Look(ctx context.Context) (control.State, error) {
+	state, err := f.Table.Look(ctx)
+	return state, errors.Join(f.fails(), err)
 }
 
 func (f *flaky) Since(ctx context.Context, version int64, most int) ([]control.Row, int64, error) {
@@ -139,17 +145,17 @@ func (f *flaky) Since(ctx context.Context, version int64, most int) ([]control.R
 	return rows, now, errors.Join(f.fails(), err)
 }
 
-func (f *flaky) Put(ctx context.Context, name, value string, until time.Time, most int) error {
+func (f *flaky) Put(ctx context.Context, r control.Row, most int) error {
 	if err := f.fails(); err != nil {
 		return err
 	}
-	return errors.Join(f.Table.Put(ctx, name, value, until, most), f.fails())
+	return errors.Join(f.Table.Put(ctx, r, most), f.fails())
 }
 
-func (f *flaky) Delete(ctx context.Context, name string) (bool, error) {
+func (f *flaky) Delete(ctx context.Context, r control.Row, most int) (bool, error) {
 	if err := f.fails(); err != nil {
 		return false, err
 	}
-	ok, err := f.Table.Delete(ctx, name)
+	ok, err := f.Table.Delete(ctx, r, most)
 	return ok, errors.Join(f.fails(), err)
 }

@@ -16,7 +16,8 @@ import (
 type Request struct {
 	// Method is the HTTP method.
 	Method string
-	// Path is the path, percent-decoded once. Rules clean it.
+	// Path is the path as the server behind gets it, percent-encoded. Rules
+	// know how it can be read.
 	Path string
 	// RawQuery is the query as it came, without its question mark.
 	RawQuery string
@@ -34,7 +35,7 @@ type Request struct {
 // Of makes q what r is about, by its own request line and header fields, and
 // identity what its token says.
 func (q *Request) Of(r *http.Request, clients *client.Resolver, identity client.Identity) {
-	*q = Request{Method: r.Method, Path: r.URL.Path, RawQuery: r.URL.RawQuery, Host: r.Host, Header: r.Header}
+	*q = Request{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Host: r.Host, Header: r.Header}
 	q.From(clients.Resolve(r.RemoteAddr, r.Header), clients, identity)
 }
 
@@ -52,7 +53,7 @@ func (q *Request) Refusal() error { return q.identity.Refusal() }
 func (q *Request) ClientIP() netip.Addr { return q.address }
 
 // Attribute implements rules.Request. Of a header, parameter or cookie that is
-// there more than once it is the first.
+// there more than once it is the first; AppendOthers has the others.
 func (q *Request) Attribute(a rules.Attribute) (value string, ok bool) {
 	switch a.Kind {
 	case rules.Method:
@@ -77,6 +78,23 @@ func (q *Request) Attribute(a rules.Attribute) (value string, ok bool) {
 	case rules.Other:
 	}
 	return "", false // a plain HTTP request has no such thing
+}
+
+// AppendOthers implements rules.ValuedRequest.
+func (q *Request) AppendOthers(dst []string, a rules.Attribute) []string {
+	var v client.Values
+	switch a.Kind {
+	case rules.Header:
+		if a.Name != "Host" {
+			v.Header(q.Header, a.Name)
+		}
+	case rules.Query:
+		v.Query(q.RawQuery, a.Name)
+	case rules.Cookie:
+		v.Cookie(q.Header, a.Name)
+	case rules.Other, rules.Method, rules.Path, rules.Host, rules.ClientIP, rules.JWT:
+	}
+	return append(dst, v.Others()...)
 }
 
 // field returns the first value of a header by its canonical name.

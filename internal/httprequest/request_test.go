@@ -31,7 +31,7 @@ func TestAttributes(t *testing.T) {
 		t.Errorf("client %s", q.ClientIP())
 	}
 	for name, want := range map[string]string{
-		"method": "PUT", "path": "/a b/..", "host": "shop.example:8080", "client_ip": "2001:db8:1:2::/64",
+		"method": "PUT", "path": "/a%20b/%2e%2e", "host": "shop.example:8080", "client_ip": "2001:db8:1:2::/64",
 		"header:x-tenant": "red", "header:host": "shop.example:8080", "query:q": "1 2", "cookie:session": "s1",
 		"header:x-none": "", "query:none": "", "cookie:none": "", "jwt:sub": "", "anything": "",
 	} {

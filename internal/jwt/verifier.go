@@ -16,6 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/spelling"
 )
 
 // maxToken is the length of the longest token that is looked at, in bytes.
@@ -148,7 +149,7 @@ func (v *Verifier) find(h http.Header) string {
 	}
 	if v.options.Cookie != "" {
 		token, _ := client.Cookie(h, v.options.Cookie)
-		return token
+		return spelling.Cookie(token)
 	}
 	return ""
 }

@@ -49,8 +49,8 @@ func (d *durations) observe(door engine.Door, took time.Duration) {
 
 // descriptions are those of the metrics that an Observer collects.
 type descriptions struct {
-	decisions, near, degraded, banned, requests *prometheus.Desc
-	rules, overflow                             *prometheus.Desc
+	decisions, near, degraded, banned, missing, requests *prometheus.Desc
+	rules, overflow, values                              *prometheus.Desc
 }
 
 func describe() *descriptions {
@@ -63,12 +63,17 @@ func describe() *descriptions {
 			"What rules said without the store, as their on_store_error has it.", []string{"domain", "rule", "policy"}, nil),
 		banned: prometheus.NewDesc("headgate_banned_total",
 			"Requests that a rule refused because an operator has banned the key.", []string{"domain", "rule"}, nil),
+		missing: prometheus.NewDesc("headgate_key_missing_total",
+			"Requests that lacked a part of a rule's key, and were counted together.", []string{"domain", "rule"}, nil),
 		requests: prometheus.NewDesc("headgate_requests_total",
 			"Requests decided about, each once, by the door they came in at.", []string{"door", "outcome"}, nil),
 		rules: prometheus.NewDesc("headgate_rules",
 			"Rules in force.", nil, nil),
 		overflow: prometheus.NewDesc("headgate_rules_without_series",
 			"Rules in force that are counted under the rule (other), since there are more than metrics.max_rules.", nil, nil),
+		values: prometheus.NewDesc("headgate_descriptor_decisions_total",
+			"What rules with detailed_metric or value_to_metric said, by the descriptor with its values: the first 100 of a rule.",
+			[]string{"domain", "rule", "descriptor", "outcome"}, nil),
 	}
 }
 
@@ -83,7 +88,7 @@ type collector struct {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.d.decisions, c.d.near, c.d.degraded, c.d.banned, c.d.requests, c.d.rules, c.d.overflow,
+		c.d.decisions, c.d.near, c.d.degraded, c.d.banned, c.d.missing, c.d.requests, c.d.rules, c.d.overflow, c.d.values,
 	} {
 		out <- d
 	}
@@ -103,7 +108,19 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.unknown(out, &t)
 	out <- prometheus.MustNewConstMetric(c.d.rules, prometheus.GaugeValue, float64(len(c.m.table.Load().rules)))
 	out <- prometheus.MustNewConstMetric(c.d.overflow, prometheus.GaugeValue, float64(overflow))
+	c.values(out)
 	c.m.timing.vec.Collect(out)
+}
+
+// values tells of descriptors, of those rules that ask for it.
+func (c *collector) values(out chan<- prometheus.Metric) {
+	for _, r := range c.m.table.Load().all {
+		if v := r.values.Load(); v != nil {
+			v.each(func(descriptor string, o engine.Outcome, n uint64) {
+				counter(out, c.d.values, n, r.domain, r.name, descriptor, o.String())
+			})
+		}
+	}
 }
 
 // rule tells of one rule. Allowed and refused are always there, so that the
@@ -119,6 +136,9 @@ func (c *collector) rule(out chan<- prometheus.Metric, s *series) {
 	}
 	if s.Banned > 0 {
 		counter(out, c.d.banned, s.Banned, s.domain, s.rule)
+	}
+	if s.Missing > 0 {
+		counter(out, c.d.missing, s.Missing, s.domain, s.rule)
 	}
 	for p, name := range policyNames() {
 		if s.Degraded[p] > 0 {

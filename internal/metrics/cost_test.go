@@ -7,6 +7,7 @@ package metrics_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,33 @@ func TestObservingAllocatesNothing(t *testing.T) {
 		v.Release()
 	}
 	for range 10 * len(requests) {
+		decide()
+	}
+	if n := testing.AllocsPerRun(10_000, decide); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A value that is known costs no allocation, and neither does one too many.
+func TestCountingByValueAllocatesNothing(t *testing.T) {
+	f := newFixture(t, split, real)
+	parts := make([][]engine.Part, 200)
+	for i := range parts {
+		value := fmt.Sprint(strings.Repeat("\xffé", i), i)
+		parts[i] = []engine.Part{{Request: &rules.Descriptor{Entries: []rules.Entry{{Key: "user", Value: value}}}, Cost: 1}}
+	}
+	i := 0
+	q := engine.MultiQuery{Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorEnvoy}
+	decide := func() {
+		q.Parts, q.At = parts[i%len(parts)], q.At+10
+		i++
+		v, err := f.DecideAll(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Release()
+	}
+	for range 10 * len(parts) {
 		decide()
 	}
 	if n := testing.AllocsPerRun(10_000, decide); n != 0 {

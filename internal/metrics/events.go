@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +29,7 @@ type Filter struct {
 	Domain, Rule string
 	// Outcome is one of engine's.
 	Outcome string
-	// Key is any part of the key, or its hash.
+	// Key is a text that stands in a part of the key, or in its hash.
 	Key string
 	// Sample is the share of events to be seen, in (0, 1].
 	Sample float64
@@ -177,12 +178,12 @@ func (s *Stream) event(seen *Seen, p *Part, r *engine.Result) Event {
 	return e
 }
 
-// has reports whether text is a part of the key, or its hash.
+// has reports whether text stands in a part of the key, or in its hash.
 func (e *Event) has(text string) bool {
 	for _, part := range e.Key {
-		if part != nil && *part == text {
+		if part != nil && strings.Contains(*part, text) {
 			return true
 		}
 	}
-	return e.KeyHash != "" && e.KeyHash == text
+	return strings.Contains(e.KeyHash, text)
 }

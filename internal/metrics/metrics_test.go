@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,14 +51,14 @@ type fixture struct {
 	*engine.Engine
 	observer *metrics.Observer
 	now      time.Time
-	elapsed  time.Duration
+	elapsed  atomic.Int64 // nanoseconds
 }
 
 func newFixture(t testing.TB, text string, change ...func(*metrics.Options)) *fixture {
 	t.Helper()
 	f := &fixture{now: start}
 	// Each decision takes a microsecond.
-	o := metrics.Options{Elapsed: func() time.Duration { f.elapsed += time.Microsecond; return f.elapsed }}
+	o := metrics.Options{Elapsed: func() time.Duration { return time.Duration(f.elapsed.Add(int64(time.Microsecond))) }}
 	for _, c := range change {
 		c(&o)
 	}

@@ -5,7 +5,8 @@
 // Counting is on the path of every request. It allocates nothing and takes no
 // lock that all cores share: each rule has counters of its own, some of them for
 // different cores, which are resolved when the rules are loaded. What is told is
-// bounded by the rules, never by the traffic.
+// bounded by the rules, never by the traffic: also for the rules of Envoy's form
+// that ask for series by the values of descriptors.
 package metrics
 
 import (
@@ -53,6 +54,14 @@ type Options struct {
 	Elapsed func() time.Duration
 	// Watchers see decisions one by one while they want to.
 	Watchers []Watcher
+	// Lacking, if not nil, is told once of each rule, and again after each
+	// SetRules, if the first LackingAfter requests that it counts all lack the
+	// same parts of its key; the bit i stands for r.Key[i]. It is called on the
+	// path of a request.
+	Lacking func(r *rules.Rule, parts uint64)
+	// Log is told of rules that have met more values than they have series for,
+	// unless it is nil.
+	Log *slog.Logger
 }
 
 // Watcher sees decisions one by one.
@@ -96,6 +105,7 @@ type Observer struct {
 	lanes   []lane
 	table   atomic.Pointer[table]
 	tracked atomic.Int64
+	valued  atomic.Int64 // how many values have series, of all rules
 	timing  durations
 
 	mu      sync.Mutex // of SetRules, Prune and what follows
@@ -162,7 +172,7 @@ func (m *Observer) Decided(ctx context.Context, mark engine.Mark, q engine.Query
 		if !v.Known {
 			l.countUnknown(v.Allowed)
 		}
-		m.results(l, mark.Lane, q.At, v.Results())
+		m.results(l, mark.Lane, q.At, q.Request, v.Results())
 	}
 	elapsed := m.took(mark, q.Door)
 	if !m.watched() {
@@ -184,7 +194,7 @@ func (m *Observer) DecidedAll(
 	for i := range q.Parts {
 		if counts(q.Parts[i].Kind, q.Parts[i].Cost) {
 			counted = true
-			m.results(l, mark.Lane, q.At, parts[i].Results())
+			m.results(l, mark.Lane, q.At, q.Parts[i].Request, parts[i].Results())
 		}
 	}
 	if counted {
@@ -240,14 +250,18 @@ func (m *Observer) took(mark engine.Mark, d engine.Door) time.Duration {
 	return max(elapsed, 1)
 }
 
-// results counts what each rule said.
-func (m *Observer) results(l *lane, number uint32, at int64, results []engine.Result) {
+// results counts what each rule said to a request.
+func (m *Observer) results(l *lane, number uint32, at int64, q rules.Request, results []engine.Result) {
 	t := m.table.Load()
 	for i := range results {
 		r := &results[i]
 		outcome := r.Outcome()
 		c := t.of(r.Rule)
 		c.count(number, r, outcome)
+		m.missing(c, number, r)
+		if v := c.values.Load(); v != nil {
+			m.countValue(v, r.Rule, q, outcome)
+		}
 		if r.Key == "" || c.shared {
 			continue
 		}

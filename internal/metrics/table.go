@@ -45,7 +45,8 @@ type cell struct {
 	near     atomic.Uint64
 	degraded [policies]atomic.Uint64
 	banned   atomic.Uint64
-	_        [40]byte // two cache lines in all, as they are fetched in pairs
+	missing  atomic.Uint64
+	_        [32]byte // two cache lines in all, as they are fetched in pairs
 }
 
 // ruleCounts are the counters of one rule.
@@ -55,6 +56,8 @@ type ruleCounts struct {
 	named        bool // has series of its own
 	cells        []cell
 	top          atomic.Pointer[top.Tracker]
+	lacks        lacks
+	values       atomic.Pointer[values] // nil unless the rule asks for series by value
 
 	was Counts // at the last tick
 }
@@ -72,6 +75,9 @@ type Counts struct {
 	Degraded [policies]uint64
 	// Banned is how many were refused because an operator has banned the key.
 	Banned uint64
+	// Missing is how many lacked a part of the key, and were counted with the
+	// others that did.
+	Missing uint64
 }
 
 // count counts one result.
@@ -107,6 +113,7 @@ func (c *ruleCounts) read() Counts {
 		}
 		sum.Near += at.near.Load()
 		sum.Banned += at.banned.Load()
+		sum.Missing += at.missing.Load()
 		for p := range at.degraded {
 			sum.Degraded[p] += at.degraded[p].Load()
 		}
@@ -121,6 +128,7 @@ func (c *Counts) add(other *Counts) {
 	}
 	c.Near += other.Near
 	c.Banned += other.Banned
+	c.Missing += other.Missing
 	for p := range c.Degraded {
 		c.Degraded[p] += other.Degraded[p]
 	}
@@ -133,6 +141,7 @@ func (c Counts) minus(other *Counts) Counts {
 	}
 	c.Near -= other.Near
 	c.Banned -= other.Banned
+	c.Missing -= other.Missing
 	for p := range c.Degraded {
 		c.Degraded[p] -= other.Degraded[p]
 	}
@@ -206,6 +215,8 @@ func (m *Observer) SetRules(rs *rules.Ruleset, now time.Time) {
 			delete(m.retired, c.id())
 			t.byName[c.id()], t.all = c, append(t.all, c)
 		}
+		c.lacks.begin(r)
+		m.split(c, r)
 		t.entries = append(t.entries, c)
 	}
 	for name, c := range old.byName {
@@ -241,8 +252,12 @@ func (m *Observer) newCounts(domain, name string, shards int) *ruleCounts {
 }
 
 // Prune forgets rules that have been gone for the Retention, and the keys of
-// rules that are idle. It is to be called at intervals.
-func (m *Observer) Prune(now time.Time) {
+// rules that are idle, and logs which rules have met more values than they have
+// series for. It is to be called at intervals.
+func (m *Observer) Prune(now time.Time) { m.logFull(m.prune(now)) }
+
+// prune returns the rules that have newly met too many values.
+func (m *Observer) prune(now time.Time) (full []*ruleCounts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget(now)
@@ -250,7 +265,11 @@ func (m *Observer) Prune(now time.Time) {
 		if t := c.top.Load(); t != nil && t.Idle(now.UnixMicro()) && c.top.CompareAndSwap(t, nil) {
 			m.tracked.Add(-1)
 		}
+		if c.tellFull() {
+			full = append(full, c)
+		}
 	}
+	return full
 }
 
 // forget drops rules that have been gone for long. It needs m.mu to be held.
@@ -263,6 +282,7 @@ func (m *Observer) forget(now time.Time) {
 		}
 		gone[r.counts] = true
 		delete(m.retired, name)
+		m.unsplit(r.counts)
 		if r.counts.named {
 			m.series--
 		}

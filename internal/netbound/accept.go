@@ -3,7 +3,6 @@ package netbound
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"time"
 )
@@ -16,10 +15,10 @@ const (
 )
 
 // AcceptAll hands every connection of l to handle, which must not take long,
-// until ctx is done and l is closed; it then returns nil. An error that passes,
-// such as having no file descriptors left, is logged and tried again after a
-// pause, for others will be closed. Any other error is returned.
-func AcceptAll(ctx context.Context, l net.Listener, log *slog.Logger, handle func(net.Conn)) error {
+// until ctx is done and l is closed; it then returns nil. After an error that
+// passes, such as having no file descriptors left, it tries again after a pause,
+// for others will be closed; [Watched] tells of it. Any other error is returned.
+func AcceptAll(ctx context.Context, l net.Listener, handle func(net.Conn)) error {
 	var pause time.Duration
 	for {
 		nc, err := l.Accept()
@@ -34,7 +33,6 @@ func AcceptAll(ctx context.Context, l net.Listener, log *slog.Logger, handle fun
 			return err
 		}
 		pause = min(max(2*pause, firstPause), lastPause)
-		log.Warn("connection not accepted", "err", err, "retry_after", pause)
 		waiting, cancel := context.WithTimeout(ctx, pause)
 		<-waiting.Done()
 		cancel()

@@ -58,6 +58,9 @@ type Options struct {
 	// Logger hears when the bound is reached, once until half of it is free
 	// again. Required.
 	Logger *slog.Logger
+	// Busy, if not nil, reports whether newcomers are to be turned away however
+	// much room there is.
+	Busy func() bool
 }
 
 // Stats are what has happened so far.
@@ -96,12 +99,23 @@ func (l *Listener) Stats() Stats {
 	}
 }
 
-// Accept returns the next connection that there is room for.
+// Accept returns the next connection that there is room for. Where one could not
+// be accepted, for want of a file descriptor, a silent one makes room for the
+// next try.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
 		if err != nil {
+			if passes(err) {
+				l.sacrifice()
+			}
 			return nil, err
+		}
+		if l.options.Busy != nil && l.options.Busy() {
+			l.accepted.Add(1)
+			l.rejected.Add(1)
+			_ = nc.Close()
+			continue
 		}
 		if c := l.admit(nc); c != nil {
 			return c, nil
@@ -147,6 +161,21 @@ func (l *Listener) admit(nc net.Conn) net.Conn {
 		_ = victim.Conn.Close() // its server notices, and closes it once more
 	}
 	return c
+}
+
+// sacrifice closes the connection that has waited for long, if one does.
+func (l *Listener) sacrifice() {
+	l.mu.Lock()
+	victim := l.longest()
+	if victim != nil {
+		delete(l.conns, victim)
+		victim.closed.Store(true)
+	}
+	l.mu.Unlock()
+	if victim != nil {
+		l.evicted.Add(1)
+		_ = victim.Conn.Close() // its server notices, and closes it once more
+	}
 }
 
 // sample is how many connections are looked at to find one that has waited for

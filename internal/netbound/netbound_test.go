@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -224,6 +226,85 @@ func TestSlowestAtWorkMakesRoom(t *testing.T) {
 		t.Error("the third is silent, but stays")
 	}
 	if st := b.Stats(); st.Open != 2 || st.Evicted != 2 || st.Rejected != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// starving is a listener that runs out of descriptors.
+type starving struct {
+	net.Listener
+	out bool
+}
+
+func (s *starving) Accept() (net.Conn, error) {
+	if s.out {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return s.Listener.Accept()
+}
+
+// With no file descriptor left, silent connections go until there is one.
+func TestSilentConnectionsMakeRoomForDescriptors(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	poor := &starving{Listener: inner}
+	l := netbound.New(poor, netbound.Options{Max: 10, Logger: slog.New(slog.DiscardHandler)})
+	defer func() { _ = l.Close() }()
+	var clients [2]net.Conn
+	for i := range clients {
+		if clients[i], err = net.Dial("tcp", inner.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = clients[i].Close() }()
+		server, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			l.ConnState(server, http.StateActive)
+		}
+	}
+	poor.out = true
+	for range 2 {
+		if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
+			t.Fatal(err)
+		}
+	}
+	_ = clients[1].SetReadDeadline(time.Now().Add(20 * time.Second))
+	if !hungUp(clients[1]) {
+		t.Error("the silent one is open")
+	}
+	_ = clients[0].SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if hungUp(clients[0]) {
+		t.Error("the one at work was closed")
+	}
+	if st := l.Stats(); st.Open != 1 || st.Evicted != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A process that is too busy takes no newcomers, however much room there is.
+func TestBusy(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns := 0
+	l := netbound.New(inner, netbound.Options{Max: 10, Logger: slog.New(slog.DiscardHandler), Busy: func() bool { turns++; return turns == 1 }})
+	defer func() { _ = l.Close() }()
+	for range 2 {
+		c, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+	}
+	if _, err := l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	if st := l.Stats(); st.Open != 1 || st.Rejected != 1 || st.Accepted != 2 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -2,7 +2,6 @@ package oneport_test
 
 import (
 	"io"
-	"log/slog"
 	"net"
 	"testing"
 
@@ -66,7 +65,7 @@ func answering(b *testing.B, shared bool) string {
 	}
 	address := l.Addr().String()
 	if shared {
-		p := oneport.New(l, oneport.Options{Logger: slog.New(slog.DiscardHandler)})
+		p := oneport.New(l, oneport.Options{})
 		l = p.Listener(oneport.RESP)
 		done := make(chan error, 1)
 		go func() { done <- p.Serve() }()

@@ -6,7 +6,6 @@ package oneport
 import (
 	"context"
 	"crypto/tls"
-	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -26,8 +25,6 @@ type Options struct {
 	// speaks, its TLS handshake included; 0 means DefaultTimeout. A connection
 	// that takes longer is closed.
 	Timeout time.Duration
-	// Logger hears of connections that could not be accepted. Required.
-	Logger *slog.Logger
 }
 
 // Protocols are what to agree on by ALPN. Who offers both, as browsers do, gets
@@ -71,7 +68,7 @@ func (p *Port) Listener(of Protocol) net.Listener {
 func (p *Port) Serve() error {
 	defer p.busy.Wait()
 	defer p.end()
-	return netbound.AcceptAll(p.base, p.root, p.options.Logger, func(nc net.Conn) {
+	return netbound.AcceptAll(p.base, p.root, func(nc net.Conn) {
 		p.busy.Go(func() { p.tell(nc) })
 	})
 }

@@ -72,7 +72,6 @@ func echo(t *testing.T, o oneport.Options) *oneport.Port {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Logger = slog.New(slog.DiscardHandler)
 	p := oneport.New(l, o)
 	done := make(chan error, 4)
 	var doors []net.Listener

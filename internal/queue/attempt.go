@@ -76,7 +76,7 @@ func (q *Queue) try(l *lane, it *item, gate *time.Time) fate {
 		*gate = now.Add(storeRetry)
 		return stays
 	}
-	return q.send(it, e, &policy)
+	return q.send(it, e, &policy, permit.Settle)
 }
 
 // patience is how long a lane that was refused waits. Many lanes may wait for
@@ -112,10 +112,13 @@ func (q *Queue) isStopping() bool {
 }
 
 // send sends e and notes how that went.
-func (q *Queue) send(it *item, e *Entry, p *Policy) fate {
+func (q *Queue) send(it *item, e *Entry, p *Policy, charge func(Answer, error)) fate {
 	ctx, cancel := context.WithTimeout(q.ctx, p.Timeout)
 	defer cancel()
 	answer, err := q.options.Send(ctx, e, p.KeepBytes)
+	if charge != nil {
+		charge(answer, err)
+	}
 	now := q.options.Clock()
 	if q.ctx.Err() != nil && err != nil {
 		return stays // called off: it goes back

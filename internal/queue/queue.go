@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -19,9 +20,11 @@ type Permit struct {
 	Delay time.Duration
 	// Own says that it was the limit of the entry's own rule that refused.
 	Own bool
-	// Undo gives back what was taken, for an entry that was not sent. Done ends
-	// what lasts as long as the request. Either may be nil.
+	// Undo gives back what was taken, for an entry that was not sent. Settle
+	// charges what an entry has cost that was sent, by what came of it. Done ends
+	// what lasts as long as the request. Each may be nil.
 	Undo, Done func()
+	Settle     func(Answer, error)
 }
 
 // Answer is the backend's.
@@ -32,6 +35,10 @@ type Answer struct {
 	Cut         bool
 	// RetryAfter is what a backend that is busy asks for; 0 if nothing.
 	RetryAfter time.Duration
+	// Response is the whole answer, whose body has been read as far as anybody
+	// wants; Ended says that this was to its end.
+	Response *http.Response
+	Ended    bool
 }
 
 // Options are what a Queue needs.

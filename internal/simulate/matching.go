@@ -22,9 +22,10 @@ type applying struct {
 }
 
 // match finds out which rules of the sides apply to each entry.
-func (b *batch) match(sides []Side, m *rules.Matches) {
+func (b *batch) match(sides []Side, logged *logged, m *rules.Matches) {
 	for i := range b.entries {
 		e := &b.entries[i]
+		logged.note(e)
 		for j := range sides {
 			at := &e.applies[j]
 			at.known = sides[j].Rules.Match(sides[j].Domain, e, m)

@@ -247,6 +247,7 @@ type reading struct {
 	Reading
 	ctx    context.Context
 	sides  []Side
+	logged *logged
 	group  sync.WaitGroup
 	jobs   chan work
 	mu     sync.Mutex
@@ -306,6 +307,7 @@ func (r *reading) progress(b *batch) {
 // outcome is what reading has come to.
 type outcome struct {
 	logs    []LogReport
+	logged  *logged
 	samples []Sample
 }
 
@@ -314,7 +316,7 @@ type outcome struct {
 // returns.
 func (o *Reading) read(ctx context.Context, sides []Side, visit func(at int64, it item) error) (outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &reading{Reading: *o, ctx: ctx, sides: sides, jobs: make(chan work)}
+	r := &reading{Reading: *o, ctx: ctx, sides: sides, logged: newLogged(sides), jobs: make(chan work)}
 	inputs, err := r.probeAll()
 	defer func() {
 		cancel()
@@ -444,7 +446,7 @@ func (m *merge) outcome() outcome {
 	for _, s := range m.active {
 		m.finish(s)
 	}
-	m.active = nil
+	m.active, m.out.logged = nil, m.logged
 	return m.out
 }
 

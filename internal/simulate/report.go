@@ -82,6 +82,8 @@ type RuleReport struct {
 	// Top are the keys that were refused most, or used most.
 	Top      []KeyReport `json:"top"`
 	Timeline Timeline    `json:"timeline"`
+	// Lacking are attributes that the rule asks for and the log does not have.
+	Lacking []Lacking `json:"lacking,omitempty"`
 
 	all []KeyReport
 }
@@ -144,7 +146,9 @@ func newReport(s *side, o *Options, read outcome, first, last int64) *Report {
 		r.Skipped += l.Skipped
 	}
 	for _, rt := range t.order {
-		r.Rules = append(r.Rules, rt.report(o))
+		one := rt.report(o)
+		one.Lacking = rt.lacks(read.logged)
+		r.Rules = append(r.Rules, one)
 	}
 	return r
 }

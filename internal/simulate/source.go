@@ -94,7 +94,7 @@ func (r *reading) worker() {
 				parsers[w.format] = parser
 			}
 			w.parse(parser, who)
-			w.match(r.sides, &m)
+			w.match(r.sides, r.logged, &m)
 			close(w.done)
 		case <-r.ctx.Done():
 			return

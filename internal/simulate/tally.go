@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -38,6 +39,7 @@ type ruleTally struct {
 	capacity                   int64   // of a key
 	keys                       map[string]*keyTally
 	folded                     folded
+	lacking                    []int64 // requests that lacked each part of the key
 	line                       timeline
 }
 
@@ -49,6 +51,7 @@ type keyTally struct {
 	limit                      int64   // of which peak is a part
 	fresh                      int64   // when the key equals an unused one
 	window, count, busiest     int64   // requests in a period of the clock
+	lacks                      uint64  // which parts of the key are missing, as rules.Rule.Missing has it
 	full, deepest              float64 // when a bucket that refuses nothing is empty, and the longest until then, in microseconds
 }
 
@@ -104,7 +107,7 @@ func newTally(s Side, all bool) *tally { //nolint:revive // all is an option of 
 func (t *tally) of(r *rules.Rule) *ruleTally {
 	rt := t.rules[r]
 	if rt == nil {
-		rt = &ruleTally{rule: r, first: never, last: never, keys: map[string]*keyTally{}, capacity: r.Limit.N()}
+		rt = &ruleTally{rule: r, first: never, last: never, keys: map[string]*keyTally{}, capacity: r.Limit.N(), lacking: make([]int64, len(r.Key))}
 		if a := r.Limit.Algorithm(); (a == headgate.TokenBucket || a == headgate.LeakyBucket) && r.Limit.N() > 0 {
 			rt.tick, rt.capacity = float64(r.Limit.Period().Microseconds())/float64(r.Limit.N()), r.Limit.Capacity()
 		}
@@ -150,12 +153,15 @@ func (t *tally) result(at int64, r *engine.Result) {
 		if t.keys >= t.most {
 			t.fold(at)
 		}
-		k = &keyTally{first: never, last: never}
+		k = &keyTally{first: never, last: never, lacks: r.Rule.Missing(r.Key)}
 		rt.keys[strings.Clone(r.Key)] = k
 		t.keys++
 	}
 	rt.requests++
 	k.requests++
+	for parts := k.lacks; parts != 0; parts &= parts - 1 {
+		rt.lacking[bits.TrailingZeros64(parts)]++
+	}
 	outcome := r.Outcome()
 	rt.outcomes[outcome]++
 	refused := int64(0)

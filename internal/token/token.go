@@ -42,6 +42,10 @@ func (s *Set) Knows(r *http.Request) bool {
 	return s.has(password) || known
 }
 
+// Given reports whether r says who asks, be it wrongly: browsers ask without
+// first.
+func Given(r *http.Request) bool { return r.Header.Get("Authorization") != "" }
+
 // KnowsValues is Knows for what is no HTTP request: authorization and field are
 // the values of Authorization, which takes a bearer token, and of Header.
 func (s *Set) KnowsValues(authorization, field string) bool {

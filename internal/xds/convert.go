@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/headgate/headgate/rules"
 )
@@ -112,7 +113,9 @@ func (w *writer) descriptors(list []*conf.RateLimitDescriptor, depth int) error 
 		if limit := d.GetRateLimit(); limit != nil {
 			w.limit(limit, depth)
 		}
-		w.modes(d, depth)
+		if err := w.modes(d, depth); err != nil {
+			return fmt.Errorf("descriptor %q: %w", d.GetKey(), err)
+		}
 		if len(d.GetDescriptors()) > 0 {
 			if err := w.descriptors(d.GetDescriptors(), depth+1); err != nil {
 				return err
@@ -128,18 +131,32 @@ func (w *writer) field(depth int, key, value string) {
 	}
 }
 
-// modes writes the switches that are on.
-func (w *writer) modes(d *conf.RateLimitDescriptor, depth int) {
+// modes writes the switches that are on, and the metadata, in JSON, which is
+// YAML.
+func (w *writer) modes(d *conf.RateLimitDescriptor, depth int) error {
+	more, err := newerOf(d)
+	if err != nil {
+		return err
+	}
 	for _, mode := range []struct {
 		key string
 		on  bool
 	}{
-		{"shadow_mode", d.GetShadowMode()}, {"detailed_metric", d.GetDetailedMetric()}, {"quota_mode", quotaMode(d)},
+		{"shadow_mode", d.GetShadowMode()}, {"detailed_metric", d.GetDetailedMetric()}, {"quota_mode", more.quota},
 	} {
 		if mode.on {
 			w.printf(depth, "    %s: true\n", mode.key)
 		}
 	}
+	if more.metadata == nil {
+		return nil
+	}
+	text, err := more.metadata.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("metadata: %w", err)
+	}
+	w.printf(depth, "    metadata: %s\n", text)
+	return nil
 }
 
 // limit writes a rate_limit on one line. In a message 0 and absent are the
@@ -192,28 +209,46 @@ func unit(u conf.RateLimitUnit) string {
 	return quoted(strconv.Itoa(int(u)))
 }
 
-// quotaField is quota_mode in a descriptor; it is newer than the generated
-// code, which keeps it among the fields it does not know.
-const quotaField protowire.Number = 7
+// Fields of a descriptor that are newer than the generated code, which keeps
+// them among those it does not know.
+const (
+	quotaField    protowire.Number = 7
+	metadataField protowire.Number = 8
+)
 
-// quotaMode finds quota_mode. Of a field that is there twice the last counts.
-func quotaMode(m proto.Message) (set bool) {
+// newer is what the fields have that the generated code does not know.
+type newer struct {
+	quota    bool
+	metadata *structpb.Struct // nil without
+}
+
+// newerOf finds them. Of a switch that is there twice the last counts; two
+// messages are one.
+func newerOf(m proto.Message) (n newer, err error) {
 	unknown := []byte(m.ProtoReflect().GetUnknown())
 	for len(unknown) > 0 {
-		number, kind, n := protowire.ConsumeTag(unknown)
-		if n < 0 {
-			return set
-		}
-		value := unknown[n:]
-		size := protowire.ConsumeFieldValue(number, kind, value)
+		number, kind, size := protowire.ConsumeTag(unknown)
 		if size < 0 {
-			return set
+			return n, protowire.ParseError(size)
 		}
-		if number == quotaField && kind == protowire.VarintType {
+		value := unknown[size:]
+		if size = protowire.ConsumeFieldValue(number, kind, value); size < 0 {
+			return n, protowire.ParseError(size)
+		}
+		switch {
+		case number == quotaField && kind == protowire.VarintType:
 			v, _ := protowire.ConsumeVarint(value)
-			set = v != 0
+			n.quota = v != 0
+		case number == metadataField && kind == protowire.BytesType:
+			b, _ := protowire.ConsumeBytes(value)
+			if n.metadata == nil {
+				n.metadata = new(structpb.Struct)
+			}
+			if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(b, n.metadata); err != nil {
+				return n, fmt.Errorf("metadata: %w", err)
+			}
 		}
 		unknown = value[size:]
 	}
-	return set
+	return n, nil
 }

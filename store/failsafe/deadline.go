@@ -37,18 +37,18 @@ func (s *slot) expire() {
 	close(s.done)
 }
 
-// grace is how much longer calls wait whose deadline is noticed late, and
-// lateness how late that has to be: then this process had no processor, their
-// answers may have come in time, and whoever reads them needs a moment.
+// Calls whose deadline is noticed by more than lateness too late wait for about
+// as long again, at most longestGrace: then this process had no processor, their
+// answers may have come in time, and whoever reads them needs one.
 const (
-	grace    = 2 * time.Millisecond
-	lateness = 2 * time.Millisecond
+	longestGrace = 25 * time.Millisecond
+	lateness     = 2 * time.Millisecond
 )
 
 // fire is called when the timer fires.
 func (s *slot) fire(now time.Time) {
-	if now.Sub(s.deadline) > lateness {
-		time.AfterFunc(grace, s.expire)
+	if late := now.Sub(s.deadline); late > lateness {
+		time.AfterFunc(min(late, longestGrace), s.expire)
 		return
 	}
 	s.expire()

@@ -12,8 +12,9 @@ func TestLateTimerLeavesTimeForAnswers(t *testing.T) {
 	for _, tt := range []struct{ late, want time.Duration }{
 		{0, 0},
 		{lateness, 0},
-		{lateness + 1, grace},
-		{time.Second, grace},
+		{lateness + 1, lateness + 1},
+		{longestGrace, longestGrace},
+		{time.Second, longestGrace},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			now := time.Now()

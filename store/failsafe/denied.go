@@ -26,6 +26,9 @@ type refusal struct {
 	h1, h2 uint64
 	limit  uint64 // of the limit's numbers and the kind
 	zone   *time.Location
+	// beside says that it is no refusal: what the store said about a limit that
+	// would have let the request pass, which another limit refused.
+	beside bool
 	cost   int64
 	// remaining is what the store said.
 	remaining int64
@@ -76,9 +79,10 @@ func (d *denied) place(op *headgate.Op) place {
 	r := op.Limit.Rule()
 	kinds := uint64(op.Kind) | uint64(r.Algorithm)<<8 | uint64(r.Anchor)<<16 | uint64(r.Edge)<<24 |
 		uint64(r.Calendar)<<32 | uint64(r.Buckets)<<40
+	scope, mark := op.Space()
 	return place{
-		h1:    mix(maphash.String(d.seed1, op.Scope), maphash.String(d.seed1, op.Key)),
-		h2:    mix(maphash.String(d.seed2, op.Scope), maphash.String(d.seed2, op.Key)),
+		h1:    mix(maphash.String(d.seed1, scope)^mark, maphash.String(d.seed1, op.Key)),
+		h2:    mix(maphash.String(d.seed2, scope)^mark, maphash.String(d.seed2, op.Key)),
 		limit: mix(mix(mix(kinds, uint64(r.Limit)), uint64(r.Period)), uint64(r.Burst)),
 	}
 }
@@ -126,13 +130,28 @@ func (d *denied) lookup(p *place, op *headgate.Op, now int64) (headgate.Decision
 	set := d.set(p)
 	for i := range set {
 		e := &set[i]
-		if !e.is(p, op) || now >= e.until || op.Cost < e.cost {
+		if e.beside || !e.is(p, op) || now >= e.until || op.Cost < e.cost {
 			continue
 		}
 		if op.Cost > op.Limit.Capacity() && e.cost <= op.Limit.Capacity() {
 			continue // refused for good: only the store says so
 		}
 		return e.decision(op, now), true
+	}
+	return headgate.Decision{}, false
+}
+
+// lookupBeside returns what the store said about op, which has no refusal, when
+// it was last asked about it together with a limit that refused.
+func (d *denied) lookupBeside(p *place, op *headgate.Op, now int64) (headgate.Decision, bool) {
+	s := d.stripe(p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set := d.set(p)
+	for i := range set {
+		if e := &set[i]; e.beside && e.is(p, op) && now < e.until && op.Cost == e.cost {
+			return e.decision(op, now), true
+		}
 	}
 	return headgate.Decision{}, false
 }
@@ -144,9 +163,13 @@ func (e *refusal) is(p *place, op *headgate.Op) bool {
 
 func (e *refusal) decision(op *headgate.Op, now int64) headgate.Decision {
 	d := headgate.Decision{
-		Reason: headgate.Cached, Limit: op.Limit.Capacity(), Remaining: e.remaining,
-		RetryAfter: headgate.Never, ResetAfter: time.Duration(max(e.resetAt-now, 0)),
+		Allowed: e.beside, Reason: headgate.Cached, Limit: op.Limit.Capacity(), Remaining: e.remaining,
+		ResetAfter: time.Duration(max(e.resetAt-now, 0)),
 	}
+	if e.beside {
+		return d
+	}
+	d.RetryAfter = headgate.Never
 	if e.retryAt != math.MaxInt64 {
 		d.RetryAfter = time.Duration(e.retryAt - now)
 	}
@@ -179,15 +202,22 @@ func (d *denied) forget(p *place) {
 	}
 }
 
-// remember keeps a refusal. Its times count from when the store was asked, not
+// remember keeps an answer. Its times count from when the store was asked, not
 // from when it answered, so that nothing is refused for longer than it should.
 func (d *denied) remember(p *place, op *headgate.Op, answer headgate.Decision, start int64) {
 	e := refusal{
 		h1: p.h1, h2: p.h2, limit: p.limit, zone: op.Limit.Rule().Zone,
 		cost: op.Cost, remaining: answer.Remaining,
 		retryAt: after(start, answer.RetryAfter), resetAt: after(start, answer.ResetAfter),
+		beside: answer.Allowed,
 	}
 	e.until = min(e.retryAt, start+d.maxAge)
+	if e.beside {
+		e.until = start + d.maxAge
+		if e.resetAt > start { // of an unused key it is now, and stays so
+			e.until = min(e.until, e.resetAt)
+		}
+	}
 	s := d.stripe(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,8 +228,8 @@ func (d *denied) remember(p *place, op *headgate.Op, answer headgate.Decision, s
 	worst := &set[0]
 	for i := range set {
 		old := &set[i]
-		if old.is(p, op) {
-			if old.until > start && old.cost < e.cost {
+		if old.beside == e.beside && old.is(p, op) {
+			if !e.beside && old.until > start && old.cost < e.cost {
 				return // what is known says more
 			}
 			worst = old
@@ -220,9 +250,10 @@ func after(start int64, d time.Duration) int64 {
 	return start + int64(d)
 }
 
-// answer fills in known and, if the cache alone can answer a Do, out.
+// answer fills in known and, if the cache alone can answer a Do, out. Where one
+// limit of several refuses, it can if the others are known as well.
 func (d *denied) answer(known []place, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode, now int64) bool {
-	refused := 0
+	refused, answered := 0, 0
 	cacheable := len(ops) > 0
 	for i := range ops {
 		known[i] = d.place(&ops[i])
@@ -230,12 +261,15 @@ func (d *denied) answer(known []place, ops []headgate.Op, out []headgate.Decisio
 		answer, ok := d.lookup(&known[i], &ops[i], now)
 		if ok {
 			refused++
-		} else {
-			answer = headgate.Decision{Allowed: true, Reason: headgate.Cached, Limit: ops[i].Limit.Capacity()}
+		} else if cacheable && mode == headgate.AllOrNothing {
+			answer, ok = d.lookupBeside(&known[i], &ops[i], now)
+		}
+		if ok {
+			answered++
 		}
 		out[i] = answer
 	}
-	if !cacheable || refused < len(ops) && (mode != headgate.AllOrNothing || refused == 0) {
+	if !cacheable || answered < len(ops) || refused == 0 {
 		return false
 	}
 	for i := range known {
@@ -267,6 +301,20 @@ func (d *denied) learnAll(known []place, ops []headgate.Op, out []headgate.Decis
 			continue // it was refused beside another op on the same key
 		}
 		d.learn(&known[i], &ops[i], answer, err, start)
+	}
+}
+
+// learnBeside takes note of what the store said about the other ops of a Do, all
+// or nothing, that it refused.
+func (d *denied) learnBeside(known []place, ops []headgate.Op, out []headgate.Decision, start int64) {
+	refused := false
+	for i := range known {
+		refused = refused || !out[i].Allowed
+	}
+	for i := range known {
+		if refused && out[i].Allowed && out[i].Reason == headgate.OK && remembers(&ops[i]) && !again(known, i) {
+			d.remember(&known[i], &ops[i], out[i], start)
+		}
 	}
 }
 

@@ -238,6 +238,68 @@ func TestDenyCacheInDo(t *testing.T) {
 	}
 }
 
+// TestDenyCacheMakesNothingUp: beside a limit that is known to refuse, others
+// say what the store says about them, or what it said at most MaxAge ago about
+// the same cost; the limit is 20/minute, whose counts nobody else touches.
+func TestDenyCacheMakesNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &counting{Store: memory.New()}
+		s := failsafe.New(inner, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 1024}})
+		begin := time.Now()
+		use := func(key string, cost int64) headgate.Op {
+			return headgate.Op{
+				Key: key, Scope: "s", Cost: cost, At: time.Now().UnixMicro(),
+				Limit: headgate.PerMinute(20).Using(headgate.FixedWindow),
+			}
+		}
+		if d, err := s.Take(t.Context(), use("full", 20)); err != nil || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		for _, step := range []struct {
+			at        time.Duration
+			key       string
+			cost      int64
+			asked     bool
+			allowed   bool
+			remaining int64
+		}{
+			{0, "fresh", 1, true, true, 20},
+			{1 * time.Millisecond, "fresh", 1, false, true, 20},
+			{1 * time.Millisecond, "fresh", 2, true, true, 20},   // another cost: ask
+			{1 * time.Millisecond, "fresh", 50, true, false, 20}, // would be refused too
+			{1 * time.Millisecond, "other", 1, true, true, 20},
+			{250 * time.Millisecond, "other", 1, false, true, 20},
+			{251 * time.Millisecond, "other", 1, true, true, 20}, // both are to be asked about again
+			{260 * time.Millisecond, "other", 1, false, true, 20},
+		} {
+			time.Sleep(step.at - time.Since(begin))
+			ops, out := []headgate.Op{use(step.key, step.cost), use("full", 1)}, make([]headgate.Decision, 2)
+			before := inner.asked
+			if err := s.Do(t.Context(), ops, out, headgate.AllOrNothing); err != nil {
+				t.Fatal(err)
+			}
+			d := out[0]
+			if asked := inner.asked > before; asked != step.asked || d.Allowed != step.allowed || d.Remaining != step.remaining || out[1].Allowed {
+				t.Errorf("at %s, %s, cost %d: asked %v, %+v", step.at, step.key, step.cost, asked, out)
+			}
+		}
+		if d, err := s.Take(t.Context(), use("fresh", 1)); err != nil || !d.Allowed || d.Remaining != 19 {
+			t.Errorf("nothing was charged: %+v, %v", d, err)
+		}
+	})
+}
+
+// counting counts the calls of a store.
+type counting struct {
+	headgate.Store
+	asked int
+}
+
+func (c *counting) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	c.asked++
+	return c.Store.Do(ctx, ops, out, mode)
+}
+
 // TestDenyCacheSameKeyTwice: an op refused because of the one before it says
 // nothing about the next request.
 func TestDenyCacheSameKeyTwice(t *testing.T) {

@@ -12,7 +12,7 @@
 //
 // # Deadline
 //
-// No call waits longer than [Options.Timeout], 50 ms by default, whether the
+// No call waits longer than [Options.Timeout], 100 ms by default, whether the
 // store answers, is slow, is stalled or is gone. Calls that begin close together
 // share one timer, so a call is given between 7/8 of the Timeout and all of it.
 // A ctx with an earlier deadline is honored; the cancellation of a ctx does not

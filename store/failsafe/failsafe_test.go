@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/store/storetest"
 )
 
-const timeout = 50 * time.Millisecond
+const timeout = failsafe.DefaultTimeout
 
 func op(key string) headgate.Op {
 	return headgate.Op{Key: key, Scope: "s", Limit: headgate.PerMinute(5), Cost: 1}
@@ -162,8 +162,8 @@ func TestCallersDeadline(t *testing.T) {
 		patience time.Duration
 		state    failsafe.State
 	}{
-		{2 * time.Millisecond, failsafe.Closed},
-		{20 * time.Millisecond, failsafe.Open},
+		{timeout / 25, failsafe.Closed},
+		{timeout * 2 / 5, failsafe.Open},
 	} {
 		t.Run(tt.patience.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 
 // The defaults of Options.
 const (
-	DefaultTimeout  = 50 * time.Millisecond
+	DefaultTimeout  = 100 * time.Millisecond
 	DefaultFailures = 5
-	DefaultOpenFor  = 200 * time.Millisecond
-	DefaultLongest  = 2 * time.Second
+	DefaultOpenFor  = 50 * time.Millisecond
+	DefaultLongest  = 250 * time.Millisecond
 	DefaultMaxAge   = 250 * time.Millisecond
 )
 
@@ -60,10 +60,11 @@ type Breaker struct {
 	// Failures is how many calls in a row must have failed before it opens,
 	// 5 by default.
 	Failures int
-	// OpenFor is how long it stays open before the first probe, 200 ms by
+	// OpenFor is how long it stays open before the first probe, 50 ms by
 	// default. After each probe that fails it is twice as long.
 	OpenFor time.Duration
-	// Longest bounds the doubling, 2 s by default.
+	// Longest bounds the doubling, 250 ms by default: with the Jitter, no more
+	// than 312 ms after the store is back it is found to be.
 	Longest time.Duration
 	// Jitter moves each probe by up to this share of the wait to either side,
 	// so that many processes do not all probe at once. It is 0.25 by default,
@@ -79,9 +80,10 @@ type Breaker struct {
 // Grant, Reset or Charge of the key through this Store forgets its refusals;
 // one from another process shows after MaxAge at the latest.
 //
-// An all-or-nothing Do of which one op is known to be refused is refused too.
-// What its other ops would have said is then not known: their Decision is
-// {Allowed: true, Reason: headgate.Cached} without numbers.
+// An all-or-nothing Do of which one op is known to be refused is refused too, if
+// the store has said about the others, at most MaxAge ago and for the same
+// costs, that they would have let it pass: it is what they say, with Reason
+// headgate.Cached. Otherwise the store is asked, so no answer is made up.
 type DenyCache struct {
 	// Entries bounds how many refusals are remembered, about 100 bytes each.
 	// It is rounded up to a power of two. With 0 there is no cache.
@@ -93,7 +95,7 @@ type DenyCache struct {
 // Options configure a Store. The zero Options are good defaults without a deny
 // cache.
 type Options struct {
-	// Timeout is how long a call may wait, 50 ms by default.
+	// Timeout is how long a call may wait, 100 ms by default.
 	Timeout time.Duration
 	// Breaker says when the store is taken for dead.
 	Breaker Breaker
@@ -140,8 +142,9 @@ func positive(d, otherwise time.Duration) time.Duration {
 type Stats struct {
 	// State is the breaker's.
 	State State
-	// Failures is how many calls the store failed, Timeouts among them.
-	Failures, Timeouts uint64
+	// Failures is how many calls the store failed. Of these, Timeouts had no
+	// answer in time, and Full found it without room.
+	Failures, Timeouts, Full uint64
 	// FailedFast is how many calls were not put to the store because the
 	// breaker was open.
 	FailedFast uint64

@@ -27,7 +27,7 @@ type Store struct {
 	inFlight atomic.Int64
 	stuck    atomic.Int64
 
-	failures, timeouts atomic.Uint64
+	failures, timeouts, full atomic.Uint64
 }
 
 var _ headgate.Store = (*Store)(nil)
@@ -48,7 +48,7 @@ func New(inner headgate.Store, options Options) *Store {
 // Stats returns the counters.
 func (s *Store) Stats() Stats {
 	stats := Stats{
-		State: s.breaker.state(), Failures: s.failures.Load(), Timeouts: s.timeouts.Load(),
+		State: s.breaker.state(), Failures: s.failures.Load(), Timeouts: s.timeouts.Load(), Full: s.full.Load(),
 		FailedFast: s.breaker.failedFast.Load(), Opened: s.breaker.opened(),
 		Probes: s.breaker.probes.Load(), Stuck: int(s.stuck.Load()),
 	}
@@ -147,6 +147,9 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 	err = s.settle(t, asked{bounded, start, own}, err)
 	if s.denied != nil {
 		s.denied.learnAll(known, ops, out, err, start)
+		if err == nil && mode == headgate.AllOrNothing {
+			s.denied.learnBeside(known, ops, out, start)
+		}
 	}
 	return err
 }
@@ -176,6 +179,13 @@ func (s *Store) settle(t ticket, a asked, err error) error {
 	}
 	if isWrongQuestion(err) {
 		s.breaker.done(t, silent, nil, now)
+		return err
+	}
+	if errors.Is(err, headgate.ErrStoreFull) {
+		// It is there, and goes on refusing keys that are exhausted.
+		s.failures.Add(1)
+		s.full.Add(1)
+		s.breaker.done(t, succeeded, nil, now)
 		return err
 	}
 	o := failed

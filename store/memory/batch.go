@@ -39,7 +39,8 @@ func (s *Store) Do(_ context.Context, ops []headgate.Op, out []headgate.Decision
 			p.now = now
 		}
 		p.now = inRange(p.now)
-		p.id = s.secret.identify(op.Scope, op.Key, p.rule.Algorithm)
+		scope, mark := op.Space()
+		p.id = s.secret.identify(scope, op.Key, mark)
 		parts = append(parts, p)
 	}
 	if mode == headgate.Independent {

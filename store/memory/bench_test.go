@@ -157,7 +157,7 @@ func BenchmarkClock(b *testing.B) {
 func BenchmarkIdentify(b *testing.B) {
 	s := New()
 	for b.Loop() {
-		s.secret.identify("", "user:1234567", headgate.TokenBucket)
+		s.secret.identify("", "user:1234567", uint64(headgate.TokenBucket))
 	}
 }
 

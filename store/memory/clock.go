@@ -4,12 +4,12 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/headgate/headgate/internal/steady"
 )
 
-// clock gives the time in microseconds since the Unix epoch. It follows the
-// operating system's monotonic clock from the wall time at which it was made,
-// so that a wall clock set back does not go back here; where the wall clock is
-// more than a second ahead (the machine slept), it jumps forward.
+// clock gives the time in microseconds since the Unix epoch. It is a
+// [steady.Clock], which says what becomes of a wall clock that is set.
 //
 // Reading the system's clock costs more than a whole decision, so that between
 // two readings, for at most a millisecond, the time is interpolated by the
@@ -18,10 +18,7 @@ import (
 type clock struct {
 	// injected replaces all else.
 	injected func() time.Time
-	base     time.Time
-	wall     int64 // microseconds, at base
-
-	ahead atomic.Int64 // what the wall clock has jumped forward, microseconds
+	source   steady.Clock
 
 	seq   atomic.Uint64
 	ticks atomic.Uint64 // the counter at the anchor
@@ -30,8 +27,11 @@ type clock struct {
 	span  atomic.Uint64 // ticks for which the anchor is good
 
 	steady      atomic.Bool
+	base        int64  // the monotonic clock at the start, in nanoseconds
 	first       uint64 // the counter at base
 	calibrated  int64  // microseconds after base of the last calibration
+	exact       uint64 // the scale, as far as it is known
+	anchored    int64  // nanoseconds after base of the anchor
 	differences int    // how often counter and clock disagreed
 }
 
@@ -46,17 +46,21 @@ const (
 	// mostDifferences is how often they may disagree by more than tolerance
 	// before the counter is given up.
 	mostDifferences = 16
-	tolerance       = 200 << fraction
-	// jump is how far the wall clock must be ahead to be believed.
-	jump = 1_000_000
+	tolerance       = 200_000 // nanoseconds
+	// slack and slewSlack say by what part the scale is slow (60 and 16,000
+	// ppm), so that the next anchor is not behind what has been interpolated:
+	// the second is for when the time runs 1 % slower than the counter.
+	slack, slewSlack = 14, 6
+	// oldest is the first time that is not a test's, at the start of 2020
+	// (testing/synctest starts in 2000).
+	oldest = 1577836800e9
 )
 
-func (c *clock) start() {
-	c.base = time.Now() //nolint:forbidigo // the store's own clock
-	c.wall = c.base.UnixMicro()
-	c.first = ticks(c.itself())
-	// A clock before 2020 is a test's (testing/synctest starts in 2000).
-	c.steady.Store(ticksAreSteady() && c.base.Year() >= 2020)
+func (c *clock) start(system steady.System) {
+	c.source.Start(system)
+	at, base, _ := c.source.Read()
+	c.base, c.first = base, ticks(c.itself())
+	c.steady.Store(ticksAreSteady() && at >= oldest)
 }
 
 // itself is the address for reading the counter when there is nothing to fetch.
@@ -84,54 +88,51 @@ func (c *clock) nowFetching(address uintptr) int64 {
 	return c.read()
 }
 
-// read reads the system's clock and, if nobody else is at it, sets the anchor.
+// read reads the source and, if nobody else is at it, sets the anchor.
 func (c *clock) read() int64 {
 	if !c.steady.Load() {
-		at, _ := c.system()
-		return at >> fraction
+		return c.readSource()
 	}
 	seq := c.seq.Load()
 	if seq&1 != 0 || !c.seq.CompareAndSwap(seq, seq+1) {
-		at, _ := c.system()
-		return at >> fraction
+		return c.readSource()
 	}
 	before := ticks(c.itself())
-	at, elapsed := c.system()
+	at, monotonic, slower := c.source.Read()
 	after := ticks(c.itself())
 	// Where the thread was interrupted in between, the two do not belong
 	// together.
 	if span := c.span.Load(); span == 0 || after-before < span/200 {
 		t := before + (after-before)/2
-		c.check(at, t)
-		c.calibrate(elapsed, t)
+		c.check(monotonic-c.base, t)
+		c.calibrate(monotonic-c.base, t)
+		c.anchored = monotonic - c.base
 		c.ticks.Store(t)
-		c.at.Store(at)
+		c.at.Store(at/1000<<fraction + at%1000<<fraction/1000)
+		if slower {
+			c.scale.Store(c.exact - c.exact>>slewSlack)
+		} else {
+			c.scale.Store(c.exact - c.exact>>slack)
+		}
 	}
 	c.seq.Store(seq + 2)
-	return at >> fraction
+	return at / 1000
 }
 
-// system returns the time in 2^-fraction microseconds, and the time since base
-// in nanoseconds.
-func (c *clock) system() (at, elapsed int64) {
-	now := time.Now() //nolint:forbidigo // the store's own clock
-	elapsed = int64(now.Sub(c.base))
-	ahead := c.ahead.Load()
-	micros := c.wall + ahead + elapsed/1000
-	if late := now.UnixMicro() - micros; late > jump && c.ahead.CompareAndSwap(ahead, ahead+late) {
-		micros += late
-	}
-	return micros<<fraction + elapsed%1000<<fraction/1000, elapsed
+func (c *clock) readSource() int64 {
+	at, _, _ := c.source.Read()
+	return at / 1000
 }
 
-// check counts how often the interpolation has missed the clock, and gives the
-// counter up when that has become too often.
-func (c *clock) check(at int64, t uint64) {
-	d, scale := t-c.ticks.Load(), c.scale.Load()
-	if scale == 0 || d > c.span.Load()*100 {
+// check counts how often the counter has missed the monotonic clock, which
+// stands elapsed nanoseconds after base at t, and gives the counter up when that
+// has become too often.
+func (c *clock) check(elapsed int64, t uint64) {
+	d := t - c.ticks.Load()
+	if c.exact == 0 || d > c.span.Load()*100 {
 		return
 	}
-	miss := c.at.Load() + int64((d>>10)*scale>>(scaleBits-fraction-10)) - at
+	miss := int64((d>>10)*c.exact>>(scaleBits-10))*1000 - (elapsed - c.anchored)
 	if max(miss, -miss) <= tolerance {
 		return
 	}
@@ -152,11 +153,9 @@ func (c *clock) calibrate(elapsed int64, t uint64) {
 	perMicro := float64(t-c.first) * 1000 / float64(elapsed)
 	if perMicro < 10 || perMicro > 100_000 {
 		c.steady.Store(false)
+		c.span.Store(0)
 		return
 	}
-	// Slightly slow (60 ns in a millisecond), so that the next anchor is not
-	// behind what has been interpolated.
-	scale := uint64((1 << scaleBits) / perMicro)
-	c.scale.Store(scale - scale>>14)
+	c.exact = uint64((1 << scaleBits) / perMicro)
 	c.span.Store(uint64(perMicro * anchorFor))
 }

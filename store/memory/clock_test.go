@@ -4,13 +4,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/headgate/headgate/internal/steady"
 )
 
 // TestClockFollowsTheSystem compares the interpolated time with the system's
 // over some tens of milliseconds: before, during and after calibration.
 func TestClockFollowsTheSystem(t *testing.T) {
 	var c clock
-	c.start()
+	c.start(steady.System{})
 	readings, last := 0, int64(0)
 	for begin := time.Now(); time.Since(begin) < 50*time.Millisecond; readings++ {
 		before := time.Now()
@@ -38,7 +40,7 @@ func TestClockFollowsTheSystem(t *testing.T) {
 func TestClockInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c clock
-		c.start()
+		c.start(steady.System{})
 		for _, d := range []time.Duration{0, time.Microsecond, 999 * time.Microsecond, time.Second, 400 * 24 * time.Hour} {
 			time.Sleep(d)
 			if got, want := c.now(), time.Now().UnixMicro(); got != want {
@@ -52,16 +54,13 @@ func TestClockInABubble(t *testing.T) {
 // again and again is not used any more.
 func TestClockGivesUpTheCounter(t *testing.T) {
 	var c clock
-	c.base = time.Now()
-	c.wall = c.base.UnixMicro()
 	c.steady.Store(true)
-	c.scale.Store(1 << scaleBits / 1000)
+	c.exact = 1 << scaleBits / 1000
 	c.span.Store(1_000_000)
 	for i := range mostDifferences {
 		if !c.steady.Load() {
 			t.Fatalf("given up after %d differences", i)
 		}
-		c.at.Store(0)
 		c.check(tolerance*2, c.ticks.Load()+10)
 	}
 	if c.steady.Load() || c.span.Load() != 0 {

@@ -4,11 +4,9 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"math/bits"
-
-	"github.com/headgate/headgate"
 )
 
-// identity is what a store remembers of (scope, key, algorithm) instead of the
+// identity is what a store remembers of (scope, key, mark) instead of the
 // text: 81 bits of a keyed 128-bit hash. tag is never 0. The low bits of extra
 // choose the shard.
 type identity struct {
@@ -33,12 +31,12 @@ func newSecret() secret {
 	return k
 }
 
-// identify hashes scope, key and algorithm. It folds words into two lanes by
+// identify hashes scope, key and mark; see headgate.Op.Space. It folds words into two lanes by
 // 64×64→128 bit multiplication, as wyhash does into one, so that 128 bits and
 // not 64 are carried from word to word. The scope goes through first, closed by
-// its length, and the key's length and the algorithm close the whole, so that
+// its length, and the key's length and the mark close the whole, so that
 // no two triples are the same input.
-func (k *secret) identify(scope, key string, a headgate.Algorithm) identity {
+func (k *secret) identify(scope, key string, mark uint64) identity {
 	s, t := k[0], k[1]
 	n := uint64(len(key))
 	if scope == "" && n-8 <= 8 {
@@ -51,7 +49,7 @@ func (k *secret) identify(scope, key string, a headgate.Algorithm) identity {
 		}
 		s, t = k.absorb(s, t, key)
 	}
-	hi, lo := bits.Mul64(s^k[2], t^k[3]^(n<<8|uint64(a)))
+	hi, lo := bits.Mul64(s^k[2], t^k[3]^(n<<8^mark))
 	tag := hi ^ lo ^ s
 	low := hi + (lo^t)*k[4]
 	return identity{tag: tag | isZero(tag), extra: low >> (64 - extraBits)}

@@ -17,11 +17,11 @@ func TestIdentitiesDiffer(t *testing.T) {
 	seen := make(map[identity]string)
 	note := func(scope, key string, a headgate.Algorithm) {
 		t.Helper()
-		id, name := k.identify(scope, key, a), fmt.Sprintf("%.40q %.40q (%d, %d) %s", scope, key, len(scope), len(key), a)
+		id, name := k.identify(scope, key, uint64(a)), fmt.Sprintf("%.40q %.40q (%d, %d) %s", scope, key, len(scope), len(key), a)
 		if other, ok := seen[id]; ok {
 			t.Errorf("%s and %s are the same", name, other)
 		}
-		if id != k.identify(strings.Clone(scope), strings.Clone(key), a) {
+		if id != k.identify(strings.Clone(scope), strings.Clone(key), uint64(a)) {
 			t.Errorf("%s is not the same twice", name)
 		}
 		seen[id] = name
@@ -53,10 +53,10 @@ func TestIdentityAvalanche(t *testing.T) {
 		n := 0
 		for round := range rounds {
 			key := []byte(fmt.Sprintf("%0*d", size, round))
-			base := k.identify("", string(key), headgate.TokenBucket)
+			base := k.identify("", string(key), uint64(headgate.TokenBucket))
 			for bit := range 8 * size {
 				key[bit/8] ^= 1 << (bit % 8)
-				id := k.identify("", string(key), headgate.TokenBucket)
+				id := k.identify("", string(key), uint64(headgate.TokenBucket))
 				key[bit/8] ^= 1 << (bit % 8)
 				n++
 				for i := range flips {
@@ -82,7 +82,7 @@ func TestShardsFillEvenly(t *testing.T) {
 	const keys, cells = 1 << 18, 256
 	var shards, homes [cells]int
 	for i := range keys {
-		id := k.identify("", fmt.Sprintf("user:%08d", i), headgate.TokenBucket)
+		id := k.identify("", fmt.Sprintf("user:%08d", i), uint64(headgate.TokenBucket))
 		shards[id.extra%cells]++
 		home, _ := bits.Mul64(id.tag, cells)
 		homes[home]++

@@ -3,6 +3,8 @@ package memory
 import (
 	"math/bits"
 	"time"
+
+	"github.com/headgate/headgate/internal/steady"
 )
 
 const (
@@ -30,6 +32,7 @@ type settings struct {
 	maxKeys  int64
 	maxBytes int64
 	clock    func() time.Time
+	system   steady.System // what the store's own clock goes by
 }
 
 // MaxKeys bounds how many keys the store remembers, 1,000,000 by default; less
@@ -48,7 +51,9 @@ func MaxBytes(n int64) Option {
 }
 
 // WithClock replaces the store's own clock. It is asked once for every op that
-// has no time of its own.
+// has no time of its own. The store's own never goes back and never runs away,
+// whatever is done to the wall clock; one that does, such as time.Now, refuses
+// keys for as long as it was set back.
 func WithClock(now func() time.Time) Option {
 	return func(o *settings) { o.clock = now }
 }

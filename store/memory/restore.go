@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
 )
 
 // What a snapshot needs to know of the states, which otherwise are package
@@ -93,6 +94,54 @@ func (r *record) possibleLog() bool {
 		return st.V[1] == n && n == 0 || st.V[0] == 0
 	}
 	return total == st.V[0] && newest == st.V[3]
+}
+
+// begins returns a time at or before which s, which holds its state itself, was
+// written first: for a window, its start.
+func (s *slot) begins() int64 {
+	var st algorithm.State
+	s.state(&st)
+	a := headgate.TokenBucket
+	switch s.codec() {
+	case codecWindow:
+		a = headgate.FixedWindow
+	case codecSliding:
+		a = headgate.SlidingWindow
+	}
+	return begins(a, &st)
+}
+
+func begins(a headgate.Algorithm, st *algorithm.State) int64 {
+	switch a {
+	case headgate.FixedWindow:
+		return st.V[1] - windowLength(st.V[2])
+	case headgate.SlidingLog, headgate.Concurrency:
+		return st.V[2]
+	case headgate.SlidingBuckets:
+		return st.V[0] * st.V[1]
+	case headgate.TokenBucket, headgate.LeakyBucket, headgate.SlidingWindow:
+	}
+	return st.V[1]
+}
+
+// windowLength returns the length of a fixed window, or for a calendar's unit the
+// most that it may be.
+func windowLength(code int64) int64 {
+	const hour = 3_600_000_000
+	switch headgate.CalendarUnit(min(code, int64(headgate.Year)+1)) {
+	case headgate.Minute, headgate.Hour:
+		return hour
+	case headgate.Day:
+		return 25 * hour
+	case headgate.Week:
+		return (7*24 + 1) * hour
+	case headgate.Month:
+		return (31*24 + 1) * hour
+	case headgate.Year:
+		return 366 * 24 * hour
+	case headgate.NoCalendar:
+	}
+	return code
 }
 
 // moveBack makes everything in p happen earlier by some microseconds. A record

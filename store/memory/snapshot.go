@@ -159,8 +159,9 @@ func writeFrame(w io.Writer, payload []byte) error {
 //
 // If the snapshot is damaged, the error wraps [ErrDamagedSnapshot] and the store
 // stays empty. If it was saved at a time that this machine's clock has not
-// reached, everything in it is moved back by the difference, so that nobody is
-// locked out until then.
+// reached, everything in it is moved back by the difference, and a key whose
+// count begins more than a minute after that time is moved back to it, so that
+// nobody is locked out until then.
 func (s *Store) Load(r io.Reader) error {
 	if s.keys.Load() != 0 {
 		return errInUse
@@ -194,6 +195,7 @@ type loader struct {
 	in    *bufio.Reader
 	now   int64
 	back  int64 // by how much to move times back
+	saved int64 // when it was saved
 	keys  uint64
 	frame bytes.Buffer
 }
@@ -220,7 +222,7 @@ func (l *loader) load() error {
 	if saved < 0 || saved > timeMask {
 		return damaged("it was saved at an impossible time")
 	}
-	l.back = max(saved-l.now, 0)
+	l.saved, l.back = saved, max(saved-l.now, 0)
 	for i := range l.store.secret {
 		l.store.secret[i] = binary.LittleEndian.Uint64(payload[8*(1+i):])
 	}
@@ -288,10 +290,23 @@ func (l *loader) slots(payload []byte) error {
 			return damaged("an impossible key")
 		}
 		l.keys++
-		p.moveBack(l.back)
+		p.moveBack(l.backFor(p.begins()))
 		l.put(p)
 	}
 	return nil
+}
+
+// mostAhead is by how much a count may begin after the time of saving, in
+// microseconds: counting goes on while a snapshot is written.
+const mostAhead = 60_000_000
+
+// backFor returns by how much to move back what begins at a time. What begins in
+// the future was counted by a clock that was wrong.
+func (l *loader) backFor(begins int64) int64 {
+	if begins <= l.saved+mostAhead {
+		return l.back
+	}
+	return l.back + begins - l.saved
 }
 
 func (l *loader) record(payload []byte) error {
@@ -304,8 +319,9 @@ func (l *loader) record(payload []byte) error {
 		return damaged("an impossible key")
 	}
 	l.keys++
-	rec.moveBack(l.back)
-	p.moveBack(l.back)
+	back := l.backFor(begins(rec.algorithm, &rec.state))
+	rec.moveBack(back)
+	p.moveBack(back)
 	h := l.store.shard(p.identity())
 	if p.freshAt() <= l.now || h.lookup(p.identity()) != nil {
 		return nil

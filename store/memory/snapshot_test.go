@@ -137,6 +137,45 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
+// TestCountsOfTheFuture: keys that were counted ten years ahead, by a clock that
+// had been put right when the snapshot was written, are free when they would be
+// had they been counted then; those of an hour ago are not touched.
+func TestCountsOfTheFuture(t *testing.T) {
+	const year = int64(366 * 24 * time.Hour / time.Microsecond)
+	for _, kind := range []headgate.Kind{headgate.Take, headgate.Charge} {
+		s := New(at(t0))
+		var ops []headgate.Op
+		for i, limit := range append(everyLimit(), headgate.Concurrent(3)) {
+			for _, when := range []int64{10 * year, -3_600_000_000} {
+				op := headgate.Op{Key: fmt.Sprint(i, when > 0), Limit: limit, Kind: kind, Cost: limit.Capacity(), At: t0 + when}
+				if _, err := s.Take(t.Context(), op); err != nil {
+					t.Fatal(err)
+				}
+				op.Kind, op.At = headgate.Peek, 0
+				op.Cost = 1
+				ops = append(ops, op)
+			}
+		}
+		want := answers(t, s, ops)
+		var file bytes.Buffer
+		if err := s.Save(&file); err != nil {
+			t.Fatal(err)
+		}
+		again := New(at(t0))
+		if err := again.Load(&file); err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range answers(t, again, ops) {
+			if i%2 == 1 && got != want[i] {
+				t.Errorf("%s, of an hour ago: %+v, was %+v", ops[i].Limit, got, want[i])
+			}
+			if r := ops[i].Limit.Rule(); i%2 == 0 && got.RetryAfter > 2*time.Duration(max(r.Period, 1))*time.Microsecond+366*24*time.Hour*time.Duration(min(int64(r.Calendar), 1)) {
+				t.Errorf("%s, of the future: %+v", ops[i].Limit, got)
+			}
+		}
+	}
+}
+
 func TestDamagedSnapshots(t *testing.T) {
 	s, _ := used(t, 20)
 	var file bytes.Buffer

@@ -43,7 +43,7 @@ func New(options ...Option) *Store {
 		maxKeys: o.maxKeys, maxBytes: o.maxBytes,
 	}
 	s.clock.injected = o.clock
-	s.clock.start()
+	s.clock.start(o.system)
 	s.prepare()
 	return s
 }
@@ -67,7 +67,8 @@ func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, er
 	if r == nil || op.Kind != headgate.Take || op.Cost <= 0 || s.closed.Load() {
 		return s.takeAny(&op)
 	}
-	id := s.secret.identify(op.Scope, op.Key, r.Algorithm)
+	scope, mark := op.Space()
+	id := s.secret.identify(scope, op.Key, mark)
 	now := op.At
 	if now == 0 {
 		now = s.now(id)
@@ -87,7 +88,8 @@ func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int
 	if r == nil || n <= 0 || s.closed.Load() {
 		return s.takeAnyN(key, limit, n)
 	}
-	id := s.secret.identify("", key, r.Algorithm)
+	scope, mark := r.Space()
+	id := s.secret.identify(scope, key, mark)
 	now := inRange(s.now(id))
 	h := s.shard(id)
 	h.mu.Lock()
@@ -122,7 +124,8 @@ func (s *Store) takeAny(op *headgate.Op) (headgate.Decision, error) {
 		now = s.clock.now()
 	}
 	now = inRange(now)
-	d := s.execute(op, s.secret.identify(op.Scope, op.Key, op.Limit.Algorithm()), now)
+	scope, mark := op.Space()
+	d := s.execute(op, s.secret.identify(scope, op.Key, mark), now)
 	if s.bytes.Load() > s.maxBytes {
 		s.reclaim(now)
 	}

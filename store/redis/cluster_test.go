@@ -64,7 +64,11 @@ func (e oneEntity) Do(ctx context.Context, ops []headgate.Op, out []headgate.Dec
 }
 
 func moved(op headgate.Op) headgate.Op {
-	op.Key, op.Scope = "entity", string(headgate.AppendKey(nil, op.Key, op.Scope))
+	space, _ := op.Space()
+	if space == "" {
+		space = string(op.AppendSpace(nil))
+	}
+	op.Key, op.Scope = "entity", string(headgate.AppendKey(nil, op.Key, space))
 	return op
 }
 

@@ -34,7 +34,8 @@ func TestUsersAndPrefixes(t *testing.T) {
 	server := redistest.Standalone(t)
 	server.Do("ACL", "SETUSER", "gate", "on", ">secret", "resetkeys", "~team1:*", "-@all",
 		"+eval", "+evalsha", "+ping", "+hello", "+auth", "+client",
-		"+get", "+set", "+pttl", "+time", "+del", "+getrange", "+setrange", "+pexpire")
+		"+get", "+set", "+pttl", "+time", "+del", "+getrange", "+setrange", "+pexpire",
+		"+persist", "+@hash", "+@sortedset", "+info")
 	options := redis.Options{Addresses: []string{server.Addr}, Username: "gate", Password: "secret", Prefix: "team1", Timeout: patient}
 	store := open(t, options)
 	if err := store.Ping(context.Background()); err != nil {
@@ -47,6 +48,31 @@ func TestUsersAndPrefixes(t *testing.T) {
 		op.Kind = headgate.Reset
 		take(t, store, op)
 	}
+	if _, err := store.Secrets().All(context.Background()); err != nil {
+		t.Error(err)
+	}
+	table := store.Table("test")
+	row := redis.TableRow{Name: "a", Value: "1", Until: time.Now().Add(time.Hour)}
+	if err := table.Put(context.Background(), row, 1); err != nil {
+		t.Error(err)
+	}
+	if _, err := table.Restore(context.Background(), []redis.TableRow{row}); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := table.Since(context.Background(), 0, 1); err != nil {
+		t.Error(err)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "100mb")
+	server.Do("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
+	list, err := store.Memory(context.Background())
+	if err != nil || len(list) != 1 || !list[0].Evicts() || list[0].Max != 100<<20 || list[0].Used == 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	server.Do("ACL", "SETUSER", "gate", "-info")
+	if _, err := store.Memory(context.Background()); !errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("without +info: %v", err)
+	}
+	take(t, store, one) // nothing else suffers
 	options.Prefix = "team2"
 	other := open(t, options)
 	if _, err := other.Take(context.Background(), one); !errors.Is(err, headgate.ErrUnavailable) {
@@ -76,31 +102,38 @@ func TestSentinel(t *testing.T) {
 	}
 }
 
-// TestTLS speaks TLS with a server whose certificate only the options trust.
-func TestTLS(t *testing.T) {
-	plain := redistest.Standalone(t)
+// encrypted returns a server that also speaks TLS, the address where it does,
+// and what a client has to trust. A server built without TLS skips the test.
+func encrypted(t *testing.T) (server *redistest.Server, address string, pool *x509.CertPool) {
+	t.Helper()
+	server = redistest.Standalone(t)
 	dir := t.TempDir()
-	pool := selfSigned(t, dir)
+	pool = selfSigned(t, dir)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	secure := listener.Addr().String()
+	address = listener.Addr().String()
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(secure)
-	for name, value := range map[string]string{
-		"tls-cert-file": filepath.Join(dir, "cert.pem"), "tls-key-file": filepath.Join(dir, "key.pem"),
-		"tls-auth-clients": "no",
+	_, port, _ := net.SplitHostPort(address)
+	for _, pair := range [][2]string{
+		{"tls-cert-file", filepath.Join(dir, "cert.pem")},
+		{"tls-key-file", filepath.Join(dir, "key.pem")},
+		{"tls-auth-clients", "no"},
+		{"tls-port", port},
 	} {
-		if _, err := plain.Command("CONFIG", "SET", name, value); err != nil {
+		if _, err := server.Command("CONFIG", "SET", pair[0], pair[1]); err != nil {
 			t.Skipf("a server without TLS: %v", err)
 		}
 	}
-	if _, err := plain.Command("CONFIG", "SET", "tls-port", port); err != nil {
-		t.Skipf("a server without TLS: %v", err)
-	}
+	return server, address, pool
+}
+
+// TestTLS speaks TLS with a server whose certificate only the options trust.
+func TestTLS(t *testing.T) {
+	_, secure, pool := encrypted(t)
 	store := open(t, redis.Options{Addresses: []string{secure}, TLS: &tls.Config{RootCAs: pool}, Timeout: patient})
 	if d := take(t, store, one); d.Remaining != 2 {
 		t.Errorf("remaining %d, want 2", d.Remaining)
@@ -108,6 +141,56 @@ func TestTLS(t *testing.T) {
 	distrusting := open(t, redis.Options{Addresses: []string{secure}, TLS: &tls.Config{}, Timeout: patient})
 	if _, err := distrusting.Take(context.Background(), one); !errors.Is(err, headgate.ErrUnavailable) {
 		t.Errorf("an unknown certificate: error %v, want ErrUnavailable", err)
+	}
+}
+
+// TestTLSUnderFaults breaks an encrypted wire in every way, also in the middle
+// of handshakes: calls end at their deadline, the store finds its way back, and
+// no count is lost or made twice.
+func TestTLSUnderFaults(t *testing.T) {
+	_, secure, pool := encrypted(t)
+	proxy := redistest.NewProxy(t, secure)
+	store := open(t, redis.Options{Addresses: []string{proxy.Addr}, TLS: &tls.Config{RootCAs: pool}, Timeout: 500 * time.Millisecond})
+	op := headgate.Op{Key: "k", Limit: headgate.PerDay(1_000_000).Using(headgate.FixedWindow), Cost: 1}
+	ctx := context.Background()
+	await(t, store, headgate.Op{Key: "first", Limit: headgate.PerHour(1000), Cost: 1})
+	sent, unknown := int64(0), int64(0) // an answer that did not come may have been a count
+	ask := func() error {
+		_, err := store.Take(ctx, op)
+		if err == nil {
+			sent++
+		} else {
+			unknown++
+		}
+		return err
+	}
+	for _, fault := range []struct {
+		name  string
+		begin func()
+	}{
+		{"cut", proxy.Cut},
+		{"stall", proxy.Stall},
+		{"reset", proxy.Reset},
+		{"half open", proxy.HalfOpen},
+		{"delay", func() { proxy.Delay(2 * time.Second) }}, // handshakes do not finish in time
+	} {
+		fault.begin()
+		for range 3 {
+			if err := ask(); err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+				t.Errorf("%s: %v", fault.name, err)
+			}
+		}
+		proxy.Heal()
+		for deadline := time.Now().Add(30 * time.Second); ask() != nil; {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: the store did not come back", fault.name)
+			}
+		}
+	}
+	op.Kind, op.Cost = headgate.Peek, 0
+	d := take(t, store, op)
+	if counted := 1_000_000 - d.Remaining; counted < sent || counted > sent+unknown {
+		t.Errorf("%d counted, %d answered and %d not", counted, sent, unknown)
 	}
 }
 
@@ -322,5 +405,58 @@ func TestCalendarSkew(t *testing.T) {
 	}
 	if out[2].Remaining != 0 || out[2].ResetAfter > time.Hour || asked == 0 {
 		t.Errorf("%+v, clock read %d times", out[2], asked)
+	}
+}
+
+// TestSecrets: one secret for all; what the server loses comes back from those
+// that know it, and a secret made meanwhile is good besides.
+func TestSecrets(t *testing.T) {
+	server := redistest.Standalone(t)
+	secrets := func() *redis.Secrets {
+		return open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient}).Secrets()
+	}
+	all := func(k *redis.Secrets) string {
+		t.Helper()
+		if err := k.Return(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		list, err := k.All(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%s", list)
+	}
+	first, second := secrets(), secrets()
+	want := all(first)
+	if got := all(second); got != want || len(got) < 50 {
+		t.Errorf("%s and %s", got, want)
+	}
+	server.Do("FLUSHALL")
+	if err := second.Return(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if got := all(secrets()); got != want {
+		t.Errorf("a third has %s, want %s", got, want)
+	}
+	server.Do("FLUSHALL")
+	hasty := secrets()
+	own := all(hasty)
+	if own == want {
+		t.Error("the server has lost nothing")
+	}
+	both := fmt.Sprintf("%s %s]", want[:len(want)-1], own[1:len(own)-1])
+	if got := all(first); got != both {
+		t.Errorf("the first has %s, want %s", got, both)
+	}
+	if got := all(hasty); len(got) != len(both) {
+		t.Errorf("the hasty one has %s", got)
+	}
+	for range 30 {
+		server.Do("FLUSHALL")
+		all(secrets())
+		all(first)
+	}
+	if got := server.Do("ZCARD", "hg:secrets"); got != "16" {
+		t.Errorf("%s secrets are kept", got)
 	}
 }

@@ -7,17 +7,23 @@ import (
 )
 
 const (
-	// grace is how much longer a call waits whose deadline has been noticed
-	// late: then this process had no processor, its answer may have come in
-	// time, and whoever reads it needs a moment.
-	grace = 2 * time.Millisecond
+	// longestGrace bounds how much longer a call waits whose deadline has been
+	// noticed late.
+	longestGrace = 25 * time.Millisecond
 	// lateness is how late that has to be.
 	lateness = 2 * time.Millisecond
 )
 
-// isLate reports whether a deadline that is noticed by so much too late may
-// have hidden an answer.
-func isLate(by time.Duration) bool { return by > lateness }
+// graceFor returns how much longer a call waits whose deadline is noticed by so
+// much too late. Then this process had no processor, its answer may have come in
+// time, and whoever reads it needs one: on a busy machine about as long as it
+// has just been waited for.
+func graceFor(late time.Duration) time.Duration {
+	if late <= lateness {
+		return 0
+	}
+	return min(late, longestGrace)
+}
 
 // callContext is the context of one call to the server: it ends at the call's
 // deadline and is used again for another call, because a fresh one costs
@@ -49,7 +55,7 @@ func (c *callContext) Err() error {
 
 // end is called when the timer fires.
 func (c *callContext) end(now time.Time) {
-	if isLate(now.Sub(c.deadline)) {
+	if grace := graceFor(now.Sub(c.deadline)); grace > 0 {
 		timer := time.NewTimer(grace) //nolint:forbidigo // deadlines are on the real clock
 		<-timer.C
 	}

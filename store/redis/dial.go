@@ -145,7 +145,8 @@ func (w *wire) Read(p []byte) (int, error) {
 	}
 	deadline := w.deadline.Swap(0) // once for every deadline
 	now := time.Now()              //nolint:forbidigo // deadlines are on the real clock
-	if deadline == 0 || !w.heard.Load() || !isLate(now.Sub(time.Unix(0, deadline))) {
+	grace := graceFor(now.Sub(time.Unix(0, deadline)))
+	if deadline == 0 || !w.heard.Load() || grace == 0 {
 		return n, err
 	}
 	if w.SetReadDeadline(now.Add(grace)) != nil {

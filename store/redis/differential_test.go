@@ -99,7 +99,7 @@ func (s *story) run() error {
 			s.leases = append(s.leases[max(len(s.leases)-200, 0):], got.Lease)
 		}
 	}
-	_, err := s.store.Take(context.Background(), headgate.Op{Key: s.key, Limit: limit, Kind: headgate.Reset, At: s.now})
+	_, err := s.store.Take(context.Background(), headgate.Op{Key: s.key, Scope: "s", Limit: limit, Kind: headgate.Reset, At: s.now})
 	return err
 }
 
@@ -208,7 +208,7 @@ func (s *story) op(l headgate.Limit, long bool) headgate.Op {
 		headgate.Take, headgate.Take, headgate.Take, headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge,
 		headgate.Refund, headgate.Grant, headgate.Reserve,
 	}
-	op := headgate.Op{Key: s.key, Limit: l, At: s.now, Cost: 1, Kind: kinds[s.rng.IntN(len(kinds))]}
+	op := headgate.Op{Key: s.key, Scope: "s", Limit: l, At: s.now, Cost: 1, Kind: kinds[s.rng.IntN(len(kinds))]}
 	if len(s.leases) > 0 && s.rng.IntN(4) == 0 {
 		op.Lease = s.leases[s.rng.IntN(len(s.leases))]
 		op.Kind = headgate.Release + headgate.Kind(s.rng.IntN(2))

@@ -22,18 +22,27 @@ const letters = "tqflwbc"
 
 // appendKey appends the name of op's key: prefix:{entity}:scope:letter. All
 // keys of one Op.Key have the same tag, and so the same slot, and no two of
-// (Key, Scope, algorithm) have the same name.
+// (Key, Space, algorithm) have the same name.
 func appendKey(dst []byte, prefix string, op *headgate.Op) []byte {
 	dst = append(dst, prefix...)
 	dst = append(dst, ":{"...)
 	dst = appendEntity(dst, op.Key)
 	dst = append(dst, "}:"...)
-	if len(op.Scope) > longestPart {
-		dst = appendHash(dst, op.Scope)
-	} else {
-		dst = appendEscaped(dst, op.Scope, "%")
-	}
+	dst = appendSpace(dst, op)
 	return append(dst, ':', letters[op.Limit.Rule().Algorithm])
+}
+
+// appendSpace appends the scope of op, or what its limit means, which begins with
+// a tilde as no scope does.
+func appendSpace(dst []byte, op *headgate.Op) []byte {
+	switch scope, _ := op.Space(); {
+	case scope == "":
+		return op.AppendSpace(dst)
+	case len(scope) > longestPart:
+		return appendHash(dst, scope)
+	default:
+		return appendEscaped(dst, scope, "%~")
+	}
 }
 
 // appendEntity appends the tag, which is never empty: the slot of a key with an

@@ -49,7 +49,7 @@ func ParseMode(name string) (Mode, bool) {
 
 const (
 	// DefaultTimeout is how long a decision may take if Options do not say.
-	DefaultTimeout = 50 * time.Millisecond
+	DefaultTimeout = 100 * time.Millisecond
 	// DefaultPrefix begins every key if Options do not say.
 	DefaultPrefix = "hg"
 	// DefaultAddress is asked if Options name no address.
@@ -82,7 +82,8 @@ type Options struct {
 	// Timeout bounds every call, whatever its context says; DefaultTimeout
 	// if 0. A server that does not answer by then is as good as none. Where
 	// this process itself had no processor when the time was over, a call
-	// waits 2 ms more, for an answer that may have come in time.
+	// waits as long again as it was late, at most 25 ms, for an answer that may
+	// have come in time.
 	Timeout time.Duration
 	// StrictAtomic makes AllOrNothing return headgate.ErrCrossSlot where the
 	// keys are not all in one slot, instead of taking and giving back.

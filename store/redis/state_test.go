@@ -46,7 +46,7 @@ func fixedOnTheServersClock(t *testing.T, server *redistest.Server) {
 			if rng.IntN(10) == 0 {
 				limit = limits[rng.IntN(len(limits))]
 			}
-			op := headgate.Op{Key: strconv.Itoa(n), Limit: limit, Cost: 1 + rng.Int64N(1+limit.N()/8)}
+			op := headgate.Op{Key: strconv.Itoa(n), Scope: "s", Limit: limit, Cost: 1 + rng.Int64N(1+limit.N()/8)}
 			if rng.IntN(3) == 0 {
 				op.Kind = []headgate.Kind{
 					headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Refund, headgate.Reserve, headgate.Grant,

@@ -180,6 +180,12 @@ func (s *Store) end(ctx context.Context, call *callContext, err error) error {
 		s.contexts.put(call)
 		return nil
 	}
+	if isFull(err) {
+		// The server is there, and answers.
+		s.gate.leave()
+		call.timer.Stop()
+		return fmt.Errorf("redis: %w: %w", headgate.ErrStoreFull, err)
+	}
 	s.trust.lose()
 	if errors.Is(err, context.DeadlineExceeded) {
 		// What was asked may still be in the queue of the connection.

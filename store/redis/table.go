@@ -11,23 +11,33 @@ import (
 	"github.com/redis/rueidis"
 )
 
+//go:embed lua/table_check.lua
+var tableCheckLua string
+
 //go:embed lua/table.lua
 var tableLua string
 
 //go:embed lua/table_since.lua
 var tableSinceLua string
 
+//go:embed lua/table_look.lua
+var tableLookLua string
+
+//go:embed lua/table_restore.lua
+var tableRestoreLua string
+
 // ErrTableFull is returned by [Table.Put] for a row that finds no place.
 var ErrTableFull = errors.New("the shared table is full")
 
 // Table is a small table of texts that all processes on the same servers, with
 // the same prefix, share: what operators say about single keys, for example. It
-// is in one slot, and as durable as the servers are. Whoever reads it asks for
-// its [Table.Version] now and then, and for what has changed [Table.Since].
+// is in one slot, and as durable as the servers are. A process that reads it
+// asks for its [Table.Look] now and then, and for what has changed
+// [Table.Since]; what the servers have lost it may [Table.Restore].
 type Table struct {
-	store       *Store
-	keys        []string
-	write, read *script
+	store                      *Store
+	keys                       []string
+	write, read, look, restore *script
 }
 
 // Table returns the table of that name, of letters.
@@ -35,8 +45,9 @@ func (s *Store) Table(name string) *Table {
 	// No entity's name begins with a percent sign and a letter like these.
 	tag := s.options.Prefix + ":{%t" + name + "}:"
 	return &Table{
-		store: s, keys: []string{tag + "rows", tag + "changes", tag + "ends", tag + "version"},
-		write: newScript(tableLua), read: newScript(tableSinceLua),
+		store: s, keys: []string{tag + "rows", tag + "changes", tag + "ends", tag + "version", tag + "store"},
+		write: newScript(tableCheckLua, tableLua), read: newScript(tableCheckLua, tableSinceLua),
+		look: newScript(tableCheckLua, tableLookLua), restore: newScript(tableCheckLua, tableRestoreLua),
 	}
 }
 
@@ -46,52 +57,67 @@ type TableRow struct {
 	Deleted     bool
 	// Version is that of its last change.
 	Version int64
+	// Until is when it goes away by itself, or if it is Deleted until when
+	// that is remembered.
+	Until time.Time
 }
 
-// Version returns a number that is another one, usually a larger one, after
-// every change; 0 is that of a table without any.
-func (t *Table) Version(ctx context.Context) (version int64, err error) {
-	err = t.ask(ctx, func(call context.Context, client rueidis.Client) error {
-		text, err := client.Do(call, client.B().Get().Key(t.keys[3]).Build()).ToString()
-		if rueidis.IsRedisNil(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		version, err = strconv.ParseInt(text, 10, 64)
-		return err
-	})
-	return version, err
+// TableState says which table there is, and how new.
+type TableState struct {
+	// Identity is a random text. It is another one after the table was lost.
+	Identity string
+	// Generation is how often something has been written back into it.
+	Generation int64
+	// Version is another one, usually a larger one, after every change; 0 is
+	// that of a table without any.
+	Version int64
+}
+
+// Look returns the state of the table. One of which a part is missing begins
+// again, with another identity and nothing in it.
+func (t *Table) Look(ctx context.Context) (state TableState, err error) {
+	values, err := t.list(ctx, t.look)
+	if err != nil {
+		return state, err
+	}
+	if len(values) != 3 {
+		return state, fmt.Errorf("redis: the table's state has %d parts", len(values))
+	}
+	var errs [3]error
+	state.Identity, errs[0] = values[0].ToString()
+	state.Generation, errs[1] = values[1].AsInt64()
+	state.Version, errs[2] = values[2].AsInt64()
+	if err := errors.Join(errs[:]...); err != nil {
+		return TableState{}, fmt.Errorf("redis: the table's state: %w", err)
+	}
+	return state, nil
 }
 
 // Since returns at most so many rows that have changed after a version, the
 // oldest change first, and the version of the table. After version 0 these are
-// all there are. That a row was deleted is told for ten minutes.
+// all there are. That a row was deleted is told for a week, of very many for ten
+// minutes.
 func (t *Table) Since(ctx context.Context, version int64, most int) (rows []TableRow, now int64, err error) {
-	var values []rueidis.RedisMessage
-	err = t.ask(ctx, func(call context.Context, client rueidis.Client) error {
-		values, err = t.run(call, client, t.read, strconv.FormatInt(version, 10), strconv.Itoa(most)).ToArray()
-		return err
-	})
+	values, err := t.list(ctx, t.read, strconv.FormatInt(version, 10), strconv.Itoa(most))
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(values)%3 != 1 {
+	if len(values)%4 != 1 {
 		return nil, 0, fmt.Errorf("redis: the table's answer has %d parts", len(values))
 	}
 	if now, err = values[0].AsInt64(); err != nil {
 		return nil, 0, fmt.Errorf("redis: the table's version: %w", err)
 	}
-	for i := 1; i < len(values); i += 3 {
-		row := TableRow{Deleted: values[i+2].IsNil()}
-		var errs [3]error
+	for i := 1; i < len(values); i += 4 {
+		row := TableRow{Deleted: values[i+3].IsNil()}
+		var errs [4]error
+		var at, end float64
 		row.Name, errs[0] = values[i].ToString()
-		var at float64
 		at, errs[1] = values[i+1].AsFloat64()
-		row.Version = int64(at)
+		end, errs[2] = values[i+2].AsFloat64()
+		row.Version, row.Until = int64(at), time.UnixMilli(int64(end))
 		if !row.Deleted {
-			row.Value, errs[2] = values[i+2].ToString()
+			row.Value, errs[3] = values[i+3].ToString()
 		}
 		if err := errors.Join(errs[:]...); err != nil {
 			return nil, 0, fmt.Errorf("redis: a row of the table: %w", err)
@@ -101,61 +127,119 @@ func (t *Table) Since(ctx context.Context, version int64, most int) (rows []Tabl
 	return rows, now, nil
 }
 
-// Put writes a row, which goes away by itself some time after until. A table
-// that has most rows takes no more: [ErrTableFull].
-func (t *Table) Put(ctx context.Context, name, value string, until time.Time, most int) error {
-	_, err := t.change(ctx, "put", name, value, strconv.FormatInt(until.UnixMilli(), 10), strconv.Itoa(most))
+// Put writes a row, which goes away by itself some time after r.Until. A table
+// that has most rows takes no more: [ErrTableFull]. r.Version is the latest
+// version that the caller has seen of the table.
+func (t *Table) Put(ctx context.Context, r TableRow, most int) error {
+	_, err := t.change(ctx, "put", r.Name, r.Value, milli(r.Until), strconv.Itoa(most), strconv.FormatInt(r.Version, 10), "0")
 	return err
 }
 
-// Delete deletes a row and reports whether there was one.
-func (t *Table) Delete(ctx context.Context, name string) (bool, error) {
-	version, err := t.change(ctx, "delete", name, "", "0", "0")
+// Delete deletes a row and reports whether there was one. If the caller knows
+// that there was one, r.Value is not empty, and it is deleted even where the
+// servers have lost it. r.Version is as for Put.
+func (t *Table) Delete(ctx context.Context, r TableRow, most int) (bool, error) {
+	known := "0"
+	if r.Value != "" {
+		known = "1"
+	}
+	version, err := t.change(ctx, "delete", r.Name, "", "0", strconv.Itoa(most), strconv.FormatInt(r.Version, 10), known)
 	return version > 0, err
 }
 
 // Touch changes the version alone.
 func (t *Table) Touch(ctx context.Context) error {
-	_, err := t.change(ctx, "touch", "", "", "0", "0")
+	_, err := t.change(ctx, "touch", "", "", "0", "0", "0", "0")
 	return err
+}
+
+const (
+	// mostRestored and mostRestoredBytes are how much is written back in one
+	// call.
+	mostRestored      = 200
+	mostRestoredBytes = 128 << 10
+)
+
+// Restore writes back rows that the servers have lost, with their versions.
+// Where the table knows something newer of a row, that stays. It returns how
+// many were taken, also if not all could be tried.
+func (t *Table) Restore(ctx context.Context, rows []TableRow) (taken int, err error) {
+	for len(rows) > 0 {
+		arguments, size, n := []string{"0"}, 0, 0
+		for n < min(len(rows), mostRestored) && (n == 0 || size < mostRestoredBytes) {
+			r := &rows[n]
+			what := "put"
+			if r.Deleted {
+				what = "delete"
+			}
+			arguments = append(arguments, what, r.Name, strconv.FormatInt(r.Version, 10), milli(r.Until), r.Value)
+			size += len(r.Name) + len(r.Value)
+			n++
+		}
+		more, err := t.give(ctx, arguments)
+		taken += more
+		if err != nil {
+			return taken, err
+		}
+		rows = rows[n:]
+	}
+	if taken > 0 {
+		_, err = t.give(ctx, []string{"1"}) // for the others to read all again
+	}
+	return taken, err
+}
+
+// give runs lua/table_restore.lua.
+func (t *Table) give(ctx context.Context, arguments []string) (taken int, err error) {
+	result, err := t.run(ctx, t.restore, arguments...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.AsInt64()
+	return int(n), err
+}
+
+func milli(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
+
+// list runs a script that answers with a list.
+func (t *Table) list(ctx context.Context, s *script, arguments ...string) ([]rueidis.RedisMessage, error) {
+	result, err := t.run(ctx, s, arguments...)
+	if err != nil {
+		return nil, err
+	}
+	return result.ToArray()
 }
 
 // change runs lua/table.lua.
 func (t *Table) change(ctx context.Context, arguments ...string) (version int64, err error) {
-	err = t.ask(ctx, func(call context.Context, client rueidis.Client) error {
-		text, err := t.run(call, client, t.write, arguments...).ToString()
-		if err != nil {
-			return err
-		}
-		version, err = strconv.ParseInt(text, 10, 64)
-		return err
-	})
-	if err == nil && version < 0 {
+	result, err := t.run(ctx, t.write, arguments...)
+	if err != nil {
+		return 0, err
+	}
+	if version, err = result.AsInt64(); err == nil && version < 0 {
 		err = ErrTableFull
 	}
 	return version, err
 }
 
-func (t *Table) run(ctx context.Context, client rueidis.Client, s *script, arguments ...string) rueidis.RedisResult {
-	result := client.Do(ctx, client.B().Evalsha().Sha1(s.sha).Numkeys(int64(len(t.keys))).Key(t.keys...).Arg(arguments...).Build())
-	if isNoScript(result.Error()) {
-		result = client.Do(ctx, client.B().Eval().Script(s.text).Numkeys(int64(len(t.keys))).Key(t.keys...).Arg(arguments...).Build())
-	}
-	return result
-}
-
-// ask runs f in a goroutine of its own, within the store's timeout.
-func (t *Table) ask(ctx context.Context, f func(context.Context, rueidis.Client) error) error {
-	s := t.store
-	return s.apart(ctx, func() error {
-		client, call, err := s.begin(ctx)
+// run runs a script, by its name if the server knows it, in a goroutine of its
+// own and within the store's timeout. The result is an answer.
+func (t *Table) run(ctx context.Context, s *script, arguments ...string) (rueidis.RedisResult, error) {
+	answer := new(rueidis.RedisResult) // which a call that is late may still write
+	err := t.store.apart(ctx, func() error {
+		client, call, err := t.store.begin(ctx)
 		if err != nil {
 			return err
 		}
-		err = f(call, client)
-		if rueidis.IsRedisNil(err) {
-			err = nil
+		n := int64(len(t.keys))
+		*answer = client.Do(call, client.B().Evalsha().Sha1(s.sha).Numkeys(n).Key(t.keys...).Arg(arguments...).Build())
+		if isNoScript(answer.Error()) {
+			*answer = client.Do(call, client.B().Eval().Script(s.text).Numkeys(n).Key(t.keys...).Arg(arguments...).Build())
 		}
-		return s.end(ctx, call, err)
+		return t.store.end(ctx, call, answer.Error())
 	})
+	if err != nil {
+		return rueidis.RedisResult{}, err
+	}
+	return *answer, nil
 }

@@ -16,15 +16,15 @@ import (
 
 const (
 	// deadline is what the stores under fault are given.
-	deadline = 50 * time.Millisecond
+	deadline = failsafe.DefaultTimeout
 	// never is a period in which nothing comes back during a test.
 	never = 400 * 24 * time.Hour
 	// comeback is how long after the fault all must be well again.
 	comeback = 15 * time.Second
 )
 
-// open returns a store on redis that is safe to fail. It probes more often
-// than by default, for the sake of the tests' duration.
+// openFailsafe returns a store on redis that is safe to fail, with the deadline
+// and the probes that it has by default: docs/failure.md tells what comes out.
 func openFailsafe(t *testing.T, o redis.Options, changed func(failsafe.Change)) *failsafe.Store {
 	t.Helper()
 	o.Timeout = deadline
@@ -34,7 +34,6 @@ func openFailsafe(t *testing.T, o redis.Options, changed func(failsafe.Change)) 
 	}
 	s := failsafe.New(inner, failsafe.Options{
 		Timeout:   deadline,
-		Breaker:   failsafe.Breaker{OpenFor: 50 * time.Millisecond, Longest: 200 * time.Millisecond},
 		DenyCache: failsafe.DenyCache{Entries: 1024},
 		OnChange:  changed,
 	})

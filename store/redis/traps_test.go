@@ -259,7 +259,7 @@ func TestScriptsAreKnownByName(t *testing.T) {
 			server.Do("FLUSHALL")
 			var ops []headgate.Op
 			for i := range 300 { // several script calls in one pipeline
-				ops = append(ops, headgate.Op{Key: "k", Limit: limits[i/64%len(limits)], Cost: 1})
+				ops = append(ops, headgate.Op{Key: "k", Scope: "s", Limit: limits[i/64%len(limits)], Cost: 1})
 			}
 			lost()
 			out := make([]headgate.Decision, len(ops))
@@ -272,7 +272,7 @@ func TestScriptsAreKnownByName(t *testing.T) {
 			}
 			for i, limit := range limits {
 				lost()
-				op := headgate.Op{Key: "k", Limit: limit, Cost: 1, Kind: headgate.Peek}
+				op := headgate.Op{Key: "k", Scope: "s", Limit: limit, Cost: 1, Kind: headgate.Peek}
 				used := int64(0)
 				for j, o := range ops {
 					if o.Limit.Algorithm() == limit.Algorithm() {

@@ -70,7 +70,8 @@ func (s *Store) apart(ctx context.Context, f func() error) error {
 	case err := <-result:
 		return err
 	case end := <-timer.C:
-		if !isLate(end.Sub(deadline)) {
+		grace := graceFor(end.Sub(deadline))
+		if grace == 0 {
 			break
 		}
 		timer.Reset(grace)

@@ -18,7 +18,7 @@ import (
 //	redis+cluster://user:password@host1:6379,host2:6379
 //
 // valkey may be written for redis, and rediss or valkeys encrypts. The
-// parameters prefix, timeout (such as 50ms), strict_atomic,
+// parameters prefix, timeout (such as 100ms), strict_atomic,
 // sentinel_username, sentinel_password and insecure_skip_verify set what they
 // say; others are refused. The error never contains the password.
 func ParseURL(text string) (Options, error) {

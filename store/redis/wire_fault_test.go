@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func TestFaults(t *testing.T) {
 				note(i, c.seen())
 			}
 			tt.begin(proxy)
-			wait(150 * time.Millisecond)
+			wait(3 * deadline)
 			for i, c := range crowds { // a deadline and the breaker's opening
 				note(i, c.seen())
 			}
@@ -138,5 +139,57 @@ func (e effect) check(t *testing.T, c *crowd, during tally, busy bool) {
 		if share := int(c.limit.Share(0.05).N()); during.allowed[headgate.Fallback] > share || during.refused[headgate.Fallback] == 0 {
 			t.Errorf("local, a share of %d: %s", share, during)
 		}
+	}
+}
+
+// TestServerThatMayNotWrite: a primary that has been made a replica refuses
+// every write; that is a failure like any other, and over when it may write
+// again. Nothing is counted in between.
+func TestServerThatMayNotWrite(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	take(t, store, one)
+	server.Do("REPLICAOF", "127.0.0.1", "1")
+	for range 20 {
+		if _, err := store.Take(t.Context(), one); !errors.Is(err, headgate.ErrUnavailable) {
+			t.Fatalf("a replica took: %v", err)
+		}
+	}
+	server.Do("REPLICAOF", "NO", "ONE")
+	await(t, store, headgate.Op{Key: "other", Limit: headgate.PerHour(1000), Cost: 1})
+	if d := take(t, store, one); d.Remaining != 1 {
+		t.Errorf("%+v, want one left of three", d)
+	}
+}
+
+// TestFlappingWire: a wire that comes and goes costs some answers, and no count.
+func TestFlappingWire(t *testing.T) {
+	server := redistest.Standalone(t)
+	proxy := redistest.NewProxy(t, server.Addr)
+	store := openFailsafe(t, redis.Options{Addresses: []string{proxy.Addr}}, nil)
+	op := headgate.Op{Key: "k", Limit: headgate.PerDay(1_000_000).Using(headgate.FixedWindow), Cost: 1}
+	counted, unknown := int64(0), int64(0)
+	for range 20 {
+		proxy.Cut()
+		for range 20 {
+			if _, err := store.Take(t.Context(), op); err == nil {
+				counted++
+			} else {
+				unknown++
+			}
+		}
+		proxy.Heal()
+		for range 20 {
+			if _, err := store.Take(t.Context(), op); err == nil {
+				counted++
+			} else {
+				unknown++
+			}
+		}
+	}
+	direct := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	op.Kind, op.Cost = headgate.Peek, 0
+	if n := 1_000_000 - take(t, direct, op).Remaining; n < counted || n > counted+unknown {
+		t.Errorf("%d counted, %d answered and %d not", n, counted, unknown)
 	}
 }

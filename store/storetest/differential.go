@@ -108,6 +108,9 @@ func (w *world) op() headgate.Op {
 			headgate.Refund, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Reserve, headgate.Release, headgate.Renew),
 		Duration: pick(w.rng, 0, time.Microsecond, time.Duration(w.rng.Int64N(int64(time.Minute))), time.Duration(math.MaxInt64)),
 	}
+	if w.rng.IntN(4) == 0 {
+		op.Limit = op.Limit.Named("n")
+	}
 	if op.Cost == math.MaxInt64 && w.rng.IntN(3) > 0 {
 		op.Cost = 4
 	}
@@ -122,7 +125,7 @@ func (w *world) op() headgate.Op {
 // already forgotten a state that it may forget: it must not go back to before
 // that, and another limit must not revive the state, nor a grant keep it alive.
 func (w *world) keepDefined(op *headgate.Op) {
-	e := w.model.states[id{op.Scope, op.Key, op.Limit.Algorithm()}]
+	e := w.model.states[idOf(op)]
 	if e != nil && !e.unused() && !op.Limit.IsUnlimited() && e.freshAt <= max(w.latest, op.At) {
 		op.At = max(w.latest, op.At)
 		op.Limit = e.limit

@@ -11,7 +11,13 @@ import (
 // id is what a state belongs to.
 type id struct {
 	scope, key string
+	mark       uint64
 	algorithm  headgate.Algorithm
+}
+
+func idOf(op *headgate.Op) id {
+	scope, mark := op.Space()
+	return id{scope, op.Key, mark, op.Limit.Algorithm()}
 }
 
 // model is the simplest store there is: a map that forgets nothing.
@@ -35,7 +41,7 @@ func (e *entry) unused() bool {
 func newModel() *model { return &model{states: make(map[id]*entry)} }
 
 func (m *model) entry(op *headgate.Op) *entry {
-	k := id{op.Scope, op.Key, op.Limit.Algorithm()}
+	k := idOf(op)
 	e := m.states[k]
 	if e == nil {
 		e = new(entry)

@@ -25,6 +25,7 @@ func trapCases() []testCase {
 		{"TestT22_AClockThatGoesBackGivesNothing", backwardClock},
 		{"TestT24_LateArrivalsSpareOthers", lateArrivals},
 		{"TestT26_AChangedLimitKeepsTheUse", changedLimit},
+		{"TestLimitsCountApart", limitsCountApart},
 		{"TestT34_DebtSaturates", debtSaturates},
 	}
 }
@@ -265,7 +266,8 @@ func lateArrivals(s *session) {
 func changedLimit(s *session) {
 	for i, small := range everyAlgorithm(3) {
 		k := string(rune('a' + i))
-		large := everyAlgorithm(10)[i]
+		large := everyAlgorithm(10)[i].Named("one")
+		small = small.Named("one")
 		s.take(key(cost(at(0, small), 3), k))
 		if d := s.take(key(kind(at(0, large), headgate.Peek), k)); d.Remaining != 7 {
 			s.Errorf("%s, 3 used, raised to 10: %s", small, show(d))
@@ -273,6 +275,42 @@ func changedLimit(s *session) {
 		s.take(key(cost(at(0, large), 7), k))
 		if d := s.take(key(at(0, small), k)); d.Allowed || d.Remaining != 0 {
 			s.Errorf("%s, 10 used, lowered to 3: %s", large, show(d))
+		}
+	}
+}
+
+// limitsCountApart: of limits that differ in anything, each counts the same key for
+// itself; those that mean the same count together, and so do those of one name or
+// scope, of one algorithm.
+func limitsCountApart(s *session) {
+	berlin := time.FixedZone("Berlin", 3600)
+	apart := append(everyAlgorithm(1), headgate.PerHour(1), headgate.PerMinute(2), headgate.PerMinute(1).Burst(2),
+		headgate.PerMinute(1).Using(headgate.LeakyBucket).Burst(2), headgate.PerMinute(1).Using(headgate.LeakyBucket).MaxWait(time.Second),
+		headgate.PerCalendar(1, headgate.Day, berlin), headgate.PerCalendar(1, headgate.Hour, nil), headgate.PerMinute(9).Share(0.2), headgate.PerMinute(8).Share(0.2),
+		headgate.PerMinute(1).Named("a"), headgate.PerMinute(1).Named("b"), headgate.PerMinute(1).Using(headgate.SlidingLog).Named("a"))
+	for _, limit := range apart {
+		if d := s.take(at(0, limit)); !d.Allowed || d.Remaining != limit.Capacity()-1 {
+			s.Errorf("%s (name %q) has lost to another limit: %s", limit, limit.Name(), show(d))
+		}
+	}
+	together := []headgate.Op{
+		at(0, headgate.PerMinute(4)), at(0, headgate.PerMinute(4).Named("x").Named("")),
+		at(0, headgate.Per(4, time.Minute).Using(headgate.SlidingLog).Using(headgate.TokenBucket)), at(0, headgate.PerHour(4)),
+	}
+	together[3].Scope = "b"
+	for i, want := range []int64{3, 2, 1, 2} { // of the last, b has taken one
+		if d := s.take(together[i]); d.Remaining != want {
+			s.Errorf("together %d: %s, want %d left", i, show(d), want)
+		}
+	}
+	var ops []headgate.Op
+	for _, limit := range apart {
+		ops = append(ops, kind(at(0, limit), headgate.Refund))
+	}
+	s.do(headgate.Independent, ops...)
+	for _, limit := range apart[len(everyAlgorithm(1)):] {
+		if d := s.take(kind(at(0, limit), headgate.Peek)); limit.Name() != "b" && d.Remaining != limit.Capacity() {
+			s.Errorf("%s (name %q): what was taken was not given back: %s", limit, limit.Name(), show(d))
 		}
 	}
 }

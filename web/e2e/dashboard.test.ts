@@ -368,7 +368,7 @@ test("decisions one by one, as the filter has it", async () => {
   await live(page);
   await ask(door.api, login(2, "203.0.113.1"), 1);
   await expect.poll(() => page.locator(".events-table tbody tr").count(), soon).toBe(2);
-  await button(page, "Stop").click();
+  await button(page, "Pause").click();
   expect(new URL(page.url()).hash).toBe("#outcome=allowed");
   expect(wrong).toEqual([]);
 });
@@ -380,6 +380,12 @@ test("when Headgate goes away the page says so, and comes back with it", async (
   await first.stop();
   await page.waitForSelector("[data-connection=lost]", soon);
   await page.getByText(/trying again in/).waitFor(soon);
+  // Nothing was asked before, and nobody knows how it is now.
+  await page.getByText("Headgate does not answer.").waitFor(soon);
+  expect(await page.getByRole("heading", { name: "No requests yet" }).count()).toBe(0);
+  await expect
+    .poll(() => page.locator(".health .badge").allTextContents(), soon)
+    .toEqual(Array.from({ length: 4 }, () => "unknown"));
   const second = await start("--listen-admin", new URL(first.url).host);
   // Unless it has come back by itself in this very moment.
   await button(page, "Try now")
@@ -458,7 +464,7 @@ test("by keyboard alone", async () => {
   await page.keyboard.press("1");
   expect(await page.getByLabel("1 min", { exact: true }).isChecked()).toBe(true);
   await page.keyboard.press("p");
-  await page.getByText("Held").waitFor(soon);
+  await page.getByText("Paused").waitFor(soon);
   // A dialog gives the focus back to what opened it.
   const ban = page.locator(".offenders li").first().getByRole("button", { name: /^Ban/ });
   await ban.focus();

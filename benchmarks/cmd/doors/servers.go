@@ -29,6 +29,13 @@ limits:
   - {name: refused, match: {path: /refused}, key: [path], rate: 1/day}
 `
 
+// proxyRules are those of a request through the proxy, which has no user.
+const proxyRules = `domain: api
+limits:
+  - {name: key, match: {path: /}, key: ["header:X-Api-Key"], rate: 1000000/minute}
+  - {name: refused, match: {path: /refused}, key: [path], rate: 1/day}
+`
+
 // servers are all that is running.
 type servers struct {
 	folder                                         string
@@ -46,6 +53,10 @@ func startAll(ctx context.Context) (s servers, err error) {
 		return s, err
 	}
 	if err := os.WriteFile(ruleFile, []byte(rules), 0o600); err != nil {
+		return s, err
+	}
+	proxyFile := filepath.Join(s.folder, "proxy.yaml")
+	if err := os.WriteFile(proxyFile, []byte(proxyRules), 0o600); err != nil {
 		return s, err
 	}
 	self, err := os.Executable()
@@ -86,7 +97,7 @@ func startAll(ctx context.Context) (s servers, err error) {
 	}
 	to := "http://" + s.upstream.Address()
 	start(&s.proxy, func(address string) []string {
-		return []string{binary, "proxy", "--rules", ruleFile, "--log-level", "error", "--upstream", to, "--listen", address}
+		return []string{binary, "proxy", "--rules", proxyFile, "--log-level", "error", "--upstream", to, "--listen", address}
 	})
 	start(&s.floorReversed, func(address string) []string { return []string{self, "floor", "proxy", address, to} })
 	if err := errors.Join(errs...); err != nil {

@@ -9,13 +9,11 @@
 package admin
 
 import (
-	"net"
 	"net/http"
 	"net/http/pprof"
-	"net/netip"
-	"strings"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/hosts"
 	"github.com/headgate/headgate/internal/token"
 )
 
@@ -23,6 +21,8 @@ import (
 type Options struct {
 	// Token is what callers have to know, if it is not empty.
 	Token string
+	// Failures counts wrong tokens; nil for nobody.
+	Failures *token.Failures
 	// Pprof opens the profiler at /debug/pprof/.
 	Pprof bool
 	// Routes are patterns of http.ServeMux with what serves them, such as
@@ -46,8 +46,8 @@ func New(o Options) http.Handler {
 		inner.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 		inner.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	g := guard{next: http.NewCrossOriginProtection().Handler(inner)}
-	g.tokens = token.New(o.Token)
+	g := guard{next: http.NewCrossOriginProtection().Handler(withNotFound(inner))}
+	g.tokens, g.failures = token.New(o.Token), o.Failures
 	outer := http.NewServeMux()
 	outer.Handle("/", &g)
 	for pattern, h := range o.Open {
@@ -60,6 +60,8 @@ func New(o Options) http.Handler {
 type guard struct {
 	next   http.Handler
 	tokens *token.Set
+
+	failures *token.Failures
 }
 
 // ServeHTTP implements [http.Handler].
@@ -67,23 +69,14 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	switch {
 	case !g.tokens.Empty() && !g.tokens.Knows(r):
+		if token.Given(r) {
+			g.failures.Note(r.RemoteAddr)
+		}
 		token.Challenge(w.Header())
 		answer.Problem(w, http.StatusUnauthorized, "the token of the admin door is missing or wrong")
-	case g.tokens.Empty() && !isLocal(r.Host):
+	case g.tokens.Empty() && !hosts.IsLocal(r.Host):
 		answer.Problem(w, http.StatusForbidden, "without a token the admin door answers to localhost and loopback addresses only")
 	default:
 		g.next.ServeHTTP(w, r)
 	}
-}
-
-// isLocal reports whether host, perhaps with a port, names this machine.
-func isLocal(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && addr.Unmap().IsLoopback()
 }

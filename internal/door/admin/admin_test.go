@@ -119,3 +119,33 @@ func TestProfilerHasToBeAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// An address without a page leads a browser on, and tells programs what is
+// wrong; a wrong method stays one.
+func TestUnknownAddresses(t *testing.T) {
+	door := admin.New(admin.Options{Routes: map[string]http.Handler{"GET /rules": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "the rules")
+	})}})
+	for _, row := range []struct {
+		method, path, accept string
+		status               int
+		kind, text           string
+	}{
+		{"GET", "/rules", "text/html", 200, "text/plain; charset=utf-8", "the rules"},
+		{"GET", "/ruels", "text/html,*/*;q=0.8", 404, "text/html; charset=utf-8", `<a href="/rules">`},
+		{"GET", "/v1/ruels", "*/*", 404, "application/problem+json", "nothing at this address"},
+		{"POST", "/rules", "text/html", 405, "text/plain; charset=utf-8", "Method Not Allowed"},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), row.method, row.path, nil)
+		r.Host = "127.0.0.1:6070"
+		r.Header.Set("Accept", row.accept)
+		w := httptest.NewRecorder()
+		door.ServeHTTP(w, r)
+		if w.Code != row.status || w.Header().Get("Content-Type") != row.kind || !strings.Contains(w.Body.String(), row.text) {
+			t.Errorf("%s %s: %d %q %s", row.method, row.path, w.Code, w.Header().Get("Content-Type"), w.Body)
+		}
+		if strings.Contains(w.Body.String(), "404 page not found") {
+			t.Errorf("%s: %s", row.path, w.Body)
+		}
+	}
+}

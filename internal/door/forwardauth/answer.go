@@ -3,12 +3,14 @@ package forwardauth
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/rules"
 )
 
 // answer turns the verdict into what the proxy goes by.
@@ -37,8 +39,30 @@ func refuse(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdi
 		return
 	}
 	on := &v.Rule.OnLimit
+	if on.Action == rules.ShadowBan {
+		refuseHidden(w, r, q, v, dialect)
+		return
+	}
 	answer.Postpone(q.policies, on.Jitter.Extra)
 	answer.Refuse(w, r, answer.Refusal{
+		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
+		Policies: q.policies, Dialect: dialect,
+	})
+}
+
+// refuseHidden answers a request over the limit of a rule of which clients must
+// not learn. The answer is what its client should see; a proxy that knows how,
+// as nginx does, sends it with the status that X-Headgate-Status tells.
+func refuseHidden(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdict, dialect answer.Dialect) {
+	if v.Outcome() != engine.ShadowBanned { // as the store did not answer
+		answer.Problem(w, http.StatusServiceUnavailable, "the service cannot answer at the moment")
+		return
+	}
+	on := &v.Rule.OnLimit
+	if latency := on.Latency.Pick(rand.Int64N); latency > 0 {
+		_ = stay(w, r, latency) // cut short, there is nobody to answer
+	}
+	answer.Pretend(w, r, answer.Refusal{
 		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
 		Policies: q.policies, Dialect: dialect,
 	})
@@ -64,8 +88,9 @@ type refusal struct {
 	deny int // 0 for the status itself
 }
 
-// statusField tells the status that a refusal should have if it was sent with
-// another.
+// statusField tells a proxy that has asked for another status which one a
+// refusal should have. Others pass the field on to their clients, whom a status
+// of 200 would tell of a ban.
 const statusField = "X-Headgate-Status"
 
 // WriteHeader implements http.ResponseWriter.
@@ -77,7 +102,7 @@ func (w *refusal) WriteHeader(status int) {
 	case status < http.StatusMultipleChoices:
 		sent = http.StatusTooManyRequests // 2xx would let the request pass
 	}
-	if sent != status || w.deny != 0 {
+	if w.deny != 0 {
 		w.Header().Set(statusField, strconv.Itoa(status))
 	}
 	w.ResponseWriter.WriteHeader(sent)

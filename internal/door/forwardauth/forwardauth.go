@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/client"
 	"github.com/headgate/headgate/internal/httprequest"
+	"github.com/headgate/headgate/internal/reading"
 )
 
 // Options are what the door needs.
@@ -67,6 +68,7 @@ type question struct {
 
 	at       time.Time
 	policies []answer.Policy
+	paths    reading.Set
 	warning  string // what is wrong with the answer, although it is one
 }
 
@@ -79,7 +81,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() {
 		clear(q.policies)
-		*q = question{policies: q.policies[:0]}
+		*q = question{policies: q.policies[:0], paths: q.paths}
 		h.asked.Put(q)
 	}()
 	if err := h.read(q, r); err != nil {
@@ -129,8 +131,8 @@ func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 		h.options.Logger.Log(ctx, level, "check failed", "domain", q.domain, "err", err)
 	}
 	for i, results := 0, v.Results(); i < len(results); i++ {
-		if r := &results[i]; r.Enforced {
-			q.policies = append(q.policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at})
+		if r := &results[i]; r.Enforced && !r.Hidden() {
+			q.policies = answer.Append(q.policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at})
 		}
 	}
 	if !v.Known {
@@ -145,19 +147,27 @@ func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 // wait waits for the turn of an admitted request. If the proxy gives up
 // before, its place is freed and wait reports false.
 func (h *Handler) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict) bool {
-	// The time-outs of a server are for slow callers; here it is us who wait.
-	control := http.NewResponseController(w)
-	_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
 	ctx := r.Context()
-	timer := time.NewTimer(v.Delay) //nolint:forbidigo // a queue has to wait
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+	if stay(w, r, v.Delay) {
 		return true
-	case <-ctx.Done():
 	}
 	if err := h.options.Engine.Undo(context.WithoutCancel(ctx), v, h.options.Clock().UnixMicro()); err != nil {
 		h.options.Logger.DebugContext(ctx, "place in the queue was not freed", "err", err)
 	}
 	return false
+}
+
+// stay waits for d, and reports false if the proxy gives up before.
+func stay(w http.ResponseWriter, r *http.Request, d time.Duration) bool {
+	// The time-outs of a server are for slow callers; here it is us who wait.
+	control := http.NewResponseController(w)
+	_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
+	timer := time.NewTimer(d) //nolint:forbidigo // a queue has to wait
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
 }

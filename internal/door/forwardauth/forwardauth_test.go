@@ -79,6 +79,23 @@ var dialects = map[string][]string{
 	"ingress-nginx":  {"X-Original-Method: POST", "X-Original-URL: https://shop.example/a%20b/login/?q=1+2&x=y", "X-Forwarded-Host: forged.example"},
 }
 
+// However the client spells the path, the rule applies and the exclusion does
+// not; what could be anything is no answer at all.
+func TestSpellingsOfTheOriginalPath(t *testing.T) {
+	t.Parallel()
+	d := open(t, memory.New(), nil, "domain: api\nlimits: [{name: none, match: {path: [/v1/**, \"!/v1/health\"]}, rate: 0/s}]\n")
+	for path, want := range map[string]int{
+		"/v1/health": 200, "/x": 200, "/v1/otp/1%2f..%2f..%2fhealth": 429, "/v1/otp/..%2f..%2fx": 429, "/V1/x": 429, "/v1//health": 429, "/x/..;/v1/y": 429,
+		"/a/..%5c..;x%2f/%253b//%2e%2e;/b%255c..//;": 400,
+	} {
+		for _, field := range []string{"X-Forwarded-", "X-Original-"} {
+			if w := d.ask(t.Context(), proxyPeer, "GET", "/v1/auth", field+"Method: GET", field+"Uri: "+path); w.Code != want {
+				t.Errorf("%s of %sUri is answered %d, want %d", path, field, w.Code, want)
+			}
+		}
+	}
+}
+
 func TestRulesSeeTheOriginalRequest(t *testing.T) {
 	t.Parallel()
 	const matchAll = `

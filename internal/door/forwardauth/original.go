@@ -64,6 +64,9 @@ func (q *question) told(r *http.Request) error {
 	if q.Path, q.RawQuery, err = splitURI(uri, q.Method); err != nil {
 		return fmt.Errorf("%s %w", field, err)
 	}
+	if q.paths.Read(q.Path); q.paths.Beyond() {
+		return fmt.Errorf("%s has a path that can be read in too many ways", field)
+	}
 	if r.URL.RawQuery != "" && r.URL.RawQuery == q.RawQuery {
 		return errPassed
 	}
@@ -121,8 +124,8 @@ func splitURL(text string) (host, uri string, err error) {
 	return rest[:end], rest[end:], nil
 }
 
-// splitURI splits what stood in the request line into the path, decoded once,
-// and the query as it is. The errors read on after the name of a field.
+// splitURI splits what stood in the request line into the path and the query,
+// both as they are. The errors read on after the name of a field.
 func splitURI(uri, method string) (path, query string, err error) {
 	switch {
 	case len(uri) > maxURI:
@@ -135,7 +138,7 @@ func splitURI(uri, method string) (path, query string, err error) {
 		return "", "", errors.New("has characters that no request line may have")
 	}
 	path, query, _ = strings.Cut(uri, "?")
-	if path, err = url.PathUnescape(path); err != nil {
+	if _, err = url.PathUnescape(path); err != nil {
 		return "", "", errors.New("has a broken percent sign in its path")
 	}
 	return path, query, nil

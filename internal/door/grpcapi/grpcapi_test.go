@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,8 @@ limits:
   - {name: tokens, match: {path: /llm}, rate: 100/day, algorithm: fixed_window}
   - {name: exports, match: {path: /exports}, concurrency: 5}
   - {name: strict, match: {path: /strict}, rate: 100/day, on_store_error: deny}
+  - {name: secret, match: {path: /quiet}, rate: 1/minute, algorithm: fixed_window, on_limit: shadow_ban}
+  - {name: shown, match: {path: /quiet}, rate: 9/minute, algorithm: fixed_window}
 `
 
 // now is when all requests happen.
@@ -72,6 +75,25 @@ func TestWords(t *testing.T) {
 }
 
 // Without a store the rules say what holds; what was taken cannot be settled.
+// The header fields are for the client, who must not learn of a rule that bans
+// in secret; the verdict is for the caller, who has to know.
+func TestHiddenRuleIsInNoHeaderField(t *testing.T) {
+	s := newService(t, memory.New())
+	for i, want := range []headgatev1.Action{headgatev1.Action_ACTION_ALLOW, headgatev1.Action_ACTION_SHADOW_BAN} {
+		r, err := s.Check(t.Context(), &headgatev1.CheckRequest{Domain: "api", Attributes: map[string]string{"path": "/quiet"}})
+		if err != nil || r.GetVerdict().GetRule() != "secret" || r.GetVerdict().GetAction() != want {
+			t.Errorf("request %d: %v, %v", i, r, err)
+		}
+		all := map[string]string{}
+		for _, h := range r.GetHeaders() {
+			all[strings.ToLower(h.GetName())] = h.GetValue()
+		}
+		if all["x-ratelimit-remaining"] != strconv.Itoa(8-i) || all["ratelimit-policy"] != `"shown";q=9;w=60` || all["retry-after"] != "" {
+			t.Errorf("request %d: %v", i, all)
+		}
+	}
+}
+
 func TestStoreFailureIsTold(t *testing.T) {
 	store := memory.New()
 	s := newService(t, store)

@@ -49,7 +49,7 @@ func (s *Service) headers(v *engine.Verdict, at int64) []*headgatev1.Header {
 	results := v.Results()
 	policies := make([]answer.Policy, 0, len(results))
 	for i := range results {
-		if r := &results[i]; r.Enforced {
+		if r := &results[i]; r.Enforced && !r.Hidden() {
 			policies = append(policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at})
 		}
 	}

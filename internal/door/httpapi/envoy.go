@@ -8,15 +8,14 @@ import (
 	"github.com/headgate/headgate/internal/answer"
 )
 
-// rateLimit answers POST /json, as envoyproxy/ratelimit does.
+// rateLimit answers /json as envoyproxy/ratelimit does, which takes every method:
+// what counts is the body.
 func (h *Handler) rateLimit(w http.ResponseWriter, r *http.Request) {
 	if h.options.RateLimit == nil {
 		answer.Problem(w, http.StatusNotFound, "the rate limit service of Envoy is not open here")
 		return
 	}
-	if only(w, r, http.MethodPost) {
-		h.options.RateLimit.ServeHTTP(w, r)
-	}
+	h.options.RateLimit.ServeHTTP(w, r)
 }
 
 // healthcheck answers GET /healthcheck in the words of envoyproxy/ratelimit,

@@ -91,7 +91,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 		h.calls.Put(c)
 	}()
 	if err := c.read(w, r); err != nil {
-		answer.Unread(w, err)
+		answer.Unread(w, r, err)
 		return
 	}
 	x, err := h.Explain(r.Context(), c.in)

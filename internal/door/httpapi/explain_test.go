@@ -36,7 +36,7 @@ func TestExplainTrace(t *testing.T) {
 	x := a.explain(t, who)
 	wait := int64(12_000)
 	want := httpapi.ExplainedRule{
-		Rule: "login", At: "test.yaml:4:5", Limit: "5/1m0s token_bucket", Cost: 1, Mode: "enforce", Percent: 100,
+		Rule: "login", At: "test.yaml:4:5", Limit: "5/minute token_bucket", Cost: 1, Mode: "enforce", Percent: 100,
 		Applies: true, Enforced: true, Key: []httpapi.KeyPart{{Attribute: "client_ip", Value: "2001:db8::/64"}},
 		Count: &httpapi.LimitCount{Reason: "limited", Limit: 5, Used: 5, RetryAfter: &wait, ResetAfter: 60_000},
 	}

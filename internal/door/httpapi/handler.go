@@ -156,7 +156,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 		h.calls.Put(c)
 	}()
 	if err := c.read(w, r); err != nil {
-		answer.Unread(w, err)
+		answer.Unread(w, r, err)
 		return
 	}
 	if err := c.body.parse(string(c.in), h.options.Clients); err != nil {
@@ -218,7 +218,7 @@ func (h *Handler) query(c *check, at int64) engine.Query {
 // policies appends what the enforced limits said at that time.
 func policies(dst []answer.Policy, results []engine.Result, at int64) []answer.Policy {
 	for i := range results {
-		if r := &results[i]; r.Enforced {
+		if r := &results[i]; r.Enforced && !r.Hidden() {
 			dst = append(dst, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,8 @@ limits:
   - name: nothing
     match: {path: /nothing}
     rate: 0/minute
+  - {name: secret, match: {path: /quiet}, rate: 1/minute, algorithm: fixed_window, on_limit: shadow_ban}
+  - {name: shown, match: {path: /quiet}, rate: 9/minute, algorithm: fixed_window}
 `
 
 // at is when all requests happen.
@@ -197,6 +200,19 @@ func TestShadowIsTold(t *testing.T) {
 	}
 	if w.Header().Get("RateLimit") != "" {
 		t.Error("an observed limit shows in the headers")
+	}
+}
+
+// The header fields are for the client, who must not learn of a rule that bans
+// in secret; the body is for the caller, who has to know.
+func TestHiddenRuleIsInNoHeaderField(t *testing.T) {
+	a := newAPI(t, memory.New())
+	for i, want := range []string{`"allowed":true,"rule":"secret"`, `"allowed":false,"rule":"secret","limit":1,"remaining":0,"retry_after_ms":60000,"reset_after_ms":60000,"action":"shadow_ban"`} {
+		w := a.check(`{"domain":"api","attributes":{"path":"/quiet"}}`)
+		h := w.Header()
+		if !strings.Contains(w.Body.String(), want) || h.Get("X-RateLimit-Remaining") != strconv.Itoa(8-i) || h.Get("RateLimit-Policy") != `"shown";q=9;w=60` || h.Get("Retry-After") != "" {
+			t.Errorf("request %d: %s %v", i, w.Body, h)
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request) {
 	at := h.now()
 	var c call
 	if err := c.read(w, r); err != nil {
-		answer.Unread(w, err)
+		answer.Unread(w, r, err)
 		return
 	}
 	name := "lease"
@@ -149,7 +149,7 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) {
 	at := h.now()
 	var c call
 	if err := c.read(w, r); err != nil {
-		answer.Unread(w, err)
+		answer.Unread(w, r, err)
 		return
 	}
 	ttl, err := c.body.parseReserve(string(c.in), h)

@@ -2,40 +2,121 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/http"
 
 	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/rules"
 )
 
+// costText returns what an answer says that a request took, of which trailers
+// are there only at its end.
+func costText(res *http.Response, field string) string {
+	if text := res.Header.Get(field); text != "" {
+		return text
+	}
+	return res.Trailer.Get(field)
+}
+
+// tellsAll reports whether the header of res tells all costs of v.
+func tellsAll(v *engine.Verdict, res *http.Response) bool {
+	results := v.Results()
+	for i := range results {
+		if c := results[i].Rule.CostAfter; c != nil {
+			if _, ok := c.Cost(res.Header.Get(c.Header)); !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// unknownCost reports whether a rule of e wants a cost that the header of res does
+// not tell, so that it may be at the end of the body.
+func (p *Proxy) unknownCost(e *queue.Entry, res *http.Response) bool {
+	rs := p.options.Engine.Rules()
+	for _, claim := range e.Claims {
+		if rule := rs.Rule(e.Domain, claim.Rule); rule != nil && rule.CostAfter != nil {
+			if _, ok := rule.CostAfter.Cost(res.Header.Get(rule.CostAfter.Header)); !ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // settleCosts charges what the upstream has said that the request took, in
-// place of the estimate. Trailers are there only when the response is done,
-// which is now.
+// place of the estimate, now that the response is done. What cannot be known any
+// more costs what the rule says, so that a client gains nothing by hanging up,
+// by reading slowly, or by breaking off its body.
 func (p *Proxy) settleCosts(ctx context.Context, x *exchange, v *engine.Verdict) {
-	res, gone := x.answer, ctx.Err() != nil
-	failed := res == nil && !gone || res != nil && res.StatusCode >= http.StatusInternalServerError
-	costOf := func(c *rules.CostAfter) (int64, bool) {
-		if failed && c.CancelErrors {
-			return 0, true
+	o := outcome{answer: x.answer, fault: x.fault, broken: x.upload.broken() != nil, ended: x.outlast.ended}
+	o.gone = o.answer == nil && x.outlast.isGone()
+	p.settleOutcome(ctx, v, &o)
+}
+
+// SettleDelivery does so for what [Proxy.Deliver] has returned.
+func (p *Proxy) SettleDelivery(ctx context.Context, v *engine.Verdict, told queue.Answer, err error) {
+	if v.HasCostAfter() {
+		p.settleOutcome(ctx, v, &outcome{answer: told.Response, fault: err, ended: told.Ended, gone: errors.Is(err, context.Canceled)})
+	}
+}
+
+func (p *Proxy) settleOutcome(ctx context.Context, v *engine.Verdict, o *outcome) {
+	costOf := func(c *rules.CostAfter) (int64, engine.CostKnowledge) {
+		cost, known := o.costOf(c)
+		if known == engine.CostEstimated && o.answer != nil && costText(o.answer, c.Header) != "" {
+			p.options.Logger.DebugContext(ctx, "the upstream's cost is no whole number", "header", c.Header, "value", costText(o.answer, c.Header))
 		}
-		if res == nil {
-			return 0, false
-		}
-		text := res.Header.Get(c.Header)
-		if text == "" {
-			text = res.Trailer.Get(c.Header)
-		}
-		if text == "" {
-			return 0, false
-		}
-		cost, ok := c.Cost(text)
-		if !ok {
-			p.options.Logger.DebugContext(ctx, "the upstream's cost is no whole number", "header", c.Header, "value", text)
-		}
-		return cost, ok
+		return cost, known
 	}
 	// The client may be gone; what it has used is used.
 	if err := p.options.Engine.SettleCosts(context.WithoutCancel(ctx), v, p.options.Clock().UnixMicro(), costOf); err != nil {
 		p.options.Logger.DebugContext(ctx, "cost not settled, the estimate stays", "err", err)
 	}
+}
+
+// outcome is what came of a request at the upstream.
+type outcome struct {
+	answer *http.Response // nil if there was none
+	fault  error          // why
+	broken bool           // the client broke off the body
+	gone   bool           // the request was called off before there was an answer
+	ended  bool           // the answer came to its end
+}
+
+// costOf returns what is known of the cost.
+func (o *outcome) costOf(c *rules.CostAfter) (int64, engine.CostKnowledge) {
+	if res := o.answer; res != nil {
+		if res.StatusCode >= http.StatusInternalServerError && c.CancelErrors && !o.broken {
+			return 0, engine.CostKnown
+		}
+		if cost, ok := c.Cost(costText(res, c.Header)); ok {
+			return cost, engine.CostKnown
+		}
+		if !o.ended {
+			return 0, engine.CostAborted
+		}
+		return 0, engine.CostEstimated
+	}
+	switch {
+	case !isDial(o.fault) && (o.broken || o.gone || o.fault == nil || isTimeout(o.fault)):
+		return 0, engine.CostAborted // it had the work, or may have had it
+	case c.CancelErrors:
+		return 0, engine.CostKnown
+	}
+	return 0, engine.CostEstimated
+}
+
+// isDial reports whether err says that the upstream was not reached.
+func isDial(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial" || errors.Is(err, ErrUpstreamFull)
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +30,8 @@ func otherForwarded() []string {
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	in, out := pr.In, pr.Out
 	pr.SetURL(p.options.Upstream)
+	p.via.add(out.Header, in.ProtoMajor)
+	passTrailers(in, out)
 	out.Host = in.Host // what the client asked for, as if there were no proxy
 	trusted := p.trusts(in.RemoteAddr)
 	if trusted {
@@ -81,4 +84,37 @@ func (p *Proxy) trusts(remoteAddr string) bool {
 		}
 	}
 	return false
+}
+
+// passTrailers announces to the upstream the trailers that the client has
+// announced, but those that may not come there or that a stranger may not say.
+// The values come with the end of the body.
+func passTrailers(in, out *http.Request) {
+	out.Trailer = nil
+	u, ok := in.Body.(*upload)
+	if !ok || len(in.Trailer) == 0 {
+		return
+	}
+	for name := range in.Trailer {
+		if mayTrail(name) {
+			if out.Trailer == nil {
+				out.Trailer = http.Header{}
+			}
+			out.Trailer[name] = nil
+		}
+	}
+	u.trail(in.Trailer, out.Trailer)
+}
+
+// mayTrail reports whether a field may come behind a body. What frames or
+// routes a message, says who is asking, or is an upstream's own trust in us may
+// not (RFC 9110, 6.5.1).
+func mayTrail(name string) bool {
+	switch name {
+	case "Authorization", "Cache-Control", "Connection", "Content-Encoding", "Content-Length", "Content-Range", "Content-Type", "Cookie",
+		"Expect", "Host", "Keep-Alive", "Max-Forwards", "Pragma", "Proxy-Authorization", "Proxy-Connection", "Range", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade", "Via", forwarded, xRealIP:
+		return false
+	}
+	return !strings.HasPrefix(name, "X-Forwarded-") && !strings.ContainsRune(name, '_') && !slices.Contains(Strangers(), name)
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
@@ -23,6 +22,7 @@ import (
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/reading"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -58,10 +58,23 @@ type Options struct {
 	// to be answered as slowly as their rule says; 0 means 10,000. Further ones
 	// are refused.
 	MaxWaiting int64
+	// Paths is what becomes of paths that servers may read differently.
+	Paths reading.Policy
 	// BodyTimeout is how long a client may be silent in the middle of a body
 	// that the upstream has not begun to answer; 0 means a minute, and less
 	// than that forever. ReadTimeout is that of the server; 0 for none.
 	BodyTimeout, ReadTimeout time.Duration
+	// Abandoned bounds what is done for requests whose client has gone.
+	Abandoned Abandoned
+	// Underscores is what becomes of header fields with one in their name.
+	Underscores Underscores
+	// Strangers are the canonical names of fields that only TrustedProxies may
+	// send; nil means those of [Strangers].
+	Strangers []string
+	// CORS is for pages of other origins.
+	CORS CORS
+	// NoVia leaves out the Via field, by which loops are found.
+	NoVia bool
 	// StatusPath is where clients ask what became of a request that was queued:
 	// this with its id. It begins and ends with a slash. Empty for nowhere.
 	StatusPath string
@@ -69,18 +82,31 @@ type Options struct {
 
 // Proxy is the reverse proxy as an http.Handler.
 type Proxy struct {
-	options   Options
-	reverse   httputil.ReverseProxy
-	exchanges sync.Pool // of *exchange
-	down      atomic.Bool
-	room      waitingRoom
-	queues    queues
+	options    Options
+	reverse    httputil.ReverseProxy
+	exchanges  sync.Pool // of *exchange
+	readings   sync.Pool // of *reading.Set
+	down       atomic.Bool
+	room       waitingRoom
+	queues     queues
+	lookalikes lookalikes
+	outlasting outlasting
+	via        via
 }
 
 // New returns a proxy.
 func New(options Options) *Proxy {
+	options.Abandoned = options.Abandoned.orDefault()
+	if options.Strangers == nil {
+		options.Strangers = Strangers()
+	}
+	options.CORS.fields = []string{strings.Join(answer.FieldNames(), ", ")}
 	p := &Proxy{options: options, room: newWaitingRoom(options.MaxWaiting)}
+	if !options.NoVia {
+		p.via = newVia()
+	}
 	p.exchanges.New = func() any { return new(exchange) }
+	p.readings.New = func() any { return new(reading.Set) }
 	p.reverse = httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      options.Transport,
@@ -93,6 +119,10 @@ func New(options Options) *Proxy {
 	return p
 }
 
+// ErrUpstreamFull is the error of a Transport that has as many connections to the
+// upstream as it may.
+var ErrUpstreamFull = errors.New("no room for another connection to the upstream")
+
 // exchangeKey finds the exchange in the context of a request.
 type exchangeKey struct{}
 
@@ -101,9 +131,17 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Before anything is answered: net/http reads a little of each body then.
 	r, upload := p.receive(w, r)
 	defer upload.finish()
-	if r.Method == http.MethodConnect {
-		answer.Problem(w, http.StatusNotImplemented, "this proxy makes no tunnels")
+	if !p.admissible(w, r) {
 		return
+	}
+	r, refusal := p.admitPath(r)
+	if refusal != "" {
+		answer.Problem(w, http.StatusBadRequest, refusal)
+		return
+	}
+	origin := p.options.CORS.origin(r)
+	if origin != "" {
+		p.options.CORS.admit(w.Header(), origin)
 	}
 	if path := p.options.StatusPath; path != "" && strings.HasPrefix(r.URL.Path, path) {
 		p.status(w, r, r.URL.Path[len(path):])
@@ -115,23 +153,37 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.TellTime(w.Header(), at)
 	}
 	x.begin(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
-	x.upload = upload
+	x.upload, x.at, x.header = upload, at, w.Header()
+	x.origin = origin
 	// Deferred, for httputil panics when an upstream breaks off its answer.
 	defer func() {
 		x.end()
 		p.exchanges.Put(x)
 	}()
-	v := p.decide(r.Context(), x, at)
+	if p.options.CORS.free(r, origin) {
+		p.forward(w, r, x)
+		return
+	}
+	p.limit(w, r, x)
+}
+
+// limit asks the limits, and does with the request what they say.
+func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
+	v := p.decide(r.Context(), x, x.at)
 	defer v.Release()
 	// Ended also when httputil panics, and held while a tunnel is open.
-	defer p.hold(r.Context(), &v).End()
+	hold := p.hold(r.Context(), &v)
+	defer hold.End()
 	if !v.Allowed {
 		p.overLimit(w, x, &v)
 		return
 	}
 	if err := x.Refusal(); err != nil {
-		answer.Headers(w.Header(), x.dialect, x.policies...)
-		answer.Unauthorized(w, err)
+		p.unauthorized(w, x, err)
+		return
+	}
+	if r.URL.Path == "*" {
+		p.aboutAll(w, x)
 		return
 	}
 	if x.queues {
@@ -140,17 +192,26 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if v.Delay > 0 && !p.wait(w, r, &v) {
-		return
+	if v.Delay > 0 {
+		if !p.wait(w, r, &v) {
+			return
+		}
+		x.at = x.at.Add(v.Delay)
 	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		// Otherwise net/http waits for the end of the request before it sends
 		// the first byte of the answer.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
-	if v.HasCostAfter() {
-		defer p.settleCosts(r.Context(), x, &v)
+	if hold != nil || v.HasCostAfter() {
+		p.outlast(w, r, x, &v, hold)
+		return
 	}
+	p.forward(w, r, x)
+}
+
+// forward passes r on, and its answer back.
+func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange) {
 	p.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
@@ -168,20 +229,36 @@ func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) engine.Ve
 	}
 	x.dialect = p.options.Dialect.Or(v.Headers())
 	for i, results := 0, v.Results(); i < len(results); i++ {
-		// Of a ban that is not told, nor is its limit.
-		if r := &results[i]; r.Enforced && r.Rule.OnLimit.Action != rules.ShadowBan {
+		switch r := &results[i]; {
+		case r.Hidden():
+			x.hidden = r.Rule.Scope
+		case r.Enforced:
 			x.queues = x.queues || r.Rule.OnLimit.Action == rules.Queue
-			x.policies = append(x.policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at.UnixMicro()})
+			x.policies = answer.Append(x.policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at.UnixMicro()})
 		}
 	}
 	return v
+}
+
+// unauthorized answers a request whose token is refused.
+func (p *Proxy) unauthorized(w http.ResponseWriter, x *exchange, err error) {
+	defer answer.Unwanted(w, x.in, whole(x.in.Body))()
+	answer.Headers(w.Header(), x.dialect, x.policies...)
+	answer.Unauthorized(w, err)
 }
 
 // overLimit does with a refused request what its rule wants.
 func (p *Proxy) overLimit(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 	switch v.Outcome() {
 	case engine.ShadowBanned:
-		p.pretend(w, x, &v.Rule.OnLimit)
+		if x.origin != "" {
+			p.options.CORS.withdraw(w.Header())
+		}
+		if err := x.Refusal(); err != nil {
+			p.unauthorized(w, x, err) // as without the ban
+			return
+		}
+		p.pretend(w, x, v)
 	case engine.Queued:
 		p.enqueue(w, x, v.Rule, v)
 	default:
@@ -191,6 +268,7 @@ func (p *Proxy) overLimit(w http.ResponseWriter, x *exchange, v *engine.Verdict)
 
 // refuse answers a request over its limit as the rule that refused it says.
 func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
+	defer answer.Unwanted(w, x.in, whole(x.in.Body))()
 	if v.Rule == nil {
 		answer.Problem(w, http.StatusServiceUnavailable, "there are no rules for this service")
 		return
@@ -215,11 +293,25 @@ func (p *Proxy) answered(res *http.Response) error {
 	}
 	if x, ok := res.Request.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.answer = res
+		if _, ok := res.Header["Content-Type"]; !ok {
+			x.header["Content-Type"] = nil // or net/http guesses one
+		}
+		if len(res.Trailer) > 0 && x.in.ProtoMajor == 1 {
+			delete(res.Header, "Content-Length") // HTTP/1 has trailers only behind chunks
+		}
+		if x.origin != "" {
+			p.options.CORS.withdraw(x.header)
+			p.options.CORS.expose(res.Header)
+		}
 		x.upload.talk()
 		if res.StatusCode != http.StatusSwitchingProtocols {
 			x.upload.leaves(res.Header)
 		}
+		p.learn(x, res)
 		answer.Headers(res.Header, x.dialect, x.policies...)
+		if x.outlast != nil {
+			res.Body = x.outlast.answers(res)
+		}
 	}
 	if p.options.TellTime {
 		delete(res.Header, answer.TimeField) // ours is there already
@@ -230,6 +322,7 @@ func (p *Proxy) answered(res *http.Response) error {
 // failed answers a request whose upstream did not.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
+		x.fault = err
 		answer.Headers(w.Header(), x.dialect, x.policies...)
 		x.upload.leaves(w.Header())
 		if broken := x.upload.broken(); broken != nil {
@@ -245,13 +338,17 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		answer.Problem(w, http.StatusServiceUnavailable, "given up before the upstream answered")
 		return
 	}
+	if errors.Is(err, ErrUpstreamFull) { // nor here
+		w.Header().Set("Retry-After", "1")
+		answer.Problem(w, http.StatusServiceUnavailable, "overloaded: too many requests at the upstream")
+		return
+	}
 	level := slog.LevelDebug
 	if p.down.CompareAndSwap(false, true) {
 		level = slog.LevelWarn // once per outage, not per request
 	}
 	p.options.Logger.Log(r.Context(), level, "upstream failed", "upstream", p.options.Upstream.Redacted(), "err", err)
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if isTimeout(err) {
 		answer.Problem(w, http.StatusGatewayTimeout, "the upstream did not answer in time")
 		return
 	}

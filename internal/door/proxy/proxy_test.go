@@ -193,6 +193,22 @@ func TestConnectIsRefused(t *testing.T) {
 	}
 }
 
+// A method of HTTP/2 may be any text, and of HTTP/1 it would be the request line.
+func TestMethodsThatAreNone(t *testing.T) {
+	p := newProxy(t, queueRules, memory.New(), func(*http.Request) (*http.Response, error) {
+		t.Error("it reached the upstream")
+		return nil, io.EOF
+	})
+	for _, method := range []string{"GET /admin", "GET\t", "", "G\x00T", "PRI"} {
+		r := request(t.Context(), "GET", "/")
+		r.Method = method
+		w := httptest.NewRecorder()
+		if p.ServeHTTP(w, r); w.Code != http.StatusBadRequest {
+			t.Errorf("%q: %d", method, w.Code)
+		}
+	}
+}
+
 func TestTheRequestGoesToTheUpstreamAlone(t *testing.T) {
 	var seen *http.Request
 	p := newProxy(t, queueRules, memory.New(), func(r *http.Request) (*http.Response, error) {

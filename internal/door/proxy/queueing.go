@@ -129,7 +129,7 @@ func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request, most int64) (bo
 		return nil, done, errTooLarge
 	}
 	// Not all writers have deadlines; in a test there is nobody to be slow.
-	_ = http.NewResponseController(w).SetReadDeadline(p.options.Clock().Add(bodyTimeout))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) //nolint:forbidigo // sockets go by the real clock
 	body, err = io.ReadAll(io.LimitReader(whole(r.Body), most+1))
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	if err == nil && int64(len(body)) > most {
@@ -288,7 +288,12 @@ func (p *Proxy) Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.
 			a.Body, a.Cut = a.Body[:keep], true
 		}
 	}
-	_, _ = io.CopyN(io.Discard, res.Body, maxDrainedAnswer)
+	most := int64(maxDrainedAnswer)
+	if p.unknownCost(e, res) {
+		most = max(most, p.options.Abandoned.Bytes)
+	}
+	_, err = io.CopyN(io.Discard, res.Body, most)
+	a.Response, a.Ended = res, errors.Is(err, io.EOF)
 	return a, nil
 }
 

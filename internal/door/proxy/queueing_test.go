@@ -49,11 +49,22 @@ type later struct {
 
 func newLater(t *testing.T) *later {
 	t.Helper()
+	return newLaterOf(t, laterRules, func(r *http.Request) (*http.Response, error) {
+		return &http.Response{
+			StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"text/plain"}},
+			Body: io.NopCloser(strings.NewReader("made")), Request: r, ProtoMajor: 1, ProtoMinor: 1,
+		}, nil
+	})
+}
+
+// newLaterOf has rules of its own, and an upstream that answers as it is told.
+func newLaterOf(t *testing.T, rulesText string, answer upstream) *later {
+	t.Helper()
 	l := &later{t: t, policy: queue.DefaultPolicy()}
 	l.policy.MaxBody = 10
 	begin := time.Now()
 	var e *engine.Engine
-	l.Proxy = newProxy(t, laterRules, memory.New(memory.WithClock(time.Now)), func(r *http.Request) (*http.Response, error) {
+	l.Proxy = newProxy(t, rulesText, memory.New(memory.WithClock(time.Now)), func(r *http.Request) (*http.Response, error) {
 		var body []byte
 		if r.Body != nil {
 			body, _ = io.ReadAll(r.Body)
@@ -62,10 +73,7 @@ func newLater(t *testing.T) *later {
 		defer l.mu.Unlock()
 		l.arrived = append(l.arrived, strings.Join([]string{time.Since(begin).String(), r.Method, r.URL.String(), string(body)}, " "))
 		l.headers = append(l.headers, r.Header)
-		return &http.Response{
-			StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"text/plain"}},
-			Body: io.NopCloser(strings.NewReader("made")), Request: r, ProtoMajor: 1, ProtoMinor: 1,
-		}, nil
+		return answer(r)
 	}, func(o *proxy.Options) { e, o.StatusPath = o.Engine, "/later/" })
 	store, _, err := file.Open(file.Options{Path: filepath.Join(t.TempDir(), "queue"), Clock: time.Now})
 	if err != nil {
@@ -80,8 +88,8 @@ func newLater(t *testing.T) *later {
 				claims = append(claims, engine.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost})
 			}
 			v, err := e.Again(ctx, r.Domain, claims, at.UnixMicro())
-			defer v.Release()
-			return queue.Permit{Allowed: v.Allowed, RetryAfter: v.Decision.RetryAfter, Own: true}, err
+			settle := func(told queue.Answer, err error) { l.SettleDelivery(ctx, &v, told, err) }
+			return queue.Permit{Allowed: v.Allowed, RetryAfter: v.Decision.RetryAfter, Own: true, Settle: settle}, err
 		},
 	})
 	l.SetQueue(l.queue)

@@ -1,11 +1,32 @@
 package proxy
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 )
+
+// Reach says how an upstream is reached.
+type Reach struct {
+	// Cleartext speaks HTTP/2 without TLS, which the upstream has to know of
+	// (h2c with prior knowledge).
+	Cleartext bool
+	// Socket is the path of its Unix socket; empty for TCP.
+	Socket string
+}
+
+// Set makes t reach the upstream so.
+func (r Reach) Set(t *http.Transport) {
+	if r.Cleartext {
+		t.Protocols = new(http.Protocols)
+		t.Protocols.SetUnencryptedHTTP2(true)
+	}
+	if dial := t.DialContext; r.Socket != "" {
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, "unix", r.Socket) }
+	}
+}
 
 // NewTransport returns the transport that requests go to the upstream by. It
 // keeps as many connections as the upstream ever needed at once, passes

@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"context"
-	"io"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/rules"
 )
 
 // defaultWaiting is how many requests may wait if the options do not say.
@@ -102,29 +99,4 @@ func (p *Proxy) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict) 
 	w.Header().Set("Retry-After", strconv.FormatInt(max(answer.Seconds(retry), 1), 10))
 	answer.Problem(w, http.StatusServiceUnavailable, detail)
 	return false
-}
-
-// maxDrained is how much of the body of a banned request is read, in bytes.
-const maxDrained = 1 << 20
-
-// pretend answers a banned request as if it had reached the upstream. Its body
-// is read, as an upstream would, and it takes as long.
-func (p *Proxy) pretend(w http.ResponseWriter, x *exchange, on *rules.OnLimit) {
-	r := x.in
-	_, _ = io.CopyN(io.Discard, r.Body, maxDrained)
-	if latency := on.Latency.Pick(rand.Int64N); latency > 0 && p.room.enter() {
-		// Cut short, the answer is all the same: nothing else would be like it.
-		_ = p.room.stay(r.Context(), latency, p.options.Clock)
-		p.room.leave()
-	}
-	told := x.policies[:0]
-	for _, policy := range x.policies {
-		if policy.Decision.Allowed {
-			told = append(told, policy)
-		}
-	}
-	answer.Pretend(w, r, answer.Refusal{
-		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
-		Policies: told, Dialect: x.dialect,
-	})
 }

@@ -30,7 +30,7 @@ type check struct {
 // checkOne answers HG.CHECK and HG.PEEK domain [cost] [attribute value …].
 func (c *conn) checkOne(ctx context.Context, kind headgate.Kind) {
 	defer c.forget()
-	text := string(c.in[c.start : c.start+c.parser.args[len(c.parser.args)-1].to])
+	text := string(c.in[c.start : c.start+c.parser.args[len(c.parser.args)-1].end()])
 	if err := c.read(c.add(), text, c.parser.args[1:]); err != nil {
 		c.fail("ERR " + err.Error())
 		return
@@ -43,7 +43,7 @@ func (c *conn) checkOne(ctx context.Context, kind headgate.Kind) {
 func (c *conn) checkMany(ctx context.Context) {
 	defer c.forget()
 	args := c.parser.args
-	text := string(c.in[c.start : c.start+args[len(args)-1].to])
+	text := string(c.in[c.start : c.start+args[len(args)-1].end()])
 	for i := 1; i < len(args); {
 		if len(c.checks) == described.MaxChecks {
 			c.fail(fmt.Sprintf("ERR at most %d checks", described.MaxChecks))

@@ -20,6 +20,8 @@ type command struct {
 	// keyed commands have a key as their first argument, writing ones count
 	// something.
 	keyed, writing bool
+	// decides is set for those that ask the engine.
+	decides        bool
 	summary, since string
 	subs           []*command
 }
@@ -35,9 +37,9 @@ func (m *command) takes(n int) bool {
 func table() []*command {
 	list := []*command{
 		{name: "cl.throttle", arity: -1, keyed: true, writing: true, run: (*conn).throttle, since: "0.1.0", summary: "Takes from a token bucket: key max_burst count period [quantity]"},
-		{name: "hg.check", arity: -2, writing: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Take) }, summary: "Asks whether a request may pass: domain [cost] [attribute value ...]"},
-		{name: "hg.peek", arity: -2, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Peek) }, summary: "Asks as HG.CHECK does, and charges nothing"},
-		{name: "hg.mcheck", arity: -3, writing: true, since: "0.1.0", run: (*conn).checkMany, summary: "Asks about several requests, each by itself: (count domain [cost] [attribute value ...])..."},
+		{name: "hg.check", arity: -2, writing: true, decides: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Take) }, summary: "Asks whether a request may pass: domain [cost] [attribute value ...]"},
+		{name: "hg.peek", arity: -2, decides: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Peek) }, summary: "Asks as HG.CHECK does, and charges nothing"},
+		{name: "hg.mcheck", arity: -3, writing: true, decides: true, since: "0.1.0", run: (*conn).checkMany, summary: "Asks about several requests, each by itself: (count domain [cost] [attribute value ...])..."},
 	}
 	list = append(list, settleCommands()...)
 	list = append(list, sessionCommands()...)
@@ -49,6 +51,11 @@ func (c *conn) dispatch(ctx context.Context) {
 	name := c.arg(0)
 	// What nearly all commands are is told without a look into the table.
 	if len(name) == len("cl.throttle") && c.authed && isThrottle(name) {
+		if c.busy() {
+			c.settle(ctx)
+			c.fail(overloaded)
+			return
+		}
 		c.throttle(ctx)
 		return
 	}
@@ -66,11 +73,23 @@ func (c *conn) dispatch(ctx context.Context) {
 		c.fail("ERR wrong number of arguments for '" + m.name + "' command")
 	case !c.authed && !m.stranger:
 		c.fail("NOAUTH Authentication required.")
+	case m.decides && c.busy():
+		c.fail(overloaded)
 	case m.subs != nil && len(c.parser.args) > 1:
 		c.dispatchSub(ctx, m)
 	default:
 		m.run(c, ctx)
 	}
+}
+
+// overloaded is the answer of a process that is short of memory. Clients of Redis
+// know BUSY as an error that passes.
+const overloaded = "BUSY overloaded, this process is short of memory"
+
+// busy reports whether commands that decide are to be refused.
+func (c *conn) busy() bool {
+	busy := c.server.options.Busy
+	return busy != nil && busy()
 }
 
 func (c *conn) dispatchSub(ctx context.Context, m *command) {

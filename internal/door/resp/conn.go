@@ -3,7 +3,9 @@ package resp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -41,13 +43,17 @@ type conn struct {
 	name     string // guarded by server.mu
 
 	in         []byte
-	start, end int // of what has been read and not been done with
+	counted    int64 // of Options.MaxBuffers
+	start, end int   // of what has been read and not been done with
 	parser     parser
 	reply
 	at      int64 // the time of the commands that arrived together
 	authed  bool
 	closing bool
-	first   int64 // the tick at which it began to owe the rest of something
+	until   time.Time // when it is to end, once it has seen drain
+	said    bool      // whether something came since
+	wrong   int       // passwords
+	first   int64     // the tick at which it began to owe the rest of something
 
 	commands, throttled, allowed int64 // since the last flush
 
@@ -96,7 +102,10 @@ func (c *conn) run(ctx context.Context) {
 	}
 	clock := &c.server.clock
 	c.in = make([]byte, firstInput)
-	defer c.shrink(0)
+	defer func() {
+		c.parser.args = nil
+		c.shrink(0)
+	}()
 	for {
 		between := c.authed && c.start == c.end && c.parser.left == 0
 		if between {
@@ -105,12 +114,13 @@ func (c *conn) run(ctx context.Context) {
 			c.wait(forRest, c.first)
 		}
 		// After wait: either drain sees that this reads, or this sees drain.
-		if c.draining.Load() {
+		if c.draining.Load() && !c.hearsOut(between) {
 			return
 		}
 		n, err := c.net.Read(c.in[c.end:])
 		if n > 0 {
 			c.end += n
+			c.said = !c.until.IsZero()
 			c.heard.Store(c.server.lastID.Load())
 			if between {
 				c.first = clock.now.Load()
@@ -119,10 +129,38 @@ func (c *conn) run(ctx context.Context) {
 				return
 			}
 		}
-		if err != nil {
+		if err != nil && !c.interrupted(err) {
 			return
 		}
 	}
+}
+
+// lastWords is how long a connection that is to end is listened to: commands
+// that were sent before may have arrived, or be about to, and a client whose
+// command is met by the end cannot know whether it has counted.
+const lastWords = 50 * time.Millisecond
+
+// hearsOut reports whether a connection that is to end reads on: until it has
+// answered what had been sent, or nothing comes.
+func (c *conn) hearsOut(between bool) bool {
+	now := time.Now() //nolint:forbidigo // a deadline of a connection is of the real clock
+	switch {
+	case c.until.IsZero():
+		c.until = now.Add(lastWords)
+	case between && c.said:
+		_ = c.raw.SetReadDeadline(now.Add(lastWords))
+		c.linger()
+		return false
+	case !now.Before(c.until):
+		return false
+	}
+	_ = c.net.SetReadDeadline(c.until)
+	return true
+}
+
+// interrupted reports whether err only says that drain has woken a read up.
+func (c *conn) interrupted(err error) bool {
+	return c.draining.Load() && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // drain makes the connection end when it has answered.
@@ -146,6 +184,12 @@ func (c *conn) process(ctx context.Context) bool {
 		if s == partial {
 			c.start += n
 			c.settle(ctx)
+			if c.parser.left == 0 && cap(c.parser.args) > keptArgs {
+				c.parser.args = nil // before it waits for a reader
+			}
+			if !c.count(c.large(len(c.in))) {
+				return c.tooMuch()
+			}
 			return c.flush()
 		}
 		switch {
@@ -239,6 +283,7 @@ func (c *conn) room(n int) bool {
 		if cap(c.parser.args) > keptArgs {
 			c.parser.args = nil
 		}
+		c.count(c.large(len(c.in)))
 	}
 	return true
 }
@@ -246,34 +291,53 @@ func (c *conn) room(n int) bool {
 // grow doubles the buffer. What large commands take, all connections share.
 func (c *conn) grow() bool {
 	size := 2 * len(c.in)
-	if size > fullInput {
-		used := c.server.buffers.Add(int64(size - c.large()))
-		if used > c.server.options.MaxBuffers {
-			c.server.buffers.Add(int64(c.large() - size))
-			c.shrink(firstInput)
-			c.fail("ERR no memory for so large a command, too many are being received")
-			if c.flush() {
-				c.linger()
-			}
-			return false
-		}
+	if !c.count(c.large(size)) {
+		return c.tooMuch()
 	}
 	c.resize(size)
 	return true
 }
 
-// large is how much of MaxBuffers the buffer takes.
-func (c *conn) large() int {
-	if len(c.in) <= fullInput {
-		return 0
+// tooMuch ends the connection, since there is no more of MaxBuffers for it.
+func (c *conn) tooMuch() bool {
+	c.parser.args = nil
+	c.shrink(firstInput)
+	c.fail("ERR no memory for so large a command, too many are being received")
+	if c.flush() {
+		c.linger()
 	}
-	return len(c.in)
+	return false
+}
+
+// large is how much of MaxBuffers the connection takes with a buffer of that
+// size: the buffer if it is large, and the places of arguments if they are many.
+func (c *conn) large(size int) int64 {
+	total := 0
+	if size > fullInput {
+		total = size
+	}
+	if args := cap(c.parser.args); args > keptArgs {
+		total += args * spanSize
+	}
+	return int64(total)
+}
+
+// count makes that what is counted of MaxBuffers. It reports false, and counts
+// what was counted before, if that is more than there is.
+func (c *conn) count(total int64) bool {
+	more := total - c.counted
+	if c.server.buffers.Add(more) > c.server.options.MaxBuffers && more > 0 {
+		c.server.buffers.Add(-more)
+		return false
+	}
+	c.counted = total
+	return true
 }
 
 // shrink gives back what grow took, and goes on with a buffer of the size given.
 func (c *conn) shrink(size int) {
-	c.server.buffers.Add(int64(-c.large()))
 	c.in = make([]byte, size)
+	c.count(c.large(size))
 }
 
 func (c *conn) resize(size int) {
@@ -286,7 +350,7 @@ func (c *conn) resize(size int) {
 // answered.
 func (c *conn) arg(i int) []byte {
 	s := c.parser.args[i]
-	return c.in[c.start+s.from : c.start+s.to]
+	return c.in[c.start+int(s.from) : c.start+int(s.to)]
 }
 
 // text returns an argument as a string of its own.

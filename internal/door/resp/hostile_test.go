@@ -278,6 +278,32 @@ func TestShutdownAnswersWhatHasArrived(t *testing.T) {
 	}
 }
 
+// A command that was sent before the end has its answer, also if the server has
+// not read it yet.
+func TestShutdownAnswersWhatWasSent(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		d := open(t)
+		var peers [8]*wire
+		for i := range peers {
+			peers[i] = d.dial(t)
+			peers[i].do("PING")
+		}
+		for _, w := range peers {
+			w.send("PING\r\n")
+		}
+		if err := d.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		for _, w := range peers {
+			if got := w.answer(); got != "+PONG" {
+				t.Fatal(got)
+			}
+			w.ends()
+		}
+	}
+}
+
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	cert, pool := certificate(t)

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/token"
 )
 
 // The defaults of Options.
@@ -46,6 +47,11 @@ type Options struct {
 
 	// MaxConnections is how many may be open at once.
 	MaxConnections int
+	// Failures counts wrong passwords; nil for nobody.
+	Failures *token.Failures
+	// Full, if not nil, reports whether newcomers are to be turned away however
+	// much room there is; Busy whether commands that decide are to be refused.
+	Full, Busy func() bool
 	// MaxArgs, MaxBulk and MaxCommand are how many arguments a command may
 	// have, and how many bytes an argument and the command as a whole. A
 	// command that exceeds them is refused; the connection goes on.

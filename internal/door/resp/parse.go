@@ -21,7 +21,16 @@ const (
 )
 
 // span is where an argument lies, counted from the first byte of its command.
-type span struct{ from, to int }
+type span struct{ from, to uint32 }
+
+func (s span) end() int { return int(s.to) }
+
+// spanSize is what a span takes, in bytes.
+const spanSize = 8
+
+// cut returns the span from one byte to another. No command is longer than
+// protocolBulk allows by far, so that they fit.
+func cut(from, to int) span { return span{uint32(from), uint32(to)} }
 
 // bounds are the limits on a command of a well-behaved client. One that exceeds
 // them is read to its end, forgotten and refused, and the connection goes on.
@@ -153,7 +162,7 @@ func (p *parser) bulks(in []byte) (int, status) {
 			return 0, p.fail("expected CRLF after an argument")
 		}
 		if !p.over {
-			p.args = append(p.args, span{p.pos, end})
+			p.args = append(p.args, cut(p.pos, end))
 		}
 		p.pos, p.bulk = end+2, noBulk
 		p.left--
@@ -292,8 +301,8 @@ func (p *parser) inline(in []byte) (int, status) {
 		rest = next
 		if len(p.args) >= p.bounds.args {
 			p.exceed("the command has more than %d arguments", p.bounds.args)
-		} else if arg.to-arg.from > p.bounds.bulk {
-			p.exceed("an argument has %d bytes, the most is %d", arg.to-arg.from, p.bounds.bulk)
+		} else if size := int(arg.to - arg.from); size > p.bounds.bulk {
+			p.exceed("an argument has %d bytes, the most is %d", size, p.bounds.bulk)
 		} else if !p.over {
 			p.args = append(p.args, arg)
 		}
@@ -320,7 +329,7 @@ func (p *parser) word(line []byte, i int) (arg span, next int, ok bool) {
 		}
 		i++
 	}
-	return span{from, i}, i, true
+	return cut(from, i), i, true
 }
 
 // quoted is word for one that begins with the quote at i.
@@ -336,7 +345,7 @@ func quoted(line []byte, i int) (arg span, next int, ok bool) {
 			if i < len(line) && !isSpace(line[i]) {
 				return span{}, 0, false
 			}
-			return span{from, to}, i, true
+			return cut(from, to), i, true
 		case c == '\\' && quote == '\'' && i+1 < len(line) && line[i+1] == '\'':
 			line[to], i = '\'', i+2
 		case c == '\\' && quote == '"' && i+1 < len(line):

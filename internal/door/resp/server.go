@@ -98,7 +98,7 @@ func (s *Server) Serve(l net.Listener) error {
 		s.mu.Unlock()
 		_ = l.Close() // Shutdown may have done so
 	}()
-	return netbound.AcceptAll(s.accepts, l, s.options.Logger.With("door", "resp"), func(nc net.Conn) { go s.ServeConn(nc) })
+	return netbound.AcceptAll(s.accepts, l, func(nc net.Conn) { go s.ServeConn(nc) })
 }
 
 func (s *Server) listens(l net.Listener) bool {
@@ -131,8 +131,9 @@ func (s *Server) ServeConn(nc net.Conn) {
 func (s *Server) admit(nc net.Conn) *conn {
 	s.mu.Lock()
 	var victim *conn
-	full := len(s.conns) >= s.options.MaxConnections
-	if full && !s.draining {
+	busy := s.options.Full != nil && s.options.Full()
+	full := busy || len(s.conns) >= s.options.MaxConnections
+	if full && !busy && !s.draining {
 		if victim = s.mostSilent(); victim != nil {
 			delete(s.conns, victim)
 			full = false

@@ -72,6 +72,9 @@ func (c *conn) auth(context.Context) {
 
 const defaultUser = "default"
 
+// maxWrong is how many wrong passwords end a connection.
+const maxWrong = 10
+
 // login reports whether the client may go on. It takes the same time whichever
 // byte is wrong; a password is compared by its hash, so as not to tell its
 // length.
@@ -83,8 +86,16 @@ func (c *conn) login(user, password []byte) bool {
 	}
 	if right == 1 {
 		c.authed, c.parser.stranger = true, false
+		return true
 	}
-	return right == 1
+	if c.server.options.Password == "" {
+		return false // there is nothing to guess
+	}
+	c.server.options.Failures.Note(c.net.RemoteAddr().String())
+	if c.wrong++; c.wrong >= maxWrong {
+		c.closing = true // it guesses
+	}
+	return false
 }
 
 // hello answers HELLO [version [AUTH user password] [SETNAME name]]. It changes

@@ -3,6 +3,7 @@ package resp_test
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"regexp"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/redistest"
+	guesses "github.com/headgate/headgate/internal/token"
 )
 
 // asRedis are inputs that a real Redis answers with the very same bytes, and
@@ -146,5 +148,24 @@ func TestCommand(t *testing.T) {
 		if got := w.do(line); !strings.Contains(got, "cl.throttle") || !strings.Contains(got, "hg.check") {
 			t.Errorf("%s: %s", line, got)
 		}
+	}
+}
+
+// Who guesses is hung up on, and counted.
+func TestGuessing(t *testing.T) {
+	failures := guesses.NewFailures(slog.New(slog.DiscardHandler), time.Now)
+	d := open(t, func(o *resp.Options) { o.Password, o.Failures = "hush", failures })
+	w := d.dial(t)
+	for range 10 {
+		w.send(command("AUTH", "guess"))
+		if got := w.answer(); !strings.HasPrefix(got, "-WRONGPASS") {
+			t.Fatal(got)
+		}
+	}
+	if _, err := w.r.ReadByte(); err == nil {
+		t.Error("the eleventh would be answered")
+	}
+	if n := failures.Total(); n != 10 {
+		t.Errorf("%d counted", n)
 	}
 }

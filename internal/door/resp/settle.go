@@ -17,7 +17,7 @@ func settleCommands() []*command {
 	return []*command{
 		{name: "hg.release", arity: 2, writing: true, since: since, run: (*conn).release, summary: "Gives back what a lease of HG.CHECK holds: lease"},
 		{name: "hg.renew", arity: 2, writing: true, since: since, run: (*conn).renew, summary: "Makes a lease last from now on, and answers its new name: lease"},
-		{name: "hg.reserve", arity: -3, writing: true, since: since, run: (*conn).reserve, summary: "Asks as HG.CHECK does, the cost being an estimate: ttl_ms domain [cost] [attribute value ...]"},
+		{name: "hg.reserve", arity: -3, writing: true, decides: true, since: since, run: (*conn).reserve, summary: "Asks as HG.CHECK does, the cost being an estimate: ttl_ms domain [cost] [attribute value ...]"},
 		{name: "hg.commit", arity: 3, writing: true, since: since, run: (*conn).commit, summary: "Settles a reservation at what the request has cost: reservation cost"},
 		{name: "hg.cancel", arity: 2, writing: true, since: since, run: (*conn).cancel, summary: "Gives back what a reservation has taken: reservation"},
 	}
@@ -58,7 +58,7 @@ func (c *conn) reserve(ctx context.Context) {
 		c.fail(fmt.Sprintf("ERR '%s' is not a time to settle from 1 to %d ms", clipped(c.arg(1)), most))
 		return
 	}
-	text := string(c.in[c.start : c.start+c.parser.args[len(c.parser.args)-1].to])
+	text := string(c.in[c.start : c.start+c.parser.args[len(c.parser.args)-1].end()])
 	q := c.add()
 	if err := c.read(q, text, c.parser.args[2:]); err != nil {
 		c.fail("ERR " + err.Error())

@@ -77,7 +77,7 @@ func (s *status) append(b []byte) []byte {
 		b = s.limit.append(b)
 	}
 	b = appendScalar(b, 3, uint64(s.remaining))
-	if s.hasLimit {
+	if s.reset > 0 {
 		var inner int
 		b, inner = open(b, 4)
 		b = shut(appendScalar(b, 1, uint64(s.reset)), inner)

@@ -26,7 +26,7 @@ func (s *Service) JSON() http.Handler { return http.HandlerFunc(s.serveJSON) }
 func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
 	if err != nil {
-		answer.Unread(w, err)
+		answer.Unread(w, r, err)
 		return
 	}
 	var request envoy.RateLimitRequest

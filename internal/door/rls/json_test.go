@@ -62,8 +62,8 @@ func TestDump(t *testing.T) {
 	rs.Rules()[0].QuotaMode, rs.Rules()[0].Replaces = true, []string{"team"}
 	w := httptest.NewRecorder()
 	rls.Dump(func() *rules.Ruleset { return rs }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/rlconfig", nil))
-	want := `api.user: 3/1m0s fixed_window, replaces: team, quota_mode: true (test.yaml:4:5)
-api.team: 2/1h0m0s fixed_window (test.yaml:5:5)
+	want := `api.user: 3/minute fixed_window, replaces: team, quota_mode: true (test.yaml:4:5)
+api.team: 2/hour fixed_window (test.yaml:5:5)
 api.free: unlimited (test.yaml:6:5)
 `
 	equal(t, w.Body.String(), want)

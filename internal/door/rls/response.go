@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/rules"
@@ -21,7 +22,7 @@ func (c *call) encode(v *engine.MultiVerdict) {
 	c.out = appendScalar(c.out[:0], 1, code)
 	parts := v.Parts()
 	for i := range parts {
-		s := statusOf(&parts[i], c.service.options.Shadow)
+		s := c.statusOf(&parts[i])
 		c.out = s.append(c.out)
 	}
 	c.collect(v)
@@ -41,23 +42,32 @@ func (c *call) encode(v *engine.MultiVerdict) {
 // statusOf returns the status of a descriptor: that of its tightest limit, or
 // of one that only observes if there is no other. With shadow all observe, and
 // the code says what would have been.
-func statusOf(v *engine.Verdict, shadow bool) status { //nolint:revive // part of what the verdict means
+func (c *call) statusOf(v *engine.Verdict) status {
+	shadow := c.service.options.Shadow
 	s := status{code: codeOK}
 	if !v.Allowed {
 		s.code = codeOverLimit
 	}
 	rule, d := v.Rule, v.Decision
-	if rule == nil {
-		results := v.Results()
-		if len(results) == 0 {
+	if rule != nil && rule.OnLimit.Action == rules.ShadowBan {
+		rule, d = tightestShown(v.Results())
+		if rule == nil {
 			return s
 		}
-		rule, d = results[0].Rule, results[0].Decision
+	}
+	if rule == nil {
+		results := v.Results()
 		for i := range results {
 			r := &results[i]
-			if shadow && r.Decision.Reason == headgate.Shadow && r.Rule.Mode != rules.Shadow {
+			if rule == nil && !r.Hidden() {
+				rule, d = r.Rule, r.Decision
+			}
+			if shadow && !r.Hidden() && r.Decision.Reason == headgate.Shadow && r.Rule.Mode != rules.Shadow {
 				rule, d, s.code = r.Rule, r.Decision, codeOverLimit
 			}
+		}
+		if rule == nil {
+			return s
 		}
 	}
 	switch d.Reason {
@@ -71,20 +81,49 @@ func statusOf(v *engine.Verdict, shadow bool) status { //nolint:revive // part o
 	}
 	s.hasLimit, s.limit = true, describe(rule.Limit)
 	s.limit.name = rule.LimitName
-	s.reset = answer.Seconds(untilReset(d))
+	s.reset = answer.Seconds(c.untilReset(rule, d))
 	if s.code == codeOK {
 		s.remaining = clamp(d.Remaining)
 	}
 	return s
 }
 
+// tightestShown returns what constrains most among the limits that clients may
+// learn of, or nil without one: of the status Envoy makes header fields.
+func tightestShown(results []engine.Result) (rule *rules.Rule, d headgate.Decision) {
+	for i := range results {
+		if r := &results[i]; r.Enforced && !r.Hidden() && (rule == nil || r.Decision.Tighter(d)) {
+			rule, d = r.Rule, r.Decision
+		}
+	}
+	return rule, d
+}
+
 // untilReset is what Envoy makes a reset time of, and of a refusal a
-// Retry-After.
-func untilReset(d headgate.Decision) time.Duration {
+// Retry-After. Of a cost that can never fit it is when all is back; that of an
+// unused limit is there already, and 0, which is left out.
+func (c *call) untilReset(rule *rules.Rule, d headgate.Decision) time.Duration {
+	if rule.ChargeDenied && d.ResetAfter == 0 && c.at > 0 {
+		return windowLeft(rule.Limit, c.at)
+	}
 	if after, ok := answer.RetryAfter(d); ok {
 		return max(after, time.Second)
 	}
 	return d.ResetAfter
+}
+
+// windowLeft returns how much is left at a time of the fixed window that a
+// limit is in, as far as it begins by the clock.
+func windowLeft(l headgate.Limit, at int64) time.Duration {
+	r := l.Rule()
+	switch {
+	case r.Calendar != headgate.NoCalendar:
+		_, end := algorithm.CalendarWindow(r.Calendar, r.Zone, at)
+		return time.Duration(end-at) * time.Microsecond
+	case r.Anchor == headgate.AnchorClock:
+		return time.Duration(r.Period-at%r.Period) * time.Microsecond
+	}
+	return 0
 }
 
 // nameOf returns what the clients of the proxy are told a limit is called.
@@ -103,7 +142,7 @@ func (c *call) collect(v *engine.MultiVerdict) {
 		results := parts[i].Results()
 		for j := range results {
 			r := &results[j]
-			if r.Rule.OnLimit.Action == rules.ShadowBan {
+			if r.Hidden() {
 				continue // of a ban that is not told, nor is its limit
 			}
 			if r.Enforced && (r.Decision.Allowed || c.over) {
@@ -134,12 +173,17 @@ func (c *call) encodeHeaders(parts []engine.Verdict) {
 }
 
 // encodeLegacy writes the fields of envoyproxy/ratelimit, about the descriptor
-// with the least left.
+// with the least left; of several that refuse about the tightest, or under
+// compat: envoy the last, as the original does.
 func (c *call) encodeLegacy(names *LegacyHeaders, parts []engine.Verdict) {
-	var least status
+	least := status{remaining: math.MaxUint32}
 	for i := range parts {
-		s := statusOf(&parts[i], c.service.options.Shadow)
-		if s.hasLimit && (!least.hasLimit || s.remaining < least.remaining || s.code > least.code) {
+		s := c.statusOf(&parts[i])
+		tighter := s.remaining < least.remaining || s.code > least.code
+		if c.compat == rules.CompatEnvoy {
+			tighter = s.remaining < least.remaining || s.code == codeOverLimit
+		}
+		if s.hasLimit && tighter {
 			least = s
 		}
 	}

@@ -5,17 +5,21 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"time"
 
 	// Register the messages of the service, for reflection.
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
 // The defaults of ServerOptions.
@@ -55,6 +59,9 @@ type ServerOptions struct {
 	// Interceptor, if not nil, is around every call. It sees neither the request
 	// nor the response of the rate limit service.
 	Interceptor grpc.UnaryServerInterceptor
+	// Busy, if not nil, reports whether calls are to be refused; those that ask
+	// for health never are.
+	Busy func() bool
 	// Beside are further services of the same server.
 	Beside []Beside
 }
@@ -100,6 +107,9 @@ func NewServer(s *Service, o ServerOptions) *Server {
 		grpc.KeepaliveParams(age),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: o.KeepaliveMin, PermitWithoutStream: true}),
 	}
+	if o.Busy != nil {
+		options = append(options, grpc.InTapHandle(shedding(o.Busy)))
+	}
 	if o.Interceptor != nil {
 		options = append(options, grpc.UnaryInterceptor(o.Interceptor))
 	}
@@ -117,6 +127,16 @@ func NewServer(s *Service, o ServerOptions) *Server {
 	server.SetServing(true)
 	reflection.Register(server.grpc)
 	return server
+}
+
+// shedding refuses calls while the process is busy, before anything is read.
+func shedding(busy func() bool) tap.ServerInHandle {
+	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
+		if !strings.HasPrefix(info.FullMethodName, "/grpc.health.") && busy() {
+			return nil, grpcstatus.Error(codes.Unavailable, "overloaded: this process is short of memory")
+		}
+		return ctx, nil
+	}
 }
 
 // orElse sets *v to otherwise if it is zero.

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/rules"
 )
 
 // Options are what the service needs.
@@ -72,6 +73,7 @@ type call struct {
 	out      []byte // a RateLimitResponse
 	over     bool   // its overall code
 	at       int64  // when it was decided; 0 if only the store knows
+	compat   rules.Compat
 }
 
 const (
@@ -163,6 +165,7 @@ func (c *call) prepare() error {
 	case len(r.descriptors) == 0:
 		return errNoDescriptors
 	}
+	c.compat = c.service.options.Engine.Rules().CompatOf(r.domain)
 	for i := range r.descriptors {
 		d := &r.descriptors[i]
 		d.Clients = c.service.options.Clients
@@ -178,11 +181,11 @@ func (c *call) prepare() error {
 			p.Kind, p.Cost = headgate.Peek, 1
 		}
 		if d.override.there {
-			rule, err := d.override.rule(r.domain)
+			rule, err := d.override.rule(r.domain, c.compat)
 			if err != nil {
 				return fmt.Errorf("descriptor %d: %w", i, err)
 			}
-			p.Rule, p.Key = rule, string(d.appendKey(c.keys[:0]))
+			p.Rule, p.Key = rule, string(d.appendKey(c.keys[:0], r.domain, c.compat))
 		}
 		c.parts = append(c.parts, p)
 	}

@@ -93,8 +93,9 @@ func clamp(n int64) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
 var errNoUnit = errors.New("limit.unit is not set")
 
 // rule returns the rule of a limit that came with a descriptor: a fixed window,
-// of the calendar in UTC for a week, month or year.
-func (o *override) rule(domain string) (*rules.Rule, error) {
+// of the calendar in UTC for a week, month or year unless the domain's rules
+// are to give the answers of envoyproxy/ratelimit.
+func (o *override) rule(domain string, compat rules.Compat) (*rules.Rule, error) {
 	length := lengthOf(o.unit)
 	switch {
 	case o.unit == 0:
@@ -110,6 +111,9 @@ func (o *override) rule(domain string) (*rules.Rule, error) {
 	}
 	period := length * time.Duration(times)
 	limit := headgate.Per(n, period).Using(headgate.FixedWindow)
+	if compat == rules.CompatEnvoy {
+		return rules.Override(domain, limit), limit.Validate()
+	}
 	if unit := calendarOf(o.unit); unit != headgate.NoCalendar && times == 1 {
 		limit = headgate.PerCalendar(n, unit, time.UTC)
 	}
@@ -137,7 +141,10 @@ func calendarOf(unit int32) headgate.CalendarUnit {
 }
 
 // appendKey appends all entries, which are what such a limit counts by.
-func (d *descriptor) appendKey(key []byte) []byte {
+func (d *descriptor) appendKey(key []byte, domain string, compat rules.Compat) []byte {
+	if compat == rules.CompatEnvoy {
+		return rules.AppendJoined(key, domain, d.Told.Entries)
+	}
 	for i := range d.Told.Entries {
 		key = headgate.AppendKeyPart(key, d.Told.Entries[i].Key)
 		key = headgate.AppendKeyPart(key, d.Told.Entries[i].Value)

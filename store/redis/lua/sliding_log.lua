@@ -17,6 +17,7 @@ local logFormat = '>I6I4I4I7I4I6I7'
 local logHeader = 38
 local logWhole = 4096
 local logLong = 1023
+local logLate = 65536
 
 local function logClear(s)
   s.total, s.head, s.length, s.newest, s.newestAt = 0, 0, 0, 0, 0
@@ -146,11 +147,25 @@ local function logDenied(r, s, now, n)
   end
 end
 
+-- logTaken returns from when on the take of about that time may be found.
+local function logTaken(r, s, head, about)
+  local i = head
+  while i < s.length do
+    local at, _, following = logEntry(s, i)
+    if at >= about then
+      if at == about then return at end
+      break
+    end
+    i = following
+  end
+  return about - min(logLate, floor(r.period / 8))
+end
+
 local function logSub(r, s, now, n, left)
   local total, head = logAt(r, s, now)
   if total == 0 then return false end
   local taken = never
-  if left > 0 then taken = now + left - r.period end
+  if left > 0 then taken = logTaken(r, s, head, now + left - r.period) end
   local since, i = 0, head
   while i < s.length do
     local at, count, following = logEntry(s, i)

@@ -67,7 +67,7 @@ export function Chart(props: { picture: Picture; span: number; last: number; lab
         </ul>
         <p class="muted small num chart-at">
           {pointed === undefined
-            ? "Sums, and means a second"
+            ? "Total and average per second"
             : `In the second to ${clock(picture.times[pointed]! * 1000)}`}
         </p>
       </figcaption>

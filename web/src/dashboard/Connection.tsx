@@ -12,7 +12,7 @@ export function ConnectionState(props: { stream: Stream; paused?: boolean }) {
     <span class={`connection ${props.paused && state === "live" ? "off" : state}`} data-connection={state}>
       <span role="status">
         <i class="dot" aria-hidden="true" />
-        {props.paused && state === "live" ? "Held" : texts[state]}
+        {props.paused && state === "live" ? "Paused" : texts[state]}
       </span>
       {state === "lost" && (
         <>

@@ -6,16 +6,15 @@ import { Live } from "../data/live.ts";
 import { usePoll } from "../data/poll.ts";
 import { whileSeen } from "../data/stream.ts";
 import type { Rule, Status } from "../data/types.ts";
-import { outcomes } from "../data/types.ts";
 import { Actions } from "../keys/Actions.tsx";
 import { Segments } from "../shell/Segments.tsx";
-import { absolute, clock, count, words } from "../ui/format.ts";
+import { absolute, clock, count } from "../ui/format.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { Panel } from "../ui/Panel.tsx";
 import { Scroll } from "../ui/table.tsx";
 import { Chart } from "./Chart.tsx";
 import { ConnectionState } from "./Connection.tsx";
-import { byOutcome, byRule, inWords } from "./chart.ts";
+import { byOutcome, byRule, inWords, rowsOf } from "./chart.ts";
 import { Empty } from "./Empty.tsx";
 import { Alarms, Health } from "./Health.tsx";
 import { Offenders } from "./Offenders.tsx";
@@ -40,7 +39,8 @@ export function Dashboard() {
   const now = useMemo(() => live.history.sum(5000), [beat]);
   const text = spans.find((s) => s.ms === span)!.text;
   const empty = beat > 0 && sum.requests === 0 && live.history.sum(15 * 60_000).requests === 0;
-  const health = <Health status={status} circuit={store?.circuit} keys={store?.keys} />;
+  const lost = live.stream.state.value === "lost" || (status.problem !== undefined && !status.problem.absent);
+  const health = <Health status={status} circuit={store?.circuit} keys={store?.keys} lost={lost} />;
   return (
     <div class="page">
       <header class="dash-head">
@@ -57,7 +57,7 @@ export function Dashboard() {
             }}
           >
             <Icon name={paused ? "play" : "pause"} />
-            {paused ? "Go on" : "Hold"}
+            {paused ? "Resume" : "Pause"}
           </button>
           <Segments
             legend="Span of time"
@@ -69,9 +69,9 @@ export function Dashboard() {
           />
         </div>
       </header>
-      <Alarms status={status} circuit={store?.circuit} />
+      <Alarms status={status} circuit={store?.circuit} lost={lost} />
       {empty ? (
-        <Empty status={status.data} rules={rules.data?.rules ?? []} />
+        !lost && <Empty status={status.data} rules={rules.data?.rules ?? []} />
       ) : (
         <>
           <Tiles sum={sum} now={now} />
@@ -83,15 +83,12 @@ export function Dashboard() {
           )}
           <Traffic live={live} beat={beat} />
           <div class="dash-cols">
-            <div class="page">
-              <RuleTable sum={sum} span={text} />
-              {health}
-            </div>
+            <RuleTable sum={sum} span={text} />
             <Offenders />
           </div>
         </>
       )}
-      {empty && health}
+      {health}
       <Actions />
     </div>
   );
@@ -109,15 +106,15 @@ function Traffic(props: { live: Live; beat: number }) {
   );
   const chosen = rule === undefined ? undefined : history.names[rule];
   const series = history.series(span, by === "rule" ? undefined : rule);
-  const table = slices(series, span > 300_000 ? 60 : span > 60_000 ? 15 : 5);
-  const known = outcomes.filter(
-    (o) => o === "allowed" || o === "refused" || table.some((s) => s.counts[o] > 0),
-  );
   const sums = slices(series, 1e9)[0]?.counts;
   return (
     <Panel
       title={chosen && by === "outcome" ? `Requests: ${chosen.rule}` : "Requests"}
-      about="A second each; every request once, by what it came to."
+      about={
+        by === "rule"
+          ? "Requests per second for each rule. A request counts for every rule that applies to it."
+          : "Requests per second by outcome. Each request counts once."
+      }
       class="traffic"
       side={
         <>
@@ -158,29 +155,37 @@ function Traffic(props: { live: Live; beat: number }) {
         <Scroll label="Requests over time">
           <table class="table">
             <caption class="hidden">
-              {chosen ? `Requests of ${chosen.rule}` : "All requests"}, the newest first
+              {by === "rule"
+                ? "Requests by rule"
+                : chosen
+                  ? `Requests of ${chosen.rule} by outcome`
+                  : "All requests by outcome"}
+              , the newest first
             </caption>
             <thead>
               <tr>
                 <th scope="col">From</th>
-                {known.map((o) => (
-                  <th key={o} scope="col" class="num">
-                    {words(o)}
+                {picture.lines.map((line) => (
+                  <th key={line.id} scope="col" class="num" title={line.id}>
+                    {line.text}
                   </th>
                 ))}
               </tr>
             </thead>
             <tbody>
-              {table.map((s) => (
-                <tr key={s.from}>
+              {rowsOf(picture, span > 300_000 ? 60 : span > 60_000 ? 15 : 5).map((row) => (
+                <tr key={row.from}>
                   <th scope="row">
-                    <time dateTime={new Date(s.from * 1000).toISOString()} title={absolute(s.from * 1000)}>
-                      {clock(s.from * 1000)}
+                    <time
+                      dateTime={new Date(row.from * 1000).toISOString()}
+                      title={absolute(row.from * 1000)}
+                    >
+                      {clock(row.from * 1000)}
                     </time>
                   </th>
-                  {known.map((o) => (
-                    <td key={o} class="num">
-                      {count(s.counts[o])}
+                  {row.sums.map((n, i) => (
+                    <td key={picture.lines[i]!.id} class="num">
+                      {count(n)}
                     </td>
                   ))}
                 </tr>

@@ -34,8 +34,7 @@ export function Empty(props: { status: Status | undefined; rules: readonly Rule[
     <section class="panel empty" aria-labelledby="empty">
       <h2 id="empty">No requests yet</h2>
       <p class="muted">
-        Headgate is up and waits for somebody to ask. Send a few requests and watch them appear here within a
-        second.
+        Headgate is running. Send a few requests and watch them appear here within a second.
       </p>
       {props.rules.length === 0 && props.status && (
         <p>

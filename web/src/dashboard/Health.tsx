@@ -8,8 +8,18 @@ import { Time } from "../ui/Time.tsx";
 import { CandidatePanel } from "./CandidatePanel.tsx";
 
 /** What is wrong now, if anything is. */
-export function Alarms(props: { status: Polled<Status>; circuit: string | undefined }) {
+export function Alarms(props: { status: Polled<Status>; circuit: string | undefined; lost: boolean }) {
   const { data } = props.status;
+  if (props.lost) {
+    return (
+      <div role="status" class="alarms">
+        <p class="alarm refused">
+          <b>Headgate does not answer.</b> What this page shows is the last that it received. Check that the
+          process runs, and its log.
+        </p>
+      </div>
+    );
+  }
   const broken = data && (!data.store.healthy || (props.circuit ?? data.store.circuit) !== "closed");
   return (
     <div role="status" class="alarms">
@@ -39,7 +49,10 @@ export function Health(props: {
   status: Polled<Status>;
   circuit: string | undefined;
   keys: number | undefined;
+  /** Nobody knows how it is now. */
+  lost: boolean;
 }) {
+  const { lost } = props;
   const { data, problem } = props.status;
   const queue = usePoll<{ queues: QueueState[] }>("/v1/queue", 5000).state.value;
   if (!data) {
@@ -54,11 +67,18 @@ export function Health(props: {
   const keys = props.keys ?? store.keys;
   return (
     <div class="health">
-      <Panel title="Store" side={<State good={store.healthy} text={store.healthy ? "healthy" : "failing"} />}>
+      <Panel
+        title="Store"
+        side={<State lost={lost} good={store.healthy} text={store.healthy ? "healthy" : "failing"} />}
+      >
         <Facts>
           <Fact name="Kind">{store.kind}</Fact>
-          <Fact name="Circuit">
-            <State good={circuit === "closed"} text={words(circuit)} />
+          <Fact name="Circuit breaker">
+            <State
+              lost={lost}
+              good={circuit === "closed"}
+              text={circuit === "closed" ? "closed (healthy)" : words(circuit)}
+            />
           </Fact>
           <Fact name={store.kind === "memory" ? "Keys" : "Keys in the local stand-in"}>
             {count(keys)}
@@ -79,7 +99,11 @@ export function Health(props: {
       <Panel
         title="Rules"
         side={
-          <State good={!rules.last_error} text={rules.last_error ? "older than the files" : "up to date"} />
+          <State
+            lost={lost}
+            good={!rules.last_error}
+            text={rules.last_error ? "older than the files" : "up to date"}
+          />
         }
       >
         <Facts>
@@ -103,7 +127,10 @@ export function Health(props: {
       </Panel>
       <Queues state={queue} />
       {data.candidate && <CandidatePanel />}
-      <Panel title="Process" side={<State good={data.ready} text={data.ready ? "ready" : "not ready"} />}>
+      <Panel
+        title="Process"
+        side={<State lost={lost} good={data.ready} text={data.ready ? "ready" : "not ready"} />}
+      >
         <Facts>
           <Fact name="Version">
             {data.version} <span class="muted">({data.go})</span>
@@ -112,7 +139,7 @@ export function Health(props: {
             <Time at={data.started} />
           </Fact>
           {data.doors.map((door) => (
-            <Fact key={door.name} name={`Door: ${words(door.name)}`}>
+            <Fact key={door.name} name={`Listener: ${words(door.name)}`}>
               <code>{door.address}</code>
             </Fact>
           ))}
@@ -151,7 +178,9 @@ function Queues(props: { state: Polled<{ queues: QueueState[] }> }) {
   );
 }
 
-export function State(props: { good: boolean; text: string }) {
+/** How something is, or, while the connection is lost, that nobody knows. */
+export function State(props: { good: boolean; text: string; lost?: boolean }) {
+  if (props.lost) return <span class="badge">unknown</span>;
   return <span class={`badge ${props.good ? "allowed" : "refused"}`}>{props.text}</span>;
 }
 

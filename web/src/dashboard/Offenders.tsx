@@ -11,13 +11,20 @@ import { usePages } from "../ui/table.tsx";
 type By = "refused" | "active";
 
 /** One key of any rule. */
-export type Offender = TopRule["keys"][number] & { domain: string; rule: string };
+export type Offender = TopRule["keys"][number] & {
+  domain: string;
+  rule: string;
+  /** There were too many requests to look at each, so a few stand for all. */
+  estimated: boolean;
+};
 
 /** The keys of all rules, or of one, the most frequent first. */
 export function flatten(rules: readonly TopRule[], only: string): Offender[] {
   return rules
     .filter((r) => only === "" || JSON.stringify([r.domain, r.rule]) === only)
-    .flatMap((r) => r.keys.map((key) => ({ ...key, domain: r.domain, rule: r.rule })))
+    .flatMap((r) =>
+      r.keys.map((key) => ({ ...key, domain: r.domain, rule: r.rule, estimated: r.sampled > 0 })),
+    )
     .sort((a, b) => b.count - a.count);
 }
 
@@ -33,7 +40,7 @@ export function Offenders() {
   return (
     <Panel
       title="Top keys"
-      about="Of the last five to ten minutes. ± is how much too high a count may be."
+      about="In the last five to ten minutes. ±: how much too high a count may be. ≈: estimated."
       side={
         <>
           {rules.length > 1 && (
@@ -92,6 +99,11 @@ function Row(props: { offender: Offender; by: By }) {
         </span>
       </span>
       <span class="offender-count num">
+        {o.estimated && (
+          <span class="muted" title="Estimated: there were too many requests to look at each">
+            ≈{" "}
+          </span>
+        )}
         <b>{count(o.count)}</b>
         {o.error > 0 && <span class="muted small"> ±{count(o.error)}</span>}{" "}
         {props.by === "refused" ? "refused" : "requests"}

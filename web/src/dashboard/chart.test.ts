@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { History } from "../data/history.ts";
 import type { Counts } from "../data/types.ts";
-import { byOutcome, byRule, heights, inWords, sumOf } from "./chart.ts";
+import { byOutcome, byRule, heights, inWords, rowsOf, sumOf } from "./chart.ts";
 import { firstCommands } from "./Empty.tsx";
 import { flatten } from "./Offenders.tsx";
 
@@ -57,6 +57,23 @@ test("rules are lines of their own, the busiest first", () => {
   ]);
 });
 
+test("the table has the lines of the chart, by outcome or by rule", () => {
+  const h = history(
+    { login: { allowed: 1, refused: 2 }, search: { allowed: 5 } },
+    { login: { allowed: 1 } },
+    { login: { allowed: 4 }, search: { refused: 7 } },
+  );
+  // The first second begins a piece of two, the third another.
+  expect(rowsOf(byRule(h, 60_000), 2).map((row) => row.sums)).toEqual([
+    [7, 4],
+    [5, 4],
+  ]);
+  expect(rowsOf(byOutcome(h, 60_000), 2).map((row) => row.sums)).toEqual([
+    [4, 0],
+    [2, 2],
+  ]);
+});
+
 test("a chart in words", () => {
   expect(inWords({ ...none, allowed: 1200, shadow_refused: 3 }, 300)).toBe(
     "Requests in 300 seconds: 1,200 allowed, 3 shadow refused.",
@@ -73,14 +90,23 @@ test("keys of all rules in one list, or of one", () => {
       by: "refused",
       error_bound: 0,
       total: 9,
+      sampled: 16,
       keys: [key("a", 5), key("b", 1)],
     },
-    { domain: "api", rule: "search", by: "refused", error_bound: 0, total: 3, keys: [key("c", 3)] },
+    {
+      domain: "api",
+      rule: "search",
+      by: "refused",
+      error_bound: 0,
+      total: 3,
+      sampled: 0,
+      keys: [key("c", 3)],
+    },
   ];
-  expect(flatten(rules, "").map((o) => [o.rule, o.key, o.count])).toEqual([
-    ["login", ["a"], 5],
-    ["search", ["c"], 3],
-    ["login", ["b"], 1],
+  expect(flatten(rules, "").map((o) => [o.rule, o.key, o.count, o.estimated])).toEqual([
+    ["login", ["a"], 5, true],
+    ["search", ["c"], 3, false],
+    ["login", ["b"], 1, true],
   ]);
   expect(flatten(rules, '["api","search"]')).toHaveLength(1);
 });

@@ -102,6 +102,27 @@ export function heights(picture: Picture): (number | null)[][] {
   );
 }
 
+/** A row of the table that says what a chart shows: a piece of time, and what each line has in it. */
+export interface Row {
+  from: number;
+  sums: number[];
+}
+
+/** Cuts a picture into pieces of so many seconds, on the clock; the newest first. */
+export function rowsOf(picture: Picture, seconds: number): Row[] {
+  const rows: Row[] = [];
+  picture.times.forEach((t, i) => {
+    if (picture.lines.every((line) => line.values[i] === null)) return;
+    const from = Math.floor(t / seconds) * seconds;
+    if (rows.at(-1)?.from !== from) rows.push({ from, sums: picture.lines.map(() => 0) });
+    const { sums } = rows.at(-1)!;
+    picture.lines.forEach((line, j) => {
+      sums[j]! += line.values[i] ?? 0;
+    });
+  });
+  return rows.reverse();
+}
+
 /** Adds up what a line has. */
 export const sumOf = (line: Line): number =>
   line.values.reduce<number>((sum, value) => sum + (value ?? 0), 0);

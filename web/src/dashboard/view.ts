@@ -42,7 +42,7 @@ export const keys: readonly Shortcut[] = [
   },
   {
     keys: "p",
-    what: "Hold the picture, or go on",
+    what: "Pause or resume",
     act: () => {
       view.paused.value = !view.paused.value;
     },

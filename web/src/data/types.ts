@@ -92,6 +92,8 @@ export interface TopRule {
   by: string;
   error_bound: number;
   total: number;
+  /** How much of total was estimated. */
+  sampled: number;
   keys: { key: Key | null; key_hash?: string; count: number; error: number; share: number }[];
 }
 

@@ -37,7 +37,7 @@ export function Events() {
         <div class="dash-controls">
           <button type="button" class="button" aria-pressed={!on} onClick={() => setOn(!on)}>
             <Icon name={on ? "pause" : "play"} />
-            {on ? "Stop" : "Watch"}
+            {on ? "Pause" : "Resume"}
           </button>
         </div>
       </header>
@@ -53,14 +53,14 @@ export function Events() {
             `, ${count(tail.lost.value)} more came too fast to be sent: narrow the filter, or take a sample`}
         </p>
         {shown.length === 0 ? (
-          <Nothing title={on ? "Waiting for a decision." : "Nothing is watched."}>
+          <Nothing title={on ? "Waiting for a decision." : "Paused."}>
             {on
               ? "As soon as a request is decided that the filter lets pass, it appears here."
-              : "Press Watch."}
+              : "Press Resume to watch decisions again."}
           </Nothing>
         ) : (
           <Scroll label="Table of decisions">
-            <table class="table events-table">
+            <table class="table events-table stacked">
               <thead>
                 <tr>
                   <th scope="col">Time</th>
@@ -94,19 +94,20 @@ function Row(props: { seen: Seen }) {
   const d = props.seen;
   return (
     <tr>
-      <td class="nowrap num">
+      <td class="nowrap" data-label="Time">
         <time dateTime={d.t} title={absolute(Date.parse(d.t))}>
           {clock(Date.parse(d.t))}.{String(new Date(d.t).getMilliseconds()).padStart(3, "0")}
         </time>
       </td>
-      <td>
+      <td data-label="Outcome">
         <OutcomeBadge outcome={d.outcome} />
         {d.reason !== "ok" && d.reason !== "limited" && <span class="muted small"> {words(d.reason)}</span>}
       </td>
-      <td class="name">
-        {d.rule || <span class="muted">no rule</span>} <span class="muted small">{d.domain}</span>
+      <td class="name" data-label="Rule">
+        {d.rule || <span class="muted">no rule applied</span>}{" "}
+        <span class="muted small">{d.rule ? d.domain : `in ${d.domain}`}</span>
       </td>
-      <td>
+      <td data-label="Key">
         {d.key && d.rule ? (
           <button
             type="button"
@@ -122,14 +123,16 @@ function Row(props: { seen: Seen }) {
           <span class="muted">–</span>
         )}
       </td>
-      <td class="wrap-any">
+      <td class="wrap-any" data-label="Request">
         <code>
           {d.method} {d.path}
         </code>{" "}
         <span class="muted small">{words(d.door ?? "")}</span>
       </td>
-      <td class="num nowrap">{d.rule ? `${count(d.remaining)} of ${count(d.limit)}` : "–"}</td>
-      <td class="num nowrap">
+      <td class="num nowrap" data-label="Left">
+        {d.rule ? `${count(d.remaining)} of ${count(d.limit)}` : "–"}
+      </td>
+      <td class="num nowrap" data-label="Retry in">
         {d.retry_after_ms === null ? "never" : d.retry_after_ms > 0 ? duration(d.retry_after_ms) : "–"}
       </td>
     </tr>
@@ -162,7 +165,7 @@ function Filters(props: { filter: Filter; rules: readonly Rule[]; onChange: (f: 
         onChange={(rule) => set({ rule })}
       />
       <div class="field">
-        <label for="filter-key">A part of the key</label>
+        <label for="filter-key">Key contains</label>
         <input
           id="filter-key"
           class="input"

@@ -174,7 +174,7 @@ function Facts(props: { state: KeyState }) {
           <dd class="num">{count(state.remaining)}</dd>
         </div>
         <div>
-          <dt>As if unused in</dt>
+          <dt>Fully available again in</dt>
           <dd class="num">{duration(state.reset_after_ms)}</dd>
         </div>
         {state.banned_until && (

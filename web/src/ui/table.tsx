@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 /** By which column a table is sorted, and whether the largest comes first. */
 export interface Order<C extends string> {
@@ -89,11 +89,33 @@ export function usePages<T>(
   return { shown, pager };
 }
 
-/** A table that may be wider than the page: it scrolls, also by keyboard. */
+/**
+ * A table that may be wider than the page: it scrolls, also by keyboard, and
+ * fades at the edge behind which there is more.
+ */
 export function Scroll(props: { label: string; children: ComponentChildren }) {
+  const box = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const look = () => {
+      const hidden = element.scrollWidth - element.clientWidth;
+      element.toggleAttribute("data-more-left", element.scrollLeft > 1);
+      element.toggleAttribute("data-more-right", element.scrollLeft < hidden - 1);
+    };
+    look();
+    element.addEventListener("scroll", look, { passive: true });
+    const observer = new ResizeObserver(look);
+    observer.observe(element);
+    if (element.firstElementChild) observer.observe(element.firstElementChild);
+    return () => {
+      element.removeEventListener("scroll", look);
+      observer.disconnect();
+    };
+  }, []);
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: who has no mouse scrolls by keyboard
-    <section class="scroll-x" aria-label={props.label} tabIndex={0}>
+    <section ref={box} class="scroll-x" aria-label={props.label} tabIndex={0}>
       {props.children}
     </section>
   );

@@ -1,0 +1,112 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/grpclimit"
+)
+
+// TestMistakesShowWhenBuilt: an interceptor that would refuse everything is not made.
+func TestMistakesShowWhenBuilt(t *testing.T) {
+	limiter, _ := newLimiter()
+	fine, wrong := headgate.PerMinute(5), headgate.PerMinute(5).Using(headgate.FixedWindow).Burst(3)
+	for _, row := range []struct {
+		limiter *headgate.Limiter
+		limit   headgate.Limit
+		options []grpclimit.Option
+		want    string // how the error begins; empty without one
+	}{
+		{limiter, fine, []grpclimit.Option{grpclimit.LimitBy(nil), grpclimit.Also(fine)}, ""},
+		{nil, fine, nil, "grpclimit: no limiter to ask: "},
+		{headgate.New(nil), fine, nil, "grpclimit: no limiter to ask: "},
+		{limiter, headgate.Limit{}, nil, `grpclimit: the limit "default": invalid limit: unset`},
+		{limiter, wrong, nil, `grpclimit: the limit "default": invalid limit: only token_bucket and leaky_bucket have a burst`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Also(wrong)}, `grpclimit: the limit "default-2": invalid limit`},
+		{limiter, fine, []grpclimit.Option{nil}, `grpclimit: option 1 of the limit "default" is nil`},
+		{limiter, fine, []grpclimit.Option{grpclimit.By(nil)}, `grpclimit: the function of By of the limit "default" is nil`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Cost(nil)}, `grpclimit: the function of Cost of the limit "default" is nil`},
+	} {
+		err := grpclimit.Validate(row.limiter, row.limit, row.options...)
+		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.HasPrefix(err.Error(), row.want)) {
+			t.Errorf("Validate: %v, want %q", err, row.want)
+		}
+		for name, build := range map[string]func(){
+			"UnaryServer":  func() { grpclimit.UnaryServer(row.limiter, row.limit, row.options...) },
+			"StreamServer": func() { grpclimit.StreamServer(row.limiter, row.limit, row.options...) },
+			"UnaryClient":  func() { grpclimit.UnaryClient(row.limiter, row.limit, row.options...) },
+			"StreamClient": func() { grpclimit.StreamClient(row.limiter, row.limit, row.options...) },
+		} {
+			if got := panicOf(build); (got == nil) != (err == nil) || err != nil && got.Error() != err.Error() {
+				t.Errorf("%s panics with %v, Validate says %v", name, got, err)
+			}
+		}
+	}
+}
+
+// panicOf returns the error that f panics with.
+func panicOf(f func()) (err error) {
+	defer func() { err, _ = recover().(error) }()
+	f()
+	return nil
+}
+
+// TestLimitBy: each call has the limit of its plan, and its refusal names that.
+func TestLimitBy(t *testing.T) {
+	limiter, _ := newLimiter()
+	plans := map[string]headgate.Limit{
+		"two": headgate.PerMinute(2), "pro": headgate.PerMinute(2).Named("pro"), "staff": headgate.Unlimited(), "broken": {},
+	}
+	var heard error
+	i := grpclimit.UnaryServer(limiter, headgate.PerMinute(1), grpclimit.All(),
+		grpclimit.OnError(func(_ context.Context, err error) { heard = err }),
+		grpclimit.LimitBy(func(c *grpclimit.Call) (headgate.Limit, bool) {
+			limit, ok := plans[strings.Join(c.Metadata("plan"), "")]
+			return limit, ok
+		}))
+	for n, row := range []struct {
+		plan string
+		code codes.Code
+		want string
+	}{
+		{"", codes.OK, ""},
+		{"", codes.ResourceExhausted, "limit:default 1/minute token_bucket"},
+		{"two", codes.OK, ""},
+		{"pro", codes.OK, ""},
+		{"two", codes.OK, ""},
+		{"two", codes.ResourceExhausted, "limit:default 2/minute token_bucket"},
+		{"broken", codes.Unavailable, ""},
+		{"pro", codes.OK, ""},
+		{"pro", codes.ResourceExhausted, "limit:pro 2/minute token_bucket"},
+		{"staff", codes.OK, ""},
+	} {
+		heard = nil
+		err := call(metadata.NewIncomingContext(context.Background(), metadata.Pairs("plan", row.plan)), i, "")
+		if status.Code(err) != row.code || errors.Is(heard, headgate.ErrInvalidLimit) != (row.plan == "broken") {
+			t.Fatalf("call %d of plan %q: %v, %v", n, row.plan, err, heard)
+		}
+		if row.want == "" {
+			continue
+		}
+		if v := details[*errdetails.QuotaFailure](t, err).GetViolations()[0]; v.GetSubject()+" "+v.GetDescription() != row.want {
+			t.Errorf("call %d of plan %q: %v, want %s", n, row.plan, v, row.want)
+		}
+	}
+}
+
+// TestFirstValueCounts: of several values, the one that handlers read first.
+func TestFirstValueCounts(t *testing.T) {
+	ctx := metadata.NewIncomingContext(context.Background(), metadata.Pairs("K", "real", "k", "junk", "k", ""))
+	key, _ := grpclimit.ByMetadata("K")(&grpclimit.Call{Context: ctx})
+	if want := metadata.ValueFromIncomingContext(ctx, "k")[0]; key != want || want != "real" {
+		t.Errorf("counted by %q, the handler reads %q", key, want)
+	}
+}

@@ -1,0 +1,151 @@
+package httplimit_test
+
+import (
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httplimit"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// TestMistakesShowWhenBuilt: a middleware that would refuse everything is not made.
+func TestMistakesShowWhenBuilt(t *testing.T) {
+	t.Parallel()
+	limiter := headgate.New(memory.New())
+	fine, wrong := headgate.PerMinute(5), headgate.PerMinute(5).Using(headgate.FixedWindow).Burst(3)
+	for _, row := range []struct {
+		limiter *headgate.Limiter
+		limit   headgate.Limit
+		options []httplimit.Option
+		want    string // how the error begins; empty without one
+		is      error
+	}{
+		{limiter, fine, nil, "", nil},
+		{limiter, headgate.Unlimited(), []httplimit.Option{httplimit.LimitBy(nil), httplimit.OnLimit(nil), httplimit.OnError(nil)}, "", nil},
+		{limiter, headgate.PerMinute(0), []httplimit.Option{httplimit.Also(fine)}, "", nil},
+		{nil, fine, nil, "httplimit: no limiter to ask: ", headgate.ErrNoStore},
+		{headgate.New(nil), fine, nil, "httplimit: no limiter to ask: ", headgate.ErrNoStore},
+		{limiter, headgate.Limit{}, nil, `httplimit: the limit "default": `, headgate.ErrInvalidLimit},
+		{limiter, wrong, nil, `httplimit: the limit "default": invalid limit: only token_bucket and leaky_bucket have a burst`, headgate.ErrInvalidLimit},
+		{limiter, wrong.Named("login"), nil, `httplimit: the limit "login": `, headgate.ErrInvalidLimit},
+		{limiter, wrong, []httplimit.Option{httplimit.Name("login")}, `httplimit: the limit "login": `, headgate.ErrInvalidLimit},
+		{limiter, fine, []httplimit.Option{httplimit.Also(fine), httplimit.Also(wrong)}, `httplimit: the limit "default-3": `, headgate.ErrInvalidLimit},
+		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.Also(wrong))}, `httplimit: the limit "default-3": `, headgate.ErrInvalidLimit},
+		{limiter, fine, []httplimit.Option{httplimit.IETF, nil}, `httplimit: option 2 of the limit "default" is nil`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.By(nil)}, `httplimit: the function of By of the limit "default" is nil`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Cost(nil)}, `httplimit: the function of Cost `, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Clock(nil)}, `httplimit: the function of Clock `, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.By(nil))}, `httplimit: the function of By of the limit "default-2" is nil`, nil},
+	} {
+		err := httplimit.Validate(row.limiter, row.limit, row.options...)
+		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.HasPrefix(err.Error(), row.want)) || row.is != nil && !errors.Is(err, row.is) {
+			t.Errorf("Validate: %v, want %q", err, row.want)
+		}
+		if got := panicOf(func() { httplimit.New(row.limiter, row.limit, row.options...) }); got != textOf(err) {
+			t.Errorf("New panics with %q, Validate says %v", got, err)
+		}
+	}
+}
+
+// panicOf returns the text of the error that f panics with; empty if it does not.
+func panicOf(f func()) (text string) {
+	defer func() {
+		if err, ok := recover().(error); ok {
+			text = err.Error()
+		}
+	}()
+	f()
+	return ""
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// TestLimitBy: each request has the limit of its user's plan, is told of it by
+// its name, and counts under it.
+func TestLimitBy(t *testing.T) {
+	t.Parallel()
+	limiter, _ := frozen()
+	plans := map[string]headgate.Limit{
+		"pro":     headgate.PerMinute(100).Named("pro"),
+		"five":    headgate.PerMinute(5), // the limit of those without a plan
+		"ten":     headgate.PerMinute(10),
+		"staff":   headgate.Unlimited(),
+		"none":    headgate.PerMinute(0),
+		"broken":  headgate.PerMinute(5).Using(headgate.FixedWindow).Burst(3),
+		"nothing": {},
+	}
+	byPlan := httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
+		limit, ok := plans[r.Header.Get("Plan")]
+		return limit, ok
+	})
+	policies, states := regexp.MustCompile(`;w=\d+`), regexp.MustCompile(`"[^"]*";|;t=\d+`)
+	var errs []error
+	onError := httplimit.OnError(func(_ *http.Request, err error) { errs = append(errs, err) })
+	handler := func(options ...httplimit.Option) http.Handler {
+		return httplimit.New(limiter, headgate.PerMinute(5), append(options, onError)...)(http.HandlerFunc(ok))
+	}
+	plain, kept, fixed := handler(byPlan), handler(byPlan, httplimit.Name("requests")), handler()
+	daily := handler(httplimit.Name("all"), httplimit.Also(headgate.PerDay(3), byPlan))
+	twice := handler(httplimit.Also(headgate.PerDay(3), byPlan))
+	for i, step := range []struct {
+		name, plan string
+		h          http.Handler
+		code       int
+		want       string // RateLimit-Policy without w, and RateLimit without t
+	}{
+		{"without a plan", "", plain, 200, `"default";q=5 r=4`},
+		{"of a plan with a name", "pro", plain, 200, `"pro";q=100 r=99`},
+		{"without a plan again", "", plain, 200, `"default";q=5 r=3`},
+		{"a plan with the numbers of none", "five", plain, 200, `"default";q=5 r=2`},
+		{"as a middleware of that limit alone", "", fixed, 200, `"default";q=5 r=1`},
+		{"a plan without a name", "ten", plain, 200, `"default";q=10 r=9`},
+		{"no limit", "staff", plain, 200, ` `},
+		{"nothing at all", "none", plain, 429, `"default";q=0 r=0`},
+		{"an invalid limit", "broken", plain, 503, `"default";q=5 `},
+		{"an unset limit", "nothing", plain, 503, `"default";q=0 `},
+		{"none of which has counted", "", plain, 200, `"default";q=5 r=0`},
+		{"with a name", "", kept, 200, `"requests";q=5 r=4`},
+		{"which goes on counting under another plan", "ten", kept, 200, `"requests";q=10 r=8`},
+		{"of Also, where a plan without a name has counted", "ten", daily, 200, `"all";q=5, "all-2";q=10 r=4, r=8`},
+		{"of Also, invalid", "broken", daily, 503, `"all";q=5, "all-2";q=5 `},
+		{"of Also, without a plan", "", daily, 200, `"all";q=5, "all-2";q=3 r=3, r=2`},
+		{"of Also, the same as the first, which is used up", "five", twice, 429, `"default";q=5, "default-2";q=5 r=0, r=5`},
+	} {
+		errs = nil
+		rec := ask(step.h, with("Plan", step.plan))
+		got := policies.ReplaceAllString(rec.Header().Get("RateLimit-Policy"), "") + " " + states.ReplaceAllString(rec.Header().Get("RateLimit"), "")
+		if rec.Code != step.code || got != step.want {
+			t.Errorf("step %d, %s: %d %s, want %d %s", i, step.name, rec.Code, got, step.code, step.want)
+		}
+		if told := len(errs) == 1 && errors.Is(errs[0], headgate.ErrInvalidLimit); told != (step.code == 503) || len(errs) > 1 {
+			t.Errorf("step %d, %s: OnError got %v", i, step.name, errs)
+		}
+	}
+}
+
+// TestLimitByAllocatesNothing: a request with a limit of its own costs no more
+// memory than one without.
+func TestLimitByAllocatesNothing(t *testing.T) {
+	limiter, pro := headgate.New(memory.New()), headgate.PerSecond(headgate.MaxLimit).Burst(1)
+	allocs := func(options ...httplimit.Option) float64 {
+		h := httplimit.New(limiter, headgate.PerSecond(headgate.MaxLimit), options...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		w, r := discard{http.Header{}}, said("/", nil)
+		return testing.AllocsPerRun(1000, func() {
+			clear(w.h)
+			h.ServeHTTP(w, r)
+		})
+	}
+	plain, chosen := allocs(), allocs(httplimit.LimitBy(func(*http.Request) (headgate.Limit, bool) { return pro, true }))
+	if chosen != plain {
+		t.Errorf("%v allocations with LimitBy, %v without", chosen, plain)
+	}
+}

@@ -1,0 +1,86 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// written is a file in parts, and when each of them is written.
+type written struct {
+	after time.Duration // the part before
+	event string        // what the file system reports: write, rename or nothing
+	text  string        // what the file then has
+}
+
+// TestHalfWrittenFiles: which contents are read, and when, of a file that is
+// written with pauses.
+func TestHalfWrittenFiles(t *testing.T) {
+	const ms = time.Millisecond
+	for _, test := range []struct {
+		name  string
+		parts []written
+		want  []string // what is read, of different contents
+		at    time.Duration
+	}{
+		{"a rename", []written{{0, "rename", "ab"}}, []string{"ab"}, 100 * ms},
+		{"two renames", []written{{0, "rename", "a"}, {50 * ms, "rename", "ab"}}, []string{"ab"}, 150 * ms},
+		{"written at once", []written{{0, "write", "ab"}}, []string{"ab"}, 2000 * ms},
+		{"emptied, and written after 150 ms", []written{{0, "write", ""}, {150 * ms, "write", "ab"}}, []string{"ab"}, 2150 * ms},
+		{"pauses of 1.9 s", []written{{0, "write", ""}, {1900 * ms, "write", "a"}, {1900 * ms, "write", "ab"}}, []string{"ab"}, 5800 * ms},
+		{"written, then its mode is changed", []written{{0, "write", "a"}, {500 * ms, "rename", "a"}, {500 * ms, "write", "ab"}}, []string{"ab"}, 3000 * ms},
+		{"nothing is reported, and it grows for 3 s", []written{{29 * time.Second, "", "a"}, {1500 * ms, "", "ab"}, {1400 * ms, "", "abc"}}, []string{"abc"}, 34 * time.Second},
+		{"a pause of 3 s: a part is read, and then the rest", []written{{0, "write", "a"}, {3000 * ms, "write", "ab"}}, []string{"a", "ab"}, 5000 * ms},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				var mu sync.Mutex
+				text, read, at, begin := "old", []string{"old"}, time.Duration(0), time.Now()
+				f := &follower{
+					events: make(chan struct{}, 1), settle: defaultSettle, poll: 30 * time.Second,
+					fingerprint: func() [32]byte {
+						mu.Lock()
+						defer mu.Unlock()
+						return sha256.Sum256([]byte(text))
+					},
+					changed: func() {
+						mu.Lock()
+						defer mu.Unlock()
+						if text != read[len(read)-1] {
+							read, at = append(read, text), time.Since(begin)
+						}
+					},
+				}
+				f.last = f.fingerprint()
+				done := make(chan struct{})
+				go func() { defer close(done); f.follow(ctx) }()
+				for _, p := range test.parts {
+					time.Sleep(p.after)
+					mu.Lock()
+					text = p.text
+					mu.Unlock()
+					if p.event != "" {
+						f.nudge(p.event == "write")
+					}
+					synctest.Wait()
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				cancel()
+				<-done
+				if len(read) != len(test.want)+1 || at != test.at {
+					t.Errorf("read %q at %s, want %q at %s", read[1:], at, test.want, test.at)
+				}
+				for i, want := range test.want {
+					if i+1 < len(read) && read[i+1] != want {
+						t.Errorf("read %q, want %q", read[1:], test.want)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,26 @@
+package app_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/metrics"
+)
+
+// TestAKeyThatNobodySends: the log names the rule and the part, once, whichever
+// doors its requests came in at.
+func TestAKeyThatNobodySends(t *testing.T) {
+	f := newFixture(t, "domain: d\nlimits:\n  - {name: per-tenant, key: [client_ip, tenant], rate: 1000/minute}\n", hello)
+	f.start(t)
+	for i := range 2 * metrics.LackingAfter {
+		if i%2 == 0 {
+			f.get(t, f.proxyURL("/"))
+		} else {
+			f.get(t, f.apiURL("/v1/auth"))
+		}
+	}
+	text := f.journal.text.String()
+	if n := strings.Count(text, "no request has what a rule counts by"); n != 1 || !strings.Contains(text, "rule=per-tenant") || !strings.Contains(text, "lacking=tenant") {
+		t.Errorf("logged %d times:\n%s", n, text)
+	}
+}

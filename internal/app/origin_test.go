@@ -1,0 +1,110 @@
+package app_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+)
+
+// A web page of somebody else, in the browser of a machine that reaches the API,
+// uses up no budget and reads no rules: neither from its own origin, nor by a
+// name of its own that it made lead here.
+func TestWebPagesGetNowhereAtTheAPI(t *testing.T) {
+	const (
+		check = `{"domain":"api","attributes":{"path":"/login","method":"POST"}}`
+		evil  = "http://evil.example"
+	)
+	anywhere := func(c *config.Config) { c.Listen.API = "0.0.0.0:0" }
+	shared := func(c *config.Config) { c.Listen.API, c.Listen.Shared = "", "127.0.0.1:0" }
+	named := func(c *config.Config) { c.API.Hosts = []string{"api.example.org"} }
+	token := func(c *config.Config) { c.API.Tokens = []config.Secret{"0123456789abcdef"} }
+	for _, row := range []struct {
+		name         string
+		change       set
+		path, host   string
+		origin, site string
+		want         int
+	}{
+		{"a caller", nil, "/v1/check", "", "", "", 200},
+		{"a caller by name", nil, "/v1/check", "localhost:8080", "", "", 200},
+		{"a form of a page", nil, "/v1/check", "", evil, "cross-site", 403},
+		{"a form of a page, in an old browser", nil, "/v1/check", "", evil, "", 403},
+		{"a page on another port", nil, "/v1/reserve", "", "http://127.0.0.1:3000", "same-site", 403},
+		{"an own name", nil, "/v1/check", "evil.example:8080", "", "", 403},
+		{"an own name", nil, "/v1/explain", "evil.example:8080", evil + ":8080", "", 403},
+		{"an own name", nil, "/v1/reserve", "evil.example:8080", evil + ":8080", "same-origin", 403},
+		{"an own name", nil, "/json", "evil.example:8080", "", "", 403},
+		{"an own name", nil, "/v1/release", "evil.example:8080", "", "", 403},
+		{"an own name", shared, "/v1/check", "evil.example:8080", "", "", 403},
+		{"a form of a page", shared, "/v1/check", "", evil, "", 403},
+		{"a probe by any name", nil, "/healthz", "evil.example", "", "", 405},
+		{"forward-auth is told of the client's", nil, "/v1/auth", "shop.example", evil, "cross-site", 200},
+		{"a name that is known", named, "/v1/check", "api.example.org", "", "", 200},
+		{"one that is not", named, "/v1/check", "headgate", "", "", 403},
+		{"a service's name in a cluster", anywhere, "/v1/check", "headgate.prod:8080", "", "", 200},
+		{"a form of a page there", anywhere, "/v1/check", "headgate.prod:8080", evil, "", 403},
+		{"an own name there", anywhere, "/v1/check", "evil.example:8080", evil + ":8080", "", 403},
+		{"who knows the token comes by any name", token, "/v1/check", "headgate", "", "", 200},
+		{"a page does not know it", token, "/v1/check", "", evil, "", 403},
+	} {
+		f := newFixture(t, loginRules, nil)
+		if row.change != nil {
+			row.change(f.config)
+			f.renew(t)
+		}
+		f.start(t)
+		door := app.DoorAPI
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+strings.Replace(f.Addr(door), "[::]", "127.0.0.1", 1)+row.path, strings.NewReader(check))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "text/plain")
+		if r.Host = row.host; row.host == "" {
+			r.Host = r.URL.Host
+		}
+		for name, value := range map[string]string{"Origin": row.origin, "Sec-Fetch-Site": row.site} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		if row.want == 200 && len(f.config.API.Tokens) > 0 {
+			r.Header.Set("Authorization", "Bearer 0123456789abcdef")
+		}
+		res, err := f.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body := read(t, res); res.StatusCode != row.want {
+			t.Errorf("%s: %s as %q from %q: %d, want %d: %s", row.name, row.path, row.host, row.origin, res.StatusCode, row.want, body)
+		}
+		_ = f.Stop(t.Context())
+	}
+}
+
+// Wrong tokens are counted and logged, and never shown; a question without one is
+// no guess.
+func TestWrongTokensAreCounted(t *testing.T) {
+	f := run(t, loginRules, nil, func(c *config.Config) {
+		c.Listen.Admin = "127.0.0.1:0"
+		c.API.Tokens, c.Admin.Token = []config.Secret{"0123456789abcdef"}, "fedcba9876543210"
+	})
+	for range 3 {
+		f.get(t, f.apiURL("/v1/check"), "Authorization", "Bearer not-the-token")
+		f.get(t, f.adminURL("/metrics"), "Authorization", "Bearer not-the-token")
+		f.get(t, f.adminURL("/metrics"))
+	}
+	f.get(t, f.apiURL("/v1/auth"), "X-Headgate-Token", "not-the-token")
+	_, text := f.get(t, f.adminURL("/metrics"), "Authorization", "Bearer fedcba9876543210")
+	for _, line := range []string{`headgate_auth_failures_total{door="api"} 4`, `headgate_auth_failures_total{door="admin"} 3`} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("no %s", line)
+		}
+	}
+	log := f.journal.text.String()
+	if n := strings.Count(log, "wrong token or password"); n != 2 || strings.Contains(log, "not-the-token") {
+		t.Errorf("%d lines:\n%s", n, log)
+	}
+}

@@ -1,0 +1,159 @@
+package app
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/rules"
+)
+
+// shrunkError says what rules would lose that the guard does not let go.
+type shrunkError struct{ lost lostRules }
+
+func (e *shrunkError) Error() string {
+	return fmt.Sprintf("%s; reload.guard refuses that (to put them in force: headgate rules accept)", &e.lost)
+}
+
+// lostRules is what new rules no longer have.
+type lostRules struct {
+	domains   []string
+	rules, of int
+	example   string // one of the rules
+}
+
+func (l *lostRules) String() string {
+	text := fmt.Sprintf("%d of %d rules are gone, such as %s", l.rules, l.of, l.example)
+	if len(l.domains) > 0 {
+		text += fmt.Sprintf(", and %d domains, such as %q", len(l.domains), l.domains[0])
+	}
+	return text
+}
+
+// lostFrom compares rules by domain and name.
+func lostFrom(before, after *rules.Ruleset) (l lostRules) {
+	stay := map[[2]string]bool{}
+	for _, r := range after.Rules() {
+		stay[[2]string{r.Domain, r.Name}] = true
+	}
+	for _, r := range before.Rules() {
+		l.of++
+		if stay[[2]string{r.Domain, r.Name}] {
+			continue
+		}
+		if l.rules++; l.rules == 1 {
+			l.example = fmt.Sprintf("%q of %s", r.Name, r.Domain)
+		}
+	}
+	domains := after.Domains()
+	for _, d := range before.Domains() {
+		if !slices.Contains(domains, d) {
+			l.domains = append(l.domains, d)
+		}
+	}
+	return l
+}
+
+// guardRules warns if rs lacks a domain, or more than a share of the rules, that
+// are in force, and returns an error if such rules are to be refused. A file that
+// was cut off between two rules is a good one that has fewer.
+func (a *App) guardRules(rs *rules.Ruleset) error {
+	state, c := a.state.Load(), &a.options.Config.Reload
+	if state.waiting || c.Guard == config.GuardOff {
+		return nil
+	}
+	lost := lostFrom(state.rules, rs)
+	if lost.rules == 0 || len(lost.domains) == 0 && int64(lost.rules)*100 <= c.Share()*int64(lost.of) {
+		return nil
+	}
+	if c.Guard == config.GuardRefuse {
+		return &shrunkError{lost}
+	}
+	a.log.Warn("rules disappear with this reload", "lost", lost.String(), "hint", "headgate rules rollback puts the old ones in force again")
+	return nil
+}
+
+// RulesChange is the answer of POST /v1/rules/rollback and /v1/rules/accept.
+type RulesChange struct {
+	Rules   int `json:"rules"`
+	Domains int `json:"domains"`
+}
+
+// rulesRoutes are where operators overrule what the files say.
+func (a *App) rulesRoutes() map[string]http.Handler {
+	return map[string]http.Handler{
+		"POST /v1/rules/rollback": a.changeRules(a.rollBack),
+		"POST /v1/rules/accept":   a.changeRules(a.acceptRules),
+	}
+}
+
+// changeRules answers a request without contents.
+func (a *App) changeRules(change func() error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !onlyParameters(w, r) {
+			return
+		}
+		decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&struct{}{}); err != nil && !errors.Is(err, io.EOF) {
+			answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the body must be empty or {}: %v", err))
+			return
+		}
+		if err := change(); err != nil {
+			answer.Problem(w, http.StatusConflict, err.Error())
+			return
+		}
+		stats := a.state.Load().rules.Stats()
+		writeJSON(w, RulesChange{Rules: stats.Rules, Domains: stats.Domains})
+	})
+}
+
+// rollBack puts the rules in force again that were before these. Done twice, it
+// is undone. Files that have not changed since are not read again until somebody
+// asks for it.
+func (a *App) rollBack() error {
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
+	before, back := a.state.Load().before, !a.state.Load().rolledBack
+	if before == nil {
+		return errors.New("there are no rules from before: nothing has been reloaded")
+	}
+	if err := a.enforce(before, nil); err != nil {
+		return err
+	}
+	next := *a.state.Load()
+	next.rolledBack = back
+	a.state.Store(&next)
+	a.log.Warn("rules rolled back by an operator, until the files change", "rules", next.rules.Stats().Rules)
+	return nil
+}
+
+// acceptRules puts the rules in force that the guard has refused last.
+func (a *App) acceptRules() error {
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
+	held := a.state.Load().held
+	if held == nil {
+		return errors.New("no rules have been refused for what they lack")
+	}
+	a.log.Warn("rules that lack others accepted by an operator")
+	return a.enforce(held, nil)
+}
+
+// shrinkMetrics tells whether the rules in force are those of the files.
+func (a *App) shrinkMetrics(c *askedCollector) {
+	held := c.gauge("headgate_rules_held", "1 while rules are kept from being in force for what they lack.")
+	rolledBack := c.gauge("headgate_rules_rolled_back", "1 while rules from before are in force, as an operator has asked.")
+	c.ask(func(out chan<- prometheus.Metric) {
+		s := a.state.Load()
+		held(out, oneIf(s.held != nil))
+		rolledBack(out, oneIf(s.rolledBack))
+	})
+}

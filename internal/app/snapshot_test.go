@@ -1,0 +1,53 @@
+package app_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+// TestOneSnapshotOneProcess: a second process on the same snapshot is refused,
+// until the first has stopped.
+func TestOneSnapshotOneProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	snapshot := func(c *config.Config) { c.Store.Memory.Snapshot = path }
+	first := run(t, loginRules, hello, snapshot)
+	second := newFixture(t, loginRules, hello, snapshot)
+	if err := second.Start(context.Background()); err == nil || !strings.Contains(err.Error(), "another process keeps its counts in "+path) {
+		t.Errorf("a second process: %v", err)
+	}
+	if err := first.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	second.renew(t)
+	second.start(t)
+}
+
+// TestSavesThatFail: the metrics tell.
+func TestSavesThatFail(t *testing.T) {
+	folder := mkdir(t, t.TempDir(), "state")
+	f := run(t, loginRules, hello, withAdmin, func(c *config.Config) { c.Store.Memory.Snapshot = filepath.Join(folder, "counts") })
+	if got := f.metric(t, `headgate_snapshot_saves_total{result="failure"}`); got != "0" {
+		t.Errorf("before: %s", got)
+	}
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.SaveCounts(); err == nil {
+		t.Error("saved to nowhere")
+	}
+	if got := f.metric(t, `headgate_snapshot_saves_total{result="failure"}`); got != "1" {
+		t.Errorf("after: %s", got)
+	}
+	mkdir(t, folder)
+	if err := f.SaveCounts(); err != nil {
+		t.Error(err)
+	}
+	if got := f.metric(t, `headgate_snapshot_saves_total{result="success"}`); got != "1" {
+		t.Errorf("put right: %s", got)
+	}
+}

@@ -1,0 +1,13 @@
+//go:build !unix || aix || solaris
+
+package app
+
+import (
+	"errors"
+	"os"
+)
+
+// lockFile is not to be had here.
+func lockFile(string) (*os.File, bool, error) {
+	return nil, false, errors.New("this system has no flock")
+}

@@ -1,0 +1,172 @@
+package app_test
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// lossRules have something to ban, and something that hands out tokens.
+const lossRules = exportRules + `  - {name: login, match: {path: /login}, key: [client_ip], rate: 100000/hour, algorithm: fixed_window, on_store_error: local}
+`
+
+// today runs a process whose clock is that of Redis, and not a day behind it.
+func today(t *testing.T, rules, address string) *fixture {
+	t.Helper()
+	f := newFixture(t, rules, nil, onRedis(address), withAdmin)
+	f.clock.advance(time.Since(f.clock.Now()))
+	f.start(t)
+	return f
+}
+
+const banMallory = `{"key":{"client_ip":"192.0.2.66"},"for":"1h"}`
+
+// A Redis that is emptied, or restarted without its data, lifts no ban: those
+// that know it write it back, with the secret of tokens. A process that starts
+// afterwards has both; one that has just started with a secret of its own too.
+func TestRedisLosesEverything(t *testing.T) {
+	for _, how := range []string{"FLUSHALL", "restart"} {
+		t.Run(how, func(t *testing.T) {
+			server := redistest.Standalone(t)
+			nodes := []*fixture{today(t, lossRules, server.Addr), today(t, lossRules, server.Addr)}
+			for _, f := range nodes {
+				f.journal.await(t, "store connected")
+			}
+			nodes[0].mustKeys(t, "ban", banMallory)
+			nodes[1].await(t, func() bool { return nodes[1].check(t, "/login", "192.0.2.66").Reason == "banned" })
+			_, taken := nodes[0].ask(t, "/v1/check", anExport)
+			if how == "restart" {
+				server.Kill()
+				server.Restart() // it has no persistence
+			} else {
+				server.Do("FLUSHALL")
+			}
+			early := today(t, lossRules, server.Addr) // perhaps before it was noticed
+			for _, f := range nodes {
+				f.journal.await(t, "the store has lost its data")
+				f.await(t, func() bool { return f.metric(t, "headgate_store_lost_total") == "1" })
+			}
+			late := today(t, lossRules, server.Addr)
+			for i, f := range append(nodes, early, late) {
+				f.await(t, func() bool { return f.check(t, "/login", "192.0.2.66").Reason == "banned" })
+				if how == "FLUSHALL" && i == 0 {
+					continue
+				}
+				// What was taken before is known to all, though not counted any more.
+				if status, out := f.ask(t, "/v1/release", fmt.Sprintf(`{"lease":%q}`, taken["lease"])); status != http.StatusOK {
+					t.Errorf("node %d does not know the lease: %d %v", i, status, out)
+				}
+			}
+			// And what any of them hands out now, all others take.
+			all := append(nodes, early, late)
+			for i, f := range all {
+				_, reserved := f.ask(t, "/v1/reserve", aLanguage)
+				for j, other := range all {
+					if i == j {
+						continue
+					}
+					body := fmt.Sprintf(`{"reservation":%q,"cost":1}`, reserved["reservation"])
+					if status, out := other.ask(t, "/v1/commit", body); status != http.StatusOK && status != http.StatusConflict && status != http.StatusGone {
+						t.Errorf("a reservation of node %d at node %d: %d %v", i, j, status, out)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Under a policy that evicts, a flood of new keys lifts no ban, on no process,
+// also not on one that starts in the middle of it; and every start warns.
+func TestEvictionLiftsNoBan(t *testing.T) {
+	for _, policy := range []string{"allkeys-lru", "allkeys-random", "volatile-lru"} {
+		t.Run(policy, func(t *testing.T) {
+			server := redistest.Standalone(t, "--maxmemory", "3mb", "--maxmemory-policy", policy)
+			f := today(t, lossRules, server.Addr)
+			f.journal.await(t, "store connected")
+			f.journal.await(t, "the store evicts keys")
+			f.mustKeys(t, "ban", banMallory)
+			evicted := regexp.MustCompile(`evicted_keys:[1-9]\d{3}`)
+			for i := 0; ; i++ {
+				server.Do("EVAL", `for i = 1, 1000 do redis.call('SET', 'flood' .. ARGV[1] .. ':' .. i, string.rep('x', 100), 'PX', 3600000) end`, "0", fmt.Sprint(i))
+				if got := f.check(t, "/login", "192.0.2.66").Reason; got != "banned" {
+					t.Fatalf("after %d keys: %s", 1000*i, got)
+				}
+				if i > 15 && evicted.MatchString(server.Do("INFO", "stats")) {
+					break
+				}
+			}
+			late := today(t, lossRules, server.Addr)
+			late.await(t, func() bool { return late.check(t, "/login", "192.0.2.66").Reason == "banned" })
+			// Lifted is lifted, though.
+			late.mustKeys(t, "unban", `{"key":{"client_ip":"192.0.2.66"}}`)
+			for _, f := range []*fixture{f, late} {
+				f.await(t, func() bool { return f.check(t, "/login", "192.0.2.66").Allowed })
+			}
+		})
+	}
+}
+
+// A Redis without memory is said once, with a metric and in the status; rules
+// that say local go on limiting; keys that Redis has refused stay refused, and
+// when there is room again that is said too.
+func TestRedisIsFull(t *testing.T) {
+	server := redistest.Standalone(t, "--maxmemory-policy", "noeviction")
+	f := run(t, `domain: api
+limits:
+  - {name: local, match: {path: /local}, key: [client_ip], rate: 3/hour, algorithm: fixed_window, on_store_error: local}
+  - {name: open, match: {path: /open}, key: [client_ip], rate: 3/hour, algorithm: fixed_window}
+`, nil, onRedis(server.Addr), withAdmin)
+	f.journal.await(t, "store connected")
+	for range 4 {
+		f.check(t, "/open", "192.0.2.1")
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	var trace []string
+	for i := range 12 {
+		trace = append(trace, f.check(t, "/open", fmt.Sprint("192.0.2.", 10+i)).Reason)
+	}
+	if got := slices.Compact(trace); !slices.Equal(got, []string{"fail_open"}) {
+		t.Errorf("new keys under allow: %v", trace)
+	}
+	trace = trace[:0]
+	for range 5 {
+		trace = append(trace, fmt.Sprint(f.check(t, "/local", "192.0.2.1").Allowed))
+	}
+	if got := strings.Join(trace, " "); got != "true true true false false" {
+		t.Errorf("under local: %s", got)
+	}
+	// The circuit stays closed, because Redis answers.
+	if got := f.check(t, "/open", "192.0.2.1"); got.Allowed || got.Reason != "limited" && got.Reason != "cached" {
+		t.Errorf("an exhausted key: %+v", got)
+	}
+	f.journal.await(t, "the store is out of memory")
+	if got := f.metric(t, "headgate_store_full"); got != "1" {
+		t.Errorf("headgate_store_full %s", got)
+	}
+	if got := f.metric(t, `headgate_store_errors_total{kind="full"}`); got == "0" || got == "none" {
+		t.Errorf("%s errors", got)
+	}
+	if got := f.metric(t, "headgate_store_circuit_open"); got != "0" {
+		t.Errorf("circuit open: %s", got)
+	}
+	if s := answerOf[app.Status](t, f, "/v1/status"); s.Store.Healthy || !strings.Contains(s.Store.Error, "out of memory") {
+		t.Errorf("%+v", s.Store)
+	}
+	if _, body := f.get(t, f.apiURL("/readyz?verbose")); !strings.Contains(body, "out of memory") {
+		t.Error(body)
+	}
+	if n := strings.Count(f.journal.text.String(), "the store is out of memory"); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	f.await(t, func() bool {
+		return f.check(t, "/open", fmt.Sprint("192.0.3.", time.Now().Nanosecond()%250)).Reason != "fail_open"
+	})
+}

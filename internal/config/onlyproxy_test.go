@@ -1,0 +1,48 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+// TestOnlyTheProxy: where all requests come by the proxy, no rule may ask for other
+// attributes than theirs, for serve and for check alike.
+func TestOnlyTheProxy(t *testing.T) {
+	const proxy = "proxy: {upstream: http://127.0.0.1:9000}\n"
+	for _, row := range []struct {
+		text, variable, value string
+		want                  bool
+	}{
+		{proxy + "listen: {api: off, grpc: off, resp: off}\n", "", "", true},
+		{proxy + "listen: {api: off, grpc: off, resp: off}\n", "HEADGATE_LISTEN_API", "127.0.0.1:8080", false},
+		{proxy + "listen: {api: off, grpc: off, resp: off}\n", "HEADGATE_PROXY_LISTEN", "off", false},
+		{proxy + "listen: {grpc: off, resp: off}\n", "", "", false},
+		{proxy + "listen: {grpc: off, resp: off}\n", "HEADGATE_LISTEN_API", "off", true},
+		{proxy + "listen: {api: off, resp: off}\n", "", "", false},
+		{proxy + "listen: {api: off, grpc: off}\n", "", "", false},
+		{proxy + "listen: {api: off, grpc: off, resp: off, shared: 127.0.0.1:6000}\n", "", "", false},
+		{"listen: {api: off, grpc: off, resp: off}\n", "", "", false},
+	} {
+		file := filepath.Join(t.TempDir(), "headgate.yaml")
+		if err := os.WriteFile(file, []byte(row.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		from := config.Sources{File: file, Environment: func(name string) (string, bool) {
+			if name != row.variable {
+				return "", false
+			}
+			return row.value, true
+		}}
+		c, err := config.Load(from)
+		if err != nil {
+			t.Fatal(row, err)
+		}
+		checked, err := config.LoadRuleOptions(from)
+		if err != nil || c.RuleOptions.OnlyHTTP != row.want || checked.OnlyHTTP != row.want {
+			t.Errorf("%+v: served %t, checked %t, %v", row, c.RuleOptions.OnlyHTTP, checked.OnlyHTTP, err)
+		}
+	}
+}

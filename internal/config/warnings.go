@@ -1,0 +1,62 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// ours begins the names of our variables.
+const ours = "HEADGATE_"
+
+// otherVariables are those that are no settings.
+func otherVariables() []string {
+	return []string{"HEADGATE_CONFIG", EnvoyEnvironment, "HEADGATE_ADDRESS", "HEADGATE_ADMIN_TOKEN", "HEADGATE_API_TOKEN"}
+}
+
+// warnOfVariables warns of variables that are called like ours and do nothing.
+func (c *Config) warnOfVariables(from Sources) {
+	if from.Environ == nil {
+		return
+	}
+	known := otherVariables()
+	for _, s := range settings() {
+		known = append(known, s.variable())
+	}
+	is := make(map[string]bool, len(known))
+	for _, name := range known {
+		is[name] = true
+	}
+	for _, pair := range from.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		// Those of our tests say what they must have.
+		if !strings.HasPrefix(name, ours) || is[name] || strings.HasPrefix(name, "HEADGATE_REQUIRE_") {
+			continue
+		}
+		c.Warnings = append(c.Warnings, &SourceError{Source: name, Message: "there is no such variable, it does nothing" + nearestVariable(name, known)})
+	}
+}
+
+// nearestVariable says which may have been meant.
+func nearestVariable(name string, known []string) string {
+	var rest []string
+	for _, k := range known {
+		rest = append(rest, strings.TrimPrefix(k, ours))
+	}
+	if near := Nearest(strings.TrimPrefix(name, ours), rest); near != "" {
+		return fmt.Sprintf(", did you mean %s?", ours+strings.ToUpper(near))
+	}
+	return ""
+}
+
+// warnOfFile warns of a configuration that others may write.
+func (c *Config) warnOfFile() {
+	if c.File == "" {
+		return
+	}
+	if info, err := os.Stat(c.File); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0 {
+		c.Warnings = append(c.Warnings, &SourceError{
+			Source: c.File, Message: "everybody on this machine may write the configuration", Hint: "chmod o-w, or 640",
+		})
+	}
+}

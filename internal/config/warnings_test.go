@@ -1,0 +1,60 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+// What works, but hardly as it was meant, is said.
+func TestWarnings(t *testing.T) {
+	folder := t.TempDir()
+	file := func(name, text string, mode os.FileMode) string {
+		t.Helper()
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil { // whatever the umask
+			t.Fatal(err)
+		}
+		return path
+	}
+	open := file("open", "0123456789abcdef", 0o644)
+	closed := file("closed", "0123456789abcdef", 0o600)
+	for _, row := range []struct {
+		environ []string
+		text    string
+		mode    os.FileMode
+		want    []string
+	}{
+		{nil, "admin: {token_file: closed}\n", 0o644, nil},
+		{nil, "admin: {token_file: open}\n", 0o600, []string{"admin.token_file: everybody on this machine may read the secret in " + open}},
+		{nil, "admin: {token_file: " + closed + "}\n", 0o666, []string{filepath.Join(folder, "headgate.yaml") + ": everybody on this machine may write the configuration"}},
+		{
+			[]string{"HEADGATE_LISTEN_APII=x", "HEADGATE_LISTEN_API=127.0.0.1:1", "HEADGATE_WHATEVER=1", "PATH=/bin", "HEADGATE_ADDRESS=x", "HEADGATE_REQUIRE_REDIS=1"},
+			"", 0o600,
+			[]string{
+				"HEADGATE_LISTEN_APII: there is no such variable, it does nothing, did you mean HEADGATE_LISTEN_API?",
+				"HEADGATE_WHATEVER: there is no such variable, it does nothing",
+			},
+		},
+	} {
+		c, err := config.Load(config.Sources{
+			File: file("headgate.yaml", row.text, row.mode), Environment: none, Environ: func() []string { return row.environ },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, w := range c.Warnings {
+			got = append(got, w.Error())
+		}
+		if !slices.Equal(got, row.want) {
+			t.Errorf("%q %v:\n%q, want\n%q", row.text, row.environ, got, row.want)
+		}
+	}
+}

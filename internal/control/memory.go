@@ -1,0 +1,120 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// memory is what a Manager knows of a table that may lose its rows: all of
+// them, as they were read, and those that were deleted. So it can tell a row
+// that somebody deleted, of which the table says so, from one that the table has
+// lost, of which it says nothing or something older.
+//
+// Two processes that write back at once do no harm: each row has the version of
+// its last change, and of two the newer one stays, whoever comes first.
+type memory struct {
+	table Forgetful // nil if it loses nothing
+	rows  map[string]Row
+	// touched is when the table was read last. A process that has not read it
+	// for as long as a table remembers what was deleted may have missed that,
+	// and writes nothing back.
+	touched time.Time
+	losing  bool // the last attempt to write back has failed
+	lost    int64
+}
+
+// inTouch is how long a process may have been away to write anything back: a
+// little less than Redis remembers what was deleted.
+const inTouch = 7*24*time.Hour - time.Hour
+
+var errNotGiven = errors.New("what the table has lost cannot be written back")
+
+// hear keeps a row as it was read.
+func (m *Manager) hear(rows map[string]Row, r *Row) {
+	if m.memory.table == nil {
+		return
+	}
+	rows[r.Name] = *r
+}
+
+// giveBack writes back what the table has lost: of what this process knows,
+// the rows that are not among those just read, or only an older version of
+// them. What was lost holds here in any case: it is added to rows and given to
+// each.
+func (m *Manager) giveBack(ctx context.Context, state State, rows map[string]Row, now time.Time, each func(*Row)) error {
+	if m.memory.table == nil || m.memory.rows == nil {
+		return nil
+	}
+	var lost []Row
+	if now.Sub(m.memory.touched) < inTouch {
+		for name, r := range m.memory.rows {
+			if there, ok := rows[name]; r.Until.After(now) && (!ok || r.newer(&there)) {
+				lost = append(lost, r)
+				rows[name] = r
+				each(&r)
+			}
+		}
+	}
+	another := m.seen.Identity != "" && state.Identity != m.seen.Identity
+	if !another && len(lost) == 0 {
+		m.memory.losing = false
+		return nil
+	}
+	if another && !m.memory.losing {
+		m.memory.lost++
+		m.options.Logger.Warn("the store has lost its data: it was emptied, restarted without them, or is another one; what was counted is forgotten",
+			"was", m.seen.Identity, "is", state.Identity)
+		if m.options.Forgot != nil {
+			m.options.Forgot()
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	taken, err := m.memory.table.Restore(ctx, lost)
+	if err != nil {
+		if !m.memory.losing && ctx.Err() == nil {
+			m.options.Logger.Error("bans and overrides that the store has lost cannot be written back, they stay in force here", "lost", len(lost), "err", err)
+		}
+		m.memory.losing = true
+		return fmt.Errorf("%w: %w", errNotGiven, err)
+	}
+	again := m.memory.losing
+	m.memory.losing = false
+	if taken > 0 {
+		if !another && !again {
+			m.memory.lost++
+		}
+		m.options.Logger.Warn("bans and overrides that the store had lost are written back", "written", taken, "known", len(m.memory.rows))
+	}
+	return nil
+}
+
+// newer reports whether r is a later change than o; of the same change the one
+// that still has its value.
+func (r *Row) newer(o *Row) bool {
+	return r.Version > o.Version || r.Version == o.Version && o.Deleted && !r.Deleted
+}
+
+// version returns the latest version seen.
+func (m *Manager) version() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen.Version
+}
+
+// knows returns the row of that name, empty if there is none.
+func (m *Manager) knows(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.memory.rows[name].Value
+}
+
+// Lost returns how often the table had lost something.
+func (m *Manager) Lost() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.memory.lost
+}

@@ -1,0 +1,180 @@
+package proxy
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/internal/answer"
+)
+
+// Underscores says what becomes of header fields with an underscore in their
+// name: to many upstreams (CGI, PHP, WSGI, Rack) X_Forwarded_For is
+// X-Forwarded-For.
+type Underscores uint8
+
+// The choices.
+const (
+	// UnderscoresDrop leaves them out, as nginx does.
+	UnderscoresDrop Underscores = iota
+	// UnderscoresAllow passes them on.
+	UnderscoresAllow
+	// UnderscoresRefuse refuses requests that have some.
+	UnderscoresRefuse
+)
+
+// String returns the name that the configuration uses.
+func (u Underscores) String() string {
+	switch u {
+	case UnderscoresDrop:
+		return "drop"
+	case UnderscoresAllow:
+		return "allow"
+	case UnderscoresRefuse:
+		return "refuse"
+	}
+	return fmt.Sprintf("underscores(%d)", uint8(u))
+}
+
+// ParseUnderscores is the inverse of [Underscores.String].
+func ParseUnderscores(s string) (Underscores, bool) {
+	for _, u := range []Underscores{UnderscoresDrop, UnderscoresAllow, UnderscoresRefuse} {
+		if u.String() == s {
+			return u, true
+		}
+	}
+	return 0, false
+}
+
+// Strangers returns the fields that only a trusted proxy may send, unless the
+// options say otherwise: upstreams and frameworks take them for the client's
+// address, or for the path that was asked for.
+func Strangers() []string {
+	return []string{
+		"Cf-Connecting-Ip", "Fastly-Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
+		"X-Original-Host", "X-Original-Method", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Url",
+	}
+}
+
+// pseudonym begins the name of a process in Via; maxVia is how many processes
+// of ours a request may have passed.
+const (
+	pseudonym = "headgate-"
+	maxVia    = 16
+)
+
+// via is the name of this process in the Via field.
+type via struct {
+	name     string   // empty for none
+	one, two []string // the whole field, of a request by HTTP/1 and 2 that has none
+}
+
+func newVia() via {
+	name := pseudonym + strings.ToLower(rand.Text()[:12])
+	return via{name, []string{"1.1 " + name}, []string{"2.0 " + name}}
+}
+
+// add says in out that a request passed here.
+func (v *via) add(out http.Header, major int) {
+	if v.name == "" {
+		return
+	}
+	ours := v.one
+	if major == 2 {
+		ours = v.two
+	}
+	if was := out["Via"]; len(was) > 0 {
+		ours = append(slices.Clip(was), ours...)
+	}
+	out["Via"] = ours
+}
+
+// loops reports whether a request has been here before, or at so many of our
+// kind that it must be going in circles.
+func (v *via) loops(h http.Header) bool {
+	if v.name == "" {
+		return false
+	}
+	passed := 0
+	for _, field := range h["Via"] {
+		if strings.Contains(field, v.name) {
+			return true
+		}
+		passed += strings.Count(field, pseudonym)
+	}
+	return passed >= maxVia
+}
+
+// admissible answers requests that must go no further and reports false, and
+// takes out of others what a stranger has no right to say.
+func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
+	status, detail := http.StatusBadRequest, ""
+	switch {
+	case r.Method == http.MethodConnect:
+		status, detail = http.StatusNotImplemented, "this proxy makes no tunnels"
+	case !isToken(r.Method):
+		detail = "the method is not valid"
+	case r.Method == "PRI":
+		detail = "HTTP/2 begins with its preface, not with a request"
+	case r.URL.Path == "*" && r.Method != http.MethodOptions:
+		detail = "* is only for OPTIONS"
+	case p.via.loops(r.Header):
+		status, detail = http.StatusLoopDetected, "the request has been here before: the upstream leads back to this proxy"
+	case !p.clean(r):
+		detail = "a header field has an underscore in its name"
+	default:
+		if !r.ProtoAtLeast(1, 1) {
+			// A Transfer-Encoding would have been passed over by net/http, and what
+			// it frames be taken for the next request.
+			w.Header().Set("Connection", "close")
+		}
+		return true
+	}
+	answer.Problem(w, status, detail)
+	return false
+}
+
+// clean takes out of r what a stranger has no right to say, so that rules do not
+// see it either. It reports false if r is to be refused.
+func (p *Proxy) clean(r *http.Request) bool {
+	if p.options.Underscores != UnderscoresAllow {
+		for name := range r.Header {
+			if strings.IndexByte(name, '_') < 0 {
+				continue
+			}
+			if p.options.Underscores == UnderscoresRefuse {
+				return false
+			}
+			delete(r.Header, name)
+		}
+	}
+	for _, name := range p.options.Strangers {
+		if _, ok := r.Header[name]; ok && !p.trusts(r.RemoteAddr) {
+			delete(r.Header, name)
+		}
+	}
+	return true
+}
+
+// isToken reports whether s may be a method (RFC 9110, 5.6.2).
+func isToken(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// aboutAll answers OPTIONS *, which is about the server as a whole (RFC 9110,
+// 9.3.7): about us, and not about any one resource of the upstream.
+func (p *Proxy) aboutAll(w http.ResponseWriter, x *exchange) {
+	answer.Headers(w.Header(), x.dialect, x.policies...)
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
+}

@@ -1,0 +1,172 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// keptTimes is of how many answers a lookalike knows the time.
+	keptTimes = 64
+	// agreeing is how many answers must have the same value of a field before
+	// it counts as the upstream's habit.
+	agreeing = 2
+	// maxOptions is the longest body of an answer to OPTIONS that is kept.
+	maxOptions = 1 << 10
+
+	allowOrigin = "Access-Control-Allow-Origin"
+)
+
+// lookalikes know, for each rule that bans in secret, how the upstream answers
+// the requests that it lets pass.
+type lookalikes struct {
+	byScope sync.Map // of *lookalike, by rules.Rule.Scope
+}
+
+// of returns what is known for a rule.
+func (l *lookalikes) of(scope string) *lookalike {
+	known, ok := l.byScope.Load(scope)
+	if !ok {
+		known, _ = l.byScope.LoadOrStore(scope, &lookalike{methods: map[string]*manner{}})
+	}
+	look, _ := known.(*lookalike) // nothing else is stored
+	return look
+}
+
+// lookalike is how an upstream answers, by method.
+type lookalike struct {
+	mu      sync.Mutex
+	methods map[string]*manner
+}
+
+// manner is how an upstream answers requests of one method: how long it takes,
+// and the fields that are the same in all its answers.
+type manner struct {
+	times   [keptTimes]time.Duration
+	count   int
+	habits  http.Header
+	broken  map[string]bool // the fields of which answers differ
+	origin  string          // the last Access-Control-Allow-Origin
+	options *optionsAnswer  // of the method OPTIONS only
+}
+
+// optionsAnswer is what an upstream has answered to OPTIONS.
+type optionsAnswer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// methodsKept are those that have a manner of their own.
+func methodsKept() []string {
+	return []string{
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
+	}
+}
+
+// habitual are the fields that say something about the server and nothing
+// about who asks.
+func habitual() []string {
+	return []string{
+		"Accept-Ranges", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers", "Access-Control-Allow-Methods",
+		"Access-Control-Expose-Headers", "Access-Control-Max-Age", "Allow", "Cache-Control", "Content-Language",
+		"Content-Security-Policy", "Cross-Origin-Embedder-Policy", "Cross-Origin-Opener-Policy", "Cross-Origin-Resource-Policy",
+		"Expires", "Keep-Alive", "Origin-Agent-Cluster", "Permissions-Policy", "Pragma", "Referrer-Policy", "Server",
+		"Strict-Transport-Security", "Vary", "Via", "X-Content-Type-Options", "X-Dns-Prefetch-Control", "X-Download-Options",
+		"X-Frame-Options", "X-Permitted-Cross-Domain-Policies", "X-Powered-By", "X-Xss-Protection",
+	}
+}
+
+// learn notes an answer of the upstream that came after took.
+func (l *lookalike) learn(method string, took time.Duration, res *http.Response) {
+	if res.StatusCode < 200 || res.StatusCode > 299 || !slices.Contains(methodsKept(), method) {
+		return
+	}
+	var options *optionsAnswer
+	if method == http.MethodOptions {
+		options = optionsOf(res)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.methods[method]
+	if m == nil {
+		m = &manner{habits: http.Header{}, broken: map[string]bool{}}
+		l.methods[method] = m
+	}
+	m.times[m.count%keptTimes] = took
+	m.count++
+	m.options = options
+	m.origin = res.Header.Get(allowOrigin)
+	for _, name := range habitual() {
+		values, had := res.Header[name], m.habits[name]
+		switch {
+		case m.broken[name] || slices.Equal(values, had):
+		case had == nil && m.count == 1:
+			m.habits[name] = slices.Clone(values)
+		default:
+			delete(m.habits, name)
+			m.broken[name] = true
+		}
+	}
+}
+
+// optionsOf returns what res answers to OPTIONS, or nil if that is too long or
+// not for everybody.
+func optionsOf(res *http.Response) *optionsAnswer {
+	if res.ContentLength < 0 || res.ContentLength > maxOptions || res.Header["Set-Cookie"] != nil {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxOptions))
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), res.Body), res.Body}
+	if err != nil || int64(len(body)) != res.ContentLength {
+		return nil
+	}
+	return &optionsAnswer{res.StatusCode, http.Header{"Content-Type": res.Header["Content-Type"]}, body}
+}
+
+// latency returns how long an answer may take to look like one of the upstream:
+// the time of one that was seen, of the same method if there is any; 0 if
+// nothing is known. random returns a number from 0 to below n.
+func (l *lookalike) latency(method string, random func(n int) int) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.methods[method]
+	for _, other := range methodsKept() {
+		if m != nil {
+			break
+		}
+		m = l.methods[other]
+	}
+	if m == nil {
+		return 0
+	}
+	return m.times[random(min(m.count, keptTimes))]
+}
+
+// dress adds the upstream's habits to the header of an answer to r, and returns
+// what the upstream has answered to OPTIONS, if that is the method and it is
+// known.
+func (l *lookalike) dress(h http.Header, r *http.Request) *optionsAnswer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.methods[r.Method]
+	if m == nil || m.count < agreeing && m.options == nil {
+		return nil
+	}
+	for name, values := range m.habits {
+		if _, has := h[name]; !has && len(values) > 0 {
+			h[name] = slices.Clone(values)
+		}
+	}
+	if m.origin != "" && (m.origin == "*" || m.origin == r.Header.Get("Origin")) {
+		h.Set(allowOrigin, m.origin)
+	}
+	return m.options
+}

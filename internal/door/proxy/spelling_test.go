@@ -1,0 +1,293 @@
+package proxy_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// identities is what an upstream takes a request's cookie, parameter and header
+// field for. Of a list it says the first and the last.
+type identities struct{ Cookie, Query, Header, Auth []string }
+
+const spellingRules = `
+domain: api
+limits:
+  - {name: cookie, match: {path: /cookie}, key: ["cookie:session"], rate: 1/day}
+  - {name: query, match: {path: /query}, key: ["query:user_id"], rate: 1/day}
+  - {name: header, match: {path: /header}, key: ["header:X-Api-Key"], rate: 1/day}
+  - {name: auth, match: {path: /auth}, key: ["header:Authorization"], rate: 1/day}
+`
+
+const nobody = "(nobody)"
+
+// attempts are requests by which one client, whose value is real, tries to be
+// another each time.
+func attempts() []string {
+	var list []string
+	add := func(path string, lines ...string) {
+		list = append(list, "GET "+path+" HTTP/1.1\r\nHost: h\r\n"+strings.Join(append(lines, "Connection: close\r\n\r\n"), "\r\n"))
+	}
+	for _, value := range []string{
+		"real", " real", "\treal\t", `"real"`, ` "real" `, `"realX`, "r%65al", "%72eal", "%72%65%61%6c", "%72%65%61%6C", "re%61l", `"r%65al"`,
+		`j:"real"`, `j:%22real%22`, `j:"\u0072eal"`, "r eal", "r+eal", "r%20eal",
+	} {
+		add("/cookie", "Cookie: session="+value)
+		add("/cookie", "Cookie:  a=b ;  session  ="+value+" ; c=d")
+		for _, junk := range []string{"1", "2", "3"} {
+			add("/cookie", "Cookie: session="+junk+"; session="+value)
+			add("/cookie", "Cookie: session="+value+"; session="+junk)
+			add("/cookie", "Cookie: session="+junk, "Cookie: session="+value)
+			add("/cookie", "Cookie: session="+junk+"; Session="+value+"; session="+junk+"; s%65ssion="+value+"; session[]="+value)
+		}
+	}
+	for _, pair := range []string{
+		"user_id=real", "user%5fid=real", "user.id=real", "user+id=real", "%20user_id=real", "user%20id=real", "user_id[]=real", "user_id[0]=real", "user_id%5B%5D=real",
+		"USER_ID=real", "user_id=r%65al", "user_id=re%61l&", "&&user_id=real", "a=1;user_id=real", "user_id=real;b=2", "user_id[x=real",
+	} {
+		add("/query?" + pair)
+		for _, junk := range []string{"1", "2", "3"} {
+			add("/query?user_id=" + junk + "&" + pair)
+			add("/query?" + pair + "&user_id=" + junk)
+			add("/query?user.id=" + junk + "&" + pair + "&user.id=" + junk)
+			add("/query?user_id=%zz" + junk + "&" + pair)
+			add("/query?" + pair + "&" + strings.Repeat("user_id=x&user.id=y&", 3) + "user_id=" + junk)
+			many := ""
+			for i := range 12 {
+				many += fmt.Sprintf("&user_id=%s%d", junk, i)
+			}
+			add("/query?" + many + "&" + pair)
+			add("/query?" + pair + many)
+		}
+	}
+	for _, name := range []string{"X-Api-Key", "x-api-key", "X_Api_Key", "X-Api_Key", "X.Api.Key", "x_API_key"} {
+		add("/header", name+": real")
+		add("/header", name+":   real  ")
+		for _, junk := range []string{"1", "2", "3"} {
+			add("/header", "X-Api-Key: "+junk, name+": real")
+			add("/header", name+": real", "X-Api-Key: "+junk)
+			add("/header", "X-Api-Key: "+junk, name+": real", "X-API-KEY: "+junk)
+		}
+	}
+	// Some servers find nobody in these, who has one count.
+	for i := range 3 {
+		for _, form := range []string{"USER_ID=%d", "user.id=%d", "user_id=%%zz%d", "user_id=%d;x", "user_id[x]=%d", "x;user_id=%d"} {
+			add("/query?" + fmt.Sprintf(form, i))
+		}
+		add("/query?" + strings.Repeat("a&", 1100) + fmt.Sprintf("user_id=%d", i))
+		add("/header", fmt.Sprintf("X_Api_Key: %d", i))
+		add("/cookie", fmt.Sprintf("Cookie: Session=%d", i))
+		add("/cookie", fmt.Sprintf("Cookie: session=%d\x80", i))
+	}
+	for _, value := range []string{"Bearer real", "bearer real", "BEARER  real", "Bearer \t real", "bEARER real "} {
+		add("/auth", "Authorization: "+value)
+	}
+	return list
+}
+
+// TestSpellingsShareOneBudget runs before real upstreams: of all requests that an
+// upstream takes for those of one client, one passes a limit of one.
+func TestSpellingsShareOneBudget(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(*testing.T) string{
+		"net/http": startGo, "php": startPHP, "express": startExpress,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			to, err := url.Parse(start(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := newProxy(t, spellingRules, memory.New(), nil, func(o *proxy.Options) { o.Upstream, o.Transport = to, http.DefaultTransport })
+			server := httptest.NewServer(p)
+			defer server.Close()
+			passed := map[string][]string{}
+			for _, raw := range attempts() {
+				path, _, _ := strings.Cut(strings.TrimPrefix(raw, "GET /"), " ")
+				path, _, _ = strings.Cut(path, "?")
+				for _, id := range exchangeRaw(t, server.Listener.Addr().String(), raw, path) {
+					if id == nobody || strings.Contains(id, "eal") {
+						passed[path+" "+id] = append(passed[path+" "+id], raw)
+					}
+				}
+			}
+			for id, requests := range passed {
+				if len(requests) > 1 {
+					t.Errorf("%s passed %d times:\n%q", id, len(requests), requests)
+				}
+			}
+			if len(passed) < 4 {
+				t.Errorf("no budget was used: %v", passed)
+			}
+		})
+	}
+}
+
+// exchangeRaw sends one request and returns whom the upstream took its client
+// for, or nothing if it was refused.
+func exchangeRaw(t *testing.T, address, raw, path string) []string {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, raw); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("%q: %v", raw, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return nil
+	}
+	var ids identities
+	if err := json.NewDecoder(res.Body).Decode(&ids); err != nil {
+		t.Fatalf("%q: %v", raw, err)
+	}
+	list := map[string][]string{"cookie": ids.Cookie, "query": ids.Query, "header": ids.Header, "auth": ids.Auth}[path]
+	if strings.Join(list, "") == "" {
+		return []string{nobody}
+	}
+	return list
+}
+
+func startGo(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ids := identities{Query: ends(r.URL.Query()["user_id"]), Header: ends(r.Header["X-Api-Key"]), Auth: scheme(r.Header.Get("Authorization"))}
+		for _, c := range r.CookiesNamed("session") {
+			ids.Cookie = append(ids.Cookie, c.Value)
+			if plain, err := url.QueryUnescape(c.Value); err == nil && plain != c.Value { // as gin
+				ids.Cookie = append(ids.Cookie, plain)
+			}
+		}
+		ids.Cookie = ends(ids.Cookie)
+		_ = json.NewEncoder(w).Encode(ids)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func ends(values []string) []string {
+	if n := len(values); n > 1 && values[0] != values[n-1] {
+		return []string{values[0], values[n-1]}
+	}
+	return values[:min(len(values), 1)]
+}
+
+func scheme(value string) []string {
+	if fields := strings.Fields(value); len(fields) == 2 && strings.EqualFold(fields[0], "Bearer") {
+		return fields[1:]
+	}
+	return nil
+}
+
+const phpUpstream = `<?php
+function flat($v) { return is_array($v) ? array_values(array_unique(array_map('strval', array_filter($v, 'is_scalar')))) : ($v === null ? [] : [$v]); }
+$auth = preg_match('/^bearer\s+(\S+)\s*$/i', $_SERVER['HTTP_AUTHORIZATION'] ?? '', $m) ? [$m[1]] : [];
+echo json_encode(['cookie' => flat($_COOKIE['session'] ?? null), 'query' => flat($_GET['user_id'] ?? null),
+  'header' => array_values(array_unique(array_map('trim', explode(',', $_SERVER['HTTP_X_API_KEY'] ?? '')))), 'auth' => $auth]);
+`
+
+func startPHP(t *testing.T) string {
+	t.Helper()
+	php, err := exec.LookPath("php")
+	if err != nil {
+		t.Skip("there is no php")
+	}
+	script := filepath.Join(t.TempDir(), "index.php")
+	if err := os.WriteFile(script, []byte(phpUpstream), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := freeAddress(t)
+	run(t, exec.Command(php, "-d", "display_errors=0", "-S", address, script), address)
+	return "http://" + address
+}
+
+const expressUpstream = `
+const app = require('express')(), cookies = require('cookie-parser');
+app.set('query parser', 'extended');
+app.use(cookies());
+const flat = v => v === undefined ? [] : [].concat(typeof v === 'object' ? Object.values(v) : v).map(String);
+const ends = v => v.length > 1 ? [...new Set([v[0], v.at(-1)])] : v;
+app.use((q, r) => r.json({cookie: flat(q.cookies.session), query: ends(flat(q.query.user_id)),
+  header: ends((q.get('X-Api-Key') || '').split(',').map(s => s.trim())), auth: /^bearer\s/i.test(q.get('Authorization') || '') ? [q.get('Authorization').split(/\s+/)[1]] : []}));
+app.listen(process.argv[2], '127.0.0.1');
+`
+
+// startExpress needs the modules express and cookie-parser where node finds them,
+// as in NODE_PATH.
+func startExpress(t *testing.T) string {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("there is no node")
+	}
+	modules := os.Getenv("NODE_PATH")
+	if cache, err := os.UserCacheDir(); err == nil && modules == "" {
+		modules = filepath.Join(cache, "headgate", "upstreams", "node_modules")
+	}
+	env := append(os.Environ(), "NODE_PATH="+modules)
+	probe := exec.Command(node, "-e", "require('express'); require('cookie-parser')")
+	if probe.Env = env; probe.Run() != nil {
+		t.Skip("node finds no express and cookie-parser: scripts/ensure-express.sh gets them")
+	}
+	address := freeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	command := exec.Command(node, "-e", strings.Replace(expressUpstream, "process.argv[2]", port, 1))
+	command.Env = env
+	run(t, command, address)
+	return "http://" + address
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// run starts an upstream and waits until it listens.
+func run(t *testing.T, command *exec.Cmd, address string) {
+	t.Helper()
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	deadline := time.Now().Add(20 * time.Second)
+	for time.Now().Before(deadline) {
+		conn, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	t.Fatal("the upstream does not listen")
+}

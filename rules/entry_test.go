@@ -1,0 +1,72 @@
+package rules_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/rules"
+)
+
+// TestNamesThatNothingProvides: what no request has is an error where only HTTP
+// requests come, the name of a header field everywhere, and another word for an
+// attribute a warning.
+func TestNamesThatNothingProvides(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ name, alone, otherwise string }{
+		{"X-Api-Key", `error did you mean "header:X-Api-Key"?`, `error`},
+		{"x-api-key", `error did you mean "header:X-Api-Key"?`, `error`},
+		{"User-Agent", `error did you mean "header:User-Agent"?`, `error`},
+		{"ip", `error did you mean "client_ip"?`, `warning did you mean "client_ip"?`},
+		{"remote_addr", `error did you mean "client_ip"?`, `warning did you mean "client_ip"?`},
+		{"user_id", `error did you mean "jwt:sub"?`, ``},
+		{"tenant", `error`, ``},
+		{"client_ip", ``, ``},
+		{`"header:X-Api-Key"`, ``, ``},
+	} {
+		text := "domain: d\nlimits:\n  - name: a\n    key: [" + row.name + "]\n    rate: 1/day\n"
+		for options, want := range map[rules.Options]string{{OnlyHTTP: true}: row.alone, {}: row.otherwise} {
+			rs, problems := options.Parse(rules.Source{Name: "r.yaml", Data: []byte(text)})
+			if rs != nil {
+				problems = rs.Warnings()
+			}
+			got := ""
+			for _, p := range problems {
+				got += p.String()
+			}
+			kind, hint, _ := strings.Cut(want, " ")
+			switch kind := strings.TrimSuffix(kind, ":"); {
+			case kind == "" && got != "", kind != "" && got == "",
+				kind == "error" != (rs == nil),
+				kind != "" && !strings.Contains(got, "r.yaml:4:11"),
+				strings.Contains(hint, "did you mean") && !strings.Contains(got, hint[strings.Index(hint, "did you"):]):
+				t.Errorf("%s, %+v: %q, want %q", row.name, options, got, want)
+			}
+		}
+	}
+}
+
+// TestBrokenRatesRepeatNothing: of a rule whose rate is wrong nobody knows what it
+// would repeat.
+func TestBrokenRatesRepeatNothing(t *testing.T) {
+	t.Parallel()
+	_, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - {name: a, key: client_ip, rate: 5/minte}\n  - {name: b, key: client_ip, rate: 7/hur}\n")})
+	if len(problems) != 2 {
+		t.Errorf("%v", problems)
+	}
+	for _, p := range problems {
+		if strings.Contains(p.String(), "repeats") {
+			t.Error(p)
+		}
+	}
+}
+
+func TestOnLimitIsNoStatus(t *testing.T) {
+	t.Parallel()
+	rs, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - {name: a, rate: 5/minute, on_limit: 503}\n")})
+	if rs != nil || len(problems) != 1 || problems[0].Hint != "write on_limit: {status: 503}" {
+		t.Errorf("%+v", problems)
+	}
+	if rs, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - {name: a, rate: 5/minute, on_limit: {status: 503}}\n")}); rs == nil {
+		t.Errorf("the hint is wrong: %+v", problems)
+	}
+}

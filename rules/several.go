@@ -1,0 +1,102 @@
+package rules
+
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+const (
+	// MaxValues is how many values of an attribute a request may have under a
+	// rule that counts by it.
+	MaxValues = 8
+	// maxKeys is under how many keys a rule counts one request.
+	maxKeys = 16
+)
+
+// addSeveral adds the checks of r for a request with several values of an
+// attribute that it counts by, and reports false for any other request: one for
+// every choice of one value each. They are all charged, or none is. No honest
+// request comes to more than maxKeys: one that does costs more than fits into
+// any limit, for what it means to its upstream nobody knows.
+func (m *Matches) addSeveral(r *Rule, f *facts) bool {
+	var choices [][]string // of each attribute of the key, besides its first value
+	keys := 1
+	for i, a := range r.Key {
+		if others := f.others(a.Attribute); len(others) > 0 {
+			if choices == nil {
+				choices = make([][]string, len(r.Key))
+			}
+			choices[i] = slices.Clone(others)
+			keys = min(keys*(1+len(others)), maxKeys+1)
+			if len(others) >= MaxValues {
+				keys = maxKeys + 1
+			}
+		}
+	}
+	if choices == nil {
+		return false
+	}
+	f.several = true
+	if keys > maxKeys {
+		before := len(m.Checks)
+		m.addChoice(r, f, func(i int, v value) value {
+			if !v.ok && len(choices[i]) > 0 {
+				return value{choices[i][0], true}
+			}
+			return v
+		})
+		for i := range m.Checks[before:] {
+			m.Checks[before+i].Cost = math.MaxInt64
+		}
+		return true
+	}
+	for taken := make([]int, len(choices)); ; {
+		m.addChoice(r, f, func(i int, v value) value {
+			if n := taken[i]; n > 0 {
+				return value{choices[i][n-1], true}
+			}
+			return v
+		})
+		if !next(taken, choices) {
+			return true
+		}
+	}
+}
+
+// addChoice adds a check of r for some values of its key.
+func (m *Matches) addChoice(r *Rule, f *facts, choose func(i int, v value) value) {
+	for i, a := range r.Key { // which may use the scratch space; see composeKey
+		if v := choose(i, f.get(a.Attribute)); !v.ok && r.KeyMissing == KeyMissingSkip {
+			return
+		}
+	}
+	start := len(f.scratch)
+	for i, a := range r.Key {
+		f.scratch = r.appendKeyPart(f.scratch, a, choose(i, f.get(a.Attribute)), f)
+	}
+	m.addCheck(r, view(f.scratch[start:]), f)
+}
+
+// next counts taken up by one, the first place first, and reports false when it
+// is all zero again.
+func next(taken []int, choices [][]string) bool {
+	for i := range taken {
+		if taken[i] < len(choices[i]) {
+			taken[i]++
+			return true
+		}
+		taken[i] = 0
+	}
+	return false
+}
+
+// CountedValue returns the form in which keys have a value of the attribute, for
+// operators who name a key by what a client has sent.
+func CountedValue(a Attribute, text string) string {
+	text = meant(a, text)
+	if a.Kind == Cookie {
+		text = strings.ReplaceAll(text, "+", " ")
+	}
+	return text
+}

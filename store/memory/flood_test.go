@@ -1,0 +1,65 @@
+package memory
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// TestExhaustedFlood: new keys that are exhausted themselves, each by one
+// request, free an exhausted key only once as many of them have come as the
+// store has keys; so a debt that is shorter than that takes is never cut.
+func TestExhaustedFlood(t *testing.T) {
+	for _, row := range []struct {
+		keys  int
+		rate  int64 // new keys a second
+		freed bool
+	}{
+		{1000, 90, false}, // 11 s for 1000 keys: the debt of 10 s is over before
+		{1000, 200, true}, // 5 s
+		{20_000, 1800, false},
+		{20_000, 9000, true},
+	} {
+		t.Run(fmt.Sprint(row.keys, " keys, ", row.rate, " a second"), func(t *testing.T) {
+			s := New(MaxKeys(row.keys))
+			limit := headgate.Per(10, 10*time.Second)
+			const victims = 50
+			op := headgate.Op{Limit: limit, Cost: 10, At: t0}
+			for i := range victims {
+				op.Key = fmt.Sprint("victim", i)
+				if d, _ := s.Take(t.Context(), op); !d.Allowed {
+					t.Fatal("refused at first")
+				}
+			}
+			first := 0
+			// For 9.9 s: a tenth of a second before the victims are free.
+			for i := range int(row.rate * 99 / 10) {
+				op.Key, op.Cost, op.At = fmt.Sprint("new", i), 10, t0+int64(i)*1_000_000/row.rate
+				if _, err := s.Take(t.Context(), op); err != nil {
+					t.Fatal(err)
+				}
+				if i%(row.keys/50) != 0 || first > 0 {
+					continue
+				}
+				for j := range victims {
+					peek := headgate.Op{Key: fmt.Sprint("victim", j), Limit: limit, Cost: 10, Kind: headgate.Peek, At: op.At}
+					if d, _ := s.Take(t.Context(), peek); d.Allowed {
+						first = i
+						break
+					}
+				}
+			}
+			if (first > 0) != row.freed {
+				t.Errorf("a victim was freed after %d new keys; %+v", first, s.Stats())
+			}
+			if row.freed && first < row.keys-victims {
+				t.Errorf("a victim was freed after %d new keys, before as many had come as the store has", first)
+			}
+			if st := s.Stats(); row.freed && st.EvictedInDebt == 0 {
+				t.Errorf("nobody is told: %+v", st)
+			}
+		})
+	}
+}
