@@ -102,6 +102,7 @@ func newIndex(rules []*Rule) *index {
 			}
 		}
 		x.insert(int32(i), best)
+		rules[i].match.path.indexed = rules[i].match.path.isProved(best)
 	}
 	x.linkAddresses()
 	return x
@@ -179,6 +180,33 @@ func (p *pathPattern) posting() posting {
 		}
 	}
 	return posting{kind: byPath, text: text.String()}
+}
+
+// isProved reports whether a rule that stands under these postings is given for
+// paths alone that c asks for: all its patterns are among them, and each is
+// looked up as a whole, but for a ** at its end, which anything is as.
+func (c *pathCondition) isProved(under []posting) bool {
+	if c.exact || len(under) == 0 || under[0].kind > byPathBelow {
+		return false
+	}
+	for _, made := range c.any.all {
+		p, ok := made.(*pathPattern)
+		if !ok {
+			return false
+		}
+		for i := range p.segments {
+			switch p.segments[i].kind {
+			case partlySegment:
+				return false
+			case deepSegment:
+				if i < len(p.segments)-1 {
+					return false
+				}
+			case literalSegment, anySegment:
+			}
+		}
+	}
+	return true
 }
 
 // insert puts rule i under all of the postings.

@@ -210,10 +210,11 @@ func (f *facts) get(a Attribute) value {
 	return f.ask(a)
 }
 
-// applies reports whether every condition holds.
+// applies reports whether every condition holds, of a rule that the index has
+// given for the request.
 func (m *matcher) applies(f *facts) bool {
 	return (m.method.isEmpty() || m.method.applies(f.getMethod())) &&
-		(m.path.isEmpty() || m.path.applies(f)) &&
+		(m.path.isEmpty() || m.path.appliesIndexed(f)) &&
 		(m.host.isEmpty() || m.host.applies(f.getHost())) &&
 		m.addressApplies(f) && m.valuesApply(f)
 }

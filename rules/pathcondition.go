@@ -13,6 +13,7 @@ import (
 type pathCondition struct {
 	textCondition      // the patterns of any are folded, unless exact
 	exact         bool // case counts
+	indexed       bool // the index gives the rule for paths asked for alone; see isProved
 
 	// Of not, the patterns for paths with no slash at their end, with one, and
 	// with more: servers may tell /health from /health/.
@@ -26,6 +27,14 @@ func (c *pathCondition) applies(f *facts) bool {
 		return len(c.any.all) == 0
 	}
 	return (len(c.any.all) == 0 || c.asksFor(f.paths)) && !c.excludes(f.paths)
+}
+
+// appliesIndexed is applies for a rule that the index has given.
+func (c *pathCondition) appliesIndexed(f *facts) bool {
+	if c.indexed {
+		return !c.excludes(f.paths)
+	}
+	return c.applies(f)
 }
 
 // asksFor reports whether a reading is one asked for. A path with more readings

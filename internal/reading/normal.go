@@ -37,7 +37,12 @@ func (s *Set) Plain() []string {
 }
 
 // FoldedPlain returns normal form i with its letters folded by [Fold].
-func (s *Set) FoldedPlain(i int) string { return s.fold(s.Plain()[i]) }
+func (s *Set) FoldedPlain(i int) string {
+	if s.lower {
+		return s.texts[i]
+	}
+	return s.fold(s.Plain()[i])
+}
 
 // unknown is the place of a normal form that has not been worked out.
 const unknown = -1

@@ -29,6 +29,7 @@ package reading
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 	"unsafe"
 )
 
@@ -51,6 +52,7 @@ type Set struct {
 	work   int
 	ending int
 	simple bool // the path is plain
+	lower  bool // it is simple, and folding changes nothing
 	beyond bool
 	climbs bool
 }
@@ -67,7 +69,7 @@ func (s *Set) Read(path string) {
 		s.buf = nil
 	}
 	s.work, s.ending, s.beyond, s.climbs = 0, 0, false, false
-	if s.simple = IsPlain(path); s.simple {
+	if s.simple, s.lower = look(path); s.simple {
 		s.texts = append(s.texts, s.trim(path))
 		return
 	}
@@ -98,6 +100,9 @@ func (s *Set) Slashes() int { return s.ending }
 
 // Folded returns reading i with its letters folded by [Fold].
 func (s *Set) Folded(i int) string {
+	if s.lower {
+		return s.texts[i]
+	}
 	if len(s.folded) == 0 {
 		for _, text := range s.texts {
 			s.folded = append(s.folded, s.fold(text))
@@ -151,22 +156,32 @@ func trimSlashes(path string) string {
 // IsPlain reports whether path, but for a slash at its end, can be read in one
 // way only and is written as readings are.
 func IsPlain(path string) bool {
+	plain, _ := look(path)
+	return plain
+}
+
+// look reports whether path is plain, and whether folding changes nothing in it
+// then.
+func look(path string) (plain, lower bool) {
 	if path == "" || path[0] != '/' {
-		return false
+		return false, false
 	}
+	lower = true
 	for i := 1; i < len(path); i++ {
 		switch c := path[i]; {
 		case c >= 'a' && c <= 'z':
 		case c == '.' || c == '/':
 			// After a slash these may be a dot segment, or a second slash.
 			if path[i-1] == '/' && (c == '/' || isDots(path[i:])) {
-				return false
+				return false, false
 			}
 		case c == '%' || c == ';' || c == '\\' || c == '?' || c == '#' || c == 0:
-			return false
+			return false, false
+		case c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf:
+			lower = false
 		}
 	}
-	return true
+	return true, lower
 }
 
 // isDots reports whether the first segment of rest is . or ..
