@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -107,6 +108,7 @@ type App struct {
 	audit audit
 	queueing
 	capacity capacity
+	ours     func(netip.Addr) bool // reports whether an address is this machine's own
 
 	candidate   candidateState
 	tokenSecret tokenSecret
@@ -133,7 +135,7 @@ func New(options Options) (*App, error) {
 	if options.LogLevel == nil {
 		options.LogLevel = new(slog.LevelVar) // that nobody reads
 	}
-	a := &App{options: options, log: options.Logger, failures: make(chan error, 4)}
+	a := &App{options: options, log: options.Logger, failures: make(chan error, 4), ours: netip.Addr.IsLoopback}
 	a.openClock()
 	a.registry, a.started = prometheus.NewRegistry(), a.options.Clock()
 	a.began = time.Now()

@@ -59,15 +59,16 @@ func (e *ListenError) Unwrap() error { return e.Err }
 type door struct {
 	name     string
 	listener net.Listener
-	bound    *netbound.Listener // listener too, if this bounds it
-	watched  *netbound.Watched  // what is below it; nil behind a shared port
-	server   *http.Server       // or
-	grpc     *rls.Server        // of the gRPC door, or
-	resp     *resp.Server       // of the Redis protocol, or
-	port     *oneport.Port      // of several doors
-	started  bool               // port serves
-	cut      context.CancelFunc // ends what is still going on
-	done     chan struct{}      // closed when the server has returned
+	bound    *netbound.Listener  // listener too, if this bounds it
+	watched  *netbound.Watched   // what is below it; nil behind a shared port
+	clients  *netbound.PerClient // likewise; nil if clients may have any number
+	server   *http.Server        // or
+	grpc     *rls.Server         // of the gRPC door, or
+	resp     *resp.Server        // of the Redis protocol, or
+	port     *oneport.Port       // of several doors
+	started  bool                // port serves
+	cut      context.CancelFunc  // ends what is still going on
+	done     chan struct{}       // closed when the server has returned
 }
 
 // listen opens the listeners of all doors.

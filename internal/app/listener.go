@@ -18,12 +18,12 @@ const (
 
 // wrap puts around the listener of a door what lies between the network and
 // the protocol. From the outside in: the PROXY protocol, which says who is at
-// the other end; the bound on connections; and then, at the server of the door,
+// the other end; the bound on the connections of one client; that on all; and then, at the server of the door,
 // TLS.
 func (a *App) wrap(d *door, l net.Listener) net.Listener {
 	log := a.log.With("door", d.name)
 	d.watched = netbound.Watch(l, log)
-	l = a.namesClients(d.name, d.watched)
+	l = a.boundsClients(d, a.namesClients(d.name, d.watched))
 	if d.name == backendDoor || d.name == DoorRESP {
 		return l // it is our own; it has a bound of its own, which tells
 	}

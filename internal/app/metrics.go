@@ -131,6 +131,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.storeMetrics(c)
 	a.storeHealthMetrics(c)
 	a.connectionMetrics(c)
+	a.perClientMetrics(c)
 	a.overloadMetrics(c)
 	a.respMetrics(c)
 	a.queueMetrics(c)

@@ -3,8 +3,6 @@ package app
 import (
 	"net"
 	"slices"
-	"sync/atomic"
-	"time"
 
 	"github.com/headgate/headgate/internal/proxyproto"
 )
@@ -16,12 +14,11 @@ func (a *App) namesClients(door string, l net.Listener) net.Listener {
 	if !slices.Contains(c.Doors, door) {
 		return l
 	}
-	var last atomic.Int64 // when a refusal was told, so that a flood does not fill the log
+	var told seldom
 	return proxyproto.NewListener(l, proxyproto.Options{
 		Trusts: a.clients.TrustsAddr, Untrusted: c.Untrusted,
 		Refused: func(peer net.Addr, err error) {
-			now, before := a.options.Clock().UnixNano(), last.Load()
-			if before != 0 && now-before < int64(time.Minute) || !last.CompareAndSwap(before, now) {
+			if !told.passes(a.options.Clock()) {
 				a.log.Debug("connection refused", "door", door, "peer", peer.String(), "err", err)
 				return
 			}

@@ -193,16 +193,23 @@ func (r *Resolver) AppendGroup(dst []byte, addr netip.Addr) []byte {
 	if !addr.IsValid() {
 		return append(dst, Unknown...)
 	}
+	prefix := r.Network(addr)
+	if prefix.IsSingleIP() {
+		return prefix.Addr().AppendTo(dst)
+	}
+	return prefix.AppendTo(dst)
+}
+
+// Network returns the prefix that clients at addr, which must be valid, are
+// counted by.
+func (r *Resolver) Network(addr netip.Addr) netip.Prefix {
 	addr = translated(addr.Unmap().WithZone(""))
 	bits := r.v6
 	if addr.Is4() {
 		bits = r.v4
 	}
-	if bits == addr.BitLen() {
-		return addr.AppendTo(dst)
-	}
 	prefix, _ := addr.Prefix(bits) // bits is in range
-	return prefix.AppendTo(dst)
+	return prefix
 }
 
 // Group is [Resolver.AppendGroup] as a string.

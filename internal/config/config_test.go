@@ -50,7 +50,7 @@ func TestFullFile(t *testing.T) {
 		}, Redis: config.Redis{DenyCache: config.DefaultDenyCache}},
 		Listen: config.Listen{API: "off", GRPC: config.DefaultGRPC, RESP: ":6380", Admin: config.DefaultAdmin},
 		RESP: config.RESP{
-			Password: "secret", MaxConnections: 100, IdleTimeout: time.Minute,
+			Password: "secret", MaxConnections: 100, MaxPerClient: 10, IdleTimeout: time.Minute,
 			TLS: config.TLS{Cert: "testdata/tls/cert", Key: "testdata/tls/key", ClientCA: "testdata/tls/ca", ClientNames: []string{"s"}},
 		},
 		Envoy: config.Envoy{

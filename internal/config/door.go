@@ -22,18 +22,20 @@ type API struct {
 // Shared is the port that several doors share.
 type Shared struct {
 	TLS TLS
-	// MaxConnections is how many may be open at once, HandshakeTimeout how
-	// long one may take until it is known what it speaks; 0 leaves the default.
-	MaxConnections   int64
-	HandshakeTimeout time.Duration
+	// MaxConnections is how many may be open at once, MaxPerClient how many of
+	// one client (negative: any number), HandshakeTimeout how long one may take
+	// until it is known what it speaks; 0 leaves the default.
+	MaxConnections, MaxPerClient int64
+	HandshakeTimeout             time.Duration
 }
 
 // HTTP bounds what callers of a door over HTTP may do. What is 0 has the
 // default of the door.
 type HTTP struct {
-	// MaxConnections is how many may be open at once, MaxStreams how many
-	// requests one of HTTP/2 may have under way.
-	MaxConnections, MaxStreams int64
+	// MaxConnections is how many may be open at once, MaxPerClient how many of
+	// one client (negative: any number), MaxStreams how many requests one of
+	// HTTP/2 may have under way.
+	MaxConnections, MaxPerClient, MaxStreams int64
 	// MaxHeader is how large the header of a request may be, in bytes.
 	MaxHeader int64
 	// HeaderTimeout is how long the header may take, ReadTimeout the whole
@@ -85,6 +87,7 @@ func doorSettings() []setting {
 		{key: "api.hosts", list: true, set: func(c *Config, v []string) (err error) { c.API.Hosts, err = hostNames(v); return err }},
 		one("api.explain", func(c *Config, v string) (err error) { c.API.Explain, err = parseExplain(v); return err }),
 		count("shared.max_connections", func(c *Config) *int64 { return &c.Shared.MaxConnections }, 1_000_000),
+		perClient(DoorShared, func(c *Config) *int64 { return &c.Shared.MaxPerClient }),
 		period("shared.handshake_timeout", func(c *Config) *time.Duration { return &c.Shared.HandshakeTimeout }),
 	}
 	all = append(all, tlsSettings(DoorShared, func(c *Config) *TLS { return &c.Shared.TLS })...)
@@ -106,6 +109,7 @@ func doorSettings() []setting {
 func httpSettings(door string, of func(*Config) *HTTP) []setting {
 	return []setting{
 		count(door+".max_connections", func(c *Config) *int64 { return &of(c).MaxConnections }, 1_000_000),
+		perClient(door, func(c *Config) *int64 { return &of(c).MaxPerClient }),
 		count(door+".max_streams", func(c *Config) *int64 { return &of(c).MaxStreams }, 100_000),
 		one(door+".max_header", func(c *Config, v string) (err error) {
 			of(c).MaxHeader, err = messageSize(v)
@@ -116,6 +120,16 @@ func httpSettings(door string, of func(*Config) *HTTP) []setting {
 		period(door+".write_timeout", func(c *Config) *time.Duration { return &of(c).WriteTimeout }),
 		period(door+".idle_timeout", func(c *Config) *time.Duration { return &of(c).IdleTimeout }),
 	}
+}
+
+// perClient is how many connections of a door one client may have open at once.
+func perClient(door string, of func(*Config) *int64) setting {
+	return one(door+".max_connections_per_client", func(c *Config, v string) (err error) {
+		if *of(c) = -1; v != Off {
+			*of(c), err = wholeNumber(v, 1_000_000)
+		}
+		return err
+	})
 }
 
 func (a *API) setTokens(values []string) error {

@@ -91,6 +91,30 @@ func TestBodyTimeout(t *testing.T) {
 	}
 }
 
+func TestMaxConnectionsPerClient(t *testing.T) {
+	for given, want := range map[string]int64{"": 0, "7": 7, "off": -1} {
+		for door, of := range map[string]func(*config.Config) int64{
+			"api":    func(c *config.Config) int64 { return c.API.HTTP.MaxPerClient },
+			"proxy":  func(c *config.Config) int64 { return c.Proxy.HTTP.MaxPerClient },
+			"admin":  func(c *config.Config) int64 { return c.Admin.HTTP.MaxPerClient },
+			"grpc":   func(c *config.Config) int64 { return c.GRPC.MaxPerClient },
+			"resp":   func(c *config.Config) int64 { return c.RESP.MaxPerClient },
+			"shared": func(c *config.Config) int64 { return c.Shared.MaxPerClient },
+		} {
+			flags := map[string]string{}
+			if given != "" {
+				flags[door+".max_connections_per_client"] = given
+			}
+			if c, err := loadFlags(flags); err != nil || of(c) != want {
+				t.Errorf("%s, %q: %v, want %d", door, given, err, want)
+			}
+		}
+	}
+	if _, err := loadFlags(map[string]string{"api.max_connections_per_client": "0"}); err == nil {
+		t.Error("0 is taken")
+	}
+}
+
 func TestPaths(t *testing.T) {
 	for given, want := range map[string]reading.Policy{"": reading.Forward, "forward": reading.Forward, "clean": reading.CleanUp, "refuse": reading.Refuse} {
 		flags := map[string]string{}

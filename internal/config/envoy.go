@@ -34,9 +34,10 @@ type GRPC struct {
 	// MaxConnectionAge is after how long a connection is asked to close;
 	// MaxConnectionAgeGrace is how long it then may take.
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
-	// MaxConnections is how many may be open at once, MaxStreams how many
-	// requests one may have under way.
-	MaxConnections, MaxStreams int64
+	// MaxConnections is how many may be open at once, MaxPerClient how many of
+	// one client (negative: any number), MaxStreams how many requests one may
+	// have under way.
+	MaxConnections, MaxPerClient, MaxStreams int64
 	// HandshakeTimeout is how long a connection may take to be set up,
 	// IdleTimeout how long it may be without a request; negative for ever.
 	HandshakeTimeout, IdleTimeout time.Duration
@@ -71,6 +72,7 @@ func envoySettings() []setting {
 	}
 	return append(tlsSettings(DoorGRPC, func(c *Config) *TLS { return &c.GRPC.TLS }),
 		count("grpc.max_connections", func(c *Config) *int64 { return &c.GRPC.MaxConnections }, 1_000_000),
+		perClient(DoorGRPC, func(c *Config) *int64 { return &c.GRPC.MaxPerClient }),
 		count("grpc.max_streams", func(c *Config) *int64 { return &c.GRPC.MaxStreams }, 1_000_000),
 		period("grpc.handshake_timeout", func(c *Config) *time.Duration { return &c.GRPC.HandshakeTimeout }),
 		period("grpc.idle_timeout", func(c *Config) *time.Duration { return &c.GRPC.IdleTimeout }),

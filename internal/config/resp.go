@@ -13,9 +13,9 @@ type RESP struct {
 	// Password is what AUTH must give; empty for no question.
 	Password Secret
 	TLS      TLS
-	// MaxConnections is how many may be open at once; 0 leaves the door's
-	// default.
-	MaxConnections int64
+	// MaxConnections is how many may be open at once, MaxPerClient how many of
+	// one client (negative: any number); 0 leaves the door's default.
+	MaxConnections, MaxPerClient int64
 	// IdleTimeout is how long a connection may be silent between commands; 0
 	// for as long as it likes.
 	IdleTimeout time.Duration
@@ -31,6 +31,7 @@ func respSettings() []setting {
 			c.RESP.MaxConnections, err = wholeNumber(v, 1_000_000)
 			return err
 		}),
+		perClient(DoorRESP, func(c *Config) *int64 { return &c.RESP.MaxPerClient }),
 		one("resp.idle_timeout", func(c *Config, v string) (err error) {
 			c.RESP.IdleTimeout, err = duration(v, 0)
 			return err

@@ -78,6 +78,13 @@ func (c *conn) RemoteAddr() net.Addr {
 	return c.Conn.RemoteAddr()
 }
 
+// Peer returns the address at the other end of the connection, and whether that
+// is the client's, whatever header there is. It does not wait for one.
+func (c *conn) Peer() (addr net.Addr, isClient bool) {
+	addr = c.Conn.RemoteAddr()
+	return addr, !c.options.trusts(addr)
+}
+
 // LocalAddr returns the address that the client connected to.
 func (c *conn) LocalAddr() net.Addr {
 	_ = c.begin()

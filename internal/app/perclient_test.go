@@ -1,0 +1,139 @@
+package app_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+)
+
+const perClientMax = 10
+
+// atMost bounds the connections of a client at all doors.
+func atMost(c *config.Config) {
+	c.API.HTTP.MaxPerClient, c.Proxy.HTTP.MaxPerClient, c.Admin.HTTP.MaxPerClient = perClientMax, perClientMax, perClientMax
+	c.GRPC.MaxPerClient, c.RESP.MaxPerClient, c.Shared.MaxPerClient = perClientMax, perClientMax, perClientMax
+}
+
+// stays opens a connection that says header first and then asks something; it
+// returns nil if that is not answered.
+func stays(t *testing.T, address, header, question string) net.Conn {
+	t.Helper()
+	c, err := behind(header+question)(t.Context(), "tcp", address)
+	if err != nil {
+		if c != nil {
+			_ = c.Close()
+		}
+		return nil
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		return nil
+	}
+	return c
+}
+
+// At every door a client has so many connections and no more, whatever address
+// of its network it comes from; others are served meanwhile, and what it closes
+// it may open again.
+func TestConnectionsPerClient(t *testing.T) {
+	const (
+		http = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+		ping = "PING\r\n"
+	)
+	doors := []string{app.DoorAPI, app.DoorGRPC, app.DoorRESP, app.DoorAdmin, app.DoorProxy}
+	apart := run(t, envoyRules, hello, atMost, trust("127.0.0.0/8"), speaks(doors...), everywhere(config.TLS{}))
+	together := run(t, envoyRules, nil, atMost, trust("127.0.0.0/8"), speaks(app.DoorShared), func(c *config.Config) {
+		c.Listen = config.Listen{Shared: "127.0.0.1:0", Admin: "127.0.0.1:0"}
+	})
+	for _, row := range []struct {
+		f              *fixture
+		door, question string // gRPC speaks first
+	}{
+		{apart, app.DoorAPI, http},
+		{apart, app.DoorGRPC, ""},
+		{apart, app.DoorRESP, ping},
+		{apart, app.DoorAdmin, http},
+		{apart, app.DoorProxy, http},
+		{together, app.DoorShared, ping},
+	} {
+		t.Run(row.door, func(t *testing.T) {
+			address := row.f.Addr(row.door)
+			client := func(n int) string { // all of one /64
+				return fmt.Sprintf("PROXY TCP6 2001:db8::%x 2001:db8:1::1 4711 80\r\n", n)
+			}
+			var conns []net.Conn
+			for i := range perClientMax {
+				c := stays(t, address, client(i), row.question)
+				if c == nil {
+					t.Fatalf("connection %d is not served", i+1)
+				}
+				conns = append(conns, c)
+			}
+			if stays(t, address, client(99), row.question) != nil {
+				t.Error("one too many is served")
+			}
+			for _, other := range []string{"PROXY TCP6 2001:db8:0:1::1 2001:db8:1::1 4711 80\r\n", line("198.51.100.7"), "PROXY UNKNOWN\r\n", line("127.0.0.1")} {
+				if stays(t, address, other, row.question) == nil {
+					t.Errorf("another client is not served: %s", other)
+				}
+			}
+			_ = conns[0].Close()
+			row.f.await(t, func() bool { return stays(t, address, client(1), row.question) != nil })
+			if stays(t, address, client(1), row.question) != nil {
+				t.Error("one too many is served")
+			}
+		})
+	}
+	log := apart.journal.text.String()
+	if n := strings.Count(log, "a client has too many connections"); n != len(doors) || !strings.Contains(log, "client=2001:db8::/64") {
+		t.Errorf("%d lines in the log, want one a door:\n%s", n, log)
+	}
+}
+
+// An address in trusted_proxies has the connections of many clients, and those of
+// this machine are its own programs: they have any number. So has everybody, if
+// so configured.
+func TestConnectionsPerClientExempt(t *testing.T) {
+	for name, row := range map[string]struct {
+		change   set
+		loopback bool // is a client like others
+		served   int  // of two more than may be
+	}{
+		"a client":         {atMost, true, perClientMax},
+		"half of the door": {func(c *config.Config) { c.API.HTTP.MaxConnections = 2*perClientMax + 1 }, true, perClientMax},
+		"this machine":     {atMost, false, perClientMax + 2},
+		"a trusted proxy":  {func(c *config.Config) { atMost(c); trust("127.0.0.0/8")(c) }, true, perClientMax + 2},
+		"off":              {func(c *config.Config) { c.API.HTTP.MaxPerClient = -1 }, true, perClientMax + 2},
+		"by default":       {func(*config.Config) {}, true, perClientMax + 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, envoyRules, nil, row.change, func(c *config.Config) { c.Listen.Admin = "127.0.0.1:0" })
+			if row.loopback {
+				f.CountLoopback()
+			}
+			f.start(t)
+			served := 0
+			for range perClientMax + 2 {
+				if stays(t, f.Addr(app.DoorAPI), "", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") != nil {
+					served++
+				}
+			}
+			if served != row.served {
+				t.Errorf("%d served, want %d", served, row.served)
+			}
+			if name == "off" {
+				return
+			}
+			if got, want := f.metric(t, `headgate_client_connections_refused_total{door="api"}`), fmt.Sprint(perClientMax+2-row.served); got != want {
+				t.Errorf("refused %s, want %s", got, want)
+			}
+		})
+	}
+}
