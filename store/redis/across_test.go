@@ -3,7 +3,6 @@ package redis_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,9 +13,11 @@ import (
 
 // TestAcrossSlotsHasOneDeadline: all or nothing across slots answers within one
 // timeout, although it may take a second round trip to give back what one slot
-// has taken and another refused; that goes on without the caller.
+// has taken and another refused; that goes on without the caller. Who waited for
+// both would wait for two timeouts: the bound is between, with seconds to spare
+// for a machine that is busy.
 func TestAcrossSlotsHasOneDeadline(t *testing.T) {
-	const timeout = 400 * time.Millisecond
+	const timeout, most = 2 * time.Second, 3500 * time.Millisecond
 	set := redistest.Cluster(t, "--cluster-node-timeout", "20000")
 	store := open(t, redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster, Timeout: timeout})
 	limit := headgate.Per(5, never)
@@ -29,6 +30,8 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 		then   func()
 		failed bool
 	}{
+		// Until the end of the test: a late answer would make of it a call that
+		// failed and has taken, of which nothing is given back.
 		{"the second slot never answers", 1, func() {}, true},
 		{"the second refuses late, the first then stalls", 6, func() {
 			taker.Pause()
@@ -45,12 +48,6 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 				warm.Kind, warm.Cost = headgate.Peek, 1
 				await(t, store, warm)
 			}
-			ctx, stop := context.WithCancel(t.Context())
-			var group sync.WaitGroup
-			defer group.Wait()
-			defer stop()
-			var machine lag
-			machine.run(ctx, &group)
 			other.Pause()
 			defer other.Resume()
 			defer taker.Resume()
@@ -72,7 +69,7 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 			taker.Do("PING")
 			tt.then()
 			err := <-done
-			if most := timeout + 10*time.Millisecond + 2*machine.late(); took > most {
+			if took > most {
 				t.Errorf("took %s, want at most %s", took, most)
 			}
 			switch {
@@ -81,9 +78,8 @@ func TestAcrossSlotsHasOneDeadline(t *testing.T) {
 			case err == nil && (out[1].Allowed || out[0].Granted != 0 || out[0].Remaining != 5):
 				t.Errorf("refused: %+v", out)
 			}
-			t.Logf("took %s, %v, machine %s late", took, err, machine.late())
+			t.Logf("took %s, %v", took, err)
 			taker.Resume()
-			other.Resume()
 			peek := ops[0]
 			peek.Kind = headgate.Peek
 			for began := time.Now(); ; wait(time.Millisecond) {
