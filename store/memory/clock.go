@@ -29,6 +29,7 @@ type clock struct {
 	steady      atomic.Bool
 	base        int64  // the monotonic clock at the start, in nanoseconds
 	first       uint64 // the counter at base
+	narrowest   uint64 // the ticks that it took to read both at the start
 	calibrated  int64  // microseconds after base of the last calibration
 	exact       uint64 // the scale, as far as it is known
 	anchored    int64  // nanoseconds after base of the anchor
@@ -51,6 +52,10 @@ const (
 	// ppm), so that the next anchor is not behind what has been interpolated:
 	// the second is for when the time runs 1 % slower than the counter.
 	slack, slewSlack = 14, 6
+	// startReadings is how often the clock is read at the start, for one that
+	// is not interrupted; before the counter is calibrated a reading counts
+	// that took at most tooWide times as long as that one.
+	startReadings, tooWide = 5, 8
 	// oldest is the first time that is not a test's, at the start of 2020
 	// (testing/synctest starts in 2000).
 	oldest = 1577836800e9
@@ -58,9 +63,38 @@ const (
 
 func (c *clock) start(system steady.System) {
 	c.source.Start(system)
-	at, base, _ := c.source.Read()
-	c.base, c.first = base, ticks(c.itself())
-	c.steady.Store(ticksAreSteady() && at >= oldest)
+	for i := range startReadings {
+		r := c.readBoth()
+		if i == 0 || r.width < c.narrowest {
+			c.base, c.first, c.narrowest = r.monotonic, r.tick, r.width
+		}
+		c.steady.Store(ticksAreSteady() && r.at >= oldest)
+	}
+}
+
+// reading is the source and the counter, read together.
+type reading struct {
+	at, monotonic int64
+	slower        bool
+	tick          uint64
+	// width is how many ticks it took. Where the thread was interrupted in
+	// between, the two do not belong together.
+	width uint64
+}
+
+func (c *clock) readBoth() reading {
+	before := ticks(c.itself())
+	at, monotonic, slower := c.source.Read()
+	width := ticks(c.itself()) - before
+	return reading{at, monotonic, slower, before + width/2, width}
+}
+
+// together reports whether r can be an anchor.
+func (c *clock) together(r reading) bool {
+	if span := c.span.Load(); span != 0 {
+		return r.width < span/200
+	}
+	return r.width <= c.narrowest*tooWide
 }
 
 // itself is the address for reading the counter when there is nothing to fetch.
@@ -97,26 +131,22 @@ func (c *clock) read() int64 {
 	if seq&1 != 0 || !c.seq.CompareAndSwap(seq, seq+1) {
 		return c.readSource()
 	}
-	before := ticks(c.itself())
-	at, monotonic, slower := c.source.Read()
-	after := ticks(c.itself())
-	// Where the thread was interrupted in between, the two do not belong
-	// together.
-	if span := c.span.Load(); span == 0 || after-before < span/200 {
-		t := before + (after-before)/2
-		c.check(monotonic-c.base, t)
-		c.calibrate(monotonic-c.base, t)
-		c.anchored = monotonic - c.base
-		c.ticks.Store(t)
-		c.at.Store(at/1000<<fraction + at%1000<<fraction/1000)
-		if slower {
+	r := c.readBoth()
+	if c.together(r) {
+		elapsed := r.monotonic - c.base
+		c.check(elapsed, r.tick)
+		c.calibrate(elapsed, r.tick)
+		c.anchored = elapsed
+		c.ticks.Store(r.tick)
+		c.at.Store(r.at/1000<<fraction + r.at%1000<<fraction/1000)
+		if r.slower {
 			c.scale.Store(c.exact - c.exact>>slewSlack)
 		} else {
 			c.scale.Store(c.exact - c.exact>>slack)
 		}
 	}
 	c.seq.Store(seq + 2)
-	return at / 1000
+	return r.at / 1000
 }
 
 func (c *clock) readSource() int64 {

@@ -8,13 +8,24 @@ import (
 	"github.com/headgate/headgate/internal/steady"
 )
 
+// patience is for a machine that is busy with something else.
+const patience = 30 * time.Second
+
 // TestClockFollowsTheSystem compares the interpolated time with the system's
 // over some tens of milliseconds: before, during and after calibration.
 func TestClockFollowsTheSystem(t *testing.T) {
 	var c clock
 	c.start(steady.System{})
-	readings, last := 0, int64(0)
-	for begin := time.Now(); time.Since(begin) < 50*time.Millisecond; readings++ {
+	calibrated := 0 // how many readings since
+	last := int64(0)
+	begin := time.Now()
+	for readings := 0; time.Since(begin) < 50*time.Millisecond || readings < 100 || c.steady.Load() && calibrated < 100; readings++ {
+		if time.Since(begin) > patience {
+			t.Fatalf("%d readings, %d of them with a calibrated counter", readings, calibrated)
+		}
+		if c.span.Load() != 0 {
+			calibrated++
+		}
 		before := time.Now()
 		now := c.now()
 		after := time.Now()
@@ -28,12 +39,78 @@ func TestClockFollowsTheSystem(t *testing.T) {
 		}
 		last = now
 	}
-	if readings < 100 {
-		t.Errorf("only %d readings", readings)
+}
+
+// TestClockIsNotMisledByInterruptions: a thread that loses its processor between
+// the clock and the counter, at the start or when the counter is calibrated, has
+// not read them together. The counter is not calibrated by such a pair: the time
+// would run a fifth too fast or too slow.
+func TestClockIsNotMisledByInterruptions(t *testing.T) {
+	if !ticksAreSteady() {
+		t.Skip("no counter that is steady")
 	}
-	if ticksAreSteady() && c.steady.Load() && c.span.Load() == 0 {
-		t.Error("the counter is steady but was not calibrated")
+	const interruption = 2 * time.Millisecond
+	base := time.Now()
+	read := func() (wall, monotonic int64) {
+		now := time.Now()
+		return now.UnixNano(), int64(now.Sub(base))
 	}
+	interrupted := func() (wall, monotonic int64) {
+		wall, monotonic = read()
+		for began := time.Now(); time.Since(began) < interruption; {
+		}
+		return wall, monotonic
+	}
+	for name, interrupts := range map[string]func(call int, since time.Duration) bool{
+		"at the start": func(call int, _ time.Duration) bool { return call < 3 },
+		"at the first calibrations": func(_ int, since time.Duration) bool {
+			return since > 9*time.Millisecond && since < 15*time.Millisecond
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c clock
+			call, began := 0, time.Now()
+			c.start(steady.System{Read: func() (wall, monotonic int64) {
+				call++
+				if interrupts(call, time.Since(began)) {
+					return interrupted()
+				}
+				return read()
+			}})
+			for c.span.Load() == 0 {
+				if c.now(); time.Since(began) > patience {
+					t.Fatal("not calibrated")
+				}
+			}
+			want := float64(1<<scaleBits) / perMicrosecond(t, &c, read)
+			if got := float64(c.exact); got < 0.99*want || got > 1.01*want {
+				t.Errorf("the time runs at %.3f of its speed", got/want)
+			}
+		})
+	}
+}
+
+// perMicrosecond returns how many ticks a microsecond has, from two readings with
+// nothing in between and far apart.
+func perMicrosecond(t *testing.T, c *clock, read func() (wall, monotonic int64)) float64 {
+	t.Helper()
+	pair := func() (at int64, tick uint64) {
+		for began := time.Now(); time.Since(began) < patience; {
+			before := time.Now()
+			_, at = read()
+			tick = ticks(c.itself())
+			if time.Since(before) < 5*time.Microsecond {
+				return at, tick
+			}
+		}
+		t.Fatal("no two readings together")
+		return 0, 0
+	}
+	at0, tick0 := pair()
+	for began := time.Now(); time.Since(began) < 20*time.Millisecond; {
+	}
+	at1, tick1 := pair()
+	return float64(tick1-tick0) * 1000 / float64(at1-at0)
 }
 
 // TestClockInABubble: under testing/synctest the clock is exact.
