@@ -42,8 +42,9 @@ func (r *Rule) costOf(f *facts) int64 {
 	}
 	c := r.CostFrom
 	cost := c.cost(f.get(c.Attribute))
-	for _, text := range f.others(c.Attribute) {
-		cost = max(cost, c.cost(value{text, true}))
+	texts, _ := f.others(c.Attribute)
+	for _, text := range texts {
+		cost = max(cost, c.cost(value{text: text, ok: true}))
 	}
 	return cost
 }

@@ -66,7 +66,7 @@ func (c *CostAfter) OnAbort(estimate, largest int64) int64 {
 // number from 0 to headgate.MaxLimit.
 func (c *CostAfter) Cost(text string) (int64, bool) {
 	from := CostFrom{Max: headgate.MaxLimit + 1}
-	n := from.cost(value{textproto.TrimString(text), true})
+	n := from.cost(value{text: textproto.TrimString(text), ok: true})
 	return n, n <= headgate.MaxLimit
 }
 

@@ -324,12 +324,7 @@ func (x *index) candidates(f *facts, out []int32) []int32 {
 		}
 	}
 	for i := range x.values {
-		if v := f.get(x.values[i].attribute); v.ok {
-			out = append(out, x.values[i].rules[v.text]...)
-		}
-		for _, text := range f.others(x.values[i].attribute) {
-			out = append(out, x.values[i].rules[text]...)
-		}
+		out = x.values[i].collect(f, out)
 	}
 	if x.addresses != nil {
 		if a := f.getAddress(); a.IsValid() {
@@ -346,6 +341,26 @@ func (x *index) candidates(f *facts, out []int32) []int32 {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// collect appends what stands under a value that the request may mean; under one
+// that is unclear, everything does.
+func (x *valueIndex) collect(f *facts, out []int32) []int32 {
+	v := f.get(x.attribute)
+	texts, unclear := f.others(x.attribute)
+	if v.unclear || unclear {
+		for _, list := range x.rules {
+			out = append(out, list...)
+		}
+		return out
+	}
+	if v.ok {
+		out = append(out, x.rules[v.text]...)
+	}
+	for _, text := range texts {
+		out = append(out, x.rules[text]...)
+	}
+	return out
 }
 
 // collectPaths appends what stands under any reading of the path; under a path

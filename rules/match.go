@@ -101,6 +101,11 @@ const (
 type value struct {
 	text string
 	ok   bool
+
+	// unclear is set if some servers read another value than text, and nobody
+	// knows which: any condition may hold for it, and it is counted as missing,
+	// too, so that all such values share one budget.
+	unclear bool
 }
 
 // facts are what is known of the request being matched. The normal form of
@@ -112,9 +117,16 @@ type facts struct {
 	scratch []byte
 	spare   []string // for others
 
+	// Of the descriptor form: what stands in place of the values that the request
+	// has, how many such were tried, and whether there are more.
+	chosen  []chosen
+	choices int
+	tooMany bool
+
 	paths   *reading.Set // of path, if there is one
 	plain   int          // which of its normal forms keys are made of
 	several bool         // the same check may come of several readings
+	unclear bool         // some value is; see value
 
 	method, path, host                value
 	askedMethod, askedPath, askedHost bool
@@ -127,31 +139,62 @@ type facts struct {
 // of one meaning.
 func (f *facts) ask(a Attribute) value {
 	text, ok := f.req.Attribute(a)
-	return value{meant(a, text), ok}
+	if !ok || a.Kind != Cookie && a.Kind != Header {
+		return value{text: text, ok: ok}
+	}
+	v := meant(a, text)
+	f.unclear = f.unclear || v.unclear
+	return v
 }
 
-// meant returns the one form of a value of a.
-func meant(a Attribute, text string) string {
+// mayBeUnclear reports whether a value of a may be.
+func mayBeUnclear(a Attribute) bool {
+	return a.Kind == Cookie || a.Kind == Header && spelling.IsCredentials(a.Name)
+}
+
+// meant returns a value of a in its one form.
+func meant(a Attribute, text string) value {
 	switch {
 	case a.Kind == Cookie:
-		return spelling.Cookie(text)
+		return value{spelling.Cookie(text), true, !spelling.IsClearCookie(text)}
 	case a.Kind == Header && spelling.IsCredentials(a.Name):
-		return spelling.Credentials(text)
+		return value{spelling.Credentials(text), true, !spelling.IsClearCredentials(text)}
 	}
-	return text
+	return value{text: text, ok: true}
 }
 
 // others returns the values of a besides that of get, if the request may mean
-// them as well. They are good until the next call.
-func (f *facts) others(a Attribute) []string {
-	if f.valued == nil || a.Kind != Header && a.Kind != Query && a.Kind != Cookie {
-		return nil
+// them as well, and whether one of them is unclear. They are good until the next
+// call.
+func (f *facts) others(a Attribute) (texts []string, unclear bool) {
+	spare := f.spare[:0]
+	if f.unclear && mayBeUnclear(a) {
+		if text, ok := f.req.Attribute(a); ok && meant(a, text).unclear {
+			spare = appendReadings(spare, a, text)
+		}
 	}
-	f.spare = f.valued.AppendOthers(f.spare[:0], a)
-	for i := range f.spare {
-		f.spare[i] = meant(a, f.spare[i])
+	if f.valued != nil && (a.Kind == Header || a.Kind == Query || a.Kind == Cookie) {
+		from := len(spare)
+		spare = f.valued.AppendOthers(spare, a)
+		for i, to := from, len(spare); i < to; i++ {
+			v := meant(a, spare[i])
+			if v.unclear {
+				spare, unclear = appendReadings(spare, a, spare[i]), true
+			}
+			spare[i] = v.text
+		}
 	}
-	return f.spare
+	f.spare = spare
+	return spare, unclear
+}
+
+// appendReadings appends what servers read in a value of a that is unclear, besides
+// what is meant.
+func appendReadings(dst []string, a Attribute, text string) []string {
+	if a.Kind == Cookie {
+		return spelling.AppendCookies(dst, text)
+	}
+	return spelling.AppendCredentials(dst, text)
 }
 
 func (f *facts) getMethod() value {
@@ -191,6 +234,12 @@ func (f *facts) getAddress() netip.Addr {
 	return f.address
 }
 
+// chosen is one of several values of an attribute.
+type chosen struct {
+	attribute Attribute
+	value     value
+}
+
 // get returns any attribute: method, path and host in a normal form, so that a
 // key does not tell /login from //login either.
 func (f *facts) get(a Attribute) value {
@@ -206,6 +255,11 @@ func (f *facts) get(a Attribute) value {
 	case Host:
 		return f.getHost()
 	case Other, ClientIP, Header, Query, Cookie, JWT:
+	}
+	for i := range f.chosen {
+		if f.chosen[i].attribute == a {
+			return f.chosen[i].value
+		}
 	}
 	return f.ask(a)
 }
@@ -241,9 +295,9 @@ func (m *matcher) valuesApply(f *facts) bool {
 	return true
 }
 
-// holds decides about a value of the attribute.
+// holds decides about a value of the attribute. A tier goes by what is there.
 func (c *valueMatch) holds(v value) bool {
-	return (c.presence != present || v.ok) && (c.presence != absent || !v.ok) && c.applies(v)
+	return v.unclear && !c.isTier || (c.presence != present || v.ok) && (c.presence != absent || !v.ok) && c.applies(v)
 }
 
 // holdsForOther decides about a request with several values: any of them may be
@@ -252,8 +306,12 @@ func (c *valueMatch) holdsForOther(f *facts) bool {
 	if c.isTier {
 		return false
 	}
-	for _, text := range f.others(c.attribute) {
-		if c.holds(value{text, true}) {
+	texts, unclear := f.others(c.attribute)
+	if unclear {
+		return true
+	}
+	for _, text := range texts {
+		if c.holds(value{text: text, ok: true}) {
 			return true
 		}
 	}

@@ -84,7 +84,9 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 		if o, ok := req.(OrderedRequest); ok {
 			d.tree.matchEntries(o.Descriptor(), &f, m)
 		} else {
+			before := len(m.Checks)
 			d.tree.matchAttributes(&d.tree.root, &f, m)
+			m.refuseTooMany(&f, before)
 			m.applyReplaces()
 		}
 	}
@@ -184,7 +186,11 @@ func (m *Matches) addKeys(r *Rule, f *facts) {
 	if f.valued != nil && m.addSeveral(r, f) {
 		return
 	}
-	if key, ok := r.composeKey(f); ok {
+	key, ok := r.composeKey(f)
+	if f.unclear && m.addSeveral(r, f) { // a door that knows one value of each
+		return
+	}
+	if ok {
 		m.addCheck(r, key, f)
 	}
 }

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"math"
-	"slices"
 	"strings"
 )
 
@@ -15,25 +14,13 @@ const (
 )
 
 // addSeveral adds the checks of r for a request with several values of an
-// attribute that it counts by, and reports false for any other request: one for
-// every choice of one value each. They are all charged, or none is. No honest
-// request comes to more than maxKeys: one that does costs more than fits into
-// any limit, for what it means to its upstream nobody knows.
+// attribute that it counts by, or with one that is unclear, and reports false for
+// any other request: one check for every choice of one value each. They are all
+// charged, or none is. No honest request comes to more than maxKeys: one that does
+// costs more than fits into any limit, for what it means to its upstream nobody
+// knows.
 func (m *Matches) addSeveral(r *Rule, f *facts) bool {
-	var choices [][]string // of each attribute of the key, besides its first value
-	keys := 1
-	for i, a := range r.Key {
-		if others := f.others(a.Attribute); len(others) > 0 {
-			if choices == nil {
-				choices = make([][]string, len(r.Key))
-			}
-			choices[i] = slices.Clone(others)
-			keys = min(keys*(1+len(others)), maxKeys+1)
-			if len(others) >= MaxValues {
-				keys = maxKeys + 1
-			}
-		}
-	}
+	choices, keys := r.choices(f)
 	if choices == nil {
 		return false
 	}
@@ -42,7 +29,7 @@ func (m *Matches) addSeveral(r *Rule, f *facts) bool {
 		before := len(m.Checks)
 		m.addChoice(r, f, func(i int, v value) value {
 			if !v.ok && len(choices[i]) > 0 {
-				return value{choices[i][0], true}
+				return choices[i][0]
 			}
 			return v
 		})
@@ -54,7 +41,7 @@ func (m *Matches) addSeveral(r *Rule, f *facts) bool {
 	for taken := make([]int, len(choices)); ; {
 		m.addChoice(r, f, func(i int, v value) value {
 			if n := taken[i]; n > 0 {
-				return value{choices[i][n-1], true}
+				return choices[i][n-1]
 			}
 			return v
 		})
@@ -64,10 +51,40 @@ func (m *Matches) addSeveral(r *Rule, f *facts) bool {
 	}
 }
 
-// addChoice adds a check of r for some values of its key.
+// choices returns, for each attribute of r's key, what it may be counted by besides
+// its first value, and how many keys come of it, up to maxKeys and one more; nil if
+// there is one.
+func (r *Rule) choices(f *facts) (choices [][]value, keys int) {
+	keys = 1
+	for i, a := range r.Key {
+		first := mayBeUnclear(a.Attribute) && f.get(a.Attribute).unclear
+		texts, unclear := f.others(a.Attribute)
+		unclear = unclear || first
+		if len(texts) == 0 && !unclear {
+			continue
+		}
+		if choices == nil {
+			choices = make([][]value, len(r.Key))
+		}
+		for _, text := range texts {
+			choices[i] = append(choices[i], value{text: text, ok: true})
+		}
+		if unclear {
+			choices[i] = append(choices[i], value{unclear: true})
+		}
+		keys = min(keys*(1+len(choices[i])), maxKeys+1)
+		if len(texts) >= MaxValues {
+			keys = maxKeys + 1
+		}
+	}
+	return choices, keys
+}
+
+// addChoice adds a check of r for some values of its key. What is missing because
+// it is unclear is no reason to skip it.
 func (m *Matches) addChoice(r *Rule, f *facts, choose func(i int, v value) value) {
 	for i, a := range r.Key { // which may use the scratch space; see composeKey
-		if v := choose(i, f.get(a.Attribute)); !v.ok && r.KeyMissing == KeyMissingSkip {
+		if v := choose(i, f.get(a.Attribute)); !v.ok && !v.unclear && r.KeyMissing == KeyMissingSkip {
 			return
 		}
 	}
@@ -80,7 +97,7 @@ func (m *Matches) addChoice(r *Rule, f *facts, choose func(i int, v value) value
 
 // next counts taken up by one, the first place first, and reports false when it
 // is all zero again.
-func next(taken []int, choices [][]string) bool {
+func next(taken []int, choices [][]value) bool {
 	for i := range taken {
 		if taken[i] < len(choices[i]) {
 			taken[i]++
@@ -94,7 +111,7 @@ func next(taken []int, choices [][]string) bool {
 // CountedValue returns the form in which keys have a value of the attribute, for
 // operators who name a key by what a client has sent.
 func CountedValue(a Attribute, text string) string {
-	text = meant(a, text)
+	text = meant(a, text).text
 	if a.Kind == Cookie {
 		text = strings.ReplaceAll(text, "+", " ")
 	}

@@ -3,6 +3,7 @@ package rules_test
 import (
 	"math"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -39,6 +40,8 @@ limits:
   - {name: is, match: {headers: {A: wanted}}, rate: 1/day}
   - {name: not, match: {headers: {A: {not: spared, present: true}}}, rate: 1/day}
   - {name: costly, match: {headers: {T: {present: true}}}, cost: {from: "header:T", max: 90}, rate: 100/day}
+  - {name: wanted, match: {cookies: {w: wanted}}, rate: 1/day}
+  - {name: cookietier, match: {cookies: {t: {present: true}}}, rate: 1/day, tiers: {by: "cookie:t", pro: {rate: 9/day}}}
   - {name: tiered, match: {headers: {P: {present: true}}}, rate: 1/day, tiers: {by: "header:P", pro: {rate: 9/day}}}
 `
 
@@ -68,6 +71,13 @@ func TestSeveralValues(t *testing.T) {
 		{"all are spared", valued{"header:A": {"spared"}}, "one:spared both:spared,-"},
 		{"cookies that are one", valued{"cookie:c": {"a%20b", `"a b"`, "a+b"}}, "one:- both:-,- cookie:a b"},
 		{"schemes that are one", valued{"header:Authorization": {"bearer  t", "Bearer t"}}, "one:- both:-,- auth:Bearer t"},
+		{"an unclear cookie", valued{"cookie:c": {`"r\145al"`}}, `one:- both:-,- cookie:r\145al cookie:real cookie:-`},
+		{"an unclear cookie beside another", valued{"cookie:c": {"junk", `"r\145al"`}}, `one:- both:-,- cookie:junk cookie:r\145al cookie:real cookie:-`},
+		{"an unclear cookie that some drop", valued{"cookie:c": {none, "real\xa0"}}, "one:- both:-,- cookie:real\xa0 cookie:real cookie:-"},
+		{"unclear credentials", valued{"header:Authorization": {"Basic YWI6Yw==QUFB"}}, "one:- both:-,- auth:Basic YWI6Yw== auth:Basic YWI6YwQUFA== auth:-"},
+		{"an unclear cookie may be wanted", valued{"cookie:w": {`"w\141nted"`}}, "one:- both:-,- wanted:"},
+		{"and so may one beside another", valued{"cookie:w": {"x", `"w\141nted"`}}, "one:- both:-,- wanted:"},
+		{"an unclear cookie is no tier", valued{"cookie:t": {`"pr\157"`}}, "one:- both:-,- cookietier:"},
 		{"the dearest", valued{"header:T": {"1", "70"}}, "one:- both:-,- costly:*70"},
 		{"the first tier", valued{"header:P": {"free", "pro"}}, "one:- both:-,- tiered:"},
 		{"the first tier, again", valued{"header:P": {"pro", "free"}}, "one:- both:-,- tiered/pro:"},
@@ -90,6 +100,55 @@ func TestSeveralValues(t *testing.T) {
 				if applies := strings.Contains(" "+row.want, " "+e.Rule.Name+":"); applies != e.Applies || applies == (len(e.Mismatches) > 0) {
 					t.Errorf("explained %s: applies %v, %v", e.Rule.Name, e.Applies, e.Mismatches)
 				}
+			}
+		})
+	}
+}
+
+// TestSeveralValuesOfDescriptors is the same for rules in the form of descriptors.
+func TestSeveralValuesOfDescriptors(t *testing.T) {
+	t.Parallel()
+	const text = `
+domain: d
+descriptors:
+  - {key: "query:u", rate_limit: {unit: day, requests_per_unit: 1}}
+  - key: "cookie:c"
+    rate_limit: {unit: day, requests_per_unit: 2}
+    descriptors: [{key: "header:A", rate_limit: {unit: day, requests_per_unit: 3}}]
+  - {key: "cookie:c", value: known, rate_limit: {unit: day, requests_per_unit: 4}}
+`
+	rs, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte(text)})
+	if rs == nil {
+		t.Fatal(problems)
+	}
+	for _, row := range []struct {
+		name string
+		r    valued
+		want string
+	}{
+		{"nothing", valued{}, ""},
+		{"one value", valued{"query:u": {"x"}}, "1:x"},
+		{"two values", valued{"query:u": {"x", "y"}}, "1:x 1:y"},
+		{"twice the same", valued{"cookie:c": {"x", `"x"`}}, "2:x"},
+		{"perhaps one", valued{"query:u": {none, "y"}}, "1:y"},
+		{"at two depths", valued{"cookie:c": {"x", "y"}, "header:A": {"a", "b"}}, "2:x 3:x,a 3:x,b 2:y 3:y,a 3:y,b"},
+		{"the other is known", valued{"cookie:c": {"x", "known"}}, "2:x 4:"},
+		{"unclear", valued{"cookie:c": {`"kn\157wn"`}}, `2:kn\157wn 4: 2:`},
+		{"unclear beside another", valued{"cookie:c": {"x", `"kn\157wn"`}}, `2:x 2:kn\157wn 4: 2:`},
+		{"too many", valued{"query:u": strings.Split("1 2 3 4 5 6 7 8 9", " ")}, "1:1! 1:!"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			var m rules.Matches
+			for range 2 {
+				rs.Match("d", row.r, &m)
+			}
+			var got []string
+			for _, c := range m.Checks {
+				got = append(got, strconv.FormatInt(c.Rule.Limit.N(), 10)+":"+shownKey(c.Key)+shownCost(c.Cost))
+			}
+			if text := strings.Join(got, " "); text != row.want {
+				t.Errorf("%s\nwant %s", text, row.want)
 			}
 		})
 	}

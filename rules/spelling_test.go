@@ -21,6 +21,7 @@ var normalisations = []func(string) string{
 	func(p string) string { return strings.ReplaceAll(p, `\`, "/") },
 	func(p string) string { before, _, _ := strings.Cut(p, ";"); return before },
 	func(p string) string { before, _, _ := strings.Cut(p, "\x00"); return before },
+	func(p string) string { before, _, _ := strings.Cut(p, "\n"); return before },
 	func(p string) string {
 		steps := strings.Split(p, "/")
 		for i := range steps {

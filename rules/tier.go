@@ -239,7 +239,7 @@ func (t *tierForm) warnOfTier(r *Rule, name string, l lists) {
 		alive := false
 		if len(l.any) > 0 {
 			for _, text := range l.any {
-				alive = alive || c.presence != absent && c.applies(value{text, true})
+				alive = alive || c.presence != absent && c.applies(value{text: text, ok: true})
 			}
 		} else {
 			// All others: dead if match lists values, all of them of tiers.

@@ -191,6 +191,9 @@ func (t *tree) matchAttributes(l *level, f *facts, m *Matches) bool {
 		if v.ok && t.matchChoice(c, v.text, f, m) {
 			applied = true
 		}
+		if f.valued != nil || f.unclear {
+			applied = t.matchOthers(c, v, f, m) || applied
+		}
 	}
 	return applied
 }

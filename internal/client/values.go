@@ -143,7 +143,7 @@ func (v *Values) Cookie(h http.Header, name string) {
 			if how == unread && strings.IndexByte(key, '%') >= 0 && readAs(spelling.Unescape(key, spelling.PlusIsPlus), name) != unread {
 				how = perhaps
 			}
-			if how == surely && !isCookieValue(value) {
+			if how == surely && !spelling.IsClearCookie(value) {
 				how = perhaps
 			}
 			if how != unread {
@@ -151,19 +151,6 @@ func (v *Values) Cookie(h http.Header, name string) {
 			}
 		}
 	}
-}
-
-// isCookieValue reports whether net/http takes s, perhaps in quotes, for a value.
-func isCookieValue(s string) bool {
-	if len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
-		s = s[1 : len(s)-1]
-	}
-	for i := range len(s) {
-		if s[i] < 0x20 || s[i] >= 0x7f || s[i] == '"' || s[i] == '\\' {
-			return false
-		}
-	}
-	return true
 }
 
 // Header fills v with the values of a header field, by its canonical name: of

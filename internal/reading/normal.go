@@ -90,7 +90,7 @@ func (s *Set) normalize(text string) string {
 		s.buf = write(s.buf, text)
 		text = view(s.buf[start:])
 	}
-	if i := strings.IndexAny(text, "?#\x00"); i >= 0 {
+	if i := strings.IndexAny(text, "?#\n\x00"); i >= 0 {
 		text = text[:i]
 	}
 	step(appendSlashed)

@@ -13,6 +13,8 @@
 //     segment before it at which a router cut the path off, is dropped
 //   - ;parameters dropped from each segment, or the path cut at the first ;
 //   - the path cut at the first ?, # or NUL, which can only be there decoded
+//   - the path cut at the first line feed, or what is behind that: $ and ^ of a
+//     router's patterns match there
 //   - //host taken for an authority, with the path behind it
 //
 // So the set is closed: a chain of servers, each of which takes any of these
@@ -175,7 +177,7 @@ func look(path string) (plain, lower bool) {
 			if path[i-1] == '/' && (c == '/' || isDots(path[i:])) {
 				return false, false
 			}
-		case c == '%' || c == ';' || c == '\\' || c == '?' || c == '#' || c == 0:
+		case c == '%' || c == ';' || c == '\\' || c == '?' || c == '#' || c == '\n' || c == 0:
 			return false, false
 		case c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf:
 			lower = false

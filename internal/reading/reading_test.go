@@ -55,6 +55,13 @@ var servers = []struct {
 	{"strip parameters", func(p string) string { return parameters.ReplaceAllString(p, "") }},
 	{"cut at ;", func(p string) string { before, _, _ := strings.Cut(p, ";"); return before }},
 	{"parse again", func(p string) string { return aQuery.ReplaceAllString(p, "") }},
+	{"$ before a line feed", func(p string) string { before, _, _ := strings.Cut(p, "\n"); return before }},
+	{"^ behind a line feed", func(p string) string {
+		if _, after, _ := strings.Cut(p, "\n"); strings.HasPrefix(after, "/") {
+			return after
+		}
+		return p
+	}},
 	{"authority", func(p string) string {
 		if !strings.HasPrefix(p, "//") {
 			return p
@@ -126,7 +133,7 @@ func end(p string) string {
 // pieces are what hostile paths are made of.
 var pieces = []string{
 	"login", "a", "b", "x", "/", "/", "/", "/..", "/.", "..", ".", "..;", ";x", ";x=1", "//", `\`, "%2f", "%2F", "%2e", "%2e%2e/", "%5c",
-	"%252f", "%252e", "%25", "%", "%3b", "%3f", "%23", "%00", "%6c", "%4C", "%c3%a9", "é", "%20", "%zz", "%2", "?", "#", "@", "%40", "A",
+	"%252f", "%252e", "%25", "%", "%3b", "%3f", "%23", "%00", "%0a", "%0A/", "%6c", "%4C", "%c3%a9", "é", "%20", "%zz", "%2", "?", "#", "@", "%40", "A",
 }
 
 func hostile(r *rand.Rand) string {

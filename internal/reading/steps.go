@@ -23,6 +23,12 @@ func (s *Set) expand(text string) {
 	if i := strings.IndexAny(text, "?#\x00"); i >= 0 {
 		s.add(text, func(dst []byte) []byte { return append(dst, text[:i]...) })
 	}
+	if i := strings.IndexByte(text, '\n'); i >= 0 {
+		s.add(text, func(dst []byte) []byte { return append(dst, text[:i]...) })
+		if rest := text[i+1:]; strings.HasPrefix(rest, "/") {
+			s.add(text, func(dst []byte) []byte { return append(dst, rest...) })
+		}
+	}
 	if strings.HasPrefix(text, "//") {
 		_, after := cut(strings.TrimLeft(text, "/"))
 		s.add(text, func(dst []byte) []byte { return append(append(dst, '/'), after...) })

@@ -58,6 +58,7 @@ func attempts() []string {
 	for _, pair := range []string{
 		"user_id=real", "user%5fid=real", "user.id=real", "user+id=real", "%20user_id=real", "user%20id=real", "user_id[]=real", "user_id[0]=real", "user_id%5B%5D=real",
 		"USER_ID=real", "user_id=r%65al", "user_id=re%61l&", "&&user_id=real", "a=1;user_id=real", "user_id=real;b=2", "user_id[x=real",
+		"user[id=real", "user_id%00=real", "user_id%00x=real", "[user_id]=real", "[user_id][]=real", "user%00_id=real",
 	} {
 		add("/query?" + pair)
 		for _, junk := range []string{"1", "2", "3"} {
@@ -93,10 +94,27 @@ func attempts() []string {
 		add("/cookie", fmt.Sprintf("Cookie: Session=%d", i))
 		add("/cookie", fmt.Sprintf("Cookie: session=%d\x80", i))
 	}
+	addUnclear(add)
 	for _, value := range []string{"Bearer real", "bearer real", "BEARER  real", "Bearer \t real", "bEARER real "} {
 		add("/auth", "Authorization: "+value)
 	}
 	return list
+}
+
+// addUnclear adds attempts with values that servers read in ways of their own, each
+// beside another junk cookie.
+func addUnclear(add func(path string, lines ...string)) {
+	for i, value := range []string{`"r\145al"`, `"\162eal"`, `"re\141\154"`, `"\r\e\a\l"`, `"r\eal"`, "\xa0real", "real\xa0\xa0", "\xa0\xa0real\xa0"} {
+		add("/cookie", "Cookie: session="+value)
+		add("/cookie", fmt.Sprintf("Cookie: session=%s; session=J%d", value, i))
+		add("/cookie", fmt.Sprintf("Cookie: session=K%d; session=%s", i, value))
+	}
+	for _, value := range []string{ // u:xreal
+		"dTp4cmVhbA==", "dTp4cmVhbA", "dTp4cmVhbA==QUFB", "dTp4cmVhbA==QUFBQUFB", "dTp4 cmVhbA==", "dTp4-cmVhbA==", "dTp4*cmVhbA==", "dTp4=cmVhbA==", "dT=p4cmVhbA==", "dTp4cmVhbA====", "dTp4cmVhbA=x=",
+	} {
+		add("/auth", "Authorization: Basic "+value)
+		add("/auth", "Authorization: basic   "+value)
+	}
 }
 
 // TestSpellingsShareOneBudget runs before real upstreams: of all requests that an
@@ -104,7 +122,7 @@ func attempts() []string {
 func TestSpellingsShareOneBudget(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) string{
-		"net/http": startGo, "php": startPHP, "express": startExpress,
+		"net/http": startGo, "php": startPHP, "express": startExpress, "python": startPython,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -196,6 +214,9 @@ func ends(values []string) []string {
 }
 
 func scheme(value string) []string {
+	if user, password, ok := (&http.Request{Header: http.Header{"Authorization": {value}}}).BasicAuth(); ok {
+		return []string{user + ":" + password}
+	}
 	if fields := strings.Fields(value); len(fields) == 2 && strings.EqualFold(fields[0], "Bearer") {
 		return fields[1:]
 	}
@@ -205,6 +226,7 @@ func scheme(value string) []string {
 const phpUpstream = `<?php
 function flat($v) { return is_array($v) ? array_values(array_unique(array_map('strval', array_filter($v, 'is_scalar')))) : ($v === null ? [] : [$v]); }
 $auth = preg_match('/^bearer\s+(\S+)\s*$/i', $_SERVER['HTTP_AUTHORIZATION'] ?? '', $m) ? [$m[1]] : [];
+if (preg_match('/^basic\s+(.*)$/i', $_SERVER['HTTP_AUTHORIZATION'] ?? '', $m)) $auth = [mb_convert_encoding(base64_decode($m[1]), 'UTF-8', 'ISO-8859-1')];
 echo json_encode(['cookie' => flat($_COOKIE['session'] ?? null), 'query' => flat($_GET['user_id'] ?? null),
   'header' => array_values(array_unique(array_map('trim', explode(',', $_SERVER['HTTP_X_API_KEY'] ?? '')))), 'auth' => $auth]);
 `
@@ -231,7 +253,7 @@ app.use(cookies());
 const flat = v => v === undefined ? [] : [].concat(typeof v === 'object' ? Object.values(v) : v).map(String);
 const ends = v => v.length > 1 ? [...new Set([v[0], v.at(-1)])] : v;
 app.use((q, r) => r.json({cookie: flat(q.cookies.session), query: ends(flat(q.query.user_id)),
-  header: ends((q.get('X-Api-Key') || '').split(',').map(s => s.trim())), auth: /^bearer\s/i.test(q.get('Authorization') || '') ? [q.get('Authorization').split(/\s+/)[1]] : []}));
+  header: ends((q.get('X-Api-Key') || '').split(',').map(s => s.trim())), auth: /^basic\s/i.test(q.get('Authorization') || '') ? [Buffer.from(q.get('Authorization').slice(6).trim(), 'base64').toString('latin1')] : /^bearer\s/i.test(q.get('Authorization') || '') ? [q.get('Authorization').split(/\s+/)[1]] : []}));
 app.listen(process.argv[2], '127.0.0.1');
 `
 
@@ -257,6 +279,44 @@ func startExpress(t *testing.T) string {
 	command := exec.Command(node, "-e", strings.Replace(expressUpstream, "process.argv[2]", port, 1))
 	command.Env = env
 	run(t, command, address)
+	return "http://" + address
+}
+
+// pythonUpstream reads cookies as Django does, and the rest as most do in Python.
+const pythonUpstream = `
+import base64, http.server, http.cookies, json, sys, urllib.parse
+ends = lambda v: [v[0], v[-1]] if len(v) > 1 and v[0] != v[-1] else v[:1]
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        cookies = {}
+        for part in '; '.join(self.headers.get_all('Cookie') or []).split(';'):
+            name, _, value = part.partition('=') if '=' in part else ('', '', part)
+            cookies[name.strip()] = http.cookies._unquote(value.strip())
+        query = urllib.parse.parse_qs(self.path.partition('?')[2], keep_blank_values=True)
+        scheme, _, rest = (self.headers.get('Authorization') or '').strip().partition(' ')
+        auth = rest.split() if scheme.lower() == 'bearer' else []
+        if scheme.lower() == 'basic':
+            try: auth = [base64.b64decode(rest.strip()).decode('latin-1')]
+            except ValueError: pass
+        body = json.dumps({'cookie': [cookies['session']] if 'session' in cookies else [], 'query': ends(query.get('user_id', [])),
+            'header': ends(self.headers.get_all('X-Api-Key') or []), 'auth': auth}).encode()
+        self.send_response(200)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_): pass
+http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()
+`
+
+func startPython(t *testing.T) string {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3")
+	}
+	address := freeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	run(t, exec.Command(python, "-c", pythonUpstream, port), address)
 	return "http://" + address
 }
 

@@ -1,0 +1,84 @@
+package spelling
+
+import "strings"
+
+// SameName reports whether some server may take name for want. PHP reads a dot, a
+// space or a [ that nothing closes as an underscore, and ends a name at a zero
+// byte; name[] and name[x] are lists called name, and to old versions of Express
+// [name] is name; others do not tell large letters from small ones. So that nobody
+// has to know them all, any name of the same letters and digits is the same, and
+// so is one that is the same up to a zero byte or a bracket.
+func SameName(name, want string) bool {
+	if want = base(want); want == "" {
+		return false
+	}
+	before, _, cut := strings.Cut(name, "\x00")
+	return alike(base(name), want) || alike(name, want) || cut && (alike(base(before), want) || alike(before, want))
+}
+
+// alike reports whether two names have the same letters and digits. Of names that
+// have none, they have to be the same.
+func alike(a, b string) bool {
+	i, j, found := 0, 0, false
+	for {
+		for i < len(a) && !isNameByte(a[i]) {
+			i++
+		}
+		for j < len(b) && !isNameByte(b[j]) {
+			j++
+		}
+		if i == len(a) || j == len(b) {
+			return i == len(a) && j == len(b) && (found || a == b)
+		}
+		if fold(a[i]) != fold(b[j]) {
+			return false
+		}
+		i, j, found = i+1, j+1, true
+	}
+}
+
+// isNameByte reports whether c is a letter, a digit or a part of another character.
+func isNameByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c >= 0x80
+}
+
+// SameField is SameName for header fields: CGI, and what came after it, writes
+// X-Api-Key and X_Api_Key alike.
+func SameField(name, want string) bool {
+	if len(name) != len(want) {
+		return false
+	}
+	for i := range len(name) {
+		a, b := fold(name[i]), fold(want[i])
+		if a == '-' {
+			a = '_'
+		}
+		if b == '-' {
+			b = '_'
+		}
+		if a != b {
+			return false
+		}
+	}
+	return true
+}
+
+// base returns a name without the spaces and brackets before it and what makes it
+// a list.
+func base(name string) string {
+	name = strings.TrimLeft(name, " [")
+	if i := strings.IndexAny(name, "[]"); i > 0 {
+		return name[:i]
+	}
+	return name
+}
+
+func fold(c byte) byte {
+	switch {
+	case c >= 'A' && c <= 'Z':
+		return c | 0x20
+	case c == '.', c == ' ', c == '[':
+		return '_'
+	}
+	return c
+}
