@@ -48,6 +48,39 @@ func Unwanted(w http.ResponseWriter, r *http.Request, body io.Reader) (rest func
 	return Linger(w, r, body)
 }
 
+// Lingering serves by h, and is [Unwanted] for every request that h refuses, with
+// 400 or above, without reading all of its long body.
+func Lingering(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 1 || r.ContentLength >= 0 && r.ContentLength <= shortBody {
+			h.ServeHTTP(w, r)
+			return
+		}
+		l := &lingering{ResponseWriter: w, request: r, body: r.Body, rest: func() {}}
+		h.ServeHTTP(l, r)
+		l.rest()
+	})
+}
+
+// lingering is a writer that lingers if need be.
+type lingering struct {
+	http.ResponseWriter
+	request *http.Request
+	body    io.Reader // as it was at first
+	rest    func()
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (l *lingering) WriteHeader(status int) {
+	if status >= http.StatusBadRequest && len(l.Header()["Connection"]) == 0 { // else h sees to it
+		l.rest = Unwanted(l.ResponseWriter, l.request, l.body)
+	}
+	l.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (l *lingering) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+
 // measured says how long an answer is behind which the connection lingers, or its
 // end would be seen only when that is over.
 func measured(h http.Header, text []byte) {

@@ -1,6 +1,7 @@
 package answer_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -45,5 +46,40 @@ func TestLingeringEnds(t *testing.T) {
 	}
 	if h := w.Header(); h.Get("Connection") != "close" || h.Get("Content-Length") == "" {
 		t.Errorf("%v", h)
+	}
+}
+
+// A handler that lets a request with a long body pass, or reads all of the body,
+// or sees to the connection itself, is left alone; and so are short bodies.
+func TestLingeringIsForRefusals(t *testing.T) {
+	t.Parallel()
+	const long = 1 << 20
+	for _, row := range []struct {
+		name    string
+		status  int
+		length  int64
+		proto   int
+		closes  bool // by the handler
+		lingers bool
+	}{
+		{"refused", 401, long, 1, false, true},
+		{"refused, of unknown length", 404, -1, 1, false, true},
+		{"passed", 200, long, 1, false, false},
+		{"a short body", 401, 256 << 10, 1, false, false},
+		{"HTTP/2", 401, long, 2, false, false},
+		{"the handler lingers", 413, long, 1, true, false},
+	} {
+		w, body := &socket{ResponseRecorder: httptest.NewRecorder()}, &endless{}
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Body, r.ContentLength, r.ProtoMajor = io.NopCloser(body), row.length, row.proto
+		answer.Lingering(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if row.closes {
+				w.Header().Set("Connection", "close")
+			}
+			w.WriteHeader(row.status)
+		})).ServeHTTP(w, r)
+		if w.Code != row.status || w.Flushed != row.lingers || body.read > 0 != row.lingers {
+			t.Errorf("%s: %d, lingered %v, read %d", row.name, w.Code, w.Flushed, body.read)
+		}
 	}
 }

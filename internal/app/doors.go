@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/proxy"
@@ -158,9 +159,10 @@ func (a *App) handler(name string) (http.Handler, error) {
 	c := a.options.Config
 	switch name {
 	case DoorAPI:
-		return a.telemetry.Handler(a.named(a.guarded(a.sheddingAPI(a.api()))), routeOfAPI), nil
+		return answer.Lingering(a.telemetry.Handler(a.named(a.guarded(a.sheddingAPI(a.api()))), routeOfAPI)), nil
 	case DoorAdmin:
-		return a.admin()
+		h, err := a.admin()
+		return answer.Lingering(h), err
 	case DoorProxy:
 		underscores, _ := proxy.ParseUnderscores(c.Proxy.Underscores)
 		a.proxy = proxy.New(proxy.Options{

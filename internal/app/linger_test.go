@@ -8,59 +8,127 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/reading"
 )
+
+// lingerSize is that of a body which no buffer on the way holds.
+const lingerSize = 8 << 20
+
+// longBodies are the ways to say that one comes.
+func longBodies() []string {
+	return []string{
+		fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", lingerSize),
+		fmt.Sprintf("\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n", lingerSize),
+	}
+}
+
+// sendsAll sends a request with a long body on nc, all of it before it reads, and
+// fails unless it gets that answer and then a connection that ends in order.
+func sendsAll(t *testing.T, nc net.Conn, head string, status int) {
+	t.Helper()
+	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(nc, head); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nc.Write(bytes.Repeat([]byte("x"), lingerSize)); err != nil {
+		t.Errorf("%q: %v", head, err)
+		return
+	}
+	if strings.Contains(head, "chunked") {
+		_, _ = io.WriteString(nc, "\r\n0\r\n\r\n")
+	}
+	from := bufio.NewReader(nc)
+	res, err := http.ReadResponse(from, nil)
+	if err != nil {
+		t.Errorf("%q: %v", head, err)
+		return
+	}
+	_, err = io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil || res.StatusCode != status || !res.Close {
+		t.Errorf("%q: %d, want %d; closes %v, %v", head, res.StatusCode, status, res.Close, err)
+	}
+	if _, err := from.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("%q: the connection ends with %v", head, err)
+	}
+}
 
 // TestLongBodiesGetTheirAnswer: a client that sends all of a long body before it
 // reads sees why it was refused, not a connection that was reset.
 func TestLongBodiesGetTheirAnswer(t *testing.T) {
-	f := run(t, "domain: api\nlimits: [{name: none, rate: 0/minute}]\n", http.NotFoundHandler())
-	const size = 8 << 20
-	long := bytes.Repeat([]byte("x"), size)
+	const (
+		host    = " HTTP/1.1\r\nHost: 127.0.0.1"
+		token   = "0123456789abcdef"
+		knows   = host + "\r\nAuthorization: Bearer " + token
+		foreign = host + "\r\nOrigin: https://evil.example"
+	)
+	rules := "domain: api\nlimits: [{name: none, rate: 0/minute}]\n"
+	admin := func(c *config.Config) { c.Listen.Admin = "127.0.0.1:0" }
+	open := run(t, rules, http.NotFoundHandler(), admin, func(c *config.Config) {
+		c.API.Explain, c.Proxy.Paths, c.Queue.StatusPath = config.ExplainOff, reading.Refuse, "/status/"
+	})
+	asks := run(t, rules, nil, admin, func(c *config.Config) {
+		c.API.Tokens, c.Admin.Token = []config.Secret{token}, token
+	})
 	for _, row := range []struct {
-		door, path string
-		status     int
+		f            *fixture
+		door, method string
+		path, fields string
+		status       int
 	}{
-		{app.DoorAPI, "/v1/check", http.StatusRequestEntityTooLarge},
-		{app.DoorAPI, "/v1/reserve", http.StatusRequestEntityTooLarge},
-		{app.DoorAPI, "/v1/release", http.StatusRequestEntityTooLarge},
-		{app.DoorAPI, "/v1/explain", http.StatusRequestEntityTooLarge},
-		{app.DoorProxy, "/upload", http.StatusTooManyRequests},
+		{asks, app.DoorAPI, "POST", "/v1/check", knows, http.StatusRequestEntityTooLarge},
+		{asks, app.DoorAPI, "POST", "/v1/reserve", knows, http.StatusRequestEntityTooLarge},
+		{asks, app.DoorAPI, "POST", "/v1/release", knows, http.StatusRequestEntityTooLarge},
+		{asks, app.DoorAPI, "POST", "/v1/explain", knows, http.StatusRequestEntityTooLarge},
+		{asks, app.DoorAPI, "POST", "/json", knows, http.StatusRequestEntityTooLarge},
+		{asks, app.DoorAPI, "POST", "/v1/check", host, http.StatusUnauthorized},
+		{asks, app.DoorAPI, "POST", "/v1/check", host + "\r\nAuthorization: Bearer wrong", http.StatusUnauthorized},
+		{asks, app.DoorAPI, "POST", "/v1/auth", host, http.StatusForbidden},
+		{open, app.DoorAPI, "POST", "/v1/check", " HTTP/1.1\r\nHost: evil.example", http.StatusForbidden},
+		{open, app.DoorAPI, "POST", "/v1/check", foreign, http.StatusForbidden},
+		{open, app.DoorAPI, "POST", "/v1/explain", host, http.StatusNotFound},
+		{open, app.DoorAPI, "POST", "/v1/chekc", host, http.StatusNotFound},
+		{open, app.DoorAPI, "PUT", "/v1/check", host, http.StatusMethodNotAllowed},
+		{open, app.DoorAPI, "POST", "/healthz", host, http.StatusMethodNotAllowed},
+		{asks, app.DoorAdmin, "POST", "/v1/explain", host, http.StatusUnauthorized},
+		{asks, app.DoorAdmin, "POST", "/v1/nothing", knows, http.StatusNotFound},
+		{asks, app.DoorAdmin, "POST", "/rlconfig", knows, http.StatusMethodNotAllowed},
+		{asks, app.DoorAdmin, "POST", "/v1/keys/ban", knows, http.StatusBadRequest},
+		{open, app.DoorAdmin, "POST", "/v1/explain", foreign, http.StatusForbidden},
+		{open, app.DoorAdmin, "POST", "/v1/explain", " HTTP/1.1\r\nHost: evil.example", http.StatusForbidden},
+		{open, app.DoorProxy, "POST", "/upload", host, http.StatusTooManyRequests},
+		{open, app.DoorProxy, "POST", "/a%2fb", host, http.StatusBadRequest},
+		{open, app.DoorProxy, "POST", "/status/x", host, http.StatusMethodNotAllowed},
+		{open, app.DoorProxy, "POST", "*", host, http.StatusBadRequest},
 	} {
-		for _, field := range []string{fmt.Sprintf("Content-Length: %d\r\n\r\n", size), fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n", size)} {
-			nc, err := net.Dial("tcp", f.Addr(row.door))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = nc.Close() }()
-			_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
-			if _, err := io.WriteString(nc, "POST "+row.path+" HTTP/1.1\r\nHost: 127.0.0.1\r\n"+field); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := nc.Write(long); err != nil {
-				t.Errorf("%s %s: %v", row.path, field[:8], err)
-				continue
-			}
-			if field[0] == 'T' {
-				_, _ = io.WriteString(nc, "\r\n0\r\n\r\n")
-			}
-			from := bufio.NewReader(nc)
-			res, err := http.ReadResponse(from, nil)
-			if err != nil {
-				t.Errorf("%s %s: %v", row.path, field[:8], err)
-				continue
-			}
-			_, err = io.ReadAll(res.Body)
-			_ = res.Body.Close()
-			if err != nil || res.StatusCode != row.status || !res.Close {
-				t.Errorf("%s %s: %d, closes %v, %v", row.path, field[:8], res.StatusCode, res.Close, err)
-			}
-			if _, err := from.ReadByte(); !errors.Is(err, io.EOF) {
-				t.Errorf("%s %s: the connection ends with %v", row.path, field[:8], err)
-			}
+		for _, body := range longBodies() {
+			sendsAll(t, row.f.dial(t, row.door), row.method+" "+row.path+row.fields+body, row.status)
 		}
 	}
+}
+
+// So it is while load is shed.
+func TestLongBodiesWhileLoadIsShed(t *testing.T) {
+	p := newPressed(t)
+	type asked struct {
+		nc   net.Conn // from before, since no more are accepted
+		head string
+	}
+	var all []asked
+	for _, body := range longBodies() {
+		all = append(all,
+			asked{p.dial(t, app.DoorAPI), "POST /v1/check HTTP/1.1\r\nHost: 127.0.0.1" + body},
+			asked{p.dial(t, app.DoorProxy), "POST /upload HTTP/1.1\r\nHost: 127.0.0.1" + body})
+	}
+	p.press(0.99, "3")
+	for _, a := range all {
+		sendsAll(t, a.nc, a.head, http.StatusServiceUnavailable)
+	}
+	p.press(0, "0")
 }

@@ -176,6 +176,7 @@ func (a *App) sheds(l overload.Load) bool {
 func (a *App) shedding(l overload.Load, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a.sheds(l) {
+			defer answer.Unwanted(w, r, r.Body)()
 			w.Header().Set("Retry-After", "1")
 			answer.Problem(w, http.StatusServiceUnavailable, "overloaded: this process is short of memory or file descriptors")
 			return

@@ -132,6 +132,7 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 		}
 		return true
 	}
+	defer answer.Unwanted(w, r, whole(r.Body))()
 	answer.Problem(w, status, detail)
 	return false
 }

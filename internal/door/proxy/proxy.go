@@ -134,11 +134,13 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !p.admissible(w, r) {
 		return
 	}
-	r, refusal := p.admitPath(r)
+	admitted, refusal := p.admitPath(r)
 	if refusal != "" {
+		defer answer.Unwanted(w, r, whole(r.Body))()
 		answer.Problem(w, http.StatusBadRequest, refusal)
 		return
 	}
+	r = admitted
 	origin := p.options.CORS.origin(r)
 	if origin != "" {
 		p.options.CORS.admit(w.Header(), origin)

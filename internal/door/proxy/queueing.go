@@ -240,6 +240,7 @@ func (p *Proxy) lineUp(w http.ResponseWriter, x *exchange, rule *rules.Rule, v *
 func (p *Proxy) status(w http.ResponseWriter, r *http.Request, id string) {
 	w.Header().Set("Cache-Control", "no-store")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		defer answer.Unwanted(w, r, whole(r.Body))()
 		w.Header().Set("Allow", "GET, HEAD")
 		answer.Problem(w, http.StatusMethodNotAllowed, "what became of a request is asked with GET")
 		return
