@@ -49,6 +49,7 @@ func TestCalendarWindows(t *testing.T) {
 		{headgate.Year, "Asia/Kolkata", "2025-12-31 18:30", "2026-01-01 00:00 +0530", "2027-01-01 00:00 +0530", 365 * 24},
 		{headgate.Hour, "Asia/Kolkata", "2026-01-01 00:00", "2026-01-01 05:00 +0530", "2026-01-01 06:00 +0530", 1},
 		{headgate.Hour, "Australia/Lord_Howe", "2026-04-04 15:10", "2026-04-05 01:30 +1030", "2026-04-05 02:00 +1030", 0.5},
+		{headgate.Hour, "America/St_Johns", "1970-01-01 00:10", "1969-12-31 20:00 -0330", "1969-12-31 21:00 -0330", 1}, // before 1970 there
 	}
 	const layout = "2006-01-02 15:04 -0700"
 	for _, tt := range tests {
@@ -62,6 +63,13 @@ func TestCalendarWindows(t *testing.T) {
 			t.Errorf("%s of %s UTC in %s: %s to %s (%v), want %s to %s (%vh)",
 				tt.unit, tt.at, tt.zone, s.Format(layout), e.Format(layout), e.Sub(s), tt.start, tt.end, tt.hours)
 		}
+	}
+}
+
+// TestNoCalendar: without a calendar a window is the instant itself, and no less.
+func TestNoCalendar(t *testing.T) {
+	if start, end := CalendarWindow(headgate.NoCalendar, time.UTC, t0); start != t0 || end != t0+1 {
+		t.Errorf("%d to %d", start-t0, end-t0)
 	}
 }
 

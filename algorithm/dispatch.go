@@ -2,7 +2,8 @@ package algorithm
 
 import "github.com/headgate/headgate"
 
-// available returns how many tokens would pass at once; negative is debt.
+// available returns how many tokens would pass at once; negative is debt, of a
+// window how much.
 func available(r *headgate.Rule, s *State, now int64) int64 {
 	switch r.Algorithm {
 	case headgate.TokenBucket, headgate.LeakyBucket:

@@ -62,7 +62,7 @@ func fixedSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 		return false
 	}
 	s.V[0], s.V[1], s.V[2] = count-min(n, count), end, fixedCode(r)
-	return n > 0
+	return true
 }
 
 // fixedFits returns when the window of the state ends, also if the period has

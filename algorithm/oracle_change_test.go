@@ -197,8 +197,8 @@ func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
 		before.counts = maps.Clone(o.counts)
 		o.reshape(r, now, r.Period, 1)
 		from := o.newest
-		if left > 0 && now+left <= (o.newest+1)*r.Period {
-			from--
+		if left > 0 {
+			from = min(max(o.takenIn(r, now, now+left), o.newest-1), o.newest)
 		}
 		if o.subCounts(from, o.newest-1, n) == n {
 			*o = before
@@ -208,11 +208,30 @@ func (o *oracle) giveBack(r *headgate.Rule, now, n, left int64) bool {
 		o.reshape(r, now, r.Tick, int64(r.Buckets))
 		from := o.newest
 		if left > 0 {
-			from = min(from, floorDiv(now+left-r.Period-1, r.Tick))
+			from = min(from, o.takenIn(r, now, now+left))
 		}
 		o.subCounts(from, floorDiv(max(now, o.newest*o.width)-r.Period, r.Tick), n)
 	}
 	return true
+}
+
+// takenIn is the window of a take that counts until t: the one whose takes end
+// then. Where it is not exactly when one ends, and too soon for another by less
+// than a caller may be late, it is the one before, if that still counts.
+func (o *oracle) takenIn(r *headgate.Rule, now, t int64) int64 {
+	j := floorDiv(t-r.Period-1, o.width)
+	soonest, last := j*o.width+r.Period+1, (j+1)*o.width+r.Period
+	exact := t == soonest
+	if r.Edge == headgate.EdgeStrict {
+		exact = t == last
+	}
+	late := t-soonest < min(65_536, o.width/8) && r.Edge != headgate.EdgeLenient
+	before := *o
+	before.counts = map[int64]int64{j - 1: o.counts[j-1]}
+	if late && !exact && before.free(r, now) < r.Limit {
+		return j - 1
+	}
+	return j
 }
 
 // subCounts takes n from window from and then from older ones, the newest

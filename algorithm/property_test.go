@@ -204,6 +204,36 @@ func TestT02_AReturnTakesOutItsOwnTake(t *testing.T) {
 	}
 }
 
+// TestT02_AReturnTakesOutOfItsOwnWindow, also if its caller places it some
+// milliseconds late, where that is in the next one: of 600 taken at 0.5 s and 300
+// at 1.2 s the 600 are returned, and what is left counts as long as it would
+// without them.
+func TestT02_AReturnTakesOutOfItsOwnWindow(t *testing.T) {
+	per := headgate.PerSecond(1000)
+	buckets := per.Using(headgate.SlidingBuckets)
+	for _, limit := range []headgate.Limit{
+		per.Using(headgate.SlidingWindow), buckets.Buckets(2, headgate.EdgeWeighted),
+		buckets.Buckets(2, headgate.EdgeLenient), buckets.Buckets(2, headgate.EdgeStrict),
+	} {
+		r := limit.Rule()
+		for _, off := range []time.Duration{0, 1, time.Microsecond, 2 * time.Microsecond, 3 * time.Millisecond, 60 * time.Millisecond} {
+			var s, alone State
+			first := Step(r, &s, t0+500_000, Request{Cost: 600})
+			Step(r, &s, t0+1_200_000, Request{Cost: 300})
+			Step(r, &alone, t0+1_200_000, Request{Cost: 300})
+			left := first.ResetAfter - 800*time.Millisecond + off
+			Step(r, &s, t0+1_300_000, Request{Kind: headgate.Refund, Cost: 600, Duration: left})
+			for at := int64(t0 + 1_300_000); at < t0+3_500_000; at += 100_000 {
+				got, want := Step(r, &s, at, Request{Kind: headgate.Peek, Cost: 1}), Step(r, &alone, at, Request{Kind: headgate.Peek, Cost: 1})
+				if got != want {
+					t.Errorf("%s, placed %v late: at %d µs %s, want %s", limit, off, at-t0, show(got), show(want))
+					break
+				}
+			}
+		}
+	}
+}
+
 // TestT02_ALateReturnGivesBackOnlyWhatStillCounts: what time has given back already is not given back
 // twice, whatever else was taken meanwhile (trap T2).
 func TestT02_ALateReturnGivesBackOnlyWhatStillCounts(t *testing.T) {
@@ -311,5 +341,51 @@ func TestMemoryOfAlgorithms(t *testing.T) {
 	}
 	if n := words(headgate.PerDay(500).Using(headgate.SlidingBuckets)); n > 61 {
 		t.Errorf("60 buckets have %d words", n)
+	}
+}
+
+// TestAtTheBeginningOfTime: an unused key is fresh at every time, also at the
+// first one.
+func TestAtTheBeginningOfTime(t *testing.T) {
+	for _, a := range everyAlgorithm() {
+		limit := headgate.PerMinute(10).Using(a)
+		if got := Step(limit.Rule(), &State{}, 0, Request{Kind: headgate.Peek, Cost: 1}); got.FreshAt != 0 || !got.Allowed {
+			t.Errorf("%s: %s", limit, show(got))
+		}
+	}
+}
+
+// TestLogsForgetWhatHasEnded: at least half of the words of a log are entries
+// that count, where many have ended at once and where one does after the other.
+func TestLogsForgetWhatHasEnded(t *testing.T) {
+	for _, limit := range []headgate.Limit{headgate.PerSecond(100).Using(headgate.SlidingLog), headgate.Concurrent(100).Lease(time.Second)} {
+		var s State
+		for round := range int64(10) {
+			for i := range int64(120) {
+				at := t0 + round*1_500_000 + i // 80 at once
+				if i >= 80 {
+					at += 750_000 + (i-80)*10_000 // one every 10 ms; at i = 105 the 80 end
+				}
+				got := Step(limit.Rule(), &s, at, Request{Cost: 1})
+				if live := limit.N() - got.Remaining; got.Remaining > 0 && int64(len(s.Words)) > 2*live {
+					t.Fatalf("%s: round %d, request %d: %d words for %d that count; %s", limit, round, i, len(s.Words), live, show(got))
+				}
+			}
+		}
+	}
+}
+
+// TestAStateIsUsedAgain: a key that has been given back whole needs no new memory.
+func TestAStateIsUsedAgain(t *testing.T) {
+	for _, a := range everyAlgorithm() {
+		r := headgate.PerMinute(10).Using(a).Rule()
+		var s State
+		Step(r, &s, t0, Request{Cost: 1})
+		if n := testing.AllocsPerRun(100, func() {
+			Step(r, &s, t0, Request{Kind: headgate.Refund, Cost: 1})
+			Step(r, &s, t0, Request{Cost: 1})
+		}); n != 0 {
+			t.Errorf("%s: %v allocations for a take and its return", a, n)
+		}
 	}
 }

@@ -12,9 +12,9 @@ import "github.com/headgate/headgate"
 // Sub-window j begins at j·width since the epoch. The window up to now overlaps
 // at most Buckets + 1 of them, of which the oldest is counted as Edge says.
 
-// bucketsSpan is which sub-windows count at some time.
+// bucketsSpan is from which sub-window on they count at some time.
 type bucketsSpan struct {
-	oldest, current int64
+	oldest int64
 	// overlap is how much of the oldest lies in the window, at most width.
 	overlap int64
 }
@@ -22,7 +22,7 @@ type bucketsSpan struct {
 func spanAt(period, width, now int64) bucketsSpan {
 	from := now - period
 	oldest := floorDiv(from, width)
-	return bucketsSpan{oldest: oldest, current: now / width, overlap: (oldest+1)*width - from}
+	return bucketsSpan{oldest: oldest, overlap: (oldest+1)*width - from}
 }
 
 func floorDiv(a, b int64) int64 {
@@ -55,6 +55,17 @@ func edge(e headgate.Edge, count, overlap, width int64) int64 {
 		return 0
 	}
 	return mulDiv(count, overlap, width)
+}
+
+// counting returns what sub-window j adds in span.
+func (s *State) counting(e headgate.Edge, span bucketsSpan, j int64) int64 {
+	switch {
+	case j < span.oldest:
+		return 0
+	case j == span.oldest:
+		return edge(e, s.count(j), span.overlap, s.V[1])
+	}
+	return s.count(j)
 }
 
 // bucketsUsed returns what counts at now, under the shape s was written in.
@@ -128,19 +139,36 @@ func bucketsSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 		return false
 	}
 	bucketsShape(r, s, now)
+	span := spanAt(r.Period, r.Tick, max(now, s.V[0]*r.Tick))
 	from := s.V[0]
 	if left > 0 {
-		from = min(from, floorDiv(now+left-r.Period-1, r.Tick))
+		from = min(from, bucketsTaken(r, s, span, now+left))
 	}
-	oldest := spanAt(r.Period, r.Tick, max(now, s.V[0]*r.Tick)).oldest
-	for j := from; j >= max(oldest, 0) && n > 0; j-- {
+	for j := from; j >= max(span.oldest, 0) && n > 0; j-- {
 		gone := min(n, s.count(j))
-		if gone > 0 {
-			s.Words[j%int64(len(s.Words))] -= gone
-			n -= gone
-		}
+		s.Words[j%int64(len(s.Words))] -= gone
+		n -= gone
 	}
 	return true // if only because of the new shape
+}
+
+// bucketsTaken returns the sub-window of the take that counts until then: the one
+// in which takes end then, or, where that is somewhat later than the takes of the
+// one before do and sooner than its own, the one before, if that still counts. To
+// take out of a newer one, whose own takes then are admitted again before their
+// period is over, would give back more than was taken.
+func bucketsTaken(r *headgate.Rule, s *State, span bucketsSpan, until int64) int64 {
+	j := floorDiv(until-r.Period-1, r.Tick)
+	late := until - r.Period - j*r.Tick // from 1 to a width
+	switch {
+	case r.Edge == headgate.EdgeLenient || late > min(maxLate, r.Tick/8):
+		return j
+	case r.Edge == headgate.EdgeWeighted && late == 1: // as a take of 1 alone
+		return j
+	case s.counting(r.Edge, span, j-1) == 0:
+		return j
+	}
+	return j - 1
 }
 
 // bucketsFits returns when n will fit, going from the oldest sub-window to the

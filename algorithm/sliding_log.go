@@ -17,9 +17,9 @@ const (
 	logShift = 10
 	logLong  = 1<<logShift - 1 // the count that means: see the next word
 
-	// logLate is how much too late a caller may place a take that he returns,
+	// maxLate is how much too late a caller may place a take that he returns,
 	// because his clock is not the store's, or half of what a call takes.
-	logLate = 1 << 16
+	maxLate = 1 << 16
 )
 
 // logEntry reads the entry at i and returns the index of the next.
@@ -172,7 +172,7 @@ func logTaken(r *headgate.Rule, s *State, head, about int64) int64 {
 		}
 		i = next
 	}
-	return about - min(logLate, r.Period/8)
+	return about - min(maxLate, r.Period/8)
 }
 
 // logRewrite rewrites the entries from head on with new counts, none of them

@@ -28,7 +28,6 @@ type slidingCounts struct {
 func slidingAt(s *State, now, w int64) slidingCounts {
 	if old := s.V[2]; old != w {
 		c := slidingCounts{start: now / w * w}
-		c.overlap = w - (now - c.start)
 		if old != 0 {
 			// A changed period: what the old one counts now goes on counting.
 			c.current = min(slidingAt(s, now, old).used(old), maxCount)
@@ -109,7 +108,7 @@ func slidingSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 		return false
 	}
 	var fromCurrent int64
-	if left == 0 || now+left > c.start+r.Period {
+	if left == 0 || c.tookCurrent(r, now+left) {
 		fromCurrent = min(n, c.current)
 	}
 	fromPrevious := min(n-fromCurrent, c.previous)
@@ -120,6 +119,18 @@ func slidingSub(r *headgate.Rule, s *State, now, n, left int64) bool {
 	}
 	c.store(r, s)
 	return true
+}
+
+// tookCurrent reports whether a take that counts until then is one of the current
+// window. Where that is somewhat after the end of this one it is one of the previous
+// window, if that still counts, placed too late: of the current one a single token
+// ends 1 µs after, and two when half of the next one is over.
+func (c slidingCounts) tookCurrent(r *headgate.Rule, until int64) bool {
+	after := until - c.start - r.Period
+	if after > 1 && after <= min(maxLate, r.Period/8) {
+		return c.used(r.Period) == c.current
+	}
+	return after > 0
 }
 
 func slidingFits(r *headgate.Rule, s *State, now, n int64) int64 {

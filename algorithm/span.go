@@ -74,11 +74,7 @@ func bucketsSpans(r *headgate.Rule, s *State, now int64, dst []Span) []Span {
 		if count == 0 {
 			continue
 		}
-		counts := count
-		if j == span.oldest {
-			counts = edge(r.Edge, count, span.overlap, width)
-		}
-		dst = append(dst, Span{j * width, (j + 1) * width, count, counts})
+		dst = append(dst, Span{j * width, (j + 1) * width, count, s.counting(r.Edge, span, j)})
 	}
 	return dst
 }

@@ -20,6 +20,9 @@ func TestSpansAddUp(t *testing.T) {
 		now := int64(t0)
 		for step := range 60 {
 			now += rng.Int64N(max(limit.Rule().Period/8, 1))
+			if rng.IntN(8) == 0 {
+				now -= rng.Int64N(limit.Rule().Period)
+			}
 			Step(limit.Rule(), &s, now, Request{Kind: pick(rng, headgate.Take, headgate.Charge, headgate.Refund), Cost: rng.Int64N(4)})
 			spans := Spans(limit.Rule(), &s, now, nil)
 			sum := int64(0)
@@ -98,6 +101,12 @@ func TestSpansOfTheWorkedExamples(t *testing.T) {
 			[][2]int64{{1_000_000, 5}, {hour / 2, 5}},
 			hour + 35_000_000,
 			[]Span{{t0, t0 + minute, 5, 2}, {t0 + hour/2, t0 + hour/2 + minute, 5, 5}},
+		},
+		{
+			"sub-windows under a clock that has gone back behind the newest", headgate.PerMinute(10).Using(headgate.SlidingBuckets).Buckets(7, headgate.EdgeLenient),
+			[][2]int64{{0, 5}, {55_000_000, 1}},
+			40_000_000,
+			[]Span{{t0 - 5_924_439, t0 + 2_646_990, 5, 0}, {t0 + 54_075_564, t0 + 62_646_993, 1, 1}},
 		},
 		{"a bucket has no parts", headgate.PerMinute(5), [][2]int64{{0, 2}}, 1, nil},
 	}

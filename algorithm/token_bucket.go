@@ -162,7 +162,7 @@ func bucketAvailable(r *headgate.Rule, s *State, now int64) int64 {
 	used, _ := bucketUsed(r, s, now)
 	free := r.Capacity - used
 	if free < 0 {
-		return -((-free + r.Token - 1) / r.Token)
+		return -1 // how much it is makes no difference
 	}
 	if r.Algorithm == headgate.LeakyBucket && used > r.Late {
 		return 0

@@ -23,7 +23,7 @@ type row struct {
 	cost int64
 	kind headgate.Kind
 	// want is "pass" or "refused", then what else is promised: "left 3",
-	// "retry 15s", "delay 1s".
+	// "retry 15s", "delay 1s", "granted 2".
 	want string
 }
 
@@ -231,14 +231,19 @@ func promised(got Result, want string) bool {
 		return got.ResetAfter.String() == value
 	case "delay":
 		return got.Delay.String() == value
+	case "granted":
+		return strconv.FormatInt(got.Granted, 10) == value
 	}
 	return false
 }
 
-// clock returns the time of 2026-01-01 in microseconds.
+// clock returns the time of 2026-01-01, or of a date before it, in microseconds.
 func clock(t *testing.T, hms string) int64 {
 	t.Helper()
-	at, err := time.Parse("2006-01-02 15:04:05", "2026-01-01 "+hms)
+	if !strings.Contains(hms, "-") {
+		hms = "2026-01-01 " + hms
+	}
+	at, err := time.Parse("2006-01-02 15:04:05", hms)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ local pack, unpackBytes = struct.pack, struct.unpack
 local maxInteger = 9007199254740991 -- 2^53-1
 local maxCount = 8796093022207 -- 2^43-1
 local maxTime = 4503599627370496 -- 2^52
+local maxLate = 65536 -- of a caller who returns a take, in microseconds
 local never = math.huge
 
 -- algorithms holds, by number, the functions of each algorithm that is part of

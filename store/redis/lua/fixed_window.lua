@@ -48,7 +48,7 @@ local function fixedSub(r, s, now, n, left)
   local count, finish = fixedWindow(r, s, now)
   if count == 0 or left > 0 and now + left < finish - floor(r.period / 2) then return false end
   s.count, s.finish, s.code = count - min(n, count), finish, fixedCode(r)
-  return n > 0
+  return true
 end
 
 local function fixedFits(r, s)

@@ -99,20 +99,29 @@ local function ringAdd(r, s, now, n)
   s.words[i] = min(s.words[i] + min(n, maxCount), maxCount)
 end
 
+-- ringTaken returns the sub-window of the take that counts until then.
+local function ringTaken(r, s, till, oldest, overlap)
+  local j = floor((till - r.period - 1) / r.width)
+  local late = till - r.period - j * r.width
+  if r.flag == 1 or late > min(maxLate, floor(r.width / 8)) then return j end
+  if r.flag == 0 and late == 1 or j - 1 < oldest then return j end
+  local before = ringCount(s, j - 1)
+  if j - 1 == oldest then before = ringEdge(r.flag, before, overlap, r.width) end
+  if before == 0 then return j end
+  return j - 1
+end
+
 local function ringSub(r, s, now, n, left)
   if ringUsed(r.flag, s, now) == 0 then return false end
   ringShape(r, s, now)
   local from = s.newest
-  if left > 0 then from = min(from, floor((now + left - r.period - 1) / r.width)) end
-  local oldest = spanAt(r.period, r.width, max(now, s.newest * r.width))
+  local oldest, overlap = spanAt(r.period, r.width, max(now, s.newest * r.width))
+  if left > 0 then from = min(from, ringTaken(r, s, now + left, oldest, overlap)) end
   for j = from, max(oldest, 0), -1 do
     if n == 0 then break end
-    local gone = min(n, ringCount(s, j))
-    if gone > 0 then
-      local i = j % s.size + 1
-      s.words[i] = s.words[i] - gone
-      n = n - gone
-    end
+    local i, gone = j % s.size + 1, min(n, ringCount(s, j))
+    s.words[i] = s.words[i] - gone
+    n = n - gone
   end
   return true
 end

@@ -17,7 +17,6 @@ local logFormat = '>I6I4I4I7I4I6I7'
 local logHeader = 38
 local logWhole = 4096
 local logLong = 1023
-local logLate = 65536
 
 local function logClear(s)
   s.total, s.head, s.length, s.newest, s.newestAt = 0, 0, 0, 0, 0
@@ -158,7 +157,7 @@ local function logTaken(r, s, head, about)
     end
     i = following
   end
-  return about - min(logLate, floor(r.period / 8))
+  return about - min(maxLate, floor(r.period / 8))
 end
 
 local function logSub(r, s, now, n, left)

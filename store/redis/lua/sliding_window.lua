@@ -20,7 +20,7 @@ local function slidingAt(s, now, w)
       local c, p, _, o = slidingAt(s, now, old)
       current = min(slidingUsed(c, p, o, old), maxCount)
     end
-    return current, 0, start, w - (now - start)
+    return current, 0, start, 0
   end
   local current, previous, start = s.current, s.previous, s.start
   now = max(now, start)
@@ -52,11 +52,21 @@ local function slidingAdd(r, s, now, n)
   s.start, s.period, s.previous = start, r.period, previous
 end
 
+-- slidingTookCurrent reports whether a take that counts until so long after the
+-- end of the window is one of this window. previously is what the previous one adds.
+local function slidingTookCurrent(r, previously, after)
+  if after > 1 and after <= min(maxLate, floor(r.period / 8)) then return previously == 0 end
+  return after > 0
+end
+
 local function slidingSub(r, s, now, n, left)
   local current, previous, start, overlap = slidingAt(s, now, r.period)
-  if slidingUsed(current, previous, overlap, r.period) == 0 then return false end
+  local previously = slidingUsed(0, previous, overlap, r.period)
+  if previously + current == 0 then return false end
   local fromCurrent = 0
-  if left == 0 or now + left > start + r.period then fromCurrent = min(n, current) end
+  if left == 0 or slidingTookCurrent(r, previously, now + left - start - r.period) then
+    fromCurrent = min(n, current)
+  end
   local fromPrevious = min(n - fromCurrent, previous)
   if fromCurrent + fromPrevious == 0 then return false end
   s.current, s.previous = current - fromCurrent, previous - fromPrevious

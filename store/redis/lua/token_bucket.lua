@@ -49,7 +49,7 @@ end
 local function bucketAvailable(r, s, now)
   local used = bucketUsed(r, s, now)
   local free = r.capacity - used
-  if free < 0 then return -ceilDiv(-free, r.token) end
+  if free < 0 then return -1 end
   if r.late and used > r.late then return 0 end
   return floor(free / r.token)
 end
