@@ -44,6 +44,12 @@ func TestVendorHeaders(t *testing.T) {
 			"X-Ratelimit-Limit": "5", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Used": "5",
 			"X-Ratelimit-Reset": "1700000061", "X-Ratelimit-Resource": "login", "Retry-After": "12",
 		}},
+		{"github, to the very second, and a name with bytes that are encoded", answer.GitHub, []answer.Policy{
+			{Name: "50% of ~\x7f", Limit: login.Limit, Decision: login.Decision, At: noon - 500_000},
+		}, map[string]string{
+			"X-Ratelimit-Limit": "5", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Used": "5",
+			"X-Ratelimit-Reset": "1700000060", "X-Ratelimit-Resource": "50%25%20of%20~%7F", "Retry-After": "12",
+		}},
 		{"github, nobody knows the time", answer.GitHub, []answer.Policy{login}, map[string]string{
 			"X-Ratelimit-Limit": "5", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Used": "5",
 			"X-Ratelimit-Resource": "login", "Retry-After": "12",
@@ -55,6 +61,11 @@ func TestVendorHeaders(t *testing.T) {
 			"X-Ratelimit-Limit-Requests": "5", "X-Ratelimit-Remaining-Requests": "0", "X-Ratelimit-Reset-Requests": "1m0s",
 			"X-Ratelimit-Limit-Tokens": "40000", "X-Ratelimit-Remaining-Tokens": "39112", "X-Ratelimit-Reset-Tokens": "1.332s",
 			"Retry-After": "12",
+		}},
+		{"openai, tokens after a separator, back in a second", answer.OpenAI, []answer.Policy{
+			{Name: "/tokens", Limit: tokens.Limit, Decision: headgate.Decision{Allowed: true, Limit: 40000, ResetAfter: time.Second}},
+		}, map[string]string{
+			"X-Ratelimit-Limit-Tokens": "40000", "X-Ratelimit-Remaining-Tokens": "0", "X-Ratelimit-Reset-Tokens": "1s",
 		}},
 		{"draft-03", answer.Draft03, []answer.Policy{login}, map[string]string{
 			"Ratelimit-Limit": "5, 5;w=60", "Ratelimit-Remaining": "0", "Ratelimit-Reset": "60", "Retry-After": "12",

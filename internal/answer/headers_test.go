@@ -61,6 +61,13 @@ func TestHeaders(t *testing.T) {
 			"Ratelimit-Policy": `"daily";q=1000;w=86400, "login";q=5;w=60`,
 			"Ratelimit":        `"daily";r=300;t=87, "login";r=0;t=12`,
 		}},
+		{"two refused: the longer counts, whichever is first", answer.Default, []answer.Policy{
+			login, with(daily, headgate.Decision{Reason: headgate.Limited, Limit: 1000, RetryAfter: time.Second, ResetAfter: time.Hour}),
+		}, map[string]string{
+			"X-Ratelimit-Limit": "5", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "60",
+			"Retry-After": "12", "X-Ratelimit-Retry-After": "12",
+			"Ratelimit-Policy": `"login";q=5;w=60, "daily";q=1000;w=86400`, "Ratelimit": `"login";r=0;t=12, "daily";r=0;t=1`,
+		}},
 		{"IETF", answer.IETF, []answer.Policy{login}, map[string]string{
 			"Retry-After": "12", "Ratelimit-Policy": `"login";q=5;w=60`, "Ratelimit": `"login";r=0;t=12`,
 		}},
@@ -93,6 +100,9 @@ func TestHeaders(t *testing.T) {
 		{"a bucket: the next token comes first", answer.IETF, []answer.Policy{
 			with(login, headgate.Decision{Allowed: true, Limit: 5, Granted: 1, ResetAfter: time.Minute}),
 		}, map[string]string{"Ratelimit-Policy": `"login";q=5;w=60`, "Ratelimit": `"login";r=0;t=12`}},
+		{"a leaky bucket: so does the next place", answer.IETF, []answer.Policy{
+			{Name: "q", Limit: headgate.PerMinute(5).Using(headgate.LeakyBucket), Decision: headgate.Decision{Allowed: true, Limit: 5, Granted: 1, ResetAfter: time.Minute}},
+		}, map[string]string{"Ratelimit-Policy": `"q";q=5;w=60`, "Ratelimit": `"q";r=0;t=12`}},
 		{"a window: all of it comes back at once", answer.IETF, []answer.Policy{
 			{Name: "w", Limit: daily.Limit.Using(headgate.FixedWindow), Decision: daily.Decision},
 		}, map[string]string{"Ratelimit-Policy": `"w";q=1000;w=86400`, "Ratelimit": `"w";r=300;t=46801`}},
@@ -163,6 +173,7 @@ func TestPolicyWindow(t *testing.T) {
 		{headgate.Per(3, 1500*time.Millisecond), `"x";q=3;w=2`},
 		{headgate.PerCalendar(200, headgate.Month, nil), `"x";q=200;w=2592000`},
 		{headgate.Per(headgate.MaxLimit, time.Microsecond), `"x";q=999999999999999;w=1`},
+		{headgate.Limit{}, `"x";q=0;w=1`}, // of a limit that was not told
 	} {
 		h := http.Header{}
 		answer.Headers(h, answer.IETF, answer.Policy{Name: "x", Limit: tt.limit, Decision: headgate.Decision{Allowed: true}})
@@ -185,6 +196,7 @@ func TestNames(t *testing.T) {
 		"a,b;c=d":   "a,b;c=d",
 		"a%0Ab":     "a%250Ab",
 		"\x7f":      "%7F",
+		"~":         "~",
 	} {
 		if got := parsed(t, answer.Policy{Name: name, Limit: headgate.PerMinute(5), Decision: daily.Decision}); got != want {
 			t.Errorf("%q reads as %q, want %q", name, got, want)

@@ -83,3 +83,52 @@ func TestLingeringIsForRefusals(t *testing.T) {
 		}
 	}
 }
+
+// HTTP/2 resets a stream, not the connection: nothing is read there.
+func TestLingeringIsForHTTP1(t *testing.T) {
+	t.Parallel()
+	w, body := &socket{ResponseRecorder: httptest.NewRecorder()}, &endless{}
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	r.ProtoMajor = 2
+	r.ContentLength = 1 << 30
+	answer.Linger(w, r, body)()
+	answer.Unwanted(w, r, body)()
+	if body.read != 0 || w.Flushed || w.Header().Get("Connection") != "" {
+		t.Errorf("flushed %v, read %d bytes, %v", w.Flushed, body.read, w.Header())
+	}
+}
+
+// Who has sent a body that nobody asked for gets his answer: the rest of a long
+// one is read, a short one is left to net/http, and of a client that waits to be
+// asked nothing comes.
+func TestUnwanted(t *testing.T) {
+	t.Parallel()
+	const short, all = 256 << 10, 64 << 20
+	for _, row := range []struct {
+		name           string
+		declared, sent int64
+		expect         bool
+		read           int64
+		closes         bool
+	}{
+		{"none", 0, 0, false, 0, false},
+		{"short", short, short, false, 0, false},
+		{"long", short + 1, short + 1, false, short + 1, true},
+		{"long, and endless", 1 << 40, 1 << 40, false, all, true},
+		{"long, but not sent yet", 1 << 40, 0, true, 0, false},
+		{"in chunks, short", -1, short - 1, false, short - 1, false},
+		{"in chunks, no longer short", -1, short, false, short, true},
+		{"in chunks, endless", -1, 1 << 40, false, short + all, true},
+		{"in chunks, but not sent yet", -1, 0, true, 0, false},
+	} {
+		w, body := &socket{ResponseRecorder: httptest.NewRecorder()}, &endless{}
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		if r.ContentLength = row.declared; row.expect {
+			r.Header.Set("Expect", "100-continue")
+		}
+		answer.Unwanted(w, r, &io.LimitedReader{R: body, N: row.sent})()
+		if closes := w.Header().Get("Connection") == "close"; body.read != row.read || closes != row.closes || w.Flushed != row.closes {
+			t.Errorf("%s: read %d bytes, connection closed: %v; want %d, %v", row.name, body.read, closes, row.read, row.closes)
+		}
+	}
+}

@@ -105,7 +105,7 @@ func TestRefuseWithoutBody(t *testing.T) {
 	for _, tt := range []struct {
 		method string
 		status int
-	}{{http.MethodHead, 429}, {http.MethodGet, 204}, {http.MethodGet, 304}} {
+	}{{http.MethodHead, 429}, {http.MethodHead, 200}, {http.MethodHead, 999}, {http.MethodGet, 204}, {http.MethodGet, 304}} {
 		rec := httptest.NewRecorder()
 		answer.Refuse(rec, httptest.NewRequest(tt.method, "/", nil), answer.Refusal{Status: tt.status, Policies: []answer.Policy{login}})
 		if rec.Code != tt.status || rec.Body.Len() != 0 || rec.Header().Get("Retry-After") != "12" {

@@ -37,3 +37,29 @@ func TestUnread(t *testing.T) {
 		}
 	}
 }
+
+// A client that sends all of a body that is too large before it reads gets the
+// answer; one that waits to be asked is not waited for.
+func TestUnreadLingers(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		declared int64
+		expect   string
+		lingers  bool
+	}{
+		{1 << 20, "", true},
+		{1 << 20, "100-continue", false},
+		{-1, "", true},
+		{-1, "100-continue", true}, // it has been asked, or nobody would know that it is too large
+	} {
+		w, body := &socket{ResponseRecorder: httptest.NewRecorder()}, &endless{}
+		r := httptest.NewRequest(http.MethodPost, "/", io.LimitReader(body, 1<<20))
+		if r.ContentLength = row.declared; row.expect != "" {
+			r.Header.Set("Expect", row.expect)
+		}
+		answer.Unread(w, r, &http.MaxBytesError{Limit: 4096})
+		if lingers := body.read > 0; lingers != row.lingers || w.Code != http.StatusRequestEntityTooLarge {
+			t.Errorf("%d bytes declared, Expect: %s: %d, read %d bytes, want some: %v", row.declared, row.expect, w.Code, body.read, row.lingers)
+		}
+	}
+}
