@@ -92,15 +92,29 @@ func isUnwritable(_ string, _ int, c byte) bool {
 
 // appendEscaped appends path with everything escaped that cannot stand in one.
 func appendEscaped(dst []byte, path string) []byte {
-	const digits = "0123456789ABCDEF"
 	for i := range len(path) {
-		if c := path[i]; isWritable(c) {
-			dst = append(dst, c)
-		} else {
-			dst = append(dst, '%', digits[c>>4], digits[c&15])
-		}
+		dst = appendWritable(dst, path[i], isWritable(path[i]))
 	}
 	return dst
+}
+
+// Escape returns path, which has escapes already, with everything else escaped that
+// cannot stand in one.
+func Escape(path string) string {
+	dst := make([]byte, 0, len(path)+8)
+	for i := range len(path) {
+		dst = appendWritable(dst, path[i], path[i] == '%' || isWritable(path[i]))
+	}
+	return string(dst)
+}
+
+// appendWritable appends c, escaped unless it may stand as it is.
+func appendWritable(dst []byte, c byte, asItIs bool) []byte { //nolint:revive // a fact, not a mode
+	const digits = "0123456789ABCDEF"
+	if asItIs {
+		return append(dst, c)
+	}
+	return append(dst, '%', digits[c>>4], digits[c&15])
 }
 
 // isWritable reports whether c may stand in a path as it is.

@@ -31,7 +31,7 @@ func TestTheResponseTellsTheCost(t *testing.T) {
 			if header != "" {
 				res.Header.Set("X-Tokens-Used", header)
 			}
-			if trailer != "" {
+			if trailer != "" && r.Header.Get("Te") == "trailers" { // as RFC 9110 says in 6.5.1
 				res.Trailer = http.Header{"X-Tokens-Used": nil}
 				res.Body = io.NopCloser(&announced{strings.NewReader("stream"), func() { res.Trailer.Set("X-Tokens-Used", trailer) }})
 			}

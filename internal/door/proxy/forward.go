@@ -32,6 +32,9 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.SetURL(p.options.Upstream)
 	p.via.add(out.Header, in.ProtoMajor)
 	passTrailers(in, out)
+	if x, ok := in.Context().Value(exchangeKey{}).(*exchange); ok && x.outlast != nil && x.outlast.costs != nil {
+		out.Header.Set("Te", "trailers") // which may tell the cost, whether the client wants them or not
+	}
 	out.Host = in.Host // what the client asked for, as if there were no proxy
 	trusted := p.trusts(in.RemoteAddr)
 	if trusted {
@@ -116,5 +119,5 @@ func mayTrail(name string) bool {
 		"Transfer-Encoding", "Upgrade", "Via", forwarded, xRealIP:
 		return false
 	}
-	return !strings.HasPrefix(name, "X-Forwarded-") && !strings.ContainsRune(name, '_') && !slices.Contains(Strangers(), name)
+	return !strings.HasPrefix(name, "X-Forwarded-") && isUsual(name) && !slices.Contains(Strangers(), name)
 }

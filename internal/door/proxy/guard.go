@@ -6,13 +6,14 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate/internal/answer"
 )
 
-// Underscores says what becomes of header fields with an underscore in their
-// name: to many upstreams (CGI, PHP, WSGI, Rack) X_Forwarded_For is
-// X-Forwarded-For.
+// Underscores says what becomes of header fields with anything but letters, digits
+// and hyphens in their name: to many upstreams (CGI, PHP, WSGI, Rack)
+// X_Forwarded_For and to PHP X.Forwarded.For are X-Forwarded-For.
 type Underscores uint8
 
 // The choices.
@@ -122,8 +123,10 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 		detail = "* is only for OPTIONS"
 	case p.via.loops(r.Header):
 		status, detail = http.StatusLoopDetected, "the request has been here before: the upstream leads back to this proxy"
+	case !isASCII(r.Host):
+		detail = "the host is not written in ASCII: names beyond it have a form that begins with xn--"
 	case !p.clean(r):
-		detail = "a header field has an underscore in its name"
+		detail = "the name of a header field has something else than letters, digits and hyphens"
 	default:
 		if !r.ProtoAtLeast(1, 1) {
 			// A Transfer-Encoding would have been passed over by net/http, and what
@@ -142,7 +145,7 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 func (p *Proxy) clean(r *http.Request) bool {
 	if p.options.Underscores != UnderscoresAllow {
 		for name := range r.Header {
-			if strings.IndexByte(name, '_') < 0 {
+			if isUsual(name) {
 				continue
 			}
 			if p.options.Underscores == UnderscoresRefuse {
@@ -151,9 +154,61 @@ func (p *Proxy) clean(r *http.Request) bool {
 			delete(r.Header, name)
 		}
 	}
+	dropHTTP(r.Header)
 	for _, name := range p.options.Strangers {
 		if _, ok := r.Header[name]; ok && !p.trusts(r.RemoteAddr) {
 			delete(r.Header, name)
+		}
+	}
+	return true
+}
+
+// dropHTTP takes out of Upgrade the protocols that are HTTP again: whoever got one
+// could send any number of requests through the tunnel, of which rules would see
+// the first. Of Upgrade: h2c, which nobody has to understand any more (RFC 9113,
+// 3.1), this is known as h2c smuggling.
+func dropHTTP(h http.Header) {
+	delete(h, "Http2-Settings")
+	fields, ok := h["Upgrade"]
+	if !ok {
+		return
+	}
+	var kept []string
+	for _, field := range fields {
+		for protocol := range strings.SplitSeq(field, ",") {
+			protocol = strings.TrimSpace(protocol)
+			name, _, _ := strings.Cut(strings.ToLower(protocol), "/")
+			switch name {
+			case "", "h2c", "h2", "h3", "http", "https", "tls", "shttp":
+			default:
+				kept = append(kept, protocol)
+			}
+		}
+	}
+	if kept == nil {
+		delete(h, "Upgrade")
+		return
+	}
+	h["Upgrade"] = []string{strings.Join(kept, ", ")}
+}
+
+// isUsual reports whether the name of a header field has letters, digits and
+// hyphens only, so that no upstream takes it for another.
+func isUsual(name string) bool {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
 		}
 	}
 	return true

@@ -86,6 +86,9 @@ func (p *Proxy) outlast(w http.ResponseWriter, r *http.Request, x *exchange, v *
 		if o.costs != nil {
 			p.settleCosts(r.Context(), x, v)
 		}
+		if !o.ended && x.upload.broken() != nil && !isDial(x.fault) {
+			hold.Lapse() // the upstream may go on with what it has of the body
+		}
 		hold.End()
 		p.outlasting.exit(o)
 	}()

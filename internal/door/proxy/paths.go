@@ -9,6 +9,7 @@ import (
 
 // admitPath returns r with the path that it goes on with, or why it does not.
 func (p *Proxy) admitPath(r *http.Request) (admitted *http.Request, refusal string) {
+	r = withItsEscapes(r)
 	path := r.URL.EscapedPath()
 	if path == "*" || reading.IsPlain(path) {
 		return r, ""
@@ -36,6 +37,20 @@ func (p *Proxy) admitPath(r *http.Request) (admitted *http.Request, refusal stri
 		return nil, "the path leads above its beginning"
 	}
 	return r, ""
+}
+
+// withItsEscapes returns r with the escapes that its path came with. Where one
+// character may not stand in a path as it is, net/url escapes all of it again, and
+// makes a slash of each %2f.
+func withItsEscapes(r *http.Request) *http.Request {
+	raw := r.URL.RawPath
+	if raw == "" || raw == r.URL.EscapedPath() {
+		return r
+	}
+	if again := withPath(r, reading.Escape(raw)); again != nil {
+		return again
+	}
+	return r
 }
 
 // withPath returns r with another path, percent-encoded, or nil if it is none.

@@ -40,6 +40,7 @@ func TestPathPolicies(t *testing.T) {
 		{"/x/..;/login", "/x/..;/login", "/login", "400"},
 		{"/a;b=c", "/a;b=c", "/a;b=c", "400"},
 		{"/%252flogin", "/%252flogin", "/%252flogin", "400"},
+		{"/a%2fb\"c|", "/a%2fb%22c%7C", "/a/b%22c%7C", "400"},
 		{"/../x", "/../x", "/x", "400"},
 		{"/" + strings.Repeat("a/..%5c..;x%2f//%253b", 9), "400", "/%253b", "400"},
 	} {

@@ -39,6 +39,9 @@ func (p *Proxy) pretend(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 		as.Status, as.Body, as.Bodies = options.status, string(options.body), nil
 		as.ContentType = options.header.Get("Content-Type")
 	}
+	// The upstream's own date would stand here, before what comes after it in the
+	// alphabet: net/http writes the one that it adds at the end.
+	w.Header().Set("Date", p.options.Clock().UTC().Format(http.TimeFormat))
 	answer.Pretend(w, r, as)
 }
 

@@ -1,0 +1,151 @@
+package proxy_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// In a tunnel that speaks HTTP again any number of requests would pass, uncounted:
+// what leads to one is not for the upstream to accept.
+func TestNoTunnelSpeaksHTTP(t *testing.T) {
+	for _, row := range []struct{ sent, want string }{
+		{"websocket", "websocket"},
+		{"h2c", ""},
+		{"H2C", ""},
+		{"h2c, websocket", "websocket"},
+		{"websocket , HTTP/2.0,TLS/1.0", "websocket"},
+		{"SPDY/3.1", "SPDY/3.1"},
+		{"tcp", "tcp"},
+		{" ,", ""},
+	} {
+		var seen *http.Request
+		p := newProxy(t, queueRules, memory.New(), func(r *http.Request) (*http.Response, error) {
+			seen = r
+			return ok(r)
+		})
+		r := request(t.Context(), "GET", "/x", "Connection", "Upgrade, HTTP2-Settings", "Http2-Settings", "AAMAAABkAAQAoAAAAAIAAAAA")
+		r.Header.Set("Upgrade", row.sent)
+		p.ServeHTTP(httptest.NewRecorder(), r)
+		connection := ""
+		if row.want != "" {
+			connection = "Upgrade"
+		}
+		if h := seen.Header; h.Get("Upgrade") != row.want || h.Get("Connection") != connection || h["Http2-Settings"] != nil {
+			t.Errorf("Upgrade: %s goes on as %v", row.sent, h)
+		}
+	}
+}
+
+// net/http would write such a host in ASCII, under which no rule has seen it.
+func TestHostsAreASCII(t *testing.T) {
+	p := newProxy(t, queueRules, memory.New(), ok)
+	r := request(t.Context(), "GET", "/x")
+	r.Host = "bücher.example"
+	w := httptest.NewRecorder()
+	if p.ServeHTTP(w, r); w.Code != http.StatusBadRequest {
+		t.Errorf("%d", w.Code)
+	}
+}
+
+// Whoever breaks off in the middle of the body frees no place: the upstream, which
+// has begun, may go on.
+func TestBreakingOffTheBodyFreesNoPlace(t *testing.T) {
+	const text = "domain: api\nlimits:\n  - {name: two, match: {path: /two}, concurrency: 2, lease: 10s}\n"
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int64
+		p := newProxy(t, text, memory.New(memory.WithClock(time.Now)), func(r *http.Request) (*http.Response, error) {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.AfterFunc(8*time.Second, func() { now.Add(-1) }) // it ignores what becomes of the request
+			if r.Body != nil {
+				if _, err := io.Copy(io.Discard, r.Body); err != nil {
+					return nil, err
+				}
+			}
+			return ok(r)
+		})
+		l := serveInMemory(t, p, 0)
+		for range 30 {
+			nc := l.dial()
+			go func() {
+				_, _ = io.WriteString(nc, "POST /two HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nhello")
+				time.Sleep(20 * time.Millisecond)
+				_ = nc.Close()
+			}()
+			_, _ = io.Copy(io.Discard, nc)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if most.Load() != 2 {
+			t.Errorf("%d at once, want 2", most.Load())
+		}
+		time.Sleep(11 * time.Second)
+		w := httptest.NewRecorder()
+		if p.ServeHTTP(w, request(t.Context(), "GET", "/two")); w.Code != http.StatusOK {
+			t.Errorf("%d after the lease", w.Code)
+		}
+	})
+}
+
+// The fields of an answer come in the same order from a ban as from the upstream.
+func TestShadowBansHaveTheOrderOfFields(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Powered-By", "Express")
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer upstream.Close()
+	to, err := url.Parse(upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = "domain: api\nlimits:\n  - {name: secret, rate: 4/hour, on_limit: {action: shadow_ban, body: '{}', content_type: application/json}}\n"
+	server := httptest.NewServer(newProxy(t, text, memory.New(), nil, func(o *proxy.Options) {
+		o.Upstream, o.Transport = to, http.DefaultTransport
+	}))
+	defer server.Close()
+	var first []string
+	for i := range 8 {
+		names := fieldsOf(t, server.Listener.Addr().String())
+		if i == 0 {
+			first = names
+		}
+		if !slices.Equal(names, first) || !slices.Contains(names, "Date") {
+			t.Errorf("answer %d has %q, the first %q", i+1, names, first)
+		}
+	}
+}
+
+// fieldsOf returns the names of an answer's fields, in their order.
+func fieldsOf(t *testing.T, address string) []string {
+	t.Helper()
+	var d net.Dialer
+	conn, err := d.DialContext(context.Background(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+	all, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(string(all), "\r\n\r\n")
+	var names []string
+	for _, line := range strings.Split(head, "\r\n")[1:] {
+		name, _, _ := strings.Cut(line, ":")
+		names = append(names, name)
+	}
+	return names
+}
