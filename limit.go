@@ -265,14 +265,15 @@ func (l Limit) AsBucket() *Rule {
 	return nil
 }
 
-// Equal reports whether l and other allow the same, whatever they count under.
+// Equal reports whether l and other allow the same, however they were written and
+// whatever they count under. Without a name, equal limits share a count, and others
+// do not; but shares of different limits count apart.
 func (l Limit) Equal(other Limit) bool {
-	if l.rule == other.rule {
+	a, b := l.Rule(), other.Rule()
+	if a == b || a.Unlimited && b.Unlimited {
 		return true
 	}
-	a, b := *l.Rule(), *other.Rule()
-	a.name, a.mark, a.share = b.name, b.mark, b.share
-	return a == b
+	return a.meaning(0) == b.meaning(0) && a.problem == b.problem && a.Unlimited == b.Unlimited
 }
 
 // N returns the limit per period.

@@ -140,6 +140,60 @@ func TestLimitEqual(t *testing.T) {
 	}
 }
 
+// TestEqualIsOneCount: limits are equal if and only if they share a count, however
+// they were written.
+func TestEqualIsOneCount(t *testing.T) {
+	zone := func(name string) *time.Location {
+		loaded, err := time.LoadLocation(name) // a pointer of its own each time
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loaded
+	}
+	buckets, leaky := headgate.PerMinute(6).Using(headgate.SlidingBuckets), headgate.PerMinute(6).Using(headgate.LeakyBucket)
+	classes := [][]headgate.Limit{
+		{headgate.PerMinute(6), headgate.PerMinute(6).Burst(6), headgate.Per(6, time.Minute)},
+		{headgate.PerMinute(6).Burst(7)},
+		{headgate.PerHour(360)},
+		{headgate.PerMinute(0), headgate.PerMinute(0).Burst(3)},
+		{buckets, buckets.Buckets(60, headgate.EdgeWeighted)},
+		{buckets.Buckets(60, headgate.EdgeStrict)},
+		{buckets.Buckets(59, headgate.EdgeWeighted)},
+		{leaky, leaky.DelayAfter(1), leaky.Burst(6)},
+		{leaky.DelayAfter(2)},
+		{leaky.MaxWait(time.Second)},
+		{headgate.PerCalendar(6, headgate.Day, zone("Europe/Berlin")), headgate.PerCalendar(6, headgate.Day, zone("Europe/Berlin"))},
+		{headgate.PerCalendar(6, headgate.Day, zone("Europe/Vienna"))},
+		{headgate.PerCalendar(6, headgate.Day, nil), headgate.PerCalendar(6, headgate.Day, zone("UTC"))},
+		{headgate.Concurrent(6), headgate.Concurrent(6).Lease(time.Minute)},
+		{headgate.Concurrent(6).Lease(time.Second)},
+		{headgate.PerMinute(6).Using(headgate.SlidingLog)},
+		{headgate.PerMinute(6).Using(headgate.SlidingLog).CountingDenied()},
+		{headgate.Unlimited(), headgate.Unlimited().Burst(3)},
+		{{}, {}},
+	}
+	for i, class := range classes {
+		for j, other := range classes {
+			for _, a := range class {
+				for _, b := range other {
+					if a.Equal(b) != (i == j) {
+						t.Errorf("%s equals %s: %v", a, b, a.Equal(b))
+					}
+					x, y := headgate.Op{Limit: a}, headgate.Op{Limit: b}
+					_, one := x.Space()
+					_, two := y.Space()
+					if !a.IsUnlimited() && !b.IsUnlimited() && (one == two) != (i == j) {
+						t.Errorf("%s and %s share a count: %v", a, b, one == two)
+					}
+				}
+			}
+		}
+	}
+	if a, b := headgate.PerMinute(6).Burst(6), headgate.PerMinute(12).Share(0.5).Named("half"); !a.Equal(b) {
+		t.Errorf("%s does not equal the half of 12, which has a name", a)
+	}
+}
+
 // TestCompileExactly pins the integers of a few rules, which docs and the Lua
 // twins quote.
 func TestCompileExactly(t *testing.T) {

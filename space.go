@@ -57,19 +57,33 @@ func (r *Rule) setMark() {
 		r.mark = uint64(r.Algorithm)
 		return
 	}
-	countDenied := int64(0)
-	if r.CountDenied {
-		countDenied = 1
-	}
 	h := uint64(0x9e3779b97f4a7c15)
-	for _, n := range [...]int64{
-		int64(r.Algorithm) | int64(r.Anchor)<<8 | int64(r.Edge)<<16 | int64(r.Calendar)<<24 | int64(r.Buckets)<<32 | countDenied<<48,
-		r.Limit, r.Period, r.Burst, r.DelayAfter, r.MaxWait, int64(r.share), r.zoneMark(),
-	} {
+	for _, n := range r.meaning(r.share) {
 		hi, lo := bits.Mul64(h^uint64(n), 0xd6e8feb86659fd93)
 		h = hi ^ lo ^ bits.RotateLeft64(h, 23) ^ uint64(n)
 	}
 	r.mark = h<<8 | uint64(r.Algorithm)
+}
+
+// meaning is all that decides what a limit allows, however it was written, beside
+// the mark of what it is a share of.
+func (r *Rule) meaning(share uint64) [8]int64 {
+	countDenied := int64(0)
+	if r.CountDenied {
+		countDenied = 1
+	}
+	return [...]int64{
+		int64(r.Algorithm) | int64(r.Anchor)<<8 | int64(r.Edge)<<16 | int64(r.Calendar)<<24 | int64(r.Buckets)<<32 | countDenied<<48,
+		r.Limit, r.Period, r.Burst, r.delayAfter(), r.MaxWait, int64(share), r.zoneMark(),
+	}
+}
+
+// delayAfter is DelayAfter, but 0 for the 1 that is its default.
+func (r *Rule) delayAfter() int64 {
+	if r.DelayAfter == 1 {
+		return 0
+	}
+	return r.DelayAfter
 }
 
 // zoneMark stands for the zone by its name and its offset at one time.
