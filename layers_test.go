@@ -30,6 +30,7 @@ var layers = map[string]int{
 	"rules":                2, // what applies to a request
 	"engine":               3, // the verdict on a request
 	"internal/answer":      3, // what doors share: headers and bodies
+	"internal/checks":      1, // what middleware shares: the scopes of its limits
 	"internal/client":      2, // what doors share: who is asking
 	"internal/atomicfile":  0, // replaces files whole
 	"internal/clip":        0, // shortens texts of others

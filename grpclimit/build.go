@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/checks"
 )
 
 // Validate returns what is wrong with the arguments of an interceptor, which
@@ -33,7 +35,7 @@ type gate struct {
 	limiter *headgate.Limiter
 	checks  []check
 	ops     []headgate.Op // of the checks: what is the same for every call
-	varied  bool          // whether a check has a LimitBy
+	scopes  checks.Scopes
 	client  bool
 }
 
@@ -62,6 +64,9 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Opt
 		if err := more.set(g.also[i].options); err != nil {
 			return nil, err
 		}
+		if option := more.whole(); option != "" {
+			return nil, fmt.Errorf("grpclimit: %s inside Also has no effect: give it to the interceptor, it holds for all its limits", option)
+		}
 		g.also = append(g.also, more.also...)
 		if err := g.add(&more, g.also[i].limit); err != nil {
 			return nil, err
@@ -78,7 +83,14 @@ func (c *config) set(options []Option) error {
 		}
 		o.apply(c)
 	}
+	for _, method := range c.only {
+		if why := notMethod(method); why != "" {
+			return fmt.Errorf("grpclimit: Methods of the limit %q: %q is no full name of a method, such as /package.Service/Method: %s", c.name, method, why)
+		}
+	}
 	switch {
+	case c.maxWait < 0:
+		return fmt.Errorf("grpclimit: Wait of the limit %q is negative", c.name)
 	case c.by == nil:
 		return fmt.Errorf("grpclimit: the function of By of the limit %q is nil", c.name)
 	case c.cost == nil:
@@ -87,15 +99,31 @@ func (c *config) set(options []Option) error {
 	return nil
 }
 
+// whole returns the name of an option of c that is not of one limit; empty if there
+// is none.
+func (c *config) whole() string {
+	switch {
+	case c.only != nil:
+		return "Methods"
+	case c.maxWait != 0:
+		return "Wait"
+	case c.onError != nil:
+		return "OnError"
+	}
+	return ""
+}
+
 // add adds the check of a limit.
 func (g *gate) add(c *config, limit headgate.Limit) error {
 	k := check{name: c.name, given: c.given, by: c.by, cost: c.cost, limitBy: c.limitBy}
 	if err := limit.Validate(); err != nil {
 		return fmt.Errorf("grpclimit: the limit %q: %w", k.nameOf(limit), err)
 	}
+	if err := g.scopes.Add(checks.Check{Name: k.given, Limit: limit, Varies: k.limitBy != nil}); err != nil {
+		return fmt.Errorf("grpclimit: the limit %q: %w", k.nameOf(limit), err)
+	}
+	g.ops = append(g.ops, headgate.Op{Scope: g.scopes.Of(len(g.checks), limit), Limit: limit})
 	g.checks = append(g.checks, k)
-	g.ops = append(g.ops, headgate.Op{Scope: k.scopeOf(limit, g.ops), Limit: limit})
-	g.varied = g.varied || k.limitBy != nil
 	return nil
 }
 
@@ -107,34 +135,33 @@ func (k *check) nameOf(limit headgate.Limit) string {
 	return k.name
 }
 
-// scopeOf returns the scope of limit after those of earlier checks; none leaves
-// the counts to the limit. If it has no name and is one of them, it counts apart
-// all the same: it counts by something else.
-func (k *check) scopeOf(limit headgate.Limit, earlier []headgate.Op) string {
-	if k.given != "" || limit.Name() != "" {
-		return k.given
+// limitOf gives op, that of the check in a place, the limit of c.
+func (g *gate) limitOf(place int, op *headgate.Op, c *Call) {
+	choose := g.checks[place].limitBy
+	if choose == nil {
+		return
 	}
-	same := 1
-	for i := range earlier {
-		if earlier[i].Limit.Equal(limit) && earlier[i].Limit.Name() == "" {
-			same++
-		}
+	if limit, ok := choose(c); ok {
+		op.Limit = limit
+		op.Scope = g.scopes.Of(place, limit)
 	}
-	if same == 1 {
-		return ""
-	}
-	op := headgate.Op{Limit: limit}
-	return string(op.AppendSpace(nil)) + "-" + strconv.Itoa(same)
 }
 
-// limitOf gives op, that of the check, the limit of c.
-func (k *check) limitOf(op *headgate.Op, c *Call, earlier []headgate.Op) {
-	if k.limitBy != nil {
-		if limit, ok := k.limitBy(c); ok {
-			op.Limit = limit
-		}
+// notMethod returns why no call has a method of that name; empty if one may.
+func notMethod(name string) string {
+	service, method := "", ""
+	if at := strings.LastIndexByte(name, '/'); at > 0 {
+		service, method = name[1:at], name[at+1:]
 	}
-	op.Scope = k.scopeOf(op.Limit, earlier)
+	switch {
+	case !strings.HasPrefix(name, "/"):
+		return "it has no slash in front"
+	case service == "" || method == "":
+		return "it needs a service and a method"
+	case strings.ContainsAny(name, "*?|()[]{}<>^,;\\ \t\r\n"):
+		return "patterns and lists are not understood; give each name as an argument"
+	}
+	return ""
 }
 
 // applies reports whether calls of a method are limited.

@@ -31,6 +31,20 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, headgate.Limit{}, nil, `grpclimit: the limit "default": invalid limit: unset`},
 		{limiter, wrong, nil, `grpclimit: the limit "default": invalid limit: only token_bucket and leaky_bucket have a burst`},
 		{limiter, fine, []grpclimit.Option{grpclimit.Also(wrong)}, `grpclimit: the limit "default-2": invalid limit`},
+		{limiter, fine.Named("api"), []grpclimit.Option{grpclimit.Also(headgate.PerDay(9), grpclimit.Name("api"))}, `grpclimit: the limit "api": the name "api" is taken`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Methods("/pkg.Svc/Login", "/Svc/Log_out2"), grpclimit.Methods()}, ""},
+		{limiter, fine, []grpclimit.Option{grpclimit.Methods("/pkg.Svc/Login", "pkg.Svc/Login")}, `grpclimit: Methods of the limit "default": "pkg.Svc/Login" is no full name of a method, such as /package.Service/Method: it has no slash in front`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Methods("Login")}, `grpclimit: Methods of the limit "default": "Login" is no`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Methods("")}, `grpclimit: Methods of the limit "default": "" is no`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Methods("/Login")}, `grpclimit: Methods of the limit "default": "/Login" is no full name of a method, such as /package.Service/Method: it needs a service and a method`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Methods("/pkg.Svc/")}, `grpclimit: Methods of the limit "default": "/pkg.Svc/" is no`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Methods("//Login")}, `grpclimit: Methods of the limit "default": "//Login" is no`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Methods("/pkg.Svc/*")}, `grpclimit: Methods of the limit "default": "/pkg.Svc/*" is no full name of a method, such as /package.Service/Method: patterns`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Methods("/pkg.Svc/Login, /pkg.Svc/Register")}, `grpclimit: Methods of the limit "default": `},
+		{limiter, fine, []grpclimit.Option{grpclimit.Also(fine, grpclimit.Methods("/pkg.Svc/Login"))}, `grpclimit: Methods inside Also has no effect`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Also(fine, grpclimit.Wait(1))}, `grpclimit: Wait inside Also has no effect`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Also(fine, grpclimit.OnError(func(context.Context, error) {}))}, `grpclimit: OnError inside Also has no effect`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Wait(-1)}, `grpclimit: Wait of the limit "default" is negative`},
 		{limiter, fine, []grpclimit.Option{nil}, `grpclimit: option 1 of the limit "default" is nil`},
 		{limiter, fine, []grpclimit.Option{grpclimit.By(nil)}, `grpclimit: the function of By of the limit "default" is nil`},
 		{limiter, fine, []grpclimit.Option{grpclimit.Cost(nil)}, `grpclimit: the function of Cost of the limit "default" is nil`},
@@ -99,6 +113,32 @@ func TestLimitBy(t *testing.T) {
 		if v := details[*errdetails.QuotaFailure](t, err).GetViolations()[0]; v.GetSubject()+" "+v.GetDescription() != row.want {
 			t.Errorf("call %d of plan %q: %v, want %s", n, row.plan, v, row.want)
 		}
+	}
+}
+
+// TestEachLimitOfACallHasItsCount: what LimitBy chooses never counts under what
+// another limit of the interceptor does.
+func TestEachLimitOfACallHasItsCount(t *testing.T) {
+	limiter, _ := newLimiter()
+	i := grpclimit.UnaryServer(limiter, headgate.PerMinute(100), grpclimit.ByMetadata("key"),
+		grpclimit.LimitBy(func(c *grpclimit.Call) (headgate.Limit, bool) {
+			return headgate.PerMinute(6), len(c.Metadata("plan")) > 0
+		}),
+		grpclimit.Also(headgate.PerMinute(6), grpclimit.ByMetadata("user")))
+	passed := func(pairs ...string) (n int) {
+		for range 10 {
+			if call(metadata.NewIncomingContext(context.Background(), metadata.Pairs(pairs...)), i, "") == nil {
+				n++
+			}
+		}
+		return n
+	}
+	if got := passed("key", "bob", "user", "eve", "plan", "six"); got != 6 {
+		t.Errorf("%d of eve's pass, want 6", got)
+	}
+	without, with := passed("key", "1", "user", "bob"), passed("key", "2", "user", "bob", "plan", "six")
+	if without != 6 || with != 0 {
+		t.Errorf("%d of bob's pass without a plan and then %d with one, want 6 in all", without, with)
 	}
 }
 

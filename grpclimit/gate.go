@@ -23,9 +23,7 @@ func (g *gate) admit(c *Call) (places, error) {
 	ops := slices.Clone(g.ops)
 	for i := range g.checks {
 		k, op := &g.checks[i], &ops[i]
-		if g.varied {
-			k.limitOf(op, c, ops[:i])
-		}
+		g.limitOf(i, op, c)
 		if key, ok := k.by(c); ok {
 			op.Key = key // else empty, which is no key of a call that says who it is
 		}
@@ -33,7 +31,7 @@ func (g *gate) admit(c *Call) (places, error) {
 	}
 	left, decisions := g.maxWait, make([]headgate.Decision, len(ops))
 	for {
-		tightest, err := g.limiter.AllowAll(c.Context, ops, decisions)
+		tightest, err := g.scopes.AllowAll(c.Context, g.limiter, ops, decisions)
 		if err != nil && g.onError != nil {
 			g.onError(c.Context, err)
 		}

@@ -200,7 +200,7 @@ func TestCostAndMethods(t *testing.T) {
 	if _, ok := grpclimit.RetryAfter(err); ok || status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("what never fits: %v", err)
 	}
-	other := grpclimit.UnaryServer(limiter, headgate.PerMinute(0), grpclimit.Methods("/other"))
+	other := grpclimit.UnaryServer(limiter, headgate.PerMinute(0), grpclimit.Methods("/package.Service/Other"))
 	if err := call(context.Background(), other, ""); err != nil {
 		t.Errorf("another method: %v", err)
 	}

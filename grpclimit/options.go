@@ -50,14 +50,15 @@ func Cost(cost func(*Call) int64) Option { return option(func(c *config) { c.cos
 // its method. Calls for which it returns false have the limit that the interceptor
 // or [Also] was given. Make the limits once, not for every call. With a [Name], or
 // one of their own ([headgate.Limit.Named]), limits of one algorithm share the
-// count of a key. An invalid limit refuses the call with UNAVAILABLE, and [OnError]
-// is told why; for no limit at all there is [headgate.Unlimited].
+// count of a key. An invalid limit, or two of one name for one call, refuses it with
+// UNAVAILABLE, and [OnError] is told why; for no limit at all there is [headgate.Unlimited].
 func LimitBy(choose func(*Call) (headgate.Limit, bool)) Option {
 	return option(func(c *config) { c.limitBy = choose })
 }
 
-// Methods limits only these methods, by their full names. It holds for all
-// limits of the interceptor.
+// Methods limits only these methods, by their full names, such as
+// /package.Service/Method; there are no patterns. It holds for all limits of the
+// interceptor.
 func Methods(names ...string) Option {
 	return option(func(c *config) { c.only = append(c.only, names...) })
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/checks"
 )
 
 // Validate returns what is wrong with the arguments of [New], which panics with
@@ -33,17 +34,23 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option) (*
 	if err := limiter.Validate(); err != nil {
 		return nil, fmt.Errorf("httplimit: no limiter to ask: %w", err)
 	}
-	g := &Gate{limiter: limiter, config: config{name: "default", by: ByIP(), cost: one, clock: time.Now}} //nolint:forbidigo // the edge
+	g := &Gate{limiter: limiter, config: config{name: "default", by: ByIP(), cost: one}}
 	if err := g.set(options); err != nil {
 		return nil, err
+	}
+	if g.clock == nil {
+		g.clock = time.Now //nolint:forbidigo // the edge
 	}
 	if err := g.add(&g.config, limit); err != nil {
 		return nil, err
 	}
 	for i := 0; i < len(g.also); i++ {
-		more := config{name: g.name + "-" + strconv.Itoa(i+2), by: g.by, cost: g.cost, clock: g.clock}
+		more := config{name: g.name + "-" + strconv.Itoa(i+2), by: g.by, cost: g.cost}
 		if err := more.set(g.also[i].options); err != nil {
 			return nil, err
+		}
+		if option := more.whole(); option != "" {
+			return nil, fmt.Errorf("httplimit: %s inside Also has no effect: give it to the middleware, it holds for all its limits", option)
 		}
 		g.also = append(g.also, more.also...)
 		if err := g.add(&more, g.also[i].limit); err != nil {
@@ -64,12 +71,19 @@ func (c *config) set(options []Option) error {
 		}
 		o.apply(c)
 	}
+	for _, status := range c.refund {
+		if status < 100 || status > 999 {
+			return fmt.Errorf("httplimit: RefundIf of the limit %q: %d is no status", c.name, status)
+		}
+	}
 	switch {
+	case c.dialect > Draft03:
+		return fmt.Errorf("httplimit: the limit %q: there is no %s", c.name, c.dialect)
 	case c.by == nil:
 		return c.lacks("By")
 	case c.cost == nil:
 		return c.lacks("Cost")
-	case c.clock == nil:
+	case c.clock == nil && c.clockSet:
 		return c.lacks("Clock")
 	}
 	return nil
@@ -79,15 +93,35 @@ func (c *config) lacks(option string) error {
 	return errors.New("httplimit: the function of " + option + " of the limit " + strconv.Quote(c.name) + " is nil")
 }
 
+// whole returns the name of an option of c that is not of one limit; empty if there
+// is none.
+func (c *config) whole() string {
+	switch {
+	case c.refund != nil:
+		return "RefundIf"
+	case c.dialect != AllHeaders:
+		return "a Dialect"
+	case c.onLimit != nil:
+		return "OnLimit"
+	case c.onError != nil:
+		return "OnError"
+	case c.clockSet:
+		return "Clock"
+	}
+	return ""
+}
+
 // add adds the check of a limit.
 func (g *Gate) add(c *config, limit headgate.Limit) error {
 	k := check{name: c.name, given: c.given, by: c.by, cost: c.cost, limitBy: c.limitBy}
 	if err := limit.Validate(); err != nil {
 		return fmt.Errorf("httplimit: the limit %q: %w", k.nameOf(limit), err)
 	}
+	if err := g.scopes.Add(checks.Check{Name: k.given, Limit: limit, Varies: k.limitBy != nil}); err != nil {
+		return fmt.Errorf("httplimit: the limit %q: %w", k.nameOf(limit), err)
+	}
+	g.ops = append(g.ops, headgate.Op{Scope: g.scopes.Of(len(g.checks), limit), Limit: limit})
 	g.checks = append(g.checks, k)
-	g.ops = append(g.ops, headgate.Op{Scope: k.scopeOf(limit, g.ops), Limit: limit})
-	g.varied = g.varied || k.limitBy != nil
 	return nil
 }
 
@@ -99,32 +133,14 @@ func (k *check) nameOf(limit headgate.Limit) string {
 	return k.name
 }
 
-// scopeOf returns the scope of limit after those of earlier checks; none leaves
-// the counts to the limit. If it has no name and is one of them, it counts apart
-// all the same: it counts by something else.
-func (k *check) scopeOf(limit headgate.Limit, earlier []headgate.Op) string {
-	if k.given != "" || limit.Name() != "" {
-		return k.given
+// limitOf gives op, that of the check in a place, the limit of r.
+func (g *Gate) limitOf(place int, op *headgate.Op, r *http.Request) {
+	choose := g.checks[place].limitBy
+	if choose == nil {
+		return
 	}
-	same := 1
-	for i := range earlier {
-		if earlier[i].Limit.Equal(limit) && earlier[i].Limit.Name() == "" {
-			same++
-		}
+	if limit, ok := choose(r); ok {
+		op.Limit = limit
+		op.Scope = g.scopes.Of(place, limit)
 	}
-	if same == 1 {
-		return ""
-	}
-	op := headgate.Op{Limit: limit}
-	return string(op.AppendSpace(nil)) + "-" + strconv.Itoa(same)
-}
-
-// limitOf gives op, that of the check, the limit of r.
-func (k *check) limitOf(op *headgate.Op, r *http.Request, earlier []headgate.Op) {
-	if k.limitBy != nil {
-		if limit, ok := k.limitBy(r); ok {
-			op.Limit = limit
-		}
-	}
-	op.Scope = k.scopeOf(op.Limit, earlier)
 }

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httplimit"
@@ -39,6 +40,14 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, fine, []httplimit.Option{httplimit.By(nil)}, `httplimit: the function of By of the limit "default" is nil`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Cost(nil)}, `httplimit: the function of Cost `, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Clock(nil)}, `httplimit: the function of Clock `, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Name("api"), httplimit.Also(headgate.PerDay(9).Named("api"))}, `httplimit: the limit "api": the name "api" is taken`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.RefundIf(200))}, `httplimit: RefundIf inside Also has no effect`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.IETF)}, `httplimit: a Dialect inside Also has no effect`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.OnLimit(http.NotFoundHandler()))}, `httplimit: OnLimit inside Also has no effect`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.OnError(func(*http.Request, error) {}))}, `httplimit: OnError inside Also has no effect`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.Clock(time.Now))}, `httplimit: Clock inside Also has no effect`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.RefundIf(404, 99999)}, `httplimit: RefundIf of the limit "default": 99999 is no status`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Dialect(9)}, `httplimit: the limit "default": there is no dialect(9)`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.By(nil))}, `httplimit: the function of By of the limit "default-2" is nil`, nil},
 	} {
 		err := httplimit.Validate(row.limiter, row.limit, row.options...)
@@ -96,6 +105,7 @@ func TestLimitBy(t *testing.T) {
 	plain, kept, fixed := handler(byPlan), handler(byPlan, httplimit.Name("requests")), handler()
 	daily := handler(httplimit.Name("all"), httplimit.Also(headgate.PerDay(3), byPlan))
 	twice := handler(httplimit.Also(headgate.PerDay(3), byPlan))
+	both := handler(byPlan, httplimit.Also(headgate.PerDay(3), byPlan))
 	for i, step := range []struct {
 		name, plan string
 		h          http.Handler
@@ -119,6 +129,9 @@ func TestLimitBy(t *testing.T) {
 		{"of Also, invalid", "broken", daily, 503, `"all";q=5, "all-2";q=5 `},
 		{"of Also, without a plan", "", daily, 200, `"all";q=5, "all-2";q=3 r=3, r=2`},
 		{"of Also, the same as the first, which is used up", "five", twice, 429, `"default";q=5, "default-2";q=5 r=0, r=5`},
+		{"of both, the same without a name", "ten", both, 200, `"default";q=10, "default-2";q=10 r=7, r=9`},
+		{"of both, the same name", "pro", both, 503, `"pro";q=100, "pro";q=100 `},
+		{"of both, none", "staff", both, 200, ` `},
 	} {
 		errs = nil
 		rec := ask(step.h, with("Plan", step.plan))

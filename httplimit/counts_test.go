@@ -40,6 +40,57 @@ func TestLimitsCountApart(t *testing.T) {
 	}
 }
 
+// passes makes n requests of a key and a plan from an address, and counts those that
+// pass.
+func passes(h http.Handler, address, key, plan string, n int) (passed int) {
+	for range n {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = address + ":1"
+		r.Header.Set("X-Api-Key", key)
+		r.Header.Set("Plan", plan)
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code == http.StatusOK {
+			passed++
+		}
+	}
+	return passed
+}
+
+// TestEachLimitOfARequestHasItsCount: two limits of one middleware never count
+// under the same, whatever limit LimitBy chooses and however they are written.
+func TestEachLimitOfARequestHasItsCount(t *testing.T) {
+	t.Parallel()
+	byKey, byPlan := httplimit.ByHeader("X-Api-Key"), httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
+		return headgate.PerMinute(6), r.Header.Get("Plan") == "six"
+	})
+	for name, build := range map[string]func(*headgate.Limiter) http.Handler{
+		"a plan of the first": func(l *headgate.Limiter) http.Handler {
+			return httplimit.New(l, headgate.PerMinute(100), byKey, byPlan, httplimit.Also(headgate.PerMinute(6), httplimit.ByIP()))(http.HandlerFunc(ok))
+		},
+		"the same limit": func(l *headgate.Limiter) http.Handler {
+			return httplimit.New(l, headgate.PerMinute(6), byKey, httplimit.Also(headgate.PerMinute(6), httplimit.ByIP()))(http.HandlerFunc(ok))
+		},
+		"the same limit in other words": func(l *headgate.Limiter) http.Handler {
+			return httplimit.New(l, headgate.PerMinute(6), byKey, httplimit.Also(headgate.PerMinute(6).Burst(6), httplimit.ByIP()))(http.HandlerFunc(ok))
+		},
+	} {
+		limiter, _ := frozen()
+		h := build(limiter)
+		if got := passes(h, "203.0.113.9", "192.0.2.7", "six", 10); got != 6 {
+			t.Errorf("%s: %d of a key pass, want 6", name, got)
+		}
+		if got := passes(h, "192.0.2.7", "own", "", 10); got != 6 {
+			t.Errorf("%s: %d of an address pass after another has sent it as its key, want 6", name, got)
+		}
+		limiter, _ = frozen()
+		h = build(limiter)
+		without, with := passes(h, "192.0.2.1", "free", "", 10), passes(h, "192.0.2.1", "pro", "six", 10)
+		if without != 6 || with != 0 {
+			t.Errorf("%s: %d of an address pass without a plan and then %d with one, want 6 in all", name, without, with)
+		}
+	}
+}
+
 // TestHangingUpIsNotRefunded: what a handler answers because its client has gone
 // gives nothing back, else to hang up would be cheaper than to stay.
 func TestHangingUpIsNotRefunded(t *testing.T) {

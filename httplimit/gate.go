@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/checks"
 )
 
 // Gate is what the middleware of [New] is made of, for the middleware of
@@ -20,7 +21,7 @@ type Gate struct {
 	limiter *headgate.Limiter
 	checks  []check
 	ops     []headgate.Op // of the checks: what is the same for every request
-	varied  bool          // whether a check has a LimitBy
+	scopes  checks.Scopes
 }
 
 // NewGate returns a gate for the same arguments as [New], and panics like it.
@@ -100,9 +101,7 @@ func (g *Gate) take(ctx context.Context, r *http.Request) ticket {
 	copy(t.ops, g.ops)
 	for i := range g.checks {
 		c, op := &g.checks[i], &t.ops[i]
-		if g.varied {
-			c.limitOf(op, r, t.ops[:i])
-		}
+		g.limitOf(i, op, r)
 		if key, ok := c.by(r); ok {
 			op.Key = key // else empty, which is no key of a request that says who it is
 		}
@@ -110,7 +109,7 @@ func (g *Gate) take(ctx context.Context, r *http.Request) ticket {
 		t.policies[i] = answer.Policy{Name: c.nameOf(op.Limit), Limit: op.Limit, At: t.at.UnixMicro()}
 	}
 	decisions := make([]headgate.Decision, len(g.checks))
-	tightest, err := g.limiter.AllowAll(ctx, t.ops, decisions)
+	tightest, err := g.scopes.AllowAll(ctx, g.limiter, t.ops, decisions)
 	g.report(r, err)
 	t.decision = tightest
 	for i := range decisions {

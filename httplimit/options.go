@@ -31,6 +31,8 @@ type config struct {
 	onError func(*http.Request, error)
 	clock   func() time.Time
 	also    []also
+
+	clockSet bool // by an option
 }
 
 type also struct {
@@ -65,8 +67,8 @@ func Cost(cost func(*http.Request) int64) Option {
 // given. Make the limits once, not for every request. With a [Name], or one of
 // their own ([headgate.Limit.Named]), limits of one algorithm share the count of a
 // key, so that a user who changes plans keeps what is used; without a name each
-// limit starts afresh. An invalid limit refuses the request with 503, and
-// [OnError] is told why; for no limit at all there is [headgate.Unlimited].
+// limit starts afresh. An invalid limit, or two of one name for one request, refuses
+// it with 503, and [OnError] is told why; for no limit at all there is [headgate.Unlimited].
 func LimitBy(choose func(*http.Request) (headgate.Limit, bool)) Option {
 	return option(func(c *config) { c.limitBy = choose })
 }
@@ -100,7 +102,7 @@ func OnError(f func(*http.Request, error)) Option {
 // Clock sets the clock by which a refund knows how long ago its request was,
 // and [GitHub] the time of day; time.Now if not given. Give the clock of headgate.WithClock, if there is one.
 func Clock(now func() time.Time) Option {
-	return option(func(c *config) { c.clock = now })
+	return option(func(c *config) { c.clock, c.clockSet = now, true })
 }
 
 // Also adds a limit that the same requests have to keep, such as a daily one

@@ -1,0 +1,121 @@
+// Package checks works out under what the limits of one middleware count.
+package checks
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/headgate/headgate"
+)
+
+// Check is one limit of a middleware.
+type Check struct {
+	// Name is what an option calls it, and then the scope of its counts; empty
+	// without one.
+	Name string
+	// Limit is that of requests for which no other is chosen.
+	Limit headgate.Limit
+	// Varies says that requests may have limits of their own.
+	Varies bool
+}
+
+// Scopes are the scopes of a middleware's checks. All checks are added before any
+// is asked about.
+//
+// A check without a name counts under what its limit means, as the limit does
+// anywhere else, unless a check before it in the middleware could count under the
+// same: they count by different things, so one key would be two. Then its place
+// is a part of the scope, whatever the other checks are for the request at hand.
+type Scopes struct {
+	checks []Check
+	apart  []bool
+	varied bool
+}
+
+// Add adds the next check. It is an error if its name is taken: requests would be
+// charged twice under it.
+func (s *Scopes) Add(c Check) error {
+	apart := false
+	for _, earlier := range s.checks {
+		if name := c.name(); name != "" && name == earlier.name() {
+			return fmt.Errorf("the name %q is taken by another limit of the same middleware, so each request would be charged twice under it: give each limit a name of its own", name)
+		}
+		apart = apart || meet(&earlier, &c)
+	}
+	s.varied = s.varied || c.Varies
+	s.checks, s.apart = append(s.checks, c), append(s.apart, apart)
+	return nil
+}
+
+// Of returns the scope of the check in a place for a request that it holds to
+// limit. An empty one leaves the counts to the limit.
+func (s *Scopes) Of(place int, limit headgate.Limit) string {
+	if c := &s.checks[place]; c.Name != "" || limit.Name() != "" || !s.apart[place] {
+		return c.Name
+	}
+	op := headgate.Op{Limit: limit}
+	return string(strconv.AppendInt(append(op.AppendSpace(nil), '-'), int64(place)+1, 10))
+}
+
+// AllowAll asks limiter about all ops, those of the checks, at once. Should limits
+// that were chosen for the request have one name, it is refused as for an invalid
+// limit: that nobody can see when the middleware is built.
+func (s *Scopes) AllowAll(ctx context.Context, limiter *headgate.Limiter, ops []headgate.Op, out []headgate.Decision) (headgate.Decision, error) {
+	if s.varied {
+		if name, twice := sameName(ops); twice {
+			for i := range ops {
+				out[i] = headgate.Decision{Reason: headgate.FailClosed, Limit: ops[i].Limit.Capacity()}
+			}
+			return out[0], fmt.Errorf("%w: LimitBy chose a second limit of the name %q, under which the request would be charged twice", headgate.ErrInvalidLimit, name)
+		}
+	}
+	return limiter.AllowAll(ctx, ops, out)
+}
+
+// sameName returns the name under which two of ops would count.
+func sameName(ops []headgate.Op) (name string, twice bool) {
+	for i := range ops {
+		scope, mark := ops[i].Space()
+		if scope == "" || !counts(ops[i].Limit) {
+			continue
+		}
+		for j := range ops[:i] {
+			other, otherMark := ops[j].Space()
+			if other == scope && otherMark == mark && counts(ops[j].Limit) {
+				return scope, true
+			}
+		}
+	}
+	return "", false
+}
+
+func counts(limit headgate.Limit) bool { return limit.Valid() && !limit.IsUnlimited() }
+
+func (c *Check) name() string {
+	if c.Name != "" {
+		return c.Name
+	}
+	return c.Limit.Name()
+}
+
+// meet reports whether two checks could count under what one limit means.
+func meet(a, b *Check) bool {
+	if a.Name != "" || b.Name != "" {
+		return false
+	}
+	if a.Varies && b.Varies {
+		return true
+	}
+	if a.Varies || b.Varies { // one may have any limit, the other only its own
+		return !a.Varies && a.Limit.Name() == "" || !b.Varies && b.Limit.Name() == ""
+	}
+	scope, mark := space(a.Limit)
+	otherScope, otherMark := space(b.Limit)
+	return scope == "" && otherScope == "" && mark == otherMark
+}
+
+func space(limit headgate.Limit) (scope string, mark uint64) {
+	op := headgate.Op{Limit: limit}
+	return op.Space()
+}
