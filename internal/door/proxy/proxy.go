@@ -8,6 +8,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -314,6 +315,9 @@ func (p *Proxy) answered(res *http.Response) error {
 		if x.outlast != nil {
 			res.Body = x.outlast.answers(res)
 		}
+	}
+	if both, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
+		res.Body = tunnel{both}
 	}
 	if p.options.TellTime {
 		delete(res.Header, answer.TimeField) // ours is there already
