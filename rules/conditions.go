@@ -122,7 +122,10 @@ func (p *parser) parseTexts(n *node, key string, c *textCondition, read func(sou
 
 func (p *parser) method(source string, at *node) (pattern, string, error) {
 	method := strings.ToUpper(source)
-	if !isToken(method) || strings.Contains(method, "*") {
+	if words := strings.FieldsFunc(method, func(r rune) bool { return strings.ContainsRune("|, ;/", r) }); len(words) > 1 {
+		return nil, "", problemf("%s is not a method: write a list, [%s]", quote(source), strings.Join(words, ", "))
+	}
+	if !isToken(method) || strings.Contains(method, "*") || method == "ANY" || method == "ALL" {
 		return nil, "", problemf("%s is not a method; without \"method\" a rule applies to all", quote(source))
 	}
 	known := knownMethods()
@@ -142,31 +145,14 @@ func knownMethods() []string {
 
 func (p *parser) path(source string, at *node) (pattern, string, error) {
 	made, err := parsePath(source)
+	if err == nil {
+		err = anotherLanguage(source)
+	}
 	if err != nil {
 		return nil, "", err
 	}
 	p.warnOfPath(source, at)
 	return &made, source, nil
-}
-
-// warnOfPath warns of what other routers understand and this one takes
-// literally.
-func (p *parser) warnOfPath(source string, at *node) {
-	for step := range strings.SplitSeq(source, "/") {
-		if len(step) > 1 && step[0] == ':' {
-			p.warnf(at, "", "the segment %s is taken literally; * stands for any one segment", quote(step))
-		}
-	}
-	for i := 0; i+2 < len(source); i++ {
-		if source[i] == '%' && isHex(source[i+1]) && isHex(source[i+2]) {
-			p.warnf(at, "", "the path %s is taken literally, and requests' paths are decoded: write the character instead of %s", quote(source), source[i:i+3])
-			return
-		}
-	}
-}
-
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
 }
 
 func (p *parser) host(source string, _ *node) (pattern, string, error) {

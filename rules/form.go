@@ -232,7 +232,26 @@ func (p *parser) warnOfLimit(f fields, r *Rule) {
 	case r.Cost > r.Limit.Capacity():
 		p.warnf(f.get("cost"), "", "the cost %d never fits into the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
 	}
-	if n := f.get("percent"); n != nil && r.Mode == Shadow {
+	p.warnOfNone(f, r)
+}
+
+// warnOfNone warns of numbers by which the rule refuses nobody.
+func (p *parser) warnOfNone(f fields, r *Rule) {
+	if n := f.get("cost"); n != nil && r.Cost == 0 && r.CostFrom == nil && r.CostAfter == nil {
+		p.warnf(n, "", "a cost of 0 counts nothing: the limit never refuses")
+	}
+	n := f.get("percent")
+	switch {
+	case n == nil:
+	case r.Mode == Shadow:
 		p.warnf(n, "", "\"percent\" has no effect beside mode: shadow")
+	case r.Percent == 0:
+		p.warnf(n, "mode: shadow says so", "\"percent\" of 0 enforces the limit for nobody")
+	case r.Percent < 100 && len(r.Key) == 0 && !r.flat:
+		who := "everybody"
+		if !r.enforces("") {
+			who = "nobody"
+		}
+		p.warnf(n, "say what the limit counts by, such as key: client_ip", "\"percent\" is a share of the keys, and without a key there is one: the limit is enforced for %s", who)
 	}
 }

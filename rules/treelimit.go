@@ -41,6 +41,9 @@ func (t *treeForm) rateLimit(n *node, what string, at *node, path []*step) *Rule
 		t.warnOfDescriptor(f, r)
 	}
 	t.identify(r)
+	if t.errors == before {
+		t.warnOfNone(f, r)
+	}
 	return r
 }
 

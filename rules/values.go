@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 )
 
 // problemf is an error that is shown to the user as it is.
@@ -73,16 +74,19 @@ func (p *parser) valueAttribute(kind AttributeKind, name string) (Attribute, err
 func (p *parser) parseValue(n *node, v *valueMatch) []string {
 	name := v.attribute.String()
 	if n.kind != mapKind {
-		l := lists{any: p.globs(n, name, &v.any)}
+		l := p.valueTexts(n, name, v)
+		p.warnExcluded(n, name, l)
 		return l.conditions(name)
 	}
 	f := p.fields(n, quote(name), []string{"present", "is", "not"})
 	var l lists
 	if n := f.get("is"); n != nil {
-		l.any = p.globs(n, name, &v.any)
+		l = p.valueTexts(n, name, v)
 	}
 	if n := f.get("not"); n != nil {
-		l.not = p.globs(n, name, &v.not)
+		not, sources := p.globs(n, name)
+		v.not = newPatternList(slices.Concat(v.not.all, not))
+		l.not = append(l.not, sources...)
 	}
 	out := l.conditions(name)
 	if n := f.get("present"); n != nil {
@@ -118,10 +122,55 @@ func (l lists) conditions(name string) []string {
 	return out
 }
 
-// globs reads one value or a list of them. Numbers stand for their digits as
-// written; true and false could be meant as the value or as being present, so
-// they have to say which.
-func (p *parser) globs(n *node, name string, into *patternList) []string {
+// valueTexts reads one value or a list of them into v. Those that begin with !
+// are excluded, as in every other list of match.
+func (p *parser) valueTexts(n *node, name string, v *valueMatch) lists {
+	var l lists
+	var any, not []pattern
+	p.eachGlob(n, name, func(item *node) {
+		source, exclude := strings.CutPrefix(item.text, "!")
+		g, ok := p.glob(item, name, source)
+		switch {
+		case !ok:
+		case exclude:
+			not, l.not = append(not, g), append(l.not, source)
+		default:
+			any, l.any = append(any, g), append(l.any, source)
+		}
+	})
+	v.any, v.not = newPatternList(any), newPatternList(not)
+	return l
+}
+
+// globs reads one value or a list of them where nothing can be excluded.
+func (p *parser) globs(n *node, name string) (made []pattern, sources []string) {
+	p.eachGlob(n, name, func(item *node) {
+		if strings.HasPrefix(item.text, "!") {
+			p.errorf(item, "write "+quote(`\`+item.text)+" for a value that begins with !", "%s excludes, which has no meaning here", quote(item.text))
+			return
+		}
+		if g, ok := p.glob(item, name, item.text); ok {
+			made, sources = append(made, g), append(sources, item.text)
+		}
+	})
+	return made, sources
+}
+
+// glob reads one value.
+func (p *parser) glob(at *node, name, source string) (*glob, bool) {
+	g, err := parseGlob(source)
+	if err != nil {
+		p.errorf(at, "", "the value %v", err)
+		return nil, false
+	}
+	p.warnOfValue(source, name, at)
+	return &g, true
+}
+
+// eachGlob calls each for one value or those of a list. Numbers stand for their
+// digits as written; true and false could be meant as the value or as being
+// present, so they have to say which.
+func (p *parser) eachGlob(n *node, name string, each func(item *node)) {
 	items := []*node{n}
 	if n.kind == listKind {
 		items = n.items
@@ -129,18 +178,10 @@ func (p *parser) globs(n *node, name string, into *patternList) []string {
 			p.errorf(n, "", "the list of values of %s is empty", quote(name))
 		}
 	}
-	var sources []string
-	var made []pattern
 	for _, item := range items {
 		switch item.kind {
 		case textKind, numberKind:
-			g, err := parseGlob(item.text)
-			if err != nil {
-				p.errorf(item, "", "the value %v", err)
-				continue
-			}
-			made = append(made, &g)
-			sources = append(sources, item.text)
+			each(item)
 		case boolKind:
 			p.errorf(item, fmt.Sprintf("write %q in quotes for the value, or {present: %s}", item.text, item.text), "%s must be text, not true or false", quote(name))
 		case nullKind:
@@ -149,6 +190,4 @@ func (p *parser) globs(n *node, name string, into *patternList) []string {
 			p.errorf(item, "", "a value of %s must be text, not %s", quote(name), item.kind)
 		}
 	}
-	*into = newPatternList(made)
-	return sources
 }
