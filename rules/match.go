@@ -173,7 +173,7 @@ func (f *facts) others(a Attribute) (texts []string, unclear bool) {
 			spare = appendReadings(spare, a, text)
 		}
 	}
-	if f.valued != nil && (a.Kind == Header || a.Kind == Query || a.Kind == Cookie) {
+	if f.valued != nil && (a.Kind == Header || a.Kind == Query || a.Kind == Cookie || a.Kind == JWT) {
 		from := len(spare)
 		spare = f.valued.AppendOthers(spare, a)
 		for i, to := from, len(spare); i < to; i++ {

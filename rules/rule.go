@@ -27,8 +27,8 @@ type Request interface {
 type ValuedRequest interface {
 	Request
 	// AppendOthers appends to dst the different values of a header, a query
-	// parameter or a cookie besides that of Attribute, which may not have found
-	// any: those that only some servers find. It may stop after MaxValues.
+	// parameter, a cookie or a claim besides that of Attribute, which may not have
+	// found any: those that only some servers find. It may stop after MaxValues.
 	AppendOthers(dst []string, a Attribute) []string
 }
 

@@ -37,6 +37,8 @@ limits:
   - {name: both, key: ["header:A", "query:b"], rate: 1/day}
   - {name: cookie, key: ["cookie:c"], key_missing: skip, rate: 1/day}
   - {name: auth, key: ["header:Authorization"], key_missing: skip, rate: 1/day}
+  - {name: sub, key: ["jwt:sub"], key_missing: skip, rate: 1/day}
+  - {name: guests, match: {jwt: {role: guest}}, rate: 1/day}
   - {name: is, match: {headers: {A: wanted}}, rate: 1/day}
   - {name: not, match: {headers: {A: {not: spared, present: true}}}, rate: 1/day}
   - {name: costly, match: {headers: {T: {present: true}}}, cost: {from: "header:T", max: 90}, rate: 100/day}
@@ -78,6 +80,7 @@ func TestSeveralValues(t *testing.T) {
 		{"an unclear cookie may be wanted", valued{"cookie:w": {`"w\141nted"`}}, "one:- both:-,- wanted:"},
 		{"and so may one beside another", valued{"cookie:w": {"x", `"w\141nted"`}}, "one:- both:-,- wanted:"},
 		{"an unclear cookie is no tier", valued{"cookie:t": {`"pr\157"`}}, "one:- both:-,- cookietier:"},
+		{"tokens, the first no good", valued{"jwt:sub": {none, "anna", "bert"}, "jwt:role": {none, "guest"}}, "one:- both:-,- sub:anna sub:bert guests:"},
 		{"the dearest", valued{"header:T": {"1", "70"}}, "one:- both:-,- costly:*70"},
 		{"the first tier", valued{"header:P": {"free", "pro"}}, "one:- both:-,- tiered:"},
 		{"the first tier, again", valued{"header:P": {"pro", "free"}}, "one:- both:-,- tiered/pro:"},

@@ -56,6 +56,6 @@ type wallTokens struct {
 }
 
 // Verify implements client.Tokens.
-func (t wallTokens) Verify(h http.Header, _ time.Time) (*client.Claims, error) {
+func (t wallTokens) Verify(h http.Header, _ time.Time) (client.Verified, error) {
 	return t.verifier.Verify(h, t.clock.Wall())
 }

@@ -72,12 +72,12 @@ type counted struct {
 	err   error
 }
 
-func (c *counted) Verify(h http.Header, _ time.Time) (*client.Claims, error) {
+func (c *counted) Verify(h http.Header, _ time.Time) (client.Verified, error) {
 	c.times++
 	if c.err != nil {
-		return nil, c.err
+		return client.Verified{}, c.err
 	}
-	return client.NewClaims(map[string]any{"sub": h.Get("Authorization")}), nil
+	return client.Verified{First: client.NewClaims(map[string]any{"sub": h.Get("Authorization")})}, nil
 }
 
 func TestIdentityIsVerifiedOnceAndOnlyIfAsked(t *testing.T) {

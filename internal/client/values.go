@@ -134,6 +134,7 @@ func (v *Values) Cookie(h http.Header, name string) {
 		for line != "" {
 			var pair string
 			pair, line, _ = strings.Cut(line, ";")
+			v.addDivided(pair, name)
 			key, value, ok := strings.Cut(textproto.TrimString(pair), "=")
 			if !ok {
 				continue
@@ -149,6 +150,31 @@ func (v *Values) Cookie(h http.Header, name string) {
 			if how != unread {
 				v.add(value, how)
 			}
+		}
+	}
+}
+
+// addDivided adds the values in a pair that spaces divide, as they do for Python's
+// http.cookies: a=b name=value, also with spaces around the equals signs.
+func (v *Values) addDivided(pair, name string) {
+	pair = textproto.TrimString(pair)
+	if !strings.ContainsAny(pair, " \t") {
+		return
+	}
+	key, waits := "", false // for its value
+	for part := range strings.FieldsSeq(pair) {
+		before, value, ok := strings.Cut(part, "=")
+		switch {
+		case !ok && !waits:
+			key = part
+			continue
+		case !ok:
+			value = part
+		case before != "":
+			key = before
+		}
+		if waits = value == ""; !waits && readAs(key, name) != unread {
+			v.add(value, perhaps)
 		}
 	}
 }

@@ -92,7 +92,9 @@ func (q *Request) AppendOthers(dst []string, a rules.Attribute) []string {
 		v.Query(q.RawQuery, a.Name)
 	case rules.Cookie:
 		v.Cookie(q.Header, a.Name)
-	case rules.Other, rules.Method, rules.Path, rules.Host, rules.ClientIP, rules.JWT:
+	case rules.JWT:
+		return q.identity.AppendOthers(dst, a.Name)
+	case rules.Other, rules.Method, rules.Path, rules.Host, rules.ClientIP:
 	}
 	return append(dst, v.Others()...)
 }

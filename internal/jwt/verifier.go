@@ -16,7 +16,6 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/spelling"
 )
 
 // maxToken is the length of the longest token that is looked at, in bytes.
@@ -39,7 +38,7 @@ type Options struct {
 	// are for, if there are Keys, and HS256 if there is a secret.
 	Algorithms []string
 	// Header is the field that tokens are in, Cookie the cookie; either may be
-	// empty. The field wins.
+	// empty. Tokens in both are both looked at, that of the field first.
 	Header, Cookie string
 	// Leeway is how far clocks may be apart.
 	Leeway time.Duration
@@ -126,45 +125,26 @@ func (v *Verifier) Close() {
 }
 
 // Verify implements client.Tokens.
-func (v *Verifier) Verify(h http.Header, at time.Time) (*client.Claims, error) {
-	token := v.find(h)
-	if token == "" {
-		return nil, nil //nolint:nilnil // nobody has no claims
+func (v *Verifier) Verify(h http.Header, at time.Time) (client.Verified, error) {
+	var room [maxTokens + 1]string
+	found := v.find(room[:0], h)
+	if len(found) > maxTokens {
+		return client.Verified{}, errTooMany // whichever of them is believed
 	}
-	claims, err := v.verify(token, at)
-	if err != nil && !v.options.Refuse {
-		return nil, nil //nolint:nilnil,nilerr // it counts as none
-	}
-	return claims, err
-}
-
-// find returns the token of a request, or an empty string.
-func (v *Verifier) find(h http.Header) string {
-	if v.header != "" {
-		if values := h[v.header]; len(values) > 0 {
-			if token, ok := v.inHeader(values[0]); ok {
-				return token
-			}
+	var out client.Verified
+	for i, token := range found {
+		claims, err := v.verify(token, at)
+		switch {
+		case err != nil && i == 0 && v.options.Refuse:
+			return client.Verified{}, err
+		case err != nil: // it counts as none
+		case i == 0:
+			out.First = claims
+		default:
+			out.Others = append(out.Others, claims)
 		}
 	}
-	if v.options.Cookie != "" {
-		token, _ := client.Cookie(h, v.options.Cookie)
-		return spelling.Cookie(token)
-	}
-	return ""
-}
-
-// inHeader takes the token out of a field: behind "Bearer", which only fields
-// other than Authorization may leave out.
-func (v *Verifier) inHeader(value string) (string, bool) {
-	scheme, token, ok := strings.Cut(strings.TrimSpace(value), " ")
-	if ok && strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimSpace(token), true
-	}
-	if v.header == "Authorization" || ok {
-		return "", false // another way to log in
-	}
-	return scheme, scheme != ""
+	return out, nil
 }
 
 // verify returns the claims of a token, or why it is no good.

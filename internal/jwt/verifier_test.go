@@ -17,6 +17,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -153,13 +155,13 @@ func TestTokens(t *testing.T) {
 	for _, row := range rows {
 		for range 2 { // the second time from the cache
 			got, err := strict.Verify(bearer(row.token), at)
-			sub, _ := got.Text("sub")
+			sub, _ := got.First.Text("sub")
 			if (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) || (sub == "anna") != (row.err == "") {
 				t.Errorf("%s: sub %q, error %v, want %q", row.name, sub, err, row.err)
 			}
 		}
 		got, err := anonymous.Verify(bearer(row.token), at)
-		if sub, _ := got.Text("sub"); err != nil || (sub == "anna") != (row.err == "") {
+		if sub, _ := got.First.Text("sub"); err != nil || (sub == "anna") != (row.err == "") {
 			t.Errorf("%s, anonymous: sub %q, error %v", row.name, sub, err)
 		}
 	}
@@ -190,8 +192,64 @@ func TestWhereTokensAre(t *testing.T) {
 	} {
 		v := newVerifier(t, jwt.Options{SecretFile: file(t, append(secret, '\n')), Header: row.header, Cookie: "session", Refuse: true})
 		got, err := v.Verify(http.Header{row.name: {row.value}}, at)
-		if _, ok := got.Text("sub"); ok != row.ok || err != nil {
+		if _, ok := got.First.Text("sub"); ok != row.ok || err != nil {
 			t.Errorf("%s: %.20s: %t, %v", row.name, row.value, ok, err)
+		}
+	}
+}
+
+// An upstream believes one token of several, and nobody else knows which: each that
+// is good counts, wherever it is and whatever is before it.
+func TestSeveralTokens(t *testing.T) {
+	t.Parallel()
+	secret := []byte("0123456789abcdef0123456789abcdef")
+	of := func(sub string) string {
+		return sign(golang.SigningMethodHS256, secret, "", golang.MapClaims{"sub": sub})
+	}
+	anna, bert := of("anna"), of("bert")
+	many := make([]string, 0, 9)
+	for i := range 9 {
+		many = append(many, "Bearer x"+strconv.Itoa(i))
+	}
+	for _, row := range []struct {
+		name           string
+		header, cookie []string
+		first          string
+		others         []string
+		refused        bool
+	}{
+		{"one", []string{"Bearer " + anna}, nil, "anna", nil, false},
+		{"the same twice", []string{"Bearer " + anna, "bearer\t" + anna}, []string{"t=" + anna}, "anna", nil, false},
+		{"two lines", []string{"Bearer junk", "Bearer " + anna}, nil, "", []string{"anna"}, true},
+		{"two that are good", []string{"Bearer " + anna, "Bearer " + bert}, nil, "anna", []string{"bert"}, false},
+		{"junk beside a cookie", []string{"Bearer junk"}, []string{"t=" + anna}, "", []string{"anna"}, true},
+		{"another way to log in", []string{"Basic junk"}, []string{"t=" + anna}, "anna", nil, false},
+		{"the second cookie", nil, []string{"t=junk; t=" + anna}, "", []string{"anna"}, true},
+		{"a cookie of another case", nil, []string{"T=" + anna}, "anna", nil, false},
+		{"a cookie in octal", nil, []string{`t="` + strings.ReplaceAll(anna, ".", `\056`) + `"`}, "", []string{"anna"}, true},
+		{"padding", []string{"Bearer " + anna + "="}, nil, "", []string{"anna"}, true},
+		{"behind the padding", []string{"Bearer " + anna + "=AAAA"}, nil, "", []string{"anna"}, true},
+		{"too many", many, nil, "", nil, true},
+	} {
+		h := http.Header{"Authorization": row.header, "Cookie": row.cookie}
+		for _, refuse := range []bool{false, true} {
+			v := newVerifier(t, jwt.Options{SecretFile: file(t, secret), Cookie: "t", Refuse: refuse})
+			got, err := v.Verify(h, at)
+			if refuse && row.refused || len(row.header) > 8 {
+				if err == nil {
+					t.Errorf("%s: not refused", row.name)
+				}
+				continue
+			}
+			first, _ := got.First.Text("sub")
+			var others []string
+			for _, claims := range got.Others {
+				sub, _ := claims.Text("sub")
+				others = append(others, sub)
+			}
+			if err != nil || first != row.first || !slices.Equal(others, row.others) {
+				t.Errorf("%s: %q and %q, %v, want %q and %q", row.name, first, others, err, row.first, row.others)
+			}
 		}
 	}
 }
@@ -290,7 +348,7 @@ func FuzzVerify(f *testing.F) {
 	v := newVerifier(f, jwt.Options{Keys: file(f, jwks(jwk("k", key))), Refuse: true})
 	f.Fuzz(func(t *testing.T, token string) {
 		got, err := v.Verify(bearer(token), at)
-		if sub, _ := got.Text("sub"); (sub == "anna") != (strings.TrimSpace(token) == good) && err == nil && got != nil {
+		if sub, _ := got.First.Text("sub"); (sub == "anna") != (strings.TrimSpace(token) == good) && err == nil && got.First != nil {
 			t.Fatalf("%q is believed", token)
 		}
 	})

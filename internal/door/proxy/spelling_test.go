@@ -109,6 +109,10 @@ func addUnclear(add func(path string, lines ...string)) {
 		add("/cookie", fmt.Sprintf("Cookie: session=%s; session=J%d", value, i))
 		add("/cookie", fmt.Sprintf("Cookie: session=K%d; session=%s", i, value))
 	}
+	for i, pairs := range []string{"a=b session=real", "a=b\tsession=real", "a=b, session=real", "a=b session = real", "session =real x", `a="x; y" session=real`, "session= real c=d"} {
+		add("/cookie", "Cookie: "+pairs)
+		add("/cookie", fmt.Sprintf("Cookie: session=L%d; %s", i, pairs))
+	}
 	for _, value := range []string{ // u:xreal
 		"dTp4cmVhbA==", "dTp4cmVhbA", "dTp4cmVhbA==QUFB", "dTp4cmVhbA==QUFBQUFB", "dTp4 cmVhbA==", "dTp4-cmVhbA==", "dTp4*cmVhbA==", "dTp4=cmVhbA==", "dT=p4cmVhbA==", "dTp4cmVhbA====", "dTp4cmVhbA=x=",
 	} {
@@ -282,7 +286,7 @@ func startExpress(t *testing.T) string {
 	return "http://" + address
 }
 
-// pythonUpstream reads cookies as Django does, and the rest as most do in Python.
+// pythonUpstream reads cookies as Django does and as http.cookies does, and the rest as most do in Python.
 const pythonUpstream = `
 import base64, http.server, http.cookies, json, sys, urllib.parse
 ends = lambda v: [v[0], v[-1]] if len(v) > 1 and v[0] != v[-1] else v[:1]
@@ -292,13 +296,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for part in '; '.join(self.headers.get_all('Cookie') or []).split(';'):
             name, _, value = part.partition('=') if '=' in part else ('', '', part)
             cookies[name.strip()] = http.cookies._unquote(value.strip())
+        session = [cookies['session']] if 'session' in cookies else []
+        try: session += [m.value for n, m in http.cookies.SimpleCookie('; '.join(self.headers.get_all('Cookie') or [])).items() if n == 'session']
+        except http.cookies.CookieError: pass
         query = urllib.parse.parse_qs(self.path.partition('?')[2], keep_blank_values=True)
         scheme, _, rest = (self.headers.get('Authorization') or '').strip().partition(' ')
         auth = rest.split() if scheme.lower() == 'bearer' else []
         if scheme.lower() == 'basic':
             try: auth = [base64.b64decode(rest.strip()).decode('latin-1')]
             except ValueError: pass
-        body = json.dumps({'cookie': [cookies['session']] if 'session' in cookies else [], 'query': ends(query.get('user_id', [])),
+        body = json.dumps({'cookie': ends(session), 'query': ends(query.get('user_id', [])),
             'header': ends(self.headers.get_all('X-Api-Key') or []), 'auth': auth}).encode()
         self.send_response(200)
         self.send_header('Content-Length', str(len(body)))
