@@ -2,9 +2,11 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -40,5 +42,32 @@ func TestAgain(t *testing.T) {
 			t.Errorf("%d limits were asked, also such as are not in force", n)
 		}
 		v.Release()
+	}
+}
+
+// Claims are of limits that count, and of none after Release.
+func TestClaims(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, excepted))
+	q := ask(request{"user": "ann", "team": "red", "seen": "x"}, 0)
+	q.Cost = 2
+	v := decide(t, e, q)
+	claims := v.Claims()
+	want := []engine.Claim{{Rule: "user", Key: key("ann"), Cost: 1}, {Rule: "team", Key: key("red"), Cost: 1}}
+	if !slices.Equal(claims, want) {
+		t.Errorf("%+v, want %+v", claims, want)
+	}
+	v.Release()
+	if claims := v.Claims(); claims != nil {
+		t.Errorf("after Release: %+v", claims)
+	}
+}
+
+// A rule that is in force for nobody does not count for a request that waits.
+func TestAgainUnderNoShare(t *testing.T) {
+	rs := parse(t, "domain: api\nlimits:\n  - {name: user, key: [user], rate: 0/hour, percent: 0}\n")
+	e := engine.New(memory.New(), rs)
+	v, err := e.Again(t.Context(), "api", []engine.Claim{{Rule: "user", Key: key("ann"), Cost: 1}}, at(0))
+	if err != nil || !v.Allowed || v.Decision.Reason != headgate.OK && v.Decision.Reason != headgate.NoLimit || len(v.Results()) != 0 {
+		t.Errorf("%+v, %v", v, err)
 	}
 }

@@ -208,8 +208,10 @@ func TestWrongQueriesAreRefused(t *testing.T) {
 	}
 	grant := ask(request{"path": "/a"}, 0)
 	grant.Kind = headgate.Grant
-	if v, err := e.Decide(context.Background(), grant); v.Allowed || err == nil {
-		t.Errorf("grant: allowed %t, err %v", v.Allowed, err)
+	for grant.Cost = range int64(2) {
+		if v, err := e.Decide(context.Background(), grant); v.Allowed || err == nil || errors.Is(err, headgate.ErrInvalidCost) {
+			t.Errorf("grant %d: allowed %t, err %v", grant.Cost, v.Allowed, err)
+		}
 	}
 }
 
@@ -416,5 +418,30 @@ func TestDecideMatched(t *testing.T) {
 	v, err := ahead.DecideMatched(t.Context(), ask(nil, 0), engine.Matched{})
 	if err != nil || v.Known || !v.Allowed || refused == 0 {
 		t.Errorf("unknown domain: %+v, %v; %d refused", v, err, refused)
+	}
+}
+
+// A domain chooses the dialect of its answers, where a limit applies.
+func TestHeadersOfADomain(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, "domain: api\nheaders: github\nlimits:\n  - {name: user, match: {path: /a}, key: [user], rate: 3/hour}\n"))
+	for path, want := range map[string]string{"/a": "github", "/b": ""} {
+		v := decide(t, e, query1(path, 0))
+		if got := v.Headers(); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestUnknownDomainNames(t *testing.T) {
+	for _, u := range []engine.UnknownDomain{engine.UnknownDomainAllow, engine.UnknownDomainRefuse} {
+		if got, ok := engine.ParseUnknownDomain(u.String()); !ok || got != u {
+			t.Errorf("%d is %q, which reads as %d", u, u, got)
+		}
+	}
+	if engine.UnknownDomainRefuse.String() != "refuse" {
+		t.Error("the policy that refuses is not called so")
+	}
+	if _, ok := engine.ParseUnknownDomain("deny"); ok {
+		t.Error("deny is a policy")
 	}
 }

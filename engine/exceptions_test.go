@@ -227,6 +227,12 @@ func TestExplainShowsExceptions(t *testing.T) {
 			}
 		}
 	}
+	x, err = e.Explain(context.Background(), query(request{"seen": "z"})) // nobody has said anything about z
+	for _, r := range x.Parts[0].Rules {
+		if r.Rule.Name == "seen" && (err != nil || r.Enforced || r.BannedUntil != 0 || !r.Decision.Allowed) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
 	applies, until := e.Applies(rs.Rule("api", "user"), key("ann"), time.UnixMicro(start))
 	if applies.Limit.N() != 9 || !until.IsZero() {
 		t.Errorf("%s until %s", applies.Limit, until)
@@ -256,5 +262,64 @@ func BenchmarkExceptions(b *testing.B) {
 				v.Release()
 			}
 		})
+	}
+}
+
+// An exception of With comes before those that there were; one that says nothing
+// takes that away; the old ones stay as they are.
+func TestExceptionsWith(t *testing.T) {
+	rs := parse(t, excepted)
+	e := engine.New(memory.New(), rs)
+	old := engine.NewExceptions([]engine.Exception{banned(rs, "user", "ann", 100), banned(rs, "user", "eve", 100)}, at(0))
+	pardoned := banned(rs, "user", "ann", 0)
+	pardoned.BannedUntil = 0
+	first := old.With([]engine.Exception{banned(rs, "user", "bob", 100)}, at(1))
+	second := first.With([]engine.Exception{pardoned}, at(2))
+	var none *engine.Exceptions
+	for _, row := range []struct {
+		name   string
+		x      *engine.Exceptions
+		newer  int
+		banned string
+	}{
+		{"none", none, 0, ""},
+		{"old", old, 0, "ann eve "},
+		{"with bob", first, 1, "ann bob eve "},
+		{"without ann", second, 2, "bob eve "},
+		{"bob alone", none.With([]engine.Exception{banned(rs, "user", "bob", 100)}, at(1)), 1, "bob "},
+		{"of none", engine.NewExceptions(nil, at(0)), 0, ""},
+	} {
+		e.SetExceptions(row.x)
+		got := ""
+		for _, name := range []string{"ann", "bob", "eve"} {
+			if v := decide(t, e, ask(request{"user": name}, 3)); v.Decision.Reason == headgate.Banned {
+				got += name + " "
+			}
+		}
+		if got != row.banned || row.x.Newer() != row.newer || e.Exceptions() != row.x {
+			t.Errorf("%s: %sare banned, want %s; %d newer, want %d", row.name, got, row.banned, row.x.Newer(), row.newer)
+		}
+	}
+}
+
+// An exception holds until its time and not in the microsecond that it ends.
+func TestExceptionsEnd(t *testing.T) {
+	rs := parse(t, excepted)
+	e := engine.New(memory.New(), rs)
+	e.SetExceptions(engine.NewExceptions([]engine.Exception{with(t, rs, "user", "ann", "5/hour", 10), banned(rs, "user", "bob", 10)}, at(0)))
+	rule := rs.Rule("api", "user")
+	for _, row := range []struct {
+		micros int64
+		limit  int64
+		banned bool
+	}{{at(10) - 1, 5, true}, {at(10), 3, false}} {
+		now := time.UnixMicro(row.micros)
+		applies, until := e.Applies(rule, key("ann"), now)
+		if applies.Limit.N() != row.limit || !until.IsZero() {
+			t.Errorf("ann has %s, banned until %v, want %d an hour", applies.Limit, until, row.limit)
+		}
+		if _, until := e.Applies(rule, key("bob"), now); !until.IsZero() != row.banned || row.banned && !until.Equal(time.UnixMicro(at(10))) {
+			t.Errorf("bob is banned until %v", until)
+		}
 	}
 }

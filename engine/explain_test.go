@@ -110,6 +110,10 @@ func TestExplainUnknownDomainAndWrongCost(t *testing.T) {
 		t.Errorf("%+v, %v", x, err)
 	}
 	q = query(user("u"))
+	q.Cost = 0
+	if x, err := e.Explain(context.Background(), q); err != nil || !x.Verdict.Allowed || x.Verdict.Decision.Reason == headgate.TooLarge {
+		t.Errorf("a dry run: %+v, %v", x.Verdict, err)
+	}
 	q.Cost = -1
 	if x, err := e.Explain(context.Background(), q); !errors.Is(err, headgate.ErrInvalidCost) || x.Verdict.Allowed {
 		t.Errorf("%+v, %v", x, err)

@@ -281,10 +281,68 @@ func TestStoreFailsForParts(t *testing.T) {
 	}
 	for i, row := range rows {
 		v, err := e.DecideAll(context.Background(), engine.MultiQuery{Domain: "api", At: start, Parts: row.parts})
-		if !errors.Is(err, headgate.ErrUnavailable) || v.Allowed != row.allowed {
-			t.Errorf("row %d: allowed %t, %v", i, v.Allowed, err)
+		if !errors.Is(err, headgate.ErrUnavailable) || v.Allowed != row.allowed || v.WouldRefuse != 0 {
+			t.Errorf("row %d: allowed %t, %d would refuse, %v", i, v.Allowed, v.WouldRefuse, err)
 		}
 		v.Release()
+	}
+}
+
+// Without the store, what memory answers for is charged to memory, unless a part
+// refuses that memory does not answer for; what only observes is not known at
+// all, and without memory nothing is.
+func TestWhichPartsMemoryAnswersFor(t *testing.T) {
+	local := func(r *rules.Rule) { r.OnStoreError, r.LocalShare = rules.StoreErrorLocal, 1 }
+	deny := func(r *rules.Rule) { r.OnStoreError = rules.StoreErrorDeny }
+	for _, quota := range []bool{false, true} {
+		rs := marked(t, byEntry, map[string]func(*rules.Rule){
+			"user": func(r *rules.Rule) { local(r); r.QuotaMode = quota },
+			"team": func(r *rules.Rule) { deny(r); r.QuotaMode = quota },
+			"seen": local,
+		})
+		e := engine.New(broken{}, rs, engine.WithFallback(memory.New()))
+		for i, row := range []struct {
+			parts   []engine.Part
+			allowed bool
+			reason  headgate.Reason // of the first part
+			left    int64           // of the first, of 3
+		}{
+			{[]engine.Part{take(user("ann"))}, true, headgate.Fallback, 2},
+			// Not charged beside a refusal; of quotas each counts for itself.
+			{[]engine.Part{take(user("ann")), take(team("red"))}, quota, headgate.Fallback, map[bool]int64{false: 2, true: 1}[quota]},
+			{[]engine.Part{take(user("ann"))}, true, headgate.Fallback, map[bool]int64{false: 1, true: 0}[quota]},
+		} {
+			v, _ := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: row.parts})
+			if d := v.Parts()[0].Decision; v.Allowed != row.allowed || d.Reason != row.reason || d.Remaining != row.left {
+				t.Errorf("quota %t, row %d: allowed %t, %+v", quota, i, v.Allowed, d)
+			}
+			v.Release()
+		}
+		seen := []engine.Part{take(request{"seen": "x"})}
+		v, _ := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: seen})
+		if d := v.Parts()[0].Results()[0].Decision; d.Reason != headgate.FailOpen {
+			t.Errorf("what only observes: %+v", d)
+		}
+		v.Release()
+		v, err := engine.New(broken{}, rs).DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{take(user("ann"))}})
+		if !errors.Is(err, headgate.ErrUnavailable) || !v.Allowed || v.Parts()[0].Decision.Reason != headgate.FailOpen {
+			t.Errorf("without memory: %+v, %v", v.Parts()[0].Decision, err)
+		}
+	}
+}
+
+// A limit that counts what is refused too says that it was the limit, or memory
+// in place of it.
+func TestReasonOfChargeDenied(t *testing.T) {
+	rs := marked(t, byEntry, map[string]func(*rules.Rule){"user": func(r *rules.Rule) {
+		r.ChargeDenied, r.OnStoreError, r.LocalShare = true, rules.StoreErrorLocal, 1
+	}})
+	for want, store := range map[headgate.Reason]headgate.Store{headgate.Limited: memory.New(), headgate.Fallback: broken{}} {
+		e := engine.New(store, rs, engine.WithFallback(memory.New()))
+		v, _ := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: []engine.Part{part(user("ann"), 4, headgate.Take)}})
+		if d := v.Parts()[0].Decision; d.Allowed || d.Reason != want {
+			t.Errorf("%+v, want %s", d, want)
+		}
 	}
 }
 

@@ -114,3 +114,99 @@ func TestNoBanWithoutKnowing(t *testing.T) {
 		t.Errorf("%s, %v", v.Outcome(), err)
 	}
 }
+
+// Of several refused parts that one's action is taken which comes first among
+// rules, and of equals that one which refuses for longest.
+func TestFirstOfTheRefusedParts(t *testing.T) {
+	refused := func(action rules.Action, retry time.Duration) engine.Verdict {
+		return engine.Verdict{
+			Rule:     &rules.Rule{OnLimit: rules.OnLimit{Action: action}},
+			Decision: headgate.Decision{Reason: headgate.Limited, RetryAfter: retry},
+		}
+	}
+	passed := refused(rules.Reject, 0)
+	passed.Allowed, passed.Decision.Allowed = true, true
+	unknown := engine.Verdict{}
+	reject, longer := refused(rules.Reject, time.Second), refused(rules.Reject, time.Minute)
+	ban, queue := refused(rules.ShadowBan, time.Hour), refused(rules.Queue, time.Hour)
+	for i, row := range []struct {
+		parts []engine.Verdict
+		want  int // -1 for none
+	}{
+		{nil, -1},
+		{[]engine.Verdict{passed, unknown}, -1},
+		{[]engine.Verdict{passed, reject}, 1},
+		{[]engine.Verdict{reject, passed}, 0},
+		{[]engine.Verdict{unknown, queue}, 1},
+		{[]engine.Verdict{queue, ban, reject}, 2},
+		{[]engine.Verdict{reject, ban, queue}, 0},
+		{[]engine.Verdict{queue, ban}, 1},
+		{[]engine.Verdict{ban, queue}, 0},
+		{[]engine.Verdict{reject, longer}, 1},
+		{[]engine.Verdict{longer, reject}, 0},
+		{[]engine.Verdict{reject, reject}, 0},
+	} {
+		first := engine.First(row.parts)
+		if row.want < 0 && first != nil || row.want >= 0 && first != &row.parts[row.want] {
+			t.Errorf("row %d: %+v, want part %d", i, first, row.want)
+		}
+	}
+}
+
+// What becomes of a request with several parts, and how long it waits.
+func TestOutcomeOfParts(t *testing.T) {
+	rs := marked(t, `
+domain: api
+limits:
+  - {name: queued, match: {attributes: {line: {present: true}}}, key: [line], rate: 1/s, burst: 3, algorithm: leaky_bucket, on_limit: {action: delay, max_wait: 10s}}
+  - {name: team, match: {attributes: {team: {present: true}}}, key: [team], rate: 1/hour, on_limit: shadow_ban}
+  - {name: seen, match: {attributes: {seen: {present: true}}}, key: [seen], rate: 1/hour, mode: shadow}
+  - {name: quota, match: {attributes: {quota: {present: true}}}, key: [quota], rate: 1/hour}
+`, map[string]func(*rules.Rule){"quota": func(r *rules.Rule) { r.QuotaMode = true }})
+	line, seen, red := take(request{"line": "a"}), take(request{"seen": "x"}), take(request{"team": "red"})
+	empty, fresh := take(request{"quota": "a"}), take(request{"quota": "b", "line": "b"})
+	e := engine.New(memory.New(), rs)
+	for i, row := range []struct {
+		parts []engine.Part
+		want  engine.Outcome
+		delay time.Duration
+		would int
+	}{
+		{[]engine.Part{line}, engine.Allowed, 0, 0},
+		{[]engine.Part{line}, engine.Delayed, time.Second, 0},
+		{[]engine.Part{line, seen}, engine.Delayed, 2 * time.Second, 0},
+		{[]engine.Part{line}, engine.Refused, 0, 0},
+		{[]engine.Part{seen}, engine.ShadowRefused, 0, 1},
+		{[]engine.Part{seen, seen}, engine.ShadowRefused, 0, 2},
+		{[]engine.Part{red}, engine.Allowed, 0, 0},
+		{[]engine.Part{red}, engine.ShadowBanned, 0, 0},
+		{[]engine.Part{red, line}, engine.Refused, 0, 0},
+		{[]engine.Part{empty}, engine.Allowed, 0, 0},
+		{[]engine.Part{empty, fresh}, engine.Allowed, 0, 0}, // the first has none left
+		{[]engine.Part{empty, fresh}, engine.Refused, 0, 0},
+	} {
+		v, err := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: row.parts})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Outcome() != row.want || v.Delay() != row.delay || v.WouldRefuse != row.would {
+			t.Errorf("row %d: %s after %v, %d would refuse; want %s after %v, %d", i, v.Outcome(), v.Delay(), v.WouldRefuse, row.want, row.delay, row.would)
+		}
+		would := 0
+		for _, p := range v.Parts() {
+			would += p.WouldRefuse
+		}
+		if would != row.would {
+			t.Errorf("row %d: of the parts %d would refuse, want %d", i, would, row.would)
+		}
+		v.Release()
+	}
+	v, err := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "nobody's", At: start, Parts: []engine.Part{line}})
+	if err != nil || v.Outcome() != engine.Allowed {
+		t.Errorf("an unknown domain: %s, %v", v.Outcome(), err)
+	}
+	none := engine.New(memory.New(), rs, engine.WithUnknownDomain(engine.UnknownDomainRefuse))
+	if v, err = none.DecideAll(t.Context(), engine.MultiQuery{Domain: "nobody's", At: start, Parts: []engine.Part{line}}); err != nil || v.Outcome() != engine.Refused {
+		t.Errorf("an unknown domain that is refused: %s, %v", v.Outcome(), err)
+	}
+}
