@@ -323,3 +323,28 @@ func TestExceptionsEnd(t *testing.T) {
 		}
 	}
 }
+
+// After a reload a key's other limit goes on for the tier that it was given for.
+func TestLimitOfOneKeyInTiersAfterAReload(t *testing.T) {
+	const text = "domain: api\nlimits:\n  - {name: user, key: [user], rate: 3/hour, tiers: {by: plan, pro: {rate: 30/hour}}}\n"
+	before, now := parse(t, text), parse(t, text)
+	x := engine.Exception{Key: key("ann"), LimitUntil: at(60)}
+	for _, rule := range before.Rules() {
+		instead, err := rule.WithLimit(map[string]string{"": "5/hour", "pro": "50/hour"}[rule.Tier], 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Scope = rule.Scope
+		x.Instead = append(x.Instead, engine.Instead{Of: rule, Rule: instead})
+	}
+	e := engine.New(memory.New(), now)
+	e.SetExceptions(engine.NewExceptions([]engine.Exception{x}, at(0)))
+	for plan, want := range map[string]int64{"": 5, "pro": 50} {
+		if v := decide(t, e, ask(request{"user": "ann", "plan": plan}, 0)); v.Decision.Limit != want {
+			t.Errorf("plan %q: a limit of %d, want %d", plan, v.Decision.Limit, want)
+		}
+	}
+	if v := decide(t, e, ask(request{"user": "bob", "plan": "pro"}, 0)); v.Decision.Limit != 30 {
+		t.Errorf("another key has a limit of %d", v.Decision.Limit)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -266,14 +267,36 @@ func TestTokensOfRulesThatAreGone(t *testing.T) {
 	}
 }
 
+// cut is a store that can be cut off while others ask it.
+type cut struct {
+	headgate.Store
+	off atomic.Bool
+}
+
+func (c *cut) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	if c.off.Load() {
+		return headgate.Decision{}, headgate.ErrUnavailable
+	}
+	return c.Store.Take(ctx, op)
+}
+
 // A hold tells of renewals that fail and of a place that others have taken, and
 // takes a free one anew in silence; one that lapsed does nothing any more.
 func TestHoldInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const one = "domain: api\nlimits:\n  - {name: exports, match: {path: /exports}, key: [user], concurrency: 1, lease: 30s}\n"
-		store := &counted{Store: memory.New()}
+		store := &cut{Store: memory.New()}
 		e := engine.New(store, parse(t, one))
-		var failures []error
+		failures := make(chan error, 9)
+		note := func(err error) { failures <- err }
+		// heard waits and returns what the hold has told since.
+		heard := func(wait time.Duration) (all []error) {
+			time.Sleep(wait)
+			for synctest.Wait(); len(failures) > 0; {
+				all = append(all, <-failures)
+			}
+			return all
+		}
 		enter := func(failed func(error)) *engine.Hold {
 			q := query1("/exports", 0)
 			q.At = time.Now().UnixMicro()
@@ -281,28 +304,22 @@ func TestHoldInAnOutage(t *testing.T) {
 			defer v.Release()
 			return e.Hold(t.Context(), &v, engine.HoldOptions{Clock: time.Now, Failed: failed})
 		}
-		note := func(err error) { failures = append(failures, err) }
 		first := enter(note)
-		store.down = true
-		time.Sleep(31 * time.Second) // three renewals fail, and the lease ends
-		store.down = false
-		if len(failures) != 3 || !errors.Is(failures[0], headgate.ErrUnavailable) {
-			t.Fatalf("%v", failures)
+		store.off.Store(true)
+		if all := heard(31 * time.Second); len(all) != 3 || !errors.Is(all[0], headgate.ErrUnavailable) {
+			t.Fatalf("three renewals fail before the lease ends: %v", all)
 		}
+		store.off.Store(false)
 		silent := enter(nil) // takes the place
 		if silent == nil {
 			t.Fatal("the lease has not ended")
 		}
-		failures = nil
-		time.Sleep(10 * time.Second)
-		if len(failures) != 1 || errors.Is(failures[0], headgate.ErrUnavailable) {
-			t.Errorf("a place that is taken: %v", failures)
+		if all := heard(10 * time.Second); len(all) != 1 || errors.Is(all[0], headgate.ErrUnavailable) {
+			t.Errorf("a place that is taken: %v", all)
 		}
 		silent.End()
-		failures = nil
-		time.Sleep(10 * time.Second) // taken anew
-		if len(failures) != 0 || enter(nil) != nil {
-			t.Errorf("a place that is free: %v", failures)
+		if all := heard(10 * time.Second); len(all) != 0 || enter(nil) != nil { // taken anew
+			t.Errorf("a place that is free: %v", all)
 		}
 		first.Lapse()
 		first.Lapse()
@@ -310,13 +327,13 @@ func TestHoldInAnOutage(t *testing.T) {
 		if enter(nil) != nil {
 			t.Error("a lapsed hold has given its place back")
 		}
-		time.Sleep(30 * time.Second)
+		heard(30 * time.Second)
 		last := enter(nil)
 		if last == nil {
 			t.Error("the lease of a lapsed hold has not ended")
 		}
-		store.down = true
-		time.Sleep(11 * time.Second) // fails, and there is nobody to tell
+		store.off.Store(true)
+		heard(11 * time.Second) // fails, and there is nobody to tell
 		last.Lapse()
 		var none *engine.Hold
 		none.Lapse()

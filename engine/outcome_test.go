@@ -184,6 +184,8 @@ limits:
 		{[]engine.Part{empty}, engine.Allowed, 0, 0},
 		{[]engine.Part{empty, fresh}, engine.Allowed, 0, 0}, // the first has none left
 		{[]engine.Part{empty, fresh}, engine.Refused, 0, 0},
+		{[]engine.Part{take(request{"line": "c"})}, engine.Allowed, 0, 0},
+		{[]engine.Part{take(request{"line": "c"}), empty}, engine.Refused, 0, 0}, // a turn, but no quota
 	} {
 		v, err := e.DecideAll(t.Context(), engine.MultiQuery{Domain: "api", At: start, Parts: row.parts})
 		if err != nil {
