@@ -57,6 +57,7 @@ func Lingering(h http.Handler) http.Handler {
 			return
 		}
 		l := &lingering{ResponseWriter: w, request: r, body: r.Body, rest: func() {}}
+		l.closes = len(w.Header()["Connection"]) > 0
 		h.ServeHTTP(l, r)
 		l.rest()
 	})
@@ -67,12 +68,13 @@ type lingering struct {
 	http.ResponseWriter
 	request *http.Request
 	body    io.Reader // as it was at first
+	closes  bool      // the connection, whatever the handler does
 	rest    func()
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (l *lingering) WriteHeader(status int) {
-	if status >= http.StatusBadRequest && len(l.Header()["Connection"]) == 0 { // else h sees to it
+	if status >= http.StatusBadRequest && (l.closes || len(l.Header()["Connection"]) == 0) { // else h sees to it
 		l.rest = Unwanted(l.ResponseWriter, l.request, l.body)
 	}
 	l.ResponseWriter.WriteHeader(status)

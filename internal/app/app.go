@@ -340,17 +340,6 @@ func (a *App) linger(ctx context.Context) {
 	}
 }
 
-// closeDoors closes all doors at once.
-func (a *App) closeDoors(ctx context.Context) error {
-	errs := make([]error, len(a.doors))
-	var wg sync.WaitGroup
-	for i, d := range a.doors {
-		wg.Go(func() { errs[i] = d.shutdown(ctx) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
 // release undoes Start, last to first.
 func (a *App) release() {
 	for _, f := range slices.Backward(a.cleanup) {

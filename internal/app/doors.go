@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -61,6 +62,7 @@ type door struct {
 	name     string
 	listener net.Listener
 	bound    *netbound.Listener  // listener too, if this bounds it
+	over     *netbound.Listener  // that of the shared port which this is behind, if it is
 	watched  *netbound.Watched   // what is below it; nil behind a shared port
 	clients  *netbound.PerClient // likewise; nil if clients may have any number
 	server   *http.Server        // or
@@ -68,6 +70,7 @@ type door struct {
 	resp     *resp.Server        // of the Redis protocol, or
 	port     *oneport.Port       // of several doors
 	started  bool                // port serves
+	closing  atomic.Bool         // answers ask clients to close their connections
 	cut      context.CancelFunc  // ends what is still going on
 	done     chan struct{}       // closed when the server has returned
 }
@@ -230,7 +233,7 @@ func (d *door) serve(handler http.Handler, b bounds, certificate *tls.Config, lo
 	base, cut := context.WithCancel(context.Background())
 	d.cut = cut
 	d.server = &http.Server{
-		Handler:           handler,
+		Handler:           d.parting(handler),
 		ReadHeaderTimeout: b.Header,
 		ReadTimeout:       b.Read,
 		WriteTimeout:      b.Write,
@@ -253,8 +256,11 @@ func (d *door) serve(handler http.Handler, b bounds, certificate *tls.Config, lo
 		d.server.Protocols.SetHTTP1(true)
 		d.server.Protocols.SetUnencryptedHTTP2(true)
 	}
-	if d.bound != nil {
+	switch {
+	case d.bound != nil:
 		d.server.ConnState, d.server.ConnContext = d.bound.ConnState, d.bound.ConnContext
+	case d.over != nil:
+		d.server.ConnState = d.over.Follow
 	}
 	serve := d.server.Serve
 	if certificate != nil {
@@ -266,33 +272,4 @@ func (d *door) serve(handler http.Handler, b bounds, certificate *tls.Config, lo
 			failures <- fmt.Errorf("%s: %w", d.name, err)
 		}
 	}()
-}
-
-// shutdown lets requests finish until ctx is done and then cuts off the rest.
-func (d *door) shutdown(ctx context.Context) error {
-	if d.grpc != nil {
-		if err := d.grpc.Shutdown(ctx); err != nil {
-			return fmt.Errorf("%s: some requests were cut off: %w", d.name, err)
-		}
-		return nil
-	}
-	if d.resp != nil {
-		if err := d.resp.Shutdown(ctx); err != nil {
-			return fmt.Errorf("%s: some requests were cut off: %w", d.name, err)
-		}
-		return nil
-	}
-	if d.port != nil {
-		return d.port.Close()
-	}
-	if d.server == nil {
-		return nil
-	}
-	err := d.server.Shutdown(ctx)
-	d.cut() // also ends upgraded connections, which the server has lost sight of
-	if err != nil {
-		_ = d.server.Close()
-		return fmt.Errorf("%s: some requests were cut off: %w", d.name, err)
-	}
-	return nil
 }

@@ -22,7 +22,7 @@ func (a *App) openShared(ctx context.Context) error {
 		speaks oneport.Protocol
 	}{{DoorAPI, oneport.HTTP}, {DoorGRPC, oneport.GRPC}, {DoorRESP, oneport.RESP}} {
 		if c.OnShared(d.name) {
-			a.add(&door{name: d.name, listener: root.port.Listener(d.speaks), done: make(chan struct{})})
+			a.add(&door{name: d.name, listener: root.port.Listener(d.speaks), over: root.bound, done: make(chan struct{})})
 		}
 	}
 	return nil

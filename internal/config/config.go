@@ -105,6 +105,9 @@ type Config struct {
 	ShutdownDelay time.Duration
 	// ShutdownTimeout is how long a stopping process waits for requests.
 	ShutdownTimeout time.Duration
+	// ShutdownIdle is how long a connection over HTTP/1 has to be idle before a
+	// stopping process closes it; 0 for no time.
+	ShutdownIdle time.Duration
 }
 
 // Store is where counts are kept.
@@ -290,7 +293,7 @@ func defaults() *Config {
 		Queue:           Queue{StatusPath: DefaultQueueStatus},
 		JWT:             defaultJWT(),
 		Telemetry:       Telemetry{OTLP: OTLP{Sample: DefaultSample}},
-		ShutdownTimeout: 10 * time.Second,
+		ShutdownTimeout: 10 * time.Second, ShutdownIdle: time.Second,
 		Store: Store{
 			Memory: Memory{SnapshotInterval: time.Minute},
 			Redis:  Redis{DenyCache: DefaultDenyCache},

@@ -76,7 +76,7 @@ func TestFullFile(t *testing.T) {
 		}},
 		UnknownDomain: engine.UnknownDomainRefuse, Headers: answer.IETF,
 		Log:           config.Log{Level: slog.LevelDebug, Format: config.Text},
-		ShutdownDelay: 2 * time.Second, ShutdownTimeout: time.Minute,
+		ShutdownDelay: 2 * time.Second, ShutdownTimeout: time.Minute, ShutdownIdle: 3 * time.Second,
 	}
 	got.Warnings = nil // they depend on the modes that a clone gives its files
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {

@@ -123,6 +123,10 @@ func settings() []setting {
 			c.ShutdownTimeout, err = duration(v, 0)
 			return err
 		}),
+		one("shutdown_idle", func(c *Config, v string) (err error) {
+			c.ShutdownIdle, err = duration(v, 0)
+			return err
+		}),
 	}, proxySettings(), candidateSettings(), reloadSettings(), respSettings(), identitySettings(), sourceSettings(), queueSettings(), observeSettings(), telemetrySettings(), envoySettings(), doorSettings())
 }
 

@@ -79,6 +79,8 @@ type Listener struct {
 
 	accepted, evicted, rejected atomic.Int64
 
+	quieting atomic.Bool // Quiet wants to know the time
+
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 	full  bool // it has been said
@@ -221,6 +223,7 @@ func (l *Listener) leave(c *conn) {
 // method NetConn.
 func (l *Listener) ConnState(nc net.Conn, state http.ConnState) {
 	c := find(nc)
+	l.follow(c, state)
 	switch {
 	case c == nil:
 	case state == http.StateNew || state == http.StateIdle:
@@ -291,6 +294,9 @@ type conn struct {
 	// kept by ByState.
 	heard  atomic.Int64
 	closed atomic.Bool
+	// idle is whether and since when a server of net/http waits for a request:
+	// see follow.
+	idle atomic.Int64
 
 	reads, writes deadline
 }

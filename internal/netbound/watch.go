@@ -1,8 +1,10 @@
 package netbound
 
 import (
+	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"sync/atomic"
 )
 
@@ -14,10 +16,14 @@ type Watched struct {
 	log    *slog.Logger
 	failed atomic.Int64 // in all
 	since  atomic.Int64 // of those, since it began; 0 while all is well
+
+	drain
 }
 
 // Watch watches l.
-func Watch(l net.Listener, log *slog.Logger) *Watched { return &Watched{Listener: l, log: log} }
+func Watch(l net.Listener, log *slog.Logger) *Watched {
+	return &Watched{Listener: l, log: log, drain: drain{drained: make(chan struct{}), ended: make(chan struct{})}}
+}
 
 // Failed returns how often a connection could not be accepted.
 func (w *Watched) Failed() int64 { return w.failed.Load() }
@@ -26,6 +32,8 @@ func (w *Watched) Failed() int64 { return w.failed.Load() }
 func (w *Watched) Accept() (net.Conn, error) {
 	nc, err := w.Listener.Accept()
 	switch {
+	case err != nil && w.draining.Load() && (errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed)):
+		return w.lastComer()
 	case err == nil:
 		if w.since.Load() > 0 {
 			w.log.Info("connections are accepted again", "failed", w.since.Swap(0))

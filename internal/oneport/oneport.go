@@ -73,6 +73,27 @@ func (p *Port) Serve() error {
 	})
 }
 
+// lastWords is how long connections may still take to say what they speak when
+// the port is about to close.
+const lastWords = 50 * time.Millisecond
+
+// Drain waits a little for connections that have been accepted to say what they
+// speak, so that Close cuts none off that has sent a request. No more may be
+// accepted meanwhile.
+func (p *Port) Drain(ctx context.Context) {
+	told := make(chan struct{})
+	go func() {
+		p.busy.Wait()
+		close(told)
+	}()
+	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	select {
+	case <-told:
+	case <-ctx.Done():
+	}
+}
+
 // Close accepts no more connections, and closes those that have not said what
 // they speak. Those that were handed on are the business of their doors.
 func (p *Port) Close() error {

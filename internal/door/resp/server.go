@@ -98,7 +98,11 @@ func (s *Server) Serve(l net.Listener) error {
 		s.mu.Unlock()
 		_ = l.Close() // Shutdown may have done so
 	}()
-	return netbound.AcceptAll(s.accepts, l, func(nc net.Conn) { go s.ServeConn(nc) })
+	return netbound.AcceptAll(s.accepts, l, func(nc net.Conn) {
+		if c := s.admit(nc); c != nil { // before the next, so that Shutdown knows of it
+			go s.serve(c)
+		}
+	})
 }
 
 func (s *Server) listens(l net.Listener) bool {
@@ -114,13 +118,13 @@ func (s *Server) listens(l net.Listener) bool {
 // ServeConn answers on nc until it ends, and closes it. It is for connections
 // that something else has accepted; Serve does it by itself.
 func (s *Server) ServeConn(nc net.Conn) {
-	if s.options.TLS != nil {
-		nc = tls.Server(nc, s.options.TLS)
+	if c := s.admit(nc); c != nil {
+		s.serve(c)
 	}
-	c := s.admit(nc)
-	if c == nil {
-		return
-	}
+}
+
+// serve answers on c until it ends.
+func (s *Server) serve(c *conn) {
 	defer s.leave(c)
 	c.run(s.base)
 }
@@ -129,6 +133,9 @@ func (s *Server) ServeConn(nc net.Conn) {
 // is no room, that of the connection which has been silent for long is taken:
 // whoever opens connections and says nothing is in nobody's way.
 func (s *Server) admit(nc net.Conn) *conn {
+	if s.options.TLS != nil {
+		nc = tls.Server(nc, s.options.TLS)
+	}
 	s.mu.Lock()
 	var victim *conn
 	busy := s.options.Full != nil && s.options.Full()
@@ -141,14 +148,12 @@ func (s *Server) admit(nc net.Conn) *conn {
 	}
 	if full || s.draining {
 		s.mu.Unlock()
-		if full {
-			s.stats.rejected.Add(1)
+		if !full {
+			_ = nc.Close()
+			return nil
 		}
-		if full && s.options.TLS == nil {
-			// It fits into the buffer of a new connection and so does not wait.
-			_, _ = io.WriteString(nc, "-ERR max number of clients reached\r\n")
-		}
-		_ = nc.Close()
+		s.stats.rejected.Add(1)
+		go s.turnAway(nc)
 		return nil
 	}
 	c := newConn(s, nc, s.lastID.Add(1))
@@ -160,6 +165,16 @@ func (s *Server) admit(nc net.Conn) *conn {
 		_ = victim.raw.Close() // its goroutine notices
 	}
 	return c
+}
+
+// turnAway closes nc, and says that it is for want of room.
+func (s *Server) turnAway(nc net.Conn) {
+	if s.options.TLS == nil {
+		// It fits into the buffer of a new connection; but that may wait until it is
+		// known who is there.
+		_, _ = io.WriteString(nc, "-ERR max number of clients reached\r\n")
+	}
+	_ = nc.Close()
 }
 
 // sample is how many connections are looked at to find one that has been silent
