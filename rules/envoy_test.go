@@ -37,6 +37,69 @@ descriptors:
 	lookups{{"path=/api/v1/x", "wide: d_path_/api/v1/x_"}, {"path=/api/v2", "wide: d_path_/api/v2_"}}.run(t, theirs)
 }
 
+// There a star is a wildcard only at the end of the composite key, and anywhere
+// else a character.
+func TestEnvoyDefect_OnlyTheLastStarIsAWildcard(t *testing.T) {
+	src := `
+domain: d
+descriptors:
+  - {key: path, value: "*.png", rate_limit: {name: png, unit: hour, requests_per_unit: 0}}
+  - {key: path, value: "/a/*/b", rate_limit: {name: inner, unit: hour, requests_per_unit: 1}}
+  - {key: path, value: "/v*/health*"}
+  - {key: path, value: "/x**", rate_limit: {name: two, unit: hour, requests_per_unit: 1}}
+  - {key: path, rate_limit: {name: open, unit: hour, requests_per_unit: 5}}
+  - {key: "x*", value: v, rate_limit: {name: key, unit: hour, requests_per_unit: 5}}
+  - {key: "y*", rate_limit: {name: star, unit: hour, requests_per_unit: 5}}
+`
+	ours, _ := Options{}.Parse(Source{Name: "f", Data: []byte(src)})
+	lookups{
+		{"path=/i.png", "png: /i.png"},
+		{"path=/a/x/b", "inner: /a/x/b"},
+		{"path=/v1/health", ""},
+		{"path=/xy", "two: /xy"},
+		{"path=/z", "open: /z"},
+	}.run(t, ours)
+	theirs, diagnostics := Options{Compat: CompatEnvoy}.Parse(Source{Name: "f", Data: []byte(src)})
+	lookups{
+		{"path=/i.png", "open: d_path_/i.png_"},
+		{"path=*.png", "png: d_path_*.png_"},
+		{"path=/a/x/b", "open: d_path_/a/x/b_"},
+		{"path=/a/*/b", "inner: d_path_/a/*/b_"},
+		{"path=/v1/health", "open: d_path_/v1/health_"},
+		{"path=/v*/health/x", ""},
+		{"path=/xy", "open: d_path_/xy_"},
+		{"path=/x*y", "two: d_path_/x*y_"},
+		{"xyz=v", ""},
+		{"x*=v", "key: d_x*_v_"},
+		{"yes=1", "star: d_yes_1_"},
+	}.run(t, theirs)
+	var warned []string
+	for _, d := range diagnostics {
+		if strings.Contains(d.Message, "stand for themselves") {
+			warned = append(warned, fmt.Sprint(d.Line))
+		}
+	}
+	if got := strings.Join(warned, " "); got != "4 5 6 7" {
+		t.Errorf("warnings of lines %s: %v", got, diagnostics)
+	}
+	var m Matches
+	req := &attributesOnly{Descriptor{entriesOf("path=/a/x/b")}}
+	theirs.Match("d", req, &m)
+	if len(m.Checks) != 1 || m.Checks[0].Rule.LimitName != "open" {
+		t.Errorf("by attributes: %v", m.Checks)
+	}
+}
+
+// share_threshold is for the values that a wildcard matches.
+func TestShareThresholdUnderCompatNeedsAStarAtTheEnd(t *testing.T) {
+	for value, ok := range map[string]bool{"x*": true, "*": true, "x*y*": true, "*x": false, "x*y": false, "x": false} {
+		src := fmt.Sprintf("domain: d\ndescriptors:\n  - {key: k, value: %q, share_threshold: true, rate_limit: {rate: 1/s}}\n", value)
+		if set, diagnostics := (Options{Compat: CompatEnvoy}).Parse(Source{Name: "f", Data: []byte(src)}); (set != nil) != ok {
+			t.Errorf("%s: %v", value, diagnostics)
+		}
+	}
+}
+
 // There a branch that leads nowhere hides the limit beside it.
 func TestEnvoyDefect_NoSecondTry(t *testing.T) {
 	ours, theirs := both(t, `
@@ -317,7 +380,7 @@ descriptors:
 
 // What a star with share_threshold matches is counted together, level by level.
 func TestShareThreshold(t *testing.T) {
-	ours, theirs := both(t, `
+	src := `
 domain: d
 descriptors:
   - {key: file, value: a.csv, rate_limit: {name: one, unit: minute, requests_per_unit: 1}}
@@ -331,12 +394,14 @@ descriptors:
         value: f*
         descriptors:
           - {key: user, value: "*x*", share_threshold: true, rate_limit: {name: deep, unit: minute, requests_per_unit: 1}}
-`)
+`
+	ours := parse(t, src)
+	_, theirs := both(t, strings.NewReplacer("*.csv", "b*", "*x*", "a*").Replace(src))
 	lookups{{"file=a.csv", "one"}, {"file=b.csv", "csv"}, {"user=u1 file=f1 user=axb", "deep: f1"}}.run(t, ours)
 	lookups{
 		{"file=a.csv", "one: d_file_a.csv_"},
-		{"file=b.csv", "csv: d_file_*.csv_"},
-		{"user=u1 file=f1 user=axb", "deep: d_user_u*_file_f1_user_*x*_"},
+		{"file=b.csv", "csv: d_file_b*_"},
+		{"user=u1 file=f1 user=axb", "deep: d_user_u*_file_f1_user_a*_"},
 	}.run(t, theirs)
 	for _, r := range ours.Rules() {
 		if len(r.MetricValues) > 0 {

@@ -1,9 +1,6 @@
 package rules
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // mismatches returns why r, of the descriptor form, does not apply.
 func (t *tree) mismatches(r *Rule, f *facts) []Mismatch {
@@ -82,8 +79,8 @@ func (s *step) find(f *facts) value {
 func (t *tree) accepts(s *step, e Entry) bool {
 	if t.compat == CompatEnvoy {
 		joined := e.Key + "_" + e.Value
-		if composite := s.composite(); strings.Contains(composite, "*") {
-			return newWildcard(composite, nil).match(joined) || composite == e.Key
+		if composite := s.composite(); s.isPrefix() {
+			return newPrefix(composite, nil).match(joined) || composite == e.Key
 		} else if s.kind != bareStep {
 			return composite == joined
 		}

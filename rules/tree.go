@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"strings"
 )
 
 // tree holds the rules of a domain that are written as descriptors.
@@ -18,7 +19,7 @@ type level struct {
 	byKey map[string]*choice
 
 	// For CompatEnvoy: the descriptors by their composite key, and those with
-	// a star in it.
+	// a star at its end.
 	joined map[string]*branch
 	wild   wildcards
 }
@@ -72,6 +73,10 @@ func (s *step) composite() string {
 	}
 	return s.key + "_" + s.value
 }
+
+// isPrefix reports whether Envoy's service takes s for a wildcard: only a star at
+// the end of the composite key is one there.
+func (s *step) isPrefix() bool { return strings.HasSuffix(s.composite(), "*") }
 
 func (b *branch) position() string { return fmt.Sprintf("%s:%d:%d", b.file, b.line, b.column) }
 

@@ -210,17 +210,27 @@ func (t *treeForm) readStep(f fields, at *node, what string, s *step) bool {
 		if s.value, ok = t.scalar(n, "value"); !ok {
 			return false
 		}
-		switch {
-		case s.value == "":
-			t.warnf(n, "leave the value out", "an empty value is the same as none: any value of %s matches", quote(s.key))
-		case strings.Contains(s.value, "*"):
-			s.kind = wildStep
-		default:
-			s.kind = exactStep
-		}
+		t.readValue(n, s)
 	}
 	t.readShare(f, s)
 	return true
+}
+
+// readValue tells by the value of s what kind of step it is.
+func (t *treeForm) readValue(n *node, s *step) {
+	star := strings.Contains(s.value, "*")
+	switch {
+	case s.value == "":
+		t.warnf(n, "leave the value out", "an empty value is the same as none: any value of %s matches", quote(s.key))
+	case star && t.compat == CompatNone, strings.HasSuffix(s.value, "*"):
+		s.kind = wildStep
+	default:
+		s.kind = exactStep
+	}
+	if t.compat == CompatEnvoy && strings.Contains(strings.TrimSuffix(s.value, "*"), "*") {
+		t.warnf(n, "without compat: envoy every * is a wildcard",
+			"under compat: envoy only a * at the end is a wildcard: in %s the others stand for themselves", quote(s.value))
+	}
 }
 
 // readShare reads share_threshold.
@@ -237,11 +247,10 @@ func (t *treeForm) readShare(f fields, s *step) {
 		if t.compat == CompatEnvoy {
 			s.shared = s.composite()
 		}
-	case s.kind == bareStep && t.compat == CompatEnvoy && strings.Contains(s.key, "*"):
+	case s.kind == bareStep && t.compat == CompatEnvoy && s.isPrefix():
 		s.shared = s.composite()
-	case s.kind == exactStep && t.compat == CompatEnvoy && strings.Contains(s.key, "*"):
-		// Of a key with a star Envoy's service takes this, and it has no
-		// effect.
+	case t.compat == CompatEnvoy:
+		t.errorf(n, "", "under compat: envoy \"share_threshold\" needs a value that ends in *: the values that match it are counted together")
 	default:
 		t.errorf(n, "", "\"share_threshold\" needs a value with a *: the values that match it are counted together")
 	}
@@ -330,18 +339,26 @@ func (t *treeForm) put(b *branch, into *level, at *node) {
 	case bareStep:
 		c.bare = b
 	case wildStep, sharedStep:
-		parsed.same = c.wild.add(newWildcard(b.value, b))
+		parsed.same = c.wild.add(t.wildcard(b.value, b))
 	}
 	if t.compat == CompatEnvoy {
 		into.joined[b.composite()] = b
-		if strings.Contains(b.composite(), "*") {
-			into.wild.add(newWildcard(b.composite(), b))
+		if b.isPrefix() {
+			into.wild.add(newPrefix(b.composite(), b))
 		}
 	}
 	t.branches = append(t.branches, parsed)
 	if b.rule != nil {
 		t.set.rules = append(t.set.rules, b.rule)
 	}
+}
+
+// wildcard reads the pattern of a value.
+func (t *treeForm) wildcard(value string, b *branch) *wildcard {
+	if t.compat == CompatEnvoy {
+		return newPrefix(value, b)
+	}
+	return newWildcard(value, b)
 }
 
 // readModes reads what stands beside rate_limit, into r if there is a limit.

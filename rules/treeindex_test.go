@@ -119,9 +119,9 @@ func slowEnvoy(list []*plainDescriptor, entries []Entry) *plainDescriptor {
 		var next *plainDescriptor
 		for pass := range 3 {
 			for _, d := range list {
-				wild := strings.Contains(d.value, "*")
+				prefix, wild := strings.CutSuffix(d.value, "*")
 				if next == nil && (pass == 0 && d.value != "" && d.key+"_"+d.value == joined ||
-					pass == 1 && wild && slowGlob(d.key+"_"+d.value, joined) ||
+					pass == 1 && wild && strings.HasPrefix(joined, d.key+"_"+prefix) ||
 					pass == 2 && d.value == "" && d.key == e.Key) {
 					next = d
 				}
@@ -181,7 +181,7 @@ func TestUnreachableWildcardsNeverMatch(t *testing.T) {
 	values := []string{"a", "ab", "aab", "abab", "b", "", "aabb", "abb", "bab", "abzb", "zb", "zabz", "az", "zaz", "zazb", "z", "azab", "azbz", "azazb"}
 	r := rand.New(rand.NewPCG(5, 6))
 	warned := 0
-	for range 500 {
+	for range 1000 {
 		count := 0
 		var src strings.Builder
 		src.WriteString("domain: d\ndescriptors:\n")
@@ -229,7 +229,7 @@ func manyDescriptors(n int) string {
 			fmt.Fprintf(&src, "  - key: path\n    value: /tenant-%d/*/export\n    rate_limit: {unit: day, requests_per_unit: 3}\n", i)
 			i++
 		case 2:
-			fmt.Fprintf(&src, "  - key: path\n    value: \"*/report-%d.csv\"\n    share_threshold: true\n    rate_limit: {unit: day, requests_per_unit: 3}\n", i)
+			fmt.Fprintf(&src, "  - key: path\n    value: \"/x/report-%d.*\"\n    share_threshold: true\n    rate_limit: {unit: day, requests_per_unit: 3}\n", i)
 			i++
 		default:
 			fmt.Fprintf(&src, "  - key: tenant\n    value: t%d\n    rate_limit: {unit: minute, requests_per_unit: 100}\n", i)
@@ -248,8 +248,10 @@ func TestRealSizeSetLoads(t *testing.T) {
 	}
 	for _, compat := range []Compat{CompatNone, CompatEnvoy} {
 		set, diagnostics := Options{Compat: compat}.Parse(Source{Name: "real-size.yaml", Data: src})
-		if len(diagnostics) > 0 {
-			t.Error(Problems(diagnostics))
+		for _, d := range diagnostics {
+			if compat == CompatNone || !strings.Contains(d.Message, "only a * at the end is a wildcard") {
+				t.Error(d)
+			}
 		}
 		if set.Stats().Rules != 600 {
 			t.Errorf("%+v", set.Stats())

@@ -56,16 +56,14 @@ func (b *parsedBranch) warnUnreachable() bool {
 // coveredInOrder returns the wildcard before b in the file that matches all
 // that b does.
 func (b *parsedBranch) coveredInOrder() *branch {
-	switch b.kind {
-	case exactStep:
-	case bareStep:
-		w := b.parent.wild.first(b.key + "_" + anyText)
-		if w != nil && w.branch != b.branch {
+	switch {
+	case b.isPrefix():
+		w := b.parent.wild.covering(newPrefix(b.composite(), b.branch))
+		if w != nil && w.branch.order < b.order {
 			return w.branch
 		}
-	case wildStep, sharedStep:
-		w := b.parent.wild.covering(newWildcard(b.composite(), b.branch))
-		if w != nil && w.branch.order < b.order {
+	case b.kind == bareStep:
+		if w := b.parent.wild.first(b.key + "_" + anyText); w != nil {
 			return w.branch
 		}
 	}

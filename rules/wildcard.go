@@ -44,6 +44,13 @@ func newWildcard(source string, b *branch) *wildcard {
 	return w
 }
 
+// newPrefix reads a pattern as Envoy's service does: the star at its end stands
+// for any characters, and those before it for themselves.
+func newPrefix(source string, b *branch) *wildcard {
+	prefix := strings.TrimSuffix(source, "*")
+	return &wildcard{branch: b, literals: len(prefix), glob: glob{source: source, parts: []string{prefix, ""}}}
+}
+
 // add files a pattern and returns nil, or the one before it that matches the
 // same texts.
 func (x *wildcards) add(w *wildcard) *wildcard {

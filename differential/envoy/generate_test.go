@@ -29,8 +29,8 @@ type node struct {
 
 var (
 	keys   = []string{"a", "a_b", "u", "path", "k*"}
-	values = []string{"", "", "1", "x_1", "b_c", "c", "files", "files/1", "files*", "files/*", "*", "fi*", "2001:db8::1"}
-	sent   = []string{"", "1", "x_1", "b_c", "c", "files", "files/1", "files/2", "filet", "other", "*", "fi*", "2001:db8::1", strings.Repeat("long", 100)}
+	values = []string{"", "", "1", "x_1", "b_c", "c", "files", "files/1", "files*", "files/*", "*", "fi*", "*es", "f*s", "f*s*", "fi**", "2001:db8::1"}
+	sent   = []string{"", "1", "x_1", "b_c", "c", "files", "files/1", "files/2", "filet", "other", "*", "fi*", "f*s", "*es", "2001:db8::1", strings.Repeat("long", 100)}
 	limits = []uint32{0, 1, 2, 3, 3, 5, 10, 20, 100, 4294967295}
 )
 
@@ -57,9 +57,6 @@ func (d *domain) level(indent string, deeper int) []*node {
 	taken := map[string]bool{}
 	for range 1 + d.random.IntN(6) {
 		n := &node{key: d.pick(keys), value: d.pick(values)}
-		if strings.HasSuffix(n.key, "*") {
-			n.value = "" // the version compared with knows a star at the end alone
-		}
 		composite := n.key
 		if n.value != "" {
 			composite += "_" + n.value
@@ -151,7 +148,7 @@ func (d *domain) descriptor() *common.RateLimitDescriptor {
 			at = nodes[d.random.IntN(len(nodes))]
 			e.Key = at.key
 			if at.value != "" && !d.one(4) {
-				e.Value = strings.Replace(at.value, "*", d.pick([]string{"", "1", "x"}), 1)
+				e.Value = strings.Replace(at.value, "*", d.pick([]string{"", "1", "x", "*"}), 1+d.random.IntN(2))
 			}
 		}
 		out.Entries = append(out.Entries, e)
