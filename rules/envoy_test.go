@@ -90,6 +90,49 @@ descriptors:
 	}
 }
 
+// There a file has one document, whatever follows it.
+func TestEnvoyDefect_OneDocumentInAFile(t *testing.T) {
+	const first = "domain: d\ndescriptors:\n  - {key: a, rate_limit: {rate: 1/h}}\n---\n"
+	const second = "descriptors:\n  - {key: a, rate_limit: {rate: 1/h}}\n"
+	for _, test := range []struct {
+		name, rest    string
+		ours, theirs  string // the domains, or nothing if the file is refused
+		warning       string
+	}{
+		{name: "another domain", rest: "domain: e\n" + second, ours: "d e", theirs: "d", warning: "f:6:1"},
+		{name: "the same domain", rest: "domain: d\n" + second, theirs: "d", warning: "f:6:1"},
+		{name: "limits of our own", rest: "domain: e\nlimits: [{name: n, rate: 1/s}]\n", ours: "d e", theirs: "d e"},
+		{name: "with compat", rest: "compat: none\ndomain: e\n" + second, ours: "d e", theirs: "d e"},
+		{name: "no mapping", rest: "just text\n", theirs: "d", warning: "f:6:1"},
+		{name: "no YAML", rest: "domain: [\n", theirs: "d", warning: "f:1:1"},
+		{name: "a custom tag", rest: "domain: !x y\n", theirs: "d", warning: "f:6:1"},
+		{name: "nothing", rest: "", ours: "d", theirs: "d"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for compat, want := range map[Compat]string{CompatNone: test.ours, CompatEnvoy: test.theirs} {
+				set, diagnostics := Options{Compat: compat}.Parse(Source{Name: "f", Data: []byte("---\n" + first + test.rest)})
+				got := ""
+				if set != nil {
+					got = strings.Join(set.Domains(), " ")
+				}
+				if got != want {
+					t.Errorf("%s: domains %q, want %q: %v", compat, got, want, diagnostics)
+				}
+				if compat == CompatEnvoy && test.warning != "" {
+					if len(diagnostics) != 1 || fmt.Sprintf("f:%d:%d", diagnostics[0].Line, diagnostics[0].Column) != test.warning ||
+						!strings.Contains(diagnostics[0].Message, "leaves out") {
+						t.Errorf("warnings %v", diagnostics)
+					}
+				}
+			}
+		})
+	}
+	own := "compat: envoy\n" + first + "domain: e\n" + second
+	if set := parse(t, own); len(set.Domains()) != 2 {
+		t.Errorf("a file that says compat itself: domains %v", set.Domains())
+	}
+}
+
 // share_threshold is for the values that a wildcard matches.
 func TestShareThresholdUnderCompatNeedsAStarAtTheEnd(t *testing.T) {
 	for value, ok := range map[string]bool{"x*": true, "*": true, "x*y*": true, "*x": false, "x*y": false, "x": false} {

@@ -35,7 +35,8 @@ func (c Compat) String() string {
 // [Parse] use.
 type Options struct {
 	// Compat is for the documents of the descriptor form that do not say it
-	// themselves.
+	// themselves. With CompatEnvoy what follows the first document of a file is
+	// left out, unless it has limits or compat.
 	Compat Compat
 	// IgnoreDotFiles leaves out files whose names begin with a dot also under
 	// CompatEnvoy, which takes files of any name.

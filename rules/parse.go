@@ -85,7 +85,11 @@ func documentKeys() []string {
 // parseFile reads the documents of one file. Top-level keys that begin with x-
 // are the user's own, for example to hold anchors.
 func (p *parser) parseFile(src []byte) {
-	docs := slices.DeleteFunc(readDocuments(src, p.reporter), func(doc *node) bool { return doc.kind == nullKind })
+	read := readDocuments
+	if p.options.Compat == CompatEnvoy {
+		read = readFirst
+	}
+	docs := slices.DeleteFunc(read(src, p.reporter), func(doc *node) bool { return doc.kind == nullKind })
 	for _, doc := range docs {
 		if p.peekCompat(doc) == CompatEnvoy && hasKey(doc, "descriptors") {
 			p.takeLast(doc)

@@ -59,6 +59,46 @@ func (r *reporter) takeLast(doc *node) {
 // readDocuments is readYAML but for keys that are there twice, which stand in
 // the documents' repeats.
 func readDocuments(src []byte, report *reporter) []*node {
+	return readDocumentsBut(src, report, func(*yaml.Node, error) bool { return false })
+}
+
+// readFirst is readDocuments as Envoy's service does it: what follows the first
+// document is left out, with a warning, be it valid or not, unless it has a key
+// of Headgate's own, of which no file of that service has any.
+func readFirst(src []byte, report *reporter) []*node {
+	first, hint := true, "put it into a file of its own"
+	return readDocumentsBut(src, report, func(doc *yaml.Node, err error) bool {
+		switch {
+		case first:
+			first = err == nil && doc.ShortTag() == "!!null"
+			return false
+		case err != nil:
+			report.warnf(&node{line: 1, column: 1}, hint, "compat: envoy leaves out what follows the first document, and it is not valid YAML")
+			return true
+		case hasOwnKey(doc):
+			return false
+		}
+		report.warnf(&node{line: doc.Line, column: doc.Column}, hint, "compat: envoy leaves out all documents of a file but the first, as envoyproxy/ratelimit does")
+		return true
+	})
+}
+
+// hasOwnKey reports whether a document has a key that only Headgate has.
+func hasOwnKey(doc *yaml.Node) bool {
+	if doc.Kind != yaml.MappingNode {
+		return false
+	}
+	for i := 0; i < len(doc.Content); i += 2 {
+		if key := doc.Content[i].Value; key == "limits" || key == "compat" {
+			return true
+		}
+	}
+	return false
+}
+
+// readDocumentsBut is readDocuments without those that leave is true for. Where
+// it is for an error that ends the documents.
+func readDocumentsBut(src []byte, report *reporter, leave func(*yaml.Node, error) bool) []*node {
 	if !checkText(src, report) {
 		return nil
 	}
@@ -75,10 +115,12 @@ func readDocuments(src []byte, report *reporter) []*node {
 			return docs
 		}
 		if err != nil {
-			syntaxError(err, report)
+			if !leave(nil, err) {
+				syntaxError(err, report)
+			}
 			return docs
 		}
-		if len(doc.Content) == 0 {
+		if len(doc.Content) == 0 || leave(doc.Content[0], nil) {
 			continue
 		}
 		c := converter{report: report, done: map[*yaml.Node]*node{}}
