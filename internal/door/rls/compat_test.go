@@ -1,11 +1,13 @@
 package rls_test
 
 import (
+	"context"
 	"testing"
 
 	envoy "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/door/rls"
 )
@@ -129,6 +131,60 @@ func TestCompatEnvoyReset(t *testing.T) {
 			if h["ratelimit-limit"] != tt.limit || tt.header != "" && h["ratelimit-reset"] != tt.header {
 				t.Errorf("%v", h)
 			}
+		})
+	}
+}
+
+// gone is a store that does not answer.
+type gone struct{ headgate.Store }
+
+func (gone) Take(context.Context, headgate.Op) (headgate.Decision, error) {
+	return headgate.Decision{}, headgate.ErrUnavailable
+}
+
+func (gone) Do(context.Context, []headgate.Op, []headgate.Decision, headgate.Mode) error {
+	return headgate.ErrUnavailable
+}
+
+// TestResetWithoutAStore: nobody knows how full the window is, so clients are to
+// try again soon, not when it ends.
+func TestResetWithoutAStore(t *testing.T) {
+	for _, compat := range []string{"envoy", "none"} {
+		f := start1(t, setup{store: gone{}, rules: `
+domain: api
+compat: ` + compat + `
+descriptors: [{key: k, rate_limit: {unit: month, requests_per_unit: 3, on_store_error: deny}}]
+`})
+		response := f.ask(request(descriptor("k", "a")))
+		if s := response.GetStatuses()[0]; s.GetCode() != over || s.GetDurationUntilReset().GetSeconds() != 1 {
+			t.Errorf("compat: %s: %v", compat, s)
+		}
+		if after := headers(response)["retry-after"]; after != "1" {
+			t.Errorf("compat: %s: Retry-After: %s", compat, after)
+		}
+	}
+}
+
+// TestQuotaModeInMetadata: filters that choose an upstream by its quota read
+// there which have run out.
+func TestQuotaModeInMetadata(t *testing.T) {
+	f := start1(t, setup{rules: compatRules, rls: rls.Options{DynamicMetadata: true}})
+	for _, tt := range []struct {
+		name       string
+		request    *envoy.RateLimitRequest
+		enabled    bool
+		violations any
+	}{
+		{"no quota", request(descriptor("plain", "x")), false, nil},
+		{"no limit", request(descriptor("other", "x")), false, nil},
+		{"some left", request(hits(2, descriptor("first", "x")), descriptor("second", "x")), true, nil},
+		{"one has run out", request(descriptor("plain", "x"), descriptor("first", "x"), descriptor("second", "x")), true, []any{1.0}},
+		{"all have", request(descriptor("first", "x"), hits(99, descriptor("second", "x"))), true, []any{0.0, 1.0}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := f.ask(tt.request).GetDynamicMetadata().AsMap()
+			equal(t, got["quotaModeEnabled"], any(tt.enabled))
+			equal(t, got["quotaModeViolations"], tt.violations)
 		})
 	}
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/headgate/headgate/internal/answer"
 )
 
-// encodeMetadata writes dynamic_metadata: the request as it was read, and the
-// metadata of the rules of those descriptors that are not over their limit. It
-// is as envoyproxy/ratelimit has it, for filters that read it.
+// encodeMetadata writes dynamic_metadata: the request as it was read, which
+// quotas have run out, and the metadata of the rules of those descriptors that
+// are not over their limit. It is as envoyproxy/ratelimit has it, for filters
+// that read it.
 func (c *call) encodeMetadata(v *engine.MultiVerdict) {
 	r := &c.request
 	descriptors := make([]*structpb.Value, len(r.descriptors))
@@ -36,6 +37,7 @@ func (c *call) encodeMetadata(v *engine.MultiVerdict) {
 		}
 	case engine.Allowed, engine.Refused, engine.ShadowRefused, engine.Outcomes:
 	}
+	quotaFields(fields, v.Parts())
 	if merged := passedMetadata(v); len(merged.GetFields()) > 0 {
 		fields["metadata"] = structpb.NewStructValue(merged)
 	}
@@ -45,6 +47,28 @@ func (c *call) encodeMetadata(v *engine.MultiVerdict) {
 	}
 	c.out = protowire.AppendTag(c.out, 6, protowire.BytesType)
 	c.out = protowire.AppendBytes(c.out, b)
+}
+
+// quotaFields adds whether any limit that applies is in quota mode, and the
+// descriptors, counted from 0, whose quotas have run out.
+func quotaFields(fields map[string]*structpb.Value, parts []engine.Verdict) {
+	enabled := false
+	var violations []*structpb.Value
+	for i := range parts {
+		over := false
+		for _, r := range parts[i].Results() {
+			if quota := r.Rule.QuotaMode && !r.Rule.Limit.IsUnlimited() && !r.Hidden(); quota {
+				enabled, over = true, over || !r.Decision.Allowed
+			}
+		}
+		if over {
+			violations = append(violations, structpb.NewNumberValue(float64(i)))
+		}
+	}
+	fields["quotaModeEnabled"] = structpb.NewBoolValue(enabled)
+	if len(violations) > 0 {
+		fields["quotaModeViolations"] = structpb.NewListValue(&structpb.ListValue{Values: violations})
+	}
 }
 
 func (d *descriptor) metadata() *structpb.Struct {

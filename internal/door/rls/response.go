@@ -3,6 +3,7 @@ package rls
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -103,11 +104,11 @@ func tightestShown(results []engine.Result) (rule *rules.Rule, d headgate.Decisi
 // Retry-After. Of a cost that can never fit it is when all is back; that of an
 // unused limit is there already, and 0, which is left out.
 func (c *call) untilReset(rule *rules.Rule, d headgate.Decision) time.Duration {
-	if rule.ChargeDenied && d.ResetAfter == 0 && c.at > 0 {
-		return windowLeft(rule.Limit, c.at)
-	}
 	if after, ok := answer.RetryAfter(d); ok {
 		return max(after, time.Second)
+	}
+	if rule.ChargeDenied && d.ResetAfter == 0 && c.at > 0 {
+		return windowLeft(rule.Limit, c.at)
 	}
 	return d.ResetAfter
 }
@@ -117,6 +118,7 @@ func (c *call) untilReset(rule *rules.Rule, d headgate.Decision) time.Duration {
 func windowLeft(l headgate.Limit, at int64) time.Duration {
 	r := l.Rule()
 	switch {
+	case l.Algorithm() != headgate.FixedWindow:
 	case r.Calendar != headgate.NoCalendar:
 		_, end := algorithm.CalendarWindow(r.Calendar, r.Zone, at)
 		return time.Duration(end-at) * time.Microsecond
@@ -162,20 +164,33 @@ func (c *call) dialect(parts []engine.Verdict) answer.Dialect {
 	return c.service.options.Dialect
 }
 
-// encodeHeaders writes response_headers_to_add.
+// encodeHeaders writes response_headers_to_add. Of a name that the dialect and
+// the fields of envoyproxy/ratelimit share, the latter say the value.
 func (c *call) encodeHeaders(parts []engine.Verdict) {
+	legacy := c.service.options.Legacy
+	var least status
+	if legacy != nil {
+		least = c.least(parts)
+	}
 	c.text = answer.Each(c.text[:0], c.dialect(parts), c.policies, func(name string, value []byte) {
-		c.out = appendHeader(c.out, name, value)
+		if !least.hasLimit || !legacy.has(name) {
+			c.out = appendHeader(c.out, name, value)
+		}
 	})
-	if legacy := c.service.options.Legacy; legacy != nil {
-		c.encodeLegacy(legacy, parts)
+	if least.hasLimit {
+		c.encodeLegacy(legacy, least)
 	}
 }
 
-// encodeLegacy writes the fields of envoyproxy/ratelimit, about the descriptor
-// with the least left; of several that refuse about the tightest, or under
-// compat: envoy the last, as the original does.
-func (c *call) encodeLegacy(names *LegacyHeaders, parts []engine.Verdict) {
+// has reports whether one of the fields has the name.
+func (h *LegacyHeaders) has(name string) bool {
+	return strings.EqualFold(name, h.Limit) || strings.EqualFold(name, h.Remaining) || strings.EqualFold(name, h.Reset)
+}
+
+// least returns the status that the fields of envoyproxy/ratelimit are about:
+// that of the descriptor with the least left; of several that refuse the
+// tightest, or under compat: envoy the last, as the original does.
+func (c *call) least(parts []engine.Verdict) status {
 	least := status{remaining: math.MaxUint32}
 	for i := range parts {
 		s := c.statusOf(&parts[i])
@@ -187,9 +202,11 @@ func (c *call) encodeLegacy(names *LegacyHeaders, parts []engine.Verdict) {
 			least = s
 		}
 	}
-	if !least.hasLimit {
-		return
-	}
+	return least
+}
+
+// encodeLegacy writes the fields of envoyproxy/ratelimit.
+func (c *call) encodeLegacy(names *LegacyHeaders, least status) {
 	for _, f := range [...]struct {
 		name  string
 		value int64

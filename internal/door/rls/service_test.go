@@ -307,6 +307,45 @@ func TestLegacyHeaders(t *testing.T) {
 	compare(t, headers(f.ask(request(descriptor("none", "x")))), map[string]string{})
 }
 
+// Names of header fields have no case, so what the dialect says under the same
+// name would be there twice.
+func TestLegacyHeadersAreThereOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		dialect answer.Dialect
+		legacy  rls.LegacyHeaders
+	}{
+		{"named as ours", answer.Default, rls.LegacyHeaders{Limit: "X-RateLimit-Limit", Remaining: "X-RateLimit-Remaining", Reset: "X-RateLimit-Reset"}},
+		{"draft-03", answer.Draft03, rls.LegacyHeaders{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"}},
+		{"the reset as Retry-After", answer.Default, rls.LegacyHeaders{Limit: "X-Limit", Remaining: "X-Remaining", Reset: "retry-after"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := start1(t, setup{rules: threeLimits, rls: rls.Options{Dialect: tt.dialect, Legacy: &tt.legacy}})
+			for _, n := range []uint64{1, 3} {
+				response := f.ask(request(hits(n, descriptor("user", "ann"))))
+				names := map[string]int{}
+				for _, h := range response.GetResponseHeadersToAdd() {
+					names[strings.ToLower(h.GetKey())]++
+				}
+				for name, n := range names {
+					if n > 1 {
+						t.Errorf("%s is there %d times: %v", name, n, response.GetResponseHeadersToAdd())
+					}
+				}
+				for _, name := range []string{tt.legacy.Limit, tt.legacy.Remaining, tt.legacy.Reset} {
+					if names[strings.ToLower(name)] != 1 {
+						t.Errorf("%s is missing: %v", name, response.GetResponseHeadersToAdd())
+					}
+				}
+			}
+			h := headers(f.ask(request(descriptor("none", "x"))))
+			if len(h) > 0 {
+				t.Errorf("without a limit: %v", h)
+			}
+		})
+	}
+}
+
 func TestAnswerOfTheRule(t *testing.T) {
 	f := start1(t, setup{rules: `
 domain: api
@@ -429,7 +468,7 @@ func TestDynamicMetadata(t *testing.T) {
 	r.HitsAddend = 1
 	got := f.ask(r).GetDynamicMetadata().AsMap()
 	want := map[string]any{
-		"domain": "api", "hitsAddend": 1.0,
+		"domain": "api", "hitsAddend": 1.0, "quotaModeEnabled": false,
 		"descriptors": []any{
 			map[string]any{"entries": []any{"user=ann", "b=c"}},
 			map[string]any{"entries": []any{"team=red"}, "hitsAddend": 2.0},
@@ -440,7 +479,9 @@ func TestDynamicMetadata(t *testing.T) {
 	equal(t, got, want)
 	// A rule that refuses gives no metadata.
 	got = f.ask(request(descriptor("team", "red"))).GetDynamicMetadata().AsMap()
-	equal(t, got, map[string]any{"domain": "api", "descriptors": []any{map[string]any{"entries": []any{"team=red"}}}})
+	equal(t, got, map[string]any{
+		"domain": "api", "quotaModeEnabled": false, "descriptors": []any{map[string]any{"entries": []any{"team=red"}}},
+	})
 	if m := start1(t, setup{rules: threeLimits}).ask(r).GetDynamicMetadata(); m != nil {
 		t.Errorf("metadata that nobody asked for: %v", m)
 	}
