@@ -260,6 +260,9 @@ func (m multi) settle(ctx context.Context, want sort, kind headgate.Kind, mode h
 	for _, i := range s.places {
 		if rule := s.results[i].Rule; rule.OnStoreError == rules.StoreErrorLocal {
 			op := s.op(m.q, i, kind)
+			if s.items[i].charged {
+				op = s.charge(m.q, i)
+			}
 			op.Limit = localLimit(rule)
 			s.pending = append(s.pending, op)
 		}

@@ -95,9 +95,9 @@ func TestEnvoyDefect_OneDocumentInAFile(t *testing.T) {
 	const first = "domain: d\ndescriptors:\n  - {key: a, rate_limit: {rate: 1/h}}\n---\n"
 	const second = "descriptors:\n  - {key: a, rate_limit: {rate: 1/h}}\n"
 	for _, test := range []struct {
-		name, rest    string
-		ours, theirs  string // the domains, or nothing if the file is refused
-		warning       string
+		name, rest   string
+		ours, theirs string // the domains, or nothing if the file is refused
+		warning      string
 	}{
 		{name: "another domain", rest: "domain: e\n" + second, ours: "d e", theirs: "d", warning: "f:6:1"},
 		{name: "the same domain", rest: "domain: d\n" + second, theirs: "d", warning: "f:6:1"},

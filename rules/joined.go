@@ -3,12 +3,14 @@ package rules
 import "github.com/headgate/headgate"
 
 // join sets what the counts of r, under compat: envoy, belong to. No other
-// scope is without a slash. Limits of different units had different keys, as
-// their windows begin at different times.
+// scope is without a slash. Limits of different units have different counts. So
+// they have in the original, but while their windows begin at the same second,
+// such as that of a minute and that of an hour in its first minute.
 func (r *Rule) join() {
 	r.flat, r.Scope = true, "envoy:"+r.Limit.Period().String()
-	r.ChargeDenied = r.Limit.Algorithm() == headgate.FixedWindow && !r.Limit.IsUnlimited()
-	if r.ChargeDenied && r.Limit.N() == 0 {
+	algorithm := r.Limit.Algorithm()
+	r.ChargeDenied = algorithm != headgate.Concurrency && !r.Limit.IsUnlimited()
+	if algorithm == headgate.FixedWindow && r.ChargeDenied && r.Limit.N() == 0 {
 		was := r.Limit.Rule()
 		r.one = rated(was, Rate{N: 1, Period: r.Limit.Period(), Unit: was.Calendar})
 	}

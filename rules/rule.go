@@ -175,7 +175,8 @@ type Rule struct {
 	// rule in quota mode admits it: of several quotas one has to be left.
 	QuotaMode bool
 	// ChargeDenied charges requests over the limit too, and whatever other
-	// limits say, as envoyproxy/ratelimit does. See [Rule.Counted].
+	// limits say, as envoyproxy/ratelimit does: a fixed window with all of the
+	// cost, others with what they have left. See [Rule.Counted].
 	ChargeDenied bool
 	// Metadata goes to Envoy as dynamic metadata with requests that pass. Its
 	// values are nil, bool, int64, float64, string, []any and map[string]any.

@@ -8,8 +8,10 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/store/memory"
 )
 
 const compatRules = `
@@ -79,6 +81,48 @@ func TestCompatEnvoy(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) { start1(t, setup{rules: compatRules}).trace(tt.steps) })
+	}
+}
+
+// TestCompatEnvoyChargesEveryAlgorithm: what is refused takes what is left, also
+// of limits that the original does not have, and when another limit refuses.
+func TestCompatEnvoyChargesEveryAlgorithm(t *testing.T) {
+	for _, algorithm := range []string{
+		"fixed_window", "token_bucket", "leaky_bucket", "sliding_log", "sliding_window", "sliding_buckets",
+		"sliding_log, count_denied: true", "token_bucket, burst: 20",
+	} {
+		t.Run(algorithm, func(t *testing.T) {
+			f := start1(t, setup{rules: `
+domain: api
+compat: envoy
+descriptors:
+  - {key: k, rate_limit: {unit: hour, requests_per_unit: 20, algorithm: ` + algorithm + `}}
+  - {key: seen, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 20, algorithm: ` + algorithm + `}}
+  - {key: none, rate_limit: {unit: hour, requests_per_unit: 0}}
+`})
+			ask := func(n uint64, pairs ...string) *envoy.RateLimitRequest {
+				return request(hits(n, descriptor(pairs...)))
+			}
+			f.trace([]step{
+				{ask(0, "k", "a"), ok, codesOf{ok}, left{20}},
+				{ask(15, "k", "a"), ok, codesOf{ok}, left{5}},
+				{ask(10, "k", "a"), over, codesOf{over}, left{0}},
+				{ask(1, "k", "a"), over, codesOf{over}, left{0}},
+				{ask(50, "k", "b"), over, codesOf{over}, left{0}},
+				{ask(1, "k", "b"), over, codesOf{over}, left{0}},
+				{request(hits(15, descriptor("k", "c")), descriptor("none", "c")), over, codesOf{ok, over}, left{5, 0}},
+				{ask(0, "k", "c"), ok, codesOf{ok}, left{5}},
+				{ask(5, "k", "c"), ok, codesOf{ok}, left{0}},
+				{ask(0, "k", "c"), ok, codesOf{ok}, left{0}},
+				{request(hits(15, descriptor("k", "d")), hits(15, descriptor("k", "d"))), over, codesOf{ok, over}, left{5, 0}},
+				{ask(50, "seen", "a"), ok, codesOf{ok}, left{0}},
+				{ask(1, "seen", "a"), ok, codesOf{ok}, left{0}},
+			})
+			refused := f.ask(ask(1, "k", "a")).GetStatuses()[0].GetDurationUntilReset().GetSeconds()
+			if refused < 1 || refused > 2*3600 {
+				t.Errorf("reset %d s", refused)
+			}
+		})
 	}
 }
 
@@ -162,6 +206,22 @@ descriptors: [{key: k, rate_limit: {unit: month, requests_per_unit: 3, on_store_
 		if after := headers(response)["retry-after"]; after != "1" {
 			t.Errorf("compat: %s: Retry-After: %s", compat, after)
 		}
+	}
+}
+
+// TestLocalStoreChargesEveryAlgorithm: without the store too.
+func TestLocalStoreChargesEveryAlgorithm(t *testing.T) {
+	for _, algorithm := range []string{"fixed_window", "token_bucket", "sliding_log"} {
+		f := start1(t, setup{store: gone{}, engine: []engine.Option{engine.WithFallback(memory.New())}, rules: `
+domain: api
+compat: envoy
+descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 20, on_store_error: local, algorithm: ` + algorithm + `}}]
+`})
+		f.trace([]step{
+			{request(hits(15, descriptor("k", "a"))), ok, codesOf{ok}, left{5}},
+			{request(hits(10, descriptor("k", "a"))), over, codesOf{over}, left{0}},
+			{request(hits(1, descriptor("k", "a"))), over, codesOf{over}, left{0}},
+		})
 	}
 }
 
