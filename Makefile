@@ -49,10 +49,10 @@ chaos-short: ## the same for a minute, as a part of make test
 	@$(MAKE) --no-print-directory chaos DURATION=50s
 
 mutants: ## change the core's code in hundreds of places, one by one, and see whether its tests notice
-	cd chaos && $(GO) run ./mutants -least 90 ../algorithm -- -runs 10
-	cd chaos && $(GO) run ./mutants -least $(LEAST) -every 5 ../engine
+	cd chaos && $(GO) run ./mutants -least 97 ../algorithm -- -runs 10
+	cd chaos && $(GO) run ./mutants -least 97 ../engine
+	cd chaos && $(GO) run ./mutants -least 97 ../internal/answer
 	cd chaos && $(GO) run ./mutants -least $(LEAST) -every 5 ../store/memory
-	cd chaos && $(GO) run ./mutants -least $(LEAST) ../internal/answer
 
 web: ## make internal/dashboard/dist, the pages of the admin door, from web/ (needs Node)
 	scripts/web.sh build

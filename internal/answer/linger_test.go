@@ -63,6 +63,7 @@ func TestLingeringIsForRefusals(t *testing.T) {
 		lingers bool
 	}{
 		{"refused", 401, long, 1, false, true},
+		{"wrong", 400, long, 1, false, true},
 		{"refused, of unknown length", 404, -1, 1, false, true},
 		{"passed", 200, long, 1, false, false},
 		{"a short body", 401, 256 << 10, 1, false, false},
