@@ -40,7 +40,7 @@ func (a *App) serveGRPC(d *door) error {
 	o := rls.ServerOptions{
 		MaxMessage: int(c.MaxMessage), MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace,
 		MaxStreams: uint32(c.MaxStreams), HandshakeTimeout: c.HandshakeTimeout, MaxConnectionIdle: c.IdleTimeout,
-		KeepaliveMin: c.KeepaliveMin, TLS: a.tlsOf(d.name),
+		KeepaliveMin: c.KeepaliveMin, TLS: a.tlsOf(d.name), Logger: a.log.With("door", d.name),
 		Interceptor: a.telemetry.Interceptor(), Busy: func() bool { return a.sheds(overload.Request) },
 	}
 	limiter := a.newLimiter()

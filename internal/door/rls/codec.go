@@ -42,11 +42,17 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 // Marshal implements encoding.CodecV2. The memory of a call is free again when
 // gRPC has sent it.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	r, ok := v.(*call)
-	if !ok {
-		return c.others.Marshal(v)
+	switch r := v.(type) {
+	case *call:
+		if r.conn != nil {
+			r.owes = cap(r.out)
+			r.conn.Owes(r.owes)
+		}
+		return mem.BufferSlice{mem.NewBuffer(&r.out, (*pool)(r))}, nil
+	case *owed:
+		return r.marshal()
 	}
-	return mem.BufferSlice{mem.NewBuffer(&r.out, (*pool)(r))}, nil
+	return c.others.Marshal(v)
 }
 
 // pool is a call as the mem.BufferPool that its own answer goes back to.
@@ -59,7 +65,12 @@ func (p *pool) Get(length int) *[]byte {
 }
 
 // Put implements mem.BufferPool.
-func (p *pool) Put(*[]byte) { (*call)(p).release() }
+func (p *pool) Put(*[]byte) {
+	if p.conn != nil {
+		p.conn.Owes(-p.owes)
+	}
+	(*call)(p).release()
+}
 
 const (
 	serviceName = "envoy.service.ratelimit.v3.RateLimitService"
@@ -83,6 +94,7 @@ func shouldRateLimit(server any, ctx context.Context, read func(any) error, arou
 		return nil, fmt.Errorf("the service is %T", server)
 	}
 	c, _ := s.calls.Get().(*call)
+	c.conn = connOf(ctx)
 	if err := read(c); err != nil {
 		c.release()
 		return nil, err

@@ -26,12 +26,13 @@ import (
 
 // fixture is a service over TCP, on a clock that stands still.
 type fixture struct {
-	t       testing.TB
-	service *rls.Service
-	server  *rls.Server
-	address string
-	client  envoy.RateLimitServiceClient
-	now     atomic.Int64 // microseconds
+	t          testing.TB
+	service    *rls.Service
+	server     *rls.Server
+	address    string
+	connection *grpc.ClientConn
+	client     envoy.RateLimitServiceClient
+	now        atomic.Int64 // microseconds
 }
 
 // start is 21 Nov 2026, 12:00:15 UTC.
@@ -99,6 +100,7 @@ func (f *fixture) serve(l net.Listener, options ...grpc.DialOption) *grpc.Client
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	f.connection = connection
 	f.client = envoy.NewRateLimitServiceClient(connection)
 	f.t.Cleanup(func() {
 		_ = connection.Close()

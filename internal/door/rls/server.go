@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -20,12 +20,17 @@ import (
 	"google.golang.org/grpc/reflection"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"github.com/headgate/headgate/internal/h2bound"
 )
 
 // The defaults of ServerOptions.
 const (
 	DefaultMaxMessage            = 1 << 20
-	DefaultMaxStreams            = 4096
+	DefaultMaxStreams            = 250
+	DefaultMaxBuffers            = 64 << 20
+	DefaultReadTimeout           = 10 * time.Second
+	DefaultWriteTimeout          = 10 * time.Second
 	DefaultMaxConnectionAge      = 24 * time.Hour
 	DefaultMaxConnectionAgeGrace = time.Hour
 	DefaultHandshakeTimeout      = 10 * time.Second
@@ -44,6 +49,17 @@ type ServerOptions struct {
 	MaxMessage int
 	// MaxStreams is how many requests a connection may have under way.
 	MaxStreams uint32
+	// MaxBuffers is how many bytes the requests and answers of all connections
+	// may take: two messages of the largest size at least. Where that is not
+	// enough, the connection is closed that has kept most for long.
+	MaxBuffers int64
+	// ReadTimeout is how long a request may take to arrive whole, WriteTimeout
+	// how long it then may be until the client has read its answer. Connections
+	// with one that takes longer are closed. Streams of health and reflection
+	// last for as long as they like; a connection may have a few.
+	ReadTimeout, WriteTimeout time.Duration
+	// Logger hears of connections that are closed for that; nil for nobody.
+	Logger *slog.Logger
 	// MaxConnectionAge is after how long a connection is asked to close, give
 	// or take a tenth, so that load balances anew; MaxConnectionAgeGrace is how
 	// long it then may take. A negative age is no limit.
@@ -79,13 +95,20 @@ type Beside struct {
 type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
+	bound  *h2bound.Bound
 	names  []string // of the services whose health is told
 }
 
-// NewServer returns a server for s.
+// NewServer returns a server for s. Call [Server.Shutdown] when done with it,
+// also if it has not served.
 func NewServer(s *Service, o ServerOptions) *Server {
 	orElse(&o.MaxMessage, DefaultMaxMessage)
 	orElse(&o.MaxStreams, DefaultMaxStreams)
+	orElse(&o.MaxBuffers, DefaultMaxBuffers)
+	o.MaxBuffers = max(o.MaxBuffers, 2*int64(o.MaxMessage))
+	orElse(&o.ReadTimeout, DefaultReadTimeout)
+	orElse(&o.WriteTimeout, DefaultWriteTimeout)
+	orElse(&o.Logger, slog.New(slog.DiscardHandler))
 	orElse(&o.MaxConnectionAge, DefaultMaxConnectionAge)
 	orElse(&o.MaxConnectionAgeGrace, DefaultMaxConnectionAgeGrace)
 	orElse(&o.HandshakeTimeout, DefaultHandshakeTimeout)
@@ -98,7 +121,12 @@ func NewServer(s *Service, o ServerOptions) *Server {
 	if o.MaxConnectionAge > 0 {
 		age.MaxConnectionAge, age.MaxConnectionAgeGrace = o.MaxConnectionAge, o.MaxConnectionAgeGrace
 	}
+	bound := h2bound.New(h2bound.Options{
+		Most: o.MaxBuffers, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, Logger: o.Logger,
+	})
 	options := []grpc.ServerOption{
+		grpc.Creds(newBounding(bound, o.TLS)),
+		grpc.StreamInterceptor(lasting),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.MaxRecvMsgSize(o.MaxMessage),
 		grpc.MaxConcurrentStreams(o.MaxStreams),
@@ -113,14 +141,11 @@ func NewServer(s *Service, o ServerOptions) *Server {
 	if o.Interceptor != nil {
 		options = append(options, grpc.UnaryInterceptor(o.Interceptor))
 	}
-	if o.TLS != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
-	}
-	server := &Server{grpc: grpc.NewServer(options...), health: health.NewServer()}
+	server := &Server{grpc: grpc.NewServer(options...), health: health.NewServer(), bound: bound}
 	server.grpc.RegisterService(description(), s)
 	server.names = []string{"", HealthName, serviceName}
 	for _, b := range o.Beside {
-		server.grpc.RegisterService(b.Description, b.Service)
+		server.grpc.RegisterService(owing(b.Description), b.Service)
 		server.names = append(server.names, b.Description.ServiceName)
 	}
 	healthpb.RegisterHealthServer(server.grpc, server.health)
@@ -147,6 +172,9 @@ func orElse[T comparable](v *T, otherwise T) {
 	}
 }
 
+// Bounded tells what the streams of all connections keep.
+func (s *Server) Bounded() h2bound.Stats { return s.bound.Stats() }
+
 // SetServing says whether the health service reports that all is well.
 func (s *Server) SetServing(yes bool) { //nolint:revive // the state itself, not a choice of what to do
 	state := healthpb.HealthCheckResponse_NOT_SERVING
@@ -171,6 +199,7 @@ func (s *Server) Serve(l net.Listener) error {
 // off.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()
+	defer s.bound.Stop()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

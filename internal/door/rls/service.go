@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/h2bound"
 	"github.com/headgate/headgate/rules"
 )
 
@@ -74,11 +75,13 @@ type call struct {
 	over     bool   // its overall code
 	at       int64  // when it was decided; 0 if only the store knows
 	compat   rules.Compat
+	conn     *h2bound.Conn // what it came by; nil if it does not count
+	owes     int           // of which, bytes of the answer
 }
 
 const (
-	// minOut is from which size on gRPC hands buffers back.
-	minOut = 1024
+	// minOut is from which size on gRPC hands buffers back: more than 1024.
+	minOut = 1280
 	// maxKept is the most memory in bytes that a call keeps in any one place.
 	maxKept = 64 << 10
 )
@@ -96,7 +99,7 @@ func (c *call) release() {
 	}
 	clear(c.parts)
 	clear(c.policies)
-	c.parts, c.policies, c.keys, c.wrong = c.parts[:0], c.policies[:0], c.keys[:0], nil
+	c.parts, c.policies, c.keys, c.wrong, c.conn = c.parts[:0], c.policies[:0], c.keys[:0], nil, nil
 	if cap(c.parts) > 64 {
 		c.parts, c.policies = nil, nil
 	}

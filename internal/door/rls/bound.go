@@ -1,0 +1,170 @@
+package rls
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate/headgate/internal/h2bound"
+)
+
+// bounding is the credentials of a server whose connections are bounded: gRPC
+// has no other place between encryption and HTTP/2.
+type bounding struct {
+	bound *h2bound.Bound
+	tls   credentials.TransportCredentials // nil without
+}
+
+func newBounding(b *h2bound.Bound, config *tls.Config) *bounding {
+	c := &bounding{bound: b}
+	if config != nil {
+		c.tls = credentials.NewTLS(config)
+	}
+	return c
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (b *bounding) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	var info credentials.AuthInfo
+	nc := raw
+	if b.tls != nil {
+		var err error
+		if nc, info, err = b.tls.ServerHandshake(raw); err != nil {
+			return nil, nil, err
+		}
+	}
+	c := b.bound.Wrap(nc, raw)
+	return c, bounded{AuthInfo: info, conn: c}, nil
+}
+
+// ClientHandshake implements credentials.TransportCredentials. Nobody calls it.
+func (*bounding) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errServerOnly
+}
+
+var errServerOnly = grpcstatus.Error(codes.Internal, "these are credentials of a server")
+
+// Info implements credentials.TransportCredentials.
+func (b *bounding) Info() credentials.ProtocolInfo {
+	if b.tls != nil {
+		return b.tls.Info()
+	}
+	return credentials.ProtocolInfo{SecurityProtocol: "insecure"}
+}
+
+// Clone implements credentials.TransportCredentials.
+func (b *bounding) Clone() credentials.TransportCredentials {
+	clone := *b
+	return &clone
+}
+
+// OverrideServerName implements credentials.TransportCredentials.
+func (*bounding) OverrideServerName(string) error { return nil }
+
+// bounded is what calls know of their connection.
+type bounded struct {
+	credentials.AuthInfo // nil without TLS
+	conn                 *h2bound.Conn
+}
+
+// AuthType implements credentials.AuthInfo.
+func (b bounded) AuthType() string {
+	if b.AuthInfo == nil {
+		return "insecure"
+	}
+	return b.AuthInfo.AuthType()
+}
+
+// connOf returns the connection of a call, or nil.
+func connOf(ctx context.Context) *h2bound.Conn {
+	if p, ok := peer.FromContext(ctx); ok {
+		if b, ok := p.AuthInfo.(bounded); ok {
+			return b.conn
+		}
+	}
+	return nil
+}
+
+// lasting lets the streams of health and reflection last, as many as a
+// connection may have.
+func lasting(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if c := connOf(stream.Context()); c != nil {
+		done, ok := c.Lasts()
+		if !ok {
+			return grpcstatus.Errorf(codes.ResourceExhausted, "the connection has %d streams of health or reflection already", h2bound.MaxLasting)
+		}
+		defer done()
+	}
+	return next(server, stream)
+}
+
+// owed is an answer of another service, whose bytes are counted until they have
+// been sent.
+type owed struct {
+	message proto.Message
+	conn    *h2bound.Conn
+	of      *sync.Pool
+	out     []byte
+}
+
+// owing lets the answers of a service be counted.
+func owing(from *grpc.ServiceDesc) *grpc.ServiceDesc {
+	d := *from
+	d.Methods = make([]grpc.MethodDesc, len(from.Methods))
+	answers := &sync.Pool{}
+	answers.New = func() any { return &owed{of: answers, out: make([]byte, 0, minOut)} }
+	for i, m := range from.Methods {
+		d.Methods[i] = grpc.MethodDesc{MethodName: m.MethodName, Handler: func(server any, ctx context.Context, read func(any) error, around grpc.UnaryServerInterceptor) (any, error) {
+			out, err := m.Handler(server, ctx, read, around)
+			message, ok := out.(proto.Message)
+			if err != nil || !ok {
+				return out, err
+			}
+			o, _ := answers.Get().(*owed)
+			o.message, o.conn = message, connOf(ctx)
+			return o, nil
+		}}
+	}
+	return &d
+}
+
+// marshal returns the answer in the form of protobuf.
+func (o *owed) marshal() (mem.BufferSlice, error) {
+	out, err := proto.MarshalOptions{}.MarshalAppend(o.out[:0], o.message)
+	if err != nil {
+		return nil, fmt.Errorf("answer: %w", err)
+	}
+	o.out, o.message = out, nil
+	if o.conn != nil {
+		o.conn.Owes(cap(o.out))
+	}
+	return mem.BufferSlice{mem.NewBuffer(&o.out, o)}, nil
+}
+
+// Get is never called: gRPC takes no buffers from here.
+func (*owed) Get(length int) *[]byte {
+	b := make([]byte, length)
+	return &b
+}
+
+// Put implements mem.BufferPool.
+func (o *owed) Put(*[]byte) {
+	if o.conn != nil {
+		o.conn.Owes(-cap(o.out))
+	}
+	if cap(o.out) > maxKept {
+		o.out = make([]byte, 0, minOut)
+	}
+	o.conn = nil
+	o.of.Put(o)
+}
