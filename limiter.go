@@ -3,6 +3,7 @@ package headgate
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +30,7 @@ type Limiter struct {
 	failure  FailurePolicy
 	fallback Store
 	share    float64
+	spare    atomic.Pointer[[]Op] // of stamped, while no call uses it
 }
 
 // Option configures a Limiter.
@@ -217,12 +219,9 @@ func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) e
 		return errShortOut
 	}
 	if l.clock != nil {
-		now := l.clock().UnixMicro()
-		for i := range ops {
-			if ops[i].At == 0 {
-				ops[i].At = now
-			}
-		}
+		stamped := l.stamped(ops)
+		ops = *stamped
+		defer l.putBack(stamped)
 	}
 	err := l.store.Do(ctx, ops, out, mode)
 	if err == nil {
@@ -235,6 +234,32 @@ func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) e
 		out[i] = l.policy(&ops[i], err)
 	}
 	return err
+}
+
+// stamped returns a copy of ops, which are the caller's, with the time of the
+// Limiter's clock where they have none.
+func (l *Limiter) stamped(ops []Op) *[]Op {
+	s := l.spare.Swap(nil)
+	if s == nil {
+		s = new([]Op)
+	}
+	*s = append((*s)[:0], ops...)
+	now := l.stamp()
+	for i := range *s {
+		if (*s)[i].At == 0 {
+			(*s)[i].At = now
+		}
+	}
+	return s
+}
+
+// putBack keeps s for the next call, without the callers' keys.
+func (l *Limiter) putBack(s *[]Op) {
+	const most = 64
+	clear(*s)
+	if len(*s) <= most {
+		l.spare.Store(s)
+	}
 }
 
 // failed returns the decision beside err: the fallback's or else the policy's.

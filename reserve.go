@@ -8,7 +8,8 @@ import (
 )
 
 // Reservation is a take that may be given back, or settled at another cost. Its
-// zero value was refused.
+// zero value was refused. A copy would be given back, or settled, once more: pass
+// a pointer on.
 type Reservation struct {
 	limiter *Limiter
 	key     string
@@ -28,13 +29,17 @@ func (r *Reservation) OK() bool { return r.Decision.Allowed }
 func (r *Reservation) Delay() time.Duration { return r.Decision.Delay }
 
 // Cancel gives back what was taken, less what time has given back already. A
-// second Cancel, or one of a refused or committed reservation, does nothing.
+// second Cancel, or one of a refused or committed reservation, does nothing; one
+// that failed can be tried again, as Commit can.
 func (r *Reservation) Cancel(ctx context.Context) error { return r.settle(ctx, 0) }
 
 // Commit settles the reservation at n, what the request has really cost, if that
 // was known only afterwards: the difference is charged, into debt if need be, or
 // given back, less what time has given back already. A second Commit, or one of
 // a refused or cancelled reservation, does nothing. n must not be negative.
+//
+// With an error it is not settled, and either can be called again. But a store that
+// did not answer in time may have counted it all the same, and counts it again.
 //
 // Of a limit of [Concurrent] it gives the places back.
 func (r *Reservation) Commit(ctx context.Context, n int64) error {
@@ -44,13 +49,23 @@ func (r *Reservation) Commit(ctx context.Context, n int64) error {
 	return r.settle(ctx, n)
 }
 
+// settle settles r at n, once.
 func (r *Reservation) settle(ctx context.Context, n int64) error {
 	if !r.Decision.Allowed || r.limiter == nil || r.settled {
 		return nil
 	}
-	r.settled = true
+	if op := r.settlement(n); op.Cost != 0 {
+		if err := r.ask(ctx, op); err != nil {
+			return err
+		}
+	}
+	r.settled, r.Decision.Granted = true, 0
+	return nil
+}
+
+// settlement returns what is left to do to have taken n; of cost 0 if nothing is.
+func (r *Reservation) settlement(n int64) Op {
 	granted := r.Decision.Granted
-	r.Decision.Granted = 0
 	if r.Decision.Reason == FailOpen {
 		granted = 0 // nothing was taken, so nothing can be given back
 	}
@@ -63,20 +78,21 @@ func (r *Reservation) settle(ctx context.Context, n int64) error {
 	case n < granted:
 		op.Kind, op.Cost = Refund, granted-n
 		if op.Duration = r.Decision.ResetAfter - r.limiter.now().Sub(r.taken); op.Duration <= 0 {
-			return nil
+			op.Cost = 0
 		}
 	}
-	if op.Cost == 0 {
-		return nil
-	}
+	return op
+}
+
+// ask puts op to the store that the reservation was taken from, and to no other:
+// there it would give back, or charge, what another take has.
+func (r *Reservation) ask(ctx context.Context, op Op) error {
+	store := r.limiter.store
 	if r.Decision.Reason == Fallback {
-		// To the store that it was taken from, which this may not be any more.
-		op.Limit = op.Limit.Share(r.limiter.share)
-		op.At = r.limiter.stamp()
-		_, err := r.limiter.fallback.Take(ctx, op)
-		return err
+		store, op.Limit = r.limiter.fallback, op.Limit.Share(r.limiter.share)
 	}
-	_, err := r.limiter.Do(ctx, op)
+	op.At = r.limiter.stamp()
+	_, err := store.Take(ctx, op)
 	return err
 }
 
