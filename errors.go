@@ -5,6 +5,12 @@ import "errors"
 // errShortOut is a mistake of the caller's, not of the store's.
 var errShortOut = errors.New("headgate: fewer decisions than ops in the out slice")
 
+// errWaitsForLease is Wait's answer to a limit of Concurrent.
+var errWaitsForLease error = &detailError{kind: ErrInvalidLimit, detail: "what Wait takes of a limit of Concurrent nobody could release: use Acquire"}
+
+// errNilOption is the flaw of a Limiter.
+var errNilOption = errors.New("headgate.New was given a nil option")
+
 var (
 	// ErrInvalidLimit is wrapped by every error about a limit that cannot be
 	// enforced: unset, negative, too large or with options that do not fit.
@@ -14,6 +20,12 @@ var (
 	// ErrNoStore is returned by every call of a Limiter that was made without a
 	// Store, and by what is built on it. Such a Limiter refuses everything.
 	ErrNoStore = errors.New("headgate.New was given no store")
+	// ErrInvalidFallback is wrapped by the error of every call of a Limiter whose
+	// [WithFallback] has no store or a share that is none. It refuses everything.
+	ErrInvalidFallback = errors.New("invalid fallback")
+	// ErrInvalidDuration is returned for credit that would be over when it is
+	// granted.
+	ErrInvalidDuration = errors.New("invalid duration: credit has to last for more than 0")
 	// ErrUnavailable is wrapped by every error that means the store could not
 	// answer. The Decision beside it is the failure policy's.
 	ErrUnavailable = errors.New("store unavailable")

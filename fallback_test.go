@@ -169,17 +169,10 @@ func TestFallbackAllOrNothingAndBatch(t *testing.T) {
 
 // TestFallbackThatFails: then the policy decides.
 func TestFallbackThatFails(t *testing.T) {
-	for _, tt := range []struct {
-		share float64
-		down  bool
-	}{{0.5, true}, {0, false}} {
-		store := &outage{Store: memory.New(), down: true}
-		second := &outage{Store: memory.New(), down: tt.down}
-		l := headgate.New(store, headgate.WithFallback(second, tt.share), headgate.WithFailurePolicy(headgate.FailureDeny))
-		d, err := l.Allow(t.Context(), "k", headgate.PerHour(4))
-		if !errors.Is(err, headgate.ErrUnavailable) || d.Allowed || d.Reason != headgate.FailClosed {
-			t.Errorf("share %v: %+v, %v", tt.share, d, err)
-		}
+	store, second := &outage{Store: memory.New(), down: true}, &outage{Store: memory.New(), down: true}
+	down := headgate.New(store, headgate.WithFallback(second, 0.5), headgate.WithFailurePolicy(headgate.FailureDeny))
+	if d, err := down.Allow(t.Context(), "k", headgate.PerHour(4)); !errors.Is(err, headgate.ErrUnavailable) || d.Allowed || d.Reason != headgate.FailClosed {
+		t.Errorf("%+v, %v", d, err)
 	}
 	l := headgate.New(&outage{Store: memory.New()}, headgate.WithFallback(memory.New(), 1))
 	if d, err := l.AllowN(t.Context(), "k", headgate.PerHour(4), -1); !errors.Is(err, headgate.ErrInvalidCost) || d.Allowed {

@@ -8,7 +8,7 @@ import (
 
 // Lease is what was taken of a limit of [Concurrent]: a place, or several, among
 // those that may be under way at the same time. Its methods may be called by
-// any number of goroutines.
+// any number of goroutines. Its zero value was refused.
 type Lease struct {
 	limiter *Limiter
 	op      Op
@@ -138,8 +138,18 @@ func (h *Lease) ask(ctx context.Context, kind Kind) (Decision, error) {
 }
 
 // lock is a mutex: who has put something into it holds it. This package does
-// without sync, so that the algorithms compile small to WebAssembly.
+// without sync, so that the algorithms compile small to WebAssembly. The nil lock of
+// a zero Lease, which never changes, is always free.
 type lock chan struct{}
 
-func (l lock) enter() { l <- struct{}{} }
-func (l lock) leave() { <-l }
+func (l lock) enter() {
+	if l != nil {
+		l <- struct{}{}
+	}
+}
+
+func (l lock) leave() {
+	if l != nil {
+		<-l
+	}
+}

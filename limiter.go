@@ -1,7 +1,9 @@
 package headgate
 
 import (
+	"cmp"
 	"context"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -20,8 +22,9 @@ const (
 )
 
 // Limiter asks a Store and applies the failure policy. It is safe for use by
-// any number of goroutines. The cost of every method must not be negative
-// ([ErrInvalidCost]); a cost of 0 is a dry run.
+// any number of goroutines; New makes one, the zero Limiter has no store to ask.
+// The cost of every method must not be negative ([ErrInvalidCost]); a cost of 0 is a
+// dry run.
 type Limiter struct {
 	// direct is the store, where it can do without this Limiter, or through.
 	direct   Direct
@@ -30,6 +33,8 @@ type Limiter struct {
 	failure  FailurePolicy
 	fallback Store
 	share    float64
+	falls    bool                 // whether there was a WithFallback
+	flaw     error                // of what New was given
 	spare    atomic.Pointer[[]Op] // of stamped, while no call uses it
 }
 
@@ -51,8 +56,10 @@ func WithFailurePolicy(p FailurePolicy) Option {
 // WithFallback makes store answer when the Limiter's own cannot: usually
 // store/memory, so that this process goes on by itself. It enforces
 // [Limit.Share](share) of each limit, such as 0.25 on four processes that share
-// a Redis; a share that is not in (0, 1] makes the fallback fail. Its decisions
-// have the Reason [Fallback], beside the error that wraps [ErrUnavailable].
+// a Redis. Its decisions have the Reason [Fallback], beside the error that wraps
+// [ErrUnavailable]. A Limiter with a fallback of no store, or a share that is not in
+// (0, 1], refuses everything with [ErrInvalidFallback], and does not wait for an
+// outage to say so.
 //
 // The two stores know nothing of each other. When the Limiter's own store
 // answers again, its counts are the ones that hold, without what passed in the
@@ -60,48 +67,81 @@ func WithFailurePolicy(p FailurePolicy) Option {
 // most the limit once more, times the shares of all processes. Should the
 // fallback fail too, the failure policy decides.
 func WithFallback(store Store, share float64) Option {
-	return func(l *Limiter) { l.fallback, l.share = store, share }
+	return func(l *Limiter) { l.fallback, l.share, l.falls = store, share, true }
 }
 
 // New returns a Limiter that keeps its state in store. Any number of limits may
 // ask one Limiter, and any number of Limiters one store: each limit counts for
-// itself, see [Limit]. Without a store every call returns [ErrNoStore] and refuses;
-// [Limiter.Validate] says so at once.
+// itself, see [Limit]. Without a store, which a nil pointer is too, every call
+// returns [ErrNoStore] and refuses; [Limiter.Validate] says so at once.
 func New(store Store, options ...Option) *Limiter {
-	if store == nil {
-		store = noStore{}
-	}
 	l := &Limiter{store: store}
 	for _, o := range options {
+		if o == nil {
+			l.flaw = errNilOption
+			continue
+		}
 		o(l)
 	}
+	if l.flaw = cmp.Or(l.flawOfStores(), l.flaw); l.flaw != nil {
+		l.store, l.fallback = flawed{l.flaw}, nil
+	}
 	l.direct = through{l}
-	if d, ok := store.(Direct); ok && l.clock == nil && l.failure == FailureAllow && l.fallback == nil {
+	if d, ok := l.store.(Direct); ok && l.clock == nil && l.failure == FailureAllow && l.fallback == nil {
 		l.direct = d
 	}
 	return l
 }
 
-// Validate returns ErrNoStore if there is no limiter, or none with a store, to ask:
-// for code that is built on a Limiter and wants to fail early.
-func (l *Limiter) Validate() error {
-	if l == nil {
+// flawOfStores returns why l cannot work with its stores; nil if it can.
+func (l *Limiter) flawOfStores() error {
+	switch {
+	case isNil(l.store):
 		return ErrNoStore
-	}
-	if _, none := l.store.(noStore); none {
-		return ErrNoStore
+	case l.falls && isNil(l.fallback):
+		return &detailError{kind: ErrInvalidFallback, detail: "it has no store"}
+	case l.falls && !(l.share > 0 && l.share <= 1):
+		return &detailError{kind: ErrInvalidFallback, detail: "its share must be more than 0 and at most 1, such as 0.25 on four processes"}
 	}
 	return nil
 }
 
-// noStore is the store of a Limiter that was given none.
-type noStore struct{}
+// isNil reports whether there is no store: none at all, or a nil pointer, such as
+// that beside the error of a constructor.
+func isNil(store Store) bool {
+	v := reflect.ValueOf(store)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
 
-func (noStore) Take(context.Context, Op) (Decision, error) { return Decision{}, ErrNoStore }
+// Validate returns what keeps l from working: [ErrNoStore] if there is no limiter, or
+// none with a store, to ask, [ErrInvalidFallback], or what a store that has a method
+// Validate() error, as those that wrap another do, says of itself. It is for code
+// that is built on a Limiter and wants to fail early.
+func (l *Limiter) Validate() error {
+	if l == nil || l.store == nil {
+		return ErrNoStore
+	}
+	if l.flaw != nil {
+		return l.flaw
+	}
+	for _, store := range [...]Store{l.store, l.fallback} {
+		if v, ok := store.(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
-func (noStore) Do(context.Context, []Op, []Decision, Mode) error { return ErrNoStore }
+// flawed is the store of a Limiter that cannot work.
+type flawed struct{ err error }
 
-func (noStore) Close() error { return nil }
+func (f flawed) Take(context.Context, Op) (Decision, error) { return Decision{}, f.err }
+
+func (f flawed) Do(context.Context, []Op, []Decision, Mode) error { return f.err }
+
+func (flawed) Close() error { return nil }
 
 // through answers as a Direct store would, by Do.
 type through struct{ *Limiter }
@@ -150,8 +190,12 @@ func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, n int64) 
 
 // Grant adds n as credit above the limit for the time given, for example after
 // a payment. Credit is used when the limit is spent; it does not refill. A
-// further grant adds up and lasts until the later of the two ends.
+// further grant adds up and lasts until the later of the two ends. A time that is
+// not more than 0 is an error.
 func (l *Limiter) Grant(ctx context.Context, key string, limit Limit, n int64, lasting time.Duration) (Decision, error) {
+	if lasting <= 0 {
+		return Decision{Reason: FailClosed, Limit: limit.Capacity()}, ErrInvalidDuration
+	}
 	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Grant, Duration: lasting})
 }
 

@@ -251,23 +251,6 @@ func TestLimitsCountApart(t *testing.T) {
 	}
 }
 
-func TestNoStore(t *testing.T) {
-	t.Parallel()
-	l := headgate.New(nil)
-	if d, err := l.Allow(t.Context(), "k", headgate.PerSecond(1)); !errors.Is(err, headgate.ErrNoStore) || d.Allowed {
-		t.Errorf("%+v, %v", d, err)
-	}
-	if err := l.Validate(); !errors.Is(err, headgate.ErrNoStore) {
-		t.Error(err)
-	}
-	if err := (*headgate.Limiter)(nil).Validate(); !errors.Is(err, headgate.ErrNoStore) {
-		t.Error(err)
-	}
-	if err := headgate.New(memory.New()).Validate(); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestWaitGoesByTheClock: a clock that somebody moves ends the waiting, however
 // little real time that takes.
 func TestWaitGoesByTheClock(t *testing.T) {

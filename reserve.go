@@ -115,8 +115,13 @@ func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, n int64,
 // Wait blocks until n has been taken from the limit. It returns nil, or the
 // context's error, or at once a [LimitedError] if n can never fit or not
 // before the context's deadline. Buckets serve their waiters in order. With
-// [WithClock] it waits by that clock, but for the deadline, which is real.
+// [WithClock] it waits by that clock, but for the deadline, which is real. A limit of
+// [Concurrent] is an error: nobody could give back what was taken of it; see
+// [Limiter.Acquire].
 func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) error {
+	if limit.Valid() && limit.Algorithm() == Concurrency {
+		return errWaitsForLease
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return err

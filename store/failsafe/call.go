@@ -2,6 +2,7 @@ package failsafe
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -49,7 +50,7 @@ func (s *Store) isolate(ctx context.Context, ops []headgate.Op, out []headgate.D
 		c.ops[i].Key = strings.Clone(c.ops[i].Key)
 	}
 	go func() {
-		c.err = ask(ctx, s.inner, c.ops, c.out)
+		c.err = guarded(ctx, s.inner, c.ops, c.out, ask)
 		if !c.end.CompareAndSwap(running, answered) {
 			s.stuck.Add(-1)
 		}
@@ -67,6 +68,20 @@ func (s *Store) isolate(ctx context.Context, ops []headgate.Op, out []headgate.D
 	}
 	copy(out, c.out)
 	return c.err
+}
+
+// guarded is ask, and its panic as an error: in a goroutine of ours, where no caller
+// could recover from it, it would end the process.
+func guarded(ctx context.Context, inner headgate.Store, ops []headgate.Op, out []headgate.Decision, ask asker) (err error) {
+	defer recovered(&err)
+	return ask(ctx, inner, ops, out)
+}
+
+// recovered makes an error of a panic. It has to be deferred.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: it panicked: %v", headgate.ErrUnavailable, p)
+	}
 }
 
 // asker is the method of the inner store to call.

@@ -23,6 +23,9 @@
 // against the limit although the policy answered it. That can refuse a later
 // request that would have passed, and never admits one too many.
 //
+// A store that panics has failed: the panic becomes an error that wraps
+// headgate.ErrUnavailable, on whatever goroutine it was.
+//
 // # Circuit breaker
 //
 // When [Breaker.Failures] calls in a row have failed and none has succeeded for

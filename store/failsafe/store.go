@@ -19,6 +19,7 @@ const fairShare = 4
 // safe for use by any number of goroutines.
 type Store struct {
 	inner    headgate.Store
+	flaw     error // of inner, which then is not asked
 	options  Options
 	began    time.Time
 	breaker  breaker
@@ -32,10 +33,13 @@ type Store struct {
 
 var _ headgate.Store = (*Store)(nil)
 
-// New returns a Store that asks inner and takes it over: Close closes both.
+// New returns a Store that asks inner and takes it over: Close closes both. Without
+// inner, which a nil pointer is too, such as that beside the error of a constructor,
+// every call returns headgate.ErrNoStore, and [Store.Validate] says so at once.
 func New(inner headgate.Store, options Options) *Store {
 	o := options.withDefaults()
 	s := &Store{inner: inner, options: o, began: time.Now()} //nolint:forbidigo // deadlines are on the real clock
+	s.flaw = headgate.New(inner).Validate()
 	s.breaker.options, s.breaker.silence, s.breaker.onChange = o.Breaker, o.Timeout, o.OnChange
 	s.breaker.lastGood.Store(-int64(o.Timeout)) // nothing is known of it yet
 	s.slots.timeout = o.Timeout
@@ -58,8 +62,23 @@ func (s *Store) Stats() Stats {
 	return stats
 }
 
+// Validate returns what keeps the inner store from working, for
+// headgate.Limiter.Validate: headgate.ErrNoStore if there is none, or what it says
+// of itself.
+func (s *Store) Validate() error {
+	if s == nil {
+		return headgate.ErrNoStore
+	}
+	return s.flaw
+}
+
 // Close closes the inner store.
-func (s *Store) Close() error { return s.inner.Close() }
+func (s *Store) Close() error {
+	if errors.Is(s.flaw, headgate.ErrNoStore) {
+		return nil
+	}
+	return s.inner.Close()
+}
 
 // now returns the time, and the same as nanoseconds since New.
 func (s *Store) now() (time.Time, int64) {
@@ -69,6 +88,9 @@ func (s *Store) now() (time.Time, int64) {
 
 // Take implements headgate.Store.
 func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	if s.flaw != nil {
+		return headgate.Decision{}, s.flaw
+	}
 	if err := check(&op); err != nil {
 		return headgate.Decision{Limit: op.Limit.Capacity()}, err
 	}
@@ -90,7 +112,7 @@ func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 	var d headgate.Decision
 	var err error
 	if s.enter(t, start) {
-		d, err = s.inner.Take(bounded, op)
+		d, err = s.ownTake(bounded, op)
 	} else {
 		d, err = s.isolatedTake(bounded, op)
 	}
@@ -100,6 +122,18 @@ func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 		s.denied.learn(&at, &op, d, err, start)
 	}
 	return d, err
+}
+
+// ownTake asks on the caller's goroutine.
+func (s *Store) ownTake(ctx context.Context, op headgate.Op) (d headgate.Decision, err error) {
+	defer recovered(&err)
+	return s.inner.Take(ctx, op)
+}
+
+// ownDo asks on the caller's goroutine.
+func (s *Store) ownDo(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) (err error) {
+	defer recovered(&err)
+	return s.inner.Do(ctx, ops, out, mode)
 }
 
 // isolatedTake is apart from Take so that Take's own variables stay off the
@@ -112,6 +146,9 @@ func (s *Store) isolatedTake(ctx context.Context, op headgate.Op) (headgate.Deci
 
 // Do implements headgate.Store.
 func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	if s.flaw != nil {
+		return s.flaw
+	}
 	if len(out) < len(ops) {
 		return fmt.Errorf("failsafe: %d ops but room for %d decisions", len(ops), len(out))
 	}
@@ -137,7 +174,7 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 	var err error
 	switch {
 	case s.enter(t, start):
-		err = s.inner.Do(bounded, ops, out, mode)
+		err = s.ownDo(bounded, ops, out, mode)
 	case mode == headgate.AllOrNothing:
 		err = s.isolate(bounded, ops, out[:len(ops)], askAllOrNothing)
 	default:

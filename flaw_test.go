@@ -1,0 +1,111 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// validated is a store that says what is wrong with it.
+type validated struct {
+	headgate.Store
+	err error
+}
+
+func (v validated) Validate() error { return v.err }
+
+// TestFlawsShowAtOnce: a Limiter that was made of what cannot work says so when it
+// is asked, and refuses from its first call on, not only in an outage.
+func TestFlawsShowAtOnce(t *testing.T) {
+	t.Parallel()
+	var none *memory.Store
+	store, fine := memory.New(), memory.New()
+	for name, row := range map[string]struct {
+		limiter *headgate.Limiter
+		want    error
+	}{
+		"no store":                  {headgate.New(nil), headgate.ErrNoStore},
+		"a nil pointer":             {headgate.New(none), headgate.ErrNoStore},
+		"a fallback without store":  {headgate.New(store, headgate.WithFallback(nil, 0.5)), headgate.ErrInvalidFallback},
+		"a fallback of nil pointer": {headgate.New(store, headgate.WithFallback(none, 0.5)), headgate.ErrInvalidFallback},
+		"a share in percent":        {headgate.New(store, headgate.WithFallback(fine, 25)), headgate.ErrInvalidFallback},
+		"no share":                  {headgate.New(store, headgate.WithFallback(fine, 0)), headgate.ErrInvalidFallback},
+		"a negative share":          {headgate.New(store, headgate.WithFallback(fine, -0.5)), headgate.ErrInvalidFallback},
+		"a share that is no number": {headgate.New(store, headgate.WithFallback(fine, math.NaN())), headgate.ErrInvalidFallback},
+		"a nil option":              {headgate.New(store, nil), nil},
+	} {
+		err := row.limiter.Validate()
+		if err == nil || row.want != nil && !errors.Is(err, row.want) {
+			t.Errorf("%s: Validate says %v", name, err)
+		}
+		d, got := row.limiter.Allow(t.Context(), "k", headgate.PerSecond(1))
+		if got != err || d.Allowed { //nolint:errorlint // the very error
+			t.Errorf("%s: %+v, %v", name, d, got)
+		}
+		ops, out := []headgate.Op{{Key: "k", Limit: headgate.PerSecond(1), Cost: 1}}, make([]headgate.Decision, 1)
+		if d, got := row.limiter.AllowAll(t.Context(), ops, out); got != err || d.Allowed { //nolint:errorlint // the very error
+			t.Errorf("%s, AllowAll: %+v, %v", name, d, got)
+		}
+	}
+	for name, row := range map[string]struct {
+		limiter *headgate.Limiter
+		want    error
+	}{
+		"nil":                       {nil, headgate.ErrNoStore},
+		"the zero Limiter":          {&headgate.Limiter{}, headgate.ErrNoStore},
+		"one with a store":          {headgate.New(store), nil},
+		"one with a fallback":       {headgate.New(store, headgate.WithFallback(fine, 1)), nil},
+		"the last fallback counts":  {headgate.New(store, headgate.WithFallback(nil, 1), headgate.WithFallback(fine, 1)), nil},
+		"a store with a flaw":       {headgate.New(validated{store, errDown}), errDown},
+		"a fallback with a flaw":    {headgate.New(store, headgate.WithFallback(validated{store, errDown}, 1)), errDown},
+		"a store that is all right": {headgate.New(validated{store, nil}), nil},
+	} {
+		if err := row.limiter.Validate(); !errors.Is(err, row.want) {
+			t.Errorf("%s: Validate says %v, want %v", name, err, row.want)
+		}
+	}
+}
+
+// TestZeroLease: a lease that nobody took can be asked.
+func TestZeroLease(t *testing.T) {
+	t.Parallel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var lease headgate.Lease
+		lease.Keep()
+		released, err := lease.Release(context.Background())
+		renewed, again := lease.Renew(context.Background())
+		if lease.OK() || released || renewed || err != nil || again != nil {
+			t.Errorf("released %v, renewed %v, %v, %v", released, renewed, err, again)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it hangs")
+	}
+}
+
+// TestWhatNobodyCouldUse: calls whose result would be lost are errors.
+func TestWhatNobodyCouldUse(t *testing.T) {
+	t.Parallel()
+	l := headgate.New(memory.New())
+	places, limit := headgate.Concurrent(1), headgate.PerMinute(5)
+	if err := l.Wait(t.Context(), "k", places, 1); !errors.Is(err, headgate.ErrInvalidLimit) {
+		t.Errorf("Wait for a place that nobody can release: %v", err)
+	}
+	if d, err := l.Peek(t.Context(), "k", places, 1); err != nil || d.Remaining != 1 {
+		t.Errorf("%d places are left, want 1 (%v)", d.Remaining, err)
+	}
+	for _, lasting := range []time.Duration{0, -time.Second} {
+		if d, err := l.Grant(t.Context(), "k", limit, 5, lasting); !errors.Is(err, headgate.ErrInvalidDuration) || d.Allowed {
+			t.Errorf("credit for %s: %+v, %v", lasting, d, err)
+		}
+	}
+}

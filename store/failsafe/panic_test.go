@@ -1,0 +1,73 @@
+package failsafe_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/failsafe"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// TestPanicIsAFailure: a store that panics has failed, wherever it runs; it ends
+// neither the process nor the breaker's counting.
+func TestPanicIsAFailure(t *testing.T) {
+	t.Parallel()
+	for name, deaf := range map[string]bool{"on the caller's goroutine": false, "on one of ours": true} {
+		f := &fake{}
+		s := failsafe.New(f, failsafe.Options{
+			IgnoresContext: deaf, Timeout: time.Minute,
+			Breaker: failsafe.Breaker{Failures: 1000},
+		})
+		if _, err := s.Take(t.Context(), op("k")); err != nil { // from now on it is trusted
+			t.Fatal(err)
+		}
+		f.set(func(f *fake) { f.answer = func(headgate.Op) (headgate.Decision, error) { panic("no map") } })
+		for i := range 3 {
+			_, err := s.Take(t.Context(), op("k"))
+			batch := s.Do(t.Context(), []headgate.Op{op("k")}, make([]headgate.Decision, 1), headgate.AllOrNothing)
+			for _, err := range []error{err, batch} {
+				if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), "it panicked: no map") {
+					t.Errorf("%s, call %d: %v", name, i, err)
+				}
+			}
+		}
+		if stats := s.Stats(); stats.Failures != 6 || stats.Stuck != 0 {
+			t.Errorf("%s: %+v", name, stats)
+		}
+		f.set(func(f *fake) { f.answer = nil })
+		if _, err := s.Take(t.Context(), op("k")); err != nil {
+			t.Errorf("%s, afterwards: %v", name, err)
+		}
+	}
+}
+
+// TestNoInnerStore: a Store around nothing refuses under every policy, and says so
+// when something is built of it.
+func TestNoInnerStore(t *testing.T) {
+	t.Parallel()
+	var none *memory.Store
+	var nothing *failsafe.Store
+	for name, inner := range map[string]headgate.Store{
+		"nil": nil, "a nil pointer": none, "a Store around nil": failsafe.New(nil, failsafe.Options{}), "no Store": nothing,
+	} {
+		s := failsafe.New(inner, failsafe.Options{})
+		l := headgate.New(s, headgate.WithFallback(memory.New(), 1))
+		if err := l.Validate(); !errors.Is(err, headgate.ErrNoStore) {
+			t.Errorf("%s: Validate says %v", name, err)
+		}
+		d, err := l.Allow(t.Context(), "k", headgate.PerSecond(1))
+		if !errors.Is(err, headgate.ErrNoStore) || d.Allowed {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+		ops, out := []headgate.Op{op("k")}, make([]headgate.Decision, 1)
+		if d, err := l.AllowAll(t.Context(), ops, out); !errors.Is(err, headgate.ErrNoStore) || d.Allowed {
+			t.Errorf("%s, AllowAll: %+v, %v", name, d, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("%s: Close says %v", name, err)
+		}
+	}
+}
