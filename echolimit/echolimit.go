@@ -75,6 +75,9 @@ func exchangeOf(r *http.Request) (*exchange, bool) {
 // Requests for which it returns false, or an empty key, are counted together.
 // It may be a part of httplimit.Join and httplimit.FirstOf.
 func By(by func(*echo.Context) (key string, ok bool)) httplimit.By {
+	if by == nil {
+		return nil // which New refuses
+	}
 	return func(r *http.Request) (string, bool) {
 		if x, ok := exchangeOf(r); ok {
 			return by(x.c)
@@ -85,6 +88,9 @@ func By(by func(*echo.Context) (key string, ok bool)) httplimit.By {
 
 // Cost is httplimit.Cost by echo's context.
 func Cost(cost func(*echo.Context) int64) httplimit.Option {
+	if cost == nil {
+		return httplimit.Cost(nil) // which New refuses
+	}
 	return httplimit.Cost(func(r *http.Request) int64 {
 		if x, ok := exchangeOf(r); ok {
 			return cost(x.c)
@@ -95,6 +101,9 @@ func Cost(cost func(*echo.Context) int64) httplimit.Option {
 
 // LimitBy is httplimit.LimitBy by echo's context.
 func LimitBy(choose func(*echo.Context) (headgate.Limit, bool)) httplimit.Option {
+	if choose == nil {
+		return httplimit.LimitBy(nil)
+	}
 	return httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
 		if x, ok := exchangeOf(r); ok {
 			return choose(x.c)
@@ -107,6 +116,9 @@ func LimitBy(choose func(*echo.Context) (headgate.Limit, bool)) httplimit.Option
 // h, httplimit.Refused(c.Request().Context()) tells more. h chooses the status;
 // its error is the middleware's.
 func OnLimit(h echo.HandlerFunc) httplimit.Option {
+	if h == nil {
+		return httplimit.OnLimit(nil)
+	}
 	return httplimit.OnLimit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x, ok := exchangeOf(r)
 		if !ok {

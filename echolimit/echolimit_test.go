@@ -53,6 +53,10 @@ func TestAnswersAsHTTPLimit(t *testing.T) {
 	for _, mistake := range adaptertest.Mistakes(build) {
 		t.Error(mistake)
 	}
+	nils := adaptertest.Nils{By: echolimit.By(nil), Cost: echolimit.Cost(nil), LimitBy: echolimit.LimitBy(nil), OnLimit: echolimit.OnLimit(nil)}
+	for _, difference := range adaptertest.NilFunctions(build, newLimiter, nils) {
+		t.Error(difference)
+	}
 }
 
 // user is a middleware of echo that finds out who asks.

@@ -77,6 +77,9 @@ func status(c fiber.Ctx, err error) int {
 // It may be a part of httplimit.Join and httplimit.FirstOf. The key may be a
 // string that fiber uses again after the request.
 func By(by func(fiber.Ctx) (key string, ok bool)) httplimit.By {
+	if by == nil {
+		return nil // which New refuses
+	}
 	return func(r *http.Request) (string, bool) {
 		x, ok := exchangeOf(r)
 		if !ok {
@@ -89,6 +92,9 @@ func By(by func(fiber.Ctx) (key string, ok bool)) httplimit.By {
 
 // Cost is httplimit.Cost by fiber's context.
 func Cost(cost func(fiber.Ctx) int64) httplimit.Option {
+	if cost == nil {
+		return httplimit.Cost(nil) // which New refuses
+	}
 	return httplimit.Cost(func(r *http.Request) int64 {
 		if x, ok := exchangeOf(r); ok {
 			return cost(x.c)
@@ -99,6 +105,9 @@ func Cost(cost func(fiber.Ctx) int64) httplimit.Option {
 
 // LimitBy is httplimit.LimitBy by fiber's context.
 func LimitBy(choose func(fiber.Ctx) (headgate.Limit, bool)) httplimit.Option {
+	if choose == nil {
+		return httplimit.LimitBy(nil)
+	}
 	return httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
 		if x, ok := exchangeOf(r); ok {
 			return choose(x.c)
@@ -110,6 +119,9 @@ func LimitBy(choose func(fiber.Ctx) (headgate.Limit, bool)) httplimit.Option {
 // OnLimit lets h answer refused requests. The header fields are set before; in
 // h, [Refused] tells more. h chooses the status; its error is the middleware's.
 func OnLimit(h fiber.Handler) httplimit.Option {
+	if h == nil {
+		return httplimit.OnLimit(nil)
+	}
 	return httplimit.OnLimit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x, ok := exchangeOf(r)
 		if !ok {

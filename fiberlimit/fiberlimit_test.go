@@ -69,6 +69,10 @@ func TestAnswersAsHTTPLimit(t *testing.T) {
 	for _, mistake := range adaptertest.Mistakes(build) {
 		t.Error(mistake)
 	}
+	nils := adaptertest.Nils{By: fiberlimit.By(nil), Cost: fiberlimit.Cost(nil), LimitBy: fiberlimit.LimitBy(nil), OnLimit: fiberlimit.OnLimit(nil)}
+	for _, difference := range adaptertest.NilFunctions(build, newLimiter, nils) {
+		t.Error(difference)
+	}
 }
 
 // user is a middleware of fiber that finds out who asks.

@@ -63,6 +63,9 @@ func contextOf(r *http.Request) (*gin.Context, bool) {
 // Requests for which it returns false, or an empty key, are counted together.
 // It may be a part of httplimit.Join and httplimit.FirstOf.
 func By(by func(*gin.Context) (key string, ok bool)) httplimit.By {
+	if by == nil {
+		return nil // which New refuses
+	}
 	return func(r *http.Request) (string, bool) {
 		if c, ok := contextOf(r); ok {
 			return by(c)
@@ -73,6 +76,9 @@ func By(by func(*gin.Context) (key string, ok bool)) httplimit.By {
 
 // Cost is httplimit.Cost by gin's context.
 func Cost(cost func(*gin.Context) int64) httplimit.Option {
+	if cost == nil {
+		return httplimit.Cost(nil) // which New refuses
+	}
 	return httplimit.Cost(func(r *http.Request) int64 {
 		if c, ok := contextOf(r); ok {
 			return cost(c)
@@ -83,6 +89,9 @@ func Cost(cost func(*gin.Context) int64) httplimit.Option {
 
 // LimitBy is httplimit.LimitBy by gin's context.
 func LimitBy(choose func(*gin.Context) (headgate.Limit, bool)) httplimit.Option {
+	if choose == nil {
+		return httplimit.LimitBy(nil)
+	}
 	return httplimit.LimitBy(func(r *http.Request) (headgate.Limit, bool) {
 		if c, ok := contextOf(r); ok {
 			return choose(c)
@@ -94,6 +103,9 @@ func LimitBy(choose func(*gin.Context) (headgate.Limit, bool)) httplimit.Option 
 // OnLimit lets h answer refused requests. The header fields are set before; in
 // h, httplimit.Refused(c.Request.Context()) tells more. h chooses the status.
 func OnLimit(h gin.HandlerFunc) httplimit.Option {
+	if h == nil {
+		return httplimit.OnLimit(nil)
+	}
 	return httplimit.OnLimit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := contextOf(r)
 		if !ok {

@@ -48,6 +48,10 @@ func TestAnswersAsHTTPLimit(t *testing.T) {
 	for _, mistake := range adaptertest.Mistakes(build) {
 		t.Error(mistake)
 	}
+	nils := adaptertest.Nils{By: ginlimit.By(nil), Cost: ginlimit.Cost(nil), LimitBy: ginlimit.LimitBy(nil), OnLimit: ginlimit.OnLimit(nil)}
+	for _, difference := range adaptertest.NilFunctions(build, newLimiter, nils) {
+		t.Error(difference)
+	}
 }
 
 // user is a middleware of gin that finds out who asks.

@@ -49,8 +49,8 @@ func newGate(limiter *headgate.Limiter, limit headgate.Limit, by By, options []O
 
 // build returns a gate, or what is wrong with its arguments.
 func build(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Option) (*gate, error) {
-	if err := limiter.Validate(); err != nil {
-		return nil, fmt.Errorf("grpclimit: no limiter to ask: %w", err)
+	if err := checks.Limiter(limiter); err != nil {
+		return nil, fmt.Errorf("grpclimit: %w", err)
 	}
 	g := &gate{limiter: limiter, config: config{name: "default", by: by, cost: func(*Call) int64 { return 1 }}}
 	if err := g.set(options); err != nil {
@@ -92,7 +92,7 @@ func (c *config) set(options []Option) error {
 	case c.maxWait < 0:
 		return fmt.Errorf("grpclimit: Wait of the limit %q is negative", c.name)
 	case c.by == nil:
-		return fmt.Errorf("grpclimit: the function of By of the limit %q is nil", c.name)
+		return fmt.Errorf("grpclimit: the function of By of the limit %q is nil: a By is nil of a key that metadata cannot have, and of no parts or nil ones", c.name)
 	case c.cost == nil:
 		return fmt.Errorf("grpclimit: the function of Cost of the limit %q is nil", c.name)
 	}

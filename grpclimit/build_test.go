@@ -47,6 +47,12 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, fine, []grpclimit.Option{grpclimit.Wait(-1)}, `grpclimit: Wait of the limit "default" is negative`},
 		{limiter, fine, []grpclimit.Option{nil}, `grpclimit: option 1 of the limit "default" is nil`},
 		{limiter, fine, []grpclimit.Option{grpclimit.By(nil)}, `grpclimit: the function of By of the limit "default" is nil`},
+		{limiter, fine, []grpclimit.Option{grpclimit.ByMetadata("X-Api-Key"), grpclimit.Also(fine, grpclimit.ByMetadata(":authority"))}, ""},
+		{limiter, fine, []grpclimit.Option{grpclimit.ByMetadata("")}, `grpclimit: the function of By of the limit "default" is nil: a By is nil of a key that metadata cannot have`},
+		{limiter, fine, []grpclimit.Option{grpclimit.ByMetadata("X Api Key")}, `grpclimit: the function of By`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Join()}, `grpclimit: the function of By`},
+		{limiter, fine, []grpclimit.Option{grpclimit.Join(grpclimit.ByPeer(), nil)}, `grpclimit: the function of By`},
+		{&headgate.Limiter{}, fine, nil, "grpclimit: no limiter to ask: "},
 		{limiter, fine, []grpclimit.Option{grpclimit.Cost(nil)}, `grpclimit: the function of Cost of the limit "default" is nil`},
 	} {
 		err := grpclimit.Validate(row.limiter, row.limit, row.options...)

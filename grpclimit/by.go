@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/metadata"
@@ -36,7 +37,8 @@ func (c *Call) Metadata(key string) []string {
 
 // By says who makes a call: the key to count by, and false if the call does not
 // say. A By is an [Option]. All calls for which it returns false are counted
-// together.
+// together. What makes a By of something that cannot be returns nil, which the
+// interceptors and [Validate] refuse.
 type By func(*Call) (key string, ok bool)
 
 func (b By) apply(c *config) { c.by = b }
@@ -60,15 +62,33 @@ func ByPeer() By {
 }
 
 // ByMetadata counts by the value of a key of the metadata, such as an API key.
-// Of several values the first counts: let the handler read the same one.
+// Of several values the first counts: let the handler read the same one. It is nil
+// if no metadata can have the key.
 func ByMetadata(key string) By {
 	key = strings.ToLower(key)
+	if !isKey(key) {
+		return nil
+	}
 	return func(c *Call) (string, bool) {
 		if values := c.Metadata(key); len(values) > 0 {
 			return values[0], true
 		}
 		return "", false
 	}
+}
+
+// isKey reports whether key can be one of metadata, or a pseudo header such as
+// :authority.
+func isKey(key string) bool {
+	key = strings.TrimPrefix(key, ":")
+	for i := range len(key) {
+		c := key[i]
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' {
+			continue
+		}
+		return false
+	}
+	return key != ""
 }
 
 // ByMethod counts by the full name of the method.
@@ -79,8 +99,11 @@ func All() By { return func(*Call) (string, bool) { return "", true } }
 
 // Join counts by all parts together, such as key and method. Different parts
 // never give the same key; one that is missing counts as empty. It reports
-// false if all are missing.
+// false if all are missing. It is nil without parts, or if one is.
 func Join(parts ...By) By {
+	if len(parts) == 0 || slices.ContainsFunc(parts, func(b By) bool { return b == nil }) {
+		return nil
+	}
 	return func(c *Call) (string, bool) {
 		var space [128]byte
 		key, found := space[:0], false

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -31,8 +32,8 @@ type check struct {
 
 // build returns a gate, or what is wrong with its arguments.
 func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option) (*Gate, error) {
-	if err := limiter.Validate(); err != nil {
-		return nil, fmt.Errorf("httplimit: no limiter to ask: %w", err)
+	if err := checks.Limiter(limiter); err != nil {
+		return nil, fmt.Errorf("httplimit: %w", err)
 	}
 	g := &Gate{limiter: limiter, config: config{name: "default", by: ByIP(), cost: one}}
 	if err := g.set(options); err != nil {
@@ -80,13 +81,22 @@ func (c *config) set(options []Option) error {
 	case c.dialect > Draft03:
 		return fmt.Errorf("httplimit: the limit %q: there is no %s", c.name, c.dialect)
 	case c.by == nil:
-		return c.lacks("By")
+		return fmt.Errorf("%w: a By is nil of a name that cannot be one, of a network that is not valid, and of no parts or nil ones", c.lacks("By"))
+	case c.onLimit != nil && isNilFunc(c.onLimit):
+		return c.lacks("OnLimit")
 	case c.cost == nil:
 		return c.lacks("Cost")
 	case c.clock == nil && c.clockSet:
 		return c.lacks("Clock")
 	}
 	return nil
+}
+
+// isNilFunc reports whether h is a function or a pointer that is nil: each refusal
+// would panic.
+func isNilFunc(h http.Handler) bool {
+	v := reflect.ValueOf(h)
+	return (v.Kind() == reflect.Func || v.Kind() == reflect.Pointer) && v.IsNil()
 }
 
 func (c *config) lacks(option string) error {

@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"errors"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -38,6 +39,11 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.Also(wrong))}, `httplimit: the limit "default-3": `, headgate.ErrInvalidLimit},
 		{limiter, fine, []httplimit.Option{httplimit.IETF, nil}, `httplimit: option 2 of the limit "default" is nil`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.By(nil)}, `httplimit: the function of By of the limit "default" is nil`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.OnLimit(http.HandlerFunc(nil))}, `httplimit: the function of OnLimit `, nil},
+		{limiter, fine, []httplimit.Option{httplimit.OnLimit((*http.ServeMux)(nil))}, `httplimit: the function of OnLimit `, nil},
+		{headgate.New((*memory.Store)(nil)), fine, nil, "httplimit: no limiter to ask: ", headgate.ErrNoStore},
+		{&headgate.Limiter{}, fine, nil, "httplimit: no limiter to ask: ", headgate.ErrNoStore},
+		{headgate.New(memory.New(), headgate.WithFallback(memory.New(), 25)), fine, nil, "httplimit: the limiter cannot work: ", headgate.ErrInvalidFallback},
 		{limiter, fine, []httplimit.Option{httplimit.Cost(nil)}, `httplimit: the function of Cost `, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Clock(nil)}, `httplimit: the function of Clock `, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Name("api"), httplimit.Also(headgate.PerDay(9).Named("api"))}, `httplimit: the limit "api": the name "api" is taken`, nil},
@@ -56,6 +62,42 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		}
 		if got := panicOf(func() { httplimit.New(row.limiter, row.limit, row.options...) }); got != textOf(err) {
 			t.Errorf("New panics with %q, Validate says %v", got, err)
+		}
+	}
+}
+
+// TestByOfNothing: what no request could have, and what was left out, shows when
+// the middleware is built, and not as one count for everybody.
+func TestByOfNothing(t *testing.T) {
+	t.Parallel()
+	limiter, ip := headgate.New(memory.New()), httplimit.ByIP()
+	for name, by := range map[string]httplimit.By{
+		"a field without a name":       httplimit.ByHeader(""),
+		"a field with a prefix":        httplimit.ByHeader("header:X-Api-Key"),
+		"a field with spaces":          httplimit.ByHeader("X Api Key"),
+		"a cookie without a name":      httplimit.ByCookie(""),
+		"a cookie with a value":        httplimit.ByCookie("session=1"),
+		"a parameter without a name":   httplimit.ByQuery(""),
+		"a network that is not one":    httplimit.ByIP(netip.Prefix{}),
+		"no parts":                     httplimit.Join(),
+		"a part that is nil":           httplimit.Join(ip, nil),
+		"a part of nothing":            httplimit.Join(ip, httplimit.ByHeader("")),
+		"no choices":                   httplimit.FirstOf(),
+		"a choice that is nil":         httplimit.FirstOf(nil, ip),
+		"a choice of parts of nothing": httplimit.FirstOf(ip, httplimit.Join(nil)),
+	} {
+		err := httplimit.Validate(limiter, headgate.PerMinute(5), by)
+		if err == nil || !strings.HasPrefix(err.Error(), `httplimit: the function of By of the limit "default" is nil: a By is nil of a name`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, by := range map[string]httplimit.By{
+		"a field": httplimit.ByHeader("x-api_key"), "Host": httplimit.ByHeader("host"), "a cookie": httplimit.ByCookie("__Host-id[1]"),
+		"a parameter": httplimit.ByQuery("a b"), "every network": httplimit.ByIP(netip.MustParsePrefix("0.0.0.0/0")),
+		"parts": httplimit.Join(httplimit.FirstOf(ip), ip),
+	} {
+		if err := httplimit.Validate(limiter, headgate.PerMinute(5), by); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

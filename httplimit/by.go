@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate"
@@ -21,6 +22,9 @@ import (
 //
 // All requests for which it returns false, or an empty key, are counted
 // together.
+//
+// What makes a By of something that cannot be, such as a header field without a
+// name, returns nil, which [New] and [Validate] refuse.
 type By func(*http.Request) (key string, ok bool)
 
 func (b By) apply(c *config) { c.by = b }
@@ -28,19 +32,13 @@ func (b By) apply(c *config) { c.by = b }
 // ByIP counts by the client's address, IPv6 by its /64. That is the address of
 // the peer, unless it is in one of the trusted networks: proxies whose
 // X-Forwarded-For or Forwarded is believed (see docs/client-ip.md). It is the
-// default, with no network trusted. Only valid networks can be trusted.
+// default, with no network trusted. It is nil if one of them is not valid.
 func ByIP(trusted ...netip.Prefix) By {
-	var valid []netip.Prefix
-	for _, p := range trusted {
-		if _, err := client.New(client.Config{TrustedProxies: []netip.Prefix{p}}); err == nil {
-			valid = append(valid, p)
-		}
+	resolver, err := client.New(client.Config{TrustedProxies: trusted})
+	if err != nil {
+		return nil
 	}
-	resolver, err := client.New(client.Config{TrustedProxies: valid})
 	return func(r *http.Request) (string, bool) {
-		if err != nil {
-			return "", false // cannot be: everything in it is valid
-		}
 		addr := resolver.Resolve(r.RemoteAddr, r.Header)
 		return resolver.Group(addr), addr.IsValid()
 	}
@@ -50,8 +48,11 @@ func ByIP(trusted ...netip.Prefix) By {
 // are as the client sent them, so a limit on guessing keys must count by
 // something else. Of several values the first counts, which r.Header.Get returns:
 // let the handler read the same one. Host is the field that
-// net/http keeps apart.
+// net/http keeps apart. It is nil if no field can have the name.
 func ByHeader(name string) By {
+	if !isToken(name) {
+		return nil
+	}
 	name = http.CanonicalHeaderKey(name)
 	if name == "Host" {
 		return func(r *http.Request) (string, bool) { return r.Host, true }
@@ -69,19 +70,41 @@ func ByHeader(name string) By {
 
 // ByQuery counts by a parameter of the URL's query. Of several the first
 // counts, which r.URL.Query().Get returns; one that net/url cannot read counts as
-// missing.
+// missing. It is nil without a name.
 func ByQuery(name string) By {
+	if name == "" {
+		return nil
+	}
 	return func(r *http.Request) (string, bool) { return firstQuery(r.URL.RawQuery, name) }
 }
 
 // ByCookie counts by the value of a cookie, however it is encoded or quoted. Of
-// several the first counts, which r.Cookie returns.
+// several the first counts, which r.Cookie returns. It is nil if no cookie can have
+// the name.
 func ByCookie(name string) By {
+	if name == "" || strings.ContainsAny(name, "=;, \t\r\n") {
+		return nil
+	}
 	return func(r *http.Request) (string, bool) {
 		value, ok := firstCookie(r.Header, name)
 		return strings.ReplaceAll(spelling.Cookie(value), "+", " "), ok // gin reads a + so
 	}
 }
+
+// isToken reports whether name can be that of a header field.
+func isToken(name string) bool {
+	const others = "!#$%&'*+-.^_`|~"
+	for i := range len(name) {
+		c := name[i]
+		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte(others, c) >= 0 {
+			continue
+		}
+		return false
+	}
+	return name != ""
+}
+
+func isNil(b By) bool { return b == nil }
 
 // ByContext counts by the value of the request's context under key, such as the
 // user or the claims' subject that the middleware before this one has verified
@@ -101,8 +124,12 @@ func ByContext(key any) By {
 
 // Join counts by all parts together, such as user and method. Different parts
 // never give the same key ([headgate.AppendKey]); one that is missing counts
-// as empty. It reports false if all are missing.
+// as empty. It reports false if all are missing. It is nil without parts, or if one
+// is.
 func Join(parts ...By) By {
+	if len(parts) == 0 || slices.ContainsFunc(parts, isNil) {
+		return nil
+	}
 	return func(r *http.Request) (string, bool) {
 		var space [128]byte
 		key, found := space[:0], false
@@ -120,8 +147,12 @@ func Join(parts ...By) By {
 
 // FirstOf counts by the first choice that the request has, such as its API
 // key, else its address. Equal keys of different choices stay apart, so that
-// nobody can use up the limit of an address by sending it as a key.
+// nobody can use up the limit of an address by sending it as a key. It is nil
+// without choices, or if one is.
 func FirstOf(choices ...By) By {
+	if len(choices) == 0 || slices.ContainsFunc(choices, isNil) {
+		return nil
+	}
 	return func(r *http.Request) (string, bool) {
 		for i, choice := range choices {
 			if value, ok := choice(r); ok && value != "" {

@@ -164,6 +164,45 @@ func Mistakes(build Build) []string {
 	return found
 }
 
+// Nils are what an adapter's options make of a nil function.
+type Nils struct {
+	By                     httplimit.By
+	Cost, LimitBy, OnLimit httplimit.Option
+}
+
+// NilFunctions returns which of nils are not what httplimit makes of nil: a mistake
+// that shows when the middleware is built, or no option. No request panics of them.
+func NilFunctions(build Build, newLimiter func(clock func() time.Time) *headgate.Limiter, nils Nils) []string {
+	limiter, limit := newLimiter(func() time.Time { return time.Unix(1_700_000_000, 0) }), headgate.PerMinute(0)
+	var found []string
+	for _, c := range []struct {
+		name      string
+		got, want httplimit.Option
+	}{
+		{"By", nils.By, httplimit.By(nil)},
+		{"By in Join", httplimit.Join(nils.By), httplimit.By(nil)},
+		{"Cost", nils.Cost, httplimit.Cost(nil)},
+		{"LimitBy", nils.LimitBy, httplimit.LimitBy(nil)},
+		{"OnLimit", nils.OnLimit, httplimit.OnLimit(nil)},
+	} {
+		got, want := httplimit.Validate(limiter, limit, c.got), httplimit.Validate(limiter, limit, c.want)
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			found = append(found, fmt.Sprintf("%s of nil: %v, want %v", c.name, got, want))
+			continue
+		}
+		if got != nil {
+			continue
+		}
+		res, err := build(limiter, limit, c.got)(get(Status + "200")())
+		if err != nil || res.StatusCode != http.StatusTooManyRequests {
+			found = append(found, fmt.Sprintf("%s of nil: a request is answered %v, %v", c.name, res, err))
+			continue
+		}
+		_ = res.Body.Close()
+	}
+	return found
+}
+
 // Misread returns the requests with several values of which a framework's handler
 // reads another than httplimit counts by. The server answers with the header field
 // X-Api-Key, the parameter key and the cookie session, with | between them.

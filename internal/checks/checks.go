@@ -3,11 +3,24 @@ package checks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/headgate/headgate"
 )
+
+// Limiter returns what keeps a limiter from being asked.
+func Limiter(limiter *headgate.Limiter) error {
+	err := limiter.Validate()
+	switch {
+	case errors.Is(err, headgate.ErrNoStore):
+		return fmt.Errorf("no limiter to ask: %w", err)
+	case err != nil:
+		return fmt.Errorf("the limiter cannot work: %w", err)
+	}
+	return nil
+}
 
 // Check is one limit of a middleware.
 type Check struct {
