@@ -15,6 +15,7 @@ import (
 // explainFlags are the flags of explain.
 type explainFlags struct {
 	rules, server             string
+	reading                   flags
 	tokens                    tokenFlags
 	tls                       tlsFlags
 	domain, rule              string
@@ -34,8 +35,8 @@ func newExplain(s streams) *cobra.Command {
 condition fails; of those that apply what they count by, how much is left, and
 when the request may pass. It charges nothing.
 
-With --rules it reads files, and the counts are those of a store that nobody
-has used yet. With --server it asks a running server.`,
+With --rules it reads files as serve would, and the counts are those of a store
+that nobody has used yet. With --server it asks a running server.`,
 		Example: `  headgate explain --rules rules/ --method POST --path /login --ip 198.51.100.7
   headgate explain --rules rules/ --descriptor remote_address=198.51.100.7
   headgate explain --server http://127.0.0.1:8080 --domain api --path /v1/a --header 'X-Api-Key: k'`,
@@ -67,6 +68,7 @@ func (f *explainFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default ./rules)")
 	flags.StringVar(&f.server, "server", "", "ask the server at this address, such as http://127.0.0.1:8080")
+	f.reading.ruleOptions(cmd)
 	f.tokens.add(flags, "HEADGATE_API_TOKEN")
 	f.tls.add(flags)
 	flags.StringVar(&f.domain, "domain", "", "whose rules apply (default: the only domain there is)")
@@ -144,6 +146,8 @@ func (f *explainFlags) explain(cmd *cobra.Command, q app.ExplainRequest) (*app.E
 	switch {
 	case f.server != "" && f.rules != "":
 		return nil, &usageError{"--rules and --server do not go together", "the server has its own rules"}
+	case f.server != "" && f.reading.given():
+		return nil, &usageError{"--server does not go together with --compat, --envoy-env, --merge-domains and --config", "the server has read its own rules"}
 	case f.server != "" && f.domain == "":
 		return nil, &usageError{"--domain is missing", "name the domain whose rules the server is to apply"}
 	case f.server != "":
@@ -157,7 +161,11 @@ func (f *explainFlags) explain(cmd *cobra.Command, q app.ExplainRequest) (*app.E
 		}
 		return app.ExplainServer(cmd.Context(), app.Server{Address: f.server, Token: token, Client: over}, q)
 	}
-	return app.ExplainFiles(cmd.Context(), q, rulePaths(f.rules)...)
+	options, err := f.reading.loadRuleOptions()
+	if err != nil {
+		return nil, err
+	}
+	return app.ExplainFiles(cmd.Context(), options, q, rulePaths(f.rules)...)
 }
 
 // explanation prints an explanation for people.

@@ -72,6 +72,16 @@ func (f *flags) compat(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.envoyEnv, "envoy-env", false, "understand the environment of envoyproxy/ratelimit")
 }
 
+// given reports whether one of the flags has been given.
+func (f *flags) given() bool {
+	for _, value := range f.values {
+		if *value != "" {
+			return true
+		}
+	}
+	return f.config != "" || f.envoyEnv
+}
+
 // loadRuleOptions reads what ruleOptions is about.
 func (f *flags) loadRuleOptions() (config.RuleOptions, error) {
 	given := map[string]string{}

@@ -118,6 +118,7 @@ func thousands(n int64) string {
 // simulateFlags are the flags of simulate.
 type simulateFlags struct {
 	logFlags
+	reading                            flags
 	rules, compare, domain, most, html string
 	asJSON, asCSV                      bool
 	top, maxKeys                       int
@@ -155,6 +156,7 @@ It exits with 0, with 1 if an input is wrong or more would newly be refused than
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default ./rules)")
+	f.reading.ruleOptions(cmd)
 	flags.StringVar(&f.compare, "compare", "", "other rule files and folders, to compare with these")
 	flags.StringVar(&f.domain, "domain", "", "whose rules apply (default: the only domain there is)")
 	flags.StringVar(&f.most, "max-new-refusals", "", "with --compare: how many requests may newly be refused, as a number or as a share such as 0.1%")
@@ -179,9 +181,13 @@ func (f *simulateFlags) run(cmd *cobra.Command, s streams, args []string) error 
 	case f.top < 0:
 		return &usageError{"--top must not be negative", ""}
 	}
+	options, err := f.reading.loadRuleOptions()
+	if err != nil {
+		return err
+	}
 	p := f.begin(s, args)
 	simulation := app.Simulation{
-		AccessLogs: f.AccessLogs, Rules: rulePaths(f.rules), Domain: f.domain,
+		AccessLogs: f.AccessLogs, Rules: rulePaths(f.rules), RuleOptions: options, Domain: f.domain,
 		MaxKeys: f.maxKeys, Top: f.top, AllKeys: f.asCSV,
 	}
 	if f.html != "" {

@@ -22,13 +22,15 @@ func newTest(s streams) *cobra.Command {
 		Long: `Test runs rule tests: files that end in _test.yaml, of which each says which
 requests come when and what the verdicts must be. Time is virtual: a test of a
 month takes no longer than one of a second. Of folders it takes all such files;
-without a path it begins at the current folder.
+without a path it begins at the current folder. The rules it reads as serve
+would.
 
 It exits with 0 if all tests pass and with 1 if one fails or a file is wrong.`,
 		Example: `  headgate test rules/
   headgate test -v --run 'login' rules/login_test.yaml`,
 		ValidArgsFunction: ruleFiles,
 	}
+	f.reading.ruleOptions(cmd)
 	cmd.Flags().StringVar(&f.only, "run", "", "run only tests whose names match this regular expression")
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print every test and every step")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON")
@@ -48,14 +50,18 @@ It exits with 0 if all tests pass and with 1 if one fails or a file is wrong.`,
 
 // testFlags are the flags of test.
 type testFlags struct {
+	reading                 flags
 	only                    string
 	asJSON, verbose, schema bool
 }
 
 func (f *testFlags) run(ctx context.Context, s streams, paths []string) error {
 	t := app.RuleTests{Paths: paths}
+	var err error
+	if t.Reading, err = f.reading.loadRuleOptions(); err != nil {
+		return err
+	}
 	if f.only != "" {
-		var err error
 		if t.Only, err = regexp.Compile(f.only); err != nil {
 			return &usageError{fmt.Sprintf("--run: %v", err), "put a backslash before dots, brackets and the like"}
 		}

@@ -142,8 +142,8 @@ type (
 
 // ExplainFiles explains q by the rules of files, as if no request had come
 // before. The error is a rules.Problems if a file is wrong.
-func ExplainFiles(ctx context.Context, q ExplainRequest, paths ...string) (*Explained, error) {
-	rs, err := rules.Load(paths...)
+func ExplainFiles(ctx context.Context, options rules.Options, q ExplainRequest, paths ...string) (*Explained, error) {
+	rs, err := options.Load(paths...)
 	if err != nil {
 		return nil, err
 	}

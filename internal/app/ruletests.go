@@ -19,6 +19,8 @@ import (
 type RuleTests struct {
 	// Paths are files that end in _test.yaml, or folders with such files.
 	Paths []string
+	// Reading is how the rules are read.
+	Reading rules.Options
 	// Only, if not nil, runs the tests whose names it matches.
 	Only *regexp.Regexp
 	// Asked, if not nil, is called now and then with how many requests have
@@ -70,7 +72,7 @@ func (t RuleTests) Run(ctx context.Context) (TestReport, error) {
 	sources, problems := rules.FindTests(t.Paths...)
 	report.add(problems, nil)
 	sources, report.Skipped = withoutForeign(sources, t.Paths)
-	loaded := ruleSets{}
+	loaded := ruleSets{t.Reading, map[string]*rules.Ruleset{}}
 	for _, source := range sources {
 		if err := report.run(ctx, source, loaded, options); err != nil {
 			return report, err
@@ -150,7 +152,10 @@ func (r *TestReport) wrong() bool {
 }
 
 // ruleSets are the rules that tests are about, by their paths.
-type ruleSets map[string]*rules.Ruleset
+type ruleSets struct {
+	reading rules.Options
+	read    map[string]*rules.Ruleset
+}
 
 // load reads the rules that a file of tests is about.
 func (l ruleSets) load(file *rules.TestFile) (*rules.Ruleset, error) {
@@ -166,12 +171,12 @@ func (l ruleSets) load(file *rules.TestFile) (*rules.Ruleset, error) {
 		}
 	}
 	key := strings.Join(paths, "\x00")
-	if rs := l[key]; rs != nil {
+	if rs := l.read[key]; rs != nil {
 		return rs, nil
 	}
-	rs, err := rules.Load(paths...)
+	rs, err := l.reading.Load(paths...)
 	if err == nil {
-		l[key] = rs
+		l.read[key] = rs
 	}
 	return rs, err
 }

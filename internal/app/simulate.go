@@ -162,8 +162,10 @@ func logErrors(err error) error {
 // Simulation says what to replay against which rules.
 type Simulation struct {
 	AccessLogs
-	// Rules are rule files and folders, Candidate those to compare with.
+	// Rules are rule files and folders, Candidate those to compare with, and
+	// RuleOptions is how both are read.
 	Rules, Candidate []string
+	RuleOptions      rules.Options
 	// Domain may be empty where the rules have only one.
 	Domain string
 	// MaxKeys is how many keys the store remembers; 0 is its default.
@@ -200,7 +202,7 @@ func (s *Simulation) Run(ctx context.Context) (*SimulationReport, error) {
 
 // side reads rules.
 func (s *Simulation) side(paths []string, domain string) (simulate.Side, error) {
-	rs, err := rules.Load(paths...)
+	rs, err := s.RuleOptions.Load(paths...)
 	if err != nil {
 		return simulate.Side{}, err
 	}
