@@ -30,7 +30,7 @@ func (a *App) newRateLimit() *rls.Service {
 func (a *App) newLimiter() *grpcapi.Service {
 	return grpcapi.New(grpcapi.Options{
 		Engine: a.engine, Clock: a.options.Clock, Logger: a.log, Clients: a.clients,
-		Dialect: a.options.Config.Headers, Tokens: a.apiTokens(),
+		Dialect: a.options.Config.Headers, Tokens: a.apiTokens(), Failures: a.wrong(DoorGRPC),
 	})
 }
 

@@ -21,20 +21,20 @@ func (a *App) guarded(api http.Handler) http.Handler {
 		if isForwardAuth(r) {
 			// Its Authorization is that of the client who is being judged, and
 			// a challenge would ask that client for our token.
+			given := r.Header.Get(token.Header) != ""
 			if known.KnowsByField(r) {
 				api.ServeHTTP(w, r)
 				return
 			}
-			a.wrong(DoorAPI).Note(r.RemoteAddr)
+			if given {
+				a.wrong(DoorAPI).Note(r.RemoteAddr)
+			}
 			answer.Problem(w, http.StatusForbidden, "the token of the API is missing or wrong in "+token.Header)
 			return
 		}
-		if known.Knows(r) || isProbe(r) {
+		if isProbe(r) || known.Admits(r, a.wrong(DoorAPI)) {
 			api.ServeHTTP(w, r)
 			return
-		}
-		if token.Given(r) {
-			a.wrong(DoorAPI).Note(r.RemoteAddr)
 		}
 		token.Challenge(w.Header())
 		answer.Problem(w, http.StatusUnauthorized, "the token of the API is missing or wrong")

@@ -5,6 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+
+	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
@@ -88,7 +93,7 @@ func TestWebPagesGetNowhereAtTheAPI(t *testing.T) {
 // no guess.
 func TestWrongTokensAreCounted(t *testing.T) {
 	f := run(t, loginRules, nil, func(c *config.Config) {
-		c.Listen.Admin = "127.0.0.1:0"
+		c.Listen.Admin, c.Listen.GRPC = "127.0.0.1:0", "127.0.0.1:0"
 		c.API.Tokens, c.Admin.Token = []config.Secret{"0123456789abcdef"}, "fedcba9876543210"
 	})
 	for range 3 {
@@ -97,14 +102,27 @@ func TestWrongTokensAreCounted(t *testing.T) {
 		f.get(t, f.adminURL("/metrics"))
 	}
 	f.get(t, f.apiURL("/v1/auth"), "X-Headgate-Token", "not-the-token")
+	f.get(t, f.apiURL("/v1/auth"))
+	f.get(t, f.apiURL("/v1/check"), "X-Headgate-Token", "not-the-token")
+	f.get(t, f.apiURL("/v1/check"))
+	f.get(t, f.apiURL("/healthz"), "Authorization", "Bearer not-the-token") // which nobody guesses there
+	limiter := headgatev1.NewLimiterClient(dialGRPC(t, f.Addr(app.DoorGRPC)))
+	for _, pair := range [][]string{
+		nil, {"authorization", "Bearer not-the-token"}, {"x-headgate-token", "not-the-token"}, {"authorization", "Bearer 0123456789abcdef"},
+	} {
+		_, err := limiter.Check(metadata.AppendToOutgoingContext(t.Context(), pair...), &headgatev1.CheckRequest{Domain: "api"})
+		if wrong := len(pair) == 0 || strings.Contains(pair[1], "not-"); wrong != (grpcstatus.Code(err) == codes.Unauthenticated) {
+			t.Errorf("%q: %v", pair, err)
+		}
+	}
 	_, text := f.get(t, f.adminURL("/metrics"), "Authorization", "Bearer fedcba9876543210")
-	for _, line := range []string{`headgate_auth_failures_total{door="api"} 4`, `headgate_auth_failures_total{door="admin"} 3`} {
+	for _, line := range []string{`headgate_auth_failures_total{door="api"} 5`, `headgate_auth_failures_total{door="grpc"} 2`, `headgate_auth_failures_total{door="admin"} 3`} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("no %s", line)
 		}
 	}
 	log := f.journal.text.String()
-	if n := strings.Count(log, "wrong token or password"); n != 2 || strings.Contains(log, "not-the-token") {
+	if n := strings.Count(log, "wrong token or password"); n != 3 || strings.Contains(log, "not-the-token") {
 		t.Errorf("%d lines:\n%s", n, log)
 	}
 }

@@ -78,7 +78,7 @@ func (a *App) divide() {
 	names, claims := a.claims()
 	a.capacity.parts = map[string]int{}
 	a.capacity.wrong = map[string]*token.Failures{}
-	for _, door := range []string{DoorAPI, DoorAdmin, DoorRESP} {
+	for _, door := range []string{DoorAPI, DoorGRPC, DoorAdmin, DoorRESP} {
 		a.capacity.wrong[door] = token.NewFailures(a.log.With("door", door), a.options.Clock)
 	}
 	admin := int(cmp.Or(a.options.Config.Admin.HTTP.MaxConnections, maxAdminConnections))

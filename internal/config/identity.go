@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -110,7 +111,14 @@ func identitySettings() []setting {
 			return err
 		}),
 		{key: "jwt.keys", path: true, set: func(c *Config, v []string) (err error) { c.JWT.Keys, err = keySource(v[0]); return err }},
-		{key: "jwt.secret_file", path: true, set: func(c *Config, v []string) error { c.JWT.SecretFile = v[0]; return nil }},
+		{key: "jwt.secret_file", path: true, set: func(c *Config, v []string) error {
+			c.JWT.SecretFile = v[0]
+			// It is read when the process starts, and there is an error then.
+			if info, err := os.Stat(v[0]); err == nil {
+				c.warnOfSecret("jwt.secret_file", v[0], info)
+			}
+			return nil
+		}},
 		one("jwt.issuer", func(c *Config, v string) error { c.JWT.Issuer = v; return nil }),
 		{key: "jwt.audience", list: true, set: func(c *Config, v []string) error { c.JWT.Audience = v; return nil }},
 		{key: "jwt.algorithms", list: true, set: func(c *Config, v []string) (err error) {

@@ -128,10 +128,8 @@ func secretFrom(key string, set func(*Config, string) error) setting {
 			return err
 		}
 		defer func() { _ = f.Close() }() // it was only read
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
-			c.Warnings = append(c.Warnings, &SourceError{
-				Source: key, Message: fmt.Sprintf("everybody on this machine may read the secret in %s", v[0]), Hint: "chmod o-r, or 600",
-			})
+		if info, err := f.Stat(); err == nil {
+			c.warnOfSecret(key, v[0], info)
 		}
 		text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 		switch {
@@ -152,6 +150,16 @@ func secretFrom(key string, set func(*Config, string) error) setting {
 		}
 		return nil
 	}}
+}
+
+// warnOfSecret warns of a file with a secret that everybody may read.
+func (c *Config) warnOfSecret(key, file string, info os.FileInfo) {
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 {
+		return
+	}
+	c.Warnings = append(c.Warnings, &SourceError{
+		Source: key, Message: fmt.Sprintf("everybody on this machine may read the secret in %s", file), Hint: "chmod o-r, or 600",
+	})
 }
 
 // lines returns those of a text that are not empty.

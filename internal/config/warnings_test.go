@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/internal/config"
@@ -23,8 +24,8 @@ func TestWarnings(t *testing.T) {
 		}
 		return path
 	}
-	open := file("open", "0123456789abcdef", 0o644)
-	closed := file("closed", "0123456789abcdef", 0o600)
+	open := file("open", strings.Repeat("0123456789abcdef", 2), 0o644)
+	closed := file("closed", strings.Repeat("0123456789abcdef", 2), 0o600)
 	for _, row := range []struct {
 		environ []string
 		text    string
@@ -34,6 +35,9 @@ func TestWarnings(t *testing.T) {
 		{nil, "admin: {token_file: closed}\n", 0o644, nil},
 		{nil, "admin: {token_file: open}\n", 0o600, []string{"admin.token_file: everybody on this machine may read the secret in " + open}},
 		{nil, "admin: {token_file: " + closed + "}\n", 0o666, []string{filepath.Join(folder, "headgate.yaml") + ": everybody on this machine may write the configuration"}},
+		{nil, "keys: {secret_file: open}\n", 0o600, []string{"keys.secret_file: everybody on this machine may read the secret in " + open}},
+		{nil, "jwt: {secret_file: open, algorithms: [HS256]}\n", 0o600, []string{"jwt.secret_file: everybody on this machine may read the secret in " + open}},
+		{nil, "jwt: {secret_file: closed, algorithms: [HS256]}\nkeys: {secret_file: closed}\n", 0o600, nil},
 		{
 			[]string{"HEADGATE_LISTEN_APII=x", "HEADGATE_LISTEN_API=127.0.0.1:1", "HEADGATE_WHATEVER=1", "PATH=/bin", "HEADGATE_ADDRESS=x", "HEADGATE_REQUIRE_REDIS=1"},
 			"", 0o600,

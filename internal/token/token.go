@@ -42,9 +42,16 @@ func (s *Set) Knows(r *http.Request) bool {
 	return s.has(password) || known
 }
 
-// Given reports whether r says who asks, be it wrongly: browsers ask without
-// first.
-func Given(r *http.Request) bool { return r.Header.Get("Authorization") != "" }
+// Admits is Knows, and notes a caller that said a wrong token in failures, which
+// may be nil. One that said none, as browsers do first, is no failure.
+func (s *Set) Admits(r *http.Request, failures *Failures) bool {
+	given := r.Header.Get("Authorization") != "" || r.Header.Get(Header) != ""
+	known := s.Knows(r)
+	if given && !known {
+		failures.Note(r.RemoteAddr)
+	}
+	return known
+}
 
 // KnowsValues is Knows for what is no HTTP request: authorization and field are
 // the values of Authorization, which takes a bearer token, and of Header.

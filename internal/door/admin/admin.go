@@ -68,10 +68,7 @@ type guard struct {
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	switch {
-	case !g.tokens.Empty() && !g.tokens.Knows(r):
-		if token.Given(r) {
-			g.failures.Note(r.RemoteAddr)
-		}
+	case !g.tokens.Empty() && !g.tokens.Admits(r, g.failures):
 		token.Challenge(w.Header())
 		answer.Problem(w, http.StatusUnauthorized, "the token of the admin door is missing or wrong")
 	case g.tokens.Empty() && !hosts.IsLocal(r.Host):

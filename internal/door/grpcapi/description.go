@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -69,13 +70,23 @@ type reader struct {
 // ReadWire takes the bytes of the message.
 func (r *reader) ReadWire(data []byte) { r.err = proto.Unmarshal(data, r.message) }
 
-// knows reports whether the caller may ask.
+// knows reports whether the caller may ask, and notes one that said a wrong
+// token.
 func (s *Service) knows(ctx context.Context) bool {
 	if s.options.Tokens.Empty() {
 		return true
 	}
 	told, _ := metadata.FromIncomingContext(ctx)
-	return s.options.Tokens.KnowsValues(first(told.Get("authorization")), first(told.Get(token.Header)))
+	authorization, field := first(told.Get("authorization")), first(told.Get(token.Header))
+	known := s.options.Tokens.KnowsValues(authorization, field)
+	if !known && (authorization != "" || field != "") {
+		remote := ""
+		if p, ok := peer.FromContext(ctx); ok {
+			remote = p.Addr.String()
+		}
+		s.options.Failures.Note(remote)
+	}
+	return known
 }
 
 func first(list []string) string {

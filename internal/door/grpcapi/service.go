@@ -39,6 +39,8 @@ type Options struct {
 	// Tokens, if there are any, are those of which a caller has to know one.
 	// Required.
 	Tokens *token.Set
+	// Failures, if not nil, counts callers that said a wrong one.
+	Failures *token.Failures
 }
 
 // Service answers the calls of headgate.v1.Limiter.
