@@ -6,8 +6,11 @@ import (
 	"context"
 	"os"
 	_ "time/tzdata" // for timezone: in rules, where the machine has no zones, such as an image from scratch
+
+	"github.com/headgate/headgate/internal/app"
 )
 
 func main() {
+	app.LogPackages()
 	os.Exit(run(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }

@@ -40,6 +40,10 @@ func TestScripts(t *testing.T) {
 			"curl":     curl,
 
 			"eventually": eventually,
+
+			"oddupstream":  oddUpstream,
+			"grpcnonsense": grpcNonsense,
+			"logged":       logged,
 		},
 	})
 }
