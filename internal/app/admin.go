@@ -15,6 +15,21 @@ import (
 // route here.
 func (a *App) admin() (http.Handler, error) {
 	health := a.api() // has the same answers
+	routes, err := a.adminRoutes()
+	if err != nil {
+		return nil, err
+	}
+	return admin.New(admin.Options{
+		Failures: a.wrong(DoorAdmin),
+		Token:    string(a.options.Config.Admin.Token),
+		Pprof:    a.options.Config.Admin.Pprof,
+		Open:     map[string]http.Handler{"/healthz": health, "/readyz": health},
+		Routes:   routes,
+	}), nil
+}
+
+// adminRoutes are what the admin door answers to those who know the token.
+func (a *App) adminRoutes() (map[string]http.Handler, error) {
 	routes := map[string]http.Handler{
 		"GET /rlconfig":    rls.Dump(a.engine.Rules),
 		"POST /v1/explain": a.shedding(overload.Extra, a.explainer()),
@@ -29,13 +44,7 @@ func (a *App) admin() (http.Handler, error) {
 	maps.Copy(routes, a.queueRoutes())
 	maps.Copy(routes, a.candidateRoutes())
 	maps.Copy(routes, a.rulesRoutes())
-	return admin.New(admin.Options{
-		Failures: a.wrong(DoorAdmin),
-		Token:    string(a.options.Config.Admin.Token),
-		Pprof:    a.options.Config.Admin.Pprof,
-		Open:     map[string]http.Handler{"/healthz": health, "/readyz": health},
-		Routes:   routes,
-	}), nil
+	return routes, nil
 }
 
 // explainer answers POST /v1/explain to operators, also where the API does not.

@@ -1,9 +1,19 @@
 package app
 
-import "net/netip"
+import (
+	"maps"
+	"net/netip"
+	"slices"
+)
 
 // SaveCounts saves as the ticker does.
 func (a *App) SaveCounts() error { return a.save() }
+
+// AdminRoutes are the patterns of the admin door.
+func (a *App) AdminRoutes() ([]string, error) {
+	routes, err := a.adminRoutes()
+	return slices.Sorted(maps.Keys(routes)), err
+}
 
 // CountLoopback takes this machine for a client like others. It is to be called
 // before Start.
