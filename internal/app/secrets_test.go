@@ -108,7 +108,7 @@ func TestNoSecretIsTold(t *testing.T) {
 		t.Log(err)
 	}
 	told.WriteString(f.journal.text.String())
-	for _, line := range strings.Split(readFile(t, authority.Path("server.key")), "\n") {
+	for line := range strings.SplitSeq(readFile(t, authority.Path("server.key")), "\n") {
 		if len(line) > 20 && !strings.HasPrefix(line, "-----") {
 			secret["TLS key: "+line] = line
 		}

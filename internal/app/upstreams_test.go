@@ -58,8 +58,39 @@ func TestNoSpellingSlipsPastTheProxy(t *testing.T) {
 	}
 }
 
-// The same by forward-auth, with nginx as the page configures it.
+// The same by forward-auth, with proxies as the page configures them.
 func TestNoSpellingSlipsPastForwardAuthOfNginx(t *testing.T) {
+	noSpellingSlipsPast(t, func(t *testing.T, p *forwardProxy, backend *httptest.Server, upstream string) {
+		p.startNginx(t, backend, func(text, folder string) string {
+			return nginxHome(replaced(t, text, backend.Listener.Addr().String(), upstream), folder)
+		})
+	})
+}
+
+func TestNoSpellingSlipsPastForwardAuthOfCaddy(t *testing.T) {
+	caddy := program(t, "caddy")
+	noSpellingSlipsPast(t, func(t *testing.T, p *forwardProxy, backend *httptest.Server, upstream string) {
+		p.startProxy(t, backend, "caddy-forward-auth", "Caddyfile", func(text, _ string) string {
+			// The site of any name, as the client's requests have another.
+			_, port, _ := strings.Cut(p.address, ":")
+			text = replaced(t, text, "http://"+p.address, "http://:"+port)
+			return replaced(t, text, backend.Listener.Addr().String(), upstream)
+		}, caddy, "run", "--config", "Caddyfile", "--adapter", "caddyfile")
+	})
+}
+
+func TestNoSpellingSlipsPastForwardAuthOfTraefik(t *testing.T) {
+	traefik(t)
+	noSpellingSlipsPast(t, func(t *testing.T, p *forwardProxy, backend *httptest.Server, upstream string) {
+		p.startTraefik(t, backend, func(text, _ string) string {
+			return replaced(t, text, backend.Listener.Addr().String(), upstream)
+		})
+	})
+}
+
+// noSpellingSlipsPast starts a proxy that asks Headgate before upstreams.
+func noSpellingSlipsPast(t *testing.T, start func(t *testing.T, p *forwardProxy, backend *httptest.Server, upstream string)) {
+	t.Helper()
 	for _, name := range []string{"express", "url"} {
 		t.Run(name, func(t *testing.T) {
 			upstream := upstreams()[name](t)
@@ -69,9 +100,7 @@ func TestNoSpellingSlipsPastForwardAuthOfNginx(t *testing.T) {
 				})}
 				nobody := httptest.NewUnstartedServer(nil)
 				defer nobody.Close()
-				p.startNginx(t, nobody, func(text, folder string) string {
-					return nginxHome(replaced(t, text, nobody.Listener.Addr().String(), upstream), folder)
-				})
+				start(t, p, nobody, upstream)
 				return &rawClient{address: p.address}
 			}
 			comparison{bare: &rawClient{address: upstream}, strict: front(protected), once: front(eachOnce)}.run(t)
