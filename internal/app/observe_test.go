@@ -216,7 +216,8 @@ limits:
 	if err := f.Reload(); err == nil {
 		t.Fatal("the rules are wrong")
 	}
-	if s = answerOf[app.Status](t, f, "/v1/status"); s.Rules.ReloadsFailed != 1 || !strings.Contains(s.Rules.LastError, "nam") {
+	// The watcher may have tried as well.
+	if s = answerOf[app.Status](t, f, "/v1/status"); s.Rules.ReloadsFailed < 1 || !strings.Contains(s.Rules.LastError, "nam") {
 		t.Errorf("%+v", s.Rules)
 	}
 	if got := f.metric(t, "headgate_reload_last_successful"); got != "0" {
