@@ -1,0 +1,64 @@
+package app_test
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+// Cookies of the name that the token has are neither a second budget nor a way
+// past for a client who has used up its own: the upstream may take any of them.
+func TestTokenBehindOtherCookies(t *testing.T) {
+	key := strings.Repeat("k", 64)
+	secret := filepath.Join(t.TempDir(), "secret")
+	writeFile(t, secret, key)
+	now := newClock().Now()
+	sign := func(subject, key string) string {
+		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+			"sub": subject, "exp": now.Add(time.Hour).Unix(),
+		}).SignedString([]byte(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	junk := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "t=junk%d; ", i)
+		}
+		return b.String()
+	}
+	ann, forged := sign("ann", key), sign("bob", "k"+key[1:len(key)-1])
+	for name, onInvalid := range map[string]config.InvalidToken{"anonymous": config.InvalidAnonymous, "refuse": config.InvalidRefuse} {
+		t.Run(name, func(t *testing.T) {
+			f := run(t, "domain: d\nlimits: [{name: one, key: [\"jwt:sub\"], rate: 2/day}]\n", hello, func(c *config.Config) {
+				c.JWT = config.JWT{SecretFile: secret, Cookie: "t", OnInvalid: onInvalid}
+			})
+			passed := 0
+			for _, cookies := range []string{
+				"t=" + ann, "t=" + ann, "t=" + ann, "t=junk; t=" + ann, "t=" + ann + "; t=junk", "t=; t=" + ann, "t=" + forged + "; t=" + ann,
+				"T=junk; t=\"" + ann + "\"", junk(7) + "t=" + ann, junk(8) + "t=" + ann, junk(9) + "t=" + ann, "t=" + ann + "; " + junk(9),
+				strings.Repeat("t=junk; ", 20) + "t=" + ann,
+			} {
+				res, _ := f.get(t, f.proxyURL("/"), "Cookie", cookies)
+				if res.StatusCode == http.StatusOK {
+					passed++
+				}
+				if res.StatusCode == http.StatusOK && passed > 2 {
+					t.Errorf("%s passes when two have", cookies)
+				}
+			}
+			if passed != 2 {
+				t.Errorf("%d passed, want 2", passed)
+			}
+		})
+	}
+}
