@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/rules"
 )
 
 // In what time a reservation has to be settled.
@@ -49,6 +48,7 @@ type reservation struct {
 	id          string
 	made, until int64
 	cost        int64
+	record      int64 // the name of the lease that it is; 0 for none
 	parts       []reserved
 	leases      []byte // as appendLeases has them
 }
@@ -78,8 +78,40 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 		})
 	}
 	r.leases = appendLeases(nil, v.Leases(nil))
+	e.note(ctx, &r)
 	token, sealErr := e.seal.close(ctx, reservationToken, r.append(nil))
 	return v, token, errors.Join(err, sealErr)
+}
+
+// note writes the record of a reservation to the store: a lease of its own, which
+// lasts as long as it can be settled. If it cannot be written, or what was taken is
+// in this process's memory, the reservation does without.
+func (e *Engine) note(ctx context.Context, r *reservation) {
+	for i := range r.parts {
+		if r.parts[i].local {
+			return
+		}
+	}
+	if d, err := e.store.Take(ctx, r.open(r.made)); err == nil && d.Allowed {
+		r.record = d.Lease
+	}
+}
+
+// open is the op that writes the record.
+func (r *reservation) open(at int64) headgate.Op {
+	return headgate.Op{
+		Key: r.place(), Scope: "reserved/" + r.id, Cost: 1, At: at, Kind: headgate.Take,
+		Limit: headgate.Concurrent(1).Lease(time.Duration(r.until-r.made) * time.Microsecond),
+	}
+}
+
+// place is the key under which the store keeps what it knows of the reservation: in
+// a cluster where what it has taken first is.
+func (r *reservation) place() string {
+	if len(r.parts) > 0 {
+		return r.parts[0].key
+	}
+	return ""
 }
 
 // Commit settles a reservation at what the request has really cost: it charges
@@ -117,7 +149,7 @@ func (e *Engine) settleReservation(ctx context.Context, token string, cost, at i
 	if !ok {
 		return Settlement{}, ErrBadToken
 	}
-	if at >= r.until {
+	if r.record == 0 && at >= r.until { // otherwise the store's clock says so
 		return Settlement{Ending: Expired}, nil
 	}
 	s := settling{engine: e, reservation: r, at: at, cost: cost}
@@ -130,151 +162,9 @@ func (e *Engine) settleReservation(ctx context.Context, token string, cost, at i
 	return out, err
 }
 
-// settling is a reservation on its way to be settled.
-type settling struct {
-	*reservation
-	engine   *Engine
-	at, cost int64
-	out      Settlement
-
-	// ops are the differences: of the store and of this process's memory.
-	ops, local []headgate.Op
-}
-
-// plan works out what to charge and what to give back.
-func (s *settling) plan() {
-	rs, x := s.engine.Rules(), s.engine.exceptions.Load()
-	for i := range s.parts {
-		p := &s.parts[i]
-		rule := rs.Rule(p.domain, p.rule)
-		if rule == nil || rule.Limit.Algorithm() != p.algorithm {
-			s.out.Lost = append(s.out.Lost, p.rule)
-			continue
-		}
-		if rule.Limit.IsUnlimited() {
-			continue
-		}
-		_, rule = x.of(rule, p.key, x.orNow(s.at))
-		if op, ok := s.difference(p, rule); ok && p.local {
-			s.local = append(s.local, op)
-		} else if ok {
-			s.ops = append(s.ops, op)
-		}
-	}
-}
-
-// difference is the op that turns what p has taken into what the request cost.
-func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool) {
-	op := headgate.Op{Key: p.key, Scope: rule.Scope, Limit: rule.Limit, At: s.at}
-	if p.local {
-		op.Limit = localLimit(rule)
-	}
-	switch actual := times(s.cost, p.each); {
-	case actual > p.granted:
-		op.Kind, op.Cost = headgate.Take, actual-p.granted
-	case actual < p.granted:
-		op.Kind, op.Cost = headgate.Refund, p.granted-actual
-		op.Duration = p.freshIn - elapsed(s.made, s.at)
-		return op, op.Duration > 0 // else time has given it all back
-	default:
-		return op, false
-	}
-	return op, true
-}
-
-// settle marks the reservation as settled and makes the differences, at once if
-// the store can. The mark is a limit of one in the time that a token is good,
-// for the reservation's own name.
-func (s *settling) settle(ctx context.Context) (Settlement, error) {
-	mark := s.mark()
-	if len(s.ops) > 0 {
-		ops := append([]headgate.Op{mark}, s.ops...)
-		out := make([]headgate.Decision, len(ops))
-		switch err := s.engine.store.Do(ctx, ops, out, headgate.AllOrNothing); {
-		case errors.Is(err, headgate.ErrCrossSlot):
-			// One after the other, then.
-		case err != nil:
-			return s.out, unavailable(err)
-		case !out[0].Allowed:
-			s.out.Ending = Settled
-			return s.out, nil
-		case allAllowed(out):
-			return s.finish(ctx)
-		}
-	}
-	// What does not fit becomes a debt.
-	d, err := s.engine.store.Take(ctx, mark)
-	if err != nil {
-		return s.out, unavailable(err)
-	}
-	if !d.Allowed {
-		s.out.Ending = Settled
-		return s.out, nil
-	}
-	for i := range s.ops {
-		if s.ops[i].Kind == headgate.Take {
-			s.ops[i].Kind = headgate.Charge
-		}
-	}
-	if err := s.make(ctx, s.engine.store, s.ops); err != nil {
-		return s.out, unavailable(err)
-	}
-	return s.finish(ctx)
-}
-
-// make makes ops, each by itself.
-func (s *settling) make(ctx context.Context, store headgate.Store, ops []headgate.Op) error {
-	if len(ops) == 0 {
-		return nil
-	}
-	out := make([]headgate.Decision, len(ops))
-	if err := store.Do(ctx, ops, out, headgate.Independent); err != nil {
-		return err
-	}
-	s.out.InDebt = s.out.InDebt || !allAllowed(out)
-	return nil
-}
-
-// finish settles with this process's memory, which never fails.
-func (s *settling) finish(ctx context.Context) (Settlement, error) {
-	if s.engine.fallback != nil {
-		for i := range s.local {
-			if s.local[i].Kind == headgate.Take {
-				s.local[i].Kind = headgate.Charge
-			}
-		}
-		_ = s.make(ctx, s.engine.fallback, s.local)
-	}
-	return s.out, nil
-}
-
-// mark is what can be taken once.
-func (s *settling) mark() headgate.Op {
-	period := time.Duration(s.until-s.made)*time.Microsecond + settledSlack
-	op := headgate.Op{
-		Scope: "reservation/" + s.id, Cost: 1, At: s.at, Kind: headgate.Take,
-		Limit: headgate.Per(1, period).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
-	}
-	if len(s.ops) > 0 {
-		op.Key = s.ops[0].Key // in a cluster, where that is
-	} else if len(s.parts) > 0 {
-		op.Key = s.parts[0].key
-	}
-	return op
-}
-
-func allAllowed(out []headgate.Decision) bool {
-	for i := range out {
-		if !out[i].Allowed {
-			return false
-		}
-	}
-	return true
-}
-
 func (r *reservation) append(dst []byte) []byte {
 	dst = appendText(dst, r.id)
-	for _, n := range [...]int64{r.made, r.until, r.cost, int64(len(r.parts))} {
+	for _, n := range [...]int64{r.made, r.until, r.cost, r.record, int64(len(r.parts))} {
 		dst = binary.AppendVarint(dst, n)
 	}
 	for i := range r.parts {
@@ -293,7 +183,7 @@ func (r *reservation) append(dst []byte) []byte {
 
 func readReservation(plain []byte) (*reservation, bool) {
 	in := &tokenReader{in: plain}
-	r := &reservation{id: in.text(), made: in.number(), until: in.number(), cost: in.number()}
+	r := &reservation{id: in.text(), made: in.number(), until: in.number(), cost: in.number(), record: in.number()}
 	for n := in.number(); n > 0 && !in.bad; n-- {
 		r.parts = append(r.parts, reserved{
 			domain: in.text(), rule: in.text(), key: in.text(),
