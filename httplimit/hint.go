@@ -98,12 +98,18 @@ func cut(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// fromReset tells apart the two things that servers mean by Reset: seconds
-// from now, or a Unix time.
+// fromReset tells apart what servers mean by Reset: seconds from now, a Unix time,
+// or one in milliseconds or finer.
 func fromReset(reset int64, at time.Time) time.Duration {
-	const unix = 1_000_000_000 // September 2001; as a delta, 31 years
+	const (
+		unix   = 1_000_000_000     // September 2001; as a delta, 31 years
+		millis = 1_000_000_000_000 // September 2001; in seconds, the year 33658
+	)
 	if reset < unix {
 		return duration(reset)
+	}
+	for reset >= millis {
+		reset = reset/1000 + 1 // rather later than told
 	}
 	return duration(max(reset-at.Unix(), 0))
 }

@@ -17,6 +17,8 @@ const (
 	// DefaultMaxRetries is the MaxRetries of a Transport that has none.
 	DefaultMaxRetries = 3
 
+	// longestHold is for how long a host is believed to have nothing left.
+	longestHold  = time.Hour
 	firstBackoff = time.Second
 	maxHosts     = 4096
 	maxDrain     = 64 << 10
@@ -32,8 +34,12 @@ const (
 // (use errors.As) if that is later than MaxWait or their context allow. A
 // server says so by Retry-After in a 429 or 503, in seconds or as a date; by
 // RateLimit: "name";r=0;t=30 (the IETF's field); or by X-RateLimit-Remaining: 0
-// (or RateLimit-Remaining) and a Reset, in seconds or as a Unix time. The first
-// of these that is there counts.
+// (or RateLimit-Remaining) and a Reset, in seconds or as a Unix time, of seconds or
+// milliseconds. The first of these that is there counts.
+//
+// A host is believed for an hour at most, or for MaxWait if that is longer. Then
+// it is asked again: a time that was wrong, or in a unit that nobody knows, does not
+// give the host up until the program is restarted.
 //
 // A 429 is tried again if the body can be sent again (http.Request.GetBody); a
 // 503 only if the method is idempotent too, for it may come from behind a
@@ -76,7 +82,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		wait, told := hint(res, now())
 		if told {
-			t.hold(host, now().Add(wait))
+			t.hold(host, now().Add(min(wait, max(longestHold, t.maxWait()))))
 		}
 		if attempt >= t.maxRetries() || !retryable(r, res.StatusCode) {
 			return res, nil

@@ -191,19 +191,59 @@ func TestTransportUnixReset(t *testing.T) {
 	t.Parallel()
 	// The bubble begins in 2000, where a Unix time still looks like a delta.
 	const in2001 = 1_000_000_000 - 946_684_800
-	bubble(t, []reply{{200, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1000000035"}, {200, ""}},
-		func(t *testing.T, s *script, rt *httplimit.Transport) {
-			time.Sleep(in2001*time.Second + 5*time.Second)
-			s.start = time.Now()
-			for range 2 {
-				if status, err := get(t.Context(), t, rt, "http://a/"); status != 200 || err != nil {
-					t.Fatal(status, err)
+	for name, reset := range map[string]string{
+		"seconds": "1000000035", "milliseconds": "1000000034500", "nanoseconds": "1000000034000000000",
+	} {
+		bubble(t, []reply{{200, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: " + reset}, {200, ""}},
+			func(t *testing.T, s *script, rt *httplimit.Transport) {
+				time.Sleep(in2001*time.Second + 5*time.Second)
+				s.start = time.Now()
+				for range 2 {
+					if status, err := get(t.Context(), t, rt, "http://a/"); status != 200 || err != nil {
+						t.Fatal(name, status, err)
+					}
 				}
+				if !about(s.asked[1], 30*time.Second) {
+					t.Errorf("%s: sent at %v, want 30s", name, s.asked[1])
+				}
+			})
+	}
+}
+
+// TestTransportAsksAgain: what a host says is believed for an hour, or for as long
+// as the caller would wait anyway; then it is asked again.
+func TestTransportAsksAgain(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		first   reply
+		maxWait time.Duration
+		after   time.Duration // when it is asked again
+	}{
+		{"Retry-After beyond all", reply{429, "Retry-After: 999999999999"}, 0, time.Hour},
+		{"a date far away", reply{429, "Retry-After: Sat, 01 Jan 2033 00:00:09 GMT"}, 0, time.Hour},
+		{"a t beyond all", reply{200, `RateLimit: "a";r=0;t=999999999999`}, 0, time.Hour},
+		{"a Reset beyond all", reply{200, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 99999999999999999999"}, 0, time.Hour},
+		{"as told, below an hour", reply{429, "Retry-After: 3000"}, 0, 50 * time.Minute},
+		{"a caller with time", reply{429, "Retry-After: 999999999999"}, 3 * time.Hour, 3 * time.Hour},
+	} {
+		bubble(t, []reply{tt.first, {200, ""}}, func(t *testing.T, s *script, rt *httplimit.Transport) {
+			rt.MaxWait = tt.maxWait
+			if status, err := get(t.Context(), t, rt, "http://a/"); status != tt.first.status || err != nil {
+				t.Fatal(tt.name, status, err)
 			}
-			if !about(s.asked[1], 30*time.Second) {
-				t.Errorf("sent at %v, want 30s", s.asked[1])
+			rt.MaxWait = -1 // from now on nobody waits
+			time.Sleep(tt.after - time.Second)
+			var limited *headgate.LimitedError
+			if _, err := get(t.Context(), t, rt, "http://a/"); !errors.As(err, &limited) || limited.Decision.RetryAfter != time.Second {
+				t.Errorf("%s, a second before: %v", tt.name, err)
+			}
+			time.Sleep(time.Second)
+			if status, err := get(t.Context(), t, rt, "http://a/"); status != 200 || err != nil {
+				t.Errorf("%s: %d, %v", tt.name, status, err)
 			}
 		})
+	}
 }
 
 func TestTransportBodies(t *testing.T) {
