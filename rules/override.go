@@ -138,16 +138,20 @@ func (r *Rule) KeyParts() int {
 // ComposeKey joins parts, in the order of Key, to the key that the requests
 // that have these values are counted by. A method, path or host is brought into
 // its normal form; of the client's address the part is the text that doors
-// count by. The one part of the key of a rule under compat: envoy is the text
-// that [SplitKey] gives.
+// count by. Under compat: envoy the only part is the text that [SplitKey] gives;
+// in its place may be the values of the entries for which the descriptors of the
+// rule give none, in their order, each as VALUE or KEY=VALUE.
 func (r *Rule) ComposeKey(parts []KeyPart) (string, error) {
+	if r.flat {
+		return r.composeJoined(parts)
+	}
 	if len(parts) != r.KeyParts() {
 		return "", r.wrongParts(len(parts))
 	}
 	var key []byte
 	for i, p := range parts {
 		switch {
-		case p.Missing && (r.flat || r.KeyMissing == KeyMissingSkip || len(r.steps) > 0):
+		case p.Missing && (r.KeyMissing == KeyMissingSkip || len(r.steps) > 0):
 			return "", problemf("the rule does not apply to requests without %s", r.partName(i))
 		case p.Missing:
 			key = append(key, markMissing...)
@@ -179,7 +183,7 @@ func (r *Rule) partName(i int) string {
 func (r *Rule) wrongParts(n int) error {
 	switch {
 	case r.flat:
-		return problemf("the key of this rule is one text, as GET /v1/top shows it")
+		return problemf("that is not what its requests are counted by: %s", r.howToJoin())
 	case len(r.Key) == 0:
 		return problemf("the rule counts all requests together: its key has no parts")
 	}

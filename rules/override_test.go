@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -106,6 +107,78 @@ descriptors:
 	want, _ := rule.ComposeKey([]KeyPart{{Value: "198.51.100.7"}, {Value: "GET"}, {Value: "/a/b"}, {Missing: true}, {Value: "ann"}})
 	if err != nil || got != want {
 		t.Errorf("%q %v, want the normal form %q", got, err, want)
+	}
+}
+
+// Under compat: envoy a key may be typed by its values too, and what no request
+// can be counted by is refused: a ban of it would do nothing.
+func TestComposeKeyOfJoinedKeys(t *testing.T) {
+	rs := parse(t, `
+domain: d
+compat: envoy
+descriptors:
+  - {key: user, rate_limit: {name: user, unit: day, requests_per_unit: 1}}
+  - {key: plan, value: free, rate_limit: {name: free, unit: day, requests_per_unit: 1}}
+  - {key: path, value: "/a*", rate_limit: {name: path, unit: day, requests_per_unit: 1}}
+  - {key: file, value: "f*", share_threshold: true, rate_limit: {name: file, unit: day, requests_per_unit: 1}}
+  - {key: "s*", share_threshold: true, rate_limit: {name: shared, unit: day, requests_per_unit: 1}}
+  - {key: "k*", rate_limit: {name: star, unit: day, requests_per_unit: 1}}
+  - key: team
+    descriptors: [{key: plan, value: paid, descriptors: [{key: user, rate_limit: {name: deep, unit: day, requests_per_unit: 1}}]}]
+`)
+	long := strings.Repeat("long", 100)
+	for _, row := range []struct {
+		limit string
+		typed []string
+		words string // a descriptor that is counted by it, or
+		want  string // what the error says
+	}{
+		{"user", []string{"7"}, "user=7", ""},
+		{"user", []string{"user=7"}, "user=7", ""},
+		{"user", []string{"d_user_7_"}, "user=7", ""},
+		{"user", []string{"user=d_user_7_"}, "user=d_user_7_", ""},
+		{"user", []string{long}, "user=" + long, ""},
+		{"user", []string{"d_usr_7_"}, "", "user=VALUE, or the whole key as GET /v1/top shows it, which is like d_user_VALUE_"},
+		{"user", nil, "", "type user=VALUE"},
+		{"user", []string{"7", "8"}, "", "type user=VALUE"},
+		{"free", nil, "plan=free", ""},
+		{"free", []string{"d_plan_free_"}, "plan=free", ""},
+		{"free", []string{"free"}, "", "its key is d_plan_free_"},
+		{"path", []string{"/a/b"}, "path=/a/b", ""},
+		{"path", []string{"path=/a"}, "path=/a", ""},
+		{"path", []string{"/b"}, "", "path=/a*"},
+		{"path", []string{"d_path_/b_"}, "", "no request of this rule"},
+		{"file", nil, "file=f1", ""},
+		{"file", []string{"d_file_f*_"}, "file=f1", ""},
+		{"shared", []string{"d_some_s*_"}, "some=1", ""},
+		{"shared", []string{"1"}, "", "type the whole key"},
+		{"star", []string{"kind=1"}, "kind=1", ""},
+		{"star", []string{"1"}, "", "k*=VALUE"},
+		{"deep", []string{"red", "7"}, "team=red plan=paid user=7", ""},
+		{"deep", []string{"team=red", "user=7"}, "team=red plan=paid user=7", ""},
+		{"deep", []string{"d_team_red_plan_paid_user_7_"}, "team=red plan=paid user=7", ""},
+		{"deep", []string{"7"}, "", "team=VALUE and user=VALUE"},
+	} {
+		i := slices.IndexFunc(rs.Rules(), func(r *Rule) bool { return r.LimitName == row.limit })
+		var parts []KeyPart
+		for _, text := range row.typed {
+			parts = append(parts, ParseKeyPart(text))
+		}
+		got, err := rs.Rules()[i].ComposeKey(parts)
+		if row.want != "" {
+			if err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("%s %q: %q, %v, want %q", row.limit, row.typed, got, err, row.want)
+			}
+			continue
+		}
+		var m Matches
+		rs.MatchDescriptor("d", entriesOf(row.words), &m)
+		if len(m.Checks) != 1 || m.Checks[0].Rule.LimitName != row.limit {
+			t.Fatalf("%s comes under %v", row.words, m.Checks)
+		}
+		if err != nil || got != m.Checks[0].Key {
+			t.Errorf("%s %q: %q, %v, want %q", row.limit, row.typed, got, err, m.Checks[0].Key)
+		}
 	}
 }
 
