@@ -19,6 +19,12 @@ func Unread(w http.ResponseWriter, r *http.Request, err error) {
 		Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", big.Limit))
 		return
 	}
+	if errors.Is(err, ErrManyBodies) {
+		defer Unwanted(w, r, r.Body)()
+		w.Header().Set("Retry-After", "1")
+		Problem(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		Problem(w, http.StatusRequestTimeout, "the body did not arrive in time")
 		return

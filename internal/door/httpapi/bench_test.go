@@ -25,6 +25,7 @@ func BenchmarkCheck(b *testing.B) {
 	body := strings.NewReader("")
 	r := httptest.NewRequest(http.MethodPost, "/v1/check", nil)
 	r.Body = io.NopCloser(body)
+	r.ContentLength = int64(len(loginBody))
 	w := &sink{header: http.Header{}}
 	b.ReportAllocs()
 	for b.Loop() {

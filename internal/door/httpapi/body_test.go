@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/store/memory"
@@ -47,6 +48,53 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 			if w.Code != row.want || w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%v, length %d: %d %s, want %d", row.err, length, w.Code, w.Body, row.want)
 			}
+		}
+	}
+}
+
+// Large bodies that do not end take a bounded amount together; small ones are
+// answered, and what has been taken is given back.
+func TestLargeBodiesAreBoundedTogether(t *testing.T) {
+	const most = 1 << 20
+	a := newBoundedAPI(t, memory.New(), most)
+	begun := `{"domain":"api","attributes":{"path":"` + strings.Repeat("x", 300<<10)
+	for _, length := range []int64{1 << 20, -1} {
+		var writers []*io.PipeWriter
+		answers := make(chan *httptest.ResponseRecorder, 20)
+		for range cap(answers) {
+			body, w := io.Pipe()
+			writers = append(writers, w)
+			r := httptest.NewRequest(http.MethodPost, "/v1/check", body)
+			r.ContentLength = length
+			go func() {
+				w := httptest.NewRecorder()
+				a.handler.ServeHTTP(w, r)
+				_ = body.Close()
+				answers <- w
+			}()
+			_, _ = io.WriteString(w, begun) // until it is read, or refused
+		}
+		if w := a.check(loginBody); w.Code != http.StatusOK {
+			t.Errorf("a small body: %d %s", w.Code, w.Body)
+		}
+		a.now = a.now.Add(time.Hour)
+		for _, w := range writers {
+			_ = w.CloseWithError(io.ErrUnexpectedEOF)
+		}
+		refused := 0
+		for range cap(answers) {
+			switch w := <-answers; {
+			case w.Code == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "1":
+				refused++
+			case w.Code != http.StatusBadRequest:
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		}
+		if refused < 16 || refused == cap(answers) {
+			t.Errorf("%d of %d were refused", refused, cap(answers))
+		}
+		if w := a.check(begun + `"}}`); w.Code != http.StatusOK {
+			t.Errorf("when all is given back: %d %.100s", w.Code, w.Body)
 		}
 	}
 }

@@ -87,10 +87,10 @@ func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error
 func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 	c, _ := h.calls.Get().(*call)
 	defer func() {
-		c.release()
+		h.release(c)
 		h.calls.Put(c)
 	}()
-	if err := c.read(w, r); err != nil {
+	if err := h.read(c, w, r); err != nil {
 		answer.Unread(w, r, err)
 		return
 	}

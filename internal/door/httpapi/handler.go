@@ -6,7 +6,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -46,6 +45,9 @@ type Options struct {
 	// ForwardAuth, if not nil, answers /v1/auth, by any method: proxies that
 	// ask before they forward a request.
 	ForwardAuth http.Handler
+	// MaxBodies is how many bytes all bodies together may take that are larger
+	// than 16 KiB; 0 is 64 MiB.
+	MaxBodies int64
 	// Queue, if not nil, answers GET /v1/queue/ID: what became of a request that
 	// was queued.
 	Queue http.Handler
@@ -56,11 +58,13 @@ type Handler struct {
 	options    Options
 	calls      sync.Pool // of *call
 	explaining explaining
+	bodies     answer.Bodies
 }
 
 // New returns the API.
 func New(options Options) *Handler {
 	h := &Handler{options: options}
+	h.bodies.Most = options.MaxBodies
 	h.calls.New = func() any { return new(call) }
 	return h
 }
@@ -152,10 +156,10 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 	}
 	c, _ := h.calls.Get().(*call)
 	defer func() {
-		c.release()
+		h.release(c)
 		h.calls.Put(c)
 	}()
-	if err := c.read(w, r); err != nil {
+	if err := h.read(c, w, r); err != nil {
 		answer.Unread(w, r, err)
 		return
 	}
@@ -237,47 +241,21 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body) // a caller that went away has no use for the error
 }
 
-// read reads the body of r into c.in.
-func (c *call) read(w http.ResponseWriter, r *http.Request) error {
-	if r.ContentLength > MaxBody {
-		return &http.MaxBytesError{Limit: MaxBody}
+// read reads the body of r into c.in, which counts until it is released.
+func (h *Handler) read(c *call, w http.ResponseWriter, r *http.Request) (err error) {
+	if c.in, err = h.bodies.Read(c.in, w, r, MaxBody); err != nil {
+		c.in = h.bodies.Release(c.in) // not only when the refusal has been read
 	}
-	if r.ContentLength >= 0 && r.ContentLength <= keptMemory {
-		// net/http reads no further, so that nothing has to count.
-		c.in = slices.Grow(c.in[:0], int(r.ContentLength))[:r.ContentLength]
-		_, err := io.ReadFull(r.Body, c.in)
-		return err
-	}
-	in := c.in[:0]
-	if cap(in) == 0 {
-		in = make([]byte, 0, 1024)
-	}
-	from := http.MaxBytesReader(w, r.Body, MaxBody)
-	for {
-		if len(in) == cap(in) {
-			in = append(in, 0)[:len(in)]
-		}
-		n, err := from.Read(in[len(in):cap(in)])
-		in = in[:len(in)+n]
-		c.in = in
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return err
 }
 
-// keptMemory is how large a buffer may be that is kept for the next request,
-// and that is made before any of the body has come.
+// keptMemory is how large an answer may be whose memory is kept for the next
+// request.
 const keptMemory = 64 << 10
 
 // release lets go of what a giant request took.
-func (c *call) release() {
-	if cap(c.in) > keptMemory {
-		c.in = nil
-	}
+func (h *Handler) release(c *call) {
+	c.in = h.bodies.Release(c.in)
 	if cap(c.out) > keptMemory {
 		c.out = nil
 	}

@@ -63,6 +63,12 @@ type api struct {
 
 func newAPI(t testing.TB, store headgate.Store, options ...engine.Option) *api {
 	t.Helper()
+	return newBoundedAPI(t, store, 0, options...)
+}
+
+// newBoundedAPI is one whose large bodies may take that many bytes together.
+func newBoundedAPI(t testing.TB, store headgate.Store, bodies int64, options ...engine.Option) *api {
+	t.Helper()
 	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(testRules)})
 	if rs == nil {
 		t.Fatalf("rules: %v", diagnostics)
@@ -77,7 +83,7 @@ func newAPI(t testing.TB, store headgate.Store, options ...engine.Option) *api {
 		Ready:   func(context.Context) httpapi.Readiness { return a.ready },
 		Clock:   func() time.Time { return a.now },
 		Logger:  slog.New(slog.DiscardHandler),
-		Clients: clients,
+		Clients: clients, MaxBodies: bodies,
 	})
 	return a
 }

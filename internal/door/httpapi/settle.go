@@ -60,7 +60,8 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request) {
 	}
 	at := h.now()
 	var c call
-	if err := c.read(w, r); err != nil {
+	defer h.release(&c)
+	if err := h.read(&c, w, r); err != nil {
 		answer.Unread(w, r, err)
 		return
 	}
@@ -148,7 +149,8 @@ func (h *Handler) now() int64 {
 func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) {
 	at := h.now()
 	var c call
-	if err := c.read(w, r); err != nil {
+	defer h.release(&c)
+	if err := h.read(&c, w, r); err != nil {
 		answer.Unread(w, r, err)
 		return
 	}

@@ -1,7 +1,6 @@
 package rls
 
 import (
-	"io"
 	"net/http"
 
 	envoy "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -24,11 +23,13 @@ const maxJSON = 1 << 20
 func (s *Service) JSON() http.Handler { return http.HandlerFunc(s.serveJSON) }
 
 func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
+	body, err := s.bodies.Read(nil, w, r, maxJSON)
 	if err != nil {
+		s.bodies.Release(body)
 		answer.Unread(w, r, err)
 		return
 	}
+	defer s.bodies.Release(body)
 	var request envoy.RateLimitRequest
 	if err := protojson.Unmarshal(body, &request); err != nil {
 		answer.Problem(w, http.StatusBadRequest, "the body is no RateLimitRequest: "+err.Error())

@@ -53,6 +53,7 @@ type LegacyHeaders struct {
 type Service struct {
 	options Options
 	calls   sync.Pool // of *call
+	bodies  answer.Bodies
 }
 
 // New returns the service.
