@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -72,15 +73,17 @@ func (c *collector) collect(path string) {
 	if !info.IsDir() {
 		if IsTest(path) == c.tests {
 			c.read(path, info)
-		} else if c.tests {
+		} else if !c.tests {
+			c.tellOfTest(path)
+		} else {
 			c.problems = append(c.problems, Diagnostic{File: path, Message: "not a file of rule tests", Hint: "they end in _test.yaml"})
 		}
 		return
 	}
-	before := len(c.seen)
+	before, problems := len(c.seen), len(c.problems)
 	c.left = nil
 	c.folder(path, 0)
-	if len(c.problems) == 0 && !c.tests {
+	if !c.tests && !hasErrors(c.problems[problems:]) {
 		c.tellOfFolder(path, len(c.seen) == before)
 	}
 }
@@ -131,7 +134,9 @@ func (c *collector) folder(path string, depth int) {
 		case strings.HasPrefix(e.Name(), "..") || strings.HasPrefix(e.Name(), ".") && (!c.dotFiles || e.IsDir()):
 		case e.IsDir():
 			c.folder(name, depth+1)
-		case IsTest(name) != c.tests:
+		case IsTest(name) && !c.tests:
+			c.tellOfTest(name)
+		case c.tests && !IsTest(name):
 		case c.tests || c.anyName || isRuleFile(name):
 			c.entry(name)
 		default:
@@ -147,6 +152,28 @@ func (c *collector) entry(name string) {
 		c.fail(name, err)
 	} else if !info.IsDir() {
 		c.read(name, info)
+	}
+}
+
+// tellOfTest warns of a file that is not read for its name, and yet has rules.
+func (c *collector) tellOfTest(name string) {
+	info, err := os.Stat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > MaxFileSize {
+		return
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return // who reads tests will tell
+	}
+	for line := range bytes.Lines(data) {
+		if bytes.HasPrefix(line, []byte("limits:")) || bytes.HasPrefix(line, []byte("descriptors:")) {
+			c.problems = append(c.problems, Diagnostic{
+				Severity: SeverityWarning, File: name,
+				Message: "the file has rules, but is not read as such: its name is that of rule tests",
+				Hint:    "call it something that does not end in _test.yaml",
+			})
+			return
+		}
 	}
 }
 

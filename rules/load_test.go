@@ -102,6 +102,23 @@ func TestLoadWarns(t *testing.T) {
 	}
 }
 
+// TestRulesNamedAsTests: a file whose name is that of rule tests is not read for
+// rules, and that is said if it has some.
+func TestRulesNamedAsTests(t *testing.T) {
+	dir := write(t, "a.yaml", rule("a"), "load_test.yaml", rule("b"), "envoy_test.yml", "domain: e\ndescriptors: []\n", "a_test.yaml", "tests:\n  - {name: limits}\n")
+	for _, paths := range [][]string{{dir}, {filepath.Join(dir, "a.yaml"), filepath.Join(dir, "envoy_test.yml"), filepath.Join(dir, "load_test.yaml")}} {
+		set, err := Load(paths...)
+		if err != nil || len(set.Rules()) != 1 || len(set.Warnings()) != 2 {
+			t.Fatalf("%v, %v", set, err)
+		}
+		for i, name := range []string{"envoy_test.yml", "load_test.yaml"} {
+			if got := set.Warnings()[i].String(); got != filepath.Join(dir, name)+": warning: the file has rules, but is not read as such: its name is that of rule tests; call it something that does not end in _test.yaml" {
+				t.Error(got)
+			}
+		}
+	}
+}
+
 func TestLoadRefusesWhatIsNoFile(t *testing.T) {
 	dir := write(t, "big.yaml", "# "+strings.Repeat("x", MaxFileSize))
 	if _, err := Load(filepath.Join(dir, "big.yaml")); err == nil || !strings.Contains(err.Error(), "larger than 8 MiB") {

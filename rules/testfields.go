@@ -165,6 +165,10 @@ func (p *testParser) addAttribute(out []TestAttribute, field pair, a Attribute, 
 			p.warnf(field.key, "", "the attribute %s is one of the caller's own%s", quote(a.Name), didYouMean(a.Name, known))
 		}
 	}
+	if a.Kind == Path && text != "" && text[0] != '/' && text != "*" {
+		p.errorf(field.value, "", "the path %s must begin with /", quote(text))
+		return out
+	}
 	if a.Kind == ClientIP {
 		if address, err := netip.ParseAddr(text); err != nil || address.Zone() != "" {
 			p.errorf(field.value, "", "%s is not an IP address", quote(text))
@@ -248,6 +252,9 @@ func (p *testParser) expectation(n *node) Expectation {
 		return e
 	}
 	f := p.fields(n, "expect", expectKeys())
+	if len(n.pairs) == 0 {
+		p.errorf(n, "write any if every verdict is right", "\"expect\" is empty")
+	}
 	if n := f.get("allowed"); n != nil {
 		if yes, ok := p.boolean(n, "allowed"); ok {
 			e.Allowed = &yes

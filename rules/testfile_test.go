@@ -114,6 +114,8 @@ func TestParseTestsExplains(t *testing.T) {
 		step + "cost: -1}]}]":                      `"cost" must be from 0`,
 		"tests: [{name: a, trace: [{request: {}, expect: [any, any], repeat: 3}]}]":                           `is repeated 3 times, and "expect" lists 2 verdicts`,
 		"tests: [{name: a, trace: [{request: {}, expect: []}]}]":                                              `the list of "expect" is empty`,
+		"tests: [{name: a, trace: [{request: {}, expect: {}}]}]":                                              `"expect" is empty; write any if every verdict is right`,
+		"tests: [{name: a, trace: [{request: {path: login}, expect: any}]}]":                                  `the path "login" must begin with /`,
 		"tests: [{name: a, trace: [{request: {}, expect: allowwed}]}]":                                        `unknown expect "allowwed", did you mean "allowed"?`,
 		"tests: [{name: a, trace: [{request: {}, expect: {remaning: 1}}]}]":                                   `unknown key "remaning" in expect, did you mean "remaining"?`,
 		"tests: [{name: a, trace: [{request: {}, expect: {retry_after: 5}}]}]":                                `"retry_after" must be a duration`,

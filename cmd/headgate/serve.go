@@ -108,7 +108,7 @@ admin.token_file, resp.password_file. See docs/tls.md and docs/single-port.md.
 
 SIGHUP, or a change of a rule file, reloads the rules; certificates follow their
 files. SIGTERM and SIGINT drain;
-a second one stops at once.`,
+a second one, a second or more later, stops at once.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default headgate.yaml, if it is there)")

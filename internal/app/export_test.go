@@ -3,8 +3,14 @@ package app
 import (
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 )
+
+// AwaitStop is awaitStop.
+func AwaitStop(stopped <-chan error, signals <-chan os.Signal) error {
+	return awaitStop(stopped, signals)
+}
 
 // SaveCounts saves as the ticker does.
 func (a *App) SaveCounts() error { return a.save() }

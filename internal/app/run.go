@@ -5,14 +5,20 @@ import (
 	"errors"
 	"os"
 	"syscall"
+	"time"
 )
+
+// secondThought is how long after the first a signal is no second one. A process
+// manager may send the same to a process and to its group.
+const secondThought = time.Second
 
 // ErrForced is returned by Run when a second signal cut the draining short.
 var ErrForced = errors.New("stopped at once by a second signal, without draining")
 
 // Run starts the App and stops it on the first SIGINT or SIGTERM from signals,
 // or when a door breaks down. SIGHUP reloads the rules. A second signal while
-// draining makes Run return ErrForced at once; the caller should then exit.
+// draining, a second or more after the first, makes Run return ErrForced at
+// once; the caller should then exit.
 // started, if not nil, is called once all doors are open.
 func (a *App) Run(ctx context.Context, signals <-chan os.Signal, started func()) error {
 	if err := a.Start(ctx); err != nil {
@@ -28,12 +34,19 @@ func (a *App) Run(ctx context.Context, signals <-chan os.Signal, started func())
 		delay = context.WithoutCancel(ctx) // it was the reason to stop
 	}
 	go func() { stopped <- a.Stop(delay) }()
+	return errors.Join(failure, awaitStop(stopped, signals))
+}
+
+// awaitStop waits for the end of the draining that has begun now, or for a second
+// signal, which cuts it short.
+func awaitStop(stopped <-chan error, signals <-chan os.Signal) error {
+	begun := time.Now()
 	for {
 		select {
 		case err := <-stopped:
-			return errors.Join(failure, err)
+			return err
 		case s := <-signals:
-			if s != syscall.SIGHUP {
+			if s != syscall.SIGHUP && time.Since(begun) >= secondThought {
 				return ErrForced
 			}
 		}

@@ -1,7 +1,9 @@
 package app
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 
@@ -21,6 +23,12 @@ type snapshots struct {
 // file: each would overwrite what the other has.
 func (a *App) lockSnapshot(path string) error {
 	f, ok, err := lockFile(path + ".lock")
+	if wrong, is := errors.AsType[*fs.PathError](err); is {
+		return &config.SourceError{
+			Source: "store.memory.snapshot", Message: fmt.Sprintf("counts cannot be saved to %s: %v", path, wrong),
+			Hint: "name a file in a folder that is there and can be written to",
+		}
+	}
 	switch {
 	case err != nil:
 		a.log.Warn("the snapshot is not locked: take care that one process uses it", "file", path, "err", err)

@@ -27,6 +27,17 @@ func TestOneSnapshotOneProcess(t *testing.T) {
 	second.start(t)
 }
 
+// TestSnapshotToNowhere: a file that nobody can write stops the start, with the
+// reason.
+func TestSnapshotToNowhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nodir", "counts")
+	f := newFixture(t, loginRules, hello, func(c *config.Config) { c.Store.Memory.Snapshot = path })
+	err := f.Start(context.Background())
+	if err == nil || !strings.Contains(err.Error(), "counts cannot be saved to "+path) || !strings.Contains(err.Error(), "no such file or directory") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestSavesThatFail: the metrics tell.
 func TestSavesThatFail(t *testing.T) {
 	folder := mkdir(t, t.TempDir(), "state")

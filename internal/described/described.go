@@ -51,19 +51,23 @@ func (r *Request) ClientIP() netip.Addr { return r.address }
 func (r *Request) Len() int { return len(r.attributes) }
 
 // Add adds an attribute that is not there yet. The address of a client is
-// grouped by clients, as every door does; Add reports false if value is no
-// address, or one with a zone.
-func (r *Request) Add(a rules.Attribute, value string, clients *client.Resolver) bool {
-	if a.Kind == rules.ClientIP {
+// grouped by clients, as every door does. What Add returns is empty, or says
+// what the value must be, and then nothing was added: an address without a zone,
+// a path and no URL, which no rule would ever match.
+func (r *Request) Add(a rules.Attribute, value string, clients *client.Resolver) (must string) {
+	switch {
+	case a.Kind == rules.ClientIP:
 		address, err := netip.ParseAddr(value)
 		if err != nil || address.Zone() != "" {
-			return false
+			return "must be an IP address without port or zone"
 		}
 		r.address = address.Unmap()
 		value = clients.Group(r.address)
+	case a.Kind == rules.Path && value != "" && value[0] != '/' && value != "*": // of OPTIONS *
+		return "must begin with /, and be of a URL what is behind the host"
 	}
 	r.attributes = append(r.attributes, attribute{a, value})
-	return true
+	return ""
 }
 
 // Grow makes room for n attributes more.

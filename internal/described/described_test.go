@@ -33,7 +33,7 @@ func TestRequest(t *testing.T) {
 	clients := grouping(t)
 	var r described.Request
 	for name, value := range map[string]string{"user": "u", "header:x-plan": "gold", "path": ""} {
-		if !r.Add(attribute(t, name), value, clients) {
+		if must := r.Add(attribute(t, name), value, clients); must != "" {
 			t.Errorf("%s was refused", name)
 		}
 		if got, ok := r.Attribute(attribute(t, name)); got != value || !ok {
@@ -42,18 +42,18 @@ func TestRequest(t *testing.T) {
 	}
 	ip := attribute(t, "client_ip")
 	for _, bad := range []string{"", "x", "192.0.2.1:80", "fe80::1%eth0"} {
-		if r.Add(ip, bad, clients) {
+		if r.Add(ip, bad, clients) == "" {
 			t.Errorf("%q is an address", bad)
 		}
 	}
 	if _, ok := r.Attribute(ip); ok || r.ClientIP().IsValid() || r.Len() != 3 {
 		t.Errorf("what was refused is there: %v, %d attributes", r.ClientIP(), r.Len())
 	}
-	if !r.Add(ip, "::ffff:192.0.2.1", clients) || r.ClientIP() != netip.MustParseAddr("192.0.2.1") {
+	if r.Add(ip, "::ffff:192.0.2.1", clients) != "" || r.ClientIP() != netip.MustParseAddr("192.0.2.1") {
 		t.Errorf("the client is %v", r.ClientIP())
 	}
 	r.Reset(8)
-	if !r.Add(ip, "2001:db8::7", clients) {
+	if r.Add(ip, "2001:db8::7", clients) != "" {
 		t.Error("an address was refused")
 	}
 	if got, _ := r.Attribute(ip); got != "2001:db8::/64" || r.Len() != 1 {

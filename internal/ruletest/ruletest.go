@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,6 +125,11 @@ func checkNames(t *rules.Test, rs *rules.Ruleset) []rules.Diagnostic {
 			fmt.Sprintf("the test %q names no domain, and the rules have %d", t.Name, len(domains)),
 			"add domain: to the test or to the file: "+strings.Join(domains, ", "))}
 	}
+	if !slices.Contains(domains, t.Domain) && !expectsNoDomain(t) {
+		return []rules.Diagnostic{at(t.Line, t.Column,
+			fmt.Sprintf("the test %q is about the domain %q, which the rules do not have", t.Name, t.Domain),
+			rules.Suggest(t.Domain, domains))}
+	}
 	names := map[string]bool{"": true}
 	var list []string
 	for _, r := range rs.Rules() {
@@ -153,6 +159,18 @@ func checkNames(t *rules.Test, rs *rules.Ruleset) []rules.Diagnostic {
 		}
 	}
 	return out
+}
+
+// expectsNoDomain reports whether t says that the domain is not there.
+func expectsNoDomain(t *rules.Test) bool {
+	for i := range t.Steps {
+		for _, e := range t.Steps[i].Expect {
+			if e.Reason != nil && *e.Reason == "unknown_domain" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // run is one test under way.

@@ -45,6 +45,33 @@ func run(t *testing.T, src string, only *regexp.Regexp) []ruletest.Result {
 	return results
 }
 
+// TestUnknownDomain: a test of a domain that is not there passes only if it says
+// so.
+func TestUnknownDomain(t *testing.T) {
+	rs, _ := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(testRules)})
+	for expect, want := range map[string]string{
+		"allowed": `the test "a" is about the domain "dd", which the rules do not have; known are d`,
+		"any":     `the test "a" is about the domain "dd", which the rules do not have`,
+		"{reason: unknown_domain, allowed: true}": "",
+	} {
+		file, problems := rules.ParseTests(rules.Source{Name: "a_test.yaml", Data: []byte("domain: dd\ntests: [{name: a, trace: [{request: {path: /login}, expect: " + expect + "}]}]")})
+		if file == nil {
+			t.Fatal(problems)
+		}
+		clients, err := client.New(client.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, problems, err := ruletest.Run(t.Context(), file, rs, ruletest.Options{NewStore: func() headgate.Store { return memory.New() }, Clients: clients})
+		if got := rules.Problems(problems).Error(); err != nil || !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%s: %q, %v, want %q", expect, got, err, want)
+		}
+		if want == "" && (len(results) != 1 || !results[0].Passed) {
+			t.Errorf("%s: %+v", expect, results)
+		}
+	}
+}
+
 // Every part of a verdict that is not as expected is named, with both values.
 func TestDifferences(t *testing.T) {
 	for expect, want := range map[string]string{

@@ -105,8 +105,8 @@ func (s *Service) attribute(c *check, name, value string) error {
 		// As they come in no order, it does not say which was the other one.
 		return fmt.Errorf("attribute %.64q is there twice, in other letters", strings.ToLower(name))
 	}
-	if !c.Add(a, value, s.options.Clients) {
-		return fmt.Errorf("attribute %q must be an IP address without port or zone, not %.64q", name, value)
+	if must := c.Add(a, value, s.options.Clients); must != "" {
+		return fmt.Errorf("attribute %q %s, not %.64q", name, must, value)
 	}
 	return nil
 }

@@ -174,8 +174,8 @@ func (p *parser) attribute(c *check, name string) error {
 	if err != nil {
 		return err
 	}
-	if !c.Add(a, value, p.clients) {
-		return p.fail("attribute %q must be an IP address without port or zone, not %q", name, value)
+	if must := c.Add(a, value, p.clients); must != "" {
+		return p.fail("attribute %q %s, not %.64q", name, must, value)
 	}
 	return nil
 }

@@ -134,8 +134,8 @@ func (c *conn) attribute(q *check, name, value string) error {
 	if _, twice := q.Attribute(a); twice {
 		return fmt.Errorf("attribute '%s' is there twice", clipped([]byte(name)))
 	}
-	if !q.Add(a, value, c.server.options.Clients) {
-		return fmt.Errorf("client_ip must be an IP address without port or zone, not '%s'", clipped([]byte(value)))
+	if must := q.Add(a, value, c.server.options.Clients); must != "" {
+		return fmt.Errorf("%s %s, not '%s'", a, must, clipped([]byte(value)))
 	}
 	return nil
 }

@@ -1,0 +1,45 @@
+package app_test
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/internal/app"
+)
+
+// TestSecondThought: of two signals in the same moment, as a process manager
+// sends to a process and to its group, the second does not cut the draining
+// short; one that comes a second later does.
+func TestSecondThought(t *testing.T) {
+	t.Parallel()
+	errDrained := errors.New("drained")
+	for _, c := range []struct {
+		after []time.Duration // between the signals
+		want  error
+	}{
+		{[]time.Duration{0}, errDrained},
+		{[]time.Duration{time.Millisecond, time.Millisecond, 990 * time.Millisecond}, errDrained},
+		{[]time.Duration{time.Millisecond, time.Second}, app.ErrForced},
+		{[]time.Duration{time.Second}, app.ErrForced},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			stopped, signals := make(chan error, 1), make(chan os.Signal, 4)
+			go func() {
+				for _, d := range c.after {
+					time.Sleep(d)
+					signals <- syscall.SIGTERM
+				}
+				time.Sleep(time.Second)
+				stopped <- errDrained
+			}()
+			if err := app.AwaitStop(stopped, signals); !errors.Is(err, c.want) {
+				t.Errorf("%v: %v, want %v", c.after, err, c.want)
+			}
+			time.Sleep(time.Minute) // the sender ends too
+		})
+	}
+}
