@@ -28,8 +28,8 @@ run: build ## build, then start the quickstart: a proxy on :8000 before a demo b
 test: ## install what is missing, run every test with the race detector, compile and try the benchmarks
 	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl
 	@scripts/ensure-web.sh node && scripts/ensure-express.sh && { scripts/ensure.sh php || true; }
-	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on $$($(GO) list ./... | grep -v $(TIMED:%=-e %))
-	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on -p 1 $$($(GO) list ./... | grep $(TIMED:%=-e %))
+	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on -timeout 30m $$($(GO) list ./... | grep -v $(TIMED:%=-e %))
+	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on -timeout 30m -p 1 $$($(GO) list ./... | grep $(TIMED:%=-e %))
 	$(GO) test -shuffle=on $$(grep -rl --include='*_test.go' '^//go:build !race' . | xargs -n1 dirname | sort -u)
 	@for module in $(ADAPTERS); do (cd $$module && $(GO) test -race -shuffle=on ./...) || exit 1; done
 	cd differential/envoy && $(GO) test .
