@@ -6,27 +6,34 @@ import (
 )
 
 // checkEntry looks at an attribute that is none of those of an HTTP request: the
-// caller must send it. Where nobody can, it is an error, and so is the name of a
-// header field without header:. Where it is probably another word for an attribute
-// that there is, it is a warning.
+// caller must send it. Where nobody can, it is an error, and so is a name that no
+// caller would give an attribute: that of a header field, several in one text, or
+// the way in which another program writes one. Where it is probably another word
+// for an attribute that there is, or nearly one, it is a warning.
 func (p *parser) checkEntry(at *node, a Attribute) {
 	if a.Kind != Other {
 		return
 	}
-	right := rightWord(a.Name)
+	if words := severalAttributes(a.Name); words != nil {
+		p.errorf(at, "", "%s is taken as one attribute: write a list, %s", quote(a.Name), quotedList(words))
+		return
+	}
+	right, sure := rightWord(a.Name)
 	hint := ""
 	if right != "" {
 		hint = "; did you mean \"" + right + "\"?"
 	}
 	switch {
-	case p.options.OnlyHTTP:
+	case p.options.OnlyHTTP || sure:
 		if hint == "" {
 			p.hintf(at, a)
 			return
 		}
+		if isFieldName(a.Name) && strings.HasPrefix(right, "header:") {
+			p.errorf(at, "", "%s is the name of a header field%s", quote(a.Name), hint)
+			return
+		}
 		p.errorf(at, "", "no request has the attribute %s%s", quote(a.Name), hint)
-	case strings.HasPrefix(right, "header:") && isFieldName(a.Name):
-		p.errorf(at, "", "%s is the name of a header field%s", quote(a.Name), hint)
 	case right != "" && !strings.HasPrefix(right, "jwt:"): // a caller may well send a user
 		p.warnf(at, "", "the attribute %s is one that the caller must send%s", quote(a.Name), hint)
 	}
@@ -37,35 +44,153 @@ func (p *parser) hintf(at *node, a Attribute) {
 	p.errorf(at, "known are method, path, host, client_ip, header:NAME, query:NAME, cookie:NAME and jwt:CLAIM", "no request has the attribute %s", quote(a.Name))
 }
 
-// isFieldName reports whether a name is written as those of header fields: words
-// with large letters between dashes, or from X- on.
-func isFieldName(name string) bool {
-	lower := strings.ToLower(name)
-	return strings.Contains(name, "-") && (strings.HasPrefix(lower, "x-") || name != lower)
+// severalAttributes returns the attributes that one text lists, if it does.
+func severalAttributes(name string) []string {
+	words := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune(", +/|;&", r) })
+	if len(words) < 2 && strings.Contains(name, ":") {
+		words = strings.Split(name, ":")
+	}
+	known := 0
+	for i, word := range words {
+		a, err := ParseAttribute(word)
+		if near := nearestAttribute(word); err == nil && a.Kind == Other && near != "" {
+			words[i], a.Kind = near, ClientIP
+		}
+		if err == nil && a.Kind != Other {
+			known++
+		}
+	}
+	if len(words) < 2 || known < len(words) && (known == 0 || !strings.ContainsAny(name, ", +")) {
+		return nil
+	}
+	return words
 }
 
-// rightWord returns the attribute that a name probably means, or nothing.
-func rightWord(name string) string {
+// isFieldName reports whether a name is written as those of header fields: words
+// with large letters between dashes, or from X- on, or one of the usual of one
+// word.
+func isFieldName(name string) bool {
+	lower := strings.ToLower(name)
+	return strings.Contains(name, "-") && (strings.HasPrefix(lower, "x-") || name != lower) || name != lower && isShortField(name)
+}
+
+// isShortField reports whether a name is that of a header field of one word which
+// people count by.
+func isShortField(name string) bool {
+	return slices.Contains([]string{"accept", "authorization", "cookie", "forwarded", "origin", "referer"}, strings.ToLower(name))
+}
+
+// rightWord returns the attribute that a name probably means, or nothing. It is
+// sure if nobody would call an attribute of their own like this.
+func rightWord(name string) (word string, sure bool) {
+	if inner, is := foreignForm(name); is {
+		if a, err := ParseKeyAttribute(inner); err == nil && (a.Kind != Other || a.Hashed) {
+			return a.String(), true
+		}
+		if word := otherWord(inner); word != "" {
+			return word, true
+		}
+		return nearestAttribute(inner), true
+	}
+	if word := otherWord(name); word != "" {
+		return word, strings.HasPrefix(word, "header:") && isFieldName(name)
+	}
+	if canonical, ok := canonicalHeader(name); ok && (isFieldName(name) || isShortField(name)) {
+		return "header:" + canonical, isFieldName(name)
+	}
+	return nearestAttribute(name), false
+}
+
+// otherWord returns the attribute that goes by another word elsewhere.
+func otherWord(name string) string {
 	plain := strings.NewReplacer("_", "", " ", "", "-", "", ".", "").Replace(strings.ToLower(name))
 	for _, known := range []struct {
 		word  string
 		other []string
 	}{
-		{"client_ip", []string{"clientip", "ip", "ipaddress", "clientaddress", "remoteip", "remoteaddr", "sourceip", "srcip", "peerip", "realip", "userip"}},
+		{"client_ip", []string{"clientip", "ip", "ipaddress", "clientaddress", "clientaddr", "remoteip", "remoteaddr", "remoteaddress", "sourceip", "srcip", "peerip", "realip", "userip", "xff", "xforwardedfor", "xrealip", "binaryremoteaddr"}},
 		{"method", []string{"method", "verb", "httpmethod", "requestmethod"}},
-		{"path", []string{"path", "url", "uri", "urlpath", "requestpath", "requesturi"}},
-		{"host", []string{"host", "hostname", "authority", "vhost"}},
+		{"path", []string{"path", "url", "uri", "urlpath", "requestpath", "requesturi", "documenturi"}},
+		{"host", []string{"host", "hostname", "authority", "vhost", "httphost", "servername"}},
 		{"jwt:sub", []string{"user", "userid", "username", "sub", "subject", "uid"}},
-		{"header:X-Api-Key", []string{"apikey"}},
-		{"header:User-Agent", []string{"useragent"}},
-		{"header:Authorization", []string{"authorization", "bearer"}},
+		{"header:X-Api-Key", []string{"apikey", "xapikey", "httpxapikey"}},
+		{"header:User-Agent", []string{"useragent", "httpuseragent"}},
+		{"header:Authorization", []string{"authorization", "bearer", "httpauthorization"}},
 	} {
 		if slices.Contains(known.other, plain) {
+			if known.word == "client_ip" && isFieldName(name) {
+				return "" // it is the field's own name
+			}
 			return known.word
 		}
 	}
-	if canonical, ok := canonicalHeader(name); ok && isFieldName(name) {
-		return "header:" + canonical
+	return ""
+}
+
+// nearestAttribute returns the attribute of one word that name is misspelt. Others
+// begin with another letter, such as cost, or are words of their own.
+func nearestAttribute(name string) string {
+	word := nearest(name, []string{"client_ip", "method", "path", "host"})
+	if word == "" || folded(name)[0] != word[0] || folded(name) == "client_id" || len(word) == 4 && distance(folded(name), word) > 1 {
+		return ""
+	}
+	return word
+}
+
+// foreignForm reports whether a name is written as other programs write
+// attributes, such as $remote_addr, {client_ip}, headers[X] or jwt.sub, and
+// returns it as ours are.
+func foreignForm(name string) (ours string, is bool) {
+	bare := strings.Trim(strings.TrimLeft(name, "$%"), "{}() ")
+	if bare != name && name != "" && strings.ContainsRune("$%{", rune(name[0])) {
+		for prefix, kind := range map[string]string{"http_": "header:", "arg_": "query:", "cookie_": "cookie:"} {
+			if rest, ok := strings.CutPrefix(bare, prefix); ok && bare != "http_host" {
+				if kind == "header:" {
+					rest = strings.ReplaceAll(rest, "_", "-")
+				}
+				return kind + rest, true
+			}
+		}
+		if inner, ok := foreignForm(bare); ok {
+			return inner, true
+		}
+		return bare, true
+	}
+	if at := strings.IndexAny(name, "[("); at > 0 && strings.HasSuffix(name, map[byte]string{'[': "]", '(': ")"}[name[at]]) {
+		if kind := foreignKind(name[:at]); kind != "" {
+			return kind + ":" + strings.Trim(name[at+1:len(name)-1], `'"`), true
+		}
+		return "", false
+	}
+	for _, separator := range []string{":", "."} {
+		for at := strings.LastIndex(name, separator); at > 0; at = strings.LastIndex(name[:at], separator) {
+			if kind := foreignKind(name[:at]); kind != "" {
+				return kind + ":" + name[at+1:], true
+			}
+		}
+	}
+	return "", false
+}
+
+// foreignKind returns the kind of attribute that a word means elsewhere.
+func foreignKind(word string) string {
+	word = strings.ToLower(word)
+	for _, prefix := range []string{"request.", "req.", "http."} {
+		word = strings.TrimPrefix(word, prefix)
+	}
+	for _, known := range []struct {
+		kind  string
+		words []string
+	}{
+		{"header", []string{"header", "headers", "http_header"}},
+		{"query", []string{"query", "param", "params", "arg", "args", "querystring", "query_param"}},
+		{"cookie", []string{"cookie", "cookies"}},
+		{"jwt", []string{"jwt", "claim", "claims", "jwt.claims", "token.claims"}},
+		{hashWord, []string{hashWord, "hashed", "sha256"}},
+	} {
+		if slices.Contains(known.words, word) {
+			return known.kind
+		}
 	}
 	return ""
 }

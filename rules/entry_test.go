@@ -70,3 +70,40 @@ func TestOnLimitIsNoStatus(t *testing.T) {
 		t.Errorf("the hint is wrong: %+v", problems)
 	}
 }
+
+// TestForeignNames: names of other programs and several names in one text are
+// errors with the right word, misspelt ones warnings.
+func TestForeignNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"clinet_ip": "warning client_ip", "client_ipp": "warning client_ip", "clientip": "warning client_ip", "mehtod": "warning method",
+		"remote_address": "warning client_ip", "x_forwarded_for": "warning client_ip", "xff": "warning client_ip", "pth": "warning path", "hots": "warning host",
+		"referer": "warning header:Referer", "authorization": "warning header:Authorization", "url": "warning path",
+		"Origin": "error header:Origin", "Cookie": "error header:Cookie", "Referer": "error header:Referer", "Accept": "error header:Accept",
+		"Authorization": "error header:Authorization", "X-Forwarded-For": "error header:X-Forwarded-For",
+		"jwt.sub": "error jwt:sub", "query.user": "error query:user", "cookie.session": "error cookie:session", "header.X-Api-Key": "error header:X-Api-Key",
+		"param:user": "error query:user", "claim:sub": "error jwt:sub", "request.headers.x-api-key": "error header:X-Api-Key",
+		"headers[X-Api-Key]": "error header:X-Api-Key", "request.headers['x-plan']": "error header:X-Plan", "hash(header:X-Api-Key)": "error hash:header:X-Api-Key",
+		"sha256:client_ip":    "error hash:client_ip",
+		"$binary_remote_addr": "error client_ip", "$http_x_api_key": "error header:X-Api-Key", "$arg_user": "error query:user", "$cookie_s": "error cookie:s",
+		"${client_ip}": "error client_ip", "{client_ip}": "error client_ip", "{{client_ip}}": "error client_ip", "%{client_ip}": "error client_ip",
+		"$request_uri": "error path", "$http_host": "error host", "$foo": "error known are method",
+		"client_ip, path": `error ["client_ip", "path"]`, "client_ip path": `error ["client_ip", "path"]`, "client_ip+path": `error ["client_ip", "path"]`,
+		"client_ip/path": `error ["client_ip", "path"]`, "client_ip:path": `error ["client_ip", "path"]`, "tenant, client_ip": `error ["tenant", "client_ip"]`,
+		"clinet_ip,path": `error ["client_ip", "path"]`,
+
+		"tenant": "", "client_id": "", "client": "", "cost": "", "post": "", "ghost": "", "destination cluster": "", "urn:tenant": "", "path:1": "",
+		"user_id": "", "team/plan": "", "a.b": "", "destination.method": "", "plan(free)": "",
+	} {
+		text := "domain: d\nlimits:\n  - name: a\n    key: ['" + strings.ReplaceAll(name, "'", "''") + "']\n    rate: 1/day\n"
+		rs, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte(text)})
+		if rs != nil {
+			problems = rs.Warnings()
+		}
+		got := rules.Problems(problems).Error()
+		kind, word, _ := strings.Cut(want, " ")
+		if (kind == "error") != (rs == nil) || (kind == "") != (got == "") || len(problems) > 1 || !strings.Contains(got, word) {
+			t.Errorf("%s: %q, want %s", name, got, want)
+		}
+	}
+}

@@ -104,14 +104,28 @@ func openExcerpt(src []byte, d rules.Diagnostic) string {
 	excerpt := rules.Excerpt(src, d)
 	line := strings.ToLower(excerpt)
 	for word := range keysOf(line) {
-		if isSecret(word) {
+		if isSecret(word) || strings.Contains(line, "@") && isPlace(word) {
 			return ""
 		}
 	}
-	if _, rest, ok := strings.Cut(line, "://"); ok && strings.Contains(rest, "@") {
+	if isNoSetting(d.Message) {
+		_, value, _ := strings.Cut(line, ":")
+		value, _, _ = strings.Cut(strings.TrimSpace(value), "\n")
+		if value != "" && value[0] != '{' && value[0] != '[' {
+			return ""
+		}
+	}
+	if _, rest, ok := strings.Cut(line, "://"); ok && strings.ContainsAny(rest, "@?#") {
 		return ""
 	}
 	return excerpt
+}
+
+// isNoSetting reports whether a message is about a setting that is none, or that
+// holds a value where settings should be: the value may be the secret of another.
+// Messages about rules read otherwise.
+func isNoSetting(message string) bool {
+	return strings.HasSuffix(message, "must be a mapping of keys to values") || strings.HasPrefix(message, "unknown key ")
 }
 
 // keysOf yields the words of a line that a colon follows.
@@ -133,7 +147,22 @@ func isSecret(key string) bool {
 	if strings.HasSuffix(key, "_file") {
 		return false // it names one
 	}
+	for _, part := range []string{"token", "passw", "secret", "credential", "apikey", "api_key", "api-key"} {
+		if strings.Contains(key, part) {
+			return true
+		}
+	}
 	return config.Nearest(key, []string{"token", "tokens", "password", "passwords", "sentinel_password", "secret", "secrets"}) != ""
+}
+
+// isPlace reports whether a key holds the address of a server, which may have a
+// password in front.
+func isPlace(key string) bool {
+	switch key {
+	case "address", "addresses", "url", "upstream", "store", "redis", "keys", "endpoint":
+		return true
+	}
+	return false
 }
 
 // readForExcerpt reads a file that was read before; what has become of it

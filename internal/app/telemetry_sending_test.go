@@ -153,6 +153,18 @@ func TestTelemetryCertificates(t *testing.T) {
 	}
 }
 
+// What OpenTelemetry has to say about a header that it cannot read goes to the
+// log, without the header.
+func TestTelemetryLogsNoHeaders(t *testing.T) {
+	var r receiver
+	endpoint := r.listen(t, config.OTLPHTTP, "127.0.0.1:0")
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization hush")
+	f := run(t, loginRules, nil, sending(endpoint, config.OTLPHTTP, everyTrace))
+	if log := f.journal.text.String(); !strings.Contains(log, "parse headers") || strings.Contains(log, "hush") {
+		t.Errorf("log: %s", log)
+	}
+}
+
 // OpenTelemetry's own variables do, without any setting of ours.
 func TestTelemetryByTheEnvironment(t *testing.T) {
 	var r receiver

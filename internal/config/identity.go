@@ -184,7 +184,7 @@ func keySource(v string) (string, error) {
 	u, err := url.Parse(v)
 	switch {
 	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "":
-		return "", &hinted{fmt.Sprintf("%q is not a URL of keys", v), hint}
+		return "", &hinted{fmt.Sprintf("%s is not a URL of keys", shown(v)), hint}
 	case u.Scheme == "https", u.Scheme == "http" && isLoopbackHost(u.Hostname()):
 		return v, nil
 	case u.Scheme == "http":

@@ -105,7 +105,7 @@ func upstream(v string) (*url.URL, error) {
 	const hint = "write a URL such as http://127.0.0.1:9000"
 	u, err := url.Parse(v)
 	if err != nil {
-		return nil, &hinted{fmt.Sprintf("%q is not a URL", v), hint}
+		return nil, &hinted{fmt.Sprintf("%s is not a URL", shown(v)), hint}
 	}
 	if socket, ok := strings.CutPrefix(v, unixPrefix); ok {
 		socket = strings.TrimPrefix(socket, "//")
@@ -116,9 +116,9 @@ func upstream(v string) (*url.URL, error) {
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c":
-		return nil, &hinted{fmt.Sprintf("%q does not begin with http:// or https://", v), hint}
+		return nil, &hinted{fmt.Sprintf("%s does not begin with http:// or https://", shown(v)), hint}
 	case u.Host == "" || u.Hostname() == "":
-		return nil, &hinted{fmt.Sprintf("%q has no host", v), hint}
+		return nil, &hinted{fmt.Sprintf("%s has no host", shown(v)), hint}
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return nil, &hinted{"an upstream has no user, query or fragment", hint}
 	}

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/headgate/headgate/rules"
 )
@@ -141,12 +143,20 @@ func parseCompat(v string) (rules.Compat, bool) {
 	return 0, false
 }
 
+// shown quotes a URL or an address for an error, unless it may hold a password.
+func shown(v string) string {
+	if strings.ContainsAny(v, "@?#") {
+		return "it"
+	}
+	return strconv.Quote(v)
+}
+
 // remote checks the host:port of somebody else.
 func remote(v string) (string, error) {
 	const hint = "write host:port, such as " + DefaultControlPlane
 	host, port, err := net.SplitHostPort(v)
-	if err != nil || host == "" || port == "" || port == "0" {
-		return "", &hinted{fmt.Sprintf("%q is not an address to connect to", v), hint}
+	if err != nil || host == "" || port == "" || port == "0" || strings.Contains(v, "@") {
+		return "", &hinted{fmt.Sprintf("%s is not an address to connect to", shown(v)), hint}
 	}
 	if _, err := address(net.JoinHostPort(host, port)); err != nil {
 		return "", err

@@ -104,6 +104,8 @@ func (s *Store) choose(v string) error {
 		// (the file, of a flag) says about that.
 		s.Kind, s.Redis.URL = InRedis, Secret(v)
 		s.Redis.Addresses, s.Redis.Mode, s.Redis.MasterName = nil, "", ""
+	case strings.ContainsAny(v, ":@"): // a URL with a mistake, and perhaps a password
+		return &hinted{"it is not one of memory, redis, and no URL", "write a URL such as redis://127.0.0.1:6379"}
 	default:
 		return &hinted{fmt.Sprintf("%q is not one of memory, redis%s", v, didYouMean(v, []string{"memory", "redis"})), "or write a URL, such as redis://127.0.0.1:6379"}
 	}

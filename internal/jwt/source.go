@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -60,6 +61,16 @@ func newSource(location string, transport http.RoundTripper, log *slog.Logger) *
 
 func (s *source) remote() bool { return strings.Contains(s.location, "://") }
 
+// name is where keys are from, without the query of a URL, which may hold a
+// secret.
+func (s *source) name() string {
+	if !s.remote() {
+		return s.location
+	}
+	base, _, _ := strings.Cut(s.location, "?")
+	return base
+}
+
 // load reads the keys once. After an error those of before stay.
 func (s *source) load() error {
 	data, err := s.read()
@@ -75,7 +86,7 @@ func (s *source) load() error {
 		return err
 	}
 	s.set.Store(&keySet{keys: keys, sum: sum})
-	s.log.Info("token keys read", "from", s.location, "keys", len(keys))
+	s.log.Info("token keys read", "from", s.name(), "keys", len(keys))
 	return nil
 }
 
@@ -98,12 +109,15 @@ func (s *source) fetch() ([]byte, error) {
 	}
 	r.Header.Set("Accept", "application/jwk-set+json, application/json")
 	res, err := s.client.Do(r)
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err // without the URL
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", s.name(), err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered %s", s.location, res.Status)
+		return nil, fmt.Errorf("%s answered %s", s.name(), res.Status)
 	}
 	return readBounded(res.Body)
 }
@@ -127,9 +141,9 @@ func (s *source) refresh() {
 	defer s.mu.Unlock()
 	switch {
 	case err != nil && !s.failing:
-		s.log.Warn("token keys could not be read, those of before stay in force", "from", s.location, "err", err)
+		s.log.Warn("token keys could not be read, those of before stay in force", "from", s.name(), "err", err)
 	case err == nil && s.failing:
-		s.log.Info("token keys can be read again", "from", s.location)
+		s.log.Info("token keys can be read again", "from", s.name())
 	}
 	s.failing = err != nil
 }

@@ -1,6 +1,7 @@
 package jwt_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -336,6 +337,24 @@ func TestKeysOfAURL(t *testing.T) {
 	}
 	if _, err := v.Verify(of(two, "two"), at.Add(time.Hour)); err != nil {
 		t.Errorf("the keys of before are gone: %v", err)
+	}
+}
+
+// The query of the URL, which may hold a secret, is not in the log.
+func TestKeysOfAURLTellNoSecret(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	v, err := jwt.New(jwt.Options{
+		Keys: "https://login.example.com/jwks?key=hush", Transport: new(issuer), Header: "Authorization",
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Start(t.Context())
+	v.Close()
+	if !strings.Contains(log.String(), "https://login.example.com/jwks") || strings.Contains(log.String(), "hush") {
+		t.Error(log.String())
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -122,6 +123,7 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	life, t.giveUp = context.WithCancel(context.WithoutCancel(ctx))
 	// The SDK has one place for all that it cannot tell to a caller.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Logger.Debug("telemetry", "err", err) }))
+	otel.SetLogger(logr.New(internals{o.Logger}))
 	about, err := describe(ctx, &o)
 	if err != nil {
 		o.Logger.Warn("some of what OpenTelemetry's variables say about this process is not understood", "err", err)

@@ -116,6 +116,9 @@ func (o *Options) validate() error {
 	}
 	for _, address := range o.Addresses {
 		if _, _, err := net.SplitHostPort(address); err != nil {
+			if strings.Contains(address, "@") { // there is a password in front of it
+				return errors.New("redis: an address has a user or password in it: want host:port, or use a URL")
+			}
 			return fmt.Errorf("redis: address %q: want host:port", address)
 		}
 	}

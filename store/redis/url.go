@@ -22,6 +22,9 @@ import (
 // sentinel_username, sentinel_password and insecure_skip_verify set what they
 // say; others are refused. The error never contains the password.
 func ParseURL(text string) (Options, error) {
+	if cutsPassword(text) { // what is quoted below would be a piece of it
+		return Options{}, errors.New("redis: there is an @ behind the first / ? or #: in a user or password write %2F, %3F and %23 for those")
+	}
 	text, list := cutHosts(text)
 	u, err := url.Parse(text)
 	if err != nil {
@@ -50,6 +53,19 @@ func ParseURL(text string) (Options, error) {
 		return Options{}, err
 	}
 	return o, o.validate()
+}
+
+// cutsPassword reports whether the part before an @ has characters that end it. An
+// @ in the value of a parameter is none of that.
+func cutsPassword(text string) bool {
+	_, after, _ := strings.Cut(text, "://")
+	end := strings.IndexAny(after, "/?#")
+	if end < 0 {
+		return false
+	}
+	before, _, ok := strings.Cut(after[end:], "@")
+	_, query, _ := strings.Cut(before, "?")
+	return ok && !strings.Contains(query, "=")
 }
 
 // cutHosts takes the list of hosts out of a URL: package url knows one only.

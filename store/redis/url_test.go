@@ -22,16 +22,17 @@ func TestParseURL(t *testing.T) {
 		prefix               string
 	}
 	cases := map[string]want{
-		"redis://":                               {addresses: "127.0.0.1:6379"},
-		"redis://h":                              {addresses: "h:6379"},
-		"valkey://h:1/2":                         {addresses: "h:1", db: 2},
-		"redis://:p@h":                           {addresses: "h:6379", password: "p"},
-		"rediss://u:p%40ss@h:7?timeout=20ms":     {addresses: "h:7", user: "u", password: "p@ss", tls: true, timeout: 20 * time.Millisecond},
-		"redis://[::1]:7?prefix=team":            {addresses: "[::1]:7", prefix: "team"},
-		"redis+sentinel://a,b:2/main/3":          {mode: redis.Sentinel, addresses: "a:26379 b:2", masterName: "main", db: 3},
-		"rediss+cluster://u:p@a:1,b:2,c":         {mode: redis.Cluster, addresses: "a:1 b:2 c:6379", user: "u", password: "p", tls: true},
-		"valkeys://h?insecure_skip_verify=true":  {addresses: "h:6379", tls: true},
-		"redis+standalone://h?strict_atomic=yes": {},
+		"redis://":                                      {addresses: "127.0.0.1:6379"},
+		"redis://h":                                     {addresses: "h:6379"},
+		"valkey://h:1/2":                                {addresses: "h:1", db: 2},
+		"redis://:p@h":                                  {addresses: "h:6379", password: "p"},
+		"rediss://u:p%40ss@h:7?timeout=20ms":            {addresses: "h:7", user: "u", password: "p@ss", tls: true, timeout: 20 * time.Millisecond},
+		"redis://[::1]:7?prefix=team":                   {addresses: "[::1]:7", prefix: "team"},
+		"redis+sentinel://a,b:2/main/3":                 {mode: redis.Sentinel, addresses: "a:26379 b:2", masterName: "main", db: 3},
+		"rediss+cluster://u:p@a:1,b:2,c":                {mode: redis.Cluster, addresses: "a:1 b:2 c:6379", user: "u", password: "p", tls: true},
+		"valkeys://h?insecure_skip_verify=true":         {addresses: "h:6379", tls: true},
+		"redis+sentinel://h/main?sentinel_password=a@b": {mode: redis.Sentinel, addresses: "h:26379", masterName: "main"},
+		"redis+standalone://h?strict_atomic=yes":        {},
 	}
 	for text, w := range cases {
 		o, err := redis.ParseURL(text)
@@ -61,6 +62,7 @@ func TestParseURLErrors(t *testing.T) {
 		"", "h:6379", "http://h", "redis+ring://h", "redis://h/x", "redis://h/1/2", "redis://h/-1", "redis://a,b", "redis+sentinel://h",
 		"redis+cluster://h/1", "redis://h?timeout=fast", "redis://h?timeout=-1s", "redis://h?colour=red", "redis://h?prefix={}",
 		"redis://h?insecure_skip_verify=true", "redis://u:hunter2@h:port", "redis://u:hunter2@h%zz",
+		"redis://:hunter2/x@h:1", "redis://:hunter2#x@h:1", "redis://:hunter2?x@h:1", "redis://user:1/hunter2@h", "redis://u:hunter2/==@h",
 	} {
 		_, err := redis.ParseURL(text)
 		if err == nil {
