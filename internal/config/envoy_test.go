@@ -126,6 +126,32 @@ func TestEnvoyVariablesThatCannotBeMapped(t *testing.T) {
 	}
 }
 
+// What the original reads as false, as no bound or as text does not end the start.
+func TestEnvoyVariablesInOtherWords(t *testing.T) {
+	for _, word := range []string{"0", "f", "F", "FALSE", "False"} {
+		for _, name := range []string{"USE_STATSD", "USE_DOG_STATSD", "QUOTA_MODE", "REDIS_PERSECOND", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"} {
+			if _, err := config.Load(manifest(name, word)); err != nil {
+				t.Errorf("%s=%s: %v", name, word, err)
+			}
+		}
+	}
+	c, err := config.Load(manifest("LOG_FORMAT", "JSON", "GRPC_MAX_CONNECTION_AGE", "0", "GRPC_MAX_CONNECTION_AGE_GRACE", "0s",
+		"REDIS_URL", "127.0.0.1:6379", "REDIS_TIMEOUT", "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	year := 365 * 24 * time.Hour
+	if c.Log.Format.String() != "json" || c.GRPC.MaxConnectionAge < year || c.GRPC.MaxConnectionAgeGrace < year || c.Store.Redis.Timeout != 0 {
+		t.Errorf("%v, %v", c.Log, c.GRPC)
+	}
+	if len(c.Ignored) != 1 || c.Ignored[0].Variable != "REDIS_TIMEOUT" {
+		t.Errorf("ignored: %v", c.Ignored)
+	}
+	if c, err = config.Load(manifest("LOG_FORMAT", "logfmt")); err != nil || c.Log.Format.String() != "text" {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
 func TestRedisOfEnvoy(t *testing.T) {
 	rows := []struct {
 		from config.Sources

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // EnvoyEnvironment is the variable that makes Load understand those of
@@ -28,7 +29,7 @@ func fromEnvoy(environment func(string) (string, bool)) *envoyEnvironment {
 		case value == "":
 		case v.effect == needless:
 			e.ignored = append(e.ignored, Ignored{v.name, v.hint})
-		case v.effect == refused && !strings.EqualFold(value, v.harmless):
+		case v.effect == refused && !v.isHarmless(value):
 			e.refuse(v.name, fmt.Sprintf("%q has no counterpart", value), v.hint)
 		case v.effect == mapped && v.key != "":
 			e.values[v.key] = value
@@ -135,7 +136,24 @@ func (e *envoyEnvironment) rest() {
 	default:
 		e.values["log.level"] = level
 	}
+	switch format := strings.ToLower(e.get("LOG_FORMAT")); format {
+	case "":
+	case "json":
+		e.values["log.format"] = format
+	default: // as the original takes any other word
+		e.values["log.format"] = "text"
+	}
+	for name, key := range map[string]string{
+		"GRPC_MAX_CONNECTION_AGE": "grpc.max_connection_age", "GRPC_MAX_CONNECTION_AGE_GRACE": "grpc.max_connection_age_grace",
+	} {
+		if age, err := time.ParseDuration(e.get(name)); err == nil && age == 0 {
+			e.values[key] = forever
+		}
+	}
 }
+
+// forever is what grpc-go makes of an age of 0: longer than any connection.
+const forever = "87600h"
 
 // redis sets where the counts are. Without REDIS_URL they are in memory.
 func (e *envoyEnvironment) redis() {
@@ -165,7 +183,12 @@ func (e *envoyEnvironment) redis() {
 	if mode == "sentinel" {
 		e.auth("REDIS_SENTINEL_AUTH", "store.redis.sentinel_")
 	}
-	e.optional("store.redis.timeout", e.get("REDIS_TIMEOUT"))
+	timeout := e.get("REDIS_TIMEOUT")
+	if none, err := time.ParseDuration(timeout); err == nil && none == 0 {
+		e.ignored = append(e.ignored, Ignored{"REDIS_TIMEOUT", "0 would be no bound; store.redis.timeout is what it is by default"})
+		timeout = ""
+	}
+	e.optional("store.redis.timeout", timeout)
 	e.optional("store.redis.prefix", e.get("CACHE_KEY_PREFIX"))
 	if e.boolean("REDIS_TLS") {
 		e.values["store.redis.tls"] = "true"
@@ -256,6 +279,8 @@ func sourceOf(key string) string {
 		return "CONFIG_TYPE"
 	case "log.level":
 		return "LOG_LEVEL"
+	case "log.format":
+		return "LOG_FORMAT"
 	case "xds.node_id":
 		return "CONFIG_GRPC_XDS_NODE_ID"
 	case "compat":

@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // effect is what comes of a variable of envoyproxy/ratelimit.
 type effect uint8
@@ -28,11 +31,20 @@ type envoyVariable struct {
 	hint string
 }
 
+// isHarmless reports whether a value changes nothing. Switches have all the words
+// that the original reads as false.
+func (v *envoyVariable) isHarmless(value string) bool {
+	if yes, err := strconv.ParseBool(value); v.harmless == "false" && err == nil {
+		return !yes
+	}
+	return strings.EqualFold(value, v.harmless)
+}
+
 // envoyVariables are all that it has. docs/envoy.md has them too.
 func envoyVariables() []envoyVariable {
 	var list []envoyVariable
 	for _, name := range [...]string{
-		"HOST", "PORT", "GRPC_HOST", "GRPC_PORT", "GRPC_UDS", "DEBUG_HOST", "DEBUG_PORT", "LOG_LEVEL",
+		"HOST", "PORT", "GRPC_HOST", "GRPC_PORT", "GRPC_UDS", "DEBUG_HOST", "DEBUG_PORT", "LOG_LEVEL", "LOG_FORMAT",
 		"GRPC_SERVER_USE_TLS", "GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY", "GRPC_CLIENT_TLS_CACERT", "GRPC_CLIENT_TLS_SAN",
 		"RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY", "CONFIG_TYPE", "CONFIG_GRPC_XDS_NODE_ID",
 		"REDIS_URL", "REDIS_TYPE", "REDIS_AUTH", "REDIS_SENTINEL_AUTH", "REDIS_TIMEOUT", "CACHE_KEY_PREFIX",
@@ -43,7 +55,6 @@ func envoyVariables() []envoyVariable {
 	for _, alone := range [...][2]string{
 		{"GRPC_MAX_CONNECTION_AGE", "grpc.max_connection_age"},
 		{"GRPC_MAX_CONNECTION_AGE_GRACE", "grpc.max_connection_age_grace"},
-		{"LOG_FORMAT", "log.format"},
 		{"LIMIT_RESPONSE_HEADERS_ENABLED", "envoy.legacy_headers"},
 		{"LIMIT_LIMIT_HEADER", "envoy.limit_header"},
 		{"LIMIT_REMAINING_HEADER", "envoy.remaining_header"},
