@@ -143,6 +143,20 @@ func TestShareThresholdUnderCompatNeedsAStarAtTheEnd(t *testing.T) {
 	}
 }
 
+// A tag makes no other value of a word.
+func TestTaggedSwitches(t *testing.T) {
+	_, theirs := both(t, `
+domain: d
+descriptors:
+  - {key: a, value: "x*", share_threshold: !!bool yes, rate_limit: {name: a, unit: hour, requests_per_unit: 5}}
+  - {key: b, rate_limit: {name: b, unlimited: !!bool yes}}
+`)
+	lookups{{"a=xy", "a: d_a_x*_"}}.run(t, theirs)
+	if !theirs.Rules()[1].Limit.IsUnlimited() {
+		t.Error("it is limited")
+	}
+}
+
 // There a branch that leads nowhere hides the limit beside it.
 func TestEnvoyDefect_NoSecondTry(t *testing.T) {
 	ours, theirs := both(t, `

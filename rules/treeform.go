@@ -285,7 +285,7 @@ func (t *treeForm) scalar(n *node, key string) (string, bool) {
 // flag reads true or false, also as the yes, no, on and off of YAML 1.1, which
 // Envoy's service understands.
 func (p *parser) flag(n *node, key string) (value, ok bool) {
-	if n.kind == textKind {
+	if n.kind == textKind || n.kind == boolKind { // the latter by a tag
 		switch strings.ToLower(n.text) {
 		case "yes", "on", "y":
 			return true, true
