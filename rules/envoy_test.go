@@ -347,7 +347,7 @@ descriptors:
   - {key: b, rate_limit: {unit: hour, requests_per_unit: 5, algorithm: token_bucket}}
   - {key: c, rate_limit: {unlimited: true}}
 `)
-	for i, want := range []bool{true, false, false} {
+	for i, want := range []bool{true, true, false} {
 		if ours.Rules()[i].ChargeDenied || theirs.Rules()[i].ChargeDenied != want {
 			t.Errorf("%s: %v, %v", ours.Rules()[i].Name, ours.Rules()[i].ChargeDenied, theirs.Rules()[i].ChargeDenied)
 		}
