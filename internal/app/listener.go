@@ -41,7 +41,8 @@ func (a *App) wrap(d *door, l net.Listener) net.Listener {
 	return d.bound
 }
 
-// tooBusy reports whether a door for data is to turn newcomers away.
+// tooBusy reports whether the doors for data are to have no more connections than
+// they have.
 func (a *App) tooBusy() bool { return a.sheds(overload.Connection) }
 
 // The bounds on requests over HTTP, where nobody says otherwise.

@@ -58,10 +58,16 @@ type Options struct {
 	// Logger hears when the bound is reached, once until half of it is free
 	// again. Required.
 	Logger *slog.Logger
-	// Busy, if not nil, reports whether newcomers are to be turned away however
-	// much room there is.
+	// Busy, if not nil, reports whether there are not to be more connections
+	// than there are, however much room there is: newcomers then take the places
+	// of those that wait, as when the bound is reached. There may be [Spare] in
+	// any case.
 	Busy func() bool
 }
+
+// Spare is how many connections a listener may have however busy all is, so that
+// probes of health find a place.
+const Spare = 16
 
 // Stats are what has happened so far.
 type Stats struct {
@@ -113,12 +119,6 @@ func (l *Listener) Accept() (net.Conn, error) {
 			}
 			return nil, err
 		}
-		if l.options.Busy != nil && l.options.Busy() {
-			l.accepted.Add(1)
-			l.rejected.Add(1)
-			_ = nc.Close()
-			continue
-		}
 		if c := l.admit(nc); c != nil {
 			return c, nil
 		}
@@ -136,13 +136,14 @@ func (l *Listener) admit(nc net.Conn) net.Conn {
 	l.mu.Lock()
 	var victim *conn
 	full := len(l.conns) >= l.options.Max
-	if full {
+	busy := !full && len(l.conns) >= Spare && l.options.Busy != nil && l.options.Busy()
+	if full || busy {
 		if victim = l.longest(); victim != nil {
 			delete(l.conns, victim)
 			victim.closed.Store(true)
 		}
 	}
-	if admitted := !full || victim != nil; admitted {
+	if admitted := !full && !busy || victim != nil; admitted {
 		l.conns[c] = struct{}{}
 	} else {
 		c = nil

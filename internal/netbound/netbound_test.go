@@ -285,26 +285,50 @@ func TestSilentConnectionsMakeRoomForDescriptors(t *testing.T) {
 	}
 }
 
-// A process that is too busy takes no newcomers, however much room there is.
+// A process that is too busy has no more connections than it has, but a few:
+// newcomers take the places of those that wait, or are turned away.
 func TestBusy(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	turns := 0
-	l := netbound.New(inner, netbound.Options{Max: 10, Logger: slog.New(slog.DiscardHandler), Busy: func() bool { turns++; return turns == 1 }})
+	l := netbound.New(inner, netbound.Options{Max: 100, Logger: slog.New(slog.DiscardHandler), Busy: func() bool { return true }})
 	defer func() { _ = l.Close() }()
-	for range 2 {
+	connect := func() net.Conn {
 		c, err := net.Dial("tcp", inner.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = c.Close() }()
+		t.Cleanup(func() { _ = c.Close() })
+		return c
 	}
-	if _, err := l.Accept(); err != nil {
-		t.Fatal(err)
+	var served []net.Conn
+	for range netbound.Spare + 4 {
+		connect()
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		served = append(served, c)
 	}
-	if st := l.Stats(); st.Open != 1 || st.Rejected != 1 || st.Accepted != 2 {
-		t.Errorf("%+v", st)
+	if st := l.Stats(); st.Open != netbound.Spare || st.Evicted != 4 || st.Rejected != 0 {
+		t.Errorf("while all wait: %+v", st)
+	}
+	for _, c := range served {
+		l.ConnState(c, http.StateActive)
+	}
+	turnedAway := connect()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = l.Accept()
+	}()
+	if _, err := turnedAway.Read(make([]byte, 1)); err == nil {
+		t.Error("a newcomer has a place while all are at work")
+	}
+	_ = l.Close()
+	<-done
+	if st := l.Stats(); st.Open != netbound.Spare || st.Evicted != 4 || st.Rejected != 1 {
+		t.Errorf("while all are at work: %+v", st)
 	}
 }

@@ -23,7 +23,8 @@ const (
 	// Elevated sheds extras: live views, event streams, explanations,
 	// simulations.
 	Elevated
-	// High takes no new connections at the doors for data.
+	// High takes new connections at the doors for data only in the places of
+	// silent ones.
 	High
 	// Critical refuses requests there.
 	Critical

@@ -49,8 +49,9 @@ type Options struct {
 	MaxConnections int
 	// Failures counts wrong passwords; nil for nobody.
 	Failures *token.Failures
-	// Full, if not nil, reports whether newcomers are to be turned away however
-	// much room there is; Busy whether commands that decide are to be refused.
+	// Full, if not nil, reports whether there are not to be more connections than
+	// there are, but for the first [netbound.Spare], however much room there is:
+	// newcomers then take the places of silent ones. Busy reports whether commands that decide are to be refused.
 	Full, Busy func() bool
 	// MaxArgs, MaxBulk and MaxCommand are how many arguments a command may
 	// have, and how many bytes an argument and the command as a whole. A

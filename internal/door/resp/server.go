@@ -138,9 +138,9 @@ func (s *Server) admit(nc net.Conn) *conn {
 	}
 	s.mu.Lock()
 	var victim *conn
-	busy := s.options.Full != nil && s.options.Full()
-	full := busy || len(s.conns) >= s.options.MaxConnections
-	if full && !busy && !s.draining {
+	full := len(s.conns) >= s.options.MaxConnections ||
+		len(s.conns) >= netbound.Spare && s.options.Full != nil && s.options.Full()
+	if full && !s.draining {
 		if victim = s.mostSilent(); victim != nil {
 			delete(s.conns, victim)
 			full = false

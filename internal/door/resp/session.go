@@ -11,6 +11,7 @@ import (
 const (
 	wrongPass  = "WRONGPASS invalid username-password pair or user is disabled."
 	badName    = "ERR Client names cannot contain spaces, newlines or special characters."
+	longName   = "ERR Client names can have at most 128 bytes"
 	notInteger = "ERR value is not an integer or out of range"
 	syntax     = "ERR syntax error"
 	noPassword = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?" //nolint:gosec // a message, no password
@@ -127,8 +128,8 @@ func (c *conn) hello(context.Context) {
 		case folded(c.arg(i), "setname") && i+1 < n:
 			i++
 			name = i
-			if !isName(c.arg(i)) {
-				c.fail(badName)
+			if complaint := nameComplaint(c.arg(i)); complaint != "" {
+				c.fail(complaint)
 				return
 			}
 		default:
@@ -205,14 +206,21 @@ func (c *conn) info(context.Context) {
 // look.
 const compatible = "7.4.0"
 
-// isName reports whether a client may be called so.
-func isName(name []byte) bool {
+// maxName is how long the name of a client may be: it is kept for as long as the
+// connection.
+const maxName = 128
+
+// nameComplaint returns why a client may not be called so, or nothing.
+func nameComplaint(name []byte) string {
+	if len(name) > maxName {
+		return longName
+	}
 	for _, ch := range name {
 		if ch <= ' ' || ch > '~' {
-			return false
+			return badName
 		}
 	}
-	return true
+	return ""
 }
 
 // rename sets the name of the connection.
@@ -232,8 +240,8 @@ func clientCommand() *command {
 			{name: "id", arity: 2, run: func(c *conn, _ context.Context) { c.integer(c.id) }},
 			{name: "getname", arity: 2, run: (*conn).clientName},
 			{name: "setname", arity: 3, run: func(c *conn, _ context.Context) {
-				if !isName(c.arg(2)) {
-					c.fail(badName)
+				if complaint := nameComplaint(c.arg(2)); complaint != "" {
+					c.fail(complaint)
 					return
 				}
 				c.rename(c.text(2))

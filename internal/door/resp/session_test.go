@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/door/resp"
+	"github.com/headgate/headgate/internal/netbound"
 	"github.com/headgate/headgate/internal/redistest"
 	guesses "github.com/headgate/headgate/internal/token"
 )
@@ -167,5 +168,34 @@ func TestGuessing(t *testing.T) {
 	}
 	if n := failures.Total(); n != 10 {
 		t.Errorf("%d counted", n)
+	}
+}
+
+// A name is kept for as long as its connection, so it is short.
+func TestNamesAreShort(t *testing.T) {
+	d := open(t)
+	w := d.dial(t)
+	long := strings.Repeat("a", 129)
+	for _, command := range []string{"CLIENT SETNAME " + long, "HELLO 2 SETNAME " + long} {
+		if got := w.do(command); got != "-ERR Client names can have at most 128 bytes" {
+			t.Errorf("%.20s: %.100s", command, got)
+		}
+	}
+	if got := w.do("CLIENT SETNAME " + long[1:]); got != "+OK" {
+		t.Errorf("128 bytes: %s", got)
+	}
+}
+
+// While the process is short of memory, newcomers take the places of those that
+// are silent.
+func TestNewcomersWhileFull(t *testing.T) {
+	d := open(t, func(o *resp.Options) { o.Full = func() bool { return true } })
+	for range netbound.Spare + 5 {
+		if got := d.dial(t).do("PING"); got != "+PONG" {
+			t.Fatal(got)
+		}
+	}
+	if s := d.Stats(); s.Evicted != 5 || s.Rejected != 0 {
+		t.Errorf("%+v", s)
 	}
 }
