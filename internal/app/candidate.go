@@ -90,7 +90,7 @@ func (a *App) reloadCandidateIfChanged() {
 	c := &a.candidate
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.seen != fingerprintOf(a.options.Config.Candidate.Rules) {
+	if c.seen != a.fingerprintOf(a.options.Config.Candidate.Rules) {
 		a.readCandidate()
 	}
 }
@@ -99,7 +99,7 @@ func (a *App) reloadCandidateIfChanged() {
 func (a *App) readCandidate() {
 	c, paths := &a.candidate, a.options.Config.Candidate.Rules
 	now, next := a.options.Clock(), *c.files.Load()
-	c.seen = fingerprintOf(paths)
+	c.seen = a.fingerprintOf(paths)
 	var rs *rules.Ruleset
 	var err error
 	if noneExist(paths) {

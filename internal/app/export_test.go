@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+
+	"github.com/headgate/headgate/rules"
 )
 
 // AwaitStop is awaitStop.
@@ -24,3 +26,14 @@ func (a *App) AdminRoutes() ([]string, error) {
 // CountLoopback takes this machine for a client like others. It is to be called
 // before Start.
 func (a *App) CountLoopback() { a.ours = func(netip.Addr) bool { return false } }
+
+// HoldReloading keeps reloads waiting until the result is called.
+func (a *App) HoldReloading() (release func()) {
+	a.reloading.Lock()
+	return a.reloading.Unlock
+}
+
+// PlacesOfRules tells which files, by their real names, are rules of paths.
+func PlacesOfRules(options rules.Options, paths ...string) func(name string) bool {
+	return ruleFiles{paths, options}.places()
+}

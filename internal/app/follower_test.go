@@ -3,17 +3,50 @@ package app
 import (
 	"context"
 	"crypto/sha256"
+	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // written is a file in parts, and when each of them is written.
 type written struct {
 	after time.Duration // the part before
-	event string        // what the file system reports: write, rename or nothing
+	event string        // what the file system reports: write, rename, log (the write of another file) or nothing
 	text  string        // what the file then has
+}
+
+// reported are the events of what was done.
+func reported(what string) []fsnotify.Event {
+	switch what {
+	case "write":
+		return []fsnotify.Event{{Name: "r.yaml", Op: fsnotify.Write}}
+	case "rename":
+		return []fsnotify.Event{{Name: "r.yaml", Op: fsnotify.Create}}
+	case "log":
+		return []fsnotify.Event{{Name: "access.log", Op: fsnotify.Write}}
+	case "aside": // as an editor writes a file that it then puts in place
+		return []fsnotify.Event{{Name: "r.tmp", Op: fsnotify.Create}, {Name: "r.tmp", Op: fsnotify.Write}, {Name: "other.yaml", Op: fsnotify.Write}}
+	case "moved":
+		return []fsnotify.Event{{Name: "r.tmp", Op: fsnotify.Rename}, {Name: "other.yaml", Op: fsnotify.Rename}, {Name: "r.yaml", Op: fsnotify.Create}}
+	}
+	return nil
+}
+
+// logs are n lines in a log, a tenth of a second apart, of which the rules know nothing.
+func logs(n int) []written {
+	return slices.Repeat([]written{{100 * time.Millisecond, "log", ""}}, n)
+}
+
+// rewrites are n writes of a file, a second apart; the last one changes it.
+func rewrites(n int) []written {
+	parts := slices.Repeat([]written{{time.Second, "write", "abc"}}, n)
+	parts[n-1].text = "abcd"
+	return parts
 }
 
 // TestHalfWrittenFiles: which contents are read, and when, of a file that is
@@ -33,6 +66,11 @@ func TestHalfWrittenFiles(t *testing.T) {
 		{"pauses of 1.9 s", []written{{0, "write", ""}, {1900 * ms, "write", "a"}, {1900 * ms, "write", "ab"}}, []string{"ab"}, 5800 * ms},
 		{"written, then its mode is changed", []written{{0, "write", "a"}, {500 * ms, "rename", "a"}, {500 * ms, "write", "ab"}}, []string{"ab"}, 3000 * ms},
 		{"nothing is reported, and it grows for 3 s", []written{{29 * time.Second, "", "a"}, {1500 * ms, "", "ab"}, {1400 * ms, "", "abc"}}, []string{"abc"}, 34 * time.Second},
+		{"a rename, and a log in the folder", append([]written{{0, "log", "old"}, {0, "rename", "ab"}}, logs(600)...), []string{"ab"}, 100 * ms},
+		{"written, and a log in the folder", append([]written{{0, "write", "ab"}}, logs(600)...), []string{"ab"}, 2000 * ms},
+		{"nothing is reported but a log", append([]written{{1200 * ms, "", "ab"}}, logs(600)...), []string{"ab"}, 3300 * ms},
+		{"written beside, and put in place", []written{{0, "aside", "old"}, {10 * ms, "aside", "old"}, {10 * ms, "moved", "ab"}}, []string{"ab"}, 120 * ms},
+		{"never quiet", rewrites(40), []string{"abc", "abcd"}, 42 * time.Second},
 		{"a pause of 3 s: a part is read, and then the rest", []written{{0, "write", "a"}, {3000 * ms, "write", "ab"}}, []string{"a", "ab"}, 5000 * ms},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -41,7 +79,8 @@ func TestHalfWrittenFiles(t *testing.T) {
 				var mu sync.Mutex
 				text, read, at, begin := "old", []string{"old"}, time.Duration(0), time.Now()
 				f := &follower{
-					events: make(chan struct{}, 1), settle: defaultSettle, poll: 30 * time.Second,
+					isRule: func(name string) bool { return name != "access.log" && name != "r.tmp" },
+					events: make(chan struct{}, 1), settle: defaultSettle, poll: 30 * time.Second, log: slog.New(slog.DiscardHandler),
 					fingerprint: func() [32]byte {
 						mu.Lock()
 						defer mu.Unlock()
@@ -61,10 +100,12 @@ func TestHalfWrittenFiles(t *testing.T) {
 				for _, p := range test.parts {
 					time.Sleep(p.after)
 					mu.Lock()
-					text = p.text
+					if p.event != "log" {
+						text = p.text
+					}
 					mu.Unlock()
-					if p.event != "" {
-						f.nudge(p.event == "write")
+					for _, e := range reported(p.event) {
+						f.nudge(e)
 					}
 					synctest.Wait()
 				}

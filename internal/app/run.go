@@ -54,7 +54,19 @@ func awaitStop(stopped <-chan error, signals <-chan os.Signal) error {
 }
 
 // attend reloads until it is time to stop. The error is why, if a door broke.
+// Reading files may hang; signals are heard meanwhile.
 func (a *App) attend(ctx context.Context, signals <-chan os.Signal) error {
+	reloads, done := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		for range reloads {
+			_ = a.Reload() // it has been logged, and /readyz tells
+		}
+	}()
+	defer func() {
+		close(reloads)
+		a.awaitReading(done)
+	}()
 	for {
 		select {
 		case s := <-signals:
@@ -62,7 +74,10 @@ func (a *App) attend(ctx context.Context, signals <-chan os.Signal) error {
 				a.log.Info("signal received", "signal", s.String())
 				return nil
 			}
-			_ = a.Reload() // it has been logged, and /readyz tells
+			select {
+			case reloads <- struct{}{}:
+			default: // the one that is waiting will read what is there then
+			}
 		case err := <-a.failures:
 			a.log.Error("door failed", "err", err)
 			return err

@@ -1,0 +1,229 @@
+package app
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/headgate/headgate/rules"
+)
+
+// ruleFiles are the files and folders of some rules.
+type ruleFiles struct {
+	paths   []string
+	options rules.Options
+}
+
+// subscribe watches all folders in which a change may change the rules, and
+// no others any more. To watch one twice does nothing. What cannot be watched
+// is polled. The result tells of a name that the watcher reports whether rules
+// may be in it.
+func (r ruleFiles) subscribe(watcher *fsnotify.Watcher) func(name string) bool {
+	wanted := folders{}
+	for _, path := range r.paths {
+		wanted.addPath(path)
+	}
+	for _, name := range watcher.WatchList() {
+		if !wanted[name] {
+			_ = watcher.Remove(name) // it may be gone by itself
+		}
+	}
+	for name := range wanted {
+		_ = watcher.Add(name)
+	}
+	return r.places()
+}
+
+// places returns whether a file, named by its folder's real path, may be rules.
+func (r ruleFiles) places() func(name string) bool {
+	files, trees := map[string]bool{}, []string{}
+	for _, path := range r.paths {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			continue
+		}
+		// Where it lies, or will lie, and what it leads to.
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+			files[filepath.Join(dir, filepath.Base(path))] = true
+		}
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			continue
+		}
+		files[real] = true
+		r.walk(real, func(name string) {
+			if target, err := filepath.EvalSymlinks(name); err == nil {
+				files[target] = true // of a link in a folder
+			}
+		})
+		trees = append(trees, real+string(filepath.Separator))
+	}
+	return func(name string) bool {
+		within := func(tree string) bool { return strings.HasPrefix(name, tree) }
+		return files[name] || r.isRule(name) && slices.ContainsFunc(trees, within)
+	}
+}
+
+// isRule reports whether a file in a folder is read as rules, by its name.
+func (r ruleFiles) isRule(name string) bool {
+	base, envoy := filepath.Base(name), r.options.Compat == rules.CompatEnvoy
+	switch {
+	case strings.HasPrefix(base, ".."), rules.IsTest(base):
+		return false
+	case strings.HasPrefix(base, "."):
+		return envoy && !r.options.IgnoreDotFiles
+	}
+	ext := filepath.Ext(base)
+	return envoy || ext == ".yaml" || ext == ".yml"
+}
+
+// walk calls f with the rule files of a folder, and with an empty name for a
+// folder that is not there.
+func (r ruleFiles) walk(path string, f func(name string)) {
+	_ = filepath.WalkDir(path, func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			f("")
+		case e.IsDir() && name != path && strings.HasPrefix(e.Name(), "."):
+			return filepath.SkipDir
+		case !e.IsDir() && r.isRule(name):
+			f(name)
+		}
+		return nil
+	})
+}
+
+// folders are the real paths of folders to watch.
+type folders map[string]bool
+
+// add adds the folder that name leads to, and reports whether there is one.
+func (f folders) add(name string) bool {
+	real, err := filepath.EvalSymlinks(name)
+	if err == nil {
+		f[real] = true
+	}
+	return err == nil
+}
+
+// addPath adds what is to be watched for a file or folder of rules: itself and
+// the folders in it, where it lies, or will lie, and where a symlink on the
+// way to it may be swapped.
+func (f folders) addPath(path string) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if f.add(dir) || dir == filepath.Dir(dir) {
+			break // the nearest that is there
+		}
+	}
+	for p := path; p != filepath.Dir(p); p = filepath.Dir(p) {
+		f.addLink(p)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return
+	}
+	_ = filepath.WalkDir(real, func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // gone since; its parent tells when it is back
+		case e.IsDir() && name != real && strings.HasPrefix(e.Name(), "."):
+			return filepath.SkipDir
+		case e.IsDir():
+			f[name] = true
+		case name == real:
+			f[filepath.Dir(name)] = true
+		default:
+			f.addLink(name)
+		}
+		return nil
+	})
+}
+
+// addLink adds, if name is a symlink, where it lies and where that which it
+// leads to lies, or will lie.
+func (f folders) addLink(name string) {
+	target, err := os.Readlink(name)
+	if err != nil {
+		return // not a link
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(filepath.Dir(name), target)
+	}
+	f.add(filepath.Dir(name))
+	f.add(filepath.Dir(target))
+}
+
+// fingerprint is that of the live rules.
+func (a *App) fingerprint() [32]byte { return a.fingerprintOf(a.options.Config.Rules) }
+
+func (a *App) fingerprintOf(paths []string) [32]byte {
+	return ruleFiles{paths, a.options.Config.RuleOptions}.fingerprint()
+}
+
+// fingerprint is a hash of the names and contents of all rule files.
+func (r ruleFiles) fingerprint() [32]byte {
+	h := sha256.New()
+	for _, path := range r.paths {
+		info, err := os.Stat(path)
+		if err == nil && !info.IsDir() {
+			hashFile(h, path)
+			continue
+		}
+		r.walk(path, func(name string) {
+			if name == "" {
+				_, _ = io.WriteString(h, "gone\x00")
+				return
+			}
+			hashFile(h, name)
+		})
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// hashFile adds a file to a hash, whose Write never fails.
+func hashFile(h io.Writer, name string) {
+	_, _ = io.WriteString(h, name+"\x00")
+	content := sha256.New()
+	size := int64(-1) // of a file that cannot be read
+	if f, err := openRegular(name); err == nil {
+		size, err = io.Copy(content, io.LimitReader(f, rules.MaxFileSize+1))
+		if err != nil {
+			size = -1
+		}
+		_ = f.Close() // it was only read
+	}
+	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(size)))
+	_, _ = h.Write(content.Sum(nil))
+}
+
+// openRegular opens a file, and nothing else: opening a FIFO waits for a writer,
+// reading a device may never end.
+func openRegular(name string) (*os.File, error) {
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+		return nil, cmp.Or(err, errNotRegular)
+	}
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have been replaced since
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = f.Close() // nothing was read
+		return nil, cmp.Or(err, errNotRegular)
+	}
+	return f, nil
+}
+
+var errNotRegular = errors.New("not a regular file")
