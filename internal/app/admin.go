@@ -24,6 +24,7 @@ func (a *App) admin() (http.Handler, error) {
 		Token:    string(a.options.Config.Admin.Token),
 		Pprof:    a.options.Config.Admin.Pprof,
 		Open:     map[string]http.Handler{"/healthz": health, "/readyz": health},
+		IsProbe:  isProbe,
 		Routes:   routes,
 	}), nil
 }

@@ -29,7 +29,10 @@ func TestAdminDoor(t *testing.T) {
 		{"/", "", http.StatusUnauthorized, "token"},
 		{"/", "Bearer " + token, http.StatusOK, "<title>Dashboard"},
 		{"/healthz", "", http.StatusOK, "ok"},
-		{"/readyz?verbose", "", http.StatusOK, `"loads_succeeded":1`},
+		{"/healthz?at=1", "", http.StatusOK, "ok"},
+		{"/readyz", "", http.StatusOK, "ok"},
+		{"/readyz?verbose", "", http.StatusUnauthorized, "token"},
+		{"/readyz?verbose", "Bearer " + token, http.StatusOK, `"loads_succeeded":1`},
 		{"/debug/pprof/heap?debug=1", "", http.StatusUnauthorized, "token"},
 		{"/debug/pprof/heap?debug=1", "Bearer " + token, http.StatusOK, "heap profile"},
 	}

@@ -178,7 +178,9 @@ func (p *forwardProxy) limits(t *testing.T) {
 		forged := "10.0.0." + strconv.Itoa(i)
 		res, body := p.ask(t, ann, "POST", "/login?a=1&i="+strconv.Itoa(i), "name=ann",
 			"X-Forwarded-For: "+forged, "Forwarded: for="+forged, "X-Real-Ip: "+forged, "X-Forwarded-Uri: /free", "X-Forwarded-Method: GET",
-			"X-RateLimit-Remaining: 999", "RateLimit: forged")
+			"X-RateLimit-Remaining: 999", "RateLimit: forged",
+			// As a page of another origin does, which is between it and the backend.
+			"Origin: http://other.example", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors")
 		if res.StatusCode != http.StatusOK || !strings.HasPrefix(body, "POST /login?a=1&i=") {
 			t.Fatalf("login %d: %v %v", i, res.StatusCode, body)
 		}

@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/clip"
@@ -49,9 +50,20 @@ func (a *App) named(api http.Handler) http.Handler {
 	c := a.options.Config
 	names := hosts.New(hosts.Options{Known: c.API.Hosts, Strict: !c.StrangersReach() && a.apiTokens().Empty()})
 	origins := http.NewCrossOriginProtection()
+	byToken := !a.apiTokens().Empty()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case isForwardAuth(r) || isProbe(r):
+		case isProbe(r):
+		case isForwardAuth(r):
+			// A page that is open where a trusted proxy runs cannot say what the
+			// request was: the door refuses what does not.
+			if byToken || a.clients.Trusts(r.RemoteAddr) || names.Allows(r) && !isCrossSite(r) && origins.Check(r) == nil {
+				api.ServeHTTP(w, r)
+				return
+			}
+			answer.Problem(w, http.StatusForbidden, "the request comes from a web page of another origin, or by a name that is not ours; "+
+				"if a proxy asks for its client, put the proxy's address into trusted_proxies")
+			return
 		case !names.Allows(r):
 			answer.Problem(w, http.StatusForbidden, fmt.Sprintf("the API does not answer to the name %q; api.hosts may allow it", clip.Text(r.Host, 64)))
 			return
@@ -78,9 +90,30 @@ func (a *App) apiTokens() *token.Set {
 
 func isForwardAuth(r *http.Request) bool { return r.URL.Path == "/v1/auth" }
 
+// isCrossSite reports whether a browser says that a page of another origin sent r,
+// whatever its method: http.CrossOriginProtection lets GET pass, as a GET should
+// change nothing, but forward-auth charges for it.
+func isCrossSite(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+	default:
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host != r.Host
+}
+
+// isProbe reports whether r asks only whether this process is well: of /readyz a
+// query asks for details.
 func isProbe(r *http.Request) bool {
 	switch r.URL.Path {
-	case "/healthz", "/readyz", "/healthcheck":
+	case "/healthz", "/healthcheck":
+		return true
+	case "/readyz":
 		return r.URL.RawQuery == ""
 	}
 	return false

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -46,7 +47,9 @@ func TestWebPagesGetNowhereAtTheAPI(t *testing.T) {
 		{"an own name", shared, "/v1/check", "evil.example:8080", "", "", 403},
 		{"a form of a page", shared, "/v1/check", "", evil, "", 403},
 		{"a probe by any name", nil, "/healthz", "evil.example", "", "", 405},
-		{"forward-auth is told of the client's", nil, "/v1/auth", "shop.example", evil, "cross-site", 200},
+		{"forward-auth for a page", nil, "/v1/auth", "", evil, "cross-site", 403},
+		{"forward-auth by an own name", nil, "/v1/auth", "evil.example:8080", "", "", 403},
+		{"a caller of forward-auth", nil, "/v1/auth", "", "", "", 200},
 		{"a name that is known", named, "/v1/check", "api.example.org", "", "", 200},
 		{"one that is not", named, "/v1/check", "headgate", "", "", 403},
 		{"a service's name in a cluster", anywhere, "/v1/check", "headgate.prod:8080", "", "", 200},
@@ -84,6 +87,44 @@ func TestWebPagesGetNowhereAtTheAPI(t *testing.T) {
 		}
 		if body := read(t, res); res.StatusCode != row.want {
 			t.Errorf("%s: %s as %q from %q: %d, want %d: %s", row.name, row.path, row.host, row.origin, res.StatusCode, row.want, body)
+		}
+		_ = f.Stop(t.Context())
+	}
+}
+
+// A page uses up no budget by GET of forward-auth, as an image does, while a
+// trusted proxy passes on what the browser said of the original request.
+func TestWebPagesGetNowhereAtForwardAuth(t *testing.T) {
+	const evil = "http://evil.example"
+	trusting := func(c *config.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} }
+	for _, row := range []struct {
+		name   string
+		change set
+		query  string
+		header []string
+		want   int
+	}{
+		{"an image", nil, "", []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors"}, 403},
+		{"an image of a page on another port", nil, "", []string{"Sec-Fetch-Site", "same-site"}, 403},
+		{"a fetch by an old browser", nil, "", []string{"Origin", evil}, 403},
+		{"a fetch of a page without an origin", nil, "", []string{"Origin", "null"}, 403},
+		{"an image, in an old browser, at a cost", nil, "?cost=1000", nil, 400},
+		{"typed in", nil, "", []string{"Sec-Fetch-Site", "none"}, 200},
+		{"an image where a trusted proxy runs", trusting, "?cost=1000", []string{"Sec-Fetch-Site", "cross-site"}, 400},
+		{
+			"a trusted proxy", trusting, "?cost=2",
+			[]string{"Host", "shop.example", "Origin", evil, "Sec-Fetch-Site", "cross-site", "X-Original-Uri", "/login", "X-Original-Method", "GET"},
+			200,
+		},
+	} {
+		f := newFixture(t, loginRules, nil)
+		if row.change != nil {
+			row.change(f.config)
+			f.renew(t)
+		}
+		f.start(t)
+		if res, body := f.get(t, f.apiURL("/v1/auth"+row.query), row.header...); res.StatusCode != row.want {
+			t.Errorf("%s: %d, want %d: %s", row.name, res.StatusCode, row.want, body)
 		}
 		_ = f.Stop(t.Context())
 	}

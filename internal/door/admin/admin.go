@@ -28,14 +28,19 @@ type Options struct {
 	// Routes are patterns of http.ServeMux with what serves them, such as
 	// "GET /rlconfig".
 	Routes map[string]http.Handler
-	// Open are those that need no token, for probes.
-	Open map[string]http.Handler
+	// Open are those that need no token, for probes. IsProbe tells which requests
+	// are; others that go there, for details, need it. Nil for all.
+	Open    map[string]http.Handler
+	IsProbe func(r *http.Request) bool
 }
 
 // New returns the handler of the door.
 func New(o Options) http.Handler {
 	inner := http.NewServeMux()
 	for pattern, h := range o.Routes {
+		inner.Handle(pattern, h)
+	}
+	for pattern, h := range o.Open {
 		inner.Handle(pattern, h)
 	}
 	if o.Pprof {
@@ -51,7 +56,13 @@ func New(o Options) http.Handler {
 	outer := http.NewServeMux()
 	outer.Handle("/", &g)
 	for pattern, h := range o.Open {
-		outer.Handle(pattern, h)
+		outer.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if o.IsProbe != nil && !o.IsProbe(r) {
+				g.ServeHTTP(w, r)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
 	}
 	return outer
 }

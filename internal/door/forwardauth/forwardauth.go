@@ -96,7 +96,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // read fills q with what r asks.
 func (h *Handler) read(q *question, r *http.Request) error {
 	identity := client.Identify(h.options.Tokens, r.Header, q.at)
-	if h.clients.Trusts(r.RemoteAddr) {
+	trusted := h.clients.Trusts(r.RemoteAddr)
+	if trusted {
 		if err := q.told(r); err != nil {
 			return err
 		}
@@ -108,6 +109,9 @@ func (h *Handler) read(q *question, r *http.Request) error {
 	if err := q.parse(r.URL.RawQuery); err != nil {
 		return err
 	}
+	if !trusted && q.cost > 1 {
+		return errCost
+	}
 	if q.domain != "" {
 		return nil
 	}
@@ -115,6 +119,10 @@ func (h *Handler) read(q *question, r *http.Request) error {
 	q.domain, err = h.onlyDomain()
 	return err
 }
+
+// errCost is about somebody who could be a web page: it would use up a whole
+// budget by a single image.
+var errCost = errors.New("the peer is not among trusted_proxies, so cost in the query of the address must be 0 or 1")
 
 // decide asks the engine and notes what the limits said.
 func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
