@@ -68,9 +68,9 @@ func TestSpellingsOfValuesAtEveryDoor(t *testing.T) {
 			}
 			defer func() { _ = conn.Close() }()
 			args := []string{"HG.CHECK", "api", "1", "path", path, name, value}
-			fmt.Fprintf(conn, "*%d\r\n", len(args))
+			_, _ = fmt.Fprintf(conn, "*%d\r\n", len(args))
 			for _, arg := range args {
-				fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(arg), arg)
+				_, _ = fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(arg), arg)
 			}
 			in := textproto.NewConn(conn)
 			head, _ := in.ReadLine()
