@@ -34,7 +34,7 @@ func TestUsersAndPrefixes(t *testing.T) {
 	server := redistest.Standalone(t)
 	server.Do("ACL", "SETUSER", "gate", "on", ">secret", "resetkeys", "~team1:*", "-@all",
 		"+eval", "+evalsha", "+ping", "+hello", "+auth", "+client",
-		"+get", "+set", "+pttl", "+time", "+del", "+getrange", "+setrange", "+pexpire",
+		"+get", "+set", "+pttl", "+time", "+del", "+getrange", "+setrange", "+pexpire", "+pexpireat", "+pexpiretime",
 		"+persist", "+@hash", "+@sortedset", "+info")
 	options := redis.Options{Addresses: []string{server.Addr}, Username: "gate", Password: "secret", Prefix: "team1", Timeout: patient}
 	store := open(t, options)
@@ -73,6 +73,14 @@ func TestUsersAndPrefixes(t *testing.T) {
 		t.Errorf("without +info: %v", err)
 	}
 	take(t, store, one) // nothing else suffers
+	// A window is read without PEXPIRETIME, too: there is none before Redis 7.0.
+	server.Do("ACL", "SETUSER", "gate", "-pexpiretime")
+	window := headgate.Op{Key: "window", Limit: headgate.Per(3, 7*24*time.Hour).Using(headgate.FixedWindow), Cost: 1}
+	for _, left := range []int64{2, 1} {
+		if d := take(t, store, window); d.Remaining != left {
+			t.Errorf("without +pexpiretime: %+v, want %d left", d, left)
+		}
+	}
 	options.Prefix = "team2"
 	other := open(t, options)
 	if _, err := other.Take(context.Background(), one); !errors.Is(err, headgate.ErrUnavailable) {

@@ -23,3 +23,18 @@ func KeyOf(prefix string, op *headgate.Op) string { return string(appendKey(nil,
 func NewWire(conn net.Conn, limit time.Time, closed func()) net.Conn {
 	return &wire{Conn: conn, limit: limit, closed: closed}
 }
+
+// Prelude puts Lua before each of the store's scripts.
+func (s *Store) Prelude(lua string) {
+	changed := map[*script]*script{}
+	with := func(was *script) *script {
+		if was != nil && changed[was] == nil { // some share one
+			changed[was] = newScript(lua, was.text)
+		}
+		return changed[was]
+	}
+	for i, was := range s.scripts.single {
+		s.scripts.single[i] = with(was)
+	}
+	s.scripts.mixed, s.scripts.leases = with(s.scripts.mixed), with(s.scripts.leases)
+}

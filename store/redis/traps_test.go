@@ -57,6 +57,13 @@ func number(t *testing.T, text string) int64 {
 func TestT06_T18_T19_T20_T35_EveryKeyLivesUntilItIsFresh(t *testing.T) {
 	server := redistest.Standalone(t)
 	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	everyKeyLives(t, server, store, 0)
+}
+
+// everyKeyLives goes by what TIME tells the store's scripts, which is ahead of
+// the server's clock by some microseconds.
+func everyKeyLives(t *testing.T, server *redistest.Server, store *redis.Store, ahead int64) {
+	t.Helper()
 	limits := append(eachLimit(3, 1900*time.Millisecond), eachLimit(10, 100*time.Millisecond)...)
 	limits = append(limits, eachLimit(3, time.Hour)...)
 	kinds := []headgate.Kind{headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve, headgate.Grant, headgate.Refund}
@@ -70,23 +77,7 @@ func TestT06_T18_T19_T20_T35_EveryKeyLivesUntilItIsFresh(t *testing.T) {
 				take(t, store, first)
 				op.Duration = 0
 			}
-			before := microsOf(t, server)
-			d := take(t, store, op)
-			after := microsOf(t, server)
-			end := number(t, server.Do("PEXPIRETIME", redis.KeyOf("hg", &op)))
-			resetUS := d.ResetAfter.Microseconds()
-			switch {
-			case end == -2 && after > before+resetUS:
-				// It was over before we looked.
-			case end == -2:
-				t.Errorf("%s %s: no key, but it is fresh only in %s", kind, limit, d.ResetAfter)
-			case end == -1:
-				t.Errorf("%s %s: the key has no end", kind, limit)
-			case (end+1)*1000 < before+resetUS:
-				t.Errorf("%s %s: ends at %d ms, before it is fresh at %d µs", kind, limit, end, before+resetUS)
-			case end > (after+resetUS)/1000+2:
-				t.Errorf("%s %s: ends at %d ms, long after it is fresh at %d µs", kind, limit, end, after+resetUS)
-			default:
+			if livesUntilFresh(t, server, store, op, ahead) {
 				checked++
 			}
 		}
@@ -94,6 +85,95 @@ func TestT06_T18_T19_T20_T35_EveryKeyLivesUntilItIsFresh(t *testing.T) {
 	if checked < len(limits)*len(kinds)/2 {
 		t.Errorf("only %d of %d keys could be looked at", checked, len(limits)*len(kinds))
 	}
+}
+
+// livesUntilFresh looks at when the key ends that op has written, and reports
+// whether it was there to be looked at.
+func livesUntilFresh(t *testing.T, server *redistest.Server, store *redis.Store, op headgate.Op, ahead int64) bool {
+	t.Helper()
+	before := microsOf(t, server) + ahead
+	d := take(t, store, op)
+	after := microsOf(t, server) + ahead
+	end := number(t, server.Do("PEXPIRETIME", redis.KeyOf("hg", &op)))
+	resetUS := d.ResetAfter.Microseconds()
+	switch {
+	case end == -2 && after > before+resetUS:
+		return false // it was over before we looked
+	case end == -2:
+		t.Errorf("%s %s: no key, but it is fresh only in %s", op.Kind, op.Limit, d.ResetAfter)
+	case end == -1:
+		t.Errorf("%s %s: the key has no end", op.Kind, op.Limit)
+	case (end+1)*1000 < before+resetUS:
+		t.Errorf("%s %s: ends at %d ms, before it is fresh at %d µs", op.Kind, op.Limit, end, before+resetUS)
+	case end > (after+resetUS)/1000+2:
+		t.Errorf("%s %s: ends at %d ms, long after it is fresh at %d µs", op.Kind, op.Limit, end, after+resetUS)
+	}
+	return true
+}
+
+// clockSet makes TIME say an hour more than the clock by which the server
+// reckons the ends of keys. That is how it is when the clock is set between the
+// two: back, in Redis 7.0, which reads it for either; ahead, in later ones, which
+// read it for the ends when the script begins.
+const clockSet = `local redis = setmetatable({call = function(command, ...)
+  local answer = redis.call(command, ...)
+  if command == 'TIME' then answer[1] = answer[1] + 3600 end
+  return answer
+end}, {__index = redis})`
+
+// TestT06_EveryKeyLivesUntilItIsFreshIfTheClockIsSetMeanwhile: a key's end is on
+// the clock that its state is on, even if the server's clock is set in the middle
+// of a script. Otherwise it would end by so much too early, and be a fresh
+// budget.
+func TestT06_EveryKeyLivesUntilItIsFreshIfTheClockIsSetMeanwhile(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+		store.Prelude(clockSet)
+		ahead := time.Hour.Microseconds()
+		everyKeyLives(t, server, store, ahead)
+
+		long := headgate.Op{Key: "long", Limit: headgate.Per(1000, time.Hour).Using(headgate.SlidingLog), Cost: 1}
+		for range 600 { // beyond 4 KB it is changed in place
+			take(t, store, long)
+		}
+		livesUntilFresh(t, server, store, long, ahead)
+		places := headgate.Op{Key: "places", Limit: headgate.Concurrent(3), Cost: 1}
+		livesUntilFresh(t, server, store, places, ahead)
+	})
+}
+
+// TestT06_AWindowEndsWithItsKeyIfTheClockIsSetMeanwhile: the smallest state of a
+// window has its end from the key, and reads it as a time, with no other reading
+// of the clock in between.
+func TestT06_AWindowEndsWithItsKeyIfTheClockIsSetMeanwhile(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		options := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}
+		op := headgate.Op{Key: "k", Limit: headgate.Per(3, 7*24*time.Hour).Using(headgate.FixedWindow), Cost: 1}
+		now := microsOf(t, server)
+		if week := int64(7 * day); now/week != (now+2*time.Hour.Microseconds())/week {
+			t.Skip("the window is about to end")
+		}
+		take(t, open(t, options), op)
+		key := redis.KeyOf("hg", &op)
+		if v := server.Do("GET", key); !shared.MatchString(v) {
+			t.Fatalf("the state is %q, want the smallest", v)
+		}
+		end := server.Do("PEXPIRETIME", key)
+		later := open(t, options)
+		later.Prelude(clockSet)
+		for _, kind := range []headgate.Kind{headgate.Take, headgate.Charge} {
+			op.Kind = kind
+			before := microsOf(t, server) + time.Hour.Microseconds()
+			reset := take(t, later, op).ResetAfter.Microseconds()
+			after := microsOf(t, server) + time.Hour.Microseconds()
+			if us := number(t, end) * 1000; reset < us-after || reset > us-before {
+				t.Errorf("%s: the window ends in %d µs, want %d to %d", kind, reset, us-after, us-before)
+			}
+			if got := server.Do("PEXPIRETIME", key); got != end {
+				t.Errorf("%s: the window ends at %s ms, want %s", kind, got, end)
+			}
+		}
+	})
 }
 
 func take(t *testing.T, store headgate.Store, op headgate.Op) headgate.Decision {

@@ -21,18 +21,24 @@
 local fixedFormat = '>I6I7I6B'
 local fixedCodes = {1, 2, 3, 4, 5, 6, 1000000, 10000000, 60000000, 3600000000, 86400000000, 604800000000}
 
--- fixedDecode reads body, the value of key. now is the server's time, if known.
-local function fixedDecode(s, body, key, now)
+-- fixedEnd returns when key ends, in microseconds, or nil if it has no end. A
+-- server before Redis 7.0 says only what is left, which is off if its clock is
+-- set just then.
+local function fixedEnd(key)
+  local ends = redis.pcall('PEXPIRETIME', key)
+  if type(ends) == 'number' then return ends >= 0 and ends * 1000 or nil end
+  local left, t = redis.call('PTTL', key), redis.call('TIME')
+  return left >= 0 and t[1] * 1000000 + t[2] + left * 1000 or nil
+end
+
+-- fixedDecode reads body, the value of key.
+local function fixedDecode(s, body, key)
   if #body <= 4 then
-    local packed, left = tonumber(body), redis.call('PTTL', key)
-    if not packed or left < 0 or packed < 0 or packed % 1 ~= 0 then return false end
-    if not now then
-      local t = redis.call('TIME')
-      now = t[1] * 1000000 + t[2]
-    end
+    local packed, ends = tonumber(body), fixedEnd(key)
+    if not packed or not ends or packed < 0 or packed % 1 ~= 0 then return false end
     s.code = fixedCodes[packed % 12 + 1]
     s.count = math.floor(packed / 12)
-    s.finish = math.floor((now + left * 1000) / 1000000 + 0.5) * 1000000
+    s.finish = math.floor(ends / 1000000 + 0.5) * 1000000
     return true
   end
   local first = string.byte(body)
@@ -90,7 +96,7 @@ if #ARGV == 1 then
     end
     local code = unit > 0 and unit or period
     local s = {count = 0, finish = 0, code = code}
-    local known = not v or fixedDecode(s, v, key, given == 0 and now)
+    local known = not v or fixedDecode(s, v, key)
     if unit > 0 and (now < first or now >= fourth) then known = false end
     if known and (s.code == code or s.count == 0) then
       s.code = code
@@ -108,8 +114,9 @@ if #ARGV == 1 then
       local free = limit - s.count
       if n <= free then
         s.count = s.count + n
-        local ttl = given == 0 and math.ceil(reset / 1000) or 3600000
-        redis.call('SET', key, fixedEncode(s, given == 0), 'PX', ttl)
+        local how, ends = 'PX', 3600000
+        if given == 0 then how, ends = 'PXAT', math.ceil(s.finish / 1000) end
+        redis.call('SET', key, fixedEncode(s, given == 0), how, ends)
         if given == 0 then return {free - n, reset} end
         return {1, free - n, n, 0, reset, 0, s.finish}
       end

@@ -39,12 +39,15 @@ local function load(a, key)
   return s
 end
 
--- save writes the state of a key; real is whether ttl is on the server's clock.
-local function save(a, key, s, ttl, real)
-  if a.save then return a.save(key, s, ttl) end
-  local v = a.encode(s, real and s.credit == 0)
+-- save writes the state of a key, which ends at a time (PXAT) on the server's
+-- clock, or after one (PX). Not always after one: the server reckons that from
+-- its clock as it is now or was when the script began, and if it was set since
+-- or until TIME, the key would end before its state is fresh.
+local function save(a, key, s, how, ends)
+  if a.save then return a.save(key, s, how, ends) end
+  local v = a.encode(s, how == 'PXAT' and s.credit == 0)
   if s.credit > 0 then v = '+' .. pack('>I6I7', s.credit, s.till) .. v end
-  redis.call('SET', key, v, 'PX', ttl)
+  redis.call('SET', key, v, how, ends)
 end
 
 -- run executes check i, as kind if given, on the states of this call.
@@ -79,8 +82,10 @@ local function run(i, as)
     res = step(a, r, state.s, now, kind, n, duration)
     state.wrote = state.wrote or res.wrote
   end
-  state.real = given == 0
-  state.ttl = state.real and max(ceilDiv(res.fresh - now, 1000), 1) or callerTTL
+  state.how, state.ends = 'PX', callerTTL
+  if given == 0 then
+    state.how, state.ends = 'PXAT', ceilDiv(serverTime + max(res.fresh - now, 1), 1000)
+  end
   res.dated = all or given ~= 0
   if a.newest then res.lease = res.lease or 0 end
   return res
@@ -108,7 +113,7 @@ else
     local key = order[i]
     local state = states[key]
     if state.wrote then
-      save(state.a, key, state.s, state.ttl, state.real)
+      save(state.a, key, state.s, state.how, state.ends)
     elseif state.gone then
       redis.call('DEL', key)
     end

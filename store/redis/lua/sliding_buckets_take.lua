@@ -82,9 +82,10 @@ if #ARGV == 1 then
         local at = leaves(newest, c, 0)
         if c <= 65535 and at and at <= exact then
           local reset = at - now
-          local ttl = given == 0 and math.ceil(reset / 1000) or 3600000
+          local how, ends = 'PX', 3600000
+          if given == 0 then how, ends = 'PXAT', math.ceil(at / 1000) end
           redis.call('SET', key, struct.pack('>I7I6I6I2BI7', newest, width, period, size, 3, total + n)
-            .. sub(words, 1, i) .. struct.pack('>I2', c) .. sub(words, i + 3), 'PX', ttl)
+            .. sub(words, 1, i) .. struct.pack('>I2', c) .. sub(words, i + 3), how, ends)
           if given == 0 then return {free - n, reset} end
           return {1, free - n, n, 0, reset, 0, at}
         end

@@ -218,19 +218,19 @@ local function logHead(s)
   return pack(logFormat, s.total, s.head, s.length, s.newest, s.newestAt, s.credit, s.till)
 end
 
-local function logSave(key, s, ttl)
+local function logSave(key, s, how, ends)
   local live = s.length - s.head
   local short = logHeader + live * 8 <= logWhole
   if short or s.cut == 0 or s.head * 2 >= s.length then
     local bytes = logBytes(s, s.head, s.length)
     s.newestAt, s.length, s.head = s.newestAt - s.head, live, 0
     s.cut, s.tail = 0, bytes
-    redis.call('SET', key, logHead(s) .. bytes, 'PX', ttl)
+    redis.call('SET', key, logHead(s) .. bytes, how, ends)
     return
   end
   redis.call('SETRANGE', key, logHeader + s.cut * 8, s.tail)
   redis.call('SETRANGE', key, 0, logHead(s))
-  redis.call('PEXPIRE', key, ttl)
+  redis.call(how == 'PX' and 'PEXPIRE' or 'PEXPIREAT', key, ends)
 end
 
 local function logRule(r, a, b)

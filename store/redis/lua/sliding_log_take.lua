@@ -36,10 +36,11 @@ if #ARGV == 1 then
       if (now > newest or live == 0) and live <= 2 * limit + 64 and live < 507 then
         total = total + n
         local hi = math.floor(now / 4194304)
-        local ttl = given == 0 and math.ceil(period / 1000) or 3600000
+        local how, ends = 'PX', 3600000
+        if given == 0 then how, ends = 'PXAT', math.ceil((now + period) / 1000) end
         redis.call('SET', key,
           struct.pack('>I6I4I4I7I4I6I7', total, 0, live + 1, now, live, 0, 0) .. string.sub(v, 39 + head * 8)
-          .. struct.pack('>I4I4', hi, (now - hi * 4194304) * 1024 + n), 'PX', ttl)
+          .. struct.pack('>I4I4', hi, (now - hi * 4194304) * 1024 + n), how, ends)
         if given == 0 then return {limit - total, period} end
         return {1, limit - total, n, 0, period, 0, now + period}
       end

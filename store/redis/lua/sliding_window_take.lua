@@ -57,9 +57,10 @@ if #ARGV == 1 then
       if product <= exact and used + n <= limit then
         current = current + n
         local reset = start + 2 * w - floor((w - 1) / current) - now
-        local ttl = given == 0 and math.ceil(reset / 1000) or 3600000
+        local how, ends = 'PX', 3600000
+        if given == 0 then how, ends = 'PXAT', math.ceil((now + reset) / 1000) end
         s.current, s.start, s.previous = current, start, previous
-        redis.call('SET', key, slidingEncode(s), 'PX', ttl)
+        redis.call('SET', key, slidingEncode(s), how, ends)
         if given == 0 then return {limit - used - n, reset} end
         return {1, limit - used - n, n, 0, reset, 0, now + reset}
       end

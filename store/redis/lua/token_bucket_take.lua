@@ -2,7 +2,8 @@
 -- credit, answered before anything else is defined, because to define functions
 -- takes as long as to decide. The answer is remaining and reset if the request
 -- may pass at once, or remaining, retry and reset if it may not. What is rare
--- is left to the script below.
+-- is left to the script below. When the key ends is written as a time (PXAT),
+-- not as one from now on: see main.lua.
 if #ARGV == 1 then
   local alg, kind, _, _, given, n, _, late, burst, token, leak, unwaited, tick =
     struct.unpack('>BBBBI8I8I8I8I8I8I8I8I8', ARGV[1])
@@ -47,8 +48,9 @@ if #ARGV == 1 then
       else
         local after = used + n * token
         local reset = behind + ceil(after / leak)
-        local ttl = given == 0 and ceil(reset / 1000) or 3600000
-        redis.call('SET', key, struct.pack('>I7I7I7', after, last, token), 'PX', ttl)
+        local how, ends = 'PX', 3600000
+        if given == 0 then how, ends = 'PXAT', ceil((now + reset) / 1000) end
+        redis.call('SET', key, struct.pack('>I7I7I7', after, last, token), how, ends)
         local free = math.floor((capacity - after) / token)
         local delay = 0
         if alg == 1 then
