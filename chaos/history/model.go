@@ -301,6 +301,7 @@ func (k *keyModel) leaseAt(s *state, in *step, now int64, surely bool) bool {
 // not when it has gone back.
 func (k *keyModel) setBack(s *state, was int64) *state {
 	c := s.clone()
+	c.held = max(c.held, was)
 	for i := range c.entries {
 		if k.least(s, i, moment{was, was}) > 0 {
 			continue

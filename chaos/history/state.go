@@ -24,6 +24,9 @@ type entry struct {
 type state struct {
 	entries [][]entry
 	settled []settled
+	// held is the latest that the clock said before it was set back, 0 if it was
+	// not.
+	held int64
 }
 
 // settled is a reservation or lease that is no more.
@@ -33,7 +36,7 @@ type settled struct {
 }
 
 func (s *state) equal(other *state) bool {
-	return slices.Equal(s.settled, other.settled) &&
+	return s.held == other.held && slices.Equal(s.settled, other.settled) &&
 		slices.EqualFunc(s.entries, other.entries, slices.Equal[[]entry])
 }
 
@@ -56,7 +59,7 @@ func (s *state) hash() uint64 {
 
 // clone returns a copy whose lists may be appended to and replaced.
 func (s *state) clone() *state {
-	c := &state{entries: make([][]entry, len(s.entries)), settled: slices.Clip(s.settled)}
+	c := &state{entries: make([][]entry, len(s.entries)), settled: slices.Clip(s.settled), held: s.held}
 	for i := range s.entries {
 		c.entries[i] = slices.Clone(s.entries[i])
 	}
@@ -75,6 +78,10 @@ func (k *keyModel) least(s *state, i int, at moment) int64 {
 	k.scratch = k.scratch[:0]
 	for _, e := range s.entries[i] {
 		if e.unsure || e.until != 0 {
+			if k.jumps && e.until == 0 {
+				// If it was done before the clock went back, time stands still there.
+				now = max(now, min(e.hi, s.held))
+			}
 			continue
 		}
 		k.scratch = append(k.scratch, charge{e.lo, e.n})
