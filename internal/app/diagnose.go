@@ -125,7 +125,7 @@ func openExcerpt(src []byte, d rules.Diagnostic) string {
 // holds a value where settings should be: the value may be the secret of another.
 // Messages about rules read otherwise.
 func isNoSetting(message string) bool {
-	return strings.HasSuffix(message, "must be a mapping of keys to values") || strings.HasPrefix(message, "unknown key ")
+	return strings.HasSuffix(message, "must be a mapping of keys to values") || strings.HasPrefix(message, "unknown key ") && !strings.Contains(message, `" in `)
 }
 
 // keysOf yields the words of a line that a colon follows.

@@ -57,7 +57,7 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 func TestLargeBodiesAreBoundedTogether(t *testing.T) {
 	const most = 1 << 20
 	a := newBoundedAPI(t, memory.New(), most)
-	begun := `{"domain":"api","attributes":{"path":"` + strings.Repeat("x", 300<<10)
+	begun := `{"domain":"api","attributes":{"path":"/` + strings.Repeat("x", 300<<10)
 	for _, length := range []int64{1 << 20, -1} {
 		var writers []*io.PipeWriter
 		answers := make(chan *httptest.ResponseRecorder, 20)
