@@ -137,12 +137,13 @@ func (h *History) lossy(op *Op) bool {
 }
 
 // operations are the steps for the checker. What nobody knows the end of, and
-// makes answers less certain only, comes as early as it can.
+// makes answers less certain only, comes as early as it can; but a settlement that
+// may give back what came after it was asked for comes whenever it may.
 func (p *part) operations() []porcupine.Operation {
 	ops := make([]porcupine.Operation, len(p.steps))
 	for i, in := range p.steps {
 		ops[i] = porcupine.Operation{ClientId: in.Client, Input: in, Call: in.Call, Return: in.Return}
-		if in.Answer == nil && (in.Key != "" || in.Kind == Lost) {
+		if in.Answer == nil && (in.Key != "" || in.Kind == Lost) && !(in.Of != 0 && p.model.reach > 0) {
 			ops[i].Return = in.Call
 		}
 	}

@@ -1,0 +1,39 @@
+package history_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/chaos/history"
+)
+
+// TestASettlementWithoutAnAnswerMayBeLate: one that was long on its way to a sliding
+// log gives back what came after it was asked for. Without it nothing is.
+func TestASettlementWithoutAnAnswerMayBeLate(t *testing.T) {
+	const from, second = int64(1_700_000_000_000_000), int64(1_000_000)
+	log := history.Limit{Name: "log", Algorithm: history.SlidingLog, Count: 8, Period: 2 * second}
+	op := func(id int, kind history.Kind, cost, at, left int64) history.Op {
+		return history.Op{
+			ID: id, Client: id, Kind: kind, Key: "k", Limits: []string{"log"}, Cost: cost, Call: from + at, Return: from + at + 100,
+			Answer: &history.Answer{Allowed: true, Rule: "log", Limit: 8, Remaining: left, Reset: 2000},
+		}
+	}
+	late := history.Op{
+		ID: 2, Client: 2, Kind: history.Cancel, Key: "k", Limits: []string{"log"}, Of: 1, Was: 2, Call: from + second/10, Return: from + 9*second,
+	}
+	reserve := op(1, history.Reserve, 2, 0, 6)
+	takes := []history.Op{op(3, history.Take, 1, 4*second/10, 5), op(4, history.Take, 1, 5*second/10, 4), op(5, history.Take, 1, 21*second/10, 7)}
+	for name, x := range map[string]struct {
+		ops    []history.Op
+		faults int
+	}{
+		"with it":    {append([]history.Op{reserve, late}, takes...), 0},
+		"without it": {append([]history.Op{reserve}, takes...), 1},
+	} {
+		h := &history.History{Limits: []history.Limit{log}, Slack: 2000, Reach: 70_000, Ops: x.ops}
+		report, err := history.Check(h, history.Options{Patience: time.Minute, Pictures: t.TempDir()})
+		if err != nil || len(report.Faults) != x.faults {
+			t.Errorf("%s: faults %v, error %v, want %d", name, report.Faults, err, x.faults)
+		}
+	}
+}
