@@ -288,7 +288,7 @@ func bucketCorners() []corner {
 			{"11:00:55", takes(1), "pass, left 7"},
 			{"11:00:50", returns(1, 12_648_972*time.Microsecond), "pass, left 8"},
 		}},
-		{"a longer period with sub-windows as wide begins anew", per.Buckets(7, headgate.EdgeWeighted), []ask{
+		{"a longer period with sub-windows as wide starts again", per.Buckets(7, headgate.EdgeWeighted), []ask{
 			{"11:00:00", takes(5), "pass, left 5"},
 			{"11:00:30", takes(1).under(changed.Buckets(7, headgate.EdgeWeighted)), "pass, left 4"},
 			{"11:01:10", peeks(1), "pass, left 4"},

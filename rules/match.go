@@ -139,7 +139,7 @@ type facts struct {
 // of one meaning.
 func (f *facts) ask(a Attribute) value {
 	text, ok := f.req.Attribute(a)
-	if !ok || a.Kind != Cookie && a.Kind != Header {
+	if !ok || !mayBeUnclear(a) {
 		return value{text: text, ok: ok}
 	}
 	v := meant(a, text)
@@ -157,7 +157,7 @@ func meant(a Attribute, text string) value {
 	switch {
 	case a.Kind == Cookie:
 		return value{spelling.Cookie(text), true, !spelling.IsClearCookie(text)}
-	case a.Kind == Header && spelling.IsCredentials(a.Name):
+	case mayBeUnclear(a):
 		return value{spelling.Credentials(text), true, !spelling.IsClearCredentials(text)}
 	}
 	return value{text: text, ok: true}

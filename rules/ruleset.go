@@ -86,7 +86,9 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 		} else {
 			before := len(m.Checks)
 			d.tree.matchAttributes(&d.tree.root, &f, m)
-			m.refuseTooMany(&f, before)
+			if f.tooMany {
+				m.refuseSince(before)
+			}
 			m.applyReplaces()
 		}
 	}

@@ -33,9 +33,7 @@ func (m *Matches) addSeveral(r *Rule, f *facts) bool {
 			}
 			return v
 		})
-		for i := range m.Checks[before:] {
-			m.Checks[before+i].Cost = math.MaxInt64
-		}
+		m.refuseSince(before)
 		return true
 	}
 	for taken := make([]int, len(choices)); ; {
@@ -48,6 +46,13 @@ func (m *Matches) addSeveral(r *Rule, f *facts) bool {
 		if !next(taken, choices) {
 			return true
 		}
+	}
+}
+
+// refuseSince makes the checks from one on cost more than fits into any limit.
+func (m *Matches) refuseSince(first int) {
+	for i := range m.Checks[first:] {
+		m.Checks[first+i].Cost = math.MaxInt64
 	}
 }
 

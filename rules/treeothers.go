@@ -1,9 +1,6 @@
 package rules
 
-import (
-	"math"
-	"slices"
-)
+import "slices"
 
 // matchOthers is matchAttributes for the descriptors of one key and the values of
 // its attribute besides the first, v, each in place of the first below them too.
@@ -30,14 +27,4 @@ func (t *tree) matchOthers(c *choice, v value, f *facts, m *Matches) bool {
 	}
 	f.chosen = f.chosen[:before]
 	return applied
-}
-
-// refuseTooMany makes the checks of a request with more values than are told apart
-// cost more than fits into any limit, as addSeveral does.
-func (m *Matches) refuseTooMany(f *facts, before int) {
-	if f.tooMany {
-		for i := range m.Checks[before:] {
-			m.Checks[before+i].Cost = math.MaxInt64
-		}
-	}
 }

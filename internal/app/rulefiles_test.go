@@ -34,17 +34,7 @@ func TestPipesAmongRules(t *testing.T) {
 	signals <- syscall.SIGHUP
 	f.journal.await(t, "rules not reloaded, the old ones stay in force") // pipe.yaml; pipe is none of ours
 	signals <- syscall.SIGTERM
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("still running")
-	}
-	if _, err := os.Stat(counts); err != nil {
-		t.Errorf("counts are lost: %v", err)
-	}
+	stopsAndSaves(t, done, counts)
 }
 
 // TestStopWhileRulesAreRead: signals are obeyed, and counts saved, also while
@@ -59,6 +49,12 @@ func TestStopWhileRulesAreRead(t *testing.T) {
 	defer release()
 	signals <- syscall.SIGHUP
 	signals <- syscall.SIGTERM
+	stopsAndSaves(t, done, counts)
+}
+
+// stopsAndSaves waits for the end of a Run, and wants its counts in a file.
+func stopsAndSaves(t *testing.T, done <-chan error, counts string) {
+	t.Helper()
 	select {
 	case err := <-done:
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -468,36 +467,3 @@ func TestStoreFailureIsTold(t *testing.T) {
 		t.Errorf("%d %s, want 200 %s", w.Code, w.Body, want)
 	}
 }
-
-// Bodies of a known length are read into one buffer that is made for them, up
-// to a size; all lengths must be taken or refused alike.
-func TestBodyOfAnyLength(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t, memory.New())
-	for _, size := range []int{len(loginBody), 4096, 64 << 10, 64<<10 + 1, httpapi.MaxBody} {
-		body := loginBody + strings.Repeat(" ", size-len(loginBody))
-		for name, length := range map[string]int64{"known": int64(size), "unknown": -1} {
-			r := httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(body))
-			r.ContentLength = length
-			w := httptest.NewRecorder()
-			a.handler.ServeHTTP(w, r)
-			if w.Code != http.StatusOK && w.Code != http.StatusTooManyRequests {
-				t.Errorf("%d bytes, length %s: %d %s", size, name, w.Code, w.Body)
-			}
-		}
-		// The caller went away in the middle.
-		r := httptest.NewRequest(http.MethodPost, "/v1/check", strings.NewReader(body[:size-1]))
-		r.ContentLength = int64(size)
-		r.Body = io.NopCloser(io.MultiReader(strings.NewReader(body[:size-1]), failing{}))
-		w := httptest.NewRecorder()
-		a.handler.ServeHTTP(w, r)
-		if w.Code != http.StatusBadRequest {
-			t.Errorf("%d bytes of which one is missing: %d %s", size, w.Code, w.Body)
-		}
-	}
-}
-
-// failing is the end of a connection that was cut.
-type failing struct{}
-
-func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

@@ -163,10 +163,10 @@ func (p *Proxy) clean(r *http.Request) bool {
 	return true
 }
 
-// dropHTTP takes out of Upgrade the protocols that are HTTP again: whoever got one
-// could send any number of requests through the tunnel, of which rules would see
-// the first. Of Upgrade: h2c, which nobody has to understand any more (RFC 9113,
-// 3.1), this is known as h2c smuggling.
+// dropHTTP removes from Upgrade the protocols that are HTTP again. Through such a
+// tunnel a client could send any number of requests, and rules would see only the
+// first. With h2c, which RFC 9113 (3.1) has made obsolete, this is known as h2c
+// smuggling.
 func dropHTTP(h http.Header) {
 	delete(h, "Http2-Settings")
 	fields, ok := h["Upgrade"]

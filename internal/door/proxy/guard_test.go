@@ -60,8 +60,8 @@ func TestHostsAreASCII(t *testing.T) {
 	}
 }
 
-// Whoever breaks off in the middle of the body frees no place: the upstream, which
-// has begun, may go on.
+// A client that breaks off in the middle of the body frees no place: the upstream
+// has begun and may go on.
 func TestBreakingOffTheBodyFreesNoPlace(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: two, match: {path: /two}, concurrency: 2, lease: 10s}\n"
 	synctest.Test(t, func(t *testing.T) {

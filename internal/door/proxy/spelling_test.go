@@ -102,7 +102,7 @@ func attempts() []string {
 }
 
 // addUnclear adds attempts with values that servers read in ways of their own, each
-// beside another junk cookie.
+// next to another junk cookie.
 func addUnclear(add func(path string, lines ...string)) {
 	for i, value := range []string{`"r\145al"`, `"\162eal"`, `"re\141\154"`, `"\r\e\a\l"`, `"r\eal"`, "\xa0real", "real\xa0\xa0", "\xa0\xa0real\xa0"} {
 		add("/cookie", "Cookie: session="+value)
