@@ -14,23 +14,33 @@ func TestManyArgumentsShareMemory(t *testing.T) {
 	t.Parallel()
 	d := open(t, func(o *resp.Options) { o.MaxBuffers = 1 << 20 })
 	half := "*3000\r\n" + strings.Repeat("$1\r\nx\r\n", 2000) // fits into a buffer that is not counted
-	refused := 0
-	var conns []*wire
-	for range 200 {
+	const callers, many = 200, 100
+	halfway, answers := make(chan string, callers), make([]chan string, callers)
+	conns := make([]*wire, callers)
+	for i := range callers {
 		w := d.dial(t)
-		conns = append(conns, w)
+		conns[i], answers[i] = w, make(chan string, 1)
 		_, _ = io.WriteString(w, half)
+		go func() {
+			answer, _ := readAnswer(w.r) // a connection that was ended may have none
+			halfway <- answer
+			answers[i] <- answer
+		}()
 	}
-	for _, w := range conns {
-		_, _ = io.WriteString(w, strings.Repeat("$1\r\nx\r\n", 1000))
-		if answer, err := readAnswer(w.r); err != nil || strings.HasPrefix(answer, "-ERR no memory") {
-			refused++
-		} else if !strings.HasPrefix(answer, "-ERR unknown command") {
-			t.Errorf("answer %.60s", answer)
+	for range many { // these get nothing until others give back what they hold
+		if answer := <-halfway; answer != "" && !strings.HasPrefix(answer, "-ERR no memory") {
+			t.Errorf("answer to half a command: %.60s", answer)
 		}
 	}
-	if refused < 100 || refused == 200 {
-		t.Errorf("%d of 200 were refused", refused)
+	served := 0
+	for i, w := range conns {
+		_, _ = io.WriteString(w, strings.Repeat("$1\r\nx\r\n", 1000))
+		if strings.HasPrefix(<-answers[i], "-ERR unknown command") {
+			served++
+		}
+	}
+	if served == 0 {
+		t.Error("all were refused")
 	}
 	w := d.dial(t)
 	for range 100 { // each gives back what it took
