@@ -18,6 +18,9 @@ ADAPTERS := ginlimit echolimit fiberlimit examples/chi
 MODULES  := . benchmarks chaos differential/envoy $(ADAPTERS)
 # Packages that count milliseconds are tested one after the other.
 TIMED    := /store/redis /store/failsafe /internal/redistest /internal/app /door/resp
+# A test that fails is run once more, and named at the end (docs/decisions/0087);
+# a data race, or more than three that fail, ends the run.
+AGAIN    := $(TOOL) gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
 
 .DEFAULT_GOAL := help
 .PHONY: run test test-long spellings chaos chaos-short mutants web web-static web-test web-check build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench doors lab vectors proto proto-check clean help
@@ -28,9 +31,9 @@ run: build ## build, then start the quickstart: a proxy on :8000 before a demo b
 test: ## install what is missing, run every test with the race detector, compile and try the benchmarks
 	@scripts/ensure.sh $(GO) gcc redis-server valkey-server promtool nginx caddy haproxy curl
 	@scripts/ensure-web.sh node && scripts/ensure-express.sh && { scripts/ensure.sh php || true; }
-	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on -timeout 30m $$($(GO) list ./... | grep -v $(TIMED:%=-e %))
-	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(GO) test -race -shuffle=on -timeout 30m -p 1 $$($(GO) list ./... | grep $(TIMED:%=-e %))
-	$(GO) test -shuffle=on $$(grep -rl --include='*_test.go' '^//go:build !race' . | xargs -n1 dirname | sort -u)
+	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(AGAIN) --packages="$$($(GO) list ./... | grep -v $(TIMED:%=-e %) | tr '\n' ' ')" -- -race -shuffle=on -timeout 30m
+	HEADGATE_REQUIRE_REDIS=1 HEADGATE_REQUIRE_PROXIES=1 $(AGAIN) --packages="$$($(GO) list ./... | grep $(TIMED:%=-e %) | tr '\n' ' ')" -- -race -shuffle=on -timeout 30m -p 1
+	$(AGAIN) --packages="$$(grep -rl --include='*_test.go' '^//go:build !race' . | xargs -n1 dirname | sort -u | tr '\n' ' ')" -- -shuffle=on
 	@for module in $(ADAPTERS); do (cd $$module && $(GO) test -race -shuffle=on ./...) || exit 1; done
 	cd differential/envoy && $(GO) test .
 	cd benchmarks && $(GO) test -short -bench . -benchtime 1x ./...
