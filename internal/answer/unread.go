@@ -19,7 +19,7 @@ func Unread(w http.ResponseWriter, r *http.Request, err error) {
 		Problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", big.Limit))
 		return
 	}
-	if errors.Is(err, ErrManyBodies) {
+	if errors.Is(err, ErrManyBodies) || errors.Is(err, ErrManyLarge) {
 		defer Unwanted(w, r, r.Body)()
 		w.Header().Set("Retry-After", "1")
 		Problem(w, http.StatusServiceUnavailable, err.Error())

@@ -3,6 +3,8 @@ package app
 import (
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/grpcapi"
 	"github.com/headgate/headgate/internal/door/rls"
@@ -54,6 +56,30 @@ func (a *App) serveGRPC(d *door) error {
 		}
 	}()
 	return nil
+}
+
+// grpcMetrics tells what requests over gRPC take, and what was refused for it.
+// POST /json is answered by the same service.
+func (a *App) grpcMetrics(c *askedCollector) {
+	held := c.gauge("headgate_grpc_stream_bytes", "Bytes of requests that are arriving and answers that are not read yet, all connections of gRPC together.")
+	closed := c.counter("headgate_grpc_closed_total", "Connections of gRPC that were closed: slow, as a request did not arrive or an answer was not read in time; memory, as all together kept too much and this one the most.", "reason")
+	answering := c.gauge("headgate_grpc_answering_bytes", "Bytes that large requests of gRPC and POST /json take while they are answered, estimated.")
+	refused := c.counter("headgate_grpc_refused_total", "Large requests of gRPC and POST /json that were refused, as others took all of the memory for them for 5 s, or whose caller went away before.")
+	c.ask(func(out chan<- prometheus.Metric) {
+		for _, d := range a.doors {
+			if d.grpc == nil {
+				continue
+			}
+			s := d.grpc.Bounded()
+			held(out, float64(s.Held))
+			closed(out, float64(s.Slow), "slow")
+			closed(out, float64(s.Evicted), "memory")
+		}
+		if a.rateLimit != nil {
+			answering(out, float64(a.rateLimit.Answering().Held()))
+			refused(out, float64(a.rateLimit.Answering().Refused()))
+		}
+	})
 }
 
 // sayUnhealthy tells those who watch over gRPC that the process drains, or has

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -76,6 +77,15 @@ func TestEnvoyAsks(t *testing.T) {
 	health, err := healthpb.NewHealthClient(c).Check(context.Background(), &healthpb.HealthCheckRequest{Service: "ratelimit"})
 	if err != nil || health.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 		t.Errorf("%v, %v", health, err)
+	}
+	_, metrics := f.get(t, f.adminURL("/metrics"))
+	for _, want := range []string{
+		"\nheadgate_grpc_stream_bytes 0\n", "\nheadgate_grpc_answering_bytes 0\n", "\nheadgate_grpc_refused_total 0\n",
+		"\nheadgate_grpc_closed_total{reason=\"memory\"} 0\n", "\nheadgate_grpc_closed_total{reason=\"slow\"} 0\n",
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics lacks %q", want)
+		}
 	}
 	if err := f.Stop(context.Background()); err != nil {
 		t.Errorf("Stop: %v", err)

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
+	"github.com/headgate/headgate/internal/described"
 	"github.com/headgate/headgate/internal/token"
 )
 
@@ -55,6 +57,9 @@ func readWith(read func(any) error, message any) error {
 	if err := read(&r); err != nil {
 		return err // too large, say
 	}
+	if errors.Is(r.err, errManyChecks) {
+		return wrong(r.err)
+	}
 	if r.err != nil {
 		return wrong(fmt.Errorf("the request could not be read: %w", r.err))
 	}
@@ -67,8 +72,43 @@ type reader struct {
 	err     error
 }
 
-// ReadWire takes the bytes of the message.
-func (r *reader) ReadWire(data []byte) { r.err = proto.Unmarshal(data, r.message) }
+// What a call takes while it is answered, about: a check of two bytes on the wire
+// becomes one that rules are matched against, with its verdict and its answer.
+const (
+	checkCost = 2 << 10
+	byteCost  = 16
+
+	checksField = 1 // of CheckBatchRequest
+)
+
+// Weigh implements rls.Reader.
+func (r *reader) Weigh(data []byte, size int) int64 {
+	checks := 0
+	switch {
+	case !r.isBatch():
+	case data == nil:
+		checks = min(size/2, described.MaxChecks)
+	default:
+		checks = described.Elements(data, checksField, described.MaxChecks)
+	}
+	return int64(checks)*checkCost + int64(size)*byteCost
+}
+
+// ReadWire implements rls.Reader.
+func (r *reader) ReadWire(data []byte) {
+	// Of more checks than there may be, each would take many times what it took
+	// on the wire.
+	if r.isBatch() && described.Elements(data, checksField, described.MaxChecks+1) > described.MaxChecks {
+		r.err = errManyChecks
+		return
+	}
+	r.err = proto.Unmarshal(data, r.message)
+}
+
+func (r *reader) isBatch() bool {
+	_, yes := r.message.(*headgatev1.CheckBatchRequest)
+	return yes
+}
 
 // knows reports whether the caller may ask, and notes one that said a wrong
 // token.

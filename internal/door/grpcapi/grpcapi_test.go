@@ -1,8 +1,10 @@
 package grpcapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -20,7 +22,9 @@ import (
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/described"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/token"
 	"github.com/headgate/headgate/rules"
@@ -70,6 +74,38 @@ func TestWords(t *testing.T) {
 	for e := engine.Done; e <= engine.Settled; e++ {
 		if want := "ENDING_" + strings.ToUpper(e.String()); endingOf(e).String() != want {
 			t.Errorf("%s is %s", e, endingOf(e))
+		}
+	}
+}
+
+// A batch is weighed before it is read, and one of too many checks never is: a
+// check of two bytes takes some hundred in memory.
+func TestBatchesAreWeighed(t *testing.T) {
+	batch := func(n int) []byte { return bytes.Repeat([]byte{0x0a, 3, 0x0a, 1, 'd'}, n) }
+	full := batch(described.MaxChecks)
+	for _, row := range []struct {
+		name        string
+		message     proto.Message
+		data        []byte
+		size        int
+		least, most int64
+	}{
+		{"a check", &headgatev1.CheckRequest{}, batch(10), 50, 50, answer.SmallBody},
+		{"a small batch", &headgatev1.CheckBatchRequest{}, batch(2), 10, 500, answer.SmallBody},
+		{"a full batch", &headgatev1.CheckBatchRequest{}, full, len(full), 1 << 20, 4 << 20},
+		{"one in pieces", &headgatev1.CheckBatchRequest{}, nil, len(full), 1 << 20, 4 << 20},
+		{"one that breaks off", &headgatev1.CheckBatchRequest{}, append(batch(500), 0x0a, 99), 2502, 1 << 19, 2 << 20},
+	} {
+		r := reader{message: row.message}
+		if n := r.Weigh(row.data, row.size); n < row.least || n > row.most {
+			t.Errorf("%s weighs %d", row.name, n)
+		}
+	}
+	for n, want := range map[int]error{described.MaxChecks: nil, described.MaxChecks + 1: errManyChecks} {
+		m := &headgatev1.CheckBatchRequest{}
+		r := reader{message: m}
+		if r.ReadWire(batch(n)); !errors.Is(r.err, want) || (len(m.GetChecks()) > 0) != (want == nil) {
+			t.Errorf("of %d checks %d were read: %v", n, len(m.GetChecks()), r.err)
 		}
 	}
 }

@@ -26,6 +26,7 @@ var (
 	errNoDomain      = errors.New("domain is missing: whose rules apply?")
 	errNoReservation = errors.New("reservation is missing")
 	errNoLease       = errors.New("lease is missing")
+	errManyChecks    = fmt.Errorf("checks must have at most %d elements", described.MaxChecks)
 	errNoCost        = errors.New("cost is missing: what did the request really take?")
 )
 

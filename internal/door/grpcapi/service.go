@@ -72,7 +72,7 @@ func (s *Service) Check(ctx context.Context, in *headgatev1.CheckRequest) (*head
 func (s *Service) CheckBatch(ctx context.Context, in *headgatev1.CheckBatchRequest) (*headgatev1.CheckBatchResponse, error) {
 	at := s.now()
 	if len(in.GetChecks()) > described.MaxChecks {
-		return nil, wrong(fmt.Errorf("checks must have at most %d elements", described.MaxChecks))
+		return nil, wrong(errManyChecks)
 	}
 	checks := make([]*check, len(in.GetChecks()))
 	for i, one := range in.GetChecks() {

@@ -3,17 +3,13 @@ package rls
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"net"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 	grpcstatus "google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate/internal/h2bound"
 )
@@ -106,65 +102,4 @@ func lasting(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, nex
 		defer done()
 	}
 	return next(server, stream)
-}
-
-// owed is an answer of another service, whose bytes are counted until they have
-// been sent.
-type owed struct {
-	message proto.Message
-	conn    *h2bound.Conn
-	of      *sync.Pool
-	out     []byte
-}
-
-// owing lets the answers of a service be counted.
-func owing(from *grpc.ServiceDesc) *grpc.ServiceDesc {
-	d := *from
-	d.Methods = make([]grpc.MethodDesc, len(from.Methods))
-	answers := &sync.Pool{}
-	answers.New = func() any { return &owed{of: answers, out: make([]byte, 0, minOut)} }
-	for i, m := range from.Methods {
-		d.Methods[i] = grpc.MethodDesc{MethodName: m.MethodName, Handler: func(server any, ctx context.Context, read func(any) error, around grpc.UnaryServerInterceptor) (any, error) {
-			out, err := m.Handler(server, ctx, read, around)
-			message, ok := out.(proto.Message)
-			if err != nil || !ok {
-				return out, err
-			}
-			o, _ := answers.Get().(*owed)
-			o.message, o.conn = message, connOf(ctx)
-			return o, nil
-		}}
-	}
-	return &d
-}
-
-// marshal returns the answer in the form of protobuf.
-func (o *owed) marshal() (mem.BufferSlice, error) {
-	out, err := proto.MarshalOptions{}.MarshalAppend(o.out[:0], o.message)
-	if err != nil {
-		return nil, fmt.Errorf("answer: %w", err)
-	}
-	o.out, o.message = out, nil
-	if o.conn != nil {
-		o.conn.Owes(cap(o.out))
-	}
-	return mem.BufferSlice{mem.NewBuffer(&o.out, o)}, nil
-}
-
-// Get is never called: gRPC takes no buffers from here.
-func (*owed) Get(length int) *[]byte {
-	b := make([]byte, length)
-	return &b
-}
-
-// Put implements mem.BufferPool.
-func (o *owed) Put(*[]byte) {
-	if o.conn != nil {
-		o.conn.Owes(-cap(o.out))
-	}
-	if cap(o.out) > maxKept {
-		o.out = make([]byte, 0, minOut)
-	}
-	o.conn = nil
-	o.of.Put(o)
 }

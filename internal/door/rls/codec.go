@@ -14,6 +14,10 @@ import (
 // to tell itself what is wrong with a message: gRPC takes one that cannot be read
 // for the server's mistake.
 type Reader interface {
+	// Weigh tells, about, how many bytes the call takes while it is answered,
+	// besides the message. Of a message that is in pieces, data is nil, and only
+	// its size is known.
+	Weigh(data []byte, size int) int64
 	// ReadWire takes the bytes of the message, which are its own.
 	ReadWire(data []byte)
 }
@@ -26,13 +30,16 @@ type codec struct{ others encoding.CodecV2 }
 func (c codec) Name() string { return "proto" }
 
 // Unmarshal implements encoding.CodecV2. What is wrong with a rate limit
-// request is for the service to tell, as its caller's mistake.
+// request is for the service to tell, as its caller's mistake, and a large one
+// waits for its turn before it is read.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch r := v.(type) {
 	case *call:
-		r.wrong = r.request.decode(data.Materialize()) // a copy of its own, for texts to point into
-	case Reader:
-		r.ReadWire(data.Materialize())
+		data.Ref()
+		r.wire = data
+	case *unread:
+		data.Ref()
+		r.wire = data
 	default:
 		return c.others.Unmarshal(data, v)
 	}
@@ -44,13 +51,14 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch r := v.(type) {
 	case *call:
+		r.tidy() // the answer may be kept for longer than its request
 		if r.conn != nil {
 			r.owes = cap(r.out)
 			r.conn.Owes(r.owes)
 		}
 		return mem.BufferSlice{mem.NewBuffer(&r.out, (*pool)(r))}, nil
 	case *owed:
-		return r.marshal()
+		return mem.BufferSlice{r.buffer()}, nil
 	}
 	return c.others.Marshal(v)
 }
@@ -95,7 +103,11 @@ func shouldRateLimit(server any, ctx context.Context, read func(any) error, arou
 	}
 	c, _ := s.calls.Get().(*call)
 	c.conn = connOf(ctx)
-	if err := read(c); err != nil {
+	err := read(c)
+	if err == nil {
+		err = c.load(ctx)
+	}
+	if err != nil {
 		c.release()
 		return nil, err
 	}

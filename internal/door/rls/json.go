@@ -30,6 +30,12 @@ func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.bodies.Release(body)
+	taken, err := s.room.Enter(r.Context(), int64(len(body))*jsonByteCost, DefaultPatience)
+	if err != nil {
+		answer.Unread(w, r, err)
+		return
+	}
+	defer s.room.Leave(taken)
 	var request envoy.RateLimitRequest
 	if err := protojson.Unmarshal(body, &request); err != nil {
 		answer.Problem(w, http.StatusBadRequest, "the body is no RateLimitRequest: "+err.Error())

@@ -145,7 +145,7 @@ func NewServer(s *Service, o ServerOptions) *Server {
 	server.grpc.RegisterService(description(), s)
 	server.names = []string{"", HealthName, serviceName}
 	for _, b := range o.Beside {
-		server.grpc.RegisterService(owing(b.Description), b.Service)
+		server.grpc.RegisterService(owing(b.Description, s.Answering()), b.Service)
 		server.names = append(server.names, b.Description.ServiceName)
 	}
 	healthpb.RegisterHealthServer(server.grpc, server.health)

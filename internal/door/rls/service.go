@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
@@ -40,6 +41,10 @@ type Options struct {
 	DynamicMetadata bool
 	// Shadow lets every request pass; the statuses say what would have been.
 	Shadow bool
+	// MaxAnswering is how many bytes large requests may take together while they
+	// are answered, those of /json and of the services beside this one included;
+	// 0 is [answer.DefaultMostAnswering].
+	MaxAnswering int64
 }
 
 // LegacyHeaders are the names of fields about the tightest limit.
@@ -54,14 +59,19 @@ type Service struct {
 	options Options
 	calls   sync.Pool // of *call
 	bodies  answer.Bodies
+	room    answer.Room
 }
 
 // New returns the service.
 func New(options Options) *Service {
 	s := &Service{options: options}
+	s.room.Most = options.MaxAnswering
 	s.calls.New = func() any { return &call{service: s, out: make([]byte, 0, minOut)} }
 	return s
 }
+
+// Answering bounds, and tells, what large requests take while they are answered.
+func (s *Service) Answering() *answer.Room { return &s.room }
 
 // call is the memory of one request, used again for the next.
 type call struct {
@@ -78,6 +88,8 @@ type call struct {
 	compat   rules.Compat
 	conn     *h2bound.Conn // what it came by; nil if it does not count
 	owes     int           // of which, bytes of the answer
+	wire     mem.BufferSlice
+	took     int64 // of the service's room
 }
 
 const (
@@ -89,6 +101,17 @@ const (
 
 // release lets go of the request and hands c back for the next one.
 func (c *call) release() {
+	c.tidy()
+	c.conn = nil
+	if cap(c.out) > maxKept {
+		c.out = make([]byte, 0, minOut)
+	}
+	c.service.calls.Put(c)
+}
+
+// tidy lets go of all but the answer.
+func (c *call) tidy() {
+	c.unwire()
 	if cap(c.request.descriptors) > 64 {
 		c.request = request{}
 	}
@@ -100,7 +123,7 @@ func (c *call) release() {
 	}
 	clear(c.parts)
 	clear(c.policies)
-	c.parts, c.policies, c.keys, c.wrong, c.conn = c.parts[:0], c.policies[:0], c.keys[:0], nil, nil
+	c.parts, c.policies, c.keys, c.wrong = c.parts[:0], c.policies[:0], c.keys[:0], nil
 	if cap(c.parts) > 64 {
 		c.parts, c.policies = nil, nil
 	}
@@ -110,10 +133,8 @@ func (c *call) release() {
 	if cap(c.text) > maxKept {
 		c.text = nil
 	}
-	if cap(c.out) > maxKept {
-		c.out = make([]byte, 0, minOut)
-	}
-	c.service.calls.Put(c)
+	c.service.room.Leave(c.took)
+	c.took = 0
 }
 
 // answer decides about c.request and writes the response to c.out. The error is
