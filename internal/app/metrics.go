@@ -185,7 +185,7 @@ func (a *App) memoryMetrics(c *askedCollector) {
 func (a *App) storeMetrics(c *askedCollector) {
 	circuit := c.gauge("headgate_store_circuit_open", "1 while the store is taken for dead and only probed.")
 	opened := c.counter("headgate_store_circuit_opened_total", "How often that began.")
-	errs := c.counter("headgate_store_errors_total", "Questions that the store did not answer: too late, out of memory, with another error, or not asked while the circuit was open.", "kind")
+	errs := c.counter("headgate_store_errors_total", "Questions that the store did not answer: too late, out of memory, writing nothing, refused, with another error, or not asked while the circuit was open.", "kind")
 	hits := c.counter("headgate_deny_cache_hits_total", "Refusals that were known without asking the store.")
 	c.ask(func(out chan<- prometheus.Metric) {
 		var s failsafeStats
@@ -196,7 +196,9 @@ func (a *App) storeMetrics(c *askedCollector) {
 		opened(out, float64(s.Opened))
 		errs(out, float64(s.Timeouts), "timeout")
 		errs(out, float64(s.Full), "full")
-		errs(out, float64(s.Failures-s.Timeouts-s.Full), "error")
+		errs(out, float64(s.ReadOnly), "read_only")
+		errs(out, float64(s.Refused), "refused")
+		errs(out, float64(s.Failures-s.Timeouts-s.Full-s.ReadOnly-s.Refused), "error")
 		errs(out, float64(s.FailedFast), "circuit_open")
 		hits(out, float64(s.CacheHits))
 	})

@@ -244,8 +244,8 @@ func (a *App) readiness(ctx context.Context) httpapi.Readiness {
 // askStore finds out whether the store answers, by a question that writes
 // nothing.
 func (a *App) askStore(ctx context.Context) error {
-	if a.storeHealth.isFull() {
-		return headgate.ErrStoreFull // a question that writes nothing would be answered
+	if err := a.storeHealth.trouble(); err != nil {
+		return err // a question that writes nothing would be answered
 	}
 	_, err := a.store.Take(ctx, headgate.Op{Scope: "readyz", Limit: headgate.PerSecond(1), Cost: 1, Kind: headgate.Peek})
 	return err

@@ -114,8 +114,8 @@ func (a *App) storeStatus() StoreStatus {
 		if err := a.storeError.Load(); err != nil && !s.Healthy {
 			s.Error = *err
 		}
-		if a.storeHealth.isFull() {
-			s.Healthy, s.Error = false, headgate.ErrStoreFull.Error()
+		if err := a.storeHealth.trouble(); err != nil {
+			s.Healthy, s.Error = false, err.Error()
 		}
 	}
 	return s

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate"
 )
 
 const (
@@ -13,24 +15,45 @@ const (
 	// how often whether it evicts.
 	healthEvery = time.Second
 	policyEvery = time.Minute
-	// roomyAfter is how long Redis must not have been full to be well again:
+	// wellAfter is how long Redis must not have been full, say, to be well again:
 	// longer than the circuit breaker waits between two probes.
-	roomyAfter = 10 * time.Second
+	wellAfter = 10 * time.Second
 )
 
-// storeHealth is what there is to know about the memory of Redis.
+// storeHealth is what there is to know about a Redis that is there, but does
+// not do what it is asked: the circuit breaker stays closed, and tells nothing.
 type storeHealth struct {
 	mu      sync.Mutex
-	answers uint64    // that it was full, as of the last look
-	fullAt  time.Time // when that rose last
-	full    bool
-	asked   time.Time // about the policy
-	policy  string    // that was warned of
-	denied  bool      // whether it was said that it may not be asked
+	full    storeTrouble
+	mute    storeTrouble // it writes nothing
+	refuses storeTrouble // some questions
+	asked   time.Time    // about the policy
+	policy  string       // that was warned of
+	denied  bool         // whether it was said that it may not be asked
 }
 
-// watchStore says once when Redis is full, and when it is well again; and once
-// if it evicts keys.
+// storeTrouble is a while during which Redis answers with errors of one kind.
+type storeTrouble struct {
+	answers uint64    // as of the last look
+	at      time.Time // when that rose last
+	is      bool
+}
+
+// look takes note of the number of such answers now, and reports whether the
+// trouble has just begun, or ended.
+func (t *storeTrouble) look(answers uint64, now time.Time) (began, ended bool) {
+	switch {
+	case answers > t.answers:
+		t.answers, t.at = answers, now
+		began, t.is = !t.is, true
+	case t.is && now.Sub(t.at) >= wellAfter:
+		ended, t.is = true, false
+	}
+	return began, ended
+}
+
+// watchStore says once when Redis is full, writes nothing or refuses questions, and
+// when it is well again; and once if it evicts keys.
 func (a *App) watchStore() {
 	a.lookAtStore(time.Now())
 	a.every(healthEvery, func() { a.lookAtStore(time.Now()) })
@@ -40,18 +63,27 @@ func (a *App) lookAtStore(now time.Time) {
 	h := &a.storeHealth
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	answers := a.safe.Stats().Full
-	switch {
-	case answers > h.answers:
-		h.answers, h.fullAt = answers, now
-		if !h.full {
-			h.full = true
-			a.log.Error("the store is out of memory: it cannot count new keys, each rule's on_store_error decides",
-				"hint", "raise Redis' maxmemory; on_store_error: local goes on limiting meanwhile")
-		}
-	case h.full && now.Sub(h.fullAt) >= roomyAfter:
-		h.full = false
-		a.log.Info("the store has memory again", "after_answers", h.answers)
+	stats := a.safe.Stats()
+	switch began, ended := h.full.look(stats.Full, now); {
+	case began:
+		a.log.Error("the store is out of memory: it cannot count new keys, each rule's on_store_error decides",
+			"hint", "raise Redis' maxmemory; on_store_error: local goes on limiting meanwhile")
+	case ended:
+		a.log.Info("the store has memory again", "after_answers", h.full.answers)
+	}
+	switch began, ended := h.mute.look(stats.ReadOnly, now); {
+	case began:
+		a.log.Error("the store writes nothing: it goes on refusing keys that are exhausted, for others each rule's on_store_error decides",
+			"err", a.safe.Last(headgate.ErrStoreReadOnly), "hint", "is it a replica, or has it lost its replicas or its disk? on_store_error: local goes on limiting meanwhile")
+	case ended:
+		a.log.Info("the store writes again", "after_answers", h.mute.answers)
+	}
+	switch began, ended := h.refuses.look(stats.Refused, now); {
+	case began:
+		a.log.Error("the store refuses some questions: for these each rule's on_store_error decides",
+			"err", a.safe.Last(headgate.ErrStoreRefused), "hint", "does somebody else write to Headgate's keys?")
+	case ended:
+		a.log.Info("the store refuses no questions any more", "after_answers", h.refuses.answers)
 	}
 	if h.asked.IsZero() || now.Sub(h.asked) >= policyEvery {
 		h.asked = now
@@ -84,15 +116,29 @@ func (a *App) lookAtPolicy() {
 	h.policy = policy
 }
 
-// isFull reports whether Redis has been out of memory just now.
-func (h *storeHealth) isFull() bool {
+// trouble returns what has kept Redis from counting just now: that it is full, or
+// writes nothing; or nil.
+func (h *storeHealth) trouble() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.full
+	switch {
+	case h.full.is:
+		return headgate.ErrStoreFull
+	case h.mute.is:
+		return headgate.ErrStoreReadOnly
+	}
+	return nil
 }
 
-// storeHealthMetrics tells of a Redis that is full.
+// storeHealthMetrics tells of a Redis that is full, or writes nothing.
 func (a *App) storeHealthMetrics(c *askedCollector) {
 	full := c.gauge("headgate_store_full", "1 while the store is out of memory and cannot count new keys.")
-	c.ask(func(out chan<- prometheus.Metric) { full(out, oneIf(a.storeHealth.isFull())) })
+	mute := c.gauge("headgate_store_read_only", "1 while the store answers, but writes nothing.")
+	c.ask(func(out chan<- prometheus.Metric) {
+		h := &a.storeHealth
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		full(out, oneIf(h.full.is))
+		mute(out, oneIf(h.mute.is))
+	})
 }

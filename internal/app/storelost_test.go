@@ -170,3 +170,81 @@ limits:
 		return f.check(t, "/open", fmt.Sprint("192.0.3.", time.Now().Nanosecond()%250)).Reason != "fail_open"
 	})
 }
+
+// One key that Redis refuses to deal with is said once, and is no reason to
+// answer other keys by the policy: the circuit stays closed.
+func TestRedisRefusesOneKey(t *testing.T) {
+	server := redistest.Standalone(t)
+	f := run(t, `domain: api
+limits:
+  - {name: login, match: {path: /login}, key: [client_ip], rate: 3/hour, on_store_error: deny}
+`, nil, onRedis(server.Addr), withAdmin)
+	f.journal.await(t, "store connected")
+	f.check(t, "/login", "192.0.2.1")
+	name := strings.TrimSpace(server.Do("EVAL", `return redis.call("KEYS", "*192.0.2.1*")[1]`, "0"))
+	server.Do("DEL", name)
+	server.Do("LPUSH", name, "x")
+	for range 20 {
+		if got := f.check(t, "/login", "192.0.2.1"); got.Allowed || got.Reason != "fail_closed" {
+			t.Fatalf("the key of another type: %+v", got)
+		}
+	}
+	if got := f.check(t, "/login", "192.0.2.2"); !got.Allowed || got.Reason != "ok" {
+		t.Errorf("another key: %+v", got)
+	}
+	f.journal.await(t, "the store refuses some questions")
+	if got := f.metric(t, `headgate_store_errors_total{kind="refused"}`); got != "20" {
+		t.Errorf("%s errors", got)
+	}
+	if got := f.metric(t, "headgate_store_circuit_opened_total"); got != "0" {
+		t.Errorf("circuit opened: %s", got)
+	}
+	if text := f.journal.text.String(); strings.Count(text, "the store refuses some questions") != 1 || !strings.Contains(text, "WRONGTYPE") {
+		t.Error(text)
+	}
+}
+
+// A Redis that writes nothing, such as a replica, goes on refusing keys that are
+// exhausted; that it does not count is said once, with a metric and in the status.
+func TestRedisWritesNothing(t *testing.T) {
+	server := redistest.Standalone(t)
+	f := run(t, `domain: api
+limits:
+  - {name: open, match: {path: /open}, key: [client_ip], rate: 3/hour, algorithm: fixed_window}
+`, nil, onRedis(server.Addr), withAdmin)
+	f.journal.await(t, "store connected")
+	for range 4 {
+		f.check(t, "/open", "192.0.2.1")
+	}
+	server.Do("REPLICAOF", "127.0.0.1", "1")
+	for i := range 12 {
+		if got := f.check(t, "/open", fmt.Sprint("192.0.2.", 10+i)); got.Reason != "fail_open" {
+			t.Errorf("a new key: %+v", got)
+		}
+	}
+	if got := f.check(t, "/open", "192.0.2.1"); got.Allowed {
+		t.Errorf("an exhausted key: %+v", got)
+	}
+	f.journal.await(t, "the store writes nothing")
+	for name, want := range map[string]string{
+		"headgate_store_read_only": "1", "headgate_store_full": "0", "headgate_store_circuit_opened_total": "0",
+		`headgate_store_errors_total{kind="read_only"}`: "12",
+	} {
+		if got := f.metric(t, name); got != want {
+			t.Errorf("%s %s, want %s", name, got, want)
+		}
+	}
+	if s := answerOf[app.Status](t, f, "/v1/status"); s.Store.Healthy || !strings.Contains(s.Store.Error, "writes nothing") {
+		t.Errorf("%+v", s.Store)
+	}
+	if _, body := f.get(t, f.apiURL("/readyz?verbose")); !strings.Contains(body, "writes nothing") {
+		t.Error(body)
+	}
+	if text := f.journal.text.String(); strings.Count(text, "the store writes nothing") != 1 || !strings.Contains(text, "READONLY") {
+		t.Error(text)
+	}
+	server.Do("REPLICAOF", "NO", "ONE")
+	if got := f.check(t, "/open", "192.0.2.50"); got.Reason != "ok" {
+		t.Errorf("when it may be written again: %+v", got)
+	}
+}

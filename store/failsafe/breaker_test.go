@@ -287,3 +287,49 @@ func TestFullStoreIsThere(t *testing.T) {
 		}
 	})
 }
+
+// TestRefusingStoreIsThere: an error that answers one question says nothing of
+// the others, which go on being asked; and a probe that gets one closes the
+// breaker.
+func TestRefusingStoreIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("connection refused")
+		var down bool
+		f := &fake{answer: func(o headgate.Op) (headgate.Decision, error) {
+			switch {
+			case down:
+				return headgate.Decision{}, broken
+			case o.Key == "bad":
+				return headgate.Decision{}, fmt.Errorf("redis: %w", headgate.ErrStoreRefused)
+			}
+			return headgate.Decision{Allowed: true}, nil
+		}}
+		s := failsafe.New(f, failsafe.Options{})
+		for range 100 {
+			time.Sleep(timeout)
+			if _, err := s.Take(t.Context(), op("bad")); !errors.Is(err, headgate.ErrStoreRefused) || !errors.Is(err, headgate.ErrUnavailable) {
+				t.Fatal(err)
+			}
+		}
+		if got := s.Stats(); got.Refused != 100 || got.Failures != 100 || got.Opened != 0 {
+			t.Errorf("%+v", got)
+		}
+		if err := s.Last(headgate.ErrStoreRefused); !errors.Is(err, headgate.ErrStoreRefused) {
+			t.Error(err)
+		}
+		if err := s.Last(headgate.ErrStoreReadOnly); err != nil {
+			t.Error(err)
+		}
+		down = true
+		for range 10 {
+			time.Sleep(timeout)
+			_, _ = s.Take(t.Context(), op("other"))
+		}
+		down = false
+		time.Sleep(time.Second)
+		_, _ = s.Take(t.Context(), op("bad"))
+		if got := s.Stats(); got.State != failsafe.Closed || got.Opened != 1 {
+			t.Errorf("after a probe that was answered with an error: %+v", got)
+		}
+	})
+}

@@ -143,8 +143,10 @@ type Stats struct {
 	// State is the breaker's.
 	State State
 	// Failures is how many calls the store failed. Of these, Timeouts had no
-	// answer in time, and Full found it without room.
-	Failures, Timeouts, Full uint64
+	// answer in time, Full found it without room, ReadOnly found that it writes
+	// nothing, and Refused got an error about their question, not about the
+	// store. The last three say that the store is there.
+	Failures, Timeouts, Full, ReadOnly, Refused uint64
 	// FailedFast is how many calls were not put to the store because the
 	// breaker was open.
 	FailedFast uint64

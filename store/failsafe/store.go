@@ -28,7 +28,8 @@ type Store struct {
 	inFlight atomic.Int64
 	stuck    atomic.Int64
 
-	failures, timeouts, full atomic.Uint64
+	failures, timeouts      atomic.Uint64
+	full, readOnly, refused answers
 }
 
 var _ headgate.Store = (*Store)(nil)
@@ -52,7 +53,8 @@ func New(inner headgate.Store, options Options) *Store {
 // Stats returns the counters.
 func (s *Store) Stats() Stats {
 	stats := Stats{
-		State: s.breaker.state(), Failures: s.failures.Load(), Timeouts: s.timeouts.Load(), Full: s.full.Load(),
+		State: s.breaker.state(), Failures: s.failures.Load(), Timeouts: s.timeouts.Load(),
+		Full: s.full.count.Load(), ReadOnly: s.readOnly.count.Load(), Refused: s.refused.count.Load(),
 		FailedFast: s.breaker.failedFast.Load(), Opened: s.breaker.opened(),
 		Probes: s.breaker.probes.Load(), Stuck: int(s.stuck.Load()),
 	}
@@ -218,10 +220,7 @@ func (s *Store) settle(t ticket, a asked, err error) error {
 		s.breaker.done(t, silent, nil, now)
 		return err
 	}
-	if errors.Is(err, headgate.ErrStoreFull) {
-		// It is there, and goes on refusing keys that are exhausted.
-		s.failures.Add(1)
-		s.full.Add(1)
+	if s.isAnswer(err) {
 		s.breaker.done(t, succeeded, nil, now)
 		return err
 	}

@@ -6,15 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/redis/rueidis"
 )
-
-// isFull reports whether err is a server's answer that it has no room.
-func isFull(err error) bool {
-	e, ok := rueidis.IsRedisErr(err)
-	return ok && strings.HasPrefix(e.Error(), "OOM ")
-}
 
 // Memory is how a server deals with its memory.
 type Memory struct {

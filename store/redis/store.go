@@ -180,11 +180,11 @@ func (s *Store) end(ctx context.Context, call *callContext, err error) error {
 		s.contexts.put(call)
 		return nil
 	}
-	if isFull(err) {
-		// The server is there, and answers.
+	if answer := answerOf(err); answer != nil {
+		// The server is there.
 		s.gate.leave()
 		call.timer.Stop()
-		return fmt.Errorf("redis: %w: %w", headgate.ErrStoreFull, err)
+		return fmt.Errorf("redis: %w: %w", answer, err)
 	}
 	s.trust.lose()
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -1,0 +1,128 @@
+package redis_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/failsafe"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// TestErrorRepliesAreAnswers: an error with which the server answers one
+// question is no sign that it is gone, so the circuit stays closed, and other
+// keys and those that are exhausted get their answers.
+func TestErrorRepliesAreAnswers(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		limit := headgate.Per(1, time.Hour)
+		inner := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+		store := failsafe.New(inner, failsafe.Options{Timeout: patient, Breaker: failsafe.Breaker{Failures: 1}})
+		take := func(key string) (headgate.Decision, error) {
+			return store.Take(t.Context(), headgate.Op{Key: key, Scope: "s", Limit: limit, Cost: 1})
+		}
+		exhaust := func(key string) {
+			t.Helper()
+			for range 2 {
+				if _, err := take(key); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		refused := func(what, key string, kind error) {
+			t.Helper()
+			for range 3 {
+				if d, err := take(key); !errors.Is(err, kind) || !errors.Is(err, headgate.ErrUnavailable) {
+					t.Errorf("%s: %+v %v", what, d, err)
+				}
+			}
+			if d, err := take("old"); err != nil || d.Allowed {
+				t.Errorf("%s: an exhausted key: %+v %v", what, d, err)
+			}
+		}
+		exhaust("old")
+		name := redis.KeyOf("hg", &headgate.Op{Key: "bad", Scope: "s", Limit: limit})
+		for _, command := range [][]string{{"LPUSH", name, "x"}, {"SET", name, "garbage"}, {"SET", name, "\xff\xff\xff"}} {
+			server.Do("DEL", name)
+			server.Do(command...)
+			refused(fmt.Sprint(command), "bad", headgate.ErrStoreRefused)
+			if d, err := take(fmt.Sprint("other", command)); err != nil || !d.Allowed {
+				t.Errorf("another key beside %q: %+v %v", command, d, err)
+			}
+		}
+		server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+		refused("NOREPLICAS", "new", headgate.ErrStoreReadOnly)
+		server.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+		server.Do("REPLICAOF", "127.0.0.1", "1")
+		refused("READONLY", "new", headgate.ErrStoreReadOnly)
+		server.Do("REPLICAOF", "NO", "ONE")
+		if d, err := take("new"); err != nil || !d.Allowed {
+			t.Errorf("when it may be written again: %+v %v", d, err)
+		}
+		if s := store.Stats(); s.Opened != 0 || s.Refused != 9 || s.ReadOnly != 6 || s.Failures != 15 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestKeyIsForbidden: so is the answer that the user may not have a key.
+func TestKeyIsForbidden(t *testing.T) {
+	server := redistest.Standalone(t)
+	server.Do("ACL", "SETUSER", "some", "on", ">p", "+@all", "~hg:*mine*")
+	inner := open(t, redis.Options{Addresses: []string{server.Addr}, Username: "some", Password: "p", Timeout: patient})
+	store := failsafe.New(inner, failsafe.Options{Timeout: patient, Breaker: failsafe.Breaker{Failures: 1}})
+	for range 3 {
+		op := headgate.Op{Key: "mine", Scope: "s", Limit: headgate.Per(9, time.Hour), Cost: 1}
+		if d, err := store.Take(t.Context(), op); err != nil || !d.Allowed {
+			t.Errorf("%+v %v", d, err)
+		}
+		op.Key = "others"
+		if d, err := store.Take(t.Context(), op); !errors.Is(err, headgate.ErrStoreRefused) {
+			t.Errorf("%+v %v", d, err)
+		}
+	}
+	if s := store.Stats(); s.Opened != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestServerCannotSave: a server that writes nothing since it cannot save goes on
+// refusing keys that are exhausted.
+func TestServerCannotSave(t *testing.T) {
+	server := redistest.Standalone(t)
+	inner := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	store := failsafe.New(inner, failsafe.Options{Timeout: patient, Breaker: failsafe.Breaker{Failures: 1}})
+	op := headgate.Op{Key: "old", Scope: "s", Limit: headgate.Per(1, time.Hour), Cost: 1}
+	if d, err := store.Take(t.Context(), op); err != nil || !d.Allowed {
+		t.Fatalf("%+v %v", d, err)
+	}
+	if err := os.RemoveAll(server.Dir); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("CONFIG", "SET", "save", "3600 1")
+	server.Do("BGSAVE")
+	for !strings.Contains(server.Do("INFO", "persistence"), "rdb_last_bgsave_status:err") {
+		if t.Context().Err() != nil {
+			t.Fatal("it could save")
+		}
+		runtime.Gosched()
+	}
+	for range 3 {
+		op.Key = "new"
+		if d, err := store.Take(t.Context(), op); !errors.Is(err, headgate.ErrStoreReadOnly) {
+			t.Errorf("%+v %v", d, err)
+		}
+		op.Key = "old"
+		if d, err := store.Take(t.Context(), op); err != nil || d.Allowed {
+			t.Errorf("an exhausted key: %+v %v", d, err)
+		}
+	}
+	if s := store.Stats(); s.Opened != 0 || s.ReadOnly != 3 {
+		t.Errorf("%+v", s)
+	}
+}
