@@ -47,11 +47,10 @@ func (a *App) openControl() error {
 // openTable returns the table of a process that is alone; with a snapshot of
 // its counts it has a file beside it.
 func (a *App) openTable() (*control.Local, error) {
-	snapshot := a.options.Config.Store.Memory.Snapshot
-	if snapshot == "" {
+	if a.snapshots.file == "" {
 		return control.NewLocal(a.options.Clock), nil
 	}
-	path := snapshot + ".control"
+	path := a.snapshots.file + ".control"
 	table, err := control.OpenLocal(path, a.options.Clock)
 	if err == nil {
 		return table, nil

@@ -51,8 +51,8 @@ func (a *App) queueFile() string {
 	switch {
 	case c.Queue.Path != "":
 		return c.Queue.Path
-	case c.Store.Kind == config.InMemory && c.Store.Memory.Snapshot != "":
-		return c.Store.Memory.Snapshot + ".queue"
+	case a.snapshots.file != "":
+		return a.snapshots.file + ".queue"
 	}
 	return ""
 }

@@ -1,9 +1,12 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -15,14 +18,39 @@ import (
 
 // snapshots is how saving counts goes.
 type snapshots struct {
+	file          string // where the configured name leads; empty without one
 	saved, failed atomic.Uint64
 	last          atomic.Int64 // when it went well, in microseconds; 0 if never
 }
 
-// lockSnapshot makes sure that no other process saves its counts to the same
-// file: each would overwrite what the other has.
-func (a *App) lockSnapshot(path string) error {
-	f, ok, err := lockFile(path + ".lock")
+// maxLinks is how many symbolic links are followed one after the other.
+const maxLinks = 32
+
+// linked returns where path leads through symbolic links, so that one file has
+// one name: for its lock, for what is kept beside it, and so that a save
+// replaces the file and not a link to it. The file need not be there yet.
+func linked(path string) string {
+	for range maxLinks {
+		folder, name := filepath.Split(path) // as it stands: what is before ".." may be a link
+		if real, err := filepath.EvalSymlinks(cmp.Or(folder, ".")); err == nil {
+			path = filepath.Join(real, name)
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			break // it is no link, or whoever opens it will say what is wrong
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Dir(path) + string(filepath.Separator) + to
+		}
+		path = to
+	}
+	return path
+}
+
+// lockSnapshot makes sure that no other process saves its counts to file, which
+// is configured as path: each would overwrite what the other has.
+func (a *App) lockSnapshot(path, file string) error {
+	f, ok, err := lockFile(file + ".lock")
 	if wrong, is := errors.AsType[*fs.PathError](err); is {
 		return &config.SourceError{
 			Source: "store.memory.snapshot", Message: fmt.Sprintf("counts cannot be saved to %s: %v", path, wrong),

@@ -27,6 +27,47 @@ func TestOneSnapshotOneProcess(t *testing.T) {
 	second.start(t)
 }
 
+// TestOneSnapshotUnderTwoNames: so is one that comes by a symbolic link, also
+// before the file is there; and a save replaces the file, not the link.
+func TestOneSnapshotUnderTwoNames(t *testing.T) {
+	folder := t.TempDir()
+	mkdir(t, folder, "data", "deep")
+	file := filepath.Join(folder, "data", "state")
+	links := map[string]string{
+		"absolute": file, "relative": filepath.Join("data", "state"), "again": "absolute",
+		"folder": "data", "deep": filepath.Join("data", "deep"), "up": "deep/../state",
+	}
+	for name, to := range links {
+		if err := os.Symlink(to, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"absolute", "relative", "again", filepath.Join("folder", "state"), "up"} {
+		path := filepath.Join(folder, name)
+		first := run(t, loginRules, hello, func(c *config.Config) { c.Store.Memory.Snapshot = path })
+		for _, other := range []string{file, filepath.Join(folder, "relative")} {
+			second := newFixture(t, loginRules, hello, func(c *config.Config) { c.Store.Memory.Snapshot = other })
+			if err := second.Start(context.Background()); err == nil || !strings.Contains(err.Error(), "another process keeps its counts in "+other) {
+				t.Errorf("a second process at %s, beside %s: %v", other, name, err)
+			}
+		}
+		if err := first.Stop(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("by %s: %v %v", name, info, err)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, to := range links {
+		if got, err := os.Readlink(filepath.Join(folder, name)); err != nil || got != to {
+			t.Errorf("the link %s leads to %q: %v", name, got, err)
+		}
+	}
+}
+
 // TestSnapshotToNowhere: a file that nobody can write stops the start, with the
 // reason.
 func TestSnapshotToNowhere(t *testing.T) {

@@ -22,8 +22,9 @@ func (a *App) openStore() (headgate.Store, []engine.Option, error) {
 	if a.options.Config.Store.Kind == config.InRedis {
 		return a.openRedis()
 	}
-	if c := &a.options.Config.Store.Memory; c.Snapshot != "" {
-		if err := a.lockSnapshot(c.Snapshot); err != nil {
+	if path := a.options.Config.Store.Memory.Snapshot; path != "" {
+		a.snapshots.file = linked(path)
+		if err := a.lockSnapshot(path, a.snapshots.file); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -33,8 +34,8 @@ func (a *App) openStore() (headgate.Store, []engine.Option, error) {
 	}
 	a.keepMemory(s)
 	sealed := a.openTokenSecret()
-	if c := &a.options.Config.Store.Memory; c.Snapshot != "" {
-		a.saveTo(s, c.Snapshot)
+	if file := a.snapshots.file; file != "" {
+		a.saveTo(s, file)
 	}
 	return s, []engine.Option{sealed}, nil
 }
@@ -62,29 +63,29 @@ func (a *App) newMemory() *memory.Store {
 
 // openMemory returns the embedded store with the counts of the last run.
 func (a *App) openMemory() (*memory.Store, error) {
-	c, s := &a.options.Config.Store.Memory, a.newMemory()
-	if c.Snapshot == "" {
+	file, s := a.snapshots.file, a.newMemory()
+	if file == "" {
 		return s, nil
 	}
-	err := s.LoadFile(c.Snapshot)
+	err := s.LoadFile(file)
 	switch {
 	case err == nil:
-		a.log.Info("counts restored", "file", c.Snapshot, "keys", s.Stats().Keys)
+		a.log.Info("counts restored", "file", file, "keys", s.Stats().Keys)
 		a.tokenSecret.hasCounts = true
 		return s, nil
 	case errors.Is(err, fs.ErrNotExist):
-		a.log.Info("no counts to restore yet", "file", c.Snapshot)
+		a.log.Info("no counts to restore yet", "file", file)
 		return s, nil
 	case !errors.Is(err, memory.ErrDamagedSnapshot):
 		// Out of reach. To start with fresh budgets, and to fail to save them
 		// later, is not what was asked for.
 		return nil, fmt.Errorf("counts not restored: %w", err)
 	}
-	aside, asideErr := memory.SetAside(c.Snapshot)
+	aside, asideErr := memory.SetAside(file)
 	if asideErr != nil {
 		return nil, fmt.Errorf("counts not restored: %w; %w", err, asideErr)
 	}
-	a.log.Error("snapshot is damaged, counts start afresh", "file", c.Snapshot, "set_aside_as", aside, "err", err)
+	a.log.Error("snapshot is damaged, counts start afresh", "file", file, "set_aside_as", aside, "err", err)
 	return s, nil
 }
 
@@ -96,7 +97,7 @@ func (a *App) saveCounts() error {
 	if err := a.save(); err != nil {
 		return fmt.Errorf("counts not saved: %w", err)
 	}
-	a.log.Info("counts saved", "file", a.options.Config.Store.Memory.Snapshot)
+	a.log.Info("counts saved", "file", a.snapshots.file)
 	return nil
 }
 

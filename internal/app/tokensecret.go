@@ -32,8 +32,8 @@ type tokenSecret struct {
 // a new one.
 func (a *App) openTokenSecret() engine.Option {
 	s := &a.tokenSecret
-	if snapshot := a.options.Config.Store.Memory.Snapshot; snapshot != "" {
-		s.path = snapshot + ".secret"
+	if file := a.snapshots.file; file != "" {
+		s.path = file + ".secret"
 	}
 	if old, err := s.take(); err != nil {
 		a.log.Warn("leases and reservations of the last run are unknown", "file", s.path, "err", err)

@@ -8,7 +8,8 @@ import (
 
 // SaveFile writes a snapshot to path. It writes path.new first, readable by its
 // owner only, and renames that, so that path has at any time either the old
-// snapshot or the new one, whole and on the disk.
+// snapshot or the new one, whole and on the disk. A symbolic link at path is
+// replaced, not followed.
 func (s *Store) SaveFile(path string) (err error) {
 	s.saving.Lock()
 	defer s.saving.Unlock()
