@@ -86,8 +86,6 @@ const (
 	maxItems     = 1000
 	// statsTimeout is how long a store may take to say how much it has.
 	statsTimeout = 2 * time.Second
-	// hidden stands for what lets somebody in.
-	hidden = "(hidden)"
 )
 
 // queueRoutes are those of the admin door.
@@ -171,8 +169,12 @@ func (a *App) queueItems(w http.ResponseWriter, r *http.Request, q *queue.Queue)
 		return
 	}
 	list := QueueItems{Items: []QueueItem{}}
+	veils := a.newVeils()
 	for i := range items {
-		list.Items = append(list.Items, a.queueItemOf(items[i].Entry.ID, &items[i]))
+		e := items[i].Entry
+		told := a.queueItemOf(e.ID, &items[i])
+		veils.of(e).over(&told)
+		list.Items = append(list.Items, told)
 	}
 	writeJSON(w, &list)
 }
@@ -187,12 +189,9 @@ func (a *App) queueItem(w http.ResponseWriter, r *http.Request, q *queue.Queue) 
 	}
 	told := a.queueItemOf(id, item)
 	if e := item.Entry; e != nil {
-		told.Header = e.Header.Clone()
-		for _, name := range []string{"Authorization", "Cookie", "X-Api-Key", "Proxy-Authorization"} {
-			if _, ok := told.Header[name]; ok {
-				told.Header[name] = []string{hidden}
-			}
-		}
+		v := a.newVeils().of(e)
+		v.over(&told)
+		told.Header = v.seenHeader(e)
 		if r.URL.Query().Get("body") == "true" {
 			if utf8.Valid(e.Body) {
 				told.Body = string(e.Body)
@@ -204,7 +203,7 @@ func (a *App) queueItem(w http.ResponseWriter, r *http.Request, q *queue.Queue) 
 	writeJSON(w, &told)
 }
 
-// queueItemOf is an entry without its header and body.
+// queueItemOf is an entry without its header and body, and without a veil.
 func (a *App) queueItemOf(id string, item *queue.Item) QueueItem {
 	told := QueueItem{ID: id, State: item.State.String()}
 	if item.State == queue.Delivered {

@@ -1,0 +1,188 @@
+package app
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/rules"
+)
+
+// hidden stands for what operators do not see of queued requests.
+const hidden = "(hidden)"
+
+// idempotencyField is where senders name their requests.
+const idempotencyField = "Idempotency-Key"
+
+// veils say what operators do not see of queued requests. They are good for one
+// answer.
+type veils struct {
+	app     *App
+	domains map[string]*domainVeil
+}
+
+// domainVeil is what they do not see of any of a domain.
+type domainVeil struct {
+	veil
+
+	rules map[string]*rules.Rule // by name
+}
+
+// veil is what operators do not see of a queued request: what lets somebody in,
+// what a rule hashes, and what a rule counts by while keys are hashed for
+// operators.
+type veil struct {
+	header     map[string]bool // by canonical names
+	query      []string        // names of parameters
+	allQuery   bool
+	path, host bool
+}
+
+func (a *App) newVeils() *veils { return &veils{app: a, domains: map[string]*domainVeil{}} }
+
+// of returns what is not seen of an entry: the fields and parameters that any
+// rule of its domain hides, and what else its own rules do.
+func (v *veils) of(e *queue.Entry) *veil {
+	d := v.domains[e.Domain]
+	if d == nil {
+		d = v.app.domainVeil(e.Domain)
+		v.domains[e.Domain] = d
+	}
+	own := veil{header: maps.Clone(d.header), query: slices.Clone(d.query)}
+	names := []string{e.Rule}
+	for _, c := range e.Claims {
+		names = append(names, c.Rule)
+	}
+	for _, name := range names {
+		r := d.rules[name]
+		if r == nil {
+			own.coversGone(e, v.app.hashesKeys())
+			continue
+		}
+		for _, k := range r.Key {
+			if k.Hashed || v.app.hashesKeys() {
+				own.covers(k.Attribute)
+			}
+		}
+	}
+	return &own
+}
+
+// domainVeil returns that of a domain, by the rules that are in force.
+func (a *App) domainVeil(domain string) *domainVeil {
+	d := &domainVeil{rules: map[string]*rules.Rule{}, veil: veil{header: map[string]bool{
+		"Authorization": true, "Cookie": true, "X-Api-Key": true, "Proxy-Authorization": true,
+	}}}
+	if j := &a.options.Config.JWT; j.Enabled() {
+		d.header[http.CanonicalHeaderKey(j.Header)] = true
+	}
+	for _, r := range a.state.Load().rules.Rules() {
+		if r.Domain != domain {
+			continue
+		}
+		d.rules[r.Name] = r
+		for _, k := range r.Key {
+			if (k.Hashed || a.hashesKeys()) && (k.Kind == rules.Header || k.Kind == rules.Query) {
+				d.covers(k.Attribute)
+			}
+		}
+	}
+	return d
+}
+
+// covers hides an attribute.
+func (v *veil) covers(a rules.Attribute) {
+	switch a.Kind {
+	case rules.Header:
+		v.header[http.CanonicalHeaderKey(a.Name)] = true
+	case rules.Query:
+		v.query = append(v.query, a.Name)
+	case rules.Path:
+		v.path = true
+	case rules.Host:
+		v.host, v.header["X-Forwarded-Host"] = true, true
+	case rules.ClientIP:
+		for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip"} {
+			v.header[name] = true
+		}
+	case rules.Cookie, rules.JWT: // hidden in any case
+	case rules.Method, rules.Other: // no secret, and nothing that a request of HTTP has
+	}
+}
+
+// coversGone hides all that a rule may have counted by that is no longer there,
+// if it was hashed: nobody knows what that was.
+func (v *veil) coversGone(e *queue.Entry, hashed bool) { //nolint:revive // a fact, not a mode
+	parts, ok := rules.SplitKey(e.Key)
+	for i := range parts {
+		hashed = hashed || strings.HasPrefix(parts[i].Text(), "hash:")
+	}
+	if ok && !hashed {
+		return
+	}
+	v.path, v.host, v.allQuery = true, true, true
+	for name := range e.Header {
+		v.header[http.CanonicalHeaderKey(name)] = true
+	}
+}
+
+// over hides what told has of an entry; its header comes with seeHeader.
+func (v *veil) over(told *QueueItem) {
+	if v.host {
+		told.Host = hidden
+	}
+	if v.header[idempotencyField] && told.IdempotencyKey != "" {
+		told.IdempotencyKey = hidden
+	}
+	path, query, asked := strings.Cut(told.URI, "?")
+	if v.path {
+		path = hidden
+	}
+	if told.URI = path; asked {
+		told.URI += "?" + v.overQuery(query)
+	}
+}
+
+// overQuery hides parameters: those that are named, in any case of letters, and
+// those whose names are written in a way that servers read differently.
+func (v *veil) overQuery(query string) string {
+	switch {
+	case v.allQuery:
+		return hidden
+	case len(v.query) == 0:
+		return query
+	}
+	pieces := strings.Split(query, "&")
+	for i, piece := range pieces {
+		name, _, _ := strings.Cut(piece, "=")
+		plain, err := url.QueryUnescape(name)
+		if err != nil || !isPlainName(plain) {
+			pieces[i] = hidden
+			continue
+		}
+		if slices.ContainsFunc(v.query, func(n string) bool { return strings.EqualFold(n, plain) }) {
+			pieces[i] = name + "=" + hidden
+		}
+	}
+	return strings.Join(pieces, "&")
+}
+
+func isPlainName(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
+		return c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
+	})
+}
+
+// seenHeader is the header of an entry as operators see it.
+func (v *veil) seenHeader(e *queue.Entry) http.Header {
+	seen := e.Header.Clone()
+	for name := range seen {
+		if v.header[http.CanonicalHeaderKey(name)] {
+			seen[name] = []string{hidden}
+		}
+	}
+	return seen
+}
