@@ -206,6 +206,7 @@ func (c *Config) checkIdentity() (errs Errors) {
 	if len(c.ProxyProtocol.Doors) > 0 && len(c.TrustedProxies) == 0 && !c.onlySockets() {
 		note("proxy_protocol", "no peer is trusted, so no header would be believed", "name the load balancers in trusted_proxies")
 	}
+	errs = append(errs, c.checkForwarded()...)
 	if !c.JWT.Enabled() {
 		if j := &c.JWT; j.Issuer != "" || j.Audience != nil || j.Algorithms != nil || j.Cookie != "" || j.OnInvalid != InvalidAnonymous {
 			note("jwt", "there are no keys to verify tokens with", "set jwt.keys or jwt.secret_file")
@@ -224,6 +225,28 @@ func (c *Config) checkIdentity() (errs Errors) {
 	}
 	if c.JWT.Keys != "" && !slices.ContainsFunc(c.JWT.Algorithms, func(name string) bool { return !secret(name) }) {
 		note("jwt.keys", "none of jwt.algorithms uses public keys", "add RS256, ES256 or EdDSA, or leave the keys out")
+	}
+	return errs
+}
+
+// checkForwarded refuses to open a door that asks nobody who he is, since only this
+// machine reaches it, to those whose connections a load balancer forwards to it:
+// that is what the header says.
+func (c *Config) checkForwarded() (errs Errors) {
+	note := func(message, hint string) {
+		errs = append(errs, &SourceError{Source: "proxy_protocol", Message: message, Hint: hint})
+	}
+	if l := c.Listen.Admin; l != "" && l != Off && c.Admin.Token == "" && slices.Contains(c.ProxyProtocol.Doors, DoorAdmin) {
+		note("with it others than this machine may reach the door admin, and there is no token",
+			"set HEADGATE_ADMIN_TOKEN or admin.token, or leave admin out")
+	}
+	resp, l, tls := DoorRESP, c.Listen.RESP, &c.RESP.TLS
+	if c.OnShared(DoorRESP) {
+		resp, l, tls = DoorShared, c.Listen.Shared, &c.Shared.TLS
+	}
+	if l != "" && l != Off && c.RESP.Password == "" && tls.ClientCA == "" && slices.Contains(c.ProxyProtocol.Doors, resp) {
+		note("with it others than this machine may speak the Redis protocol, and there is no password",
+			"set HEADGATE_RESP_PASSWORD or resp.password, ask for client certificates with tls.client_ca, or leave "+resp+" out")
 	}
 	return errs
 }

@@ -18,6 +18,9 @@ func TestWrongIdentity(t *testing.T) {
 		{trusted + "proxy_protocol: [api, api]\n", `headgate.yaml:2:17: proxy_protocol: "api" is there twice`},
 		{trusted + "proxy_protocol_untrusted: ignor\n", `headgate.yaml:2:27: proxy_protocol_untrusted: "ignor" is not one of refuse, ignore, did you mean "ignore"?`},
 		{"proxy_protocol: [api]\n", "proxy_protocol: no peer is trusted"},
+		{trusted + "proxy_protocol: [proxy, admin]\n", "proxy_protocol: with it others than this machine may reach the door admin, and there is no token"},
+		{trusted + "listen: {resp: 127.0.0.1:6380}\nproxy_protocol: [resp]\n", "proxy_protocol: with it others than this machine may speak the Redis protocol, and there is no password"},
+		{trusted + "listen: {shared: 127.0.0.1:8000}\nproxy_protocol: [shared]\n", "proxy_protocol: with it others than this machine may speak the Redis protocol, and there is no password"},
 		{"jwt: {key: k.pem}\n", `headgate.yaml:1:7: unknown key "key" in jwt, did you mean "keys"?`},
 		{"jwt: {keys: http://login.example.com/k}\n", "headgate.yaml:1:13: jwt.keys: keys over plain http may be anybody's"},
 		{"jwt: {keys: ftp://login.example.com/k}\n", "headgate.yaml:1:13: jwt.keys: keys cannot be had by ftp"},
@@ -58,6 +61,7 @@ func TestIdentityThatIsRight(t *testing.T) {
 		{"jwt.secret_file": "s", "jwt.keys": "k.pem"},
 		{"proxy_protocol": "grpc", "listen.grpc": "unix:/run/headgate.sock"},
 		{"proxy_protocol": "grpc, proxy", "trusted_proxies": "10.0.0.1"},
+		{"proxy_protocol": "admin", "trusted_proxies": "10.0.0.1", "listen.admin": "off"},
 	} {
 		if _, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: set}); err != nil {
 			t.Errorf("%v: %v", set, err)
