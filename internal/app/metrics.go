@@ -240,6 +240,7 @@ func (a *App) respMetrics(c *askedCollector) {
 			ever(out, float64(s.Accepted), "accepted")
 			ever(out, float64(s.Evicted), "evicted")
 			ever(out, float64(s.Rejected), "rejected")
+			ever(out, float64(s.Misled), "http")
 			commands(out, float64(s.Commands))
 			throttle(out, float64(s.ThrottleAllowed), "allowed")
 			throttle(out, float64(s.ThrottleRefused), "refused")

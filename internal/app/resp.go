@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"net"
 
 	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/overload"
@@ -14,7 +15,7 @@ func (a *App) serveRESP(d *door) error {
 		Engine: a.engine, Store: a.store, Clients: a.clients, Clock: a.options.Clock, Logger: a.log,
 		Password: string(c.Password), MaxConnections: a.respConnections(), IdleTimeout: c.IdleTimeout,
 		Version: a.options.Version, TLS: a.tlsOf(d.name),
-		Failures: a.wrong(DoorRESP), Full: a.tooBusy, Busy: func() bool { return a.sheds(overload.Request) },
+		Misled: a.warnOfHTTP(d), Failures: a.wrong(DoorRESP), Full: a.tooBusy, Busy: func() bool { return a.sheds(overload.Request) },
 	}
 	d.resp = resp.New(o)
 	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.name))
@@ -25,6 +26,18 @@ func (a *App) serveRESP(d *door) error {
 		}
 	}()
 	return nil
+}
+
+// warnOfHTTP says, once a minute at most, that somebody speaks HTTP at the door of
+// the Redis protocol: a health check that is set up wrong, or a page in a browser.
+func (a *App) warnOfHTTP(d *door) func(remote net.Addr) {
+	var told seldom
+	return func(remote net.Addr) {
+		if told.passes(a.options.Clock()) {
+			a.log.Warn("HTTP at the door of the Redis protocol, connection closed, which is told once a minute",
+				"door", d.name, "remote", remote.String(), "closed", d.resp.Stats().Misled)
+		}
+	}
 }
 
 // respConnections is how many connections the door of the Redis protocol has

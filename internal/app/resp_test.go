@@ -49,6 +49,40 @@ func TestRedisProtocol(t *testing.T) {
 	}
 }
 
+// Who speaks HTTP is told of once a minute, however often he does, and counted.
+func TestHTTPAtTheRedisProtocol(t *testing.T) {
+	f := run(t, "domain: api\nlimits: []\n", nil, func(c *config.Config) { c.Listen.RESP, c.Listen.Admin = "127.0.0.1:0", "127.0.0.1:0" })
+	speak := func() {
+		c, err := net.Dial("tcp", f.Addr(app.DoorRESP))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		if _, err := c.Write([]byte("POST / HTTP/1.1\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Read(make([]byte, 1)); err == nil {
+			t.Errorf("%d bytes, and the connection is open", n)
+		}
+	}
+	lines := func() int { return strings.Count(f.journal.text.String(), "HTTP at the door") }
+	for range 20 {
+		speak()
+	}
+	if n := lines(); n != 1 {
+		t.Errorf("%d lines for 20 connections", n)
+	}
+	f.clock.advance(time.Minute)
+	speak()
+	if n := lines(); n != 2 || !strings.Contains(f.journal.text.String(), "closed=21") || !strings.Contains(f.journal.text.String(), "remote=127.0.0.1:") {
+		t.Errorf("%d lines a minute later:\n%s", n, f.journal.text.String())
+	}
+	if _, text := f.get(t, f.adminURL("/metrics")); !strings.Contains(text, `headgate_resp_connections_total{result="http"} 21`) {
+		t.Error("/metrics lacks the 21 connections")
+	}
+}
+
 // The example works, and answers what its transcript says.
 func TestRedisProtocolExample(t *testing.T) {
 	cli, err := exec.LookPath("redis-cli")

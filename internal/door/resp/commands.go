@@ -65,8 +65,11 @@ func (c *conn) dispatch(ctx context.Context) {
 	case m == nil && isHTTP(name):
 		// A browser that was made to send a form here, perhaps with commands
 		// in its body, must not be listened to.
-		c.server.options.Logger.Warn("HTTP at the door of the Redis protocol, connection closed", "remote", c.net.RemoteAddr())
 		c.closing = true
+		c.server.stats.misled.Add(1)
+		if f := c.server.options.Misled; f != nil {
+			f(c.net.RemoteAddr())
+		}
 	case m == nil:
 		c.fail(c.unknown())
 	case !m.takes(len(c.parser.args)):

@@ -3,6 +3,7 @@ package resp
 import (
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -49,6 +50,9 @@ type Options struct {
 	MaxConnections int
 	// Failures counts wrong passwords; nil for nobody.
 	Failures *token.Failures
+	// Misled, if not nil, hears of each connection that speaks HTTP instead, and
+	// is closed.
+	Misled func(remote net.Addr)
 	// Full, if not nil, reports whether there are not to be more connections than
 	// there are, but for the first [netbound.Spare], however much room there is:
 	// newcomers then take the places of silent ones. Busy reports whether commands that decide are to be refused.

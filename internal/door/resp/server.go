@@ -39,13 +39,15 @@ type Server struct {
 }
 
 // counters are what Stats tells.
-type counters struct{ accepted, rejected, evicted, commands, throttled, allowed atomic.Int64 }
+type counters struct{ accepted, rejected, evicted, commands, throttled, allowed, misled atomic.Int64 }
 
 // Stats are what has happened so far.
 type Stats struct {
 	// Connections are open now; Accepted were ever, Evicted were closed in
 	// favour of others, and Rejected got no room.
 	Connections, Accepted, Evicted, Rejected int64
+	// Misled spoke HTTP, and were closed.
+	Misled int64
 	// Commands were answered, of whatever kind.
 	Commands int64
 	// ThrottleAllowed and ThrottleRefused were answered by CL.THROTTLE.
@@ -82,7 +84,7 @@ func (s *Server) Stats() Stats {
 	allowed := s.stats.allowed.Load()
 	return Stats{
 		Connections: int64(open), Accepted: s.stats.accepted.Load(), Rejected: s.stats.rejected.Load(),
-		Evicted:  s.stats.evicted.Load(),
+		Evicted: s.stats.evicted.Load(), Misled: s.stats.misled.Load(),
 		Commands: s.stats.commands.Load(), ThrottleAllowed: allowed, ThrottleRefused: s.stats.throttled.Load() - allowed,
 	}
 }
