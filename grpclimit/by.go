@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/spelling"
 )
 
 // Call is a call to be limited.
@@ -62,8 +63,10 @@ func ByPeer() By {
 }
 
 // ByMetadata counts by the value of a key of the metadata, such as an API key.
-// Of several values the first counts: let the handler read the same one. It is nil
-// if no metadata can have the key.
+// Of several values the first counts: let the handler read the same one.
+// Authorization counts by the token, whatever the scheme before it; what is neither
+// a scheme and a token nor a list of parameters counts as missing. It is nil if no
+// metadata can have the key.
 func ByMetadata(key string) By {
 	key = strings.ToLower(key)
 	if !isKey(key) {
@@ -71,6 +74,9 @@ func ByMetadata(key string) By {
 	}
 	return func(c *Call) (string, bool) {
 		if values := c.Metadata(key); len(values) > 0 {
+			if key == "authorization" {
+				return spelling.OneCredential(values[0])
+			}
 			return values[0], true
 		}
 		return "", false

@@ -47,8 +47,10 @@ func ByIP(trusted ...netip.Prefix) By {
 // ByHeader counts by the value of a header field, such as an API key. Values
 // are as the client sent them, so a limit on guessing keys must count by
 // something else. Of several values the first counts, which r.Header.Get returns:
-// let the handler read the same one. Host is the field that
-// net/http keeps apart. It is nil if no field can have the name.
+// let the handler read the same one. Authorization counts by the token, whatever the
+// scheme before it, or by the name and password of Basic; what is neither one of
+// these nor a list of parameters counts as missing. Host is the field that net/http
+// keeps apart. It is nil if no field can have the name.
 func ByHeader(name string) By {
 	if !isToken(name) {
 		return nil
@@ -60,9 +62,9 @@ func ByHeader(name string) By {
 	return func(r *http.Request) (string, bool) {
 		if values := r.Header[name]; len(values) > 0 {
 			if spelling.IsCredentials(name) {
-				return spelling.Credentials(values[0]), true
+				return spelling.OneCredential(values[0])
 			}
-			return values[0], true
+			return spelling.Trim(values[0]), true
 		}
 		return "", false
 	}

@@ -99,11 +99,13 @@ func TestWhoRequestsAreCountedAs(t *testing.T) {
 func TestSpellingsShareOneCount(t *testing.T) {
 	t.Parallel()
 	for name, spelled := range map[string][]string{
-		"Cookie":        {"s=real x", "s= real%20x", `s="real+x"`, "s=%72eal x"},
-		"Authorization": {"Bearer t", "bearer t", "BEARER  t"},
+		"Cookie":              {"s=real x", "s= real%20x", `s="real+x"`, "s=%72eal x"},
+		"Authorization":       {"Bearer t", "bearer t", "BEARER  t", "Foo t", "t", "Token\tt"},
+		"Proxy-Authorization": {"Basic YWI6Yw==", "basic YWI6Yw", "Foo YWI6Yw=="},
+		"X-Api-Key":           {"real", "\xa0real", "real\xc2\xa0"},
 	} {
 		limiter, _ := frozen()
-		by := map[string]httplimit.By{"Cookie": httplimit.ByCookie("s"), "Authorization": httplimit.ByHeader("authorization")}[name]
+		by := map[string]httplimit.By{"Cookie": httplimit.ByCookie("s"), "Authorization": httplimit.ByHeader("authorization"), "Proxy-Authorization": httplimit.ByHeader("proxy-authorization"), "X-Api-Key": httplimit.ByHeader("x-api-key")}[name]
 		h := httplimit.New(limiter, headgate.PerHour(1), by)(http.HandlerFunc(ok))
 		for i, value := range spelled {
 			rec := httptest.NewRecorder()

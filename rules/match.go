@@ -102,9 +102,12 @@ type value struct {
 	text string
 	ok   bool
 
-	// unclear is set if some servers read another value than text, and nobody
-	// knows which: any condition may hold for it, and it is counted as missing,
-	// too, so that all such values share one budget.
+	// disputed is set if some servers read another value than text: see
+	// appendReadings. It is counted under each.
+	disputed bool
+	// unclear is set as well if nobody knows all that they read: any condition may
+	// hold for it, and it is counted as missing, too, so that all such values share
+	// one budget.
 	unclear bool
 }
 
@@ -123,10 +126,10 @@ type facts struct {
 	choices int
 	tooMany bool
 
-	paths   *reading.Set // of path, if there is one
-	plain   int          // which of its normal forms keys are made of
-	several bool         // the same check may come of several readings
-	unclear bool         // some value is; see value
+	paths    *reading.Set // of path, if there is one
+	plain    int          // which of its normal forms keys are made of
+	several  bool         // the same check may come of several readings
+	disputed bool         // some value is; see value
 
 	method, path, host                value
 	askedMethod, askedPath, askedHost bool
@@ -139,15 +142,15 @@ type facts struct {
 // of one meaning.
 func (f *facts) ask(a Attribute) value {
 	text, ok := f.req.Attribute(a)
-	if !ok || !mayBeUnclear(a) {
-		return value{text: text, ok: ok}
+	if !ok {
+		return value{text: text}
 	}
 	v := meant(a, text)
-	f.unclear = f.unclear || v.unclear
+	f.disputed = f.disputed || v.disputed
 	return v
 }
 
-// mayBeUnclear reports whether a value of a may be.
+// mayBeUnclear reports whether a value of a may be, or disputed.
 func mayBeUnclear(a Attribute) bool {
 	return a.Kind == Cookie || a.Kind == Header && spelling.IsCredentials(a.Name)
 }
@@ -156,9 +159,16 @@ func mayBeUnclear(a Attribute) bool {
 func meant(a Attribute, text string) value {
 	switch {
 	case a.Kind == Cookie:
-		return value{spelling.Cookie(text), true, !spelling.IsClearCookie(text)}
+		clear := spelling.IsClearCookie(text)
+		return value{text: spelling.Cookie(text), ok: true, disputed: !clear, unclear: !clear}
 	case mayBeUnclear(a):
-		return value{spelling.Credentials(text), true, !spelling.IsClearCredentials(text)}
+		clarity := spelling.ClarityOfCredentials(text)
+		return value{
+			text: spelling.Credentials(text), ok: true,
+			disputed: clarity != spelling.Clear, unclear: clarity == spelling.Unclear,
+		}
+	case a.Kind == Header:
+		text = spelling.Trim(text)
 	}
 	return value{text: text, ok: true}
 }
@@ -168,8 +178,8 @@ func meant(a Attribute, text string) value {
 // call.
 func (f *facts) others(a Attribute) (texts []string, unclear bool) {
 	spare := f.spare[:0]
-	if f.unclear && mayBeUnclear(a) {
-		if text, ok := f.req.Attribute(a); ok && meant(a, text).unclear {
+	if f.disputed && mayBeUnclear(a) {
+		if text, ok := f.req.Attribute(a); ok && meant(a, text).disputed {
 			spare = appendReadings(spare, a, text)
 		}
 	}
@@ -178,8 +188,8 @@ func (f *facts) others(a Attribute) (texts []string, unclear bool) {
 		spare = f.valued.AppendOthers(spare, a)
 		for i, to := from, len(spare); i < to; i++ {
 			v := meant(a, spare[i])
-			if v.unclear {
-				spare, unclear = appendReadings(spare, a, spare[i]), true
+			if v.disputed {
+				spare, unclear = appendReadings(spare, a, spare[i]), unclear || v.unclear
 			}
 			spare[i] = v.text
 		}
@@ -188,7 +198,7 @@ func (f *facts) others(a Attribute) (texts []string, unclear bool) {
 	return spare, unclear
 }
 
-// appendReadings appends what servers read in a value of a that is unclear, besides
+// appendReadings appends what servers read in a value of a that is disputed, besides
 // what is meant.
 func appendReadings(dst []string, a Attribute, text string) []string {
 	if a.Kind == Cookie {

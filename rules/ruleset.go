@@ -189,7 +189,7 @@ func (m *Matches) addKeys(r *Rule, f *facts) {
 		return
 	}
 	key, ok := r.composeKey(f)
-	if f.unclear && m.addSeveral(r, f) { // a door that knows one value of each
+	if f.disputed && m.addSeveral(r, f) { // a door that knows one value of each
 		return
 	}
 	if ok {

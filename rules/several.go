@@ -14,7 +14,7 @@ const (
 )
 
 // addSeveral adds the checks of r for a request with several values of an
-// attribute that it counts by, or with one that is unclear, and reports false for
+// attribute that it counts by, or with one that is disputed, and reports false for
 // any other request: one check for every choice of one value each. They are all
 // charged, or none is. No honest request comes to more than maxKeys: one that does
 // costs more than fits into any limit, for what it means to its upstream nobody

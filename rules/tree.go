@@ -196,7 +196,7 @@ func (t *tree) matchAttributes(l *level, f *facts, m *Matches) bool {
 		if v.ok && t.matchChoice(c, v.text, f, m) {
 			applied = true
 		}
-		if f.valued != nil || f.unclear {
+		if f.valued != nil || f.disputed {
 			applied = t.matchOthers(c, v, f, m) || applied
 		}
 	}

@@ -154,15 +154,17 @@ func (v *Values) Cookie(h http.Header, name string) {
 	}
 }
 
-// addDivided adds the values in a pair that spaces divide, as they do for Python's
-// http.cookies: a=b name=value, also with spaces around the equals signs.
+// addDivided adds the values in a pair that something other than a semicolon
+// divides: spaces for Python's http.cookies (a=b name=value, also with spaces around
+// the equals signs), commas for what follows RFC 2109, and bytes beyond ASCII for
+// those to whom they are spaces.
 func (v *Values) addDivided(pair, name string) {
 	pair = textproto.TrimString(pair)
-	if !strings.ContainsAny(pair, " \t") {
+	if strings.IndexFunc(pair, divides) < 0 {
 		return
 	}
 	key, waits := "", false // for its value
-	for part := range strings.FieldsSeq(pair) {
+	for part := range strings.FieldsFuncSeq(pair, divides) {
 		before, value, ok := strings.Cut(part, "=")
 		switch {
 		case !ok && !waits:
@@ -178,6 +180,9 @@ func (v *Values) addDivided(pair, name string) {
 		}
 	}
 }
+
+// divides reports whether c may stand between two cookies.
+func divides(c rune) bool { return c <= ' ' || c >= 0x7f || c == ',' }
 
 // Header fills v with the values of a header field, by its canonical name: of
 // several lines, and of names that CGI writes alike.

@@ -17,12 +17,13 @@ var errTooMany = errors.New("the request has too many tokens")
 
 // find appends to dst the tokens of a request: those of each line of the field,
 // then those of each cookie that some server takes for the one, and of both what
-// some server reads where it is not clear. They are different, and at most one
-// more than maxTokens.
+// some server reads where it is not clear. plain is how many of these there are;
+// what follows is only found by those who do not look at what is around it. They
+// are different, and at most one more than maxTokens.
 //
 // An upstream believes one of them. Which, only it knows: the first or the last,
 // the field's or the cookie's, or the first that is good.
-func (v *Verifier) find(dst []string, h http.Header) []string {
+func (v *Verifier) find(dst []string, h http.Header) (found []string, plain int) {
 	if v.header != "" {
 		for _, value := range h[v.header] {
 			if token, ok := v.inHeader(value); ok {
@@ -30,6 +31,21 @@ func (v *Verifier) find(dst []string, h http.Header) []string {
 			}
 		}
 	}
+	dst = v.inCookies(dst, h)
+	plain = len(dst)
+	if v.header != "" {
+		for _, value := range h[v.header] {
+			var room [maxTokens]string
+			for _, token := range spelling.AppendTokens(room[:0], value) {
+				dst = addToken(dst, token)
+			}
+		}
+	}
+	return dst, plain
+}
+
+// inCookies appends to dst the tokens in cookies.
+func (v *Verifier) inCookies(dst []string, h http.Header) []string {
 	if v.options.Cookie == "" || len(h["Cookie"]) == 0 {
 		return dst
 	}

@@ -127,7 +127,7 @@ func (v *Verifier) Close() {
 // Verify implements client.Tokens.
 func (v *Verifier) Verify(h http.Header, at time.Time) (client.Verified, error) {
 	var room [maxTokens + 1]string
-	found := v.find(room[:0], h)
+	found, plain := v.find(room[:0], h)
 	if len(found) > maxTokens {
 		return client.Verified{}, errTooMany // whichever of them is believed
 	}
@@ -135,10 +135,10 @@ func (v *Verifier) Verify(h http.Header, at time.Time) (client.Verified, error) 
 	for i, token := range found {
 		claims, err := v.verify(token, at)
 		switch {
-		case err != nil && i == 0 && v.options.Refuse:
+		case err != nil && i == 0 && plain > 0 && v.options.Refuse:
 			return client.Verified{}, err
 		case err != nil: // it counts as none
-		case i == 0:
+		case i == 0 && plain > 0:
 			out.First = claims
 		default:
 			out.Others = append(out.Others, claims)

@@ -230,6 +230,15 @@ func TestSeveralTokens(t *testing.T) {
 		{"a cookie in octal", nil, []string{`t="` + strings.ReplaceAll(anna, ".", `\056`) + `"`}, "", []string{"anna"}, true},
 		{"padding", []string{"Bearer " + anna + "="}, nil, "", []string{"anna"}, true},
 		{"behind the padding", []string{"Bearer " + anna + "=AAAA"}, nil, "", []string{"anna"}, true},
+		{"another scheme", []string{"Foo " + anna}, nil, "", []string{"anna"}, false},
+		{"a word behind", []string{"Bearer " + anna + " x"}, nil, "", []string{"anna"}, true},
+		{"words around", []string{"Basic x, Bearer: " + anna + ", y"}, nil, "", []string{"anna"}, false},
+		{"a space of Latin-1", []string{"Bearer\xa0" + anna}, nil, "", []string{"anna"}, false},
+		{"another space of Latin-1", []string{"Bearer \x85" + anna + "\x85"}, nil, "", []string{"anna"}, true},
+		{"in quotes", []string{`Digest a="Bearer ` + anna + `,"`}, nil, "", []string{"anna"}, false},
+		{"alone", []string{anna}, nil, "", []string{"anna"}, false},
+		{"another scheme beside a cookie", []string{"Foo " + anna}, []string{"t=" + bert}, "bert", []string{"anna"}, false},
+		{"a cookie behind a space of Latin-1", nil, []string{"t=junk; \xa0t=" + anna}, "", []string{"anna"}, true},
 		{"too many", many, nil, "", nil, true},
 	} {
 		h := http.Header{"Authorization": row.header, "Cookie": row.cookie}

@@ -1,7 +1,7 @@
 package spelling
 
 import (
-	"encoding/base64"
+	"slices"
 	"strings"
 )
 
@@ -46,29 +46,182 @@ func split(text string) (scheme, rest string) {
 	return schemeOf(text[:end]), strings.TrimLeft(text[end:], " \t")
 }
 
-// IsClearCredentials reports whether all servers read what follows the scheme
-// alike. With bytes in base64 that are none of its digits, or any behind the
-// padding, some read what is before them, some skip them, and some refuse it.
-func IsClearCredentials(text string) bool {
-	name, one := split(text)
-	switch name {
-	case "Basic":
-		return isClearBase64(one) && !strings.ContainsAny(one, "-_")
-	case "Bearer":
-		return strings.Count(one, ".") != 2 || isClearBase64(one[strings.LastIndexByte(one, '.')+1:])
+// ClarityOfCredentials says how far servers agree on who sends text as credentials.
+//
+// Many take the second word for the token, whatever the first is; many look for
+// "Bearer" wherever it is; and what is a space differs: to JavaScript and Python
+// the byte 0xa0 is one. So another scheme than Basic and Bearer may be one of
+// these, and what is neither a scheme and a word nor a scheme and its parameters
+// may be anything. In base64, of bytes that are none of its digits, or any behind
+// the padding, some read what is before them, some skip them, and some refuse it.
+func ClarityOfCredentials(text string) Clarity {
+	scheme, word, shape := parse(text)
+	switch {
+	case text == "" || shape == parameters:
+		return Clear
+	case shape == anything:
+		return Unclear
+	case scheme == "Basic" && (!isClearBase64(word) || strings.ContainsAny(word, "-_")):
+		return Unclear
+	case scheme == "Basic" && isLogin(word, decoder{}):
+		return Clear
+	case scheme != "Basic" && isJWT(word) && !isClearBase64(word[strings.LastIndexByte(word, '.')+1:]):
+		return Unclear
+	case scheme == "Bearer" && !isAnyLogin(word):
+		return Clear
 	}
-	return true
+	return Several
 }
 
-// isClearBase64 reports whether text is digits, of either alphabet, and padding.
-func isClearBase64(text string) bool {
-	text = strings.TrimRight(text, "=")
+// AppendCredentials appends to dst what servers read in credentials that are not
+// clear, besides what [Credentials] says.
+func AppendCredentials(dst []string, text string) []string {
+	scheme, word, shape := parse(text)
+	from, own := len(dst), Credentials(text)
+	add := func(one string) {
+		if one != own && !slices.Contains(dst[from:], one) {
+			dst = append(dst, one)
+		}
+	}
+	read := func(word string) {
+		for _, d := range decoders() {
+			if scheme == "Basic" || isLogin(word, d) {
+				add("Basic " + basic(word, d))
+			}
+			if scheme != "Basic" || !isLogin(word, d) && isClearBase64(word) {
+				add("Bearer " + bearer(word, decoder{padding: d.padding}))
+			}
+		}
+	}
+	if shape != anything {
+		read(word)
+		return dst
+	}
+	for word := range strings.FieldsFuncSeq(text, divides) {
+		read(word)
+	}
+	return dst
+}
+
+// OneCredential returns what to count credentials by for those who have one count
+// for a request, and false if servers that nobody knows may read anything.
+func OneCredential(text string) (one string, ok bool) {
+	switch ClarityOfCredentials(text) {
+	case Clear:
+		return Credentials(text), true
+	case Several:
+		return AppendCredentials(nil, text)[0], true
+	case Unclear:
+	}
+	return "", false
+}
+
+// AppendTokens appends to dst all that some server may take for a JWT in a header
+// field, whatever stands around it.
+func AppendTokens(dst []string, text string) []string {
+	for run := range strings.FieldsFuncSeq(text, func(c rune) bool {
+		return c >= 0x7f || digit(byte(c)) == 0 && c != '.' && c != '='
+	}) {
+		if at := strings.Index(run, objectBegins); at > 0 {
+			run = run[at:]
+		}
+		if isJWT(run) {
+			dst = append(dst, run)
+		}
+	}
+	return dst
+}
+
+// objectBegins is how base64 begins of an object in JSON: {"
+const objectBegins = "eyJ"
+
+// isJWT reports whether token has the three parts of a JWT that is signed.
+func isJWT(token string) bool {
+	return strings.Count(token, ".") == 2
+}
+
+// shape is what credentials consist of.
+type shape uint8
+
+const (
+	alone      shape = iota // one word
+	pair                    // a scheme and a word
+	parameters              // a scheme and its parameters: name=value, name="value"
+	anything
+)
+
+// parse takes credentials apart.
+func parse(text string) (scheme, word string, s shape) {
+	text = strings.Trim(text, " \t")
 	for i := range len(text) {
-		if digit(text[i]) == 0 {
+		if text[i] < ' ' && text[i] != '\t' || text[i] >= 0x7f {
+			return "", "", anything
+		}
+	}
+	scheme, word = split(text)
+	switch {
+	case scheme == "":
+		s = alone
+	case !strings.ContainsAny(word, " \t,;\"'"):
+		s = pair
+	case areParameters(word):
+		s, word = parameters, ""
+	default:
+		return "", "", anything
+	}
+	rest := scheme
+	if scheme == "Basic" || scheme == "Bearer" {
+		rest = ""
+	}
+	if mentionsScheme(rest) || s != pair && mentionsScheme(text[len(scheme):]) {
+		return "", "", anything
+	}
+	return scheme, word, s
+}
+
+// divides reports whether some server may take c for what stands between words.
+func divides(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(",;\"'", c) }
+
+// mentionsScheme reports whether somebody who looks for Bearer or Basic finds it.
+func mentionsScheme(text string) bool {
+	for i := range len(text) {
+		for _, name := range [...]string{"bearer", "basic"} {
+			if len(text)-i >= len(name) && strings.EqualFold(text[i:i+len(name)], name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// areParameters reports whether text is a list of name=value, the value perhaps in
+// quotes (RFC 9110, 11.2).
+func areParameters(text string) bool {
+	for {
+		name, rest, ok := strings.Cut(strings.TrimLeft(text, " \t"), "=")
+		name = strings.TrimRight(name, " \t")
+		if !ok || name == "" || strings.ContainsAny(name, " \t,;\"'") {
+			return false
+		}
+		rest = strings.TrimLeft(rest, " \t")
+		end := 0
+		if strings.HasPrefix(rest, `"`) {
+			if end = strings.IndexByte(rest[1:], '"') + 2; end < 2 {
+				return false
+			}
+		} else if end = strings.IndexAny(rest, " \t,\"'"); end < 0 {
+			end = len(rest)
+		}
+		if end == 0 {
+			return false
+		}
+		if text = strings.TrimLeft(rest[end:], " \t"); text == "" {
+			return true
+		}
+		if text, ok = strings.CutPrefix(text, ","); !ok {
 			return false
 		}
 	}
-	return true
 }
 
 // schemeOf returns a scheme with its first letter large and the others small.
@@ -80,103 +233,4 @@ func schemeOf(scheme string) string {
 	}
 	small := strings.ToLower(scheme)
 	return strings.ToUpper(small[:1]) + small[1:]
-}
-
-// decoder is how somebody reads base64 that is not clear.
-type decoder struct {
-	standard bool // in the standard alphabet alone; otherwise in that of URLs, too
-	padding  padding
-}
-
-// padding is what an equals sign means. Anything else that is no digit is skipped.
-type padding uint8
-
-const (
-	endsFirst   padding = iota // the first is the end, as to Node
-	endsInPlace                // it is the end where it completes four digits, as to Python
-	endsNever                  // it is skipped, as by PHP
-)
-
-// basic returns base64 of the same bytes, in the form of RFC 4648.
-func basic(text string, d decoder) string {
-	b, err := base64.RawStdEncoding.DecodeString(d.digits(text))
-	if err != nil {
-		return text
-	}
-	return base64.StdEncoding.EncodeToString(b)
-}
-
-// bearer returns a token of three parts with its last in one form. The other two
-// are signed as they are.
-func bearer(token string, d decoder) string {
-	if strings.Count(token, ".") != 2 {
-		return token
-	}
-	at := strings.LastIndexByte(token, '.') + 1
-	b, err := base64.RawStdEncoding.DecodeString(d.digits(token[at:]))
-	if err != nil || len(b) == 0 {
-		return token
-	}
-	signature := base64.RawURLEncoding.EncodeToString(b)
-	if signature == token[at:] {
-		return token
-	}
-	return token[:at] + signature
-}
-
-// AppendCredentials appends to dst what servers read in credentials that are not
-// clear, besides what [Credentials] says.
-func AppendCredentials(dst []string, text string) []string {
-	scheme, rest := split(text)
-	for _, p := range [...]padding{endsInPlace, endsNever} {
-		switch scheme {
-		case "Basic":
-			dst = append(dst, scheme+" "+basic(rest, decoder{standard: true, padding: p}))
-		case "Bearer":
-			dst = append(dst, scheme+" "+bearer(rest, decoder{padding: p}))
-		}
-	}
-	return dst
-}
-
-// digits returns those of base64 in text that d reads, in the standard alphabet. One
-// that is left over at the end stands for no byte and is left out.
-func (d decoder) digits(text string) string {
-	b := make([]byte, 0, len(text))
-	equals := 0
-	for i := range len(text) {
-		c := digit(text[i])
-		switch {
-		case text[i] == '=' && d.padding == endsFirst:
-			return whole(b)
-		case text[i] == '=' && d.padding == endsInPlace:
-			if equals++; len(b)%4 >= 2 && len(b)%4+equals >= 4 {
-				return whole(b)
-			}
-		case c != 0 && (c == text[i] || !d.standard):
-			b, equals = append(b, c), 0
-		}
-	}
-	return whole(b)
-}
-
-// whole returns b without a digit that is left over.
-func whole(b []byte) string {
-	if len(b)%4 == 1 {
-		b = b[:len(b)-1]
-	}
-	return string(b)
-}
-
-// digit returns a digit of base64 in the standard alphabet, or 0 for what is none.
-func digit(c byte) byte {
-	switch {
-	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '+', c == '/':
-		return c
-	case c == '-':
-		return '+'
-	case c == '_':
-		return '/'
-	}
-	return 0
 }

@@ -6,8 +6,9 @@ import "strings"
 // space or a [ that nothing closes as an underscore, and ends a name at a zero
 // byte; name[] and name[x] are lists called name, and to old versions of Express
 // [name] is name; others do not tell large letters from small ones. So that nobody
-// has to know them all, any name of the same letters and digits is the same, and
-// so is one that is the same up to a zero byte or a bracket.
+// has to know them all, any name of the same letters and digits of ASCII is the same,
+// for some servers take other bytes for spaces, and so is one that is the same up to
+// a zero byte or a bracket.
 func SameName(name, want string) bool {
 	if want = base(want); want == "" {
 		return false
@@ -16,7 +17,7 @@ func SameName(name, want string) bool {
 	return alike(base(name), want) || alike(name, want) || cut && (alike(base(before), want) || alike(before, want))
 }
 
-// alike reports whether two names have the same letters and digits. Of names that
+// alike reports whether two names have the same letters and digits of ASCII. Of names that
 // have none, they have to be the same.
 func alike(a, b string) bool {
 	i, j, found := 0, 0, false
@@ -37,9 +38,9 @@ func alike(a, b string) bool {
 	}
 }
 
-// isNameByte reports whether c is a letter, a digit or a part of another character.
+// isNameByte reports whether c is a letter or a digit.
 func isNameByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c >= 0x80
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
 // SameField is SameName for header fields: CGI, and what came after it, writes

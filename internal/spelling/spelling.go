@@ -7,6 +7,8 @@ package spelling
 import (
 	"encoding/json"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Cookie returns the value of a cookie without spaces around it, without the
@@ -34,20 +36,47 @@ func unquoted(text string) string {
 	return text
 }
 
-// ofJSON returns what text, which is j: and rest, stands for.
+// ofJSON returns what a value is that begins with j:, rest being what follows: the
+// text that JavaScript makes of it, and of objects their JSON in one form.
 func ofJSON(text, rest string) string {
 	var v any
 	if json.Unmarshal([]byte(rest), &v) != nil {
 		return text
 	}
-	if s, ok := v.(string); ok {
-		return s
+	if one, ok := scriptText(v); ok {
+		return one
 	}
 	one, err := json.Marshal(v)
 	if err != nil {
 		return text
 	}
 	return "j:" + string(one)
+}
+
+// scriptText returns the text that JavaScript makes of a value where it needs one,
+// as for the name of a property: of a list, its elements' with commas between
+// them. It is false for objects, and lists that have some.
+func scriptText(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case []any:
+		texts := make([]string, len(v))
+		for i, element := range v {
+			if element == nil {
+				continue
+			}
+			var ok bool
+			if texts[i], ok = scriptText(element); !ok {
+				return "", false
+			}
+		}
+		return strings.Join(texts, ","), true
+	case map[string]any:
+		return "", false
+	}
+	text, err := json.Marshal(v)
+	return string(text), err == nil
 }
 
 // Unescape decodes what is percent-encoded in text, and with plus every + as a
@@ -91,3 +120,18 @@ func hex(c byte) byte {
 	}
 	return c | 0x20 - 'a' + 10
 }
+
+// Trim returns the value of a header field without what some server takes for spaces
+// around it: those of Unicode or, if text is none, those of Latin-1.
+func Trim(text string) string {
+	if text == "" || isGraphic(text[0]) && isGraphic(text[len(text)-1]) {
+		return text
+	}
+	if utf8.ValidString(text) {
+		return strings.TrimFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
+	}
+	return trimLatin(text)
+}
+
+// isGraphic reports whether c is of ASCII, and no space or control character.
+func isGraphic(c byte) bool { return c > ' ' && c < 0x7f }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/headgate/headgate/internal/answer"
 )
@@ -123,8 +122,10 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 		detail = "* is only for OPTIONS"
 	case p.via.loops(r.Header):
 		status, detail = http.StatusLoopDetected, "the request has been here before: the upstream leads back to this proxy"
-	case !isASCII(r.Host):
-		detail = "the host is not written in ASCII: names beyond it have a form that begins with xn--"
+	case !isHost(r.Host):
+		detail = "the host has something else than letters, digits, hyphens, dots and a port: names beyond ASCII have a form that begins with xn--"
+	case !isVisible(r.URL.RawQuery):
+		detail = "the query has a space or a control character"
 	case !p.clean(r):
 		detail = "the name of a header field has something else than letters, digits and hyphens"
 	default:
@@ -205,9 +206,25 @@ func isUsual(name string) bool {
 	return true
 }
 
-func isASCII(s string) bool {
+// isHost reports whether s has only what names, addresses and ports are made of.
+// Upstreams read other things each in their own way: of "a,b" in X-Forwarded-Host,
+// some take a and some b.
+func isHost(s string) bool {
 	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~:[]%", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// isVisible reports whether s has no space and no control character. HTTP/2 can
+// bring them; in a request line of HTTP/1 what follows would not be the query's.
+func isVisible(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] == 0x7f {
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -49,15 +50,70 @@ func TestNoTunnelSpeaksHTTP(t *testing.T) {
 	}
 }
 
-// net/http would write such a host in ASCII, under which no rule has seen it.
-func TestHostsAreASCII(t *testing.T) {
-	p := newProxy(t, queueRules, memory.New(), ok)
-	r := request(t.Context(), "GET", "/x")
-	r.Host = "bücher.example"
-	w := httptest.NewRecorder()
-	if p.ServeHTTP(w, r); w.Code != http.StatusBadRequest {
-		t.Errorf("%d", w.Code)
+// net/http would write a host beyond ASCII in ASCII, under which no rule has seen it.
+// What else is none, and spaces behind a query, each upstream reads in its own way.
+func TestHostsAndQueries(t *testing.T) {
+	for _, row := range []struct {
+		host, query string
+		want        int
+	}{
+		{"", "", 200},
+		{"a-b_c.example:80", "a=b%20c", 200},
+		{"[2001:db8::1]:80", "q=\xc3\xa9", 200},
+		{"b\u00fccher.example", "", 400},
+		{"admin.example,x", "", 400},
+		{"x,admin.example", "", 400},
+		{"admin.example/x", "", 400},
+		{"admin.example x", "", 400},
+		{"h", "user=7 ", 400},
+		{"h", "user=7 HTTP/1.1", 400},
+		{"h", "user=7\t", 400},
+	} {
+		p := newProxy(t, queueRules, memory.New(), ok)
+		r := request(t.Context(), "GET", "/x")
+		r.Host, r.URL.RawQuery = row.host, row.query
+		w := httptest.NewRecorder()
+		if p.ServeHTTP(w, r); w.Code != row.want {
+			t.Errorf("host %q, query %q: %d, want %d", row.host, row.query, w.Code, row.want)
+		}
 	}
+}
+
+// HTTP/2 brings fields with the spaces around them, which HTTP/1 leaves out.
+func TestSpacesAroundFieldsAreNoSecondBudget(t *testing.T) {
+	p := newProxy(t, spellingRules, memory.New(), ok)
+	for i, value := range []string{"real", " real", "real\t", "\xa0real", "real\x85", "\xe2\x80\x83real"} {
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, request(t.Context(), "GET", "/header", "X-Api-Key", value))
+		if want := map[bool]int{true: 200, false: 429}[i == 0]; w.Code != want {
+			t.Errorf("%q: %d, want %d", value, w.Code, want)
+		}
+	}
+}
+
+// An upstream that takes too long goes on, though its client is told so: its place
+// is free when the lease ends.
+func TestTimeoutsFreeNoPlace(t *testing.T) {
+	const text = "domain: api\nlimits:\n  - {name: two, match: {path: /two}, concurrency: 2, lease: 10s}\n"
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		p := newProxy(t, text, memory.New(memory.WithClock(time.Now)), func(*http.Request) (*http.Response, error) {
+			sent++
+			return nil, os.ErrDeadlineExceeded
+		})
+		for i, want := range []int{504, 504, 429, 429, 504} {
+			if i == 4 {
+				time.Sleep(11 * time.Second)
+			}
+			w := httptest.NewRecorder()
+			if p.ServeHTTP(w, request(t.Context(), "GET", "/two")); w.Code != want {
+				t.Errorf("request %d: %d, want %d", i, w.Code, want)
+			}
+		}
+		if sent != 3 {
+			t.Errorf("%d were sent", sent)
+		}
+	})
 }
 
 // A client that breaks off in the middle of the body frees no place: the upstream

@@ -156,8 +156,8 @@ func (l *lookalike) latency(method string, random func(n int) int) time.Duration
 func (l *lookalike) dress(h http.Header, r *http.Request) *optionsAnswer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.methods[r.Method]
-	if m == nil || m.count < agreeing && m.options == nil {
+	m := l.known(r.Method)
+	if m == nil {
 		return nil
 	}
 	for name, values := range m.habits {
@@ -168,5 +168,22 @@ func (l *lookalike) dress(h http.Header, r *http.Request) *optionsAnswer {
 	if m.origin != "" && (m.origin == "*" || m.origin == r.Header.Get("Origin")) {
 		h.Set(allowOrigin, m.origin)
 	}
+	if r.Method != http.MethodOptions {
+		return nil
+	}
 	return m.options
+}
+
+// known returns the manner of a method, or of the next best of which there have been
+// answers enough; nil if there is none. The caller holds mu.
+func (l *lookalike) known(method string) *manner {
+	if m := l.methods[method]; m != nil && (m.count >= agreeing || m.options != nil) {
+		return m
+	}
+	for _, other := range methodsKept() {
+		if m := l.methods[other]; m != nil && m.count >= agreeing {
+			return m
+		}
+	}
+	return nil
 }

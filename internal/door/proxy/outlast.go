@@ -86,8 +86,8 @@ func (p *Proxy) outlast(w http.ResponseWriter, r *http.Request, x *exchange, v *
 		if o.costs != nil {
 			p.settleCosts(r.Context(), x, v)
 		}
-		if !o.ended && x.upload.broken() != nil && !isDial(x.fault) {
-			hold.Lapse() // the upstream may go on with what it has of the body
+		if !o.ended && !isDial(x.fault) && (x.upload.broken() != nil || isTimeout(x.fault)) {
+			hold.Lapse() // the upstream may go on with what it has of the request
 		}
 		hold.End()
 		p.outlasting.exit(o)

@@ -135,6 +135,22 @@ limits:
 	}
 }
 
+// A method that the upstream has not been seen to answer looks like others do.
+func TestShadowBanOfAnotherMethod(t *testing.T) {
+	const secretly = "domain: api\nlimits:\n  - {name: secret, rate: 3/hour, algorithm: fixed_window, on_limit: shadow_ban}\n"
+	p := newProxy(t, secretly, memory.New(), func(r *http.Request) (*http.Response, error) {
+		res, err := ok(r)
+		res.Header = http.Header{"X-Powered-By": {"Express"}}
+		return res, err
+	})
+	for i, method := range []string{"GET", "GET", "GET", "GET", "HEAD", "POST", "DELETE", "OPTIONS", "GET"} {
+		w := httptest.NewRecorder()
+		if p.ServeHTTP(w, request(t.Context(), method, "/x")); w.Header().Get("X-Powered-By") != "Express" || w.Code != http.StatusOK {
+			t.Errorf("request %d, %s: %d %v", i, method, w.Code, w.Header())
+		}
+	}
+}
+
 func equalHeaders(a, b http.Header) bool {
 	return maps.EqualFunc(a, b, func(x, y []string) bool { return slices.Equal(x, y) })
 }

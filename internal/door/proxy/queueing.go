@@ -138,6 +138,16 @@ func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request, most int64) (bo
 	return body, done, err
 }
 
+// uriOf returns the target of a request as it goes on: without the parameters that Go
+// cannot read, as the proxy leaves them out of requests that pass at once.
+func uriOf(r *http.Request) string {
+	u := *r.URL
+	if values, err := url.ParseQuery(u.RawQuery); err != nil {
+		u.RawQuery = values.Encode()
+	}
+	return u.RequestURI()
+}
+
 // entry is what is kept of a request: what the upstream would have been sent.
 func (p *Proxy) entry(x *exchange, rule *rules.Rule, v *engine.Verdict, body []byte) *queue.Entry {
 	r := x.in
@@ -152,7 +162,7 @@ func (p *Proxy) entry(x *exchange, rule *rules.Rule, v *engine.Verdict, body []b
 	}
 	e := &queue.Entry{
 		ID: queue.NewID(), Domain: rule.Domain, Rule: rule.Name, Scope: rule.Scope,
-		Method: r.Method, URI: r.URL.RequestURI(), Host: r.Host, Header: pr.Out.Header, Body: body,
+		Method: r.Method, URI: uriOf(r), Host: r.Host, Header: pr.Out.Header, Body: body,
 		IdempotencyKey: r.Header.Get(idempotencyKey), Accepted: p.options.Clock(),
 	}
 	for _, c := range v.Claims() {

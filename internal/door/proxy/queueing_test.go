@@ -140,7 +140,7 @@ func TestQueuedRequestsArriveLater(t *testing.T) {
 		if w := l.ask("POST", "/a?x=1", "one"); w.Code != http.StatusCreated {
 			t.Fatalf("%d", w.Code)
 		}
-		second := idOf(t, l.ask("POST", "/a?x=2", "two", "Connection", "X-Hop", "X-Hop", "1", "Authorization", "Bearer x", "X-Forwarded-For", "1.2.3.4"))
+		second := idOf(t, l.ask("POST", "/a?x=2&y=%zz&a;b", "two", "Connection", "X-Hop", "X-Hop", "1", "Authorization", "Bearer x", "X-Forwarded-For", "1.2.3.4"))
 		third := idOf(t, l.ask("PUT", "http://shop.example/a%2Fb", "three", "Idempotency-Key", "mine"))
 		time.Sleep(time.Minute)
 		l.want(

@@ -109,7 +109,8 @@ func addUnclear(add func(path string, lines ...string)) {
 		add("/cookie", fmt.Sprintf("Cookie: session=%s; session=J%d", value, i))
 		add("/cookie", fmt.Sprintf("Cookie: session=K%d; session=%s", i, value))
 	}
-	for i, pairs := range []string{"a=b session=real", "a=b\tsession=real", "a=b, session=real", "a=b session = real", "session =real x", `a="x; y" session=real`, "session= real c=d"} {
+	for i, pairs := range []string{"a=b session=real", "a=b\tsession=real", "a=b, session=real", "a=b session = real", "session =real x", `a="x; y" session=real`, "session= real c=d",
+		"\xa0session=real", "session\xa0=real", "\x85session=real", "\xa0\x85 session\x85 =real", "%C2%A0session=real", "\xc2\xa0session=real", "a=b,session=real", "a=b\xa0session=real"} {
 		add("/cookie", "Cookie: "+pairs)
 		add("/cookie", fmt.Sprintf("Cookie: session=L%d; %s", i, pairs))
 	}
@@ -118,6 +119,19 @@ func addUnclear(add func(path string, lines ...string)) {
 	} {
 		add("/auth", "Authorization: Basic "+value)
 		add("/auth", "Authorization: basic   "+value)
+	}
+	for i := range 3 { // with another scheme, or another word, each time
+		for _, form := range []string{
+			"Foo%d real", "Token%d  real", "Bearer%d real", "%dBearer real", "Bearer real x%d", "Bearer real\tx%d", "Bearer real, x%d", "x%d Bearer real", "Basic x%d, Bearer real",
+			"x%d, Bearer: real", "Bearer real\xa0x%d", `Digest a="%d", Bearer real`, `Digest a="%d Bearer real,"`, "Foo%d dTp4cmVhbA==", "Bearer%d dTp4*cmVhbA",
+		} {
+			add("/auth", "Authorization: "+fmt.Sprintf(form, i))
+		}
+	}
+	for _, value := range []string{
+		"real", "Bearer: real", "Bearer\xa0real", "Bearer \xa0real", "Bearer \xa0\xa0real", "\xa0Bearer real", "Bearer real\xa0", "Bearer real\x85\x85", "Bearer \x85 real", "Token real", `Bearer "real"`,
+	} {
+		add("/auth", "Authorization: "+value)
 	}
 }
 
@@ -221,15 +235,21 @@ func scheme(value string) []string {
 	if user, password, ok := (&http.Request{Header: http.Header{"Authorization": {value}}}).BasicAuth(); ok {
 		return []string{user + ":" + password}
 	}
-	if fields := strings.Fields(value); len(fields) == 2 && strings.EqualFold(fields[0], "Bearer") {
+	if fields := strings.Fields(value); len(fields) == 2 {
 		return fields[1:]
 	}
-	return nil
+	return []string{strings.TrimSpace(strings.TrimPrefix(value, "Bearer "))}
 }
 
 const phpUpstream = `<?php
 function flat($v) { return is_array($v) ? array_values(array_unique(array_map('strval', array_filter($v, 'is_scalar')))) : ($v === null ? [] : [$v]); }
-$auth = preg_match('/^bearer\s+(\S+)\s*$/i', $_SERVER['HTTP_AUTHORIZATION'] ?? '', $m) ? [$m[1]] : [];
+$field = $_SERVER['HTTP_AUTHORIZATION'] ?? '';
+$auth = preg_match('/bearer:?\s+(\S+)/i', $field, $m) ? [$m[1]] : [];
+if (($at = strripos($field, 'Bearer ')) !== false) { // as Laravel
+  $token = substr($field, $at + 7);
+  $auth[] = str_contains($token, ',') ? strstr($token, ',', true) : $token;
+}
+$auth = array_values(array_unique($auth));
 if (preg_match('/^basic\s+(.*)$/i', $_SERVER['HTTP_AUTHORIZATION'] ?? '', $m)) $auth = [mb_convert_encoding(base64_decode($m[1]), 'UTF-8', 'ISO-8859-1')];
 echo json_encode(['cookie' => flat($_COOKIE['session'] ?? null), 'query' => flat($_GET['user_id'] ?? null),
   'header' => array_values(array_unique(array_map('trim', explode(',', $_SERVER['HTTP_X_API_KEY'] ?? '')))), 'auth' => $auth]);
@@ -257,7 +277,10 @@ app.use(cookies());
 const flat = v => v === undefined ? [] : [].concat(typeof v === 'object' ? Object.values(v) : v).map(String);
 const ends = v => v.length > 1 ? [...new Set([v[0], v.at(-1)])] : v;
 app.use((q, r) => r.json({cookie: flat(q.cookies.session), query: ends(flat(q.query.user_id)),
-  header: ends((q.get('X-Api-Key') || '').split(',').map(s => s.trim())), auth: /^basic\s/i.test(q.get('Authorization') || '') ? [Buffer.from(q.get('Authorization').slice(6).trim(), 'base64').toString('latin1')] : /^bearer\s/i.test(q.get('Authorization') || '') ? [q.get('Authorization').split(/\s+/)[1]] : []}));
+  header: ends((q.get('X-Api-Key') || '').split(',').map(s => s.trim())), auth: [...new Set(auth(q.get('Authorization') || ''))].filter(Boolean)}));
+// The ways of the web's tutorials, and of passport.
+const auth = text => /^basic\s/i.test(text) ? [Buffer.from(text.slice(6).trim(), 'base64').toString('latin1')] :
+  [text.trim().split(/\s+/)[1], (text.match(/(\S+)\s+(\S+)/) || [])[2], text.replace(/^Bearer:?\s+/i, '').trim(), Buffer.from(text.split(' ')[1] || '', 'base64').toString('latin1')];
 app.listen(process.argv[2], '127.0.0.1');
 `
 
@@ -301,7 +324,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except http.cookies.CookieError: pass
         query = urllib.parse.parse_qs(self.path.partition('?')[2], keep_blank_values=True)
         scheme, _, rest = (self.headers.get('Authorization') or '').strip().partition(' ')
-        auth = rest.split() if scheme.lower() == 'bearer' else []
+        auth = ends(rest.split() or [scheme]) if scheme.lower() == 'bearer' else [scheme] if not rest else rest.split()[:1]
         if scheme.lower() == 'basic':
             try: auth = [base64.b64decode(rest.strip()).decode('latin-1')]
             except ValueError: pass
