@@ -124,8 +124,8 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 		status, detail = http.StatusLoopDetected, "the request has been here before: the upstream leads back to this proxy"
 	case !isHost(r.Host):
 		detail = "the host has something else than letters, digits, hyphens, dots and a port: names beyond ASCII have a form that begins with xn--"
-	case !isVisible(r.URL.RawQuery):
-		detail = "the query has a space or a control character"
+	case !isQuery(r.URL.RawQuery):
+		detail = "the query has a space, a control character or a #"
 	case !p.clean(r):
 		detail = "the name of a header field has something else than letters, digits and hyphens"
 	default:
@@ -220,11 +220,12 @@ func isHost(s string) bool {
 	return true
 }
 
-// isVisible reports whether s has no space and no control character. HTTP/2 can
-// bring them; in a request line of HTTP/1 what follows would not be the query's.
-func isVisible(s string) bool {
+// isQuery reports whether s has no space, no control character and no #. HTTP/2 can
+// bring the first two, and in a request line of HTTP/1 what follows would not be the
+// query's; behind a # many upstreams read nothing.
+func isQuery(s string) bool {
 	for i := range len(s) {
-		if s[i] <= ' ' || s[i] == 0x7f {
+		if s[i] <= ' ' || s[i] == 0x7f || s[i] == '#' {
 			return false
 		}
 	}

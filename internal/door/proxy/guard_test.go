@@ -68,6 +68,8 @@ func TestHostsAndQueries(t *testing.T) {
 		{"h", "user=7 ", 400},
 		{"h", "user=7 HTTP/1.1", 400},
 		{"h", "user=7\t", 400},
+		{"h", "user=7#1", 400},
+		{"h", "user=7%231", 200},
 	} {
 		p := newProxy(t, queueRules, memory.New(), ok)
 		r := request(t.Context(), "GET", "/x")
