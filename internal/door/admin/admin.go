@@ -44,8 +44,8 @@ func New(o Options) http.Handler {
 		inner.Handle(pattern, h)
 	}
 	if o.Pprof {
+		// Without cmdline, which has passwords that were given as flags.
 		inner.HandleFunc("GET /debug/pprof/", pprof.Index)
-		inner.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 		inner.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 		inner.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		inner.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -107,6 +108,17 @@ func TestWithAToken(t *testing.T) {
 		}
 		if strings.Contains(got.Body.String(), token) {
 			t.Errorf("%s: the token comes back: %s", row.name, got.Body)
+		}
+	}
+}
+
+// What was given on the command line may be a password.
+func TestProfilerDoesNotTellTheCommandLine(t *testing.T) {
+	h := door("", true)
+	for _, path := range []string{"/debug/pprof/cmdline", "/debug/pprof/cmdline?debug=1", "/debug/pprof/"} {
+		got := ask(h, "GET", path, nil)
+		if strings.Contains(got.Body.String(), os.Args[0]) || strings.Contains(path, "cmdline") != (got.Code == http.StatusNotFound) {
+			t.Errorf("%s: %d %s", path, got.Code, got.Body)
 		}
 	}
 }
