@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -117,6 +118,23 @@ func TestStartWithoutRedis(t *testing.T) {
 		if got := hammer(t, []*fixture{f}, "/fixed_window", 1); got != 8 {
 			t.Errorf("%d of 8 allowed, want all: the rule says allow", got)
 		}
+	})
+	t.Run("too old", func(t *testing.T) {
+		server := redistest.Standalone(t)
+		old := config.Redis{Addresses: []string{redistest.Posing(t, server, "6.0.1")}, Timeout: 2 * time.Second}
+		set := func(c *config.Config) { c.Store.Kind, c.Store.Redis = config.InRedis, old }
+		err := newFixture(t, sharedRules, nil, set).Start(t.Context())
+		if source, ok := errors.AsType[*config.SourceError](err); !ok || source.Source != "store.redis" || !strings.Contains(source.Message, "headgate needs Redis 6.2 or later") {
+			t.Errorf("Start = %v", err)
+		}
+		server.Kill() // it comes later
+		f := run(t, sharedRules, nil, set)
+		f.journal.await(t, "the store does not answer yet")
+		server.Restart()
+		f.await(t, func() bool {
+			hammer(t, []*fixture{f}, "/fixed_window", 1) // until the circuit closes
+			return strings.Contains(f.journal.text.String(), "the store is too old")
+		})
 	})
 	t.Run("wrong password", func(t *testing.T) {
 		server := redistest.Standalone(t, "--requirepass", "right")

@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/redis"
 )
 
 const (
@@ -30,6 +32,7 @@ type storeHealth struct {
 	asked   time.Time    // about the policy
 	policy  string       // that was warned of
 	denied  bool         // whether it was said that it may not be asked
+	known   bool         // its version
 }
 
 // storeTrouble is a while during which Redis answers with errors of one kind.
@@ -85,9 +88,26 @@ func (a *App) lookAtStore(now time.Time) {
 	case ended:
 		a.log.Info("the store refuses no questions any more", "after_answers", h.refuses.answers)
 	}
+	a.lookAtVersion()
 	if h.asked.IsZero() || now.Sub(h.asked) >= policyEvery {
 		h.asked = now
 		a.lookAtPolicy()
+	}
+}
+
+// lookAtVersion says that Redis is too old, if it was not there at the start;
+// storeHealth.mu is held.
+func (a *App) lookAtVersion() {
+	h := &a.storeHealth
+	if h.known || a.safe.Stats().State != closedCircuit {
+		return
+	}
+	switch err := a.shared.CheckVersion(context.Background()); {
+	case errors.Is(err, redis.ErrTooOld):
+		h.known = true
+		a.log.Error("the store is too old: each rule's on_store_error decides", "err", err)
+	case err == nil:
+		h.known = true
 	}
 }
 

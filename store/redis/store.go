@@ -36,7 +36,7 @@ type Store struct {
 var _ headgate.Store = (*Store)(nil)
 
 // New returns a Store and connects it. Options that cannot work, and a server
-// that turns us away (wrong password, no permission), are errors. A server that
+// that turns us away (wrong password, no permission, [ErrTooOld]), are errors. A server that
 // cannot be reached is not: the Store then goes on trying, and until it is
 // connected every call returns headgate.ErrUnavailable. See [Store.Ping] for
 // whether it is. ctx bounds how long New waits for the connection.
@@ -71,6 +71,9 @@ const (
 func (s *Store) connect(first chan<- error) {
 	for wait := reconnectMin; ; wait = min(2*wait, reconnectMax) {
 		client, err := rueidis.NewClient(s.options.clientOption(s.dialer))
+		if err == nil {
+			err = greet(client)
+		}
 		if client != nil && !isRefusal(err) {
 			s.client.Store(&client)
 			if s.closed.Load() {
@@ -96,11 +99,23 @@ func (s *Store) connect(first chan<- error) {
 	}
 }
 
+// greet returns why a server that is there will not do, as far as it says so in
+// time.
+func greet(client rueidis.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stallTimeout)
+	defer cancel()
+	old, _ := tooOld(ctx, client) // with an error, a call will find out
+	return old
+}
+
 // isRefusal reports whether err is a server's answer that waiting does not
 // mend.
 func isRefusal(err error) bool {
 	if err == nil {
 		return false
+	}
+	if errors.Is(err, ErrTooOld) {
+		return true
 	}
 	e, ok := rueidis.IsRedisErr(err)
 	if !ok {

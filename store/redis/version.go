@@ -1,0 +1,92 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// ErrTooOld is wrapped by the errors of [New] and [Store.CheckVersion] if the server
+// lacks what the scripts need.
+var ErrTooOld = errors.New("headgate needs Redis 6.2 or later, or Valkey")
+
+// The oldest Redis that will do.
+const (
+	leastMajor = 6
+	leastMinor = 2
+)
+
+// CheckVersion returns an error that wraps ErrTooOld if a server is too old. A server
+// that does not say what it is, or whose user may ask neither HELLO nor INFO, is
+// taken for good enough. Any other error is that of a server that does not answer.
+// New has asked, of servers that were there.
+func (s *Store) CheckVersion(ctx context.Context) error {
+	return s.apart(ctx, func() error {
+		client, call, err := s.begin(ctx)
+		if err != nil {
+			return err
+		}
+		old, err := tooOld(call, client)
+		if err = s.end(ctx, call, err); err == nil {
+			err = old
+		}
+		return err
+	})
+}
+
+// tooOld returns in old why the server will not do, if it does not.
+func tooOld(ctx context.Context, client rueidis.Client) (old, err error) {
+	version, err := versionOf(ctx, client)
+	if err != nil || version == "" {
+		return nil, err
+	}
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	m, err := strconv.Atoi(major)
+	n, err2 := strconv.Atoi(minor)
+	if err != nil || err2 != nil || m > leastMajor || m == leastMajor && n >= leastMinor {
+		return nil, nil
+	}
+	return fmt.Errorf("%w: this is Redis %.20s", ErrTooOld, version), nil
+}
+
+// versionOf asks a server for the version of Redis that it is, and returns an
+// empty text if it is something else, or does not tell.
+func versionOf(ctx context.Context, client rueidis.Client) (string, error) {
+	told, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsStrMap()
+	switch {
+	case err == nil && told["server"] == "redis":
+		return told["version"], nil
+	case err == nil:
+		return "", nil
+	case !isAnswer(err):
+		return "", err
+	}
+	// Before 6.0 there was no HELLO.
+	text, err := client.Do(ctx, client.B().Info().Section("server").Build()).ToString()
+	switch {
+	case err != nil && !isAnswer(err):
+		return "", err
+	case err != nil:
+		return "", nil // it may not be asked
+	}
+	for line := range strings.Lines(text) {
+		if version, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); ok {
+			return version, nil
+		}
+	}
+	return "", nil
+}
+
+// isAnswer reports whether err is what the server said, or what it said is not
+// what was expected.
+func isAnswer(err error) bool {
+	if _, ok := rueidis.IsRedisErr(err); ok {
+		return true
+	}
+	return rueidis.IsParseErr(err)
+}

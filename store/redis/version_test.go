@@ -1,0 +1,72 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// A server that lacks what the scripts need is told of when it is connected, not
+// by a syntax error for each request.
+func TestOldServers(t *testing.T) {
+	modern := redistest.Standalone(t)
+	ancient := redistest.Standalone(t, "--rename-command", "HELLO", "")
+	ctx := context.Background()
+	for _, row := range []struct {
+		server  *redistest.Server
+		version string
+		old     bool
+	}{
+		{modern, "6.0.1", true},
+		{modern, "6.2.1", false},
+		{modern, "8.0.1", false},
+		{modern, "10.01", false},
+		{modern, "x.y.z", false},
+		{ancient, "5.0.1", true},
+		{ancient, "4.0.1", true},
+		{ancient, "7.0.1", false},
+	} {
+		o := redis.Options{Addresses: []string{redistest.Posing(t, row.server, row.version)}, Timeout: patient}
+		store, err := redis.New(ctx, o)
+		switch {
+		case !row.old && err != nil:
+			t.Errorf("%s: %v", row.version, err)
+		case row.old && (!errors.Is(err, redis.ErrTooOld) || !errors.Is(err, headgate.ErrUnavailable)):
+			t.Errorf("%s: %v, want ErrTooOld", row.version, err)
+		case row.old && !strings.Contains(err.Error(), "headgate needs Redis 6.2 or later, or Valkey: this is Redis "+row.version):
+			t.Errorf("%s: %v", row.version, err)
+		}
+		if err == nil {
+			if err := store.CheckVersion(ctx); err != nil {
+				t.Errorf("%s: %v", row.version, err)
+			}
+			_ = store.Close()
+		}
+	}
+	// A user that may not ask is believed.
+	ancient.Do("ACL", "SETUSER", "shy", "on", ">secret", "~hg:*", "-@all", "+eval", "+evalsha", "+ping", "+auth", "+client",
+		"+get", "+set", "+pttl", "+time", "+del", "+getrange", "+setrange", "+pexpire", "+pexpireat", "+pexpiretime")
+	shy := open(t, redis.Options{Addresses: []string{redistest.Posing(t, ancient, "5.0.1")}, Username: "shy", Password: "secret", Timeout: patient})
+	take(t, shy, one)
+}
+
+// A server that comes later is told of when it is asked.
+func TestOldServerThatComesLate(t *testing.T) {
+	server := redistest.Standalone(t)
+	address := redistest.Posing(t, server, "6.0.1")
+	server.Kill()
+	store := open(t, redis.Options{Addresses: []string{address}, Timeout: patient})
+	if err := store.CheckVersion(context.Background()); !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, redis.ErrTooOld) {
+		t.Errorf("without a server: %v", err)
+	}
+	server.Restart()
+	awaitTake(t, store)
+	if err := store.CheckVersion(context.Background()); !errors.Is(err, redis.ErrTooOld) {
+		t.Errorf("%v, want ErrTooOld", err)
+	}
+}
