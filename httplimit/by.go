@@ -64,7 +64,7 @@ func ByHeader(name string) By {
 			if spelling.IsCredentials(name) {
 				return spelling.OneCredential(values[0])
 			}
-			return spelling.Trim(values[0]), true
+			return spelling.Field(values[0]), true
 		}
 		return "", false
 	}

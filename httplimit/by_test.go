@@ -103,9 +103,10 @@ func TestSpellingsShareOneCount(t *testing.T) {
 		"Authorization":       {"Bearer t", "bearer t", "BEARER  t", "Foo t", "t", "Token\tt"},
 		"Proxy-Authorization": {"Basic YWI6Yw==", "basic YWI6Yw", "Foo YWI6Yw=="},
 		"X-Api-Key":           {"real", "\xa0real", "real\xc2\xa0"},
+		"X-Token":             {"e30.e30.AAAAAAAAAAAAAAAAAAAAAA", "e30.e30.AAAAAAAAAAAAAAAAAAAAAB", "e30.e30.AAAAAAAAAAAAAAAAAAAAAA=="},
 	} {
 		limiter, _ := frozen()
-		by := map[string]httplimit.By{"Cookie": httplimit.ByCookie("s"), "Authorization": httplimit.ByHeader("authorization"), "Proxy-Authorization": httplimit.ByHeader("proxy-authorization"), "X-Api-Key": httplimit.ByHeader("x-api-key")}[name]
+		by := map[string]httplimit.By{"Cookie": httplimit.ByCookie("s"), "Authorization": httplimit.ByHeader("authorization"), "Proxy-Authorization": httplimit.ByHeader("proxy-authorization"), "X-Api-Key": httplimit.ByHeader("x-api-key"), "X-Token": httplimit.ByHeader("x-token")}[name]
 		h := httplimit.New(limiter, headgate.PerHour(1), by)(http.HandlerFunc(ok))
 		for i, value := range spelled {
 			rec := httptest.NewRecorder()

@@ -168,7 +168,7 @@ func meant(a Attribute, text string) value {
 			disputed: clarity != spelling.Clear, unclear: clarity == spelling.Unclear,
 		}
 	case a.Kind == Header:
-		text = spelling.Trim(text)
+		text = spelling.Field(text)
 	}
 	return value{text: text, ok: true}
 }

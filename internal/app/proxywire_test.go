@@ -164,7 +164,7 @@ func TestLoopsAreFound(t *testing.T) {
 // send, in whatever spelling, header or trailer.
 func TestWhatStrangersMayNotSay(t *testing.T) {
 	sent := []string{
-		"X-Original-Url", "/admin", "X-Rewrite-Url", "/admin", "True-Client-Ip", "6.6.6.6", "X-Client-Ip", "6.6.6.6", "X_forwarded_for", "6.6.6.6",
+		"X-Original-Url", "/admin", "X-Rewrite-Url", "/admin", "True-Client-Ip", "6.6.6.6", "X-Client-Ip", "6.6.6.6", "Client-Ip", "6.6.6.6", "X_forwarded_for", "6.6.6.6",
 		"X.original.url", "/admin",
 		"X-Tenant", "red",
 	}
@@ -176,8 +176,8 @@ func TestWhatStrangersMayNotSay(t *testing.T) {
 		want   []string
 	}{
 		{"a stranger", nil, 200, []string{"X-Tenant"}},
-		{"a trusted proxy", []set{trusted}, 200, []string{"True-Client-Ip", "X-Client-Ip", "X-Original-Url", "X-Rewrite-Url", "X-Tenant"}},
-		{"fields of one's own", []set{func(c *config.Config) { c.Proxy.Strangers = []string{"X-Tenant"} }}, 200, []string{"True-Client-Ip", "X-Client-Ip", "X-Original-Url", "X-Rewrite-Url"}},
+		{"a trusted proxy", []set{trusted}, 200, []string{"Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Original-Url", "X-Rewrite-Url", "X-Tenant"}},
+		{"fields of one's own", []set{func(c *config.Config) { c.Proxy.Strangers = []string{"X-Tenant"} }}, 200, []string{"Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Original-Url", "X-Rewrite-Url"}},
 		{"underscores allowed", []set{func(c *config.Config) { c.Proxy.Underscores = "allow" }}, 200, []string{"X-Tenant", "X.original.url", "X_forwarded_for"}},
 		{"underscores refused", []set{func(c *config.Config) { c.Proxy.Underscores = "refuse" }}, 400, nil},
 	} {

@@ -51,7 +51,11 @@ func bearer(token string, d decoder) string {
 	if strings.Count(token, ".") != 2 {
 		return token
 	}
-	at := strings.LastIndexByte(token, '.') + 1
+	return withTail(token, strings.LastIndexByte(token, '.')+1, d)
+}
+
+// withTail returns token with the base64 from at on in one form.
+func withTail(token string, at int, d decoder) string {
 	b, err := base64.RawStdEncoding.DecodeString(string(d.appendDigits(nil, token[at:])))
 	if err != nil || len(b) == 0 {
 		return token

@@ -5,7 +5,8 @@ import "strings"
 // IsClearCookie reports whether all servers read the value of a cookie alike, but
 // for escapes of percent and quotes around it. Of bytes that are not to be in one
 // (RFC 6265) they make what they like: Python reads "r\145al" as real, old versions
-// of cookie-parser trim every space that Unicode has, and Go drops the cookie.
+// of cookie-parser trim every space that Unicode has, and Go drops the cookie. In the
+// signature of a signed value Python skips what is no base64.
 func IsClearCookie(text string) bool {
 	text = strings.Trim(text, " \t")
 	if n := len(text); n > 1 && text[0] == '"' && text[n-1] == '"' {
@@ -16,7 +17,14 @@ func IsClearCookie(text string) bool {
 			return false
 		}
 	}
-	return true
+	if len(text) > maxJSON && strings.HasPrefix(Unescape(text[:6], PlusIsPlus), "j:") {
+		return false
+	}
+	if strings.IndexByte(text, '%') >= 0 {
+		text = Unescape(text, PlusIsPlus)
+	}
+	_, isClear := tailOf(text)
+	return isClear
 }
 
 // AppendCookies appends to dst what servers read in the value of a cookie that is
@@ -28,6 +36,12 @@ func AppendCookies(dst []string, text string) []string {
 	text = strings.Trim(text, " \t")
 	if n := len(text); n > 1 && text[0] == '"' && text[n-1] == '"' {
 		dst = append(dst, withoutBackslashes(text[1:n-1]))
+	}
+	text = Unescape(text, PlusIsPlus)
+	if at, isClear := tailOf(text); !isClear {
+		for _, p := range [...]padding{endsInPlace, endsNever} {
+			dst = append(dst, withTail(text, at, decoder{padding: p}))
+		}
 	}
 	return dst
 }

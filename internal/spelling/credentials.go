@@ -132,7 +132,7 @@ func AppendTokens(dst []string, text string) []string {
 	return dst
 }
 
-// objectBegins is how base64 begins of an object in JSON: {"
+// objectBegins is how an object in JSON begins in base64.
 const objectBegins = "eyJ"
 
 // isJWT reports whether token has the three parts of a JWT that is signed.

@@ -14,17 +14,17 @@ import (
 // Cookie returns the value of a cookie without spaces around it, without the
 // quotes around that, and percent-decoded, as Express and PHP read it. An escape
 // that is none stays as it is. A value that begins with j:, which is JSON to
-// Express, is the text that it stands for, or its JSON in one form. It
-// allocates nothing if text is so already.
+// Express, is the text that it stands for, or its JSON in one form. The signature of
+// a signed value is in one form as well. It allocates nothing if text is so already.
 func Cookie(text string) string {
 	text = unquoted(strings.Trim(text, " \t"))
 	if strings.IndexByte(text, '%') >= 0 {
 		text = Unescape(text, PlusIsPlus)
 	}
-	if rest, ok := strings.CutPrefix(text, "j:"); ok {
+	if rest, ok := strings.CutPrefix(text, "j:"); ok && len(text) <= maxJSON {
 		return ofJSON(text, rest)
 	}
-	return text
+	return signed(text)
 }
 
 // unquoted returns text without its quotes. Where the first byte is one, old
@@ -121,9 +121,18 @@ func hex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// Trim returns the value of a header field without what some server takes for spaces
-// around it: those of Unicode or, if text is none, those of Latin-1.
-func Trim(text string) string {
+// Field returns the value of a header field that is not of credentials: without what
+// some server takes for spaces around it, those of Unicode or, if text is none, those
+// of Latin-1; of a JWT with its signature in one form.
+func Field(text string) string {
+	text = trim(text)
+	if isJWT(text) {
+		return signed(text)
+	}
+	return text
+}
+
+func trim(text string) string {
 	if text == "" || isGraphic(text[0]) && isGraphic(text[len(text)-1]) {
 		return text
 	}

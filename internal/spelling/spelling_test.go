@@ -2,6 +2,7 @@ package spelling_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/internal/spelling"
@@ -30,6 +31,12 @@ func TestCookie(t *testing.T) {
 		{`j:[[["real"]]]`, "real"},
 		{`j:["a",[null,1.0,true]]`, "a,,1,true"},
 		{`j:[{"a": 1}]`, `j:[{"a":1}]`},
+		{"e30.abc.AAAAAAAAAAAAAAAAAAAAAA", "e30.abc.AAAAAAAAAAAAAAAAAAAAAA"},
+		{"e30.abc.AAAAAAAAAAAAAAAAAAAAAP", "e30.abc.AAAAAAAAAAAAAAAAAAAAAA"}, // bits that are left over
+		{"e30.abc.AAAAAAAAAAAAAAAAAA-_AA==", "e30.abc.AAAAAAAAAAAAAAAAAA-_AA"},
+		{"e30.abc.AAAAAAAAAAAAAAAAAA%2B/AA", "e30.abc.AAAAAAAAAAAAAAAAAA-_AA"},
+		{"e30.abc.AAAA!AAAAAAAA*AAAAAAAAAA", "e30.abc.AAAAAAAAAAAAAAAAAAAAAA"},
+		{"GA1.2.1234567890.1690000000", "GA1.2.1234567890.1690000000"},
 		{"j:real", "j:real"},
 		{`"`, `"`},
 		{"", ""},
@@ -76,6 +83,8 @@ func TestClear(t *testing.T) {
 	for text, want := range map[string]bool{
 		"real": true, ` "r%65al" `: true, "": true, "a b,c": true,
 		`"r\145al"`: false, `r"eal`: false, `"real`: false, "real\xa0": false, "\xc3\xa9": false, "re\x01al": false,
+		"GA1.2.123!": true, "e30.abc.AAAAAAAAAAAAAAAAAAAAAA==": true, "e30.abc.AAAA!AAAAAAAAAAAAAAAAAA": false, "e30.abc.AAAAA%21AAAAAAAAAAAAAAAAAA": false,
+		"j:" + strings.Repeat("[", 5000): false, "%6A%3A" + strings.Repeat("[", 5000): false,
 	} {
 		if spelling.IsClearCookie(text) != want {
 			t.Errorf("the cookie %q: clear %v", text, !want)
@@ -194,6 +203,7 @@ func TestNames(t *testing.T) {
 func TestPlainValuesAreNotCopied(t *testing.T) { //nolint:paralleltest // it counts allocations
 	if n := testing.AllocsPerRun(100, func() {
 		spelling.Cookie(" 0123456789abcdef")
+		spelling.Cookie("e30.abc.AAAAAAAAAAAAAAAAAAAAAA")
 		spelling.Credentials("Bearer 0123456789abcdef")
 		clear := spelling.IsClearCookie("0123456789abcdef") && spelling.ClarityOfCredentials("Basic MDEyMzQ1") == spelling.Several &&
 			spelling.ClarityOfCredentials("Bearer 0123456789abcdef-_") == spelling.Clear

@@ -53,7 +53,7 @@ func ParseUnderscores(s string) (Underscores, bool) {
 // address, or for the path that was asked for.
 func Strangers() []string {
 	return []string{
-		"Cf-Connecting-Ip", "Fastly-Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
+		"Cf-Connecting-Ip", "Client-Ip", "Fastly-Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
 		"X-Original-Host", "X-Original-Method", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Url",
 	}
 }
@@ -120,6 +120,9 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 		detail = "HTTP/2 begins with its preface, not with a request"
 	case r.URL.Path == "*" && r.Method != http.MethodOptions:
 		detail = "* is only for OPTIONS"
+	case r.URL.Opaque != "" || r.URL.Scheme != "" && r.URL.Scheme != "http" && r.URL.Scheme != "https":
+		// The transport would write what rules have not seen.
+		detail = "the target is neither a path nor a URL of http or https"
 	case p.via.loops(r.Header):
 		status, detail = http.StatusLoopDetected, "the request has been here before: the upstream leads back to this proxy"
 	case !isHost(r.Host):

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -78,6 +79,28 @@ func TestHostsAndQueries(t *testing.T) {
 		if p.ServeHTTP(w, r); w.Code != row.want {
 			t.Errorf("host %q, query %q: %d, want %d", row.host, row.query, w.Code, row.want)
 		}
+	}
+}
+
+// Of a target such as x:http://h/login rules would see no path, and the upstream the
+// one behind the colon.
+func TestTargetsAreOfHTTP(t *testing.T) {
+	for target, want := range map[string]int{
+		"/x": 200, "http://h/x": 200, "HTTPS://h/x": 200,
+		"x:http://h/login": 400, "http:http://h/login": 400, "x:login": 400, "mailto:a@b": 400, "ftp://h/x": 400, "x://h/login": 400,
+	} {
+		server := httptest.NewServer(newProxy(t, queueRules, memory.New(), ok))
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, "GET "+target+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+		answer, _ := io.ReadAll(conn)
+		if !strings.HasPrefix(string(answer), "HTTP/1.1 "+strconv.Itoa(want)) {
+			t.Errorf("%s: %.80s, want %d", target, answer, want)
+		}
+		_ = conn.Close()
+		server.Close()
 	}
 }
 

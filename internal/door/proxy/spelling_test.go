@@ -109,8 +109,10 @@ func addUnclear(add func(path string, lines ...string)) {
 		add("/cookie", fmt.Sprintf("Cookie: session=%s; session=J%d", value, i))
 		add("/cookie", fmt.Sprintf("Cookie: session=K%d; session=%s", i, value))
 	}
-	for i, pairs := range []string{"a=b session=real", "a=b\tsession=real", "a=b, session=real", "a=b session = real", "session =real x", `a="x; y" session=real`, "session= real c=d",
-		"\xa0session=real", "session\xa0=real", "\x85session=real", "\xa0\x85 session\x85 =real", "%C2%A0session=real", "\xc2\xa0session=real", "a=b,session=real", "a=b\xa0session=real"} {
+	for i, pairs := range []string{
+		"a=b session=real", "a=b\tsession=real", "a=b, session=real", "a=b session = real", "session =real x", `a="x; y" session=real`, "session= real c=d",
+		"\xa0session=real", "session\xa0=real", "\x85session=real", "\xa0\x85 session\x85 =real", "%C2%A0session=real", "\xc2\xa0session=real", "a=b,session=real", "a=b\xa0session=real",
+	} {
 		add("/cookie", "Cookie: "+pairs)
 		add("/cookie", fmt.Sprintf("Cookie: session=L%d; %s", i, pairs))
 	}
