@@ -29,7 +29,8 @@ const maxFolders = 16
 // such as the ..data of a Kubernetes ConfigMap, and what ends in _test.yaml or
 // _test.yml is left out. A file that is named twice is read once. Under
 // [CompatEnvoy] of folders all files are read, whatever their names, which may
-// begin with a dot too, unless it says IgnoreDotFiles, but not with two.
+// begin with a dot too, unless it says IgnoreDotFiles, but not with two; of
+// what the original reads and this leaves out, a warning tells.
 //
 // The error is a [Problems] with everything that is wrong. What is merely odd
 // is in [Ruleset.Warnings].
@@ -38,7 +39,7 @@ func Load(paths ...string) (*Ruleset, error) { return Options{}.Load(paths...) }
 // Load is [Load] with these options.
 func (o Options) Load(paths ...string) (*Ruleset, error) {
 	c := collector{seen: map[string]bool{}, anyName: o.Compat == CompatEnvoy, dotFiles: o.Compat == CompatEnvoy && !o.IgnoreDotFiles}
-	for _, path := range paths {
+	for _, path := range o.Expand(paths...) {
 		c.collect(path)
 	}
 	set, diagnostics := o.Parse(c.sources...)
@@ -132,6 +133,7 @@ func (c *collector) folder(path string, depth int) {
 		name := filepath.Join(path, e.Name())
 		switch {
 		case strings.HasPrefix(e.Name(), "..") || strings.HasPrefix(e.Name(), ".") && (!c.dotFiles || e.IsDir()):
+			c.tellOfDotFolder(name, e)
 		case e.IsDir():
 			c.folder(name, depth+1)
 		case IsTest(name) && !c.tests:
@@ -165,15 +167,50 @@ func (c *collector) tellOfTest(name string) {
 	if err != nil {
 		return // who reads tests will tell
 	}
+	if d := (Diagnostic{
+		Severity: SeverityWarning, File: name,
+		Message: "the file has rules, but is not read as such: its name is that of rule tests",
+		Hint:    "call it something that does not end in _test.yaml",
+	}); hasLine(data, "limits:", "descriptors:") {
+		c.problems = append(c.problems, d)
+	} else if c.anyName && !hasLine(data, "tests:") {
+		d.Message = "the file is not read: its name is that of rule tests, but envoyproxy/ratelimit reads it as rules"
+		c.problems = append(c.problems, d)
+	}
+}
+
+// hasLine reports whether a line of data begins with one of some words.
+func hasLine(data []byte, words ...string) bool {
 	for line := range bytes.Lines(data) {
-		if bytes.HasPrefix(line, []byte("limits:")) || bytes.HasPrefix(line, []byte("descriptors:")) {
-			c.problems = append(c.problems, Diagnostic{
-				Severity: SeverityWarning, File: name,
-				Message: "the file has rules, but is not read as such: its name is that of rule tests",
-				Hint:    "call it something that does not end in _test.yaml",
-			})
-			return
+		for _, word := range words {
+			if bytes.HasPrefix(line, []byte(word)) {
+				return true
+			}
 		}
+	}
+	return false
+}
+
+// tellOfDotFolder warns of a folder that is left out for its name, and which
+// envoyproxy/ratelimit reads. Those of a ConfigMap, with two dots, are there a
+// second time by links.
+func (c *collector) tellOfDotFolder(name string, e fs.DirEntry) {
+	if !e.IsDir() || !c.dotFiles || strings.HasPrefix(e.Name(), "..") {
+		return
+	}
+	var found []string
+	_ = filepath.WalkDir(name, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && isRuleFile(path) {
+			found = append(found, e.Name())
+		}
+		return nil // what cannot be read is no rule file
+	})
+	if len(found) > 0 {
+		c.problems = append(c.problems, Diagnostic{
+			Severity: SeverityWarning, File: name,
+			Message: "these files are not read, since the folder begins with a dot, but envoyproxy/ratelimit reads them: " + listed(found),
+			Hint:    "move them; with ignore_dot_files (RUNTIME_IGNOREDOTFILES) neither reads them",
+		})
 	}
 }
 

@@ -41,6 +41,10 @@ type Options struct {
 	// IgnoreDotFiles leaves out files whose names begin with a dot also under
 	// CompatEnvoy, which takes files of any name.
 	IgnoreDotFiles bool
+	// Siblings takes what lies next to a folder of rules and has its name and a dot
+	// in front, such as config.yaml and config.d beside config, for rules too, as
+	// envoyproxy/ratelimit does that watches its root.
+	Siblings bool
 	// MergeDomains lets several documents add descriptors to one domain, as if
 	// each said merge_domains: true.
 	MergeDomains bool

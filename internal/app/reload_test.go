@@ -175,7 +175,12 @@ func TestRequestsUnderWayKeepTheirRules(t *testing.T) {
 // network file system that reports nothing.
 func polling(t *testing.T, only bool, paths ...string) *fixture {
 	t.Helper()
-	f := newFixture(t, loginRules, hello, func(c *config.Config) { c.Rules, c.Proxy.Domain = paths, "api" })
+	return following(t, only, func(c *config.Config) { c.Rules = paths })
+}
+
+func following(t *testing.T, only bool, how set) *fixture {
+	t.Helper()
+	f := newFixture(t, loginRules, hello, func(c *config.Config) { c.Proxy.Domain = "api" }, how)
 	interval := time.Hour
 	if only {
 		interval = 5 * time.Millisecond
@@ -291,6 +296,26 @@ func TestSymlinkOnTheWayIsSwapped(t *testing.T) {
 	// What the link leads to now is watched too.
 	writeFile(t, filepath.Join(root, "v2", "ratelimit", "config", "a.yaml"), badRules)
 	f.journal.await(t, "rules not reloaded")
+}
+
+// What lies beside the folder of rules is followed like what lies in it.
+func TestSiblingsAreFollowed(t *testing.T) {
+	root := t.TempDir()
+	folder := mkdir(t, root, "config")
+	writeFile(t, filepath.Join(folder, "a.yaml"), loginRules)
+	f := following(t, false, func(c *config.Config) { c.Rules, c.RuleOptions.Siblings = []string{folder}, true })
+	f.expectRules(t, 1)
+	writeFile(t, filepath.Join(root, "config.yaml"), "domain: other\nlimits:\n  - {name: x, rate: 1/second}\n")
+	f.journal.await(t, "rules reloaded")
+	f.expectRules(t, 2)
+	writeFile(t, filepath.Join(mkdir(t, root, "config.d"), "b.yaml"), "domain: third\nlimits:\n  - {name: x, rate: 1/second}\n")
+	f.journal.await(t, "rules reloaded")
+	f.expectRules(t, 3)
+	if err := os.Remove(filepath.Join(root, "config.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	f.journal.await(t, "rules reloaded")
+	f.expectRules(t, 2)
 }
 
 // A single file that is deleted, and one that is a link to another folder.

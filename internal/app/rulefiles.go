@@ -30,7 +30,7 @@ type ruleFiles struct {
 // may be in it.
 func (r ruleFiles) subscribe(watcher *fsnotify.Watcher) func(name string) bool {
 	wanted := folders{}
-	for _, path := range r.paths {
+	for _, path := range slices.Concat(r.options.Expand(r.paths...), r.paths) {
 		wanted.addPath(path)
 	}
 	for _, name := range watcher.WatchList() {
@@ -47,7 +47,8 @@ func (r ruleFiles) subscribe(watcher *fsnotify.Watcher) func(name string) bool {
 // places returns whether a file, named by its folder's real path, may be rules.
 func (r ruleFiles) places() func(name string) bool {
 	files, trees := map[string]bool{}, []string{}
-	for _, path := range r.paths {
+	var siblings []string
+	for _, path := range slices.Concat(r.options.Expand(r.paths...), r.paths) {
 		path, err := filepath.Abs(path)
 		if err != nil {
 			continue
@@ -55,6 +56,9 @@ func (r ruleFiles) places() func(name string) bool {
 		// Where it lies, or will lie, and what it leads to.
 		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 			files[filepath.Join(dir, filepath.Base(path))] = true
+			if r.options.Siblings {
+				siblings = append(siblings, filepath.Join(dir, filepath.Base(path))+".")
+			}
 		}
 		real, err := filepath.EvalSymlinks(path)
 		if err != nil {
@@ -70,7 +74,7 @@ func (r ruleFiles) places() func(name string) bool {
 	}
 	return func(name string) bool {
 		within := func(tree string) bool { return strings.HasPrefix(name, tree) }
-		return files[name] || r.isRule(name) && slices.ContainsFunc(trees, within)
+		return files[name] || slices.ContainsFunc(siblings, within) || r.isRule(name) && slices.ContainsFunc(trees, within)
 	}
 }
 
@@ -176,7 +180,7 @@ func (a *App) fingerprintOf(paths []string) [32]byte {
 // fingerprint is a hash of the names and contents of all rule files.
 func (r ruleFiles) fingerprint() [32]byte {
 	h := sha256.New()
-	for _, path := range r.paths {
+	for _, path := range r.options.Expand(r.paths...) {
 		info, err := os.Stat(path)
 		if err == nil && !info.IsDir() {
 			hashFile(h, path)

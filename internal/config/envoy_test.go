@@ -56,8 +56,38 @@ func TestEnvoyEnvironment(t *testing.T) {
 	if c.Envoy != envoy {
 		t.Errorf("envoy: %+v, want %+v", c.Envoy, envoy)
 	}
+	if c.RuleOptions.Siblings {
+		t.Error("siblings are read without RUNTIME_WATCH_ROOT")
+	}
 	if diff := cmp.Diff([]string{"/data/ratelimit/config"}, c.Rules); diff != "" || c.Log.Level.String() != "WARN" || c.Log.Format != config.JSON {
 		t.Errorf("rules %s, log %+v", diff, c.Log)
+	}
+}
+
+// By default the original watches its root, and then reads what lies beside
+// config too; that goes for its own rules, not for those that Headgate is given.
+func TestEnvoyWatchesItsRoot(t *testing.T) {
+	for _, row := range []struct {
+		pairs []string
+		want  bool
+		wrong string
+	}{
+		{[]string{"RUNTIME_SUBDIRECTORY", "rl"}, true, ""},
+		{[]string{"RUNTIME_ROOT", "/data", "RUNTIME_WATCH_ROOT", "T"}, true, ""},
+		{[]string{"RUNTIME_ROOT", "/data", "RUNTIME_WATCH_ROOT", "0"}, false, ""},
+		{[]string{"RUNTIME_ROOT", "/data", "HEADGATE_RULES", "/rules"}, false, ""},
+		{[]string{"RUNTIME_WATCH_ROOT", "true"}, false, ""},
+		{[]string{"RUNTIME_ROOT", "/data", "RUNTIME_WATCH_ROOT", "maybe"}, false, `RUNTIME_WATCH_ROOT: "maybe" is neither true nor false`},
+	} {
+		c, err := config.Load(manifest(row.pairs...))
+		switch {
+		case row.wrong != "":
+			if err == nil || !strings.Contains(err.Error(), row.wrong) {
+				t.Errorf("%v: %v", row.pairs, err)
+			}
+		case err != nil || c.RuleOptions.Siblings != row.want || len(c.Ignored) > 0:
+			t.Errorf("%v: siblings %v, ignored %v, %v", row.pairs, c.RuleOptions.Siblings, c.Ignored, err)
+		}
 	}
 }
 

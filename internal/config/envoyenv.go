@@ -124,6 +124,9 @@ func (e *envoyEnvironment) rest() {
 	if root, sub := e.get("RUNTIME_ROOT"), e.get("RUNTIME_SUBDIRECTORY"); !xds && (root != "" || sub != "") {
 		root = e.or("RUNTIME_ROOT", "/srv/runtime_data/current")
 		e.values["rules"] = path.Join(root, sub, e.or("RUNTIME_APPDIRECTORY", "config"))
+		if e.get("RUNTIME_WATCH_ROOT") == "" || e.boolean("RUNTIME_WATCH_ROOT") {
+			e.values["rules_siblings"] = "true"
+		}
 	}
 	switch level := strings.ToLower(e.get("LOG_LEVEL")); level {
 	case "":
@@ -275,6 +278,8 @@ func sourceOf(key string) string {
 		return "DEBUG_HOST, DEBUG_PORT"
 	case "rules":
 		return "RUNTIME_ROOT"
+	case "rules_siblings":
+		return "RUNTIME_WATCH_ROOT"
 	case "rules_from":
 		return "CONFIG_TYPE"
 	case "log.level":

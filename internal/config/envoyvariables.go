@@ -46,7 +46,7 @@ func envoyVariables() []envoyVariable {
 	for _, name := range [...]string{
 		"HOST", "PORT", "GRPC_HOST", "GRPC_PORT", "GRPC_UDS", "DEBUG_HOST", "DEBUG_PORT", "LOG_LEVEL", "LOG_FORMAT",
 		"GRPC_SERVER_USE_TLS", "GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY", "GRPC_CLIENT_TLS_CACERT", "GRPC_CLIENT_TLS_SAN",
-		"RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY", "CONFIG_TYPE", "CONFIG_GRPC_XDS_NODE_ID",
+		"RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY", "RUNTIME_WATCH_ROOT", "CONFIG_TYPE", "CONFIG_GRPC_XDS_NODE_ID",
 		"REDIS_URL", "REDIS_TYPE", "REDIS_AUTH", "REDIS_SENTINEL_AUTH", "REDIS_TIMEOUT", "CACHE_KEY_PREFIX",
 		"REDIS_TLS", "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY", "REDIS_TLS_CACERT",
 	} {
@@ -101,7 +101,6 @@ func refusedVariables() []envoyVariable {
 func needlessVariables() []envoyVariable {
 	var list []envoyVariable
 	for _, group := range [...]struct{ why, names string }{
-		{"files and folders are watched, also when a symlink is swapped", "RUNTIME_WATCH_ROOT"},
 		{"the process waits for rules of a control plane, and does not start with wrong files", "FORCE_START_WITHOUT_INITIAL_CONFIG HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"},
 		{"by default what is refused is not counted; under compat: envoy it is", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"},
 		{"see store.redis.deny_cache", "LOCAL_CACHE_SIZE_IN_BYTES"},

@@ -66,10 +66,16 @@ func sourceError(source string, err error) error {
 	return &SourceError{Source: source, Message: err.Error()}
 }
 
+// setRules sets which files are rules. Siblings are those of the rules before.
+func setRules(c *Config, v []string) error {
+	c.Rules, c.RuleOptions.Siblings = v, false
+	return nil
+}
+
 // settings are all there are, in the order of the documentation.
 func settings() []setting {
 	return slices.Concat(storeSettings(), []setting{
-		{key: "rules", list: true, path: true, set: func(c *Config, v []string) error { c.Rules = v; return nil }},
+		{key: "rules", list: true, path: true, set: setRules},
 		one("listen.api", func(c *Config, v string) (err error) { c.Listen.API, err = address(v); return err }),
 		one("listen.grpc", func(c *Config, v string) (err error) { c.Listen.GRPC, err = addressOrSocket(v); return err }),
 		one("listen.admin", func(c *Config, v string) (err error) { c.Listen.Admin, err = address(v); return err }),

@@ -116,6 +116,7 @@ func sourceSettings() []setting {
 			return err
 		}),
 		one("merge_domains", func(c *Config, v string) (err error) { c.RuleOptions.MergeDomains, err = boolean(v); return err }),
+		one("rules_siblings", func(c *Config, v string) (err error) { c.RuleOptions.Siblings, err = boolean(v); return err }),
 		one("ignore_dot_files", func(c *Config, v string) (err error) { c.RuleOptions.IgnoreDotFiles, err = boolean(v); return err }),
 		one("compat", func(c *Config, v string) (err error) {
 			c.RuleOptions.Compat, err = choice(v, parseCompat, rules.CompatNone.String(), rules.CompatEnvoy.String())
