@@ -49,14 +49,6 @@ func (r *Rule) costOf(f *facts) int64 {
 	return cost
 }
 
-// costsAs reports whether every request costs the same under both rules.
-func (r *Rule) costsAs(other *Rule) bool {
-	if r.CostFrom == nil || other.CostFrom == nil {
-		return r.CostFrom == other.CostFrom && r.Cost == other.Cost
-	}
-	return *r.CostFrom == *other.CostFrom
-}
-
 func costKeys() []string {
 	return append([]string{"from", "default", "min", "max"}, costAfterKeys()...)
 }

@@ -1,13 +1,10 @@
 package rules
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/headgate/headgate"
 )
 
 // Parse is Load for files that have been read already. The Ruleset is nil if
@@ -24,6 +21,7 @@ func (o Options) Parse(sources ...Source) (*Ruleset, []Diagnostic) {
 		zones:   map[string]*time.Location{},
 		reports: make([]reporter, len(sources)),
 
+		replaced: map[limitName]bool{},
 		digester: newDigester(o.KeySecret),
 	}
 	for i, s := range sources {
@@ -66,6 +64,7 @@ type parser struct {
 	places   map[place]*branch
 	branches []parsedBranch // all descriptors, in the order of the files
 	replaces []parsedReplace
+	replaced map[limitName]bool // by a name in replaces
 }
 
 // parsedRule is a rule with what the warnings need to know of it.
@@ -76,6 +75,7 @@ type parsedRule struct {
 	signature string
 	name      *node
 	report    *reporter
+	order     int // among all, as in the files
 }
 
 func documentKeys() []string {
@@ -227,7 +227,7 @@ func (p *parser) addRule(d *domain, r *Rule, name *node, signature string) {
 	}
 	d.rules = append(d.rules, r)
 	p.set.rules = append(p.set.rules, r)
-	p.parsed = append(p.parsed, parsedRule{r, signature, name, p.reporter})
+	p.parsed = append(p.parsed, parsedRule{r, signature, name, p.reporter, len(p.parsed)})
 }
 
 // finish builds what Match needs.
@@ -256,58 +256,4 @@ func (p *parser) finish() {
 func scopeOf(domain, name string) string {
 	domain = strings.ReplaceAll(domain, "%", "%25")
 	return strings.ReplaceAll(domain, "/", "%2F") + "/" + name
-}
-
-// warnRepeated warns of rules that change nothing, as an earlier one counts
-// the same requests by the same key, in the same way, and is at least as
-// strict.
-func (p *parser) warnRepeated() {
-	const most = 64 // of one signature that are compared
-	groups := map[string][]parsedRule{}
-	for _, q := range p.parsed {
-		group := groups[q.signature]
-		if len(group) >= most {
-			continue
-		}
-		groups[q.signature] = append(group, q)
-		for _, other := range group {
-			if p.warnPair(other, q) {
-				break
-			}
-		}
-	}
-}
-
-// warnPair compares two rules of one signature and reports whether it warned.
-func (p *parser) warnPair(first, second parsedRule) bool {
-	a, b := first.rule, second.rule
-	switch {
-	case !a.Limit.Valid() || !b.Limit.Valid():
-		return false // its rate is wrong, and what it would be nobody knows
-	case a.Limit.Equal(b.Limit) && a.costsAs(b) && a.Mode == b.Mode && a.Percent == b.Percent:
-		second.report.warnf(second.name, "remove one of them", "the rule %s repeats %s (%s): same match, key and limit", quote(b.Name), quote(a.Name), a.Position())
-	case a.covers(b):
-		second.report.warnf(second.name, "", "the rule %s can never refuse: %s (%s) counts the same and is stricter", quote(b.Name), quote(a.Name), a.Position())
-	case b.covers(a):
-		first.report.warnf(first.name, "", "the rule %s can never refuse: %s (%s) counts the same and is stricter", quote(a.Name), quote(b.Name), b.Position())
-	default:
-		return false
-	}
-	return true
-}
-
-// covers reports whether r, which counts the same requests as other, refuses
-// whatever other would. It is sure only of limits that differ in nothing but
-// their numbers.
-func (r *Rule) covers(other *Rule) bool {
-	if r.Mode != Enforce || r.Percent < 100 || !r.costsAs(other) {
-		return false
-	}
-	if r.Limit.IsUnlimited() || other.Limit.IsUnlimited() {
-		return false
-	}
-	a, b := *r.Limit.Rule(), *other.Limit.Rule()
-	same := a.Algorithm == b.Algorithm && a.Anchor == b.Anchor && a.Calendar == b.Calendar && a.Zone == b.Zone &&
-		a.Edge == b.Edge && a.Buckets == b.Buckets && a.Period == b.Period && a.CountDenied == b.CountDenied
-	return same && cmp.Compare(a.Limit, b.Limit) <= 0 && a.Most() <= b.Most() && a.Algorithm != headgate.LeakyBucket
 }

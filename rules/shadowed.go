@@ -29,7 +29,7 @@ func (p *parser) warnShadowed() {
 	}
 	for _, narrow := range all {
 		for _, w := range wide[narrow.key] {
-			if w.signature != narrow.signature && w.rule.covers(narrow.rule) && w.includes(narrow) {
+			if w.signature != narrow.signature && w.rule.covers(narrow.rule) && w.includes(narrow) && p.answersFor(w.parsedRule, narrow.parsedRule) {
 				narrow.report.warnf(narrow.name, "", "the rule %s can never refuse: %s (%s) counts the same requests and others, and is as strict",
 					quote(narrow.rule.Name), quote(w.rule.Name), w.rule.Position())
 				break

@@ -53,11 +53,15 @@ type parsedTree struct {
 	merge bool
 }
 
+// limitName is what replaces of its domain know a limit by.
+type limitName struct{ domain, name string }
+
 // parsedReplace is a name in a replaces.
 type parsedReplace struct {
-	domain, name string
-	at           *node
-	report       *reporter
+	limitName
+
+	at     *node
+	report *reporter
 }
 
 // peekCompat reads compat before all else, since the reading depends on it.

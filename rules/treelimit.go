@@ -235,7 +235,8 @@ func (t *treeForm) readReplaces(f fields, r *Rule) {
 			t.warnf(n, "", "%s is replaced twice", quote(name))
 		default:
 			r.Replaces = append(r.Replaces, name)
-			t.replaces = append(t.replaces, parsedReplace{t.domainName, name, n, t.reporter})
+			t.replaces = append(t.replaces, parsedReplace{limitName{t.domainName, name}, n, t.reporter})
+			t.replaced[limitName{t.domainName, name}] = true
 		}
 	}
 }

@@ -9,17 +9,16 @@ func (p *parser) finishTrees() {
 			b.warnUseless()
 		}
 	}
-	type name struct{ domain, name string }
-	names := map[name]bool{}
+	names := map[limitName]bool{}
 	known := map[string][]string{}
 	for _, r := range p.set.rules {
 		if r.LimitName != "" {
-			names[name{r.Domain, r.LimitName}] = true
+			names[limitName{r.Domain, r.LimitName}] = true
 			known[r.Domain] = append(known[r.Domain], r.LimitName)
 		}
 	}
 	for _, r := range p.replaces {
-		if !names[name{r.domain, r.name}] {
+		if !names[r.limitName] {
 			const most = 1000 // names that are worth a comparison
 			list := known[r.domain]
 			r.report.warnf(r.at, "", "no limit of the domain %s is named %s%s",
