@@ -39,7 +39,11 @@ const (
 	// elsewhere: another file was written, such as a log in the same folder. It
 	// is a reason to look, but puts nothing off.
 	elsewhere
-	// replaced: something was put in place, renamed or removed.
+	// beside: another file was put in place, renamed or removed, such as a lock. A
+	// folder of rules may be behind it, so that it is a reason to look soon, but it
+	// puts nothing off.
+	beside
+	// replaced: a rule file was put in place, renamed or removed.
 	replaced
 	// inPlace: a rule file was written where it lies, and more may come.
 	inPlace
@@ -84,6 +88,8 @@ func (f *follower) nudge(e fsnotify.Event) {
 			f.writing = map[string]struct{}{}
 		}
 		f.writing[e.Name] = struct{}{}
+	case e.Name != "" && f.isRule != nil && !f.isRule(e.Name):
+		what = beside
 	case e.Has(fsnotify.Rename) || e.Has(fsnotify.Remove):
 		delete(f.writing, e.Name) // what was written there is whole, or gone
 	}
@@ -131,7 +137,8 @@ func (f *follower) schedule(quiet *time.Timer) {
 	f.happened = nothing
 	f.mu.Unlock()
 	switch {
-	case what == elsewhere && !f.due.IsZero():
+	case what == nothing: // that was seen with the nudge before
+	case (what == elsewhere || what == beside) && !f.due.IsZero():
 	case writing || what == elsewhere:
 		f.postpone(quiet, f.settle)
 	default:

@@ -29,6 +29,8 @@ func reported(what string) []fsnotify.Event {
 		return []fsnotify.Event{{Name: "r.yaml", Op: fsnotify.Create}}
 	case "log":
 		return []fsnotify.Event{{Name: "access.log", Op: fsnotify.Write}}
+	case "lock": // that another program takes and frees
+		return []fsnotify.Event{{Name: "access.log.lock", Op: fsnotify.Create}, {Name: "access.log.lock", Op: fsnotify.Remove}}
 	case "aside": // as an editor writes a file that it then puts in place
 		return []fsnotify.Event{{Name: "r.tmp", Op: fsnotify.Create}, {Name: "r.tmp", Op: fsnotify.Write}, {Name: "other.yaml", Op: fsnotify.Write}}
 	case "moved":
@@ -70,6 +72,8 @@ func TestHalfWrittenFiles(t *testing.T) {
 		{"written, and a log in the folder", append([]written{{0, "write", "ab"}}, logs(600)...), []string{"ab"}, 2000 * ms},
 		{"nothing is reported but a log", append([]written{{1200 * ms, "", "ab"}}, logs(600)...), []string{"ab"}, 3300 * ms},
 		{"written beside, and put in place", []written{{0, "aside", "old"}, {10 * ms, "aside", "old"}, {10 * ms, "moved", "ab"}}, []string{"ab"}, 120 * ms},
+		{"a rename, and a lock in the folder", append([]written{{0, "rename", "ab"}}, slices.Repeat([]written{{50 * ms, "lock", "ab"}}, 600)...), []string{"ab"}, 100 * ms},
+		{"nothing is reported but a lock", slices.Repeat([]written{{50 * ms, "lock", "ab"}}, 600), []string{"ab"}, 150 * ms},
 		{"never quiet", rewrites(40), []string{"abc", "abcd"}, 42 * time.Second},
 		{"a pause of 3 s: a part is read, and then the rest", []written{{0, "write", "a"}, {3000 * ms, "write", "ab"}}, []string{"a", "ab"}, 5000 * ms},
 	} {
@@ -79,7 +83,7 @@ func TestHalfWrittenFiles(t *testing.T) {
 				var mu sync.Mutex
 				text, read, at, begin := "old", []string{"old"}, time.Duration(0), time.Now()
 				f := &follower{
-					isRule: func(name string) bool { return name != "access.log" && name != "r.tmp" },
+					isRule: func(name string) bool { return name != "access.log" && name != "access.log.lock" && name != "r.tmp" },
 					events: make(chan struct{}, 1), settle: defaultSettle, poll: 30 * time.Second, log: slog.New(slog.DiscardHandler),
 					fingerprint: func() [32]byte {
 						mu.Lock()

@@ -191,7 +191,7 @@ func (a *App) sheddingAPI(h http.Handler) http.Handler {
 	extra, request := a.shedding(overload.Extra, h), a.shedding(overload.Request, h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/healthz", "/readyz", "/healthcheck", "/v1/release", "/v1/commit", "/v1/cancel":
+		case "/healthz", "/readyz", "/healthcheck", "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel":
 			h.ServeHTTP(w, r)
 		case "/v1/explain":
 			extra.ServeHTTP(w, r)

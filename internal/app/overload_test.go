@@ -19,6 +19,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/overload"
@@ -84,7 +85,7 @@ func (p *pressed) ask(calls *grpc.ClientConn, redis func(string) string) map[str
 	got := map[string]string{}
 	for name, url := range map[string]string{
 		"api health": p.apiURL("/healthz"), "proxy": p.proxyURL("/other"), "forward-auth": p.apiURL("/v1/auth"),
-		"admin health": p.adminURL("/healthz"), "admin rules": p.adminURL("/v1/rules"), "live": p.adminURL("/v1/live?x=1"),
+		"admin health": p.adminURL("/healthz"), "admin rules": p.adminURL("/v1/rules"), "live": p.adminURL("/v1/live?x=1"), "renew": p.apiURL("/v1/renew"), // with GET it is not allowed
 	} {
 		res, _ := p.get(p.t, url)
 		got[name] = http.StatusText(res.StatusCode)
@@ -96,6 +97,10 @@ func (p *pressed) ask(calls *grpc.ClientConn, redis func(string) string) map[str
 	got["grpc"] = status.Code(err).String()
 	_, err = healthpb.NewHealthClient(calls).Check(p.t.Context(), &healthpb.HealthCheckRequest{})
 	got["grpc health"] = status.Code(err).String()
+	_, err = headgatev1.NewLimiterClient(calls).Renew(p.t.Context(), &headgatev1.RenewRequest{Lease: "x"})
+	got["grpc renew"] = status.Code(err).String()
+	_, err = headgatev1.NewLimiterClient(calls).Reserve(p.t.Context(), &headgatev1.ReserveRequest{})
+	got["grpc reserve"] = status.Code(err).String()
 	got["redis"], got["redis ping"] = redis("CL.THROTTLE k 1 1 1\r\n"), redis("PING\r\n")
 	return got
 }
@@ -126,6 +131,7 @@ func TestOverloadShedsTheLeastImportantFirst(t *testing.T) {
 	calm := map[string]string{
 		"api health": ok, "proxy": ok, "forward-auth": ok, "admin health": ok, "admin rules": ok, "live": "Bad Request",
 		"grpc": codes.InvalidArgument.String(), "grpc health": codes.OK.String(), "redis": "*5", "redis ping": "+PONG",
+		"renew": "Method Not Allowed", "grpc renew": codes.InvalidArgument.String(), "grpc reserve": codes.InvalidArgument.String(),
 	}
 	with := func(changes ...string) map[string]string {
 		m := map[string]string{}
@@ -143,7 +149,7 @@ func TestOverloadShedsTheLeastImportantFirst(t *testing.T) {
 		{0.5, "0", calm},
 		{0.85, "1", with("live", no)},
 		{0.92, "2", with("live", no)},
-		{0.97, "3", with("live", no, "proxy", no, "forward-auth", no, "grpc", codes.Unavailable.String(), "redis", "-BUSY")},
+		{0.97, "3", with("live", no, "proxy", no, "forward-auth", no, "grpc", codes.Unavailable.String(), "grpc reserve", codes.Unavailable.String(), "redis", "-BUSY")},
 		{0.1, "0", calm},
 	} {
 		p.press(row.pressure, row.level)

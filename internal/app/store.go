@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
+	"runtime/debug"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -55,10 +57,39 @@ func (a *App) newMemory() *memory.Store {
 	if c.MaxKeys > 0 {
 		options = append(options, memory.MaxKeys(int(c.MaxKeys)))
 	}
-	if c.MaxBytes > 0 {
-		options = append(options, memory.MaxBytes(c.MaxBytes))
+	if most := a.maxStoreBytes(); most > 0 {
+		options = append(options, memory.MaxBytes(most))
 	}
 	return memory.New(options...)
+}
+
+// maxStoreBytes returns what the embedded store may take; 0 means its default. A full
+// store stays full, so with a limit of memory it must not be what the process is
+// short of: nothing that is shed would make room.
+func (a *App) maxStoreBytes() int64 {
+	chosen := a.options.Config.Store.Memory.MaxBytes
+	limit, limited := a.memoryLimit()
+	if !limited {
+		return chosen
+	}
+	half := limit / 2
+	switch {
+	case chosen == 0:
+		return min(half, memory.DefaultMaxBytes)
+	case chosen > half:
+		a.log.Warn("the store may take more than half of the memory: once it is full, all else has to do with the rest, and requests may be refused for as long as it is",
+			"store.memory.max_bytes", chosen, "memory", limit, "hint", "raise overload.memory (GOMEMLIMIT), or lower store.memory.max_bytes")
+	}
+	return chosen
+}
+
+// memoryLimit returns what the process may take, and false if nobody has said so.
+func (a *App) memoryLimit() (limit int64, limited bool) {
+	if configured := a.options.Config.Overload.Memory; configured > 0 {
+		return configured, true
+	}
+	limit = debug.SetMemoryLimit(-1)
+	return limit, limit > 0 && limit < math.MaxInt64
 }
 
 // openMemory returns the embedded store with the counts of the last run.

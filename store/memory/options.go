@@ -7,9 +7,11 @@ import (
 	"github.com/headgate/headgate/internal/steady"
 )
 
+// DefaultMaxBytes is what a store takes at most if [MaxBytes] does not say.
+const DefaultMaxBytes = 256 << 20
+
 const (
-	defaultMaxKeys  = 1_000_000
-	defaultMaxBytes = 256 << 20
+	defaultMaxKeys = 1_000_000
 	// keysOfOneShard is the size up to which a store has a single shard and
 	// evicts exactly. Beyond it one lock guards at most keysPerShard keys when
 	// the store is full, and there are up to manyShards of them for stores that

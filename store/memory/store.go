@@ -34,7 +34,7 @@ type Store struct {
 
 // New returns an empty store.
 func New(options ...Option) *Store {
-	o := settings{maxKeys: defaultMaxKeys, maxBytes: defaultMaxBytes}
+	o := settings{maxKeys: defaultMaxKeys, maxBytes: DefaultMaxBytes}
 	for _, option := range options {
 		option(&o)
 	}

@@ -329,14 +329,14 @@ func TestShards(t *testing.T) {
 		maxKeys, maxBytes int64
 		want              int
 	}{
-		{1, defaultMaxBytes, 1},
-		{8192, defaultMaxBytes, 1},
-		{8193, defaultMaxBytes, 512},
-		{65_536, defaultMaxBytes, 2048},
-		{65_537, defaultMaxBytes, 2048},
-		{1_000_000, defaultMaxBytes, 2048},
-		{2 << 20, defaultMaxBytes, 2048},
-		{2<<20 + 1, defaultMaxBytes, 4096},
+		{1, DefaultMaxBytes, 1},
+		{8192, DefaultMaxBytes, 1},
+		{8193, DefaultMaxBytes, 512},
+		{65_536, DefaultMaxBytes, 2048},
+		{65_537, DefaultMaxBytes, 2048},
+		{1_000_000, DefaultMaxBytes, 2048},
+		{2 << 20, DefaultMaxBytes, 2048},
+		{2<<20 + 1, DefaultMaxBytes, 4096},
 		{1 << 40, 1 << 50, maxShards},
 		{1_000_000, 1 << 20, 64},
 		{1_000_000, 0, 1},

@@ -21,6 +21,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
+	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/h2bound"
 )
 
@@ -157,11 +158,22 @@ func NewServer(s *Service, o ServerOptions) *Server {
 // shedding refuses calls while the process is busy, before anything is read.
 func shedding(busy func() bool) tap.ServerInHandle {
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
-		if !strings.HasPrefix(info.FullMethodName, "/grpc.health.") && busy() {
+		if busy() && decides(info.FullMethodName) {
 			return nil, grpcstatus.Error(codes.Unavailable, "overloaded: this process is short of memory")
 		}
 		return ctx, nil
 	}
+}
+
+// decides reports whether a method takes something. What ends something, or keeps it,
+// is answered always: it makes room, or saves who has a place from losing it.
+func decides(method string) bool {
+	switch method {
+	case headgatev1.Limiter_Commit_FullMethodName, headgatev1.Limiter_Cancel_FullMethodName,
+		headgatev1.Limiter_Release_FullMethodName, headgatev1.Limiter_Renew_FullMethodName:
+		return false
+	}
+	return !strings.HasPrefix(method, "/grpc.health.")
 }
 
 // orElse sets *v to otherwise if it is zero.

@@ -1,0 +1,35 @@
+package app
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+// A store that is full stays full: it must not be what the process is short of.
+func TestTheStoreTakesHalfOfTheMemory(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for _, row := range []struct {
+		memory, chosen, want int64
+		warned               bool
+	}{
+		{0, 0, 0, false},
+		{0, 64 * mib, 64 * mib, false},
+		{2048 * mib, 0, 256 * mib, false},
+		{200 * mib, 0, 100 * mib, false},
+		{200 * mib, 90 * mib, 90 * mib, false},
+		{200 * mib, 150 * mib, 150 * mib, true},
+	} {
+		var log bytes.Buffer
+		c := &config.Config{}
+		c.Overload.Memory, c.Store.Memory.MaxBytes = row.memory, row.chosen
+		a := &App{options: Options{Config: c}, log: slog.New(slog.NewTextHandler(&log, nil))}
+		if got := a.maxStoreBytes(); got != row.want || strings.Contains(log.String(), "more than half") != row.warned {
+			t.Errorf("%d MiB of %d: %d, want %d; %s", row.chosen/mib, row.memory/mib, got, row.want, log.String())
+		}
+	}
+}
