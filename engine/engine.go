@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,6 +96,7 @@ type Engine struct {
 	lanes    atomic.Uint32
 	seal     seal
 	largest  largestCosts
+	home     int64 // names this process in tokens for what is in its memory; not 0
 
 	// rules is swapped as a whole on every reload; a request reads it once.
 	rules atomic.Pointer[rules.Ruleset]
@@ -105,7 +107,7 @@ type Engine struct {
 // New returns an Engine that applies rs and keeps its counts in store. With a
 // nil rs every domain is unknown until SetRules.
 func New(store headgate.Store, rs *rules.Ruleset, options ...Option) *Engine {
-	e := &Engine{store: store}
+	e := &Engine{store: store, home: 2 + rand.Int64N(math.MaxInt64-2)} //nolint:gosec // a name, no secret
 	e.scratch.New = func() any { return &scratch{lane: e.lanes.Add(1)} }
 	for _, o := range options {
 		o(e)

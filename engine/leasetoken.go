@@ -50,10 +50,11 @@ func (e *Engine) LeaseToken(ctx context.Context, v *Verdict) (string, error) {
 	if len(leases) == 0 {
 		return "", nil
 	}
-	return e.seal.close(ctx, leaseToken, appendLeases(nil, leases))
+	return e.seal.close(ctx, leaseToken, e.appendLeases(nil, leases))
 }
 
-func appendLeases(dst []byte, leases []Lease) []byte {
+// appendLeases says of what is in this process's memory whose that is.
+func (e *Engine) appendLeases(dst []byte, leases []Lease) []byte {
 	dst = binary.AppendVarint(dst, int64(len(leases)))
 	for i := range leases {
 		l := &leases[i]
@@ -61,7 +62,7 @@ func appendLeases(dst []byte, leases []Lease) []byte {
 		dst = binary.AppendVarint(binary.AppendVarint(dst, l.Name), l.Count)
 		local := int64(0)
 		if l.Local {
-			local = 1
+			local = e.home
 		}
 		dst = binary.AppendVarint(dst, local)
 	}
@@ -69,15 +70,18 @@ func appendLeases(dst []byte, leases []Lease) []byte {
 }
 
 // leases reads those whose rules there still are. Of a rule that is no more, or
-// now counts something else, nobody asks about the places.
+// now counts something else, nobody asks about the places, and those in the memory
+// of another process are not to be reached.
 func (e *Engine) leases(r *tokenReader, at int64) []Lease {
 	rs, x := e.Rules(), e.exceptions.Load()
 	var list []Lease
 	for n := r.number(); n > 0 && !r.bad; n-- {
 		domain, name := r.text(), r.text()
-		l := Lease{Key: r.text(), Name: r.number(), Count: r.number(), Local: r.number() == 1}
+		l := Lease{Key: r.text(), Name: r.number(), Count: r.number()}
+		home := r.number()
+		l.Local = home != 0
 		l.Rule = rs.Rule(domain, name)
-		if r.bad || l.Rule == nil || !l.Rule.Concurrent() || l.Count < 0 {
+		if r.bad || l.Rule == nil || !l.Rule.Concurrent() || l.Count < 0 || l.Local && home != e.home {
 			continue
 		}
 		_, l.Rule = x.of(l.Rule, l.Key, x.orNow(at))
@@ -122,7 +126,7 @@ func (e *Engine) RenewToken(ctx context.Context, token string, at int64) (renewe
 		return "", Gone, err
 	}
 	// Also after an error, and if some had ended: the others have new names.
-	renewed, sealErr := e.seal.close(ctx, leaseToken, appendLeases(nil, leases))
+	renewed, sealErr := e.seal.close(ctx, leaseToken, e.appendLeases(nil, leases))
 	if n < len(leases) {
 		ending = Gone
 	}

@@ -69,9 +69,9 @@ func TestLeasesOfTheFallback(t *testing.T) {
 			t.Errorf("place %d of memory's two is not free again", i+1)
 		}
 	}
-	// Another process, which has no memory of those, asks its store.
+	// Another process cannot reach them.
 	alone := engine.New(store, parse(t, localLeases), engine.WithSecret(shared))
-	if ending, err := alone.ReleaseToken(t.Context(), first, at(2)); ending != engine.Gone || !errors.Is(err, headgate.ErrUnavailable) {
+	if ending, err := alone.ReleaseToken(t.Context(), first, at(2)); ending != engine.Gone || err != nil {
 		t.Errorf("without a fallback: %s, %v", ending, err)
 	}
 }

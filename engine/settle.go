@@ -13,12 +13,23 @@ import (
 // settling is a reservation on its way to be settled.
 type settling struct {
 	*reservation
+
 	engine   *Engine
 	at, cost int64
 	out      Settlement
+	accounts []*account
+}
 
-	// ops are the differences: of the store and of this process's memory.
-	ops, local []headgate.Op
+// account is what a reservation has taken of one key, in one store: it has one
+// record, lies in one slot, and is settled by itself.
+type account struct {
+	key    string
+	from   origin
+	record int64
+	debt   time.Duration // of what is charged
+	ops    []headgate.Op // the differences
+	gate   []headgate.Op // what passes only the first time
+	closed bool
 }
 
 // plan works out what to charge and what to give back.
@@ -27,26 +38,56 @@ func (s *settling) plan() {
 	for i := range s.parts {
 		p := &s.parts[i]
 		rule := rs.Rule(p.domain, p.rule)
-		if rule == nil || rule.Limit.Algorithm() != p.algorithm {
+		foreign := p.from == fromFallback && (s.home != s.engine.home || s.engine.fallback == nil)
+		if foreign || rule == nil || rule.Limit.Algorithm() != p.algorithm {
 			s.out.Lost = append(s.out.Lost, p.rule)
-			continue
+			if foreign {
+				continue
+			}
 		}
-		if rule.Limit.IsUnlimited() {
+		a := s.account(p)
+		if rule == nil || rule.Limit.Algorithm() != p.algorithm || rule.Limit.IsUnlimited() {
 			continue
 		}
 		_, rule = x.of(rule, p.key, x.orNow(s.at))
-		if op, ok := s.difference(p, rule); ok && p.local {
-			s.local = append(s.local, op)
-		} else if ok {
-			s.ops = append(s.ops, op)
+		op, ok := s.difference(p, rule)
+		switch {
+		case !ok:
+		case op.Kind == headgate.Refund && a.record == 0:
+			// Nobody knows whether it is still there to be given back.
+			s.out.Lost = append(s.out.Lost, p.rule)
+		default:
+			a.ops = append(a.ops, op)
+			a.debt = max(a.debt, debtOf(op.Limit, op.Cost))
 		}
 	}
+	// What has no record, and no difference, needs nothing.
+	s.accounts = slices.DeleteFunc(s.accounts, func(a *account) bool { return a.record == 0 && len(a.ops) == 0 })
+	for _, a := range s.accounts {
+		if a.record != 0 {
+			a.gate = []headgate.Op{s.renewal(a.key, a.record, s.at)}
+		} else {
+			a.gate = s.mark(a.key, a.debt, s.at)
+		}
+	}
+}
+
+// account returns the one that p belongs to.
+func (s *settling) account(p *reserved) *account {
+	for _, a := range s.accounts {
+		if a.key == p.key && a.from == p.from && a.record == p.record {
+			return a
+		}
+	}
+	a := &account{key: p.key, from: p.from, record: p.record}
+	s.accounts = append(s.accounts, a)
+	return a
 }
 
 // difference is the op that turns what p has taken into what the request cost.
 func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool) {
 	op := headgate.Op{Key: p.key, Scope: rule.Scope, Limit: rule.Limit, At: s.at}
-	if p.local {
+	if p.from == fromFallback {
 		op.Limit = localLimit(rule)
 	}
 	switch actual := times(s.cost, p.each); {
@@ -62,61 +103,116 @@ func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool)
 	return op, true
 }
 
-// settle passes the gate and makes the differences, at once if the store can.
+// settle settles all accounts: at once if the store can and every one passes, or
+// else each by itself, so that what one key has lost concerns no other.
 func (s *settling) settle(ctx context.Context) (Settlement, error) {
-	gate := s.gate()
-	if len(s.ops) > 0 {
-		ops := append(slices.Clip(gate), s.ops...)
-		out := make([]headgate.Decision, len(ops))
-		switch err := s.engine.store.Do(ctx, ops, out, headgate.AllOrNothing); {
-		case errors.Is(err, headgate.ErrCrossSlot):
-			// One after the other, then.
+	if len(s.accounts) == 0 && s.at >= s.until {
+		s.out.Ending = Expired
+		return s.out, nil
+	}
+	if len(s.accounts) > 1 {
+		switch done, err := s.together(ctx); {
 		case err != nil:
 			return s.out, unavailable(err)
-		case allAllowed(out):
-			return s.finish(ctx, gate, out)
-		case isClosed(out[:len(gate)]):
-			return s.closed(), nil
+		case done:
+			return s.out, nil
 		}
 	}
-	// What does not fit becomes a debt.
-	out := make([]headgate.Decision, len(gate))
-	if err := s.engine.store.Do(ctx, gate, out, headgate.AllOrNothing); err != nil {
-		return s.out, unavailable(err)
-	}
-	if isClosed(out) {
-		return s.closed(), nil
-	}
-	for i := range s.ops {
-		if s.ops[i].Kind == headgate.Take {
-			s.ops[i].Kind = headgate.Charge
+	closed := 0
+	for _, a := range s.accounts {
+		if err := s.alone(ctx, a); err != nil {
+			return s.out, unavailable(err)
+		}
+		if a.closed {
+			closed++
 		}
 	}
-	if err := s.make(ctx, s.engine.store, s.ops); err != nil {
-		return s.out, unavailable(err)
+	if closed > 0 && closed == len(s.accounts) {
+		s.out.Ending = Settled
+		if s.at >= s.until {
+			s.out.Ending = Expired
+		}
 	}
-	return s.finish(ctx, gate, out)
+	return s.out, nil
+}
+
+// together settles all accounts in one question, and reports false if that cannot
+// be done: they are in several stores or slots, one has been settled or lost, or a
+// difference does not fit.
+func (s *settling) together(ctx context.Context) (bool, error) {
+	var ops []headgate.Op
+	for _, a := range s.accounts {
+		if a.from != s.accounts[0].from || a.record == 0 {
+			return false, nil
+		}
+		ops = append(ops, a.gate...)
+	}
+	gates := len(ops)
+	for _, a := range s.accounts {
+		ops = append(ops, a.ops...)
+	}
+	out := make([]headgate.Decision, len(ops))
+	store := s.engine.of(s.accounts[0].from)
+	switch err := store.Do(ctx, ops, out, headgate.AllOrNothing); {
+	case errors.Is(err, headgate.ErrCrossSlot):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !allAllowed(out):
+		return false, nil
+	}
+	s.forget(ctx, store, ops[:gates], out)
+	return true, nil
+}
+
+// alone passes the gate of one account and makes its differences.
+func (s *settling) alone(ctx context.Context, a *account) error {
+	store := s.engine.of(a.from)
+	if a.record == 0 && s.at >= s.until { // otherwise the store's clock says so
+		a.closed = true
+		return nil
+	}
+	ops := append(slices.Clip(a.gate), a.ops...)
+	out := make([]headgate.Decision, len(ops))
+	if err := store.Do(ctx, ops, out, headgate.AllOrNothing); err != nil {
+		return err
+	}
+	if !allAllowed(out) {
+		if a.closed = a.isClosed(out); a.closed {
+			return nil
+		}
+		// What does not fit becomes a debt.
+		if err := store.Do(ctx, a.gate, out[:len(a.gate)], headgate.AllOrNothing); err != nil {
+			return err
+		}
+		if a.closed = a.isClosed(out); a.closed {
+			return nil
+		}
+		if err := s.charge(ctx, store, a.ops); err != nil {
+			return err
+		}
+	}
+	if a.record != 0 {
+		s.forget(ctx, store, a.gate, out)
+	}
+	return nil
 }
 
 // isClosed reports whether the gate is what has refused: another op may have, and
-// then the answer to a renewal is that of a Peek.
-func isClosed(gate []headgate.Decision) bool {
-	return !gate[0].Allowed || len(gate) > 1 && gate[1].Reason == headgate.Expired
-}
-
-// closed is the settlement of a reservation that does not pass the gate.
-func (s *settling) closed() Settlement {
-	s.out.Ending = Settled
-	if s.at >= s.until {
-		s.out.Ending = Expired
+// then its answers are those of a Peek.
+func (a *account) isClosed(out []headgate.Decision) bool {
+	if a.record != 0 {
+		return out[0].Reason == headgate.Expired
 	}
-	return s.out
+	return !out[0].Allowed
 }
 
-// make makes ops, each by itself.
-func (s *settling) make(ctx context.Context, store headgate.Store, ops []headgate.Op) error {
-	if len(ops) == 0 {
-		return nil
+// charge makes ops, each by itself, into debt if need be.
+func (s *settling) charge(ctx context.Context, store headgate.Store, ops []headgate.Op) error {
+	for i := range ops {
+		if ops[i].Kind == headgate.Take {
+			ops[i].Kind = headgate.Charge
+		}
 	}
 	out := make([]headgate.Decision, len(ops))
 	if err := store.Do(ctx, ops, out, headgate.Independent); err != nil {
@@ -126,50 +222,22 @@ func (s *settling) make(ctx context.Context, store headgate.Store, ops []headgat
 	return nil
 }
 
-// finish settles with this process's memory, which never fails, and forgets what
-// the gate has written.
-func (s *settling) finish(ctx context.Context, gate []headgate.Op, passed []headgate.Decision) (Settlement, error) {
-	s.forget(ctx, gate, passed)
-	if s.engine.fallback != nil {
-		for i := range s.local {
-			if s.local[i].Kind == headgate.Take {
-				s.local[i].Kind = headgate.Charge
-			}
-		}
-		_ = s.make(ctx, s.engine.fallback, s.local)
+// forget ends the records that renewals have passed: nobody passes them again.
+// Where that fails they end by themselves.
+func (s *settling) forget(ctx context.Context, store headgate.Store, renewals []headgate.Op, passed []headgate.Decision) {
+	ops := slices.Clone(renewals)
+	for i := range ops {
+		ops[i].Kind, ops[i].Lease = headgate.Release, passed[i].Lease
 	}
-	return s.out, nil
+	_ = store.Do(ctx, ops, make([]headgate.Decision, len(ops)), headgate.Independent)
 }
 
-// gate are the ops that only the first settlement passes. One takes what can be
-// taken once. The other renews the record of the reservation, which is there until
-// it is settled, unless the store has lost its data: with the record it has lost
-// what was taken, and what is given back then would be another's.
-func (s *settling) gate() []headgate.Op {
-	period := time.Duration(s.until-s.made)*time.Microsecond + settledSlack
-	ops := []headgate.Op{{
-		Key: s.place(), Scope: "reservation/" + s.id, Cost: 1, At: s.at, Kind: headgate.Take,
-		Limit: headgate.Per(1, period).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
-	}}
-	if s.record != 0 {
-		op := s.open(s.at)
-		op.Kind, op.Lease = headgate.Renew, s.record
-		ops = append(ops, op)
+// of returns the store that something was taken from.
+func (e *Engine) of(from origin) headgate.Store {
+	if from == fromFallback {
+		return e.fallback
 	}
-	return ops
-}
-
-// forget takes back what the gate has written: without the record nobody passes it
-// again. Where that fails it ends by itself, in the time that the token was good
-// for.
-func (s *settling) forget(ctx context.Context, gate []headgate.Op, passed []headgate.Decision) {
-	if s.record == 0 {
-		return
-	}
-	ops := []headgate.Op{gate[1], gate[0]} // in this order
-	ops[0].Kind, ops[0].Lease = headgate.Release, passed[1].Lease
-	ops[1].Kind = headgate.Reset
-	_ = s.engine.store.Do(ctx, ops, make([]headgate.Decision, len(ops)), headgate.Independent)
+	return e.store
 }
 
 func allAllowed(out []headgate.Decision) bool {

@@ -85,7 +85,8 @@ func TestReservationsAreSettledOnce(t *testing.T) {
 		{places, 1, 0.5, engine.Settlement{}},
 		{places, 1, 0.5, engine.Settlement{Ending: engine.Settled}},
 		{nothing, 7, 3, engine.Settlement{}},
-		{nothing, 7, 3, engine.Settlement{Ending: engine.Settled}},
+		{nothing, 7, 4, engine.Settlement{}}, // there is nothing to do a second time either
+		{nothing, 7, 60, engine.Settlement{Ending: engine.Expired}},
 	} {
 		got, err := e.Commit(t.Context(), row.token, row.cost, at(60*row.minute))
 		if err != nil || got.Ending != row.want.Ending || got.InDebt != row.want.InDebt || len(got.Lost) != 0 {

@@ -183,7 +183,7 @@ type tokenKind byte
 
 const (
 	leaseToken       tokenKind = 'l'
-	reservationToken tokenKind = 'r'
+	reservationToken tokenKind = 's' // 'r' was one with a single record
 )
 
 // tokenReader reads what a token holds. What is missing reads as zero, and bad

@@ -1189,8 +1189,8 @@ type Settlement struct {
 	Ending Ending `protobuf:"varint,1,opt,name=ending,proto3,enum=headgate.v1.Ending" json:"ending,omitempty"`
 	// The real cost did not fit: later requests wait it out.
 	InDebt bool `protobuf:"varint,2,opt,name=in_debt,json=inDebt,proto3" json:"in_debt,omitempty"`
-	// The names of rules that are no more, or count otherwise than before. What
-	// they had taken stays as it was.
+	// The names of rules that are no more, count otherwise than before, or had
+	// taken in the memory of another process. What they had taken stays as it was.
 	RulesGone     []string `protobuf:"bytes,3,rep,name=rules_gone,json=rulesGone,proto3" json:"rules_gone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
