@@ -131,7 +131,7 @@ func TestOverloadShedsTheLeastImportantFirst(t *testing.T) {
 	calm := map[string]string{
 		"api health": ok, "proxy": ok, "forward-auth": ok, "admin health": ok, "admin rules": ok, "live": "Bad Request",
 		"grpc": codes.InvalidArgument.String(), "grpc health": codes.OK.String(), "redis": "*5", "redis ping": "+PONG",
-		"renew": "Method Not Allowed", "grpc renew": codes.InvalidArgument.String(), "grpc reserve": codes.InvalidArgument.String(),
+		"renew": "Method Not Allowed", "grpc renew": codes.NotFound.String(), "grpc reserve": codes.InvalidArgument.String(),
 	}
 	with := func(changes ...string) map[string]string {
 		m := map[string]string{}
