@@ -46,6 +46,7 @@ var layers = map[string]int{
 	"internal/described":   3, // what doors share: the same, as callers tell it
 	"internal/overload":    2, // what doors share: file descriptors, and what is shed
 	"internal/netbound":    2, // what doors share: accepting connections, and bounds on them
+	"internal/membound":    1, // what doors share: a bound on what their callers keep
 	"internal/h2bound":     2, // what doors share: a bound on what streams of HTTP/2 keep
 	"internal/proxyproto":  3, // what doors share: who is behind a load balancer
 	"internal/certs":       3, // what doors share: certificates that follow their files

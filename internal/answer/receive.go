@@ -4,7 +4,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/h2bound"
+	"github.com/headgate/headgate/internal/membound"
 )
 
 // The sizes of Bodies, in bytes.
@@ -22,95 +27,138 @@ const (
 var ErrManyBodies = errors.New("too many large bodies are being received; try again")
 
 // Bodies bounds what the bodies that are being read take together: a bound on
-// one says nothing of thousands that never end. The zero value is ready.
-type Bodies struct {
-	// Most is how many bytes they may take; 0 is DefaultMostBodies.
-	Most int64
-	held atomic.Int64
+// one says nothing of thousands that never end. Where there is no room, the one
+// that has kept most for long is ended. Those over HTTP/2 count with their
+// connection, in package h2bound.
+type Bodies struct{ bound *membound.Bound }
+
+// NewBodies returns bodies in the room of bound; nil for [DefaultMostBodies] of
+// their own.
+func NewBodies(bound *membound.Bound) *Bodies {
+	if bound == nil {
+		bound = membound.New(membound.Options{Most: DefaultMostBodies})
+	}
+	return &Bodies{bound: bound}
 }
 
-// Read reads the body of r, of at most limit bytes, into the memory of in, which
-// may be nil. What it takes counts until it is given back by [Bodies.Release]
-// with the slice that is returned, also with an error.
-func (b *Bodies) Read(in []byte, w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	in = in[:0]
-	if cap(in) > SmallBody {
-		in = nil // it is not counted
+// Body is what has been read of one. The zero value is ready.
+type Body struct {
+	Bytes []byte
+	large *large // nil while it is not counted
+}
+
+// large is a body that counts.
+type large struct {
+	account *membound.Account
+	since   time.Time // it is read
+	control *http.ResponseController
+	waits   atomic.Bool // for the client
+	ended   atomic.Bool
+}
+
+// Slow implements [membound.Holder].
+func (l *large) Slow(now time.Time, held int64) int64 {
+	if !l.waits.Load() {
+		return 0
 	}
+	return held * now.Sub(l.since).Milliseconds()
+}
+
+// Evict implements [membound.Holder].
+func (l *large) Evict() {
+	l.ended.Store(true)
+	_ = l.control.SetReadDeadline(time.Unix(1, 0)) // whoever reads returns
+}
+
+// Read reads the body of r, of at most limit bytes, into the memory of in. What it
+// takes counts until it is given back by [Body.Release], also with an error.
+func (b *Bodies) Read(in *Body, w http.ResponseWriter, r *http.Request, limit int64) error {
+	in.Bytes = in.Bytes[:0]
 	length := r.ContentLength
 	if length > limit {
-		return in, &http.MaxBytesError{Limit: limit}
+		return &http.MaxBytesError{Limit: limit}
 	}
 	from := io.Reader(r.Body)
 	if length < 0 {
 		from = http.MaxBytesReader(w, r.Body, limit)
 	}
 	for {
-		if length >= 0 && int64(len(in)) >= length {
-			return in, nil // net/http reads no further
+		n := len(in.Bytes)
+		if length >= 0 && int64(n) >= length {
+			return nil // net/http reads no further
 		}
-		if len(in) == cap(in) {
-			grown, err := b.grow(in, length)
-			if err != nil {
-				return in, err
-			}
-			in = grown
+		if n == cap(in.Bytes) && !b.grow(in, w, r) {
+			return ErrManyBodies
 		}
-		room := cap(in)
+		room := cap(in.Bytes)
 		if length >= 0 {
 			room = int(min(int64(room), length))
 		}
-		n, err := from.Read(in[len(in):room])
-		in = in[:len(in)+n]
+		more, err := in.read(from, room)
+		in.Bytes = in.Bytes[:n+more]
 		switch {
 		case err == nil:
+		case in.large != nil && in.large.ended.Load():
+			return ErrManyBodies
 		case !errors.Is(err, io.EOF):
-			return in, err
-		case length < 0 || int64(len(in)) == length:
-			return in, nil
+			return err
+		case length < 0 || int64(n+more) == length:
+			return nil
 		default:
-			return in, io.ErrUnexpectedEOF
+			return io.ErrUnexpectedEOF
 		}
 	}
 }
 
-// grow returns in with room for twice as much, or for the length that is known.
-func (b *Bodies) grow(in []byte, length int64) ([]byte, error) {
-	size := max(2*cap(in), firstBody)
-	if length >= 0 {
+// read reads once, up to room.
+func (b *Body) read(from io.Reader, room int) (int, error) {
+	if b.large != nil {
+		b.large.waits.Store(true)
+		defer b.large.waits.Store(false)
+	}
+	return from.Read(b.Bytes[len(b.Bytes):room])
+}
+
+// grow gives in room for twice as much, or for the length that is known. It
+// reports false if there is none.
+func (b *Bodies) grow(in *Body, w http.ResponseWriter, r *http.Request) bool {
+	size := max(2*cap(in.Bytes), firstBody)
+	if length := r.ContentLength; length >= 0 {
 		size = int(min(int64(size), length))
 	}
-	more := counted(size) - counted(cap(in))
-	most := b.Most
-	if most == 0 {
-		most = DefaultMostBodies
+	if size > SmallBody && h2bound.From(r.Context()) == nil {
+		more := int64(size - cap(in.Bytes))
+		if in.large == nil {
+			in.large = &large{since: time.Now(), control: http.NewResponseController(w)} //nolint:forbidigo // clients are slow on the real clock
+			in.large.account = b.bound.Open(in.large, remote(r))
+			more = int64(size)
+		}
+		if !in.large.account.Take(more) {
+			return false
+		}
 	}
-	if more > 0 && b.held.Add(more) > most {
-		b.held.Add(-more)
-		return nil, ErrManyBodies
-	}
-	grown := make([]byte, len(in), size)
-	copy(grown, in)
-	return grown, nil
+	grown := make([]byte, len(in.Bytes), size)
+	copy(grown, in.Bytes)
+	in.Bytes = grown
+	return true
 }
 
-// counted is how much of a slice of that capacity counts.
-func counted(size int) int64 {
-	if size <= SmallBody {
-		return 0
+// remote returns the address that r comes from.
+func remote(r *http.Request) netip.Addr {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{} // such as of a Unix socket
 	}
-	return int64(size)
+	return from.Addr()
 }
 
-// Release gives back what Read took, and returns what may be kept for the next
-// Read.
-func (b *Bodies) Release(in []byte) []byte {
-	if n := counted(cap(in)); n > 0 {
-		b.held.Add(-n)
-		return nil
+// Release gives back what Read took. Small memory is kept for the next Read.
+func (b *Body) Release() {
+	if b.large != nil {
+		b.large.account.Close()
+		b.large = nil
 	}
-	return in
+	if cap(b.Bytes) > SmallBody {
+		b.Bytes = nil
+	}
 }
-
-// Held returns how many bytes are counted.
-func (b *Bodies) Held() int64 { return b.held.Load() }

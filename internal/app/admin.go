@@ -50,5 +50,5 @@ func (a *App) adminRoutes() (map[string]http.Handler, error) {
 
 // explainer answers POST /v1/explain to operators, also where the API does not.
 func (a *App) explainer() http.Handler {
-	return httpapi.New(httpapi.Options{Engine: a.engine, Clock: a.options.Clock, Logger: a.log, Clients: a.clients})
+	return httpapi.New(httpapi.Options{Engine: a.engine, Clock: a.options.Clock, Logger: a.log, Clients: a.clients, Bodies: a.capacity.rooms.admin()})
 }

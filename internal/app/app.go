@@ -199,6 +199,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 		return err
 	}
 	a.openOverload()
+	a.openRooms()
 	a.rateLimit = a.newRateLimit()
 	a.transport = proxy.NewTransport()
 	a.reach().Set(a.transport)

@@ -218,6 +218,7 @@ func (a *App) api() *httpapi.Handler {
 		Engine: a.engine, Ready: a.readiness, Clock: a.options.Clock,
 		Logger: a.log, Clients: a.clients, Dialect: a.options.Config.Headers, RateLimit: a.rateLimit.JSON(),
 		ForwardAuth: a.forwardAuth(), Queue: http.HandlerFunc(a.queueStatus), WithoutExplain: !a.options.Config.Explains(),
+		Bodies: a.capacity.rooms.api(),
 	})
 }
 

@@ -18,6 +18,7 @@ func (a *App) newRateLimit() *rls.Service {
 	o := rls.Options{
 		Engine: a.engine, Clock: a.options.Clock, Logger: a.log, Clients: a.clients, Dialect: c.Headers,
 		DynamicMetadata: c.Envoy.DynamicMetadata, Shadow: c.Envoy.ShadowMode,
+		MaxAnswering: a.roomOfADoor(), Bodies: a.capacity.rooms.api(),
 	}
 	if c.Envoy.LegacyHeaders {
 		o.Legacy = &rls.LegacyHeaders{
@@ -42,7 +43,7 @@ func (a *App) serveGRPC(d *door) error {
 	o := rls.ServerOptions{
 		MaxMessage: int(c.MaxMessage), MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace,
 		MaxStreams: uint32(c.MaxStreams), HandshakeTimeout: c.HandshakeTimeout, MaxConnectionIdle: c.IdleTimeout,
-		KeepaliveMin: c.KeepaliveMin, TLS: a.tlsOf(d.name), Logger: a.log.With("door", d.name),
+		KeepaliveMin: c.KeepaliveMin, MaxBuffers: a.roomOfADoor(), TLS: a.tlsOf(d.name), Logger: a.log.With("door", d.name),
 		Interceptor: a.telemetry.Interceptor(), Busy: func() bool { return a.sheds(overload.Request) },
 	}
 	limiter := a.newLimiter()

@@ -39,6 +39,7 @@ type capacity struct {
 	parts    map[string]int // of the others, by door
 	load     *overload.Manager
 	upstream upstreamRoom
+	rooms    rooms
 	wrong    map[string]*token.Failures // by door
 }
 

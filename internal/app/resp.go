@@ -14,7 +14,7 @@ func (a *App) serveRESP(d *door) error {
 	o := resp.Options{
 		Engine: a.engine, Store: a.store, Clients: a.clients, Clock: a.options.Clock, Logger: a.log,
 		Password: string(c.Password), MaxConnections: a.respConnections(), IdleTimeout: c.IdleTimeout,
-		Version: a.options.Version, TLS: a.tlsOf(d.name),
+		Version: a.options.Version, TLS: a.tlsOf(d.name), Buffers: a.capacity.rooms.resp(),
 		Misled: a.warnOfHTTP(d), Failures: a.wrong(DoorRESP), Full: a.tooBusy, Busy: func() bool { return a.sheds(overload.Request) },
 	}
 	d.resp = resp.New(o)

@@ -16,23 +16,31 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/membound"
 )
 
-// Options are the bounds. All are required.
+// Options are the bounds.
 type Options struct {
-	// Most is how many bytes the streams of all connections may keep.
-	Most int64
+	// Room is what the streams of all connections may keep, perhaps with others.
+	// Required.
+	Room *membound.Bound
+	// StreamCost is what a stream takes whatever it sends, about: the memory of
+	// the server and the stack of whoever answers; 0 is that of gRPC.
+	StreamCost int
 	// ReadTimeout is how long a request may take to arrive whole, WriteTimeout
 	// how long it then may be until the client has read all of the answer.
-	// Connections with a stream that takes longer are closed.
+	// Connections with a stream that takes longer are closed. 0 is for as long
+	// as the server lets them.
 	ReadTimeout, WriteTimeout time.Duration
-	// Logger hears, once a minute at most, that connections are closed.
+	// Logger hears, once a minute at most, that connections are closed. Required.
 	Logger *slog.Logger
 }
 
 // Stats are what has happened so far.
 type Stats struct {
-	// Held is how many bytes are counted now.
+	// Held is how many bytes are counted now, with those of others in the same
+	// room.
 	Held int64
 	// Slow connections were closed since a stream took too long, Evicted ones
 	// since all together kept too much.
@@ -42,7 +50,6 @@ type Stats struct {
 // Bound bounds connections. Call [Bound.Stop] when done with it.
 type Bound struct {
 	options       Options
-	held          atomic.Int64
 	slow, evicted atomic.Int64
 
 	now      atomic.Uint32 // ticks so far
@@ -52,7 +59,8 @@ type Bound struct {
 
 	mu    sync.Mutex // before that of a Conn
 	conns map[*Conn]struct{}
-	said  uint32 // the tick after the one at which it was last logged
+
+	said atomic.Uint32 // the tick after the one at which it was last logged
 }
 
 // ticksPerTimeout is how exactly the shorter timeout is kept: it may last an
@@ -61,9 +69,14 @@ const ticksPerTimeout = 8
 
 // New returns a bound.
 func New(o Options) *Bound {
-	b := &Bound{
-		options: o, conns: map[*Conn]struct{}{},
-		interval: max(min(time.Second, min(o.ReadTimeout, o.WriteTimeout)/ticksPerTimeout), time.Millisecond),
+	b := &Bound{options: o, conns: map[*Conn]struct{}{}, interval: time.Second}
+	for _, timeout := range []time.Duration{o.ReadTimeout, o.WriteTimeout} {
+		if timeout > 0 {
+			b.interval = max(min(b.interval, timeout/ticksPerTimeout), time.Millisecond)
+		}
+	}
+	if b.options.StreamCost == 0 {
+		b.options.StreamCost = streamCost
 	}
 	b.timer = time.AfterFunc(time.Hour, func() {
 		b.tick()
@@ -84,7 +97,7 @@ func (b *Bound) Stop() {
 
 // Stats returns what has happened so far.
 func (b *Bound) Stats() Stats {
-	return Stats{Held: b.held.Load(), Slow: b.slow.Load(), Evicted: b.evicted.Load()}
+	return Stats{Held: b.options.Room.Held(), Slow: b.slow.Load(), Evicted: b.evicted.Load()}
 }
 
 // Wrap returns nc, on which a client of HTTP/2 is about to begin, with its
@@ -93,6 +106,7 @@ func (b *Bound) Stats() Stats {
 func (b *Bound) Wrap(nc, raw net.Conn) *Conn {
 	c := &Conn{Conn: nc, raw: raw, bound: b}
 	c.in.skip = prefaceSize
+	c.account = b.options.Room.Open(c, membound.AddrOf(raw.RemoteAddr()))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.conns[c] = struct{}{}
@@ -114,52 +128,24 @@ func (b *Bound) tick() {
 	b.mu.Unlock()
 	for _, c := range late {
 		b.slow.Add(1)
+		c.settle()
 		b.end(c, "a request did not arrive, or its answer was not read, in time")
 	}
 }
 
-// ticks returns how many ticks a timeout lasts, at least.
+// ticks returns how many ticks a timeout lasts, at least; 0 for none.
 func (b *Bound) ticks(timeout time.Duration) uint32 {
+	if timeout <= 0 {
+		return 0
+	}
 	return uint32((timeout+b.interval-1)/b.interval) + 1
 }
 
-// relieve closes connections until no more is kept than may be.
-func (b *Bound) relieve() {
-	for b.held.Load() > b.options.Most {
-		b.mu.Lock()
-		var victim *Conn
-		var kept, most int64
-		aged := max(uint32(time.Second/b.interval), 2)
-		for c := range b.conns {
-			long, all := c.weigh(b.now.Load(), aged)
-			if victim == nil || long > kept || long == kept && all > most {
-				victim, kept, most = c, long, all
-			}
-		}
-		if victim != nil {
-			delete(b.conns, victim)
-		}
-		b.mu.Unlock()
-		if victim == nil {
-			return // all are being closed
-		}
-		b.evicted.Add(1)
-		b.end(victim, "requests and answers of all connections take too much memory, and of this one the most")
-	}
-}
-
-// end closes a connection that is out of b.conns.
+// end closes a connection.
 func (b *Bound) end(c *Conn, why string) {
-	c.settle()
 	_ = c.raw.Close() // its server notices
-	b.mu.Lock()
-	now := b.now.Load()
-	say := b.said == 0 || now >= b.said-1+uint32(time.Minute/b.interval)
-	if say {
-		b.said = now + 1
-	}
-	b.mu.Unlock()
-	if say {
+	now, said := b.now.Load(), b.said.Load()
+	if (said == 0 || now >= said-1+uint32(time.Minute/b.interval)) && b.said.CompareAndSwap(said, now+1) {
 		b.options.Logger.Warn("connection closed, which is told once a minute", "why", why, "remote", c.RemoteAddr().String())
 	}
 }

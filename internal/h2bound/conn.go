@@ -1,14 +1,17 @@
 package h2bound
 
 import (
+	"crypto/tls"
 	"net"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/headgate/headgate/internal/membound"
 )
 
 const (
-	// streamCost is what a stream takes whatever it sends, about: the memory of
-	// gRPC and the stack of whoever answers. A field of the header takes more
+	// streamCost is Options.StreamCost of gRPC. A field of the header takes more
 	// than it takes on the wire, and every frame something of its own.
 	streamCost = 4 << 10
 	headerCost = 8
@@ -26,8 +29,9 @@ const MaxLasting = 16
 // Conn is a connection whose streams are counted.
 type Conn struct {
 	net.Conn
-	raw   net.Conn
-	bound *Bound
+	raw     net.Conn
+	bound   *Bound
+	account *membound.Account
 
 	in  frames // guarded by mu
 	out frames // of the one who writes, who holds mu too
@@ -36,7 +40,7 @@ type Conn struct {
 	streams []stream // by rising id
 	last    uint32   // the highest id so far
 	held    int64    // bytes
-	told    int64    // of held, to the bound
+	told    int64    // of held, to the account
 	lasting int      // streams that may last
 	ended   bool
 }
@@ -105,7 +109,7 @@ func (c *Conn) Lasts() (done func(), ok bool) {
 	}), true
 }
 
-// tell unlocks mu, and lets the bound know of what is held.
+// tell unlocks mu, and lets the account know of what is held.
 func (c *Conn) tell() {
 	more := c.held/step*step - c.told
 	if more == 0 || c.ended {
@@ -113,19 +117,30 @@ func (c *Conn) tell() {
 		return
 	}
 	c.told += more
-	total := c.bound.held.Add(more)
 	c.mu.Unlock()
-	if more > 0 && total > c.bound.options.Most {
-		c.bound.relieve()
-	}
+	c.account.Took(more)
 }
 
 // settle gives back all that was counted. Nothing more is.
 func (c *Conn) settle() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.bound.held.Add(-c.told)
 	c.ended, c.told, c.held, c.streams = true, 0, 0, nil
+	c.mu.Unlock()
+	c.account.Close()
+}
+
+// Evict implements [membound.Holder].
+func (c *Conn) Evict() {
+	c.bound.evicted.Add(1)
+	c.bound.end(c, "requests and answers of all connections take too much memory, and of this one the most")
+}
+
+// ConnectionState returns that of TLS, or an empty one without.
+func (c *Conn) ConnectionState() (state tls.ConnectionState) {
+	if encrypted, ok := c.Conn.(*tls.Conn); ok {
+		state = encrypted.ConnectionState()
+	}
+	return state
 }
 
 // reads looks at what has come from the client.
@@ -136,7 +151,7 @@ func (c *Conn) reads(p []byte) {
 			if h.stream > c.last && !c.ended {
 				c.last = h.stream
 				c.streams = append(c.streams, stream{id: h.stream, since: c.bound.now.Load()})
-				c.takes(&c.streams[len(c.streams)-1], streamCost)
+				c.takes(&c.streams[len(c.streams)-1], c.bound.options.StreamCost)
 			}
 			c.arrives(h, headerCost*h.length)
 		case frameContinuation:
@@ -172,7 +187,7 @@ func (c *Conn) writes(p []byte) {
 			// What is answered is no longer kept.
 			if i, ok := c.find(h.stream); ok {
 				s := &c.streams[i]
-				c.takes(s, streamCost-int(s.bytes))
+				c.takes(s, c.bound.options.StreamCost-int(s.bytes))
 			}
 		}
 	}
@@ -208,28 +223,28 @@ func (c *Conn) overdue(now, read, write uint32) bool {
 		if s.whole {
 			limit = write
 		}
-		if now-s.since >= limit {
+		if limit > 0 && now-s.since >= limit {
 			n++
 		}
 	}
 	return n > c.lasting
 }
 
-// weigh returns how much the connection keeps in streams that are that old, and
-// in all.
-func (c *Conn) weigh(now, aged uint32) (long, all int64) {
+// Slow implements [membound.Holder]: it is what streams have kept for long.
+func (c *Conn) Slow(_ time.Time, _ int64) int64 {
+	now := c.bound.now.Load()
+	aged := max(uint32(membound.Long/c.bound.interval), 2)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	waits := int64(0) // of answers
+	slow, answers := int64(0), c.held
+	oldest := uint32(0)
 	for i := range c.streams {
 		s := &c.streams[i]
-		waits += s.bytes
-		if now-s.since >= aged {
-			long += s.bytes
+		answers -= s.bytes
+		if age := now - s.since; age >= aged {
+			slow += s.bytes * int64(age)
+			oldest = max(oldest, age)
 		}
 	}
-	if waits = c.held - waits; long > 0 {
-		long += waits
-	}
-	return long, c.held
+	return (slow + answers*int64(oldest)) * c.bound.interval.Milliseconds()
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/headgate/headgate/internal/h2bound"
+	"github.com/headgate/headgate/internal/membound"
 )
 
 // script is a connection that reads what it was made with.
@@ -37,7 +38,7 @@ func (*script) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 func newBound(t testing.TB, most int64) *h2bound.Bound {
 	t.Helper()
 	b := h2bound.New(h2bound.Options{
-		Most: most, ReadTimeout: time.Hour, WriteTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler),
+		Room: membound.New(membound.Options{Most: most}), ReadTimeout: time.Hour, WriteTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(b.Stop)
 	return b
@@ -146,7 +147,7 @@ func TestTheOneThatHasKeptMostForLongIsClosed(t *testing.T) {
 func TestTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := h2bound.New(h2bound.Options{
-			Most: 1 << 20, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, Logger: slog.New(slog.DiscardHandler),
+			Room: membound.New(membound.Options{Most: 1 << 20}), ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, Logger: slog.New(slog.DiscardHandler),
 		})
 		t.Cleanup(b.Stop)
 		partial := &script{in: opens(1, 10)}

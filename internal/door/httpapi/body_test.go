@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"net/http"
@@ -96,6 +97,56 @@ func TestLargeBodiesAreBoundedTogether(t *testing.T) {
 		if w := a.check(begun + `"}}`); w.Code != http.StatusOK {
 			t.Errorf("when all is given back: %d %.100s", w.Code, w.Body)
 		}
+	}
+}
+
+// Bodies that do not end make room for those of others, and are answered.
+func TestSlowBodiesMakeRoomForLargeOnes(t *testing.T) {
+	t.Parallel()
+	a := newBoundedAPI(t, memory.New(), 1<<20)
+	server := httptest.NewServer(a.handler)
+	defer server.Close()
+	var slow []net.Conn
+	for range 4 {
+		nc, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = nc.Close() }()
+		_, _ = io.WriteString(nc, "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 300000\r\n\r\n"+strings.Repeat(" ", 250_000))
+		slow = append(slow, nc)
+	}
+	large := loginBody + strings.Repeat(" ", 500_000)
+	for begun := time.Now(); ; { // until they are slow
+		answer, err := http.Post(server.URL+"/v1/check", "application/json", strings.NewReader(large))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode == http.StatusOK {
+			break
+		}
+		if answer.StatusCode != http.StatusServiceUnavailable || time.Since(begun) > 20*time.Second {
+			t.Fatalf("%d after %s", answer.StatusCode, time.Since(begun))
+		}
+	}
+	refused := 0
+	for _, nc := range slow {
+		_, _ = io.WriteString(nc, strings.Repeat(" ", 50_000-len(loginBody))+loginBody)
+		answer, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		switch {
+		case answer.StatusCode == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") == "1":
+			refused++
+		case answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusTooManyRequests:
+			t.Errorf("a slow one: %s", answer.Status)
+		}
+	}
+	if refused == 0 || refused == len(slow) {
+		t.Errorf("%d of %d were refused", refused, len(slow))
 	}
 }
 

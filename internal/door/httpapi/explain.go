@@ -94,7 +94,7 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 		answer.Unread(w, r, err)
 		return
 	}
-	x, err := h.Explain(r.Context(), c.in)
+	x, err := h.Explain(r.Context(), c.in.Bytes)
 	if errors.Is(err, ErrBusy) {
 		w.Header().Set("Retry-After", "1")
 		answer.Problem(w, http.StatusServiceUnavailable, err.Error())

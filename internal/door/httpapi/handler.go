@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/membound"
 )
 
 // MaxBody is the largest body of a request, in bytes.
@@ -45,9 +46,9 @@ type Options struct {
 	// ForwardAuth, if not nil, answers /v1/auth, by any method: proxies that
 	// ask before they forward a request.
 	ForwardAuth http.Handler
-	// MaxBodies is how many bytes all bodies together may take that are larger
-	// than 16 KiB; 0 is 64 MiB.
-	MaxBodies int64
+	// Bodies bounds what bodies together may take that are larger than 16 KiB; nil
+	// is 64 MiB.
+	Bodies *membound.Bound
 	// Queue, if not nil, answers GET /v1/queue/ID: what became of a request that
 	// was queued.
 	Queue http.Handler
@@ -58,20 +59,19 @@ type Handler struct {
 	options    Options
 	calls      sync.Pool // of *call
 	explaining explaining
-	bodies     answer.Bodies
+	bodies     *answer.Bodies
 }
 
 // New returns the API.
 func New(options Options) *Handler {
-	h := &Handler{options: options}
-	h.bodies.Most = options.MaxBodies
+	h := &Handler{options: options, bodies: answer.NewBodies(options.Bodies)}
 	h.calls.New = func() any { return new(call) }
 	return h
 }
 
 // call is the memory of one request, used again for the next.
 type call struct {
-	in       []byte
+	in       answer.Body
 	body     body
 	out      []byte
 	policies []answer.Policy
@@ -163,7 +163,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 		answer.Unread(w, r, err)
 		return
 	}
-	if err := c.body.parse(string(c.in), h.options.Clients); err != nil {
+	if err := c.body.parse(string(c.in.Bytes), h.options.Clients); err != nil {
 		answer.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
@@ -203,6 +203,8 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call, at int6
 		v.Release()
 	}
 	c.out = append(c.out, "]}\n"...)
+	c.in.Release() // the client may take long to read
+	c.body.release()
 	write(w, http.StatusOK, c.out)
 }
 
@@ -243,8 +245,8 @@ func write(w http.ResponseWriter, status int, body []byte) {
 
 // read reads the body of r into c.in, which counts until it is released.
 func (h *Handler) read(c *call, w http.ResponseWriter, r *http.Request) (err error) {
-	if c.in, err = h.bodies.Read(c.in, w, r, MaxBody); err != nil {
-		c.in = h.bodies.Release(c.in) // not only when the refusal has been read
+	if err = h.bodies.Read(&c.in, w, r, MaxBody); err != nil {
+		c.in.Release() // not only when the refusal has been read
 	}
 	return err
 }
@@ -255,7 +257,7 @@ const keptMemory = 64 << 10
 
 // release lets go of what a giant request took.
 func (h *Handler) release(c *call) {
-	c.in = h.bodies.Release(c.in)
+	c.in.Release()
 	if cap(c.out) > keptMemory {
 		c.out = nil
 	}

@@ -17,8 +17,10 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/client"
 	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/internal/membound"
 	"github.com/headgate/headgate/rules"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -62,7 +64,7 @@ type api struct {
 
 func newAPI(t testing.TB, store headgate.Store, options ...engine.Option) *api {
 	t.Helper()
-	return newBoundedAPI(t, store, 0, options...)
+	return newBoundedAPI(t, store, answer.DefaultMostBodies, options...)
 }
 
 // newBoundedAPI is one whose large bodies may take that many bytes together.
@@ -82,7 +84,7 @@ func newBoundedAPI(t testing.TB, store headgate.Store, bodies int64, options ...
 		Ready:   func(context.Context) httpapi.Readiness { return a.ready },
 		Clock:   func() time.Time { return a.now },
 		Logger:  slog.New(slog.DiscardHandler),
-		Clients: clients, MaxBodies: bodies,
+		Clients: clients, Bodies: membound.New(membound.Options{Most: bodies}),
 	})
 	return a
 }

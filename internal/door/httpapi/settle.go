@@ -69,7 +69,7 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/v1/commit" || r.URL.Path == "/v1/cancel" {
 		name = "reservation"
 	}
-	b, err := parseToken(string(c.in), name, r.URL.Path == "/v1/commit")
+	b, err := parseToken(string(c.in.Bytes), name, r.URL.Path == "/v1/commit")
 	if err != nil {
 		answer.Problem(w, http.StatusBadRequest, err.Error())
 		return
@@ -154,7 +154,7 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) {
 		answer.Unread(w, r, err)
 		return
 	}
-	ttl, err := c.body.parseReserve(string(c.in), h)
+	ttl, err := c.body.parseReserve(string(c.in.Bytes), h)
 	if err != nil {
 		answer.Problem(w, http.StatusBadRequest, err.Error())
 		return

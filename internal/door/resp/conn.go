@@ -16,7 +16,7 @@ import (
 const (
 	// firstInput is the size of a connection's buffer at first, fullInput what
 	// it grows to if the client sends faster than is answered. Only a command
-	// that is larger takes more, out of Options.MaxBuffers.
+	// that is larger takes more, out of Options.Buffers.
 	firstInput = 4 << 10
 	fullInput  = 16 << 10
 	// fullOutput is when answers are sent though there are more to come.
@@ -40,11 +40,12 @@ type conn struct {
 	heard  atomic.Int64 // how many connections there had been when it last sent something
 
 	draining atomic.Bool
-	name     string // guarded by server.mu
+	evicted  atomic.Pointer[large] // what others need
+	name     string                // guarded by server.mu
 
 	in         []byte
-	counted    int64 // of Options.MaxBuffers
-	start, end int   // of what has been read and not been done with
+	large      *large // what it takes of Options.Buffers; nil for nothing
+	start, end int    // of what has been read and not been done with
 	parser     parser
 	reply
 	at      int64 // the time of the commands that arrived together
@@ -102,10 +103,7 @@ func (c *conn) run(ctx context.Context) {
 	}
 	clock := &c.server.clock
 	c.in = make([]byte, firstInput)
-	defer func() {
-		c.parser.args = nil
-		c.shrink(0)
-	}()
+	defer func() { c.count(0) }()
 	for {
 		between := c.authed && c.start == c.end && c.parser.left == 0
 		if between {
@@ -125,11 +123,11 @@ func (c *conn) run(ctx context.Context) {
 			if between {
 				c.first = clock.now.Load()
 			}
-			if !c.process(ctx) || !c.room(n) {
+			if !c.process(ctx) || !c.room(ctx, n) {
 				return
 			}
 		}
-		if err != nil && !c.interrupted(err) {
+		if err != nil && !c.interrupted(err) && !c.makesRoom(ctx, err) {
 			return
 		}
 	}
@@ -187,8 +185,8 @@ func (c *conn) process(ctx context.Context) bool {
 			if c.parser.left == 0 && cap(c.parser.args) > keptArgs {
 				c.parser.args = nil // before it waits for a reader
 			}
-			if !c.count(c.large(len(c.in))) {
-				return c.tooMuch()
+			if !c.count(c.takes(len(c.in))) {
+				return c.tooMuch(ctx)
 			}
 			return c.flush()
 		}
@@ -259,8 +257,8 @@ func (c *conn) linger() {
 }
 
 // room makes room for the next read after one of n bytes, and lets go of what a
-// giant took. It reports false if there is no more room for anybody.
-func (c *conn) room(n int) bool {
+// giant took. It reports false if the connection ends for want of room.
+func (c *conn) room(ctx context.Context, n int) bool {
 	filled := n > 0 && c.end == len(c.in)
 	if c.start > 0 {
 		copy(c.in, c.in[c.start:c.end])
@@ -268,13 +266,15 @@ func (c *conn) room(n int) bool {
 	}
 	switch {
 	case c.end == len(c.in): // one command has filled it, and goes on
-		if !c.grow() {
-			return false
+		size := 2 * len(c.in)
+		if !c.count(c.takes(size)) {
+			return c.tooMuch(ctx)
 		}
+		c.resize(size)
 	case filled && len(c.in) < fullInput:
 		c.resize(2 * len(c.in))
 	case c.end == 0 && len(c.in) > fullInput:
-		c.shrink(firstInput)
+		c.resize(firstInput)
 	}
 	if c.end == 0 {
 		if cap(c.out) > 4*fullOutput {
@@ -283,61 +283,9 @@ func (c *conn) room(n int) bool {
 		if cap(c.parser.args) > keptArgs {
 			c.parser.args = nil
 		}
-		c.count(c.large(len(c.in)))
+		c.count(c.takes(len(c.in)))
 	}
 	return true
-}
-
-// grow doubles the buffer. What large commands take, all connections share.
-func (c *conn) grow() bool {
-	size := 2 * len(c.in)
-	if !c.count(c.large(size)) {
-		return c.tooMuch()
-	}
-	c.resize(size)
-	return true
-}
-
-// tooMuch ends the connection, since there is no more of MaxBuffers for it.
-func (c *conn) tooMuch() bool {
-	c.parser.args = nil
-	c.shrink(firstInput)
-	c.fail("ERR no memory for so large a command, too many are being received")
-	if c.flush() {
-		c.linger()
-	}
-	return false
-}
-
-// large is how much of MaxBuffers the connection takes with a buffer of that
-// size: the buffer if it is large, and the places of arguments if they are many.
-func (c *conn) large(size int) int64 {
-	total := 0
-	if size > fullInput {
-		total = size
-	}
-	if args := cap(c.parser.args); args > keptArgs {
-		total += args * spanSize
-	}
-	return int64(total)
-}
-
-// count makes that what is counted of MaxBuffers. It reports false, and counts
-// what was counted before, if that is more than there is.
-func (c *conn) count(total int64) bool {
-	more := total - c.counted
-	if c.server.buffers.Add(more) > c.server.options.MaxBuffers && more > 0 {
-		c.server.buffers.Add(-more)
-		return false
-	}
-	c.counted = total
-	return true
-}
-
-// shrink gives back what grow took, and goes on with a buffer of the size given.
-func (c *conn) shrink(size int) {
-	c.in = make([]byte, size)
-	c.count(c.large(size))
 }
 
 func (c *conn) resize(size int) {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/resp"
+	"github.com/headgate/headgate/internal/membound"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -109,7 +110,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 // TestLargeCommandsShareMemory holds many large commands half-way.
 func TestLargeCommandsShareMemory(t *testing.T) {
 	t.Parallel()
-	d := open(t, func(o *resp.Options) { o.MaxBuffers, o.MaxBulk = 1<<20, 1<<20 })
+	d := open(t, func(o *resp.Options) { o.Buffers, o.MaxBulk = membound.New(membound.Options{Most: 1 << 20}), 1<<20 })
 	refused := 0
 	half := "*2\r\n$4\r\nECHO\r\n$500000\r\n" + strings.Repeat("x", 200_000)
 	var conns []*wire

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/membound"
 	"github.com/headgate/headgate/internal/token"
 )
 
@@ -61,9 +62,11 @@ type Options struct {
 	// have, and how many bytes an argument and the command as a whole. A
 	// command that exceeds them is refused; the connection goes on.
 	MaxArgs, MaxBulk, MaxCommand int
-	// MaxBuffers is how many bytes all commands together may take that are
-	// larger than 16 KiB and have not yet arrived whole.
-	MaxBuffers int64
+	// Buffers bounds how many bytes all commands together may take that are
+	// larger than 16 KiB and have not yet arrived whole; nil is
+	// DefaultMaxBuffers. Where there is no room, the command that has taken most
+	// for long is refused.
+	Buffers *membound.Bound
 	// ReadTimeout is how long a command may take from its first byte to its
 	// last, a client to give the password and a TLS handshake to end;
 	// WriteTimeout how long a client may take to read its answers. Connections
@@ -80,7 +83,9 @@ func (o *Options) complete() {
 	orElse(&o.MaxArgs, DefaultMaxArgs)
 	orElse(&o.MaxBulk, DefaultMaxBulk)
 	orElse(&o.MaxCommand, DefaultMaxCommand)
-	orElse(&o.MaxBuffers, DefaultMaxBuffers)
+	if o.Buffers == nil {
+		o.Buffers = membound.New(membound.Options{Most: DefaultMaxBuffers})
+	}
 	orElse(&o.ReadTimeout, DefaultReadTimeout)
 	orElse(&o.WriteTimeout, DefaultWriteTimeout)
 	orElse(&o.Version, "0.0.0")

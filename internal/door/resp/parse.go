@@ -114,6 +114,19 @@ func (p *parser) exceed(format string, a ...any) {
 	p.args = p.args[:0]
 }
 
+// refuse lets the command that is arriving be refused at its end, and its bytes be
+// let go of. It reports false if it is not known where that will be.
+func (p *parser) refuse(complaint string) bool {
+	if p.left == 0 {
+		return false // inline
+	}
+	if !p.over {
+		p.over, p.complaint = true, complaint
+	}
+	p.args = nil
+	return true
+}
+
 // finish ends a command of n bytes.
 func (p *parser) finish(n int) (int, status) {
 	p.pos, p.left = 0, 0

@@ -25,9 +25,8 @@ type Server struct {
 	accepts  context.Context // done when no more are accepted
 	refuse   context.CancelFunc
 
-	clock   watch
-	stats   counters
-	buffers atomic.Int64 // bytes of large input buffers
+	clock watch
+	stats counters
 
 	mu        sync.Mutex
 	draining  bool

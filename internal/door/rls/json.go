@@ -23,21 +23,21 @@ const maxJSON = 1 << 20
 func (s *Service) JSON() http.Handler { return http.HandlerFunc(s.serveJSON) }
 
 func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) {
-	body, err := s.bodies.Read(nil, w, r, maxJSON)
-	if err != nil {
-		s.bodies.Release(body)
+	var in answer.Body
+	defer in.Release()
+	if err := s.bodies.Read(&in, w, r, maxJSON); err != nil {
+		in.Release() // not only when the refusal has been read
 		answer.Unread(w, r, err)
 		return
 	}
-	defer s.bodies.Release(body)
-	taken, err := s.room.Enter(r.Context(), int64(len(body))*jsonByteCost, DefaultPatience)
+	taken, err := s.room.Enter(r.Context(), int64(len(in.Bytes))*jsonByteCost, DefaultPatience)
 	if err != nil {
 		answer.Unread(w, r, err)
 		return
 	}
 	defer s.room.Leave(taken)
 	var request envoy.RateLimitRequest
-	if err := protojson.Unmarshal(body, &request); err != nil {
+	if err := protojson.Unmarshal(in.Bytes, &request); err != nil {
 		answer.Problem(w, http.StatusBadRequest, "the body is no RateLimitRequest: "+err.Error())
 		return
 	}

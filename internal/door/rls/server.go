@@ -23,6 +23,7 @@ import (
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/h2bound"
+	"github.com/headgate/headgate/internal/membound"
 )
 
 // The defaults of ServerOptions.
@@ -123,7 +124,7 @@ func NewServer(s *Service, o ServerOptions) *Server {
 		age.MaxConnectionAge, age.MaxConnectionAgeGrace = o.MaxConnectionAge, o.MaxConnectionAgeGrace
 	}
 	bound := h2bound.New(h2bound.Options{
-		Most: o.MaxBuffers, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, Logger: o.Logger,
+		Room: membound.New(membound.Options{Most: o.MaxBuffers}), ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, Logger: o.Logger,
 	})
 	options := []grpc.ServerOption{
 		grpc.Creds(newBounding(bound, o.TLS)),

@@ -1,0 +1,40 @@
+package app
+
+import (
+	"sync"
+
+	"github.com/headgate/headgate/internal/membound"
+)
+
+const (
+	// mostRoom is what the callers of a door may keep in memory together, in
+	// bytes, where there is enough of it; leastRoom is what they may in any case.
+	mostRoom  = 64 << 20
+	leastRoom = 2 << 20
+	// roomShare is the part of the limit of memory that this takes at most: no
+	// door may bring the process to where it refuses requests at all others.
+	roomShare = 8
+)
+
+// rooms are what the callers of each door may keep in memory. Those of the HTTP
+// API share one: bodies over HTTP/1, and connections of HTTP/2.
+type rooms struct {
+	api, admin, resp func() *membound.Bound
+}
+
+// openRooms makes the rooms when they are asked for.
+func (a *App) openRooms() {
+	room := func() *membound.Bound {
+		return membound.New(membound.Options{Most: a.roomOfADoor(), Client: a.countedClient})
+	}
+	a.capacity.rooms = rooms{api: sync.OnceValue(room), admin: sync.OnceValue(room), resp: sync.OnceValue(room)}
+}
+
+// roomOfADoor is how many bytes that is.
+func (a *App) roomOfADoor() int64 {
+	limit, limited := a.memoryLimit()
+	if !limited {
+		return mostRoom
+	}
+	return min(mostRoom, max(limit/roomShare, leastRoom))
+}
