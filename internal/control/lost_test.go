@@ -18,6 +18,7 @@ import (
 // inRedis is a table in Redis, from which a node may be cut off.
 type inRedis struct {
 	table *redis.Table
+	clock func() time.Time // if not nil, what the server's is taken for
 	off   bool
 }
 
@@ -30,6 +31,9 @@ func (r *inRedis) down() error {
 
 func (r *inRedis) Look(ctx context.Context) (control.State, error) {
 	state, err := r.table.Look(ctx)
+	if r.clock != nil {
+		state.Now = r.clock()
+	}
 	return control.State(state), errors.Join(err, r.down())
 }
 
@@ -75,7 +79,7 @@ func connect(t *testing.T, server *redistest.Server, clock func() time.Time, n i
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = store.Close() })
-		table := &inRedis{table: store.Table("control")}
+		table := &inRedis{table: store.Table("control"), clock: clock}
 		nodes, tables = append(nodes, newNodeAt(t, table, clock, 0)), append(tables, table)
 	}
 	return nodes, tables
@@ -249,5 +253,59 @@ func TestLossThatCannotBeMended(t *testing.T) {
 	}
 	if len(lines) > 4 || n.Lost() != 1 {
 		t.Errorf("%d losses:\n%s", n.Lost(), &n.log)
+	}
+}
+
+// TestClocksApart: bans and limits end at the same time at all nodes that share a
+// Redis, by its clock, whatever theirs say, and while those are put right.
+func TestClocksApart(t *testing.T) {
+	server := redistest.Standalone(t)
+	store, err := redis.New(t.Context(), redis.Options{Addresses: []string{server.Addr}, Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	wrong := []time.Duration{0, 100 * time.Millisecond, 2 * time.Hour, -2 * time.Hour, 40 * 24 * time.Hour, -40 * 24 * time.Hour}
+	nodes := make([]*node, len(wrong))
+	now := func(i int) time.Time { return time.Now().Add(wrong[i]) }
+	for i := range nodes {
+		nodes[i] = newNodeAt(t, &inRedis{table: store.Table("control")}, func() time.Time { return now(i) }, 0)
+		nodes[i].sync(t)
+	}
+	began := time.Now()
+	for i, n := range nodes {
+		n.put(t, n.entry("a", fmt.Sprint("user", i), "", now(i).Add(30*time.Minute)))
+	}
+	check := func(when string) {
+		t.Helper()
+		for i, n := range nodes {
+			n.sync(t)
+			if got := len(n.Entries()); got != len(nodes) {
+				t.Errorf("%s: node %d knows %d bans", when, i, got)
+			}
+			for user := range nodes {
+				_, banned := n.engine.Applies(n.rules.Rule("api", "a"), key(fmt.Sprint("user", user)), now(i))
+				left, least := banned.Sub(now(i)), 30*time.Minute-time.Since(began)
+				if left < least-time.Second || left > 30*time.Minute+time.Second {
+					t.Errorf("%s: at node %d, what node %d has banned is so for %s", when, i, user, left)
+				}
+			}
+		}
+	}
+	check("apart")
+	for i := range wrong {
+		wrong[i] /= 3
+	}
+	check("nearer")
+	clear(wrong)
+	check("put right")
+	for i, n := range nodes {
+		was := n.changed
+		for range 5 {
+			n.sync(t)
+		}
+		if n.changed != was {
+			t.Errorf("node %d reads all again all the time", i)
+		}
 	}
 }

@@ -33,6 +33,9 @@ type State struct {
 	Generation int64
 	// Version is another one after every change.
 	Version int64
+	// Now is the time on the table's own clock, by which its rows end; zero if
+	// it goes by the clock of its Manager.
+	Now time.Time
 }
 
 // Table is where the entries are, for all processes that share it.
@@ -106,8 +109,10 @@ type Manager struct {
 	mu      sync.Mutex
 	entries map[string]*Entry // by name
 	byScope map[string][]*rules.Rule
-	seen    State // that of entries
-	known   bool  // whether seen means anything
+	seen    State         // that of entries
+	ahead   time.Duration // how far the table's clock is ahead of ours, see tick
+	ticked  bool          // whether they were compared
+	known   bool          // whether seen means anything
 	full    time.Time
 	memory  memory
 	// What the engine has, and where entries have changed since: in these
@@ -176,11 +181,13 @@ func (m *Manager) Sync(ctx context.Context) error {
 
 // read reads the table, if its state says that it has changed.
 func (m *Manager) read(ctx context.Context) (changed bool, err error) {
-	now := m.options.Clock()
+	before := m.options.Clock()
 	state, err := m.options.Table.Look(ctx)
 	if err != nil {
 		return false, err
 	}
+	now := m.options.Clock()
+	m.tick(before, state.Now, now)
 	whole := !m.known || m.failing || now.Sub(m.full) >= afresh || now.Before(m.full) ||
 		state.Identity != m.seen.Identity || state.Generation != m.seen.Generation || state.Version < m.seen.Version
 	switch {
@@ -274,6 +281,7 @@ func (m *Manager) take(into map[string]*Entry, r *Row, now time.Time) {
 		}
 		return
 	}
+	*e = e.shifted(-m.ahead)
 	if !e.Until.After(now) {
 		delete(into, r.Name)
 		return
@@ -362,11 +370,12 @@ func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engin
 // Put writes an entry, in place of the one of its kind that the key has, and
 // puts it in force here. With an error that wraps ErrNotSaved it holds.
 func (m *Manager) Put(ctx context.Context, e *Entry) error {
-	text, err := e.encode()
+	stored := m.onTable(e)
+	text, err := stored.encode()
 	if err != nil {
 		return err
 	}
-	err = m.options.Table.Put(ctx, Row{Name: e.name(), Value: text, Until: e.Until, Version: m.version()}, m.options.Most)
+	err = m.options.Table.Put(ctx, Row{Name: e.name(), Value: text, Until: stored.Until, Version: m.version()}, m.options.Most)
 	if err != nil && !errors.Is(err, ErrNotSaved) {
 		return err
 	}

@@ -50,7 +50,7 @@ func (m *Manager) giveBack(ctx context.Context, state State, rows map[string]Row
 	var lost []Row
 	if now.Sub(m.memory.touched) < inTouch {
 		for name, r := range m.memory.rows {
-			if there, ok := rows[name]; r.Until.After(now) && (!ok || r.newer(&there)) {
+			if there, ok := rows[name]; r.Until.Add(-m.ahead).After(now) && (!ok || r.newer(&there)) {
 				lost = append(lost, r)
 				rows[name] = r
 				each(&r)

@@ -71,6 +71,8 @@ type TableState struct {
 	// Version is another one, usually a larger one, after every change; 0 is
 	// that of a table without any.
 	Version int64
+	// Now is the time on the clock by which rows end: the server's.
+	Now time.Time
 }
 
 // Look returns the state of the table. One of which a part is missing begins
@@ -80,13 +82,15 @@ func (t *Table) Look(ctx context.Context) (state TableState, err error) {
 	if err != nil {
 		return state, err
 	}
-	if len(values) != 3 {
+	if len(values) != 4 {
 		return state, fmt.Errorf("redis: the table's state has %d parts", len(values))
 	}
-	var errs [3]error
+	var errs [4]error
 	state.Identity, errs[0] = values[0].ToString()
 	state.Generation, errs[1] = values[1].AsInt64()
 	state.Version, errs[2] = values[2].AsInt64()
+	now, err := values[3].AsInt64()
+	state.Now, errs[3] = time.UnixMicro(now), err
 	if err := errors.Join(errs[:]...); err != nil {
 		return TableState{}, fmt.Errorf("redis: the table's state: %w", err)
 	}

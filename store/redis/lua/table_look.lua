@@ -1,3 +1,3 @@
--- Which table this is, how often something was written back into it, and its
--- version.
-return {id, generation, now or '0'}
+-- Which table this is, how often something was written back into it, its version,
+-- and the time in microseconds.
+return {id, generation, now or '0', string.format('%.0f', us)}
