@@ -11,6 +11,9 @@ import (
 // the way in which another program writes one. Where it is probably another word
 // for an attribute that there is, or nearly one, it is a warning.
 func (p *parser) checkEntry(at *node, a Attribute) {
+	if a.Kind == JWT && p.options.NoTokens {
+		p.refuseClaim(at, a)
+	}
 	if a.Kind != Other {
 		return
 	}
@@ -37,6 +40,15 @@ func (p *parser) checkEntry(at *node, a Attribute) {
 	case right != "" && !strings.HasPrefix(right, "jwt:"): // a caller may well send a user
 		p.warnf(at, "", "the attribute %s is one that the caller must send%s", quote(a.Name), hint)
 	}
+}
+
+// refuseClaim reports a claim, where no HTTP request has one.
+func (p *parser) refuseClaim(at *node, a Attribute) {
+	if p.options.OnlyHTTP {
+		p.errorf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request has %s: nothing verifies tokens", quote(a.String()))
+		return
+	}
+	p.warnf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request of the proxy or of forward-auth has %s: nothing verifies tokens", quote(a.String()))
 }
 
 // hintf reports an attribute that no request has, and is like none that they have.

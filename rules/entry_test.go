@@ -45,6 +45,32 @@ func TestNamesThatNothingProvides(t *testing.T) {
 	}
 }
 
+// Claims are an error where all requests are HTTP and nothing verifies tokens, and
+// a warning where other callers may know them, wherever a rule asks for one.
+func TestClaimsThatNobodyVerifies(t *testing.T) {
+	t.Parallel()
+	for place, text := range map[string]string{
+		"4:11": "domain: d\nlimits:\n  - name: a\n    key: ['jwt:sub']\n    rate: 1/day\n",
+		"4:20": "domain: d\nlimits:\n  - name: a\n    match: {jwt: { role: guest}}\n    rate: 1/day\n",
+		"5:17": "domain: d\nlimits:\n  - name: a\n    rate: 1/day\n    tiers: {by: 'jwt:plan', pro: {rate: 2/day}}\n",
+		"5:18": "domain: d\nlimits:\n  - name: a\n    rate: 9/day\n    cost: {from: 'jwt:cost'}\n",
+		"3:10": "domain: d\ndescriptors:\n  - key: 'jwt:sub'\n    rate_limit: {rate: 1/day}\n",
+	} {
+		for options, want := range map[rules.Options]string{
+			{OnlyHTTP: true, NoTokens: true}: "error", {NoTokens: true}: "warning", {OnlyHTTP: true}: "", {}: "",
+		} {
+			rs, problems := options.Parse(rules.Source{Name: "r.yaml", Data: []byte(text)})
+			got := rules.Problems(problems).Error()
+			if (rs == nil) != (want == "error") || (got == "") != (want == "") {
+				t.Errorf("%+v: %q of %s", options, got, text)
+			}
+			if want != "" && (!strings.Contains(got, "r.yaml:"+place) || !strings.Contains(got, "nothing verifies tokens")) {
+				t.Errorf("%+v: %q, want it at %s", options, got, place)
+			}
+		}
+	}
+}
+
 // TestBrokenRatesRepeatNothing: of a rule whose rate is wrong nobody knows what it
 // would repeat.
 func TestBrokenRatesRepeatNothing(t *testing.T) {

@@ -52,6 +52,10 @@ type Options struct {
 	// reverse proxy alone: no request has an attribute by another name than
 	// theirs, so that it is an error to ask for one.
 	OnlyHTTP bool
+	// NoTokens is for doors for HTTP requests where nothing verifies tokens, so
+	// that these have no claims: with OnlyHTTP it is an error to ask for one, and
+	// otherwise a warning, as other callers may know claims.
+	NoTokens bool
 	// KeySecret makes the digests of hashed parts of keys: the first 128 bits of
 	// the value's HMAC-SHA-256. Processes with the same secret share counts.
 	// Without one it is the value's SHA-256, which tells those who see it

@@ -208,7 +208,9 @@ func (t *treeForm) readStep(f fields, at *node, what string, s *step) bool {
 	if strings.Contains(s.key, "*") && t.compat == CompatNone {
 		t.warnf(n, "wildcards stand in the value", "the * in the key %s is taken literally", quote(s.key))
 	}
-	s.attribute = keyAttribute(s.key)
+	if s.attribute = keyAttribute(s.key); s.attribute.Kind == JWT {
+		t.checkEntry(n, s.attribute)
+	}
 	s.kind = bareStep
 	if n := f.get("value"); n != nil {
 		if s.value, ok = t.scalar(n, "value"); !ok {

@@ -11,12 +11,23 @@ import (
 )
 
 // The proxy command, and check with a configuration that opens nothing else, refuse
-// an attribute that no HTTP request has; check without one cannot know.
+// an attribute that no HTTP request has, and a claim that nothing verifies; check
+// without one cannot know.
 func TestTheProxyRefusesUnknownAttributes(t *testing.T) {
+	for attribute, want := range map[string]string{
+		"tenant":  "no request has the attribute \"tenant\"",
+		"jwt:sub": "no request has \"jwt:sub\": nothing verifies tokens",
+	} {
+		t.Run(attribute, func(t *testing.T) { proxyRefuses(t, attribute, want) })
+	}
+}
+
+func proxyRefuses(t *testing.T, attribute, want string) {
+	t.Helper()
 	folder := t.TempDir()
 	file, config := filepath.Join(folder, "r.yaml"), filepath.Join(folder, "headgate.yaml")
 	for name, text := range map[string]string{
-		file:   "domain: d\nlimits:\n  - {name: a, key: [tenant], rate: 1/minute}\n",
+		file:   "domain: d\nlimits:\n  - {name: a, key: [\"" + attribute + "\"], rate: 1/minute}\n",
 		config: "proxy: {upstream: http://127.0.0.1:9}\nlisten: {api: off, grpc: off, resp: off}\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -35,7 +46,7 @@ func TestTheProxyRefusesUnknownAttributes(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // of a proxy that serves after all
 		code := run(ctx, row.args, streams{strings.NewReader(""), &out, &err})
 		cancel()
-		if refused := strings.Contains(err.String(), "no request has the attribute \"tenant\""); refused != row.refused || (code != 0) != row.refused {
+		if refused := strings.Contains(err.String(), want); refused != row.refused || (code != 0) != row.refused {
 			t.Errorf("%q: %d, %s", row.args, code, err.String())
 		}
 	}

@@ -304,7 +304,7 @@ func defaults() *Config {
 // finish fills in what depends on the place the process runs in.
 func (c *Config) finish() {
 	c.Telemetry.OTLP.settle()
-	c.RuleOptions.OnlyHTTP = c.onlyProxy()
+	c.settleRequests()
 	if len(c.Rules) == 0 && c.RulesFrom == FromFiles {
 		if info, err := os.Stat(DefaultRules); err == nil && info.IsDir() {
 			c.Rules = []string{DefaultRules}

@@ -261,6 +261,14 @@ func (c *Config) Exposed() []Exposure {
 	return all
 }
 
+// settleRequests tells those who read rules what the requests at the doors have.
+// Claims are known to the proxy and to forward-auth, which asks on behalf of a
+// trusted proxy, if tokens are verified; to other callers anyway.
+func (c *Config) settleRequests() {
+	c.RuleOptions.OnlyHTTP = c.onlyProxy()
+	c.RuleOptions.NoTokens = !c.JWT.Enabled() && (c.Proxy.Open() || len(c.TrustedProxies) > 0)
+}
+
 // onlyProxy reports whether all requests come by the reverse proxy, so that none
 // has other attributes than HTTP requests have.
 func (c *Config) onlyProxy() bool {

@@ -46,3 +46,42 @@ func TestOnlyTheProxy(t *testing.T) {
 		}
 	}
 }
+
+// TestTokensThatNothingVerifies: where HTTP requests come, their claims are known
+// only with keys, for serve and for check alike.
+func TestTokensThatNothingVerifies(t *testing.T) {
+	const proxy = "proxy: {upstream: http://127.0.0.1:9000}\n"
+	for _, row := range []struct {
+		text, variable, value string
+		want                  bool
+	}{
+		{proxy, "", "", true},
+		{proxy + "listen: {api: off, grpc: off, resp: off}\n", "", "", true},
+		{proxy, "HEADGATE_JWT_KEYS", "https://login.example.com/keys.json", false},
+		{proxy + "jwt: {secret_file: secret}\n", "", "", false},
+		{proxy, "HEADGATE_PROXY_LISTEN", "off", false},
+		{"log: {level: info}\n", "", "", false}, // whoever asks may know
+		{"trusted_proxies: [10.0.0.0/8]\n", "", "", true},
+		{"log: {level: info}\n", "HEADGATE_TRUSTED_PROXIES", "10.0.0.0/8", true},
+		{"trusted_proxies: [10.0.0.0/8]\njwt: {secret_file: secret}\n", "", "", false},
+	} {
+		file := filepath.Join(t.TempDir(), "headgate.yaml")
+		if err := os.WriteFile(file, []byte(row.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		from := config.Sources{File: file, Environment: func(name string) (string, bool) {
+			if name != row.variable {
+				return "", false
+			}
+			return row.value, true
+		}}
+		c, err := config.Load(from)
+		if err != nil {
+			t.Fatal(row, err)
+		}
+		checked, err := config.LoadRuleOptions(from)
+		if err != nil || c.RuleOptions.NoTokens != row.want || checked.NoTokens != row.want {
+			t.Errorf("%+v: served %t, checked %t, %v", row, c.RuleOptions.NoTokens, checked.NoTokens, err)
+		}
+	}
+}

@@ -228,9 +228,10 @@ func LoadRuleOptions(from Sources) (RuleOptions, error) {
 	for _, s := range settings() {
 		switch s.key {
 		case "compat", "merge_domains", "ignore_dot_files":
-		case "proxy.upstream", "proxy.listen", "listen.api", "listen.grpc", "listen.resp", "listen.shared":
+		case "proxy.upstream", "proxy.listen", "listen.api", "listen.grpc", "listen.resp", "listen.shared",
+			"jwt.keys", "jwt.secret_file", "trusted_proxies":
 			if from.File == "" {
-				continue // which doors there will be is not known
+				continue // which doors there will be is not known, nor what they know of requests
 			}
 		default:
 			continue
@@ -256,7 +257,7 @@ func LoadRuleOptions(from Sources) (RuleOptions, error) {
 	}
 	if from.File != "" {
 		c.placeDoors()
-		c.RuleOptions.OnlyHTTP = c.onlyProxy()
+		c.settleRequests()
 	}
 	return c.RuleOptions, nil
 }
