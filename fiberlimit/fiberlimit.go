@@ -28,6 +28,10 @@ import (
 // and must not keep it. Addresses are found by httplimit.ByIP, not by fiber's
 // own settings about proxies.
 //
+// A place of headgate.Concurrent is held until the handlers have returned and the
+// stream that they have set, as with SendStream and SendStreamWriter, has been
+// written or broken off.
+//
 // httplimit.RefundIf goes by the status of what handlers answer, or of the
 // *fiber.Error that they return; any other error counts as a 500. fasthttp does
 // not tell when a client goes away, so a request that waits for its turn gives
@@ -47,6 +51,12 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...httplimit.O
 			x.setHeader()
 			err = c.Next()
 			pass.Leave(status(c, err))
+			if pass.Holds() && c.Response().IsBodyStream() {
+				holdStream(c.Response(), pass)
+				pass = httplimit.Pass{}
+				x.c = nil // that of another request soon; the pass keeps the rest of x
+				return err
+			}
 			pass.End()
 		}
 		x.end()

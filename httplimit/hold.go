@@ -13,6 +13,11 @@ func (p *Pass) hold() {
 	}
 }
 
+// Holds reports whether the request has places of limits of headgate.Concurrent,
+// which are its own until End. For a framework that streams answers after its
+// handler has returned, it tells which of them have to call End when that is done.
+func (p *Pass) Holds() bool { return len(p.leases) > 0 }
+
 // End gives back what the request has taken of limits of headgate.Concurrent.
 // It has to be called when the request is over, also if its handler has
 // panicked: defer it. A second End does nothing.
