@@ -134,3 +134,41 @@ type Direct interface {
 	// refused with FailClosed.
 	TakeN(ctx context.Context, key string, limit Limit, n int64) (Decision, error)
 }
+
+// Group is some of the ops of a Pipeline, which belong together as those of
+// one [Store.Do] do.
+type Group struct {
+	// Ops is how many there are.
+	Ops int
+	// Mode says how they belong together.
+	Mode Mode
+	// Err is what Do would return.
+	Err error
+}
+
+// Pipeliner is what a remote Store may implement besides, so that many
+// requests at once do not wait for one round trip each.
+type Pipeliner interface {
+	// Pipeline executes groups in order as if each were a Do of its own, in one
+	// round trip where that can be, and sets the Err of each. The ops of all
+	// groups stand in ops one after the other, and their answers get the same
+	// places in out. What deadline a Store has is that of all groups together.
+	// A Store may have to execute some groups later than those behind them, and
+	// says when.
+	Pipeline(ctx context.Context, ops []Op, out []Decision, groups []Group)
+}
+
+// Pipeline asks store about groups as [Pipeliner] says, and if it is none, about
+// one after the other.
+func Pipeline(ctx context.Context, store Store, ops []Op, out []Decision, groups []Group) {
+	if p, ok := store.(Pipeliner); ok {
+		p.Pipeline(ctx, ops, out, groups)
+		return
+	}
+	from := 0
+	for i := range groups {
+		to := from + groups[i].Ops
+		groups[i].Err = store.Do(ctx, ops[from:to], out[from:to], groups[i].Mode)
+		from = to
+	}
+}

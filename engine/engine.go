@@ -173,6 +173,35 @@ func (e *Engine) answer(ctx context.Context, q Query, matched *Matched) (Verdict
 }
 
 func (e *Engine) decide(ctx context.Context, q Query, matched *Matched, v *Verdict) error {
+	next, observing, err := e.prepare(q, matched, v)
+	switch {
+	case next == answered:
+		return err
+	case next == bans:
+		return e.banned(ctx, q, v)
+	case observing == 0:
+		return e.enforce(ctx, q, v)
+	}
+	if e.timeout > 0 {
+		bounded, cancel := context.WithTimeout(ctx, e.timeout)
+		defer cancel()
+		ctx = bounded
+	}
+	err = e.enforce(ctx, q, v)
+	return errors.Join(err, e.observe(ctx, q, v, err))
+}
+
+// step is what is to be done about a request next.
+type step uint8
+
+const (
+	answered step = iota // nothing
+	bans                 // it is banned
+	asks                 // the store is to be asked
+)
+
+// prepare finds the rules that apply to q, of which some may only observe.
+func (e *Engine) prepare(q Query, matched *Matched, v *Verdict) (next step, observing int, err error) {
 	s := v.scratch
 	rs := e.rules.Load()
 	if matched == nil {
@@ -190,36 +219,40 @@ func (e *Engine) decide(ctx context.Context, q Query, matched *Matched, v *Verdi
 		if e.unknown == UnknownDomainRefuse {
 			v.refuse(headgate.Decision{Reason: headgate.Limited, RetryAfter: headgate.Never})
 		}
-		return nil
+		return answered, 0, nil
 	}
 	if q.Cost < 0 || q.Kind != headgate.Take && q.Kind != headgate.Peek {
 		v.refuse(headgate.Decision{Reason: headgate.TooLarge, RetryAfter: headgate.Never})
 		if q.Cost < 0 {
-			return headgate.ErrInvalidCost
+			return answered, 0, headgate.ErrInvalidCost
 		}
-		return fmt.Errorf("a query cannot be of kind %s", q.Kind)
+		return answered, 0, fmt.Errorf("a query cannot be of kind %s", q.Kind)
 	}
 	if x := e.exceptions.Load(); x != nil && s.except(x, q.At) {
-		return e.banned(ctx, q, v)
+		return bans, 0, nil
 	}
-	observing := s.fill()
-	if observing == 0 {
-		return e.enforce(ctx, q, v)
-	}
-	if e.timeout > 0 {
-		bounded, cancel := context.WithTimeout(ctx, e.timeout)
-		defer cancel()
-		ctx = bounded
-	}
-	err := e.enforce(ctx, q, v)
-	return errors.Join(err, e.observe(ctx, q, v, err))
+	return asks, s.fill(), nil
 }
 
 // enforce asks about the rules that count and settles the verdict.
 func (e *Engine) enforce(ctx context.Context, q Query, v *Verdict) error {
+	v.scratch.ops(q, q.Kind, enforcedOnly)
+	err := e.enforced(ctx, q, v, ask(ctx, e.store, v.scratch, headgate.AllOrNothing))
+	if err == nil && v.hides(q) {
+		return e.disguise(ctx, q, v)
+	}
+	return err
+}
+
+// hides reports whether v is a refusal that clients must not learn of.
+func (v *Verdict) hides(q Query) bool {
+	return !v.Allowed && q.Kind == headgate.Take && v.Outcome() == ShadowBanned
+}
+
+// enforced settles the verdict by the store's answers, or by its error.
+func (e *Engine) enforced(ctx context.Context, q Query, v *Verdict, err error) error {
 	s := v.scratch
-	enforced := s.ops(q, q.Kind, enforcedOnly)
-	err := ask(ctx, e.store, s, headgate.AllOrNothing)
+	enforced := s.places
 	if err != nil {
 		err = unavailable(err)
 		e.settle(ctx, q, s, enforced)
@@ -231,9 +264,6 @@ func (e *Engine) enforce(ctx context.Context, q Query, v *Verdict) error {
 	for _, at := range enforced {
 		v.consider(&s.results[at])
 	}
-	if !v.Allowed && err == nil && q.Kind == headgate.Take && v.Outcome() == ShadowBanned {
-		return e.disguise(ctx, q, v)
-	}
 	return err
 }
 
@@ -242,22 +272,34 @@ func (e *Engine) enforce(ctx context.Context, q Query, v *Verdict) error {
 // would be so if they were enforced. If the store has failed already, they do
 // not make the request wait for it once more.
 func (e *Engine) observe(ctx context.Context, q Query, v *Verdict, failed error) error {
+	v.observing(q)
+	var err error
+	if failed == nil {
+		if err = ask(ctx, e.store, v.scratch, headgate.Independent); err != nil {
+			err = unavailable(err)
+		}
+	}
+	v.observed(err != nil || failed != nil)
+	return err
+}
+
+// observing makes the questions about the rules that only observe.
+func (v *Verdict) observing(q Query) {
 	kind := q.Kind
 	if !v.Allowed {
 		kind = headgate.Peek
 	}
+	v.scratch.ops(q, kind, shadowedOnly)
+}
+
+// observed notes the answers to them, unless there are none.
+func (v *Verdict) observed(unknown bool) {
 	s := v.scratch
-	shadowed := s.ops(q, kind, shadowedOnly)
-	var err error
-	if failed == nil {
-		if err = ask(ctx, e.store, s, headgate.Independent); err != nil {
-			err = unavailable(err)
-		}
-	}
+	shadowed := s.places
 	for i, at := range shadowed {
 		r := &s.results[at]
 		switch {
-		case err != nil || failed != nil:
+		case unknown:
 			r.Decision = headgate.Decision{Allowed: true, Reason: headgate.FailOpen}
 		case s.out[i].Allowed:
 			r.Decision = s.out[i]
@@ -268,7 +310,6 @@ func (e *Engine) observe(ctx context.Context, q Query, v *Verdict, failed error)
 			v.WouldRefuse++
 		}
 	}
-	return err
 }
 
 // ask puts s.pending to store; s.out has the answers.

@@ -21,20 +21,26 @@ func (r *Result) visible() bool {
 // banned answers a request of which some keys are banned. The other limits do
 // not matter, unless the ban is hidden.
 func (e *Engine) banned(ctx context.Context, q Query, v *Verdict) error {
+	if !v.banned() {
+		return nil
+	}
+	return e.disguise(ctx, q, v)
+}
+
+// banned settles the verdict by the bans, and reports whether clients must not
+// learn of them.
+func (v *Verdict) banned() (hidden bool) {
 	s := v.scratch
 	for i := range s.results {
 		if r := &s.results[i]; r.Decision.Reason == headgate.Banned {
 			v.consider(r)
 		}
 	}
-	hidden := v.Outcome() == ShadowBanned
+	hidden = v.Outcome() == ShadowBanned
 	s.keep(func(r *Result) bool {
 		return r.Decision.Reason == headgate.Banned || hidden && r.visible()
 	})
-	if !hidden {
-		return nil
-	}
-	return e.disguise(ctx, q, v)
+	return hidden
 }
 
 // keep leaves out the checks, and their results, of which f reports false.
@@ -56,7 +62,17 @@ func (s *scratch) keep(f func(*Result) bool) {
 // that limit concurrency are not taken, since nobody would give them back; they
 // only look as if they were.
 func (e *Engine) disguise(ctx context.Context, q Query, v *Verdict) error {
-	s := v.scratch
+	v.scratch.disguising(q)
+	if e.timeout > 0 {
+		bounded, cancel := context.WithTimeout(ctx, e.timeout)
+		defer cancel()
+		ctx = bounded
+	}
+	return e.disguised(ctx, q, v, ask(ctx, e.store, v.scratch, headgate.AllOrNothing))
+}
+
+// disguising makes the questions of disguise.
+func (s *scratch) disguising(q Query) {
 	s.pending, s.places = s.pending[:0], s.places[:0]
 	for i := range s.results {
 		r := &s.results[i]
@@ -73,12 +89,11 @@ func (e *Engine) disguise(ctx context.Context, q Query, v *Verdict) error {
 		s.pending, s.places = append(s.pending, op), append(s.places, i)
 	}
 	s.room()
-	if e.timeout > 0 {
-		bounded, cancel := context.WithTimeout(ctx, e.timeout)
-		defer cancel()
-		ctx = bounded
-	}
-	err := ask(ctx, e.store, s, headgate.AllOrNothing)
+}
+
+// disguised takes the store's answers to them into account, or its error.
+func (e *Engine) disguised(ctx context.Context, q Query, v *Verdict, err error) error {
+	s := v.scratch
 	if err != nil {
 		err = unavailable(err)
 		e.settle(ctx, q, s, s.places)

@@ -43,8 +43,8 @@ func (s *scratch) fill() (observing int) {
 }
 
 // ops fills s.pending with what is to be asked about one sort of checks, and
-// returns where in s.results each answer belongs.
-func (s *scratch) ops(q Query, kind headgate.Kind, want which) []int {
+// s.places with where in s.results each answer belongs.
+func (s *scratch) ops(q Query, kind headgate.Kind, want which) {
 	s.pending, s.places = s.pending[:0], s.places[:0]
 	for i := range s.matches[0].Checks {
 		c := &s.matches[0].Checks[i]
@@ -58,7 +58,6 @@ func (s *scratch) ops(q Query, kind headgate.Kind, want which) []int {
 		})
 	}
 	s.room()
-	return s.places
 }
 
 // room makes s.out as long as s.pending.

@@ -56,3 +56,17 @@ func (s *Store) took(began time.Duration, err error) {
 	}
 	o.Observe((s.elapsed() - began).Seconds())
 }
+
+// Pipeline implements headgate.Pipeliner. It is measured as one question, which
+// failed if any of it did.
+func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+	began := s.elapsed()
+	headgate.Pipeline(ctx, s.Store, ops, out, groups)
+	var err error
+	for i := range groups {
+		if err = groups[i].Err; err != nil {
+			break
+		}
+	}
+	s.took(began, err)
+}

@@ -96,7 +96,35 @@ func (t *Telemetry) Store(next headgate.Store, kind string) headgate.Store {
 		about, s.kind = append(about, semconv.DBSystemNameRedis), trace.SpanKindClient
 	}
 	s.about = trace.WithAttributes(about...)
+	if p, ok := next.(headgate.Pipeliner); ok {
+		return &pipeliner{store: s, next: p}
+	}
 	return s
+}
+
+// pipeliner is the store of a headgate.Pipeliner.
+type pipeliner struct {
+	*store
+
+	next headgate.Pipeliner
+}
+
+// Pipeline implements headgate.Pipeliner.
+func (s *pipeliner) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+	if !trace.SpanFromContext(ctx).IsRecording() {
+		s.next.Pipeline(ctx, ops, out, groups)
+		return
+	}
+	ctx, span := s.tracer.Start(ctx, "store pipeline", trace.WithSpanKind(s.kind), s.about)
+	span.SetAttributes(opsKey.Int(len(ops)))
+	s.next.Pipeline(ctx, ops, out, groups)
+	var err error
+	for i := range groups {
+		if err = groups[i].Err; err != nil {
+			break
+		}
+	}
+	end(span, err)
 }
 
 type store struct {

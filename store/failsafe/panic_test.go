@@ -28,13 +28,15 @@ func TestPanicIsAFailure(t *testing.T) {
 		for i := range 3 {
 			_, err := s.Take(t.Context(), op("k"))
 			batch := s.Do(t.Context(), []headgate.Op{op("k")}, make([]headgate.Decision, 1), headgate.AllOrNothing)
-			for _, err := range []error{err, batch} {
+			groups := []headgate.Group{{Ops: 1}}
+			s.Pipeline(t.Context(), []headgate.Op{op("k")}, make([]headgate.Decision, 1), groups)
+			for _, err := range []error{err, batch, groups[0].Err} {
 				if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), "it panicked: no map") {
 					t.Errorf("%s, call %d: %v", name, i, err)
 				}
 			}
 		}
-		if stats := s.Stats(); stats.Failures != 6 || stats.Stuck != 0 {
+		if stats := s.Stats(); stats.Failures != 9 || stats.Stuck != 0 {
 			t.Errorf("%s: %+v", name, stats)
 		}
 		f.set(func(f *fake) { f.answer = nil })
@@ -65,6 +67,11 @@ func TestNoInnerStore(t *testing.T) {
 		ops, out := []headgate.Op{op("k")}, make([]headgate.Decision, 1)
 		if d, err := l.AllowAll(t.Context(), ops, out); !errors.Is(err, headgate.ErrNoStore) || d.Allowed {
 			t.Errorf("%s, AllowAll: %+v, %v", name, d, err)
+		}
+		groups := []headgate.Group{{Ops: 1}}
+		s.Pipeline(t.Context(), ops, out, groups)
+		if !errors.Is(groups[0].Err, headgate.ErrNoStore) {
+			t.Errorf("%s, Pipeline: %v", name, groups[0].Err)
 		}
 		if err := s.Close(); err != nil {
 			t.Errorf("%s: Close says %v", name, err)

@@ -154,10 +154,8 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 	if len(out) < len(ops) {
 		return fmt.Errorf("failsafe: %d ops but room for %d decisions", len(ops), len(out))
 	}
-	for i := range ops {
-		if err := check(&ops[i]); err != nil {
-			return err
-		}
+	if err := checkAll(ops); err != nil {
+		return err
 	}
 	clock, start := s.now()
 	var places [maxCachedOps]place
@@ -216,13 +214,19 @@ func (s *Store) settle(t ticket, a asked, err error) error {
 		s.breaker.done(t, succeeded, nil, now)
 		return nil
 	}
+	o, err := s.judge(a, err, clock, now)
+	s.breaker.done(t, o, err, now)
+	return err
+}
+
+// judge counts the error of a call that has just ended, and returns what it says
+// of the store and the error as the contract promises it.
+func (s *Store) judge(a asked, err error, clock time.Time, now int64) (outcome, error) {
 	if isWrongQuestion(err) {
-		s.breaker.done(t, silent, nil, now)
-		return err
+		return silent, err
 	}
 	if s.isAnswer(err) {
-		s.breaker.done(t, succeeded, nil, now)
-		return err
+		return succeeded, err
 	}
 	o := failed
 	if !a.own && a.ctx.Err() != nil && now-a.start < int64(s.options.Timeout/fairShare) {
@@ -242,8 +246,7 @@ func (s *Store) settle(t ticket, a asked, err error) error {
 	case !errors.Is(err, headgate.ErrUnavailable):
 		err = fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
 	}
-	s.breaker.done(t, o, err, now)
-	return err
+	return o, err
 }
 
 // blame returns whether a timeout that is noticed now is the store's fault.

@@ -20,6 +20,15 @@ import (
 // The caller waits for what is given back until the deadline that the takes had;
 // after that it goes on without him, for at most a Timeout of its own.
 func (b *batch) across(ctx context.Context) error {
+	if err := b.divisible(); err != nil {
+		return err
+	}
+	began := time.Now() //nolint:forbidigo // deadlines are on the real clock
+	return b.join(ctx, began, b.run(ctx, b.calls))
+}
+
+// divisible returns why the ops cannot be taken in several slots.
+func (b *batch) divisible() error {
 	if b.store.options.StrictAtomic {
 		return fmt.Errorf("redis: %d slots: %w", len(b.calls), headgate.ErrCrossSlot)
 	}
@@ -30,18 +39,13 @@ func (b *batch) across(ctx context.Context) error {
 			return fmt.Errorf("redis: %s cannot be undone: %w", b.ops[i].Kind, headgate.ErrCrossSlot)
 		}
 	}
-	began := time.Now() //nolint:forbidigo // deadlines are on the real clock
-	failed := b.run(ctx, b.calls)
-	var taken []*call
-	refused := failed != nil
-	for _, c := range b.calls {
-		switch {
-		case c.done && c.allowed && c.err == nil:
-			taken = append(taken, c)
-		case c.done:
-			refused = true
-		}
-	}
+	return nil
+}
+
+// join makes one answer of those of several slots, which were asked since began.
+// failed is the first error.
+func (b *batch) join(ctx context.Context, began time.Time, failed error) error {
+	taken, refused := b.taken()
 	if !refused {
 		return nil
 	}
@@ -49,35 +53,74 @@ func (b *batch) across(ctx context.Context) error {
 	if len(taken) == 0 {
 		return failed
 	}
-	err := b.giveBack(ctx, taken, earlier(ctx, began.Add(b.store.options.Timeout)))
+	u := &unwanted{batch: b, taken: taken}
+	b.store.giveBack(ctx, []*unwanted{u}, earlier(ctx, began.Add(b.store.options.Timeout)))
 	if failed == nil {
-		return err
+		return u.err
 	}
-	return errors.Join(failed, err)
+	return errors.Join(failed, u.err)
 }
 
-// giveBack gives back what taken took, and waits for it until deadline. Who has
-// taken gives back even if its own caller has gone by now.
-func (b *batch) giveBack(ctx context.Context, taken []*call, deadline time.Time) error {
-	own := &batch{store: b.store, ops: cloneOps(b.ops), out: slices.Clone(b.out[:len(b.ops)])}
-	calls := own.undo(taken)
-	result := make(chan error, 1)
-	go func() { result <- own.run(context.WithoutCancel(ctx), calls) }()
-	timer := time.NewTimer(time.Until(deadline)) //nolint:forbidigo // deadlines are on the real clock
-	defer timer.Stop()
-	var err error
-	select {
-	case err = <-result:
-	case <-timer.C:
-		b.untake(taken)
-		return nil
-	}
-	for _, t := range taken {
-		for _, c := range t.checks {
-			b.out[c.index] = own.out[c.index]
+// taken returns the calls to other slots that took although the whole is
+// refused, or has failed.
+func (b *batch) taken() (taken []*call, refused bool) {
+	for _, c := range b.calls {
+		switch {
+		case c.err != nil:
+			refused = true
+		case c.allowed:
+			taken = append(taken, c)
+		default:
+			refused = true
 		}
 	}
-	return err
+	if !refused {
+		return nil, false
+	}
+	return taken, true
+}
+
+// unwanted is what a batch has taken and has to give back.
+type unwanted struct {
+	*batch
+
+	taken []*call
+	err   error
+}
+
+// giveBack gives back what all of list have taken, in one round trip, and waits
+// for it until deadline. Who has taken gives back even if its own caller has gone
+// by now.
+func (s *Store) giveBack(ctx context.Context, list []*unwanted, deadline time.Time) {
+	owns, calls := make([]*batch, len(list)), []*call(nil)
+	for i, u := range list {
+		own := &batch{store: s, ops: cloneOps(u.ops), out: slices.Clone(u.out[:len(u.ops)])}
+		own.calls = own.undo(u.taken)
+		owns[i], calls = own, append(calls, own.calls...)
+	}
+	done := make(chan struct{})
+	go func() {
+		s.sendAll(context.WithoutCancel(ctx), calls)
+		close(done)
+	}()
+	timer := time.NewTimer(time.Until(deadline)) //nolint:forbidigo // deadlines are on the real clock
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		for _, u := range list {
+			u.untake(u.taken)
+		}
+		return
+	}
+	for i, u := range list {
+		u.err = firstError(owns[i].calls)
+		for _, t := range u.taken {
+			for _, c := range t.checks {
+				u.out[c.index] = owns[i].out[c.index]
+			}
+		}
+	}
 }
 
 // untake makes the decisions of taken those of Peek, as far as one can say
@@ -96,7 +139,7 @@ func (b *batch) untake(taken []*call) {
 func (b *batch) undo(taken []*call) []*call {
 	calls := make([]*call, 0, len(taken))
 	for _, t := range taken {
-		u := &call{slot: t.slot}
+		u := &call{slot: t.slot, of: b}
 		for i, c := range t.checks {
 			if granted := b.out[c.index].Granted; granted > 0 {
 				op := b.ops[c.index]

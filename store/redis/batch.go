@@ -73,13 +73,14 @@ type call struct {
 	// checks are the ops, by their index, and what to do with each.
 	checks []check
 	slot   uint16
+	// of is the batch that it belongs to.
+	of *batch
 	// all asks for all or nothing.
 	all bool
 	// guess is about the server's time.
 	guess int64
 	// allowed reports whether every check was.
 	allowed bool
-	done    bool
 	err     error
 	// freshAt says, by check, when the state is fresh, if the call asked.
 	freshAt []int64
@@ -108,6 +109,7 @@ type batch struct {
 // group divides the ops into calls, in order.
 func (b *batch) group(mode headgate.Mode) {
 	cluster := b.store.options.Mode == Cluster
+	all := mode == headgate.AllOrNothing && !b.isTake()
 	for i := range b.ops {
 		op := &b.ops[i]
 		if op.Limit.IsUnlimited() {
@@ -119,11 +121,17 @@ func (b *batch) group(mode headgate.Mode) {
 		}
 		c := b.last(slot)
 		if c == nil || mode == headgate.Independent && len(c.checks) == maxChecks {
-			c = &call{slot: slot, all: mode == headgate.AllOrNothing}
+			c = &call{slot: slot, of: b, all: all}
 			b.calls = append(b.calls, c)
 		}
 		c.checks = append(c.checks, check{index: i, kind: op.Kind})
 	}
+}
+
+// isTake reports whether b is one op that says the same by itself, for which the
+// scripts have a short way.
+func (b *batch) isTake() bool {
+	return len(b.ops) == 1 && (b.ops[0].Kind == headgate.Take || b.ops[0].Kind == headgate.Peek)
 }
 
 // last returns the newest call to slot, or nil.
@@ -139,31 +147,8 @@ func (b *batch) last(slot uint16) *call {
 // run sends calls in one round trip and reads the answers, and returns the
 // first error.
 func (b *batch) run(ctx context.Context, calls []*call) error {
-	epoch := b.store.trust.epoch.Load()
-	client, callContext, err := b.store.begin(ctx)
-	if err != nil {
-		for _, c := range calls {
-			c.err = err
-		}
-		return err
-	}
-	for _, c := range calls {
-		b.prepare(c)
-	}
-	b.send(callContext, client, calls, false)
-	var first error
-	for _, c := range calls {
-		if c.err != nil && first == nil {
-			first = c.err
-		}
-	}
-	if err := b.store.end(ctx, callContext, first); err != nil {
-		return err
-	}
-	for _, c := range calls {
-		b.store.trust.gain(c.slot, epoch)
-	}
-	return nil
+	b.store.sendAll(ctx, calls)
+	return firstError(calls)
 }
 
 // prepare renders the keys and arguments of c.
@@ -197,17 +182,27 @@ func (b *batch) op(c check) *headgate.Op {
 	return &b.ops[c.index]
 }
 
-// send sends calls, with the text of their scripts or only its name, and reads
-// the answers. What the server does not know by name, and what it could not
-// find a calendar window for, is sent again.
-func (b *batch) send(ctx *callContext, client rueidis.Client, calls []*call, text bool) { //nolint:revive // what is sent of a script: its text or its hash
+// naming is what is sent of scripts.
+type naming int
+
+const (
+	byName naming = iota
+	// byFirst sends the text with the first call to a slot, and then the name:
+	// texts are long, and what the server has read once it knows.
+	byFirst
+	byText
+)
+
+// send sends calls and reads the answers. What the server does not know by name,
+// and what it could not find a calendar window for, is sent again.
+func (s *Store) send(ctx *callContext, client rueidis.Client, calls []*call, how naming) {
 	var unknown []*call
 	for try := 0; len(calls) > 0; try++ {
 		var skewed []*call
-		for i, result := range b.exchange(ctx, client, calls, text) {
+		for i, result := range exchange(ctx, client, calls, how) {
 			c := calls[i]
 			values, err := result.ToArray()
-			if !text && isNoScript(err) {
+			if how < byText && isNoScript(err) {
 				unknown = append(unknown, c)
 				continue
 			}
@@ -217,27 +212,36 @@ func (b *batch) send(ctx *callContext, client rueidis.Client, calls []*call, tex
 			case err != nil:
 				c.err = err
 			case !late:
-				c.err = b.decide(c, &r)
+				c.err = c.of.decide(c, &r)
 			case try == skewRetries:
 				c.err = errSkew
 			default:
 				c.guess = at
-				b.prepare(c)
+				c.of.prepare(c)
 				skewed = append(skewed, c)
 			}
 		}
 		calls = skewed
 	}
 	if len(unknown) > 0 {
-		b.send(ctx, client, unknown, true)
+		s.send(ctx, client, unknown, how+1)
 	}
 }
 
-func (b *batch) exchange(ctx *callContext, client rueidis.Client, calls []*call, text bool) []rueidis.RedisResult { //nolint:revive // see send
+func exchange(ctx *callContext, client rueidis.Client, calls []*call, how naming) []rueidis.RedisResult {
+	type said struct {
+		sha  string
+		slot uint16
+	}
+	known := map[said]bool{}
 	commands := make([]rueidis.Completed, 0, len(calls))
 	for _, c := range calls {
 		n := int64(len(c.keys))
-		if text {
+		whole := how == byText
+		if here := (said{c.script.sha, c.slot}); how == byFirst && !known[here] {
+			known[here], whole = true, true
+		}
+		if whole {
 			commands = append(commands, client.B().Eval().Script(c.script.text).Numkeys(n).Key(c.keys...).Arg(c.args...).Build())
 		} else {
 			commands = append(commands, client.B().Evalsha().Sha1(c.script.sha).Numkeys(n).Key(c.keys...).Arg(c.args...).Build())
@@ -251,7 +255,7 @@ func (b *batch) exchange(ctx *callContext, client rueidis.Client, calls []*call,
 
 // decide reads the decisions of c.
 func (b *batch) decide(c *call, r *reply) error {
-	c.allowed, c.done = true, true
+	c.allowed = true
 	for _, check := range c.checks {
 		var d headgate.Decision
 		op := b.op(check)

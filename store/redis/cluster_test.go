@@ -33,6 +33,8 @@ func TestCluster(t *testing.T) {
 		strictAtomic(t, open(t, strict))
 	})
 	t.Run("ScriptsLost", func(t *testing.T) { scriptsLost(t, set, open(t, options)) })
+	t.Run("Pipeline", func(t *testing.T) { saysWhatDoSays(t, options, set.Primaries, false) })
+	t.Run("PipelineAcrossSlots", func(t *testing.T) { pipelineAcrossSlots(t, set, open(t, options)) })
 	t.Run("Leases", func(t *testing.T) { clusterLeases(t, set, open(t, options)) })
 	t.Run("Resharding", func(t *testing.T) { resharding(t, set, open(t, options)) })
 	t.Run("Conformance", func(t *testing.T) {
@@ -45,6 +47,7 @@ func TestCluster(t *testing.T) {
 			return oneEntity{open(t, o)}
 		}})
 	})
+	t.Run("PipelineOfPart", func(t *testing.T) { pipelineOfPart(t, set, options) }) // last: a primary is stopped
 }
 
 // oneEntity moves the key into the scope, so that all is in one slot: across

@@ -195,11 +195,11 @@ func (s *Store) end(ctx context.Context, call *callContext, err error) error {
 		s.contexts.put(call)
 		return nil
 	}
-	if answer := answerOf(err); answer != nil {
+	if answerOf(err) != nil {
 		// The server is there.
 		s.gate.leave()
 		call.timer.Stop()
-		return fmt.Errorf("redis: %w: %w", answer, err)
+		return s.told(ctx, err)
 	}
 	s.trust.lose()
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -209,7 +209,15 @@ func (s *Store) end(ctx context.Context, call *callContext, err error) error {
 		s.gate.leave()
 	}
 	call.timer.Stop()
+	return s.told(ctx, err)
+}
+
+// told returns the error of a call as callers expect it.
+func (s *Store) told(ctx context.Context, err error) error {
+	answer := answerOf(err)
 	switch {
+	case answer != nil:
+		return fmt.Errorf("redis: %w: %w", answer, err)
 	case errors.Is(err, rueidis.ErrClosing) && s.closed.Load():
 		return headgate.ErrClosed
 	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):

@@ -82,11 +82,13 @@ func (s *Service) CheckBatch(ctx context.Context, in *headgatev1.CheckBatchReque
 		}
 	}
 	out := &headgatev1.CheckBatchResponse{Results: make([]*headgatev1.CheckResponse, len(checks))}
-	for i, c := range checks {
-		v := s.decide(ctx, c, at)
-		out.Results[i] = s.answer(ctx, &v)
-		v.Release()
-	}
+	s.options.Engine.DecideBatch(ctx, len(checks),
+		func(i int) engine.Query { return checks[i].query(at) },
+		func(i int, v *engine.Verdict, err error) {
+			s.report(ctx, checks[i].domain, err)
+			own := *v // of which the answer has parts
+			out.Results[i] = s.answer(ctx, &own)
+		})
 	return out, nil
 }
 

@@ -194,14 +194,16 @@ func (h *Handler) answer(w http.ResponseWriter, c *call, v *engine.Verdict, at i
 // batch answers each check by itself, in order.
 func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call, at int64) {
 	c.out = append(c.out[:0], `{"results":[`...)
-	for i := range c.body.checks {
-		if i > 0 {
-			c.out = append(c.out, ',')
-		}
-		v := h.decide(r.Context(), &c.body.checks[i], at)
-		c.out = appendToken(appendVerdict(c.out, &v), later{"lease", h.lease(r.Context(), &v)})
-		v.Release()
-	}
+	checks := c.body.checks
+	h.options.Engine.DecideBatch(r.Context(), len(checks),
+		func(i int) engine.Query { return h.query(&checks[i], at) },
+		func(i int, v *engine.Verdict, err error) {
+			h.report(r.Context(), checks[i].domain, err)
+			if i > 0 {
+				c.out = append(c.out, ',')
+			}
+			c.out = appendToken(appendVerdict(c.out, v), later{"lease", h.lease(r.Context(), v)})
+		})
 	c.out = append(c.out, "]}\n"...)
 	c.in.Release() // the client may take long to read
 	c.body.release()

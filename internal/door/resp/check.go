@@ -25,46 +25,71 @@ type check struct {
 
 	domain string
 	cost   int64
+	kind   headgate.Kind
 }
 
-// checkOne answers HG.CHECK and HG.PEEK domain [cost] [attribute value …].
+// checkOne answers HG.CHECK and HG.PEEK domain [cost] [attribute value …]. Where
+// to ask is a round trip, those that arrived together are asked together.
 func (c *conn) checkOne(ctx context.Context, kind headgate.Kind) {
-	defer c.forget()
 	text := string(c.in[c.start : c.start+c.parser.args[len(c.parser.args)-1].end()])
-	if err := c.read(c.add(), text, c.parser.args[1:]); err != nil {
-		c.fail("ERR " + err.Error())
+	q := c.add()
+	q.kind = kind
+	if err := c.read(q, text, c.parser.args[1:]); err != nil {
+		q.Reset(described.MaxAttributes)
+		c.checks = c.checks[:len(c.checks)-1]
+		c.refuse(ctx, "ERR "+err.Error())
 		return
 	}
-	c.decide(ctx, &c.checks[0], kind)
+	if c.server.local || len(c.checks) == maxBatch {
+		c.decideAll(ctx)
+	}
+}
+
+// decideAll answers the checks.
+func (c *conn) decideAll(ctx context.Context) {
+	defer c.forget()
+	if len(c.checks) == 1 {
+		c.decide(ctx, &c.checks[0])
+		return
+	}
+	c.server.options.Engine.DecideBatch(ctx, len(c.checks),
+		func(i int) engine.Query { return c.query(&c.checks[i]) },
+		func(i int, v *engine.Verdict, err error) {
+			c.report(ctx, &c.checks[i], err)
+			c.verdict(ctx, v)
+		})
 }
 
 // checkMany answers HG.MCHECK (count domain [cost] [attribute value …])…, where
 // count is the number of arguments that follow it and belong to one check.
 func (c *conn) checkMany(ctx context.Context) {
-	defer c.forget()
 	args := c.parser.args
 	text := string(c.in[c.start : c.start+args[len(args)-1].end()])
 	for i := 1; i < len(args); {
 		if len(c.checks) == described.MaxChecks {
-			c.fail(fmt.Sprintf("ERR at most %d checks", described.MaxChecks))
+			c.failChecks(fmt.Sprintf("ERR at most %d checks", described.MaxChecks))
 			return
 		}
 		count, ok := integer(c.arg(i))
 		if !ok || count < 1 || count > int64(len(args)-i-1) {
-			c.fail(fmt.Sprintf("ERR check %d: '%s' is not the number of its arguments: %d follow, the first of them the domain",
+			c.failChecks(fmt.Sprintf("ERR check %d: '%s' is not the number of its arguments: %d follow, the first of them the domain",
 				len(c.checks)+1, clipped(c.arg(i)), len(args)-i-1))
 			return
 		}
 		if err := c.read(c.add(), text, args[i+1:i+1+int(count)]); err != nil {
-			c.fail(fmt.Sprintf("ERR check %d: %s", len(c.checks), err))
+			c.failChecks(fmt.Sprintf("ERR check %d: %s", len(c.checks), err))
 			return
 		}
 		i += 1 + int(count)
 	}
 	c.array(len(c.checks))
-	for i := range c.checks {
-		c.decide(ctx, &c.checks[i], headgate.Take)
-	}
+	c.decideAll(ctx)
+}
+
+// failChecks forgets the checks of a command that is malformed.
+func (c *conn) failChecks(message string) {
+	c.forget()
+	c.fail(message)
 }
 
 // add returns a fresh check at the end of c.checks.
@@ -76,7 +101,7 @@ func (c *conn) add() *check {
 	}
 	q := &c.checks[len(c.checks)-1]
 	q.Reset(described.MaxAttributes)
-	q.domain, q.cost = "", 1
+	q.domain, q.cost, q.kind = "", 1, headgate.Take
 	return q
 }
 
@@ -142,15 +167,23 @@ func (c *conn) attribute(q *check, name, value string) error {
 
 // decide asks the engine. Its error does not concern the client, who gets what
 // the policy says; the reason tells.
-func (c *conn) decide(ctx context.Context, q *check, kind headgate.Kind) {
-	v, err := c.server.options.Engine.Decide(ctx, engine.Query{
-		Domain: q.domain, Request: q, Cost: q.cost, At: c.at, Kind: kind, Door: engine.DoorRESP,
-	})
+func (c *conn) decide(ctx context.Context, q *check) {
+	v, err := c.server.options.Engine.Decide(ctx, c.query(q))
 	defer v.Release()
+	c.report(ctx, q, err)
+	c.verdict(ctx, &v)
+}
+
+// query is what q asks the engine.
+func (c *conn) query(q *check) engine.Query {
+	return engine.Query{Domain: q.domain, Request: q, Cost: q.cost, At: c.at, Kind: q.kind, Door: engine.DoorRESP}
+}
+
+// report logs an error of the engine's.
+func (c *conn) report(ctx context.Context, q *check, err error) {
 	if err != nil && !errors.Is(err, headgate.ErrUnavailable) { // whoever watches the store says that once
 		c.server.options.Logger.ErrorContext(ctx, "check failed", "domain", q.domain, "err", err)
 	}
-	c.verdict(ctx, &v)
 }
 
 // verdict appends what HG.CHECK answers: allowed, rule, limit, remaining,

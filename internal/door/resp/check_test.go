@@ -2,6 +2,8 @@ package resp_test
 
 import (
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -111,5 +113,40 @@ func TestCheckWithoutStore(t *testing.T) {
 	w := open(t, func(o *resp.Options) { o.Engine = engine.New(down, rs) }).dial(t)
 	if got, want := w.do("HG.CHECK "+login), `[1 "login" 5 nil 0 nil "fail_open" 0 "allow"]`; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestAnswersToWhatArrivesTogether: where to ask is a round trip, checks that
+// arrive together are asked together; every answer is the same, in its place.
+func TestAnswersToWhatArrivesTogether(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	lines := []string{
+		"HG.CHECK api method POST path /login client_ip 192.0.2.1",
+		"HG.CHECK api method POST path /login client_ip 192.0.2.1",
+		"HG.CHECK api 2 method POST path /login client_ip 192.0.2.2",
+		"HG.PEEK api method POST path /login client_ip 192.0.2.1",
+		"HG.CHECK api path /queue user ann",
+		"HG.CHECK unknown path /queue",
+		"HG.CHECK api client_ip localhost",
+		"HG.CHECK",
+		"HG.MCHECK 7 api method POST path /login client_ip 192.0.2.2 1 api",
+		"HG.MCHECK 7 api method POST path /login client_ip 192.0.2.2 2 api",
+		"CL.THROTTLE foo 4 1 1 1",
+		"CL.THROTTLE foo 4 1 1 1",
+		"CL.THROTTLE foo",
+		"PING",
+		"NOTHING",
+	}
+	var all []string
+	for range 2000 {
+		all = append(all, lines[r.IntN(len(lines))])
+	}
+	together, single := open(t, remote).dial(t), open(t, remote).dial(t)
+	go func() { _, _ = io.WriteString(together, strings.Join(all, "\r\n")+"\r\n") }()
+	for i, line := range all {
+		if got, want := together.answer(), single.do(line); got != want {
+			t.Fatalf("%d, %s:\n got %s\nwant %s", i, line, got, want)
+		}
 	}
 }

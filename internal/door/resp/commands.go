@@ -20,10 +20,11 @@ type command struct {
 	// keyed commands have a key as their first argument, writing ones count
 	// something.
 	keyed, writing bool
-	// decides is set for those that ask the engine.
-	decides        bool
-	summary, since string
-	subs           []*command
+	// decides is set for those that ask the engine, gathers for those of them
+	// that put off their answer until others have come that were sent together.
+	decides, gathers bool
+	summary, since   string
+	subs             []*command
 }
 
 func (m *command) upper() string { return strings.ToUpper(m.name) }
@@ -37,8 +38,8 @@ func (m *command) takes(n int) bool {
 func table() []*command {
 	list := []*command{
 		{name: "cl.throttle", arity: -1, keyed: true, writing: true, run: (*conn).throttle, since: "0.1.0", summary: "Takes from a token bucket: key max_burst count period [quantity]"},
-		{name: "hg.check", arity: -2, writing: true, decides: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Take) }, summary: "Asks whether a request may pass: domain [cost] [attribute value ...]"},
-		{name: "hg.peek", arity: -2, decides: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Peek) }, summary: "Asks as HG.CHECK does, and charges nothing"},
+		{name: "hg.check", arity: -2, writing: true, decides: true, gathers: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Take) }, summary: "Asks whether a request may pass: domain [cost] [attribute value ...]"},
+		{name: "hg.peek", arity: -2, decides: true, gathers: true, since: "0.1.0", run: func(c *conn, ctx context.Context) { c.checkOne(ctx, headgate.Peek) }, summary: "Asks as HG.CHECK does, and charges nothing"},
 		{name: "hg.mcheck", arity: -3, writing: true, decides: true, since: "0.1.0", run: (*conn).checkMany, summary: "Asks about several requests, each by itself: (count domain [cost] [attribute value ...])..."},
 	}
 	list = append(list, settleCommands()...)
@@ -59,8 +60,10 @@ func (c *conn) dispatch(ctx context.Context) {
 		c.throttle(ctx)
 		return
 	}
-	c.settle(ctx)
 	m := c.server.find(name)
+	if m == nil || !m.gathers || len(c.batch.ops) > 0 {
+		c.settle(ctx)
+	}
 	switch {
 	case m == nil && isHTTP(name):
 		// A browser that was made to send a form here, perhaps with commands
@@ -73,11 +76,11 @@ func (c *conn) dispatch(ctx context.Context) {
 	case m == nil:
 		c.fail(c.unknown())
 	case !m.takes(len(c.parser.args)):
-		c.fail("ERR wrong number of arguments for '" + m.name + "' command")
+		c.refuse(ctx, "ERR wrong number of arguments for '"+m.name+"' command")
 	case !c.authed && !m.stranger:
-		c.fail("NOAUTH Authentication required.")
+		c.refuse(ctx, "NOAUTH Authentication required.")
 	case m.decides && c.busy():
-		c.fail(overloaded)
+		c.refuse(ctx, overloaded)
 	case m.subs != nil && len(c.parser.args) > 1:
 		c.dispatchSub(ctx, m)
 	default:

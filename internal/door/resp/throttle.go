@@ -21,6 +21,9 @@ const cellError = "Cell error: Store error: "
 // throttle answers CL.THROTTLE key max_burst count period [quantity]: a token
 // bucket of max_burst + 1 that is refilled at count per period.
 func (c *conn) throttle(ctx context.Context) {
+	if len(c.checks) > 0 {
+		c.settle(ctx)
+	}
 	n := len(c.parser.args)
 	if n != 5 && n != 6 {
 		c.refuse(ctx, cellError+"Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]")
@@ -71,9 +74,12 @@ func view(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // for the reason above
 }
 
-// settle asks the store about the batch, so that what is answered next stands
+// settle answers what has been put off, so that what is answered next stands
 // behind it.
 func (c *conn) settle(ctx context.Context) {
+	if len(c.checks) > 0 {
+		c.decideAll(ctx)
+	}
 	b := &c.batch
 	n := len(b.ops)
 	if n == 0 {
@@ -133,7 +139,7 @@ func seconds(d time.Duration) int64 {
 	return int64((d-1)/time.Second) + 1
 }
 
-// refuse answers with an error, behind the batch.
+// refuse answers with an error, behind what has been put off.
 func (c *conn) refuse(ctx context.Context, message string) {
 	c.settle(ctx)
 	c.fail(message)

@@ -1,0 +1,176 @@
+package failsafe
+
+import (
+	"context"
+	"slices"
+
+	"github.com/headgate/headgate"
+)
+
+var _ headgate.Pipeliner = (*Store)(nil)
+
+// Pipeline implements headgate.Pipeliner. What the deny cache does not answer is
+// one call to the breaker, and has one Timeout.
+func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+	if s.flaw != nil {
+		failAll(groups, s.flaw)
+		return
+	}
+	clock, start := s.now()
+	p := s.pick(ops, out, groups, start)
+	if len(p.groups) == 0 {
+		return
+	}
+	t, ok := s.breaker.admit(start)
+	if !ok {
+		s.breaker.failedFast.Add(uint64(len(p.groups) - 1)) // besides the one that admit has counted
+		failAll(p.groups, ErrOpen)
+		p.hand(groups)
+		return
+	}
+	bounded, own := s.slots.context(ctx, start, clock)
+	if s.enter(t, start) {
+		s.ownPipeline(bounded, p)
+	} else {
+		s.isolatedPipeline(bounded, p)
+	}
+	s.inFlight.Add(-1)
+	s.settleAll(t, asked{bounded, start, own}, p.groups)
+	p.learn(s.denied, start)
+	p.hand(groups)
+}
+
+// picked are the groups that the inner store is asked about.
+type picked struct {
+	ops    []headgate.Op
+	out    []headgate.Decision
+	groups []headgate.Group
+	from   []origin // of each group
+}
+
+// origin is where a group comes from.
+type origin struct {
+	group int
+	out   []headgate.Decision // the caller's
+	known []place             // of its ops, if the deny cache looks at it
+}
+
+// pick answers what is wrong and what the deny cache knows, and returns the rest.
+func (s *Store) pick(ops []headgate.Op, out []headgate.Decision, groups []headgate.Group, now int64) *picked {
+	p := &picked{ops: make([]headgate.Op, 0, len(ops)), groups: make([]headgate.Group, 0, len(groups)), from: make([]origin, 0, len(groups))}
+	asks := slices.ContainsFunc(ops, func(op headgate.Op) bool { return gives(&op) }) // which a refusal of before may end
+	for i := range groups {
+		g := &groups[i]
+		o := origin{group: i, out: out[:g.Ops]}
+		mine := ops[:g.Ops]
+		ops, out = ops[g.Ops:], out[g.Ops:]
+		if g.Err = checkAll(mine); g.Err != nil {
+			continue
+		}
+		if s.denied != nil && g.Ops <= maxCachedOps {
+			o.known = make([]place, g.Ops)
+			if s.denied.answer(o.known, mine, o.out, g.Mode, now) && !asks {
+				continue
+			}
+		}
+		p.ops, p.groups, p.from = append(p.ops, mine...), append(p.groups, *g), append(p.from, o)
+	}
+	p.out = make([]headgate.Decision, len(p.ops))
+	return p
+}
+
+// hand hands the answers to the caller.
+func (p *picked) hand(groups []headgate.Group) {
+	out := p.out
+	for i, o := range p.from {
+		groups[o.group].Err = p.groups[i].Err
+		out = out[copy(o.out, out[:len(o.out)]):]
+	}
+}
+
+// learn tells the deny cache of the answers, in order.
+func (p *picked) learn(d *denied, start int64) {
+	if d == nil {
+		return
+	}
+	ops, out := p.ops, p.out
+	for i, o := range p.from {
+		g, n := &p.groups[i], len(o.out)
+		d.learnAll(o.known, ops[:n], out[:n], g.Err, start)
+		if g.Err == nil && g.Mode == headgate.AllOrNothing {
+			d.learnBeside(o.known, ops[:n], out[:n], start)
+		}
+		ops, out = ops[n:], out[n:]
+	}
+}
+
+// ownPipeline asks on the caller's goroutine. After a panic nobody knows which
+// groups have answers.
+func (s *Store) ownPipeline(ctx context.Context, p *picked) {
+	var err error
+	defer func() {
+		if err != nil {
+			failAll(p.groups, err)
+		}
+	}()
+	defer recovered(&err)
+	headgate.Pipeline(ctx, s.inner, p.ops, p.out, p.groups)
+}
+
+// isolatedPipeline asks in a goroutine of its own. The inner store has a little
+// less time than its caller, who otherwise would leave with nothing where a part
+// has been answered.
+func (s *Store) isolatedPipeline(ctx context.Context, p *picked) {
+	groups := slices.Clone(p.groups)
+	err := s.isolate(ctx, p.ops, p.out,
+		func(ctx context.Context, inner headgate.Store, ops []headgate.Op, out []headgate.Decision) error {
+			if d, ok := ctx.Deadline(); ok {
+				earlier, cancel := context.WithDeadline(ctx, d.Add(-s.options.Timeout/slotsPerTimeout))
+				defer cancel()
+				ctx = earlier
+			}
+			headgate.Pipeline(ctx, inner, ops, out, groups)
+			return nil
+		})
+	if err != nil {
+		failAll(p.groups, err)
+		return
+	}
+	p.groups = groups
+}
+
+func failAll(groups []headgate.Group, err error) {
+	for i := range groups {
+		groups[i].Err = err
+	}
+}
+
+// settleAll is settle for many groups: one that was answered shows that the
+// store is there.
+func (s *Store) settleAll(t ticket, a asked, groups []headgate.Group) {
+	clock, now := s.now()
+	said, why := silent, error(nil)
+	for i := range groups {
+		o := succeeded
+		if groups[i].Err != nil {
+			o, groups[i].Err = s.judge(a, groups[i].Err, clock, now)
+		}
+		switch {
+		case o == succeeded:
+			said = o
+		case said == silent, said == starved && o == failed:
+			said, why = o, groups[i].Err
+		}
+	}
+	s.breaker.done(t, said, why, now)
+}
+
+// checkAll is check for many.
+func checkAll(ops []headgate.Op) error {
+	for i := range ops {
+		if err := check(&ops[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

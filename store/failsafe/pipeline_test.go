@@ -1,0 +1,174 @@
+package failsafe_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/failsafe"
+)
+
+// many are groups of one op each.
+func many(keys ...string) (ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+	for _, key := range keys {
+		ops, groups = append(ops, op(key)), append(groups, headgate.Group{Ops: 1})
+	}
+	return ops, make([]headgate.Decision, len(keys)), groups
+}
+
+// TestPipelineIsOneCall: for the breaker a pipeline is one call, that failed if
+// no group was answered; each group that has no answer is counted.
+func TestPipelineIsOneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{answer: func(o headgate.Op) (headgate.Decision, error) {
+			if strings.HasPrefix(o.Key, "bad") {
+				return headgate.Decision{}, errBroken
+			}
+			return headgate.Decision{Allowed: true}, nil
+		}}
+		s := failsafe.New(f, failsafe.Options{})
+		for range 10 { // one that was answered shows that the store is there
+			time.Sleep(timeout)
+			ops, out, groups := many("bad", "good", "bad")
+			ops[2].Cost = -1
+			s.Pipeline(t.Context(), ops, out, groups)
+			if !errors.Is(groups[0].Err, errBroken) || groups[1].Err != nil || !out[1].Allowed || !errors.Is(groups[2].Err, headgate.ErrInvalidCost) {
+				t.Fatalf("%+v", groups)
+			}
+		}
+		if got := s.Stats(); got.Failures != 10 || got.Opened != 0 {
+			t.Errorf("%+v", got)
+		}
+		for i := range 5 {
+			if got := s.Stats(); got.Opened != 0 {
+				t.Fatalf("opened after %d", i)
+			}
+			time.Sleep(timeout)
+			ops, out, groups := many("bad1", "bad2", "bad3", "bad4", "bad5", "bad6")
+			s.Pipeline(t.Context(), ops, out, groups)
+		}
+		asked := f.asked.Load()
+		ops, out, groups := many("good", "good")
+		s.Pipeline(t.Context(), ops, out, groups)
+		got := s.Stats()
+		if got.Opened != 1 || got.Failures != 40 || got.FailedFast != 2 || f.asked.Load() != asked {
+			t.Errorf("%+v", got)
+		}
+		for _, g := range groups {
+			if !errors.Is(g.Err, failsafe.ErrOpen) {
+				t.Error(g.Err)
+			}
+		}
+		time.Sleep(time.Second)
+		s.Pipeline(t.Context(), ops, out, groups) // a probe
+		if got := s.Stats(); got.State != failsafe.Closed || groups[0].Err != nil || groups[1].Err != nil {
+			t.Errorf("%+v %+v", got, groups)
+		}
+	})
+}
+
+// TestPipelineKnowsRefusals: the deny cache answers for groups of a pipeline, also
+// when the store does not, and learns from them.
+func TestPipelineKnowsRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := new(fake)
+		s := failsafe.New(f, failsafe.Options{DenyCache: failsafe.DenyCache{Entries: 64, MaxAge: time.Minute}})
+		f.refuses(time.Minute)
+		ops, out, groups := many("a", "b")
+		s.Pipeline(t.Context(), ops, out, groups)
+		if f.asked.Load() != 2 || out[0].Reason != headgate.Limited {
+			t.Fatalf("asked %d times: %+v", f.asked.Load(), out)
+		}
+		f.works()
+		ops, out, groups = many("c", "a", "d", "b", "a")
+		s.Pipeline(t.Context(), ops, out, groups)
+		for i, want := range []bool{true, false, true, false, false} {
+			if out[i].Allowed != want || groups[i].Err != nil || !want && out[i].Reason != headgate.Cached {
+				t.Errorf("%d: %+v %v", i, out[i], groups[i].Err)
+			}
+		}
+		if got := s.Stats(); got.CacheHits != 3 || f.asked.Load() != 4 {
+			t.Errorf("asked %d times, %+v", f.asked.Load(), got)
+		}
+		f.fails()
+		s.Pipeline(t.Context(), ops, out, groups)
+		for i, broken := range []bool{true, false, true, false, false} {
+			if errors.Is(groups[i].Err, errBroken) != broken {
+				t.Errorf("%d: %v", i, groups[i].Err)
+			}
+		}
+		f.works()
+		ops, out, groups = many("a", "a", "a") // budget is given in between
+		ops[1].Kind = headgate.Grant
+		s.Pipeline(t.Context(), ops, out, groups)
+		if d, err := s.Take(t.Context(), op("a")); err != nil || !d.Allowed || !out[2].Allowed {
+			t.Errorf("%+v %v %+v", d, err, out[2])
+		}
+	})
+}
+
+// inPart is a store that has answered the first group of each pipeline when the
+// time is over.
+type inPart struct{ *fake }
+
+func (p inPart) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+	groups[0].Err = p.Do(ctx, ops[:1], out[:1], headgate.Independent)
+	<-ctx.Done()
+	for i := range groups[1:] {
+		groups[1+i].Err = ctx.Err()
+	}
+}
+
+// TestPipelineInPart: what has been answered within the time is kept, whether the
+// store is trusted or not, and a pipeline has one Timeout.
+func TestPipelineInPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, ignores := range []bool{false, true} {
+			s := failsafe.New(inPart{new(fake)}, failsafe.Options{IgnoresContext: ignores})
+			if _, err := s.Take(t.Context(), op("first")); err != nil {
+				t.Fatal(err)
+			}
+			ops, out, groups := many("a", "b", "c")
+			began := time.Now()
+			s.Pipeline(t.Context(), ops, out, groups)
+			if took := time.Since(began); took > timeout {
+				t.Errorf("took %s", took)
+			}
+			late := func(g headgate.Group) bool { return errors.Is(g.Err, failsafe.ErrTimeout) }
+			if groups[0].Err != nil || !out[0].Allowed || !late(groups[1]) || !late(groups[2]) {
+				t.Errorf("%t: %+v %+v", ignores, out, groups)
+			}
+			if got := s.Stats(); got.Timeouts != 2 || got.Stuck != 0 {
+				t.Errorf("%+v", got)
+			}
+		}
+	})
+}
+
+// TestPipelineLeavesTheDeaf: a store that does not return at its deadline does not
+// hold the caller of a pipeline.
+func TestPipelineLeavesTheDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{stall: make(chan struct{}), deaf: true}
+		s := failsafe.New(f, failsafe.Options{})
+		ops, out, groups := many("a", "b")
+		began := time.Now()
+		s.Pipeline(t.Context(), ops, out, groups)
+		if took := time.Since(began); took > timeout {
+			t.Errorf("took %s", took)
+		}
+		if slices.ContainsFunc(groups, func(g headgate.Group) bool { return !errors.Is(g.Err, failsafe.ErrTimeout) }) {
+			t.Errorf("%+v", groups)
+		}
+		close(f.stall)
+		synctest.Wait()
+		if got := s.Stats(); got.Timeouts != 2 || got.Stuck != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}

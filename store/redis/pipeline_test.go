@@ -1,0 +1,267 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// TestPipelineIsManyDos: groups are answered in order, each all or nothing, and
+// an error concerns its own group only; also when the server has forgotten the
+// scripts.
+func TestPipelineIsManyDos(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+		three := headgate.Per(3, time.Hour).Using(headgate.FixedWindow)
+		one := func(key string) headgate.Op { return headgate.Op{Key: key, Scope: "s", Limit: three, Cost: 1} }
+		for _, forget := range []func(){func() {}, func() { server.Do("SCRIPT", "FLUSH") }} {
+			server.Do("FLUSHALL")
+			forget()
+			bad := one("bad")
+			server.Do("LPUSH", redis.KeyOf("hg", &bad), "x")
+			wrong := one("wrong")
+			wrong.Cost = -1
+			free := one("free")
+			free.Limit = headgate.Unlimited()
+			var q questions
+			for range 5 {
+				q.add(headgate.AllOrNothing, one("a"), one("b"))
+			}
+			q.add(headgate.AllOrNothing, one("b")) // of which the refused took none
+			q.add(headgate.AllOrNothing, bad)
+			q.add(headgate.AllOrNothing, wrong)
+			q.add(headgate.AllOrNothing, free)
+			q.add(headgate.Independent, one("c"))
+			out := make([]headgate.Decision, len(q.ops))
+			store.Pipeline(t.Context(), q.ops, out, q.groups)
+			got := ""
+			for i := range out {
+				got += fmt.Sprintf("%t%d ", out[i].Allowed, out[i].Remaining)
+			}
+			want := "true2 true2 true1 true1 true0 true0 false0 false0 false0 false0 false0 false0 false0 true" +
+				fmt.Sprint(headgate.MaxLimit) + " true2 "
+			if got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+			for i, g := range q.groups {
+				is := map[int]error{6: headgate.ErrStoreRefused, 7: headgate.ErrInvalidCost}[i]
+				if !errors.Is(g.Err, is) {
+					t.Errorf("group %d: %v", i, g.Err)
+				}
+			}
+		}
+	})
+}
+
+// questions are those of a Pipeline.
+type questions struct {
+	ops    []headgate.Op
+	groups []headgate.Group
+}
+
+func (q *questions) add(mode headgate.Mode, ops ...headgate.Op) {
+	q.ops = append(q.ops, ops...)
+	q.groups = append(q.groups, headgate.Group{Ops: len(ops), Mode: mode})
+}
+
+// each calls f for each group.
+func (q *questions) each(f func(g *headgate.Group, ops []headgate.Op)) {
+	from := 0
+	for i := range q.groups {
+		g := &q.groups[i]
+		f(g, q.ops[from:from+g.Ops])
+		from += g.Ops
+	}
+}
+
+// random makes n groups about a few keys, under every algorithm, at times that
+// go on now and then. Unless told so, a group has one key, with several limits.
+func random(r *rand.Rand, n int, together bool) *questions {
+	limits := []headgate.Limit{
+		headgate.Per(5, time.Minute),
+		headgate.Per(4, time.Minute).Using(headgate.FixedWindow),
+		headgate.Per(6, time.Minute).Using(headgate.SlidingLog),
+		headgate.Per(7, time.Minute).Using(headgate.SlidingWindow),
+		headgate.Per(5, time.Minute).Using(headgate.SlidingBuckets),
+		headgate.Per(5, time.Minute).Using(headgate.LeakyBucket),
+		headgate.Concurrent(3),
+		headgate.Unlimited(),
+	}
+	q, at := new(questions), time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC).UnixMicro()
+	for range n {
+		if r.IntN(20) == 0 {
+			at += r.Int64N(int64(30*time.Second) / 1000)
+		}
+		key := fmt.Sprint("key", r.IntN(4))
+		var ops []headgate.Op
+		for range 1 + r.IntN(3) {
+			if together {
+				key = fmt.Sprint("key", r.IntN(4))
+			}
+			i := r.IntN(len(limits))
+			ops = append(ops, headgate.Op{
+				Key: key, Scope: fmt.Sprint("limit", i), Limit: limits[i], Cost: 1 + r.Int64N(2), At: at,
+				Kind: []headgate.Kind{headgate.Take, headgate.Take, headgate.Take, headgate.Peek}[r.IntN(4)],
+			})
+		}
+		q.add([]headgate.Mode{headgate.AllOrNothing, headgate.AllOrNothing, headgate.Independent}[r.IntN(3)], ops...)
+	}
+	return q
+}
+
+// sameAsDo asks one store about all at once and another one by one, which has to
+// say the same.
+func sameAsDo(t *testing.T, together, single *redis.Store, q *questions) {
+	t.Helper()
+	out := make([]headgate.Decision, len(q.ops))
+	together.Pipeline(t.Context(), q.ops, out, q.groups)
+	from := 0
+	q.each(func(g *headgate.Group, ops []headgate.Op) {
+		want := make([]headgate.Decision, len(ops))
+		err := single.Do(t.Context(), ops, want, g.Mode)
+		for i, op := range ops {
+			got := out[from+i]
+			if op.Limit.Algorithm() == headgate.Concurrency {
+				got.Lease, want[i].Lease = 0, 0
+			}
+			if got != want[i] || g.Err != nil || err != nil {
+				t.Fatalf("op %d, %s of %d under %v:\n got %+v, %v\nwant %+v, %v", from+i, op.Kind, op.Cost, op.Limit, got, g.Err, want[i], err)
+			}
+		}
+		from += len(ops)
+	})
+}
+
+// TestPipelineSaysWhatDoSays: whatever is asked, the answers are those of one
+// question after the other.
+func TestPipelineSaysWhatDoSays(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		o := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}
+		saysWhatDoSays(t, o, []*redistest.Server{server}, true)
+	})
+}
+
+// saysWhatDoSays compares stores that know no script of these and that know all.
+func saysWhatDoSays(t *testing.T, o redis.Options, servers []*redistest.Server, together bool) {
+	o.CallerTime = true
+	stores := map[string]*redis.Store{}
+	for _, prefix := range []string{"at once", "one by one", "before"} {
+		o.Prefix = prefix
+		stores[prefix] = open(t, o)
+	}
+	for seed := range uint64(10) {
+		for _, server := range servers {
+			server.Do("FLUSHALL")
+			server.Do("SCRIPT", "FLUSH")
+		}
+		if seed%2 == 0 {
+			q := random(rand.New(rand.NewPCG(seed, 1)), 500, together)
+			stores["before"].Pipeline(t.Context(), q.ops, make([]headgate.Decision, len(q.ops)), q.groups)
+		}
+		sameAsDo(t, stores["at once"], stores["one by one"], random(rand.New(rand.NewPCG(seed, 2)), 100, together))
+	}
+}
+
+// pipelineAcrossSlots: groups across slots that are refused hold nothing back
+// from those behind them. In the end each key has what the admitted groups have
+// left, and none was refused that would fit.
+func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.Store) {
+	limit := headgate.Per(9, 24*time.Hour).Using(headgate.FixedWindow)
+	op := func(key string, cost int64) headgate.Op {
+		return headgate.Op{Key: key, Scope: "across", Limit: limit, Cost: cost}
+	}
+	for seed := range uint64(8) {
+		for _, p := range set.Primaries {
+			p.Do("FLUSHALL")
+		}
+		r := rand.New(rand.NewPCG(seed, 3))
+		q := new(questions)
+		for range 60 {
+			a := r.IntN(5)
+			ops := []headgate.Op{op(fmt.Sprint("key", a), 1+r.Int64N(3))}
+			if r.IntN(3) > 0 {
+				ops = append(ops, op(fmt.Sprint("key", (a+1+r.IntN(4))%5), 1+r.Int64N(3)))
+			}
+			q.add(headgate.AllOrNothing, ops...)
+		}
+		out := make([]headgate.Decision, len(q.ops))
+		store.Pipeline(t.Context(), q.ops, out, q.groups)
+		left := map[string]int64{}
+		for i := range 5 {
+			left[fmt.Sprint("key", i)] = 9
+		}
+		admitted := func(out []headgate.Decision) bool {
+			for i := range out {
+				if !out[i].Allowed {
+					return false
+				}
+			}
+			return true
+		}
+		from := 0
+		q.each(func(g *headgate.Group, ops []headgate.Op) {
+			if g.Err != nil {
+				t.Fatal(g.Err)
+			}
+			if admitted(out[from : from+len(ops)]) {
+				for _, op := range ops {
+					left[op.Key] -= op.Cost
+				}
+			}
+			from += len(ops)
+		})
+		for key, want := range left {
+			peek := op(key, 1)
+			peek.Kind = headgate.Peek
+			if d, err := store.Take(t.Context(), peek); err != nil || d.Remaining != want {
+				t.Errorf("seed %d: %s has %d, want %d: %v", seed, key, d.Remaining, want, err)
+			}
+		}
+		from = 0
+		q.each(func(_ *headgate.Group, ops []headgate.Op) {
+			fits := true
+			for _, op := range ops {
+				fits = fits && op.Cost <= left[op.Key]
+			}
+			if fits && !admitted(out[from:from+len(ops)]) {
+				t.Errorf("seed %d: op %d was refused, and would fit: %+v", seed, from, out[from:from+len(ops)])
+			}
+			from += len(ops)
+		})
+	}
+}
+
+// pipelineOfPart: of a cluster of which one primary does not answer, the others'
+// groups are answered all the same.
+func pipelineOfPart(t *testing.T, set *redistest.ClusterSet, o redis.Options) {
+	o.Timeout = 300 * time.Millisecond
+	store := open(t, o)
+	limit := headgate.Per(1000, time.Hour)
+	q := new(questions)
+	var away []bool
+	for i := range 60 {
+		key := fmt.Sprint("part", i)
+		q.add(headgate.AllOrNothing, headgate.Op{Key: key, Scope: "s", Limit: limit, Cost: 1})
+		away = append(away, set.Slot("{"+key+"}") < 5461) // those of the first primary
+	}
+	out := make([]headgate.Decision, len(q.ops))
+	set.Primaries[0].Pause()
+	defer set.Primaries[0].Resume()
+	for round := range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), o.Timeout)
+		store.Pipeline(ctx, q.ops, out, q.groups)
+		cancel()
+		for i := range q.groups {
+			if err := q.groups[i].Err; (err != nil) != away[i] || err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+				t.Fatalf("round %d, group %d, of the server that is away: %t: %v", round, i, away[i], err)
+			}
+		}
+	}
+}
