@@ -36,7 +36,7 @@ func (p *parser) parseLimitOf(f fields, at *node) headgate.Limit {
 	}
 	limit := headgate.Concurrent(most)
 	if n := f.get("lease"); n != nil {
-		text, ok := p.word(n, "lease")
+		text, ok := p.span(n, "lease")
 		if !ok {
 			return headgate.Limit{}
 		}

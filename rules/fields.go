@@ -61,6 +61,15 @@ func (r *reporter) word(n *node, key string) (string, bool) {
 	return "", false
 }
 
+// span reads the text of a time, such as 5s.
+func (r *reporter) span(n *node, key string) (string, bool) {
+	if n.kind == numberKind {
+		r.errorf(n, "write the unit: "+n.text+"s, if seconds are meant", "%q must be a time such as 5s, not a number", key)
+		return "", false
+	}
+	return r.word(n, key)
+}
+
 // choice reads one of the words.
 func (r *reporter) choice(n *node, key string, words ...string) (string, bool) {
 	word, ok := r.word(n, key)

@@ -95,7 +95,11 @@ func (p *parser) parseRule(form ruleForm) {
 	if p.errors == form.before && !r.disabled {
 		p.warnOfLimit(f, r)
 	}
-	p.addRule(form.domain, r, name, signature(r, conditions))
+	counts := ""
+	if p.errors == form.before {
+		counts = signature(r, conditions)
+	}
+	p.addRule(form.domain, r, name, counts)
 }
 
 // nameOf returns the name of a limit for messages, if it has one.
@@ -156,8 +160,17 @@ func (p *parser) addKeyPart(r *Rule, t textNode) {
 		return
 	}
 	p.checkEntry(t.at, a.Attribute)
+	if a.Kind == Header && slices.Contains(forwardedFields(), a.Name) {
+		p.warnf(t.at, "count by client_ip, and name the proxies that set the field in trusted_proxies",
+			"every client can send %s as it likes: each new value is a budget of its own", a.Name)
+	}
 	r.Key = append(r.Key, a)
 	r.byPath = r.byPath || a.Kind == Path
+}
+
+// forwardedFields are header fields in which proxies say who their client is.
+func forwardedFields() []string {
+	return []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip", "X-Cluster-Client-Ip"}
 }
 
 // parseNumbers reads cost and percent.

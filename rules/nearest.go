@@ -1,7 +1,9 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -25,8 +27,39 @@ func nearest(text string, known []string) string {
 
 // didYouMean returns ", did you mean "x"?" or nothing.
 func didYouMean(text string, known []string) string {
-	if word := nearest(text, known); word != "" {
+	if word := cmp.Or(synonym(text, known), nearest(text, known)); word != "" {
 		return fmt.Sprintf(", did you mean %q?", word)
+	}
+	return ""
+}
+
+// synonym returns the word of known that goes by another one elsewhere, or an
+// empty string.
+func synonym(text string, known []string) string {
+	text = folded(text)
+	for _, row := range [...]struct{ word, others string }{
+		{"limits", "rules rule rate_limits ratelimits policies"},
+		{"rate", "limit requests requests_per_unit max quota per"},
+		{"match", "when if where matches conditions"},
+		{"key", "by keys count_by group_by per_key"},
+		{"disabled", "enabled active off"},
+		{"mode", "shadow shadow_mode dry_run enforce"},
+		{"on_limit", "action on_exceed on_reject response"},
+		{"on_store_error", "on_error fail_open failure_mode_deny"},
+		{"client_ip", "ip address remote_addr source_ip clientip"},
+		{"path", "url uri route endpoint paths"},
+		{"method", "verb methods"},
+		{"host", "hostname domain authority"},
+		{"headers", "header"},
+		{"reject", "block refuse deny drop 429"},
+		{"delay", "wait throttle slow"},
+		{"deny", "fail_closed closed refuse reject block fail"},
+		{"allow", "fail_open open pass"},
+		{"shadow", "observe dry_run log monitor report"},
+	} {
+		if slices.Contains(known, row.word) && slices.Contains(strings.Fields(row.others), text) {
+			return row.word
+		}
 	}
 	return ""
 }

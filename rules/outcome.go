@@ -283,7 +283,7 @@ func duration(text string, low, high time.Duration) (time.Duration, error) {
 
 // parseJitter reads a percentage or a time.
 func (p *parser) parseJitter(n *node, j *Jitter) {
-	text, ok := p.word(n, "retry_after_jitter")
+	text, ok := p.span(n, "retry_after_jitter")
 	if !ok {
 		return
 	}
@@ -306,7 +306,7 @@ func (p *parser) parseJitter(n *node, j *Jitter) {
 
 // parseLatency reads a time, with ± or +- how much it varies.
 func (p *parser) parseLatency(n *node, l *Latency) {
-	text, ok := p.word(n, "latency")
+	text, ok := p.span(n, "latency")
 	if !ok {
 		return
 	}
@@ -330,7 +330,7 @@ func (p *parser) makeWait(at *node, f fields, r *Rule) {
 	var wait time.Duration
 	n := f.get("max_wait")
 	if n != nil {
-		text, ok := p.word(n, "max_wait")
+		text, ok := p.span(n, "max_wait")
 		if !ok {
 			return
 		}

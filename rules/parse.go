@@ -211,7 +211,8 @@ func (p *parser) ruleName(n *node) (string, bool) {
 	return name, true
 }
 
-// addRule files a rule under its domain.
+// addRule files a rule under its domain. Without a signature, as something is
+// wrong with it, the rule is not compared with others.
 func (p *parser) addRule(d *domain, r *Rule, name *node, signature string) {
 	if d == nil || r.Name == "" {
 		return
@@ -227,7 +228,9 @@ func (p *parser) addRule(d *domain, r *Rule, name *node, signature string) {
 	}
 	d.rules = append(d.rules, r)
 	p.set.rules = append(p.set.rules, r)
-	p.parsed = append(p.parsed, parsedRule{r, signature, name, p.reporter, len(p.parsed)})
+	if signature != "" {
+		p.parsed = append(p.parsed, parsedRule{r, signature, name, p.reporter, len(p.parsed)})
+	}
 }
 
 // finish builds what Match needs.

@@ -85,7 +85,7 @@ func (p *parser) parseQueueing(at *node, f fields, r *Rule) {
 	}
 	span := func(key string, low, high time.Duration, set func(time.Duration)) {
 		if n := f.get(key); n != nil {
-			if text, ok := p.word(n, key); ok {
+			if text, ok := p.span(n, key); ok {
 				d, err := duration(text, low, high)
 				if err != nil {
 					p.errorf(n, "", "%q: %v", key, err)
@@ -112,7 +112,7 @@ func (p *parser) parseQueueing(at *node, f fields, r *Rule) {
 
 // parseBackoff reads one time, or two with .. between.
 func (p *parser) parseBackoff(n *node, q *Queueing) {
-	text, ok := p.word(n, "backoff")
+	text, ok := p.span(n, "backoff")
 	if !ok {
 		return
 	}

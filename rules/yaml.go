@@ -116,7 +116,7 @@ func readDocumentsBut(src []byte, report *reporter, leave func(*yaml.Node, error
 		}
 		if err != nil {
 			if !leave(nil, err) {
-				syntaxError(err, report)
+				syntaxError(src, err, report)
 			}
 			return docs
 		}
@@ -135,26 +135,55 @@ func readDocumentsBut(src []byte, report *reporter, leave func(*yaml.Node, error
 }
 
 // syntaxError reports an error of the YAML library at its place.
-func syntaxError(err error, report *reporter) {
+func syntaxError(src []byte, err error, report *reporter) {
 	var e *yaml.LoadError
 	if !errors.As(err, &e) {
 		report.fileError("not valid YAML: "+err.Error(), "")
 		return
 	}
-	message, hint := "not valid YAML: "+e.Message, ""
+	message := "not valid YAML: " + e.Message
+	hint := SyntaxHint(src, e.Mark.Line, e.Message)
 	switch {
-	case strings.Contains(e.Message, "cannot start any token"):
-		hint = "indent with spaces, not tabs, and put values that begin with @, % or ` into quotes"
-	case strings.Contains(e.Message, "mapping values are not allowed"):
-		hint = "check the indentation, and put values that contain \": \" into quotes"
-	case strings.Contains(e.Message, "unknown anchor"):
-		hint = "put values that begin with * into quotes"
 	case strings.HasPrefix(e.Message, "exceeded max depth"):
 		message = "values are nested too deeply"
-	case e.ContextMsg != "":
+	case hint == "" && e.ContextMsg != "":
 		message += " " + e.ContextMsg
 	}
 	report.add(Diagnostic{Line: e.Mark.Line, Column: e.Mark.Column, Message: message, Hint: hint})
+}
+
+// SyntaxHint returns what to do about src, in a line of which is what the YAML
+// library calls message, or nothing.
+func SyntaxHint(src []byte, line int, message string) string {
+	switch {
+	case tabbed(src, line):
+		return "indent with spaces, not tabs"
+	case strings.Contains(message, "cannot start any token"):
+		return "indent with spaces, not tabs, and put values that begin with @, % or ` into quotes"
+	case strings.Contains(message, "mapping values are not allowed"):
+		return "check the indentation, and put values that contain \": \" into quotes"
+	case strings.Contains(message, "could not find expected ':'"):
+		return "write key: value, with a space behind the colon, here or in the line before"
+	case strings.Contains(message, "unknown anchor"):
+		return "put values that begin with * into quotes"
+	}
+	return ""
+}
+
+// tabbed reports whether a line, the first of which is 1, or the one before it is
+// indented with a tab.
+func tabbed(src []byte, line int) bool {
+	n := 0
+	for text := range bytes.Lines(src) {
+		if n++; n > line {
+			return false
+		}
+		indent := text[:len(text)-len(bytes.TrimLeft(text, " \t"))]
+		if n >= line-1 && bytes.IndexByte(indent, '\t') >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // converter turns the library's tree into nodes.

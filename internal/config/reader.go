@@ -37,7 +37,7 @@ func (r *reader) read(src []byte) {
 	}
 	loader, err := yaml.NewLoader(bytes.NewReader(src), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(16))))
 	if err != nil {
-		r.syntax(err)
+		r.syntax(src, err)
 		return
 	}
 	var doc, second yaml.Node
@@ -45,7 +45,7 @@ func (r *reader) read(src []byte) {
 	case errors.Is(err, io.EOF):
 		return // an empty file sets nothing
 	case err != nil:
-		r.syntax(err)
+		r.syntax(src, err)
 		return
 	case len(doc.Content) == 0:
 		return
@@ -60,10 +60,11 @@ func (r *reader) read(src []byte) {
 }
 
 // syntax reports what the YAML library could not read.
-func (r *reader) syntax(err error) {
+func (r *reader) syntax(src []byte, err error) {
 	d := rules.Diagnostic{File: r.file, Message: "not valid YAML: " + err.Error()}
 	if e, ok := errors.AsType[*yaml.LoadError](err); ok {
 		d.Line, d.Column, d.Message = e.Mark.Line, e.Mark.Column, "not valid YAML: "+e.Message
+		d.Hint = rules.SyntaxHint(src, e.Mark.Line, e.Message)
 	}
 	r.problems = append(r.problems, d)
 }

@@ -113,3 +113,21 @@ func TestSecretInTheFile(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What YAML does not take is answered by what to do.
+func TestSyntaxHints(t *testing.T) {
+	for text, want := range map[string]string{
+		"listen:\n\tapi: 127.0.0.1:1\n":               "2:1: not valid YAML: found character that cannot start any token; indent with spaces, not tabs",
+		"listen:\n  api: 127.0.0.1:1\n\t grpc: off\n": "indent with spaces, not tabs",
+		"headers: none\nshutdown_timeout:5s\n":        "write key: value, with a space behind the colon",
+		"shutdown_timeout: 5\n":                       "write a number with a unit, such as 30s or 5m",
+	} {
+		name := filepath.Join(t.TempDir(), "headgate.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Load(config.Sources{File: name, Environment: none}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
