@@ -92,6 +92,19 @@ func isShortField(name string) bool {
 	return slices.Contains([]string{"accept", "authorization", "cookie", "forwarded", "origin", "referer"}, strings.ToLower(name))
 }
 
+// Meant returns the attribute of a request that a name, which is none, probably
+// means, or nothing; wrong says that the name is certainly none, such as that of a
+// header field.
+func Meant(name string) (right string, wrong bool) {
+	if words := severalAttributes(name); words != nil {
+		return strings.Join(words, ","), true
+	}
+	if right, wrong = rightWord(name); strings.HasPrefix(right, "jwt:") && !wrong {
+		return "", false // a caller may well send a user
+	}
+	return right, wrong
+}
+
 // rightWord returns the attribute that a name probably means, or nothing. It is
 // sure if nobody would call an attribute of their own like this.
 func rightWord(name string) (word string, sure bool) {

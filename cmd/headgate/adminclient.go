@@ -138,8 +138,16 @@ func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io
 	if answer.StatusCode == http.StatusUnauthorized {
 		return nil, &hintedError{errors.New(problem.Detail), "give it by HEADGATE_ADMIN_TOKEN or --token-file"}
 	}
-	return nil, errors.New(problem.Detail)
+	return nil, &refusedError{answer.StatusCode, problem.Detail}
 }
+
+// refusedError is what the admin door says of a request that it does not fulfil.
+type refusedError struct {
+	status int
+	detail string
+}
+
+func (e *refusedError) Error() string { return e.detail }
 
 // unanswered says why there was no answer, and what to do about it.
 func (c *adminClient) unanswered(err error) error {

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/config"
 )
 
 // keysFlags are the flags of keys.
@@ -42,7 +43,7 @@ name. Without --rule it is that of every rule that counts by just these.`,
   headgate keys ban --key client_ip=198.51.100.7 --for 24h --reason 'scraping'
   headgate keys override --rule per-key --key 'header:X-Api-Key=k-123' --rate 500/minute --for 30d
   headgate keys ls`,
-		Args: knownKeyAction,
+		Args: knownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		// Those of an action that there is not, so that this can be said first.
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
@@ -67,22 +68,6 @@ name. Without --rule it is that of every rule that counts by just these.`,
 		completeFlags(sub)
 	}
 	return cmd
-}
-
-// knownKeyAction refuses words after keys that are none of its actions.
-func knownKeyAction(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var known []string
-	for _, sub := range cmd.Commands() {
-		known = append(known, sub.Name())
-	}
-	hint := "there are " + strings.Join(known, ", ")
-	if near := config.Nearest(args[0], known); near != "" {
-		hint = fmt.Sprintf("did you mean %q?", "headgate keys "+near)
-	}
-	return &usageError{fmt.Sprintf("unknown action %q", args[0]), hint}
 }
 
 func newKeyAction(s streams, name, short string, options []string) *cobra.Command {
@@ -128,7 +113,11 @@ func (f *keysFlags) run(cmd *cobra.Command, out io.Writer, action string) error 
 		return err
 	}
 	var raw json.RawMessage
-	if err := client.postJSON(cmd.Context(), "/v1/keys/"+action, body, &raw); err != nil {
+	err = client.postJSON(cmd.Context(), "/v1/keys/"+action, body, &raw)
+	if refused, ok := errors.AsType[*refusedError](err); ok && refused.status == http.StatusBadRequest {
+		return &usageError{refused.Error(), "see headgate keys " + action + " --help"} // all of it is what flags say
+	}
+	if err != nil {
 		return err
 	}
 	if f.asJSON {

@@ -82,6 +82,9 @@ the dead letters with --state dead.`,
 		if f.most < 0 || f.most > 1000 {
 			return &usageError{"-n must be from 0 to 1000", ""}
 		}
+		if !slices.Contains([]string{"pending", "dead"}, f.state) {
+			return &usageError{fmt.Sprintf("--state: %q is not pending or dead", f.state), ""}
+		}
 		var list struct {
 			app.QueueList
 			app.QueueItems

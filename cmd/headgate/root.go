@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,10 +46,43 @@ Start with: headgate quickstart`,
 		return &usageError{err.Error(), flagHint(cmd, err)}
 	})
 	root.AddCommand(newServe(s), newProxy(s), newQuickstart(s), newCheck(s), newExplain(s), newTest(s), newTop(s), newDiff(s), newKeys(s), newQueue(s), newRules(s), newSimulate(s), newSuggest(s), newLab(s), newVersion(s))
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
 		completeFlags(cmd)
+		if cmd.HasSubCommands() {
+			cmd.Args = knownCommand
+			if !cmd.Runnable() {
+				cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			}
+		}
+		if cmd.Name() == "help" {
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				of, rest, err := root.Find(args)
+				if err == nil && len(rest) > 0 {
+					err = knownCommand(of, rest)
+				}
+				return err
+			}
+		}
 	}
 	return root
+}
+
+// knownCommand refuses words after a command that are none of those below it.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var known []string
+	for _, sub := range cmd.Commands() {
+		known = append(known, sub.Name())
+	}
+	hint := "there are " + strings.Join(known, ", ")
+	if near := config.Nearest(args[0], known); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+near)
+	}
+	return &usageError{fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath()), hint}
 }
 
 // flagHint says what may have been meant by a flag that does not exist.
@@ -76,6 +110,10 @@ func asUsage(root *cobra.Command, args []string, err error) error {
 	if strings.HasPrefix(message, "unknown command") {
 		message, _, _ = strings.Cut(message, "\n")
 		hint := "see headgate help"
+		if word, path, _ := strings.Cut(strings.TrimPrefix(message, "unknown command "), " for "); path != strconv.Quote(root.Name()) {
+			path = strings.Trim(path, `"`)
+			return &usageError{fmt.Sprintf("%s takes no words, but here is %s", path, word), "see " + path + " --help"}
+		}
 		for _, arg := range args {
 			if !strings.HasPrefix(arg, "-") {
 				if near := root.SuggestionsFor(arg); len(near) > 0 {

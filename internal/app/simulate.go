@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -241,6 +242,24 @@ type SuggestLimits struct {
 	Unaffected string
 }
 
+// knows returns an error for an attribute that is none of a request, nor one that
+// --map names, if its name looks as if another was meant.
+func (s *SuggestLimits) knows(a rules.KeyAttribute) error {
+	mapped := func(pair string) bool { return strings.HasPrefix(pair, a.Name+"=") }
+	if a.Kind != rules.Other || slices.ContainsFunc(s.Map, mapped) {
+		return nil
+	}
+	near, wrong := rules.Meant(a.Name)
+	if near == "" && !wrong {
+		return nil // perhaps a variable of the log's own; else no request will have it
+	}
+	hint := "there are client_ip, method, path, host, header:NAME, query:NAME and cookie:NAME, and what --map names"
+	if near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return flagError("key", fmt.Sprintf("requests in logs have no %q", a.Name), hint)
+}
+
 // Run reads the logs.
 func (s *SuggestLimits) Run(ctx context.Context) (*Suggestion, error) {
 	o := simulate.SuggestOptions{Domain: s.Domain}
@@ -255,6 +274,9 @@ func (s *SuggestLimits) Run(ctx context.Context) (*Suggestion, error) {
 			a, err := rules.ParseKeyAttribute(strings.TrimSpace(name))
 			if err != nil {
 				return nil, flagError("key", err.Error(), "such as client_ip, or client_ip,path")
+			}
+			if err := s.knows(a); err != nil {
+				return nil, err
 			}
 			list = append(list, a.String())
 		}

@@ -186,6 +186,9 @@ func Suggest(ctx context.Context, o SuggestOptions) (*Suggestion, error) {
 	for _, l := range read.logs {
 		out.Skipped += l.Skipped
 	}
+	if err := o.inVain(rs, read.logged); err != nil && out.Requests > 0 {
+		return nil, err
+	}
 	if out.Requests > 0 {
 		out.From, out.To = moment(first), moment(last)
 		for _, r := range rs.Rules() {
@@ -193,6 +196,19 @@ func Suggest(ctx context.Context, o SuggestOptions) (*Suggestion, error) {
 		}
 	}
 	return out, nil
+}
+
+// inVain returns an error if no request has something that is to be counted by:
+// the limit would be one for all together.
+func (o *SuggestOptions) inVain(rs *rules.Ruleset, logged *logged) error {
+	for _, r := range rs.Rules() {
+		for _, k := range r.Key {
+			if !logged.has(k.Attribute) {
+				return fmt.Errorf("no request in the logs has %s, so that there is nothing to count by it", k.Attribute)
+			}
+		}
+	}
+	return nil
 }
 
 // counting returns rules that count by the keys of o and limit nothing.
