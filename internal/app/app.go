@@ -225,7 +225,9 @@ func (a *App) Start(ctx context.Context) (err error) {
 			return err
 		}
 		a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.name))
-		d.serve(handler, a.boundsOf(d.name), a.tlsOf(d.name), a.log, a.failures)
+		if err := d.serve(handler, a.boundsOf(d.name), a.tlsOf(d.name), a.log, a.failures); err != nil {
+			return err
+		}
 	}
 	a.opened.Store(true)
 	a.startQueue()

@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/membound"
 	"github.com/headgate/headgate/internal/netbound"
 	"github.com/headgate/headgate/internal/oneport"
 	"github.com/headgate/headgate/internal/overload"
@@ -227,10 +228,12 @@ type bounds struct {
 	Timeouts
 	header, streams int  // bytes, and requests of a connection of HTTP/2 under way
 	cleartext       bool // HTTP/2 also without TLS
+
+	room *membound.Bound // of connections of HTTP/2; nil for any
 }
 
 // serve answers at d in the background, encrypted if there is a certificate.
-func (d *door) serve(handler http.Handler, b bounds, certificate *tls.Config, log *slog.Logger, failures chan<- error) {
+func (d *door) serve(handler http.Handler, b bounds, certificate *tls.Config, log *slog.Logger, failures chan<- error) error {
 	base, cut := context.WithCancel(context.Background())
 	d.cut = cut
 	d.server = &http.Server{
@@ -265,6 +268,11 @@ func (d *door) serve(handler http.Handler, b bounds, certificate *tls.Config, lo
 	}
 	serve := d.server.Serve
 	if certificate != nil {
+		if b.room != nil {
+			if err := d.boundHTTP2(b.room, log); err != nil {
+				return err
+			}
+		}
 		serve = func(l net.Listener) error { return d.server.ServeTLS(l, "", "") }
 	}
 	go func() {
@@ -273,4 +281,5 @@ func (d *door) serve(handler http.Handler, b bounds, certificate *tls.Config, lo
 			failures <- fmt.Errorf("%s: %w", d.name, err)
 		}
 	}()
+	return nil
 }

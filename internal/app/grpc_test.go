@@ -81,6 +81,7 @@ func TestEnvoyAsks(t *testing.T) {
 	_, metrics := f.get(t, f.adminURL("/metrics"))
 	for _, want := range []string{
 		"\nheadgate_grpc_stream_bytes 0\n", "\nheadgate_grpc_answering_bytes 0\n", "\nheadgate_grpc_refused_total 0\n",
+		"\nheadgate_room_bytes{door=\"resp\"} 0\n", "\nheadgate_room_evicted_total{door=\"api\"} 0\n",
 		"\nheadgate_grpc_closed_total{reason=\"memory\"} 0\n", "\nheadgate_grpc_closed_total{reason=\"slow\"} 0\n",
 	} {
 		if !strings.Contains(metrics, want) {

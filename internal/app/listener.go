@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/membound"
 	"github.com/headgate/headgate/internal/netbound"
 	"github.com/headgate/headgate/internal/overload"
 )
@@ -55,13 +56,14 @@ const (
 // was made with, by the configuration, by default.
 func (a *App) boundsOf(door string) bounds {
 	var h config.HTTP
+	var room *membound.Bound // not of the proxy, which hands on what comes
 	switch c := a.options.Config; door {
 	case DoorAPI:
-		h = c.API.HTTP
+		h, room = c.API.HTTP, a.capacity.rooms.api()
 	case DoorProxy:
 		h = c.Proxy.HTTP
 	case DoorAdmin:
-		h = c.Admin.HTTP
+		h, room = c.Admin.HTTP, a.capacity.rooms.admin()
 	}
 	t := a.options.Timeouts.of(door)
 	given := &a.options.Timeouts
@@ -78,5 +80,8 @@ func (a *App) boundsOf(door string) bounds {
 			*v.to = v.wants
 		}
 	}
-	return bounds{Timeouts: t, header: int(cmp.Or(h.MaxHeader, maxHeaderBytes)), streams: int(cmp.Or(h.MaxStreams, maxStreams)), cleartext: door == DoorProxy && !a.options.Config.Proxy.NoCleartextHTTP2}
+	return bounds{
+		Timeouts: t, header: int(cmp.Or(h.MaxHeader, maxHeaderBytes)), streams: int(cmp.Or(h.MaxStreams, maxStreams)),
+		cleartext: door == DoorProxy && !a.options.Config.Proxy.NoCleartextHTTP2, room: room,
+	}
 }

@@ -133,6 +133,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.connectionMetrics(c)
 	a.perClientMetrics(c)
 	a.overloadMetrics(c)
+	a.roomMetrics(c)
 	a.grpcMetrics(c)
 	a.respMetrics(c)
 	a.queueMetrics(c)

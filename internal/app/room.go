@@ -3,6 +3,8 @@ package app
 import (
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headgate/headgate/internal/membound"
 )
 
@@ -37,4 +39,21 @@ func (a *App) roomOfADoor() int64 {
 		return mostRoom
 	}
 	return min(mostRoom, max(limit/roomShare, leastRoom))
+}
+
+// roomMetrics tells what of it is taken. That of gRPC is in grpcMetrics.
+func (a *App) roomMetrics(c *askedCollector) {
+	held := c.gauge("headgate_room_bytes", "Bytes of large requests that are arriving; at api and admin also all that connections of HTTP/2 keep.", "door")
+	ended := c.counter("headgate_room_evicted_total", "Large requests that were refused, or connections of HTTP/2 that were closed, since they had kept memory for long that others needed.", "door")
+	c.ask(func(out chan<- prometheus.Metric) {
+		if a.capacity.rooms.api == nil {
+			return // not opened yet
+		}
+		for door, room := range map[string]*membound.Bound{
+			DoorAPI: a.capacity.rooms.api(), DoorAdmin: a.capacity.rooms.admin(), DoorRESP: a.capacity.rooms.resp(),
+		} {
+			held(out, float64(room.Held()), door)
+			ended(out, float64(room.Evicted()), door)
+		}
+	})
 }
