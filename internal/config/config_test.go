@@ -130,6 +130,8 @@ func TestOddFiles(t *testing.T) {
 		{"nested too deeply", strings.Repeat("[", 100), "not valid YAML"},
 		{"too large", "# " + strings.Repeat("x", 1<<20), "larger than 1 MiB"},
 		{"size without sense", "store: {memory: {max_bytes: 9999999999GiB}}\n", "is not a size"},
+		{"size without a unit", "store: {memory: {max_bytes: 256}}\n", "256 is less than 1MiB"},
+		{"the least size", "store: {memory: {max_bytes: 1MiB}}\n", ""},
 		{"no keys", "store: {memory: {max_keys: 0}}\n", "whole number from 1"},
 		{"interval of nothing", "store: {memory: {snapshot_interval: 1ms}}\n", "too short"},
 		{"upstream with a password", "proxy: {upstream: \"http://u:p@x\"}\n", "no user, query or fragment"},

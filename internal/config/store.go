@@ -69,6 +69,10 @@ type Redis struct {
 // DefaultDenyCache is how many refusals are remembered if nobody says.
 const DefaultDenyCache = 16_384
 
+// leastStore is the smallest store.memory.max_bytes: with less hardly any limit would
+// be kept.
+const leastStore = 1 << 20
+
 // storeSettings are the keys of the store.
 func storeSettings() []setting {
 	return append([]setting{
@@ -78,7 +82,9 @@ func storeSettings() []setting {
 			return err
 		}),
 		one("store.memory.max_bytes", func(c *Config, v string) (err error) {
-			c.Store.Memory.MaxBytes, err = size(v)
+			if c.Store.Memory.MaxBytes, err = size(v); err == nil && c.Store.Memory.MaxBytes < leastStore {
+				return &hinted{fmt.Sprintf("%s is less than 1MiB, in which hardly a key has a place", v), "write the unit, such as 256MiB"}
+			}
 			return err
 		}),
 		{key: "store.memory.snapshot", path: true, set: func(c *Config, v []string) error {

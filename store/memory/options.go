@@ -21,7 +21,9 @@ const (
 	keysPerShard   = 1024
 	manyShards     = 2048
 	fewPerShard    = 32
-	maxShards      = 1 << 14
+	// leastBytes is the smallest bound of memory: with less hardly a key has a place.
+	leastBytes = 1 << 16
+	maxShards  = 1 << 14
 	// bytesPerShard is what a shard must be able to have, for what it needs
 	// beside its keys once it is full must not be more than they.
 	bytesPerShard = 1 << 14
@@ -37,19 +39,29 @@ type settings struct {
 	system   steady.System // what the store's own clock goes by
 }
 
-// MaxKeys bounds how many keys the store remembers, 1,000,000 by default; less
-// than 1 counts as 1. A few newcomers that found no place (at most 32 per shard)
+// MaxKeys bounds how many keys the store remembers, 1,000,000 by default, and if n
+// is less than 1: a bound that nobody has set is not one of no keys, which would
+// let everything pass. A few newcomers that found no place (at most 32 per shard)
 // are remembered beside them.
 func MaxKeys(n int) Option {
-	return func(o *settings) { o.maxKeys = max(int64(n), 1) }
+	return func(o *settings) {
+		if o.maxKeys = int64(n); n < 1 {
+			o.maxKeys = defaultMaxKeys
+		}
+	}
 }
 
 // MaxBytes bounds the memory of the store's tables and lists, 256 MiB by
-// default. A store has a fixed part that cannot be denied to it, 312 bytes for
+// default, and if n is less than 1. Less than 64 KiB counts as 64 KiB, for a store
+// without room for keys lets everything pass. A store has a fixed part that cannot be denied to it, 312 bytes for
 // each shard: one up to 8192 keys, at most 2048 up to two million keys, and one
 // for every 512 to 1024 keys beyond.
 func MaxBytes(n int64) Option {
-	return func(o *settings) { o.maxBytes = max(n, 0) }
+	return func(o *settings) {
+		if o.maxBytes = max(n, leastBytes); n < 1 {
+			o.maxBytes = DefaultMaxBytes
+		}
+	}
 }
 
 // WithClock replaces the store's own clock. It is asked once for every op that

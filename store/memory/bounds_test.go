@@ -1,0 +1,32 @@
+package memory_test
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// TestBoundsThatNobodySet: a field of a configuration that is not set, or lacks its
+// unit, does not make a store that lets everything pass.
+func TestBoundsThatNobodySet(t *testing.T) {
+	for name, option := range map[string]memory.Option{
+		"MaxKeys(0)": memory.MaxKeys(0), "MaxKeys(-1)": memory.MaxKeys(-1),
+		"MaxBytes(0)": memory.MaxBytes(0), "MaxBytes(-1)": memory.MaxBytes(-1), "MaxBytes(256)": memory.MaxBytes(256),
+	} {
+		l, passed := headgate.New(memory.New(option)), 0
+		for i := range 1000 {
+			d, err := l.Allow(t.Context(), strconv.Itoa(i%50), headgate.PerDay(5))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Allowed {
+				passed++
+			}
+		}
+		if passed != 250 {
+			t.Errorf("%s: %d of 1000 requests of 50 clients pass, want 250", name, passed)
+		}
+	}
+}
