@@ -26,6 +26,9 @@ var (
 	// ErrInvalidDuration is returned for credit that would be over when it is
 	// granted.
 	ErrInvalidDuration = errors.New("invalid duration: credit has to last for more than 0")
+	// ErrInvalidTime is returned by every call of a Limiter whose [WithClock] says a
+	// time that no algorithm counts by.
+	ErrInvalidTime = errors.New("invalid time: the clock of WithClock must be after 1970 began, and before 2112")
 	// ErrUnavailable is wrapped by every error that means the store could not
 	// answer. The Decision beside it is the failure policy's.
 	ErrUnavailable = errors.New("store unavailable")

@@ -129,11 +129,14 @@ func (h *Lease) Keep() {
 func (h *Lease) ask(ctx context.Context, kind Kind) (Decision, error) {
 	op := h.op
 	op.Kind, op.Lease, op.Cost = kind, h.decision.Lease, h.decision.Granted
+	var err error
+	if op.At, err = h.limiter.stamp(); err != nil {
+		return Decision{}, err
+	}
 	if h.decision.Reason == Fallback && h.limiter.fallback != nil {
-		op.Limit, op.At = op.Limit.Share(h.limiter.share), h.limiter.stamp()
+		op.Limit = op.Limit.Share(h.limiter.share)
 		return h.limiter.fallback.Take(ctx, op)
 	}
-	op.At = h.limiter.stamp()
 	return h.limiter.store.Take(ctx, op)
 }
 

@@ -42,7 +42,9 @@ type Limiter struct {
 type Option func(*Limiter)
 
 // WithClock makes the Limiter stamp every op with clock's time. Without it the
-// store's own clock decides. Stores that many processes share (Redis) always
+// store's own clock decides. The clock of a test must not begin at time.Time{} or
+// time.Unix(0, 0): at a time that is not after 1970-01-01 00:00 UTC, and before 2112,
+// every call refuses with [ErrInvalidTime]. Stores that many processes share (Redis) always
 // use their own.
 func WithClock(clock func() time.Time) Option {
 	return func(l *Limiter) { l.clock = clock }
@@ -114,7 +116,7 @@ func isNil(store Store) bool {
 }
 
 // Validate returns what keeps l from working: [ErrNoStore] if there is no limiter, or
-// none with a store, to ask, [ErrInvalidFallback], or what a store that has a method
+// none with a store, to ask, [ErrInvalidFallback], [ErrInvalidTime], or what a store that has a method
 // Validate() error, as those that wrap another do, says of itself. It is for code
 // that is built on a Limiter and wants to fail early.
 func (l *Limiter) Validate() error {
@@ -123,6 +125,9 @@ func (l *Limiter) Validate() error {
 	}
 	if l.flaw != nil {
 		return l.flaw
+	}
+	if _, err := l.stamp(); err != nil {
+		return err
 	}
 	for _, store := range [...]Store{l.store, l.fallback} {
 		if v, ok := store.(interface{ Validate() error }); ok {
@@ -207,8 +212,10 @@ func (l *Limiter) Reset(ctx context.Context, key string, limit Limit) error {
 
 // Do executes one op of any kind and applies the failure policy.
 func (l *Limiter) Do(ctx context.Context, op Op) (d Decision, err error) {
-	if op.At == 0 {
-		op.At = l.stamp()
+	if op.At == 0 && l.clock != nil {
+		if op.At, err = l.stamp(); err != nil {
+			return l.policy(&op, err), err
+		}
 	}
 	if d, err = l.store.Take(ctx, op); err == nil {
 		return d, nil
@@ -217,11 +224,16 @@ func (l *Limiter) Do(ctx context.Context, op Op) (d Decision, err error) {
 }
 
 // stamp returns the time of the Limiter's clock, or 0 if it has none.
-func (l *Limiter) stamp() int64 {
+func (l *Limiter) stamp() (int64, error) {
 	if l.clock == nil {
-		return 0
+		return 0, nil
 	}
-	return l.clock().UnixMicro()
+	const latest = 1 << 52 // what every algorithm counts to, in the year 2112
+	now := l.clock().UnixMicro()
+	if now <= 0 || now > latest {
+		return 0, ErrInvalidTime
+	}
+	return now, nil
 }
 
 // Batch answers ops independently, in one round trip to the store. out must
@@ -262,14 +274,16 @@ func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) e
 	if len(out) < len(ops) {
 		return errShortOut
 	}
-	if l.clock != nil {
-		stamped := l.stamped(ops)
-		ops = *stamped
-		defer l.putBack(stamped)
-	}
-	err := l.store.Do(ctx, ops, out, mode)
+	now, err := l.stamp()
 	if err == nil {
-		return nil
+		if l.clock != nil {
+			stamped := l.stamped(ops, now)
+			ops = *stamped
+			defer l.putBack(stamped)
+		}
+		if err = l.store.Do(ctx, ops, out, mode); err == nil {
+			return nil
+		}
 	}
 	if l.fallback != nil && isUnavailable(err) && l.fallBack(ctx, ops, out, mode) {
 		return err
@@ -280,15 +294,14 @@ func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) e
 	return err
 }
 
-// stamped returns a copy of ops, which are the caller's, with the time of the
-// Limiter's clock where they have none.
-func (l *Limiter) stamped(ops []Op) *[]Op {
+// stamped returns a copy of ops, which are the caller's, with the time now where they
+// have none.
+func (l *Limiter) stamped(ops []Op, now int64) *[]Op {
 	s := l.spare.Swap(nil)
 	if s == nil {
 		s = new([]Op)
 	}
 	*s = append((*s)[:0], ops...)
-	now := l.stamp()
 	for i := range *s {
 		if (*s)[i].At == 0 {
 			(*s)[i].At = now

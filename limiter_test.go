@@ -272,3 +272,28 @@ func TestWaitGoesByTheClock(t *testing.T) {
 		}
 	})
 }
+
+// TestClocksBeyondTime: a clock of a test that begins where no algorithm counts does
+// not make time stand still, silently.
+func TestClocksBeyondTime(t *testing.T) {
+	for _, begin := range []time.Time{{}, time.Unix(0, 0), time.Unix(-5, 0), time.Date(2255, 1, 1, 0, 0, 0, 0, time.UTC), time.UnixMicro(1)} {
+		now, right := begin, begin.UnixMicro() == 1
+		l := headgate.New(memory.New(), headgate.WithClock(func() time.Time { return now }))
+		if err := l.Validate(); right != (err == nil) || !right && !errors.Is(err, headgate.ErrInvalidTime) {
+			t.Errorf("%s: Validate: %v", begin, err)
+		}
+		for i, want := range []bool{true, false, true} {
+			if i == 2 {
+				now = now.Add(time.Second)
+			}
+			want = want && (right || i == 2 && begin.Unix() == 0)
+			d, err := l.Allow(t.Context(), "k", headgate.PerSecond(1))
+			if d.Allowed != want || !right && i < 2 && !errors.Is(err, headgate.ErrInvalidTime) {
+				t.Errorf("%s, request %d: %+v, %v, want %t", begin, i, d, err, want)
+			}
+		}
+		if _, err := l.AllowAll(t.Context(), []headgate.Op{{Key: "all", Limit: headgate.PerSecond(1), Cost: 1}}, make([]headgate.Decision, 1)); !right && begin.Unix() != 0 && !errors.Is(err, headgate.ErrInvalidTime) {
+			t.Errorf("%s: AllowAll: %v", begin, err)
+		}
+	}
+}

@@ -91,8 +91,11 @@ func (r *Reservation) ask(ctx context.Context, op Op) error {
 	if r.Decision.Reason == Fallback {
 		store, op.Limit = r.limiter.fallback, op.Limit.Share(r.limiter.share)
 	}
-	op.At = r.limiter.stamp()
-	_, err := store.Take(ctx, op)
+	var err error
+	if op.At, err = r.limiter.stamp(); err != nil {
+		return err
+	}
+	_, err = store.Take(ctx, op)
 	return err
 }
 
