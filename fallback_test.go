@@ -233,3 +233,35 @@ func TestWaitDuringOutage(t *testing.T) {
 		}
 	})
 }
+
+// TestGiveBack: what the fallback gave out goes back there, and nowhere else.
+func TestGiveBack(t *testing.T) {
+	store, local := &outage{Store: memory.New()}, memory.New()
+	l := headgate.New(store, headgate.WithFallback(local, 0.5))
+	op := headgate.Op{Key: "k", Limit: headgate.PerHour(4), Cost: 1}
+	left := func() int64 {
+		d, _ := l.Peek(t.Context(), op.Key, op.Limit, 1)
+		return d.Remaining
+	}
+	var ops []headgate.Op
+	var decisions []headgate.Decision
+	for _, down := range []bool{false, true} {
+		store.down = down
+		d, _ := l.Do(t.Context(), op)
+		ops, decisions = append(ops, op), append(decisions, d)
+	}
+	for i, want := range []struct{ own, local int64 }{{4, 1}, {4, 2}} {
+		store.down = false
+		if err := l.GiveBack(t.Context(), ops[i:i+1], decisions[i:i+1], 0); err != nil {
+			t.Fatal(err)
+		}
+		own := left()
+		store.down = true
+		if got := left(); own != want.own || got != want.local {
+			t.Errorf("after %d: %d and %d left, want %v", i, own, got, want)
+		}
+	}
+	if err := l.GiveBack(t.Context(), ops, decisions, 0); !errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("to a store that is down: %v", err)
+	}
+}

@@ -68,14 +68,7 @@ func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate
 	if err == nil {
 		return nil
 	}
-	var refunds []headgate.Op
-	for i, op := range ops {
-		if d := decisions[i]; d.Granted > 0 && d.ResetAfter > 0 && d.Lease == 0 {
-			op.Kind, op.Cost, op.Duration = headgate.Refund, d.Granted, d.ResetAfter
-			refunds = append(refunds, op)
-		}
-	}
-	if e := g.limiter.Batch(context.WithoutCancel(ctx), refunds, make([]headgate.Decision, len(refunds))); e != nil && g.onError != nil {
+	if e := g.limiter.GiveBack(context.WithoutCancel(ctx), ops, decisions, 0); e != nil && g.onError != nil {
 		g.onError(ctx, e)
 	}
 	return status.FromContextError(err).Err()

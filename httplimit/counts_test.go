@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/headgate/headgate"
@@ -142,5 +143,42 @@ func TestHangingUpIsNotRefunded(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// cut is a store that can be cut off.
+type cut struct {
+	headgate.Store
+	down bool
+}
+
+func (c *cut) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	if c.down {
+		return headgate.ErrUnavailable
+	}
+	return c.Store.Do(ctx, ops, out, mode)
+}
+
+// TestRefundsGoWhereTheyCameFrom: what the fallback has taken during an outage is not
+// given back to the store that is there again, where another request has it.
+func TestRefundsGoWhereTheyCameFrom(t *testing.T) {
+	store, status := &cut{Store: memory.New()}, http.StatusUnauthorized
+	limiter := headgate.New(store, headgate.WithFallback(memory.New(), 1))
+	h := httplimit.New(limiter, headgate.PerDay(2).Using(headgate.FixedWindow), httplimit.RefundIf(http.StatusOK))(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			store.down = false // the outage ends while the request is under way
+			w.WriteHeader(status)
+		}))
+	ask := func() int {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		return rec.Code
+	}
+	wrong := []int{ask(), ask(), ask()}
+	store.down, status = true, http.StatusOK
+	right := ask()
+	status = http.StatusUnauthorized
+	if after := ask(); !slices.Equal(wrong, []int{401, 401, 429}) || right != 200 || after != 429 {
+		t.Errorf("answered %v, in the outage %d, then %d, want 429", wrong, right, after)
 	}
 }

@@ -149,23 +149,13 @@ func (t *ticket) wait(ctx context.Context) error {
 
 // giveBack returns what p has taken, less what time has given back already.
 func (p *Pass) giveBack() {
-	since := p.gate.clock().Sub(p.at)
-	refunds := p.ops[:0]
-	for i, op := range p.ops {
-		d := &p.policies[i].Decision
-		left := d.ResetAfter - since
-		if d.Granted == 0 || left <= 0 || d.Lease != 0 {
-			continue // nothing was taken, End gives it back, or time has given it back (or the store did not answer)
-		}
-		op.Kind, op.Cost, op.Duration, op.At = headgate.Refund, d.Granted, left, 0
-		refunds = append(refunds, op)
-	}
-	if len(refunds) == 0 {
-		return
+	decisions := make([]headgate.Decision, len(p.ops))
+	for i := range decisions {
+		decisions[i] = p.policies[i].Decision
 	}
 	// The client may be gone; what it did not use has to be returned anyway.
 	ctx := context.WithoutCancel(p.ctx)
-	p.gate.report(p.r, p.gate.limiter.Batch(ctx, refunds, make([]headgate.Decision, len(refunds))))
+	p.gate.report(p.r, p.gate.limiter.GiveBack(ctx, p.ops, decisions, p.gate.clock().Sub(p.at)))
 }
 
 func (g *Gate) report(r *http.Request, err error) {
