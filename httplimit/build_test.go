@@ -102,6 +102,17 @@ func TestByOfNothing(t *testing.T) {
 	}
 }
 
+// TestNoHandler: a middleware without a handler panics when it is built, not at the
+// first request.
+func TestNoHandler(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("it is built")
+		}
+	}()
+	httplimit.New(headgate.New(memory.New()), headgate.PerHour(1))(nil)
+}
+
 // panicOf returns the text of the error that f panics with; empty if it does not.
 func panicOf(f func()) (text string) {
 	defer func() {

@@ -14,11 +14,16 @@ import (
 // before gives its place back.
 //
 // New panics if it is given no limiter, or an invalid limit: such a middleware
-// would refuse everything. For limits that are not known before the program runs,
+// would refuse everything. The middleware panics if it is given no handler. For limits that are not known before the program runs,
 // ask [Validate] first.
 func New(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) func(http.Handler) http.Handler {
 	gate := NewGate(limiter, limit, options...)
-	return func(next http.Handler) http.Handler { return &middleware{gate: gate, next: next} }
+	return func(next http.Handler) http.Handler {
+		if next == nil {
+			panic("httplimit: the middleware was given no handler") //nolint:forbidigo // as New does
+		}
+		return &middleware{gate: gate, next: next}
+	}
 }
 
 type middleware struct {

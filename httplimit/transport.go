@@ -43,8 +43,8 @@ const (
 //
 // A 429 is tried again if the body can be sent again (http.Request.GetBody); a
 // 503 only if the method is idempotent too, for it may come from behind a
-// server that has already acted. Where no time was told the wait doubles from
-// one second. When retries or MaxWait are used up the caller gets the answer as
+// server that has already acted. Where no time was told, or again one of 0, the
+// wait doubles from one second. When retries or MaxWait are used up the caller gets the answer as
 // it came.
 //
 // Every wait is up to a tenth longer than told, at random, so that clients who
@@ -87,8 +87,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if attempt >= t.maxRetries() || !retryable(r, res.StatusCode) {
 			return res, nil
 		}
-		if !told {
+		switch {
+		case !told:
 			wait = firstBackoff << min(attempt, 16)
+		case wait <= 0 && attempt > 0: // it was not true
+			wait = firstBackoff << min(attempt-1, 16)
 		}
 		wait, err = t.next(r.Context(), host, now().Add(wait), limit)
 		if err != nil {

@@ -158,6 +158,7 @@ func TestTransportRetries(t *testing.T) {
 		{"RateLimit alone", []reply{{429, `RateLimit: "a";r=0;t=4`}, {200, ""}}, 200, []time.Duration{0, 4 * time.Second}},
 		{"trap T33: a date with the wrong zone is no date", []reply{{429, "Retry-After: Sat, 01 Jan 2000 00:00:09 UTC"}, {200, ""}}, 200, []time.Duration{0, time.Second}},
 		{"no time said: from one second, doubling", []reply{{503, ""}, {429, ""}, {429, ""}, {200, ""}}, 200, []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second}},
+		{"a time of 0 is believed once", []reply{{429, "Retry-After: 0"}}, 429, []time.Duration{0, 0, time.Second, 3 * time.Second}},
 		{"retries used up", []reply{{429, "Retry-After: 1"}}, 429, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}},
 		{"too long: the answer as it is", []reply{{429, "Retry-After: 61"}, {200, ""}}, 429, []time.Duration{0}},
 		{"for ever", []reply{{429, "Retry-After: 99999999999999999999999"}, {200, ""}}, 429, []time.Duration{0}},
