@@ -61,7 +61,8 @@ func (v *Values) add(text string, how reading) {
 	v.Sure++
 }
 
-// usualParameters is how many parameters PHP and Express read, and no more.
+// usualParameters is how many parameters PHP and Express read, and cookies PHP, and
+// no more.
 const usualParameters = 1000
 
 // Query fills v with the values that a server may take from a URL's raw query for
@@ -130,8 +131,9 @@ func readAs(key, name string) reading {
 // Go leaves out those with bytes that are not to be in one.
 func (v *Values) Cookie(h http.Header, name string) {
 	v.All, v.Sure = v.room[:0], 0
+	n := 0
 	for _, line := range h["Cookie"] {
-		for line != "" {
+		for ; line != ""; n++ {
 			var pair string
 			pair, line, _ = strings.Cut(line, ";")
 			v.addDivided(pair, name)
@@ -144,7 +146,7 @@ func (v *Values) Cookie(h http.Header, name string) {
 			if how == unread && strings.IndexByte(key, '%') >= 0 && readAs(spelling.Unescape(key, spelling.PlusIsPlus), name) != unread {
 				how = perhaps
 			}
-			if how == surely && !spelling.IsClearCookie(value) {
+			if how == surely && (n >= usualParameters || !spelling.IsClearCookie(value)) {
 				how = perhaps
 			}
 			if how != unread {

@@ -19,11 +19,11 @@ var errTooMany = errors.New("the request has too many tokens")
 // then those of each cookie that some server takes for the one, and of both what
 // some server reads where it is not clear. plain is how many of these there are;
 // what follows is only found by those who do not look at what is around it. They
-// are different, and at most one more than maxTokens.
+// are different. tooMany is set if there are more than maxTokens, or may be.
 //
 // An upstream believes one of them. Which, only it knows: the first or the last,
 // the field's or the cookie's, or the first that is good.
-func (v *Verifier) find(dst []string, h http.Header) (found []string, plain int) {
+func (v *Verifier) find(dst []string, h http.Header) (found []string, plain int, tooMany bool) {
 	if v.header != "" {
 		for _, value := range h[v.header] {
 			if token, ok := v.inHeader(value); ok {
@@ -36,12 +36,16 @@ func (v *Verifier) find(dst []string, h http.Header) (found []string, plain int)
 	if v.header != "" {
 		for _, value := range h[v.header] {
 			var room [maxTokens]string
-			for _, token := range spelling.AppendTokens(room[:0], value) {
+			tokens, all := spelling.AppendTokens(room[:0], value)
+			for _, token := range tokens {
 				dst = addToken(dst, token)
+			}
+			if !all {
+				tooMany = true
 			}
 		}
 	}
-	return dst, plain
+	return dst, plain, tooMany || len(dst) > maxTokens
 }
 
 // inCookies appends to dst the tokens in cookies.

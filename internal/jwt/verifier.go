@@ -127,8 +127,8 @@ func (v *Verifier) Close() {
 // Verify implements client.Tokens.
 func (v *Verifier) Verify(h http.Header, at time.Time) (client.Verified, error) {
 	var room [maxTokens + 1]string
-	found, plain := v.find(room[:0], h)
-	if len(found) > maxTokens {
+	found, plain, tooMany := v.find(room[:0], h)
+	if tooMany {
 		return client.Verified{}, errTooMany // whichever of them is believed
 	}
 	var out client.Verified

@@ -45,26 +45,29 @@ func basic(text string, d decoder) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// bearer returns a token of three parts with its last in one form. The other two
-// are signed as they are.
+// bearer returns a token with what is base64 in it in one form, of one with three
+// parts its last at any length. What is signed is as it is in the others, or it is
+// none.
 func bearer(token string, d decoder) string {
-	if strings.Count(token, ".") != 2 {
+	token = signed(token, d)
+	if !isJWT(token) {
 		return token
 	}
-	return withTail(token, strings.LastIndexByte(token, '.')+1, d)
+	at := strings.LastIndexByte(token, '.') + 1
+	one := inOneForm(token[at:], d)
+	if one == token[at:] {
+		return token
+	}
+	return token[:at] + one
 }
 
-// withTail returns token with the base64 from at on in one form.
-func withTail(token string, at int, d decoder) string {
-	b, err := base64.RawStdEncoding.DecodeString(string(d.appendDigits(nil, token[at:])))
+// inOneForm returns the base64 of text in one form, and text if it has none.
+func inOneForm(text string, d decoder) string {
+	b, err := base64.RawStdEncoding.DecodeString(string(d.appendDigits(nil, text)))
 	if err != nil || len(b) == 0 {
-		return token
+		return text
 	}
-	signature := base64.RawURLEncoding.EncodeToString(b)
-	if signature == token[at:] {
-		return token
-	}
-	return token[:at] + signature
+	return base64.RawURLEncoding.EncodeToString(b)
 }
 
 // isAnyLogin reports whether some server reads a name and a password.

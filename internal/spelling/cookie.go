@@ -23,8 +23,7 @@ func IsClearCookie(text string) bool {
 	if strings.IndexByte(text, '%') >= 0 {
 		text = Unescape(text, PlusIsPlus)
 	}
-	_, isClear := tailOf(text)
-	return isClear
+	return isClearSigned(text)
 }
 
 // AppendCookies appends to dst what servers read in the value of a cookie that is
@@ -38,9 +37,9 @@ func AppendCookies(dst []string, text string) []string {
 		dst = append(dst, withoutBackslashes(text[1:n-1]))
 	}
 	text = Unescape(text, PlusIsPlus)
-	if at, isClear := tailOf(text); !isClear {
+	if !isClearSigned(text) {
 		for _, p := range [...]padding{endsInPlace, endsNever} {
-			dst = append(dst, withTail(text, at, decoder{padding: p}))
+			dst = append(dst, signed(text, decoder{padding: p}))
 		}
 	}
 	return dst

@@ -61,46 +61,85 @@ func ClarityOfCredentials(text string) Clarity {
 		return Clear
 	case shape == anything:
 		return Unclear
+	case shape == named:
+		return Several
 	case scheme == "Basic" && (!isClearBase64(word) || strings.ContainsAny(word, "-_")):
 		return Unclear
 	case scheme == "Basic" && isLogin(word, decoder{}):
 		return Clear
-	case scheme != "Basic" && isJWT(word) && !isClearBase64(word[strings.LastIndexByte(word, '.')+1:]):
+	case scheme != "Basic" && (!isClearSigned(word) || isJWT(word) && !isClearBase64(word[strings.LastIndexByte(word, '.')+1:])):
 		return Unclear
-	case scheme == "Bearer" && !isAnyLogin(word):
+	case scheme == "Bearer" && !isAnyLogin(word) && !isPair(word):
 		return Clear
 	}
 	return Several
 }
 
+// maxReadings is how many readings of credentials are told apart; more mean that a
+// request is refused.
+const maxReadings = 9
+
 // AppendCredentials appends to dst what servers read in credentials that are not
 // clear, besides what [Credentials] says.
 func AppendCredentials(dst []string, text string) []string {
 	scheme, word, shape := parse(text)
-	from, own := len(dst), Credentials(text)
-	add := func(one string) {
-		if one != own && !slices.Contains(dst[from:], one) {
-			dst = append(dst, one)
-		}
-	}
-	read := func(word string) {
-		for _, d := range decoders() {
-			if scheme == "Basic" || isLogin(word, d) {
-				add("Basic " + basic(word, d))
-			}
-			if scheme != "Basic" || !isLogin(word, d) && isClearBase64(word) {
-				add("Bearer " + bearer(word, decoder{padding: d.padding}))
+	r := readings{list: dst, from: len(dst), own: Credentials(text), basic: scheme == "Basic"}
+	switch shape {
+	case parameters, named:
+		areParameters(word, func(value string) bool { return r.word(value) })
+	case anything:
+		for word := range strings.FieldsFuncSeq(text, divides) {
+			if !r.word(word) {
+				break
 			}
 		}
+	case alone:
+		if len(word) > 2*len("Bearer ") {
+			r.word(word[len("Bearer "):]) // of those who cut off as much, whatever it is
+		}
+		r.word(word)
+	case pair:
+		r.word(word)
 	}
-	if shape != anything {
-		read(word)
-		return dst
+	return r.list
+}
+
+// readings are those of one text.
+type readings struct {
+	list  []string
+	from  int
+	own   string
+	basic bool // the scheme is
+}
+
+func (r *readings) add(one string) {
+	if one != r.own && len(r.list)-r.from < maxReadings && !slices.Contains(r.list[r.from:], one) {
+		r.list = append(r.list, one)
 	}
-	for word := range strings.FieldsFuncSeq(text, divides) {
-		read(word)
+}
+
+// word adds what servers read in a word. It reports false if no more are needed.
+func (r *readings) word(word string) bool {
+	for _, d := range decoders() {
+		login := isLogin(word, d)
+		if r.basic || login {
+			r.add("Basic " + basic(word, d))
+		}
+		if !r.basic || !login && isClearBase64(word) {
+			r.add("Bearer " + bearer(word, decoder{padding: d.padding}))
+		}
 	}
-	return dst
+	if isPair(word) { // as Rails reads token=...
+		_, value, _ := strings.Cut(word, "=")
+		r.add("Bearer " + bearer(value, decoder{}))
+	}
+	return len(r.list)-r.from < maxReadings
+}
+
+// isPair reports whether text is name=value, and not just base64 with its padding.
+func isPair(text string) bool {
+	at := strings.IndexByte(text, '=')
+	return at > 0 && strings.Trim(text[at:], "=") != ""
 }
 
 // OneCredential returns what to count credentials by for those who have one count
@@ -116,41 +155,18 @@ func OneCredential(text string) (one string, ok bool) {
 	return "", false
 }
 
-// AppendTokens appends to dst all that some server may take for a JWT in a header
-// field, whatever stands around it.
-func AppendTokens(dst []string, text string) []string {
-	for run := range strings.FieldsFuncSeq(text, func(c rune) bool {
-		return c >= 0x7f || digit(byte(c)) == 0 && c != '.' && c != '='
-	}) {
-		if at := strings.Index(run, objectBegins); at > 0 {
-			run = run[at:]
-		}
-		if isJWT(run) {
-			dst = append(dst, run)
-		}
-	}
-	return dst
-}
-
-// objectBegins is how an object in JSON begins in base64.
-const objectBegins = "eyJ"
-
-// isJWT reports whether token has the three parts of a JWT that is signed.
-func isJWT(token string) bool {
-	return strings.Count(token, ".") == 2
-}
-
 // shape is what credentials consist of.
 type shape uint8
 
 const (
 	alone      shape = iota // one word
 	pair                    // a scheme and a word
-	parameters              // a scheme and its parameters: name=value, name="value"
+	parameters              // a scheme that is known to have them, and parameters: name=value, name="value"
+	named                   // another scheme and parameters, one of which may be the token
 	anything
 )
 
-// parse takes credentials apart.
+// parse takes credentials apart: word is what follows the scheme.
 func parse(text string) (scheme, word string, s shape) {
 	text = strings.Trim(text, " \t")
 	for i := range len(text) {
@@ -159,15 +175,23 @@ func parse(text string) (scheme, word string, s shape) {
 		}
 	}
 	scheme, word = split(text)
+	spaced := false
 	switch {
 	case scheme == "":
 		s = alone
 	case !strings.ContainsAny(word, " \t,;\"'"):
 		s = pair
-	case areParameters(word):
-		s, word = parameters, ""
-	default:
+	case !areParameters(word, func(value string) bool {
+		spaced = spaced || strings.ContainsAny(value, " \t")
+		return true
+	}):
 		return "", "", anything
+	case hasParameters(scheme) && text[len(scheme)] == ' ':
+		s = parameters
+	case spaced:
+		return "", "", anything
+	default:
+		s = named
 	}
 	rest := scheme
 	if scheme == "Basic" || scheme == "Bearer" {
@@ -179,43 +203,57 @@ func parse(text string) (scheme, word string, s shape) {
 	return scheme, word, s
 }
 
+// hasParameters reports whether a scheme is one of those that have parameters, and
+// no token among them.
+func hasParameters(scheme string) bool {
+	return slices.ContainsFunc([]string{
+		"Digest", "OAuth", "Hawk", "MAC", "Signature", "HOBA", "vapid", "AWS4-HMAC-SHA256", "AWS4-ECDSA-P256-SHA256", "EG1-HMAC-SHA256", "SCRAM-SHA-256",
+	}, func(known string) bool { return strings.EqualFold(known, scheme) })
+}
+
 // divides reports whether some server may take c for what stands between words.
 func divides(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(",;\"'", c) }
 
 // mentionsScheme reports whether somebody who looks for Bearer or Basic finds it.
 func mentionsScheme(text string) bool {
-	for i := range len(text) {
-		for _, name := range [...]string{"bearer", "basic"} {
-			if len(text)-i >= len(name) && strings.EqualFold(text[i:i+len(name)], name) {
-				return true
-			}
+	return indexFold(text, "bearer") >= 0 || indexFold(text, "basic") >= 0
+}
+
+// indexFold is [strings.Index] for letters of either case.
+func indexFold(text, part string) int {
+	for i := range len(text) - len(part) + 1 {
+		if strings.EqualFold(text[i:i+len(part)], part) {
+			return i
 		}
 	}
-	return false
+	return -1
 }
 
 // areParameters reports whether text is a list of name=value, the value perhaps in
-// quotes (RFC 9110, 11.2).
-func areParameters(text string) bool {
-	for {
+// quotes (RFC 9110, 11.2), without spaces around the equals signs, and tells f the
+// values until it reports false.
+func areParameters(text string, f func(value string) bool) bool {
+	for more := true; ; {
 		name, rest, ok := strings.Cut(strings.TrimLeft(text, " \t"), "=")
-		name = strings.TrimRight(name, " \t")
 		if !ok || name == "" || strings.ContainsAny(name, " \t,;\"'") {
 			return false
 		}
-		rest = strings.TrimLeft(rest, " \t")
-		end := 0
-		if strings.HasPrefix(rest, `"`) {
-			if end = strings.IndexByte(rest[1:], '"') + 2; end < 2 {
+		value := ""
+		if quoted, ok := strings.CutPrefix(rest, `"`); ok {
+			if value, rest, ok = strings.Cut(quoted, `"`); !ok {
 				return false
 			}
-		} else if end = strings.IndexAny(rest, " \t,\"'"); end < 0 {
-			end = len(rest)
+		} else {
+			end := strings.IndexAny(rest, " \t,;\"'")
+			if end < 0 {
+				end = len(rest)
+			}
+			if value, rest = rest[:end], rest[end:]; value == "" {
+				return false
+			}
 		}
-		if end == 0 {
-			return false
-		}
-		if text = strings.TrimLeft(rest[end:], " \t"); text == "" {
+		more = more && f(value)
+		if text = strings.TrimLeft(rest, " \t"); text == "" {
 			return true
 		}
 		if text, ok = strings.CutPrefix(text, ","); !ok {

@@ -3,39 +3,64 @@ package spelling
 import "strings"
 
 const (
-	// leastSignature is of how many digits of base64 a signature is at least: those
-	// of 120 bits.
+	// leastSignature is of how many digits of base64 a part of a signed value is at
+	// least that matters: those of 120 bits.
 	leastSignature = 20
 	// maxJSON is how much JSON a cookie may have, in bytes: browsers keep no more of
 	// one.
 	maxJSON = 4096
 )
 
-// tailOf returns where the signature of a signed value begins, as of a JWT or of
-// what itsdangerous (Flask, Starlette) has signed: behind the last dot, in base64.
-// It is 0 if there is none. isClear reports whether it has nothing but digits, and
-// padding behind them.
-func tailOf(text string) (at int, isClear bool) {
-	at = strings.LastIndexByte(text, '.') + 1
-	digits := 0
-	for i := range len(text) - at {
-		if digit(text[at+i]) != 0 {
-			digits++
+// A signed value is texts with dots between them, some of which are base64: a JWT,
+// one that is encrypted, or what itsdangerous (Flask, Starlette) has signed.
+
+// isClearSigned reports whether what is base64 in a signed value has nothing but
+// digits, and padding behind them.
+func isClearSigned(text string) bool {
+	if strings.IndexByte(text, '.') < 0 {
+		return true
+	}
+	for part := range strings.SplitSeq(text, ".") {
+		if digitsOf(part) >= leastSignature && !isClearBase64(part) {
+			return false
 		}
 	}
-	if at == 0 || digits < leastSignature {
-		return 0, true
-	}
-	return at, isClearBase64(text[at:])
+	return true
 }
 
-// signed returns a signed value with its signature in one form.
-func signed(text string) string {
-	at, isClear := tailOf(text)
-	if at == 0 || isClear && isOneForm(text[at:]) {
+// signed returns a signed value with what is base64 in it in one form, as d reads it.
+func signed(text string, d decoder) string {
+	if strings.IndexByte(text, '.') < 0 {
 		return text
 	}
-	return withTail(text, at, decoder{})
+	changed := ""
+	for i := 0; i <= len(text); {
+		end := strings.IndexByte(text[i:], '.')
+		if end < 0 {
+			end = len(text)
+		} else {
+			end += i
+		}
+		part := text[i:end]
+		if digitsOf(part) < leastSignature || isClearBase64(part) && isOneForm(part) {
+			i = end + 1
+			continue
+		}
+		one := inOneForm(part, d)
+		changed = text[:i] + one + text[end:]
+		text, i = changed, i+len(one)+1
+	}
+	return text
+}
+
+// digitsOf counts the digits of base64 in text.
+func digitsOf(text string) (n int) {
+	for i := range len(text) {
+		if digit(text[i]) != 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // isOneForm reports whether digits are those of URLs without padding, and the bits

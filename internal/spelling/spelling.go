@@ -24,7 +24,7 @@ func Cookie(text string) string {
 	if rest, ok := strings.CutPrefix(text, "j:"); ok && len(text) <= maxJSON {
 		return ofJSON(text, rest)
 	}
-	return signed(text)
+	return signed(text, decoder{})
 }
 
 // unquoted returns text without its quotes. Where the first byte is one, old
@@ -127,7 +127,7 @@ func hex(c byte) byte {
 func Field(text string) string {
 	text = trim(text)
 	if isJWT(text) {
-		return signed(text)
+		return signed(text, decoder{})
 	}
 	return text
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strings"
 
@@ -127,11 +128,18 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 		status, detail = http.StatusLoopDetected, "the request has been here before: the upstream leads back to this proxy"
 	case !isHost(r.Host):
 		detail = "the host has something else than letters, digits, hyphens, dots and a port: names beyond ASCII have a form that begins with xn--"
+	case countFields(r.Header) > maxFields:
+		status, detail = http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request has more than %d header fields", maxFields)
+	case strings.Count(r.URL.RawQuery, "&") >= maxParameters:
+		detail = fmt.Sprintf("the query has more than %d parameters", maxParameters)
 	case !isQuery(r.URL.RawQuery):
 		detail = "the query has a space, a control character or a #"
 	case !p.clean(r):
 		detail = "the name of a header field has something else than letters, digits and hyphens"
 	default:
+		if r.Host == "" && p.options.Upstream != nil {
+			r.Host = p.options.Upstream.Host // which the upstream will be told, so rules go by it
+		}
 		if !r.ProtoAtLeast(1, 1) {
 			// A Transfer-Encoding would have been passed over by net/http, and what
 			// it frames be taken for the next request.
@@ -158,6 +166,7 @@ func (p *Proxy) clean(r *http.Request) bool {
 			delete(r.Header, name)
 		}
 	}
+	dropHopByHop(r.Header)
 	dropHTTP(r.Header)
 	for _, name := range p.options.Strangers {
 		if _, ok := r.Header[name]; ok && !p.trusts(r.RemoteAddr) {
@@ -165,6 +174,21 @@ func (p *Proxy) clean(r *http.Request) bool {
 		}
 	}
 	return true
+}
+
+// dropHopByHop removes what Connection names: those fields are for us, and the
+// upstream does not get them (RFC 9110, 7.6.1). Upgrade and TE mean something to us,
+// and the others of the kind go later.
+func dropHopByHop(h http.Header) {
+	for _, field := range h["Connection"] {
+		for name := range strings.SplitSeq(field, ",") {
+			switch name = http.CanonicalHeaderKey(textproto.TrimString(name)); name {
+			case "Upgrade", "Te", "Keep-Alive", "Connection":
+			default:
+				delete(h, name)
+			}
+		}
+	}
 }
 
 // dropHTTP removes from Upgrade the protocols that are HTTP again. Through such a
@@ -209,13 +233,31 @@ func isUsual(name string) bool {
 	return true
 }
 
+// maxFields is how many header fields a request may have, and maxParameters how many
+// parameters its query: Node reads 1000 fields, and Go 10,000 parameters, and both
+// leave out the others without a word.
+const (
+	maxFields     = 500
+	maxParameters = 10_000
+)
+
+func countFields(h http.Header) (n int) {
+	for _, values := range h {
+		n += len(values)
+	}
+	return n
+}
+
 // isHost reports whether s has only what names, addresses and ports are made of.
 // Upstreams read other things each in their own way: of "a,b" in X-Forwarded-Host,
-// some take a and some b.
+// some take a and some b, and some decode %61.
 func isHost(s string) bool {
+	if zone, ok := strings.CutPrefix(s, "["); ok { // %eth0 of an address
+		_, s, _ = strings.Cut(zone, "]")
+	}
 	for i := range len(s) {
 		switch c := s[i]; {
-		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~:[]%", c) >= 0:
+		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~:", c) >= 0:
 		default:
 			return false
 		}

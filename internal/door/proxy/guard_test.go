@@ -60,6 +60,11 @@ func TestHostsAndQueries(t *testing.T) {
 	}{
 		{"", "", 200},
 		{"a-b_c.example:80", "a=b%20c", 200},
+		{"[fe80::1%25eth0]:80", "", 200},
+		{"%61dmin.example", "", 400},
+		{"admin%2eexample", "", 400},
+		{"h", strings.Repeat("a&", 9_999), 200},
+		{"h", strings.Repeat("a&", 10_000), 400},
 		{"[2001:db8::1]:80", "q=\xc3\xa9", 200},
 		{"b\u00fccher.example", "", 400},
 		{"admin.example,x", "", 400},
@@ -101,6 +106,46 @@ func TestTargetsAreOfHTTP(t *testing.T) {
 		}
 		_ = conn.Close()
 		server.Close()
+	}
+}
+
+// What Connection names the upstream does not get, so that rules do not see it, and
+// neither gets more fields than all upstreams read.
+func TestRulesSeeWhatTheUpstreamGets(t *testing.T) {
+	const text = "domain: api\nlimits:\n  - {name: key, match: {path: /key}, key: [\"header:X-Api-Key\"], rate: 1/day}\n" +
+		"  - {name: host, match: {host: upstream.example}, rate: 2/day}\n"
+	var seen *http.Request
+	p := newProxy(t, text, memory.New(), func(r *http.Request) (*http.Response, error) {
+		seen = r
+		return ok(r)
+	})
+	ask := func(r *http.Request) int {
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		return w.Code
+	}
+	for i, named := range []string{"X-Api-Key", "close, x-api-key", "keep-alive,\tX-API-KEY ,x"} {
+		want := map[bool]int{true: 200, false: 429}[i == 0] // as one without a key
+		if code := ask(request(t.Context(), "GET", "/key", "X-Api-Key", strconv.Itoa(i), "Connection", named)); code != want {
+			t.Errorf("Connection: %s: %d, want %d", named, code, want)
+		}
+	}
+	if seen.Header.Get("X-Api-Key") != "" {
+		t.Error("the upstream has the key")
+	}
+	for i, want := range []int{200, 200, 429} { // of the upstream's own name
+		r := request(t.Context(), "GET", "/")
+		if r.Host = ""; i == 1 {
+			r.Host = "upstream.example"
+		}
+		if code := ask(r); code != want {
+			t.Errorf("request %d without a host: %d, want %d", i, code, want)
+		}
+	}
+	many := request(t.Context(), "GET", "/")
+	many.Header["A"] = make([]string, 501)
+	if code := ask(many); code != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("501 fields: %d", code)
 	}
 }
 

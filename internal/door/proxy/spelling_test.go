@@ -125,7 +125,7 @@ func addUnclear(add func(path string, lines ...string)) {
 	for i := range 3 { // with another scheme, or another word, each time
 		for _, form := range []string{
 			"Foo%d real", "Token%d  real", "Bearer%d real", "%dBearer real", "Bearer real x%d", "Bearer real\tx%d", "Bearer real, x%d", "x%d Bearer real", "Basic x%d, Bearer real",
-			"x%d, Bearer: real", "Bearer real\xa0x%d", `Digest a="%d", Bearer real`, `Digest a="%d Bearer real,"`, "Foo%d dTp4cmVhbA==", "Bearer%d dTp4*cmVhbA",
+			"x%d, Bearer: real", "Bearer real\xa0x%d", `Digest a="%d", Bearer real`, `Digest a="%d Bearer real,"`, "Foo%d dTp4cmVhbA==", "Bearer real =%d", "Foo%d\tx=\"a real b\"", "%d bearer real, x=1", "Bearer%d dTp4*cmVhbA",
 		} {
 			add("/auth", "Authorization: "+fmt.Sprintf(form, i))
 		}
