@@ -23,7 +23,7 @@ func (l *Limiter) GiveBack(ctx context.Context, ops []Op, decisions []Decision, 
 		if d.Granted == 0 || left <= 0 || d.Lease != 0 || d.Reason == FailOpen {
 			continue // nothing was taken, or time has given it back
 		}
-		op.Kind, op.Cost, op.Duration, op.At = Refund, d.Granted, left, now
+		op.Kind, op.Cost, op.Duration, op.Age, op.At = Refund, d.Granted, left, since, now
 		if d.Reason != Fallback {
 			own = append(own, op)
 		} else if l.fallback != nil {

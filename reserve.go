@@ -77,7 +77,8 @@ func (r *Reservation) settlement(n int64) Op {
 		op.Kind, op.Cost = Charge, n-granted
 	case n < granted:
 		op.Kind, op.Cost = Refund, granted-n
-		if op.Duration = r.Decision.ResetAfter - r.limiter.now().Sub(r.taken); op.Duration <= 0 {
+		op.Age = r.limiter.now().Sub(r.taken)
+		if op.Duration = r.Decision.ResetAfter - op.Age; op.Duration <= 0 {
 			op.Cost = 0
 		}
 	}

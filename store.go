@@ -90,6 +90,11 @@ type Op struct {
 	Duration time.Duration
 	// Lease is, for Release and Renew, the Decision.Lease of the take.
 	Lease int64
+	// Age is, for Refund, how long ago the returned take was, or 0 if that is
+	// not known. A store that has had to forget counts since, perhaps this one,
+	// then gives nothing back: it would come off what others have taken. A
+	// store that cannot tell ignores it.
+	Age time.Duration
 	// Kind is what to do.
 	Kind Kind
 }

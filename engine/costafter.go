@@ -91,7 +91,9 @@ func (e *Engine) SettleCosts(
 	if s == nil {
 		return nil
 	}
-	var ops, local []headgate.Op
+	var local []headgate.Op
+	var of settled
+	records := v.costs()
 	for i := range s.results {
 		r := &s.results[i]
 		if r.Rule.CostAfter == nil || r.Decision.Reason == headgate.NoLimit || r.Decision.Reason == headgate.Shadow {
@@ -99,17 +101,19 @@ func (e *Engine) SettleCosts(
 		}
 		cost, known := costOf(r.Rule.CostAfter)
 		op, ok := e.settlement(r, cost, known, elapsed(v.at, at))
+		end, noted := records.of(i, at)
 		if !ok {
+			of.drop(end)
 			continue
 		}
 		if op.At = at; r.Decision.Reason == headgate.Fallback && e.fallback != nil {
 			op.Limit = localLimit(r.Rule)
 			local = append(local, op)
 		} else {
-			ops = append(ops, op)
+			of.add(op, end, noted)
 		}
 	}
-	err := settleWith(ctx, e.store, ops)
+	err := of.with(ctx, e.store)
 	if e.fallback != nil {
 		err = errors.Join(err, settleWith(ctx, e.fallback, local))
 	}
@@ -136,7 +140,7 @@ func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after ti
 		op.Kind, op.Cost = headgate.Charge, cost-granted
 		return op, true
 	}
-	op.Kind, op.Cost, op.Duration = headgate.Refund, granted-cost, d.ResetAfter-after
+	op.Kind, op.Cost, op.Duration, op.Age = headgate.Refund, granted-cost, d.ResetAfter-after, after
 	return op, op.Cost > 0 && op.Duration > 0 // else time has given it all back
 }
 

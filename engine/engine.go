@@ -97,6 +97,8 @@ type Engine struct {
 	seal     seal
 	largest  largestCosts
 	home     int64 // names this process in tokens for what is in its memory; not 0
+	records  bool  // NoteCosts writes them
+	noted    atomic.Int64
 
 	// rules is swapped as a whole on every reload; a request reads it once.
 	rules atomic.Pointer[rules.Ruleset]
@@ -334,8 +336,9 @@ func (e *Engine) Undo(ctx context.Context, v *Verdict, at int64) error {
 	if s == nil {
 		return nil
 	}
+	err := s.undoCosts(v, at).with(ctx, e.store)
 	s.refunds(v.at, at, fromStore)
-	err := ask(ctx, e.store, s, headgate.Independent)
+	err = errors.Join(err, ask(ctx, e.store, s, headgate.Independent))
 	if e.fallback != nil {
 		s.refunds(v.at, at, fromFallback)
 		err = errors.Join(err, ask(ctx, e.fallback, s, headgate.Independent))

@@ -90,7 +90,8 @@ func (s *scratch) refunds(taken, now int64, from origin) {
 		if from == fromFallback {
 			limit = localLimit(r.Rule)
 		}
-		left := r.Decision.ResetAfter - elapsed(taken, now)
+		age := elapsed(taken, now)
+		left := r.Decision.ResetAfter - age
 		switch {
 		case r.Decision.Lease != 0:
 			s.pending = append(s.pending, headgate.Op{
@@ -103,7 +104,7 @@ func (s *scratch) refunds(taken, now int64, from origin) {
 		case r.Decision.Granted > 0 && left > 0:
 			s.pending = append(s.pending, headgate.Op{
 				Key: s.matches[0].Checks[i].Key, Scope: r.Rule.Scope, Limit: limit,
-				Cost: r.Decision.Granted, At: now, Duration: left, Kind: headgate.Refund,
+				Cost: r.Decision.Granted, At: now, Duration: left, Age: age, Kind: headgate.Refund,
 			})
 		}
 		r.Decision.Granted, r.Decision.Lease = 0, 0

@@ -66,12 +66,13 @@ func (r *reservation) record(key string, debt time.Duration) headgate.Op {
 	}
 }
 
-// renewal is the op that passes the first time only, and while there is the record:
-// it gives it another name.
-func (r *reservation) renewal(key string, name, at int64) headgate.Op {
-	op := r.record(key, 0)
-	op.Kind, op.Lease, op.At = headgate.Renew, name, at
-	return op
+// ending are the ops that only the first one passes who ends a record, and only
+// while there is one.
+func ending(record headgate.Op, name, at int64) []headgate.Op {
+	record.At, record.Lease = at, name
+	end := record
+	record.Kind, end.Kind = headgate.Renew, headgate.Reset
+	return []headgate.Op{record, end}
 }
 
 // mark are the ops that only the first settlement passes of what has no record,

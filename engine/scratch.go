@@ -13,6 +13,8 @@ type scratch struct {
 	out     []headgate.Decision
 	places  []int // of each pending op in results
 
+	costs *costRecords // or nil
+
 	multi multiScratch // for DecideAll, which needs none of the above
 
 	lane uint32 // for observers; see [Mark]
@@ -70,6 +72,7 @@ func (s *scratch) room() {
 
 // tidy lets go of what is too large to keep.
 func (s *scratch) tidy() {
+	s.costs = nil
 	if cap(s.results) > maxKept {
 		*s = scratch{lane: s.lane}
 	}

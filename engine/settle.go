@@ -65,7 +65,7 @@ func (s *settling) plan() {
 	s.accounts = slices.DeleteFunc(s.accounts, func(a *account) bool { return a.record == 0 && len(a.ops) == 0 })
 	for _, a := range s.accounts {
 		if a.record != 0 {
-			a.gate = []headgate.Op{s.renewal(a.key, a.record, s.at)}
+			a.gate = ending(s.record(a.key, 0), a.record, s.at)
 		} else {
 			a.gate = s.mark(a.key, a.debt, s.at)
 		}
@@ -95,7 +95,8 @@ func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool)
 		op.Kind, op.Cost = headgate.Take, actual-p.granted
 	case actual < p.granted:
 		op.Kind, op.Cost = headgate.Refund, p.granted-actual
-		op.Duration = p.freshIn - elapsed(s.made, s.at)
+		op.Age = elapsed(s.made, s.at)
+		op.Duration = p.freshIn - op.Age
 		return op, op.Duration > 0 // else time has given it all back
 	default:
 		return op, false
@@ -147,7 +148,6 @@ func (s *settling) together(ctx context.Context) (bool, error) {
 		}
 		ops = append(ops, a.gate...)
 	}
-	gates := len(ops)
 	for _, a := range s.accounts {
 		ops = append(ops, a.ops...)
 	}
@@ -161,7 +161,6 @@ func (s *settling) together(ctx context.Context) (bool, error) {
 	case !allAllowed(out):
 		return false, nil
 	}
-	s.forget(ctx, store, ops[:gates], out)
 	return true, nil
 }
 
@@ -188,12 +187,7 @@ func (s *settling) alone(ctx context.Context, a *account) error {
 		if a.closed = a.isClosed(out); a.closed {
 			return nil
 		}
-		if err := s.charge(ctx, store, a.ops); err != nil {
-			return err
-		}
-	}
-	if a.record != 0 {
-		s.forget(ctx, store, a.gate, out)
+		return s.charge(ctx, store, a.ops)
 	}
 	return nil
 }
@@ -220,16 +214,6 @@ func (s *settling) charge(ctx context.Context, store headgate.Store, ops []headg
 	}
 	s.out.InDebt = s.out.InDebt || !allAllowed(out)
 	return nil
-}
-
-// forget ends the records that renewals have passed: nobody passes them again.
-// Where that fails they end by themselves.
-func (s *settling) forget(ctx context.Context, store headgate.Store, renewals []headgate.Op, passed []headgate.Decision) {
-	ops := slices.Clone(renewals)
-	for i := range ops {
-		ops[i].Kind, ops[i].Lease = headgate.Release, passed[i].Lease
-	}
-	_ = store.Do(ctx, ops, make([]headgate.Decision, len(ops)), headgate.Independent)
 }
 
 // of returns the store that something was taken from.

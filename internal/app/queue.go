@@ -194,6 +194,7 @@ func (a *App) takeQueued(ctx context.Context, r *queue.Ref, at time.Time) (queue
 		return queue.Permit{}, err
 	}
 	if v.Allowed {
+		a.engine.NoteCosts(ctx, &v)
 		hold := a.engine.Hold(ctx, &v, engine.HoldOptions{Clock: a.options.Clock})
 		done := func() {
 			hold.End()

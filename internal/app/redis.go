@@ -49,6 +49,7 @@ func (a *App) openRedis() (headgate.Store, []engine.Option, error) {
 	a.keepMemory(local)
 	return safe, []engine.Option{
 		engine.WithFallback(a.telemetry.Store(local, "memory")), engine.WithTimeout(options.Timeout), engine.WithSecrets(a.secrets.All),
+		engine.WithRecords(),
 	}, nil
 }
 

@@ -80,7 +80,11 @@ func (s *Store) doAll(ops []headgate.Op, parts []part, out []headgate.Decision) 
 	for i := range parts {
 		p := &parts[i]
 		first := s.first(parts, i)
-		res := algorithm.Step(p.rule, &first.state, p.now, request(&ops[i]))
+		req := request(&ops[i])
+		if ops[i].Age > 0 && !p.rule.Unlimited && s.shard(p.id).lost.mayBe(&ops[i], p.now) {
+			req.Cost = 0
+		}
+		res := algorithm.Step(p.rule, &first.state, p.now, req)
 		if res.Wrote {
 			first.wrote, first.times, first.last = true, timesOf(p.rule, &res, p.now), i
 		}

@@ -28,6 +28,7 @@ type beside struct {
 	created uint
 	index   int // of the shard
 	counts  counts
+	lost    loss
 	_       [64]byte // keeps neighbours off each other's cache lines
 }
 
@@ -316,8 +317,9 @@ func (h *shard) makeRoom(s *Store, rank, now int64) bool {
 }
 
 func (h *shard) evict(s *Store, p *slot, now int64) {
-	if p.freshAt() > now {
+	if fresh := p.freshAt(); fresh > now {
 		h.counts.evictedInDebt++
+		h.lost.at, h.lost.until = max(h.lost.at, now), max(h.lost.until, fresh)
 	}
 	h.counts.evicted++
 	h.drop(s, p)

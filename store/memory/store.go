@@ -141,7 +141,11 @@ func (s *Store) execute(op *headgate.Op, id identity, now int64) headgate.Decisi
 	}
 	h := s.shard(id)
 	h.mu.Lock()
-	d := h.step(s, id, r, now, request(op))
+	req := request(op)
+	if op.Age > 0 && h.lost.mayBe(op, now) {
+		req.Cost = 0
+	}
+	d := h.step(s, id, r, now, req)
 	h.mu.Unlock()
 	return d
 }

@@ -230,6 +230,7 @@ func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) engine.Ve
 		}
 		p.options.Logger.Log(ctx, level, "check failed", "err", err)
 	}
+	p.options.Engine.NoteCosts(ctx, &v)
 	x.dialect = p.options.Dialect.Or(v.Headers())
 	for i, results := 0, v.Results(); i < len(results); i++ {
 		switch r := &results[i]; {

@@ -1,0 +1,8 @@
+package engine
+
+// AwaitNotes waits until what NoteCosts writes is written.
+func (e *Engine) AwaitNotes(v *Verdict) {
+	if n := v.scratch.costs; n != nil {
+		<-n.written
+	}
+}
