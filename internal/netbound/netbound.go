@@ -131,8 +131,9 @@ func (l *Listener) admit(nc net.Conn) net.Conn {
 		Conn: nc, listener: l,
 		reads: deadline{tell: net.Conn.SetReadDeadline}, writes: deadline{tell: net.Conn.SetWriteDeadline},
 	}
-	c.waits(l.accepted.Add(1))
-	c.heard.Store(c.since.Load())
+	c.order = l.accepted.Add(1)
+	c.waits(c.order)
+	c.heard.Store(c.order)
 	l.mu.Lock()
 	var victim *conn
 	full := len(l.conns) >= l.options.Max
@@ -187,26 +188,35 @@ func (l *Listener) sacrifice() {
 const sample = 64
 
 // longest returns, of a sample, the connection that has waited longest, or nil
-// if none waits. It needs l.mu to be held.
+// if none waits. One that has just come goes last, as [Choice] has it, also behind
+// those at work where the policy closes those at all. It needs l.mu to be held.
 func (l *Listener) longest() *conn {
-	var found *conn
-	var since int64
+	choice := Among[*conn](len(l.conns))
 	looked := 0
 	var atWork *conn
 	for c := range l.conns {
-		if s := c.since.Load(); s > 0 && (found == nil || s < since) {
-			found, since = c, s
+		s := c.since.Load()
+		switch begun := c.begun.Load(); {
+		case s > 0 && begun:
+			choice.Waits(c, s)
+		case s > 0:
+			choice.Unheard(c, c.order)
 		}
-		if atWork == nil || c.heard.Load() < atWork.heard.Load() {
+		if s == 0 && (atWork == nil || c.heard.Load() < atWork.heard.Load()) {
 			atWork = c
 		}
-		if looked++; looked >= sample && found != nil || looked >= 16*sample {
+		looked++
+		if _, found := choice.Longest(); looked >= sample && found || looked >= 16*sample {
 			break
 		}
 	}
-	if found == nil && l.options.Policy == ByStateThenRead {
+	if found, ok := choice.Longest(); ok {
+		return found
+	}
+	if atWork != nil && l.options.Policy == ByStateThenRead {
 		return atWork
 	}
+	found, _ := choice.Newest()
 	return found
 }
 
@@ -230,6 +240,7 @@ func (l *Listener) ConnState(nc net.Conn, state http.ConnState) {
 	case state == http.StateNew || state == http.StateIdle:
 		c.waits(l.accepted.Load())
 	default:
+		c.begun.Store(true)
 		c.since.Store(0)
 	}
 }
@@ -287,6 +298,8 @@ func (h Handle) Works() {
 type conn struct {
 	net.Conn
 	listener *Listener
+	order    int64       // in which it was accepted
+	begun    atomic.Bool // a request has come on it
 	// since is how many connections had been accepted when it began to wait;
 	// 0 while it is at work. That tells the order, which is all that matters,
 	// and needs no clock.
@@ -360,6 +373,7 @@ func (c *conn) Read(p []byte) (n int, err error) {
 func (c *conn) hears() {
 	switch c.listener.options.Policy {
 	case ByRead:
+		c.begun.Store(true)
 		c.waits(c.listener.accepted.Load())
 	case ByStateThenRead:
 		c.heard.Store(c.listener.accepted.Load())

@@ -37,7 +37,7 @@ type conn struct {
 	id     int64
 	since  time.Time
 	waits  atomic.Int64 // see watch
-	heard  atomic.Int64 // how many connections there had been when it last sent something
+	heard  atomic.Int64 // how many connections there had been when it last sent something; 0 before
 
 	draining atomic.Bool
 	evicted  atomic.Pointer[large] // what others need
@@ -66,7 +66,6 @@ type conn struct {
 
 func newConn(s *Server, nc net.Conn, id int64) *conn {
 	c := &conn{server: s, net: nc, raw: belowTLS(nc), id: id, authed: s.options.Password == ""}
-	c.heard.Store(id)
 	if s.options.Clock != nil {
 		c.since = s.options.Clock()
 	}

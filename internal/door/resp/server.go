@@ -184,18 +184,28 @@ func (s *Server) turnAway(nc net.Conn) {
 const sample = 64
 
 // mostSilent returns, of a sample, the connection that has been silent for
-// longest, or nil if all are being answered. It needs s.mu to be held.
+// longest, or nil if all are being answered. One that has just come goes last. It
+// needs s.mu to be held.
 func (s *Server) mostSilent() *conn {
-	var found *conn
+	choice := netbound.Among[*conn](len(s.conns))
 	looked := 0
 	for c := range s.conns {
-		if waiting(c.waits.Load()&(1<<waitingBits-1)) != forNothing && (found == nil || c.heard.Load() < found.heard.Load()) {
-			found = c
+		if waiting(c.waits.Load()&(1<<waitingBits-1)) != forNothing {
+			if heard := c.heard.Load(); heard > 0 {
+				choice.Waits(c, heard)
+			} else {
+				choice.Unheard(c, c.id)
+			}
 		}
-		if looked++; looked >= sample && found != nil || looked >= 16*sample {
+		looked++
+		if _, found := choice.Longest(); looked >= sample && found || looked >= 16*sample {
 			break
 		}
 	}
+	if found, ok := choice.Longest(); ok {
+		return found
+	}
+	found, _ := choice.Newest()
 	return found
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -197,5 +198,32 @@ func TestNewcomersWhileFull(t *testing.T) {
 	}
 	if s := d.Stats(); s.Evicted != 5 || s.Rejected != 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// One that has just connected is not closed before it has been read, however many
+// others come and speak meanwhile.
+func TestNewcomersAreHeardFirst(t *testing.T) {
+	d := open(t, func(o *resp.Options) { o.Full = func() bool { return true } })
+	var others []*wire
+	for range netbound.Spare {
+		w := d.dial(t)
+		w.do("PING")
+		others = append(others, w)
+	}
+	probe := d.dial(t)
+	for d.Stats().Accepted <= netbound.Spare {
+		runtime.Gosched()
+	}
+	d.dial(t).do("PING")
+	for _, w := range others { // two have made room
+		_, _ = io.WriteString(w, "PING\r\n")
+		_, _ = readAnswer(w.r)
+	}
+	for range 10 {
+		d.dial(t).do("PING")
+	}
+	if got := probe.do("PING"); got != "+PONG" {
+		t.Error(got)
 	}
 }
