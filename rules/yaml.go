@@ -47,13 +47,35 @@ func (r *reporter) refuseRepeats(doc *node) {
 }
 
 // takeLast lets the last of the keys that are there twice count, as Envoy's
-// service does.
+// service does; a further rate_limit there adds to the first.
 func (r *reporter) takeLast(doc *node) {
 	for _, again := range doc.repeats {
 		first := &again.in.pairs[again.first]
+		if again.key.text == "rate_limit" && first.value.kind == mapKind && again.value.kind == mapKind {
+			r.warnf(again.key, "", "duplicate key %s: its keys are added to those of the one on line %d", quote(again.key.text), first.key.line)
+			first.value = first.value.with(again.value)
+			continue
+		}
 		r.warnf(again.key, "", "duplicate key %s: the one on line %d does not count", quote(again.key.text), first.key.line)
 		*first = pair{again.key, again.value}
 	}
+}
+
+// with returns a mapping of the pairs of n and of other, whose values count where both
+// have a key.
+func (n *node) with(other *node) *node {
+	both := *n
+	both.pairs = slices.Clone(n.pairs)
+	both.size += other.size
+	for _, field := range other.pairs {
+		at := slices.IndexFunc(both.pairs, func(p pair) bool { return p.key.text == field.key.text })
+		if at < 0 {
+			both.pairs = append(both.pairs, field)
+		} else {
+			both.pairs[at] = field
+		}
+	}
+	return &both
 }
 
 // readDocuments is readYAML but for keys that are there twice, which stand in
