@@ -86,7 +86,7 @@ const (
 	excluded exclusion = true
 )
 
-// warnExcluded warns of a condition that excludes all that it asks for.
+// warnExcluded warns of a condition that excludes what it asks for.
 func (p *parser) warnExcluded(n *node, key string, l lists) {
 	if len(l.any) == 0 {
 		return
@@ -95,12 +95,18 @@ func (p *parser) warnExcluded(n *node, key string, l lists) {
 	for _, text := range l.not {
 		not[text] = true
 	}
+	var excluded []string
 	for _, text := range l.any {
-		if !not[text] {
-			return
+		if not[text] {
+			excluded = append(excluded, text)
 		}
 	}
-	p.warnf(n, "", "the rule can never match: %q excludes all that it asks for", key)
+	switch {
+	case len(excluded) == len(l.any):
+		p.warnf(n, "", "the rule can never match: %q excludes all that it asks for", key)
+	case len(excluded) > 0:
+		p.warnf(n, "", "%q asks for %s and excludes it, so that it never matches", key, quote(excluded[0]))
+	}
 }
 
 // parseTexts reads a condition whose patterns read makes, together with the

@@ -21,6 +21,10 @@ func (p *parser) checkEntry(at *node, a Attribute) {
 		p.errorf(at, "", "%s is taken as one attribute: write a list, %s", quote(a.Name), quotedList(words))
 		return
 	}
+	if (a.Name == "*" || a.Name == "all") && !p.options.OnlyHTTP {
+		p.warnf(at, "to count all requests together leave the key out", "the attribute %s is one that the caller must send", quote(a.Name))
+		return
+	}
 	right, sure := rightWord(a.Name)
 	hint := ""
 	if right != "" {
@@ -108,6 +112,11 @@ func Meant(name string) (right string, wrong bool) {
 // rightWord returns the attribute that a name probably means, or nothing. It is
 // sure if nobody would call an attribute of their own like this.
 func rightWord(name string) (word string, sure bool) {
+	for _, section := range []string{"attribute", "attributes"} {
+		if own, is := strings.CutPrefix(name, section+":"); is && own != "" {
+			return own, true // the section of match, and explain's flag, are called so
+		}
+	}
 	if inner, is := foreignForm(name); is {
 		if a, err := ParseKeyAttribute(inner); err == nil && (a.Kind != Other || a.Hashed) {
 			return a.String(), true
@@ -135,7 +144,7 @@ func otherWord(name string) string {
 	}{
 		{"client_ip", []string{"clientip", "ip", "ipaddress", "clientaddress", "clientaddr", "remoteip", "remoteaddr", "remoteaddress", "sourceip", "srcip", "peerip", "realip", "userip", "xff", "xforwardedfor", "xrealip", "binaryremoteaddr"}},
 		{"method", []string{"method", "verb", "httpmethod", "requestmethod"}},
-		{"path", []string{"path", "url", "uri", "urlpath", "requestpath", "requesturi", "documenturi"}},
+		{"path", []string{"path", "url", "uri", "urlpath", "requestpath", "requesturi", "documenturi", "route", "endpoint"}},
 		{"host", []string{"host", "hostname", "authority", "vhost", "httphost", "servername"}},
 		{"jwt:sub", []string{"user", "userid", "username", "sub", "subject", "uid"}},
 		{"header:X-Api-Key", []string{"apikey", "xapikey", "httpxapikey"}},
@@ -207,10 +216,10 @@ func foreignKind(word string) string {
 		kind  string
 		words []string
 	}{
-		{"header", []string{"header", "headers", "http_header"}},
+		{"header", []string{"header", "headers", "hdr", "http_header"}},
 		{"query", []string{"query", "param", "params", "arg", "args", "querystring", "query_param"}},
 		{"cookie", []string{"cookie", "cookies"}},
-		{"jwt", []string{"jwt", "claim", "claims", "jwt.claims", "token.claims"}},
+		{"jwt", []string{"jwt", "claim", "claims", "token", "jwt.claims", "token.claims"}},
 		{hashWord, []string{hashWord, "hashed", "sha256"}},
 	} {
 		if slices.Contains(known.words, word) {

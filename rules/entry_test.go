@@ -113,6 +113,8 @@ func TestForeignNames(t *testing.T) {
 		"sha256:client_ip":    "error hash:client_ip",
 		"$binary_remote_addr": "error client_ip", "$http_x_api_key": "error header:X-Api-Key", "$arg_user": "error query:user", "$cookie_s": "error cookie:s",
 		"${client_ip}": "error client_ip", "{client_ip}": "error client_ip", "{{client_ip}}": "error client_ip", "%{client_ip}": "error client_ip",
+		"attribute:user": `error did you mean "user"`, "attributes:plan": `error did you mean "plan"`, "hdr:X-Api-Key": "error header:X-Api-Key", "token:sub": "error jwt:sub",
+		"route": "warning path", "endpoint": "warning path", "*": "warning leave the key out", "all": "warning leave the key out",
 		"$request_uri": "error path", "$http_host": "error host", "$foo": "error known are method",
 		"client_ip, path": `error ["client_ip", "path"]`, "client_ip path": `error ["client_ip", "path"]`, "client_ip+path": `error ["client_ip", "path"]`,
 		"client_ip/path": `error ["client_ip", "path"]`, "client_ip:path": `error ["client_ip", "path"]`, "tenant, client_ip": `error ["tenant", "client_ip"]`,

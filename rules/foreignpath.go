@@ -113,6 +113,9 @@ func (p *parser) warnOfPath(source string, at *node) {
 			p.warnf(at, `write \.* if that is meant`, "the segment \".*\" stands for names that begin with a dot; * stands for any one segment, ** for any number")
 		}
 	}
+	if within(withoutEscaped(source), '[', ']') {
+		p.warnf(at, `write \[ if that is meant, or * for any characters of a segment`, "the path %s is taken literally, with its [", quote(source))
+	}
 	if strings.ContainsRune(withoutEscaped(source), '#') {
 		p.warnf(at, "", "the path %s has a #: no client sends what follows it", quote(source))
 	}
@@ -133,9 +136,25 @@ func isHex(c byte) bool {
 func (p *parser) warnOfValue(source, name string, at *node) {
 	bare := withoutEscaped(source)
 	switch {
-	case strings.HasPrefix(bare, "^"), strings.HasSuffix(bare, "$") && len(bare) > 1, strings.HasPrefix(bare, ".*"), strings.HasPrefix(bare, ".+"):
+	case strings.HasPrefix(bare, "^"), strings.HasSuffix(bare, "$") && len(bare) > 1, strings.HasPrefix(bare, ".*"), strings.HasPrefix(bare, ".+"),
+		strings.HasPrefix(bare, "(?"), strings.HasPrefix(bare, "/^"), strings.HasSuffix(bare, "$/"), enclosed(bare, "[", "]"):
 		p.warnf(at, "", "the value %s of %s is no regular expression: only * has a meaning, any characters", quote(source), quote(name))
+	case isWordList(bare):
+		p.warnf(at, `list the values one by one, or write \, if that is meant`, "the value %s of %s is compared as it is, with its comma", quote(source), quote(name))
 	case strings.Contains(bare, "|"):
 		p.warnf(at, `list the values one by one, or write \| if that is meant`, "the value %s of %s is compared as it is, with its |", quote(source), quote(name))
 	}
+}
+
+// isWordList reports whether a text is several words with nothing but commas between.
+func isWordList(text string) bool {
+	words := strings.Split(text, ",")
+	for _, word := range words {
+		if word == "" || strings.ContainsFunc(word, func(c rune) bool {
+			return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '_'
+		}) {
+			return false
+		}
+	}
+	return len(words) > 1
 }

@@ -47,10 +47,16 @@ func TestWordsOfOtherLanguages(t *testing.T) {
 		`headers: {X-Plan: "^trial.*$"}`: "warning: the value \"^trial.*$\" of \"header:X-Plan\" is no regular expression",
 		`headers: {X-Plan: "free|pro"}`:  "warning: the value \"free|pro\" of \"header:X-Plan\" is compared as it is",
 		`headers: {X: {not: "!free"}}`:   `write "\\!free" for a value that begins with !`,
+		`path: "/v[12]"`:                 "warning: the path \"/v[12]\" is taken literally",
+		`headers: {X: "[ab]"}`:           "no regular expression",
+		`headers: {X: "(?i)bot"}`:        "no regular expression",
+		`headers: {X: "/^free/"}`:        "no regular expression",
+		`headers: {X: "free,trial"}`:     "warning: the value \"free,trial\" of \"header:X\" is compared as it is, with its comma",
+		`method: [GET, POST, "!GET"]`:    `warning: "method" asks for "GET" and excludes it`,
 		`headers: {X: [a, "!a"]}`:        "warning: the rule can never match",
 	} {
 		rs, got := said(t, "match: {"+match+"}")
-		if !strings.Contains(got, want) || strings.Contains(want, "warning") != (rs != nil) {
+		if !strings.Contains(got, want) || (strings.Contains(got, "warning") != (rs != nil)) || strings.HasPrefix(want, "warning") && rs == nil {
 			t.Errorf("%s: %q, want %q", match, got, want)
 		}
 	}
@@ -58,6 +64,7 @@ func TestWordsOfOtherLanguages(t *testing.T) {
 		`path: '/a\|b'`, `path: '/Products(1)'`, `path: '/users/\{id\}'`, `path: '/login\$'`, `path: '/\.*'`, `path: '/\[id\]'`,
 		`path: "/$metadata"`, `path: "/a,b"`, `path: "/a b"`, `path: ["/.well-known/*", "/x.*"]`, `method: [get, MKCALENDAR]`,
 		`headers: {X: "1.*"}`, `headers: {X: 'a\|b'}`, `headers: {X: "a$b"}`, `query: {q: "a, b"}`,
+		`headers: {X: 'free\,trial'}`, `path: '/v\[12]'`, `headers: {Accept: "text/html,*/*"}`, `headers: {X: "/free/"}`,
 	} {
 		if rs, got := said(t, "match: {"+match+"}"); rs == nil || got != "" {
 			t.Errorf("%s: %s", match, got)
@@ -130,5 +137,13 @@ func TestLimitsThatNeverRefuse(t *testing.T) {
 		if rs == nil || !strings.Contains(got, want) || (want == "") != (got == "") || strings.Contains(got, "\n") {
 			t.Errorf("%s: %q, want %q", keys, got, want)
 		}
+	}
+}
+
+// TestTiersExcludeNothing: a tier lists its values.
+func TestTiersExcludeNothing(t *testing.T) {
+	t.Parallel()
+	if rs, got := said(t, `tiers: {by: "header:X", pro: {is: "!free", rate: 3/minute}}`); rs != nil || !strings.Contains(got, `the value "!free" of a tier excludes`) {
+		t.Error(got)
 	}
 }

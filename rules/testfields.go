@@ -161,8 +161,12 @@ func (p *testParser) addAttribute(out []TestAttribute, field pair, a Attribute, 
 	}
 	if a.Kind == Other {
 		known := append([]string{"method", "path", "host", "client_ip"}, "headers", "query", "cookies", "jwt", "attributes")
-		if near := nearest(a.Name, known); near != "" {
-			p.warnf(field.key, "", "the attribute %s is one of the caller's own%s", quote(a.Name), didYouMean(a.Name, known))
+		meant := didYouMean(a.Name, known)
+		if right, _ := rightWord(a.Name); meant == "" && right != "" && !strings.HasPrefix(right, "jwt:") {
+			meant = ", did you mean \"" + right + "\"?"
+		}
+		if meant != "" {
+			p.warnf(field.key, "", "the attribute %s is one of the caller's own%s", quote(a.Name), meant)
 		}
 	}
 	if a.Kind == Path && text != "" && text[0] != '/' && text != "*" {

@@ -97,6 +97,8 @@ func TestParseTestsExplains(t *testing.T) {
 		"tests: [{name: a, trace: [{request: {path: []}, expect: any}]}]":                                         `"path" must be text, not a list`,
 		"tests: [{name: a, trace: [{request: {header: x}, expect: any}]}]":                                        `"header" lacks a name, such as header:X-Api-Key`,
 		"tests: [{name: a, trace: [{request: {path: /, path2: /}, expect: any}]}]":                                `warning: the attribute "path2" is one of the caller's own, did you mean "path"?`,
+		"tests: [{name: a, trace: [{request: {path: /, ip: 192.0.2.1}, expect: any}]}]":                           `warning: the attribute "ip" is one of the caller's own, did you mean "client_ip"?`,
+		"tests: [{name: a, trace: [{request: {path: /, X-Api-Key: k}, expect: any}]}]":                            `warning: the attribute "X-Api-Key" is one of the caller's own, did you mean "header:X-Api-Key"?`,
 		"tests: [{name: a, trace: [{request: {\"header:A\": 1, headers: {a: 2}}, expect: any}]}]":                 `"header:A" is given twice`,
 		"tests: [{name: a, trace: [{descriptor: {}, expect: any}]}]":                                              "the descriptor is empty",
 		"tests: [{name: a, trace: [{descriptor: 7, expect: any}]}]":                                               "a descriptor must be a mapping, not a number",

@@ -163,6 +163,10 @@ func (t *tierForm) readTier(field pair, taken map[string]string) {
 			t.errorf(v.at, "", "the value %s of a tier must be given whole, without *", quote(v.text))
 			continue
 		}
+		if strings.HasPrefix(v.text, "!") {
+			t.errorf(v.at, "what no tier names comes to the limit's own rate", "the value %s of a tier excludes, which has no meaning here", quote(v.text))
+			continue
+		}
 		if other, twice := taken[v.text]; twice {
 			t.errorf(v.at, "", "the value %s chooses the tier %s already", quote(v.text), quote(other))
 			continue

@@ -26,10 +26,13 @@ HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
   headgate check --compat envoy --envoy-env config/
   headgate check --schema >rules.schema.json`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 && !schema {
-				return &usageError{"check needs a rule file or folder", "such as headgate check rules/"}
+			switch {
+			case len(args) > 0 || schema:
+				return nil
+			case f.envoyEnv:
+				return &usageError{"check needs a rule file or folder", "name the folder that RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY lead to"}
 			}
-			return nil
+			return &usageError{"check needs a rule file or folder", "such as headgate check rules/"}
 		},
 	}
 	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of rule files, for editors")
