@@ -99,6 +99,7 @@ type Engine struct {
 	home     int64 // names this process in tokens for what is in its memory; not 0
 	records  bool  // NoteCosts writes them
 	noted    atomic.Int64
+	warned   atomic.Int64 // see WarnsOfToken
 
 	// rules is swapped as a whole on every reload; a request reads it once.
 	rules atomic.Pointer[rules.Ruleset]

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/binary"
+	"time"
 )
 
 // Ending is what became of a token that was to be released, renewed, committed
@@ -50,7 +51,28 @@ func (e *Engine) LeaseToken(ctx context.Context, v *Verdict) (string, error) {
 	if len(leases) == 0 {
 		return "", nil
 	}
-	return e.seal.close(ctx, leaseToken, e.appendLeases(nil, leases))
+	return e.closeLeases(ctx, leases)
+}
+
+// closeLeases returns a token for leases.
+func (e *Engine) closeLeases(ctx context.Context, leases []Lease) (string, error) {
+	plain := e.appendLeases(nil, leases)
+	for i := range leases {
+		if !leases[i].Local {
+			return e.seal.close(ctx, leaseToken, plain)
+		}
+	}
+	return e.seal.closeOwn(leaseToken, plain)
+}
+
+// warnEvery is how often somebody hears that there are no tokens.
+const warnEvery = time.Minute
+
+// WarnsOfToken reports whether it is time to warn that v got no token, which may be
+// so of every request: once a minute for all doors.
+func (e *Engine) WarnsOfToken(v *Verdict) bool {
+	last := e.warned.Load()
+	return (last == 0 || elapsed(last, v.at) >= warnEvery) && e.warned.CompareAndSwap(last, max(v.at, 1))
 }
 
 // appendLeases says of what is in this process's memory whose that is.
@@ -126,7 +148,7 @@ func (e *Engine) RenewToken(ctx context.Context, token string, at int64) (renewe
 		return "", Gone, err
 	}
 	// Also after an error, and if some had ended: the others have new names.
-	renewed, sealErr := e.seal.close(ctx, leaseToken, e.appendLeases(nil, leases))
+	renewed, sealErr := e.closeLeases(ctx, leases)
 	if n < len(leases) {
 		ending = Gone
 	}

@@ -210,7 +210,7 @@ limits:
 // What a process has taken in its own memory is settled there, in the outage too,
 // and nowhere else.
 func TestReservationsOfAnotherMemory(t *testing.T) {
-	store := &counted{Store: memory.New(), down: true}
+	store := &counted{Store: memory.New()}
 	node := func() *engine.Engine {
 		return engine.New(store, parse(t, localLeases), engine.WithFallback(memory.New()), engine.WithSecret(shared))
 	}
@@ -222,6 +222,9 @@ func TestReservationsOfAnotherMemory(t *testing.T) {
 		defer v.Release()
 		return token, v.Allowed
 	}
+	reserve(a, 1) // and learns the secret, as b does
+	reserve(b, 1)
+	store.down = true
 	token, _ := reserve(a, 50)
 	if _, ok := reserve(b, 50); !ok {
 		t.Fatal("the other node's own half was refused")

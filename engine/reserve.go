@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -77,7 +78,12 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 	}
 	r.leases = e.appendLeases(nil, v.Leases(nil))
 	e.note(ctx, &r)
-	token, sealErr := e.seal.close(ctx, reservationToken, r.append(nil))
+	var sealErr error
+	if r.isLocal() {
+		token, sealErr = e.seal.closeOwn(reservationToken, r.append(nil))
+	} else {
+		token, sealErr = e.seal.close(ctx, reservationToken, r.append(nil))
+	}
 	return v, token, errors.Join(err, sealErr)
 }
 
@@ -130,6 +136,12 @@ func (e *Engine) settleReservation(ctx context.Context, token string, cost, at i
 		out.Ending = Settled // nothing but places, which are free
 	}
 	return out, err
+}
+
+// isLocal reports whether something was taken in this process's memory, so that it
+// was in no store.
+func (r *reservation) isLocal() bool {
+	return slices.ContainsFunc(r.parts, func(p reserved) bool { return p.from == fromFallback })
 }
 
 func (r *reservation) append(dst []byte) []byte {

@@ -57,6 +57,7 @@ type seal struct {
 	mu    sync.Mutex
 	aeads []cipher.AEAD // of the secrets in this order; the first never changes
 	known map[string]bool
+	own   cipher.AEAD // see closeOwn; nil until it is needed
 }
 
 // ciphers returns those of the secrets known, or asks for the secrets if there
@@ -123,12 +124,7 @@ func (s *seal) add(secret []byte) error {
 	if len(secret) < minSecret {
 		return fmt.Errorf("the secret for tokens has %d bytes, it must have at least %d", len(secret), minSecret)
 	}
-	key := sha256.Sum256(append([]byte("headgate tokens\x00"), secret...))
-	block, err := aes.NewCipher(key[:])
-	if err != nil {
-		return err
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
+	aead, err := newCipher(secret)
 	if err != nil {
 		return err
 	}
@@ -139,6 +135,40 @@ func (s *seal) add(secret []byte) error {
 	return nil
 }
 
+func newCipher(secret []byte) (cipher.AEAD, error) {
+	key := sha256.Sum256(append([]byte("headgate tokens\x00"), secret...))
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// closeOwn is close for what is in this process's memory, which no other can reach:
+// where no secret is known yet it has one of its own, and nobody is asked.
+func (s *seal) closeOwn(kind tokenKind, plain []byte) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.aeads) > 0 {
+		return sealed(s.aeads[0], kind, plain), nil
+	}
+	if s.own == nil {
+		secret := make([]byte, sha256.Size)
+		_, _ = rand.Read(secret) // never fails
+		aead, err := newCipher(secret)
+		if err != nil {
+			return "", err
+		}
+		s.own = aead
+	}
+	return sealed(s.own, kind, plain), nil
+}
+
+// sealed makes a token.
+func sealed(aead cipher.AEAD, kind tokenKind, plain []byte) string {
+	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, plain, []byte{byte(kind)})) //nolint:gosec // it draws the nonce itself
+}
+
 // close makes a token of plain. Tokens of different kinds are not mistaken for
 // each other.
 func (s *seal) close(ctx context.Context, kind tokenKind, plain []byte) (string, error) {
@@ -146,19 +176,26 @@ func (s *seal) close(ctx context.Context, kind tokenKind, plain []byte) (string,
 	if err != nil {
 		return "", err
 	}
-	sealed := aeads[0].Seal(nil, nil, plain, []byte{byte(kind)}) //nolint:gosec // it draws the nonce itself
-	return base64.RawURLEncoding.EncodeToString(sealed), nil
+	return sealed(aeads[0], kind, plain), nil
 }
 
 // open returns what a token holds.
 func (s *seal) open(ctx context.Context, kind tokenKind, token string) ([]byte, error) {
-	aeads, err := s.ciphers(ctx)
-	if err != nil {
-		return nil, err
-	}
 	sealed, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
 		return nil, ErrBadToken
+	}
+	s.mu.Lock()
+	own := s.own
+	s.mu.Unlock()
+	if own != nil {
+		if plain, ok := openAny([]cipher.AEAD{own}, kind, sealed); ok {
+			return plain, nil
+		}
+	}
+	aeads, err := s.ciphers(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if plain, ok := openAny(aeads, kind, sealed); ok {
 		return plain, nil

@@ -27,6 +27,9 @@ return redis.call('ZREVRANGE', KEYS[1], 0, -1)`
 // secretsAge is how long the secrets of before are an answer.
 const secretsAge = 100 * time.Millisecond
 
+// failureAge is how long servers that have not answered are not asked again.
+const failureAge = 2 * time.Second
+
 // Secrets are random texts that all processes with the same servers and Prefix
 // have in common. Who can read them can change the counts as well.
 //
@@ -37,44 +40,64 @@ const secretsAge = 100 * time.Millisecond
 type Secrets struct {
 	store *Store
 
-	asking sync.Mutex // held by the one who asks the servers
-	asked  time.Time
-	err    error // what came of it
-
-	mu    sync.Mutex
-	known []string // the first is this process's own
+	mu     sync.Mutex
+	known  []string      // the first is this process's own
+	asked  time.Time     // when the servers last answered, or did not
+	err    error         // what came of it
+	asking chan struct{} // closed when they have; nil if nobody asks
 }
 
 // Secrets returns the secrets of s.
 func (s *Store) Secrets() *Secrets { return &Secrets{store: s} }
 
 // All returns the secrets that are good, the first of them to be used for what
-// is new. They are asked for at most ten times a second; while the servers do
-// not answer they are those that were known before, if there were any.
+// is new. They are asked for at most ten times a second, and by one at a time, on
+// whom others wait. While the servers do not answer they are asked once in two
+// seconds; all others at once get what was known before, or the error.
 func (k *Secrets) All(ctx context.Context) ([][]byte, error) {
-	k.asking.Lock()
-	defer k.asking.Unlock()
-	now := time.Now() //nolint:forbidigo // how often a server is asked
-	if k.asked.IsZero() || now.Sub(k.asked) >= secretsAge {
-		k.asked, k.err = now, k.exchange(ctx)
+	k.mu.Lock()
+	since := time.Since(k.asked) //nolint:forbidigo // how often a server is asked
+	recent := !k.asked.IsZero() && (since < secretsAge || k.err != nil && since < failureAge)
+	k.mu.Unlock()
+	if !recent {
+		_ = k.Return(ctx)
 	}
-	if known := k.list(); len(known) > 0 {
-		return known, nil
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.known) == 0 {
+		return nil, k.err
 	}
-	return nil, k.err
+	return k.list(), nil
 }
 
 // Return writes what is known of the secrets back to the servers, where they
-// have lost it, and learns those that others have made.
+// have lost it, and learns those that others have made. If somebody does that
+// just now it waits for what comes of it.
 func (k *Secrets) Return(ctx context.Context) error {
-	k.asking.Lock()
-	defer k.asking.Unlock()
-	return k.exchange(ctx)
-}
-
-func (k *Secrets) list() [][]byte {
+	k.mu.Lock()
+	if under := k.asking; under != nil {
+		k.mu.Unlock()
+		<-under // within the timeout
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.err
+	}
+	done := make(chan struct{})
+	k.asking = done
+	k.mu.Unlock()
+	// What comes of it is for others, too, whose contexts are not this one.
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.store.options.Timeout)
+	defer cancel()
+	err := k.exchange(bounded)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.asked, k.err, k.asking = time.Now(), err, nil //nolint:forbidigo // how often a server is asked
+	close(done)
+	return err
+}
+
+// list needs k.mu to be held.
+func (k *Secrets) list() [][]byte {
 	out := make([][]byte, len(k.known))
 	for i, secret := range k.known {
 		out[i] = []byte(secret)

@@ -178,8 +178,8 @@ func (s *Service) decide(ctx context.Context, c *check, at int64) engine.Verdict
 // answer is what the caller is told of v, without header fields.
 func (s *Service) answer(ctx context.Context, v *engine.Verdict) *headgatev1.CheckResponse {
 	lease, err := s.options.Engine.LeaseToken(ctx, v)
-	if err != nil {
-		s.options.Logger.WarnContext(ctx, "no token for a lease: it ends by itself", "err", err)
+	if err != nil && s.options.Engine.WarnsOfToken(v) {
+		s.options.Logger.WarnContext(ctx, "no token for a lease: it ends by itself, which is told once a minute", "err", err)
 	}
 	return &headgatev1.CheckResponse{Verdict: verdictOf(v), Lease: lease}
 }

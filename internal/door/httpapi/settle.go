@@ -214,8 +214,8 @@ func appendToken(dst []byte, t later) []byte {
 // lease returns the token of what v holds while its request is under way.
 func (h *Handler) lease(ctx context.Context, v *engine.Verdict) string {
 	token, err := h.options.Engine.LeaseToken(ctx, v)
-	if err != nil {
-		h.options.Logger.WarnContext(ctx, "no token for a lease: it ends by itself", "err", err)
+	if err != nil && h.options.Engine.WarnsOfToken(v) {
+		h.options.Logger.WarnContext(ctx, "no token for a lease: it ends by itself, which is told once a minute", "err", err)
 	}
 	return token
 }

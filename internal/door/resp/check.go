@@ -193,8 +193,8 @@ func (c *conn) report(ctx context.Context, q *check, err error) {
 // retry_after_ms is -1 if the request can never pass.
 func (c *conn) verdict(ctx context.Context, v *engine.Verdict) {
 	lease, err := c.server.options.Engine.LeaseToken(ctx, v)
-	if err != nil {
-		c.server.options.Logger.WarnContext(ctx, "no token for a lease: it ends by itself", "err", err)
+	if err != nil && c.server.options.Engine.WarnsOfToken(v) {
+		c.server.options.Logger.WarnContext(ctx, "no token for a lease: it ends by itself, which is told once a minute", "err", err)
 	}
 	c.answer(v, "lease", lease)
 }
