@@ -281,6 +281,7 @@ func Load(from Sources) (*Config, error) {
 	c.finish()
 	c.warnOfVariables(from)
 	c.warnOfFile()
+	c.warnOfProxies()
 	return c, nil
 }
 

@@ -38,6 +38,10 @@ func TestWarnings(t *testing.T) {
 		{nil, "keys: {secret_file: open}\n", 0o600, []string{"keys.secret_file: everybody on this machine may read the secret in " + open}},
 		{nil, "jwt: {secret_file: open, algorithms: [HS256]}\n", 0o600, []string{"jwt.secret_file: everybody on this machine may read the secret in " + open}},
 		{nil, "jwt: {secret_file: closed, algorithms: [HS256]}\nkeys: {secret_file: closed}\n", 0o600, nil},
+		{nil, "proxy: {listen: \"127.0.0.1:1\"}\n", 0o600, []string{"proxy.listen: there is no proxy, as it has no upstream"}},
+		{nil, "proxy: {listen: \"127.0.0.1:1\", upstream: \"http://127.0.0.1:2\"}\n", 0o600, nil},
+		{nil, "proxy: {listen: off}\n", 0o600, nil},
+		{nil, "trusted_proxies: [10.0.0.0/8, 0.0.0.0/0]\n", 0o600, []string{"trusted_proxies: 0.0.0.0/0 is everybody: each client may say that it is another"}},
 		{
 			[]string{"HEADGATE_LISTEN_APII=x", "HEADGATE_LISTEN_API=127.0.0.1:1", "HEADGATE_WHATEVER=1", "PATH=/bin", "HEADGATE_ADDRESS=x", "HEADGATE_REQUIRE_REDIS=1"},
 			"", 0o600,
