@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/clip"
@@ -57,12 +58,12 @@ func (a *App) named(api http.Handler) http.Handler {
 		case isForwardAuth(r):
 			// A page that is open where a trusted proxy runs cannot say what the
 			// request was: the door refuses what does not.
-			if byToken || a.clients.Trusts(r.RemoteAddr) || names.Allows(r) && !isCrossSite(r) && origins.Check(r) == nil {
+			if byToken || a.clients.Trusts(r.RemoteAddr) || names.Allows(r) && !isCrossSite(r) && origins.Check(r) == nil && !mayBeImage(r) {
 				api.ServeHTTP(w, r)
 				return
 			}
-			answer.Problem(w, http.StatusForbidden, "the request comes from a web page of another origin, or by a name that is not ours; "+
-				"if a proxy asks for its client, put the proxy's address into trusted_proxies")
+			answer.Problem(w, http.StatusForbidden, "the request comes from a web page of another origin, or by a name that is not ours, or may be an image of such a page, "+
+				"as it has neither X-Forwarded-Uri nor X-Original-URI; if a proxy asks for its client, put the proxy's address into trusted_proxies")
 			return
 		case !names.Allows(r):
 			answer.Problem(w, http.StatusForbidden, fmt.Sprintf("the API does not answer to the name %q; api.hosts may allow it", clip.Text(r.Host, 64)))
@@ -105,6 +106,21 @@ func isCrossSite(r *http.Request) bool {
 	}
 	u, err := url.Parse(origin)
 	return err != nil || u.Host != r.Host
+}
+
+// mayBeImage reports whether r may be what a page makes a browser load. It sends a
+// GET then and, to an address without TLS that is not its own machine, nothing that
+// tells of the page; but the page can add none of the fields that proxies do.
+func mayBeImage(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "X-Original-") {
+			return false
+		}
+	}
+	return true
 }
 
 // isProbe reports whether r asks only whether this process is well: of /readyz a

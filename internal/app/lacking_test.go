@@ -16,7 +16,7 @@ func TestAKeyThatNobodySends(t *testing.T) {
 		if i%2 == 0 {
 			f.get(t, f.proxyURL("/"))
 		} else {
-			f.get(t, f.apiURL("/v1/auth"))
+			f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/")
 		}
 	}
 	text := f.journal.text.String()

@@ -108,8 +108,10 @@ func TestWebPagesGetNowhereAtForwardAuth(t *testing.T) {
 		{"an image of a page on another port", nil, "", []string{"Sec-Fetch-Site", "same-site"}, 403},
 		{"a fetch by an old browser", nil, "", []string{"Origin", evil}, 403},
 		{"a fetch of a page without an origin", nil, "", []string{"Origin", "null"}, 403},
-		{"an image, in an old browser, at a cost", nil, "?cost=1000", nil, 400},
-		{"typed in", nil, "", []string{"Sec-Fetch-Site", "none"}, 200},
+		{"a stranger who tells of a request, at a cost", nil, "?cost=1000", []string{"X-Original-Uri", "/login"}, 400},
+		{"an image over plain HTTP, of which browsers say nothing", nil, "", nil, 403},
+		{"an image over plain HTTP", nil, "", []string{"Accept-Language", "de", "Referer", evil + "/"}, 403},
+		{"a stranger who tells of a request", nil, "", []string{"X-Forwarded-Uri", "/login", "X-Forwarded-Method", "GET"}, 200},
 		{"an image where a trusted proxy runs", trusting, "?cost=1000", []string{"Sec-Fetch-Site", "cross-site"}, 400},
 		{
 			"a trusted proxy", trusting, "?cost=2",

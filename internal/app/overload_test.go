@@ -87,7 +87,7 @@ func (p *pressed) ask(calls *grpc.ClientConn, redis func(string) string) map[str
 		"api health": p.apiURL("/healthz"), "proxy": p.proxyURL("/other"), "forward-auth": p.apiURL("/v1/auth"),
 		"admin health": p.adminURL("/healthz"), "admin rules": p.adminURL("/v1/rules"), "live": p.adminURL("/v1/live?x=1"), "renew": p.apiURL("/v1/renew"), // with GET it is not allowed
 	} {
-		res, _ := p.get(p.t, url)
+		res, _ := p.get(p.t, url, "X-Forwarded-Uri", "/") // or forward-auth takes it for an image
 		got[name] = http.StatusText(res.StatusCode)
 		if res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") != "1" {
 			p.t.Errorf("%s: no Retry-After", name)

@@ -51,7 +51,7 @@ func TestCollectorComesLater(t *testing.T) {
 			r.listen(t, p, address)
 			f.journal.await(t, "telemetry is taken again")
 			header, trace := parent(1, "01")
-			f.get(t, f.apiURL("/v1/auth"), "Traceparent", header)
+			f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header)
 			f.awaitSpans(t, &r, trace, 1)
 			f.await(t, func() bool { return f.metric(t, `headgate_otlp_spans_total{result="sent"}`) != "0" })
 			for _, signal := range []string{"metrics", "traces"} {
@@ -95,7 +95,7 @@ func TestStopSendsTheRest(t *testing.T) {
 	var r receiver
 	f := run(t, loginRules, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, func(o *config.OTLP) { o.Interval = time.Hour }))
 	header, trace := parent(1, "01")
-	f.get(t, f.apiURL("/v1/auth"), "Traceparent", header)
+	f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header)
 	if err := f.Stop(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -179,7 +179,7 @@ func TestTelemetryByTheEnvironment(t *testing.T) {
 		c.Telemetry = loaded.Telemetry
 	})
 	header, trace := parent(1, "01")
-	f.get(t, f.apiURL("/v1/auth"), "Traceparent", header)
+	f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header)
 	if err := f.Stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -152,7 +152,7 @@ func TestTraceOfEachDoor(t *testing.T) {
 	}
 
 	header, trace = parent(3, "01")
-	f.get(t, f.apiURL("/v1/auth"), "Traceparent", header, "X-Api-Key", "other")
+	f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header, "X-Api-Key", "other")
 	hasAttributes(t, named(t, f.awaitSpans(t, &r, trace, 2), "GET /v1/auth"), "headgate.door", "forward_auth", "headgate.outcome", "allowed")
 
 	header, trace = parent(4, "01")
@@ -205,7 +205,7 @@ func TestSampling(t *testing.T) {
 	none := func(o *config.OTLP) { o.Callers = config.SampleCallers }
 	ours := run(t, tracing, nil, sending(endpoint, config.OTLPGRPC, onlyTraces, none))
 	header, trace := parent(1, "01")
-	ours.get(t, ours.apiURL("/v1/auth"), "Traceparent", header)
+	ours.get(t, ours.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header)
 	if err := ours.Stop(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -295,7 +295,7 @@ func TestTracingAsDocumented(t *testing.T) {
 		own.Telemetry.OTLP.Endpoint.Host = l.Addr().String()
 	})
 	header, trace := parent(1, "01")
-	f.get(t, f.apiURL("/v1/auth"), "Traceparent", header)
+	f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header)
 	if err := f.Stop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +330,7 @@ func TestTraceOfAStoreThatFails(t *testing.T) {
 		c.Store.Kind, c.Store.Redis = config.InRedis, config.Redis{Addresses: []string{"127.0.0.1:1"}}
 	})
 	header, trace := parent(1, "01")
-	f.get(t, f.apiURL("/v1/auth"), "Traceparent", header, "X-Api-Key", secret)
+	f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header, "X-Api-Key", secret)
 	spans := f.awaitSpans(t, &r, trace, 2)
 	store := named(t, spans, "store batch")
 	hasAttributes(t, store, "headgate.store", "redis", "db.system.name", "redis")

@@ -85,7 +85,13 @@ func (n *Names) Allows(r *http.Request) bool {
 }
 
 // fromBrowser reports whether r has fields that browsers send and cannot be made
-// to leave out.
+// to leave out. To an address without TLS that is not this machine they send none
+// that tells of the page with a GET to its own origin, but always the languages of
+// their user; programs that do so too tell the mode, which browsers then do not.
 func fromBrowser(r *http.Request) bool {
-	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
+	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
+		return true
+	}
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	return reads && len(r.Header["Accept-Language"]) > 0 && r.Header.Get("Sec-Fetch-Mode") == ""
 }

@@ -67,3 +67,30 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// A browser that reads over plain HTTP, from an address that is not its own
+// machine, says nothing of the page; it is known all the same.
+func TestNamesByGET(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, method, host string
+		header             []string
+		want               bool
+	}{
+		{"a browser", "GET", "evil.example", []string{"Accept-Language", "en-US,en;q=0.5"}, false},
+		{"a browser whose page changes what it can", "GET", "evil.example", []string{"Accept-Language", ""}, false},
+		{"a browser", "HEAD", "evil.example", []string{"Accept-Language", "de"}, false},
+		{"a browser, by an address", "GET", "192.0.2.1:8080", []string{"Accept-Language", "de"}, true},
+		{"a program", "GET", "headgate:8080", nil, true},
+		{"Node.js", "GET", "headgate:8080", []string{"Accept-Language", "*", "Sec-Fetch-Mode", "cors"}, true},
+		{"a program that posts", "POST", "headgate:8080", []string{"Accept-Language", "*"}, true},
+	} {
+		r := &http.Request{Method: row.method, Host: row.host, Header: http.Header{}}
+		for i := 0; i < len(row.header); i += 2 {
+			r.Header.Set(row.header[i], row.header[i+1])
+		}
+		if got := hosts.New(hosts.Options{}).Allows(r); got != row.want {
+			t.Errorf("%s: %t", row.name, got)
+		}
+	}
+}
