@@ -151,9 +151,7 @@ func (f *facts) ask(a Attribute) value {
 }
 
 // mayBeUnclear reports whether a value of a may be, or disputed.
-func mayBeUnclear(a Attribute) bool {
-	return a.Kind == Cookie || a.Kind == Header && spelling.IsCredentials(a.Name)
-}
+func mayBeUnclear(a Attribute) bool { return a.Kind == Cookie || a.Kind == Header }
 
 // meant returns a value of a in its one form.
 func meant(a Attribute, text string) value {
@@ -161,14 +159,15 @@ func meant(a Attribute, text string) value {
 	case a.Kind == Cookie:
 		clear := spelling.IsClearCookie(text)
 		return value{text: spelling.Cookie(text), ok: true, disputed: !clear, unclear: !clear}
-	case mayBeUnclear(a):
+	case a.Kind == Header && spelling.IsCredentials(a.Name):
 		clarity := spelling.ClarityOfCredentials(text)
 		return value{
 			text: spelling.Credentials(text), ok: true,
 			disputed: clarity != spelling.Clear, unclear: clarity == spelling.Unclear,
 		}
 	case a.Kind == Header:
-		text = spelling.Field(text)
+		clear := spelling.IsClearField(text)
+		return value{text: spelling.Field(text), ok: true, disputed: !clear, unclear: !clear}
 	}
 	return value{text: text, ok: true}
 }
@@ -201,10 +200,13 @@ func (f *facts) others(a Attribute) (texts []string, unclear bool) {
 // appendReadings appends what servers read in a value of a that is disputed, besides
 // what is meant.
 func appendReadings(dst []string, a Attribute, text string) []string {
-	if a.Kind == Cookie {
+	switch {
+	case a.Kind == Cookie:
 		return spelling.AppendCookies(dst, text)
+	case spelling.IsCredentials(a.Name):
+		return spelling.AppendCredentials(dst, text)
 	}
-	return spelling.AppendCredentials(dst, text)
+	return spelling.AppendFields(dst, text)
 }
 
 func (f *facts) getMethod() value {

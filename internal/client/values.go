@@ -141,8 +141,12 @@ func (v *Values) Cookie(h http.Header, name string) {
 			if !ok {
 				continue
 			}
+			plain := key
 			key, value = textproto.TrimString(key), textproto.TrimString(value)
 			how := readAs(key, name)
+			if len(plain) != len(key) && how == surely {
+				how = perhaps // with a space before the equals sign PHP has another name
+			}
 			if how == unread && strings.IndexByte(key, '%') >= 0 && readAs(spelling.Unescape(key, spelling.PlusIsPlus), name) != unread {
 				how = perhaps
 			}
@@ -185,6 +189,19 @@ func (v *Values) addDivided(pair, name string) {
 
 // divides reports whether c may stand between two cookies.
 func divides(c rune) bool { return c <= ' ' || c >= 0x7f || c == ',' }
+
+// MaxFields is how many header fields a request may have. Node reads 1000 and leaves
+// out the others without a word, among them what limits go by.
+const MaxFields = 500
+
+// TooManyFields reports whether h has more than [MaxFields].
+func TooManyFields(h http.Header) bool {
+	n := 0
+	for _, values := range h {
+		n += len(values)
+	}
+	return n > MaxFields
+}
 
 // Header fills v with the values of a header field, by its canonical name: of
 // several lines, and of names that CGI writes alike.

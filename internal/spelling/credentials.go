@@ -88,6 +88,11 @@ func AppendCredentials(dst []string, text string) []string {
 	case parameters, named:
 		areParameters(word, func(value string) bool { return r.word(value) })
 	case anything:
+		if name, rest := split(text); name == "Basic" {
+			for _, d := range decoders() {
+				r.add("Basic " + basic(rest, d))
+			}
+		}
 		for word := range strings.FieldsFuncSeq(text, divides) {
 			if !r.word(word) {
 				break
@@ -129,7 +134,7 @@ func (r *readings) word(word string) bool {
 			r.add("Bearer " + bearer(word, decoder{padding: d.padding}))
 		}
 	}
-	if isPair(word) { // as Rails reads token=...
+	if !r.basic && isPair(word) { // as Rails reads token=...
 		_, value, _ := strings.Cut(word, "=")
 		r.add("Bearer " + bearer(value, decoder{}))
 	}
@@ -181,6 +186,8 @@ func parse(text string) (scheme, word string, s shape) {
 		s = alone
 	case !strings.ContainsAny(word, " \t,;\"'"):
 		s = pair
+	case scheme == "Basic":
+		return "", "", anything
 	case !areParameters(word, func(value string) bool {
 		spaced = spaced || strings.ContainsAny(value, " \t")
 		return true
@@ -216,7 +223,7 @@ func divides(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune
 
 // mentionsScheme reports whether somebody who looks for Bearer or Basic finds it.
 func mentionsScheme(text string) bool {
-	return indexFold(text, "bearer") >= 0 || indexFold(text, "basic") >= 0
+	return indexFold(text, "bearer") >= 0 || indexFold(text, "basic ") >= 0
 }
 
 // indexFold is [strings.Index] for letters of either case.
@@ -240,11 +247,13 @@ func areParameters(text string, f func(value string) bool) bool {
 		}
 		value := ""
 		if quoted, ok := strings.CutPrefix(rest, `"`); ok {
-			if value, rest, ok = strings.Cut(quoted, `"`); !ok {
+			end := endOfQuoted(quoted)
+			if end < 0 {
 				return false
 			}
+			value, rest = quoted[:end], quoted[end+1:]
 		} else {
-			end := strings.IndexAny(rest, " \t,;\"'")
+			end := strings.IndexAny(rest, " \t,;\"")
 			if end < 0 {
 				end = len(rest)
 			}
@@ -259,7 +268,23 @@ func areParameters(text string, f func(value string) bool) bool {
 		if text, ok = strings.CutPrefix(text, ","); !ok {
 			return false
 		}
+		if text == "" {
+			return true
+		}
 	}
+}
+
+// endOfQuoted returns where the quote is that ends a text in quotes, or -1.
+func endOfQuoted(text string) int {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return -1
 }
 
 // schemeOf returns a scheme with its first letter large and the others small.

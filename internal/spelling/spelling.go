@@ -126,11 +126,30 @@ func hex(c byte) byte {
 // of Latin-1; of a JWT with its signature in one form.
 func Field(text string) string {
 	text = trim(text)
-	if isJWT(text) {
+	if beginsJWT(text) {
 		return signed(text, decoder{})
 	}
 	return text
 }
+
+// IsClearField reports whether all servers read the value of such a field alike: of a
+// JWT what is base64 has nothing else in it.
+func IsClearField(text string) bool {
+	text = trim(text)
+	return !beginsJWT(text) || isClearSigned(text)
+}
+
+// AppendFields appends to dst what servers read in the value of a field that is not
+// clear, besides what [Field] says.
+func AppendFields(dst []string, text string) []string {
+	text = trim(text)
+	for _, p := range [...]padding{endsInPlace, endsNever} {
+		dst = append(dst, signed(text, decoder{padding: p}))
+	}
+	return dst
+}
+
+func beginsJWT(text string) bool { return strings.HasPrefix(text, objectBegins) && isJWT(text) }
 
 func trim(text string) string {
 	if text == "" || isGraphic(text[0]) && isGraphic(text[len(text)-1]) {

@@ -94,10 +94,11 @@ func TestClear(t *testing.T) {
 	for text, want := range map[string]spelling.Clarity{
 		"": clear, "Basic YWI6Yw==": clear, "basic  YWI6Yw": clear, "Bearer a*b": clear, "Bearer 1|abc": clear, "Bearer h.p.c2ln": clear, "Bearer h.p.c2ln==": clear,
 		`Digest username="Mufasa, the first", uri="/", nc=1`: clear, "AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=host, Signature=f": clear,
-		"Token a*b": several, "t": several, "Basic": unclear, "Bearer": unclear, "Foo YWI6Yw==": several, "Bearer YWI6Yw==": several, "Basic real": several,
+		"Token a*b": several, "t": several, "Basic": several, "Bearer": unclear, "Foo YWI6Yw==": several, "Bearer YWI6Yw==": several, "Basic real": several,
 		"Basic YWI6Yw==QUFB": unclear, "Basic YW I6Yw==": unclear, "Basic YWI6Y_-w": unclear, "Basic YWI6Yw*": unclear,
 		"Bearer h.p.c2ln=x": unclear, "bearer\th.p.c2*ln": unclear, "Foo h.p.c2*ln": unclear,
 		"Bearer t x": unclear, "Bearer: t": unclear, "xBearer t": unclear, "x Bearer t": unclear, "Bearer t,x": unclear, "Bearer\xa0t": unclear, "Bearer t\x85": unclear, `Bearer "t"`: unclear,
+		"Basic cmVhbA==;": unclear, "Basic cmVhbA =1": unclear, "Basic cmV_hbA=x, n=1": unclear, `Digest realm="My Site, \"x\"", uri="/basic/y", u*=UTF-8''z,`: clear, "basic-plan-key-1": several,
 		`Token token="t", nonce="n"`: several, `Bearer token="t"`: several, "Bearer t =1": unclear, "Foo\tx=\"a t b\"": unclear, "Foo x=1, y=2": several, "Bearer token=t": several, `Digest realm="a t b", nc=1`: clear, "Digest\trealm=\"a t b\"": unclear,
 		"Bearer eyJh..AAAAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAA!AAAA.AAAAAAAAAAAAAAAAAAAAAA": unclear, "Bearer eyJh..AAAAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAA": clear,
 		`Digest a="Bearer t"`: unclear, "Digest a=b c": unclear, "Digest a=,b=c": unclear, `Digest a="b`: unclear,
@@ -105,6 +106,22 @@ func TestClear(t *testing.T) {
 		if got := spelling.ClarityOfCredentials(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
+	}
+}
+
+func TestFields(t *testing.T) {
+	t.Parallel()
+	const token = "eyJh.e30.AAAAAAAAAAAAAAAAAAAAAA"
+	for text, clear := range map[string]bool{
+		"\xa0" + token: true, token + "==": true, token[:len(token)-1] + "P": true, token[:20] + "=" + token[20:]: false, token + "==junk": false, token[:20] + "!" + token[20:]: false,
+	} {
+		read := append([]string{spelling.Field(text)}, spelling.AppendFields(nil, text)...)
+		if spelling.IsClearField(text) != clear || !slices.Contains(read, token) {
+			t.Errorf("%q: clear %v, read as %q", text, !clear, read)
+		}
+	}
+	if text := "Mozilla/5.0 (X11; 1.2)"; spelling.Field(text) != text || !spelling.IsClearField(text) {
+		t.Errorf("%q is changed", text)
 	}
 }
 

@@ -95,6 +95,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // read fills q with what r asks.
 func (h *Handler) read(q *question, r *http.Request) error {
+	if client.TooManyFields(r.Header) {
+		return errTooManyFields
+	}
 	identity := client.Identify(h.options.Tokens, r.Header, q.at)
 	trusted := h.clients.Trusts(r.RemoteAddr)
 	if trusted {
@@ -119,6 +122,8 @@ func (h *Handler) read(q *question, r *http.Request) error {
 	q.domain, err = h.onlyDomain()
 	return err
 }
+
+var errTooManyFields = fmt.Errorf("the request has more than %d header fields, not all of which every upstream reads", client.MaxFields)
 
 // errCost is about somebody who could be a web page: it would use up a whole
 // budget by a single image.

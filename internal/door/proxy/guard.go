@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/client"
 )
 
 // Underscores says what becomes of header fields with anything but letters, digits
@@ -128,8 +129,8 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 		status, detail = http.StatusLoopDetected, "the request has been here before: the upstream leads back to this proxy"
 	case !isHost(r.Host):
 		detail = "the host has something else than letters, digits, hyphens, dots and a port: names beyond ASCII have a form that begins with xn--"
-	case countFields(r.Header) > maxFields:
-		status, detail = http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request has more than %d header fields", maxFields)
+	case client.TooManyFields(r.Header):
+		status, detail = http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request has more than %d header fields", client.MaxFields)
 	case strings.Count(r.URL.RawQuery, "&") >= maxParameters:
 		detail = fmt.Sprintf("the query has more than %d parameters", maxParameters)
 	case !isQuery(r.URL.RawQuery):
@@ -233,20 +234,8 @@ func isUsual(name string) bool {
 	return true
 }
 
-// maxFields is how many header fields a request may have, and maxParameters how many
-// parameters its query: Node reads 1000 fields, and Go 10,000 parameters, and both
-// leave out the others without a word.
-const (
-	maxFields     = 500
-	maxParameters = 10_000
-)
-
-func countFields(h http.Header) (n int) {
-	for _, values := range h {
-		n += len(values)
-	}
-	return n
-}
+// maxParameters is how many parameters a query may have: Go reads none of more.
+const maxParameters = 10_000
 
 // isHost reports whether s has only what names, addresses and ports are made of.
 // Upstreams read other things each in their own way: of "a,b" in X-Forwarded-Host,
