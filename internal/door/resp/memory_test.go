@@ -1,7 +1,7 @@
 package resp_test
 
 import (
-	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -14,41 +14,47 @@ import (
 // are given back.
 func TestManyArgumentsShareMemory(t *testing.T) {
 	t.Parallel()
-	d := open(t, func(o *resp.Options) { o.Buffers = membound.New(membound.Options{Most: 1 << 20}) })
+	const most = 1 << 20
+	bound := membound.New(membound.Options{Most: most})
+	d := open(t, func(o *resp.Options) { o.Buffers = bound })
 	half := "*3000\r\n" + strings.Repeat("$1\r\nx\r\n", 2000) // fits into a buffer that is not counted
-	const callers, many = 200, 100
-	halfway, answers := make(chan string, callers), make([]chan string, callers)
-	conns := make([]*wire, callers)
-	for i := range callers {
-		w := d.dial(t)
-		conns[i], answers[i] = w, make(chan string, 1)
-		_, _ = io.WriteString(w, half)
-		go func() {
-			answer, _ := readAnswer(w.r) // a connection that was ended may have none
-			halfway <- answer
-			answers[i] <- answer
-		}()
+	rest := strings.Repeat("$1\r\nx\r\n", 1000)
+	conns := make([]*wire, 200)
+	for i := range conns {
+		conns[i] = d.dial(t)
+		conns[i].send(half)
 	}
-	for range many { // these get nothing until others give back what they hold
-		if answer := <-halfway; answer != "" && !strings.HasPrefix(answer, "-ERR no memory") {
-			t.Errorf("answer to half a command: %.60s", answer)
+	waitHeld(t, bound, func(bytes int64) bool { return bytes > most*9/10 })
+	refused := 0
+	for _, w := range conns {
+		w.send(rest)
+	}
+	for _, w := range conns {
+		switch got := w.answer(); {
+		case strings.HasPrefix(got, "-ERR no memory"):
+			refused++
+		case !strings.HasPrefix(got, "-ERR unknown command"):
+			t.Errorf("%.60s", got)
 		}
 	}
-	served := 0
-	for i, w := range conns {
-		_, _ = io.WriteString(w, strings.Repeat("$1\r\nx\r\n", 1000))
-		if strings.HasPrefix(<-answers[i], "-ERR unknown command") {
-			served++
-		}
+	if refused == 0 {
+		t.Error("none was refused")
 	}
-	if served == 0 {
-		t.Error("all were refused")
-	}
-	w := d.dial(t)
+	waitHeld(t, bound, func(bytes int64) bool { return bytes == 0 })
 	for range 100 { // each gives back what it took
-		w.send(half + strings.Repeat("$1\r\nx\r\n", 1000))
-		if got := w.answer(); !strings.HasPrefix(got, "-ERR unknown command") {
+		conns[0].send(half + rest)
+		if got := conns[0].answer(); !strings.HasPrefix(got, "-ERR unknown command") {
 			t.Fatalf("%.60s", got)
+		}
+	}
+}
+
+// waitHeld waits until enough is kept of what bound bounds.
+func waitHeld(t *testing.T, bound *membound.Bound, enough func(bytes int64) bool) {
+	t.Helper()
+	for begun := time.Now(); !enough(bound.Held()); runtime.Gosched() {
+		if time.Since(begun) > patience {
+			t.Fatalf("%d bytes are held", bound.Held())
 		}
 	}
 }
@@ -57,15 +63,15 @@ func TestManyArgumentsShareMemory(t *testing.T) {
 // refused: their connections, with what follows, stay.
 func TestSlowCommandsMakeRoom(t *testing.T) {
 	t.Parallel()
-	d := open(t, func(o *resp.Options) {
-		o.Buffers, o.MaxBulk, o.ReadTimeout = membound.New(membound.Options{Most: 1 << 20}), 1<<20, time.Minute
-	})
+	bound := membound.New(membound.Options{Most: 1 << 20})
+	d := open(t, func(o *resp.Options) { o.Buffers, o.MaxBulk, o.ReadTimeout = bound, 1<<20, time.Minute })
 	var slow []*wire
 	for range 4 {
 		w := d.dial(t)
 		w.send("*2\r\n$4\r\nECHO\r\n$250000\r\n" + strings.Repeat("x", 200_000))
 		slow = append(slow, w)
 	}
+	waitHeld(t, bound, func(bytes int64) bool { return bytes > 800_000 })
 	large := command("ECHO", strings.Repeat("y", 500_000))
 	other := d.dial(t)
 	for begun := time.Now(); ; { // until they are slow
