@@ -121,7 +121,7 @@ func (p *parts) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 
 func (p *parts) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	for i := range ops {
-		if mode == headgate.AllOrNothing && ops[i].Kind != headgate.Take && p.of(&ops[i]) != p.of(&ops[0]) {
+		if mode == headgate.AllOrNothing && ops[i].Kind > headgate.Peek && p.of(&ops[i]) != p.of(&ops[0]) {
 			return headgate.ErrCrossSlot
 		}
 	}
@@ -159,7 +159,7 @@ limits:
 	}{
 		"nothing":  {func(*parts) {}, 10, 10, engine.Done},
 		"one part": {func(p *parts) { p.b = memory.New() }, 10, 0, engine.Done},
-		"first":    {func(p *parts) { p.a = memory.New() }, 0, 10, engine.Done},
+		"first":    {func(p *parts) { p.a = memory.New() }, 0, 0, engine.Settled},
 		"all":      {func(p *parts) { p.a, p.b = memory.New(), memory.New() }, 0, 0, engine.Settled},
 	} {
 		store := &parts{memory.New(), memory.New()}
@@ -204,6 +204,54 @@ limits:
 		if user, team := count("team"), count("user"); user != row.user || team != row.team {
 			t.Errorf("%s lost: then %d and %d passed, want %d and %d", name, user, team, row.user, row.team)
 		}
+	}
+}
+
+// Of many who settle a reservation at the same time, at different costs, one does so
+// with all of its keys, wherever these are.
+func TestReservationsAreSettledByOne(t *testing.T) {
+	const text = `
+domain: api
+limits:
+  - {name: user, key: [user], rate: 10/hour, algorithm: fixed_window}
+  - {name: team, key: [team], rate: 10/hour, algorithm: fixed_window}
+`
+	for range 100 {
+		e := engine.New(&parts{memory.New(), memory.New()}, parse(t, text))
+		q := ask(request{"user": "ann", "team": "team-red"}, 0)
+		q.Cost = 5
+		v, token, err := e.Reserve(t.Context(), q, time.Hour)
+		v.Release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		costs := []int64{0, 2, 7, 5}
+		done := make(chan int64, len(costs))
+		for _, cost := range costs {
+			go func() {
+				s, err := e.Commit(t.Context(), token, cost, at(1))
+				if err != nil || s.Ending != engine.Done {
+					cost = -1
+				}
+				done <- cost
+			}()
+		}
+		won := int64(-1)
+		for range costs {
+			if cost := <-done; cost >= 0 && won >= 0 {
+				t.Errorf("settled at %d and %d", won, cost)
+			} else if cost >= 0 {
+				won = cost
+			}
+		}
+		q.Kind, q.Cost = headgate.Peek, 1
+		v = decide(t, e, q)
+		for _, r := range v.Results() {
+			if r.Decision.Remaining != 10-won {
+				t.Errorf("%s has %d left after a cost of %d", r.Rule.Name, r.Decision.Remaining, won)
+			}
+		}
+		v.Release()
 	}
 }
 

@@ -98,9 +98,8 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 // call whose answer was lost, which Settled says as well. There is one
 // exception: a difference that does not fit takes two steps. If the store fails
 // between them, the estimate stays charged, the difference is lost, and whoever
-// tries again is told Settled: rather that than to charge twice. What lies in
-// several slots of a Redis Cluster is settled one after the other, and by whoever
-// tries again the rest.
+// tries again is told Settled: rather that than to charge twice. The same goes for
+// keys in several slots of a Redis Cluster, which are settled one after the other.
 func (e *Engine) Commit(ctx context.Context, token string, cost, at int64) (Settlement, error) {
 	if cost < 0 {
 		return Settlement{}, headgate.ErrInvalidCost

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -63,6 +64,8 @@ func (s *settling) plan() {
 	}
 	// What has no record, and no difference, needs nothing.
 	s.accounts = slices.DeleteFunc(s.accounts, func(a *account) bool { return a.record == 0 && len(a.ops) == 0 })
+	// The first is the same one whatever the cost.
+	slices.SortStableFunc(s.accounts, func(a, b *account) int { return cmp.Compare(isZero(a.record), isZero(b.record)) })
 	for _, a := range s.accounts {
 		if a.record != 0 {
 			a.gate = ending(s.record(a.key, 0), a.record, s.at)
@@ -70,6 +73,13 @@ func (s *settling) plan() {
 			a.gate = s.mark(a.key, a.debt, s.at)
 		}
 	}
+}
+
+func isZero(record int64) int {
+	if record == 0 {
+		return 1
+	}
+	return 0
 }
 
 // account returns the one that p belongs to.
@@ -105,7 +115,8 @@ func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool)
 }
 
 // settle settles all accounts: at once if the store can and every one passes, or
-// else each by itself, so that what one key has lost concerns no other.
+// else each by itself, so that what the others have lost is not given back. Who
+// passes the gate of the first settles them all; nobody else does.
 func (s *settling) settle(ctx context.Context) (Settlement, error) {
 	if len(s.accounts) == 0 && s.at >= s.until {
 		s.out.Ending = Expired
@@ -119,22 +130,22 @@ func (s *settling) settle(ctx context.Context) (Settlement, error) {
 			return s.out, nil
 		}
 	}
-	closed := 0
-	for _, a := range s.accounts {
+	var errs []error
+	for i, a := range s.accounts {
 		if err := s.alone(ctx, a); err != nil {
-			return s.out, unavailable(err)
+			errs = append(errs, unavailable(err))
 		}
-		if a.closed {
-			closed++
+		if i == 0 && (len(errs) > 0 || a.closed) {
+			break // it has been settled, or perhaps not yet
 		}
 	}
-	if closed > 0 && closed == len(s.accounts) {
+	if len(s.accounts) > 0 && s.accounts[0].closed {
 		s.out.Ending = Settled
 		if s.at >= s.until {
 			s.out.Ending = Expired
 		}
 	}
-	return s.out, nil
+	return s.out, errors.Join(errs...)
 }
 
 // together settles all accounts in one question, and reports false if that cannot
