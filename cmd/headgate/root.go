@@ -112,6 +112,9 @@ func asUsage(root *cobra.Command, args []string, err error) error {
 		hint := "see headgate help"
 		if word, path, _ := strings.Cut(strings.TrimPrefix(message, "unknown command "), " for "); path != strconv.Quote(root.Name()) {
 			path = strings.Trim(path, `"`)
+			if strings.Contains(word, "@") { // a URL, and perhaps its password
+				word = "one"
+			}
 			return &usageError{fmt.Sprintf("%s takes no words, but here is %s", path, word), "see " + path + " --help"}
 		}
 		for _, arg := range args {

@@ -111,7 +111,7 @@ func openExcerpt(src []byte, d rules.Diagnostic) string {
 	if isNoSetting(d.Message) {
 		_, value, _ := strings.Cut(line, ":")
 		value, _, _ = strings.Cut(strings.TrimSpace(value), "\n")
-		if value != "" && value[0] != '{' && value[0] != '[' {
+		if value != "" && value[0] != '{' {
 			return ""
 		}
 	}
@@ -159,7 +159,7 @@ func isSecret(key string) bool {
 // password in front.
 func isPlace(key string) bool {
 	switch key {
-	case "address", "addresses", "url", "upstream", "store", "redis", "keys", "endpoint":
+	case "address", "addresses", "url", "upstream", "store", "redis", "keys", "endpoint", "listen", "api", "grpc", "resp", "admin", "shared", "proxy":
 		return true
 	}
 	return false

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -245,11 +246,17 @@ func ExplainServer(ctx context.Context, s Server, q ExplainRequest) (*Explained,
 	}
 	base, err := url.Parse(server)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		if strings.Contains(server, "@") { // perhaps behind a password
+			server = "it"
+		} else {
+			server = strconv.Quote(server)
+		}
 		return nil, &config.SourceError{
-			Source: "--server", Message: fmt.Sprintf("%q is not the address of a server", server),
+			Source: "--server", Message: server + " is not the address of a server",
 			Hint: "write it as http://127.0.0.1:8080",
 		}
 	}
+	server = base.Redacted()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, base.JoinPath("v1/explain").String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -63,7 +63,11 @@ func (r *reader) read(src []byte) {
 func (r *reader) syntax(src []byte, err error) {
 	d := rules.Diagnostic{File: r.file, Message: "not valid YAML: " + err.Error()}
 	if e, ok := errors.AsType[*yaml.LoadError](err); ok {
-		d.Line, d.Column, d.Message = e.Mark.Line, e.Mark.Column, "not valid YAML: "+e.Message
+		message := e.Message
+		if strings.HasPrefix(message, "unknown anchor ") { // whose name may be a password
+			message = "unknown anchor: a text that begins with * needs quotes"
+		}
+		d.Line, d.Column, d.Message = e.Mark.Line, e.Mark.Column, "not valid YAML: "+message
 		d.Hint = rules.SyntaxHint(src, e.Mark.Line, e.Message)
 	}
 	r.problems = append(r.problems, d)

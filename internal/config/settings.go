@@ -143,6 +143,9 @@ func one(key string, set func(*Config, string) error) setting {
 
 func choice[T any](v string, parse func(string) (T, bool), words ...string) (T, error) {
 	t, ok := parse(v)
+	if !ok && strings.ContainsAny(v, ":@") { // a URL, and perhaps a password
+		return t, &hinted{"it is not one of " + strings.Join(words, ", "), ""}
+	}
 	if !ok {
 		return t, &hinted{fmt.Sprintf("%q is not one of %s%s", v, strings.Join(words, ", "), didYouMean(v, words)), ""}
 	}
@@ -232,6 +235,9 @@ func address(v string) (string, error) {
 	}
 	const hint = `write host:port, such as 127.0.0.1:8080 or :8080, or "off"`
 	_, port, err := net.SplitHostPort(v)
+	if err != nil && strings.Contains(v, "@") { // perhaps behind a password
+		return "", &hinted{"it is not an address to listen on", hint}
+	}
 	if err != nil {
 		return "", &hinted{fmt.Sprintf("%q is not an address to listen on", v), hint}
 	}

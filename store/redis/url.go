@@ -113,8 +113,12 @@ func hosts(list, port string) ([]string, error) {
 			host = net.JoinHostPort(strings.Trim(host, "[]"), port)
 		}
 		h, p, err := net.SplitHostPort(host)
-		if n, bad := strconv.ParseUint(p, 10, 16); err != nil || h == "" || strings.ContainsAny(h, "@% ") || bad != nil || n == 0 {
+		n, bad := strconv.ParseUint(p, 10, 16)
+		switch {
+		case err != nil || h == "" || strings.ContainsAny(h, "@% "):
 			return nil, fmt.Errorf("redis: address %q: want host:port", host)
+		case bad != nil || n == 0: // perhaps a password without its host
+			return nil, fmt.Errorf("redis: the port of %q is no number from 1 to 65535: want host:port, and a password as in :password@host:port", h)
 		}
 		addresses = append(addresses, host)
 	}
