@@ -27,7 +27,8 @@ return redis.call('ZREVRANGE', KEYS[1], 0, -1)`
 // secretsAge is how long the secrets of before are an answer.
 const secretsAge = 100 * time.Millisecond
 
-// failureAge is how long servers that have not answered are not asked again.
+// failureAge is how long servers that have not answered are not asked again,
+// unless they have answered something else since.
 const failureAge = 2 * time.Second
 
 // Secrets are random texts that all processes with the same servers and Prefix
@@ -57,7 +58,8 @@ func (s *Store) Secrets() *Secrets { return &Secrets{store: s} }
 func (k *Secrets) All(ctx context.Context) ([][]byte, error) {
 	k.mu.Lock()
 	since := time.Since(k.asked) //nolint:forbidigo // how often a server is asked
-	recent := !k.asked.IsZero() && (since < secretsAge || k.err != nil && since < failureAge)
+	failed := k.err != nil && since < failureAge && !k.store.trust.in(k.store.trust.slotOf(k.store.options.Prefix+":secret"))
+	recent := !k.asked.IsZero() && (since < secretsAge && k.err == nil || failed)
 	k.mu.Unlock()
 	if !recent {
 		_ = k.Return(ctx)
