@@ -180,11 +180,13 @@ func (a *Account) Took(n int64) {
 		if !over {
 			return
 		}
-		least := int64(0)
+		var victim *Account
 		if scope != nil {
-			least = n * Long.Milliseconds()
+			victim = a.bound.worst(scope, n*Long.Milliseconds())
 		}
-		victim := a.bound.worst(scope, least)
+		if victim == nil && a.bound.held.Load() > a.bound.options.Most {
+			victim = a.bound.worst(nil, 0)
+		}
 		if victim == nil {
 			return
 		}
@@ -229,13 +231,11 @@ func (a *Account) try(n int64) (total int64, of *client, over bool) {
 // excess reports whether n bytes more are too much, for the client that it
 // returns, or for all.
 func (a *Account) excess(n int64) (of *client, over bool) {
-	switch b := a.bound; {
-	case b.held.Load()+n > b.options.Most:
-		return nil, true
-	case a.client != nil && a.client.held.Load()+n > b.share:
-		return a.client, true
+	b := a.bound
+	if a.client != nil && a.client.held.Load()+n > b.share {
+		return a.client, true // whatever all have: it makes room for itself
 	}
-	return nil, false
+	return nil, b.held.Load()+n > b.options.Most
 }
 
 // worst returns the slowest, of a client or of all, if it is as slow as least. Of
