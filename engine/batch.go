@@ -151,6 +151,9 @@ func (b *batch) add(x *asking, mode headgate.Mode) {
 	if len(pending) == 0 {
 		return
 	}
+	if len(pending) == 1 {
+		mode = headgate.Independent // as ask does, so that a refusal counts where it is to
+	}
 	b.ops = append(b.ops, pending...)
 	b.groups = append(b.groups, headgate.Group{Ops: len(pending), Mode: mode})
 	b.owners = append(b.owners, x)

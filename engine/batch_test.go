@@ -43,6 +43,7 @@ limits:
   - {name: only-seen, match: {path: /c}, key: [user], rate: 3/day, mode: shadow}
   - {name: secret, match: {path: /h}, key: [user], rate: 2/day, algorithm: fixed_window, on_limit: shadow_ban}
   - {name: open, match: {path: /h}, key: [user], rate: 4/day, algorithm: fixed_window}
+  - {name: hammer, match: {path: /d}, key: [user], rate: 3/day, algorithm: sliding_log, count_denied: true}
   - {name: slow, match: {path: /q}, key: [user], rate: 3/day, algorithm: leaky_bucket, burst: 3}
 `
 
@@ -71,7 +72,7 @@ func TestBatchIsEachByItself(t *testing.T) {
 		batch, single := engine.New(store, rs), engine.New(memory.New(), rs)
 		queries := make([]engine.Query, 80)
 		for i := range queries {
-			path := [...]string{"/a", "/a", "/b", "/c", "/h", "/q", "/none"}[r.IntN(7)]
+			path := [...]string{"/a", "/a", "/b", "/c", "/h", "/q", "/d", "/none"}[r.IntN(8)]
 			q := ask(request{"path": path, "user": [...]string{"ann", "bob", "cat"}[r.IntN(3)]}, 0)
 			if path != "/h" {
 				q.Cost = r.Int64N(4) - 1 // of which -1 is an error
