@@ -10,10 +10,20 @@ export const executable = [
   "/usr/bin/google-chrome",
 ].find((path) => path !== undefined && existsSync(path));
 
-/** Starts the browser. As root, as in a container, it has no sandbox. */
+/**
+ * Starts the browser. As root, as in a container, it has no sandbox. One that crashes
+ * when it is started, as it did with a segmentation fault, is started again.
+ */
 export async function openBrowser(): Promise<Browser> {
   const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
-  return chromium.launch({ ...(executable ? { executablePath: executable } : {}), args });
+  const options = { ...(executable ? { executablePath: executable } : {}), args };
+  for (let left = 2; ; left--) {
+    try {
+      return await chromium.launch(options);
+    } catch (error) {
+      if (left === 0) throw error;
+    }
+  }
 }
 
 /** A page and all that went wrong in it. */
