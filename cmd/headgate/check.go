@@ -63,14 +63,19 @@ HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
 		case asJSON:
 			return nil
 		}
-		tests := ""
-		if r.Tests > 0 {
-			tests = ", " + count(r.Tests, "test")
-		}
-		_, err = fmt.Fprintf(s.out, "ok: %s in %s (%s)%s\n", count(r.Rules, "rule"), count(r.Files, "file"), inert(domains(r.Domains)), tests)
-		return err
+		return printGood(s, &r)
 	})
 	return cmd
+}
+
+// printGood says in a line what was found to be right.
+func printGood(s streams, r *app.Report) error {
+	tests := ""
+	if r.Tests > 0 {
+		tests = ", " + count(r.Tests, "test")
+	}
+	_, err := fmt.Fprintf(s.out, "ok: %s in %s (%s)%s\n", count(r.Rules, "rule"), count(r.Files, "file"), inert(domains(r.Domains)), tests)
+	return err
 }
 
 func printJSON(s streams, r *app.Report) error {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/rules"
 )
 
 // TestOnlyTheProxy: where all requests come by the proxy, no rule may ask for other
@@ -26,25 +27,36 @@ func TestOnlyTheProxy(t *testing.T) {
 		{proxy + "listen: {api: off, grpc: off, resp: off, shared: 127.0.0.1:6000}\n", "", "", false},
 		{"listen: {api: off, grpc: off, resp: off}\n", "", "", false},
 	} {
-		file := filepath.Join(t.TempDir(), "headgate.yaml")
-		if err := os.WriteFile(file, []byte(row.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		from := config.Sources{File: file, Environment: func(name string) (string, bool) {
-			if name != row.variable {
-				return "", false
-			}
-			return row.value, true
-		}}
-		c, err := config.Load(from)
-		if err != nil {
-			t.Fatal(row, err)
-		}
-		checked, err := config.LoadRuleOptions(from)
-		if err != nil || c.RuleOptions.OnlyHTTP != row.want || checked.OnlyHTTP != row.want {
-			t.Errorf("%+v: served %t, checked %t, %v", row, c.RuleOptions.OnlyHTTP, checked.OnlyHTTP, err)
+		served, checked := ruleOptions(t, row.text, row.variable, row.value)
+		if served.OnlyHTTP != row.want || checked.OnlyHTTP != row.want {
+			t.Errorf("%+v: served %t, checked %t", row, served.OnlyHTTP, checked.OnlyHTTP)
 		}
 	}
+}
+
+// ruleOptions returns how serve and check read rules, with a file and a variable of
+// the environment.
+func ruleOptions(t *testing.T, text, variable, value string) (served, checked rules.Options) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "headgate.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	from := config.Sources{File: file, Environment: func(name string) (string, bool) {
+		if name != variable {
+			return "", false
+		}
+		return value, true
+	}}
+	c, err := config.Load(from)
+	if err != nil {
+		t.Fatal(text, err)
+	}
+	checked, err = config.LoadRuleOptions(from)
+	if err != nil {
+		t.Fatal(text, err)
+	}
+	return c.RuleOptions, checked
 }
 
 // TestTokensThatNothingVerifies: where HTTP requests come, their claims are known
@@ -65,23 +77,9 @@ func TestTokensThatNothingVerifies(t *testing.T) {
 		{"log: {level: info}\n", "HEADGATE_TRUSTED_PROXIES", "10.0.0.0/8", true},
 		{"trusted_proxies: [10.0.0.0/8]\njwt: {secret_file: secret}\n", "", "", false},
 	} {
-		file := filepath.Join(t.TempDir(), "headgate.yaml")
-		if err := os.WriteFile(file, []byte(row.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		from := config.Sources{File: file, Environment: func(name string) (string, bool) {
-			if name != row.variable {
-				return "", false
-			}
-			return row.value, true
-		}}
-		c, err := config.Load(from)
-		if err != nil {
-			t.Fatal(row, err)
-		}
-		checked, err := config.LoadRuleOptions(from)
-		if err != nil || c.RuleOptions.NoTokens != row.want || checked.NoTokens != row.want {
-			t.Errorf("%+v: served %t, checked %t, %v", row, c.RuleOptions.NoTokens, checked.NoTokens, err)
+		served, checked := ruleOptions(t, row.text, row.variable, row.value)
+		if served.NoTokens != row.want || checked.NoTokens != row.want {
+			t.Errorf("%+v: served %t, checked %t", row, served.NoTokens, checked.NoTokens)
 		}
 	}
 }

@@ -121,6 +121,12 @@ func settings() []setting {
 			c.Log.Format, err = choice(v, parseFormat, "auto", "text", "json")
 			return err
 		}),
+	}, shutdownSettings(), proxySettings(), candidateSettings(), reloadSettings(), respSettings(), identitySettings(), sourceSettings(), queueSettings(), observeSettings(), telemetrySettings(), envoySettings(), doorSettings())
+}
+
+// shutdownSettings are the keys of how the process stops.
+func shutdownSettings() []setting {
+	return []setting{
 		one("shutdown_delay", func(c *Config, v string) (err error) {
 			c.ShutdownDelay, err = duration(v, 0)
 			return err
@@ -133,7 +139,7 @@ func settings() []setting {
 			c.ShutdownIdle, err = duration(v, 0)
 			return err
 		}),
-	}, proxySettings(), candidateSettings(), reloadSettings(), respSettings(), identitySettings(), sourceSettings(), queueSettings(), observeSettings(), telemetrySettings(), envoySettings(), doorSettings())
+	}
 }
 
 // one is a setting with a single value.

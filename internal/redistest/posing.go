@@ -19,6 +19,13 @@ func Posing(t testing.TB, server *Server, version string) string {
 	// Lengths stand in the protocol.
 	own := []byte(found[1])
 	other := []byte(version + strings.Repeat("1", max(len(own)-len(version), 0)))[:len(own)]
+	return accept(t, func(from net.Conn) { pose(from, server.Addr, own, other) })
+}
+
+// accept listens until the test ends, handles each connection in a goroutine of its
+// own, and returns where.
+func accept(t testing.TB, handle func(net.Conn)) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -26,11 +33,11 @@ func Posing(t testing.TB, server *Server, version string) string {
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
-			from, err := l.Accept()
+			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			go pose(from, server.Addr, own, other)
+			go handle(conn)
 		}
 	}()
 	return l.Addr().String()

@@ -14,21 +14,7 @@ import (
 // echo starts a server that sends lines back.
 func echo(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() { _, _ = io.Copy(conn, conn) }()
-		}
-	}()
-	return l.Addr().String()
+	return accept(t, func(conn net.Conn) { _, _ = io.Copy(conn, conn) })
 }
 
 type line struct {
