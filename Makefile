@@ -17,7 +17,7 @@ LEAST    ?= 0
 ADAPTERS := ginlimit echolimit fiberlimit examples/chi
 MODULES  := . benchmarks chaos differential/envoy $(ADAPTERS)
 # Packages that count milliseconds are tested one after the other.
-TIMED    := /store/redis /store/failsafe /internal/redistest /internal/app /door/resp
+TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/app /door/resp
 # A test that fails is run once more, and named at the end (docs/decisions/0087);
 # a data race, or more than three that fail, ends the run.
 AGAIN    := $(TOOL) gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
@@ -55,11 +55,11 @@ chaos-short: ## the same for a minute, as a part of make test
 
 mutants: ## change the core's code in hundreds of places, one by one, and see whether its tests notice
 	cd chaos && $(GO) run ./mutants -least 97 ../algorithm -- -runs 10
-	cd chaos && $(GO) run ./mutants -least 97 ../engine
-	cd chaos && $(GO) run ./mutants -least 97 ../internal/answer
+	cd chaos && $(GO) run ./mutants -least 97 ../internal/decide/engine
+	cd chaos && $(GO) run ./mutants -least 97 ../internal/door/answer
 	cd chaos && $(GO) run ./mutants -least $(LEAST) -every 5 ../store/memory
 
-web: ## make internal/dashboard/dist, the pages of the admin door, from web/ (needs Node)
+web: ## make internal/door/admin/dashboard/dist, the pages of the admin door, from web/ (needs Node)
 	scripts/web.sh build
 
 web-static: ## make dist/playground, the playground alone, for a file server or none
@@ -68,7 +68,7 @@ web-static: ## make dist/playground, the playground alone, for a file server or 
 web-test: build ## test the pages in Chromium, with the binary just built
 	HEADGATE_BIN=$(CURDIR)/$(BIN) scripts/web.sh browser
 
-web-check: ## types, lint and tests of web/, and whether internal/dashboard/dist is what it gives
+web-check: ## types, lint and tests of web/, and whether internal/door/admin/dashboard/dist is what it gives
 	scripts/web.sh check
 
 build: ## build the static binary bin/headgate

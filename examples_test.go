@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // TestExamplesAreRight: what people copy from examples/ loads without a

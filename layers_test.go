@@ -21,79 +21,77 @@ const module = "github.com/headgate/headgate"
 // layer, never a sibling. The longest matching prefix wins. Test files are
 // exempt, so that a test may use any store or the conformance suite.
 var layers = map[string]int{
-	".":                    0, // vocabulary
-	"algorithm":            1, // pure steps
-	"api":                  0, // the messages of gRPC
-	"internal/reading":     1, // the ways in which servers read one path
-	"internal/body":        1, // the texts that rules answer with
-	"store":                2, // each folder a store, and the suite they pass
-	"rules":                2, // what applies to a request
-	"engine":               3, // the verdict on a request
-	"internal/answer":      3, // what doors share: headers and bodies
-	"internal/checks":      1, // what middleware shares: the scopes of its limits
-	"internal/client":      2, // what doors share: who is asking
-	"internal/atomicfile":  0, // replaces files whole
-	"internal/clip":        0, // shortens texts of others
-	"internal/steady":      0, // the clock that everything goes by
-	"internal/spelling":    0, // one form of what clients write in many
-	"internal/sse":         0, // what is told live, to readers who may be slow
-	"internal/top":         0, // the most frequent keys
-	"internal/playground":  2, // one limit and its books, for web/wasm
-	"internal/redistest":   0, // for tests: starts a real server
-	"internal/certtest":    0, // for tests: makes certificates
-	"internal/accesslog":   3, // what simulations read
-	"internal/httprequest": 3, // what doors share: what is asked for
-	"internal/described":   3, // what doors share: the same, as callers tell it
-	"internal/overload":    2, // what doors share: file descriptors, and what is shed
-	"internal/netbound":    2, // what doors share: accepting connections, and bounds on them
-	"internal/membound":    1, // what doors share: a bound on what their callers keep
-	"internal/h2bound":     2, // what doors share: a bound on what streams of HTTP/2 keep
-	"internal/proxyproto":  3, // what doors share: who is behind a load balancer
-	"internal/certs":       3, // what doors share: certificates that follow their files
-	"internal/oneport":     3, // what doors share: a port
-	"internal/hosts":       3, // what doors share: the names they may be called by
-	"internal/token":       3, // what doors share: who may ask
-	"grpclimit":            4,
-	"httplimit":            4,
-	"internal/candidate":   4, // rules that are tried beside the live ones
-	"internal/config":      4,
-	"internal/control":     4, // bans and overrides of single keys
-	"internal/dashboard":   4,
-	"internal/jwt":         4, // verifies tokens
-	"internal/keybody":     1, // what operators ask of single keys
-	"internal/lab":         4, // how exact the algorithms are
+	".":         0, // vocabulary
+	"algorithm": 1, // pure steps
+	"api":       0, // the messages of gRPC
+	"store":     2, // each folder a store, and the suite they pass
+	"grpclimit": 4,
+	"httplimit": 4,
+	"cmd":       6,
+	"examples":  6,
+	"web/wasm":  6, // what the browser runs
+
+	"internal/base": 0, // needs nothing: files, texts, the clock
+
+	"internal/rules":      2, // what applies to a request
+	"internal/rules/body": 1, // the texts that rules answer with
+	"internal/rules/xds":  4, // rules from a control plane
+
+	"internal/decide":         4, // beside the engine: bans, overrides, candidates
+	"internal/decide/engine":  3, // the verdict on a request
+	"internal/decide/checks":  1, // the scopes of the limits of middleware
+	"internal/decide/keybody": 1, // what operators ask of single keys
+
+	"internal/request":          3, // who asks, and for what
+	"internal/request/spelling": 0, // one form of what clients write in many
+	"internal/request/reading":  1, // the ways in which servers read one path
+	"internal/request/client":   2, // who is asking
+	"internal/request/jwt":      4, // verifies tokens
+
+	"internal/transport":          3, // connections: bounds, TLS, shared ports
+	"internal/transport/membound": 1,
+	"internal/transport/netbound": 2,
+	"internal/transport/h2bound":  2,
+	"internal/transport/overload": 2,
+
 	"internal/door":        4, // each folder a protocol
-	"internal/metrics":     4,
-	"internal/ruletest":    4, // rule tests on virtual time
-	"internal/simulate":    4,
-	"internal/telemetry":   4, // traces and metrics, sent to a collector
-	"internal/xds":         4, // rules from a control plane
-	"internal/app":         5, // the only package that sees everything
-	"cmd":                  6,
-	"web/wasm":             6, // what the browser runs
-	"internal/adaptertest": 5, // compares the middleware of frameworks with httplimit
-	"examples":             6,
+	"internal/door/answer": 3, // what they share: headers and bodies
+
+	"internal/observe":     4, // metrics and traces
+	"internal/observe/sse": 0, // what is told live, to readers who may be slow
+	"internal/observe/top": 0, // the most frequent keys
+
+	"internal/replay":            4, // what rules would do
+	"internal/replay/accesslog":  3,
+	"internal/replay/playground": 2, // one limit and its books, for web/wasm
 
 	"internal/queue":         3, // requests that are sent later
 	"internal/queue/file":    4, // kept in a file
 	"internal/queue/streams": 4, // kept in Redis
+
+	"internal/config": 4,
+	"internal/lab":    4, // how exact the algorithms are
+	"internal/app":    5, // the only package that sees everything
+
+	"internal/testkit":             0, // for tests: starts a real server, makes certificates
+	"internal/testkit/adaptertest": 5, // compares the middleware of frameworks with httplimit
 }
 
 // only lists packages that may be imported by nothing but the named importers.
 // Doors see rules for its Request, which each of them implements, and config
 // for its Diagnostic.
 var only = map[string][]string{
-	"rules":              {"engine", "internal/app", "internal/candidate", "internal/config", "internal/control", "internal/described", "internal/door", "internal/httprequest", "internal/metrics", "internal/ruletest", "internal/simulate", "internal/xds"},
-	"store/memory":       {"examples", "internal/app", "internal/ruletest"},
-	"store/redis":        {"examples", "internal/app"},
-	"store/storetest":    {},
-	"internal/redistest": {},
-	"internal/certtest":  {},
+	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/request", "internal/door", "internal/observe", "internal/replay"},
+	"store/memory":               {"examples", "internal/app", "internal/replay"},
+	"store/redis":                {"examples", "internal/app"},
+	"store/storetest":            {},
+	"internal/testkit/redistest": {},
+	"internal/testkit/certtest":  {},
 }
 
 // stdOnly lists packages that a library user builds with nothing but the
 // standard library: they may import that, and each other.
-var stdOnly = []string{".", "algorithm", "store/memory", "internal/steady"}
+var stdOnly = []string{".", "algorithm", "store/memory", "internal/base/steady"}
 
 // forbidden lists, for a folder and all below it, imports that it must do
 // without, and why.
@@ -108,10 +106,10 @@ var forbidden = map[string]map[string]string{
 		"net":      "the embedded store speaks to nobody",
 		"net/http": "the embedded store speaks to nobody",
 	},
-	"rules": {
+	"internal/rules": {
 		"net/http": "a rule knows attributes; only a door speaks HTTP",
 	},
-	"engine": {
+	"internal/decide": {
 		"net/http": "a verdict is for every door; only a door speaks HTTP",
 	},
 }
@@ -133,9 +131,9 @@ var (
 
 // exempt lists exceptions from forbidden, with the reason.
 var exempt = map[[2]string]string{
-	{"store/storetest", "testing"}:    "it is a test suite",
-	{"internal/redistest", "testing"}: "only tests import it",
-	{"internal/certtest", "testing"}:  "only tests import it",
+	{"store/storetest", "testing"}:            "it is a test suite",
+	{"internal/testkit/redistest", "testing"}: "only tests import it",
+	{"internal/testkit/certtest", "testing"}:  "only tests import it",
 }
 
 // source is one Go file that is not a test.
@@ -308,6 +306,26 @@ func TestEveryPackageHasADoc(t *testing.T) {
 	for _, dir := range slices.Sorted(maps.Keys(documented)) {
 		if !documented[dir] {
 			t.Errorf("package %s has no doc comment", dir)
+		}
+	}
+}
+
+func TestEveryRoomIsOnTheFloorPlan(t *testing.T) {
+	for _, s := range sources(t) {
+		group, room, ok := strings.Cut(strings.TrimPrefix(s.dir, "internal/"), "/")
+		if !within(s.dir, "internal") {
+			continue
+		}
+		plan, want := "internal/README.md", "`"+group+"/`"
+		if ok {
+			plan, want = "internal/"+group+"/README.md", room
+		}
+		text, err := os.ReadFile(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s does not name %s: say in one line what it is for", plan, s.dir)
 		}
 	}
 }

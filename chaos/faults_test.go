@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/chaos/history"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // fault is something that breaks, and is well again when do returns.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // node is a Headgate that may be killed, stopped, restarted and reloaded, with

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/echolimit"
 	"github.com/headgate/headgate/httplimit"
-	"github.com/headgate/headgate/internal/adaptertest"
+	"github.com/headgate/headgate/internal/testkit/adaptertest"
 	"github.com/headgate/headgate/store/memory"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/checks"
+	"github.com/headgate/headgate/internal/decide/checks"
 )
 
 // Validate returns what is wrong with the arguments of an interceptor, which

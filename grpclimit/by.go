@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/spelling"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/spelling"
 )
 
 // Call is a call to be limited.

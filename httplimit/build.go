@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/checks"
+	"github.com/headgate/headgate/internal/decide/checks"
 )
 
 // Validate returns what is wrong with the arguments of [New], which panics with

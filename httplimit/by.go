@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/spelling"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/spelling"
 )
 
 // By says who made a request: the key to count by, and false if the request

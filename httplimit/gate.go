@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/checks"
+	"github.com/headgate/headgate/internal/decide/checks"
+	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // Gate is what the middleware of [New] is made of, for the middleware of

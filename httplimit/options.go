@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // Option configures [New]. A [By] and a [Dialect] are options themselves.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tries to get a Valkey server to test with, and never fails: tests that find
-# none do without (internal/redistest).
+# none do without (internal/testkit/redistest).
 #
 # Nothing is installed: the package is unpacked into the user's cache folder,
 # beside whatever Redis there is. Debian 12 has it among its backports only,

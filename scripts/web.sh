@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Works on the pages of the admin door: their source is web/, what is made of it
-# internal/dashboard/dist, which is committed so that go build needs no Node.
+# internal/door/admin/dashboard/dist, which is committed so that go build needs no Node.
 #
-#   scripts/web.sh build    writes internal/dashboard/dist anew
+#   scripts/web.sh build    writes internal/door/admin/dashboard/dist anew
 #   scripts/web.sh check    types, lint, tests, and: is dist what build makes?
 #   scripts/web.sh browser  tests in Chromium, with the binary that HEADGATE_BIN names
 #   scripts/web.sh static   writes the playground alone to dist/playground
@@ -12,7 +12,7 @@
 # HEADGATE_REQUIRE_WEB is set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-dist=internal/dashboard/dist
+dist=internal/door/admin/dashboard/dist
 wasm=web/wasm/headgate.wasm.gz
 # Which Go made the committed WebAssembly: another one makes other bytes.
 made_by=web/wasm/GOVERSION

@@ -15,7 +15,7 @@ export default defineConfig({
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   assetsInclude: ["**/*.wasm.gz"],
   build: {
-    outDir: here("../internal/dashboard/dist"),
+    outDir: here("../internal/door/admin/dashboard/dist"),
     emptyOutDir: true,
     target: ["es2023", "chrome123", "firefox128", "safari17.5"],
     // Nothing may be inlined as a data: address, which the policy forbids.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/base/steady"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/steady"
 )
 
 func main() {

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/top"
+	"github.com/headgate/headgate/internal/observe/top"
 )
 
 // diffFlags are the flags of diff.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/headgate/headgate/internal/certtest"
+	"github.com/headgate/headgate/internal/testkit/certtest"
 )
 
 func TestMain(m *testing.M) {

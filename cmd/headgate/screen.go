@@ -13,7 +13,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
 // screen is where top draws: over itself on a terminal, else one block after

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
 func TestScreen(t *testing.T) {

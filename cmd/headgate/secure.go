@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/headgate/headgate/internal/certs"
+	"github.com/headgate/headgate/internal/transport/certs"
 )
 
 // tlsFlags say whom a command believes, and who it is itself.

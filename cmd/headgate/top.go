@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/metrics"
-	"github.com/headgate/headgate/internal/top"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/top"
 )
 
 // topFlags are the flags of top.

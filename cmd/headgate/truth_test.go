@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
 // TestTheTruth: under a mixed load, through every door, every place that tells

@@ -4,11 +4,11 @@ import (
 	"maps"
 	"net/http"
 
-	"github.com/headgate/headgate/internal/dashboard"
 	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/door/admin/dashboard"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/rls"
-	"github.com/headgate/headgate/internal/overload"
+	"github.com/headgate/headgate/internal/transport/overload"
 )
 
 // admin returns the admin door. What else operators should reach is another

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/control"
+	"github.com/headgate/headgate/internal/decide/control"
+	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // maxAudit is how many changes are remembered.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/candidate"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/decide/candidate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )
 

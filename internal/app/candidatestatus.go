@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/candidate"
-	"github.com/headgate/headgate/internal/top"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/decide/candidate"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/top"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // The states of a candidate.

@@ -7,9 +7,9 @@ import (
 	"net"
 	"time"
 
-	"github.com/headgate/headgate/internal/certs"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/oneport"
+	"github.com/headgate/headgate/internal/transport/certs"
+	"github.com/headgate/headgate/internal/transport/oneport"
 )
 
 // certificates are those of the doors that have some, and of the proxy towards

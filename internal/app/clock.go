@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate/internal/steady"
+	"github.com/headgate/headgate/internal/base/steady"
 )
 
 // lookAtClock is how often the clock is held against the wall clock, which it

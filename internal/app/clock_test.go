@@ -12,8 +12,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/base/steady"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/steady"
 )
 
 // machine is one whose clocks a test moves.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // A slow request that turns out to have cost nothing gives its estimate back to the

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 //go:embed quickstart.yaml

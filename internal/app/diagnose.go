@@ -10,7 +10,7 @@ import (
 	"unicode"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // Diagnosis is one thing that is wrong, ready to be shown to people or, as

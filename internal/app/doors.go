@@ -15,16 +15,16 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/door/rls"
-	"github.com/headgate/headgate/internal/membound"
-	"github.com/headgate/headgate/internal/netbound"
-	"github.com/headgate/headgate/internal/oneport"
-	"github.com/headgate/headgate/internal/overload"
+	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/internal/transport/netbound"
+	"github.com/headgate/headgate/internal/transport/oneport"
+	"github.com/headgate/headgate/internal/transport/overload"
 )
 
 // The doors that can be open.

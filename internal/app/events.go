@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
 // serveEvents answers GET /v1/events.

@@ -16,11 +16,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/client"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httpapi"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )
 

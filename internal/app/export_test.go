@@ -6,7 +6,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // AwaitStop is awaitStop.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )
 

@@ -19,8 +19,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/certtest"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/testkit/certtest"
 )
 
 // What hostile callers say, and no more.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/certtest"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/testkit/certtest"
 )
 
 // proxyToken is the token in docs/forward-auth.md.

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/grpcapi"
 	"github.com/headgate/headgate/internal/door/rls"
-	"github.com/headgate/headgate/internal/overload"
+	"github.com/headgate/headgate/internal/transport/overload"
 )
 
 // newRateLimit returns the rate limit service of Envoy, which the gRPC door and

@@ -28,7 +28,7 @@ import (
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // raw sends bytes as they are, as a client with a bug would.

@@ -6,10 +6,10 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/clip"
-	"github.com/headgate/headgate/internal/hosts"
-	"github.com/headgate/headgate/internal/token"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/hosts"
+	"github.com/headgate/headgate/internal/request/token"
 )
 
 // guarded asks callers of the API for a token, if one is set. Probes of health

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/headgate/headgate/internal/h2bound"
-	"github.com/headgate/headgate/internal/membound"
+	"github.com/headgate/headgate/internal/transport/h2bound"
+	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // streamCost is what a stream of HTTP/2 takes in net/http whatever it sends, about:

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/headgate/headgate/internal/certtest"
-	"github.com/headgate/headgate/internal/membound"
+	"github.com/headgate/headgate/internal/testkit/certtest"
+	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // bounded is a door over TLS whose connections of HTTP/2 have little room. It

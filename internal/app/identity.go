@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/base/steady"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/jwt"
-	"github.com/headgate/headgate/internal/steady"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/jwt"
 )
 
 // newVerifier returns what verifies tokens, or nil if nothing is to.

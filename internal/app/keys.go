@@ -12,10 +12,10 @@ import (
 	"unicode"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/control"
-	"github.com/headgate/headgate/internal/keybody"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/decide/control"
+	"github.com/headgate/headgate/internal/decide/keybody"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // keyRoutes are those of the admin door by which operators deal with single

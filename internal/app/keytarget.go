@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/control"
-	"github.com/headgate/headgate/internal/keybody"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/decide/control"
+	"github.com/headgate/headgate/internal/decide/keybody"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // keyTarget is a key of one rule.

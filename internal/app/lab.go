@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/lab"
-	"github.com/headgate/headgate/internal/simulate"
+	"github.com/headgate/headgate/internal/replay/simulate"
 	"github.com/headgate/headgate/store/memory"
 )
 

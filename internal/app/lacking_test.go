@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
 // TestAKeyThatNobodySends: the log names the rule and the part, once, whichever

@@ -14,7 +14,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/reading"
+	"github.com/headgate/headgate/internal/request/reading"
 )
 
 // lingerSize is that of a body which no buffer on the way holds.

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/membound"
-	"github.com/headgate/headgate/internal/netbound"
-	"github.com/headgate/headgate/internal/overload"
+	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/internal/transport/netbound"
+	"github.com/headgate/headgate/internal/transport/overload"
 )
 
 // The bounds on connections that are open at once.

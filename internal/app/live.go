@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/metrics"
-	"github.com/headgate/headgate/internal/sse"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/sse"
 )
 
 const (

@@ -13,10 +13,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/metrics"
-	"github.com/headgate/headgate/internal/overload"
-	"github.com/headgate/headgate/internal/telemetry"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/telemetry"
+	"github.com/headgate/headgate/internal/transport/overload"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
 )

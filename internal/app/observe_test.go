@@ -16,7 +16,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
 func withAdmin(c *config.Config) { c.Listen.Admin = "127.0.0.1:0" }

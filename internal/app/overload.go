@@ -12,11 +12,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/proxy"
-	"github.com/headgate/headgate/internal/netbound"
-	"github.com/headgate/headgate/internal/overload"
-	"github.com/headgate/headgate/internal/token"
+	"github.com/headgate/headgate/internal/request/token"
+	"github.com/headgate/headgate/internal/transport/netbound"
+	"github.com/headgate/headgate/internal/transport/overload"
 )
 
 const (

@@ -22,7 +22,7 @@ import (
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/overload"
+	"github.com/headgate/headgate/internal/transport/overload"
 )
 
 // pressed is an App with all doors and a resource whose pressure is a test's.

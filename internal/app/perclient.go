@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate/internal/netbound"
+	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
 // boundsClients puts around the listener of a door the bound on the connections

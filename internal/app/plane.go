@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/xds"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/xds"
 )
 
 // followsPlane reports whether rules come from a control plane.

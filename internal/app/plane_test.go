@@ -21,7 +21,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/xds"
+	"github.com/headgate/headgate/internal/rules/xds"
 )
 
 // controlPlane serves snapshots at address, or anywhere if that is empty.

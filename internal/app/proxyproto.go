@@ -4,7 +4,7 @@ import (
 	"net"
 	"slices"
 
-	"github.com/headgate/headgate/internal/proxyproto"
+	"github.com/headgate/headgate/internal/transport/proxyproto"
 )
 
 // namesClients puts the PROXY protocol around the listener of a door, if the

@@ -21,7 +21,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/proxyproto"
+	"github.com/headgate/headgate/internal/transport/proxyproto"
 )
 
 // perClient is one request a minute for each address.

@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/queue/file"
 	"github.com/headgate/headgate/internal/queue/streams"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/redis"
 )
 

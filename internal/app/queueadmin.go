@@ -16,8 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/queue"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/queue"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // hidden stands for what operators do not see of queued requests.

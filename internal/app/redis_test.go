@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // sharedRules are one rule for each algorithm, each with its path, and one for

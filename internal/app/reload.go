@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/httpapi"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // rulesState is which rules are in force and how the last reload went. It is

@@ -5,7 +5,7 @@ import (
 	"net"
 
 	"github.com/headgate/headgate/internal/door/resp"
-	"github.com/headgate/headgate/internal/overload"
+	"github.com/headgate/headgate/internal/transport/overload"
 )
 
 // serveRESP answers at d, the door of the Redis protocol, in the background.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate/internal/membound"
+	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 const (

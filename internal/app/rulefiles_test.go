@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // TestPipesAmongRules: a FIFO among the rules is not opened, which would wait for

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/ruletest"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/replay/ruletest"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )
 

@@ -1,6 +1,6 @@
 package app
 
-import "github.com/headgate/headgate/rules/schema"
+import "github.com/headgate/headgate/internal/rules/schema"
 
 // RulesSchema returns the JSON Schema of rule files.
 func RulesSchema() string { return schema.Rules() }

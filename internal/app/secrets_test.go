@@ -21,9 +21,9 @@ import (
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/certtest"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/testkit/certtest"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // secrets are all that a process can be told, by what each is for, and what

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/headgate/headgate/internal/oneport"
+	"github.com/headgate/headgate/internal/transport/oneport"
 )
 
 // openShared opens the port that several doors share, and those doors.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // shrunkError says what rules would lose that the guard does not let go.

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/internal/accesslog"
-	"github.com/headgate/headgate/internal/client"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/simulate"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/replay/accesslog"
+	"github.com/headgate/headgate/internal/replay/simulate"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // Status is the answer of GET /v1/status.

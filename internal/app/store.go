@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/engine"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/store/memory"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // lossRules have something to ban, and something that hands out tokens.

@@ -9,7 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/telemetry"
+	"github.com/headgate/headgate/internal/observe/telemetry"
 )
 
 // flushFor is how much of the time to stop may go into sending what is left of

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/certtest"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/testkit/certtest"
 )
 
 // closedPort is an address where nobody listens, for now.

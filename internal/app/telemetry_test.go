@@ -24,8 +24,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/certtest"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/testkit/certtest"
 )
 
 const (

@@ -21,8 +21,8 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/certtest"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/testkit/certtest"
 )
 
 // everywhere opens all doors, with the TLS given.

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/app"
-	"github.com/headgate/headgate/internal/certtest"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/testkit/certtest"
 )
 
 const adminToken, apiToken, redisPassword = "admin-0123456789", "api-0123456789ab", "resp-0123456789a"

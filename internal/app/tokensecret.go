@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/atomicfile"
+	"github.com/headgate/headgate/internal/base/atomicfile"
+	"github.com/headgate/headgate/internal/decide/engine"
 )
 
 // tokenSecretSize is how many bytes the file of a token secret has.

@@ -12,11 +12,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/metrics"
-	"github.com/headgate/headgate/internal/top"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/top"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 const (

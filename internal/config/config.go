@@ -17,10 +17,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/reading"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // Off closes a door when it stands in place of an address.

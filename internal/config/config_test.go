@@ -13,11 +13,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/proxyproto"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/transport/proxyproto"
 )
 
 // none is an environment without variables.

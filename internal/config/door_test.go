@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/reading"
+	"github.com/headgate/headgate/internal/request/reading"
 )
 
 // loadFlags loads the settings given by flags.

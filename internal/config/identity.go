@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/internal/proxyproto"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/transport/proxyproto"
 )
 
 // ProxyProtocol says at which doors connections begin with a header of the

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // TestOnlyTheProxy: where all requests come by the proxy, no rule may ask for other

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // reader applies a file to a Config and collects what is wrong with it.

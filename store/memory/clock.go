@@ -5,7 +5,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/headgate/headgate/internal/steady"
+	"github.com/headgate/headgate/internal/base/steady"
 )
 
 // clock gives the time in microseconds since the Unix epoch. It is a

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/internal/steady"
+	"github.com/headgate/headgate/internal/base/steady"
 )
 
 // patience is for a machine that is busy with something else.

@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/headgate/headgate/internal/steady"
+	"github.com/headgate/headgate/internal/base/steady"
 )
 
 // DefaultMaxBytes is what a store takes at most if [MaxBytes] does not say.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 	"github.com/headgate/headgate/store/redis"
 	"github.com/headgate/headgate/store/storetest"
 )

@@ -1,7 +1,7 @@
 //go:build wasip1
 
 // Command wasm is Headgate's arithmetic for the browser: lanes of
-// internal/playground behind functions that take and return plain numbers.
+// internal/replay/playground behind functions that take and return plain numbers.
 // scripts/web.sh compiles it; web/src/playground/wasm.ts is the other side.
 //
 // It is a WASI reactor and not a program for GOOS=js, because exported
@@ -18,7 +18,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
-	"github.com/headgate/headgate/internal/playground"
+	"github.com/headgate/headgate/internal/replay/playground"
 )
 
 const (

@@ -12,9 +12,9 @@ import (
 	"net/http"
 	"net/http/pprof"
 
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/hosts"
-	"github.com/headgate/headgate/internal/token"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/hosts"
+	"github.com/headgate/headgate/internal/request/token"
 )
 
 // Options are what the door has to offer.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // notFoundPage is what a browser gets for an address without a page. It needs

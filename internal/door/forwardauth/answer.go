@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // answer turns the verdict into what the proxy goes by.

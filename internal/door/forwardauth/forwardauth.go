@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/httprequest"
-	"github.com/headgate/headgate/internal/reading"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/httprequest"
+	"github.com/headgate/headgate/internal/request/reading"
 )
 
 // Options are what the door needs.

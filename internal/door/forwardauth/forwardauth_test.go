@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/forwardauth"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // settings are what the query of the address says, which is the proxy's.

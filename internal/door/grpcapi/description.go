@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
-	"github.com/headgate/headgate/internal/described"
-	"github.com/headgate/headgate/internal/token"
+	"github.com/headgate/headgate/internal/request/described"
+	"github.com/headgate/headgate/internal/request/token"
 )
 
 // Description is what a gRPC server has to know to serve s. Its codec has to let

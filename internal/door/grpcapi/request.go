@@ -12,10 +12,10 @@ import (
 
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/clip"
-	"github.com/headgate/headgate/internal/described"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/request/described"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // maxWords is the length of the longest error message in bytes: it travels in a

@@ -17,11 +17,11 @@ import (
 
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/described"
-	"github.com/headgate/headgate/internal/token"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/described"
+	"github.com/headgate/headgate/internal/request/token"
 )
 
 // Options are what the service needs.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/described"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/described"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // check is one question of a body. It is the rules.Request of that question.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // rateLimit answers /json as envoyproxy/ratelimit does, which takes every method:

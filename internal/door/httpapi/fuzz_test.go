@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // FuzzParse holds the hand-written reader and encoding/json together: what the

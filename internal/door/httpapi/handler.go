@@ -15,10 +15,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/membound"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // MaxBody is the largest body of a request, in bytes.

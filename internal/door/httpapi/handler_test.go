@@ -16,12 +16,12 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/httpapi"
-	"github.com/headgate/headgate/internal/membound"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/store/memory"
 )
 

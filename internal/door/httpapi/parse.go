@@ -7,8 +7,8 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/described"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/described"
 )
 
 // The body of a check is read by hand: the shape is small and fixed, it is the

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // Readiness is what GET /readyz tells. The process is ready if it is not

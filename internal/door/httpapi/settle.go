@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // tokenBody is a body that has a lease or a reservation, and with some a cost.

@@ -6,9 +6,9 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/queue"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // costText returns what an answer says that a request took, of which trailers

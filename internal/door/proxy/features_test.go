@@ -19,7 +19,7 @@ import (
 // by rules that have none, and by rules with all of them.
 func plainAndFull(t testing.TB) (plain, full func()) {
 	t.Helper()
-	text, err := os.ReadFile("../../../engine/testdata/features.yaml")
+	text, err := os.ReadFile("../../decide/engine/testdata/features.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/client"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/client"
 )
 
 // Underscores says what becomes of header fields with anything but letters, digits

@@ -3,7 +3,7 @@ package proxy
 import (
 	"context"
 
-	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/decide/engine"
 )
 
 // hold keeps the places that v has taken under rules that limit what is under

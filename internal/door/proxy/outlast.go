@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/decide/engine"
 )
 
 // Abandoned bounds what the proxy does for requests whose client has gone, where

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/headgate/headgate/internal/reading"
+	"github.com/headgate/headgate/internal/request/reading"
 )
 
 // admitPath returns r with the path that it goes on with, or why it does not.

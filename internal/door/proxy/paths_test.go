@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/door/proxy"
-	"github.com/headgate/headgate/internal/reading"
+	"github.com/headgate/headgate/internal/request/reading"
 	"github.com/headgate/headgate/store/memory"
 )
 

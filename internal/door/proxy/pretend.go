@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // maxDrained is how much of the body of a banned request is read, in bytes. The

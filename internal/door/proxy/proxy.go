@@ -20,11 +20,11 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/reading"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // Options are what the proxy needs.

@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/httprequest"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/httprequest"
 )
 
 // exchange is one request on its way through the proxy, and what its limits

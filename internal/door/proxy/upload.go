@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/internal/netbound"
+	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
 // defaultBodyTimeout is how long a client may leave us waiting in the middle of

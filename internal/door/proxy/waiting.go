@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // defaultWaiting is how many requests may wait if the options do not say.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/resp"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 const (

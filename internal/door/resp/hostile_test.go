@@ -22,7 +22,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/resp"
-	"github.com/headgate/headgate/internal/membound"
+	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/store/memory"
 )
 

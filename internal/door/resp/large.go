@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/headgate/headgate/internal/membound"
+	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // noMemory is what is answered to a command that there is no room for.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/door/resp"
-	"github.com/headgate/headgate/internal/membound"
+	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // The places of many small arguments count as the buffers of large ones do, and

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/membound"
-	"github.com/headgate/headgate/internal/token"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/token"
+	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // The defaults of Options.

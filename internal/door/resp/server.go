@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/netbound"
+	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
 // Server serves the Redis protocol. Make it with [New].

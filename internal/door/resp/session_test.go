@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/door/resp"
-	"github.com/headgate/headgate/internal/netbound"
-	"github.com/headgate/headgate/internal/redistest"
-	guesses "github.com/headgate/headgate/internal/token"
+	guesses "github.com/headgate/headgate/internal/request/token"
+	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
 // asRedis are inputs that a real Redis answers with the very same bytes, and

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/engine"
+	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/resp"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 const exportsRules = `

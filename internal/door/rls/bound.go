@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/peer"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/headgate/headgate/internal/h2bound"
+	"github.com/headgate/headgate/internal/transport/h2bound"
 )
 
 // bounding is the credentials of a server whose connections are bounded: gRPC

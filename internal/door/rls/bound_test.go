@@ -21,7 +21,7 @@ import (
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/door/rls"
-	"github.com/headgate/headgate/internal/h2bound"
+	"github.com/headgate/headgate/internal/transport/h2bound"
 )
 
 const (

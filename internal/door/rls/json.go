@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/headgate/headgate/internal/answer"
+	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // maxJSON is the largest body of POST /json in bytes.

@@ -13,9 +13,9 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/described"
-	"github.com/headgate/headgate/internal/h2bound"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/described"
+	"github.com/headgate/headgate/internal/transport/h2bound"
 )
 
 // What a request takes while it is answered, about. A descriptor of two bytes on

@@ -1,6 +1,6 @@
 package rls
 
-import "github.com/headgate/headgate/internal/described"
+import "github.com/headgate/headgate/internal/request/described"
 
 // request is a RateLimitRequest. Its texts are good as long as it is.
 type request struct {

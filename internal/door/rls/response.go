@@ -8,9 +8,9 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // encode writes the RateLimitResponse of v to c.out.

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/tap"
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
-	"github.com/headgate/headgate/internal/h2bound"
-	"github.com/headgate/headgate/internal/membound"
+	"github.com/headgate/headgate/internal/transport/h2bound"
+	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // The defaults of ServerOptions.

@@ -19,9 +19,9 @@ import (
 	reflectionalpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/headgate/headgate/internal/certs"
-	"github.com/headgate/headgate/internal/certtest"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/testkit/certtest"
+	"github.com/headgate/headgate/internal/transport/certs"
 )
 
 func TestHealth(t *testing.T) {

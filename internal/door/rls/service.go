@@ -14,12 +14,12 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/engine"
-	"github.com/headgate/headgate/internal/answer"
-	"github.com/headgate/headgate/internal/client"
-	"github.com/headgate/headgate/internal/h2bound"
-	"github.com/headgate/headgate/internal/membound"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/transport/h2bound"
+	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // Options are what the service needs.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/rules"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // Units as Envoy numbers them: envoy.type.v3.RateLimitUnit, and in answers also

@@ -7,7 +7,7 @@ import (
 
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/queue/streams"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // In a cluster all keys of a limit are in one slot, so that the queue is what it

@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/queue/streams"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // backend notes what arrives, and from whom.

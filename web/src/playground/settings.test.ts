@@ -101,7 +101,7 @@ test.each(["", "10", "s", "1s2", "-1s", "1 s", "1d", "9e9s"])("%j is no time", (
   expect(parseDuration(text)).toBeUndefined(),
 );
 
-// The same files are read by Headgate itself: internal/dashboard/rules_test.go.
+// The same files are read by Headgate itself: internal/door/admin/dashboard/rules_test.go.
 test.each(algorithms)("the rule of %s", (algorithm) => {
   const golden = readFileSync(`${import.meta.dirname}/testdata/${algorithm}.yaml`, "utf8");
   expect(toYAML(unusual, algorithm)).toBe(golden);

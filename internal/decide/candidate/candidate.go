@@ -1,0 +1,252 @@
+// Package candidate decides about every request a second time, under rules that
+// are not in force, and counts where the answers differ.
+//
+// The candidate has counts of its own and answers nobody. It decides where the
+// engine tells of a decision, so it sees the very requests that the live rules
+// see, in their order and with their time, all of them: a limit counts every
+// request of a key, and on a sample of them it would refuse too late.
+package candidate
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Change is what a request would notice of the candidate.
+type Change uint8
+
+// The changes.
+const (
+	// SameAllowed passes under both rules, SameRefused under neither.
+	SameAllowed Change = iota
+	SameRefused
+	// NewlyRefused passes, and would not under the candidate.
+	NewlyRefused
+	// NewlyAllowed is refused, and would pass under the candidate.
+	NewlyAllowed
+	// NotCompared is a request that there is no comparison for: in a domain
+	// that the candidate has no rules for, answered without the store, or
+	// refused by a limit of what is under way, which a candidate leaves out.
+	NotCompared
+	// Changes is how many there are.
+	Changes
+)
+
+// String returns the name that metrics and the API use, such as newly_refused.
+func (c Change) String() string {
+	switch c {
+	case SameAllowed:
+		return "same_allowed"
+	case SameRefused:
+		return "same_refused"
+	case NewlyRefused:
+		return "newly_refused"
+	case NewlyAllowed:
+		return "newly_allowed"
+	case NotCompared:
+		return "not_compared"
+	case Changes:
+	}
+	return "unknown"
+}
+
+// Candidate is an engine.Observer that compares. Make it with New.
+type Candidate struct {
+	engine  *engine.Engine
+	live    *engine.Engine             // whose exceptions hold, or nil
+	current atomic.Pointer[comparison] // nil while there are no rules
+	lanes   []lane                     // counts since the process began
+
+	mu sync.Mutex // of what swaps current
+}
+
+var _ engine.Observer = (*Candidate)(nil)
+
+// lane is what decisions on one core count together.
+type lane struct {
+	counts [Changes]atomic.Uint64
+	_      [128 - 8*Changes]byte // keeps the next lane off this one's cache lines
+}
+
+// maxLanes is how many lanes there are at most.
+const maxLanes = 64
+
+func newLanes() []lane {
+	n := 1
+	for n < runtime.GOMAXPROCS(0) && n < maxLanes {
+		n *= 2
+	}
+	return make([]lane, n)
+}
+
+func sum(lanes []lane) (counts [Changes]uint64) {
+	for i := range lanes {
+		for c := range counts {
+			counts[c] += lanes[i].counts[c].Load()
+		}
+	}
+	return counts
+}
+
+// New returns a Candidate without rules, which compares nothing. Store keeps
+// its counts and must be used for nothing else.
+func New(store headgate.Store) *Candidate {
+	return &Candidate{engine: engine.New(arrivals{store}, nil), lanes: newLanes()}
+}
+
+// Follow makes the bans and overrides of live hold for the candidate too, where
+// it has rules of the same name. It has to come before the first decision.
+func (c *Candidate) Follow(live *engine.Engine) { c.live = live }
+
+// follow takes over what has changed. Two callers at once do the same.
+func (c *Candidate) follow() {
+	if c.live == nil {
+		return
+	}
+	if x := c.live.Exceptions(); x != c.engine.Exceptions() {
+		c.engine.SetExceptions(x)
+	}
+}
+
+// SetRules compares by rs from now on, and begins a new comparison. Counts of
+// rules that keep their name survive. Without a domain in it nothing is compared.
+func (c *Candidate) SetRules(rs *rules.Ruleset, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.engine.SetRules(rs)
+	if rs == nil || len(rs.Domains()) == 0 {
+		c.current.Store(nil)
+		return
+	}
+	c.current.Store(newComparison(now))
+}
+
+// Rules returns the candidate's rules; never nil.
+func (c *Candidate) Rules() *rules.Ruleset { return c.engine.Rules() }
+
+// Reset begins a new comparison. Neither the candidate's counts nor Totals
+// change.
+func (c *Candidate) Reset(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current.Load() != nil {
+		c.current.Store(newComparison(now))
+	}
+}
+
+// Totals returns how many requests there have been of each Change since New.
+func (c *Candidate) Totals() [Changes]uint64 { return sum(c.lanes) }
+
+// Report returns what the comparison has found, with at most n keys of each
+// rule. It reports false if there is nothing to compare by.
+func (c *Candidate) Report(n int) (Report, bool) {
+	if d := c.current.Load(); d != nil {
+		return d.report(n), true
+	}
+	return Report{}, false
+}
+
+// Deciding implements engine.Observer.
+func (c *Candidate) Deciding(int64, uint32) int64 { return 0 }
+
+// Decided implements engine.Observer.
+func (c *Candidate) Decided(_ context.Context, m engine.Mark, q engine.Query, v engine.Verdict, err error) {
+	d := c.current.Load()
+	if d == nil || !takes(q.Kind, q.Cost) {
+		return
+	}
+	if refusedUnderWay(&v) {
+		c.count(d, m.Lane, NotCompared)
+		return // of what is under way the candidate knows nothing
+	}
+	c.follow()
+	// A caller who gave up has been counted by the live rules all the same.
+	q.Endless = true // nobody tells the candidate when a request has ended
+	after, failed := c.engine.Decide(context.Background(), q)
+	change := NotCompared
+	if err == nil && failed == nil && after.Known {
+		change = compare(v.Allowed, after.Allowed)
+	}
+	if change == NewlyRefused || change == NewlyAllowed {
+		n := note{change: change, at: q.At, door: q.Door, domain: q.Domain, request: q.Request}
+		n.by(&v, &after)
+		d.add(&n)
+	}
+	after.Release()
+	c.count(d, m.Lane, change)
+}
+
+// DecidedAll implements engine.Observer.
+func (c *Candidate) DecidedAll(_ context.Context, m engine.Mark, q engine.MultiQuery, v engine.MultiVerdict, err error) {
+	d := c.current.Load()
+	if d == nil {
+		return
+	}
+	took, counts := false, false
+	for i := range q.Parts {
+		p := &q.Parts[i]
+		took = took || takes(p.Kind, p.Cost)
+		counts = counts || p.Kind == headgate.Refund
+	}
+	if !took && !counts {
+		return
+	}
+	first := engine.First(v.Parts())
+	if first != nil && !v.Allowed && refusedUnderWay(first) {
+		c.count(d, m.Lane, NotCompared)
+		return
+	}
+	c.follow()
+	after, failed := c.engine.DecideAll(context.Background(), q)
+	defer after.Release()
+	if !took {
+		return // it gave back, which nothing refuses
+	}
+	change := NotCompared
+	if err == nil && failed == nil && after.Known {
+		change = compare(v.Allowed, after.Allowed)
+	}
+	if change == NewlyRefused || change == NewlyAllowed {
+		n := note{change: change, at: q.At, door: q.Door, domain: q.Domain}
+		if len(q.Parts) > 0 {
+			n.request = q.Parts[0].Request
+		}
+		n.by(first, engine.First(after.Parts()))
+		d.add(&n)
+	}
+	c.count(d, m.Lane, change)
+}
+
+func (c *Candidate) count(d *comparison, number uint32, change Change) {
+	i := int(number) & (len(c.lanes) - 1)
+	c.lanes[i].counts[change].Add(1)
+	d.lanes[i].counts[change].Add(1)
+}
+
+// takes reports whether a request is one that is decided about, rather than
+// one that only asks.
+func takes(kind headgate.Kind, cost int64) bool { return kind == headgate.Take && cost > 0 }
+
+// refusedUnderWay reports whether a limit of what is under way is why v refuses.
+func refusedUnderWay(v *engine.Verdict) bool {
+	return !v.Allowed && v.Rule != nil && v.Rule.Concurrent() && v.Decision.Reason != headgate.Banned
+}
+
+func compare(before, after bool) Change {
+	switch {
+	case before && after:
+		return SameAllowed
+	case before:
+		return NewlyRefused
+	case after:
+		return NewlyAllowed
+	}
+	return SameRefused
+}

@@ -1,0 +1,204 @@
+package candidate
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/observe/top"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+const (
+	// maxRules is how many rules are told apart in a comparison; the rest is
+	// counted under Other.
+	maxRules = 1000
+	// maxSamples is how many differences are kept to be looked at.
+	maxSamples = 20
+	// sampleEvery is how long in microseconds after one the next is kept, once
+	// there are maxSamples.
+	sampleEvery = 1_000_000
+	// maxText is how long a path or method is in a sample, in bytes.
+	maxText = 256
+)
+
+// Other is the rule that differences are counted under when there are too many
+// rules to tell apart.
+const Other = "(other)"
+
+// Report is what a comparison has found.
+type Report struct {
+	// Since is when it began.
+	Since time.Time
+	// Counts are the requests of each Change.
+	Counts [Changes]uint64
+	// By has the rules that are the reason, those with the most differences
+	// first.
+	By []RuleChange
+	// Samples are some of the differences, the oldest first.
+	Samples []Sample
+}
+
+// RuleChange is what one rule changes.
+type RuleChange struct {
+	Domain string
+	// Rule is the candidate's rule that refuses or, of what newly passes, the
+	// live one that does. It is empty if no rule stands behind the refusal.
+	Rule   string
+	Change Change
+	// Keys has the number of requests, and the keys that are affected most.
+	Keys top.Top
+}
+
+// Sample is one difference.
+type Sample struct {
+	At     time.Time
+	Door   engine.Door
+	Domain string
+	Change Change
+	// Rule is as in RuleChange, Key what it counted by.
+	Rule, Key string
+	// Method and Path are those of the request, if it has any, shortened.
+	Method, Path string
+	// Decision is that of Rule.
+	Decision headgate.Decision
+}
+
+// comparison counts differences from one moment on.
+type comparison struct {
+	since time.Time
+	lanes []lane
+
+	// Differences are to be rare; if they are not, they wait for each other.
+	mu       sync.Mutex
+	rules    map[reason]*top.Counter
+	samples  []Sample
+	next     int   // the oldest sample, once there are maxSamples
+	sampled  int64 // when the last was kept
+	overflow [Changes]*top.Counter
+}
+
+// reason is a rule and what it does. Rules are told apart by their names, since
+// some come with their request and are never the same.
+type reason struct {
+	domain, rule string
+	change       Change
+}
+
+func newComparison(now time.Time) *comparison {
+	return &comparison{since: now, lanes: newLanes(), rules: map[reason]*top.Counter{}}
+}
+
+// note is one difference.
+type note struct {
+	change   Change
+	at       int64
+	door     engine.Door
+	domain   string
+	request  rules.Request
+	rule     *rules.Rule
+	key      string
+	decision headgate.Decision
+}
+
+// by sets the rule that refuses: the old one or the new one. Either verdict may
+// be nil.
+func (n *note) by(before, after *engine.Verdict) {
+	v := before
+	if n.change == NewlyRefused {
+		v = after
+	}
+	if v == nil || v.Rule == nil {
+		return
+	}
+	n.rule, n.decision = v.Rule, v.Decision
+	results := v.Results()
+	for i := range results {
+		if results[i].Rule == v.Rule {
+			n.key = results[i].Key
+			return
+		}
+	}
+}
+
+func (c *comparison) add(n *note) {
+	r := reason{domain: n.domain, change: n.change}
+	if n.rule != nil {
+		r.rule = n.rule.Name
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counter(r).Add(n.key)
+	full := len(c.samples) == maxSamples
+	if since := n.at - c.sampled; full && since >= 0 && since < sampleEvery {
+		return
+	}
+	c.sampled = n.at
+	s := n.sample(r)
+	if !full {
+		c.samples = append(c.samples, s)
+		return
+	}
+	c.samples[c.next] = s
+	c.next = (c.next + 1) % maxSamples
+}
+
+// counter returns where differences for a reason are counted. It needs c.mu to
+// be held.
+func (c *comparison) counter(r reason) *top.Counter {
+	t := c.rules[r]
+	switch {
+	case t != nil:
+	case len(c.rules) < maxRules:
+		t = top.NewCounter()
+		c.rules[reason{strings.Clone(r.domain), strings.Clone(r.rule), r.change}] = t
+	default:
+		if c.overflow[r.change] == nil {
+			c.overflow[r.change] = top.NewCounter()
+		}
+		t = c.overflow[r.change]
+	}
+	return t
+}
+
+func (n *note) sample(r reason) Sample {
+	s := Sample{
+		At: time.UnixMicro(n.at).UTC(), Door: n.door, Domain: strings.Clone(r.domain), Change: r.change,
+		Rule: strings.Clone(r.rule), Key: strings.Clone(n.key), Decision: n.decision,
+	}
+	if n.request != nil {
+		method, _ := n.request.Attribute(rules.Attribute{Kind: rules.Method})
+		path, _ := n.request.Attribute(rules.Attribute{Kind: rules.Path})
+		s.Method, s.Path = shortened(method), shortened(path)
+	}
+	return s
+}
+
+// shortened returns a copy of at most maxText bytes of valid UTF-8.
+func shortened(text string) string {
+	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), maxText)]), "\uFFFD")
+}
+
+func (c *comparison) report(n int) Report {
+	out := Report{Since: c.since, Counts: sum(c.lanes)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for r, t := range c.rules {
+		out.By = append(out.By, RuleChange{r.domain, r.rule, r.change, t.Top(n)})
+	}
+	for change, t := range c.overflow {
+		if t != nil {
+			out.By = append(out.By, RuleChange{Other, Other, Change(change), t.Top(n)})
+		}
+	}
+	slices.SortFunc(out.By, func(a, b RuleChange) int {
+		return cmp.Or(cmp.Compare(b.Keys.Total, a.Keys.Total), cmp.Compare(a.Change, b.Change),
+			strings.Compare(a.Domain, b.Domain), strings.Compare(a.Rule, b.Rule))
+	})
+	out.Samples = append(append(out.Samples, c.samples[c.next:]...), c.samples[:c.next]...)
+	return out
+}

@@ -1,0 +1,204 @@
+package control
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/internal/base/atomicfile"
+)
+
+// Local is the table of a process that shares its store with nobody. It may
+// have a file, to which every change is written before it is answered.
+type Local struct {
+	mu      sync.Mutex
+	clock   func() time.Time
+	rows    map[string]localRow
+	version int64
+
+	path   string // empty without a file
+	saving sync.Mutex
+	saved  int64
+}
+
+// localRow is a row, and when it ends or was deleted.
+type localRow struct {
+	Row
+	until, deleted time.Time
+}
+
+// remembered is for how long it is told that a row was deleted.
+const remembered = 10 * time.Minute
+
+// NewLocal returns an empty table that goes by clock.
+func NewLocal(clock func() time.Time) *Local {
+	return &Local{clock: clock, rows: map[string]localRow{}}
+}
+
+// ErrDamaged is wrapped by the error of [OpenLocal] about a file that is not a
+// whole table.
+var ErrDamaged = errors.New("damaged table")
+
+// OpenLocal returns a table with what the file at path has, if there is one,
+// which is to be its file from now on.
+func OpenLocal(path string, clock func() time.Time) (*Local, error) {
+	l := NewLocal(clock)
+	l.path = path
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return l, nil
+	case err != nil:
+		return nil, err
+	}
+	if err := l.load(text); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
+	}
+	return l, nil
+}
+
+// A file is a line with its version and the CRC-32C of the rest, and the rest:
+// the entries as JSON, one a line.
+const header = "headgate control 1 %08x\n"
+
+// checksum is that of the header.
+func checksum(text []byte) uint32 { return crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)) }
+
+func (l *Local) load(text []byte) error {
+	end := bytes.IndexByte(text, '\n') + 1
+	rest := text[end:]
+	if want := fmt.Sprintf(header, checksum(rest)); string(text[:end]) != want {
+		return fmt.Errorf("it begins with %.40q, not with %q", text[:end], want)
+	}
+	for line := range bytes.Lines(rest) {
+		e, err := decode(string(bytes.TrimSuffix(line, []byte("\n"))))
+		if err != nil {
+			return err
+		}
+		l.version++
+		l.rows[e.name()] = localRow{Row: Row{Name: e.name(), Value: string(bytes.TrimSpace(line)), Version: l.version}, until: e.Until}
+	}
+	l.saved = l.version
+	return nil
+}
+
+// Look implements [Table].
+func (l *Local) Look(context.Context) (State, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return State{Version: l.version}, nil
+}
+
+// Since implements [Table].
+func (l *Local) Since(_ context.Context, version int64, most int) (rows []Row, now int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.rows {
+		if r.Version > version {
+			rows = append(rows, r.Row)
+		}
+	}
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Compare(a.Version, b.Version) })
+	return rows[:min(most, len(rows))], l.version, nil
+}
+
+// Put implements [Table].
+func (l *Local) Put(_ context.Context, r Row, most int) error {
+	l.mu.Lock()
+	l.tidy()
+	old, was := l.rows[r.Name]
+	if (!was || old.Deleted || !old.until.After(l.clock())) && l.live() >= most {
+		l.mu.Unlock()
+		return ErrFull
+	}
+	l.set(localRow{Row: Row{Name: r.Name, Value: r.Value}, until: r.Until})
+	l.mu.Unlock()
+	return l.save()
+}
+
+// Delete implements [Table].
+func (l *Local) Delete(_ context.Context, r Row, _ int) (bool, error) {
+	l.mu.Lock()
+	old, was := l.rows[r.Name]
+	if !was || old.Deleted {
+		l.mu.Unlock()
+		return false, nil
+	}
+	l.set(localRow{Row: Row{Name: r.Name, Deleted: true}, deleted: l.clock()})
+	l.mu.Unlock()
+	return true, l.save()
+}
+
+// Touch implements [Table].
+func (l *Local) Touch(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.version++
+	return nil
+}
+
+// set, tidy and live need l.mu to be held.
+func (l *Local) set(r localRow) {
+	l.version++
+	r.Version = l.version
+	l.rows[r.Name] = r
+}
+
+func (l *Local) live() (n int) {
+	now := l.clock()
+	for _, r := range l.rows {
+		if !r.Deleted && r.until.After(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// tidy drops what has ended: some time later, so that nobody who has not looked
+// in between keeps what was there before it.
+func (l *Local) tidy() {
+	now := l.clock()
+	for name, r := range l.rows {
+		if r.Deleted && now.Sub(r.deleted) > remembered || !r.Deleted && now.Sub(r.until) > afresh {
+			delete(l.rows, name)
+		}
+	}
+}
+
+// save writes the file. Of several callers one writes for all.
+func (l *Local) save() error {
+	if l.path == "" {
+		return nil
+	}
+	l.mu.Lock()
+	wanted := l.version
+	l.mu.Unlock()
+	l.saving.Lock()
+	defer l.saving.Unlock()
+	if l.saved >= wanted {
+		return nil
+	}
+	var body bytes.Buffer
+	l.mu.Lock()
+	wanted = l.version
+	for _, r := range l.rows {
+		if !r.Deleted {
+			body.WriteString(r.Value + "\n")
+		}
+	}
+	l.mu.Unlock()
+	text := append(fmt.Appendf(nil, header, checksum(body.Bytes())), body.Bytes()...)
+	if err := atomicfile.Write(l.path, text); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotSaved, err)
+	}
+	l.saved = wanted
+	return nil
+}

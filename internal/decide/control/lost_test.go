@@ -1,0 +1,311 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/decide/control"
+	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// inRedis is a table in Redis, from which a node may be cut off.
+type inRedis struct {
+	table *redis.Table
+	clock func() time.Time // if not nil, what the server's is taken for
+	off   bool
+}
+
+func (r *inRedis) down() error {
+	if r.off {
+		return errDown
+	}
+	return nil
+}
+
+func (r *inRedis) Look(ctx context.Context) (control.State, error) {
+	state, err := r.table.Look(ctx)
+	if r.clock != nil {
+		state.Now = r.clock()
+	}
+	return control.State(state), errors.Join(err, r.down())
+}
+
+func (r *inRedis) Since(ctx context.Context, version int64, most int) ([]control.Row, int64, error) {
+	rows, now, err := r.table.Since(ctx, version, most)
+	out := make([]control.Row, len(rows))
+	for i := range rows {
+		out[i] = control.Row(rows[i])
+	}
+	return out, now, err
+}
+
+func (r *inRedis) Put(ctx context.Context, row control.Row, most int) error {
+	if r.off {
+		return errDown
+	}
+	return r.table.Put(ctx, redis.TableRow(row), most)
+}
+
+func (r *inRedis) Delete(ctx context.Context, row control.Row, most int) (bool, error) {
+	if r.off {
+		return false, errDown
+	}
+	return r.table.Delete(ctx, redis.TableRow(row), most)
+}
+
+func (r *inRedis) Touch(ctx context.Context) error { return r.table.Touch(ctx) }
+
+func (r *inRedis) Restore(ctx context.Context, rows []control.Row) (int, error) {
+	out := make([]redis.TableRow, len(rows))
+	for i := range rows {
+		out[i] = redis.TableRow(rows[i])
+	}
+	return r.table.Restore(ctx, out)
+}
+
+// connect returns nodes on a server, each with its own connection.
+func connect(t *testing.T, server *redistest.Server, clock func() time.Time, n int) (nodes []*node, tables []*inRedis) {
+	t.Helper()
+	for range n {
+		store, err := redis.New(t.Context(), redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = store.Close() })
+		table := &inRedis{table: store.Table("control"), clock: clock}
+		nodes, tables = append(nodes, newNodeAt(t, table, clock, 0)), append(tables, table)
+	}
+	return nodes, tables
+}
+
+// What the server loses, and however nodes are cut off from it, in the end the
+// last thing that was said about each key holds on all of them: nothing that was
+// said is lost while one of them lives, and nothing that was lifted comes back.
+func TestWhatTheServerLosesNodesReturn(t *testing.T) {
+	server := redistest.Standalone(t)
+	for seed := range uint64(15) {
+		server.Do("FLUSHALL")
+		r := rand.New(rand.NewPCG(seed, 9))
+		nodes, tables := connect(t, server, time.Now, 3)
+		for _, n := range nodes {
+			n.sync(t)
+		}
+		ctx, said, trace := context.Background(), map[string]string{}, []string{}
+		for range 120 {
+			i, user := r.IntN(len(nodes)), fmt.Sprint(r.IntN(8))
+			n, rate := nodes[i], fmt.Sprintf("%d/minute", 6+r.IntN(90))
+			e := n.entry("a", user, rate, time.Now().Add(time.Hour))
+			switch op := r.IntN(10); {
+			case op < 4:
+				if n.Put(ctx, e) == nil {
+					said[user] = rate[:strings.IndexByte(rate, '/')]
+					trace = append(trace, fmt.Sprint(i, " put ", user, " ", rate))
+				}
+			case op < 6:
+				if was, err := n.Delete(ctx, e); err == nil {
+					if was {
+						delete(said, user)
+					}
+					trace = append(trace, fmt.Sprint(i, " delete ", user, " ", was))
+				}
+			case op < 8:
+				_ = n.Sync(ctx)
+				trace = append(trace, fmt.Sprint(i, " sync"))
+			case op == 8:
+				tables[i].off = !tables[i].off
+				trace = append(trace, fmt.Sprint(i, " off ", tables[i].off))
+			case r.IntN(3) == 0: // a replica that lagged becomes primary
+				from, to := "hg:{%tcontrol}:", "{%tcontrol}-old:"
+				if r.IntN(2) == 0 {
+					from, to = to, from
+				}
+				for _, part := range []string{"rows", "changes", "ends", "version", "store"} {
+					server.Do("DEL", to+part)
+					server.Do("COPY", from+part, to+part)
+				}
+				trace = append(trace, "copied to "+to)
+			default:
+				part := []string{"rows", "changes", "ends", "version", "store"}[r.IntN(5)]
+				if server.Do("DEL", "hg:{%tcontrol}:"+part); r.IntN(2) == 0 {
+					server.Do("FLUSHALL")
+					part = "all"
+				}
+				trace = append(trace, "lost "+part)
+			}
+		}
+		for range 2 { // the first look returns what is missing, the second sees it
+			for i, n := range nodes {
+				tables[i].off = false
+				n.sync(t)
+			}
+		}
+		late, _ := connect(t, server, time.Now, 1)
+		late[0].sync(t)
+		for i, n := range append(nodes, late...) {
+			for user := range 8 {
+				want := said[fmt.Sprint(user)]
+				if want == "" {
+					want = "5"
+				}
+				if got := n.state("a", fmt.Sprint(user), time.Now()); got != want {
+					t.Fatalf("seed %d: node %d has %s for %d, want %s:\n%s", seed, i, got, user, want, strings.Join(trace, "\n"))
+				}
+			}
+		}
+	}
+}
+
+// A node that has been away for longer than it is remembered what was lifted
+// writes nothing back; one that was away for a shorter time does.
+func TestWhoWasAwayForTooLongReturnsNothing(t *testing.T) {
+	for _, row := range []struct {
+		away time.Duration
+		want []string
+	}{
+		{6 * 24 * time.Hour, []string{"5 banned", "5 banned"}},
+		{8 * 24 * time.Hour, []string{"5", "5"}},
+	} {
+		server, clock := redistest.Standalone(t), newClock()
+		clock.now = time.Now()
+		nodes, tables := connect(t, server, clock.Now, 2)
+		nodes[0].put(t, nodes[0].entry("a", "ann", "", clock.Now().Add(30*24*time.Hour)))
+		tables[0].off = true
+		if nodes[0].Sync(t.Context()) == nil {
+			t.Error("not cut off")
+		}
+		server.Do("FLUSHALL")
+		clock.advance(row.away)
+		tables[0].off = false
+		nodes[0].sync(t)
+		nodes[1].sync(t)
+		for i, n := range nodes {
+			got, _, _ := strings.Cut(n.state("a", "ann", clock.Now()), " for")
+			if got != row.want[i] {
+				t.Errorf("away for %s, node %d: %s, want %s", row.away, i, got, row.want[i])
+			}
+		}
+	}
+}
+
+// A ban that was replaced by a shorter one does not come back when that is over,
+// from a node that knows only the longer one.
+func TestShortenedBan(t *testing.T) {
+	server, clock := redistest.Standalone(t), newClock()
+	clock.now = time.Now()
+	nodes, tables := connect(t, server, clock.Now, 2)
+	nodes[0].put(t, nodes[0].entry("a", "ann", "", clock.Now().Add(30*24*time.Hour)))
+	nodes[1].sync(t)
+	tables[1].off = true
+	nodes[0].put(t, nodes[0].entry("a", "ann", "", clock.Now().Add(time.Hour)))
+	clock.advance(2 * time.Hour)
+	nodes[0].sync(t)
+	server.Do("FLUSHALL")
+	tables[1].off = false
+	for _, i := range []int{1, 0, 1} {
+		nodes[i].sync(t)
+	}
+	for i, n := range nodes {
+		if got := n.state("a", "ann", clock.Now()); got != "5" {
+			t.Errorf("node %d: %s", i, got)
+		}
+	}
+}
+
+// What cannot be written back stays in force, the log says so once, and it is
+// written as soon as that can be.
+func TestLossThatCannotBeMended(t *testing.T) {
+	server := redistest.Standalone(t, "--maxmemory-policy", "noeviction")
+	nodes, _ := connect(t, server, time.Now, 2)
+	n := nodes[0]
+	n.put(t, n.entry("a", "ann", "", time.Now().Add(time.Hour)))
+	server.Do("FLUSHALL")
+	// The table begins again before there is no room left for rows.
+	if _, err := n.table.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	for range 3 {
+		if n.Sync(t.Context()) == nil {
+			t.Error("written without room")
+		}
+		if got := n.state("a", "ann", time.Now()); !strings.HasPrefix(got, "5 banned") {
+			t.Errorf("meanwhile: %s", got)
+		}
+	}
+	server.Do("CONFIG", "SET", "maxmemory", "0")
+	n.sync(t)
+	nodes[1].sync(t)
+	if got := nodes[1].state("a", "ann", time.Now()); !strings.HasPrefix(got, "5 banned") {
+		t.Errorf("a node that comes later: %s", got)
+	}
+	lines := strings.Split(strings.TrimSpace(n.log.String()), "\n")
+	for _, message := range []string{"the store has lost its data", "cannot be written back", "had lost are written back"} {
+		if k := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, message) }); k < 0 {
+			t.Errorf("%q is not in the log:\n%s", message, &n.log)
+		}
+	}
+	if len(lines) > 4 || n.Lost() != 1 {
+		t.Errorf("%d losses:\n%s", n.Lost(), &n.log)
+	}
+}
+
+// TestClocksApart: bans and limits end at the same time at all nodes that share a
+// Redis, by its clock, whatever theirs say, and while those are put right.
+func TestClocksApart(t *testing.T) {
+	server := redistest.Standalone(t)
+	store, err := redis.New(t.Context(), redis.Options{Addresses: []string{server.Addr}, Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	wrong := []time.Duration{0, 100 * time.Millisecond, 2 * time.Hour, -2 * time.Hour, 40 * 24 * time.Hour, -40 * 24 * time.Hour}
+	nodes := make([]*node, len(wrong))
+	now := func(i int) time.Time { return time.Now().Add(wrong[i]) }
+	for i := range nodes {
+		nodes[i] = newNodeAt(t, &inRedis{table: store.Table("control")}, func() time.Time { return now(i) }, 0)
+		nodes[i].sync(t)
+	}
+	began := time.Now()
+	for i, n := range nodes {
+		n.put(t, n.entry("a", fmt.Sprint("user", i), "", now(i).Add(30*time.Minute)))
+	}
+	check := func(when string) {
+		t.Helper()
+		for i, n := range nodes {
+			n.sync(t)
+			if got := len(n.Entries()); got != len(nodes) {
+				t.Errorf("%s: node %d knows %d bans", when, i, got)
+			}
+			for user := range nodes {
+				_, banned := n.engine.Applies(n.rules.Rule("api", "a"), key(fmt.Sprint("user", user)), now(i))
+				left, least := banned.Sub(now(i)), 30*time.Minute-time.Since(began)
+				if left < least-time.Second || left > 30*time.Minute+time.Second {
+					t.Errorf("%s: at node %d, what node %d has banned is so for %s", when, i, user, left)
+				}
+			}
+		}
+	}
+	check("apart")
+	for i := range wrong {
+		wrong[i] /= 3
+	}
+	check("nearer")
+	clear(wrong)
+	check("put right")
+	for i, n := range nodes {
+		was := n.changed
+		for range 5 {
+			n.sync(t)
+		}
+		if n.changed != was {
+			t.Errorf("node %d reads all again all the time", i)
+		}
+	}
+}

@@ -1,0 +1,459 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Row is one row of a Table, or that there is none any more. The rows are in
+// the order of their versions, no two of which are the same.
+type Row struct {
+	Name, Value string
+	Deleted     bool
+	Version     int64
+	// Until is when the row goes away by itself, or if it is Deleted until
+	// when that is remembered.
+	Until time.Time
+}
+
+// State says which Table there is, and how new.
+type State struct {
+	// Identity is another one after the table was lost.
+	Identity string
+	// Generation is how often lost rows have been written back.
+	Generation int64
+	// Version is another one after every change.
+	Version int64
+	// Now is the time on the table's own clock, by which its rows end; zero if
+	// it goes by the clock of its Manager.
+	Now time.Time
+}
+
+// Table is where the entries are, for all processes that share it.
+type Table interface {
+	// Look returns the state.
+	Look(ctx context.Context) (State, error)
+	// Since returns at most so many rows that have changed after a version,
+	// the oldest change first, and the version now.
+	Since(ctx context.Context, version int64, most int) (rows []Row, now int64, err error)
+	// Put writes a row; ErrFull if there are most rows already. Its Version is
+	// the latest that the caller has seen of the table.
+	Put(ctx context.Context, r Row, most int) error
+	// Delete deletes a row and reports whether there was one. Its Version is as
+	// for Put; a Value says that the caller knows there is one.
+	Delete(ctx context.Context, r Row, most int) (bool, error)
+	// Touch changes the version alone.
+	Touch(ctx context.Context) error
+}
+
+// Forgetful is a Table that may lose what it was told.
+type Forgetful interface {
+	Table
+	// Restore writes back rows that were lost, with their versions, where the
+	// table knows nothing newer of them, and returns how many it took.
+	Restore(ctx context.Context, rows []Row) (taken int, err error)
+}
+
+var (
+	// ErrFull is returned by Put when there are MaxEntries already.
+	ErrFull = errors.New("there are too many bans and overrides")
+	// ErrNotSaved says that a change holds, but will not outlive the process.
+	ErrNotSaved = errors.New("not saved")
+)
+
+const (
+	// MaxEntries is how many entries there may be, if Options do not say.
+	MaxEntries = 100_000
+	// PollInterval is how often Sync is to be called where others may change
+	// the table.
+	PollInterval = 100 * time.Millisecond
+	// afresh is how often everything is read again, whatever the versions say:
+	// a replica that has become primary may have lost a part that its next
+	// changes hide.
+	afresh = time.Minute
+	// page is how many rows are asked for at a time.
+	page = 1000
+)
+
+// Options are what a Manager is made from. All but Most and Changed are
+// required.
+type Options struct {
+	Table Table
+	// Engine gets the snapshots. Rules are those that it has.
+	Engine *engine.Engine
+	Rules  *rules.Ruleset
+	Clock  func() time.Time
+	Logger *slog.Logger
+	// Changed, if not nil, is called after every change that anybody made.
+	Changed func()
+	// Forgot, if not nil, is called when the table has lost something.
+	Forgot func()
+	// Most is how many entries there may be.
+	Most int
+}
+
+// Manager is one process's view of the table. It is safe for use by any number
+// of goroutines.
+type Manager struct {
+	options Options
+
+	mu      sync.Mutex
+	entries map[string]*Entry // by name
+	byScope map[string][]*rules.Rule
+	seen    State         // that of entries
+	ahead   time.Duration // how far the table's clock is ahead of ours, see tick
+	ticked  bool          // whether they were compared
+	known   bool          // whether seen means anything
+	full    time.Time
+	memory  memory
+	// What the engine has, and where entries have changed since: in these
+	// places, or anywhere.
+	snapshot *engine.Exceptions
+	changed  map[place]bool
+	anywhere bool
+	failing  bool
+	odd      map[string]bool // rows that were complained about
+}
+
+// place is where a ban and a limit may be.
+type place struct{ scope, key string }
+
+// mostPlaces is from how many changed places on all are put into a snapshot
+// anew.
+const mostPlaces = 1000
+
+// New returns a Manager that has read nothing yet; see [Manager.Sync].
+func New(o Options) *Manager {
+	o.Most = cmp.Or(o.Most, MaxEntries)
+	m := &Manager{options: o, entries: map[string]*Entry{}, odd: map[string]bool{}, changed: map[place]bool{}}
+	m.memory.table, _ = o.Table.(Forgetful)
+	m.index(o.Rules)
+	return m
+}
+
+func (m *Manager) index(rs *rules.Ruleset) {
+	m.byScope = map[string][]*rules.Rule{}
+	for _, r := range rs.Rules() {
+		m.byScope[r.Scope] = append(m.byScope[r.Scope], r)
+	}
+}
+
+// SetRules tells of rules that are about to be put in force.
+func (m *Manager) SetRules(rs *rules.Ruleset) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.index(rs)
+	m.anywhere = true
+	m.publish()
+}
+
+// Sync reads what has changed and puts it in force. While it cannot be read,
+// what was known stays in force, and the log says so once.
+func (m *Manager) Sync(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changed, err := m.read(ctx)
+	switch {
+	case errors.Is(err, errNotGiven): // has been said
+	case err != nil && !m.failing && ctx.Err() == nil:
+		m.options.Logger.Warn("bans and overrides cannot be read, those known stay in force", "err", err)
+	case err == nil && m.failing:
+		m.options.Logger.Info("bans and overrides can be read again", "entries", len(m.entries))
+	}
+	m.failing = err != nil
+	if changed {
+		m.publish()
+		if m.options.Changed != nil {
+			m.options.Changed()
+		}
+	}
+	return err
+}
+
+// read reads the table, if its state says that it has changed.
+func (m *Manager) read(ctx context.Context) (changed bool, err error) {
+	before := m.options.Clock()
+	state, err := m.options.Table.Look(ctx)
+	if err != nil {
+		return false, err
+	}
+	now := m.options.Clock()
+	m.tick(before, state.Now, now)
+	whole := !m.known || m.failing || now.Sub(m.full) >= afresh || now.Before(m.full) ||
+		state.Identity != m.seen.Identity || state.Generation != m.seen.Generation || state.Version < m.seen.Version
+	switch {
+	case whole:
+		return m.readAll(ctx, state, now)
+	case state.Version == m.seen.Version:
+		m.memory.touched = now
+		return false, nil
+	}
+	return m.readOn(ctx, state, now)
+}
+
+// readOn reads what has changed since.
+func (m *Manager) readOn(ctx context.Context, state State, now time.Time) (changed bool, err error) {
+	state.Version, err = m.pages(ctx, m.seen.Version, func(r *Row) {
+		m.take(m.entries, r, now)
+		m.hear(m.memory.rows, r)
+		changed = true
+	})
+	if err != nil {
+		// What has been read of a part is true as well, but not up to date.
+		m.known = false
+		return changed, err
+	}
+	changed = changed || state.Version != m.seen.Version
+	m.seen, m.memory.touched = state, now
+	return changed, nil
+}
+
+// readAll reads all there is, and writes back what is missing.
+func (m *Manager) readAll(ctx context.Context, state State, now time.Time) (changed bool, err error) {
+	into, rows := map[string]*Entry{}, map[string]Row{}
+	state.Version, err = m.pages(ctx, 0, func(r *Row) {
+		m.take(into, r, now)
+		m.hear(rows, r)
+	})
+	if err != nil {
+		m.known = false
+		return false, err
+	}
+	err = m.giveBack(ctx, state, rows, now, func(r *Row) { m.take(into, r, now) })
+	changed = state.Version != m.seen.Version
+	if !same(into, m.entries) {
+		changed, m.anywhere = true, true
+	}
+	m.entries, m.seen, m.known, m.full = into, state, true, now
+	m.memory.rows, m.memory.touched = rows, now
+	return changed, err
+}
+
+// pages calls each with all rows after a version, and returns the table's.
+func (m *Manager) pages(ctx context.Context, since int64, each func(*Row)) (version int64, err error) {
+	for {
+		rows, at, err := m.options.Table.Since(ctx, since, page)
+		if err != nil {
+			return 0, err
+		}
+		for i := range rows {
+			each(&rows[i])
+			since = rows[i].Version
+		}
+		if len(rows) < page {
+			return at, nil
+		}
+	}
+}
+
+// same reports whether two maps have equal entries.
+func same(a, b map[string]*Entry) bool {
+	return maps.EqualFunc(a, b, func(x, y *Entry) bool { return *x == *y })
+}
+
+// take takes a row into entries, unless it has ended.
+func (m *Manager) take(into map[string]*Entry, r *Row, now time.Time) {
+	if old := into[r.Name]; old != nil {
+		m.changed[place{old.Scope, old.Key}] = true
+	}
+	if r.Deleted {
+		delete(into, r.Name)
+		return
+	}
+	e, err := decode(r.Value)
+	if err == nil && e.name() != r.Name {
+		err = errors.New("it stands in the place of another")
+	}
+	if err != nil {
+		delete(into, r.Name)
+		if !m.odd[r.Name] && len(m.odd) < page {
+			m.odd[r.Name] = true
+			m.options.Logger.Warn("a ban or override is not understood and has no effect", "err", err)
+		}
+		return
+	}
+	*e = e.shifted(-m.ahead)
+	if !e.Until.After(now) {
+		delete(into, r.Name)
+		return
+	}
+	into[r.Name] = e
+	m.changed[place{e.Scope, e.Key}] = true
+}
+
+// publish puts what has changed into the engine.
+func (m *Manager) publish() {
+	now := m.options.Clock()
+	places, all := m.changed, m.anywhere || m.snapshot.Newer()+len(m.changed) > mostPlaces
+	if all {
+		places = m.allPlaces(now)
+	}
+	memo := map[insteadID][]engine.Instead{}
+	list := make([]engine.Exception, 0, len(places))
+	for p := range places {
+		list = append(list, m.exception(memo, p))
+	}
+	switch {
+	case all:
+		m.snapshot = engine.NewExceptions(list, now.UnixMicro())
+	case len(list) > 0:
+		m.snapshot = m.snapshot.With(list, now.UnixMicro())
+	}
+	m.options.Engine.SetExceptions(m.snapshot)
+	clear(m.changed)
+	m.anywhere = false
+}
+
+// allPlaces drops what has ended and returns where the rest is.
+func (m *Manager) allPlaces(now time.Time) map[place]bool {
+	places := make(map[place]bool, len(m.entries))
+	for name, e := range m.entries {
+		if e.Until.After(now) {
+			places[place{e.Scope, e.Key}] = true
+		} else {
+			delete(m.entries, name)
+		}
+	}
+	return places
+}
+
+// exception returns what holds at a place.
+func (m *Manager) exception(memo map[insteadID][]engine.Instead, p place) engine.Exception {
+	x := engine.Exception{Scope: p.scope, Key: p.key}
+	if e := m.entries[nameOf(Ban, p.scope, p.key)]; e != nil {
+		x.BannedUntil = e.Until.UnixMicro()
+	}
+	if e := m.entries[nameOf(Limit, p.scope, p.key)]; e != nil {
+		x.LimitUntil, x.Instead = e.Until.UnixMicro(), m.instead(memo, e)
+	}
+	return x
+}
+
+type insteadID struct {
+	domain, rule, rate string
+	burst              int64
+}
+
+// instead returns what applies in place of the rules of an entry. Many entries
+// have the same.
+func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engine.Instead {
+	id := insteadID{e.Domain, e.Rule, e.Rate, e.Burst}
+	list, ok := memo[id]
+	if ok {
+		return list
+	}
+	for _, r := range m.byScope[e.Scope] {
+		if r.Domain != e.Domain || r.Name != e.Rule {
+			continue // rules under compat: envoy share their scope
+		}
+		other, err := r.WithLimit(e.Rate, e.Burst)
+		if err != nil {
+			m.options.Logger.Warn("an override does not go with its rule and has no effect",
+				"domain", e.Domain, "rule", e.Rule, "at", r.Position(), "err", err)
+			continue
+		}
+		list = append(list, engine.Instead{Of: r, Rule: other})
+	}
+	memo[id] = list
+	return list
+}
+
+// Put writes an entry, in place of the one of its kind that the key has, and
+// puts it in force here. With an error that wraps ErrNotSaved it holds.
+func (m *Manager) Put(ctx context.Context, e *Entry) error {
+	stored := m.onTable(e)
+	text, err := stored.encode()
+	if err != nil {
+		return err
+	}
+	err = m.options.Table.Put(ctx, Row{Name: e.name(), Value: text, Until: stored.Until, Version: m.version()}, m.options.Most)
+	if err != nil && !errors.Is(err, ErrNotSaved) {
+		return err
+	}
+	m.look(ctx)
+	return err
+}
+
+// look is Sync after a change of our own, which has been made in any case: what
+// fails here is done by the next Sync.
+func (m *Manager) look(ctx context.Context) { _ = m.Sync(ctx) }
+
+// Delete ends an entry and reports whether there was one.
+func (m *Manager) Delete(ctx context.Context, e *Entry) (bool, error) {
+	was, err := m.options.Table.Delete(ctx, Row{Name: e.name(), Value: m.knows(e.name()), Version: m.version()}, m.options.Most)
+	if err != nil && !errors.Is(err, ErrNotSaved) {
+		return was, err
+	}
+	m.look(ctx)
+	return was, err
+}
+
+// Touch tells all processes that keys were given budget, so that none goes on
+// refusing them by what it remembers.
+func (m *Manager) Touch(ctx context.Context) error {
+	if err := m.options.Table.Touch(ctx); err != nil {
+		return err
+	}
+	m.look(ctx)
+	return nil
+}
+
+// Of returns the ban and the limit of a key, nil if it has none.
+func (m *Manager) Of(scope, key string) (ban, limit *Entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.active(nameOf(Ban, scope, key)), m.active(nameOf(Limit, scope, key))
+}
+
+// active returns a copy of an entry that has not ended.
+func (m *Manager) active(name string) *Entry {
+	e := m.entries[name]
+	if e == nil || !e.Until.After(m.options.Clock()) {
+		return nil
+	}
+	out := *e
+	return &out
+}
+
+// Count returns how many bans and limits there are that have not ended.
+func (m *Manager) Count() (bans, limits int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.options.Clock()
+	for _, e := range m.entries {
+		switch {
+		case !e.Until.After(now):
+		case e.Kind == Ban:
+			bans++
+		default:
+			limits++
+		}
+	}
+	return bans, limits
+}
+
+// Entries returns all entries that have not ended, the newest first.
+func (m *Manager) Entries() []Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.options.Clock()
+	out := make([]Entry, 0, len(m.entries))
+	for _, e := range m.entries {
+		if e.Until.After(now) {
+			out = append(out, *e)
+		}
+	}
+	slices.SortFunc(out, func(a, b Entry) int {
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Kind, b.Kind))
+	})
+	return out
+}

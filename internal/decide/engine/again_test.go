@@ -1,0 +1,73 @@
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// A request that was refused may go when all its limits let it: those in force
+// now, with what operators have said since.
+func TestAgain(t *testing.T) {
+	rs := parse(t, excepted)
+	e := engine.New(memory.New(), rs)
+	claims := []engine.Claim{{Rule: "user", Key: key("ann"), Cost: 2}, {Rule: "team", Key: key("red"), Cost: 1}, {Rule: "gone", Key: key("x"), Cost: 1}, {Rule: "seen", Key: key("x"), Cost: 1}}
+	for _, row := range []struct {
+		second  float64
+		ban     float64 // of the team, until
+		allowed bool
+		retry   time.Duration
+	}{
+		{0, 0, true, 0},
+		{1, 0, false, 3599 * time.Second}, // only 1 is left
+		{3600, 0, true, 0},
+		{7200, 7300, false, 100 * time.Second},
+		{7300, 7300, true, 0},
+	} {
+		var list []engine.Exception
+		if row.ban > 0 {
+			list = append(list, banned(rs, "team", "red", row.ban))
+		}
+		e.SetExceptions(engine.NewExceptions(list, at(row.second)))
+		v, err := e.Again(context.Background(), "api", claims, at(row.second))
+		if err != nil || v.Allowed != row.allowed || v.Decision.RetryAfter != row.retry && !row.allowed {
+			t.Errorf("at %v: %v, %+v, %v", row.second, v.Allowed, v.Decision, err)
+		}
+		if n := len(v.Results()); n > 2 {
+			t.Errorf("%d limits were asked, also such as are not in force", n)
+		}
+		v.Release()
+	}
+}
+
+// Claims are of limits that count, and of none after Release.
+func TestClaims(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, excepted))
+	q := ask(request{"user": "ann", "team": "red", "seen": "x"}, 0)
+	q.Cost = 2
+	v := decide(t, e, q)
+	claims := v.Claims()
+	want := []engine.Claim{{Rule: "user", Key: key("ann"), Cost: 1}, {Rule: "team", Key: key("red"), Cost: 1}}
+	if !slices.Equal(claims, want) {
+		t.Errorf("%+v, want %+v", claims, want)
+	}
+	v.Release()
+	if claims := v.Claims(); claims != nil {
+		t.Errorf("after Release: %+v", claims)
+	}
+}
+
+// A rule that is in force for nobody does not count for a request that waits.
+func TestAgainUnderNoShare(t *testing.T) {
+	rs := parse(t, "domain: api\nlimits:\n  - {name: user, key: [user], rate: 0/hour, percent: 0}\n")
+	e := engine.New(memory.New(), rs)
+	v, err := e.Again(t.Context(), "api", []engine.Claim{{Rule: "user", Key: key("ann"), Cost: 1}}, at(0))
+	if err != nil || !v.Allowed || v.Decision.Reason != headgate.OK && v.Decision.Reason != headgate.NoLimit || len(v.Results()) != 0 {
+		t.Errorf("%+v, %v", v, err)
+	}
+}

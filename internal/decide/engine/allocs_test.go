@@ -1,0 +1,141 @@
+//go:build !race
+
+// With the race detector sync.Pool drops things on purpose.
+
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// many returns n limits that all apply to /a.
+func many(n int) string {
+	var b strings.Builder
+	b.WriteString("domain: api\nlimits:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  - {name: limit-%d, match: {path: /a}, key: [user], rate: %d000000/minute}\n", i, i+1)
+	}
+	return b.String()
+}
+
+func TestDecideAllocatesNothing(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 8} {
+		text := many(max(n, 1))
+		r := request{"path": "/a", "user": "ann"}
+		if n == 0 {
+			r["path"] = "/b"
+		}
+		e := engine.New(memory.New(), parse(t, text))
+		q := ask(r, 0)
+		got := testing.AllocsPerRun(1000, func() {
+			v, err := e.Decide(context.Background(), q)
+			if err != nil || !v.Allowed || len(v.Results()) != n {
+				t.Fatalf("Decide: %+v, %v", v, err)
+			}
+			v.Release()
+		})
+		if got != 0 {
+			t.Errorf("%d limits: %v allocations, want 0", n, got)
+		}
+	}
+}
+
+func TestDecideAllAllocatesNothing(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		e := engine.New(memory.New(), parse(t, many(n)))
+		r := request{"path": "/a", "user": "ann"}
+		q := engine.MultiQuery{Domain: "api", Parts: []engine.Part{{Request: r, Cost: 1}, {Request: r, Cost: 1}}}
+		got := testing.AllocsPerRun(1000, func() {
+			v, err := e.DecideAll(context.Background(), q)
+			if err != nil || !v.Allowed || len(v.Parts()) != 2 || len(v.Parts()[1].Results()) != n {
+				t.Fatalf("DecideAll: %+v, %v", v, err)
+			}
+			v.Release()
+		})
+		if got != 0 {
+			t.Errorf("%d limits: %v allocations, want 0", n, got)
+		}
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, n := range []int{1, 2, 8} {
+		b.Run(fmt.Sprintf("limits=%d", n), func(b *testing.B) {
+			e := engine.New(memory.New(), parse(b, many(n)))
+			q := ask(request{"path": "/a", "user": "ann"}, 0)
+			b.ReportAllocs()
+			for b.Loop() {
+				v, err := e.Decide(context.Background(), q)
+				if err != nil || len(v.Results()) != n {
+					b.Fatalf("Decide: %+v, %v", v, err)
+				}
+				v.Release()
+			}
+		})
+	}
+}
+
+func BenchmarkDecideAll(b *testing.B) {
+	e := engine.New(memory.New(), parse(b, many(1)))
+	q := engine.MultiQuery{Domain: "api", Parts: []engine.Part{{Request: request{"path": "/a", "user": "ann"}, Cost: 1}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		v, err := e.DecideAll(context.Background(), q)
+		if err != nil || len(v.Parts()[0].Results()) != 1 {
+			b.Fatalf("DecideAll: %+v, %v", v, err)
+		}
+		v.Release()
+	}
+}
+
+func TestExceptionsAllocateNothing(t *testing.T) {
+	rs := parse(t, "domain: api\nlimits: [{name: user, key: [user], rate: 1000000/minute}]")
+	for name, exception := range map[string]engine.Exception{
+		"limit": with(t, rs, "user", "ann", "2000000/minute", 60), "ban": banned(rs, "user", "ann", 60), "other": banned(rs, "user", "bob", 60),
+	} {
+		e := engine.New(memory.New(), rs)
+		e.SetExceptions(engine.NewExceptions([]engine.Exception{exception}, at(0)))
+		q := ask(user("ann"), 0)
+		got := testing.AllocsPerRun(1000, func() {
+			v, err := e.Decide(context.Background(), q)
+			if err != nil || v.Allowed == (name == "ban") {
+				t.Fatalf("Decide: %+v, %v", v, err)
+			}
+			v.Release()
+		})
+		if got != 0 {
+			t.Errorf("%s: %v allocations, want 0", name, got)
+		}
+	}
+}
+
+func TestChargedDescriptorsAllocateNothing(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, `
+domain: api
+compat: envoy
+descriptors:
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 500}}
+  - {key: none, rate_limit: {unit: hour, requests_per_unit: 0}}
+`))
+	part := func(key string) engine.Part {
+		return engine.Part{Request: &rules.Descriptor{Entries: []rules.Entry{{Key: key, Value: "ann"}}}, Cost: 1}
+	}
+	q := engine.MultiQuery{Domain: "api", Parts: []engine.Part{part("user"), part("none")}}
+	got := testing.AllocsPerRun(1000, func() {
+		v, err := e.DecideAll(context.Background(), q)
+		if err != nil || v.Allowed || len(v.Parts()[0].Results()) != 1 {
+			t.Fatalf("DecideAll: %+v, %v", v, err)
+		}
+		v.Release()
+	})
+	if got != 0 {
+		t.Errorf("%v allocations, want 0", got)
+	}
+}

@@ -1,0 +1,122 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// pipelined is a store that counts how often it is asked.
+type pipelined struct {
+	headgate.Store
+
+	asked int
+	fail  error // of every second group
+}
+
+func (p *pipelined) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+	p.asked++
+	for i := range groups {
+		n := groups[i].Ops
+		if groups[i].Err = p.fail; p.fail == nil || i%2 == 0 {
+			groups[i].Err = p.Do(ctx, ops[:n], out[:n], groups[i].Mode)
+		}
+		ops, out = ops[n:], out[n:]
+	}
+}
+
+const batchRules = `
+domain: api
+limits:
+  - {name: one, match: {path: /a}, key: [user], rate: 5/day, algorithm: fixed_window, cost: 2}
+  - {name: two, match: {path: /a}, rate: 17/day, algorithm: fixed_window, on_store_error: deny}
+  - {name: seen, match: {path: /a}, key: [user], rate: 3/day, algorithm: fixed_window, mode: shadow}
+  - {name: part, match: {path: /a}, key: [user], rate: 4/day, algorithm: sliding_window, percent: 50}
+  - {name: alone, match: {path: /b}, key: [user], rate: 6/day}
+  - {name: busy, match: {path: /b}, key: [user], concurrency: 4}
+  - {name: only-seen, match: {path: /c}, key: [user], rate: 3/day, mode: shadow}
+  - {name: secret, match: {path: /h}, key: [user], rate: 2/day, algorithm: fixed_window, on_limit: shadow_ban}
+  - {name: open, match: {path: /h}, key: [user], rate: 4/day, algorithm: fixed_window}
+  - {name: hammer, match: {path: /d}, key: [user], rate: 3/day, algorithm: sliding_log, count_denied: true}
+  - {name: slow, match: {path: /q}, key: [user], rate: 3/day, algorithm: leaky_bucket, burst: 3}
+`
+
+// described returns all that a verdict says.
+func described(v *engine.Verdict, err error) string {
+	text := fmt.Sprint(v.Allowed, v.Known, v.WouldRefuse, v.Outcome(), v.Delay, v.Decision, err)
+	for _, r := range v.Results() {
+		r.Decision.Lease = 0
+		text += fmt.Sprintf("\n  %s %q %t %+v", r.Rule.Name, r.Key, r.Enforced, r.Decision)
+	}
+	return text
+}
+
+// A batch answers as its queries would one by one, in three questions to the
+// store at most: about what counts, about what disguises hidden refusals, and
+// about what only observes.
+func TestBatchIsEachByItself(t *testing.T) {
+	rs := parse(t, batchRules)
+	except := engine.NewExceptions([]engine.Exception{
+		banned(rs, "alone", "bob", 100), banned(rs, "secret", "bob", 100), banned(rs, "only-seen", "cat", 100),
+		with(t, rs, "one", "cat", "20/day", 100),
+	}, at(0))
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		store := &pipelined{Store: memory.New()}
+		batch, single := engine.New(store, rs), engine.New(memory.New(), rs)
+		queries := make([]engine.Query, 80)
+		for i := range queries {
+			path := [...]string{"/a", "/a", "/b", "/c", "/h", "/q", "/d", "/none"}[r.IntN(8)]
+			q := ask(request{"path": path, "user": [...]string{"ann", "bob", "cat"}[r.IntN(3)]}, 0)
+			if path != "/h" {
+				q.Cost = r.Int64N(4) - 1 // of which -1 is an error
+				q.Kind = [...]headgate.Kind{headgate.Take, headgate.Take, headgate.Peek}[r.IntN(3)]
+			}
+			q.Endless = r.IntN(5) == 0
+			if r.IntN(20) == 0 {
+				q.Domain = "unknown"
+			}
+			queries[i] = q
+		}
+		batch.SetExceptions(except)
+		single.SetExceptions(except)
+		var got []string
+		batch.DecideBatch(t.Context(), len(queries),
+			func(i int) engine.Query { return queries[i] },
+			func(i int, v *engine.Verdict, err error) {
+				if i != len(got) {
+					t.Errorf("answer %d came as number %d", i, len(got))
+				}
+				got = append(got, described(v, err))
+			})
+		for i := range queries {
+			v, err := single.Decide(t.Context(), queries[i])
+			if want := described(&v, err); got[i] != want {
+				t.Errorf("seed %d, query %d, %v\n got %s\nwant %s", seed, i, queries[i], got[i], want)
+			}
+			v.Release()
+		}
+		if store.asked > 3 {
+			t.Errorf("the store was asked %d times", store.asked)
+		}
+	}
+}
+
+// What the store has not answered is answered by the policy; the rest stays.
+func TestBatchInPart(t *testing.T) {
+	store := &pipelined{Store: memory.New(), fail: headgate.ErrUnavailable}
+	e := engine.New(store, parse(t, batchRules))
+	e.DecideBatch(t.Context(), 4,
+		func(int) engine.Query { return query1("/a", 0) },
+		func(i int, v *engine.Verdict, err error) {
+			if failed := i%2 == 1; v.Allowed == failed || errors.Is(err, headgate.ErrUnavailable) != (failed || i == 2) {
+				t.Errorf("%d: %+v %v", i, v.Decision, err)
+			}
+		})
+}

@@ -1,0 +1,127 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// What credit lets in under a limit of what is under way holds no place. When it
+// is undone, or its reservation cancelled or committed, the places of others are
+// not given back for it.
+func TestCreditHoldsNoPlace(t *testing.T) {
+	store, rs := memory.New(), parse(t, leaseRules)
+	e, ctx := engine.New(store, rs), t.Context()
+	rule := rs.Rule("api", "exports")
+	q := ask(request{"path": "/exports", "user": "ann"}, 1)
+	for range 2 {
+		v := decide(t, e, q)
+		if !v.HasLeases() {
+			t.Fatal("no place")
+		}
+		v.Release()
+	}
+	grant := headgate.Op{
+		Key: key("ann"), Scope: rule.Scope, Limit: rule.Limit, At: q.At, Kind: headgate.Grant, Cost: 3, Duration: time.Hour,
+	}
+	if _, err := store.Take(ctx, grant); err != nil {
+		t.Fatal(err)
+	}
+	v := decide(t, e, q)
+	if !v.Allowed || v.HasLeases() {
+		t.Errorf("allowed %t, with a place %t", v.Allowed, v.HasLeases())
+	}
+	if err := e.Undo(ctx, &v, q.At); err != nil {
+		t.Error(err)
+	}
+	v.Release()
+	for _, settle := range []func(token string) (engine.Settlement, error){
+		func(token string) (engine.Settlement, error) { return e.Cancel(ctx, token, q.At) },
+		func(token string) (engine.Settlement, error) { return e.Commit(ctx, token, 3, q.At) },
+	} {
+		v, token, err := e.Reserve(ctx, q, time.Minute)
+		if err != nil || !v.Allowed {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		v.Release()
+		if out, err := settle(token); err != nil || out.Ending != engine.Done || out.InDebt {
+			t.Errorf("%+v, %v", out, err)
+		}
+	}
+	if n := left(t, e, "/exports", "exports", 1); n != 0 {
+		t.Errorf("%d places are free while both are held", n)
+	}
+	if n := left(t, e, "/exports", "daily", 1); n != 0 { // 2 taken, 1 undone, 1 cancelled, 1 committed as 3
+		t.Errorf("%d left of 5 a day, want 0", n)
+	}
+}
+
+// outage is a store that answers the first so many calls.
+type outage struct {
+	headgate.Store
+	calls int
+}
+
+var errDown = errors.New("down")
+
+func (f *outage) down() bool { f.calls--; return f.calls < 0 }
+
+func (f *outage) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	if f.down() {
+		return headgate.Decision{}, errDown
+	}
+	return f.Store.Take(ctx, op)
+}
+
+func (f *outage) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	if f.down() {
+		return errDown
+	}
+	return f.Store.Do(ctx, ops, out, mode)
+}
+
+// A commit that the store did not answer may be made again, and counts at most
+// once. Only a difference that does not fit is lost if the store fails just
+// between the mark and the charge.
+func TestCommitAgainAfterAFailure(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		cost  int64
+		calls int // that the store answers before it fails
+		again engine.Ending
+		left  int64 // of 1000, of which 400 were reserved
+	}{
+		{"fits, nothing was done", 500, 0, engine.Done, 500},
+		{"does not fit, nothing was done", 2000, 0, engine.Done, 0},
+		{"does not fit, before the mark", 2000, 1, engine.Done, 0},
+		{"does not fit, after the mark", 2000, 2, engine.Settled, 600},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			store := &outage{Store: memory.New(), calls: 1 << 20}
+			e := engine.New(store, parse(t, leaseRules))
+			q := ask(request{"path": "/llm", "user": "ann"}, 1)
+			q.Cost = 400
+			v, token, err := e.Reserve(t.Context(), q, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.Release()
+			store.calls = row.calls
+			if _, err := e.Commit(t.Context(), token, row.cost, q.At); !errors.Is(err, headgate.ErrUnavailable) {
+				t.Errorf("the first: %v", err)
+			}
+			store.calls = 1 << 20
+			if out, err := e.Commit(t.Context(), token, row.cost, q.At); err != nil || out.Ending != row.again {
+				t.Errorf("again: %+v, %v, want %s", out, err, row.again)
+			}
+			if n := max(left(t, e, "/llm", "tokens", 1), 0); n != row.left {
+				t.Errorf("%d left, want %d", n, row.left)
+			}
+		})
+	}
+}

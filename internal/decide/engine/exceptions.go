@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"maps"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Exception is what an operator has said about one key of a rule: a ban,
+// another limit, or both.
+type Exception struct {
+	// Scope and Key are those of the rule's checks.
+	Scope, Key string
+	// BannedUntil is when a ban ends, in microseconds since the Unix epoch; 0
+	// without one. A banned key is refused with the Reason headgate.Banned, also
+	// by a rule that otherwise only observes. Of the limits that apply to such a
+	// request none is charged, and the store is not asked; if the rule's action
+	// is ShadowBan the others are, as clients can see them.
+	BannedUntil int64
+	// LimitUntil is until when Instead holds; 0 if it does not.
+	LimitUntil int64
+	// Instead are rules of the Scope and what applies in their place: the same
+	// with another limit. The counts stay those of the key.
+	Instead []Instead
+}
+
+// Instead is a rule and what applies in its place.
+type Instead struct{ Of, Rule *rules.Rule }
+
+// instead returns what applies in place of r.
+func (e *Exception) instead(r *rules.Rule) *rules.Rule {
+	var same *rules.Rule
+	for i := range e.Instead {
+		switch in := &e.Instead[i]; {
+		case in.Of == r:
+			return in.Rule
+		case in.Of.Tier == r.Tier && in.Of.Limit.Algorithm() == r.Limit.Algorithm():
+			same = in.Rule
+		}
+	}
+	if same == nil {
+		return r
+	}
+	// Of a ruleset that has been replaced, or will be in a moment.
+	changed := *r
+	changed.Limit = same.Limit
+	return &changed
+}
+
+// Exceptions are any number of them, and never change. A nil *Exceptions is
+// none.
+type Exceptions struct {
+	byID map[exceptionID]*Exception
+	// newer are looked at first: those of With.
+	newer map[exceptionID]*Exception
+	now   int64
+}
+
+type exceptionID struct{ scope, key string }
+
+// NewExceptions returns those of list, whose Scope and Key together have to be
+// different. now, in microseconds since the Unix epoch, stands for the time of
+// requests that have none.
+func NewExceptions(list []Exception, now int64) *Exceptions {
+	if len(list) == 0 {
+		return nil
+	}
+	x := &Exceptions{byID: make(map[exceptionID]*Exception, len(list)), now: now}
+	for i := range list {
+		x.byID[exceptionID{list[i].Scope, list[i].Key}] = &list[i]
+	}
+	return x
+}
+
+// With returns x with those of list in place of what it has of their Scope and
+// Key; one without a ban and a limit takes that away. It copies what earlier
+// Withs have added and shares the rest, so it is for few; see
+// [Exceptions.Newer]. x may be nil.
+func (x *Exceptions) With(list []Exception, now int64) *Exceptions {
+	out := &Exceptions{now: now, newer: make(map[exceptionID]*Exception, x.Newer()+len(list))}
+	if x != nil {
+		out.byID = x.byID
+		maps.Copy(out.newer, x.newer)
+	}
+	for i := range list {
+		out.newer[exceptionID{list[i].Scope, list[i].Key}] = &list[i]
+	}
+	return out
+}
+
+// Newer is how many were added by With.
+func (x *Exceptions) Newer() int {
+	if x == nil {
+		return 0
+	}
+	return len(x.newer)
+}
+
+// find returns the exception of a key, or nil.
+func (x *Exceptions) find(id exceptionID) *Exception {
+	if len(x.newer) > 0 {
+		if e := x.newer[id]; e != nil {
+			return e
+		}
+	}
+	return x.byID[id]
+}
+
+// SetExceptions swaps the exceptions. Requests being decided go on with the old
+// ones.
+func (e *Engine) SetExceptions(x *Exceptions) { e.exceptions.Store(x) }
+
+// Exceptions returns those in force, perhaps nil.
+func (e *Engine) Exceptions() *Exceptions { return e.exceptions.Load() }
+
+// at returns the time to go by.
+func (x *Exceptions) at(at int64) int64 {
+	if at == 0 {
+		return x.now
+	}
+	return at
+}
+
+// of returns what holds for a key at a time: until when it is banned, if it is,
+// and the rule that applies. x may be nil.
+func (x *Exceptions) of(rule *rules.Rule, key string, at int64) (bannedUntil int64, applies *rules.Rule) {
+	if x == nil {
+		return 0, rule
+	}
+	e := x.find(exceptionID{rule.Scope, key})
+	if e == nil {
+		return 0, rule
+	}
+	if e.LimitUntil > at {
+		rule = e.instead(rule)
+	}
+	if e.BannedUntil > at {
+		return e.BannedUntil, rule
+	}
+	return 0, rule
+}
+
+// Applies returns what applies now in place of a rule for a key, usually the
+// rule itself, and until when the key is banned, or the zero time.
+func (e *Engine) Applies(rule *rules.Rule, key string, now time.Time) (applies *rules.Rule, bannedUntil time.Time) {
+	until, applies := e.exceptions.Load().of(rule, key, now.UnixMicro())
+	if until > 0 {
+		bannedUntil = time.UnixMicro(until)
+	}
+	return applies, bannedUntil
+}
+
+// ban is the decision about a key that is banned.
+func ban(rule *rules.Rule, until, at int64) headgate.Decision {
+	left := time.Duration(until-at) * time.Microsecond
+	return headgate.Decision{Reason: headgate.Banned, Limit: rule.Limit.Capacity(), RetryAfter: left, ResetAfter: left}
+}
+
+// except applies x to the checks. If some of their keys are banned it makes a
+// result of every check, with the decision about those keys, and reports so.
+func (s *scratch) except(x *Exceptions, at int64) (isBanned bool) {
+	at = x.at(at)
+	checks := s.matches[0].Checks
+	for i := range checks {
+		c := &checks[i]
+		until, rule := x.of(c.Rule, c.Key, at)
+		c.Rule = rule
+		if isBanned {
+			s.results[i].Rule = rule
+		}
+		if until == 0 {
+			continue
+		}
+		if !isBanned {
+			s.fill()
+			isBanned = true
+		}
+		c.Enforced = true
+		s.results[i] = Result{Rule: rule, Key: c.Key, Enforced: true, Decision: ban(rule, until, at)}
+	}
+	return isBanned
+}
+
+// except applies x to the items. What has to be given back is given back all
+// the same, and what only observes goes on observing.
+func (m multi) except(x *Exceptions) {
+	at := x.at(m.q.At)
+	for i := range m.s.items {
+		it, r := &m.s.items[i], &m.s.results[i]
+		until, rule := x.of(r.Rule, it.key, at)
+		r.Rule = rule
+		if until == 0 || it.sort == refunded {
+			continue
+		}
+		it.sort, it.charged, r.Decision = banned, false, ban(rule, until, at)
+		if m.q.Observe {
+			m.observe(r)
+			continue
+		}
+		r.Enforced, m.v.Allowed = true, false
+	}
+}
+
+// explain applies x to the rules that apply to a request.
+func (x *Exceptions) explain(list []Explained, at int64) {
+	if x == nil {
+		return
+	}
+	at = x.at(at)
+	for i := range list {
+		r := &list[i]
+		if !r.Applies {
+			continue
+		}
+		until, rule := x.of(r.Rule, r.Key, at)
+		r.Overridden = rule != r.Rule
+		r.Rule = rule
+		if until > 0 {
+			r.Enforced, r.BannedUntil, r.Decision = true, until, ban(rule, until, at)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Outcome is what became of a request under one rule, in a word for metrics
+// and events.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Allowed passed at once.
+	Allowed Outcome = iota
+	// Refused was over the limit and is answered with a refusal.
+	Refused
+	// Delayed passes, but has to wait for its turn.
+	Delayed
+	// Queued was over the limit and is kept to be sent later.
+	Queued
+	// ShadowBanned was over the limit and is answered as if it had passed.
+	ShadowBanned
+	// ShadowRefused passed, but would have been over the limit of a rule that
+	// only observes.
+	ShadowRefused
+	// Outcomes is how many there are.
+	Outcomes
+)
+
+// String returns the word, such as shadow_banned.
+func (o Outcome) String() string {
+	switch o {
+	case Allowed:
+		return "allowed"
+	case Refused:
+		return "refused"
+	case Delayed:
+		return "delayed"
+	case Queued:
+		return "queued"
+	case ShadowBanned:
+		return "shadow_banned"
+	case ShadowRefused:
+		return "shadow_refused"
+	case Outcomes:
+	}
+	return fmt.Sprintf("outcome(%d)", uint8(o))
+}
+
+// Outcome says what the rule of r made of the request, had no other rule
+// refused it.
+func (r *Result) Outcome() Outcome {
+	d := &r.Decision
+	switch {
+	case !r.Enforced && d.Reason == headgate.Shadow:
+		return ShadowRefused
+	case !d.Allowed:
+		return refusal(r.Rule, d)
+	case d.Delay > 0:
+		return Delayed
+	}
+	return Allowed
+}
+
+// refusal returns what becomes of a request that a rule refused, so d. When
+// the store could not answer, nobody knows that it deserves a ban; and what
+// can never pass, or is not to, needs not be kept.
+func refusal(rule *rules.Rule, d *headgate.Decision) Outcome {
+	switch action := rule.OnLimit.Action; {
+	case d.Reason == headgate.FailClosed:
+	case action == rules.ShadowBan:
+		return ShadowBanned
+	case action == rules.Queue && d.RetryAfter != headgate.Never && d.Reason != headgate.Banned:
+		return Queued
+	}
+	return Refused
+}
+
+// precedence orders what several rules want to become of one request. A
+// refusal that is told comes first: a client under a ban should meet the other
+// limits as everybody does. A ban comes before a queue, since nothing of it is
+// to reach the backend, not even later.
+func (o Outcome) precedence() int {
+	switch o {
+	case Refused:
+		return 3
+	case ShadowBanned:
+		return 2
+	case Queued:
+		return 1
+	case Allowed, Delayed, ShadowRefused, Outcomes:
+	}
+	return 0
+}
+
+// Action returns what a caller has to do with the request, in the words of
+// rules: allow, reject, delay, queue or shadow_ban.
+func (o Outcome) Action() string {
+	switch o {
+	case Refused:
+		return rules.Reject.String()
+	case Delayed:
+		return rules.Delay.String()
+	case Queued:
+		return rules.Queue.String()
+	case ShadowBanned:
+		return rules.ShadowBan.String()
+	case Allowed, ShadowRefused, Outcomes:
+	}
+	return "allow"
+}
+
+// Delay returns how long a request that may pass has to wait for its turn.
+// Parts without quota do not matter.
+func (v *MultiVerdict) Delay() time.Duration {
+	var longest time.Duration
+	parts := v.Parts()
+	for i := range parts {
+		if v.Allowed && parts[i].Allowed {
+			longest = max(longest, parts[i].Delay)
+		}
+	}
+	return longest
+}
+
+// Outcome says what became of the request, under all rules together.
+func (v *Verdict) Outcome() Outcome {
+	switch {
+	case !v.Allowed && v.Rule != nil:
+		return refusal(v.Rule, &v.Decision)
+	case !v.Allowed:
+		return Refused
+	case v.Delay > 0:
+		return Delayed
+	case v.WouldRefuse > 0:
+		return ShadowRefused
+	}
+	return Allowed
+}
+
+// Outcome says what became of the request: of a refusal what comes first among
+// the parts that were refused, as it does among rules; see [Verdict.Rule].
+func (v *MultiVerdict) Outcome() Outcome {
+	parts := v.Parts()
+	if !v.Allowed {
+		if first := First(parts); first != nil {
+			return first.Outcome()
+		}
+		return Refused
+	}
+	if v.Delay() > 0 {
+		return Delayed
+	}
+	if v.WouldRefuse > 0 {
+		return ShadowRefused
+	}
+	return Allowed
+}
+
+// First returns the refused part whose rule's action is taken, as it is among
+// rules; see [Verdict.Rule]. It is nil if no rule refused any.
+func First(parts []Verdict) *Verdict {
+	var first *Verdict
+	for i := range parts {
+		p := &parts[i]
+		if p.Allowed || p.Rule == nil {
+			continue
+		}
+		if first != nil {
+			was, is := first.Outcome().precedence(), p.Outcome().precedence()
+			if is < was || is == was && !p.Decision.Tighter(first.Decision) {
+				continue
+			}
+		}
+		first = p
+	}
+	return first
+}

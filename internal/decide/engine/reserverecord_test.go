@@ -1,0 +1,88 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store/memory"
+)
+
+const recordRules = "domain: api\nlimits:\n  - {name: hourly, key: [user], rate: 10/hour, algorithm: fixed_window}\n"
+
+// reserveAs reserves one request of a user for a day.
+func reserveAs(t *testing.T, e *engine.Engine, user string) string {
+	t.Helper()
+	v, token, err := e.Reserve(t.Context(), ask(request{"user": user}, 0), 24*time.Hour)
+	defer v.Release()
+	if err != nil || !v.Allowed {
+		t.Fatalf("%+v, %v", v.Decision, err)
+	}
+	return token
+}
+
+func endAs(t *testing.T, e *engine.Engine, token string, want engine.Ending) {
+	t.Helper()
+	if s, err := e.Cancel(t.Context(), token, start+1e6); err != nil || s.Ending != want {
+		t.Fatalf("%+v, %v; want %s", s, err, want)
+	}
+}
+
+// takeAs sends so many requests of a user and returns how many passed.
+func takeAs(t *testing.T, e *engine.Engine, user string, n int) (passed int) {
+	t.Helper()
+	for range n {
+		v := decide(t, e, ask(request{"user": user}, 2))
+		if v.Allowed {
+			passed++
+		}
+		v.Release()
+	}
+	return passed
+}
+
+// Reservations that are cancelled cost nothing, so nothing may be left of them in a
+// store that is full: it would push out keys that count.
+func TestReservationsLeaveNothing(t *testing.T) {
+	e := engine.New(memory.New(memory.MaxKeys(1000)), parse(t, recordRules))
+	if n := takeAs(t, e, "victim", 20); n != 10 {
+		t.Fatalf("%d passed of 10", n)
+	}
+	first := reserveAs(t, e, "mallory")
+	endAs(t, e, first, engine.Done)
+	for range 5000 {
+		endAs(t, e, reserveAs(t, e, "mallory"), engine.Done)
+	}
+	if n := takeAs(t, e, "victim", 1); n != 0 {
+		t.Error("a key that was exhausted is free")
+	}
+	endAs(t, e, first, engine.Settled)
+	if n := takeAs(t, e, "mallory", 20); n != 10 {
+		t.Errorf("%d passed of 10", n)
+	}
+}
+
+// replaced is a store whose data can be lost.
+type replaced struct{ headgate.Store }
+
+// What a store has lost with its data nobody can give back: it would be taken from
+// the counts that came after.
+func TestReservationsOfLostData(t *testing.T) {
+	store := &replaced{memory.New()}
+	e := engine.New(store, parse(t, recordRules))
+	var tokens []string
+	for range 10 {
+		tokens = append(tokens, reserveAs(t, e, "mallory"))
+	}
+	store.Store = memory.New()
+	if n := takeAs(t, e, "mallory", 20); n != 10 {
+		t.Fatalf("%d passed of 10", n)
+	}
+	for _, token := range tokens {
+		endAs(t, e, token, engine.Settled)
+	}
+	if n := takeAs(t, e, "mallory", 20); n != 0 {
+		t.Errorf("%d passed, though the limit was used up", n)
+	}
+}

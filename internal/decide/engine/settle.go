@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// settling is a reservation on its way to be settled.
+type settling struct {
+	*reservation
+
+	engine   *Engine
+	at, cost int64
+	out      Settlement
+	accounts []*account
+}
+
+// account is what a reservation has taken of one key, in one store: it has one
+// record, lies in one slot, and is settled by itself.
+type account struct {
+	key    string
+	from   origin
+	record int64
+	debt   time.Duration // of what is charged
+	ops    []headgate.Op // the differences
+	gate   []headgate.Op // what passes only the first time
+	closed bool
+}
+
+// plan works out what to charge and what to give back.
+func (s *settling) plan() {
+	rs, x := s.engine.Rules(), s.engine.exceptions.Load()
+	for i := range s.parts {
+		p := &s.parts[i]
+		rule := rs.Rule(p.domain, p.rule)
+		foreign := p.from == fromFallback && (s.home != s.engine.home || s.engine.fallback == nil)
+		if foreign || rule == nil || rule.Limit.Algorithm() != p.algorithm {
+			s.out.Lost = append(s.out.Lost, p.rule)
+			if foreign {
+				continue
+			}
+		}
+		a := s.account(p)
+		if rule == nil || rule.Limit.Algorithm() != p.algorithm || rule.Limit.IsUnlimited() {
+			continue
+		}
+		_, rule = x.of(rule, p.key, x.orNow(s.at))
+		op, ok := s.difference(p, rule)
+		switch {
+		case !ok:
+		case op.Kind == headgate.Refund && a.record == 0:
+			// Nobody knows whether it is still there to be given back.
+			s.out.Lost = append(s.out.Lost, p.rule)
+		default:
+			a.ops = append(a.ops, op)
+			a.debt = max(a.debt, debtOf(op.Limit, op.Cost))
+		}
+	}
+	// What has no record, and no difference, needs nothing.
+	s.accounts = slices.DeleteFunc(s.accounts, func(a *account) bool { return a.record == 0 && len(a.ops) == 0 })
+	// The first is the same one whatever the cost.
+	slices.SortStableFunc(s.accounts, func(a, b *account) int { return cmp.Compare(isZero(a.record), isZero(b.record)) })
+	for _, a := range s.accounts {
+		if a.record != 0 {
+			a.gate = ending(s.record(a.key, 0), a.record, s.at)
+		} else {
+			a.gate = s.mark(a.key, a.debt, s.at)
+		}
+	}
+}
+
+func isZero(record int64) int {
+	if record == 0 {
+		return 1
+	}
+	return 0
+}
+
+// account returns the one that p belongs to.
+func (s *settling) account(p *reserved) *account {
+	for _, a := range s.accounts {
+		if a.key == p.key && a.from == p.from && a.record == p.record {
+			return a
+		}
+	}
+	a := &account{key: p.key, from: p.from, record: p.record}
+	s.accounts = append(s.accounts, a)
+	return a
+}
+
+// difference is the op that turns what p has taken into what the request cost.
+func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool) {
+	op := headgate.Op{Key: p.key, Scope: rule.Scope, Limit: rule.Limit, At: s.at}
+	if p.from == fromFallback {
+		op.Limit = localLimit(rule)
+	}
+	switch actual := times(s.cost, p.each); {
+	case actual > p.granted:
+		op.Kind, op.Cost = headgate.Take, actual-p.granted
+	case actual < p.granted:
+		op.Kind, op.Cost = headgate.Refund, p.granted-actual
+		op.Age = elapsed(s.made, s.at)
+		op.Duration = p.freshIn - op.Age
+		return op, op.Duration > 0 // else time has given it all back
+	default:
+		return op, false
+	}
+	return op, true
+}
+
+// settle settles all accounts: at once if the store can and every one passes, or
+// else each by itself, so that what the others have lost is not given back. Who
+// passes the gate of the first settles them all; nobody else does.
+func (s *settling) settle(ctx context.Context) (Settlement, error) {
+	if len(s.accounts) == 0 && s.at >= s.until {
+		s.out.Ending = Expired
+		return s.out, nil
+	}
+	if len(s.accounts) > 1 {
+		switch done, err := s.together(ctx); {
+		case err != nil:
+			return s.out, unavailable(err)
+		case done:
+			return s.out, nil
+		}
+	}
+	var errs []error
+	for i, a := range s.accounts {
+		if err := s.alone(ctx, a); err != nil {
+			errs = append(errs, unavailable(err))
+		}
+		if i == 0 && (len(errs) > 0 || a.closed) {
+			break // it has been settled, or perhaps not yet
+		}
+	}
+	if len(s.accounts) > 0 && s.accounts[0].closed {
+		s.out.Ending = Settled
+		if s.at >= s.until {
+			s.out.Ending = Expired
+		}
+	}
+	return s.out, errors.Join(errs...)
+}
+
+// together settles all accounts in one question, and reports false if that cannot
+// be done: they are in several stores or slots, one has been settled or lost, or a
+// difference does not fit.
+func (s *settling) together(ctx context.Context) (bool, error) {
+	var ops []headgate.Op
+	for _, a := range s.accounts {
+		if a.from != s.accounts[0].from || a.record == 0 {
+			return false, nil
+		}
+		ops = append(ops, a.gate...)
+	}
+	for _, a := range s.accounts {
+		ops = append(ops, a.ops...)
+	}
+	out := make([]headgate.Decision, len(ops))
+	store := s.engine.of(s.accounts[0].from)
+	switch err := store.Do(ctx, ops, out, headgate.AllOrNothing); {
+	case errors.Is(err, headgate.ErrCrossSlot):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !allAllowed(out):
+		return false, nil
+	}
+	return true, nil
+}
+
+// alone passes the gate of one account and makes its differences.
+func (s *settling) alone(ctx context.Context, a *account) error {
+	store := s.engine.of(a.from)
+	if a.record == 0 && s.at >= s.until { // otherwise the store's clock says so
+		a.closed = true
+		return nil
+	}
+	ops := append(slices.Clip(a.gate), a.ops...)
+	out := make([]headgate.Decision, len(ops))
+	if err := store.Do(ctx, ops, out, headgate.AllOrNothing); err != nil {
+		return err
+	}
+	if !allAllowed(out) {
+		if a.closed = a.isClosed(out); a.closed {
+			return nil
+		}
+		// What does not fit becomes a debt.
+		if err := store.Do(ctx, a.gate, out[:len(a.gate)], headgate.AllOrNothing); err != nil {
+			return err
+		}
+		if a.closed = a.isClosed(out); a.closed {
+			return nil
+		}
+		return s.charge(ctx, store, a.ops)
+	}
+	return nil
+}
+
+// isClosed reports whether the gate is what has refused: another op may have, and
+// then its answers are those of a Peek.
+func (a *account) isClosed(out []headgate.Decision) bool {
+	if a.record != 0 {
+		return out[0].Reason == headgate.Expired
+	}
+	return !out[0].Allowed
+}
+
+// charge makes ops, each by itself, into debt if need be.
+func (s *settling) charge(ctx context.Context, store headgate.Store, ops []headgate.Op) error {
+	for i := range ops {
+		if ops[i].Kind == headgate.Take {
+			ops[i].Kind = headgate.Charge
+		}
+	}
+	out := make([]headgate.Decision, len(ops))
+	if err := store.Do(ctx, ops, out, headgate.Independent); err != nil {
+		return err
+	}
+	s.out.InDebt = s.out.InDebt || !allAllowed(out)
+	return nil
+}
+
+// of returns the store that something was taken from.
+func (e *Engine) of(from origin) headgate.Store {
+	if from == fromFallback {
+		return e.fallback
+	}
+	return e.store
+}
+
+func allAllowed(out []headgate.Decision) bool {
+	for i := range out {
+		if !out[i].Allowed {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,255 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store/memory"
+)
+
+const settleRules = `
+domain: api
+limits:
+  - {name: refilled, match: {path: /bucket}, key: [user], rate: 60/minute}
+  - {name: tokens, match: {path: /llm}, key: [user], rate: 100/day, algorithm: fixed_window}
+  - {name: keyless, match: {path: /places}, concurrency: 3}
+  - {name: small, match: {path: /two}, key: [user], concurrency: 2}
+  - {name: large, match: {path: /two}, key: [user], concurrency: 5}
+`
+
+// A reservation gives back what time has not: of a bucket of one a second 10 are
+// reserved, and others take 20 when it is settled.
+func TestReservationsAreSettledLate(t *testing.T) {
+	for _, row := range []struct {
+		after      float64
+		cost, left int64
+	}{{0, 3, 37}, {8, 3, 40}, {10, 0, 40}, {11, 3, 37}, {4, 15, 29}} {
+		e := engine.New(memory.New(), parse(t, settleRules))
+		q := query1("/bucket", 100)
+		q.Cost = 10
+		v, token, err := e.Reserve(t.Context(), q, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Release()
+		other := query1("/bucket", 100+row.after)
+		other.Cost = 20
+		decide(t, e, other)
+		out, err := e.Commit(t.Context(), token, row.cost, at(100+row.after))
+		if err != nil || out.Ending != engine.Done {
+			t.Errorf("%+v, %v", out, err)
+		}
+		want := row.left
+		if row.after == 11 {
+			want = 40 // nothing of it counts any more, whatever it cost less
+		}
+		if n := left(t, e, "/bucket", "refilled", 100+row.after); n != want {
+			t.Errorf("after %v s at %d: %d left, want %d", row.after, row.cost, n, want)
+		}
+	}
+}
+
+// A reservation is settled once in all its time, is in no debt if it cost what was
+// estimated, and may be of nothing but places, or of nothing at all.
+func TestReservationsAreSettledOnce(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, settleRules))
+	reserve := func(path string, cost int64) string {
+		t.Helper()
+		q := query1(path, 0)
+		q.Cost = cost
+		v, token, err := e.Reserve(t.Context(), q, time.Hour)
+		if err != nil || !v.Allowed || token == "" {
+			t.Fatalf("%s: %+v, %q, %v", path, v.Decision, token, err)
+		}
+		v.Release()
+		return token
+	}
+	exact, dear := reserve("/llm", 20), reserve("/llm", 20)
+	places, nothing := reserve("/places", 1), reserve("/free", 1)
+	for i, row := range []struct {
+		token  string
+		cost   int64
+		minute float64
+		want   engine.Settlement
+	}{
+		{dear, 200, 1, engine.Settlement{InDebt: true}},
+		{exact, 20, 2, engine.Settlement{}},
+		{exact, 20, 50, engine.Settlement{Ending: engine.Settled}},
+		{dear, 200, 59, engine.Settlement{Ending: engine.Settled}},
+		{dear, 200, 60, engine.Settlement{Ending: engine.Expired}},
+		{places, 1, 0.5, engine.Settlement{}},
+		{places, 1, 0.5, engine.Settlement{Ending: engine.Settled}},
+		{nothing, 7, 3, engine.Settlement{}},
+		{nothing, 7, 4, engine.Settlement{}}, // there is nothing to do a second time either
+		{nothing, 7, 60, engine.Settlement{Ending: engine.Expired}},
+	} {
+		got, err := e.Commit(t.Context(), row.token, row.cost, at(60*row.minute))
+		if err != nil || got.Ending != row.want.Ending || got.InDebt != row.want.InDebt || len(got.Lost) != 0 {
+			t.Errorf("row %d: %+v, %v, want %+v", i, got, err, row.want)
+		}
+		if n := left(t, e, "/places", "keyless", 31); row.token == places && n != 3 {
+			t.Errorf("row %d: %d of 3 places are free when it is settled", i, n)
+		}
+	}
+}
+
+// A rule that only observes and would have refused has nothing reserved, so
+// nothing of it is settled.
+func TestReservationsOfRulesThatObserve(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, `
+domain: api
+limits:
+  - {name: tokens, match: {path: /llm}, key: [user], rate: 100/day, algorithm: fixed_window}
+  - {name: trial, match: {path: /llm}, key: [user], rate: 20/day, algorithm: fixed_window, mode: shadow}
+`))
+	q := query1("/llm", 0)
+	q.Cost = 30
+	v, token, err := e.Reserve(t.Context(), q, time.Minute)
+	if err != nil || v.WouldRefuse != 1 {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	v.Release()
+	if out, err := e.Commit(t.Context(), token, 15, at(1)); err != nil || out.Ending != engine.Done || out.InDebt {
+		t.Errorf("%+v, %v", out, err)
+	}
+	for rule, want := range map[string]int64{"tokens": 85, "trial": 20} {
+		if n := left(t, e, "/llm", rule, 2); n != want {
+			t.Errorf("%s: %d left, want %d", rule, n, want)
+		}
+	}
+}
+
+// What the door could not date is undone whole.
+func TestUndoWithoutATime(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, settleRules))
+	q := query1("/llm", 0)
+	q.At, q.Cost = 0, 30
+	v := decide(t, e, q)
+	if err := e.Undo(t.Context(), &v, time.Now().UnixMicro()); err != nil {
+		t.Fatal(err)
+	}
+	q.Kind, q.Cost = headgate.Peek, 1
+	if again := decide(t, e, q); again.Decision.Remaining != 100 {
+		t.Errorf("%d left of 100", again.Decision.Remaining)
+	}
+}
+
+// A rule without a key, and a caller without a clock, have tokens too.
+func TestTokensWithoutKeyAndTime(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, settleRules))
+	q := query1("/places", 0)
+	q.At = 0
+	v := decide(t, e, q)
+	token, err := e.LeaseToken(t.Context(), &v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []engine.Ending{engine.Done, engine.Gone} {
+		if ending, err := e.ReleaseToken(t.Context(), token, 0); err != nil || ending != want {
+			t.Errorf("release %d: %s, %v", i, ending, err)
+		}
+	}
+}
+
+// A renewal that the store answered in part says so, and has a token for what
+// was renewed.
+func TestRenewalInPart(t *testing.T) {
+	store := &outage{Store: memory.New(), calls: 1 << 20}
+	e := engine.New(store, parse(t, settleRules))
+	v := decide(t, e, query1("/two", 0))
+	token, err := e.LeaseToken(t.Context(), &v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.calls = 1
+	renewed, ending, err := e.RenewToken(t.Context(), token, at(1))
+	if renewed == "" || ending != engine.Gone || !errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("%q, %s, %v", renewed, ending, err)
+	}
+	store.calls = 1 << 20
+	if ending, err := e.ReleaseToken(t.Context(), renewed, at(2)); ending != engine.Done || err != nil {
+		t.Errorf("%s, %v", ending, err)
+	}
+}
+
+// Tokens are good that are sealed with a secret which comes to be known only
+// when it is asked for again; a secret has 16 bytes at least.
+func TestSecretsOfOtherNodes(t *testing.T) {
+	own, others := []byte("sixteen bytes..."), []byte("another sixteen.")
+	store, rs := memory.New(), parse(t, settleRules)
+	all := [][]byte{own}
+	node := engine.New(store, rs, engine.WithSecrets(func(context.Context) ([][]byte, error) { return all, nil }))
+	other := engine.New(store, rs, engine.WithSecret(func(context.Context) ([]byte, error) { return others, nil }))
+	token := func(e *engine.Engine) string {
+		v := decide(t, e, query1("/places", 0))
+		defer v.Release()
+		token, err := e.LeaseToken(t.Context(), &v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	mine, theirs := token(node), token(other)
+	if _, err := node.ReleaseToken(t.Context(), theirs, at(1)); !errors.Is(err, engine.ErrBadToken) {
+		t.Errorf("a secret that nobody has told: %v", err)
+	}
+	all = append(all, others)
+	for _, token := range []string{theirs, mine} {
+		if ending, err := node.ReleaseToken(t.Context(), token, at(1)); ending != engine.Done || err != nil {
+			t.Errorf("%s, %v", ending, err)
+		}
+	}
+	short := engine.New(store, rs, engine.WithSecret(func(context.Context) ([]byte, error) { return own[:15], nil }))
+	v := decide(t, short, query1("/places", 0))
+	if _, err := short.LeaseToken(t.Context(), &v); err == nil {
+		t.Error("a secret of 15 bytes is good")
+	}
+}
+
+// Of two that refuse the one counts that refuses for longest, also as the first;
+// and a request that is refused in secret has no turn to wait for.
+func TestWhoRefusesLongest(t *testing.T) {
+	e := engine.New(memory.New(), parse(t, `
+domain: api
+limits:
+  - {name: hour, match: {path: /both}, key: [user], rate: 1/hour}
+  - {name: minute, match: {path: /both}, key: [user], rate: 1/minute}
+  - {name: hidden, match: {path: /line}, key: [user], rate: 1/hour, on_limit: shadow_ban}
+  - {name: line, match: {path: /line}, key: [user], rate: 1/minute, burst: 5, algorithm: leaky_bucket, on_limit: {action: delay, max_wait: 1h}}
+`))
+	decide(t, e, query1("/both", 0))
+	if v := decide(t, e, query1("/both", 0)); v.Allowed || v.Rule.Name != "hour" || v.Decision.RetryAfter != time.Hour {
+		t.Errorf("%s, %+v", v.Rule.Name, v.Decision)
+	}
+	decide(t, e, query1("/line", 0))
+	if v := decide(t, e, query1("/line", 0)); v.Outcome() != engine.ShadowBanned || v.Delay != 0 {
+		t.Errorf("%s after %v", v.Outcome(), v.Delay)
+	}
+}
+
+// When quotas refuse, each of a part's quotas has back what it gave, and a limit
+// that counts what is refused too keeps it.
+func TestWhatQuotasGiveBack(t *testing.T) {
+	quota := func(r *rules.Rule) { r.QuotaMode = true }
+	both := take(request{"user": "ann", "team": "red"})
+	e := engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){"user": quota, "team": quota}))
+	trace(t, e, engine.MultiQuery{}, []multiRow{
+		{[]engine.Part{part(team("red"), 2, headgate.Take)}, true, []int64{0}, nil},
+		{[]engine.Part{both}, false, []int64{0}, []bool{true}},
+		{[]engine.Part{both}, false, []int64{0}, []bool{true}},
+		{[]engine.Part{take(user("ann"))}, true, []int64{2}, nil},
+	})
+	e = engine.New(memory.New(), marked(t, byEntry, map[string]func(*rules.Rule){
+		"user": func(r *rules.Rule) { r.ChargeDenied = true }, "team": quota,
+	}))
+	trace(t, e, engine.MultiQuery{}, []multiRow{
+		{[]engine.Part{part(team("red"), 2, headgate.Take)}, true, []int64{0}, nil},
+		{[]engine.Part{take(user("ann")), take(team("red"))}, false, []int64{2, 0}, []bool{false, true}},
+		{[]engine.Part{take(user("ann"))}, true, []int64{1}, nil},
+	})
+}

@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Result is what one limit that applied to a request said.
+type Result struct {
+	// Rule is the rule whose limit it is.
+	Rule *rules.Rule
+	// Key is what it counts by, for rules.SplitKey. It is good until Release;
+	// who keeps it longer has to clone it.
+	Key string
+	// Decision is its answer. A rule that only observes and would have
+	// refused answers {Allowed: true, Reason: Shadow}.
+	Decision headgate.Decision
+	// Enforced is false for a rule that only observes.
+	Enforced bool
+}
+
+// Verdict is the answer to a Query under all limits that apply.
+type Verdict struct {
+	// Allowed reports whether the request may pass.
+	Allowed bool
+	// Known reports whether the domain has rules.
+	Known bool
+	// WouldRefuse is how many rules that only observe would have refused.
+	WouldRefuse int
+	// Rule is the rule that refused or, of an admission, the one that
+	// constrains most. It is nil if no enforced limit applied. If several
+	// refused, it is the one whose action is taken: Reject before ShadowBan
+	// before Queue, and of equals the one that refuses for longest.
+	Rule *rules.Rule
+	// Decision is that rule's. Where Rule is nil it is {Allowed: true, Reason:
+	// NoLimit}, or a refusal with RetryAfter Never in an unknown domain that
+	// is refused.
+	Decision headgate.Decision
+	// Delay is how long an admitted request has to wait for its turn: the
+	// longest of all limits that apply.
+	Delay time.Duration
+
+	at      int64
+	pool    *sync.Pool
+	scratch *scratch
+	results []Result // of a part of a MultiVerdict, which has no scratch
+}
+
+// Results returns what every limit that applied said, in the order of the
+// rule files. The slice is good until Release.
+func (v *Verdict) Results() []Result {
+	if v.scratch == nil {
+		return v.results
+	}
+	return v.scratch.results
+}
+
+// Headers returns the dialect of header fields that the domain has chosen for
+// its answers, or an empty string if it has not, or no limit applied. It has to
+// come before Release.
+func (v *Verdict) Headers() string {
+	if results := v.Results(); len(results) > 0 {
+		return results[0].Rule.Headers
+	}
+	return ""
+}
+
+// Release hands the memory behind Results back for the next decision. The
+// other fields stay good. To forget it costs an allocation and nothing else; a
+// second Release of the same Verdict does nothing, but a copy of a released
+// Verdict must not be asked for its Results.
+func (v *Verdict) Release() {
+	if v.scratch == nil {
+		return
+	}
+	v.scratch.tidy()
+	v.pool.Put(v.scratch)
+	v.scratch = nil
+}
+
+// consider takes the result of an enforced rule into account.
+func (v *Verdict) consider(r *Result) {
+	d := r.Decision
+	if !d.Allowed {
+		v.considerRefusal(r)
+		return
+	}
+	if !v.Allowed && v.Rule != nil {
+		return
+	}
+	v.Delay = max(v.Delay, d.Delay)
+	switch {
+	case v.Rule == nil:
+	case d.Reason == headgate.NoLimit:
+		return
+	case v.Decision.Reason != headgate.NoLimit && !d.Tighter(v.Decision):
+		return
+	}
+	v.Rule, v.Decision = r.Rule, d
+}
+
+// considerRefusal takes the result of an enforced rule that refused into
+// account.
+func (v *Verdict) considerRefusal(r *Result) {
+	if !v.Allowed && v.Rule != nil {
+		was, is := refusal(v.Rule, &v.Decision).precedence(), refusal(r.Rule, &r.Decision).precedence()
+		if is < was || is == was && !r.Decision.Tighter(v.Decision) {
+			return
+		}
+	}
+	v.Allowed, v.Delay = false, 0
+	v.Rule, v.Decision = r.Rule, r.Decision
+}
+
+// refuse makes v a refusal that no rule stands behind.
+func (v *Verdict) refuse(d headgate.Decision) {
+	v.Allowed, v.Decision = false, d
+}
+
+// elapsed is the time between two readings in microseconds; 0 if either is
+// unknown or the clock went backwards.
+func elapsed(from, to int64) time.Duration {
+	if from == 0 || to <= from {
+		return 0
+	}
+	return time.Duration(to-from) * time.Microsecond
+}

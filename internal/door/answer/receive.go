@@ -1,0 +1,164 @@
+package answer
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/transport/h2bound"
+	"github.com/headgate/headgate/internal/transport/membound"
+)
+
+// The sizes of Bodies, in bytes.
+const (
+	// DefaultMostBodies is what large bodies may take together.
+	DefaultMostBodies = 64 << 20
+	// SmallBody is up to which size a body does not count: about as much as a
+	// connection takes in any case.
+	SmallBody = 16 << 10
+	// firstBody is what is made before any of the body has come.
+	firstBody = 4 << 10
+)
+
+// ErrManyBodies says that large bodies take too much memory already.
+var ErrManyBodies = errors.New("too many large bodies are being received; try again")
+
+// Bodies bounds what the bodies that are being read take together: a bound on
+// one says nothing of thousands that never end. Where there is no room, the one
+// that has kept most for long is ended. Those over HTTP/2 count with their
+// connection, in package h2bound.
+type Bodies struct{ bound *membound.Bound }
+
+// NewBodies returns bodies in the room of bound; nil for [DefaultMostBodies] of
+// their own.
+func NewBodies(bound *membound.Bound) *Bodies {
+	if bound == nil {
+		bound = membound.New(membound.Options{Most: DefaultMostBodies})
+	}
+	return &Bodies{bound: bound}
+}
+
+// Body is what has been read of one. The zero value is ready.
+type Body struct {
+	Bytes []byte
+	large *large // nil while it is not counted
+}
+
+// large is a body that counts.
+type large struct {
+	account *membound.Account
+	since   time.Time // it is read
+	control *http.ResponseController
+	waits   atomic.Bool // for the client
+	ended   atomic.Bool
+}
+
+// Slow implements [membound.Holder].
+func (l *large) Slow(now time.Time, held int64) int64 {
+	if !l.waits.Load() {
+		return 0
+	}
+	return held * now.Sub(l.since).Milliseconds()
+}
+
+// Evict implements [membound.Holder].
+func (l *large) Evict() {
+	l.ended.Store(true)
+	_ = l.control.SetReadDeadline(time.Unix(1, 0)) // whoever reads returns
+}
+
+// Read reads the body of r, of at most limit bytes, into the memory of in. What it
+// takes counts until it is given back by [Body.Release], also with an error.
+func (b *Bodies) Read(in *Body, w http.ResponseWriter, r *http.Request, limit int64) error {
+	in.Bytes = in.Bytes[:0]
+	length := r.ContentLength
+	if length > limit {
+		return &http.MaxBytesError{Limit: limit}
+	}
+	from := io.Reader(r.Body)
+	if length < 0 {
+		from = http.MaxBytesReader(w, r.Body, limit)
+	}
+	for {
+		n := len(in.Bytes)
+		if length >= 0 && int64(n) >= length {
+			return nil // net/http reads no further
+		}
+		if n == cap(in.Bytes) && !b.grow(in, w, r) {
+			return ErrManyBodies
+		}
+		room := cap(in.Bytes)
+		if length >= 0 {
+			room = int(min(int64(room), length))
+		}
+		more, err := in.read(from, room)
+		in.Bytes = in.Bytes[:n+more]
+		switch {
+		case err == nil:
+		case in.large != nil && in.large.ended.Load():
+			return ErrManyBodies
+		case !errors.Is(err, io.EOF):
+			return err
+		case length < 0 || int64(n+more) == length:
+			return nil
+		default:
+			return io.ErrUnexpectedEOF
+		}
+	}
+}
+
+// read reads once, up to room.
+func (b *Body) read(from io.Reader, room int) (int, error) {
+	if b.large != nil {
+		b.large.waits.Store(true)
+		defer b.large.waits.Store(false)
+	}
+	return from.Read(b.Bytes[len(b.Bytes):room])
+}
+
+// grow gives in room for twice as much, or for the length that is known. It
+// reports false if there is none.
+func (b *Bodies) grow(in *Body, w http.ResponseWriter, r *http.Request) bool {
+	size := max(2*cap(in.Bytes), firstBody)
+	if length := r.ContentLength; length >= 0 {
+		size = int(min(int64(size), length))
+	}
+	if size > SmallBody && h2bound.From(r.Context()) == nil {
+		more := int64(size - cap(in.Bytes))
+		if in.large == nil {
+			in.large = &large{since: time.Now(), control: http.NewResponseController(w)} //nolint:forbidigo // clients are slow on the real clock
+			in.large.account = b.bound.Open(in.large, remote(r))
+			more = int64(size)
+		}
+		if !in.large.account.Take(more) {
+			return false
+		}
+	}
+	grown := make([]byte, len(in.Bytes), size)
+	copy(grown, in.Bytes)
+	in.Bytes = grown
+	return true
+}
+
+// remote returns the address that r comes from.
+func remote(r *http.Request) netip.Addr {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{} // such as of a Unix socket
+	}
+	return from.Addr()
+}
+
+// Release gives back what Read took. Small memory is kept for the next Read.
+func (b *Body) Release() {
+	if b.large != nil {
+		b.large.account.Close()
+		b.large = nil
+	}
+	if cap(b.Bytes) > SmallBody {
+		b.Bytes = nil
+	}
+}

@@ -1,0 +1,201 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate/internal/decide/engine"
+)
+
+// durations are histograms of how long decisions took, by door.
+type durations struct {
+	vec    *prometheus.HistogramVec
+	byDoor [engine.Doors]prometheus.Observer
+}
+
+// nativeFactor is how much a native bucket is wider than the one before: each
+// value is known to within a tenth.
+const nativeFactor = 1.1
+
+// Histogram returns the options of a histogram of durations in seconds, with
+// native buckets, and classic ones for those who cannot read these.
+func Histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor:     nativeFactor,
+		NativeHistogramMaxBucketNumber:  160,
+		NativeHistogramMinResetDuration: time.Hour,
+	}
+}
+
+func newDurations() durations {
+	d := durations{vec: prometheus.NewHistogramVec(Histogram(
+		"headgate_decision_duration_seconds",
+		"How long decisions took, from matching rules to the store's answer. On each core at most one a millisecond is timed.",
+		[]float64{250e-9, 500e-9, 1e-6, 2.5e-6, 5e-6, 10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3},
+	), []string{"door"})}
+	for door := range engine.Doors {
+		d.byDoor[door] = d.vec.WithLabelValues(door.String())
+	}
+	return d
+}
+
+func (d *durations) observe(door engine.Door, took time.Duration) {
+	if door < engine.Doors {
+		d.byDoor[door].Observe(took.Seconds())
+	}
+}
+
+// descriptions are those of the metrics that an Observer collects.
+type descriptions struct {
+	decisions, near, degraded, banned, missing, requests *prometheus.Desc
+	rules, overflow, values                              *prometheus.Desc
+}
+
+func describe() *descriptions {
+	return &descriptions{
+		decisions: prometheus.NewDesc("headgate_decisions_total",
+			"What rules said to requests: one count for each rule consulted.", []string{"domain", "rule", "outcome"}, nil),
+		near: prometheus.NewDesc("headgate_near_limit_total",
+			"Requests that a rule let pass with no more than a fifth of its limit left.", []string{"domain", "rule"}, nil),
+		degraded: prometheus.NewDesc("headgate_degraded_decisions_total",
+			"What rules said without the store, as their on_store_error has it.", []string{"domain", "rule", "policy"}, nil),
+		banned: prometheus.NewDesc("headgate_banned_total",
+			"Requests that a rule refused because an operator has banned the key.", []string{"domain", "rule"}, nil),
+		missing: prometheus.NewDesc("headgate_key_missing_total",
+			"Requests that lacked a part of a rule's key, and were counted together.", []string{"domain", "rule"}, nil),
+		requests: prometheus.NewDesc("headgate_requests_total",
+			"Requests decided about, each once, by the door they came in at.", []string{"door", "outcome"}, nil),
+		rules: prometheus.NewDesc("headgate_rules",
+			"Rules in force.", nil, nil),
+		overflow: prometheus.NewDesc("headgate_rules_without_series",
+			"Rules in force that are counted under the rule (other), since there are more than metrics.max_rules.", nil, nil),
+		values: prometheus.NewDesc("headgate_descriptor_decisions_total",
+			"What rules with detailed_metric or value_to_metric said, by the descriptor with its values: the first 100 of a rule.",
+			[]string{"domain", "rule", "descriptor", "outcome"}, nil),
+	}
+}
+
+// Collector returns what tells the counts of m to Prometheus.
+func (m *Observer) Collector() prometheus.Collector { return &collector{m, describe()} }
+
+type collector struct {
+	m *Observer
+	d *descriptions
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		c.d.decisions, c.d.near, c.d.degraded, c.d.banned, c.d.missing, c.d.requests, c.d.rules, c.d.overflow, c.d.values,
+	} {
+		out <- d
+	}
+	c.m.timing.vec.Describe(out)
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	list, overflow := c.m.told()
+	for i := range list {
+		c.rule(out, &list[i])
+	}
+	t := c.m.totals()
+	for door := range engine.Doors {
+		c.requests(out, door, &t.requests[door])
+	}
+	c.unknown(out, &t)
+	out <- prometheus.MustNewConstMetric(c.d.rules, prometheus.GaugeValue, float64(len(c.m.table.Load().rules)))
+	out <- prometheus.MustNewConstMetric(c.d.overflow, prometheus.GaugeValue, float64(overflow))
+	c.values(out)
+	c.m.timing.vec.Collect(out)
+}
+
+// values tells of descriptors, of those rules that ask for it.
+func (c *collector) values(out chan<- prometheus.Metric) {
+	for _, r := range c.m.table.Load().all {
+		if v := r.values.Load(); v != nil {
+			v.each(func(descriptor string, o engine.Outcome, n uint64) {
+				counter(out, c.d.values, n, r.domain, r.name, descriptor, o.String())
+			})
+		}
+	}
+}
+
+// rule tells of one rule. Allowed and refused are always there, so that the
+// first increase is one; other outcomes once they have occurred.
+func (c *collector) rule(out chan<- prometheus.Metric, s *series) {
+	for o, n := range s.Outcomes {
+		if o := engine.Outcome(o); n > 0 || s.own && (o == engine.Allowed || o == engine.Refused) {
+			counter(out, c.d.decisions, n, s.domain, s.rule, o.String())
+		}
+	}
+	if s.own || s.Near > 0 {
+		counter(out, c.d.near, s.Near, s.domain, s.rule)
+	}
+	if s.Banned > 0 {
+		counter(out, c.d.banned, s.Banned, s.domain, s.rule)
+	}
+	if s.Missing > 0 {
+		counter(out, c.d.missing, s.Missing, s.domain, s.rule)
+	}
+	for p, name := range policyNames() {
+		if s.Degraded[p] > 0 {
+			counter(out, c.d.degraded, s.Degraded[p], s.domain, s.rule, name)
+		}
+	}
+}
+
+// requests tells of one door.
+func (c *collector) requests(out chan<- prometheus.Metric, d engine.Door, n *[engine.Outcomes]uint64) {
+	for o, count := range n {
+		if o := engine.Outcome(o); count > 0 || d != engine.DoorNone && (o == engine.Allowed || o == engine.Refused) {
+			counter(out, c.d.requests, count, d.String(), o.String())
+		}
+	}
+}
+
+// unknown tells of requests in domains without rules. Their names are what
+// callers send, so none is told.
+func (c *collector) unknown(out chan<- prometheus.Metric, t *totals) {
+	counter(out, c.d.decisions, t.unknown[0], unknownDomain, noRule, engine.Allowed.String())
+	counter(out, c.d.decisions, t.unknown[1], unknownDomain, noRule, engine.Refused.String())
+}
+
+func counter(out chan<- prometheus.Metric, d *prometheus.Desc, n uint64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+// series are the counts under one pair of labels.
+type series struct {
+	domain, rule string
+	own          bool // of a single rule
+	Counts
+}
+
+// told returns the counts to tell, and how many of the rules in force have
+// none of their own.
+func (m *Observer) told() (list []series, overflow int) {
+	t := m.table.Load()
+	at := map[[2]string]int{}
+	for _, c := range t.all {
+		s := series{domain: c.domain, rule: c.name, own: c.named, Counts: c.read()}
+		if !c.named && !c.shared {
+			s.rule = otherRules
+		}
+		key := [2]string{s.domain, s.rule}
+		if i, ok := at[key]; ok {
+			list[i].add(&s.Counts)
+			continue
+		}
+		at[key] = len(list)
+		list = append(list, s)
+	}
+	for _, c := range t.entries {
+		if !c.named {
+			overflow++
+		}
+	}
+	return list, overflow
+}

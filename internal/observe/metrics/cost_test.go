@@ -1,0 +1,122 @@
+//go:build !race
+
+// With the race detector sync.Pool drops things on purpose.
+
+package metrics_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// raceDetector is whether this test was built with it, and takes ten times as
+// long.
+const raceDetector = false
+
+// real makes an Observer measure time as the server does.
+func real(o *metrics.Options) {
+	began := time.Now()
+	o.Elapsed = func() time.Duration { return time.Since(began) }
+	o.Watchers = []metrics.Watcher{metrics.NewStream(func(*rules.Rule, string) metrics.Key { return metrics.Key{} })}
+}
+
+const perUser = `
+domain: api
+limits:
+  - {name: per-user, match: {path: /a}, key: [user], rate: 1000000/minute}
+`
+
+func TestObservingAllocatesNothing(t *testing.T) {
+	f := newFixture(t, perUser, real)
+	requests := make([]*request, 1000)
+	for i := range requests {
+		requests[i] = &request{"/a", fmt.Sprint("user-", i)}
+	}
+	i := 0
+	q := engine.Query{Domain: "api", Cost: 1, At: f.now.UnixMicro()}
+	decide := func() {
+		q.Request, q.At = requests[i%len(requests)], q.At+10
+		i++
+		v, err := f.Decide(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Release()
+	}
+	for range 10 * len(requests) {
+		decide()
+	}
+	if n := testing.AllocsPerRun(10_000, decide); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A value that is known costs no allocation, and neither does one too many.
+func TestCountingByValueAllocatesNothing(t *testing.T) {
+	f := newFixture(t, split, real)
+	parts := make([][]engine.Part, 200)
+	for i := range parts {
+		value := fmt.Sprint(strings.Repeat("\xffé", i), i)
+		parts[i] = []engine.Part{{Request: &rules.Descriptor{Entries: []rules.Entry{{Key: "user", Value: value}}}, Cost: 1}}
+	}
+	i := 0
+	q := engine.MultiQuery{Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorEnvoy}
+	decide := func() {
+		q.Parts, q.At = parts[i%len(parts)], q.At+10
+		i++
+		v, err := f.DecideAll(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Release()
+	}
+	for range 10 * len(parts) {
+		decide()
+	}
+	if n := testing.AllocsPerRun(10_000, decide); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkCost compares decisions with and without metrics, in turns of a few
+// milliseconds, of which the fastest count: so what else the machine does
+// falls on both alike. The time of requests is the real one, as at a door.
+func BenchmarkCost(b *testing.B) {
+	requests := make([]*request, 10_000)
+	for i := range requests {
+		requests[i] = &request{"/a", fmt.Sprint("user-", i)}
+	}
+	const batch = 5000
+	began := time.Now()
+	turn := func(e *engine.Engine) time.Duration {
+		from := time.Since(began)
+		for i := range batch {
+			q := engine.Query{Domain: "api", Request: requests[i%len(requests)], Cost: 1, At: start.Add(time.Since(began)).UnixMicro()}
+			v, err := e.Decide(context.Background(), q)
+			if err != nil {
+				b.Fatal(err)
+			}
+			v.Release()
+		}
+		return time.Since(began) - from
+	}
+	engines := [2]*engine.Engine{engine.New(memory.New(), parse(b, perUser)), newFixture(b, perUser, real).Engine}
+	least := [2]time.Duration{time.Hour, time.Hour}
+	for b.Loop() {
+		for i, e := range engines {
+			least[i] = min(least[i], turn(e))
+		}
+	}
+	without, with := float64(least[0])/batch, float64(least[1])/batch
+	b.ReportMetric(without, "ns/without")
+	b.ReportMetric(with, "ns/with")
+	b.ReportMetric(100*(with/without-1), "%more")
+}

@@ -1,0 +1,189 @@
+package metrics
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/sse"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+const (
+	// MaxReaders is how many may watch at a time.
+	MaxReaders = 32
+	// MaxPerSecond is how many events each of them gets a second at most.
+	MaxPerSecond = 500
+	// buffer is how far a reader may be behind.
+	buffer = 1000
+)
+
+// Filter says what a reader wants to see. An empty field lets everything pass.
+type Filter struct {
+	Domain, Rule string
+	// Outcome is one of engine's.
+	Outcome string
+	// Key is a text that stands in a part of the key, or in its hash.
+	Key string
+	// Sample is the share of events to be seen, in (0, 1].
+	Sample float64
+}
+
+// Key is a key as it may be seen: its parts, nil for one that the request does
+// not have; or a hash.
+type Key struct {
+	Parts []*string `json:"key"` // null if it is hashed
+	Hash  string    `json:"key_hash,omitempty"`
+}
+
+// Event is one decision of one rule.
+type Event struct {
+	T      time.Time `json:"t"`
+	Domain string    `json:"domain"`
+	// Rule is empty if no rule applied to the request.
+	Rule    string    `json:"rule"`
+	Key     []*string `json:"key"` // null if it is hashed
+	KeyHash string    `json:"key_hash,omitempty"`
+	Outcome string    `json:"outcome"`
+	Reason  string    `json:"reason"`
+	Limit   int64     `json:"limit"`
+	// Remaining is after the decision.
+	Remaining  int64  `json:"remaining"`
+	RetryAfter *int64 `json:"retry_after_ms"` // null means never
+	Door       string `json:"door,omitempty"`
+	Method     string `json:"method,omitempty"`
+	Path       string `json:"path,omitempty"`
+}
+
+// Stream is a Watcher that shows decisions one by one to those who read it:
+// filtered, sampled, and never more than a bounded number a second. While nobody
+// does it costs one look at a pointer. Make it with NewStream.
+type Stream struct {
+	hub *sse.Hub[*watch]
+	key func(r *rules.Rule, key string) Key
+}
+
+var _ Watcher = (*Stream)(nil)
+
+// watch is what belongs to one reader.
+type watch struct {
+	Filter
+	second atomic.Int64 // of the last event
+	sent   atomic.Int64 // in that second
+}
+
+// NewStream returns a Stream. key makes a key what may be seen of it.
+func NewStream(key func(r *rules.Rule, key string) Key) *Stream {
+	return &Stream{hub: sse.NewHub[*watch](MaxReaders, buffer), key: key}
+}
+
+// Close ends all connections.
+func (s *Stream) Close() { s.hub.Close() }
+
+// Serve sends events to w until the client goes away or the Stream closes. It
+// reports false, and has written nothing, if there are too many readers.
+func (s *Stream) Serve(w http.ResponseWriter, r *http.Request, f Filter) bool {
+	return s.hub.Serve(w, r, &watch{Filter: f}, nil)
+}
+
+// Watching implements Watcher.
+func (s *Stream) Watching() bool { return len(s.hub.Readers()) > 0 }
+
+// See implements Watcher.
+func (s *Stream) See(_ context.Context, seen *Seen) {
+	if !seen.Counted {
+		return
+	}
+	for i := range seen.Parts {
+		p := &seen.Parts[i]
+		for j := range p.Results {
+			s.show(seen, p, &p.Results[j])
+		}
+		if len(p.Results) == 0 {
+			s.show(seen, p, nil)
+		}
+	}
+}
+
+// show sends one result, nil if no rule applied, to those who want to see it.
+func (s *Stream) show(seen *Seen, p *Part, r *engine.Result) {
+	var e Event
+	var message []byte
+	for _, reader := range s.hub.Readers() {
+		w := reader.Value
+		if w.Domain != "" && w.Domain != seen.Domain || w.Rule != "" && (r == nil || w.Rule != r.Rule.Name) {
+			continue
+		}
+		if e.T.IsZero() {
+			e = s.event(seen, p, r)
+		}
+		if w.Outcome != "" && w.Outcome != e.Outcome || w.Key != "" && !e.has(w.Key) {
+			continue
+		}
+		if w.Sample < 1 && rand.Float64() >= w.Sample { //nolint:gosec // a sample, not a secret
+			continue
+		}
+		if !w.admit(seen.At) {
+			reader.Lose()
+			continue
+		}
+		if message == nil {
+			text, err := json.Marshal(&e)
+			if err != nil {
+				return // nothing in it can fail
+			}
+			message = sse.Message("decision", text)
+		}
+		reader.Offer(message)
+	}
+}
+
+// admit keeps to MaxPerSecond.
+func (w *watch) admit(at int64) bool {
+	second := at / 1e6
+	if w.second.Swap(second) != second {
+		w.sent.Store(0)
+	}
+	return w.sent.Add(1) <= MaxPerSecond
+}
+
+// event tells of one result.
+func (s *Stream) event(seen *Seen, p *Part, r *engine.Result) Event {
+	e := Event{
+		T: time.UnixMicro(seen.At).UTC(), Domain: seen.Domain, Outcome: seen.Outcome.String(), Reason: "no_limit",
+		Door: seen.Door.String(), RetryAfter: new(int64),
+	}
+	if p.Request != nil {
+		e.Method, _ = p.Request.Attribute(rules.Attribute{Kind: rules.Method})
+		e.Path, _ = p.Request.Attribute(rules.Attribute{Kind: rules.Path})
+	}
+	if r == nil {
+		return e
+	}
+	d := &r.Decision
+	key := s.key(r.Rule, r.Key)
+	e.Rule, e.Key, e.KeyHash = r.Rule.Name, key.Parts, key.Hash
+	e.Outcome, e.Reason, e.Limit, e.Remaining = r.Outcome().String(), d.Reason.String(), d.Limit, d.Remaining
+	if after, ok := answer.RetryAfter(*d); ok {
+		*e.RetryAfter = answer.Milliseconds(after)
+	} else if !d.Allowed {
+		e.RetryAfter = nil
+	}
+	return e
+}
+
+// has reports whether text stands in a part of the key, or in its hash.
+func (e *Event) has(text string) bool {
+	for _, part := range e.Key {
+		if part != nil && strings.Contains(*part, text) {
+			return true
+		}
+	}
+	return strings.Contains(e.KeyHash, text)
+}

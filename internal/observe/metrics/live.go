@@ -1,0 +1,199 @@
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/observe/top"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// MaxTickRules is how many rules a Tick tells of; the rest are added up.
+const MaxTickRules = 1000
+
+// Tick is what happened since the tick before.
+type Tick struct {
+	T time.Time `json:"t"`
+	// Rules are those that had any requests, the busiest first.
+	Rules []RuleTick `json:"rules"`
+	// Totals count each request once, however many rules applied to it.
+	Totals Totals `json:"totals"`
+	// Degraded is how many answers of rules were given without the store.
+	Degraded uint64 `json:"degraded"`
+	// Store is how the store is.
+	Store StoreTick `json:"store"`
+}
+
+// StoreTick is how the store is.
+type StoreTick struct {
+	Circuit string `json:"circuit"`
+	Keys    int64  `json:"keys"`
+}
+
+// RuleTick is what one rule said since the tick before.
+type RuleTick struct {
+	Domain string `json:"domain"`
+	Rule   string `json:"rule"`
+	Outcomes
+	Near uint64 `json:"near"`
+}
+
+// Totals are all requests since the tick before.
+type Totals struct {
+	Requests uint64 `json:"requests"`
+	Outcomes
+	// UnknownDomain is how many were in domains without rules.
+	UnknownDomain uint64 `json:"unknown_domain"`
+}
+
+// Outcomes are counts by outcome.
+type Outcomes struct {
+	Allowed       uint64 `json:"allowed"`
+	Refused       uint64 `json:"refused"`
+	Delayed       uint64 `json:"delayed"`
+	Queued        uint64 `json:"queued"`
+	ShadowBanned  uint64 `json:"shadow_banned"`
+	ShadowRefused uint64 `json:"shadow_refused"`
+}
+
+func outcomes(n *[engine.Outcomes]uint64) Outcomes {
+	return Outcomes{
+		Allowed: n[engine.Allowed], Refused: n[engine.Refused], Delayed: n[engine.Delayed], Queued: n[engine.Queued],
+		ShadowBanned: n[engine.ShadowBanned], ShadowRefused: n[engine.ShadowRefused],
+	}
+}
+
+// Sum adds up.
+func (o *Outcomes) Sum() uint64 {
+	return o.Allowed + o.Refused + o.Delayed + o.Queued + o.ShadowBanned + o.ShadowRefused
+}
+
+// plus returns the sum of both.
+func (o Outcomes) plus(p Outcomes) Outcomes {
+	return Outcomes{
+		o.Allowed + p.Allowed, o.Refused + p.Refused, o.Delayed + p.Delayed, o.Queued + p.Queued,
+		o.ShadowBanned + p.ShadowBanned, o.ShadowRefused + p.ShadowRefused,
+	}
+}
+
+// totals are the counts that are not of a rule.
+type totals struct {
+	requests [engine.Doors][engine.Outcomes]uint64
+	unknown  [2]uint64
+}
+
+func (m *Observer) totals() totals {
+	var sum totals
+	for i := range m.lanes {
+		l := &m.lanes[i]
+		for d := range l.requests {
+			for o := range l.requests[d] {
+				sum.requests[d][o] += l.requests[d][o].Load()
+			}
+		}
+		for i := range l.unknown {
+			sum.unknown[i] += l.unknown[i].Load()
+		}
+	}
+	return sum
+}
+
+// Tick tells what happened since the last Tick. There is one who ticks.
+func (m *Observer) Tick(now time.Time) Tick {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	tick := Tick{T: now.UTC(), Rules: []RuleTick{}}
+	for _, c := range m.table.Load().all {
+		is := c.read()
+		d := is.minus(&c.was)
+		c.was = is
+		if d == (Counts{}) {
+			continue
+		}
+		tick.Rules = append(tick.Rules, RuleTick{c.domain, c.name, outcomes(&d.Outcomes), d.Near})
+		for _, n := range d.Degraded {
+			tick.Degraded += n
+		}
+	}
+	tick.Rules = busiest(tick.Rules, MaxTickRules)
+	is := m.totals()
+	var sum [engine.Outcomes]uint64
+	for d := range is.requests {
+		for o := range is.requests[d] {
+			sum[o] += is.requests[d][o] - m.was.requests[d][o]
+		}
+	}
+	tick.Totals.Outcomes = outcomes(&sum)
+	tick.Totals.Requests = tick.Totals.Sum()
+	for i := range is.unknown {
+		tick.Totals.UnknownDomain += is.unknown[i] - m.was.unknown[i]
+	}
+	m.was = is
+	return tick
+}
+
+// Shorten returns t with its n busiest rules, and the others added up.
+func (t Tick) Shorten(n int) Tick {
+	t.Rules = busiest(slices.Clone(t.Rules), n)
+	return t
+}
+
+// busiest sorts list and adds up what goes beyond n in one entry.
+func busiest(list []RuleTick, n int) []RuleTick {
+	slices.SortFunc(list, func(a, b RuleTick) int {
+		return cmp.Or(cmp.Compare(b.Sum(), a.Sum()), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Rule, b.Rule))
+	})
+	if len(list) <= n {
+		return list
+	}
+	rest := RuleTick{Domain: otherRules, Rule: otherRules}
+	for _, r := range list[n-1:] {
+		rest.Outcomes, rest.Near = rest.plus(r.Outcomes), rest.Near+r.Near
+	}
+	return append(list[:n-1:n-1], rest)
+}
+
+// Top returns the most frequent keys of a rule, and false if none have been
+// counted.
+func (m *Observer) Top(r *rules.Rule, by top.By, now time.Time, n int) (top.Top, bool) {
+	t := m.table.Load().of(r).top.Load()
+	if t == nil {
+		return top.Top{}, false
+	}
+	return t.Top(by, now.UnixMicro(), n), true
+}
+
+// Counts returns what a rule has said so far.
+func (m *Observer) Counts(r *rules.Rule) Counts {
+	return m.table.Load().of(r).read()
+}
+
+// Add adds what other has.
+func (t *Totals) Add(other *Totals) {
+	t.Requests += other.Requests
+	t.Outcomes = t.plus(other.Outcomes)
+	t.UnknownDomain += other.UnknownDomain
+}
+
+// AddTicks adds up what ticks tell of the rules of a domain with a name, of
+// which an empty one stands for all; the busiest come first.
+func AddTicks(ticks []Tick, domain, name string) []RuleTick {
+	list, at := []RuleTick{}, map[[2]string]int{}
+	for i := range ticks {
+		for _, r := range ticks[i].Rules {
+			if domain != "" && r.Domain != domain || name != "" && r.Rule != name {
+				continue
+			}
+			key := [2]string{r.Domain, r.Rule}
+			if j, ok := at[key]; ok {
+				list[j].Outcomes, list[j].Near = list[j].plus(r.Outcomes), list[j].Near+r.Near
+				continue
+			}
+			at[key] = len(list)
+			list = append(list, r)
+		}
+	}
+	return busiest(list, len(list)+1)
+}

@@ -1,0 +1,354 @@
+// Package metrics counts what the engine decides, by rule and by door, and
+// tells it to Prometheus, to live views and to whoever wants to see decisions
+// one by one.
+//
+// Counting is on the path of every request. It allocates nothing and takes no
+// lock that all cores share: each rule has counters of its own, some of them for
+// different cores, which are resolved when the rules are loaded. What is told is
+// bounded by the rules, never by the traffic: also for the rules of Envoy's form
+// that ask for series by the values of descriptors.
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/observe/top"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// DefaultMaxRules is how many rules have series of their own in Prometheus if
+// Options do not say.
+const DefaultMaxRules = 2000
+
+const (
+	// maxTracked is how many rules have their keys counted at a time: some 20
+	// MB if all of them are busy.
+	maxTracked = 1000
+	// maxCells bounds the memory of the counters of all rules, 128 bytes each.
+	maxCells = 1 << 16
+	// maxShards is how many counters a rule has at most.
+	maxShards = 64
+	// timeEvery is how often in microseconds, on each core, a decision is timed.
+	timeEvery = 1000
+	// exactPerSlot is how many results in a slot of slotBits are added to the
+	// top keys one by one, on each core; of more, one in sampleOf.
+	exactPerSlot = 64
+	slotBits     = 10 // 1.024 ms
+	sampleOf     = 16
+)
+
+// Options configure an Observer.
+type Options struct {
+	// MaxRules is how many rules have series of their own in Prometheus; the
+	// others share one a domain. DefaultMaxRules if 0.
+	MaxRules int
+	// Elapsed is a clock that never jumps. Required.
+	Elapsed func() time.Duration
+	// Watchers see decisions one by one while they want to.
+	Watchers []Watcher
+	// Lacking, if not nil, is told once of each rule, and again after each
+	// SetRules, if the first LackingAfter requests that it counts all lack the
+	// same parts of its key; the bit i stands for r.Key[i]. It is called on the
+	// path of a request.
+	Lacking func(r *rules.Rule, parts uint64)
+	// Log is told of rules that have met more values than they have series for,
+	// unless it is nil.
+	Log *slog.Logger
+}
+
+// Watcher sees decisions one by one.
+type Watcher interface {
+	// Watching reports whether it wants to see any. It is asked at every
+	// decision.
+	Watching() bool
+	// See is called on the path of the request and must not block.
+	See(ctx context.Context, s *Seen)
+}
+
+// Seen is one decision. It is good until See returns.
+type Seen struct {
+	Domain string
+	Door   engine.Door
+	// At is the time of the request in microseconds since the epoch; Elapsed
+	// how long the decision took, 0 if it was not timed.
+	At      int64
+	Elapsed time.Duration
+	// Outcome is that of the request.
+	Outcome engine.Outcome
+	// Counted reports whether the request took something, rather than only
+	// asked or gave back.
+	Counted bool
+	// Parts are one, or one for each descriptor of Envoy's.
+	Parts []Part
+	// Err is what went wrong.
+	Err error
+}
+
+// Part is one part of a request.
+type Part struct {
+	Request rules.Request
+	Results []engine.Result
+}
+
+// Observer is an engine.Observer that counts. Make it with New.
+type Observer struct {
+	options Options
+	shards  int
+	lanes   []lane
+	table   atomic.Pointer[table]
+	tracked atomic.Int64
+	valued  atomic.Int64 // how many values have series, of all rules
+	timing  durations
+
+	mu      sync.Mutex // of SetRules, Prune and what follows
+	retired map[ruleName]*retired
+	series  int // how many rules have series of their own
+	was     totals
+}
+
+var _ engine.Observer = (*Observer)(nil)
+
+// lane is what decisions on one core count together, whatever the rule.
+type lane struct {
+	requests [engine.Doors][engine.Outcomes]atomic.Uint64
+	unknown  [2]atomic.Uint64 // requests in unknown domains: allowed, refused
+	budget   atomic.Uint64    // a slot of time and how much of it is used up
+	timed    atomic.Int64     // when a decision was timed last
+	_        [64]byte         // keeps the next lane off this one's cache lines
+}
+
+// New returns an Observer that knows no rules yet.
+func New(o Options) *Observer {
+	if o.MaxRules <= 0 {
+		o.MaxRules = DefaultMaxRules
+	}
+	shards := 1
+	for shards < runtime.GOMAXPROCS(0) && shards < maxShards {
+		shards *= 2
+	}
+	m := &Observer{options: o, shards: shards, lanes: make([]lane, shards), retired: map[ruleName]*retired{}}
+	m.timing = newDurations()
+	m.table.Store(&table{})
+	return m
+}
+
+// Deciding implements engine.Observer.
+func (m *Observer) Deciding(at int64, number uint32) (start int64) {
+	l := m.lane(number)
+	if since := at - l.timed.Load(); since < 0 || since >= timeEvery {
+		l.timed.Store(at)
+	} else if !m.watched() {
+		return 0
+	}
+	return max(int64(m.options.Elapsed()), 1)
+}
+
+func (m *Observer) lane(number uint32) *lane { return &m.lanes[int(number)&(len(m.lanes)-1)] }
+
+// watched reports whether anybody wants to see decisions.
+func (m *Observer) watched() bool {
+	for _, w := range m.options.Watchers {
+		if w.Watching() {
+			return true
+		}
+	}
+	return false
+}
+
+// Decided implements engine.Observer.
+func (m *Observer) Decided(ctx context.Context, mark engine.Mark, q engine.Query, v engine.Verdict, err error) {
+	counted := counts(q.Kind, q.Cost)
+	if counted {
+		l := m.lane(mark.Lane)
+		l.count(q.Door, v.Outcome())
+		if !v.Known {
+			l.countUnknown(v.Allowed)
+		}
+		m.results(l, mark.Lane, q.At, q.Request, v.Results())
+	}
+	elapsed := m.took(mark, q.Door)
+	if !m.watched() {
+		return
+	}
+	s := Seen{
+		Domain: q.Domain, Door: q.Door, At: q.At, Elapsed: elapsed, Outcome: v.Outcome(), Counted: counted, Err: err,
+		Parts: []Part{{q.Request, v.Results()}},
+	}
+	m.show(ctx, &s)
+}
+
+// DecidedAll implements engine.Observer.
+func (m *Observer) DecidedAll(
+	ctx context.Context, mark engine.Mark, q engine.MultiQuery, v engine.MultiVerdict, err error,
+) {
+	l, counted := m.lane(mark.Lane), false
+	parts := v.Parts()
+	for i := range q.Parts {
+		if counts(q.Parts[i].Kind, q.Parts[i].Cost) {
+			counted = true
+			m.results(l, mark.Lane, q.At, q.Parts[i].Request, parts[i].Results())
+		}
+	}
+	if counted {
+		l.count(q.Door, v.Outcome())
+		if !v.Known {
+			l.countUnknown(v.Allowed)
+		}
+	}
+	elapsed := m.took(mark, q.Door)
+	if !m.watched() {
+		return
+	}
+	s := Seen{Domain: q.Domain, Door: q.Door, At: q.At, Elapsed: elapsed, Outcome: v.Outcome(), Counted: counted, Err: err}
+	for i := range q.Parts {
+		s.Parts = append(s.Parts, Part{q.Parts[i].Request, parts[i].Results()})
+	}
+	m.show(ctx, &s)
+}
+
+func (m *Observer) show(ctx context.Context, s *Seen) {
+	for _, w := range m.options.Watchers {
+		if w.Watching() {
+			w.See(ctx, s)
+		}
+	}
+}
+
+// counts reports whether a request is one that takes. Who only asks, or gives
+// back, is not decided about.
+func counts(kind headgate.Kind, cost int64) bool { return kind == headgate.Take && cost > 0 }
+
+func (l *lane) count(d engine.Door, o engine.Outcome) {
+	if d < engine.Doors && o < engine.Outcomes {
+		l.requests[d][o].Add(1)
+	}
+}
+
+func (l *lane) countUnknown(allowed bool) { //nolint:revive // what became of it, not how to do it
+	if allowed {
+		l.unknown[0].Add(1)
+	} else {
+		l.unknown[1].Add(1)
+	}
+}
+
+// took notes how long a decision that was timed has taken.
+func (m *Observer) took(mark engine.Mark, d engine.Door) time.Duration {
+	if mark.Start == 0 {
+		return 0
+	}
+	elapsed := m.options.Elapsed() - time.Duration(mark.Start)
+	m.timing.observe(d, elapsed)
+	return max(elapsed, 1)
+}
+
+// results counts what each rule said to a request.
+func (m *Observer) results(l *lane, number uint32, at int64, q rules.Request, results []engine.Result) {
+	t := m.table.Load()
+	for i := range results {
+		r := &results[i]
+		outcome := r.Outcome()
+		c := t.of(r.Rule)
+		c.count(number, r, outcome)
+		m.missing(c, number, r)
+		if v := c.values.Load(); v != nil {
+			m.countValue(v, r.Rule, q, outcome)
+		}
+		if r.Key == "" || c.shared {
+			continue
+		}
+		if weight := l.weight(at); weight > 0 {
+			m.addTop(c, r.Key, at, weight, outcome)
+		}
+	}
+}
+
+// weight returns how many results the one at hand stands for among the top
+// keys: 1 while there are few, and of many, 0 or sampleOf by chance. So the
+// time spent on them is bounded, and the counts are right on average.
+func (l *lane) weight(at int64) int64 {
+	slot, used := uint64(at)>>slotBits<<16, l.budget.Load()
+	switch {
+	case used&^0xffff != slot:
+		l.budget.Store(slot | 1)
+	case used&0xffff < exactPerSlot:
+		l.budget.Add(1)
+	case rand.Uint32()%sampleOf != 0: //nolint:gosec // a sample, not a secret
+		return 0
+	default:
+		return sampleOf
+	}
+	return 1
+}
+
+// addTop counts a key.
+func (m *Observer) addTop(c *ruleCounts, key string, at, weight int64, o engine.Outcome) {
+	t := c.top.Load()
+	if t == nil {
+		if m.tracked.Load() >= maxTracked {
+			return
+		}
+		t = top.NewTracker()
+		if !c.top.CompareAndSwap(nil, t) {
+			t = c.top.Load()
+		} else {
+			m.tracked.Add(1)
+		}
+		if t == nil { // taken away again in this very moment
+			return
+		}
+	}
+	t.Add(key, at, weight, o != engine.Allowed && o != engine.Delayed)
+}
+
+// Debug is a Watcher that logs a line for each request while the level is debug
+// or below.
+type Debug struct {
+	Log   *slog.Logger
+	Level *slog.LevelVar
+	// Key tells a key as it is to be seen.
+	Key func(key string) string
+}
+
+// Watching implements Watcher.
+func (d *Debug) Watching() bool { return d.Level.Level() <= slog.LevelDebug }
+
+// See implements Watcher.
+func (d *Debug) See(ctx context.Context, s *Seen) {
+	attributes := []slog.Attr{
+		slog.String("door", s.Door.String()), slog.String("domain", s.Domain), slog.String("outcome", s.Outcome.String()),
+		slog.Duration("duration", s.Elapsed),
+	}
+	// The rules that said what became of it, or else the first: a line is no
+	// place for all of them.
+	if r := telling(s); r != nil {
+		attributes = append(attributes, slog.String("rule", r.Rule.Name), slog.String("key", d.Key(r.Key)),
+			slog.Int64("remaining", r.Decision.Remaining), slog.String("reason", r.Decision.Reason.String()))
+	}
+	d.Log.LogAttrs(ctx, slog.LevelDebug, "request", attributes...)
+}
+
+// telling returns the first result of s with its outcome, or else the first.
+func telling(s *Seen) *engine.Result {
+	var first *engine.Result
+	for i := range s.Parts {
+		for j := range s.Parts[i].Results {
+			r := &s.Parts[i].Results[j]
+			if r.Outcome() == s.Outcome {
+				return r
+			}
+			if first == nil {
+				first = r
+			}
+		}
+	}
+	return first
+}

@@ -1,0 +1,47 @@
+package metrics_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/store/memory"
+	"github.com/headgate/headgate/store/storetest"
+)
+
+func TestStoreTimesQuestionsByHowTheyEnd(t *testing.T) {
+	var now time.Duration
+	elapsed := func() time.Duration { now += 3 * time.Millisecond; return now }
+	for result, inner := range map[string]headgate.Store{"ok": memory.New(), "error": unavailable{}} {
+		s := metrics.NewStore(inner, elapsed)
+		op := headgate.Op{Key: "k", Limit: headgate.PerSecond(1), Cost: 1}
+		if _, err := s.Take(context.Background(), op); (err != nil) != (result == "error") {
+			t.Fatal(err)
+		}
+		r := prometheus.NewPedanticRegistry()
+		r.MustRegister(s.Collector())
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range families[0].GetMetric() {
+			want := uint64(0)
+			if m.GetLabel()[0].GetValue() == result {
+				want = 1
+			}
+			if h := m.GetHistogram(); h.GetSampleCount() != want || want == 1 && (h.GetSampleSum() < 0.0029 || h.GetSampleSum() > 0.0031) {
+				t.Errorf("%s store: %s has %d of %v s", result, m.GetLabel()[0].GetValue(), h.GetSampleCount(), h.GetSampleSum())
+			}
+		}
+	}
+}
+
+func TestStoreAnswersAsTheOneItMeasures(t *testing.T) {
+	storetest.Run(t, storetest.Harness{Open: func(*testing.T) headgate.Store {
+		return metrics.NewStore(memory.New(), func() time.Duration { return 0 })
+	}})
+}

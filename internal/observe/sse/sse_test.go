@@ -1,0 +1,168 @@
+package sse_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/headgate/headgate/internal/observe/sse"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve returns a server of a Hub, and reads the stream of one reader.
+func serve(t *testing.T, h *sse.Hub[string]) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hello := func() []byte { return sse.Message("hello", []byte(`"`+r.URL.RawQuery+`"`)) }
+		if !h.Serve(w, r, r.URL.RawQuery, hello) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(func() {
+		h.Close()
+		s.Close()
+	})
+	return s
+}
+
+// stream is a connection that reads.
+type stream struct {
+	*http.Response
+	lines *bufio.Scanner
+}
+
+func open(t *testing.T, s *httptest.Server, query string) *stream {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"?"+query, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = answer.Body.Close() })
+	return &stream{answer, bufio.NewScanner(answer.Body)}
+}
+
+// next returns the next event in one line.
+func (s *stream) next() string {
+	var lines []string
+	for s.lines.Scan() {
+		if s.lines.Text() == "" {
+			return strings.Join(lines, " ")
+		}
+		lines = append(lines, s.lines.Text())
+	}
+	return "end"
+}
+
+func TestEveryReaderHearsEverything(t *testing.T) {
+	h := sse.NewHub[string](2, 10)
+	s := serve(t, h)
+	a, b := open(t, s, "a"), open(t, s, "b")
+	if got := a.next() + b.next(); got != `event: hello data: "a"event: hello data: "b"` {
+		t.Error(got)
+	}
+	if got := a.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Error(got)
+	}
+	if n := len(h.Readers()); n != 2 {
+		t.Errorf("%d readers", n)
+	}
+	h.Send(sse.Message("news", []byte("1")))
+	for _, r := range []*stream{a, b} {
+		if got := r.next(); got != "event: news data: 1" {
+			t.Error(got)
+		}
+	}
+	third := open(t, s, "c")
+	if third.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a third reader got %d", third.StatusCode)
+	}
+	h.Close()
+	if got := a.next(); got != "end" {
+		t.Error(got)
+	}
+}
+
+// slowWriter is a client that reads when the test lets it.
+type slowWriter struct {
+	*httptest.ResponseRecorder
+	writes chan string
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	w.writes <- string(p)
+	return len(p), nil
+}
+
+func TestASlowReaderIsToldWhatItLost(t *testing.T) {
+	h := sse.NewHub[string](1, 2)
+	w := &slowWriter{httptest.NewRecorder(), make(chan string)}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.Serve(w, r, "", nil)
+	}()
+	if first := <-w.writes; !strings.HasPrefix(first, ":") {
+		t.Errorf("first came %q", first)
+	}
+	h.Send([]byte("0"))
+	// It may have taken the first out of the buffer, and waits to write it.
+	for range 9 {
+		h.Send([]byte("x"))
+	}
+	h.Readers()[0].Lose()
+	// Of the eleven each has come or is told of.
+	for heard := 0; heard < 11; {
+		select {
+		case text := <-w.writes:
+			rest, isLost := strings.CutPrefix(text, "event: lost\ndata: {\"lost\":")
+			if isLost {
+				number, message, _ := strings.Cut(rest, "}\n\n")
+				n, err := strconv.Atoi(number)
+				if err != nil || n < 7 {
+					t.Fatalf("got %q", text)
+				}
+				heard, text = heard+n, message
+			}
+			if heard++; text != "0" && text != "x" {
+				t.Errorf("got %q", text)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("heard of %d", heard)
+		}
+	}
+	cancel()
+	<-done
+	if n := len(h.Readers()); n != 0 {
+		t.Errorf("%d readers", n)
+	}
+}
+
+func TestNobodyJoinsAClosedHub(t *testing.T) {
+	h := sse.NewHub[string](1, 1)
+	s := serve(t, h)
+	h.Close()
+	h.Close()
+	a := open(t, s, "a")
+	body, err := io.ReadAll(a.Body)
+	if err != nil || !strings.HasPrefix(string(body), "event: hello") {
+		t.Errorf("%q, %v", body, err)
+	}
+}

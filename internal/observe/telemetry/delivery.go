@@ -1,0 +1,153 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/headgate/headgate/internal/base/clip"
+)
+
+// delivery says once when a signal is not taken any more, and once when it is
+// again.
+type delivery struct {
+	signal       string
+	life         context.Context // ends what outlives the contexts of the SDK
+	log          *slog.Logger
+	failing      atomic.Bool
+	sent, failed atomic.Uint64
+}
+
+// note notes how a message went.
+func (d *delivery) note(err error) {
+	if err == nil {
+		d.sent.Add(1)
+		if d.failing.CompareAndSwap(true, false) {
+			d.log.Info("telemetry is taken again", "signal", d.signal)
+		}
+		return
+	}
+	d.failed.Add(1)
+	if d.failing.CompareAndSwap(false, true) {
+		d.log.Warn("telemetry is not taken", "signal", d.signal, "err", clip.Text(err.Error(), maxWords))
+	}
+}
+
+// maxWords is how much of what a collector says goes into the log, in bytes.
+const maxWords = 512
+
+// within returns ctx, cancelled when the process gives up.
+func (d *delivery) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(d.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// spanCounts are what becomes of spans.
+type spanCounts struct {
+	pending    atomic.Int64
+	sent, lost atomic.Uint64
+}
+
+// bounded takes no more spans than may be pending.
+type bounded struct {
+	sdktrace.SpanProcessor
+
+	spans *spanCounts
+}
+
+// OnEnd implements sdktrace.SpanProcessor. It never blocks.
+func (b *bounded) OnEnd(s sdktrace.ReadOnlySpan) {
+	if b.spans.pending.Add(1) > MaxPending {
+		b.spans.pending.Add(-1)
+		b.spans.lost.Add(1)
+		return
+	}
+	b.SpanProcessor.OnEnd(s)
+}
+
+// spanExporter notes how its messages went, in place of its caller.
+type spanExporter struct {
+	sdktrace.SpanExporter
+
+	delivery *delivery
+	spans    *spanCounts
+}
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (e *spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	ctx, end := e.delivery.within(ctx)
+	defer end()
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	e.delivery.note(err)
+	e.spans.pending.Add(-int64(len(spans)))
+	if err != nil {
+		e.spans.lost.Add(uint64(len(spans)))
+	} else {
+		e.spans.sent.Add(uint64(len(spans)))
+	}
+	return nil
+}
+
+// metricExporter notes how its messages went, in place of its caller.
+type metricExporter struct {
+	sdkmetric.Exporter
+
+	delivery *delivery
+}
+
+// Export implements sdkmetric.Exporter.
+func (e *metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
+	ctx, end := e.delivery.within(ctx)
+	defer end()
+	e.delivery.note(e.Exporter.Export(ctx, m))
+	return nil
+}
+
+// Collector returns what tells how sending goes, or nil.
+func (t *Telemetry) Collector() prometheus.Collector {
+	if t == nil {
+		return nil
+	}
+	return &collector{
+		t: t,
+		messages: prometheus.NewDesc("headgate_otlp_messages_total",
+			"Messages to the OpenTelemetry collector, by what became of them.", []string{"signal", "result"}, nil),
+		spans: prometheus.NewDesc("headgate_otlp_spans_total",
+			"Spans that were sent, or lost since the collector did not take them in time.", []string{"result"}, nil),
+	}
+}
+
+type collector struct {
+	t               *Telemetry
+	messages, spans *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.messages
+	out <- c.spans
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	for _, d := range c.t.deliveries {
+		count(c.messages, d.sent.Load(), d.signal, "sent")
+		count(c.messages, d.failed.Load(), d.signal, "failed")
+	}
+	if c.t.tracer != nil {
+		count(c.spans, c.t.spans.sent.Load(), "sent")
+		count(c.spans, c.t.spans.lost.Load(), "lost")
+	}
+}

@@ -1,0 +1,149 @@
+//go:build !race
+
+// With the race detector sync.Pool drops things on purpose.
+
+package telemetry_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/telemetry"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store/memory"
+)
+
+const text = `
+domain: api
+limits:
+  - {name: per-path, key: [path], rate: 1000000/minute}
+`
+
+// request has the path /a and nothing else.
+type request struct{}
+
+func (request) Attribute(a rules.Attribute) (string, bool) { return "/a", a.Kind == rules.Path }
+func (request) ClientIP() netip.Addr                       { return netip.Addr{} }
+
+func everything(string) (string, bool) { return "", true }
+
+// unsampled sends to nobody and records nothing.
+func unsampled(t testing.TB) *telemetry.Telemetry {
+	t.Helper()
+	tel, err := telemetry.New(context.Background(), telemetry.Options{
+		Endpoint: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Signals: telemetry.Traces,
+		Gatherer: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // nobody is there
+		_ = tel.Shutdown(ctx)
+	})
+	return tel
+}
+
+// newEngine returns one as the server has it.
+func newEngine(t testing.TB, tel *telemetry.Telemetry) *engine.Engine {
+	t.Helper()
+	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(text)})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	began := time.Now()
+	m := metrics.New(metrics.Options{Elapsed: func() time.Duration { return time.Since(began) }})
+	m.SetRules(rs, began)
+	return engine.New(tel.Store(memory.New(), "memory"), rs, engine.WithObserver(tel.Observer(m)))
+}
+
+// Without telemetry nothing stands between a door, the engine and the store;
+// there is nothing that could take time.
+func TestOffIsNotThere(t *testing.T) {
+	var off *telemetry.Telemetry
+	observer, store, transport := metrics.New(metrics.Options{}), memory.New(), &http.Transport{}
+	if off.Observer(observer) != engine.Observer(observer) || off.Transport(transport) != http.RoundTripper(transport) {
+		t.Error("something is wrapped")
+	}
+	if s, ok := off.Store(store, "memory").(*memory.Store); !ok || s != store {
+		t.Error("the store is wrapped")
+	}
+	if _, ok := off.Handler(http.NewServeMux(), everything).(*http.ServeMux); !ok {
+		t.Error("the handler is wrapped")
+	}
+	if off.Interceptor() != nil || off.Collector() != nil || off.Shutdown(context.Background()) != nil {
+		t.Error("something is there")
+	}
+}
+
+// Nor does a decision allocate when telemetry is on and its trace is not
+// recorded.
+func TestDecisionsAllocateNothing(t *testing.T) {
+	var off *telemetry.Telemetry
+	for name, tel := range map[string]*telemetry.Telemetry{"off": off, "not recorded": unsampled(t)} {
+		e := newEngine(t, tel)
+		q := engine.Query{Domain: "api", Request: request{}, Cost: 1, At: time.Now().UnixMicro(), Door: engine.DoorAPI}
+		n := testing.AllocsPerRun(1000, func() {
+			v, err := e.Decide(context.Background(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.Release()
+		})
+		if n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// BenchmarkDoor is a request through a door of HTTP to a decision: off, on and
+// not recorded, on and recorded.
+func BenchmarkDoor(b *testing.B) {
+	const recorded = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	on := unsampled(b)
+	for _, row := range []struct {
+		name, parent string
+		telemetry    *telemetry.Telemetry
+	}{{"off", "", nil}, {"unrecorded", "", on}, {"recorded", recorded, on}} {
+		b.Run(row.name, func(b *testing.B) {
+			e, at := newEngine(b, row.telemetry), time.Now().UnixMicro()
+			h := row.telemetry.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				at++
+				v, err := e.Decide(r.Context(), engine.Query{Domain: "api", Request: request{}, Cost: 1, At: at, Door: engine.DoorAPI})
+				if err != nil {
+					b.Error(err)
+				}
+				v.Release()
+				_, _ = io.WriteString(w, "ok")
+			}), everything)
+			r := httptest.NewRequest(http.MethodGet, "/a", http.NoBody)
+			if row.parent != "" {
+				r.Header.Set("Traceparent", row.parent)
+			}
+			w := nobody{}
+			b.ReportAllocs()
+			for b.Loop() {
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// nobody is a client that reads nothing.
+type nobody struct{}
+
+func (nobody) Header() http.Header         { return nil }
+func (nobody) Write(p []byte) (int, error) { return len(p), nil }
+func (nobody) WriteHeader(int)             {}

@@ -1,0 +1,438 @@
+package accesslog
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/base/clip"
+)
+
+// jsonNames says where the values of a JSON object go, by their path: the keys
+// from the outside in, joined by dots. It holds for all servers that log in
+// JSON: their names do not contradict each other.
+func jsonNames() map[string]place {
+	names := map[string]place{}
+	// Of several for the same thing the first of a line has the highest rank.
+	for slot, list := range map[slot]string{
+		timeDecided: `upstream_http_x_headgate_time headgate_time x_headgate_time resp_headers.X-Headgate-Time
+			downstream_X-Headgate-Time`,
+		timeEpoch: "msec",
+		timeAny: `StartUTC start_time StartLocal request.start_time time_iso8601 @timestamp timestamp ts time datetime
+			date time_local start_utc eventTime event_time`,
+		client: `client_ip request.client_ip request.remote_ip remote_ip remote_addr request.remote_addr ClientHost ClientAddr
+			downstream_direct_remote_address downstream_remote_address remote_address clientip client_addr client ip
+			source_ip src_ip c-ip remote_host client.ip source.ip`,
+		forwarded: `x_forwarded_for http_x_forwarded_for x-forwarded-for xff forwarded_for`,
+		method:    "method request.method request_method RequestMethod verb http_method http.request.method",
+		target:    "request_uri request.uri RequestPath original_path uri url path target request_path url.original url.path",
+		query:     "query_string args",
+		host:      "host request.host http_host RequestHost authority :authority vhost http.host url.domain",
+		request:   "request request_line",
+		status:    "status DownstreamStatus response_code status_code http_status code http.response.status_code",
+		span:      "request_time duration",
+		header:    "user_agent http_user_agent",
+	} {
+		for i, name := range strings.Fields(list) {
+			p := place{slot: slot, rank: 100 - i}
+			if slot == header {
+				p.name = "User-Agent"
+			}
+			names[name] = p
+		}
+	}
+	return names
+}
+
+// jsonFormat reads lines that are JSON objects.
+type jsonFormat struct {
+	name   string
+	places map[string]place
+	// prefixes are those of paths that name headers.
+	prefixes []string
+}
+
+func newJSON(name string, mapping map[string]string) (*jsonFormat, error) {
+	f := &jsonFormat{name: name, places: jsonNames(), prefixes: []string{"request.headers.", "request_", "http_"}}
+	for attribute, path := range mapping {
+		p, err := mappedPlace(attribute)
+		if err != nil {
+			return nil, err
+		}
+		p.rank = math.MaxInt
+		f.places[path] = p.canonical()
+	}
+	return f, nil
+}
+
+// mappedPlace returns where --map puts an attribute.
+func mappedPlace(attribute string) (place, error) {
+	slots := map[string]slot{
+		"time": timeAny, "client_ip": client, "forwarded_for": forwarded, "method": method, "path": target,
+		"query": query, "host": host, "request": request, "status": status, "duration": span,
+	}
+	if slot, ok := slots[attribute]; ok {
+		return place{slot: slot}, nil
+	}
+	kind, name, ok := strings.Cut(attribute, ":")
+	if named, known := map[string]slot{"header": header, "query": argument, "cookie": cookie}[kind]; ok && known && name != "" {
+		return place{slot: named, name: name}, nil
+	}
+	if attribute == "" || ok {
+		return place{}, fmt.Errorf("%q is no attribute of a request, such as client_ip, path, time or header:X-Api-Key", attribute)
+	}
+	return place{slot: other, name: attribute}, nil
+}
+
+// Name implements Format.
+func (f *jsonFormat) Name() string { return f.name }
+
+// Parser implements Format.
+func (f *jsonFormat) Parser(zone *time.Location) Parser {
+	return &jsonParser{jsonFormat: f, state: state{times: clock{zone: zone}}}
+}
+
+// jsonParser reads lines of a jsonFormat.
+type jsonParser struct {
+	*jsonFormat
+	state state
+	path  []byte
+	found [other + 1]found
+	dated string // the path of the time
+}
+
+// found is the value for a slot so far.
+type found struct {
+	value string
+	rank  int
+}
+
+// durationRank is that of the key duration.
+const durationRank = 99
+
+// maxDepth is how deep objects and arrays may be nested.
+const maxDepth = 32
+
+var errJSON = errors.New("the line is not a JSON object")
+
+// Parse implements Parser.
+func (p *jsonParser) Parse(line string, r *Record) error {
+	p.state.begin(r)
+	p.path, p.found, p.dated = p.path[:0], [other + 1]found{}, ""
+	s := scanner{text: line}
+	s.space()
+	if s.peek() != '{' {
+		return errJSON
+	}
+	if err := p.object(&s, 0); err != nil {
+		return err
+	}
+	s.space()
+	if s.at != len(s.text) {
+		return fmt.Errorf("character %d: something follows the JSON object", s.at+1)
+	}
+	// The method comes before the target, which means something else in
+	// CONNECT, and the query after it.
+	for _, slot := range []slot{
+		timeAny, timeEpoch, timeDecided, client, forwarded, method, request, target, query, host, status, span,
+	} {
+		f := &p.found[slot]
+		if f.rank == 0 || f.value == "" || f.value == "-" {
+			continue
+		}
+		if slot == span && f.rank == durationRank && p.dated != "ts" {
+			continue // only Caddy's is known to be in seconds
+		}
+		if slot == target && p.found[request].rank > 0 && p.state.asked {
+			continue
+		}
+		if err := p.state.set(&place{slot: slot}, f.value); err != nil {
+			return err
+		}
+	}
+	// Caddy's ts and nginx's time are those of the end.
+	atEnd := logsEnd
+	if strings.HasPrefix(strings.ToLower(p.dated), "start") || p.found[timeDecided].rank > 0 {
+		atEnd = logsStart
+	}
+	return p.state.end(atEnd)
+}
+
+// put takes the value at the current path.
+func (p *jsonParser) put(value string) {
+	place, ok := p.places[string(p.path)]
+	if !ok {
+		for _, prefix := range p.prefixes {
+			if name, is := strings.CutPrefix(string(p.path), prefix); is && name != "" {
+				switch {
+				case prefix == "http_":
+					name = strings.ReplaceAll(name, "_", "-")
+				case prefix == "request_" && (name[0] < 'A' || name[0] > 'Z'):
+					continue // Traefik's headers are canonical; this is something else
+				}
+				p.field(header, name, value)
+				return
+			}
+		}
+		if value != "" && value != "-" {
+			p.state.Fields = append(p.state.Fields, Field{Other, string(p.path), value})
+		}
+		return
+	}
+	if place.slot >= header {
+		p.field(place.slot, place.name, value)
+		return
+	}
+	if f := &p.found[place.slot]; place.rank > f.rank {
+		*f = found{value, place.rank}
+		if place.slot == timeAny {
+			p.dated = string(p.path)
+		}
+	}
+}
+
+// field adds a field, of several headers of a name the first.
+func (p *jsonParser) field(slot slot, name, value string) {
+	c := place{slot: slot, name: name}.canonical()
+	switch c.slot { //nolint:exhaustive // the rest are plain fields
+	case forwarded:
+		if f := &p.found[forwarded]; f.rank == 0 {
+			*f = found{value, 1}
+		}
+		return
+	case host:
+		return
+	}
+	kind := Kind(slot - header)
+	if _, twice := p.state.Field(kind, c.name); !twice && value != "-" && value != "" {
+		p.state.Fields = append(p.state.Fields, Field{kind, c.name, value})
+	}
+}
+
+func (p *jsonParser) object(s *scanner, depth int) error {
+	if depth > maxDepth {
+		return errors.New("the JSON is nested too deeply")
+	}
+	s.at++ // {
+	s.space()
+	if s.peek() == '}' {
+		s.at++
+		return nil
+	}
+	for {
+		s.space()
+		key, err := s.string()
+		if err != nil {
+			return err
+		}
+		s.space()
+		if s.peek() != ':' {
+			return s.expected("a colon")
+		}
+		s.at++
+		length := len(p.path)
+		if length > 0 {
+			p.path = append(p.path, '.')
+		}
+		p.path = append(p.path, key...)
+		if err := p.value(s, depth); err != nil {
+			return err
+		}
+		p.path = p.path[:length]
+		s.space()
+		switch s.peek() {
+		case ',':
+			s.at++
+		case '}':
+			s.at++
+			return nil
+		default:
+			return s.expected("a comma or }")
+		}
+	}
+}
+
+// value reads any value. Of an array each element has the array's path.
+func (p *jsonParser) value(s *scanner, depth int) error {
+	s.space()
+	switch s.peek() {
+	case '{':
+		return p.object(s, depth+1)
+	case '[':
+		return p.array(s, depth+1)
+	case '"':
+		text, err := s.string()
+		if err == nil {
+			p.put(text)
+		}
+		return err
+	}
+	word, err := s.word()
+	if err == nil && word != "null" {
+		p.put(word)
+	}
+	return err
+}
+
+func (p *jsonParser) array(s *scanner, depth int) error {
+	if depth > maxDepth {
+		return errors.New("the JSON is nested too deeply")
+	}
+	s.at++ // [
+	s.space()
+	if s.peek() == ']' {
+		s.at++
+		return nil
+	}
+	for {
+		if err := p.value(s, depth); err != nil {
+			return err
+		}
+		s.space()
+		switch s.peek() {
+		case ',':
+			s.at++
+		case ']':
+			s.at++
+			return nil
+		default:
+			return s.expected("a comma or ]")
+		}
+	}
+}
+
+// scanner reads the tokens of JSON (RFC 8259).
+type scanner struct {
+	text string
+	at   int
+}
+
+func (s *scanner) peek() byte {
+	if s.at < len(s.text) {
+		return s.text[s.at]
+	}
+	return 0
+}
+
+func (s *scanner) space() {
+	for s.at < len(s.text) {
+		switch s.text[s.at] {
+		case ' ', '\t', '\r', '\n':
+			s.at++
+		default:
+			return
+		}
+	}
+}
+
+func (s *scanner) expected(what string) error {
+	if s.at >= len(s.text) {
+		return errors.New("the JSON breaks off")
+	}
+	return fmt.Errorf("character %d: the JSON has %q where %s should be", s.at+1, clip.Text(s.text[s.at:], 10), what)
+}
+
+// string reads a string and undoes its escapes.
+func (s *scanner) string() (string, error) {
+	if s.peek() != '"' {
+		return "", s.expected("a quotation mark")
+	}
+	start := s.at + 1
+	for from := start; ; {
+		i := strings.IndexByte(s.text[from:], '"')
+		if i < 0 {
+			s.at = len(s.text)
+			return "", s.expected("")
+		}
+		from += i
+		if escaped(s.text[start:], from-start) {
+			from++
+			continue
+		}
+		s.at = from + 1
+		return s.checked(s.text[start:from])
+	}
+}
+
+// checked refuses what may not stand in a string, as encoding/json does.
+func (s *scanner) checked(text string) (string, error) {
+	plain := true
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c < ' ':
+			return "", errors.New("the JSON has a control character in a string")
+		case c == '\\':
+			plain = false
+			if !strings.ContainsRune(`"\/bfnrtu`, rune(text[i+1])) { // a string never ends in one
+				return "", fmt.Errorf("the JSON has the unknown escape %q", clip.Text(text[i:], 2))
+			}
+			if text[i+1] == 'u' {
+				if _, ok := hex(text[i+2:], 4); !ok {
+					return "", fmt.Errorf("the JSON has the unknown escape %q", clip.Text(text[i:], 6))
+				}
+			}
+			i++
+		case c >= utf8.RuneSelf:
+			plain = plain && true
+		}
+	}
+	if plain {
+		return text, nil
+	}
+	return unescape(text), nil
+}
+
+// word reads a number, true, false or null.
+func (s *scanner) word() (string, error) {
+	start := s.at
+	for s.at < len(s.text) && strings.IndexByte(" \t\r\n,:]}[{\"", s.text[s.at]) < 0 {
+		s.at++
+	}
+	word := s.text[start:s.at]
+	switch word {
+	case "true", "false", "null":
+		return word, nil
+	}
+	if !isNumber(word) {
+		s.at = start
+		return "", s.expected("a value")
+	}
+	return word, nil
+}
+
+// isNumber reports whether text is a number of JSON.
+func isNumber(text string) bool {
+	text = strings.TrimPrefix(text, "-")
+	digits := func() int {
+		n := 0
+		for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+			n++
+		}
+		zero := n > 1 && text[0] == '0'
+		text = text[n:]
+		if zero {
+			return -n
+		}
+		return n
+	}
+	if digits() <= 0 {
+		return false
+	}
+	if strings.HasPrefix(text, ".") {
+		if text = text[1:]; digits() == 0 {
+			return false
+		}
+	}
+	if text != "" && (text[0] == 'e' || text[0] == 'E') {
+		if text = text[1:]; text != "" && (text[0] == '+' || text[0] == '-') {
+			text = text[1:]
+		}
+		if digits() == 0 {
+			return false
+		}
+	}
+	return text == ""
+}

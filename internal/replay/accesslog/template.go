@@ -1,0 +1,223 @@
+package accesslog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
+)
+
+// template is a format of texts with values between them.
+type template struct {
+	name    string
+	begins  string // the text before the first value
+	steps   []step
+	logged  whenLogged
+	another bool // whether more may follow the last text
+}
+
+// step is a value and the text after it, which is where it ends.
+type step struct {
+	place
+	stop string
+	// quoted values may have quotation marks in them after a backslash.
+	quoted bool
+}
+
+// compile joins texts and values, which alternate: texts has one more.
+func compile(name string, texts []string, places []place, logged whenLogged) (*template, error) {
+	t := &template{name: name, begins: texts[0], logged: logged}
+	timed, asked := false, false
+	if slices.ContainsFunc(places, func(p place) bool { return p.slot == timeDecided }) {
+		places, t.logged = prefer(places, preciseTimes()), logsStart
+	}
+	for i, p := range places {
+		stop := texts[i+1]
+		if stop == "" && i+1 < len(places) {
+			return nil, fmt.Errorf("nothing stands between the values %d and %d of the format, so that one cannot tell them apart", i+1, i+2)
+		}
+		switch p.slot {
+		case timeLocal, timeISO, timeEpoch, timeAny, timeDecided:
+			timed = true
+		case request, target, uri, uriQuery, hosted:
+			asked = true
+		default:
+		}
+		quoted := strings.HasSuffix(texts[i], `"`) && strings.HasPrefix(stop, `"`)
+		t.steps = append(t.steps, step{p.canonical(), stop, quoted})
+	}
+	switch {
+	case !timed:
+		return nil, fmt.Errorf("the format has no time, such as $time_local, %%t or %%START_TIME%%")
+	case !asked:
+		return nil, fmt.Errorf("the format has no request, such as $request, %%r or %%REQ(:PATH)%%")
+	}
+	return t, nil
+}
+
+// templateParser reads lines of a template.
+type templateParser struct {
+	*template
+	state state
+}
+
+// Parse implements Parser.
+func (p *templateParser) Parse(line string, r *Record) error {
+	p.state.begin(r)
+	rest, ok := strings.CutPrefix(line, p.begins)
+	if !ok {
+		return fmt.Errorf("the line does not begin with %q", p.begins)
+	}
+	var none error
+	for i := range p.steps {
+		s := &p.steps[i]
+		end := s.end(rest)
+		if end < 0 {
+			return fmt.Errorf("no %q after value %d of the format, at character %d", s.stop, i+1, len(line)-len(rest)+1)
+		}
+		value := rest[:end]
+		rest = rest[end+len(s.stop):]
+		if s.slot == skip || value == "-" || value == "" {
+			continue
+		}
+		if s.slot >= header || s.quoted {
+			value = unescape(value)
+		}
+		switch err := p.state.set(&s.place, value); {
+		case err == nil:
+		case errors.Is(err, errNoRequest):
+			none = err // if the rest is as it should be
+		default:
+			return err
+		}
+	}
+	if rest != "" && !p.another {
+		return fmt.Errorf("%q is left at the end of the line", clip.Text(rest, 40))
+	}
+	if none != nil {
+		return none
+	}
+	return p.state.end(p.logged)
+}
+
+// end returns how long the value at the beginning of text is, or -1.
+func (s *step) end(text string) int {
+	switch {
+	case s.stop == "":
+		return len(text)
+	case !s.quoted:
+		// strings.Index would look for both bytes at once, which takes longer
+		// to begin with than these short values are.
+		i := strings.IndexByte(text, s.stop[0])
+		if i < 0 || len(s.stop) == 1 || strings.HasPrefix(text[i:], s.stop) {
+			return i
+		}
+		return strings.Index(text, s.stop)
+	}
+	for from := 0; ; {
+		i := strings.IndexByte(text[from:], '"')
+		if i < 0 {
+			return -1
+		}
+		i += from
+		if !escaped(text, i) && strings.HasPrefix(text[i:], s.stop) {
+			return i
+		}
+		from = i + 1
+	}
+}
+
+// escaped reports whether an odd number of backslashes stands before text[i].
+func escaped(text string, i int) bool {
+	n := 0
+	for i > n && text[i-1-n] == '\\' {
+		n++
+	}
+	return n%2 == 1
+}
+
+// unescape undoes what servers do to values: \x22 (nginx, Apache), \" \n and
+// the like (Apache, JSON), \u0022 (JSON). Anything else stays.
+func unescape(text string) string {
+	at := strings.IndexByte(text, '\\')
+	if at < 0 {
+		return text
+	}
+	out := make([]byte, 0, len(text))
+	for at >= 0 {
+		out = append(out, text[:at]...)
+		text = text[at:]
+		c, n := escape(text)
+		out = append(out, c...)
+		text = text[n:]
+		at = strings.IndexByte(text, '\\')
+	}
+	return string(append(out, text...))
+}
+
+// escape reads an escape at the beginning of text, and says how long it is.
+func escape(text string) (string, int) {
+	if len(text) < 2 {
+		return text, len(text)
+	}
+	switch c := text[1]; c {
+	case '"', '\\', '/', '\'':
+		return text[1:2], 2
+	case 'n':
+		return "\n", 2
+	case 't':
+		return "\t", 2
+	case 'r':
+		return "\r", 2
+	case 'b':
+		return "\b", 2
+	case 'f':
+		return "\f", 2
+	case 'v':
+		return "\v", 2
+	case 'x', 'X':
+		if n, ok := hex(text[2:], 2); ok {
+			return string([]byte{byte(n)}), 4
+		}
+	case 'u':
+		return escapeUnicode(text)
+	}
+	return text[:1], 1
+}
+
+// escapeUnicode reads \u0022, or two of them that are one character.
+func escapeUnicode(text string) (string, int) {
+	n, ok := hex(text[2:], 4)
+	if !ok {
+		return text[:1], 1
+	}
+	if n >= 0xd800 && n < 0xdc00 && len(text) >= 12 && text[6] == '\\' && text[7] == 'u' {
+		if low, ok := hex(text[8:], 4); ok && low >= 0xdc00 && low < 0xe000 {
+			return string(0x10000 + (n-0xd800)<<10 + (low - 0xdc00)), 12
+		}
+	}
+	return string(n), 6 // half a pair becomes U+FFFD, as in encoding/json
+}
+
+// hex reads n hexadecimal digits.
+func hex(text string, n int) (rune, bool) {
+	if len(text) < n {
+		return 0, false
+	}
+	var out rune
+	for i := range n {
+		c := text[i]
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		out = out<<4 | rune(c)
+	}
+	return out, true
+}

@@ -1,0 +1,183 @@
+package ruletest_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/replay/ruletest"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store/memory"
+)
+
+const testRules = `
+domain: d
+limits:
+  - {name: login, match: {path: /login}, key: client_ip, rate: 5/minute, algorithm: fixed_window, on_limit: {status: 503}}
+  - {name: seen, match: {path: /login}, rate: 1/minute, mode: shadow}
+descriptors:
+  - {key: a, quota_mode: true, rate_limit: {name: first, unit: minute, requests_per_unit: 1}}
+  - {key: b, quota_mode: true, rate_limit: {name: second, unit: minute, requests_per_unit: 2}}
+`
+
+func run(t *testing.T, src string, only *regexp.Regexp) []ruletest.Result {
+	t.Helper()
+	rs, diagnostics := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(testRules)})
+	file, problems := rules.ParseTests(rules.Source{Name: "a_test.yaml", Data: []byte(src)})
+	if rs == nil || file == nil {
+		t.Fatal(diagnostics, problems)
+	}
+	clients, err := client.New(client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, problems, err := ruletest.Run(t.Context(), file, rs, ruletest.Options{
+		NewStore: func() headgate.Store { return memory.New() }, Clients: clients, Only: only,
+	})
+	if err != nil || problems != nil {
+		t.Fatal(problems, err)
+	}
+	return results
+}
+
+// TestUnknownDomain: a test of a domain that is not there passes only if it says
+// so.
+func TestUnknownDomain(t *testing.T) {
+	rs, _ := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(testRules)})
+	for expect, want := range map[string]string{
+		"allowed": `the test "a" is about the domain "dd", which the rules do not have; known are d`,
+		"any":     `the test "a" is about the domain "dd", which the rules do not have`,
+		"{reason: unknown_domain, allowed: true}": "",
+	} {
+		file, problems := rules.ParseTests(rules.Source{Name: "a_test.yaml", Data: []byte("domain: dd\ntests: [{name: a, trace: [{request: {path: /login}, expect: " + expect + "}]}]")})
+		if file == nil {
+			t.Fatal(problems)
+		}
+		clients, err := client.New(client.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, problems, err := ruletest.Run(t.Context(), file, rs, ruletest.Options{NewStore: func() headgate.Store { return memory.New() }, Clients: clients})
+		if got := rules.Problems(problems).Error(); err != nil || !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%s: %q, %v, want %q", expect, got, err, want)
+		}
+		if want == "" && (len(results) != 1 || !results[0].Passed) {
+			t.Errorf("%s: %+v", expect, results)
+		}
+	}
+}
+
+// Every part of a verdict that is not as expected is named, with both values.
+func TestDifferences(t *testing.T) {
+	for expect, want := range map[string]string{
+		"refused":                   "expect: refused, not allowed",
+		"{allowed: false}":          "expect: refused, not allowed",
+		"{rule: ''}":                "rule: none, not login",
+		"{rule: seen}":              "rule: seen, not login",
+		"{limit: 4, remaining: 3}":  "limit: 4, not 5; remaining: 3, not 4",
+		"{status: 503}":             "status: 503, not 200",
+		"{retry_after: 1s}":         "retry_after: 1s, not 0s",
+		"{retry_after: never}":      "retry_after: never, not 0s",
+		"{reset_after: 60.000001s}": "reset_after: 1m0.000001s, not 1m0s",
+		"{delay: 1us}":              "delay: 1µs, not 0s",
+		"{reason: limited}":         "reason: limited, not ok",
+		"{shadow: [seen]}":          "shadow: seen, not none",
+		"any":                       "",
+		"{allowed: true, rule: login, limit: 5, remaining: 4, status: 200, retry_after: 0s, reset_after: 1m, delay: 0s, reason: ok, shadow: []}": "",
+	} {
+		r := run(t, "tests: [{name: x, trace: [{request: {path: /login, client_ip: 192.0.2.1}, expect: "+expect+"}]}]", nil)[0]
+		var got []string
+		for _, f := range r.Failures {
+			for _, field := range f.Fields {
+				got = append(got, field.Name+": "+field.Want+", not "+field.Got)
+			}
+		}
+		if text := strings.Join(got, "; "); text != want || r.Passed != (want == "") {
+			t.Errorf("%s: got %q, want %q", expect, text, want)
+		}
+	}
+}
+
+// A failure says which request of which step it is, and when.
+func TestFailureTellsItsPlace(t *testing.T) {
+	r := run(t, `
+timezone: Asia/Tokyo
+tests:
+  - name: x
+    request: {path: /login, client_ip: 192.0.2.1}
+    trace:
+      - {at: 09:00, repeat: 3, expect: allowed}
+      - at: +1s
+        every: 1s
+        repeat: 4
+        expect: allowed
+`, nil)[0]
+	want := ruletest.Result{
+		Name: "x", File: "a_test.yaml", Line: 4, Column: 5, Requests: 7,
+		Failures: []ruletest.Failure{{
+			File: "a_test.yaml", Line: 11, Column: 17, Step: 2, Repetition: 3, Of: 4,
+			At: time.Date(2026, 1, 1, 0, 0, 3, 0, time.UTC), Request: "/login client_ip=192.0.2.1",
+			Got:    "refused by login, 0 of 5 left, retry after 57s, would be refused by seen",
+			Fields: []ruletest.Field{{Name: "expect", Want: "allowed", Got: "refused"}},
+		}},
+	}
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Every test begins with nothing counted; Only leaves out the others.
+func TestTestsStandAlone(t *testing.T) {
+	const one = "request: {path: /login}, trace: [{repeat: 5, expect: allowed}, {expect: {allowed: false, status: 503}}]}"
+	src := "tests: [{name: first, " + one + ", {name: second, " + one + "]"
+	if r := run(t, src, nil); len(r) != 2 || !r[0].Passed || !r[1].Passed {
+		t.Errorf("%+v", r)
+	}
+	if r := run(t, src, regexp.MustCompile("^sec")); len(r) != 1 || r[0].Name != "second" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The parts of a request make one verdict: of quotas one has to be left.
+func TestDescriptorsMakeOneVerdict(t *testing.T) {
+	r := run(t, `
+tests:
+  - name: x
+    descriptors: [{a: 1}, {b: 1}]
+    trace:
+      - {expect: {allowed: true, rule: first, remaining: 0}}
+      - {expect: {allowed: true, rule: second, remaining: 0}}
+      - {expect: {allowed: false, status: 429}}
+`, nil)[0]
+	if !r.Passed {
+		t.Errorf("%+v", r.Failures)
+	}
+}
+
+// Of many failures the first ten are told.
+func TestFailuresAreBounded(t *testing.T) {
+	src := "tests: [{name: x, request: {path: /}, trace: [" + strings.Repeat("{expect: refused}, ", 25) + "]}]"
+	if r := run(t, src, nil)[0]; r.Passed || len(r.Failures) != 10 || r.More != 15 {
+		t.Errorf("%d failures and %d more", len(r.Failures), r.More)
+	}
+}
+
+// Which rule applies to a descriptor is decided by the order of its entries and
+// by how many there are, here as at the door of Envoy's service.
+func TestDescriptorsAreOrdered(t *testing.T) {
+	for entries, want := range map[string]string{
+		"[{a: 1}]":       "allowed: true, rule: first",
+		"[{a: 1, b: 1}]": "allowed: true, rule: ''",
+		"[{b: 1, a: 1}]": "allowed: true, rule: ''",
+	} {
+		r := run(t, "tests: [{name: x, trace: [{descriptors: "+entries+", expect: {"+want+"}}]}]", nil)[0]
+		if !r.Passed {
+			t.Errorf("%s: %+v, want %s", entries, r.Failures, want)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package simulate
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Comparison is what other rules make of the same traffic.
+type Comparison struct {
+	// NewlyRefused are requests that pass under the old rules and not under
+	// the new ones, NewlyAllowed the opposite.
+	NewlyRefused int64 `json:"newly_refused"`
+	NewlyAllowed int64 `json:"newly_allowed"`
+	// Same are requests that get the same answer.
+	SameAllowed int64 `json:"same_allowed"`
+	SameRefused int64 `json:"same_refused"`
+	// By are the rules that are the reason: for what is newly refused the new
+	// rule, for what newly passes the old one.
+	By []Change `json:"by"`
+	// New is the report on the new rules.
+	New *Report `json:"new"`
+}
+
+// Change is what one rule changes.
+type Change struct {
+	Rule         string `json:"rule"`
+	NewlyRefused int64  `json:"newly_refused"`
+	NewlyAllowed int64  `json:"newly_allowed"`
+	// Keys is how many of its keys are affected, Top those most.
+	Keys int         `json:"keys"`
+	Top  []KeyChange `json:"top"`
+}
+
+// KeyChange is what changes for one key.
+type KeyChange struct {
+	Key          string `json:"key"`
+	NewlyRefused int64  `json:"newly_refused"`
+	NewlyAllowed int64  `json:"newly_allowed"`
+}
+
+// comparison counts differences.
+type comparison struct {
+	same    [2]int64 // refused, allowed
+	refused map[*rules.Rule]*changes
+	allowed map[*rules.Rule]*changes
+	order   []*changes
+}
+
+// changes are those by one rule.
+type changes struct {
+	rule             *rules.Rule
+	refused, allowed int64
+	keys             map[string]*KeyChange
+	dropped          int
+}
+
+// mostChanged is how many keys of a rule are told apart in a comparison.
+const mostChanged = 1 << 16
+
+func newComparison() *comparison {
+	return &comparison{refused: map[*rules.Rule]*changes{}, allowed: map[*rules.Rule]*changes{}}
+}
+
+// add compares two verdicts on a request.
+func (c *comparison) add(_ int64, before, after *engine.Verdict) {
+	switch {
+	case before.Allowed && after.Allowed:
+		c.same[1]++
+	case !before.Allowed && !after.Allowed:
+		c.same[0]++
+	case after.Allowed:
+		ch := c.of(c.allowed, before.Rule)
+		ch.allowed++
+		if k := ch.key(before); k != nil {
+			k.NewlyAllowed++
+		}
+	default:
+		ch := c.of(c.refused, after.Rule)
+		ch.refused++
+		if k := ch.key(after); k != nil {
+			k.NewlyRefused++
+		}
+	}
+}
+
+func (c *comparison) of(m map[*rules.Rule]*changes, r *rules.Rule) *changes {
+	ch := m[r]
+	if ch == nil {
+		ch = &changes{rule: r, keys: map[string]*KeyChange{}}
+		m[r] = ch
+		c.order = append(c.order, ch)
+	}
+	return ch
+}
+
+// key returns the change of the key that v's rule refused, or nil if there are
+// too many.
+func (ch *changes) key(v *engine.Verdict) *KeyChange {
+	results := v.Results()
+	for i := range results {
+		if results[i].Rule != ch.rule {
+			continue
+		}
+		k := ch.keys[results[i].Key]
+		switch {
+		case k != nil:
+		case len(ch.keys) >= mostChanged:
+			ch.dropped++
+		default:
+			k = &KeyChange{Key: keyText(ch.rule, results[i].Key)}
+			ch.keys[strings.Clone(results[i].Key)] = k
+		}
+		return k
+	}
+	return nil
+}
+
+func (c *comparison) report(after *Report, top int) *Comparison {
+	out := &Comparison{SameRefused: c.same[0], SameAllowed: c.same[1], By: []Change{}, New: after}
+	for _, ch := range c.order {
+		out.NewlyRefused += ch.refused
+		out.NewlyAllowed += ch.allowed
+		one := Change{NewlyRefused: ch.refused, NewlyAllowed: ch.allowed, Keys: len(ch.keys), Top: []KeyChange{}}
+		if ch.rule != nil {
+			one.Rule = ch.rule.Name
+		}
+		for _, k := range ch.keys {
+			one.Top = append(one.Top, *k)
+		}
+		slices.SortFunc(one.Top, func(a, b KeyChange) int {
+			return cmp.Or(cmp.Compare(b.NewlyRefused+b.NewlyAllowed, a.NewlyRefused+a.NewlyAllowed), strings.Compare(a.Key, b.Key))
+		})
+		one.Top = one.Top[:min(top, len(one.Top))]
+		out.By = append(out.By, one)
+	}
+	slices.SortStableFunc(out.By, func(a, b Change) int {
+		return cmp.Compare(b.NewlyRefused+b.NewlyAllowed, a.NewlyRefused+a.NewlyAllowed)
+	})
+	return out
+}

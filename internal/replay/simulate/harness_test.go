@@ -1,0 +1,44 @@
+package simulate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/replay/simulate"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// store is the embedded store, as the commands use it.
+type store struct{ *memory.Store }
+
+func (s store) Usage() (keys, bytes, evicted int64) {
+	u := s.Stats()
+	return u.Keys, u.Bytes, u.EvictedInDebt
+}
+
+func newStore(now func() time.Time) simulate.Store {
+	return store{memory.New(memory.WithClock(now))}
+}
+
+func side(t testing.TB, src string) simulate.Side {
+	t.Helper()
+	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(src)})
+	if rs == nil {
+		t.Fatal(problems)
+	}
+	return simulate.Side{Rules: rs, Domain: rs.Domains()[0]}
+}
+
+func options(t testing.TB, src string, logs ...simulate.Log) simulate.Options {
+	t.Helper()
+	clients, err := client.New(client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return simulate.Options{
+		Side: side(t, src), NewStore: newStore, Top: 5,
+		Reading: simulate.Reading{Logs: logs, Clients: clients, Reorder: 10 * time.Second},
+	}
+}

@@ -1,0 +1,123 @@
+package simulate
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// logged finds out which of the attributes that rules ask for are in a log at all.
+// Batches are looked at by several goroutines at once.
+type logged struct {
+	attributes []rules.Attribute
+	seen       []atomic.Bool
+}
+
+func newLogged(sides []Side) *logged {
+	l := &logged{}
+	have := map[rules.Attribute]bool{}
+	add := func(a rules.Attribute) {
+		if !have[a] {
+			have[a] = true
+			l.attributes = append(l.attributes, a)
+		}
+	}
+	for _, s := range sides {
+		for _, r := range s.Rules.Rules() {
+			if r.Domain != s.Domain {
+				continue
+			}
+			for _, a := range r.Needs() {
+				add(a)
+			}
+			for _, a := range r.Key {
+				add(a.Attribute)
+			}
+		}
+	}
+	l.seen = make([]atomic.Bool, len(l.attributes))
+	return l
+}
+
+// note looks which of those an entry has that none before it had.
+func (l *logged) note(e *entry) {
+	for i, a := range l.attributes {
+		if l.seen[i].Load() {
+			continue
+		}
+		if _, ok := e.Attribute(a); ok {
+			l.seen[i].Store(true)
+		}
+	}
+}
+
+// has reports whether any entry has an attribute.
+func (l *logged) has(a rules.Attribute) bool {
+	for i := range l.attributes {
+		if l.attributes[i] == a {
+			return l.seen[i].Load()
+		}
+	}
+	return false
+}
+
+// Lacking is an attribute that a rule asks for, and that the log does not have, or
+// has of few of the rule's requests.
+type Lacking struct {
+	Attribute string `json:"attribute"`
+	// Never says that no line of the log has it.
+	Never bool `json:"never"`
+	// Needed says that the rule applies only to requests that have it. Otherwise
+	// it counts by it, and Requests is how many it counted together because they
+	// lack it.
+	Needed   bool  `json:"needed"`
+	Requests int64 `json:"requests"`
+}
+
+// lackingShare is from which part of a rule's requests on it is worth a warning
+// that they lack a part of the key.
+const lackingShare = 0.9
+
+// lacks returns what the rule asks for in vain.
+func (rt *ruleTally) lacks(l *logged) []Lacking {
+	var out []Lacking
+	for _, a := range rt.rule.Needs() {
+		if !l.has(a) {
+			out = append(out, Lacking{Attribute: a.String(), Never: true, Needed: true})
+		}
+	}
+	if len(out) > 0 {
+		return out // it applied to nothing
+	}
+	for i, a := range rt.rule.Key {
+		n, never := rt.lacking[i], !l.has(a.Attribute)
+		if n > 0 && (never || float64(n) >= lackingShare*float64(rt.requests)) {
+			out = append(out, Lacking{Attribute: a.Attribute.String(), Never: never, Requests: n})
+		}
+	}
+	return out
+}
+
+// LackingText says of each rule that asks for what the log lacks what that has
+// come to.
+func (r *Report) LackingText() []string { return lackingText(r.Rules) }
+
+func lackingText(list []RuleReport) []string {
+	var out []string
+	for i := range list {
+		r := &list[i]
+		for _, l := range r.Lacking {
+			switch {
+			case l.Needed:
+				out = append(out, fmt.Sprintf("the rule %s needs %s, which is nowhere in the log: it applied to no request", r.Name, l.Attribute))
+			case l.Never:
+				out = append(out, fmt.Sprintf("the rule %s counts by %s, which is nowhere in the log: it counted %s together", r.Name, l.Attribute, plural(l.Requests, "request")))
+			default:
+				out = append(out, fmt.Sprintf("the rule %s counts by %s, which the log does not have of %s (%s of the rule's): it counted these together",
+					r.Name, l.Attribute, plural(l.Requests, "request"), percent(l.Requests, r.Requests)))
+			}
+		}
+	}
+	return out
+}

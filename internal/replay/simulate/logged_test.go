@@ -1,0 +1,62 @@
+package simulate_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/replay/simulate"
+)
+
+const asksForMore = `
+domain: d
+limits:
+  - {name: by-key, match: {path: /login}, key: ["header:X-Api-Key"], rate: 100/minute}
+  - {name: by-both, match: {path: /login}, key: [client_ip, "query:tenant"], rate: 100/minute}
+  - {name: by-tenant, match: {path: /other}, key: ["query:tenant"], rate: 100/minute}
+  - {name: by-agent, key: ["header:User-Agent"], rate: 100/minute}
+  - {name: skips, key: ["jwt:sub"], key_missing: skip, rate: 1/minute}
+  - {name: paying, match: {headers: {X-Plan: pro}}, rate: 1/minute}
+  - {name: not-paying, match: {headers: {X-Plan: {not: pro}}}, rate: 100/minute}
+  - {name: one-host, match: {host: a.example}, rate: 1/minute}
+`
+
+// What rules ask for and a log does not have is told, of each rule: a combined log
+// has neither fields of the request but two, nor claims, nor the host.
+func TestWhatTheLogLacks(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	for i := range 20 {
+		log.WriteString(line(noon.Add(time.Duration(i)*time.Second), fmt.Sprintf("198.51.100.%d", i), "POST /login"))
+	}
+	for i := range 4 {
+		log.WriteString(line(noon.Add(30*time.Second), "198.51.100.7", fmt.Sprintf("GET /other?tenant=%d", i)))
+	}
+	o := options(t, asksForMore, bytesLog("a.log", []byte(log.String())))
+	candidate := side(t, fivePerMinute)
+	o.Candidate = &candidate
+	r := run(t, o)
+	want := []string{
+		"the rule by-key counts by header:X-Api-Key, which is nowhere in the log: it counted 20 requests together",
+		"the rule by-both counts by query:tenant, which the log does not have of 20 requests (100.0 % of the rule's): it counted these together",
+		"the rule skips needs jwt:sub, which is nowhere in the log: it applied to no request",
+		"the rule paying needs header:X-Plan, which is nowhere in the log: it applied to no request",
+		"the rule one-host needs host, which is nowhere in the log: it applied to no request",
+	}
+	if got := r.LackingText(); !slices.Equal(got, want) {
+		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got, want := fmt.Sprint(r.Rules[0].Lacking), fmt.Sprint([]simulate.Lacking{{"header:X-Api-Key", true, false, 20}}); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if list := r.Compare.New.LackingText(); len(list) > 0 {
+		t.Errorf("of the new rules, which ask for nothing: %q", list)
+	}
+	var page bytes.Buffer
+	if err := r.WriteHTML(&page); err != nil || strings.Count(page.String(), "nowhere in the log") != 4 {
+		t.Errorf("%v: %d warnings in the page", err, strings.Count(page.String(), "nowhere in the log"))
+	}
+}

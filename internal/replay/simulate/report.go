@@ -1,0 +1,274 @@
+package simulate
+
+import (
+	"cmp"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Report is what rules made of traffic.
+type Report struct {
+	Requests int64 `json:"requests"`
+	Allowed  int64 `json:"allowed"`
+	Refused  int64 `json:"refused"`
+	// Skipped are lines that could not be read.
+	Skipped int64 `json:"skipped"`
+	// Delayed are requests that pass, but have to wait.
+	Delayed int64 `json:"delayed"`
+	// WouldRefuse are requests that rules in shadow mode would have refused.
+	WouldRefuse int64 `json:"would_refuse"`
+	// NoClient are requests without an address of their client, which a rule
+	// counted by it: they were all taken for one client.
+	NoClient int64        `json:"no_client,omitempty"`
+	Domain   string       `json:"domain"`
+	From     *time.Time   `json:"from"`
+	To       *time.Time   `json:"to"`
+	Rules    []RuleReport `json:"rules"`
+	Logs     []LogReport  `json:"logs"`
+	Samples  []Sample     `json:"samples,omitempty"`
+	Memory   Memory       `json:"memory"`
+	Timeline Timeline     `json:"timeline"`
+	Compare  *Comparison  `json:"compare,omitempty"`
+}
+
+// Memory is what the store took.
+type Memory struct {
+	// Keys and Bytes are the most that there were at any time.
+	Keys  int64 `json:"keys"`
+	Bytes int64 `json:"bytes"`
+	// Evicted are keys that were forgotten to make room though they were not
+	// fresh: with so many keys serve would do the same.
+	Evicted int64 `json:"evicted"`
+}
+
+// RuleReport is what one rule made of traffic.
+type RuleReport struct {
+	Name      string `json:"name"`
+	Requests  int64  `json:"requests"`
+	Allowed   int64  `json:"allowed"`
+	Refused   int64  `json:"refused"`
+	Delayed   int64  `json:"delayed"`
+	Limit     string `json:"limit"`
+	Mode      string `json:"mode"`
+	MaxDelay  int64  `json:"max_delay_ms"`
+	MeanDelay int64  `json:"mean_delay_ms"`
+	// WouldRefuse is what a rule in shadow mode would have refused.
+	WouldRefuse int64 `json:"would_refuse"`
+	// Outcomes are requests by what became of them, without zeros.
+	Outcomes map[string]int64 `json:"outcomes"`
+	// Keys is how many keys there were, RefusedKeys how many of them were
+	// refused at least once. Approximate says that keys which came back after
+	// they had not been tracked for a while are counted twice.
+	Keys         int64      `json:"keys"`
+	RefusedKeys  int64      `json:"refused_keys"`
+	Approximate  bool       `json:"approximate,omitempty"`
+	FirstRefusal *time.Time `json:"first_refusal"`
+	LastRefusal  *time.Time `json:"last_refusal"`
+	// PeakUse is the most that any key had in use, as a part of its limit.
+	PeakUse float64 `json:"peak_use"`
+	// Demand counts keys by the most that they asked for: the requests of their
+	// busiest period, measured by the limit, or how many would have been in a
+	// bucket that refuses nothing, by its burst. DemandOf is period or bucket.
+	Demand   []DemandPlace `json:"demand"`
+	DemandOf string        `json:"demand_of"`
+	// Top are the keys that were refused most, or used most.
+	Top      []KeyReport `json:"top"`
+	Timeline Timeline    `json:"timeline"`
+	// Lacking are attributes that the rule asks for and the log does not have.
+	Lacking []Lacking `json:"lacking,omitempty"`
+
+	all []KeyReport
+}
+
+// DemandPlace is how many keys asked for at most UpTo times what they may have,
+// and more than the place before; 0 stands for more.
+type DemandPlace struct {
+	UpTo float64 `json:"up_to"`
+	Keys int64   `json:"keys"`
+}
+
+// KeyReport is what a rule made of one key.
+type KeyReport struct {
+	// Key is for people: name=value, with a comma between.
+	Key      string `json:"key"`
+	Requests int64  `json:"requests"`
+	Refused  int64  `json:"refused"`
+	Delayed  int64  `json:"delayed"`
+	// Peak is the most that the key had in use, of Limit.
+	Peak  int64 `json:"peak"`
+	Limit int64 `json:"limit"`
+	// Busiest is how many requests it made in its busiest period.
+	Busiest      int64      `json:"busiest"`
+	FirstRefusal *time.Time `json:"first_refusal"`
+	LastRefusal  *time.Time `json:"last_refusal"`
+}
+
+// Timeline counts requests over time.
+type Timeline struct {
+	Start *time.Time `json:"start"`
+	// Step is the length of each piece in seconds.
+	Step     float64 `json:"step"`
+	Requests []int64 `json:"requests"`
+	Refused  []int64 `json:"refused"`
+}
+
+// moment returns a time, or nil for never.
+func moment(at int64) *time.Time {
+	if at == never {
+		return nil
+	}
+	t := time.UnixMicro(at).UTC()
+	return &t
+}
+
+func newReport(s *side, o *Options, read outcome, first, last int64) *Report {
+	s.measure()
+	s.books.close()
+	_, _, evicted := s.store.Usage()
+	t := s.tally
+	r := &Report{
+		Requests: t.requests, Allowed: t.allowed, Refused: t.refused, Delayed: t.delayed, WouldRefuse: t.wouldRefuse, NoClient: s.noClient,
+		Domain: s.Domain, Rules: []RuleReport{}, Logs: read.logs, Samples: read.samples,
+		Memory: Memory{s.peakKeys, s.peakBytes, evicted}, Timeline: t.total.report(),
+	}
+	if t.requests > 0 {
+		r.From, r.To = moment(first), moment(last)
+	}
+	for _, l := range read.logs {
+		r.Skipped += l.Skipped
+	}
+	for _, rt := range t.order {
+		one := rt.report(o)
+		one.Lacking = rt.lacks(read.logged)
+		r.Rules = append(r.Rules, one)
+	}
+	return r
+}
+
+func (t *timeline) report() Timeline {
+	if !t.begun {
+		return Timeline{Requests: []int64{}, Refused: []int64{}}
+	}
+	n := places
+	for n > 1 && t.requests[n-1] == 0 {
+		n--
+	}
+	return Timeline{moment(t.start), float64(t.width) / 1e6, slices.Clone(t.requests[:n]), slices.Clone(t.refused[:n])}
+}
+
+func (rt *ruleTally) report(o *Options) RuleReport {
+	r := RuleReport{
+		Name: rt.rule.Name, Requests: rt.requests, Allowed: rt.allowed, Refused: rt.refused, Delayed: rt.delayed,
+		Limit: rt.rule.Limit.String(), Mode: rt.rule.Mode.String(), WouldRefuse: rt.wouldRefuse,
+		MaxDelay: rt.longest / 1000, MeanDelay: rt.delay / 1000 / max(1, rt.delayed),
+		Outcomes: map[string]int64{}, Keys: rt.folded.keys + int64(len(rt.keys)), RefusedKeys: rt.folded.refused,
+		Approximate: rt.folded.keys > 0, PeakUse: rt.peak, FirstRefusal: moment(rt.first), LastRefusal: moment(rt.last),
+		Demand: []DemandPlace{}, Top: []KeyReport{}, Timeline: rt.line.report(),
+	}
+	for outcome, n := range rt.outcomes {
+		if n > 0 {
+			r.Outcomes[engine.Outcome(outcome).String()] = n
+		}
+	}
+	counts := rt.folded.demand
+	for _, k := range rt.keys {
+		if k.refused > 0 {
+			r.RefusedKeys++
+		}
+		counts[rt.place(k)]++
+	}
+	if rt.rule.Limit.Period() > 0 && !rt.rule.Limit.IsUnlimited() {
+		r.Demand = counts.report()
+	}
+	r.DemandOf = "period"
+	if rt.tick > 0 {
+		r.DemandOf = "bucket"
+	}
+	r.all = rt.top()
+	r.Top = append(r.Top, r.all[:min(o.Top, len(r.all))]...)
+	if !o.AllKeys {
+		r.all = nil
+	}
+	return r
+}
+
+func (d *demand) report() []DemandPlace {
+	out := make([]DemandPlace, 0, len(d))
+	upTo := 1.0 / (1 << (demandSteps - 1))
+	for i, n := range d {
+		if i == len(d)-1 {
+			upTo = 0
+		}
+		out = append(out, DemandPlace{upTo, n})
+		upTo *= 2
+	}
+	return out
+}
+
+// top returns all keys, those that were refused most first, and then those
+// that came nearest to their limit.
+func (rt *ruleTally) top() []KeyReport {
+	keys := slices.Collect(maps.Keys(rt.keys))
+	slices.SortFunc(keys, func(x, y string) int {
+		a, b := rt.keys[x], rt.keys[y]
+		return cmp.Or(
+			cmp.Compare(b.refused, a.refused), cmp.Compare(b.delayed, a.delayed), cmp.Compare(b.peak, a.peak),
+			cmp.Compare(b.requests, a.requests), strings.Compare(x, y))
+	})
+	out := make([]KeyReport, 0, len(keys))
+	for _, key := range keys {
+		k := rt.keys[key]
+		out = append(out, KeyReport{
+			Key: keyText(rt.rule, key), Requests: k.requests, Refused: k.refused, Delayed: k.delayed, Peak: k.peak,
+			Limit: k.limit, Busiest: k.busiest, FirstRefusal: moment(k.first), LastRefusal: moment(k.last),
+		})
+	}
+	return out
+}
+
+// keyText writes a key for people.
+func keyText(r *rules.Rule, key string) string {
+	parts, ok := rules.SplitKey(key)
+	if !ok {
+		return printable(key)
+	}
+	if len(parts) == 0 {
+		return "all together"
+	}
+	out := make([]string, 0, len(parts))
+	for i, p := range parts {
+		text := printable(p.Text())
+		switch {
+		case p.Missing:
+			text = "(none)"
+		case p.Hashed:
+			text = "sha256:" + hex.EncodeToString([]byte(p.Value))[:min(16, 2*len(p.Value))] + "…"
+		}
+		if i < len(r.Key) {
+			text = r.Key[i].String() + "=" + text
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+// printable returns text as a terminal may show it: without what would move
+// its cursor, and not too long.
+func printable(text string) string {
+	const most = 80
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, text)
+	return clip.Text(text, most)
+}

@@ -1,0 +1,239 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/replay/accesslog"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// batch is a chunk of a log on its way: a worker fills it, and the source
+// hands it over in the order of the log.
+type batch struct {
+	chunk   accesslog.Chunk
+	read    int64 // bytes of the file that had been read by then
+	err     error // the last one of the log
+	entries []entry
+	skipped []Sample // the first few
+	matching
+	skips int64
+	lines int64
+	holds int // how many entries are in use
+	done  chan struct{}
+}
+
+// work is a batch and the log whose it is.
+type work struct {
+	*batch
+	format accesslog.Format
+}
+
+// ahead is how many batches of a log are worked on at once.
+const ahead = 6
+
+// source hands over the entries of a log in the order of time.
+type source struct {
+	input   *input
+	batches chan *batch // in the order of the log; closed at the end
+	current *batch
+	next    int
+
+	order   order
+	ended   bool
+	problem error
+
+	lines, skips int64
+	samples      []Sample
+}
+
+// start begins to read an input.
+func (r *reading) start(in *input) *source {
+	s := &source{input: in, batches: make(chan *batch, ahead)}
+	s.order.window = r.Reorder.Microseconds()
+	r.group.Go(func() {
+		defer close(s.batches)
+		defer in.close()
+		for {
+			b := r.free()
+			b.chunk, b.err = in.next(b.chunk.Space)
+			b.read = in.read.Load()
+			last := b.err != nil // after this b is the reader's
+			select {
+			case r.jobs <- work{b, in.format}:
+			case <-r.ctx.Done():
+				return
+			}
+			select {
+			case s.batches <- b:
+			case <-r.ctx.Done():
+				return
+			}
+			if last {
+				return
+			}
+		}
+	})
+	return s
+}
+
+// worker parses batches until there are no more.
+func (r *reading) worker() {
+	parsers := map[accesslog.Format]accesslog.Parser{}
+	who := newAddresses(r.Clients)
+	var m rules.Matches
+	for {
+		select {
+		case w := <-r.jobs:
+			parser := parsers[w.format]
+			if parser == nil {
+				parser = w.format.Parser(r.Zone)
+				parsers[w.format] = parser
+			}
+			w.parse(parser, who)
+			w.match(r.sides, r.logged, &m)
+			close(w.done)
+		case <-r.ctx.Done():
+			return
+		}
+	}
+}
+
+// maxSamples is how many lines that could not be read are shown.
+const maxSamples = 5
+
+func (b *batch) skip(line int64, text string, why error) {
+	b.skips++
+	if len(b.skipped) < maxSamples {
+		const most = 120
+		if len(text) > most {
+			text = text[:most] + "…"
+		}
+		b.skipped = append(b.skipped, Sample{Line: line, Text: strings.Clone(strings.ToValidUTF8(text, "\uFFFD")), Why: why.Error()})
+	}
+}
+
+var errTooLong = errors.New("the line is longer than 1 MiB")
+
+// parse reads the lines of a batch.
+func (b *batch) parse(p accesslog.Parser, who *addresses) {
+	b.lines = int64(len(b.chunk.TooLong))
+	for _, line := range b.chunk.TooLong {
+		b.skip(line, "", errTooLong)
+	}
+	line := b.chunk.First - 1
+	for text := b.chunk.Text; text != ""; {
+		line++
+		one := text
+		if i := strings.IndexByte(text, '\n'); i >= 0 {
+			one, text = text[:i], text[i+1:]
+		} else {
+			text = ""
+		}
+		if n := len(one); n > 0 && one[n-1] == '\r' {
+			one = one[:n-1]
+		}
+		if one == "" || one[0] == '#' {
+			continue // a line of nothing, or a comment
+		}
+		b.lines++
+		e := b.room()
+		if err := p.Parse(one, &e.Record); err != nil {
+			b.entries = b.entries[:len(b.entries)-1]
+			b.skip(line, one, err)
+			continue
+		}
+		e.at = e.Time
+		who.set(e)
+	}
+}
+
+// room makes a place for one more entry, whose memory is used again.
+func (b *batch) room() *entry {
+	if n := len(b.entries); n < cap(b.entries) {
+		b.entries = b.entries[:n+1]
+		return &b.entries[n]
+	}
+	b.entries = append(b.entries, entry{})
+	return &b.entries[len(b.entries)-1]
+}
+
+// fill moves entries from the log to the order until one can be handed over.
+func (s *source) fill(r *reading) {
+	for !s.ended && !s.order.ready() {
+		if s.current == nil && !s.nextBatch(r) {
+			return
+		}
+		b := s.current
+		for s.next < len(b.entries) && !s.order.ready() {
+			s.order.push(item{entry: &b.entries[s.next], batch: b})
+			s.next++
+			for _, dropped := range s.order.dropped {
+				s.drop(r, dropped)
+			}
+			s.order.dropped = s.order.dropped[:0]
+		}
+		if s.next == len(b.entries) {
+			s.current, s.next = nil, 0
+			last := b.err
+			r.release(b) // the source's own hold
+			if last != nil {
+				s.end(last)
+			}
+		}
+	}
+}
+
+// drop leaves out an entry whose time cannot be right.
+func (s *source) drop(r *reading, it item) {
+	s.skips++
+	s.sample(Sample{Text: it.entry.Method + " " + it.entry.Path, Why: fmt.Sprintf(
+		"its time, %s, is far after that of the lines around it", time.UnixMicro(it.entry.Time).UTC().Format(time.RFC3339))})
+	r.release(it.batch)
+}
+
+func (s *source) sample(one Sample) {
+	if len(s.samples) < maxSamples {
+		s.samples = append(s.samples, one)
+	}
+}
+
+// nextBatch waits for the next batch.
+func (s *source) nextBatch(r *reading) bool {
+	select {
+	case b, ok := <-s.batches:
+		if !ok {
+			s.end(r.ctx.Err())
+			return false
+		}
+		select {
+		case <-b.done:
+		case <-r.ctx.Done():
+			s.end(r.ctx.Err())
+			return false
+		}
+		for _, one := range b.skipped {
+			s.sample(one)
+		}
+		s.skips += b.skips
+		s.lines += b.lines
+		b.holds = len(b.entries) + 1
+		r.progress(b)
+		s.current = b
+		return true
+	case <-r.ctx.Done():
+		s.end(r.ctx.Err())
+		return false
+	}
+}
+
+func (s *source) end(err error) {
+	s.ended = true
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.problem = err
+	}
+	s.order.end()
+}

@@ -1,0 +1,365 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// SuggestOptions say which limits to propose.
+type SuggestOptions struct {
+	Reading
+	// Domain is that of the rules.
+	Domain string
+	// Keys are what to count by, a rule for each: lists of attributes as rules
+	// write them.
+	Keys [][]string
+	// Unaffected is the share of the keys, from 0 to 1, that no rule may ever
+	// refuse.
+	Unaffected float64
+}
+
+// Suggestion is a proposal made from traffic.
+type Suggestion struct {
+	Domain    string         `json:"domain"`
+	Requests  int64          `json:"requests"`
+	Skipped   int64          `json:"skipped"`
+	From      *time.Time     `json:"from"`
+	To        *time.Time     `json:"to"`
+	Logs      []LogReport    `json:"logs"`
+	Samples   []Sample       `json:"samples,omitempty"`
+	Promise   float64        `json:"unaffected"`
+	Proposals []ProposedRule `json:"rules"`
+}
+
+// ProposedRule is one rule and where its numbers come from.
+type ProposedRule struct {
+	Name string   `json:"name"`
+	Key  []string `json:"key"`
+	Rate string   `json:"rate"`
+	// Burst is Needed, rounded up.
+	Burst  int64 `json:"burst"`
+	Needed int64 `json:"needed"`
+	Keys   int   `json:"keys"`
+	// Affected is how many of the keys may be refused at times.
+	Affected int `json:"affected"`
+	// Busiest are quantiles over the keys of the requests in each key's
+	// busiest minute of the clock.
+	Busiest []Quantile `json:"busiest_minute"`
+	// Choices are the bursts that each rate needs.
+	Choices []Choice `json:"choices"`
+	// Examples are the keys that need most.
+	Examples []string `json:"examples"`
+}
+
+// Quantile is a value that a share of all does not exceed.
+type Quantile struct {
+	Share float64 `json:"share"`
+	Value int64   `json:"value"`
+}
+
+// Choice is a rate and the burst that it needs.
+type Choice struct {
+	Rate  string `json:"rate"`
+	Burst int64  `json:"burst"`
+}
+
+// refill is a rate to choose from: one token takes token units, of which leak
+// leave in a microsecond, as in package algorithm.
+type refill struct {
+	text        string
+	leak, token int64
+	perMinute   int64
+}
+
+// refills are the rates to choose from, the slowest first.
+func refills() []refill {
+	var out []refill
+	for _, n := range []int64{1, 2, 5, 10, 20, 30} {
+		out = append(out, newRefill(n, time.Minute, "minute"))
+	}
+	for _, n := range []int64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000} {
+		out = append(out, newRefill(n, time.Second, "second"))
+	}
+	return out
+}
+
+func newRefill(n int64, period time.Duration, unit string) refill {
+	r := refill{text: fmt.Sprintf("%d/%s", n, unit), leak: n, token: period.Microseconds(), perMinute: n * int64(time.Minute/period)}
+	a, b := r.leak, r.token
+	for b > 0 {
+		a, b = b, a%b
+	}
+	r.leak, r.token = r.leak/a, r.token/a
+	return r
+}
+
+// rates is how many refills there are.
+const rates = 17
+
+// habits are what is known of a key: for each rate how full a bucket without
+// an end would be, and has been at most.
+type habits struct {
+	last           int64
+	level, most    [rates]int64
+	window         int64
+	count, busiest int64
+	requests       int64
+}
+
+func (h *habits) add(at int64, all []refill) {
+	elapsed := at - h.last
+	if h.requests == 0 {
+		elapsed = 0
+	}
+	h.last = at
+	h.requests++
+	for i := range all {
+		r := &all[i]
+		left := int64(0)
+		if elapsed < h.level[i]/r.leak+1 { // else it has run empty; this keeps the product small
+			left = max(0, h.level[i]-elapsed*r.leak)
+		}
+		h.level[i] = left + r.token
+		h.most[i] = max(h.most[i], h.level[i])
+	}
+	const minute = int64(time.Minute / time.Microsecond)
+	if window := at - at%minute; window != h.window {
+		h.window, h.count = window, 0
+	}
+	h.count++
+	h.busiest = max(h.busiest, h.count)
+}
+
+// mostKeys bounds the keys of a suggestion.
+const mostKeys = 2_000_000
+
+var errTooManyKeys = fmt.Errorf("there are more than %d keys: count by something coarser", mostKeys)
+
+// candidate is a rule to be proposed.
+type candidate struct {
+	key  []string
+	keys map[string]*habits
+}
+
+// Suggest proposes limits for the traffic of logs: for each key a token bucket
+// that the promised share of the keys has never emptied.
+func Suggest(ctx context.Context, o SuggestOptions) (*Suggestion, error) {
+	rs, byRule, err := o.counting()
+	if err != nil {
+		return nil, err
+	}
+	all := refills()
+	out := &Suggestion{Domain: o.Domain, Promise: o.Unaffected, Proposals: []ProposedRule{}}
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	keys := 0
+	sides := []Side{{Rules: rs, Domain: o.Domain}}
+	read, err := o.read(ctx, sides, func(at int64, it item) error {
+		first, last = min(first, at), max(last, at)
+		out.Requests++
+		for _, c := range it.matched(0).Checks {
+			one := byRule[c.Rule.Name]
+			h := one.keys[c.Key]
+			if h == nil {
+				if keys++; keys > mostKeys {
+					return errTooManyKeys
+				}
+				h = new(habits)
+				one.keys[strings.Clone(c.Key)] = h
+			}
+			h.add(at, all)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Logs, out.Samples = read.logs, read.samples
+	for _, l := range read.logs {
+		out.Skipped += l.Skipped
+	}
+	if err := o.inVain(rs, read.logged); err != nil && out.Requests > 0 {
+		return nil, err
+	}
+	if out.Requests > 0 {
+		out.From, out.To = moment(first), moment(last)
+		for _, r := range rs.Rules() {
+			out.Proposals = append(out.Proposals, byRule[r.Name].propose(r, o.Unaffected, all))
+		}
+	}
+	return out, nil
+}
+
+// inVain returns an error if no request has something that is to be counted by:
+// the limit would be one for all together.
+func (o *SuggestOptions) inVain(rs *rules.Ruleset, logged *logged) error {
+	for _, r := range rs.Rules() {
+		for _, k := range r.Key {
+			if !logged.has(k.Attribute) {
+				return fmt.Errorf("no request in the logs has %s, so that there is nothing to count by it", k.Attribute)
+			}
+		}
+	}
+	return nil
+}
+
+// counting returns rules that count by the keys of o and limit nothing.
+func (o *SuggestOptions) counting() (*rules.Ruleset, map[string]*candidate, error) {
+	byRule := map[string]*candidate{}
+	var src strings.Builder
+	fmt.Fprintf(&src, "domain: %s\nlimits:\n", strconv.Quote(o.Domain))
+	for _, key := range o.Keys {
+		name := ruleName(key)
+		if byRule[name] != nil {
+			return nil, nil, fmt.Errorf("the key %s is named twice", strings.Join(key, ", "))
+		}
+		byRule[name] = &candidate{key: key, keys: map[string]*habits{}}
+		fmt.Fprintf(&src, "  - {name: %s, key: %s, rate: unlimited}\n", name, yamlList(key))
+	}
+	rs, problems := rules.Parse(rules.Source{Name: "the keys", Data: []byte(src.String())})
+	if rs == nil {
+		var list []error
+		for _, p := range problems {
+			list = append(list, errors.New(p.Message))
+		}
+		return nil, nil, errors.Join(list...)
+	}
+	return rs, byRule, nil
+}
+
+// ruleName makes a name of a key.
+func ruleName(key []string) string {
+	text := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '-'
+	}, strings.Join(key, "-"))
+	return "per-" + text
+}
+
+func yamlList(list []string) string {
+	var quoted []string
+	for _, text := range list {
+		quoted = append(quoted, strconv.Quote(text))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// propose chooses the slowest refill that fills its bucket within a minute.
+func (c *candidate) propose(r *rules.Rule, unaffected float64, all []refill) ProposedRule {
+	n := len(c.keys)
+	affected := int(float64(n) * (1 - unaffected) * (1 + 1e-12)) // 1 - 0.9 is not quite 0.1
+	affected = min(affected, n-1)
+	p := ProposedRule{Name: ruleName(c.key), Key: c.key, Keys: n, Examples: []string{}}
+	needs := make([]int64, 0, n)
+	chosen := -1
+	for i := range all {
+		needs = needs[:0]
+		for _, h := range c.keys {
+			needs = append(needs, (h.most[i]+all[i].token-1)/all[i].token)
+		}
+		slices.SortFunc(needs, func(a, b int64) int { return cmp.Compare(b, a) })
+		p.Choices = append(p.Choices, Choice{all[i].text, needs[affected]})
+		if chosen < 0 && needs[affected] <= all[i].perMinute {
+			chosen = i
+			break
+		}
+	}
+	if chosen < 0 {
+		chosen = len(all) - 1
+	}
+	p.Rate, p.Needed = p.Choices[chosen].Rate, p.Choices[chosen].Burst
+	p.Burst = roundUp(p.Needed)
+	p.Busiest = c.busiest()
+	type needing struct {
+		key  string
+		most int64
+	}
+	var over []needing
+	for key, h := range c.keys {
+		if h.most[chosen] > p.Burst*all[chosen].token {
+			over = append(over, needing{key, h.most[chosen]})
+		}
+	}
+	p.Affected = len(over)
+	slices.SortFunc(over, func(a, b needing) int { return cmp.Or(cmp.Compare(b.most, a.most), strings.Compare(a.key, b.key)) })
+	for _, one := range over[:min(5, len(over))] {
+		p.Examples = append(p.Examples, keyText(r, one.key))
+	}
+	return p
+}
+
+// busiest returns quantiles of the keys' busiest minutes.
+func (c *candidate) busiest() []Quantile {
+	var list []int64
+	for _, h := range c.keys {
+		list = append(list, h.busiest)
+	}
+	slices.Sort(list)
+	var out []Quantile
+	for _, share := range []float64{0.5, 0.9, 0.99, 0.999, 1} {
+		at := max(int(math.Ceil(share*float64(len(list))))-1, 0)
+		out = append(out, Quantile{share, list[at]})
+	}
+	return out
+}
+
+// roundUp returns the next number that people would write: of two digits and
+// zeros, and from 20 on in steps of 5.
+func roundUp(n int64) int64 {
+	unit := int64(1)
+	for n/unit >= 100 {
+		unit *= 10
+	}
+	if n/unit >= 20 {
+		unit *= 5
+	}
+	return (n + unit - 1) / unit * unit
+}
+
+// Text returns the rule file, with comments that say where the numbers come
+// from.
+func (s *Suggestion) Text() string {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
+	p("# Proposed by headgate suggest from %s", plural(s.Requests, "request"))
+	if s.From != nil {
+		p(",\n# %s to %s", s.From.Format(time.DateTime), s.To.Format(time.DateTime))
+	}
+	p(".\n# Try it on other days: headgate simulate --rules THIS_FILE LOG...\ndomain: %s\nlimits:\n", strconv.Quote(s.Domain))
+	for i := range s.Proposals {
+		r := &s.Proposals[i]
+		p("  # Counted by %s there are %s. Requests in the busiest minute of the clock:\n", strings.Join(r.Key, " and "), plural(int64(r.Keys), "key"))
+		for _, q := range r.Busiest {
+			p("  #   %-16s at most %s\n", shareText(q.Share)+" of keys", grouped(q.Value))
+		}
+		p("  # So that at least %s of the keys are never refused it takes, with a refill of\n", shareText(s.Promise))
+		for _, c := range r.Choices {
+			p("  #   %-12s a burst of %s\n", c.Rate, grouped(c.Burst))
+		}
+		p("  # The last is the slowest that fills its bucket within a minute")
+		if r.Needed != r.Burst {
+			p("; %s is rounded up to %s", grouped(r.Needed), grouped(r.Burst))
+		}
+		p(".\n  # In these logs it would have refused %s at times", plural(int64(r.Affected), "key"))
+		for j, key := range r.Examples {
+			p("%s\n  #   %s", map[bool]string{true: ":", false: ""}[j == 0], key)
+		}
+		p("\n  - name: %s\n    key: %s\n    rate: %s\n    burst: %d\n    # mode: shadow    # to watch before it refuses anybody\n", r.Name, yamlList(r.Key), r.Rate, r.Burst)
+	}
+	return b.String()
+}
+
+func shareText(share float64) string { return strconv.FormatFloat(100*share, 'g', 6, 64) + " %" }

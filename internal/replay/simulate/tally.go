@@ -1,0 +1,303 @@
+package simulate
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// tally counts what rules make of traffic. Its memory is bounded by the keys
+// that are not fresh: the others are folded into distributions, but for those
+// that were refused most.
+type tally struct {
+	domain                              string
+	requests, allowed, refused, delayed int64
+	wouldRefuse                         int64
+	rules                               map[*rules.Rule]*ruleTally
+	order                               []*ruleTally
+	keys                                int // of all rules
+	most                                int // how many keys before some are folded
+	total                               timeline
+}
+
+// ruleTally is the same for one rule.
+type ruleTally struct {
+	rule                       *rules.Rule
+	requests, allowed, refused int64
+	wouldRefuse                int64   // of a rule that only observes
+	delayed, delay, longest    int64   // microseconds
+	first, last                int64   // refusals
+	peak                       float64 // the most that any key had in use, as a part of its limit
+	outcomes                   [engine.Outcomes]int64
+	tick                       float64 // in which a bucket drains one, in microseconds; 0 for what is no bucket
+	capacity                   int64   // of a key
+	keys                       map[string]*keyTally
+	folded                     folded
+	lacking                    []int64 // requests that lacked each part of the key
+	line                       timeline
+}
+
+// keyTally is the same for one key.
+type keyTally struct {
+	requests, refused, delayed int64
+	first, last                int64   // refusals
+	peak                       int64   // the most in use after a decision
+	limit                      int64   // of which peak is a part
+	fresh                      int64   // when the key equals an unused one
+	window, count, busiest     int64   // requests in a period of the clock
+	lacks                      uint64  // which parts of the key are missing, as rules.Rule.Missing has it
+	full, deepest              float64 // when a bucket that refuses nothing is empty, and the longest until then, in microseconds
+}
+
+// folded is what is known of keys that are not tracked any more.
+type folded struct {
+	keys, refused int64
+	demand        demand
+}
+
+// demand counts keys by the most that they asked for, measured by what they may
+// have: the requests of their busiest period by the limit or, of a bucket, what
+// would be in one that refuses nothing by the burst. The middle place begins at
+// what they may have, and each place is twice the one before.
+type demand [2*demandSteps + 1]int64
+
+// demandSteps is how many places there are below the limit.
+const demandSteps = 7
+
+// place returns where in a demand a key belongs. What is at the limit is below
+// it.
+func place(asked float64, limit int64) int {
+	if limit <= 0 {
+		return 2 * demandSteps
+	}
+	step := math.Ceil(math.Log2(asked / float64(limit)))
+	return int(min(max(step+demandSteps-1, 0), 2*demandSteps))
+}
+
+const (
+	// mostTracked is how many keys are tracked before those that are fresh
+	// are folded.
+	mostTracked = 1 << 18
+	// keptRefused is how many of the refused ones among these are kept.
+	keptRefused = 1 << 13
+	// never is the time of what has not happened.
+	never = math.MinInt64
+)
+
+func newTally(s Side, all bool) *tally { //nolint:revive // all is an option of the user's, passed on
+	t := &tally{domain: s.Domain, rules: map[*rules.Rule]*ruleTally{}, most: mostTracked}
+	if all {
+		t.most = math.MaxInt
+	}
+	for _, r := range s.Rules.Rules() {
+		if r.Domain == s.Domain {
+			t.of(r)
+		}
+	}
+	return t
+}
+
+// of returns the tally of a rule.
+func (t *tally) of(r *rules.Rule) *ruleTally {
+	rt := t.rules[r]
+	if rt == nil {
+		rt = &ruleTally{rule: r, first: never, last: never, keys: map[string]*keyTally{}, capacity: r.Limit.N(), lacking: make([]int64, len(r.Key))}
+		if a := r.Limit.Algorithm(); (a == headgate.TokenBucket || a == headgate.LeakyBucket) && r.Limit.N() > 0 {
+			rt.tick, rt.capacity = float64(r.Limit.Period().Microseconds())/float64(r.Limit.N()), r.Limit.Capacity()
+		}
+		t.rules[r] = rt
+		t.order = append(t.order, rt)
+	}
+	return rt
+}
+
+// add counts the verdicts of a page.
+func (t *tally) add(p *page) {
+	rest := p.results
+	for i := range p.verdicts {
+		v := &p.verdicts[i]
+		t.requests++
+		refused := int64(0)
+		if v.allowed {
+			t.allowed++
+			if v.delayed {
+				t.delayed++
+			}
+		} else {
+			t.refused++
+			refused = 1
+		}
+		if v.wouldRefuse {
+			t.wouldRefuse++
+		}
+		t.total.add(v.at, 1, refused)
+		for j := range v.results {
+			t.result(v.at, &rest[j])
+		}
+		rest = rest[v.results:]
+	}
+}
+
+// result counts what one rule said.
+func (t *tally) result(at int64, r *engine.Result) {
+	rt := t.of(r.Rule)
+	d := &r.Decision
+	k := rt.keys[r.Key]
+	if k == nil {
+		if t.keys >= t.most {
+			t.fold(at)
+		}
+		k = &keyTally{first: never, last: never, lacks: r.Rule.Missing(r.Key)}
+		rt.keys[strings.Clone(r.Key)] = k
+		t.keys++
+	}
+	rt.requests++
+	k.requests++
+	for parts := k.lacks; parts != 0; parts &= parts - 1 {
+		rt.lacking[bits.TrailingZeros64(parts)]++
+	}
+	outcome := r.Outcome()
+	rt.outcomes[outcome]++
+	refused := int64(0)
+	switch {
+	case !d.Allowed:
+		refused = 1
+		rt.refused++
+	case outcome == engine.ShadowRefused:
+		refused = 1
+		rt.allowed++
+		rt.wouldRefuse++
+	default:
+		rt.allowed++
+	}
+	if refused > 0 {
+		k.refused++
+		k.last = at
+		rt.last = at
+		if k.first == never {
+			k.first = at
+		}
+		if rt.first == never {
+			rt.first = at
+		}
+	}
+	if d.Delay > 0 {
+		rt.delayed++
+		k.delayed++
+		rt.delay += d.Delay.Microseconds()
+		rt.longest = max(rt.longest, d.Delay.Microseconds())
+	}
+	rt.line.add(at, 1, refused)
+	if d.Reason != headgate.NoLimit {
+		k.limit = d.Limit
+		k.peak = max(k.peak, d.Limit-d.Remaining)
+		if d.Limit > 0 {
+			rt.peak = max(rt.peak, float64(d.Limit-d.Remaining)/float64(d.Limit))
+		}
+	}
+	k.fresh = at + d.ResetAfter.Microseconds()
+	rt.asked(k, at)
+}
+
+// asked notes what a key asks for, whether it gets it or not.
+func (rt *ruleTally) asked(k *keyTally, at int64) {
+	if rt.tick > 0 {
+		k.full = max(k.full, float64(at)) + rt.tick*float64(rt.rule.Cost)
+		k.deepest = max(k.deepest, k.full-float64(at))
+	}
+	if period := rt.rule.Limit.Period().Microseconds(); period > 0 {
+		if window := at - at%period; window != k.window {
+			k.window, k.count = window, 0
+		}
+		k.count += rt.rule.Cost
+		k.busiest = max(k.busiest, k.count)
+	}
+}
+
+// fold stops to track keys that are fresh at a time.
+func (t *tally) fold(at int64) {
+	t.keys = 0
+	for _, rt := range t.order {
+		rt.fold(at)
+		t.keys += len(rt.keys)
+	}
+	t.most = max(mostTracked, 2*t.keys)
+}
+
+func (rt *ruleTally) fold(at int64) {
+	type refused struct {
+		key string
+		n   int64
+	}
+	var list []refused
+	for key, k := range rt.keys {
+		switch {
+		case k.fresh > at:
+		case k.refused > 0:
+			list = append(list, refused{key, k.refused})
+		default:
+			rt.forget(key)
+		}
+	}
+	if len(list) > keptRefused {
+		slices.SortFunc(list, func(a, b refused) int { return cmp.Compare(b.n, a.n) })
+		for _, r := range list[keptRefused:] {
+			rt.forget(r.key)
+		}
+	}
+}
+
+func (rt *ruleTally) forget(key string) {
+	k := rt.keys[key]
+	rt.folded.keys++
+	if k.refused > 0 {
+		rt.folded.refused++
+	}
+	rt.folded.demand[rt.place(k)]++
+	delete(rt.keys, key)
+}
+
+// place returns where in the demand a key belongs.
+func (rt *ruleTally) place(k *keyTally) int {
+	if rt.tick > 0 {
+		return place(k.deepest/rt.tick, rt.capacity)
+	}
+	return place(float64(k.busiest), rt.capacity)
+}
+
+// timeline counts requests and refusals over time, in at most places pieces of
+// equal length, which are made longer as time goes on.
+type timeline struct {
+	begun             bool
+	start, width      int64 // microseconds
+	requests, refused []int64
+}
+
+const places = 240
+
+func (t *timeline) add(at, requests, refused int64) {
+	if !t.begun {
+		t.begun, t.width = true, 1e6
+		t.start = at - at%t.width
+		t.requests, t.refused = make([]int64, places), make([]int64, places)
+	}
+	i := (at - t.start) / t.width
+	for i >= places {
+		for j := range places / 2 {
+			t.requests[j] = t.requests[2*j] + t.requests[2*j+1]
+			t.refused[j] = t.refused[2*j] + t.refused[2*j+1]
+		}
+		clear(t.requests[places/2:])
+		clear(t.refused[places/2:])
+		t.width *= 2
+		i = (at - t.start) / t.width
+	}
+	t.requests[i] += requests
+	t.refused[i] += refused
+}

@@ -1,0 +1,128 @@
+package client_test
+
+import (
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"testing"
+
+	"github.com/headgate/headgate/internal/request/client"
+)
+
+// FuzzXForwardedFor has the client send any header, and proxies append to it
+// as proxies do. Whatever it sent, the answer is the client.
+func FuzzXForwardedFor(f *testing.F) {
+	f.Add("6.6.6.6")
+	f.Add("10.0.0.1, 6.6.6.6,")
+	f.Add(`"6.6.6.6, [`)
+	trusting := newResolver(f, client.Config{TrustedProxies: networks("10.0.0.0/8")})
+	f.Fuzz(func(t *testing.T, sent string) {
+		checkSent(t, trusting, "X-Forwarded-For", sent, "198.51.100.7, 10.0.0.2")
+	})
+}
+
+// FuzzForwarded is FuzzXForwardedFor for RFC 7239, with quotes in which
+// elements could hide.
+func FuzzForwarded(f *testing.F) {
+	f.Add("for=6.6.6.6")
+	f.Add(`for="6.6.6.6`)
+	f.Add(`for="6.6.6.6\`)
+	f.Add(`for=6.6.6.6;host="a,b\",for=7.7.7.7"`)
+	trusting := newResolver(f, client.Config{TrustedProxies: networks("10.0.0.0/8")})
+	f.Fuzz(func(t *testing.T, sent string) {
+		checkSent(t, trusting, "Forwarded", sent, `for="198.51.100.7:80";host="a,b\"c", for=10.0.0.2;proto=http`)
+	})
+}
+
+func checkSent(t *testing.T, trusting *client.Resolver, name, sent, appended string) {
+	t.Helper()
+	want := netip.MustParseAddr("198.51.100.7")
+	for _, h := range []http.Header{
+		{name: {sent + ", " + appended}},
+		{name: {sent, appended}},
+	} {
+		if got := trusting.Resolve("10.0.0.1:80", h); got != want {
+			t.Errorf("%q: %s, want %s", h, got, want)
+		}
+	}
+	// Without proxies the peer is the client.
+	if got := newResolver(t, client.Config{}).Resolve("192.0.2.1:80", http.Header{name: {sent}}); got != netip.MustParseAddr("192.0.2.1") {
+		t.Errorf("%q with no trusted proxy: %s, want the peer", sent, got)
+	}
+	// Alone it may be believed, but must come out clean.
+	got := trusting.Resolve("10.0.0.1:80", http.Header{name: {sent}})
+	if got.Is4In6() || got.Zone() != "" {
+		t.Errorf("%q: %s is mapped or has a zone", sent, got)
+	}
+}
+
+// FuzzQuery: every value that net/url finds is among those that are counted.
+func FuzzQuery(f *testing.F) {
+	f.Add("a=1&b=2", "b")
+	f.Add("a%20b=c+d", "a b")
+	f.Add("a+b=1", "a+b")
+	f.Add("a=%zz&a=2", "a")
+	f.Add("a;b=1&a", "a")
+	f.Add("a.b=1&a_b=2&A.b[]=3;a%5fb[x]=1", "a_b")
+	f.Fuzz(func(t *testing.T, raw, name string) {
+		parsed, _ := url.ParseQuery(raw)
+		var v client.Values
+		v.Query(raw, name)
+		checkValues(t, v.All, parsed[name])
+		checkFirst(t, &v, parsed[name])
+	})
+}
+
+// checkValues: got has no value twice, all of want, and no more than it may.
+func checkValues(t *testing.T, got, want []string) {
+	t.Helper()
+	if len(got) > client.MaxValues+1 {
+		t.Errorf("%d values", len(got))
+	}
+	for i, value := range got {
+		if slices.Contains(got[:i], value) {
+			t.Errorf("%q is twice in %q", value, got)
+		}
+	}
+	for _, value := range want {
+		if len(got) <= client.MaxValues && !slices.Contains(got, value) {
+			t.Errorf("%q is not in %q", value, got)
+		}
+	}
+}
+
+// checkFirst: a value that is surely found is the first that net/url finds.
+func checkFirst(t *testing.T, v *client.Values, want []string) {
+	t.Helper()
+	if first, ok := v.First(); ok && (len(want) == 0 || first != want[0]) {
+		t.Errorf("%q is surely found, net/url finds %q", first, want)
+	}
+}
+
+// FuzzCookie is FuzzQuery for cookies and net/http.
+func FuzzCookie(f *testing.F) {
+	f.Add("a=1; b=2", "b")
+	f.Add(`a="x y"; a=2`, "a")
+	f.Add(`a="; a=2`, "a")
+	f.Add("=1; a=; a==; a=\t1 ", "a")
+	f.Fuzz(func(t *testing.T, line, name string) {
+		h := http.Header{"Cookie": {"first=1", line}}
+		if name == "" {
+			return // no cookie has such a name
+		}
+		var want []string
+		for _, c := range (&http.Request{Header: h}).CookiesNamed(name) {
+			if c.Quoted {
+				c.Value = `"` + c.Value + `"`
+			}
+			if c.Value = textproto.TrimString(c.Value); c.Value != "" { // net/http also finds those without =
+				want = append(want, c.Value)
+			}
+		}
+		var v client.Values
+		v.Cookie(h, name)
+		checkValues(t, v.All, want)
+	})
+}

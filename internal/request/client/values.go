@@ -1,0 +1,241 @@
+package client
+
+import (
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/internal/request/spelling"
+)
+
+// MaxValues is how many different values of one name are told apart. One more is
+// found, so that who asks knows, and none after that.
+const MaxValues = 8
+
+// Values are the different values that somebody may take for those of one name.
+type Values struct {
+	// All are first those under the name itself, then those that only some
+	// servers read: under another spelling of it, or in bad form.
+	All []string
+	// Sure is how many are of the first kind.
+	Sure int
+	room [MaxValues + 1]string
+}
+
+// First returns what every server finds first, and false if some find nothing.
+func (v *Values) First() (string, bool) {
+	if v.Sure == 0 {
+		return "", false
+	}
+	return v.All[0], true
+}
+
+// Others returns the values besides that of First.
+func (v *Values) Others() []string { return v.All[min(v.Sure, 1):] }
+
+type reading uint8
+
+const (
+	unread  reading = iota // by nobody
+	perhaps                // by some
+	surely                 // by all
+)
+
+func (v *Values) add(text string, how reading) {
+	at := slices.Index(v.All, text)
+	switch {
+	case at >= 0 && (how == perhaps || at < v.Sure):
+		return
+	case at >= 0: // it goes up to those that are sure
+		v.All = slices.Delete(v.All, at, at+1)
+	case len(v.All) > MaxValues:
+		return
+	}
+	if how == perhaps {
+		v.All = append(v.All, text)
+		return
+	}
+	v.All = slices.Insert(v.All, v.Sure, text)
+	v.Sure++
+}
+
+// usualParameters is how many parameters PHP and Express read, and cookies PHP, and
+// no more.
+const usualParameters = 1000
+
+// Query fills v with the values that a server may take from a URL's raw query for
+// that of the parameter name: of several, of one that is spelled otherwise (see
+// [spelling.SameName]), and with ; between parameters as well as within values.
+// Go leaves out what has a ; or a bad escape.
+func (v *Values) Query(raw, name string) {
+	v.All, v.Sure = v.room[:0], 0
+	for n := 0; raw != ""; n++ {
+		var pair string
+		pair, raw, _ = strings.Cut(raw, "&")
+		if strings.IndexByte(pair, ';') < 0 {
+			best := perhaps
+			if n < usualParameters {
+				best = surely
+			}
+			v.addPair(pair, name, best)
+			continue
+		}
+		v.addPair(pair, name, perhaps)
+		for part := range strings.SplitSeq(pair, ";") {
+			v.addPair(part, name, perhaps)
+		}
+	}
+}
+
+// addPair adds the value of a parameter if it is of that name. It is read as best
+// at most.
+func (v *Values) addPair(pair, name string, best reading) {
+	if pair == "" {
+		return
+	}
+	key, value, _ := strings.Cut(pair, "=")
+	plain := spelling.Unescape(key, spelling.PlusIsSpace)
+	how := readAs(plain, name)
+	if how == unread {
+		return
+	}
+	if best == perhaps || !isEscaped(key) || !isEscaped(value) {
+		how = perhaps
+	}
+	v.add(spelling.Unescape(value, spelling.PlusIsSpace), how)
+}
+
+// isEscaped reports whether every % in text begins an escape.
+func isEscaped(text string) bool {
+	if strings.IndexByte(text, '%') < 0 {
+		return true
+	}
+	_, err := url.QueryUnescape(text)
+	return err == nil
+}
+
+func readAs(key, name string) reading {
+	switch {
+	case key == name:
+		return surely
+	case spelling.SameName(key, name):
+		return perhaps
+	}
+	return unread
+}
+
+// Cookie fills v with the values, as they were sent, that a server may take
+// for that of the cookie name. What they stand for says [spelling.Cookie].
+// Go leaves out those with bytes that are not to be in one.
+func (v *Values) Cookie(h http.Header, name string) {
+	v.All, v.Sure = v.room[:0], 0
+	n := 0
+	for _, line := range h["Cookie"] {
+		for ; line != ""; n++ {
+			var pair string
+			pair, line, _ = strings.Cut(line, ";")
+			v.addDivided(pair, name)
+			key, value, ok := strings.Cut(textproto.TrimString(pair), "=")
+			if !ok {
+				continue
+			}
+			plain := key
+			key, value = textproto.TrimString(key), textproto.TrimString(value)
+			how := readAs(key, name)
+			if len(plain) != len(key) && how == surely {
+				how = perhaps // with a space before the equals sign PHP has another name
+			}
+			if how == unread && strings.IndexByte(key, '%') >= 0 && readAs(spelling.Unescape(key, spelling.PlusIsPlus), name) != unread {
+				how = perhaps
+			}
+			if how == surely && (n >= usualParameters || !spelling.IsClearCookie(value)) {
+				how = perhaps
+			}
+			if how != unread {
+				v.add(value, how)
+			}
+		}
+	}
+}
+
+// addDivided adds the values in a pair that something other than a semicolon
+// divides: spaces for Python's http.cookies (a=b name=value, also with spaces around
+// the equals signs), commas for what follows RFC 2109, and bytes beyond ASCII for
+// those to whom they are spaces.
+func (v *Values) addDivided(pair, name string) {
+	pair = textproto.TrimString(pair)
+	if strings.IndexFunc(pair, divides) < 0 {
+		return
+	}
+	key, waits := "", false // for its value
+	for part := range strings.FieldsFuncSeq(pair, divides) {
+		before, value, ok := strings.Cut(part, "=")
+		switch {
+		case !ok && !waits:
+			key = part
+			continue
+		case !ok:
+			value = part
+		case before != "":
+			key = before
+		}
+		if waits = value == ""; !waits && readAs(key, name) != unread {
+			v.add(value, perhaps)
+		}
+	}
+}
+
+// divides reports whether c may stand between two cookies.
+func divides(c rune) bool { return c <= ' ' || c >= 0x7f || c == ',' }
+
+// MaxFields is how many header fields a request may have. Node reads 1000 and leaves
+// out the others without a word, among them what limits go by.
+const MaxFields = 500
+
+// TooManyFields reports whether h has more than [MaxFields].
+func TooManyFields(h http.Header) bool {
+	n := 0
+	for _, values := range h {
+		n += len(values)
+	}
+	return n > MaxFields
+}
+
+// Header fills v with the values of a header field, by its canonical name: of
+// several lines, and of names that CGI writes alike.
+func (v *Values) Header(h http.Header, name string) {
+	v.All, v.Sure = v.room[:0], 0
+	for _, text := range h[name] {
+		v.add(text, surely)
+	}
+	for other, lines := range h {
+		if strings.ContainsAny(other, "_.") && other != name && spelling.SameField(other, name) {
+			for _, text := range lines {
+				v.add(text, perhaps)
+			}
+		}
+	}
+}
+
+// Query returns the first value of the parameter name in a URL's raw query that
+// every server finds, and false if there is none.
+func Query(raw, name string) (value string, ok bool) {
+	if raw == "" {
+		return "", false
+	}
+	var v Values
+	v.Query(raw, name)
+	return v.First()
+}
+
+// Cookie is Query for the cookies of h.
+func Cookie(h http.Header, name string) (value string, ok bool) {
+	if len(h["Cookie"]) == 0 || name == "" {
+		return "", false
+	}
+	var v Values
+	v.Cookie(h, name)
+	return v.First()
+}

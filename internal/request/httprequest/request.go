@@ -1,0 +1,111 @@
+// Package httprequest is the request that rules see of an HTTP request, for
+// every door that meets whole ones: the reverse proxy has it before it, and
+// forward-auth is told of it.
+package httprequest
+
+import (
+	"net/http"
+	"net/netip"
+
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Request is a rules.Request. It copies nothing that is not asked for, and its
+// memory may be used again for the next request.
+type Request struct {
+	// Method is the HTTP method.
+	Method string
+	// Path is the path as the server behind gets it, percent-encoded. Rules
+	// know how it can be read.
+	Path string
+	// RawQuery is the query as it came, without its question mark.
+	RawQuery string
+	// Host is what the client asked for; empty if it did not say.
+	Host string
+	// Header has the other header fields. A Host in it is not looked at.
+	Header http.Header
+
+	clients  *client.Resolver
+	address  netip.Addr
+	group    string // of address, once asked for
+	identity client.Identity
+}
+
+// Of makes q what r is about, by its own request line and header fields, and
+// identity what its token says.
+func (q *Request) Of(r *http.Request, clients *client.Resolver, identity client.Identity) {
+	*q = Request{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Host: r.Host, Header: r.Header}
+	q.From(clients.Resolve(r.RemoteAddr, r.Header), clients, identity)
+}
+
+// From says who sent the request: a client at address, counted as clients
+// says, with a token. The zero Addr is a client that nobody knows.
+func (q *Request) From(address netip.Addr, clients *client.Resolver, identity client.Identity) {
+	q.address, q.clients, q.group, q.identity = address, clients, "", identity
+}
+
+// Refusal is [client.Identity.Refusal] of the request's token. It comes after
+// the rules have asked for what they need.
+func (q *Request) Refusal() error { return q.identity.Refusal() }
+
+// ClientIP implements rules.Request.
+func (q *Request) ClientIP() netip.Addr { return q.address }
+
+// Attribute implements rules.Request. Of a header, parameter or cookie that is
+// there more than once it is the first; AppendOthers has the others.
+func (q *Request) Attribute(a rules.Attribute) (value string, ok bool) {
+	switch a.Kind {
+	case rules.Method:
+		return q.Method, true
+	case rules.Path:
+		return q.Path, true
+	case rules.Host:
+		return q.Host, q.Host != ""
+	case rules.ClientIP:
+		if q.group == "" {
+			q.group = q.clients.Group(q.address)
+		}
+		return q.group, true
+	case rules.Header:
+		return q.field(a.Name)
+	case rules.Query:
+		return client.Query(q.RawQuery, a.Name)
+	case rules.Cookie:
+		return client.Cookie(q.Header, a.Name)
+	case rules.JWT:
+		return q.identity.Claim(a.Name)
+	case rules.Other:
+	}
+	return "", false // a plain HTTP request has no such thing
+}
+
+// AppendOthers implements rules.ValuedRequest.
+func (q *Request) AppendOthers(dst []string, a rules.Attribute) []string {
+	var v client.Values
+	switch a.Kind {
+	case rules.Header:
+		if a.Name != "Host" {
+			v.Header(q.Header, a.Name)
+		}
+	case rules.Query:
+		v.Query(q.RawQuery, a.Name)
+	case rules.Cookie:
+		v.Cookie(q.Header, a.Name)
+	case rules.JWT:
+		return q.identity.AppendOthers(dst, a.Name)
+	case rules.Other, rules.Method, rules.Path, rules.Host, rules.ClientIP:
+	}
+	return append(dst, v.Others()...)
+}
+
+// field returns the first value of a header by its canonical name.
+func (q *Request) field(name string) (string, bool) {
+	if name == "Host" { // net/http keeps it elsewhere
+		return q.Host, q.Host != ""
+	}
+	if values := q.Header[name]; len(values) > 0 {
+		return values[0], true
+	}
+	return "", false
+}

@@ -1,0 +1,252 @@
+package jwt
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/headgate/headgate/internal/request/client"
+)
+
+// maxToken is the length of the longest token that is looked at, in bytes.
+const maxToken = 16 << 10
+
+// minSecret is the length of the shortest secret, in bytes.
+const minSecret = 32
+
+// Options say which tokens are good, and where they are.
+type Options struct {
+	// Keys is a file (JWKS or PEM) or the URL of a JWKS; empty for none.
+	Keys string
+	// SecretFile holds the secret of the HS algorithms; empty for none.
+	SecretFile string
+	// Issuer is whom tokens must be from; empty for anybody.
+	Issuer string
+	// Audience is what tokens must be for one of; empty for anything.
+	Audience []string
+	// Algorithms are those accepted. If empty, they are all that public keys
+	// are for, if there are Keys, and HS256 if there is a secret.
+	Algorithms []string
+	// Header is the field that tokens are in, Cookie the cookie; either may be
+	// empty. Tokens in both are both looked at, that of the field first.
+	Header, Cookie string
+	// Leeway is how far clocks may be apart.
+	Leeway time.Duration
+	// Refresh is how often keys are read anew; 0 means every ten minutes.
+	Refresh time.Duration
+	// Refuse makes Verify return an error for a token that is no good.
+	Refuse bool
+	// Transport fetches keys; nil means http.DefaultTransport.
+	Transport http.RoundTripper
+	// Logger hears of keys. Required.
+	Logger *slog.Logger
+}
+
+// Verifier verifies tokens. It implements client.Tokens.
+type Verifier struct {
+	options Options
+	header  string // canonical
+	methods []string
+	secret  []byte
+	keys    *source // nil if there is only a secret
+	seen    cache
+}
+
+var _ client.Tokens = (*Verifier)(nil)
+
+// New returns a Verifier. Keys in a file have to be there and right; those of
+// a URL are fetched by Start.
+func New(o Options) (*Verifier, error) {
+	v := &Verifier{options: o, header: http.CanonicalHeaderKey(o.Header), methods: o.Algorithms}
+	if len(v.methods) == 0 {
+		if o.Keys != "" {
+			v.methods = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+		}
+		if o.SecretFile != "" {
+			v.methods = append(v.methods, "HS256")
+		}
+	}
+	if o.SecretFile != "" {
+		secret, err := os.ReadFile(o.SecretFile)
+		if err != nil {
+			return nil, err
+		}
+		v.secret = bytes.TrimRight(secret, "\r\n")
+		if len(v.secret) < minSecret {
+			return nil, fmt.Errorf("the secret in %s is shorter than %d bytes", o.SecretFile, minSecret)
+		}
+	}
+	if o.Keys != "" {
+		if v.options.Refresh <= 0 {
+			v.options.Refresh = 10 * time.Minute
+		}
+		v.keys = newSource(o.Keys, o.Transport, o.Logger)
+		if !v.keys.remote() {
+			if err := v.keys.load(); err != nil {
+				return nil, fmt.Errorf("the keys in %s: %w", o.Keys, err)
+			}
+		}
+	}
+	return v, nil
+}
+
+// Start fetches the keys and then keeps them up to date in the background until
+// Close. Keys that cannot be fetched are no error: tokens are no good until
+// they can.
+func (v *Verifier) Start(ctx context.Context) {
+	if v.keys == nil {
+		return
+	}
+	v.keys.mu.Lock()
+	done := v.keys.start()
+	v.keys.mu.Unlock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	v.keys.tasks.Go(func() { v.keys.follow(v.options.Refresh) })
+}
+
+// Close ends what goes on in the background.
+func (v *Verifier) Close() {
+	if v.keys != nil {
+		v.keys.close()
+	}
+}
+
+// Verify implements client.Tokens.
+func (v *Verifier) Verify(h http.Header, at time.Time) (client.Verified, error) {
+	var room [maxTokens + 1]string
+	found, plain, tooMany := v.find(room[:0], h)
+	if tooMany {
+		return client.Verified{}, errTooMany // whichever of them is believed
+	}
+	var out client.Verified
+	for i, token := range found {
+		claims, err := v.verify(token, at)
+		switch {
+		case err != nil && i == 0 && plain > 0 && v.options.Refuse:
+			return client.Verified{}, err
+		case err != nil: // it counts as none
+		case i == 0 && plain > 0:
+			out.First = claims
+		default:
+			out.Others = append(out.Others, claims)
+		}
+	}
+	return out, nil
+}
+
+// verify returns the claims of a token, or why it is no good.
+func (v *Verifier) verify(token string, at time.Time) (*client.Claims, error) {
+	if len(token) > maxToken {
+		return nil, fmt.Errorf("the token is longer than %d bytes", maxToken)
+	}
+	if strings.Count(token, ".") != 2 {
+		return nil, errors.New("the token is not a signed JWT")
+	}
+	var set *keySet
+	if v.keys != nil {
+		set = v.keys.set.Load()
+	}
+	id := sha256.Sum256([]byte(token))
+	if claims := v.seen.get(id, set, at); claims != nil {
+		return claims, nil
+	}
+	values := jwt.MapClaims{}
+	if _, err := v.parser(at).ParseWithClaims(token, values, func(t *jwt.Token) (any, error) { return v.keyOf(t, at) }); err != nil {
+		return nil, reason(err)
+	}
+	claims := client.NewClaims(values)
+	until := at.Add(maxAge)
+	if expires, err := values.GetExpirationTime(); err == nil && expires != nil {
+		if last := expires.Add(v.options.Leeway); last.Before(until) {
+			until = last
+		}
+	}
+	v.seen.put(id, entry{claims: claims, set: set, until: until, size: len(token)})
+	return claims, nil
+}
+
+func (v *Verifier) parser(at time.Time) *jwt.Parser {
+	options := []jwt.ParserOption{
+		jwt.WithValidMethods(v.methods), jwt.WithJSONNumber(), jwt.WithLeeway(v.options.Leeway),
+		jwt.WithTimeFunc(func() time.Time { return at }),
+	}
+	if v.options.Issuer != "" {
+		options = append(options, jwt.WithIssuer(v.options.Issuer))
+	}
+	if len(v.options.Audience) > 0 {
+		options = append(options, jwt.WithAudience(v.options.Audience...))
+	}
+	return jwt.NewParser(options...)
+}
+
+// keyOf returns what the signature of t is checked with.
+func (v *Verifier) keyOf(t *jwt.Token, at time.Time) (any, error) {
+	if _, there := t.Header["crit"]; there {
+		return nil, errors.New("the token demands an extension") // RFC 7515, 4.1.11
+	}
+	algorithm := t.Method.Alg()
+	if !slices.Contains(v.methods, algorithm) {
+		return nil, errNoKeys
+	}
+	if strings.HasPrefix(algorithm, "HS") {
+		if v.secret == nil {
+			return nil, errNoKeys
+		}
+		return v.secret, nil
+	}
+	if v.keys == nil {
+		return nil, errNoKeys
+	}
+	id, _ := t.Header["kid"].(string)
+	found := v.keys.find(id, algorithm)
+	if len(found) == 0 {
+		v.keys.hasten(at)
+		found = v.keys.find(id, algorithm)
+	}
+	switch len(found) {
+	case 0:
+		return nil, errNoKeys
+	case 1:
+		return found[0].public, nil
+	}
+	var all jwt.VerificationKeySet
+	for _, k := range found {
+		all.Keys = append(all.Keys, k.public)
+	}
+	return all, nil
+}
+
+// reason says in words for the client why a token is no good.
+func reason(err error) error {
+	for _, known := range []struct {
+		is   error
+		text string
+	}{
+		{jwt.ErrTokenExpired, "the token has expired"},
+		{jwt.ErrTokenNotValidYet, "the token is not valid yet"},
+		{jwt.ErrTokenInvalidIssuer, "the token is from another issuer"},
+		{jwt.ErrTokenInvalidAudience, "the token is for another audience"},
+		{jwt.ErrTokenMalformed, "the token cannot be read"},
+		{errNoKeys, "the token is signed with an unknown key"},
+		{jwt.ErrTokenRequiredClaimMissing, "the token lacks a claim that is required"},
+		{jwt.ErrTokenUnverifiable, "the token cannot be verified"},
+	} {
+		if errors.Is(err, known.is) {
+			return errors.New(known.text)
+		}
+	}
+	return errors.New("the signature of the token is wrong")
+}

@@ -1,0 +1,183 @@
+package rules
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/request/spelling"
+)
+
+const testSecret = "0123456789abcdef0123456789abcdef"
+
+// hashedKey returns the key that the only rule, counting by text, has for r.
+func hashedKey(t *testing.T, secret KeySecret, text string, r Request) (*Rule, string) {
+	t.Helper()
+	rs, problems := Options{KeySecret: secret}.Parse(Source{
+		Name: "rules.yaml", Data: []byte("domain: api\nlimits: [{name: a, key: " + text + ", rate: 1/s}]"),
+	})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	var m Matches
+	if rs.Match("api", r, &m); len(m.Checks) != 1 {
+		t.Fatalf("%d checks", len(m.Checks))
+	}
+	return m.Checks[0].Rule, strings.Clone(m.Checks[0].Key)
+}
+
+// Of a value that is hashed, from whatever attribute, nothing stands in the
+// key but what others can work out with the secret: openssl dgst -hmac.
+func TestHashedPartsOfKeys(t *testing.T) {
+	long := strings.Repeat("k", 5000)
+	for _, value := range []string{"sk-live-1", "", long, "\x00\xff", "hash:" + strings.Repeat("0", 32)} {
+		for _, name := range []string{"header:X-Api-Key", "query:key", "cookie:session", "jwt:sub", "tenant", "client_ip"} {
+			if name == "cookie:session" && !spelling.IsClearCookie(value) {
+				continue // counted under several keys
+			}
+			for _, secret := range []KeySecret{"", testSecret} {
+				rule, key := hashedKey(t, secret, `["hash:`+name+`", user]`, attributes(t, map[string]string{name: value, "user": "ann"}))
+				sum := sha256.Sum256([]byte(value))
+				want := sum[:16]
+				if secret != "" {
+					mac := hmac.New(sha256.New, []byte(secret))
+					mac.Write([]byte(value))
+					want = mac.Sum(nil)[:16]
+				}
+				parts, ok := SplitKey(key)
+				if !ok || len(parts) != 2 || parts[0] != (KeyPart{Value: string(want), Digest: true}) || parts[1] != (KeyPart{Value: "ann"}) {
+					t.Fatalf("hash:%s of %.20q: %q", name, value, key)
+				}
+				if got := parts[0].Text(); got != "hash:"+hex.EncodeToString(want) || len(value) > 2 && strings.Contains(key, value) {
+					t.Errorf("hash:%s of %.20q is shown as %s, in %q", name, value, got, key)
+				}
+				// An operator may give the value, or what lists show.
+				for _, given := range []KeyPart{{Value: value}, ParseHashedPart(parts[0].Text())} {
+					if got, err := rule.ComposeKey([]KeyPart{given, parts[1]}); err != nil || got != key {
+						t.Errorf("hash:%s of %.20q: composed %q, %v", name, value, got, err)
+					}
+				}
+				if !rule.HashesKey() || rule.Key[0].String() != "hash:"+name {
+					t.Errorf("the key is %v", rule.Key)
+				}
+			}
+		}
+	}
+}
+
+// Method, path and host are hashed in the form that rules match.
+func TestHashedPathsAreNormal(t *testing.T) {
+	rule, key := hashedKey(t, testSecret, `["hash:path"]`, attributes(t, map[string]string{"path": "/login"}))
+	_, same := hashedKey(t, testSecret, `["hash:path"]`, attributes(t, map[string]string{"path": "/./%6cogin/;x"}))
+	composed, err := rule.ComposeKey([]KeyPart{{Value: "/x/../LOGIN"}})
+	if same != key || composed != key || err != nil {
+		t.Errorf("%q, %q and %q, %v", key, same, composed, err)
+	}
+}
+
+// Requests without the attribute share a count that no value can reach.
+func TestHashedPartsThatAreMissing(t *testing.T) {
+	_, missing := hashedKey(t, testSecret, `["hash:header:X-Api-Key"]`, attributes(t, map[string]string{"user": "ann"}))
+	_, empty := hashedKey(t, testSecret, `["hash:header:X-Api-Key"]`, attributes(t, map[string]string{"header:X-Api-Key": ""}))
+	if missing != markMissing || empty == missing {
+		t.Errorf("missing is %q, empty %q", missing, empty)
+	}
+}
+
+func TestSecretsMakeOtherDigests(t *testing.T) {
+	r := attributes(t, map[string]string{"user": "ann"})
+	seen := map[string]bool{}
+	for _, secret := range []KeySecret{"", testSecret, testSecret + "x"} {
+		_, key := hashedKey(t, secret, `["hash:user"]`, r)
+		_, again := hashedKey(t, secret, `["hash:user"]`, r)
+		if seen[key] || key != again {
+			t.Errorf("with %d bytes of secret: %q, then %q", len(secret), key, again)
+		}
+		seen[key] = true
+	}
+}
+
+func TestKeySecretIsNotShown(t *testing.T) {
+	o := Options{KeySecret: testSecret}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%v %+v %#v %s", o, o, o, o.KeySecret)
+	text, err := o.KeySecret.MarshalText()
+	if b.Write(text); err != nil || strings.Contains(b.String(), testSecret[:4]) {
+		t.Errorf("%s, %v", &b, err)
+	}
+}
+
+func TestParseKeyAttribute(t *testing.T) {
+	for _, text := range []string{"hash:client_ip", "hash:header:X-Api-Key", "hash:query:q", "hash:cookie:s", "hash:jwt:urn:a", "hash:tenant", "client_ip", "header:X", "urn:tenant", "hash"} {
+		a, err := ParseKeyAttribute(text)
+		if err != nil || a.String() != text || a.Hashed != strings.HasPrefix(text, "hash:") {
+			t.Errorf("%s: %+v, %v", text, a, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"hash:":           "lacks an attribute",
+		"hash:header":     "lacks a name",
+		"hash:headers:X":  `did you mean "header:"?`,
+		"hash:hash:user":  "only keys of rules are hashed",
+		"hashed:user":     `did you mean "hash:"?`,
+		"Hash:user":       `did you mean "hash:"?`,
+		"hash: user":      "spaces around it",
+		"header:X Y":      "is not a header name",
+		"hash:header:X Y": "is not a header name",
+	} {
+		if a, err := ParseKeyAttribute(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v, want %q", text, a, err, want)
+		}
+	}
+}
+
+func BenchmarkDigest(b *testing.B) {
+	for name, secret := range map[string]KeySecret{"hmac": testSecret, "sha256": ""} {
+		b.Run(name, func(b *testing.B) {
+			d, space := newDigester(secret), make([]byte, 0, 64)
+			b.ReportAllocs()
+			for b.Loop() {
+				space = d.appendPart(space[:0], "sk-live-0123456789abcdef")
+			}
+		})
+	}
+}
+
+// FuzzSplitKey takes apart whatever a store may have: what can be taken apart is
+// put together to the same bytes.
+func FuzzSplitKey(f *testing.F) {
+	f.Add("\x03ann" + markMissing + "\x00")
+	f.Add(markDigest + strings.Repeat("d", digestSize) + markHashed + strings.Repeat("h", hashSize))
+	f.Add(markDigest + "short")
+	f.Add("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
+	f.Fuzz(func(t *testing.T, key string) {
+		parts, ok := SplitKey(key)
+		if !ok {
+			return
+		}
+		var again []byte
+		for _, p := range parts {
+			switch {
+			case p.Missing:
+				again = append(again, markMissing...)
+			case p.Digest:
+				again = append(append(again, markDigest...), p.Value...)
+				if read := ParseHashedPart(p.Text()); read != p {
+					t.Errorf("%q is read as %+v, not %+v", p.Text(), read, p)
+				}
+			case p.Hashed:
+				again = append(append(again, markHashed...), p.Value...)
+			default:
+				again = headgate.AppendKeyPart(again, p.Value)
+			}
+		}
+		if string(again) != key {
+			t.Errorf("%q is put together to %q", key, again)
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package rules
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The examples in the pages about rules are right.
+func TestDocumentedExamplesParse(t *testing.T) {
+	for page, least := range map[string]int{"rules.md": 4, "envoy-rules.md": 2, "headers.md": 1, "concurrency.md": 1, "reserve.md": 2, "outcomes.md": 5, "queue.md": 1, "keys.md": 1} {
+		text, err := os.ReadFile("../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+		if len(blocks) < least {
+			t.Fatalf("%s: found %d examples", page, len(blocks))
+		}
+		for _, block := range blocks {
+			src := wholeFile(block[1])
+			if _, diagnostics := Parse(Source{Name: page, Data: []byte(src)}); len(diagnostics) > 0 {
+				t.Errorf("%v\n%s", Problems(diagnostics), src)
+			}
+		}
+	}
+}
+
+// wholeFile puts what is missing around an example.
+func wholeFile(src string) string {
+	const head = "domain: d\nlimits:\n"
+	indented := "    " + strings.ReplaceAll(strings.TrimSpace(src), "\n", "\n    ") + "\n"
+	switch {
+	case strings.HasPrefix(src, "domain:"):
+		return src
+	case strings.HasPrefix(src, "- "):
+		return head + indented
+	}
+	if !strings.HasPrefix(src, "rate:") {
+		indented += "    rate: 1/s\n"
+	}
+	return head + "  - name: r\n" + indented
+}
+
+// Every key of the descriptor form is in its page, and in one that is read.
+func TestDescriptorKeysAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/envoy-rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range slices.Concat(documentKeys(), descriptorKeys(), rateLimitKeys()) {
+		if !strings.Contains(string(page), "`"+key+"`") {
+			t.Errorf("%s is not documented", key)
+		}
+	}
+}
+
+// The example of which wildcard wins is right.
+func TestDocumentedWildcardsWin(t *testing.T) {
+	page, err := os.ReadFile("../../docs/envoy-rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cells [2][]string
+	for i, line := range regexp.MustCompile(`(?m)^\| rules for .*\n\|---.*\n(\| .*)$`).FindStringSubmatch(string(page)) {
+		cells[i] = strings.Split(strings.ReplaceAll(strings.Split(line, "\n")[0], "`", ""), " | ")
+	}
+	src := "domain: d\ndescriptors:\n"
+	for value := range strings.SplitSeq(strings.TrimPrefix(cells[1][0], "| "), ", ") {
+		src += "  - {key: path, rate_limit: {name: \"" + value + "\", rate: 1/s}"
+		if value != "none" {
+			src += ", value: \"" + value + "\""
+		}
+		src += "}\n"
+	}
+	set := parse(t, src)
+	for i, path := range cells[0][1:] {
+		path, want := strings.Trim(path, " |"), strings.Trim(cells[1][i+1], " |")
+		var m Matches
+		set.MatchDescriptor("d", []Entry{{"path", path}}, &m)
+		if len(m.Checks) != 1 || m.Checks[0].Rule.LimitName != want {
+			t.Errorf("%s: got %s, want %s", path, checks(&m), want)
+		}
+	}
+}
+
+// The rows of the table of paths are right.
+func TestDocumentedPathsMatch(t *testing.T) {
+	page, err := os.ReadFile("../../docs/rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `(/[^`]*)` \\| (.*?) \\| (.*?) \\|$").FindAllStringSubmatch(string(page), -1)
+	if len(rows) < 6 {
+		t.Fatalf("found %d rows", len(rows))
+	}
+	paths := regexp.MustCompile("`(/[^`]*)`")
+	for _, row := range rows {
+		set := parse(t, "domain: d\nlimits:\n  - {name: r, rate: 1/s, match: {path: "+row[1]+"}}\n")
+		for cell, want := range map[string]bool{row[2]: true, row[3]: false} {
+			for _, path := range paths.FindAllStringSubmatch(cell, -1) {
+				if got := matched(set, "d", request(t, "path="+path[1])) == "r"; got != want {
+					t.Errorf("%s matches %s: %v", row[1], path[1], got)
+				}
+			}
+		}
+	}
+}

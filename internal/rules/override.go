@@ -1,0 +1,221 @@
+package rules
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/request/reading"
+)
+
+// WithLimit returns a copy of r whose limit has another rate or burst. An empty
+// rate stands for the rule's own, and so does a burst of 0. All else stays: the
+// algorithm with its options, and with them the counts. The error says what
+// does not go together.
+func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
+	limit, err := changed(r.Limit, rate, burst)
+	if err != nil {
+		return nil, err
+	}
+	if err := limit.Validate(); err != nil {
+		return nil, err
+	}
+	out := *r
+	out.Limit = limit
+	return &out, nil
+}
+
+// changed returns l with another rate or burst.
+func changed(l headgate.Limit, rate string, burst int64) (headgate.Limit, error) {
+	now := l.Rule()
+	if now.Algorithm == headgate.Concurrency {
+		return l, problemf("the rule limits what is under way at the same time, which no rate or burst can replace")
+	}
+	out := l
+	if rate != "" {
+		to, err := ParseRate(rate)
+		switch {
+		case err != nil:
+			return l, err
+		case to.Unlimited:
+			if burst != 0 {
+				return l, problemf("an unlimited rate has no burst")
+			}
+			return headgate.Unlimited(), nil
+		}
+		out = rated(now, to)
+	} else if l.IsUnlimited() {
+		return l, problemf("the rule has no limit: give a rate")
+	}
+	if burst != 0 {
+		if now.Algorithm > headgate.LeakyBucket {
+			return l, problemf("%s has no burst; only token_bucket and leaky_bucket have one", now.Algorithm)
+		}
+		out = out.Burst(burst)
+	}
+	return out, nil
+}
+
+// rated returns the limit of was with another rate.
+func rated(was *headgate.Rule, to Rate) headgate.Limit {
+	if was.Calendar != headgate.NoCalendar && to.Unit != headgate.NoCalendar {
+		return headgate.PerCalendar(to.N, to.Unit, was.Zone)
+	}
+	l := headgate.Per(to.N, to.Period).Using(was.Algorithm)
+	switch was.Algorithm {
+	case headgate.FixedWindow:
+		if was.Anchor != headgate.AnchorClock {
+			l = l.Anchored(was.Anchor)
+		}
+	case headgate.SlidingBuckets:
+		l = l.Buckets(int(was.Buckets), was.Edge)
+	case headgate.SlidingLog:
+		if was.CountDenied {
+			l = l.CountingDenied()
+		}
+	case headgate.TokenBucket, headgate.LeakyBucket:
+		l = bucketed(l, was)
+	case headgate.SlidingWindow, headgate.Concurrency:
+	}
+	return l
+}
+
+// bucketed gives l the burst of was, if it has one of its own, and what makes
+// requests wait.
+func bucketed(l headgate.Limit, was *headgate.Rule) headgate.Limit {
+	if was.Burst != was.Limit && was.Burst > 0 && l.N() > 0 {
+		l = l.Burst(was.Burst)
+	}
+	if was.DelayAfter > 0 {
+		l = l.DelayAfter(was.DelayAfter)
+	}
+	if was.MaxWait > 0 {
+		l = l.MaxWait(time.Duration(was.MaxWait) * time.Microsecond)
+	}
+	return l
+}
+
+// hashedPrefix begins the text of a part of a key that was too long to be
+// kept; its SHA-256 follows.
+const hashedPrefix = "sha256:"
+
+// Text returns a part as people see it: its value, sha256: and digits if it was
+// too long, hash: and digits if its rule has it hashed, and an empty text if it
+// is missing.
+func (p KeyPart) Text() string {
+	switch {
+	case p.Hashed:
+		return hashedPrefix + hex.EncodeToString([]byte(p.Value))
+	case p.Digest:
+		return digestPrefix + hex.EncodeToString([]byte(p.Value))
+	}
+	return p.Value
+}
+
+// ParseKeyPart is the inverse of [KeyPart.Text] for parts that are neither
+// missing nor, by their rule, hashed; for the latter see [ParseHashedPart].
+func ParseKeyPart(text string) KeyPart {
+	if digits, ok := strings.CutPrefix(text, hashedPrefix); ok {
+		if sum, err := hex.DecodeString(digits); err == nil && len(sum) == hashSize {
+			return KeyPart{Value: string(sum), Hashed: true}
+		}
+	}
+	return KeyPart{Value: text}
+}
+
+const hashSize = 32
+
+// KeyParts is how many parts a key of r has.
+func (r *Rule) KeyParts() int {
+	if r.flat {
+		return 1
+	}
+	return len(r.Key)
+}
+
+// ComposeKey joins parts, in the order of Key, to the key that the requests
+// that have these values are counted by. A method, path or host is brought into
+// its normal form; of the client's address the part is the text that doors
+// count by. Under compat: envoy the only part is the text that [SplitKey] gives;
+// in its place may be the values of the entries for which the descriptors of the
+// rule give none, in their order, each as VALUE or KEY=VALUE.
+func (r *Rule) ComposeKey(parts []KeyPart) (string, error) {
+	if r.flat {
+		return r.composeJoined(parts)
+	}
+	if len(parts) != r.KeyParts() {
+		return "", r.wrongParts(len(parts))
+	}
+	var key []byte
+	for i, p := range parts {
+		switch {
+		case p.Missing && (r.KeyMissing == KeyMissingSkip || len(r.steps) > 0):
+			return "", problemf("the rule does not apply to requests without %s", r.partName(i))
+		case p.Missing:
+			key = append(key, markMissing...)
+		case p.Hashed && len(p.Value) != hashSize:
+			return "", problemf("a hash has %d bytes, not %d", hashSize, len(p.Value))
+		case p.Hashed:
+			key = append(append(key, markHashed...), p.Value...)
+		case p.Digest && len(p.Value) != digestSize:
+			return "", problemf("a digest has %d bytes, not %d", digestSize, len(p.Value))
+		case p.Digest:
+			key = append(append(key, markDigest...), p.Value...)
+		case i < len(r.Key) && r.Key[i].Hashed:
+			key = r.digester.appendPart(key, r.normal(i, p.Value))
+		default:
+			key = appendPart(key, r.normal(i, p.Value))
+		}
+	}
+	return string(key), nil
+}
+
+// partName is what part i of the key is called.
+func (r *Rule) partName(i int) string {
+	if i < len(r.Key) {
+		return r.Key[i].String()
+	}
+	return "its entries"
+}
+
+func (r *Rule) wrongParts(n int) error {
+	switch {
+	case r.flat:
+		return problemf("that is not what its requests are counted by: %s", r.howToJoin())
+	case len(r.Key) == 0:
+		return problemf("the rule counts all requests together: its key has no parts")
+	}
+	var names []string
+	for _, a := range r.Key {
+		names = append(names, a.String())
+	}
+	return problemf("the key has %s, not %d: %s", count(len(r.Key), "part"), n, strings.Join(names, ", "))
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, what)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// normal returns a value in the form that doors count by.
+func (r *Rule) normal(i int, value string) string {
+	if len(r.steps) > 0 {
+		return value // a descriptor's, as it came
+	}
+	switch r.Key[i].Kind {
+	case Method:
+		value, _ = cleanMethod(value, nil)
+	case Path:
+		var paths reading.Set
+		paths.Read(value)
+		value = strings.Clone(r.match.path.key(&paths, 0))
+	case Host:
+		value, _ = cleanHost(value, nil)
+	case Other, ClientIP, Header, Query, Cookie, JWT:
+	}
+	return value
+}

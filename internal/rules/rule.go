@@ -1,0 +1,254 @@
+package rules
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/request/reading"
+)
+
+// Request is what a door asks about. A door implements it over its own form of
+// a request, so that matching copies nothing.
+type Request interface {
+	// Attribute returns the value of a, and false if the request has none.
+	// For the client's address it is the text to count by, such as
+	// 198.51.100.7 or, grouped by prefix, 2001:db8:1:2::/64.
+	Attribute(a Attribute) (value string, ok bool)
+	// ClientIP returns the client's full address, or the zero Addr if it is
+	// not known.
+	ClientIP() netip.Addr
+}
+
+// ValuedRequest is a Request that may have several values of one attribute, of
+// which those who get it use one or another: a header field that is there twice.
+// A rule counts such a request under each of them, so that nobody finds a second
+// budget behind one more value.
+type ValuedRequest interface {
+	Request
+	// AppendOthers appends to dst the different values of a header, a query
+	// parameter, a cookie or a claim besides that of Attribute, which may not have
+	// found any: those that only some servers find. It may stop after MaxValues.
+	AppendOthers(dst []string, a Attribute) []string
+}
+
+// Mode says whether a rule refuses or only observes.
+type Mode uint8
+
+// The modes.
+const (
+	Enforce Mode = iota
+	Shadow
+)
+
+// String returns the name that rules use: enforce or shadow.
+func (m Mode) String() string {
+	if m == Shadow {
+		return "shadow"
+	}
+	return "enforce"
+}
+
+// Action is what happens to a request over the limit.
+type Action uint8
+
+// The actions.
+const (
+	// Reject answers with OnLimit.Status.
+	Reject Action = iota
+	// Delay makes the request wait for its turn, as long as there is a place.
+	Delay
+	// ShadowBan answers as if the request had passed.
+	ShadowBan
+	// Queue keeps the request to send it later.
+	Queue
+)
+
+// String returns the name that rules use, such as shadow_ban.
+func (a Action) String() string {
+	switch a {
+	case Reject:
+		return "reject"
+	case Delay:
+		return "delay"
+	case ShadowBan:
+		return "shadow_ban"
+	case Queue:
+		return "queue"
+	}
+	return fmt.Sprintf("action(%d)", uint8(a))
+}
+
+// StoreError is a rule's policy for when the store cannot answer.
+type StoreError uint8
+
+// The policies of on_store_error.
+const (
+	StoreErrorAllow StoreError = iota
+	StoreErrorDeny
+	StoreErrorLocal
+)
+
+// String returns the name that rules use: allow, deny or local.
+func (e StoreError) String() string {
+	switch e {
+	case StoreErrorAllow:
+		return "allow"
+	case StoreErrorDeny:
+		return "deny"
+	case StoreErrorLocal:
+		return "local"
+	}
+	return fmt.Sprintf("store_error(%d)", uint8(e))
+}
+
+// KeyMissing says what a rule does with a request that lacks a part of its key.
+type KeyMissing uint8
+
+const (
+	// KeyMissingShare counts all such requests together, apart from those
+	// whose value is empty, so that leaving a header out does not escape the
+	// limit.
+	KeyMissingShare KeyMissing = iota
+	// KeyMissingSkip does not apply the rule.
+	KeyMissingSkip
+)
+
+// String returns the name that rules use: share or skip.
+func (k KeyMissing) String() string {
+	if k == KeyMissingSkip {
+		return "skip"
+	}
+	return "share"
+}
+
+// Rule is one limit with what it matches, its key and what happens when it is
+// exceeded. It is immutable once its Ruleset has been built.
+type Rule struct {
+	// Domain and Name identify the rule; Scope joins them, injectively, and
+	// is the headgate.Op.Scope of its checks.
+	Domain, Name, Scope string
+	// Limit is how much.
+	Limit headgate.Limit
+	// Cost is what one request takes; it multiplies the request's own cost.
+	Cost int64
+	// CostFrom, if not nil, is where a request says what it takes; Cost is then
+	// that of one which does not say.
+	CostFrom *CostFrom
+	// CostAfter, if not nil, says where the upstream's response tells what the
+	// request has taken; Cost is then an estimate.
+	CostAfter *CostAfter
+	// Tier is the name of the rule's tier, if it is one of several of a limit,
+	// and TierBy the attribute that chooses among them. Of the limit's own
+	// rate, for requests of no tier, Tier is empty. The rules of one limit have
+	// the same Scope, and at most one of them applies to a request.
+	Tier   string
+	TierBy Attribute
+	// Key is what the limit counts by; empty means one count for all.
+	Key []KeyAttribute
+	// KeyMissing says what happens to a request that lacks a part of Key.
+	KeyMissing KeyMissing
+	// OnLimit is the answer to requests over the limit.
+	OnLimit OnLimit
+	// Headers is the dialect of header fields that the rule's domain has
+	// chosen, such as github; empty if it has not.
+	Headers string
+	// Mode is Enforce or Shadow.
+	Mode Mode
+	// Percent enforces for this stable share of the keys (0 to 100), and
+	// shadows for the rest.
+	Percent int
+	// OnStoreError is what happens when the store cannot answer.
+	OnStoreError StoreError
+	// LocalShare is, for StoreErrorLocal, the share of the limit that this
+	// process may give out by itself, in (0, 1].
+	LocalShare float64
+	// LimitName is the name of the limit as clients are told it, and what the
+	// Replaces of other rules refer to: the name of a limit of Headgate's own
+	// form, rate_limit.name of a descriptor. It is empty for a descriptor
+	// without one.
+	LimitName string
+	// Replaces are the LimitNames of rules that do not apply to a request that
+	// this one applies to; see [ApplyReplaces].
+	Replaces []string
+	// QuotaMode lets a request pass that this rule refuses, as long as another
+	// rule in quota mode admits it: of several quotas one has to be left.
+	QuotaMode bool
+	// ChargeDenied charges requests over the limit too, and whatever other
+	// limits say, as envoyproxy/ratelimit does: a fixed window with all of the
+	// cost, others with what they have left. See [Rule.Counted].
+	ChargeDenied bool
+	// Metadata goes to Envoy as dynamic metadata with requests that pass. Its
+	// values are nil, bool, int64, float64, string, []any and map[string]any.
+	// Nobody must write to it.
+	Metadata map[string]any
+	// DetailedMetric asks for a metric of its own for each combination of values
+	// that the descriptor was matched with; see [Rule.AppendMetric].
+	DetailedMetric bool
+	// MetricValues are the places, counted from 0, of those entries of the
+	// descriptor whose values belong into the metric: value_to_metric, but not
+	// where share_threshold counts many values together.
+	MetricValues []int
+	// Description is for people.
+	Description string
+	// Index is the rule's place among [Ruleset.Rules], for those who keep
+	// something beside each rule; below 0 of a rule that has never been in one.
+	Index int
+	// File, Line and Column say where the rule stands.
+	File         string
+	Line, Column int
+
+	match    matcher
+	digester *digester
+	disabled bool
+	byPath   bool // the path is part of Key
+
+	// Of a descriptor: the path to it, and whether its keys are joined as
+	// Envoy's service joins them.
+	steps []*step
+	flat  bool
+	one   headgate.Limit // like Limit, of 1, for Counted
+}
+
+// Position returns file:line:column.
+func (r *Rule) Position() string {
+	return fmt.Sprintf("%s:%d:%d", r.File, r.Line, r.Column)
+}
+
+// Check is one limit to ask the store about.
+type Check struct {
+	Rule *Rule
+	// Key is the composed key. It points into the Matches that holds the
+	// Check and is good until those are used again.
+	Key string
+	// Cost is what a request of cost 1 takes of the limit.
+	Cost int64
+	// Enforced is false for a shadowed rule or a key outside its Percent.
+	Enforced bool
+
+	replaced bool // for ApplyReplaces
+}
+
+// Matches is what [Ruleset.Match] found. Its zero value is ready for use, and
+// using it again for the next request saves allocations.
+type Matches struct {
+	// Checks are those rules that apply, in file order. A rule has several,
+	// each with another key, for a [ValuedRequest] with several values of an
+	// attribute that it counts by.
+	Checks []Check
+
+	scratch    []byte
+	paths      reading.Set
+	values     []string
+	candidates []int32
+	descriptor Descriptor // of MatchDescriptor
+}
+
+// Stats describe a Ruleset.
+type Stats struct {
+	// Domains, Rules and Files are how many there are; Rules are those that
+	// are not disabled.
+	Domains, Rules, Files int
+	// Disabled is how many rules have disabled: true.
+	Disabled int
+}

@@ -1,0 +1,250 @@
+package rules
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/headgate/headgate/internal/rules/schema"
+)
+
+// beyondSchema are mistakes that a schema cannot express, or that are not in
+// the document but in its text, with the reason.
+var beyondSchema = map[string]string{
+	"empty":                       "a file without documents",
+	"only-comments":               "a file without documents",
+	"no-rules":                    "another document of the file may have them",
+	"cut-off":                     "another document of the file may have them",
+	"burst-too-large-for-rate":    "arithmetic",
+	"key-hash-twice":              "two values that mean the same",
+	"rate-period-too-long":        "arithmetic",
+	"client-ip-host-bits":         "arithmetic on addresses",
+	"timezone-unknown":            "the IANA database",
+	"name-twice":                  "two places of the file",
+	"header-twice":                "names that differ in case only",
+	"envoy-duplicate":             "two places of the file",
+	"envoy-duplicate-wildcard":    "two places of the file",
+	"envoy-compat-collision":      "two places of the file",
+	"envoy-duplicate-domain":      "two documents",
+	"envoy-mixed-compat":          "two documents",
+	"headers-disagree":            "two documents",
+	"envoy-replaces-itself":       "two values that are the same",
+	"envoy-compat-overlooked":     "what Envoy's service overlooks is taken with a warning; an editor may well call it wrong",
+	"delay-after-more-than-burst": "arithmetic",
+	"latency-spread":              "arithmetic",
+	"cost-bounds":                 "arithmetic",
+	"cost-default":                "arithmetic",
+	"delay-of-a-window":           "what a tier may inherit",
+	"queue-counts-denied":         "two keys far apart",
+	"queue-backoff":               "arithmetic",
+	"delay-of-concurrency":        "what a tier may inherit",
+	"queue-of-concurrency":        "what a tier may inherit",
+	"cost-after-of-concurrency":   "what a tier may inherit",
+	"delay-without-max-wait":      "what a tier may inherit",
+	"tiers-without-rate":          "what a tier may inherit",
+	"tiers-default-unknown":       "two places of the file",
+	"tiers-value-twice":           "two places of the file",
+	"body-variable-unknown":       "what is in a text",
+	"body-not-json":               "what is in a text",
+}
+
+func compileSchema(t *testing.T, text string) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// asJSON returns the documents of a YAML file as JSON has them, and false if
+// it is not even YAML.
+func asJSON(t *testing.T, src []byte) ([]any, bool) {
+	t.Helper()
+	var r reporter
+	nodes := readYAML(src, &r)
+	if r.errors > 0 {
+		return nil, false
+	}
+	var docs []any
+	for _, n := range nodes {
+		if n.kind == nullKind {
+			continue
+		}
+		text, err := json.Marshal(n.plain())
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs = append(docs, doc)
+	}
+	return docs, true
+}
+
+// accepts validates all documents of a file.
+func accepts(s *jsonschema.Schema, docs []any) error {
+	for _, doc := range docs {
+		if err := s.Validate(doc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The schema takes what the loader takes, and refuses what it refuses, as far
+// as a schema can.
+func TestSchemaAgreesWithTheLoader(t *testing.T) {
+	s := compileSchema(t, schema.Rules())
+	files, err := filepath.Glob("testdata/*/*.yaml")
+	if err != nil || len(files) < 100 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	files = append(files, "../app/quickstart.yaml", "../../examples/quickstart/rules.yaml", "../../examples/rule-tests/rules.yaml")
+	unused := maps.Clone(beyondSchema)
+	for _, file := range files {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs, isYAML := asJSON(t, src)
+		if !isYAML {
+			continue // an editor says so before it looks at the schema
+		}
+		set, problems := Parse(Source{Name: file, Data: src})
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		refused := accepts(s, docs)
+		_, known := beyondSchema[name]
+		delete(unused, name)
+		switch {
+		case (refused == nil) == (set != nil) && known:
+			t.Errorf("%s: an exception that is none", name)
+		case (refused == nil) == (set != nil), known:
+		case refused == nil:
+			t.Errorf("%s: the schema takes it, and the loader says %v", name, Problems(problems))
+		default:
+			t.Errorf("%s: the loader takes it, and the schema says %v", name, refused)
+		}
+	}
+	for name := range unused {
+		t.Errorf("%s: an exception for no file", name)
+	}
+}
+
+// The schema knows the very keys that the loader knows.
+func TestSchemaKnowsAllKeys(t *testing.T) {
+	type object struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	var root struct {
+		object
+		Defs map[string]json.RawMessage `json:"$defs"`
+	}
+	keys := func(o object) []string { return slices.Sorted(maps.Keys(o.Properties)) }
+	compare := func(what string, want []string, got object) {
+		t.Helper()
+		if diff := cmp.Diff(slices.Sorted(slices.Values(want)), keys(got)); diff != "" {
+			t.Errorf("%s: -loader +schema:\n%s", what, diff)
+		}
+	}
+	def := func(name string) object {
+		t.Helper()
+		var o object
+		if err := json.Unmarshal(root.Defs[name], &o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	if err := json.Unmarshal([]byte(schema.Rules()), &root); err != nil {
+		t.Fatal(err)
+	}
+	compare("document", documentKeys(), root.object)
+	compare("limit", formKeys(), def("limit"))
+	compare("match", matchKeys(), def("match"))
+	compare("descriptor", descriptorKeys(), def("descriptor"))
+	compare("rate_limit", rateLimitKeys(), def("rateLimit"))
+	compare("tier", tierKeys(), def("tier"))
+	root.Properties, root.Defs = nil, nil
+	if err := json.Unmarshal([]byte(schema.RuleTests()), &root); err != nil {
+		t.Fatal(err)
+	}
+	compare("tests", testFileKeys(), root.object)
+	compare("test", testKeys(), def("test"))
+	compare("step", testStepKeys(), def("step"))
+}
+
+// Every key has a description, for editors to show.
+func TestSchemaDescribesAllKeys(t *testing.T) {
+	for _, text := range []string{schema.Rules(), schema.RuleTests()} {
+		var root struct {
+			Properties map[string]map[string]any
+			Defs       map[string]struct {
+				Properties map[string]map[string]any
+			} `json:"$defs"`
+		}
+		if err := json.Unmarshal([]byte(text), &root); err != nil {
+			t.Fatal(err)
+		}
+		for name, def := range root.Defs {
+			for key, p := range def.Properties {
+				target, _ := p["$ref"].(string)
+				if p["description"] == nil && !strings.Contains(text, `"`+strings.TrimPrefix(target, "#/$defs/")+`": {`+"\n      \"description\"") {
+					t.Errorf("%s.%s has no description", name, key)
+				}
+			}
+		}
+	}
+}
+
+// docs/ has the current schemas, for editors to fetch.
+func TestPublishedSchemasAreCurrent(t *testing.T) {
+	for file, text := range map[string]string{"rules.schema.json": schema.Rules(), "rule-tests.schema.json": schema.RuleTests()} {
+		golden(t, filepath.Join("../../docs", file), text)
+	}
+}
+
+// The schema of tests takes the tests that there are.
+func TestSchemaTakesTheExampleTests(t *testing.T) {
+	s := compileSchema(t, schema.RuleTests())
+	files, err := filepath.Glob("../../examples/rule-tests/*_test.yaml")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs, _ := asJSON(t, src)
+		if err := accepts(s, docs); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	for _, src := range []string{
+		"tests: []", "test: []", "tests: [{name: a}]", "tests: [{name: a, trace: [{request: {}}]}]",
+		"tests: [{name: a, trace: [{request: {}, expect: allowwed}]}]", "tests: [{name: a, trace: [{request: {}, expect: {remaning: 1}}]}]",
+		"tests: [{name: a, trace: [{request: {}, descriptor: {a: b}, expect: any}]}]", "tests: [{name: a, trace: [{request: {path: []}, expect: any}]}]",
+	} {
+		docs, _ := asJSON(t, []byte(src))
+		if accepts(s, docs) == nil {
+			t.Errorf("%s: it is taken", src)
+		}
+	}
+}

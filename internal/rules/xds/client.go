@@ -1,0 +1,325 @@
+package xds
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpc "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// TypeURL is the type of the resources that a Client asks for.
+const TypeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
+
+const (
+	// maxMessage is the size of the largest snapshot in bytes.
+	maxMessage = 32 << 20
+	// maxDetail is the length of the longest reason that is sent back.
+	maxDetail = 4 << 10
+	// maxDelay is the longest time before the same snapshot is refused again.
+	// Until then the control plane sends nothing, not even a better one.
+	maxDelay = 5 * time.Second
+	// quietFor is after how long without a message a connection is tested.
+	// Servers that were not told otherwise hang up on callers who do so more
+	// often than every 5 minutes.
+	quietFor = 6 * time.Minute
+)
+
+// Options are what a Client needs.
+type Options struct {
+	// Address of the control plane, host:port. Required.
+	Address string
+	// NodeID is who this process says it is; the control plane chooses what to
+	// send by it.
+	NodeID string
+	// TLS encrypts the connection; nil leaves it in the clear.
+	TLS *TLSFiles
+	// Apply puts a snapshot in force, or leaves everything as it was and says
+	// why. It is called by one goroutine at a time. Required.
+	Apply func([]rules.Source) error
+	// Logger hears when the control plane comes and goes. Required.
+	Logger *slog.Logger
+	// Clock says when. Required.
+	Clock func() time.Time
+	// Backoff is how long to wait before connecting anew.
+	Backoff Backoff
+}
+
+// Status is how things are between a Client and its control plane.
+type Status struct {
+	// Connected is true while there is a stream on which something was
+	// received.
+	Connected bool
+	// Version is that of the last snapshot that was accepted, in the control
+	// plane's words; empty before the first.
+	Version string
+	// Resources is how many there were in it.
+	Resources int
+	// Received is when the last snapshot came, accepted or not.
+	Received time.Time
+	// Accepted and Refused are how many snapshots were, Streams how many times
+	// a stream was opened.
+	Accepted, Refused, Streams uint64
+	// Failure is why there is no connection, or why the last snapshot was
+	// refused; nil if all is well.
+	Failure error
+}
+
+// Client follows a control plane. Run it once.
+type Client struct {
+	options Options
+	node    *core.Node
+
+	// Of the goroutine in Run.
+	version string         // of the last snapshot that was accepted
+	applied []rules.Source // its contents
+	known   bool           // whether there was one
+	refused refusal        // of the snapshot before this one, if it was refused
+
+	mu     sync.Mutex
+	status Status
+}
+
+// New checks the options and returns a Client.
+func New(o Options) (*Client, error) {
+	if o.Address == "" {
+		return nil, errors.New("there is no address of a control plane")
+	}
+	if o.TLS != nil {
+		if _, err := o.TLS.Load(); err != nil {
+			return nil, err
+		}
+	}
+	return &Client{options: o, node: &core.Node{Id: o.NodeID, UserAgentName: "headgate"}}, nil
+}
+
+// Status returns how things are.
+func (c *Client) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status
+}
+
+// refusal is a snapshot that was refused, and why.
+type refusal struct {
+	resources []*anypb.Any
+	reason    error // nil if nothing was refused
+	again     waiter
+}
+
+// is reports whether resources are those that were refused.
+func (r *refusal) is(resources []*anypb.Any) bool {
+	return r.reason != nil && slices.EqualFunc(r.resources, resources, func(a, b *anypb.Any) bool {
+		return a.GetTypeUrl() == b.GetTypeUrl() && bytes.Equal(a.GetValue(), b.GetValue())
+	})
+}
+
+// update changes the status.
+func (c *Client) update(change func(*Status)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.status)
+}
+
+// Run follows the control plane until ctx is done, and connects anew whenever
+// the stream ends. What was accepted last stays in force meanwhile.
+func (c *Client) Run(ctx context.Context) {
+	wait := c.options.Backoff.waiter()
+	for outage := false; ctx.Err() == nil; {
+		served, err := c.follow(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		c.update(func(s *Status) { s.Connected, s.Failure = false, err })
+		if served {
+			wait.reset()
+			outage = false
+		}
+		if !outage { // once for each time it goes away
+			c.options.Logger.Warn("no connection to the control plane, the rules stay as they are",
+				"address", c.options.Address, "err", err)
+		}
+		outage = true
+		wait.sleep(ctx)
+	}
+	c.update(func(s *Status) { s.Connected = false })
+}
+
+// follow opens one stream and serves it until it ends. served is true if
+// anything was received on it.
+func (c *Client) follow(ctx context.Context) (served bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := c.dial()
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.Close() }()
+	s, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	if err != nil {
+		return false, plain(err)
+	}
+	c.update(func(s *Status) { s.Streams++ })
+	// Without a version: a control plane that has restarted may count from one
+	// again, and would keep back what it believes is known here.
+	if err := c.send(s, &discovery.DiscoveryRequest{}); err != nil {
+		return false, plain(err)
+	}
+	for {
+		response, err := s.Recv()
+		if err != nil {
+			return served, plain(err)
+		}
+		if !served {
+			c.options.Logger.Info("connected to the control plane", "address", c.options.Address)
+		}
+		served = true
+		if c.refused.is(response.GetResources()) {
+			// Control planes that compare nothing but versions send what was
+			// refused again at once, for ever.
+			c.refused.again.sleep(s.Context())
+		}
+		if err := c.send(s, c.answer(response)); err != nil {
+			return served, plain(err)
+		}
+	}
+}
+
+// dial prepares a connection, with the certificates as they are now.
+func (c *Client) dial() (*grpc.ClientConn, error) {
+	secrecy := insecure.NewCredentials()
+	if c.options.TLS != nil {
+		config, err := c.options.TLS.Load()
+		if err != nil {
+			return nil, err
+		}
+		secrecy = credentials.NewTLS(config)
+	}
+	return grpc.NewClient(c.options.Address,
+		grpc.WithTransportCredentials(secrecy),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: quietFor, Timeout: 20 * time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithDisableServiceConfig(),
+	)
+}
+
+type stream = grpc.BidiStreamingClient[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
+
+// send sends r with what is the same in all requests.
+func (c *Client) send(s stream, r *discovery.DiscoveryRequest) error {
+	r.Node, r.TypeUrl = c.node, TypeURL
+	err := s.Send(r)
+	if errors.Is(err, io.EOF) {
+		_, err = s.Recv() // has the reason
+	}
+	return err
+}
+
+// answer puts a snapshot in force and returns what the control plane is told:
+// the version in force, and if it is not this one, why not.
+func (c *Client) answer(response *discovery.DiscoveryResponse) *discovery.DiscoveryRequest {
+	var err error
+	if c.refused.is(response.GetResources()) {
+		err = c.refused.reason // it has been told already
+	} else if err = c.apply(response); err != nil {
+		c.refuse(response, err)
+	}
+	if err == nil {
+		c.accept(response)
+	}
+	r := &discovery.DiscoveryRequest{VersionInfo: c.version, ResponseNonce: response.GetNonce()}
+	if err != nil {
+		r.ErrorDetail = &rpc.Status{Code: int32(codes.InvalidArgument), Message: shortened(err.Error())}
+	}
+	return r
+}
+
+// accept notes that a snapshot is in force.
+func (c *Client) accept(response *discovery.DiscoveryResponse) {
+	c.version, c.refused = response.GetVersionInfo(), refusal{}
+	c.update(func(s *Status) {
+		s.Connected, s.Failure, s.Received = true, nil, c.options.Clock()
+		s.Version, s.Resources = c.version, len(response.GetResources())
+		s.Accepted++
+	})
+}
+
+// refuse notes that a snapshot is not, and why.
+func (c *Client) refuse(response *discovery.DiscoveryResponse, err error) {
+	again := Backoff{Base: c.options.Backoff.Base, Max: maxDelay}
+	c.refused = refusal{response.GetResources(), err, again.waiter()}
+	c.update(func(s *Status) {
+		s.Connected, s.Failure, s.Received = true, err, c.options.Clock()
+		s.Refused++
+	})
+	c.options.Logger.Error("rules of the control plane refused",
+		"address", c.options.Address, "version", response.GetVersionInfo(), "err", firstLine(err))
+}
+
+// apply puts a snapshot in force, unless it is in force already, as after
+// connecting anew.
+func (c *Client) apply(response *discovery.DiscoveryResponse) error {
+	if t := response.GetTypeUrl(); t != TypeURL {
+		return fmt.Errorf("resources of type %q were not asked for", t)
+	}
+	sources, err := Sources(response.GetResources())
+	if err != nil {
+		return err
+	}
+	if c.known && slices.EqualFunc(sources, c.applied, same) {
+		return nil
+	}
+	if err := c.options.Apply(sources); err != nil {
+		return err
+	}
+	c.applied, c.known = sources, true
+	return nil
+}
+
+func same(a, b rules.Source) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
+
+// plain returns what a gRPC error says, without the words around it.
+func plain(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New("the control plane ended the stream")
+	}
+	if s, ok := status.FromError(err); ok && s.Message() != "" {
+		return fmt.Errorf("%s: %s", strings.ToLower(s.Code().String()), s.Message())
+	}
+	return err
+}
+
+// firstLine is for a log, where the rest has no place.
+func firstLine(err error) string {
+	line, rest, more := strings.Cut(err.Error(), "\n")
+	if more && rest != "" {
+		return fmt.Sprintf("%s (and %d more lines)", line, 1+strings.Count(rest, "\n"))
+	}
+	return line
+}
+
+// shortened bounds s, at a letter's end.
+func shortened(s string) string {
+	if len(s) <= maxDetail {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxDetail], "") + " …"
+}

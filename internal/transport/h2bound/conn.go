@@ -1,0 +1,250 @@
+package h2bound
+
+import (
+	"crypto/tls"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/internal/transport/membound"
+)
+
+const (
+	// streamCost is Options.StreamCost of gRPC. A field of the header takes more
+	// than it takes on the wire, and every frame something of its own.
+	streamCost = 4 << 10
+	headerCost = 8
+	frameCost  = 64
+	// step is in which steps the connection tells how much it holds, so that
+	// connections that hold little have nothing in common that each call would
+	// have to write to.
+	step = 16 << 10
+)
+
+// MaxLasting is how many streams of a connection may last for longer than the
+// timeouts of [Options].
+const MaxLasting = 16
+
+// Conn is a connection whose streams are counted.
+type Conn struct {
+	net.Conn
+	raw     net.Conn
+	bound   *Bound
+	account *membound.Account
+
+	in  frames // guarded by mu
+	out frames // of the one who writes, who holds mu too
+
+	mu      sync.Mutex
+	streams []stream // by rising id
+	last    uint32   // the highest id so far
+	held    int64    // bytes
+	told    int64    // of held, to the account
+	lasting int      // streams that may last
+	ended   bool
+}
+
+// stream is one that has not been answered.
+type stream struct {
+	id, since uint32 // the latter a tick
+	bytes     int64
+	whole     bool // the request has arrived
+}
+
+// NetConn returns the connection below.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
+
+// Close implements net.Conn.
+func (c *Conn) Close() error {
+	c.bound.leave(c)
+	return c.Conn.Close()
+}
+
+// Read implements net.Conn.
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.mu.Lock()
+		c.reads(p[:n])
+		c.tell()
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *Conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if n > 0 {
+		c.mu.Lock()
+		c.writes(p[:n])
+		c.tell()
+	}
+	return n, err
+}
+
+// Owes notes that n bytes of answers are kept until they are sent, or with a
+// negative number that they have been.
+func (c *Conn) Owes(n int) {
+	c.mu.Lock()
+	if !c.ended {
+		c.held += int64(n)
+	}
+	c.tell()
+}
+
+// Lasts says that a stream of the connection lasts for as long as it likes, until
+// done is called. It reports false if too many do.
+func (c *Conn) Lasts() (done func(), ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lasting >= MaxLasting {
+		return nil, false
+	}
+	c.lasting++
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.lasting--
+	}), true
+}
+
+// tell unlocks mu, and lets the account know of what is held.
+func (c *Conn) tell() {
+	more := c.held/step*step - c.told
+	if more == 0 || c.ended {
+		c.mu.Unlock()
+		return
+	}
+	c.told += more
+	c.mu.Unlock()
+	c.account.Took(more)
+}
+
+// settle gives back all that was counted. Nothing more is.
+func (c *Conn) settle() {
+	c.mu.Lock()
+	c.ended, c.told, c.held, c.streams = true, 0, 0, nil
+	c.mu.Unlock()
+	c.account.Close()
+}
+
+// Evict implements [membound.Holder].
+func (c *Conn) Evict() {
+	c.bound.evicted.Add(1)
+	c.bound.end(c, "requests and answers of all connections take too much memory, and of this one the most")
+}
+
+// ConnectionState returns that of TLS, or an empty one without.
+func (c *Conn) ConnectionState() (state tls.ConnectionState) {
+	if encrypted, ok := c.Conn.(*tls.Conn); ok {
+		state = encrypted.ConnectionState()
+	}
+	return state
+}
+
+// reads looks at what has come from the client.
+func (c *Conn) reads(p []byte) {
+	for h, rest, ok := c.in.next(p); ok; h, rest, ok = c.in.next(rest) {
+		switch h.kind {
+		case frameHeaders:
+			if h.stream > c.last && !c.ended {
+				c.last = h.stream
+				c.streams = append(c.streams, stream{id: h.stream, since: c.bound.now.Load()})
+				c.takes(&c.streams[len(c.streams)-1], c.bound.options.StreamCost)
+			}
+			c.arrives(h, headerCost*h.length)
+		case frameContinuation:
+			c.arrives(head{stream: h.stream}, headerCost*h.length)
+		case frameData:
+			c.arrives(h, frameCost+h.length)
+		case frameReset:
+			c.forget(h.stream)
+		}
+	}
+}
+
+// arrives notes that n bytes have come on a stream.
+func (c *Conn) arrives(h head, n int) {
+	i, ok := c.find(h.stream)
+	if !ok {
+		return // it has been answered
+	}
+	s := &c.streams[i]
+	c.takes(s, n)
+	if h.ends() && !s.whole {
+		s.whole, s.since = true, c.bound.now.Load()
+	}
+}
+
+// writes looks at what goes to the client.
+func (c *Conn) writes(p []byte) {
+	for h, rest, ok := c.out.next(p); ok; h, rest, ok = c.out.next(rest) {
+		switch {
+		case h.kind == frameReset, (h.kind == frameData || h.kind == frameHeaders) && h.ends():
+			c.forget(h.stream)
+		case h.kind == frameData:
+			// What is answered is no longer kept.
+			if i, ok := c.find(h.stream); ok {
+				s := &c.streams[i]
+				c.takes(s, c.bound.options.StreamCost-int(s.bytes))
+			}
+		}
+	}
+}
+
+func (c *Conn) takes(s *stream, n int) {
+	s.bytes += int64(n)
+	c.held += int64(n)
+}
+
+func (c *Conn) find(id uint32) (int, bool) {
+	if n := len(c.streams); n > 0 && c.streams[n-1].id == id {
+		return n - 1, true
+	}
+	return slices.BinarySearchFunc(c.streams, id, func(s stream, id uint32) int { return int(s.id) - int(id) })
+}
+
+func (c *Conn) forget(id uint32) {
+	if i, ok := c.find(id); ok {
+		c.held -= c.streams[i].bytes
+		c.streams = slices.Delete(c.streams, i, i+1)
+	}
+}
+
+// overdue reports whether more streams take too long than may.
+func (c *Conn) overdue(now, read, write uint32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for i := range c.streams {
+		s := &c.streams[i]
+		limit := read
+		if s.whole {
+			limit = write
+		}
+		if limit > 0 && now-s.since >= limit {
+			n++
+		}
+	}
+	return n > c.lasting
+}
+
+// Slow implements [membound.Holder]: it is what streams have kept for long.
+func (c *Conn) Slow(_ time.Time, _ int64) int64 {
+	now := c.bound.now.Load()
+	aged := max(uint32(membound.Long/c.bound.interval), 2)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slow, answers := int64(0), c.held
+	oldest := uint32(0)
+	for i := range c.streams {
+		s := &c.streams[i]
+		answers -= s.bytes
+		if age := now - s.since; age >= aged {
+			slow += s.bytes * int64(age)
+			oldest = max(oldest, age)
+		}
+	}
+	return (slow + answers*int64(oldest)) * c.bound.interval.Milliseconds()
+}

@@ -1,0 +1,105 @@
+package oneport
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+
+	"github.com/headgate/headgate/internal/transport/netbound"
+)
+
+// Protocol is what a connection speaks.
+type Protocol uint8
+
+// The protocols.
+const (
+	// HTTP is HTTP/1.
+	HTTP Protocol = iota
+	// GRPC is HTTP/2.
+	GRPC
+	// RESP is the Redis protocol.
+	RESP
+)
+
+// protocols is how many there are.
+const protocols = int(RESP) + 1
+
+// String returns the name of the protocol: http, grpc or resp.
+func (p Protocol) String() string {
+	switch p {
+	case HTTP:
+		return "http"
+	case GRPC:
+		return "grpc"
+	case RESP:
+		return "resp"
+	}
+	return fmt.Sprintf("protocol(%d)", uint8(p))
+}
+
+// enough is how many bytes suffice to tell protocols apart: the longest method
+// of HTTP, and the space behind it.
+const enough = len("OPTIONS ")
+
+// Tell says what a connection speaks that begins with head, or false if more of
+// it has to be seen. That is never so for 8 bytes or more.
+//
+// A method of HTTP and a space is HTTP; the method PRI, which only the preface
+// of HTTP/2 has, is gRPC; and so is the record of a TLS handshake HTTP, whose
+// servers know what to say to it. All else is the Redis protocol: an array, or
+// a command in a line.
+func Tell(head []byte) (of Protocol, known bool) {
+	if len(head) == 0 {
+		return HTTP, false
+	}
+	if head[0] == 0x16 {
+		return HTTP, true
+	}
+	for _, m := range [...]struct {
+		start string
+		of    Protocol
+	}{
+		{"PRI ", GRPC},
+		{"GET ", HTTP},
+		{"POST ", HTTP},
+		{"HEAD ", HTTP},
+		{"PUT ", HTTP},
+		{"PATCH ", HTTP},
+		{"DELETE ", HTTP},
+		{"OPTIONS ", HTTP},
+		{"CONNECT ", HTTP},
+		{"TRACE ", HTTP},
+	} {
+		switch start := []byte(m.start); {
+		case bytes.HasPrefix(head, start):
+			return m.of, true
+		case bytes.HasPrefix(start, head):
+			return HTTP, false
+		}
+	}
+	return RESP, true
+}
+
+// peeked is a connection of which the first bytes have been read.
+type peeked struct {
+	net.Conn
+	head []byte
+}
+
+// Read returns the bytes that have been read, and then the others.
+func (p *peeked) Read(b []byte) (int, error) {
+	if len(p.head) == 0 {
+		return p.Conn.Read(b)
+	}
+	n := copy(b, p.head)
+	if p.head = p.head[n:]; len(p.head) == 0 {
+		p.head = nil // let go of it
+	}
+	return n, nil
+}
+
+// NetConn returns the connection below.
+func (p *peeked) NetConn() net.Conn { return p.Conn }
+
+// CloseWrite closes the sending side, if the connection below is able to.
+func (p *peeked) CloseWrite() error { return netbound.CloseWrite(p.Conn) }
