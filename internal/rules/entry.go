@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -21,7 +22,7 @@ func (p *parser) checkEntry(at *node, a Attribute) {
 		p.errorf(at, "", "%s is taken as one attribute: write a list, %s", quote(a.Name), quotedList(words))
 		return
 	}
-	if (a.Name == "*" || a.Name == "all") && !p.options.OnlyHTTP {
+	if slices.Contains(everything(), strings.ToLower(a.Name)) && !p.options.OnlyHTTP {
 		p.warnf(at, "to count all requests together leave the key out", "the attribute %s is one that the caller must send", quote(a.Name))
 		return
 	}
@@ -40,10 +41,36 @@ func (p *parser) checkEntry(at *node, a Attribute) {
 			p.errorf(at, "", "%s is the name of a header field%s", quote(a.Name), hint)
 			return
 		}
-		p.errorf(at, "", "no request has the attribute %s%s", quote(a.Name), hint)
+		p.errorf(at, conditionHint(a.Name, right), "no request has the attribute %s%s", quote(a.Name), hint)
 	case right != "" && !strings.HasPrefix(right, "jwt:"): // a caller may well send a user
-		p.warnf(at, "", "the attribute %s is one that the caller must send%s", quote(a.Name), hint)
+		p.warnf(at, conditionHint(a.Name, right), "the attribute %s is one that the caller must send%s", quote(a.Name), hint)
 	}
+}
+
+// everything is what people write for a count of all requests.
+func everything() []string { return []string{"*", "all", "any", "everybody", "everyone", "everything"} }
+
+// conditionHint says where a condition stands, if a name is an attribute with the
+// value that it should have.
+func conditionHint(name, right string) string {
+	if kind, value, _ := strings.Cut(name, ":"); kind == right && isConditionOf(kind, value) {
+		return fmt.Sprintf("conditions stand under match, such as {%s: %s}", kind, value)
+	}
+	return ""
+}
+
+// isConditionOf reports whether a value reads as one that an attribute of one word
+// is to have, as in path:/login; a caller's own may well be called path:1.
+func isConditionOf(kind, value string) bool {
+	switch kind {
+	case "path":
+		return strings.HasPrefix(value, "/") || strings.HasPrefix(value, "*")
+	case "method":
+		return value != "" && value == strings.ToUpper(value) && isToken(value)
+	case "host":
+		return strings.Contains(value, ".")
+	}
+	return false
 }
 
 // refuseClaim reports a claim, where no HTTP request has one.
@@ -116,6 +143,9 @@ func rightWord(name string) (word string, sure bool) {
 		if own, is := strings.CutPrefix(name, section+":"); is && own != "" {
 			return own, true // the section of match, and explain's flag, are called so
 		}
+	}
+	if kind, value, _ := strings.Cut(name, ":"); isConditionOf(kind, value) {
+		return kind, false
 	}
 	if inner, is := foreignForm(name); is {
 		if a, err := ParseKeyAttribute(inner); err == nil && (a.Kind != Other || a.Hashed) {

@@ -16,6 +16,13 @@ func TestNamesThatNothingProvides(t *testing.T) {
 		{"X-Api-Key", `error did you mean "header:X-Api-Key"?`, `error`},
 		{"x-api-key", `error did you mean "header:X-Api-Key"?`, `error`},
 		{"User-Agent", `error did you mean "header:User-Agent"?`, `error`},
+		{"attributes:user", `error did you mean "user"?`, `error`},
+		{"path:/x", `error did you mean "path"?`, `warning did you mean "path"?`},
+		{"method:GET", `error did you mean "method"?`, `warning did you mean "method"?`},
+		{"host:example.org", `error did you mean "host"?`, `warning did you mean "host"?`},
+		{"client_ip:24", `error did you mean "client_ip"?`, `warning did you mean "client_ip"?`},
+		{"route", `error did you mean "path"?`, `warning did you mean "path"?`},
+		{"everybody", `error`, `warning`},
 		{"ip", `error did you mean "client_ip"?`, `warning did you mean "client_ip"?`},
 		{"remote_addr", `error did you mean "client_ip"?`, `warning did you mean "client_ip"?`},
 		{"user_id", `error did you mean "jwt:sub"?`, ``},
@@ -41,6 +48,22 @@ func TestNamesThatNothingProvides(t *testing.T) {
 				strings.Contains(hint, "did you mean") && !strings.Contains(got, hint[strings.Index(hint, "did you"):]):
 				t.Errorf("%s, %+v: %q, want %q", row.name, options, got, want)
 			}
+		}
+	}
+}
+
+// A list without anything in it is no key, which is said; so is what counts all
+// requests, where those of one path are meant.
+func TestKeysOfNothing(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{
+		"[]":            "r.yaml:4:10: warning: the key is empty: all requests are counted together; name what to count by, such as client_ip, or leave the key out",
+		"['path:/x']":   `the attribute "path:/x" is one that the caller must send; did you mean "path"?; conditions stand under match, such as {path: /x}`,
+		"['client_ip']": "",
+	} {
+		_, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - name: a\n    key: " + key + "\n    rate: 1/day\n")})
+		if got := rules.Problems(problems).Error(); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", key, got, want)
 		}
 	}
 }
@@ -120,8 +143,8 @@ func TestForeignNames(t *testing.T) {
 		"client_ip/path": `error ["client_ip", "path"]`, "client_ip:path": `error ["client_ip", "path"]`, "tenant, client_ip": `error ["tenant", "client_ip"]`,
 		"clinet_ip,path": `error ["client_ip", "path"]`,
 
-		"tenant": "", "client_id": "", "client": "", "cost": "", "post": "", "ghost": "", "destination cluster": "", "urn:tenant": "", "path:1": "",
-		"user_id": "", "team/plan": "", "a.b": "", "destination.method": "", "plan(free)": "",
+		"tenant": "", "client_id": "", "client": "", "cost": "", "post": "", "ghost": "", "destination cluster": "", "urn:tenant": "", "path:1": "", "host:name": "",
+		"method:weight": "", "user_id": "", "team/plan": "", "a.b": "", "destination.method": "", "plan(free)": "",
 	} {
 		text := "domain: d\nlimits:\n  - name: a\n    key: ['" + strings.ReplaceAll(name, "'", "''") + "']\n    rate: 1/day\n"
 		rs, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte(text)})

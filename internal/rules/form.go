@@ -124,7 +124,9 @@ func signature(r *Rule, conditions []string) string {
 
 // parseKey reads key and key_missing.
 func (p *parser) parseKey(f fields, r *Rule) {
-	if n := f.get("key"); n != nil && (n.kind != listKind || len(n.items) > 0) {
+	if n := f.get("key"); n != nil && n.kind == listKind && len(n.items) == 0 {
+		p.warnf(n, "name what to count by, such as client_ip, or leave the key out", "the key is empty: all requests are counted together")
+	} else if n != nil {
 		parts := p.texts(n, "key")
 		if len(parts) > maxKeyParts {
 			p.errorf(n, "", "the key has %d parts, at most %d are allowed", len(parts), maxKeyParts)
@@ -187,7 +189,9 @@ func (p *parser) parseNumbers(f fields, r *Rule) {
 
 // parsePolicies reads mode and on_store_error.
 func (p *parser) parsePolicies(f fields, r *Rule) {
-	if n := f.get("mode"); n != nil {
+	if n := f.get("mode"); n != nil && slices.Contains([]string{"off", "disabled", "none"}, folded(n.text)) {
+		p.errorf(n, "to switch the rule off, say disabled: true", "unknown mode %s", quote(n.text))
+	} else if n != nil {
 		if word, ok := p.choice(n, "mode", "enforce", "shadow"); ok && word == "shadow" {
 			r.Mode = Shadow
 		}

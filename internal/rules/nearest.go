@@ -54,8 +54,10 @@ func synonym(text string, known []string) string {
 		{"reject", "block refuse deny drop 429"},
 		{"delay", "wait throttle slow"},
 		{"deny", "fail_closed closed refuse reject block fail"},
-		{"allow", "fail_open open pass"},
-		{"shadow", "observe dry_run log monitor report"},
+		{"allow", "fail_open open pass ignore skip continue"},
+		{"local", "memory fallback in_memory"},
+		{"enforce", "on enabled active live block reject"},
+		{"shadow", "observe dry_run log monitor report test audit"},
 	} {
 		if slices.Contains(known, row.word) && slices.Contains(strings.Fields(row.others), text) {
 			return row.word
