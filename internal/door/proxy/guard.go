@@ -167,28 +167,55 @@ func (p *Proxy) clean(r *http.Request) bool {
 			delete(r.Header, name)
 		}
 	}
-	dropHopByHop(r.Header)
+	from := p.peerOf(r)
+	dropHopByHop(r.Header, from)
 	dropHTTP(r.Header)
-	for _, name := range p.options.Strangers {
-		if _, ok := r.Header[name]; ok && !p.trusts(r.RemoteAddr) {
+	if from == stranger {
+		for _, name := range p.options.Strangers {
 			delete(r.Header, name)
 		}
 	}
 	return true
 }
 
+// peer is who a connection comes from.
+type peer bool
+
+const (
+	stranger peer = false
+	proxied  peer = true // a trusted proxy
+)
+
+func (p *Proxy) peerOf(r *http.Request) peer { return peer(p.trusts(r.RemoteAddr)) }
+
 // dropHopByHop removes what Connection names: those fields are for us, and the
 // upstream does not get them (RFC 9110, 7.6.1). Upgrade and TE mean something to us,
 // and the others of the kind go later.
-func dropHopByHop(h http.Header) {
-	for _, field := range h["Connection"] {
+//
+// What a trusted proxy sends stays, and Connection names it no more: HAProxy passes
+// on what its client writes there, and so a client could have the proxy's word taken
+// away, who it is (X-Forwarded-For) above all.
+func dropHopByHop(h http.Header, from peer) {
+	fields, ok := h["Connection"]
+	if !ok {
+		return
+	}
+	var kept []string
+	for _, field := range fields {
 		for name := range strings.SplitSeq(field, ",") {
 			switch name = http.CanonicalHeaderKey(textproto.TrimString(name)); name {
-			case "Upgrade", "Te", "Keep-Alive", "Connection":
+			case "Upgrade", "Te", "Keep-Alive", "Close":
+				kept = append(kept, name)
+			case "", "Connection":
 			default:
-				delete(h, name)
+				if from == stranger {
+					delete(h, name)
+				}
 			}
 		}
+	}
+	if delete(h, "Connection"); kept != nil {
+		h["Connection"] = []string{strings.Join(kept, ", ")}
 	}
 }
 

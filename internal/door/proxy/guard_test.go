@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -146,6 +148,47 @@ func TestRulesSeeWhatTheUpstreamGets(t *testing.T) {
 	many.Header["A"] = make([]string, 501)
 	if code := ask(many); code != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("501 fields: %d", code)
+	}
+}
+
+// HAProxy passes on what its client writes into Connection: no client may have the
+// word of a trusted proxy taken away with it.
+func TestConnectionTakesNothingFromATrustedProxy(t *testing.T) {
+	const text = "domain: api\nlimits:\n  - {name: address, match: {path: /address, client_ip: [0.0.0.0/0, \"!10.0.0.0/8\"]}, key: [client_ip], rate: 1/day}\n" +
+		"  - {name: free, match: {path: /plan}, key: [\"header:X-Plan\"], rate: 1/day}\n"
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	clients, err := client.New(client.Config{TrustedProxies: trusted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen http.Header
+	p := newProxy(t, text, memory.New(), func(r *http.Request) (*http.Response, error) {
+		seen = r.Header
+		return ok(r)
+	}, func(o *proxy.Options) { o.Clients, o.TrustedProxies = clients, trusted })
+	ask := func(from, path string, header ...string) int {
+		r := request(t.Context(), "GET", path, header...)
+		r.RemoteAddr = from + ":1234"
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		return w.Code
+	}
+	for i, named := range []string{"", "X-Forwarded-For", "close, x-forwarded-for", "X-Plan,X-FORWARDED-FOR,Forwarded,keep-alive"} {
+		want := map[bool]int{true: 200, false: 429}[i == 0]
+		if code := ask("10.0.0.1", "/address", "X-Forwarded-For", "198.51.100.7", "Connection", named); code != want {
+			t.Errorf("address, Connection: %s: %d, want %d", named, code, want)
+		}
+		if code := ask("10.0.0.1", "/plan", "X-Forwarded-For", "198.51.100.7", "X-Plan", "free", "Connection", named); code != want {
+			t.Errorf("plan, Connection: %s: %d, want %d", named, code, want)
+		}
+	}
+	ask("10.0.0.1", "/", "X-Forwarded-For", "198.51.100.7", "X-Plan", "free", "Connection", "X-Plan, X-Forwarded-For")
+	if got := seen.Get("X-Forwarded-For"); got != "198.51.100.7, 10.0.0.1" || seen.Get("X-Plan") != "free" {
+		t.Errorf("the upstream sees X-Forwarded-For %q, X-Plan %q", got, seen.Get("X-Plan"))
+	}
+	ask("192.0.2.1", "/", "X-Plan", "free", "Connection", "X-Plan")
+	if _, ok := seen["X-Plan"]; ok {
+		t.Error("what a stranger names goes on to the upstream")
 	}
 }
 
