@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/candidate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -167,15 +168,15 @@ func (a *App) compareAnew() {
 
 // candidateCollector tells what the candidate would change.
 func (a *App) candidateCollector() prometheus.Collector {
-	c := &askedCollector{}
-	decisions := c.counter("headgate_candidate_decisions_total",
+	c := &metrics.Asked{}
+	decisions := c.Counter("headgate_candidate_decisions_total",
 		"Requests, by what the candidate rules would change.", "change")
-	rulesOf := c.gauge("headgate_candidate_rules", "Rules of the candidate, 0 while there is none.")
-	reloads := c.counter("headgate_candidate_reloads_total", "Times that the candidate was read, the first included.", "result")
-	good := c.gauge("headgate_candidate_reload_last_successful", "0 if the last attempt failed.")
-	keys := c.gauge("headgate_candidate_keys", "Keys that the candidate counts, in this process's memory.")
-	evicted := c.counter("headgate_candidate_evicted_total", "Keys that it forgot to make room although they still counted.")
-	c.ask(func(out chan<- prometheus.Metric) {
+	rulesOf := c.Gauge("headgate_candidate_rules", "Rules of the candidate, 0 while there is none.")
+	reloads := c.Counter("headgate_candidate_reloads_total", "Times that the candidate was read, the first included.", "result")
+	good := c.Gauge("headgate_candidate_reload_last_successful", "0 if the last attempt failed.")
+	keys := c.Gauge("headgate_candidate_keys", "Keys that the candidate counts, in this process's memory.")
+	evicted := c.Counter("headgate_candidate_evicted_total", "Keys that it forgot to make room although they still counted.")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		for change, n := range a.candidate.comparing.Totals() {
 			decisions(out, float64(n), candidate.Change(change).String())
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/internal/base/steady"
+	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
 // lookAtClock is how often the clock is held against the wall clock, which it
@@ -68,10 +69,10 @@ func (a *App) tellDifference(d time.Duration) {
 }
 
 // clockMetrics tells how the clock stands to the wall clock.
-func (a *App) clockMetrics(c *askedCollector) {
-	difference := c.gauge("headgate_clock_difference_seconds", "The wall clock less the time that limits go by.")
-	steps := c.counter("headgate_clock_steps_total", "Times that a wall clock which stayed ahead was followed in one step.")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) clockMetrics(c *metrics.Asked) {
+	difference := c.Gauge("headgate_clock_difference_seconds", "The wall clock less the time that limits go by.")
+	steps := c.Counter("headgate_clock_steps_total", "Times that a wall clock which stayed ahead was followed in one step.")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		var s steady.Status
 		if a.clock != nil {
 			s = a.clock.Status()

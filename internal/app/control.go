@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/internal/decide/control"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -67,10 +68,10 @@ func (a *App) openTable() (*control.Local, error) {
 }
 
 // controlMetrics tells how many bans and overrides there are.
-func (a *App) controlMetrics(c *askedCollector) {
-	overrides := c.gauge("headgate_overrides", "Bans of keys, and limits of their own, that are in force.", "kind")
-	lost := c.counter("headgate_store_lost_total", "How often the store had lost what it was told, which was then written back: emptied, restarted without its data, evicted, or failed over to a replica that lagged.")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) controlMetrics(c *metrics.Asked) {
+	overrides := c.Gauge("headgate_overrides", "Bans of keys, and limits of their own, that are in force.", "kind")
+	lost := c.Counter("headgate_store_lost_total", "How often the store had lost what it was told, which was then written back: emptied, restarted without its data, evicted, or failed over to a replica that lagged.")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		bans, limits := a.control.Count()
 		overrides(out, float64(bans), "ban")
 		overrides(out, float64(limits), "limit")

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/grpcapi"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
@@ -61,12 +62,12 @@ func (a *App) serveGRPC(d *door) error {
 
 // grpcMetrics tells what requests over gRPC take, and what was refused for it.
 // POST /json is answered by the same service.
-func (a *App) grpcMetrics(c *askedCollector) {
-	held := c.gauge("headgate_grpc_stream_bytes", "Bytes of requests that are arriving and answers that are not read yet, all connections of gRPC together.")
-	closed := c.counter("headgate_grpc_closed_total", "Connections of gRPC that were closed: slow, as a request did not arrive or an answer was not read in time; memory, as all together kept too much and this one the most.", "reason")
-	answering := c.gauge("headgate_grpc_answering_bytes", "Bytes that large requests of gRPC and POST /json take while they are answered, estimated.")
-	refused := c.counter("headgate_grpc_refused_total", "Large requests of gRPC and POST /json that were refused, as others took all of the memory for them for 5 s, or whose caller went away before.")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) grpcMetrics(c *metrics.Asked) {
+	held := c.Gauge("headgate_grpc_stream_bytes", "Bytes of requests that are arriving and answers that are not read yet, all connections of gRPC together.")
+	closed := c.Counter("headgate_grpc_closed_total", "Connections of gRPC that were closed: slow, as a request did not arrive or an answer was not read in time; memory, as all together kept too much and this one the most.", "reason")
+	answering := c.Gauge("headgate_grpc_answering_bytes", "Bytes that large requests of gRPC and POST /json take while they are answered, estimated.")
+	refused := c.Counter("headgate_grpc_refused_total", "Large requests of gRPC and POST /json that were refused, as others took all of the memory for them for 5 s, or whose caller went away before.")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		for _, d := range a.doors {
 			if d.grpc == nil {
 				continue

@@ -72,54 +72,13 @@ func (a *App) metricsHandler() http.Handler {
 	})
 }
 
-// askedCollector asks functions at every scrape.
-type askedCollector struct {
-	list []*prometheus.Desc
-	asks []func(out chan<- prometheus.Metric)
-}
-
-// Describe implements prometheus.Collector.
-func (c *askedCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range c.list {
-		out <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c *askedCollector) Collect(out chan<- prometheus.Metric) {
-	for _, ask := range c.asks {
-		ask(out)
-	}
-}
-
-// value sends one value of a metric.
-type value func(out chan<- prometheus.Metric, v float64, labels ...string)
-
-func (c *askedCollector) metric(kind prometheus.ValueType, name, help string, labels ...string) value {
-	d := prometheus.NewDesc(name, help, labels, nil)
-	c.list = append(c.list, d)
-	return func(out chan<- prometheus.Metric, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, kind, v, labels...)
-	}
-}
-
-func (c *askedCollector) gauge(name, help string, labels ...string) value {
-	return c.metric(prometheus.GaugeValue, name, help, labels...)
-}
-
-func (c *askedCollector) counter(name, help string, labels ...string) value {
-	return c.metric(prometheus.CounterValue, name, help, labels...)
-}
-
-func (c *askedCollector) ask(f func(out chan<- prometheus.Metric)) { c.asks = append(c.asks, f) }
-
 // selfCollector tells about the process: what it is, its rules, its store and
 // its doors.
 func (a *App) selfCollector() prometheus.Collector {
-	c := &askedCollector{}
-	build := c.gauge("headgate_build_info", "1, labelled with what this process is.", "version", "goversion")
-	draining := c.gauge("headgate_draining", "1 once the process has been asked to stop.")
-	c.ask(func(out chan<- prometheus.Metric) {
+	c := &metrics.Asked{}
+	build := c.Gauge("headgate_build_info", "1, labelled with what this process is.", "version", "goversion")
+	draining := c.Gauge("headgate_draining", "1 once the process has been asked to stop.")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		build(out, 1, versionOf(a.options.Version), goVersion())
 		draining(out, oneIf(a.draining.Load()))
 	})
@@ -149,11 +108,11 @@ func oneIf(yes bool) float64 { //nolint:revive // a fact, not a mode
 }
 
 // reloadMetrics tells how reloading goes.
-func (a *App) reloadMetrics(c *askedCollector) {
-	reloads := c.counter("headgate_reloads_total", "Times that rules were read, the first included.", "result")
-	at := c.gauge("headgate_reload_last_success_timestamp_seconds", "When the rules in force were read.")
-	good := c.gauge("headgate_reload_last_successful", "0 if the last attempt failed and older rules are in force.")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) reloadMetrics(c *metrics.Asked) {
+	reloads := c.Counter("headgate_reloads_total", "Times that rules were read, the first included.", "result")
+	at := c.Gauge("headgate_reload_last_success_timestamp_seconds", "When the rules in force were read.")
+	good := c.Gauge("headgate_reload_last_successful", "0 if the last attempt failed and older rules are in force.")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		r := a.Reloads()
 		reloads(out, float64(r.Succeeded), "success")
 		reloads(out, float64(r.Failed), "failure")
@@ -164,13 +123,13 @@ func (a *App) reloadMetrics(c *askedCollector) {
 
 // memoryMetrics tells about the embedded store; beside Redis, about the one
 // that stands in for it.
-func (a *App) memoryMetrics(c *askedCollector) {
-	keys := c.gauge("headgate_memory_keys", "Keys in this process's memory.")
-	most := c.gauge("headgate_memory_max_keys", "How many keys there may be.")
-	bytes := c.gauge("headgate_memory_bytes", "Bytes that they take.")
-	evicted := c.counter("headgate_memory_evicted_total", "Keys that were forgotten to make room, by whether they still counted.", "state")
-	swept := c.counter("headgate_memory_swept_total", "Keys that were forgotten because they were as good as unused.")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) memoryMetrics(c *metrics.Asked) {
+	keys := c.Gauge("headgate_memory_keys", "Keys in this process's memory.")
+	most := c.Gauge("headgate_memory_max_keys", "How many keys there may be.")
+	bytes := c.Gauge("headgate_memory_bytes", "Bytes that they take.")
+	evicted := c.Counter("headgate_memory_evicted_total", "Keys that were forgotten to make room, by whether they still counted.", "state")
+	swept := c.Counter("headgate_memory_swept_total", "Keys that were forgotten because they were as good as unused.")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		s := a.memory.Stats()
 		keys(out, float64(s.Keys))
 		most(out, float64(a.maxKeys()))
@@ -183,12 +142,12 @@ func (a *App) memoryMetrics(c *askedCollector) {
 
 // storeMetrics tells about the shared store, as seen from here. Memory is always
 // there.
-func (a *App) storeMetrics(c *askedCollector) {
-	circuit := c.gauge("headgate_store_circuit_open", "1 while the store is taken for dead and only probed.")
-	opened := c.counter("headgate_store_circuit_opened_total", "How often that began.")
-	errs := c.counter("headgate_store_errors_total", "Questions that the store did not answer: too late, out of memory, writing nothing, refused, with another error, or not asked while the circuit was open.", "kind")
-	hits := c.counter("headgate_deny_cache_hits_total", "Refusals that were known without asking the store.")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) storeMetrics(c *metrics.Asked) {
+	circuit := c.Gauge("headgate_store_circuit_open", "1 while the store is taken for dead and only probed.")
+	opened := c.Counter("headgate_store_circuit_opened_total", "How often that began.")
+	errs := c.Counter("headgate_store_errors_total", "Questions that the store did not answer: too late, out of memory, writing nothing, refused, with another error, or not asked while the circuit was open.", "kind")
+	hits := c.Counter("headgate_deny_cache_hits_total", "Refusals that were known without asking the store.")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		var s failsafeStats
 		if a.safe != nil {
 			s = a.safe.Stats()
@@ -207,10 +166,10 @@ func (a *App) storeMetrics(c *askedCollector) {
 
 // connectionMetrics tells about the doors whose connections are bounded and
 // counted by their listener: all but that of the Redis protocol.
-func (a *App) connectionMetrics(c *askedCollector) {
-	open := c.gauge("headgate_connections", "Connections that are open.", "door")
-	ever := c.counter("headgate_connections_total", "Connections, by what became of them.", "door", "result")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) connectionMetrics(c *metrics.Asked) {
+	open := c.Gauge("headgate_connections", "Connections that are open.", "door")
+	ever := c.Counter("headgate_connections_total", "Connections, by what became of them.", "door", "result")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		for _, d := range a.doors {
 			if d.bound == nil {
 				continue
@@ -226,12 +185,12 @@ func (a *App) connectionMetrics(c *askedCollector) {
 
 // respMetrics tells about the door of the Redis protocol, which counts by
 // itself.
-func (a *App) respMetrics(c *askedCollector) {
-	open := c.gauge("headgate_resp_connections", "Connections of the Redis protocol that are open.")
-	ever := c.counter("headgate_resp_connections_total", "Connections of the Redis protocol, by what became of them.", "result")
-	commands := c.counter("headgate_resp_commands_total", "Commands of the Redis protocol that were answered.")
-	throttle := c.counter("headgate_resp_throttle_total", "What CL.THROTTLE answered; it has no rules.", "outcome")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) respMetrics(c *metrics.Asked) {
+	open := c.Gauge("headgate_resp_connections", "Connections of the Redis protocol that are open.")
+	ever := c.Counter("headgate_resp_connections_total", "Connections of the Redis protocol, by what became of them.", "result")
+	commands := c.Counter("headgate_resp_commands_total", "Commands of the Redis protocol that were answered.")
+	throttle := c.Counter("headgate_resp_throttle_total", "What CL.THROTTLE answered; it has no rules.", "outcome")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		for _, d := range a.doors {
 			if d.resp == nil {
 				continue

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/transport/netbound"
 	"github.com/headgate/headgate/internal/transport/overload"
@@ -242,14 +243,14 @@ func (c *upstreamConn) NetConn() net.Conn { return c.Conn }
 func (c *upstreamConn) CloseWrite() error { return netbound.CloseWrite(c.Conn) }
 
 // overloadMetrics tells what runs short, and what was shed.
-func (a *App) overloadMetrics(c *askedCollector) {
-	level := c.gauge("headgate_overload_level", "What is shed: 0 nothing, 1 extras, 2 new connections too, 3 requests too.")
-	pressure := c.gauge("headgate_overload_pressure", "How much of a resource is in use; 1 is all.", "resource")
-	shed := c.counter("headgate_overload_shed_total", "What was refused to stay alive.", "load")
-	limit := c.gauge("headgate_connections_max", "How many connections a door has room for.", "door")
-	wrong := c.counter("headgate_auth_failures_total", "Wrong tokens and passwords.", "door")
-	failed := c.counter("headgate_accept_errors_total", "Connections that could not be accepted, for want of file descriptors or so.", "door")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) overloadMetrics(c *metrics.Asked) {
+	level := c.Gauge("headgate_overload_level", "What is shed: 0 nothing, 1 extras, 2 new connections too, 3 requests too.")
+	pressure := c.Gauge("headgate_overload_pressure", "How much of a resource is in use; 1 is all.", "resource")
+	shed := c.Counter("headgate_overload_shed_total", "What was refused to stay alive.", "load")
+	limit := c.Gauge("headgate_connections_max", "How many connections a door has room for.", "door")
+	wrong := c.Counter("headgate_auth_failures_total", "Wrong tokens and passwords.", "door")
+	failed := c.Counter("headgate_accept_errors_total", "Connections that could not be accepted, for want of file descriptors or so.", "door")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		if m := a.capacity.load; m != nil {
 			level(out, float64(m.Level()))
 			m.Pressures(func(name string, p float64) { pressure(out, p, name) })

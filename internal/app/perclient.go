@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
@@ -72,9 +73,9 @@ func (a *App) countedClient(addr netip.Addr) (netip.Prefix, bool) {
 }
 
 // perClientMetrics tells how many connections were refused for their client.
-func (a *App) perClientMetrics(c *askedCollector) {
-	refused := c.counter("headgate_client_connections_refused_total", "Connections that were closed since their client had too many.", "door")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) perClientMetrics(c *metrics.Asked) {
+	refused := c.Counter("headgate_client_connections_refused_total", "Connections that were closed since their client had too many.", "door")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		for _, d := range a.doors {
 			if d.clients != nil {
 				refused(out, float64(d.clients.Refused()), d.name)

@@ -274,17 +274,17 @@ func readIDs(body []byte) ([]string, error) {
 }
 
 // queueMetrics tells how queues do.
-func (a *App) queueMetrics(c *askedCollector) {
-	depth := c.gauge("headgate_queue_depth", "Requests that wait to be sent, of all processes that share the queue.", "domain", "rule")
-	size := c.gauge("headgate_queue_bytes", "Bytes of them.", "domain", "rule")
-	oldest := c.gauge("headgate_queue_oldest_seconds", "How long the oldest of them has waited.", "domain", "rule")
-	letters := c.gauge("headgate_queue_dead", "Requests that were given up and are still there.", "domain", "rule")
-	flight := c.gauge("headgate_queue_in_flight", "Requests that this process is sending.", "domain", "rule")
-	accepted := c.counter("headgate_queue_accepted_total", "Requests that came in, by whether there was one with their idempotency key already, no room, or no way to write them.", "domain", "rule", "result")
-	delivered := c.counter("headgate_queue_delivered_total", "Requests that the backend took.", "domain", "rule")
-	failed := c.counter("headgate_queue_failed_total", "Attempts that it did not take.", "domain", "rule")
-	dead := c.counter("headgate_queue_dead_total", "Requests that were given up.", "domain", "rule")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) queueMetrics(c *metrics.Asked) {
+	depth := c.Gauge("headgate_queue_depth", "Requests that wait to be sent, of all processes that share the queue.", "domain", "rule")
+	size := c.Gauge("headgate_queue_bytes", "Bytes of them.", "domain", "rule")
+	oldest := c.Gauge("headgate_queue_oldest_seconds", "How long the oldest of them has waited.", "domain", "rule")
+	letters := c.Gauge("headgate_queue_dead", "Requests that were given up and are still there.", "domain", "rule")
+	flight := c.Gauge("headgate_queue_in_flight", "Requests that this process is sending.", "domain", "rule")
+	accepted := c.Counter("headgate_queue_accepted_total", "Requests that came in, by whether there was one with their idempotency key already, no room, or no way to write them.", "domain", "rule", "result")
+	delivered := c.Counter("headgate_queue_delivered_total", "Requests that the backend took.", "domain", "rule")
+	failed := c.Counter("headgate_queue_failed_total", "Attempts that it did not take.", "domain", "rule")
+	dead := c.Counter("headgate_queue_dead_total", "Requests that were given up.", "domain", "rule")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		q := a.queue.Load()
 		if q == nil {
 			return

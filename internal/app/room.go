@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
@@ -42,10 +43,10 @@ func (a *App) roomOfADoor() int64 {
 }
 
 // roomMetrics tells what of it is taken. That of gRPC is in grpcMetrics.
-func (a *App) roomMetrics(c *askedCollector) {
-	held := c.gauge("headgate_room_bytes", "Bytes of large requests that are arriving; at api and admin also all that connections of HTTP/2 keep.", "door")
-	ended := c.counter("headgate_room_evicted_total", "Large requests that were refused, or connections of HTTP/2 that were closed, since they had kept memory for long that others needed.", "door")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) roomMetrics(c *metrics.Asked) {
+	held := c.Gauge("headgate_room_bytes", "Bytes of large requests that are arriving; at api and admin also all that connections of HTTP/2 keep.", "door")
+	ended := c.Counter("headgate_room_evicted_total", "Large requests that were refused, or connections of HTTP/2 that were closed, since they had kept memory for long that others needed.", "door")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		if a.capacity.rooms.api == nil {
 			return // not opened yet
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -148,10 +149,10 @@ func (a *App) acceptRules() error {
 }
 
 // shrinkMetrics tells whether the rules in force are those of the files.
-func (a *App) shrinkMetrics(c *askedCollector) {
-	held := c.gauge("headgate_rules_held", "1 while rules are kept from being in force for what they lack.")
-	rolledBack := c.gauge("headgate_rules_rolled_back", "1 while rules from before are in force, as an operator has asked.")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) shrinkMetrics(c *metrics.Asked) {
+	held := c.Gauge("headgate_rules_held", "1 while rules are kept from being in force for what they lack.")
+	rolledBack := c.Gauge("headgate_rules_rolled_back", "1 while rules from before are in force, as an operator has asked.")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		s := a.state.Load()
 		held(out, oneIf(s.held != nil))
 		rolledBack(out, oneIf(s.rolledBack))

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -93,10 +94,10 @@ func (a *App) saveTo(s *memory.Store, path string) {
 }
 
 // snapshotMetrics tells how saving counts goes.
-func (a *App) snapshotMetrics(c *askedCollector) {
-	saves := c.counter("headgate_snapshot_saves_total", "Times that counts were saved to disk.", "result")
-	last := c.gauge("headgate_snapshot_last_success_timestamp_seconds", "When they were saved last; 0 if not since the start.")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) snapshotMetrics(c *metrics.Asked) {
+	saves := c.Counter("headgate_snapshot_saves_total", "Times that counts were saved to disk.", "result")
+	last := c.Gauge("headgate_snapshot_last_success_timestamp_seconds", "When they were saved last; 0 if not since the start.")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		saves(out, float64(a.snapshots.saved.Load()), "success")
 		saves(out, float64(a.snapshots.failed.Load()), "failure")
 		last(out, float64(a.snapshots.last.Load())/1e6)

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -151,10 +152,10 @@ func (h *storeHealth) trouble() error {
 }
 
 // storeHealthMetrics tells of a Redis that is full, or writes nothing.
-func (a *App) storeHealthMetrics(c *askedCollector) {
-	full := c.gauge("headgate_store_full", "1 while the store is out of memory and cannot count new keys.")
-	mute := c.gauge("headgate_store_read_only", "1 while the store answers, but writes nothing.")
-	c.ask(func(out chan<- prometheus.Metric) {
+func (a *App) storeHealthMetrics(c *metrics.Asked) {
+	full := c.Gauge("headgate_store_full", "1 while the store is out of memory and cannot count new keys.")
+	mute := c.Gauge("headgate_store_read_only", "1 while the store answers, but writes nothing.")
+	c.Ask(func(out chan<- prometheus.Metric) {
 		h := &a.storeHealth
 		h.mu.Lock()
 		defer h.mu.Unlock()
