@@ -31,13 +31,14 @@ func (g *gate) admit(c *Call) (places, error) {
 	}
 	left, decisions := g.maxWait, make([]headgate.Decision, len(ops))
 	for {
+		asked := time.Now() //nolint:forbidigo // how long a caller waits for its turn
 		tightest, err := g.scopes.AllowAll(c.Context, g.limiter, ops, decisions)
 		if err != nil && g.onError != nil {
 			g.onError(c.Context, err)
 		}
 		if tightest.Allowed {
 			held := g.hold(c.Context, ops, decisions)
-			err := g.turn(c.Context, ops, decisions)
+			err := g.turn(c.Context, ops, decisions, asked)
 			if err != nil {
 				held.end()
 			}
@@ -54,9 +55,9 @@ func (g *gate) admit(c *Call) (places, error) {
 	}
 }
 
-// turn waits for the turn of an admitted call in the queue of a leaky bucket,
-// and gives its place back if the caller goes away.
-func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate.Decision) error {
+// turn waits for the turn of a call that was admitted at a time, in the queue of a
+// leaky bucket, and gives back what it has taken if the caller goes away.
+func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate.Decision, asked time.Time) error {
 	var delay time.Duration
 	for _, d := range decisions {
 		delay = max(delay, d.Delay)
@@ -68,7 +69,8 @@ func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate
 	if err == nil {
 		return nil
 	}
-	if e := g.limiter.GiveBack(context.WithoutCancel(ctx), ops, decisions, 0); e != nil && g.onError != nil {
+	age := time.Since(asked) //nolint:forbidigo // see admit
+	if e := g.limiter.GiveBack(context.WithoutCancel(ctx), ops, decisions, age); e != nil && g.onError != nil {
 		g.onError(ctx, e)
 	}
 	return status.FromContextError(err).Err()

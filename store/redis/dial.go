@@ -141,6 +141,9 @@ func (w *wire) Read(p []byte) (int, error) {
 		w.heard.Store(true)
 	}
 	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err != nil {
+			w.end() // before another takes its place
+		}
 		return n, err
 	}
 	deadline := w.deadline.Swap(0) // once for every deadline
@@ -155,10 +158,23 @@ func (w *wire) Read(p []byte) (int, error) {
 	return w.Conn.Read(p)
 }
 
+// Write implements net.Conn.
+func (w *wire) Write(p []byte) (int, error) {
+	n, err := w.Conn.Write(p)
+	if err != nil {
+		w.end()
+	}
+	return n, err
+}
+
 // Close implements net.Conn.
 func (w *wire) Close() error {
+	w.end()
+	return w.Conn.Close()
+}
+
+func (w *wire) end() {
 	if w.closed != nil {
 		w.once.Do(w.closed)
 	}
-	return w.Conn.Close()
 }

@@ -26,6 +26,7 @@ type Store struct {
 	gate      gate
 	trust     *trust
 	dialer    *dialer
+	life      life
 
 	client atomic.Pointer[rueidis.Client] // nil until first connected
 	closed atomic.Bool
@@ -45,7 +46,10 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{options: o, scripts: newScripts(), trust: newTrust(o.Mode), stop: make(chan struct{})}
-	s.dialer = newDialer(s.trust.lose)
+	s.dialer = newDialer(func() {
+		s.trust.lose()
+		s.life.end()
+	})
 	first := make(chan error, 1)
 	s.loop.Go(func() { s.connect(first) })
 	select {
@@ -79,6 +83,7 @@ func (s *Store) connect(first chan<- error) {
 			if s.closed.Load() {
 				client.Close()
 			}
+			_ = s.look(context.Background()) // else the first refund does
 			first <- err
 			return
 		}

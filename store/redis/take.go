@@ -30,6 +30,15 @@ func (s *Store) take(ctx context.Context, op *headgate.Op) (d headgate.Decision,
 		}
 		return unlimited(op.Kind, op.Cost), 0, nil
 	}
+	if s.returns(op) {
+		bounded, cancel := context.WithTimeout(ctx, s.options.Timeout)
+		defer cancel()
+		known, err := s.known(bounded, []headgate.Op{*op})
+		if err != nil {
+			return d, 0, err
+		}
+		ctx, op = bounded, &known[0]
+	}
 	if !s.trust.in(s.trust.slotOf(op.Key)) {
 		return s.takeApart(ctx, *op)
 	}

@@ -1,0 +1,52 @@
+package grpclimit_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/grpclimit"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// A call that is given up while it waits for its turn gets back what time has not
+// given back already: else it would come off what others have taken.
+func TestGivenUpAfterSomeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := headgate.New(memory.New(), headgate.WithClock(time.Now))
+		queue := headgate.PerMinute(1).Using(headgate.LeakyBucket).Burst(10).Named("queue")
+		bucket := headgate.PerSecond(1).Burst(10).Named("bucket")
+		one := func(*grpclimit.Call) (string, bool) { return "one", true }
+		limit := grpclimit.UnaryServer(limiter, queue, grpclimit.By(one),
+			grpclimit.Also(bucket, grpclimit.Cost(func(*grpclimit.Call) int64 { return 5 })))
+		call := func(ctx context.Context) error {
+			_, err := limit(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil })
+			return err
+		}
+		if _, err := limiter.Allow(t.Context(), "one", queue); err != nil {
+			t.Fatal(err)
+		}
+		ctx, giveUp := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() {
+			if call(ctx) == nil {
+				t.Error("its turn has come")
+			}
+		})
+		synctest.Wait()
+		time.Sleep(4 * time.Second) // of the bubble: 4 of the 5 are back
+		if d, err := limiter.AllowN(t.Context(), "one", bucket, 5); err != nil || d.Remaining != 4 {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		giveUp()
+		group.Wait()
+		if d, err := limiter.Peek(t.Context(), "one", bucket, 1); err != nil || d.Remaining != 5 {
+			t.Errorf("%d left of 10, want 5: %v", d.Remaining, err)
+		}
+	})
+}
