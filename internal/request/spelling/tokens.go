@@ -39,27 +39,38 @@ type search struct {
 // all looks at the texts of what base64 consists of, between other bytes and the
 // word Bearer.
 func (s *search) all(text string) {
-	for run := range strings.FieldsFuncSeq(text, func(c rune) bool {
-		return c >= 0x7f || digit(byte(c)) == 0 && c != '.' && c != '='
-	}) {
-		if len(run) < len("a.b.c") {
-			continue
+	for text != "" && s.looked <= maxCandidates {
+		begin := 0
+		for begin < len(text) && !inToken(text[begin]) {
+			begin++
 		}
-		for run != "" && s.looked <= maxCandidates {
-			piece := run
-			if at := indexFold(run, "bearer"); at >= 0 {
-				piece, run = run[:at], run[at+len("bearer"):]
-			} else {
-				run = ""
-			}
-			s.piece(piece)
+		end := begin
+		for end < len(text) && inToken(text[end]) {
+			end++
 		}
+		if run := text[begin:end]; len(run) >= len("a.b.") {
+			s.run(run, text[end:])
+		}
+		text = text[end:]
 	}
 }
 
-// piece looks at a text, and at what begins like a token in it.
-func (s *search) piece(text string) {
-	s.look(text)
+// inToken reports whether c is of what a token consists of.
+func inToken(c byte) bool { return digit(c) != 0 || c == '.' || c == '=' }
+
+// run looks between the words Bearer in a text, behind which comes rest.
+func (s *search) run(text, rest string) {
+	for at := indexFold(text, "bearer"); at >= 0 && s.looked <= maxCandidates; at = indexFold(text, "bearer") {
+		s.piece(text[:at], "")
+		text = text[at+len("bearer"):]
+	}
+	s.piece(text, rest)
+}
+
+// piece looks at a text, behind which comes rest, and at what begins like a token
+// in it.
+func (s *search) piece(text, rest string) {
+	s.look(text, rest)
 	for at := 0; s.looked <= maxCandidates; {
 		next := strings.Index(text[min(at+1, len(text)):], objectBegins)
 		if next < 0 {
@@ -67,14 +78,32 @@ func (s *search) piece(text string) {
 		}
 		at += 1 + next
 		s.looked++
-		s.look(text[at:])
+		s.look(text[at:], rest)
 	}
 }
 
-func (s *search) look(text string) {
-	if isJWT(text) {
-		s.looked++
-		s.found = append(s.found, text)
+// look takes a text for a token, and with it what is behind: decoders of base64
+// such as PHP's leave out bytes that are none of it. Only in the signature, for the
+// other parts are signed as they are written.
+func (s *search) look(text, rest string) {
+	if !isJWT(text) {
+		return
+	}
+	s.looked++
+	s.found = append(s.found, text)
+	if !strings.HasPrefix(text, objectBegins) {
+		return // the name of a host, or so
+	}
+	longer := []byte(text)
+	for at := 0; at < len(rest) && rest[at] != '.' && s.looked <= maxCandidates; at++ {
+		if digit(rest[at]) == 0 {
+			continue
+		}
+		longer = append(longer, rest[at])
+		if end := at + 1; end == len(rest) || digit(rest[end]) == 0 && rest[end] != '.' {
+			s.looked++
+			s.found = append(s.found, string(longer))
+		}
 	}
 }
 
