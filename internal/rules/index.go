@@ -24,6 +24,7 @@ type index struct {
 	suffixes  map[string][]int32
 	labels    int // of the longest suffix
 	addresses *bart.Table[*addressNode]
+	addressed []int32 // all of addresses, each once or more
 	values    []valueIndex
 	places    map[Attribute]int // in values
 }
@@ -286,6 +287,7 @@ func (x *index) insertAddress(p netip.Prefix, i int32) {
 	if x.addresses == nil {
 		x.addresses = &bart.Table[*addressNode]{}
 	}
+	x.addressed = append(x.addressed, i)
 	n, ok := x.addresses.Get(p)
 	if !ok {
 		n = &addressNode{}
@@ -327,7 +329,10 @@ func (x *index) candidates(f *facts, out []int32) []int32 {
 		out = x.values[i].collect(f, out)
 	}
 	if x.addresses != nil {
-		if a := f.getAddress(); a.IsValid() {
+		switch a := f.getAddress(); {
+		case a.IsUnspecified():
+			out = append(out, x.addressed...)
+		case a.IsValid():
 			n, _ := x.addresses.Lookup(a)
 			for ; n != nil; n = n.parent {
 				out = append(out, n.rules...)

@@ -291,8 +291,11 @@ func (m *matcher) addressApplies(f *facts) bool {
 		return true
 	}
 	a := f.getAddress()
-	if !a.IsValid() {
+	switch {
+	case !a.IsValid():
 		return !wanted
+	case a.IsUnspecified():
+		return true
 	}
 	return !m.notAddresses.contains(a) && (!wanted || m.addresses.contains(a))
 }

@@ -105,10 +105,10 @@ func TestMatch(t *testing.T) {
 		{"{host: [example.com, \"*.example.com\", \"!internal.example.com\"]}", []string{"host=example.com", "host=a.example.com"}, []string{"host=internal.example.com"}},
 		{
 			"{client_ip: [10.0.0.0/8, \"2001:db8::/32\", \"!10.9.0.0/16\"]}",
-			[]string{"client_ip=10.1.2.3", "client_ip=2001:db8::5", "client_ip=::ffff:10.1.2.3"},
+			[]string{"client_ip=10.1.2.3", "client_ip=2001:db8::5", "client_ip=::ffff:10.1.2.3", "client_ip=::"},
 			[]string{"client_ip=11.0.0.1", "client_ip=10.9.1.1", "client_ip=::1", ""},
 		},
-		{"{client_ip: \"!10.0.0.0/8\"}", []string{"client_ip=11.0.0.1", "", "client_ip=fe80::1%eth0"}, []string{"client_ip=10.0.0.1"}},
+		{"{client_ip: \"!10.0.0.0/8\"}", []string{"client_ip=11.0.0.1", "", "client_ip=fe80::1%eth0", "client_ip=::"}, []string{"client_ip=10.0.0.1"}},
 		{"{client_ip: fe80::1}", []string{"client_ip=fe80::1%eth0"}, []string{"client_ip=fe80::2"}},
 		{"{headers: {x-plan: free}}", []string{"header:X-Plan=free"}, []string{"header:X-Plan=Free", "header:X-Plan=", ""}},
 		{"{headers: {X-Plan: [free, \"trial-*\"]}}", []string{"header:X-Plan=free", "header:X-Plan=trial-7"}, []string{"header:X-Plan=trial"}},

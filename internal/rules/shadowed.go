@@ -30,8 +30,8 @@ func (p *parser) warnShadowed() {
 	for _, narrow := range all {
 		for _, w := range wide[narrow.key] {
 			if w.signature != narrow.signature && w.rule.covers(narrow.rule) && w.includes(narrow) && p.answersFor(w.parsedRule, narrow.parsedRule) {
-				narrow.report.warnf(narrow.name, "", "the rule %s can never refuse: %s (%s) counts the same requests and others, and is as strict",
-					quote(narrow.rule.Name), quote(w.rule.Name), w.rule.Position())
+				narrow.report.warnf(narrow.name, "", "the rule %s can never refuse%s: %s (%s) counts the same requests and others, and is as strict",
+					quote(narrow.rule.Name), narrow.ofNoTier(), quote(w.rule.Name), w.rule.Position())
 				break
 			}
 		}
@@ -43,6 +43,14 @@ type shadowing struct {
 	parsedRule
 	key        string // the same for rules that count by the same
 	conditions map[string]*conditionSet
+}
+
+// ofNoTier says, for a limit with tiers, that only its own rate is meant.
+func (s shadowing) ofNoTier() string {
+	if s.rule.Tier == "" && s.rule.TierBy != (Attribute{}) {
+		return " requests of no tier"
+	}
+	return ""
 }
 
 // conditionSet is what a rule asks of one attribute.

@@ -35,6 +35,19 @@ func TestShadowedRules(t *testing.T) {
 	}
 }
 
+// The tiers of a limit may refuse where its own rate cannot.
+func TestShadowedButForItsTiers(t *testing.T) {
+	const text = "domain: d\nlimits:\n  - {name: cap, key: client_ip, rate: 100/hour}\n" +
+		"  - {name: plan, key: client_ip, rate: 100/hour, match: {path: /a}, tiers: {by: \"header:X-Plan\", free: {rate: 10/hour}}}\n"
+	var said []string
+	for _, w := range parse(t, text).Warnings() {
+		said = append(said, w.Message)
+	}
+	if len(said) != 1 || !strings.HasPrefix(said[0], `the rule "plan" can never refuse requests of no tier: "cap"`) {
+		t.Errorf("%q", said)
+	}
+}
+
 // Of what is called shadowed the other rule applies to every request, whatever
 // the conditions.
 func TestShadowingRulesApply(t *testing.T) {

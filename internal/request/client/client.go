@@ -31,7 +31,7 @@ type Source uint8
 const (
 	// Either reads whichever of the two fields there is. Where there are both
 	// and they disagree, one of them was not written by our proxy but sent
-	// through by it, and so neither is believed.
+	// through by it, and so the client is not known.
 	Either Source = iota
 	// XForwardedFor reads X-Forwarded-For alone.
 	XForwardedFor
@@ -127,7 +127,8 @@ func unmap(p netip.Prefix) (netip.Prefix, bool) {
 }
 
 // Resolve returns the client's address, unmapped and without a zone, or the
-// zero Addr if it is not known. remoteAddr is that of [http.Request].
+// zero Addr if it is not known, or two fields disagree about it. remoteAddr is that
+// of [http.Request].
 //
 // It is the peer's address unless the peer is a trusted proxy. Then the header
 // field is read from right to left, as the proxies appended to it, past
@@ -149,7 +150,7 @@ func (r *Resolver) Resolve(remoteAddr string, h http.Header) netip.Addr {
 	}
 	client := r.walk(peer, xff, lastPlain)
 	if r.walk(peer, forwarded, lastForwarded) != client {
-		return peer
+		return netip.Addr{} // and not the peer, which rules may let do more
 	}
 	return client
 }

@@ -61,9 +61,13 @@ func (v *Values) add(text string, how reading) {
 	v.Sure++
 }
 
-// usualParameters is how many parameters PHP and Express read, and cookies PHP, and
-// no more.
-const usualParameters = 1000
+const (
+	// usualParameters is how many parameters PHP and Express read, and cookies PHP,
+	// and no more.
+	usualParameters = 1000
+	// usualCookies is of how many cookies Go reads any.
+	usualCookies = 3000
+)
 
 // Query fills v with the values that a server may take from a URL's raw query for
 // that of the parameter name: of several, of one that is spelled otherwise (see
@@ -96,6 +100,9 @@ func (v *Values) addPair(pair, name string, best reading) {
 		return
 	}
 	key, value, _ := strings.Cut(pair, "=")
+	if endsInBracket(value) {
+		best = perhaps
+	}
 	plain := spelling.Unescape(key, spelling.PlusIsSpace)
 	how := readAs(plain, name)
 	if how == unread {
@@ -104,7 +111,17 @@ func (v *Values) addPair(pair, name string, best reading) {
 	if best == perhaps || !isEscaped(key) || !isEscaped(value) {
 		how = perhaps
 	}
-	v.add(spelling.Unescape(value, spelling.PlusIsSpace), how)
+	text := spelling.Parameter(value)
+	if text == "" && how == surely {
+		how = perhaps // Laravel has none then
+	}
+	v.add(text, how)
+}
+
+// endsInBracket reports whether a value may be a part of the name: to qs, which
+// Express uses, that ends at ]=, wherever the first equals sign is.
+func endsInBracket(value string) bool {
+	return strings.Contains(value, "=") && (strings.Contains(value, "]=") || strings.Contains(value, "%5D=") || strings.Contains(value, "%5d="))
 }
 
 // isEscaped reports whether every % in text begins an escape.
@@ -131,7 +148,10 @@ func readAs(key, name string) reading {
 // Go leaves out those with bytes that are not to be in one.
 func (v *Values) Cookie(h http.Header, name string) {
 	v.All, v.Sure = v.room[:0], 0
-	n := 0
+	n, all := 0, len(h["Cookie"])
+	for _, line := range h["Cookie"] {
+		all += strings.Count(line, ";")
+	}
 	for _, line := range h["Cookie"] {
 		for ; line != ""; n++ {
 			var pair string
@@ -150,7 +170,7 @@ func (v *Values) Cookie(h http.Header, name string) {
 			if how == unread && strings.IndexByte(key, '%') >= 0 && readAs(spelling.Unescape(key, spelling.PlusIsPlus), name) != unread {
 				how = perhaps
 			}
-			if how == surely && (n >= usualParameters || !spelling.IsClearCookie(value)) {
+			if how == surely && (n >= usualParameters || all > usualCookies || !spelling.IsClearCookie(value)) {
 				how = perhaps
 			}
 			if how != unread {

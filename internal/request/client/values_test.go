@@ -3,6 +3,7 @@ package client_test
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/internal/request/client"
@@ -30,6 +31,38 @@ func TestDividedCookies(t *testing.T) {
 		v.Cookie(http.Header{"Cookie": {row.line}}, "tok")
 		if !slices.Equal(v.All, row.want) {
 			t.Errorf("%q has %q, want %q", row.line, v.All, row.want)
+		}
+	}
+}
+
+// What one server reads and another does not is never the only count.
+func TestWhatOnlySomeServersRead(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		query string
+		sure  int
+	}{
+		{"user=J", 1},
+		{"user=J1]=", 0}, // the name ends at ]= to qs
+		{"user=J1%5D=x", 0},
+		{"user=J1%5d=", 0},
+		{"user=a]b", 1},
+		{"user=[a]", 1},
+		{"user=+J%09", 1},
+		{"user=%E2%80%8BJ%C2%A0", 1},
+		{"user=++", 0},
+		{"user=", 0},
+	} {
+		var v client.Values
+		if v.Query(row.query, "user"); v.Sure != row.sure || len(v.All) != 1 {
+			t.Errorf("%q: %d of %q are sure, want %d", row.query, v.Sure, v.All, row.sure)
+		}
+	}
+	for cookies, sure := range map[int]int{2999: 1, 3000: 0} { // beside the one: of more than 3000 Go reads none
+		var v client.Values
+		v.Cookie(http.Header{"Cookie": {"session=J" + strings.Repeat("; a=1", cookies-1), "a=2"}}, "session")
+		if v.Sure != sure || len(v.All) != 1 {
+			t.Errorf("with %d others: %d of %q are sure, want %d", cookies, v.Sure, v.All, sure)
 		}
 	}
 }

@@ -49,8 +49,13 @@ func (q *Request) From(address netip.Addr, clients *client.Resolver, identity cl
 // the rules have asked for what they need.
 func (q *Request) Refusal() error { return q.identity.Refusal() }
 
-// ClientIP implements rules.Request.
-func (q *Request) ClientIP() netip.Addr { return q.address }
+// ClientIP implements rules.Request: every request over HTTP has a client.
+func (q *Request) ClientIP() netip.Addr {
+	if !q.address.IsValid() {
+		return rules.SomeAddress()
+	}
+	return q.address
+}
 
 // Attribute implements rules.Request. Of a header, parameter or cookie that is
 // there more than once it is the first; AppendOthers has the others.

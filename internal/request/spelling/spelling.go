@@ -132,6 +132,10 @@ func Field(text string) string {
 	return text
 }
 
+// Parameter returns the value of a parameter in a query, unescaped and without spaces
+// around it, as Laravel reads it.
+func Parameter(text string) string { return trim(Unescape(text, PlusIsSpace)) }
+
 // IsClearField reports whether all servers read the value of such a field alike: of a
 // JWT what is base64 has nothing else in it.
 func IsClearField(text string) bool {
@@ -156,7 +160,7 @@ func trim(text string) string {
 		return text
 	}
 	if utf8.ValidString(text) {
-		return strings.TrimFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
+		return strings.TrimFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' || c == '\u200b' || c == '\u200e' })
 	}
 	return trimLatin(text)
 }
