@@ -44,11 +44,12 @@ HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
 			_, err := fmt.Fprint(s.out, app.RulesSchema())
 			return err
 		}
-		options, err := f.loadRuleOptions()
+		options, warnings, err := f.loadRuleOptions()
 		if err != nil {
 			return err
 		}
 		r := app.Check(options, args...)
+		r.Warn(warnings)
 		if asJSON {
 			err = printJSON(s, &r)
 		} else {

@@ -161,7 +161,7 @@ func (f *explainFlags) explain(cmd *cobra.Command, q app.ExplainRequest) (*app.E
 		}
 		return app.ExplainServer(cmd.Context(), app.Server{Address: f.server, Token: token, Client: over}, q)
 	}
-	options, err := f.reading.loadRuleOptions()
+	options, _, err := f.reading.loadRuleOptions()
 	if err != nil {
 		return nil, err
 	}

@@ -82,8 +82,9 @@ func (f *flags) given() bool {
 	return f.config != "" || f.envoyEnv
 }
 
-// loadRuleOptions reads what ruleOptions is about.
-func (f *flags) loadRuleOptions() (config.RuleOptions, error) {
+// loadRuleOptions reads what ruleOptions is about, and what is to be said of the
+// configuration file.
+func (f *flags) loadRuleOptions() (config.RuleOptions, []*config.SourceError, error) {
 	given := map[string]string{}
 	for key, value := range f.values {
 		given[key] = *value

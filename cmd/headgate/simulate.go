@@ -181,7 +181,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, s streams, args []string) error 
 	case f.top < 0:
 		return &usageError{"--top must not be negative", ""}
 	}
-	options, err := f.reading.loadRuleOptions()
+	options, _, err := f.reading.loadRuleOptions()
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ type testFlags struct {
 func (f *testFlags) run(ctx context.Context, s streams, paths []string) error {
 	t := app.RuleTests{Paths: paths}
 	var err error
-	if t.Reading, err = f.reading.loadRuleOptions(); err != nil {
+	if t.Reading, _, err = f.reading.loadRuleOptions(); err != nil {
 		return err
 	}
 	if f.only != "" {

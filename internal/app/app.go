@@ -125,7 +125,8 @@ type App struct {
 
 // New reads the rules and checks everything that can be checked before a door
 // is opened. The error is a rules.Problems if a rule file is wrong.
-func New(options Options) (*App, error) {
+func New(options Options) (_ *App, err error) {
+	defer func() { err = options.Config.Locate(err) }()
 	if options.PollInterval <= 0 {
 		options.PollInterval = 30 * time.Second
 	}
@@ -139,7 +140,6 @@ func New(options Options) (*App, error) {
 	a.openClock()
 	a.registry, a.started = prometheus.NewRegistry(), a.options.Clock()
 	a.began = time.Now()
-	var err error
 	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies}); err != nil {
 		return nil, err
 	}
@@ -185,6 +185,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
 			a.release()
+			err = a.options.Config.Locate(err)
 		}
 	}()
 	a.warnOfConfig()

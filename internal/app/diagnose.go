@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"iter"
 	"os"
@@ -47,6 +48,8 @@ func Diagnose(err error) []Diagnosis {
 	var source *config.SourceError
 	var listen *ListenError
 	switch {
+	case errors.As(err, &source) && source.Line > 0:
+		return explain([]rules.Diagnostic{source.Diagnostic()}, nil)
 	case errors.As(err, &source):
 		d.Hint = source.Hint
 	case errors.As(err, &listen):
@@ -57,6 +60,14 @@ func Diagnose(err error) []Diagnosis {
 	return []Diagnosis{d}
 }
 
+// settingOf returns the key of a door's address.
+func settingOf(door string) string {
+	if door == DoorProxy {
+		return "proxy.listen"
+	}
+	return "listen." + door
+}
+
 func listenHint(e *ListenError) string {
 	var errno syscall.Errno
 	if !errors.As(e.Err, &errno) {
@@ -64,6 +75,9 @@ func listenHint(e *ListenError) string {
 	}
 	switch errno {
 	case syscall.EADDRINUSE:
+		if e.Other != "" {
+			return fmt.Sprintf("%s and %s are one address: give each its own, or let API, gRPC and the Redis protocol share listen.shared", e.Other, settingOf(e.Door))
+		}
 		return "another process listens there: stop it, or choose another address"
 	case syscall.EACCES, syscall.EPERM:
 		return "ports below 1024 need a privilege (CAP_NET_BIND_SERVICE); choose a higher one"
@@ -103,8 +117,12 @@ func openExcerpt(src []byte, d rules.Diagnostic) string {
 	}
 	excerpt := rules.Excerpt(src, d)
 	line := strings.ToLower(excerpt)
+	if strings.HasPrefix(d.Message, "store") && strings.Contains(line, "://") && strings.Contains(d.Message, ": redis: ") {
+		return "" // a port that is none may be a password
+	}
+	telemetry := strings.Contains(d.Message, "telemetry") // the names of whose headers are anything
 	for word := range keysOf(line) {
-		if isSecret(word) || strings.Contains(line, "@") && isPlace(word) {
+		if isSecret(word) || telemetry && word == "headers" || strings.Contains(line, "@") && isPlace(word) {
 			return ""
 		}
 	}
@@ -217,6 +235,16 @@ func Check(options rules.Options, paths ...string) Report {
 	}
 	report.checkTests(paths)
 	return report
+}
+
+// Warn puts in front what is to be said of the configuration.
+func (r *Report) Warn(list []*config.SourceError) {
+	warnings := make([]rules.Diagnostic, len(list))
+	for i, w := range list {
+		warnings[i] = w.Diagnostic()
+		warnings[i].Severity = rules.SeverityWarning
+	}
+	r.Diagnoses = append(explain(warnings, nil), r.Diagnoses...)
 }
 
 // checkTests reads the tests among paths.

@@ -1,6 +1,8 @@
 package app_test
 
 import (
+	"context"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,6 +26,12 @@ func TestDiagnosesTellNoSecret(t *testing.T) {
 		"telemetry: {otlp: {headers: {x: hush, a b: c}}}":         false,
 		"telemetry: {otlp: {endpoint: 'http://u:hush@h'}}":        false,
 		"telemetry: {otlp: {endpoint: 'http://h', protocol: x}}":  true,
+		"telemetry: {otlp: {sample: 7, headers: {x: hush}}}":      false,
+		"store: redis://127.0.0.1:hush":                           false,
+		"store: 'rediss://:hush'":                                 false,
+		"store: {redis: {url: 'redis://127.0.0.1:hush'}}":         false,
+		"store: {redis: {url: 'valkey://127.0.0.1:hush'}}":        false,
+		"store: http://h":                                         false,
 		"resp_password: hush":                                     false,
 		"apitoken: hush":                                          false,
 		"pw: hush":                                                false,
@@ -44,7 +52,10 @@ func TestDiagnosesTellNoSecret(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "headgate.yaml")
 		writeFile(t, file, text+"\n")
-		_, err := config.Load(config.Sources{File: file, Environment: func(string) (string, bool) { return "", false }})
+		c, err := config.Load(config.Sources{File: file, Environment: func(string) (string, bool) { return "", false }})
+		if err == nil { // it is found when the store is opened
+			err = startAlone(t, c)
+		}
 		if err == nil {
 			t.Errorf("%s: no error", text)
 			continue
@@ -55,4 +66,19 @@ func TestDiagnosesTellNoSecret(t *testing.T) {
 			}
 		}
 	}
+}
+
+// startAlone returns the error of an App that has but an API.
+func startAlone(t *testing.T, c *config.Config) error {
+	t.Helper()
+	c.Listen = config.Listen{API: "127.0.0.1:0"}
+	a, err := app.New(app.Options{Config: c, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	if err = a.Start(context.Background()); err == nil {
+		t.Error("it has started")
+		_ = a.Stop(context.Background())
+	}
+	return err
 }

@@ -43,7 +43,10 @@ const (
 type ListenError struct {
 	// Door is its name, Address where it should have been.
 	Door, Address string
-	Err           error
+	// Other is the setting of another door of this process that has the address,
+	// or empty.
+	Other string
+	Err   error
 }
 
 // Error names the door, the address and the reason.
@@ -113,12 +116,32 @@ func (a *App) listen(ctx context.Context) error {
 func (a *App) open(ctx context.Context, name, address string) error {
 	l, err := listenAt(ctx, address)
 	if err != nil {
-		return &ListenError{Door: name, Address: address, Err: err}
+		e := &ListenError{Door: name, Address: address, Err: err}
+		if errors.Is(err, syscall.EADDRINUSE) {
+			e.Other = a.whoseIs(address)
+		}
+		return e
 	}
 	d := &door{name: name, done: make(chan struct{})}
 	d.listener = a.wrap(d, l)
 	a.add(d)
 	return nil
+}
+
+// whoseIs returns the setting of the open door that is reached at an address, or
+// an empty string.
+func (a *App) whoseIs(address string) string {
+	wanted, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return ""
+	}
+	for _, d := range a.doors {
+		has, ok := d.listener.Addr().(*net.TCPAddr)
+		if ok && has.Port == wanted.Port && (has.IP.Equal(wanted.IP) || has.IP.IsUnspecified() || len(wanted.IP) == 0 || wanted.IP.IsUnspecified()) {
+			return settingOf(d.name)
+		}
+	}
+	return ""
 }
 
 // add notes a door, which is closed in the end.

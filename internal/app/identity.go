@@ -23,7 +23,14 @@ func (a *App) newVerifier() (*jwt.Verifier, error) {
 		Refuse: c.OnInvalid == config.InvalidRefuse, Logger: a.log,
 	})
 	if err != nil {
-		return nil, &config.SourceError{Source: "jwt", Message: err.Error()}
+		source := "jwt"
+		switch {
+		case c.SecretFile == "":
+			source = "jwt.keys"
+		case c.Keys == "":
+			source = "jwt.secret_file"
+		}
+		return nil, &config.SourceError{Source: source, Message: err.Error()}
 	}
 	return v, nil
 }

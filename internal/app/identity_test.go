@@ -102,7 +102,7 @@ func TestTokensAsDocumented(t *testing.T) {
 func TestTokensWithoutTheirKeys(t *testing.T) {
 	c := &config.Config{JWT: config.JWT{Keys: filepath.Join(t.TempDir(), "none.json")}}
 	_, err := app.New(app.Options{Config: c, Logger: newJournal().logger()})
-	if wrong, ok := errors.AsType[*config.SourceError](err); !ok || wrong.Source != "jwt" {
+	if wrong, ok := errors.AsType[*config.SourceError](err); !ok || wrong.Source != "jwt.keys" {
 		t.Errorf("%v", err)
 	}
 }

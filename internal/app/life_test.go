@@ -286,6 +286,50 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
+// Two doors on one address are no other process.
+func TestAddressOfTwoDoors(t *testing.T) {
+	f := newFixture(t, loginRules, hello)
+	address := freeAddress(t)
+	for _, row := range []struct{ grpc, proxy, want string }{
+		{address, "127.0.0.1:0", "listen.api and listen.grpc are one address"},
+		{config.Off, address, "listen.api and proxy.listen are one address"},
+	} {
+		f.config.Listen.API, f.config.Listen.GRPC, f.config.Proxy.Listen = address, row.grpc, row.proxy
+		a, err := app.New(app.Options{Config: f.config, Logger: f.journal.logger()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := app.Diagnose(a.Start(context.Background()))
+		if len(d) != 1 || !strings.Contains(d[0].Hint, row.want) {
+			t.Errorf("%+v: %+v", row, d)
+		}
+	}
+}
+
+// What is wrong with a setting of the file is shown at its place.
+func TestSettingsAreShownInTheirFile(t *testing.T) {
+	folder := t.TempDir()
+	writeFile(t, filepath.Join(folder, "rules.yaml"), loginRules)
+	for text, want := range map[string]string{
+		"store: http://x\n":                        `2:8: store: redis: unknown URL scheme "http"`,
+		"store: redis://127.0.0.1:x\n":             `2:8: store: redis: the port of "127.0.0.1" is no number`,
+		"store: {redis: {addresses: 127.0.0.1}}\n": `2:9: store.redis: redis: address "127.0.0.1": want host:port`,
+		"jwt: {keys: nofile}\n":                    `2:13: jwt.keys: the keys in `,
+		"proxy: {upstream: 'http://127.0.0.1:9', listen: '127.0.0.1:0', domain: apii}\n": `2:72: proxy.domain: no rule is in the domain "apii"`,
+	} {
+		file := filepath.Join(folder, "headgate.yaml")
+		writeFile(t, file, "rules: [rules.yaml]\n"+text+"listen: {api: '127.0.0.1:0', grpc: off, resp: off, admin: off}\n")
+		c, err := config.Load(config.Sources{File: file, Environment: func(string) (string, bool) { return "", false }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = startAlone(t, c)
+		if d := app.Diagnose(err); len(d) != 1 || !strings.Contains(d[0].Position+": "+d[0].Message, "headgate.yaml:"+want) {
+			t.Errorf("%s: %+v", text, d)
+		}
+	}
+}
+
 func TestNewRefusesBadRules(t *testing.T) {
 	f := newFixture(t, loginRules, hello)
 	writeFile(t, f.config.Rules[0], badRules)

@@ -120,7 +120,7 @@ func (a *App) openQueueFile(path string) (queue.Store, error) {
 func (a *App) openStreams() (queue.Store, error) {
 	o, err := redisOptions(&a.options.Config.Store.Redis)
 	if err != nil {
-		return nil, &config.SourceError{Source: "store.redis", Message: err.Error()}
+		return nil, wrongRedis(&a.options.Config.Store.Redis, err)
 	}
 	a.log.Info("queue opened", "addresses", o.Addresses)
 	return streams.New(streams.Options{

@@ -25,14 +25,14 @@ const connectFor = 2 * time.Second
 func (a *App) openRedis() (headgate.Store, []engine.Option, error) {
 	options, err := redisOptions(&a.options.Config.Store.Redis)
 	if err != nil {
-		return nil, nil, &config.SourceError{Source: "store.redis", Message: err.Error()}
+		return nil, nil, wrongRedis(&a.options.Config.Store.Redis, err)
 	}
 	options.Clock = a.options.Clock
 	ctx, cancel := context.WithTimeout(context.Background(), connectFor)
 	defer cancel()
 	shared, err := redis.New(ctx, options)
 	if err != nil {
-		return nil, nil, &config.SourceError{Source: "store.redis", Message: err.Error()}
+		return nil, nil, wrongRedis(&a.options.Config.Store.Redis, err)
 	}
 	a.shared, a.secrets = shared, shared.Secrets()
 	a.greet(ctx, shared, &options)
@@ -81,6 +81,15 @@ func (a *App) storeChanged(c failsafe.Change) {
 		return
 	}
 	a.log.Info("the store answers again", "after", c.After.String())
+}
+
+// wrongRedis names the setting that most likely is wrong.
+func wrongRedis(c *config.Redis, err error) error {
+	source := "store.redis"
+	if c.URL != "" && len(c.Addresses) == 0 {
+		source = "store.redis.url"
+	}
+	return &config.SourceError{Source: source, Message: err.Error()}
 }
 
 // redisOptions translates the configuration.

@@ -42,8 +42,10 @@ const DefaultRules = "rules"
 // Config is how the process is to run. It is complete: what nobody set has its
 // default.
 type Config struct {
-	// File is the file that was read, or empty.
-	File string
+	// File is the file that was read, or empty; see [Config.Locate] for what it
+	// says where.
+	File   string
+	places map[string]place
 	// Ignored are variables of envoyproxy/ratelimit that are set and change
 	// nothing.
 	Ignored []Ignored
@@ -274,6 +276,9 @@ func Load(from Sources) (*Config, error) {
 	if len(errs) == 0 {
 		c.placeDoors()
 		errs = c.checkTogether()
+		for i, err := range errs {
+			errs[i] = c.Locate(err)
+		}
 	}
 	if len(errs) > 0 {
 		return nil, errs
@@ -282,6 +287,7 @@ func Load(from Sources) (*Config, error) {
 	c.warnOfVariables(from)
 	c.warnOfFile()
 	c.warnOfProxies()
+	c.locateWarnings()
 	return c, nil
 }
 
@@ -313,17 +319,25 @@ func (c *Config) finish() {
 	}
 }
 
-// SourceError is a wrong setting from a flag or the environment.
+// SourceError is a wrong setting.
 type SourceError struct {
-	// Source is the flag or variable.
+	// Source is the flag or variable, or the setting's key.
 	Source string
+	// File, Line and Column are where the configuration file says it, or empty.
+	File         string
+	Line, Column int
 	// Message says what is wrong, Hint what to do about it; the hint may be
 	// empty.
 	Message, Hint string
 }
 
-// Error returns the message after its source.
-func (e *SourceError) Error() string { return e.Source + ": " + e.Message }
+// Error returns the message after its source, and where it stands.
+func (e *SourceError) Error() string {
+	if e.Line > 0 {
+		return fmt.Sprintf("%s:%d:%d: %s: %s", e.File, e.Line, e.Column, e.Source, e.Message)
+	}
+	return e.Source + ": " + e.Message
+}
 
 // readAny applies the file that is named, or the one that is just there.
 func (c *Config) readAny(from Sources, environment func(string) (string, bool)) error {

@@ -317,11 +317,11 @@ func TestLoadRuleOptions(t *testing.T) {
 			rules.Options{MergeDomains: true, IgnoreDotFiles: true},
 		},
 	} {
-		if got, err := config.LoadRuleOptions(tt.from); err != nil || got != tt.want {
+		if got, _, err := config.LoadRuleOptions(tt.from); err != nil || got != tt.want {
 			t.Errorf("%s: %+v, %v", tt.name, got, err)
 		}
 	}
-	if _, err := config.LoadRuleOptions(manifest("HEADGATE_COMPAT", "envoi")); err == nil || !strings.Contains(err.Error(), "HEADGATE_COMPAT") {
+	if _, _, err := config.LoadRuleOptions(manifest("HEADGATE_COMPAT", "envoi")); err == nil || !strings.Contains(err.Error(), "HEADGATE_COMPAT") {
 		t.Error(err)
 	}
 }

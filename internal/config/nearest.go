@@ -1,14 +1,34 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// didYouMean returns `, did you mean "x"?` for the Nearest word, or nothing.
+// didYouMean returns `, did you mean "x"?` for the Nearest word, or one that goes
+// by text elsewhere, or nothing.
 func didYouMean(text string, known []string) string {
-	if near := Nearest(text, known); near != "" {
+	if near := cmp.Or(synonym(text, known), Nearest(text, known)); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
+	}
+	return ""
+}
+
+// synonym returns the word of known that other programs call text.
+func synonym(text string, known []string) string {
+	for _, row := range [...]struct{ word, others string }{
+		{"debug", "trace verbose"},
+		{"info", "information notice"},
+		{"warn", "warning"},
+		{"error", "err fatal critical"},
+		{"text", "logfmt plain console"},
+		{"envoy", "envoyproxy ratelimit"},
+	} {
+		if slices.Contains(known, row.word) && slices.Contains(strings.Fields(row.others), folded(text)) {
+			return row.word
+		}
 	}
 	return ""
 }

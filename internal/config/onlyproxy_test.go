@@ -52,7 +52,7 @@ func ruleOptions(t *testing.T, text, variable, value string) (served, checked ru
 	if err != nil {
 		t.Fatal(text, err)
 	}
-	checked, err = config.LoadRuleOptions(from)
+	checked, _, err = config.LoadRuleOptions(from)
 	if err != nil {
 		t.Fatal(text, err)
 	}

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -123,4 +126,49 @@ func upstream(v string) (*url.URL, error) {
 		return nil, &hinted{"an upstream has no user, query or fragment", hint}
 	}
 	return u, nil
+}
+
+// checkUpstream finds an upstream that is the proxy itself, as far as addresses
+// tell: each request would come back.
+func (c *Config) checkUpstream() error {
+	u := c.Proxy.Upstream
+	if !c.Proxy.Open() || u.Scheme == "unix" {
+		return nil
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443"}[u.Scheme]
+		port = cmp.Or(port, "80")
+	}
+	own, ownPort, err := net.SplitHostPort(c.Proxy.Listen)
+	if err != nil || ownPort != port || port == "0" || !reaches(u.Hostname(), own) {
+		return nil
+	}
+	return &SourceError{
+		Source: "proxy.upstream", Message: fmt.Sprintf("%s is the proxy itself, by proxy.listen: requests would go round in circles", u.Host),
+		Hint: "name the address of the service behind the proxy, or let the proxy listen on another port",
+	}
+}
+
+// reaches reports whether who connects to host comes to whoever listens at own.
+func reaches(host, own string) bool {
+	to, here := hostAddress(host), hostAddress(own)
+	switch {
+	case strings.EqualFold(host, own):
+		return true
+	case !to.IsValid():
+		return false
+	case own == "" || here.IsUnspecified():
+		return (to.IsLoopback() || to.IsUnspecified()) && (own == "" || here.Is6() || to.Is4())
+	}
+	return to == here
+}
+
+// hostAddress returns the address that a host is without asking anybody.
+func hostAddress(host string) netip.Addr {
+	if strings.EqualFold(host, "localhost") {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	addr, _ := netip.ParseAddr(host)
+	return addr.Unmap()
 }

@@ -102,11 +102,13 @@ func (r *reader) entry(key, value *yaml.Node, prefix string) {
 	all := settings()
 	exact := slices.IndexFunc(all, func(s setting) bool { return s.key == path })
 	if exact >= 0 && !isSection(path, value) {
+		r.config.note(path, place{line: value.Line, column: value.Column})
 		r.setting(&all[exact], key, value)
 		return
 	}
 	if slices.ContainsFunc(all, func(s setting) bool { return strings.HasPrefix(s.key, path+".") }) {
 		if value.ShortTag() != "!!null" {
+			r.config.note(path, place{key.Line, key.Column, true})
 			r.mapping(value, path+".")
 		}
 		return

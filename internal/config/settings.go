@@ -48,6 +48,7 @@ func (s *setting) apply(c *Config, source, value string) error {
 			}
 		}
 	}
+	c.forget(s.key)
 	if err := s.set(c, values); err != nil {
 		return sourceError(source, err)
 	}

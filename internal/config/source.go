@@ -185,6 +185,9 @@ func (c *Config) checkTogether() (errs Errors) {
 	if err := c.Telemetry.OTLP.check(); err != nil {
 		errs = append(errs, err)
 	}
+	if err := c.checkUpstream(); err != nil {
+		errs = append(errs, err)
+	}
 	return append(append(errs, c.checkIdentity()...), c.checkDoors()...)
 }
 
@@ -208,8 +211,8 @@ type RuleOptions = rules.Options
 // LoadRuleOptions reads only how rules are to be read, as Load does, and which
 // doors a configuration file that is given opens, since that has a say in it, for
 // commands that read rules and serve nothing. What else the environment says,
-// and may have wrong, is no concern of theirs.
-func LoadRuleOptions(from Sources) (RuleOptions, error) {
+// and may have wrong, is no concern of theirs. The warnings are about that file.
+func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 	c := defaults()
 	environment := from.Environment
 	if environment == nil {
@@ -217,12 +220,12 @@ func LoadRuleOptions(from Sources) (RuleOptions, error) {
 	}
 	if from.File != "" {
 		if err := c.readFile(from.File); err != nil {
-			return RuleOptions{}, err
+			return RuleOptions{}, nil, err
 		}
 	}
 	envoy, err := asksForEnvoy(from, environment)
 	if err != nil {
-		return RuleOptions{}, err
+		return RuleOptions{}, nil, err
 	}
 	var errs Errors
 	for _, s := range settings() {
@@ -253,11 +256,13 @@ func LoadRuleOptions(from Sources) (RuleOptions, error) {
 		note("--"+s.key, from.Flags[s.key])
 	}
 	if len(errs) > 0 {
-		return RuleOptions{}, errs
+		return RuleOptions{}, nil, errs
 	}
 	if from.File != "" {
 		c.placeDoors()
 		c.settleRequests()
+		c.warnOfProxies()
+		c.locateWarnings()
 	}
-	return c.RuleOptions, nil
+	return c.RuleOptions, c.Warnings, nil
 }

@@ -43,10 +43,17 @@ func nearestVariable(name string, known []string) string {
 	for _, k := range known {
 		rest = append(rest, strings.TrimPrefix(k, ours))
 	}
-	if near := Nearest(strings.TrimPrefix(name, ours), rest); near != "" {
-		return fmt.Sprintf(", did you mean %s?", ours+strings.ToUpper(near))
+	short := strings.TrimPrefix(name, ours)
+	near := Nearest(short, rest)
+	for _, k := range rest {
+		if near == "" && strings.HasSuffix(k, "_"+short) { // without its sections
+			near = k
+		}
 	}
-	return ""
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean %s?", ours+strings.ToUpper(near))
 }
 
 // warnOfFile warns of a configuration that others may write.

@@ -41,13 +41,16 @@ func TestWarnings(t *testing.T) {
 		{nil, "proxy: {listen: \"127.0.0.1:1\"}\n", 0o600, []string{"proxy.listen: there is no proxy, as it has no upstream"}},
 		{nil, "proxy: {listen: \"127.0.0.1:1\", upstream: \"http://127.0.0.1:2\"}\n", 0o600, nil},
 		{nil, "proxy: {listen: off}\n", 0o600, nil},
+		{nil, "trusted_proxies: ['::/0']\n", 0o600, []string{"trusted_proxies: ::/0 is everybody: each client may say that it is another"}},
 		{nil, "trusted_proxies: [10.0.0.0/8, 0.0.0.0/0]\n", 0o600, []string{"trusted_proxies: 0.0.0.0/0 is everybody: each client may say that it is another"}},
 		{
-			[]string{"HEADGATE_LISTEN_APII=x", "HEADGATE_LISTEN_API=127.0.0.1:1", "HEADGATE_WHATEVER=1", "PATH=/bin", "HEADGATE_ADDRESS=x", "HEADGATE_REQUIRE_REDIS=1"},
+			[]string{"HEADGATE_LISTEN_APII=x", "HEADGATE_LISTEN_API=127.0.0.1:1", "HEADGATE_WHATEVER=1", "PATH=/bin", "HEADGATE_ADDRESS=x", "HEADGATE_REQUIRE_REDIS=1", "HEADGATE_SNAPSHOT=x", "HEADGATE_UPSTREAM=http://127.0.0.1:9"},
 			"", 0o600,
 			[]string{
 				"HEADGATE_LISTEN_APII: there is no such variable, it does nothing, did you mean HEADGATE_LISTEN_API?",
 				"HEADGATE_WHATEVER: there is no such variable, it does nothing",
+				"HEADGATE_SNAPSHOT: there is no such variable, it does nothing, did you mean HEADGATE_STORE_MEMORY_SNAPSHOT?",
+				"HEADGATE_UPSTREAM: there is no such variable, it does nothing, did you mean HEADGATE_PROXY_UPSTREAM?",
 			},
 		},
 	} {
@@ -59,7 +62,7 @@ func TestWarnings(t *testing.T) {
 		}
 		var got []string
 		for _, w := range c.Warnings {
-			got = append(got, w.Error())
+			got = append(got, w.Source+": "+w.Message)
 		}
 		if !slices.Equal(got, row.want) {
 			t.Errorf("%q %v:\n%q, want\n%q", row.text, row.environ, got, row.want)

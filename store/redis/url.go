@@ -115,7 +115,9 @@ func hosts(list, port string) ([]string, error) {
 		h, p, err := net.SplitHostPort(host)
 		n, bad := strconv.ParseUint(p, 10, 16)
 		switch {
-		case err != nil || h == "" || strings.ContainsAny(h, "@% "):
+		case err == nil && h == "": // perhaps a password alone
+			return nil, errors.New("redis: an address has no host: want host:port, and a password as in :password@host:port")
+		case err != nil || strings.ContainsAny(h, "@% "):
 			return nil, fmt.Errorf("redis: address %q: want host:port", host)
 		case bad != nil || n == 0: // perhaps a password without its host
 			return nil, fmt.Errorf("redis: the port of %q is no number from 1 to 65535: want host:port, and a password as in :password@host:port", h)

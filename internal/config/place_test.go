@@ -1,0 +1,113 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/config"
+)
+
+// What is wrong with settings of the file is said with their place in it, also if
+// it is found after all have been read; with what came from elsewhere it is not.
+func TestPlaces(t *testing.T) {
+	for _, row := range []struct{ text, variable, source, want string }{
+		{"log: {level: info}\nproxy: {domain: apii}\n", "", "proxy.domain", "headgate.yaml:2:17: proxy.domain: wrong"},
+		{"proxy: {domain: apii}\n", "HEADGATE_PROXY_DOMAIN", "proxy.domain", "proxy.domain: wrong"},
+		{"store: http://x\n", "", "store.redis", "headgate.yaml:1:8: store: wrong"},
+		{"store: redis\n", "", "store.redis.url", "headgate.yaml:1:8: store: wrong"},
+		{"store:\n  redis: {url: http://x}\n", "", "store.redis.url", "headgate.yaml:2:16: store.redis.url: wrong"},
+		{"store:\n  redis: {url: http://x}\n", "", "store.redis", "headgate.yaml:2:3: store.redis: wrong"},
+		{"store:\n  redis: {url: http://x}\n", "HEADGATE_STORE", "store.redis", "store.redis: wrong"},
+		{"log: {level: info}\n", "", "store.redis", "store.redis: wrong"},
+	} {
+		file := filepath.Join(t.TempDir(), "headgate.yaml")
+		if err := os.WriteFile(file, []byte(row.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := config.Load(config.Sources{File: file, Environment: environment(map[string]string{row.variable: "memory"})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := c.Locate(&config.SourceError{Source: row.source, Message: "wrong"}).Error()
+		if _, after, ok := strings.Cut(got, filepath.Dir(file)+"/"); ok {
+			got = after
+		}
+		if got != row.want {
+			t.Errorf("%q: %q, want %q", row.text, got, row.want)
+		}
+	}
+	var none error
+	if c := new(config.Config); c.Locate(none) != nil {
+		t.Error("no error is one")
+	}
+}
+
+// The upstream is not the proxy itself, which is said where its address stands.
+func TestUpstreamThatIsTheProxy(t *testing.T) {
+	for _, row := range []struct {
+		upstream, listen string
+		wrong            bool
+	}{
+		{"http://127.0.0.1:8000", "127.0.0.1:8000", true},
+		{"h2c://localhost:8000", "127.0.0.1:8000", true},
+		{"http://127.0.0.1:8000", ":8000", true},
+		{"http://[::1]:8000", ":8000", true},
+		{"http://[::1]:8000", "[::]:8000", true},
+		{"http://127.0.0.1:8000", "0.0.0.0:8000", true},
+		{"http://example.org", "example.org:80", true},
+		{"https://127.0.0.1", "127.0.0.1:443", true},
+		{"http://[::1]:8000", "0.0.0.0:8000", false},
+		{"http://127.0.0.1:8001", "127.0.0.1:8000", false},
+		{"http://127.0.0.2:8000", "127.0.0.1:8000", false},
+		{"http://10.0.0.7:8000", ":8000", false},
+		{"http://app:8000", ":8000", false},
+		{"http://127.0.0.1:8000", "off", false},
+		{"unix:/run/app.sock", "127.0.0.1:8000", false},
+	} {
+		file := filepath.Join(t.TempDir(), "headgate.yaml")
+		if err := os.WriteFile(file, []byte("proxy: {listen: '"+row.listen+"', upstream: '"+row.upstream+"'}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := config.Load(config.Sources{File: file, Environment: none})
+		if (err != nil) != row.wrong || err != nil && !strings.Contains(err.Error(), "headgate.yaml:1:") || err != nil && !strings.Contains(err.Error(), "is the proxy itself") {
+			t.Errorf("%+v: %v", row, err)
+		}
+	}
+}
+
+// Words of other programs are answered by ours.
+func TestWordsOfOthers(t *testing.T) {
+	for text, want := range map[string]string{
+		"log: {level: warning}": `did you mean "warn"?`,
+		"log: {level: verbose}": `did you mean "debug"?`,
+		"log: {level: fatal}":   `did you mean "error"?`,
+		"log: {format: logfmt}": `did you mean "text"?`,
+		"compat: envoyproxy":    `did you mean "envoy"?`,
+	} {
+		file := filepath.Join(t.TempDir(), "headgate.yaml")
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Load(config.Sources{File: file, Environment: none}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// check --config tells what serve warns of.
+func TestWarningsForCheck(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "headgate.yaml")
+	if err := os.WriteFile(file, []byte("proxy: {listen: ':1'}\ntrusted_proxies: [0.0.0.0/0]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, warnings, err := config.LoadRuleOptions(config.Sources{File: file, Environment: none})
+	if err != nil || len(warnings) != 2 || warnings[0].Line != 1 || warnings[1].Line != 2 || warnings[1].Column != 18 {
+		t.Errorf("%v, %v", warnings, err)
+	}
+	_, warnings, err = config.LoadRuleOptions(config.Sources{Environment: none})
+	if err != nil || len(warnings) != 0 {
+		t.Errorf("%v, %v", warnings, err)
+	}
+}
