@@ -15,8 +15,8 @@ import (
 // make than a decision may wait is made all the same: the call that asked for
 // it fails at its deadline, and a later one finds it ready.
 type dialer struct {
-	// closed, if not nil, is called when a connection ends.
-	closed func()
+	// opened and closed, if not nil, are called when a connection begins or ends.
+	opened, closed func()
 
 	mu      sync.Mutex
 	pending map[string]chan dialed
@@ -27,8 +27,8 @@ type dialed struct {
 	err  error
 }
 
-func newDialer(closed func()) *dialer {
-	return &dialer{closed: closed, pending: make(map[string]chan dialed)}
+func newDialer(opened, closed func()) *dialer {
+	return &dialer{opened: opened, closed: closed, pending: make(map[string]chan dialed)}
 }
 
 // dial has the signature of rueidis.ClientOption.DialCtxFn.
@@ -55,6 +55,9 @@ func (d *dialer) dial(ctx context.Context, address string, nd *net.Dialer, confi
 		limit, ok := ctx.Deadline()
 		if latest := began.Add(stallTimeout); !ok || limit.After(latest) {
 			limit = latest
+		}
+		if d.opened != nil {
+			d.opened()
 		}
 		return &wire{Conn: result.conn, limit: limit, closed: d.closed}, nil
 	case <-ctx.Done():
@@ -141,9 +144,6 @@ func (w *wire) Read(p []byte) (int, error) {
 		w.heard.Store(true)
 	}
 	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-		if err != nil {
-			w.end() // before another takes its place
-		}
 		return n, err
 	}
 	deadline := w.deadline.Swap(0) // once for every deadline
@@ -158,23 +158,10 @@ func (w *wire) Read(p []byte) (int, error) {
 	return w.Conn.Read(p)
 }
 
-// Write implements net.Conn.
-func (w *wire) Write(p []byte) (int, error) {
-	n, err := w.Conn.Write(p)
-	if err != nil {
-		w.end()
-	}
-	return n, err
-}
-
 // Close implements net.Conn.
 func (w *wire) Close() error {
-	w.end()
-	return w.Conn.Close()
-}
-
-func (w *wire) end() {
 	if w.closed != nil {
 		w.once.Do(w.closed)
 	}
+	return w.Conn.Close()
 }

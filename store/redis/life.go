@@ -16,8 +16,9 @@ const lifeLua = secretLua
 
 // life is what this process knows of the servers' data: since when they have
 // certainly not been lost. They may have been where their name, under prefix:life, is
-// another one, or a connection has ended since, as when a server restarts or
-// another takes its place, perhaps with older data and the old name. In a cluster,
+// another one, or a connection has been made since: then a server may have restarted,
+// or another have taken its place, perhaps with older data and the old name. (Who
+// answers on a connection that is older is the same server still.) In a cluster,
 // whose primaries lose their data one by one, there is no name.
 type life struct {
 	mu    sync.Mutex
@@ -25,8 +26,8 @@ type life struct {
 	since time.Time
 }
 
-// end is called when a connection has ended.
-func (l *life) end() {
+// other is called when a connection has been made, perhaps to another server.
+func (l *life) other() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.since = time.Now() //nolint:forbidigo // how long a server has been there
