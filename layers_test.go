@@ -27,9 +27,9 @@ var layers = map[string]int{
 	"store":     2, // each folder a store, and the suite they pass
 	"grpclimit": 4,
 	"httplimit": 4,
-	"cmd":       6,
-	"examples":  6,
-	"web/wasm":  6, // what the browser runs
+	"cmd":       7,
+	"examples":  7,
+	"web/wasm":  7, // what the browser runs
 
 	"internal/base": 0, // needs nothing: files, texts, the clock
 
@@ -37,10 +37,9 @@ var layers = map[string]int{
 	"internal/rules/body": 1, // the texts that rules answer with
 	"internal/rules/xds":  4, // rules from a control plane
 
-	"internal/decide":         4, // beside the engine: bans, overrides, candidates
-	"internal/decide/engine":  3, // the verdict on a request
-	"internal/decide/checks":  1, // the scopes of the limits of middleware
-	"internal/decide/keybody": 1, // what operators ask of single keys
+	"internal/decide":        4, // beside the engine: bans, overrides, candidates
+	"internal/decide/engine": 3, // the verdict on a request
+	"internal/decide/checks": 1, // the scopes of the limits of middleware
 
 	"internal/request":          3, // who asks, and for what
 	"internal/request/spelling": 0, // one form of what clients write in many
@@ -54,8 +53,9 @@ var layers = map[string]int{
 	"internal/transport/h2bound":  2,
 	"internal/transport/overload": 2,
 
-	"internal/door":        4, // each folder a protocol
-	"internal/door/answer": 3, // what they share: headers and bodies
+	"internal/door":                 5, // each folder a protocol
+	"internal/door/answer":          3, // what they share: headers and bodies
+	"internal/door/admin/dashboard": 4, // the pages of the admin door
 
 	"internal/observe":     4, // metrics and traces
 	"internal/observe/sse": 0, // what is told live, to readers who may be slow
@@ -71,7 +71,7 @@ var layers = map[string]int{
 
 	"internal/config": 4,
 	"internal/lab":    4, // how exact the algorithms are
-	"internal/app":    5, // the only package that sees everything
+	"internal/app":    6, // the only package that sees everything
 
 	"internal/testkit":             0, // for tests: starts a real server, makes certificates
 	"internal/testkit/adaptertest": 5, // compares the middleware of frameworks with httplimit

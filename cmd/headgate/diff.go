@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/top"
 )
 
@@ -93,9 +93,9 @@ func (f *diffFlags) client() (*adminClient, error) {
 }
 
 // run shows what there is, once or until ctx is done, and returns the last.
-func (f *diffFlags) run(ctx context.Context, c *adminClient, screen *screen) (*app.CandidateStatus, error) {
+func (f *diffFlags) run(ctx context.Context, c *adminClient, screen *screen) (*admin.CandidateStatus, error) {
 	if f.reset {
-		var status app.CandidateStatus
+		var status admin.CandidateStatus
 		if err := c.postJSON(ctx, "/v1/candidate/reset", struct{}{}, &status); err != nil {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ func (f *diffFlags) run(ctx context.Context, c *adminClient, screen *screen) (*a
 }
 
 // show asks once and shows the answer.
-func (f *diffFlags) show(ctx context.Context, c *adminClient, screen *screen) (*app.CandidateStatus, error) {
+func (f *diffFlags) show(ctx context.Context, c *adminClient, screen *screen) (*admin.CandidateStatus, error) {
 	status, err := f.ask(ctx, c)
 	if err != nil {
 		return nil, err
@@ -145,10 +145,10 @@ func (f *diffFlags) show(ctx context.Context, c *adminClient, screen *screen) (*
 }
 
 // ask returns how the comparison stands.
-func (f *diffFlags) ask(ctx context.Context, c *adminClient) (*app.CandidateStatus, error) {
+func (f *diffFlags) ask(ctx context.Context, c *adminClient) (*admin.CandidateStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	var status app.CandidateStatus
+	var status admin.CandidateStatus
 	if err := c.getJSON(ctx, "/v1/candidate", url.Values{"n": {strconv.Itoa(f.keys)}}, &status); err != nil {
 		return nil, err
 	}
@@ -156,18 +156,18 @@ func (f *diffFlags) ask(ctx context.Context, c *adminClient) (*app.CandidateStat
 }
 
 // judge says on standard error what is wrong, and fails if something is.
-func (f *diffFlags) judge(s streams, status *app.CandidateStatus) error {
+func (f *diffFlags) judge(s streams, status *admin.CandidateStatus) error {
 	p, failed := newPaint(s.err), false
 	if status.Rules.LastError != "" {
 		p.line("error", "the candidate could not be read: "+printableLine(status.Rules.LastError))
 		failed = true
 	}
-	if status.State == app.CandidateAbsent {
+	if status.State == admin.CandidateAbsent {
 		p.line("error", "there are no candidate rules in "+printableLine(strings.Join(status.Paths, ", ")))
 		p.line("hint", "put rule files there; the server notices")
 		failed = true
 	}
-	if status.State == app.CandidateComparing && status.Requests == 0 {
+	if status.State == admin.CandidateComparing && status.Requests == 0 {
 		p.line("warning", "no request has been compared yet")
 	}
 	if n := status.Store.Evicted; n > 0 {
@@ -194,7 +194,7 @@ func printableLine(text string) string {
 }
 
 // diffText writes the comparison for people.
-func diffText(c *app.CandidateStatus) string {
+func diffText(c *admin.CandidateStatus) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "candidate %s: ", printableLine(strings.Join(c.Paths, ", ")))
 	if c.Since == nil {
@@ -228,7 +228,7 @@ func diffText(c *app.CandidateStatus) string {
 }
 
 // diffRules lists the rules that change something, and their keys.
-func diffRules(b *bytes.Buffer, c *app.CandidateStatus) {
+func diffRules(b *bytes.Buffer, c *admin.CandidateStatus) {
 	if len(c.By) == 0 {
 		return
 	}
@@ -250,7 +250,7 @@ func diffRules(b *bytes.Buffer, c *app.CandidateStatus) {
 		fmt.Fprintf(b, "\n%s by %s:\n", changeOf(r), ruleOf(r))
 		for j := range r.Keys {
 			k := &r.Keys[j]
-			fmt.Fprintf(b, "  %s: %s", shownKey(k), requests(k.Count))
+			fmt.Fprintf(b, "  %s: %s", shownKey(k.Key), requests(k.Count))
 			if k.Error > 0 {
 				fmt.Fprintf(b, " (at most %s too many)", thousands(k.Error))
 			}
@@ -259,14 +259,14 @@ func diffRules(b *bytes.Buffer, c *app.CandidateStatus) {
 	}
 }
 
-func changeOf(r *app.CandidateRule) string {
+func changeOf(r *admin.CandidateRule) string {
 	if r.NewlyRefused > 0 {
 		return "newly refused"
 	}
 	return "no longer refused"
 }
 
-func ruleOf(r *app.CandidateRule) string {
+func ruleOf(r *admin.CandidateRule) string {
 	if r.Rule == "" {
 		return "(no rule)"
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/door/admin"
 )
 
 // keysFlags are the flags of keys.
@@ -48,20 +48,8 @@ name. Without --rule it is that of every rule that counts by just these.`,
 		// Those of an action that there is not, so that this can be said first.
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
-	rows := []struct {
-		name, short string
-		flags       []string
-	}{
-		{"peek", "say how much of its limit a key has left", nil},
-		{"reset", "forget what a key has used", []string{"reason"}},
-		{"grant", "give a key credit above its limit, at once", []string{"amount", "for", "until", "reason"}},
-		{"ban", "refuse a key for a while", []string{"for", "until", "reason"}},
-		{"unban", "end a ban", []string{"reason"}},
-		{"override", "give a key another limit for a while", []string{"rate", "burst", "for", "until", "reason"}},
-		{"clear", "end the other limit of a key", []string{"reason"}},
-	}
-	for _, row := range rows {
-		cmd.AddCommand(newKeyAction(s, row.name, row.short, row.flags))
+	for _, action := range admin.KeyActions() {
+		cmd.AddCommand(newKeyAction(s, &action))
 	}
 	cmd.AddCommand(newKeysList(s))
 	for _, sub := range cmd.Commands() {
@@ -70,17 +58,17 @@ name. Without --rule it is that of every rule that counts by just these.`,
 	return cmd
 }
 
-func newKeyAction(s streams, name, short string, options []string) *cobra.Command {
+func newKeyAction(s streams, action *admin.KeyAction) *cobra.Command {
 	var f keysFlags
-	cmd := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: action.Name, Short: action.Summary, Args: cobra.NoArgs}
 	flags := cmd.Flags()
 	f.add(flags)
 	flags.StringVar(&f.domain, "domain", "", "the domain of the rule, if there are several")
 	flags.StringVar(&f.rule, "rule", "", "the rule (default: all that count by just what --key names)")
 	flags.StringArrayVar(&f.key, "key", nil, "a part of the key, as it is or as attribute=value (repeatable)")
 	flags.BoolVar(&f.asJSON, "json", false, "print the answer as JSON")
-	for _, option := range options {
-		switch option {
+	for _, field := range action.Fields {
+		switch field {
 		case "for":
 			flags.StringVar(&f.lasting, "for", "", "how long, such as 10m, 24h or 30d")
 		case "until":
@@ -95,7 +83,7 @@ func newKeyAction(s streams, name, short string, options []string) *cobra.Comman
 			flags.StringVar(&f.reason, "reason", "", "why, for the audit log")
 		}
 	}
-	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s.out, name) })
+	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s.out, action.Name) })
 	return cmd
 }
 
@@ -124,9 +112,9 @@ func (f *keysFlags) run(cmd *cobra.Command, out io.Writer, action string) error 
 		_, err := fmt.Fprintf(out, "%s\n", raw)
 		return err
 	}
-	var list app.KeyAnswers
+	var list admin.KeyAnswers
 	if f.rule != "" {
-		list.Keys = make([]app.KeyAnswer, 1)
+		list.Keys = make([]admin.KeyAnswer, 1)
 		err = json.Unmarshal(raw, &list.Keys[0])
 	} else {
 		err = json.Unmarshal(raw, &list)
@@ -185,7 +173,7 @@ func (f *keysFlags) body(cmd *cobra.Command, client *adminClient) (map[string]an
 func (f *keysFlags) keyParts(ctx context.Context, client *adminClient) (any, error) {
 	var names []string
 	if f.rule != "" && slices.ContainsFunc(f.key, func(part string) bool { return strings.Contains(part, "=") }) {
-		var list struct{ Rules []app.RuleStatus }
+		var list struct{ Rules []admin.RuleStatus }
 		if err := client.getJSON(ctx, "/v1/rules", nil, &list); err != nil {
 			return nil, err
 		}
@@ -222,9 +210,9 @@ func (f *keysFlags) keyParts(ctx context.Context, client *adminClient) (any, err
 }
 
 // printKey says how a key is.
-func printKey(w io.Writer, action string, k *app.KeyAnswer, now time.Time) {
+func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s  %s  ", inert(k.Domain), inert(k.Rule), shownKey(&app.TopKey{Key: k.Key, KeyHash: k.KeyHash}))
+	fmt.Fprintf(&b, "%s %s  %s  ", inert(k.Domain), inert(k.Rule), shownKey(k.Key))
 	switch {
 	case !k.Changed && action == "unban":
 		b.WriteString("it was not banned; ")
@@ -280,7 +268,7 @@ func newKeysList(s streams) *cobra.Command {
 				query.Set(name, value)
 			}
 		}
-		var list app.Overrides
+		var list admin.Overrides
 		if err := client.getJSON(cmd.Context(), "/v1/overrides", query, &list); err != nil {
 			return err
 		}
@@ -292,7 +280,7 @@ func newKeysList(s streams) *cobra.Command {
 	return cmd
 }
 
-func printOverrides(w io.Writer, list *app.Overrides, now time.Time) error {
+func printOverrides(w io.Writer, list *admin.Overrides, now time.Time) error {
 	if len(list.Overrides) == 0 {
 		_, err := fmt.Fprintln(w, "no bans and no overrides")
 		return err
@@ -310,7 +298,7 @@ func printOverrides(w io.Writer, list *app.Overrides, now time.Time) error {
 		if o.NoRule {
 			what += " (the rule is no more)"
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(o.Domain), printable(o.Rule), shownKey(&app.TopKey{Key: o.Key, KeyHash: o.KeyHash}), what,
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(o.Domain), printable(o.Rule), shownKey(o.Key), what,
 			o.Until.Sub(now).Round(time.Second), printable(o.By), printable(o.Reason))
 	}
 	return t.Flush()

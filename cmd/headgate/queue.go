@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/door/admin"
 )
 
 // queueFlags are the flags of the queue commands.
@@ -86,13 +86,13 @@ the dead letters with --state dead.`,
 			return &usageError{fmt.Sprintf("--state: %q is not pending or dead", f.state), ""}
 		}
 		var list struct {
-			app.QueueList
-			app.QueueItems
+			admin.QueueList
+			admin.QueueItems
 		}
 		if err := c.getJSON(cmd.Context(), "/v1/queue", nil, &list.QueueList); err != nil {
 			return err
 		}
-		list.Queues = slices.DeleteFunc(list.Queues, func(q app.QueueStats) bool {
+		list.Queues = slices.DeleteFunc(list.Queues, func(q admin.QueueStats) bool {
 			return f.domain != "" && q.Domain != f.domain || f.rule != "" && q.Rule != f.rule
 		})
 		if f.most > 0 && len(list.Queues) > 0 {
@@ -120,7 +120,7 @@ func (f *queueFlags) query(n int) url.Values {
 }
 
 // print prints queues and items for people.
-func (f *queueFlags) print(w io.Writer, queues []app.QueueStats, items []app.QueueItem) error {
+func (f *queueFlags) print(w io.Writer, queues []admin.QueueStats, items []admin.QueueItem) error {
 	if len(queues) == 0 {
 		_, err := fmt.Fprintln(w, "nothing is queued, and nothing has been")
 		return err
@@ -153,7 +153,7 @@ func (f *queueFlags) print(w io.Writer, queues []app.QueueStats, items []app.Que
 }
 
 // keyOf is the key of an entry for people.
-func keyOf(it *app.QueueItem) string {
+func keyOf(it *admin.QueueItem) string {
 	if it.Hash != "" {
 		return "#" + it.Hash
 	}
@@ -195,7 +195,7 @@ Authorization, is not shown.`,
 		if err != nil {
 			return err
 		}
-		var item app.QueueItem
+		var item admin.QueueItem
 		if err := c.getJSON(cmd.Context(), "/v1/queue/items/"+url.PathEscape(args[0]), url.Values{"body": {strconv.FormatBool(f.body)}}, &item); err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ Authorization, is not shown.`,
 }
 
 // show prints one entry for people.
-func show(w io.Writer, it *app.QueueItem) error {
+func show(w io.Writer, it *admin.QueueItem) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
@@ -278,7 +278,7 @@ func newQueueChange(s streams, name, short string) *cobra.Command {
 			return err
 		}
 		if f.asJSON {
-			err = json.NewEncoder(s.out).Encode(app.QueueChange{IDs: done})
+			err = json.NewEncoder(s.out).Encode(admin.QueueChange{IDs: done})
 		} else {
 			past := map[string]string{"retry": "to be sent again", "drop": "dropped"}[name]
 			_, err = fmt.Fprintf(s.out, "%d %s\n", len(done), past)
@@ -300,7 +300,7 @@ func (f *queueFlags) change(ctx context.Context, c *adminClient, name string, id
 	for {
 		batch := ids[:min(len(ids), atOnce)]
 		if f.all {
-			var list app.QueueItems
+			var list admin.QueueItems
 			if err := c.getJSON(ctx, "/v1/queue/items", f.query(atOnce), &list); err != nil {
 				return done, err
 			}
@@ -314,8 +314,8 @@ func (f *queueFlags) change(ctx context.Context, c *adminClient, name string, id
 		if len(batch) == 0 {
 			return done, nil
 		}
-		var changed app.QueueChange
-		if err := c.postJSON(ctx, "/v1/queue/"+name, app.QueueChange{IDs: batch}, &changed); err != nil {
+		var changed admin.QueueChange
+		if err := c.postJSON(ctx, "/v1/queue/"+name, admin.QueueChange{IDs: batch}, &changed); err != nil {
 			return done, err
 		}
 		done = append(done, changed.IDs...)

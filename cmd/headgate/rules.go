@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/door/admin"
 )
 
 func newRules(s streams) *cobra.Command {
@@ -37,7 +37,7 @@ func newRulesChange(s streams, verb, short string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var now app.RulesChange
+		var now admin.RulesChange
 		if err := client.postJSON(cmd.Context(), "/v1/rules/"+verb, struct{}{}, &now); err != nil {
 			return err
 		}

@@ -11,8 +11,8 @@ import (
 	"text/tabwriter"
 	"unicode"
 
-	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
@@ -227,7 +227,7 @@ func fitted(text string, columns, rows int) string {
 }
 
 // keys lists the keys of one rule.
-func (s *screen) keys(b *bytes.Buffer, r *app.TopRule, by string) {
+func (s *screen) keys(b *bytes.Buffer, r *admin.TopRule, by string) {
 	fmt.Fprintf(b, "\nKEYS of %s %s by %s, of %d in the last 5 to 10 minutes\n", printable(r.Domain), printable(r.Rule), by, r.Total)
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	for i := range r.Keys {
@@ -236,7 +236,7 @@ func (s *screen) keys(b *bytes.Buffer, r *app.TopRule, by string) {
 		if k.Error > 0 {
 			count = fmt.Sprintf("%d (at most %d too many)", k.Count, k.Error)
 		}
-		_, _ = fmt.Fprintf(t, "  %s\t%.1f%%\t%s\n", count, 100*k.Share, shownKey(k))
+		_, _ = fmt.Fprintf(t, "  %s\t%.1f%%\t%s\n", count, 100*k.Share, shownKey(k.Key))
 	}
 	_ = t.Flush() // a buffer takes everything
 }
@@ -258,12 +258,12 @@ func (s *screen) headings(text string) string {
 
 // shownKey writes a key for people. It comes from anybody, so nothing in it may
 // move the cursor.
-func shownKey(k *app.TopKey) string {
-	if k.KeyHash != "" {
-		return "#" + k.KeyHash
+func shownKey(k metrics.Key) string {
+	if k.Hash != "" {
+		return "#" + k.Hash
 	}
 	var parts []string
-	for _, p := range k.Key {
+	for _, p := range k.Parts {
 		if p == nil {
 			parts = append(parts, "(absent)")
 			continue

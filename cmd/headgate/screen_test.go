@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
@@ -18,8 +18,8 @@ func TestScreen(t *testing.T) {
 		Rules: []metrics.RuleTick{
 			{Domain: "api", Rule: "login", Outcomes: metrics.Outcomes{Allowed: 3, Refused: 100}, Near: 1},
 		},
-		Top: []app.TopRule{{Domain: "api", Rule: "login", By: "refused", Total: 100, Keys: []app.TopKey{
-			{Key: []*string{&evil, nil}, Count: 60, Error: 2, Share: 0.6}, {KeyHash: "0123456789abcdef", Count: 40, Share: 0.4},
+		Top: []admin.TopRule{{Domain: "api", Rule: "login", By: "refused", Total: 100, Keys: []admin.TopKey{
+			{Key: metrics.Key{Parts: []*string{&evil, nil}}, Count: 60, Error: 2, Share: 0.6}, {Key: metrics.Key{Hash: "0123456789abcdef"}, Count: 40, Share: 0.4},
 		}}},
 		Store: metrics.StoreTick{Circuit: "closed", Keys: 7},
 	}

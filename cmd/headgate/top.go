@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/top"
 )
@@ -90,7 +90,7 @@ type sight struct {
 	Totals  metrics.Totals     `json:"totals"`
 	Rules   []metrics.RuleTick `json:"rules"`
 	// Top has the keys, by rule.
-	Top   []app.TopRule     `json:"top"`
+	Top   []admin.TopRule   `json:"top"`
 	Store metrics.StoreTick `json:"store"`
 }
 
@@ -149,7 +149,7 @@ var errEnough = errors.New("that is all")
 
 // show asks for the keys and shows everything.
 func (f *topFlags) show(ctx context.Context, c *adminClient, screen *screen, ticks []metrics.Tick) error {
-	v := sight{Seconds: len(ticks), Rules: metrics.AddTicks(ticks, f.domain, f.rule), Top: []app.TopRule{}}
+	v := sight{Seconds: len(ticks), Rules: metrics.AddTicks(ticks, f.domain, f.rule), Top: []admin.TopRule{}}
 	for i := range ticks {
 		v.Totals.Add(&ticks[i].Totals)
 		v.T, v.Store = ticks[i].T, ticks[i].Store
@@ -161,7 +161,7 @@ func (f *topFlags) show(ctx context.Context, c *adminClient, screen *screen, tic
 				query.Set(name, value)
 			}
 		}
-		var list app.TopRules
+		var list admin.TopRules
 		if err := c.getJSON(ctx, "/v1/top", query, &list); err != nil {
 			return err
 		}

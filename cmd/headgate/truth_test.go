@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
@@ -88,7 +88,7 @@ func (f *truth) checkMetrics(c *tally) {
 func (f *truth) checkTop(c *tally) {
 	f.t.Helper()
 	for by, rules := range c.keys {
-		var list app.TopRules
+		var list admin.TopRules
 		if err := f.get("/v1/top?n=64&by="+by, &list); err != nil {
 			f.t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func (f *truth) checkTop(c *tally) {
 	}
 }
 
-func checkKeys(t *testing.T, where string, want map[string]map[string]int64, list []app.TopRule) {
+func checkKeys(t *testing.T, where string, want map[string]map[string]int64, list []admin.TopRule) {
 	t.Helper()
 	if len(list) != len(want) {
 		t.Errorf("%s tells of %d rules, want %d", where, len(list), len(want))
@@ -104,7 +104,7 @@ func checkKeys(t *testing.T, where string, want map[string]map[string]int64, lis
 	for _, r := range list {
 		got := map[string]int64{}
 		for _, k := range r.Keys {
-			got[*k.Key[len(k.Key)-1]] = k.Count
+			got[*k.Parts[len(k.Parts)-1]] = k.Count
 		}
 		if rule := r.Domain + " " + r.Rule; r.Sampled == 0 && !maps.Equal(got, want[rule]) {
 			t.Errorf("%s says of %s %v, want %v", where, rule, got, want[rule])

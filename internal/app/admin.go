@@ -1,54 +1,46 @@
 package app
 
 import (
-	"maps"
+	"cmp"
 	"net/http"
 
 	"github.com/headgate/headgate/internal/door/admin"
-	"github.com/headgate/headgate/internal/door/admin/dashboard"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/rls"
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
-// admin returns the admin door. What else operators should reach is another
-// route here.
-func (a *App) admin() (http.Handler, error) {
-	health := a.api() // has the same answers
-	routes, err := a.adminRoutes()
-	if err != nil {
-		return nil, err
+// adminOptions are what the admin door is made from.
+func (a *App) adminOptions() admin.Options {
+	c := a.options.Config
+	extra := func(h http.Handler) http.Handler { return a.shedding(overload.Extra, h) }
+	o := admin.Options{
+		Failures: a.wrong(DoorAdmin), Token: string(c.Admin.Token), Pprof: c.Admin.Pprof,
+		Health: a.api(), IsProbe: isProbe, Extra: extra,
+		Others: map[string]http.Handler{
+			"GET /metrics":  a.metricsHandler(),
+			"GET /rlconfig": rls.Dump(a.engine.Rules),
+			// To operators, also where the API does not.
+			"POST /v1/explain": extra(httpapi.New(httpapi.Options{
+				Engine: a.engine, Clock: a.options.Clock, Logger: a.log, Clients: a.clients, Bodies: a.capacity.rooms.admin(),
+			})),
+		},
+		Engine: a.engine, Store: a.store, Control: a.control, Clients: a.clients,
+		Keys: a.keys, Metrics: a.metrics, Live: a.live, Events: a.events, Queue: a.queue.Load,
+		Process: a.process, Rules: a.loaded, RollBack: a.rollBack, Accept: a.acceptRules,
+		Clock: a.options.Clock, Log: a.log, LogLevel: a.options.LogLevel,
 	}
-	return admin.New(admin.Options{
-		Failures: a.wrong(DoorAdmin),
-		Token:    string(a.options.Config.Admin.Token),
-		Pprof:    a.options.Config.Admin.Pprof,
-		Open:     map[string]http.Handler{"/healthz": health, "/readyz": health},
-		IsProbe:  isProbe,
-		Routes:   routes,
-	}), nil
-}
-
-// adminRoutes are what the admin door answers to those who know the token.
-func (a *App) adminRoutes() (map[string]http.Handler, error) {
-	routes := map[string]http.Handler{
-		"GET /rlconfig":    rls.Dump(a.engine.Rules),
-		"POST /v1/explain": a.shedding(overload.Extra, a.explainer()),
+	if c.JWT.Enabled() {
+		o.Secrets = []string{c.JWT.Header}
 	}
-	pages, err := dashboard.Routes()
-	if err != nil {
-		return nil, err
+	if tried := &a.candidate; tried.comparing != nil {
+		o.Candidate = &admin.Candidate{
+			Comparing: tried.comparing, Paths: c.Candidate.Rules, Loaded: func() admin.Loaded { return tried.files.Load().told() },
+			Store: func() admin.CandidateStore {
+				s := tried.store.Stats()
+				return admin.CandidateStore{Keys: s.Keys, MaxKeys: cmp.Or(c.Candidate.MaxKeys, defaultMaxKeys), Bytes: s.Bytes, Evicted: s.EvictedInDebt}
+			},
+		}
 	}
-	maps.Copy(routes, pages)
-	maps.Copy(routes, a.observationRoutes())
-	maps.Copy(routes, a.keyRoutes())
-	maps.Copy(routes, a.queueRoutes())
-	maps.Copy(routes, a.candidateRoutes())
-	maps.Copy(routes, a.rulesRoutes())
-	return routes, nil
-}
-
-// explainer answers POST /v1/explain to operators, also where the API does not.
-func (a *App) explainer() http.Handler {
-	return httpapi.New(httpapi.Options{Engine: a.engine, Clock: a.options.Clock, Logger: a.log, Clients: a.clients, Bodies: a.capacity.rooms.admin()})
+	return o
 }

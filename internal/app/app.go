@@ -105,7 +105,6 @@ type App struct {
 	cleanup      []func() // run last to first
 
 	observation
-	audit audit
 	queueing
 	capacity capacity
 	ours     func(netip.Addr) bool // reports whether an address is this machine's own

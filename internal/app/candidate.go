@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/candidate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
@@ -40,6 +41,11 @@ type candidateFiles struct {
 	failure  error // nil if the last attempt went well
 
 	succeeded, failed uint64
+}
+
+// told is what the admin door says of it.
+func (f *candidateFiles) told() admin.Loaded {
+	return admin.Loaded{Source: "files", Rules: f.rules, At: f.loadedAt, Succeeded: f.succeeded, Failed: f.failed, Problem: firstOf(f.failure)}
 }
 
 // openCandidate begins to compare, if there is a candidate, and returns what

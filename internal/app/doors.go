@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/proxy"
@@ -188,7 +189,7 @@ func (a *App) handler(name string) (http.Handler, error) {
 	case DoorAPI:
 		return answer.Lingering(a.telemetry.Handler(a.named(a.guarded(a.sheddingAPI(a.api()))), routeOfAPI)), nil
 	case DoorAdmin:
-		h, err := a.admin()
+		h, err := admin.New(a.adminOptions())
 		return answer.Lingering(h), err
 	case DoorProxy:
 		underscores, _ := proxy.ParseUnderscores(c.Proxy.Underscores)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -19,7 +20,8 @@ func (a *App) SaveCounts() error { return a.save() }
 
 // AdminRoutes are the patterns of the admin door.
 func (a *App) AdminRoutes() ([]string, error) {
-	routes, err := a.adminRoutes()
+	options := a.adminOptions()
+	routes, err := admin.Routes(&options)
 	return slices.Sorted(maps.Keys(routes)), err
 }
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
@@ -28,14 +28,14 @@ limits:
 `
 
 // keys does something to a key and returns the status and the answer.
-func (f *fixture) keys(t *testing.T, action, body string) (int, app.KeyAnswer, string) {
+func (f *fixture) keys(t *testing.T, action, body string) (int, admin.KeyAnswer, string) {
 	t.Helper()
 	res, err := f.client.Post(f.adminURL("/v1/keys/"+action), "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := read(t, res)
-	var out app.KeyAnswer
+	var out admin.KeyAnswer
 	if res.StatusCode == http.StatusOK {
 		if err := json.Unmarshal([]byte(text), &out); err != nil {
 			t.Fatal(err, text)
@@ -44,7 +44,7 @@ func (f *fixture) keys(t *testing.T, action, body string) (int, app.KeyAnswer, s
 	return res.StatusCode, out, text
 }
 
-func (f *fixture) mustKeys(t *testing.T, action, body string) app.KeyAnswer {
+func (f *fixture) mustKeys(t *testing.T, action, body string) admin.KeyAnswer {
 	t.Helper()
 	status, out, text := f.keys(t, action, body)
 	if status != http.StatusOK || out.Warning != "" {
@@ -105,7 +105,7 @@ func TestKeys(t *testing.T) {
 	}
 	for i, row := range rows {
 		got := f.mustKeys(t, row.action, row.body)
-		if got.Changed != row.changed || got.Remaining != row.remaining && !got.Unlimited || *got.Key[0] != "198.51.100.7" || got.Domain != "api" {
+		if got.Changed != row.changed || got.Remaining != row.remaining && !got.Unlimited || *got.Parts[0] != "198.51.100.7" || got.Domain != "api" {
 			t.Errorf("row %d, %s: %+v", i, row.action, got)
 		}
 		d := f.check(t, "/login", "198.51.100.7")
@@ -128,8 +128,8 @@ func TestKeys(t *testing.T) {
 	if strings.Contains(log, "198.51.100.7") {
 		t.Error("the log has a key in plain text")
 	}
-	audit := answerOf[struct{ Audit []app.AuditEntry }](t, f, "/v1/audit?n=2").Audit
-	if len(audit) != 2 || audit[0].Action != "clear" || audit[1].Action != "override" || *audit[0].Key[0] != "198.51.100.7" {
+	audit := answerOf[struct{ Audit []admin.AuditEntry }](t, f, "/v1/audit?n=2").Audit
+	if len(audit) != 2 || audit[0].Action != "clear" || audit[1].Action != "override" || *audit[0].Parts[0] != "198.51.100.7" {
 		t.Errorf("%+v", audit)
 	}
 }
@@ -167,7 +167,7 @@ func TestEndsByItself(t *testing.T) {
 	f := run(t, keyRules, nil, withAdmin)
 	f.mustKeys(t, "ban", `{"rule":"quiet","key":"198.51.100.7","for":"10s"}`)
 	f.mustKeys(t, "override", `{"rule":"login","key":"198.51.100.7","rate":"50/hour","for":"20s"}`)
-	if got := answerOf[app.Overrides](t, f, "/v1/overrides"); got.Total != 2 || got.Overrides[0].Kind == got.Overrides[1].Kind {
+	if got := answerOf[admin.Overrides](t, f, "/v1/overrides"); got.Total != 2 || got.Overrides[0].Kind == got.Overrides[1].Kind {
 		t.Errorf("%+v", got)
 	}
 	if d := f.check(t, "/quiet", "198.51.100.7"); d.Reason != "banned" || d.Rule != "quiet" || d.RetryAfter != 10_000 {
@@ -194,7 +194,7 @@ func TestEndsByItself(t *testing.T) {
 	if d := f.check(t, "/login", "198.51.100.7"); d.Limit != 5 || d.Remaining != 3 {
 		t.Errorf("%+v", d)
 	}
-	if got := answerOf[app.Overrides](t, f, "/v1/overrides"); got.Total != 0 {
+	if got := answerOf[admin.Overrides](t, f, "/v1/overrides"); got.Total != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -234,7 +234,7 @@ func TestNamesOfKeys(t *testing.T) {
 	}
 	// As the list shows a key, it may be typed in.
 	f.mustKeys(t, "ban", `{"rule":"pair","key":["ann","`+long+`"],"for":"1m"}`)
-	shown, err := json.Marshal(answerOf[app.Overrides](t, f, "/v1/overrides").Overrides[0].Key)
+	shown, err := json.Marshal(answerOf[admin.Overrides](t, f, "/v1/overrides").Overrides[0].Parts)
 	if err != nil || !strings.Contains(string(shown), "sha256:") {
 		t.Fatalf("%s, %v", shown, err)
 	}
@@ -246,7 +246,7 @@ func TestNamesOfKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list app.KeyAnswers
+	var list admin.KeyAnswers
 	if err := json.Unmarshal([]byte(read(t, res)), &list); err != nil || len(list.Keys) != 3 || list.Keys[2].Rule != "quiet" {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -309,7 +309,7 @@ func TestWrongKeyBodies(t *testing.T) {
 			t.Errorf("%s %.80s: %d %s, want %d %s", row.action, row.body, status, text, row.status, row.want)
 		}
 	}
-	if got := answerOf[app.Overrides](t, f, "/v1/overrides"); got.Total != 0 {
+	if got := answerOf[admin.Overrides](t, f, "/v1/overrides"); got.Total != 0 {
 		t.Errorf("%+v", got)
 	}
 	if res, _ := f.get(t, f.adminURL("/v1/overrides?n=0")); res.StatusCode != http.StatusBadRequest {
@@ -347,8 +347,8 @@ func TestKeysAreGuarded(t *testing.T) {
 func TestKeysHashed(t *testing.T) {
 	f := run(t, keyRules, nil, withAdmin, hashing)
 	got := f.mustKeys(t, "ban", `{`+ann+`,"for":"1m"}`)
-	list := answerOf[app.Overrides](t, f, "/v1/overrides").Overrides
-	if got.Key != nil || got.KeyHash == "" || len(list) != 1 || list[0].Key != nil || list[0].KeyHash != got.KeyHash {
+	list := answerOf[admin.Overrides](t, f, "/v1/overrides").Overrides
+	if got.Parts != nil || got.Hash == "" || len(list) != 1 || list[0].Parts != nil || list[0].Hash != got.Hash {
 		t.Errorf("%+v, %+v", got, list)
 	}
 }
@@ -381,7 +381,7 @@ func TestBansSurviveARestart(t *testing.T) {
 	if err := f.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	if list := answerOf[app.Overrides](t, f, "/v1/overrides?rule=login"); list.Total != 2 || !list.Overrides[0].NoRule {
+	if list := answerOf[admin.Overrides](t, f, "/v1/overrides?rule=login"); list.Total != 2 || !list.Overrides[0].NoRule {
 		t.Errorf("%+v", list)
 	}
 	if got := f.mustKeys(t, "clear", `{"rule":"login","key":["198.51.100.8"]}`); !got.Changed {

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
@@ -36,7 +36,7 @@ func TestKeysOfPlaces(t *testing.T) {
 
 func testKeysOfPlaces(t *testing.T, f *fixture) {
 	t.Helper()
-	left := func(action, body string, want int64) app.KeyAnswer {
+	left := func(action, body string, want int64) admin.KeyAnswer {
 		t.Helper()
 		got := f.mustKeys(t, action, body)
 		if got.Remaining != want || got.Limit != 2 || got.Allowed != (want > 0) || !strings.Contains(got.LimitText, "at the same time") {

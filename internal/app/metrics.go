@@ -2,6 +2,7 @@ package app
 
 import (
 	"net/http"
+	"runtime"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
@@ -17,12 +19,13 @@ import (
 
 // openMetrics begins to count and returns what the engine has to know.
 func (a *App) openMetrics() engine.Option {
-	a.events = metrics.NewStream(a.keyView)
+	a.keys = &metrics.KeyView{Hashes: a.options.Config.HashesKeys(), LogHashes: a.options.Config.Admin.Keys != config.PlainKeys}
+	a.events = metrics.NewStream(a.keys)
 	a.metrics = metrics.New(metrics.Options{
 		MaxRules: int(a.options.Config.Metrics.MaxRules),
 		Elapsed:  a.elapsed,
 		Log:      a.log,
-		Watchers: []metrics.Watcher{a.events, &metrics.Debug{Log: a.log, Level: a.options.LogLevel, Key: a.keyText}},
+		Watchers: []metrics.Watcher{a.events, &metrics.Debug{Log: a.log, Level: a.options.LogLevel, Key: a.keys.Text}},
 		Lacking:  a.warnOfLacking,
 	})
 	a.metrics.SetRules(a.state.Load().rules, a.options.Clock())
@@ -79,7 +82,7 @@ func (a *App) selfCollector() prometheus.Collector {
 	build := c.Gauge("headgate_build_info", "1, labelled with what this process is.", "version", "goversion")
 	draining := c.Gauge("headgate_draining", "1 once the process has been asked to stop.")
 	c.Ask(func(out chan<- prometheus.Metric) {
-		build(out, 1, versionOf(a.options.Version), goVersion())
+		build(out, 1, versionOf(a.options.Version), runtime.Version())
 		draining(out, oneIf(a.draining.Load()))
 	})
 	a.clockMetrics(c)

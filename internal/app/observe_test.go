@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
@@ -167,7 +168,7 @@ func TestNumbersAreThoseOfTheLoad(t *testing.T) {
 		t.Errorf("the ticks counted %+v", seen)
 	}
 	for by, want := range map[string]int64{"refused": int64(count[429]), "active": callers * each} {
-		got := answerOf[app.TopRules](t, f, "/v1/top?rule=login&by="+by)
+		got := answerOf[admin.TopRules](t, f, "/v1/top?rule=login&by="+by)
 		// The fixture's clock stands still, so all of it falls in one instant, of
 		// which each core counts the first 64 one by one.
 		if len(got.Rules) != 1 || len(got.Rules[0].Keys) != 3 || got.Rules[0].Sampled == 0 && got.Rules[0].Total != want {
@@ -180,13 +181,13 @@ func TestStatusAndRules(t *testing.T) {
 	f := run(t, loginRules, nil, withAdmin)
 	f.login(t, "198.51.100.7")
 	f.clock.advance(90 * time.Second)
-	s := answerOf[app.Status](t, f, "/v1/status")
+	s := answerOf[admin.Status](t, f, "/v1/status")
 	if !s.Ready || s.UptimeS != 90 || s.Store.Kind != "memory" || !s.Store.Healthy || s.Store.Circuit != "closed" || s.Store.MaxKeys != 1_000_000 ||
 		s.Rules.Rules != 1 || s.Rules.Source != "files" || s.Rules.ReloadsOK != 1 || len(s.Doors) != 2 {
 		t.Errorf("%+v", s)
 	}
-	list := answerOf[struct{ Rules []app.RuleStatus }](t, f, "/v1/rules").Rules
-	want := app.RuleStatus{
+	list := answerOf[struct{ Rules []admin.RuleStatus }](t, f, "/v1/rules").Rules
+	want := admin.RuleStatus{
 		Domain: "api", Name: "login", File: f.config.Rules[0], Line: 4, Limit: 5, PeriodMS: 60_000, Rate: "5/minute", Algorithm: "sliding_window",
 		Burst: 5, Key: []string{"client_ip"}, Match: "path is /login", Mode: "enforce", Percent: 100, Action: "reject", OnStoreError: "allow",
 	}
@@ -206,7 +207,7 @@ limits:
 		t.Fatal(err)
 	}
 	var rates []string
-	for _, r := range answerOf[struct{ Rules []app.RuleStatus }](t, f, "/v1/rules?domain=api").Rules {
+	for _, r := range answerOf[struct{ Rules []admin.RuleStatus }](t, f, "/v1/rules?domain=api").Rules {
 		rates = append(rates, r.Rate)
 	}
 	if got := strings.Join(rates, " "); got != "300/3h 2/week 60/1m30s 7/month 1/1h30m" {
@@ -217,7 +218,7 @@ limits:
 		t.Fatal("the rules are wrong")
 	}
 	// The watcher may have tried as well.
-	if s = answerOf[app.Status](t, f, "/v1/status"); s.Rules.ReloadsFailed < 1 || !strings.Contains(s.Rules.LastError, "nam") {
+	if s = answerOf[admin.Status](t, f, "/v1/status"); s.Rules.ReloadsFailed < 1 || !strings.Contains(s.Rules.LastError, "nam") {
 		t.Errorf("%+v", s.Rules)
 	}
 	if got := f.metric(t, "headgate_reload_last_successful"); got != "0" {
@@ -241,10 +242,10 @@ func TestEventsAreFiltered(t *testing.T) {
 	}
 	if e.Rule != "login" || e.Outcome != "refused" || e.Reason != "limited" || e.Limit != 5 || e.Remaining != 0 ||
 		e.RetryAfter == nil || *e.RetryAfter <= 0 || e.Door != "api" || e.Method != http.MethodPost || e.Path != "/login" ||
-		len(e.Key) != 1 || *e.Key[0] != "198.51.100.7" || !e.T.Equal(f.clock.Now()) {
+		len(e.Parts) != 1 || *e.Parts[0] != "198.51.100.7" || !e.T.Equal(f.clock.Now()) {
 		t.Errorf("%+v", e)
 	}
-	if err := json.Unmarshal([]byte(mine.next(t, "decision")), &e); err != nil || *e.Key[0] != "198.51.100.8" || e.Outcome != "allowed" || e.Remaining != 4 {
+	if err := json.Unmarshal([]byte(mine.next(t, "decision")), &e); err != nil || *e.Parts[0] != "198.51.100.8" || e.Outcome != "allowed" || e.Remaining != 4 {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
@@ -288,12 +289,12 @@ func TestKeysCanBeHashed(t *testing.T) {
 	s.lines.Scan()
 	f.login(t, "198.51.100.7")
 	f.login(t, "198.51.100.7")
-	got := answerOf[app.TopRules](t, f, "/v1/top?by=active")
-	if len(got.Rules) != 1 || len(got.Rules[0].Keys) != 1 || got.Rules[0].Keys[0].Key != nil || len(got.Rules[0].Keys[0].KeyHash) != 16 {
+	got := answerOf[admin.TopRules](t, f, "/v1/top?by=active")
+	if len(got.Rules) != 1 || len(got.Rules[0].Keys) != 1 || got.Rules[0].Keys[0].Parts != nil || len(got.Rules[0].Keys[0].Hash) != 16 {
 		t.Fatalf("%+v", got)
 	}
 	text := s.next(t, "decision")
-	if !strings.Contains(text, `"key":null,"key_hash":"`+got.Rules[0].Keys[0].KeyHash+`"`) || strings.Contains(text, "198.51") {
+	if !strings.Contains(text, `"key":null,"key_hash":"`+got.Rules[0].Keys[0].Hash+`"`) || strings.Contains(text, "198.51") {
 		t.Error(text)
 	}
 }

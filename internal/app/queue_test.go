@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -100,7 +101,7 @@ func TestQueueThroughARestart(t *testing.T) {
 	if text := read(t, res); res.StatusCode != http.StatusOK || !strings.Contains(text, id) {
 		t.Errorf("%d %s", res.StatusCode, text)
 	}
-	audit := answerOf[struct{ Audit []app.AuditEntry }](t, f, "/v1/audit").Audit
+	audit := answerOf[struct{ Audit []admin.AuditEntry }](t, f, "/v1/audit").Audit
 	if len(audit) != 1 || audit[0].Action != "queue_retry" || audit[0].By != "127.0.0.1" || audit[0].Domain != "api" || audit[0].Rule != "orders" ||
 		audit[0].Before != "dead" || audit[0].After != "pending" || audit[0].Count != 1 || audit[0].IDs[0] != id {
 		t.Errorf("audit: %+v", audit)
@@ -111,10 +112,10 @@ func TestQueueThroughARestart(t *testing.T) {
 	}
 }
 
-func (f *fixture) queues(t *testing.T) []app.QueueStats {
+func (f *fixture) queues(t *testing.T) []admin.QueueStats {
 	t.Helper()
 	_, body := f.get(t, "http://"+f.Addr(app.DoorAdmin)+"/v1/queue")
-	var list app.QueueList
+	var list admin.QueueList
 	if err := json.Unmarshal([]byte(body), &list); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestDroppingIsAudited(t *testing.T) {
 		}
 		read(t, res)
 	}
-	audit := answerOf[struct{ Audit []app.AuditEntry }](t, f, "/v1/audit").Audit
+	audit := answerOf[struct{ Audit []admin.AuditEntry }](t, f, "/v1/audit").Audit
 	if len(audit) != 1 || audit[0].Action != "queue_drop" || audit[0].Before != "pending" || audit[0].After != "dropped" ||
 		audit[0].Count != 22 || len(audit[0].IDs) != 20 || audit[0].Rule != "orders" {
 		t.Errorf("audit: %+v", audit)

@@ -196,8 +196,12 @@ func (a *App) warnOfPlainDigests(rs *rules.Ruleset) {
 	}
 }
 
-// firstOf returns err in one line: the first problem and how many more.
+// firstOf returns err in one line: the first problem and how many more. Of nil
+// that is empty.
 func firstOf(err error) string {
+	if err == nil {
+		return ""
+	}
 	var problems rules.Problems
 	if !errors.As(err, &problems) || len(problems) == 0 {
 		return err.Error()

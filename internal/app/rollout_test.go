@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 )
 
 // perKey is a rule that lets each key pass once.
@@ -131,13 +131,13 @@ func trying(t *testing.T, text string) (file string, change set) {
 
 func loginRate(rate string) string { return strings.Replace(loginRules, "5/minute", rate, 1) }
 
-func (f *fixture) candidate(t *testing.T) app.CandidateStatus {
+func (f *fixture) candidate(t *testing.T) admin.CandidateStatus {
 	t.Helper()
-	return answerOf[app.CandidateStatus](t, f, "/v1/candidate")
+	return answerOf[admin.CandidateStatus](t, f, "/v1/candidate")
 }
 
 // compared is a comparison in a line.
-func compared(s *app.CandidateStatus) string {
+func compared(s *admin.CandidateStatus) string {
 	return fmt.Sprintf("%s %d: %d same, %d newly refused, %d newly allowed", s.State, s.Requests, s.Same, s.NewlyRefused, s.NewlyAllowed)
 }
 
@@ -151,14 +151,14 @@ func TestCandidateThroughTheProxy(t *testing.T) {
 			t.Fatalf("request %d: %d; the candidate answers", i, res.StatusCode)
 		}
 	}
-	if !answerOf[app.Status](t, f, "/v1/status").Candidate {
+	if !answerOf[admin.Status](t, f, "/v1/status").Candidate {
 		t.Error("the status does not tell of the candidate")
 	}
 	s := f.candidate(t)
 	if got := compared(&s); got != "comparing 7: 5 same, 2 newly refused, 0 newly allowed" || s.SameAllowed != 3 || s.SameRefused != 2 {
 		t.Errorf("%s, %+v", got, s)
 	}
-	if len(s.By) != 1 || s.By[0].Rule != "login" || s.By[0].NewlyRefused != 2 || *s.By[0].Keys[0].Key[0] != "127.0.0.1" || len(s.Samples) != 2 ||
+	if len(s.By) != 1 || s.By[0].Rule != "login" || s.By[0].NewlyRefused != 2 || *s.By[0].Keys[0].Parts[0] != "127.0.0.1" || len(s.Samples) != 2 ||
 		s.Samples[0].Path != "/login" || s.Samples[0].Door != "proxy" || s.Samples[0].Limit != 3 || *s.Samples[0].RetryAfter <= 0 {
 		t.Errorf("%+v", s)
 	}
@@ -180,7 +180,7 @@ func TestCandidateThroughTheProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.journal.await(t, "rules reloaded")
-	f.await(t, func() bool { return f.candidate(t).State == app.CandidateAbsent })
+	f.await(t, func() bool { return f.candidate(t).State == admin.CandidateAbsent })
 	f.clock.advance(2 * time.Minute)
 	for i := range 4 {
 		res, _ := f.get(t, f.proxyURL("/login"))
@@ -198,7 +198,7 @@ func TestCandidateReload(t *testing.T) {
 	file, with := trying(t, "domain: [")
 	f := run(t, loginRules, hello, withAdmin, with)
 	f.journal.await(t, "candidate not loaded")
-	if s := f.candidate(t); s.State != app.CandidateFailed || s.Rules.LastError == "" || s.Since != nil {
+	if s := f.candidate(t); s.State != admin.CandidateFailed || s.Rules.LastError == "" || s.Since != nil {
 		t.Errorf("a candidate that is wrong from the start: %+v", s)
 	}
 	f.login(t, "198.51.100.7")
@@ -242,7 +242,7 @@ func TestCandidateAtTheAdminDoor(t *testing.T) {
 	_, with := trying(t, loginRate("0/minute"))
 	f := run(t, loginRules, nil, withAdmin, with, hashing)
 	f.login(t, "198.51.100.7")
-	if s := f.candidate(t); len(s.By) != 1 || s.By[0].Keys[0].KeyHash == "" || s.By[0].Keys[0].Key != nil || s.Samples[0].RetryAfter != nil {
+	if s := f.candidate(t); len(s.By) != 1 || s.By[0].Keys[0].Hash == "" || s.By[0].Keys[0].Parts != nil || s.Samples[0].RetryAfter != nil {
 		t.Errorf("%+v", s)
 	}
 	post := func(body string) (int, string) {

@@ -1,17 +1,13 @@
 package app
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -79,41 +75,6 @@ func (a *App) guardRules(rs *rules.Ruleset) error {
 	}
 	a.log.Warn("rules disappear with this reload", "lost", lost.String(), "hint", "headgate rules rollback puts the old ones in force again")
 	return nil
-}
-
-// RulesChange is the answer of POST /v1/rules/rollback and /v1/rules/accept.
-type RulesChange struct {
-	Rules   int `json:"rules"`
-	Domains int `json:"domains"`
-}
-
-// rulesRoutes are where operators overrule what the files say.
-func (a *App) rulesRoutes() map[string]http.Handler {
-	return map[string]http.Handler{
-		"POST /v1/rules/rollback": a.changeRules(a.rollBack),
-		"POST /v1/rules/accept":   a.changeRules(a.acceptRules),
-	}
-}
-
-// changeRules answers a request without contents.
-func (a *App) changeRules(change func() error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !onlyParameters(w, r) {
-			return
-		}
-		decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&struct{}{}); err != nil && !errors.Is(err, io.EOF) {
-			answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the body must be empty or {}: %v", err))
-			return
-		}
-		if err := change(); err != nil {
-			answer.Problem(w, http.StatusConflict, err.Error())
-			return
-		}
-		stats := a.state.Load().rules.Stats()
-		writeJSON(w, RulesChange{Rules: stats.Rules, Domains: stats.Domains})
-	})
 }
 
 // rollBack puts the rules in force again that were before these. Done twice, it

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 )
 
 // manyRules are n rules, one a line, that refuse.
@@ -82,7 +82,7 @@ func TestShrunkRules(t *testing.T) {
 }
 
 // change posts to the admin door.
-func (f *fixture) change(t *testing.T, what string, want int) (out app.RulesChange) {
+func (f *fixture) change(t *testing.T, what string, want int) (out admin.RulesChange) {
 	t.Helper()
 	res, err := f.client.Post(f.adminURL("/v1/rules/"+what), "application/json", strings.NewReader("{}"))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
@@ -156,7 +156,7 @@ limits:
 	if got := f.metric(t, "headgate_store_circuit_open"); got != "0" {
 		t.Errorf("circuit open: %s", got)
 	}
-	if s := answerOf[app.Status](t, f, "/v1/status"); s.Store.Healthy || !strings.Contains(s.Store.Error, "out of memory") {
+	if s := answerOf[admin.Status](t, f, "/v1/status"); s.Store.Healthy || !strings.Contains(s.Store.Error, "out of memory") {
 		t.Errorf("%+v", s.Store)
 	}
 	if _, body := f.get(t, f.apiURL("/readyz?verbose")); !strings.Contains(body, "out of memory") {
@@ -234,7 +234,7 @@ limits:
 			t.Errorf("%s %s, want %s", name, got, want)
 		}
 	}
-	if s := answerOf[app.Status](t, f, "/v1/status"); s.Store.Healthy || !strings.Contains(s.Store.Error, "writes nothing") {
+	if s := answerOf[admin.Status](t, f, "/v1/status"); s.Store.Healthy || !strings.Contains(s.Store.Error, "writes nothing") {
 		t.Errorf("%+v", s.Store)
 	}
 	if _, body := f.get(t, f.apiURL("/readyz?verbose")); !strings.Contains(body, "writes nothing") {

@@ -50,6 +50,11 @@ func (k Keys) String() string {
 	return fmt.Sprintf("keys(%d)", uint8(k))
 }
 
+// HashesKeys reports whether operators see hashes in place of keys.
+func (c *Config) HashesKeys() bool {
+	return c.Admin.Keys == HashedKeys || c.Admin.Keys == AutoKeys && !IsLoopback(c.Listen.Admin)
+}
+
 func parseKeys(v string) (Keys, bool) {
 	for _, k := range []Keys{AutoKeys, PlainKeys, HashedKeys} {
 		if k.String() == v {

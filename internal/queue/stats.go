@@ -29,6 +29,14 @@ type Stats struct {
 	Delivered, Failed, Buried, Dropped uint64
 }
 
+// Age is how long the oldest pending entry has waited.
+func (s *Stats) Age(now time.Time) time.Duration {
+	if s.Oldest.IsZero() {
+		return 0
+	}
+	return max(now.Sub(s.Oldest), 0)
+}
+
 // counts are the counters of all rules.
 type counts struct{ rules sync.Map }
 

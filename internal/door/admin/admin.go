@@ -1,6 +1,5 @@
-// Package admin is the door for operators: the rules in force, the health of
-// the process, the profiler, and whatever else the process hangs onto its
-// Routes.
+// Package admin is the door for operators: its API below /v1, the pages, and
+// the profiler.
 //
 // It can do and tell more than the other doors. Without a token it answers only
 // those who speak to it by a loopback name, so that a web page which makes a
@@ -9,15 +8,27 @@
 package admin
 
 import (
+	"context"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/pprof"
+	"time"
 
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/control"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/admin/dashboard"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/hosts"
 	"github.com/headgate/headgate/internal/request/token"
 )
 
-// Options are what the door has to offer.
+// Options are what the door has to offer. What is not said to be optional is
+// required.
 type Options struct {
 	// Token is what callers have to know, if it is not empty.
 	Token string
@@ -25,22 +36,77 @@ type Options struct {
 	Failures *token.Failures
 	// Pprof opens the profiler at /debug/pprof/.
 	Pprof bool
-	// Routes are patterns of http.ServeMux with what serves them, such as
-	// "GET /rlconfig".
-	Routes map[string]http.Handler
-	// Open are those that need no token, for probes. IsProbe tells which requests
-	// are; others that go there, for details, need it. Nil for all.
-	Open    map[string]http.Handler
+
+	// Health answers /healthz and /readyz. Those that IsProbe tells need no
+	// token; others that go there, for details, do.
+	Health  http.Handler
 	IsProbe func(r *http.Request) bool
+	// Others are answered by other parts of the process: patterns of
+	// http.ServeMux with what serves them, such as "GET /rlconfig".
+	Others map[string]http.Handler
+	// Extra refuses what a handler serves while the process has too much to do.
+	Extra func(http.Handler) http.Handler
+
+	Engine  *engine.Engine
+	Store   headgate.Store // that the engine asks
+	Control *control.Manager
+	Clients *client.Resolver
+	// Keys says what operators see of keys.
+	Keys    *metrics.KeyView
+	Metrics *metrics.Observer
+	Live    *metrics.Live
+	Events  *metrics.Stream
+	// Queue returns nil while no rule queues requests.
+	Queue func() *queue.Queue
+	// Secrets are fields of queued requests that nobody is shown, besides those
+	// that every server knows to be secret.
+	Secrets []string
+	// Candidate is nil if no rules are tried.
+	Candidate *Candidate
+
+	// Process returns what only the process knows of its Status: Version,
+	// Started, Ready, Store and Doors.
+	Process func(ctx context.Context) Status
+	// Rules says where the rules in force are from and how reading them went.
+	Rules func() Loaded
+	// RollBack puts the rules from before the last reload in force again, and
+	// Accept those that were refused for what they lack.
+	RollBack, Accept func() error
+
+	Clock    func() time.Time
+	Log      *slog.Logger
+	LogLevel *slog.LevelVar
 }
 
 // New returns the handler of the door.
-func New(o Options) http.Handler {
-	inner := http.NewServeMux()
-	for pattern, h := range o.Routes {
-		inner.Handle(pattern, h)
+func New(o Options) (http.Handler, error) {
+	routes, err := Routes(&o)
+	if err != nil {
+		return nil, err
 	}
-	for pattern, h := range o.Open {
+	return guarded(&o, routes), nil
+}
+
+// Routes returns what the door answers to those who may ask, by patterns of
+// http.ServeMux.
+func Routes(o *Options) (map[string]http.Handler, error) {
+	pages, err := dashboard.Routes()
+	if err != nil {
+		return nil, err
+	}
+	changes := &audit{}
+	for _, routes := range []map[string]http.Handler{
+		o.Others, reports{o}.routes(), keys{o, changes}.routes(), queues{o, changes}.routes(), candidates{o}.routes(),
+	} {
+		maps.Copy(pages, routes)
+	}
+	return pages, nil
+}
+
+// guarded lets those reach routes who may.
+func guarded(o *Options, routes map[string]http.Handler) http.Handler {
+	inner := http.NewServeMux()
+	for pattern, h := range routes {
 		inner.Handle(pattern, h)
 	}
 	if o.Pprof {
@@ -51,17 +117,17 @@ func New(o Options) http.Handler {
 		inner.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 		inner.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	g := guard{next: http.NewCrossOriginProtection().Handler(withNotFound(inner))}
-	g.tokens, g.failures = token.New(o.Token), o.Failures
+	g := &guard{next: http.NewCrossOriginProtection().Handler(withNotFound(inner)), tokens: token.New(o.Token), failures: o.Failures}
 	outer := http.NewServeMux()
-	outer.Handle("/", &g)
-	for pattern, h := range o.Open {
-		outer.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if o.IsProbe != nil && !o.IsProbe(r) {
-				g.ServeHTTP(w, r)
+	outer.Handle("/", g)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		inner.Handle(path, o.Health)
+		outer.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			if o.IsProbe(r) {
+				o.Health.ServeHTTP(w, r)
 				return
 			}
-			h.ServeHTTP(w, r)
+			g.ServeHTTP(w, r)
 		})
 	}
 	return outer

@@ -18,11 +18,8 @@ func says(text string) http.Handler {
 }
 
 func door(token string, pprof bool) http.Handler {
-	return admin.New(admin.Options{
-		Token: token, Pprof: pprof,
-		Routes: map[string]http.Handler{"GET /rlconfig": says("rules"), "/v1/keys": says("keys")},
-		Open:   map[string]http.Handler{"GET /healthz": says("healthy")},
-	})
+	return admin.Guarded(admin.Options{Token: token, Pprof: pprof, Health: says("healthy")},
+		map[string]http.Handler{"GET /rlconfig": says("rules"), "/v1/keys": says("keys")})
 }
 
 func ask(h http.Handler, method, path string, change func(*http.Request)) *httptest.ResponseRecorder {
@@ -135,9 +132,9 @@ func TestProfilerHasToBeAskedFor(t *testing.T) {
 // An address without a page leads a browser on, and tells programs what is
 // wrong; a wrong method stays one.
 func TestUnknownAddresses(t *testing.T) {
-	door := admin.New(admin.Options{Routes: map[string]http.Handler{"GET /rules": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	door := admin.Guarded(admin.Options{Health: says("healthy")}, map[string]http.Handler{"GET /rules": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "the rules")
-	})}})
+	})})
 	for _, row := range []struct {
 		method, path, accept string
 		status               int

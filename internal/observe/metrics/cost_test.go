@@ -25,7 +25,7 @@ const raceDetector = false
 func real(o *metrics.Options) {
 	began := time.Now()
 	o.Elapsed = func() time.Duration { return time.Since(began) }
-	o.Watchers = []metrics.Watcher{metrics.NewStream(func(*rules.Rule, string) metrics.Key { return metrics.Key{} })}
+	o.Watchers = []metrics.Watcher{metrics.NewStream(&metrics.KeyView{})}
 }
 
 const perUser = `

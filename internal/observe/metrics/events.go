@@ -47,12 +47,11 @@ type Event struct {
 	T      time.Time `json:"t"`
 	Domain string    `json:"domain"`
 	// Rule is empty if no rule applied to the request.
-	Rule    string    `json:"rule"`
-	Key     []*string `json:"key"` // null if it is hashed
-	KeyHash string    `json:"key_hash,omitempty"`
-	Outcome string    `json:"outcome"`
-	Reason  string    `json:"reason"`
-	Limit   int64     `json:"limit"`
+	Rule string `json:"rule"`
+	Key
+	Outcome string `json:"outcome"`
+	Reason  string `json:"reason"`
+	Limit   int64  `json:"limit"`
 	// Remaining is after the decision.
 	Remaining  int64  `json:"remaining"`
 	RetryAfter *int64 `json:"retry_after_ms"` // null means never
@@ -65,8 +64,8 @@ type Event struct {
 // filtered, sampled, and never more than a bounded number a second. While nobody
 // does it costs one look at a pointer. Make it with NewStream.
 type Stream struct {
-	hub *sse.Hub[*watch]
-	key func(r *rules.Rule, key string) Key
+	hub  *sse.Hub[*watch]
+	keys *KeyView
 }
 
 var _ Watcher = (*Stream)(nil)
@@ -78,9 +77,9 @@ type watch struct {
 	sent   atomic.Int64 // in that second
 }
 
-// NewStream returns a Stream. key makes a key what may be seen of it.
-func NewStream(key func(r *rules.Rule, key string) Key) *Stream {
-	return &Stream{hub: sse.NewHub[*watch](MaxReaders, buffer), key: key}
+// NewStream returns a Stream, which shows keys as keys says.
+func NewStream(keys *KeyView) *Stream {
+	return &Stream{hub: sse.NewHub[*watch](MaxReaders, buffer), keys: keys}
 }
 
 // Close ends all connections.
@@ -167,8 +166,7 @@ func (s *Stream) event(seen *Seen, p *Part, r *engine.Result) Event {
 		return e
 	}
 	d := &r.Decision
-	key := s.key(r.Rule, r.Key)
-	e.Rule, e.Key, e.KeyHash = r.Rule.Name, key.Parts, key.Hash
+	e.Rule, e.Key = r.Rule.Name, s.keys.Of(r.Key)
 	e.Outcome, e.Reason, e.Limit, e.Remaining = r.Outcome().String(), d.Reason.String(), d.Limit, d.Remaining
 	if after, ok := answer.RetryAfter(*d); ok {
 		*e.RetryAfter = answer.Milliseconds(after)
@@ -180,10 +178,10 @@ func (s *Stream) event(seen *Seen, p *Part, r *engine.Result) Event {
 
 // has reports whether text stands in a part of the key, or in its hash.
 func (e *Event) has(text string) bool {
-	for _, part := range e.Key {
+	for _, part := range e.Parts {
 		if part != nil && strings.Contains(*part, text) {
 			return true
 		}
 	}
-	return strings.Contains(e.KeyHash, text)
+	return strings.Contains(e.Hash, text)
 }

@@ -1,4 +1,4 @@
-package keybody
+package admin
 
 import (
 	"fmt"
@@ -20,8 +20,8 @@ func FuzzKeyBody(f *testing.F) {
 	}
 	now := time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, body string) {
-		for _, action := range Actions() {
-			b, err := Parse(&action, []byte(body), now, func(string, []string) string { return "" })
+		for _, action := range KeyActions() {
+			b, err := parseKeyBody(&action, []byte(body), now)
 			if err != nil {
 				continue
 			}
@@ -39,13 +39,13 @@ func TestActionsKnowTheirFields(t *testing.T) {
 	now := time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)
 	for _, row := range []struct{ action, body, want string }{
 		{"peek", `{"rule":"login","key":"a","for":"10m"}`, `"for" has no meaning for peek`},
-		{"ban", `{"rule":"login","key":"a","fro":"10m"}`, `unknown field "fro" (hint)`},
+		{"ban", `{"rule":"login","key":"a","fro":"10m"}`, `unknown field "fro"; there are domain, rule, key, for, until, reason`},
 		{"ban", `{"rule":"login","key":"a"}`, `"for" or "until" is missing: when the ban ends, such as "for":"10m"`},
 		{"ban", `{"key":"a","for":"10m"}`, `"rule" is missing; without one, "key" has to be an object, for all rules with such keys`},
 		{"ban", `{"rule":"login","key":"a","for":"10m"}`, ""},
 	} {
-		i := slices.IndexFunc(Actions(), func(a Action) bool { return a.Name == row.action })
-		_, err := Parse(&Actions()[i], []byte(row.body), now, func(string, []string) string { return " (hint)" })
+		i := slices.IndexFunc(KeyActions(), func(a KeyAction) bool { return a.Name == row.action })
+		_, err := parseKeyBody(&KeyActions()[i], []byte(row.body), now)
 		if got := fmt.Sprint(err); got != row.want && (err != nil || row.want != "") {
 			t.Errorf("%s %s: %v, want %q", row.action, row.body, err, row.want)
 		}

@@ -1,6 +1,4 @@
-// Package keybody reads what operators ask of single keys: the bodies of
-// POST /v1/keys/{action} on the admin door.
-package keybody
+package admin
 
 import (
 	"bytes"
@@ -17,34 +15,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Action is what may be done to a key.
-type Action struct {
-	Name string
-	// optional are the fields of the body that the action knows beside domain,
-	// rule and key.
-	optional []string
-}
-
-// Actions are all there are.
-func Actions() []Action {
-	return []Action{
-		{"peek", nil},
-		{"reset", []string{"reason"}},
-		{"grant", []string{"amount", "for", "until", "reason"}},
-		{"ban", []string{"for", "until", "reason"}},
-		{"unban", []string{"reason"}},
-		{"override", []string{"rate", "burst", "for", "until", "reason"}},
-		{"clear", []string{"reason"}},
-	}
-}
-
-// Hint says, to be put after a text that is not known, what may have been meant.
-type Hint func(text string, known []string) string
-
-// Body is the body of POST /v1/keys/{action}. What is not given is zero.
-type Body struct {
+// keyBody is the body of POST /v1/keys/{action}. What is not given is zero.
+type keyBody struct {
 	Domain, Rule string
-	Key          Text
+	Key          keyText
 	Amount       int64
 	// Until is when it ends, also if the body says for how long it is.
 	Until  time.Time
@@ -55,9 +29,9 @@ type Body struct {
 	lasting time.Duration
 }
 
-// Text is a key as operators write it: its parts in order, or by the names of
+// keyText is a key as operators write it: its parts in order, or by the names of
 // their attributes. A nil part is one that requests lack.
-type Text struct {
+type keyText struct {
 	Parts  []*string
 	ByName map[string]*string
 	Names  []string // of ByName, in their order
@@ -72,14 +46,14 @@ const (
 	maxKeyParts = 64
 )
 
-// Parse reads the body of an action. now is what times are measured by, hint is
-// for fields that are not known. The error is what is wrong, for whoever wrote it.
-func Parse(action *Action, text []byte, now time.Time, hint Hint) (*Body, error) {
-	b := &Body{}
-	known := append([]string{"domain", "rule", "key"}, action.optional...)
+// parseKeyBody reads the body of an action. now is what times are measured by.
+// The error is what is wrong, for whoever wrote it.
+func parseKeyBody(action *KeyAction, text []byte, now time.Time) (*keyBody, error) {
+	b := &keyBody{}
+	known := append([]string{"domain", "rule", "key"}, action.Fields...)
 	err := readObject(text, func(name string, value json.RawMessage) error {
 		if !slices.Contains(known, name) {
-			return unknownField(action, name, known, hint)
+			return unknownField(action, name, known)
 		}
 		if err := b.set(name, value, now); err != nil {
 			return fmt.Errorf("%q %w", name, err)
@@ -92,13 +66,13 @@ func Parse(action *Action, text []byte, now time.Time, hint Hint) (*Body, error)
 	return b, b.check(action, now)
 }
 
-func unknownField(action *Action, name string, known []string, hint Hint) error {
-	for _, a := range Actions() {
-		if slices.Contains(a.optional, name) {
+func unknownField(action *KeyAction, name string, known []string) error {
+	for _, a := range KeyActions() {
+		if slices.Contains(a.Fields, name) {
 			return fmt.Errorf("%q has no meaning for %s", name, action.Name)
 		}
 	}
-	return fmt.Errorf("unknown field %q%s", name, hint(name, known))
+	return fmt.Errorf("unknown field %q%s", name, nearestOf(name, known))
 }
 
 // readObject calls f for every member of a JSON object.
@@ -139,7 +113,7 @@ func readObject(text []byte, f func(name string, value json.RawMessage) error) e
 }
 
 // set sets a field.
-func (b *Body) set(name string, value json.RawMessage, now time.Time) (err error) {
+func (b *keyBody) set(name string, value json.RawMessage, now time.Time) (err error) {
 	switch name {
 	case "domain":
 		return text(value, &b.Domain)
@@ -180,7 +154,7 @@ func number(value json.RawMessage, into *int64) error {
 	return nil
 }
 
-func (b *Body) readReason(value json.RawMessage) error {
+func (b *keyBody) readReason(value json.RawMessage) error {
 	if err := json.Unmarshal(value, &b.Reason); err != nil {
 		return errors.New("must be text")
 	}
@@ -193,7 +167,7 @@ func (b *Body) readReason(value json.RawMessage) error {
 	return nil
 }
 
-func (b *Body) readFor(value json.RawMessage) error {
+func (b *keyBody) readFor(value json.RawMessage) error {
 	var s string
 	if err := text(value, &s); err != nil {
 		return fmt.Errorf("%w, such as 10m", err)
@@ -222,7 +196,7 @@ func parseLasting(s string) (time.Duration, error) {
 	return d, nil
 }
 
-func (b *Body) readUntil(value json.RawMessage, now time.Time) error {
+func (b *keyBody) readUntil(value json.RawMessage, now time.Time) error {
 	var s string
 	if err := text(value, &s); err != nil {
 		return err
@@ -242,7 +216,7 @@ func (b *Body) readUntil(value json.RawMessage, now time.Time) error {
 
 // read reads a key: a list of texts and nulls, an object of them, or a text in
 // place of a list of one.
-func (k *Text) read(value json.RawMessage) error {
+func (k *keyText) read(value json.RawMessage) error {
 	if bytes.HasPrefix(value, []byte("{")) {
 		k.ByName = map[string]*string{}
 		return readObject(value, func(name string, value json.RawMessage) error {
@@ -272,7 +246,7 @@ func (k *Text) read(value json.RawMessage) error {
 }
 
 // check returns what is missing, or does not go together.
-func (b *Body) check(action *Action, now time.Time) error {
+func (b *keyBody) check(action *KeyAction, now time.Time) error {
 	switch {
 	case b.lasting > 0 && !b.Until.IsZero():
 		return errors.New(`"for" and "until" say the same: leave one of them out`)

@@ -1,17 +1,12 @@
-package app
+package admin
 
 import (
-	"cmp"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/candidate"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/top"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -68,13 +63,12 @@ type CandidateRule struct {
 
 // CandidateSample is one difference.
 type CandidateSample struct {
-	T       time.Time `json:"t"`
-	Change  string    `json:"change"` // newly_refused or newly_allowed
-	Domain  string    `json:"domain"`
-	Rule    string    `json:"rule"`
-	Key     []*string `json:"key"` // null if it is hashed
-	KeyHash string    `json:"key_hash,omitempty"`
-	Limit   int64     `json:"limit"`
+	T      time.Time `json:"t"`
+	Change string    `json:"change"` // newly_refused or newly_allowed
+	Domain string    `json:"domain"`
+	Rule   string    `json:"rule"`
+	metrics.Key
+	Limit int64 `json:"limit"`
 	// RetryAfter is that of the refusal; null means never.
 	RetryAfter *int64 `json:"retry_after_ms"`
 	Door       string `json:"door,omitempty"`
@@ -91,84 +85,77 @@ type CandidateStore struct {
 	Evicted int64 `json:"evicted"`
 }
 
-// candidateRoutes are those of the admin door.
-func (a *App) candidateRoutes() map[string]http.Handler {
+// Candidate is what the door has to know of rules that are tried.
+type Candidate struct {
+	Comparing *candidate.Candidate
+	Paths     []string
+	// Loaded says how reading them went. Rules without a domain are none.
+	Loaded func() Loaded
+	Store  func() CandidateStore
+}
+
+// candidates says what a candidate would change.
+type candidates struct{ *Options }
+
+func (c candidates) routes() map[string]http.Handler {
 	return map[string]http.Handler{
-		"GET /v1/candidate":        http.HandlerFunc(a.serveCandidate),
-		"POST /v1/candidate/reset": http.HandlerFunc(a.resetCandidate),
+		"GET /v1/candidate":        http.HandlerFunc(c.get),
+		"POST /v1/candidate/reset": http.HandlerFunc(c.reset),
 	}
 }
 
-func (a *App) hasCandidate(w http.ResponseWriter) bool {
-	if a.candidate.comparing == nil {
+func (c candidates) exists(w http.ResponseWriter) bool {
+	if c.Candidate == nil {
 		answer.Problem(w, http.StatusNotFound, "there is no candidate: name its rules in candidate, or by --candidate")
-		return false
 	}
-	return true
+	return c.Candidate != nil
 }
 
-// serveCandidate answers GET /v1/candidate.
-func (a *App) serveCandidate(w http.ResponseWriter, r *http.Request) {
-	if !onlyParameters(w, r, "n") || !a.hasCandidate(w) {
+// get answers GET /v1/candidate.
+func (c candidates) get(w http.ResponseWriter, r *http.Request) {
+	if !onlyParameters(w, r, "n") || !c.exists(w) {
 		return
 	}
-	text := cmp.Or(r.URL.Query().Get("n"), strconv.Itoa(defaultTop))
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > top.Counters {
-		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("n is %q; it must be a number from 0 to %d", text, top.Counters))
-		return
+	if n, ok := numberParameter(w, r, defaultTop, 0, top.Counters); ok {
+		writeJSON(w, c.status(n))
 	}
-	writeJSON(w, a.candidateStatus(n))
 }
 
-// resetCandidate answers POST /v1/candidate/reset. Its body is empty or {}.
-func (a *App) resetCandidate(w http.ResponseWriter, r *http.Request) {
-	if !onlyParameters(w, r) || !a.hasCandidate(w) {
+// reset answers POST /v1/candidate/reset. Its body is empty or {}.
+func (c candidates) reset(w http.ResponseWriter, r *http.Request) {
+	if !onlyParameters(w, r) || !c.exists(w) || !emptyBody(w, r) {
 		return
 	}
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&struct{}{}); err != nil && !errors.Is(err, io.EOF) {
-		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the body must be empty or {}: %v", err))
-		return
-	}
-	a.candidate.comparing.Reset(a.options.Clock())
-	a.log.Info("comparison with the candidate begun anew")
-	writeJSON(w, a.candidateStatus(0))
+	c.Candidate.Comparing.Reset(c.Clock())
+	c.Log.Info("comparison with the candidate begun anew")
+	writeJSON(w, c.status(0))
 }
 
-func (a *App) candidateStatus(n int) *CandidateStatus {
-	c, f := &a.candidate, a.candidate.files.Load()
+func (c candidates) status(n int) *CandidateStatus {
+	loaded := c.Candidate.Loaded()
 	s := &CandidateStatus{
-		State: CandidateComparing, Paths: a.options.Config.Candidate.Rules, By: []CandidateRule{}, Samples: []CandidateSample{},
-		Rules: RulesStatus{Source: "files", LoadedAt: f.loadedAt.UTC(), ReloadsOK: f.succeeded, ReloadsFailed: f.failed},
+		State: CandidateComparing, Paths: c.Candidate.Paths, By: []CandidateRule{}, Samples: []CandidateSample{},
+		Rules: loaded.status(), Store: c.Candidate.Store(),
 	}
-	if f.failure != nil {
-		s.Rules.LastError = firstOf(f.failure)
-	}
-	m := c.store.Stats()
-	s.Store = CandidateStore{m.Keys, cmp.Or(a.options.Config.Candidate.MaxKeys, defaultMaxKeys), m.Bytes, m.EvictedInDebt}
-	switch {
-	case f.rules == nil:
+	switch rs := loaded.Rules; {
+	case rs == nil:
 		s.State = CandidateFailed
-	case f.absent:
+	case len(rs.Domains()) == 0:
 		s.State = CandidateAbsent
 	default:
-		stats := f.rules.Stats()
-		s.Rules.Rules, s.Rules.Domains, s.Rules.Files = stats.Rules, stats.Domains, stats.Files
-		if longest, ok := memoryOf(f.rules); ok {
-			at := f.loadedAt.Add(longest).UTC()
+		if longest, ok := memoryOf(rs); ok {
+			at := loaded.At.Add(longest).UTC()
 			s.WarmAt = &at
 		}
 	}
-	if r, ok := c.comparing.Report(n); ok {
-		a.tellComparison(s, &r)
+	if r, ok := c.Candidate.Comparing.Report(n); ok {
+		c.tellComparison(s, &r)
 	}
 	return s
 }
 
 // tellComparison adds what the comparison has found.
-func (a *App) tellComparison(s *CandidateStatus, r *candidate.Report) {
+func (c candidates) tellComparison(s *CandidateStatus, r *candidate.Report) {
 	since := r.Since.UTC()
 	s.Since = &since
 	s.SameAllowed, s.SameRefused = r.Counts[candidate.SameAllowed], r.Counts[candidate.SameRefused]
@@ -178,29 +165,22 @@ func (a *App) tellComparison(s *CandidateStatus, r *candidate.Report) {
 	s.Requests = s.Same + s.NewlyRefused + s.NewlyAllowed
 	for i := range r.By {
 		by := &r.By[i]
-		told := CandidateRule{Domain: by.Domain, Rule: by.Rule, ErrorBound: by.Keys.Bound, Keys: []TopKey{}}
+		told := CandidateRule{Domain: by.Domain, Rule: by.Rule, ErrorBound: by.Keys.Bound, Keys: c.topKeys(by.Keys.Keys, by.Keys.Total)}
 		if by.Change == candidate.NewlyRefused {
 			told.NewlyRefused = by.Keys.Total
 		} else {
 			told.NewlyAllowed = by.Keys.Total
 		}
-		for _, k := range by.Keys.Keys {
-			key := a.keyView(nil, k.Key)
-			told.Keys = append(told.Keys, TopKey{
-				Key: key.Parts, KeyHash: key.Hash, Count: k.Count, Error: k.Error, Share: float64(k.Count) / float64(by.Keys.Total),
-			})
-		}
 		s.By = append(s.By, told)
 	}
 	for i := range r.Samples {
-		s.Samples = append(s.Samples, a.candidateSample(&r.Samples[i]))
+		s.Samples = append(s.Samples, c.candidateSample(&r.Samples[i]))
 	}
 }
 
-func (a *App) candidateSample(s *candidate.Sample) CandidateSample {
-	key := a.keyView(nil, s.Key)
+func (c candidates) candidateSample(s *candidate.Sample) CandidateSample {
 	out := CandidateSample{
-		T: s.At, Change: s.Change.String(), Domain: s.Domain, Rule: s.Rule, Key: key.Parts, KeyHash: key.Hash,
+		T: s.At, Change: s.Change.String(), Domain: s.Domain, Rule: s.Rule, Key: c.Keys.Of(s.Key),
 		Limit: s.Decision.Limit, Door: s.Door.String(), Method: s.Method, Path: s.Path,
 	}
 	if after, ok := answer.RetryAfter(s.Decision); ok {

@@ -1,4 +1,4 @@
-package app
+package admin
 
 import (
 	"maps"
@@ -20,7 +20,7 @@ const idempotencyField = "Idempotency-Key"
 // veils say what operators do not see of queued requests. They are good for one
 // answer.
 type veils struct {
-	app     *App
+	options *Options
 	domains map[string]*domainVeil
 }
 
@@ -41,14 +41,14 @@ type veil struct {
 	path, host bool
 }
 
-func (a *App) newVeils() *veils { return &veils{app: a, domains: map[string]*domainVeil{}} }
+func newVeils(o *Options) *veils { return &veils{options: o, domains: map[string]*domainVeil{}} }
 
 // of returns what is not seen of an entry: the fields and parameters that any
 // rule of its domain hides, and what else its own rules do.
 func (v *veils) of(e *queue.Entry) *veil {
 	d := v.domains[e.Domain]
 	if d == nil {
-		d = v.app.domainVeil(e.Domain)
+		d = v.options.domainVeil(e.Domain)
 		v.domains[e.Domain] = d
 	}
 	own := veil{header: maps.Clone(d.header), query: slices.Clone(d.query)}
@@ -59,11 +59,11 @@ func (v *veils) of(e *queue.Entry) *veil {
 	for _, name := range names {
 		r := d.rules[name]
 		if r == nil {
-			own.coversGone(e, v.app.hashesKeys())
+			own.coversGone(e, v.options.Keys.Hashes)
 			continue
 		}
 		for _, k := range r.Key {
-			if k.Hashed || v.app.hashesKeys() {
+			if k.Hashed || v.options.Keys.Hashes {
 				own.covers(k.Attribute)
 			}
 		}
@@ -72,20 +72,20 @@ func (v *veils) of(e *queue.Entry) *veil {
 }
 
 // domainVeil returns that of a domain, by the rules that are in force.
-func (a *App) domainVeil(domain string) *domainVeil {
+func (o *Options) domainVeil(domain string) *domainVeil {
 	d := &domainVeil{rules: map[string]*rules.Rule{}, veil: veil{header: map[string]bool{
 		"Authorization": true, "Cookie": true, "X-Api-Key": true, "Proxy-Authorization": true,
 	}}}
-	if j := &a.options.Config.JWT; j.Enabled() {
-		d.header[http.CanonicalHeaderKey(j.Header)] = true
+	for _, name := range o.Secrets {
+		d.header[http.CanonicalHeaderKey(name)] = true
 	}
-	for _, r := range a.state.Load().rules.Rules() {
+	for _, r := range o.Engine.Rules().Rules() {
 		if r.Domain != domain {
 			continue
 		}
 		d.rules[r.Name] = r
 		for _, k := range r.Key {
-			if (k.Hashed || a.hashesKeys()) && (k.Kind == rules.Header || k.Kind == rules.Query) {
+			if (k.Hashed || o.Keys.Hashes) && (k.Kind == rules.Header || k.Kind == rules.Query) {
 				d.covers(k.Attribute)
 			}
 		}

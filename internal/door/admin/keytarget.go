@@ -1,4 +1,4 @@
-package app
+package admin
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/decide/control"
-	"github.com/headgate/headgate/internal/decide/keybody"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -22,12 +21,12 @@ type keyTarget struct {
 	warning      string
 }
 
-// keyTargets returns what b names: a key of a rule or, without a rule, of every
+// targets returns what b names: a key of a rule or, without a rule, of every
 // rule of the domain that counts by just these attributes.
-func (a *App) keyTargets(action *keyAction, b *keybody.Body) ([]keyTarget, error) {
-	list, problem := a.rulesNamed(b.Domain, b.Rule)
+func (k keys) targets(action *KeyAction, b *keyBody) ([]keyTarget, error) {
+	list, problem := rulesNamed(k.Engine.Rules(), b.Domain, b.Rule)
 	if problem != "" {
-		if t := a.orphan(b); t != nil && (action.Name == "unban" || action.Name == "clear") {
+		if t := k.orphan(b); t != nil && (action.Name == "unban" || action.Name == "clear") {
 			return []keyTarget{*t}, nil
 		}
 		return nil, &keyError{http.StatusNotFound, problem}
@@ -44,7 +43,7 @@ func (a *App) keyTargets(action *keyAction, b *keybody.Body) ([]keyTarget, error
 		if len(targets) > 0 && targets[0].domain != r.Domain {
 			return nil, badKey("%q is missing: the rules of %q and of %q are both meant by this", "domain", targets[0].domain, r.Domain)
 		}
-		key, err := a.composeKey(r, &b.Key)
+		key, err := k.compose(r, &b.Key)
 		if err != nil {
 			return nil, badKey("the key does not go with the rule %q: %v", r.Name, err)
 		}
@@ -78,12 +77,12 @@ func placeInKey(r *rules.Rule, named rules.KeyAttribute) int {
 	})
 }
 
-// composeKey returns the key of r that k names.
-func (a *App) composeKey(r *rules.Rule, k *keybody.Text) (string, error) {
-	texts := k.Parts
-	if k.ByName != nil {
+// compose returns the key of r that text names.
+func (k keys) compose(r *rules.Rule, text *keyText) (string, error) {
+	texts := text.Parts
+	if text.ByName != nil {
 		var err error
-		if texts, err = partsByName(r, k); err != nil {
+		if texts, err = partsByName(r, text); err != nil {
 			return "", err
 		}
 	}
@@ -93,7 +92,7 @@ func (a *App) composeKey(r *rules.Rule, k *keybody.Text) (string, error) {
 		if i < len(r.Key) {
 			attribute = r.Key[i]
 		}
-		part, err := a.keyPart(attribute, text)
+		part, err := k.keyPart(attribute, text)
 		if err != nil {
 			return "", err
 		}
@@ -104,7 +103,7 @@ func (a *App) composeKey(r *rules.Rule, k *keybody.Text) (string, error) {
 
 // keyPart reads one part of a key; nil is missing. Of what is hashed it is the
 // value, or the digest as lists of keys show it.
-func (a *App) keyPart(attribute rules.KeyAttribute, text *string) (rules.KeyPart, error) {
+func (k keys) keyPart(attribute rules.KeyAttribute, text *string) (rules.KeyPart, error) {
 	if text == nil {
 		return rules.KeyPart{Missing: true}, nil
 	}
@@ -118,12 +117,12 @@ func (a *App) keyPart(attribute rules.KeyAttribute, text *string) (rules.KeyPart
 		}
 		return part, nil
 	}
-	group, err := a.groupOf(*text)
+	group, err := k.groupOf(*text)
 	return rules.KeyPart{Value: group}, err
 }
 
 // partsByName returns the parts of k in the order of the key of r.
-func partsByName(r *rules.Rule, k *keybody.Text) ([]*string, error) {
+func partsByName(r *rules.Rule, k *keyText) ([]*string, error) {
 	var known []string
 	for _, attribute := range r.Key {
 		known = append(known, attribute.String())
@@ -156,18 +155,18 @@ func partsByName(r *rules.Rule, k *keybody.Text) ([]*string, error) {
 
 // groupOf returns the text that doors count a client by: of its address, or of
 // a network as they write it.
-func (a *App) groupOf(text string) (string, error) {
+func (k keys) groupOf(text string) (string, error) {
 	if text == client.Unknown {
 		return text, nil
 	}
 	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
-		return a.clients.Group(address), nil
+		return k.Clients.Group(address), nil
 	}
 	network, err := netip.ParsePrefix(text)
 	if err != nil {
 		return "", fmt.Errorf("%q is not an IP address", text)
 	}
-	group := a.clients.Group(network.Addr())
+	group := k.Clients.Group(network.Addr())
 	if network.Masked().String() != group {
 		return "", fmt.Errorf("clients there are counted by %s, not by %s", group, text)
 	}
@@ -176,11 +175,11 @@ func (a *App) groupOf(text string) (string, error) {
 
 // orphan finds an entry whose rule is no more, by the names and the texts of
 // its key.
-func (a *App) orphan(b *keybody.Body) *keyTarget {
+func (k keys) orphan(b *keyBody) *keyTarget {
 	if b.Key.Parts == nil {
 		return nil
 	}
-	for _, e := range a.control.Entries() {
+	for _, e := range k.Control.Entries() {
 		if e.Rule == b.Rule && (b.Domain == "" || e.Domain == b.Domain) && sameParts(&e, b.Key.Parts) {
 			return &keyTarget{domain: e.Domain, rule: e.Rule, scope: e.Scope, key: e.Key}
 		}

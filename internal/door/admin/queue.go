@@ -1,4 +1,4 @@
-package app
+package admin
 
 import (
 	"bytes"
@@ -7,14 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 	"unicode/utf8"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/observe/metrics"
@@ -88,21 +84,26 @@ const (
 	statsTimeout = 2 * time.Second
 )
 
-// queueRoutes are those of the admin door.
-func (a *App) queueRoutes() map[string]http.Handler {
+// queues lets operators deal with queued requests.
+type queues struct {
+	*Options
+	audit *audit
+}
+
+func (d queues) routes() map[string]http.Handler {
 	return map[string]http.Handler{
-		"GET /v1/queue":            http.HandlerFunc(a.queueStats),
-		"GET /v1/queue/items":      a.withQueue(a.queueItems),
-		"GET /v1/queue/items/{id}": a.withQueue(a.queueItem),
-		"POST /v1/queue/retry":     a.withQueue(a.queueChange(&queueAction{"queue_retry", queue.Pending.String(), (*queue.Queue).Retry})),
-		"POST /v1/queue/drop":      a.withQueue(a.queueChange(&queueAction{"queue_drop", "dropped", (*queue.Queue).Drop})),
+		"GET /v1/queue":            http.HandlerFunc(d.stats),
+		"GET /v1/queue/items":      d.existing(d.items),
+		"GET /v1/queue/items/{id}": d.existing(d.item),
+		"POST /v1/queue/retry":     d.existing(d.change(&queueAction{"queue_retry", queue.Pending.String(), (*queue.Queue).Retry})),
+		"POST /v1/queue/drop":      d.existing(d.change(&queueAction{"queue_drop", "dropped", (*queue.Queue).Drop})),
 	}
 }
 
-// withQueue answers 404 while there is no queue.
-func (a *App) withQueue(f func(w http.ResponseWriter, r *http.Request, q *queue.Queue)) http.Handler {
+// existing answers 404 while there is no queue.
+func (d queues) existing(f func(w http.ResponseWriter, r *http.Request, q *queue.Queue)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := a.queue.Load()
+		q := d.Queue()
 		if q == nil {
 			answer.Problem(w, http.StatusNotFound, "no rule queues requests")
 			return
@@ -111,10 +112,10 @@ func (a *App) withQueue(f func(w http.ResponseWriter, r *http.Request, q *queue.
 	})
 }
 
-// queueStats answers GET /v1/queue.
-func (a *App) queueStats(w http.ResponseWriter, r *http.Request) {
+// stats answers GET /v1/queue.
+func (d queues) stats(w http.ResponseWriter, r *http.Request) {
 	list := QueueList{Queues: []QueueStats{}}
-	if q := a.queue.Load(); q != nil {
+	if q := d.Queue(); q != nil {
 		ctx, cancel := context.WithTimeout(r.Context(), statsTimeout)
 		defer cancel()
 		stats, err := q.Stats(ctx)
@@ -125,20 +126,13 @@ func (a *App) queueStats(w http.ResponseWriter, r *http.Request) {
 		for i := range stats {
 			s := &stats[i]
 			list.Queues = append(list.Queues, QueueStats{
-				Domain: s.Domain, Rule: s.Rule, Depth: s.Depth, Bytes: s.Bytes, OldestAgeMS: a.ageOf(s).Milliseconds(),
+				Domain: s.Domain, Rule: s.Rule, Depth: s.Depth, Bytes: s.Bytes, OldestAgeMS: s.Age(d.Clock()).Milliseconds(),
 				InFlight: s.InFlight, Delivered: s.Delivered, Failed: s.Failed, Dead: s.Dead,
 				Accepted: s.Accepted, Repeated: s.Repeated, Full: s.Full, Errors: s.Errors,
 			})
 		}
 	}
 	writeJSON(w, &list)
-}
-
-func (a *App) ageOf(s *queue.Stats) time.Duration {
-	if s.Oldest.IsZero() {
-		return 0
-	}
-	return max(a.options.Clock().Sub(s.Oldest), 0)
 }
 
 // queueFailed answers for a store that does not.
@@ -150,17 +144,16 @@ func queueFailed(w http.ResponseWriter, err error) {
 	answer.Problem(w, http.StatusServiceUnavailable, err.Error())
 }
 
-// queueItems answers GET /v1/queue/items.
-func (a *App) queueItems(w http.ResponseWriter, r *http.Request, q *queue.Queue) {
+// items answers GET /v1/queue/items.
+func (d queues) items(w http.ResponseWriter, r *http.Request, q *queue.Queue) {
 	asked := r.URL.Query()
 	state, ok := queue.ParseState(cmp.Or(asked.Get("state"), queue.Pending.String()))
 	if !ok || state == queue.Delivered {
 		wrongParameter(w, "state", asked.Get("state"), []string{queue.Pending.String(), queue.Dead.String()})
 		return
 	}
-	n, err := strconv.Atoi(cmp.Or(asked.Get("n"), strconv.Itoa(defaultItems)))
-	if err != nil || n < 1 || n > maxItems {
-		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("n is %q; it must be a number from 1 to %d", asked.Get("n"), maxItems))
+	n, ok := numberParameter(w, r, defaultItems, 1, maxItems)
+	if !ok {
 		return
 	}
 	items, err := q.List(r.Context(), queue.Query{State: state, Domain: asked.Get("domain"), Rule: asked.Get("rule"), Limit: n})
@@ -169,27 +162,27 @@ func (a *App) queueItems(w http.ResponseWriter, r *http.Request, q *queue.Queue)
 		return
 	}
 	list := QueueItems{Items: []QueueItem{}}
-	veils := a.newVeils()
+	veils := newVeils(d.Options)
 	for i := range items {
 		e := items[i].Entry
-		told := a.queueItemOf(e.ID, &items[i])
+		told := d.itemOf(e.ID, &items[i])
 		veils.of(e).over(&told)
 		list.Items = append(list.Items, told)
 	}
 	writeJSON(w, &list)
 }
 
-// queueItem answers GET /v1/queue/items/ID; with ?body=true the body is in it.
-func (a *App) queueItem(w http.ResponseWriter, r *http.Request, q *queue.Queue) {
+// item answers GET /v1/queue/items/ID; with ?body=true the body is in it.
+func (d queues) item(w http.ResponseWriter, r *http.Request, q *queue.Queue) {
 	id := r.PathValue("id")
 	item, err := q.Find(r.Context(), id)
 	if err != nil {
 		queueFailed(w, err)
 		return
 	}
-	told := a.queueItemOf(id, item)
+	told := d.itemOf(id, item)
 	if e := item.Entry; e != nil {
-		v := a.newVeils().of(e)
+		v := newVeils(d.Options).of(e)
 		v.over(&told)
 		told.Header = v.seenHeader(e)
 		if r.URL.Query().Get("body") == "true" {
@@ -203,8 +196,8 @@ func (a *App) queueItem(w http.ResponseWriter, r *http.Request, q *queue.Queue) 
 	writeJSON(w, &told)
 }
 
-// queueItemOf is an entry without its header and body, and without a veil.
-func (a *App) queueItemOf(id string, item *queue.Item) QueueItem {
+// itemOf is an entry without its header and body, and without a veil.
+func (d queues) itemOf(id string, item *queue.Item) QueueItem {
 	told := QueueItem{ID: id, State: item.State.String()}
 	if item.State == queue.Delivered {
 		r := &item.Result
@@ -212,7 +205,7 @@ func (a *App) queueItemOf(id string, item *queue.Item) QueueItem {
 		return told
 	}
 	e, tried := item.Entry, &item.Attempts
-	told.Domain, told.Rule, told.Key = e.Domain, e.Rule, a.keyView(nil, e.Key)
+	told.Domain, told.Rule, told.Key = e.Domain, e.Rule, d.Keys.Of(e.Key)
 	told.Method, told.URI, told.Host, told.BodyBytes = e.Method, e.URI, e.Host, len(e.Body)
 	told.IdempotencyKey, told.AcceptedAt, told.ExpiresAt = e.IdempotencyKey, e.Accepted, e.Expires
 	told.Attempts, told.GivenUpAt, told.LastStatus, told.LastError = tried.Count, tried.Ended, tried.Status, tried.Error
@@ -229,12 +222,11 @@ type queueAction struct {
 	do    func(*queue.Queue, context.Context, []string) ([]string, error)
 }
 
-// queueChange answers POST /v1/queue/retry and drop.
-func (a *App) queueChange(change *queueAction) func(http.ResponseWriter, *http.Request, *queue.Queue) {
+// change answers POST /v1/queue/retry and drop.
+func (d queues) change(change *queueAction) func(http.ResponseWriter, *http.Request, *queue.Queue) {
 	return func(w http.ResponseWriter, r *http.Request, q *queue.Queue) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-		if err != nil {
-			answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the body cannot be read: %v", err))
+		body, ok := readBody(w, r)
+		if !ok {
 			return
 		}
 		ids, err := readIDs(body)
@@ -248,7 +240,7 @@ func (a *App) queueChange(change *queueAction) func(http.ResponseWriter, *http.R
 			queueFailed(w, err)
 			return
 		}
-		a.noteQueue(r, change, found, about, keys)
+		d.note(r, change, found, about, keys)
 		if found == nil {
 			found = []string{}
 		}
@@ -271,43 +263,4 @@ func readIDs(body []byte) ([]string, error) {
 		return nil, fmt.Errorf("there must be from 1 to %d ids", maxItems)
 	}
 	return want.IDs, nil
-}
-
-// queueMetrics tells how queues do.
-func (a *App) queueMetrics(c *metrics.Asked) {
-	depth := c.Gauge("headgate_queue_depth", "Requests that wait to be sent, of all processes that share the queue.", "domain", "rule")
-	size := c.Gauge("headgate_queue_bytes", "Bytes of them.", "domain", "rule")
-	oldest := c.Gauge("headgate_queue_oldest_seconds", "How long the oldest of them has waited.", "domain", "rule")
-	letters := c.Gauge("headgate_queue_dead", "Requests that were given up and are still there.", "domain", "rule")
-	flight := c.Gauge("headgate_queue_in_flight", "Requests that this process is sending.", "domain", "rule")
-	accepted := c.Counter("headgate_queue_accepted_total", "Requests that came in, by whether there was one with their idempotency key already, no room, or no way to write them.", "domain", "rule", "result")
-	delivered := c.Counter("headgate_queue_delivered_total", "Requests that the backend took.", "domain", "rule")
-	failed := c.Counter("headgate_queue_failed_total", "Attempts that it did not take.", "domain", "rule")
-	dead := c.Counter("headgate_queue_dead_total", "Requests that were given up.", "domain", "rule")
-	c.Ask(func(out chan<- prometheus.Metric) {
-		q := a.queue.Load()
-		if q == nil {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
-		defer cancel()
-		stats, err := q.Stats(ctx)
-		for i := range stats {
-			s := &stats[i]
-			if err == nil {
-				depth(out, float64(s.Depth), s.Domain, s.Rule)
-				size(out, float64(s.Bytes), s.Domain, s.Rule)
-				oldest(out, a.ageOf(s).Seconds(), s.Domain, s.Rule)
-				letters(out, float64(s.Dead), s.Domain, s.Rule)
-			}
-			flight(out, float64(s.InFlight), s.Domain, s.Rule)
-			accepted(out, float64(s.Accepted), s.Domain, s.Rule, "new")
-			accepted(out, float64(s.Repeated), s.Domain, s.Rule, "repeated")
-			accepted(out, float64(s.Full), s.Domain, s.Rule, "full")
-			accepted(out, float64(s.Errors), s.Domain, s.Rule, "error")
-			delivered(out, float64(s.Delivered), s.Domain, s.Rule)
-			failed(out, float64(s.Failed), s.Domain, s.Rule)
-			dead(out, float64(s.Buried), s.Domain, s.Rule)
-		}
-	})
 }

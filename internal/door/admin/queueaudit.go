@@ -1,4 +1,4 @@
-package app
+package admin
 
 import (
 	"net/http"
@@ -31,10 +31,10 @@ func queueSubjects(r *http.Request, q *queue.Queue, ids []string) (about map[str
 	return about, keys
 }
 
-// noteQueue takes down what was done to queued requests: a line of the log for
+// note takes down what was done to queued requests: a line of the log for
 // each, and in memory one for each rule, so that a thousand of them do not push
 // everything else out.
-func (a *App) noteQueue(r *http.Request, change *queueAction, ids []string, about map[string]queueSubject, keys map[string]string) {
+func (d queues) note(r *http.Request, change *queueAction, ids []string, about map[string]queueSubject, keys map[string]string) {
 	by := whoAsks(r)
 	entries := map[queueSubject]*AuditEntry{}
 	var order []*AuditEntry
@@ -43,17 +43,17 @@ func (a *App) noteQueue(r *http.Request, change *queueAction, ids []string, abou
 		e := entries[s]
 		if e == nil {
 			e = &AuditEntry{
-				T: a.options.Clock().UTC(), Action: change.name, By: by, Domain: s.domain, Rule: s.rule, Before: s.before, After: change.after,
+				T: d.Clock().UTC(), Action: change.name, By: by, Domain: s.domain, Rule: s.rule, Before: s.before, After: change.after,
 			}
 			entries[s], order = e, append(order, e)
 		}
 		if e.Count++; len(e.IDs) < maxAuditIDs {
 			e.IDs = append(e.IDs, id)
 		}
-		a.log.Info("audit", "action", change.name, "by", by, "domain", s.domain, "rule", s.rule, "key", a.keyText(keys[id]),
+		d.Log.Info("audit", "action", change.name, "by", by, "domain", s.domain, "rule", s.rule, "key", d.Keys.Text(keys[id]),
 			"id", id, "before", s.before, "after", change.after)
 	}
 	for _, e := range order {
-		a.audit.add(e)
+		d.audit.add(e)
 	}
 }

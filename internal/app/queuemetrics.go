@@ -1,0 +1,52 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate/internal/observe/metrics"
+)
+
+// queueStatsTimeout is how long a store may take to say how much it has.
+const queueStatsTimeout = 2 * time.Second
+
+// queueMetrics tells how queues do.
+func (a *App) queueMetrics(c *metrics.Asked) {
+	depth := c.Gauge("headgate_queue_depth", "Requests that wait to be sent, of all processes that share the queue.", "domain", "rule")
+	size := c.Gauge("headgate_queue_bytes", "Bytes of them.", "domain", "rule")
+	oldest := c.Gauge("headgate_queue_oldest_seconds", "How long the oldest of them has waited.", "domain", "rule")
+	letters := c.Gauge("headgate_queue_dead", "Requests that were given up and are still there.", "domain", "rule")
+	flight := c.Gauge("headgate_queue_in_flight", "Requests that this process is sending.", "domain", "rule")
+	accepted := c.Counter("headgate_queue_accepted_total", "Requests that came in, by whether there was one with their idempotency key already, no room, or no way to write them.", "domain", "rule", "result")
+	delivered := c.Counter("headgate_queue_delivered_total", "Requests that the backend took.", "domain", "rule")
+	failed := c.Counter("headgate_queue_failed_total", "Attempts that it did not take.", "domain", "rule")
+	dead := c.Counter("headgate_queue_dead_total", "Requests that were given up.", "domain", "rule")
+	c.Ask(func(out chan<- prometheus.Metric) {
+		q := a.queue.Load()
+		if q == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), queueStatsTimeout)
+		defer cancel()
+		stats, err := q.Stats(ctx)
+		for i := range stats {
+			s := &stats[i]
+			if err == nil {
+				depth(out, float64(s.Depth), s.Domain, s.Rule)
+				size(out, float64(s.Bytes), s.Domain, s.Rule)
+				oldest(out, s.Age(a.options.Clock()).Seconds(), s.Domain, s.Rule)
+				letters(out, float64(s.Dead), s.Domain, s.Rule)
+			}
+			flight(out, float64(s.InFlight), s.Domain, s.Rule)
+			accepted(out, float64(s.Accepted), s.Domain, s.Rule, "new")
+			accepted(out, float64(s.Repeated), s.Domain, s.Rule, "repeated")
+			accepted(out, float64(s.Full), s.Domain, s.Rule, "full")
+			accepted(out, float64(s.Errors), s.Domain, s.Rule, "error")
+			delivered(out, float64(s.Delivered), s.Domain, s.Rule)
+			failed(out, float64(s.Failed), s.Domain, s.Rule)
+			dead(out, float64(s.Buried), s.Domain, s.Rule)
+		}
+	})
+}

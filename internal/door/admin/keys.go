@@ -1,0 +1,237 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/control"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// keys lets operators deal with single keys.
+type keys struct {
+	*Options
+	audit *audit
+}
+
+func (k keys) routes() map[string]http.Handler {
+	routes := map[string]http.Handler{
+		"GET /v1/overrides": http.HandlerFunc(k.listOverrides),
+		"GET /v1/audit":     http.HandlerFunc(k.listAudit),
+		"POST /v1/keys/{action}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			answer.Problem(w, http.StatusNotFound, nearestAction(r.PathValue("action")))
+		}),
+	}
+	for _, action := range KeyActions() {
+		routes["POST /v1/keys/"+action.Name] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { k.serve(w, r, &action) })
+	}
+	return routes
+}
+
+// KeyAction is what may be done to a key.
+type KeyAction struct {
+	Name, Summary string
+	// Fields of the body that the action knows besides domain, rule and key.
+	Fields []string
+
+	do func(keys, *keyCall) error
+}
+
+// KeyActions are those of POST /v1/keys/{action}.
+func KeyActions() []KeyAction {
+	return []KeyAction{
+		{"peek", "say how much of its limit a key has left", nil, func(keys, *keyCall) error { return nil }}, // describe does all
+		{"reset", "forget what a key has used", []string{"reason"}, keys.reset},
+		{"grant", "give a key credit above its limit, at once", []string{"amount", "for", "until", "reason"}, keys.grant},
+		{"ban", "refuse a key for a while", []string{"for", "until", "reason"}, keys.ban},
+		{"unban", "end a ban", []string{"reason"}, keys.unban},
+		{"override", "give a key another limit for a while", []string{"rate", "burst", "for", "until", "reason"}, keys.override},
+		{"clear", "end the other limit of a key", []string{"reason"}, keys.clear},
+	}
+}
+
+// nearestAction is a hint about an action that there is not.
+func nearestAction(name string) string {
+	var known []string
+	for _, a := range KeyActions() {
+		known = append(known, a.Name)
+	}
+	return fmt.Sprintf("there is no action %q%s", name, nearestOf(name, known))
+}
+
+// KeyAnswer is the answer of POST /v1/keys/{action} about a key of one rule.
+type KeyAnswer struct {
+	Domain string `json:"domain"`
+	Rule   string `json:"rule"`
+	// Tier is set if the rule has several.
+	Tier string `json:"tier,omitempty"`
+	metrics.Key
+	// Changed is whether there was something to end, or to do.
+	Changed bool `json:"changed"`
+	// Allowed is whether a request of cost 1 would pass now, as far as this
+	// rule goes; what follows is what the rule would answer.
+	Allowed    bool   `json:"allowed"`
+	Unlimited  bool   `json:"unlimited,omitempty"`
+	Limit      int64  `json:"limit"`
+	Remaining  int64  `json:"remaining"`
+	RetryAfter *int64 `json:"retry_after_ms"` // null means never
+	ResetAfter int64  `json:"reset_after_ms"`
+	// LimitText describes the limit that applies.
+	LimitText   string        `json:"limit_text"`
+	BannedUntil *time.Time    `json:"banned_until,omitempty"`
+	Override    *OverrideView `json:"override,omitempty"`
+	// Warning is set if something was done, but not as it should.
+	Warning string `json:"warning,omitempty"`
+}
+
+// OverrideView is a limit in place of a rule's.
+type OverrideView struct {
+	Rate   string    `json:"rate,omitempty"`
+	Burst  int64     `json:"burst,omitempty"`
+	Until  time.Time `json:"until"`
+	Reason string    `json:"reason,omitempty"`
+	By     string    `json:"by,omitempty"`
+}
+
+// KeyAnswers is the answer if no rule is named.
+type KeyAnswers struct {
+	Keys []KeyAnswer `json:"keys"`
+}
+
+// keyCall is one call of POST /v1/keys/{action}.
+type keyCall struct {
+	body   *keyBody
+	ctx    context.Context
+	action string
+	by     string
+	now    time.Time
+	keyTarget
+	answer KeyAnswer
+}
+
+// keyError is an error with the status of its answer.
+type keyError struct {
+	status int
+	text   string
+}
+
+func (e *keyError) Error() string { return e.text }
+
+func badKey(format string, args ...any) error {
+	return &keyError{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+// serve answers POST /v1/keys/{action}.
+func (k keys) serve(w http.ResponseWriter, r *http.Request, action *KeyAction) {
+	if !onlyParameters(w, r) {
+		return
+	}
+	text, ok := readBody(w, r)
+	if !ok {
+		return
+	}
+	now := k.Clock()
+	body, err := parseKeyBody(action, text, now)
+	if err != nil {
+		answer.Problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	targets, err := k.targets(action, body)
+	out := KeyAnswers{Keys: []KeyAnswer{}}
+	for i := 0; i < len(targets) && err == nil; i++ {
+		c := &keyCall{body: body, ctx: r.Context(), action: action.Name, by: whoAsks(r), now: now, keyTarget: targets[i]}
+		if err = k.do(c, action); err == nil {
+			out.Keys = append(out.Keys, c.answer)
+		}
+	}
+	switch problem, ok := errors.AsType[*keyError](err); {
+	case ok:
+		answer.Problem(w, problem.status, problem.text)
+	case errors.Is(err, control.ErrFull):
+		answer.Problem(w, http.StatusInsufficientStorage, fmt.Sprintf("%v: there may be %d", err, control.MaxEntries))
+	case err != nil:
+		answer.Problem(w, http.StatusServiceUnavailable, fmt.Sprintf("the store does not answer, it is not known whether anything was done: %v", err))
+	case body.Rule == "":
+		writeJSON(w, out)
+	default:
+		writeJSON(w, out.Keys[0])
+	}
+}
+
+// do does it and says how the key is then.
+func (k keys) do(c *keyCall, action *KeyAction) error {
+	c.answer = KeyAnswer{Domain: c.domain, Rule: c.rule, Key: k.Keys.Of(c.key)}
+	if err := action.do(k, c); err != nil {
+		return err
+	}
+	c.answer.Warning = c.warning
+	return k.describe(c)
+}
+
+// whoAsks returns who is at the other end, as far as that is known: the user
+// of Basic authentication, which proves nothing but the token, and the address.
+func whoAsks(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	user, _, _ := r.BasicAuth()
+	user = strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return -1
+		}
+		return c
+	}, user)
+	const longest = 64
+	if user == "" || len(user) > longest {
+		return host
+	}
+	return user + "@" + host
+}
+
+// describe fills in how the key is now.
+func (k keys) describe(c *keyCall) error {
+	ban, limit := k.Control.Of(c.scope, c.key)
+	if limit != nil {
+		c.answer.Override = &OverrideView{Rate: limit.Rate, Burst: limit.Burst, Until: limit.Until, Reason: limit.Reason, By: limit.By}
+	}
+	if c.ruled != nil {
+		d, rule, err := k.ask(c, headgate.Op{Kind: headgate.Peek, Cost: max(c.ruled.Cost, 1)})
+		if err != nil {
+			return err
+		}
+		c.answer.Allowed, c.answer.Limit, c.answer.Remaining = d.Allowed, d.Limit, d.Remaining
+		c.answer.Unlimited, c.answer.LimitText = rule.Limit.IsUnlimited(), rule.Limit.String()
+		c.answer.ResetAfter = answer.Milliseconds(d.ResetAfter)
+		if d.RetryAfter != headgate.Never {
+			ms := answer.Milliseconds(d.RetryAfter)
+			c.answer.RetryAfter = &ms
+		}
+		c.answer.Tier = rule.Tier
+	}
+	if ban != nil {
+		c.answer.Allowed, c.answer.BannedUntil = false, &ban.Until
+		if left := answer.Milliseconds(ban.Until.Sub(c.now)); c.answer.RetryAfter != nil && *c.answer.RetryAfter < left {
+			c.answer.RetryAfter = &left
+		}
+	}
+	return nil
+}
+
+// ask puts an op to the store about the key, under the limit that applies
+// to it now.
+func (k keys) ask(c *keyCall, op headgate.Op) (headgate.Decision, *rules.Rule, error) {
+	rule, _ := k.Engine.Applies(c.ruled, c.key, c.now)
+	op.Key, op.Scope, op.Limit, op.At = c.key, c.scope, rule.Limit, c.now.UnixMicro()
+	d, err := k.Store.Take(c.ctx, op)
+	return d, rule, err
+}

@@ -1,0 +1,62 @@
+package metrics
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// KeyView says what operators see of keys: what they are, or hashes that tell
+// them apart and nothing else. A hash is the same for a key as long as the
+// process runs.
+type KeyView struct {
+	// Hashes is whether operators see hashes, and LogHashes whether the log
+	// does.
+	Hashes, LogHashes bool
+
+	once   sync.Once
+	secret [sha256.Size]byte // without it an address could be found by trying all of them
+}
+
+// Of is a key as it may be seen: its parts, or a hash.
+func (v *KeyView) Of(key string) Key {
+	parts, ok := rules.SplitKey(key)
+	if v.Hashes || !ok {
+		return Key{Hash: v.hash(key)}
+	}
+	k := Key{Parts: []*string{}}
+	for i := range parts {
+		if parts[i].Missing {
+			k.Parts = append(k.Parts, nil)
+			continue
+		}
+		text := strings.Clone(parts[i].Text()) // the key is good for a moment only
+		k.Parts = append(k.Parts, &text)
+	}
+	return k
+}
+
+// Text is a key for the log.
+func (v *KeyView) Text(key string) string {
+	if v.LogHashes {
+		return v.hash(key)
+	}
+	parts, _ := rules.SplitKey(key)
+	var texts []string
+	for _, p := range parts {
+		texts = append(texts, p.Text())
+	}
+	return strings.Join(texts, " ")
+}
+
+func (v *KeyView) hash(key string) string {
+	v.once.Do(func() { _, _ = rand.Read(v.secret[:]) })
+	mac := hmac.New(sha256.New, v.secret[:])
+	_, _ = mac.Write([]byte(key))
+	return hex.EncodeToString(mac.Sum(nil)[:8])
+}
