@@ -96,7 +96,10 @@ func (o *override) String() string {
 		unitWeek: "WEEK", unitMonth: "MONTH", unitYear: "YEAR",
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "requests_per_unit:%d unit:%s", o.requests, names[o.unit])
+	if o.requests != 0 { // 0 is what protobuf leaves out
+		fmt.Fprintf(&b, "requests_per_unit:%d ", o.requests)
+	}
+	b.WriteString("unit:" + names[o.unit])
 	if o.hasMultiplier {
 		fmt.Fprintf(&b, " unit_multiplier:%d", o.multiplier)
 	}

@@ -477,6 +477,9 @@ func TestDynamicMetadata(t *testing.T) {
 		"metadata": map[string]any{"rule": "user", "nested": map[string]any{"first": "user", "user": 1.0, "team": 1.0}},
 	}
 	equal(t, got, want)
+	// A limit of 0 is written as protobuf does.
+	got = f.ask(request(limited(0, typev3.RateLimitUnit_DAY, descriptor("x", "y")))).GetDynamicMetadata().AsMap()
+	equal(t, got["descriptors"], any([]any{map[string]any{"entries": []any{"x=y"}, "limit": "unit:DAY"}}))
 	// A rule that refuses gives no metadata.
 	got = f.ask(request(descriptor("team", "red"))).GetDynamicMetadata().AsMap()
 	equal(t, got, map[string]any{
