@@ -68,6 +68,34 @@ func TestKeysOfNothing(t *testing.T) {
 	}
 }
 
+// A descriptor by an entry that no HTTP request has never applies where there are
+// no others, at whatever depth.
+func TestDescriptorsThatNothingProvides(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{
+		"generic_key":      `no request has the attribute "generic_key"; known are method, path`,
+		"tenant":           `no request has the attribute "tenant"; known are method, path`,
+		"X-Api-Key":        `"X-Api-Key" is the name of a header field; did you mean "header:X-Api-Key"?`,
+		"header:X-Api-Key": "", "remote_address": "", "client_ip": "", "path": "", "jwt:sub": "",
+	} {
+		for _, compat := range []string{"none", "envoy"} {
+			for place, text := range map[string]string{
+				"4:10": "domain: d\ncompat: " + compat + "\ndescriptors:\n  - key: " + key + "\n    value: v\n    rate_limit: {unit: minute, requests_per_unit: 5}\n",
+				"6:12": "domain: d\ncompat: " + compat + "\ndescriptors:\n  - key: path\n    descriptors:\n    - key: " + key + "\n      rate_limit: {unit: minute, requests_per_unit: 5}\n",
+			} {
+				rs, problems := rules.Options{OnlyHTTP: true}.Parse(rules.Source{Name: "r.yaml", Data: []byte(text)})
+				got := rules.Problems(problems).Error()
+				if (rs == nil) != (want != "") || want != "" && !strings.Contains(got, "r.yaml:"+place+": "+want) {
+					t.Errorf("%s, compat %s: %q, want %q", key, compat, got, want)
+				}
+				if rs, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte(text)}); rs == nil || len(problems) > 0 {
+					t.Errorf("%s, compat %s, with other doors: %v", key, compat, problems)
+				}
+			}
+		}
+	}
+}
+
 // Claims are an error where all requests are HTTP and nothing verifies tokens, and
 // a warning where other callers may know them, wherever a rule asks for one.
 func TestClaimsThatNobodyVerifies(t *testing.T) {

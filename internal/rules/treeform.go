@@ -208,7 +208,8 @@ func (t *treeForm) readStep(f fields, at *node, what string, s *step) bool {
 	if strings.Contains(s.key, "*") && t.compat == CompatNone {
 		t.warnf(n, "wildcards stand in the value", "the * in the key %s is taken literally", quote(s.key))
 	}
-	if s.attribute = keyAttribute(s.key); s.attribute.Kind == JWT {
+	s.attribute = keyAttribute(s.key)
+	if s.attribute.Kind == JWT || t.options.OnlyHTTP && s.key != remoteAddress { // which is client_ip too
 		t.checkEntry(n, s.attribute)
 	}
 	s.kind = bareStep
