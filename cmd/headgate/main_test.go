@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/headgate/headgate/internal/testkit/certtest"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -35,7 +36,7 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"freeport": freePort,
+			"freeport": freePort(t),
 			"ready":    ready,
 			"curl":     curl,
 
@@ -49,14 +50,11 @@ func TestScripts(t *testing.T) {
 }
 
 // freePort sets each variable named to an address that nobody listens on.
-func freePort(ts *testscript.TestScript, _ bool, args []string) {
-	for _, name := range args {
-		var lc net.ListenConfig
-		l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
-		ts.Check(err)
-		ts.Setenv(name, l.Addr().String())
-		ts.Defer(func() { _ = l.Close() })
-		ts.Check(l.Close())
+func freePort(t *testing.T) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, _ bool, args []string) {
+		for _, name := range args {
+			ts.Setenv(name, redistest.FreeAddress(t))
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 // examples is the folder with what people copy.
@@ -88,7 +89,7 @@ func program(t *testing.T, name string) string {
 // test.
 func (p *forwardProxy) startProxy(t *testing.T, backend *httptest.Server, example, file string, edit func(text, folder string) string, path string, args ...string) {
 	t.Helper()
-	p.address = freeAddress(t)
+	p.address = redistest.FreeAddress(t)
 	folder := t.TempDir()
 	text := strings.NewReplacer(
 		"127.0.0.1:8080", p.Addr(app.DoorAPI), "127.0.0.1:8000", p.address, "127.0.0.1:9000", backend.Listener.Addr().String(),
@@ -129,16 +130,6 @@ func (p *forwardProxy) startProxy(t *testing.T, backend *httptest.Server, exampl
 		_ = c.Close()
 		return true
 	})
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // clientAt returns a client at an address of its own.
@@ -286,7 +277,7 @@ func TestNginxFailsOpenIfTold(t *testing.T) {
 	}
 	inside, _, _ := strings.Cut(blocks[1], "```")
 	next, _, _ := strings.Cut(blocks[2], "```")
-	p, backend := runForwardAuth(t, "nginx-forward-auth", func(c *config.Config) { c.Listen.API = freeAddress(t) })
+	p, backend := runForwardAuth(t, "nginx-forward-auth", func(c *config.Config) { c.Listen.API = redistest.FreeAddress(t) })
 	p.startNginx(t, backend, func(text, folder string) string {
 		const location = "        location = /_headgate {\n"
 		return replaced(t, nginxHome(text, folder), location, next+location+inside)

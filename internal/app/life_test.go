@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 const (
@@ -289,7 +290,7 @@ func TestAddressInUse(t *testing.T) {
 // Two doors on one address are no other process.
 func TestAddressOfTwoDoors(t *testing.T) {
 	f := newFixture(t, loginRules, hello)
-	address := freeAddress(t)
+	address := redistest.FreeAddress(t)
 	for _, row := range []struct{ grpc, proxy, want string }{
 		{address, "127.0.0.1:0", "listen.api and listen.grpc are one address"},
 		{config.Off, address, "listen.api and proxy.listen are one address"},

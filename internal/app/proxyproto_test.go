@@ -21,6 +21,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 	"github.com/headgate/headgate/internal/transport/proxyproto"
 )
 
@@ -219,7 +220,7 @@ func TestHAProxy(t *testing.T) {
 	for _, send := range []string{"send-proxy", "send-proxy-v2", "send-proxy-v2 proxy-v2-options crc32c,unique-id", "check inter 50ms send-proxy-v2 check-send-proxy"} {
 		t.Run(send, func(t *testing.T) {
 			f := run(t, strings.Replace(perClient, "1/minute", "1000/minute", 1), echoXFF(), trust("127.0.0.1/32"), speaks("proxy"))
-			front, file := freeAddress(t), filepath.Join(t.TempDir(), "haproxy.cfg")
+			front, file := redistest.FreeAddress(t), filepath.Join(t.TempDir(), "haproxy.cfg")
 			writeFile(t, file, fmt.Sprintf(`defaults
   mode tcp
   timeout connect 5s
@@ -250,7 +251,7 @@ func TestNginxStream(t *testing.T) {
 		t.Skip("nginx has no stream module here; Debian has it in libnginx-mod-stream")
 	}
 	f := run(t, strings.Replace(perClient, "1/minute", "1000/minute", 1), echoXFF(), trust("127.0.0.1/32"), speaks("proxy"))
-	folder, front := t.TempDir(), freeAddress(t)
+	folder, front := t.TempDir(), redistest.FreeAddress(t)
 	file := filepath.Join(folder, "nginx.conf")
 	writeFile(t, file, fmt.Sprintf(`load_module %s;
 daemon off;

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/replay/simulate"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -103,7 +104,7 @@ type loggingNginx struct {
 // has, it logs the time of the decision, what was left, and whose line it is.
 func startLogging(t *testing.T, f *fixture, locations, at, left string) *loggingNginx {
 	t.Helper()
-	p := &loggingNginx{fixture: f, address: freeAddress(t), folder: t.TempDir()}
+	p := &loggingNginx{fixture: f, address: redistest.FreeAddress(t), folder: t.TempDir()}
 	path := program(t, "nginx")
 	text := `daemon off;
 master_process off;

@@ -20,6 +20,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
 var spellings = flag.Int("spellings", 300, "how many spellings of paths each server gets")
@@ -307,7 +308,7 @@ func startPHPFiles(t *testing.T) string {
 
 func servePHP(t *testing.T, root, router string) string {
 	t.Helper()
-	address := freeAddress(t)
+	address := redistest.FreeAddress(t)
 	args := []string{"-S", address, "-t", root}
 	if router != "" {
 		args = append(args, router)

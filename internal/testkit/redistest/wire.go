@@ -138,6 +138,14 @@ const (
 	highestPort = 22767
 )
 
+// FreeAddress returns an address that nobody listens on, for a program that cannot
+// be asked where it listens. The kernel gives its port to nobody who asks for any, as
+// tests beside this one do all the time.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
+}
+
 // freePort returns a port that is free, as is the one 10000 above, at the time
 // of asking.
 func freePort(t testing.TB) int {
