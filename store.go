@@ -106,7 +106,9 @@ const (
 	// Independent answers each op by itself.
 	Independent Mode = iota
 	// AllOrNothing writes only if every op is allowed. Where one is refused,
-	// the decisions of the others say what Peek would have said.
+	// the decisions of the others say what Peek would have said, and only the
+	// refusals of limits that count them are written (see
+	// [Limit.CountingDenied]).
 	AllOrNothing
 )
 
@@ -114,7 +116,7 @@ const (
 // called by any number of goroutines. Package store/storetest checks that an
 // implementation keeps this contract.
 //
-// A refusal is no error and writes nothing. An invalid limit or cost is
+// A refusal is no error and writes nothing, unless the limit counts refusals. An invalid limit or cost is
 // refused with ErrInvalidLimit or ErrInvalidCost before anything is written,
 // also in the middle of Do. Any other failure wraps ErrUnavailable.
 type Store interface {

@@ -68,10 +68,12 @@ type part struct {
 	times times
 	wrote bool
 	last  int // the op that wrote it
+	// denied is set for a refusal that counts.
+	denied bool
 }
 
 // doAll executes all ops on copies of the states, and writes these back only if
-// every op was allowed.
+// every op was allowed; otherwise only what limits count of their own refusals.
 func (s *Store) doAll(ops []headgate.Op, parts []part, out []headgate.Decision) {
 	var few [fewOps]uint64
 	locked := s.lock(parts, few[:0])
@@ -88,11 +90,13 @@ func (s *Store) doAll(ops []headgate.Op, parts []part, out []headgate.Decision) 
 		if res.Wrote {
 			first.wrote, first.times, first.last = true, timesOf(p.rule, &res, p.now), i
 		}
+		p.denied = res.Wrote && !res.Allowed && req.Kind == headgate.Take
 		out[i] = res.Decision
 		refused = refused || !res.Allowed
 	}
 	if refused {
 		s.peekAllowed(ops, parts, out)
+		s.countDenied(ops, parts)
 		return
 	}
 	for i := range parts {
@@ -134,6 +138,23 @@ func (s *Store) peekAllowed(ops []headgate.Op, parts []part, out []headgate.Deci
 		req := request(&ops[i])
 		req.Kind = headgate.Peek
 		out[i] = algorithm.Step(parts[i].rule, &st, parts[i].now, req).Decision
+	}
+}
+
+// countDenied writes the refusals that count, on the states as they were before.
+func (s *Store) countDenied(ops []headgate.Op, parts []part) {
+	for i := range parts {
+		p := &parts[i]
+		if !p.denied {
+			continue
+		}
+		h := s.shard(p.id)
+		p.state = algorithm.State{}
+		h.load(p.id, &p.state)
+		p.state.Words = slices.Clone(p.state.Words)
+		res := algorithm.Step(p.rule, &p.state, p.now, request(&ops[i]))
+		p.times = timesOf(p.rule, &res, p.now)
+		h.commit(s, p, p)
 	}
 }
 

@@ -140,10 +140,7 @@ func (b *batch) group(mode headgate.Mode) {
 // isTake reports whether b is one op that says the same by itself, for which the
 // scripts have a short way.
 func (b *batch) isTake() bool {
-	if len(b.ops) != 1 || b.ops[0].Limit.Rule().CountDenied { // what all or nothing refuses is not counted
-		return false
-	}
-	return b.ops[0].Kind == headgate.Take || b.ops[0].Kind == headgate.Peek
+	return len(b.ops) == 1 && (b.ops[0].Kind == headgate.Take || b.ops[0].Kind == headgate.Peek)
 }
 
 // last returns the newest call to slot, or nil.

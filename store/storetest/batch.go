@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -10,6 +11,7 @@ func batchCases() []testCase {
 	return []testCase{
 		{"TestT28_AllOrNothing", allOrNothing},
 		{"AllOrNothingOnOneKeyTwice", sameKeyTwice},
+		{"RefusalsCountBesideOthers", refusalsCount},
 		{"IndependentOpsSeeThoseBefore", independent},
 		{"EmptyBatch", emptyBatch},
 		{"LengthOfOut", lengthOfOut},
@@ -37,6 +39,35 @@ func allOrNothing(s *session) {
 			if !d.Allowed || d.Granted != ops[i].Cost {
 				s.Errorf("%s: %s", limit, show(d))
 			}
+		}
+	}
+}
+
+// refusalsCount: a limit that counts its refusals does so where others were allowed,
+// and counts none of theirs.
+func refusalsCount(s *session) {
+	three := headgate.Per(3, 2*time.Second).Using(headgate.SlidingLog)
+	var verdicts [2]string
+	for i := range 16 { // every 250 ms
+		now := int64(i) * 250 * ms
+		for j, limit := range []headgate.Limit{three, three.CountingDenied()} {
+			wide := key(at(now, headgate.PerDay(1000)), "wide")
+			one := at(now, limit)
+			wide.Scope, one.Scope = limit.String(), limit.String()
+			out := s.do(headgate.AllOrNothing, wide, one)
+			verdicts[j] += map[bool]string{true: "1", false: "0"}[out[1].Allowed]
+		}
+	}
+	if want := [2]string{"1110000011100000", "1110000000000000"}; verdicts != want {
+		s.Errorf("%s, want %s", verdicts, want)
+	}
+	// What another limit refuses is no refusal of this one.
+	counting := at(8*1000*ms, three.CountingDenied())
+	counting.Scope = "other"
+	none := key(at(8*1000*ms, headgate.PerDay(0)), "none")
+	for range 5 {
+		if out := s.do(headgate.AllOrNothing, none, counting); !out[1].Allowed || out[1].Remaining != 3 {
+			s.Errorf("beside a refusal: %s", show(out[1]))
 		}
 	}
 }

@@ -60,7 +60,8 @@ func (m *model) take(op *headgate.Op, now int64) headgate.Decision {
 }
 
 // do follows the contract of headgate.AllOrNothing literally: on a refusal
-// everything is put back and the allowed ops are asked again as Peek.
+// everything is put back, the allowed ops are asked again as Peek, and refusals
+// that count are counted.
 func (m *model) do(ops []headgate.Op, nows []int64, out []headgate.Decision, mode headgate.Mode) {
 	if mode == headgate.Independent {
 		for i := range ops {
@@ -88,12 +89,19 @@ func (m *model) do(ops []headgate.Op, nows []int64, out []headgate.Decision, mod
 	for e, was := range before {
 		*e = was
 	}
+	var denied []int
 	for i := range ops {
-		if out[i].Allowed {
+		switch {
+		case out[i].Allowed:
 			peek := ops[i]
 			peek.Kind = headgate.Peek
 			out[i] = m.take(&peek, nows[i])
+		case ops[i].Kind == headgate.Take && ops[i].Limit.Rule().CountDenied:
+			denied = append(denied, i)
 		}
+	}
+	for _, i := range denied {
+		m.take(&ops[i], nows[i])
 	}
 }
 

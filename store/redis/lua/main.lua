@@ -81,6 +81,7 @@ local function run(i, as)
   else
     res = step(a, r, state.s, now, kind, n, duration)
     state.wrote = state.wrote or res.wrote
+    res.denied = res.wrote and not res.allowed and kind == TAKE
   end
   state.how, state.ends = 'PX', callerTTL
   if given == 0 then
@@ -103,20 +104,24 @@ for i = 1, count do
 end
 
 if all and refused then
-  -- Nothing has been written yet: forget it, and ask the others as PEEK.
+  -- Nothing has been written yet: forget it, ask the others as PEEK, and count the
+  -- refusals that count.
   states, order = {}, {}
   for i = 1, count do
     if results[i].allowed then results[i] = run(i, PEEK) end
   end
-else
-  for i = 1, #order do
-    local key = order[i]
-    local state = states[key]
-    if state.wrote then
-      save(state.a, key, state.s, state.how, state.ends)
-    elseif state.gone then
-      redis.call('DEL', key)
-    end
+  for i = 1, count do
+    if results[i].denied then run(i) end
+  end
+end
+
+for i = 1, #order do
+  local key = order[i]
+  local state = states[key]
+  if state.wrote then
+    save(state.a, key, state.s, state.how, state.ends)
+  elseif state.gone then
+    redis.call('DEL', key)
   end
 end
 
