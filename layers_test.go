@@ -33,9 +33,10 @@ var layers = map[string]int{
 
 	"internal/base": 0, // needs nothing: files, texts, the clock
 
-	"internal/rules":      2, // what applies to a request
-	"internal/rules/body": 1, // the texts that rules answer with
-	"internal/rules/xds":  4, // rules from a control plane
+	"internal/rules":          2, // what applies to a request
+	"internal/rules/body":     1, // the texts that rules answer with
+	"internal/rules/yamltext": 1, // YAML with positions
+	"internal/rules/xds":      4, // rules from a control plane
 
 	"internal/decide":        4, // beside the engine: bans, overrides, candidates
 	"internal/decide/engine": 3, // the verdict on a request
@@ -78,8 +79,7 @@ var layers = map[string]int{
 }
 
 // only lists packages that may be imported by nothing but the named importers.
-// Doors see rules for its Request, which each of them implements, and config
-// for its Diagnostic.
+// Doors see rules for its Request, which each of them implements.
 var only = map[string][]string{
 	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/request", "internal/door", "internal/observe", "internal/replay"},
 	"store/memory":               {"examples", "internal/app", "internal/replay"},

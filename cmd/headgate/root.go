@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/base/nearest"
 )
 
 // run executes a command line and returns the exit code.
@@ -79,7 +79,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 		known = append(known, sub.Name())
 	}
 	hint := "there are " + strings.Join(known, ", ")
-	if near := config.Nearest(args[0], known); near != "" {
+	if near := nearest.Word(args[0], known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+near)
 	}
 	return &usageError{fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath()), hint}
@@ -90,7 +90,7 @@ func flagHint(cmd *cobra.Command, err error) string {
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		if near := config.Nearest(missing.GetSpecifiedName(), known); near != "" {
+		if near := nearest.Word(missing.GetSpecifiedName(), known); near != "" {
 			return fmt.Sprintf("did you mean --%s?", near)
 		}
 	}

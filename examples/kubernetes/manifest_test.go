@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -99,7 +100,7 @@ func TestRulesOfTheManifestLoad(t *testing.T) {
 	}
 	set, diagnostics := rules.Parse(sources...)
 	if set == nil || len(diagnostics) > 0 || set.Stats().Rules != 3 {
-		t.Errorf("%v", rules.Problems(diagnostics))
+		t.Errorf("%v", diagnostic.Problems(diagnostics))
 	}
 }
 

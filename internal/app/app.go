@@ -123,7 +123,7 @@ type App struct {
 }
 
 // New reads the rules and checks everything that can be checked before a door
-// is opened. The error is a rules.Problems if a rule file is wrong.
+// is opened. The error is a diagnostic.Problems if a rule file is wrong.
 func New(options Options) (_ *App, err error) {
 	defer func() { err = options.Config.Locate(err) }()
 	if options.PollInterval <= 0 {

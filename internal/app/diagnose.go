@@ -10,8 +10,11 @@ import (
 	"syscall"
 	"unicode"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // Diagnosis is one thing that is wrong, ready to be shown to people or, as
@@ -41,15 +44,15 @@ func Diagnose(err error) []Diagnosis {
 		}
 		return out
 	}
-	if problems, ok := errors.AsType[rules.Problems](err); ok {
+	if problems, ok := errors.AsType[diagnostic.Problems](err); ok {
 		return explain(problems, nil)
 	}
-	d := Diagnosis{Severity: rules.SeverityError.String(), Message: err.Error()}
+	d := Diagnosis{Severity: diagnostic.SeverityError.String(), Message: err.Error()}
 	var source *config.SourceError
 	var listen *ListenError
 	switch {
 	case errors.As(err, &source) && source.Line > 0:
-		return explain([]rules.Diagnostic{source.Diagnostic()}, nil)
+		return explain([]diagnostic.Diagnostic{source.Diagnostic()}, nil)
 	case errors.As(err, &source):
 		d.Hint = source.Hint
 	case errors.As(err, &listen):
@@ -89,7 +92,7 @@ func listenHint(e *ListenError) string {
 
 // explain turns diagnostics into what is shown. read returns the text of a
 // file; nil means from disk.
-func explain(list []rules.Diagnostic, read func(name string) []byte) []Diagnosis {
+func explain(list []diagnostic.Diagnostic, read func(name string) []byte) []Diagnosis {
 	if read == nil {
 		read = readForExcerpt
 	}
@@ -111,11 +114,11 @@ func explain(list []rules.Diagnostic, read func(name string) []byte) []Diagnosis
 
 // openExcerpt returns the line that d is about, unless something in it may be
 // secret: what is printed at the start often ends up in a journal.
-func openExcerpt(src []byte, d rules.Diagnostic) string {
+func openExcerpt(src []byte, d diagnostic.Diagnostic) string {
 	if strings.HasPrefix(d.Message, "telemetry.otlp.headers:") {
 		return "" // their names are anything
 	}
-	excerpt := rules.Excerpt(src, d)
+	excerpt := diagnostic.Excerpt(src, d)
 	line := strings.ToLower(excerpt)
 	if strings.HasPrefix(d.Message, "store") && strings.Contains(line, "://") && strings.Contains(d.Message, ": redis: ") {
 		return "" // a port that is none may be a password
@@ -170,7 +173,7 @@ func isSecret(key string) bool {
 			return true
 		}
 	}
-	return config.Nearest(key, []string{"token", "tokens", "password", "passwords", "sentinel_password", "secret", "secrets"}) != ""
+	return nearest.Word(key, []string{"token", "tokens", "password", "passwords", "sentinel_password", "secret", "secrets"}) != ""
 }
 
 // isPlace reports whether a key holds the address of a server, which may have a
@@ -187,7 +190,7 @@ func isPlace(key string) bool {
 // since does not matter much.
 func readForExcerpt(name string) []byte {
 	info, err := os.Stat(name)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > rules.MaxFileSize {
+	if err != nil || !info.Mode().IsRegular() || info.Size() > yamltext.MaxFileSize {
 		return nil
 	}
 	src, err := os.ReadFile(name)
@@ -239,10 +242,10 @@ func Check(options rules.Options, paths ...string) Report {
 
 // Warn puts in front what is to be said of the configuration.
 func (r *Report) Warn(list []*config.SourceError) {
-	warnings := make([]rules.Diagnostic, len(list))
+	warnings := make([]diagnostic.Diagnostic, len(list))
 	for i, w := range list {
 		warnings[i] = w.Diagnostic()
-		warnings[i].Severity = rules.SeverityWarning
+		warnings[i].Severity = diagnostic.SeverityWarning
 	}
 	r.Diagnoses = append(explain(warnings, nil), r.Diagnoses...)
 }

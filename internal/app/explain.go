@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httpapi"
@@ -142,7 +143,7 @@ type (
 )
 
 // ExplainFiles explains q by the rules of files, as if no request had come
-// before. The error is a rules.Problems if a file is wrong.
+// before. The error is a diagnostic.Problems if a file is wrong.
 func ExplainFiles(ctx context.Context, options rules.Options, q ExplainRequest, paths ...string) (*Explained, error) {
 	rs, err := options.Load(paths...)
 	if err != nil {
@@ -191,7 +192,7 @@ func checkRule(rs *rules.Ruleset, q *ExplainRequest) error {
 // unknownName is an error with the nearest name, or with all.
 func unknownName(what, name string, known []string) error {
 	hint := fmt.Sprintf("there are %s", strings.Join(known, ", "))
-	if near := config.Nearest(name, known); near != "" {
+	if near := nearest.Word(name, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	} else if len(known) > 20 {
 		hint = ""

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/testkit/redistest"
@@ -50,8 +51,8 @@ func TestBadRulesLeaveTheRunningOnesUntouched(t *testing.T) {
 	writeFile(t, f.config.Rules[0], badRules)
 	f.clock.advance(time.Second)
 	err := f.Reload()
-	if _, ok := errors.AsType[rules.Problems](err); !ok {
-		t.Fatalf("err %v, want rules.Problems", err)
+	if _, ok := errors.AsType[diagnostic.Problems](err); !ok {
+		t.Fatalf("err %v, want diagnostic.Problems", err)
 	}
 	if got := f.left(t); got != "3/5" {
 		t.Errorf("after the bad reload %s, want 3/5", got)

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/xds"
@@ -53,7 +54,7 @@ func (a *App) applyPlane(sources []rules.Source) error {
 	rs, diagnostics := a.options.Config.RuleOptions.Parse(sources...)
 	var err error
 	if rs == nil {
-		err = rules.Problems(diagnostics)
+		err = diagnostic.Problems(diagnostics)
 	}
 	if err == nil {
 		err = a.vanished(rs)

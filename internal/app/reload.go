@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/rules"
@@ -57,7 +58,7 @@ func (a *App) load() (*rules.Ruleset, error) {
 	}
 	rs, diagnostics := rules.Parse(a.options.BuiltIn...)
 	if rs == nil {
-		return nil, rules.Problems(diagnostics)
+		return nil, diagnostic.Problems(diagnostics)
 	}
 	return rs, nil
 }
@@ -202,14 +203,14 @@ func firstOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	var problems rules.Problems
+	var problems diagnostic.Problems
 	if !errors.As(err, &problems) || len(problems) == 0 {
 		return err.Error()
 	}
-	var first *rules.Diagnostic
+	var first *diagnostic.Diagnostic
 	more := -1
 	for i := range problems {
-		if problems[i].Severity == rules.SeverityError {
+		if problems[i].Severity == diagnostic.SeverityError {
 			if first == nil {
 				first = &problems[i]
 			}

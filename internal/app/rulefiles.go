@@ -16,6 +16,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // ruleFiles are the files and folders of some rules.
@@ -203,7 +204,7 @@ func hashFile(h io.Writer, name string) {
 	content := sha256.New()
 	size := int64(-1) // of a file that cannot be read
 	if f, err := openRegular(name); err == nil {
-		size, err = io.Copy(content, io.LimitReader(f, rules.MaxFileSize+1))
+		size, err = io.Copy(content, io.LimitReader(f, yamltext.MaxFileSize+1))
 		if err != nil {
 			size = -1
 		}

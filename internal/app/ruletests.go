@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/replay/ruletest"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
@@ -66,7 +67,7 @@ func (t RuleTests) Run(ctx context.Context) (TestReport, error) {
 	}
 	if t.Step != nil {
 		options.Step = func(s *rules.TestStep, got ruletest.Got) {
-			t.Step(rules.Diagnostic{File: s.File, Line: s.Line, Column: s.Column}.Position(), ruletest.Describe(s), got.String())
+			t.Step(diagnostic.Diagnostic{File: s.File, Line: s.Line, Column: s.Column}.Position(), ruletest.Describe(s), got.String())
 		}
 	}
 	sources, problems := rules.FindTests(t.Paths...)
@@ -124,7 +125,7 @@ func (r *TestReport) run(ctx context.Context, source rules.Source, loaded ruleSe
 }
 
 // add adds diagnostics. read is as of explain.
-func (r *TestReport) add(list []rules.Diagnostic, read func(string) []byte) {
+func (r *TestReport) add(list []diagnostic.Diagnostic, read func(string) []byte) {
 	r.Diagnoses = append(r.Diagnoses, explain(list, read)...)
 }
 
@@ -144,7 +145,7 @@ func (r *TestReport) addOnce(list []Diagnosis) {
 // wrong reports whether there is an error among the diagnoses.
 func (r *TestReport) wrong() bool {
 	for _, d := range r.Diagnoses {
-		if d.Severity == rules.SeverityError.String() {
+		if d.Severity == diagnostic.SeverityError.String() {
 			return true
 		}
 	}

@@ -3,7 +3,7 @@ package config
 import (
 	"math"
 
-	"go.yaml.in/yaml/v4"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // Candidate is rules that are tried beside the live ones.
@@ -29,6 +29,6 @@ func candidateSettings() []setting {
 
 // isSection reports whether value has the keys below path, of those that may be
 // a plain value too.
-func isSection(path string, value *yaml.Node) bool {
-	return (path == "store" || path == "candidate") && (value.Kind == yaml.MappingNode || value.ShortTag() == "!!null")
+func isSection(path string, value *yamltext.Node) bool {
+	return (path == "store" || path == "candidate") && (value.Kind == yamltext.Map || value.Kind == yamltext.Null)
 }

@@ -17,10 +17,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/request/reading"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // Off closes a door when it stands in place of an address.
@@ -239,7 +241,7 @@ func (e Errors) Error() string { return errors.Join(e...).Error() }
 // Unwrap returns them.
 func (e Errors) Unwrap() []error { return e }
 
-// Load reads the settings. The error is Errors: a [rules.Problems] about the
+// Load reads the settings. The error is Errors: a [diagnostic.Problems] about the
 // file, and a *SourceError for each flag or variable that is wrong.
 func Load(from Sources) (*Config, error) {
 	c := defaults()
@@ -367,10 +369,10 @@ func (c *Config) readFile(name string) error {
 		return err
 	}
 	c.File = name
-	r := reader{config: c, file: name, folder: filepath.Dir(name)}
+	r := reader{Report: &yamltext.Report{File: name, Secrets: true}, config: c, folder: filepath.Dir(name)}
 	r.read(src)
-	if len(r.problems) > 0 {
-		return r.problems
+	if problems := r.Sorted(); len(problems) > 0 {
+		return diagnostic.Problems(problems)
 	}
 	return nil
 }
@@ -388,7 +390,7 @@ func readBounded(name string) ([]byte, error) {
 		if info.IsDir() {
 			message = "this is a folder; the configuration is one file"
 		}
-		return nil, rules.Problems{{File: name, Message: message}}
+		return nil, diagnostic.Problems{{File: name, Message: message}}
 	}
 	return os.ReadFile(name)
 }

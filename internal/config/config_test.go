@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
@@ -88,9 +89,9 @@ func TestFullFile(t *testing.T) {
 // Every mistake is found at once, each at its place.
 func TestWrongFile(t *testing.T) {
 	_, err := config.Load(config.Sources{File: "testdata/wrong.yaml", Environment: none})
-	var problems rules.Problems
+	var problems diagnostic.Problems
 	if !errors.As(err, &problems) {
-		t.Fatalf("err %v, want rules.Problems", err)
+		t.Fatalf("err %v, want diagnostic.Problems", err)
 	}
 	want, err := os.ReadFile("testdata/wrong.golden")
 	if err != nil {
@@ -127,7 +128,7 @@ func TestOddFiles(t *testing.T) {
 		{"tabs", "listen:\n\tapi: x\n", ":2:1: not valid YAML"},
 		{"two documents", "rules: [a]\n---\nrules: [b]\n", "one YAML document, and this is a second"},
 		{"not UTF-8", "rules: [\xff]\n", "not UTF-8"},
-		{"alias of itself", "store: &a\n  memory: *a\n", `unknown key "memory" in store.memory`},
+		{"alias of itself", "store: &a\n  memory: *a\n", `the alias "*a" refers to the value that it is in`},
 		{"nested too deeply", strings.Repeat("[", 100), "not valid YAML"},
 		{"too large", "# " + strings.Repeat("x", 1<<20), "larger than 1 MiB"},
 		{"size without sense", "store: {memory: {max_bytes: 9999999999GiB}}\n", "is not a size"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/proxyproto"
 )
@@ -155,7 +156,7 @@ func words(values, known []string) ([]string, error) {
 			return nil, fmt.Errorf("%q is there twice", v)
 		}
 		if !slices.Contains(known, v) {
-			return nil, fmt.Errorf("%q is not one of %s%s", v, strings.Join(known, ", "), didYouMean(v, known))
+			return nil, fmt.Errorf("%q is not one of %s%s", v, strings.Join(known, ", "), nearest.DidYouMean(v, known))
 		}
 	}
 	return values, nil

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/base/diagnostic"
 )
 
 // place is where in the file a setting, or a section of them, stands.
@@ -55,8 +55,8 @@ func (c *Config) Locate(err error) error {
 }
 
 // Diagnostic returns e as what is said of a file.
-func (e *SourceError) Diagnostic() rules.Diagnostic {
-	return rules.Diagnostic{File: e.File, Line: e.Line, Column: e.Column, Message: e.Source + ": " + e.Message, Hint: e.Hint}
+func (e *SourceError) Diagnostic() diagnostic.Diagnostic {
+	return diagnostic.Diagnostic{File: e.File, Line: e.Line, Column: e.Column, Message: e.Source + ": " + e.Message, Hint: e.Hint}
 }
 
 func (c *Config) locateWarnings() {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/request/reading"
@@ -154,7 +155,7 @@ func choice[T any](v string, parse func(string) (T, bool), words ...string) (T, 
 		return t, &hinted{"it is not one of " + strings.Join(words, ", "), ""}
 	}
 	if !ok {
-		return t, &hinted{fmt.Sprintf("%q is not one of %s%s", v, strings.Join(words, ", "), didYouMean(v, words)), ""}
+		return t, &hinted{fmt.Sprintf("%q is not one of %s%s", v, strings.Join(words, ", "), nearest.DidYouMean(v, words)), ""}
 	}
 	return t, nil
 }

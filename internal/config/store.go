@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/base/nearest"
 )
 
 // Kind is which store keeps the counts.
@@ -113,7 +115,7 @@ func (s *Store) choose(v string) error {
 	case strings.ContainsAny(v, ":@"): // a URL with a mistake, and perhaps a password
 		return &hinted{"it is not one of memory, redis, and no URL", "write a URL such as redis://127.0.0.1:6379"}
 	default:
-		return &hinted{fmt.Sprintf("%q is not one of memory, redis%s", v, didYouMean(v, []string{"memory", "redis"})), "or write a URL, such as redis://127.0.0.1:6379"}
+		return &hinted{fmt.Sprintf("%q is not one of memory, redis%s", v, nearest.DidYouMean(v, []string{"memory", "redis"})), "or write a URL, such as redis://127.0.0.1:6379"}
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/base/nearest"
 )
 
 // Telemetry is what the process tells to others of its own accord.
@@ -268,7 +270,7 @@ func (o *OTLP) adoptOTel(environment func(string) (string, bool)) error {
 		o.Protocol = OTLPGRPC
 	default:
 		known := []string{"grpc", "http/protobuf"}
-		return sourceError(prefix+"PROTOCOL", fmt.Errorf("%q is not one of %s%s", v, strings.Join(known, ", "), didYouMean(v, known)))
+		return sourceError(prefix+"PROTOCOL", fmt.Errorf("%q is not one of %s%s", v, strings.Join(known, ", "), nearest.DidYouMean(v, known)))
 	}
 	return nil
 }

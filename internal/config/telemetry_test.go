@@ -30,7 +30,7 @@ func TestWrongTelemetry(t *testing.T) {
 		{"telemetry: {otlp: {headers: {a: [b]}}}", `:1:30: telemetry.otlp.headers: "a" must have a single value`},
 		{"telemetry: {otlp: {headers: {a: }}}", `:1:30: telemetry.otlp.headers: "a" must have a single value`},
 		{"telemetry: {otlp: {headers: {a b: c}}}", `telemetry.otlp.headers: "a b" is not the name of a header`},
-		{"telemetry: {otlp: {headers: {a: c, a: d}}}", `telemetry.otlp.headers: "a" is there twice`},
+		{"telemetry: {otlp: {headers: {a: c, a: d}}}", `duplicate key "a", first on line 1`},
 		{"telemetry: {otlp: {headers: {a: \"hu\\x01sh\"}}}", `the value of "a" has characters that no header can have`},
 		{"telemetry: {otlp: {headers: [hush]}}", "telemetry.otlp.headers: entry 1 is not a name and a value; write name=value, or in the file a mapping of names to values"},
 		{"telemetry: {otlp: {headers_file: nowhere}}", "no such file"},

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/nearest"
 )
 
 // ours begins the names of our variables.
@@ -44,7 +46,7 @@ func nearestVariable(name string, known []string) string {
 		rest = append(rest, strings.TrimPrefix(k, ours))
 	}
 	short := strings.TrimPrefix(name, ours)
-	near := Nearest(short, rest)
+	near := nearest.Word(short, rest)
 	for _, k := range rest {
 		if near == "" && strings.HasSuffix(k, "_"+short) { // without its sections
 			near = k

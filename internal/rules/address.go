@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/gaissmai/bart"
+
+	"github.com/headgate/headgate/internal/base/clip"
 )
 
 // addressSet is a set of addresses as prefixes: a scan for a few of them, a
@@ -62,23 +64,23 @@ func parsePrefix(source string) (netip.Prefix, error) {
 	if !strings.Contains(source, "/") {
 		a, err := netip.ParseAddr(source)
 		if err != nil || a.Zone() != "" {
-			return netip.Prefix{}, fmt.Errorf("%s is not an IP address or prefix, such as 192.0.2.7 or 10.0.0.0/8", quote(source))
+			return netip.Prefix{}, fmt.Errorf("%s is not an IP address or prefix, such as 192.0.2.7 or 10.0.0.0/8", clip.Quote(source))
 		}
 		a = a.Unmap()
 		return netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(source)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%s is not an IP prefix, such as 10.0.0.0/8", quote(source))
+		return netip.Prefix{}, fmt.Errorf("%s is not an IP prefix, such as 10.0.0.0/8", clip.Quote(source))
 	}
 	if a := p.Addr(); a.Is4In6() {
 		if p.Bits() < 96 {
-			return netip.Prefix{}, fmt.Errorf("%s mixes IPv4 and IPv6; write an IPv4 prefix", quote(source))
+			return netip.Prefix{}, fmt.Errorf("%s mixes IPv4 and IPv6; write an IPv4 prefix", clip.Quote(source))
 		}
 		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
 	}
 	if m := p.Masked(); m != p {
-		return netip.Prefix{}, fmt.Errorf("%s has bits beyond its length, did you mean %q?", quote(source), m)
+		return netip.Prefix{}, fmt.Errorf("%s has bits beyond its length, did you mean %q?", clip.Quote(source), m)
 	}
 	return p, nil
 }

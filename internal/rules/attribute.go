@@ -6,6 +6,9 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
 )
 
 // AttributeKind is where in a request an attribute's value is found.
@@ -92,12 +95,12 @@ func ParseAttribute(text string) (Attribute, error) {
 		return Attribute{Kind: Other, Name: text}, nil
 	}
 	if prefix == hashWord {
-		return Attribute{}, fmt.Errorf("%s: only keys of rules are hashed, write the attribute itself, such as header:X-Api-Key", quote(text))
+		return Attribute{}, fmt.Errorf("%s: only keys of rules are hashed, write the attribute itself, such as header:X-Api-Key", clip.Quote(text))
 	}
 	kind, ok := namedKind(prefix)
 	if !ok {
-		if near := nearest(prefix, []string{"header", "query", "cookie", "jwt"}); near != "" {
-			return Attribute{}, fmt.Errorf("unknown kind of attribute %s, did you mean %q?", quote(prefix+":"), near+":")
+		if near := nearest.Word(prefix, []string{"header", "query", "cookie", "jwt"}); near != "" {
+			return Attribute{}, fmt.Errorf("unknown kind of attribute %s, did you mean %q?", clip.Quote(prefix+":"), near+":")
 		}
 		return Attribute{Kind: Other, Name: text}, nil
 	}
@@ -115,7 +118,7 @@ func namedAttribute(kind AttributeKind, name string) (Attribute, error) {
 	if kind == Header {
 		canonical, ok := canonicalHeader(name)
 		if !ok {
-			return Attribute{}, fmt.Errorf("%s is not a header name", quote(name))
+			return Attribute{}, fmt.Errorf("%s is not a header name", clip.Quote(name))
 		}
 		name = canonical
 	}
@@ -164,13 +167,13 @@ func exampleOf(kind AttributeKind) string {
 // checkName refuses names that nothing could carry.
 func checkName(name string) error {
 	if len(name) > maxName {
-		return fmt.Errorf("the name %s is longer than %d bytes", quote(name), maxName)
+		return fmt.Errorf("the name %s is longer than %d bytes", clip.Quote(name), maxName)
 	}
 	if !utf8.ValidString(name) {
-		return fmt.Errorf("the name %s is not UTF-8", quote(name))
+		return fmt.Errorf("the name %s is not UTF-8", clip.Quote(name))
 	}
 	if strings.TrimSpace(name) != name || strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Errorf("the name %s has spaces around it or control characters", quote(name))
+		return fmt.Errorf("the name %s has spaces around it or control characters", clip.Quote(name))
 	}
 	return nil
 }

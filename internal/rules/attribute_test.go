@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/base/nearest"
 )
 
 func TestParseAttribute(t *testing.T) {
@@ -75,14 +78,14 @@ func TestNearest(t *testing.T) {
 		"minuet": "minute", "mnth": "month", "on-limit": "on_limit", "Match": "match", "ky": "", "keys": "key",
 		"": "", "colour": "", strings.Repeat("minute", 20): "",
 	} {
-		if got := nearest(word, known); got != want {
+		if got := nearest.Word(word, known); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
 		}
 	}
 	for pair, want := range map[[2]string]int{
 		{"", ""}: 0, {"", "abc"}: 3, {"abc", "abc"}: 0, {"ab", "ba"}: 1, {"kitten", "sitting"}: 3, {"ca", "abc"}: 3,
 	} {
-		if got := distance(pair[0], pair[1]); got != want {
+		if got := nearest.Distance(pair[0], pair[1]); got != want {
 			t.Errorf("distance(%q, %q) = %d, want %d", pair[0], pair[1], got, want)
 		}
 	}
@@ -105,7 +108,7 @@ func TestExcerpt(t *testing.T) {
 		{6, 1, ""},
 		{1, -1, "1 | one\n  | ^\n"},
 	} {
-		if got := Excerpt(src, Diagnostic{Line: c.line, Column: c.column}); got != c.want {
+		if got := diagnostic.Excerpt(src, diagnostic.Diagnostic{Line: c.line, Column: c.column}); got != c.want {
 			t.Errorf("%d:%d:\n%q, want\n%q", c.line, c.column, got, c.want)
 		}
 	}

@@ -3,6 +3,8 @@ package rules
 import (
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
 )
 
 // composeJoined is ComposeKey under compat: envoy, where a key is one text: that
@@ -21,7 +23,7 @@ func (r *Rule) composeJoined(parts []KeyPart) (string, error) {
 		case r.isJoined(p.Value):
 			return string(appendPart(nil, p.Value)), nil
 		case strings.HasPrefix(p.Value, r.Domain+"_") && strings.HasSuffix(p.Value, "_"):
-			return "", problemf("no request of this rule has the key %s: %s", quote(p.Value), r.howToJoin())
+			return "", problemf("no request of this rule has the key %s: %s", clip.Quote(p.Value), r.howToJoin())
 		}
 	}
 	entries := make([]Entry, len(r.steps))
@@ -38,7 +40,7 @@ func (r *Rule) composeJoined(parts []KeyPart) (string, error) {
 		}
 		e, ok := s.entryOf(parts[0].Value)
 		if !ok {
-			return "", problemf("no request of this rule has %s: %s", quote(parts[0].Value), r.howToJoin())
+			return "", problemf("no request of this rule has %s: %s", clip.Quote(parts[0].Value), r.howToJoin())
 		}
 		entries[i], parts = e, parts[1:]
 	}

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 func matchKeys() []string {
@@ -17,11 +20,11 @@ func condition(parts ...string) string { return string(headgate.AppendKey(nil, p
 
 // parseMatch reads match into m and returns a text for each condition, which
 // are the same for rules that ask the same.
-func (p *parser) parseMatch(n *node, m *matcher) []string {
+func (p *parser) parseMatch(n *yamltext.Node, m *matcher) []string {
 	if n == nil {
 		return nil
 	}
-	f := p.fields(n, "match", matchKeys())
+	f := p.Fields(n, "match", matchKeys())
 	var conditions []string
 	note := func(key string, l lists) {
 		slices.Sort(l.any)
@@ -33,21 +36,21 @@ func (p *parser) parseMatch(n *node, m *matcher) []string {
 			conditions = append(conditions, condition(key, "not", text))
 		}
 	}
-	if n := f.get("method"); n != nil {
+	if n := f.Get("method"); n != nil {
 		note("method", p.parseTexts(n, "method", &m.method, p.method))
 	}
 	note("path", p.parsePaths(f, &m.path))
 	if m.path.exact {
 		conditions = append(conditions, condition("path_case", "is", "sensitive"))
 	}
-	if n := f.get("host"); n != nil {
+	if n := f.Get("host"); n != nil {
 		note("host", p.parseTexts(n, "host", &m.host, p.host))
 	}
-	if n := f.get("client_ip"); n != nil {
+	if n := f.Get("client_ip"); n != nil {
 		note("client_ip", p.parseAddresses(n, m))
 	}
 	for key, kind := range valueSections() {
-		if n := f.get(key); n != nil {
+		if n := f.Get(key); n != nil {
 			conditions = append(conditions, p.parseValues(n, key, kind, m)...)
 		}
 	}
@@ -58,17 +61,17 @@ func (p *parser) parseMatch(n *node, m *matcher) []string {
 type lists struct{ any, not []string }
 
 // split tells the texts to match from those to exclude, which begin with !.
-func (p *parser) split(n *node, key string, each func(text string, at *node, exclude exclusion) (string, error)) lists {
+func (p *parser) split(n *yamltext.Node, key string, each func(text string, at *yamltext.Node, exclude exclusion) (string, error)) lists {
 	var l lists
-	for _, t := range p.texts(n, key) {
-		text, exclude := t.text, included
+	for _, t := range p.Texts(n, key) {
+		text, exclude := t.Text, included
 		if rest, ok := strings.CutPrefix(text, "!"); ok {
 			text, exclude = rest, excluded
 		}
-		plain, err := each(text, t.at, exclude)
+		plain, err := each(text, t.At, exclude)
 		switch {
 		case err != nil:
-			p.errorf(t.at, "", "%v", err)
+			p.Errorf(t.At, "", "%v", err)
 		case exclude == excluded:
 			l.not = append(l.not, plain)
 		default:
@@ -87,7 +90,7 @@ const (
 )
 
 // warnExcluded warns of a condition that excludes what it asks for.
-func (p *parser) warnExcluded(n *node, key string, l lists) {
+func (p *parser) warnExcluded(n *yamltext.Node, key string, l lists) {
 	if len(l.any) == 0 {
 		return
 	}
@@ -103,17 +106,17 @@ func (p *parser) warnExcluded(n *node, key string, l lists) {
 	}
 	switch {
 	case len(excluded) == len(l.any):
-		p.warnf(n, "", "the rule can never match: %q excludes all that it asks for", key)
+		p.Warnf(n, "", "the rule can never match: %q excludes all that it asks for", key)
 	case len(excluded) > 0:
-		p.warnf(n, "", "%q asks for %s and excludes it, so that it never matches", key, quote(excluded[0]))
+		p.Warnf(n, "", "%q asks for %s and excludes it, so that it never matches", key, clip.Quote(excluded[0]))
 	}
 }
 
 // parseTexts reads a condition whose patterns read makes, together with the
 // text under which they are compared.
-func (p *parser) parseTexts(n *node, key string, c *textCondition, read func(source string, at *node) (pattern, string, error)) lists {
+func (p *parser) parseTexts(n *yamltext.Node, key string, c *textCondition, read func(source string, at *yamltext.Node) (pattern, string, error)) lists {
 	var any, not []pattern
-	l := p.split(n, key, func(source string, at *node, exclude exclusion) (string, error) {
+	l := p.split(n, key, func(source string, at *yamltext.Node, exclude exclusion) (string, error) {
 		made, plain, err := read(source, at)
 		if err == nil && exclude == excluded {
 			not = append(not, made)
@@ -126,17 +129,17 @@ func (p *parser) parseTexts(n *node, key string, c *textCondition, read func(sou
 	return l
 }
 
-func (p *parser) method(source string, at *node) (pattern, string, error) {
+func (p *parser) method(source string, at *yamltext.Node) (pattern, string, error) {
 	method := strings.ToUpper(source)
 	if words := strings.FieldsFunc(method, func(r rune) bool { return strings.ContainsRune("|, ;/", r) }); len(words) > 1 {
-		return nil, "", problemf("%s is not a method: write a list, [%s]", quote(source), strings.Join(words, ", "))
+		return nil, "", problemf("%s is not a method: write a list, [%s]", clip.Quote(source), strings.Join(words, ", "))
 	}
 	if !isToken(method) || strings.Contains(method, "*") || method == "ANY" || method == "ALL" {
-		return nil, "", problemf("%s is not a method; without \"method\" a rule applies to all", quote(source))
+		return nil, "", problemf("%s is not a method; without \"method\" a rule applies to all", clip.Quote(source))
 	}
 	known := knownMethods()
-	if near := nearest(method, known); near != "" && !slices.Contains(known, method) {
-		p.warnf(at, "", "%s is not a usual method, did you mean %q?", quote(source), near)
+	if near := nearest.Word(method, known); near != "" && !slices.Contains(known, method) {
+		p.Warnf(at, "", "%s is not a usual method, did you mean %q?", clip.Quote(source), near)
 	}
 	return &glob{source: method, parts: []string{method}}, method, nil
 }
@@ -149,7 +152,7 @@ func knownMethods() []string {
 	}
 }
 
-func (p *parser) path(source string, at *node) (pattern, string, error) {
+func (p *parser) path(source string, at *yamltext.Node) (pattern, string, error) {
 	made, err := parsePath(source)
 	if err == nil {
 		err = anotherLanguage(source)
@@ -161,7 +164,7 @@ func (p *parser) path(source string, at *node) (pattern, string, error) {
 	return &made, source, nil
 }
 
-func (p *parser) host(source string, _ *node) (pattern, string, error) {
+func (p *parser) host(source string, _ *yamltext.Node) (pattern, string, error) {
 	made, err := parseHost(source)
 	if err != nil {
 		return nil, "", err
@@ -169,9 +172,9 @@ func (p *parser) host(source string, _ *node) (pattern, string, error) {
 	return &made, made.exact + "*" + made.suffix, nil
 }
 
-func (p *parser) parseAddresses(n *node, m *matcher) lists {
+func (p *parser) parseAddresses(n *yamltext.Node, m *matcher) lists {
 	var any, not []netip.Prefix
-	l := p.split(n, "client_ip", func(source string, _ *node, exclude exclusion) (string, error) {
+	l := p.split(n, "client_ip", func(source string, _ *yamltext.Node, exclude exclusion) (string, error) {
 		prefix, err := parsePrefix(source)
 		if err != nil {
 			return "", err
@@ -190,7 +193,7 @@ func (p *parser) parseAddresses(n *node, m *matcher) lists {
 	}
 	for _, prefix := range any {
 		if !slices.Contains(not, prefix) && m.notAddresses.covers(prefix) {
-			p.warnf(n, "", "%s can never match: it lies in a prefix that is excluded", quote(prefix.String()))
+			p.Warnf(n, "", "%s can never match: it lies in a prefix that is excluded", clip.Quote(prefix.String()))
 		}
 	}
 	return l

@@ -5,6 +5,8 @@ import (
 	"net/textproto"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // CostAfter says where the response of the upstream tells what a request has
@@ -73,54 +75,54 @@ func (c *CostAfter) Cost(text string) (int64, bool) {
 func costAfterKeys() []string { return []string{"estimate", "from_response", "on_error", "on_abort"} }
 
 // parseCostAfter reads a cost that the response tells.
-func (p *parser) parseCostAfter(at *node, f fields, r *Rule) {
+func (p *parser) parseCostAfter(at *yamltext.Node, f yamltext.Fields, r *Rule) {
 	for _, key := range []string{"from", "default", "min", "max"} {
 		if field, ok := f[key]; ok {
-			p.errorf(field.key, "", "%q has no meaning beside from_response", key)
+			p.Errorf(field.Key, "", "%q has no meaning beside from_response", key)
 		}
 	}
-	from := f.get("from_response")
+	from := f.Get("from_response")
 	if from == nil {
-		p.errorf(at, "for example from_response: X-Tokens-Used", "\"from_response\" is missing in cost")
+		p.Errorf(at, "for example from_response: X-Tokens-Used", "\"from_response\" is missing in cost")
 		return
 	}
-	name, ok := p.word(from, "from_response")
+	name, ok := p.Word(from, "from_response")
 	if !ok {
 		return
 	}
 	if name == "" || !isToken(name) {
-		p.errorf(from, "", "%s is no name of a header field", quote(name))
+		p.Errorf(from, "", "%s is no name of a header field", clip.Quote(name))
 		return
 	}
 	after := &CostAfter{Header: textproto.CanonicalMIMEHeaderKey(name)}
-	if n := f.get("on_error"); n != nil {
-		word, _ := p.choice(n, "on_error", "keep", "cancel")
+	if n := f.Get("on_error"); n != nil {
+		word, _ := p.Choice(n, "on_error", "keep", "cancel")
 		after.CancelErrors = word == "cancel"
 	}
-	if n := f.get("on_abort"); n != nil {
+	if n := f.Get("on_abort"); n != nil {
 		p.parseAbort(n, after)
 	}
-	if n := f.get("estimate"); n != nil {
-		if v, ok := p.integer(n, "estimate", 1, headgate.MaxLimit); ok {
+	if n := f.Get("estimate"); n != nil {
+		if v, ok := p.Integer(n, "estimate", 1, headgate.MaxLimit); ok {
 			r.Cost = v
 		}
 	}
 	if r.Concurrent() {
-		p.errorf(from, "", "a place is held until the response is done: it has no cost that is known only then")
+		p.Errorf(from, "", "a place is held until the response is done: it has no cost that is known only then")
 		return
 	}
 	r.CostAfter = after
 }
 
 // parseAbort reads on_abort: a word or a number.
-func (p *parser) parseAbort(n *node, after *CostAfter) {
-	if n.kind == numberKind {
-		if v, ok := p.integer(n, "on_abort", 0, headgate.MaxLimit); ok {
+func (p *parser) parseAbort(n *yamltext.Node, after *CostAfter) {
+	if n.Kind == yamltext.Number {
+		if v, ok := p.Integer(n, "on_abort", 0, headgate.MaxLimit); ok {
 			after.Abort, after.AbortCost = AbortFixed, v
 		}
 		return
 	}
-	word, _ := p.choice(n, "on_abort", AbortLargest.String(), AbortEstimate.String())
+	word, _ := p.Choice(n, "on_abort", AbortLargest.String(), AbortEstimate.String())
 	if word == AbortEstimate.String() {
 		after.Abort = AbortEstimate
 	}

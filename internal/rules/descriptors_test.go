@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate/internal/base/diagnostic"
 )
 
 // What the format says beside the limit arrives in the rule.
@@ -165,12 +167,12 @@ func TestDomainsOfDescriptors(t *testing.T) {
 			set, diagnostics := c.options.Parse(c.sources...)
 			if c.want != "" {
 				if len(diagnostics) != 1 || diagnostics[0].String() != c.want {
-					t.Errorf("got %v", Problems(diagnostics))
+					t.Errorf("got %v", diagnostic.Problems(diagnostics))
 				}
 				return
 			}
 			if set == nil {
-				t.Fatal(Problems(diagnostics))
+				t.Fatal(diagnostic.Problems(diagnostics))
 			}
 			lookups{{"a=1", "a: 1"}, {"b=1", "b: 1"}}.run(t, set)
 		})

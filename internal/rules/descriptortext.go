@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
 )
 
 // ParseDescriptor reads a descriptor as one writes it on a command line:
@@ -24,7 +26,7 @@ func ParseDescriptor(text string) ([]Entry, error) {
 			e.Key = part.String()
 		}
 		if e.Key == "" {
-			return fmt.Errorf("entry %d of the descriptor %s has no key, write key=value,key=value", len(entries)+1, quote(text))
+			return fmt.Errorf("entry %d of the descriptor %s has no key, write key=value,key=value", len(entries)+1, clip.Quote(text))
 		}
 		entries = append(entries, e)
 		e, inValue = Entry{}, false

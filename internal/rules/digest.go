@@ -11,6 +11,9 @@ import (
 	"strings"
 	"sync"
 	"unsafe"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
 )
 
 // KeyAttribute is one of the attributes that a rule counts by.
@@ -36,8 +39,8 @@ func ParseKeyAttribute(text string) (KeyAttribute, error) {
 	case prefix == hashWord:
 		a, err := ParseAttribute(rest)
 		return KeyAttribute{a, true}, err
-	case nearest(prefix, []string{hashWord, "hashed"}) != "":
-		return KeyAttribute{}, fmt.Errorf("unknown kind of attribute %s, did you mean %q?", quote(prefix+":"), hashWord+":")
+	case nearest.Word(prefix, []string{hashWord, "hashed"}) != "":
+		return KeyAttribute{}, fmt.Errorf("unknown kind of attribute %s, did you mean %q?", clip.Quote(prefix+":"), hashWord+":")
 	}
 	a, err := ParseAttribute(text)
 	return KeyAttribute{Attribute: a}, err

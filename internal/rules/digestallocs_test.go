@@ -4,7 +4,9 @@
 
 package rules
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestDigestsAllocateNothing(t *testing.T) {
 	for _, secret := range []KeySecret{"", testSecret} {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/base/diagnostic"
 )
 
 // The examples in the pages about rules are right.
@@ -22,7 +24,7 @@ func TestDocumentedExamplesParse(t *testing.T) {
 		for _, block := range blocks {
 			src := wholeFile(block[1])
 			if _, diagnostics := Parse(Source{Name: page, Data: []byte(src)}); len(diagnostics) > 0 {
-				t.Errorf("%v\n%s", Problems(diagnostics), src)
+				t.Errorf("%v\n%s", diagnostic.Problems(diagnostics), src)
 			}
 		}
 	}

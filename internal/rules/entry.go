@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // checkEntry looks at an attribute that is none of those of an HTTP request: the
@@ -11,7 +15,7 @@ import (
 // caller would give an attribute: that of a header field, several in one text, or
 // the way in which another program writes one. Where it is probably another word
 // for an attribute that there is, or nearly one, it is a warning.
-func (p *parser) checkEntry(at *node, a Attribute) {
+func (p *parser) checkEntry(at *yamltext.Node, a Attribute) {
 	if a.Kind == JWT && p.options.NoTokens {
 		p.refuseClaim(at, a)
 	}
@@ -19,11 +23,11 @@ func (p *parser) checkEntry(at *node, a Attribute) {
 		return
 	}
 	if words := severalAttributes(a.Name); words != nil {
-		p.errorf(at, "", "%s is taken as one attribute: write a list, %s", quote(a.Name), quotedList(words))
+		p.Errorf(at, "", "%s is taken as one attribute: write a list, %s", clip.Quote(a.Name), quotedList(words))
 		return
 	}
 	if slices.Contains(everything(), strings.ToLower(a.Name)) && !p.options.OnlyHTTP {
-		p.warnf(at, "to count all requests together leave the key out", "the attribute %s is one that the caller must send", quote(a.Name))
+		p.Warnf(at, "to count all requests together leave the key out", "the attribute %s is one that the caller must send", clip.Quote(a.Name))
 		return
 	}
 	right, sure := rightWord(a.Name)
@@ -38,12 +42,12 @@ func (p *parser) checkEntry(at *node, a Attribute) {
 			return
 		}
 		if isFieldName(a.Name) && strings.HasPrefix(right, "header:") {
-			p.errorf(at, "", "%s is the name of a header field%s", quote(a.Name), hint)
+			p.Errorf(at, "", "%s is the name of a header field%s", clip.Quote(a.Name), hint)
 			return
 		}
-		p.errorf(at, conditionHint(a.Name, right), "no request has the attribute %s%s", quote(a.Name), hint)
+		p.Errorf(at, conditionHint(a.Name, right), "no request has the attribute %s%s", clip.Quote(a.Name), hint)
 	case right != "" && !strings.HasPrefix(right, "jwt:"): // a caller may well send a user
-		p.warnf(at, conditionHint(a.Name, right), "the attribute %s is one that the caller must send%s", quote(a.Name), hint)
+		p.Warnf(at, conditionHint(a.Name, right), "the attribute %s is one that the caller must send%s", clip.Quote(a.Name), hint)
 	}
 }
 
@@ -74,17 +78,17 @@ func isConditionOf(kind, value string) bool {
 }
 
 // refuseClaim reports a claim, where no HTTP request has one.
-func (p *parser) refuseClaim(at *node, a Attribute) {
+func (p *parser) refuseClaim(at *yamltext.Node, a Attribute) {
 	if p.options.OnlyHTTP {
-		p.errorf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request has %s: nothing verifies tokens", quote(a.String()))
+		p.Errorf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request has %s: nothing verifies tokens", clip.Quote(a.String()))
 		return
 	}
-	p.warnf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request of the proxy or of forward-auth has %s: nothing verifies tokens", quote(a.String()))
+	p.Warnf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request of the proxy or of forward-auth has %s: nothing verifies tokens", clip.Quote(a.String()))
 }
 
 // hintf reports an attribute that no request has, and is like none that they have.
-func (p *parser) hintf(at *node, a Attribute) {
-	p.errorf(at, "known are method, path, host, client_ip, header:NAME, query:NAME, cookie:NAME and jwt:CLAIM", "no request has the attribute %s", quote(a.Name))
+func (p *parser) hintf(at *yamltext.Node, a Attribute) {
+	p.Errorf(at, "known are method, path, host, client_ip, header:NAME, query:NAME, cookie:NAME and jwt:CLAIM", "no request has the attribute %s", clip.Quote(a.Name))
 }
 
 // severalAttributes returns the attributes that one text lists, if it does.
@@ -194,8 +198,8 @@ func otherWord(name string) string {
 // nearestAttribute returns the attribute of one word that name is misspelt. Others
 // begin with another letter, such as cost, or are words of their own.
 func nearestAttribute(name string) string {
-	word := nearest(name, []string{"client_ip", "method", "path", "host"})
-	if word == "" || folded(name)[0] != word[0] || folded(name) == "client_id" || len(word) == 4 && distance(folded(name), word) > 1 {
+	word := nearest.Word(name, []string{"client_ip", "method", "path", "host"})
+	if word == "" || nearest.Folded(name)[0] != word[0] || nearest.Folded(name) == "client_id" || len(word) == 4 && nearest.Distance(nearest.Folded(name), word) > 1 {
 		return ""
 	}
 	return word

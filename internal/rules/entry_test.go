@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -62,7 +63,7 @@ func TestKeysOfNothing(t *testing.T) {
 		"['client_ip']": "",
 	} {
 		_, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - name: a\n    key: " + key + "\n    rate: 1/day\n")})
-		if got := rules.Problems(problems).Error(); (want == "") != (got == "") || !strings.Contains(got, want) {
+		if got := diagnostic.Problems(problems).Error(); (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", key, got, want)
 		}
 	}
@@ -84,7 +85,7 @@ func TestDescriptorsThatNothingProvides(t *testing.T) {
 				"6:12": "domain: d\ncompat: " + compat + "\ndescriptors:\n  - key: path\n    descriptors:\n    - key: " + key + "\n      rate_limit: {unit: minute, requests_per_unit: 5}\n",
 			} {
 				rs, problems := rules.Options{OnlyHTTP: true}.Parse(rules.Source{Name: "r.yaml", Data: []byte(text)})
-				got := rules.Problems(problems).Error()
+				got := diagnostic.Problems(problems).Error()
 				if (rs == nil) != (want != "") || want != "" && !strings.Contains(got, "r.yaml:"+place+": "+want) {
 					t.Errorf("%s, compat %s: %q, want %q", key, compat, got, want)
 				}
@@ -111,7 +112,7 @@ func TestClaimsThatNobodyVerifies(t *testing.T) {
 			{OnlyHTTP: true, NoTokens: true}: "error", {NoTokens: true}: "warning", {OnlyHTTP: true}: "", {}: "",
 		} {
 			rs, problems := options.Parse(rules.Source{Name: "r.yaml", Data: []byte(text)})
-			got := rules.Problems(problems).Error()
+			got := diagnostic.Problems(problems).Error()
 			if (rs == nil) != (want == "error") || (got == "") != (want == "") {
 				t.Errorf("%+v: %q of %s", options, got, text)
 			}
@@ -179,7 +180,7 @@ func TestForeignNames(t *testing.T) {
 		if rs != nil {
 			problems = rs.Warnings()
 		}
-		got := rules.Problems(problems).Error()
+		got := diagnostic.Problems(problems).Error()
 		kind, word, _ := strings.Cut(want, " ")
 		if (kind == "error") != (rs == nil) || (kind == "") != (got == "") || len(problems) > 1 || !strings.Contains(got, word) {
 			t.Errorf("%s: %q, want %s", name, got, want)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/diagnostic"
 )
 
 // Each TestEnvoyDefect_ shows that a defect of envoyproxy/ratelimit is not in
@@ -20,7 +21,7 @@ func both(t *testing.T, src string) (ours, theirs *Ruleset) {
 	ours = parse(t, src)
 	theirs, diagnostics := Options{Compat: CompatEnvoy}.Parse(Source{Name: "test.yaml", Data: []byte(src)})
 	if theirs == nil {
-		t.Fatal(Problems(diagnostics))
+		t.Fatal(diagnostic.Problems(diagnostics))
 	}
 	return ours, theirs
 }
@@ -301,7 +302,7 @@ func TestEnvoyDefect_MisplacedKeys(t *testing.T) {
 				found = found || d.String() == want
 			}
 			if !found {
-				t.Errorf("%s, %s:\n%v", c.descriptor, compat, Problems(diagnostics))
+				t.Errorf("%s, %s:\n%v", c.descriptor, compat, diagnostic.Problems(diagnostics))
 			}
 			if set == nil && compat == CompatEnvoy {
 				t.Errorf("%s is refused with compat: envoy", c.descriptor)

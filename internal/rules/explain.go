@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/headgate/headgate/internal/base/clip"
 )
 
 // Explanation is what a rule makes of a request.
@@ -242,7 +244,7 @@ func show(text string) string {
 	if plain {
 		return strings.Clone(text)
 	}
-	return quote(text)
+	return clip.Quote(text)
 }
 
 // SortNearest sorts explanations so that rules that apply come first, and of

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate/internal/base/diagnostic"
 )
 
 var update = flag.Bool("update", false, "write the golden files of testdata/bad anew")
@@ -34,7 +36,7 @@ func TestBadFilesAreExplained(t *testing.T) {
 			}
 			var got strings.Builder
 			for _, d := range diagnostics {
-				got.WriteString(d.String() + "\n" + Excerpt(src, d))
+				got.WriteString(d.String() + "\n" + diagnostic.Excerpt(src, d))
 			}
 			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", got.String())
 		})

@@ -3,6 +3,9 @@ package rules
 import (
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // ForeignTest reports whether a file that is called like one of rule tests is
@@ -10,18 +13,18 @@ import (
 // nearly so, and none of these tests has a key of ours but a name. what is a key
 // that it has.
 func ForeignTest(s Source) (what string, foreign bool) {
-	docs := readYAML(s.Data, &reporter{file: s.Name})
-	if len(docs) == 0 || docs[0].kind != mapKind {
+	docs := yamltext.Read(s.Data, &yamltext.Report{File: s.Name})
+	if len(docs) == 0 || docs[0].Kind != yamltext.Map {
 		return "", false
 	}
-	for _, field := range docs[0].pairs {
-		switch key := field.key.text; {
+	for _, field := range docs[0].Pairs {
+		switch key := field.Key.Text; {
 		case key == "tests":
-			if slices.ContainsFunc(field.value.items, isOurTest) {
+			if slices.ContainsFunc(field.Value.Items, isOurTest) {
 				return "", false
 			}
 		case strings.HasPrefix(key, "x-"):
-		case nearest(key, testFileKeys()) != "":
+		case nearest.Word(key, testFileKeys()) != "":
 			return "", false
 		case what == "":
 			what = key
@@ -31,9 +34,9 @@ func ForeignTest(s Source) (what string, foreign bool) {
 }
 
 // isOurTest reports whether n has a key that only our tests have, or nearly so.
-func isOurTest(n *node) bool {
-	return slices.ContainsFunc(n.pairs, func(field pair) bool {
-		near := nearest(field.key.text, testKeys())
+func isOurTest(n *yamltext.Node) bool {
+	return slices.ContainsFunc(n.Pairs, func(field yamltext.Pair) bool {
+		near := nearest.Word(field.Key.Text, testKeys())
 		return near != "" && near != "name" && near != "description"
 	})
 }

@@ -2,6 +2,9 @@ package rules
 
 import (
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // anotherLanguage returns what a path has of another language, so that no
@@ -11,29 +14,29 @@ import (
 func anotherLanguage(source string) error {
 	const own = "paths are no regular expressions, and * stands for any one segment, ** for any number"
 	if c, ok := escapedLetter(source); ok {
-		return problemf("the path %s has %s: %s", quote(source), quote(`\`+string(c)), own)
+		return problemf("the path %s has %s: %s", clip.Quote(source), clip.Quote(`\`+string(c)), own)
 	}
 	bare := withoutEscaped(source)
 	if several := severalPaths(bare); several != nil && !strings.Contains(source, `\`) {
-		return problemf("the path %s is taken as one: write a list, %s", quote(source), quotedList(several))
+		return problemf("the path %s is taken as one: write a list, %s", clip.Quote(source), quotedList(several))
 	}
 	if strings.ContainsRune(bare, '|') {
-		return problemf(`the path %s has a |: list the paths one by one, such as ["/login", "/register"], or write \| for the character`, quote(source))
+		return problemf(`the path %s has a |: list the paths one by one, such as ["/login", "/register"], or write \| for the character`, clip.Quote(source))
 	}
 	for step := range strings.SplitSeq(strings.Trim(bare, "/"), "/") {
 		switch {
 		case enclosed(step, "<", ">"), enclosed(step, "[", "]"):
-			return problemf(`the path %s has the segment %s: write * for any one segment, or \ before a character that stands for itself`, quote(source), quote(step))
+			return problemf(`the path %s has the segment %s: write * for any one segment, or \ before a character that stands for itself`, clip.Quote(source), clip.Quote(step))
 		case within(step, '{', '}') && strings.Contains(step, ","):
-			return problemf("the path %s has alternatives in %s: list the paths one by one", quote(source), quote(step))
+			return problemf("the path %s has alternatives in %s: list the paths one by one", clip.Quote(source), clip.Quote(step))
 		case within(step, '{', '}'):
-			return problemf(`the path %s has %s: write * for any characters of a segment, or \{ for the character`, quote(source), quote(step))
+			return problemf(`the path %s has %s: write * for any characters of a segment, or \{ for the character`, clip.Quote(source), clip.Quote(step))
 		case step == ".+", step == "(.*)", step == "(.+)", within(step, '[', ']') && strings.ContainsAny(step, "+*-^"):
-			return problemf("the path %s has %s: %s", quote(source), quote(step), own)
+			return problemf("the path %s has %s: %s", clip.Quote(source), clip.Quote(step), own)
 		}
 	}
 	if strings.HasSuffix(bare, "$") && !strings.HasSuffix(bare, "/$") {
-		return problemf(`the path %s ends in $: leave it out, as a path matches as a whole, or write \$ for the character`, quote(source))
+		return problemf(`the path %s ends in $: leave it out, as a path matches as a whole, or write \$ for the character`, clip.Quote(source))
 	}
 	return nil
 }
@@ -57,7 +60,7 @@ func severalPaths(text string) []string {
 func quotedList(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, text := range texts {
-		quoted[i] = quote(text)
+		quoted[i] = clip.Quote(text)
 	}
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
@@ -104,24 +107,24 @@ func within(text string, open, end byte) bool {
 
 // warnOfPath warns of what other routers understand and this one takes
 // literally, where somebody may mean just that.
-func (p *parser) warnOfPath(source string, at *node) {
+func (p *parser) warnOfPath(source string, at *yamltext.Node) {
 	for step := range strings.SplitSeq(source, "/") {
 		switch {
 		case len(step) > 1 && step[0] == ':':
-			p.warnf(at, "", "the segment %s is taken literally; * stands for any one segment", quote(step))
+			p.Warnf(at, "", "the segment %s is taken literally; * stands for any one segment", clip.Quote(step))
 		case step == ".*":
-			p.warnf(at, `write \.* if that is meant`, "the segment \".*\" stands for names that begin with a dot; * stands for any one segment, ** for any number")
+			p.Warnf(at, `write \.* if that is meant`, "the segment \".*\" stands for names that begin with a dot; * stands for any one segment, ** for any number")
 		}
 	}
 	if within(withoutEscaped(source), '[', ']') {
-		p.warnf(at, `write \[ if that is meant, or * for any characters of a segment`, "the path %s is taken literally, with its [", quote(source))
+		p.Warnf(at, `write \[ if that is meant, or * for any characters of a segment`, "the path %s is taken literally, with its [", clip.Quote(source))
 	}
 	if strings.ContainsRune(withoutEscaped(source), '#') {
-		p.warnf(at, "", "the path %s has a #: no client sends what follows it", quote(source))
+		p.Warnf(at, "", "the path %s has a #: no client sends what follows it", clip.Quote(source))
 	}
 	for i := 0; i+2 < len(source); i++ {
 		if source[i] == '%' && isHex(source[i+1]) && isHex(source[i+2]) {
-			p.warnf(at, "", "the path %s is taken literally, and requests' paths are decoded: write the character instead of %s", quote(source), source[i:i+3])
+			p.Warnf(at, "", "the path %s is taken literally, and requests' paths are decoded: write the character instead of %s", clip.Quote(source), source[i:i+3])
 			return
 		}
 	}
@@ -133,16 +136,16 @@ func isHex(c byte) bool {
 
 // warnOfValue warns of a value that reads as a regular expression or a list: it
 // is compared with what the request has, character by character.
-func (p *parser) warnOfValue(source, name string, at *node) {
+func (p *parser) warnOfValue(source, name string, at *yamltext.Node) {
 	bare := withoutEscaped(source)
 	switch {
 	case strings.HasPrefix(bare, "^"), strings.HasSuffix(bare, "$") && len(bare) > 1, strings.HasPrefix(bare, ".*"), strings.HasPrefix(bare, ".+"),
 		strings.HasPrefix(bare, "(?"), strings.HasPrefix(bare, "/^"), strings.HasSuffix(bare, "$/"), enclosed(bare, "[", "]"):
-		p.warnf(at, "", "the value %s of %s is no regular expression: only * has a meaning, any characters", quote(source), quote(name))
+		p.Warnf(at, "", "the value %s of %s is no regular expression: only * has a meaning, any characters", clip.Quote(source), clip.Quote(name))
 	case isWordList(bare):
-		p.warnf(at, `list the values one by one, or write \, if that is meant`, "the value %s of %s is compared as it is, with its comma", quote(source), quote(name))
+		p.Warnf(at, `list the values one by one, or write \, if that is meant`, "the value %s of %s is compared as it is, with its comma", clip.Quote(source), clip.Quote(name))
 	case strings.Contains(bare, "|"):
-		p.warnf(at, `list the values one by one, or write \| if that is meant`, "the value %s of %s is compared as it is, with its |", quote(source), quote(name))
+		p.Warnf(at, `list the values one by one, or write \| if that is meant`, "the value %s of %s is compared as it is, with its |", clip.Quote(source), clip.Quote(name))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -15,7 +16,7 @@ func said(t *testing.T, keys string) (*rules.Ruleset, string) {
 	if rs != nil {
 		problems = rs.Warnings()
 	}
-	return rs, rules.Problems(problems).Error()
+	return rs, diagnostic.Problems(problems).Error()
 }
 
 // TestWordsOfOtherLanguages: a condition that looks like a regular expression, a

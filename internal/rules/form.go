@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // formKeys are the keys of one limit.
@@ -20,15 +23,15 @@ const maxKeyParts = 16
 
 // parseLimit reads one entry of limits. d is nil if the domain is unknown;
 // the entry is checked all the same.
-func (p *parser) parseLimit(n *node, what, domainName string, d *domain) {
-	if named := nameOf(n); named != "" {
-		what = "limit " + quote(named)
+func (p *parser) parseLimit(n *yamltext.Node, what, domainName string, d *domain) {
+	if named := yamltext.NameOf(n); named != "" {
+		what = "limit " + clip.Quote(named)
 	}
-	form := ruleForm{node: n, before: p.errors, what: what, domainName: domainName, domain: d}
-	form.f = p.fields(n, what, formKeys())
+	form := ruleForm{node: n, before: p.Errors, what: what, domainName: domainName, domain: d}
+	form.f = p.Fields(n, what, formKeys())
 	switch {
-	case n.kind != mapKind:
-	case form.f.get("tiers") != nil:
+	case n.Kind != yamltext.Map:
+	case form.f.Get("tiers") != nil:
 		p.parseTiers(form)
 	default:
 		p.parseRule(form)
@@ -37,8 +40,8 @@ func (p *parser) parseLimit(n *node, what, domainName string, d *domain) {
 
 // ruleForm is what one rule is made of: a limit, or a tier of it.
 type ruleForm struct {
-	node       *node
-	f          fields
+	node       *yamltext.Node
+	f          yamltext.Fields
 	what       string
 	domainName string
 	domain     *domain
@@ -57,29 +60,29 @@ func (p *parser) parseRule(form ruleForm) {
 	r := &Rule{
 		Domain: form.domainName, Percent: 100, Cost: 1, LocalShare: 1,
 		OnLimit: OnLimit{Action: Reject, Status: 429},
-		File:    p.file, Line: n.line, Column: n.column,
+		File:    p.File, Line: n.Line, Column: n.Column,
 	}
-	name, limit := f.get("name"), n
+	name, limit := f.Get("name"), n
 	if form.form != nil {
 		limit = form.form.limit
 	}
 	switch {
-	case name == nil && !hasKey(limit, "name"):
-		p.errorf(limit, "", "\"name\" is missing in %s", form.what)
+	case name == nil && !yamltext.HasKey(limit, "name"):
+		p.Errorf(limit, "", "\"name\" is missing in %s", form.what)
 	case name != nil:
 		r.Name, _ = p.ruleName(name)
 	}
 	r.Scope, r.LimitName = scopeOf(form.domainName, r.Name), r.Name
 	r.Limit = p.parseLimitOf(f, n)
-	conditions := p.parseMatch(f.get("match"), &r.match)
+	conditions := p.parseMatch(f.Get("match"), &r.match)
 	p.parseKey(f, r)
 	if r.match.path.exact && len(r.match.path.any.all) == 0 && !r.byPath {
-		p.warnf(f.get("match"), "", "\"path_case\" has no effect: the rule asks for no path and does not count by it")
+		p.Warnf(f.Get("match"), "", "\"path_case\" has no effect: the rule asks for no path and does not count by it")
 	}
 	r.digester = p.digester
 	p.parseNumbers(f, r)
 	p.parsePolicies(f, r)
-	if n := f.get("on_limit"); n != nil {
+	if n := f.Get("on_limit"); n != nil {
 		p.parseOnLimit(n, r)
 	}
 	p.parseNotes(f, r)
@@ -88,28 +91,18 @@ func (p *parser) parseRule(form ruleForm) {
 		if form.tier != "" && r.Name != "" {
 			r.Name += "/" + form.tier
 			if len(r.Name) > maxRule {
-				p.errorf(name, "", "the name %s, with its tier, must have at most %d bytes", quote(r.Name), maxRule)
+				p.Errorf(name, "", "the name %s, with its tier, must have at most %d bytes", clip.Quote(r.Name), maxRule)
 			}
 		}
 	}
-	if p.errors == form.before && !r.disabled {
+	if p.Errors == form.before && !r.disabled {
 		p.warnOfLimit(f, r)
 	}
 	counts := ""
-	if p.errors == form.before {
+	if p.Errors == form.before {
 		counts = signature(r, conditions)
 	}
 	p.addRule(form.domain, r, name, counts)
-}
-
-// nameOf returns the name of a limit for messages, if it has one.
-func nameOf(n *node) string {
-	for _, field := range n.pairs {
-		if field.key.text == "name" {
-			return field.value.text
-		}
-	}
-	return ""
 }
 
 // signature is the same for two rules that count the same requests alike.
@@ -123,47 +116,47 @@ func signature(r *Rule, conditions []string) string {
 }
 
 // parseKey reads key and key_missing.
-func (p *parser) parseKey(f fields, r *Rule) {
-	if n := f.get("key"); n != nil && n.kind == listKind && len(n.items) == 0 {
-		p.warnf(n, "name what to count by, such as client_ip, or leave the key out", "the key is empty: all requests are counted together")
+func (p *parser) parseKey(f yamltext.Fields, r *Rule) {
+	if n := f.Get("key"); n != nil && n.Kind == yamltext.List && len(n.Items) == 0 {
+		p.Warnf(n, "name what to count by, such as client_ip, or leave the key out", "the key is empty: all requests are counted together")
 	} else if n != nil {
-		parts := p.texts(n, "key")
+		parts := p.Texts(n, "key")
 		if len(parts) > maxKeyParts {
-			p.errorf(n, "", "the key has %d parts, at most %d are allowed", len(parts), maxKeyParts)
+			p.Errorf(n, "", "the key has %d parts, at most %d are allowed", len(parts), maxKeyParts)
 			parts = nil
 		}
 		for _, t := range parts {
 			p.addKeyPart(r, t)
 		}
 	}
-	if n := f.get("key_missing"); n != nil {
-		word, ok := p.choice(n, "key_missing", "share", "skip")
+	if n := f.Get("key_missing"); n != nil {
+		word, ok := p.Choice(n, "key_missing", "share", "skip")
 		if ok && word == "skip" {
 			r.KeyMissing = KeyMissingSkip
 		}
 		if ok && len(r.Key) == 0 {
-			p.warnf(n, "", "\"key_missing\" has no effect without a key")
+			p.Warnf(n, "", "\"key_missing\" has no effect without a key")
 		}
 	}
 }
 
-func (p *parser) addKeyPart(r *Rule, t textNode) {
-	a, err := ParseKeyAttribute(t.text)
+func (p *parser) addKeyPart(r *Rule, t yamltext.Item) {
+	a, err := ParseKeyAttribute(t.Text)
 	if err != nil {
-		p.errorf(t.at, "", "%v", err)
+		p.Errorf(t.At, "", "%v", err)
 		return
 	}
 	if slices.Contains(r.Key, a) {
-		p.warnf(t.at, "", "%s is in the key twice", quote(t.text))
+		p.Warnf(t.At, "", "%s is in the key twice", clip.Quote(t.Text))
 		return
 	}
 	if slices.ContainsFunc(r.Key, func(other KeyAttribute) bool { return other.Attribute == a.Attribute }) {
-		p.errorf(t.at, "leave out the one that is not hashed", "%s is in the key twice, hashed and as it is", quote(a.Attribute.String()))
+		p.Errorf(t.At, "leave out the one that is not hashed", "%s is in the key twice, hashed and as it is", clip.Quote(a.Attribute.String()))
 		return
 	}
-	p.checkEntry(t.at, a.Attribute)
+	p.checkEntry(t.At, a.Attribute)
 	if a.Kind == Header && slices.Contains(forwardedFields(), a.Name) {
-		p.warnf(t.at, "count by client_ip, and name the proxies that set the field in trusted_proxies",
+		p.Warnf(t.At, "count by client_ip, and name the proxies that set the field in trusted_proxies",
 			"every client can send %s as it likes: each new value is a budget of its own", a.Name)
 	}
 	r.Key = append(r.Key, a)
@@ -176,38 +169,38 @@ func forwardedFields() []string {
 }
 
 // parseNumbers reads cost and percent.
-func (p *parser) parseNumbers(f fields, r *Rule) {
-	if n := f.get("cost"); n != nil {
+func (p *parser) parseNumbers(f yamltext.Fields, r *Rule) {
+	if n := f.Get("cost"); n != nil {
 		p.parseCost(n, r)
 	}
-	if n := f.get("percent"); n != nil {
-		if percent, ok := p.integer(n, "percent", 0, 100); ok {
+	if n := f.Get("percent"); n != nil {
+		if percent, ok := p.Integer(n, "percent", 0, 100); ok {
 			r.Percent = int(percent)
 		}
 	}
 }
 
 // parsePolicies reads mode and on_store_error.
-func (p *parser) parsePolicies(f fields, r *Rule) {
-	if n := f.get("mode"); n != nil && slices.Contains([]string{"off", "disabled", "none"}, folded(n.text)) {
-		p.errorf(n, "to switch the rule off, say disabled: true", "unknown mode %s", quote(n.text))
+func (p *parser) parsePolicies(f yamltext.Fields, r *Rule) {
+	if n := f.Get("mode"); n != nil && slices.Contains([]string{"off", "disabled", "none"}, nearest.Folded(n.Text)) {
+		p.Errorf(n, "to switch the rule off, say disabled: true", "unknown mode %s", clip.Quote(n.Text))
 	} else if n != nil {
-		if word, ok := p.choice(n, "mode", "enforce", "shadow"); ok && word == "shadow" {
+		if word, ok := p.Choice(n, "mode", "enforce", "shadow"); ok && word == "shadow" {
 			r.Mode = Shadow
 		}
 	}
-	n := f.get("on_store_error")
+	n := f.Get("on_store_error")
 	if n == nil {
 		return
 	}
-	if n.kind != mapKind {
+	if n.Kind != yamltext.Map {
 		p.parseStorePolicy(n, "on_store_error", r)
 		return
 	}
-	inner := p.fields(n, "on_store_error", []string{"policy", "share"})
-	policy := inner.get("policy")
+	inner := p.Fields(n, "on_store_error", []string{"policy", "share"})
+	policy := inner.Get("policy")
 	if policy == nil {
-		p.errorf(n, "", "\"policy\" is missing in on_store_error")
+		p.Errorf(n, "", "\"policy\" is missing in on_store_error")
 		return
 	}
 	p.parseStorePolicy(policy, "policy", r)
@@ -216,8 +209,8 @@ func (p *parser) parsePolicies(f fields, r *Rule) {
 	}
 }
 
-func (p *parser) parseStorePolicy(n *node, key string, r *Rule) {
-	word, _ := p.choice(n, key, "allow", "deny", "local")
+func (p *parser) parseStorePolicy(n *yamltext.Node, key string, r *Rule) {
+	word, _ := p.Choice(n, key, "allow", "deny", "local")
 	switch word {
 	case "deny":
 		r.OnStoreError = StoreErrorDeny
@@ -227,48 +220,48 @@ func (p *parser) parseStorePolicy(n *node, key string, r *Rule) {
 }
 
 // parseNotes reads description and disabled.
-func (p *parser) parseNotes(f fields, r *Rule) {
-	if n := f.get("description"); n != nil {
-		r.Description, _ = p.word(n, "description")
+func (p *parser) parseNotes(f yamltext.Fields, r *Rule) {
+	if n := f.Get("description"); n != nil {
+		r.Description, _ = p.Word(n, "description")
 	}
-	if n := f.get("disabled"); n != nil {
-		r.disabled, _ = p.boolean(n, "disabled")
+	if n := f.Get("disabled"); n != nil {
+		r.disabled, _ = p.Boolean(n, "disabled")
 	}
 }
 
 // warnOfLimit warns of numbers that make the rule refuse all or nothing.
-func (p *parser) warnOfLimit(f fields, r *Rule) {
-	rate := f.get("rate")
+func (p *parser) warnOfLimit(f yamltext.Fields, r *Rule) {
+	rate := f.Get("rate")
 	if rate == nil {
-		rate = f.get("concurrency")
+		rate = f.Get("concurrency")
 	}
 	switch {
 	case r.Limit.IsUnlimited():
 	case r.Limit.N() == 0:
-		p.warnf(rate, "", "a limit of 0 refuses every request")
+		p.Warnf(rate, "", "a limit of 0 refuses every request")
 	case r.Cost > r.Limit.Capacity():
-		p.warnf(f.get("cost"), "", "the cost %d never fits into the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
+		p.Warnf(f.Get("cost"), "", "the cost %d never fits into the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
 	}
 	p.warnOfNone(f, r)
 }
 
 // warnOfNone warns of numbers by which the rule refuses nobody.
-func (p *parser) warnOfNone(f fields, r *Rule) {
-	if n := f.get("cost"); n != nil && r.Cost == 0 && r.CostFrom == nil && r.CostAfter == nil {
-		p.warnf(n, "", "a cost of 0 counts nothing: the limit never refuses")
+func (p *parser) warnOfNone(f yamltext.Fields, r *Rule) {
+	if n := f.Get("cost"); n != nil && r.Cost == 0 && r.CostFrom == nil && r.CostAfter == nil {
+		p.Warnf(n, "", "a cost of 0 counts nothing: the limit never refuses")
 	}
-	n := f.get("percent")
+	n := f.Get("percent")
 	switch {
 	case n == nil:
 	case r.Mode == Shadow:
-		p.warnf(n, "", "\"percent\" has no effect beside mode: shadow")
+		p.Warnf(n, "", "\"percent\" has no effect beside mode: shadow")
 	case r.Percent == 0:
-		p.warnf(n, "mode: shadow says so", "\"percent\" of 0 enforces the limit for nobody")
+		p.Warnf(n, "mode: shadow says so", "\"percent\" of 0 enforces the limit for nobody")
 	case r.Percent < 100 && len(r.Key) == 0 && !r.flat:
 		who := "everybody"
 		if !r.enforces("") {
 			who = "nobody"
 		}
-		p.warnf(n, "say what the limit counts by, such as key: client_ip", "\"percent\" is a share of the keys, and without a key there is one: the limit is enforced for %s", who)
+		p.Warnf(n, "say what the limit counts by, such as key: client_ip", "\"percent\" is a share of the keys, and without a key there is one: the limit is enforced for %s", who)
 	}
 }

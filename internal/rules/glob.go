@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
 )
 
 // glob is a text in which * stands for any characters, also none. A backslash
@@ -23,7 +25,7 @@ func parseGlob(source string) (glob, error) {
 		case '\\':
 			i++
 			if i == len(source) {
-				return glob{}, fmt.Errorf("%s ends in a backslash with nothing to escape", quote(source))
+				return glob{}, fmt.Errorf("%s ends in a backslash with nothing to escape", clip.Quote(source))
 			}
 			part.WriteByte(source[i])
 		case '*':

@@ -1,6 +1,11 @@
 package rules
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
 
 // headersChoice is a domain's own dialect of header fields.
 type headersChoice struct {
@@ -17,13 +22,13 @@ func dialects() []string {
 // parseHeaders reads the headers of a document: the dialect of its domain, on
 // which all documents of the domain have to agree. d is nil if the domain is
 // unknown.
-func (p *parser) parseHeaders(n *node, d *domain) {
-	word, ok := p.choice(n, "headers", dialects()...)
+func (p *parser) parseHeaders(n *yamltext.Node, d *domain) {
+	word, ok := p.Choice(n, "headers", dialects()...)
 	switch {
 	case !ok || d == nil:
 	case d.headers.dialect == "":
-		d.headers = headersChoice{word, fmt.Sprintf("%s:%d:%d", p.file, n.line, n.column)}
+		d.headers = headersChoice{word, fmt.Sprintf("%s:%d:%d", p.File, n.Line, n.Column)}
 	case d.headers.dialect != word:
-		p.errorf(n, "a domain speaks one dialect", "\"headers\" is %s for this domain already: %s", quote(d.headers.dialect), d.headers.at)
+		p.Errorf(n, "a domain speaks one dialect", "\"headers\" is %s for this domain already: %s", clip.Quote(d.headers.dialect), d.headers.at)
 	}
 }

@@ -1,6 +1,8 @@
 package rules
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestHeadersOfADomain(t *testing.T) {
 	set := parse(t, `

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -44,7 +45,7 @@ func TestHints(t *testing.T) {
 		_, diagnostics := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte(row.text)})
 		found := false
 		for _, d := range diagnostics {
-			found = found || d.Severity == rules.SeverityError && strings.Contains(d.String(), row.want)
+			found = found || d.Severity == diagnostic.SeverityError && strings.Contains(d.String(), row.want)
 		}
 		if !found {
 			t.Errorf("%q: %v, want %s", row.text, diagnostics, row.want)
@@ -69,7 +70,7 @@ func TestForwardedFieldsAsKeys(t *testing.T) {
 		if set == nil {
 			t.Fatal(diagnostics)
 		}
-		if got := strings.Contains(rules.Problems(diagnostics).Error(), "each new value is a budget of its own; count by client_ip, and name the proxies"); got != row.warn {
+		if got := strings.Contains(diagnostic.Problems(diagnostics).Error(), "each new value is a budget of its own; count by client_ip, and name the proxies"); got != row.warn {
 			t.Errorf("%s: %v", row.key, diagnostics)
 		}
 	}
@@ -82,7 +83,7 @@ func TestWrongRulesAreNotCompared(t *testing.T) {
 		_, diagnostics := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte(
 			"domain: api\nlimits:\n  - {name: all, rate: 5/minute}\n  - {name: some, rate: 9/minute, " + wrong + "}\n  - {name: more, rate: 7/minute, " + wrong + "}\n")})
 		for _, d := range diagnostics {
-			if d.Severity != rules.SeverityError {
+			if d.Severity != diagnostic.SeverityError {
 				t.Errorf("%s: %s", wrong, d)
 			}
 		}

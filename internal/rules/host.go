@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
 )
 
 // hostPattern is a host, or, with a suffix such as ".example.com", all hosts
@@ -19,18 +21,18 @@ func parseHost(source string) (hostPattern, error) {
 	host := strings.ToLower(strings.TrimSuffix(source, "."))
 	switch {
 	case strings.Contains(host, "//"):
-		return hostPattern{}, fmt.Errorf("the host %s must be a name without a scheme", quote(source))
+		return hostPattern{}, fmt.Errorf("the host %s must be a name without a scheme", clip.Quote(source))
 	case isAddress(host):
 		return hostPattern{source: source, exact: strings.Trim(host, "[]")}, nil
 	case strings.Contains(host, ":"):
-		return hostPattern{}, fmt.Errorf("the host %s has a port; leave it out, it does not count", quote(source))
+		return hostPattern{}, fmt.Errorf("the host %s has a port; leave it out, it does not count", clip.Quote(source))
 	}
 	name, wild := strings.CutPrefix(host, "*.")
 	if strings.Contains(name, "*") {
-		return hostPattern{}, fmt.Errorf("the host %s may have a * only as its first label, such as *.example.com", quote(source))
+		return hostPattern{}, fmt.Errorf("the host %s may have a * only as its first label, such as *.example.com", clip.Quote(source))
 	}
 	if len(name) > 253 || !isHostName(name) {
-		return hostPattern{}, fmt.Errorf("%s is not a host name (names beyond ASCII are written in their xn-- form)", quote(source))
+		return hostPattern{}, fmt.Errorf("%s is not a host name (names beyond ASCII are written in their xn-- form)", clip.Quote(source))
 	}
 	if wild {
 		return hostPattern{source: source, suffix: "." + name}, nil

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // Files that would multiply when read take neither long nor much memory.
@@ -27,17 +29,17 @@ func TestHostileFilesAreBounded(t *testing.T) {
 	for name, src := range map[string]string{
 		"alias bomb":       bomb.String(),
 		"merges":           merges.String(),
-		"long list":        "domain: d\nlimits: [" + strings.Repeat("a,", MaxFileSize/2-50) + "]\n",
-		"brackets":         strings.Repeat("[", MaxFileSize),
-		"braces":           strings.Repeat("{a: ", MaxFileSize/4),
-		"dashes":           strings.Repeat("- ", MaxFileSize/2),
-		"question":         strings.Repeat("? ", MaxFileSize/2),
-		"anchors":          "domain: d\nlimits: [" + strings.Repeat("&a ,", MaxFileSize/4-50) + "]\n",
-		"long scalar":      "domain: \"" + strings.Repeat("x", MaxFileSize-20) + "\"\n",
-		"quarter list":     "domain: d\nlimits: [" + strings.Repeat("a,", maxValues/4) + "]\n",
+		"long list":        "domain: d\nlimits: [" + strings.Repeat("a,", yamltext.MaxFileSize/2-50) + "]\n",
+		"brackets":         strings.Repeat("[", yamltext.MaxFileSize),
+		"braces":           strings.Repeat("{a: ", yamltext.MaxFileSize/4),
+		"dashes":           strings.Repeat("- ", yamltext.MaxFileSize/2),
+		"question":         strings.Repeat("? ", yamltext.MaxFileSize/2),
+		"anchors":          "domain: d\nlimits: [" + strings.Repeat("&a ,", yamltext.MaxFileSize/4-50) + "]\n",
+		"long scalar":      "domain: \"" + strings.Repeat("x", yamltext.MaxFileSize-20) + "\"\n",
+		"quarter list":     "domain: d\nlimits: [" + strings.Repeat("a,", yamltext.MaxValues/4) + "]\n",
 		"many keys":        "domain: d\nlimits:\n  - name: r\n    rate: 1/s\n    key: [" + strings.Repeat("a, ", 100_000) + "]\n",
 		"many paths":       "domain: d\nlimits:\n  - name: r\n    rate: 1/s\n    match: {path: /" + strings.Repeat("**/a/", 2000) + "}\n",
-		"documents":        strings.Repeat("---\n", MaxFileSize/4),
+		"documents":        strings.Repeat("---\n", yamltext.MaxFileSize/4),
 		"many descriptors": "domain: d\ndescriptors:\n" + strings.Repeat("- key: a\n", 50_000),
 		"deep descriptors": "domain: d\ndescriptors: [" + strings.Repeat("{key: a, descriptors: [", 50_000),
 		"limits nested":    "domain: d\ndescriptors: [" + strings.Repeat("{key: a, rate_limit: {rate: 1/s}, descriptors: [", 12) + strings.Repeat("{key: b, rate_limit: {rate: 1/s}},", 20_000) + strings.Repeat("]}", 12) + "]\n",

@@ -1,6 +1,8 @@
 package rules
 
-import "github.com/headgate/headgate"
+import (
+	"github.com/headgate/headgate"
+)
 
 // join sets what the counts of r, under compat: envoy, belong to. No other
 // scope is without a slash. Limits of different units have different counts. So

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/base/diagnostic"
 )
 
 // TestShareThresholdUnderCompat: the values of an entry that are counted
@@ -48,7 +50,7 @@ func TestOverlookedUnderCompat(t *testing.T) {
 	} {
 		set, diagnostics := Options{Compat: CompatEnvoy}.Parse(Source{Name: "t.yaml", Data: []byte(tt.text)})
 		if set == nil {
-			t.Errorf("%s: %v", tt.name, Problems(diagnostics))
+			t.Errorf("%s: %v", tt.name, diagnostic.Problems(diagnostics))
 			continue
 		}
 		var got []string
@@ -61,7 +63,7 @@ func TestOverlookedUnderCompat(t *testing.T) {
 		if !slices.Equal(got, tt.limits) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.limits)
 		}
-		if text := Problems(diagnostics).Error(); !strings.Contains(text, tt.warns) || tt.warns == "" && len(diagnostics) > 0 {
+		if text := diagnostic.Problems(diagnostics).Error(); !strings.Contains(text, tt.warns) || tt.warns == "" && len(diagnostics) > 0 {
 			t.Errorf("%s: %s", tt.name, text)
 		}
 		if tt.name == "the last of two keys" && set.Rules()[0].Name != "b" {

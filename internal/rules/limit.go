@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // limitKeys are the keys that make up a headgate.Limit. The descriptor form
@@ -18,8 +20,8 @@ func limitKeys() []string {
 // limitForm reads those keys.
 type limitForm struct {
 	*parser
-	f    fields
-	at   *node // the rule, for what is missing
+	f    yamltext.Fields
+	at   *yamltext.Node // the rule, for what is missing
 	rate Rate
 
 	algorithm headgate.Algorithm
@@ -30,16 +32,16 @@ type limitForm struct {
 
 // parseRateAndOptions returns the limit, and false if it has reported why
 // there is none.
-func (p *parser) parseRateAndOptions(f fields, at *node) (headgate.Limit, bool) {
+func (p *parser) parseRateAndOptions(f yamltext.Fields, at *yamltext.Node) (headgate.Limit, bool) {
 	l := limitForm{parser: p, f: f, at: at}
-	before := p.errors
+	before := p.Errors
 	l.readRate()
 	l.readAlgorithm()
 	if l.rate.Unlimited {
 		l.refuseBeside("rate: unlimited", limitKeys()[1:]...)
-		return headgate.Unlimited(), p.errors == before
+		return headgate.Unlimited(), p.Errors == before
 	}
-	return l.finish(before), p.errors == before
+	return l.finish(before), p.Errors == before
 }
 
 // finish makes the limit of what has been read. The limit's own check comes
@@ -47,7 +49,7 @@ func (p *parser) parseRateAndOptions(f fields, at *node) (headgate.Limit, bool) 
 func (l *limitForm) finish(before int) headgate.Limit {
 	l.refuseStray()
 	limit := l.build()
-	if l.errors == before && l.rate.Period > 0 {
+	if l.Errors == before && l.rate.Period > 0 {
 		l.validate(limit)
 	}
 	return limit
@@ -55,52 +57,52 @@ func (l *limitForm) finish(before int) headgate.Limit {
 
 // readRate reads rate, with period if the rate is only a count.
 func (l *limitForm) readRate() {
-	n, period := l.f.get("rate"), l.f.get("period")
+	n, period := l.f.Get("rate"), l.f.Get("period")
 	if n == nil {
-		if !hasKey(l.at, "rate") {
-			l.errorf(l.at, "for example rate: 5/minute, or rate: unlimited", "\"rate\" is missing")
+		if !yamltext.HasKey(l.at, "rate") {
+			l.Errorf(l.at, "for example rate: 5/minute, or rate: unlimited", "\"rate\" is missing")
 		}
 		return
 	}
-	if n.kind != textKind && n.kind != numberKind {
-		l.errorf(n, "", "\"rate\" must be text such as 5/minute, not %s", n.kind)
+	if n.Kind != yamltext.Text && n.Kind != yamltext.Number {
+		l.Errorf(n, "", "\"rate\" must be text such as 5/minute, not %s", n.Kind)
 		return
 	}
-	source := n.text
+	source := n.Text
 	if period != nil {
 		if strings.Contains(source, "/") {
-			l.errorf(period, "", "the period is given twice, here and in the rate %s", quote(source))
+			l.Errorf(period, "", "the period is given twice, here and in the rate %s", clip.Quote(source))
 			return
 		}
-		if period.kind != textKind && period.kind != numberKind {
-			l.errorf(period, "", "\"period\" must be text such as 30s, not %s", period.kind)
+		if period.Kind != yamltext.Text && period.Kind != yamltext.Number {
+			l.Errorf(period, "", "\"period\" must be text such as 30s, not %s", period.Kind)
 			return
 		}
-		if _, _, err := parsePeriod(period.text); err != nil {
-			l.errorf(period, "", "%v", err)
+		if _, _, err := parsePeriod(period.Text); err != nil {
+			l.Errorf(period, "", "%v", err)
 			return
 		}
-		source += "/" + period.text
+		source += "/" + period.Text
 	}
 	var err error
 	if l.rate, err = ParseRate(source); err != nil {
-		l.errorf(n, "", "%v", err)
+		l.Errorf(n, "", "%v", err)
 	}
 }
 
 // readAlgorithm reads algorithm and anchor, which the other keys depend on.
 func (l *limitForm) readAlgorithm() {
-	if n := l.f.get("algorithm"); n != nil {
+	if n := l.f.Get("algorithm"); n != nil {
 		var names []string
 		for _, a := range headgate.Algorithms() {
 			names = append(names, a.String())
 		}
-		if word, ok := l.choice(n, "algorithm", names...); ok {
+		if word, ok := l.Choice(n, "algorithm", names...); ok {
 			l.algorithm, _ = headgate.ParseAlgorithm(word)
 		}
 	}
-	if n := l.f.get("anchor"); n != nil {
-		if word, ok := l.choice(n, "anchor", "clock", "first_request"); ok && word == "first_request" {
+	if n := l.f.Get("anchor"); n != nil {
+		if word, ok := l.Choice(n, "anchor", "clock", "first_request"); ok && word == "first_request" {
 			l.anchor = headgate.AnchorFirstRequest
 		}
 	}
@@ -110,7 +112,7 @@ func (l *limitForm) readAlgorithm() {
 func (l *limitForm) refuseBeside(what string, keys ...string) {
 	for _, key := range keys {
 		if field, ok := l.f[key]; ok {
-			l.errorf(field.key, "", "%q has no meaning beside %s", key, what)
+			l.Errorf(field.Key, "", "%q has no meaning beside %s", key, what)
 		}
 	}
 }
@@ -119,7 +121,7 @@ func (l *limitForm) refuseBeside(what string, keys ...string) {
 func (l *limitForm) refuseStray() {
 	owner := func(key, hint string, algorithms ...headgate.Algorithm) {
 		if field, ok := l.f[key]; ok && !slices.Contains(algorithms, l.algorithm) {
-			l.errorf(field.key, hint, "%q has no meaning for %s", key, l.algorithm)
+			l.Errorf(field.Key, hint, "%q has no meaning for %s", key, l.algorithm)
 		}
 	}
 	owner("burst", "only token_bucket and leaky_bucket have a burst", headgate.TokenBucket, headgate.LeakyBucket)
@@ -142,19 +144,19 @@ func (l *limitForm) build() headgate.Limit {
 	} else {
 		limit = limit.Using(l.algorithm)
 	}
-	if n := l.f.get("burst"); n != nil {
-		if burst, ok := l.integer(n, "burst", 0, headgate.MaxLimit); ok {
+	if n := l.f.Get("burst"); n != nil {
+		if burst, ok := l.Integer(n, "burst", 0, headgate.MaxLimit); ok {
 			limit = limit.Burst(burst)
 		}
 	}
-	if n := l.f.get("delay_after"); n != nil {
-		if places, ok := l.integer(n, "delay_after", 1, headgate.MaxLimit); ok && l.algorithm == headgate.LeakyBucket {
+	if n := l.f.Get("delay_after"); n != nil {
+		if places, ok := l.Integer(n, "delay_after", 1, headgate.MaxLimit); ok && l.algorithm == headgate.LeakyBucket {
 			limit = limit.DelayAfter(places)
 		}
 	}
 	limit = l.withBuckets(limit)
-	if n := l.f.get("count_denied"); n != nil {
-		if yes, ok := l.boolean(n, "count_denied"); ok && yes {
+	if n := l.f.Get("count_denied"); n != nil {
+		if yes, ok := l.Boolean(n, "count_denied"); ok && yes {
 			limit = limit.CountingDenied()
 		}
 	}
@@ -169,7 +171,7 @@ func (l *limitForm) validate(limit headgate.Limit) {
 	}
 	at := l.at
 	for _, key := range []string{"requests_per_unit", "rate", "burst", "delay_after", "buckets"} {
-		if n := l.f.get(key); n != nil {
+		if n := l.f.Get(key); n != nil {
 			at = n
 		}
 	}
@@ -177,14 +179,14 @@ func (l *limitForm) validate(limit headgate.Limit) {
 	if errors.Is(err, headgate.ErrInvalidLimit) {
 		reason = strings.TrimPrefix(reason, headgate.ErrInvalidLimit.Error()+": ")
 	}
-	l.errorf(at, "", "%s", reason)
+	l.Errorf(at, "", "%s", reason)
 }
 
 // fixedWindow returns a window of the calendar where the rate names one: a
 // day, week, month or year on the clock, or any unit with a timezone.
 func (l *limitForm) fixedWindow() headgate.Limit {
 	zone := time.UTC
-	n := l.f.get("timezone")
+	n := l.f.Get("timezone")
 	if n != nil {
 		zone = l.zone(n)
 	}
@@ -195,14 +197,14 @@ func (l *limitForm) fixedWindow() headgate.Limit {
 	case unit >= headgate.Day && !l.plain || n != nil && unit != headgate.NoCalendar:
 		return headgate.PerCalendar(l.rate.N, unit, zone)
 	case n != nil && l.rate.Period > 0:
-		l.errorf(n, "", "\"timezone\" needs a rate per minute, hour, day, week, month or year")
+		l.Errorf(n, "", "\"timezone\" needs a rate per minute, hour, day, week, month or year")
 	}
 	return headgate.Per(l.rate.N, l.rate.Period).Using(headgate.FixedWindow)
 }
 
 // zone loads a time zone of the IANA database.
-func (l *limitForm) zone(n *node) *time.Location {
-	name, ok := l.word(n, "timezone")
+func (l *limitForm) zone(n *yamltext.Node) *time.Location {
+	name, ok := l.Word(n, "timezone")
 	if !ok {
 		return time.UTC
 	}
@@ -211,7 +213,7 @@ func (l *limitForm) zone(n *node) *time.Location {
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {
-		l.errorf(n, "use a name of the IANA database, such as Europe/Berlin", "unknown timezone %s", quote(name))
+		l.Errorf(n, "use a name of the IANA database, such as Europe/Berlin", "unknown timezone %s", clip.Quote(name))
 		return time.UTC
 	}
 	if name == "UTC" {
@@ -224,14 +226,14 @@ func (l *limitForm) zone(n *node) *time.Location {
 // withBuckets applies buckets and edge.
 func (l *limitForm) withBuckets(limit headgate.Limit) headgate.Limit {
 	count, edge := int64(headgate.DefaultBuckets), headgate.EdgeWeighted
-	n, e := l.f.get("buckets"), l.f.get("edge")
+	n, e := l.f.Get("buckets"), l.f.Get("edge")
 	if n != nil {
-		if v, ok := l.integer(n, "buckets", 1, headgate.MaxBuckets); ok {
+		if v, ok := l.Integer(n, "buckets", 1, headgate.MaxBuckets); ok {
 			count = v
 		}
 	}
 	if e != nil {
-		word, _ := l.choice(e, "edge", "weighted", "lenient", "strict")
+		word, _ := l.Choice(e, "edge", "weighted", "lenient", "strict")
 		switch word {
 		case "lenient":
 			edge = headgate.EdgeLenient

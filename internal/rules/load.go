@@ -9,6 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // Source is the text of one rule file.
@@ -17,9 +20,6 @@ type Source struct {
 	Name string
 	Data []byte
 }
-
-// MaxFileSize is the size of the largest rule file that is read, in bytes.
-const MaxFileSize = 8 << 20
 
 // maxFolders is how deep folders may lie in folders.
 const maxFolders = 16
@@ -45,7 +45,7 @@ func (o Options) Load(paths ...string) (*Ruleset, error) {
 	set, diagnostics := o.Parse(c.sources...)
 	diagnostics = append(c.problems, diagnostics...)
 	if set == nil || hasErrors(c.problems) {
-		return nil, Problems(diagnostics)
+		return nil, diagnostic.Problems(diagnostics)
 	}
 	set.warnings = diagnostics
 	return set, nil
@@ -55,7 +55,7 @@ func (o Options) Load(paths ...string) (*Ruleset, error) {
 type collector struct {
 	sources  []Source
 	seen     map[string]bool
-	problems []Diagnostic
+	problems []diagnostic.Diagnostic
 	tests    bool // gather rule tests, not rules
 	// anyName takes files of any name for rules, dotFiles also those that begin
 	// with one dot.
@@ -77,7 +77,7 @@ func (c *collector) collect(path string) {
 		} else if !c.tests {
 			c.tellOfTest(path)
 		} else {
-			c.problems = append(c.problems, Diagnostic{File: path, Message: "not a file of rule tests", Hint: "they end in _test.yaml"})
+			c.problems = append(c.problems, diagnostic.Diagnostic{File: path, Message: "not a file of rule tests", Hint: "they end in _test.yaml"})
 		}
 		return
 	}
@@ -93,14 +93,14 @@ func (c *collector) collect(path string) {
 // is, nothing would be limited without a word.
 func (c *collector) tellOfFolder(path string, none bool) { //nolint:revive // what was found, not a choice
 	const hint = "rule files end in .yaml or .yml; compat: envoy in the settings takes any name"
-	d := Diagnostic{Severity: SeverityWarning, File: path, Message: "the folder has no rule files", Hint: "they end in .yaml or .yml"}
+	d := diagnostic.Diagnostic{Severity: diagnostic.SeverityWarning, File: path, Message: "the folder has no rule files", Hint: "they end in .yaml or .yml"}
 	switch n := len(c.left); {
 	case n == 0 && !none:
 		return
 	case n > 0:
 		d.Message, d.Hint = "these files of the folder are not read: "+listed(c.left), hint
 		if none {
-			d.Severity, d.Message = SeverityError, "the folder has no rule files, but others: "+listed(c.left)
+			d.Severity, d.Message = diagnostic.SeverityError, "the folder has no rule files, but others: "+listed(c.left)
 		}
 	}
 	c.problems = append(c.problems, d)
@@ -160,15 +160,15 @@ func (c *collector) entry(name string) {
 // tellOfTest warns of a file that is not read for its name, and yet has rules.
 func (c *collector) tellOfTest(name string) {
 	info, err := os.Stat(name)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > MaxFileSize {
+	if err != nil || !info.Mode().IsRegular() || info.Size() > yamltext.MaxFileSize {
 		return
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return // who reads tests will tell
 	}
-	if d := (Diagnostic{
-		Severity: SeverityWarning, File: name,
+	if d := (diagnostic.Diagnostic{
+		Severity: diagnostic.SeverityWarning, File: name,
 		Message: "the file has rules, but is not read as such: its name is that of rule tests",
 		Hint:    "call it something that does not end in _test.yaml",
 	}); hasLine(data, "limits:", "descriptors:") {
@@ -206,8 +206,8 @@ func (c *collector) tellOfDotFolder(name string, e fs.DirEntry) {
 		return nil // what cannot be read is no rule file
 	})
 	if len(found) > 0 {
-		c.problems = append(c.problems, Diagnostic{
-			Severity: SeverityWarning, File: name,
+		c.problems = append(c.problems, diagnostic.Diagnostic{
+			Severity: diagnostic.SeverityWarning, File: name,
 			Message: "these files are not read, since the folder begins with a dot, but envoyproxy/ratelimit reads them: " + listed(found),
 			Hint:    "move them; with ignore_dot_files (RUNTIME_IGNOREDOTFILES) neither reads them",
 		})
@@ -251,7 +251,7 @@ func (c *collector) read(path string, info fs.FileInfo) {
 		c.fail(path, err)
 		return
 	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+	data, err := io.ReadAll(io.LimitReader(f, yamltext.MaxFileSize+1))
 	if err := errors.Join(err, f.Close()); err != nil {
 		c.fail(path, err)
 		return
@@ -264,12 +264,12 @@ func (c *collector) fail(path string, err error) {
 	if inner, ok := errors.AsType[*fs.PathError](err); ok {
 		err = inner.Err
 	}
-	c.problems = append(c.problems, Diagnostic{File: path, Message: fmt.Sprintf("cannot be read: %v", err)})
+	c.problems = append(c.problems, diagnostic.Diagnostic{File: path, Message: fmt.Sprintf("cannot be read: %v", err)})
 }
 
-func hasErrors(list []Diagnostic) bool {
+func hasErrors(list []diagnostic.Diagnostic) bool {
 	for _, d := range list {
-		if d.Severity == SeverityError {
+		if d.Severity == diagnostic.SeverityError {
 			return true
 		}
 	}

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // write puts files into a new folder: name, text, name, text.
@@ -76,7 +78,7 @@ func TestLoadFollowsAConfigMap(t *testing.T) {
 func TestLoadReportsAllFilesAtOnce(t *testing.T) {
 	dir := write(t, "a.yaml", "domain: d\nlimts: []\n", "b.yaml", "domain: [\n", "c.yaml", rule("c"))
 	_, err := Load(dir, filepath.Join(dir, "missing.yaml"))
-	var problems Problems
+	var problems diagnostic.Problems
 	if !errors.As(err, &problems) || len(problems) != 3 {
 		t.Fatalf("got %v", err)
 	}
@@ -120,7 +122,7 @@ func TestRulesNamedAsTests(t *testing.T) {
 }
 
 func TestLoadRefusesWhatIsNoFile(t *testing.T) {
-	dir := write(t, "big.yaml", "# "+strings.Repeat("x", MaxFileSize))
+	dir := write(t, "big.yaml", "# "+strings.Repeat("x", yamltext.MaxFileSize))
 	if _, err := Load(filepath.Join(dir, "big.yaml")); err == nil || !strings.Contains(err.Error(), "larger than 8 MiB") {
 		t.Errorf("got %v", err)
 	}
@@ -136,7 +138,7 @@ func TestNamesAcrossFiles(t *testing.T) {
 		return Source{Name: file, Data: []byte("domain: " + domain + "\nlimits:\n  - {name: a, rate: 1/s}\n")}
 	}
 	if set, diagnostics := Parse(source("1.yaml", "x"), source("2.yaml", "y")); set == nil {
-		t.Error(Problems(diagnostics))
+		t.Error(diagnostic.Problems(diagnostics))
 	}
 	set, diagnostics := Parse(source("1.yaml", "x"), source("2.yaml", "x"))
 	if set != nil || len(diagnostics) != 1 || diagnostics[0].String() != `2.yaml:3:12: the name "a" is taken in the domain "x": 1.yaml:3:5` {
@@ -149,7 +151,7 @@ func TestProblemsAreCounted(t *testing.T) {
 	src := "domain: d\nlimits:\n" + strings.Repeat("  - {name: a, rate: 1}\n", 5000)
 	_, diagnostics := Parse(Source{Name: "f", Data: []byte(src)})
 	last := diagnostics[len(diagnostics)-1]
-	if len(diagnostics) != maxProblems+1 || !strings.Contains(last.Message, "more problems are not shown") || last.Severity != SeverityError {
+	if len(diagnostics) != yamltext.MaxProblems+1 || !strings.Contains(last.Message, "more problems are not shown") || last.Severity != diagnostic.SeverityError {
 		t.Errorf("%d diagnostics, the last %v", len(diagnostics), last)
 	}
 }
@@ -203,7 +205,7 @@ func FuzzParse(f *testing.F) {
 			if d.Message == "" || d.Line < 0 || d.Column < 0 || strings.Contains(d.String(), "\n") {
 				t.Errorf("%#v", d)
 			}
-			_ = Excerpt(src, d)
+			_ = diagnostic.Excerpt(src, d)
 		}
 		if set == nil {
 			return
@@ -287,7 +289,7 @@ func BenchmarkParse(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if set, diagnostics := Parse(Source{Name: "f", Data: []byte(src.String())}); set == nil || set.Stats().Rules != n {
-			b.Fatal(Problems(diagnostics))
+			b.Fatal(diagnostic.Problems(diagnostics))
 		}
 	}
 }

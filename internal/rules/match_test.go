@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate/internal/base/diagnostic"
 )
 
 // fakeRequest is a request as a door would give it.
@@ -49,7 +51,7 @@ func parse(t testing.TB, src string) *Ruleset {
 	t.Helper()
 	set, diagnostics := Parse(Source{Name: "test.yaml", Data: []byte(src)})
 	if set == nil {
-		t.Fatal(Problems(diagnostics))
+		t.Fatal(diagnostic.Problems(diagnostics))
 	}
 	return set
 }

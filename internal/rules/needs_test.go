@@ -13,7 +13,8 @@ import (
 type having map[string]string
 
 func (h having) Attribute(a rules.Attribute) (string, bool) { v, ok := h[a.String()]; return v, ok }
-func (having) ClientIP() netip.Addr                         { return netip.Addr{} }
+
+func (having) ClientIP() netip.Addr { return netip.Addr{} }
 
 // TestMissing: which parts of a key were lacking is told by the key alone, however
 // long the others are.

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules/body"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // OnLimit is a rule's answer to a request over its limit.
@@ -88,44 +91,44 @@ func onLimitKeys() []string {
 
 // parseOnLimit reads on_limit, an action alone or a mapping, into r, whose
 // limit is known.
-func (p *parser) parseOnLimit(n *node, r *Rule) {
+func (p *parser) parseOnLimit(n *yamltext.Node, r *Rule) {
 	o := &r.OnLimit
-	if n.kind == numberKind {
-		p.errorf(n, "write on_limit: {status: "+n.text+"}", "\"on_limit\" must be an action or a mapping, not a number")
+	if n.Kind == yamltext.Number {
+		p.Errorf(n, "write on_limit: {status: "+n.Text+"}", "\"on_limit\" must be an action or a mapping, not a number")
 		return
 	}
-	if n.kind != mapKind {
+	if n.Kind != yamltext.Map {
 		p.parseAction(n, "on_limit", o)
 		p.makeWait(n, nil, r)
 		p.parseQueueing(n, nil, r)
 		return
 	}
-	f := p.fields(n, "on_limit", onLimitKeys())
-	if n := f.get("action"); n != nil {
+	f := p.Fields(n, "on_limit", onLimitKeys())
+	if n := f.Get("action"); n != nil {
 		p.parseAction(n, "action", o)
 	}
 	p.refuseOfAction(f, o.Action)
-	if n := f.get("status"); n != nil {
+	if n := f.Get("status"); n != nil {
 		lowest := int64(300)
 		if o.Action == ShadowBan {
 			lowest = 200
 		}
-		if status, ok := p.integer(n, "status", lowest, 599); ok {
+		if status, ok := p.Integer(n, "status", lowest, 599); ok {
 			o.Status = int(status)
 		}
 	}
-	if n := f.get("body"); n != nil {
+	if n := f.Get("body"); n != nil {
 		p.parseBodies(n, f, o)
-	} else if n := f.get("content_type"); n != nil {
-		p.errorf(n, "", "\"content_type\" needs a body")
+	} else if n := f.Get("content_type"); n != nil {
+		p.Errorf(n, "", "\"content_type\" needs a body")
 	}
-	if n := f.get("headers"); n != nil {
+	if n := f.Get("headers"); n != nil {
 		o.Headers = p.headerMap(n)
 	}
-	if n := f.get("retry_after_jitter"); n != nil {
+	if n := f.Get("retry_after_jitter"); n != nil {
 		p.parseJitter(n, &o.Jitter)
 	}
-	if n := f.get("latency"); n != nil {
+	if n := f.Get("latency"); n != nil {
 		p.parseLatency(n, &o.Latency)
 	}
 	p.makeWait(n, f, r)
@@ -133,8 +136,8 @@ func (p *parser) parseOnLimit(n *node, r *Rule) {
 }
 
 // parseAction reads what to do with a request over the limit.
-func (p *parser) parseAction(n *node, key string, o *OnLimit) {
-	word, ok := p.word(n, key)
+func (p *parser) parseAction(n *yamltext.Node, key string, o *OnLimit) {
+	word, ok := p.Word(n, key)
 	if !ok {
 		return
 	}
@@ -148,20 +151,20 @@ func (p *parser) parseAction(n *node, key string, o *OnLimit) {
 	case Queue.String():
 		o.Action = Queue
 	default:
-		near := didYouMean(word, known)
+		near := nearest.DidYouMean(word, known)
 		hint := ""
 		if near == "" {
 			hint = "known are " + strings.Join(known, ", ")
 		}
-		p.errorf(n, hint, "unknown action %s%s", quote(word), near)
+		p.Errorf(n, hint, "unknown action %s%s", clip.Quote(word), near)
 	}
 }
 
 // refuseOfAction reports keys that belong to another action.
-func (p *parser) refuseOfAction(f fields, a Action) {
+func (p *parser) refuseOfAction(f yamltext.Fields, a Action) {
 	owner := func(key string, actions ...Action) {
 		if field, ok := f[key]; ok && !slices.Contains(actions, a) {
-			p.errorf(field.key, "", "%q has no meaning beside action: %s", key, a)
+			p.Errorf(field.Key, "", "%q has no meaning beside action: %s", key, a)
 		}
 	}
 	owner("retry_after_jitter", Reject, Delay, Queue)
@@ -173,9 +176,9 @@ func (p *parser) refuseOfAction(f fields, a Action) {
 }
 
 // parseBodies reads body, one text or one for each type, and content_type.
-func (p *parser) parseBodies(n *node, f fields, o *OnLimit) {
-	kind := f.get("content_type")
-	if n.kind != mapKind {
+func (p *parser) parseBodies(n *yamltext.Node, f yamltext.Fields, o *OnLimit) {
+	kind := f.Get("content_type")
+	if n.Kind != yamltext.Map {
 		contentType := "text/plain; charset=utf-8"
 		if kind != nil {
 			contentType = p.contentType(kind, contentType)
@@ -190,16 +193,16 @@ func (p *parser) parseBodies(n *node, f fields, o *OnLimit) {
 		return
 	}
 	if kind != nil {
-		p.errorf(kind, "", "\"content_type\" has no meaning beside a body for each type")
+		p.Errorf(kind, "", "\"content_type\" has no meaning beside a body for each type")
 	}
-	if len(n.pairs) == 0 || len(n.pairs) > maxVariants {
-		p.errorf(n, "", "\"body\" must have from 1 to %d types, such as json and html", maxVariants)
+	if len(n.Pairs) == 0 || len(n.Pairs) > maxVariants {
+		p.Errorf(n, "", "\"body\" must have from 1 to %d types, such as json and html", maxVariants)
 		return
 	}
 	seen := map[string]bool{}
-	for _, field := range n.pairs {
+	for _, field := range n.Pairs {
 		contentType := ""
-		switch name := field.key.text; {
+		switch name := field.Key.Text; {
 		case name == "json":
 			contentType = "application/json"
 		case name == "html":
@@ -209,17 +212,17 @@ func (p *parser) parseBodies(n *node, f fields, o *OnLimit) {
 		case isMediaType(name):
 			contentType = strings.ToLower(name)
 		default:
-			p.errorf(field.key, "known are json, html, text, or a media type such as application/xml", "unknown type of body %s%s",
-				quote(name), didYouMean(name, []string{"json", "html", "text"}))
+			p.Errorf(field.Key, "known are json, html, text, or a media type such as application/xml", "unknown type of body %s%s",
+				clip.Quote(name), nearest.DidYouMean(name, []string{"json", "html", "text"}))
 			continue
 		}
 		plain, _, _ := strings.Cut(contentType, ";")
 		if seen[plain] {
-			p.errorf(field.key, "", "the body for %s is given twice", plain)
+			p.Errorf(field.Key, "", "the body for %s is given twice", plain)
 			continue
 		}
 		seen[plain] = true
-		p.addBody(field.value, field.key.text, contentType, o)
+		p.addBody(field.Value, field.Key.Text, contentType, o)
 	}
 }
 
@@ -229,12 +232,12 @@ func isMediaType(text string) bool {
 	return ok && isToken(kind) && isToken(sub) && !strings.Contains(text, "*")
 }
 
-func (p *parser) contentType(n *node, otherwise string) string {
-	value, ok := p.word(n, "content_type")
+func (p *parser) contentType(n *yamltext.Node, otherwise string) string {
+	value, ok := p.Word(n, "content_type")
 	switch {
 	case !ok:
 	case !isHeaderValue(value):
-		p.errorf(n, "", "the content type has characters that no header may have")
+		p.Errorf(n, "", "the content type has characters that no header may have")
 	default:
 		return value
 	}
@@ -242,13 +245,13 @@ func (p *parser) contentType(n *node, otherwise string) string {
 }
 
 // addBody reads one body and tries it.
-func (p *parser) addBody(n *node, key, contentType string, o *OnLimit) {
-	text, ok := p.word(n, key)
+func (p *parser) addBody(n *yamltext.Node, key, contentType string, o *OnLimit) {
+	text, ok := p.Word(n, key)
 	if !ok {
 		return
 	}
 	if len(text) > maxBody {
-		p.errorf(n, "", "the body is larger than %d KiB", maxBody>>10)
+		p.Errorf(n, "", "the body is larger than %d KiB", maxBody>>10)
 		return
 	}
 	template, err := body.Parse(text, body.EscapeOf(contentType))
@@ -257,12 +260,12 @@ func (p *parser) addBody(n *node, key, contentType string, o *OnLimit) {
 		for _, name := range body.Variables() {
 			names = append(names, "{{."+name+"}}")
 		}
-		p.errorf(n, "known are "+strings.Join(names, ", "), "%v", err)
+		p.Errorf(n, "known are "+strings.Join(names, ", "), "%v", err)
 		return
 	}
 	if _, static := template.Static(); !static && body.EscapeOf(contentType) == body.JSON {
 		if !template.IsJSON() {
-			p.errorf(n, "", "the body is not JSON once its variables are filled in")
+			p.Errorf(n, "", "the body is not JSON once its variables are filled in")
 			return
 		}
 	}
@@ -273,7 +276,7 @@ func (p *parser) addBody(n *node, key, contentType string, o *OnLimit) {
 func duration(text string, low, high time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || text[0] < '0' || text[0] > '9' || strings.Contains(text, "ns") || d%time.Microsecond != 0 {
-		return 0, fmt.Errorf("%s is not a time, such as 250ms, 1.5s or 2m", quote(text))
+		return 0, fmt.Errorf("%s is not a time, such as 250ms, 1.5s or 2m", clip.Quote(text))
 	}
 	if d < low || d > high {
 		return 0, fmt.Errorf("%s must be from %s to %s", text, low, high)
@@ -282,15 +285,15 @@ func duration(text string, low, high time.Duration) (time.Duration, error) {
 }
 
 // parseJitter reads a percentage or a time.
-func (p *parser) parseJitter(n *node, j *Jitter) {
-	text, ok := p.span(n, "retry_after_jitter")
+func (p *parser) parseJitter(n *yamltext.Node, j *Jitter) {
+	text, ok := p.Span(n, "retry_after_jitter")
 	if !ok {
 		return
 	}
 	if number, percent := strings.CutSuffix(text, "%"); percent {
 		v, err := strconv.ParseUint(number, 10, 8)
 		if err != nil || v < 1 || v > 100 {
-			p.errorf(n, "", "\"retry_after_jitter\" must be from 1%% to 100%%, or a time such as 5s, not %s", quote(text))
+			p.Errorf(n, "", "\"retry_after_jitter\" must be from 1%% to 100%%, or a time such as 5s, not %s", clip.Quote(text))
 			return
 		}
 		j.Percent = int64(v)
@@ -298,15 +301,15 @@ func (p *parser) parseJitter(n *node, j *Jitter) {
 	}
 	d, err := duration(text, time.Millisecond, maxWaiting)
 	if err != nil {
-		p.errorf(n, "a share such as 10% is possible too", "\"retry_after_jitter\": %v", err)
+		p.Errorf(n, "a share such as 10% is possible too", "\"retry_after_jitter\": %v", err)
 		return
 	}
 	j.Most = d
 }
 
 // parseLatency reads a time, with ± or +- how much it varies.
-func (p *parser) parseLatency(n *node, l *Latency) {
-	text, ok := p.span(n, "latency")
+func (p *parser) parseLatency(n *yamltext.Node, l *Latency) {
+	text, ok := p.Span(n, "latency")
 	if !ok {
 		return
 	}
@@ -316,27 +319,27 @@ func (p *parser) parseLatency(n *node, l *Latency) {
 		l.Spread, err = duration(strings.TrimSpace(spread), time.Microsecond, l.Base)
 	}
 	if err != nil {
-		p.errorf(n, "for example 120ms or 120ms±30ms", "\"latency\": %v", err)
+		p.Errorf(n, "for example 120ms or 120ms±30ms", "\"latency\": %v", err)
 		*l = Latency{}
 	}
 }
 
 // makeWait makes the limit of r, if its action is to delay, one whose requests
 // wait for their turn.
-func (p *parser) makeWait(at *node, f fields, r *Rule) {
+func (p *parser) makeWait(at *yamltext.Node, f yamltext.Fields, r *Rule) {
 	if r.OnLimit.Action != Delay || !r.Limit.Valid() || r.Limit.IsUnlimited() {
 		return
 	}
 	var wait time.Duration
-	n := f.get("max_wait")
+	n := f.Get("max_wait")
 	if n != nil {
-		text, ok := p.span(n, "max_wait")
+		text, ok := p.Span(n, "max_wait")
 		if !ok {
 			return
 		}
 		var err error
 		if wait, err = duration(text, time.Millisecond, maxWaiting); err != nil {
-			p.errorf(n, "", "\"max_wait\": %v", err)
+			p.Errorf(n, "", "\"max_wait\": %v", err)
 			return
 		}
 		at = n
@@ -348,13 +351,13 @@ func (p *parser) makeWait(at *node, f fields, r *Rule) {
 			limit = limit.MaxWait(wait)
 		}
 	case r.Concurrent():
-		p.errorf(at, "", "who is not among those under way cannot wait for a turn: nobody knows when that is")
+		p.Errorf(at, "", "who is not among those under way cannot wait for a turn: nobody knows when that is")
 		return
 	case limit.Algorithm() != headgate.TokenBucket:
-		p.errorf(at, "use algorithm: leaky_bucket, or token_bucket with a max_wait", "requests of a %s cannot be made to wait for their turn", limit.Algorithm())
+		p.Errorf(at, "use algorithm: leaky_bucket, or token_bucket with a max_wait", "requests of a %s cannot be made to wait for their turn", limit.Algorithm())
 		return
 	case n == nil:
-		p.errorf(at, "for example on_limit: {action: delay, max_wait: 2s}", "\"max_wait\" is missing: how long may a request wait for its turn?")
+		p.Errorf(at, "for example on_limit: {action: delay, max_wait: 2s}", "\"max_wait\" is missing: how long may a request wait for its turn?")
 		return
 	case limit.N() == 0:
 		return
@@ -362,7 +365,7 @@ func (p *parser) makeWait(at *node, f fields, r *Rule) {
 		limit = queueBehind(limit, wait)
 	}
 	if err := limit.Validate(); err != nil {
-		p.errorf(at, "", "%v", err)
+		p.Errorf(at, "", "%v", err)
 		return
 	}
 	p.warnOfWait(at, wait, limit)
@@ -384,12 +387,12 @@ func queueBehind(l headgate.Limit, wait time.Duration) headgate.Limit {
 }
 
 // warnOfWait warns of a wait that changes nothing.
-func (p *parser) warnOfWait(at *node, wait time.Duration, l headgate.Limit) {
+func (p *parser) warnOfWait(at *yamltext.Node, wait time.Duration, l headgate.Limit) {
 	r := l.Rule()
 	switch {
 	case r.DelayAfter >= r.Burst && r.Burst > 1:
-		p.warnf(at, "", "nobody ever waits: all %d places are served at once", r.Burst)
+		p.Warnf(at, "", "nobody ever waits: all %d places are served at once", r.Burst)
 	case wait > 0 && r.Late >= r.Capacity-r.Token && r.Capacity-r.Token-r.Free < r.Late-r.Free:
-		p.warnf(at, "", "a \"max_wait\" of %s has no effect: the queue is full before anybody would wait that long", wait)
+		p.Warnf(at, "", "a \"max_wait\" of %s has no effect: the queue is full before anybody would wait that long", wait)
 	}
 }

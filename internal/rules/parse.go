@@ -5,38 +5,42 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // Parse is Load for files that have been read already. The Ruleset is nil if
 // any of the diagnostics, which include the warnings, is an error.
-func Parse(sources ...Source) (*Ruleset, []Diagnostic) { return Options{}.Parse(sources...) }
+func Parse(sources ...Source) (*Ruleset, []diagnostic.Diagnostic) { return Options{}.Parse(sources...) }
 
 // Parse is [Parse] with these options.
-func (o Options) Parse(sources ...Source) (*Ruleset, []Diagnostic) {
+func (o Options) Parse(sources ...Source) (*Ruleset, []diagnostic.Diagnostic) {
 	p := parser{
 		options: o,
 		trees:   map[*domain]*parsedTree{},
 		places:  map[place]*branch{},
 		set:     &Ruleset{domains: map[string]*domain{}},
 		zones:   map[string]*time.Location{},
-		reports: make([]reporter, len(sources)),
+		reports: make([]yamltext.Report, len(sources)),
 
 		replaced: map[limitName]bool{},
 		digester: newDigester(o.KeySecret),
 	}
 	for i, s := range sources {
-		p.reporter = &p.reports[i]
-		p.file = s.Name
+		p.Report = &p.reports[i]
+		p.File = s.Name
 		p.parseFile(s.Data)
 	}
 	p.warnRepeated()
 	p.warnShadowed()
 	p.finishTrees()
-	var diagnostics []Diagnostic
+	var diagnostics []diagnostic.Diagnostic
 	errors := 0
 	for i := range p.reports {
-		errors += p.reports[i].errors
-		diagnostics = append(diagnostics, p.reports[i].sorted()...)
+		errors += p.reports[i].Errors
+		diagnostics = append(diagnostics, p.reports[i].Sorted()...)
 	}
 	if errors > 0 {
 		return nil, diagnostics
@@ -50,13 +54,13 @@ func (o Options) Parse(sources ...Source) (*Ruleset, []Diagnostic) {
 // parser reads files into a Ruleset. The embedded reporter is that of the
 // current file.
 type parser struct {
-	*reporter
+	*yamltext.Report
 
 	options  Options
 	digester *digester
 	set      *Ruleset
 	zones    map[string]*time.Location // loaded once each, so that equal limits compare equal
-	reports  []reporter
+	reports  []yamltext.Report
 	parsed   []parsedRule
 
 	// Of the descriptor form:
@@ -73,8 +77,8 @@ type parsedRule struct {
 	// signature is the same for rules that count the same requests by the
 	// same key.
 	signature string
-	name      *node
-	report    *reporter
+	name      *yamltext.Node
+	report    *yamltext.Report
 	order     int // among all, as in the files
 }
 
@@ -85,27 +89,27 @@ func documentKeys() []string {
 // parseFile reads the documents of one file. Top-level keys that begin with x-
 // are the user's own, for example to hold anchors.
 func (p *parser) parseFile(src []byte) {
-	read := readDocuments
+	read := yamltext.ReadDocuments
 	if p.options.Compat == CompatEnvoy {
-		read = readFirst
+		read = yamltext.ReadFirst
 	}
-	docs := slices.DeleteFunc(read(src, p.reporter), func(doc *node) bool { return doc.kind == nullKind })
+	docs := slices.DeleteFunc(read(src, p.Report), func(doc *yamltext.Node) bool { return doc.Kind == yamltext.Null })
 	for _, doc := range docs {
-		if p.peekCompat(doc) == CompatEnvoy && hasKey(doc, "descriptors") {
-			p.takeLast(doc)
+		if p.peekCompat(doc) == CompatEnvoy && yamltext.HasKey(doc, "descriptors") {
+			p.TakeLast(doc)
 		} else {
-			p.refuseRepeats(doc)
+			p.RefuseRepeats(doc)
 		}
-		if doc.kind == mapKind {
-			doc.pairs = slices.DeleteFunc(slices.Clone(doc.pairs), func(field pair) bool {
-				return strings.HasPrefix(field.key.text, "x-")
+		if doc.Kind == yamltext.Map {
+			doc.Pairs = slices.DeleteFunc(slices.Clone(doc.Pairs), func(field yamltext.Pair) bool {
+				return strings.HasPrefix(field.Key.Text, "x-")
 			})
 		}
 		p.parseDocument(doc)
 	}
-	if p.errors == 0 && !slices.ContainsFunc(docs, saysRules) {
-		p.add(Diagnostic{
-			Severity: SeverityError, Line: 1, Column: 1,
+	if p.Errors == 0 && !slices.ContainsFunc(docs, saysRules) {
+		p.Add(diagnostic.Diagnostic{
+			Severity: diagnostic.SeverityError, Line: 1, Column: 1,
 			Message: "the file holds no rules", Hint: "if that is meant, write a domain and \"limits: []\"",
 		})
 	}
@@ -113,55 +117,50 @@ func (p *parser) parseFile(src []byte) {
 
 // saysRules reports whether a document has a list of rules, be it an empty one: a
 // file that has been cut off, or not yet been written, has none.
-func saysRules(doc *node) bool {
-	return doc.kind != mapKind || slices.ContainsFunc(doc.pairs, func(f pair) bool {
-		return (f.key.text == "limits" || f.key.text == "descriptors") && f.value != nil && f.value.kind != nullKind
+func saysRules(doc *yamltext.Node) bool {
+	return doc.Kind != yamltext.Map || slices.ContainsFunc(doc.Pairs, func(f yamltext.Pair) bool {
+		return (f.Key.Text == "limits" || f.Key.Text == "descriptors") && f.Value != nil && f.Value.Kind != yamltext.Null
 	})
 }
 
 // parseDocument reads one namespace of rules.
-func (p *parser) parseDocument(doc *node) {
+func (p *parser) parseDocument(doc *yamltext.Node) {
 	t := treeForm{parser: p}
-	if doc.kind == mapKind && hasKey(doc, "descriptors") {
+	if doc.Kind == yamltext.Map && yamltext.HasKey(doc, "descriptors") {
 		t.compat = p.peekCompat(doc)
 		doc = p.placed(doc, "a rule file", documentKeys(), t.compat)
 	}
-	f := p.fields(doc, "a rule file", documentKeys())
-	if doc.kind != mapKind {
+	f := p.Fields(doc, "a rule file", documentKeys())
+	if doc.Kind != yamltext.Map {
 		return
 	}
 	name, d := "", (*domain)(nil)
-	switch n := f.get("domain"); {
-	case n == nil && !hasKey(doc, "domain"):
-		p.errorf(doc, "", "\"domain\" is missing")
+	switch n := f.Get("domain"); {
+	case n == nil && !yamltext.HasKey(doc, "domain"):
+		p.Errorf(doc, "", "\"domain\" is missing")
 	case n != nil:
-		if t.compat == CompatEnvoy && n.kind == numberKind {
-			n = &node{kind: textKind, text: n.text, line: n.line, column: n.column}
+		if t.compat == CompatEnvoy && n.Kind == yamltext.Number {
+			n = &yamltext.Node{Kind: yamltext.Text, Text: n.Text, Line: n.Line, Column: n.Column}
 		}
 		if text, ok := p.domainName(n); ok {
 			name, d = text, p.domain(text)
 		}
 	}
-	if n := f.get("headers"); n != nil {
+	if n := f.Get("headers"); n != nil {
 		p.parseHeaders(n, d)
 	}
-	limits := f.get("limits")
+	limits := f.Get("limits")
 	switch {
 	case limits == nil:
-	case limits.kind != listKind:
-		p.errorf(limits, "", "\"limits\" must be a list, not %s", limits.kind)
+	case limits.Kind != yamltext.List:
+		p.Errorf(limits, "", "\"limits\" must be a list, not %s", limits.Kind)
 	default:
-		for i, item := range limits.items {
-			p.parseLimit(item, ordinal("limit", i), name, d)
+		for i, item := range limits.Items {
+			p.parseLimit(item, yamltext.Ordinal("limit", i), name, d)
 		}
 	}
 	t.domain, t.domainName = d, name
 	t.parse(f)
-}
-
-// hasKey reports whether a mapping has the key, be it without a value.
-func hasKey(n *node, key string) bool {
-	return slices.ContainsFunc(n.pairs, func(f pair) bool { return f.key.text == key })
 }
 
 // domain returns the domain of that name, new if need be. Documents and files
@@ -182,13 +181,13 @@ const (
 )
 
 // domainName reads the name of a domain: any text, as Envoy's are.
-func (p *parser) domainName(n *node) (string, bool) {
-	name, ok := p.word(n, "domain")
+func (p *parser) domainName(n *yamltext.Node) (string, bool) {
+	name, ok := p.Word(n, "domain")
 	if !ok {
 		return "", false
 	}
 	if len(name) > maxDomain || strings.ContainsFunc(name, unicode.IsControl) {
-		p.errorf(n, "", "the domain %s must have at most %d bytes and no control characters", quote(name), maxDomain)
+		p.Errorf(n, "", "the domain %s must have at most %d bytes and no control characters", clip.Quote(name), maxDomain)
 		return "", false
 	}
 	return name, true
@@ -196,8 +195,8 @@ func (p *parser) domainName(n *node) (string, bool) {
 
 // ruleName reads the name of a rule. It ends up in the RateLimit header and in
 // metrics, so it keeps to characters that need no escape anywhere.
-func (p *parser) ruleName(n *node) (string, bool) {
-	name, ok := p.word(n, "name")
+func (p *parser) ruleName(n *yamltext.Node) (string, bool) {
+	name, ok := p.Word(n, "name")
 	if !ok {
 		return "", false
 	}
@@ -205,7 +204,7 @@ func (p *parser) ruleName(n *node) (string, bool) {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_.:/", c)
 	})
 	if bad >= 0 || len(name) > maxRule {
-		p.errorf(n, "", "the name %s must have at most %d letters, digits and -_.:/", quote(name), maxRule)
+		p.Errorf(n, "", "the name %s must have at most %d letters, digits and -_.:/", clip.Quote(name), maxRule)
 		return "", false
 	}
 	return name, true
@@ -213,12 +212,12 @@ func (p *parser) ruleName(n *node) (string, bool) {
 
 // addRule files a rule under its domain. Without a signature, as something is
 // wrong with it, the rule is not compared with others.
-func (p *parser) addRule(d *domain, r *Rule, name *node, signature string) {
+func (p *parser) addRule(d *domain, r *Rule, name *yamltext.Node, signature string) {
 	if d == nil || r.Name == "" {
 		return
 	}
 	if first := d.byName[r.Name]; first != nil {
-		p.errorf(name, "", "the name %s is taken in the domain %s: %s", quote(r.Name), quote(r.Domain), first.Position())
+		p.Errorf(name, "", "the name %s is taken in the domain %s: %s", clip.Quote(r.Name), clip.Quote(r.Domain), first.Position())
 		return
 	}
 	d.byName[r.Name] = r
@@ -229,7 +228,7 @@ func (p *parser) addRule(d *domain, r *Rule, name *node, signature string) {
 	d.rules = append(d.rules, r)
 	p.set.rules = append(p.set.rules, r)
 	if signature != "" {
-		p.parsed = append(p.parsed, parsedRule{r, signature, name, p.reporter, len(p.parsed)})
+		p.parsed = append(p.parsed, parsedRule{r, signature, name, p.Report, len(p.parsed)})
 	}
 }
 

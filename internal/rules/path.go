@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
 )
 
 // pathPattern is a path in which * stands for one segment, or inside a segment
@@ -36,13 +38,13 @@ const maxPattern = 4096
 func parsePath(source string) (pathPattern, error) {
 	switch {
 	case len(source) > maxPattern:
-		return pathPattern{}, fmt.Errorf("the path %s is longer than %d bytes", quote(source), maxPattern)
+		return pathPattern{}, fmt.Errorf("the path %s is longer than %d bytes", clip.Quote(source), maxPattern)
 	case strings.HasPrefix(source, "*"):
-		return pathPattern{}, fmt.Errorf("the path %s must begin with /, such as %q", quote(source), "/**/"+strings.TrimPrefix(source, "**/"))
+		return pathPattern{}, fmt.Errorf("the path %s must begin with /, such as %q", clip.Quote(source), "/**/"+strings.TrimPrefix(source, "**/"))
 	case !strings.HasPrefix(source, "/"):
-		return pathPattern{}, fmt.Errorf("the path %s must begin with /", quote(source))
+		return pathPattern{}, fmt.Errorf("the path %s must begin with /", clip.Quote(source))
 	case strings.Contains(source, "?"):
-		return pathPattern{}, fmt.Errorf("the path %s has a query; match it with query", quote(source))
+		return pathPattern{}, fmt.Errorf("the path %s has a query; match it with query", clip.Quote(source))
 	}
 	p := pathPattern{source: source}
 	rest := strings.TrimSuffix(source[1:], "/")
@@ -53,7 +55,7 @@ func parsePath(source string) (pathPattern, error) {
 	for text := range strings.SplitSeq(rest, "/") {
 		s, err := parseSegment(text)
 		if err != nil {
-			return pathPattern{}, fmt.Errorf("the path %s %w", quote(source), err)
+			return pathPattern{}, fmt.Errorf("the path %s %w", clip.Quote(source), err)
 		}
 		if s.kind == deepSegment && len(p.segments) > 0 && p.segments[len(p.segments)-1].kind == deepSegment {
 			continue // ** after ** adds nothing
@@ -74,9 +76,9 @@ func parseSegment(text string) (segment, error) {
 	case text == "." || text == "..":
 		return segment{}, fmt.Errorf("has the segment %q; write the path that it leads to", text)
 	case strings.Contains(text, "**"):
-		return segment{}, fmt.Errorf("has ** inside the segment %s: ** must stand alone, a single * is enough here", quote(text))
+		return segment{}, fmt.Errorf("has ** inside the segment %s: ** must stand alone, a single * is enough here", clip.Quote(text))
 	case text[0] == '{' && strings.HasSuffix(text, "}"):
-		return segment{}, fmt.Errorf("has the segment %s: write * for any one segment", quote(text))
+		return segment{}, fmt.Errorf("has the segment %s: write * for any one segment", clip.Quote(text))
 	}
 	g, err := parseGlob(text)
 	if err != nil {

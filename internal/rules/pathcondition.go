@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // pathCondition asks for any of some paths, and none of others. Of the readings
@@ -155,12 +156,12 @@ func (p *pathPattern) folded() *pathPattern {
 }
 
 // parsePaths reads path and path_case.
-func (p *parser) parsePaths(f fields, c *pathCondition) lists {
-	if n := f.get("path_case"); n != nil {
-		word, ok := p.choice(n, "path_case", "ignore", "sensitive")
+func (p *parser) parsePaths(f yamltext.Fields, c *pathCondition) lists {
+	if n := f.Get("path_case"); n != nil {
+		word, ok := p.Choice(n, "path_case", "ignore", "sensitive")
 		c.exact = ok && word == "sensitive"
 	}
-	n := f.get("path")
+	n := f.Get("path")
 	if n == nil {
 		return lists{}
 	}

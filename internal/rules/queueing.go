@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // Queueing says how the requests over a limit are kept and sent, with the action
@@ -58,37 +61,37 @@ func queueKeys() []string {
 
 // parseQueueing reads those keys of on_limit, of which there are none if f is
 // nil.
-func (p *parser) parseQueueing(at *node, f fields, r *Rule) {
+func (p *parser) parseQueueing(at *yamltext.Node, f yamltext.Fields, r *Rule) {
 	if r.OnLimit.Action != Queue {
 		return
 	}
 	if r.Limit.Valid() && r.Limit.Rule().CountDenied {
-		p.errorf(at, "leave one of them out", "requests cannot be queued where refused ones count: the queue would never get its turn")
+		p.Errorf(at, "leave one of them out", "requests cannot be queued where refused ones count: the queue would never get its turn")
 	}
 	if r.Concurrent() {
-		p.errorf(at, "limit the rate at which the queue is sent instead", "who is not among those under way cannot be queued: nobody knows when a place will be free")
+		p.Errorf(at, "limit the rate at which the queue is sent instead", "who is not among those under way cannot be queued: nobody knows when a place will be free")
 	}
 	q := DefaultQueueing()
 	number := func(key string, low, high int64, set func(int64)) {
-		if n := f.get(key); n != nil {
-			if v, ok := p.integer(n, key, low, high); ok {
+		if n := f.Get(key); n != nil {
+			if v, ok := p.Integer(n, key, low, high); ok {
 				set(v)
 			}
 		}
 	}
 	bytes := func(key string, low, high int64, set func(int64)) {
-		if n := f.get(key); n != nil {
+		if n := f.Get(key); n != nil {
 			if v, ok := p.byteSize(n, key, low, high); ok {
 				set(v)
 			}
 		}
 	}
 	span := func(key string, low, high time.Duration, set func(time.Duration)) {
-		if n := f.get(key); n != nil {
-			if text, ok := p.span(n, key); ok {
+		if n := f.Get(key); n != nil {
+			if text, ok := p.Span(n, key); ok {
 				d, err := duration(text, low, high)
 				if err != nil {
-					p.errorf(n, "", "%q: %v", key, err)
+					p.Errorf(n, "", "%q: %v", key, err)
 					return
 				}
 				set(d)
@@ -100,7 +103,7 @@ func (p *parser) parseQueueing(at *node, f fields, r *Rule) {
 	bytes("max_body", 0, maxQueueBody, func(v int64) { q.MaxBody = v })
 	span("ttl", time.Second, maxQueueTTL, func(d time.Duration) { q.TTL = d })
 	number("retries", 0, maxQueueRetries, func(v int64) { q.Retries = int(v) })
-	if n := f.get("backoff"); n != nil {
+	if n := f.Get("backoff"); n != nil {
 		p.parseBackoff(n, &q)
 	}
 	number("concurrency", 1, maxQueueConcurrency, func(v int64) { q.Concurrency = int(v) })
@@ -111,8 +114,8 @@ func (p *parser) parseQueueing(at *node, f fields, r *Rule) {
 }
 
 // parseBackoff reads one time, or two with .. between.
-func (p *parser) parseBackoff(n *node, q *Queueing) {
-	text, ok := p.span(n, "backoff")
+func (p *parser) parseBackoff(n *yamltext.Node, q *Queueing) {
+	text, ok := p.Span(n, "backoff")
 	if !ok {
 		return
 	}
@@ -123,25 +126,25 @@ func (p *parser) parseBackoff(n *node, q *Queueing) {
 		most, err = duration(last, least, maxQueueBackoff)
 	}
 	if err != nil {
-		p.errorf(n, "for example 1s..5m", "\"backoff\": %v", err)
+		p.Errorf(n, "for example 1s..5m", "\"backoff\": %v", err)
 		return
 	}
 	q.BackoffLeast, q.BackoffMost = least, most
 }
 
 // byteSize reads a number of bytes, such as 1000, 64KiB or 100MB.
-func (p *parser) byteSize(n *node, key string, low, high int64) (int64, bool) {
-	if n.kind != textKind && n.kind != numberKind {
-		p.errorf(n, "", "%q must be a size such as 100MB, not %s", key, n.kind)
+func (p *parser) byteSize(n *yamltext.Node, key string, low, high int64) (int64, bool) {
+	if n.Kind != yamltext.Text && n.Kind != yamltext.Number {
+		p.Errorf(n, "", "%q must be a size such as 100MB, not %s", key, n.Kind)
 		return 0, false
 	}
-	v, err := parseBytes(n.text)
+	v, err := parseBytes(n.Text)
 	if err != nil {
-		p.errorf(n, "write a number of bytes, or one with a unit such as 64KiB or 100MB", "%q: %v", key, err)
+		p.Errorf(n, "write a number of bytes, or one with a unit such as 64KiB or 100MB", "%q: %v", key, err)
 		return 0, false
 	}
 	if v < low || v > high {
-		p.errorf(n, "", "%q must be from %d to %d bytes, not %s", key, low, high, n.text)
+		p.Errorf(n, "", "%q must be from %d to %d bytes, not %s", key, low, high, n.Text)
 		return 0, false
 	}
 	return v, true
@@ -154,7 +157,7 @@ func parseBytes(text string) (int64, error) {
 	}[text[len(digits):]]
 	v, err := strconv.ParseUint(strings.ReplaceAll(digits, "_", ""), 10, 41)
 	if !known || err != nil || strings.HasPrefix(digits, "_") || strings.HasSuffix(digits, "_") || strings.Contains(digits, "__") {
-		return 0, fmt.Errorf("%s is not a size", quote(text))
+		return 0, fmt.Errorf("%s is not a size", clip.Quote(text))
 	}
 	return int64(v) * factor, nil
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
 )
 
 // Rate is how much of a limit: N per Period.
@@ -88,12 +90,12 @@ func ParseRate(text string) (Rate, error) {
 // rateWithoutSlash explains what is missing in text.
 func rateWithoutSlash(text string) error {
 	if _, err := ParseCount(text); err == nil {
-		return fmt.Errorf("the rate %s lacks a period, such as %s/minute", quote(text), text)
+		return fmt.Errorf("the rate %s lacks a period, such as %s/minute", clip.Quote(text), text)
 	}
-	if word := nearest(text, []string{"unlimited"}); word != "" {
-		return fmt.Errorf("unknown rate %s, did you mean %q?", quote(text), word)
+	if word := nearest.Word(text, []string{"unlimited"}); word != "" {
+		return fmt.Errorf("unknown rate %s, did you mean %q?", clip.Quote(text), word)
 	}
-	return fmt.Errorf("the rate %s is not a count per period, such as 5/minute", quote(text))
+	return fmt.Errorf("the rate %s is not a count per period, such as 5/minute", clip.Quote(text))
 }
 
 // ParseCount reads the number of a rate: digits, grouped by _ if one likes,
@@ -109,7 +111,7 @@ func ParseCount(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n > headgate.MaxLimit {
-		return 0, fmt.Errorf("the count %s is too large: at most %d", quote(text), int64(headgate.MaxLimit))
+		return 0, fmt.Errorf("the count %s is too large: at most %d", clip.Quote(text), int64(headgate.MaxLimit))
 	}
 	return n, nil
 }
@@ -123,11 +125,11 @@ func countDigits(text string) (string, error) {
 		case c == '_' && i > 0 && i < len(text)-1 && text[i-1] != '_':
 			grouped = true
 		case c == '-' && i == 0:
-			return "", fmt.Errorf("the count %s is negative", quote(text))
+			return "", fmt.Errorf("the count %s is negative", clip.Quote(text))
 		case (c == '.' || c == ',') && i > 0:
-			return "", fmt.Errorf("the count %s is not a whole number without separators (groups are written 1_000)", quote(text))
+			return "", fmt.Errorf("the count %s is not a whole number without separators (groups are written 1_000)", clip.Quote(text))
 		default:
-			return "", fmt.Errorf("the count %s is not a whole number", quote(text))
+			return "", fmt.Errorf("the count %s is not a whole number", clip.Quote(text))
 		}
 	}
 	if grouped {
@@ -176,10 +178,10 @@ func parseUnit(word string) (unit, error) {
 		return u, nil
 	}
 	known := []string{"millisecond", "second", "minute", "hour", "day", "week", "month", "year"}
-	if hint := didYouMean(word, known); hint != "" {
-		return unit{}, fmt.Errorf("unknown unit %s%s", quote(word), hint)
+	if hint := nearest.DidYouMean(word, known); hint != "" {
+		return unit{}, fmt.Errorf("unknown unit %s%s", clip.Quote(word), hint)
 	}
-	return unit{}, fmt.Errorf("unknown unit %s: known are second, minute, hour, day, week, month and year", quote(word))
+	return unit{}, fmt.Errorf("unknown unit %s: known are second, minute, hour, day, week, month and year", clip.Quote(word))
 }
 
 // parsePeriod reads what stands after the / of a rate. The calendar unit is
@@ -190,7 +192,7 @@ func parsePeriod(text string) (time.Duration, headgate.CalendarUnit, error) {
 		return 0, 0, errors.New("the period after the / is missing, such as second, minute or 30s")
 	}
 	if c := rest[0]; c == '-' || c == '+' {
-		return 0, 0, fmt.Errorf("the period %s has a sign", quote(rest))
+		return 0, 0, fmt.Errorf("the period %s has a sign", clip.Quote(rest))
 	}
 	if rest[0] < '0' || rest[0] > '9' {
 		u, err := parseUnit(rest)
@@ -205,12 +207,12 @@ func parsePeriod(text string) (time.Duration, headgate.CalendarUnit, error) {
 			return 0, 0, err
 		}
 		if part > headgate.MaxPeriod-total {
-			return 0, 0, fmt.Errorf("the period %s is too long: at most %d days", quote(strings.TrimSpace(text)), headgate.MaxPeriod/day)
+			return 0, 0, fmt.Errorf("the period %s is too long: at most %d days", clip.Quote(strings.TrimSpace(text)), headgate.MaxPeriod/day)
 		}
 		total += part
 	}
 	if total == 0 {
-		return 0, 0, fmt.Errorf("the period %s is zero", quote(strings.TrimSpace(text)))
+		return 0, 0, fmt.Errorf("the period %s is zero", clip.Quote(strings.TrimSpace(text)))
 	}
 	return total, headgate.NoCalendar, nil
 }
@@ -219,14 +221,14 @@ func parsePeriod(text string) (time.Duration, headgate.CalendarUnit, error) {
 func parsePart(text string) (part time.Duration, rest string, err error) {
 	end := strings.IndexFunc(text, func(c rune) bool { return (c < '0' || c > '9') && c != '_' })
 	if end < 0 {
-		return 0, "", fmt.Errorf("the period %s lacks a unit, such as %ss", quote(text), text)
+		return 0, "", fmt.Errorf("the period %s lacks a unit, such as %ss", clip.Quote(text), text)
 	}
 	if c := text[end]; c == '.' || c == ',' {
-		return 0, "", fmt.Errorf("the period %s is not a whole number: use a smaller unit, such as 90m for an hour and a half", quote(text))
+		return 0, "", fmt.Errorf("the period %s is not a whole number: use a smaller unit, such as 90m for an hour and a half", clip.Quote(text))
 	}
 	digits, err := countDigits(text[:end])
 	if err != nil {
-		return 0, "", fmt.Errorf("the period %s is not a whole number of a unit, such as 30s", quote(text))
+		return 0, "", fmt.Errorf("the period %s is not a whole number of a unit, such as 30s", clip.Quote(text))
 	}
 	text = strings.TrimLeft(text[end:], " ")
 	end = strings.IndexFunc(text, func(c rune) bool { return c >= '0' && c <= '9' })

@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
 )
 
 // warnRepeated warns of rules that change nothing, as another one counts the
@@ -36,11 +37,11 @@ func (p *parser) warnPair(first, second parsedRule) bool {
 	case !a.Limit.Valid() || !b.Limit.Valid():
 		return false // its rate is wrong, and what it would be nobody knows
 	case a.repeats(b) && p.isReplaced(a) == p.isReplaced(b):
-		second.report.warnf(second.name, "remove one of them", "the rule %s repeats %s (%s): same match, key and limit", quote(b.Name), quote(a.Name), a.Position())
+		second.report.Warnf(second.name, "remove one of them", "the rule %s repeats %s (%s): same match, key and limit", clip.Quote(b.Name), clip.Quote(a.Name), a.Position())
 	case a.covers(b) && p.answersFor(first, second):
-		second.report.warnf(second.name, "", "the rule %s can never refuse: %s (%s) counts the same and is %s", quote(b.Name), quote(a.Name), a.Position(), stricter)
+		second.report.Warnf(second.name, "", "the rule %s can never refuse: %s (%s) counts the same and is %s", clip.Quote(b.Name), clip.Quote(a.Name), a.Position(), stricter)
 	case b.covers(a) && p.answersFor(second, first):
-		first.report.warnf(first.name, "", "the rule %s can never refuse: %s (%s) counts the same and is %s", quote(a.Name), quote(b.Name), b.Position(), stricter)
+		first.report.Warnf(first.name, "", "the rule %s can never refuse: %s (%s) counts the same and is %s", clip.Quote(a.Name), clip.Quote(b.Name), b.Position(), stricter)
 	default:
 		return false
 	}

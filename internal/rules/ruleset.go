@@ -3,6 +3,8 @@ package rules
 import (
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/diagnostic"
 )
 
 // Ruleset is a set of rules that was read as a whole. It never changes, and
@@ -11,7 +13,7 @@ type Ruleset struct {
 	domains  map[string]*domain
 	names    []string
 	rules    []*Rule
-	warnings []Diagnostic
+	warnings []diagnostic.Diagnostic
 	stats    Stats
 
 	concurrent bool // there is a rule that is
@@ -45,7 +47,7 @@ func (s *Ruleset) Rule(domain, name string) *Rule {
 func (s *Ruleset) Stats() Stats { return s.stats }
 
 // Warnings returns what is legal in the files but hardly meant.
-func (s *Ruleset) Warnings() []Diagnostic { return slices.Clone(s.warnings) }
+func (s *Ruleset) Warnings() []diagnostic.Diagnostic { return slices.Clone(s.warnings) }
 
 // maxScratch is the most memory, in bytes, that a Matches keeps for later
 // after a request with large values.

@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules/schema"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // beyondSchema are mistakes that a schema cannot express, or that are not in
@@ -71,17 +73,17 @@ func compileSchema(t *testing.T, text string) *jsonschema.Schema {
 // it is not even YAML.
 func asJSON(t *testing.T, src []byte) ([]any, bool) {
 	t.Helper()
-	var r reporter
-	nodes := readYAML(src, &r)
-	if r.errors > 0 {
+	var r yamltext.Report
+	nodes := yamltext.Read(src, &r)
+	if r.Errors > 0 {
 		return nil, false
 	}
 	var docs []any
 	for _, n := range nodes {
-		if n.kind == nullKind {
+		if n.Kind == yamltext.Null {
 			continue
 		}
-		text, err := json.Marshal(n.plain())
+		text, err := json.Marshal(n.Plain())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +135,7 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 			t.Errorf("%s: an exception that is none", name)
 		case (refused == nil) == (set != nil), known:
 		case refused == nil:
-			t.Errorf("%s: the schema takes it, and the loader says %v", name, Problems(problems))
+			t.Errorf("%s: the schema takes it, and the loader says %v", name, diagnostic.Problems(problems))
 		default:
 			t.Errorf("%s: the loader takes it, and the schema says %v", name, refused)
 		}

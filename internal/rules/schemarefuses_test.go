@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules/schema"
 )
 
@@ -64,7 +65,7 @@ func TestSchemaRefusesWhatItCan(t *testing.T) {
 		refused := accepts(s, docs)
 		set, problems := Parse(Source{Name: "r.yaml", Data: src})
 		if (set != nil) != taken || (refused == nil) != taken {
-			t.Errorf("%s: the schema says %v, the loader %v, want taken: %t", strings.TrimSpace(body), refused, Problems(problems), taken)
+			t.Errorf("%s: the schema says %v, the loader %v, want taken: %t", strings.TrimSpace(body), refused, diagnostic.Problems(problems), taken)
 		}
 	}
 }

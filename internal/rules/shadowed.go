@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
 )
 
 // warnShadowed warns of rules that can never refuse, as one that applies to at
@@ -30,8 +31,8 @@ func (p *parser) warnShadowed() {
 	for _, narrow := range all {
 		for _, w := range wide[narrow.key] {
 			if w.signature != narrow.signature && w.rule.covers(narrow.rule) && w.includes(narrow) && p.answersFor(w.parsedRule, narrow.parsedRule) {
-				narrow.report.warnf(narrow.name, "", "the rule %s can never refuse%s: %s (%s) counts the same requests and others, and is as strict",
-					quote(narrow.rule.Name), narrow.ofNoTier(), quote(w.rule.Name), w.rule.Position())
+				narrow.report.Warnf(narrow.name, "", "the rule %s can never refuse%s: %s (%s) counts the same requests and others, and is as strict",
+					clip.Quote(narrow.rule.Name), narrow.ofNoTier(), clip.Quote(w.rule.Name), w.rule.Position())
 				break
 			}
 		}

@@ -1,19 +1,24 @@
 package rules
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
 
 // parseShare reads the part of a limit that this process may give out by
 // itself.
-func (p *parser) parseShare(field pair, r *Rule) {
-	n := field.value
-	v, err := strconv.ParseFloat(n.text, 64)
+func (p *parser) parseShare(field yamltext.Pair, r *Rule) {
+	n := field.Value
+	v, err := strconv.ParseFloat(n.Text, 64)
 	switch {
-	case n.kind != numberKind || err != nil:
-		p.errorf(n, "", "\"share\" must be a number, not %s", quote(n.text))
+	case n.Kind != yamltext.Number || err != nil:
+		p.Errorf(n, "", "\"share\" must be a number, not %s", clip.Quote(n.Text))
 	case !(v > 0 && v <= 1): // also refuses NaN
-		p.errorf(n, "", "\"share\" must be more than 0 and at most 1, not %s", n.text)
+		p.Errorf(n, "", "\"share\" must be more than 0 and at most 1, not %s", n.Text)
 	case r.OnStoreError != StoreErrorLocal:
-		p.errorf(field.key, "", "\"share\" has no meaning beside a policy other than local")
+		p.Errorf(field.Key, "", "\"share\" has no meaning beside a policy other than local")
 	default:
 		r.LocalShare = v
 	}

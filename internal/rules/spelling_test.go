@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/request/reading"
 )
 
@@ -53,7 +54,7 @@ limits:
   - {name: v1, rate: 1/s, match: {path: [/v1/**, "!/v1/health"]}}
 `)})
 	if set == nil {
-		f.Fatal(Problems(diagnostics))
+		f.Fatal(diagnostic.Problems(diagnostics))
 	}
 	f.Fuzz(func(t *testing.T, sent string, steps []byte) {
 		if !strings.HasPrefix(sent, "/") || len(steps) > 8 {

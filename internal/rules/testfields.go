@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // testClock is where a trace has come to.
@@ -19,10 +22,10 @@ type testClock struct {
 
 // parse reads a time: since the start, since the step before, of the day, or
 // with its date.
-func (c *testClock) parse(n *node) (time.Time, error) {
-	text := n.text
+func (c *testClock) parse(n *yamltext.Node) (time.Time, error) {
+	text := n.Text
 	switch {
-	case n.kind != textKind:
+	case n.Kind != yamltext.Text:
 		return time.Time{}, errors.New("is not a time")
 	case strings.HasPrefix(text, "+"):
 		d, err := parseTestDuration(text[1:])
@@ -40,7 +43,7 @@ func (c *testClock) parse(n *node) (time.Time, error) {
 			return time.Date(y, m, d, at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), c.zone), nil
 		}
 	}
-	return time.Time{}, errors.New(quote(text) + " is not a time")
+	return time.Time{}, errors.New(clip.Quote(text) + " is not a time")
 }
 
 // parseDate reads a date with a time, or alone for its midnight.
@@ -78,68 +81,68 @@ func parseTestDuration(text string) (time.Duration, error) {
 		d, _, err = parsePeriod(text)
 	}
 	if err != nil || d < 0 || d > maxTestTime || d%time.Microsecond != 0 || strings.HasPrefix(text, "+") {
-		return 0, errors.New(quote(text) + " is not a duration")
+		return 0, errors.New(clip.Quote(text) + " is not a duration")
 	}
 	return d, nil
 }
 
-func (p *testParser) duration(n *node, key string) (time.Duration, bool) {
-	d, err := parseTestDuration(n.text)
-	if err != nil || n.kind != textKind {
-		p.errorf(n, "write it with a unit, such as 11.25s", "%q must be a duration of whole microseconds, not %s", key, quote(n.text))
+func (p *testParser) duration(n *yamltext.Node, key string) (time.Duration, bool) {
+	d, err := parseTestDuration(n.Text)
+	if err != nil || n.Kind != yamltext.Text {
+		p.Errorf(n, "write it with a unit, such as 11.25s", "%q must be a duration of whole microseconds, not %s", key, clip.Quote(n.Text))
 		return 0, false
 	}
 	return d, true
 }
 
 // readRequest reads request, descriptor or descriptors, if there are any.
-func (p *testParser) readRequest(f fields, at *node, s *TestStep) {
+func (p *testParser) readRequest(f yamltext.Fields, at *yamltext.Node, s *TestStep) {
 	given := 0
-	if n := f.get("request"); n != nil {
+	if n := f.Get("request"); n != nil {
 		given++
 		s.Attributes, s.Descriptors = p.request(n), nil
 	}
-	if n := f.get("descriptor"); n != nil {
+	if n := f.Get("descriptor"); n != nil {
 		given++
 		s.Attributes, s.Descriptors = nil, [][]Entry{p.entries(n)}
 	}
-	if n := f.get("descriptors"); n != nil {
+	if n := f.Get("descriptors"); n != nil {
 		given++
 		s.Attributes, s.Descriptors = nil, [][]Entry{}
-		if n.kind != listKind || len(n.items) == 0 {
-			p.errorf(n, "", "\"descriptors\" must be a list of descriptors")
+		if n.Kind != yamltext.List || len(n.Items) == 0 {
+			p.Errorf(n, "", "\"descriptors\" must be a list of descriptors")
 		}
-		for _, item := range n.items {
+		for _, item := range n.Items {
 			s.Descriptors = append(s.Descriptors, p.entries(item))
 		}
 	}
 	if given > 1 {
-		p.errorf(at, "", "give one of \"request\", \"descriptor\" and \"descriptors\"")
+		p.Errorf(at, "", "give one of \"request\", \"descriptor\" and \"descriptors\"")
 	}
 }
 
 // request reads the attributes of a request: by their names, or in sections as
 // under match.
-func (p *testParser) request(n *node) []TestAttribute {
+func (p *testParser) request(n *yamltext.Node) []TestAttribute {
 	out := []TestAttribute{}
-	if n.kind != mapKind {
-		p.errorf(n, "for example {method: POST, path: /login}", "\"request\" must be a mapping of attributes to values, not %s", n.kind)
+	if n.Kind != yamltext.Map {
+		p.Errorf(n, "for example {method: POST, path: /login}", "\"request\" must be a mapping of attributes to values, not %s", n.Kind)
 		return out
 	}
-	for _, field := range n.pairs {
+	for _, field := range n.Pairs {
 		section := false
 		for key, kind := range valueSections() {
-			if field.key.text != key || field.value.kind != mapKind {
+			if field.Key.Text != key || field.Value.Kind != yamltext.Map {
 				continue
 			}
 			section = true
-			for _, inner := range field.value.pairs {
-				a, err := p.valueAttribute(kind, inner.key.text)
+			for _, inner := range field.Value.Pairs {
+				a, err := p.valueAttribute(kind, inner.Key.Text)
 				out = p.addAttribute(out, inner, a, err)
 			}
 		}
 		if !section {
-			a, err := ParseAttribute(field.key.text)
+			a, err := ParseAttribute(field.Key.Text)
 			out = p.addAttribute(out, field, a, err)
 		}
 	}
@@ -147,35 +150,35 @@ func (p *testParser) request(n *node) []TestAttribute {
 }
 
 // addAttribute adds one attribute, if it is right.
-func (p *testParser) addAttribute(out []TestAttribute, field pair, a Attribute, err error) []TestAttribute {
-	text, ok := p.plainText(field.value, field.key.text)
+func (p *testParser) addAttribute(out []TestAttribute, field yamltext.Pair, a Attribute, err error) []TestAttribute {
+	text, ok := p.plainText(field.Value, field.Key.Text)
 	switch {
 	case err != nil:
-		p.errorf(field.key, "", "%v", err)
+		p.Errorf(field.Key, "", "%v", err)
 		return out
 	case !ok:
 		return out
 	case slices.ContainsFunc(out, func(other TestAttribute) bool { return other.Attribute == a }):
-		p.errorf(field.key, "", "%s is given twice", quote(a.String()))
+		p.Errorf(field.Key, "", "%s is given twice", clip.Quote(a.String()))
 		return out
 	}
 	if a.Kind == Other {
 		known := append([]string{"method", "path", "host", "client_ip"}, "headers", "query", "cookies", "jwt", "attributes")
-		meant := didYouMean(a.Name, known)
+		meant := nearest.DidYouMean(a.Name, known)
 		if right, _ := rightWord(a.Name); meant == "" && right != "" && !strings.HasPrefix(right, "jwt:") {
 			meant = ", did you mean \"" + right + "\"?"
 		}
 		if meant != "" {
-			p.warnf(field.key, "", "the attribute %s is one of the caller's own%s", quote(a.Name), meant)
+			p.Warnf(field.Key, "", "the attribute %s is one of the caller's own%s", clip.Quote(a.Name), meant)
 		}
 	}
 	if a.Kind == Path && text != "" && text[0] != '/' && text != "*" {
-		p.errorf(field.value, "", "the path %s must begin with /", quote(text))
+		p.Errorf(field.Value, "", "the path %s must begin with /", clip.Quote(text))
 		return out
 	}
 	if a.Kind == ClientIP {
 		if address, err := netip.ParseAddr(text); err != nil || address.Zone() != "" {
-			p.errorf(field.value, "", "%s is not an IP address", quote(text))
+			p.Errorf(field.Value, "", "%s is not an IP address", clip.Quote(text))
 			return out
 		}
 	}
@@ -183,60 +186,60 @@ func (p *testParser) addAttribute(out []TestAttribute, field pair, a Attribute, 
 }
 
 // plainText reads a scalar as it is written.
-func (p *testParser) plainText(n *node, key string) (string, bool) {
-	switch n.kind {
-	case textKind, numberKind, boolKind:
-		return n.text, true
-	case nullKind, listKind, mapKind:
+func (p *testParser) plainText(n *yamltext.Node, key string) (string, bool) {
+	switch n.Kind {
+	case yamltext.Text, yamltext.Number, yamltext.Bool:
+		return n.Text, true
+	case yamltext.Null, yamltext.List, yamltext.Map:
 	}
-	p.errorf(n, "write \"\" for an empty value", "%q must be text, not %s", key, n.kind)
+	p.Errorf(n, "write \"\" for an empty value", "%q must be text, not %s", key, n.Kind)
 	return "", false
 }
 
 // entries reads a descriptor: {key: value, …} in this order, or the text
 // key=value,key=value.
-func (p *testParser) entries(n *node) []Entry {
+func (p *testParser) entries(n *yamltext.Node) []Entry {
 	var out []Entry
-	switch n.kind {
-	case textKind:
+	switch n.Kind {
+	case yamltext.Text:
 		var err error
-		if out, err = ParseDescriptor(n.text); err != nil {
-			p.errorf(n, "", "%v", err)
+		if out, err = ParseDescriptor(n.Text); err != nil {
+			p.Errorf(n, "", "%v", err)
 		}
-	case mapKind:
-		for _, field := range n.pairs {
-			if field.key.text == "" {
-				p.errorf(field.key, "", "the key is empty")
+	case yamltext.Map:
+		for _, field := range n.Pairs {
+			if field.Key.Text == "" {
+				p.Errorf(field.Key, "", "the key is empty")
 			}
-			text, _ := p.plainText(field.value, field.key.text)
-			out = append(out, Entry{field.key.text, text})
+			text, _ := p.plainText(field.Value, field.Key.Text)
+			out = append(out, Entry{field.Key.Text, text})
 		}
 		if len(out) == 0 {
-			p.errorf(n, "", "the descriptor is empty")
+			p.Errorf(n, "", "the descriptor is empty")
 		}
-	case nullKind, numberKind, boolKind, listKind:
-		p.errorf(n, "write {key: value}, or \"key=value,key=value\"", "a descriptor must be a mapping, not %s", n.kind)
+	case yamltext.Null, yamltext.Number, yamltext.Bool, yamltext.List:
+		p.Errorf(n, "write {key: value}, or \"key=value,key=value\"", "a descriptor must be a mapping, not %s", n.Kind)
 	}
 	return out
 }
 
 // readExpect reads expect: a verdict, or a list of them.
-func (p *testParser) readExpect(f fields, at *node, what string, s *TestStep) {
-	n := f.get("expect")
+func (p *testParser) readExpect(f yamltext.Fields, at *yamltext.Node, what string, s *TestStep) {
+	n := f.Get("expect")
 	if n == nil {
-		if !hasKey(at, "expect") {
-			p.errorf(at, "expect allowed, refused or any", "\"expect\" is missing in %s", what)
+		if !yamltext.HasKey(at, "expect") {
+			p.Errorf(at, "expect allowed, refused or any", "\"expect\" is missing in %s", what)
 		}
 		return
 	}
-	items := []*node{n}
-	if n.kind == listKind {
-		items = n.items
+	items := []*yamltext.Node{n}
+	if n.Kind == yamltext.List {
+		items = n.Items
 		if len(items) == 0 {
-			p.errorf(n, "", "the list of \"expect\" is empty")
+			p.Errorf(n, "", "the list of \"expect\" is empty")
 		}
 		if len(items) > maxRepeat {
-			p.errorf(n, "", "\"expect\" lists more than %d verdicts", maxRepeat)
+			p.Errorf(n, "", "\"expect\" lists more than %d verdicts", maxRepeat)
 			return
 		}
 	}
@@ -246,38 +249,38 @@ func (p *testParser) readExpect(f fields, at *node, what string, s *TestStep) {
 }
 
 // expectation reads allowed, refused, any, or a mapping.
-func (p *testParser) expectation(n *node) Expectation {
-	e := Expectation{Line: n.line, Column: n.column}
-	if n.kind != mapKind {
-		word, ok := p.choice(n, "expect", "allowed", "refused", "any")
+func (p *testParser) expectation(n *yamltext.Node) Expectation {
+	e := Expectation{Line: n.Line, Column: n.Column}
+	if n.Kind != yamltext.Map {
+		word, ok := p.Choice(n, "expect", "allowed", "refused", "any")
 		if allowed := word == "allowed"; ok && word != "any" {
 			e.Allowed = &allowed
 		}
 		return e
 	}
-	f := p.fields(n, "expect", expectKeys())
-	if len(n.pairs) == 0 {
-		p.errorf(n, "write any if every verdict is right", "\"expect\" is empty")
+	f := p.Fields(n, "expect", expectKeys())
+	if len(n.Pairs) == 0 {
+		p.Errorf(n, "write any if every verdict is right", "\"expect\" is empty")
 	}
-	if n := f.get("allowed"); n != nil {
-		if yes, ok := p.boolean(n, "allowed"); ok {
+	if n := f.Get("allowed"); n != nil {
+		if yes, ok := p.Boolean(n, "allowed"); ok {
 			e.Allowed = &yes
 		}
 	}
-	if n := f.get("rule"); n != nil {
+	if n := f.Get("rule"); n != nil {
 		if text, ok := p.plainText(n, "rule"); ok {
 			e.Rule = &text
 		}
 	}
 	for key, into := range map[string]**int64{"limit": &e.Limit, "remaining": &e.Remaining, "status": &e.Status} {
-		if n := f.get(key); n != nil {
-			if v, ok := p.integer(n, key, 0, 1<<53-1); ok {
+		if n := f.Get(key); n != nil {
+			if v, ok := p.Integer(n, key, 0, 1<<53-1); ok {
 				*into = &v
 			}
 		}
 	}
 	for key, into := range map[string]**time.Duration{"retry_after": &e.RetryAfter, "reset_after": &e.ResetAfter, "delay": &e.Delay} {
-		if n := f.get(key); n != nil {
+		if n := f.Get(key); n != nil {
 			*into = p.expectedDuration(n, key)
 		}
 	}
@@ -285,8 +288,8 @@ func (p *testParser) expectation(n *node) Expectation {
 	return e
 }
 
-func (p *testParser) expectedDuration(n *node, key string) *time.Duration {
-	if n.text == "never" && key == "retry_after" {
+func (p *testParser) expectedDuration(n *yamltext.Node, key string) *time.Duration {
+	if n.Text == "never" && key == "retry_after" {
 		never := headgate.Never
 		return &never
 	}
@@ -297,26 +300,26 @@ func (p *testParser) expectedDuration(n *node, key string) *time.Duration {
 }
 
 // readReason reads reason and shadow.
-func (p *testParser) readReason(f fields, e *Expectation) {
-	if n := f.get("reason"); n != nil {
+func (p *testParser) readReason(f yamltext.Fields, e *Expectation) {
+	if n := f.Get("reason"); n != nil {
 		var known []string
 		for r := headgate.OK; r <= headgate.NoLimit; r++ {
 			known = append(known, r.String())
 		}
-		if word, ok := p.choice(n, "reason", append(known, "unknown_domain")...); ok {
+		if word, ok := p.Choice(n, "reason", append(known, "unknown_domain")...); ok {
 			e.Reason = &word
 		}
 	}
-	n := f.get("shadow")
+	n := f.Get("shadow")
 	if n == nil {
 		return
 	}
 	e.Shadow = []string{}
-	if n.kind == listKind && len(n.items) == 0 {
+	if n.Kind == yamltext.List && len(n.Items) == 0 {
 		return
 	}
-	for _, t := range p.texts(n, "shadow") {
-		e.Shadow = append(e.Shadow, t.text)
+	for _, t := range p.Texts(n, "shadow") {
+		e.Shadow = append(e.Shadow, t.Text)
 	}
 	slices.Sort(e.Shadow)
 }

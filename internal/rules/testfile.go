@@ -4,6 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // TestFile is a file of rule tests: traces of requests with the verdicts that
@@ -76,7 +81,7 @@ type Expectation struct {
 // FindTests reads rule tests: the files that are named, and of folders and the
 // folders in them all files that end in _test.yaml or _test.yml, sorted by
 // their path.
-func FindTests(paths ...string) ([]Source, []Diagnostic) {
+func FindTests(paths ...string) ([]Source, []diagnostic.Diagnostic) {
 	c := collector{seen: map[string]bool{}, tests: true}
 	for _, path := range paths {
 		c.collect(path)
@@ -86,23 +91,23 @@ func FindTests(paths ...string) ([]Source, []Diagnostic) {
 
 // ParseTests reads a file of rule tests. The TestFile is nil if any of the
 // diagnostics is an error.
-func ParseTests(s Source) (*TestFile, []Diagnostic) {
-	p := testParser{parser: parser{reporter: &reporter{file: s.Name}, zones: map[string]*time.Location{}}}
+func ParseTests(s Source) (*TestFile, []diagnostic.Diagnostic) {
+	p := testParser{parser: parser{Report: &yamltext.Report{File: s.Name}, zones: map[string]*time.Location{}}}
 	p.file = &TestFile{Name: s.Name}
-	docs := readYAML(s.Data, p.reporter)
+	docs := yamltext.Read(s.Data, p.Report)
 	switch {
-	case p.errors > 0:
-	case len(docs) == 0 || docs[0].kind == nullKind:
-		p.fileError("the file holds no tests", "")
+	case p.Errors > 0:
+	case len(docs) == 0 || docs[0].Kind == yamltext.Null:
+		p.FileError("the file holds no tests", "")
 	case len(docs) > 1:
-		p.errorf(docs[1], "", "rule tests are one YAML document, and this is a second")
+		p.Errorf(docs[1], "", "rule tests are one YAML document, and this is a second")
 	default:
 		p.parse(docs[0])
 	}
-	if p.errors > 0 {
-		return nil, p.sorted()
+	if p.Errors > 0 {
+		return nil, p.Sorted()
 	}
-	return p.file, p.sorted()
+	return p.file, p.Sorted()
 }
 
 func testFileKeys() []string {
@@ -127,52 +132,52 @@ type testParser struct {
 	file *TestFile
 }
 
-func (p *testParser) parse(doc *node) {
-	if doc.kind == mapKind {
-		own := make([]pair, 0, len(doc.pairs))
-		for _, field := range doc.pairs {
-			if !strings.HasPrefix(field.key.text, "x-") {
+func (p *testParser) parse(doc *yamltext.Node) {
+	if doc.Kind == yamltext.Map {
+		own := make([]yamltext.Pair, 0, len(doc.Pairs))
+		for _, field := range doc.Pairs {
+			if !strings.HasPrefix(field.Key.Text, "x-") {
 				own = append(own, field)
 			}
 		}
-		doc.pairs = own
+		doc.Pairs = own
 	}
-	f := p.fields(doc, "a file of rule tests", testFileKeys())
-	if doc.kind != mapKind {
+	f := p.Fields(doc, "a file of rule tests", testFileKeys())
+	if doc.Kind != yamltext.Map {
 		return
 	}
-	if n := f.get("rules"); n != nil {
-		for _, t := range p.texts(n, "rules") {
-			p.file.Rules = append(p.file.Rules, t.text)
+	if n := f.Get("rules"); n != nil {
+		for _, t := range p.Texts(n, "rules") {
+			p.file.Rules = append(p.file.Rules, t.Text)
 		}
 	}
 	// 2026 begins on a Thursday, at a whole number of days since 1970.
-	base := Test{File: p.reporter.file, Zone: time.UTC}
+	base := Test{File: p.File, Zone: time.UTC}
 	clock := testClock{start: time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC), zone: time.UTC}
 	p.readPlace(f, &base, &clock)
-	list := f.get("tests")
+	list := f.Get("tests")
 	switch {
-	case list == nil && !hasKey(doc, "tests"):
-		p.errorf(doc, "", "\"tests\" is missing")
+	case list == nil && !yamltext.HasKey(doc, "tests"):
+		p.Errorf(doc, "", "\"tests\" is missing")
 	case list == nil:
-	case list.kind != listKind:
-		p.errorf(list, "", "\"tests\" must be a list, not %s", list.kind)
-	case len(list.items) == 0:
-		p.errorf(list, "", "the list of \"tests\" is empty")
+	case list.Kind != yamltext.List:
+		p.Errorf(list, "", "\"tests\" must be a list, not %s", list.Kind)
+	case len(list.Items) == 0:
+		p.Errorf(list, "", "the list of \"tests\" is empty")
 	default:
-		names := map[string]*node{}
-		for i, item := range list.items {
-			p.test(item, ordinal("test", i), base, clock, names)
+		names := map[string]*yamltext.Node{}
+		for i, item := range list.Items {
+			p.test(item, yamltext.Ordinal("test", i), base, clock, names)
 		}
 	}
 }
 
 // readPlace reads domain, timezone and start, of a file or of a test.
-func (p *testParser) readPlace(f fields, t *Test, clock *testClock) {
-	if n := f.get("domain"); n != nil {
+func (p *testParser) readPlace(f yamltext.Fields, t *Test, clock *testClock) {
+	if n := f.Get("domain"); n != nil {
 		t.Domain, _ = p.domainName(n)
 	}
-	if n := f.get("timezone"); n != nil {
+	if n := f.Get("timezone"); n != nil {
 		l := limitForm{parser: &p.parser}
 		clock.zone = l.zone(n)
 		t.Zone = clock.zone
@@ -181,9 +186,9 @@ func (p *testParser) readPlace(f fields, t *Test, clock *testClock) {
 			clock.start = time.Date(y, m, d, 0, 0, 0, 0, clock.zone)
 		}
 	}
-	if n := f.get("start"); n != nil {
-		if at, err := parseDate(n.text, clock.zone); err != nil {
-			p.errorf(n, "write a date, such as 2026-01-01T11:00:00Z or 2026-01-01", "\"start\" %s is not a date", quote(n.text))
+	if n := f.Get("start"); n != nil {
+		if at, err := parseDate(n.Text, clock.zone); err != nil {
+			p.Errorf(n, "write a date, such as 2026-01-01T11:00:00Z or 2026-01-01", "\"start\" %s is not a date", clip.Quote(n.Text))
 		} else {
 			clock.start, clock.given = at, true
 		}
@@ -191,45 +196,45 @@ func (p *testParser) readPlace(f fields, t *Test, clock *testClock) {
 }
 
 // test reads one test.
-func (p *testParser) test(n *node, what string, t Test, clock testClock, names map[string]*node) {
-	if named := nameOf(n); named != "" {
-		what = "test " + quote(named)
+func (p *testParser) test(n *yamltext.Node, what string, t Test, clock testClock, names map[string]*yamltext.Node) {
+	if named := yamltext.NameOf(n); named != "" {
+		what = "test " + clip.Quote(named)
 	}
-	f := p.fields(n, what, testKeys())
-	if n.kind != mapKind {
+	f := p.Fields(n, what, testKeys())
+	if n.Kind != yamltext.Map {
 		return
 	}
-	t.Line, t.Column = n.line, n.column
-	switch name := f.get("name"); {
-	case name == nil && !hasKey(n, "name"):
-		p.errorf(n, "", "\"name\" is missing in %s", what)
+	t.Line, t.Column = n.Line, n.Column
+	switch name := f.Get("name"); {
+	case name == nil && !yamltext.HasKey(n, "name"):
+		p.Errorf(n, "", "\"name\" is missing in %s", what)
 	case name != nil:
 		var ok bool
-		t.Name, ok = p.word(name, "name")
+		t.Name, ok = p.Word(name, "name")
 		if first := names[t.Name]; ok && first != nil {
-			p.errorf(name, "", "the name %s is taken on line %d", quote(t.Name), first.line)
+			p.Errorf(name, "", "the name %s is taken on line %d", clip.Quote(t.Name), first.Line)
 		}
 		names[t.Name] = name
 	}
-	if n := f.get("description"); n != nil {
-		p.word(n, "description")
+	if n := f.Get("description"); n != nil {
+		p.Word(n, "description")
 	}
 	p.readPlace(f, &t, &clock)
 	clock.now = clock.start
 	like := TestStep{Cost: 1, Repeat: 1, File: t.File}
 	p.readRequest(f, n, &like)
-	trace := f.get("trace")
+	trace := f.Get("trace")
 	switch {
-	case trace == nil && !hasKey(n, "trace"):
-		p.errorf(n, "", "\"trace\" is missing in %s", what)
+	case trace == nil && !yamltext.HasKey(n, "trace"):
+		p.Errorf(n, "", "\"trace\" is missing in %s", what)
 	case trace == nil:
-	case trace.kind != listKind:
-		p.errorf(trace, "", "\"trace\" must be a list, not %s", trace.kind)
-	case len(trace.items) == 0:
-		p.errorf(trace, "", "the list of \"trace\" is empty")
+	case trace.Kind != yamltext.List:
+		p.Errorf(trace, "", "\"trace\" must be a list, not %s", trace.Kind)
+	case len(trace.Items) == 0:
+		p.Errorf(trace, "", "the list of \"trace\" is empty")
 	default:
-		for i, item := range trace.items {
-			p.step(item, fmt.Sprintf("%s of %s", ordinal("step", i), what), like, &clock, &t)
+		for i, item := range trace.Items {
+			p.step(item, fmt.Sprintf("%s of %s", yamltext.Ordinal("step", i), what), like, &clock, &t)
 		}
 	}
 	p.file.Tests = append(p.file.Tests, t)
@@ -239,31 +244,31 @@ func (p *testParser) test(n *node, what string, t Test, clock testClock, names m
 const maxRepeat = 1_000_000
 
 // step reads one step of a trace. like is what the test says of all of them.
-func (p *testParser) step(n *node, what string, like TestStep, clock *testClock, t *Test) {
-	f := p.fields(n, what, testStepKeys())
-	if n.kind != mapKind {
+func (p *testParser) step(n *yamltext.Node, what string, like TestStep, clock *testClock, t *Test) {
+	f := p.Fields(n, what, testStepKeys())
+	if n.Kind != yamltext.Map {
 		return
 	}
 	s := like
-	s.Line, s.Column = n.line, n.column
+	s.Line, s.Column = n.Line, n.Column
 	p.readRequest(f, n, &s)
 	if s.Attributes == nil && s.Descriptors == nil {
-		p.errorf(n, "for example request: {path: /login}", "%s has no request", what)
+		p.Errorf(n, "for example request: {path: /login}", "%s has no request", what)
 	}
-	if n := f.get("cost"); n != nil {
-		s.Cost, _ = p.integer(n, "cost", 0, 1<<53-1)
+	if n := f.Get("cost"); n != nil {
+		s.Cost, _ = p.Integer(n, "cost", 0, 1<<53-1)
 	}
-	repeat := f.get("repeat")
+	repeat := f.Get("repeat")
 	if repeat != nil {
-		times, _ := p.integer(repeat, "repeat", 1, maxRepeat)
+		times, _ := p.Integer(repeat, "repeat", 1, maxRepeat)
 		s.Repeat = int(times)
 	}
-	if n := f.get("every"); n != nil {
+	if n := f.Get("every"); n != nil {
 		s.Every, _ = p.duration(n, "every")
 	}
 	p.readExpect(f, n, what, &s)
 	if repeat != nil && len(s.Expect) > 1 && len(s.Expect) != s.Repeat {
-		p.errorf(repeat, "", "%s is repeated %d times, and \"expect\" lists %d verdicts", what, s.Repeat, len(s.Expect))
+		p.Errorf(repeat, "", "%s is repeated %d times, and \"expect\" lists %d verdicts", what, s.Repeat, len(s.Expect))
 	}
 	s.Repeat = max(s.Repeat, len(s.Expect))
 	p.readAt(f, clock, &s)
@@ -271,23 +276,23 @@ func (p *testParser) step(n *node, what string, like TestStep, clock *testClock,
 }
 
 // readAt reads when a step is, and moves the clock to its end.
-func (p *testParser) readAt(f fields, clock *testClock, s *TestStep) {
-	if n := f.get("at"); n != nil {
+func (p *testParser) readAt(f yamltext.Fields, clock *testClock, s *TestStep) {
+	if n := f.Get("at"); n != nil {
 		at, err := clock.parse(n)
 		switch {
 		case err != nil:
-			p.errorf(n, "write 1m30s since the start, +500ms since the step before, 11:00:59, or a date", "\"at\" %v", err)
+			p.Errorf(n, "write 1m30s since the start, +500ms since the step before, 11:00:59, or a date", "\"at\" %v", err)
 		case at.Year() > lastYear:
-			p.errorf(n, "", "\"at\" %s is after the year %d", quote(n.text), lastYear)
+			p.Errorf(n, "", "\"at\" %s is after the year %d", clip.Quote(n.Text), lastYear)
 		case at.Before(clock.now):
-			p.errorf(n, "", "\"at\" %s is before the end of the step before it, %s", quote(n.text), clock.now.In(clock.zone).Format(time.RFC3339Nano))
+			p.Errorf(n, "", "\"at\" %s is before the end of the step before it, %s", clip.Quote(n.Text), clock.now.In(clock.zone).Format(time.RFC3339Nano))
 		default:
 			clock.now = at
 		}
 	}
 	s.At = clock.now
 	if s.Every > maxTestTime/time.Duration(s.Repeat) || clock.now.Add(time.Duration(s.Repeat)*s.Every).Year() > lastYear {
-		p.errorf(f.get("every"), "", "the step ends after the year %d", lastYear)
+		p.Errorf(f.Get("every"), "", "the step ends after the year %d", lastYear)
 		return
 	}
 	clock.now = clock.now.Add(time.Duration(s.Repeat-1) * s.Every)
@@ -297,7 +302,7 @@ func (p *testParser) readAt(f fields, clock *testClock, s *TestStep) {
 // to be, or with all if they are few.
 func Suggest(text string, known []string) string {
 	const most = 10
-	switch near := nearest(text, known); {
+	switch near := nearest.Word(text, known); {
 	case near != "":
 		return fmt.Sprintf("did you mean %q?", near)
 	case len(known) <= most:

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate/internal/base/diagnostic"
 )
 
 // parseTests reads a file of tests that must be right.
@@ -13,7 +15,7 @@ func parseTests(t *testing.T, src string) *TestFile {
 	t.Helper()
 	file, problems := ParseTests(Source{Name: "a_test.yaml", Data: []byte(src)})
 	if file == nil || problems != nil {
-		t.Fatal(Problems(problems))
+		t.Fatal(diagnostic.Problems(problems))
 	}
 	return file
 }
@@ -126,7 +128,7 @@ func TestParseTestsExplains(t *testing.T) {
 		"tests: [{name: a, trace: [{request: {}, at: 2s, expect: any}, {request: {}, at: 1s, expect: any}]}]": `"at" "1s" is before the end of the step before it, 2026-01-01T00:00:02Z`,
 	} {
 		_, problems := ParseTests(Source{Name: "a_test.yaml", Data: []byte(src)})
-		if text := Problems(problems).Error(); !strings.Contains(text, want) {
+		if text := diagnostic.Problems(problems).Error(); !strings.Contains(text, want) {
 			t.Errorf("%s:\ngot  %s\nwant %s", src, text, want)
 		}
 	}
@@ -142,7 +144,7 @@ func TestFindTests(t *testing.T) {
 	if diff := cmp.Diff([]string{"/b_test.yaml", "/sub/a_test.yml"}, names); diff != "" || problems != nil {
 		t.Errorf("%v, -want +got:\n%s", problems, diff)
 	}
-	if found, problems := FindTests(folder + "/rules.yaml"); found != nil || !strings.Contains(Problems(problems).Error(), "not a file of rule tests; they end in _test.yaml") {
+	if found, problems := FindTests(folder + "/rules.yaml"); found != nil || !strings.Contains(diagnostic.Problems(problems).Error(), "not a file of rule tests; they end in _test.yaml") {
 		t.Errorf("%v, %v", found, problems)
 	}
 }

@@ -4,6 +4,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // maxTiers is how many tiers one limit may have.
@@ -17,9 +22,9 @@ func tierKeys() []string {
 // tier is one tier of a limit.
 type tier struct {
 	name string
-	at   *node // its key
-	node *node
-	f    fields
+	at   *yamltext.Node // its key
+	node *yamltext.Node
+	f    yamltext.Fields
 	// values are those of the attribute that choose it.
 	values []string
 }
@@ -27,8 +32,8 @@ type tier struct {
 // tierForm reads the tiers of one limit.
 type tierForm struct {
 	*parser
-	limit *node  // the limit
-	base  fields // its keys, without tiers
+	limit *yamltext.Node  // the limit
+	base  yamltext.Fields // its keys, without tiers
 	by    Attribute
 	tiers []tier
 	// standard is the tier of requests that no tier is chosen for, or -1: then
@@ -42,11 +47,11 @@ type tierForm struct {
 func (p *parser) parseTiers(limit ruleForm) {
 	t := tierForm{parser: p, limit: limit.node, base: maps.Clone(limit.f), standard: -1}
 	delete(t.base, "tiers")
-	p.once = map[Diagnostic]bool{} // what is wrong in the limit is so for every tier
-	defer func() { p.once = nil }()
-	before := p.errors
-	t.read(limit.f.get("tiers"))
-	if p.errors > before {
+	p.Once = map[diagnostic.Diagnostic]bool{} // what is wrong in the limit is so for every tier
+	defer func() { p.Once = nil }()
+	before := p.Errors
+	t.read(limit.f.Get("tiers"))
+	if p.Errors > before {
 		return
 	}
 	limit.form = &t
@@ -63,51 +68,51 @@ func (p *parser) parseTiers(limit ruleForm) {
 }
 
 // read reads tiers.
-func (t *tierForm) read(n *node) {
-	if n.kind != mapKind {
-		t.errorf(n, "for example tiers: {by: \"header:X-Plan\", default: free, free: {rate: 10/minute}}", "\"tiers\" must be a mapping, not %s", n.kind)
+func (t *tierForm) read(n *yamltext.Node) {
+	if n.Kind != yamltext.Map {
+		t.Errorf(n, "for example tiers: {by: \"header:X-Plan\", default: free, free: {rate: 10/minute}}", "\"tiers\" must be a mapping, not %s", n.Kind)
 		return
 	}
-	var by, standard *node
+	var by, standard *yamltext.Node
 	taken := map[string]string{}
-	for _, field := range n.pairs {
-		switch field.key.text {
+	for _, field := range n.Pairs {
+		switch field.Key.Text {
 		case "by":
-			by = field.value
+			by = field.Value
 		case "default":
-			standard = field.value
+			standard = field.Value
 		default:
 			t.readTier(field, taken)
 		}
 	}
 	switch {
-	case len(t.tiers) == 0 && t.errors == 0:
-		t.errorf(n, "", "there is no tier in \"tiers\"")
+	case len(t.tiers) == 0 && t.Errors == 0:
+		t.Errorf(n, "", "there is no tier in \"tiers\"")
 	case len(t.tiers) > maxTiers:
-		t.errorf(n, "", "there are %d tiers, at most %d are allowed", len(t.tiers), maxTiers)
+		t.Errorf(n, "", "there are %d tiers, at most %d are allowed", len(t.tiers), maxTiers)
 	}
 	t.readBy(n, by)
 	t.readDefault(n, standard)
 }
 
 // readBy reads the attribute that chooses among the tiers.
-func (t *tierForm) readBy(at, n *node) {
+func (t *tierForm) readBy(at, n *yamltext.Node) {
 	if n == nil {
-		t.errorf(at, "for example by: \"header:X-Plan\"", "\"by\" is missing in tiers: what says which tier a request is in?")
+		t.Errorf(at, "for example by: \"header:X-Plan\"", "\"by\" is missing in tiers: what says which tier a request is in?")
 		return
 	}
-	text, ok := t.word(n, "by")
+	text, ok := t.Word(n, "by")
 	if !ok {
 		return
 	}
 	a, err := ParseAttribute(text)
 	if err != nil {
-		t.errorf(n, "", "%v", err)
+		t.Errorf(n, "", "%v", err)
 		return
 	}
 	switch a.Kind {
 	case Method, Path, Host, ClientIP:
-		t.errorf(n, "use a limit of its own with a match for each", "tiers cannot be chosen by the %s", a)
+		t.Errorf(n, "use a limit of its own with a match for each", "tiers cannot be chosen by the %s", a)
 	case Other, Header, Query, Cookie, JWT:
 		t.checkEntry(n, a)
 		t.by = a
@@ -115,14 +120,14 @@ func (t *tierForm) readBy(at, n *node) {
 }
 
 // readDefault reads which tier is for all others.
-func (t *tierForm) readDefault(at, n *node) {
+func (t *tierForm) readDefault(at, n *yamltext.Node) {
 	if n == nil {
-		if t.base.get("rate") == nil && t.base.get("concurrency") == nil && len(t.tiers) > 0 {
-			t.errorf(at, "add default: with the name of a tier, or give the limit a rate of its own", "requests of no tier would have no limit")
+		if t.base.Get("rate") == nil && t.base.Get("concurrency") == nil && len(t.tiers) > 0 {
+			t.Errorf(at, "add default: with the name of a tier, or give the limit a rate of its own", "requests of no tier would have no limit")
 		}
 		return
 	}
-	name, ok := t.word(n, "default")
+	name, ok := t.Word(n, "default")
 	if !ok {
 		return
 	}
@@ -131,66 +136,66 @@ func (t *tierForm) readDefault(at, n *node) {
 		names = append(names, t.tiers[i].name)
 	}
 	if t.standard = slices.Index(names, name); t.standard < 0 {
-		near := didYouMean(name, names)
+		near := nearest.DidYouMean(name, names)
 		hint := ""
 		if near == "" {
 			hint = "known are " + strings.Join(names, ", ")
 		}
-		t.errorf(n, hint, "unknown tier %s%s", quote(name), near)
+		t.Errorf(n, hint, "unknown tier %s%s", clip.Quote(name), near)
 	}
 }
 
 // readTier reads one of the tiers. taken are the values that have one.
-func (t *tierForm) readTier(field pair, taken map[string]string) {
-	name, ok := t.ruleName(field.key)
+func (t *tierForm) readTier(field yamltext.Pair, taken map[string]string) {
+	name, ok := t.ruleName(field.Key)
 	if !ok {
 		return
 	}
-	one := tier{name: name, at: field.key, node: field.value}
-	if field.value.kind == nullKind {
-		t.errorf(field.key, "", "%q has no value", name)
+	one := tier{name: name, at: field.Key, node: field.Value}
+	if field.Value.Kind == yamltext.Null {
+		t.Errorf(field.Key, "", "%q has no value", name)
 		return
 	}
-	one.f = t.fields(field.value, "the tier "+quote(name), tierKeys())
-	values := []textNode{{name, field.key}}
-	if n := one.f.get("is"); n != nil {
-		values = t.texts(n, "is")
+	one.f = t.Fields(field.Value, "the tier "+clip.Quote(name), tierKeys())
+	values := []yamltext.Item{{Text: name, At: field.Key}}
+	if n := one.f.Get("is"); n != nil {
+		values = t.Texts(n, "is")
 		delete(one.f, "is")
 	}
 	for _, v := range values {
-		g, err := parseGlob(v.text)
+		g, err := parseGlob(v.Text)
 		if _, literal := g.literal(); err != nil || !literal {
-			t.errorf(v.at, "", "the value %s of a tier must be given whole, without *", quote(v.text))
+			t.Errorf(v.At, "", "the value %s of a tier must be given whole, without *", clip.Quote(v.Text))
 			continue
 		}
-		if strings.HasPrefix(v.text, "!") {
-			t.errorf(v.at, "what no tier names comes to the limit's own rate", "the value %s of a tier excludes, which has no meaning here", quote(v.text))
+		if strings.HasPrefix(v.Text, "!") {
+			t.Errorf(v.At, "what no tier names comes to the limit's own rate", "the value %s of a tier excludes, which has no meaning here", clip.Quote(v.Text))
 			continue
 		}
-		if other, twice := taken[v.text]; twice {
-			t.errorf(v.at, "", "the value %s chooses the tier %s already", quote(v.text), quote(other))
+		if other, twice := taken[v.Text]; twice {
+			t.Errorf(v.At, "", "the value %s chooses the tier %s already", clip.Quote(v.Text), clip.Quote(other))
 			continue
 		}
-		taken[v.text] = name
-		one.values = append(one.values, v.text)
+		taken[v.Text] = name
+		one.values = append(one.values, v.Text)
 	}
 	t.tiers = append(t.tiers, one)
 }
 
 // merged returns the keys of a tier and, of the limit, those that it inherits.
 // What belongs to another algorithm or rate than its own is not among them.
-func (t *tierForm) merged(one *tier) fields {
+func (t *tierForm) merged(one *tier) yamltext.Fields {
 	f := maps.Clone(t.base)
-	if one.f.get("algorithm") != nil {
+	if one.f.Get("algorithm") != nil {
 		for _, key := range limitKeys() {
 			if key != "rate" && key != "period" {
 				delete(f, key)
 			}
 		}
 	}
-	if n := one.f.get("rate"); n != nil {
+	if n := one.f.Get("rate"); n != nil {
 		delete(f, "period")
-		if rate, err := ParseRate(n.text); err == nil && rate.Unlimited {
+		if rate, err := ParseRate(n.Text); err == nil && rate.Unlimited {
 			for _, key := range append(limitKeys(), "on_limit") {
 				delete(f, key)
 			}
@@ -257,12 +262,12 @@ func (t *tierForm) warnOfTier(r *Rule, name string, l lists) {
 			continue
 		}
 		if name == "" {
-			t.warnf(t.base.get("rate"), "", "no request comes to the limit's own rate: match asks for values of %s that have tiers", quote(t.by.String()))
+			t.Warnf(t.base.Get("rate"), "", "no request comes to the limit's own rate: match asks for values of %s that have tiers", clip.Quote(t.by.String()))
 			continue
 		}
 		for i := range t.tiers {
 			if t.tiers[i].name == name {
-				t.warnf(t.tiers[i].at, "", "the tier %s can never apply: match asks for other values of %s", quote(name), quote(t.by.String()))
+				t.Warnf(t.tiers[i].at, "", "the tier %s can never apply: match asks for other values of %s", clip.Quote(name), clip.Quote(t.by.String()))
 			}
 		}
 	}

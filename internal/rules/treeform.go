@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // descriptorKeys are the keys of one descriptor.
@@ -40,8 +43,8 @@ type parsedBranch struct {
 	parent *level
 	// beside are the descriptors of the level with the same key.
 	beside *choice
-	at     *node
-	report *reporter
+	at     *yamltext.Node
+	report *yamltext.Report
 	// same is the pattern before it that matches the same, if there is one.
 	same *wildcard
 }
@@ -60,16 +63,16 @@ type limitName struct{ domain, name string }
 type parsedReplace struct {
 	limitName
 
-	at     *node
-	report *reporter
+	at     *yamltext.Node
+	report *yamltext.Report
 }
 
 // peekCompat reads compat before all else, since the reading depends on it.
 // What is wrong with it is reported later.
-func (p *parser) peekCompat(doc *node) Compat {
-	for _, field := range doc.pairs {
-		if field.key.text == "compat" {
-			switch field.value.text {
+func (p *parser) peekCompat(doc *yamltext.Node) Compat {
+	for _, field := range doc.Pairs {
+		if field.Key.Text == "compat" {
+			switch field.Value.Text {
 			case "envoy":
 				return CompatEnvoy
 			case "none":
@@ -81,15 +84,15 @@ func (p *parser) peekCompat(doc *node) Compat {
 }
 
 // parse reads what a document has for the descriptor form.
-func (t *treeForm) parse(f fields) {
+func (t *treeForm) parse(f yamltext.Fields) {
 	list, described := f["descriptors"]
-	if n := f.get("compat"); n != nil {
-		if _, ok := t.choice(n, "compat", "envoy", "none"); ok && !described {
-			t.warnf(n, "", "\"compat\" has no effect without descriptors")
+	if n := f.Get("compat"); n != nil {
+		if _, ok := t.Choice(n, "compat", "envoy", "none"); ok && !described {
+			t.Warnf(n, "", "\"compat\" has no effect without descriptors")
 		}
 	}
 	merge := t.options.MergeDomains
-	if n := f.get("merge_domains"); n != nil {
+	if n := f.Get("merge_domains"); n != nil {
 		merge, _ = t.flag(n, "merge_domains")
 	}
 	if !described {
@@ -97,67 +100,67 @@ func (t *treeForm) parse(f fields) {
 	}
 	top := &level{}
 	if t.domain != nil {
-		top = t.tree(f, list.key, merge)
+		top = t.tree(f, list.Key, merge)
 	}
-	t.descriptors(list.value, top, nil)
+	t.descriptors(list.Value, top, nil)
 }
 
 // tree returns the top of the domain's tree, new if need be, and reports if
 // these descriptors may not be added to it.
-func (t *treeForm) tree(f fields, at *node, merge bool) *level {
+func (t *treeForm) tree(f yamltext.Fields, at *yamltext.Node, merge bool) *level {
 	d := t.domain
 	first := t.trees[d]
 	switch {
 	case d.tree == nil:
 		d.tree = &tree{compat: t.compat}
-		t.trees[d] = &parsedTree{fmt.Sprintf("%s:%d:%d", t.file, at.line, at.column), merge}
+		t.trees[d] = &parsedTree{fmt.Sprintf("%s:%d:%d", t.File, at.Line, at.Column), merge}
 	case !merge && !first.merge:
-		t.errorf(f.get("domain"), "merge_domains: true puts them together",
-			"duplicate domain %s: its descriptors are in %s", quote(t.domainName), first.at)
+		t.Errorf(f.Get("domain"), "merge_domains: true puts them together",
+			"duplicate domain %s: its descriptors are in %s", clip.Quote(t.domainName), first.at)
 		return &level{}
 	case d.tree.compat != t.compat:
-		t.errorf(at, "", "the descriptors of the domain %s in %s have compat: %s, and these have compat: %s",
-			quote(t.domainName), first.at, d.tree.compat, t.compat)
+		t.Errorf(at, "", "the descriptors of the domain %s in %s have compat: %s, and these have compat: %s",
+			clip.Quote(t.domainName), first.at, d.tree.compat, t.compat)
 		return &level{}
 	}
 	return &d.tree.root
 }
 
 // descriptors reads a list of descriptors into a level.
-func (t *treeForm) descriptors(list *node, into *level, path []*step) {
-	if list.kind == nullKind {
+func (t *treeForm) descriptors(list *yamltext.Node, into *level, path []*step) {
+	if list.Kind == yamltext.Null {
 		return
 	}
-	if list.kind != listKind {
-		t.errorf(list, "", "\"descriptors\" must be a list, not %s", list.kind)
+	if list.Kind != yamltext.List {
+		t.Errorf(list, "", "\"descriptors\" must be a list, not %s", list.Kind)
 		return
 	}
-	for i, item := range list.items {
-		t.descriptor(item, ordinal("descriptor", i), into, path)
+	for i, item := range list.Items {
+		t.descriptor(item, yamltext.Ordinal("descriptor", i), into, path)
 	}
 }
 
 // descriptor reads one descriptor and what is below it.
-func (t *treeForm) descriptor(n *node, what string, into *level, path []*step) {
+func (t *treeForm) descriptor(n *yamltext.Node, what string, into *level, path []*step) {
 	if named := descriptorName(n); named != "" {
-		what = "descriptor " + quote(named)
+		what = "descriptor " + clip.Quote(named)
 	}
-	f := t.fields(t.placed(n, what, descriptorKeys(), t.compat), what, descriptorKeys())
-	if n.kind != mapKind {
+	f := t.Fields(t.placed(n, what, descriptorKeys(), t.compat), what, descriptorKeys())
+	if n.Kind != yamltext.Map {
 		return
 	}
-	b := &branch{order: len(t.branches), file: t.file, line: n.line, column: n.column}
+	b := &branch{order: len(t.branches), file: t.File, line: n.Line, column: n.Column}
 	ok := t.readStep(f, n, what, &b.step)
 	b.valueToMetric = t.mode(f, "value_to_metric")
 	path = append(slices.Clip(path), &b.step)
-	if limit := f.get("rate_limit"); limit != nil {
+	if limit := f.Get("rate_limit"); limit != nil {
 		b.rule = t.rateLimit(limit, what, n, path)
 	}
 	t.readModes(f, b.rule, path)
 	if ok {
 		t.put(b, into, n)
 	}
-	below := f.get("descriptors")
+	below := f.Get("descriptors")
 	if below == nil {
 		return
 	}
@@ -169,14 +172,14 @@ func (t *treeForm) descriptor(n *node, what string, into *level, path []*step) {
 }
 
 // descriptorName names a descriptor for messages: key=value or key.
-func descriptorName(n *node) string {
+func descriptorName(n *yamltext.Node) string {
 	key, value := "", ""
-	for _, field := range n.pairs {
-		switch field.key.text {
+	for _, field := range n.Pairs {
+		switch field.Key.Text {
 		case "key":
-			key = field.value.text
+			key = field.Value.Text
 		case "value":
-			value = field.value.text
+			value = field.Value.Text
 		}
 	}
 	if key == "" || value == "" {
@@ -189,11 +192,11 @@ func descriptorName(n *node) string {
 const maxDescriptorText = 4096
 
 // readStep reads key, value and share_threshold.
-func (t *treeForm) readStep(f fields, at *node, what string, s *step) bool {
-	n := f.get("key")
+func (t *treeForm) readStep(f yamltext.Fields, at *yamltext.Node, what string, s *step) bool {
+	n := f.Get("key")
 	if n == nil {
-		if !hasKey(at, "key") {
-			t.errorf(at, "", "\"key\" is missing in %s", what)
+		if !yamltext.HasKey(at, "key") {
+			t.Errorf(at, "", "\"key\" is missing in %s", what)
 		}
 		return false
 	}
@@ -202,18 +205,18 @@ func (t *treeForm) readStep(f fields, at *node, what string, s *step) bool {
 		return false
 	}
 	if s.key == "" {
-		t.errorf(n, "", "\"key\" is empty")
+		t.Errorf(n, "", "\"key\" is empty")
 		return false
 	}
 	if strings.Contains(s.key, "*") && t.compat == CompatNone {
-		t.warnf(n, "wildcards stand in the value", "the * in the key %s is taken literally", quote(s.key))
+		t.Warnf(n, "wildcards stand in the value", "the * in the key %s is taken literally", clip.Quote(s.key))
 	}
 	s.attribute = keyAttribute(s.key)
 	if s.attribute.Kind == JWT || t.options.OnlyHTTP && s.key != remoteAddress { // which is client_ip too
 		t.checkEntry(n, s.attribute)
 	}
 	s.kind = bareStep
-	if n := f.get("value"); n != nil {
+	if n := f.Get("value"); n != nil {
 		if s.value, ok = t.scalar(n, "value"); !ok {
 			return false
 		}
@@ -224,25 +227,25 @@ func (t *treeForm) readStep(f fields, at *node, what string, s *step) bool {
 }
 
 // readValue tells by the value of s what kind of step it is.
-func (t *treeForm) readValue(n *node, s *step) {
+func (t *treeForm) readValue(n *yamltext.Node, s *step) {
 	star := strings.Contains(s.value, "*")
 	switch {
 	case s.value == "":
-		t.warnf(n, "leave the value out", "an empty value is the same as none: any value of %s matches", quote(s.key))
+		t.Warnf(n, "leave the value out", "an empty value is the same as none: any value of %s matches", clip.Quote(s.key))
 	case star && t.compat == CompatNone, strings.HasSuffix(s.value, "*"):
 		s.kind = wildStep
 	default:
 		s.kind = exactStep
 	}
 	if t.compat == CompatEnvoy && strings.Contains(strings.TrimSuffix(s.value, "*"), "*") {
-		t.warnf(n, "without compat: envoy every * is a wildcard",
-			"under compat: envoy only a * at the end is a wildcard: in %s the others stand for themselves", quote(s.value))
+		t.Warnf(n, "without compat: envoy every * is a wildcard",
+			"under compat: envoy only a * at the end is a wildcard: in %s the others stand for themselves", clip.Quote(s.value))
 	}
 }
 
 // readShare reads share_threshold.
-func (t *treeForm) readShare(f fields, s *step) {
-	n := f.get("share_threshold")
+func (t *treeForm) readShare(f yamltext.Fields, s *step) {
+	n := f.Get("share_threshold")
 	if n == nil {
 		return
 	}
@@ -257,9 +260,9 @@ func (t *treeForm) readShare(f fields, s *step) {
 	case s.kind == bareStep && t.compat == CompatEnvoy && s.isPrefix():
 		s.shared = s.composite()
 	case t.compat == CompatEnvoy:
-		t.errorf(n, "", "under compat: envoy \"share_threshold\" needs a value that ends in *: the values that match it are counted together")
+		t.Errorf(n, "", "under compat: envoy \"share_threshold\" needs a value that ends in *: the values that match it are counted together")
 	default:
-		t.errorf(n, "", "\"share_threshold\" needs a value with a *: the values that match it are counted together")
+		t.Errorf(n, "", "\"share_threshold\" needs a value with a *: the values that match it are counted together")
 	}
 }
 
@@ -275,32 +278,32 @@ func keyAttribute(key string) Attribute {
 
 // scalar reads text; of numbers, true and false what is written, as Envoy's
 // service reads them.
-func (t *treeForm) scalar(n *node, key string) (string, bool) {
-	switch n.kind {
-	case listKind, mapKind, nullKind:
-		t.errorf(n, "", "%q must be text, not %s", key, n.kind)
+func (t *treeForm) scalar(n *yamltext.Node, key string) (string, bool) {
+	switch n.Kind {
+	case yamltext.List, yamltext.Map, yamltext.Null:
+		t.Errorf(n, "", "%q must be text, not %s", key, n.Kind)
 		return "", false
-	case textKind, numberKind, boolKind:
+	case yamltext.Text, yamltext.Number, yamltext.Bool:
 	}
-	if len(n.text) > maxDescriptorText || strings.ContainsFunc(n.text, unicode.IsControl) {
-		t.errorf(n, "", "%q must have at most %d bytes and no control characters", key, maxDescriptorText)
+	if len(n.Text) > maxDescriptorText || strings.ContainsFunc(n.Text, unicode.IsControl) {
+		t.Errorf(n, "", "%q must have at most %d bytes and no control characters", key, maxDescriptorText)
 		return "", false
 	}
-	return n.text, true
+	return n.Text, true
 }
 
 // flag reads true or false, also as the yes, no, on and off of YAML 1.1, which
 // Envoy's service understands.
-func (p *parser) flag(n *node, key string) (value, ok bool) {
-	if n.kind == textKind || n.kind == boolKind { // the latter by a tag
-		switch strings.ToLower(n.text) {
+func (p *parser) flag(n *yamltext.Node, key string) (value, ok bool) {
+	if n.Kind == yamltext.Text || n.Kind == yamltext.Bool { // the latter by a tag
+		switch strings.ToLower(n.Text) {
 		case "yes", "on", "y":
 			return true, true
 		case "no", "off", "n":
 			return false, true
 		}
 	}
-	return p.boolean(n, key)
+	return p.Boolean(n, key)
 }
 
 // place is where a descriptor stands; no other may stand there. For
@@ -322,10 +325,10 @@ func (t *treeForm) placeOf(b *branch, into *level) place {
 }
 
 // put files a descriptor in its level.
-func (t *treeForm) put(b *branch, into *level, at *node) {
+func (t *treeForm) put(b *branch, into *level, at *yamltext.Node) {
 	where := t.placeOf(b, into)
 	if first := t.places[where]; first != nil {
-		t.errorf(at, "", "duplicate descriptor composite key %s: first in %s", quote(b.composite()), first.position())
+		t.Errorf(at, "", "duplicate descriptor composite key %s: first in %s", clip.Quote(b.composite()), first.position())
 		return
 	}
 	t.places[where] = b
@@ -338,7 +341,7 @@ func (t *treeForm) put(b *branch, into *level, at *node) {
 		into.byKey[b.key] = c
 		into.keys = append(into.keys, c)
 	}
-	parsed := parsedBranch{branch: b, compat: t.compat, parent: into, beside: c, at: at, report: t.reporter}
+	parsed := parsedBranch{branch: b, compat: t.compat, parent: into, beside: c, at: at, report: t.Report}
 	c.all = append(c.all, b)
 	switch b.kind {
 	case exactStep:
@@ -369,7 +372,7 @@ func (t *treeForm) wildcard(value string, b *branch) *wildcard {
 }
 
 // readModes reads what stands beside rate_limit, into r if there is a limit.
-func (t *treeForm) readModes(f fields, r *Rule, path []*step) {
+func (t *treeForm) readModes(f yamltext.Fields, r *Rule, path []*step) {
 	if r == nil {
 		r = new(Rule) // to be read and forgotten
 	}
@@ -380,7 +383,7 @@ func (t *treeForm) readModes(f fields, r *Rule, path []*step) {
 	if shadow {
 		r.Mode = Shadow
 		if r.Percent < 100 && limited {
-			t.warnf(f["shadow_mode"].key, "", "\"percent\" has no effect beside shadow_mode")
+			t.Warnf(f["shadow_mode"].Key, "", "\"percent\" has no effect beside shadow_mode")
 		}
 	}
 	for i := range path {
@@ -388,27 +391,27 @@ func (t *treeForm) readModes(f fields, r *Rule, path []*step) {
 			r.MetricValues = append(r.MetricValues, i)
 		}
 	}
-	n := f.get("metadata")
+	n := f.Get("metadata")
 	switch {
 	case n == nil:
-	case n.kind != mapKind:
-		t.errorf(n, "", "\"metadata\" must be a mapping of names to values, not %s", n.kind)
+	case n.Kind != yamltext.Map:
+		t.Errorf(n, "", "\"metadata\" must be a mapping of names to values, not %s", n.Kind)
 	default:
-		r.Metadata, _ = n.plain().(map[string]any)
+		r.Metadata, _ = n.Plain().(map[string]any)
 		if !limited {
-			t.warnf(f["metadata"].key, "", "\"metadata\" has no effect without a rate_limit")
+			t.Warnf(f["metadata"].Key, "", "\"metadata\" has no effect without a rate_limit")
 		}
 	}
 }
 
-func hasField(f fields, key string) bool {
+func hasField(f yamltext.Fields, key string) bool {
 	_, ok := f[key]
 	return ok
 }
 
 // mode reads one switch.
-func (t *treeForm) mode(f fields, key string) bool {
-	n := f.get(key)
+func (t *treeForm) mode(f yamltext.Fields, key string) bool {
+	n := f.Get(key)
 	if n == nil {
 		return false
 	}
@@ -417,10 +420,10 @@ func (t *treeForm) mode(f fields, key string) bool {
 }
 
 // modeOfLimit reads a switch that has no effect without a limit.
-func (t *treeForm) modeOfLimit(f fields, key string) bool {
+func (t *treeForm) modeOfLimit(f yamltext.Fields, key string) bool {
 	yes := t.mode(f, key)
 	if yes && !hasField(f, "rate_limit") {
-		t.warnf(f[key].key, "", "%q has no effect without a rate_limit", key)
+		t.Warnf(f[key].Key, "", "%q has no effect without a rate_limit", key)
 	}
 	return yes
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/base/diagnostic"
 )
 
 // plainDescriptor is a descriptor as it is written, for a look-up that tries
@@ -289,7 +291,8 @@ limits:
 type attributesOnly struct{ d Descriptor }
 
 func (r *attributesOnly) Attribute(a Attribute) (string, bool) { return r.d.Attribute(a) }
-func (r *attributesOnly) ClientIP() netip.Addr                 { return r.d.ClientIP() }
+
+func (r *attributesOnly) ClientIP() netip.Addr { return r.d.ClientIP() }
 
 // FuzzMatchDescriptor looks for descriptors that break the look-up.
 func FuzzMatchDescriptor(f *testing.F) {
@@ -330,7 +333,7 @@ func BenchmarkMatchDescriptor(b *testing.B) {
 		for _, compat := range []Compat{CompatNone, CompatEnvoy} {
 			set, diagnostics := Options{Compat: compat}.Parse(Source{Name: "f", Data: []byte(manyDescriptors(n))})
 			if set == nil {
-				b.Fatal(Problems(diagnostics))
+				b.Fatal(diagnostic.Problems(diagnostics))
 			}
 			for name, words := range map[string]string{"exact": "tenant=t3", "nested": "path=/tenant-5/x user=u", "bare": "remote_address=192.0.2.1"} {
 				b.Run(fmt.Sprintf("descriptors=%d/compat=%s/%s", n, compat, name), func(b *testing.B) {

@@ -11,37 +11,40 @@ import (
 	"unicode"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // rateLimit reads the rate_limit of a descriptor. The rule stands where the
 // descriptor does, at.
-func (t *treeForm) rateLimit(n *node, what string, at *node, path []*step) *Rule {
+func (t *treeForm) rateLimit(n *yamltext.Node, what string, at *yamltext.Node, path []*step) *Rule {
 	what = "the rate_limit of " + what
-	before := t.errors
-	f := t.fields(t.placed(n, what, rateLimitKeys(), t.compat), what, rateLimitKeys())
-	if n.kind != mapKind {
+	before := t.Errors
+	f := t.Fields(t.placed(n, what, rateLimitKeys(), t.compat), what, rateLimitKeys())
+	if n.Kind != yamltext.Map {
 		return nil
 	}
 	r := &Rule{
 		Domain: t.domainName, Percent: 100, Cost: 1, LocalShare: 1,
 		OnLimit: OnLimit{Action: Reject, Status: 429},
-		File:    t.file, Line: at.line, Column: at.column,
+		File:    t.File, Line: at.Line, Column: at.Column,
 		steps: path, flat: t.compat == CompatEnvoy,
 	}
-	r.Limit = t.descriptorLimit(f, n, t.errors > before)
+	r.Limit = t.descriptorLimit(f, n, t.Errors > before)
 	t.readName(f, r)
 	t.readReplaces(f, r)
 	t.parseNumbers(f, r)
 	t.parsePolicies(f, r)
-	if n := f.get("on_limit"); n != nil {
+	if n := f.Get("on_limit"); n != nil {
 		t.parseOnLimit(n, r)
 	}
 	t.parseNotes(f, r)
-	if t.errors == before {
+	if t.Errors == before {
 		t.warnOfDescriptor(f, r)
 	}
 	t.identify(r)
-	if t.errors == before {
+	if t.Errors == before {
 		t.warnOfNone(f, r)
 	}
 	return r
@@ -64,20 +67,20 @@ func (t *treeForm) identify(r *Rule) {
 // descriptorLimit reads the limit: requests_per_unit with unit or period, or
 // rate, or unlimited. If a key has been refused already it does not ask for
 // what is missing, as that is probably what was meant.
-func (t *treeForm) descriptorLimit(f fields, at *node, refused bool) headgate.Limit {
+func (t *treeForm) descriptorLimit(f yamltext.Fields, at *yamltext.Node, refused bool) headgate.Limit {
 	l := limitForm{
 		parser: t.parser, f: f, at: at,
 		algorithm: headgate.FixedWindow, plain: t.compat == CompatEnvoy,
 	}
-	before := t.errors
-	if n := f.get("unlimited"); n != nil {
+	before := t.Errors
+	if n := f.Get("unlimited"); n != nil {
 		if yes, ok := t.flag(n, "unlimited"); yes || !ok {
 			if !t.junkUnit(&l) {
 				l.refuseBeside("unlimited: true", "unit")
 			}
 			l.refuseBeside("unlimited: true", limitKeys()...)
 			if field, ok := f["requests_per_unit"]; ok {
-				t.warnf(field.key, "", "\"requests_per_unit\" has no effect beside unlimited: true")
+				t.Warnf(field.Key, "", "\"requests_per_unit\" has no effect beside unlimited: true")
 			}
 			return headgate.Unlimited()
 		}
@@ -99,44 +102,44 @@ func (t *treeForm) descriptorLimit(f fields, at *node, refused bool) headgate.Li
 
 // readCount reads requests_per_unit.
 func (t *treeForm) readCount(l *limitForm, refused bool) {
-	n := l.f.get("requests_per_unit")
+	n := l.f.Get("requests_per_unit")
 	switch {
 	case n != nil:
 		if t.compat == CompatEnvoy {
 			n = inDecimal(n)
 		}
-		l.rate.N, _ = t.integer(n, "requests_per_unit", 0, headgate.MaxLimit)
+		l.rate.N, _ = t.Integer(n, "requests_per_unit", 0, headgate.MaxLimit)
 	case refused:
 	case t.compat == CompatEnvoy:
-		t.warnf(l.at, "", "\"requests_per_unit\" is missing: every request is refused")
+		t.Warnf(l.at, "", "\"requests_per_unit\" is missing: every request is refused")
 	default:
-		t.errorf(l.at, "0 refuses every request", "\"requests_per_unit\" is missing")
+		t.Errorf(l.at, "0 refuses every request", "\"requests_per_unit\" is missing")
 	}
 }
 
 // inDecimal returns n, a number in whatever notation of YAML 1.1, as Envoy's
 // service reads it: of 010, 0o10, 0x8 and 0b1000 each is 8.
-func inDecimal(n *node) *node {
-	if n.kind != numberKind && n.kind != textKind {
+func inDecimal(n *yamltext.Node) *yamltext.Node {
+	if n.Kind != yamltext.Number && n.Kind != yamltext.Text {
 		return n
 	}
-	v, err := strconv.ParseInt(strings.ReplaceAll(n.text, "_", ""), 0, 64)
-	if err != nil || !strings.HasPrefix(n.text, "0") {
+	v, err := strconv.ParseInt(strings.ReplaceAll(n.Text, "_", ""), 0, 64)
+	if err != nil || !strings.HasPrefix(n.Text, "0") {
 		return n
 	}
 	here := *n
-	here.kind, here.text = numberKind, strconv.FormatInt(v, 10)
+	here.Kind, here.Text = yamltext.Number, strconv.FormatInt(v, 10)
 	return &here
 }
 
 // junkUnit reports, and warns of, a unit beside unlimited that is none, which
 // Envoy's service overlooks.
 func (t *treeForm) junkUnit(l *limitForm) bool {
-	n := l.f.get("unit")
-	if t.compat != CompatEnvoy || n == nil || slices.Contains(envoyUnits(), strings.ToLower(n.text)) {
+	n := l.f.Get("unit")
+	if t.compat != CompatEnvoy || n == nil || slices.Contains(envoyUnits(), strings.ToLower(n.Text)) {
 		return false
 	}
-	t.warnf(n, "", "the unit %s is not known, and has no effect beside unlimited: true", quote(n.text))
+	t.Warnf(n, "", "the unit %s is not known, and has no effect beside unlimited: true", clip.Quote(n.Text))
 	return true
 }
 
@@ -146,41 +149,41 @@ func envoyUnits() []string {
 
 // readPeriod reads unit or period.
 func (t *treeForm) readPeriod(l *limitForm, refused bool) {
-	unit, period := l.f.get("unit"), l.f.get("period")
+	unit, period := l.f.Get("unit"), l.f.Get("period")
 	switch {
 	case unit != nil && period != nil:
-		t.errorf(l.f["period"].key, "", "give either \"unit\" or \"period\", not both")
+		t.Errorf(l.f["period"].Key, "", "give either \"unit\" or \"period\", not both")
 	case unit != nil:
 		t.readUnit(unit, l)
 	case period == nil && refused:
 	case period == nil:
-		t.errorf(l.at, "for example unit: minute, or period: 30s", "\"unit\" is missing")
-	case period.kind != textKind && period.kind != numberKind:
-		t.errorf(period, "", "\"period\" must be text such as 30s, not %s", period.kind)
+		t.Errorf(l.at, "for example unit: minute, or period: 30s", "\"unit\" is missing")
+	case period.Kind != yamltext.Text && period.Kind != yamltext.Number:
+		t.Errorf(period, "", "\"period\" must be text such as 30s, not %s", period.Kind)
 	default:
 		var err error
-		if l.rate.Period, l.rate.Unit, err = parsePeriod(period.text); err != nil {
-			t.errorf(period, "", "%v", err)
+		if l.rate.Period, l.rate.Unit, err = parsePeriod(period.Text); err != nil {
+			t.Errorf(period, "", "%v", err)
 		}
 	}
 }
 
 // readUnit reads a unit of Envoy's, in whatever case.
-func (t *treeForm) readUnit(n *node, l *limitForm) {
+func (t *treeForm) readUnit(n *yamltext.Node, l *limitForm) {
 	known := envoyUnits()
-	if n.kind != textKind {
-		t.errorf(n, "for other lengths use period, such as period: 90s", "\"unit\" must be one of %s, not %s", strings.Join(known, ", "), n.kind)
+	if n.Kind != yamltext.Text {
+		t.Errorf(n, "for other lengths use period, such as period: 90s", "\"unit\" must be one of %s, not %s", strings.Join(known, ", "), n.Kind)
 		return
 	}
-	word := n.text
+	word := n.Text
 	lower := strings.ToLower(word)
 	if !slices.Contains(known, lower) {
-		near := didYouMean(word, known)
+		near := nearest.DidYouMean(word, known)
 		hint := ""
 		if near == "" {
 			hint = "known are " + strings.Join(known, ", ") + "; for other lengths use period, such as period: 30s"
 		}
-		t.errorf(n, hint, "unknown unit %s%s", quote(word), near)
+		t.Errorf(n, hint, "unknown unit %s%s", clip.Quote(word), near)
 		return
 	}
 	u, _ := unitOf(lower)
@@ -188,8 +191,8 @@ func (t *treeForm) readUnit(n *node, l *limitForm) {
 }
 
 // readName reads the name that clients and replaces know the limit by.
-func (t *treeForm) readName(f fields, r *Rule) {
-	n := f.get("name")
+func (t *treeForm) readName(f yamltext.Fields, r *Rule) {
+	n := f.Get("name")
 	if n == nil {
 		return
 	}
@@ -197,30 +200,30 @@ func (t *treeForm) readName(f fields, r *Rule) {
 	switch {
 	case !ok:
 	case name == "":
-		t.warnf(n, "", "\"name\" is empty")
+		t.Warnf(n, "", "\"name\" is empty")
 	case len(name) > maxDomain:
-		t.errorf(n, "", "the name %s must have at most %d bytes", quote(name), maxDomain)
+		t.Errorf(n, "", "the name %s must have at most %d bytes", clip.Quote(name), maxDomain)
 	default:
 		r.LimitName = name
 	}
 }
 
 // readReplaces reads the names of limits that this one takes the place of.
-func (t *treeForm) readReplaces(f fields, r *Rule) {
-	list := f.get("replaces")
+func (t *treeForm) readReplaces(f yamltext.Fields, r *Rule) {
+	list := f.Get("replaces")
 	if list == nil {
 		return
 	}
-	if list.kind != listKind {
-		t.errorf(list, "for example replaces: [{name: other}]", "\"replaces\" must be a list, not %s", list.kind)
+	if list.Kind != yamltext.List {
+		t.Errorf(list, "for example replaces: [{name: other}]", "\"replaces\" must be a list, not %s", list.Kind)
 		return
 	}
-	for _, item := range list.items {
-		inner := t.fields(item, "an entry of replaces", []string{"name"})
-		n := inner.get("name")
+	for _, item := range list.Items {
+		inner := t.Fields(item, "an entry of replaces", []string{"name"})
+		n := inner.Get("name")
 		if n == nil {
-			if item.kind == mapKind && !hasKey(item, "name") {
-				t.errorf(item, "", "\"name\" is missing in an entry of replaces")
+			if item.Kind == yamltext.Map && !yamltext.HasKey(item, "name") {
+				t.Errorf(item, "", "\"name\" is missing in an entry of replaces")
 			}
 			continue
 		}
@@ -228,44 +231,44 @@ func (t *treeForm) readReplaces(f fields, r *Rule) {
 		switch {
 		case !ok:
 		case name == "":
-			t.errorf(n, "", "\"name\" is empty in an entry of replaces")
+			t.Errorf(n, "", "\"name\" is empty in an entry of replaces")
 		case name == r.LimitName:
-			t.errorf(n, "", "the limit %s cannot replace itself", quote(name))
+			t.Errorf(n, "", "the limit %s cannot replace itself", clip.Quote(name))
 		case slices.Contains(r.Replaces, name):
-			t.warnf(n, "", "%s is replaced twice", quote(name))
+			t.Warnf(n, "", "%s is replaced twice", clip.Quote(name))
 		default:
 			r.Replaces = append(r.Replaces, name)
-			t.replaces = append(t.replaces, parsedReplace{limitName{t.domainName, name}, n, t.reporter})
+			t.replaces = append(t.replaces, parsedReplace{limitName{t.domainName, name}, n, t.Report})
 			t.replaced[limitName{t.domainName, name}] = true
 		}
 	}
 }
 
 // warnOfDescriptor warns of numbers that make the rule refuse all.
-func (t *treeForm) warnOfDescriptor(f fields, r *Rule) {
-	n := f.get("requests_per_unit")
+func (t *treeForm) warnOfDescriptor(f yamltext.Fields, r *Rule) {
+	n := f.Get("requests_per_unit")
 	if n == nil {
-		n = f.get("rate")
+		n = f.Get("rate")
 	}
 	switch {
 	case r.Limit.IsUnlimited() || n == nil:
 	case r.Limit.N() == 0:
-		t.warnf(n, "", "a limit of 0 refuses every request")
+		t.Warnf(n, "", "a limit of 0 refuses every request")
 	case r.Cost > r.Limit.Capacity():
-		t.warnf(f.get("cost"), "", "the cost %d never fits into the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
+		t.Warnf(f.Get("cost"), "", "the cost %d never fits into the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
 	}
 }
 
 // placed returns n without the keys that belong to another level, which it
 // reports, and without those that have no value and need none. Envoy's service
 // ignores both.
-func (p *parser) placed(n *node, what string, known []string, compat Compat) *node {
-	if n.kind != mapKind {
+func (p *parser) placed(n *yamltext.Node, what string, known []string, compat Compat) *yamltext.Node {
+	if n.Kind != yamltext.Map {
 		return n
 	}
 	here := *n
-	here.pairs = slices.DeleteFunc(slices.Clone(n.pairs), func(field pair) bool {
-		key := field.key.text
+	here.Pairs = slices.DeleteFunc(slices.Clone(n.Pairs), func(field yamltext.Pair) bool {
+		key := field.Key.Text
 		if slices.Contains(known, key) {
 			return p.isEmpty(field)
 		}
@@ -274,9 +277,9 @@ func (p *parser) placed(n *node, what string, known []string, compat Compat) *no
 			return false
 		}
 		if compat == CompatEnvoy && isEnvoyKey(key) {
-			p.warnf(field.key, "", "%q belongs %s, not in %s, where it has no effect", key, home, what)
+			p.Warnf(field.Key, "", "%q belongs %s, not in %s, where it has no effect", key, home, what)
 		} else {
-			p.errorf(field.key, "", "%q belongs %s, not in %s", key, home, what)
+			p.Errorf(field.Key, "", "%q belongs %s, not in %s", key, home, what)
 		}
 		return true
 	})
@@ -284,16 +287,16 @@ func (p *parser) placed(n *node, what string, known []string, compat Compat) *no
 }
 
 // isEmpty reports, and warns of, a key without a value that may be left out.
-func (p *parser) isEmpty(field pair) bool {
-	key := field.key.text
-	if field.value.kind != nullKind || key == "key" || key == "domain" || key == "limits" || key == "compat" {
+func (p *parser) isEmpty(field yamltext.Pair) bool {
+	key := field.Key.Text
+	if field.Value.Kind != yamltext.Null || key == "key" || key == "domain" || key == "limits" || key == "compat" {
 		return false
 	}
 	hint := ""
 	if key == "rate_limit" {
 		hint = "what matches is not limited"
 	}
-	p.warnf(field.key, hint, "%q has no value", key)
+	p.Warnf(field.Key, hint, "%q has no value", key)
 	return true
 }
 

@@ -1,6 +1,8 @@
 package rules
 
-import "slices"
+import (
+	"slices"
+)
 
 // matchOthers is matchAttributes for the descriptors of one key and the values of
 // its attribute besides the first, v, each in place of the first below them too.

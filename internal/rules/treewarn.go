@@ -1,5 +1,10 @@
 package rules
 
+import (
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+)
+
 // finishTrees warns of descriptors that can never match or have no effect, and
 // of replaces of limits that do not exist.
 func (p *parser) finishTrees() {
@@ -21,8 +26,8 @@ func (p *parser) finishTrees() {
 		if !names[r.limitName] {
 			const most = 1000 // names that are worth a comparison
 			list := known[r.domain]
-			r.report.warnf(r.at, "", "no limit of the domain %s is named %s%s",
-				quote(r.domain), quote(r.name), didYouMean(r.name, list[:min(len(list), most)]))
+			r.report.Warnf(r.at, "", "no limit of the domain %s is named %s%s",
+				clip.Quote(r.domain), clip.Quote(r.name), nearest.DidYouMean(r.name, list[:min(len(list), most)]))
 		}
 	}
 }
@@ -47,8 +52,8 @@ func (b *parsedBranch) warnUnreachable() bool {
 	if by == nil {
 		return false
 	}
-	b.report.warnf(b.at, "", "the descriptor %s can never match: %s (%s) is taken for all that it would match",
-		quote(b.composite()), quote(by.composite()), by.position())
+	b.report.Warnf(b.at, "", "the descriptor %s can never match: %s (%s) is taken for all that it would match",
+		clip.Quote(b.composite()), clip.Quote(by.composite()), by.position())
 	return true
 }
 
@@ -72,7 +77,7 @@ func (b *parsedBranch) coveredInOrder() *branch {
 // warnUseless warns of a descriptor that limits nothing and exempts from
 // nothing, as no other of its key would limit what it matches.
 func (b *parsedBranch) warnUseless() {
-	if b.rule != nil || b.below != nil || b.report.errors > 0 {
+	if b.rule != nil || b.below != nil || b.report.Errors > 0 {
 		return // what is missing may be what is wrong
 	}
 	others := len(b.beside.wild.lengths) > 0 || b.beside.bare != nil
@@ -84,7 +89,7 @@ func (b *parsedBranch) warnUseless() {
 	case exactStep:
 	}
 	if !others {
-		b.report.warnf(b.at, "", "the descriptor %s has no effect: it has no rate_limit, and no other would limit what it matches", quote(b.composite()))
+		b.report.Warnf(b.at, "", "the descriptor %s has no effect: it has no rate_limit, and no other would limit what it matches", clip.Quote(b.composite()))
 	}
 }
 

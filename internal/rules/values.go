@@ -5,6 +5,9 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // problemf is an error that is shown to the user as it is.
@@ -23,29 +26,29 @@ func valueSections() iter.Seq2[string, AttributeKind] {
 }
 
 // parseValues reads one of those mappings.
-func (p *parser) parseValues(n *node, key string, kind AttributeKind, m *matcher) []string {
-	if n.kind != mapKind {
-		p.errorf(n, "", "%q must be a mapping of names to values, not %s", key, n.kind)
+func (p *parser) parseValues(n *yamltext.Node, key string, kind AttributeKind, m *matcher) []string {
+	if n.Kind != yamltext.Map {
+		p.Errorf(n, "", "%q must be a mapping of names to values, not %s", key, n.Kind)
 		return nil
 	}
-	if len(m.values)+len(n.pairs) > maxConditions {
-		p.errorf(n, "", "the rule has more than %d conditions on attributes", maxConditions)
+	if len(m.values)+len(n.Pairs) > maxConditions {
+		p.Errorf(n, "", "the rule has more than %d conditions on attributes", maxConditions)
 		return nil
 	}
 	var conditions []string
-	for _, field := range n.pairs {
-		a, err := p.valueAttribute(kind, field.key.text)
+	for _, field := range n.Pairs {
+		a, err := p.valueAttribute(kind, field.Key.Text)
 		if err != nil {
-			p.errorf(field.key, "", "%v", err)
+			p.Errorf(field.Key, "", "%v", err)
 			continue
 		}
-		p.checkEntry(field.key, a)
+		p.checkEntry(field.Key, a)
 		if slices.ContainsFunc(m.values, func(v valueMatch) bool { return v.attribute == a }) {
-			p.errorf(field.key, "list the values under one of them", "%s is given twice", quote(a.String()))
+			p.Errorf(field.Key, "list the values under one of them", "%s is given twice", clip.Quote(a.String()))
 			continue
 		}
 		v := valueMatch{attribute: a}
-		conditions = append(conditions, p.parseValue(field.value, &v)...)
+		conditions = append(conditions, p.parseValue(field.Value, &v)...)
 		m.values = append(m.values, v)
 	}
 	return conditions
@@ -71,26 +74,26 @@ func (p *parser) valueAttribute(kind AttributeKind, name string) (Attribute, err
 
 // parseValue reads the condition on one attribute: a value or a list of them,
 // or a mapping with present or not.
-func (p *parser) parseValue(n *node, v *valueMatch) []string {
+func (p *parser) parseValue(n *yamltext.Node, v *valueMatch) []string {
 	name := v.attribute.String()
-	if n.kind != mapKind {
+	if n.Kind != yamltext.Map {
 		l := p.valueTexts(n, name, v)
 		p.warnExcluded(n, name, l)
 		return l.conditions(name)
 	}
-	f := p.fields(n, quote(name), []string{"present", "is", "not"})
+	f := p.Fields(n, clip.Quote(name), []string{"present", "is", "not"})
 	var l lists
-	if n := f.get("is"); n != nil {
+	if n := f.Get("is"); n != nil {
 		l = p.valueTexts(n, name, v)
 	}
-	if n := f.get("not"); n != nil {
+	if n := f.Get("not"); n != nil {
 		not, sources := p.globs(n, name)
 		v.not = newPatternList(slices.Concat(v.not.all, not))
 		l.not = append(l.not, sources...)
 	}
 	out := l.conditions(name)
-	if n := f.get("present"); n != nil {
-		yes, ok := p.boolean(n, "present")
+	if n := f.Get("present"); n != nil {
+		yes, ok := p.Boolean(n, "present")
 		switch {
 		case !ok:
 		case yes:
@@ -100,12 +103,12 @@ func (p *parser) parseValue(n *node, v *valueMatch) []string {
 			v.presence = absent
 			out = append(out, condition(name, "absent"))
 			if len(v.any.all) > 0 {
-				p.warnf(n, "", "the rule can never match: %s is to be absent and to have a value", quote(name))
+				p.Warnf(n, "", "the rule can never match: %s is to be absent and to have a value", clip.Quote(name))
 			}
 		}
 	}
-	if len(n.pairs) == 0 {
-		p.errorf(n, "", "the condition on %s is empty", quote(name))
+	if len(n.Pairs) == 0 {
+		p.Errorf(n, "", "the condition on %s is empty", clip.Quote(name))
 	}
 	p.warnExcluded(n, name, l)
 	return out
@@ -124,11 +127,11 @@ func (l lists) conditions(name string) []string {
 
 // valueTexts reads one value or a list of them into v. Those that begin with !
 // are excluded, as in every other list of match.
-func (p *parser) valueTexts(n *node, name string, v *valueMatch) lists {
+func (p *parser) valueTexts(n *yamltext.Node, name string, v *valueMatch) lists {
 	var l lists
 	var any, not []pattern
-	p.eachGlob(n, name, func(item *node) {
-		source, exclude := strings.CutPrefix(item.text, "!")
+	p.eachGlob(n, name, func(item *yamltext.Node) {
+		source, exclude := strings.CutPrefix(item.Text, "!")
 		g, ok := p.glob(item, name, source)
 		switch {
 		case !ok:
@@ -143,24 +146,24 @@ func (p *parser) valueTexts(n *node, name string, v *valueMatch) lists {
 }
 
 // globs reads one value or a list of them where nothing can be excluded.
-func (p *parser) globs(n *node, name string) (made []pattern, sources []string) {
-	p.eachGlob(n, name, func(item *node) {
-		if strings.HasPrefix(item.text, "!") {
-			p.errorf(item, "write "+quote(`\`+item.text)+" for a value that begins with !", "%s excludes, which has no meaning here", quote(item.text))
+func (p *parser) globs(n *yamltext.Node, name string) (made []pattern, sources []string) {
+	p.eachGlob(n, name, func(item *yamltext.Node) {
+		if strings.HasPrefix(item.Text, "!") {
+			p.Errorf(item, "write "+clip.Quote(`\`+item.Text)+" for a value that begins with !", "%s excludes, which has no meaning here", clip.Quote(item.Text))
 			return
 		}
-		if g, ok := p.glob(item, name, item.text); ok {
-			made, sources = append(made, g), append(sources, item.text)
+		if g, ok := p.glob(item, name, item.Text); ok {
+			made, sources = append(made, g), append(sources, item.Text)
 		}
 	})
 	return made, sources
 }
 
 // glob reads one value.
-func (p *parser) glob(at *node, name, source string) (*glob, bool) {
+func (p *parser) glob(at *yamltext.Node, name, source string) (*glob, bool) {
 	g, err := parseGlob(source)
 	if err != nil {
-		p.errorf(at, "", "the value %v", err)
+		p.Errorf(at, "", "the value %v", err)
 		return nil, false
 	}
 	p.warnOfValue(source, name, at)
@@ -170,24 +173,24 @@ func (p *parser) glob(at *node, name, source string) (*glob, bool) {
 // eachGlob calls each for one value or those of a list. Numbers stand for their
 // digits as written; true and false could be meant as the value or as being
 // present, so they have to say which.
-func (p *parser) eachGlob(n *node, name string, each func(item *node)) {
-	items := []*node{n}
-	if n.kind == listKind {
-		items = n.items
+func (p *parser) eachGlob(n *yamltext.Node, name string, each func(item *yamltext.Node)) {
+	items := []*yamltext.Node{n}
+	if n.Kind == yamltext.List {
+		items = n.Items
 		if len(items) == 0 {
-			p.errorf(n, "", "the list of values of %s is empty", quote(name))
+			p.Errorf(n, "", "the list of values of %s is empty", clip.Quote(name))
 		}
 	}
 	for _, item := range items {
-		switch item.kind {
-		case textKind, numberKind:
+		switch item.Kind {
+		case yamltext.Text, yamltext.Number:
 			each(item)
-		case boolKind:
-			p.errorf(item, fmt.Sprintf("write %q in quotes for the value, or {present: %s}", item.text, item.text), "%s must be text, not true or false", quote(name))
-		case nullKind:
-			p.errorf(item, "write \"\" for an empty value, or {present: true}", "%s has no value", quote(name))
-		case listKind, mapKind:
-			p.errorf(item, "", "a value of %s must be text, not %s", quote(name), item.kind)
+		case yamltext.Bool:
+			p.Errorf(item, fmt.Sprintf("write %q in quotes for the value, or {present: %s}", item.Text, item.Text), "%s must be text, not true or false", clip.Quote(name))
+		case yamltext.Null:
+			p.Errorf(item, "write \"\" for an empty value, or {present: true}", "%s has no value", clip.Quote(name))
+		case yamltext.List, yamltext.Map:
+			p.Errorf(item, "", "a value of %s must be text, not %s", clip.Quote(name), item.Kind)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
@@ -40,7 +40,7 @@ func wrongParameter(w http.ResponseWriter, name, value string, known []string) {
 
 // nearestOf says what may have been meant, or what there is.
 func nearestOf(text string, known []string) string {
-	if near := config.Nearest(text, known); near != "" {
+	if near := nearest.Word(text, known); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
 	}
 	const most = 10

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
@@ -79,9 +80,9 @@ const maxFailures = 10
 
 // Run runs the tests of a file against rs. Diagnostics are about names in the
 // file that the rules do not have; nothing is run then. The error is ctx's.
-func Run(ctx context.Context, file *rules.TestFile, rs *rules.Ruleset, o Options) ([]Result, []rules.Diagnostic, error) {
+func Run(ctx context.Context, file *rules.TestFile, rs *rules.Ruleset, o Options) ([]Result, []diagnostic.Diagnostic, error) {
 	var tests []rules.Test
-	var problems []rules.Diagnostic
+	var problems []diagnostic.Diagnostic
 	for _, t := range file.Tests {
 		if o.Only != nil && !o.Only.MatchString(t.Name) {
 			continue
@@ -112,21 +113,21 @@ func Run(ctx context.Context, file *rules.TestFile, rs *rules.Ruleset, o Options
 }
 
 // checkNames finds the domain of t, and says which names the rules do not have.
-func checkNames(t *rules.Test, rs *rules.Ruleset) []rules.Diagnostic {
-	at := func(line, column int, message, hint string) rules.Diagnostic {
-		return rules.Diagnostic{File: t.File, Line: line, Column: column, Message: message, Hint: hint}
+func checkNames(t *rules.Test, rs *rules.Ruleset) []diagnostic.Diagnostic {
+	at := func(line, column int, message, hint string) diagnostic.Diagnostic {
+		return diagnostic.Diagnostic{File: t.File, Line: line, Column: column, Message: message, Hint: hint}
 	}
 	domains := rs.Domains()
 	if t.Domain == "" && len(domains) == 1 {
 		t.Domain = domains[0]
 	}
 	if t.Domain == "" {
-		return []rules.Diagnostic{at(t.Line, t.Column,
+		return []diagnostic.Diagnostic{at(t.Line, t.Column,
 			fmt.Sprintf("the test %q names no domain, and the rules have %d", t.Name, len(domains)),
 			"add domain: to the test or to the file: "+strings.Join(domains, ", "))}
 	}
 	if !slices.Contains(domains, t.Domain) && !expectsNoDomain(t) {
-		return []rules.Diagnostic{at(t.Line, t.Column,
+		return []diagnostic.Diagnostic{at(t.Line, t.Column,
 			fmt.Sprintf("the test %q is about the domain %q, which the rules do not have", t.Name, t.Domain),
 			rules.Suggest(t.Domain, domains))}
 	}
@@ -143,7 +144,7 @@ func checkNames(t *rules.Test, rs *rules.Ruleset) []rules.Diagnostic {
 			}
 		}
 	}
-	var out []rules.Diagnostic
+	var out []diagnostic.Diagnostic
 	for i := range t.Steps {
 		for _, e := range t.Steps[i].Expect {
 			wanted := e.Shadow

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/replay/ruletest"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
@@ -63,7 +64,7 @@ func TestUnknownDomain(t *testing.T) {
 			t.Fatal(err)
 		}
 		results, problems, err := ruletest.Run(t.Context(), file, rs, ruletest.Options{NewStore: func() headgate.Store { return memory.New() }, Clients: clients})
-		if got := rules.Problems(problems).Error(); err != nil || !strings.Contains(got, want) || (want == "") != (got == "") {
+		if got := diagnostic.Problems(problems).Error(); err != nil || !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("%s: %q, %v, want %q", expect, got, err, want)
 		}
 		if want == "" && (len(results) != 1 || !results[0].Passed) {

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/xds"
 )
@@ -143,7 +144,7 @@ type ruler struct {
 func (r *ruler) apply(sources []rules.Source) error {
 	set, diagnostics := rules.Parse(sources...)
 	if set == nil {
-		return rules.Problems(diagnostics)
+		return diagnostic.Problems(diagnostics)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

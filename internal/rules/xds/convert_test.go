@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/xds"
 )
@@ -78,7 +79,7 @@ func TestSourcesAreRuleFiles(t *testing.T) {
 	}
 	set, diagnostics := rules.Parse(sources...)
 	if set == nil {
-		t.Fatal(rules.Problems(diagnostics))
+		t.Fatal(diagnostic.Problems(diagnostics))
 	}
 	var quota, shadow int
 	for _, r := range set.Rules() {
@@ -138,7 +139,7 @@ func TestRulesRefuseByName(t *testing.T) {
 			t.Fatal(err)
 		}
 		set, diagnostics := rules.Parse(sources...)
-		text := rules.Problems(diagnostics).Error()
+		text := diagnostic.Problems(diagnostics).Error()
 		if set != nil || !strings.Contains(text, row.want) || !strings.HasPrefix(text, "xds:n:") {
 			t.Errorf("%v: %q, want xds:n: and %q", row.config, text, row.want)
 		}

@@ -1,4 +1,6 @@
-package rules
+// Package diagnostic is how this program tells what is wrong in a file: where, what,
+// and what to do about it, with the line itself.
+package diagnostic
 
 import (
 	"fmt"

@@ -1,6 +1,4 @@
-package rules
-
-// This is the only file that knows the YAML library.
+package yamltext
 
 import (
 	"bytes"
@@ -11,83 +9,89 @@ import (
 
 	"go.yaml.in/yaml/v4"
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/diagnostic"
 )
+
+// MaxFileSize is the size of the largest rule file that is read, in bytes.
+const MaxFileSize = 8 << 20
 
 const (
 	// maxDepth is how deep values may be nested. The rules themselves need 6.
 	maxDepth = 32
-	// maxValues is how many values a file may hold, aliases counted as often
+	// MaxValues is how many values a file may hold, aliases counted as often
 	// as they are used. It bounds memory (about 400 bytes each while a file
 	// is read) and stops aliases that multiply; 60,000 rules fit.
-	maxValues = 1_000_000
+	MaxValues = 1_000_000
 )
 
-// readYAML returns the documents of a file. What is wrong with it as YAML goes
+// Read returns the documents of a file. What is wrong with it as YAML goes
 // to report; the documents before the first syntax error are returned.
-func readYAML(src []byte, report *reporter) []*node {
-	docs := readDocuments(src, report)
+func Read(src []byte, report *Report) []*Node {
+	docs := ReadDocuments(src, report)
 	for _, doc := range docs {
-		report.refuseRepeats(doc)
+		report.RefuseRepeats(doc)
 	}
 	return docs
 }
 
 // repeat is a key that a mapping has had before.
 type repeat struct {
-	in         *node
+	in         *Node
 	first      int // its place among the pairs of in
-	key, value *node
+	key, value *Node
 }
 
-// refuseRepeats reports the keys that are there twice.
-func (r *reporter) refuseRepeats(doc *node) {
+// RefuseRepeats reports the keys that are there twice.
+func (r *Report) RefuseRepeats(doc *Node) {
 	for _, again := range doc.repeats {
-		r.errorf(again.key, "", "duplicate key %s, first on line %d", quote(again.key.text), again.in.pairs[again.first].key.line)
+		r.Errorf(again.key, "", "duplicate key %s, first on line %d", clip.Quote(again.key.Text), again.in.Pairs[again.first].Key.Line)
 	}
 }
 
-// takeLast lets the last of the keys that are there twice count, as Envoy's
+// TakeLast lets the last of the keys that are there twice count, as Envoy's
 // service does; a further rate_limit there adds to the first.
-func (r *reporter) takeLast(doc *node) {
+func (r *Report) TakeLast(doc *Node) {
 	for _, again := range doc.repeats {
-		first := &again.in.pairs[again.first]
-		if again.key.text == "rate_limit" && first.value.kind == mapKind && again.value.kind == mapKind {
-			r.warnf(again.key, "", "duplicate key %s: its keys are added to those of the one on line %d", quote(again.key.text), first.key.line)
-			first.value = first.value.with(again.value)
+		first := &again.in.Pairs[again.first]
+		if again.key.Text == "rate_limit" && first.Value.Kind == Map && again.value.Kind == Map {
+			r.Warnf(again.key, "", "duplicate key %s: its keys are added to those of the one on line %d", clip.Quote(again.key.Text), first.Key.Line)
+			first.Value = first.Value.with(again.value)
 			continue
 		}
-		r.warnf(again.key, "", "duplicate key %s: the one on line %d does not count", quote(again.key.text), first.key.line)
-		*first = pair{again.key, again.value}
+		r.Warnf(again.key, "", "duplicate key %s: the one on line %d does not count", clip.Quote(again.key.Text), first.Key.Line)
+		*first = Pair{again.key, again.value}
 	}
 }
 
 // with returns a mapping of the pairs of n and of other, whose values count where both
 // have a key.
-func (n *node) with(other *node) *node {
+func (n *Node) with(other *Node) *Node {
 	both := *n
-	both.pairs = slices.Clone(n.pairs)
+	both.Pairs = slices.Clone(n.Pairs)
 	both.size += other.size
-	for _, field := range other.pairs {
-		at := slices.IndexFunc(both.pairs, func(p pair) bool { return p.key.text == field.key.text })
+	for _, field := range other.Pairs {
+		at := slices.IndexFunc(both.Pairs, func(p Pair) bool { return p.Key.Text == field.Key.Text })
 		if at < 0 {
-			both.pairs = append(both.pairs, field)
+			both.Pairs = append(both.Pairs, field)
 		} else {
-			both.pairs[at] = field
+			both.Pairs[at] = field
 		}
 	}
 	return &both
 }
 
-// readDocuments is readYAML but for keys that are there twice, which stand in
+// ReadDocuments is readYAML but for keys that are there twice, which stand in
 // the documents' repeats.
-func readDocuments(src []byte, report *reporter) []*node {
+func ReadDocuments(src []byte, report *Report) []*Node {
 	return readDocumentsBut(src, report, func(*yaml.Node, error) bool { return false })
 }
 
-// readFirst is readDocuments as Envoy's service does it: what follows the first
+// ReadFirst is readDocuments as Envoy's service does it: what follows the first
 // document is left out, with a warning, be it valid or not, unless it has a key
 // of Headgate's own, of which no file of that service has any.
-func readFirst(src []byte, report *reporter) []*node {
+func ReadFirst(src []byte, report *Report) []*Node {
 	first, hint := true, "put it into a file of its own"
 	return readDocumentsBut(src, report, func(doc *yaml.Node, err error) bool {
 		switch {
@@ -95,12 +99,12 @@ func readFirst(src []byte, report *reporter) []*node {
 			first = err == nil && doc.ShortTag() == "!!null"
 			return false
 		case err != nil:
-			report.warnf(&node{line: 1, column: 1}, hint, "compat: envoy leaves out what follows the first document, and it is not valid YAML")
+			report.Warnf(&Node{Line: 1, Column: 1}, hint, "compat: envoy leaves out what follows the first document, and it is not valid YAML")
 			return true
 		case hasOwnKey(doc):
 			return false
 		}
-		report.warnf(&node{line: doc.Line, column: doc.Column}, hint, "compat: envoy leaves out all documents of a file but the first, as envoyproxy/ratelimit does")
+		report.Warnf(&Node{Line: doc.Line, Column: doc.Column}, hint, "compat: envoy leaves out all documents of a file but the first, as envoyproxy/ratelimit does")
 		return true
 	})
 }
@@ -120,16 +124,16 @@ func hasOwnKey(doc *yaml.Node) bool {
 
 // readDocumentsBut is readDocuments without those that leave is true for. Where
 // it is for an error that ends the documents.
-func readDocumentsBut(src []byte, report *reporter, leave func(*yaml.Node, error) bool) []*node {
+func readDocumentsBut(src []byte, report *Report, leave func(*yaml.Node, error) bool) []*Node {
 	if !checkText(src, report) {
 		return nil
 	}
 	loader, err := yaml.NewLoader(bytes.NewReader(src), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(maxDepth))))
 	if err != nil {
-		report.fileError("the YAML reader failed: "+err.Error(), "")
+		report.FileError("the YAML reader failed: "+err.Error(), "")
 		return nil
 	}
-	var docs []*node
+	var docs []*Node
 	for {
 		var doc yaml.Node
 		err := loader.Load(&doc)
@@ -145,10 +149,10 @@ func readDocumentsBut(src []byte, report *reporter, leave func(*yaml.Node, error
 		if len(doc.Content) == 0 || leave(doc.Content[0], nil) {
 			continue
 		}
-		c := converter{report: report, done: map[*yaml.Node]*node{}}
+		c := converter{report: report, done: map[*yaml.Node]*Node{}}
 		n := c.convert(doc.Content[0])
-		if n.size > maxValues {
-			report.errorf(n, "", "the document holds more than %d values once its aliases are resolved", maxValues)
+		if n.size > MaxValues {
+			report.Errorf(n, "", "the document holds more than %d values once its aliases are resolved", MaxValues)
 			return docs
 		}
 		n.repeats = c.repeats
@@ -157,26 +161,29 @@ func readDocumentsBut(src []byte, report *reporter, leave func(*yaml.Node, error
 }
 
 // syntaxError reports an error of the YAML library at its place.
-func syntaxError(src []byte, err error, report *reporter) {
+func syntaxError(src []byte, err error, report *Report) {
 	var e *yaml.LoadError
 	if !errors.As(err, &e) {
-		report.fileError("not valid YAML: "+err.Error(), "")
+		report.FileError("not valid YAML: "+err.Error(), "")
 		return
 	}
 	message := "not valid YAML: " + e.Message
-	hint := SyntaxHint(src, e.Mark.Line, e.Message)
+	hint := syntaxHint(src, e.Mark.Line, e.Message)
 	switch {
+	case report.Secrets && strings.HasPrefix(e.Message, "unknown anchor "):
+		message = "not valid YAML: unknown anchor: a text that begins with * needs quotes"
+	case report.Secrets:
 	case strings.HasPrefix(e.Message, "exceeded max depth"):
 		message = "values are nested too deeply"
 	case hint == "" && e.ContextMsg != "":
 		message += " " + e.ContextMsg
 	}
-	report.add(Diagnostic{Line: e.Mark.Line, Column: e.Mark.Column, Message: message, Hint: hint})
+	report.Add(diagnostic.Diagnostic{Line: e.Mark.Line, Column: e.Mark.Column, Message: message, Hint: hint})
 }
 
-// SyntaxHint returns what to do about src, in a line of which is what the YAML
+// syntaxHint returns what to do about src, in a line of which is what the YAML
 // library calls message, or nothing.
-func SyntaxHint(src []byte, line int, message string) string {
+func syntaxHint(src []byte, line int, message string) string {
 	switch {
 	case tabbed(src, line):
 		return "indent with spaces, not tabs"
@@ -210,31 +217,31 @@ func tabbed(src []byte, line int) bool {
 
 // converter turns the library's tree into nodes.
 type converter struct {
-	report *reporter
+	report *Report
 	// done holds every node that an alias may refer to; nil while the node
 	// itself is being converted, so that an alias inside it shows as a cycle.
-	done map[*yaml.Node]*node
+	done map[*yaml.Node]*Node
 	// merged counts the values that were looked at to merge mappings.
 	merged  int
 	repeats []repeat
 }
 
-func (c *converter) convert(y *yaml.Node) *node {
+func (c *converter) convert(y *yaml.Node) *Node {
 	if y.Kind == yaml.AliasNode {
 		return c.alias(y)
 	}
-	n := &node{line: y.Line, column: y.Column, size: 1}
+	n := &Node{Line: y.Line, Column: y.Column, size: 1}
 	if y.Anchor != "" {
 		c.done[y] = nil
 	}
 	switch y.Kind {
 	case yaml.SequenceNode:
-		n.kind = listKind
+		n.Kind = List
 		for _, item := range y.Content {
 			n.addItem(c.convert(item))
 		}
 	case yaml.MappingNode:
-		n.kind = mapKind
+		n.Kind = Map
 		c.convertPairs(n, y.Content)
 	default:
 		c.convertScalar(n, y)
@@ -247,53 +254,56 @@ func (c *converter) convert(y *yaml.Node) *node {
 
 // alias returns the node that an alias stands for, shared and not copied, at
 // the place of the alias.
-func (c *converter) alias(y *yaml.Node) *node {
+func (c *converter) alias(y *yaml.Node) *Node {
 	n, known := c.done[y.Alias]
 	if !known || n == nil {
-		bad := &node{line: y.Line, column: y.Column, kind: nullKind, size: 1}
-		c.report.errorf(bad, "", "the alias %s refers to the value that it is in", quote("*"+y.Value))
+		bad := &Node{Line: y.Line, Column: y.Column, Kind: Null, size: 1}
+		c.report.Errorf(bad, "", "the alias %s refers to the value that it is in", clip.Quote("*"+y.Value))
 		return bad
 	}
 	here := *n
-	here.line, here.column = y.Line, y.Column
+	here.Line, here.Column = y.Line, y.Column
 	return &here
 }
 
-func (c *converter) convertScalar(n *node, y *yaml.Node) {
-	n.text = y.Value
+func (c *converter) convertScalar(n *Node, y *yaml.Node) {
+	n.Text = y.Value
 	switch tag := y.ShortTag(); tag {
 	case "!!str", "!!timestamp", "!!merge":
-		n.kind = textKind
+		n.Kind = Text
 	case "!!int", "!!float":
-		n.kind = numberKind
+		n.Kind = Number
 	case "!!bool":
-		n.kind = boolKind
+		n.Kind = Bool
 	case "!!null":
-		n.kind = nullKind
+		n.Kind = Null
 	default:
-		n.kind = textKind
-		c.report.errorf(n, "put values that begin with ! into quotes", "the tag %s is not supported", quote(tag))
+		n.Kind = Text
+		if c.report.Secrets {
+			tag = "!"
+		}
+		c.report.Errorf(n, "put values that begin with ! into quotes", "the tag %s is not supported", clip.Quote(tag))
 	}
 }
 
 // convertPairs adds a mapping's pairs to n, and after them those that it
 // merges in by <<, which never replace its own.
-func (c *converter) convertPairs(n *node, content []*yaml.Node) {
-	seen := make(map[string]*node, len(content)/2)
-	var merged []*node
+func (c *converter) convertPairs(n *Node, content []*yaml.Node) {
+	seen := make(map[string]*Node, len(content)/2)
+	var merged []*Node
 	for i := 0; i+1 < len(content); i += 2 {
 		isMerge := content[i].ShortTag() == "!!merge"
 		key, value := c.convert(content[i]), c.convert(content[i+1])
 		switch {
 		case isMerge:
 			merged = append(merged, value)
-		case key.kind == listKind || key.kind == mapKind:
-			c.report.errorf(key, "", "a key must be text")
-		case seen[key.text] != nil:
-			first := slices.IndexFunc(n.pairs, func(p pair) bool { return p.key.text == key.text })
+		case key.Kind == List || key.Kind == Map:
+			c.report.Errorf(key, "", "a key must be text")
+		case seen[key.Text] != nil:
+			first := slices.IndexFunc(n.Pairs, func(p Pair) bool { return p.Key.Text == key.Text })
 			c.repeats = append(c.repeats, repeat{n, first, key, value})
 		default:
-			seen[key.text] = key
+			seen[key.Text] = key
 			n.addPair(key, value)
 		}
 	}
@@ -303,29 +313,29 @@ func (c *converter) convertPairs(n *node, content []*yaml.Node) {
 }
 
 // merge adds to n what m, a mapping or a list of them, has more.
-func (c *converter) merge(n, m *node, seen map[string]*node) {
+func (c *converter) merge(n, m *Node, seen map[string]*Node) {
 	c.merged += m.size
-	if c.merged > maxValues {
+	if c.merged > MaxValues {
 		n.grow(c.merged) // and so the document is refused
 		return
 	}
-	switch m.kind {
-	case mapKind:
-		for _, p := range m.pairs {
-			if seen[p.key.text] == nil {
-				seen[p.key.text] = p.key
-				n.addPair(p.key, p.value)
+	switch m.Kind {
+	case Map:
+		for _, p := range m.Pairs {
+			if seen[p.Key.Text] == nil {
+				seen[p.Key.Text] = p.Key
+				n.addPair(p.Key, p.Value)
 			}
 		}
-	case listKind:
-		for _, item := range m.items {
-			if item.kind == listKind {
-				c.report.errorf(item, "", "<< takes a mapping or a list of mappings")
+	case List:
+		for _, item := range m.Items {
+			if item.Kind == List {
+				c.report.Errorf(item, "", "<< takes a mapping or a list of mappings")
 				continue
 			}
 			c.merge(n, item, seen)
 		}
-	case textKind, numberKind, boolKind, nullKind:
-		c.report.errorf(m, "", "<< takes a mapping or a list of mappings")
+	case Text, Number, Bool, Null:
+		c.report.Errorf(m, "", "<< takes a mapping or a list of mappings")
 	}
 }

@@ -1,4 +1,6 @@
-package rules
+// Package nearest finds the word that somebody has probably meant. It has the one
+// measure of how near two words are.
+package nearest
 
 import (
 	"cmp"
@@ -7,17 +9,17 @@ import (
 	"strings"
 )
 
-// nearest returns the word of known that text was most likely meant to be, or
+// Word returns the word of known that text was most likely meant to be, or
 // an empty string if none is near. Case and the difference between - and _ do
 // not count.
-func nearest(text string, known []string) string {
-	text = folded(text)
+func Word(text string, known []string) string {
+	text = Folded(text)
 	if text == "" || len(text) > 40 {
 		return ""
 	}
 	best, bestDistance := "", len(text)/3+1
 	for _, word := range known {
-		d := distance(text, folded(word))
+		d := Distance(text, Folded(word))
 		if d < bestDistance || d == 0 {
 			best, bestDistance = word, d
 		}
@@ -25,9 +27,9 @@ func nearest(text string, known []string) string {
 	return best
 }
 
-// didYouMean returns ", did you mean "x"?" or nothing.
-func didYouMean(text string, known []string) string {
-	if word := cmp.Or(synonym(text, known), nearest(text, known)); word != "" {
+// DidYouMean returns ", did you mean "x"?" or nothing.
+func DidYouMean(text string, known []string) string {
+	if word := cmp.Or(synonym(text, known), Word(text, known)); word != "" {
 		return fmt.Sprintf(", did you mean %q?", word)
 	}
 	return ""
@@ -36,7 +38,7 @@ func didYouMean(text string, known []string) string {
 // synonym returns the word of known that goes by another one elsewhere, or an
 // empty string.
 func synonym(text string, known []string) string {
-	text = folded(text)
+	text = Folded(text)
 	for _, row := range [...]struct{ word, others string }{
 		{"limits", "rules rule rate_limits ratelimits policies"},
 		{"rate", "limit requests requests_per_unit max quota per"},
@@ -57,6 +59,12 @@ func synonym(text string, known []string) string {
 		{"allow", "fail_open open pass ignore skip continue"},
 		{"local", "memory fallback in_memory"},
 		{"enforce", "on enabled active live block reject"},
+		{"debug", "trace verbose"},
+		{"info", "information notice"},
+		{"warn", "warning"},
+		{"error", "err fatal critical"},
+		{"text", "logfmt plain console"},
+		{"envoy", "envoyproxy ratelimit"},
 		{"shadow", "observe dry_run log monitor report test audit"},
 	} {
 		if slices.Contains(known, row.word) && slices.Contains(strings.Fields(row.others), text) {
@@ -66,13 +74,14 @@ func synonym(text string, known []string) string {
 	return ""
 }
 
-func folded(word string) string {
+// Folded returns a word as it is compared: without case, and with _ for -.
+func Folded(word string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(word)), "-", "_")
 }
 
-// distance counts the insertions, deletions, replacements and swaps of
+// Distance counts the insertions, deletions, replacements and swaps of
 // neighbours that make a into b (Damerau–Levenshtein, each place edited once).
-func distance(a, b string) int {
+func Distance(a, b string) int {
 	// Three rows of the usual table are enough: row i needs i-1 and, for
 	// swaps, i-2.
 	before := make([]int, len(b)+1)
@@ -96,13 +105,4 @@ func distance(a, b string) int {
 		before, last, row = last, row, before
 	}
 	return last[len(b)]
-}
-
-// quote returns text in quotes for a message, cut if it is long.
-func quote(text string) string {
-	const most = 60
-	if len(text) > most {
-		return fmt.Sprintf("%q…", strings.ToValidUTF8(text[:most], ""))
-	}
-	return fmt.Sprintf("%q", text)
 }

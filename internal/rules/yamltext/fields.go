@@ -1,0 +1,156 @@
+package yamltext
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+)
+
+// Fields are the values of a mapping by their keys.
+type Fields map[string]Pair
+
+// Get returns the value under key, or nil.
+func (f Fields) Get(key string) *Node { return f[key].Value }
+
+// Fields reads a mapping whose keys are among known; what names it in
+// messages. A key without a value counts as absent, except that it is an error
+// to leave one empty.
+func (r *Report) Fields(n *Node, what string, known []string) Fields {
+	f := Fields{}
+	if n.Kind != Map {
+		r.Errorf(n, "", "%s must be a mapping of keys to values, not %s", what, n.Kind)
+		return f
+	}
+	for _, p := range n.Pairs {
+		if !slices.Contains(known, p.Key.Text) {
+			r.unknown(p.Key, "key", what, known)
+			continue
+		}
+		if p.Value.Kind == Null {
+			r.Errorf(p.Key, "", "%q has no value", p.Key.Text)
+			continue
+		}
+		f[p.Key.Text] = p
+	}
+	return f
+}
+
+// unknown reports a word that is not among those known.
+func (r *Report) unknown(n *Node, kind, what string, known []string) {
+	near := nearest.DidYouMean(n.Text, known)
+	hint := ""
+	if near == "" {
+		hint = "known are " + strings.Join(known, ", ")
+	}
+	r.Errorf(n, hint, "unknown %s %s in %s%s", kind, clip.Quote(n.Text), what, near)
+}
+
+// Word reads a text that is not empty.
+func (r *Report) Word(n *Node, key string) (string, bool) {
+	switch {
+	case n.Kind == Text && n.Text != "":
+		return n.Text, true
+	case n.Kind == Text:
+		r.Errorf(n, "", "%q is empty", key)
+	case n.Kind == Number || n.Kind == Bool:
+		r.Errorf(n, "put it into quotes", "%q must be text, not %s", key, n.Kind)
+	default:
+		r.Errorf(n, "", "%q must be text, not %s", key, n.Kind)
+	}
+	return "", false
+}
+
+// Span reads the text of a time, such as 5s.
+func (r *Report) Span(n *Node, key string) (string, bool) {
+	if n.Kind == Number {
+		r.Errorf(n, "write the unit: "+n.Text+"s, if seconds are meant", "%q must be a time such as 5s, not a number", key)
+		return "", false
+	}
+	return r.Word(n, key)
+}
+
+// Choice reads one of the words.
+func (r *Report) Choice(n *Node, key string, words ...string) (string, bool) {
+	word, ok := r.Word(n, key)
+	if !ok {
+		return "", false
+	}
+	if !slices.Contains(words, word) {
+		near := nearest.DidYouMean(word, words)
+		hint := ""
+		if near == "" {
+			hint = "known are " + strings.Join(words, ", ")
+		}
+		r.Errorf(n, hint, "unknown %s %s%s", key, clip.Quote(word), near)
+		return "", false
+	}
+	return word, true
+}
+
+// Integer reads a whole number from low to high.
+func (r *Report) Integer(n *Node, key string, low, high int64) (int64, bool) {
+	if n.Kind != Number {
+		hint := ""
+		if _, err := strconv.ParseInt(n.Text, 10, 64); n.Kind == Text && err == nil {
+			hint = "remove the quotes"
+		}
+		r.Errorf(n, hint, "%q must be a whole number, not %s", key, n.Kind)
+		return 0, false
+	}
+	v, err := strconv.ParseInt(n.Text, 0, 64)
+	digits := strings.TrimPrefix(n.Text, "-")
+	switch outside := errors.Is(err, strconv.ErrRange); {
+	case err != nil && !outside, digits[0] < '0' || digits[0] > '9', len(digits) > 1 && digits[0] == '0':
+		r.Errorf(n, "", "%q must be a whole number in decimal digits, not %s", key, clip.Quote(n.Text))
+		return 0, false
+	case outside || v < low || v > high:
+		r.Errorf(n, "", "%q must be from %d to %d, not %s", key, low, high, n.Text)
+		return 0, false
+	}
+	return v, true
+}
+
+// Boolean reads true or false.
+func (r *Report) Boolean(n *Node, key string) (value, ok bool) {
+	if n.Kind == Bool {
+		return strings.EqualFold(n.Text, "true"), true
+	}
+	got := n.Kind.String()
+	if n.Kind == Text || n.Kind == Number {
+		got = clip.Quote(n.Text)
+	}
+	r.Errorf(n, "", "%q must be true or false, not %s", key, got)
+	return false, false
+}
+
+// Item is a text and where it stands.
+type Item struct {
+	Text string
+	At   *Node
+}
+
+// Texts reads one text or a list of them.
+func (r *Report) Texts(n *Node, key string) []Item {
+	items := []*Node{n}
+	if n.Kind == List {
+		items = n.Items
+		if len(items) == 0 {
+			r.Errorf(n, "", "the list of %q is empty", key)
+		}
+	}
+	out := make([]Item, 0, len(items))
+	for _, item := range items {
+		if t, ok := r.Word(item, key); ok {
+			out = append(out, Item{t, item})
+		}
+	}
+	return out
+}
+
+// Ordinal names a place in a list for messages.
+func Ordinal(what string, i int) string { return fmt.Sprintf("%s %d", what, i+1) }

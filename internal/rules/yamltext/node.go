@@ -1,0 +1,241 @@
+// Package yamltext reads YAML whose mistakes are told with their place: rule files,
+// rule tests and the configuration. It is the only package that knows the YAML
+// library. A file of others is read within bounds of memory and depth.
+package yamltext
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/base/diagnostic"
+)
+
+// NameOf returns the name of a limit for messages, if it has one.
+func NameOf(n *Node) string {
+	for _, field := range n.Pairs {
+		if field.Key.Text == "name" {
+			return field.Value.Text
+		}
+	}
+	return ""
+}
+
+// Kind is what a YAML value is.
+type Kind uint8
+
+// The kinds.
+const (
+	Null Kind = iota
+	Text
+	Number
+	Bool
+	List
+	Map
+)
+
+// String names the kind for messages.
+func (k Kind) String() string {
+	switch k {
+	case Null:
+		return "empty"
+	case Text:
+		return "text"
+	case Number:
+		return "a number"
+	case Bool:
+		return "true or false"
+	case List:
+		return "a list"
+	case Map:
+		return "a mapping"
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// Node is a YAML value and its place in the file. Aliases share their nodes.
+type Node struct {
+	Kind         Kind
+	Text         string // of a scalar, as it was written, without quotes
+	Items        []*Node
+	Pairs        []Pair
+	Line, Column int
+	// size counts the values within, up to a little more than maxValues.
+	size int
+	// repeats, of a document, are the keys that a mapping in it has twice.
+	repeats []repeat
+}
+
+// IsScalar reports whether n is neither a list nor a mapping.
+func (n *Node) IsScalar() bool { return n.Kind != List && n.Kind != Map }
+
+// Plain returns the value as nil, bool, int64, float64, string, []any or
+// map[string]any. Numbers that are no such numbers remain text.
+func (n *Node) Plain() any {
+	switch n.Kind {
+	case Null:
+		return nil
+	case Bool:
+		return strings.EqualFold(n.Text, "true")
+	case Number:
+		if i, err := strconv.ParseInt(n.Text, 10, 64); err == nil {
+			return i
+		}
+		if v, err := strconv.ParseFloat(n.Text, 64); err == nil && !math.IsInf(v, 0) && !math.IsNaN(v) {
+			return v
+		}
+	case List:
+		list := make([]any, len(n.Items))
+		for i, item := range n.Items {
+			list[i] = item.Plain()
+		}
+		return list
+	case Map:
+		values := make(map[string]any, len(n.Pairs))
+		for _, p := range n.Pairs {
+			values[p.Key.Text] = p.Value.Plain()
+		}
+		return values
+	case Text:
+	}
+	return n.Text
+}
+
+// Pair is a key of a mapping with its value.
+type Pair struct{ Key, Value *Node }
+
+func (n *Node) addItem(item *Node) {
+	n.Items = append(n.Items, item)
+	n.grow(item.size)
+}
+
+func (n *Node) addPair(key, value *Node) {
+	n.Pairs = append(n.Pairs, Pair{key, value})
+	n.grow(key.size + value.size)
+}
+
+// grow adds to the size and saturates.
+func (n *Node) grow(by int) { n.size = min(n.size+by, MaxValues+1) }
+
+// Report collects the diagnostics of one file.
+type Report struct {
+	File string
+	// Secrets says that values may be secrets, so that no message about what is
+	// no YAML repeats one.
+	Secrets bool
+	// Errors is how many of the diagnostics are no mere warnings.
+	Errors int
+	// Once, if not nil, are those that have been said and need not be again.
+	Once map[diagnostic.Diagnostic]bool
+
+	list []diagnostic.Diagnostic
+	left int // that were not kept
+}
+
+// MaxProblems is how many diagnostics of one file are kept.
+const MaxProblems = 100
+
+// Add adds a diagnostic of the file.
+func (r *Report) Add(d diagnostic.Diagnostic) {
+	d.File = r.File
+	if r.Once != nil {
+		if r.Once[d] {
+			return
+		}
+		r.Once[d] = true
+	}
+	if d.Severity == diagnostic.SeverityError {
+		r.Errors++
+	}
+	if len(r.list) >= MaxProblems {
+		r.left++
+		return
+	}
+	r.list = append(r.list, d)
+}
+
+// Errorf reports what is wrong at n. The hint, if there is one, says what to do.
+func (r *Report) Errorf(n *Node, hint, format string, args ...any) {
+	r.Add(diagnostic.Diagnostic{Line: n.Line, Column: n.Column, Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// Warnf is Errorf for what is legal, but hardly meant.
+func (r *Report) Warnf(n *Node, hint, format string, args ...any) {
+	r.Add(diagnostic.Diagnostic{Severity: diagnostic.SeverityWarning, Line: n.Line, Column: n.Column, Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// FileError reports what is wrong with the file as a whole.
+func (r *Report) FileError(message, hint string) {
+	r.Add(diagnostic.Diagnostic{Message: message, Hint: hint})
+}
+
+// Sorted returns what was collected in the order of the lines.
+func (r *Report) Sorted() []diagnostic.Diagnostic {
+	slices.SortStableFunc(r.list, func(a, b diagnostic.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	if r.left > 0 {
+		severity := diagnostic.SeverityWarning
+		if r.Errors > 0 {
+			severity = diagnostic.SeverityError
+		}
+		return append(r.list, diagnostic.Diagnostic{
+			Severity: severity, File: r.File,
+			Message: fmt.Sprintf("%d more problems are not shown", r.left),
+		})
+	}
+	return r.list
+}
+
+// checkText refuses what is too large, or no text, before the YAML reader
+// spends memory on it.
+func checkText(src []byte, report *Report) bool {
+	if len(src) > MaxFileSize {
+		report.FileError(fmt.Sprintf("the file is larger than %d MiB", MaxFileSize>>20), "split it into several")
+		return false
+	}
+	line, start, values := 1, 0, 0
+	for i := 0; i < len(src); {
+		c := src[i]
+		switch {
+		case c >= utf8.RuneSelf:
+			r, size := utf8.DecodeRune(src[i:])
+			if r == utf8.RuneError && size == 1 {
+				report.Add(at(src, line, start, i, fmt.Sprintf("the file is not UTF-8 (byte 0x%02x)", c)))
+				return false
+			}
+			i += size
+			continue
+		case c == '\n':
+			line, start = line+1, i+1
+			values++
+		case c == ',' || c == '[' || c == '{' || (c == ':' || c == '-' || c == '?') && i+1 < len(src) && src[i+1] == ' ':
+			// Every YAML value but the first has one of these before it.
+			values++
+		case c < ' ' && c != '\t' && c != '\r' || c == 0x7f:
+			report.Add(at(src, line, start, i, fmt.Sprintf("the control character 0x%02x is not allowed", c)))
+			return false
+		}
+		i++
+	}
+	if values > MaxValues {
+		report.FileError(fmt.Sprintf("the file holds more than %d values", MaxValues), "split it into several")
+		return false
+	}
+	return true
+}
+
+// at returns an error at byte i of a line that begins at byte start.
+func at(src []byte, line, start, i int, message string) diagnostic.Diagnostic {
+	return diagnostic.Diagnostic{Line: line, Column: utf8.RuneCount(bytes.ToValidUTF8(src[start:i], nil)) + 1, Message: message}
+}
+
+// HasKey reports whether a mapping has the key, be it without a value.
+func HasKey(n *Node, key string) bool {
+	return slices.ContainsFunc(n.Pairs, func(f Pair) bool { return f.Key.Text == key })
+}
