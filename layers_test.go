@@ -18,7 +18,8 @@ import (
 const module = "github.com/headgate/headgate"
 
 // layers is the architecture: a package may import only packages in a lower
-// layer, never a sibling. The longest matching prefix wins. Test files are
+// layer, never a sibling. The longest matching prefix wins; one with a slash at
+// its end is for the folders below alone. Test files are
 // exempt, so that a test may use any store or the conformance suite.
 var layers = map[string]int{
 	".":         0, // vocabulary
@@ -27,9 +28,9 @@ var layers = map[string]int{
 	"store":     2, // each folder a store, and the suite they pass
 	"grpclimit": 4,
 	"httplimit": 4,
-	"cmd":       7,
-	"examples":  7,
-	"web/wasm":  7, // what the browser runs
+	"cmd":       9,
+	"examples":  9,
+	"web/wasm":  9, // what the browser runs
 
 	"internal/base": 0, // needs nothing: files, texts, the clock
 
@@ -54,9 +55,14 @@ var layers = map[string]int{
 	"internal/transport/h2bound":  2,
 	"internal/transport/overload": 2,
 
-	"internal/door":                 5, // each folder a protocol
-	"internal/door/answer":          3, // what they share: headers and bodies
+	"internal/door":                 5, // the kit of doors
+	"internal/door/":                7, // each folder a door
 	"internal/door/admin/dashboard": 4, // the pages of the admin door
+	"internal/door/answer":          3, // what all answers share: headers and bodies
+	"internal/door/httpapi":         6, // services that doors offer
+	"internal/door/grpcapi":         6,
+	"internal/door/rls":             6,
+	"internal/door/forwardauth":     6,
 
 	"internal/observe":     4, // metrics and traces
 	"internal/observe/sse": 0, // what is told live, to readers who may be slow
@@ -72,7 +78,7 @@ var layers = map[string]int{
 
 	"internal/config": 4,
 	"internal/lab":    4, // how exact the algorithms are
-	"internal/app":    6, // the only package that sees everything
+	"internal/app":    8, // the only package that sees everything
 
 	"internal/testkit":             0, // for tests: starts a real server, makes certificates
 	"internal/testkit/adaptertest": 5, // compares the middleware of frameworks with httplimit
@@ -206,6 +212,9 @@ func ours(imported string) (dir string, ok bool) {
 
 func layerOf(dir string) (layer int, ok bool) {
 	for p := dir; p != "."; p = path.Dir(p) {
+		if l, ok := layers[p+"/"]; ok && p != dir {
+			return l, true
+		}
 		if l, ok := layers[p]; ok {
 			return l, true
 		}

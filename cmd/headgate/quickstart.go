@@ -32,7 +32,7 @@ func newQuickstart(s streams) *cobra.Command {
 			return err
 		}
 		return serve(cmd.Context(), s, app.Quickstart(app.Options{Config: c, AdminMayMove: true}), func(a *app.App) {
-			_, _ = fmt.Fprintf(s.out, invitation, a.Addr(app.DoorProxy), a.Addr(app.DoorAPI), cmp.Or(a.Addr(app.DoorAdmin), "closed"))
+			_, _ = fmt.Fprintf(s.out, invitation, a.Addr("proxy"), a.Addr("api"), cmp.Or(a.Addr("admin"), "closed"))
 		})
 	})
 	return cmd

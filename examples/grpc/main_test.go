@@ -28,7 +28,7 @@ func TestAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = server.Stop(t.Context()) }()
-	conn, err := grpc.NewClient(server.Addr(app.DoorGRPC), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(server.Addr("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

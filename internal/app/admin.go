@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/rls"
@@ -11,19 +12,19 @@ import (
 )
 
 // adminOptions are what the admin door is made from.
-func (a *App) adminOptions() admin.Options {
+func (a *App) adminOptions(p *door.Process) admin.Options {
 	c := a.options.Config
 	extra := func(h http.Handler) http.Handler { return a.shedding(overload.Extra, h) }
+	api := httpapi.New(httpapi.Options{
+		Engine: a.engine, Ready: a.readiness, Clock: a.options.Clock, Logger: a.log, Clients: a.clients, Bodies: p.Room(),
+	})
 	o := admin.Options{
-		Failures: a.wrong(DoorAdmin), Token: string(c.Admin.Token), Pprof: c.Admin.Pprof,
-		Health: a.api(), IsProbe: isProbe, Extra: extra,
+		Failures: p.Failures, Token: string(c.Admin.Token), Pprof: c.Admin.Pprof,
+		Health: api, IsProbe: httpapi.IsProbe, Extra: extra,
 		Others: map[string]http.Handler{
 			"GET /metrics":  a.metricsHandler(),
 			"GET /rlconfig": rls.Dump(a.engine.Rules),
-			// To operators, also where the API does not.
-			"POST /v1/explain": extra(httpapi.New(httpapi.Options{
-				Engine: a.engine, Clock: a.options.Clock, Logger: a.log, Clients: a.clients, Bodies: a.capacity.rooms.admin(),
-			})),
+			"POST /v1/explain": extra(api), // to operators, also where the API does not
 		},
 		Engine: a.engine, Store: a.store, Control: a.control, Clients: a.clients,
 		Keys: a.keys, Metrics: a.metrics, Live: a.live, Events: a.events, Queue: a.queue.Load,

@@ -6,7 +6,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -22,12 +21,13 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/proxy"
-	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/jwt"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/xds"
+	"github.com/headgate/headgate/internal/transport/certs"
+	"github.com/headgate/headgate/internal/transport/oneport"
 	"github.com/headgate/headgate/internal/transport/overload"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -64,7 +64,7 @@ type Options struct {
 	// Backoff is how long to wait before connecting anew to a control plane.
 	Backoff xds.Backoff
 	// Timeouts bound how slow callers over HTTP may be.
-	Timeouts Timeouts
+	Timeouts door.Timeouts
 	// AdminMayMove opens the admin door on any free port of this machine if its
 	// default address is taken.
 	AdminMayMove bool
@@ -75,6 +75,8 @@ type Options struct {
 	// Backend, if not nil, is served by this process itself in place of the
 	// proxy's upstream: the demo of the quickstart.
 	Backend http.Handler
+	// Doors are further doors, besides those that are part of every Headgate.
+	Doors []door.Door
 }
 
 // App is a running Headgate.
@@ -91,16 +93,16 @@ type App struct {
 	storeHealth storeHealth
 	engine      *engine.Engine
 	control     *control.Manager
-	doors       []*door
-	rateLimit   *rls.Service
+	kinds       []door.Door // all that there are
+	doors       []*openDoor
+	port        *oneport.Port // that several of them share; nil without
+	common      door.Common
 	plane       *xds.Client // nil if rules come from files
-	transport   *http.Transport
-	proxy       *proxy.Proxy // nil without one
 	failures    chan error
 	clock       *steady.Clock // nil if the caller gave one of its own
 
-	certificates certificates
-	save         func() error // the counts, to disk; nil if nobody asked
+	certificates map[string]*certs.Server // by door
+	save         func() error             // the counts, to disk; nil if nobody asked
 	snapshots    snapshots
 	cleanup      []func() // run last to first
 
@@ -135,7 +137,7 @@ func New(options Options) (_ *App, err error) {
 	if options.LogLevel == nil {
 		options.LogLevel = new(slog.LevelVar) // that nobody reads
 	}
-	a := &App{options: options, log: options.Logger, failures: make(chan error, 4), ours: netip.Addr.IsLoopback}
+	a := &App{options: options, log: options.Logger, failures: make(chan error, 16), ours: netip.Addr.IsLoopback}
 	a.openClock()
 	a.registry, a.started = prometheus.NewRegistry(), a.options.Clock()
 	a.began = time.Now()
@@ -145,10 +147,9 @@ func New(options Options) (_ *App, err error) {
 	if a.verifier, err = a.newVerifier(); err != nil {
 		return nil, err
 	}
-	if l := options.Config.Listen; !isOpen(l.API) && !isOpen(l.GRPC) && !isOpen(l.RESP) && !isOpen(l.Shared) && !a.proxyOpen() {
-		return nil, &config.SourceError{
-			Source: "configuration", Message: "every door is closed", Hint: "set listen.api, listen.grpc, listen.resp or proxy.upstream",
-		}
+	a.kinds = a.list()
+	if err := a.checkDoors(); err != nil {
+		return nil, err
 	}
 	if err := a.loadCertificates(); err != nil {
 		return nil, err
@@ -160,20 +161,22 @@ func New(options Options) (_ *App, err error) {
 		if a.plane, err = a.newPlane(); err != nil {
 			return nil, err
 		}
-		a.state.Store(&rulesState{rules: new(rules.Ruleset), domain: options.Config.Proxy.Domain, waiting: true})
-		return a, nil
+		none := new(rules.Ruleset)
+		domains, err := a.domains(none)
+		a.state.Store(&rulesState{rules: none, domains: domains, waiting: true})
+		return a, err
 	}
 	a.seen = a.fingerprint()
 	rs, err := a.load()
 	if err != nil {
 		return nil, err
 	}
-	domain, err := a.proxyDomain(rs)
+	domains, err := a.domains(rs)
 	if err != nil {
 		return nil, err
 	}
 	a.warn(rs)
-	a.state.Store(&rulesState{rules: rs, domain: domain, loadedAt: a.options.Clock(), succeeded: 1})
+	a.state.Store(&rulesState{rules: rs, domains: domains, loadedAt: a.options.Clock(), succeeded: 1})
 	return a, nil
 }
 
@@ -200,35 +203,17 @@ func (a *App) Start(ctx context.Context) (err error) {
 	}
 	a.openOverload()
 	a.openRooms()
-	a.rateLimit = a.newRateLimit()
-	a.transport = proxy.NewTransport()
-	a.reach().Set(a.transport)
-	a.transport.DialContext = a.capacity.upstream.bounded(a.capacity.parts[toUpstream], a.transport.DialContext)
-	a.transport.DialTLSContext = a.dialUpstream(a.transport.DialContext)
-	a.cleanup = append(a.cleanup, a.transport.CloseIdleConnections)
 	a.openLive()
 	a.watchClock()
 	a.verifyTokens(ctx)
 	if err := a.openQueue(a.state.Load().rules); err != nil {
 		return err
 	}
-	a.watch()
-	for _, d := range a.doors {
-		if serve := a.serverOf(d.name); serve != nil {
-			if err := serve(d); err != nil {
-				return err
-			}
-			continue
-		}
-		handler, err := a.handler(d.name)
-		if err != nil {
-			return err
-		}
-		a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.name))
-		if err := d.serve(handler, a.boundsOf(d.name), a.tlsOf(d.name), a.log, a.failures); err != nil {
-			return err
-		}
+	if err := a.openServers(); err != nil {
+		return err
 	}
+	a.watch()
+	a.serve()
 	a.opened.Store(true)
 	a.startQueue()
 	if a.plane != nil {
@@ -286,7 +271,7 @@ func (a *App) warnOfNone(stats rules.Stats, hint string) {
 // empty string if it is closed.
 func (a *App) Addr(door string) string {
 	for _, d := range a.doors {
-		if d.name == door {
+		if d.Name == door {
 			return d.listener.Addr().String()
 		}
 	}
@@ -312,13 +297,7 @@ func (a *App) Stop(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(a.options.Config.ShutdownTimeout, time.Millisecond))
 		defer cancel()
 		a.drainQueue()
-		if a.proxy != nil {
-			a.proxy.Drain(a.options.Clock().Add(a.options.Config.ShutdownTimeout))
-		}
 		err := a.closeDoors(ctx)
-		if a.proxy != nil {
-			a.proxy.Finish(ctx)
-		}
 		a.stopErr = errors.Join(err, a.closeQueue(ctx), a.saveCounts())
 		if a.stopErr == nil { // else something may have been counted after the snapshot
 			a.stopErr = a.tokenSecret.save()
@@ -349,27 +328,4 @@ func (a *App) release() {
 		f()
 	}
 	a.cleanup = nil
-}
-
-// proxyDomain returns the domain whose rules the proxy goes by: the one that is
-// configured, or the only one there is.
-func (a *App) proxyDomain(rs *rules.Ruleset) (string, error) {
-	domain, domains := a.options.Config.Proxy.Domain, rs.Domains()
-	switch {
-	case !a.proxyOpen() || len(domains) == 0:
-		return domain, nil
-	case domain == "" && len(domains) > 1:
-		return "", &config.SourceError{
-			Source: "proxy.domain", Message: fmt.Sprintf("it is not set, and the rules have the domains %q", domains),
-			Hint: "name the one that the proxy enforces",
-		}
-	case domain == "":
-		return domains[0], nil
-	case !slices.Contains(domains, domain):
-		return "", &config.SourceError{
-			Source: "proxy.domain", Message: fmt.Sprintf("no rule is in the domain %q", domain),
-			Hint: fmt.Sprintf("the rules have %q", domains),
-		}
-	}
-	return domain, nil
 }

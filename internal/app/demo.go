@@ -4,8 +4,8 @@ import (
 	_ "embed"
 	"fmt"
 	"net/http"
+	"net/url"
 
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -19,6 +19,7 @@ func Quickstart(o Options) Options {
 	o.Backend = http.HandlerFunc(demo)
 	c := *o.Config
 	c.Rules = nil
+	c.Proxy.Upstream = &url.URL{Scheme: "http", Host: "localhost"} // the backend in its place
 	if c.Proxy.Domain == "" {
 		c.Proxy.Domain = "api"
 	}
@@ -38,17 +39,4 @@ func demo(w http.ResponseWriter, r *http.Request) {
 	default:
 		_, _ = fmt.Fprintf(w, "the demo backend: %s %q\n", r.Method, r.URL.Path) //nolint:gosec // plain text, and quoted
 	}
-}
-
-// backendDoor is the name of the listener that the demo is served on. It is no
-// door for users.
-const backendDoor = "backend"
-
-// backendAddress is a free port that only this machine reaches.
-const backendAddress = "127.0.0.1:0"
-
-// proxyOpen reports whether there is a proxy to open.
-func (a *App) proxyOpen() bool {
-	p := &a.options.Config.Proxy
-	return p.Open() || a.options.Backend != nil && p.Listen != config.Off
 }

@@ -63,14 +63,6 @@ func Diagnose(err error) []Diagnosis {
 	return []Diagnosis{d}
 }
 
-// settingOf returns the key of a door's address.
-func settingOf(door string) string {
-	if door == DoorProxy {
-		return "proxy.listen"
-	}
-	return "listen." + door
-}
-
 func listenHint(e *ListenError) string {
 	var errno syscall.Errno
 	if !errors.As(e.Err, &errno) {
@@ -79,7 +71,7 @@ func listenHint(e *ListenError) string {
 	switch errno {
 	case syscall.EADDRINUSE:
 		if e.Other != "" {
-			return fmt.Sprintf("%s and %s are one address: give each its own, or let API, gRPC and the Redis protocol share listen.shared", e.Other, settingOf(e.Door))
+			return fmt.Sprintf("%s and %s are one address: give each its own, or let API, gRPC and the Redis protocol share listen.shared", e.Other, e.Setting)
 		}
 		return "another process listens there: stop it, or choose another address"
 	case syscall.EACCES, syscall.EPERM:

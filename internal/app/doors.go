@@ -3,47 +3,45 @@ package app
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"net"
-	"net/http"
-	"net/url"
 	"os"
-	"sync/atomic"
+	"slices"
+	"strings"
 	"syscall"
-	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
-	"github.com/headgate/headgate/internal/door/answer"
-	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/internal/door/api"
+	"github.com/headgate/headgate/internal/door/grpc"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/door/resp"
-	"github.com/headgate/headgate/internal/door/rls"
-	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/netbound"
-	"github.com/headgate/headgate/internal/transport/oneport"
-	"github.com/headgate/headgate/internal/transport/overload"
 )
 
-// The doors that can be open.
-const (
-	DoorAPI   = "api"
-	DoorGRPC  = "grpc"
-	DoorRESP  = "resp"
-	DoorAdmin = "admin"
-	DoorProxy = "proxy"
-
-	// DoorShared is the port that API, gRPC and the Redis protocol may share.
-	DoorShared = config.DoorShared
-)
+// list are the doors that there are, in the order in which they are opened. A new
+// one is a line here.
+func (a *App) list() []door.Door {
+	return slices.Concat([]door.Door{
+		api.Door(),
+		grpc.Door(),
+		resp.Door(),
+		a.sharedDoor(), // after those that may be on it
+		admin.Door(a.adminOptions),
+		proxy.Door(a.options.Backend),
+	}, a.options.Doors)
+}
 
 // ListenError says that a door could not be opened.
 type ListenError struct {
-	// Door is its name, Address where it should have been.
-	Door, Address string
+	// Door is its name, Address where it should have been, by Setting.
+	Door, Address, Setting string
 	// Other is the setting of another door of this process that has the address,
 	// or empty.
 	Other string
@@ -62,68 +60,50 @@ func (e *ListenError) Error() string {
 // Unwrap returns the reason.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// door is a listener and the server behind it.
-type door struct {
-	name     string
+// openDoor is a door, its listener and the server behind it.
+type openDoor struct {
+	door.Door
 	listener net.Listener
 	bound    *netbound.Listener  // listener too, if this bounds it
 	over     *netbound.Listener  // that of the shared port which this is behind, if it is
 	watched  *netbound.Watched   // what is below it; nil behind a shared port
 	clients  *netbound.PerClient // likewise; nil if clients may have any number
-	server   *http.Server        // or
-	grpc     *rls.Server         // of the gRPC door, or
-	resp     *resp.Server        // of the Redis protocol, or
-	port     *oneport.Port       // of several doors
-	started  bool                // port serves
-	closing  atomic.Bool         // answers ask clients to close their connections
-	cut      context.CancelFunc  // ends what is still going on
-	done     chan struct{}       // closed when the server has returned
+	server   door.Server         // nil before it is opened
+	done     chan struct{}       // closed when the server has returned; nil before it serves
 }
 
 // listen opens the listeners of all doors.
 func (a *App) listen(ctx context.Context) error {
-	c := a.options.Config
-	for _, d := range [...]struct{ name, address string }{
-		{DoorAPI, c.Listen.API}, {DoorGRPC, c.Listen.GRPC}, {DoorRESP, c.Listen.RESP}, {DoorAdmin, c.Listen.Admin},
-	} {
-		if !isOpen(d.address) {
+	for _, kind := range a.kinds {
+		set := a.options.Config.Door(kind.Name)
+		if !set.Open() {
 			continue
 		}
-		err := a.open(ctx, d.name, d.address)
-		if d.name == DoorAdmin && a.options.AdminMayMove && d.address == config.DefaultAdmin && errors.Is(err, syscall.EADDRINUSE) {
-			a.log.Warn("another process has the usual address of the admin door, so it is on a free port", "usual", d.address)
-			err = a.open(ctx, d.name, "127.0.0.1:0")
+		err := a.open(ctx, kind, set.Address)
+		if kind.Reserved && a.options.AdminMayMove && set.Address == set.Default && errors.Is(err, syscall.EADDRINUSE) {
+			a.log.Warn("another process has the usual address of the admin door, so it is on a free port", "usual", set.Address)
+			err = a.open(ctx, kind, "127.0.0.1:0")
 		}
 		if err != nil {
 			return err
 		}
-	}
-	if isOpen(c.Listen.Shared) {
-		if err := a.openShared(ctx); err != nil {
-			return err
+		if kind.Name == config.DoorShared {
+			a.openShared(a.doors[len(a.doors)-1])
 		}
-	}
-	if a.proxyOpen() {
-		if err := a.open(ctx, DoorProxy, c.Proxy.Listen); err != nil {
-			return err
-		}
-	}
-	if a.options.Backend != nil {
-		return a.open(ctx, backendDoor, backendAddress)
 	}
 	return nil
 }
 
-func (a *App) open(ctx context.Context, name, address string) error {
+func (a *App) open(ctx context.Context, kind door.Door, address string) error {
 	l, err := listenAt(ctx, address)
 	if err != nil {
-		e := &ListenError{Door: name, Address: address, Err: err}
+		e := &ListenError{Door: kind.Name, Address: address, Setting: a.options.Config.Door(kind.Name).Key, Err: err}
 		if errors.Is(err, syscall.EADDRINUSE) {
 			e.Other = a.whoseIs(address)
 		}
 		return e
 	}
-	d := &door{name: name, done: make(chan struct{})}
+	d := &openDoor{Door: kind}
 	d.listener = a.wrap(d, l)
 	a.add(d)
 	return nil
@@ -139,22 +119,29 @@ func (a *App) whoseIs(address string) string {
 	for _, d := range a.doors {
 		has, ok := d.listener.Addr().(*net.TCPAddr)
 		if ok && has.Port == wanted.Port && (has.IP.Equal(wanted.IP) || has.IP.IsUnspecified() || len(wanted.IP) == 0 || wanted.IP.IsUnspecified()) {
-			return settingOf(d.name)
+			return a.options.Config.Door(d.Name).Key
 		}
 	}
 	return ""
 }
 
 // add notes a door, which is closed in the end.
-func (a *App) add(d *door) {
+func (a *App) add(d *openDoor) {
 	a.doors = append(a.doors, d)
 	a.cleanup = append(a.cleanup, func() {
 		_ = d.listener.Close() // a server has closed it already
-		if d.port != nil {
-			_ = d.port.Close()
+		if d.server == nil {
+			return
 		}
-		if d.server != nil || d.grpc != nil || d.resp != nil || d.started {
+		if d.done != nil {
 			<-d.done
+		} else { // after a start that failed
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = d.server.Shutdown(ctx)
+		}
+		if c, ok := d.server.(io.Closer); ok {
+			_ = c.Close()
 		}
 	})
 }
@@ -182,128 +169,116 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 	return lc.Listen(ctx, network, address)
 }
 
-// handler returns what serves a door.
-func (a *App) handler(name string) (http.Handler, error) {
-	c := a.options.Config
-	switch name {
-	case DoorAPI:
-		return answer.Lingering(a.telemetry.Handler(a.named(a.guarded(a.sheddingAPI(a.api()))), routeOfAPI)), nil
-	case DoorAdmin:
-		h, err := admin.New(a.adminOptions())
-		return answer.Lingering(h), err
-	case DoorProxy:
-		underscores, _ := proxy.ParseUnderscores(c.Proxy.Underscores)
-		a.proxy = proxy.New(proxy.Options{
-			Engine: a.engine, Domain: func() string { return a.state.Load().domain }, Upstream: a.upstream(), Clients: a.clients, Tokens: a.tokens(),
-			TrustedProxies: c.TrustedProxies, Transport: a.telemetry.Transport(a.transport), Clock: a.options.Clock,
-			Logger: a.log, Dialect: c.Headers, TellTime: c.DecisionTime, MaxWaiting: c.Proxy.MaxWaiting, Paths: c.Proxy.Paths,
-			StatusPath: c.Queue.StatusPath, BodyTimeout: cmp.Or(a.options.Timeouts.Body, c.Proxy.BodyTimeout),
-			ReadTimeout: a.boundsOf(DoorProxy).Read, Abandoned: proxy.Abandoned{
-				Time: c.Proxy.Abandoned.Timeout, Bytes: c.Proxy.Abandoned.MaxBytes, Requests: c.Proxy.Abandoned.MaxRequests,
-			},
-			Underscores: underscores, Strangers: c.Proxy.Strangers, NoVia: c.Proxy.NoVia,
-			CORS: proxy.CORS{Origins: c.Proxy.CORS.Origins, PassPreflights: c.Proxy.CORS.PassPreflights},
-		})
-		return a.telemetry.Handler(a.shedding(overload.Request, a.proxy), routeOfProxy), nil
-	case backendDoor:
-		return a.options.Backend, nil
-	}
-	return nil, fmt.Errorf("no such door: %s", name)
-}
-
-// upstream returns where the proxy sends requests, as a URL of http or https.
-func (a *App) upstream() *url.URL {
-	if a.options.Backend != nil {
-		return &url.URL{Scheme: "http", Host: a.Addr(backendDoor)}
-	}
-	u := *a.options.Config.Proxy.Upstream
-	switch u.Scheme {
-	case "h2c":
-		u.Scheme = "http"
-	case "unix":
-		return &url.URL{Scheme: "http", Host: "localhost"}
-	}
-	return &u
-}
-
-// reach returns how it is reached.
-func (a *App) reach() (r proxy.Reach) {
-	if u := a.options.Config.Proxy.Upstream; u != nil && a.options.Backend == nil {
-		r.Cleartext = u.Scheme == "h2c"
-		if u.Scheme == "unix" {
-			r.Socket = u.Path
+// openServers makes what serves the doors.
+func (a *App) openServers() error {
+	for _, d := range a.doors {
+		var err error
+		if d.server, err = d.Open(a.given(d)); err != nil {
+			return err
+		}
+		if c, ok := d.server.(prometheus.Collector); ok {
+			a.register(c)
+		}
+		if s, ok := d.server.(door.QueueSender); ok {
+			a.sender = s
 		}
 	}
-	return r
+	return nil
 }
 
-// api returns the HTTP API.
-func (a *App) api() *httpapi.Handler {
-	return httpapi.New(httpapi.Options{
-		Engine: a.engine, Ready: a.readiness, Clock: a.options.Clock,
-		Logger: a.log, Clients: a.clients, Dialect: a.options.Config.Headers, RateLimit: a.rateLimit.JSON(),
-		ForwardAuth: a.forwardAuth(), Queue: http.HandlerFunc(a.queueStatus), WithoutExplain: !a.options.Config.Explains(),
-		Bodies: a.capacity.rooms.api(),
-	})
+// serve answers at all doors in the background.
+func (a *App) serve() {
+	for _, d := range a.doors {
+		a.log.Info("listening", "door", d.Name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.Name))
+		d.done = make(chan struct{})
+		go func() {
+			defer close(d.done)
+			if err := d.server.Serve(d.listener); err != nil {
+				a.failures <- fmt.Errorf("%s: %w", d.Name, err)
+			}
+		}()
+	}
 }
 
-// bounds are what callers over HTTP may do.
-type bounds struct {
-	Timeouts
-	header, streams int  // bytes, and requests of a connection of HTTP/2 under way
-	cleartext       bool // HTTP/2 also without TLS
-
-	room *membound.Bound // of connections of HTTP/2; nil for any
+// given is what a door gets from the App.
+func (a *App) given(d *openDoor) *door.Process {
+	return &door.Process{
+		Name: d.Name, Settings: a.options.Config.Door(d.Name), Config: a.options.Config, Version: a.options.Version,
+		Clock: a.options.Clock, Logger: a.log, Timeouts: a.options.Timeouts,
+		Engine: a.engine, Store: a.store, Clients: a.clients, Tokens: a.tokens(),
+		Domain: func() string { return a.state.Load().domains[d.Name] },
+		Ready:  a.readiness, Queue: a.queue.Load, Telemetry: a.telemetry, Failures: a.capacity.wrong[d.Name],
+		TLS: a.tlsOf(d.Name), Bound: d.bound, Over: d.over, Part: func(name string) int { return a.capacity.parts[name] },
+		Sheds: a.sheds, Room: a.capacity.rooms[d.Name], MaxRoom: a.roomOfADoor(),
+		Register: a.register, Common: &a.common,
+	}
 }
 
-// serve answers at d in the background, encrypted if there is a certificate.
-func (d *door) serve(handler http.Handler, b bounds, certificate *tls.Config, log *slog.Logger, failures chan<- error) error {
-	base, cut := context.WithCancel(context.Background())
-	d.cut = cut
-	d.server = &http.Server{
-		Handler:           d.parting(handler),
-		ReadHeaderTimeout: b.Header,
-		ReadTimeout:       b.Read,
-		WriteTimeout:      b.Write,
-		IdleTimeout:       b.Idle,
-		MaxHeaderBytes:    b.header,
-		TLSConfig:         certificate,
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: b.streams,
-			// Peers that are gone without a word, or read nothing.
-			SendPingTimeout: time.Minute, PingTimeout: 20 * time.Second, WriteByteTimeout: 30 * time.Second,
-		},
-		BaseContext: func(net.Listener) context.Context { return base },
-		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+// setServing tells those who watch whether the process is well.
+func (a *App) setServing(yes bool) {
+	for _, d := range a.doors {
+		if t, ok := d.server.(door.HealthTeller); ok {
+			t.SetServing(yes)
+		}
 	}
-	if d.name == DoorProxy {
-		d.server.DisableGeneralOptionsHandler = true // OPTIONS * is a request like others
+}
+
+// sayUnhealthy tells those who watch that the process drains, or has no rules
+// yet.
+func (a *App) sayUnhealthy() { a.setServing(false) }
+
+// sayHealthy takes that back, unless the process drains.
+func (a *App) sayHealthy() {
+	a.setServing(true)
+	if a.draining.Load() { // perhaps since just now
+		a.setServing(false)
 	}
-	if b.cleartext && certificate == nil {
-		d.server.Protocols = new(http.Protocols)
-		d.server.Protocols.SetHTTP1(true)
-		d.server.Protocols.SetUnencryptedHTTP2(true)
-	}
-	switch {
-	case d.bound != nil:
-		d.server.ConnState, d.server.ConnContext = d.bound.ConnState, d.bound.ConnContext
-	case d.over != nil:
-		d.server.ConnState = d.over.Follow
-	}
-	serve := d.server.Serve
-	if certificate != nil {
-		if b.room != nil {
-			if err := d.boundHTTP2(b.room, log); err != nil {
+}
+
+// checkDoors finds out whether any door is to be opened for callers, and what
+// would keep one from it.
+func (a *App) checkDoors() error {
+	closed, keys := true, []string{}
+	for _, kind := range a.kinds {
+		set := a.options.Config.Door(kind.Name)
+		if !kind.Reserved && kind.Name != config.DoorShared {
+			keys = append(keys, cmp.Or(set.Needs, set.Key))
+		}
+		closed = closed && (kind.Reserved || !set.Open())
+		if set.Open() && kind.Check != nil {
+			if err := kind.Check(a.options.Config); err != nil {
 				return err
 			}
 		}
-		serve = func(l net.Listener) error { return d.server.ServeTLS(l, "", "") }
 	}
-	go func() {
-		defer close(d.done)
-		if err := serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
-			failures <- fmt.Errorf("%s: %w", d.name, err)
+	if closed {
+		last := len(keys) - 1
+		return &config.SourceError{
+			Source: "configuration", Message: "every door is closed", Hint: "set " + strings.Join(keys[:last], ", ") + " or " + keys[last],
 		}
-	}()
+	}
 	return nil
+}
+
+// domains returns the domains whose rules doors go by whose callers name none.
+func (a *App) domains(rs *rules.Ruleset) (map[string]string, error) {
+	domains := map[string]string{}
+	for _, kind := range a.kinds {
+		if set := a.options.Config.Door(kind.Name); kind.Domain == nil || !set.Open() {
+			continue
+		}
+		var err error
+		if domains[kind.Name], err = kind.Domain(a.options.Config, rs); err != nil {
+			return nil, err
+		}
+	}
+	return domains, nil
+}
+
+// sends reports whether a door that is to be opened sends what is queued.
+func (a *App) sends() bool {
+	return slices.ContainsFunc(a.kinds, func(kind door.Door) bool {
+		set := a.options.Config.Door(kind.Name)
+		return kind.Sends && set.Open()
+	})
 }

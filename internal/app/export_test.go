@@ -6,9 +6,23 @@ import (
 	"os"
 	"slices"
 
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/rules"
 )
+
+// The names of the doors.
+const (
+	DoorAPI    = "api"
+	DoorGRPC   = "grpc"
+	DoorRESP   = "resp"
+	DoorAdmin  = "admin"
+	DoorProxy  = "proxy"
+	DoorShared = "shared"
+)
+
+// Timeouts are those of the doors.
+type Timeouts = door.Timeouts
 
 // AwaitStop is awaitStop.
 func AwaitStop(stopped <-chan error, signals <-chan os.Signal) error {
@@ -20,7 +34,7 @@ func (a *App) SaveCounts() error { return a.save() }
 
 // AdminRoutes are the patterns of the admin door.
 func (a *App) AdminRoutes() ([]string, error) {
-	options := a.adminOptions()
+	options := a.adminOptions(a.given(&openDoor{Door: door.Door{Name: DoorAdmin}}))
 	routes, err := admin.Routes(&options)
 	return slices.Sorted(maps.Keys(routes)), err
 }

@@ -96,8 +96,6 @@ func (a *App) selfCollector() prometheus.Collector {
 	a.perClientMetrics(c)
 	a.overloadMetrics(c)
 	a.roomMetrics(c)
-	a.grpcMetrics(c)
-	a.respMetrics(c)
 	a.queueMetrics(c)
 	a.controlMetrics(c)
 	return c
@@ -168,7 +166,7 @@ func (a *App) storeMetrics(c *metrics.Asked) {
 }
 
 // connectionMetrics tells about the doors whose connections are bounded and
-// counted by their listener: all but that of the Redis protocol.
+// counted by their listener.
 func (a *App) connectionMetrics(c *metrics.Asked) {
 	open := c.Gauge("headgate_connections", "Connections that are open.", "door")
 	ever := c.Counter("headgate_connections_total", "Connections, by what became of them.", "door", "result")
@@ -178,35 +176,10 @@ func (a *App) connectionMetrics(c *metrics.Asked) {
 				continue
 			}
 			s := d.bound.Stats()
-			open(out, float64(s.Open), d.name)
-			ever(out, float64(s.Accepted-s.Rejected), d.name, "accepted")
-			ever(out, float64(s.Evicted), d.name, "evicted")
-			ever(out, float64(s.Rejected), d.name, "rejected")
-		}
-	})
-}
-
-// respMetrics tells about the door of the Redis protocol, which counts by
-// itself.
-func (a *App) respMetrics(c *metrics.Asked) {
-	open := c.Gauge("headgate_resp_connections", "Connections of the Redis protocol that are open.")
-	ever := c.Counter("headgate_resp_connections_total", "Connections of the Redis protocol, by what became of them.", "result")
-	commands := c.Counter("headgate_resp_commands_total", "Commands of the Redis protocol that were answered.")
-	throttle := c.Counter("headgate_resp_throttle_total", "What CL.THROTTLE answered; it has no rules.", "outcome")
-	c.Ask(func(out chan<- prometheus.Metric) {
-		for _, d := range a.doors {
-			if d.resp == nil {
-				continue
-			}
-			s := d.resp.Stats()
-			open(out, float64(s.Connections))
-			ever(out, float64(s.Accepted), "accepted")
-			ever(out, float64(s.Evicted), "evicted")
-			ever(out, float64(s.Rejected), "rejected")
-			ever(out, float64(s.Misled), "http")
-			commands(out, float64(s.Commands))
-			throttle(out, float64(s.ThrottleAllowed), "allowed")
-			throttle(out, float64(s.ThrottleRefused), "refused")
+			open(out, float64(s.Open), d.Name)
+			ever(out, float64(s.Accepted-s.Rejected), d.Name, "accepted")
+			ever(out, float64(s.Evicted), d.Name, "evicted")
+			ever(out, float64(s.Rejected), d.Name, "rejected")
 		}
 	})
 }

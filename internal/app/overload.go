@@ -2,21 +2,18 @@ package app
 
 import (
 	"cmp"
-	"context"
-	"net"
+	"math"
 	"net/http"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate/internal/door/answer"
-	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/request/token"
-	"github.com/headgate/headgate/internal/transport/netbound"
+	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
@@ -24,8 +21,6 @@ const (
 	// ownDescriptors are what the process opens itself: rules, snapshot, queue,
 	// certificates, listeners, Redis, a control plane, a collector.
 	ownDescriptors = 128
-	// toUpstream is the claim of the proxy's connections to its upstream.
-	toUpstream = "upstream"
 	// wellOff is how many connections a door should have room for; with less the
 	// log warns.
 	wellOff = 1000
@@ -39,36 +34,44 @@ type capacity struct {
 	reserved int            // of those, for the process and the admin door
 	parts    map[string]int // of the others, by door
 	load     *overload.Manager
-	upstream upstreamRoom
-	rooms    rooms
-	wrong    map[string]*token.Failures // by door
+	rooms    map[string]func() *membound.Bound // by door, made when they are asked for
+	wrong    map[string]*token.Failures        // by door
 }
 
 // claims are what the doors want of the file descriptors.
 func (a *App) claims() (names []string, list []overload.Claim) {
-	c := a.options.Config
 	claim := func(name string, chosen int64) {
 		names = append(names, name)
 		list = append(list, overload.Claim{Want: int(cmp.Or(chosen, maxConnections)), Chosen: chosen > 0})
 	}
-	for _, d := range []struct {
-		name   string
-		open   bool
-		chosen int64
-	}{
-		{DoorAPI, isOpen(c.Listen.API), c.API.HTTP.MaxConnections},
-		{DoorGRPC, isOpen(c.Listen.GRPC), c.GRPC.MaxConnections},
-		{DoorRESP, isOpen(c.Listen.RESP), c.RESP.MaxConnections},
-		{DoorShared, isOpen(c.Listen.Shared), c.Shared.MaxConnections},
-		{DoorProxy, a.proxyOpen(), c.Proxy.HTTP.MaxConnections},
-		{toUpstream, a.proxyOpen(), c.Proxy.MaxUpstream},
-		{backendDoor, a.options.Backend != nil, 0},
-	} {
-		if d.open {
-			claim(d.name, d.chosen)
+	for _, kind := range a.kinds {
+		set := a.options.Config.Door(kind.Name)
+		if kind.Reserved || !set.Open() {
+			continue
+		}
+		claim(kind.Name, set.HTTP.MaxConnections)
+		if kind.Claims == nil {
+			continue
+		}
+		for _, c := range kind.Claims(a.options.Config) {
+			claim(c.Name, c.Chosen)
 		}
 	}
 	return names, list
+}
+
+// reserve sets aside what the doors for operators want, which is no more than
+// most of them.
+func (a *App) reserve(most int) (sum int) {
+	for _, kind := range a.kinds {
+		if kind.Reserved {
+			set := a.options.Config.Door(kind.Name)
+			part := min(int(cmp.Or(set.HTTP.MaxConnections, maxAdminConnections)), most)
+			a.capacity.parts[kind.Name] = part
+			sum += part
+		}
+	}
+	return sum
 }
 
 // divide divides the file descriptors among the doors.
@@ -80,20 +83,19 @@ func (a *App) divide() {
 	names, claims := a.claims()
 	a.capacity.parts = map[string]int{}
 	a.capacity.wrong = map[string]*token.Failures{}
-	for _, door := range []string{DoorAPI, DoorGRPC, DoorAdmin, DoorRESP} {
-		a.capacity.wrong[door] = token.NewFailures(a.log.With("door", door), a.options.Clock)
+	for _, kind := range a.kinds {
+		if kind.Asks {
+			a.capacity.wrong[kind.Name] = token.NewFailures(a.log.With("door", kind.Name), a.options.Clock)
+		}
 	}
-	admin := int(cmp.Or(a.options.Config.Admin.HTTP.MaxConnections, maxAdminConnections))
 	if !known {
-		a.capacity.parts[DoorAdmin] = admin
+		a.reserve(math.MaxInt)
 		for i, c := range claims {
 			a.capacity.parts[names[i]] = c.Want
 		}
 		return
 	}
-	admin = min(admin, max(limit/16, 16))
-	a.capacity.limit, a.capacity.reserved = limit, ownDescriptors+admin
-	a.capacity.parts[DoorAdmin] = admin
+	a.capacity.limit, a.capacity.reserved = limit, ownDescriptors+a.reserve(max(limit/16, 16))
 	for i, part := range overload.Divide(limit-a.capacity.reserved, claims) {
 		a.capacity.parts[names[i]] = part
 	}
@@ -153,15 +155,16 @@ func (a *App) descriptorPressure() func() float64 {
 			if d.watched != nil {
 				failed += d.watched.Failed()
 			}
-			switch {
-			case d.name == DoorAdmin:
+			switch user, ok := d.server.(door.DescriptorUser); {
+			case d.Reserved:
+			case ok && d.bound != nil:
+				used += d.bound.Stats().Open + user.Descriptors()
+			case ok:
+				used += user.Descriptors()
 			case d.bound != nil:
 				used += d.bound.Stats().Open
-			case d.resp != nil && d.watched != nil: // not behind the shared port
-				used += d.resp.Stats().Connections
 			}
 		}
-		used += a.capacity.upstream.open.Load()
 		if failedBefore.Swap(failed) != failed {
 			return 1
 		}
@@ -174,73 +177,14 @@ func (a *App) sheds(l overload.Load) bool {
 	return a.capacity.load != nil && a.capacity.load.Sheds(l)
 }
 
+// tooBusy reports whether the doors for data are to have no more connections than
+// they have.
+func (a *App) tooBusy() bool { return a.sheds(overload.Connection) }
+
 // shedding refuses what h serves while the process has too much to do.
 func (a *App) shedding(l overload.Load, h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if a.sheds(l) {
-			defer answer.Unwanted(w, r, r.Body)()
-			w.Header().Set("Retry-After", "1")
-			answer.Problem(w, http.StatusServiceUnavailable, "overloaded: this process is short of memory or file descriptors")
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
+	return door.Shedding(a.sheds, l, h)
 }
-
-// sheddingAPI does so for the API, where probes are always answered, and what ends
-// something.
-func (a *App) sheddingAPI(h http.Handler) http.Handler {
-	extra, request := a.shedding(overload.Extra, h), a.shedding(overload.Request, h)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/healthz", "/readyz", "/healthcheck", "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel":
-			h.ServeHTTP(w, r)
-		case "/v1/explain":
-			extra.ServeHTTP(w, r)
-		default:
-			request.ServeHTTP(w, r)
-		}
-	})
-}
-
-// upstreamRoom bounds the connections to the upstream.
-type upstreamRoom struct{ open, refused atomic.Int64 }
-
-type dial = func(ctx context.Context, network, address string) (net.Conn, error)
-
-// bounded returns dial for at most that many connections at once.
-func (u *upstreamRoom) bounded(most int, call dial) dial {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if u.open.Add(1) > int64(most) {
-			u.open.Add(-1)
-			u.refused.Add(1)
-			return nil, proxy.ErrUpstreamFull
-		}
-		nc, err := call(ctx, network, address)
-		if err != nil {
-			u.open.Add(-1)
-			return nil, err
-		}
-		return &upstreamConn{Conn: nc, leave: sync.OnceFunc(func() { u.open.Add(-1) })}, nil
-	}
-}
-
-type upstreamConn struct {
-	net.Conn
-	leave func()
-}
-
-// Close implements net.Conn.
-func (c *upstreamConn) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
-}
-
-// NetConn returns the connection below.
-func (c *upstreamConn) NetConn() net.Conn { return c.Conn }
-
-// CloseWrite closes the sending side, as a tunnel does whose other end has.
-func (c *upstreamConn) CloseWrite() error { return netbound.CloseWrite(c.Conn) }
 
 // overloadMetrics tells what runs short, and what was shed.
 func (a *App) overloadMetrics(c *metrics.Asked) {
@@ -266,7 +210,7 @@ func (a *App) overloadMetrics(c *metrics.Asked) {
 		}
 		for _, d := range a.doors {
 			if d.watched != nil {
-				failed(out, float64(d.watched.Failed()), d.name)
+				failed(out, float64(d.watched.Failed()), d.Name)
 			}
 		}
 	})

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/queue/file"
 	"github.com/headgate/headgate/internal/queue/streams"
@@ -29,6 +28,7 @@ type queueing struct {
 	openQueueOnce sync.Mutex
 	queue         atomic.Pointer[queue.Queue] // nil until a rule needs one
 	queueStarted  atomic.Bool
+	sender        door.QueueSender // nil if no door sends
 }
 
 // placeAgain is how often an entry looks for a place under a limit of what is
@@ -62,7 +62,7 @@ func (a *App) queueFile() string {
 func (a *App) openQueue(rs *rules.Ruleset) error {
 	a.openQueueOnce.Lock()
 	defer a.openQueueOnce.Unlock()
-	if a.queue.Load() != nil || !a.proxyOpen() {
+	if a.queue.Load() != nil || !a.sends() {
 		return nil
 	}
 	rule, path := queueRule(rs), a.queueFile()
@@ -91,7 +91,7 @@ func (a *App) openQueue(rs *rules.Ruleset) error {
 		Store: store, Take: a.takeQueued, Policy: a.queuePolicy, Clock: a.options.Clock,
 		Random: rand.Int64N, Logger: a.log,
 		Send: func(ctx context.Context, e *queue.Entry, keep int64) (queue.Answer, error) {
-			return a.proxy.Deliver(ctx, e, keep)
+			return a.sender.Deliver(ctx, e, keep)
 		},
 	}))
 	a.cleanup = append(a.cleanup, func() {
@@ -134,10 +134,10 @@ func (a *App) openStreams() (queue.Store, error) {
 // startQueue begins to send what is queued. It may be called again.
 func (a *App) startQueue() {
 	q := a.queue.Load()
-	if q == nil || a.proxy == nil || !a.queueStarted.CompareAndSwap(false, true) {
+	if q == nil || a.sender == nil || !a.queueStarted.CompareAndSwap(false, true) {
 		return
 	}
-	a.proxy.SetQueue(q)
+	a.sender.SetQueue(q)
 	q.Start()
 }
 
@@ -200,7 +200,7 @@ func (a *App) takeQueued(ctx context.Context, r *queue.Ref, at time.Time) (queue
 			hold.End()
 			v.Release()
 		}
-		settle := func(told queue.Answer, err error) { a.proxy.SettleDelivery(ctx, &v, told, err) }
+		settle := func(told queue.Answer, err error) { a.sender.SettleDelivery(ctx, &v, told, err) }
 		return queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Settle: settle, Done: done}, nil
 	}
 	p := queue.Permit{RetryAfter: v.Decision.RetryAfter, Own: v.Rule != nil && v.Rule.Scope == r.Lane.Scope}
@@ -211,9 +211,4 @@ func (a *App) takeQueued(ctx context.Context, r *queue.Ref, at time.Time) (queue
 	}
 	v.Release()
 	return p, nil
-}
-
-// queueStatus answers GET /v1/queue/ID on the API.
-func (a *App) queueStatus(w http.ResponseWriter, r *http.Request) {
-	queue.ServeStatus(w, r, a.queue.Load(), strings.TrimPrefix(r.URL.Path, "/v1/queue/"))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -17,8 +17,8 @@ import (
 // never changed, only replaced.
 type rulesState struct {
 	rules    *rules.Ruleset
-	domain   string // the proxy's
-	waiting  bool   // for the first rules of a control plane
+	domains  map[string]string // of doors whose callers name none
+	waiting  bool              // for the first rules of a control plane
 	loadedAt time.Time
 	failedAt time.Time // of the last failure
 	failure  error     // nil if the last attempt went well
@@ -138,9 +138,9 @@ func (a *App) keepRules(err error, held *rules.Ruleset) error {
 // enforce puts rs in force, however much smaller it is. It needs a.reloading to
 // be held.
 func (a *App) enforce(rs *rules.Ruleset, err error) error {
-	var domain string
+	var domains map[string]string
 	if err == nil {
-		domain, err = a.proxyDomain(rs)
+		domains, err = a.domains(rs)
 	}
 	if err == nil && a.engine != nil {
 		err = a.openQueue(rs)
@@ -153,7 +153,7 @@ func (a *App) enforce(rs *rules.Ruleset, err error) error {
 	if !next.waiting {
 		next.before = next.rules
 	}
-	next.rules, next.domain, next.waiting, next.held, next.rolledBack = rs, domain, false, nil, false
+	next.rules, next.domains, next.waiting, next.held, next.rolledBack = rs, domains, false, nil, false
 	next.loadedAt, next.failure = a.options.Clock(), nil
 	next.succeeded++
 	a.state.Store(&next)
@@ -227,15 +227,15 @@ func firstOf(err error) string {
 }
 
 // readiness answers /readyz.
-func (a *App) readiness(ctx context.Context) httpapi.Readiness {
+func (a *App) readiness(ctx context.Context) door.Readiness {
 	state := a.state.Load()
 	stats := state.rules.Stats()
-	r := httpapi.Readiness{
+	r := door.Readiness{
 		Draining: a.draining.Load(),
 		Store:    a.askStore(ctx),
 
 		StoreMayFail: a.options.Config.Store.Kind == config.InRedis,
-		Rules: httpapi.RulesState{
+		Rules: door.RulesState{
 			Domains: stats.Domains, Rules: stats.Rules, Files: stats.Files, LoadedAt: state.loadedAt,
 			Waiting: state.waiting, Succeeded: state.succeeded, Failed: state.failed,
 		},

@@ -19,18 +19,17 @@ const (
 	roomShare = 8
 )
 
-// rooms are what the callers of each door may keep in memory. Those of the HTTP
-// API share one: bodies over HTTP/1, and connections of HTTP/2.
-type rooms struct {
-	api, admin, resp func() *membound.Bound
-}
-
-// openRooms makes the rooms when they are asked for.
+// openRooms makes what the callers of each door may keep in memory, when it is
+// asked for.
 func (a *App) openRooms() {
-	room := func() *membound.Bound {
-		return membound.New(membound.Options{Most: a.roomOfADoor(), Client: a.countedClient})
+	a.capacity.rooms = map[string]func() *membound.Bound{}
+	for _, kind := range a.kinds {
+		if kind.Keeps {
+			a.capacity.rooms[kind.Name] = sync.OnceValue(func() *membound.Bound {
+				return membound.New(membound.Options{Most: a.roomOfADoor(), Client: a.countedClient})
+			})
+		}
 	}
-	a.capacity.rooms = rooms{api: sync.OnceValue(room), admin: sync.OnceValue(room), resp: sync.OnceValue(room)}
 }
 
 // roomOfADoor is how many bytes that is.
@@ -42,19 +41,14 @@ func (a *App) roomOfADoor() int64 {
 	return min(mostRoom, max(limit/roomShare, leastRoom))
 }
 
-// roomMetrics tells what of it is taken. That of gRPC is in grpcMetrics.
+// roomMetrics tells what of it is taken.
 func (a *App) roomMetrics(c *metrics.Asked) {
 	held := c.Gauge("headgate_room_bytes", "Bytes of large requests that are arriving; at api and admin also all that connections of HTTP/2 keep.", "door")
 	ended := c.Counter("headgate_room_evicted_total", "Large requests that were refused, or connections of HTTP/2 that were closed, since they had kept memory for long that others needed.", "door")
 	c.Ask(func(out chan<- prometheus.Metric) {
-		if a.capacity.rooms.api == nil {
-			return // not opened yet
-		}
-		for door, room := range map[string]*membound.Bound{
-			DoorAPI: a.capacity.rooms.api(), DoorAdmin: a.capacity.rooms.admin(), DoorRESP: a.capacity.rooms.resp(),
-		} {
-			held(out, float64(room.Held()), door)
-			ended(out, float64(room.Evicted()), door)
+		for door, room := range a.capacity.rooms {
+			held(out, float64(room().Held()), door)
+			ended(out, float64(room().Evicted()), door)
 		}
 	})
 }

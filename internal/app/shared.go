@@ -2,41 +2,41 @@ package app
 
 import (
 	"context"
-	"fmt"
+	"net"
 
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/transport/netbound"
 	"github.com/headgate/headgate/internal/transport/oneport"
 )
 
-// openShared opens the port that several doors share, and those doors.
-func (a *App) openShared(ctx context.Context) error {
-	c := a.options.Config
-	if err := a.open(ctx, DoorShared, c.Listen.Shared); err != nil {
-		return err
+// sharedDoor is the port that several doors share.
+func (a *App) sharedDoor() door.Door {
+	return door.Door{
+		Name: config.DoorShared, ALPN: oneport.Protocols(), Policy: netbound.ByRead,
+		Open: func(*door.Process) (door.Server, error) { return sharedPort{a.port}, nil },
 	}
-	root := a.doors[len(a.doors)-1]
-	root.port = oneport.New(root.listener, oneport.Options{
-		TLS: a.tlsOf(DoorShared), Timeout: c.Shared.HandshakeTimeout,
-	})
-	for _, d := range [...]struct {
-		name   string
-		speaks oneport.Protocol
-	}{{DoorAPI, oneport.HTTP}, {DoorGRPC, oneport.GRPC}, {DoorRESP, oneport.RESP}} {
-		if c.OnShared(d.name) {
-			a.add(&door{name: d.name, listener: root.port.Listener(d.speaks), over: root.bound, done: make(chan struct{})})
-		}
-	}
-	return nil
 }
 
-// serveShared tells the connections of d apart in the background.
-func (a *App) serveShared(d *door) error {
-	d.started = true
-	a.log.Info("listening", "door", d.name, "address", d.listener.Addr().String(), "tls", a.isEncrypted(d.name))
-	go func() {
-		defer close(d.done)
-		if err := d.port.Serve(); err != nil {
-			a.failures <- fmt.Errorf("%s: %w", d.name, err)
+// openShared adds the doors that are behind the port.
+func (a *App) openShared(root *openDoor) {
+	c := a.options.Config
+	a.port = oneport.New(root.listener, oneport.Options{TLS: a.tlsOf(root.Name), Timeout: c.Shared.HandshakeTimeout})
+	for _, kind := range a.kinds {
+		if c.OnShared(kind.Name) {
+			a.add(&openDoor{Door: kind, listener: a.port.Listener(kind.Speaks), over: root.bound})
 		}
-	}()
-	return nil
+	}
 }
+
+// sharedPort tells the connections of the port apart.
+type sharedPort struct{ port *oneport.Port }
+
+// Serve implements [door.Server].
+func (s sharedPort) Serve(net.Listener) error { return s.port.Serve() }
+
+// Drain implements [door.Drainer].
+func (s sharedPort) Drain(ctx context.Context) { s.port.Drain(ctx) }
+
+// Shutdown implements [door.Server].
+func (s sharedPort) Shutdown(context.Context) error { return s.port.Close() }

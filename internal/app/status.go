@@ -17,9 +17,7 @@ func (a *App) process(ctx context.Context) admin.Status {
 		s.Store.Healthy, s.Store.Error = false, cmp.Or(s.Store.Error, ready.Store.Error())
 	}
 	for _, d := range a.doors {
-		if d.name != backendDoor {
-			s.Doors = append(s.Doors, admin.DoorStatus{Name: d.name, Address: d.listener.Addr().String()})
-		}
+		s.Doors = append(s.Doors, admin.DoorStatus{Name: d.Name, Address: d.listener.Addr().String()})
 	}
 	return s
 }

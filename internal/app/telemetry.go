@@ -2,13 +2,13 @@ package app
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/observe/telemetry"
 )
 
@@ -43,10 +43,10 @@ func (a *App) telemetryOptions() (*telemetry.Options, error) {
 	if c.TLS == (config.UpstreamTLS{}) {
 		return o, nil
 	}
-	files := clientFiles(&c.TLS)
+	files := door.ClientFiles(&c.TLS)
 	var err error
 	if o.TLS, err = files.Load(); err != nil {
-		return nil, wrongCertificate("telemetry.otlp.tls", err)
+		return nil, door.CertificateError("telemetry.otlp.tls", err)
 	}
 	return o, nil
 }
@@ -94,22 +94,3 @@ func (a *App) flushTelemetry(ctx context.Context) {
 		a.log.Warn("not all traces and metrics were sent", "err", err)
 	}
 }
-
-// routeOfAPI names the routes of the API that are traced: all but the probes of
-// health, of which there are many and which tell nothing. Of the path of an
-// answer that waits in a queue its secret id is left out, and of a wrong one all.
-func routeOfAPI(path string) (route string, traced bool) {
-	switch path {
-	case "/healthz", "/readyz", "/healthcheck":
-		return "", false
-	case "/v1/check", "/v1/explain", "/v1/reserve", "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel", "/v1/auth", "/json":
-		return path, true
-	}
-	if strings.HasPrefix(path, "/v1/queue/") {
-		return "/v1/queue/{id}", true
-	}
-	return "", true
-}
-
-// routeOfProxy has no routes: the paths are those of the upstream.
-func routeOfProxy(string) (route string, traced bool) { return "", true }

@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/request/client"
@@ -216,7 +217,7 @@ func FuzzRead(f *testing.F) {
 	s := newService(f, memory.New())
 	api := httpapi.New(httpapi.Options{
 		Engine: s.options.Engine, Clock: now, Logger: s.options.Logger, Clients: s.options.Clients,
-		Ready: func(context.Context) httpapi.Readiness { return httpapi.Readiness{} },
+		Ready: func(context.Context) door.Readiness { return door.Readiness{} },
 	})
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		in := new(headgatev1.CheckRequest)

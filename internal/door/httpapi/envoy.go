@@ -25,7 +25,7 @@ func (h *Handler) healthcheck(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	state := h.options.Ready(ctx)
 	if !state.Ready() {
-		text(w, http.StatusServiceUnavailable, state.reason()+"\n")
+		text(w, http.StatusServiceUnavailable, reason(&state)+"\n")
 		return
 	}
 	text(w, http.StatusOK, "OK")

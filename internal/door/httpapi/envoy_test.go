@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -24,11 +25,11 @@ func TestHealthcheck(t *testing.T) {
 	if w := get(a.handler, "GET", "/healthcheck"); w.Code != 200 || w.Body.String() != "OK" {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
-	a.ready = httpapi.Readiness{Draining: true}
+	a.ready = door.Readiness{Draining: true}
 	if w := get(a.handler, "GET", "/healthcheck"); w.Code != 503 || !strings.Contains(w.Body.String(), "draining") {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
-	a.ready = httpapi.Readiness{Store: errors.New("gone")}
+	a.ready = door.Readiness{Store: errors.New("gone")}
 	if w := get(a.handler, "HEAD", "/healthcheck"); w.Code != 503 {
 		t.Errorf("%d", w.Code)
 	}
@@ -39,7 +40,7 @@ func TestHealthcheck(t *testing.T) {
 
 func TestJSONGoesToTheRateLimitService(t *testing.T) {
 	h := httpapi.New(httpapi.Options{
-		Ready: func(context.Context) httpapi.Readiness { return httpapi.Readiness{} }, Logger: slog.New(slog.DiscardHandler),
+		Ready: func(context.Context) door.Readiness { return door.Readiness{} }, Logger: slog.New(slog.DiscardHandler),
 		RateLimit: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }),
 	})
 	for _, method := range []string{"POST", "GET", "PUT", "DELETE"} { // as the original

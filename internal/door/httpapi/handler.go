@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/transport/membound"
@@ -29,7 +30,7 @@ type Options struct {
 	// Engine decides. It is required.
 	Engine *engine.Engine
 	// Ready says whether the process can serve. It is required.
-	Ready func(context.Context) Readiness
+	Ready func(context.Context) door.Readiness
 	// Clock is read once per request. With none the store's clock decides.
 	Clock func() time.Time
 	// Logger hears of what callers cannot be told. Required.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/request/client"
@@ -59,7 +60,7 @@ var at = time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)
 type api struct {
 	handler *httpapi.Handler
 	now     time.Time
-	ready   httpapi.Readiness
+	ready   door.Readiness
 }
 
 func newAPI(t testing.TB, store headgate.Store, options ...engine.Option) *api {
@@ -81,7 +82,7 @@ func newBoundedAPI(t testing.TB, store headgate.Store, bodies int64, options ...
 	a := &api{now: at}
 	a.handler = httpapi.New(httpapi.Options{
 		Engine:  engine.New(store, rs, options...),
-		Ready:   func(context.Context) httpapi.Readiness { return a.ready },
+		Ready:   func(context.Context) door.Readiness { return a.ready },
 		Clock:   func() time.Time { return a.now },
 		Logger:  slog.New(slog.DiscardHandler),
 		Clients: clients, Bodies: membound.New(membound.Options{Most: bodies}),
@@ -408,28 +409,28 @@ func TestContentTypeDoesNotMatter(t *testing.T) {
 
 func TestHealthAndReadiness(t *testing.T) {
 	a := newAPI(t, memory.New())
-	a.ready.Rules = httpapi.RulesState{Domains: 1, Rules: 5, Files: 2, LoadedAt: at}
+	a.ready.Rules = door.RulesState{Domains: 1, Rules: 5, Files: 2, LoadedAt: at}
 	rows := []struct {
 		name    string
-		change  func(*httpapi.Readiness)
+		change  func(*door.Readiness)
 		status  int
 		text    string
 		verbose string
 	}{
 		{
-			"ready", func(*httpapi.Readiness) {}, 200, "ok\n",
+			"ready", func(*door.Readiness) {}, 200, "ok\n",
 			`{"ready":true,"draining":false,"store":"ok","rules":{"domains":1,"rules":5,"files":2,"loaded_at":"2026-11-21T11:00:00Z"}}`,
 		},
 		{
-			"bad reload", func(r *httpapi.Readiness) { r.Rules.Failure, r.Rules.FailedAt = "a.yaml:1:1: no", at }, 200, "ok\n",
+			"bad reload", func(r *door.Readiness) { r.Rules.Failure, r.Rules.FailedAt = "a.yaml:1:1: no", at }, 200, "ok\n",
 			`{"ready":true,"draining":false,"store":"ok","rules":{"domains":1,"rules":5,"files":2,"loaded_at":"2026-11-21T11:00:00Z","last_failed_reload":{"at":"2026-11-21T11:00:00Z","error":"a.yaml:1:1: no"}}}`,
 		},
 		{
-			"no store", func(r *httpapi.Readiness) { r.Store = errors.New("gone") }, 503, "the store does not answer\n",
+			"no store", func(r *door.Readiness) { r.Store = errors.New("gone") }, 503, "the store does not answer\n",
 			`{"ready":false,"draining":false,"store":"gone","rules":{"domains":1,"rules":5,"files":2,"loaded_at":"2026-11-21T11:00:00Z"}}`,
 		},
 		{
-			"draining", func(r *httpapi.Readiness) { r.Draining = true }, 503, "draining\n",
+			"draining", func(r *door.Readiness) { r.Draining = true }, 503, "draining\n",
 			`{"ready":false,"draining":true,"store":"ok","rules":{"domains":1,"rules":5,"files":2,"loaded_at":"2026-11-21T11:00:00Z"}}`,
 		},
 	}

@@ -7,46 +7,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
-// Readiness is what GET /readyz tells. The process is ready if it is not
-// draining, has its rules and reaches its store, where it cannot do without.
-type Readiness struct {
-	// Draining is true once the process has been asked to stop.
-	Draining bool
-	// Store is nil if the store answers.
-	Store error
-	// StoreMayFail is true for a store that many processes share. When it is
-	// gone each rule says what happens, which is no reason to take this
-	// process, and with it all others, away from its callers.
-	StoreMayFail bool
-	// Rules are those in force.
-	Rules RulesState
-}
-
-// RulesState says which rules are in force and how the last reload went.
-type RulesState struct {
-	Domains, Rules, Files int
-	// LoadedAt is when the rules in force were read.
-	LoadedAt time.Time
-	// FailedAt and Failure are of the last reload if it failed; the rules in
-	// force are then older ones.
-	FailedAt time.Time
-	Failure  string
-	// Waiting is true as long as the first rules of a control plane have not
-	// come.
-	Waiting bool
-	// Succeeded and Failed count the times that rules were read.
-	Succeeded, Failed uint64
-}
-
-// Ready reports whether requests should be sent here.
-func (r *Readiness) Ready() bool {
-	return !r.Draining && !r.Rules.Waiting && (r.Store == nil || r.StoreMayFail)
-}
-
-func (r *Readiness) reason() string {
+func reason(r *door.Readiness) string {
 	switch {
 	case r.Draining:
 		return "draining"
@@ -70,7 +35,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	verbose, err := strconv.ParseBool(query.Get("verbose"))
 	if query.Has("verbose") && (verbose || err != nil) {
-		body, err := json.Marshal(state.view())
+		body, err := json.Marshal(view(&state))
 		if err != nil {
 			answer.Problem(w, http.StatusInternalServerError, "the state cannot be encoded")
 			return
@@ -79,7 +44,7 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
 		write(w, status, append(body, '\n'))
 		return
 	}
-	text(w, status, state.reason()+"\n")
+	text(w, status, reason(&state)+"\n")
 }
 
 type readyView struct {
@@ -105,7 +70,7 @@ type failureView struct {
 	Error string    `json:"error"`
 }
 
-func (r *Readiness) view() readyView {
+func view(r *door.Readiness) readyView {
 	v := readyView{Ready: r.Ready(), Draining: r.Draining, Store: "ok"}
 	if r.Store != nil {
 		v.Store = r.Store.Error()
@@ -118,4 +83,16 @@ func (r *Readiness) view() readyView {
 		v.Rules.LastFailed = &failureView{At: r.Rules.FailedAt, Error: r.Rules.Failure}
 	}
 	return v
+}
+
+// IsProbe reports whether r asks only whether this process is well: of /readyz a
+// query asks for details.
+func IsProbe(r *http.Request) bool {
+	switch r.URL.Path {
+	case "/healthz", "/healthcheck":
+		return true
+	case "/readyz":
+		return r.URL.RawQuery == ""
+	}
+	return false
 }

@@ -158,7 +158,7 @@ func FuzzJSON(f *testing.F) {
 		f.Add(b)
 	}
 	f.Add([]byte(`{"domain":"api","descriptors":[{"entries":[{"key":"user"}],"hitsAddend":"1"}]}`))
-	h := fuzzed(f).JSON()
+	h := fuzzed(f).JSON(nil)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", bytes.NewReader(b)))

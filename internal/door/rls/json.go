@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // maxJSON is the largest body of POST /json in bytes.
@@ -20,12 +21,18 @@ const maxJSON = 1 << 20
 // The status is 200, or 429 over the limit, 400 if the request is wrong, 413 if
 // it is too large, 408 if it does not arrive in time. The header fields that
 // Envoy would be told to add are those of the answer as well.
-func (s *Service) JSON() http.Handler { return http.HandlerFunc(s.serveJSON) }
+//
+// room bounds what bodies together may take that are larger than 16 KiB; nil is
+// 64 MiB.
+func (s *Service) JSON(room *membound.Bound) http.Handler {
+	bodies := answer.NewBodies(room)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveJSON(w, r, bodies) })
+}
 
-func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request) {
+func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request, bodies *answer.Bodies) {
 	var in answer.Body
 	defer in.Release()
-	if err := s.bodies.Read(&in, w, r, maxJSON); err != nil {
+	if err := bodies.Read(&in, w, r, maxJSON); err != nil {
 		in.Release() // not only when the refusal has been read
 		answer.Unread(w, r, err)
 		return

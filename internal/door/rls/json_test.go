@@ -16,7 +16,7 @@ import (
 
 func TestJSON(t *testing.T) {
 	f := newService(t, setup{rules: threeLimits})
-	s := httptest.NewServer(f.service.JSON())
+	s := httptest.NewServer(f.service.JSON(nil))
 	defer s.Close()
 	const ann = `{"domain":"api","descriptors":[{"entries":[{"key":"user","value":"ann"}],"hitsAddend":"2"}]}`
 	rows := []struct {

@@ -94,7 +94,7 @@ func TestLargeRequestsAreAnsweredInTurns(t *testing.T) {
 				return err
 			}
 			w := httptest.NewRecorder()
-			f.service.JSON().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(string(body))))
+			f.service.JSON(nil).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(string(body))))
 			if w.Code != http.StatusOK && w.Code != http.StatusTooManyRequests {
 				return grpcstatus.Error(codes.Unknown, w.Body.String())
 			}

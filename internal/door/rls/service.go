@@ -19,7 +19,6 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/h2bound"
-	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // Options are what the service needs.
@@ -46,9 +45,6 @@ type Options struct {
 	// are answered, those of /json and of the services beside this one included;
 	// 0 is [answer.DefaultMostAnswering].
 	MaxAnswering int64
-	// Bodies bounds what bodies of /json together may take that are larger than
-	// 16 KiB; nil is 64 MiB.
-	Bodies *membound.Bound
 }
 
 // LegacyHeaders are the names of fields about the tightest limit.
@@ -62,13 +58,12 @@ type LegacyHeaders struct {
 type Service struct {
 	options Options
 	calls   sync.Pool // of *call
-	bodies  *answer.Bodies
 	room    answer.Room
 }
 
 // New returns the service.
 func New(options Options) *Service {
-	s := &Service{options: options, bodies: answer.NewBodies(options.Bodies)}
+	s := &Service{options: options}
 	s.room.Most = options.MaxAnswering
 	s.calls.New = func() any { return &call{service: s, out: make([]byte, 0, minOut)} }
 	return s

@@ -1,4 +1,4 @@
-package app
+package api
 
 import (
 	"fmt"
@@ -7,15 +7,26 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/request/hosts"
 	"github.com/headgate/headgate/internal/request/token"
 )
 
+// guard keeps callers out who may not ask.
+type guard struct {
+	*door.Process
+	known *token.Set // the tokens of the API
+}
+
+// around asks the guard about each request before api answers it.
+func (g *guard) around(api http.Handler) http.Handler { return g.named(g.guarded(api)) }
+
 // guarded asks callers of the API for a token, if one is set. Probes of health
 // need none, as long as they want no details.
-func (a *App) guarded(api http.Handler) http.Handler {
-	known := a.apiTokens()
+func (g *guard) guarded(api http.Handler) http.Handler {
+	known := g.known
 	if known.Empty() {
 		return api
 	}
@@ -29,12 +40,12 @@ func (a *App) guarded(api http.Handler) http.Handler {
 				return
 			}
 			if given {
-				a.wrong(DoorAPI).Note(r.RemoteAddr)
+				g.Failures.Note(r.RemoteAddr)
 			}
 			answer.Problem(w, http.StatusForbidden, "the token of the API is missing or wrong in "+token.Header)
 			return
 		}
-		if isProbe(r) || known.Admits(r, a.wrong(DoorAPI)) {
+		if httpapi.IsProbe(r) || known.Admits(r, g.Failures) {
 			api.ServeHTTP(w, r)
 			return
 		}
@@ -47,18 +58,18 @@ func (a *App) guarded(api http.Handler) http.Handler {
 // sent: those that come from another origin, or by a name that is not ours. Of
 // forward-auth both are the client's, whose request a proxy tells of; and probes
 // come by any name.
-func (a *App) named(api http.Handler) http.Handler {
-	c := a.options.Config
-	names := hosts.New(hosts.Options{Known: c.API.Hosts, Strict: !c.StrangersReach() && a.apiTokens().Empty()})
+func (g *guard) named(api http.Handler) http.Handler {
+	c := g.Config
+	names := hosts.New(hosts.Options{Known: c.API.Hosts, Strict: !c.StrangersReach() && g.known.Empty()})
 	origins := http.NewCrossOriginProtection()
-	byToken := !a.apiTokens().Empty()
+	byToken := !g.known.Empty()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case isProbe(r):
+		case httpapi.IsProbe(r):
 		case isForwardAuth(r):
 			// A page that is open where a trusted proxy runs cannot say what the
 			// request was: the door refuses what does not.
-			if byToken || a.clients.Trusts(r.RemoteAddr) || names.Allows(r) && !isCrossSite(r) && origins.Check(r) == nil && !mayBeImage(r) {
+			if byToken || g.Clients.Trusts(r.RemoteAddr) || names.Allows(r) && !isCrossSite(r) && origins.Check(r) == nil && !mayBeImage(r) {
 				api.ServeHTTP(w, r)
 				return
 			}
@@ -74,19 +85,6 @@ func (a *App) named(api http.Handler) http.Handler {
 		}
 		api.ServeHTTP(w, r)
 	})
-}
-
-// wrong counts wrong tokens and passwords at a door; nil at those that ask for none.
-func (a *App) wrong(door string) *token.Failures { return a.capacity.wrong[door] }
-
-// apiTokens are those of the API, over HTTP and gRPC.
-func (a *App) apiTokens() *token.Set {
-	secrets := a.options.Config.API.Tokens
-	tokens := make([]string, len(secrets))
-	for i, s := range secrets {
-		tokens[i] = string(s)
-	}
-	return token.New(tokens...)
 }
 
 func isForwardAuth(r *http.Request) bool { return r.URL.Path == "/v1/auth" }
@@ -121,16 +119,4 @@ func mayBeImage(r *http.Request) bool {
 		}
 	}
 	return true
-}
-
-// isProbe reports whether r asks only whether this process is well: of /readyz a
-// query asks for details.
-func isProbe(r *http.Request) bool {
-	switch r.URL.Path {
-	case "/healthz", "/healthcheck":
-		return true
-	case "/readyz":
-		return r.URL.RawQuery == ""
-	}
-	return false
 }

@@ -1,4 +1,4 @@
-package app
+package door
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/testkit/certtest"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
@@ -49,15 +50,21 @@ func newBounded(t *testing.T, most int64) *bounded {
 			_, _ = w.Write(make([]byte, size))
 		}
 	})
-	d := &door{name: DoorAPI, listener: l, done: make(chan struct{})}
-	limits := bounds{Timeouts: Timeouts{Read: time.Minute, Write: time.Minute}, streams: 250, room: b.room}
-	config := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
-	if err := d.serve(handler, limits, config, slog.New(slog.DiscardHandler), make(chan error, 1)); err != nil {
+	p := &Process{
+		Name: "api", Config: &config.Config{}, Logger: slog.New(slog.DiscardHandler), Timeouts: Timeouts{Read: time.Minute, Write: time.Minute},
+		TLS: &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12},
+	}
+	server, err := NewHTTP(p, HTTPOptions{Handler: handler, Room: b.room})
+	if err != nil {
 		t.Fatal(err)
 	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
 	t.Cleanup(func() {
-		_ = d.server.Close()
-		<-d.done
+		_ = server.server.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	})
 	return b
 }

@@ -1,9 +1,6 @@
-package app
+package door
 
-import (
-	"cmp"
-	"time"
-)
+import "time"
 
 // Timeouts bound how slow callers over HTTP may be, so that those who send a
 // letter a minute, or nothing, do not keep connections for ever. Zero values
@@ -19,20 +16,4 @@ type Timeouts struct {
 	// Body is how long a client of the proxy may be silent in the middle of a
 	// body; 0 leaves it to the configuration.
 	Body time.Duration
-}
-
-// of returns the timeouts of a door.
-func (t Timeouts) of(door string) Timeouts {
-	write := 20 * time.Second
-	if door == DoorAdmin {
-		write = 2 * time.Minute
-	}
-	t = Timeouts{
-		Header: cmp.Or(t.Header, 10*time.Second), Read: cmp.Or(t.Read, 10*time.Second),
-		Write: cmp.Or(t.Write, write), Idle: cmp.Or(t.Idle, 2*time.Minute),
-	}
-	if door != DoorAPI && door != DoorAdmin {
-		t.Read, t.Write = 0, 0
-	}
-	return t
 }

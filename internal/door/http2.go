@@ -1,4 +1,4 @@
-package app
+package door
 
 import (
 	"context"
@@ -23,15 +23,15 @@ const streamCost = 12 << 10
 //
 // The server is that of x/net, which is the same as the one in net/http but can be
 // given a connection that is not of package tls.
-func (d *door) boundHTTP2(room *membound.Bound, log *slog.Logger) error {
-	bound := h2bound.New(h2bound.Options{Room: room, StreamCost: streamCost, Logger: log.With("door", d.name)})
-	d.server.RegisterOnShutdown(bound.Stop)
-	d.server.Handler = h2bound.Owing(d.server.Handler)
+func (h *HTTP) boundHTTP2(room *membound.Bound, log *slog.Logger) error {
+	bound := h2bound.New(h2bound.Options{Room: room, StreamCost: streamCost, Logger: log})
+	h.server.RegisterOnShutdown(bound.Stop)
+	h.server.Handler = h2bound.Owing(h.server.Handler)
 	server := new(http2.Server)                                     //nolint:staticcheck // deprecated, but there is no other that takes a connection
-	if err := http2.ConfigureServer(d.server, server); err != nil { //nolint:staticcheck // as above
-		return fmt.Errorf("%s: cannot speak HTTP/2: %w", d.name, err)
+	if err := http2.ConfigureServer(h.server, server); err != nil { //nolint:staticcheck // as above
+		return fmt.Errorf("cannot speak HTTP/2: %w", err)
 	}
-	d.server.TLSNextProto[http2.NextProtoTLS] = func(hs *http.Server, nc *tls.Conn, h http.Handler) {
+	h.server.TLSNextProto[http2.NextProtoTLS] = func(hs *http.Server, nc *tls.Conn, h http.Handler) {
 		ctx := context.Background()
 		if based, ok := h.(interface{ BaseContext() context.Context }); ok { // as net/http hands it over
 			ctx = based.BaseContext()

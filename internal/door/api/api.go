@@ -1,0 +1,77 @@
+// Package api is the door over HTTP: the HTTP API, Envoy's rate limit service in
+// JSON, and forward-auth.
+//
+// The contract is in docs/http-api.md.
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/forwardauth"
+	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/transport/netbound"
+	"github.com/headgate/headgate/internal/transport/oneport"
+	"github.com/headgate/headgate/internal/transport/overload"
+)
+
+// Door returns the door.
+func Door() door.Door {
+	return door.Door{
+		Name: "api", Speaks: oneport.HTTP, ALPN: []string{"h2", "http/1.1"}, Asks: true, Keeps: true,
+		Policy: netbound.ByStateThenRead, Open: open,
+	}
+}
+
+func open(p *door.Process) (door.Server, error) {
+	c := p.Config
+	auth := forwardauth.New(forwardauth.Options{
+		Engine: p.Engine, Clients: p.Clients, Tokens: p.Tokens, Clock: p.Clock,
+		Logger: p.Logger, Dialect: c.Headers, TellTime: c.DecisionTime,
+	})
+	handler := httpapi.New(httpapi.Options{
+		Engine: p.Engine, Ready: p.Ready, Clock: p.Clock, Logger: p.Logger, Clients: p.Clients, Dialect: c.Headers,
+		RateLimit: rls.Of(p).JSON(p.Room()), ForwardAuth: auth, WithoutExplain: !c.Explains(), Bodies: p.Room(),
+		Queue: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			queue.ServeStatus(w, r, p.Queue(), strings.TrimPrefix(r.URL.Path, "/v1/queue/"))
+		}),
+	})
+	guarded := (&guard{Process: p, known: p.APITokens()}).around(shedding(p, handler))
+	return door.NewHTTP(p, door.HTTPOptions{Handler: answer.Lingering(p.Telemetry.Handler(guarded, route)), Room: p.Room()})
+}
+
+// shedding refuses requests while the process has too much to do, but for probes
+// and what ends something.
+func shedding(p *door.Process, h http.Handler) http.Handler {
+	extra, request := door.Shedding(p.Sheds, overload.Extra, h), door.Shedding(p.Sheds, overload.Request, h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/healthz", "/readyz", "/healthcheck", "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel":
+			h.ServeHTTP(w, r)
+		case "/v1/explain":
+			extra.ServeHTTP(w, r)
+		default:
+			request.ServeHTTP(w, r)
+		}
+	})
+}
+
+// route names the routes that are traced: all but the probes of health, of which
+// there are many and which tell nothing. Of the path of an answer that waits in a
+// queue its secret id is left out, and of a wrong one all.
+func route(path string) (name string, traced bool) {
+	switch path {
+	case "/healthz", "/readyz", "/healthcheck":
+		return "", false
+	case "/v1/check", "/v1/explain", "/v1/reserve", "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel", "/v1/auth", "/json":
+		return path, true
+	}
+	if strings.HasPrefix(path, "/v1/queue/") {
+		return "/v1/queue/{id}", true
+	}
+	return "", true
+}

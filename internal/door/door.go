@@ -1,0 +1,99 @@
+// Package door is the kit of the doors: what the process knows of each, what
+// each gets from the process, and what they have in common.
+//
+// A door is a protocol that callers ask in. Its folder has the protocol and a
+// function Door that returns what is here called a Door: facts that the process
+// goes by, such as whether it may be refused when memory is short, and how it is
+// opened. The process has a list of them and knows nothing else: it opens their
+// listeners, puts bounds and encryption around them, and serves, drains and
+// measures all alike.
+package door
+
+import (
+	"context"
+	"net"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/transport/netbound"
+	"github.com/headgate/headgate/internal/transport/oneport"
+)
+
+// Door is what the process knows of a door.
+type Door struct {
+	// Name is what configuration, metrics, logs and documentation call it.
+	Name string
+	// Speaks is what it is told by on the shared port, if the configuration puts
+	// it there.
+	Speaks oneport.Protocol
+	// ALPN are the protocols that it offers over TLS.
+	ALPN []string
+	// Reserved is for operators: its connections are not those of callers, and it
+	// takes them however short of memory or descriptors the process is.
+	Reserved bool
+	// Asks says that callers have to know a token or a password, so that wrong
+	// ones are counted.
+	Asks bool
+	// Keeps says that what callers keep in memory is bounded by Process.Room.
+	Keeps bool
+	// Policy finds the connections that make room for others.
+	Policy netbound.Policy
+	// Counts says that it bounds and counts its connections itself.
+	Counts bool
+	// Sends says that it sends requests that waited in the queue: its Server is a
+	// QueueSender.
+	Sends bool
+	// Claims are the file descriptors that it wants besides those of its
+	// connections; nil for none.
+	Claims func(*config.Config) []Claim
+	// Check finds what would keep it from being opened, such as files that are
+	// not there; nil for nothing.
+	Check func(*config.Config) error
+	// Domain returns the domain whose rules it goes by, if its callers name none;
+	// nil if they do. It is asked anew for every set of rules.
+	Domain func(*config.Config, *rules.Ruleset) (string, error)
+	// Open returns what serves it. Its addresses have been opened by then.
+	Open func(*Process) (Server, error)
+}
+
+// Claim is file descriptors that a door wants.
+type Claim struct {
+	// Name is what metrics and log call them.
+	Name string
+	// Chosen is how many the operator has asked for; 0 for the default.
+	Chosen int64
+}
+
+// Server serves a door. If it is a prometheus.Collector its metrics are among
+// those of the process.
+type Server interface {
+	// Serve answers at l until Shutdown, and returns nil then.
+	Serve(l net.Listener) error
+	// Shutdown lets requests finish until ctx is done, cuts off the rest, and
+	// returns the error of ctx if there were some. It may be called without
+	// Serve.
+	Shutdown(ctx context.Context) error
+}
+
+// Drainer is a Server that has to know that Shutdown comes soon. No more
+// connections are accepted by then.
+type Drainer interface{ Drain(ctx context.Context) }
+
+// HealthTeller is a Server that tells its callers whether the process is well.
+type HealthTeller interface{ SetServing(yes bool) }
+
+// DescriptorUser is a Server that has file descriptors open which nobody else
+// counts.
+type DescriptorUser interface{ Descriptors() int64 }
+
+// Reloader is a Server that reads files anew when it is asked to.
+type Reloader interface{ Reload() }
+
+// QueueSender is a Server that sends what waited in the queue.
+type QueueSender interface {
+	SetQueue(q *queue.Queue)
+	Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.Answer, error)
+	SettleDelivery(ctx context.Context, v *engine.Verdict, told queue.Answer, err error)
+}

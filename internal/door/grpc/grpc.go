@@ -1,0 +1,54 @@
+// Package grpc is the door over gRPC: Envoy's rate limit service, and the API as
+// headgate.v1.Limiter, by one server.
+//
+// The contract is in docs/grpc.md.
+package grpc
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/door/grpcapi"
+	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/transport/netbound"
+	"github.com/headgate/headgate/internal/transport/oneport"
+)
+
+// Door returns the door. It asks for the tokens of the API, but not Envoy.
+func Door() door.Door {
+	return door.Door{
+		Name: "grpc", Speaks: oneport.GRPC, ALPN: []string{"h2"}, Asks: true, Policy: netbound.ByRead,
+		Open: func(p *door.Process) (door.Server, error) { return open(p), nil },
+	}
+}
+
+// server is what serves the door, and its metrics.
+type server struct {
+	*rls.Server
+	metrics.Asked
+}
+
+func open(p *door.Process) *server {
+	c := &p.Config.GRPC
+	limiter := grpcapi.New(grpcapi.Options{
+		Engine: p.Engine, Clock: p.Clock, Logger: p.Logger, Clients: p.Clients,
+		Dialect: p.Config.Headers, Tokens: p.APITokens(), Failures: p.Failures,
+	})
+	s := &server{Server: rls.NewServer(rls.Of(p), rls.ServerOptions{
+		MaxMessage: int(c.MaxMessage), MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace,
+		MaxStreams: uint32(c.MaxStreams), HandshakeTimeout: c.HandshakeTimeout, MaxConnectionIdle: c.IdleTimeout,
+		KeepaliveMin: c.KeepaliveMin, MaxBuffers: p.MaxRoom, TLS: p.TLS, Logger: p.Logger.With("door", p.Name),
+		Interceptor: p.Telemetry.Interceptor(), Busy: p.Busy,
+		Beside: []rls.Beside{{Description: limiter.Description(), Service: limiter}},
+	})}
+	held := s.Gauge("headgate_grpc_stream_bytes", "Bytes of requests that are arriving and answers that are not read yet, all connections of gRPC together.")
+	closed := s.Counter("headgate_grpc_closed_total", "Connections of gRPC that were closed: slow, as a request did not arrive or an answer was not read in time; memory, as all together kept too much and this one the most.", "reason")
+	s.Ask(func(out chan<- prometheus.Metric) {
+		b := s.Bounded()
+		held(out, float64(b.Held))
+		closed(out, float64(b.Slow), "slow")
+		closed(out, float64(b.Evicted), "memory")
+	})
+	return s
+}

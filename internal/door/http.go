@@ -1,0 +1,157 @@
+package door
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/internal/transport/netbound"
+)
+
+// The bounds on requests over HTTP, where nobody says otherwise.
+const (
+	maxHeaderBytes = 64 << 10
+	maxStreams     = 250
+)
+
+// HTTPOptions are what doors over HTTP differ in.
+type HTTPOptions struct {
+	// Handler answers.
+	Handler http.Handler
+	// Write is how long an answer may take, where nobody says otherwise; 0 means
+	// 20 s.
+	Write time.Duration
+	// Endless is for a door whose requests may last for hours: reading and writing
+	// take as long as they like, unless the configuration says otherwise.
+	Endless bool
+	// Cleartext has HTTP/2 also without TLS.
+	Cleartext bool
+	// PassOptions gives OPTIONS * to the Handler like other requests.
+	PassOptions bool
+	// Room bounds what connections of HTTP/2 keep; nil for no bound.
+	Room *membound.Bound
+}
+
+// Timeouts returns those of the door p: by what the process was made with, by
+// the configuration, by default.
+func (o *HTTPOptions) Timeouts(p *Process) Timeouts {
+	t := Timeouts{Header: cmp.Or(p.Timeouts.Header, 10*time.Second), Idle: cmp.Or(p.Timeouts.Idle, 2*time.Minute)}
+	if !o.Endless {
+		t.Read, t.Write = cmp.Or(p.Timeouts.Read, 10*time.Second), cmp.Or(p.Timeouts.Write, o.Write, 20*time.Second)
+	}
+	given, h := &p.Timeouts, &p.Settings.HTTP
+	for _, v := range []struct {
+		to           *time.Duration
+		given, wants time.Duration
+	}{
+		{&t.Header, given.Header, h.HeaderTimeout},
+		{&t.Read, given.Read, h.ReadTimeout},
+		{&t.Write, given.Write, h.WriteTimeout},
+		{&t.Idle, given.Idle, h.IdleTimeout},
+	} {
+		if v.given == 0 && v.wants > 0 {
+			*v.to = v.wants
+		}
+	}
+	return t
+}
+
+// HTTP serves a door over HTTP.
+type HTTP struct {
+	server  *http.Server
+	bound   *netbound.Listener // of its connections; nil if nobody bounds them
+	idle    time.Duration      // how long connections have to be idle at the end
+	closing atomic.Bool        // answers ask clients to close their connections
+	cut     context.CancelFunc // ends what is still going on
+}
+
+// NewHTTP returns what serves the door p, encrypted if there is a certificate.
+func NewHTTP(p *Process, o HTTPOptions) (*HTTP, error) {
+	base, cut := context.WithCancel(context.Background())
+	h := &HTTP{cut: cut, bound: cmp.Or(p.Bound, p.Over), idle: p.Config.ShutdownIdle}
+	t := o.Timeouts(p)
+	h.server = &http.Server{
+		Handler:           h.parting(o.Handler),
+		ReadHeaderTimeout: t.Header,
+		ReadTimeout:       t.Read,
+		WriteTimeout:      t.Write,
+		IdleTimeout:       t.Idle,
+		MaxHeaderBytes:    int(cmp.Or(p.Settings.HTTP.MaxHeader, maxHeaderBytes)),
+		TLSConfig:         p.TLS,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: int(cmp.Or(p.Settings.HTTP.MaxStreams, maxStreams)),
+			// Peers that are gone without a word, or read nothing.
+			SendPingTimeout: time.Minute, PingTimeout: 20 * time.Second, WriteByteTimeout: 30 * time.Second,
+		},
+		BaseContext: func(net.Listener) context.Context { return base },
+		ErrorLog:    slog.NewLogLogger(p.Logger.Handler(), slog.LevelDebug),
+
+		DisableGeneralOptionsHandler: o.PassOptions,
+	}
+	if o.Cleartext && p.TLS == nil {
+		h.server.Protocols = new(http.Protocols)
+		h.server.Protocols.SetHTTP1(true)
+		h.server.Protocols.SetUnencryptedHTTP2(true)
+	}
+	switch {
+	case p.Bound != nil:
+		h.server.ConnState, h.server.ConnContext = p.Bound.ConnState, p.Bound.ConnContext
+	case p.Over != nil:
+		h.server.ConnState = p.Over.Follow
+	}
+	if p.TLS != nil && o.Room != nil {
+		if err := h.boundHTTP2(o.Room, p.Logger.With("door", p.Name)); err != nil {
+			cut()
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// Serve implements [Server].
+func (h *HTTP) Serve(l net.Listener) error {
+	serve := h.server.Serve
+	if h.server.TLSConfig != nil {
+		serve = func(l net.Listener) error { return h.server.ServeTLS(l, "", "") }
+	}
+	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Shutdown implements [Server]. A connection over HTTP/1 is closed when it has
+// been idle for as long as the configuration says.
+func (h *HTTP) Shutdown(ctx context.Context) error {
+	h.closing.Store(true)
+	if h.bound != nil && h.idle > 0 {
+		h.bound.Quiet(ctx, h.idle)
+	}
+	err := h.server.Shutdown(ctx)
+	h.cut() // also ends upgraded connections, which the server has lost sight of
+	if err != nil {
+		_ = h.server.Close()
+	}
+	return err
+}
+
+//nolint:gochecknoglobals // an immutable header value
+var connectionClose = []string{"close"}
+
+// parting asks clients to close their connections once the door is closing: over
+// HTTP/2, to open no more streams on them. What becomes another protocol is not
+// asked, since its connection is no longer one of HTTP.
+func (h *HTTP) parting(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h.closing.Load() && len(r.Header["Upgrade"]) == 0 {
+			w.Header()["Connection"] = connectionClose
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,121 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/transport/overload"
+)
+
+// toUpstream is the claim of the connections to the upstream, and toBackend that
+// of those to a backend of this process.
+const (
+	toUpstream = "upstream"
+	toBackend  = "backend"
+)
+
+// Door returns the reverse proxy. If backend is not nil this process serves it
+// itself, in place of the upstream.
+func Door(backend http.Handler) door.Door {
+	return door.Door{
+		Name: "proxy", ALPN: []string{"h2", "http/1.1"}, Sends: true, Check: check, Domain: domain,
+		Claims: func(c *config.Config) []door.Claim {
+			claims := []door.Claim{{Name: toUpstream, Chosen: c.Proxy.MaxUpstream}}
+			if backend != nil {
+				claims = append(claims, door.Claim{Name: toBackend})
+			}
+			return claims
+		},
+		Open: func(p *door.Process) (door.Server, error) { return open(p, backend) },
+	}
+}
+
+// served is the proxy and its server.
+type served struct {
+	*Proxy
+	*door.HTTP
+	process *door.Process
+	to      *upstream
+}
+
+func open(p *door.Process, backend http.Handler) (door.Server, error) {
+	to, err := newUpstream(p, backend)
+	if err != nil {
+		return nil, err
+	}
+	c := &p.Config.Proxy
+	o := door.HTTPOptions{Endless: true, Cleartext: !c.NoCleartextHTTP2, PassOptions: true}
+	underscores, _ := ParseUnderscores(c.Underscores)
+	s := &served{process: p, to: to, Proxy: New(Options{
+		Engine: p.Engine, Domain: p.Domain, Upstream: to.url, Clients: p.Clients, Tokens: p.Tokens,
+		TrustedProxies: p.Config.TrustedProxies, Transport: p.Telemetry.Transport(to.transport), Clock: p.Clock,
+		Logger: p.Logger, Dialect: p.Config.Headers, TellTime: p.Config.DecisionTime, MaxWaiting: c.MaxWaiting, Paths: c.Paths,
+		StatusPath: p.Config.Queue.StatusPath, BodyTimeout: cmp.Or(p.Timeouts.Body, c.BodyTimeout),
+		ReadTimeout: o.Timeouts(p).Read, Abandoned: Abandoned{
+			Time: c.Abandoned.Timeout, Bytes: c.Abandoned.MaxBytes, Requests: c.Abandoned.MaxRequests,
+		},
+		Underscores: underscores, Strangers: c.Strangers, NoVia: c.NoVia,
+		CORS: CORS{Origins: c.CORS.Origins, PassPreflights: c.CORS.PassPreflights},
+	})}
+	o.Handler = p.Telemetry.Handler(door.Shedding(p.Sheds, overload.Request, s.Proxy), route)
+	if s.HTTP, err = door.NewHTTP(p, o); err != nil {
+		_ = to.close(context.Background()) // nothing has gone by it
+		return nil, err
+	}
+	return s, nil
+}
+
+// route has no names: the paths are those of the upstream.
+func route(string) (name string, traced bool) { return "", true }
+
+// Drain implements [door.Drainer].
+func (s *served) Drain(context.Context) {
+	s.Proxy.Drain(s.process.Clock().Add(s.process.Config.ShutdownTimeout))
+}
+
+// Shutdown implements [door.Server]. What the proxy calls comes last.
+func (s *served) Shutdown(ctx context.Context) error {
+	err := s.HTTP.Shutdown(ctx)
+	s.Finish(ctx)
+	return errors.Join(err, s.to.close(ctx))
+}
+
+// Descriptors implements [door.DescriptorUser].
+func (s *served) Descriptors() int64 { return s.to.open.Load() }
+
+// Reload implements [door.Reloader].
+func (s *served) Reload() {
+	if s.to.certificates != nil {
+		_ = s.to.certificates.Reload() // it has been logged, and the old ones stay in use
+	}
+}
+
+// domain returns the domain whose rules the proxy goes by: the one that is
+// configured, or the only one there is.
+func domain(c *config.Config, rs *rules.Ruleset) (string, error) {
+	domain, domains := c.Proxy.Domain, rs.Domains()
+	switch {
+	case len(domains) == 0:
+		return domain, nil
+	case domain == "" && len(domains) > 1:
+		return "", &config.SourceError{
+			Source: "proxy.domain", Message: fmt.Sprintf("it is not set, and the rules have the domains %q", domains),
+			Hint: "name the one that the proxy enforces",
+		}
+	case domain == "":
+		return domains[0], nil
+	case !slices.Contains(domains, domain):
+		return "", &config.SourceError{
+			Source: "proxy.domain", Message: fmt.Sprintf("no rule is in the domain %q", domain),
+			Hint: fmt.Sprintf("the rules have %q", domains),
+		}
+	}
+	return domain, nil
+}

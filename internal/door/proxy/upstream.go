@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/transport/certs"
+	"github.com/headgate/headgate/internal/transport/netbound"
+)
+
+// upstream is how the proxy calls its upstream.
+type upstream struct {
+	url          *url.URL // of http or https
+	transport    *http.Transport
+	certificates *certs.Client // nil if there is nothing particular about it
+	open         atomic.Int64  // connections
+	backend      *door.HTTP    // of this process, in place of an upstream; nil without
+	served       chan error    // has what became of it
+}
+
+// upstreamTimeout is how long it may take to reach an upstream by TLS.
+const upstreamTimeout = 10 * time.Second
+
+// check finds out whether the certificates are good.
+func check(c *config.Config) error {
+	if c.Proxy.UpstreamTLS == (config.UpstreamTLS{}) {
+		return nil
+	}
+	files := door.ClientFiles(&c.Proxy.UpstreamTLS)
+	if _, err := files.Load(); err != nil {
+		return door.CertificateError("proxy.upstream_tls", err)
+	}
+	return nil
+}
+
+// newUpstream returns that of the process p, or the backend that it serves itself.
+func newUpstream(p *door.Process, backend http.Handler) (*upstream, error) {
+	u := &upstream{transport: NewTransport()}
+	if backend != nil {
+		if err := u.serve(p, backend); err != nil {
+			return nil, err
+		}
+	} else {
+		u.reach(p.Config.Proxy.Upstream)
+	}
+	u.transport.DialContext = u.bounded(p.Part(toUpstream), u.transport.DialContext)
+	if c := &p.Config.Proxy.UpstreamTLS; *c != (config.UpstreamTLS{}) {
+		var err error
+		if u.certificates, err = certs.LoadClient(door.ClientFiles(c), p.Logger.With("for", "upstream")); err != nil {
+			return nil, door.CertificateError("proxy.upstream_tls", err)
+		}
+		u.transport.DialTLSContext = dialTLS(u.certificates.Dialer(u.transport.DialContext, "h2", "http/1.1"))
+	}
+	return u, nil
+}
+
+// reach goes to where the configuration says.
+func (u *upstream) reach(to *url.URL) {
+	there := *to
+	var by Reach
+	switch there.Scheme {
+	case "h2c":
+		by.Cleartext, there.Scheme = true, "http"
+	case "unix":
+		by.Socket, there = there.Path, url.URL{Scheme: "http", Host: "localhost"}
+	}
+	by.Set(u.transport)
+	u.url = &there
+}
+
+// serve serves the backend on a free port that only this machine reaches.
+func (u *upstream) serve(p *door.Process, backend http.Handler) error {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	own := &door.Process{Name: toBackend, Config: &config.Config{}, Logger: p.Logger, Timeouts: p.Timeouts}
+	if u.backend, err = door.NewHTTP(own, door.HTTPOptions{Handler: backend, Endless: true}); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	u.url = &url.URL{Scheme: "http", Host: l.Addr().String()}
+	u.served = make(chan error, 1)
+	go func() { u.served <- u.backend.Serve(l) }()
+	return nil
+}
+
+// close lets go of all connections.
+func (u *upstream) close(ctx context.Context) (err error) {
+	if u.backend != nil {
+		err = errors.Join(u.backend.Shutdown(ctx), <-u.served)
+	}
+	u.transport.CloseIdleConnections()
+	return err
+}
+
+type dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dialTLS returns call, which encrypts, within a bound on its time.
+func dialTLS(call dial) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, upstreamTimeout)
+		defer cancel()
+		return call(ctx, network, address)
+	}
+}
+
+// bounded returns call for at most that many connections at once.
+func (u *upstream) bounded(most int, call dial) dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if u.open.Add(1) > int64(most) {
+			u.open.Add(-1)
+			return nil, ErrUpstreamFull
+		}
+		nc, err := call(ctx, network, address)
+		if err != nil {
+			u.open.Add(-1)
+			return nil, err
+		}
+		return &upstreamConn{Conn: nc, leave: sync.OnceFunc(func() { u.open.Add(-1) })}, nil
+	}
+}
+
+type upstreamConn struct {
+	net.Conn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *upstreamConn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}
+
+// NetConn returns the connection below.
+func (c *upstreamConn) NetConn() net.Conn { return c.Conn }
+
+// CloseWrite closes the sending side, as a tunnel does whose other end has.
+func (c *upstreamConn) CloseWrite() error { return netbound.CloseWrite(c.Conn) }

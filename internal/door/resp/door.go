@@ -1,0 +1,74 @@
+package resp
+
+import (
+	"cmp"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/transport/oneport"
+)
+
+// Door returns the door of the Redis protocol.
+func Door() door.Door {
+	return door.Door{
+		Name: "resp", Speaks: oneport.RESP, Asks: true, Keeps: true, Counts: true,
+		Open: func(p *door.Process) (door.Server, error) { return open(p), nil },
+	}
+}
+
+// served is a server of a process, and its metrics.
+type served struct {
+	*Server
+	metrics.Asked
+	shared bool // behind the shared port, which counts the connections
+}
+
+func open(p *door.Process) *served {
+	c := &p.Config.RESP
+	s := &served{shared: p.Over != nil}
+	var told door.Seldom
+	s.Server = New(Options{
+		Engine: p.Engine, Store: p.Store, Clients: p.Clients, Clock: p.Clock, Logger: p.Logger,
+		Password: string(c.Password), MaxConnections: cmp.Or(p.Part(p.Name), int(c.MaxConnections)), IdleTimeout: c.IdleTimeout,
+		Version: p.Version, TLS: p.TLS, Buffers: p.Room(), Failures: p.Failures, Full: p.TooBusy, Busy: p.Busy,
+		// A health check that is set up wrong, or a page in a browser.
+		Misled: func(remote net.Addr) {
+			if told.Passes(p.Clock()) {
+				p.Logger.Warn("HTTP at the door of the Redis protocol, connection closed, which is told once a minute",
+					"door", p.Name, "remote", remote.String(), "closed", s.Stats().Misled)
+			}
+		},
+	})
+	s.describe()
+	return s
+}
+
+// Descriptors implements [door.DescriptorUser].
+func (s *served) Descriptors() int64 {
+	if s.shared {
+		return 0
+	}
+	return s.Stats().Connections
+}
+
+// describe has the metrics tell what the server counts.
+func (s *served) describe() {
+	open := s.Gauge("headgate_resp_connections", "Connections of the Redis protocol that are open.")
+	ever := s.Counter("headgate_resp_connections_total", "Connections of the Redis protocol, by what became of them.", "result")
+	commands := s.Counter("headgate_resp_commands_total", "Commands of the Redis protocol that were answered.")
+	throttle := s.Counter("headgate_resp_throttle_total", "What CL.THROTTLE answered; it has no rules.", "outcome")
+	s.Ask(func(out chan<- prometheus.Metric) {
+		n := s.Stats()
+		open(out, float64(n.Connections))
+		ever(out, float64(n.Accepted), "accepted")
+		ever(out, float64(n.Evicted), "evicted")
+		ever(out, float64(n.Rejected), "rejected")
+		ever(out, float64(n.Misled), "http")
+		commands(out, float64(n.Commands))
+		throttle(out, float64(n.ThrottleAllowed), "allowed")
+		throttle(out, float64(n.ThrottleRefused), "refused")
+	})
+}
