@@ -45,7 +45,10 @@ func (r *Rule) costOf(f *facts) int64 {
 	}
 	c := r.CostFrom
 	cost := c.cost(f.get(c.Attribute))
-	texts, _ := f.others(c.Attribute)
+	texts, unclear := f.others(c.Attribute)
+	if unclear {
+		return c.Max
+	}
 	for _, text := range texts {
 		cost = max(cost, c.cost(value{text: text, ok: true}))
 	}

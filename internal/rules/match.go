@@ -185,6 +185,7 @@ func (f *facts) others(a Attribute) (texts []string, unclear bool) {
 	if f.valued != nil && (a.Kind == Header || a.Kind == Query || a.Kind == Cookie || a.Kind == JWT) {
 		from := len(spare)
 		spare = f.valued.AppendOthers(spare, a)
+		unclear = len(spare)-from >= MaxValues // there are more, which nobody has looked at
 		for i, to := from, len(spare); i < to; i++ {
 			v := meant(a, spare[i])
 			if v.disputed {

@@ -3,6 +3,7 @@ package rules_test
 import (
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,7 +65,7 @@ func TestSeveralValues(t *testing.T) {
 		{"one value", valued{"header:A": {"x"}, "query:b": {"y"}}, "one:x both:x,y not:"},
 		{"two of a header", valued{"header:A": {"x", "y"}}, "one:x one:y both:x,- both:y,- not:"},
 		{"two of two", valued{"header:A": {"x", "y"}, "query:b": {"1", "2"}}, "one:x one:y both:x,1 both:y,1 both:x,2 both:y,2 not:"},
-		{"too many", valued{"header:A": many}, "one:1! both:1,-! not:"},
+		{"too many", valued{"header:A": many}, "one:1! both:1,-! is: not:"},
 		{"too many together", valued{"header:A": many[:5], "query:b": many[:4]}, "one:1 one:2 one:3 one:4 one:5 both:1,1! not:"},
 		{"perhaps none", valued{"header:A": {none, "x"}}, "one:- one:x both:-,- both:x,- not:"},
 		{"perhaps none, skipped", valued{"cookie:c": {none, "x"}}, "one:- both:-,- cookie:x"},
@@ -81,6 +82,7 @@ func TestSeveralValues(t *testing.T) {
 		{"and so may one beside another", valued{"cookie:w": {"x", `"w\141nted"`}}, "one:- both:-,- wanted:"},
 		{"an unclear cookie is no tier", valued{"cookie:t": {`"pr\157"`}}, "one:- both:-,- cookietier:"},
 		{"tokens, the first no good", valued{"jwt:sub": {none, "anna", "bert"}, "jwt:role": {none, "guest"}}, "one:- both:-,- sub:anna sub:bert guests:"},
+		{"the tenth is dear", valued{"header:T": append(slices.Clone(many), "70")}, "one:- both:-,- costly:*90"},
 		{"the dearest", valued{"header:T": {"1", "70"}}, "one:- both:-,- costly:*70"},
 		{"the first tier", valued{"header:P": {"free", "pro"}}, "one:- both:-,- tiered:"},
 		{"the first tier, again", valued{"header:P": {"pro", "free"}}, "one:- both:-,- tiered/pro:"},
@@ -178,6 +180,8 @@ func shownCost(cost int64) string {
 		return "!"
 	case 70:
 		return "*70"
+	case 90:
+		return "*90"
 	}
 	return "?"
 }

@@ -293,6 +293,7 @@ func TestMisuse(t *testing.T) {
 		{"method twice", "/v1/auth", []string{method, method, uri}, "more than once"},
 		{"host twice", "/v1/auth", []string{method, uri, "X-Forwarded-Host: a", "X-Forwarded-Host: b"}, "more than once"},
 		{"hosts", "/v1/auth", []string{method, uri, "X-Forwarded-Host: a, b"}, "host"},
+		{"an escape in the host", "/v1/auth", []string{method, uri, "X-Forwarded-Host: %61dmin.example"}, "host"},
 		{"host with a path", "/v1/auth", []string{method, uri, "X-Forwarded-Host: a/b"}, "host"},
 		{"method with a space", "/v1/auth", []string{"X-Forwarded-Method: GET /", uri}, "no method"},
 		{"long method", "/v1/auth", []string{"X-Forwarded-Method: " + strings.Repeat("A", 65), uri}, "no method"},

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/headgate/headgate/internal/request/httprequest"
 )
 
 // The bounds on what a proxy may tell, in bytes. A server's bound on headers
@@ -58,7 +60,7 @@ func (q *question) told(r *http.Request) error {
 		return fmt.Errorf("%s is missing beside %s: rules could not tell GET from POST", method, field)
 	case !isMethod(q.Method):
 		return fmt.Errorf("%s holds no method", method)
-	case host != "" && !isHost(host):
+	case len(host) > maxHost || !httprequest.IsHost(host):
 		return fmt.Errorf("the host that goes with %s is not one", field)
 	}
 	if q.Path, q.RawQuery, err = splitURI(uri, q.Method); err != nil {
@@ -151,12 +153,5 @@ func isMethod(s string) bool {
 	}
 	return !strings.ContainsFunc(s, func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
-	})
-}
-
-// isHost reports whether s may be a host with or without a port.
-func isHost(s string) bool {
-	return len(s) <= maxHost && !strings.ContainsFunc(s, func(c rune) bool {
-		return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"#,/<>?@\\^`{|}", c)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/httprequest"
 )
 
 // Underscores says what becomes of header fields with anything but letters, digits
@@ -127,13 +128,13 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 		detail = "the target is neither a path nor a URL of http or https"
 	case p.via.loops(r.Header):
 		status, detail = http.StatusLoopDetected, "the request has been here before: the upstream leads back to this proxy"
-	case !isHost(r.Host):
+	case !httprequest.IsHost(r.Host):
 		detail = "the host has something else than letters, digits, hyphens, dots and a port: names beyond ASCII have a form that begins with xn--"
 	case client.TooManyFields(r.Header):
 		status, detail = http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request has more than %d header fields", client.MaxFields)
 	case strings.Count(r.URL.RawQuery, "&") >= maxParameters:
 		detail = fmt.Sprintf("the query has more than %d parameters", maxParameters)
-	case !isQuery(r.URL.RawQuery):
+	case !httprequest.IsQuery(r.URL.RawQuery):
 		detail = "the query has a space, a control character or a #"
 	case !p.clean(r):
 		detail = "the name of a header field has something else than letters, digits and hyphens"
@@ -263,35 +264,6 @@ func isUsual(name string) bool {
 
 // maxParameters is how many parameters a query may have: Go reads none of more.
 const maxParameters = 10_000
-
-// isHost reports whether s has only what names, addresses and ports are made of.
-// Upstreams read other things each in their own way: of "a,b" in X-Forwarded-Host,
-// some take a and some b, and some decode %61.
-func isHost(s string) bool {
-	if zone, ok := strings.CutPrefix(s, "["); ok { // %eth0 of an address
-		_, s, _ = strings.Cut(zone, "]")
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~:", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// isQuery reports whether s has no space, no control character and no #. HTTP/2 can
-// bring the first two, and in a request line of HTTP/1 what follows would not be the
-// query's; behind a # many upstreams read nothing.
-func isQuery(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] == 0x7f || s[i] == '#' {
-			return false
-		}
-	}
-	return true
-}
 
 // isToken reports whether s may be a method (RFC 9110, 5.6.2).
 func isToken(s string) bool {

@@ -50,8 +50,10 @@ func (v *Values) add(text string, how reading) {
 		return
 	case at >= 0: // it goes up to those that are sure
 		v.All = slices.Delete(v.All, at, at+1)
-	case len(v.All) > MaxValues:
+	case len(v.All) > MaxValues && (how == perhaps || v.Sure > MaxValues):
 		return
+	case len(v.All) > MaxValues: // in the place of one that is less sure
+		v.All = v.All[:MaxValues]
 	}
 	if how == perhaps {
 		v.All = append(v.All, text)

@@ -58,6 +58,11 @@ func TestWhatOnlySomeServersRead(t *testing.T) {
 			t.Errorf("%q: %d of %q are sure, want %d", row.query, v.Sure, v.All, row.sure)
 		}
 	}
+	var v client.Values
+	v.Query("U=1&U=2&U=3&U=4&U=5&U=6&U=7&U=8&U=9&u=real&u=other", "u")
+	if first, ok := v.First(); first != "real" || !ok || v.Sure != 2 || len(v.All) != client.MaxValues+1 {
+		t.Errorf("behind nine other spellings: %q of %q", first, v.All)
+	}
 	for cookies, sure := range map[int]int{2999: 1, 3000: 0} { // beside the one: of more than 3000 Go reads none
 		var v client.Values
 		v.Cookie(http.Header{"Cookie": {"session=J" + strings.Repeat("; a=1", cookies-1), "a=2"}}, "session")

@@ -104,7 +104,8 @@ func (s *Set) normalize(text string) string {
 }
 
 // IsAmbiguous reports whether servers may disagree about path, other than about
-// its case, a slash at its end, and escapes that a careful client writes.
+// its case, a slash at its end, escapes that a careful client writes, and whether the
+// name of a script is a part of it.
 func IsAmbiguous(path string) bool {
 	if IsPlain(path) {
 		return false
@@ -112,7 +113,7 @@ func IsAmbiguous(path string) bool {
 	if path == "" || path[0] != '/' {
 		return true
 	}
-	var s Set
+	s := Set{whole: true}
 	s.add(path, func(dst []byte) []byte { return appendNecessary(dst, path, isCareful) })
 	text := s.texts[0]
 	for i := range len(text) {

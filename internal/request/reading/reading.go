@@ -16,6 +16,7 @@
 //   - the path cut at the first line feed, or what is behind that: $ and ^ of a
 //     router's patterns match there
 //   - //host taken for an authority, with the path behind it
+//   - what is behind a script taken for the path (PATH_INFO): /index.php/login
 //
 // So the set is closed: a chain of servers, each of which takes any of these
 // steps, ends with one of the readings. Every step makes a path shorter or has
@@ -57,7 +58,13 @@ type Set struct {
 	lower  bool // it is simple, and folding changes nothing
 	beyond bool
 	climbs bool
+	// whole leaves out what is behind a script.
+	whole bool
 }
+
+// script is how the name of one ends that serves the paths behind it, and the slash
+// there.
+const script = ".php/"
 
 // maxKept is the most memory, in bytes, that is kept for the next path.
 const maxKept = 2 * MaxBytes
@@ -174,7 +181,7 @@ func look(path string) (plain, lower bool) {
 		case c >= 'a' && c <= 'z':
 		case c == '.' || c == '/':
 			// After a slash these may be a dot segment, or a second slash.
-			if path[i-1] == '/' && (c == '/' || isDots(path[i:])) {
+			if path[i-1] == '/' && (c == '/' || isDots(path[i:])) || strings.HasPrefix(path[i:], script) {
 				return false, false
 			}
 		case c == '%' || c == ';' || c == '\\' || c == '?' || c == '#' || c == '\n' || c == 0:

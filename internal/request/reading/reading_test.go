@@ -62,6 +62,12 @@ var servers = []struct {
 		}
 		return p
 	}},
+	{"PATH_INFO", func(p string) string {
+		if name, after, ok := strings.Cut(p, ".php/"); ok && name != "" && strings.Trim(after, "/") != "" { // of index.php alone the path is itself
+			return "/" + after
+		}
+		return p
+	}},
 	{"authority", func(p string) string {
 		if !strings.HasPrefix(p, "//") {
 			return p
@@ -132,7 +138,7 @@ func end(p string) string {
 
 // pieces are what hostile paths are made of.
 var pieces = []string{
-	"login", "a", "b", "x", "/", "/", "/", "/..", "/.", "..", ".", "..;", ";x", ";x=1", "//", `\`, "%2f", "%2F", "%2e", "%2e%2e/", "%5c",
+	"login", "x.php", "a", "b", "x", "/", "/", "/", "/..", "/.", "..", ".", "..;", ";x", ";x=1", "//", `\`, "%2f", "%2F", "%2e", "%2e%2e/", "%5c",
 	"%252f", "%252e", "%25", "%", "%3b", "%3f", "%23", "%00", "%0a", "%0A/", "%6c", "%4C", "%c3%a9", "é", "%20", "%zz", "%2", "?", "#", "@", "%40", "A",
 }
 
@@ -243,6 +249,18 @@ func TestPlainReadingsAreCounted(t *testing.T) {
 	}
 }
 
+func TestBehindAScript(t *testing.T) {
+	var s reading.Set
+	for p, want := range map[string][]string{
+		"/index.php/login": {"/index.php/login", "/login"}, "/a/b.php/c.php/d": {"/a/b.php/c.php/d", "/c.php/d", "/d"},
+		"/login.php": {"/login.php"}, "/login.php/": {"/login.php"}, "/a.phpx/b": {"/a.phpx/b"},
+	} {
+		if s.Read(p); !slices.Equal(s.All(), want) || !slices.Equal(s.Plain(), want) {
+			t.Errorf("%q: %q, counted as %q, want %q", p, s.All(), s.Plain(), want)
+		}
+	}
+}
+
 func TestOneReading(t *testing.T) {
 	var s reading.Set
 	for p, want := range map[string]string{
@@ -288,6 +306,8 @@ func TestAmbiguousAndClean(t *testing.T) {
 		{"/%c0%af", "/%C0%AF", true},
 		{"/a%0ab", "/a%0Ab", true},
 		{"/a%2", "/a%252", false},
+		{"/index.php/login", "/index.php/login", false},
+		{"/index.php//login", "/index.php/login", true},
 		{"", "/", true},
 	} {
 		if got := reading.IsAmbiguous(row.path); got != row.ambiguous {

@@ -33,6 +33,9 @@ func (s *Set) expand(text string) {
 		_, after := cut(strings.TrimLeft(text, "/"))
 		s.add(text, func(dst []byte) []byte { return append(append(dst, '/'), after...) })
 	}
+	if i := strings.Index(text, script); i >= 0 && !s.whole {
+		s.add(text, func(dst []byte) []byte { return append(dst, text[i+len(script)-1:]...) })
+	}
 	if strings.Contains(text, "/.") {
 		s.resolve(text)
 	}

@@ -20,12 +20,22 @@ func isClearSigned(text string) bool {
 	if strings.IndexByte(text, '.') < 0 {
 		return true
 	}
+	least := leastOf(text)
 	for part := range strings.SplitSeq(text, ".") {
-		if digitsOf(part) >= leastSignature && !isClearBase64(part) {
+		if digitsOf(part) >= least && !isClearBase64(part) {
 			return false
 		}
 	}
 	return true
+}
+
+// leastOf is from how many digits on a part of text is base64. A JWT that is
+// encrypted has five parts, all of which are.
+func leastOf(text string) int {
+	if strings.HasPrefix(text, objectBegins) && strings.Count(text, ".") == 4 {
+		return 1
+	}
+	return leastSignature
 }
 
 // signed returns a signed value with what is base64 in it in one form, as d reads it.
@@ -33,24 +43,26 @@ func signed(text string, d decoder) string {
 	if strings.IndexByte(text, '.') < 0 {
 		return text
 	}
-	changed := ""
-	for i := 0; i <= len(text); {
-		end := strings.IndexByte(text[i:], '.')
+	least := leastOf(text)
+	var changed []byte // once a part is
+	done := 0
+	for at := 0; at <= len(text); {
+		end := strings.IndexByte(text[at:], '.')
 		if end < 0 {
 			end = len(text)
 		} else {
-			end += i
+			end += at
 		}
-		part := text[i:end]
-		if digitsOf(part) < leastSignature || isClearBase64(part) && isOneForm(part) {
-			i = end + 1
-			continue
+		if part := text[at:end]; digitsOf(part) >= least && (!isClearBase64(part) || !isOneForm(part)) {
+			changed = append(append(changed, text[done:at]...), inOneForm(part, d)...)
+			done = end
 		}
-		one := inOneForm(part, d)
-		changed = text[:i] + one + text[end:]
-		text, i = changed, i+len(one)+1
+		at = end + 1
 	}
-	return text
+	if changed == nil {
+		return text
+	}
+	return string(append(changed, text[done:]...))
 }
 
 // digitsOf counts the digits of base64 in text.
