@@ -116,8 +116,8 @@ bench: ## compare with other limiters on this machine, in ROUNDS (5) interleaved
 doors: ## measure what each door costs beside its floor
 	cd benchmarks && $(GO) run ./cmd/doors
 
-lab: build ## measure how exact the algorithms are, and write the tables of docs/accuracy.md
-	scripts/accuracy.sh $(BIN)
+lab: ## measure how exact the algorithms are, and write the tables of docs/accuracy.md
+	GO=$(GO) scripts/accuracy.sh
 
 vectors: ## rewrite algorithm/testdata/vectors from the Go steps
 	$(GO) test ./algorithm -run TestVectors -update

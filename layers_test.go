@@ -70,6 +70,7 @@ var layers = map[string]int{
 
 	"internal/replay":            4, // what rules would do
 	"internal/replay/accesslog":  3,
+	"internal/replay/offline":    7, // the commands that need no server
 	"internal/replay/playground": 2, // one limit and its books, for web/wasm
 
 	"internal/queue":         3, // requests that are sent later
@@ -77,7 +78,6 @@ var layers = map[string]int{
 	"internal/queue/streams": 4, // kept in Redis
 
 	"internal/config": 4,
-	"internal/lab":    4, // how exact the algorithms are
 	"internal/app":    8, // the only package that sees everything
 
 	"internal/testkit":             0, // for tests: starts a real server, makes certificates

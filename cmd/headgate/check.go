@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/replay/offline"
+	"github.com/headgate/headgate/internal/rules/schema"
 )
 
 func newCheck(s streams) *cobra.Command {
-	var asJSON, schema bool
+	var asJSON, asSchema bool
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "check PATH...",
@@ -27,7 +28,7 @@ HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
   headgate check --schema >rules.schema.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
-			case len(args) > 0 || schema:
+			case len(args) > 0 || asSchema:
 				return nil
 			case f.envoyEnv:
 				return &usageError{"check needs a rule file or folder", "name the folder that RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY lead to"}
@@ -35,20 +36,20 @@ HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
 			return &usageError{"check needs a rule file or folder", "such as headgate check rules/"}
 		},
 	}
-	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of rule files, for editors")
+	cmd.Flags().BoolVar(&asSchema, "schema", false, "print the JSON Schema of rule files, for editors")
 	f.ruleOptions(cmd)
 	cmd.ValidArgsFunction = ruleFiles
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.RunE = running(func(_ *cobra.Command, args []string) error {
-		if schema {
-			_, err := fmt.Fprint(s.out, app.RulesSchema())
+		if asSchema {
+			_, err := fmt.Fprint(s.out, schema.Rules())
 			return err
 		}
 		options, warnings, err := f.loadRuleOptions()
 		if err != nil {
 			return err
 		}
-		r := app.Check(options, args...)
+		r := offline.Check(options, args...)
 		r.Warn(warnings)
 		if asJSON {
 			err = printJSON(s, &r)
@@ -70,7 +71,7 @@ HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
 }
 
 // printGood says in a line what was found to be right.
-func printGood(s streams, r *app.Report) error {
+func printGood(s streams, r *offline.Report) error {
 	tests := ""
 	if r.Tests > 0 {
 		tests = ", " + count(r.Tests, "test")
@@ -79,9 +80,9 @@ func printGood(s streams, r *app.Report) error {
 	return err
 }
 
-func printJSON(s streams, r *app.Report) error {
+func printJSON(s streams, r *offline.Report) error {
 	if r.Diagnoses == nil {
-		r.Diagnoses = []app.Diagnosis{}
+		r.Diagnoses = []offline.Diagnosis{}
 	}
 	e := json.NewEncoder(s.out)
 	e.SetIndent("", "  ")

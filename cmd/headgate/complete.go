@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 // What the shells complete: commands, flags and files are cobra's work; the
@@ -30,12 +30,12 @@ func ruleFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirec
 // completeFlags completes the flags that commands share, as far as cmd has
 // them.
 func completeFlags(cmd *cobra.Command) {
-	names := func(list func(app.RuleNames) []string) completion {
+	names := func(list func(offline.RuleNames) []string) completion {
 		return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			flags := cmd.Flags()
 			paths, _ := flags.GetString("rules")
 			domain, _ := flags.GetString("domain")
-			return list(app.NamesOf(domain, rulePaths(paths)...)), cobra.ShellCompDirectiveNoFileComp
+			return list(offline.NamesOf(domain, rulePaths(paths)...)), cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 	for flag, complete := range map[string]completion{
@@ -47,8 +47,8 @@ func completeFlags(cmd *cobra.Command) {
 		"log-format":    words("auto", "text", "json"),
 		"method":        words("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"),
 		"server":        words("http://127.0.0.1:8080"),
-		"domain":        names(func(n app.RuleNames) []string { return n.Domains }),
-		"rule":          names(func(n app.RuleNames) []string { return n.Rules }),
+		"domain":        names(func(n offline.RuleNames) []string { return n.Domains }),
+		"rule":          names(func(n offline.RuleNames) []string { return n.Rules }),
 	} {
 		if cmd.Flags().Lookup(flag) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // fails only if there is one already

@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/top"
+	"github.com/headgate/headgate/internal/replay/simulate"
 )
 
 // diffFlags are the flags of diff.
@@ -171,7 +172,7 @@ func (f *diffFlags) judge(s streams, status *admin.CandidateStatus) error {
 		p.line("warning", "no request has been compared yet")
 	}
 	if n := status.Store.Evicted; n > 0 {
-		p.line("warning", fmt.Sprintf("%s keys that were not fresh were forgotten to make room", thousands(n)))
+		p.line("warning", fmt.Sprintf("%s keys that were not fresh were forgotten to make room", simulate.Thousands(n)))
 		p.line("hint", "see candidate.max_keys")
 	}
 	if problem := f.allowed.exceeded(int64(status.NewlyRefused), int64(status.Requests)); problem != "" {
@@ -210,9 +211,9 @@ func diffText(c *admin.CandidateStatus) string {
 		fmt.Fprintf(&b, "its counts began empty: until %s it may refuse too little\n", until)
 	}
 	fmt.Fprintf(&b, "\n%s: %s allowed by both, %s refused by both", requests(int64(c.Requests)),
-		thousands(int64(c.SameAllowed)), thousands(int64(c.SameRefused)))
+		simulate.Thousands(int64(c.SameAllowed)), simulate.Thousands(int64(c.SameRefused)))
 	if c.NotCompared > 0 {
-		fmt.Fprintf(&b, "; %s more not compared", thousands(int64(c.NotCompared)))
+		fmt.Fprintf(&b, "; %s more not compared", simulate.Thousands(int64(c.NotCompared)))
 	}
 	is, pass := "are", "pass"
 	if c.NewlyRefused == 1 {
@@ -238,7 +239,7 @@ func diffRules(b *bytes.Buffer, c *admin.CandidateStatus) {
 	for i := range c.By {
 		r := &c.By[i]
 		n := r.NewlyRefused + r.NewlyAllowed
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.3g %%\n", changeOf(r), printable(r.Domain), ruleOf(r), thousands(n),
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.3g %%\n", changeOf(r), printable(r.Domain), ruleOf(r), simulate.Thousands(n),
 			100*float64(n)/float64(max(c.Requests, 1)))
 	}
 	_ = t.Flush() // a buffer takes everything
@@ -252,7 +253,7 @@ func diffRules(b *bytes.Buffer, c *admin.CandidateStatus) {
 			k := &r.Keys[j]
 			fmt.Fprintf(b, "  %s: %s", shownKey(k.Key), requests(k.Count))
 			if k.Error > 0 {
-				fmt.Fprintf(b, " (at most %s too many)", thousands(k.Error))
+				fmt.Fprintf(b, " (at most %s too many)", simulate.Thousands(k.Error))
 			}
 			b.WriteByte('\n')
 		}

@@ -8,8 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 // explainFlags are the flags of explain.
@@ -88,8 +89,8 @@ func (f *explainFlags) add(cmd *cobra.Command) {
 }
 
 // request makes the request that the flags describe.
-func (f *explainFlags) request(cmd *cobra.Command) (app.ExplainRequest, error) {
-	q := app.ExplainRequest{Domain: f.domain, Cost: f.cost, Rule: f.rule}
+func (f *explainFlags) request(cmd *cobra.Command) (offline.ExplainRequest, error) {
+	q := offline.ExplainRequest{Domain: f.domain, Cost: f.cost, Rule: f.rule}
 	if f.cost < 0 {
 		return q, &usageError{"--cost must not be negative", ""}
 	}
@@ -126,7 +127,7 @@ func (f *explainFlags) request(cmd *cobra.Command) (app.ExplainRequest, error) {
 }
 
 // setEach sets attributes whose names and values are divided by the separator.
-func setEach(q *app.ExplainRequest, list []string, prefix, separator string) error {
+func setEach(q *offline.ExplainRequest, list []string, prefix, separator string) error {
 	for _, text := range list {
 		name, value, ok := strings.Cut(text, separator)
 		if !ok {
@@ -142,7 +143,7 @@ func setEach(q *app.ExplainRequest, list []string, prefix, separator string) err
 	return nil
 }
 
-func (f *explainFlags) explain(cmd *cobra.Command, q app.ExplainRequest) (*app.Explained, error) {
+func (f *explainFlags) explain(cmd *cobra.Command, q offline.ExplainRequest) (*offline.Explained, error) {
 	switch {
 	case f.server != "" && f.rules != "":
 		return nil, &usageError{"--rules and --server do not go together", "the server has its own rules"}
@@ -159,13 +160,13 @@ func (f *explainFlags) explain(cmd *cobra.Command, q app.ExplainRequest) (*app.E
 		if err != nil {
 			return nil, err
 		}
-		return app.ExplainServer(cmd.Context(), app.Server{Address: f.server, Token: token, Client: over}, q)
+		return offline.ExplainServer(cmd.Context(), offline.Server{Address: f.server, Token: token, Client: over}, q)
 	}
 	options, _, err := f.reading.loadRuleOptions()
 	if err != nil {
 		return nil, err
 	}
-	return app.ExplainFiles(cmd.Context(), options, q, rulePaths(f.rules)...)
+	return offline.ExplainFiles(cmd.Context(), options, q, rulePaths(f.rules)...)
 }
 
 // explanation prints an explanation for people.
@@ -181,14 +182,14 @@ const (
 	bold  = "\x1b[1m"
 )
 
-func (e explanation) print(x *app.Explained) {
+func (e explanation) print(x *offline.Explained) {
 	e.verdict(x)
 	for i := range x.Parts {
 		p := &x.Parts[i]
 		if p.Descriptor != "" {
 			e.printf("\ndescriptor %s\n", e.in(bold, p.Descriptor))
 		}
-		var applying, others []app.ExplainedRule
+		var applying, others []httpapi.ExplainedRule
 		for _, r := range p.Rules {
 			if r.Applies {
 				applying = append(applying, r)
@@ -224,7 +225,7 @@ func heading(n int, one, many string) string {
 }
 
 // verdict prints what the answer to the request would be.
-func (e explanation) verdict(x *app.Explained) {
+func (e explanation) verdict(x *offline.Explained) {
 	switch {
 	case !x.Known && x.Allowed:
 		e.printf("%s: the domain %s has no rules\n", e.in(green, "allowed"), x.Domain)
@@ -250,7 +251,7 @@ func passes(after *int64) string {
 func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
 
 // applying prints a rule that applies.
-func (e explanation) applying(r *app.ExplainedRule) {
+func (e explanation) applying(r *httpapi.ExplainedRule) {
 	name := e.in(bold, r.Rule)
 	if r.LimitName != "" {
 		name += painted(" (" + inert(r.LimitName) + ")")
@@ -279,7 +280,7 @@ func (e explanation) applying(r *app.ExplainedRule) {
 	}
 }
 
-func allBack(c *app.LimitCount) string {
+func allBack(c *httpapi.LimitCount) string {
 	if c.ResetAfter == 0 {
 		return ""
 	}
@@ -287,7 +288,7 @@ func allBack(c *app.LimitCount) string {
 }
 
 // says is the answer of one rule.
-func (e explanation) says(r *app.ExplainedRule) painted {
+func (e explanation) says(r *httpapi.ExplainedRule) painted {
 	c := r.Count
 	switch {
 	case c.Allowed && c.Delay > 0:
@@ -303,7 +304,7 @@ func (e explanation) says(r *app.ExplainedRule) painted {
 }
 
 // keyText is what a rule counts by, for people.
-func keyText(parts []app.KeyPart) string {
+func keyText(parts []httpapi.KeyPart) string {
 	if len(parts) == 0 {
 		return "nothing: one count for all"
 	}
@@ -327,7 +328,7 @@ func keyText(parts []app.KeyPart) string {
 }
 
 // others prints rules that do not apply, the nearest first.
-func (e explanation) others(list []app.ExplainedRule, leftOff int) {
+func (e explanation) others(list []httpapi.ExplainedRule, leftOff int) {
 	const most = 20
 	if !e.all && len(list) > most {
 		leftOff += len(list) - most

@@ -2,7 +2,9 @@
 
 package main
 
-import "os"
+import (
+	"os"
+)
 
 // terminalSize returns 0: the size of a terminal is not known here.
 func terminalSize(*os.File) (columns, rows int) { return 0, 0 }

@@ -11,12 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/replay/accesslog"
+	"github.com/headgate/headgate/internal/replay/offline"
+	"github.com/headgate/headgate/internal/replay/simulate"
 )
 
 // logFlags are the flags of commands that read access logs.
 type logFlags struct {
-	app.AccessLogs
+	offline.AccessLogs
 	quiet bool
 }
 
@@ -33,7 +35,7 @@ func (f *logFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.TrustedProxies, "trusted-proxies", nil, "addresses and networks whose X-Forwarded-For is believed, if it is logged")
 	flags.DurationVar(&f.Reorder, "reorder", defaultReorder, "how much earlier than a line before it a line may be")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress, and nothing about the logs but what is wrong")
-	_ = cmd.RegisterFlagCompletionFunc("format", words(app.LogFormats()...)) // fails only if there is one already
+	_ = cmd.RegisterFlagCompletionFunc("format", words(accesslog.Names()...)) // fails only if there is one already
 }
 
 // begin makes f tell about logs and progress, and returns how to end that.
@@ -43,7 +45,7 @@ func (f *logFlags) begin(s streams, paths []string) *logProgress {
 	if f.quiet {
 		return p
 	}
-	f.Told = func(r app.LogReport) {
+	f.Told = func(r simulate.LogReport) {
 		p.clear()
 		compressed, how := "", "as told"
 		if r.Compression != "" {
@@ -73,7 +75,7 @@ type logProgress struct {
 	width       int
 }
 
-func (p *logProgress) show(n app.SimulationProgress) {
+func (p *logProgress) show(n simulate.Progress) {
 	now := time.Now()
 	if now.Sub(p.last) < 100*time.Millisecond {
 		return
@@ -85,9 +87,9 @@ func (p *logProgress) show(n app.SimulationProgress) {
 }
 
 // progressLine is what is shown after some time.
-func progressLine(n app.SimulationProgress, after time.Duration) string {
+func progressLine(n simulate.Progress, after time.Duration) string {
 	rate := float64(n.Lines) / max(after.Seconds(), 1e-3)
-	line := fmt.Sprintf("%s lines, %s/s", thousands(n.Lines), thousands(int64(rate)))
+	line := fmt.Sprintf("%s lines, %s/s", simulate.Thousands(n.Lines), simulate.Thousands(int64(rate)))
 	if n.Total <= 0 || n.Bytes <= 0 {
 		return line
 	}
@@ -104,15 +106,6 @@ func (p *logProgress) clear() {
 		_, _ = fmt.Fprintf(p.w, "\r%*s\r", p.width, "")
 		p.width = 0
 	}
-}
-
-// thousands writes a number with a comma after each three digits.
-func thousands(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }
 
 // simulateFlags are the flags of simulate.
@@ -186,7 +179,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, s streams, args []string) error 
 		return err
 	}
 	p := f.begin(s, args)
-	simulation := app.Simulation{
+	simulation := offline.Simulation{
 		AccessLogs: f.AccessLogs, Rules: rulePaths(f.rules), RuleOptions: options, Domain: f.domain,
 		MaxKeys: f.maxKeys, Top: f.top, AllKeys: f.asCSV,
 	}
@@ -208,7 +201,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, s streams, args []string) error 
 }
 
 // print writes the report in the forms that are wanted.
-func (f *simulateFlags) print(s streams, report *app.SimulationReport) error {
+func (f *simulateFlags) print(s streams, report *simulate.Report) error {
 	if f.html != "" {
 		if err := writeTo(f.html, report.WriteHTML); err != nil {
 			return err
@@ -247,7 +240,7 @@ func (f *simulateFlags) maxNewRefusals() (allowance, error) {
 }
 
 // judge says on standard error what is wrong, and fails if something is.
-func (f *simulateFlags) judge(s streams, r *app.SimulationReport, a allowance) error {
+func (f *simulateFlags) judge(s streams, r *simulate.Report, a allowance) error {
 	failed := f.complain(s, r)
 	if r.Compare != nil {
 		if problem := a.exceeded(r.Compare.NewlyRefused, r.Requests); problem != "" {
@@ -265,12 +258,12 @@ func requests(n int64) string {
 	if n == 1 {
 		return "1 request"
 	}
-	return thousands(n) + " requests"
+	return simulate.Thousands(n) + " requests"
 }
 
 // complain says which lines and logs could not be read, and reports whether
 // the result is not to be relied on.
-func (f *simulateFlags) complain(s streams, r *app.SimulationReport) bool {
+func (f *simulateFlags) complain(s streams, r *simulate.Report) bool {
 	failed := complainOfLogs(s, r.Requests, r.Skipped, r.Logs, r.Samples)
 	p := newPaint(s.err)
 	matched := int64(0)
@@ -290,7 +283,7 @@ func (f *simulateFlags) complain(s streams, r *app.SimulationReport) bool {
 		warnOfLacking(p, "new rules: ", r.Compare.New.LackingText())
 	}
 	if n := r.Memory.Evicted; n > 0 {
-		p.line("warning", fmt.Sprintf("%s keys that were not fresh were forgotten to make room, as serve would do", thousands(n)))
+		p.line("warning", fmt.Sprintf("%s keys that were not fresh were forgotten to make room, as serve would do", simulate.Thousands(n)))
 		p.line("hint", "see --max-keys, and max_keys of the store")
 	}
 	return failed
@@ -311,7 +304,7 @@ func warnOfLacking(p paint, of string, list []string) {
 	}
 }
 
-func complainOfLogs(s streams, requests, skipped int64, logs []app.LogReport, samples []app.LogSample) bool {
+func complainOfLogs(s streams, requests, skipped int64, logs []simulate.LogReport, samples []simulate.Sample) bool {
 	p := newPaint(s.err)
 	failed := false
 	late := int64(0)
@@ -347,5 +340,5 @@ func linesText(n int64) string {
 	if n == 1 {
 		return "1 line"
 	}
-	return thousands(n) + " lines"
+	return simulate.Thousands(n) + " lines"
 }

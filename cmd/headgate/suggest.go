@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 // suggestFlags are the flags of suggest.
@@ -46,7 +46,7 @@ where each number comes from.`,
 
 func (f *suggestFlags) run(cmd *cobra.Command, s streams, args []string) error {
 	p := f.begin(s, args)
-	suggest := app.SuggestLimits{AccessLogs: f.AccessLogs, Domain: f.domain, Keys: f.keys, Unaffected: f.unaffected}
+	suggest := offline.SuggestLimits{AccessLogs: f.AccessLogs, Domain: f.domain, Keys: f.keys, Unaffected: f.unaffected}
 	r, err := suggest.Run(cmd.Context())
 	p.clear()
 	if err != nil {

@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/replay/offline"
+	"github.com/headgate/headgate/internal/replay/ruletest"
+	"github.com/headgate/headgate/internal/rules/schema"
 )
 
 func newTest(s streams) *cobra.Command {
@@ -37,7 +39,7 @@ It exits with 0 if all tests pass and with 1 if one fails or a file is wrong.`,
 	cmd.Flags().BoolVar(&f.schema, "schema", false, "print the JSON Schema of rule tests, for editors")
 	cmd.RunE = running(func(cmd *cobra.Command, args []string) error {
 		if f.schema {
-			_, err := fmt.Fprint(s.out, app.RuleTestsSchema())
+			_, err := fmt.Fprint(s.out, schema.RuleTests())
 			return err
 		}
 		if len(args) == 0 {
@@ -56,7 +58,7 @@ type testFlags struct {
 }
 
 func (f *testFlags) run(ctx context.Context, s streams, paths []string) error {
-	t := app.RuleTests{Paths: paths}
+	t := offline.RuleTests{Paths: paths}
 	var err error
 	if t.Reading, _, err = f.reading.loadRuleOptions(); err != nil {
 		return err
@@ -70,7 +72,7 @@ func (f *testFlags) run(ctx context.Context, s streams, paths []string) error {
 	t.Asked = p.add
 	if !f.asJSON {
 		out := testOutput{paint: newPaint(s.out), verbose: f.verbose}
-		t.Done = func(r *app.TestResult) {
+		t.Done = func(r *ruletest.Result) {
 			p.clear()
 			out.test(r)
 		}
@@ -110,7 +112,7 @@ func (o testOutput) step(position, request, got string) {
 	o.printf("      %s: %s: %s\n", position, request, got)
 }
 
-func (o testOutput) test(t *app.TestResult) {
+func (o testOutput) test(t *ruletest.Result) {
 	if t.Passed && !o.verbose {
 		return
 	}
@@ -127,7 +129,7 @@ func (o testOutput) test(t *app.TestResult) {
 	}
 }
 
-func (o testOutput) failure(f *app.TestFailure) {
+func (o testOutput) failure(f *ruletest.Failure) {
 	which := ""
 	if f.Of > 1 {
 		which = fmt.Sprintf(", request %d of %d", f.Repetition, f.Of)
@@ -146,7 +148,7 @@ func (o testOutput) failure(f *app.TestFailure) {
 }
 
 // print prints what is left to say when all tests are over.
-func (f *testFlags) print(s streams, r app.TestReport) error {
+func (f *testFlags) print(s streams, r offline.TestReport) error {
 	if f.asJSON {
 		e := json.NewEncoder(s.out)
 		e.SetIndent("", "  ")

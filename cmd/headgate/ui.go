@@ -23,6 +23,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 const (
@@ -81,7 +82,7 @@ func report(w io.Writer, err error) int {
 		p.line("hint", hinted.hint)
 		return exitFailed
 	}
-	p.diagnoses(app.Diagnose(err))
+	p.diagnoses(offline.Diagnose(err))
 	if source, ok := errors.AsType[*config.SourceError](err); ok && strings.HasPrefix(source.Source, "--") {
 		return exitUsage
 	}
@@ -160,7 +161,7 @@ func (p paint) printf(format string, args ...any) {
 }
 
 // diagnoses prints each with its excerpt and hint.
-func (p paint) diagnoses(list []app.Diagnosis) {
+func (p paint) diagnoses(list []offline.Diagnosis) {
 	for _, d := range list {
 		text := d.Message
 		if d.Position != "" {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/replay/offline"
+	"github.com/headgate/headgate/internal/replay/simulate"
 )
 
 // A bomb is unpacked to bombSize; whatever is done with it may take bombMemory at
@@ -74,8 +76,8 @@ func TestSimulateABomb(t *testing.T) {
 			if err := os.WriteFile(file, append(first.Bytes(), packed...), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s := app.Simulation{AccessLogs: app.AccessLogs{Paths: []string{file}, Format: "combined", Timezone: "UTC"}, Rules: []string{rules}, MaxKeys: 1000, Top: 5}
-			var report *app.SimulationReport
+			s := offline.Simulation{AccessLogs: offline.AccessLogs{Paths: []string{file}, Format: "combined", Timezone: "UTC"}, Rules: []string{rules}, MaxKeys: 1000, Top: 5}
+			var report *simulate.Report
 			took := allocated(func() {
 				var err error
 				if report, err = s.Run(t.Context()); err != nil {

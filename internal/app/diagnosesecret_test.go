@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 // TestDiagnosesTellNoSecret: the line of a mistake is shown, unless something in it
@@ -60,7 +61,7 @@ func TestDiagnosesTellNoSecret(t *testing.T) {
 			t.Errorf("%s: no error", text)
 			continue
 		}
-		for _, d := range app.Diagnose(err) {
+		for _, d := range offline.Diagnose(err) {
 			if strings.Contains(d.Message+d.Hint+d.Excerpt, "hush") || (d.Excerpt != "") != shown {
 				t.Errorf("%s: %+v", text, d)
 			}

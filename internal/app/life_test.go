@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/replay/offline"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
@@ -282,7 +283,7 @@ func TestAddressInUse(t *testing.T) {
 	if !errors.As(err, &listen) || listen.Door != app.DoorAPI || listen.Address != first.Addr(app.DoorAPI) {
 		t.Fatalf("err %v, want a ListenError that names the door and address", err)
 	}
-	d := app.Diagnose(err)
+	d := offline.Diagnose(err)
 	if len(d) != 1 || !strings.Contains(d[0].Hint, "another process listens there") {
 		t.Errorf("diagnosis %+v", d)
 	}
@@ -301,7 +302,7 @@ func TestAddressOfTwoDoors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := app.Diagnose(a.Start(context.Background()))
+		d := offline.Diagnose(a.Start(context.Background()))
 		if len(d) != 1 || !strings.Contains(d[0].Hint, row.want) {
 			t.Errorf("%+v: %+v", row, d)
 		}
@@ -326,7 +327,7 @@ func TestSettingsAreShownInTheirFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = startAlone(t, c)
-		if d := app.Diagnose(err); len(d) != 1 || !strings.Contains(d[0].Position+": "+d[0].Message, "headgate.yaml:"+want) {
+		if d := offline.Diagnose(err); len(d) != 1 || !strings.Contains(d[0].Position+": "+d[0].Message, "headgate.yaml:"+want) {
 			t.Errorf("%s: %+v", text, d)
 		}
 	}
@@ -336,7 +337,7 @@ func TestNewRefusesBadRules(t *testing.T) {
 	f := newFixture(t, loginRules, hello)
 	writeFile(t, f.config.Rules[0], badRules)
 	_, err := app.New(app.Options{Config: f.config, Logger: f.journal.logger()})
-	d := app.Diagnose(err)
+	d := offline.Diagnose(err)
 	if len(d) != 1 || d[0].Line != 3 || d[0].Excerpt == "" || !strings.Contains(d[0].Message, `did you mean "match"?`) {
 		t.Errorf("diagnosis %+v", d)
 	}
@@ -441,11 +442,11 @@ func TestQuickstartRulesAreTheExample(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	good := app.Check(rules.Options{}, "../../examples/quickstart/rules.yaml")
+	good := offline.Check(rules.Options{}, "../../examples/quickstart/rules.yaml")
 	if !good.OK || good.Rules != 3 || good.Files != 1 || len(good.Domains) != 1 || len(good.Diagnoses) != 0 {
 		t.Errorf("%+v", good)
 	}
-	if missing := app.Check(rules.Options{}, "nowhere.yaml"); missing.OK || len(missing.Diagnoses) != 1 {
+	if missing := offline.Check(rules.Options{}, "nowhere.yaml"); missing.OK || len(missing.Diagnoses) != 1 {
 		t.Errorf("%+v", missing)
 	}
 }

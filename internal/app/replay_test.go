@@ -21,7 +21,6 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/testkit/redistest"
-	"github.com/headgate/headgate/store/memory"
 )
 
 // replayRules refill many times while the test runs, so that decisions hang on
@@ -200,8 +199,7 @@ func (p *loggingNginx) replay(t *testing.T, requests int) {
 	}
 	wrong := 0
 	report, err := simulate.Run(t.Context(), simulate.Options{
-		Side:     simulate.Side{Rules: rs, Domain: "site"},
-		NewStore: func(now func() time.Time) simulate.Store { return replayStore{memory.New(memory.WithClock(now))} },
+		Side: simulate.Side{Rules: rs, Domain: "site"},
 		Reading: simulate.Reading{
 			Format: format, Clients: who, Reorder: 10 * time.Second,
 			Logs: []simulate.Log{{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(name) }}},
@@ -230,12 +228,4 @@ func (p *loggingNginx) replay(t *testing.T, requests int) {
 		}
 	}
 	t.Logf("%d requests, %d refused", report.Requests, report.Refused)
-}
-
-// replayStore is the embedded store in a simulation.
-type replayStore struct{ *memory.Store }
-
-func (s replayStore) Usage() (keys, bytes, evicted int64) {
-	u := s.Stats()
-	return u.Keys, u.Bytes, u.EvictedInDebt
 }

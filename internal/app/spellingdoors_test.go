@@ -13,6 +13,7 @@ import (
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 const valueRules = `
@@ -121,8 +122,8 @@ func TestSpellingsOfValuesInALog(t *testing.T) {
 		}
 	}
 	writeFile(t, log, lines.String())
-	s := app.Simulation{
-		AccessLogs: app.AccessLogs{Paths: []string{log}, Format: "json", Timezone: "UTC", Map: []string{"cookie:session=value"}},
+	s := offline.Simulation{
+		AccessLogs: offline.AccessLogs{Paths: []string{log}, Format: "json", Timezone: "UTC", Map: []string{"cookie:session=value"}},
 		Rules:      []string{rules}, Top: 5,
 	}
 	report, err := s.Run(t.Context())

@@ -54,33 +54,53 @@ func (e *explaining) enter(ctx context.Context) (leave func(), err error) {
 	return nil, ErrBusy
 }
 
-// Explain answers the body of POST /v1/explain. The error is about the body, or
-// [ErrBusy].
-// It charges nothing.
-func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error) {
-	var at int64
-	if h.options.Clock != nil {
-		at = h.options.Clock().UnixMicro()
+// Question is what is to be explained: a request, or descriptors of Envoy.
+type Question struct {
+	Domain string
+	// Rule, if not empty, is the only one to be told of.
+	Rule     string
+	Cost, At int64
+
+	Request     described.Request
+	Descriptors []*described.Ordered
+}
+
+// Explain says what the rules of e make of q. It charges nothing.
+func (q *Question) Explain(ctx context.Context, e *engine.Engine) (*Explanation, error) {
+	parts := []rules.Request{&q.Request}
+	if q.Descriptors != nil {
+		parts = nil
 	}
-	b, err := parseExplain(string(body), h.options.Clients)
-	if err != nil {
-		return nil, err
+	for _, d := range q.Descriptors {
+		parts = append(parts, d)
 	}
-	leave, err := h.explaining.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	x, err := h.options.Engine.Explain(ctx, engine.ExplainQuery{
-		Domain: b.check.domain, Parts: b.parts(), Cost: b.check.cost, At: at, Rule: b.rule, Most: maxExplained,
-	})
-	view := b.view(&x)
+	x, err := e.Explain(ctx, engine.ExplainQuery{Domain: q.Domain, Parts: parts, Cost: q.Cost, At: q.At, Rule: q.Rule, Most: maxExplained})
+	view := q.view(&x)
 	if errors.Is(err, headgate.ErrUnavailable) {
 		view.StoreError = err.Error()
 	} else if err != nil {
 		return nil, err
 	}
 	return view, nil
+}
+
+// Explain answers the body of POST /v1/explain. The error is about the body, or
+// [ErrBusy].
+// It charges nothing.
+func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error) {
+	q, err := parseExplain(string(body), h.options.Clients)
+	if err != nil {
+		return nil, err
+	}
+	if h.options.Clock != nil {
+		q.At = h.options.Clock().UnixMicro()
+	}
+	leave, err := h.explaining.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return q.Explain(ctx, h.options.Engine)
 }
 
 // explain answers POST /v1/explain.
@@ -112,47 +132,29 @@ func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, append(out, '\n'))
 }
 
-// explainBody is what POST /v1/explain was given: attributes, or descriptors.
-type explainBody struct {
-	check       check
-	descriptors []*described.Ordered
-	rule        string
-}
-
-// parts returns the requests to explain.
-func (b *explainBody) parts() []rules.Request {
-	if b.descriptors == nil {
-		return []rules.Request{&b.check}
-	}
-	var parts []rules.Request
-	for _, d := range b.descriptors {
-		parts = append(parts, d)
-	}
-	return parts
-}
-
 const (
 	seenDescriptors = seenChecks << 1
 	seenRule        = seenChecks << 2
 )
 
 // parseExplain reads the body of POST /v1/explain.
-func parseExplain(text string, clients *client.Resolver) (*explainBody, error) {
+func parseExplain(text string, clients *client.Resolver) (*Question, error) {
 	p := &parser{text: text, clients: clients}
-	b := &explainBody{}
-	b.check.reset()
+	q := &Question{}
+	var c check
+	c.reset()
 	var s seen
 	err := p.object("the body", func(name string) (err error) {
 		switch name {
 		case "domain", "attributes", "cost":
-			return p.member(&b.check, name, &s, "")
+			return p.member(&c, name, &s, "")
 		case "rule":
 			if err = s.add(p, seenRule, name); err == nil {
-				b.rule, err = p.string(`"rule"`)
+				q.Rule, err = p.string(`"rule"`)
 			}
 		case "descriptors":
 			if err = s.add(p, seenDescriptors, name); err == nil {
-				err = p.array(`"descriptors"`, func(int) error { return p.descriptor(b) })
+				err = p.array(`"descriptors"`, func(int) error { return p.descriptor(q) })
 			}
 		default:
 			err = p.fail(`unknown field %q; known are "domain", "attributes", "descriptors", "cost", "rule"`, name)
@@ -167,15 +169,16 @@ func parseExplain(text string, clients *client.Resolver) (*explainBody, error) {
 		return nil, err
 	case s&seenDescriptors != 0 && s&seenAttributes != 0:
 		return nil, errors.New(`give either "attributes" or "descriptors", not both`)
-	case s&seenDescriptors != 0 && len(b.descriptors) == 0:
+	case s&seenDescriptors != 0 && len(q.Descriptors) == 0:
 		return nil, errors.New(`"descriptors" is empty`)
 	}
-	return b, b.check.finish(s)
+	q.Domain, q.Cost, q.Request = c.domain, c.cost, c.Request
+	return q, c.finish(s)
 }
 
 // descriptor reads {"entries":[{"key":"…","value":"…"}]}.
-func (p *parser) descriptor(b *explainBody) error {
-	if len(b.descriptors) == maxDescriptors {
+func (p *parser) descriptor(q *Question) error {
+	if len(q.Descriptors) == maxDescriptors {
 		return p.fail(`"descriptors" must have at most %d elements`, maxDescriptors)
 	}
 	d := &described.Ordered{Clients: p.clients}
@@ -191,7 +194,7 @@ func (p *parser) descriptor(b *explainBody) error {
 	if err == nil && len(d.Told.Entries) == 0 {
 		err = p.fail("a descriptor has no entries")
 	}
-	b.descriptors = append(b.descriptors, d)
+	q.Descriptors = append(q.Descriptors, d)
 	return err
 }
 

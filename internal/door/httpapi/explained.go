@@ -87,10 +87,10 @@ type LimitCount struct {
 }
 
 // view turns what the engine says into what is told.
-func (b *explainBody) view(x *engine.Explanation) *Explanation {
+func (q *Question) view(x *engine.Explanation) *Explanation {
 	v := &x.Verdict
 	out := &Explanation{
-		Domain: b.check.domain, Known: v.Known, Allowed: v.Allowed, Reason: v.Decision.Reason.String(),
+		Domain: q.Domain, Known: v.Known, Allowed: v.Allowed, Reason: v.Decision.Reason.String(),
 		RetryAfter: retryAfter(&v.Decision), Parts: []ExplainedPart{},
 	}
 	if v.Rule != nil {
@@ -101,8 +101,8 @@ func (b *explainBody) view(x *engine.Explanation) *Explanation {
 	}
 	for i := range x.Parts {
 		p := ExplainedPart{Rules: []ExplainedRule{}, LeftOff: x.Parts[i].LeftOff}
-		if b.descriptors != nil {
-			p.Descriptor = joinEntries(b.descriptors[i].Told.Entries)
+		if q.Descriptors != nil {
+			p.Descriptor = joinEntries(q.Descriptors[i].Told.Entries)
 		}
 		for j := range x.Parts[i].Rules {
 			p.Rules = append(p.Rules, explainedRule(&x.Parts[i].Rules[j]))

@@ -16,12 +16,11 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store/memory"
 )
 
 // Options say how tests are run.
 type Options struct {
-	// NewStore returns an empty store for one test. Required.
-	NewStore func() headgate.Store
 	// Clients says how addresses are grouped to be counted. Required.
 	Clients *client.Resolver
 	// Only, if not nil, runs the tests whose names it matches.
@@ -95,7 +94,7 @@ func Run(ctx context.Context, file *rules.TestFile, rs *rules.Ruleset, o Options
 	}
 	var results []Result
 	for i := range tests {
-		r := run{Options: o, test: &tests[i], store: o.NewStore()}
+		r := run{Options: o, test: &tests[i], store: memory.New()}
 		r.engine = engine.New(r.store, rs)
 		err := r.run(ctx)
 		if closing := r.store.Close(); err == nil {

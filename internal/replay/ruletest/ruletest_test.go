@@ -8,12 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/replay/ruletest"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
-	"github.com/headgate/headgate/store/memory"
 )
 
 const testRules = `
@@ -38,7 +36,7 @@ func run(t *testing.T, src string, only *regexp.Regexp) []ruletest.Result {
 		t.Fatal(err)
 	}
 	results, problems, err := ruletest.Run(t.Context(), file, rs, ruletest.Options{
-		NewStore: func() headgate.Store { return memory.New() }, Clients: clients, Only: only,
+		Clients: clients, Only: only,
 	})
 	if err != nil || problems != nil {
 		t.Fatal(problems, err)
@@ -63,7 +61,7 @@ func TestUnknownDomain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		results, problems, err := ruletest.Run(t.Context(), file, rs, ruletest.Options{NewStore: func() headgate.Store { return memory.New() }, Clients: clients})
+		results, problems, err := ruletest.Run(t.Context(), file, rs, ruletest.Options{Clients: clients})
 		if got := diagnostic.Problems(problems).Error(); err != nil || !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("%s: %q, %v, want %q", expect, got, err, want)
 		}

@@ -7,20 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/replay/simulate"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
-	"github.com/headgate/headgate/store/memory"
 )
-
-// store is the embedded store, as the commands use it.
-type store struct{ *memory.Store }
-
-func (s store) Usage() (keys, bytes, evicted int64) {
-	u := s.Stats()
-	return u.Keys, u.Bytes, u.EvictedInDebt
-}
-
-func newStore(now func() time.Time) simulate.Store {
-	return store{memory.New(memory.WithClock(now))}
-}
 
 func side(t testing.TB, src string) simulate.Side {
 	t.Helper()
@@ -38,7 +25,7 @@ func options(t testing.TB, src string, logs ...simulate.Log) simulate.Options {
 		t.Fatal(err)
 	}
 	return simulate.Options{
-		Side: side(t, src), NewStore: newStore, Top: 5,
+		Side: side(t, src), Top: 5,
 		Reading: simulate.Reading{Logs: logs, Clients: clients, Reorder: 10 * time.Second},
 	}
 }

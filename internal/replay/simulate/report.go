@@ -132,7 +132,7 @@ func moment(at int64) *time.Time {
 func newReport(s *side, o *Options, read outcome, first, last int64) *Report {
 	s.measure()
 	s.books.close()
-	_, _, evicted := s.store.Usage()
+	evicted := s.store.Stats().EvictedInDebt
 	t := s.tally
 	r := &Report{
 		Requests: t.requests, Allowed: t.allowed, Refused: t.refused, Delayed: t.delayed, WouldRefuse: t.wouldRefuse, NoClient: s.noClient,

@@ -8,21 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store/memory"
 )
-
-// Store is the store of a simulation: the one that serves, on virtual time.
-type Store interface {
-	headgate.Store
-	// Sweep forgets everything that is fresh at now.
-	Sweep(now time.Time) int
-	// Usage returns how many keys there are, the bytes they take, and how
-	// many were forgotten to make room though they were not fresh.
-	Usage() (keys, bytes, evicted int64)
-}
 
 // Side is a set of rules that traffic is replayed against.
 type Side struct {
@@ -37,8 +27,8 @@ type Options struct {
 	Side
 	// Candidate, if not nil, has the rules to compare them with.
 	Candidate *Side
-	// NewStore returns an empty store whose clock is now. Required.
-	NewStore func(now func() time.Time) Store
+	// MaxKeys is how many keys the store remembers; 0 is its default.
+	MaxKeys int
 	// Top is how many keys of each rule are listed.
 	Top int
 	// AllKeys keeps every key, for a list of all; memory is then not bounded.
@@ -68,7 +58,7 @@ const (
 type side struct {
 	Side
 	engine *engine.Engine
-	store  Store
+	store  *memory.Store
 	now    int64
 	tally  *tally // good once the books are closed
 	books  *books
@@ -80,7 +70,11 @@ type side struct {
 
 func newSide(s Side, o *Options) *side {
 	out := &side{Side: s, tally: newTally(s, o.AllKeys)}
-	out.store = o.NewStore(func() time.Time { return time.UnixMicro(out.now) })
+	settings := []memory.Option{memory.WithClock(func() time.Time { return time.UnixMicro(out.now) })}
+	if o.MaxKeys > 0 {
+		settings = append(settings, memory.MaxKeys(o.MaxKeys))
+	}
+	out.store = memory.New(settings...)
 	out.engine = engine.New(out.store, s.Rules)
 	out.books = newBooks(out.tally)
 	return out
@@ -124,8 +118,8 @@ func (s *side) close() error {
 
 // measure notes the memory in use.
 func (s *side) measure() {
-	keys, bytes, _ := s.store.Usage()
-	s.peakKeys, s.peakBytes = max(s.peakKeys, keys), max(s.peakBytes, bytes)
+	now := s.store.Stats()
+	s.peakKeys, s.peakBytes = max(s.peakKeys, now.Keys), max(s.peakBytes, now.Bytes)
 }
 
 // Run replays the logs. The error is that of a log that cannot be read at all,

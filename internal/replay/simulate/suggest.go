@@ -343,15 +343,15 @@ func (s *Suggestion) Text() string {
 		r := &s.Proposals[i]
 		p("  # Counted by %s there are %s. Requests in the busiest minute of the clock:\n", strings.Join(r.Key, " and "), plural(int64(r.Keys), "key"))
 		for _, q := range r.Busiest {
-			p("  #   %-16s at most %s\n", shareText(q.Share)+" of keys", grouped(q.Value))
+			p("  #   %-16s at most %s\n", shareText(q.Share)+" of keys", Thousands(q.Value))
 		}
 		p("  # So that at least %s of the keys are never refused it takes, with a refill of\n", shareText(s.Promise))
 		for _, c := range r.Choices {
-			p("  #   %-12s a burst of %s\n", c.Rate, grouped(c.Burst))
+			p("  #   %-12s a burst of %s\n", c.Rate, Thousands(c.Burst))
 		}
 		p("  # The last is the slowest that fills its bucket within a minute")
 		if r.Needed != r.Burst {
-			p("; %s is rounded up to %s", grouped(r.Needed), grouped(r.Burst))
+			p("; %s is rounded up to %s", Thousands(r.Needed), Thousands(r.Burst))
 		}
 		p(".\n  # In these logs it would have refused %s at times", plural(int64(r.Affected), "key"))
 		for j, key := range r.Examples {

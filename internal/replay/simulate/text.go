@@ -45,12 +45,12 @@ func (r *Report) summary() string {
 		return "no requests\n"
 	}
 	text := fmt.Sprintf("%s from %s to %s: %s allowed, %s refused (%s)", plural(r.Requests, "request"),
-		r.From.Format(time.DateTime), r.To.Format(time.DateTime), grouped(r.Allowed), grouped(r.Refused), percent(r.Refused, r.Requests))
+		r.From.Format(time.DateTime), r.To.Format(time.DateTime), Thousands(r.Allowed), Thousands(r.Refused), percent(r.Refused, r.Requests))
 	if r.Delayed > 0 {
-		text += fmt.Sprintf(", %s delayed", grouped(r.Delayed))
+		text += fmt.Sprintf(", %s delayed", Thousands(r.Delayed))
 	}
 	if r.WouldRefuse > 0 {
-		text += fmt.Sprintf(", %s would be refused by rules in shadow mode", grouped(r.WouldRefuse))
+		text += fmt.Sprintf(", %s would be refused by rules in shadow mode", Thousands(r.WouldRefuse))
 	}
 	if r.Skipped > 0 {
 		text += fmt.Sprintf("; %s could not be read", plural(r.Skipped, "line"))
@@ -72,8 +72,8 @@ func (w *writer) rules(list []RuleReport) {
 			refused += r.WouldRefuse
 			name += " (shadow)"
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s (%s)\t%s\t%s\t%s\t%.0f %%\n", name, r.Limit, grouped(r.Requests), grouped(refused),
-			percent(refused, r.Requests), grouped(r.Delayed), grouped(r.Keys), grouped(r.RefusedKeys), r.PeakUse*100)
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s (%s)\t%s\t%s\t%s\t%.0f %%\n", name, r.Limit, Thousands(r.Requests), Thousands(refused),
+			percent(refused, r.Requests), Thousands(r.Delayed), Thousands(r.Keys), Thousands(r.RefusedKeys), r.PeakUse*100)
 	}
 	w.err = t.Flush()
 }
@@ -95,11 +95,11 @@ func (w *writer) keys(r *RuleReport, top int) {
 		if i == top || k.Refused == 0 && k.Delayed == 0 {
 			break
 		}
-		w.printf("  %s: %s of %s refused", k.Key, grouped(k.Refused), plural(k.Requests, "request"))
+		w.printf("  %s: %s of %s refused", k.Key, Thousands(k.Refused), plural(k.Requests, "request"))
 		if k.Delayed > 0 {
-			w.printf(", %s delayed", grouped(k.Delayed))
+			w.printf(", %s delayed", Thousands(k.Delayed))
 		}
-		w.printf("; %s in the busiest period\n", grouped(k.Busiest))
+		w.printf("; %s in the busiest period\n", Thousands(k.Busiest))
 	}
 }
 
@@ -145,11 +145,11 @@ func plural(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return grouped(n) + " " + what + "s"
+	return Thousands(n) + " " + what + "s"
 }
 
-// grouped writes a number with a comma after each three digits.
-func grouped(n int64) string {
+// Thousands writes a number with a comma after each three digits.
+func Thousands(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
 		text = text[:i] + "," + text[i:]

@@ -1,17 +1,18 @@
-package app_test
+package offline_test
 
 import (
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 // What Set and its kin refuse, they refuse with words.
 func TestExplainRequestRefuses(t *testing.T) {
-	var q app.ExplainRequest
+	var q offline.ExplainRequest
 	if err := q.Set("header:x-plan", "free"); err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +42,10 @@ func TestNamesOf(t *testing.T) {
 		{"domain: a\nlimits: [{name: x}]\n", "", ":"},
 		{"domain: a\nlimits: [{name: x}]\n", "a", ":"},
 	} {
-		writeFile(t, file, c.text)
-		n := app.NamesOf(c.domain, file)
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n := offline.NamesOf(c.domain, file)
 		if got := strings.TrimSpace(strings.Join(n.Domains, " ") + ": " + strings.Join(n.Rules, " ")); got != c.want {
 			t.Errorf("domain %q: got %q, want %q", c.domain, got, c.want)
 		}
@@ -52,7 +55,7 @@ func TestNamesOf(t *testing.T) {
 // A password in the address of a server is not told, whatever goes wrong.
 func TestExplainServerTellsNoPassword(t *testing.T) {
 	for _, address := range []string{"http://u:hush@127.0.0.1:1", "htp://u:hush@h", "http://u:hu sh@h/hush", "u:hush@h"} {
-		_, err := app.ExplainServer(t.Context(), app.Server{Address: address, Client: http.DefaultClient}, app.ExplainRequest{})
+		_, err := offline.ExplainServer(t.Context(), offline.Server{Address: address, Client: http.DefaultClient}, offline.ExplainRequest{})
 		if err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", address, err)
 		}

@@ -1,4 +1,4 @@
-package lab_test
+package main
 
 import (
 	"math/rand/v2"
@@ -6,24 +6,16 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/lab"
 	"github.com/headgate/headgate/store/memory"
 )
-
-type store struct{ *memory.Store }
-
-func (s store) Usage() (keys, bytes int64) {
-	u := s.Stats()
-	return u.Keys, u.Bytes
-}
 
 // The algorithms rank as they should, and what is strict lets through no more
 // than the limit in any window.
 func TestRanking(t *testing.T) {
-	sum := map[string]*lab.Result{}
-	for _, p := range lab.Profiles(lab.Small) {
-		for _, s := range lab.Subjects(100, time.Minute) {
-			r, err := lab.Run(t.Context(), s, p, func() lab.Store { return store{memory.New()} })
+	sum := map[string]*Result{}
+	for _, p := range Profiles(Small) {
+		for _, s := range Subjects(100, time.Minute) {
+			r, err := Run(t.Context(), s, p, func() *memory.Store { return memory.New() })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,7 +28,7 @@ func TestRanking(t *testing.T) {
 				t.Errorf("%s: the log is not exact: %+v", p.Name, r)
 			}
 			if sum[s.Name] == nil {
-				sum[s.Name] = &lab.Result{}
+				sum[s.Name] = &Result{}
 			}
 			sum[s.Name].AllAllowed += r.AllAllowed
 			sum[s.Name].Requests += r.Requests
@@ -60,15 +52,15 @@ func TestWeightedRoundsDown(t *testing.T) {
 		const requests = 40_000
 		keys := int(8_000 / limit)
 		rnd := rand.New(rand.NewPCG(2, 6))
-		p := lab.Profile{Name: "Poisson, at the limit", Keys: keys, Requests: make([]lab.Request, requests)}
+		p := Profile{Name: "Poisson, at the limit", Keys: keys, Requests: make([]Request, requests)}
 		at := 1_795_262_400e6
 		for i := range p.Requests {
 			at += rnd.ExpFloat64() * 60e6 / float64(limit*int64(keys))
-			p.Requests[i] = lab.Request{At: int64(at), Key: rnd.IntN(keys)}
+			p.Requests[i] = Request{At: int64(at), Key: rnd.IntN(keys)}
 		}
-		s := lab.Subject{Name: "weighted", Window: true, Limit: headgate.Per(limit, time.Minute).
+		s := Subject{Name: "weighted", Window: true, Limit: headgate.Per(limit, time.Minute).
 			Using(headgate.SlidingBuckets).Buckets(headgate.DefaultBuckets, headgate.EdgeWeighted)}
-		r, err := lab.Run(t.Context(), s, p, func() lab.Store { return store{memory.New()} })
+		r, err := Run(t.Context(), s, p, func() *memory.Store { return memory.New() })
 		if err != nil || r.AllAllowed+r.AllRefused < requests/1000 {
 			t.Fatalf("%+v, %v", r, err)
 		}

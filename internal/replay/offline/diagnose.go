@@ -1,19 +1,16 @@
-package app
+package offline
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"iter"
 	"os"
 	"strings"
-	"syscall"
 	"unicode"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
@@ -32,7 +29,8 @@ type Diagnosis struct {
 	Excerpt string `json:"-"`
 }
 
-// Diagnose takes an error of New, Start or config.Load apart.
+// Diagnose takes an error apart: of config.Load, of reading rules, or of a
+// process that does not start.
 func Diagnose(err error) []Diagnosis {
 	if err == nil {
 		return nil
@@ -45,46 +43,27 @@ func Diagnose(err error) []Diagnosis {
 		return out
 	}
 	if problems, ok := errors.AsType[diagnostic.Problems](err); ok {
-		return explain(problems, nil)
+		return diagnosed(problems, nil)
 	}
 	d := Diagnosis{Severity: diagnostic.SeverityError.String(), Message: err.Error()}
 	var source *config.SourceError
-	var listen *ListenError
+	var hinted interface{ Hint() string }
 	switch {
 	case errors.As(err, &source) && source.Line > 0:
-		return explain([]diagnostic.Diagnostic{source.Diagnostic()}, nil)
+		return diagnosed([]diagnostic.Diagnostic{source.Diagnostic()}, nil)
 	case errors.As(err, &source):
 		d.Hint = source.Hint
-	case errors.As(err, &listen):
-		d.Hint = listenHint(listen)
+	case errors.As(err, &hinted):
+		d.Hint = hinted.Hint()
 	case errors.Is(err, fs.ErrNotExist):
 		d.Hint = "check the name; it is relative to the current folder"
 	}
 	return []Diagnosis{d}
 }
 
-func listenHint(e *ListenError) string {
-	var errno syscall.Errno
-	if !errors.As(e.Err, &errno) {
-		return "write host:port, such as 127.0.0.1:8080"
-	}
-	switch errno {
-	case syscall.EADDRINUSE:
-		if e.Other != "" {
-			return fmt.Sprintf("%s and %s are one address: give each its own, or let API, gRPC and the Redis protocol share listen.shared", e.Other, e.Setting)
-		}
-		return "another process listens there: stop it, or choose another address"
-	case syscall.EACCES, syscall.EPERM:
-		return "ports below 1024 need a privilege (CAP_NET_BIND_SERVICE); choose a higher one"
-	case syscall.EADDRNOTAVAIL:
-		return "this machine does not have that address"
-	}
-	return ""
-}
-
-// explain turns diagnostics into what is shown. read returns the text of a
+// diagnosed turns diagnostics into what is shown. read returns the text of a
 // file; nil means from disk.
-func explain(list []diagnostic.Diagnostic, read func(name string) []byte) []Diagnosis {
+func diagnosed(list []diagnostic.Diagnostic, read func(name string) []byte) []Diagnosis {
 	if read == nil {
 		read = readForExcerpt
 	}
@@ -190,78 +169,4 @@ func readForExcerpt(name string) []byte {
 		return nil
 	}
 	return src
-}
-
-// Report is what Check found.
-type Report struct {
-	OK        bool        `json:"ok"`
-	Files     int         `json:"files"`
-	Rules     int         `json:"rules"`
-	Domains   []string    `json:"domains"`
-	Tests     int         `json:"tests"`
-	Diagnoses []Diagnosis `json:"diagnostics"`
-	// Skipped are files in the folders that are no rule tests, and why.
-	Skipped []string `json:"skipped,omitempty"`
-}
-
-// Check reads rule files and folders as serve would with these options, and the
-// rule tests next to them as test would, and says what is wrong. Tests are not
-// run.
-func Check(options rules.Options, paths ...string) Report {
-	report := Report{Domains: []string{}}
-	var named []string
-	for _, path := range paths {
-		if !rules.IsTest(path) {
-			named = append(named, path)
-		}
-	}
-	report.OK = true
-	if len(named) > 0 || len(paths) == 0 {
-		rs, err := options.Load(named...)
-		if err != nil {
-			report.OK, report.Diagnoses = false, Diagnose(err)
-		} else {
-			report.OK = rs.Stats().Files > 0 // folders without one limit nothing
-			stats := rs.Stats()
-			report.Files, report.Rules = stats.Files, stats.Rules
-			report.Domains = append(report.Domains, rs.Domains()...)
-			report.Diagnoses = explain(rs.Warnings(), nil)
-		}
-	}
-	report.checkTests(paths)
-	return report
-}
-
-// Warn puts in front what is to be said of the configuration.
-func (r *Report) Warn(list []*config.SourceError) {
-	warnings := make([]diagnostic.Diagnostic, len(list))
-	for i, w := range list {
-		warnings[i] = w.Diagnostic()
-		warnings[i].Severity = diagnostic.SeverityWarning
-	}
-	r.Diagnoses = append(explain(warnings, nil), r.Diagnoses...)
-}
-
-// checkTests reads the tests among paths.
-func (r *Report) checkTests(paths []string) {
-	var folders []string
-	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil && (info.IsDir() || rules.IsTest(path)) {
-			folders = append(folders, path)
-		}
-	}
-	sources, problems := rules.FindTests(folders...)
-	if len(r.Diagnoses) == 0 {
-		r.Diagnoses = append(r.Diagnoses, explain(problems, nil)...) // else rules have met the same
-	}
-	sources, r.Skipped = withoutForeign(sources, folders)
-	for _, source := range sources {
-		file, problems := rules.ParseTests(source)
-		r.Diagnoses = append(r.Diagnoses, explain(problems, func(string) []byte { return source.Data })...)
-		if file == nil {
-			r.OK = false
-			continue
-		}
-		r.Tests += len(file.Tests)
-	}
 }

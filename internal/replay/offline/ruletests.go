@@ -1,4 +1,4 @@
-package app
+package offline
 
 import (
 	"context"
@@ -8,12 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/replay/ruletest"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
-	"github.com/headgate/headgate/store/memory"
 )
 
 // RuleTests says which rule tests to run.
@@ -31,39 +29,30 @@ type RuleTests struct {
 	// the last verdict in words.
 	Step func(position, request, got string)
 	// Done, if not nil, is told of every test once it is over.
-	Done func(*TestResult)
+	Done func(*ruletest.Result)
 }
 
 // TestReport is how rule tests went.
 type TestReport struct {
-	OK        bool         `json:"ok"`
-	Passed    int          `json:"passed"`
-	Failed    int          `json:"failed"`
-	Files     int          `json:"files"`
-	Tests     []TestResult `json:"tests"`
-	Diagnoses []Diagnosis  `json:"diagnostics"`
+	OK        bool              `json:"ok"`
+	Passed    int               `json:"passed"`
+	Failed    int               `json:"failed"`
+	Files     int               `json:"files"`
+	Tests     []ruletest.Result `json:"tests"`
+	Diagnoses []Diagnosis       `json:"diagnostics"`
 	// Skipped are files in the folders that are no rule tests, and why.
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// The parts of a TestReport, for those who print it.
-type (
-	// TestResult is how one test went.
-	TestResult = ruletest.Result
-	// TestFailure is a verdict that is not as expected.
-	TestFailure = ruletest.Failure
-)
-
 // Run runs the tests. The error is that of a ctx that has ended.
 func (t RuleTests) Run(ctx context.Context) (TestReport, error) {
-	report := TestReport{Tests: []TestResult{}, Diagnoses: []Diagnosis{}}
+	report := TestReport{Tests: []ruletest.Result{}, Diagnoses: []Diagnosis{}}
 	clients, err := client.New(client.Config{})
 	if err != nil {
 		return report, err
 	}
 	options := ruletest.Options{
-		NewStore: func() headgate.Store { return memory.New() },
-		Clients:  clients, Only: t.Only, Asked: t.Asked, Done: t.Done,
+		Clients: clients, Only: t.Only, Asked: t.Asked, Done: t.Done,
 	}
 	if t.Step != nil {
 		options.Step = func(s *rules.TestStep, got ruletest.Got) {
@@ -124,9 +113,9 @@ func (r *TestReport) run(ctx context.Context, source rules.Source, loaded ruleSe
 	return err
 }
 
-// add adds diagnostics. read is as of explain.
+// add adds diagnostics. read is as of diagnosed.
 func (r *TestReport) add(list []diagnostic.Diagnostic, read func(string) []byte) {
-	r.Diagnoses = append(r.Diagnoses, explain(list, read)...)
+	r.Diagnoses = append(r.Diagnoses, diagnosed(list, read)...)
 }
 
 // addOnce adds what has not been said of another file of tests already.

@@ -1,26 +1,20 @@
-package app
+package offline
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -35,16 +29,7 @@ type ExplainRequest struct {
 	Rule string
 
 	attributes  map[rules.Attribute]string
-	descriptors []descriptorBody
-}
-
-type descriptorBody struct {
-	Entries []entryBody `json:"entries"`
-}
-
-type entryBody struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
+	descriptors [][]rules.Entry
 }
 
 // Set gives the request an attribute, named as rules name it.
@@ -98,30 +83,8 @@ func (q *ExplainRequest) AddDescriptor(text string) error {
 	if err != nil {
 		return err
 	}
-	var d descriptorBody
-	for _, e := range entries {
-		d.Entries = append(d.Entries, entryBody(e))
-	}
-	q.descriptors = append(q.descriptors, d)
+	q.descriptors = append(q.descriptors, entries)
 	return nil
-}
-
-// body returns q as POST /v1/explain takes it.
-func (q *ExplainRequest) body() ([]byte, error) {
-	body := struct {
-		Domain      string            `json:"domain"`
-		Cost        int64             `json:"cost"`
-		Rule        string            `json:"rule,omitempty"`
-		Attributes  map[string]string `json:"attributes,omitempty"`
-		Descriptors []descriptorBody  `json:"descriptors,omitempty"`
-	}{q.Domain, q.Cost, q.Rule, nil, q.descriptors}
-	if len(q.attributes) > 0 {
-		body.Attributes = map[string]string{}
-		for a, value := range q.attributes {
-			body.Attributes[a.String()] = value
-		}
-	}
-	return json.Marshal(body)
 }
 
 // Explained is an explanation and where its counts are from.
@@ -131,16 +94,6 @@ type Explained struct {
 	// yet, or "live".
 	Counts string `json:"counts"`
 }
-
-// The parts of an Explained, for those who print it.
-type (
-	// ExplainedRule is what one rule makes of the request.
-	ExplainedRule = httpapi.ExplainedRule
-	// KeyPart is one part of what a rule counts by.
-	KeyPart = httpapi.KeyPart
-	// LimitCount is how much of a limit is used.
-	LimitCount = httpapi.LimitCount
-)
 
 // ExplainFiles explains q by the rules of files, as if no request had come
 // before. The error is a diagnostic.Problems if a file is wrong.
@@ -159,20 +112,37 @@ func ExplainFiles(ctx context.Context, options rules.Options, q ExplainRequest, 
 	if err != nil {
 		return nil, err
 	}
-	store := memory.New(memory.MaxKeys(1))
-	defer func() { _ = store.Close() }()
-	handler := httpapi.New(httpapi.Options{
-		Engine: engine.New(store, rs), Clients: clients, Logger: slog.New(slog.DiscardHandler),
-	})
-	body, err := q.body()
+	question, err := q.question(clients)
 	if err != nil {
 		return nil, err
 	}
-	x, err := handler.Explain(ctx, body)
+	store := memory.New(memory.MaxKeys(1))
+	defer func() { _ = store.Close() }()
+	x, err := question.Explain(ctx, engine.New(store, rs))
 	if err != nil {
 		return nil, err
 	}
 	return &Explained{*x, "unused"}, nil
+}
+
+// question returns q as the engine takes it.
+func (q *ExplainRequest) question(clients *client.Resolver) (*httpapi.Question, error) {
+	out := &httpapi.Question{Domain: q.Domain, Rule: q.Rule, Cost: q.Cost}
+	switch {
+	case q.Cost < 0:
+		return nil, errors.New(`"cost" must not be negative`)
+	case q.Cost > described.MaxCost:
+		return nil, fmt.Errorf(`"cost" must be at most %d`, int64(described.MaxCost))
+	}
+	for a, value := range q.attributes {
+		if must := out.Request.Add(a, value, clients); must != "" {
+			return nil, fmt.Errorf("attribute %q %s, not %.64q", a, must, value)
+		}
+	}
+	for _, entries := range q.descriptors {
+		out.Descriptors = append(out.Descriptors, &described.Ordered{Told: rules.Descriptor{Entries: entries}, Clients: clients})
+	}
+	return out, nil
 }
 
 // checkRule says so if no rule has the name that q asks for.
@@ -218,80 +188,6 @@ func domainOf(rs *rules.Ruleset, name string) (string, error) {
 		return name, nil
 	}
 	return "", unknownName("domain", name, known)
-}
-
-// maxAnswer is the largest answer of a server that is read, in bytes.
-const maxAnswer = 64 << 20
-
-// Server is the HTTP API of a running server, and how it is asked.
-type Server struct {
-	// Address is its URL, such as http://127.0.0.1:8080.
-	Address string
-	// Token is what it wants to know; empty if nothing.
-	Token string
-	// Client asks it. Required.
-	Client *http.Client
-}
-
-// serverTimeout is how long an answer of a Server may take.
-const serverTimeout = 30 * time.Second
-
-// ExplainServer asks a running server.
-func ExplainServer(ctx context.Context, s Server, q ExplainRequest) (*Explained, error) {
-	server := s.Address
-	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
-	defer cancel()
-	body, err := q.body()
-	if err != nil {
-		return nil, err
-	}
-	base, err := url.Parse(server)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		if strings.Contains(server, "@") { // perhaps behind a password
-			server = "it"
-		} else {
-			server = strconv.Quote(server)
-		}
-		return nil, &config.SourceError{
-			Source: "--server", Message: server + " is not the address of a server",
-			Hint: "write it as http://127.0.0.1:8080",
-		}
-	}
-	server = base.Redacted()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, base.JoinPath("v1/explain").String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	if s.Token != "" {
-		r.Header.Set("Authorization", "Bearer "+s.Token)
-	}
-	answered, err := s.Client.Do(r)
-	if err != nil {
-		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err
-		}
-		return nil, &config.SourceError{
-			Source: server, Message: err.Error(), Hint: "is headgate serve running there? It is the address of listen.api",
-		}
-	}
-	defer func() { _ = answered.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answered.Body, maxAnswer))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", server, err)
-	}
-	if answered.StatusCode != http.StatusOK {
-		var problem struct {
-			Detail string `json:"detail"`
-		}
-		_ = json.Unmarshal(text, &problem) // the status says enough
-		return nil, fmt.Errorf("%s answers %s: %s", server, answered.Status, problem.Detail)
-	}
-	x := &Explained{Counts: "live"}
-	if err := json.Unmarshal(text, x); err != nil {
-		return nil, fmt.Errorf("%s does not answer as Headgate does: %w", server, err)
-	}
-	return x, nil
 }
 
 // RuleNames are what one may name in rule files.

@@ -1,4 +1,4 @@
-package app_test
+package offline_test
 
 import (
 	"context"
@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/replay/offline"
 )
 
 // The worked examples of the documentation hold.
 func TestExampleRuleTests(t *testing.T) {
-	r, err := app.RuleTests{Paths: []string{"../../examples/rule-tests"}}.Run(t.Context())
+	r, err := offline.RuleTests{Paths: []string{"../../../examples/rule-tests"}}.Run(t.Context())
 	if err != nil || !r.OK || r.Passed < 20 {
 		t.Errorf("%d passed, %d failed, %v, %v", r.Passed, r.Failed, r.Diagnoses, err)
 	}
@@ -50,7 +50,7 @@ func TestRuleTestsThatAreWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := writeFiles(t, map[string]string{"rules.yaml": c.rules, "a_test.yaml": c.test})
-			r, err := app.RuleTests{Paths: []string{folder}}.Run(t.Context())
+			r, err := offline.RuleTests{Paths: []string{folder}}.Run(t.Context())
 			if err != nil || r.OK || len(r.Diagnoses) == 0 || len(r.Tests) > 0 {
 				t.Fatalf("%+v, %v", r, err)
 			}
@@ -71,7 +71,7 @@ func TestRuleTestsEnd(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := 0
-	_, err := app.RuleTests{Paths: []string{folder}, Asked: func(n int) {
+	_, err := offline.RuleTests{Paths: []string{folder}, Asked: func(n int) {
 		asked += n
 		cancel()
 	}}.Run(ctx)
@@ -82,7 +82,7 @@ func TestRuleTestsEnd(t *testing.T) {
 
 // The example of the documentation passes.
 func TestDocumentedRuleTests(t *testing.T) {
-	page, err := os.ReadFile("../../docs/rule-tests.md")
+	page, err := os.ReadFile("../../../docs/rule-tests.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestDocumentedRuleTests(t *testing.T) {
 		return inside
 	}
 	folder := writeFiles(t, map[string]string{"rules.yaml": text(blocks[1]), "rules_test.yaml": text(blocks[2])})
-	r, err := app.RuleTests{Paths: []string{folder}}.Run(t.Context())
+	r, err := offline.RuleTests{Paths: []string{folder}}.Run(t.Context())
 	if err != nil || !r.OK || r.Passed != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}

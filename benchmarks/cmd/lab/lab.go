@@ -1,6 +1,4 @@
-// Package lab measures how exact the algorithms are: the same traffic goes
-// through each of them and is held to the exact sliding log.
-package lab
+package main
 
 import (
 	"context"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store/memory"
 )
 
 // Subject is one algorithm with its options.
@@ -164,13 +163,6 @@ type Result struct {
 	BytesPerKey float64
 }
 
-// Store is the store under test.
-type Store interface {
-	headgate.Store
-	// Usage returns how many keys there are and the bytes they take.
-	Usage() (keys, bytes int64)
-}
-
 // window is the exact log of a key: the times within the last period.
 type window struct{ times []int64 }
 
@@ -186,7 +178,7 @@ func (w *window) at(now, period int64) int {
 }
 
 // Run sends the traffic through a subject.
-func Run(ctx context.Context, s Subject, p Profile, newStore func() Store) (Result, error) {
+func Run(ctx context.Context, s Subject, p Profile, newStore func() *memory.Store) (Result, error) {
 	r := Result{Subject: s.Name, Requests: int64(len(p.Requests))}
 	keys := make([]string, p.Keys)
 	for i := range keys {
@@ -202,7 +194,7 @@ func Run(ctx context.Context, s Subject, p Profile, newStore func() Store) (Resu
 }
 
 // counted counts what was allowed.
-func (r *Result) counted(ctx context.Context, s Subject, p Profile, store Store, keys []string) (err error) {
+func (r *Result) counted(ctx context.Context, s Subject, p Profile, store *memory.Store, keys []string) (err error) {
 	defer func() {
 		if closing := store.Close(); err == nil {
 			err = closing
@@ -236,15 +228,15 @@ func (r *Result) counted(ctx context.Context, s Subject, p Profile, store Store,
 			r.Refused++
 		}
 		if i == len(p.Requests)/2 { // while keys are alive
-			count, bytes := store.Usage()
-			r.BytesPerKey = float64(bytes) / float64(max(count, 1))
+			stats := store.Stats()
+			r.BytesPerKey = float64(stats.Bytes) / float64(max(stats.Keys, 1))
 		}
 	}
 	return nil
 }
 
 // countedAll counts every request.
-func (r *Result) countedAll(ctx context.Context, s Subject, p Profile, store Store, keys []string) (err error) {
+func (r *Result) countedAll(ctx context.Context, s Subject, p Profile, store *memory.Store, keys []string) (err error) {
 	defer func() {
 		if closing := store.Close(); err == nil {
 			err = closing

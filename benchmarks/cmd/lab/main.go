@@ -1,0 +1,99 @@
+// Command lab measures how exact the algorithms are: the same traffic goes
+// through each of them, for a limit of 100 a minute, and is held to the exact
+// sliding log. It prints the tables of docs/accuracy.md, as Markdown.
+//
+//	go run ./cmd/lab [--short] [--format FORMAT] [LOG...]
+//
+// With access logs it takes their traffic too.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/headgate/headgate/internal/replay/offline"
+	"github.com/headgate/headgate/store/memory"
+)
+
+func main() {
+	short := flag.Bool("short", false, "less traffic: seconds in place of minutes")
+	logs := offline.AccessLogs{Stdin: os.Stdin}
+	flag.StringVar(&logs.Format, "format", "", "the logs' format (default: found out)")
+	flag.StringVar(&logs.Timezone, "timezone", "UTC", "the zone of times that do not say theirs")
+	flag.DurationVar(&logs.Reorder, "reorder", 10*time.Second, "how much earlier than a line before it a line may be")
+	flag.Func("map", "which keys of JSON lines are what, such as client_ip=ip,path=url,time=when", func(text string) error {
+		logs.Map = append(logs.Map, strings.Split(text, ",")...)
+		return nil
+	})
+	flag.Func("trusted-proxies", "addresses and networks whose X-Forwarded-For is believed, if it is logged", func(text string) error {
+		logs.TrustedProxies = append(logs.TrustedProxies, strings.Split(text, ",")...)
+		return nil
+	})
+	flag.Parse()
+	logs.Paths = flag.Args()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	scale := Full
+	if *short {
+		scale = Small
+	}
+	profiles := Profiles(scale)
+	if len(logs.Paths) > 0 {
+		p, err := logged(ctx, &logs)
+		fail(err)
+		profiles = append(profiles, p)
+	}
+	fail(measure(ctx, os.Stdout, profiles))
+}
+
+// fail ends the process if there is an error.
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+// logged is the traffic of logs.
+func logged(ctx context.Context, logs *offline.AccessLogs) (Profile, error) {
+	p := Profile{Name: "A real log, by client address"}
+	keys := map[string]int{}
+	err := logs.Visit(ctx, func(at int64, client string) {
+		key, ok := keys[client]
+		if !ok {
+			key = len(keys)
+			keys[client] = key
+		}
+		p.Requests = append(p.Requests, Request{At: at, Key: key})
+	})
+	p.Keys = len(keys)
+	return p, err
+}
+
+// measure runs every profile and writes a table of each.
+func measure(ctx context.Context, w io.Writer, profiles []Profile) error {
+	for _, p := range profiles {
+		fmt.Fprintln(os.Stderr, p.Name)
+		var results []Result
+		for _, s := range Subjects(100, time.Minute) {
+			r, err := Run(ctx, s, p, func() *memory.Store {
+				return memory.New(memory.MaxKeys(max(p.Keys, 1)), memory.MaxBytes(1<<30))
+			})
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", p.Name, s.Name, err)
+			}
+			results = append(results, r)
+		}
+		if err := WriteTable(w, p, results); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package offline
+
+import (
+	"os"
+
+	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Report is what Check found.
+type Report struct {
+	OK        bool        `json:"ok"`
+	Files     int         `json:"files"`
+	Rules     int         `json:"rules"`
+	Domains   []string    `json:"domains"`
+	Tests     int         `json:"tests"`
+	Diagnoses []Diagnosis `json:"diagnostics"`
+	// Skipped are files in the folders that are no rule tests, and why.
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// Check reads rule files and folders as serve would with these options, and the
+// rule tests next to them as test would, and says what is wrong. Tests are not
+// run.
+func Check(options rules.Options, paths ...string) Report {
+	report := Report{Domains: []string{}}
+	var named []string
+	for _, path := range paths {
+		if !rules.IsTest(path) {
+			named = append(named, path)
+		}
+	}
+	report.OK = true
+	if len(named) > 0 || len(paths) == 0 {
+		rs, err := options.Load(named...)
+		if err != nil {
+			report.OK, report.Diagnoses = false, Diagnose(err)
+		} else {
+			report.OK = rs.Stats().Files > 0 // folders without one limit nothing
+			stats := rs.Stats()
+			report.Files, report.Rules = stats.Files, stats.Rules
+			report.Domains = append(report.Domains, rs.Domains()...)
+			report.Diagnoses = diagnosed(rs.Warnings(), nil)
+		}
+	}
+	report.checkTests(paths)
+	return report
+}
+
+// Warn puts in front what is to be said of the configuration.
+func (r *Report) Warn(list []*config.SourceError) {
+	warnings := make([]diagnostic.Diagnostic, len(list))
+	for i, w := range list {
+		warnings[i] = w.Diagnostic()
+		warnings[i].Severity = diagnostic.SeverityWarning
+	}
+	r.Diagnoses = append(diagnosed(warnings, nil), r.Diagnoses...)
+}
+
+// checkTests reads the tests among paths.
+func (r *Report) checkTests(paths []string) {
+	var folders []string
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && (info.IsDir() || rules.IsTest(path)) {
+			folders = append(folders, path)
+		}
+	}
+	sources, problems := rules.FindTests(folders...)
+	if len(r.Diagnoses) == 0 {
+		r.Diagnoses = append(r.Diagnoses, diagnosed(problems, nil)...) // else rules have met the same
+	}
+	sources, r.Skipped = withoutForeign(sources, folders)
+	for _, source := range sources {
+		file, problems := rules.ParseTests(source)
+		r.Diagnoses = append(r.Diagnoses, diagnosed(problems, func(string) []byte { return source.Data })...)
+		if file == nil {
+			r.OK = false
+			continue
+		}
+		r.Tests += len(file.Tests)
+	}
+}
