@@ -22,8 +22,8 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 		Failures: p.Failures, Token: string(c.Admin.Token), Pprof: c.Admin.Pprof,
 		Health: api, IsProbe: httpapi.IsProbe, Extra: extra,
 		Others: map[string]http.Handler{
-			"GET /metrics":  a.metricsHandler(),
-			"GET /rlconfig": rls.Dump(a.engine.Rules),
+			"GET /metrics":     a.metricsHandler(),
+			"GET /rlconfig":    rls.Dump(a.engine.Rules),
 			"POST /v1/explain": extra(api), // to operators, also where the API does not
 		},
 		Engine: a.engine, Store: a.store, Control: a.control, Clients: a.clients,
