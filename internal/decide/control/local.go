@@ -23,6 +23,7 @@ type Local struct {
 	clock   func() time.Time
 	rows    map[string]localRow
 	version int64
+	tidied  time.Time
 
 	path   string // empty without a file
 	saving sync.Mutex
@@ -37,6 +38,9 @@ type localRow struct {
 
 // remembered is for how long it is told that a row was deleted.
 const remembered = 10 * time.Minute
+
+// tidyEvery is how often it is looked for what has ended.
+const tidyEvery = time.Second
 
 // NewLocal returns an empty table that goes by clock.
 func NewLocal(clock func() time.Time) *Local {
@@ -115,7 +119,7 @@ func (l *Local) Put(_ context.Context, r Row, most int) error {
 	l.mu.Lock()
 	l.tidy()
 	old, was := l.rows[r.Name]
-	if (!was || old.Deleted || !old.until.After(l.clock())) && l.live() >= most {
+	if (!was || old.Deleted || !old.until.After(l.clock())) && len(l.rows) >= most && l.live() >= most {
 		l.mu.Unlock()
 		return ErrFull
 	}
@@ -166,6 +170,10 @@ func (l *Local) live() (n int) {
 // in between keeps what was there before it.
 func (l *Local) tidy() {
 	now := l.clock()
+	if now.Sub(l.tidied).Abs() < tidyEvery {
+		return
+	}
+	l.tidied = now
 	for name, r := range l.rows {
 		if r.Deleted && now.Sub(r.deleted) > remembered || !r.Deleted && now.Sub(r.until) > afresh {
 			delete(l.rows, name)
