@@ -55,7 +55,9 @@ func (f *flags) load(preset map[string]string) (*config.Config, error) {
 			given[key] = *value
 		}
 	}
-	return config.Load(config.Sources{File: f.config, NoFile: f.noFile, Flags: given, FlagNames: f.names, EnvoyEnvironment: f.envoyEnv})
+	return config.Load(config.Sources{
+		File: f.config, NoFile: f.noFile, Flags: given, FlagNames: f.names, EnvoyEnvironment: f.envoyEnv, Doors: app.Sections(),
+	})
 }
 
 // ruleOptions adds the flags that say how rules are read, of commands that read
@@ -89,7 +91,7 @@ func (f *flags) loadRuleOptions() (config.RuleOptions, []*config.SourceError, er
 	for key, value := range f.values {
 		given[key] = *value
 	}
-	return config.LoadRuleOptions(config.Sources{File: f.config, Flags: given, EnvoyEnvironment: f.envoyEnv})
+	return config.LoadRuleOptions(config.Sources{File: f.config, Flags: given, EnvoyEnvironment: f.envoyEnv, Doors: app.Sections()})
 }
 
 func newServe(s streams) *cobra.Command {

@@ -38,6 +38,17 @@ func (a *App) list() []door.Door {
 	}, a.options.Doors)
 }
 
+// Sections are the settings that doors declare.
+func Sections() []config.Section {
+	var sections []config.Section
+	for _, kind := range new(App).list() {
+		if kind.Section.Name != "" {
+			sections = append(sections, kind.Section)
+		}
+	}
+	return sections
+}
+
 // ListenError says that a door could not be opened.
 type ListenError struct {
 	// Door is its name, Address where it should have been, by Setting.

@@ -48,6 +48,8 @@ type Config struct {
 	// says where.
 	File   string
 	places map[string]place
+	// sections are the settings that doors have declared themselves.
+	sections []*section
 	// Ignored are variables of envoyproxy/ratelimit that are set and change
 	// nothing.
 	Ignored []Ignored
@@ -222,6 +224,8 @@ type Sources struct {
 	Flags map[string]string
 	// FlagNames are the flags of settings, by key, that are not named after it.
 	FlagNames map[string]string
+	// Doors are the settings that doors declare themselves.
+	Doors []Section
 	// EnvoyEnvironment understands the variables of envoyproxy/ratelimit too,
 	// as the variable [EnvoyEnvironment] does.
 	EnvoyEnvironment bool
@@ -245,6 +249,7 @@ func (e Errors) Unwrap() []error { return e }
 // file, and a *SourceError for each flag or variable that is wrong.
 func Load(from Sources) (*Config, error) {
 	c := defaults()
+	c.declare(from.Doors)
 	environment := from.Environment
 	if environment == nil {
 		environment = os.LookupEnv
@@ -260,12 +265,12 @@ func Load(from Sources) (*Config, error) {
 	}
 	note(c.readAny(from, environment))
 	errs = append(errs, c.applyEnvoy(from, environment)...)
-	for _, s := range settings() {
+	for _, s := range c.settings() {
 		if value, ok := environment(s.variable()); ok && value != "" {
 			note(s.apply(c, s.variable(), value))
 		}
 	}
-	for _, s := range settings() {
+	for _, s := range c.settings() {
 		if value, ok := from.Flags[s.key]; ok {
 			name := strings.ReplaceAll(s.key, ".", "-")
 			if own := from.FlagNames[s.key]; own != "" {

@@ -44,39 +44,6 @@ type HTTP struct {
 	HeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 }
 
-// OnShared reports whether a door is on the shared port: there is one, the door
-// is the API, gRPC or the Redis protocol, and has no address of its own.
-func (c *Config) OnShared(door string) bool {
-	if c.Listen.Shared == "" || c.Listen.Shared == Off {
-		return false
-	}
-	switch door {
-	case DoorAPI:
-		return c.Listen.API == ""
-	case DoorGRPC:
-		return c.Listen.GRPC == ""
-	case DoorRESP:
-		return c.Listen.RESP == ""
-	}
-	return false
-}
-
-// placeDoors gives those doors their default address that have none and are not
-// on the shared port.
-func (c *Config) placeDoors() {
-	if c.Listen.Shared != "" && c.Listen.Shared != Off {
-		return
-	}
-	for _, d := range []struct {
-		address   *string
-		otherwise string
-	}{{&c.Listen.API, DefaultAPI}, {&c.Listen.GRPC, DefaultGRPC}, {&c.Listen.RESP, DefaultRESP}} {
-		if *d.address == "" {
-			*d.address = d.otherwise
-		}
-	}
-}
-
 // doorSettings are the keys of the HTTP API, of the shared port, and those that
 // doors have in common.
 func doorSettings() []setting {
@@ -105,11 +72,17 @@ func doorSettings() []setting {
 	return append(all, upstreamSettings()...)
 }
 
-// httpSettings are the bounds of a door over HTTP.
-func httpSettings(door string, of func(*Config) *HTTP) []setting {
+// connectionSettings are the bounds of the connections of a door.
+func connectionSettings(door string, of func(*Config) *HTTP) []setting {
 	return []setting{
 		count(door+".max_connections", func(c *Config) *int64 { return &of(c).MaxConnections }, 1_000_000),
 		perClient(door, func(c *Config) *int64 { return &of(c).MaxPerClient }),
+	}
+}
+
+// httpSettings are the bounds of a door over HTTP.
+func httpSettings(door string, of func(*Config) *HTTP) []setting {
+	return append(connectionSettings(door, of),
 		count(door+".max_streams", func(c *Config) *int64 { return &of(c).MaxStreams }, 100_000),
 		one(door+".max_header", func(c *Config, v string) (err error) {
 			of(c).MaxHeader, err = messageSize(v)
@@ -119,7 +92,7 @@ func httpSettings(door string, of func(*Config) *HTTP) []setting {
 		period(door+".read_timeout", func(c *Config) *time.Duration { return &of(c).ReadTimeout }),
 		period(door+".write_timeout", func(c *Config) *time.Duration { return &of(c).WriteTimeout }),
 		period(door+".idle_timeout", func(c *Config) *time.Duration { return &of(c).IdleTimeout }),
-	}
+	)
 }
 
 // perClient is how many connections of a door one client may have open at once.
@@ -178,35 +151,8 @@ func onOff(v string) (bool, error) {
 }
 
 // checkDoors finds TLS that is not whole, or that would have no effect.
-func (c *Config) checkDoors() (errs Errors) {
-	for _, d := range []struct {
-		name string
-		tls  *TLS
-	}{
-		{DoorAPI, &c.API.TLS},
-		{DoorGRPC, &c.GRPC.TLS},
-		{DoorRESP, &c.RESP.TLS},
-		{DoorProxy, &c.Proxy.TLS},
-		{DoorAdmin, &c.Admin.TLS},
-		{DoorShared, &c.Shared.TLS},
-	} {
-		if err := d.tls.check(d.name); err != nil {
-			errs = append(errs, err)
-		} else if d.tls.Enabled() && c.OnShared(d.name) {
-			errs = append(errs, &SourceError{
-				Source: d.name + ".tls", Message: "this door is on the shared port, which has its own certificate",
-				Hint: "set shared.tls, or give the door an address of its own: listen." + d.name,
-			})
-		}
-	}
-	for _, door := range c.ProxyProtocol.Doors {
-		if c.OnShared(door) {
-			errs = append(errs, &SourceError{
-				Source: "proxy_protocol", Message: fmt.Sprintf("the door %s is on the shared port, whose connections begin alike for all", door),
-				Hint: "name shared in its place",
-			})
-		}
-	}
+func (c *Config) checkDoors() Errors {
+	errs := c.checkTLS()
 	u := &c.Proxy.UpstreamTLS
 	switch {
 	case (u.Cert == "") != (u.Key == ""):
@@ -217,68 +163,10 @@ func (c *Config) checkDoors() (errs Errors) {
 	return errs
 }
 
-// Exposure is what an operator should know about a door that other machines can
-// reach.
-type Exposure struct {
-	// Door is its name, Why what is wrong, and Hint what helps.
-	Door, Why, Hint string
-	// Anybody is set if that is that nobody is asked.
-	Anybody bool
-}
-
-// Exposed returns the doors that other machines can reach without TLS, or where
-// nobody is asked who he is.
-func (c *Config) Exposed() []Exposure {
-	var all []Exposure
-	for _, d := range []struct {
-		name, address, asks string
-		asked               bool
-		tls                 *TLS
-	}{
-		{DoorAPI, c.Listen.API, "api.token", len(c.API.Tokens) > 0, &c.API.TLS},
-		{DoorGRPC, c.Listen.GRPC, "", false, &c.GRPC.TLS},
-		{DoorRESP, c.Listen.RESP, "resp.password", c.RESP.Password != "", &c.RESP.TLS},
-		{DoorAdmin, c.Listen.Admin, "admin.token", c.Admin.Token != "", &c.Admin.TLS},
-	} {
-		where := d.name
-		if c.OnShared(d.name) {
-			where, d.address, d.tls = DoorShared, c.Listen.Shared, &c.Shared.TLS
-		}
-		if d.address == "" || d.address == Off || IsLoopback(d.address) || strings.HasPrefix(d.address, unixPrefix) {
-			continue
-		}
-		if !d.asked && d.tls.ClientCA == "" {
-			hint := "set " + where + ".tls.client_ca"
-			if d.asks != "" {
-				hint = "set " + d.asks + " or " + where + ".tls.client_ca"
-			}
-			all = append(all, Exposure{Door: d.name, Why: "everybody who reaches " + d.address + " may use it", Hint: hint, Anybody: true})
-		}
-		if !d.tls.Enabled() {
-			all = append(all, Exposure{Door: d.name, Why: "it is not encrypted on " + d.address, Hint: "set " + where + ".tls.cert and .key"})
-		}
-	}
-	return all
-}
-
 // settleRequests tells those who read rules what the requests at the doors have.
 // Claims are known to the proxy and to forward-auth, which asks on behalf of a
 // trusted proxy, if tokens are verified; to other callers anyway.
 func (c *Config) settleRequests() {
 	c.RuleOptions.OnlyHTTP = c.onlyProxy()
 	c.RuleOptions.NoTokens = !c.JWT.Enabled() && (c.Proxy.Open() || len(c.TrustedProxies) > 0)
-}
-
-// onlyProxy reports whether all requests come by the reverse proxy, so that none
-// has other attributes than HTTP requests have.
-func (c *Config) onlyProxy() bool {
-	if !c.Proxy.Open() {
-		return false
-	}
-	for _, address := range []string{c.Listen.API, c.Listen.GRPC, c.Listen.RESP, c.Listen.Shared} {
-		if address != "" && address != Off {
-			return false
-		}
-	}
-	return true
 }

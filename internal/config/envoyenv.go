@@ -232,7 +232,7 @@ func (c *Config) applyEnvoy(from Sources, environment func(string) (string, bool
 	e := fromEnvoy(environment)
 	values, errs := e.values, e.errs
 	c.Ignored = e.ignored
-	for _, s := range settings() {
+	for _, s := range c.settings() {
 		value, ok := values[s.key]
 		if !ok {
 			continue

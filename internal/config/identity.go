@@ -90,9 +90,6 @@ func defaultJWT() JWT {
 	return JWT{Header: DefaultTokenHeader, Leeway: DefaultLeeway, Refresh: DefaultKeyRefresh}
 }
 
-// doorNames are the doors as proxy_protocol names them.
-func doorNames() []string { return []string{"api", "grpc", "resp", "admin", "proxy", "shared"} }
-
 // Algorithms are the names of the signatures that can be verified.
 func algorithms() []string {
 	return []string{
@@ -104,7 +101,7 @@ func algorithms() []string {
 func identitySettings() []setting {
 	return []setting{
 		{key: "proxy_protocol", list: true, set: func(c *Config, v []string) (err error) {
-			c.ProxyProtocol.Doors, err = words(v, doorNames())
+			c.ProxyProtocol.Doors, err = words(v, c.doorNames())
 			return err
 		}},
 		one("proxy_protocol_untrusted", func(c *Config, v string) (err error) {

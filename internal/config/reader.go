@@ -45,7 +45,7 @@ func (r *reader) mapping(n *yamltext.Node, prefix string) {
 // entry applies one pair of a mapping.
 func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 	path := prefix + key.Text
-	all := settings()
+	all := r.config.settings()
 	exact := slices.IndexFunc(all, func(s setting) bool { return s.key == path })
 	if exact >= 0 && !isSection(path, value) {
 		r.config.note(path, place{line: value.Line, column: value.Column})

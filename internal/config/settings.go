@@ -18,6 +18,9 @@ import (
 	"github.com/headgate/headgate/internal/request/reading"
 )
 
+// Setting is one key, for doors that declare their own; see [One] and its like.
+type Setting = setting
+
 // setting is one key, wherever its value comes from.
 type setting struct {
 	// key is its path in the file, such as store.memory.max_keys.
@@ -143,6 +146,9 @@ func shutdownSettings() []setting {
 		}),
 	}
 }
+
+// One is a setting with a single value, which set takes.
+func One(key string, set func(c *Config, value string) error) Setting { return one(key, set) }
 
 // one is a setting with a single value.
 func one(key string, set func(*Config, string) error) setting {

@@ -214,6 +214,7 @@ type RuleOptions = rules.Options
 // and may have wrong, is no concern of theirs. The warnings are about that file.
 func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 	c := defaults()
+	c.declare(from.Doors)
 	environment := from.Environment
 	if environment == nil {
 		environment = os.LookupEnv
@@ -228,11 +229,15 @@ func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 		return RuleOptions{}, nil, err
 	}
 	var errs Errors
-	for _, s := range settings() {
+	for _, s := range c.settings() {
+		opens := strings.HasPrefix(s.key, "listen.")
 		switch s.key {
-		case "compat", "merge_domains", "ignore_dot_files":
-		case "proxy.upstream", "proxy.listen", "listen.api", "listen.grpc", "listen.resp", "listen.shared",
-			"jwt.keys", "jwt.secret_file", "trusted_proxies":
+		case "proxy.upstream", "proxy.listen", "jwt.keys", "jwt.secret_file", "trusted_proxies":
+			opens = true
+		}
+		switch {
+		case s.key == "compat", s.key == "merge_domains", s.key == "ignore_dot_files":
+		case opens:
 			if from.File == "" {
 				continue // which doors there will be is not known, nor what they know of requests
 			}

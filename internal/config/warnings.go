@@ -22,7 +22,7 @@ func (c *Config) warnOfVariables(from Sources) {
 		return
 	}
 	known := otherVariables()
-	for _, s := range settings() {
+	for _, s := range c.settings() {
 		known = append(known, s.variable())
 	}
 	is := make(map[string]bool, len(known))

@@ -25,6 +25,8 @@ import (
 type Door struct {
 	// Name is what configuration, metrics, logs and documentation call it.
 	Name string
+	// Section declares its settings; empty for those that config has itself.
+	Section config.Section
 	// Speaks is what it is told by on the shared port, if the configuration puts
 	// it there.
 	Speaks oneport.Protocol
