@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/headgate/headgate/internal/config"
@@ -32,6 +33,27 @@ func (f *adminFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "address", "", "where the admin door is (default: what HEADGATE_ADDRESS says, or "+defaultAdmin+")")
 	f.tokens.add(flags, "HEADGATE_ADMIN_TOKEN")
 	f.tls.add(flags)
+}
+
+// asking runs f with what asks the admin door that the flags name.
+func asking(flags interface{ client() (*adminClient, error) }, f func(cmd *cobra.Command, args []string, c *adminClient) error) func(*cobra.Command, []string) error {
+	return running(func(cmd *cobra.Command, args []string) error {
+		c, err := flags.client()
+		if err != nil {
+			return err
+		}
+		return f(cmd, args, c)
+	})
+}
+
+// query adds those of the parameters that are not empty.
+func query(q url.Values, parameters map[string]string) url.Values {
+	for name, value := range parameters {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q
 }
 
 // client checks the flags.
@@ -59,15 +81,18 @@ func (f *adminFlags) client() (*adminClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &adminClient{base: base, token: token, http: over}, nil
+	return &adminClient{remote{base, token, over}}, nil
 }
 
-// adminClient asks an admin door.
-type adminClient struct {
+// remote is a server that is asked over HTTP.
+type remote struct {
 	base  *url.URL
 	token string
 	http  *http.Client
 }
+
+// adminClient asks an admin door.
+type adminClient struct{ remote }
 
 // maxAnswer is how much of an answer is read, in bytes.
 const maxAnswer = 64 << 20
@@ -110,17 +135,7 @@ func decodeAnswer(path string, body io.ReadCloser, out any) error {
 }
 
 func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io.Reader) (io.ReadCloser, error) {
-	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
-	if err != nil {
-		return nil, err
-	}
-	if c.token != "" {
-		r.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	if method == http.MethodPost {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	answer, err := c.http.Do(r)
+	answer, err := c.send(ctx, method, u, body)
 	if err != nil {
 		return nil, c.unanswered(err)
 	}
@@ -128,17 +143,43 @@ func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io
 		return answer.Body, nil
 	}
 	defer func() { _ = answer.Body.Close() }()
-	var problem struct {
-		Detail string `json:"detail"`
-	}
-	_ = json.NewDecoder(io.LimitReader(answer.Body, 64<<10)).Decode(&problem)
-	if problem.Detail == "" || strings.HasPrefix(problem.Detail, "there is nothing at") {
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // what there is of it
+	what := detail(text)
+	if what == "" || strings.HasPrefix(what, "there is nothing at") {
 		return nil, &hintedError{fmt.Errorf("%s is not the admin door: it answers %s", c.base.Host, answer.Status), "say where that is: --address, or HEADGATE_ADDRESS"}
 	}
 	if answer.StatusCode == http.StatusUnauthorized {
-		return nil, &hintedError{errors.New(problem.Detail), "give it by HEADGATE_ADMIN_TOKEN or --token-file"}
+		return nil, &hintedError{errors.New(what), "give it by HEADGATE_ADMIN_TOKEN or --token-file"}
 	}
-	return nil, &refusedError{answer.StatusCode, problem.Detail}
+	return nil, &refusedError{answer.StatusCode, what}
+}
+
+// send asks at u. The error does not name it.
+func (s *remote) send(ctx context.Context, method string, u *url.URL, body io.Reader) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	if s.token != "" {
+		r.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := s.http.Do(r)
+	if at, ok := errors.AsType[*url.Error](err); ok {
+		err = at.Err
+	}
+	return answer, err
+}
+
+// detail is what a problem says, or empty.
+func detail(problem []byte) string {
+	var p struct {
+		Detail string `json:"detail"`
+	}
+	_ = json.Unmarshal(problem, &p)
+	return p.Detail
 }
 
 // refusedError is what the admin door says of a request that it does not fulfil.
@@ -151,9 +192,6 @@ func (e *refusedError) Error() string { return e.detail }
 
 // unanswered says why there was no answer, and what to do about it.
 func (c *adminClient) unanswered(err error) error {
-	if at, ok := errors.AsType[*url.Error](err); ok {
-		err = at.Err // without the method and the URL
-	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("the admin door at %s does not answer: %w", c.base.Host, err)
 	}

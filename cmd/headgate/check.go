@@ -52,7 +52,7 @@ HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
 		r := offline.Check(options, args...)
 		r.Warn(warnings)
 		if asJSON {
-			err = printJSON(s, &r)
+			err = printReport(s, &r)
 		} else {
 			newPaint(s.err).diagnoses(r.Diagnoses)
 			newPaint(s.err).skipped(r.Skipped)
@@ -80,7 +80,7 @@ func printGood(s streams, r *offline.Report) error {
 	return err
 }
 
-func printJSON(s streams, r *offline.Report) error {
+func printReport(s streams, r *offline.Report) error {
 	if r.Diagnoses == nil {
 		r.Diagnoses = []offline.Diagnosis{}
 	}

@@ -60,11 +60,7 @@ than --max-new-refusals allows, and with 2 if the command line is wrong.`,
 	flags.DurationVar(&f.period, "for", 0, "with --watch: for how long (default: until Ctrl-C)")
 	flags.BoolVar(&f.reset, "reset", false, "begin a new comparison first")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one line each time")
-	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
-		client, err := f.client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, client *adminClient) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 		defer stop()
 		status, err := f.run(ctx, client, newScreen(s.out, f.asJSON || !f.watch))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -54,10 +53,7 @@ that nobody has used yet. With --server it asks a running server.`,
 			return err
 		}
 		if f.asJSON {
-			e := json.NewEncoder(s.out)
-			e.SetIndent("", "  ")
-			e.SetEscapeHTML(false)
-			return e.Encode(x)
+			return printJSON(s.out, x)
 		}
 		explanation{paint: newPaint(s.out), all: f.all || f.rule != ""}.print(x)
 		return nil
@@ -160,7 +156,7 @@ func (f *explainFlags) explain(cmd *cobra.Command, q offline.ExplainRequest) (*o
 		if err != nil {
 			return nil, err
 		}
-		return offline.ExplainServer(cmd.Context(), offline.Server{Address: f.server, Token: token, Client: over}, q)
+		return explainServer(cmd.Context(), f.server, token, over, q)
 	}
 	options, _, err := f.reading.loadRuleOptions()
 	if err != nil {

@@ -257,19 +257,9 @@ func newKeysList(s streams) *cobra.Command {
 	flags.StringVar(&f.domain, "domain", "", "only those of this domain")
 	flags.StringVar(&f.rule, "rule", "", "only those of this rule")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
-	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
-		client, err := f.client()
-		if err != nil {
-			return err
-		}
-		query := url.Values{}
-		for name, value := range map[string]string{"domain": f.domain, "rule": f.rule} {
-			if value != "" {
-				query.Set(name, value)
-			}
-		}
+	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, client *adminClient) error {
 		var list admin.Overrides
-		if err := client.getJSON(cmd.Context(), "/v1/overrides", query, &list); err != nil {
+		if err := client.getJSON(cmd.Context(), "/v1/overrides", query(url.Values{}, map[string]string{"domain": f.domain, "rule": f.rule}), &list); err != nil {
 			return err
 		}
 		if f.asJSON {

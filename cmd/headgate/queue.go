@@ -74,11 +74,7 @@ the dead letters with --state dead.`,
 	cmd.Flags().StringVar(&f.state, "state", "pending", "pending or dead")
 	cmd.Flags().IntVarP(&f.most, "items", "n", 20, "how many requests; 0 for the queues alone")
 	_ = cmd.RegisterFlagCompletionFunc("state", words("pending", "dead"))
-	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
-		c, err := f.client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, c *adminClient) error {
 		if f.most < 0 || f.most > 1000 {
 			return &usageError{"-n must be from 0 to 1000", ""}
 		}
@@ -110,13 +106,7 @@ the dead letters with --state dead.`,
 
 // query is that of the items.
 func (f *queueFlags) query(n int) url.Values {
-	q := url.Values{"n": {strconv.Itoa(n)}, "state": {f.state}}
-	for name, value := range map[string]string{"domain": f.domain, "rule": f.rule} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	return q
+	return query(url.Values{"n": {strconv.Itoa(n)}, "state": {f.state}}, map[string]string{"domain": f.domain, "rule": f.rule})
 }
 
 // print prints queues and items for people.
@@ -190,11 +180,7 @@ Authorization, is not shown.`,
 	}
 	f.bind(cmd)
 	cmd.Flags().BoolVar(&f.body, "body", false, "print the body too")
-	cmd.RunE = running(func(cmd *cobra.Command, args []string) error {
-		c, err := f.client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = asking(&f, func(cmd *cobra.Command, args []string, c *adminClient) error {
 		var item admin.QueueItem
 		if err := c.getJSON(cmd.Context(), "/v1/queue/items/"+url.PathEscape(args[0]), url.Values{"body": {strconv.FormatBool(f.body)}}, &item); err != nil {
 			return err
@@ -262,11 +248,7 @@ func newQueueChange(s streams, name, short string) *cobra.Command {
 	f.bind(cmd)
 	f.bindFilter(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "all dead letters")
-	cmd.RunE = running(func(cmd *cobra.Command, args []string) error {
-		c, err := f.client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = asking(&f, func(cmd *cobra.Command, args []string, c *adminClient) error {
 		switch {
 		case f.all == (len(args) > 0):
 			return &usageError{"name the ids, or say --all", "headgate queue ls --state dead shows them"}

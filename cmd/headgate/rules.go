@@ -32,11 +32,7 @@ func newRulesChange(s streams, verb, short string) *cobra.Command {
 	cmd := &cobra.Command{Use: verb, Short: short, Args: cobra.NoArgs, Example: "  headgate rules " + verb}
 	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
-		client, err := f.client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, client *adminClient) error {
 		var now admin.RulesChange
 		if err := client.postJSON(cmd.Context(), "/v1/rules/"+verb, struct{}{}, &now); err != nil {
 			return err
@@ -44,7 +40,7 @@ func newRulesChange(s streams, verb, short string) *cobra.Command {
 		if asJSON {
 			return json.NewEncoder(s.out).Encode(now)
 		}
-		_, err = fmt.Fprintf(s.out, "in force: %d rules in %d domains\n", now.Rules, now.Domains)
+		_, err := fmt.Fprintf(s.out, "in force: %d rules in %d domains\n", now.Rules, now.Domains)
 		return err
 	})
 	return cmd

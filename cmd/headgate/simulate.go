@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -209,10 +208,7 @@ func (f *simulateFlags) print(s streams, report *simulate.Report) error {
 	}
 	switch {
 	case f.asJSON:
-		e := json.NewEncoder(s.out)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(report)
+		return printJSON(s.out, report)
 	case f.asCSV:
 		return report.WriteCSV(s.out)
 	}

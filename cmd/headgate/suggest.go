@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -60,10 +59,7 @@ func (f *suggestFlags) run(cmd *cobra.Command, s streams, args []string) error {
 		}
 		return &failedError{exitFailed}
 	case f.asJSON:
-		e := json.NewEncoder(s.out)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		err = e.Encode(r)
+		err = printJSON(s.out, r)
 	default:
 		_, err = fmt.Fprint(s.out, r.Text())
 	}

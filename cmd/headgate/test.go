@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -150,10 +149,7 @@ func (o testOutput) failure(f *ruletest.Failure) {
 // print prints what is left to say when all tests are over.
 func (f *testFlags) print(s streams, r offline.TestReport) error {
 	if f.asJSON {
-		e := json.NewEncoder(s.out)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(r)
+		return printJSON(s.out, r)
 	}
 	newPaint(s.err).diagnoses(r.Diagnoses)
 	newPaint(s.err).skipped(r.Skipped)

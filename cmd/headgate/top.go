@@ -56,11 +56,7 @@ an interval. With --once it prints what happened in the last interval, and ends.
 	flags.BoolVar(&f.once, "once", false, "print once and end")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one line an interval")
 	_ = cmd.RegisterFlagCompletionFunc("by", words(top.Refused.String(), top.Active.String()))
-	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
-		client, err := f.client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, client *adminClient) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		return f.watch(ctx, client, newScreen(s.out, f.asJSON || f.once))
@@ -155,14 +151,9 @@ func (f *topFlags) show(ctx context.Context, c *adminClient, screen *screen, tic
 		v.T, v.Store = ticks[i].T, ticks[i].Store
 	}
 	if f.keys > 0 {
-		query := url.Values{"by": {f.by}, "n": {strconv.Itoa(f.keys)}}
-		for name, value := range map[string]string{"domain": f.domain, "rule": f.rule} {
-			if value != "" {
-				query.Set(name, value)
-			}
-		}
+		named := query(url.Values{"by": {f.by}, "n": {strconv.Itoa(f.keys)}}, map[string]string{"domain": f.domain, "rule": f.rule})
 		var list admin.TopRules
-		if err := c.getJSON(ctx, "/v1/top", query, &list); err != nil {
+		if err := c.getJSON(ctx, "/v1/top", named, &list); err != nil {
 			return err
 		}
 		v.Top = list.Rules

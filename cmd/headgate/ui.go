@@ -13,6 +13,7 @@ package main
 // wrong value of a flag; 130 cut short by a second signal.
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,9 @@ type hintedError struct {
 func (e *hintedError) Error() string { return e.err.Error() }
 func (e *hintedError) Unwrap() error { return e.err }
 
+// Hint says what to do about it.
+func (e *hintedError) Hint() string { return e.hint }
+
 // failedError says that everything has been said already and the exit code is
 // what is left.
 type failedError struct{ code int }
@@ -76,11 +80,6 @@ func report(w io.Writer, err error) int {
 		p.line("error", usage.message)
 		p.line("hint", usage.hint)
 		return exitUsage
-	}
-	if hinted, ok := errors.AsType[*hintedError](err); ok {
-		p.line("error", hinted.Error())
-		p.line("hint", hinted.hint)
-		return exitFailed
 	}
 	p.diagnoses(offline.Diagnose(err))
 	if source, ok := errors.AsType[*config.SourceError](err); ok && strings.HasPrefix(source.Source, "--") {
@@ -180,6 +179,14 @@ func (p paint) skipped(list []string) {
 	for _, text := range list {
 		p.line("skipped", text)
 	}
+}
+
+// printJSON prints v for machines and for people.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
 }
 
 // isTerminal reports whether w is a device that people look at.

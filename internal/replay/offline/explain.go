@@ -2,6 +2,7 @@ package offline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -208,4 +209,33 @@ func NamesOf(domain string, paths ...string) RuleNames {
 		}
 	}
 	return n
+}
+
+// Body returns q as POST /v1/explain takes it.
+func (q *ExplainRequest) Body() ([]byte, error) {
+	type entry struct {
+		Key   string `json:"key"`
+		Value string `json:"value"`
+	}
+	type descriptor struct {
+		Entries []entry `json:"entries"`
+	}
+	body := struct {
+		Domain      string            `json:"domain"`
+		Cost        int64             `json:"cost"`
+		Rule        string            `json:"rule,omitempty"`
+		Attributes  map[string]string `json:"attributes,omitempty"`
+		Descriptors []descriptor      `json:"descriptors,omitempty"`
+	}{Domain: q.Domain, Cost: q.Cost, Rule: q.Rule, Attributes: map[string]string{}}
+	for a, value := range q.attributes {
+		body.Attributes[a.String()] = value
+	}
+	for _, entries := range q.descriptors {
+		var d descriptor
+		for _, e := range entries {
+			d.Entries = append(d.Entries, entry(e))
+		}
+		body.Descriptors = append(body.Descriptors, d)
+	}
+	return json.Marshal(body)
 }

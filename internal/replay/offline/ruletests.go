@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,16 +19,8 @@ type RuleTests struct {
 	Paths []string
 	// Reading is how the rules are read.
 	Reading rules.Options
-	// Only, if not nil, runs the tests whose names it matches.
-	Only *regexp.Regexp
-	// Asked, if not nil, is called now and then with how many requests have
-	// been made since the last call.
-	Asked func(requests int)
-	// Step, if not nil, is told of every step: where it is, the request, and
-	// the last verdict in words.
-	Step func(position, request, got string)
-	// Done, if not nil, is told of every test once it is over.
-	Done func(*ruletest.Result)
+	// Options are how they are run; Clients may be nil.
+	ruletest.Options
 }
 
 // TestReport is how rule tests went.
@@ -47,16 +38,10 @@ type TestReport struct {
 // Run runs the tests. The error is that of a ctx that has ended.
 func (t RuleTests) Run(ctx context.Context) (TestReport, error) {
 	report := TestReport{Tests: []ruletest.Result{}, Diagnoses: []Diagnosis{}}
-	clients, err := client.New(client.Config{})
-	if err != nil {
-		return report, err
-	}
-	options := ruletest.Options{
-		Clients: clients, Only: t.Only, Asked: t.Asked, Done: t.Done,
-	}
-	if t.Step != nil {
-		options.Step = func(s *rules.TestStep, got ruletest.Got) {
-			t.Step(diagnostic.Diagnostic{File: s.File, Line: s.Line, Column: s.Column}.Position(), ruletest.Describe(s), got.String())
+	if t.Clients == nil {
+		var err error
+		if t.Clients, err = client.New(client.Config{}); err != nil {
+			return report, err
 		}
 	}
 	sources, problems := rules.FindTests(t.Paths...)
@@ -64,12 +49,14 @@ func (t RuleTests) Run(ctx context.Context) (TestReport, error) {
 	sources, report.Skipped = withoutForeign(sources, t.Paths)
 	loaded := ruleSets{t.Reading, map[string]*rules.Ruleset{}}
 	for _, source := range sources {
-		if err := report.run(ctx, source, loaded, options); err != nil {
+		if err := report.run(ctx, source, loaded, t.Options); err != nil {
 			return report, err
 		}
 	}
 	report.Files = len(sources)
-	report.OK = report.Failed == 0 && !report.wrong()
+	report.OK = report.Failed == 0 && !slices.ContainsFunc(report.Diagnoses, func(d Diagnosis) bool {
+		return d.Severity == diagnostic.SeverityError.String()
+	})
 	return report, nil
 }
 
@@ -97,7 +84,11 @@ func (r *TestReport) run(ctx context.Context, source rules.Source, loaded ruleSe
 	}
 	rs, err := loaded.load(file)
 	if err != nil {
-		r.addOnce(Diagnose(err))
+		for _, d := range Diagnose(err) {
+			if !slices.Contains(r.Diagnoses, d) { // else it has been said of another file of tests
+				r.Diagnoses = append(r.Diagnoses, d)
+			}
+		}
 		return nil
 	}
 	results, problems, err := ruletest.Run(ctx, file, rs, options)
@@ -116,29 +107,6 @@ func (r *TestReport) run(ctx context.Context, source rules.Source, loaded ruleSe
 // add adds diagnostics. read is as of diagnosed.
 func (r *TestReport) add(list []diagnostic.Diagnostic, read func(string) []byte) {
 	r.Diagnoses = append(r.Diagnoses, diagnosed(list, read)...)
-}
-
-// addOnce adds what has not been said of another file of tests already.
-func (r *TestReport) addOnce(list []Diagnosis) {
-	for _, d := range list {
-		said := false
-		for _, other := range r.Diagnoses {
-			said = said || d == other
-		}
-		if !said {
-			r.Diagnoses = append(r.Diagnoses, d)
-		}
-	}
-}
-
-// wrong reports whether there is an error among the diagnoses.
-func (r *TestReport) wrong() bool {
-	for _, d := range r.Diagnoses {
-		if d.Severity == diagnostic.SeverityError.String() {
-			return true
-		}
-	}
-	return false
 }
 
 // ruleSets are the rules that tests are about, by their paths.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/replay/offline"
+	"github.com/headgate/headgate/internal/replay/ruletest"
 )
 
 // The worked examples of the documentation hold.
@@ -71,10 +72,10 @@ func TestRuleTestsEnd(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := 0
-	_, err := offline.RuleTests{Paths: []string{folder}, Asked: func(n int) {
+	_, err := offline.RuleTests{Paths: []string{folder}, Options: ruletest.Options{Asked: func(n int) {
 		asked += n
 		cancel()
-	}}.Run(ctx)
+	}}}.Run(ctx)
 	if !errors.Is(err, context.Canceled) || asked == 0 || asked > 1<<15 {
 		t.Errorf("%d requests, %v", asked, err)
 	}

@@ -44,8 +44,8 @@ func (r *request) ClientIP() netip.Addr {
 	return netip.Addr{}
 }
 
-// Describe writes the request of a step for people.
-func Describe(s *rules.TestStep) string {
+// describe writes the request of a step for people.
+func describe(s *rules.TestStep) string {
 	var out []string
 	for _, a := range s.Attributes {
 		switch a.Kind {

@@ -28,8 +28,9 @@ type Options struct {
 	// Asked, if not nil, is called now and then with how many requests have
 	// been made since the last call.
 	Asked func(requests int)
-	// Step, if not nil, is told of every step of a trace once it is done.
-	Step func(*rules.TestStep, Got)
+	// Step, if not nil, is told of every step of a trace once it is done: where
+	// it is, the request, and the last verdict, in words.
+	Step func(position, request, got string)
 	// Done, if not nil, is told of every test once it is over.
 	Done func(*Result)
 }
@@ -211,12 +212,12 @@ func (r *run) run(ctx context.Context) error {
 				failed = true
 				r.fail(Failure{
 					File: s.File, Line: expect.Line, Column: expect.Column, Step: i + 1, Repetition: n + 1, Of: s.Repeat,
-					At: at.In(t.Zone), Request: Describe(s), Got: got.String(), Fields: fields,
+					At: at.In(t.Zone), Request: describe(s), Got: got.String(), Fields: fields,
 				})
 			}
 		}
 		if r.Step != nil {
-			r.Step(s, last)
+			r.Step(diagnostic.Diagnostic{File: s.File, Line: s.Line, Column: s.Column}.Position(), describe(s), last.String())
 		}
 	}
 	r.tell()
