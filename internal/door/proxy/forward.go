@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -30,6 +31,7 @@ func otherForwarded() []string {
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	in, out := pr.In, pr.Out
 	pr.SetURL(p.options.Upstream)
+	out.URL.RawQuery = readable(in.URL.RawQuery)
 	p.via.add(out.Header, in.ProtoMajor)
 	passTrailers(in, out)
 	if x, ok := in.Context().Value(exchangeKey{}).(*exchange); ok && x.outlast != nil && x.outlast.costs != nil {
@@ -53,6 +55,22 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		delete(out.Header, name)
 	}
 	delete(out.Header, xRealIP)
+}
+
+// readable returns a query without the parameters that Go cannot parse, so that no
+// upstream reads what others do not. The rest stays as it is and where it is, for
+// servers read the first thousand; httputil would sort them.
+func readable(query string) string {
+	if _, err := url.ParseQuery(query); err == nil {
+		return query
+	}
+	var kept []string
+	for pair := range strings.SplitSeq(query, "&") {
+		if _, err := url.ParseQuery(pair); err == nil {
+			kept = append(kept, pair)
+		}
+	}
+	return strings.Join(kept, "&")
 }
 
 // keep copies the values of name to the outgoing header.

@@ -192,6 +192,24 @@ func TestConnectionTakesNothingFromATrustedProxy(t *testing.T) {
 	}
 }
 
+// Servers read the first thousand parameters: those stay the first, whatever else is
+// in the query that Go cannot read.
+func TestParametersStayInOrder(t *testing.T) {
+	for query, want := range map[string]string{
+		"z=1&a=2": "z=1&a=2", "z=1&b;c&a=2": "z=1&a=2", "z=%zz&y=1&a=%41&;": "y=1&a=%41", ";": "", "z&&=1&%": "z&&=1",
+	} {
+		var seen string
+		p := newProxy(t, "domain: api\nlimits: []\n", memory.New(), func(r *http.Request) (*http.Response, error) {
+			seen = r.URL.RawQuery
+			return ok(r)
+		})
+		p.ServeHTTP(httptest.NewRecorder(), request(t.Context(), "GET", "/?"+query))
+		if seen != want {
+			t.Errorf("%q went on as %q, want %q", query, seen, want)
+		}
+	}
+}
+
 // HTTP/2 brings fields with the spaces around them, which HTTP/1 leaves out.
 func TestSpacesAroundFieldsAreNoSecondBudget(t *testing.T) {
 	p := newProxy(t, spellingRules, memory.New(), ok)

@@ -142,9 +142,7 @@ func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request, most int64) (bo
 // cannot read, as the proxy leaves them out of requests that pass at once.
 func uriOf(r *http.Request) string {
 	u := *r.URL
-	if values, err := url.ParseQuery(u.RawQuery); err != nil {
-		u.RawQuery = values.Encode()
-	}
+	u.RawQuery = readable(u.RawQuery)
 	return u.RequestURI()
 }
 

@@ -51,6 +51,9 @@ func TestWhatOnlySomeServersRead(t *testing.T) {
 		{"user=+J%09", 1},
 		{"user=%E2%80%8BJ%C2%A0", 1},
 		{"user=++", 0},
+		{"user=J%00", 1},
+		{"user=%C2%AD%E2%81%A0J%E2%A0%80", 1},
+		{"user=%00%E3%85%A4", 0},
 		{"user=", 0},
 	} {
 		var v client.Values

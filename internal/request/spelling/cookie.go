@@ -48,7 +48,7 @@ func AppendCookies(dst []string, text string) []string {
 // trimLatin trims text as JavaScript and Python do a text of Latin-1: a byte of 0xa0
 // is a space, and to Python 0x85, too.
 func trimLatin(text string) string {
-	isSpace := func(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' || c == 0x85 || c == 0xa0 }
+	isSpace := func(c byte) bool { return c <= ' ' || c == 0x7f || c == 0x85 || c == 0xa0 }
 	for text != "" && isSpace(text[0]) {
 		text = text[1:]
 	}

@@ -160,9 +160,15 @@ func trim(text string) string {
 		return text
 	}
 	if utf8.ValidString(text) {
-		return strings.TrimFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' || c == '\u200b' || c == '\u200e' })
+		return strings.TrimFunc(text, isBlank)
 	}
 	return trimLatin(text)
+}
+
+// isBlank reports whether a character shows nothing, or is a control character: what
+// Laravel and PHP trim, and more.
+func isBlank(c rune) bool {
+	return unicode.IsSpace(c) || c == '\u2800' || c == '\U0001d159' || unicode.In(c, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // isGraphic reports whether c is of ASCII, and no space or control character.
