@@ -166,8 +166,12 @@ func (a *App) queuePolicy(domain, rule string) queue.Policy {
 		return queue.DefaultPolicy()
 	}
 	q := r.OnLimit.Queueing
+	share := q.KeyShare
+	if r.KeyParts() == 0 {
+		share = 100 // all requests have the same key
+	}
 	return queue.Policy{
-		MaxEntries: q.MaxEntries, MaxBytes: q.MaxBytes, MaxBody: q.MaxBody, TTL: q.TTL,
+		MaxEntries: q.MaxEntries, MaxBytes: q.MaxBytes, KeyShare: share, MaxBody: q.MaxBody, TTL: q.TTL,
 		Retries: q.Retries, BackoffLeast: q.BackoffLeast, BackoffMost: q.BackoffMost,
 		Concurrency: q.Concurrency, Timeout: q.Timeout, Keep: q.Keep, KeepBytes: q.KeepResponse,
 	}

@@ -214,7 +214,8 @@ type Receipt struct {
 
 // Errors of a Store and a Queue.
 var (
-	// ErrFull says that there is no room for another entry of the rule.
+	// ErrFull says that there is no room for another entry of the rule, or of its
+	// key.
 	ErrFull = errors.New("the queue is full")
 	// ErrUnavailable says that an entry could not be kept safely.
 	ErrUnavailable = errors.New("the queue cannot be written")

@@ -10,6 +10,9 @@ type Policy struct {
 	// MaxEntries and MaxBytes bound what is pending, and apart from that the
 	// dead letters.
 	MaxEntries, MaxBytes int64
+	// KeyShare is how much of that the pending entries of one lane may take, in
+	// percent; see [Policy.Room].
+	KeyShare int64
 	// MaxBody is the largest body of a request, in bytes.
 	MaxBody int64
 	// TTL is how long an entry may be pending.
@@ -32,10 +35,16 @@ type Policy struct {
 // DefaultPolicy is what holds where a rule does not say.
 func DefaultPolicy() Policy {
 	return Policy{
-		MaxEntries: 10_000, MaxBytes: 100_000_000, MaxBody: 1_000_000, TTL: 24 * time.Hour,
+		MaxEntries: 10_000, MaxBytes: 100_000_000, KeyShare: 10, MaxBody: 1_000_000, TTL: 24 * time.Hour,
 		Retries: 10, BackoffLeast: time.Second, BackoffMost: 5 * time.Minute,
 		Concurrency: 1, Timeout: 30 * time.Second, Keep: time.Hour,
 	}
+}
+
+// Room is how much may be pending of a lane. One entry may be, whatever its size,
+// as far as MaxEntries and MaxBytes allow.
+func (p *Policy) Room() (entries, bytes int64) {
+	return max((p.MaxEntries*p.KeyShare+99)/100, 1), p.MaxBytes * p.KeyShare / 100
 }
 
 // backoff returns how long to wait after the n-th attempt: the half of it is

@@ -297,7 +297,7 @@ func TestOldestDeadLettersMakeRoom(t *testing.T) {
 func TestAFullQueueRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.policy.MaxEntries, b.policy.MaxBytes = 3, 1000
+		b.policy.MaxEntries, b.policy.MaxBytes, b.policy.KeyShare = 3, 1000, 100
 		b.take = func(*queue.Ref, time.Time) (queue.Permit, error) {
 			return queue.Permit{RetryAfter: time.Hour, Own: true}, nil
 		}
@@ -317,6 +317,48 @@ func TestAFullQueueRefuses(t *testing.T) {
 		if s := b.stats(); s.Full != 2 || s.Depth != 3 || s.Accepted != 4 {
 			t.Errorf("%+v", s)
 		}
+		b.close()
+	})
+}
+
+// One key cannot take the places of all others, of entries or of bytes; one
+// entry of it may always wait.
+func TestAKeyHasItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.policy.MaxEntries, b.policy.MaxBytes, b.policy.KeyShare = 15, 1000, 20
+		b.take = func(*queue.Ref, time.Time) (queue.Permit, error) {
+			return queue.Permit{RetryAfter: time.Hour, Own: true}, nil
+		}
+		put := func(name string, size int) error {
+			e := b.entry(name)
+			e.Body = make([]byte, size)
+			_, err := b.Accept(t.Context(), e)
+			return err
+		}
+		ids := b.accept("a1", "a2", "a3")
+		if err := put("a4", 0); !errors.Is(err, queue.ErrFull) {
+			t.Errorf("more than a fifth of the entries: %v", err)
+		}
+		for name, size := range map[string]int{"b1": 100, "c1": 500} {
+			if err := put(name, size); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for name, size := range map[string]int{"b2": 100, "c2": 0} {
+			if err := put(name, size); !errors.Is(err, queue.ErrFull) {
+				t.Errorf("%s makes more than a fifth of the bytes: %v", name, err)
+			}
+		}
+		b.close()
+		b.open() // it knows what it has
+		if err := put("a4", 0); !errors.Is(err, queue.ErrFull) {
+			t.Errorf("after a restart: %v", err)
+		}
+		if _, err := b.Drop(t.Context(), ids[:1]); err != nil {
+			t.Fatal(err)
+		}
+		b.accept("a4")
 		b.close()
 	})
 }

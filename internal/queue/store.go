@@ -8,7 +8,7 @@ import (
 // Store keeps entries so that no crash loses them. Its methods may be called by
 // any number of goroutines.
 type Store interface {
-	// Put keeps e within the bounds of p. When it returns without an error, e
+	// Put keeps e within the bounds of p, and within those of its lane. When it returns without an error, e
 	// survives a crash. After ErrFull, ErrConflict or ErrUnavailable e is not
 	// kept.
 	Put(ctx context.Context, e *Entry, p *Policy) (Receipt, error)
@@ -49,13 +49,18 @@ type Query struct {
 	State State // Pending or Dead
 	// Domain and Rule, if not empty, say whose.
 	Domain, Rule string
-	Limit        int
+	// Lane, if not nil, is the only one that is listed.
+	Lane  *Lane
+	Limit int
 }
 
 // Matches reports whether entries of a rule are asked for.
 func (q *Query) Matches(domain, rule string) bool {
 	return (q.Domain == "" || q.Domain == domain) && (q.Rule == "" || q.Rule == rule)
 }
+
+// MatchesLane reports whether entries of a lane are.
+func (q *Query) MatchesLane(l Lane) bool { return q.Lane == nil || *q.Lane == l }
 
 // Depth is how much there is of one rule.
 type Depth struct {

@@ -250,6 +250,9 @@ func (p *parser) warnOfNone(f yamltext.Fields, r *Rule) {
 	if n := f.Get("cost"); n != nil && r.Cost == 0 && r.CostFrom == nil && r.CostAfter == nil {
 		p.Warnf(n, "", "a cost of 0 counts nothing: the limit never refuses")
 	}
+	if n := f.Get("on_limit"); n != nil && r.KeyParts() == 0 && yamltext.HasKey(n, "key_share") {
+		p.Warnf(n, "", "\"key_share\" has no effect without a key: all requests share the queue")
+	}
 	n := f.Get("percent")
 	switch {
 	case n == nil:

@@ -35,6 +35,8 @@ func TestHints(t *testing.T) {
 		{limit("on_limit: {action: shadow_ban, latency: 100}"), `"latency" must be a time such as 5s, not a number; write the unit: 100s`},
 		{limit("on_limit: {action: reject, retry_after_jitter: 3}"), `"retry_after_jitter" must be a time such as 5s, not a number`},
 		{limit("on_limit: {action: queue, ttl: 60}"), `"ttl" must be a time such as 5s, not a number`},
+		{limit("on_limit: {action: queue, key_share: 0%}"), `"key_share" must be from 1% to 100%; for example 10%`},
+		{limit("on_limit: {action: queue, key_share: 101%}"), `"key_share" must be from 1% to 100%`},
 		{limit("on_limit: {action: queue, backoff: 60}"), `"backoff" must be a time such as 5s, not a number`},
 		{limit(`on_limit: {action: delay, max_wait: "700"}`), `"700" is not a time, such as 250ms, 1.5s or 2m`},
 		{head + "    concurrency: 5\n    lease: 60\n", `"lease" must be a time such as 5s, not a number; write the unit: 60s`},
@@ -49,6 +51,20 @@ func TestHints(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("%q: %v, want %s", row.text, diagnostics, row.want)
+		}
+	}
+}
+
+// Where all requests have one key, nobody else has to be left room.
+func TestKeyShareWithoutAKey(t *testing.T) {
+	for key, warns := range map[string]bool{"": true, ", key: [client_ip]": false} {
+		set, diagnostics := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte(
+			"domain: api\nlimits:\n  - {name: a, rate: 5/minute, on_limit: {action: queue, key_share: 20%}" + key + "}\n")})
+		if set == nil || set.Rules()[0].OnLimit.Queueing.KeyShare != 20 {
+			t.Fatal(diagnostics)
+		}
+		if got := strings.Contains(rules.Problems(diagnostics).Error(), `"key_share" has no effect without a key`); got != warns {
+			t.Errorf("%q: %v", key, diagnostics)
 		}
 	}
 }

@@ -16,6 +16,9 @@ type Queueing struct {
 	// MaxEntries and MaxBytes bound what is kept, MaxBody the body of one
 	// request, in bytes.
 	MaxEntries, MaxBytes, MaxBody int64
+	// KeyShare is how much of MaxEntries and MaxBytes the requests of one key may
+	// take, in percent.
+	KeyShare int64
 	// TTL is how long a request may wait.
 	TTL time.Duration
 	// Retries is how often it is sent again if the backend does not take it,
@@ -47,7 +50,7 @@ const (
 // DefaultQueueing is what holds where a rule does not say.
 func DefaultQueueing() Queueing {
 	return Queueing{
-		MaxEntries: 10_000, MaxBytes: 100_000_000, MaxBody: 1_000_000, TTL: 24 * time.Hour,
+		MaxEntries: 10_000, MaxBytes: 100_000_000, MaxBody: 1_000_000, KeyShare: 10, TTL: 24 * time.Hour,
 		Retries: 10, BackoffLeast: time.Second, BackoffMost: 5 * time.Minute,
 		Concurrency: 1, Timeout: 30 * time.Second, Keep: time.Hour,
 	}
@@ -55,7 +58,7 @@ func DefaultQueueing() Queueing {
 
 func queueKeys() []string {
 	return []string{
-		"max_entries", "max_bytes", "max_body", "ttl", "retries", "backoff", "concurrency", "timeout", "keep", "keep_response",
+		"max_entries", "max_bytes", "max_body", "key_share", "ttl", "retries", "backoff", "concurrency", "timeout", "keep", "keep_response",
 	}
 }
 
@@ -101,6 +104,9 @@ func (p *parser) parseQueueing(at *yamltext.Node, f yamltext.Fields, r *Rule) {
 	number("max_entries", 1, maxQueueEntries, func(v int64) { q.MaxEntries = v })
 	bytes("max_bytes", 1, maxQueueBytes, func(v int64) { q.MaxBytes = v })
 	bytes("max_body", 0, maxQueueBody, func(v int64) { q.MaxBody = v })
+	if n := f.Get("key_share"); n != nil {
+		p.parseKeyShare(n, &q)
+	}
 	span("ttl", time.Second, maxQueueTTL, func(d time.Duration) { q.TTL = d })
 	number("retries", 0, maxQueueRetries, func(v int64) { q.Retries = int(v) })
 	if n := f.Get("backoff"); n != nil {
@@ -111,6 +117,17 @@ func (p *parser) parseQueueing(at *yamltext.Node, f yamltext.Fields, r *Rule) {
 	span("keep", 0, maxQueueTTL, func(d time.Duration) { q.Keep = d })
 	bytes("keep_response", 0, maxKeptResponse, func(v int64) { q.KeepResponse = v })
 	r.OnLimit.Queueing = &q
+}
+
+// parseKeyShare reads a percentage.
+func (p *parser) parseKeyShare(n *yamltext.Node, q *Queueing) {
+	number, percent := strings.CutSuffix(n.Text, "%")
+	v, err := strconv.ParseUint(number, 10, 8)
+	if n.Kind != yamltext.Text || !percent || err != nil || v < 1 || v > 100 {
+		p.Errorf(n, "for example 10%", "\"key_share\" must be from 1%% to 100%%")
+		return
+	}
+	q.KeyShare = int64(v)
 }
 
 // parseBackoff reads one time, or two with .. between.

@@ -43,6 +43,7 @@ func entry(n, size int) *queue.Entry {
 func put(t *testing.T, s *file.Store, n, size int) map[string]*queue.Entry {
 	t.Helper()
 	p := queue.DefaultPolicy()
+	p.KeyShare = 100
 	var mu sync.Mutex
 	accepted := map[string]*queue.Entry{}
 	var wg sync.WaitGroup
@@ -214,7 +215,7 @@ func BenchmarkPut(b *testing.B) {
 			}
 			defer func() { _ = s.Close() }()
 			p := queue.DefaultPolicy()
-			p.MaxEntries, p.MaxBytes = 1<<40, 1<<50
+			p.MaxEntries, p.MaxBytes, p.KeyShare = 1<<40, 1<<50, 100
 			b.SetParallelism(writers)
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {

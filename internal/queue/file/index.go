@@ -17,17 +17,24 @@ type place struct {
 // tally is how much there is of one rule.
 type tally struct{ entries, bytes, dead, deadBytes int64 }
 
+// load is how much is pending of one lane.
+type load struct{ entries, bytes int64 }
+
+func (l load) plus(other load) load {
+	return load{l.entries + other.entries, l.bytes + other.bytes}
+}
+
 type ruleName struct{ domain, rule string }
 
 // index is what is in the file, without the entries themselves.
 type index struct {
 	ids     map[string]*place
 	tallies map[ruleName]*tally
-	lanes   map[queue.Lane]int64 // pending entries
+	lanes   map[queue.Lane]load // what is pending
 }
 
 func newIndex() index {
-	return index{ids: map[string]*place{}, tallies: map[ruleName]*tally{}, lanes: map[queue.Lane]int64{}}
+	return index{ids: map[string]*place{}, tallies: map[ruleName]*tally{}, lanes: map[queue.Lane]load{}}
 }
 
 func (x *index) tally(domain, rule string) *tally {
@@ -63,7 +70,9 @@ func (x *index) count(p *place, sign int64) {
 	}
 	t.entries += sign
 	t.bytes += sign * p.ref.Size
-	if x.lanes[p.ref.Lane] += sign; x.lanes[p.ref.Lane] == 0 {
+	l := x.lanes[p.ref.Lane].plus(load{sign, sign * p.ref.Size})
+	x.lanes[p.ref.Lane] = l
+	if l.entries == 0 {
 		delete(x.lanes, p.ref.Lane)
 	}
 }

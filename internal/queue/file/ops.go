@@ -17,11 +17,11 @@ import (
 // lot is what the changes of one transaction take, before the index has it.
 type lot struct {
 	tallies map[ruleName]tally
-	lanes   map[queue.Lane]int64
+	lanes   map[queue.Lane]load
 }
 
 func (s *Store) lotBegins() {
-	s.lot = lot{tallies: map[ruleName]tally{}, lanes: map[queue.Lane]int64{}}
+	s.lot = lot{tallies: map[ruleName]tally{}, lanes: map[queue.Lane]load{}}
 }
 
 // Put implements [queue.Store].
@@ -41,16 +41,21 @@ func (s *Store) Put(ctx context.Context, e *queue.Entry, p *queue.Policy) (queue
 		}
 		s.mu.Lock()
 		t, taken := *s.index.tally(e.Domain, e.Rule), s.lot.tallies[name]
-		receipt.Position = s.index.lanes[ref.Lane] + s.lot.lanes[ref.Lane] + 1
+		before := s.index.lanes[ref.Lane].plus(s.lot.lanes[ref.Lane])
 		s.mu.Unlock()
+		after := before.plus(load{1, ref.Size})
+		receipt.Position = after.entries
 		if t.entries+taken.entries+1 > p.MaxEntries || t.bytes+taken.bytes+ref.Size > p.MaxBytes {
+			return nil, queue.ErrFull
+		}
+		if entries, bytes := p.Room(); before.entries > 0 && (after.entries > entries || after.bytes > bytes) {
 			return nil, queue.ErrFull
 		}
 		if err := insert(tx, e, nil); err != nil {
 			return nil, err
 		}
 		s.lot.tallies[name] = tally{entries: taken.entries + 1, bytes: taken.bytes + ref.Size}
-		s.lot.lanes[ref.Lane]++
+		s.lot.lanes[ref.Lane] = s.lot.lanes[ref.Lane].plus(load{1, ref.Size})
 		sequence := tx.Bucket([]byte(records)).Sequence()
 		return func() { s.appeared(sequence, ref, queue.Attempts{}) }, nil
 	})
@@ -217,7 +222,7 @@ func (s *Store) List(_ context.Context, q queue.Query) ([]queue.Item, error) {
 	s.mu.Lock()
 	s.index.each(func(p *place) {
 		dead := !p.attempts.Ended.IsZero()
-		if len(places) < q.Limit && dead == (q.State == queue.Dead) && q.Matches(p.ref.Domain, p.ref.Rule) {
+		if len(places) < q.Limit && dead == (q.State == queue.Dead) && q.Matches(p.ref.Domain, p.ref.Rule) && q.MatchesLane(p.ref.Lane) {
 			places = append(places, *p)
 		}
 	})
@@ -337,5 +342,5 @@ func (s *Store) Depths(context.Context) ([]queue.Depth, error) {
 func (s *Store) Waiting(_ context.Context, lane queue.Lane) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.index.lanes[lane] > 0, nil
+	return s.index.lanes[lane].entries > 0, nil
 }

@@ -12,6 +12,7 @@ import "github.com/redis/rueidis"
 //	:z :a   dead letters: sorted set of ids by time, hash: id → attempts
 //	:m      hash: n and b, entries and bytes pending; dn and db of dead letters
 //	:w      hash: lane → how many of its entries are pending
+//	:v      hash: lane → how many bytes these have together
 //	:i:H    fingerprint and id of the entry with an idempotency key
 //	:d:ID   result of an entry that was delivered
 //	:k:ID   an entry that must not appear any more
@@ -35,7 +36,11 @@ local function leave(id, sid, size, n, lane)
   redis.call('HDEL', b..':u', id)
   redis.call('HINCRBY', b..':m', 'n', -1)
   redis.call('HINCRBY', b..':m', 'b', -size)
-  if redis.call('HINCRBY', b..':w', lane, -1) <= 0 then redis.call('HDEL', b..':w', lane) end
+  redis.call('HINCRBY', b..':v', lane, -size)
+  if redis.call('HINCRBY', b..':w', lane, -1) <= 0 then
+    redis.call('HDEL', b..':w', lane)
+    redis.call('HDEL', b..':v', lane)
+  end
 end
 local function unbury(id, size)
   redis.call('ZREM', b..':z', id)
@@ -48,11 +53,13 @@ local function enter(id, size, n, lane, ref)
   redis.call('HSET', b..':x', id, sid..' '..size..' '..n..' '..lane)
   redis.call('HINCRBY', b..':m', 'n', 1)
   redis.call('HINCRBY', b..':m', 'b', size)
+  redis.call('HINCRBY', b..':v', lane, size)
   return redis.call('HINCRBY', b..':w', lane, 1)
 end
 `
 	// id, partition, lane, record, size, most entries, most bytes, ref,
-	// idempotency hash or nothing, its value, its time to live in ms.
+	// idempotency hash or nothing, its value, its time to live in ms, most
+	// entries and most bytes of the lane.
 	putText = common + `
 local id, n, lane = ARGV[1], ARGV[2], ARGV[3]
 if redis.call('EXISTS', b..':k:'..id) == 1 then return {'gone'} end
@@ -71,6 +78,13 @@ local size = tonumber(ARGV[5])
 local entries = tonumber(redis.call('HGET', b..':m', 'n') or '0')
 local bytes = tonumber(redis.call('HGET', b..':m', 'b') or '0')
 if entries + 1 > tonumber(ARGV[6]) or bytes + size > tonumber(ARGV[7]) then return {'full'} end
+local waiting = tonumber(redis.call('HGET', b..':w', lane) or '0')
+if waiting > 0 then
+  local held = tonumber(redis.call('HGET', b..':v', lane) or '0')
+  if waiting + 1 > tonumber(ARGV[12]) or held + size > tonumber(ARGV[13]) then return {'full'} end
+else
+  redis.call('HDEL', b..':v', lane) -- an older version counts no bytes of lanes
+end
 redis.call('HSET', b..':r', id, ARGV[4])
 redis.call('HSET', b..':u', id, '1')
 local position = enter(id, ARGV[5], n, lane, ARGV[8])

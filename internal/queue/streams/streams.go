@@ -305,9 +305,11 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 	e := *given
 	e.ID = tag + given.ID
 	lane := laneOf(queue.Lane{Scope: e.Scope, Key: e.Key})
+	entries, bytes := p.Room()
 	args := []string{
 		e.ID, partitionOf(lane), lane, string(e.Marshal()), strconv.FormatInt(e.Size(), 10),
 		strconv.FormatInt(p.MaxEntries, 10), strconv.FormatInt(p.MaxBytes, 10), trim(&e), "", "", "0",
+		strconv.FormatInt(entries, 10), strconv.FormatInt(bytes, 10),
 	}
 	print := e.Fingerprint()
 	if hash, ok := e.Idempotency(); ok {

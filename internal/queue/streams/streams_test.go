@@ -2,6 +2,7 @@ package streams_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -63,7 +64,7 @@ func (b *backend) await(t *testing.T, n int) {
 
 func policy(string, string) queue.Policy {
 	p := queue.DefaultPolicy()
-	p.MaxEntries, p.BackoffLeast, p.BackoffMost = 100_000, 10*time.Millisecond, 100*time.Millisecond
+	p.MaxEntries, p.KeyShare, p.BackoffLeast, p.BackoffMost = 100_000, 100, 10*time.Millisecond, 100*time.Millisecond
 	return p
 }
 
@@ -371,6 +372,54 @@ func TestUntoldWaits(t *testing.T) {
 	_, rest, _ := strings.Cut(place, " ")
 	server.Do("HSET", base+":x", receipt.ID, "1-1 "+rest)
 	b.await(t, 2)
+}
+
+// One key cannot take the places of all others, whichever node its requests come
+// to; one entry of it may always wait.
+func TestAKeyHasItsShare(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		o := streams.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: time.Now, Logger: slog.New(slog.DiscardHandler)}
+		nodes := []*streams.Store{streams.New(o), streams.New(o)}
+		p := queue.DefaultPolicy()
+		p.MaxEntries, p.MaxBytes, p.KeyShare = 15, 1000, 20
+		put := func(key, number, size int) (string, error) {
+			e := entry(key, number)
+			e.Body = make([]byte, size)
+			receipt, err := nodes[number%2].Put(t.Context(), e, &p)
+			return receipt.ID, err
+		}
+		for number := range 3 {
+			if _, err := put(1, number, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := put(1, 4, 0); !errors.Is(err, queue.ErrFull) {
+			t.Errorf("more than a fifth of the entries: %v", err)
+		}
+		large, err := put(2, 1, 500)
+		if err != nil {
+			t.Errorf("the first of its key: %v", err)
+		}
+		if _, err := put(2, 2, 0); !errors.Is(err, queue.ErrFull) {
+			t.Errorf("more than a fifth of the bytes: %v", err)
+		}
+		if _, err := nodes[0].Drop(t.Context(), []string{large}); err != nil {
+			t.Fatal(err)
+		}
+		for number := range 2 {
+			if _, err := put(2, number, 80); err != nil {
+				t.Errorf("there is room again: %v", err)
+			}
+		}
+		if _, err := put(2, 2, 80); !errors.Is(err, queue.ErrFull) {
+			t.Errorf("more than a fifth of the bytes: %v", err)
+		}
+		for _, n := range nodes {
+			if err := n.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 func awaitTrue(t *testing.T, is func() bool) {
