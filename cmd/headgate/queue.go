@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -26,6 +27,7 @@ type queueFlags struct {
 	domain, rule, state string
 	most                int
 	asJSON, body, all   bool
+	key                 []string
 }
 
 func newQueue(s streams) *cobra.Command {
@@ -37,11 +39,12 @@ letters among them: those that the backend never took. It asks the admin door.`,
 		Example: `  headgate queue ls
   headgate queue ls --state dead --rule orders
   headgate queue retry --all --rule orders
-  headgate queue drop 5K2J0B8H3M4Q6R1T9V7P2C4D`,
+  headgate queue drop 5K2J0B8H3M4Q6R1T9V7P2C4D
+  headgate queue drop --rule orders --key 7`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newQueueList(s), newQueueShow(s), newQueueChange(s, "retry", "send dead letters again"), newQueueChange(s, "drop", "forget requests, pending or dead"))
+	cmd.AddCommand(newQueueList(s), newQueueShow(s), newQueueRetry(s), newQueueDrop(s))
 	for _, sub := range cmd.Commands() {
 		completeFlags(sub)
 	}
@@ -238,24 +241,49 @@ func show(w io.Writer, it *admin.QueueItem) error {
 	return err
 }
 
-func newQueueChange(s streams, name, short string) *cobra.Command {
+func newQueueRetry(s streams) *cobra.Command {
+	var f queueFlags
+	return f.newChange(s, &cobra.Command{
+		Use:   "retry [ID]...",
+		Short: "send dead letters again",
+		Long:  "Retry takes ids, or --all for all dead letters that the filters leave.",
+	})
+}
+
+func newQueueDrop(s streams) *cobra.Command {
 	var f queueFlags
 	cmd := &cobra.Command{
-		Use:   name + " [ID]...",
-		Short: short,
-		Long:  strings.ToUpper(name[:1]) + name[1:] + " takes ids, or --all for all dead letters that the filters leave.",
+		Use:   "drop [ID]...",
+		Short: "forget requests, pending or dead",
+		Long: `Drop takes ids, or --all for all dead letters that the filters leave, or --key
+for all that is kept of a key, pending or dead.`,
 	}
+	cmd.Flags().StringArrayVar(&f.key, "key", nil, "a part of the key, as it is or as attribute=value (repeatable)")
+	return f.newChange(s, cmd)
+}
+
+// newChange makes cmd one that changes entries.
+func (f *queueFlags) newChange(s streams, cmd *cobra.Command) *cobra.Command {
+	name := cmd.Name()
 	f.bind(cmd)
 	f.bindFilter(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "all dead letters")
 	cmd.RunE = asking(&f, func(cmd *cobra.Command, args []string, c *adminClient) error {
 		switch {
+		case len(f.key) > 0 && (f.all || len(args) > 0):
+			return &usageError{"--key is all that is kept of the key", "leave --all and the ids out"}
+		case len(f.key) > 0:
 		case f.all == (len(args) > 0):
 			return &usageError{"name the ids, or say --all", "headgate queue ls --state dead shows them"}
 		case !f.all && (f.domain != "" || f.rule != ""):
 			return &usageError{"--domain and --rule need --all", ""}
 		}
-		done, err := f.change(cmd.Context(), c, name, args)
+		var done []string
+		if len(f.key) > 0 {
+			done, err = f.dropKey(cmd.Context(), c)
+		} else {
+			done, err = f.change(cmd.Context(), c, name, args)
+		}
 		if err != nil {
 			return err
 		}
@@ -304,5 +332,25 @@ func (f *queueFlags) change(ctx context.Context, c *adminClient, name string, id
 		if f.all && len(changed.IDs) == 0 {
 			return done, errors.New("some dead letters cannot be changed")
 		}
+	}
+}
+
+// dropKey drops all that is kept of a key, and returns what that was.
+func (f *queueFlags) dropKey(ctx context.Context, c *adminClient) ([]string, error) {
+	key, err := (&keysFlags{domain: f.domain, rule: f.rule, key: f.key}).keyParts(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	done := []string{}
+	for {
+		var dropped admin.QueueChange
+		err := c.postJSON(ctx, "/v1/queue/drop", admin.QueueDropKey{Domain: f.domain, Rule: f.rule, Key: key}, &dropped)
+		if refused, ok := errors.AsType[*refusedError](err); ok && refused.status == http.StatusBadRequest {
+			return done, &usageError{refused.Error(), "see headgate queue drop --help"} // all of it is what flags say
+		}
+		if err != nil || len(dropped.IDs) == 0 {
+			return done, err
+		}
+		done = append(done, dropped.IDs...)
 	}
 }

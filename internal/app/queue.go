@@ -208,9 +208,12 @@ func (a *App) takeQueued(ctx context.Context, r *queue.Ref, at time.Time) (queue
 		return queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Settle: settle, Done: done}, nil
 	}
 	p := queue.Permit{RetryAfter: v.Decision.RetryAfter, Own: v.Rule != nil && v.Rule.Scope == r.Lane.Scope}
-	if p.RetryAfter == headgate.Never {
+	switch {
+	case v.Decision.Reason == headgate.Banned:
+		p.RetryAfter, p.Why = -1, "its key is banned"
+	case p.RetryAfter == headgate.Never:
 		p.RetryAfter = -1
-	} else if v.Rule != nil && v.Rule.Limit.Algorithm() == headgate.Concurrency {
+	case v.Rule != nil && v.Rule.Limit.Algorithm() == headgate.Concurrency:
 		p.RetryAfter = min(p.RetryAfter, placeAgain) // nobody knows when a place is free
 	}
 	v.Release()

@@ -2,7 +2,7 @@ package app_test
 
 import (
 	"bytes"
-	"cmp"
+	stdcmp "cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
@@ -192,7 +194,7 @@ func TestDroppingIsAudited(t *testing.T) {
 func TestQueueDefaultsAgree(t *testing.T) {
 	r, p := rules.DefaultQueueing(), queue.DefaultPolicy()
 	want := queue.Policy{
-		MaxEntries: r.MaxEntries, MaxBytes: r.MaxBytes, MaxBody: r.MaxBody, TTL: r.TTL, Retries: r.Retries,
+		MaxEntries: r.MaxEntries, MaxBytes: r.MaxBytes, KeyShare: r.KeyShare, MaxBody: r.MaxBody, TTL: r.TTL, Retries: r.Retries,
 		BackoffLeast: r.BackoffLeast, BackoffMost: r.BackoffMost, Concurrency: r.Concurrency, Timeout: r.Timeout,
 		Keep: r.Keep, KeepBytes: r.KeepResponse,
 	}
@@ -207,7 +209,7 @@ func TestQueueDefaultsAgree(t *testing.T) {
 func TestQueuedRequestsAreChargedWhatTheyCost(t *testing.T) {
 	f := run(t, strings.Replace(queueRulesText, "rate: 1/minute", "rate: 60/minute\n    cost: {estimate: 60, from_response: X-Cost}", 1),
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("X-Cost", cmp.Or(r.URL.RawQuery, "60"))
+			w.Header().Set("X-Cost", stdcmp.Or(r.URL.RawQuery, "60"))
 		}), inFile(t))
 	f.get(t, f.proxyURL("/orders"))
 	res, _ := f.get(t, f.proxyURL("/orders?60000"))
@@ -222,5 +224,93 @@ func TestQueuedRequestsAreChargedWhatTheyCost(t *testing.T) {
 	third, _ := f.get(t, f.proxyURL("/orders"))
 	if seconds, err := strconv.Atoi(third.Header.Get("X-RateLimit-Reset")); err != nil || seconds < 30_000 {
 		t.Errorf("%v: %v", third.Header, err)
+	}
+}
+
+const keyedQueueRules = `
+domain: api
+limits:
+  - name: orders
+    match: {path: /orders}
+    key: ["header:X-Shop"]
+    rate: 1/minute
+    on_limit: {action: queue, max_entries: 30, key_share: 20%}
+`
+
+// ordered sends n requests of a shop and returns how they were answered.
+func (f *fixture) ordered(t *testing.T, shop string, n int) (statuses []int) {
+	t.Helper()
+	for range n {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.proxyURL("/orders"), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Shop", shop)
+		res, err := f.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read(t, res)
+		statuses = append(statuses, res.StatusCode)
+	}
+	return statuses
+}
+
+// A shop that sends too much does not take the places of others, and what it has
+// sent can be dropped by its key.
+func TestOneKeyDoesNotFillTheQueue(t *testing.T) {
+	f := run(t, keyedQueueRules, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), inFile(t))
+	if diff := cmp.Diff([]int{200, 202, 202, 202, 202, 202, 202, 429, 429}, f.ordered(t, "greedy", 9)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]int{200, 202}, f.ordered(t, "modest", 2)); diff != "" {
+		t.Error(diff)
+	}
+	drop := func(body string) (int, string) {
+		res, err := f.client.Post(f.adminURL("/v1/queue/drop"), "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, read(t, res)
+	}
+	for body, want := range map[string]int{
+		`{"rule":"nobody","key":["greedy"]}`:             http.StatusNotFound,
+		`{"rule":"orders","key":["a","b"]}`:              http.StatusBadRequest,
+		`{"rule":"orders","key":["greedy"],"ids":["a"]}`: http.StatusBadRequest,
+		`{"key":["greedy"]}`:                             http.StatusBadRequest,
+	} {
+		if status, text := drop(body); status != want {
+			t.Errorf("%s: %d %s", body, status, text)
+		}
+	}
+	_, text := drop(`{"rule":"orders","key":["greedy"]}`)
+	var dropped admin.QueueChange
+	if err := json.Unmarshal([]byte(text), &dropped); err != nil || len(dropped.IDs) != 6 {
+		t.Errorf("%v: %s", err, text)
+	}
+	if list := f.queues(t); len(list) != 1 || list[0].Depth != 1 {
+		t.Errorf("%+v", list)
+	}
+	if _, text := drop(`{"key":{"header:X-Shop":"greedy"}}`); text != "{\"ids\":[]}\n" {
+		t.Errorf("there is nothing left: %s", text)
+	}
+}
+
+// What waits of a key that is banned is given up when its turn comes; it keeps no
+// places until its time is over.
+func TestBannedKeysDoNotWait(t *testing.T) {
+	f := run(t, keyedQueueRules, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), inFile(t))
+	f.ordered(t, "greedy", 7)
+	f.ordered(t, "modest", 2)
+	f.mustKeys(t, "ban", `{"rule":"orders","key":["greedy"],"for":"24h"}`)
+	f.await(t, func() bool {
+		f.clock.advance(time.Second)
+		list := f.queues(t)
+		return len(list) == 1 && list[0].Dead == 6 && list[0].Depth == 0 && list[0].Delivered == 1
+	})
+	for _, item := range answerOf[admin.QueueItems](t, f, "/v1/queue/items?state=dead").Items {
+		if item.LastError != "its key is banned" || *item.Parts[0] != "greedy" {
+			t.Errorf("%+v", item)
+		}
 	}
 }

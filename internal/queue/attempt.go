@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func (q *Queue) try(l *lane, it *item, gate *time.Time) fate {
 	}
 	if !permit.Allowed {
 		if permit.RetryAfter < 0 {
-			return q.bury(it, &policy, "its limit can never let it through")
+			return q.bury(it, &policy, cmp.Or(permit.Why, "its limit can never let it through"))
 		}
 		*gate = now.Add(q.patience(l, &permit))
 		return stays

@@ -18,6 +18,9 @@ type Permit struct {
 	RetryAfter time.Duration
 	// Delay is how long an entry that may be sent has to wait for its turn.
 	Delay time.Duration
+	// Why says what never lets it through, for whoever looks at the dead letter;
+	// empty if that is the size of the limit.
+	Why string
 	// Own says that it was the limit of the entry's own rule that refused.
 	Own bool
 	// Undo gives back what was taken, for an entry that was not sent. Settle

@@ -1,14 +1,10 @@
 package admin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -95,8 +91,8 @@ func (d queues) routes() map[string]http.Handler {
 		"GET /v1/queue":            http.HandlerFunc(d.stats),
 		"GET /v1/queue/items":      d.existing(d.items),
 		"GET /v1/queue/items/{id}": d.existing(d.item),
-		"POST /v1/queue/retry":     d.existing(d.change(&queueAction{"queue_retry", queue.Pending.String(), (*queue.Queue).Retry})),
-		"POST /v1/queue/drop":      d.existing(d.change(&queueAction{"queue_drop", "dropped", (*queue.Queue).Drop})),
+		"POST /v1/queue/retry":     d.existing(d.change(&queueAction{"queue_retry", queue.Pending.String(), (*queue.Queue).Retry, d.ids})),
+		"POST /v1/queue/drop":      d.existing(d.change(&queueAction{"queue_drop", "dropped", (*queue.Queue).Drop, d.idsOrKey})),
 	}
 }
 
@@ -220,6 +216,8 @@ type queueAction struct {
 	name  string // for the audit
 	after string // what they are then
 	do    func(*queue.Queue, context.Context, []string) ([]string, error)
+	// named returns the ids that the body of a request names.
+	named func(ctx context.Context, q *queue.Queue, body []byte) ([]string, error)
 }
 
 // change answers POST /v1/queue/retry and drop.
@@ -229,9 +227,13 @@ func (d queues) change(change *queueAction) func(http.ResponseWriter, *http.Requ
 		if !ok {
 			return
 		}
-		ids, err := readIDs(body)
+		ids, err := change.named(r.Context(), q, body)
+		if problem, ok := errors.AsType[*keyError](err); ok {
+			answer.Problem(w, problem.status, problem.text)
+			return
+		}
 		if err != nil {
-			answer.Problem(w, http.StatusBadRequest, fmt.Sprintf(`the body must be {"ids":["…"]}: %v`, err))
+			queueFailed(w, err)
 			return
 		}
 		about, keys := queueSubjects(r, q, ids)
@@ -246,21 +248,4 @@ func (d queues) change(change *queueAction) func(http.ResponseWriter, *http.Requ
 		}
 		writeJSON(w, &QueueChange{IDs: found})
 	}
-}
-
-// readIDs reads a QueueChange.
-func readIDs(body []byte) ([]string, error) {
-	var want QueueChange
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&want); err != nil {
-		return nil, err
-	}
-	if decoder.More() {
-		return nil, errors.New("there is more behind it")
-	}
-	if len(want.IDs) == 0 || len(want.IDs) > maxItems || slices.Contains(want.IDs, "") {
-		return nil, fmt.Errorf("there must be from 1 to %d ids", maxItems)
-	}
-	return want.IDs, nil
 }

@@ -192,7 +192,7 @@ func TestWhatCannotBeQueuedIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLater(t)
 		l.queue.Drain()
-		l.policy.MaxEntries = 2
+		l.policy.MaxEntries, l.policy.KeyShare = 2, 100
 		l.ask("POST", "/1", "")
 		first := idOf(t, l.ask("POST", "/2", "b", "Idempotency-Key", "k"))
 		for _, c := range []struct {

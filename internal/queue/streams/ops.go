@@ -154,7 +154,7 @@ func (s *Store) List(ctx context.Context, q queue.Query) ([]queue.Item, error) {
 	}
 	var items []queue.Item
 	for tag, l := range limits {
-		if !q.Matches(l.Domain, l.Rule) {
+		if !q.Matches(l.Domain, l.Rule) || q.Lane != nil && tag != tagOf(q.Lane.Scope) {
 			continue
 		}
 		ids, err := s.idsOf(ctx, tag, q)
@@ -173,32 +173,6 @@ func (s *Store) List(ctx context.Context, q queue.Query) ([]queue.Item, error) {
 	}
 	slices.SortStableFunc(items, func(a, b queue.Item) int { return a.Entry.Accepted.Compare(b.Entry.Accepted) })
 	return items[:min(len(items), q.Limit)], nil
-}
-
-// idsOf returns the oldest of one limit.
-func (s *Store) idsOf(ctx context.Context, tag string, q queue.Query) ([]string, error) {
-	client, err := s.connected()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if q.State == queue.Dead {
-		return client.Do(ctx, client.B().Zrange().Key(s.base(tag)+":z").Min("0").Max(strconv.Itoa(q.Limit-1)).Build()).AsStrSlice()
-	}
-	var ids []string
-	for n := range partitions {
-		entries, err := client.Do(ctx, client.B().Xrange().Key(s.base(tag)+":p:"+strconv.Itoa(n)).Start("-").End("+").Count(int64(q.Limit)).Build()).AsXRange()
-		if err != nil && !rueidis.IsRedisNil(err) {
-			return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
-		}
-		for _, x := range entries {
-			if e, err := queue.Unmarshal([]byte(x.FieldValues["e"])); err == nil {
-				ids = append(ids, e.ID)
-			}
-		}
-	}
-	return ids, nil
 }
 
 // Retry implements [queue.Store].
