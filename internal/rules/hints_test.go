@@ -63,7 +63,7 @@ func TestKeyShareWithoutAKey(t *testing.T) {
 		if set == nil || set.Rules()[0].OnLimit.Queueing.KeyShare != 20 {
 			t.Fatal(diagnostics)
 		}
-		if got := strings.Contains(rules.Problems(diagnostics).Error(), `"key_share" has no effect without a key`); got != warns {
+		if got := strings.Contains(diagnostic.Problems(diagnostics).Error(), `"key_share" has no effect without a key`); got != warns {
 			t.Errorf("%q: %v", key, diagnostics)
 		}
 	}
