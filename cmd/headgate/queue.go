@@ -268,7 +268,7 @@ func (f *queueFlags) newChange(s streams, cmd *cobra.Command) *cobra.Command {
 	f.bind(cmd)
 	f.bindFilter(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "all dead letters")
-	cmd.RunE = asking(&f, func(cmd *cobra.Command, args []string, c *adminClient) error {
+	cmd.RunE = asking(f, func(cmd *cobra.Command, args []string, c *adminClient) error {
 		switch {
 		case len(f.key) > 0 && (f.all || len(args) > 0):
 			return &usageError{"--key is all that is kept of the key", "leave --all and the ids out"}
@@ -278,12 +278,11 @@ func (f *queueFlags) newChange(s streams, cmd *cobra.Command) *cobra.Command {
 		case !f.all && (f.domain != "" || f.rule != ""):
 			return &usageError{"--domain and --rule need --all", ""}
 		}
-		var done []string
+		change := f.change
 		if len(f.key) > 0 {
-			done, err = f.dropKey(cmd.Context(), c)
-		} else {
-			done, err = f.change(cmd.Context(), c, name, args)
+			change = f.dropKey
 		}
+		done, err := change(cmd.Context(), c, name, args)
 		if err != nil {
 			return err
 		}
@@ -336,7 +335,7 @@ func (f *queueFlags) change(ctx context.Context, c *adminClient, name string, id
 }
 
 // dropKey drops all that is kept of a key, and returns what that was.
-func (f *queueFlags) dropKey(ctx context.Context, c *adminClient) ([]string, error) {
+func (f *queueFlags) dropKey(ctx context.Context, c *adminClient, name string, _ []string) ([]string, error) {
 	key, err := (&keysFlags{domain: f.domain, rule: f.rule, key: f.key}).keyParts(ctx, c)
 	if err != nil {
 		return nil, err
@@ -344,7 +343,7 @@ func (f *queueFlags) dropKey(ctx context.Context, c *adminClient) ([]string, err
 	done := []string{}
 	for {
 		var dropped admin.QueueChange
-		err := c.postJSON(ctx, "/v1/queue/drop", admin.QueueDropKey{Domain: f.domain, Rule: f.rule, Key: key}, &dropped)
+		err := c.postJSON(ctx, "/v1/queue/"+name, admin.QueueDropKey{Domain: f.domain, Rule: f.rule, Key: key}, &dropped)
 		if refused, ok := errors.AsType[*refusedError](err); ok && refused.status == http.StatusBadRequest {
 			return done, &usageError{refused.Error(), "see headgate queue drop --help"} // all of it is what flags say
 		}
