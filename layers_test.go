@@ -37,6 +37,7 @@ var layers = map[string]int{
 	"internal/rules":          2, // what applies to a request
 	"internal/rules/body":     1, // the texts that rules answer with
 	"internal/rules/yamltext": 1, // YAML with positions
+	"internal/rules/follow":   3, // notices that rule files have changed
 	"internal/rules/xds":      4, // rules from a control plane
 
 	"internal/decide":        4, // beside the engine: bans, overrides, candidates

@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/jwt"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/internal/rules/xds"
 	"github.com/headgate/headgate/internal/transport/certs"
 	"github.com/headgate/headgate/internal/transport/oneport"
@@ -132,7 +133,7 @@ func New(options Options) (_ *App, err error) {
 		options.PollInterval = 30 * time.Second
 	}
 	if options.Settle <= 0 {
-		options.Settle = defaultSettle
+		options.Settle = follow.DefaultSettle
 	}
 	if options.LogLevel == nil {
 		options.LogLevel = new(slog.LevelVar) // that nobody reads

@@ -97,7 +97,7 @@ func (a *App) reloadCandidateIfChanged() {
 	c := &a.candidate
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.seen != a.fingerprintOf(a.options.Config.Candidate.Rules) {
+	if c.seen != a.filesOf(a.options.Config.Candidate.Rules).Fingerprint() {
 		a.readCandidate()
 	}
 }
@@ -106,7 +106,7 @@ func (a *App) reloadCandidateIfChanged() {
 func (a *App) readCandidate() {
 	c, paths := &a.candidate, a.options.Config.Candidate.Rules
 	now, next := a.options.Clock(), *c.files.Load()
-	c.seen = a.fingerprintOf(paths)
+	c.seen = a.filesOf(paths).Fingerprint()
 	var rs *rules.Ruleset
 	var err error
 	if noneExist(paths) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
-	"github.com/headgate/headgate/internal/rules"
 )
 
 // The names of the doors.
@@ -47,9 +46,4 @@ func (a *App) CountLoopback() { a.ours = func(netip.Addr) bool { return false } 
 func (a *App) HoldReloading() (release func()) {
 	a.reloading.Lock()
 	return a.reloading.Unlock
-}
-
-// PlacesOfRules tells which files, by their real names, are rules of paths.
-func PlacesOfRules(options rules.Options, paths ...string) func(name string) bool {
-	return ruleFiles{paths, options}.places()
 }

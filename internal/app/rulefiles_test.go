@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/follow"
 )
 
 // TestPipesAmongRules: a FIFO among the rules is not opened, which would wait for
@@ -83,8 +83,8 @@ func TestWhichFilesAreRules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	plain := app.PlacesOfRules(rules.Options{}, link, tree, filepath.Join(folder, "to_come.yaml"))
-	envoy := app.PlacesOfRules(rules.Options{Compat: rules.CompatEnvoy}, tree)
+	plain := follow.Files{Paths: []string{link, tree, filepath.Join(folder, "to_come.yaml")}}.Places()
+	envoy := follow.Files{Paths: []string{tree}, Options: rules.Options{Compat: rules.CompatEnvoy}}.Places()
 	for _, row := range []struct {
 		name         string
 		plain, envoy bool

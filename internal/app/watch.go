@@ -1,27 +1,13 @@
 package app
 
 import (
-	"context"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
+	"github.com/headgate/headgate/internal/rules/follow"
 )
 
-const (
-	// debounce is how long the files have to be quiet before they are read: an
-	// editor or a checkout writes in several steps.
-	debounce = 100 * time.Millisecond
-	// defaultSettle is how long a file that was written where it lies has to be
-	// quiet: what writes it (scp, NFS, a full disk) may pause, and what is
-	// there by then may be a part that makes sense. A file that was put in place
-	// whole, by a rename, need not wait.
-	defaultSettle = 2 * time.Second
-	// mostPostponed is how long files that never become quiet put off that they
-	// are read.
-	mostPostponed = 30 * time.Second
-	// lastReading is how long the stop waits for rules that are being read.
-	lastReading = time.Second
-)
+// lastReading is how long the stop waits for rules that are being read.
+const lastReading = time.Second
 
 // watch reloads the rules, and the candidate, whenever their files change, until
 // the App stops.
@@ -32,55 +18,23 @@ func (a *App) watch() {
 	a.watchFiles(a.options.Config.Candidate.Rules, a.reloadCandidateIfChanged)
 }
 
-// watchFiles calls changed whenever something has happened to the rule files of
-// paths, and now and then besides, until the App stops.
-//
-// It watches folders and not files: editors and Kubernetes replace files, and
-// a watch on the old one would never be heard of again. Any event is a reason
-// to compare contents, since file systems disagree about which one a swapped
-// symlink makes. A slow poll covers those that report nothing, such as NFS.
 func (a *App) watchFiles(paths []string, changed func()) {
 	if len(paths) == 0 {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	var watcher *fsnotify.Watcher
-	if !a.options.PollOnly {
-		var err error
-		if watcher, err = fsnotify.NewWatcher(); err != nil {
-			watcher = nil
-			a.log.Warn("files are not watched, only polled", "every", a.options.PollInterval, "err", err)
-		}
-	}
-	files := ruleFiles{paths, a.options.Config.RuleOptions}
-	f := &follower{
-		events: make(chan struct{}, 1), settle: a.options.Settle, poll: a.options.PollInterval, log: a.log, changed: changed,
-	}
-	f.fingerprint = func() [32]byte {
-		if watcher != nil {
-			// A new folder, or one that was replaced. First this, so that
-			// what changes after the comparison is reported.
-			f.expect(files.subscribe(watcher))
-		}
-		return files.fingerprint()
-	}
-	f.last = f.fingerprint()
-	if watcher != nil {
-		go f.forward(watcher)
-	}
-	go func() {
-		defer close(done)
-		f.follow(ctx)
-	}()
-	a.cleanup = append(a.cleanup, func() {
-		cancel()
-		a.awaitReading(done)
-		if watcher != nil {
-			_ = watcher.Close() // ends forward
-		}
+	stop := follow.Start(follow.Options{
+		Files: a.filesOf(paths), Changed: changed, Settle: a.options.Settle, Poll: a.options.PollInterval, PollOnly: a.options.PollOnly, Log: a.log,
 	})
+	a.cleanup = append(a.cleanup, func() { stop(a.awaitReading) })
 }
+
+// filesOf are the files of rules.
+func (a *App) filesOf(paths []string) follow.Files {
+	return follow.Files{Paths: paths, Options: a.options.Config.RuleOptions}
+}
+
+// fingerprint is that of the live rules.
+func (a *App) fingerprint() [32]byte { return a.filesOf(a.options.Config.Rules).Fingerprint() }
 
 // awaitReading waits until rules that are just being read have been, within
 // bounds: a file system may hang, and the counts have to be saved all the same.

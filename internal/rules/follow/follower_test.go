@@ -1,4 +1,4 @@
-package app
+package follow
 
 import (
 	"context"
@@ -84,7 +84,7 @@ func TestHalfWrittenFiles(t *testing.T) {
 				text, read, at, begin := "old", []string{"old"}, time.Duration(0), time.Now()
 				f := &follower{
 					isRule: func(name string) bool { return name != "access.log" && name != "access.log.lock" && name != "r.tmp" },
-					events: make(chan struct{}, 1), settle: defaultSettle, poll: 30 * time.Second, log: slog.New(slog.DiscardHandler),
+					events: make(chan struct{}, 1), settle: DefaultSettle, poll: 30 * time.Second, log: slog.New(slog.DiscardHandler),
 					fingerprint: func() [32]byte {
 						mu.Lock()
 						defer mu.Unlock()

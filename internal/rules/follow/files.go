@@ -1,4 +1,4 @@
-package app
+package follow
 
 import (
 	"cmp"
@@ -19,19 +19,19 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// ruleFiles are the files and folders of some rules.
-type ruleFiles struct {
-	paths   []string
-	options rules.Options
+// Files are the files and folders of some rules.
+type Files struct {
+	Paths   []string
+	Options rules.Options
 }
 
 // subscribe watches all folders in which a change may change the rules, and
 // no others any more. To watch one twice does nothing. What cannot be watched
 // is polled. The result tells of a name that the watcher reports whether rules
 // may be in it.
-func (r ruleFiles) subscribe(watcher *fsnotify.Watcher) func(name string) bool {
+func (r Files) subscribe(watcher *fsnotify.Watcher) func(name string) bool {
 	wanted := folders{}
-	for _, path := range slices.Concat(r.options.Expand(r.paths...), r.paths) {
+	for _, path := range slices.Concat(r.Options.Expand(r.Paths...), r.Paths) {
 		wanted.addPath(path)
 	}
 	for _, name := range watcher.WatchList() {
@@ -42,14 +42,14 @@ func (r ruleFiles) subscribe(watcher *fsnotify.Watcher) func(name string) bool {
 	for name := range wanted {
 		_ = watcher.Add(name)
 	}
-	return r.places()
+	return r.Places()
 }
 
-// places returns whether a file, named by its folder's real path, may be rules.
-func (r ruleFiles) places() func(name string) bool {
+// Places returns whether a file, named by its folder's real path, may be rules.
+func (r Files) Places() func(name string) bool {
 	files, trees := map[string]bool{}, []string{}
 	var siblings []string
-	for _, path := range slices.Concat(r.options.Expand(r.paths...), r.paths) {
+	for _, path := range slices.Concat(r.Options.Expand(r.Paths...), r.Paths) {
 		path, err := filepath.Abs(path)
 		if err != nil {
 			continue
@@ -57,7 +57,7 @@ func (r ruleFiles) places() func(name string) bool {
 		// Where it lies, or will lie, and what it leads to.
 		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 			files[filepath.Join(dir, filepath.Base(path))] = true
-			if r.options.Siblings {
+			if r.Options.Siblings {
 				siblings = append(siblings, filepath.Join(dir, filepath.Base(path))+".")
 			}
 		}
@@ -80,13 +80,13 @@ func (r ruleFiles) places() func(name string) bool {
 }
 
 // isRule reports whether a file in a folder is read as rules, by its name.
-func (r ruleFiles) isRule(name string) bool {
-	base, envoy := filepath.Base(name), r.options.Compat == rules.CompatEnvoy
+func (r Files) isRule(name string) bool {
+	base, envoy := filepath.Base(name), r.Options.Compat == rules.CompatEnvoy
 	switch {
 	case strings.HasPrefix(base, ".."), rules.IsTest(base):
 		return false
 	case strings.HasPrefix(base, "."):
-		return envoy && !r.options.IgnoreDotFiles
+		return envoy && !r.Options.IgnoreDotFiles
 	}
 	ext := filepath.Ext(base)
 	return envoy || ext == ".yaml" || ext == ".yml"
@@ -94,7 +94,7 @@ func (r ruleFiles) isRule(name string) bool {
 
 // walk calls f with the rule files of a folder, and with an empty name for a
 // folder that is not there.
-func (r ruleFiles) walk(path string, f func(name string)) {
+func (r Files) walk(path string, f func(name string)) {
 	_ = filepath.WalkDir(path, func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -171,17 +171,10 @@ func (f folders) addLink(name string) {
 	f.add(filepath.Dir(target))
 }
 
-// fingerprint is that of the live rules.
-func (a *App) fingerprint() [32]byte { return a.fingerprintOf(a.options.Config.Rules) }
-
-func (a *App) fingerprintOf(paths []string) [32]byte {
-	return ruleFiles{paths, a.options.Config.RuleOptions}.fingerprint()
-}
-
-// fingerprint is a hash of the names and contents of all rule files.
-func (r ruleFiles) fingerprint() [32]byte {
+// Fingerprint is a hash of the names and contents of all rule files.
+func (r Files) Fingerprint() [32]byte {
 	h := sha256.New()
-	for _, path := range r.options.Expand(r.paths...) {
+	for _, path := range r.Options.Expand(r.Paths...) {
 		info, err := os.Stat(path)
 		if err == nil && !info.IsDir() {
 			hashFile(h, path)
