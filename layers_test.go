@@ -60,6 +60,7 @@ var layers = map[string]int{
 	"internal/door/":                7, // each folder a door
 	"internal/door/admin/dashboard": 4, // the pages of the admin door
 	"internal/door/answer":          3, // what all answers share: headers and bodies
+	"internal/door/grpcserver":      5, // serves them over gRPC
 	"internal/door/httpapi":         6, // services that doors offer
 	"internal/door/grpcapi":         6,
 	"internal/door/rls":             6,

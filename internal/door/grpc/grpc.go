@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/grpcapi"
+	"github.com/headgate/headgate/internal/door/grpcserver"
 	"github.com/headgate/headgate/internal/door/rls"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/transport/netbound"
@@ -25,7 +26,7 @@ func Door() door.Door {
 
 // server is what serves the door, and its metrics.
 type server struct {
-	*rls.Server
+	*grpcserver.Server
 	metrics.Asked
 }
 
@@ -35,12 +36,17 @@ func open(p *door.Process) *server {
 		Engine: p.Engine, Clock: p.Clock, Logger: p.Logger, Clients: p.Clients,
 		Dialect: p.Config.Headers, Tokens: p.APITokens(), Failures: p.Failures,
 	})
-	s := &server{Server: rls.NewServer(rls.Of(p), rls.ServerOptions{
+	envoy := rls.Of(p)
+	s := &server{Server: grpcserver.New(grpcserver.Options{
+		Services: []grpcserver.Service{
+			{Description: rls.Description(), Server: envoy, Own: true},
+			{Description: limiter.Description(), Server: limiter},
+		},
+		HealthNames: []string{rls.HealthName}, Room: envoy.Answering(), Spared: grpcapi.Spared,
 		MaxMessage: int(c.MaxMessage), MaxConnectionAge: c.MaxConnectionAge, MaxConnectionAgeGrace: c.MaxConnectionAgeGrace,
 		MaxStreams: uint32(c.MaxStreams), HandshakeTimeout: c.HandshakeTimeout, MaxConnectionIdle: c.IdleTimeout,
 		KeepaliveMin: c.KeepaliveMin, MaxBuffers: p.MaxRoom, TLS: p.TLS, Logger: p.Logger.With("door", p.Name),
 		Interceptor: p.Telemetry.Interceptor(), Busy: p.Busy,
-		Beside: []rls.Beside{{Description: limiter.Description(), Service: limiter}},
 	})}
 	held := s.Gauge("headgate_grpc_stream_bytes", "Bytes of requests that are arriving and answers that are not read yet, all connections of gRPC together.")
 	closed := s.Counter("headgate_grpc_closed_total", "Connections of gRPC that were closed: slow, as a request did not arrive or an answer was not read in time; memory, as all together kept too much and this one the most.", "reason")

@@ -81,7 +81,7 @@ const (
 	checksField = 1 // of CheckBatchRequest
 )
 
-// Weigh implements rls.Reader.
+// Weigh implements grpcserver.Reader.
 func (r *reader) Weigh(data []byte, size int) int64 {
 	checks := 0
 	switch {
@@ -94,7 +94,7 @@ func (r *reader) Weigh(data []byte, size int) int64 {
 	return int64(checks)*checkCost + int64(size)*byteCost
 }
 
-// ReadWire implements rls.Reader.
+// ReadWire implements grpcserver.Reader.
 func (r *reader) ReadWire(data []byte) {
 	// Of more checks than there may be, each would take many times what it took
 	// on the wire.
@@ -134,4 +134,16 @@ func first(list []string) string {
 		return ""
 	}
 	return list[0]
+}
+
+// Spared reports whether a method is answered however busy the process is. What
+// ends something, or keeps it, makes room, or saves who has a place from losing
+// it.
+func Spared(method string) bool {
+	switch method {
+	case headgatev1.Limiter_Commit_FullMethodName, headgatev1.Limiter_Cancel_FullMethodName,
+		headgatev1.Limiter_Release_FullMethodName, headgatev1.Limiter_Renew_FullMethodName:
+		return true
+	}
+	return false
 }

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
-	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/door/grpcserver"
 	"github.com/headgate/headgate/internal/transport/h2bound"
 )
 
@@ -127,7 +127,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 			const most = 1 << 20
 			f := start1(t, setup{
 				rules:  threeLimits,
-				server: rls.ServerOptions{MaxBuffers: most, MaxMessage: 256 << 10, ReadTimeout: time.Minute},
+				server: grpcserver.Options{MaxBuffers: most, MaxMessage: 256 << 10, ReadTimeout: time.Minute},
 			})
 			f.trace([]step{{request(descriptor("user", "ann")), ok, codesOf{ok}, left{2}}})
 			var flood []*rude
@@ -160,7 +160,7 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 // A message that is sent drop by drop ends with its connection.
 func TestMessagesHaveToArriveInTime(t *testing.T) {
 	for _, path := range []string{rateLimit, healthCheck} {
-		f := start1(t, setup{rules: threeLimits, server: rls.ServerOptions{ReadTimeout: 50 * time.Millisecond}})
+		f := start1(t, setup{rules: threeLimits, server: grpcserver.Options{ReadTimeout: 50 * time.Millisecond}})
 		r := f.rude(t)
 		if !r.open(path) || !r.begins(1000, 10) {
 			t.Fatal("not sent")
@@ -175,7 +175,7 @@ func TestMessagesHaveToArriveInTime(t *testing.T) {
 // An answer that is not read ends with its connection, and so does one whose
 // client lets single bytes through.
 func TestAnswersHaveToBeReadInTime(t *testing.T) {
-	f := start1(t, setup{rules: threeLimits, server: rls.ServerOptions{WriteTimeout: 50 * time.Millisecond}})
+	f := start1(t, setup{rules: threeLimits, server: grpcserver.Options{WriteTimeout: 50 * time.Millisecond}})
 	r := f.rude(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	if !r.asks(rateLimit, request(descriptor("user", "ann"))) {
 		t.Fatal("not sent")
@@ -198,9 +198,9 @@ func (batches) CheckBatch(context.Context, *headgatev1.CheckBatchRequest) (*head
 // Answers that nobody reads take a bounded amount.
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	const most = 1 << 20
-	f := start1(t, setup{rules: threeLimits, server: rls.ServerOptions{
+	f := start1(t, setup{rules: threeLimits, server: grpcserver.Options{
 		MaxBuffers: most, MaxMessage: 256 << 10, WriteTimeout: time.Minute,
-		Beside: []rls.Beside{{Description: &headgatev1.Limiter_ServiceDesc, Service: batches{}}},
+		Services: []grpcserver.Service{{Description: &headgatev1.Limiter_ServiceDesc, Server: batches{}}},
 	}})
 	r := f.rude(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	for range 100 {
@@ -226,7 +226,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 
 // A watch of health may last, but not many on one connection.
 func TestWatchesLastAndAreBounded(t *testing.T) {
-	f := start1(t, setup{rules: threeLimits, server: rls.ServerOptions{
+	f := start1(t, setup{rules: threeLimits, server: grpcserver.Options{
 		ReadTimeout: 50 * time.Millisecond, WriteTimeout: 50 * time.Millisecond,
 	}})
 	health := healthpb.NewHealthClient(f.connection)
@@ -273,7 +273,7 @@ func TestWatchesLastAndAreBounded(t *testing.T) {
 func TestStreamsAreBounded(t *testing.T) {
 	f := start1(t, setup{rules: threeLimits})
 	r := f.rude(t)
-	for range rls.DefaultMaxStreams + 1 {
+	for range grpcserver.DefaultMaxStreams + 1 {
 		if !r.open(rateLimit) {
 			t.Fatal("not sent")
 		}

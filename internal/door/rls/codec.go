@@ -4,63 +4,26 @@ import (
 	"context"
 	"fmt"
 
+	// Register the messages of the service, for reflection.
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec of the other services
 	"google.golang.org/grpc/mem"
+
+	"github.com/headgate/headgate/internal/door/grpcserver"
 )
 
-// Reader is what the calls of a service beside this one are read by, if it wants
-// to tell itself what is wrong with a message: gRPC takes one that cannot be read
-// for the server's mistake.
-type Reader interface {
-	// Weigh tells, about, how many bytes the call takes while it is answered,
-	// besides the message. Of a message that is in pieces, data is nil, and only
-	// its size is known.
-	Weigh(data []byte, size int) int64
-	// ReadWire takes the bytes of the message, which are its own.
-	ReadWire(data []byte)
-}
+// Receive implements [grpcserver.Message].
+func (c *call) Receive(wire mem.BufferSlice) { c.wire = wire }
 
-// codec reads and writes calls by hand, and leaves the messages of the other
-// services of the same server, health and reflection, to protobuf.
-type codec struct{ others encoding.CodecV2 }
-
-// Name implements encoding.CodecV2.
-func (c codec) Name() string { return "proto" }
-
-// Unmarshal implements encoding.CodecV2. What is wrong with a rate limit
-// request is for the service to tell, as its caller's mistake, and a large one
-// waits for its turn before it is read.
-func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	switch r := v.(type) {
-	case *call:
-		data.Ref()
-		r.wire = data
-	case *unread:
-		data.Ref()
-		r.wire = data
-	default:
-		return c.others.Unmarshal(data, v)
-	}
-	return nil
-}
-
-// Marshal implements encoding.CodecV2. The memory of a call is free again when
+// Send implements [grpcserver.Message]. The memory of a call is free again when
 // gRPC has sent it.
-func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	switch r := v.(type) {
-	case *call:
-		r.tidy() // the answer may be kept for longer than its request
-		if r.conn != nil {
-			r.owes = cap(r.out)
-			r.conn.Owes(r.owes)
-		}
-		return mem.BufferSlice{mem.NewBuffer(&r.out, (*pool)(r))}, nil
-	case *owed:
-		return mem.BufferSlice{r.buffer()}, nil
+func (c *call) Send() mem.BufferSlice {
+	c.tidy() // the answer may be kept for longer than its request
+	if c.conn != nil {
+		c.owes = cap(c.out)
+		c.conn.Owes(c.owes)
 	}
-	return c.others.Marshal(v)
+	return mem.BufferSlice{mem.NewBuffer(&c.out, (*pool)(c))}
 }
 
 // pool is a call as the mem.BufferPool that its own answer goes back to.
@@ -85,8 +48,13 @@ const (
 	methodName  = "ShouldRateLimit"
 )
 
-// description returns what gRPC has to know of the service.
-func description() *grpc.ServiceDesc {
+// HealthName is by which name, besides that of the service, clients of
+// envoyproxy/ratelimit ask for its health.
+const HealthName = "ratelimit"
+
+// Description returns what gRPC has to know of the service, whose messages are
+// its own.
+func Description() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: serviceName,
 		HandlerType: (*any)(nil),
@@ -102,7 +70,7 @@ func shouldRateLimit(server any, ctx context.Context, read func(any) error, arou
 		return nil, fmt.Errorf("the service is %T", server)
 	}
 	c, _ := s.calls.Get().(*call)
-	c.conn = connOf(ctx)
+	c.conn = grpcserver.ConnOf(ctx)
 	err := read(c)
 	if err == nil {
 		err = c.load(ctx)

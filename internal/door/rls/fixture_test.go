@@ -18,6 +18,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/grpcserver"
 	"github.com/headgate/headgate/internal/door/rls"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
@@ -28,7 +29,7 @@ import (
 type fixture struct {
 	t          testing.TB
 	service    *rls.Service
-	server     *rls.Server
+	server     *grpcserver.Server
 	address    string
 	connection *grpc.ClientConn
 	client     envoy.RateLimitServiceClient
@@ -42,7 +43,7 @@ type setup struct {
 	rules  string
 	mark   func(*rules.Rule) // changes what the file cannot say
 	rls    rls.Options
-	server rls.ServerOptions
+	server grpcserver.Options
 	engine []engine.Option
 	store  headgate.Store
 }
@@ -79,7 +80,9 @@ func newService(t testing.TB, s setup) *fixture {
 		s.rls.Clock = func() time.Time { return time.UnixMicro(f.now.Load()) }
 	}
 	f.service = rls.New(s.rls)
-	f.server = rls.NewServer(f.service, s.server)
+	s.server.Services = append([]grpcserver.Service{{Description: rls.Description(), Server: f.service, Own: true}}, s.server.Services...)
+	s.server.HealthNames, s.server.Room = []string{rls.HealthName}, f.service.Answering()
+	f.server = grpcserver.New(s.server)
 	return f
 }
 

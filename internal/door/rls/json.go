@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/grpcserver"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
@@ -37,7 +38,7 @@ func (s *Service) serveJSON(w http.ResponseWriter, r *http.Request, bodies *answ
 		answer.Unread(w, r, err)
 		return
 	}
-	taken, err := s.room.Enter(r.Context(), int64(len(in.Bytes))*jsonByteCost, DefaultPatience)
+	taken, err := s.room.Enter(r.Context(), int64(len(in.Bytes))*jsonByteCost, grpcserver.DefaultPatience)
 	if err != nil {
 		answer.Unread(w, r, err)
 		return

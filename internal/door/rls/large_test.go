@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/door/grpcserver"
 	"github.com/headgate/headgate/internal/door/rls"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -106,7 +107,7 @@ func TestLargeRequestsAreAnsweredInTurns(t *testing.T) {
 			beside := lists{g}
 			f := start1(t, setup{
 				rules: threeLimits, store: g, rls: rls.Options{MaxAnswering: 100 << 10},
-				server: rls.ServerOptions{Beside: []rls.Beside{{Description: beside.description(), Service: beside}}},
+				server: grpcserver.Options{Services: []grpcserver.Service{{Description: beside.description(), Server: beside}}},
 			})
 			done := make(chan error, calls)
 			for range calls {

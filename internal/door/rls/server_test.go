@@ -19,7 +19,7 @@ import (
 	reflectionalpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/door/grpcserver"
 	"github.com/headgate/headgate/internal/testkit/certtest"
 	"github.com/headgate/headgate/internal/transport/certs"
 )
@@ -95,7 +95,7 @@ func TestUnixSocket(t *testing.T) {
 }
 
 func TestLargeRequestsAreRefused(t *testing.T) {
-	f := start1(t, setup{rules: threeLimits, server: rls.ServerOptions{MaxMessage: 4096}})
+	f := start1(t, setup{rules: threeLimits, server: grpcserver.Options{MaxMessage: 4096}})
 	_, err := f.client.ShouldRateLimit(context.Background(), request(descriptor("user", strings.Repeat("x", 5000))))
 	if grpcstatus.Code(err) != codes.ResourceExhausted {
 		t.Errorf("%v, want ResourceExhausted", err)
@@ -107,7 +107,7 @@ func TestLargeRequestsAreRefused(t *testing.T) {
 // notices.
 func TestConnectionsAge(t *testing.T) {
 	accepted := make(chan struct{}, 64)
-	f := newService(t, setup{rules: threeLimits, server: rls.ServerOptions{MaxConnectionAge: 20 * time.Millisecond}})
+	f := newService(t, setup{rules: threeLimits, server: grpcserver.Options{MaxConnectionAge: 20 * time.Millisecond}})
 	f.serve(&counting{listen(t), accepted})
 	for range 3 {
 		// The channel connects again by itself when it has something to send.
@@ -182,7 +182,7 @@ func TestTLS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := newService(t, setup{rules: threeLimits, server: rls.ServerOptions{TLS: server.Config()}})
+			f := newService(t, setup{rules: threeLimits, server: grpcserver.Options{TLS: server.Config()}})
 			f.serve(listen(t), grpc.WithTransportCredentials(credentials.NewTLS(row.client)))
 			_, err = f.client.ShouldRateLimit(context.Background(), request(descriptor("user", "ann")))
 			if (err == nil) != row.ok || err != nil && grpcstatus.Code(err) != codes.Unavailable {

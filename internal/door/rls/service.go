@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/grpcserver"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/h2bound"
@@ -65,7 +66,7 @@ type Service struct {
 func New(options Options) *Service {
 	s := &Service{options: options}
 	s.room.Most = options.MaxAnswering
-	s.calls.New = func() any { return &call{service: s, out: make([]byte, 0, minOut)} }
+	s.calls.New = func() any { return &call{service: s, out: make([]byte, 0, grpcserver.MinOut)} }
 	return s
 }
 
@@ -92,8 +93,6 @@ type call struct {
 }
 
 const (
-	// minOut is from which size on gRPC hands buffers back: more than 1024.
-	minOut = 1280
 	// maxKept is the most memory in bytes that a call keeps in any one place.
 	maxKept = 64 << 10
 )
@@ -103,7 +102,7 @@ func (c *call) release() {
 	c.tidy()
 	c.conn = nil
 	if cap(c.out) > maxKept {
-		c.out = make([]byte, 0, minOut)
+		c.out = make([]byte, 0, grpcserver.MinOut)
 	}
 	c.service.calls.Put(c)
 }

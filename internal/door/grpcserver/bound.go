@@ -1,4 +1,4 @@
-package rls
+package grpcserver
 
 import (
 	"context"
@@ -81,8 +81,8 @@ func (b bounded) AuthType() string {
 	return b.AuthInfo.AuthType()
 }
 
-// connOf returns the connection of a call, or nil.
-func connOf(ctx context.Context) *h2bound.Conn {
+// ConnOf returns the connection of a call, or nil.
+func ConnOf(ctx context.Context) *h2bound.Conn {
 	if p, ok := peer.FromContext(ctx); ok {
 		if b, ok := p.AuthInfo.(bounded); ok {
 			return b.conn
@@ -94,7 +94,7 @@ func connOf(ctx context.Context) *h2bound.Conn {
 // lasting lets the streams of health and reflection last, as many as a
 // connection may have.
 func lasting(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if c := connOf(stream.Context()); c != nil {
+	if c := ConnOf(stream.Context()); c != nil {
 		done, ok := c.Lasts()
 		if !ok {
 			return grpcstatus.Errorf(codes.ResourceExhausted, "the connection has %d streams of health or reflection already", h2bound.MaxLasting)

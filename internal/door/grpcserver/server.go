@@ -1,4 +1,7 @@
-package rls
+// Package grpcserver serves services over gRPC within bounds: what requests and
+// answers keep in memory, how long they take, how long a connection lasts. Beside
+// them it has the services of health and reflection.
+package grpcserver
 
 import (
 	"context"
@@ -9,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	// Register the messages of the service, for reflection.
-	_ "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
@@ -21,12 +22,12 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
-	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
+	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/transport/h2bound"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
-// The defaults of ServerOptions.
+// The defaults of Options.
 const (
 	DefaultMaxMessage            = 1 << 20
 	DefaultMaxStreams            = 250
@@ -39,12 +40,17 @@ const (
 	DefaultKeepaliveMin          = 10 * time.Second
 )
 
-// HealthName is the service name, besides the empty one, whose health the
-// server tells: that of envoyproxy/ratelimit.
-const HealthName = "ratelimit"
-
-// ServerOptions bound what callers may do. Zero values mean the defaults.
-type ServerOptions struct {
+// Options are the services, and the bounds of what callers may do. Zero values of
+// the bounds mean the defaults.
+type Options struct {
+	// Services are those that callers ask.
+	Services []Service
+	// HealthNames are further names by which clients ask for the health of the
+	// server.
+	HealthNames []string
+	// Room bounds what large requests of Services that are not Own take together
+	// while they are answered. Required if there are any.
+	Room *answer.Room
 	// TLS, if not nil, encrypts connections.
 	TLS *tls.Config
 	// MaxMessage is the size of the largest request in bytes.
@@ -74,26 +80,27 @@ type ServerOptions struct {
 	// KeepaliveMin is how often a client may send pings; the connection of one
 	// that sends more is closed.
 	KeepaliveMin time.Duration
-	// Interceptor, if not nil, is around every call. It sees neither the request
-	// nor the response of the rate limit service.
+	// Interceptor, if not nil, is around every call. Of a Service that is Own it
+	// sees neither requests nor responses.
 	Interceptor grpc.UnaryServerInterceptor
 	// Busy, if not nil, reports whether calls are to be refused; those that ask
-	// for health never are.
-	Busy func() bool
-	// Beside are further services of the same server.
-	Beside []Beside
+	// for health never are, nor the methods that Spared reports.
+	Busy   func() bool
+	Spared func(method string) bool
 }
 
-// Beside is a service that is served beside that of Envoy.
-type Beside struct {
+// Service is a service of the server.
+type Service struct {
 	// Description is what gRPC has to know of it.
 	Description *grpc.ServiceDesc
-	// Service is what its handlers are given.
-	Service any
+	// Server is what its handlers are given.
+	Server any
+	// Own says that its messages are [Message]s, which do everything themselves:
+	// wait for room when they are large, and count what they keep.
+	Own bool
 }
 
-// Server serves a Service over gRPC, and beside it the health and reflection
-// services.
+// Server serves services over gRPC. Make it with [New].
 type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
@@ -101,9 +108,9 @@ type Server struct {
 	names  []string // of the services whose health is told
 }
 
-// NewServer returns a server for s. Call [Server.Shutdown] when done with it,
-// also if it has not served.
-func NewServer(s *Service, o ServerOptions) *Server {
+// New returns a server. Call [Server.Shutdown] when done with it, also if it has
+// not served.
+func New(o Options) *Server {
 	orElse(&o.MaxMessage, DefaultMaxMessage)
 	orElse(&o.MaxStreams, DefaultMaxStreams)
 	orElse(&o.MaxBuffers, DefaultMaxBuffers)
@@ -138,17 +145,20 @@ func NewServer(s *Service, o ServerOptions) *Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: o.KeepaliveMin, PermitWithoutStream: true}),
 	}
 	if o.Busy != nil {
-		options = append(options, grpc.InTapHandle(shedding(o.Busy)))
+		options = append(options, grpc.InTapHandle(shedding(o.Busy, o.Spared)))
 	}
 	if o.Interceptor != nil {
 		options = append(options, grpc.UnaryInterceptor(o.Interceptor))
 	}
 	server := &Server{grpc: grpc.NewServer(options...), health: health.NewServer(), bound: bound}
-	server.grpc.RegisterService(description(), s)
-	server.names = []string{"", HealthName, serviceName}
-	for _, b := range o.Beside {
-		server.grpc.RegisterService(owing(b.Description, s.Answering()), b.Service)
-		server.names = append(server.names, b.Description.ServiceName)
+	server.names = append([]string{""}, o.HealthNames...)
+	for _, s := range o.Services {
+		d := s.Description
+		if !s.Own {
+			d = owing(d, o.Room)
+		}
+		server.grpc.RegisterService(d, s.Server)
+		server.names = append(server.names, d.ServiceName)
 	}
 	healthpb.RegisterHealthServer(server.grpc, server.health)
 	server.SetServing(true)
@@ -157,24 +167,14 @@ func NewServer(s *Service, o ServerOptions) *Server {
 }
 
 // shedding refuses calls while the process is busy, before anything is read.
-func shedding(busy func() bool) tap.ServerInHandle {
+func shedding(busy func() bool, spared func(method string) bool) tap.ServerInHandle {
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
-		if busy() && decides(info.FullMethodName) {
+		method := info.FullMethodName
+		if busy() && !strings.HasPrefix(method, "/grpc.health.") && (spared == nil || !spared(method)) {
 			return nil, grpcstatus.Error(codes.Unavailable, "overloaded: this process is short of memory")
 		}
 		return ctx, nil
 	}
-}
-
-// decides reports whether a method takes something. What ends something, or keeps it,
-// is answered always: it makes room, or saves who has a place from losing it.
-func decides(method string) bool {
-	switch method {
-	case headgatev1.Limiter_Commit_FullMethodName, headgatev1.Limiter_Cancel_FullMethodName,
-		headgatev1.Limiter_Release_FullMethodName, headgatev1.Limiter_Renew_FullMethodName:
-		return false
-	}
-	return !strings.HasPrefix(method, "/grpc.health.")
 }
 
 // orElse sets *v to otherwise if it is zero.
