@@ -258,7 +258,7 @@ func TestAnswersWithoutTheStoreAreNotCompared(t *testing.T) {
 func TestRequestsOfSeveralParts(t *testing.T) {
 	f := newFixture(t, limits("a=9/minute"), limits("a=2/minute"))
 	send := func(kind headgate.Kind, users ...string) {
-		q := engine.MultiQuery{Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorEnvoy}
+		q := engine.MultiQuery{Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorGRPC}
 		for _, u := range users {
 			q.Parts = append(q.Parts, engine.Part{Request: &request{"/a", u}, Cost: 1, Kind: kind})
 		}

@@ -41,16 +41,16 @@ const (
 	DoorNone Door = iota
 	// DoorAPI is POST /v1/check.
 	DoorAPI
-	// DoorEnvoy is Envoy's rate limit service, over gRPC or as JSON.
-	DoorEnvoy
+	// DoorGRPC is Envoy's rate limit service, over gRPC or as JSON.
+	DoorGRPC
 	// DoorRESP is the Redis protocol.
 	DoorRESP
 	// DoorForwardAuth is /v1/auth, for proxies that ask before they forward.
 	DoorForwardAuth
 	// DoorProxy is the reverse proxy.
 	DoorProxy
-	// DoorGRPC is headgate.v1.Limiter, the API over gRPC.
-	DoorGRPC
+	// DoorGRPCAPI is headgate.v1.Limiter, the API over gRPC.
+	DoorGRPCAPI
 	// Doors is how many there are.
 	Doors
 )
@@ -62,7 +62,7 @@ func (d Door) String() string {
 		return "none"
 	case DoorAPI:
 		return "api"
-	case DoorEnvoy:
+	case DoorGRPC:
 		return "grpc"
 	case DoorRESP:
 		return "resp"
@@ -70,7 +70,7 @@ func (d Door) String() string {
 		return "forward_auth"
 	case DoorProxy:
 		return "proxy"
-	case DoorGRPC:
+	case DoorGRPCAPI:
 		return "grpc_api"
 	case Doors:
 	}

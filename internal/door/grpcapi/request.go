@@ -47,7 +47,7 @@ type check struct {
 
 // query is what c asks the engine.
 func (c *check) query(at int64) engine.Query {
-	return engine.Query{Domain: c.domain, Request: c, Cost: c.cost, At: at, Kind: c.kind, Door: engine.DoorGRPC}
+	return engine.Query{Domain: c.domain, Request: c, Cost: c.cost, At: at, Kind: c.kind, Door: engine.DoorGRPCAPI}
 }
 
 // readCheck makes a check of in.

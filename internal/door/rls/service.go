@@ -155,7 +155,7 @@ func (s *Service) answer(ctx context.Context, c *call) (err error) {
 	}
 	v, err := s.options.Engine.DecideAll(ctx, engine.MultiQuery{
 		Domain: c.request.domain, Parts: c.parts, At: c.at,
-		Observe: s.options.Shadow, Door: engine.DoorEnvoy,
+		Observe: s.options.Shadow, Door: engine.DoorGRPC,
 	})
 	defer v.Release()
 	if err != nil {

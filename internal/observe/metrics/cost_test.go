@@ -68,7 +68,7 @@ func TestCountingByValueAllocatesNothing(t *testing.T) {
 		parts[i] = []engine.Part{{Request: &rules.Descriptor{Entries: []rules.Entry{{Key: "user", Value: value}}}, Cost: 1}}
 	}
 	i := 0
-	q := engine.MultiQuery{Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorEnvoy}
+	q := engine.MultiQuery{Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorGRPC}
 	decide := func() {
 		q.Parts, q.At = parts[i%len(parts)], q.At+10
 		i++

@@ -304,7 +304,7 @@ func TestPartsOfAnEnvoyRequestAreOneRequest(t *testing.T) {
 	back := engine.Part{Request: &request{"/a", "bob"}, Cost: 1, Kind: headgate.Refund}
 	for range 2 {
 		v, err := f.DecideAll(context.Background(), engine.MultiQuery{
-			Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorEnvoy, Parts: []engine.Part{part, part, back},
+			Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorGRPC, Parts: []engine.Part{part, part, back},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func (f *fixture) tell(t testing.TB, pairs ...string) {
 		d.Entries = append(d.Entries, rules.Entry{Key: pairs[i], Value: pairs[i+1]})
 	}
 	v, err := f.DecideAll(context.Background(), engine.MultiQuery{
-		Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorEnvoy, Parts: []engine.Part{{Request: d, Cost: 1}},
+		Domain: "api", At: f.now.UnixMicro(), Door: engine.DoorGRPC, Parts: []engine.Part{{Request: d, Cost: 1}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestValuesFromManySides(t *testing.T) {
 			for i := range each {
 				d := &rules.Descriptor{Entries: []rules.Entry{{Key: "user", Value: fmt.Sprint((i + g) % 150)}}}
 				v, err := e.DecideAll(context.Background(), engine.MultiQuery{
-					Domain: "api", At: now.UnixMicro(), Door: engine.DoorEnvoy, Parts: []engine.Part{{Request: d, Cost: 1}},
+					Domain: "api", At: now.UnixMicro(), Door: engine.DoorGRPC, Parts: []engine.Part{{Request: d, Cost: 1}},
 				})
 				if err != nil {
 					t.Error(err)
