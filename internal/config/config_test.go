@@ -41,7 +41,7 @@ func TestFullFile(t *testing.T) {
 		File:  "testdata/full.yaml",
 		Rules: []string{"testdata/rules", "testdata/more.yaml"},
 
-		RuleOptions: rules.Options{Compat: rules.CompatEnvoy, MergeDomains: true},
+		RuleOptions: rules.Options{Compat: rules.CompatEnvoy, MergeDomains: true, PlainFields: true},
 		XDS: config.XDS{
 			Address: "gateway:18001", NodeID: "n", TLS: true,
 			CA: "testdata/tls/ca", Cert: "testdata/tls/cert", Key: "testdata/tls/key", ServerName: "s",

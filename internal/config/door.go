@@ -168,5 +168,6 @@ func (c *Config) checkDoors() Errors {
 // trusted proxy, if tokens are verified; to other callers anyway.
 func (c *Config) settleRequests() {
 	c.RuleOptions.OnlyHTTP = c.onlyProxy()
+	c.RuleOptions.PlainFields = c.Proxy.Open() && c.Proxy.Underscores != "allow"
 	c.RuleOptions.NoTokens = !c.JWT.Enabled() && (c.Proxy.Open() || len(c.TrustedProxies) > 0)
 }

@@ -59,6 +59,26 @@ func ruleOptions(t *testing.T, text, variable, value string) (served, checked ru
 	return c.RuleOptions, checked
 }
 
+// TestFieldsThatTheProxyKeepsOut: the proxy keeps odd fields out unless it is told
+// to pass them, and serve and check know.
+func TestFieldsThatTheProxyKeepsOut(t *testing.T) {
+	const proxy = "proxy: {upstream: http://127.0.0.1:9000}\n"
+	for _, row := range []struct {
+		text, variable, value string
+		want                  bool
+	}{
+		{proxy, "", "", true},
+		{proxy, "HEADGATE_PROXY_UNDERSCORES", "refuse", true},
+		{proxy, "HEADGATE_PROXY_UNDERSCORES", "allow", false},
+		{"log: {level: info}\n", "", "", false},
+	} {
+		served, checked := ruleOptions(t, row.text, row.variable, row.value)
+		if served.PlainFields != row.want || checked.PlainFields != row.want {
+			t.Errorf("%+v: served %t, checked %t", row, served.PlainFields, checked.PlainFields)
+		}
+	}
+}
+
 // TestTokensThatNothingVerifies: where HTTP requests come, their claims are known
 // only with keys, for serve and for check alike.
 func TestTokensThatNothingVerifies(t *testing.T) {

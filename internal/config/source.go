@@ -232,7 +232,7 @@ func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 	for _, s := range c.settings() {
 		opens := strings.HasPrefix(s.key, "listen.")
 		switch s.key {
-		case "proxy.upstream", "proxy.listen", "jwt.keys", "jwt.secret_file", "trusted_proxies":
+		case "proxy.upstream", "proxy.listen", "proxy.underscores", "jwt.keys", "jwt.secret_file", "trusted_proxies":
 			opens = true
 		}
 		switch {

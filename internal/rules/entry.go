@@ -19,6 +19,9 @@ func (p *parser) checkEntry(at *yamltext.Node, a Attribute) {
 	if a.Kind == JWT && p.options.NoTokens {
 		p.refuseClaim(at, a)
 	}
+	if a.Kind == Header && p.options.PlainFields {
+		p.warnOfOddField(at, a)
+	}
 	if a.Kind != Other {
 		return
 	}
@@ -84,6 +87,17 @@ func (p *parser) refuseClaim(at *yamltext.Node, a Attribute) {
 		return
 	}
 	p.Warnf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request of the proxy or of forward-auth has %s: nothing verifies tokens", clip.Quote(a.String()))
+}
+
+// warnOfOddField warns of a field that the proxy takes out of requests.
+func (p *parser) warnOfOddField(at *yamltext.Node, a Attribute) {
+	odd := func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}
+	if strings.ContainsFunc(a.Name, odd) {
+		p.Warnf(at, "name a field of letters, digits and hyphens, or set proxy.underscores to allow",
+			"no request of the proxy has %s: proxy.underscores keeps out fields with anything but letters, digits and hyphens in their name", clip.Quote(a.String()))
+	}
 }
 
 // hintf reports an attribute that no request has, and is like none that they have.

@@ -123,6 +123,33 @@ func TestClaimsThatNobodyVerifies(t *testing.T) {
 	}
 }
 
+// Header fields that the proxy keeps out of requests are a warning, wherever a rule
+// asks for one.
+func TestFieldsThatTheProxyKeepsOut(t *testing.T) {
+	t.Parallel()
+	for place, text := range map[string]string{
+		"4:11": "domain: d\nlimits:\n  - name: a\n    key: ['header:X_Plan']\n    rate: 1/day\n",
+		"4:24": "domain: d\nlimits:\n  - name: a\n    match: {headers: { X.Plan: free}}\n    rate: 1/day\n",
+		"5:17": "domain: d\nlimits:\n  - name: a\n    rate: 1/day\n    tiers: {by: 'header:x_plan', pro: {rate: 2/day}}\n",
+		"5:18": "domain: d\nlimits:\n  - name: a\n    rate: 9/day\n    cost: {from: 'header:X!Cost'}\n",
+		"3:10": "domain: d\ndescriptors:\n  - key: 'header:X_Plan'\n    rate_limit: {rate: 1/day}\n",
+	} {
+		for options, want := range map[rules.Options]bool{{PlainFields: true}: true, {}: false} {
+			rs, problems := options.Parse(rules.Source{Name: "r.yaml", Data: []byte(text)})
+			got := diagnostic.Problems(problems).Error()
+			warns := strings.Contains(got, "no request of the proxy has \"header:X") && strings.Contains(got, "r.yaml:"+place)
+			if rs == nil || warns != want || !want && got != "" {
+				t.Errorf("%+v: %q of %s", options, got, text)
+			}
+		}
+	}
+	rs, problems := rules.Options{PlainFields: true}.Parse(rules.Source{Name: "r.yaml", Data: []byte(
+		"domain: d\nlimits:\n  - {name: a, key: ['header:X-Plan-2'], rate: 1/day}\n")})
+	if rs == nil || len(problems) > 0 {
+		t.Errorf("of a plain field: %v", problems)
+	}
+}
+
 // TestBrokenRatesRepeatNothing: of a rule whose rate is wrong nobody knows what it
 // would repeat.
 func TestBrokenRatesRepeatNothing(t *testing.T) {

@@ -58,6 +58,10 @@ type Options struct {
 	// that these have no claims: with OnlyHTTP it is an error to ask for one, and
 	// otherwise a warning, as other callers may know claims.
 	NoTokens bool
+	// PlainFields is for a reverse proxy that passes no header fields with anything
+	// but letters, digits and hyphens in their name, so that it is a warning to ask
+	// for one: its requests have none, as other callers may.
+	PlainFields bool
 	// KeySecret makes the digests of hashed parts of keys: the first 128 bits of
 	// the value's HMAC-SHA-256. Processes with the same secret share counts.
 	// Without one it is the value's SHA-256, which tells those who see it

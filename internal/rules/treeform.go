@@ -212,7 +212,7 @@ func (t *treeForm) readStep(f yamltext.Fields, at *yamltext.Node, what string, s
 		t.Warnf(n, "wildcards stand in the value", "the * in the key %s is taken literally", clip.Quote(s.key))
 	}
 	s.attribute = keyAttribute(s.key)
-	if s.attribute.Kind == JWT || t.options.OnlyHTTP && s.key != remoteAddress { // which is client_ip too
+	if s.attribute.Kind == JWT || s.attribute.Kind == Header || t.options.OnlyHTTP && s.key != remoteAddress { // which is client_ip too
 		t.checkEntry(n, s.attribute)
 	}
 	s.kind = bareStep
