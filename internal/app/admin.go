@@ -36,7 +36,7 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 	}
 	if tried := &a.candidate; tried.comparing != nil {
 		o.Candidate = &admin.Candidate{
-			Comparing: tried.comparing, Paths: c.Candidate.Rules, Loaded: func() admin.Loaded { return tried.files.Load().told() },
+			Comparing: tried.comparing, Paths: c.Candidate.Rules, Loaded: func() admin.Loaded { return tried.files.Load().told("files") },
 			Store: func() admin.CandidateStore {
 				s := tried.store.Stats()
 				return admin.CandidateStore{Keys: s.Keys, MaxKeys: cmp.Or(c.Candidate.MaxKeys, defaultMaxKeys), Bytes: s.Bytes, Evicted: s.EvictedInDebt}

@@ -164,7 +164,7 @@ func New(options Options) (_ *App, err error) {
 		}
 		none := new(rules.Ruleset)
 		domains, err := a.domains(none)
-		a.state.Store(&rulesState{rules: none, domains: domains, waiting: true})
+		a.state.Store(&rulesState{reading: reading{rules: none}, domains: domains, waiting: true})
 		return a, err
 	}
 	a.seen = a.fingerprint()
@@ -177,7 +177,7 @@ func New(options Options) (_ *App, err error) {
 		return nil, err
 	}
 	a.warn(rs)
-	a.state.Store(&rulesState{rules: rs, domains: domains, loadedAt: a.options.Clock(), succeeded: 1})
+	a.state.Store(&rulesState{reading: reading{rules: rs, loadedAt: a.options.Clock(), succeeded: 1}, domains: domains})
 	return a, nil
 }
 

@@ -6,13 +6,11 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/internal/decide/candidate"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
@@ -35,17 +33,9 @@ type candidateState struct {
 // candidateFiles says how reading them went. It is never changed, only
 // replaced.
 type candidateFiles struct {
-	rules    *rules.Ruleset // nil if there have been none that are right
-	absent   bool           // there are no files, or no more
-	loadedAt time.Time
-	failure  error // nil if the last attempt went well
+	reading
 
-	succeeded, failed uint64
-}
-
-// told is what the admin door says of it.
-func (f *candidateFiles) told() admin.Loaded {
-	return admin.Loaded{Source: "files", Rules: f.rules, At: f.loadedAt, Succeeded: f.succeeded, Failed: f.failed, Problem: firstOf(f.failure)}
+	absent bool // there are no files, or no more
 }
 
 // openCandidate begins to compare, if there is a candidate, and returns what
@@ -115,7 +105,7 @@ func (a *App) readCandidate() {
 		rs, err = a.options.Config.RuleOptions.Load(paths...)
 	}
 	if err != nil {
-		next.failure = err
+		next.failure, next.failedAt = err, now
 		next.failed++
 		c.files.Store(&next)
 		if next.rules == nil || next.absent {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
@@ -46,4 +47,24 @@ func (a *App) CountLoopback() { a.ours = func(netip.Addr) bool { return false } 
 func (a *App) HoldReloading() (release func()) {
 	a.reloading.Lock()
 	return a.reloading.Unlock
+}
+
+// Reloads says how often rules were read and how that went.
+type Reloads struct {
+	// Succeeded counts rules that were put in force, the first included;
+	// Failed those that were not, because something was wrong with them.
+	Succeeded, Failed uint64
+	// LastSuccess and LastFailure say when; zero if never.
+	LastSuccess, LastFailure time.Time
+	// LastError is what was wrong the last time, nil if that went well.
+	LastError error
+}
+
+// Reloads returns how reloading has gone so far.
+func (a *App) Reloads() Reloads {
+	s := a.state.Load()
+	return Reloads{
+		Succeeded: s.succeeded, Failed: s.failed,
+		LastSuccess: s.loadedAt, LastFailure: s.failedAt, LastError: s.failure,
+	}
 }

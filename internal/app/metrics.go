@@ -114,11 +114,11 @@ func (a *App) reloadMetrics(c *metrics.Asked) {
 	at := c.Gauge("headgate_reload_last_success_timestamp_seconds", "When the rules in force were read.")
 	good := c.Gauge("headgate_reload_last_successful", "0 if the last attempt failed and older rules are in force.")
 	c.Ask(func(out chan<- prometheus.Metric) {
-		r := a.Reloads()
-		reloads(out, float64(r.Succeeded), "success")
-		reloads(out, float64(r.Failed), "failure")
-		at(out, float64(max(r.LastSuccess.UnixMilli(), 0))/1000)
-		good(out, oneIf(r.LastError == nil))
+		r := a.state.Load()
+		reloads(out, float64(r.succeeded), "success")
+		reloads(out, float64(r.failed), "failure")
+		at(out, float64(max(r.loadedAt.UnixMilli(), 0))/1000)
+		good(out, oneIf(r.failure == nil))
 	})
 }
 

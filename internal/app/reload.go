@@ -10,45 +10,38 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// rulesState is which rules are in force and how the last reload went. It is
-// never changed, only replaced.
-type rulesState struct {
-	rules    *rules.Ruleset
-	domains  map[string]string // of doors whose callers name none
-	waiting  bool              // for the first rules of a control plane
+// reading says which rules have been read, the live ones or a candidate's, and
+// how that went.
+type reading struct {
+	rules    *rules.Ruleset // nil if there have been none that are right
 	loadedAt time.Time
 	failedAt time.Time // of the last failure
 	failure  error     // nil if the last attempt went well
 
 	succeeded, failed uint64
+}
+
+// told is what the admin door says of it.
+func (r *reading) told(source string) admin.Loaded {
+	return admin.Loaded{Source: source, Rules: r.rules, At: r.loadedAt, Succeeded: r.succeeded, Failed: r.failed, Problem: firstOf(r.failure)}
+}
+
+// rulesState is which rules are in force and how the last reload went. It is
+// never changed, only replaced.
+type rulesState struct {
+	reading
+
+	domains map[string]string // of doors whose callers name none
+	waiting bool              // for the first rules of a control plane
 
 	// before is what was in force before these, held what the guard keeps from
 	// being; nil if there is none.
 	before, held *rules.Ruleset
 	rolledBack   bool
-}
-
-// Reloads says how often rules were read and how that went, for metrics.
-type Reloads struct {
-	// Succeeded counts rules that were put in force, the first included;
-	// Failed those that were not, because something was wrong with them.
-	Succeeded, Failed uint64
-	// LastSuccess and LastFailure say when; zero if never.
-	LastSuccess, LastFailure time.Time
-	// LastError is what was wrong the last time, nil if that went well.
-	LastError error
-}
-
-// Reloads returns how reloading has gone so far.
-func (a *App) Reloads() Reloads {
-	s := a.state.Load()
-	return Reloads{
-		Succeeded: s.succeeded, Failed: s.failed,
-		LastSuccess: s.loadedAt, LastFailure: s.failedAt, LastError: s.failure,
-	}
 }
 
 // load reads the rules, from files or from the binary.

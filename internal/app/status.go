@@ -44,14 +44,11 @@ func (a *App) storeStatus() admin.StoreStatus {
 
 // loaded says which rules are in force, for the admin door.
 func (a *App) loaded() admin.Loaded {
-	s := a.state.Load()
-	l := admin.Loaded{
-		Source: a.options.Config.RulesFrom.String(), Rules: s.rules, At: s.loadedAt, Succeeded: s.succeeded, Failed: s.failed, Problem: firstOf(s.failure),
-	}
+	source := a.options.Config.RulesFrom.String()
 	if len(a.options.BuiltIn) > 0 {
-		l.Source = "built_in"
+		source = "built_in"
 	}
-	return l
+	return a.state.Load().told(source)
 }
 
 // maxKeys is how many keys the embedded store may have.
