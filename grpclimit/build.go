@@ -72,6 +72,10 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Opt
 			return nil, err
 		}
 	}
+	if g.maxWait > 0 && !slices.ContainsFunc(g.checks, func(k check) bool { return k.limitBy != nil }) &&
+		!slices.ContainsFunc(g.ops, func(op headgate.Op) bool { return op.Limit.Algorithm() != headgate.Concurrency }) {
+		return nil, fmt.Errorf("grpclimit: Wait of the limit %q has no effect on Concurrent: nobody knows when one of those under way will end", g.name)
+	}
 	return g, nil
 }
 
@@ -82,6 +86,9 @@ func (c *config) set(options []Option) error {
 			return fmt.Errorf("grpclimit: option %d of the limit %q is nil", i+1, c.name)
 		}
 		o.apply(c)
+	}
+	if err := c.options.Err(); err != nil {
+		return fmt.Errorf("grpclimit: the limit %q: %w", c.name, err)
 	}
 	for _, method := range c.only {
 		if why := notMethod(method); why != "" {

@@ -42,7 +42,10 @@ func (c *Call) Metadata(key string) []string {
 // interceptors and [Validate] refuse.
 type By func(*Call) (key string, ok bool)
 
-func (b By) apply(c *config) { c.by = b }
+func (b By) apply(c *config) {
+	c.options.Once("By")
+	c.by = b
+}
 
 // ByPeer counts by the address of the peer, without its port, IPv6 by its /64.
 // That is the address of a proxy, if there is one. It is the default of servers.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/checks"
 )
 
 // Option configures an interceptor. A [By] is an option itself.
@@ -15,6 +16,14 @@ type Option interface {
 type option func(*config)
 
 func (o option) apply(c *config) { o(c) }
+
+// single is an option of which a second would replace the first.
+func single(name string, o option) Option {
+	return option(func(c *config) {
+		c.options.Once(name)
+		o(c)
+	})
+}
 
 // config collects what the options of one limit say.
 type config struct {
@@ -27,6 +36,7 @@ type config struct {
 	maxWait time.Duration
 	onError func(context.Context, error)
 	also    []also
+	options checks.Given
 }
 
 type also struct {
@@ -39,12 +49,12 @@ type also struct {
 // the same keys together, and keep their counts when their numbers change. Limits
 // without a name count together only if they are the same.
 func Name(name string) Option {
-	return option(func(c *config) { c.name, c.given = name, name })
+	return single("Name", func(c *config) { c.name, c.given = name, name })
 }
 
 // Cost sets what a call takes instead of 1. Of cost 0 it passes if anything
 // would; of a negative one it is refused.
-func Cost(cost func(*Call) int64) Option { return option(func(c *config) { c.cost = cost }) }
+func Cost(cost func(*Call) int64) Option { return single("Cost", func(c *config) { c.cost = cost }) }
 
 // LimitBy lets each call have its own limit, such as that of its user's plan or of
 // its method. Calls for which it returns false have the limit that the interceptor
@@ -53,27 +63,31 @@ func Cost(cost func(*Call) int64) Option { return option(func(c *config) { c.cos
 // count of a key. An invalid limit, or two of one name for one call, refuses it with
 // UNAVAILABLE, and [OnError] is told why; for no limit at all there is [headgate.Unlimited].
 func LimitBy(choose func(*Call) (headgate.Limit, bool)) Option {
-	return option(func(c *config) { c.limitBy = choose })
+	return single("LimitBy", func(c *config) { c.limitBy = choose })
 }
 
 // Methods limits only these methods, by their full names, such as
 // /package.Service/Method; there are no patterns. It holds for all limits of the
 // interceptor.
 func Methods(names ...string) Option {
-	return option(func(c *config) { c.only = append(c.only, names...) })
+	return option(func(c *config) {
+		checks.Some(&c.options, "Methods", names)
+		c.only = append(c.only, names...)
+	})
 }
 
 // Wait holds a call back for at most d until it fits, instead of refusing it:
 // to pace a client, or to smooth the load of a server. It fails at once if it
 // would be later, or later than its deadline. When there is room again whoever
-// asks first has it.
-func Wait(d time.Duration) Option { return option(func(c *config) { c.maxWait = d }) }
+// asks first has it. It is not for [headgate.Concurrent]: nobody knows when one of
+// those under way will end.
+func Wait(d time.Duration) Option { return single("Wait", func(c *config) { c.maxWait = d }) }
 
 // OnError calls f with every error of the Limiter: a store that could not
 // answer, an invalid cost, an invalid limit of [LimitBy]. The Limiter's failure policy has decided
 // about the call by then. f must be safe for concurrent use.
 func OnError(f func(context.Context, error)) Option {
-	return option(func(c *config) { c.onError = f })
+	return single("OnError", func(c *config) { c.onError = f })
 }
 
 // Also adds a limit that the same calls have to keep, such as a daily one

@@ -72,6 +72,9 @@ func (c *config) set(options []Option) error {
 		}
 		o.apply(c)
 	}
+	if err := c.options.Err(); err != nil {
+		return fmt.Errorf("httplimit: the limit %q: %w", c.name, err)
+	}
 	for _, status := range c.refund {
 		if status < 100 || status > 999 {
 			return fmt.Errorf("httplimit: RefundIf of the limit %q: %d is no status", c.name, status)

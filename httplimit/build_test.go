@@ -54,6 +54,17 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.Clock(time.Now))}, `httplimit: Clock inside Also has no effect`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.RefundIf(404, 99999)}, `httplimit: RefundIf of the limit "default": 99999 is no status`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Dialect(9)}, `httplimit: the limit "default": there is no dialect(9)`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.ByIP(), httplimit.ByHeader("X-Api-Key")}, `httplimit: the limit "default": By is given twice, and the second would replace the first: to count by both`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Name("a"), httplimit.Name("b")}, `httplimit: the limit "b": Name is given twice`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Cost(func(*http.Request) int64 { return 1 }), httplimit.IETF, httplimit.Cost(func(*http.Request) int64 { return 2 })}, `httplimit: the limit "default": Cost is given twice`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.LimitBy(nil), httplimit.LimitBy(nil)}, `httplimit: the limit "default": LimitBy is given twice`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.OnLimit(nil), httplimit.OnLimit(nil)}, `httplimit: the limit "default": OnLimit is given twice`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.OnError(nil), httplimit.OnError(nil)}, `httplimit: the limit "default": OnError is given twice`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.Clock(time.Now), httplimit.Clock(time.Now)}, `httplimit: the limit "default": Clock is given twice`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.IETF, httplimit.GitHub}, `httplimit: the limit "default": a Dialect is given twice`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.RefundIf()}, `httplimit: the limit "default": RefundIf is given no values`, nil},
+		{limiter, fine, []httplimit.Option{httplimit.RefundIf(200), httplimit.RefundIf(204), httplimit.Also(fine, httplimit.ByHeader("A")), httplimit.Also(headgate.PerDay(9), httplimit.ByHeader("A"))}, "", nil},
+		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.ByIP(), httplimit.ByHeader("A"))}, `httplimit: the limit "default-2": By is given twice`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.By(nil))}, `httplimit: the function of By of the limit "default-2" is nil`, nil},
 	} {
 		err := httplimit.Validate(row.limiter, row.limit, row.options...)

@@ -27,7 +27,10 @@ import (
 // name, returns nil, which [New] and [Validate] refuse.
 type By func(*http.Request) (key string, ok bool)
 
-func (b By) apply(c *config) { c.by = b }
+func (b By) apply(c *config) {
+	c.options.Once("By")
+	c.by = b
+}
 
 // ByIP counts by the client's address, IPv6 by its /64. That is the address of
 // the peer, unless it is in one of the trusted networks: proxies whose

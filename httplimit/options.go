@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/checks"
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
@@ -17,6 +18,14 @@ type Option interface {
 type option func(*config)
 
 func (o option) apply(c *config) { o(c) }
+
+// single is an option of which a second would replace the first.
+func single(name string, o option) Option {
+	return option(func(c *config) {
+		c.options.Once(name)
+		o(c)
+	})
+}
 
 // config collects what the options of one limit say.
 type config struct {
@@ -31,6 +40,7 @@ type config struct {
 	onError func(*http.Request, error)
 	clock   func() time.Time
 	also    []also
+	options checks.Given
 
 	clockSet bool // by an option
 }
@@ -47,13 +57,13 @@ type also struct {
 // them where even the same limit is to count apart, as for /login and /register,
 // or by different things.
 func Name(name string) Option {
-	return option(func(c *config) { c.name, c.given = name, name })
+	return single("Name", func(c *config) { c.name, c.given = name, name })
 }
 
 // Cost sets what a request takes instead of 1. A request of cost 0 passes if
 // anything would; a negative one is refused.
 func Cost(cost func(*http.Request) int64) Option {
-	return option(func(c *config) { c.cost = cost })
+	return single("Cost", func(c *config) { c.cost = cost })
 }
 
 // LimitBy lets each request have its own limit, such as that of its user's plan:
@@ -70,7 +80,7 @@ func Cost(cost func(*http.Request) int64) Option {
 // limit starts afresh. An invalid limit, or two of one name for one request, refuses
 // it with 503, and [OnError] is told why; for no limit at all there is [headgate.Unlimited].
 func LimitBy(choose func(*http.Request) (headgate.Limit, bool)) Option {
-	return option(func(c *config) { c.limitBy = choose })
+	return single("LimitBy", func(c *config) { c.limitBy = choose })
 }
 
 // RefundIf gives a request's cost back if the handler answers with one of
@@ -83,26 +93,29 @@ func LimitBy(choose func(*http.Request) (headgate.Limit, bool)) Option {
 // takes over the connection gets nothing back, and neither does a client that
 // hung up before the handler returned, so that to hang up is never cheaper.
 func RefundIf(status ...int) Option {
-	return option(func(c *config) { c.refund = append(c.refund, status...) })
+	return option(func(c *config) {
+		checks.Some(&c.options, "RefundIf", status)
+		c.refund = append(c.refund, status...)
+	})
 }
 
 // OnLimit lets h answer refused requests. The header fields are set before;
 // [Refused] tells h more. h chooses the status.
 func OnLimit(h http.Handler) Option {
-	return option(func(c *config) { c.onLimit = h })
+	return single("OnLimit", func(c *config) { c.onLimit = h })
 }
 
 // OnError calls f with every error of the Limiter: a store that could not
 // answer, an invalid cost, an invalid limit of [LimitBy]. The Limiter's failure policy has decided
 // about the request by then. f must be safe for concurrent use.
 func OnError(f func(*http.Request, error)) Option {
-	return option(func(c *config) { c.onError = f })
+	return single("OnError", func(c *config) { c.onError = f })
 }
 
 // Clock sets the clock by which a refund knows how long ago its request was,
 // and [GitHub] the time of day; time.Now if not given. Give the clock of headgate.WithClock, if there is one.
 func Clock(now func() time.Time) Option {
-	return option(func(c *config) { c.clock, c.clockSet = now, true })
+	return single("Clock", func(c *config) { c.clock, c.clockSet = now, true })
 }
 
 // Also adds a limit that the same requests have to keep, such as a daily one
@@ -137,7 +150,10 @@ const (
 	Draft03
 )
 
-func (d Dialect) apply(c *config) { c.dialect = d }
+func (d Dialect) apply(c *config) {
+	c.options.Once("a Dialect")
+	c.dialect = d
+}
 
 // String returns the dialect's name, such as ietf.
 func (d Dialect) String() string {
