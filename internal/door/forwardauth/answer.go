@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
-	"github.com/headgate/headgate/internal/rules"
 )
 
 // answer turns the verdict into what the proxy goes by.
@@ -38,34 +38,22 @@ func refuse(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdi
 		answer.Problem(w, http.StatusServiceUnavailable, q.warning)
 		return
 	}
-	on := &v.Rule.OnLimit
-	if on.Action == rules.ShadowBan {
-		refuseHidden(w, r, q, v, dialect)
+	told := door.Refusal(v, q.policies, dialect)
+	if v.Outcome() == engine.ShadowBanned {
+		pretend(w, r, v, told)
 		return
 	}
-	answer.Postpone(q.policies, on.Jitter.Extra)
-	answer.Refuse(w, r, answer.Refusal{
-		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
-		Policies: q.policies, Dialect: dialect,
-	})
+	door.Refuse(w, r, v, told)
 }
 
-// refuseHidden answers a request over the limit of a rule of which clients must
+// pretend answers a request over the limit of a rule of which clients must
 // not learn. The answer is what its client should see; a proxy that knows how,
 // as nginx does, sends it with the status that X-Headgate-Status tells.
-func refuseHidden(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdict, dialect answer.Dialect) {
-	if v.Outcome() != engine.ShadowBanned { // as the store did not answer
-		answer.Problem(w, http.StatusServiceUnavailable, "the service cannot answer at the moment")
-		return
-	}
-	on := &v.Rule.OnLimit
-	if latency := on.Latency.Pick(rand.Int64N); latency > 0 {
+func pretend(w http.ResponseWriter, r *http.Request, v *engine.Verdict, told answer.Refusal) {
+	if latency := v.Rule.OnLimit.Latency.Pick(rand.Int64N); latency > 0 {
 		_ = stay(w, r, latency) // cut short, there is nobody to answer
 	}
-	answer.Pretend(w, r, answer.Refusal{
-		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
-		Policies: q.policies, Dialect: dialect,
-	})
+	answer.Pretend(w, r, told)
 }
 
 // allow lets the request pass; warning, if there is one, is for the eyes of

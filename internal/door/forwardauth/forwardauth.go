@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/httprequest"
@@ -136,18 +136,8 @@ func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 		Endless: true,
 		Domain:  q.domain, Request: q, Cost: q.cost, At: at, Door: engine.DoorForwardAuth,
 	})
-	if err != nil {
-		level := slog.LevelError
-		if errors.Is(err, headgate.ErrUnavailable) {
-			level = slog.LevelDebug // whoever watches the store says so once
-		}
-		h.options.Logger.Log(ctx, level, "check failed", "domain", q.domain, "err", err)
-	}
-	for i, results := 0, v.Results(); i < len(results); i++ {
-		if r := &results[i]; r.Enforced && !r.Hidden() {
-			q.policies = answer.Append(q.policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at})
-		}
-	}
+	door.Report(ctx, h.options.Logger, q.domain, err)
+	q.policies = door.Policies(q.policies, v.Results(), at)
 	if !v.Known {
 		q.warning = fmt.Sprintf("the domain %q has no rules", q.domain)
 		if h.due(aboutDomain, q.at) {
@@ -164,9 +154,7 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict
 	if stay(w, r, v.Delay) {
 		return true
 	}
-	if err := h.options.Engine.Undo(context.WithoutCancel(ctx), v, h.options.Clock().UnixMicro()); err != nil {
-		h.options.Logger.DebugContext(ctx, "place in the queue was not freed", "err", err)
-	}
+	door.Leave(ctx, h.options.Engine, h.options.Logger, v, h.options.Clock().UnixMicro())
 	return false
 }
 

@@ -7,7 +7,6 @@ package grpcapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -15,9 +14,9 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
@@ -177,35 +176,25 @@ func (s *Service) decide(ctx context.Context, c *check, at int64) engine.Verdict
 
 // answer is what the caller is told of v, without header fields.
 func (s *Service) answer(ctx context.Context, v *engine.Verdict) *headgatev1.CheckResponse {
-	lease, err := s.options.Engine.LeaseToken(ctx, v)
-	if err != nil && s.options.Engine.WarnsOfToken(v) {
-		s.options.Logger.WarnContext(ctx, "no token for a lease: it ends by itself, which is told once a minute", "err", err)
-	}
-	return &headgatev1.CheckResponse{Verdict: verdictOf(v), Lease: lease}
+	return &headgatev1.CheckResponse{Verdict: verdictOf(v), Lease: door.Lease(ctx, s.options.Engine, s.options.Logger, v)}
 }
 
 // report logs an error of the engine's.
 func (s *Service) report(ctx context.Context, domain string, err error) {
-	if err == nil {
-		return
-	}
-	level := slog.LevelError
-	if errors.Is(err, headgate.ErrUnavailable) {
-		level = slog.LevelDebug // whoever watches the store says so once
-	}
-	s.options.Logger.Log(ctx, level, "check failed", "domain", domain, "err", err)
+	door.Report(ctx, s.options.Logger, domain, err)
 }
 
 // unsettled returns the status for a lease or a reservation about which the
 // engine said err.
 func (s *Service) unsettled(ctx context.Context, what string, err error) error {
-	switch {
-	case errors.Is(err, engine.ErrBadToken):
+	switch door.WhyUnsettled(ctx, s.options.Logger, err) {
+	case door.Settled:
+		return nil
+	case door.NotOurs:
 		return grpcstatus.Errorf(codes.NotFound, "the %s is none that was given here, or is damaged", what)
-	case errors.Is(err, headgate.ErrUnavailable):
-		s.options.Logger.DebugContext(ctx, "token not settled", "err", err)
+	case door.Unanswered:
 		return grpcstatus.Error(codes.Unavailable, "the store does not answer; try again")
+	case door.Broken:
 	}
-	s.options.Logger.ErrorContext(ctx, "token not settled", "err", err)
 	return grpcstatus.Error(codes.Internal, "internal error")
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/headgate/headgate"
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
@@ -47,12 +48,7 @@ func verdictOf(v *engine.Verdict) *headgatev1.Verdict {
 // to come before Release.
 func (s *Service) headers(v *engine.Verdict, at int64) []*headgatev1.Header {
 	results := v.Results()
-	policies := make([]answer.Policy, 0, len(results))
-	for i := range results {
-		if r := &results[i]; r.Enforced && !r.Hidden() {
-			policies = append(policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at})
-		}
-	}
+	policies := door.Policies(make([]answer.Policy, 0, len(results)), results, at)
 	var list []*headgatev1.Header
 	var space [384]byte
 	answer.Each(space[:0], s.options.Dialect.Or(v.Headers()), policies, func(name string, value []byte) {

@@ -182,7 +182,7 @@ type later struct{ name, token string }
 
 // answer answers with v and, if there is one, a token.
 func (h *Handler) answer(w http.ResponseWriter, c *call, v *engine.Verdict, at int64, t later) {
-	c.policies = policies(c.policies[:0], v.Results(), at)
+	c.policies = door.Policies(c.policies[:0], v.Results(), at)
 	answer.Headers(w.Header(), h.options.Dialect.Or(v.Headers()), c.policies...)
 	status := http.StatusOK
 	if !v.Allowed {
@@ -222,16 +222,6 @@ func (h *Handler) decide(ctx context.Context, c *check, at int64) engine.Verdict
 // query is what c asks the engine.
 func (h *Handler) query(c *check, at int64) engine.Query {
 	return engine.Query{Domain: c.domain, Request: c, Cost: c.cost, At: at, Kind: c.kind, Door: engine.DoorAPI}
-}
-
-// policies appends what the enforced limits said at that time.
-func policies(dst []answer.Policy, results []engine.Result, at int64) []answer.Policy {
-	for i := range results {
-		if r := &results[i]; r.Enforced && !r.Hidden() {
-			dst = append(dst, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at})
-		}
-	}
-	return dst
 }
 
 //nolint:gochecknoglobals // an immutable header value, so that the hot path makes none

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
@@ -75,14 +74,15 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out, err := h.settled(r, b, at)
-	switch {
-	case errors.Is(err, engine.ErrBadToken):
-		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("%q is none that was given here, or is damaged", name))
-	case err != nil:
-		h.options.Logger.DebugContext(r.Context(), "token not settled", "path", r.URL.Path, "err", err)
-		answer.Problem(w, http.StatusServiceUnavailable, "the store does not answer; try again")
-	default:
+	switch door.WhyUnsettled(r.Context(), h.options.Logger, err) {
+	case door.Settled:
 		write(w, http.StatusOK, append(out, '\n'))
+	case door.NotOurs:
+		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("%q is none that was given here, or is damaged", name))
+	case door.Unanswered:
+		answer.Problem(w, http.StatusServiceUnavailable, "the store does not answer; try again")
+	case door.Broken:
+		answer.Problem(w, http.StatusInternalServerError, "internal error")
 	}
 }
 
@@ -213,21 +213,10 @@ func appendToken(dst []byte, t later) []byte {
 
 // lease returns the token of what v holds while its request is under way.
 func (h *Handler) lease(ctx context.Context, v *engine.Verdict) string {
-	token, err := h.options.Engine.LeaseToken(ctx, v)
-	if err != nil && h.options.Engine.WarnsOfToken(v) {
-		h.options.Logger.WarnContext(ctx, "no token for a lease: it ends by itself, which is told once a minute", "err", err)
-	}
-	return token
+	return door.Lease(ctx, h.options.Engine, h.options.Logger, v)
 }
 
 // report logs an error of the engine's.
 func (h *Handler) report(ctx context.Context, domain string, err error) {
-	if err == nil {
-		return
-	}
-	level := slog.LevelError
-	if errors.Is(err, headgate.ErrUnavailable) {
-		level = slog.LevelDebug // whoever watches the store says so once
-	}
-	h.options.Logger.Log(ctx, level, "check failed", "domain", domain, "err", err)
+	door.Report(ctx, h.options.Logger, domain, err)
 }

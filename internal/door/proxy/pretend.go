@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
@@ -31,10 +32,7 @@ func (p *Proxy) pretend(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 		_ = p.room.stay(r.Context(), left, p.options.Clock)
 		p.room.leave()
 	}
-	as := answer.Refusal{
-		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
-		Policies: x.policies, Dialect: x.dialect,
-	}
+	as := door.Refusal(v, x.policies, x.dialect)
 	if options := look.dress(w.Header(), r); options != nil {
 		as.Status, as.Body, as.Bodies = options.status, string(options.body), nil
 		as.ContentType = options.header.Get("Content-Type")

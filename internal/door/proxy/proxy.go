@@ -19,8 +19,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/reading"
@@ -220,27 +220,23 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange) {
 
 // decide asks the engine and notes what the limits said.
 func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) engine.Verdict {
+	domain := p.options.Domain()
 	v, err := p.options.Engine.Decide(ctx, engine.Query{
-		Domain: p.options.Domain(), Request: x, Cost: 1, At: at.UnixMicro(), Door: engine.DoorProxy,
+		Domain: domain, Request: x, Cost: 1, At: at.UnixMicro(), Door: engine.DoorProxy,
 	})
-	if err != nil {
-		level := slog.LevelError
-		if errors.Is(err, headgate.ErrUnavailable) {
-			level = slog.LevelDebug // whoever watches the store says so once
-		}
-		p.options.Logger.Log(ctx, level, "check failed", "err", err)
-	}
+	door.Report(ctx, p.options.Logger, domain, err)
 	p.options.Engine.NoteCosts(ctx, &v)
 	x.dialect = p.options.Dialect.Or(v.Headers())
-	for i, results := 0, v.Results(); i < len(results); i++ {
+	results := v.Results()
+	for i := range results {
 		switch r := &results[i]; {
 		case r.Hidden():
 			x.hidden = r.Rule.Scope
 		case r.Enforced:
 			x.queues = x.queues || r.Rule.OnLimit.Action == rules.Queue
-			x.policies = answer.Append(x.policies, answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at.UnixMicro()})
 		}
 	}
+	x.policies = door.Policies(x.policies, results, at.UnixMicro())
 	return v
 }
 
@@ -277,16 +273,7 @@ func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 		answer.Problem(w, http.StatusServiceUnavailable, "there are no rules for this service")
 		return
 	}
-	on := &v.Rule.OnLimit
-	if on.Action == rules.ShadowBan { // refused all the same, as the store did not answer
-		answer.Problem(w, http.StatusServiceUnavailable, "the service cannot answer at the moment")
-		return
-	}
-	answer.Postpone(x.policies, on.Jitter.Extra)
-	answer.Refuse(w, x.in, answer.Refusal{
-		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
-		Policies: x.policies, Dialect: x.dialect,
-	})
+	door.Refuse(w, x.in, v, door.Refusal(v, x.policies, x.dialect))
 }
 
 // answered adds our header fields to an upstream's answer. They replace its

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 )
 
@@ -93,9 +94,7 @@ func (p *Proxy) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict) 
 	} else {
 		detail, retry = "too many requests wait here already", v.Delay
 	}
-	if err := p.options.Engine.Undo(context.WithoutCancel(ctx), v, p.options.Clock().UnixMicro()); err != nil {
-		p.options.Logger.DebugContext(ctx, "place in the queue was not freed", "err", err)
-	}
+	door.Leave(ctx, p.options.Engine, p.options.Logger, v, p.options.Clock().UnixMicro())
 	w.Header().Set("Retry-After", strconv.FormatInt(max(answer.Seconds(retry), 1), 10))
 	answer.Problem(w, http.StatusServiceUnavailable, detail)
 	return false

@@ -2,11 +2,11 @@ package resp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
@@ -181,9 +181,7 @@ func (c *conn) query(q *check) engine.Query {
 
 // report logs an error of the engine's.
 func (c *conn) report(ctx context.Context, q *check, err error) {
-	if err != nil && !errors.Is(err, headgate.ErrUnavailable) { // whoever watches the store says that once
-		c.server.options.Logger.ErrorContext(ctx, "check failed", "domain", q.domain, "err", err)
-	}
+	door.Report(ctx, c.server.options.Logger, q.domain, err)
 }
 
 // verdict appends what HG.CHECK answers: allowed, rule, limit, remaining,
@@ -192,11 +190,7 @@ func (c *conn) report(ctx context.Context, q *check, err error) {
 // there is a tenth, lease, for HG.RELEASE. Times are rounded up. What is not known is null, and
 // retry_after_ms is -1 if the request can never pass.
 func (c *conn) verdict(ctx context.Context, v *engine.Verdict) {
-	lease, err := c.server.options.Engine.LeaseToken(ctx, v)
-	if err != nil && c.server.options.Engine.WarnsOfToken(v) {
-		c.server.options.Logger.WarnContext(ctx, "no token for a lease: it ends by itself, which is told once a minute", "err", err)
-	}
-	c.answer(v, "lease", lease)
+	c.answer(v, "lease", door.Lease(ctx, c.server.options.Engine, c.server.options.Logger, v))
 }
 
 // answer appends v and, if there is one, a token called name.

@@ -2,12 +2,11 @@ package resp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/request/described"
 )
 
@@ -68,9 +67,7 @@ func (c *conn) reserve(ctx context.Context) {
 		Domain: q.domain, Request: q, Cost: q.cost, At: c.at, Door: engine.DoorRESP,
 	}, time.Duration(ttl)*time.Millisecond)
 	defer v.Release()
-	if err != nil && !errors.Is(err, headgate.ErrUnavailable) {
-		c.server.options.Logger.ErrorContext(ctx, "check failed", "domain", q.domain, "err", err)
-	}
+	c.report(ctx, q, err)
 	c.answer(&v, "reservation", token)
 }
 
@@ -110,14 +107,15 @@ func (c *conn) settlement(ctx context.Context, s *engine.Settlement, err error) 
 // tokenFailed answers a command whose token is bad or which the store did not
 // answer.
 func (c *conn) tokenFailed(ctx context.Context, err error) bool {
-	switch {
-	case err == nil:
+	switch door.WhyUnsettled(ctx, c.server.options.Logger, err) {
+	case door.Settled:
 		return false
-	case errors.Is(err, engine.ErrBadToken):
+	case door.NotOurs:
 		c.fail("ERR this is no lease or reservation that was given here, or it is damaged")
-	default:
-		c.server.options.Logger.DebugContext(ctx, "token not settled", "err", err)
+	case door.Unanswered:
 		c.fail("TRYAGAIN the store does not answer")
+	case door.Broken:
+		c.fail("ERR internal error")
 	}
 	return true
 }

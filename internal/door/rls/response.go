@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -144,11 +145,9 @@ func (c *call) collect(v *engine.MultiVerdict) {
 		results := parts[i].Results()
 		for j := range results {
 			r := &results[j]
-			if r.Hidden() {
-				continue // of a ban that is not told, nor is its limit
-			}
-			if r.Enforced && (r.Decision.Allowed || c.over) {
-				c.policies = append(c.policies, answer.Policy{Name: nameOf(r.Rule), Limit: r.Rule.Limit, Decision: r.Decision, At: c.at})
+			if p, ok := door.Policy(r, c.at); ok && (r.Decision.Allowed || c.over) {
+				p.Name = nameOf(r.Rule)
+				c.policies = append(c.policies, p)
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/grpcserver"
 	"github.com/headgate/headgate/internal/request/client"
@@ -158,13 +159,9 @@ func (s *Service) answer(ctx context.Context, c *call) (err error) {
 		Observe: s.options.Shadow, Door: engine.DoorGRPC,
 	})
 	defer v.Release()
-	if err != nil {
-		if !errors.Is(err, headgate.ErrUnavailable) {
-			return grpcstatus.Error(codes.Internal, err.Error())
-		}
-		// The verdict is what the rules say; whoever watches the store says so
-		// once.
-		s.options.Logger.DebugContext(ctx, "rate limit request degraded", "domain", c.request.domain, "err", err)
+	door.Report(ctx, s.options.Logger, c.request.domain, err)
+	if err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+		return grpcstatus.Error(codes.Internal, err.Error())
 	}
 	c.encode(&v)
 	return nil

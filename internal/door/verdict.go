@@ -1,0 +1,113 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Report logs an error of the engine about a request in a domain, if it is one.
+// It does not concern the caller, who gets what the policy of the rule says.
+func Report(ctx context.Context, log *slog.Logger, domain string, err error) {
+	if err == nil {
+		return
+	}
+	level := slog.LevelError
+	if errors.Is(err, headgate.ErrUnavailable) {
+		level = slog.LevelDebug // whoever watches the store says so once
+	}
+	log.Log(ctx, level, "check failed", "domain", domain, "err", err)
+}
+
+// Policy returns what r says of its limit, for header fields, and false if the
+// client must not learn of it or it does not hold.
+func Policy(r *engine.Result, at int64) (answer.Policy, bool) {
+	if !r.Enforced || r.Hidden() {
+		return answer.Policy{}, false
+	}
+	return answer.Policy{Name: r.Rule.Name, Limit: r.Rule.Limit, Decision: r.Decision, At: at}, true
+}
+
+// Policies appends what results say, each as [Policy] does.
+func Policies(dst []answer.Policy, results []engine.Result, at int64) []answer.Policy {
+	for i := range results {
+		if p, ok := Policy(&results[i], at); ok {
+			dst = answer.Append(dst, p)
+		}
+	}
+	return dst
+}
+
+// Refusal returns what the rule that refused v answers.
+func Refusal(v *engine.Verdict, policies []answer.Policy, dialect answer.Dialect) answer.Refusal {
+	on := &v.Rule.OnLimit
+	return answer.Refusal{
+		Status: on.Status, Body: on.Body, ContentType: on.ContentType, Bodies: on.Bodies, Headers: on.Headers,
+		Policies: policies, Dialect: dialect,
+	}
+}
+
+// Refuse answers a request over its limit as the rule that refused v says.
+func Refuse(w http.ResponseWriter, r *http.Request, v *engine.Verdict, told answer.Refusal) {
+	on := &v.Rule.OnLimit
+	if on.Action == rules.ShadowBan { // refused all the same, as the store did not answer
+		answer.Problem(w, http.StatusServiceUnavailable, "the service cannot answer at the moment")
+		return
+	}
+	answer.Postpone(told.Policies, on.Jitter.Extra)
+	answer.Refuse(w, r, told)
+}
+
+// Lease returns the token of what v holds while its request is under way; empty
+// if it holds nothing.
+func Lease(ctx context.Context, e *engine.Engine, log *slog.Logger, v *engine.Verdict) string {
+	token, err := e.LeaseToken(ctx, v)
+	if err != nil && e.WarnsOfToken(v) {
+		log.WarnContext(ctx, "no token for a lease: it ends by itself, which is told once a minute", "err", err)
+	}
+	return token
+}
+
+// Unsettled is why a lease or a reservation was not settled.
+type Unsettled uint8
+
+// The reasons.
+const (
+	// Settled: there is none.
+	Settled Unsettled = iota
+	// NotOurs: the token was not given here, or is damaged.
+	NotOurs
+	// Unanswered: the store did not answer, and may when it is tried again.
+	Unanswered
+	// Broken: something that must not happen did.
+	Broken
+)
+
+// WhyUnsettled returns the reason in err, which it logs if the caller cannot be
+// told all of it.
+func WhyUnsettled(ctx context.Context, log *slog.Logger, err error) Unsettled {
+	switch {
+	case err == nil:
+		return Settled
+	case errors.Is(err, engine.ErrBadToken):
+		return NotOurs
+	case errors.Is(err, headgate.ErrUnavailable):
+		log.DebugContext(ctx, "token not settled", "err", err)
+		return Unanswered
+	}
+	log.ErrorContext(ctx, "token not settled", "err", err)
+	return Broken
+}
+
+// Leave frees the place in the queue of a request whose caller has gone.
+func Leave(ctx context.Context, e *engine.Engine, log *slog.Logger, v *engine.Verdict, at int64) {
+	if err := e.Undo(context.WithoutCancel(ctx), v, at); err != nil {
+		log.DebugContext(ctx, "place in the queue was not freed", "err", err)
+	}
+}

@@ -1,0 +1,213 @@
+package door_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate"
+	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/forwardauth"
+	"github.com/headgate/headgate/internal/door/grpcapi"
+	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/internal/door/resp"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/token"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// failing is a store that fails with err, once it is set.
+type failing struct {
+	headgate.Store
+	err error
+}
+
+func (f *failing) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	if f.err != nil {
+		return headgate.Decision{}, f.err
+	}
+	return f.Store.Take(ctx, op)
+}
+
+func (f *failing) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	if f.err != nil {
+		return f.err
+	}
+	return f.Store.Do(ctx, ops, out, mode)
+}
+
+// bench is services of several protocols with one engine.
+type bench struct {
+	store *failing
+	log   bytes.Buffer
+	http  *httpapi.Handler
+	auth  *forwardauth.Handler
+	grpc  *grpcapi.Service
+	redis net.Conn
+	lines *bufio.Reader
+}
+
+func newBench(t *testing.T, text string) *bench {
+	t.Helper()
+	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(text)})
+	if rs == nil {
+		t.Fatal(problems)
+	}
+	clients, err := client.New(client.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{store: &failing{Store: memory.New()}}
+	e := engine.New(b.store, rs)
+	log := slog.New(slog.NewTextHandler(&b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	clock := time.Now
+	b.http = httpapi.New(httpapi.Options{
+		Engine: e, Clock: clock, Logger: log, Clients: clients, Ready: func(context.Context) door.Readiness { return door.Readiness{} },
+	})
+	b.auth = forwardauth.New(forwardauth.Options{Engine: e, Clock: clock, Logger: log, Clients: clients})
+	b.grpc = grpcapi.New(grpcapi.Options{Engine: e, Clock: clock, Logger: log, Clients: clients, Tokens: token.New()})
+	server := resp.New(resp.Options{Engine: e, Store: b.store, Clock: clock, Logger: log, Clients: clients})
+	var theirs net.Conn
+	b.redis, theirs = net.Pipe()
+	b.lines = bufio.NewReader(b.redis)
+	var serving sync.WaitGroup
+	serving.Go(func() { server.ServeConn(theirs) })
+	t.Cleanup(func() {
+		_ = b.redis.Close()
+		if err := server.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		serving.Wait()
+	})
+	return b
+}
+
+func (b *bench) post(path, body string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	b.http.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
+	return w
+}
+
+// TestUnsettled: what a caller is told of a token that was not settled is the same
+// at every door, in the words of its protocol. A 503 says to try again, and only of
+// a store that may answer then.
+func TestUnsettled(t *testing.T) {
+	for _, row := range []struct {
+		name, http, redis, log string
+		err                    error
+		damaged                bool
+		status                 int
+		code                   codes.Code
+	}{
+		{
+			name: "a damaged token", damaged: true,
+			status: 400, http: `"lease" is none that was given here, or is damaged`, code: codes.NotFound, redis: "-ERR this is no lease",
+		},
+		{
+			name: "no answer", err: fmt.Errorf("down: %w", headgate.ErrUnavailable),
+			status: 503, http: "the store does not answer; try again", code: codes.Unavailable, redis: "-TRYAGAIN the store", log: "level=DEBUG",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBench(t, "domain: api\nlimits:\n  - {name: open, key: [user], concurrency: 2, lease: 10s}\n")
+			var told struct{ Lease string }
+			if err := json.Unmarshal(b.post("/v1/check", `{"domain":"api","attributes":{"user":"ann"}}`).Body.Bytes(), &told); err != nil || told.Lease == "" {
+				t.Fatalf("%v, %+v", err, told)
+			}
+			if row.damaged {
+				told.Lease = told.Lease[:20]
+			}
+			b.store.err = row.err
+			b.log.Reset()
+			if w := b.post("/v1/release", `{"lease":"`+told.Lease+`"}`); w.Code != row.status || !strings.Contains(strings.ReplaceAll(w.Body.String(), `\"`, `"`), row.http) {
+				t.Errorf("over HTTP: %d %s", w.Code, w.Body)
+			}
+			if !strings.Contains(b.log.String(), row.log) || row.log == "" && b.log.Len() > 0 {
+				t.Errorf("the log has %s", &b.log)
+			}
+			if _, err := b.grpc.Release(t.Context(), &headgatev1.ReleaseRequest{Lease: told.Lease}); grpcstatus.Code(err) != row.code {
+				t.Errorf("over gRPC: %v", err)
+			}
+			_, _ = fmt.Fprintf(b.redis, "HG.RELEASE %s\r\n", told.Lease)
+			if line, err := b.lines.ReadString('\n'); err != nil || !strings.HasPrefix(line, row.redis) {
+				t.Errorf("over the Redis protocol: %q, %v", line, err)
+			}
+		})
+	}
+}
+
+// TestUnsettledForNoReason: an error that neither the caller nor the store is to
+// blame for is told as such, and logged for somebody to look at. The engine has
+// none now.
+func TestUnsettledForNoReason(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	why := door.WhyUnsettled(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), errors.New("that cannot be"))
+	if why != door.Broken || !strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("%d, %s", why, &log)
+	}
+}
+
+// TestHiddenAtEveryDoor: the limit of a ban of which clients must not learn is in
+// no header field, whichever door is asked.
+func TestHiddenAtEveryDoor(t *testing.T) {
+	b := newBench(t, `
+domain: api
+limits:
+  - {name: seen, key: [client_ip], rate: 10/hour}
+  - {name: secret, key: [client_ip], rate: 7/hour, on_limit: {action: shadow_ban}}
+`)
+	answers := map[string]http.Header{}
+	answers["api"] = b.post("/v1/check", `{"domain":"api","attributes":{"client_ip":"192.0.2.1"}}`).Header()
+	w := httptest.NewRecorder()
+	b.auth.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/auth?domain=api", http.NoBody))
+	answers["forward-auth"] = w.Header()
+	out, err := b.grpc.Check(t.Context(), &headgatev1.CheckRequest{Domain: "api", Attributes: map[string]string{"client_ip": "192.0.2.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers["grpc"] = http.Header{}
+	for _, h := range out.GetHeaders() {
+		answers["grpc"].Add(h.GetName(), h.GetValue())
+	}
+	for name, header := range answers {
+		var text strings.Builder
+		_ = header.Write(&text)
+		if strings.Contains(text.String(), "secret") || !strings.Contains(text.String(), "seen") {
+			t.Errorf("%s:\n%s", name, &text)
+		}
+	}
+}
+
+// TestPoliciesTellTheTightest: of one limit that was asked about several keys
+// clients hear once, whichever door they ask.
+func TestPoliciesTellTheTightest(t *testing.T) {
+	rule := &rules.Rule{Name: "user", Limit: headgate.PerHour(10)}
+	results := []engine.Result{
+		{Rule: rule, Enforced: true, Decision: headgate.Decision{Allowed: true, Remaining: 5}},
+		{Rule: rule, Enforced: true, Decision: headgate.Decision{Allowed: true, Remaining: 2}},
+		{Rule: rule, Decision: headgate.Decision{Allowed: true, Remaining: 1}}, // does not hold
+	}
+	told := door.Policies([]answer.Policy(nil), results, 1)
+	if len(told) != 1 || told[0].Decision.Remaining != 2 || told[0].At != 1 {
+		t.Errorf("%+v", told)
+	}
+}
