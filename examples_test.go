@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // TestExamplesAreRight: what people copy from examples/ loads without a
@@ -22,7 +22,7 @@ func TestExamplesAreRight(t *testing.T) {
 				t.Skip("tests of rules are run by their own command")
 			}
 			if filepath.Base(file) != "headgate.yaml" {
-				if _, err := rules.Load(file); err != nil {
+				if _, err := rulefile.Load(file); err != nil {
 					t.Error(err)
 				}
 				return
@@ -33,7 +33,7 @@ func TestExamplesAreRight(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, paths := range [][]string{c.Rules, c.Candidate.Rules} {
-				if _, err := rules.Load(paths...); err != nil {
+				if _, err := rulefile.Load(paths...); err != nil {
 					t.Error(err)
 				}
 			}

@@ -28,17 +28,21 @@ var layers = map[string]int{
 	"store":     2, // each folder a store, and the suite they pass
 	"grpclimit": 4,
 	"httplimit": 4,
-	"cmd":       9,
-	"examples":  9,
-	"web/wasm":  9, // what the browser runs
+	"cmd":       11,
+	"examples":  11,
+	"web/wasm":  11, // what the browser runs
 
 	"internal/base": 0, // needs nothing: files, texts, the clock
 
-	"internal/rules":          2, // what applies to a request
-	"internal/rules/body":     1, // the texts that rules answer with
-	"internal/rules/yamltext": 1, // YAML with positions
-	"internal/rules/follow":   3, // notices that rule files have changed
-	"internal/rules/xds":      4, // rules from a control plane
+	"internal/rules":           2, // what applies to a request
+	"internal/rules/body":      1, // the texts that rules answer with
+	"internal/rules/rate":      1, // how much of a limit
+	"internal/rules/yamltext":  1, // YAML with positions
+	"internal/rules/ownform":   3, // Headgate's own form of rules
+	"internal/rules/envoyform": 4, // descriptors
+	"internal/rules/rulefile":  5, // files of either
+	"internal/rules/follow":    6, // notices that rule files have changed
+	"internal/rules/xds":       6, // rules from a control plane
 
 	"internal/decide":        4, // beside the engine: bans, overrides, candidates
 	"internal/decide/engine": 3, // the verdict on a request
@@ -56,31 +60,31 @@ var layers = map[string]int{
 	"internal/transport/h2bound":  2,
 	"internal/transport/overload": 2,
 
-	"internal/door":                 5, // the kit of doors
-	"internal/door/":                7, // each folder a door
+	"internal/door":                 7, // the kit of doors
+	"internal/door/":                9, // each folder a door
 	"internal/door/admin/dashboard": 4, // the pages of the admin door
 	"internal/door/answer":          3, // what all answers share: headers and bodies
 	"internal/door/grpcserver":      5, // serves them over gRPC
-	"internal/door/httpapi":         6, // services that doors offer
-	"internal/door/grpcapi":         6,
-	"internal/door/rls":             6,
-	"internal/door/forwardauth":     6,
+	"internal/door/httpapi":         8, // services that doors offer
+	"internal/door/grpcapi":         8,
+	"internal/door/rls":             8,
+	"internal/door/forwardauth":     8,
 
 	"internal/observe":     4, // metrics and traces
 	"internal/observe/sse": 0, // what is told live, to readers who may be slow
 	"internal/observe/top": 0, // the most frequent keys
 
-	"internal/replay":            4, // what rules would do
+	"internal/replay":            6, // what rules would do
 	"internal/replay/accesslog":  3,
-	"internal/replay/offline":    7, // the commands that need no server
+	"internal/replay/offline":    9, // the commands that need no server
 	"internal/replay/playground": 2, // one limit and its books, for web/wasm
 
 	"internal/queue":         3, // requests that are sent later
 	"internal/queue/file":    4, // kept in a file
 	"internal/queue/streams": 4, // kept in Redis
 
-	"internal/config": 4,
-	"internal/app":    8, // the only package that sees everything
+	"internal/config": 6,
+	"internal/app":    10, // the only package that sees everything
 
 	"internal/testkit":             0, // for tests: starts a real server, makes certificates
 	"internal/testkit/adaptertest": 5, // compares the middleware of frameworks with httplimit

@@ -18,14 +18,14 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
 // serve opens a door and returns its address.
 func serve(t *testing.T) string {
 	t.Helper()
-	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte("domain: api\nlimits: [{name: each, key: [user], rate: 2/hour}]\n")})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte("domain: api\nlimits: [{name: each, key: [user], rate: 2/hour}]\n")})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // manifest is what this test looks at in each document.
@@ -94,11 +94,11 @@ func load(t *testing.T) map[string]manifest {
 }
 
 func TestRulesOfTheManifestLoad(t *testing.T) {
-	var sources []rules.Source
+	var sources []rulefile.Source
 	for name, text := range load(t)["ConfigMap"].Data {
-		sources = append(sources, rules.Source{Name: name, Data: []byte(text)})
+		sources = append(sources, rulefile.Source{Name: name, Data: []byte(text)})
 	}
-	set, diagnostics := rules.Parse(sources...)
+	set, diagnostics := rulefile.Parse(sources...)
 	if set == nil || len(diagnostics) > 0 || set.Stats().Rules != 3 {
 		t.Errorf("%v", diagnostic.Problems(diagnostics))
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/headgate/headgate/internal/request/jwt"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/xds"
 	"github.com/headgate/headgate/internal/transport/certs"
 	"github.com/headgate/headgate/internal/transport/oneport"
@@ -39,7 +40,7 @@ type Options struct {
 	Config *config.Config
 	// BuiltIn are rules that are part of the binary. If there are any, no
 	// files are read or watched.
-	BuiltIn []rules.Source
+	BuiltIn []rulefile.Source
 	// Version is that of the binary, for those who ask.
 	Version string
 	// Logger hears of everything an operator should know. Required.

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 //go:embed quickstart.yaml
@@ -15,7 +15,7 @@ var quickstartRules []byte
 // Quickstart makes o an App that needs nothing: rules from the binary, and a
 // small backend behind the proxy.
 func Quickstart(o Options) Options {
-	o.BuiltIn = []rules.Source{{Name: "quickstart.yaml", Data: quickstartRules}}
+	o.BuiltIn = []rulefile.Source{{Name: "quickstart.yaml", Data: quickstartRules}}
 	o.Backend = http.HandlerFunc(demo)
 	c := *o.Config
 	c.Rules = nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -32,7 +33,7 @@ func TestFirstExampleKeepsItsWord(t *testing.T) {
 	for name, text := range map[string]string{
 		"README.md": readme, "quickstart": readFile(t, examples+"quickstart/rules.yaml"), "keys": readFile(t, examples+"keys/rules.yaml"),
 	} {
-		rs, diagnostics := rules.Parse(rules.Source{Name: name, Data: []byte(text)})
+		rs, diagnostics := rulefile.Parse(rulefile.Source{Name: name, Data: []byte(text)})
 		if rs == nil {
 			t.Fatalf("%s: %v", name, diagnostics)
 		}

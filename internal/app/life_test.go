@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/replay/offline"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
@@ -442,11 +442,11 @@ func TestQuickstartRulesAreTheExample(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	good := offline.Check(rules.Options{}, "../../examples/quickstart/rules.yaml")
+	good := offline.Check(rulefile.Options{}, "../../examples/quickstart/rules.yaml")
 	if !good.OK || good.Rules != 3 || good.Files != 1 || len(good.Domains) != 1 || len(good.Diagnoses) != 0 {
 		t.Errorf("%+v", good)
 	}
-	if missing := offline.Check(rules.Options{}, "nowhere.yaml"); missing.OK || len(missing.Diagnoses) != 1 {
+	if missing := offline.Check(rulefile.Options{}, "nowhere.yaml"); missing.OK || len(missing.Diagnoses) != 1 {
 		t.Errorf("%+v", missing)
 	}
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/xds"
 )
 
@@ -47,7 +47,7 @@ func (a *App) followPlane() {
 }
 
 // applyPlane puts a snapshot in force, or leaves everything as it was.
-func (a *App) applyPlane(sources []rules.Source) error {
+func (a *App) applyPlane(sources []rulefile.Source) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
 	first := a.state.Load().waiting

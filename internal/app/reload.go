@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // reading says which rules have been read, the live ones or a candidate's, and
@@ -49,7 +50,7 @@ func (a *App) load() (*rules.Ruleset, error) {
 	if len(a.options.BuiltIn) == 0 {
 		return a.options.Config.RuleOptions.Load(a.options.Config.Rules...)
 	}
-	rs, diagnostics := rules.Parse(a.options.BuiltIn...)
+	rs, diagnostics := rulefile.Parse(a.options.BuiltIn...)
 	if rs == nil {
 		return nil, diagnostic.Problems(diagnostics)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/replay/accesslog"
 	"github.com/headgate/headgate/internal/replay/simulate"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
@@ -192,7 +192,7 @@ func (p *loggingNginx) replay(t *testing.T, requests int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(replayRules)})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(replayRules)})
 	who, err := client.New(client.Config{})
 	if rs == nil || err != nil {
 		t.Fatal(problems, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // TestPipesAmongRules: a FIFO among the rules is not opened, which would wait for
@@ -84,7 +85,7 @@ func TestWhichFilesAreRules(t *testing.T) {
 		}
 	}
 	plain := follow.Files{Paths: []string{link, tree, filepath.Join(folder, "to_come.yaml")}}.Places()
-	envoy := follow.Files{Paths: []string{tree}, Options: rules.Options{Compat: rules.CompatEnvoy}}.Places()
+	envoy := follow.Files{Paths: []string{tree}, Options: rulefile.Options{Compat: rules.CompatEnvoy}}.Places()
 	for _, row := range []struct {
 		name         string
 		plain, envoy bool

@@ -21,7 +21,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/request/reading"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
@@ -57,7 +57,7 @@ type Config struct {
 	// hold the secret that parts of keys are hashed with, which is not to be
 	// shown.
 	RulesFrom   Origin
-	RuleOptions rules.Options
+	RuleOptions rulefile.Options
 	// Rules are files and folders of rules, XDS the control plane: one of the
 	// two is used.
 	Rules []string

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/transport/proxyproto"
 )
 
@@ -41,7 +42,7 @@ func TestFullFile(t *testing.T) {
 		File:  "testdata/full.yaml",
 		Rules: []string{"testdata/rules", "testdata/more.yaml"},
 
-		RuleOptions: rules.Options{Compat: rules.CompatEnvoy, MergeDomains: true, PlainFields: true},
+		RuleOptions: rulefile.Options{Compat: rules.CompatEnvoy, MergeDomains: true, PlainFields: true},
 		XDS: config.XDS{
 			Address: "gateway:18001", NodeID: "n", TLS: true,
 			CA: "testdata/tls/ca", Cert: "testdata/tls/cert", Key: "testdata/tls/key", ServerName: "s",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // manifest returns the environment of an operator of envoyproxy/ratelimit.
@@ -298,23 +299,23 @@ func TestEnvoyNodeAndSentinel(t *testing.T) {
 // TestLoadRuleOptions: check reads rules as serve does, and does not mind what
 // else the environment has wrong.
 func TestLoadRuleOptions(t *testing.T) {
-	envoy := rules.Options{Compat: rules.CompatEnvoy}
+	envoy := rulefile.Options{Compat: rules.CompatEnvoy}
 	for _, tt := range []struct {
 		name string
 		from config.Sources
-		want rules.Options
+		want rulefile.Options
 	}{
-		{"nothing", config.Sources{Environment: none}, rules.Options{}},
+		{"nothing", config.Sources{Environment: none}, rulefile.Options{}},
 		{"a flag", config.Sources{Environment: none, Flags: map[string]string{"compat": "envoy"}}, envoy},
 		{"the environment", manifest("HEADGATE_COMPAT", "envoy", "PORT", "none"), envoy},
 		{"a flag before it", func() config.Sources {
 			from := manifest("HEADGATE_COMPAT", "envoy")
 			from.Flags = map[string]string{"compat": "none"}
 			return from
-		}(), rules.Options{}},
+		}(), rulefile.Options{}},
 		{
 			"the original's", manifest("MERGE_DOMAIN_CONFIG", "true", "RUNTIME_IGNOREDOTFILES", "true"),
-			rules.Options{MergeDomains: true, IgnoreDotFiles: true},
+			rulefile.Options{MergeDomains: true, IgnoreDotFiles: true},
 		},
 	} {
 		if got, _, err := config.LoadRuleOptions(tt.from); err != nil || got != tt.want {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // TestOnlyTheProxy: where all requests come by the proxy, no rule may ask for other
@@ -36,7 +36,7 @@ func TestOnlyTheProxy(t *testing.T) {
 
 // ruleOptions returns how serve and check read rules, with a file and a variable of
 // the environment.
-func ruleOptions(t *testing.T, text, variable, value string) (served, checked rules.Options) {
+func ruleOptions(t *testing.T, text, variable, value string) (served, checked rulefile.Options) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "headgate.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // DefaultControlPlane is where a control plane is looked for, as
@@ -206,7 +207,7 @@ func IsLoopback(hostPort string) bool {
 }
 
 // RuleOptions are how rules are read.
-type RuleOptions = rules.Options
+type RuleOptions = rulefile.Options
 
 // LoadRuleOptions reads only how rules are to be read, as Load does, and which
 // doors a configuration file that is given opens, since that has a say in it, for

@@ -48,19 +48,9 @@ func (s *addressSet) contains(a netip.Addr) bool {
 	return false
 }
 
-// covers reports whether every address of p is in one prefix of s.
-func (s *addressSet) covers(p netip.Prefix) bool {
-	for _, q := range s.prefixes {
-		if q.Bits() <= p.Bits() && q.Contains(p.Addr()) {
-			return true
-		}
-	}
-	return false
-}
-
-// parsePrefix reads an address or a CIDR prefix. IPv4 written inside IPv6
+// ParsePrefix reads an address or a CIDR prefix. IPv4 written inside IPv6
 // becomes IPv4, as a request's address does.
-func parsePrefix(source string) (netip.Prefix, error) {
+func ParsePrefix(source string) (netip.Prefix, error) {
 	if !strings.Contains(source, "/") {
 		a, err := netip.ParseAddr(source)
 		if err != nil || a.Zone() != "" {

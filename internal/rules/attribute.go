@@ -94,7 +94,7 @@ func ParseAttribute(text string) (Attribute, error) {
 		}
 		return Attribute{Kind: Other, Name: text}, nil
 	}
-	if prefix == hashWord {
+	if prefix == HashWord {
 		return Attribute{}, fmt.Errorf("%s: only keys of rules are hashed, write the attribute itself, such as header:X-Api-Key", clip.Quote(text))
 	}
 	kind, ok := namedKind(prefix)
@@ -104,11 +104,11 @@ func ParseAttribute(text string) (Attribute, error) {
 		}
 		return Attribute{Kind: Other, Name: text}, nil
 	}
-	return namedAttribute(kind, name)
+	return NamedAttribute(kind, name)
 }
 
-// namedAttribute returns the attribute of a kind that has names.
-func namedAttribute(kind AttributeKind, name string) (Attribute, error) {
+// NamedAttribute returns the attribute of a kind that has names.
+func NamedAttribute(kind AttributeKind, name string) (Attribute, error) {
 	if name == "" {
 		return Attribute{}, fmt.Errorf("%q lacks a name, such as %s", kind.String()+":", exampleOf(kind))
 	}
@@ -116,7 +116,7 @@ func namedAttribute(kind AttributeKind, name string) (Attribute, error) {
 		return Attribute{}, err
 	}
 	if kind == Header {
-		canonical, ok := canonicalHeader(name)
+		canonical, ok := CanonicalHeader(name)
 		if !ok {
 			return Attribute{}, fmt.Errorf("%s is not a header name", clip.Quote(name))
 		}
@@ -178,10 +178,10 @@ func checkName(name string) error {
 	return nil
 }
 
-// canonicalHeader returns name as net/http writes it, and false if it is no
+// CanonicalHeader returns name as net/http writes it, and false if it is no
 // header name (RFC 9110, section 5.1). It is here so that this package, which
 // also runs in a browser, does without package net.
-func canonicalHeader(name string) (string, bool) {
+func CanonicalHeader(name string) (string, bool) {
 	b := []byte(name)
 	upper := true
 	for i, c := range b {
@@ -208,8 +208,8 @@ func isTokenByte(c byte) bool {
 	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
-// isToken reports whether text is a token of RFC 9110, such as a method.
-func isToken(text string) bool {
+// IsToken reports whether text is a token of RFC 9110, such as a method.
+func IsToken(text string) bool {
 	for i := range len(text) {
 		if !isTokenByte(text[i]) {
 			return false

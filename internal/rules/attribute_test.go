@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"net/http"
@@ -7,30 +7,31 @@ import (
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 func TestParseAttribute(t *testing.T) {
-	for text, want := range map[string]Attribute{
-		"method":              {Kind: Method},
-		"path":                {Kind: Path},
-		"host":                {Kind: Host},
-		"client_ip":           {Kind: ClientIP},
-		"header:x-api-KEY":    {Header, "X-Api-Key"},
-		"query:q":             {Query, "q"},
-		"cookie:Session":      {Cookie, "Session"},
-		"jwt:realm.roles":     {JWT, "realm.roles"},
-		"jwt:urn:a:b":         {JWT, "urn:a:b"},
-		"tenant":              {Other, "tenant"},
-		"remote_address":      {Other, "remote_address"},
-		"Path":                {Other, "Path"},
-		"urn:tenant":          {Other, "urn:tenant"},
-		"destination cluster": {Other, "destination cluster"},
+	for text, want := range map[string]rules.Attribute{
+		"method":              {Kind: rules.Method},
+		"path":                {Kind: rules.Path},
+		"host":                {Kind: rules.Host},
+		"client_ip":           {Kind: rules.ClientIP},
+		"header:x-api-KEY":    {rules.Header, "X-Api-Key"},
+		"query:q":             {rules.Query, "q"},
+		"cookie:Session":      {rules.Cookie, "Session"},
+		"jwt:realm.roles":     {rules.JWT, "realm.roles"},
+		"jwt:urn:a:b":         {rules.JWT, "urn:a:b"},
+		"tenant":              {rules.Other, "tenant"},
+		"remote_address":      {rules.Other, "remote_address"},
+		"Path":                {rules.Other, "Path"},
+		"urn:tenant":          {rules.Other, "urn:tenant"},
+		"destination cluster": {rules.Other, "destination cluster"},
 	} {
-		got, err := ParseAttribute(text)
+		got, err := rules.ParseAttribute(text)
 		if err != nil || got != want {
 			t.Errorf("ParseAttribute(%q) = %+v, %v, want %+v", text, got, err, want)
 		}
-		if again, err := ParseAttribute(got.String()); err != nil || again != got {
+		if again, err := rules.ParseAttribute(got.String()); err != nil || again != got {
 			t.Errorf("%+v is written %q and read as %+v, %v", got, got, again, err)
 		}
 	}
@@ -53,7 +54,7 @@ func TestParseAttributeExplains(t *testing.T) {
 		"\xff":                    "not UTF-8",
 		strings.Repeat("x", 1000): "longer than 256 bytes",
 	} {
-		if got, err := ParseAttribute(text); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := rules.ParseAttribute(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ParseAttribute(%q) = %+v, %v, want an error with %q", text, got, err, want)
 		}
 	}
@@ -65,7 +66,7 @@ func FuzzCanonicalHeader(f *testing.F) {
 	f.Add("ETag")
 	f.Add("a--b-")
 	f.Fuzz(func(t *testing.T, s string) {
-		got, ok := canonicalHeader(s)
+		got, ok := rules.CanonicalHeader(s)
 		if ok && got != http.CanonicalHeaderKey(s) {
 			t.Errorf("%q is %q here and %q in net/http", s, got, http.CanonicalHeaderKey(s))
 		}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,27 +13,27 @@ import (
 // rule's descriptors give none, each alone or as KEY=VALUE.
 func (r *Rule) composeJoined(parts []KeyPart) (string, error) {
 	if i := slices.IndexFunc(parts, func(p KeyPart) bool { return p.Missing }); i >= 0 {
-		return "", problemf("the rule does not apply to requests without %s", r.partName(i))
+		return "", fmt.Errorf("the rule does not apply to requests without %s", r.partName(i))
 	}
 	if len(parts) == 1 {
 		switch p := parts[0]; {
 		case p.Hashed && len(p.Value) != hashSize:
-			return "", problemf("a hash has %d bytes, not %d", hashSize, len(p.Value))
+			return "", fmt.Errorf("a hash has %d bytes, not %d", hashSize, len(p.Value))
 		case p.Hashed:
 			return string(append([]byte(markHashed), p.Value...)), nil
 		case r.isJoined(p.Value):
 			return string(appendPart(nil, p.Value)), nil
 		case strings.HasPrefix(p.Value, r.Domain+"_") && strings.HasSuffix(p.Value, "_"):
-			return "", problemf("no request of this rule has the key %s: %s", clip.Quote(p.Value), r.howToJoin())
+			return "", fmt.Errorf("no request of this rule has the key %s: %s", clip.Quote(p.Value), r.howToJoin())
 		}
 	}
 	entries := make([]Entry, len(r.steps))
 	for i, s := range r.steps {
-		entries[i] = Entry{s.key, s.value}
-		if s.kind == exactStep || s.kind == sharedStep {
+		entries[i] = Entry{s.Key, s.Value}
+		if s.Kind == ExactStep || s.Kind == SharedStep {
 			continue
 		}
-		if s.shared != "" {
+		if s.Shared != "" {
 			return "", r.wrongParts(len(parts)) // which key it is nobody has said
 		}
 		if len(parts) == 0 {
@@ -40,7 +41,7 @@ func (r *Rule) composeJoined(parts []KeyPart) (string, error) {
 		}
 		e, ok := s.entryOf(parts[0].Value)
 		if !ok {
-			return "", problemf("no request of this rule has %s: %s", clip.Quote(parts[0].Value), r.howToJoin())
+			return "", fmt.Errorf("no request of this rule has %s: %s", clip.Quote(parts[0].Value), r.howToJoin())
 		}
 		entries[i], parts = e, parts[1:]
 	}
@@ -52,19 +53,19 @@ func (r *Rule) composeJoined(parts []KeyPart) (string, error) {
 
 // entryOf reads an entry as people type it: VALUE, or KEY=VALUE, which a key
 // with a star needs. It is false for one that s does not take.
-func (s *step) entryOf(text string) (Entry, bool) {
+func (s *Step) entryOf(text string) (Entry, bool) {
 	key, value, named := strings.Cut(text, "=")
-	wild := s.isPrefix()
+	wild := s.IsPrefix()
 	switch {
-	case named && key == s.key:
-	case named && wild && s.kind == bareStep && strings.HasPrefix(key, strings.TrimSuffix(s.key, "*")):
-	case wild && s.kind == bareStep:
+	case named && key == s.Key:
+	case named && wild && s.Kind == BareStep && strings.HasPrefix(key, strings.TrimSuffix(s.Key, "*")):
+	case wild && s.Kind == BareStep:
 		return Entry{}, false
 	default:
-		key, value = s.key, text
+		key, value = s.Key, text
 	}
-	prefix := strings.TrimSuffix(s.value, "*")
-	return Entry{key, value}, !wild || s.kind == bareStep || strings.HasPrefix(value, prefix)
+	prefix := strings.TrimSuffix(s.Value, "*")
+	return Entry{key, value}, !wild || s.Kind == BareStep || strings.HasPrefix(value, prefix)
 }
 
 // isJoined reports whether a text may be the whole key of a request that the
@@ -74,14 +75,14 @@ func (r *Rule) isJoined(text string) bool {
 	literal := func(text string) { pattern.parts[len(pattern.parts)-1] += text }
 	star := func() { pattern.parts = append(pattern.parts, "") }
 	for _, s := range r.steps {
-		composite := s.composite()
+		composite := s.Composite()
 		switch {
-		case s.kind == sharedStep:
+		case s.Kind == SharedStep:
 			literal(composite)
-		case s.isPrefix():
+		case s.IsPrefix():
 			literal(strings.TrimSuffix(composite, "*"))
 			star()
-		case s.kind == bareStep:
+		case s.Kind == BareStep:
 			literal(composite + "_")
 			star()
 		default:
@@ -98,14 +99,14 @@ func (r *Rule) howToJoin() string {
 	var values []string
 	like := []Entry{}
 	for _, s := range r.steps {
-		e := Entry{s.key, s.value}
-		if s.kind == bareStep {
+		e := Entry{s.Key, s.Value}
+		if s.Kind == BareStep {
 			e.Value = "VALUE"
 		}
-		if s.kind == bareStep && s.shared != "" {
+		if s.Kind == BareStep && s.Shared != "" {
 			return "type " + whole
 		}
-		if s.kind == bareStep || s.kind == wildStep {
+		if s.Kind == BareStep || s.Kind == WildStep {
 			values = append(values, e.Key+"="+e.Value)
 		}
 		like = append(like, e)

@@ -1,10 +1,11 @@
-package rules
+package rules_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 func TestConcurrency(t *testing.T) {
@@ -48,7 +49,7 @@ limits:
 			t.Errorf("%s: %+v, want %s", name, r, want)
 		}
 	}
-	var m Matches
+	var m rules.Matches
 	set.Match("d", request(t, "header:X-Plan=pro"), &m)
 	if m.DropConcurrent(); len(m.Checks) != 0 {
 		t.Errorf("%d checks are left", len(m.Checks))
@@ -66,10 +67,10 @@ limits:
   - {name: number, rate: 10/hour, cost: {from_response: X-Cost, on_abort: 2_000}}
 `)
 	r := set.Rule("d", "tokens")
-	if r.Cost != 500 || r.CostFrom != nil || *r.CostAfter != (CostAfter{Header: "X-Tokens-Used", CancelErrors: true}) {
+	if r.Cost != 500 || r.CostFrom != nil || *r.CostAfter != (rules.CostAfter{Header: "X-Tokens-Used", CancelErrors: true}) {
 		t.Errorf("%+v %+v", r, r.CostAfter)
 	}
-	if r := set.Rule("d", "plain"); r.Cost != 1 || *r.CostAfter != (CostAfter{Header: "X-Cost"}) {
+	if r := set.Rule("d", "plain"); r.Cost != 1 || *r.CostAfter != (rules.CostAfter{Header: "X-Cost"}) {
 		t.Errorf("%+v %+v", r, r.CostAfter)
 	}
 	for name, want := range map[string][2]int64{"largest": {7, 9}, "plain": {7, 9}, "estimate": {7, 7}, "number": {2000, 2000}} {

@@ -5,8 +5,6 @@ import (
 	"net/textproto"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/base/clip"
-	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // CostAfter says where the response of the upstream tells what a request has
@@ -70,60 +68,4 @@ func (c *CostAfter) Cost(text string) (int64, bool) {
 	from := CostFrom{Max: headgate.MaxLimit + 1}
 	n := from.cost(value{text: textproto.TrimString(text), ok: true})
 	return n, n <= headgate.MaxLimit
-}
-
-func costAfterKeys() []string { return []string{"estimate", "from_response", "on_error", "on_abort"} }
-
-// parseCostAfter reads a cost that the response tells.
-func (p *parser) parseCostAfter(at *yamltext.Node, f yamltext.Fields, r *Rule) {
-	for _, key := range []string{"from", "default", "min", "max"} {
-		if field, ok := f[key]; ok {
-			p.Errorf(field.Key, "", "%q has no meaning beside from_response", key)
-		}
-	}
-	from := f.Get("from_response")
-	if from == nil {
-		p.Errorf(at, "for example from_response: X-Tokens-Used", "\"from_response\" is missing in cost")
-		return
-	}
-	name, ok := p.Word(from, "from_response")
-	if !ok {
-		return
-	}
-	if name == "" || !isToken(name) {
-		p.Errorf(from, "", "%s is no name of a header field", clip.Quote(name))
-		return
-	}
-	after := &CostAfter{Header: textproto.CanonicalMIMEHeaderKey(name)}
-	if n := f.Get("on_error"); n != nil {
-		word, _ := p.Choice(n, "on_error", "keep", "cancel")
-		after.CancelErrors = word == "cancel"
-	}
-	if n := f.Get("on_abort"); n != nil {
-		p.parseAbort(n, after)
-	}
-	if n := f.Get("estimate"); n != nil {
-		if v, ok := p.Integer(n, "estimate", 1, headgate.MaxLimit); ok {
-			r.Cost = v
-		}
-	}
-	if r.Concurrent() {
-		p.Errorf(from, "", "a place is held until the response is done: it has no cost that is known only then")
-		return
-	}
-	r.CostAfter = after
-}
-
-// parseAbort reads on_abort: a word or a number.
-func (p *parser) parseAbort(n *yamltext.Node, after *CostAfter) {
-	if n.Kind == yamltext.Number {
-		if v, ok := p.Integer(n, "on_abort", 0, headgate.MaxLimit); ok {
-			after.Abort, after.AbortCost = AbortFixed, v
-		}
-		return
-	}
-	word, _ := p.Choice(n, "on_abort", AbortLargest.String(), AbortEstimate.String())
-	if word == AbortEstimate.String() {
-		after.Abort = AbortEstimate
-	}
 }

@@ -36,13 +36,13 @@ func (d *Descriptor) Attribute(a Attribute) (value string, ok bool) {
 		}
 	}
 	if a.Kind == ClientIP {
-		return d.Attribute(Attribute{Kind: Other, Name: remoteAddress})
+		return d.Attribute(Attribute{Kind: Other, Name: RemoteAddress})
 	}
 	return "", false
 }
 
-// remoteAddress is the key under which Envoy sends the client's address.
-const remoteAddress = "remote_address"
+// RemoteAddress is the key under which Envoy sends the client's address.
+const RemoteAddress = "remote_address"
 
 // ClientIP implements [Request].
 func (d *Descriptor) ClientIP() netip.Addr {

@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // What the format says beside the limit arrives in the rule.
@@ -45,7 +47,7 @@ descriptors:
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if e := set.Rule("d", "e"); e.Cost != 2 || e.Percent != 5 || e.OnStoreError != StoreErrorDeny || e.OnLimit.Status != 503 {
+	if e := set.Rule("d", "e"); e.Cost != 2 || e.Percent != 5 || e.OnStoreError != rules.StoreErrorDeny || e.OnLimit.Status != 503 {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -66,7 +68,7 @@ descriptors:
 `, long))
 	names, scopes := map[string]bool{}, map[string]bool{}
 	for _, r := range set.Rules() {
-		if len(r.Name) > maxRule || len(r.Scope) > maxScope+40 || names[r.Name] || scopes[r.Scope] {
+		if len(r.Name) > rules.MaxName || len(r.Scope) > rules.MaxScope+40 || names[r.Name] || scopes[r.Scope] {
 			t.Errorf("%s, %s", r.Name, r.Scope)
 		}
 		names[r.Name], scopes[r.Scope] = true, true
@@ -125,11 +127,11 @@ descriptors:
 		"a=1 | e=5":       "own; A: 1 | e: 5",
 	} {
 		parts := strings.Split(descriptors, " | ")
-		matches := make([]Matches, len(parts))
+		matches := make([]rules.Matches, len(parts))
 		for i, words := range parts {
 			set.MatchDescriptor("d", entriesOf(words), &matches[i])
 		}
-		ApplyReplaces(matches)
+		rules.ApplyReplaces(matches)
 		var got []string
 		for i := range matches {
 			got = append(got, checks(&matches[i]))
@@ -138,7 +140,7 @@ descriptors:
 			t.Errorf("%s: got %q, want %q", descriptors, text, want)
 		}
 	}
-	var m Matches
+	var m rules.Matches
 	set.Match("d", request(t, "a=1 b=2 e=5"), &m)
 	if got := checks(&m); got != "B: 2; e: 5" {
 		t.Errorf("got %q", got)
@@ -147,21 +149,21 @@ descriptors:
 
 // Descriptors of one domain stand together, unless asked to be merged.
 func TestDomainsOfDescriptors(t *testing.T) {
-	source := func(name, src string) Source { return Source{Name: name, Data: []byte(src)} }
+	source := func(name, src string) rulefile.Source { return rulefile.Source{Name: name, Data: []byte(src)} }
 	const a = "domain: d\ndescriptors: [{key: a, rate_limit: {rate: 1/s}}]\n"
 	const b = "domain: d\ndescriptors: [{key: b, rate_limit: {rate: 1/s}}]\n"
 	const limits = "domain: d\nlimits: [{name: l, rate: 1/s, match: {attributes: {b: \"*\"}}}]\n"
 	for name, c := range map[string]struct {
-		options Options
-		sources []Source
+		options rulefile.Options
+		sources []rulefile.Source
 		want    string
 	}{
-		"two":          {sources: []Source{source("1", a), source("2", b)}, want: `2:1:9: duplicate domain "d": its descriptors are in 1:2:1; merge_domains: true puts them together`},
-		"option":       {options: Options{MergeDomains: true}, sources: []Source{source("1", a), source("2", b)}},
-		"key in first": {sources: []Source{source("1", "merge_domains: true\n"+a), source("2", b)}},
-		"key in last":  {sources: []Source{source("1", a), source("2", "merge_domains: true\n"+b)}},
-		"same twice":   {options: Options{MergeDomains: true}, sources: []Source{source("1", a), source("2", a)}, want: `2:2:15: duplicate descriptor composite key "a": first in 1:2:15`},
-		"own form":     {sources: []Source{source("1", a), source("2", limits), source("3", limits)}, want: `3:2:17: the name "l" is taken in the domain "d": 2:2:10`},
+		"two":          {sources: []rulefile.Source{source("1", a), source("2", b)}, want: `2:1:9: duplicate domain "d": its descriptors are in 1:2:1; merge_domains: true puts them together`},
+		"option":       {options: rulefile.Options{MergeDomains: true}, sources: []rulefile.Source{source("1", a), source("2", b)}},
+		"key in first": {sources: []rulefile.Source{source("1", "merge_domains: true\n"+a), source("2", b)}},
+		"key in last":  {sources: []rulefile.Source{source("1", a), source("2", "merge_domains: true\n"+b)}},
+		"same twice":   {options: rulefile.Options{MergeDomains: true}, sources: []rulefile.Source{source("1", a), source("2", a)}, want: `2:2:15: duplicate descriptor composite key "a": first in 1:2:15`},
+		"own form":     {sources: []rulefile.Source{source("1", a), source("2", limits), source("3", limits)}, want: `3:2:17: the name "l" is taken in the domain "d": 2:2:10`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, diagnostics := c.options.Parse(c.sources...)
@@ -209,7 +211,7 @@ descriptors:
 		{"plain=bob", "plain", ""},
 	} {
 		entries := entriesOf(row.entries)
-		var m Matches
+		var m rules.Matches
 		set.MatchDescriptor("d", entries, &m)
 		if len(m.Checks) != 1 || m.Checks[0].Rule.LimitName != row.rule {
 			t.Fatalf("%s: %+v", row.entries, m.Checks)

@@ -25,8 +25,8 @@ type KeyAttribute struct {
 	Hashed bool
 }
 
-// hashWord begins an attribute of a key that is to be hashed.
-const hashWord = "hash"
+// HashWord begins an attribute of a key that is to be hashed.
+const HashWord = "hash"
 
 // ParseKeyAttribute reads what rules write in a key: an attribute, see
 // [ParseAttribute], or hash: and an attribute.
@@ -34,13 +34,13 @@ func ParseKeyAttribute(text string) (KeyAttribute, error) {
 	prefix, rest, ok := strings.Cut(text, ":")
 	switch {
 	case !ok:
-	case prefix == hashWord && rest == "":
+	case prefix == HashWord && rest == "":
 		return KeyAttribute{}, errors.New(`"hash:" lacks an attribute, such as hash:header:X-Api-Key`)
-	case prefix == hashWord:
+	case prefix == HashWord:
 		a, err := ParseAttribute(rest)
 		return KeyAttribute{a, true}, err
-	case nearest.Word(prefix, []string{hashWord, "hashed"}) != "":
-		return KeyAttribute{}, fmt.Errorf("unknown kind of attribute %s, did you mean %q?", clip.Quote(prefix+":"), hashWord+":")
+	case nearest.Word(prefix, []string{HashWord, "hashed"}) != "":
+		return KeyAttribute{}, fmt.Errorf("unknown kind of attribute %s, did you mean %q?", clip.Quote(prefix+":"), HashWord+":")
 	}
 	a, err := ParseAttribute(text)
 	return KeyAttribute{Attribute: a}, err
@@ -49,7 +49,7 @@ func ParseKeyAttribute(text string) (KeyAttribute, error) {
 // String is the inverse of [ParseKeyAttribute].
 func (a KeyAttribute) String() string {
 	if a.Hashed {
-		return hashWord + ":" + a.Attribute.String()
+		return HashWord + ":" + a.Attribute.String()
 	}
 	return a.Attribute.String()
 }
@@ -64,7 +64,7 @@ func (r *Rule) HashesKey() bool {
 const digestSize = 16
 
 // digestPrefix begins the text of a digest; its digits follow.
-const digestPrefix = hashWord + ":"
+const digestPrefix = HashWord + ":"
 
 // ParseHashedPart reads a part of a key that is hashed: hash: and 32 digits, as
 // [KeyPart.Text] writes it, or else the value itself.

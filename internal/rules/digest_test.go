@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"bytes"
@@ -11,20 +11,22 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/request/spelling"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 const testSecret = "0123456789abcdef0123456789abcdef"
 
 // hashedKey returns the key that the only rule, counting by text, has for r.
-func hashedKey(t *testing.T, secret KeySecret, text string, r Request) (*Rule, string) {
+func hashedKey(t *testing.T, secret rules.KeySecret, text string, r rules.Request) (*rules.Rule, string) {
 	t.Helper()
-	rs, problems := Options{KeySecret: secret}.Parse(Source{
+	rs, problems := rulefile.Options{KeySecret: secret}.Parse(rulefile.Source{
 		Name: "rules.yaml", Data: []byte("domain: api\nlimits: [{name: a, key: " + text + ", rate: 1/s}]"),
 	})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	var m Matches
+	var m rules.Matches
 	if rs.Match("api", r, &m); len(m.Checks) != 1 {
 		t.Fatalf("%d checks", len(m.Checks))
 	}
@@ -40,7 +42,7 @@ func TestHashedPartsOfKeys(t *testing.T) {
 			if name == "cookie:session" && !spelling.IsClearCookie(value) {
 				continue // counted under several keys
 			}
-			for _, secret := range []KeySecret{"", testSecret} {
+			for _, secret := range []rules.KeySecret{"", testSecret} {
 				rule, key := hashedKey(t, secret, `["hash:`+name+`", user]`, attributes(t, map[string]string{name: value, "user": "ann"}))
 				sum := sha256.Sum256([]byte(value))
 				want := sum[:16]
@@ -49,16 +51,16 @@ func TestHashedPartsOfKeys(t *testing.T) {
 					mac.Write([]byte(value))
 					want = mac.Sum(nil)[:16]
 				}
-				parts, ok := SplitKey(key)
-				if !ok || len(parts) != 2 || parts[0] != (KeyPart{Value: string(want), Digest: true}) || parts[1] != (KeyPart{Value: "ann"}) {
+				parts, ok := rules.SplitKey(key)
+				if !ok || len(parts) != 2 || parts[0] != (rules.KeyPart{Value: string(want), Digest: true}) || parts[1] != (rules.KeyPart{Value: "ann"}) {
 					t.Fatalf("hash:%s of %.20q: %q", name, value, key)
 				}
 				if got := parts[0].Text(); got != "hash:"+hex.EncodeToString(want) || len(value) > 2 && strings.Contains(key, value) {
 					t.Errorf("hash:%s of %.20q is shown as %s, in %q", name, value, got, key)
 				}
 				// An operator may give the value, or what lists show.
-				for _, given := range []KeyPart{{Value: value}, ParseHashedPart(parts[0].Text())} {
-					if got, err := rule.ComposeKey([]KeyPart{given, parts[1]}); err != nil || got != key {
+				for _, given := range []rules.KeyPart{{Value: value}, rules.ParseHashedPart(parts[0].Text())} {
+					if got, err := rule.ComposeKey([]rules.KeyPart{given, parts[1]}); err != nil || got != key {
 						t.Errorf("hash:%s of %.20q: composed %q, %v", name, value, got, err)
 					}
 				}
@@ -74,7 +76,7 @@ func TestHashedPartsOfKeys(t *testing.T) {
 func TestHashedPathsAreNormal(t *testing.T) {
 	rule, key := hashedKey(t, testSecret, `["hash:path"]`, attributes(t, map[string]string{"path": "/login"}))
 	_, same := hashedKey(t, testSecret, `["hash:path"]`, attributes(t, map[string]string{"path": "/./%6cogin/;x"}))
-	composed, err := rule.ComposeKey([]KeyPart{{Value: "/x/../LOGIN"}})
+	composed, err := rule.ComposeKey([]rules.KeyPart{{Value: "/x/../LOGIN"}})
 	if same != key || composed != key || err != nil {
 		t.Errorf("%q, %q and %q, %v", key, same, composed, err)
 	}
@@ -84,7 +86,7 @@ func TestHashedPathsAreNormal(t *testing.T) {
 func TestHashedPartsThatAreMissing(t *testing.T) {
 	_, missing := hashedKey(t, testSecret, `["hash:header:X-Api-Key"]`, attributes(t, map[string]string{"user": "ann"}))
 	_, empty := hashedKey(t, testSecret, `["hash:header:X-Api-Key"]`, attributes(t, map[string]string{"header:X-Api-Key": ""}))
-	if missing != markMissing || empty == missing {
+	if missing != rules.MarkMissing || empty == missing {
 		t.Errorf("missing is %q, empty %q", missing, empty)
 	}
 }
@@ -92,7 +94,7 @@ func TestHashedPartsThatAreMissing(t *testing.T) {
 func TestSecretsMakeOtherDigests(t *testing.T) {
 	r := attributes(t, map[string]string{"user": "ann"})
 	seen := map[string]bool{}
-	for _, secret := range []KeySecret{"", testSecret, testSecret + "x"} {
+	for _, secret := range []rules.KeySecret{"", testSecret, testSecret + "x"} {
 		_, key := hashedKey(t, secret, `["hash:user"]`, r)
 		_, again := hashedKey(t, secret, `["hash:user"]`, r)
 		if seen[key] || key != again {
@@ -103,7 +105,7 @@ func TestSecretsMakeOtherDigests(t *testing.T) {
 }
 
 func TestKeySecretIsNotShown(t *testing.T) {
-	o := Options{KeySecret: testSecret}
+	o := rulefile.Options{KeySecret: testSecret}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%v %+v %#v %s", o, o, o, o.KeySecret)
 	text, err := o.KeySecret.MarshalText()
@@ -114,7 +116,7 @@ func TestKeySecretIsNotShown(t *testing.T) {
 
 func TestParseKeyAttribute(t *testing.T) {
 	for _, text := range []string{"hash:client_ip", "hash:header:X-Api-Key", "hash:query:q", "hash:cookie:s", "hash:jwt:urn:a", "hash:tenant", "client_ip", "header:X", "urn:tenant", "hash"} {
-		a, err := ParseKeyAttribute(text)
+		a, err := rules.ParseKeyAttribute(text)
 		if err != nil || a.String() != text || a.Hashed != strings.HasPrefix(text, "hash:") {
 			t.Errorf("%s: %+v, %v", text, a, err)
 		}
@@ -130,33 +132,21 @@ func TestParseKeyAttribute(t *testing.T) {
 		"header:X Y":      "is not a header name",
 		"hash:header:X Y": "is not a header name",
 	} {
-		if a, err := ParseKeyAttribute(text); err == nil || !strings.Contains(err.Error(), want) {
+		if a, err := rules.ParseKeyAttribute(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v, want %q", text, a, err, want)
 		}
-	}
-}
-
-func BenchmarkDigest(b *testing.B) {
-	for name, secret := range map[string]KeySecret{"hmac": testSecret, "sha256": ""} {
-		b.Run(name, func(b *testing.B) {
-			d, space := newDigester(secret), make([]byte, 0, 64)
-			b.ReportAllocs()
-			for b.Loop() {
-				space = d.appendPart(space[:0], "sk-live-0123456789abcdef")
-			}
-		})
 	}
 }
 
 // FuzzSplitKey takes apart whatever a store may have: what can be taken apart is
 // put together to the same bytes.
 func FuzzSplitKey(f *testing.F) {
-	f.Add("\x03ann" + markMissing + "\x00")
-	f.Add(markDigest + strings.Repeat("d", digestSize) + markHashed + strings.Repeat("h", hashSize))
-	f.Add(markDigest + "short")
+	f.Add("\x03ann" + rules.MarkMissing + "\x00")
+	f.Add(rules.MarkDigest + strings.Repeat("d", rules.DigestSize) + rules.MarkHashed + strings.Repeat("h", rules.HashSize))
+	f.Add(rules.MarkDigest + "short")
 	f.Add("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
 	f.Fuzz(func(t *testing.T, key string) {
-		parts, ok := SplitKey(key)
+		parts, ok := rules.SplitKey(key)
 		if !ok {
 			return
 		}
@@ -164,14 +154,14 @@ func FuzzSplitKey(f *testing.F) {
 		for _, p := range parts {
 			switch {
 			case p.Missing:
-				again = append(again, markMissing...)
+				again = append(again, rules.MarkMissing...)
 			case p.Digest:
-				again = append(append(again, markDigest...), p.Value...)
-				if read := ParseHashedPart(p.Text()); read != p {
+				again = append(append(again, rules.MarkDigest...), p.Value...)
+				if read := rules.ParseHashedPart(p.Text()); read != p {
 					t.Errorf("%q is read as %+v, not %+v", p.Text(), read, p)
 				}
 			case p.Hashed:
-				again = append(append(again, markHashed...), p.Value...)
+				again = append(append(again, rules.MarkHashed...), p.Value...)
 			default:
 				again = headgate.AppendKeyPart(again, p.Value)
 			}

@@ -1,7 +1,6 @@
-// Package rules reads rule files into an immutable Ruleset and finds the rules
-// that apply to a request.
+// Package rules finds the rules that apply to a request.
 //
-//	set, err := rules.Load("rules/")
+//	set, err := rulefile.Load("rules/")
 //	if err != nil {
 //		// every mistake, each with its file, line and column
 //	}
@@ -11,8 +10,8 @@
 //		// ask the store about c.Key under c.Rule.Limit
 //	}
 //
-// The forms of the files are described in docs/rules.md and, for the descriptors
-// of envoyproxy/ratelimit, docs/envoy-rules.md. Whatever a file holds,
-// reading it ends in a Ruleset or in a list of what is wrong with it, within a
-// bounded amount of memory.
+// It knows neither YAML nor files: package rulefile reads these, and what it has read
+// becomes an immutable [Ruleset] by a [Builder]. The forms of the files are described
+// in docs/rules.md and, for the descriptors of envoyproxy/ratelimit,
+// docs/envoy-rules.md.
 package rules

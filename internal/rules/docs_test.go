@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"os"
@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/envoyform"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // The examples in the pages about rules are right.
@@ -23,7 +26,7 @@ func TestDocumentedExamplesParse(t *testing.T) {
 		}
 		for _, block := range blocks {
 			src := wholeFile(block[1])
-			if _, diagnostics := Parse(Source{Name: page, Data: []byte(src)}); len(diagnostics) > 0 {
+			if _, diagnostics := rulefile.Parse(rulefile.Source{Name: page, Data: []byte(src)}); len(diagnostics) > 0 {
 				t.Errorf("%v\n%s", diagnostic.Problems(diagnostics), src)
 			}
 		}
@@ -52,7 +55,7 @@ func TestDescriptorKeysAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range slices.Concat(documentKeys(), descriptorKeys(), rateLimitKeys()) {
+	for _, key := range slices.Concat(rulefile.DocumentKeys(), envoyform.DescriptorKeys(), envoyform.RateLimitKeys()) {
 		if !strings.Contains(string(page), "`"+key+"`") {
 			t.Errorf("%s is not documented", key)
 		}
@@ -80,8 +83,8 @@ func TestDocumentedWildcardsWin(t *testing.T) {
 	set := parse(t, src)
 	for i, path := range cells[0][1:] {
 		path, want := strings.Trim(path, " |"), strings.Trim(cells[1][i+1], " |")
-		var m Matches
-		set.MatchDescriptor("d", []Entry{{"path", path}}, &m)
+		var m rules.Matches
+		set.MatchDescriptor("d", []rules.Entry{{"path", path}}, &m)
 		if len(m.Checks) != 1 || m.Checks[0].Rule.LimitName != want {
 			t.Errorf("%s: got %s, want %s", path, checks(&m), want)
 		}

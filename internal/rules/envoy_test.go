@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"fmt"
@@ -10,16 +10,18 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // Each TestEnvoyDefect_ shows that a defect of envoyproxy/ratelimit is not in
 // here, and, where compat: envoy asks for the same answers, that it is there.
 
 // both parses rules with and without compat: envoy.
-func both(t *testing.T, src string) (ours, theirs *Ruleset) {
+func both(t *testing.T, src string) (ours, theirs *rules.Ruleset) {
 	t.Helper()
 	ours = parse(t, src)
-	theirs, diagnostics := Options{Compat: CompatEnvoy}.Parse(Source{Name: "test.yaml", Data: []byte(src)})
+	theirs, diagnostics := rulefile.Options{Compat: rules.CompatEnvoy}.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(src)})
 	if theirs == nil {
 		t.Fatal(diagnostic.Problems(diagnostics))
 	}
@@ -52,7 +54,7 @@ descriptors:
   - {key: "x*", value: v, rate_limit: {name: key, unit: hour, requests_per_unit: 5}}
   - {key: "y*", rate_limit: {name: star, unit: hour, requests_per_unit: 5}}
 `
-	ours, _ := Options{}.Parse(Source{Name: "f", Data: []byte(src)})
+	ours, _ := rulefile.Options{}.Parse(rulefile.Source{Name: "f", Data: []byte(src)})
 	lookups{
 		{"path=/i.png", "png: /i.png"},
 		{"path=/a/x/b", "inner: /a/x/b"},
@@ -60,7 +62,7 @@ descriptors:
 		{"path=/xy", "two: /xy"},
 		{"path=/z", "open: /z"},
 	}.run(t, ours)
-	theirs, diagnostics := Options{Compat: CompatEnvoy}.Parse(Source{Name: "f", Data: []byte(src)})
+	theirs, diagnostics := rulefile.Options{Compat: rules.CompatEnvoy}.Parse(rulefile.Source{Name: "f", Data: []byte(src)})
 	lookups{
 		{"path=/i.png", "open: d_path_/i.png_"},
 		{"path=*.png", "png: d_path_*.png_"},
@@ -83,8 +85,8 @@ descriptors:
 	if got := strings.Join(warned, " "); got != "4 5 6 7" {
 		t.Errorf("warnings of lines %s: %v", got, diagnostics)
 	}
-	var m Matches
-	req := &attributesOnly{Descriptor{entriesOf("path=/a/x/b")}}
+	var m rules.Matches
+	req := &attributesOnly{rules.Descriptor{entriesOf("path=/a/x/b")}}
 	theirs.Match("d", req, &m)
 	if len(m.Checks) != 1 || m.Checks[0].Rule.LimitName != "open" {
 		t.Errorf("by attributes: %v", m.Checks)
@@ -110,8 +112,8 @@ func TestEnvoyDefect_OneDocumentInAFile(t *testing.T) {
 		{name: "nothing", rest: "", ours: "d", theirs: "d"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for compat, want := range map[Compat]string{CompatNone: test.ours, CompatEnvoy: test.theirs} {
-				set, diagnostics := Options{Compat: compat}.Parse(Source{Name: "f", Data: []byte("---\n" + first + test.rest)})
+			for compat, want := range map[rules.Compat]string{rules.CompatNone: test.ours, rules.CompatEnvoy: test.theirs} {
+				set, diagnostics := rulefile.Options{Compat: compat}.Parse(rulefile.Source{Name: "f", Data: []byte("---\n" + first + test.rest)})
 				got := ""
 				if set != nil {
 					got = strings.Join(set.Domains(), " ")
@@ -119,7 +121,7 @@ func TestEnvoyDefect_OneDocumentInAFile(t *testing.T) {
 				if got != want {
 					t.Errorf("%s: domains %q, want %q: %v", compat, got, want, diagnostics)
 				}
-				if compat == CompatEnvoy && test.warning != "" {
+				if compat == rules.CompatEnvoy && test.warning != "" {
 					if len(diagnostics) != 1 || fmt.Sprintf("f:%d:%d", diagnostics[0].Line, diagnostics[0].Column) != test.warning ||
 						!strings.Contains(diagnostics[0].Message, "leaves out") {
 						t.Errorf("warnings %v", diagnostics)
@@ -138,7 +140,7 @@ func TestEnvoyDefect_OneDocumentInAFile(t *testing.T) {
 func TestShareThresholdUnderCompatNeedsAStarAtTheEnd(t *testing.T) {
 	for value, ok := range map[string]bool{"x*": true, "*": true, "x*y*": true, "*x": false, "x*y": false, "x": false} {
 		src := fmt.Sprintf("domain: d\ndescriptors:\n  - {key: k, value: %q, share_threshold: true, rate_limit: {rate: 1/s}}\n", value)
-		if set, diagnostics := (Options{Compat: CompatEnvoy}).Parse(Source{Name: "f", Data: []byte(src)}); (set != nil) != ok {
+		if set, diagnostics := (rulefile.Options{Compat: rules.CompatEnvoy}).Parse(rulefile.Source{Name: "f", Data: []byte(src)}); (set != nil) != ok {
 			t.Errorf("%s: %v", value, diagnostics)
 		}
 	}
@@ -204,7 +206,7 @@ descriptors:
 	if r := parse(t, src).Rules(); r[0].Name == r[1].Name || r[0].Scope == r[1].Scope {
 		t.Errorf("both are %s, %s", r[1].Name, r[1].Scope)
 	}
-	if set, _ := (Options{Compat: CompatEnvoy}).Parse(Source{Name: "f", Data: []byte(src)}); set != nil {
+	if set, _ := (rulefile.Options{Compat: rules.CompatEnvoy}).Parse(rulefile.Source{Name: "f", Data: []byte(src)}); set != nil {
 		t.Error("no duplicate for compat: envoy")
 	}
 }
@@ -219,10 +221,10 @@ descriptors:
   - {key: v, descriptors: [{key: w, rate_limit: {unit: hour, requests_per_unit: 5}}]}
 `)
 	for _, pair := range [][2]string{{"u=x_1", "u_x=1"}, {"v=a_w_b w=c", "v=a w=b_w_c"}} {
-		for _, set := range []*Ruleset{ours, theirs} {
+		for _, set := range []*rules.Ruleset{ours, theirs} {
 			var ids []string
 			for _, words := range pair {
-				var m Matches
+				var m rules.Matches
 				set.MatchDescriptor("d", entriesOf(words), &m)
 				if len(m.Checks) != 1 {
 					t.Fatalf("%s: %d checks", words, len(m.Checks))
@@ -257,7 +259,7 @@ func TestEnvoyDefect_MonthOf30Days(t *testing.T) {
 		}
 	}
 	// Who names a time zone wants the calendar.
-	for _, set := range []*Ruleset{ours, theirs} {
+	for _, set := range []*rules.Ruleset{ours, theirs} {
 		if got := set.Rules()[4].Limit.Rule(); got.Calendar != headgate.Month || got.Zone.String() != "Asia/Tokyo" {
 			t.Errorf("got %s", set.Rules()[4].Limit)
 		}
@@ -294,9 +296,9 @@ func TestEnvoyDefect_MisplacedKeys(t *testing.T) {
 			`f:3:14: warning: "shadow_mode" has no effect without a rate_limit`,
 		},
 	} {
-		src := Source{Name: "f", Data: []byte("domain: d\ndescriptors:\n  - " + c.descriptor + "\n")}
-		for compat, want := range map[Compat]string{CompatNone: c.ours, CompatEnvoy: c.theirs} {
-			set, diagnostics := Options{Compat: compat}.Parse(src)
+		src := rulefile.Source{Name: "f", Data: []byte("domain: d\ndescriptors:\n  - " + c.descriptor + "\n")}
+		for compat, want := range map[rules.Compat]string{rules.CompatNone: c.ours, rules.CompatEnvoy: c.theirs} {
+			set, diagnostics := rulefile.Options{Compat: compat}.Parse(src)
 			found := false
 			for _, d := range diagnostics {
 				found = found || d.String() == want
@@ -304,7 +306,7 @@ func TestEnvoyDefect_MisplacedKeys(t *testing.T) {
 			if !found {
 				t.Errorf("%s, %s:\n%v", c.descriptor, compat, diagnostic.Problems(diagnostics))
 			}
-			if set == nil && compat == CompatEnvoy {
+			if set == nil && compat == rules.CompatEnvoy {
 				t.Errorf("%s is refused with compat: envoy", c.descriptor)
 			}
 		}
@@ -327,7 +329,7 @@ descriptors:
         metadata: {team: web, n: 1, x: 0.5, list: [true, null], "2": two}
         rate_limit: {unit: hour, requests_per_unit: 5}
 `)
-	var m Matches
+	var m rules.Matches
 	set.MatchDescriptor("d", entriesOf("a=1 b=cd"), &m)
 	r := m.Checks[0].Rule
 	want := map[string]any{"team": "web", "n": int64(1), "x": 0.5, "list": []any{true, nil}, "2": "two"}
@@ -358,7 +360,7 @@ descriptors:
 // There the first mistake hides the others, and has no line.
 func TestEnvoyDefect_ErrorsWithoutLines(t *testing.T) {
 	src := "domain: d\ndescriptors:\n  - {key: a, rate_limit: {unit: minuet, requests_per_unit: 1}}\n  - {keey: b}\n"
-	_, diagnostics := Parse(Source{Name: "f.yaml", Data: []byte(src)})
+	_, diagnostics := rulefile.Parse(rulefile.Source{Name: "f.yaml", Data: []byte(src)})
 	want := []string{
 		`f.yaml:3:33: unknown unit "minuet", did you mean "minute"?`,
 		`f.yaml:4:5: "key" is missing in descriptor 2`,

@@ -156,9 +156,9 @@ func (c *textCondition) mismatch(name string, v value) Mismatch {
 func (c *valueMatch) mismatch(v value) (Mismatch, bool) {
 	name := c.attribute.String()
 	switch {
-	case c.presence == present && !v.ok:
+	case c.presence == Present && !v.ok:
 		return Mismatch{name, "any value", isAbsent}, true
-	case c.presence == absent && v.ok:
+	case c.presence == Absent && v.ok:
 		return Mismatch{name, "it to be absent", shown(v)}, true
 	case !c.applies(v):
 		return c.textCondition.mismatch(name, v), true
@@ -202,7 +202,7 @@ func (l *patternList) describe(match string) string {
 }
 
 // sourceOf returns a pattern as the rules have it.
-func sourceOf(p pattern) string {
+func sourceOf(p Pattern) string {
 	switch p := p.(type) {
 	case *glob:
 		return p.source

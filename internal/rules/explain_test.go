@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"math/rand/v2"
@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // explained returns a line for each rule: its name with the key that it counts
 // by, or with why it does not apply.
-func explained(set *Ruleset, req Request) string {
+func explained(set *rules.Ruleset, req rules.Request) string {
 	list, known := set.Explain("d", req)
 	if !known {
 		return "unknown domain"
@@ -21,7 +23,7 @@ func explained(set *Ruleset, req Request) string {
 		b.WriteString(e.Rule.Name + ":")
 		if e.Applies {
 			b.WriteString(" applies")
-			parts, _ := SplitKey(e.Key)
+			parts, _ := rules.SplitKey(e.Key)
 			for _, p := range parts {
 				b.WriteString(" " + p.Value)
 			}
@@ -109,7 +111,7 @@ path_/v1/health: entry 1: wants path=/v1/health, is user=u
 path_/v1/health.user: entry 1: wants path=/v1/health, is user=u
 `,
 	} {
-		if diff := cmp.Diff(want, "\n"+explained(set, &Descriptor{Entries: entriesOf(words)})); diff != "" {
+		if diff := cmp.Diff(want, "\n"+explained(set, &rules.Descriptor{Entries: entriesOf(words)})); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", words, diff)
 		}
 	}
@@ -125,7 +127,7 @@ descriptors:
 `)
 	want := "path_/api/_.user: entry 2: wants user, is absent\n" +
 		"path_/api/v1/_: descriptor: wants to be the best match, is second to path=/api/* (test.yaml:4:5)\n"
-	if got := explained(theirs, &Descriptor{Entries: entriesOf("path=/api/v1/x")}); got != want {
+	if got := explained(theirs, &rules.Descriptor{Entries: entriesOf("path=/api/v1/x")}); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
@@ -137,9 +139,9 @@ descriptors:
   - {key: a, rate_limit: {name: one, unit: hour, requests_per_unit: 5}}
   - {key: b, rate_limit: {name: two, replaces: [{name: one}], unit: hour, requests_per_unit: 5}}
 `)
-	one, _ := set.Explain("d", &Descriptor{Entries: entriesOf("a=1")})
-	two, _ := set.Explain("d", &Descriptor{Entries: entriesOf("b=1")})
-	ExplainReplaces(one, two)
+	one, _ := set.Explain("d", &rules.Descriptor{Entries: entriesOf("a=1")})
+	two, _ := set.Explain("d", &rules.Descriptor{Entries: entriesOf("b=1")})
+	rules.ExplainReplaces(one, two)
 	if one[0].Applies || one[0].Mismatches[0].String() != "replaces: wants not to be replaced, is replaced by b (test.yaml:5:5)" {
 		t.Errorf("%+v", one[0])
 	}
@@ -169,11 +171,11 @@ func TestExplainAgreesWithMatch(t *testing.T) {
 		}
 		ours, theirs := both(t, src.String())
 		for range 100 {
-			var req Request = randomRequest(r)
+			var req rules.Request = randomRequest(r)
 			if r.IntN(2) == 0 {
-				req = &Descriptor{Entries: entriesOf(pick(r, "x=1", "x=2", "x=3", "x=1 y=1", "x=2 y=2", "y=1", "x=1 y=1 z=1", "path=/a x=1"))}
+				req = &rules.Descriptor{Entries: entriesOf(pick(r, "x=1", "x=2", "x=3", "x=1 y=1", "x=2 y=2", "y=1", "x=1 y=1 z=1", "path=/a x=1"))}
 			}
-			for _, set := range []*Ruleset{ours, theirs} {
+			for _, set := range []*rules.Ruleset{ours, theirs} {
 				applied += compareWithMatch(t, set, req)
 			}
 		}
@@ -183,12 +185,12 @@ func TestExplainAgreesWithMatch(t *testing.T) {
 	}
 }
 
-func compareWithMatch(t *testing.T, set *Ruleset, req Request) (applied int) {
+func compareWithMatch(t *testing.T, set *rules.Ruleset, req rules.Request) (applied int) {
 	t.Helper()
-	var m Matches
+	var m rules.Matches
 	set.Match("d", req, &m)
 	list, _ := set.Explain("d", req)
-	want := map[*Rule][]Check{}
+	want := map[*rules.Rule][]rules.Check{}
 	for _, c := range m.Checks {
 		want[c.Rule] = append(want[c.Rule], c)
 	}
@@ -197,7 +199,7 @@ func compareWithMatch(t *testing.T, set *Ruleset, req Request) (applied int) {
 	}
 	for _, e := range list {
 		applies := len(want[e.Rule]) > 0
-		same := !applies && e.Key == "" && !e.Enforced || slices.ContainsFunc(want[e.Rule], func(c Check) bool {
+		same := !applies && e.Key == "" && !e.Enforced || slices.ContainsFunc(want[e.Rule], func(c rules.Check) bool {
 			return c.Key == e.Key && c.Enforced == e.Enforced
 		})
 		if e.Applies != applies || !same || applies == (len(e.Mismatches) > 0) {
@@ -225,15 +227,15 @@ func TestExplainAgreesWithMatchInTrees(t *testing.T) {
 		writeDescriptors(&src, randomDescriptors(r, 3, &count), "  ")
 		ours, theirs := both(t, src.String())
 		for range 50 {
-			var entries []Entry
-			plain := &fakeRequest{attributes: map[Attribute]string{}}
+			var entries []rules.Entry
+			plain := &fakeRequest{attributes: map[rules.Attribute]string{}}
 			for range 1 + r.IntN(3) {
-				e := Entry{pick(r, "k", "l"), pick(r, "a", "ab", "aab", "abab", "b", "", "aabb")}
+				e := rules.Entry{pick(r, "k", "l"), pick(r, "a", "ab", "aab", "abab", "b", "", "aabb")}
 				entries = append(entries, e)
-				plain.attributes[Attribute{Name: e.Key}] = e.Value
+				plain.attributes[rules.Attribute{Name: e.Key}] = e.Value
 			}
-			for _, set := range []*Ruleset{ours, theirs} {
-				compareWithMatch(t, set, &Descriptor{Entries: entries})
+			for _, set := range []*rules.Ruleset{ours, theirs} {
+				compareWithMatch(t, set, &rules.Descriptor{Entries: entries})
 				compareWithMatch(t, set, plain)
 			}
 		}

@@ -13,8 +13,8 @@ func (t *tree) mismatches(r *Rule, f *facts) []Mismatch {
 	for i := range r.steps {
 		s := r.steps[i]
 		v := s.find(f)
-		if !v.ok || !t.accepts(s, Entry{s.key, v.text}) {
-			out = append(out, Mismatch{show(s.key), s.wants(), shown(v)})
+		if !v.ok || !t.accepts(s, Entry{s.Key, v.text}) {
+			out = append(out, Mismatch{show(s.Key), s.wants(), shown(v)})
 		}
 	}
 	if out == nil {
@@ -44,67 +44,67 @@ func (t *tree) entryMismatch(r *Rule, entries []Entry) Mismatch {
 }
 
 // secondTo is the mismatch of a rule whose own conditions hold.
-func secondTo(b *branch) Mismatch {
+func secondTo(b *Branch) Mismatch {
 	got := "second to another"
 	if b != nil {
-		got = fmt.Sprintf("second to %s (%s)", b.describe(), b.position())
+		got = fmt.Sprintf("second to %s (%s)", b.describe(), b.Position())
 	}
 	return Mismatch{"descriptor", "to be the best match", got}
 }
 
 // describe writes a step for people: key=value, or key for any value.
-func (s *step) describe() string {
-	if s.kind == bareStep {
-		return show(s.key)
+func (s *Step) describe() string {
+	if s.Kind == BareStep {
+		return show(s.Key)
 	}
-	return show(s.key + "=" + s.value)
+	return show(s.Key + "=" + s.Value)
 }
 
 // wants says which value a step asks for.
-func (s *step) wants() string {
-	if s.kind == bareStep {
+func (s *Step) wants() string {
+	if s.Kind == BareStep {
 		return "any value"
 	}
-	return show(s.value)
+	return show(s.Value)
 }
 
 // find returns the value of a request that is no descriptor.
-func (s *step) find(f *facts) value {
-	v := f.get(s.attribute)
-	if !v.ok && s.attribute == (Attribute{Name: remoteAddress}) {
+func (s *Step) find(f *facts) value {
+	v := f.get(s.Attribute)
+	if !v.ok && s.Attribute == (Attribute{Name: RemoteAddress}) {
 		v = f.get(Attribute{Kind: ClientIP})
 	}
 	return v
 }
 
 // accepts reports whether a step alone would take an entry.
-func (t *tree) accepts(s *step, e Entry) bool {
+func (t *tree) accepts(s *Step, e Entry) bool {
 	if t.compat == CompatEnvoy {
 		joined := e.Key + "_" + e.Value
-		if composite := s.composite(); s.isPrefix() {
+		if composite := s.Composite(); s.IsPrefix() {
 			return newPrefix(composite, nil).match(joined) || composite == e.Key
-		} else if s.kind != bareStep {
+		} else if s.Kind != BareStep {
 			return composite == joined
 		}
 	}
 	switch {
-	case e.Key != s.key:
+	case e.Key != s.Key:
 		return false
-	case s.kind == bareStep:
+	case s.Kind == BareStep:
 		return true
-	case s.kind == exactStep:
-		return e.Value == s.value
+	case s.Kind == ExactStep:
+		return e.Value == s.Value
 	}
-	return newWildcard(s.value, nil).match(e.Value)
+	return newWildcard(s.Value, nil).match(e.Value)
 }
 
 // takenOfEntries returns the descriptor that a descriptor of a request comes
 // under, also where it leads nowhere, or nil.
-func (t *tree) takenOfEntries(entries []Entry) *branch {
+func (t *tree) takenOfEntries(entries []Entry) *Branch {
 	if t.compat != CompatEnvoy {
 		return t.root.find(entries)
 	}
-	var taken *branch
+	var taken *Branch
 	for l, i := &t.root, 0; i < len(entries); i++ {
 		joined := entries[i].Key + "_" + entries[i].Value
 		b := l.joined[joined]
@@ -120,40 +120,40 @@ func (t *tree) takenOfEntries(entries []Entry) *branch {
 			break
 		}
 		taken = b
-		if b.below == nil {
+		if b.Below == nil {
 			break
 		}
-		l = b.below
+		l = b.Below
 	}
 	return taken
 }
 
 // takenOfAttributes returns the descriptor that keeps r from applying to a
 // request that is no descriptor, or nil.
-func (t *tree) takenOfAttributes(r *Rule, f *facts) *branch {
+func (t *tree) takenOfAttributes(r *Rule, f *facts) *Branch {
 	l := &t.root
 	for i := range r.steps {
 		s := r.steps[i]
-		c := l.byKey[s.key]
+		c := l.byKey[s.Key]
 		if c == nil {
 			return nil
 		}
-		var own *branch
+		var own *Branch
 		var at choiceCursor
 		value := s.find(f).text
 		for b := t.pick(c, &at, value); b != nil && own == nil; b = t.pick(c, &at, value) {
 			var unused Matches
 			switch {
-			case b.value == s.value && b.kind == s.kind:
+			case b.Value == s.Value && b.Kind == s.Kind:
 				own = b
-			case t.compat == CompatEnvoy || b.answers() || b.below != nil && t.matchAttributes(b.below, f, &unused):
+			case t.compat == CompatEnvoy || b.answers() || b.Below != nil && t.matchAttributes(b.Below, f, &unused):
 				return b
 			}
 		}
-		if own == nil || own.below == nil {
+		if own == nil || own.Below == nil {
 			return nil
 		}
-		l = own.below
+		l = own.Below
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"flag"
@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 var update = flag.Bool("update", false, "write the golden files of testdata/bad anew")
@@ -27,8 +29,8 @@ func TestBadFilesAreExplained(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			set, diagnostics := Parse(Source{Name: filepath.Base(file), Data: src})
-			if (set == nil) != hasErrors(diagnostics) {
+			set, diagnostics := rulefile.Parse(rulefile.Source{Name: filepath.Base(file), Data: src})
+			if (set == nil) != diagnostic.HasErrors(diagnostics) {
 				t.Errorf("a Ruleset is there: %v, with %v", set != nil, diagnostics)
 			}
 			if len(diagnostics) == 0 {
@@ -60,14 +62,14 @@ func golden(t *testing.T, file, got string) {
 }
 
 func TestGoodFilesLoadWithoutWarnings(t *testing.T) {
-	set, err := Load("testdata/good")
+	set, err := rulefile.Load("testdata/good")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range set.Warnings() {
 		t.Error(w)
 	}
-	want := Stats{Domains: 8, Rules: 53, Files: 7, Disabled: 1}
+	want := rules.Stats{Domains: 8, Rules: 53, Files: 7, Disabled: 1}
 	if diff := cmp.Diff(want, set.Stats()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

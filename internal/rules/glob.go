@@ -15,7 +15,21 @@ type glob struct {
 	parts []string
 }
 
-// parseGlob reads a glob.
+// ParseGlob reads a text in which * stands for any characters.
+func ParseGlob(source string) (Pattern, error) {
+	g, err := parseGlob(source)
+	if err != nil {
+		return nil, err
+	}
+	return &g, nil
+}
+
+// Literal returns the pattern of one text.
+func Literal(text string) Pattern { return &glob{source: text, parts: []string{text}} }
+
+// TextOf returns the only text that is as p, if there is only one.
+func TextOf(p Pattern) (string, bool) { return p.literal() }
+
 func parseGlob(source string) (glob, error) {
 	g := glob{source: source}
 	var part strings.Builder

@@ -8,6 +8,10 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 )
 
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
+}
+
 // hostPattern is a host, or, with a suffix such as ".example.com", all hosts
 // below it.
 type hostPattern struct {
@@ -16,29 +20,32 @@ type hostPattern struct {
 	suffix string
 }
 
-// parseHost reads example.com or *.example.com.
-func parseHost(source string) (hostPattern, error) {
+// ParseHost reads example.com or *.example.com. It returns also the text that two
+// patterns share which are the same.
+func ParseHost(source string) (Pattern, string, error) {
 	host := strings.ToLower(strings.TrimSuffix(source, "."))
 	switch {
 	case strings.Contains(host, "//"):
-		return hostPattern{}, fmt.Errorf("the host %s must be a name without a scheme", clip.Quote(source))
+		return nil, "", fmt.Errorf("the host %s must be a name without a scheme", clip.Quote(source))
 	case isAddress(host):
-		return hostPattern{source: source, exact: strings.Trim(host, "[]")}, nil
+		return newHost(hostPattern{source: source, exact: strings.Trim(host, "[]")})
 	case strings.Contains(host, ":"):
-		return hostPattern{}, fmt.Errorf("the host %s has a port; leave it out, it does not count", clip.Quote(source))
+		return nil, "", fmt.Errorf("the host %s has a port; leave it out, it does not count", clip.Quote(source))
 	}
 	name, wild := strings.CutPrefix(host, "*.")
 	if strings.Contains(name, "*") {
-		return hostPattern{}, fmt.Errorf("the host %s may have a * only as its first label, such as *.example.com", clip.Quote(source))
+		return nil, "", fmt.Errorf("the host %s may have a * only as its first label, such as *.example.com", clip.Quote(source))
 	}
 	if len(name) > 253 || !isHostName(name) {
-		return hostPattern{}, fmt.Errorf("%s is not a host name (names beyond ASCII are written in their xn-- form)", clip.Quote(source))
+		return nil, "", fmt.Errorf("%s is not a host name (names beyond ASCII are written in their xn-- form)", clip.Quote(source))
 	}
 	if wild {
-		return hostPattern{source: source, suffix: "." + name}, nil
+		return newHost(hostPattern{source: source, suffix: "." + name})
 	}
-	return hostPattern{source: source, exact: name}, nil
+	return newHost(hostPattern{source: source, exact: name})
 }
+
+func newHost(p hostPattern) (Pattern, string, error) { return &p, p.exact + "*" + p.suffix, nil }
 
 func isAddress(host string) bool {
 	_, err := netip.ParseAddr(strings.Trim(host, "[]"))

@@ -3,7 +3,7 @@
 // One goroutine at work for long: the race detector finds nothing and takes
 // ten times as long.
 
-package rules
+package rules_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
@@ -49,7 +50,7 @@ func TestHostileFilesAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			set, _ := Parse(Source{Name: "f", Data: []byte(src)})
+			set, _ := rulefile.Parse(rulefile.Source{Name: "f", Data: []byte(src)})
 			runtime.ReadMemStats(&after)
 			if set != nil && name != "documents" {
 				t.Error("it was accepted")

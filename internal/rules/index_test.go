@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // pick returns one of the words.
@@ -48,33 +50,25 @@ func randomMatch(r *rand.Rand) string {
 }
 
 func randomRequest(r *rand.Rand) *fakeRequest {
-	req := &fakeRequest{attributes: map[Attribute]string{}}
-	set := func(a Attribute, values ...string) {
+	req := &fakeRequest{attributes: map[rules.Attribute]string{}}
+	set := func(a rules.Attribute, values ...string) {
 		if v := pick(r, values...); v != "none" {
 			req.attributes[a] = v
 		}
 	}
-	set(Attribute{Kind: Method}, "GET", "post", "PUT", "none")
+	set(rules.Attribute{Kind: rules.Method}, "GET", "post", "PUT", "none")
 	path := ""
 	for range r.IntN(5) {
 		path += "/" + pick(r, "a", "b", "c", "ab", "", ".", "..", "A", "a%2fb", "c;x")
 	}
-	set(Attribute{Kind: Path}, path, path, path, path, "none")
-	set(Attribute{Kind: Host}, "a.example", "x.a.example:80", "B.test", "example", "none")
-	set(Attribute{Name: "x"}, "1", "2", "", "none")
-	set(Attribute{Name: "y"}, "1", "none")
+	set(rules.Attribute{Kind: rules.Path}, path, path, path, path, "none")
+	set(rules.Attribute{Kind: rules.Host}, "a.example", "x.a.example:80", "B.test", "example", "none")
+	set(rules.Attribute{Name: "x"}, "1", "2", "", "none")
+	set(rules.Attribute{Name: "y"}, "1", "none")
 	if address := pick(r, "10.0.0.1", "10.1.2.3", "11.0.0.1", "::1", "none"); address != "none" {
 		req.client = netip.MustParseAddr(address)
 	}
 	return req
-}
-
-// appliesAnyway reports whether every condition of a rule holds, those too that
-// the index has seen to.
-func appliesAnyway(r *Rule, req Request) bool {
-	m := r.match
-	m.path.indexed = false
-	return m.applies(&facts{req: req})
 }
 
 // The index finds what a look at every rule finds.
@@ -88,13 +82,13 @@ func TestIndexFindsWhatAScanFinds(t *testing.T) {
 			fmt.Fprintf(&src, "  - {name: r%d, rate: 1/s, match: %s}\n", i, randomMatch(r))
 		}
 		set := parse(t, src.String())
-		var m Matches
+		var m rules.Matches
 		for range 200 {
 			req := randomRequest(r)
 			set.Match("d", req, &m)
 			var want []string
 			for _, rule := range set.Rules() {
-				if appliesAnyway(rule, req) {
+				if rules.AppliesAnyway(rule, req) {
 					want = append(want, rule.Name)
 				}
 			}
@@ -114,7 +108,7 @@ func TestIndexFindsWhatAScanFinds(t *testing.T) {
 }
 
 // typicalRules are n rules of which a request for an API meets two or three.
-func typicalRules(t testing.TB, n int) *Ruleset {
+func typicalRules(t testing.TB, n int) *rules.Ruleset {
 	t.Helper()
 	var src strings.Builder
 	src.WriteString("domain: d\nlimits:\n  - {name: all, rate: 1000/s, key: client_ip}\n")
@@ -140,10 +134,10 @@ func typicalRequest(t testing.TB) *fakeRequest {
 func TestCandidatesDoNotGrowWithRules(t *testing.T) {
 	for _, n := range []int{10, 100, 10_000} {
 		set := typicalRules(t, n)
-		var m Matches
+		var m rules.Matches
 		set.Match("d", typicalRequest(t), &m)
-		if len(m.candidates) > 4 || len(m.Checks) != 2 {
-			t.Errorf("%d rules: %d candidates, %d checks", n, len(m.candidates), len(m.Checks))
+		if m.Candidates() > 4 || len(m.Checks) != 2 {
+			t.Errorf("%d rules: %d candidates, %d checks", n, m.Candidates(), len(m.Checks))
 		}
 	}
 }
@@ -164,10 +158,10 @@ func TestIndexTakesTheMostTellingCondition(t *testing.T) {
 			"method=GET path=/v1/x host=t5.example.com header:X-Tenant=t5 client_ip=2001:db8:5::1 tenant=u5",
 			"method=GET path=/v1/x host=a.t5.example.com header:X-Tenant=t5 client_ip=2001:db8:5::1 tenant=t5",
 		} {
-			var m Matches
+			var m rules.Matches
 			set.Match("d", request(t, words), &m)
-			if len(m.candidates) > 1 {
-				t.Errorf("%s: %d candidates", condition, len(m.candidates))
+			if m.Candidates() > 1 {
+				t.Errorf("%s: %d candidates", condition, m.Candidates())
 			}
 		}
 		if got := matched(set, "d", request(t, "method=GET path=/v1/x host=a.t5.example.com header:X-Tenant=t5 client_ip=2001:db8:5::1 tenant=t5")); got != "r5" && condition != "host: t%d.example.com" {
@@ -193,7 +187,7 @@ limits:
 	} {
 		// The fake's own Attribute allocates where it prints the address.
 		req := fixedClient{request(t, words)}
-		var m Matches
+		var m rules.Matches
 		if n := testing.AllocsPerRun(200, func() { set.Match("d", req, &m) }); n != 0 {
 			t.Errorf("%s: %v allocations", words, n)
 		}
@@ -206,8 +200,8 @@ limits:
 // fixedClient has its client's address as text already.
 type fixedClient struct{ *fakeRequest }
 
-func (r fixedClient) Attribute(a Attribute) (string, bool) {
-	if a.Kind == ClientIP {
+func (r fixedClient) Attribute(a rules.Attribute) (string, bool) {
+	if a.Kind == rules.ClientIP {
 		return "10.1.1.1", true
 	}
 	return r.fakeRequest.Attribute(a)
@@ -216,15 +210,15 @@ func (r fixedClient) Attribute(a Attribute) (string, bool) {
 // A Matches that met a huge request does not keep its memory.
 func TestMatchesForgetsHugeScratch(t *testing.T) {
 	set := parse(t, "domain: d\nlimits:\n  - {name: r, rate: 1/s, key: host}\n")
-	var m Matches
-	huge := &fakeRequest{attributes: map[Attribute]string{{Kind: Host}: strings.Repeat("A", 1<<20)}}
+	var m rules.Matches
+	huge := &fakeRequest{attributes: map[rules.Attribute]string{{Kind: rules.Host}: strings.Repeat("A", 1<<20)}}
 	set.Match("d", huge, &m)
-	if cap(m.scratch) < maxScratch {
+	if m.Scratch() < rules.MaxScratch {
 		t.Fatal("the request was not huge")
 	}
 	set.Match("d", request(t, "host=B"), &m)
-	if cap(m.scratch) > maxScratch {
-		t.Errorf("%d bytes are kept", cap(m.scratch))
+	if m.Scratch() > rules.MaxScratch {
+		t.Errorf("%d bytes are kept", m.Scratch())
 	}
 }
 
@@ -232,7 +226,7 @@ func BenchmarkMatch(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10_000} {
 		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
 			set, req := typicalRules(b, n), fixedClient{typicalRequest(b)}
-			var m Matches
+			var m rules.Matches
 			b.ReportAllocs()
 			for b.Loop() {
 				set.Match("d", req, &m)

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules/rate"
 )
 
 // join sets what the counts of r, under compat: envoy, belong to. No other
@@ -14,7 +15,7 @@ func (r *Rule) join() {
 	r.ChargeDenied = algorithm != headgate.Concurrency && !r.Limit.IsUnlimited()
 	if algorithm == headgate.FixedWindow && r.ChargeDenied && r.Limit.N() == 0 {
 		was := r.Limit.Rule()
-		r.one = rated(was, Rate{N: 1, Period: r.Limit.Period(), Unit: was.Calendar})
+		r.one = rated(was, rate.Rate{N: 1, Period: r.Limit.Period(), Unit: was.Calendar})
 	}
 }
 

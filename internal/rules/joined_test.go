@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"slices"
@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // TestShareThresholdUnderCompat: the values of an entry that are counted
 // together become what of the rule's composite key stands behind the entry's
 // key, wherever its own _ is.
 func TestShareThresholdUnderCompat(t *testing.T) {
-	set, diagnostics := Parse(Source{Name: "t.yaml", Data: []byte(`
+	set, diagnostics := rulefile.Parse(rulefile.Source{Name: "t.yaml", Data: []byte(`
 domain: d
 compat: envoy
 descriptors:
@@ -48,7 +50,7 @@ func TestOverlookedUnderCompat(t *testing.T) {
 		{"a unit that is none", "domain: d\ndescriptors: [{key: a, rate_limit: {unlimited: true, unit: fortnight}}]", []string{"unlimited"}, "no effect beside unlimited"},
 		{"a number as domain", "domain: 12\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]", []string{"1"}, ""},
 	} {
-		set, diagnostics := Options{Compat: CompatEnvoy}.Parse(Source{Name: "t.yaml", Data: []byte(tt.text)})
+		set, diagnostics := rulefile.Options{Compat: rules.CompatEnvoy}.Parse(rulefile.Source{Name: "t.yaml", Data: []byte(tt.text)})
 		if set == nil {
 			t.Errorf("%s: %v", tt.name, diagnostic.Problems(diagnostics))
 			continue
@@ -69,7 +71,7 @@ func TestOverlookedUnderCompat(t *testing.T) {
 		if tt.name == "the last of two keys" && set.Rules()[0].Name != "b" {
 			t.Errorf("%s: %s", tt.name, set.Rules()[0].Name)
 		}
-		if set, _ := Parse(Source{Name: "t.yaml", Data: []byte(tt.text)}); set != nil {
+		if set, _ := rulefile.Parse(rulefile.Source{Name: "t.yaml", Data: []byte(tt.text)}); set != nil {
 			t.Errorf("%s: taken without compat", tt.name)
 		}
 	}

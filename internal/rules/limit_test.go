@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 func TestLimits(t *testing.T) {
@@ -29,14 +30,14 @@ func TestLimits(t *testing.T) {
 		"rate: 5/hour, algorithm: fixed_window, anchor: clock":           window(headgate.PerHour(5)),
 		"rate: 5/1d, algorithm: fixed_window":                            window(headgate.PerDay(5)),
 		"rate: 5/minute, algorithm: fixed_window, anchor: first_request": window(headgate.PerMinute(5)).Anchored(headgate.AnchorFirstRequest),
-		"rate: 5/month, algorithm: fixed_window, anchor: first_request":  window(headgate.Per(5, 30*day)).Anchored(headgate.AnchorFirstRequest),
+		"rate: 5/month, algorithm: fixed_window, anchor: first_request":  window(headgate.Per(5, 30*24*time.Hour)).Anchored(headgate.AnchorFirstRequest),
 		"rate: 5/day, algorithm: fixed_window":                           headgate.PerCalendar(5, headgate.Day, time.UTC),
 		"rate: 5/week, algorithm: fixed_window":                          headgate.PerCalendar(5, headgate.Week, time.UTC),
 		"rate: 5/month, algorithm: fixed_window, timezone: UTC":          headgate.PerCalendar(5, headgate.Month, time.UTC),
 		"rate: 5/year, algorithm: fixed_window, timezone: Europe/Berlin": {},
 		"rate: 5/hour, algorithm: fixed_window, timezone: Europe/Berlin": {},
-		"rate: 5/month": headgate.Per(5, 30*day),
-		"rate: 5/year, algorithm: sliding_window":                            headgate.Per(5, 365*day).Using(headgate.SlidingWindow),
+		"rate: 5/month": headgate.Per(5, 30*24*time.Hour),
+		"rate: 5/year, algorithm: sliding_window":                            headgate.Per(5, 365*24*time.Hour).Using(headgate.SlidingWindow),
 		"rate: 2/minute, algorithm: sliding_log, count_denied: true":         headgate.PerMinute(2).Using(headgate.SlidingLog).CountingDenied(),
 		"rate: 2/minute, algorithm: sliding_log, count_denied: false":        headgate.PerMinute(2).Using(headgate.SlidingLog),
 		"rate: 5/hour, algorithm: sliding_buckets":                           headgate.PerHour(5).Using(headgate.SlidingBuckets),
@@ -64,32 +65,32 @@ func TestLimits(t *testing.T) {
 
 func TestRuleOptions(t *testing.T) {
 	type options struct {
-		OnLimit      OnLimit
-		Mode         Mode
+		OnLimit      rules.OnLimit
+		Mode         rules.Mode
 		Percent      int
 		Cost         int64
-		OnStoreError StoreError
+		OnStoreError rules.StoreError
 		LocalShare   float64
 		Position     string
 		Description  string
 	}
-	defaults := options{OnLimit: OnLimit{Status: 429}, Percent: 100, Cost: 1, LocalShare: 1, Position: "test.yaml:3:5"}
+	defaults := options{OnLimit: rules.OnLimit{Status: 429}, Percent: 100, Cost: 1, LocalShare: 1, Position: "test.yaml:3:5"}
 	for text, change := range map[string]func(*options){
 		"":                       func(*options) {},
 		", on_limit: reject":     func(*options) {},
 		", cost: 0":              func(o *options) { o.Cost = 0 },
-		", mode: shadow":         func(o *options) { o.Mode = Shadow },
+		", mode: shadow":         func(o *options) { o.Mode = rules.Shadow },
 		", percent: 0":           func(o *options) { o.Percent = 0 },
-		", on_store_error: deny": func(o *options) { o.OnStoreError = StoreErrorDeny },
+		", on_store_error: deny": func(o *options) { o.OnStoreError = rules.StoreErrorDeny },
 		", on_store_error: {policy: local, share: 0.25}": func(o *options) {
-			o.OnStoreError, o.LocalShare = StoreErrorLocal, 0.25
+			o.OnStoreError, o.LocalShare = rules.StoreErrorLocal, 0.25
 		},
 		", description: \"protects the login\"": func(o *options) { o.Description = "protects the login" },
 		", on_limit: {status: 503, body: no, headers: {x-a: 1, X-Empty: \"\"}}": func(o *options) {
-			o.OnLimit = OnLimit{Status: 503, Body: "no", ContentType: "text/plain; charset=utf-8", Headers: map[string]string{"X-A": "1", "X-Empty": ""}}
+			o.OnLimit = rules.OnLimit{Status: 503, Body: "no", ContentType: "text/plain; charset=utf-8", Headers: map[string]string{"X-A": "1", "X-Empty": ""}}
 		},
 		", on_limit: {body: \"{}\", content_type: application/json}": func(o *options) {
-			o.OnLimit = OnLimit{Status: 429, Body: "{}", ContentType: "application/json"}
+			o.OnLimit = rules.OnLimit{Status: 429, Body: "{}", ContentType: "application/json"}
 		},
 	} {
 		want := defaults

@@ -18,8 +18,8 @@ type matcher struct {
 	values       []valueMatch
 }
 
-// pattern is a glob, a path or a host: something that texts are as, or not.
-type pattern interface {
+// Pattern is a glob, a path or a host: something that texts are as, or not.
+type Pattern interface {
 	match(text string) bool
 	// literal returns the only text that matches, if there is only one.
 	literal() (string, bool)
@@ -28,15 +28,18 @@ type pattern interface {
 // patternList is a list of patterns, any of which may match. Long lists of
 // literals are looked up and not scanned.
 type patternList struct {
-	all   []pattern
+	all   []Pattern
 	exact map[string]struct{}
-	rest  []pattern
+	rest  []Pattern
 }
 
 // exactFrom is from how many literals a look-up beats a scan.
 const exactFrom = 8
 
-func newPatternList(all []pattern) patternList {
+func newPatternList(all []Pattern) patternList {
+	if len(all) < exactFrom {
+		return patternList{all: all, rest: all}
+	}
 	l := patternList{all: all, exact: map[string]struct{}{}}
 	for _, p := range all {
 		if text, ok := p.literal(); ok {
@@ -83,18 +86,19 @@ func (c *textCondition) applies(v value) bool {
 // valueMatch is a condition on an attribute that is just text.
 type valueMatch struct {
 	attribute Attribute
-	presence  presence
+	presence  Presence
 	isTier    bool // it chooses a tier
 	textCondition
 }
 
-// presence says whether the attribute must be there at all.
-type presence uint8
+// Presence says whether the attribute must be there at all.
+type Presence uint8
 
+// What may be asked of an attribute.
 const (
-	anyPresence presence = iota
-	present
-	absent
+	AnyPresence Presence = iota // does not ask
+	Present
+	Absent
 )
 
 // value is an attribute's value, and whether the request has it.
@@ -313,7 +317,7 @@ func (m *matcher) valuesApply(f *facts) bool {
 
 // holds decides about a value of the attribute. A tier goes by what is there.
 func (c *valueMatch) holds(v value) bool {
-	return v.unclear && !c.isTier || (c.presence != present || v.ok) && (c.presence != absent || !v.ok) && c.applies(v)
+	return v.unclear && !c.isTier || (c.presence != Present || v.ok) && (c.presence != Absent || !v.ok) && c.applies(v)
 }
 
 // holdsForOther decides about a request with several values: any of them may be

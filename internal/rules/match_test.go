@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"net/netip"
@@ -8,16 +8,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // fakeRequest is a request as a door would give it.
 type fakeRequest struct {
-	attributes map[Attribute]string
+	attributes map[rules.Attribute]string
 	client     netip.Addr
 }
 
-func (r *fakeRequest) Attribute(a Attribute) (string, bool) {
-	if a.Kind == ClientIP && r.client.IsValid() {
+func (r *fakeRequest) Attribute(a rules.Attribute) (string, bool) {
+	if a.Kind == rules.ClientIP && r.client.IsValid() {
 		return r.client.String(), true
 	}
 	v, ok := r.attributes[a]
@@ -30,14 +32,14 @@ func (r *fakeRequest) ClientIP() netip.Addr { return r.client }
 // "method=POST path=/login client_ip=192.0.2.7 header:X-Plan=free".
 func request(t testing.TB, words string) *fakeRequest {
 	t.Helper()
-	r := &fakeRequest{attributes: map[Attribute]string{}}
+	r := &fakeRequest{attributes: map[rules.Attribute]string{}}
 	for word := range strings.FieldsSeq(words) {
 		name, value, _ := strings.Cut(word, "=")
-		a, err := ParseAttribute(name)
+		a, err := rules.ParseAttribute(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.Kind == ClientIP {
+		if a.Kind == rules.ClientIP {
 			r.client = netip.MustParseAddr(value)
 			continue
 		}
@@ -47,9 +49,9 @@ func request(t testing.TB, words string) *fakeRequest {
 }
 
 // parse reads rules that must be right.
-func parse(t testing.TB, src string) *Ruleset {
+func parse(t testing.TB, src string) *rules.Ruleset {
 	t.Helper()
-	set, diagnostics := Parse(Source{Name: "test.yaml", Data: []byte(src)})
+	set, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(src)})
 	if set == nil {
 		t.Fatal(diagnostic.Problems(diagnostics))
 	}
@@ -57,8 +59,8 @@ func parse(t testing.TB, src string) *Ruleset {
 }
 
 // matched returns the names of the rules that apply.
-func matched(set *Ruleset, domain string, r Request) string {
-	var m Matches
+func matched(set *rules.Ruleset, domain string, r rules.Request) string {
+	var m rules.Matches
 	set.Match(domain, r, &m)
 	names := make([]string, len(m.Checks))
 	for i, c := range m.Checks {
@@ -169,14 +171,14 @@ limits:
 
 func TestUnknownDomain(t *testing.T) {
 	set := parse(t, "domain: d\nlimits: []\n")
-	m := Matches{Checks: make([]Check, 3)}
+	m := rules.Matches{Checks: make([]rules.Check, 3)}
 	if set.Match("e", request(t, ""), &m) || len(m.Checks) != 0 {
 		t.Error("an unknown domain is known")
 	}
 	if !set.Match("d", request(t, ""), &m) {
 		t.Error("a domain without rules is unknown")
 	}
-	var none Ruleset
+	var none rules.Ruleset
 	if none.Match("d", request(t, ""), &m) {
 		t.Error("the zero Ruleset knows a domain")
 	}
@@ -191,12 +193,12 @@ limits:
   - {name: skip, rate: 1/s, key: "header:X-Api-Key", key_missing: skip}
   - {name: clean, rate: 1/s, key: [method, path, host]}
 `)
-	var m Matches
-	keys := func(words string) map[string][]KeyPart {
+	var m rules.Matches
+	keys := func(words string) map[string][]rules.KeyPart {
 		set.Match("d", request(t, words), &m)
-		out := map[string][]KeyPart{}
+		out := map[string][]rules.KeyPart{}
 		for _, c := range m.Checks {
-			parts, ok := SplitKey(c.Key)
+			parts, ok := rules.SplitKey(c.Key)
 			if !ok {
 				t.Errorf("%s: the key %q cannot be split", c.Rule.Name, c.Key)
 			}
@@ -205,7 +207,7 @@ limits:
 		return out
 	}
 	got := keys("method=get path=/./%6cOGIN/;x=1 host=EXAMPLE.com:80 client_ip=192.0.2.7 header:X-Api-Key=")
-	want := map[string][]KeyPart{
+	want := map[string][]rules.KeyPart{
 		"all":   nil,
 		"two":   {{Value: "192.0.2.7"}, {}},
 		"skip":  {{}},
@@ -228,16 +230,16 @@ limits:
 // part, an empty one, and one that imitates the mark of either.
 func TestKeysNeverCollide(t *testing.T) {
 	set := parse(t, "domain: d\nlimits:\n  - {name: r, rate: 1/s, key: [a, b]}\n")
-	values := []string{"", "a", "a_b", "b_c", "c", "_", markMissing, markHashed, "\x00", "\x01a", strings.Repeat("x", 300), strings.Repeat("x", 301)}
+	values := []string{"", "a", "a_b", "b_c", "c", "_", rules.MarkMissing, rules.MarkHashed, "\x00", "\x01a", strings.Repeat("x", 300), strings.Repeat("x", 301)}
 	seen := map[string][2]string{}
-	var m Matches
+	var m rules.Matches
 	for i := range len(values) + 1 {
 		for j := range len(values) + 1 {
-			r := &fakeRequest{attributes: map[Attribute]string{}}
+			r := &fakeRequest{attributes: map[rules.Attribute]string{}}
 			pair := [2]string{"missing", "missing"}
 			for place, index := range []int{i, j} {
 				if index < len(values) {
-					r.attributes[Attribute{Name: string(rune('a' + place))}] = values[index]
+					r.attributes[rules.Attribute{Name: string(rune('a' + place))}] = values[index]
 					pair[place] = "=" + values[index]
 				}
 			}
@@ -256,7 +258,7 @@ func TestKeysNeverCollide(t *testing.T) {
 
 func TestSplitKeyRefusesWhatMatchNeverWrites(t *testing.T) {
 	for _, key := range []string{"\x05abc", "\x80", "\x82\x00", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x81\x00short"} {
-		if parts, ok := SplitKey(key); ok {
+		if parts, ok := rules.SplitKey(key); ok {
 			t.Errorf("%q is split into %v", key, parts)
 		}
 	}
@@ -269,10 +271,10 @@ func TestPercentIsStable(t *testing.T) {
 	enforced := func(percent string) map[string]bool {
 		set := parse(t, "domain: d\nlimits:\n  - {name: r, rate: 1/s, key: user, percent: "+percent+"}\n")
 		out := map[string]bool{}
-		var m Matches
+		var m rules.Matches
 		for i := range keys {
 			user := "user-" + strings.Repeat("x", i%7) + string(rune('a'+i%26)) + netip.AddrFrom4([4]byte{1, 2, byte(i >> 8), byte(i)}).String()
-			set.Match("d", &fakeRequest{attributes: map[Attribute]string{{Name: "user"}: user}}, &m)
+			set.Match("d", &fakeRequest{attributes: map[rules.Attribute]string{{Name: "user"}: user}}, &m)
 			if m.Checks[0].Enforced {
 				out[user] = true
 			}
@@ -292,15 +294,15 @@ func TestPercentIsStable(t *testing.T) {
 	}
 	// The very numbers: another process, version or machine must agree.
 	for key, want := range map[string]int{"\x01a": 46, "\x01b": 53} {
-		if got := share("d/r", key); got != want {
-			t.Errorf("share(%q) = %d, want %d", key, got, want)
+		if got := rules.Share("d/r", key); got != want {
+			t.Errorf("Share(%q) = %d, want %d", key, got, want)
 		}
 	}
 }
 
 func TestShadowIsNotEnforced(t *testing.T) {
 	set := parse(t, "domain: d\nlimits:\n  - {name: r, rate: 1/s, mode: shadow}\n")
-	var m Matches
+	var m rules.Matches
 	set.Match("d", request(t, ""), &m)
 	if m.Checks[0].Enforced {
 		t.Error("a shadowed rule is enforced")
@@ -310,7 +312,7 @@ func TestShadowIsNotEnforced(t *testing.T) {
 func TestScopesNeverCollide(t *testing.T) {
 	seen := map[string]bool{}
 	for _, pair := range [][2]string{{"a", "b"}, {"a/b", "c"}, {"a", "b/c"}, {"a%2Fb", "c"}, {"a/", "b"}, {"a", "/b"}} {
-		scope := scopeOf(pair[0], pair[1])
+		scope := rules.ScopeOf(pair[0], pair[1])
 		if seen[scope] {
 			t.Errorf("the scope %q is there twice", scope)
 		}

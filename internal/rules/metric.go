@@ -22,11 +22,11 @@ func (r *Rule) AppendMetric(b []byte, entries []Entry) []byte {
 		if i > 0 {
 			b = append(b, '.')
 		}
-		e := Entry{s.key, s.value}
-		if s.kind == bareStep {
+		e := Entry{s.Key, s.Value}
+		if s.Kind == BareStep {
 			e.Value = ""
 		}
-		if i < len(entries) && s.kind != sharedStep && (r.DetailedMetric || s.valueToMetric) {
+		if i < len(entries) && s.Kind != SharedStep && (r.DetailedMetric || s.ValueToMetric) {
 			e = entries[i]
 		}
 		b = clip.Append(b, e.Key, maxMetricValue)

@@ -18,7 +18,7 @@ func (r *Rule) Needs() []Attribute {
 		need(Attribute{Kind: Host})
 	}
 	for i := range r.match.values {
-		if v := &r.match.values[i]; v.presence == present || len(v.any.all) > 0 {
+		if v := &r.match.values[i]; v.presence == Present || len(v.any.all) > 0 {
 			need(v.attribute)
 		}
 	}
@@ -26,8 +26,8 @@ func (r *Rule) Needs() []Attribute {
 		need(r.TierBy)
 	}
 	for _, s := range r.steps {
-		if s.attribute != (Attribute{Name: remoteAddress}) { // which is client_ip too
-			need(s.attribute)
+		if s.Attribute != (Attribute{Name: RemoteAddress}) { // which is client_ip too
+			need(s.Attribute)
 		}
 	}
 	if r.KeyMissing == KeyMissingSkip {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // having is a request with some attributes.
@@ -35,7 +36,7 @@ func TestMissing(t *testing.T) {
 		{`["hash:a", "hash:b", c]`, having{"a": "1", "b": "2"}, 0b100},
 	} {
 		text := "domain: d\nlimits:\n  - {name: r, key: " + row.key + ", rate: 5/minute}\n"
-		rs, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte(text)})
+		rs, problems := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte(text)})
 		if rs == nil {
 			t.Fatal(problems)
 		}
@@ -61,7 +62,7 @@ func TestNeeds(t *testing.T) {
 		`{name: r, match: {headers: {X-A: a, X-B: {not: b}}, cookies: {c: "*"}}, rate: 5/minute}`: "[header:X-A cookie:c]",
 		`{name: r, match: {attributes: {a: x}}, key: [a], key_missing: skip, rate: 5/minute}`:     "[a]",
 	} {
-		rs, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - " + text + "\n")})
+		rs, problems := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - " + text + "\n")})
 		if rs == nil {
 			t.Fatal(text, problems)
 		}
@@ -74,7 +75,7 @@ func TestNeeds(t *testing.T) {
 		}
 	}
 	tree := "domain: e\ndescriptors:\n  - key: generic_key\n    value: a\n    descriptors:\n      - {key: remote_address, rate_limit: {unit: minute, requests_per_unit: 5}}\n"
-	rs, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte(tree)})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte(tree)})
 	if rs == nil {
 		t.Fatal(problems)
 	}

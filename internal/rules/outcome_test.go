@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"os"
@@ -9,10 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // outcomes are the rules of testdata/good/outcomes.yaml.
-func outcomes(t *testing.T) *Ruleset {
+func outcomes(t *testing.T) *rules.Ruleset {
 	t.Helper()
 	src, err := os.ReadFile("testdata/good/outcomes.yaml")
 	if err != nil {
@@ -31,7 +32,7 @@ func TestDelayBecomesAQueue(t *testing.T) {
 		"queue":        leaky,
 	} {
 		r := set.Rule("outcomes", name)
-		if !r.Limit.Equal(want) || r.OnLimit.Action != Delay {
+		if !r.Limit.Equal(want) || r.OnLimit.Action != rules.Delay {
 			t.Errorf("%s: %s, %s; want %s", name, r.Limit, r.OnLimit.Action, want)
 		}
 	}
@@ -43,14 +44,14 @@ func TestDelayBecomesAQueue(t *testing.T) {
 func TestShadowBanIsA200(t *testing.T) {
 	set := outcomes(t)
 	r := set.Rule("outcomes", "quietly")
-	if o := r.OnLimit; o.Action != ShadowBan || o.Status != 200 {
+	if o := r.OnLimit; o.Action != rules.ShadowBan || o.Status != 200 {
 		t.Errorf("%+v", o)
 	}
 	o := set.Rule("outcomes", "scrapers").OnLimit
 	if o.Status != 202 || o.Body != `{"items":[]}` || o.ContentType != "application/json" || o.Headers["X-Backend"] != "eu-1" {
 		t.Errorf("%+v", o)
 	}
-	if diff := cmp.Diff(Latency{120 * time.Millisecond, 30 * time.Millisecond}, o.Latency); diff != "" {
+	if diff := cmp.Diff(rules.Latency{120 * time.Millisecond, 30 * time.Millisecond}, o.Latency); diff != "" {
 		t.Error(diff)
 	}
 	if l := parse(t, "domain: d\nlimits:\n  - {name: r, rate: 5/s, on_limit: {action: shadow_ban, latency: 1s +- 0.5s}}\n").Rules()[0].OnLimit.Latency; l.Spread != time.Second/2 {
@@ -61,16 +62,16 @@ func TestShadowBanIsA200(t *testing.T) {
 func TestJitterAndLatencyStayInBounds(t *testing.T) {
 	least, most := func(int64) int64 { return 0 }, func(n int64) int64 { return n - 1 }
 	for _, row := range []struct {
-		jitter     Jitter
+		jitter     rules.Jitter
 		exact      time.Duration
 		atMost     time.Duration
 		randomised bool
 	}{
-		{Jitter{}, time.Hour, 0, false},
-		{Jitter{Percent: 10}, 0, 0, false},
-		{Jitter{Percent: 10}, 10 * time.Second, time.Second, true},
-		{Jitter{Percent: 100}, 1 << 62, 1 << 62, true},
-		{Jitter{Most: 5 * time.Second}, 0, 5 * time.Second, true},
+		{rules.Jitter{}, time.Hour, 0, false},
+		{rules.Jitter{Percent: 10}, 0, 0, false},
+		{rules.Jitter{Percent: 10}, 10 * time.Second, time.Second, true},
+		{rules.Jitter{Percent: 100}, 1 << 62, 1 << 62, true},
+		{rules.Jitter{Most: 5 * time.Second}, 0, 5 * time.Second, true},
 	} {
 		if got := row.jitter.Extra(row.exact, least); got != 0 {
 			t.Errorf("%+v: at least %s, never less than exact", row.jitter, got)
@@ -79,11 +80,11 @@ func TestJitterAndLatencyStayInBounds(t *testing.T) {
 			t.Errorf("%+v of %s: at most %s, want %s", row.jitter, row.exact, got, row.atMost)
 		}
 	}
-	l := Latency{120 * time.Millisecond, 30 * time.Millisecond}
+	l := rules.Latency{120 * time.Millisecond, 30 * time.Millisecond}
 	if low, high := l.Pick(least), l.Pick(most); low != 90*time.Millisecond || high != 150*time.Millisecond {
 		t.Errorf("from %s to %s", low, high)
 	}
-	if got := (Latency{Base: time.Second}).Pick(most); got != time.Second {
+	if got := (rules.Latency{Base: time.Second}).Pick(most); got != time.Second {
 		t.Errorf("without a spread: %s", got)
 	}
 }
@@ -124,7 +125,7 @@ func TestTiersInherit(t *testing.T) {
 			continue
 		}
 		base, tier, _ := strings.Cut(name, "/")
-		if r.Scope != "outcomes/"+base || r.LimitName != base || r.Tier != tier || r.TierBy != (Attribute{Kind: Header, Name: "X-Plan"}) || len(r.Key) != 1 {
+		if r.Scope != "outcomes/"+base || r.LimitName != base || r.Tier != tier || r.TierBy != (rules.Attribute{Kind: rules.Header, Name: "X-Plan"}) || len(r.Key) != 1 {
 			t.Errorf("%s: scope %s, tier %q by %s, key %v", name, r.Scope, r.Tier, r.TierBy, r.Key)
 		}
 	}
@@ -144,9 +145,9 @@ func TestCostOfARequest(t *testing.T) {
 	} {
 		req := request(t, "path=/llm")
 		if text != absent {
-			req.attributes[Attribute{Header, "X-Tokens"}] = text
+			req.attributes[rules.Attribute{rules.Header, "X-Tokens"}] = text
 		}
-		var m Matches
+		var m rules.Matches
 		set.Match("outcomes", req, &m)
 		if len(m.Checks) != 1 || m.Checks[0].Cost != want {
 			t.Errorf("%.20q: %+v, want cost %d", text, m.Checks, want)
@@ -154,7 +155,7 @@ func TestCostOfARequest(t *testing.T) {
 	}
 	// The default bounds: from 1 to what fits at all.
 	r := parse(t, "domain: d\nlimits:\n  - {name: r, rate: 5/s, burst: 70, cost: {from: tokens}}\n").Rules()[0]
-	if diff := cmp.Diff(&CostFrom{Attribute{Other, "tokens"}, 1, 1, 70}, r.CostFrom); diff != "" {
+	if diff := cmp.Diff(&rules.CostFrom{rules.Attribute{rules.Other, "tokens"}, 1, 1, 70}, r.CostFrom); diff != "" {
 		t.Error(diff)
 	}
 }

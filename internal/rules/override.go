@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/internal/rules/rate"
 )
 
 // WithLimit returns a copy of r whose limit has another rate or burst. An empty
@@ -28,30 +29,30 @@ func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
 }
 
 // changed returns l with another rate or burst.
-func changed(l headgate.Limit, rate string, burst int64) (headgate.Limit, error) {
+func changed(l headgate.Limit, other string, burst int64) (headgate.Limit, error) {
 	now := l.Rule()
 	if now.Algorithm == headgate.Concurrency {
-		return l, problemf("the rule limits what is under way at the same time, which no rate or burst can replace")
+		return l, fmt.Errorf("the rule limits what is under way at the same time, which no rate or burst can replace")
 	}
 	out := l
-	if rate != "" {
-		to, err := ParseRate(rate)
+	if other != "" {
+		to, err := rate.Parse(other)
 		switch {
 		case err != nil:
 			return l, err
 		case to.Unlimited:
 			if burst != 0 {
-				return l, problemf("an unlimited rate has no burst")
+				return l, fmt.Errorf("an unlimited rate has no burst")
 			}
 			return headgate.Unlimited(), nil
 		}
 		out = rated(now, to)
 	} else if l.IsUnlimited() {
-		return l, problemf("the rule has no limit: give a rate")
+		return l, fmt.Errorf("the rule has no limit: give a rate")
 	}
 	if burst != 0 {
 		if now.Algorithm > headgate.LeakyBucket {
-			return l, problemf("%s has no burst; only token_bucket and leaky_bucket have one", now.Algorithm)
+			return l, fmt.Errorf("%s has no burst; only token_bucket and leaky_bucket have one", now.Algorithm)
 		}
 		out = out.Burst(burst)
 	}
@@ -59,7 +60,7 @@ func changed(l headgate.Limit, rate string, burst int64) (headgate.Limit, error)
 }
 
 // rated returns the limit of was with another rate.
-func rated(was *headgate.Rule, to Rate) headgate.Limit {
+func rated(was *headgate.Rule, to rate.Rate) headgate.Limit {
 	if was.Calendar != headgate.NoCalendar && to.Unit != headgate.NoCalendar {
 		return headgate.PerCalendar(to.N, to.Unit, was.Zone)
 	}
@@ -152,15 +153,15 @@ func (r *Rule) ComposeKey(parts []KeyPart) (string, error) {
 	for i, p := range parts {
 		switch {
 		case p.Missing && (r.KeyMissing == KeyMissingSkip || len(r.steps) > 0):
-			return "", problemf("the rule does not apply to requests without %s", r.partName(i))
+			return "", fmt.Errorf("the rule does not apply to requests without %s", r.partName(i))
 		case p.Missing:
 			key = append(key, markMissing...)
 		case p.Hashed && len(p.Value) != hashSize:
-			return "", problemf("a hash has %d bytes, not %d", hashSize, len(p.Value))
+			return "", fmt.Errorf("a hash has %d bytes, not %d", hashSize, len(p.Value))
 		case p.Hashed:
 			key = append(append(key, markHashed...), p.Value...)
 		case p.Digest && len(p.Value) != digestSize:
-			return "", problemf("a digest has %d bytes, not %d", digestSize, len(p.Value))
+			return "", fmt.Errorf("a digest has %d bytes, not %d", digestSize, len(p.Value))
 		case p.Digest:
 			key = append(append(key, markDigest...), p.Value...)
 		case i < len(r.Key) && r.Key[i].Hashed:
@@ -183,15 +184,15 @@ func (r *Rule) partName(i int) string {
 func (r *Rule) wrongParts(n int) error {
 	switch {
 	case r.flat:
-		return problemf("that is not what its requests are counted by: %s", r.howToJoin())
+		return fmt.Errorf("that is not what its requests are counted by: %s", r.howToJoin())
 	case len(r.Key) == 0:
-		return problemf("the rule counts all requests together: its key has no parts")
+		return fmt.Errorf("the rule counts all requests together: its key has no parts")
 	}
 	var names []string
 	for _, a := range r.Key {
 		names = append(names, a.String())
 	}
-	return problemf("the key has %s, not %d: %s", count(len(r.Key), "part"), n, strings.Join(names, ", "))
+	return fmt.Errorf("the key has %s, not %d: %s", count(len(r.Key), "part"), n, strings.Join(names, ", "))
 }
 
 func count(n int, what string) string {

@@ -1,17 +1,19 @@
-package rules
+package rules_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // attributes is a request of attributes by name.
 func attributes(t *testing.T, values map[string]string) *fakeRequest {
 	t.Helper()
-	r := &fakeRequest{attributes: map[Attribute]string{}}
+	r := &fakeRequest{attributes: map[rules.Attribute]string{}}
 	for name, value := range values {
-		a, err := ParseAttribute(name)
+		a, err := rules.ParseAttribute(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,19 +82,19 @@ descriptors:
 			{"user": "ann", "path": "a"},
 			{"user": "sha256:abc", "path": "\x00\xff"},
 		} {
-			var m Matches
+			var m rules.Matches
 			rs.Match("api", attributes(t, r), &m)
 			if len(m.Checks) == 0 {
 				t.Fatalf("%s: nothing applies to %v", text, r)
 			}
 			for _, c := range m.Checks {
-				parts, ok := SplitKey(c.Key)
+				parts, ok := rules.SplitKey(c.Key)
 				if !ok {
 					t.Fatalf("%q cannot be split", c.Key)
 				}
 				for i := range parts {
 					if !parts[i].Missing {
-						parts[i] = ParseKeyPart(parts[i].Text())
+						parts[i] = rules.ParseKeyPart(parts[i].Text())
 					}
 				}
 				got, err := c.Rule.ComposeKey(parts)
@@ -103,8 +105,8 @@ descriptors:
 		}
 	}
 	rule := parse(t, own).Rule("api", "a")
-	got, err := rule.ComposeKey([]KeyPart{{Value: "198.51.100.7"}, {Value: "get"}, {Value: "//a/./b"}, {Missing: true}, {Value: "ann"}})
-	want, _ := rule.ComposeKey([]KeyPart{{Value: "198.51.100.7"}, {Value: "GET"}, {Value: "/a/b"}, {Missing: true}, {Value: "ann"}})
+	got, err := rule.ComposeKey([]rules.KeyPart{{Value: "198.51.100.7"}, {Value: "get"}, {Value: "//a/./b"}, {Missing: true}, {Value: "ann"}})
+	want, _ := rule.ComposeKey([]rules.KeyPart{{Value: "198.51.100.7"}, {Value: "GET"}, {Value: "/a/b"}, {Missing: true}, {Value: "ann"}})
 	if err != nil || got != want {
 		t.Errorf("%q %v, want the normal form %q", got, err, want)
 	}
@@ -159,10 +161,10 @@ descriptors:
 		{"deep", []string{"d_team_red_plan_paid_user_7_"}, "team=red plan=paid user=7", ""},
 		{"deep", []string{"7"}, "", "team=VALUE and user=VALUE"},
 	} {
-		i := slices.IndexFunc(rs.Rules(), func(r *Rule) bool { return r.LimitName == row.limit })
-		var parts []KeyPart
+		i := slices.IndexFunc(rs.Rules(), func(r *rules.Rule) bool { return r.LimitName == row.limit })
+		var parts []rules.KeyPart
 		for _, text := range row.typed {
-			parts = append(parts, ParseKeyPart(text))
+			parts = append(parts, rules.ParseKeyPart(text))
 		}
 		got, err := rs.Rules()[i].ComposeKey(parts)
 		if row.want != "" {
@@ -171,7 +173,7 @@ descriptors:
 			}
 			continue
 		}
-		var m Matches
+		var m rules.Matches
 		rs.MatchDescriptor("d", entriesOf(row.words), &m)
 		if len(m.Checks) != 1 || m.Checks[0].Rule.LimitName != row.limit {
 			t.Fatalf("%s comes under %v", row.words, m.Checks)
@@ -183,19 +185,19 @@ descriptors:
 }
 
 func TestComposeKeyRefuses(t *testing.T) {
-	rule := func(text string) *Rule {
+	rule := func(text string) *rules.Rule {
 		return parse(t, "domain: api\nlimits: [{name: a, rate: 1/s, "+text+"}]").Rule("api", "a")
 	}
 	rows := []struct {
-		rule  *Rule
-		parts []KeyPart
+		rule  *rules.Rule
+		parts []rules.KeyPart
 		want  string
 	}{
-		{rule("key: [user, client_ip]"), []KeyPart{{Value: "ann"}}, "2 parts, not 1: user, client_ip"},
+		{rule("key: [user, client_ip]"), []rules.KeyPart{{Value: "ann"}}, "2 parts, not 1: user, client_ip"},
 		{rule("key: [user]"), nil, "1 part, not 0: user"},
-		{rule("description: all"), []KeyPart{{Value: "ann"}}, "counts all requests together"},
-		{rule("key: [user], key_missing: skip"), []KeyPart{{Missing: true}}, "without user"},
-		{rule("key: [user]"), []KeyPart{{Value: "ab", Hashed: true}}, "32 bytes"},
+		{rule("description: all"), []rules.KeyPart{{Value: "ann"}}, "counts all requests together"},
+		{rule("key: [user], key_missing: skip"), []rules.KeyPart{{Missing: true}}, "without user"},
+		{rule("key: [user]"), []rules.KeyPart{{Value: "ab", Hashed: true}}, "32 bytes"},
 	}
 	for _, row := range rows {
 		if _, err := row.rule.ComposeKey(row.parts); err == nil || !strings.Contains(err.Error(), row.want) {

@@ -34,19 +34,19 @@ const (
 // maxPattern is the longest pattern in bytes.
 const maxPattern = 4096
 
-// parsePath reads a path pattern.
-func parsePath(source string) (pathPattern, error) {
+// ParsePath reads a path pattern.
+func ParsePath(source string) (Pattern, error) {
 	switch {
 	case len(source) > maxPattern:
-		return pathPattern{}, fmt.Errorf("the path %s is longer than %d bytes", clip.Quote(source), maxPattern)
+		return nil, fmt.Errorf("the path %s is longer than %d bytes", clip.Quote(source), maxPattern)
 	case strings.HasPrefix(source, "*"):
-		return pathPattern{}, fmt.Errorf("the path %s must begin with /, such as %q", clip.Quote(source), "/**/"+strings.TrimPrefix(source, "**/"))
+		return nil, fmt.Errorf("the path %s must begin with /, such as %q", clip.Quote(source), "/**/"+strings.TrimPrefix(source, "**/"))
 	case !strings.HasPrefix(source, "/"):
-		return pathPattern{}, fmt.Errorf("the path %s must begin with /", clip.Quote(source))
+		return nil, fmt.Errorf("the path %s must begin with /", clip.Quote(source))
 	case strings.Contains(source, "?"):
-		return pathPattern{}, fmt.Errorf("the path %s has a query; match it with query", clip.Quote(source))
+		return nil, fmt.Errorf("the path %s has a query; match it with query", clip.Quote(source))
 	}
-	p := pathPattern{source: source}
+	p := &pathPattern{source: source}
 	rest := strings.TrimSuffix(source[1:], "/")
 	if rest == "" {
 		return p, nil
@@ -55,7 +55,7 @@ func parsePath(source string) (pathPattern, error) {
 	for text := range strings.SplitSeq(rest, "/") {
 		s, err := parseSegment(text)
 		if err != nil {
-			return pathPattern{}, fmt.Errorf("the path %s %w", clip.Quote(source), err)
+			return nil, fmt.Errorf("the path %s %w", clip.Quote(source), err)
 		}
 		if s.kind == deepSegment && len(p.segments) > 0 && p.segments[len(p.segments)-1].kind == deepSegment {
 			continue // ** after ** adds nothing

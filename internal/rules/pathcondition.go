@@ -2,10 +2,8 @@ package rules
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/headgate/headgate/internal/request/reading"
-	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // pathCondition asks for any of some paths, and none of others. Of the readings
@@ -68,7 +66,7 @@ func (c *pathCondition) excludes(s *reading.Set) bool {
 
 // setEndings sorts the excluded patterns by the slashes that they cover.
 func (c *pathCondition) setEndings() {
-	var lists [len(c.endings)][]pattern
+	var lists [len(c.endings)][]Pattern
 	for _, made := range c.not.all {
 		p, ok := made.(*pathPattern)
 		n := 0
@@ -153,28 +151,4 @@ func (p *pathPattern) folded() *pathPattern {
 		}
 	}
 	return out
-}
-
-// parsePaths reads path and path_case.
-func (p *parser) parsePaths(f yamltext.Fields, c *pathCondition) lists {
-	if n := f.Get("path_case"); n != nil {
-		word, ok := p.Choice(n, "path_case", "ignore", "sensitive")
-		c.exact = ok && word == "sensitive"
-	}
-	n := f.Get("path")
-	if n == nil {
-		return lists{}
-	}
-	l := p.parseTexts(n, "path", &c.textCondition, p.path)
-	c.setEndings()
-	for i := range l.any {
-		l.any[i] = "/" + strings.Trim(l.any[i], "/")
-		if !c.exact {
-			l.any[i] = reading.Fold(l.any[i])
-		}
-	}
-	if !c.exact {
-		c.any = c.any.folded()
-	}
-	return l
 }

@@ -200,12 +200,12 @@ type Rule struct {
 
 	match    matcher
 	digester *digester
-	disabled bool
+	Disabled bool
 	byPath   bool // the path is part of Key
 
 	// Of a descriptor: the path to it, and whether its keys are joined as
 	// Envoy's service joins them.
-	steps []*step
+	steps []*Step
 	flat  bool
 	one   headgate.Limit // like Limit, of 1, for Counted
 }

@@ -7,6 +7,12 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 )
 
+// headersChoice is a domain's own dialect of header fields.
+type headersChoice struct {
+	dialect string // empty if it has none
+	at      string // file:line:column
+}
+
 // Ruleset is a set of rules that was read as a whole. It never changes, and
 // any number of goroutines may use it.
 type Ruleset struct {
@@ -206,7 +212,7 @@ func (m *Matches) addCheck(r *Rule, key string, f *facts) {
 		slices.ContainsFunc(m.Checks, func(c Check) bool { return c.Rule == r && c.Key == key }) {
 		return
 	}
-	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Cost: r.costOf(f), Enforced: r.enforces(key)})
+	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Cost: r.costOf(f), Enforced: r.Enforces(key)})
 }
 
 // composeKey joins the values that r counts by. It reports false if one is
@@ -242,9 +248,9 @@ func (r *Rule) appendKeyPart(dst []byte, a KeyAttribute, v value, f *facts) []by
 	return appendPart(dst, v.text)
 }
 
-// enforces reports whether r refuses requests with this key, rather than only
+// Enforces reports whether r refuses requests with this key, rather than only
 // observing them.
-func (r *Rule) enforces(key string) bool {
+func (r *Rule) Enforces(key string) bool {
 	if r.Mode != Enforce {
 		return false
 	}

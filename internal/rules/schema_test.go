@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/replay/ruletest"
+	"github.com/headgate/headgate/internal/rules/envoyform"
+	"github.com/headgate/headgate/internal/rules/ownform"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/schema"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
@@ -125,7 +129,7 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 		if !isYAML {
 			continue // an editor says so before it looks at the schema
 		}
-		set, problems := Parse(Source{Name: file, Data: src})
+		set, problems := rulefile.Parse(rulefile.Source{Name: file, Data: src})
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		refused := accepts(s, docs)
 		_, known := beyondSchema[name]
@@ -172,19 +176,19 @@ func TestSchemaKnowsAllKeys(t *testing.T) {
 	if err := json.Unmarshal([]byte(schema.Rules()), &root); err != nil {
 		t.Fatal(err)
 	}
-	compare("document", documentKeys(), root.object)
-	compare("limit", formKeys(), def("limit"))
-	compare("match", matchKeys(), def("match"))
-	compare("descriptor", descriptorKeys(), def("descriptor"))
-	compare("rate_limit", rateLimitKeys(), def("rateLimit"))
-	compare("tier", tierKeys(), def("tier"))
+	compare("document", rulefile.DocumentKeys(), root.object)
+	compare("limit", ownform.RuleKeys(), def("limit"))
+	compare("match", ownform.MatchKeys(), def("match"))
+	compare("descriptor", envoyform.DescriptorKeys(), def("descriptor"))
+	compare("rate_limit", envoyform.RateLimitKeys(), def("rateLimit"))
+	compare("tier", ownform.TierKeys(), def("tier"))
 	root.Properties, root.Defs = nil, nil
 	if err := json.Unmarshal([]byte(schema.RuleTests()), &root); err != nil {
 		t.Fatal(err)
 	}
-	compare("tests", testFileKeys(), root.object)
-	compare("test", testKeys(), def("test"))
-	compare("step", testStepKeys(), def("step"))
+	compare("tests", ruletest.FileKeys(), root.object)
+	compare("test", ruletest.TestKeys(), def("test"))
+	compare("step", ruletest.StepKeys(), def("step"))
 }
 
 // Every key has a description, for editors to show.

@@ -1,10 +1,11 @@
-package rules
+package rules_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/schema"
 )
 
@@ -63,7 +64,7 @@ func TestSchemaRefusesWhatItCan(t *testing.T) {
 			t.Fatal(body)
 		}
 		refused := accepts(s, docs)
-		set, problems := Parse(Source{Name: "r.yaml", Data: src})
+		set, problems := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: src})
 		if (set != nil) != taken || (refused == nil) != taken {
 			t.Errorf("%s: the schema says %v, the loader %v, want taken: %t", strings.TrimSpace(body), refused, diagnostic.Problems(problems), taken)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // valued is a request whose attributes have several values, by their text. The
@@ -51,7 +52,7 @@ limits:
 // TestSeveralValues: a rule counts a request under every value that it may mean.
 func TestSeveralValues(t *testing.T) {
 	t.Parallel()
-	rs, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte(severalRules)})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte(severalRules)})
 	if rs == nil {
 		t.Fatal(problems)
 	}
@@ -122,7 +123,7 @@ descriptors:
     descriptors: [{key: "header:A", rate_limit: {unit: day, requests_per_unit: 3}}]
   - {key: "cookie:c", value: known, rate_limit: {unit: day, requests_per_unit: 4}}
 `
-	rs, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte(text)})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte(text)})
 	if rs == nil {
 		t.Fatal(problems)
 	}

@@ -1,10 +1,12 @@
-package rules
+package rules_test
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // A rule is shadowed by one that asks for less, counts by the same and is as
@@ -68,7 +70,7 @@ func TestShadowingRulesApply(t *testing.T) {
 			warned++
 			for range 200 {
 				req := randomRequest(r)
-				if appliesAnyway(set.Rule("d", narrow), req) && !appliesAnyway(set.Rule("d", wide), req) {
+				if rules.AppliesAnyway(set.Rule("d", narrow), req) && !rules.AppliesAnyway(set.Rule("d", wide), req) {
 					t.Fatalf("%v: %s, but not of %v", req, w, src.String())
 				}
 			}

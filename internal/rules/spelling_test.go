@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"net/url"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // normalisations are what servers do with a path before they choose a handler.
@@ -47,7 +49,7 @@ func FuzzNoSpellingSlipsPast(f *testing.F) {
 	f.Add("//host/%256cogin/", []byte{6, 1, 0})
 	f.Add("/v1/health;/../otp", []byte{3, 0})
 	f.Add("/v1/otp/..%5chealth", []byte{0})
-	set, diagnostics := Parse(Source{Name: "fuzz.yaml", Data: []byte(`
+	set, diagnostics := rulefile.Parse(rulefile.Source{Name: "fuzz.yaml", Data: []byte(`
 domain: d
 limits:
   - {name: login, rate: 1/s, key: path, match: {path: /login}}
@@ -66,15 +68,15 @@ limits:
 				return
 			}
 		}
-		var m Matches
-		set.Match("d", &fakeRequest{attributes: map[Attribute]string{{Kind: Path}: sent}}, &m)
+		var m rules.Matches
+		set.Match("d", &fakeRequest{attributes: map[rules.Attribute]string{{Kind: rules.Path}: sent}}, &m)
 		got := map[string][]string{}
 		for _, c := range m.Checks {
 			got[c.Rule.Name] = append(got[c.Rule.Name], c.Key)
 		}
 		if trimmed := strings.TrimRight(read, "/"); strings.EqualFold(trimmed, "/login") {
-			key := string(appendPart(nil, "/login"))
-			beyond := string(appendPart(nil, reading.Unread))
+			key := string(rules.AppendPart(nil, "/login"))
+			beyond := string(rules.AppendPart(nil, reading.Unread))
 			if keys := got["login"]; len(keys) == 0 || !strings.Contains(strings.Join(keys, " "), key) && keys[0] != beyond {
 				t.Errorf("%q is read as %q by %v, and counted by %q", sent, read, steps, keys)
 			}

@@ -20,11 +20,11 @@ func (r *Rule) Conditions() string {
 	for i := range r.match.values {
 		v := &r.match.values[i]
 		switch name := v.attribute.String(); v.presence {
-		case present:
+		case Present:
 			out = append(out, name+" is there")
-		case absent:
+		case Absent:
 			out = append(out, name+" is absent")
-		case anyPresence:
+		case AnyPresence:
 			out = v.summary(out, name)
 		}
 	}

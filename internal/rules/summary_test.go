@@ -3,7 +3,7 @@ package rules_test
 import (
 	"testing"
 
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 func TestConditions(t *testing.T) {
@@ -20,7 +20,7 @@ descriptors:
     descriptors:
       - {key: user, rate_limit: {unit: second, requests_per_unit: 1}}
 `
-	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(text)})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(text)})
 	if rs == nil {
 		t.Fatal(problems)
 	}

@@ -10,17 +10,17 @@ import (
 // tree holds the rules of a domain that are written as descriptors.
 type tree struct {
 	compat Compat
-	root   level
+	root   Level
 }
 
-// level are the descriptors below another, or those at the top.
-type level struct {
+// Level are the descriptors below another, or those at the top.
+type Level struct {
 	keys  []*choice // in the order of the file
 	byKey map[string]*choice
 
 	// For CompatEnvoy: the descriptors by their composite key, and those with
 	// a star at its end.
-	joined map[string]*branch
+	joined map[string]*Branch
 	wild   wildcards
 }
 
@@ -28,61 +28,64 @@ type level struct {
 // specific that leads to an answer applies.
 type choice struct {
 	attribute Attribute // under which requests that are no descriptor have it
-	exact     map[string]*branch
+	exact     map[string]*Branch
 	wild      wildcards
-	bare      *branch
-	all       []*branch // those, in the order of the files
+	bare      *Branch
+	all       []*Branch // those, in the order of the files
 }
 
-// branch is one descriptor of the tree.
-type branch struct {
-	step
-	rule  *Rule  // nil if it limits nothing
-	below *level // nil if nothing is below it
+// Branch is one descriptor of the tree.
+type Branch struct {
+	Step
+	Rule  *Rule  // nil if it limits nothing
+	Below *Level // nil if nothing is below it
 	order int    // in the files
 
-	file         string
-	line, column int
+	File         string
+	Line, Column int
 }
 
-// step is a descriptor as part of a path through the tree.
-type step struct {
-	key, value string
-	attribute  Attribute
-	kind       stepKind
-	// valueToMetric says that the value belongs into metrics.
-	valueToMetric bool
-	// shared, under compat: envoy with share_threshold, is the composite key,
+// Step is a descriptor as part of a path through the tree.
+type Step struct {
+	Key, Value string
+	Attribute  Attribute
+	Kind       StepKind
+	// ValueToMetric says that the value belongs into metrics.
+	ValueToMetric bool
+	// Shared, under compat: envoy with share_threshold, is the composite key,
 	// whose pattern takes the place of the values that match it.
-	shared string
+	Shared string
 }
 
-type stepKind uint8
+// StepKind says which values a step takes.
+type StepKind uint8
 
+// The kinds of steps.
 const (
-	exactStep  stepKind = iota
-	bareStep            // any value, each counted by itself
-	wildStep            // values that match a pattern, each counted by itself
-	sharedStep          // values that match a pattern, counted together
+	ExactStep  StepKind = iota
+	BareStep            // any value, each counted by itself
+	WildStep            // values that match a pattern, each counted by itself
+	SharedStep          // values that match a pattern, counted together
 )
 
-// composite returns the key as Envoy's service joins it.
-func (s *step) composite() string {
-	if s.kind == bareStep {
-		return s.key
+// Composite returns the key as Envoy's service joins it.
+func (s *Step) Composite() string {
+	if s.Kind == BareStep {
+		return s.Key
 	}
-	return s.key + "_" + s.value
+	return s.Key + "_" + s.Value
 }
 
-// isPrefix reports whether Envoy's service takes s for a wildcard: only a star at
+// IsPrefix reports whether Envoy's service takes s for a wildcard: only a star at
 // the end of the composite key is one there.
-func (s *step) isPrefix() bool { return strings.HasSuffix(s.composite(), "*") }
+func (s *Step) IsPrefix() bool { return strings.HasSuffix(s.Composite(), "*") }
 
-func (b *branch) position() string { return fmt.Sprintf("%s:%d:%d", b.file, b.line, b.column) }
+// Position returns file:line:column.
+func (b *Branch) Position() string { return fmt.Sprintf("%s:%d:%d", b.File, b.Line, b.Column) }
 
 // answers reports whether a request that ends here is settled: limited, or
 // exempt, as nothing could be below.
-func (b *branch) answers() bool { return b.rule != nil || b.below == nil }
+func (b *Branch) answers() bool { return b.Rule != nil || b.Below == nil }
 
 // choiceCursor is how far next has come.
 type choiceCursor struct {
@@ -92,7 +95,7 @@ type choiceCursor struct {
 
 // next returns the next descriptor that value matches, the most specific
 // first, or nil.
-func (c *choice) next(at *choiceCursor, value string) *branch {
+func (c *choice) next(at *choiceCursor, value string) *Branch {
 	if at.asked == 0 {
 		at.asked = 1
 		if b := c.exact[value]; b != nil {
@@ -112,7 +115,7 @@ func (c *choice) next(at *choiceCursor, value string) *branch {
 // find returns the descriptor that answers entries, of which there is at least
 // one, or nil. Where the most specific descriptor leads nowhere it tries the
 // next. Each descriptor of the tree is looked at once at most.
-func (l *level) find(entries []Entry) *branch {
+func (l *Level) find(entries []Entry) *Branch {
 	c := l.byKey[entries[0].Key]
 	if c == nil {
 		return nil
@@ -124,8 +127,8 @@ func (l *level) find(entries []Entry) *branch {
 			if b.answers() {
 				return b
 			}
-		case b.below != nil:
-			if found := b.below.find(entries[1:]); found != nil {
+		case b.Below != nil:
+			if found := b.Below.find(entries[1:]); found != nil {
 				return found
 			}
 		}
@@ -135,7 +138,7 @@ func (l *level) find(entries []Entry) *branch {
 
 // findJoined is find as Envoy's service does it: by composite keys, wildcards
 // in the order of the file, and without a second try.
-func (l *level) findJoined(entries []Entry, scratch []byte) (*branch, []byte) {
+func (l *Level) findJoined(entries []Entry, scratch []byte) (*Branch, []byte) {
 	start := len(scratch)
 	for i := range entries {
 		e := &entries[i]
@@ -154,10 +157,10 @@ func (l *level) findJoined(entries []Entry, scratch []byte) (*branch, []byte) {
 			return nil, scratch[:start]
 		case i == len(entries)-1:
 			return b, scratch[:start]
-		case b.below == nil:
+		case b.Below == nil:
 			return nil, scratch[:start]
 		}
-		l = b.below
+		l = b.Below
 	}
 	return nil, scratch[:start]
 }
@@ -167,14 +170,14 @@ func (t *tree) matchEntries(entries []Entry, f *facts, m *Matches) {
 	if len(entries) == 0 {
 		return
 	}
-	var b *branch
+	var b *Branch
 	if t.compat == CompatEnvoy {
 		b, f.scratch = t.root.findJoined(entries, f.scratch)
 	} else {
 		b = t.root.find(entries)
 	}
-	if b != nil && b.rule != nil {
-		m.add(b.rule, pathValues{entries: entries}, f)
+	if b != nil && b.Rule != nil {
+		m.add(b.Rule, pathValues{entries: entries}, f)
 	}
 }
 
@@ -182,7 +185,7 @@ func (t *tree) matchEntries(entries []Entry, f *facts, m *Matches) {
 // are among the attributes of a request, in whatever order and with whatever
 // others; of descriptors with the same key it takes the most specific. It
 // reports whether any descriptor applied.
-func (t *tree) matchAttributes(l *level, f *facts, m *Matches) bool {
+func (t *tree) matchAttributes(l *Level, f *facts, m *Matches) bool {
 	applied := false
 	for _, c := range l.keys {
 		if c.attribute.Kind == Path {
@@ -190,7 +193,7 @@ func (t *tree) matchAttributes(l *level, f *facts, m *Matches) bool {
 			continue
 		}
 		v := f.get(c.attribute)
-		if !v.ok && c.attribute == (Attribute{Name: remoteAddress}) {
+		if !v.ok && c.attribute == (Attribute{Name: RemoteAddress}) {
 			v = f.get(Attribute{Kind: ClientIP})
 		}
 		if v.ok && t.matchChoice(c, v.text, f, m) {
@@ -230,11 +233,11 @@ func (t *tree) matchPath(c *choice, f *facts, m *Matches) bool {
 // may be anything.
 func (t *tree) matchAny(c *choice, f *facts, m *Matches) bool {
 	for _, b := range c.all {
-		if b.rule != nil {
-			m.add(b.rule, pathValues{}, f)
+		if b.Rule != nil {
+			m.add(b.Rule, pathValues{}, f)
 		}
-		if b.below != nil {
-			t.matchAttributes(b.below, f, m)
+		if b.Below != nil {
+			t.matchAttributes(b.Below, f, m)
 		}
 	}
 	return len(c.all) > 0
@@ -245,10 +248,10 @@ func (t *tree) matchChoice(c *choice, value string, f *facts, m *Matches) bool {
 	var at choiceCursor
 	for b := t.pick(c, &at, value); b != nil; b = t.pick(c, &at, value) {
 		applied := b.answers()
-		if b.rule != nil {
-			m.add(b.rule, pathValues{}, f)
+		if b.Rule != nil {
+			m.add(b.Rule, pathValues{}, f)
 		}
-		if b.below != nil && t.matchAttributes(b.below, f, m) {
+		if b.Below != nil && t.matchAttributes(b.Below, f, m) {
 			applied = true
 		}
 		if applied {
@@ -262,7 +265,7 @@ func (t *tree) matchChoice(c *choice, value string, f *facts, m *Matches) bool {
 }
 
 // pick is c.next in the order of the tree.
-func (t *tree) pick(c *choice, at *choiceCursor, value string) *branch {
+func (t *tree) pick(c *choice, at *choiceCursor, value string) *Branch {
 	if t.compat != CompatEnvoy {
 		return c.next(at, value)
 	}
@@ -279,15 +282,15 @@ func (t *tree) pick(c *choice, at *choiceCursor, value string) *branch {
 // of a descriptor, or else attributes.
 type pathValues struct{ entries []Entry }
 
-func (p pathValues) at(i int, s *step, f *facts) Entry {
+func (p pathValues) at(i int, s *Step, f *facts) Entry {
 	if p.entries != nil {
 		return p.entries[i]
 	}
-	v := f.get(s.attribute)
+	v := f.get(s.Attribute)
 	if !v.ok {
 		v = f.get(Attribute{Kind: ClientIP}) // as matchAttributes has found it
 	}
-	return Entry{s.key, v.text}
+	return Entry{s.Key, v.text}
 }
 
 // add adds the check of a rule of the tree.
@@ -301,7 +304,7 @@ func (m *Matches) add(r *Rule, values pathValues, f *facts) {
 		f.scratch = r.appendFlat(f.scratch, values, f)
 	} else {
 		for i := range r.steps {
-			if s := r.steps[i]; s.kind == bareStep || s.kind == wildStep {
+			if s := r.steps[i]; s.Kind == BareStep || s.Kind == WildStep {
 				f.scratch = appendPart(f.scratch, values.at(i, s, f).Value)
 			}
 		}
@@ -345,12 +348,12 @@ func appendJoined(dst []byte, domain string, entries int, at func(int) Entry) []
 func (r *Rule) flatEntry(i int, values pathValues, f *facts) Entry {
 	s := r.steps[i]
 	e := values.at(i, s, f)
-	if s.shared == "" {
+	if s.Shared == "" {
 		return e
 	}
-	e.Value = s.shared
-	if n := len(e.Key); len(s.shared) > n && s.shared[:n] == e.Key && s.shared[n] == '_' {
-		e.Value = s.shared[n+1:]
+	e.Value = s.Shared
+	if n := len(e.Key); len(s.Shared) > n && s.Shared[:n] == e.Key && s.Shared[n] == '_' {
+		e.Value = s.Shared[n+1:]
 	}
 	return e
 }

@@ -1,35 +1,37 @@
-package rules
+package rules_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // entriesOf reads "key=value key=value"; a value may have spaces written as +.
-func entriesOf(words string) []Entry {
-	var out []Entry
+func entriesOf(words string) []rules.Entry {
+	var out []rules.Entry
 	for word := range strings.FieldsSeq(words) {
 		key, value, _ := strings.Cut(word, "=")
-		out = append(out, Entry{key, strings.ReplaceAll(value, "+", " ")})
+		out = append(out, rules.Entry{key, strings.ReplaceAll(value, "+", " ")})
 	}
 	return out
 }
 
 // limited returns "name: key" of the checks of a descriptor, with the parts of
 // the key between commas.
-func limited(set *Ruleset, words string) string {
-	var m Matches
+func limited(set *rules.Ruleset, words string) string {
+	var m rules.Matches
 	if !set.MatchDescriptor("d", entriesOf(words), &m) {
 		return "unknown domain"
 	}
 	return checks(&m)
 }
 
-func checks(m *Matches) string {
+func checks(m *rules.Matches) string {
 	var out []string
 	for _, c := range m.Checks {
-		parts, ok := SplitKey(c.Key)
+		parts, ok := rules.SplitKey(c.Key)
 		if !ok {
 			return fmt.Sprintf("the key %q cannot be split", c.Key)
 		}
@@ -48,7 +50,7 @@ func checks(m *Matches) string {
 
 type lookups []struct{ entries, want string }
 
-func (l lookups) run(t *testing.T, set *Ruleset) {
+func (l lookups) run(t *testing.T, set *rules.Ruleset) {
 	t.Helper()
 	for _, c := range l {
 		if got := limited(set, c.entries); got != c.want {
@@ -124,7 +126,7 @@ func TestDescriptorsMatch(t *testing.T) {
 }
 
 func TestUnknownDomainOfADescriptor(t *testing.T) {
-	var m Matches
+	var m rules.Matches
 	if parse(t, treeRules).MatchDescriptor("e", entriesOf("path=/login"), &m) || len(m.Checks) > 0 {
 		t.Error("the domain is known")
 	}
@@ -148,7 +150,7 @@ func TestDescriptorsMatchAttributes(t *testing.T) {
 		"path=/login user=root remote_address=192.0.2.7 header:X-Y=z": "seven; root",
 		"user=u path=/api/v2/a client_ip=192.0.2.9":                   "each: 192.0.2.9; api: /api/v2/a; api user: /api/v2/a,u",
 	} {
-		var m Matches
+		var m rules.Matches
 		set.Match("d", request(t, words), &m)
 		if got := checks(&m); got != want {
 			t.Errorf("%s:\ngot  %q\nwant %q", words, got, want)

@@ -1,4 +1,4 @@
-package rules
+package rules_test
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // plainDescriptor is a descriptor as it is written, for a look-up that tries
@@ -92,7 +94,7 @@ func (d *plainDescriptor) rank() []int {
 }
 
 // slowFind is [level.find] without an index.
-func slowFind(list []*plainDescriptor, entries []Entry) *plainDescriptor {
+func slowFind(list []*plainDescriptor, entries []rules.Entry) *plainDescriptor {
 	var fit []*plainDescriptor
 	for _, d := range list {
 		if d.key == entries[0].Key && (d.value == "" || slowGlob(d.value, entries[0].Value)) {
@@ -115,7 +117,7 @@ func slowFind(list []*plainDescriptor, entries []Entry) *plainDescriptor {
 // slowEnvoy is the look-up as field notes on envoyproxy/ratelimit describe it:
 // the composite key, then wildcards in the order of the file, then the bare
 // key, and no way back.
-func slowEnvoy(list []*plainDescriptor, entries []Entry) *plainDescriptor {
+func slowEnvoy(list []*plainDescriptor, entries []rules.Entry) *plainDescriptor {
 	for i, e := range entries {
 		joined := e.Key + "_" + e.Value
 		var next *plainDescriptor
@@ -149,17 +151,17 @@ func TestTreeFindsWhatAScanFinds(t *testing.T) {
 		writeDescriptors(&src, list, "  ")
 		ours, theirs := both(t, src.String())
 		for range 100 {
-			var entries []Entry
+			var entries []rules.Entry
 			for range 1 + r.IntN(3) {
 				value := pick(r, "a", "ab", "aab", "abab", "b", "", "aabb", "abb", "a*", "bab")
-				entries = append(entries, Entry{pick(r, "k", "l"), value})
+				entries = append(entries, rules.Entry{pick(r, "k", "l"), value})
 			}
-			for set, find := range map[*Ruleset]func([]*plainDescriptor, []Entry) *plainDescriptor{ours: slowFind, theirs: slowEnvoy} {
+			for set, find := range map[*rules.Ruleset]func([]*plainDescriptor, []rules.Entry) *plainDescriptor{ours: slowFind, theirs: slowEnvoy} {
 				want := ""
 				if d := find(list, entries); d != nil {
 					want = d.name
 				}
-				var m Matches
+				var m rules.Matches
 				set.MatchDescriptor("d", entries, &m)
 				got := ""
 				if len(m.Checks) > 0 {
@@ -188,8 +190,8 @@ func TestUnreachableWildcardsNeverMatch(t *testing.T) {
 		var src strings.Builder
 		src.WriteString("domain: d\ndescriptors:\n")
 		writeDescriptors(&src, randomDescriptors(r, 1, &count), "  ")
-		for _, compat := range []Compat{CompatNone, CompatEnvoy} {
-			set, diagnostics := Options{Compat: compat}.Parse(Source{Name: "f", Data: []byte(src.String())})
+		for _, compat := range []rules.Compat{rules.CompatNone, rules.CompatEnvoy} {
+			set, diagnostics := rulefile.Options{Compat: compat}.Parse(rulefile.Source{Name: "f", Data: []byte(src.String())})
 			dead := map[string]bool{}
 			for _, d := range diagnostics {
 				if strings.Contains(d.Message, "can never match") {
@@ -197,10 +199,10 @@ func TestUnreachableWildcardsNeverMatch(t *testing.T) {
 					warned++
 				}
 			}
-			var m Matches
+			var m rules.Matches
 			for _, value := range values {
 				for _, key := range []string{"k", "l"} {
-					set.MatchDescriptor("d", []Entry{{key, value}}, &m)
+					set.MatchDescriptor("d", []rules.Entry{{key, value}}, &m)
 					for _, c := range m.Checks {
 						if dead[c.Rule.Position()] {
 							t.Fatalf("%s %s matches %s=%s\n%s", compat, c.Rule.Position(), key, value, src.String())
@@ -248,17 +250,17 @@ func TestRealSizeSetLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, compat := range []Compat{CompatNone, CompatEnvoy} {
-		set, diagnostics := Options{Compat: compat}.Parse(Source{Name: "real-size.yaml", Data: src})
+	for _, compat := range []rules.Compat{rules.CompatNone, rules.CompatEnvoy} {
+		set, diagnostics := rulefile.Options{Compat: compat}.Parse(rulefile.Source{Name: "real-size.yaml", Data: src})
 		for _, d := range diagnostics {
-			if compat == CompatNone || !strings.Contains(d.Message, "only a * at the end is a wildcard") {
+			if compat == rules.CompatNone || !strings.Contains(d.Message, "only a * at the end is a wildcard") {
 				t.Error(d)
 			}
 		}
 		if set.Stats().Rules != 600 {
 			t.Errorf("%+v", set.Stats())
 		}
-		want := map[Compat]string{CompatNone: "user-5: /tenant-5/x,u", CompatEnvoy: "user-5: d_path_/tenant-5/x_user_u_"}[compat]
+		want := map[rules.Compat]string{rules.CompatNone: "user-5: /tenant-5/x,u", rules.CompatEnvoy: "user-5: d_path_/tenant-5/x_user_u_"}[compat]
 		lookups{{"path=/tenant-5/x user=u", want}}.run(t, set)
 	}
 }
@@ -269,17 +271,17 @@ func TestMatchDescriptorAllocatesNothing(t *testing.T) {
 limits:
   - {name: tenant, match: {attributes: {tenant: "t*"}}, key: [tenant, client_ip], rate: 1/s}
 `)
-	for _, set := range []*Ruleset{ours, theirs} {
+	for _, set := range []*rules.Ruleset{ours, theirs} {
 		for _, words := range []string{
 			"path=/tenant-995/x user=u", "path=/x/report-997.csv", "tenant=t998 remote_address=192.0.2.1",
 			"remote_address=192.0.2.1", "path=/x user=u", "path=/tenant-5/" + strings.Repeat("x", 1000) + " user=u",
 		} {
 			entries := entriesOf(words)
-			var m Matches
+			var m rules.Matches
 			if n := testing.AllocsPerRun(100, func() { set.MatchDescriptor("d", entries, &m) }); n != 0 {
 				t.Errorf("%.40s: %v allocations", words, n)
 			}
-			req := &attributesOnly{Descriptor{entries}}
+			req := &attributesOnly{rules.Descriptor{entries}}
 			if n := testing.AllocsPerRun(100, func() { set.Match("d", req, &m) }); n != 0 {
 				t.Errorf("%.40s as attributes: %v allocations", words, n)
 			}
@@ -288,9 +290,9 @@ limits:
 }
 
 // attributesOnly is a request with attributes and without an order.
-type attributesOnly struct{ d Descriptor }
+type attributesOnly struct{ d rules.Descriptor }
 
-func (r *attributesOnly) Attribute(a Attribute) (string, bool) { return r.d.Attribute(a) }
+func (r *attributesOnly) Attribute(a rules.Attribute) (string, bool) { return r.d.Attribute(a) }
 
 func (r *attributesOnly) ClientIP() netip.Addr { return r.d.ClientIP() }
 
@@ -305,19 +307,19 @@ func FuzzMatchDescriptor(f *testing.F) {
 	f.Add([]byte(treeRules), "remote_address", "192.0.2.1", "", "")
 	f.Add([]byte(treeRules), "path", "/a\x00*", "\xff", "_")
 	f.Fuzz(func(t *testing.T, src []byte, k1, v1, k2, v2 string) {
-		for _, compat := range []Compat{CompatNone, CompatEnvoy} {
-			set, _ := Options{Compat: compat, MergeDomains: true}.Parse(Source{Name: "f", Data: src})
+		for _, compat := range []rules.Compat{rules.CompatNone, rules.CompatEnvoy} {
+			set, _ := rulefile.Options{Compat: compat, MergeDomains: true}.Parse(rulefile.Source{Name: "f", Data: src})
 			if set == nil {
 				continue
 			}
-			for _, entries := range [][]Entry{nil, {{k1, v1}}, {{k1, v1}, {k2, v2}}} {
-				var ordered, attributes Matches
+			for _, entries := range [][]rules.Entry{nil, {{k1, v1}}, {{k1, v1}, {k2, v2}}} {
+				var ordered, attributes rules.Matches
 				for _, domain := range set.Domains() {
 					set.MatchDescriptor(domain, entries, &ordered)
-					set.Match(domain, &attributesOnly{Descriptor{entries}}, &attributes)
-					for _, m := range []*Matches{&ordered, &attributes} {
+					set.Match(domain, &attributesOnly{rules.Descriptor{entries}}, &attributes)
+					for _, m := range []*rules.Matches{&ordered, &attributes} {
 						for _, c := range m.Checks {
-							if parts, ok := SplitKey(c.Key); !ok || c.Rule.flat && len(parts) != 1 || !c.Rule.flat && len(parts) != len(c.Rule.Key) {
+							if parts, ok := rules.SplitKey(c.Key); !ok || c.Rule.Joined() && len(parts) != 1 || !c.Rule.Joined() && len(parts) != len(c.Rule.Key) {
 								t.Errorf("%v: the key %q of %s", entries, c.Key, c.Rule.Name)
 							}
 						}
@@ -330,15 +332,15 @@ func FuzzMatchDescriptor(f *testing.F) {
 
 func BenchmarkMatchDescriptor(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10_000} {
-		for _, compat := range []Compat{CompatNone, CompatEnvoy} {
-			set, diagnostics := Options{Compat: compat}.Parse(Source{Name: "f", Data: []byte(manyDescriptors(n))})
+		for _, compat := range []rules.Compat{rules.CompatNone, rules.CompatEnvoy} {
+			set, diagnostics := rulefile.Options{Compat: compat}.Parse(rulefile.Source{Name: "f", Data: []byte(manyDescriptors(n))})
 			if set == nil {
 				b.Fatal(diagnostic.Problems(diagnostics))
 			}
 			for name, words := range map[string]string{"exact": "tenant=t3", "nested": "path=/tenant-5/x user=u", "bare": "remote_address=192.0.2.1"} {
 				b.Run(fmt.Sprintf("descriptors=%d/compat=%s/%s", n, compat, name), func(b *testing.B) {
 					entries := entriesOf(words)
-					var m Matches
+					var m rules.Matches
 					b.ReportAllocs()
 					for b.Loop() {
 						set.MatchDescriptor("d", entries, &m)

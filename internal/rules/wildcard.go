@@ -28,12 +28,12 @@ type wildcardGroup struct {
 type wildcard struct {
 	glob
 	literals int
-	branch   *branch
+	branch   *Branch
 }
 
 // newWildcard reads a pattern. Unlike the globs of match it has no escape, as
 // Envoy's have none. Stars in a row count as one.
-func newWildcard(source string, b *branch) *wildcard {
+func newWildcard(source string, b *Branch) *wildcard {
 	parts := strings.Split(source, "*")
 	inner := slices.DeleteFunc(parts[1:len(parts)-1], func(part string) bool { return part == "" })
 	w := &wildcard{branch: b, glob: glob{source: source}}
@@ -46,7 +46,7 @@ func newWildcard(source string, b *branch) *wildcard {
 
 // newPrefix reads a pattern as Envoy's service does: the star at its end stands
 // for any characters, and those before it for themselves.
-func newPrefix(source string, b *branch) *wildcard {
+func newPrefix(source string, b *Branch) *wildcard {
 	prefix := strings.TrimSuffix(source, "*")
 	return &wildcard{branch: b, literals: len(prefix), glob: glob{source: source, parts: []string{prefix, ""}}}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/grpclimit"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/testkit/redistest"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -251,7 +251,7 @@ func waitInGRPC(t *testing.T, limiter *headgate.Limiter, limit headgate.Limit) (
 // waitInEngine does the same under a rule, and returns its scope besides.
 func waitInEngine(t *testing.T, store headgate.Store) (scope string, giveUp func()) {
 	t.Helper()
-	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(`
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(`
 domain: api
 limits:
   - {name: queue, key: [user], rate: 10/hour, algorithm: leaky_bucket, on_limit: {action: delay, max_wait: 1h}}

@@ -4,6 +4,7 @@ package diagnostic
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -75,4 +76,9 @@ func (p Problems) Error() string {
 		lines[i] = d.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// HasErrors reports whether one of them is no mere warning.
+func HasErrors(list []Diagnostic) bool {
+	return slices.ContainsFunc(list, func(d Diagnostic) bool { return d.Severity == SeverityError })
 }

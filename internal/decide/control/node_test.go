@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -27,7 +28,7 @@ limits:
 
 func parse(t testing.TB, text string) *rules.Ruleset {
 	t.Helper()
-	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(text)})
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(text)})
 	if rs == nil {
 		t.Fatal(diagnostics)
 	}

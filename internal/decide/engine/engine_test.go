@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -28,7 +29,7 @@ func (r request) ClientIP() netip.Addr { return netip.Addr{} }
 
 func parse(t testing.TB, text string) *rules.Ruleset {
 	t.Helper()
-	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(text)})
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(text)})
 	if rs == nil {
 		t.Fatalf("rules: %v", diagnostics)
 	}

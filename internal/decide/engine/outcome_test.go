@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -82,7 +83,7 @@ limits:
 		{"shadow_ban", "{action: delay, max_wait: 1s}", "1", engine.Refused, "second", "reject"},
 	}
 	for _, row := range rows {
-		rs, problems := rules.Parse(rules.Source{Name: "t.yaml", Data: fmt.Appendf(nil, two, row.rate, row.first, row.rate, row.second)})
+		rs, problems := rulefile.Parse(rulefile.Source{Name: "t.yaml", Data: fmt.Appendf(nil, two, row.rate, row.first, row.rate, row.second)})
 		if rs == nil {
 			t.Fatal(problems)
 		}
@@ -103,7 +104,7 @@ limits:
 
 // A store that cannot answer bans nobody.
 func TestNoBanWithoutKnowing(t *testing.T) {
-	rs, problems := rules.Parse(rules.Source{Name: "t.yaml", Data: []byte("domain: d\nlimits:\n  - {name: r, rate: 1/s, on_limit: shadow_ban, on_store_error: deny}\n")})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "t.yaml", Data: []byte("domain: d\nlimits:\n  - {name: r, rate: 1/s, on_limit: shadow_ban, on_store_error: deny}\n")})
 	if rs == nil {
 		t.Fatal(problems)
 	}

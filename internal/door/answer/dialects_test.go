@@ -13,7 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/answer"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // noon is the time of the decisions: half a second after a whole one.
@@ -258,7 +258,7 @@ func readDraft03(t *testing.T, list []answer.Policy) {
 func TestRulesKnowTheDialects(t *testing.T) {
 	t.Parallel()
 	for _, d := range append(answer.Dialects(), answer.Dialect(99)) {
-		set, diagnostics := rules.Parse(rules.Source{Data: []byte("domain: d\nheaders: " + strconv.Quote(d.String()) + "\nlimits: [{name: a, rate: 1/s}]\n")})
+		set, diagnostics := rulefile.Parse(rulefile.Source{Data: []byte("domain: d\nheaders: " + strconv.Quote(d.String()) + "\nlimits: [{name: a, rate: 1/s}]\n")})
 		_, known := answer.ParseDialect(d.String())
 		if (set != nil) != known {
 			t.Fatalf("%s: %v", d, diagnostics)
@@ -267,7 +267,7 @@ func TestRulesKnowTheDialects(t *testing.T) {
 			t.Errorf("%s reads as %s", d, answer.None.Or(set.Rule("d", "a").Headers))
 		}
 	}
-	_, diagnostics := rules.Parse(rules.Source{Data: []byte("domain: d\nheaders: x\n")})
+	_, diagnostics := rulefile.Parse(rulefile.Source{Data: []byte("domain: d\nheaders: x\n")})
 	var hint string
 	for _, d := range answer.Dialects() {
 		hint += ", " + d.String()

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/forwardauth"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -35,11 +35,11 @@ type door struct {
 
 func open(t testing.TB, store headgate.Store, options []engine.Option, rulesText ...string) door {
 	t.Helper()
-	var sources []rules.Source
+	var sources []rulefile.Source
 	for _, text := range rulesText {
-		sources = append(sources, rules.Source{Name: "test.yaml", Data: []byte(text)})
+		sources = append(sources, rulefile.Source{Name: "test.yaml", Data: []byte(text)})
 	}
-	rs, diagnostics := rules.Parse(sources...)
+	rs, diagnostics := rulefile.Parse(sources...)
 	if rs == nil {
 		t.Fatalf("rules: %v", diagnostics)
 	}

@@ -28,7 +28,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/request/token"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -47,7 +47,7 @@ func now() time.Time { return time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC) }
 
 func newService(t testing.TB, store headgate.Store) *Service {
 	t.Helper()
-	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(testRules)})
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(testRules)})
 	if rs == nil {
 		t.Fatalf("rules: %v", diagnostics)
 	}

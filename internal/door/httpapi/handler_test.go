@@ -21,7 +21,7 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -71,7 +71,7 @@ func newAPI(t testing.TB, store headgate.Store, options ...engine.Option) *api {
 // newBoundedAPI is one whose large bodies may take that many bytes together.
 func newBoundedAPI(t testing.TB, store headgate.Store, bodies int64, options ...engine.Option) *api {
 	t.Helper()
-	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(testRules)})
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(testRules)})
 	if rs == nil {
 		t.Fatalf("rules: %v", diagnostics)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -34,7 +34,7 @@ func ok(r *http.Request) (*http.Response, error) {
 
 func newProxy(t testing.TB, rulesText string, store headgate.Store, to upstream, change ...func(*proxy.Options)) *proxy.Proxy {
 	t.Helper()
-	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(rulesText)})
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(rulesText)})
 	if rs == nil {
 		t.Fatalf("rules: %v", diagnostics)
 	}

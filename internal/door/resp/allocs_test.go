@@ -13,7 +13,7 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -23,7 +23,7 @@ type sink struct{ net.Conn }
 func (sink) Write(b []byte) (int, error) { return len(b), nil }
 
 func TestAllocations(t *testing.T) {
-	rs, problems := rules.Parse(rules.Source{Name: "r.yaml", Data: []byte("domain: api\nlimits:\n  - {name: u, key: [user], rate: 1000000/minute}\n")})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte("domain: api\nlimits:\n  - {name: u, key: [user], rate: 1000000/minute}\n")})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

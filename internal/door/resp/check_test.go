@@ -9,7 +9,7 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/resp"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -104,7 +104,7 @@ func TestCheckErrors(t *testing.T) {
 // The store is down: the verdict is what the rule says, and says so.
 func TestCheckWithoutStore(t *testing.T) {
 	t.Parallel()
-	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(ruleText)})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(ruleText)})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

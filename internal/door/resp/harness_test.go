@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -48,7 +48,7 @@ func open(t testing.TB, change ...func(*resp.Options)) *door {
 	t.Helper()
 	d := &door{clock: new(fakeClock)}
 	d.clock.micros.Store(1_800_000_000_000_000)
-	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(ruleText)})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(ruleText)})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/resp"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 const exportsRules = `
@@ -104,7 +104,7 @@ func TestReservations(t *testing.T) {
 // withRules gives a server other rules, on the memory store.
 func withRules(t *testing.T, text string) func(*resp.Options) {
 	t.Helper()
-	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(text)})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(text)})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/internal/door/rls"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -50,7 +51,7 @@ type setup struct {
 
 func parse(t testing.TB, text string) *rules.Ruleset {
 	t.Helper()
-	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(text)})
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(text)})
 	if rs == nil {
 		t.Fatalf("rules: %v", diagnostics)
 	}

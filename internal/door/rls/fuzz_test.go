@@ -17,13 +17,13 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
 func fuzzed(t testing.TB) *Service {
 	t.Helper()
-	rs, diagnostics := rules.Parse(rules.Source{Name: "f.yaml", Data: []byte(`
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "f.yaml", Data: []byte(`
 domain: api
 limits:
   - {name: user, match: {attributes: {user: {present: true}}}, key: [user, client_ip], rate: 3/minute}

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/top"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -39,7 +40,7 @@ func (r *request) ClientIP() netip.Addr { return netip.Addr{} }
 
 func parse(t testing.TB, text string) *rules.Ruleset {
 	t.Helper()
-	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(text)})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(text)})
 	if rs == nil {
 		t.Fatal(problems)
 	}

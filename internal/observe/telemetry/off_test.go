@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/telemetry"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -59,7 +60,7 @@ func unsampled(t testing.TB) *telemetry.Telemetry {
 // newEngine returns one as the server has it.
 func newEngine(t testing.TB, tel *telemetry.Telemetry) *engine.Engine {
 	t.Helper()
-	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(text)})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(text)})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

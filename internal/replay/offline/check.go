@@ -5,7 +5,8 @@ import (
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/replay/ruletest"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // Report is what Check found.
@@ -23,11 +24,11 @@ type Report struct {
 // Check reads rule files and folders as serve would with these options, and the
 // rule tests next to them as test would, and says what is wrong. Tests are not
 // run.
-func Check(options rules.Options, paths ...string) Report {
+func Check(options rulefile.Options, paths ...string) Report {
 	report := Report{Domains: []string{}}
 	var named []string
 	for _, path := range paths {
-		if !rules.IsTest(path) {
+		if !rulefile.IsTest(path) {
 			named = append(named, path)
 		}
 	}
@@ -62,17 +63,17 @@ func (r *Report) Warn(list []*config.SourceError) {
 func (r *Report) checkTests(paths []string) {
 	var folders []string
 	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil && (info.IsDir() || rules.IsTest(path)) {
+		if info, err := os.Stat(path); err == nil && (info.IsDir() || rulefile.IsTest(path)) {
 			folders = append(folders, path)
 		}
 	}
-	sources, problems := rules.FindTests(folders...)
+	sources, problems := rulefile.FindTests(folders...)
 	if len(r.Diagnoses) == 0 {
 		r.Diagnoses = append(r.Diagnoses, diagnosed(problems, nil)...) // else rules have met the same
 	}
 	sources, r.Skipped = withoutForeign(sources, folders)
 	for _, source := range sources {
-		file, problems := rules.ParseTests(source)
+		file, problems := ruletest.Parse(source)
 		r.Diagnoses = append(r.Diagnoses, diagnosed(problems, func(string) []byte { return source.Data })...)
 		if file == nil {
 			r.OK = false

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -98,7 +99,7 @@ type Explained struct {
 
 // ExplainFiles explains q by the rules of files, as if no request had come
 // before. The error is a diagnostic.Problems if a file is wrong.
-func ExplainFiles(ctx context.Context, options rules.Options, q ExplainRequest, paths ...string) (*Explained, error) {
+func ExplainFiles(ctx context.Context, options rulefile.Options, q ExplainRequest, paths ...string) (*Explained, error) {
 	rs, err := options.Load(paths...)
 	if err != nil {
 		return nil, err
@@ -198,7 +199,7 @@ type RuleNames struct{ Domains, Rules []string }
 // the domain, or in all if it is empty: for shells to complete. Of files that
 // are wrong there are none.
 func NamesOf(domain string, paths ...string) RuleNames {
-	rs, err := rules.Load(paths...)
+	rs, err := rulefile.Load(paths...)
 	if err != nil {
 		return RuleNames{}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/replay/ruletest"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // RuleTests says which rule tests to run.
@@ -18,7 +19,7 @@ type RuleTests struct {
 	// Paths are files that end in _test.yaml, or folders with such files.
 	Paths []string
 	// Reading is how the rules are read.
-	Reading rules.Options
+	Reading rulefile.Options
 	// Options are how they are run; Clients may be nil.
 	ruletest.Options
 }
@@ -44,7 +45,7 @@ func (t RuleTests) Run(ctx context.Context) (TestReport, error) {
 			return report, err
 		}
 	}
-	sources, problems := rules.FindTests(t.Paths...)
+	sources, problems := rulefile.FindTests(t.Paths...)
 	report.add(problems, nil)
 	sources, report.Skipped = withoutForeign(sources, t.Paths)
 	loaded := ruleSets{t.Reading, map[string]*rules.Ruleset{}}
@@ -62,9 +63,9 @@ func (t RuleTests) Run(ctx context.Context) (TestReport, error) {
 
 // withoutForeign leaves out tests of other programs that were found in folders,
 // and says which. Those that are named are meant.
-func withoutForeign(sources []rules.Source, named []string) (ours []rules.Source, skipped []string) {
+func withoutForeign(sources []rulefile.Source, named []string) (ours []rulefile.Source, skipped []string) {
 	for _, s := range sources {
-		what, foreign := rules.ForeignTest(s)
+		what, foreign := ruletest.Foreign(s)
 		if foreign && !slices.Contains(named, s.Name) {
 			skipped = append(skipped, fmt.Sprintf("%s: it has %q, which no rule test has", s.Name, what))
 			continue
@@ -75,9 +76,9 @@ func withoutForeign(sources []rules.Source, named []string) (ours []rules.Source
 }
 
 // run runs the tests of one file.
-func (r *TestReport) run(ctx context.Context, source rules.Source, loaded ruleSets, options ruletest.Options) error {
+func (r *TestReport) run(ctx context.Context, source rulefile.Source, loaded ruleSets, options ruletest.Options) error {
 	read := func(string) []byte { return source.Data }
-	file, problems := rules.ParseTests(source)
+	file, problems := ruletest.Parse(source)
 	r.add(problems, read)
 	if file == nil {
 		return nil
@@ -111,12 +112,12 @@ func (r *TestReport) add(list []diagnostic.Diagnostic, read func(string) []byte)
 
 // ruleSets are the rules that tests are about, by their paths.
 type ruleSets struct {
-	reading rules.Options
+	reading rulefile.Options
 	read    map[string]*rules.Ruleset
 }
 
 // load reads the rules that a file of tests is about.
-func (l ruleSets) load(file *rules.TestFile) (*rules.Ruleset, error) {
+func (l ruleSets) load(file *ruletest.File) (*rules.Ruleset, error) {
 	folder := filepath.Dir(file.Name)
 	paths := []string{folder}
 	if len(file.Rules) > 0 {

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/headgate/headgate/internal/replay/simulate"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // Simulation says what to replay against which rules.
@@ -13,7 +13,7 @@ type Simulation struct {
 	// Rules are rule files and folders, Candidate those to compare with, and
 	// RuleOptions is how both are read.
 	Rules, Candidate []string
-	RuleOptions      rules.Options
+	RuleOptions      rulefile.Options
 	// Domain may be empty where the rules have only one.
 	Domain string
 	// MaxKeys is how many keys the store remembers; 0 is its default.

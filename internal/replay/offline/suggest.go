@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/internal/replay/simulate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/ownform"
 )
 
 // SuggestLimits says from which traffic to propose limits.
@@ -30,7 +31,7 @@ func (s *SuggestLimits) knows(a rules.KeyAttribute) error {
 	if a.Kind != rules.Other || slices.ContainsFunc(s.Map, mapped) {
 		return nil
 	}
-	near, wrong := rules.Meant(a.Name)
+	near, wrong := ownform.Meant(a.Name)
 	if near == "" && !wrong {
 		return nil // perhaps a variable of the log's own; else no request will have it
 	}

@@ -119,7 +119,7 @@ func ruleNames(list []*rules.Rule) []string {
 }
 
 // compare returns what is not as expected.
-func (g *Got) compare(want *rules.Expectation) []Field {
+func (g *Got) compare(want *Expectation) []Field {
 	var c comparison
 	if want.Allowed != nil && *want.Allowed != g.Allowed {
 		c.add("expect", verdict(*want.Allowed), verdict(g.Allowed))

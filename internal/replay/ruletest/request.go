@@ -12,7 +12,7 @@ import (
 // request is the rules.Request of a step. Clients' addresses are grouped as
 // every door groups them.
 type request struct {
-	attributes []rules.TestAttribute
+	attributes []Attribute
 	clients    *client.Resolver
 }
 
@@ -45,7 +45,7 @@ func (r *request) ClientIP() netip.Addr {
 }
 
 // describe writes the request of a step for people.
-func describe(s *rules.TestStep) string {
+func describe(s *Step) string {
 	var out []string
 	for _, a := range s.Attributes {
 		switch a.Kind {

@@ -80,8 +80,8 @@ const maxFailures = 10
 
 // Run runs the tests of a file against rs. Diagnostics are about names in the
 // file that the rules do not have; nothing is run then. The error is ctx's.
-func Run(ctx context.Context, file *rules.TestFile, rs *rules.Ruleset, o Options) ([]Result, []diagnostic.Diagnostic, error) {
-	var tests []rules.Test
+func Run(ctx context.Context, file *File, rs *rules.Ruleset, o Options) ([]Result, []diagnostic.Diagnostic, error) {
+	var tests []Test
 	var problems []diagnostic.Diagnostic
 	for _, t := range file.Tests {
 		if o.Only != nil && !o.Only.MatchString(t.Name) {
@@ -113,7 +113,7 @@ func Run(ctx context.Context, file *rules.TestFile, rs *rules.Ruleset, o Options
 }
 
 // checkNames finds the domain of t, and says which names the rules do not have.
-func checkNames(t *rules.Test, rs *rules.Ruleset) []diagnostic.Diagnostic {
+func checkNames(t *Test, rs *rules.Ruleset) []diagnostic.Diagnostic {
 	at := func(line, column int, message, hint string) diagnostic.Diagnostic {
 		return diagnostic.Diagnostic{File: t.File, Line: line, Column: column, Message: message, Hint: hint}
 	}
@@ -129,7 +129,7 @@ func checkNames(t *rules.Test, rs *rules.Ruleset) []diagnostic.Diagnostic {
 	if !slices.Contains(domains, t.Domain) && !expectsNoDomain(t) {
 		return []diagnostic.Diagnostic{at(t.Line, t.Column,
 			fmt.Sprintf("the test %q is about the domain %q, which the rules do not have", t.Name, t.Domain),
-			rules.Suggest(t.Domain, domains))}
+			Suggest(t.Domain, domains))}
 	}
 	names := map[string]bool{"": true}
 	var list []string
@@ -154,7 +154,7 @@ func checkNames(t *rules.Test, rs *rules.Ruleset) []diagnostic.Diagnostic {
 			for _, name := range wanted {
 				if !names[name] {
 					out = append(out, at(e.Line, e.Column,
-						fmt.Sprintf("the domain %q has no rule %q", t.Domain, name), rules.Suggest(name, list)))
+						fmt.Sprintf("the domain %q has no rule %q", t.Domain, name), Suggest(name, list)))
 				}
 			}
 		}
@@ -163,7 +163,7 @@ func checkNames(t *rules.Test, rs *rules.Ruleset) []diagnostic.Diagnostic {
 }
 
 // expectsNoDomain reports whether t says that the domain is not there.
-func expectsNoDomain(t *rules.Test) bool {
+func expectsNoDomain(t *Test) bool {
 	for i := range t.Steps {
 		for _, e := range t.Steps[i].Expect {
 			if e.Reason != nil && *e.Reason == "unknown_domain" {
@@ -177,7 +177,7 @@ func expectsNoDomain(t *rules.Test) bool {
 // run is one test under way.
 type run struct {
 	Options
-	test   *rules.Test
+	test   *Test
 	store  headgate.Store
 	engine *engine.Engine
 	result Result
@@ -242,7 +242,7 @@ func (r *run) fail(f Failure) {
 }
 
 // ask makes one request.
-func (r *run) ask(ctx context.Context, s *rules.TestStep, at time.Time) (Got, error) {
+func (r *run) ask(ctx context.Context, s *Step, at time.Time) (Got, error) {
 	now := at.UnixMicro()
 	if s.Descriptors == nil {
 		v, err := r.engine.Decide(ctx, engine.Query{

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/replay/ruletest"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 const testRules = `
@@ -26,8 +26,8 @@ descriptors:
 
 func run(t *testing.T, src string, only *regexp.Regexp) []ruletest.Result {
 	t.Helper()
-	rs, diagnostics := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(testRules)})
-	file, problems := rules.ParseTests(rules.Source{Name: "a_test.yaml", Data: []byte(src)})
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(testRules)})
+	file, problems := ruletest.Parse(rulefile.Source{Name: "a_test.yaml", Data: []byte(src)})
 	if rs == nil || file == nil {
 		t.Fatal(diagnostics, problems)
 	}
@@ -47,13 +47,13 @@ func run(t *testing.T, src string, only *regexp.Regexp) []ruletest.Result {
 // TestUnknownDomain: a test of a domain that is not there passes only if it says
 // so.
 func TestUnknownDomain(t *testing.T) {
-	rs, _ := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(testRules)})
+	rs, _ := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(testRules)})
 	for expect, want := range map[string]string{
 		"allowed": `the test "a" is about the domain "dd", which the rules do not have; known are d`,
 		"any":     `the test "a" is about the domain "dd", which the rules do not have`,
 		"{reason: unknown_domain, allowed: true}": "",
 	} {
-		file, problems := rules.ParseTests(rules.Source{Name: "a_test.yaml", Data: []byte("domain: dd\ntests: [{name: a, trace: [{request: {path: /login}, expect: " + expect + "}]}]")})
+		file, problems := ruletest.Parse(rulefile.Source{Name: "a_test.yaml", Data: []byte("domain: dd\ntests: [{name: a, trace: [{request: {path: /login}, expect: " + expect + "}]}]")})
 		if file == nil {
 			t.Fatal(problems)
 		}

@@ -6,12 +6,12 @@ import (
 
 	"github.com/headgate/headgate/internal/replay/simulate"
 	"github.com/headgate/headgate/internal/request/client"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 func side(t testing.TB, src string) simulate.Side {
 	t.Helper()
-	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(src)})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(src)})
 	if rs == nil {
 		t.Fatal(problems)
 	}

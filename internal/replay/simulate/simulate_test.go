@@ -17,7 +17,7 @@ import (
 
 	"github.com/headgate/headgate/internal/replay/accesslog"
 	"github.com/headgate/headgate/internal/replay/simulate"
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // noon is when the logs of the tests begin.
@@ -374,7 +374,7 @@ func TestSuggestionsKeepTheirPromise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rs, problems := rules.Parse(rules.Source{Name: "suggested.yaml", Data: []byte(s.Text())})
+		rs, problems := rulefile.Parse(rulefile.Source{Name: "suggested.yaml", Data: []byte(s.Text())})
 		if rs == nil || len(problems) > 0 {
 			t.Fatalf("%v\n%s", problems, s.Text())
 		}

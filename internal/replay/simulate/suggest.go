@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // SuggestOptions say which limits to propose.
@@ -224,7 +225,7 @@ func (o *SuggestOptions) counting() (*rules.Ruleset, map[string]*candidate, erro
 		byRule[name] = &candidate{key: key, keys: map[string]*habits{}}
 		fmt.Fprintf(&src, "  - {name: %s, key: %s, rate: unlimited}\n", name, yamlList(key))
 	}
-	rs, problems := rules.Parse(rules.Source{Name: "the keys", Data: []byte(src.String())})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "the keys", Data: []byte(src.String())})
 	if rs == nil {
 		var list []error
 		for _, p := range problems {

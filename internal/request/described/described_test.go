@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 func attribute(t *testing.T, name string) rules.Attribute {
@@ -69,7 +70,7 @@ func TestRequest(t *testing.T) {
 // applies, as at the door of Envoy's service.
 func TestDescriptorIsOrdered(t *testing.T) {
 	t.Parallel()
-	rs, diagnostics := rules.Parse(rules.Source{Name: "test.yaml", Data: []byte(`
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(`
 domain: d
 descriptors:
   - key: a

@@ -16,13 +16,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // Files are the files and folders of some rules.
 type Files struct {
 	Paths   []string
-	Options rules.Options
+	Options rulefile.Options
 }
 
 // subscribe watches all folders in which a change may change the rules, and
@@ -83,7 +84,7 @@ func (r Files) Places() func(name string) bool {
 func (r Files) isRule(name string) bool {
 	base, envoy := filepath.Base(name), r.Options.Compat == rules.CompatEnvoy
 	switch {
-	case strings.HasPrefix(base, ".."), rules.IsTest(base):
+	case strings.HasPrefix(base, ".."), rulefile.IsTest(base):
 		return false
 	case strings.HasPrefix(base, "."):
 		return envoy && !r.Options.IgnoreDotFiles

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // TypeURL is the type of the resources that a Client asks for.
@@ -54,7 +54,7 @@ type Options struct {
 	TLS *TLSFiles
 	// Apply puts a snapshot in force, or leaves everything as it was and says
 	// why. It is called by one goroutine at a time. Required.
-	Apply func([]rules.Source) error
+	Apply func([]rulefile.Source) error
 	// Logger hears when the control plane comes and goes. Required.
 	Logger *slog.Logger
 	// Clock says when. Required.
@@ -89,10 +89,10 @@ type Client struct {
 	node    *core.Node
 
 	// Of the goroutine in Run.
-	version string         // of the last snapshot that was accepted
-	applied []rules.Source // its contents
-	known   bool           // whether there was one
-	refused refusal        // of the snapshot before this one, if it was refused
+	version string            // of the last snapshot that was accepted
+	applied []rulefile.Source // its contents
+	known   bool              // whether there was one
+	refused refusal           // of the snapshot before this one, if it was refused
 
 	mu     sync.Mutex
 	status Status
@@ -294,7 +294,7 @@ func (c *Client) apply(response *discovery.DiscoveryResponse) error {
 	return nil
 }
 
-func same(a, b rules.Source) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
+func same(a, b rulefile.Source) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
 
 // plain returns what a gRPC error says, without the words around it.
 func plain(err error) error {

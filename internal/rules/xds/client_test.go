@@ -25,6 +25,7 @@ import (
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/xds"
 )
 
@@ -141,8 +142,8 @@ type ruler struct {
 	applied int
 }
 
-func (r *ruler) apply(sources []rules.Source) error {
-	set, diagnostics := rules.Parse(sources...)
+func (r *ruler) apply(sources []rulefile.Source) error {
+	set, diagnostics := rulefile.Parse(sources...)
 	if set == nil {
 		return diagnostic.Problems(diagnostics)
 	}
@@ -337,7 +338,7 @@ func TestRefusedSnapshotIsNotRefusedInALoop(t *testing.T) {
 	var tries atomic.Int32
 	_, c, _ := follow(t, xds.Options{
 		Address: p.address,
-		Apply: func(s []rules.Source) error {
+		Apply: func(s []rulefile.Source) error {
 			if strings.Contains(string(s[0].Data), "domain: \"bad\"") {
 				tries.Add(1)
 				return errors.New("bad")
@@ -359,7 +360,7 @@ func TestRefusedSnapshotIsNotRefusedInALoop(t *testing.T) {
 func TestReasonsAreBounded(t *testing.T) {
 	p := startPlane(t, "")
 	long := errors.New(strings.Repeat("é", 10_000))
-	follow(t, xds.Options{Address: p.address, Apply: func([]rules.Source) error { return long }})
+	follow(t, xds.Options{Address: p.address, Apply: func([]rulefile.Source) error { return long }})
 	p.expect(t, "", "")
 	p.set(t, "1", config("a", "first", 1))
 	r := p.next(t)

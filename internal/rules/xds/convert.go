@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // SourcePrefix begins the names of rule files that came over xDS; the name of
@@ -29,8 +29,8 @@ const maxDepth = 32
 
 // Sources turns the resources of one snapshot into rule files of the descriptor
 // form, sorted by name, since control planes send them in any order.
-func Sources(resources []*anypb.Any) ([]rules.Source, error) {
-	sources := make([]rules.Source, 0, len(resources))
+func Sources(resources []*anypb.Any) ([]rulefile.Source, error) {
+	sources := make([]rulefile.Source, 0, len(resources))
 	for i, r := range resources {
 		config, err := unpack(r)
 		if err != nil {
@@ -42,7 +42,7 @@ func Sources(resources []*anypb.Any) ([]rules.Source, error) {
 		}
 		sources = append(sources, source)
 	}
-	slices.SortStableFunc(sources, func(a, b rules.Source) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(sources, func(a, b rulefile.Source) int { return cmp.Compare(a.Name, b.Name) })
 	return sources, nil
 }
 
@@ -67,14 +67,14 @@ func unpack(r *anypb.Any) (*conf.RateLimitConfig, error) {
 }
 
 // toSource writes config as a rule file.
-func toSource(config *conf.RateLimitConfig) (rules.Source, error) {
+func toSource(config *conf.RateLimitConfig) (rulefile.Source, error) {
 	name := SourcePrefix + cmp.Or(config.GetName(), config.GetDomain())
 	w := writer{}
 	w.printf(0, "domain: %s\n", quoted(config.GetDomain()))
 	if err := w.descriptors(config.GetDescriptors(), 0); err != nil {
-		return rules.Source{}, fmt.Errorf("%s: %w", name, err)
+		return rulefile.Source{}, fmt.Errorf("%s: %w", name, err)
 	}
-	return rules.Source{Name: name, Data: w.text.Bytes()}, nil
+	return rulefile.Source{Name: name, Data: w.text.Bytes()}, nil
 }
 
 // writer writes YAML.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/xds"
 )
 
@@ -77,7 +78,7 @@ func TestSourcesAreRuleFiles(t *testing.T) {
 	if len(sources) != 2 || sources[0].Name != "xds:all" || string(sources[0].Data) != fullText {
 		t.Errorf("%s:\n%s\nwant xds:all:\n%s", sources[0].Name, sources[0].Data, fullText)
 	}
-	set, diagnostics := rules.Parse(sources...)
+	set, diagnostics := rulefile.Parse(sources...)
 	if set == nil {
 		t.Fatal(diagnostic.Problems(diagnostics))
 	}
@@ -138,7 +139,7 @@ func TestRulesRefuseByName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		set, diagnostics := rules.Parse(sources...)
+		set, diagnostics := rulefile.Parse(sources...)
 		text := diagnostic.Problems(diagnostics).Error()
 		if set != nil || !strings.Contains(text, row.want) || !strings.HasPrefix(text, "xds:n:") {
 			t.Errorf("%v: %q, want xds:n: and %q", row.config, text, row.want)
@@ -161,7 +162,7 @@ func FuzzSources(f *testing.F) {
 		if err != nil {
 			return
 		}
-		set, diagnostics := rules.Parse(sources...)
+		set, diagnostics := rulefile.Parse(sources...)
 		if set == nil && len(diagnostics) == 0 {
 			t.Error("refused without a reason")
 		}

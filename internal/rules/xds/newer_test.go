@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/xds"
 )
 
@@ -37,7 +37,7 @@ func TestMetadataOfADescriptor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, diagnostics := rules.Parse(sources...)
+	set, diagnostics := rulefile.Parse(sources...)
 	if set == nil {
 		t.Fatal(diagnostics)
 	}

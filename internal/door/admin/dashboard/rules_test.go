@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // TestRulesOfThePlayground: what the playground offers to copy is a rule file.
@@ -19,7 +19,7 @@ func TestRulesOfThePlayground(t *testing.T) {
 		t.Fatalf("%d files, want one for each algorithm", len(files))
 	}
 	for _, file := range files {
-		set, err := rules.Load(file)
+		set, err := rulefile.Load(file)
 		if err != nil {
 			t.Error(err)
 			continue

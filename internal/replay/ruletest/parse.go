@@ -1,0 +1,307 @@
+package ruletest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/ownform"
+	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
+
+// File is a file of rule tests: traces of requests with the verdicts that
+// they must get. docs/rule-tests.md describes the form.
+type File struct {
+	// Name is that of the Source.
+	Name string
+	// Rules are the rule files and folders to test, relative to the file; if
+	// there are none, those of its folder.
+	Rules []string
+	Tests []Test
+}
+
+// Test is one trace. It begins with nothing counted.
+type Test struct {
+	Name string
+	// Domain may be empty where the rules have only one.
+	Domain string
+	// Zone is that of times without one.
+	Zone  *time.Location
+	Steps []Step
+	// File, Line and Column say where the test stands.
+	File         string
+	Line, Column int
+}
+
+// Step is a request, or the same one several times.
+type Step struct {
+	// At is when the first is made, Every how much later each other.
+	At    time.Time
+	Every time.Duration
+	// Repeat is how often it is made, at least once.
+	Repeat int
+	// Attributes are the request, or else Descriptors.
+	Attributes  []Attribute
+	Descriptors [][]rules.Entry
+	Cost        int64
+	// Expect is one for all, or one for each.
+	Expect       []Expectation
+	File         string
+	Line, Column int
+}
+
+// Attribute is an attribute of a request.
+type Attribute struct {
+	rules.Attribute
+	Value string
+}
+
+// Expectation is what a verdict must be. What is nil may be anything.
+type Expectation struct {
+	Allowed *bool
+	// Rule is the name of the rule that refuses or constrains most; empty for
+	// none.
+	Rule *string
+	// Limit and Remaining are numbers of its answer, in requests.
+	Limit, Remaining *int64
+	// RetryAfter may be headgate.Never.
+	RetryAfter, ResetAfter, Delay *time.Duration
+	// Status is the HTTP status: 200, or that of the rule that refuses.
+	Status *int64
+	// Reason is as in the HTTP API.
+	Reason *string
+	// Shadow are the names of rules that only observe and would have refused;
+	// nil may be anything, an empty list none.
+	Shadow       []string
+	Line, Column int
+}
+
+// Parse reads a file of rule tests. The TestFile is nil if any of the
+// diagnostics is an error.
+func Parse(s rulefile.Source) (*File, []diagnostic.Diagnostic) {
+	p := testParser{Parser: ownform.NewParser(nil)}
+	p.Report = &yamltext.Report{File: s.Name}
+	p.file = &File{Name: s.Name}
+	docs := yamltext.Read(s.Data, p.Report)
+	switch {
+	case p.Errors > 0:
+	case len(docs) == 0 || docs[0].Kind == yamltext.Null:
+		p.FileError("the file holds no tests", "")
+	case len(docs) > 1:
+		p.Errorf(docs[1], "", "rule tests are one YAML document, and this is a second")
+	default:
+		p.parse(docs[0])
+	}
+	if p.Errors > 0 {
+		return nil, p.Sorted()
+	}
+	return p.file, p.Sorted()
+}
+
+// FileKeys are the keys of a file of rule tests.
+func FileKeys() []string {
+	return []string{"rules", "domain", "start", "timezone", "tests"}
+}
+
+// TestKeys are the keys of one test.
+func TestKeys() []string {
+	return []string{"name", "description", "domain", "start", "timezone", "request", "descriptor", "descriptors", "trace"}
+}
+
+// StepKeys are the keys of a step of its trace.
+func StepKeys() []string {
+	return []string{"at", "every", "repeat", "cost", "request", "descriptor", "descriptors", "expect"}
+}
+
+func expectKeys() []string {
+	return []string{"allowed", "rule", "limit", "remaining", "retry_after", "reset_after", "delay", "status", "reason", "shadow"}
+}
+
+// testParser reads a file of rule tests.
+type testParser struct {
+	*ownform.Parser
+	file *File
+}
+
+func (p *testParser) parse(doc *yamltext.Node) {
+	if doc.Kind == yamltext.Map {
+		own := make([]yamltext.Pair, 0, len(doc.Pairs))
+		for _, field := range doc.Pairs {
+			if !strings.HasPrefix(field.Key.Text, "x-") {
+				own = append(own, field)
+			}
+		}
+		doc.Pairs = own
+	}
+	f := p.Fields(doc, "a file of rule tests", FileKeys())
+	if doc.Kind != yamltext.Map {
+		return
+	}
+	if n := f.Get("rules"); n != nil {
+		for _, t := range p.Texts(n, "rules") {
+			p.file.Rules = append(p.file.Rules, t.Text)
+		}
+	}
+	// 2026 begins on a Thursday, at a whole number of days since 1970.
+	base := Test{File: p.File, Zone: time.UTC}
+	clock := testClock{start: time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC), zone: time.UTC}
+	p.readPlace(f, &base, &clock)
+	list := f.Get("tests")
+	switch {
+	case list == nil && !yamltext.HasKey(doc, "tests"):
+		p.Errorf(doc, "", "\"tests\" is missing")
+	case list == nil:
+	case list.Kind != yamltext.List:
+		p.Errorf(list, "", "\"tests\" must be a list, not %s", list.Kind)
+	case len(list.Items) == 0:
+		p.Errorf(list, "", "the list of \"tests\" is empty")
+	default:
+		names := map[string]*yamltext.Node{}
+		for i, item := range list.Items {
+			p.test(item, yamltext.Ordinal("test", i), base, clock, names)
+		}
+	}
+}
+
+// readPlace reads domain, timezone and start, of a file or of a test.
+func (p *testParser) readPlace(f yamltext.Fields, t *Test, clock *testClock) {
+	if n := f.Get("domain"); n != nil {
+		t.Domain, _ = p.DomainName(n)
+	}
+	if n := f.Get("timezone"); n != nil {
+		clock.zone = p.Zone(n)
+		t.Zone = clock.zone
+		if !clock.given {
+			y, m, d := clock.start.Date()
+			clock.start = time.Date(y, m, d, 0, 0, 0, 0, clock.zone)
+		}
+	}
+	if n := f.Get("start"); n != nil {
+		if at, err := parseDate(n.Text, clock.zone); err != nil {
+			p.Errorf(n, "write a date, such as 2026-01-01T11:00:00Z or 2026-01-01", "\"start\" %s is not a date", clip.Quote(n.Text))
+		} else {
+			clock.start, clock.given = at, true
+		}
+	}
+}
+
+// test reads one test.
+func (p *testParser) test(n *yamltext.Node, what string, t Test, clock testClock, names map[string]*yamltext.Node) {
+	if named := yamltext.NameOf(n); named != "" {
+		what = "test " + clip.Quote(named)
+	}
+	f := p.Fields(n, what, TestKeys())
+	if n.Kind != yamltext.Map {
+		return
+	}
+	t.Line, t.Column = n.Line, n.Column
+	switch name := f.Get("name"); {
+	case name == nil && !yamltext.HasKey(n, "name"):
+		p.Errorf(n, "", "\"name\" is missing in %s", what)
+	case name != nil:
+		var ok bool
+		t.Name, ok = p.Word(name, "name")
+		if first := names[t.Name]; ok && first != nil {
+			p.Errorf(name, "", "the name %s is taken on line %d", clip.Quote(t.Name), first.Line)
+		}
+		names[t.Name] = name
+	}
+	if n := f.Get("description"); n != nil {
+		p.Word(n, "description")
+	}
+	p.readPlace(f, &t, &clock)
+	clock.now = clock.start
+	like := Step{Cost: 1, Repeat: 1, File: t.File}
+	p.readRequest(f, n, &like)
+	trace := f.Get("trace")
+	switch {
+	case trace == nil && !yamltext.HasKey(n, "trace"):
+		p.Errorf(n, "", "\"trace\" is missing in %s", what)
+	case trace == nil:
+	case trace.Kind != yamltext.List:
+		p.Errorf(trace, "", "\"trace\" must be a list, not %s", trace.Kind)
+	case len(trace.Items) == 0:
+		p.Errorf(trace, "", "the list of \"trace\" is empty")
+	default:
+		for i, item := range trace.Items {
+			p.step(item, fmt.Sprintf("%s of %s", yamltext.Ordinal("step", i), what), like, &clock, &t)
+		}
+	}
+	p.file.Tests = append(p.file.Tests, t)
+}
+
+// maxRepeat is how often a step may be repeated.
+const maxRepeat = 1_000_000
+
+// step reads one step of a trace. like is what the test says of all of them.
+func (p *testParser) step(n *yamltext.Node, what string, like Step, clock *testClock, t *Test) {
+	f := p.Fields(n, what, StepKeys())
+	if n.Kind != yamltext.Map {
+		return
+	}
+	s := like
+	s.Line, s.Column = n.Line, n.Column
+	p.readRequest(f, n, &s)
+	if s.Attributes == nil && s.Descriptors == nil {
+		p.Errorf(n, "for example request: {path: /login}", "%s has no request", what)
+	}
+	if n := f.Get("cost"); n != nil {
+		s.Cost, _ = p.Integer(n, "cost", 0, 1<<53-1)
+	}
+	repeat := f.Get("repeat")
+	if repeat != nil {
+		times, _ := p.Integer(repeat, "repeat", 1, maxRepeat)
+		s.Repeat = int(times)
+	}
+	if n := f.Get("every"); n != nil {
+		s.Every, _ = p.duration(n, "every")
+	}
+	p.readExpect(f, n, what, &s)
+	if repeat != nil && len(s.Expect) > 1 && len(s.Expect) != s.Repeat {
+		p.Errorf(repeat, "", "%s is repeated %d times, and \"expect\" lists %d verdicts", what, s.Repeat, len(s.Expect))
+	}
+	s.Repeat = max(s.Repeat, len(s.Expect))
+	p.readAt(f, clock, &s)
+	t.Steps = append(t.Steps, s)
+}
+
+// readAt reads when a step is, and moves the clock to its end.
+func (p *testParser) readAt(f yamltext.Fields, clock *testClock, s *Step) {
+	if n := f.Get("at"); n != nil {
+		at, err := clock.parse(n)
+		switch {
+		case err != nil:
+			p.Errorf(n, "write 1m30s since the start, +500ms since the step before, 11:00:59, or a date", "\"at\" %v", err)
+		case at.Year() > lastYear:
+			p.Errorf(n, "", "\"at\" %s is after the year %d", clip.Quote(n.Text), lastYear)
+		case at.Before(clock.now):
+			p.Errorf(n, "", "\"at\" %s is before the end of the step before it, %s", clip.Quote(n.Text), clock.now.In(clock.zone).Format(time.RFC3339Nano))
+		default:
+			clock.now = at
+		}
+	}
+	s.At = clock.now
+	if s.Every > maxTestTime/time.Duration(s.Repeat) || clock.now.Add(time.Duration(s.Repeat)*s.Every).Year() > lastYear {
+		p.Errorf(f.Get("every"), "", "the step ends after the year %d", lastYear)
+		return
+	}
+	clock.now = clock.now.Add(time.Duration(s.Repeat-1) * s.Every)
+}
+
+// Suggest returns a hint with the name of known that text was most likely meant
+// to be, or with all if they are few.
+func Suggest(text string, known []string) string {
+	const most = 10
+	switch near := nearest.Word(text, known); {
+	case near != "":
+		return fmt.Sprintf("did you mean %q?", near)
+	case len(known) <= most:
+		return "known are " + strings.Join(known, ", ")
+	}
+	return ""
+}

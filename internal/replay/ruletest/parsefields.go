@@ -1,0 +1,328 @@
+package ruletest
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/ownform"
+	"github.com/headgate/headgate/internal/rules/rate"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
+
+// testClock is where a trace has come to.
+type testClock struct {
+	start, now time.Time
+	zone       *time.Location
+	given      bool // the start, by the file
+}
+
+// parse reads a time: since the start, since the step before, of the day, or
+// with its date.
+func (c *testClock) parse(n *yamltext.Node) (time.Time, error) {
+	text := n.Text
+	switch {
+	case n.Kind != yamltext.Text:
+		return time.Time{}, errors.New("is not a time")
+	case strings.HasPrefix(text, "+"):
+		d, err := parseTestDuration(text[1:])
+		return c.now.Add(d), err
+	}
+	if d, err := parseTestDuration(text); err == nil {
+		return c.start.Add(d), nil
+	}
+	if at, err := parseDate(text, c.zone); err == nil {
+		return at, nil
+	}
+	for _, layout := range []string{"15:04:05.999999", "15:04"} {
+		if at, err := time.Parse(layout, text); err == nil {
+			y, m, d := c.now.In(c.zone).Date()
+			return time.Date(y, m, d, at.Hour(), at.Minute(), at.Second(), at.Nanosecond(), c.zone), nil
+		}
+	}
+	return time.Time{}, errors.New(clip.Quote(text) + " is not a time")
+}
+
+// parseDate reads a date with a time, or alone for its midnight.
+func parseDate(text string, zone *time.Location) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return inYears(at)
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05.999999", time.DateTime, "2006-01-02 15:04", time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, zone); err == nil {
+			return inYears(at)
+		}
+	}
+	return time.Time{}, errors.New("not a date")
+}
+
+// inYears refuses times that stores do not take.
+func inYears(at time.Time) (time.Time, error) {
+	if y := at.Year(); y < 1971 || y > lastYear {
+		return time.Time{}, errors.New("out of range")
+	}
+	return at, nil
+}
+
+// lastYear is the last in which a test may be: what stores take, and some.
+const lastYear = 2100
+
+// maxTestTime is the longest duration in a test.
+const maxTestTime = 20 * 365 * 24 * time.Hour
+
+// parseTestDuration reads what Go reads, such as 11.25s, and what rates read,
+// such as 7d.
+func parseTestDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		d, _, err = rate.ParsePeriod(text)
+	}
+	if err != nil || d < 0 || d > maxTestTime || d%time.Microsecond != 0 || strings.HasPrefix(text, "+") {
+		return 0, errors.New(clip.Quote(text) + " is not a duration")
+	}
+	return d, nil
+}
+
+func (p *testParser) duration(n *yamltext.Node, key string) (time.Duration, bool) {
+	d, err := parseTestDuration(n.Text)
+	if err != nil || n.Kind != yamltext.Text {
+		p.Errorf(n, "write it with a unit, such as 11.25s", "%q must be a duration of whole microseconds, not %s", key, clip.Quote(n.Text))
+		return 0, false
+	}
+	return d, true
+}
+
+// readRequest reads request, descriptor or descriptors, if there are any.
+func (p *testParser) readRequest(f yamltext.Fields, at *yamltext.Node, s *Step) {
+	given := 0
+	if n := f.Get("request"); n != nil {
+		given++
+		s.Attributes, s.Descriptors = p.request(n), nil
+	}
+	if n := f.Get("descriptor"); n != nil {
+		given++
+		s.Attributes, s.Descriptors = nil, [][]rules.Entry{p.entries(n)}
+	}
+	if n := f.Get("descriptors"); n != nil {
+		given++
+		s.Attributes, s.Descriptors = nil, [][]rules.Entry{}
+		if n.Kind != yamltext.List || len(n.Items) == 0 {
+			p.Errorf(n, "", "\"descriptors\" must be a list of descriptors")
+		}
+		for _, item := range n.Items {
+			s.Descriptors = append(s.Descriptors, p.entries(item))
+		}
+	}
+	if given > 1 {
+		p.Errorf(at, "", "give one of \"request\", \"descriptor\" and \"descriptors\"")
+	}
+}
+
+// request reads the attributes of a request: by their names, or in sections as
+// under match.
+func (p *testParser) request(n *yamltext.Node) []Attribute {
+	out := []Attribute{}
+	if n.Kind != yamltext.Map {
+		p.Errorf(n, "for example {method: POST, path: /login}", "\"request\" must be a mapping of attributes to values, not %s", n.Kind)
+		return out
+	}
+	for _, field := range n.Pairs {
+		section := false
+		for key, kind := range ownform.ValueSections() {
+			if field.Key.Text != key || field.Value.Kind != yamltext.Map {
+				continue
+			}
+			section = true
+			for _, inner := range field.Value.Pairs {
+				a, err := ownform.ValueAttribute(kind, inner.Key.Text)
+				out = p.addAttribute(out, inner, a, err)
+			}
+		}
+		if !section {
+			a, err := rules.ParseAttribute(field.Key.Text)
+			out = p.addAttribute(out, field, a, err)
+		}
+	}
+	return out
+}
+
+// addAttribute adds one attribute, if it is right.
+func (p *testParser) addAttribute(out []Attribute, field yamltext.Pair, a rules.Attribute, err error) []Attribute {
+	text, ok := p.plainText(field.Value, field.Key.Text)
+	switch {
+	case err != nil:
+		p.Errorf(field.Key, "", "%v", err)
+		return out
+	case !ok:
+		return out
+	case slices.ContainsFunc(out, func(other Attribute) bool { return other.Attribute == a }):
+		p.Errorf(field.Key, "", "%s is given twice", clip.Quote(a.String()))
+		return out
+	}
+	if a.Kind == rules.Other {
+		known := append([]string{"method", "path", "host", "client_ip"}, "headers", "query", "cookies", "jwt", "attributes")
+		meant := nearest.DidYouMean(a.Name, known)
+		if right, _ := ownform.Meaning(a.Name); meant == "" && right != "" && !strings.HasPrefix(right, "jwt:") {
+			meant = ", did you mean \"" + right + "\"?"
+		}
+		if meant != "" {
+			p.Warnf(field.Key, "", "the attribute %s is one of the caller's own%s", clip.Quote(a.Name), meant)
+		}
+	}
+	if a.Kind == rules.Path && text != "" && text[0] != '/' && text != "*" {
+		p.Errorf(field.Value, "", "the path %s must begin with /", clip.Quote(text))
+		return out
+	}
+	if a.Kind == rules.ClientIP {
+		if address, err := netip.ParseAddr(text); err != nil || address.Zone() != "" {
+			p.Errorf(field.Value, "", "%s is not an IP address", clip.Quote(text))
+			return out
+		}
+	}
+	return append(out, Attribute{a, text})
+}
+
+// plainText reads a scalar as it is written.
+func (p *testParser) plainText(n *yamltext.Node, key string) (string, bool) {
+	switch n.Kind {
+	case yamltext.Text, yamltext.Number, yamltext.Bool:
+		return n.Text, true
+	case yamltext.Null, yamltext.List, yamltext.Map:
+	}
+	p.Errorf(n, "write \"\" for an empty value", "%q must be text, not %s", key, n.Kind)
+	return "", false
+}
+
+// entries reads a descriptor: {key: value, …} in this order, or the text
+// key=value,key=value.
+func (p *testParser) entries(n *yamltext.Node) []rules.Entry {
+	var out []rules.Entry
+	switch n.Kind {
+	case yamltext.Text:
+		var err error
+		if out, err = rules.ParseDescriptor(n.Text); err != nil {
+			p.Errorf(n, "", "%v", err)
+		}
+	case yamltext.Map:
+		for _, field := range n.Pairs {
+			if field.Key.Text == "" {
+				p.Errorf(field.Key, "", "the key is empty")
+			}
+			text, _ := p.plainText(field.Value, field.Key.Text)
+			out = append(out, rules.Entry{Key: field.Key.Text, Value: text})
+		}
+		if len(out) == 0 {
+			p.Errorf(n, "", "the descriptor is empty")
+		}
+	case yamltext.Null, yamltext.Number, yamltext.Bool, yamltext.List:
+		p.Errorf(n, "write {key: value}, or \"key=value,key=value\"", "a descriptor must be a mapping, not %s", n.Kind)
+	}
+	return out
+}
+
+// readExpect reads expect: a verdict, or a list of them.
+func (p *testParser) readExpect(f yamltext.Fields, at *yamltext.Node, what string, s *Step) {
+	n := f.Get("expect")
+	if n == nil {
+		if !yamltext.HasKey(at, "expect") {
+			p.Errorf(at, "expect allowed, refused or any", "\"expect\" is missing in %s", what)
+		}
+		return
+	}
+	items := []*yamltext.Node{n}
+	if n.Kind == yamltext.List {
+		items = n.Items
+		if len(items) == 0 {
+			p.Errorf(n, "", "the list of \"expect\" is empty")
+		}
+		if len(items) > maxRepeat {
+			p.Errorf(n, "", "\"expect\" lists more than %d verdicts", maxRepeat)
+			return
+		}
+	}
+	for _, item := range items {
+		s.Expect = append(s.Expect, p.expectation(item))
+	}
+}
+
+// expectation reads allowed, refused, any, or a mapping.
+func (p *testParser) expectation(n *yamltext.Node) Expectation {
+	e := Expectation{Line: n.Line, Column: n.Column}
+	if n.Kind != yamltext.Map {
+		word, ok := p.Choice(n, "expect", "allowed", "refused", "any")
+		if allowed := word == "allowed"; ok && word != "any" {
+			e.Allowed = &allowed
+		}
+		return e
+	}
+	f := p.Fields(n, "expect", expectKeys())
+	if len(n.Pairs) == 0 {
+		p.Errorf(n, "write any if every verdict is right", "\"expect\" is empty")
+	}
+	if n := f.Get("allowed"); n != nil {
+		if yes, ok := p.Boolean(n, "allowed"); ok {
+			e.Allowed = &yes
+		}
+	}
+	if n := f.Get("rule"); n != nil {
+		if text, ok := p.plainText(n, "rule"); ok {
+			e.Rule = &text
+		}
+	}
+	for key, into := range map[string]**int64{"limit": &e.Limit, "remaining": &e.Remaining, "status": &e.Status} {
+		if n := f.Get(key); n != nil {
+			if v, ok := p.Integer(n, key, 0, 1<<53-1); ok {
+				*into = &v
+			}
+		}
+	}
+	for key, into := range map[string]**time.Duration{"retry_after": &e.RetryAfter, "reset_after": &e.ResetAfter, "delay": &e.Delay} {
+		if n := f.Get(key); n != nil {
+			*into = p.expectedDuration(n, key)
+		}
+	}
+	p.readReason(f, &e)
+	return e
+}
+
+func (p *testParser) expectedDuration(n *yamltext.Node, key string) *time.Duration {
+	if n.Text == "never" && key == "retry_after" {
+		never := headgate.Never
+		return &never
+	}
+	if d, ok := p.duration(n, key); ok {
+		return &d
+	}
+	return nil
+}
+
+// readReason reads reason and shadow.
+func (p *testParser) readReason(f yamltext.Fields, e *Expectation) {
+	if n := f.Get("reason"); n != nil {
+		var known []string
+		for r := headgate.OK; r <= headgate.NoLimit; r++ {
+			known = append(known, r.String())
+		}
+		if word, ok := p.Choice(n, "reason", append(known, "unknown_domain")...); ok {
+			e.Reason = &word
+		}
+	}
+	n := f.Get("shadow")
+	if n == nil {
+		return
+	}
+	e.Shadow = []string{}
+	if n.Kind == yamltext.List && len(n.Items) == 0 {
+		return
+	}
+	for _, t := range p.Texts(n, "shadow") {
+		e.Shadow = append(e.Shadow, t.Text)
+	}
+	slices.Sort(e.Shadow)
+}

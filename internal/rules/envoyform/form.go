@@ -1,0 +1,387 @@
+// Package envoyform reads rules that are written as descriptors, the form of
+// envoyproxy/ratelimit, with the keys that Headgate adds to it. What it has read goes
+// to a rules.Builder.
+package envoyform
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/ownform"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
+
+// DescriptorKeys are the keys of one descriptor.
+func DescriptorKeys() []string {
+	return []string{
+		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode",
+		"detailed_metric", "value_to_metric", "share_threshold", "metadata",
+	}
+}
+
+// RateLimitKeys are the keys of rate_limit: Envoy's and Headgate's own.
+func RateLimitKeys() []string {
+	own := []string{"cost", "percent", "on_limit", "on_store_error", "description"}
+	return slices.Concat(envoyLimitKeys(), ownform.LimitKeys(), own)
+}
+
+func envoyLimitKeys() []string {
+	return []string{"unit", "requests_per_unit", "unlimited", "name", "replaces"}
+}
+
+// Parser reads the descriptors of all files.
+type Parser struct {
+	*ownform.Parser
+	compat       rules.Compat // of documents that do not say
+	mergeDomains bool
+
+	trees    map[string]*parsedTree // by their domains
+	branches []parsedBranch         // all descriptors, in the order of the files
+	replaces []parsedReplace
+}
+
+// NewParser returns a parser that adds to the rules of own. compat is for
+// documents that do not say theirs, and merge lets several of them add to a domain.
+func NewParser(own *ownform.Parser, compat rules.Compat, merge bool) *Parser {
+	return &Parser{Parser: own, compat: compat, mergeDomains: merge, trees: map[string]*parsedTree{}}
+}
+
+// treeForm reads the descriptors of one document.
+type treeForm struct {
+	*Parser
+	compat rules.Compat
+	domain string // empty if it is not known
+}
+
+// parsedBranch is a descriptor and where to warn of it.
+type parsedBranch struct {
+	*rules.FiledBranch
+	at     *yamltext.Node
+	report *yamltext.Report
+}
+
+// parsedTree is a domain's first list of descriptors: where it is, and whether
+// others may add to it.
+type parsedTree struct {
+	at     string
+	merge  bool
+	compat rules.Compat
+	root   *rules.Level
+}
+
+// parsedReplace is a name in a replaces.
+type parsedReplace struct {
+	ownform.LimitName
+
+	at     *yamltext.Node
+	report *yamltext.Report
+}
+
+// CompatOf reads compat before all else, since the reading depends on it. What is
+// wrong with it is reported later.
+func (p *Parser) CompatOf(doc *yamltext.Node) rules.Compat {
+	for _, field := range doc.Pairs {
+		if field.Key.Text == "compat" {
+			switch field.Value.Text {
+			case "envoy":
+				return rules.CompatEnvoy
+			case "none":
+				return rules.CompatNone
+			}
+		}
+	}
+	return p.compat
+}
+
+// Parse reads what a document has for the descriptor form. The domain is empty if
+// it is not known.
+func (p *Parser) Parse(f yamltext.Fields, domain string, compat rules.Compat) {
+	t := treeForm{Parser: p, compat: compat, domain: domain}
+	list, described := f["descriptors"]
+	if n := f.Get("compat"); n != nil {
+		if _, ok := t.Choice(n, "compat", "envoy", "none"); ok && !described {
+			t.Warnf(n, "", "\"compat\" has no effect without descriptors")
+		}
+	}
+	merge := p.mergeDomains
+	if n := f.Get("merge_domains"); n != nil {
+		merge, _ = t.flag(n, "merge_domains")
+	}
+	if described {
+		t.descriptors(list.Value, t.top(f, list.Key, merge), nil)
+	}
+}
+
+// top returns the top of the domain's tree, new if need be, and reports if these
+// descriptors may not be added to it.
+func (t *treeForm) top(f yamltext.Fields, at *yamltext.Node, merge bool) *rules.Level {
+	first := t.trees[t.domain]
+	switch {
+	case t.domain == "":
+		return &rules.Level{}
+	case first == nil:
+		root := t.Rules.Tree(t.domain, t.compat)
+		t.trees[t.domain] = &parsedTree{fmt.Sprintf("%s:%d:%d", t.File, at.Line, at.Column), merge, t.compat, root}
+		return root
+	case !merge && !first.merge:
+		t.Errorf(f.Get("domain"), "merge_domains: true puts them together",
+			"duplicate domain %s: its descriptors are in %s", clip.Quote(t.domain), first.at)
+		return &rules.Level{}
+	case first.compat != t.compat:
+		t.Errorf(at, "", "the descriptors of the domain %s in %s have compat: %s, and these have compat: %s",
+			clip.Quote(t.domain), first.at, first.compat, t.compat)
+		return &rules.Level{}
+	}
+	return first.root
+}
+
+// descriptors reads a list of descriptors into a level.
+func (t *treeForm) descriptors(list *yamltext.Node, into *rules.Level, path []*rules.Step) {
+	if list.Kind == yamltext.Null {
+		return
+	}
+	if list.Kind != yamltext.List {
+		t.Errorf(list, "", "\"descriptors\" must be a list, not %s", list.Kind)
+		return
+	}
+	for i, item := range list.Items {
+		t.descriptor(item, yamltext.Ordinal("descriptor", i), into, path)
+	}
+}
+
+// descriptor reads one descriptor and what is below it.
+func (t *treeForm) descriptor(n *yamltext.Node, what string, into *rules.Level, path []*rules.Step) {
+	if named := descriptorName(n); named != "" {
+		what = "descriptor " + clip.Quote(named)
+	}
+	f := t.Fields(t.Placed(n, what, DescriptorKeys(), t.compat), what, DescriptorKeys())
+	if n.Kind != yamltext.Map {
+		return
+	}
+	b := &rules.Branch{File: t.File, Line: n.Line, Column: n.Column}
+	ok := t.readStep(f, n, what, &b.Step)
+	b.ValueToMetric = t.mode(f, "value_to_metric")
+	path = append(slices.Clip(path), &b.Step)
+	if limit := f.Get("rate_limit"); limit != nil {
+		b.Rule = t.rateLimit(limit, what, n, path)
+	}
+	t.readModes(f, b.Rule, path)
+	if ok {
+		t.put(b, into, n)
+	}
+	below := f.Get("descriptors")
+	if below == nil {
+		return
+	}
+	level := &rules.Level{}
+	t.descriptors(below, level, path)
+	if !level.IsEmpty() {
+		b.Below = level
+	}
+}
+
+// descriptorName names a descriptor for messages: key=value or key.
+func descriptorName(n *yamltext.Node) string {
+	key, value := "", ""
+	for _, field := range n.Pairs {
+		switch field.Key.Text {
+		case "key":
+			key = field.Value.Text
+		case "value":
+			value = field.Value.Text
+		}
+	}
+	if key == "" || value == "" {
+		return key
+	}
+	return key + "=" + value
+}
+
+// maxDescriptorText is the longest key or value of a descriptor in bytes.
+const maxDescriptorText = 4096
+
+// readStep reads key, value and share_threshold.
+func (t *treeForm) readStep(f yamltext.Fields, at *yamltext.Node, what string, s *rules.Step) bool {
+	n := f.Get("key")
+	if n == nil {
+		if !yamltext.HasKey(at, "key") {
+			t.Errorf(at, "", "\"key\" is missing in %s", what)
+		}
+		return false
+	}
+	var ok bool
+	if s.Key, ok = t.scalar(n, "key"); !ok {
+		return false
+	}
+	if s.Key == "" {
+		t.Errorf(n, "", "\"key\" is empty")
+		return false
+	}
+	if strings.Contains(s.Key, "*") && t.compat == rules.CompatNone {
+		t.Warnf(n, "wildcards stand in the value", "the * in the key %s is taken literally", clip.Quote(s.Key))
+	}
+	s.Attribute = keyAttribute(s.Key)
+	if s.Attribute.Kind == rules.JWT || s.Attribute.Kind == rules.Header || t.OnlyHTTP && s.Key != rules.RemoteAddress { // which is client_ip too
+		t.CheckEntry(n, s.Attribute)
+	}
+	s.Kind = rules.BareStep
+	if n := f.Get("value"); n != nil {
+		if s.Value, ok = t.scalar(n, "value"); !ok {
+			return false
+		}
+		t.readValue(n, s)
+	}
+	t.readShare(f, s)
+	return true
+}
+
+// readValue tells by the value of s what kind of step it is.
+func (t *treeForm) readValue(n *yamltext.Node, s *rules.Step) {
+	star := strings.Contains(s.Value, "*")
+	switch {
+	case s.Value == "":
+		t.Warnf(n, "leave the value out", "an empty value is the same as none: any value of %s matches", clip.Quote(s.Key))
+	case star && t.compat == rules.CompatNone, strings.HasSuffix(s.Value, "*"):
+		s.Kind = rules.WildStep
+	default:
+		s.Kind = rules.ExactStep
+	}
+	if t.compat == rules.CompatEnvoy && strings.Contains(strings.TrimSuffix(s.Value, "*"), "*") {
+		t.Warnf(n, "without compat: envoy every * is a wildcard",
+			"under compat: envoy only a * at the end is a wildcard: in %s the others stand for themselves", clip.Quote(s.Value))
+	}
+}
+
+// readShare reads share_threshold.
+func (t *treeForm) readShare(f yamltext.Fields, s *rules.Step) {
+	n := f.Get("share_threshold")
+	if n == nil {
+		return
+	}
+	yes, ok := t.flag(n, "share_threshold")
+	switch {
+	case !ok || !yes:
+	case s.Kind == rules.WildStep:
+		s.Kind = rules.SharedStep
+		if t.compat == rules.CompatEnvoy {
+			s.Shared = s.Composite()
+		}
+	case s.Kind == rules.BareStep && t.compat == rules.CompatEnvoy && s.IsPrefix():
+		s.Shared = s.Composite()
+	case t.compat == rules.CompatEnvoy:
+		t.Errorf(n, "", "under compat: envoy \"share_threshold\" needs a value that ends in *: the values that match it are counted together")
+	default:
+		t.Errorf(n, "", "\"share_threshold\" needs a value with a *: the values that match it are counted together")
+	}
+}
+
+// keyAttribute returns the attribute by which a request that is no descriptor
+// has the key.
+func keyAttribute(key string) rules.Attribute {
+	a, err := rules.ParseAttribute(key)
+	if err != nil {
+		return rules.Attribute{Kind: rules.Other, Name: key}
+	}
+	return a
+}
+
+// scalar reads text; of numbers, true and false what is written, as Envoy's
+// service reads them.
+func (t *treeForm) scalar(n *yamltext.Node, key string) (string, bool) {
+	switch n.Kind {
+	case yamltext.List, yamltext.Map, yamltext.Null:
+		t.Errorf(n, "", "%q must be text, not %s", key, n.Kind)
+		return "", false
+	case yamltext.Text, yamltext.Number, yamltext.Bool:
+	}
+	if len(n.Text) > maxDescriptorText || strings.ContainsFunc(n.Text, unicode.IsControl) {
+		t.Errorf(n, "", "%q must have at most %d bytes and no control characters", key, maxDescriptorText)
+		return "", false
+	}
+	return n.Text, true
+}
+
+// flag reads true or false, also as the yes, no, on and off of YAML 1.1, which
+// Envoy's service understands.
+func (p *Parser) flag(n *yamltext.Node, key string) (value, ok bool) {
+	if n.Kind == yamltext.Text || n.Kind == yamltext.Bool { // the latter by a tag
+		switch strings.ToLower(n.Text) {
+		case "yes", "on", "y":
+			return true, true
+		case "no", "off", "n":
+			return false, true
+		}
+	}
+	return p.Boolean(n, key)
+}
+
+// put files a descriptor in its level.
+func (t *treeForm) put(b *rules.Branch, into *rules.Level, at *yamltext.Node) {
+	filed, err := t.Rules.AddBranch(into, b, t.compat)
+	if err != nil {
+		t.Errorf(at, "", "%v", err)
+		return
+	}
+	t.branches = append(t.branches, parsedBranch{filed, at, t.Report})
+}
+
+// readModes reads what stands beside rate_limit, into r if there is a limit.
+func (t *treeForm) readModes(f yamltext.Fields, r *rules.Rule, path []*rules.Step) {
+	if r == nil {
+		r = new(rules.Rule) // to be read and forgotten
+	}
+	shadow := t.modeOfLimit(f, "shadow_mode")
+	r.QuotaMode = t.modeOfLimit(f, "quota_mode")
+	r.DetailedMetric = t.modeOfLimit(f, "detailed_metric")
+	limited := hasField(f, "rate_limit")
+	if shadow {
+		r.Mode = rules.Shadow
+		if r.Percent < 100 && limited {
+			t.Warnf(f["shadow_mode"].Key, "", "\"percent\" has no effect beside shadow_mode")
+		}
+	}
+	for i := range path {
+		if path[i].ValueToMetric && path[i].Kind != rules.SharedStep {
+			r.MetricValues = append(r.MetricValues, i)
+		}
+	}
+	n := f.Get("metadata")
+	switch {
+	case n == nil:
+	case n.Kind != yamltext.Map:
+		t.Errorf(n, "", "\"metadata\" must be a mapping of names to values, not %s", n.Kind)
+	default:
+		r.Metadata, _ = n.Plain().(map[string]any)
+		if !limited {
+			t.Warnf(f["metadata"].Key, "", "\"metadata\" has no effect without a rate_limit")
+		}
+	}
+}
+
+func hasField(f yamltext.Fields, key string) bool {
+	_, ok := f[key]
+	return ok
+}
+
+// mode reads one switch.
+func (t *treeForm) mode(f yamltext.Fields, key string) bool {
+	n := f.Get(key)
+	if n == nil {
+		return false
+	}
+	yes, _ := t.flag(n, key)
+	return yes
+}
+
+// modeOfLimit reads a switch that has no effect without a limit.
+func (t *treeForm) modeOfLimit(f yamltext.Fields, key string) bool {
+	yes := t.mode(f, key)
+	if yes && !hasField(f, "rate_limit") {
+		t.Warnf(f[key].Key, "", "%q has no effect without a rate_limit", key)
+	}
+	return yes
+}

@@ -1,0 +1,301 @@
+package envoyform
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/ownform"
+	"github.com/headgate/headgate/internal/rules/rate"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
+
+// rateLimit reads the rate_limit of a descriptor. The rule stands where the
+// descriptor does, at.
+func (t *treeForm) rateLimit(n *yamltext.Node, what string, at *yamltext.Node, path []*rules.Step) *rules.Rule {
+	what = "the rate_limit of " + what
+	before := t.Errors
+	f := t.Fields(t.Placed(n, what, RateLimitKeys(), t.compat), what, RateLimitKeys())
+	if n.Kind != yamltext.Map {
+		return nil
+	}
+	r := &rules.Rule{
+		Domain: t.domain, Percent: 100, Cost: 1, LocalShare: 1,
+		OnLimit: rules.OnLimit{Action: rules.Reject, Status: 429},
+		File:    t.File, Line: at.Line, Column: at.Column,
+	}
+	r.Limit = t.descriptorLimit(f, n, t.Errors > before)
+	t.readName(f, r)
+	t.readReplaces(f, r)
+	t.ParseShared(f, r)
+	if t.Errors == before {
+		t.warnOfDescriptor(f, r)
+	}
+	r.SetPath(path, t.compat)
+	if t.Errors == before {
+		t.WarnOfNone(f, r)
+	}
+	return r
+}
+
+// descriptorLimit reads the limit: requests_per_unit with unit or period, or
+// rate, or unlimited. If a key has been refused already it does not ask for
+// what is missing, as that is probably what was meant.
+func (t *treeForm) descriptorLimit(f yamltext.Fields, at *yamltext.Node, refused bool) headgate.Limit {
+	l := ownform.LimitForm{
+		Parser: t.Parser.Parser, Keys: f, At: at,
+		Algorithm: headgate.FixedWindow, Epoch: t.compat == rules.CompatEnvoy,
+	}
+	before := t.Errors
+	if n := f.Get("unlimited"); n != nil {
+		if yes, ok := t.flag(n, "unlimited"); yes || !ok {
+			if !t.junkUnit(&l) {
+				l.RefuseBeside("unlimited: true", "unit")
+			}
+			l.RefuseBeside("unlimited: true", ownform.LimitKeys()...)
+			if field, ok := f["requests_per_unit"]; ok {
+				t.Warnf(field.Key, "", "\"requests_per_unit\" has no effect beside unlimited: true")
+			}
+			return headgate.Unlimited()
+		}
+	}
+	if hasField(f, "rate") {
+		l.RefuseBeside("rate", "unit", "requests_per_unit")
+		l.ReadRate()
+	} else {
+		t.readCount(&l, refused)
+		t.readPeriod(&l, refused)
+	}
+	l.ReadAlgorithm()
+	if l.Rate.Unlimited {
+		l.RefuseBeside("rate: unlimited", ownform.LimitKeys()[1:]...)
+		return headgate.Unlimited()
+	}
+	return l.Finish(before)
+}
+
+// readCount reads requests_per_unit.
+func (t *treeForm) readCount(l *ownform.LimitForm, refused bool) {
+	n := l.Keys.Get("requests_per_unit")
+	switch {
+	case n != nil:
+		if t.compat == rules.CompatEnvoy {
+			n = inDecimal(n)
+		}
+		l.Rate.N, _ = t.Integer(n, "requests_per_unit", 0, headgate.MaxLimit)
+	case refused:
+	case t.compat == rules.CompatEnvoy:
+		t.Warnf(l.At, "", "\"requests_per_unit\" is missing: every request is refused")
+	default:
+		t.Errorf(l.At, "0 refuses every request", "\"requests_per_unit\" is missing")
+	}
+}
+
+// inDecimal returns n, a number in whatever notation of YAML 1.1, as Envoy's
+// service reads it: of 010, 0o10, 0x8 and 0b1000 each is 8.
+func inDecimal(n *yamltext.Node) *yamltext.Node {
+	if n.Kind != yamltext.Number && n.Kind != yamltext.Text {
+		return n
+	}
+	v, err := strconv.ParseInt(strings.ReplaceAll(n.Text, "_", ""), 0, 64)
+	if err != nil || !strings.HasPrefix(n.Text, "0") {
+		return n
+	}
+	here := *n
+	here.Kind, here.Text = yamltext.Number, strconv.FormatInt(v, 10)
+	return &here
+}
+
+// junkUnit reports, and warns of, a unit beside unlimited that is none, which
+// Envoy's service overlooks.
+func (t *treeForm) junkUnit(l *ownform.LimitForm) bool {
+	n := l.Keys.Get("unit")
+	if t.compat != rules.CompatEnvoy || n == nil || slices.Contains(envoyUnits(), strings.ToLower(n.Text)) {
+		return false
+	}
+	t.Warnf(n, "", "the unit %s is not known, and has no effect beside unlimited: true", clip.Quote(n.Text))
+	return true
+}
+
+func envoyUnits() []string {
+	return []string{"second", "minute", "hour", "day", "week", "month", "year"}
+}
+
+// readPeriod reads unit or period.
+func (t *treeForm) readPeriod(l *ownform.LimitForm, refused bool) {
+	unit, period := l.Keys.Get("unit"), l.Keys.Get("period")
+	switch {
+	case unit != nil && period != nil:
+		t.Errorf(l.Keys["period"].Key, "", "give either \"unit\" or \"period\", not both")
+	case unit != nil:
+		t.readUnit(unit, l)
+	case period == nil && refused:
+	case period == nil:
+		t.Errorf(l.At, "for example unit: minute, or period: 30s", "\"unit\" is missing")
+	case period.Kind != yamltext.Text && period.Kind != yamltext.Number:
+		t.Errorf(period, "", "\"period\" must be text such as 30s, not %s", period.Kind)
+	default:
+		var err error
+		if l.Rate.Period, l.Rate.Unit, err = rate.ParsePeriod(period.Text); err != nil {
+			t.Errorf(period, "", "%v", err)
+		}
+	}
+}
+
+// readUnit reads a unit of Envoy's, in whatever case.
+func (t *treeForm) readUnit(n *yamltext.Node, l *ownform.LimitForm) {
+	known := envoyUnits()
+	if n.Kind != yamltext.Text {
+		t.Errorf(n, "for other lengths use period, such as period: 90s", "\"unit\" must be one of %s, not %s", strings.Join(known, ", "), n.Kind)
+		return
+	}
+	word := n.Text
+	lower := strings.ToLower(word)
+	if !slices.Contains(known, lower) {
+		near := nearest.DidYouMean(word, known)
+		hint := ""
+		if near == "" {
+			hint = "known are " + strings.Join(known, ", ") + "; for other lengths use period, such as period: 30s"
+		}
+		t.Errorf(n, hint, "unknown unit %s%s", clip.Quote(word), near)
+		return
+	}
+	u, _ := rate.UnitOf(lower)
+	l.Rate.Period, l.Rate.Unit = u.Length, u.Calendar
+}
+
+// maxLimitName is the longest name of a limit, in bytes.
+const maxLimitName = 256
+
+// readName reads the name that clients and replaces know the limit by.
+func (t *treeForm) readName(f yamltext.Fields, r *rules.Rule) {
+	n := f.Get("name")
+	if n == nil {
+		return
+	}
+	name, ok := t.scalar(n, "name")
+	switch {
+	case !ok:
+	case name == "":
+		t.Warnf(n, "", "\"name\" is empty")
+	case len(name) > maxLimitName:
+		t.Errorf(n, "", "the name %s must have at most %d bytes", clip.Quote(name), maxLimitName)
+	default:
+		r.LimitName = name
+	}
+}
+
+// readReplaces reads the names of limits that this one takes the place of.
+func (t *treeForm) readReplaces(f yamltext.Fields, r *rules.Rule) {
+	list := f.Get("replaces")
+	if list == nil {
+		return
+	}
+	if list.Kind != yamltext.List {
+		t.Errorf(list, "for example replaces: [{name: other}]", "\"replaces\" must be a list, not %s", list.Kind)
+		return
+	}
+	for _, item := range list.Items {
+		inner := t.Fields(item, "an entry of replaces", []string{"name"})
+		n := inner.Get("name")
+		if n == nil {
+			if item.Kind == yamltext.Map && !yamltext.HasKey(item, "name") {
+				t.Errorf(item, "", "\"name\" is missing in an entry of replaces")
+			}
+			continue
+		}
+		name, ok := t.scalar(n, "name")
+		switch {
+		case !ok:
+		case name == "":
+			t.Errorf(n, "", "\"name\" is empty in an entry of replaces")
+		case name == r.LimitName:
+			t.Errorf(n, "", "the limit %s cannot replace itself", clip.Quote(name))
+		case slices.Contains(r.Replaces, name):
+			t.Warnf(n, "", "%s is replaced twice", clip.Quote(name))
+		default:
+			r.Replaces = append(r.Replaces, name)
+			t.replaces = append(t.replaces, parsedReplace{ownform.LimitName{Domain: t.domain, Name: name}, n, t.Report})
+			t.Replace(ownform.LimitName{Domain: t.domain, Name: name})
+		}
+	}
+}
+
+// warnOfDescriptor warns of numbers that make the rule refuse all.
+func (t *treeForm) warnOfDescriptor(f yamltext.Fields, r *rules.Rule) {
+	n := f.Get("requests_per_unit")
+	if n == nil {
+		n = f.Get("rate")
+	}
+	switch {
+	case r.Limit.IsUnlimited() || n == nil:
+	case r.Limit.N() == 0:
+		t.Warnf(n, "", "a limit of 0 refuses every request")
+	case r.Cost > r.Limit.Capacity():
+		t.Warnf(f.Get("cost"), "", "the cost %d never fits into the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
+	}
+}
+
+// Placed returns n without the keys that belong to another level, which it
+// reports, and without those that have no value and need none. Envoy's service
+// ignores both.
+func (p *Parser) Placed(n *yamltext.Node, what string, known []string, compat rules.Compat) *yamltext.Node {
+	if n.Kind != yamltext.Map {
+		return n
+	}
+	here := *n
+	here.Pairs = slices.DeleteFunc(slices.Clone(n.Pairs), func(field yamltext.Pair) bool {
+		key := field.Key.Text
+		if slices.Contains(known, key) {
+			return p.isEmpty(field)
+		}
+		home := homeOf(key)
+		if home == "" {
+			return false
+		}
+		if compat == rules.CompatEnvoy && isEnvoyKey(key) {
+			p.Warnf(field.Key, "", "%q belongs %s, not in %s, where it has no effect", key, home, what)
+		} else {
+			p.Errorf(field.Key, "", "%q belongs %s, not in %s", key, home, what)
+		}
+		return true
+	})
+	return &here
+}
+
+// isEmpty reports, and warns of, a key without a value that may be left out.
+func (p *Parser) isEmpty(field yamltext.Pair) bool {
+	key := field.Key.Text
+	if field.Value.Kind != yamltext.Null || key == "key" || key == "domain" || key == "limits" || key == "compat" {
+		return false
+	}
+	hint := ""
+	if key == "rate_limit" {
+		hint = "what matches is not limited"
+	}
+	p.Warnf(field.Key, hint, "%q has no value", key)
+	return true
+}
+
+// homeOf says where a key of the descriptor form belongs.
+func homeOf(key string) string {
+	switch {
+	case key == "domain" || key == "compat" || key == "merge_domains":
+		return "at the top of the file"
+	case slices.Contains(DescriptorKeys(), key):
+		return "in a descriptor"
+	case slices.Contains(RateLimitKeys(), key):
+		return "under rate_limit"
+	}
+	return ""
+}
+
+// isEnvoyKey reports whether envoyproxy/ratelimit knows the key, and so ignores
+// it where it does not belong.
+func isEnvoyKey(key string) bool {
+	return key == "domain" || slices.Contains(DescriptorKeys(), key) || slices.Contains(envoyLimitKeys(), key)
+}

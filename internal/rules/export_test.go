@@ -1,0 +1,35 @@
+package rules
+
+// What tests of the package compare with.
+const (
+	MarkMissing = markMissing
+	MarkHashed  = markHashed
+	MarkDigest  = markDigest
+	DigestSize  = digestSize
+	HashSize    = hashSize
+	MaxScope    = maxScope
+	MaxScratch  = maxScratch
+)
+
+// AppendPart is appendPart.
+func AppendPart(dst []byte, value string) []byte { return appendPart(dst, value) }
+
+// Share is share.
+func Share(scope, key string) int { return share(scope, key) }
+
+// Candidates is how many rules the index gave for the last request.
+func (m *Matches) Candidates() int { return len(m.candidates) }
+
+// Scratch is how much memory is kept for the next request.
+func (m *Matches) Scratch() int { return cap(m.scratch) }
+
+// AppliesAnyway reports whether every condition of a rule holds, those too that
+// the index has seen to.
+func AppliesAnyway(r *Rule, req Request) bool {
+	m := r.match
+	m.path.indexed = false
+	return m.applies(&facts{req: req})
+}
+
+// Joined reports whether the keys of r are joined as Envoy's service joins them.
+func (r *Rule) Joined() bool { return r.flat }

@@ -1,0 +1,219 @@
+package ownform
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
+
+// MatchKeys are the keys of match.
+func MatchKeys() []string {
+	return []string{"method", "path", "path_case", "host", "client_ip", "headers", "query", "cookies", "jwt", "attributes"}
+}
+
+// condition builds the signature of one condition.
+func condition(parts ...string) string { return string(headgate.AppendKey(nil, parts...)) }
+
+// parseMatch reads match into m and returns a text for each condition, which
+// are the same for rules that ask the same.
+func (p *Parser) parseMatch(n *yamltext.Node, m *rules.Match) []string {
+	if n == nil {
+		return nil
+	}
+	f := p.Fields(n, "match", MatchKeys())
+	var conditions []string
+	note := func(key string, l lists) {
+		slices.Sort(l.any)
+		slices.Sort(l.not)
+		for _, text := range slices.Compact(l.any) {
+			conditions = append(conditions, condition(key, "is", text))
+		}
+		for _, text := range slices.Compact(l.not) {
+			conditions = append(conditions, condition(key, "not", text))
+		}
+	}
+	if n := f.Get("method"); n != nil {
+		note("method", p.parseTexts(n, "method", &m.Method, p.method))
+	}
+	note("path", p.parsePaths(f, m))
+	if m.ExactPath {
+		conditions = append(conditions, condition("path_case", "is", "sensitive"))
+	}
+	if n := f.Get("host"); n != nil {
+		note("host", p.parseTexts(n, "host", &m.Host, p.host))
+	}
+	if n := f.Get("client_ip"); n != nil {
+		note("client_ip", p.parseAddresses(n, m))
+	}
+	for key, kind := range ValueSections() {
+		if n := f.Get(key); n != nil {
+			conditions = append(conditions, p.parseValues(n, key, kind, m)...)
+		}
+	}
+	return conditions
+}
+
+// lists are the texts of a condition, as they are compared.
+type lists struct{ any, not []string }
+
+// split tells the texts to match from those to exclude, which begin with !.
+func (p *Parser) split(n *yamltext.Node, key string, each func(text string, at *yamltext.Node, exclude exclusion) (string, error)) lists {
+	var l lists
+	for _, t := range p.Texts(n, key) {
+		text, exclude := t.Text, included
+		if rest, ok := strings.CutPrefix(text, "!"); ok {
+			text, exclude = rest, excluded
+		}
+		plain, err := each(text, t.At, exclude)
+		switch {
+		case err != nil:
+			p.Errorf(t.At, "", "%v", err)
+		case exclude == excluded:
+			l.not = append(l.not, plain)
+		default:
+			l.any = append(l.any, plain)
+		}
+	}
+	p.warnExcluded(n, key, l)
+	return l
+}
+
+type exclusion bool
+
+const (
+	included exclusion = false
+	excluded exclusion = true
+)
+
+// warnExcluded warns of a condition that excludes what it asks for.
+func (p *Parser) warnExcluded(n *yamltext.Node, key string, l lists) {
+	if len(l.any) == 0 {
+		return
+	}
+	not := make(map[string]bool, len(l.not))
+	for _, text := range l.not {
+		not[text] = true
+	}
+	var excluded []string
+	for _, text := range l.any {
+		if not[text] {
+			excluded = append(excluded, text)
+		}
+	}
+	switch {
+	case len(excluded) == len(l.any):
+		p.Warnf(n, "", "the rule can never match: %q excludes all that it asks for", key)
+	case len(excluded) > 0:
+		p.Warnf(n, "", "%q asks for %s and excludes it, so that it never matches", key, clip.Quote(excluded[0]))
+	}
+}
+
+// parseTexts reads a condition whose patterns read makes, together with the
+// text under which they are compared.
+func (p *Parser) parseTexts(n *yamltext.Node, key string, c *rules.Texts, read func(source string, at *yamltext.Node) (rules.Pattern, string, error)) lists {
+	l := p.split(n, key, func(source string, at *yamltext.Node, exclude exclusion) (string, error) {
+		made, plain, err := read(source, at)
+		if err == nil && exclude == excluded {
+			c.Not = append(c.Not, made)
+		} else if err == nil {
+			c.Any = append(c.Any, made)
+		}
+		return plain, err
+	})
+	return l
+}
+
+func (p *Parser) method(source string, at *yamltext.Node) (rules.Pattern, string, error) {
+	method := strings.ToUpper(source)
+	if words := strings.FieldsFunc(method, func(r rune) bool { return strings.ContainsRune("|, ;/", r) }); len(words) > 1 {
+		return nil, "", fmt.Errorf("%s is not a method: write a list, [%s]", clip.Quote(source), strings.Join(words, ", "))
+	}
+	if !rules.IsToken(method) || strings.Contains(method, "*") || method == "ANY" || method == "ALL" {
+		return nil, "", fmt.Errorf("%s is not a method; without \"method\" a rule applies to all", clip.Quote(source))
+	}
+	known := knownMethods()
+	if near := nearest.Word(method, known); near != "" && !slices.Contains(known, method) {
+		p.Warnf(at, "", "%s is not a usual method, did you mean %q?", clip.Quote(source), near)
+	}
+	return rules.Literal(method), method, nil
+}
+
+// knownMethods are those of RFC 9110, PATCH, and WebDAV's.
+func knownMethods() []string {
+	return []string{
+		"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY", "PURGE",
+		"COPY", "LOCK", "MKCOL", "MOVE", "PROPFIND", "PROPPATCH", "UNLOCK", "REPORT", "SEARCH", "LINK", "UNLINK",
+	}
+}
+
+func (p *Parser) path(source string, at *yamltext.Node) (rules.Pattern, string, error) {
+	made, err := rules.ParsePath(source)
+	if err == nil {
+		err = anotherLanguage(source)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	p.warnOfPath(source, at)
+	return made, source, nil
+}
+
+func (p *Parser) host(source string, _ *yamltext.Node) (rules.Pattern, string, error) {
+	return rules.ParseHost(source)
+}
+
+func (p *Parser) parseAddresses(n *yamltext.Node, m *rules.Match) lists {
+	var any, not []netip.Prefix
+	l := p.split(n, "client_ip", func(source string, _ *yamltext.Node, exclude exclusion) (string, error) {
+		prefix, err := rules.ParsePrefix(source)
+		if err != nil {
+			return "", err
+		}
+		if exclude {
+			not = append(not, prefix)
+		} else {
+			any = append(any, prefix)
+		}
+		return prefix.String(), nil
+	})
+	m.Addresses, m.NotAddresses = any, not
+	const most = 1 << 16 // comparisons that a warning is worth
+	if len(any)*len(not) > most {
+		return l
+	}
+	for _, prefix := range any {
+		around := func(q netip.Prefix) bool { return q.Bits() <= prefix.Bits() && q.Contains(prefix.Addr()) }
+		if !slices.Contains(not, prefix) && slices.ContainsFunc(not, around) {
+			p.Warnf(n, "", "%s can never match: it lies in a prefix that is excluded", clip.Quote(prefix.String()))
+		}
+	}
+	return l
+}
+
+// parsePaths reads path and path_case.
+func (p *Parser) parsePaths(f yamltext.Fields, m *rules.Match) lists {
+	if n := f.Get("path_case"); n != nil {
+		word, ok := p.Choice(n, "path_case", "ignore", "sensitive")
+		m.ExactPath = ok && word == "sensitive"
+	}
+	n := f.Get("path")
+	if n == nil {
+		return lists{}
+	}
+	l := p.parseTexts(n, "path", &m.Path, p.path)
+	for i := range l.any {
+		l.any[i] = "/" + strings.Trim(l.any[i], "/")
+		if !m.ExactPath {
+			l.any[i] = reading.Fold(l.any[i])
+		}
+	}
+	return l
+}

@@ -1,0 +1,279 @@
+package ownform
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
+
+// CheckEntry looks at an attribute that is none of those of an HTTP request: the
+// caller must send it. Where nobody can, it is an error, and so is a name that no
+// caller would give an attribute: that of a header field, several in one text, or
+// the way in which another program writes one. Where it is probably another word
+// for an attribute that there is, or nearly one, it is a warning.
+func (p *Parser) CheckEntry(at *yamltext.Node, a rules.Attribute) {
+	if a.Kind == rules.JWT && p.NoTokens {
+		p.refuseClaim(at, a)
+	}
+	if a.Kind == rules.Header && p.PlainFields {
+		p.warnOfOddField(at, a)
+	}
+	if a.Kind != rules.Other {
+		return
+	}
+	if words := severalAttributes(a.Name); words != nil {
+		p.Errorf(at, "", "%s is taken as one attribute: write a list, %s", clip.Quote(a.Name), quotedList(words))
+		return
+	}
+	if slices.Contains(everything(), strings.ToLower(a.Name)) && !p.OnlyHTTP {
+		p.Warnf(at, "to count all requests together leave the key out", "the attribute %s is one that the caller must send", clip.Quote(a.Name))
+		return
+	}
+	right, sure := Meaning(a.Name)
+	hint := ""
+	if right != "" {
+		hint = "; did you mean \"" + right + "\"?"
+	}
+	switch {
+	case p.OnlyHTTP || sure:
+		if hint == "" {
+			p.hintf(at, a)
+			return
+		}
+		if isFieldName(a.Name) && strings.HasPrefix(right, "header:") {
+			p.Errorf(at, "", "%s is the name of a header field%s", clip.Quote(a.Name), hint)
+			return
+		}
+		p.Errorf(at, conditionHint(a.Name, right), "no request has the attribute %s%s", clip.Quote(a.Name), hint)
+	case right != "" && !strings.HasPrefix(right, "jwt:"): // a caller may well send a user
+		p.Warnf(at, conditionHint(a.Name, right), "the attribute %s is one that the caller must send%s", clip.Quote(a.Name), hint)
+	}
+}
+
+// everything is what people write for a count of all requests.
+func everything() []string { return []string{"*", "all", "any", "everybody", "everyone", "everything"} }
+
+// conditionHint says where a condition stands, if a name is an attribute with the
+// value that it should have.
+func conditionHint(name, right string) string {
+	if kind, value, _ := strings.Cut(name, ":"); kind == right && isConditionOf(kind, value) {
+		return fmt.Sprintf("conditions stand under match, such as {%s: %s}", kind, value)
+	}
+	return ""
+}
+
+// isConditionOf reports whether a value reads as one that an attribute of one word
+// is to have, as in path:/login; a caller's own may well be called path:1.
+func isConditionOf(kind, value string) bool {
+	switch kind {
+	case "path":
+		return strings.HasPrefix(value, "/") || strings.HasPrefix(value, "*")
+	case "method":
+		return value != "" && value == strings.ToUpper(value) && rules.IsToken(value)
+	case "host":
+		return strings.Contains(value, ".")
+	}
+	return false
+}
+
+// refuseClaim reports a claim, where no HTTP request has one.
+func (p *Parser) refuseClaim(at *yamltext.Node, a rules.Attribute) {
+	if p.OnlyHTTP {
+		p.Errorf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request has %s: nothing verifies tokens", clip.Quote(a.String()))
+		return
+	}
+	p.Warnf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request of the proxy or of forward-auth has %s: nothing verifies tokens", clip.Quote(a.String()))
+}
+
+// warnOfOddField warns of a field that the proxy takes out of requests.
+func (p *Parser) warnOfOddField(at *yamltext.Node, a rules.Attribute) {
+	odd := func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}
+	if strings.ContainsFunc(a.Name, odd) {
+		p.Warnf(at, "name a field of letters, digits and hyphens, or set proxy.underscores to allow",
+			"no request of the proxy has %s: proxy.underscores keeps out fields with anything but letters, digits and hyphens in their name", clip.Quote(a.String()))
+	}
+}
+
+// hintf reports an attribute that no request has, and is like none that they have.
+func (p *Parser) hintf(at *yamltext.Node, a rules.Attribute) {
+	p.Errorf(at, "known are method, path, host, client_ip, header:NAME, query:NAME, cookie:NAME and jwt:CLAIM", "no request has the attribute %s", clip.Quote(a.Name))
+}
+
+// severalAttributes returns the attributes that one text lists, if it does.
+func severalAttributes(name string) []string {
+	words := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune(", +/|;&", r) })
+	if len(words) < 2 && strings.Contains(name, ":") {
+		words = strings.Split(name, ":")
+	}
+	known := 0
+	for i, word := range words {
+		a, err := rules.ParseAttribute(word)
+		if near := nearestAttribute(word); err == nil && a.Kind == rules.Other && near != "" {
+			words[i], a.Kind = near, rules.ClientIP
+		}
+		if err == nil && a.Kind != rules.Other {
+			known++
+		}
+	}
+	if len(words) < 2 || known < len(words) && (known == 0 || !strings.ContainsAny(name, ", +")) {
+		return nil
+	}
+	return words
+}
+
+// isFieldName reports whether a name is written as those of header fields: words
+// with large letters between dashes, or from X- on, or one of the usual of one
+// word.
+func isFieldName(name string) bool {
+	lower := strings.ToLower(name)
+	return strings.Contains(name, "-") && (strings.HasPrefix(lower, "x-") || name != lower) || name != lower && isShortField(name)
+}
+
+// isShortField reports whether a name is that of a header field of one word which
+// people count by.
+func isShortField(name string) bool {
+	return slices.Contains([]string{"accept", "authorization", "cookie", "forwarded", "origin", "referer"}, strings.ToLower(name))
+}
+
+// Meant returns the attribute of a request that a name, which is none, probably
+// means, or nothing; wrong says that the name is certainly none, such as that of a
+// header field.
+func Meant(name string) (right string, wrong bool) {
+	if words := severalAttributes(name); words != nil {
+		return strings.Join(words, ","), true
+	}
+	if right, wrong = Meaning(name); strings.HasPrefix(right, "jwt:") && !wrong {
+		return "", false // a caller may well send a user
+	}
+	return right, wrong
+}
+
+// Meaning returns the attribute that a name probably means, or nothing. It is
+// sure if nobody would call an attribute of their own like this.
+func Meaning(name string) (word string, sure bool) {
+	for _, section := range []string{"attribute", "attributes"} {
+		if own, is := strings.CutPrefix(name, section+":"); is && own != "" {
+			return own, true // the section of match, and explain's flag, are called so
+		}
+	}
+	if kind, value, _ := strings.Cut(name, ":"); isConditionOf(kind, value) {
+		return kind, false
+	}
+	if inner, is := foreignForm(name); is {
+		if a, err := rules.ParseKeyAttribute(inner); err == nil && (a.Kind != rules.Other || a.Hashed) {
+			return a.String(), true
+		}
+		if word := otherWord(inner); word != "" {
+			return word, true
+		}
+		return nearestAttribute(inner), true
+	}
+	if word := otherWord(name); word != "" {
+		return word, strings.HasPrefix(word, "header:") && isFieldName(name)
+	}
+	if canonical, ok := rules.CanonicalHeader(name); ok && (isFieldName(name) || isShortField(name)) {
+		return "header:" + canonical, isFieldName(name)
+	}
+	return nearestAttribute(name), false
+}
+
+// otherWord returns the attribute that goes by another word elsewhere.
+func otherWord(name string) string {
+	plain := strings.NewReplacer("_", "", " ", "", "-", "", ".", "").Replace(strings.ToLower(name))
+	for _, known := range []struct {
+		word  string
+		other []string
+	}{
+		{"client_ip", []string{"clientip", "ip", "ipaddress", "clientaddress", "clientaddr", "remoteip", "remoteaddr", "remoteaddress", "sourceip", "srcip", "peerip", "realip", "userip", "xff", "xforwardedfor", "xrealip", "binaryremoteaddr"}},
+		{"method", []string{"method", "verb", "httpmethod", "requestmethod"}},
+		{"path", []string{"path", "url", "uri", "urlpath", "requestpath", "requesturi", "documenturi", "route", "endpoint"}},
+		{"host", []string{"host", "hostname", "authority", "vhost", "httphost", "servername"}},
+		{"jwt:sub", []string{"user", "userid", "username", "sub", "subject", "uid"}},
+		{"header:X-Api-Key", []string{"apikey", "xapikey", "httpxapikey"}},
+		{"header:User-Agent", []string{"useragent", "httpuseragent"}},
+		{"header:Authorization", []string{"authorization", "bearer", "httpauthorization"}},
+	} {
+		if slices.Contains(known.other, plain) {
+			if known.word == "client_ip" && isFieldName(name) {
+				return "" // it is the field's own name
+			}
+			return known.word
+		}
+	}
+	return ""
+}
+
+// nearestAttribute returns the attribute of one word that name is misspelt. Others
+// begin with another letter, such as cost, or are words of their own.
+func nearestAttribute(name string) string {
+	word := nearest.Word(name, []string{"client_ip", "method", "path", "host"})
+	if word == "" || nearest.Folded(name)[0] != word[0] || nearest.Folded(name) == "client_id" || len(word) == 4 && nearest.Distance(nearest.Folded(name), word) > 1 {
+		return ""
+	}
+	return word
+}
+
+// foreignForm reports whether a name is written as other programs write
+// attributes, such as $remote_addr, {client_ip}, headers[X] or jwt.sub, and
+// returns it as ours are.
+func foreignForm(name string) (ours string, is bool) {
+	bare := strings.Trim(strings.TrimLeft(name, "$%"), "{}() ")
+	if bare != name && name != "" && strings.ContainsRune("$%{", rune(name[0])) {
+		for prefix, kind := range map[string]string{"http_": "header:", "arg_": "query:", "cookie_": "cookie:"} {
+			if rest, ok := strings.CutPrefix(bare, prefix); ok && bare != "http_host" {
+				if kind == "header:" {
+					rest = strings.ReplaceAll(rest, "_", "-")
+				}
+				return kind + rest, true
+			}
+		}
+		if inner, ok := foreignForm(bare); ok {
+			return inner, true
+		}
+		return bare, true
+	}
+	if at := strings.IndexAny(name, "[("); at > 0 && strings.HasSuffix(name, map[byte]string{'[': "]", '(': ")"}[name[at]]) {
+		if kind := foreignKind(name[:at]); kind != "" {
+			return kind + ":" + strings.Trim(name[at+1:len(name)-1], `'"`), true
+		}
+		return "", false
+	}
+	for _, separator := range []string{":", "."} {
+		for at := strings.LastIndex(name, separator); at > 0; at = strings.LastIndex(name[:at], separator) {
+			if kind := foreignKind(name[:at]); kind != "" {
+				return kind + ":" + name[at+1:], true
+			}
+		}
+	}
+	return "", false
+}
+
+// foreignKind returns the kind of attribute that a word means elsewhere.
+func foreignKind(word string) string {
+	word = strings.ToLower(word)
+	for _, prefix := range []string{"request.", "req.", "http."} {
+		word = strings.TrimPrefix(word, prefix)
+	}
+	for _, known := range []struct {
+		kind  string
+		words []string
+	}{
+		{"header", []string{"header", "headers", "hdr", "http_header"}},
+		{"query", []string{"query", "param", "params", "arg", "args", "querystring", "query_param"}},
+		{"cookie", []string{"cookie", "cookies"}},
+		{"jwt", []string{"jwt", "claim", "claims", "token", "jwt.claims", "token.claims"}},
+		{rules.HashWord, []string{rules.HashWord, "hashed", "sha256"}},
+	} {
+		if slices.Contains(known.words, word) {
+			return known.kind
+		}
+	}
+	return ""
+}

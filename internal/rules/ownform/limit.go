@@ -1,0 +1,307 @@
+package ownform
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules/rate"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
+
+// concurrencyKeys are the keys of a limit of what is under way at the same
+// time, which has no rate.
+func concurrencyKeys() []string { return []string{"concurrency", "lease"} }
+
+// The shortest and the longest lease.
+const (
+	minLease = 10 * time.Millisecond
+	maxLease = 24 * time.Hour
+)
+
+// parseLimitOf returns the limit that a rule's keys ask for: so many at the same
+// time, or a rate.
+func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Limit {
+	n := f.Get("concurrency")
+	if n == nil {
+		if field, ok := f["lease"]; ok {
+			p.Errorf(field.Key, "add concurrency:, such as concurrency: 20", "\"lease\" has no meaning for a rate")
+		}
+		limit, _ := p.parseRateAndOptions(f, at)
+		return limit
+	}
+	l := LimitForm{Parser: p, Keys: f, At: at}
+	l.RefuseBeside("concurrency, which has no rate", LimitKeys()...)
+	most, ok := p.Integer(n, "concurrency", 0, headgate.MaxConcurrent)
+	if !ok {
+		return headgate.Limit{}
+	}
+	limit := headgate.Concurrent(most)
+	if n := f.Get("lease"); n != nil {
+		text, ok := p.Span(n, "lease")
+		if !ok {
+			return headgate.Limit{}
+		}
+		d, err := duration(text, minLease, maxLease)
+		if err != nil {
+			p.Errorf(n, "for example lease: 60s", "\"lease\": %v", err)
+			return headgate.Limit{}
+		}
+		limit = limit.Lease(d)
+	}
+	return limit
+}
+
+// inheritLimit drops from f, the keys that a tier inherits, those of the sort
+// of limit that the tier replaces.
+func inheritLimit(f, own yamltext.Fields) {
+	if own.Get("concurrency") != nil {
+		for _, key := range LimitKeys() {
+			delete(f, key)
+		}
+	}
+	if own.Get("rate") != nil {
+		for _, key := range concurrencyKeys() {
+			delete(f, key)
+		}
+	}
+}
+
+// LimitKeys are the keys that make up a headgate.Limit. The descriptor form
+// allows them under its rate_limit.
+func LimitKeys() []string {
+	return []string{"rate", "period", "algorithm", "burst", "delay_after", "anchor", "timezone", "buckets", "edge", "count_denied"}
+}
+
+// LimitForm reads those keys.
+type LimitForm struct {
+	*Parser
+	Keys yamltext.Fields
+	At   *yamltext.Node // the rule, for what is missing
+	Rate rate.Rate
+
+	Algorithm headgate.Algorithm
+	anchor    headgate.Anchor
+	// Epoch counts days and longer units from the Unix epoch.
+	Epoch bool
+}
+
+// parseRateAndOptions returns the limit, and false if it has reported why
+// there is none.
+func (p *Parser) parseRateAndOptions(f yamltext.Fields, at *yamltext.Node) (headgate.Limit, bool) {
+	l := LimitForm{Parser: p, Keys: f, At: at}
+	before := p.Errors
+	l.ReadRate()
+	l.ReadAlgorithm()
+	if l.Rate.Unlimited {
+		l.RefuseBeside("rate: unlimited", LimitKeys()[1:]...)
+		return headgate.Unlimited(), p.Errors == before
+	}
+	return l.Finish(before), p.Errors == before
+}
+
+// Finish makes the limit of what has been read. The limit's own check comes
+// last, so that it repeats nothing.
+func (l *LimitForm) Finish(before int) headgate.Limit {
+	l.refuseStray()
+	limit := l.build()
+	if l.Errors == before && l.Rate.Period > 0 {
+		l.validate(limit)
+	}
+	return limit
+}
+
+// ReadRate reads rate, with period if the rate is only a count.
+func (l *LimitForm) ReadRate() {
+	n, period := l.Keys.Get("rate"), l.Keys.Get("period")
+	if n == nil {
+		if !yamltext.HasKey(l.At, "rate") {
+			l.Errorf(l.At, "for example rate: 5/minute, or rate: unlimited", "\"rate\" is missing")
+		}
+		return
+	}
+	if n.Kind != yamltext.Text && n.Kind != yamltext.Number {
+		l.Errorf(n, "", "\"rate\" must be text such as 5/minute, not %s", n.Kind)
+		return
+	}
+	source := n.Text
+	if period != nil {
+		if strings.Contains(source, "/") {
+			l.Errorf(period, "", "the period is given twice, here and in the rate %s", clip.Quote(source))
+			return
+		}
+		if period.Kind != yamltext.Text && period.Kind != yamltext.Number {
+			l.Errorf(period, "", "\"period\" must be text such as 30s, not %s", period.Kind)
+			return
+		}
+		if _, _, err := rate.ParsePeriod(period.Text); err != nil {
+			l.Errorf(period, "", "%v", err)
+			return
+		}
+		source += "/" + period.Text
+	}
+	var err error
+	if l.Rate, err = rate.Parse(source); err != nil {
+		l.Errorf(n, "", "%v", err)
+	}
+}
+
+// ReadAlgorithm reads algorithm and anchor, which the other keys depend on.
+func (l *LimitForm) ReadAlgorithm() {
+	if n := l.Keys.Get("algorithm"); n != nil {
+		var names []string
+		for _, a := range headgate.Algorithms() {
+			names = append(names, a.String())
+		}
+		if word, ok := l.Choice(n, "algorithm", names...); ok {
+			l.Algorithm, _ = headgate.ParseAlgorithm(word)
+		}
+	}
+	if n := l.Keys.Get("anchor"); n != nil {
+		if word, ok := l.Choice(n, "anchor", "clock", "first_request"); ok && word == "first_request" {
+			l.anchor = headgate.AnchorFirstRequest
+		}
+	}
+}
+
+// RefuseBeside reports those of the keys that are given.
+func (l *LimitForm) RefuseBeside(what string, keys ...string) {
+	for _, key := range keys {
+		if field, ok := l.Keys[key]; ok {
+			l.Errorf(field.Key, "", "%q has no meaning beside %s", key, what)
+		}
+	}
+}
+
+// refuseStray reports options that belong to another algorithm.
+func (l *LimitForm) refuseStray() {
+	owner := func(key, hint string, algorithms ...headgate.Algorithm) {
+		if field, ok := l.Keys[key]; ok && !slices.Contains(algorithms, l.Algorithm) {
+			l.Errorf(field.Key, hint, "%q has no meaning for %s", key, l.Algorithm)
+		}
+	}
+	owner("burst", "only token_bucket and leaky_bucket have a burst", headgate.TokenBucket, headgate.LeakyBucket)
+	owner("delay_after", "add algorithm: leaky_bucket", headgate.LeakyBucket)
+	owner("anchor", "add algorithm: fixed_window", headgate.FixedWindow)
+	owner("timezone", "add algorithm: fixed_window", headgate.FixedWindow)
+	owner("buckets", "add algorithm: sliding_buckets", headgate.SlidingBuckets)
+	owner("edge", "add algorithm: sliding_buckets", headgate.SlidingBuckets)
+	owner("count_denied", "add algorithm: sliding_log", headgate.SlidingLog)
+	if l.Algorithm == headgate.FixedWindow && l.anchor == headgate.AnchorFirstRequest {
+		l.RefuseBeside("anchor: first_request", "timezone")
+	}
+}
+
+// build makes the limit.
+func (l *LimitForm) build() headgate.Limit {
+	limit := headgate.Per(l.Rate.N, l.Rate.Period)
+	if l.Algorithm == headgate.FixedWindow {
+		limit = l.fixedWindow()
+	} else {
+		limit = limit.Using(l.Algorithm)
+	}
+	if n := l.Keys.Get("burst"); n != nil {
+		if burst, ok := l.Integer(n, "burst", 0, headgate.MaxLimit); ok {
+			limit = limit.Burst(burst)
+		}
+	}
+	if n := l.Keys.Get("delay_after"); n != nil {
+		if places, ok := l.Integer(n, "delay_after", 1, headgate.MaxLimit); ok && l.Algorithm == headgate.LeakyBucket {
+			limit = limit.DelayAfter(places)
+		}
+	}
+	limit = l.withBuckets(limit)
+	if n := l.Keys.Get("count_denied"); n != nil {
+		if yes, ok := l.Boolean(n, "count_denied"); ok && yes {
+			limit = limit.CountingDenied()
+		}
+	}
+	return limit
+}
+
+// validate reports what the limit itself finds wrong, at the key to blame.
+func (l *LimitForm) validate(limit headgate.Limit) {
+	err := limit.Validate()
+	if err == nil {
+		return
+	}
+	at := l.At
+	for _, key := range []string{"requests_per_unit", "rate", "burst", "delay_after", "buckets"} {
+		if n := l.Keys.Get(key); n != nil {
+			at = n
+		}
+	}
+	reason := err.Error()
+	if errors.Is(err, headgate.ErrInvalidLimit) {
+		reason = strings.TrimPrefix(reason, headgate.ErrInvalidLimit.Error()+": ")
+	}
+	l.Errorf(at, "", "%s", reason)
+}
+
+// fixedWindow returns a window of the calendar where the rate names one: a
+// day, week, month or year on the clock, or any unit with a timezone.
+func (l *LimitForm) fixedWindow() headgate.Limit {
+	zone := time.UTC
+	n := l.Keys.Get("timezone")
+	if n != nil {
+		zone = l.Zone(n)
+	}
+	unit := l.Rate.Unit
+	switch {
+	case l.anchor == headgate.AnchorFirstRequest:
+		return headgate.Per(l.Rate.N, l.Rate.Period).Using(headgate.FixedWindow).Anchored(l.anchor)
+	case unit >= headgate.Day && !l.Epoch || n != nil && unit != headgate.NoCalendar:
+		return headgate.PerCalendar(l.Rate.N, unit, zone)
+	case n != nil && l.Rate.Period > 0:
+		l.Errorf(n, "", "\"timezone\" needs a rate per minute, hour, day, week, month or year")
+	}
+	return headgate.Per(l.Rate.N, l.Rate.Period).Using(headgate.FixedWindow)
+}
+
+// Zone loads a time zone of the IANA database.
+func (p *Parser) Zone(n *yamltext.Node) *time.Location {
+	name, ok := p.Word(n, "timezone")
+	if !ok {
+		return time.UTC
+	}
+	if zone := p.zones[name]; zone != nil {
+		return zone
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "Local" {
+		p.Errorf(n, "use a name of the IANA database, such as Europe/Berlin", "unknown timezone %s", clip.Quote(name))
+		return time.UTC
+	}
+	if name == "UTC" {
+		zone = time.UTC
+	}
+	p.zones[name] = zone
+	return zone
+}
+
+// withBuckets applies buckets and edge.
+func (l *LimitForm) withBuckets(limit headgate.Limit) headgate.Limit {
+	count, edge := int64(headgate.DefaultBuckets), headgate.EdgeWeighted
+	n, e := l.Keys.Get("buckets"), l.Keys.Get("edge")
+	if n != nil {
+		if v, ok := l.Integer(n, "buckets", 1, headgate.MaxBuckets); ok {
+			count = v
+		}
+	}
+	if e != nil {
+		word, _ := l.Choice(e, "edge", "weighted", "lenient", "strict")
+		switch word {
+		case "lenient":
+			edge = headgate.EdgeLenient
+		case "strict":
+			edge = headgate.EdgeStrict
+		}
+	}
+	if (n != nil || e != nil) && l.Algorithm == headgate.SlidingBuckets {
+		return limit.Buckets(int(count), edge)
+	}
+	return limit
+}

@@ -1,0 +1,144 @@
+// Package ownform reads Headgate's own form of rules, the limits of a document, and
+// those keys of it that rules of other forms have too. What it has read goes to a
+// rules.Builder. It knows what a YAML node is, and no files.
+package ownform
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
+
+// Parser reads rules of Headgate's own form, and those keys of it that other
+// forms have too. The Report is that of the current file.
+type Parser struct {
+	*yamltext.Report
+	// Rules are what has been read.
+	Rules *rules.Builder
+	// OnlyHTTP, NoTokens and PlainFields are as in the options of rule files: they
+	// say what requests can have.
+	OnlyHTTP, NoTokens, PlainFields bool
+
+	zones    map[string]*time.Location // loaded once each, so that equal limits compare equal
+	parsed   []parsedRule
+	replaced map[LimitName]bool
+}
+
+// NewParser returns a parser that adds to rules, which may be nil if it is used for
+// single keys.
+func NewParser(rules *rules.Builder) *Parser {
+	return &Parser{Rules: rules, zones: map[string]*time.Location{}, replaced: map[LimitName]bool{}}
+}
+
+// LimitName is what replaces of its domain know a limit by.
+type LimitName struct{ Domain, Name string }
+
+// Replace takes note that another rule takes the place of a limit, for some
+// requests.
+func (p *Parser) Replace(name LimitName) { p.replaced[name] = true }
+
+// Finish compares the rules of all files with each other.
+func (p *Parser) Finish() {
+	p.warnRepeated()
+	p.warnShadowed()
+}
+
+// parsedRule is a rule with what the warnings need to know of it.
+type parsedRule struct {
+	rule *rules.Rule
+	// signature is the same for rules that count the same requests by the
+	// same key.
+	signature string
+	name      *yamltext.Node
+	report    *yamltext.Report
+	order     int // among all, as in the files
+}
+
+// ParseLimits reads headers and limits of a document. The domain is empty if it is
+// not known; the rules are checked all the same.
+func (p *Parser) ParseLimits(f yamltext.Fields, domain string) {
+	if n := f.Get("headers"); n != nil {
+		p.parseHeaders(n, domain)
+	}
+	limits := f.Get("limits")
+	switch {
+	case limits == nil:
+	case limits.Kind != yamltext.List:
+		p.Errorf(limits, "", "\"limits\" must be a list, not %s", limits.Kind)
+	default:
+		for i, item := range limits.Items {
+			p.parseLimit(item, yamltext.Ordinal("limit", i), domain)
+		}
+	}
+}
+
+// dialects are the names of the dialects of header fields. Package answer, which
+// knows what they mean, has the same, by a test.
+func dialects() []string {
+	return []string{"default", "ietf", "github", "openai", "draft-03", "none"}
+}
+
+// parseHeaders reads the headers of a document: the dialect of its domain, on
+// which all documents of the domain have to agree.
+func (p *Parser) parseHeaders(n *yamltext.Node, domain string) {
+	word, ok := p.Choice(n, "headers", dialects()...)
+	if !ok || domain == "" {
+		return
+	}
+	if before, at, ok := p.Rules.SetHeaders(domain, word, fmt.Sprintf("%s:%d:%d", p.File, n.Line, n.Column)); !ok {
+		p.Errorf(n, "a domain speaks one dialect", "\"headers\" is %s for this domain already: %s", clip.Quote(before), at)
+	}
+}
+
+// maxDomain is the longest name of a domain, in bytes.
+const maxDomain = 256
+
+// DomainName reads the name of a domain: any text, as Envoy's are.
+func (p *Parser) DomainName(n *yamltext.Node) (string, bool) {
+	name, ok := p.Word(n, "domain")
+	if !ok {
+		return "", false
+	}
+	if len(name) > maxDomain || strings.ContainsFunc(name, unicode.IsControl) {
+		p.Errorf(n, "", "the domain %s must have at most %d bytes and no control characters", clip.Quote(name), maxDomain)
+		return "", false
+	}
+	return name, true
+}
+
+// ruleName reads the name of a rule. It ends up in the RateLimit header and in
+// metrics, so it keeps to characters that need no escape anywhere.
+func (p *Parser) ruleName(n *yamltext.Node) (string, bool) {
+	name, ok := p.Word(n, "name")
+	if !ok {
+		return "", false
+	}
+	bad := strings.IndexFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_.:/", c)
+	})
+	if bad >= 0 || len(name) > rules.MaxName {
+		p.Errorf(n, "", "the name %s must have at most %d letters, digits and -_.:/", clip.Quote(name), rules.MaxName)
+		return "", false
+	}
+	return name, true
+}
+
+// addRule adds a rule, if it is complete. Without a signature, as something is
+// wrong with it, the rule is not compared with others.
+func (p *Parser) addRule(r *rules.Rule, match rules.Match, name *yamltext.Node, signature string) {
+	if r.Domain == "" || r.Name == "" {
+		return
+	}
+	if err := p.Rules.Add(r, match); err != nil {
+		p.Errorf(name, "", "%v", err)
+		return
+	}
+	if signature != "" && !r.Disabled {
+		p.parsed = append(p.parsed, parsedRule{r, signature, name, p.Report, len(p.parsed)})
+	}
+}

@@ -1,0 +1,275 @@
+package ownform
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
+
+// RuleKeys are the keys of one limit.
+func RuleKeys() []string {
+	return append([]string{
+		"name", "description", "disabled", "match", "key", "key_missing", "cost",
+		"on_limit", "mode", "percent", "on_store_error", "tiers", "concurrency", "lease",
+	}, LimitKeys()...)
+}
+
+// maxKeyParts is how many attributes a key may have.
+const maxKeyParts = 16
+
+// parseLimit reads one entry of limits.
+func (p *Parser) parseLimit(n *yamltext.Node, what, domain string) {
+	if named := yamltext.NameOf(n); named != "" {
+		what = "limit " + clip.Quote(named)
+	}
+	form := ruleForm{node: n, before: p.Errors, what: what, domain: domain}
+	form.f = p.Fields(n, what, RuleKeys())
+	switch {
+	case n.Kind != yamltext.Map:
+	case form.f.Get("tiers") != nil:
+		p.parseTiers(form)
+	default:
+		p.parseRule(form)
+	}
+}
+
+// ruleForm is what one rule is made of: a limit, or a tier of it.
+type ruleForm struct {
+	node   *yamltext.Node
+	f      yamltext.Fields
+	what   string
+	domain string // empty if it is not known; the entry is checked all the same
+	before int    // how many errors there were
+
+	// Of a limit with tiers. The one without a name is the limit's own rate,
+	// for requests of no tier.
+	form     *tierForm
+	tier     string
+	standard bool
+}
+
+// parseRule makes a rule of its keys.
+func (p *Parser) parseRule(form ruleForm) {
+	f, n := form.f, form.node
+	r := &rules.Rule{
+		Domain: form.domain, Percent: 100, Cost: 1, LocalShare: 1,
+		OnLimit: rules.OnLimit{Action: rules.Reject, Status: 429},
+		File:    p.File, Line: n.Line, Column: n.Column,
+	}
+	name, limit := f.Get("name"), n
+	if form.form != nil {
+		limit = form.form.limit
+	}
+	switch {
+	case name == nil && !yamltext.HasKey(limit, "name"):
+		p.Errorf(limit, "", "\"name\" is missing in %s", form.what)
+	case name != nil:
+		r.Name, _ = p.ruleName(name)
+	}
+	r.Scope, r.LimitName = rules.ScopeOf(form.domain, r.Name), r.Name
+	r.Limit = p.parseLimitOf(f, n)
+	var match rules.Match
+	conditions := p.parseMatch(f.Get("match"), &match)
+	p.parseKey(f, r)
+	byPath := func(a rules.KeyAttribute) bool { return a.Kind == rules.Path }
+	if match.ExactPath && len(match.Path.Any) == 0 && !slices.ContainsFunc(r.Key, byPath) {
+		p.Warnf(f.Get("match"), "", "\"path_case\" has no effect: the rule asks for no path and does not count by it")
+	}
+	p.ParseShared(f, r)
+	if form.form != nil {
+		conditions = append(conditions, form.form.apply(r, &match, form.tier, form.standard)...)
+		if form.tier != "" && r.Name != "" {
+			r.Name += "/" + form.tier
+			if len(r.Name) > rules.MaxName {
+				p.Errorf(name, "", "the name %s, with its tier, must have at most %d bytes", clip.Quote(r.Name), rules.MaxName)
+			}
+		}
+	}
+	if p.Errors == form.before && !r.Disabled {
+		p.warnOfLimit(f, r)
+	}
+	counts := ""
+	if p.Errors == form.before {
+		counts = signature(r, conditions)
+	}
+	p.addRule(r, match, name, counts)
+}
+
+// signature is the same for two rules that count the same requests alike.
+func signature(r *rules.Rule, conditions []string) string {
+	slices.Sort(conditions)
+	parts := append([]string{r.Domain, fmt.Sprint(r.KeyMissing)}, conditions...)
+	for _, a := range r.Key {
+		parts = append(parts, "key", a.String())
+	}
+	return string(headgate.AppendKey(nil, parts...))
+}
+
+// parseKey reads key and key_missing.
+func (p *Parser) parseKey(f yamltext.Fields, r *rules.Rule) {
+	if n := f.Get("key"); n != nil && n.Kind == yamltext.List && len(n.Items) == 0 {
+		p.Warnf(n, "name what to count by, such as client_ip, or leave the key out", "the key is empty: all requests are counted together")
+	} else if n != nil {
+		parts := p.Texts(n, "key")
+		if len(parts) > maxKeyParts {
+			p.Errorf(n, "", "the key has %d parts, at most %d are allowed", len(parts), maxKeyParts)
+			parts = nil
+		}
+		for _, t := range parts {
+			p.addKeyPart(r, t)
+		}
+	}
+	if n := f.Get("key_missing"); n != nil {
+		word, ok := p.Choice(n, "key_missing", "share", "skip")
+		if ok && word == "skip" {
+			r.KeyMissing = rules.KeyMissingSkip
+		}
+		if ok && len(r.Key) == 0 {
+			p.Warnf(n, "", "\"key_missing\" has no effect without a key")
+		}
+	}
+}
+
+func (p *Parser) addKeyPart(r *rules.Rule, t yamltext.Item) {
+	a, err := rules.ParseKeyAttribute(t.Text)
+	if err != nil {
+		p.Errorf(t.At, "", "%v", err)
+		return
+	}
+	if slices.Contains(r.Key, a) {
+		p.Warnf(t.At, "", "%s is in the key twice", clip.Quote(t.Text))
+		return
+	}
+	if slices.ContainsFunc(r.Key, func(other rules.KeyAttribute) bool { return other.Attribute == a.Attribute }) {
+		p.Errorf(t.At, "leave out the one that is not hashed", "%s is in the key twice, hashed and as it is", clip.Quote(a.Attribute.String()))
+		return
+	}
+	p.CheckEntry(t.At, a.Attribute)
+	if a.Kind == rules.Header && slices.Contains(forwardedFields(), a.Name) {
+		p.Warnf(t.At, "count by client_ip, and name the proxies that set the field in trusted_proxies",
+			"every client can send %s as it likes: each new value is a budget of its own", a.Name)
+	}
+	r.Key = append(r.Key, a)
+}
+
+// forwardedFields are header fields in which proxies say who their client is.
+func forwardedFields() []string {
+	return []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip", "X-Cluster-Client-Ip"}
+}
+
+// ParseShared reads the keys that a rule has in every form, besides its limit, which
+// is known.
+func (p *Parser) ParseShared(f yamltext.Fields, r *rules.Rule) {
+	p.parseNumbers(f, r)
+	p.parsePolicies(f, r)
+	if n := f.Get("on_limit"); n != nil {
+		p.parseOnLimit(n, r)
+	}
+	p.parseNotes(f, r)
+}
+
+// parseNumbers reads cost and percent.
+func (p *Parser) parseNumbers(f yamltext.Fields, r *rules.Rule) {
+	if n := f.Get("cost"); n != nil {
+		p.parseCost(n, r)
+	}
+	if n := f.Get("percent"); n != nil {
+		if percent, ok := p.Integer(n, "percent", 0, 100); ok {
+			r.Percent = int(percent)
+		}
+	}
+}
+
+// parsePolicies reads mode and on_store_error.
+func (p *Parser) parsePolicies(f yamltext.Fields, r *rules.Rule) {
+	if n := f.Get("mode"); n != nil && slices.Contains([]string{"off", "disabled", "none"}, nearest.Folded(n.Text)) {
+		p.Errorf(n, "to switch the rule off, say disabled: true", "unknown mode %s", clip.Quote(n.Text))
+	} else if n != nil {
+		if word, ok := p.Choice(n, "mode", "enforce", "shadow"); ok && word == "shadow" {
+			r.Mode = rules.Shadow
+		}
+	}
+	n := f.Get("on_store_error")
+	if n == nil {
+		return
+	}
+	if n.Kind != yamltext.Map {
+		p.parseStorePolicy(n, "on_store_error", r)
+		return
+	}
+	inner := p.Fields(n, "on_store_error", []string{"policy", "share"})
+	policy := inner.Get("policy")
+	if policy == nil {
+		p.Errorf(n, "", "\"policy\" is missing in on_store_error")
+		return
+	}
+	p.parseStorePolicy(policy, "policy", r)
+	if field, ok := inner["share"]; ok {
+		p.parseShare(field, r)
+	}
+}
+
+func (p *Parser) parseStorePolicy(n *yamltext.Node, key string, r *rules.Rule) {
+	word, _ := p.Choice(n, key, "allow", "deny", "local")
+	switch word {
+	case "deny":
+		r.OnStoreError = rules.StoreErrorDeny
+	case "local":
+		r.OnStoreError = rules.StoreErrorLocal
+	}
+}
+
+// parseNotes reads description and disabled.
+func (p *Parser) parseNotes(f yamltext.Fields, r *rules.Rule) {
+	if n := f.Get("description"); n != nil {
+		r.Description, _ = p.Word(n, "description")
+	}
+	if n := f.Get("disabled"); n != nil {
+		r.Disabled, _ = p.Boolean(n, "disabled")
+	}
+}
+
+// warnOfLimit warns of numbers that make the rule refuse all or nothing.
+func (p *Parser) warnOfLimit(f yamltext.Fields, r *rules.Rule) {
+	rate := f.Get("rate")
+	if rate == nil {
+		rate = f.Get("concurrency")
+	}
+	switch {
+	case r.Limit.IsUnlimited():
+	case r.Limit.N() == 0:
+		p.Warnf(rate, "", "a limit of 0 refuses every request")
+	case r.Cost > r.Limit.Capacity():
+		p.Warnf(f.Get("cost"), "", "the cost %d never fits into the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
+	}
+	p.WarnOfNone(f, r)
+}
+
+// WarnOfNone warns of numbers by which the rule refuses nobody.
+func (p *Parser) WarnOfNone(f yamltext.Fields, r *rules.Rule) {
+	if n := f.Get("cost"); n != nil && r.Cost == 0 && r.CostFrom == nil && r.CostAfter == nil {
+		p.Warnf(n, "", "a cost of 0 counts nothing: the limit never refuses")
+	}
+	if n := f.Get("on_limit"); n != nil && r.KeyParts() == 0 && yamltext.HasKey(n, "key_share") {
+		p.Warnf(n, "", "\"key_share\" has no effect without a key: all requests share the queue")
+	}
+	n := f.Get("percent")
+	switch {
+	case n == nil:
+	case r.Mode == rules.Shadow:
+		p.Warnf(n, "", "\"percent\" has no effect beside mode: shadow")
+	case r.Percent == 0:
+		p.Warnf(n, "mode: shadow says so", "\"percent\" of 0 enforces the limit for nobody")
+	case r.Percent < 100 && r.KeyParts() == 0:
+		who := "everybody"
+		if !r.Enforces("") {
+			who = "nobody"
+		}
+		p.Warnf(n, "say what the limit counts by, such as key: client_ip", "\"percent\" is a share of the keys, and without a key there is one: the limit is enforced for %s", who)
+	}
+}

@@ -1,0 +1,137 @@
+package ownform
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// warnShadowed warns of rules that can never refuse, as one that applies to at
+// least the same requests counts by the same key and is at least as strict.
+// Pairs with the very same match are left to warnRepeated.
+func (p *Parser) warnShadowed() {
+	const most = 64 // wide rules of one key that others are compared with
+	wide := map[string][]shadowing{}
+	all := make([]shadowing, 0, len(p.parsed))
+	for _, q := range p.parsed {
+		s, ok := newShadowing(q)
+		if !ok {
+			continue
+		}
+		all = append(all, s)
+		wide[s.key] = append(wide[s.key], s)
+	}
+	for key, list := range wide {
+		slices.SortStableFunc(list, func(a, b shadowing) int { return cmp.Compare(len(a.conditions), len(b.conditions)) })
+		wide[key] = list[:min(len(list), most)]
+	}
+	for _, narrow := range all {
+		for _, w := range wide[narrow.key] {
+			if w.signature != narrow.signature && w.rule.Covers(narrow.rule) && w.includes(narrow) && p.answersFor(w.parsedRule, narrow.parsedRule) {
+				narrow.report.Warnf(narrow.name, "", "the rule %s can never refuse%s: %s (%s) counts the same requests and others, and is as strict",
+					clip.Quote(narrow.rule.Name), narrow.ofNoTier(), clip.Quote(w.rule.Name), w.rule.Position())
+				break
+			}
+		}
+	}
+}
+
+// shadowing is a rule with its conditions by what they are about.
+type shadowing struct {
+	parsedRule
+	key        string // the same for rules that count by the same
+	conditions map[string]*conditionSet
+}
+
+// ofNoTier says, for a limit with tiers, that only its own rate is meant.
+func (s shadowing) ofNoTier() string {
+	if s.rule.Tier == "" && s.rule.TierBy != (rules.Attribute{}) {
+		return " requests of no tier"
+	}
+	return ""
+}
+
+// conditionSet is what a rule asks of one attribute.
+type conditionSet struct {
+	any, not []string
+	presence rules.Presence
+}
+
+// newShadowing takes a signature apart. It returns false for limits of which
+// covers is not enough to know: windows that begin with a request begin at
+// different times, and of refusals each rule counts those it hears of.
+func newShadowing(q parsedRule) (shadowing, bool) {
+	limit := q.rule.Limit.Rule()
+	if limit.Anchor == headgate.AnchorFirstRequest || limit.CountDenied || limit.Unlimited {
+		return shadowing{}, false
+	}
+	parts, ok := rules.SplitKey(q.signature)
+	end := len(parts) - 2*len(q.rule.Key)
+	if !ok || end < 2 {
+		return shadowing{}, false
+	}
+	s := shadowing{parsedRule: q, conditions: map[string]*conditionSet{}}
+	s.key = fmt.Sprintf("%s %s %v", parts[0].Value, parts[1].Value, q.rule.Key)
+	for _, p := range parts[2:end] {
+		words, ok := rules.SplitKey(p.Value)
+		if !ok || p.Hashed || len(words) < 2 || slices.ContainsFunc(words, func(w rules.KeyPart) bool { return w.Hashed }) {
+			return shadowing{}, false
+		}
+		c := s.conditions[words[0].Value]
+		if c == nil {
+			c = &conditionSet{}
+			s.conditions[words[0].Value] = c
+		}
+		switch kind := words[1].Value; {
+		case kind == "present":
+			c.presence = rules.Present
+		case kind == "absent":
+			c.presence = rules.Absent
+		case kind == "is" && len(words) == 3:
+			c.any = append(c.any, words[2].Value)
+		case kind == "not" && len(words) == 3:
+			c.not = append(c.not, words[2].Value)
+		}
+	}
+	return s, true
+}
+
+// includes reports whether s surely applies to every request that narrow
+// applies to.
+func (s shadowing) includes(narrow shadowing) bool {
+	for name, wide := range s.conditions {
+		c := narrow.conditions[name]
+		if c == nil {
+			return false
+		}
+		if !subset(wide.not, c.not) || len(wide.any) > 0 && (len(c.any) == 0 || !subset(c.any, wide.any)) {
+			return false
+		}
+		switch wide.presence {
+		case rules.Present:
+			if c.presence != rules.Present && len(c.any) == 0 {
+				return false
+			}
+		case rules.Absent:
+			if c.presence != rules.Absent {
+				return false
+			}
+		case rules.AnyPresence:
+		}
+	}
+	return true
+}
+
+// subset reports whether all of a are in b.
+func subset(a, b []string) bool {
+	for _, text := range a {
+		if !slices.Contains(b, text) {
+			return false
+		}
+	}
+	return true
+}

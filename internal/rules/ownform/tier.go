@@ -1,0 +1,284 @@
+package ownform
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rate"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
+
+// maxTiers is how many tiers one limit may have.
+const maxTiers = 64
+
+// TierKeys are the keys of one tier: those of a limit that may differ.
+func TierKeys() []string {
+	return append([]string{"is", "cost", "on_limit", "mode", "percent", "on_store_error", "description", "concurrency", "lease"}, LimitKeys()...)
+}
+
+// tier is one tier of a limit.
+type tier struct {
+	name string
+	at   *yamltext.Node // its key
+	node *yamltext.Node
+	f    yamltext.Fields
+	// values are those of the attribute that choose it.
+	values []string
+}
+
+// tierForm reads the tiers of one limit.
+type tierForm struct {
+	*Parser
+	limit *yamltext.Node  // the limit
+	base  yamltext.Fields // its keys, without tiers
+	by    rules.Attribute
+	tiers []tier
+	// standard is the tier of requests that no tier is chosen for, or -1: then
+	// the limit's own rate is for them.
+	standard int
+}
+
+// parseTiers reads a limit with tiers into a rule for each. They count
+// together, so that who changes from one to another keeps what is used, and
+// apply each to requests with its values of the attribute.
+func (p *Parser) parseTiers(limit ruleForm) {
+	t := tierForm{Parser: p, limit: limit.node, base: maps.Clone(limit.f), standard: -1}
+	delete(t.base, "tiers")
+	p.Once = map[diagnostic.Diagnostic]bool{} // what is wrong in the limit is so for every tier
+	defer func() { p.Once = nil }()
+	before := p.Errors
+	t.read(limit.f.Get("tiers"))
+	if p.Errors > before {
+		return
+	}
+	limit.form = &t
+	for i := range t.tiers {
+		one := limit
+		one.node, one.f = t.tiers[i].node, t.merged(&t.tiers[i])
+		one.tier, one.standard = t.tiers[i].name, i == t.standard
+		p.parseRule(one)
+	}
+	if t.standard < 0 {
+		limit.f, limit.standard = t.base, true
+		p.parseRule(limit)
+	}
+}
+
+// read reads tiers.
+func (t *tierForm) read(n *yamltext.Node) {
+	if n.Kind != yamltext.Map {
+		t.Errorf(n, "for example tiers: {by: \"header:X-Plan\", default: free, free: {rate: 10/minute}}", "\"tiers\" must be a mapping, not %s", n.Kind)
+		return
+	}
+	var by, standard *yamltext.Node
+	taken := map[string]string{}
+	for _, field := range n.Pairs {
+		switch field.Key.Text {
+		case "by":
+			by = field.Value
+		case "default":
+			standard = field.Value
+		default:
+			t.readTier(field, taken)
+		}
+	}
+	switch {
+	case len(t.tiers) == 0 && t.Errors == 0:
+		t.Errorf(n, "", "there is no tier in \"tiers\"")
+	case len(t.tiers) > maxTiers:
+		t.Errorf(n, "", "there are %d tiers, at most %d are allowed", len(t.tiers), maxTiers)
+	}
+	t.readBy(n, by)
+	t.readDefault(n, standard)
+}
+
+// readBy reads the attribute that chooses among the tiers.
+func (t *tierForm) readBy(at, n *yamltext.Node) {
+	if n == nil {
+		t.Errorf(at, "for example by: \"header:X-Plan\"", "\"by\" is missing in tiers: what says which tier a request is in?")
+		return
+	}
+	text, ok := t.Word(n, "by")
+	if !ok {
+		return
+	}
+	a, err := rules.ParseAttribute(text)
+	if err != nil {
+		t.Errorf(n, "", "%v", err)
+		return
+	}
+	switch a.Kind {
+	case rules.Method, rules.Path, rules.Host, rules.ClientIP:
+		t.Errorf(n, "use a limit of its own with a match for each", "tiers cannot be chosen by the %s", a)
+	case rules.Other, rules.Header, rules.Query, rules.Cookie, rules.JWT:
+		t.CheckEntry(n, a)
+		t.by = a
+	}
+}
+
+// readDefault reads which tier is for all others.
+func (t *tierForm) readDefault(at, n *yamltext.Node) {
+	if n == nil {
+		if t.base.Get("rate") == nil && t.base.Get("concurrency") == nil && len(t.tiers) > 0 {
+			t.Errorf(at, "add default: with the name of a tier, or give the limit a rate of its own", "requests of no tier would have no limit")
+		}
+		return
+	}
+	name, ok := t.Word(n, "default")
+	if !ok {
+		return
+	}
+	var names []string
+	for i := range t.tiers {
+		names = append(names, t.tiers[i].name)
+	}
+	if t.standard = slices.Index(names, name); t.standard < 0 {
+		near := nearest.DidYouMean(name, names)
+		hint := ""
+		if near == "" {
+			hint = "known are " + strings.Join(names, ", ")
+		}
+		t.Errorf(n, hint, "unknown tier %s%s", clip.Quote(name), near)
+	}
+}
+
+// readTier reads one of the tiers. taken are the values that have one.
+func (t *tierForm) readTier(field yamltext.Pair, taken map[string]string) {
+	name, ok := t.ruleName(field.Key)
+	if !ok {
+		return
+	}
+	one := tier{name: name, at: field.Key, node: field.Value}
+	if field.Value.Kind == yamltext.Null {
+		t.Errorf(field.Key, "", "%q has no value", name)
+		return
+	}
+	one.f = t.Fields(field.Value, "the tier "+clip.Quote(name), TierKeys())
+	values := []yamltext.Item{{Text: name, At: field.Key}}
+	if n := one.f.Get("is"); n != nil {
+		values = t.Texts(n, "is")
+		delete(one.f, "is")
+	}
+	for _, v := range values {
+		if !isLiteral(v.Text) {
+			t.Errorf(v.At, "", "the value %s of a tier must be given whole, without *", clip.Quote(v.Text))
+			continue
+		}
+		if strings.HasPrefix(v.Text, "!") {
+			t.Errorf(v.At, "what no tier names comes to the limit's own rate", "the value %s of a tier excludes, which has no meaning here", clip.Quote(v.Text))
+			continue
+		}
+		if other, twice := taken[v.Text]; twice {
+			t.Errorf(v.At, "", "the value %s chooses the tier %s already", clip.Quote(v.Text), clip.Quote(other))
+			continue
+		}
+		taken[v.Text] = name
+		one.values = append(one.values, v.Text)
+	}
+	t.tiers = append(t.tiers, one)
+}
+
+// isLiteral reports whether a text stands for itself alone.
+func isLiteral(text string) bool {
+	p, err := rules.ParseGlob(text)
+	if err != nil {
+		return false
+	}
+	_, ok := rules.TextOf(p)
+	return ok
+}
+
+// merged returns the keys of a tier and, of the limit, those that it inherits.
+// What belongs to another algorithm or rate than its own is not among them.
+func (t *tierForm) merged(one *tier) yamltext.Fields {
+	f := maps.Clone(t.base)
+	if one.f.Get("algorithm") != nil {
+		for _, key := range LimitKeys() {
+			if key != "rate" && key != "period" {
+				delete(f, key)
+			}
+		}
+	}
+	if n := one.f.Get("rate"); n != nil {
+		delete(f, "period")
+		if rate, err := rate.Parse(n.Text); err == nil && rate.Unlimited {
+			for _, key := range append(LimitKeys(), "on_limit") {
+				delete(f, key)
+			}
+		}
+	}
+	inheritLimit(f, one.f)
+	maps.Copy(f, one.f)
+	return f
+}
+
+// apply adds to r the condition that it is the rule of its tier, and returns
+// that in text. form is nil for a limit without tiers.
+func (t *tierForm) apply(r *rules.Rule, m *rules.Match, name string, standard bool) []string {
+	v := rules.ValueMatch{Attribute: t.by, Tier: true}
+	var l lists
+	for i := range t.tiers {
+		switch mine := t.tiers[i].name == name; {
+		case standard && !mine:
+			l.not = append(l.not, t.tiers[i].values...)
+		case !standard && mine:
+			l.any = append(l.any, t.tiers[i].values...)
+		}
+	}
+	t.warnOfTier(m, name, l)
+	v.Any, v.Not = literals(l.any), literals(l.not)
+	slices.Sort(l.any)
+	slices.Sort(l.not)
+	m.Values = append(m.Values, v)
+	r.Tier, r.TierBy = name, t.by
+	return l.conditions("tier by " + t.by.String()) // apart from what match asks of it
+}
+
+// literals returns patterns that are these texts.
+func literals(texts []string) (all []rules.Pattern) {
+	for _, text := range texts {
+		all = append(all, rules.Literal(text))
+	}
+	return all
+}
+
+// warnOfTier warns of a tier that no request can be in, as match asks for
+// another value of the attribute.
+func (t *tierForm) warnOfTier(m *rules.Match, name string, l lists) {
+	for i := range m.Values {
+		c := &m.Values[i]
+		if c.Attribute != t.by {
+			continue
+		}
+		alive := false
+		if len(l.any) > 0 {
+			for _, text := range l.any {
+				alive = alive || c.Presence != rules.Absent && c.Holds(text)
+			}
+		} else {
+			// All others: dead if match lists values, all of them of tiers.
+			alive = len(c.Any) == 0
+			for _, p := range c.Any {
+				text, literal := rules.TextOf(p)
+				alive = alive || !literal || !slices.Contains(l.not, text)
+			}
+		}
+		if alive {
+			continue
+		}
+		if name == "" {
+			t.Warnf(t.base.Get("rate"), "", "no request comes to the limit's own rate: match asks for values of %s that have tiers", clip.Quote(t.by.String()))
+			continue
+		}
+		for i := range t.tiers {
+			if t.tiers[i].name == name {
+				t.Warnf(t.tiers[i].at, "", "the tier %s can never apply: match asks for other values of %s", clip.Quote(name), clip.Quote(t.by.String()))
+			}
+		}
+	}
+}

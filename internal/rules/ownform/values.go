@@ -1,0 +1,192 @@
+package ownform
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/yamltext"
+)
+
+// maxConditions is on how many attributes a rule may have conditions.
+const maxConditions = 64
+
+// ValueSections yields the keys of match whose values are mappings from names
+// to conditions, and the kind of attribute that they name.
+func ValueSections() iter.Seq2[string, rules.AttributeKind] {
+	return func(yield func(string, rules.AttributeKind) bool) {
+		_ = yield("headers", rules.Header) && yield("query", rules.Query) && yield("cookies", rules.Cookie) &&
+			yield("jwt", rules.JWT) && yield("attributes", rules.Other)
+	}
+}
+
+// parseValues reads one of those mappings.
+func (p *Parser) parseValues(n *yamltext.Node, key string, kind rules.AttributeKind, m *rules.Match) []string {
+	if n.Kind != yamltext.Map {
+		p.Errorf(n, "", "%q must be a mapping of names to values, not %s", key, n.Kind)
+		return nil
+	}
+	if len(m.Values)+len(n.Pairs) > maxConditions {
+		p.Errorf(n, "", "the rule has more than %d conditions on attributes", maxConditions)
+		return nil
+	}
+	var conditions []string
+	for _, field := range n.Pairs {
+		a, err := ValueAttribute(kind, field.Key.Text)
+		if err != nil {
+			p.Errorf(field.Key, "", "%v", err)
+			continue
+		}
+		p.CheckEntry(field.Key, a)
+		if slices.ContainsFunc(m.Values, func(v rules.ValueMatch) bool { return v.Attribute == a }) {
+			p.Errorf(field.Key, "list the values under one of them", "%s is given twice", clip.Quote(a.String()))
+			continue
+		}
+		v := rules.ValueMatch{Attribute: a}
+		conditions = append(conditions, p.parseValue(field.Value, &v)...)
+		m.Values = append(m.Values, v)
+	}
+	return conditions
+}
+
+// ValueAttribute returns the attribute that a name in a section means. The
+// names under attributes may be of any kind that has no section key of match.
+func ValueAttribute(kind rules.AttributeKind, name string) (rules.Attribute, error) {
+	if kind != rules.Other {
+		return rules.NamedAttribute(kind, name)
+	}
+	a, err := rules.ParseAttribute(name)
+	if err != nil {
+		return a, err
+	}
+	switch a.Kind {
+	case rules.Method, rules.Path, rules.Host, rules.ClientIP:
+		return a, fmt.Errorf("%q stands under match itself, not under attributes", name)
+	case rules.Other, rules.Header, rules.Query, rules.Cookie, rules.JWT:
+	}
+	return a, nil
+}
+
+// parseValue reads the condition on one attribute: a value or a list of them,
+// or a mapping with present or not.
+func (p *Parser) parseValue(n *yamltext.Node, v *rules.ValueMatch) []string {
+	name := v.String()
+	if n.Kind != yamltext.Map {
+		l := p.valueTexts(n, name, v)
+		p.warnExcluded(n, name, l)
+		return l.conditions(name)
+	}
+	f := p.Fields(n, clip.Quote(name), []string{"present", "is", "not"})
+	var l lists
+	if n := f.Get("is"); n != nil {
+		l = p.valueTexts(n, name, v)
+	}
+	if n := f.Get("not"); n != nil {
+		not, sources := p.globs(n, name)
+		v.Not = append(v.Not, not...)
+		l.not = append(l.not, sources...)
+	}
+	out := l.conditions(name)
+	if n := f.Get("present"); n != nil {
+		yes, ok := p.Boolean(n, "present")
+		switch {
+		case !ok:
+		case yes:
+			v.Presence = rules.Present
+			out = append(out, condition(name, "present"))
+		default:
+			v.Presence = rules.Absent
+			out = append(out, condition(name, "absent"))
+			if len(v.Any) > 0 {
+				p.Warnf(n, "", "the rule can never match: %s is to be absent and to have a value", clip.Quote(name))
+			}
+		}
+	}
+	if len(n.Pairs) == 0 {
+		p.Errorf(n, "", "the condition on %s is empty", clip.Quote(name))
+	}
+	p.warnExcluded(n, name, l)
+	return out
+}
+
+func (l lists) conditions(name string) []string {
+	var out []string
+	for _, text := range l.any {
+		out = append(out, condition(name, "is", text))
+	}
+	for _, text := range l.not {
+		out = append(out, condition(name, "not", text))
+	}
+	return out
+}
+
+// valueTexts reads one value or a list of them into v. Those that begin with !
+// are excluded, as in every other list of match.
+func (p *Parser) valueTexts(n *yamltext.Node, name string, v *rules.ValueMatch) lists {
+	var l lists
+	p.eachGlob(n, name, func(item *yamltext.Node) {
+		source, exclude := strings.CutPrefix(item.Text, "!")
+		g, ok := p.glob(item, name, source)
+		switch {
+		case !ok:
+		case exclude:
+			v.Not, l.not = append(v.Not, g), append(l.not, source)
+		default:
+			v.Any, l.any = append(v.Any, g), append(l.any, source)
+		}
+	})
+	return l
+}
+
+// globs reads one value or a list of them where nothing can be excluded.
+func (p *Parser) globs(n *yamltext.Node, name string) (made []rules.Pattern, sources []string) {
+	p.eachGlob(n, name, func(item *yamltext.Node) {
+		if strings.HasPrefix(item.Text, "!") {
+			p.Errorf(item, "write "+clip.Quote(`\`+item.Text)+" for a value that begins with !", "%s excludes, which has no meaning here", clip.Quote(item.Text))
+			return
+		}
+		if g, ok := p.glob(item, name, item.Text); ok {
+			made, sources = append(made, g), append(sources, item.Text)
+		}
+	})
+	return made, sources
+}
+
+// glob reads one value.
+func (p *Parser) glob(at *yamltext.Node, name, source string) (rules.Pattern, bool) {
+	g, err := rules.ParseGlob(source)
+	if err != nil {
+		p.Errorf(at, "", "the value %v", err)
+		return nil, false
+	}
+	p.warnOfValue(source, name, at)
+	return g, true
+}
+
+// eachGlob calls each for one value or those of a list. Numbers stand for their
+// digits as written; true and false could be meant as the value or as being
+// present, so they have to say which.
+func (p *Parser) eachGlob(n *yamltext.Node, name string, each func(item *yamltext.Node)) {
+	items := []*yamltext.Node{n}
+	if n.Kind == yamltext.List {
+		items = n.Items
+		if len(items) == 0 {
+			p.Errorf(n, "", "the list of values of %s is empty", clip.Quote(name))
+		}
+	}
+	for _, item := range items {
+		switch item.Kind {
+		case yamltext.Text, yamltext.Number:
+			each(item)
+		case yamltext.Bool:
+			p.Errorf(item, fmt.Sprintf("write %q in quotes for the value, or {present: %s}", item.Text, item.Text), "%s must be text, not true or false", clip.Quote(name))
+		case yamltext.Null:
+			p.Errorf(item, "write \"\" for an empty value, or {present: true}", "%s has no value", clip.Quote(name))
+		case yamltext.List, yamltext.Map:
+			p.Errorf(item, "", "a value of %s must be text, not %s", clip.Quote(name), item.Kind)
+		}
+	}
+}

@@ -1,0 +1,252 @@
+// Package rate reads how much of a limit: a count per period, such as 5/minute.
+package rate
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/base/nearest"
+)
+
+// Rate is how much of a limit: N per Period.
+type Rate struct {
+	// N is how many.
+	N int64
+	// Period is in how long; for a month and a year the nominal 30 and 365
+	// days.
+	Period time.Duration
+	// Unit is set if the period was written as a single minute, hour, day,
+	// week, month or year, which a fixed window can take from the calendar.
+	Unit headgate.CalendarUnit
+	// Unlimited is the rate without a limit; all else is then zero.
+	Unlimited bool
+}
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+// String returns the rate as [ParseRate] reads it.
+func (r Rate) String() string {
+	switch {
+	case r.Unlimited:
+		return "unlimited"
+	case r.Unit != headgate.NoCalendar:
+		return fmt.Sprintf("%d/%s", r.N, r.Unit)
+	}
+	period, name := r.Period, "us"
+	for _, u := range []struct {
+		name   string
+		length time.Duration
+	}{{"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}} {
+		if period%u.length == 0 {
+			period, name = period/u.length, u.name
+			break
+		}
+	}
+	return fmt.Sprintf("%d/%d%s", r.N, period, name)
+}
+
+// Parse reads a rate:
+//
+//	rate     = count "/" period | "unlimited"
+//	count    = digits, which may be grouped by _
+//	period   = unit | 1*( digits unit )
+//	unit     = us ms s m h d w mo y, or a whole word such as minute or hours
+//
+// such as 5/minute, 300/3h, 60/30s, 2/week or 1_000 / 1m30s. Spaces around the
+// parts do not count, nor does case, except that a lone M could be a minute or
+// a month and is refused. A month and a year cannot be multiplied, since they
+// have no fixed length.
+func Parse(text string) (Rate, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return Rate{}, errors.New("the rate is empty")
+	}
+	if strings.EqualFold(text, "unlimited") {
+		return Rate{Unlimited: true}, nil
+	}
+	count, period, ok := strings.Cut(text, "/")
+	if !ok {
+		return Rate{}, rateWithoutSlash(text)
+	}
+	n, err := ParseCount(count)
+	if err != nil {
+		return Rate{}, err
+	}
+	r := Rate{N: n}
+	r.Period, r.Unit, err = ParsePeriod(period)
+	if err != nil {
+		return Rate{}, err
+	}
+	return r, nil
+}
+
+// rateWithoutSlash explains what is missing in text.
+func rateWithoutSlash(text string) error {
+	if _, err := ParseCount(text); err == nil {
+		return fmt.Errorf("the rate %s lacks a period, such as %s/minute", clip.Quote(text), text)
+	}
+	if word := nearest.Word(text, []string{"unlimited"}); word != "" {
+		return fmt.Errorf("unknown rate %s, did you mean %q?", clip.Quote(text), word)
+	}
+	return fmt.Errorf("the rate %s is not a count per period, such as 5/minute", clip.Quote(text))
+}
+
+// ParseCount reads the number of a rate: digits, grouped by _ if one likes,
+// from 0 to [headgate.MaxLimit].
+func ParseCount(text string) (int64, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return 0, errors.New("the count before the / is missing")
+	}
+	digits, err := countDigits(text)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n > headgate.MaxLimit {
+		return 0, fmt.Errorf("the count %s is too large: at most %d", clip.Quote(text), int64(headgate.MaxLimit))
+	}
+	return n, nil
+}
+
+// countDigits returns text without its underscores if it is a whole number.
+func countDigits(text string) (string, error) {
+	grouped := false
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c >= '0' && c <= '9':
+		case c == '_' && i > 0 && i < len(text)-1 && text[i-1] != '_':
+			grouped = true
+		case c == '-' && i == 0:
+			return "", fmt.Errorf("the count %s is negative", clip.Quote(text))
+		case (c == '.' || c == ',') && i > 0:
+			return "", fmt.Errorf("the count %s is not a whole number without separators (groups are written 1_000)", clip.Quote(text))
+		default:
+			return "", fmt.Errorf("the count %s is not a whole number", clip.Quote(text))
+		}
+	}
+	if grouped {
+		text = strings.ReplaceAll(text, "_", "")
+	}
+	return text, nil
+}
+
+// Unit is a unit of time: its length, and the calendar's name for it.
+type Unit struct {
+	Length   time.Duration
+	Calendar headgate.CalendarUnit
+}
+
+// UnitOf returns the unit that a word names.
+func UnitOf(word string) (Unit, bool) {
+	switch word {
+	case "us", "µs", "μs", "microsecond", "microseconds":
+		return Unit{time.Microsecond, headgate.NoCalendar}, true
+	case "ms", "msec", "millisecond", "milliseconds":
+		return Unit{time.Millisecond, headgate.NoCalendar}, true
+	case "s", "sec", "secs", "second", "seconds":
+		return Unit{time.Second, headgate.NoCalendar}, true
+	case "m", "min", "mins", "minute", "minutes":
+		return Unit{time.Minute, headgate.Minute}, true
+	case "h", "hr", "hrs", "hour", "hours":
+		return Unit{time.Hour, headgate.Hour}, true
+	case "d", "day", "days":
+		return Unit{day, headgate.Day}, true
+	case "w", "wk", "week", "weeks":
+		return Unit{week, headgate.Week}, true
+	case "mo", "month", "months":
+		return Unit{30 * day, headgate.Month}, true
+	case "y", "yr", "year", "years":
+		return Unit{365 * day, headgate.Year}, true
+	}
+	return Unit{}, false
+}
+
+// parseUnit reads the name of a unit.
+func parseUnit(word string) (Unit, error) {
+	if word == "M" {
+		return Unit{}, errors.New(`the unit "M" could be a minute or a month: write min or mo`)
+	}
+	if u, ok := UnitOf(strings.ToLower(word)); ok {
+		return u, nil
+	}
+	known := []string{"millisecond", "second", "minute", "hour", "day", "week", "month", "year"}
+	if hint := nearest.DidYouMean(word, known); hint != "" {
+		return Unit{}, fmt.Errorf("unknown unit %s%s", clip.Quote(word), hint)
+	}
+	return Unit{}, fmt.Errorf("unknown unit %s: known are second, minute, hour, day, week, month and year", clip.Quote(word))
+}
+
+// ParsePeriod reads what stands after the / of a rate. The calendar unit is
+// set only for a unit without a number.
+func ParsePeriod(text string) (time.Duration, headgate.CalendarUnit, error) {
+	rest := strings.TrimSpace(text)
+	if rest == "" {
+		return 0, 0, errors.New("the period after the / is missing, such as second, minute or 30s")
+	}
+	if c := rest[0]; c == '-' || c == '+' {
+		return 0, 0, fmt.Errorf("the period %s has a sign", clip.Quote(rest))
+	}
+	if rest[0] < '0' || rest[0] > '9' {
+		u, err := parseUnit(rest)
+		return u.Length, u.Calendar, err
+	}
+	var total time.Duration
+	for rest != "" {
+		var part time.Duration
+		var err error
+		part, rest, err = parsePart(rest)
+		if err != nil {
+			return 0, 0, err
+		}
+		if part > headgate.MaxPeriod-total {
+			return 0, 0, fmt.Errorf("the period %s is too long: at most %d days", clip.Quote(strings.TrimSpace(text)), headgate.MaxPeriod/day)
+		}
+		total += part
+	}
+	if total == 0 {
+		return 0, 0, fmt.Errorf("the period %s is zero", clip.Quote(strings.TrimSpace(text)))
+	}
+	return total, headgate.NoCalendar, nil
+}
+
+// parsePart reads one number with its unit and returns what follows.
+func parsePart(text string) (part time.Duration, rest string, err error) {
+	end := strings.IndexFunc(text, func(c rune) bool { return (c < '0' || c > '9') && c != '_' })
+	if end < 0 {
+		return 0, "", fmt.Errorf("the period %s lacks a unit, such as %ss", clip.Quote(text), text)
+	}
+	if c := text[end]; c == '.' || c == ',' {
+		return 0, "", fmt.Errorf("the period %s is not a whole number: use a smaller unit, such as 90m for an hour and a half", clip.Quote(text))
+	}
+	digits, err := countDigits(text[:end])
+	if err != nil {
+		return 0, "", fmt.Errorf("the period %s is not a whole number of a unit, such as 30s", clip.Quote(text))
+	}
+	text = strings.TrimLeft(text[end:], " ")
+	end = strings.IndexFunc(text, func(c rune) bool { return c >= '0' && c <= '9' })
+	if end < 0 {
+		end = len(text)
+	}
+	word := strings.TrimSpace(text[:end])
+	u, err := parseUnit(word)
+	if err != nil {
+		return 0, "", err
+	}
+	if u.Calendar >= headgate.Month {
+		return 0, "", fmt.Errorf("several months or years have no fixed length: write days, such as 90d, or one %s without a number", u.Calendar)
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n > int64(headgate.MaxPeriod/u.Length) {
+		return 0, "", fmt.Errorf("the period %s%s is too long: at most %d days", digits, word, headgate.MaxPeriod/day)
+	}
+	return time.Duration(n) * u.Length, text[end:], nil
+}
