@@ -2,9 +2,7 @@ package admin
 
 import (
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/door/answer"
@@ -67,34 +65,14 @@ func ruleStatus(r *rules.Rule) RuleStatus {
 
 // rateText writes a limit as rules do: 5/minute, 300/3h.
 func rateText(l headgate.Limit) string {
-	if l.IsUnlimited() {
-		return "unlimited"
+	if l.Algorithm() == headgate.Concurrency {
+		l = headgate.Per(l.N(), l.Period())
 	}
-	per := ""
-	if c := l.Rule().Calendar; c != headgate.NoCalendar {
-		per = c.String()
+	rate, _, _ := strings.Cut(l.String(), " ")
+	if count, ok := strings.CutSuffix(rate, "/168h"); ok {
+		return count + "/week"
 	}
-	switch l.Period() { //nolint:exhaustive // the rest has no word
-	case time.Second:
-		per = "second"
-	case time.Minute:
-		per = "minute"
-	case time.Hour:
-		per = "hour"
-	case 24 * time.Hour:
-		per = "day"
-	case 7 * 24 * time.Hour:
-		per = "week"
-	}
-	if per == "" {
-		per = l.Period().String()
-		for _, zero := range []string{"m0s", "h0m"} {
-			if rest, ok := strings.CutSuffix(per, zero); ok {
-				per = rest + zero[:1]
-			}
-		}
-	}
-	return strconv.FormatInt(l.N(), 10) + "/" + per
+	return rate
 }
 
 // RulesChange is the answer of POST /v1/rules/rollback and /v1/rules/accept.
