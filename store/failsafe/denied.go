@@ -130,7 +130,7 @@ func (d *denied) lookup(p *place, op *headgate.Op, now int64) (headgate.Decision
 	set := d.set(p)
 	for i := range set {
 		e := &set[i]
-		if e.beside || !e.is(p, op) || now >= e.until || op.Cost < e.cost {
+		if e.beside || !e.is(p, op) || now >= e.until || !e.answers(op) {
 			continue
 		}
 		if op.Cost > op.Limit.Capacity() && e.cost <= op.Limit.Capacity() {
@@ -159,6 +159,13 @@ func (d *denied) lookupBeside(p *place, op *headgate.Op, now int64) (headgate.De
 // is reports whether e is about op, which belongs at p.
 func (e *refusal) is(p *place, op *headgate.Op) bool {
 	return e.h1 == p.h1 && e.h2 == p.h2 && e.limit == p.limit && e.zone == op.Limit.Rule().Zone
+}
+
+// answers reports whether e says when op may pass, which is of the same key and
+// limit: that of the same cost. Where a whole window ends at once, a larger cost may
+// pass no later.
+func (e *refusal) answers(op *headgate.Op) bool {
+	return op.Cost == e.cost || op.Cost > e.cost && op.Limit.Algorithm() == headgate.FixedWindow
 }
 
 func (e *refusal) decision(op *headgate.Op, now int64) headgate.Decision {
@@ -228,7 +235,7 @@ func (d *denied) remember(p *place, op *headgate.Op, answer headgate.Decision, s
 	worst := &set[0]
 	for i := range set {
 		old := &set[i]
-		if old.beside == e.beside && old.is(p, op) {
+		if old.beside == e.beside && old.is(p, op) && (e.beside || old.answers(op)) {
 			if !e.beside && old.until > start && old.cost < e.cost {
 				return // what is known says more
 			}

@@ -34,12 +34,14 @@ func TestDenyCacheTrace(t *testing.T) {
 			{0, 3, headgate.Limited, 100 * time.Millisecond},
 			{0, 3, headgate.Cached, 100 * time.Millisecond},
 			{30 * time.Millisecond, 3, headgate.Cached, 70 * time.Millisecond},
-			{30 * time.Millisecond, 5, headgate.Cached, 70 * time.Millisecond},
-			{30 * time.Millisecond, 2, headgate.Limited, 100 * time.Millisecond}, // a smaller cost might pass
-			{40 * time.Millisecond, 3, headgate.Cached, 90 * time.Millisecond},
+			{30 * time.Millisecond, 5, headgate.Limited, 100 * time.Millisecond}, // a larger cost might have to wait for longer
+			{30 * time.Millisecond, 2, headgate.Limited, 100 * time.Millisecond}, // a smaller one might pass
+			{40 * time.Millisecond, 3, headgate.Cached, 60 * time.Millisecond},
+			{40 * time.Millisecond, 5, headgate.Cached, 90 * time.Millisecond},
+			{40 * time.Millisecond, 2, headgate.Cached, 90 * time.Millisecond},
 			{40 * time.Millisecond, 6, headgate.Limited, 100 * time.Millisecond}, // more than could ever fit
-			{129*time.Millisecond + 999*time.Microsecond, 3, headgate.Cached, time.Microsecond},
-			{130 * time.Millisecond, 3, headgate.Limited, 100 * time.Millisecond}, // it may pass again: ask
+			{99*time.Millisecond + 999*time.Microsecond, 3, headgate.Cached, time.Microsecond},
+			{100 * time.Millisecond, 3, headgate.Limited, 100 * time.Millisecond}, // it may pass again: ask
 		} {
 			time.Sleep(step.at - time.Since(begin))
 			o := op("k")
@@ -49,10 +51,46 @@ func TestDenyCacheTrace(t *testing.T) {
 				t.Fatalf("at %s, cost %d: %+v, %v; want %s, %s", step.at, step.cost, d, err, step.reason, step.retry)
 			}
 		}
-		if got := s.Stats().CacheHits; got != 5 {
+		if got := s.Stats().CacheHits; got != 6 {
 			t.Errorf("%d hits", got)
 		}
 	})
+}
+
+// TestDenyCacheOfLargerCosts: what is said of when a larger cost may pass is what the
+// store says. All of a window is there at once, so that it need not be asked.
+func TestDenyCacheOfLargerCosts(t *testing.T) {
+	for _, limit := range []headgate.Limit{
+		headgate.PerMinute(5), headgate.PerMinute(5).Using(headgate.FixedWindow), headgate.PerMinute(5).Using(headgate.SlidingLog),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := cached(memory.New(memory.WithClock(time.Now)))
+			take := func(cost int64) headgate.Decision {
+				d, err := s.Take(t.Context(), headgate.Op{Key: "k", Scope: "s", Limit: limit, Cost: cost})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return d
+			}
+			for range 5 {
+				take(1)
+				time.Sleep(time.Second)
+			}
+			take(1) // and is refused
+			d := take(3)
+			if is := d.Reason == headgate.Cached; is != (limit.Algorithm() == headgate.FixedWindow) {
+				t.Errorf("%s: %s", limit, d.Reason)
+			}
+			time.Sleep(d.RetryAfter - time.Microsecond)
+			if take(3).Allowed {
+				t.Errorf("%s: passes before %s", limit, d.RetryAfter)
+			}
+			time.Sleep(time.Microsecond)
+			if !take(3).Allowed {
+				t.Errorf("%s: does not pass after %s", limit, d.RetryAfter)
+			}
+		})
+	}
 }
 
 // TestDenyCacheIsBelievedFor250ms: the cap, also for a cost that can never fit.

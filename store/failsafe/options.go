@@ -72,10 +72,10 @@ type Breaker struct {
 	Jitter float64
 }
 
-// DenyCache remembers refusals. One of cost c answers Take and TakeUpTo of the
-// same key, scope and limit whose cost is at least c, until it may pass or
-// MaxAge is over, with Reason headgate.Cached and a RetryAfter that counts
-// down; for a larger cost that is the earliest time, not the exact one. Peek
+// DenyCache remembers refusals. One answers Take and TakeUpTo of the same key,
+// scope, limit and cost, and of a fixed window those of a larger cost, until it may
+// pass or MaxAge is over, with Reason headgate.Cached and a RetryAfter that counts
+// down. Peek
 // and Reserve always ask, and so do limits that count refusals. A Refund,
 // Grant, Reset or Charge of the key through this Store forgets its refusals;
 // one from another process shows after MaxAge at the latest.
