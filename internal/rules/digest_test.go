@@ -37,7 +37,7 @@ func hashedKey(t *testing.T, secret rules.KeySecret, text string, r rules.Reques
 // key but what others can work out with the secret: openssl dgst -hmac.
 func TestHashedPartsOfKeys(t *testing.T) {
 	long := strings.Repeat("k", 5000)
-	for _, value := range []string{"sk-live-1", "", long, "\x00\xff", "hash:" + strings.Repeat("0", 32)} {
+	for _, value := range []string{"sk-live-1", "", long, "x\x00\xff", "hash:" + strings.Repeat("0", 32)} {
 		for _, name := range []string{"header:X-Api-Key", "query:key", "cookie:session", "jwt:sub", "tenant", "client_ip"} {
 			if name == "cookie:session" && !spelling.IsClearCookie(value) {
 				continue // counted under several keys

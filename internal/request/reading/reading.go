@@ -17,6 +17,7 @@
 //     router's patterns match there
 //   - //host taken for an authority, with the path behind it
 //   - what is behind a script taken for the path (PATH_INFO): /index.php/login
+//   - index.php taken for its folder
 //
 // So the set is closed: a chain of servers, each of which takes any of these
 // steps, ends with one of the readings. Every step makes a path shorter or has
@@ -65,6 +66,9 @@ type Set struct {
 // script is how the name of one ends that serves the paths behind it, and the slash
 // there.
 const script = ".php/"
+
+// index is the script that is a folder's page.
+const index = "/index.php"
 
 // maxKept is the most memory, in bytes, that is kept for the next path.
 const maxKept = 2 * MaxBytes
@@ -181,7 +185,7 @@ func look(path string) (plain, lower bool) {
 		case c >= 'a' && c <= 'z':
 		case c == '.' || c == '/':
 			// After a slash these may be a dot segment, or a second slash.
-			if path[i-1] == '/' && (c == '/' || isDots(path[i:])) || strings.HasPrefix(path[i:], script) {
+			if path[i-1] == '/' && (c == '/' || isDots(path[i:])) || strings.HasPrefix(path[i:], script) || path[i:] == ".php" && strings.HasSuffix(path, index) {
 				return false, false
 			}
 		case c == '%' || c == ';' || c == '\\' || c == '?' || c == '#' || c == '\n' || c == 0:

@@ -68,6 +68,12 @@ var servers = []struct {
 		}
 		return p
 	}},
+	{"a folder's page", func(p string) string {
+		if folder, ok := strings.CutSuffix(strings.TrimRight(p, "/"), "/index.php"); ok {
+			return folder + "/"
+		}
+		return p
+	}},
 	{"authority", func(p string) string {
 		if !strings.HasPrefix(p, "//") {
 			return p
@@ -138,7 +144,7 @@ func end(p string) string {
 
 // pieces are what hostile paths are made of.
 var pieces = []string{
-	"login", "x.php", "a", "b", "x", "/", "/", "/", "/..", "/.", "..", ".", "..;", ";x", ";x=1", "//", `\`, "%2f", "%2F", "%2e", "%2e%2e/", "%5c",
+	"login", "x.php", "index.php", "a", "b", "x", "/", "/", "/", "/..", "/.", "..", ".", "..;", ";x", ";x=1", "//", `\`, "%2f", "%2F", "%2e", "%2e%2e/", "%5c",
 	"%252f", "%252e", "%25", "%", "%3b", "%3f", "%23", "%00", "%0a", "%0A/", "%6c", "%4C", "%c3%a9", "é", "%20", "%zz", "%2", "?", "#", "@", "%40", "A",
 }
 
@@ -254,6 +260,7 @@ func TestBehindAScript(t *testing.T) {
 	for p, want := range map[string][]string{
 		"/index.php/login": {"/index.php/login", "/login"}, "/a/b.php/c.php/d": {"/a/b.php/c.php/d", "/c.php/d", "/d"},
 		"/login.php": {"/login.php"}, "/login.php/": {"/login.php"}, "/a.phpx/b": {"/a.phpx/b"},
+		"/index.php": {"/index.php", "/"}, "/index.php/": {"/index.php", "/"}, "/a/index.php": {"/a/index.php", "/a"}, "/xindex.php": {"/xindex.php"},
 	} {
 		if s.Read(p); !slices.Equal(s.All(), want) || !slices.Equal(s.Plain(), want) {
 			t.Errorf("%q: %q, counted as %q, want %q", p, s.All(), s.Plain(), want)
@@ -307,6 +314,7 @@ func TestAmbiguousAndClean(t *testing.T) {
 		{"/a%0ab", "/a%0Ab", true},
 		{"/a%2", "/a%252", false},
 		{"/index.php/login", "/index.php/login", false},
+		{"/index.php", "/index.php", false},
 		{"/index.php//login", "/index.php/login", true},
 		{"", "/", true},
 	} {

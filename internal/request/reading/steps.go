@@ -36,6 +36,9 @@ func (s *Set) expand(text string) {
 	if i := strings.Index(text, script); i >= 0 && !s.whole {
 		s.add(text, func(dst []byte) []byte { return append(dst, text[i+len(script)-1:]...) })
 	}
+	if folder, ok := strings.CutSuffix(text, index); ok && !s.whole {
+		s.add(text, func(dst []byte) []byte { return append(append(dst, folder...), '/') })
+	}
 	if strings.Contains(text, "/.") {
 		s.resolve(text)
 	}
