@@ -42,6 +42,9 @@ func TestHashedPartsOfKeys(t *testing.T) {
 			if name == "cookie:session" && !spelling.IsClearCookie(value) {
 				continue // counted under several keys
 			}
+			if name == "header:X-Api-Key" && spelling.Field(value) != value {
+				continue // counted without what is around it
+			}
 			for _, secret := range []rules.KeySecret{"", testSecret} {
 				rule, key := hashedKey(t, secret, `["hash:`+name+`", user]`, attributes(t, map[string]string{name: value, "user": "ann"}))
 				sum := sha256.Sum256([]byte(value))

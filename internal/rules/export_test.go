@@ -33,3 +33,8 @@ func AppliesAnyway(r *Rule, req Request) bool {
 
 // Joined reports whether the keys of r are joined as Envoy's service joins them.
 func (r *Rule) Joined() bool { return r.flat }
+
+// MatchDescriptor is Match for the entries of one Envoy descriptor.
+func (s *Ruleset) MatchDescriptor(domain string, entries []Entry, m *Matches) (known bool) {
+	return s.Match(domain, &Descriptor{Entries: entries}, m)
+}

@@ -241,7 +241,6 @@ type Matches struct {
 	paths      reading.Set
 	values     []string
 	candidates []int32
-	descriptor Descriptor // of MatchDescriptor
 }
 
 // Stats describe a Ruleset.

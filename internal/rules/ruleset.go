@@ -13,8 +13,45 @@ type headersChoice struct {
 	at      string // file:line:column
 }
 
-// Ruleset is a set of rules that was read as a whole. It never changes, and
-// any number of goroutines may use it.
+// Ruleset is a set of rules that was read as a whole, and the question that every
+// request asks of it: which of these limits apply, and under which keys?
+//
+// It never changes. Any number of goroutines match against it without a lock, and a
+// reload makes another one and swaps a pointer; who has begun with the old one ends
+// with it. Rules, the slices in them and the Ruleset's maps are therefore written by
+// its [Builder] alone, before anybody else sees them. What changes from request to
+// request is in a [Matches], which one goroutine has at a time and uses again.
+//
+// A request finds its rules in three steps.
+//
+//  1. Its facts. A request is asked for an attribute only when a rule needs it. The
+//     method, the host and the path are brought into one form once for all rules; a
+//     path may be read in several ways, and each of them counts, since nobody knows
+//     which the server behind takes. So may a header or a cookie (see package
+//     spelling): a value that servers read differently is counted under each.
+//  2. Candidates. Each rule of Headgate's own form stands in the domain's index under
+//     one of its conditions, the one that it shares with the fewest rules: a path, a
+//     host, a prefix of addresses, a value of an attribute, or a method. A few
+//     look-ups give all rules that could apply, be they one or ten thousand, and
+//     matcher.applies tells those that do. What the index has proved, it does not ask
+//     again.
+//  3. Checks. Each rule that applies becomes a check in addCheck: its key, what the
+//     request costs, whether the rule enforces for this key. Keys are composed in the
+//     scratch space of the Matches, so that a match allocates nothing.
+//
+// Descriptors, Envoy's form, are a tree and no list: for entries in their order, find
+// walks it from the top, and for a request that is none, matchAttributes tries every
+// key that it has a value for. They end in addCheck as well.
+//
+// All that depends on the rules alone is worked out when they are built: the patterns
+// are parsed and their literals put into maps, the index is chosen, scopes and names
+// are composed, limits are compiled. A new condition needs a field of [Match], a line
+// in its compile and in matcher.applies, and, if it should find rules, a posting; the
+// test that compares the index with a scan of all rules finds what was forgotten.
+//
+// What may not change is in docs/decisions: the bytes of keys (0004) and scopes name
+// counts that are running, in stores that outlive this process, and the share of keys
+// that a percentage enforces for is the same in every process.
 type Ruleset struct {
 	domains  map[string]*domain
 	names    []string
@@ -103,14 +140,6 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 	clear(f.spare)
 	m.scratch, m.values = f.scratch, f.spare
 	return true
-}
-
-// MatchDescriptor is Match for the entries of one Envoy descriptor, the
-// outermost first: rules of the descriptor form apply to them in their order
-// and at their very depth, those of Headgate's own form to a [Descriptor].
-func (s *Ruleset) MatchDescriptor(domain string, entries []Entry, m *Matches) (known bool) {
-	m.descriptor.Entries = entries
-	return s.Match(domain, &m.descriptor, m)
 }
 
 // ApplyReplaces removes from the matches of one request those checks whose

@@ -276,12 +276,12 @@ limits:
 			"path=/tenant-995/x user=u", "path=/x/report-997.csv", "tenant=t998 remote_address=192.0.2.1",
 			"remote_address=192.0.2.1", "path=/x user=u", "path=/tenant-5/" + strings.Repeat("x", 1000) + " user=u",
 		} {
-			entries := entriesOf(words)
+			descriptor := &rules.Descriptor{Entries: entriesOf(words)}
 			var m rules.Matches
-			if n := testing.AllocsPerRun(100, func() { set.MatchDescriptor("d", entries, &m) }); n != 0 {
+			if n := testing.AllocsPerRun(100, func() { set.Match("d", descriptor, &m) }); n != 0 {
 				t.Errorf("%.40s: %v allocations", words, n)
 			}
-			req := &attributesOnly{rules.Descriptor{entries}}
+			req := &attributesOnly{*descriptor}
 			if n := testing.AllocsPerRun(100, func() { set.Match("d", req, &m) }); n != 0 {
 				t.Errorf("%.40s as attributes: %v allocations", words, n)
 			}
@@ -339,11 +339,11 @@ func BenchmarkMatchDescriptor(b *testing.B) {
 			}
 			for name, words := range map[string]string{"exact": "tenant=t3", "nested": "path=/tenant-5/x user=u", "bare": "remote_address=192.0.2.1"} {
 				b.Run(fmt.Sprintf("descriptors=%d/compat=%s/%s", n, compat, name), func(b *testing.B) {
-					entries := entriesOf(words)
+					descriptor := &rules.Descriptor{Entries: entriesOf(words)}
 					var m rules.Matches
 					b.ReportAllocs()
 					for b.Loop() {
-						set.MatchDescriptor("d", entries, &m)
+						set.Match("d", descriptor, &m)
 					}
 					if len(m.Checks) != 1 {
 						b.Fatalf("%d checks", len(m.Checks))
