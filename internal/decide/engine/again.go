@@ -19,14 +19,13 @@ type Claim struct {
 // Claims returns those of the limits that count, for [Engine.Again]. It has to
 // come before Release; the claims are good after it.
 func (v *Verdict) Claims() []Claim {
-	if v.scratch == nil {
+	if v.deciding == nil {
 		return nil
 	}
-	claims := make([]Claim, 0, len(v.scratch.results))
-	for i := range v.scratch.results {
-		if r := &v.scratch.results[i]; r.Enforced {
-			cost := v.scratch.matches[0].Checks[i].Cost
-			claims = append(claims, Claim{Rule: r.Rule.Name, Key: strings.Clone(r.Key), Cost: cost})
+	claims := make([]Claim, 0, len(v.deciding.results))
+	for i := range v.deciding.results {
+		if r := &v.deciding.results[i]; r.Enforced {
+			claims = append(claims, Claim{Rule: r.Rule.Name, Key: strings.Clone(r.Key), Cost: r.cost})
 		}
 	}
 	return claims
@@ -36,23 +35,21 @@ func (v *Verdict) Claims() []Claim {
 // have gone by now. Rules of a domain that are not in force any more, or only
 // observe, do not count. No Observer is told, since the request has been
 // counted. For the errors see [Engine.Decide].
-func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at int64) (Verdict, error) {
-	s, _ := e.scratch.Get().(*scratch)
-	v := Verdict{Allowed: true, Known: true, at: at, pool: &e.scratch, scratch: s}
-	v.Decision.Allowed = true
-	rs, checks := e.rules.Load(), s.matches[0].Checks[:0]
+func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at int64) (v Verdict, err error) {
+	d := e.begin(domain, at)
+	d.about(&Query{Cost: 1})
+	d.known, v.deciding = true, d
+	rs := e.rules.Load()
 	for _, c := range claims {
 		if rule := rs.Rule(domain, c.Rule); rule != nil && rule.Mode == rules.Enforce && rule.Percent > 0 {
-			checks = append(checks, rules.Check{Rule: rule, Key: c.Key, Cost: c.Cost, Enforced: true})
+			d.results = append(d.results, Result{Rule: rule, Key: c.Key, Enforced: true, role: enforce, step: enforce, cost: c.Cost})
+			d.todo = 1 << enforce
 		}
 	}
-	s.matches[0].Checks, s.results = checks, s.results[:0]
-	if x := e.exceptions.Load(); x != nil && s.except(x, at) {
-		for i := range s.results {
-			v.consider(&s.results[i])
-		}
-		return v, nil
+	if x := e.exceptions.Load(); x != nil && d.except(x) {
+		d.keepBans()
 	}
-	s.fill()
-	return v, e.enforce(ctx, Query{Domain: domain, Cost: 1, At: at}, &v)
+	d.run(ctx)
+	d.conclude(&v, 0, 0)
+	return v, d.failure
 }

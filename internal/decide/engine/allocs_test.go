@@ -66,7 +66,7 @@ func TestDecideAllAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkDecide(b *testing.B) {
-	for _, n := range []int{1, 2, 8} {
+	for _, n := range []int{1, 2, 3, 8} {
 		b.Run(fmt.Sprintf("limits=%d", n), func(b *testing.B) {
 			e := engine.New(memory.New(), parse(b, many(n)))
 			q := ask(request{"path": "/a", "user": "ann"}, 0)
@@ -83,15 +83,41 @@ func BenchmarkDecide(b *testing.B) {
 }
 
 func BenchmarkDecideAll(b *testing.B) {
-	e := engine.New(memory.New(), parse(b, many(1)))
-	q := engine.MultiQuery{Domain: "api", Parts: []engine.Part{{Request: request{"path": "/a", "user": "ann"}, Cost: 1}}}
+	for _, n := range []int{1, 3} {
+		b.Run(fmt.Sprintf("parts=%d", n), func(b *testing.B) {
+			e := engine.New(memory.New(), parse(b, many(1)))
+			q := engine.MultiQuery{Domain: "api"}
+			for i := range n {
+				q.Parts = append(q.Parts, engine.Part{Request: request{"path": "/a", "user": fmt.Sprint("ann", i)}, Cost: 1})
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				v, err := e.DecideAll(context.Background(), q)
+				if err != nil || len(v.Parts()[n-1].Results()) != 1 {
+					b.Fatalf("DecideAll: %+v, %v", v, err)
+				}
+				v.Release()
+			}
+		})
+	}
+}
+
+func BenchmarkRefused(b *testing.B) {
+	e := engine.New(memory.New(), parse(b, "domain: api\nlimits: [{name: user, key: [user], rate: 1/year}, {name: seen, key: [user], rate: 1/year, mode: shadow}]"))
+	q := ask(user("ann"), 0)
 	b.ReportAllocs()
 	for b.Loop() {
-		v, err := e.DecideAll(context.Background(), q)
-		if err != nil || len(v.Parts()[0].Results()) != 1 {
-			b.Fatalf("DecideAll: %+v, %v", v, err)
-		}
+		v, _ := e.Decide(context.Background(), q)
 		v.Release()
+	}
+}
+
+func BenchmarkDecideBatch(b *testing.B) {
+	e := engine.New(&pipelined{Store: memory.New()}, parse(b, many(1)))
+	q := ask(request{"path": "/a", "user": "ann"}, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		e.DecideBatch(context.Background(), 10, func(int) engine.Query { return q }, func(int, *engine.Verdict, error) {})
 	}
 }
 

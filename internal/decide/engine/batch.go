@@ -30,18 +30,16 @@ func (e *Engine) DecideBatch(ctx context.Context, n int, query func(i int) Query
 		defer cancel()
 		ctx = bounded
 	}
-	b := &batch{Engine: e, store: store, items: make([]asking, n)}
+	b := &batch{store: store, items: make([]asking, n)}
 	for i := range b.items {
-		b.begin(&b.items[i], query(i))
+		b.items[i].begin(e, query(i))
 	}
-	b.enforceAll(ctx)
-	b.disguiseAll(ctx)
-	b.observeAll(ctx)
+	for st := range none {
+		b.take(ctx, st)
+	}
 	for i := range b.items {
 		x := &b.items[i]
-		if e.observer != nil {
-			e.observer.Decided(ctx, x.mark, x.q, x.v, x.err)
-		}
+		x.end(ctx)
 		answer(i, &x.v, x.err)
 		x.v.Release()
 	}
@@ -49,19 +47,17 @@ func (e *Engine) DecideBatch(ctx context.Context, n int, query func(i int) Query
 
 // asking is one query of a batch.
 type asking struct {
-	q         Query
-	v         Verdict
-	mark      Mark
-	err       error
-	next      step
-	observing bool
-	hidden    bool // it is refused, and clients must not learn of it
+	*deciding
+
+	q    Query
+	v    Verdict
+	mark Mark
+	err  error
 }
 
-// batch are queries that are decided together.
+// batch are queries that are decided together: each takes its own steps, and all
+// that take the same one ask together.
 type batch struct {
-	*Engine
-
 	store headgate.Pipeliner
 	items []asking
 
@@ -71,96 +67,45 @@ type batch struct {
 	owners []*asking // of each group
 }
 
-// begin finds out what there is to ask about q.
-func (b *batch) begin(x *asking, q Query) {
-	s, _ := b.scratch.Get().(*scratch)
-	x.q, x.v = q, Verdict{Allowed: true, at: q.At, pool: &b.scratch, scratch: s}
-	x.v.Decision = headgate.Decision{Allowed: true, Reason: headgate.NoLimit}
-	x.mark.Lane = s.lane
-	if b.observer != nil {
-		x.mark.Start = b.observer.Deciding(q.At, s.lane)
+func (x *asking) begin(e *Engine, q Query) {
+	x.deciding, x.q = e.begin(q.Domain, q.At), q
+	x.about(&x.q)
+	x.v.deciding, x.mark.Lane = x.deciding, x.lane
+	if e.observer != nil {
+		x.mark.Start = e.observer.Deciding(q.At, x.lane)
 	}
-	var observing int
-	x.next, observing, x.err = b.prepare(q, nil, &x.v)
-	x.observing = observing > 0
-	if x.next == bans {
-		x.hidden = x.v.banned()
+	x.err = x.prepare()
+}
+
+func (x *asking) end(ctx context.Context) {
+	x.conclude(&x.v, 0, 0)
+	if x.err == nil {
+		x.err = x.failure
+	}
+	if x.forget(); x.engine.observer != nil {
+		x.engine.observer.Decided(ctx, x.mark, x.q, x.v, x.err)
 	}
 }
 
-// enforceAll asks about the rules that count, and settles the verdicts. Of
-// requests with a hidden ban it asks what disguises that.
-func (b *batch) enforceAll(ctx context.Context) {
+// take takes one step of all queries that have it.
+func (b *batch) take(ctx context.Context, st step) {
 	for i := range b.items {
 		x := &b.items[i]
-		switch {
-		case x.next == asks:
-			x.v.scratch.ops(x.q, x.q.Kind, enforcedOnly)
-			b.add(x, headgate.AllOrNothing)
-		case x.hidden:
-			x.v.scratch.disguising(x.q)
-			b.add(x, headgate.AllOrNothing)
-		}
-	}
-	b.put(ctx, func(x *asking, err error) {
-		if x.hidden {
-			x.err = b.disguised(ctx, x.q, &x.v, err)
-			return
-		}
-		x.err = b.enforced(ctx, x.q, &x.v, err)
-		x.hidden = x.err == nil && x.v.hides(x.q)
-	})
-}
-
-// disguiseAll asks what disguises that hidden rules have refused.
-func (b *batch) disguiseAll(ctx context.Context) {
-	for i := range b.items {
-		if x := &b.items[i]; x.hidden && x.next == asks {
-			x.v.scratch.disguising(x.q)
-			b.add(x, headgate.AllOrNothing)
-		}
-	}
-	b.put(ctx, func(x *asking, err error) { x.err = b.disguised(ctx, x.q, &x.v, err) })
-}
-
-// observeAll asks about the rules that only observe; see Engine.observe.
-func (b *batch) observeAll(ctx context.Context) {
-	for i := range b.items {
-		x := &b.items[i]
-		if !x.observing {
+		if x.todo&(1<<st) == 0 {
 			continue
 		}
-		x.v.observing(x.q)
-		if x.err != nil {
-			x.v.observed(true)
+		if x.questions(st); x.failure != nil || len(x.pending) == 0 {
+			x.answers(ctx, st, x.failure)
 			continue
 		}
-		b.add(x, headgate.Independent)
-	}
-	b.put(ctx, func(x *asking, err error) {
-		if err != nil {
-			x.err = unavailable(err)
+		mode := st.mode()
+		if len(x.pending) == 1 {
+			mode = headgate.Independent // as put does, so that a refusal counts where it is to
 		}
-		x.v.observed(err != nil)
-	})
-}
-
-// add puts what x has pending, if anything, behind what is to be asked.
-func (b *batch) add(x *asking, mode headgate.Mode) {
-	pending := x.v.scratch.pending
-	if len(pending) == 0 {
-		return
+		b.ops = append(b.ops, x.pending...)
+		b.groups = append(b.groups, headgate.Group{Ops: len(x.pending), Mode: mode})
+		b.owners = append(b.owners, x)
 	}
-	if len(pending) == 1 {
-		mode = headgate.Independent // as ask does, so that a refusal counts where it is to
-	}
-	b.ops = append(b.ops, pending...)
-	b.groups = append(b.groups, headgate.Group{Ops: len(pending), Mode: mode})
-	b.owners = append(b.owners, x)
-}
-
-// put asks the store and hands the answer to each group to answer.
-func (b *batch) put(ctx context.Context, answer func(x *asking, err error)) {
 	if len(b.groups) == 0 {
 		return
 	}
@@ -171,8 +116,8 @@ func (b *batch) put(ctx context.Context, answer func(x *asking, err error)) {
 	b.store.Pipeline(ctx, b.ops, b.out, b.groups)
 	from := 0
 	for i, x := range b.owners {
-		from += copy(x.v.scratch.out, b.out[from:from+b.groups[i].Ops])
-		answer(x, b.groups[i].Err)
+		from += copy(x.out, b.out[from:from+b.groups[i].Ops])
+		x.answers(ctx, st, b.groups[i].Err)
 	}
 	b.ops, b.groups, b.owners = b.ops[:0], b.groups[:0], b.owners[:0]
 }

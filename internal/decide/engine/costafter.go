@@ -87,7 +87,7 @@ func (v *Verdict) HasCostAfter() bool {
 func (e *Engine) SettleCosts(
 	ctx context.Context, v *Verdict, at int64, costOf func(*rules.CostAfter) (int64, CostKnowledge),
 ) error {
-	s := v.scratch
+	s := v.deciding
 	if s == nil {
 		return nil
 	}
@@ -106,8 +106,7 @@ func (e *Engine) SettleCosts(
 			of.drop(end)
 			continue
 		}
-		if op.At = at; r.Decision.Reason == headgate.Fallback && e.fallback != nil {
-			op.Limit = localLimit(r.Rule)
+		if op.At = at; r.origin() == fromFallback {
 			local = append(local, op)
 		} else {
 			of.add(op, end, noted)
@@ -126,22 +125,37 @@ func (e *Engine) SettleCosts(
 // settlement returns what to ask the store for so that r has cost what is known
 // of it, after some time, and false if there is nothing to ask for.
 func (e *Engine) settlement(r *Result, cost int64, known CostKnowledge, after time.Duration) (headgate.Op, bool) {
-	d, granted := &r.Decision, r.Decision.Granted
-	op := headgate.Op{Key: r.Key, Scope: r.Rule.Scope, Limit: r.Rule.Limit}
 	switch known {
 	case CostEstimated:
-		return op, false
+		return headgate.Op{}, false
 	case CostKnown:
 		e.largest.note(r.Rule.Scope, cost)
 	case CostAborted:
-		cost = r.Rule.CostAfter.OnAbort(granted, e.largest.of(r.Rule.Scope).Load())
+		cost = r.Rule.CostAfter.OnAbort(r.Decision.Granted, e.largest.of(r.Rule.Scope).Load())
 	}
-	if d.Granted = cost; cost > granted {
-		op.Kind, op.Cost = headgate.Charge, cost-granted
+	op, ok := r.correction(cost, after)
+	r.Decision.Granted = cost
+	return op, ok
+}
+
+// correction is the op that turns what r has taken, some time ago, into what it has
+// cost; see [corrected].
+func (r *Result) correction(cost int64, ago time.Duration) (headgate.Op, bool) {
+	op := headgate.Op{Key: r.Key, Scope: r.Rule.Scope, Limit: r.limit()}
+	return corrected(op, cost, r.Decision.Granted, r.Decision.ResetAfter, ago)
+}
+
+// corrected is op to charge, into debt if need be, what a cost is more than what was
+// taken, or to give back what it is less; and false if there is nothing to do, as time
+// has given all of it back. freshIn is when what was taken no longer counted, from the
+// take on, and ago how long that is.
+func corrected(op headgate.Op, cost, taken int64, freshIn, ago time.Duration) (headgate.Op, bool) {
+	if cost > taken {
+		op.Kind, op.Cost = headgate.Charge, cost-taken
 		return op, true
 	}
-	op.Kind, op.Cost, op.Duration, op.Age = headgate.Refund, granted-cost, d.ResetAfter-after, after
-	return op, op.Cost > 0 && op.Duration > 0 // else time has given it all back
+	op.Kind, op.Cost, op.Duration, op.Age = headgate.Refund, taken-cost, freshIn-ago, ago
+	return op, op.Cost > 0 && op.Duration > 0
 }
 
 func settleWith(ctx context.Context, store headgate.Store, ops []headgate.Op) error {

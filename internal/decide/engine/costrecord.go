@@ -30,7 +30,7 @@ type costRecords struct {
 // unnoticed; see [WithRecords]. The caller does not wait for it, nor does the
 // decision. It has to come before Release, at most once.
 func (e *Engine) NoteCosts(ctx context.Context, v *Verdict) {
-	s := v.scratch
+	s := v.deciding
 	if s == nil || !e.records || !v.HasCostAfter() {
 		return
 	}
@@ -66,8 +66,8 @@ func (e *Engine) recordName() string {
 // costs returns the records of v, once they are written, and that there are none
 // any more.
 func (v *Verdict) costs() *costRecords {
-	n := v.scratch.costs
-	if v.scratch.costs = nil; n != nil {
+	n := v.deciding.costs
+	if v.deciding.costs = nil; n != nil {
 		<-n.written
 	}
 	return n
@@ -127,20 +127,16 @@ func (s *settled) with(ctx context.Context, store headgate.Store) error {
 
 // undoCosts gives back what v has taken that there are records of, and leaves
 // nothing of it to be given back.
-func (s *scratch) undoCosts(v *Verdict, at int64) *settled {
+func (d *deciding) undoCosts(v *Verdict, at int64) *settled {
 	n, of := v.costs(), new(settled)
 	if n == nil {
 		return of
 	}
 	for _, i := range n.places {
-		r := &s.results[i]
-		age := elapsed(v.at, at)
+		r := &d.results[i]
 		end, known := n.of(i, at)
-		op := headgate.Op{
-			Key: r.Key, Scope: r.Rule.Scope, Limit: r.Rule.Limit, Cost: r.Decision.Granted, At: at,
-			Kind: headgate.Refund, Duration: r.Decision.ResetAfter - age, Age: age,
-		}
-		if op.Duration > 0 {
+		if op, ok := r.correction(0, elapsed(v.at, at)); ok {
+			op.At = at
 			of.add(op, end, known)
 		} else {
 			of.drop(end)

@@ -84,15 +84,49 @@ func WithObserver(o Observer) Option { return func(e *Engine) { e.observer = o }
 // WithUnknownDomain sets what happens to requests in a domain without rules.
 func WithUnknownDomain(u UnknownDomain) Option { return func(e *Engine) { e.unknown = u } }
 
-// Engine decides about requests. It is safe for use by any number of
-// goroutines.
+// Engine decides about requests. It is safe for use by any number of goroutines.
+//
+// Every decision takes the same way. A question has parts: a [Query] has one, and
+// a [MultiQuery] one for each descriptor of the request.
+//
+//   - Match: the rules that apply to each part, less those that others replace.
+//     Each becomes a [Result], and is assigned to a step.
+//   - Exceptions: what operators have said about single keys. A ban is an answer
+//     already; another limit takes the place of the rule's.
+//   - Steps: each is one question to the store, in one round trip. Refunds come
+//     first, then limits that count what is refused, then the limits that count,
+//     all or nothing, then those in quota mode, and last the rules that only
+//     observe. Once one has refused, what is asked later only looks.
+//   - Conclude: the refusal whose action is taken or, of an admission, the limit
+//     that constrains most. The observer is told, and the caller gets a [Verdict].
+//   - Settle: with the verdict, or a token that stands for it, the caller gives
+//     back, charges what the request has really cost, or frees its places.
+//
+// Differences are differences in the steps, not in the way. [Engine.Explain] has a
+// single step that looks at everything, and listens to the answers.
+// [Engine.DecideBatch] takes each step of all its queries in one pipeline.
+// [Engine.Again] begins behind the match. Only a Query knows two more things: a ban
+// is its whole answer, and a refusal that its client must not see is disguised, by a
+// step that charges the limits that the client does see.
+//
+// Nothing is locked: rules and exceptions are swapped as a whole, and a decision
+// goes on with those that it began with. Nothing is allocated either, as long as
+// verdicts are released: the memory of a decision, its room, goes from one to the
+// next, and what a door gave is let go of with the answer. A request that is
+// allowed by enforced rules costs one round trip.
+//
+// What can fail is the store. After the first failure of a decision it is not asked
+// again: each rule answers by its on_store_error, from this process's own memory if
+// there is a fallback, and the error comes with the verdict. Rules that only observe
+// know nothing then. A question that makes no sense (a negative cost) is refused
+// with an error of its own.
 type Engine struct {
 	store    headgate.Store
 	fallback headgate.Store // nil if rules have nothing to fall back to
 	timeout  time.Duration
 	observer Observer
 	unknown  UnknownDomain
-	scratch  sync.Pool // of *scratch
+	free     sync.Pool // of *deciding
 	lanes    atomic.Uint32
 	seal     seal
 	largest  largestCosts
@@ -111,7 +145,7 @@ type Engine struct {
 // nil rs every domain is unknown until SetRules.
 func New(store headgate.Store, rs *rules.Ruleset, options ...Option) *Engine {
 	e := &Engine{store: store, home: 2 + rand.Int64N(math.MaxInt64-2)} //nolint:gosec // a name, no secret
-	e.scratch.New = func() any { return &scratch{lane: e.lanes.Add(1)} }
+	e.free.New = func() any { return &deciding{engine: e, lane: e.lanes.Add(1)} }
 	for _, o := range options {
 		o(e)
 	}
@@ -141,7 +175,7 @@ func (e *Engine) Rules() *rules.Ruleset { return e.rules.Load() }
 // The caller should Release the Verdict when done with its Results; that makes
 // the next decision free of allocations.
 func (e *Engine) Decide(ctx context.Context, q Query) (Verdict, error) {
-	return e.answer(ctx, q, nil)
+	return e.decide(ctx, &q, nil)
 }
 
 // Matched says which rules apply to a request: what [rules.Ruleset.Match] of
@@ -157,175 +191,27 @@ type Matched struct {
 // by another goroutine: a replay matches many requests at once, and decides
 // about them one after another. q.Request is not looked at.
 func (e *Engine) DecideMatched(ctx context.Context, q Query, m Matched) (Verdict, error) {
-	return e.answer(ctx, q, &m)
+	return e.decide(ctx, &q, &m)
 }
 
-// answer answers q, with the rules that apply if they are known already.
-func (e *Engine) answer(ctx context.Context, q Query, matched *Matched) (Verdict, error) {
-	s, _ := e.scratch.Get().(*scratch)
-	v := Verdict{Allowed: true, at: q.At, pool: &e.scratch, scratch: s}
-	v.Decision = headgate.Decision{Allowed: true, Reason: headgate.NoLimit}
+// decide answers q, with the rules that apply if they are known already.
+func (e *Engine) decide(ctx context.Context, q *Query, matched *Matched) (v Verdict, err error) {
+	d := e.begin(q.Domain, q.At)
+	d.about(q)
+	if v.deciding = d; matched != nil {
+		d.given, d.matched = *matched, true
+	}
 	if e.observer == nil {
-		return v, e.decide(ctx, q, matched, &v)
+		err = d.decide(ctx)
+		d.conclude(&v, 0, 0)
+		return v, err
 	}
-	mark := Mark{Lane: s.lane}
+	mark := Mark{Lane: d.lane}
 	mark.Start = e.observer.Deciding(q.At, mark.Lane)
-	err := e.decide(ctx, q, matched, &v)
-	e.observer.Decided(ctx, mark, q, v, err)
+	err = d.decide(ctx)
+	d.conclude(&v, 0, 0)
+	e.observer.Decided(ctx, mark, *q, v, err)
 	return v, err
-}
-
-func (e *Engine) decide(ctx context.Context, q Query, matched *Matched, v *Verdict) error {
-	next, observing, err := e.prepare(q, matched, v)
-	switch {
-	case next == answered:
-		return err
-	case next == bans:
-		return e.banned(ctx, q, v)
-	case observing == 0:
-		return e.enforce(ctx, q, v)
-	}
-	if e.timeout > 0 {
-		bounded, cancel := context.WithTimeout(ctx, e.timeout)
-		defer cancel()
-		ctx = bounded
-	}
-	err = e.enforce(ctx, q, v)
-	return errors.Join(err, e.observe(ctx, q, v, err))
-}
-
-// step is what is to be done about a request next.
-type step uint8
-
-const (
-	answered step = iota // nothing
-	bans                 // it is banned
-	asks                 // the store is to be asked
-)
-
-// prepare finds the rules that apply to q, of which some may only observe.
-func (e *Engine) prepare(q Query, matched *Matched, v *Verdict) (next step, observing int, err error) {
-	s := v.scratch
-	rs := e.rules.Load()
-	if matched == nil {
-		v.Known = rs.Match(q.Domain, q.Request, &s.matches[0])
-	} else {
-		v.Known = matched.Known
-		s.matches[0].Checks = append(s.matches[0].Checks[:0], matched.Checks...)
-	}
-	if q.Endless && rs.HasConcurrent() {
-		s.matches[0].DropConcurrent()
-	}
-	rules.ApplyReplaces(s.matches[:])
-	s.results = s.results[:0]
-	if !v.Known {
-		if e.unknown == UnknownDomainRefuse {
-			v.refuse(headgate.Decision{Reason: headgate.Limited, RetryAfter: headgate.Never})
-		}
-		return answered, 0, nil
-	}
-	if q.Cost < 0 || q.Kind != headgate.Take && q.Kind != headgate.Peek {
-		v.refuse(headgate.Decision{Reason: headgate.TooLarge, RetryAfter: headgate.Never})
-		if q.Cost < 0 {
-			return answered, 0, headgate.ErrInvalidCost
-		}
-		return answered, 0, fmt.Errorf("a query cannot be of kind %s", q.Kind)
-	}
-	if x := e.exceptions.Load(); x != nil && s.except(x, q.At) {
-		return bans, 0, nil
-	}
-	return asks, s.fill(), nil
-}
-
-// enforce asks about the rules that count and settles the verdict.
-func (e *Engine) enforce(ctx context.Context, q Query, v *Verdict) error {
-	v.scratch.ops(q, q.Kind, enforcedOnly)
-	err := e.enforced(ctx, q, v, ask(ctx, e.store, v.scratch, headgate.AllOrNothing))
-	if err == nil && v.hides(q) {
-		return e.disguise(ctx, q, v)
-	}
-	return err
-}
-
-// hides reports whether v is a refusal that clients must not learn of.
-func (v *Verdict) hides(q Query) bool {
-	return !v.Allowed && q.Kind == headgate.Take && v.Outcome() == ShadowBanned
-}
-
-// enforced settles the verdict by the store's answers, or by its error.
-func (e *Engine) enforced(ctx context.Context, q Query, v *Verdict, err error) error {
-	s := v.scratch
-	enforced := s.places
-	if err != nil {
-		err = unavailable(err)
-		e.settle(ctx, q, s, enforced)
-	} else {
-		for i, at := range enforced {
-			s.results[at].Decision = s.out[i]
-		}
-	}
-	for _, at := range enforced {
-		v.consider(&s.results[at])
-	}
-	return err
-}
-
-// observe asks about the rules that only observe. They are charged for what
-// really passes: of a request that another rule refuses they see nothing, as
-// would be so if they were enforced. If the store has failed already, they do
-// not make the request wait for it once more.
-func (e *Engine) observe(ctx context.Context, q Query, v *Verdict, failed error) error {
-	v.observing(q)
-	var err error
-	if failed == nil {
-		if err = ask(ctx, e.store, v.scratch, headgate.Independent); err != nil {
-			err = unavailable(err)
-		}
-	}
-	v.observed(err != nil || failed != nil)
-	return err
-}
-
-// observing makes the questions about the rules that only observe.
-func (v *Verdict) observing(q Query) {
-	kind := q.Kind
-	if !v.Allowed {
-		kind = headgate.Peek
-	}
-	v.scratch.ops(q, kind, shadowedOnly)
-}
-
-// observed notes the answers to them, unless there are none.
-func (v *Verdict) observed(unknown bool) {
-	s := v.scratch
-	shadowed := s.places
-	for i, at := range shadowed {
-		r := &s.results[at]
-		switch {
-		case unknown:
-			r.Decision = headgate.Decision{Allowed: true, Reason: headgate.FailOpen}
-		case s.out[i].Allowed:
-			r.Decision = s.out[i]
-			r.Decision.Delay = 0
-		default:
-			r.Decision = s.out[i]
-			r.Decision.Allowed, r.Decision.Reason, r.Decision.RetryAfter = true, headgate.Shadow, 0
-			v.WouldRefuse++
-		}
-	}
-}
-
-// ask puts s.pending to store; s.out has the answers.
-func ask(ctx context.Context, store headgate.Store, s *scratch, mode headgate.Mode) error {
-	switch len(s.pending) {
-	case 0:
-		return nil
-	case 1:
-		var err error
-		s.out[0], err = store.Take(ctx, s.pending[0])
-		return err
-	}
-	return store.Do(ctx, s.pending, s.out, mode)
 }
 
 // Undo gives back what v took, less what time has given back already, for a
@@ -333,16 +219,16 @@ func ask(ctx context.Context, store headgate.Store, s *scratch, mode headgate.Mo
 // while it waited for its turn. at is now, in microseconds since the Unix
 // epoch. Undo must come before Release; a second Undo does nothing.
 func (e *Engine) Undo(ctx context.Context, v *Verdict, at int64) error {
-	s := v.scratch
-	if s == nil {
+	d := v.deciding
+	if d == nil {
 		return nil
 	}
-	err := s.undoCosts(v, at).with(ctx, e.store)
-	s.refunds(v.at, at, fromStore)
-	err = errors.Join(err, ask(ctx, e.store, s, headgate.Independent))
+	err := d.undoCosts(v, at).with(ctx, e.store)
+	d.refunds(v.at, at, fromStore)
+	err = errors.Join(err, d.put(ctx, e.store, headgate.Independent))
 	if e.fallback != nil {
-		s.refunds(v.at, at, fromFallback)
-		err = errors.Join(err, ask(ctx, e.fallback, s, headgate.Independent))
+		d.refunds(v.at, at, fromFallback)
+		err = errors.Join(err, d.put(ctx, e.fallback, headgate.Independent))
 	}
 	if err != nil {
 		return unavailable(err)

@@ -158,67 +158,37 @@ func ban(rule *rules.Rule, until, at int64) headgate.Decision {
 	return headgate.Decision{Reason: headgate.Banned, Limit: rule.Limit.Capacity(), RetryAfter: left, ResetAfter: left}
 }
 
-// except applies x to the checks. If some of their keys are banned it makes a
-// result of every check, with the decision about those keys, and reports so.
-func (s *scratch) except(x *Exceptions, at int64) (isBanned bool) {
-	at = x.at(at)
-	checks := s.matches[0].Checks
-	for i := range checks {
-		c := &checks[i]
-		until, rule := x.of(c.Rule, c.Key, at)
-		c.Rule = rule
-		if isBanned {
-			s.results[i].Rule = rule
-		}
-		if until == 0 {
-			continue
-		}
-		if !isBanned {
-			s.fill()
-			isBanned = true
-		}
-		c.Enforced = true
-		s.results[i] = Result{Rule: rule, Key: c.Key, Enforced: true, Decision: ban(rule, until, at)}
-	}
-	return isBanned
-}
-
-// except applies x to the items. What has to be given back is given back all
-// the same, and what only observes goes on observing.
-func (m multi) except(x *Exceptions) {
-	at := x.at(m.q.At)
-	for i := range m.s.items {
-		it, r := &m.s.items[i], &m.s.results[i]
-		until, rule := x.of(r.Rule, it.key, at)
-		r.Rule = rule
-		if until == 0 || it.sort == refunded {
-			continue
-		}
-		it.sort, it.charged, r.Decision = banned, false, ban(rule, until, at)
-		if m.q.Observe {
-			m.observe(r)
-			continue
-		}
-		r.Enforced, m.v.Allowed = true, false
-	}
-}
-
-// explain applies x to the rules that apply to a request.
-func (x *Exceptions) explain(list []Explained, at int64) {
-	if x == nil {
-		return
-	}
-	at = x.at(at)
-	for i := range list {
-		r := &list[i]
-		if !r.Applies {
-			continue
-		}
+// except applies x to the results, and reports whether it has refused the request.
+// What has to be given back is given back all the same, and what only observes goes
+// on observing.
+func (d *deciding) except(x *Exceptions) (refused bool) {
+	at := x.at(d.at)
+	for i := range d.results {
+		r := &d.results[i]
 		until, rule := x.of(r.Rule, r.Key, at)
-		r.Overridden = rule != r.Rule
-		r.Rule = rule
-		if until > 0 {
-			r.Enforced, r.BannedUntil, r.Decision = true, until, ban(rule, until, at)
+		if r.Rule = rule; d.explains != nil {
+			d.explains.except(i, rule, until, at)
 		}
+		if until == 0 || r.role == refund {
+			continue
+		}
+		if r.role, r.Decision = none, ban(rule, until, at); d.explains == nil {
+			r.step = none
+		}
+		if d.watches {
+			d.shadow(r)
+			continue
+		}
+		r.Enforced, d.allowed, refused = true, false, true
 	}
+	return refused
+}
+
+// keepBans leaves of the results the bans, since the other limits do not matter any
+// more, and those that are to hide them.
+func (d *deciding) keepBans() {
+	if d.todo = 0; d.hidden {
+		d.todo = 1 << enforce
+	}
+	d.keep(func(r *Result) bool { return r.role == none || d.hidden && r.visible() })
 }

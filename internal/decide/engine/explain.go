@@ -66,11 +66,12 @@ type ExplainedPart struct {
 // With an error that wraps headgate.ErrUnavailable the decisions are what each
 // rule's on_store_error says.
 func (e *Engine) Explain(ctx context.Context, q ExplainQuery) (Explanation, error) {
-	x := Explanation{Verdict: Verdict{Allowed: true, at: q.At}}
+	var x Explanation
 	v := &x.Verdict
+	v.Allowed, v.at = true, q.At
 	v.Decision = headgate.Decision{Allowed: true, Reason: headgate.NoLimit}
 	if q.Cost < 0 {
-		v.refuse(headgate.Decision{Reason: headgate.TooLarge, RetryAfter: headgate.Never})
+		v.refuse(headgate.TooLarge)
 		return x, headgate.ErrInvalidCost
 	}
 	var parts [][]rules.Explanation
@@ -89,23 +90,41 @@ func (e *Engine) Explain(ctx context.Context, q ExplainQuery) (Explanation, erro
 	if !v.Known {
 		x.Parts = nil
 		if e.unknown == UnknownDomainRefuse {
-			v.refuse(headgate.Decision{Reason: headgate.Limited, RetryAfter: headgate.Never})
+			v.refuse(headgate.Limited)
 		}
 		return x, nil
 	}
 	rules.ExplainReplaces(parts...)
-	for i, list := range parts {
-		for j := range list {
-			x.Parts[i].Rules = append(x.Parts[i].Rules, Explained{Explanation: list[j]})
-		}
-	}
-	for i := range x.Parts {
-		e.exceptions.Load().explain(x.Parts[i].Rules, q.At)
-	}
-	err := e.peek(ctx, q, x.Parts)
-	x.conclude()
+	err := e.explain(ctx, q, parts, &x)
 	x.only(q.Rule)
 	return x, err
+}
+
+// explaining listens to a decision and notes what each rule makes of it.
+type explaining struct {
+	rules []*Explained // of each result
+}
+
+// explain decides about a request that only looks, and fills in x what comes of it.
+func (e *Engine) explain(ctx context.Context, q ExplainQuery, parts [][]rules.Explanation, x *Explanation) error {
+	d := deciding{engine: e, at: q.At, parts: make([]Part, len(parts)), known: true, allowed: true, explains: new(explaining)}
+	for i, list := range parts {
+		d.parts[i] = Part{Cost: q.Cost, Kind: headgate.Peek}
+		x.Parts[i].Rules = make([]Explained, len(list))
+		var checks []rules.Check
+		for j := range list {
+			r := &x.Parts[i].Rules[j]
+			if r.Explanation = list[j]; r.Applies {
+				checks = append(checks, rules.Check{Rule: r.Rule, Key: r.Key, Cost: r.Cost, Enforced: r.Enforced})
+				d.explains.rules = append(d.explains.rules, r)
+			}
+		}
+		d.matches = append(d.matches, rules.Matches{Checks: checks})
+	}
+	d.plan()
+	d.run(ctx)
+	x.conclude(&d)
+	return d.failure
 }
 
 // nearest sorts explanations and leaves all but so many of those off that do
@@ -135,72 +154,31 @@ func (x *Explanation) only(name string) {
 	}
 }
 
-// peek fills in the decisions of the rules that apply.
-func (e *Engine) peek(ctx context.Context, q ExplainQuery, parts []ExplainedPart) error {
-	var s scratch
-	var places []*Explained
-	for _, part := range parts {
-		for i := range part.Rules {
-			x := &part.Rules[i]
-			if !x.Applies {
-				continue
-			}
-			places = append(places, x)
-			s.pending = append(s.pending, headgate.Op{
-				Key: x.Key, Scope: x.Rule.Scope, Limit: x.Rule.Limit,
-				Cost: times(q.Cost, x.Cost), At: q.At, Kind: headgate.Peek,
-			})
-		}
+// except notes which rule applies in place of another, and a ban.
+func (x *explaining) except(i int, rule *rules.Rule, until, at int64) {
+	to := x.rules[i]
+	to.Overridden, to.Rule = rule != to.Rule, rule
+	if until > 0 {
+		to.Enforced, to.BannedUntil, to.Decision = true, until, ban(rule, until, at)
 	}
-	s.room()
-	if e.timeout > 0 {
-		bounded, cancel := context.WithTimeout(ctx, e.timeout)
-		defer cancel()
-		ctx = bounded
-	}
-	err := ask(ctx, e.store, &s, headgate.Independent)
-	for i, x := range places {
-		x.Unbanned = failed(x.Rule)
-		if err == nil {
-			x.Unbanned = s.out[i]
-		}
-		if x.BannedUntil == 0 {
-			x.Decision = x.Unbanned
-		}
-	}
-	if err != nil {
-		return unavailable(err)
-	}
-	return nil
 }
 
-// conclude sets the verdict, as DecideAll would.
-func (x *Explanation) conclude() {
-	v := &x.Verdict
-	quotas, left := false, false
-	var refusing Verdict // what the parts without quota left say
-	for _, part := range x.Parts {
-		has, ok := false, true
-		for i := range part.Rules {
-			r := &part.Rules[i]
-			result := Result{Rule: r.Rule, Decision: r.Decision, Enforced: r.Enforced}
-			switch {
-			case !r.Applies:
-			case !r.Enforced:
-				if !r.Decision.Allowed {
-					v.WouldRefuse++
-				}
-			case r.Rule.QuotaMode && !r.Decision.Allowed && r.Decision.Reason != headgate.Banned:
-				has, ok = true, false
-				refusing.consider(&result)
-			default:
-				has = has || r.Rule.QuotaMode
-				v.consider(&result)
-			}
-		}
-		quotas, left = quotas || has, left || has && ok
+// hear notes an answer.
+func (x *explaining) hear(i int, answer *headgate.Decision) {
+	to := x.rules[i]
+	if to.Unbanned = *answer; to.BannedUntil == 0 {
+		to.Decision = *answer
 	}
-	if quotas && !left {
-		v.consider(&Result{Rule: refusing.Rule, Decision: refusing.Decision, Enforced: true})
+}
+
+// conclude sets the verdict: that of all parts together. Parts without quota do not
+// matter if another has some left.
+func (x *Explanation) conclude(d *deciding) {
+	left := d.quotaLeft()
+	x.Verdict.WouldRefuse = d.wouldRefuse
+	for i := range d.results {
+		if r := &d.results[i]; r.Enforced && (r.Decision.Allowed || r.role != quota || !left) {
+			x.Verdict.consider(r)
+		}
 	}
 }

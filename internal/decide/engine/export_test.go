@@ -2,7 +2,7 @@ package engine
 
 // AwaitNotes waits until what NoteCosts writes is written.
 func (e *Engine) AwaitNotes(v *Verdict) {
-	if n := v.scratch.costs; n != nil {
+	if n := v.deciding.costs; n != nil {
 		<-n.written
 	}
 }

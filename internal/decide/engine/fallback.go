@@ -22,51 +22,55 @@ func WithFallback(store headgate.Store) Option { return func(e *Engine) { e.fall
 // makes two. 0, the default, leaves it at that.
 func WithTimeout(d time.Duration) Option { return func(e *Engine) { e.timeout = d } }
 
-// settle fills in the results of the rules at these places when the store has
-// failed: each as its on_store_error says. Local rules are still charged all or
-// nothing, and not at all if another rule refuses.
-func (e *Engine) settle(ctx context.Context, q Query, s *scratch, enforced []int) {
-	kind := q.Kind
-	s.pending = s.pending[:0]
-	for _, at := range enforced {
-		r := &s.results[at]
-		r.Decision = failed(r.Rule)
-		if !r.Decision.Allowed {
-			kind = headgate.Peek
+// fail answers what was asked in a step when the store could not: each limit as its
+// on_store_error says. What memory answers for is still charged all or nothing, and
+// not at all if another rule refuses. A refund cannot be refused, and of a rule that
+// only observes nothing is known.
+func (d *deciding) fail(ctx context.Context, st step) {
+	refuses := false
+	for _, i := range d.asked {
+		r := &d.results[i]
+		answer := failed(r.Rule)
+		if d.hear(i, r, &answer); r.role == refund || r.role == observe {
+			r.Decision.Allowed, r.Decision.Reason = true, headgate.FailOpen
 		}
+		refuses = refuses || !r.Decision.Allowed
 	}
-	if e.fallback == nil {
+	if d.engine.fallback == nil {
 		return
 	}
-	for _, at := range enforced {
-		c := &s.matches[0].Checks[at]
-		if c.Rule.OnStoreError == rules.StoreErrorLocal {
-			s.pending = append(s.pending, headgate.Op{
-				Key: c.Key, Scope: c.Rule.Scope, Limit: localLimit(c.Rule),
-				Cost: times(q.Cost, c.Cost), At: q.At,
-			})
+	d.pending = d.pending[:0]
+	for _, i := range d.asked {
+		if r := &d.results[i]; r.local(st) {
+			d.pending = extended(d.pending)
+			op := &d.pending[len(d.pending)-1]
+			d.ask(op, r, st)
+			op.Limit = localLimit(r.Rule)
+			if refuses && st.mode() == headgate.AllOrNothing {
+				op.Kind = headgate.Peek
+			}
 		}
 	}
-	for i := range s.pending {
-		s.pending[i].Kind = kind
-	}
-	s.room()
+	d.room()
 	// The caller's deadline may have passed; memory needs no time.
-	if err := ask(context.WithoutCancel(ctx), e.fallback, s, headgate.AllOrNothing); err != nil {
+	if err := d.put(context.WithoutCancel(ctx), d.engine.fallback, st.mode()); err != nil {
 		return // then they are as allow
 	}
 	next := 0
-	for _, at := range enforced {
-		r := &s.results[at]
-		if r.Rule.OnStoreError != rules.StoreErrorLocal {
-			continue
+	for _, i := range d.asked {
+		if r := &d.results[i]; r.local(st) {
+			if answer := &d.out[next]; answer.Reason != headgate.NoLimit {
+				answer.Reason = headgate.Fallback
+			}
+			d.hear(i, r, &d.out[next])
+			next++
 		}
-		r.Decision = s.out[next]
-		if r.Decision.Reason != headgate.NoLimit {
-			r.Decision.Reason = headgate.Fallback
-		}
-		next++
 	}
+}
+
+// local reports whether memory answers for r when the store failed in a step.
+func (r *Result) local(st step) bool {
+	return r.Rule.OnStoreError == rules.StoreErrorLocal && (r.role != observe || st == charge)
 }
 
 // origin is the store that something was taken from.
@@ -77,39 +81,44 @@ const (
 	fromFallback origin = true
 )
 
+// origin is the store that the answer of r came from.
+func (r *Result) origin() origin { return origin(r.Decision.Reason == headgate.Fallback) }
+
+// limit is that which was asked about there.
+func (r *Result) limit() headgate.Limit {
+	if r.origin() == fromFallback {
+		return localLimit(r.Rule)
+	}
+	return r.Rule.Limit
+}
+
 // refunds fills s.pending with what gives back what was taken at one time from
 // one store, and now is another.
-func (s *scratch) refunds(taken, now int64, from origin) {
-	s.pending = s.pending[:0]
-	for i := range s.results {
-		r := &s.results[i]
-		if origin(r.Decision.Reason == headgate.Fallback) != from {
+func (d *deciding) refunds(taken, now int64, from origin) {
+	d.pending = d.pending[:0]
+	for i := range d.results {
+		r := &d.results[i]
+		if r.origin() != from {
 			continue
 		}
-		limit := r.Rule.Limit
-		if from == fromFallback {
-			limit = localLimit(r.Rule)
-		}
-		age := elapsed(taken, now)
-		left := r.Decision.ResetAfter - age
 		switch {
 		case r.Decision.Lease != 0:
-			s.pending = append(s.pending, headgate.Op{
-				Key: s.matches[0].Checks[i].Key, Scope: r.Rule.Scope, Limit: limit,
+			d.pending = append(d.pending, headgate.Op{
+				Key: r.Key, Scope: r.Rule.Scope, Limit: r.limit(),
 				Cost: r.Decision.Granted, At: now, Lease: r.Decision.Lease, Kind: headgate.Release,
 			})
 		case r.Rule.Concurrent():
 			// It was let in by credit, and holds no place: a refund would give
-			// back somebody else's.
-		case r.Decision.Granted > 0 && left > 0:
-			s.pending = append(s.pending, headgate.Op{
-				Key: s.matches[0].Checks[i].Key, Scope: r.Rule.Scope, Limit: limit,
-				Cost: r.Decision.Granted, At: now, Duration: left, Age: age, Kind: headgate.Refund,
-			})
+			// back somebody else'd.
+		default:
+			if op, ok := r.correction(0, elapsed(taken, now)); ok {
+				op.At = now
+				d.pending = append(d.pending, op)
+			}
 		}
 		r.Decision.Granted, r.Decision.Lease = 0, 0
 	}
-	s.room()
+	d.room()
 }
 
 // localLimit is what this process may give out by itself.

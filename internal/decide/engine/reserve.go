@@ -63,17 +63,16 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 	}
 	ttl = min(max(ttl, time.Millisecond), MaxReservation)
 	r := reservation{id: rand.Text(), made: q.At, until: q.At + ttl.Microseconds(), home: e.home}
-	checks := v.scratch.matches[0].Checks
 	results := v.Results()
 	for i := range results {
 		d := &results[i].Decision
 		rule := results[i].Rule
-		if d.Reason == headgate.NoLimit || d.Reason == headgate.Shadow || rule.Concurrent() || i >= len(checks) {
+		if d.Reason == headgate.NoLimit || d.Reason == headgate.Shadow || rule.Concurrent() {
 			continue // a place is no cost, and is among the leases if it was not granted besides
 		}
 		r.parts = append(r.parts, reserved{
-			domain: rule.Domain, rule: rule.Name, key: results[i].Key, algorithm: rule.Limit.Algorithm(), each: checks[i].Cost,
-			granted: d.Granted, freshIn: d.ResetAfter, debt: debtOf(rule.Limit, d.Granted), from: origin(d.Reason == headgate.Fallback),
+			domain: rule.Domain, rule: rule.Name, key: results[i].Key, algorithm: rule.Limit.Algorithm(), each: results[i].cost,
+			granted: d.Granted, freshIn: d.ResetAfter, debt: debtOf(rule.Limit, d.Granted), from: results[i].origin(),
 		})
 	}
 	r.leases = e.appendLeases(nil, v.Leases(nil))

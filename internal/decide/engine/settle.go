@@ -100,18 +100,11 @@ func (s *settling) difference(p *reserved, rule *rules.Rule) (headgate.Op, bool)
 	if p.from == fromFallback {
 		op.Limit = localLimit(rule)
 	}
-	switch actual := times(s.cost, p.each); {
-	case actual > p.granted:
-		op.Kind, op.Cost = headgate.Take, actual-p.granted
-	case actual < p.granted:
-		op.Kind, op.Cost = headgate.Refund, p.granted-actual
-		op.Age = elapsed(s.made, s.at)
-		op.Duration = p.freshIn - op.Age
-		return op, op.Duration > 0 // else time has given it all back
-	default:
-		return op, false
+	op, ok := corrected(op, times(s.cost, p.each), p.granted, p.freshIn, elapsed(s.made, s.at))
+	if op.Kind == headgate.Charge {
+		op.Kind = headgate.Take // at first; see alone
 	}
-	return op, true
+	return op, ok
 }
 
 // settle settles all accounts: at once if the store can and every one passes, or

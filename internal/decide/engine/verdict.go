@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -20,6 +19,11 @@ type Result struct {
 	Decision headgate.Decision
 	// Enforced is false for a rule that only observes.
 	Enforced bool
+
+	role step  // which step asks about limits of its sort
+	step step  // which one asks about it, or none
+	part int32 // of the question
+	cost int64 // of a request of cost 1
 }
 
 // Verdict is the answer to a Query under all limits that apply.
@@ -43,19 +47,18 @@ type Verdict struct {
 	// longest of all limits that apply.
 	Delay time.Duration
 
-	at      int64
-	pool    *sync.Pool
-	scratch *scratch
-	results []Result // of a part of a MultiVerdict, which has no scratch
+	at       int64
+	deciding *deciding
+	results  []Result // of a part of a MultiVerdict, which has no deciding
 }
 
 // Results returns what every limit that applied said, in the order of the
 // rule files. The slice is good until Release.
 func (v *Verdict) Results() []Result {
-	if v.scratch == nil {
+	if v.deciding == nil {
 		return v.results
 	}
-	return v.scratch.results
+	return v.deciding.results
 }
 
 // Headers returns the dialect of header fields that the domain has chosen for
@@ -73,17 +76,16 @@ func (v *Verdict) Headers() string {
 // second Release of the same Verdict does nothing, but a copy of a released
 // Verdict must not be asked for its Results.
 func (v *Verdict) Release() {
-	if v.scratch == nil {
+	if v.deciding == nil {
 		return
 	}
-	v.scratch.tidy()
-	v.pool.Put(v.scratch)
-	v.scratch = nil
+	v.deciding.release()
+	v.deciding = nil
 }
 
 // consider takes the result of an enforced rule into account.
 func (v *Verdict) consider(r *Result) {
-	d := r.Decision
+	d := &r.Decision
 	if !d.Allowed {
 		v.considerRefusal(r)
 		return
@@ -99,7 +101,7 @@ func (v *Verdict) consider(r *Result) {
 	case v.Decision.Reason != headgate.NoLimit && !d.Tighter(v.Decision):
 		return
 	}
-	v.Rule, v.Decision = r.Rule, d
+	v.Rule, v.Decision = r.Rule, *d
 }
 
 // considerRefusal takes the result of an enforced rule that refused into
@@ -116,8 +118,8 @@ func (v *Verdict) considerRefusal(r *Result) {
 }
 
 // refuse makes v a refusal that no rule stands behind.
-func (v *Verdict) refuse(d headgate.Decision) {
-	v.Allowed, v.Decision = false, d
+func (v *Verdict) refuse(why headgate.Reason) {
+	v.Allowed, v.Decision = false, headgate.Decision{Reason: why, RetryAfter: headgate.Never}
 }
 
 // elapsed is the time between two readings in microseconds; 0 if either is

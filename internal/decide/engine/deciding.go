@@ -1,0 +1,435 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// deciding is a decision on its way: the one path that every question takes, see
+// [Engine]. Its memory is used again for the next one.
+type deciding struct {
+	engine *Engine
+	lane   uint32 // for observers; see [Mark]
+
+	// What is asked. Of it only at is kept when the answer is there.
+	domain   string
+	at       int64
+	parts    []Part
+	one      [1]Part // the parts of a Query
+	given    Matched // what applies to it, if matched says that it is known already
+	matched  bool
+	explains *explaining
+
+	// alone says that it is about a Query: bans answer it, hidden refusals are
+	// disguised, and with only one part no other one could have quota left.
+	alone   bool
+	endless bool // rules that limit what is under way do not apply
+	watches bool // all rules are treated as if they only observed
+
+	// How far it is.
+	known       bool
+	allowed     bool // nothing that was asked about so far has refused
+	hidden      bool // it is refused, and clients must not learn of that
+	todo        steps
+	wouldRefuse int
+	ruleless    headgate.Reason // of a refusal that no rule stands behind; or OK
+	failure     error           // the store's, the first time
+
+	matches  []rules.Matches // one for each part, since keys point into them
+	results  []Result        // one for each check, part by part
+	verdicts []Verdict       // one for each part of a MultiQuery
+	pending  []headgate.Op
+	out      []headgate.Decision
+	asked    []int // the result that each pending op is about
+
+	costs *costRecords // or nil
+}
+
+// begin returns a decision with memory that was used before, or not.
+func (e *Engine) begin(domain string, at int64) *deciding {
+	d, _ := e.free.Get().(*deciding)
+	d.domain, d.at = domain, at
+	d.alone, d.endless, d.watches, d.matched = false, true, false, false
+	d.allowed, d.hidden, d.todo, d.wouldRefuse, d.ruleless, d.failure = true, false, 0, 0, headgate.OK, nil
+	d.results = d.results[:0]
+	return d
+}
+
+// about makes d the decision about q.
+func (d *deciding) about(q *Query) {
+	d.alone, d.endless = true, q.Endless
+	p := &d.one[0]
+	p.Request, p.Cost, p.Kind = q.Request, q.Cost, q.Kind
+	d.parts = d.one[:]
+}
+
+const (
+	// maxKept is the number of results up to which the memory of a decision is kept
+	// as it is; that of a rare giant is not held on to for ever.
+	maxKept = 64
+	// maxParts is the same of parts.
+	maxParts = 32
+)
+
+// release keeps d for the next decision, without what is too large.
+func (d *deciding) release() {
+	d.costs = nil
+	if len(d.matches) > maxParts || cap(d.results) > maxKept {
+		*d = deciding{engine: d.engine, lane: d.lane}
+	}
+	d.engine.free.Put(d)
+}
+
+// extended returns list with one more element, which has what was left there: to
+// build the next one in its place takes half as long as to append it.
+func extended[T any](list []T) []T {
+	if len(list) < cap(list) {
+		return list[:len(list)+1]
+	}
+	return append(list, *new(T))
+}
+
+// keep leaves out the results of which f reports false.
+func (d *deciding) keep(f func(*Result) bool) {
+	n := 0
+	for i := range d.results {
+		if f(&d.results[i]) {
+			d.results[n] = d.results[i]
+			n++
+		}
+	}
+	d.results = d.results[:n]
+}
+
+// room makes d.out as long as d.pending.
+func (d *deciding) room() {
+	if n := len(d.pending); cap(d.out) < n {
+		d.out = make([]headgate.Decision, n, 2*n)
+	}
+	d.out = d.out[:len(d.pending)]
+}
+
+// step is one question to the store about some of the limits. The steps of a
+// decision are taken in this order.
+type step uint8
+
+const (
+	// refund gives back, which nothing can refuse.
+	refund step = iota
+	// charge charges the limits that count what is refused, too.
+	charge
+	// explain looks at all limits at once.
+	explain
+	// enforce takes from the limits that count, all or nothing.
+	enforce
+	// quota takes from the limits in quota mode, each by itself.
+	quota
+	// handBack gives back what was taken if no part has any quota left.
+	handBack
+	// disguise charges what clients see of a request that hidden rules refused.
+	disguise
+	// observe asks about the limits that only observe. They are charged for what
+	// really passes: of a request that another rule refuses they see nothing, as
+	// would be so if they were enforced.
+	observe
+	// none is that of a banned key: its answer is known already.
+	none
+)
+
+// steps is a set of them.
+type steps uint16
+
+// mode says how the questions of one step belong together.
+func (st step) mode() headgate.Mode {
+	if st == enforce || st == disguise {
+		return headgate.AllOrNothing
+	}
+	return headgate.Independent
+}
+
+// decide goes all the way.
+func (d *deciding) decide(ctx context.Context) error {
+	err := d.prepare()
+	if d.todo != 0 {
+		d.run(ctx)
+		err = d.failure
+	}
+	d.forget()
+	return err
+}
+
+// forget lets go of what the door gave.
+func (d *deciding) forget() { d.domain, d.parts, d.one[0].Request, d.given.Checks = "", nil, nil, nil }
+
+// prepare finds the limits that apply, and what is to be asked about them.
+func (d *deciding) prepare() error {
+	rs := d.engine.rules.Load()
+	for len(d.matches) < len(d.parts) {
+		d.matches = append(d.matches, rules.Matches{})
+	}
+	var wrong *Part
+	matches := d.matches[:len(d.parts)]
+	for i := range matches {
+		p, m := &d.parts[i], &matches[i]
+		if p.Cost < 0 || p.Kind != headgate.Take && p.Kind != headgate.Peek && (p.Kind != headgate.Refund || d.alone) {
+			wrong = p
+		}
+		if d.matched {
+			d.known, m.Checks = d.given.Known, append(m.Checks[:0], d.given.Checks...)
+		} else {
+			d.known = rs.Match(d.domain, p.Request, m)
+		}
+		if p.Rule != nil && d.known {
+			m.Checks = append(m.Checks[:0], rules.Check{Rule: p.Rule, Key: p.Key, Cost: p.Rule.Cost, Enforced: true})
+		}
+		if d.endless && rs.HasConcurrent() {
+			m.DropConcurrent()
+		}
+	}
+	switch {
+	case wrong != nil:
+		d.allowed, d.ruleless = false, headgate.TooLarge
+		return wrong.invalid()
+	case d.known:
+		d.plan()
+	case d.engine.unknown == UnknownDomainRefuse:
+		d.allowed, d.ruleless = false, headgate.Limited
+	}
+	return nil
+}
+
+// invalid says what is wrong with p.
+func (p *Part) invalid() error {
+	if p.Cost < 0 {
+		return headgate.ErrInvalidCost
+	}
+	return fmt.Errorf("a query cannot be of kind %s", p.Kind)
+}
+
+// plan finds out what is to be asked, and in which steps.
+func (d *deciding) plan() {
+	if d.list() && d.explains == nil {
+		rules.ApplyReplaces(d.matches[:len(d.parts)])
+		d.list()
+	}
+	if x := d.engine.exceptions.Load(); x != nil && d.except(x) && d.alone {
+		d.hidden = d.hides(none)
+		d.keepBans()
+	}
+}
+
+// list makes a result of each check, and reports whether any replaces others.
+func (d *deciding) list() (replaces bool) {
+	list, todo := d.results[:0], steps(0)
+	for i := range d.parts {
+		gives, checks := d.parts[i].Kind == headgate.Refund, d.matches[i].Checks
+		for j := range checks {
+			c := &checks[j]
+			list = extended(list)
+			r := &list[len(list)-1]
+			*r = Result{Rule: c.Rule, Key: c.Key, Enforced: c.Enforced && !d.watches, part: int32(i), cost: c.Cost}
+			d.assign(r, gives)
+			todo |= 1 << r.step
+			replaces = replaces || len(c.Rule.Replaces) > 0
+		}
+	}
+	d.results, d.todo = list, todo
+	return replaces
+}
+
+// assign says in which step a limit is asked.
+func (d *deciding) assign(r *Result, gives bool) {
+	switch {
+	case gives:
+		r.role = refund
+	case !r.Enforced:
+		r.role = observe
+	case r.Rule.QuotaMode && !d.alone:
+		r.role = quota
+	default:
+		r.role = enforce
+	}
+	switch {
+	case d.explains != nil:
+		r.step = explain
+	case r.Rule.ChargeDenied && !d.alone && !gives:
+		r.step = charge
+	default:
+		r.step = r.role
+	}
+}
+
+// run takes the steps, one after the other. What waits for several of them, or may
+// have to, has the Engine's timeout for them together; a single one is bounded by
+// the store.
+func (d *deciding) run(ctx context.Context) {
+	for d.todo != 0 {
+		if usual := d.todo == 1<<enforce || d.todo == 1<<charge; usual && !d.hidden || d.engine.timeout == 0 {
+			d.take(ctx)
+		} else {
+			d.bounded(ctx)
+		}
+	}
+}
+
+// bounded takes all steps within the timeout. To disguise the request there is as
+// much time again.
+func (d *deciding) bounded(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, d.engine.timeout)
+	defer cancel()
+	for was := d.hidden; d.todo != 0 && d.hidden == was; {
+		d.take(ctx)
+	}
+}
+
+// take takes the next step.
+func (d *deciding) take(ctx context.Context) {
+	st := step(bits.TrailingZeros16(uint16(d.todo)))
+	if d.questions(st); st == handBack {
+		d.handBack(ctx)
+		return
+	}
+	err := d.failure // a store that has failed once is not waited for again
+	if err == nil {
+		err = d.put(ctx, d.engine.store, st.mode())
+	}
+	d.answers(ctx, st, err)
+}
+
+// questions makes what is to be asked in a step, which is no more to be done then.
+func (d *deciding) questions(st step) {
+	d.todo &^= 1 << st
+	pending, asked := d.pending[:0], d.asked[:0]
+	for i := range d.results {
+		r := &d.results[i]
+		if r.step != st && (st != disguise || !r.visible()) {
+			continue
+		}
+		pending, asked = extended(pending), append(asked, i)
+		d.ask(&pending[len(pending)-1], r, st)
+	}
+	d.pending, d.asked = pending, asked
+	d.room()
+}
+
+// ask makes op what to ask about one limit in a step. Once a limit that counts has
+// refused, the others are only looked at, unless they disguise that.
+func (d *deciding) ask(op *headgate.Op, r *Result, st step) {
+	p, rule := &d.parts[r.part], r.Rule
+	op.Key, op.Scope, op.Limit = r.Key, rule.Scope, rule.Limit
+	op.Cost, op.At, op.Kind = times(p.Cost, r.cost), d.at, p.Kind
+	op.Duration, op.Lease, op.Age = 0, 0, 0
+	switch {
+	case st == charge:
+		r.charge(op)
+	case st == refund:
+	case !d.allowed && !d.hidden, d.hidden && (r.role != enforce || rule.Concurrent()):
+		op.Kind = headgate.Peek
+	}
+}
+
+// answers takes the store's answers, or its failure, into account.
+func (d *deciding) answers(ctx context.Context, st step, err error) {
+	if err != nil {
+		if d.failure == nil {
+			d.failure = unavailable(err)
+		}
+		d.fail(ctx, st)
+	}
+	out, results := d.out, d.results
+	for j, i := range d.asked {
+		r := &results[i]
+		if err == nil {
+			d.hear(i, r, &out[j])
+		}
+		if r.step == enforce && !d.hidden {
+			d.allowed = d.allowed && r.Decision.Allowed
+		} else {
+			d.count(r)
+		}
+	}
+	switch {
+	case st == quota || st == charge:
+		d.todo |= 1 << handBack
+	case st == enforce && !d.allowed && !d.hidden && d.disguises() && d.hides(enforce):
+		d.hidden = true
+		d.todo |= 1 << disguise
+	}
+}
+
+// put puts what is pending to store, and has the answers in d.out.
+func (d *deciding) put(ctx context.Context, store headgate.Store, mode headgate.Mode) error {
+	switch len(d.pending) {
+	case 0:
+		return nil
+	case 1:
+		var err error
+		d.out[0], err = store.Take(ctx, d.pending[0])
+		return err
+	}
+	return store.Do(ctx, d.pending, d.out, mode)
+}
+
+// disguises reports whether a refusal by hidden rules is to be disguised: not if it
+// took nothing, nor if the store is not there to be charged.
+func (d *deciding) disguises() bool {
+	return d.alone && d.parts[0].Kind == headgate.Take && d.failure == nil
+}
+
+// hear takes the answer to r, which is the result i. Of a banned key nobody but who
+// explains wants to know.
+func (d *deciding) hear(i int, r *Result, answer *headgate.Decision) {
+	if d.explains != nil {
+		d.explains.hear(i, answer)
+	}
+	if r.role != none {
+		r.Decision = *answer
+	}
+}
+
+// count takes a limit that has its answer into account.
+func (d *deciding) count(r *Result) {
+	if r.step == charge {
+		r.charged(&d.parts[r.part])
+	}
+	switch r.role {
+	case enforce:
+		d.allowed = d.allowed && r.Decision.Allowed
+		d.pretend(r)
+	case observe:
+		d.shadow(r)
+	case refund, charge, explain, quota, handBack, disguise, none:
+	}
+}
+
+// shadow makes the answer of a rule that only observes one that lets pass.
+func (d *deciding) shadow(r *Result) {
+	r.Decision.Delay = 0
+	if !r.Decision.Allowed {
+		r.Decision.Allowed, r.Decision.Reason, r.Decision.RetryAfter = true, headgate.Shadow, 0
+		d.wouldRefuse++
+	}
+}
+
+// conclude makes v the verdict on a part, whose first result is the one given, and
+// returns which is the first of the next part.
+func (d *deciding) conclude(v *Verdict, part, first int) (next int) {
+	v.Known, v.at = d.known, d.at
+	if v.Allowed, v.Decision.Allowed, v.Decision.Reason = true, true, headgate.NoLimit; d.ruleless != headgate.OK {
+		v.refuse(d.ruleless)
+	}
+	results := d.results
+	for next = first; next < len(results) && int(results[next].part) == part; next++ {
+		switch r := &results[next]; {
+		case r.Enforced:
+			v.consider(r)
+		case r.Decision.Reason == headgate.Shadow:
+			v.WouldRefuse++
+		}
+	}
+	return next
+}
