@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/app"
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/replay/offline"
 	"github.com/headgate/headgate/internal/rules/schema"
 )
@@ -15,25 +17,25 @@ func newCheck(s streams) *cobra.Command {
 	var asJSON, asSchema bool
 	var f flags
 	cmd := &cobra.Command{
-		Use:   "check PATH...",
+		Use:   "check [PATH]...",
 		Short: "find mistakes in rule files before they go live",
 		Long: `Check reads rule files, and all rule files of folders, as serve would. It
 exits with 0 if they are right (there may be warnings) and with 1 if not. Of
-rule tests next to them it says what is wrong, and does not run them.
+rule tests next to them it says what is wrong, and does not run them. Without a
+path it takes the rules that the file of --config names; the other settings of
+that file are checked when serve starts.
 
 How rules are read, it takes from the environment as serve does: HEADGATE_COMPAT,
 HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
 		Example: `  headgate check rules/
+  headgate check --config headgate.yaml
   headgate check --compat envoy --envoy-env config/
   headgate check --schema >rules.schema.json`,
 		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case len(args) > 0 || asSchema:
+			if len(args) > 0 || asSchema {
 				return nil
-			case f.envoyEnv:
-				return &usageError{"check needs a rule file or folder", "name the folder that RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY lead to"}
 			}
-			return &usageError{"check needs a rule file or folder", "such as headgate check rules/"}
+			return f.needsNoPath()
 		},
 	}
 	cmd.Flags().BoolVar(&asSchema, "schema", false, "print the JSON Schema of rule files, for editors")
@@ -46,6 +48,9 @@ HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
 			return err
 		}
 		options, warnings, err := f.loadRuleOptions()
+		if len(args) == 0 && err == nil {
+			args, err = f.namedRules()
+		}
 		if err != nil {
 			return err
 		}
@@ -68,6 +73,27 @@ HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
 		return printGood(s, &r)
 	})
 	return cmd
+}
+
+// needsNoPath returns an error unless the configuration may say which rules are
+// meant.
+func (f *flags) needsNoPath() error {
+	switch {
+	case f.envoyEnv:
+		return &usageError{"check needs a rule file or folder", "name the folder that RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY lead to"}
+	case f.config == "":
+		return &usageError{"check needs a rule file or folder", "such as headgate check rules/"}
+	}
+	return nil
+}
+
+// namedRules returns the rule files and folders that the configuration file names.
+func (f *flags) namedRules() ([]string, error) {
+	paths, err := config.LoadRules(config.Sources{File: f.config, Doors: app.Sections()})
+	if err == nil && len(paths) == 0 {
+		err = &usageError{f.config + " names no rules", "name them, such as headgate check --config " + f.config + " rules/"}
+	}
+	return paths, err
 }
 
 // printGood says in a line what was found to be right.

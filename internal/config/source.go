@@ -209,6 +209,28 @@ func IsLoopback(hostPort string) bool {
 // RuleOptions are how rules are read.
 type RuleOptions = rulefile.Options
 
+// LoadRules returns the rule files and folders that a configuration file names, or
+// the environment in its place.
+func LoadRules(from Sources) ([]string, error) {
+	c := defaults()
+	c.declare(from.Doors)
+	if err := c.readFile(from.File); err != nil {
+		return nil, err
+	}
+	environment := from.Environment
+	if environment == nil {
+		environment = os.LookupEnv
+	}
+	for _, s := range c.settings() {
+		if value, _ := environment(s.variable()); s.key == "rules" && value != "" {
+			if err := s.apply(c, s.variable(), value); err != nil {
+				return nil, Errors{err}
+			}
+		}
+	}
+	return c.Rules, nil
+}
+
 // LoadRuleOptions reads only how rules are to be read, as Load does, and which
 // doors a configuration file that is given opens, since that has a say in it, for
 // commands that read rules and serve nothing. What else the environment says,
