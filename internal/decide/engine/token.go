@@ -70,7 +70,7 @@ func (s *seal) ciphers(ctx context.Context) ([]cipher.AEAD, error) {
 		return known, nil
 	}
 	if s.source != nil {
-		return s.ask(ctx)
+		return s.fetch(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +86,8 @@ func (s *seal) ciphers(ctx context.Context) ([]cipher.AEAD, error) {
 // errNoSecret is what a source is told that returns none.
 var errNoSecret = errors.New("there is no secret for tokens")
 
-// ask asks for the secrets.
-func (s *seal) ask(ctx context.Context) ([]cipher.AEAD, error) {
+// fetch asks for the secrets.
+func (s *seal) fetch(ctx context.Context) ([]cipher.AEAD, error) {
 	secrets, err := s.source(ctx)
 	if err != nil {
 		return nil, unavailable(err)
@@ -110,7 +110,7 @@ func (s *seal) more(ctx context.Context, n int) []cipher.AEAD {
 	if s.source == nil || s.single {
 		return nil
 	}
-	if all, err := s.ask(ctx); err == nil {
+	if all, err := s.fetch(ctx); err == nil {
 		return all[n:]
 	}
 	return nil
