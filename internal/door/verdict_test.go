@@ -31,6 +31,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -67,7 +68,7 @@ type bench struct {
 
 func newBench(t *testing.T, text string) *bench {
 	t.Helper()
-	rs, problems := rules.Parse(rules.Source{Name: "rules.yaml", Data: []byte(text)})
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(text)})
 	if rs == nil {
 		t.Fatal(problems)
 	}
