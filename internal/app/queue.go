@@ -208,6 +208,9 @@ func (a *App) takeQueued(ctx context.Context, r *queue.Ref, at time.Time) (queue
 		return queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Settle: settle, Done: done}, nil
 	}
 	p := queue.Permit{RetryAfter: v.Decision.RetryAfter, Own: v.Rule != nil && v.Rule.Scope == r.Lane.Scope}
+	if v.Rule != nil && !p.Own {
+		p.By = v.Rule.Name
+	}
 	switch {
 	case v.Decision.Reason == headgate.Banned:
 		p.RetryAfter, p.Why = -1, "its key is banned"

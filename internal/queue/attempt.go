@@ -21,16 +21,14 @@ const (
 // attempt sends it, if its limits let it through, and puts it where it belongs
 // then.
 func (q *Queue) attempt(l *lane, it *item) {
-	var gate time.Time
-	f := q.try(l, it, &gate)
+	var p pause
+	f := q.try(l, it, &p)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	it.busy = false
 	l.inFlight--
 	q.inFlight--
-	if gate.After(l.gate) {
-		l.gate = gate
-	}
+	l.stop(it, &p, q.options.Clock())
 	if f == removed || it.gone {
 		l.remove(it)
 	}
@@ -38,9 +36,14 @@ func (q *Queue) attempt(l *lane, it *item) {
 	q.nudge() // there is room for another
 }
 
-// try returns what becomes of it, and when the limit will let another entry
-// through.
-func (q *Queue) try(l *lane, it *item, gate *time.Time) fate {
+// pause is until when a lane waits, or of it only what another rule would refuse.
+type pause struct {
+	until time.Time
+	by    string
+}
+
+// try returns what becomes of it, and until when not to ask again.
+func (q *Queue) try(l *lane, it *item, p *pause) fate {
 	now := q.options.Clock()
 	policy := q.options.Policy(it.ref.Domain, it.ref.Rule)
 	if !now.Before(it.ref.Expires) {
@@ -48,14 +51,14 @@ func (q *Queue) try(l *lane, it *item, gate *time.Time) fate {
 	}
 	permit, err := q.options.Take(q.ctx, &it.ref, now)
 	if err != nil {
-		*gate = now.Add(storeRetry)
+		p.until = now.Add(storeRetry)
 		return stays
 	}
 	if !permit.Allowed {
 		if permit.RetryAfter < 0 {
 			return q.bury(it, &policy, cmp.Or(permit.Why, "its limit can never let it through"))
 		}
-		*gate = now.Add(q.patience(l, &permit))
+		p.until, p.by = now.Add(q.patience(l, &permit)), permit.By
 		return stays
 	}
 	l.refused.Store(0)
@@ -74,7 +77,7 @@ func (q *Queue) try(l *lane, it *item, gate *time.Time) fate {
 		case errors.Is(err, ErrDamaged):
 			return q.bury(it, &policy, err.Error())
 		}
-		*gate = now.Add(storeRetry)
+		p.until = now.Add(storeRetry)
 		return stays
 	}
 	return q.send(it, e, &policy, permit.Settle)

@@ -16,8 +16,10 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -70,12 +72,19 @@ func (e *Entry) Size() int64 {
 
 // Idempotency returns what entries with the same idempotency key have in
 // common, and false if the entry has none. Keys of other senders, as far as the
-// limit tells them apart, are other keys.
+// limit or a field such as X-Api-Key tells them apart, are other keys: nobody gets
+// another's answer, or has a request swallowed by another's.
 func (e *Entry) Idempotency() (hash [32]byte, ok bool) {
 	if e.IdempotencyKey == "" {
 		return hash, false
 	}
-	return digest(e.Scope, e.Key, e.IdempotencyKey), true
+	parts := []string{e.Scope, e.Key, e.IdempotencyKey}
+	for _, name := range slices.Sorted(maps.Keys(e.Header)) {
+		if strings.HasSuffix(name, "Key") && name != "Idempotency-Key" {
+			parts = append(append(parts, name), e.Header[name]...)
+		}
+	}
+	return digest(parts...), true
 }
 
 // Fingerprint is equal for requests that ask for the same, in the name of the

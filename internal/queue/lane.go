@@ -2,6 +2,7 @@ package queue
 
 import (
 	"container/heap"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -23,8 +24,53 @@ type lane struct {
 	// at is when it is to be looked at next, gate when its limit lets another
 	// entry through.
 	at, gate time.Time
-	refused  atomic.Int32 // by others' limits, in a row
-	place    int          // in the heap; -1 if it is not there
+	// held are until when other limits refuse; entries that are under one wait, and
+	// let others pass.
+	held    map[claimed]time.Time
+	refused atomic.Int32 // by others' limits, in a row
+	place   int          // in the heap; -1 if it is not there
+}
+
+// claimed is a key of a limit.
+type claimed struct{ rule, key string }
+
+// maxHeld is from how many on those are looked through for what is over.
+const maxHeld = 1000
+
+// stop lets the lane, or those of its entries that are under the same limit as it,
+// wait.
+func (l *lane) stop(it *item, p *pause, now time.Time) {
+	isBy := func(c Claim) bool { return c.Rule == p.by }
+	if p.by == "" || !slices.ContainsFunc(it.ref.Claims, isBy) {
+		if p.until.After(l.gate) {
+			l.gate = p.until
+		}
+		return
+	}
+	if l.held == nil {
+		l.held = map[claimed]time.Time{}
+	}
+	if len(l.held) >= maxHeld {
+		maps.DeleteFunc(l.held, func(_ claimed, until time.Time) bool { return !until.After(now) })
+	}
+	for _, c := range it.ref.Claims {
+		if isBy(c) {
+			l.held[claimed{c.Rule, c.Key}] = p.until
+		}
+	}
+}
+
+// heldUntil returns until when other limits refuse it.
+func (l *lane) heldUntil(it *item) (until time.Time) {
+	if len(l.held) == 0 {
+		return until
+	}
+	for _, c := range it.ref.Claims {
+		if at := l.held[claimed{c.Rule, c.Key}]; at.After(until) {
+			until = at
+		}
+	}
+	return until
 }
 
 // maxLooked is how many entries of a lane are looked at for one that may be
@@ -32,28 +78,42 @@ type lane struct {
 const maxLooked = 256
 
 // next returns the entry to send next and when. It is nil if none can be.
-func (l *lane) next(concurrency int) (*item, time.Time) {
+func (l *lane) next(concurrency int, now time.Time) (*item, time.Time) {
 	if l.inFlight >= concurrency {
 		return nil, time.Time{}
 	}
-	var best *item
-	for _, it := range l.items[:min(len(l.items), maxLooked)] {
+	best, at := l.first(concurrency, now)
+	if best != nil && l.gate.After(at) {
+		at = l.gate
+	}
+	return best, at
+}
+
+// first returns the first entry that no other limit holds; if all are held, the one
+// that will be free first.
+func (l *lane) first(concurrency int, now time.Time) (best *item, at time.Time) {
+	var held *item
+	var free time.Time
+	looked := 0
+	for _, it := range l.items {
 		if it.busy {
 			continue
 		}
-		if best == nil || it.attempts.Next.Before(best.attempts.Next) {
-			best = it
+		if until := l.heldUntil(it); until.After(now) {
+			if held == nil || until.Before(free) {
+				held, free = it, until
+			}
+			continue
 		}
-		if concurrency == 1 || best.attempts.Next.IsZero() {
+		if best == nil || it.attempts.Next.Before(at) {
+			best, at = it, it.attempts.Next
+		}
+		if looked++; concurrency == 1 || at.IsZero() || looked == maxLooked {
 			break
 		}
 	}
-	if best == nil {
-		return nil, time.Time{}
-	}
-	at := best.attempts.Next
-	if l.gate.After(at) {
-		at = l.gate
+	if best == nil || held != nil && free.Before(at) {
+		return held, free
 	}
 	return best, at
 }

@@ -21,8 +21,11 @@ type Permit struct {
 	// Why says what never lets it through, for whoever looks at the dead letter;
 	// empty if that is the size of the limit.
 	Why string
-	// Own says that it was the limit of the entry's own rule that refused.
+	// Own says that it was the limit of the entry's own rule that refused, By which
+	// other rule it was: of entries that it would refuse too, none is asked about
+	// before RetryAfter, and the others of the lane go on.
 	Own bool
+	By  string
 	// Undo gives back what was taken, for an entry that was not sent. Settle
 	// charges what an entry has cost that was sent, by what came of it. Done ends
 	// what lasts as long as the request. Each may be nil.
@@ -279,7 +282,7 @@ func (q *Queue) reschedule(l *lane) {
 	var at time.Time
 	if len(l.items) > 0 {
 		first := &l.items[0].ref
-		it, at = l.next(max(q.options.Policy(first.Domain, first.Rule).Concurrency, 1))
+		it, at = l.next(max(q.options.Policy(first.Domain, first.Rule).Concurrency, 1), q.options.Clock())
 	}
 	if it == nil {
 		q.due.drop(l)
@@ -330,8 +333,12 @@ func (q *Queue) begin(now time.Time) time.Duration {
 		}
 		heap.Pop(&q.due)
 		first := &l.items[0].ref
-		it, _ := l.next(max(q.options.Policy(first.Domain, first.Rule).Concurrency, 1))
+		it, at := l.next(max(q.options.Policy(first.Domain, first.Rule).Concurrency, 1), now)
 		if it == nil {
+			continue
+		}
+		if at.After(now) {
+			q.due.put(l, at)
 			continue
 		}
 		q.launch(l, it)

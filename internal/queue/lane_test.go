@@ -1,0 +1,81 @@
+package queue_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/internal/queue"
+)
+
+// Requests of a lane that another limit refuses, of their client say, wait by
+// themselves: the others of the lane go on, and they follow in order when they may.
+func TestOtherLimitsHoldOnlyTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		defer b.close()
+		asked := map[string]int{}
+		b.mu.Lock()
+		b.policy.TTL = 48 * time.Hour
+		b.take = func(r *queue.Ref, at time.Time) (queue.Permit, error) {
+			client := r.Claims[0].Key
+			asked[client]++
+			if left := 24*time.Hour - at.Sub(b.begin); client == "mallory" && left > 0 {
+				return queue.Permit{RetryAfter: left, By: "per-client"}, nil
+			}
+			return queue.Permit{Allowed: true}, nil
+		}
+		b.mu.Unlock()
+		put := func(name, client string) {
+			e := b.entry(name)
+			e.Claims = []queue.Claim{{Rule: "per-client", Key: client, Cost: 1}}
+			if _, err := b.Accept(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range []string{"a1", "a2", "a3"} {
+			put(name, "mallory")
+		}
+		put("a4", "ann")
+		synctest.Wait()
+		b.want("0s a4")
+		time.Sleep(time.Hour)
+		put("a5", "bob")
+		put("a6", "mallory")
+		synctest.Wait()
+		b.want("0s a4", "1h0m0s a5")
+		if asked["mallory"] != 1 {
+			t.Errorf("asked %d times for a client that has to wait", asked["mallory"])
+		}
+		time.Sleep(24 * time.Hour)
+		b.mu.Lock()
+		sent := len(b.sent)
+		var order string
+		for _, s := range b.sent[2:] {
+			order += s[len(s)-2:]
+		}
+		b.mu.Unlock()
+		if sent != 6 || order != "a1a2a3a6" {
+			t.Errorf("sent %d, at last %s", sent, order)
+		}
+	})
+}
+
+// The same idempotency key of another API key is another one.
+func TestIdempotencyKeysAreTheirSenders(t *testing.T) {
+	of := func(apiKey string) [32]byte {
+		e := queue.Entry{IdempotencyKey: "order-1", Header: http.Header{"Content-Type": {"a"}}}
+		if apiKey != "" {
+			e.Header["X-Api-Key"] = []string{apiKey}
+		}
+		hash, ok := e.Idempotency()
+		if !ok {
+			t.Fatal("no idempotency key")
+		}
+		return hash
+	}
+	if again := of("a"); again != of("a") || again == of("b") || again == of("") {
+		t.Error("idempotency keys are told apart by something else than their senders")
+	}
+}
