@@ -37,3 +37,32 @@ func TestASettlementWithoutAnAnswerMayBeLate(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEmptiedStoreKnowsNoReservations: one that was made before is answered as
+// settled, and only then.
+func TestAnEmptiedStoreKnowsNoReservations(t *testing.T) {
+	const from, second = int64(1_700_000_000_000_000), int64(1_000_000)
+	window := history.Limit{Name: "fixed", Algorithm: history.FixedWindow, Count: 8, Period: 2 * second}
+	reserve := history.Op{
+		ID: 1, Client: 1, Kind: history.Reserve, Key: "k", Limits: []string{"fixed"}, Cost: 2, Call: from + 5000, Return: from + 6000,
+		Answer: &history.Answer{Allowed: true, Rule: "fixed", Limit: 8, Remaining: 6, Reset: 1995},
+	}
+	emptied := history.Op{ID: 2, Client: 2, Kind: history.Emptied, Call: from + 5500, Return: from + 7000}
+	cancel := history.Op{
+		ID: 3, Client: 3, Kind: history.Cancel, Key: "k", Limits: []string{"fixed"}, Of: 1, Was: 2, Call: from + second, Return: from + second + 100,
+		Answer: &history.Answer{},
+	}
+	for name, x := range map[string]struct {
+		ops    []history.Op
+		faults int
+	}{
+		"emptied":     {[]history.Op{reserve, emptied, cancel}, 0},
+		"not emptied": {[]history.Op{reserve, cancel}, 1},
+	} {
+		h := &history.History{Limits: []history.Limit{window}, Slack: 2000, Ops: x.ops}
+		report, err := history.Check(h, history.Options{Patience: time.Minute, Pictures: t.TempDir()})
+		if err != nil || len(report.Faults) != x.faults {
+			t.Errorf("%s: faults %v, error %v, want %d", name, report.Faults, err, x.faults)
+		}
+	}
+}

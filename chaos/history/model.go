@@ -314,9 +314,17 @@ func (k *keyModel) setBack(s *state, was int64) *state {
 }
 
 // emptied is what is left where everything was forgotten: what nodes remember
-// to refuse.
+// to refuse. The records of reservations are gone, too, so that they are answered
+// as settled.
 func (k *keyModel) emptied(s *state, in *step) *state {
 	c := &state{entries: make([][]entry, len(k.limits)), settled: s.allUnsure()}
+	for _, list := range s.entries {
+		for _, e := range list {
+			if !slices.ContainsFunc(c.settled, func(x settled) bool { return x.op == e.op }) {
+				c.settled = append(c.settled, settled{e.op, true})
+			}
+		}
+	}
 	if k.memory > 0 {
 		for i := range s.entries {
 			for _, e := range s.entries[i] {
