@@ -45,9 +45,11 @@ func TestOtherLimitsHoldOnlyTheirOwn(t *testing.T) {
 		put("a6", "mallory")
 		synctest.Wait()
 		b.want("0s a4", "1h0m0s a5")
+		b.mu.Lock()
 		if asked["mallory"] != 1 {
 			t.Errorf("asked %d times for a client that has to wait", asked["mallory"])
 		}
+		b.mu.Unlock()
 		time.Sleep(24 * time.Hour)
 		b.mu.Lock()
 		sent := len(b.sent)
