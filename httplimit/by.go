@@ -55,7 +55,7 @@ func ByIP(trusted ...netip.Prefix) By {
 // these nor a list of parameters counts as missing. Host is the field that net/http
 // keeps apart. It is nil if no field can have the name.
 func ByHeader(name string) By {
-	if !isToken(name) {
+	if !spelling.IsToken(name) {
 		return nil
 	}
 	name = http.CanonicalHeaderKey(name)
@@ -94,19 +94,6 @@ func ByCookie(name string) By {
 		value, ok := firstCookie(r.Header, name)
 		return strings.ReplaceAll(spelling.Cookie(value), "+", " "), ok // gin reads a + so
 	}
-}
-
-// isToken reports whether name can be that of a header field.
-func isToken(name string) bool {
-	const others = "!#$%&'*+-.^_`|~"
-	for i := range len(name) {
-		c := name[i]
-		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte(others, c) >= 0 {
-			continue
-		}
-		return false
-	}
-	return name != ""
 }
 
 func isNil(b By) bool { return b == nil }

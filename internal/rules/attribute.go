@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/request/spelling"
 )
 
 // AttributeKind is where in a request an attribute's value is found.
@@ -185,7 +186,7 @@ func CanonicalHeader(name string) (string, bool) {
 	b := []byte(name)
 	upper := true
 	for i, c := range b {
-		if !isTokenByte(c) {
+		if !spelling.IsTokenByte(c) {
 			return "", false
 		}
 		switch {
@@ -197,23 +198,4 @@ func CanonicalHeader(name string) (string, bool) {
 		upper = c == '-'
 	}
 	return string(b), len(b) > 0
-}
-
-// isTokenByte reports whether c may stand in a token of RFC 9110.
-func isTokenByte(c byte) bool {
-	switch {
-	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		return true
-	}
-	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
-}
-
-// IsToken reports whether text is a token of RFC 9110, such as a method.
-func IsToken(text string) bool {
-	for i := range len(text) {
-		if !isTokenByte(text[i]) {
-			return false
-		}
-	}
-	return text != ""
 }

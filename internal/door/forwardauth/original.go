@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/request/httprequest"
+	"github.com/headgate/headgate/internal/request/spelling"
 )
 
 // The bounds on what a proxy may tell, in bytes. A server's bound on headers
@@ -58,7 +59,7 @@ func (q *question) told(r *http.Request) error {
 	switch {
 	case q.Method == "":
 		return fmt.Errorf("%s is missing beside %s: rules could not tell GET from POST", method, field)
-	case !isMethod(q.Method):
+	case len(q.Method) > maxMethod || !spelling.IsToken(q.Method):
 		return fmt.Errorf("%s holds no method", method)
 	case len(host) > maxHost || !httprequest.IsHost(host):
 		return fmt.Errorf("the host that goes with %s is not one", field)
@@ -144,14 +145,4 @@ func splitURI(uri, method string) (path, query string, err error) {
 		return "", "", errors.New("has a broken percent sign in its path")
 	}
 	return path, query, nil
-}
-
-// isMethod reports whether s is a method (a token of RFC 9110).
-func isMethod(s string) bool {
-	if s == "" || len(s) > maxMethod {
-		return false
-	}
-	return !strings.ContainsFunc(s, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
-	})
 }

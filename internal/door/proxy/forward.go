@@ -5,9 +5,10 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/request/spelling"
 )
 
 // The fields by which proxies tell an upstream about the client. Each is what
@@ -61,16 +62,22 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 // upstream reads what others do not. The rest stays as it is and where it is, for
 // servers read the first thousand; httputil would sort them.
 func readable(query string) string {
-	if _, err := url.ParseQuery(query); err == nil {
+	if isReadable(query) {
 		return query
 	}
 	var kept []string
 	for pair := range strings.SplitSeq(query, "&") {
-		if _, err := url.ParseQuery(pair); err == nil {
+		if isReadable(pair) {
 			kept = append(kept, pair)
 		}
 	}
 	return strings.Join(kept, "&")
+}
+
+// isReadable reports whether every % in text begins an escape, and there is no
+// semicolon: what url.ParseQuery takes, without the cost of parsing.
+func isReadable(text string) bool {
+	return strings.IndexByte(text, ';') < 0 && spelling.IsEscaped(text)
 }
 
 // keep copies the values of name to the outgoing header.

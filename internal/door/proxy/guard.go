@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/httprequest"
+	"github.com/headgate/headgate/internal/request/spelling"
 )
 
 // Underscores says what becomes of header fields with anything but letters, digits
@@ -117,7 +118,7 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.Method == http.MethodConnect:
 		status, detail = http.StatusNotImplemented, "this proxy makes no tunnels"
-	case !isToken(r.Method):
+	case !spelling.IsToken(r.Method):
 		detail = "the method is not valid"
 	case r.Method == "PRI":
 		detail = "HTTP/2 begins with its preface, not with a request"
@@ -264,19 +265,6 @@ func isUsual(name string) bool {
 
 // maxParameters is how many parameters a query may have: Go reads none of more.
 const maxParameters = 10_000
-
-// isToken reports whether s may be a method (RFC 9110, 5.6.2).
-func isToken(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return s != ""
-}
 
 // aboutAll answers OPTIONS *, which is about the server as a whole (RFC 9110,
 // 9.3.7): about us, and not about any one resource of the upstream.

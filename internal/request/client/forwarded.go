@@ -3,6 +3,8 @@ package client
 import (
 	"net/netip"
 	"strings"
+
+	"github.com/headgate/headgate/internal/request/spelling"
 )
 
 const (
@@ -80,7 +82,7 @@ func forNode(element string) (node string, ok bool) {
 		var pair string
 		pair, element, more = cutPair(element)
 		name, value, found := strings.Cut(trim(pair), "=")
-		if !found || !isToken(name) {
+		if !found || !spelling.IsToken(name) {
 			return "", false
 		}
 		value, valid := unquote(value)
@@ -119,7 +121,7 @@ func cutPair(s string) (pair, rest string, more bool) {
 func unquote(value string) (string, bool) {
 	if !strings.HasPrefix(value, `"`) {
 		return value, value != "" && strings.IndexFunc(value, func(c rune) bool {
-			return !isTokenByte(c) && c != ':' && c != '[' && c != ']'
+			return (c >= 0x80 || !spelling.IsTokenByte(byte(c))) && c != ':' && c != '[' && c != ']'
 		}) < 0
 	}
 	for i := 1; i < len(value); i++ {
@@ -131,16 +133,6 @@ func unquote(value string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-func isToken(s string) bool {
-	return s != "" && strings.IndexFunc(s, func(c rune) bool { return !isTokenByte(c) }) < 0
-}
-
-// isTokenByte reports whether c may stand in a token (RFC 9110, 5.6.2).
-func isTokenByte(c rune) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
-		c < 0x80 && strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0
 }
 
 func trim(s string) string { return strings.Trim(s, " \t") }
@@ -179,7 +171,7 @@ func parseNode(s string) netip.Addr {
 // isPort reports whether s is a port or, as RFC 7239 allows, an obfuscated one.
 func isPort(s string) bool {
 	if obfuscated, ok := strings.CutPrefix(s, "_"); ok {
-		return isToken(obfuscated)
+		return spelling.IsToken(obfuscated)
 	}
 	n := 0
 	for i := range len(s) {

@@ -3,7 +3,6 @@ package client
 import (
 	"net/http"
 	"net/textproto"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -110,7 +109,7 @@ func (v *Values) addPair(pair, name string, best reading) {
 	if how == unread {
 		return
 	}
-	if best == perhaps || !isEscaped(key) || !isEscaped(value) {
+	if best == perhaps || !spelling.IsEscaped(key) || !spelling.IsEscaped(value) {
 		how = perhaps
 	}
 	text := spelling.Parameter(value)
@@ -124,15 +123,6 @@ func (v *Values) addPair(pair, name string, best reading) {
 // Express uses, that ends at ]=, wherever the first equals sign is.
 func endsInBracket(value string) bool {
 	return strings.Contains(value, "=") && (strings.Contains(value, "]=") || strings.Contains(value, "%5D=") || strings.Contains(value, "%5d="))
-}
-
-// isEscaped reports whether every % in text begins an escape.
-func isEscaped(text string) bool {
-	if strings.IndexByte(text, '%') < 0 {
-		return true
-	}
-	_, err := url.QueryUnescape(text)
-	return err == nil
 }
 
 func readAs(key, name string) reading {

@@ -101,6 +101,20 @@ func Unescape(text string, plus Plus) string {
 	return string(b)
 }
 
+// IsEscaped reports whether every % in text begins an escape.
+func IsEscaped(text string) bool {
+	for {
+		at := strings.IndexByte(text, '%')
+		switch {
+		case at < 0:
+			return true
+		case at+2 >= len(text) || !isHex(text[at+1]) || !isHex(text[at+2]):
+			return false
+		}
+		text = text[at+3:]
+	}
+}
+
 // Plus says whether a + is a space.
 type Plus bool
 

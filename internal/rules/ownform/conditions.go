@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/internal/request/spelling"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
@@ -136,7 +137,7 @@ func (p *Parser) method(source string, at *yamltext.Node) (rules.Pattern, string
 	if words := strings.FieldsFunc(method, func(r rune) bool { return strings.ContainsRune("|, ;/", r) }); len(words) > 1 {
 		return nil, "", fmt.Errorf("%s is not a method: write a list, [%s]", clip.Quote(source), strings.Join(words, ", "))
 	}
-	if !rules.IsToken(method) || strings.Contains(method, "*") || method == "ANY" || method == "ALL" {
+	if !spelling.IsToken(method) || strings.Contains(method, "*") || method == "ANY" || method == "ALL" {
 		return nil, "", fmt.Errorf("%s is not a method; without \"method\" a rule applies to all", clip.Quote(source))
 	}
 	known := knownMethods()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/request/spelling"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
@@ -74,7 +75,7 @@ func isConditionOf(kind, value string) bool {
 	case "path":
 		return strings.HasPrefix(value, "/") || strings.HasPrefix(value, "*")
 	case "method":
-		return value != "" && value == strings.ToUpper(value) && rules.IsToken(value)
+		return value != "" && value == strings.ToUpper(value) && spelling.IsToken(value)
 	case "host":
 		return strings.Contains(value, ".")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/request/spelling"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/body"
 	"github.com/headgate/headgate/internal/rules/yamltext"
@@ -214,7 +215,7 @@ func (p *Parser) parseBodies(n *yamltext.Node, f yamltext.Fields, o *rules.OnLim
 // isMediaType reports whether text is a media type without parameters.
 func isMediaType(text string) bool {
 	kind, sub, ok := strings.Cut(text, "/")
-	return ok && rules.IsToken(kind) && rules.IsToken(sub) && !strings.Contains(text, "*")
+	return ok && spelling.IsToken(kind) && spelling.IsToken(sub) && !strings.Contains(text, "*")
 }
 
 func (p *Parser) contentType(n *yamltext.Node, otherwise string) string {
