@@ -172,6 +172,17 @@ func TestTableRestored(t *testing.T) {
 				t.Errorf("without %s: %s", part, text)
 			}
 		}
+		// That a row was deleted is not forgotten because no row is left.
+		server.Do("FLUSHALL")
+		put("a", "a1", 0)
+		if _, err := table.Delete(ctx, redis.TableRow{Name: "a"}, 9); err != nil {
+			t.Fatal(err)
+		}
+		before := look()
+		server.Do("DEL", "hg:{%ttest}:changes", "hg:{%ttest}:ends")
+		if lost := look(); lost.Identity == before.Identity {
+			t.Errorf("without changes and ends: %+v as before", lost)
+		}
 		// What is newer stays, whether it was put or deleted.
 		known := fill()
 		put("b", "b2", 0)

@@ -11,13 +11,14 @@ local ms = math.floor(us / 1000)
 -- still all there.
 local function leave(text)
   redis.call('SET', version, text)
-  redis.call('HSET', store, 'version', text, 'rows', redis.call('HLEN', rows))
+  redis.call('HSET', store, 'version', text, 'rows', redis.call('HLEN', rows), 'changes', redis.call('ZCARD', changes))
 end
 
-local known = redis.call('HMGET', store, 'id', 'generation', 'version', 'rows')
+local known = redis.call('HMGET', store, 'id', 'generation', 'version', 'rows', 'changes')
 local id, generation, then_version, then_rows = known[1], known[2] or '0', known[3], tonumber(known[4] or '0')
 local now, n, c = redis.call('GET', version), redis.call('HLEN', rows), redis.call('ZCARD', changes)
-if then_version and (not now or now == then_version and n ~= then_rows) or
+local then_changes = tonumber(known[5] or c) -- earlier releases did not count them
+if then_version and (not now or now == then_version and (n ~= then_rows or c ~= then_changes)) or
   c ~= redis.call('ZCARD', ends) or n > c then
   redis.call('DEL', rows, changes, ends, version, store)
   id, generation, now = false, '0', false
