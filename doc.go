@@ -24,10 +24,7 @@
 //
 // # Errors
 //
-// A refusal is not an error. An error means that the question was wrong
-// ([ErrInvalidLimit], [ErrInvalidCost]) or that the store could not answer
-// ([ErrUnavailable]); in the second case the Decision still holds what the
-// failure policy says, so a caller who ignores the error gets the policy.
-//
-// This package and store/memory use nothing but the standard library.
+// A refusal is not an error. An error means that the question was wrong, such
+// as [ErrInvalidLimit], or that the store could not answer ([ErrUnavailable]);
+// the Decision is then what the failure policy says.
 package headgate

@@ -32,20 +32,6 @@ var (
 	// ErrUnavailable is wrapped by every error that means the store could not
 	// answer. The Decision beside it is the failure policy's.
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrStoreFull is wrapped by the error of a store that answers, but has no
-	// memory to write what was asked. It is also an ErrUnavailable.
-	ErrStoreFull error = &detailError{kind: ErrUnavailable, detail: "out of memory"}
-	// ErrStoreReadOnly is wrapped by the error of a store that answers, but
-	// writes nothing for the time being: a replica, or one that has lost its
-	// replicas or its disk. It is also an ErrUnavailable.
-	ErrStoreReadOnly error = &detailError{kind: ErrUnavailable, detail: "it writes nothing for now"}
-	// ErrStoreRefused is wrapped by the error of a store that answers, but
-	// refused this question, for example because it found something else under
-	// the key. It is also an ErrUnavailable.
-	ErrStoreRefused error = &detailError{kind: ErrUnavailable, detail: "it refused the question"}
-	// ErrCrossSlot is returned by AllowAll in strict mode when its keys do not
-	// live in one Redis Cluster slot.
-	ErrCrossSlot = errors.New("keys are in different cluster slots")
 	// ErrClosed is returned by a store that has been closed. It is also an
 	// ErrUnavailable.
 	ErrClosed error = &detailError{kind: ErrUnavailable, detail: "closed"}

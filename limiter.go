@@ -27,7 +27,7 @@ const (
 // dry run.
 type Limiter struct {
 	// direct is the store, where it can do without this Limiter, or through.
-	direct   Direct
+	direct   direct
 	store    Store
 	clock    func() time.Time
 	failure  FailurePolicy
@@ -72,6 +72,11 @@ func WithFallback(store Store, share float64) Option {
 	return func(l *Limiter) { l.fallback, l.share, l.falls = store, share, true }
 }
 
+// direct is store.Direct, which is documented where authors of stores look.
+type direct interface {
+	TakeN(ctx context.Context, key string, limit Limit, n int64) (Decision, error)
+}
+
 // New returns a Limiter that keeps its state in store. Any number of limits may
 // ask one Limiter, and any number of Limiters one store: each limit counts for
 // itself, see [Limit]. Without a store, which a nil pointer is too, every call
@@ -89,7 +94,7 @@ func New(store Store, options ...Option) *Limiter {
 		l.store, l.fallback = flawed{l.flaw}, nil
 	}
 	l.direct = through{l}
-	if d, ok := l.store.(Direct); ok && l.clock == nil && l.failure == FailureAllow && l.fallback == nil {
+	if d, ok := l.store.(direct); ok && l.clock == nil && l.failure == FailureAllow && l.fallback == nil {
 		l.direct = d
 	}
 	return l

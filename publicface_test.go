@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write testdata/public.txt anew")
 // public are the folders that Go programs may import. All others are under internal/,
 // or generated from api/.
 var public = []string{
-	".", "algorithm", "httplimit", "grpclimit", "store/failsafe", "store/memory", "store/redis", "store/storetest",
+	".", "algorithm", "httplimit", "grpclimit", "store", "store/failsafe", "store/memory", "store/redis", "store/storetest",
 	"echolimit", "fiberlimit", "ginlimit",
 }
 
@@ -89,6 +89,9 @@ func declared(t *testing.T, set *token.FileSet, pkg string, decl ast.Decl) (line
 	note := func(words string, node any) { lines = append(lines, pkg+": "+words+oneLine(t, set, node)) }
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
+		if d.Recv != nil && !ast.IsExported(receiver(d.Recv.List[0].Type)) {
+			return nil
+		}
 		d.Doc, d.Body = nil, nil
 		note("", d)
 	case *ast.GenDecl:
@@ -104,6 +107,18 @@ func declared(t *testing.T, set *token.FileSet, pkg string, decl ast.Decl) (line
 		}
 	}
 	return lines
+}
+
+// receiver returns the name of the type that a method is of.
+func receiver(of ast.Expr) string {
+	if pointer, ok := of.(*ast.StarExpr); ok {
+		of = pointer.X
+	}
+	if generic, ok := of.(*ast.IndexExpr); ok {
+		of = generic.X
+	}
+	name, _ := of.(*ast.Ident)
+	return name.Name
 }
 
 // typeLines returns a line for a type, and one for each of its exported fields or

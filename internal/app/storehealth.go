@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -78,14 +78,14 @@ func (a *App) lookAtStore(now time.Time) {
 	switch began, ended := h.mute.look(stats.ReadOnly, now); {
 	case began:
 		a.log.Error("the store writes nothing: it goes on refusing keys that are exhausted, for others each rule's on_store_error decides",
-			"err", a.safe.Last(headgate.ErrStoreReadOnly), "hint", "is it a replica, or has it lost its replicas or its disk? on_store_error: local goes on limiting meanwhile")
+			"err", a.safe.Last(store.ErrReadOnly), "hint", "is it a replica, or has it lost its replicas or its disk? on_store_error: local goes on limiting meanwhile")
 	case ended:
 		a.log.Info("the store writes again", "after_answers", h.mute.answers)
 	}
 	switch began, ended := h.refuses.look(stats.Refused, now); {
 	case began:
 		a.log.Error("the store refuses some questions: for these each rule's on_store_error decides",
-			"err", a.safe.Last(headgate.ErrStoreRefused), "hint", "does somebody else write to Headgate's keys?")
+			"err", a.safe.Last(store.ErrRefused), "hint", "does somebody else write to Headgate's keys?")
 	case ended:
 		a.log.Info("the store refuses no questions any more", "after_answers", h.refuses.answers)
 	}
@@ -144,9 +144,9 @@ func (h *storeHealth) trouble() error {
 	defer h.mu.Unlock()
 	switch {
 	case h.full.is:
-		return headgate.ErrStoreFull
+		return store.ErrFull
 	case h.mute.is:
-		return headgate.ErrStoreReadOnly
+		return store.ErrReadOnly
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // answers are errors of one kind that are answers: they show that the store is
@@ -29,11 +29,11 @@ func (s *Store) isAnswer(err error) bool {
 // answersOf returns those of the kind of err; nil if it is no answer.
 func (s *Store) answersOf(err error) *answers {
 	switch {
-	case errors.Is(err, headgate.ErrStoreFull):
+	case errors.Is(err, store.ErrFull):
 		return &s.full
-	case errors.Is(err, headgate.ErrStoreReadOnly):
+	case errors.Is(err, store.ErrReadOnly):
 		return &s.readOnly
-	case errors.Is(err, headgate.ErrStoreRefused):
+	case errors.Is(err, store.ErrRefused):
 		return &s.refused
 	}
 	return nil
@@ -45,7 +45,7 @@ func (a *answers) note(err error) {
 }
 
 // Last returns the last error of the store that wraps kind, which is
-// headgate.ErrStoreFull, ErrStoreReadOnly or ErrStoreRefused; nil if there was
+// store.ErrFull, ErrStoreReadOnly or ErrStoreRefused; nil if there was
 // none.
 func (s *Store) Last(kind error) error {
 	if a := s.answersOf(kind); a != nil {

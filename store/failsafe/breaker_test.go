@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 )
 
@@ -268,14 +269,14 @@ func TestFullStoreIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{answer: func(o headgate.Op) (headgate.Decision, error) {
 			if o.Key == "new" {
-				return headgate.Decision{}, fmt.Errorf("redis: %w", headgate.ErrStoreFull)
+				return headgate.Decision{}, fmt.Errorf("redis: %w", store.ErrFull)
 			}
 			return headgate.Decision{Allowed: true}, nil
 		}}
 		s := failsafe.New(f, failsafe.Options{})
 		for range 100 {
 			time.Sleep(timeout)
-			if _, err := s.Take(t.Context(), op("new")); !errors.Is(err, headgate.ErrStoreFull) || !errors.Is(err, headgate.ErrUnavailable) {
+			if _, err := s.Take(t.Context(), op("new")); !errors.Is(err, store.ErrFull) || !errors.Is(err, headgate.ErrUnavailable) {
 				t.Fatal(err)
 			}
 		}
@@ -300,24 +301,24 @@ func TestRefusingStoreIsThere(t *testing.T) {
 			case down:
 				return headgate.Decision{}, broken
 			case o.Key == "bad":
-				return headgate.Decision{}, fmt.Errorf("redis: %w", headgate.ErrStoreRefused)
+				return headgate.Decision{}, fmt.Errorf("redis: %w", store.ErrRefused)
 			}
 			return headgate.Decision{Allowed: true}, nil
 		}}
 		s := failsafe.New(f, failsafe.Options{})
 		for range 100 {
 			time.Sleep(timeout)
-			if _, err := s.Take(t.Context(), op("bad")); !errors.Is(err, headgate.ErrStoreRefused) || !errors.Is(err, headgate.ErrUnavailable) {
+			if _, err := s.Take(t.Context(), op("bad")); !errors.Is(err, store.ErrRefused) || !errors.Is(err, headgate.ErrUnavailable) {
 				t.Fatal(err)
 			}
 		}
 		if got := s.Stats(); got.Refused != 100 || got.Failures != 100 || got.Opened != 0 {
 			t.Errorf("%+v", got)
 		}
-		if err := s.Last(headgate.ErrStoreRefused); !errors.Is(err, headgate.ErrStoreRefused) {
+		if err := s.Last(store.ErrRefused); !errors.Is(err, store.ErrRefused) {
 			t.Error(err)
 		}
-		if err := s.Last(headgate.ErrStoreReadOnly); err != nil {
+		if err := s.Last(store.ErrReadOnly); err != nil {
 			t.Error(err)
 		}
 		down = true

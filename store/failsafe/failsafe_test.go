@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
 	"github.com/headgate/headgate/store/storetest"
@@ -236,7 +237,7 @@ func TestErrors(t *testing.T) {
 		{"broken", op("k"), errBroken, headgate.ErrUnavailable, 1, 1},
 		{"broken keeps its cause", op("k"), errBroken, errBroken, 1, 1},
 		{"closed", op("k"), headgate.ErrClosed, headgate.ErrClosed, 1, 1},
-		{"cross slot", op("k"), headgate.ErrCrossSlot, headgate.ErrCrossSlot, 1, 0},
+		{"cross slot", op("k"), store.ErrCrossSlot, store.ErrCrossSlot, 1, 0},
 		{"unset limit", unset, nil, headgate.ErrInvalidLimit, 0, 0},
 		{"negative cost", negative, nil, headgate.ErrInvalidCost, 0, 0},
 	} {

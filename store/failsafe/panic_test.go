@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -28,7 +29,7 @@ func TestPanicIsAFailure(t *testing.T) {
 		for i := range 3 {
 			_, err := s.Take(t.Context(), op("k"))
 			batch := s.Do(t.Context(), []headgate.Op{op("k")}, make([]headgate.Decision, 1), headgate.AllOrNothing)
-			groups := []headgate.Group{{Ops: 1}}
+			groups := []store.Group{{Ops: 1}}
 			s.Pipeline(t.Context(), []headgate.Op{op("k")}, make([]headgate.Decision, 1), groups)
 			for _, err := range []error{err, batch, groups[0].Err} {
 				if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), "it panicked: no map") {
@@ -68,7 +69,7 @@ func TestNoInnerStore(t *testing.T) {
 		if d, err := l.AllowAll(t.Context(), ops, out); !errors.Is(err, headgate.ErrNoStore) || d.Allowed {
 			t.Errorf("%s, AllowAll: %+v, %v", name, d, err)
 		}
-		groups := []headgate.Group{{Ops: 1}}
+		groups := []store.Group{{Ops: 1}}
 		s.Pipeline(t.Context(), ops, out, groups)
 		if !errors.Is(groups[0].Err, headgate.ErrNoStore) {
 			t.Errorf("%s, Pipeline: %v", name, groups[0].Err)

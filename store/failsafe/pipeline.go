@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
-var _ headgate.Pipeliner = (*Store)(nil)
+var _ store.Pipeliner = (*Store)(nil)
 
-// Pipeline implements headgate.Pipeliner. What the deny cache does not answer is
+// Pipeline implements store.Pipeliner. What the deny cache does not answer is
 // one call to the breaker, and has one Timeout.
-func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	if s.flaw != nil {
 		failAll(groups, s.flaw)
 		return
@@ -44,7 +45,7 @@ func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.
 type picked struct {
 	ops    []headgate.Op
 	out    []headgate.Decision
-	groups []headgate.Group
+	groups []store.Group
 	from   []origin // of each group
 }
 
@@ -56,8 +57,8 @@ type origin struct {
 }
 
 // pick answers what is wrong and what the deny cache knows, and returns the rest.
-func (s *Store) pick(ops []headgate.Op, out []headgate.Decision, groups []headgate.Group, now int64) *picked {
-	p := &picked{ops: make([]headgate.Op, 0, len(ops)), groups: make([]headgate.Group, 0, len(groups)), from: make([]origin, 0, len(groups))}
+func (s *Store) pick(ops []headgate.Op, out []headgate.Decision, groups []store.Group, now int64) *picked {
+	p := &picked{ops: make([]headgate.Op, 0, len(ops)), groups: make([]store.Group, 0, len(groups)), from: make([]origin, 0, len(groups))}
 	asks := slices.ContainsFunc(ops, func(op headgate.Op) bool { return gives(&op) }) // which a refusal of before may end
 	for i := range groups {
 		g := &groups[i]
@@ -80,7 +81,7 @@ func (s *Store) pick(ops []headgate.Op, out []headgate.Decision, groups []headga
 }
 
 // hand hands the answers to the caller.
-func (p *picked) hand(groups []headgate.Group) {
+func (p *picked) hand(groups []store.Group) {
 	out := p.out
 	for i, o := range p.from {
 		groups[o.group].Err = p.groups[i].Err
@@ -114,7 +115,7 @@ func (s *Store) ownPipeline(ctx context.Context, p *picked) {
 		}
 	}()
 	defer recovered(&err)
-	headgate.Pipeline(ctx, s.inner, p.ops, p.out, p.groups)
+	store.Pipeline(ctx, s.inner, p.ops, p.out, p.groups)
 }
 
 // isolatedPipeline asks in a goroutine of its own. The inner store has a little
@@ -129,7 +130,7 @@ func (s *Store) isolatedPipeline(ctx context.Context, p *picked) {
 				defer cancel()
 				ctx = earlier
 			}
-			headgate.Pipeline(ctx, inner, ops, out, groups)
+			store.Pipeline(ctx, inner, ops, out, groups)
 			return nil
 		})
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *Store) isolatedPipeline(ctx context.Context, p *picked) {
 	p.groups = groups
 }
 
-func failAll(groups []headgate.Group, err error) {
+func failAll(groups []store.Group, err error) {
 	for i := range groups {
 		groups[i].Err = err
 	}
@@ -147,7 +148,7 @@ func failAll(groups []headgate.Group, err error) {
 
 // settleAll is settle for many groups: one that was answered shows that the
 // store is there.
-func (s *Store) settleAll(t ticket, a asked, groups []headgate.Group) {
+func (s *Store) settleAll(t ticket, a asked, groups []store.Group) {
 	clock, now := s.now()
 	said, why := silent, error(nil)
 	for i := range groups {

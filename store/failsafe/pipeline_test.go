@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 )
 
 // many are groups of one op each.
-func many(keys ...string) (ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+func many(keys ...string) (ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	for _, key := range keys {
-		ops, groups = append(ops, op(key)), append(groups, headgate.Group{Ops: 1})
+		ops, groups = append(ops, op(key)), append(groups, store.Group{Ops: 1})
 	}
 	return ops, make([]headgate.Decision, len(keys)), groups
 }
@@ -116,7 +117,7 @@ func TestPipelineKnowsRefusals(t *testing.T) {
 // time is over.
 type inPart struct{ *fake }
 
-func (p inPart) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+func (p inPart) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	groups[0].Err = p.Do(ctx, ops[:1], out[:1], headgate.Independent)
 	<-ctx.Done()
 	for i := range groups[1:] {
@@ -139,7 +140,7 @@ func TestPipelineInPart(t *testing.T) {
 			if took := time.Since(began); took > timeout {
 				t.Errorf("took %s", took)
 			}
-			late := func(g headgate.Group) bool { return errors.Is(g.Err, failsafe.ErrTimeout) }
+			late := func(g store.Group) bool { return errors.Is(g.Err, failsafe.ErrTimeout) }
 			if groups[0].Err != nil || !out[0].Allowed || !late(groups[1]) || !late(groups[2]) {
 				t.Errorf("%t: %+v %+v", ignores, out, groups)
 			}
@@ -162,7 +163,7 @@ func TestPipelineLeavesTheDeaf(t *testing.T) {
 		if took := time.Since(began); took > timeout {
 			t.Errorf("took %s", took)
 		}
-		if slices.ContainsFunc(groups, func(g headgate.Group) bool { return !errors.Is(g.Err, failsafe.ErrTimeout) }) {
+		if slices.ContainsFunc(groups, func(g store.Group) bool { return !errors.Is(g.Err, failsafe.ErrTimeout) }) {
 			t.Errorf("%+v", groups)
 		}
 		close(f.stall)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // fairShare is the part of the Timeout that a caller must have given the store
@@ -271,5 +272,5 @@ func check(op *headgate.Op) error {
 
 func isWrongQuestion(err error) bool {
 	return errors.Is(err, headgate.ErrInvalidCost) || errors.Is(err, headgate.ErrInvalidLimit) ||
-		errors.Is(err, headgate.ErrCrossSlot)
+		errors.Is(err, store.ErrCrossSlot)
 }

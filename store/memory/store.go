@@ -82,7 +82,7 @@ func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, er
 }
 
 // TakeN is Take for Op{Key: key, Limit: limit, Cost: n}, without the Op, the
-// copying of which costs as much as the decision; see [headgate.Direct].
+// copying of which costs as much as the decision; see [store.Direct].
 func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int64) (d headgate.Decision, err error) {
 	r := limit.AsBucket()
 	if r == nil || n <= 0 || s.closed.Load() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // across executes all or nothing in several slots: each takes by itself, and if
@@ -30,13 +31,13 @@ func (b *batch) across(ctx context.Context) error {
 // divisible returns why the ops cannot be taken in several slots.
 func (b *batch) divisible() error {
 	if b.store.options.StrictAtomic {
-		return fmt.Errorf("redis: %d slots: %w", len(b.calls), headgate.ErrCrossSlot)
+		return fmt.Errorf("redis: %d slots: %w", len(b.calls), store.ErrCrossSlot)
 	}
 	for i := range b.ops {
 		switch b.ops[i].Kind {
 		case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reserve:
 		case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew:
-			return fmt.Errorf("redis: %s cannot be undone: %w", b.ops[i].Kind, headgate.ErrCrossSlot)
+			return fmt.Errorf("redis: %s cannot be undone: %w", b.ops[i].Kind, store.ErrCrossSlot)
 		}
 	}
 	return nil

@@ -5,13 +5,13 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // answerOf returns what a server that is up and answers others says by err: that
-// it has no room (headgate.ErrStoreFull), that it writes nothing for now
-// (headgate.ErrStoreReadOnly), or that it does not want this question
-// (headgate.ErrStoreRefused). It is nil for any other error, also for those of a
+// it has no room (store.ErrFull), that it writes nothing for now
+// (store.ErrReadOnly), or that it does not want this question
+// (store.ErrRefused). It is nil for any other error, also for those of a
 // server that answers nobody, such as LOADING, BUSY and NOAUTH.
 func answerOf(err error) error {
 	e, ok := rueidis.IsRedisErr(err)
@@ -25,13 +25,13 @@ func answerOf(err error) error {
 		code  string
 		means error
 	}{
-		{"OOM ", headgate.ErrStoreFull},
-		{"READONLY ", headgate.ErrStoreReadOnly},
-		{"MISCONF ", headgate.ErrStoreReadOnly},
-		{"NOREPLICAS ", headgate.ErrStoreReadOnly},
-		{"WRONGTYPE ", headgate.ErrStoreRefused},
-		{"HEADGATE ", headgate.ErrStoreRefused},
-		{"TRYAGAIN ", headgate.ErrStoreRefused}, // of a slot that is being moved
+		{"OOM ", store.ErrFull},
+		{"READONLY ", store.ErrReadOnly},
+		{"MISCONF ", store.ErrReadOnly},
+		{"NOREPLICAS ", store.ErrReadOnly},
+		{"WRONGTYPE ", store.ErrRefused},
+		{"HEADGATE ", store.ErrRefused},
+		{"TRYAGAIN ", store.ErrRefused}, // of a slot that is being moved
 	} {
 		if strings.HasPrefix(text, known.code) || script && strings.Contains(text, known.code) {
 			return known.means
@@ -39,7 +39,7 @@ func answerOf(err error) error {
 	}
 	// A user may be allowed some keys, or none of the commands.
 	if script || strings.HasPrefix(text, "NOPERM ") && strings.Contains(text, " to access ") {
-		return headgate.ErrStoreRefused
+		return store.ErrRefused
 	}
 	return nil
 }

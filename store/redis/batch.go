@@ -24,7 +24,7 @@ const maxChecks = 64
 // If the Timeout ends first, that goes on after Do has answered.
 // That can be done with Take, TakeUpTo, Peek, Charge and Reserve; other kinds
 // across slots, and any with Options.StrictAtomic, return
-// headgate.ErrCrossSlot.
+// store.ErrCrossSlot.
 func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	if len(out) < len(ops) {
 		return fmt.Errorf("redis: %d ops but room for %d decisions", len(ops), len(out))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	stores "github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 	"github.com/headgate/headgate/store/storetest"
 )
@@ -192,7 +193,7 @@ func strictAtomic(t *testing.T, store *redis.Store) {
 		{Key: "strict 2", Limit: limit, Cost: 1},
 	}
 	out := make([]headgate.Decision, 2)
-	if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); !errors.Is(err, headgate.ErrCrossSlot) {
+	if err := store.Do(context.Background(), ops, out, headgate.AllOrNothing); !errors.Is(err, stores.ErrCrossSlot) {
 		t.Errorf("error %v, want ErrCrossSlot", err)
 	}
 	if err := store.Do(context.Background(), ops, out, headgate.Independent); err != nil {

@@ -85,7 +85,7 @@ type Options struct {
 	// waits as long again as it was late, at most 25 ms, for an answer that may
 	// have come in time.
 	Timeout time.Duration
-	// StrictAtomic makes AllOrNothing return headgate.ErrCrossSlot where the
+	// StrictAtomic makes AllOrNothing return store.ErrCrossSlot where the
 	// keys are not all in one slot, instead of taking and giving back.
 	StrictAtomic bool
 	// CallerTime makes Op.At the time of an op where it is not 0. It is for

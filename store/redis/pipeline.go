@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
-var _ headgate.Pipeliner = (*Store)(nil)
+var _ store.Pipeliner = (*Store)(nil)
 
-// Pipeline implements headgate.Pipeliner. Each group is a script call of its
+// Pipeline implements store.Pipeliner. Each group is a script call of its
 // own, or one for each cluster slot, so that an error of one concerns no other;
 // they go out together, about 500 ops at a time. What has no answer when
 // the Timeout ends has an error: of what was sent by then nobody knows whether it
@@ -24,7 +25,7 @@ var _ headgate.Pipeliner = (*Store)(nil)
 //
 // A group across slots that is refused gives back what it took, as in [Store.Do].
 // Groups behind it that were refused only for want of that are asked once more.
-func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	deadline := earlier(ctx, time.Now().Add(s.options.Timeout)) //nolint:forbidigo // deadlines are on the real clock
 	p := pipeline{store: s, deadline: deadline, batches: make([]batch, len(groups))}
 	var todo []int
@@ -60,7 +61,7 @@ func (p *pipeline) share(todo []int) int {
 }
 
 // answer asks about groups and sets their errors.
-func (p *pipeline) answer(ctx context.Context, todo []int, groups []headgate.Group) {
+func (p *pipeline) answer(ctx context.Context, todo []int, groups []store.Group) {
 	for len(todo) > 0 {
 		p.ask(ctx, todo)
 		todo = p.join(ctx, todo, groups)
@@ -214,7 +215,7 @@ func (l leftBehind) take() {
 // join sets the errors of groups, makes one answer of those of several slots,
 // and gives back what groups that were refused have taken. It returns the groups
 // that were refused only for want of what others before them give back.
-func (p *pipeline) join(ctx context.Context, todo []int, groups []headgate.Group) (again []int) {
+func (p *pipeline) join(ctx context.Context, todo []int, groups []store.Group) (again []int) {
 	var back []*unwanted
 	var of []int // the group of each
 	given := map[string]bool{}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	stores "github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redis"
 )
 
@@ -51,7 +52,7 @@ func TestPipelineIsManyDos(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 			for i, g := range q.groups {
-				is := map[int]error{6: headgate.ErrStoreRefused, 7: headgate.ErrInvalidCost}[i]
+				is := map[int]error{6: stores.ErrRefused, 7: headgate.ErrInvalidCost}[i]
 				if !errors.Is(g.Err, is) {
 					t.Errorf("group %d: %v", i, g.Err)
 				}
@@ -63,16 +64,16 @@ func TestPipelineIsManyDos(t *testing.T) {
 // questions are those of a Pipeline.
 type questions struct {
 	ops    []headgate.Op
-	groups []headgate.Group
+	groups []stores.Group
 }
 
 func (q *questions) add(mode headgate.Mode, ops ...headgate.Op) {
 	q.ops = append(q.ops, ops...)
-	q.groups = append(q.groups, headgate.Group{Ops: len(ops), Mode: mode})
+	q.groups = append(q.groups, stores.Group{Ops: len(ops), Mode: mode})
 }
 
 // each calls f for each group.
-func (q *questions) each(f func(g *headgate.Group, ops []headgate.Op)) {
+func (q *questions) each(f func(g *stores.Group, ops []headgate.Op)) {
 	from := 0
 	for i := range q.groups {
 		g := &q.groups[i]
@@ -123,7 +124,7 @@ func sameAsDo(t *testing.T, together, single *redis.Store, q *questions) {
 	out := make([]headgate.Decision, len(q.ops))
 	together.Pipeline(t.Context(), q.ops, out, q.groups)
 	from := 0
-	q.each(func(g *headgate.Group, ops []headgate.Op) {
+	q.each(func(g *stores.Group, ops []headgate.Op) {
 		want := make([]headgate.Decision, len(ops))
 		err := single.Do(t.Context(), ops, want, g.Mode)
 		for i, op := range ops {
@@ -206,7 +207,7 @@ func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.S
 			return true
 		}
 		from := 0
-		q.each(func(g *headgate.Group, ops []headgate.Op) {
+		q.each(func(g *stores.Group, ops []headgate.Op) {
 			if g.Err != nil {
 				t.Fatal(g.Err)
 			}
@@ -225,7 +226,7 @@ func pipelineAcrossSlots(t *testing.T, set *redistest.ClusterSet, store *redis.S
 			}
 		}
 		from = 0
-		q.each(func(_ *headgate.Group, ops []headgate.Op) {
+		q.each(func(_ *stores.Group, ops []headgate.Op) {
 			fits := true
 			for _, op := range ops {
 				fits = fits && op.Cost <= left[op.Key]

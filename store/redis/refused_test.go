@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	stores "github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -50,16 +51,16 @@ func TestErrorRepliesAreAnswers(t *testing.T) {
 		for _, command := range [][]string{{"LPUSH", name, "x"}, {"SET", name, "garbage"}, {"SET", name, "\xff\xff\xff"}} {
 			server.Do("DEL", name)
 			server.Do(command...)
-			refused(fmt.Sprint(command), "bad", headgate.ErrStoreRefused)
+			refused(fmt.Sprint(command), "bad", stores.ErrRefused)
 			if d, err := take(fmt.Sprint("other", command)); err != nil || !d.Allowed {
 				t.Errorf("another key beside %q: %+v %v", command, d, err)
 			}
 		}
 		server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
-		refused("NOREPLICAS", "new", headgate.ErrStoreReadOnly)
+		refused("NOREPLICAS", "new", stores.ErrReadOnly)
 		server.Do("CONFIG", "SET", "min-replicas-to-write", "0")
 		server.Do("REPLICAOF", "127.0.0.1", "1")
-		refused("READONLY", "new", headgate.ErrStoreReadOnly)
+		refused("READONLY", "new", stores.ErrReadOnly)
 		server.Do("REPLICAOF", "NO", "ONE")
 		if d, err := take("new"); err != nil || !d.Allowed {
 			t.Errorf("when it may be written again: %+v %v", d, err)
@@ -82,7 +83,7 @@ func TestKeyIsForbidden(t *testing.T) {
 			t.Errorf("%+v %v", d, err)
 		}
 		op.Key = "others"
-		if d, err := store.Take(t.Context(), op); !errors.Is(err, headgate.ErrStoreRefused) {
+		if d, err := store.Take(t.Context(), op); !errors.Is(err, stores.ErrRefused) {
 			t.Errorf("%+v %v", d, err)
 		}
 	}
@@ -114,7 +115,7 @@ func TestServerCannotSave(t *testing.T) {
 	}
 	for range 3 {
 		op.Key = "new"
-		if d, err := store.Take(t.Context(), op); !errors.Is(err, headgate.ErrStoreReadOnly) {
+		if d, err := store.Take(t.Context(), op); !errors.Is(err, stores.ErrReadOnly) {
 			t.Errorf("%+v %v", d, err)
 		}
 		op.Key = "old"

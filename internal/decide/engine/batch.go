@@ -4,17 +4,18 @@ import (
 	"context"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // DecideBatch answers n queries as if each were decided by itself, in order,
 // and hands each verdict, with the error of Decide, to answer, which must not
-// keep it. A store that is a headgate.Pipeliner is asked about all of them at
+// keep it. A store that is a store.Pipeliner is asked about all of them at
 // once, within the time that one query may take; what of that must wait for an
 // answer, which is what rules that only observe are charged, and what disguises
 // a hidden refusal, follows for all of them at once. query is called once for
 // each before the first answer, or right before its own answer.
 func (e *Engine) DecideBatch(ctx context.Context, n int, query func(i int) Query, answer func(i int, v *Verdict, err error)) {
-	store, ok := e.store.(headgate.Pipeliner)
+	store, ok := e.store.(store.Pipeliner)
 	if !ok || n < 2 {
 		var v Verdict
 		var err error
@@ -58,12 +59,12 @@ type asking struct {
 // batch are queries that are decided together: each takes its own steps, and all
 // that take the same one ask together.
 type batch struct {
-	store headgate.Pipeliner
+	store store.Pipeliner
 	items []asking
 
 	ops    []headgate.Op
 	out    []headgate.Decision
-	groups []headgate.Group
+	groups []store.Group
 	owners []*asking // of each group
 }
 
@@ -103,7 +104,7 @@ func (b *batch) take(ctx context.Context, st step) {
 			mode = headgate.Independent // as put does, so that a refusal counts where it is to
 		}
 		b.ops = append(b.ops, x.pending...)
-		b.groups = append(b.groups, headgate.Group{Ops: len(x.pending), Mode: mode})
+		b.groups = append(b.groups, store.Group{Ops: len(x.pending), Mode: mode})
 		b.owners = append(b.owners, x)
 	}
 	if len(b.groups) == 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -20,7 +21,7 @@ type pipelined struct {
 	fail  error // of every second group
 }
 
-func (p *pipelined) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+func (p *pipelined) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	p.asked++
 	for i := range groups {
 		n := groups[i].Ops

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -122,7 +123,7 @@ func (p *parts) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 func (p *parts) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	for i := range ops {
 		if mode == headgate.AllOrNothing && ops[i].Kind > headgate.Peek && p.of(&ops[i]) != p.of(&ops[0]) {
-			return headgate.ErrCrossSlot
+			return store.ErrCrossSlot
 		}
 	}
 	for i := range ops {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store"
 )
 
 // settling is a reservation on its way to be settled.
@@ -156,9 +157,8 @@ func (s *settling) together(ctx context.Context) (bool, error) {
 		ops = append(ops, a.ops...)
 	}
 	out := make([]headgate.Decision, len(ops))
-	store := s.engine.of(s.accounts[0].from)
-	switch err := store.Do(ctx, ops, out, headgate.AllOrNothing); {
-	case errors.Is(err, headgate.ErrCrossSlot):
+	switch err := s.engine.of(s.accounts[0].from).Do(ctx, ops, out, headgate.AllOrNothing); {
+	case errors.Is(err, store.ErrCrossSlot):
 		return false, nil
 	case err != nil:
 		return false, err

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/transport/netbound"
+	"github.com/headgate/headgate/store"
 )
 
 // Server serves the Redis protocol. Make it with [New].
@@ -63,7 +63,7 @@ func New(options Options) *Server {
 	}
 	// A store in this process is asked one question at a time, since each is
 	// answered at once; any other about all that have arrived together.
-	_, s.local = options.Store.(headgate.Direct)
+	_, s.local = options.Store.(store.Direct)
 	s.base, s.cut = context.WithCancel(context.Background())
 	s.accepts, s.refuse = context.WithCancel(s.base)
 	s.listed = table()

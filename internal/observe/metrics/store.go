@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // Store is a headgate.Store that measures how long another one takes. It is for
@@ -57,11 +58,11 @@ func (s *Store) took(began time.Duration, err error) {
 	o.Observe((s.elapsed() - began).Seconds())
 }
 
-// Pipeline implements headgate.Pipeliner. It is measured as one question, which
+// Pipeline implements store.Pipeliner. It is measured as one question, which
 // failed if any of it did.
-func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	began := s.elapsed()
-	headgate.Pipeline(ctx, s.Store, ops, out, groups)
+	store.Pipeline(ctx, s.Store, ops, out, groups)
 	var err error
 	for i := range groups {
 		if err = groups[i].Err; err != nil {

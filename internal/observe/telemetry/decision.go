@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/store"
 )
 
 // What spans say about decisions.
@@ -91,26 +92,26 @@ func (t *Telemetry) Store(next headgate.Store, kind string) headgate.Store {
 		return next
 	}
 	about := []attribute.KeyValue{storeKey.String(kind)}
-	s := &store{Store: next, tracer: t.tracer, kind: trace.SpanKindInternal}
+	s := &spanned{Store: next, tracer: t.tracer, kind: trace.SpanKindInternal}
 	if kind == "redis" {
 		about, s.kind = append(about, semconv.DBSystemNameRedis), trace.SpanKindClient
 	}
 	s.about = trace.WithAttributes(about...)
-	if p, ok := next.(headgate.Pipeliner); ok {
-		return &pipeliner{store: s, next: p}
+	if p, ok := next.(store.Pipeliner); ok {
+		return &pipeliner{spanned: s, next: p}
 	}
 	return s
 }
 
-// pipeliner is the store of a headgate.Pipeliner.
+// pipeliner is spanned for a store.Pipeliner.
 type pipeliner struct {
-	*store
+	*spanned
 
-	next headgate.Pipeliner
+	next store.Pipeliner
 }
 
-// Pipeline implements headgate.Pipeliner.
-func (s *pipeliner) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []headgate.Group) {
+// Pipeline implements store.Pipeliner.
+func (s *pipeliner) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		s.next.Pipeline(ctx, ops, out, groups)
 		return
@@ -127,7 +128,8 @@ func (s *pipeliner) Pipeline(ctx context.Context, ops []headgate.Op, out []headg
 	end(span, err)
 }
 
-type store struct {
+// spanned is a store whose calls are spans.
+type spanned struct {
 	headgate.Store
 
 	tracer trace.Tracer
@@ -136,7 +138,7 @@ type store struct {
 }
 
 // Take implements headgate.Store.
-func (s *store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+func (s *spanned) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return s.Store.Take(ctx, op)
 	}
@@ -147,7 +149,7 @@ func (s *store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 }
 
 // Do implements headgate.Store.
-func (s *store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+func (s *spanned) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return s.Store.Do(ctx, ops, out, mode)
 	}
