@@ -17,14 +17,13 @@
 //
 // # Exactness
 //
-// All arithmetic is in integers below 2^53 (so that Go and the Lua twins that
-// run inside Redis agree to the last digit), and time is in microseconds.
-// RetryAfter is exact: the same request is refused one tick before it and
-// allowed at it, if nobody else takes in between. A refusal changes nothing.
+// All arithmetic is in integers below 2^53, the same in Go and in Redis; time is
+// in microseconds. RetryAfter is exact: the same request is refused one tick
+// before it and allowed at it, if nobody else takes in between.
 //
 // # Errors
 //
-// A refusal is not an error. An error means that the question was wrong, such
-// as [ErrInvalidLimit], or that the store could not answer ([ErrUnavailable]);
-// the Decision is then what the failure policy says.
+// A refusal is not an error, and changes nothing. An error means that the question
+// was wrong, such as [ErrInvalidLimit], or that the store could not answer
+// ([ErrUnavailable]); the Decision is then what the failure policy says.
 package headgate

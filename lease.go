@@ -133,11 +133,7 @@ func (h *Lease) ask(ctx context.Context, kind Kind) (Decision, error) {
 	if op.At, err = h.limiter.stamp(); err != nil {
 		return Decision{}, err
 	}
-	if h.decision.Reason == Fallback && h.limiter.fallback != nil {
-		op.Limit = op.Limit.Share(h.limiter.share)
-		return h.limiter.fallback.Take(ctx, op)
-	}
-	return h.limiter.store.Take(ctx, op)
+	return h.limiter.origin(&op, &h.decision).Take(ctx, op)
 }
 
 // lock is a mutex: who has put something into it holds it. This package does

@@ -21,10 +21,39 @@ const (
 	FailureDeny
 )
 
-// Limiter asks a Store and applies the failure policy. It is safe for use by
-// any number of goroutines; New makes one, the zero Limiter has no store to ask.
-// The cost of every method must not be negative ([ErrInvalidCost]); a cost of 0 is a
-// dry run.
+// Limiter asks a [Store] about limits. It holds no counts and no limits: a program
+// usually has one for each store, made once by [New], and gives every call the key
+// and the [Limit] to ask about. It is safe for use by any number of goroutines.
+//
+// Most programs need one method. [Limiter.Allow] takes 1 if it fits and says at once
+// whether the request may pass; a server answers a refusal with
+// Decision.RetryAfter. [Limiter.Wait] is for clients and workers, who would rather
+// be late than refused. The others are for what one number does not say:
+//
+//   - a request that costs more than 1, or as much as is left: AllowN, AllowUpTo
+//   - a cost that is known afterwards: Reserve and then Commit or Cancel, or Charge
+//   - what is in progress at the same time: [Concurrent] with Acquire
+//   - several limits on one request, all or nothing: AllowAll
+//   - many keys in one round trip, each by itself: Batch
+//   - support: Peek, Grant, Reset
+//
+// Every method returns a Decision that can be acted on, whatever the error. A
+// refusal is no error. If the store could not answer, the error wraps
+// [ErrUnavailable] and the Decision is what [WithFallback], or else the
+// [FailurePolicy], says; so who ignores the error has the policy. If the question
+// made no sense (an invalid limit, a negative cost), it is refused: a mistake must
+// not lift a limit. A cost of 0 is a dry run.
+//
+// The traps: a key is counted under its limit, so PerSecond(5) and PerHour(100)
+// count the same key apart, and other numbers are another count, unless the limits
+// have a name ([Limit.Named]). Keys of several parts are joined by [AppendKey]; with
+// a separator, a client could write one that is somebody else's. Limits are
+// compiled when they are made: make them once, not for every request.
+//
+// Time is that of the store, or of [WithClock], which is the one way to inject a
+// clock: every op is stamped with it, Wait, Sleep and what is built on the Limiter
+// (package httplimit, grpclimit) go by it. A test that uses testing/synctest needs
+// none. New makes a Limiter; the zero Limiter has no store to ask.
 type Limiter struct {
 	// direct is the store, where it can do without this Limiter, or through.
 	direct   direct

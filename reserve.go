@@ -54,8 +54,13 @@ func (r *Reservation) settle(ctx context.Context, n int64) error {
 	if !r.Decision.Allowed || r.limiter == nil || r.settled {
 		return nil
 	}
-	if op := r.settlement(n); op.Cost != 0 {
-		if err := r.ask(ctx, op); err != nil {
+	op := Op{Key: r.key, Limit: r.limit}
+	if store := r.limiter.settlement(&op, &r.Decision, n, r.limiter.Now().Sub(r.taken)); store != nil {
+		var err error
+		if op.At, err = r.limiter.stamp(); err != nil {
+			return err
+		}
+		if _, err = store.Take(ctx, op); err != nil {
 			return err
 		}
 	}
@@ -63,41 +68,74 @@ func (r *Reservation) settle(ctx context.Context, n int64) error {
 	return nil
 }
 
-// settlement returns what is left to do to have taken n; of cost 0 if nothing is.
-func (r *Reservation) settlement(n int64) Op {
-	granted := r.Decision.Granted
-	if r.Decision.Reason == FailOpen {
+// settlement makes op, a take that was answered with d that long ago, what is left
+// to do to have taken n, and returns the store to put it to; nil if nothing is left.
+func (l *Limiter) settlement(op *Op, d *Decision, n int64, age time.Duration) Store {
+	granted := d.Granted
+	if d.Reason == FailOpen {
 		granted = 0 // nothing was taken, so nothing can be given back
 	}
-	op := Op{Key: r.key, Limit: r.limit}
 	switch {
-	case r.limit.Algorithm() == Concurrency:
-		op.Kind, op.Cost, op.Lease = Release, granted, r.Decision.Lease
+	case op.Limit.Algorithm() == Concurrency:
+		op.Kind, op.Cost, op.Lease = Release, granted, d.Lease
 	case n > granted:
 		op.Kind, op.Cost = Charge, n-granted
-	case n < granted:
-		op.Kind, op.Cost = Refund, granted-n
-		op.Age = r.limiter.now().Sub(r.taken)
-		if op.Duration = r.Decision.ResetAfter - op.Age; op.Duration <= 0 {
-			op.Cost = 0
+	default:
+		op.Kind, op.Cost, op.Age, op.Duration = Refund, granted-n, age, d.ResetAfter-age
+		if op.Duration <= 0 {
+			return nil // time has given it back
 		}
 	}
-	return op
+	if op.Cost == 0 {
+		return nil
+	}
+	return l.origin(op, d)
 }
 
-// ask puts op to the store that the reservation was taken from, and to no other:
-// there it would give back, or charge, what another take has.
-func (r *Reservation) ask(ctx context.Context, op Op) error {
-	store := r.limiter.store
-	if r.Decision.Reason == Fallback {
-		store, op.Limit = r.limiter.fallback, op.Limit.Share(r.limiter.share)
+// origin returns the store that answered op with d, and makes op one for it. What
+// was taken there is given back, charged or renewed there and nowhere else, where
+// another take would have it.
+func (l *Limiter) origin(op *Op, d *Decision) Store {
+	if d.Reason == Fallback && l.fallback != nil {
+		op.Limit = op.Limit.Share(l.share)
+		return l.fallback
 	}
-	var err error
-	if op.At, err = r.limiter.stamp(); err != nil {
+	return l.store
+}
+
+// GiveBack returns what ops took, which were answered with decisions that long ago,
+// less what time has given back since: each to the store that it was taken from, this
+// Limiter's or its fallback, and to no other, where another request has it. Leases are
+// not given back; see [Lease.Release]. It is for code that is built on a Limiter, such
+// as middleware whose request turns out not to count.
+func (l *Limiter) GiveBack(ctx context.Context, ops []Op, decisions []Decision, since time.Duration) error {
+	now, err := l.stamp()
+	if err != nil {
 		return err
 	}
-	_, err = store.Take(ctx, op)
-	return err
+	var own, local []Op
+	for i, op := range ops {
+		d := &decisions[i]
+		if d.Lease != 0 || d.Reason == Fallback && l.fallback == nil {
+			continue
+		}
+		op.At = now
+		switch store := l.settlement(&op, d, 0, since); {
+		case store == nil:
+		case d.Reason == Fallback:
+			local = append(local, op)
+		default:
+			own = append(own, op)
+		}
+	}
+	return errors.Join(giveBack(ctx, l.store, own), giveBack(ctx, l.fallback, local))
+}
+
+func giveBack(ctx context.Context, store Store, refunds []Op) error {
+	if len(refunds) == 0 {
+		return nil
+	}
+	return store.Do(ctx, refunds, make([]Decision, len(refunds)), Independent)
 }
 
 // Reserve takes n now or, from a bucket, books it for at most maxWait from now.
@@ -105,13 +143,13 @@ func (r *Reservation) ask(ctx context.Context, op Op) error {
 // Reservation is then not OK and says when to try again.
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, n int64, maxWait time.Duration) (Reservation, error) {
 	op := Op{Key: key, Limit: limit, Cost: n, Kind: Reserve, Duration: maxWait}
-	taken := l.now()
+	taken := l.Now()
 	d, err := l.Do(ctx, op)
 	if limit.Algorithm() > LeakyBucket {
 		// What a bucket has drained since must not be given back again, so its
 		// age is rather too long. A window takes back all or nothing, by the
 		// window of the take: there the age is rather too short.
-		taken = l.now()
+		taken = l.Now()
 	}
 	return Reservation{limiter: l, key: key, limit: limit, taken: taken, Decision: d}, err
 }
@@ -119,7 +157,8 @@ func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, n int64,
 // Wait blocks until n has been taken from the limit. It returns nil, or the
 // context's error, or at once a [LimitedError] if n can never fit or not
 // before the context's deadline. Buckets serve their waiters in order. With
-// [WithClock] it waits by that clock, but for the deadline, which is real. A limit of
+// [WithClock] it waits by that clock, as [Limiter.Sleep] does; only the context's
+// deadline is on the real clock. A limit of
 // [Concurrent] is an error: nobody could give back what was taken of it; see
 // [Limiter.Acquire].
 func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) error {
@@ -140,7 +179,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) er
 			return err
 		}
 		if r.OK() {
-			if err := l.sleep(ctx, r.Delay()); err != nil {
+			if err := l.Sleep(ctx, r.Delay()); err != nil {
 				// The caller's context is done, but the place has to be freed.
 				_ = r.Cancel(context.WithoutCancel(ctx))
 				return err
@@ -151,7 +190,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) er
 		if retry > maxWait || retry == Never || hasDeadline && r.tooLate(maxWait) {
 			return &LimitedError{Decision: r.Decision}
 		}
-		if err := l.sleep(ctx, retry); err != nil {
+		if err := l.Sleep(ctx, retry); err != nil {
 			return err
 		}
 	}
@@ -173,17 +212,18 @@ func (r *Reservation) tooLate(maxWait time.Duration) bool {
 	return false
 }
 
-// now reads the Limiter's clock.
-func (l *Limiter) now() time.Time {
+// Now returns the time by the Limiter's clock: that of [WithClock], or time.Now.
+func (l *Limiter) Now() time.Time {
 	if l.clock != nil {
 		return l.clock()
 	}
 	return time.Now() //nolint:forbidigo // the edge: a library caller gave no clock
 }
 
-// sleep waits for d, or until ctx is done, whose error it returns. With a clock
-// of its own the Limiter waits until that has gone on by d.
-func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for d, or until ctx is done, whose error it returns. With a
+// [WithClock] it waits until that clock has gone on by d, however it does. It is for
+// code that is built on a Limiter and keeps a Decision.Delay.
+func (l *Limiter) Sleep(ctx context.Context, d time.Duration) error {
 	const often = 10 * time.Millisecond
 	if d <= 0 {
 		return nil

@@ -112,13 +112,41 @@ const (
 	AllOrNothing
 )
 
-// Store keeps the state of keys and executes ops on it. Its methods may be
-// called by any number of goroutines. Package store/storetest checks that an
-// implementation keeps this contract.
+// Store keeps the counts of keys and answers questions about them. Users make one
+// and hand it to [New]: store/memory keeps the counts in this process, store/redis
+// where many processes share them, and store/failsafe puts a circuit breaker around
+// another. This is what it promises, and what the author of another has to keep;
+// package store/storetest checks it.
 //
-// A refusal is no error and writes nothing, unless the limit counts refusals. An invalid limit or cost is
-// refused with ErrInvalidLimit or ErrInvalidCost before anything is written,
-// also in the middle of Do. Any other failure wraps ErrUnavailable.
+// A question is an [Op]. Take and Do execute it as the step of its limit's
+// algorithm says (package algorithm), so that every store gives the same numbers.
+// Each op is atomic: of two takes of the last token, one is refused, whatever
+// machine they come from.
+//
+// A refusal is no error. It is a [Decision] that says when to try again, and it
+// writes nothing, unless the limit counts refusals. An error means that there is no
+// answer:
+//
+//   - ErrInvalidLimit or ErrInvalidCost: the question makes no sense. It is
+//     refused before anything is written, also in the middle of Do.
+//   - An error that wraps ErrUnavailable: anything else. Whether the op was executed
+//     is then unknown. A store does not repeat it by itself, since it might count
+//     twice.
+//
+// The store does not know what a failure means for the request; that is for the
+// Limiter and its [FailurePolicy].
+//
+// Time is the store's own unless Op.At tells it. A store that many processes share
+// goes by its own clock and ignores Op.At, as their clocks differ. A count lives
+// until its ResetAfter is over: then it equals that of an unused key, and may be
+// forgotten. To forget it before hands out a fresh budget, so a store that is full
+// forgets the key that loses least.
+//
+// Methods may be called by any number of goroutines. Key is only good during the
+// call: who keeps it clones it. The traps are: a Do that writes half of its ops
+// before it finds an invalid one; a lifetime rounded down, by which a key is fresh
+// too soon; and a Refund that gives back what a restart has already forgotten,
+// which is what Op.Age is for.
 type Store interface {
 	// Take executes one op, whatever its Kind. It has no slices, so that
 	// nothing escapes to the heap.

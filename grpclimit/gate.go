@@ -31,7 +31,7 @@ func (g *gate) admit(c *Call) (places, error) {
 	}
 	left, decisions := g.maxWait, make([]headgate.Decision, len(ops))
 	for {
-		asked := time.Now() //nolint:forbidigo // how long a caller waits for its turn
+		asked := g.limiter.Now()
 		tightest, err := g.scopes.AllowAll(c.Context, g.limiter, ops, decisions)
 		if err != nil && g.onError != nil {
 			g.onError(c.Context, err)
@@ -49,7 +49,7 @@ func (g *gate) admit(c *Call) (places, error) {
 			return places{}, g.refusal(ops, decisions)
 		}
 		left -= wait
-		if err := sleep(c.Context, wait); err != nil {
+		if err := g.limiter.Sleep(c.Context, wait); err != nil {
 			return places{}, status.FromContextError(err).Err()
 		}
 	}
@@ -65,12 +65,11 @@ func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate
 	if delay <= 0 {
 		return nil
 	}
-	err := sleep(ctx, delay)
+	err := g.limiter.Sleep(ctx, delay)
 	if err == nil {
 		return nil
 	}
-	age := time.Since(asked) //nolint:forbidigo // see admit
-	if e := g.limiter.GiveBack(context.WithoutCancel(ctx), ops, decisions, age); e != nil && g.onError != nil {
+	if e := g.limiter.GiveBack(context.WithoutCancel(ctx), ops, decisions, g.limiter.Now().Sub(asked)); e != nil && g.onError != nil {
 		g.onError(ctx, e)
 	}
 	return status.FromContextError(err).Err()
@@ -135,16 +134,4 @@ func RetryAfter(err error) (time.Duration, bool) {
 		}
 	}
 	return 0, false
-}
-
-// sleep waits for d, or until ctx is done, whose error it returns.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d) //nolint:forbidigo // waiting is the point
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

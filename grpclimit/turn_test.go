@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,31 @@ func TestGivenUpAfterSomeTime(t *testing.T) {
 		group.Wait()
 		if d, err := limiter.Peek(t.Context(), "one", bucket, 1); err != nil || d.Remaining != 5 {
 			t.Errorf("%d left of 10, want 5: %v", d.Remaining, err)
+		}
+	})
+}
+
+// TestWaitGoesByTheClock: a call is held back by the clock of its limiter, however
+// little real time that takes.
+func TestWaitGoesByTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var passed atomic.Int64
+		limiter := headgate.New(memory.New(), headgate.WithClock(func() time.Time { return time.Unix(1_700_000_000, passed.Load()) }))
+		limit := grpclimit.UnaryServer(limiter, headgate.PerHour(1), grpclimit.All(), grpclimit.Wait(2*time.Hour))
+		call := func() error {
+			_, err := limit(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil })
+			return err
+		}
+		if err := call(); err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan error)
+		go func() { answered <- call() }()
+		synctest.Wait()
+		begin := time.Now()
+		passed.Store(int64(time.Hour))
+		if err := <-answered; err != nil || time.Since(begin) > time.Second {
+			t.Errorf("%v after %s", err, time.Since(begin))
 		}
 	})
 }

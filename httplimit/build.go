@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/checks"
@@ -38,9 +37,6 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option) (*
 	g := &Gate{limiter: limiter, config: config{name: "default", by: ByIP(), cost: one}}
 	if err := g.set(options); err != nil {
 		return nil, err
-	}
-	if g.clock == nil {
-		g.clock = time.Now //nolint:forbidigo // the edge
 	}
 	if err := g.add(&g.config, limit); err != nil {
 		return nil, err
@@ -89,8 +85,6 @@ func (c *config) set(options []Option) error {
 		return c.lacks("OnLimit")
 	case c.cost == nil:
 		return c.lacks("Cost")
-	case c.clock == nil && c.clockSet:
-		return c.lacks("Clock")
 	}
 	return nil
 }
@@ -118,8 +112,6 @@ func (c *config) whole() string {
 		return "OnLimit"
 	case c.onError != nil:
 		return "OnError"
-	case c.clockSet:
-		return "Clock"
 	}
 	return ""
 }

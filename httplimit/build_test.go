@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/httplimit"
@@ -45,13 +44,11 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{&headgate.Limiter{}, fine, nil, "httplimit: no limiter to ask: ", headgate.ErrNoStore},
 		{headgate.New(memory.New(), headgate.WithFallback(memory.New(), 25)), fine, nil, "httplimit: the limiter cannot work: ", headgate.ErrInvalidFallback},
 		{limiter, fine, []httplimit.Option{httplimit.Cost(nil)}, `httplimit: the function of Cost `, nil},
-		{limiter, fine, []httplimit.Option{httplimit.Clock(nil)}, `httplimit: the function of Clock `, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Name("api"), httplimit.Also(headgate.PerDay(9).Named("api"))}, `httplimit: the limit "api": the name "api" is taken`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.RefundIf(200))}, `httplimit: RefundIf inside Also has no effect`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.IETF)}, `httplimit: a Dialect inside Also has no effect`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.OnLimit(http.NotFoundHandler()))}, `httplimit: OnLimit inside Also has no effect`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.OnError(func(*http.Request, error) {}))}, `httplimit: OnError inside Also has no effect`, nil},
-		{limiter, fine, []httplimit.Option{httplimit.Also(fine, httplimit.Clock(time.Now))}, `httplimit: Clock inside Also has no effect`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.RefundIf(404, 99999)}, `httplimit: RefundIf of the limit "default": 99999 is no status`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.Dialect(9)}, `httplimit: the limit "default": there is no dialect(9)`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.ByIP(), httplimit.ByHeader("X-Api-Key")}, `httplimit: the limit "default": By is given twice, and the second would replace the first: to count by both`, nil},
@@ -60,7 +57,6 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, fine, []httplimit.Option{httplimit.LimitBy(nil), httplimit.LimitBy(nil)}, `httplimit: the limit "default": LimitBy is given twice`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.OnLimit(nil), httplimit.OnLimit(nil)}, `httplimit: the limit "default": OnLimit is given twice`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.OnError(nil), httplimit.OnError(nil)}, `httplimit: the limit "default": OnError is given twice`, nil},
-		{limiter, fine, []httplimit.Option{httplimit.Clock(time.Now), httplimit.Clock(time.Now)}, `httplimit: the limit "default": Clock is given twice`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.IETF, httplimit.GitHub}, `httplimit: the limit "default": a Dialect is given twice`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.RefundIf()}, `httplimit: the limit "default": RefundIf is given no values`, nil},
 		{limiter, fine, []httplimit.Option{httplimit.RefundIf(200), httplimit.RefundIf(204), httplimit.Also(fine, httplimit.ByHeader("A")), httplimit.Also(headgate.PerDay(9), httplimit.ByHeader("A"))}, "", nil},

@@ -35,7 +35,7 @@ func TestDialects(t *testing.T) {
 		httplimit.GitHub: "X-RateLimit-Used", httplimit.OpenAI: "X-RateLimit-Reset-Requests", httplimit.Draft03: "RateLimit-Reset",
 	} {
 		limiter, c := frozen()
-		h := httplimit.New(limiter, headgate.PerMinute(5), d, httplimit.Clock(c.now))(http.HandlerFunc(ok))
+		h := httplimit.New(limiter, headgate.PerMinute(5), d)(http.HandlerFunc(ok))
 		header := ask(h).Header()
 		if header.Get(want) == "" {
 			t.Errorf("%s: no %s in %v", d, want, header)

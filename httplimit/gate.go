@@ -58,7 +58,7 @@ func (g *Gate) Enter(ctx context.Context, w http.ResponseWriter, r *http.Request
 		return p, false
 	}
 	p.hold()
-	if err := p.wait(ctx); err != nil {
+	if err := g.limiter.Sleep(ctx, p.delay()); err != nil {
 		p.giveBack()
 		p.End()
 		answer.Problem(w, http.StatusServiceUnavailable, "The request was given up while it waited for its turn.")
@@ -94,7 +94,7 @@ type ticket struct {
 // take asks for everything that r needs, all or nothing.
 func (g *Gate) take(ctx context.Context, r *http.Request) ticket {
 	t := ticket{
-		at:       g.clock(),
+		at:       g.limiter.Now(),
 		ops:      make([]headgate.Op, len(g.checks)),
 		policies: make([]answer.Policy, len(g.checks)),
 	}
@@ -138,13 +138,12 @@ func Refused(ctx context.Context) (headgate.Decision, bool) {
 	return d, ok
 }
 
-// wait waits for the ticket's turn.
-func (t *ticket) wait(ctx context.Context) error {
-	var delay time.Duration
+// delay returns how long the ticket has to wait for its turn.
+func (t *ticket) delay() (longest time.Duration) {
 	for i := range t.policies {
-		delay = max(delay, t.policies[i].Decision.Delay)
+		longest = max(longest, t.policies[i].Decision.Delay)
 	}
-	return sleep(ctx, delay)
+	return longest
 }
 
 // giveBack returns what p has taken, less what time has given back already.
@@ -155,26 +154,11 @@ func (p *Pass) giveBack() {
 	}
 	// The client may be gone; what it did not use has to be returned anyway.
 	ctx := context.WithoutCancel(p.ctx)
-	p.gate.report(p.r, p.gate.limiter.GiveBack(ctx, p.ops, decisions, p.gate.clock().Sub(p.at)))
+	p.gate.report(p.r, p.gate.limiter.GiveBack(ctx, p.ops, decisions, p.gate.limiter.Now().Sub(p.at)))
 }
 
 func (g *Gate) report(r *http.Request, err error) {
 	if err != nil && g.onError != nil {
 		g.onError(r, err)
-	}
-}
-
-// sleep waits for d, or until ctx is done, whose error it returns.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d) //nolint:forbidigo // waiting is the point
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

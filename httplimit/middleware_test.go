@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,7 +252,7 @@ func TestCost(t *testing.T) {
 
 func TestRefundIf(t *testing.T) {
 	t.Parallel()
-	limiter, c := frozen()
+	limiter, _ := frozen()
 	login := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Query().Get("password") {
 		case "right":
@@ -264,7 +265,7 @@ func TestRefundIf(t *testing.T) {
 			w.WriteHeader(http.StatusOK) // superfluous
 		}
 	})
-	h := httplimit.New(limiter, headgate.PerMinute(2), httplimit.RefundIf(200), httplimit.Clock(c.now))(login)
+	h := httplimit.New(limiter, headgate.PerMinute(2), httplimit.RefundIf(200))(login)
 	crash := func() (code int) {
 		defer func() {
 			if recover() == nil {
@@ -403,7 +404,7 @@ func TestLeakyBucketQueues(t *testing.T) {
 // taken over and read from files.
 func TestWriterKeepsAbilities(t *testing.T) {
 	t.Parallel()
-	limiter, c := frozen()
+	limiter, _ := frozen()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/flush", func(w http.ResponseWriter, _ *http.Request) {
 		flusher, ok := w.(http.Flusher)
@@ -440,7 +441,7 @@ func TestWriterKeepsAbilities(t *testing.T) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
 		_ = conn.Close()
 	})
-	server := httptest.NewServer(httplimit.New(limiter, headgate.PerMinute(100), httplimit.RefundIf(200), httplimit.Clock(c.now),
+	server := httptest.NewServer(httplimit.New(limiter, headgate.PerMinute(100), httplimit.RefundIf(200),
 		httplimit.By(func(r *http.Request) (string, bool) { return r.URL.Path, true }))(mux))
 	defer server.Close()
 	for path, want := range map[string]string{"/flush": "", "/read": "copied", "/hijack": "hi"} {
@@ -461,4 +462,26 @@ func TestWriterKeepsAbilities(t *testing.T) {
 			t.Errorf("%s: %d left, %v, want %d", key, d.Remaining, err, want)
 		}
 	}
+}
+
+// TestTurnGoesByTheClock: a request waits for its turn by the clock of its limiter,
+// however little real time that takes.
+func TestTurnGoesByTheClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var passed atomic.Int64
+		limiter := headgate.New(memory.New(), headgate.WithClock(func() time.Time { return time.Unix(1_700_000_000, passed.Load()) }))
+		h := httplimit.New(limiter, headgate.PerHour(1).Using(headgate.LeakyBucket).Burst(3))(http.HandlerFunc(ok))
+		if rec := ask(h); rec.Code != 200 {
+			t.Fatalf("the first: %d", rec.Code)
+		}
+		answered := make(chan int)
+		go func() { answered <- ask(h).Code }()
+		synctest.Wait()
+		begin := time.Now()
+		passed.Store(int64(time.Hour))
+		if code := <-answered; code != 200 || time.Since(begin) > time.Second {
+			t.Errorf("%d after %s", code, time.Since(begin))
+		}
+	})
 }

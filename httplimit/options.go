@@ -3,7 +3,6 @@ package httplimit
 import (
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/checks"
@@ -38,11 +37,8 @@ type config struct {
 	dialect Dialect
 	onLimit http.Handler
 	onError func(*http.Request, error)
-	clock   func() time.Time
 	also    []also
 	options checks.Given
-
-	clockSet bool // by an option
 }
 
 type also struct {
@@ -110,12 +106,6 @@ func OnLimit(h http.Handler) Option {
 // about the request by then. f must be safe for concurrent use.
 func OnError(f func(*http.Request, error)) Option {
 	return single("OnError", func(c *config) { c.onError = f })
-}
-
-// Clock sets the clock by which a refund knows how long ago its request was,
-// and [GitHub] the time of day; time.Now if not given. Give the clock of headgate.WithClock, if there is one.
-func Clock(now func() time.Time) Option {
-	return single("Clock", func(c *config) { c.clock, c.clockSet = now, true })
 }
 
 // Also adds a limit that the same requests have to keep, such as a daily one

@@ -260,6 +260,18 @@ func jittered(wait, most time.Duration) time.Duration {
 	return min(wait, most)
 }
 
+// sleep waits for d, or until ctx is done, whose error it returns.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d) //nolint:forbidigo // waiting is the point
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func now() time.Time {
 	return time.Now() //nolint:forbidigo // the edge: pacing is on the real clock
 }

@@ -19,7 +19,7 @@ type ours struct {
 func newHeadgate(limit workload.Limit, keys int) (Subject, error) {
 	// A quarter more than there are: shards fill unevenly, and a full one would
 	// have to evict.
-	store := memory.New(memory.MaxKeys(max(keys+keys/4, 100_000)))
+	store := memory.New(memory.WithMaxKeys(max(keys+keys/4, 100_000)))
 	return &ours{
 		limiter: headgate.New(store),
 		store:   store,

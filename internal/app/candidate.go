@@ -49,7 +49,7 @@ func (a *App) openCandidate() []engine.Option {
 	// nobody restores them.
 	o := []memory.Option{memory.WithClock(a.options.Clock)}
 	if n := a.options.Config.Candidate.MaxKeys; n > 0 {
-		o = append(o, memory.MaxKeys(int(n)))
+		o = append(o, memory.WithMaxKeys(int(n)))
 	}
 	c.store = memory.New(o...)
 	a.cleanup = append(a.cleanup, func() { _ = c.store.Close() })

@@ -55,10 +55,10 @@ func (a *App) newMemory() *memory.Store {
 	c := &a.options.Config.Store.Memory
 	options := []memory.Option{memory.WithClock(a.options.Clock)}
 	if c.MaxKeys > 0 {
-		options = append(options, memory.MaxKeys(int(c.MaxKeys)))
+		options = append(options, memory.WithMaxKeys(int(c.MaxKeys)))
 	}
 	if most := a.maxStoreBytes(); most > 0 {
-		options = append(options, memory.MaxBytes(most))
+		options = append(options, memory.WithMaxBytes(most))
 	}
 	return memory.New(options...)
 }

@@ -52,7 +52,7 @@ func BenchmarkHotDenied(b *testing.B) {
 
 func full(b *testing.B, n int) (*Store, *headgate.Limiter, headgate.Limit) {
 	b.Helper()
-	s := New(MaxKeys(n))
+	s := New(WithMaxKeys(n))
 	limiter := headgate.New(s)
 	limit := headgate.PerHour(1_000_000_000)
 	var buf [32]byte
@@ -130,7 +130,7 @@ func BenchmarkFirstSeen(b *testing.B) {
 
 // BenchmarkFlood is a new key in a store that is full of larger debts but one.
 func BenchmarkFlood(b *testing.B) {
-	s := New(MaxKeys(100_000))
+	s := New(WithMaxKeys(100_000))
 	limiter := headgate.New(s)
 	limit := headgate.PerHour(100)
 	ctx := context.Background()

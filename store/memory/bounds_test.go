@@ -12,8 +12,8 @@ import (
 // unit, does not make a store that lets everything pass.
 func TestBoundsThatNobodySet(t *testing.T) {
 	for name, option := range map[string]memory.Option{
-		"MaxKeys(0)": memory.MaxKeys(0), "MaxKeys(-1)": memory.MaxKeys(-1),
-		"MaxBytes(0)": memory.MaxBytes(0), "MaxBytes(-1)": memory.MaxBytes(-1), "MaxBytes(256)": memory.MaxBytes(256),
+		"WithMaxKeys(0)": memory.WithMaxKeys(0), "WithMaxKeys(-1)": memory.WithMaxKeys(-1),
+		"WithMaxBytes(0)": memory.WithMaxBytes(0), "WithMaxBytes(-1)": memory.WithMaxBytes(-1), "WithMaxBytes(256)": memory.WithMaxBytes(256),
 	} {
 		l, passed := headgate.New(memory.New(option)), 0
 		for i := range 1000 {

@@ -1,7 +1,7 @@
 // Package memory is the store inside the process: exact, bounded in keys and
 // bytes, and without an allocation or a pointer per key.
 //
-//	limiter := headgate.New(memory.New(memory.MaxKeys(100_000)))
+//	limiter := headgate.New(memory.New(memory.WithMaxKeys(100_000)))
 //
 // # Memory
 //
@@ -14,7 +14,7 @@
 // keys come in, and by [Store.Sweep], which whoever wants memory back sooner
 // calls at intervals. The store starts no goroutine.
 //
-// When [MaxKeys] or [MaxBytes] is reached, a new key takes the place of the one
+// When [WithMaxKeys] or [WithMaxBytes] is reached, a new key takes the place of the one
 // with the smallest debt (the time until it is fresh again, for windows weighted
 // by how much of the limit is used), of those in the same shard; a store of at
 // most 8192 keys has one shard. If the newcomer has the smallest debt itself, it

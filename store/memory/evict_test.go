@@ -18,7 +18,7 @@ func TestFloodFreesNobody(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprint(maxKeys, limit), func(t *testing.T) {
-				s := New(MaxKeys(maxKeys), MaxBytes(int64(maxKeys)*2000+1<<20))
+				s := New(WithMaxKeys(maxKeys), WithMaxBytes(int64(maxKeys)*2000+1<<20))
 				op := headgate.Op{Limit: limit, Cost: limit.Capacity(), At: t0}
 				for i := range maxKeys / 4 {
 					op.Key = fmt.Sprint("exhausted", i)
@@ -65,7 +65,7 @@ func TestFloodFreesNobody(t *testing.T) {
 // debt than any must not displace one, and must not have unlimited use either.
 func TestNewcomerAmongDebtors(t *testing.T) {
 	const maxKeys = 200
-	s := New(MaxKeys(maxKeys))
+	s := New(WithMaxKeys(maxKeys))
 	limit := headgate.PerHour(10)
 	op := headgate.Op{Limit: limit, Cost: 30, Kind: headgate.Charge, At: t0}
 	for i := range maxKeys {
@@ -102,7 +102,7 @@ func TestNewcomerAmongDebtors(t *testing.T) {
 // looks at every key.
 func TestEvictsTheSmallestDebt(t *testing.T) {
 	const maxKeys = 400
-	s := New(MaxKeys(maxKeys))
+	s := New(WithMaxKeys(maxKeys))
 	limit := headgate.Per(1_000_000, time.Second).Burst(1 << 20) // a token is a microsecond
 	rng := rand.New(rand.NewPCG(5, 6))
 	model := make(map[string]int64) // when each is fresh
@@ -180,7 +180,7 @@ func forgotten(t *testing.T, s *Store, key string, limit headgate.Limit, now int
 // TestMaxBytes (trap T27): lists under random keys stay within the bound.
 func TestMaxBytes(t *testing.T) {
 	const maxBytes = 1 << 20
-	s := New(MaxBytes(maxBytes))
+	s := New(WithMaxBytes(maxBytes))
 	limit := headgate.PerHour(1000).Using(headgate.SlidingLog)
 	rng := rand.New(rand.NewPCG(7, 8))
 	for i := range 100_000 {

@@ -23,7 +23,7 @@ func TestExhaustedFlood(t *testing.T) {
 		{20_000, 9000, true},
 	} {
 		t.Run(fmt.Sprint(row.keys, " keys, ", row.rate, " a second"), func(t *testing.T) {
-			s := New(MaxKeys(row.keys))
+			s := New(WithMaxKeys(row.keys))
 			limit := headgate.Per(10, 10*time.Second)
 			const victims = 50
 			op := headgate.Op{Limit: limit, Cost: 10, At: t0}

@@ -77,7 +77,7 @@ func TestGivenBackAfterAFlood(t *testing.T) {
 			together bool
 			want     int
 		}{{0, false, 10}, {time.Minute, false, 10}, {2 * time.Hour, false, 0}, {2 * time.Hour, true, 0}} {
-			r := &returning{t: t, store: memory.New(memory.MaxKeys(500)), limit: limit}
+			r := &returning{t: t, store: memory.New(memory.WithMaxKeys(500)), limit: limit}
 			taken, n := r.take()
 			if n != 10 {
 				t.Fatalf("%s: %d passed", limit, n)
@@ -108,7 +108,7 @@ func TestGivenBackAfterAFlood(t *testing.T) {
 
 // A key is known to be forgotten, too, if a part of it was given back before.
 func TestGivenBackInPartsAfterAFlood(t *testing.T) {
-	r := &returning{t: t, store: memory.New(memory.MaxKeys(500)), limit: headgate.PerHour(10)}
+	r := &returning{t: t, store: memory.New(memory.WithMaxKeys(500)), limit: headgate.PerHour(10)}
 	first := r.do(headgate.Op{Key: "k", Limit: r.limit, Cost: 5})
 	second := r.do(headgate.Op{Key: "k", Limit: r.limit, Cost: 5})
 	r.now = 20 * time.Second

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/base/steady"
 )
 
-// DefaultMaxBytes is what a store takes at most if [MaxBytes] does not say.
+// DefaultMaxBytes is what a store takes at most if [WithMaxBytes] does not say.
 const DefaultMaxBytes = 256 << 20
 
 const (
@@ -39,11 +39,11 @@ type settings struct {
 	system   steady.System // what the store's own clock goes by
 }
 
-// MaxKeys bounds how many keys the store remembers, 1,000,000 by default, and if n
+// WithMaxKeys bounds how many keys the store remembers, 1,000,000 by default, and if n
 // is less than 1: a bound that nobody has set is not one of no keys, which would
 // let everything pass. A few newcomers that found no place (at most 32 per shard)
 // are remembered beside them.
-func MaxKeys(n int) Option {
+func WithMaxKeys(n int) Option {
 	return func(o *settings) {
 		if o.maxKeys = int64(n); n < 1 {
 			o.maxKeys = defaultMaxKeys
@@ -51,12 +51,12 @@ func MaxKeys(n int) Option {
 	}
 }
 
-// MaxBytes bounds the memory of the store's tables and lists, 256 MiB by
+// WithMaxBytes bounds the memory of the store's tables and lists, 256 MiB by
 // default, and if n is less than 1. Less than 64 KiB counts as 64 KiB, for a store
 // without room for keys lets everything pass. A store has a fixed part that cannot be denied to it, 312 bytes for
 // each shard: one up to 8192 keys, at most 2048 up to two million keys, and one
 // for every 512 to 1024 keys beyond.
-func MaxBytes(n int64) Option {
+func WithMaxBytes(n int64) Option {
 	return func(o *settings) {
 		if o.maxBytes = max(n, leastBytes); n < 1 {
 			o.maxBytes = DefaultMaxBytes

@@ -154,7 +154,7 @@ func writeFrame(w io.Writer, payload []byte) error {
 }
 
 // Load reads a snapshot into an empty store. It must not be called beside
-// another method: load first, then serve. MaxKeys and MaxBytes need not be those
+// another method: load first, then serve. WithMaxKeys and WithMaxBytes need not be those
 // of the store that was saved; what does not fit is evicted by the usual rule.
 //
 // If the snapshot is damaged, the error wraps [ErrDamagedSnapshot] and the store

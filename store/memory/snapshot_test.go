@@ -61,8 +61,8 @@ func TestSnapshotKeepsAnswers(t *testing.T) {
 		into []Option
 	}{
 		{"same size", nil},
-		{"one shard", []Option{MaxKeys(4000)}},
-		{"more shards", []Option{MaxKeys(10_000_000)}},
+		{"one shard", []Option{WithMaxKeys(4000)}},
+		{"more shards", []Option{WithMaxKeys(10_000_000)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, peeks := used(t, 300)
@@ -251,7 +251,7 @@ func FuzzLoad(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		into := New(at(t0), MaxKeys(50), MaxBytes(1<<16))
+		into := New(at(t0), WithMaxKeys(50), WithMaxBytes(1<<16))
 		if err := into.Load(bytes.NewReader(resealed(b))); err != nil {
 			if n := into.Stats(); n.Keys != 0 {
 				t.Errorf("left %+v beside %v", n, err)

@@ -226,7 +226,7 @@ func (s *Store) Sweep(now time.Time) int {
 
 // Stats are counts of a Store.
 type Stats struct {
-	// Keys are those in the tables, at most MaxKeys.
+	// Keys are those in the tables, at most those of WithMaxKeys.
 	Keys int64
 	// Waiting are newcomers that found no place among them.
 	Waiting int64

@@ -40,7 +40,7 @@ func everyLimit() []headgate.Limit {
 // TestAgreesWithStep compares a long random run with the steps on a map that
 // forgets nothing.
 func TestAgreesWithStep(t *testing.T) {
-	s := New(MaxKeys(1 << 20))
+	s := New(WithMaxKeys(1 << 20))
 	defer s.Close()
 	type name struct {
 		key string
@@ -179,7 +179,7 @@ func TestConcurrent(t *testing.T) {
 			if limit.N() > 10 {
 				t.Skip("the limit is too large to reach")
 			}
-			s := New(MaxKeys(100_000))
+			s := New(WithMaxKeys(100_000))
 			var allowed atomic.Int64
 			var wg sync.WaitGroup
 			for g := range 8 {

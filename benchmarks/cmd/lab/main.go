@@ -84,7 +84,7 @@ func measure(ctx context.Context, w io.Writer, profiles []Profile) error {
 		var results []Result
 		for _, s := range Subjects(100, time.Minute) {
 			r, err := Run(ctx, s, p, func() *memory.Store {
-				return memory.New(memory.MaxKeys(max(p.Keys, 1)), memory.MaxBytes(1<<30))
+				return memory.New(memory.WithMaxKeys(max(p.Keys, 1)), memory.WithMaxBytes(1<<30))
 			})
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", p.Name, s.Name, err)

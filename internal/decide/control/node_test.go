@@ -73,7 +73,7 @@ func newNode(t testing.TB, table control.Table, clock *clock, most int) *node {
 func newNodeAt(t testing.TB, table control.Table, now func() time.Time, most int) *node {
 	t.Helper()
 	n := &node{rules: parse(t, twoRules), table: table}
-	store := memory.New(memory.MaxKeys(10))
+	store := memory.New(memory.WithMaxKeys(10))
 	t.Cleanup(func() { _ = store.Close() })
 	n.engine = engine.New(store, n.rules)
 	n.Manager = control.New(control.Options{

@@ -41,7 +41,7 @@ func TestOpenReservationsPushOutNothing(t *testing.T) {
 		{"/none", 1, 7, 10},
 		{"/quick", 1, -1, 1000},
 	} {
-		store := memory.New(memory.MaxKeys(1000))
+		store := memory.New(memory.WithMaxKeys(1000))
 		e := engine.New(store, parse(t, freeRules))
 		exhaust := func(want int) {
 			t.Helper()

@@ -45,7 +45,7 @@ func takeAs(t *testing.T, e *engine.Engine, user string, n int) (passed int) {
 // Reservations that are cancelled cost nothing, so nothing may be left of them in a
 // store that is full: it would push out keys that count.
 func TestReservationsLeaveNothing(t *testing.T) {
-	e := engine.New(memory.New(memory.MaxKeys(1000)), parse(t, recordRules))
+	e := engine.New(memory.New(memory.WithMaxKeys(1000)), parse(t, recordRules))
 	if n := takeAs(t, e, "victim", 20); n != 10 {
 		t.Fatalf("%d passed of 10", n)
 	}

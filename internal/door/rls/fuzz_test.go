@@ -37,7 +37,7 @@ limits:
 		t.Fatal(err)
 	}
 	return New(Options{
-		Engine: engine.New(memory.New(memory.MaxKeys(1000)), rs), Clients: clients, DynamicMetadata: true,
+		Engine: engine.New(memory.New(memory.WithMaxKeys(1000)), rs), Clients: clients, DynamicMetadata: true,
 		Logger: slog.New(slog.DiscardHandler), Legacy: &LegacyHeaders{Limit: "RateLimit-Limit"},
 	})
 }

@@ -66,7 +66,7 @@ func newFixture(t testing.TB, text string, change ...func(*metrics.Options)) *fi
 	f.observer = metrics.New(o)
 	rs := parse(t, text)
 	f.observer.SetRules(rs, f.now)
-	f.Engine = engine.New(memory.New(memory.MaxKeys(2_000_000)), rs, engine.WithObserver(f.observer))
+	f.Engine = engine.New(memory.New(memory.WithMaxKeys(2_000_000)), rs, engine.WithObserver(f.observer))
 	return f
 }
 

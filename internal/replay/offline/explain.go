@@ -118,7 +118,7 @@ func ExplainFiles(ctx context.Context, options rulefile.Options, q ExplainReques
 	if err != nil {
 		return nil, err
 	}
-	store := memory.New(memory.MaxKeys(1))
+	store := memory.New(memory.WithMaxKeys(1))
 	defer func() { _ = store.Close() }()
 	x, err := question.Explain(ctx, engine.New(store, rs))
 	if err != nil {

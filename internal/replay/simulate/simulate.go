@@ -72,7 +72,7 @@ func newSide(s Side, o *Options) *side {
 	out := &side{Side: s, tally: newTally(s, o.AllKeys)}
 	settings := []memory.Option{memory.WithClock(func() time.Time { return time.UnixMicro(out.now) })}
 	if o.MaxKeys > 0 {
-		settings = append(settings, memory.MaxKeys(o.MaxKeys))
+		settings = append(settings, memory.WithMaxKeys(o.MaxKeys))
 	}
 	out.store = memory.New(settings...)
 	out.engine = engine.New(out.store, s.Rules)
