@@ -2,8 +2,93 @@ package rules
 
 import (
 	"math"
+	"slices"
 	"strings"
 )
+
+// addRule adds the check of a rule of Headgate's own form; one for each path,
+// if it counts by the path and that can be read as several.
+func (m *Matches) addRule(r *Rule, f *facts) {
+	if !r.byPath || !f.getPath().ok || len(f.paths.Plain()) == 1 {
+		m.addKeys(r, f)
+		return
+	}
+	f.several = true
+	for f.plain = range f.paths.Plain() {
+		if !r.match.path.counts(f.paths, f.plain) {
+			continue
+		}
+		m.addKeys(r, f)
+	}
+	f.plain = 0
+}
+
+// addKeys adds the check of a rule under the key that f has now; several, if f has
+// several values of an attribute of it.
+func (m *Matches) addKeys(r *Rule, f *facts) {
+	if f.valued != nil && m.addSeveral(r, f) {
+		return
+	}
+	key, ok := r.composeKey(f)
+	if f.disputed && m.addSeveral(r, f) { // a door that knows one value of each
+		return
+	}
+	if ok {
+		m.addCheck(r, key, f)
+	}
+}
+
+// addCheck adds the check of a rule under a key, unless it is there: several
+// readings of a request may lead to it.
+func (m *Matches) addCheck(r *Rule, key string, f *facts) {
+	if f.several &&
+		slices.ContainsFunc(m.Checks, func(c Check) bool { return c.Rule == r && c.Key == key }) {
+		return
+	}
+	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Cost: r.costOf(f), Enforced: r.Enforces(key)})
+}
+
+// composeKey joins the values that r counts by. It reports false if one is
+// missing and r is not to apply then.
+func (r *Rule) composeKey(f *facts) (string, bool) {
+	// The values first: looking them up may use the scratch space too, and
+	// the key has to be in one piece.
+	for _, a := range r.Key {
+		if !f.get(a.Attribute).ok && r.KeyMissing == KeyMissingSkip {
+			return "", false
+		}
+	}
+	start := len(f.scratch)
+	for _, a := range r.Key {
+		f.scratch = r.appendKeyPart(f.scratch, a, f.get(a.Attribute), f)
+	}
+	return view(f.scratch[start:]), true
+}
+
+// appendKeyPart appends what r counts by of one attribute.
+func (r *Rule) appendKeyPart(dst []byte, a KeyAttribute, v value, f *facts) []byte {
+	switch {
+	case !v.ok:
+		return append(dst, markMissing...)
+	case a.Kind == Path:
+		v.text = r.match.path.key(f.paths, f.plain)
+	case a.Kind == Cookie:
+		v.text = strings.ReplaceAll(v.text, "+", " ") // to some servers it is one
+	}
+	if a.Hashed {
+		return r.digester.appendPart(dst, v.text)
+	}
+	return appendPart(dst, v.text)
+}
+
+// Enforces reports whether r refuses requests with this key, rather than only
+// observing them.
+func (r *Rule) Enforces(key string) bool {
+	if r.Mode != Enforce {
+		return false
+	}
+	return r.Percent >= 100 || r.Percent > 0 && share(r.Scope, key) < r.Percent
+}
 
 const (
 	// MaxValues is how many values of an attribute a request may have under a

@@ -1,0 +1,305 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+)
+
+// choiceCursor is how far next has come.
+type choiceCursor struct {
+	asked uint8 // 1: the exact value, 2: the bare key too
+	wild  wildcardCursor
+}
+
+// next returns the next descriptor that value matches, the most specific
+// first, or nil.
+func (c *choice) next(at *choiceCursor, value string) *Branch {
+	if at.asked == 0 {
+		at.asked = 1
+		if b := c.exact[value]; b != nil {
+			return b
+		}
+	}
+	if at.asked == 1 {
+		if w := c.wild.next(&at.wild, value); w != nil {
+			return w.branch
+		}
+		at.asked = 2
+		return c.bare
+	}
+	return nil
+}
+
+// find returns the descriptor that answers entries, of which there is at least
+// one, or nil. Where the most specific descriptor leads nowhere it tries the
+// next. Each descriptor of the tree is looked at once at most.
+func (l *Level) find(entries []Entry) *Branch {
+	c := l.byKey[entries[0].Key]
+	if c == nil {
+		return nil
+	}
+	var at choiceCursor
+	for b := c.next(&at, entries[0].Value); b != nil; b = c.next(&at, entries[0].Value) {
+		switch {
+		case len(entries) == 1:
+			if b.answers() {
+				return b
+			}
+		case b.Below != nil:
+			if found := b.Below.find(entries[1:]); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+// findJoined is find as Envoy's service does it: by composite keys, wildcards
+// in the order of the file, and without a second try.
+func (l *Level) findJoined(entries []Entry, scratch []byte) (*Branch, []byte) {
+	start := len(scratch)
+	for i := range entries {
+		e := &entries[i]
+		scratch = append(append(append(scratch[:start], e.Key...), '_'), e.Value...)
+		b := l.joined[string(scratch[start:])]
+		if b == nil {
+			if w := l.wild.first(view(scratch[start:])); w != nil {
+				b = w.branch
+			}
+		}
+		if b == nil {
+			b = l.joined[e.Key]
+		}
+		switch {
+		case b == nil:
+			return nil, scratch[:start]
+		case i == len(entries)-1:
+			return b, scratch[:start]
+		case b.Below == nil:
+			return nil, scratch[:start]
+		}
+		l = b.Below
+	}
+	return nil, scratch[:start]
+}
+
+// matchEntries adds the check of the limit that a descriptor comes under.
+func (t *tree) matchEntries(entries []Entry, f *facts, m *Matches) {
+	if len(entries) == 0 {
+		return
+	}
+	var b *Branch
+	if t.compat == CompatEnvoy {
+		b, f.scratch = t.root.findJoined(entries, f.scratch)
+	} else {
+		b = t.root.find(entries)
+	}
+	if b != nil && b.Rule != nil {
+		m.add(b.Rule, pathValues{entries: entries}, f)
+	}
+}
+
+// matchAttributes adds the checks of all limits whose keys, with their values,
+// are among the attributes of a request, in whatever order and with whatever
+// others; of descriptors with the same key it takes the most specific. It
+// reports whether any descriptor applied.
+func (t *tree) matchAttributes(l *Level, f *facts, m *Matches) bool {
+	applied := false
+	for _, c := range l.keys {
+		if c.attribute.Kind == Path {
+			applied = t.matchPath(c, f, m) || applied
+			continue
+		}
+		v := f.get(c.attribute)
+		if !v.ok && c.attribute == (Attribute{Name: RemoteAddress}) {
+			v = f.get(Attribute{Kind: ClientIP})
+		}
+		if v.ok && t.matchChoice(c, v.text, f, m) {
+			applied = true
+		}
+		if f.valued != nil || f.disputed {
+			applied = t.matchOthers(c, v, f, m) || applied
+		}
+	}
+	return applied
+}
+
+// matchPath is the same for the descriptors whose key is path: it adds those
+// for any reading of it, also with the case of its letters folded.
+func (t *tree) matchPath(c *choice, f *facts, m *Matches) bool {
+	if !f.getPath().ok {
+		return false
+	}
+	if f.paths.Beyond() {
+		return t.matchAny(c, f, m)
+	}
+	applied, before := false, f.plain
+	f.several = f.several || len(f.paths.All()) > 1
+	for i, text := range f.paths.All() {
+		f.plain = f.paths.PlainOf(i)
+		applied = t.matchChoice(c, text, f, m) || applied
+		if folded := f.paths.Folded(i); folded != text {
+			f.several = true
+			applied = t.matchChoice(c, folded, f, m) || applied
+		}
+	}
+	f.plain = before
+	return applied
+}
+
+// matchOthers is matchAttributes for the descriptors of one key and the values of
+// its attribute besides the first, v, each in place of the first below them too.
+// Of a value that is unclear nobody knows which descriptor it comes under, and
+// where it counts, all such values are the empty one.
+func (t *tree) matchOthers(c *choice, v value, f *facts, m *Matches) bool {
+	texts, unclear := f.others(c.attribute)
+	unclear = unclear || v.unclear
+	if len(texts) == 0 && !unclear || f.tooMany {
+		return false
+	}
+	f.several = true
+	if f.choices += len(texts) + 1; f.choices > maxKeys || len(texts) >= MaxValues {
+		f.tooMany, unclear, texts = true, true, nil
+	}
+	applied, before := false, len(f.chosen)
+	for _, text := range slices.Clone(texts) {
+		f.chosen = append(f.chosen[:before], chosen{c.attribute, value{text: text, ok: true}})
+		applied = t.matchChoice(c, text, f, m) || applied
+	}
+	if unclear {
+		f.chosen = append(f.chosen[:before], chosen{c.attribute, value{ok: true}})
+		applied = t.matchAny(c, f, m) || applied
+	}
+	f.chosen = f.chosen[:before]
+	return applied
+}
+
+// matchAny adds the checks below all descriptors of one key, for a path that
+// may be anything.
+func (t *tree) matchAny(c *choice, f *facts, m *Matches) bool {
+	for _, b := range c.all {
+		if b.Rule != nil {
+			m.add(b.Rule, pathValues{}, f)
+		}
+		if b.Below != nil {
+			t.matchAttributes(b.Below, f, m)
+		}
+	}
+	return len(c.all) > 0
+}
+
+// matchChoice is the same for the descriptors of one key.
+func (t *tree) matchChoice(c *choice, value string, f *facts, m *Matches) bool {
+	var at choiceCursor
+	for b := t.pick(c, &at, value); b != nil; b = t.pick(c, &at, value) {
+		applied := b.answers()
+		if b.Rule != nil {
+			m.add(b.Rule, pathValues{}, f)
+		}
+		if b.Below != nil && t.matchAttributes(b.Below, f, m) {
+			applied = true
+		}
+		if applied {
+			return true
+		}
+		if t.compat == CompatEnvoy {
+			return false
+		}
+	}
+	return false
+}
+
+// pick is c.next in the order of the tree.
+func (t *tree) pick(c *choice, at *choiceCursor, value string) *Branch {
+	if t.compat != CompatEnvoy {
+		return c.next(at, value)
+	}
+	if b := c.exact[value]; b != nil {
+		return b
+	}
+	if w := c.wild.first(value); w != nil {
+		return w.branch
+	}
+	return c.bare
+}
+
+// pathValues gives the keys and values of a path through a tree: the entries
+// of a descriptor, or else attributes.
+type pathValues struct{ entries []Entry }
+
+func (p pathValues) at(i int, s *Step, f *facts) Entry {
+	if p.entries != nil {
+		return p.entries[i]
+	}
+	v := f.get(s.Attribute)
+	if !v.ok {
+		v = f.get(Attribute{Kind: ClientIP}) // as matchAttributes has found it
+	}
+	return Entry{s.Key, v.text}
+}
+
+// add adds the check of a rule of the tree.
+func (m *Matches) add(r *Rule, values pathValues, f *facts) {
+	// The values first, as in composeKey.
+	for i := range r.steps {
+		values.at(i, r.steps[i], f)
+	}
+	start := len(f.scratch)
+	if r.flat {
+		f.scratch = r.appendFlat(f.scratch, values, f)
+	} else {
+		for i := range r.steps {
+			if s := r.steps[i]; s.Kind == BareStep || s.Kind == WildStep {
+				f.scratch = appendPart(f.scratch, values.at(i, s, f).Value)
+			}
+		}
+	}
+	m.addCheck(r, view(f.scratch[start:]), f)
+}
+
+// appendFlat appends the key of the rule as Envoy's service joins it.
+func (r *Rule) appendFlat(dst []byte, values pathValues, f *facts) []byte {
+	return appendJoined(dst, r.Domain, len(r.steps), func(i int) Entry { return r.flatEntry(i, values, f) })
+}
+
+// appendJoined appends a key of one part: the domain, keys and values joined as
+// Envoy's service joins them, with all the collisions that this has.
+func appendJoined(dst []byte, domain string, entries int, at func(int) Entry) []byte {
+	n := len(domain) + 1
+	for i := range entries {
+		e := at(i)
+		n += len(e.Key) + len(e.Value) + 2
+	}
+	start := len(dst)
+	if n <= maxKeyPart {
+		dst = binary.AppendUvarint(dst, uint64(n))
+	}
+	dst = append(append(dst, domain...), '_')
+	for i := range entries {
+		e := at(i)
+		dst = append(append(dst, e.Key...), '_')
+		dst = append(append(dst, e.Value...), '_')
+	}
+	if n > maxKeyPart {
+		sum := sha256.Sum256(dst[start:])
+		dst = append(append(dst[:start], markHashed...), sum[:]...)
+	}
+	return dst
+}
+
+// flatEntry returns entry i as it is counted. What values that are counted
+// together become is the rest of the composite key behind the entry's own key,
+// as Envoy's service has it, be that of another length than the rule's.
+func (r *Rule) flatEntry(i int, values pathValues, f *facts) Entry {
+	s := r.steps[i]
+	e := values.at(i, s, f)
+	if s.Shared == "" {
+		return e
+	}
+	e.Value = s.Shared
+	if n := len(e.Key); len(s.Shared) > n && s.Shared[:n] == e.Key && s.Shared[n] == '_' {
+		e.Value = s.Shared[n+1:]
+	}
+	return e
+}
