@@ -78,7 +78,8 @@ func ByMetadata(key string) By {
 	return func(c *Call) (string, bool) {
 		if values := c.Metadata(key); len(values) > 0 {
 			if key == "authorization" {
-				return spelling.OneCredential(values[0])
+				read := spelling.InCredentials.Read(values[0])
+				return read.One()
 			}
 			return values[0], true
 		}

@@ -64,10 +64,8 @@ func ByHeader(name string) By {
 	}
 	return func(r *http.Request) (string, bool) {
 		if values := r.Header[name]; len(values) > 0 {
-			if spelling.IsCredentials(name) {
-				return spelling.OneCredential(values[0])
-			}
-			return spelling.Field(values[0]), true
+			read := spelling.FormOf(name).Read(values[0])
+			return read.One()
 		}
 		return "", false
 	}
@@ -92,7 +90,7 @@ func ByCookie(name string) By {
 	}
 	return func(r *http.Request) (string, bool) {
 		value, ok := firstCookie(r.Header, name)
-		return strings.ReplaceAll(spelling.Cookie(value), "+", " "), ok // gin reads a + so
+		return strings.ReplaceAll(spelling.InCookie.Read(value).Text, "+", " "), ok // gin reads a + so
 	}
 }
 

@@ -24,17 +24,30 @@ func (m *Matches) addRule(r *Rule, f *facts) {
 }
 
 // addKeys adds the check of a rule under the key that f has now; several, if f has
-// several values of an attribute of it.
+// several values of an attribute of it, of which all are charged, or none is. No
+// honest request comes to more than maxKeys: one that does costs more than fits into
+// any limit, for what it means to its upstream nobody knows.
 func (m *Matches) addKeys(r *Rule, f *facts) {
-	if f.valued != nil && m.addSeveral(r, f) {
+	choices, keys := r.choices(f)
+	if choices == nil {
+		m.addChoice(r, f, nil, nil)
 		return
 	}
-	key, ok := r.composeKey(f)
-	if f.disputed && m.addSeveral(r, f) { // a door that knows one value of each
+	f.several = true
+	taken := make([]int, len(choices))
+	if keys > maxKeys {
+		for i, a := range r.Key {
+			if len(choices[i]) > 0 && !f.get(a.Attribute).ok {
+				taken[i] = 1
+			}
+		}
+		before := len(m.Checks)
+		m.addChoice(r, f, choices, taken)
+		m.refuseSince(before)
 		return
 	}
-	if ok {
-		m.addCheck(r, key, f)
+	for more := true; more; more = next(taken, choices) {
+		m.addChoice(r, f, choices, taken)
 	}
 }
 
@@ -48,23 +61,6 @@ func (m *Matches) addCheck(r *Rule, key string, f *facts) {
 	m.Checks = append(m.Checks, Check{Rule: r, Key: key, Cost: r.costOf(f), Enforced: r.Enforces(key)})
 }
 
-// composeKey joins the values that r counts by. It reports false if one is
-// missing and r is not to apply then.
-func (r *Rule) composeKey(f *facts) (string, bool) {
-	// The values first: looking them up may use the scratch space too, and
-	// the key has to be in one piece.
-	for _, a := range r.Key {
-		if !f.get(a.Attribute).ok && r.KeyMissing == KeyMissingSkip {
-			return "", false
-		}
-	}
-	start := len(f.scratch)
-	for _, a := range r.Key {
-		f.scratch = r.appendKeyPart(f.scratch, a, f.get(a.Attribute), f)
-	}
-	return view(f.scratch[start:]), true
-}
-
 // appendKeyPart appends what r counts by of one attribute.
 func (r *Rule) appendKeyPart(dst []byte, a KeyAttribute, v value, f *facts) []byte {
 	switch {
@@ -73,7 +69,7 @@ func (r *Rule) appendKeyPart(dst []byte, a KeyAttribute, v value, f *facts) []by
 	case a.Kind == Path:
 		v.text = r.match.path.key(f.paths, f.plain)
 	case a.Kind == Cookie:
-		v.text = strings.ReplaceAll(v.text, "+", " ") // to some servers it is one
+		v.text = spacePlus(v.text)
 	}
 	if a.Hashed {
 		return r.digester.appendPart(dst, v.text)
@@ -98,42 +94,6 @@ const (
 	maxKeys = 16
 )
 
-// addSeveral adds the checks of r for a request with several values of an
-// attribute that it counts by, or with one that is disputed, and reports false for
-// any other request: one check for every choice of one value each. They are all
-// charged, or none is. No honest request comes to more than maxKeys: one that does
-// costs more than fits into any limit, for what it means to its upstream nobody
-// knows.
-func (m *Matches) addSeveral(r *Rule, f *facts) bool {
-	choices, keys := r.choices(f)
-	if choices == nil {
-		return false
-	}
-	f.several = true
-	if keys > maxKeys {
-		before := len(m.Checks)
-		m.addChoice(r, f, func(i int, v value) value {
-			if !v.ok && len(choices[i]) > 0 {
-				return choices[i][0]
-			}
-			return v
-		})
-		m.refuseSince(before)
-		return true
-	}
-	for taken := make([]int, len(choices)); ; {
-		m.addChoice(r, f, func(i int, v value) value {
-			if n := taken[i]; n > 0 {
-				return choices[i][n-1]
-			}
-			return v
-		})
-		if !next(taken, choices) {
-			return true
-		}
-	}
-}
-
 // refuseSince makes the checks from one on cost more than fits into any limit.
 func (m *Matches) refuseSince(first int) {
 	for i := range m.Checks[first:] {
@@ -147,10 +107,10 @@ func (m *Matches) refuseSince(first int) {
 func (r *Rule) choices(f *facts) (choices [][]value, keys int) {
 	keys = 1
 	for i, a := range r.Key {
-		first := mayBeUnclear(a.Attribute) && f.get(a.Attribute).unclear
-		texts, unclear := f.others(a.Attribute)
-		unclear = unclear || first
-		if len(texts) == 0 && !unclear {
+		first := f.get(a.Attribute).unclear
+		texts, anything := f.others(a.Attribute)
+		anything = anything || first
+		if len(texts) == 0 && !anything {
 			continue
 		}
 		if choices == nil {
@@ -159,7 +119,7 @@ func (r *Rule) choices(f *facts) (choices [][]value, keys int) {
 		for _, text := range texts {
 			choices[i] = append(choices[i], value{text: text, ok: true})
 		}
-		if unclear {
+		if anything {
 			choices[i] = append(choices[i], value{unclear: true})
 		}
 		keys = min(keys*(1+len(choices[i])), maxKeys+1)
@@ -170,19 +130,23 @@ func (r *Rule) choices(f *facts) (choices [][]value, keys int) {
 	return choices, keys
 }
 
-// addChoice adds a check of r for some values of its key. What is missing because
-// it is unclear is no reason to skip it.
-func (m *Matches) addChoice(r *Rule, f *facts, choose func(i int, v value) value) {
-	for i, a := range r.Key { // which may use the scratch space; see composeKey
-		if v := choose(i, f.get(a.Attribute)); !v.ok && !v.unclear && r.KeyMissing == KeyMissingSkip {
+// addChoice adds a check of r for some values of its key: those taken of the choices,
+// or the request's first. It adds none if one is missing and r is not to apply then;
+// what is missing because it is unclear is no reason for that.
+func (m *Matches) addChoice(r *Rule, f *facts, choices [][]value, taken []int) {
+	start := len(f.keys)
+	for i, a := range r.Key {
+		v := f.get(a.Attribute)
+		if choices != nil && taken[i] > 0 {
+			v = choices[i][taken[i]-1]
+		}
+		if !v.ok && !v.unclear && r.KeyMissing == KeyMissingSkip {
+			f.keys = f.keys[:start]
 			return
 		}
+		f.keys = r.appendKeyPart(f.keys, a, v, f)
 	}
-	start := len(f.scratch)
-	for i, a := range r.Key {
-		f.scratch = r.appendKeyPart(f.scratch, a, choose(i, f.get(a.Attribute)), f)
-	}
-	m.addCheck(r, view(f.scratch[start:]), f)
+	m.addCheck(r, view(f.keys[start:]), f)
 }
 
 // next counts taken up by one, the first place first, and reports false when it
@@ -198,12 +162,6 @@ func next(taken []int, choices [][]value) bool {
 	return false
 }
 
-// CountedValue returns the form in which keys have a value of the attribute, for
-// operators who name a key by what a client has sent.
-func CountedValue(a Attribute, text string) string {
-	text = meant(a, text).text
-	if a.Kind == Cookie {
-		text = strings.ReplaceAll(text, "+", " ")
-	}
-	return text
-}
+// spacePlus returns the value of a cookie as keys have it: to some servers a + is a
+// space.
+func spacePlus(text string) string { return strings.ReplaceAll(text, "+", " ") }

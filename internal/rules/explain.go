@@ -62,8 +62,8 @@ func (s *Ruleset) Explain(domain string, req Request) (list []Explanation, known
 		r := m.Checks[i].Rule
 		checks[r] = append(checks[r], &m.Checks[i])
 	}
-	f := facts{req: req}
-	f.valued, _ = req.(ValuedRequest)
+	var own Matches // since the keys are in m
+	f := own.factsOf(req)
 	for _, r := range s.rules {
 		if r.Domain != domain {
 			continue

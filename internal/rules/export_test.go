@@ -21,7 +21,7 @@ func Share(scope, key string) int { return share(scope, key) }
 func (m *Matches) Candidates() int { return len(m.candidates) }
 
 // Scratch is how much memory is kept for the next request.
-func (m *Matches) Scratch() int { return cap(m.scratch) }
+func (m *Matches) Scratch() int { return cap(m.scratch) + cap(m.keys) }
 
 // AppliesAnyway reports whether every condition of a rule holds, those too that
 // the index has seen to.

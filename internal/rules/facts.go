@@ -11,24 +11,36 @@ import (
 type value struct {
 	text string
 	ok   bool
-
-	// disputed is set if some servers read another value than text: see
-	// appendReadings. It is counted under each.
-	disputed bool
-	// unclear is set as well if nobody knows all that they read: any condition may
-	// hold for it, and it is counted as missing, too, so that all such values share
-	// one budget.
+	// unclear is set if nobody knows all that servers read: any condition may hold
+	// for it, and it is counted as missing, too, so that all such values share one
+	// budget.
 	unclear bool
 }
 
-// facts are what is known of the request being matched. The normal form of
-// method and host and the readings of the path are worked out once, on first
-// use.
+// fact is what a request says of one attribute. It is asked once.
+type fact struct {
+	attribute Attribute
+	value
+	read spelling.Reading // of the text, before it is cleaned
+
+	// Once others have been asked for: what the request may mean as well, and whether
+	// that may be anything.
+	askedOthers bool
+	anything    bool
+	others      []string
+}
+
+// maxFacts is how many attributes are remembered; of more the last gives way.
+const maxFacts = 16
+
+// facts are what is known of the request being matched: each attribute in its normal
+// form, worked out on first use.
 type facts struct {
 	req     Request
 	valued  ValuedRequest // req, if it is one
-	scratch []byte
-	spare   []string // for others
+	known   []fact
+	scratch []byte // of what is cleaned
+	keys    []byte
 
 	// Of the descriptor form: what stands in place of the values that the request
 	// has, how many such were tried, and whether there are more.
@@ -36,102 +48,117 @@ type facts struct {
 	choices int
 	tooMany bool
 
-	paths    *reading.Set // of path, if there is one
+	path     value        // as it came; paths say what it is
+	paths    *reading.Set // of path
 	plain    int          // which of its normal forms keys are made of
 	several  bool         // the same check may come of several readings
-	disputed bool         // some value is; see value
+	disputed bool         // servers differ about a value
 
-	method, path, host                value
-	askedMethod, askedPath, askedHost bool
-
-	address      netip.Addr
-	askedAddress bool
+	address                 netip.Addr
+	askedPath, askedAddress bool
 }
 
-// ask returns an attribute as the door gives it, but for what has many spellings
-// of one meaning.
-func (f *facts) ask(a Attribute) value {
-	text, ok := f.req.Attribute(a)
-	if !ok {
-		return value{text: text}
+// chosen is one of several values of an attribute.
+type chosen struct {
+	attribute Attribute
+	value     value
+}
+
+// factsOf returns what is known of a request before it is asked, in the memory of m.
+func (m *Matches) factsOf(req Request) facts {
+	if cap(m.scratch)+cap(m.keys) > maxScratch {
+		m.scratch, m.keys = nil, nil
 	}
-	v := meant(a, text)
-	f.disputed = f.disputed || v.disputed
-	return v
+	f := facts{req: req, known: m.known[:0], scratch: m.scratch[:0], keys: m.keys[:0], paths: &m.paths}
+	f.valued, _ = req.(ValuedRequest)
+	return f
 }
 
-// mayBeUnclear reports whether a value of a may be, or disputed.
-func mayBeUnclear(a Attribute) bool { return a.Kind == Cookie || a.Kind == Header }
+// forget keeps the memory of f in m, and nothing of the request in it.
+func (m *Matches) forget(f *facts) {
+	for i := range f.known {
+		clear(f.known[i].others)
+		f.known[i] = fact{others: f.known[i].others[:0]}
+	}
+	m.scratch, m.keys, m.known = f.scratch, f.keys, f.known
+}
 
-// meant returns a value of a in its one form.
-func meant(a Attribute, text string) value {
+// fact returns what the request says of an attribute. It is good until the next one
+// is asked for.
+func (f *facts) fact(a Attribute) *fact {
+	for i := range f.known {
+		if f.known[i].attribute == a {
+			return &f.known[i]
+		}
+	}
+	n := len(f.known)
 	switch {
-	case a.Kind == Cookie:
-		clear := spelling.IsClearCookie(text)
-		return value{text: spelling.Cookie(text), ok: true, disputed: !clear, unclear: !clear}
-	case a.Kind == Header && spelling.IsCredentials(a.Name):
-		clarity := spelling.ClarityOfCredentials(text)
-		return value{
-			text: spelling.Credentials(text), ok: true,
-			disputed: clarity != spelling.Clear, unclear: clarity == spelling.Unclear,
-		}
-	case a.Kind == Header:
-		clear := spelling.IsClearField(text)
-		return value{text: spelling.Field(text), ok: true, disputed: !clear, unclear: !clear}
+	case n == maxFacts:
+		n-- // whose others somebody may still look at
+		f.known[n].others = nil
+	case n == cap(f.known):
+		f.known = append(f.known, fact{})
+	default:
+		f.known = f.known[:n+1]
 	}
-	return value{text: text, ok: true}
+	known := &f.known[n]
+	*known = fact{attribute: a, others: known.others[:0]}
+	if known.text, known.ok = f.req.Attribute(a); !known.ok {
+		return known
+	}
+	switch a.Kind {
+	case Method:
+		known.text, f.scratch = cleanMethod(known.text, f.scratch)
+	case Host:
+		known.text, f.scratch = cleanHost(known.text, f.scratch)
+	case Header, Cookie:
+		known.read = formOf(a).Read(known.text)
+		known.text, known.unclear = known.read.Text, known.read.Clarity == spelling.Unclear
+		f.disputed = f.disputed || known.read.Clarity != spelling.Clear
+	case Other, Path, ClientIP, Query, JWT:
+	}
+	return known
 }
 
-// others returns the values of a besides that of get, if the request may mean
-// them as well, and whether one of them is unclear. They are good until the next
-// call.
-func (f *facts) others(a Attribute) (texts []string, unclear bool) {
-	spare := f.spare[:0]
-	if f.disputed && mayBeUnclear(a) {
-		if text, ok := f.req.Attribute(a); ok && meant(a, text).disputed {
-			spare = appendReadings(spare, a, text)
-		}
+// formOf returns what values of a stand in.
+func formOf(a Attribute) spelling.Form {
+	switch a.Kind {
+	case Cookie:
+		return spelling.InCookie
+	case Header:
+		return spelling.FormOf(a.Name)
+	case Other, Method, Path, Host, ClientIP, Query, JWT:
 	}
-	if f.valued != nil && (a.Kind == Header || a.Kind == Query || a.Kind == Cookie || a.Kind == JWT) {
-		from := len(spare)
-		spare = f.valued.AppendOthers(spare, a)
-		unclear = len(spare)-from >= MaxValues // there are more, which nobody has looked at
-		for i, to := from, len(spare); i < to; i++ {
-			v := meant(a, spare[i])
-			if v.disputed {
-				spare, unclear = appendReadings(spare, a, spare[i]), unclear || v.unclear
-			}
-			spare[i] = v.text
-		}
-	}
-	f.spare = spare
-	return spare, unclear
+	return spelling.Plain
 }
 
-// appendReadings appends what servers read in a value of a that is disputed, besides
-// what is meant.
-func appendReadings(dst []string, a Attribute, text string) []string {
-	switch {
-	case a.Kind == Cookie:
-		return spelling.AppendCookies(dst, text)
-	case spelling.IsCredentials(a.Name):
-		return spelling.AppendCredentials(dst, text)
+// get returns any attribute: method, path and host in a normal form, so that a
+// key does not tell /login from //login either.
+func (f *facts) get(a Attribute) value {
+	if a.Kind == Path {
+		v := f.getPath()
+		if v.ok {
+			v.text = f.paths.FoldedPlain(f.plain)
+		}
+		return v
 	}
-	return spelling.AppendFields(dst, text)
+	for i := range f.chosen {
+		if f.chosen[i].attribute == a {
+			return f.chosen[i].value
+		}
+	}
+	return f.fact(a).value
 }
 
-func (f *facts) getMethod() value {
-	if !f.askedMethod {
-		f.method, f.askedMethod = f.ask(Attribute{Kind: Method}), true
-		f.method.text, f.scratch = cleanMethod(f.method.text, f.scratch)
-	}
-	return f.method
-}
+func (f *facts) getMethod() value { return f.fact(Attribute{Kind: Method}).value }
+
+func (f *facts) getHost() value { return f.fact(Attribute{Kind: Host}).value }
 
 // getPath returns the path as it came. It is for f.paths to say what it is.
 func (f *facts) getPath() value {
 	if !f.askedPath {
-		f.path, f.askedPath = f.ask(Attribute{Kind: Path}), true
+		f.askedPath = true
+		f.path.text, f.path.ok = f.req.Attribute(Attribute{Kind: Path})
 		if f.paths == nil {
 			f.paths = new(reading.Set)
 		}
@@ -142,14 +169,6 @@ func (f *facts) getPath() value {
 	return f.path
 }
 
-func (f *facts) getHost() value {
-	if !f.askedHost {
-		f.host, f.askedHost = f.ask(Attribute{Kind: Host}), true
-		f.host.text, f.scratch = cleanHost(f.host.text, f.scratch)
-	}
-	return f.host
-}
-
 func (f *facts) getAddress() netip.Addr {
 	if !f.askedAddress {
 		f.address, f.askedAddress = f.req.ClientIP().Unmap().WithZone(""), true
@@ -157,33 +176,38 @@ func (f *facts) getAddress() netip.Addr {
 	return f.address
 }
 
-// chosen is one of several values of an attribute.
-type chosen struct {
-	attribute Attribute
-	value     value
-}
-
-// get returns any attribute: method, path and host in a normal form, so that a
-// key does not tell /login from //login either.
-func (f *facts) get(a Attribute) value {
+// others returns the values of a besides that of get, if the request may mean
+// them as well, and whether it may mean anything.
+func (f *facts) others(a Attribute) (texts []string, anything bool) {
+	if f.valued == nil && !f.disputed {
+		return nil, false
+	}
 	switch a.Kind {
-	case Method:
-		return f.getMethod()
-	case Path:
-		v := f.getPath()
-		if v.ok {
-			v.text = f.paths.FoldedPlain(f.plain)
-		}
-		return v
-	case Host:
-		return f.getHost()
-	case Other, ClientIP, Header, Query, Cookie, JWT:
+	case Header, Query, Cookie, JWT:
+	case Other, Method, Path, Host, ClientIP:
+		return nil, false
 	}
-	for i := range f.chosen {
-		if f.chosen[i].attribute == a {
-			return f.chosen[i].value
+	known := f.fact(a)
+	if !known.askedOthers {
+		known.askedOthers = true
+		known.others = known.read.AppendOthers(known.others)
+		if f.valued != nil {
+			f.askOthers(known)
 		}
 	}
-	return f.ask(a)
+	return known.others, known.anything
 }
 
+// askOthers asks for the values that only some servers find. Of MaxValues there may
+// be more, which nobody has looked at.
+func (f *facts) askOthers(known *fact) {
+	from, form := len(known.others), formOf(known.attribute)
+	known.others = f.valued.AppendOthers(known.others, known.attribute)
+	known.anything = len(known.others)-from >= MaxValues
+	for i, to := from, len(known.others); i < to; i++ {
+		r := form.Read(known.others[i])
+		known.others = r.AppendOthers(known.others)
+		known.others[i] = r.Text
+		known.anything = known.anything || r.Clarity == spelling.Unclear
+	}
+}

@@ -202,21 +202,21 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// normal returns a value in the form that doors count by.
-func (r *Rule) normal(i int, value string) string {
-	if len(r.steps) > 0 {
-		return value // a descriptor's, as it came
-	}
-	switch r.Key[i].Kind {
-	case Method:
-		value, _ = cleanMethod(value, nil)
-	case Path:
+// normal returns a value, as a client has sent it, in the form that doors count by.
+func (r *Rule) normal(i int, text string) string {
+	a := r.Key[i].Attribute
+	switch text = formOf(a).Read(text).Text; {
+	case a.Kind == Cookie:
+		text = spacePlus(text)
+	case len(r.steps) > 0: // of a descriptor, as it came
+	case a.Kind == Method:
+		text, _ = cleanMethod(text, nil)
+	case a.Kind == Path:
 		var paths reading.Set
-		paths.Read(value)
-		value = strings.Clone(r.match.path.key(&paths, 0))
-	case Host:
-		value, _ = cleanHost(value, nil)
-	case Other, ClientIP, Header, Query, Cookie, JWT:
+		paths.Read(text)
+		text = strings.Clone(r.match.path.key(&paths, 0))
+	case a.Kind == Host:
+		text, _ = cleanHost(text, nil)
 	}
-	return value
+	return text
 }

@@ -238,8 +238,9 @@ type Matches struct {
 	Checks []Check
 
 	scratch    []byte
+	keys       []byte
 	paths      reading.Set
-	values     []string
+	known      []fact
 	candidates []int32
 }
 

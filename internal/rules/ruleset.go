@@ -111,18 +111,13 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 	if d == nil {
 		return false
 	}
-	if cap(m.scratch) > maxScratch {
-		m.scratch = nil
-	}
-	f := facts{req: req, scratch: m.scratch[:0], spare: m.values, paths: &m.paths}
-	f.valued, _ = req.(ValuedRequest)
+	f := m.factsOf(req)
 	m.candidates = d.index.candidates(&f, m.candidates[:0])
 	for _, i := range m.candidates {
 		r := d.rules[i]
-		if !r.match.applies(&f) {
-			continue
+		if r.match.applies(&f) {
+			m.addRule(r, &f)
 		}
-		m.addRule(r, &f)
 	}
 	if d.tree != nil {
 		if o, ok := req.(OrderedRequest); ok {
@@ -136,8 +131,7 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 			m.applyReplaces()
 		}
 	}
-	clear(f.spare)
-	m.scratch, m.values = f.scratch, f.spare
+	m.forget(&f)
 	return true
 }
 

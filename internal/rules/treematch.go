@@ -3,7 +3,6 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
 )
 
 // choiceCursor is how far next has come.
@@ -163,7 +162,7 @@ func (t *tree) matchOthers(c *choice, v value, f *facts, m *Matches) bool {
 		f.tooMany, unclear, texts = true, true, nil
 	}
 	applied, before := false, len(f.chosen)
-	for _, text := range slices.Clone(texts) {
+	for _, text := range texts {
 		f.chosen = append(f.chosen[:before], chosen{c.attribute, value{text: text, ok: true}})
 		applied = t.matchChoice(c, text, f, m) || applied
 	}
@@ -241,21 +240,17 @@ func (p pathValues) at(i int, s *Step, f *facts) Entry {
 
 // add adds the check of a rule of the tree.
 func (m *Matches) add(r *Rule, values pathValues, f *facts) {
-	// The values first, as in composeKey.
-	for i := range r.steps {
-		values.at(i, r.steps[i], f)
-	}
-	start := len(f.scratch)
+	start := len(f.keys)
 	if r.flat {
-		f.scratch = r.appendFlat(f.scratch, values, f)
+		f.keys = r.appendFlat(f.keys, values, f)
 	} else {
-		for i := range r.steps {
-			if s := r.steps[i]; s.Kind == BareStep || s.Kind == WildStep {
-				f.scratch = appendPart(f.scratch, values.at(i, s, f).Value)
+		for i, s := range r.steps {
+			if s.Kind == BareStep || s.Kind == WildStep {
+				f.keys = appendPart(f.keys, values.at(i, s, f).Value)
 			}
 		}
 	}
-	m.addCheck(r, view(f.scratch[start:]), f)
+	m.addCheck(r, view(f.keys[start:]), f)
 }
 
 // appendFlat appends the key of the rule as Envoy's service joins it.

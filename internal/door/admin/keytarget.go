@@ -112,9 +112,6 @@ func (k keys) keyPart(attribute rules.KeyAttribute, text *string) (rules.KeyPart
 		part = rules.ParseHashedPart(*text)
 	}
 	if part.Digest || attribute.Kind != rules.ClientIP {
-		if !part.Digest && !part.Hashed && !part.Missing {
-			part.Value = rules.CountedValue(attribute.Attribute, part.Value)
-		}
 		return part, nil
 	}
 	group, err := k.groupOf(*text)

@@ -56,11 +56,9 @@ func (v *Verifier) inCookies(dst []string, h http.Header) []string {
 	var values client.Values
 	values.Cookie(h, v.options.Cookie)
 	for _, text := range values.All {
-		dst = addToken(dst, spelling.Cookie(text))
-		if !spelling.IsClearCookie(text) {
-			for _, token := range spelling.AppendCookies(nil, text) {
-				dst = addToken(dst, token)
-			}
+		read := spelling.InCookie.Read(text)
+		for _, token := range read.AppendOthers([]string{read.Text}) {
+			dst = addToken(dst, token)
 		}
 	}
 	return dst
@@ -69,20 +67,16 @@ func (v *Verifier) inCookies(dst []string, h http.Header) []string {
 // addToken appends a token and, where its signature can be written otherwise, what
 // servers read in it.
 func addToken(dst []string, token string) []string {
-	add := func(token string) {
-		if token != "" && len(dst) <= maxTokens && !slices.Contains(dst, token) {
-			dst = append(dst, token)
-		}
-	}
-	add(token)
 	const scheme = "Bearer "
-	one := spelling.Credentials(scheme + token)
-	if one == scheme+token {
-		return dst
+	read, one := spelling.InCredentials.Read(scheme+token), []string{scheme + token}
+	if read.Text != scheme+token {
+		one = read.AppendOthers(append(one, read.Text))
 	}
-	add(strings.TrimPrefix(one, scheme))
-	for _, other := range spelling.AppendCredentials(nil, scheme+token) {
-		add(strings.TrimPrefix(other, scheme))
+	for _, text := range one {
+		text = strings.TrimPrefix(text, scheme)
+		if text != "" && len(dst) <= maxTokens && !slices.Contains(dst, text) {
+			dst = append(dst, text)
+		}
 	}
 	return dst
 }

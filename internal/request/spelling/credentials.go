@@ -147,19 +147,6 @@ func isPair(text string) bool {
 	return at > 0 && strings.Trim(text[at:], "=") != ""
 }
 
-// OneCredential returns what to count credentials by for those who have one count
-// for a request, and false if servers that nobody knows may read anything.
-func OneCredential(text string) (one string, ok bool) {
-	switch ClarityOfCredentials(text) {
-	case Clear:
-		return Credentials(text), true
-	case Several:
-		return AppendCredentials(nil, text)[0], true
-	case Unclear:
-	}
-	return "", false
-}
-
 // shape is what credentials consist of.
 type shape uint8
 
