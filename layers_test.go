@@ -65,6 +65,7 @@ var layers = map[string]int{
 	"internal/door/":                9, // each folder a door
 	"internal/door/admin/dashboard": 4, // the pages of the admin door
 	"internal/door/answer":          3, // what all answers share: headers and bodies
+	"internal/door/verdict":         4, // what doors do with a verdict
 	"internal/door/grpcserver":      5, // serves them over gRPC
 	"internal/door/httpapi":         8, // services that doors offer
 	"internal/door/grpcapi":         8,

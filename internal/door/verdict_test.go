@@ -28,6 +28,7 @@ import (
 	"github.com/headgate/headgate/internal/door/grpcapi"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/door/resp"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/rules"
@@ -161,8 +162,8 @@ func TestUnsettled(t *testing.T) {
 func TestUnsettledForNoReason(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	why := door.WhyUnsettled(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), errors.New("that cannot be"))
-	if why != door.Broken || !strings.Contains(log.String(), "level=ERROR") {
+	why := verdict.WhyUnsettled(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), errors.New("that cannot be"))
+	if why != verdict.Broken || !strings.Contains(log.String(), "level=ERROR") {
 		t.Errorf("%d, %s", why, &log)
 	}
 }
@@ -207,7 +208,7 @@ func TestPoliciesTellTheTightest(t *testing.T) {
 		{Rule: rule, Enforced: true, Decision: headgate.Decision{Allowed: true, Remaining: 2}},
 		{Rule: rule, Decision: headgate.Decision{Allowed: true, Remaining: 1}}, // does not hold
 	}
-	told := door.Policies([]answer.Policy(nil), results, 1)
+	told := verdict.Policies([]answer.Policy(nil), results, 1)
 	if len(told) != 1 || told[0].Decision.Remaining != 2 || told[0].At != 1 {
 		t.Errorf("%+v", told)
 	}

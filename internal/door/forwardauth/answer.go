@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 )
 
 // answer turns the verdict into what the proxy goes by.
@@ -38,12 +38,12 @@ func refuse(w http.ResponseWriter, r *http.Request, q *question, v *engine.Verdi
 		answer.Problem(w, http.StatusServiceUnavailable, q.warning)
 		return
 	}
-	told := door.Refusal(v, q.policies, dialect)
+	told := verdict.Refusal(v, q.policies, dialect)
 	if v.Outcome() == engine.ShadowBanned {
 		pretend(w, r, v, told)
 		return
 	}
-	door.Refuse(w, r, v, told)
+	verdict.Refuse(w, r, v, told)
 }
 
 // pretend answers a request over the limit of a rule of which clients must

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/httprequest"
 	"github.com/headgate/headgate/internal/request/reading"
@@ -136,8 +136,8 @@ func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 		Endless: true,
 		Domain:  q.domain, Request: q, Cost: q.cost, At: at, Door: engine.DoorForwardAuth,
 	})
-	door.Report(ctx, h.options.Logger, q.domain, err)
-	q.policies = door.Policies(q.policies, v.Results(), at)
+	verdict.Report(ctx, h.options.Logger, q.domain, err)
+	q.policies = verdict.Policies(q.policies, v.Results(), at)
 	if !v.Known {
 		q.warning = fmt.Sprintf("the domain %q has no rules", q.domain)
 		if h.due(aboutDomain, q.at) {
@@ -154,7 +154,7 @@ func (h *Handler) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict
 	if stay(w, r, v.Delay) {
 		return true
 	}
-	door.Leave(ctx, h.options.Engine, h.options.Logger, v, h.options.Clock().UnixMicro())
+	verdict.Leave(ctx, h.options.Engine, h.options.Logger, v, h.options.Clock().UnixMicro())
 	return false
 }
 

@@ -16,8 +16,8 @@ import (
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/request/token"
@@ -176,25 +176,25 @@ func (s *Service) decide(ctx context.Context, c *check, at int64) engine.Verdict
 
 // answer is what the caller is told of v, without header fields.
 func (s *Service) answer(ctx context.Context, v *engine.Verdict) *headgatev1.CheckResponse {
-	return &headgatev1.CheckResponse{Verdict: verdictOf(v), Lease: door.Lease(ctx, s.options.Engine, s.options.Logger, v)}
+	return &headgatev1.CheckResponse{Verdict: verdictOf(v), Lease: verdict.Lease(ctx, s.options.Engine, s.options.Logger, v)}
 }
 
 // report logs an error of the engine's.
 func (s *Service) report(ctx context.Context, domain string, err error) {
-	door.Report(ctx, s.options.Logger, domain, err)
+	verdict.Report(ctx, s.options.Logger, domain, err)
 }
 
 // unsettled returns the status for a lease or a reservation about which the
 // engine said err.
 func (s *Service) unsettled(ctx context.Context, what string, err error) error {
-	switch door.WhyUnsettled(ctx, s.options.Logger, err) {
-	case door.Settled:
+	switch verdict.WhyUnsettled(ctx, s.options.Logger, err) {
+	case verdict.Settled:
 		return nil
-	case door.NotOurs:
+	case verdict.NotOurs:
 		return grpcstatus.Errorf(codes.NotFound, "the %s is none that was given here, or is damaged", what)
-	case door.Unanswered:
+	case verdict.Unanswered:
 		return grpcstatus.Error(codes.Unavailable, "the store does not answer; try again")
-	case door.Broken:
+	case verdict.Broken:
 	}
 	return grpcstatus.Error(codes.Internal, "internal error")
 }

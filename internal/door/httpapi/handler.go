@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
@@ -182,7 +183,7 @@ type later struct{ name, token string }
 
 // answer answers with v and, if there is one, a token.
 func (h *Handler) answer(w http.ResponseWriter, c *call, v *engine.Verdict, at int64, t later) {
-	c.policies = door.Policies(c.policies[:0], v.Results(), at)
+	c.policies = verdict.Policies(c.policies[:0], v.Results(), at)
 	answer.Headers(w.Header(), h.options.Dialect.Or(v.Headers()), c.policies...)
 	status := http.StatusOK
 	if !v.Allowed {

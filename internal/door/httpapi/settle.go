@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 )
 
 // tokenBody is a body that has a lease or a reservation, and with some a cost.
@@ -74,14 +74,14 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out, err := h.settled(r, b, at)
-	switch door.WhyUnsettled(r.Context(), h.options.Logger, err) {
-	case door.Settled:
+	switch verdict.WhyUnsettled(r.Context(), h.options.Logger, err) {
+	case verdict.Settled:
 		write(w, http.StatusOK, append(out, '\n'))
-	case door.NotOurs:
+	case verdict.NotOurs:
 		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("%q is none that was given here, or is damaged", name))
-	case door.Unanswered:
+	case verdict.Unanswered:
 		answer.Problem(w, http.StatusServiceUnavailable, "the store does not answer; try again")
-	case door.Broken:
+	case verdict.Broken:
 		answer.Problem(w, http.StatusInternalServerError, "internal error")
 	}
 }
@@ -213,10 +213,10 @@ func appendToken(dst []byte, t later) []byte {
 
 // lease returns the token of what v holds while its request is under way.
 func (h *Handler) lease(ctx context.Context, v *engine.Verdict) string {
-	return door.Lease(ctx, h.options.Engine, h.options.Logger, v)
+	return verdict.Lease(ctx, h.options.Engine, h.options.Logger, v)
 }
 
 // report logs an error of the engine's.
 func (h *Handler) report(ctx context.Context, domain string, err error) {
-	door.Report(ctx, h.options.Logger, domain, err)
+	verdict.Report(ctx, h.options.Logger, domain, err)
 }

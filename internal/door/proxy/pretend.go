@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 )
 
 // maxDrained is how much of the body of a banned request is read, in bytes. The
@@ -32,7 +32,7 @@ func (p *Proxy) pretend(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 		_ = p.room.stay(r.Context(), left, p.options.Clock)
 		p.room.leave()
 	}
-	as := door.Refusal(v, x.policies, x.dialect)
+	as := verdict.Refusal(v, x.policies, x.dialect)
 	if options := look.dress(w.Header(), r); options != nil {
 		as.Status, as.Body, as.Bodies = options.status, string(options.body), nil
 		as.ContentType = options.header.Get("Content-Type")

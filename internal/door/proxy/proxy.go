@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/reading"
 	"github.com/headgate/headgate/internal/rules"
@@ -224,7 +224,7 @@ func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) engine.Ve
 	v, err := p.options.Engine.Decide(ctx, engine.Query{
 		Domain: domain, Request: x, Cost: 1, At: at.UnixMicro(), Door: engine.DoorProxy,
 	})
-	door.Report(ctx, p.options.Logger, domain, err)
+	verdict.Report(ctx, p.options.Logger, domain, err)
 	p.options.Engine.NoteCosts(ctx, &v)
 	x.dialect = p.options.Dialect.Or(v.Headers())
 	results := v.Results()
@@ -236,7 +236,7 @@ func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) engine.Ve
 			x.queues = x.queues || r.Rule.OnLimit.Action == rules.Queue
 		}
 	}
-	x.policies = door.Policies(x.policies, results, at.UnixMicro())
+	x.policies = verdict.Policies(x.policies, results, at.UnixMicro())
 	return v
 }
 
@@ -273,7 +273,7 @@ func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 		answer.Problem(w, http.StatusServiceUnavailable, "there are no rules for this service")
 		return
 	}
-	door.Refuse(w, x.in, v, door.Refusal(v, x.policies, x.dialect))
+	verdict.Refuse(w, x.in, v, verdict.Refusal(v, x.policies, x.dialect))
 }
 
 // answered adds our header fields to an upstream's answer. They replace its

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 )
 
 // defaultWaiting is how many requests may wait if the options do not say.
@@ -94,7 +94,7 @@ func (p *Proxy) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict) 
 	} else {
 		detail, retry = "too many requests wait here already", v.Delay
 	}
-	door.Leave(ctx, p.options.Engine, p.options.Logger, v, p.options.Clock().UnixMicro())
+	verdict.Leave(ctx, p.options.Engine, p.options.Logger, v, p.options.Clock().UnixMicro())
 	w.Header().Set("Retry-After", strconv.FormatInt(max(answer.Seconds(retry), 1), 10))
 	answer.Problem(w, http.StatusServiceUnavailable, detail)
 	return false

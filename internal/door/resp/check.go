@@ -6,8 +6,8 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -181,7 +181,7 @@ func (c *conn) query(q *check) engine.Query {
 
 // report logs an error of the engine's.
 func (c *conn) report(ctx context.Context, q *check, err error) {
-	door.Report(ctx, c.server.options.Logger, q.domain, err)
+	verdict.Report(ctx, c.server.options.Logger, q.domain, err)
 }
 
 // verdict appends what HG.CHECK answers: allowed, rule, limit, remaining,
@@ -190,7 +190,7 @@ func (c *conn) report(ctx context.Context, q *check, err error) {
 // there is a tenth, lease, for HG.RELEASE. Times are rounded up. What is not known is null, and
 // retry_after_ms is -1 if the request can never pass.
 func (c *conn) verdict(ctx context.Context, v *engine.Verdict) {
-	c.answer(v, "lease", door.Lease(ctx, c.server.options.Engine, c.server.options.Logger, v))
+	c.answer(v, "lease", verdict.Lease(ctx, c.server.options.Engine, c.server.options.Logger, v))
 }
 
 // answer appends v and, if there is one, a token called name.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/described"
 )
 
@@ -107,14 +107,14 @@ func (c *conn) settlement(ctx context.Context, s *engine.Settlement, err error) 
 // tokenFailed answers a command whose token is bad or which the store did not
 // answer.
 func (c *conn) tokenFailed(ctx context.Context, err error) bool {
-	switch door.WhyUnsettled(ctx, c.server.options.Logger, err) {
-	case door.Settled:
+	switch verdict.WhyUnsettled(ctx, c.server.options.Logger, err) {
+	case verdict.Settled:
 		return false
-	case door.NotOurs:
+	case verdict.NotOurs:
 		c.fail("ERR this is no lease or reservation that was given here, or it is damaged")
-	case door.Unanswered:
+	case verdict.Unanswered:
 		c.fail("TRYAGAIN the store does not answer")
-	case door.Broken:
+	case verdict.Broken:
 		c.fail("ERR internal error")
 	}
 	return true

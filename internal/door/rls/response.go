@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algorithm"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -145,7 +145,7 @@ func (c *call) collect(v *engine.MultiVerdict) {
 		results := parts[i].Results()
 		for j := range results {
 			r := &results[j]
-			if p, ok := door.Policy(r, c.at); ok && (r.Decision.Allowed || c.over) {
+			if p, ok := verdict.Policy(r, c.at); ok && (r.Decision.Allowed || c.over) {
 				p.Name = nameOf(r.Rule)
 				c.policies = append(c.policies, p)
 			}

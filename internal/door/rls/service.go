@@ -15,9 +15,9 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/grpcserver"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/h2bound"
@@ -159,7 +159,7 @@ func (s *Service) answer(ctx context.Context, c *call) (err error) {
 		Observe: s.options.Shadow, Door: engine.DoorGRPC,
 	})
 	defer v.Release()
-	door.Report(ctx, s.options.Logger, c.request.domain, err)
+	verdict.Report(ctx, s.options.Logger, c.request.domain, err)
 	if err != nil && !errors.Is(err, headgate.ErrUnavailable) {
 		return grpcstatus.Error(codes.Internal, err.Error())
 	}

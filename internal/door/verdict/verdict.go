@@ -1,4 +1,6 @@
-package door
+// Package verdict is what doors do with a verdict of the engine: what they tell of
+// limits, how they answer a refusal, what they log.
+package verdict
 
 import (
 	"context"
