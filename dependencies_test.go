@@ -33,6 +33,31 @@ func TestDependenciesAreExplained(t *testing.T) {
 	}
 }
 
+// TestActionsArePinned: what CI runs of others is named by digest, and CI looks for
+// known vulnerabilities.
+func TestActionsArePinned(t *testing.T) {
+	files, err := filepath.Glob(".github/workflows/*.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	all := ""
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += string(text)
+		for _, use := range regexp.MustCompile(`uses: *(\S+)`).FindAllStringSubmatch(string(text), -1) {
+			if !regexp.MustCompile(`@[0-9a-f]{40}$`).MatchString(use[1]) {
+				t.Errorf("%s uses %s, which may become something else", file, use[1])
+			}
+		}
+	}
+	if !strings.Contains(all, "uses:") || !strings.Contains(all, "make vuln") && !strings.Contains(all, "govulncheck") {
+		t.Error("no workflow uses anything, or none looks for vulnerabilities")
+	}
+}
+
 // direct returns the modules that the text of a go.mod requires, except those
 // that only a dependency needs, and the packages of the tools it names.
 func direct(text string) []string {

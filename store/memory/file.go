@@ -3,41 +3,21 @@ package memory
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+
+	"github.com/headgate/headgate/internal/base/atomicfile"
 )
 
 // SaveFile writes a snapshot to path. It writes path.new first, readable by its
 // owner only, and renames that, so that path has at any time either the old
 // snapshot or the new one, whole and on the disk. A symbolic link at path is
-// replaced, not followed.
-func (s *Store) SaveFile(path string) (err error) {
+// replaced, not followed, and so is whatever is at path.new.
+func (s *Store) SaveFile(path string) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := atomicfile.WriteBy(path, s.Save); err != nil {
 		return fmt.Errorf("memory: saving a snapshot: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			// The snapshot at path is still the old one; what is left of
-			// the new one is of no use.
-			_ = os.Remove(f.Name())
-			err = fmt.Errorf("memory: saving a snapshot: %w", err)
-		}
-	}()
-	if err = s.Save(f); err == nil {
-		err = f.Sync()
-	}
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(path))
+	return nil
 }
 
 // LoadFile reads the snapshot at path; see [Store.Load]. If there is none, the

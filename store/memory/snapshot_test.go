@@ -88,6 +88,31 @@ func TestSnapshotKeepsAnswers(t *testing.T) {
 	}
 }
 
+// TestSnapshotIsPrivate: nobody but the owner can read a snapshot, nor lead it
+// elsewhere by what is put where the new one is made.
+func TestSnapshotIsPrivate(t *testing.T) {
+	folder := t.TempDir()
+	path, other := filepath.Join(folder, "state"), filepath.Join(folder, "other")
+	for name, put := range map[string]func() error{
+		"nothing":    func() error { return nil },
+		"an old one": func() error { return os.WriteFile(path+".new", []byte("x"), 0o644) },
+		"a link":     func() error { return os.Symlink(other, path+".new") },
+	} {
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		if err := New().SaveFile(path); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if info, err := os.Lstat(path); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s at path.new: mode %v, %v", name, info.Mode(), err)
+		}
+	}
+	if _, err := os.Lstat(other); err == nil {
+		t.Error("the snapshot was written through a link")
+	}
+}
+
 // TestRestartRefillsNothing is a restart right after a bucket has been emptied.
 func TestRestartRefillsNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")

@@ -3,6 +3,7 @@ package atomicfile
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,7 +13,15 @@ import (
 // new one is there, whole and on the disk. The new one can be read by its owner
 // only. After an error the old one is there. Not safe for two at a time with the
 // same path.
-func Write(path string, text []byte) (err error) {
+func Write(path string, text []byte) error {
+	return WriteBy(path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+// WriteBy is Write with what a function writes.
+func WriteBy(path string, write func(io.Writer) error) (err error) {
 	beside := path + ".new"
 	// What a crash has left, or somebody has put there, is not written through.
 	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -27,7 +36,7 @@ func Write(path string, text []byte) (err error) {
 			_ = os.Remove(beside)
 		}
 	}()
-	if _, err = f.Write(text); err == nil {
+	if err = write(f); err == nil {
 		err = f.Sync()
 	}
 	if closing := f.Close(); err == nil {

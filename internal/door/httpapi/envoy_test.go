@@ -33,6 +33,10 @@ func TestHealthcheck(t *testing.T) {
 	if w := get(a.handler, "HEAD", "/healthcheck"); w.Code != 503 {
 		t.Errorf("%d", w.Code)
 	}
+	a.ready = door.Readiness{Store: errors.New("gone"), StoreMayFail: true} // the rules say what then
+	if w := get(a.handler, "GET", "/healthcheck"); w.Code != 200 {
+		t.Errorf("with rules that do without the store: %d %q", w.Code, w.Body)
+	}
 	if w := get(a.handler, "POST", "/healthcheck"); w.Code != 405 {
 		t.Errorf("%d", w.Code)
 	}

@@ -168,7 +168,10 @@ func TestAKnownFileIsNotSentAgain(t *testing.T) {
 
 func TestNothingElseIsThere(t *testing.T) {
 	h := site(t)
-	for _, target := range []string{"/nothing", "/assets/", "/assets/nothing.js", "/dist/playground.html", "/playground.html", "/playground/"} {
+	for _, target := range []string{
+		"/nothing", "/assets/", "/assets/nothing.js", "/dist/playground.html", "/playground.html", "/playground/",
+		"/assets/%2e%2e/dashboard.go", "/assets/..%2fdashboard.go", "/assets/..%5c..%5cgo.mod",
+	} {
 		if got := get(h, target, nil).Code; got != http.StatusNotFound {
 			t.Errorf("%s: %d", target, got)
 		}
