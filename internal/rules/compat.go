@@ -1,8 +1,6 @@
 package rules
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // Compat says whose answers rules of the descriptor form give where Headgate
 // would do better than envoyproxy/ratelimit.

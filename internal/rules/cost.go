@@ -1,8 +1,6 @@
 package rules
 
-import (
-	"github.com/headgate/headgate"
-)
+import "github.com/headgate/headgate"
 
 // CostFrom says which attribute of a request tells its cost.
 type CostFrom struct {

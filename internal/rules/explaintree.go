@@ -1,8 +1,6 @@
 package rules
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // mismatches returns why r, of the descriptor form, does not apply.
 func (t *tree) mismatches(r *Rule, f *facts) []Mismatch {

@@ -1,8 +1,6 @@
 package rules
 
-import (
-	"github.com/headgate/headgate/internal/base/clip"
-)
+import "github.com/headgate/headgate/internal/base/clip"
 
 // maxMetricValue is how many bytes of a value are in the name of a metric.
 const maxMetricValue = 64

@@ -1,8 +1,6 @@
 package rules
 
-import (
-	"strings"
-)
+import "strings"
 
 // MaxName is the longest name of a rule, in bytes.
 const MaxName = 128

@@ -1,8 +1,6 @@
 package rules
 
-import (
-	"slices"
-)
+import "slices"
 
 // Needs returns the attributes without which a request does not come under r, each
 // once: those of its conditions, its tier, its descriptor, and of its key if it

@@ -1,8 +1,6 @@
 package rules
 
-import (
-	"time"
-)
+import "time"
 
 // Queueing says how the requests over a limit are kept and sent, with the action
 // Queue.

@@ -194,4 +194,3 @@ func (m *Matches) replaces(name string) bool {
 	}
 	return false
 }
-

@@ -1,8 +1,6 @@
 package rules
 
-import (
-	"strings"
-)
+import "strings"
 
 // Conditions returns in one line which requests r applies to, for people, such
 // as "method is POST, path is /v1/**". It is empty for a rule that applies to

@@ -7,7 +7,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
-	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/ownform"
 	"github.com/headgate/headgate/internal/rules/rate"
@@ -153,15 +152,9 @@ func (t *treeForm) readUnit(n *yamltext.Node, l *ownform.LimitForm) {
 		t.Errorf(n, "for other lengths use period, such as period: 90s", "\"unit\" must be one of %s, not %s", strings.Join(known, ", "), n.Kind)
 		return
 	}
-	word := n.Text
-	lower := strings.ToLower(word)
+	lower := strings.ToLower(n.Text)
 	if !slices.Contains(known, lower) {
-		near := nearest.DidYouMean(word, known)
-		hint := ""
-		if near == "" {
-			hint = "known are " + strings.Join(known, ", ") + "; for other lengths use period, such as period: 30s"
-		}
-		t.Errorf(n, hint, "unknown unit %s%s", clip.Quote(word), near)
+		t.Unknown(n, "unit", "", known, "; for other lengths use period, such as period: 30s")
 		return
 	}
 	u, _ := rate.UnitOf(lower)

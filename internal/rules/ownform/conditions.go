@@ -34,12 +34,8 @@ func (p *Parser) parseMatch(n *yamltext.Node, m *rules.Match) []string {
 	note := func(key string, l lists) {
 		slices.Sort(l.any)
 		slices.Sort(l.not)
-		for _, text := range slices.Compact(l.any) {
-			conditions = append(conditions, condition(key, "is", text))
-		}
-		for _, text := range slices.Compact(l.not) {
-			conditions = append(conditions, condition(key, "not", text))
-		}
+		l.any, l.not = slices.Compact(l.any), slices.Compact(l.not)
+		conditions = append(conditions, l.conditions(key)...)
 	}
 	if n := f.Get("method"); n != nil {
 		note("method", p.parseTexts(n, "method", &m.Method, p.method))
@@ -201,10 +197,7 @@ func (p *Parser) parseAddresses(n *yamltext.Node, m *rules.Match) lists {
 
 // parsePaths reads path and path_case.
 func (p *Parser) parsePaths(f yamltext.Fields, m *rules.Match) lists {
-	if n := f.Get("path_case"); n != nil {
-		word, ok := p.Choice(n, "path_case", "ignore", "sensitive")
-		m.ExactPath = ok && word == "sensitive"
-	}
+	m.ExactPath = p.ChoiceOf(f, "path_case", "ignore", "sensitive") == "sensitive"
 	n := f.Get("path")
 	if n == nil {
 		return lists{}

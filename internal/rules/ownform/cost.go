@@ -49,16 +49,9 @@ func (p *Parser) parseCost(n *yamltext.Node, r *rules.Rule) {
 	}
 	p.CheckEntry(from, a)
 	c.Attribute = a
-	bound := func(key string, into *int64, low int64) {
-		if n := f.Get(key); n != nil {
-			if v, ok := p.Integer(n, key, low, headgate.MaxLimit); ok {
-				*into = v
-			}
-		}
-	}
-	bound("max", &c.Max, 1)
-	bound("min", &c.Min, 0)
-	bound("default", &c.Default, 0)
+	p.IntegerOf(f, "max", 1, headgate.MaxLimit, &c.Max)
+	p.IntegerOf(f, "min", 0, headgate.MaxLimit, &c.Min)
+	p.IntegerOf(f, "default", 0, headgate.MaxLimit, &c.Default)
 	if at := f.Get("min"); at != nil && c.Min > c.Max {
 		p.Errorf(at, "", "the least cost, %d, is more than the largest, %d", c.Min, c.Max)
 		return

@@ -30,19 +30,11 @@ func (p *Parser) parseCostAfter(at *yamltext.Node, f yamltext.Fields, r *rules.R
 		p.Errorf(from, "", "%s is no name of a header field", clip.Quote(name))
 		return
 	}
-	after := &rules.CostAfter{Header: canonical}
-	if n := f.Get("on_error"); n != nil {
-		word, _ := p.Choice(n, "on_error", "keep", "cancel")
-		after.CancelErrors = word == "cancel"
-	}
+	after := &rules.CostAfter{Header: canonical, CancelErrors: p.ChoiceOf(f, "on_error", "keep", "cancel") == "cancel"}
 	if n := f.Get("on_abort"); n != nil {
 		p.parseAbort(n, after)
 	}
-	if n := f.Get("estimate"); n != nil {
-		if v, ok := p.Integer(n, "estimate", 1, headgate.MaxLimit); ok {
-			r.Cost = v
-		}
-	}
+	p.IntegerOf(f, "estimate", 1, headgate.MaxLimit, &r.Cost)
 	if r.Concurrent() {
 		p.Errorf(from, "", "a place is held until the response is done: it has no cost that is known only then")
 		return

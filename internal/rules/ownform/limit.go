@@ -50,7 +50,7 @@ func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Lim
 			p.Errorf(n, "for example lease: 60s", "\"lease\": %v", err)
 			return headgate.Limit{}
 		}
-		limit = limit.Lease(d)
+		return limit.Lease(d)
 	}
 	return limit
 }
@@ -151,19 +151,15 @@ func (l *LimitForm) ReadRate() {
 
 // ReadAlgorithm reads algorithm and anchor, which the other keys depend on.
 func (l *LimitForm) ReadAlgorithm() {
-	if n := l.Keys.Get("algorithm"); n != nil {
-		var names []string
-		for _, a := range headgate.Algorithms() {
-			names = append(names, a.String())
-		}
-		if word, ok := l.Choice(n, "algorithm", names...); ok {
-			l.Algorithm, _ = headgate.ParseAlgorithm(word)
-		}
+	var names []string
+	for _, a := range headgate.Algorithms() {
+		names = append(names, a.String())
 	}
-	if n := l.Keys.Get("anchor"); n != nil {
-		if word, ok := l.Choice(n, "anchor", "clock", "first_request"); ok && word == "first_request" {
-			l.anchor = headgate.AnchorFirstRequest
-		}
+	if word := l.ChoiceOf(l.Keys, "algorithm", names...); word != "" {
+		l.Algorithm, _ = headgate.ParseAlgorithm(word)
+	}
+	if l.ChoiceOf(l.Keys, "anchor", "clock", "first_request") == "first_request" {
+		l.anchor = headgate.AnchorFirstRequest
 	}
 }
 
@@ -203,21 +199,16 @@ func (l *LimitForm) build() headgate.Limit {
 	} else {
 		limit = limit.Using(l.Algorithm)
 	}
-	if n := l.Keys.Get("burst"); n != nil {
-		if burst, ok := l.Integer(n, "burst", 0, headgate.MaxLimit); ok {
-			limit = limit.Burst(burst)
-		}
+	var n int64
+	if l.IntegerOf(l.Keys, "burst", 0, headgate.MaxLimit, &n) {
+		limit = limit.Burst(n)
 	}
-	if n := l.Keys.Get("delay_after"); n != nil {
-		if places, ok := l.Integer(n, "delay_after", 1, headgate.MaxLimit); ok && l.Algorithm == headgate.LeakyBucket {
-			limit = limit.DelayAfter(places)
-		}
+	if l.IntegerOf(l.Keys, "delay_after", 1, headgate.MaxLimit, &n) && l.Algorithm == headgate.LeakyBucket {
+		limit = limit.DelayAfter(n)
 	}
 	limit = l.withBuckets(limit)
-	if n := l.Keys.Get("count_denied"); n != nil {
-		if yes, ok := l.Boolean(n, "count_denied"); ok && yes {
-			limit = limit.CountingDenied()
-		}
+	if l.IsSet(l.Keys, "count_denied") {
+		limit = limit.CountingDenied()
 	}
 	return limit
 }
@@ -285,22 +276,14 @@ func (p *Parser) Zone(n *yamltext.Node) *time.Location {
 // withBuckets applies buckets and edge.
 func (l *LimitForm) withBuckets(limit headgate.Limit) headgate.Limit {
 	count, edge := int64(headgate.DefaultBuckets), headgate.EdgeWeighted
-	n, e := l.Keys.Get("buckets"), l.Keys.Get("edge")
-	if n != nil {
-		if v, ok := l.Integer(n, "buckets", 1, headgate.MaxBuckets); ok {
-			count = v
-		}
+	l.IntegerOf(l.Keys, "buckets", 1, headgate.MaxBuckets, &count)
+	switch l.ChoiceOf(l.Keys, "edge", "weighted", "lenient", "strict") {
+	case "lenient":
+		edge = headgate.EdgeLenient
+	case "strict":
+		edge = headgate.EdgeStrict
 	}
-	if e != nil {
-		word, _ := l.Choice(e, "edge", "weighted", "lenient", "strict")
-		switch word {
-		case "lenient":
-			edge = headgate.EdgeLenient
-		case "strict":
-			edge = headgate.EdgeStrict
-		}
-	}
-	if (n != nil || e != nil) && l.Algorithm == headgate.SlidingBuckets {
+	if (l.Keys.Get("buckets") != nil || l.Keys.Get("edge") != nil) && l.Algorithm == headgate.SlidingBuckets {
 		return limit.Buckets(int(count), edge)
 	}
 	return limit

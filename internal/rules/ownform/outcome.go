@@ -94,15 +94,12 @@ func (p *Parser) parseOnLimit(n *yamltext.Node, r *rules.Rule) {
 		p.parseAction(n, "action", o)
 	}
 	p.refuseOfAction(f, o.Action)
-	if n := f.Get("status"); n != nil {
-		lowest := int64(300)
-		if o.Action == rules.ShadowBan {
-			lowest = 200
-		}
-		if status, ok := p.Integer(n, "status", lowest, 599); ok {
-			o.Status = int(status)
-		}
+	lowest, status := int64(300), int64(o.Status)
+	if o.Action == rules.ShadowBan {
+		lowest = 200
 	}
+	p.IntegerOf(f, "status", lowest, 599, &status)
+	o.Status = int(status)
 	if n := f.Get("body"); n != nil {
 		p.parseBodies(n, f, o)
 	} else if n := f.Get("content_type"); n != nil {
@@ -127,22 +124,17 @@ func (p *Parser) parseAction(n *yamltext.Node, key string, o *rules.OnLimit) {
 	if !ok {
 		return
 	}
-	known := []string{rules.Reject.String(), rules.Delay.String(), rules.ShadowBan.String(), rules.Queue.String()}
-	switch word {
-	case rules.Reject.String():
-	case rules.Delay.String():
-		o.Action = rules.Delay
-	case rules.ShadowBan.String():
-		o.Action, o.Status = rules.ShadowBan, 200
-	case rules.Queue.String():
-		o.Action = rules.Queue
-	default:
-		near := nearest.DidYouMean(word, known)
-		hint := ""
-		if near == "" {
-			hint = "known are " + strings.Join(known, ", ")
-		}
-		p.Errorf(n, hint, "unknown action %s%s", clip.Quote(word), near)
+	var known []string
+	for a := rules.Reject; a <= rules.Queue; a++ {
+		known = append(known, a.String())
+	}
+	at := slices.Index(known, word)
+	if at < 0 {
+		p.Unknown(n, "action", "", known, "")
+		return
+	}
+	if o.Action = rules.Action(at); o.Action == rules.ShadowBan { //nolint:gosec // one of four
+		o.Status = 200
 	}
 }
 
@@ -270,6 +262,25 @@ func duration(text string, low, high time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
+// durationOf reads the time under a key, and reports whether there is one.
+func (p *Parser) durationOf(f yamltext.Fields, key string, low, high time.Duration, into *time.Duration) bool {
+	n := f.Get(key)
+	if n == nil {
+		return false
+	}
+	text, ok := p.Span(n, key)
+	if !ok {
+		return false
+	}
+	d, err := duration(text, low, high)
+	if err != nil {
+		p.Errorf(n, "", "%q: %v", key, err)
+		return false
+	}
+	*into = d
+	return true
+}
+
 // parseJitter reads a percentage or a time.
 func (p *Parser) parseJitter(n *yamltext.Node, j *rules.Jitter) {
 	text, ok := p.Span(n, "retry_after_jitter")
@@ -301,7 +312,7 @@ func (p *Parser) parseLatency(n *yamltext.Node, l *rules.Latency) {
 	}
 	base, spread, varies := strings.Cut(strings.ReplaceAll(text, "+-", "±"), "±")
 	var err error
-	if l.Base, err = duration(strings.TrimSpace(base)+"", time.Microsecond, maxLatency); err == nil && varies {
+	if l.Base, err = duration(strings.TrimSpace(base), time.Microsecond, maxLatency); err == nil && varies {
 		l.Spread, err = duration(strings.TrimSpace(spread), time.Microsecond, l.Base)
 	}
 	if err != nil {
@@ -319,16 +330,9 @@ func (p *Parser) makeWait(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
 	var wait time.Duration
 	n := f.Get("max_wait")
 	if n != nil {
-		text, ok := p.Span(n, "max_wait")
-		if !ok {
+		if at = n; !p.durationOf(f, "max_wait", time.Millisecond, maxWaiting, &wait) {
 			return
 		}
-		var err error
-		if wait, err = duration(text, time.Millisecond, maxWaiting); err != nil {
-			p.Errorf(n, "", "\"max_wait\": %v", err)
-			return
-		}
-		at = n
 	}
 	limit := r.Limit
 	switch {

@@ -42,47 +42,23 @@ func (p *Parser) parseQueueing(at *yamltext.Node, f yamltext.Fields, r *rules.Ru
 		p.Errorf(at, "limit the rate at which the queue is sent instead", "who is not among those under way cannot be queued: nobody knows when a place will be free")
 	}
 	q := rules.DefaultQueueing()
-	number := func(key string, low, high int64, set func(int64)) {
-		if n := f.Get(key); n != nil {
-			if v, ok := p.Integer(n, key, low, high); ok {
-				set(v)
-			}
-		}
-	}
-	bytes := func(key string, low, high int64, set func(int64)) {
-		if n := f.Get(key); n != nil {
-			if v, ok := p.byteSize(n, key, low, high); ok {
-				set(v)
-			}
-		}
-	}
-	span := func(key string, low, high time.Duration, set func(time.Duration)) {
-		if n := f.Get(key); n != nil {
-			if text, ok := p.Span(n, key); ok {
-				d, err := duration(text, low, high)
-				if err != nil {
-					p.Errorf(n, "", "%q: %v", key, err)
-					return
-				}
-				set(d)
-			}
-		}
-	}
-	number("max_entries", 1, maxQueueEntries, func(v int64) { q.MaxEntries = v })
-	bytes("max_bytes", 1, maxQueueBytes, func(v int64) { q.MaxBytes = v })
-	bytes("max_body", 0, maxQueueBody, func(v int64) { q.MaxBody = v })
+	retries, concurrency := int64(q.Retries), int64(q.Concurrency)
+	p.IntegerOf(f, "max_entries", 1, maxQueueEntries, &q.MaxEntries)
+	p.bytesOf(f, "max_bytes", 1, maxQueueBytes, &q.MaxBytes)
+	p.bytesOf(f, "max_body", 0, maxQueueBody, &q.MaxBody)
 	if n := f.Get("key_share"); n != nil {
 		p.parseKeyShare(n, &q)
 	}
-	span("ttl", time.Second, maxQueueTTL, func(d time.Duration) { q.TTL = d })
-	number("retries", 0, maxQueueRetries, func(v int64) { q.Retries = int(v) })
+	p.durationOf(f, "ttl", time.Second, maxQueueTTL, &q.TTL)
+	p.IntegerOf(f, "retries", 0, maxQueueRetries, &retries)
 	if n := f.Get("backoff"); n != nil {
 		p.parseBackoff(n, &q)
 	}
-	number("concurrency", 1, maxQueueConcurrency, func(v int64) { q.Concurrency = int(v) })
-	span("timeout", time.Millisecond, maxQueueTimeout, func(d time.Duration) { q.Timeout = d })
-	span("keep", 0, maxQueueTTL, func(d time.Duration) { q.Keep = d })
-	bytes("keep_response", 0, maxKeptResponse, func(v int64) { q.KeepResponse = v })
+	p.IntegerOf(f, "concurrency", 1, maxQueueConcurrency, &concurrency)
+	p.durationOf(f, "timeout", time.Millisecond, maxQueueTimeout, &q.Timeout)
+	p.durationOf(f, "keep", 0, maxQueueTTL, &q.Keep)
+	p.bytesOf(f, "keep_response", 0, maxKeptResponse, &q.KeepResponse)
+	q.Retries, q.Concurrency = int(retries), int(concurrency)
 	r.OnLimit.Queueing = &q
 }
 
@@ -116,22 +92,24 @@ func (p *Parser) parseBackoff(n *yamltext.Node, q *rules.Queueing) {
 	q.BackoffLeast, q.BackoffMost = least, most
 }
 
-// byteSize reads a number of bytes, such as 1000, 64KiB or 100MB.
-func (p *Parser) byteSize(n *yamltext.Node, key string, low, high int64) (int64, bool) {
+// bytesOf reads the number of bytes under a key, such as 1000, 64KiB or 100MB.
+func (p *Parser) bytesOf(f yamltext.Fields, key string, low, high int64, v *int64) {
+	n := f.Get(key)
+	if n == nil {
+		return
+	}
 	if n.Kind != yamltext.Text && n.Kind != yamltext.Number {
 		p.Errorf(n, "", "%q must be a size such as 100MB, not %s", key, n.Kind)
-		return 0, false
+		return
 	}
-	v, err := parseBytes(n.Text)
-	if err != nil {
+	switch size, err := parseBytes(n.Text); {
+	case err != nil:
 		p.Errorf(n, "write a number of bytes, or one with a unit such as 64KiB or 100MB", "%q: %v", key, err)
-		return 0, false
-	}
-	if v < low || v > high {
+	case size < low || size > high:
 		p.Errorf(n, "", "%q must be from %d to %d bytes, not %s", key, low, high, n.Text)
-		return 0, false
+	default:
+		*v = size
 	}
-	return v, true
 }
 
 func parseBytes(text string) (int64, error) {

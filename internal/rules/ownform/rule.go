@@ -178,21 +178,17 @@ func (p *Parser) parseNumbers(f yamltext.Fields, r *rules.Rule) {
 	if n := f.Get("cost"); n != nil {
 		p.parseCost(n, r)
 	}
-	if n := f.Get("percent"); n != nil {
-		if percent, ok := p.Integer(n, "percent", 0, 100); ok {
-			r.Percent = int(percent)
-		}
-	}
+	percent := int64(r.Percent)
+	p.IntegerOf(f, "percent", 0, 100, &percent)
+	r.Percent = int(percent)
 }
 
 // parsePolicies reads mode and on_store_error.
 func (p *Parser) parsePolicies(f yamltext.Fields, r *rules.Rule) {
 	if n := f.Get("mode"); n != nil && slices.Contains([]string{"off", "disabled", "none"}, nearest.Folded(n.Text)) {
 		p.Errorf(n, "to switch the rule off, say disabled: true", "unknown mode %s", clip.Quote(n.Text))
-	} else if n != nil {
-		if word, ok := p.Choice(n, "mode", "enforce", "shadow"); ok && word == "shadow" {
-			r.Mode = rules.Shadow
-		}
+	} else if p.ChoiceOf(f, "mode", "enforce", "shadow") == "shadow" {
+		r.Mode = rules.Shadow
 	}
 	n := f.Get("on_store_error")
 	if n == nil {
@@ -229,9 +225,7 @@ func (p *Parser) parseNotes(f yamltext.Fields, r *rules.Rule) {
 	if n := f.Get("description"); n != nil {
 		r.Description, _ = p.Word(n, "description")
 	}
-	if n := f.Get("disabled"); n != nil {
-		r.Disabled, _ = p.Boolean(n, "disabled")
-	}
+	r.Disabled = p.IsSet(f, "disabled")
 }
 
 // warnOfLimit warns of numbers that make the rule refuse all or nothing.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/diagnostic"
-	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rate"
 	"github.com/headgate/headgate/internal/rules/yamltext"
@@ -138,12 +137,7 @@ func (t *tierForm) readDefault(at, n *yamltext.Node) {
 		names = append(names, t.tiers[i].name)
 	}
 	if t.standard = slices.Index(names, name); t.standard < 0 {
-		near := nearest.DidYouMean(name, names)
-		hint := ""
-		if near == "" {
-			hint = "known are " + strings.Join(names, ", ")
-		}
-		t.Errorf(n, hint, "unknown tier %s%s", clip.Quote(name), near)
+		t.Unknown(n, "tier", "", names, "")
 	}
 }
 

@@ -1,8 +1,6 @@
 package rulefile
 
-import (
-	"github.com/headgate/headgate/internal/rules"
-)
+import "github.com/headgate/headgate/internal/rules"
 
 // Options are how rule files are read. The zero Options are what [Load] and
 // [Parse] use.

@@ -28,7 +28,7 @@ func (r *Report) Fields(n *Node, what string, known []string) Fields {
 	}
 	for _, p := range n.Pairs {
 		if !slices.Contains(known, p.Key.Text) {
-			r.unknown(p.Key, "key", what, known)
+			r.Unknown(p.Key, "key", " in "+what, known, "")
 			continue
 		}
 		if p.Value.Kind == Null {
@@ -40,14 +40,14 @@ func (r *Report) Fields(n *Node, what string, known []string) Fields {
 	return f
 }
 
-// unknown reports a word that is not among those known.
-func (r *Report) unknown(n *Node, kind, what string, known []string) {
-	near := nearest.DidYouMean(n.Text, known)
-	hint := ""
+// Unknown reports that the text of n, a word of a kind, is not among those known. more
+// follows their list.
+func (r *Report) Unknown(n *Node, kind, where string, known []string, more string) {
+	near, hint := nearest.DidYouMean(n.Text, known), ""
 	if near == "" {
-		hint = "known are " + strings.Join(known, ", ")
+		hint = "known are " + strings.Join(known, ", ") + more
 	}
-	r.Errorf(n, hint, "unknown %s %s in %s%s", kind, clip.Quote(n.Text), what, near)
+	r.Errorf(n, hint, "unknown %s %s%s%s", kind, clip.Quote(n.Text), where, near)
 }
 
 // Word reads a text that is not empty.
@@ -81,12 +81,7 @@ func (r *Report) Choice(n *Node, key string, words ...string) (string, bool) {
 		return "", false
 	}
 	if !slices.Contains(words, word) {
-		near := nearest.DidYouMean(word, words)
-		hint := ""
-		if near == "" {
-			hint = "known are " + strings.Join(words, ", ")
-		}
-		r.Errorf(n, hint, "unknown %s %s%s", key, clip.Quote(word), near)
+		r.Unknown(n, key, "", words, "")
 		return "", false
 	}
 	return word, true
@@ -113,6 +108,37 @@ func (r *Report) Integer(n *Node, key string, low, high int64) (int64, bool) {
 		return 0, false
 	}
 	return v, true
+}
+
+// IntegerOf reads the whole number under a key into v, if there is one.
+func (r *Report) IntegerOf(f Fields, key string, low, high int64, v *int64) bool {
+	n := f.Get(key)
+	if n == nil {
+		return false
+	}
+	read, ok := r.Integer(n, key, low, high)
+	if ok {
+		*v = read
+	}
+	return ok
+}
+
+// ChoiceOf reads the word under a key, or returns nothing.
+func (r *Report) ChoiceOf(f Fields, key string, words ...string) string {
+	if n := f.Get(key); n != nil {
+		word, _ := r.Choice(n, key, words...)
+		return word
+	}
+	return ""
+}
+
+// IsSet reads the true or false under a key; it is false without.
+func (r *Report) IsSet(f Fields, key string) bool {
+	if n := f.Get(key); n != nil {
+		yes, ok := r.Boolean(n, key)
+		return yes && ok
+	}
+	return false
 }
 
 // Boolean reads true or false.
