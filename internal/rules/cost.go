@@ -1,6 +1,11 @@
 package rules
 
-import "github.com/headgate/headgate"
+import (
+	"fmt"
+	"net/textproto"
+
+	"github.com/headgate/headgate"
+)
 
 // CostFrom says which attribute of a request tells its cost.
 type CostFrom struct {
@@ -50,4 +55,67 @@ func (r *Rule) costOf(f *facts) int64 {
 		cost = max(cost, c.cost(value{text: text, ok: true}))
 	}
 	return cost
+}
+
+// CostAfter says where the response of the upstream tells what a request has
+// taken, for doors that see it.
+type CostAfter struct {
+	// Header is the header field or, of a stream, the trailer, in its canonical
+	// form. It holds a whole number.
+	Header string
+	// CancelErrors gives the estimate back if the upstream cannot be reached, or
+	// answers with a status from 500 on.
+	CancelErrors bool
+	// Abort says what a request costs whose response did not come to its end,
+	// so that nobody knows; AbortCost is that number if it is AbortFixed.
+	Abort     Abort
+	AbortCost int64
+}
+
+// Abort says what a request costs whose response did not come to its end.
+type Abort uint8
+
+// The choices.
+const (
+	// AbortLargest is the largest cost that the rule has seen so far, or the
+	// estimate if that is more: to hang up is never cheaper than to stay.
+	AbortLargest Abort = iota
+	// AbortEstimate is the estimate.
+	AbortEstimate
+	// AbortFixed is a number.
+	AbortFixed
+)
+
+// String returns the word that rules use.
+func (a Abort) String() string {
+	switch a {
+	case AbortLargest:
+		return "largest"
+	case AbortEstimate:
+		return "estimate"
+	case AbortFixed:
+		return "fixed"
+	}
+	return fmt.Sprintf("abort(%d)", uint8(a))
+}
+
+// OnAbort returns what a request costs that nobody will know the cost of, where
+// estimate was charged and largest is the most that one has cost so far.
+func (c *CostAfter) OnAbort(estimate, largest int64) int64 {
+	switch c.Abort {
+	case AbortEstimate:
+		return estimate
+	case AbortFixed:
+		return c.AbortCost
+	case AbortLargest:
+	}
+	return max(estimate, largest)
+}
+
+// Cost returns what the text of the field comes to, and false if it is no whole
+// number from 0 to headgate.MaxLimit.
+func (c *CostAfter) Cost(text string) (int64, bool) {
+	from := CostFrom{Max: headgate.MaxLimit + 1}
+	n := from.cost(value{text: textproto.TrimString(text), ok: true})
+	return n, n <= headgate.MaxLimit
 }

@@ -1,8 +1,12 @@
 package rules
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/headgate/headgate/internal/base/clip"
 )
 
 // Entry is one step of a descriptor, such as remote_address, 198.51.100.7.
@@ -73,4 +77,84 @@ func (a Attribute) isCalled(key string) bool {
 	case Method, Path, Host, ClientIP:
 	}
 	return a.Kind.String() == key
+}
+
+// ParseDescriptor reads a descriptor as one writes it on a command line:
+// key=value,key=value, the outermost entry first. A backslash takes the meaning
+// from a comma, an equals sign in a key, or a backslash after it. A key alone
+// has an empty value.
+func ParseDescriptor(text string) ([]Entry, error) {
+	if text == "" {
+		return nil, errors.New("the descriptor is empty, write key=value,key=value")
+	}
+	var entries []Entry
+	var part strings.Builder
+	e, inValue := Entry{}, false
+	end := func() error {
+		if inValue {
+			e.Value = part.String()
+		} else {
+			e.Key = part.String()
+		}
+		if e.Key == "" {
+			return fmt.Errorf("entry %d of the descriptor %s has no key, write key=value,key=value", len(entries)+1, clip.Quote(text))
+		}
+		entries = append(entries, e)
+		e, inValue = Entry{}, false
+		part.Reset()
+		return nil
+	}
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && i+1 < len(text):
+			i++
+			part.WriteByte(text[i])
+		case c == '=' && !inValue:
+			e.Key, inValue = part.String(), true
+			part.Reset()
+		case c == ',':
+			if err := end(); err != nil {
+				return nil, err
+			}
+		default:
+			part.WriteByte(c)
+		}
+	}
+	if err := end(); err != nil {
+		return nil, err
+	}
+	return entries, nil
+}
+
+// maxMetricValue is how many bytes of a value are in the name of a metric.
+const maxMetricValue = 64
+
+// SplitsMetric reports whether the rule asks for metrics by the values of its
+// descriptors, which AppendMetric then names.
+func (r *Rule) SplitsMetric() bool { return r.DetailedMetric || len(r.MetricValues) > 0 }
+
+// AppendMetric appends to b the name of the metric, of those that the rule asks
+// for, that a request of these entries belongs to: the path of the descriptor as
+// envoyproxy/ratelimit writes it, such as tenant_a.user_bob. It has the values of
+// the entries where detailed_metric or value_to_metric asks for them and
+// share_threshold does not count them together. It is short, of one line and
+// valid UTF-8 whatever they are. It is only for requests that the rule applies to.
+func (r *Rule) AppendMetric(b []byte, entries []Entry) []byte {
+	for i, s := range r.steps {
+		if i > 0 {
+			b = append(b, '.')
+		}
+		e := Entry{s.Key, s.Value}
+		if s.Kind == BareStep {
+			e.Value = ""
+		}
+		if i < len(entries) && s.Kind != SharedStep && (r.DetailedMetric || s.ValueToMetric) {
+			e = entries[i]
+		}
+		b = clip.Append(b, e.Key, maxMetricValue)
+		if e.Value != "" {
+			b = clip.Append(append(b, '_'), e.Value, maxMetricValue)
+		}
+	}
+	return b
 }

@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/request/reading"
@@ -251,4 +253,60 @@ type Stats struct {
 	Domains, Rules, Files int
 	// Disabled is how many rules have disabled: true.
 	Disabled int
+}
+
+// MaxName is the longest name of a rule, in bytes.
+const MaxName = 128
+
+// ScopeOf joins a domain and the name of a rule into a text that no other two
+// have: of the slashes in it the first is always the one between them.
+func ScopeOf(domain, name string) string {
+	domain = strings.ReplaceAll(domain, "%", "%25")
+	return strings.ReplaceAll(domain, "/", "%2F") + "/" + name
+}
+
+// Concurrent reports whether r limits what is under way at the same time, which
+// only a caller can keep to who knows when a request has ended.
+func (r *Rule) Concurrent() bool { return r.Limit.Algorithm() == headgate.Concurrency }
+
+// HasConcurrent reports whether there is such a rule.
+func (s *Ruleset) HasConcurrent() bool { return s.concurrent }
+
+// DropConcurrent takes those rules out of m.
+func (m *Matches) DropConcurrent() {
+	m.Checks = slices.DeleteFunc(m.Checks, func(c Check) bool { return c.Rule.Concurrent() })
+}
+
+// Needs returns the attributes without which a request does not come under r, each
+// once: those of its conditions, its tier, its descriptor, and of its key if it
+// skips requests that lack them.
+func (r *Rule) Needs() []Attribute {
+	var out []Attribute
+	need := func(a Attribute) {
+		if !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	if len(r.match.host.any.all) > 0 {
+		need(Attribute{Kind: Host})
+	}
+	for i := range r.match.values {
+		if v := &r.match.values[i]; v.presence == Present || len(v.any.all) > 0 {
+			need(v.attribute)
+		}
+	}
+	if r.Tier != "" {
+		need(r.TierBy)
+	}
+	for _, s := range r.steps {
+		if s.Attribute != (Attribute{Name: RemoteAddress}) { // which is client_ip too
+			need(s.Attribute)
+		}
+	}
+	if r.KeyMissing == KeyMissingSkip {
+		for _, a := range r.Key {
+			need(a.Attribute)
+		}
+	}
+	return out
 }

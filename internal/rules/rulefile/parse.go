@@ -1,6 +1,9 @@
 package rulefile
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -126,4 +129,85 @@ func (p *fileParser) parseDocument(doc *yamltext.Node) {
 	}
 	p.ParseLimits(f, domain)
 	p.tree.Parse(f, domain, compat)
+}
+
+// Options are how rule files are read. The zero Options are what [Load] and
+// [Parse] use.
+type Options struct {
+	// Compat is for the documents of the descriptor form that do not say it
+	// themselves. With CompatEnvoy what follows the first document of a file is
+	// left out, unless it has limits or compat.
+	Compat rules.Compat
+	// IgnoreDotFiles leaves out files whose names begin with a dot also under
+	// CompatEnvoy, which takes files of any name.
+	IgnoreDotFiles bool
+	// Siblings takes what lies next to a folder of rules and has its name and a dot
+	// in front, such as config.yaml and config.d beside config, for rules too, as
+	// envoyproxy/ratelimit does that watches its root.
+	Siblings bool
+	// MergeDomains lets several documents add descriptors to one domain, as if
+	// each said merge_domains: true.
+	MergeDomains bool
+	// OnlyHTTP is for rules about HTTP requests and nothing else, as those of a
+	// reverse proxy alone: no request has an attribute by another name than
+	// theirs, so that it is an error to ask for one.
+	OnlyHTTP bool
+	// NoTokens is for doors for HTTP requests where nothing verifies tokens, so
+	// that these have no claims: with OnlyHTTP it is an error to ask for one, and
+	// otherwise a warning, as other callers may know claims.
+	NoTokens bool
+	// PlainFields is for a reverse proxy that passes no header fields with anything
+	// but letters, digits and hyphens in their name, so that it is a warning to ask
+	// for one: its requests have none, as other callers may.
+	PlainFields bool
+	// KeySecret makes the digests of hashed parts of keys: the first 128 bits of
+	// the value's HMAC-SHA-256. Processes with the same secret share counts.
+	// Without one it is the value's SHA-256, which tells those who see it
+	// whether a guess is right.
+	KeySecret rules.KeySecret
+}
+
+// Expand returns the paths that Load reads for these: with Siblings also those
+// beside them, and a folder that is not there only if nothing is beside it.
+func (o Options) Expand(paths ...string) []string {
+	if !o.Siblings {
+		return paths
+	}
+	var all []string
+	for _, path := range paths {
+		siblings := o.siblings(path)
+		if _, err := os.Stat(path); err == nil || len(siblings) == 0 {
+			all = append(all, path)
+		}
+		all = append(all, siblings...)
+	}
+	return all
+}
+
+// siblings returns what lies beside path and has its name and a dot in front:
+// folders, but no links to folders, and rule files.
+func (o Options) siblings(path string) (list []string) {
+	dir, base := filepath.Split(filepath.Clean(path))
+	entries, err := os.ReadDir(filepath.Join(dir, "."))
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		if !strings.HasPrefix(e.Name(), base+".") || o.IgnoreDotFiles && strings.HasPrefix(base, ".") {
+			continue
+		}
+		isFile := !e.IsDir()
+		if e.Type()&fs.ModeSymlink != 0 {
+			info, err := os.Stat(name)
+			if err != nil || info.IsDir() {
+				continue
+			}
+		}
+		if isFile && (IsTest(name) || o.Compat != rules.CompatEnvoy && !isRuleFile(name)) {
+			continue
+		}
+		list = append(list, name)
+	}
+	return list
 }

@@ -1,12 +1,26 @@
+// Package xds receives rules from a control plane, such as Envoy Gateway, over
+// the aggregated discovery service of xDS in its state-of-the-world form. It is
+// what envoyproxy/ratelimit calls CONFIG_TYPE=GRPC_XDS_SOTW.
+//
+// A [Client] follows the stream, turns every snapshot into the text of rule
+// files and hands it to its Apply. What Apply accepts is acknowledged; what it
+// refuses is refused to the control plane too, with the reason, and whatever
+// was in force stays so.
+//
+// See docs/xds.md.
 package xds
 
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -322,4 +336,87 @@ func shortened(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxDetail], "") + " …"
+}
+
+// TLSFiles are the files, in PEM, that encrypt the connection to the control
+// plane. They are read for every connection, so that they can be renewed.
+type TLSFiles struct {
+	// CA has the authorities that the control plane's certificate must come
+	// from; empty means those of the system.
+	CA string
+	// Cert is this process's certificate and its chain, Key its key: both, for
+	// mutual TLS, or none.
+	Cert, Key string
+	// ServerName is the name that the control plane's certificate must have;
+	// empty means the host of its address.
+	ServerName string
+}
+
+// Load reads the files.
+func (f *TLSFiles) Load() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
+	if f.CA != "" {
+		pem, err := os.ReadFile(f.CA)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s: no certificate in PEM", f.CA)
+		}
+	}
+	if (f.Cert == "") != (f.Key == "") {
+		return nil, errors.New("a certificate needs its key, and a key its certificate")
+	}
+	if f.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		if err != nil {
+			return nil, fmt.Errorf("%s, %s: %w", f.Cert, f.Key, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// Backoff is how long to wait before the next attempt: Base at first, each time
+// 1.6 times as long, and never longer than Max; each wait is cut by a random
+// part of up to a half, so that not everybody comes back at the same moment.
+// Zero values mean 1 s and 30 s.
+type Backoff struct{ Base, Max time.Duration }
+
+// factor is by how much each wait is longer than the last.
+const factor = 1.6
+
+// waiter is a Backoff under way.
+type waiter struct {
+	Backoff
+	next time.Duration
+}
+
+func (b Backoff) waiter() waiter {
+	if b.Base <= 0 {
+		b.Base = time.Second
+	}
+	if b.Max <= 0 {
+		b.Max = 30 * time.Second
+	}
+	b.Max = max(b.Max, b.Base)
+	return waiter{b, b.Base}
+}
+
+// reset begins anew with the shortest wait.
+func (w *waiter) reset() { w.next = w.Base }
+
+// step returns how long to wait now.
+func (w *waiter) step() time.Duration {
+	d := w.next
+	w.next = min(time.Duration(float64(w.next)*factor), w.Max)
+	return d - rand.N(d/2+1) //nolint:gosec // nobody gains by guessing it
+}
+
+// sleep waits, or until ctx is done.
+func (w *waiter) sleep(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, w.step())
+	defer cancel()
+	<-ctx.Done()
 }
