@@ -29,6 +29,7 @@ var layers = map[string]int{
 	"store/":    2, // each folder a store, and the suite they pass
 	"grpclimit": 4,
 	"httplimit": 4,
+	"rulefiles": 7, // the server's rules in a Go program
 	"cmd":       11,
 	"examples":  11,
 	"web/wasm":  11, // what the browser runs
@@ -95,7 +96,7 @@ var layers = map[string]int{
 // only lists packages that may be imported by nothing but the named importers.
 // Doors see rules for its Request, which each of them implements.
 var only = map[string][]string{
-	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/request", "internal/door", "internal/observe", "internal/replay"},
+	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/request", "internal/door", "internal/observe", "internal/replay", "rulefiles"},
 	"store/memory":               {"examples", "internal/app", "internal/replay"},
 	"store/redis":                {"examples", "internal/app"},
 	"store/storetest":            {},

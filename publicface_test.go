@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write testdata/public.txt anew")
 // public are the folders that Go programs may import. All others are under internal/,
 // or generated from api/.
 var public = []string{
-	".", "algorithm", "httplimit", "grpclimit", "store", "store/failsafe", "store/memory", "store/redis", "store/storetest",
+	".", "algorithm", "httplimit", "grpclimit", "rulefiles", "store", "store/failsafe", "store/memory", "store/redis", "store/storetest",
 	"echolimit", "fiberlimit", "ginlimit",
 }
 

@@ -1,0 +1,157 @@
+package rulefiles
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/described"
+	"github.com/headgate/headgate/internal/request/httprequest"
+	"github.com/headgate/headgate/internal/rules"
+)
+
+// Verdict is the answer to a request under all limits that apply to it. The zero
+// Verdict is a refusal.
+type Verdict struct {
+	// Decision is that of Rule: whether the request may pass, and when if not. Its
+	// Delay is the longest of all limits that apply; the caller waits for so long.
+	// It is {Allowed: true, Reason: headgate.NoLimit} if none applied.
+	Decision headgate.Decision
+	// Rule is the name of the rule that refused or, of an admission, constrains most.
+	Rule string
+	// Outcome is what the server's metrics call it: allowed, delayed,
+	// shadow_refused (of a rule that only observes), refused, queued, or
+	// shadow_banned, of which the client must not learn.
+	Outcome string
+}
+
+// Decide decides about r and charges it. What rules see of it are its method, URL,
+// header fields, cookies and client, never its body. Neither r nor an answer is
+// written to: see [Rules.Middleware] for that.
+//
+// An error that wraps headgate.ErrUnavailable means that the store could not answer;
+// the Verdict is then what the rules say about that (on_store_error).
+func (r *Rules) Decide(ctx context.Context, request *http.Request) (Verdict, error) {
+	var q httprequest.Request
+	q.Of(request, r.clients, client.Identity{})
+	return r.decide(ctx, &q, 1)
+}
+
+// DecideAttributes is Decide about something that is no HTTP request. Attributes are
+// named as in rules: method, path, host, client_ip, header:NAME, query:NAME,
+// cookie:NAME, jwt:CLAIM, or any other name. The rules multiply cost, which is usually
+// 1; with 0 nothing is charged. The error names an attribute or a cost that cannot
+// be, and then the Verdict is a refusal.
+func (r *Rules) DecideAttributes(ctx context.Context, attributes map[string]string, cost int64) (Verdict, error) {
+	if len(attributes) > described.MaxAttributes {
+		return Verdict{}, fmt.Errorf("rulefiles: %d attributes, at most %d may be", len(attributes), described.MaxAttributes)
+	}
+	var q described.Request
+	for name, value := range attributes {
+		a, err := rules.ParseAttribute(name)
+		if err != nil {
+			return Verdict{}, fmt.Errorf("rulefiles: attribute %q: %w", name, err)
+		}
+		if must := q.Add(a, value, r.clients); must != "" {
+			return Verdict{}, fmt.Errorf("rulefiles: attribute %q %s", name, must)
+		}
+	}
+	return r.decide(ctx, &q, min(cost, described.MaxCost))
+}
+
+// decide asks for callers who do not tell when the request has ended.
+func (r *Rules) decide(ctx context.Context, request rules.Request, cost int64) (Verdict, error) {
+	v, err := r.engine.Decide(ctx, engine.Query{
+		Domain: r.domain, Request: request, Cost: cost, At: r.limiter.Now().UnixMicro(), Endless: true,
+	})
+	defer v.Release()
+	told := Verdict{Decision: v.Decision, Outcome: v.Outcome().String()}
+	told.Decision.Delay = v.Delay
+	if v.Rule != nil {
+		told.Rule = v.Rule.Name
+	}
+	return told, err
+}
+
+// Middleware lets requests pass to next as the rules allow, and answers the others as
+// the server's proxy does: 429 with Retry-After and a problem+json body, or whatever
+// on_limit says. Answers of next get the header fields about limits. A request that
+// has to wait for its turn waits here, and one whose client goes away before gives
+// its place back.
+//
+// Rules see the URL as it is here: put Middleware in front of what changes it, such
+// as http.StripPrefix. It panics if next is nil.
+func (r *Rules) Middleware(next http.Handler) http.Handler {
+	if next == nil {
+		panic("rulefiles: the middleware was given no handler") //nolint:forbidigo // as httplimit does: a program that is wrong as written
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if client.TooManyFields(request.Header) {
+			answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the request has more than %d header fields", client.MaxFields))
+			return
+		}
+		r.serve(w, request, next)
+	})
+}
+
+// serve decides about a request, and has it answered by next or by its limits.
+func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Handler) {
+	var q httprequest.Request
+	q.Of(request, r.clients, client.Identity{})
+	ctx, at := request.Context(), r.limiter.Now().UnixMicro()
+	v, err := r.engine.Decide(ctx, engine.Query{Domain: r.domain, Request: &q, Cost: 1, At: at})
+	defer v.Release()
+	r.report(ctx, err)
+	hold := r.engine.Hold(ctx, &v, engine.HoldOptions{Clock: r.limiter.Now, Failed: func(err error) { r.report(ctx, err) }})
+	defer hold.End() // also if next panics
+	told := verdict.Policies(nil, v.Results(), at)
+	dialect := answer.Default.Or(v.Headers())
+	if !v.Allowed {
+		r.refuse(w, request, &v, told, dialect)
+		return
+	}
+	answer.Headers(w.Header(), dialect, told...)
+	if v.Delay > 0 && r.limiter.Sleep(ctx, v.Delay) != nil {
+		verdict.Leave(ctx, r.engine, r.log, &v, r.limiter.Now().UnixMicro())
+		answer.Problem(w, http.StatusServiceUnavailable, "given up while waiting for its turn")
+		return
+	}
+	next.ServeHTTP(w, request)
+}
+
+// refuse answers a request over its limit as the rule that refused it says.
+func (r *Rules) refuse(w http.ResponseWriter, request *http.Request, v *engine.Verdict, told []answer.Policy, dialect answer.Dialect) {
+	if v.Rule == nil { // a mistake in the question, such as a clock that is before 1970
+		answer.Problem(w, http.StatusServiceUnavailable, "rate limits cannot be checked")
+		return
+	}
+	as := verdict.Refusal(v, told, dialect)
+	if v.Outcome() == engine.ShadowBanned {
+		if latency := v.Rule.OnLimit.Latency.Pick(rand.Int64N); latency > 0 {
+			_ = r.limiter.Sleep(request.Context(), latency) // cut short, there is nobody to answer
+		}
+		answer.Pretend(w, request, as)
+		return
+	}
+	verdict.Refuse(w, request, v, as)
+}
+
+// report logs an error of the store: as a warning once a minute, since it may be
+// about every request.
+func (r *Rules) report(ctx context.Context, err error) {
+	if err == nil {
+		return
+	}
+	level, last, now := slog.LevelDebug, r.told.Load(), r.limiter.Now().Unix()
+	if (last == 0 || now-last >= 60) && r.told.CompareAndSwap(last, now) {
+		level = slog.LevelWarn
+	}
+	r.log.Log(ctx, level, "check failed, the rules say what holds meanwhile", "domain", r.domain, "err", err)
+}
