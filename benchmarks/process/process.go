@@ -3,6 +3,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,17 @@ func Start(ctx context.Context, command func(port string) []string) (*Server, er
 	}
 	s.Stop()
 	return nil, fmt.Errorf("%s does not listen", args[0])
+}
+
+// Redis starts a Redis that keeps nothing on disk; HEADGATE_REDIS_BIN names another
+// binary than redis-server.
+func Redis(ctx context.Context) (*Server, error) {
+	return Start(ctx, func(port string) []string {
+		return []string{
+			cmp.Or(os.Getenv("HEADGATE_REDIS_BIN"), "redis-server"), "--port", port, "--bind", "127.0.0.1",
+			"--save", "", "--appendonly", "no", "--dir", os.TempDir(),
+		}
+	})
 }
 
 // Stop ends the process. It may be called for nil.

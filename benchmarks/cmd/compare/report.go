@@ -3,12 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
 
+	"github.com/headgate/headgate/benchmarks/measure"
 	"github.com/headgate/headgate/benchmarks/subject"
 	"github.com/headgate/headgate/benchmarks/workload"
 )
@@ -221,15 +221,6 @@ func (s spread) text(rounds int) string {
 
 // machine says what it was measured on, and with which versions.
 func machine() string {
-	model := runtime.GOARCH
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				model = strings.TrimSpace(value)
-				break
-			}
-		}
-	}
 	versions := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range info.Deps {
@@ -239,5 +230,5 @@ func machine() string {
 			}
 		}
 	}
-	return fmt.Sprintf("%s, %d cores, %s %s/%s%s", model, runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, versions)
+	return fmt.Sprintf("%s, %d cores, %s %s/%s%s", measure.Processor(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, versions)
 }

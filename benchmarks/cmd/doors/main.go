@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/headgate/headgate/benchmarks/measure"
 )
 
 func main() {
@@ -108,35 +110,18 @@ func (d *door) ratios() []float64 {
 }
 
 func report(out io.Writer, doors []*door, p plan) error {
-	fmt.Fprintf(out, "%s, %d CPUs, %s; load average %s\n", processor(), runtime.NumCPU(), runtime.Version(), loadAverage())
+	fmt.Fprintf(out, "%s, %d CPUs, %s; load average %s\n", measure.Processor(), runtime.NumCPU(), runtime.Version(), loadAverage())
 	fmt.Fprintf(out, "%s; %d rounds of %d requests on %d connections\n\n", time.Now().UTC().Format(time.DateOnly), p.rounds, p.requests, p.connections)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "| door\t| floor s/1M\t| door s/1M\t| times the floor\t| of the least\t| goal\t|")
 	fmt.Fprintln(w, "| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t|")
+	median := func(list []float64) float64 { return measure.Median(list, func(x float64) float64 { return x }) }
 	for _, d := range doors {
 		r := d.ratios()
 		fmt.Fprintf(w, "| %s\t| %.2f\t| %.2f\t| %.2f (%.2f–%.2f)\t| %.2f\t| ≤ %.2f\t|\n", d.name, median(d.floor.samples), median(d.door.samples),
 			median(r), slices.Min(r), slices.Max(r), slices.Min(d.door.samples)/slices.Min(d.floor.samples), d.goal)
 	}
 	return w.Flush()
-}
-
-func median(list []float64) float64 {
-	sorted := slices.Sorted(slices.Values(list))
-	return sorted[len(sorted)/2]
-}
-
-// processor names the machine's, as far as it says.
-func processor() string {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err == nil {
-		for line := range strings.Lines(string(text)) {
-			if name, ok := strings.CutPrefix(line, "model name"); ok {
-				return strings.TrimLeft(strings.TrimSpace(name), ": ")
-			}
-		}
-	}
-	return runtime.GOARCH
 }
 
 func loadAverage() string {

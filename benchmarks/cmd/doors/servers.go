@@ -14,7 +14,6 @@ import (
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/tidwall/redcon"
 	"google.golang.org/grpc"
 
 	"github.com/headgate/headgate/benchmarks/process"
@@ -154,15 +153,8 @@ func serveFloor(args []string) error {
 		return serveHTTP(address, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	case "upstream":
 		return serveHTTP(address, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") }))
-	case "resp": // five integers, of nothing
-		return redcon.ListenAndServe(address,
-			func(c redcon.Conn, _ redcon.Command) {
-				c.WriteArray(5)
-				for _, n := range [...]int{0, 1_000_001, 1_000_000, -1, 1} {
-					c.WriteInt(n)
-				}
-			},
-			func(redcon.Conn) bool { return true }, func(redcon.Conn, error) {})
+	case "resp":
+		return process.RESPFloor(address)
 	case "grpc":
 		l, err := net.Listen("tcp", address)
 		if err != nil {

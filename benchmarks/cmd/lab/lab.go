@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -109,15 +111,7 @@ func newProfile(name string, keys int, times func(rnd *rand.Rand, key int) []int
 			p.Requests = append(p.Requests, Request{start + at, key})
 		}
 	}
-	slices.SortStableFunc(p.Requests, func(a, b Request) int {
-		switch {
-		case a.At < b.At:
-			return -1
-		case a.At > b.At:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(p.Requests, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
 	return p
 }
 
@@ -195,11 +189,7 @@ func Run(ctx context.Context, s Subject, p Profile, newStore func() *memory.Stor
 
 // counted counts what was allowed.
 func (r *Result) counted(ctx context.Context, s Subject, p Profile, store *memory.Store, keys []string) (err error) {
-	defer func() {
-		if closing := store.Close(); err == nil {
-			err = closing
-		}
-	}()
+	defer func() { err = errors.Join(err, store.Close()) }()
 	period, limit := s.Limit.Period().Microseconds(), int(s.Limit.N())
 	own, exact := make([]window, p.Keys), make([]window, p.Keys)
 	for i, q := range p.Requests {
@@ -237,11 +227,7 @@ func (r *Result) counted(ctx context.Context, s Subject, p Profile, store *memor
 
 // countedAll counts every request.
 func (r *Result) countedAll(ctx context.Context, s Subject, p Profile, store *memory.Store, keys []string) (err error) {
-	defer func() {
-		if closing := store.Close(); err == nil {
-			err = closing
-		}
-	}()
+	defer func() { err = errors.Join(err, store.Close()) }()
 	period, limit := s.Limit.Period().Microseconds(), int(s.Limit.N())
 	exact := make([]window, p.Keys)
 	for i, q := range p.Requests {

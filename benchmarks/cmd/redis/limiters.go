@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,14 +97,9 @@ func bareEvalsha(address string) (limiter, error) {
 	if err != nil {
 		return limiter{}, err
 	}
-	sum := sha1.Sum([]byte(bareScript))
-	sha := hex.EncodeToString(sum[:])
-	if err := client.Do(context.Background(), client.B().ScriptLoad().Script(bareScript).Build()).Error(); err != nil {
-		return limiter{}, err
-	}
+	script := rueidis.NewLuaScript(bareScript)
 	return limiter{"bare EVALSHA", func(ctx context.Context, key string) error {
-		cmd := client.B().Evalsha().Sha1(sha).Numkeys(1).Key("bare:"+key).Arg("1", "1000000").Build()
-		v, err := client.Do(ctx, cmd).ToArray()
+		v, err := script.Exec(ctx, client, []string{"bare:" + key}, []string{"1", "1000000"}).ToArray()
 		if err != nil {
 			return err
 		}

@@ -7,20 +7,19 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/benchmarks/measure"
+	"github.com/headgate/headgate/benchmarks/process"
 )
 
 func main() {
@@ -52,12 +51,12 @@ type result struct {
 }
 
 func run(rounds int, long time.Duration, asJSON bool, only string) error {
-	server, err := startServer()
+	server, err := process.Redis(context.Background())
 	if err != nil {
 		return err
 	}
-	defer server.stop()
-	limiters, err := limiters(server.address, only)
+	defer server.Stop()
+	limiters, err := limiters(server.Address(), only)
 	if err != nil {
 		return err
 	}
@@ -66,7 +65,7 @@ func run(rounds int, long time.Duration, asJSON bool, only string) error {
 		samples := make([][]result, len(limiters))
 		for range rounds {
 			for i, l := range limiters {
-				r, err := measure(server, l, callers, long)
+				r, err := load(server, l, callers, long)
 				if err != nil {
 					return fmt.Errorf("%s: %w", l.name, err)
 				}
@@ -89,15 +88,18 @@ func run(rounds int, long time.Duration, asJSON bool, only string) error {
 	return nil
 }
 
-// measure lets so many callers ask l for a while.
-func measure(server *server, l limiter, callers int, long time.Duration) (result, error) {
+// load lets so many callers ask l for a while.
+func load(server *process.Server, l limiter, callers int, long time.Duration) (result, error) {
 	var stop atomic.Bool
 	var mu sync.Mutex
 	var latencies []time.Duration
 	var failure error
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu := server.cpu()
+	cpu, err := server.CPU()
+	if err != nil {
+		return result{}, err
+	}
 	began := time.Now()
 	var group sync.WaitGroup
 	for caller := range callers {
@@ -116,6 +118,10 @@ func measure(server *server, l limiter, callers int, long time.Duration) (result
 	group.Wait()
 	took := time.Since(began)
 	runtime.ReadMemStats(&after)
+	used, err := server.CPU()
+	if err != nil {
+		return result{}, err
+	}
 	n := len(latencies)
 	if failure != nil || n == 0 {
 		return result{}, fmt.Errorf("%d decisions: %w", n, failure)
@@ -124,7 +130,7 @@ func measure(server *server, l limiter, callers int, long time.Duration) (result
 	return result{
 		Limiter: l.name, Callers: callers, PerSecond: float64(n) / took.Seconds(),
 		P50: latencies[n/2], P99: latencies[n*99/100],
-		ServerCPU: (server.cpu() - cpu) / float64(n) * 1e6,
+		ServerCPU: (used - cpu) / float64(n) * 1e6,
 		Allocs:    float64(after.Mallocs-before.Mallocs) / float64(n),
 	}, nil
 }
@@ -150,75 +156,10 @@ func ask(l limiter, seed uint64, stop *atomic.Bool) ([]time.Duration, error) {
 // median takes the median of each figure.
 func median(samples []result) result {
 	middle := samples[0]
-	middle.PerSecond = medianOf(samples, func(r result) float64 { return r.PerSecond })
-	middle.P50 = medianOf(samples, func(r result) time.Duration { return r.P50 })
-	middle.P99 = medianOf(samples, func(r result) time.Duration { return r.P99 })
-	middle.ServerCPU = medianOf(samples, func(r result) float64 { return r.ServerCPU })
-	middle.Allocs = medianOf(samples, func(r result) float64 { return r.Allocs })
+	middle.PerSecond = measure.Median(samples, func(r result) float64 { return r.PerSecond })
+	middle.P50 = measure.Median(samples, func(r result) time.Duration { return r.P50 })
+	middle.P99 = measure.Median(samples, func(r result) time.Duration { return r.P99 })
+	middle.ServerCPU = measure.Median(samples, func(r result) float64 { return r.ServerCPU })
+	middle.Allocs = measure.Median(samples, func(r result) float64 { return r.Allocs })
 	return middle
-}
-
-func medianOf[T cmp.Ordered](samples []result, of func(result) T) T {
-	values := make([]T, len(samples))
-	for i, s := range samples {
-		values[i] = of(s)
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
-}
-
-// server is a Redis of our own.
-type server struct {
-	address string
-	command *exec.Cmd
-}
-
-func startServer() (*server, error) {
-	binary := cmp.Or(os.Getenv("HEADGATE_REDIS_BIN"), "redis-server")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		return nil, err
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	s := &server{address: address}
-	s.command = exec.Command(binary, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
-	if err := s.command.Start(); err != nil {
-		return nil, fmt.Errorf("%w (apt-get install redis-server)", err)
-	}
-	for range 100 {
-		if conn, err := net.Dial("tcp", address); err == nil {
-			return s, conn.Close()
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	s.stop()
-	return nil, fmt.Errorf("%s did not start", binary)
-}
-
-func (s *server) stop() {
-	_ = s.command.Process.Kill()
-	_ = s.command.Wait()
-}
-
-// cpu returns the CPU seconds that the server has used, 0 where the system does
-// not tell.
-func (s *server) cpu() float64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.command.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(data), ") ")
-	fields := strings.Fields(rest)
-	var user, system float64
-	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
-		return 0
-	}
-	return (user + system) / 100
 }

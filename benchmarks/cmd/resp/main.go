@@ -13,16 +13,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
-	"strconv"
 	"text/tabwriter"
 
+	"github.com/headgate/headgate/benchmarks/measure"
 	"github.com/headgate/headgate/benchmarks/process"
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "floor" {
-		if err := floor(os.Args[2]); err != nil {
+		if err := process.RESPFloor(os.Args[2]); err != nil {
 			fail(err)
 		}
 		return
@@ -71,6 +70,9 @@ func run(ctx context.Context, rounds, requests, connections int) error {
 		{name: "redis INCR", server: servers.redis, args: []string{"INCR", key}},
 		{name: "redis EVALSHA bucket", server: servers.redis, args: []string{"EVALSHA", servers.script, "1", key, "1000000", "1000000", "60"}},
 	}
+	for _, s := range subjects {
+		s.samples = map[int][]sample{}
+	}
 	for range rounds {
 		for _, s := range subjects {
 			for _, pipeline := range []int{1, 16} {
@@ -78,12 +80,9 @@ func run(ctx context.Context, rounds, requests, connections int) error {
 				if pipeline == 1 {
 					n /= 5
 				}
-				got, err := measure(ctx, s.server, load{requests: n, pipeline: pipeline, connections: connections, args: s.args})
+				got, err := put(ctx, s.server, load{requests: n, pipeline: pipeline, connections: connections, args: s.args})
 				if err != nil {
 					return fmt.Errorf("%s: %w", s.name, err)
-				}
-				if s.samples == nil {
-					s.samples = map[int][]sample{}
 				}
 				s.samples[pipeline] = append(s.samples[pipeline], got)
 			}
@@ -95,34 +94,21 @@ func run(ctx context.Context, rounds, requests, connections int) error {
 
 // report prints the medians.
 func report(subjects []*subject) {
+	rate := func(s *subject, p int) float64 {
+		return measure.Median(s.samples[p], func(x sample) float64 { return x.perSecond })
+	}
+	cpu := func(s *subject, p int) float64 {
+		return measure.Median(s.samples[p], func(x sample) float64 { return x.cpu })
+	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tP1 /s\tCPU s/1M\tP16 /s\tCPU s/1M\t")
 	for _, s := range subjects {
-		fmt.Fprintf(w, "%s", s.name)
-		for _, pipeline := range []int{1, 16} {
-			fmt.Fprintf(w, "\t%.0f\t%s",
-				median(s.samples[pipeline], func(x sample) float64 { return x.perSecond }),
-				strconv.FormatFloat(median(s.samples[pipeline], func(x sample) float64 { return x.cpu }), 'f', 2, 64))
-		}
-		fmt.Fprintln(w, "\t")
+		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.0f\t%.2f\t\n", s.name, rate(s, 1), cpu(s, 1), rate(s, 16), cpu(s, 16))
 	}
 	_ = w.Flush()
 	throttle, empty, incr, lua := subjects[0], subjects[3], subjects[4], subjects[5]
-	rate := func(s *subject, p int) float64 {
-		return median(s.samples[p], func(x sample) float64 { return x.perSecond })
-	}
-	cpu := func(s *subject, p int) float64 { return median(s.samples[p], func(x sample) float64 { return x.cpu }) }
 	fmt.Printf("\nP16: %.2f times INCR (goal 1), %.2f times the bucket in Lua (goal 4)\n",
 		rate(throttle, 16)/rate(incr, 16), rate(throttle, 16)/rate(lua, 16))
 	fmt.Printf("P1: %.2f times the CPU of redcon's empty answer (goal 1.3); P16: %.2f times\n",
 		cpu(throttle, 1)/cpu(empty, 1), cpu(throttle, 16)/cpu(empty, 16))
-}
-
-func median(list []sample, of func(sample) float64) float64 {
-	values := make([]float64, len(list))
-	for i := range list {
-		values[i] = of(list[i])
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
 }

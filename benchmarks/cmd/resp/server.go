@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/tidwall/redcon"
 
 	"github.com/headgate/headgate/benchmarks/process"
 )
@@ -60,9 +59,7 @@ func startAll(ctx context.Context) (s servers, err error) {
 	}); err != nil {
 		return s, err
 	}
-	if s.redis, err = process.Start(ctx, func(port string) []string {
-		return []string{"redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.folder}
-	}); err != nil {
+	if s.redis, err = process.Redis(ctx); err != nil {
 		return s, err
 	}
 	self, err := os.Executable()
@@ -93,8 +90,8 @@ type load struct {
 	args                            []string
 }
 
-// measure puts a load on s.
-func measure(ctx context.Context, s *process.Server, l load) (sample, error) {
+// put puts a load on s.
+func put(ctx context.Context, s *process.Server, l load) (sample, error) {
 	args := append([]string{
 		"-p", strconv.Itoa(s.Port), "-c", strconv.Itoa(l.connections), "-P", strconv.Itoa(l.pipeline),
 		"-n", strconv.Itoa(l.requests), "-r", "100000", "-e", "--csv",
@@ -125,16 +122,4 @@ func measure(ctx context.Context, s *process.Server, l load) (sample, error) {
 	}
 	perSecond, err := strconv.ParseFloat(fields[1], 64)
 	return sample{perSecond: perSecond, cpu: (after - before) / float64(l.requests) * 1e6}, err
-}
-
-// floor serves what costs redcon least: five integers, of nothing.
-func floor(address string) error {
-	return redcon.ListenAndServe(address,
-		func(c redcon.Conn, _ redcon.Command) {
-			c.WriteArray(5)
-			for _, n := range [...]int{0, 1_000_001, 1_000_000, -1, 1} {
-				c.WriteInt(n)
-			}
-		},
-		func(redcon.Conn) bool { return true }, func(redcon.Conn, error) {})
 }
