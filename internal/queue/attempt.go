@@ -99,10 +99,8 @@ func (q *Queue) wait(d time.Duration) bool {
 	if d <= 0 {
 		return true
 	}
-	timer := time.NewTimer(d) //nolint:forbidigo // waiting for a turn
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d): //nolint:forbidigo // waiting for a turn
 		return true
 	case <-q.stop:
 		return false
@@ -195,11 +193,9 @@ func (q *Queue) settle(write func() error, done fate) fate {
 			return stays // until the store takes it back
 		}
 		q.options.Logger.Debug("outcome of a queued request not written", "err", err)
-		timer := time.NewTimer(wait) //nolint:forbidigo // waiting for the store
 		select {
-		case <-timer.C:
+		case <-time.After(wait): //nolint:forbidigo // waiting for the store
 		case <-q.ctx.Done():
-			timer.Stop()
 			return stays
 		}
 		wait = min(2*wait, 5*time.Second)

@@ -310,15 +310,12 @@ func (q *Queue) loop() {
 			q.sweep(now)
 			swept = now
 		}
-		timer := time.NewTimer(min(q.begin(now), sweepEvery)) //nolint:forbidigo // waiting is what a queue does
 		select {
-		case <-timer.C:
+		case <-time.After(min(q.begin(now), sweepEvery)): //nolint:forbidigo // waiting is what a queue does
 		case <-q.wake:
 		case <-q.stop:
-			timer.Stop()
 			return
 		}
-		timer.Stop()
 	}
 }
 

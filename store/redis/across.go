@@ -104,11 +104,9 @@ func (s *Store) giveBack(ctx context.Context, list []*unwanted, deadline time.Ti
 		s.sendAll(context.WithoutCancel(ctx), calls)
 		close(done)
 	}()
-	timer := time.NewTimer(time.Until(deadline)) //nolint:forbidigo // deadlines are on the real clock
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-time.After(time.Until(deadline)): //nolint:forbidigo // deadlines are on the real clock
 		for _, u := range list {
 			u.untake(u.taken)
 		}

@@ -29,7 +29,7 @@ func (s *Store) Prelude(lua string) {
 	changed := map[*script]*script{}
 	with := func(was *script) *script {
 		if was != nil && changed[was] == nil { // some share one
-			changed[was] = newScript(lua, was.text)
+			changed[was] = textScript(lua + "\n" + was.text)
 		}
 		return changed[was]
 	}

@@ -10,10 +10,6 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// lifeLua returns the name of the server's data, which is the one given if they had
-// none.
-const lifeLua = secretLua
-
 // life is what this process knows of the servers' data: since when they have
 // certainly not been lost. They may have been where their name, under prefix:life, is
 // another one, or a connection has been made since: then a server may have restarted,
@@ -58,7 +54,7 @@ func (s *Store) look(ctx context.Context) error {
 		return nil
 	}
 	asked := time.Now() //nolint:forbidigo // how long a server has been there
-	answer, err := s.evaluate(ctx, lifeLua, s.options.Prefix+":life", rand.Text())
+	answer, err := s.evaluate(ctx, textScript(secretLua), []string{s.options.Prefix + ":life"}, rand.Text())
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+
+	"github.com/redis/rueidis"
 )
 
 // Memory is how a server deals with its memory.
@@ -23,32 +24,20 @@ func (m *Memory) Evicts() bool { return m.Policy != "" && m.Policy != "noevictio
 
 // Memory asks every server, by INFO, which a user may not be allowed to.
 func (s *Store) Memory(ctx context.Context) ([]Memory, error) {
-	var mu sync.Mutex
-	var list []Memory
-	err := s.apart(ctx, func() error {
-		client, call, err := s.begin(ctx)
-		if err != nil {
-			return err
-		}
-		var own []Memory
+	var list []Memory // of nobody else once call has no error
+	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		for address, node := range client.Nodes() {
-			var text string
-			text, err = node.Do(call, node.B().Info().Section("memory").Build()).ToString()
+			text, err := node.Do(ctx, node.B().Info().Section("memory").Build()).ToString()
 			if err != nil {
-				break
+				return err
 			}
-			own = append(own, memoryOf(address, text))
+			list = append(list, memoryOf(address, text))
 		}
-		mu.Lock()
-		list = own
-		mu.Unlock()
-		return s.end(ctx, call, err)
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	mu.Lock()
-	defer mu.Unlock()
 	slices.SortFunc(list, func(a, b Memory) int { return strings.Compare(a.Address, b.Address) })
 	return list, nil
 }

@@ -2,54 +2,16 @@ package redis
 
 import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
-	_ "embed"
+	"embed"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate"
 )
 
-//go:embed lua/common.lua
-var commonLua string
-
-//go:embed lua/token_bucket_take.lua
-var tokenBucketTakeLua string
-
-//go:embed lua/token_bucket.lua
-var tokenBucketLua string
-
-//go:embed lua/fixed_window.lua
-var fixedWindowLua string
-
-//go:embed lua/fixed_window_take.lua
-var fixedWindowTakeLua string
-
-//go:embed lua/sliding_window_take.lua
-var slidingWindowTakeLua string
-
-//go:embed lua/sliding_buckets_take.lua
-var slidingBucketsTakeLua string
-
-//go:embed lua/sliding_log_take.lua
-var slidingLogTakeLua string
-
-//go:embed lua/sliding_log.lua
-var slidingLogLua string
-
-//go:embed lua/sliding_window.lua
-var slidingWindowLua string
-
-//go:embed lua/sliding_buckets.lua
-var slidingBucketsLua string
-
-//go:embed lua/concurrency.lua
-var concurrencyLua string
-
-//go:embed lua/step.lua
-var stepLua string
-
-//go:embed lua/main.lua
-var mainLua string
+//go:embed lua
+var lua embed.FS
 
 // script is one Lua script. Its name on the server is its SHA-1, so that a
 // change of the text is another script and versions can live side by side.
@@ -57,8 +19,17 @@ type script struct {
 	text, sha string
 }
 
-func newScript(parts ...string) *script {
-	text := strings.Join(parts, "\n")
+// newScript joins files of lua/, named without their extension.
+func newScript(files ...string) *script {
+	parts := make([]string, len(files))
+	for i, name := range files {
+		part, _ := lua.ReadFile("lua/" + name + ".lua") // they are all embedded
+		parts[i] = string(part)
+	}
+	return textScript(strings.Join(parts, "\n"))
+}
+
+func textScript(text string) *script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
@@ -75,25 +46,24 @@ type scripts struct {
 }
 
 func newScripts() *scripts {
-	compose := func(first string, algorithms ...string) *script {
-		parts := append([]string{first, commonLua}, algorithms...)
-		return newScript(append(parts, stepLua, mainLua)...)
+	compose := func(files ...string) *script { return newScript(append(files, "step", "main")...) }
+	bucket := compose("token_bucket_take", "common", "token_bucket")
+	// The takes say how these algorithms write their states.
+	mixed := []string{
+		"fixed_window_take", "sliding_window_take", "common", "token_bucket", "fixed_window", "sliding_log", "sliding_window", "sliding_buckets",
 	}
-	// They say how these algorithms write their states.
-	formats := fixedWindowTakeLua + "\n" + slidingWindowTakeLua
-	bucket := compose(tokenBucketTakeLua, tokenBucketLua)
 	return &scripts{
 		single: [...]*script{
 			headgate.TokenBucket:    bucket,
 			headgate.LeakyBucket:    bucket,
-			headgate.FixedWindow:    compose(fixedWindowTakeLua, fixedWindowLua),
-			headgate.SlidingLog:     compose(slidingLogTakeLua, slidingLogLua),
-			headgate.SlidingWindow:  compose(slidingWindowTakeLua, slidingWindowLua),
-			headgate.SlidingBuckets: compose(slidingBucketsTakeLua, slidingBucketsLua),
-			headgate.Concurrency:    compose("", slidingLogLua, concurrencyLua),
+			headgate.FixedWindow:    compose("fixed_window_take", "common", "fixed_window"),
+			headgate.SlidingLog:     compose("sliding_log_take", "common", "sliding_log"),
+			headgate.SlidingWindow:  compose("sliding_window_take", "common", "sliding_window"),
+			headgate.SlidingBuckets: compose("sliding_buckets_take", "common", "sliding_buckets"),
+			headgate.Concurrency:    compose("common", "sliding_log", "concurrency"),
 		},
-		mixed:  compose(formats, tokenBucketLua, fixedWindowLua, slidingLogLua, slidingWindowLua, slidingBucketsLua),
-		leases: compose(formats, tokenBucketLua, fixedWindowLua, slidingLogLua, slidingWindowLua, slidingBucketsLua, concurrencyLua),
+		mixed:  compose(slices.Clone(mixed)...),
+		leases: compose(append(mixed, "concurrency")...),
 	}
 }
 

@@ -3,15 +3,13 @@ package redis
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
-// secretLua returns the secret, which is the one given if there was none.
+// secretLua returns the text under a key, which is the one given if there was none:
+// the secret, or the name of the data ([life]).
 const secretLua = `redis.call('SET', KEYS[1], ARGV[1], 'NX') return redis.call('GET', KEYS[1])` //nolint:gosec // no secret in it
 
 // ringLua adds secrets to those that are good and returns all of them, the
@@ -117,7 +115,7 @@ func (k *Secrets) exchange(ctx context.Context) error {
 		own = known[0]
 	}
 	prefix := k.store.options.Prefix
-	first, err := k.store.evaluate(ctx, secretLua, prefix+":secret", own)
+	first, err := k.store.evaluate(ctx, textScript(secretLua), []string{prefix + ":secret"}, own)
 	if err != nil {
 		return err
 	}
@@ -126,7 +124,7 @@ func (k *Secrets) exchange(ctx context.Context) error {
 		return err
 	}
 	known = add(known, name)
-	ring, err := k.store.evaluate(ctx, ringLua, prefix+":secrets", known...)
+	ring, err := k.store.evaluate(ctx, textScript(ringLua), []string{prefix + ":secrets"}, known...)
 	if err != nil {
 		return err
 	}
@@ -148,22 +146,4 @@ func add(list []string, more ...string) []string {
 		}
 	}
 	return list
-}
-
-// evaluate runs a short script on one key, in a goroutine of its own and within
-// the timeout.
-func (s *Store) evaluate(ctx context.Context, text, key string, arguments ...string) (rueidis.RedisResult, error) {
-	answer := new(rueidis.RedisResult) // which a call that is late may still write
-	err := s.apart(ctx, func() error {
-		client, call, err := s.begin(ctx)
-		if err != nil {
-			return err
-		}
-		*answer = client.Do(call, client.B().Eval().Script(text).Numkeys(1).Key(key).Arg(arguments...).Build())
-		return s.end(ctx, call, answer.Error())
-	})
-	if err != nil {
-		return rueidis.RedisResult{}, err
-	}
-	return *answer, nil
 }

@@ -91,11 +91,9 @@ func (s *Store) connect(first chan<- error) {
 		case first <- err:
 		default:
 		}
-		timer := time.NewTimer(wait/2 + rand.N(wait/2)) //nolint:forbidigo,gosec // waiting for a server, with jitter that guards nothing
 		select {
-		case <-timer.C:
+		case <-time.After(wait/2 + rand.N(wait/2)): //nolint:forbidigo,gosec // waiting for a server, with jitter that guards nothing
 		case <-s.stop:
-			timer.Stop()
 			return
 		}
 	}
@@ -135,13 +133,39 @@ func isRefusal(err error) bool {
 // Ping returns nil if a server answers, for readiness checks, and otherwise an
 // error that wraps headgate.ErrUnavailable.
 func (s *Store) Ping(ctx context.Context) error {
+	return s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		return client.Do(ctx, client.B().Ping().Build()).Error()
+	})
+}
+
+// call lets f ask the server, in a goroutine of its own and within the timeout. f
+// must not touch what belongs to the caller, who may have gone.
+func (s *Store) call(ctx context.Context, f func(ctx context.Context, client rueidis.Client) error) error {
 	return s.apart(ctx, func() error {
 		client, call, err := s.begin(ctx)
 		if err != nil {
 			return err
 		}
-		return s.end(ctx, call, client.Do(call, client.B().Ping().Build()).Error())
+		return s.end(ctx, call, f(call, client))
 	})
+}
+
+// evaluate runs a script, by its name if the server knows it, as call does. The
+// result is an answer.
+func (s *Store) evaluate(ctx context.Context, script *script, keys []string, arguments ...string) (rueidis.RedisResult, error) {
+	answer := new(rueidis.RedisResult) // which a call that is late may still write
+	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		n := int64(len(keys))
+		*answer = client.Do(ctx, client.B().Evalsha().Sha1(script.sha).Numkeys(n).Key(keys...).Arg(arguments...).Build())
+		if isNoScript(answer.Error()) {
+			*answer = client.Do(ctx, client.B().Eval().Script(script.text).Numkeys(n).Key(keys...).Arg(arguments...).Build())
+		}
+		return answer.Error()
+	})
+	if err != nil {
+		return rueidis.RedisResult{}, err
+	}
+	return *answer, nil
 }
 
 // Close closes the connections. Calls under way may fail, later ones return
@@ -162,11 +186,9 @@ func (s *Store) Close() error {
 	}()
 	// The client waits for the answers under way, which a stalled server may
 	// never give.
-	timer := time.NewTimer(stallTimeout) //nolint:forbidigo // waiting for a server
-	defer timer.Stop()
 	select {
 	case <-finished:
-	case <-timer.C:
+	case <-time.After(stallTimeout): //nolint:forbidigo // waiting for a server
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -10,21 +9,6 @@ import (
 
 	"github.com/redis/rueidis"
 )
-
-//go:embed lua/table_check.lua
-var tableCheckLua string
-
-//go:embed lua/table.lua
-var tableLua string
-
-//go:embed lua/table_since.lua
-var tableSinceLua string
-
-//go:embed lua/table_look.lua
-var tableLookLua string
-
-//go:embed lua/table_restore.lua
-var tableRestoreLua string
 
 // ErrTableFull is returned by [Table.Put] for a row that finds no place.
 var ErrTableFull = errors.New("the shared table is full")
@@ -46,8 +30,8 @@ func (s *Store) Table(name string) *Table {
 	tag := s.options.Prefix + ":{%t" + name + "}:"
 	return &Table{
 		store: s, keys: []string{tag + "rows", tag + "changes", tag + "ends", tag + "version", tag + "store"},
-		write: newScript(tableCheckLua, tableLua), read: newScript(tableCheckLua, tableSinceLua),
-		look: newScript(tableCheckLua, tableLookLua), restore: newScript(tableCheckLua, tableRestoreLua),
+		write: newScript("table_check", "table"), read: newScript("table_check", "table_since"),
+		look: newScript("table_check", "table_look"), restore: newScript("table_check", "table_restore"),
 	}
 }
 
@@ -195,7 +179,7 @@ func (t *Table) Restore(ctx context.Context, rows []TableRow) (taken int, err er
 
 // give runs lua/table_restore.lua.
 func (t *Table) give(ctx context.Context, arguments []string) (taken int, err error) {
-	result, err := t.run(ctx, t.restore, arguments...)
+	result, err := t.store.evaluate(ctx, t.restore, t.keys, arguments...)
 	if err != nil {
 		return 0, err
 	}
@@ -207,7 +191,7 @@ func milli(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
 
 // list runs a script that answers with a list.
 func (t *Table) list(ctx context.Context, s *script, arguments ...string) ([]rueidis.RedisMessage, error) {
-	result, err := t.run(ctx, s, arguments...)
+	result, err := t.store.evaluate(ctx, s, t.keys, arguments...)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +200,7 @@ func (t *Table) list(ctx context.Context, s *script, arguments ...string) ([]rue
 
 // change runs lua/table.lua.
 func (t *Table) change(ctx context.Context, arguments ...string) (version int64, err error) {
-	result, err := t.run(ctx, t.write, arguments...)
+	result, err := t.store.evaluate(ctx, t.write, t.keys, arguments...)
 	if err != nil {
 		return 0, err
 	}
@@ -224,26 +208,4 @@ func (t *Table) change(ctx context.Context, arguments ...string) (version int64,
 		err = ErrTableFull
 	}
 	return version, err
-}
-
-// run runs a script, by its name if the server knows it, in a goroutine of its
-// own and within the store's timeout. The result is an answer.
-func (t *Table) run(ctx context.Context, s *script, arguments ...string) (rueidis.RedisResult, error) {
-	answer := new(rueidis.RedisResult) // which a call that is late may still write
-	err := t.store.apart(ctx, func() error {
-		client, call, err := t.store.begin(ctx)
-		if err != nil {
-			return err
-		}
-		n := int64(len(t.keys))
-		*answer = client.Do(call, client.B().Evalsha().Sha1(s.sha).Numkeys(n).Key(t.keys...).Arg(arguments...).Build())
-		if isNoScript(answer.Error()) {
-			*answer = client.Do(call, client.B().Eval().Script(s.text).Numkeys(n).Key(t.keys...).Arg(arguments...).Build())
-		}
-		return t.store.end(ctx, call, answer.Error())
-	})
-	if err != nil {
-		return rueidis.RedisResult{}, err
-	}
-	return *answer, nil
 }

@@ -62,23 +62,16 @@ func (t *trust) gain(slot uint16, epoch uint32) {
 func (s *Store) apart(ctx context.Context, f func() error) error {
 	now := time.Now() //nolint:forbidigo // deadlines are on the real clock
 	deadline := earlier(ctx, now.Add(s.options.Timeout))
-	timer := time.NewTimer(deadline.Sub(now)) //nolint:forbidigo // see above
-	defer timer.Stop()
 	result := make(chan error, 1)
 	go func() { result <- f() }()
 	select {
 	case err := <-result:
 		return err
-	case end := <-timer.C:
-		grace := graceFor(end.Sub(deadline))
-		if grace == 0 {
-			break
-		}
-		timer.Reset(grace)
+	case end := <-time.After(deadline.Sub(now)): //nolint:forbidigo // see above
 		select {
 		case err := <-result:
 			return err
-		case <-timer.C:
+		case <-time.After(graceFor(end.Sub(deadline))): //nolint:forbidigo // see above
 		}
 	}
 	return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, context.DeadlineExceeded)

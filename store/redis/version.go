@@ -25,17 +25,15 @@ const (
 // taken for good enough. Any other error is that of a server that does not answer.
 // New has asked, of servers that were there.
 func (s *Store) CheckVersion(ctx context.Context) error {
-	return s.apart(ctx, func() error {
-		client, call, err := s.begin(ctx)
-		if err != nil {
-			return err
-		}
-		old, err := tooOld(call, client)
-		if err = s.end(ctx, call, err); err == nil {
-			err = old
-		}
+	old := new(error) // which a call that is late may still write
+	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
+		*old, err = tooOld(ctx, client)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return *old
 }
 
 // tooOld returns in old why the server will not do, if it does not.

@@ -163,10 +163,8 @@ func stay(w http.ResponseWriter, r *http.Request, d time.Duration) bool {
 	// The time-outs of a server are for slow callers; here it is us who wait.
 	control := http.NewResponseController(w)
 	_, _ = control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})
-	timer := time.NewTimer(d) //nolint:forbidigo // a queue has to wait
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d): //nolint:forbidigo // a queue has to wait
 		return true
 	case <-r.Context().Done():
 		return false

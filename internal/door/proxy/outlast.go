@@ -269,10 +269,8 @@ func (p *Proxy) Finish(ctx context.Context) {
 		o.cancel()
 	}
 	p.outlasting.mu.Unlock()
-	timer := time.NewTimer(lastWord) //nolint:forbidigo // a bound on stopping
-	defer timer.Stop()
 	select {
 	case <-none:
-	case <-timer.C:
+	case <-time.After(lastWord): //nolint:forbidigo // a bound on stopping
 	}
 }

@@ -182,12 +182,10 @@ func (s *Store) Run(ctx context.Context, sink queue.Sink) {
 		if err := s.do(ctx, s.forgetResults); errors.Is(err, queue.ErrClosed) {
 			return
 		}
-		timer := time.NewTimer(sweep) //nolint:forbidigo // results are forgotten about on time
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(sweep): //nolint:forbidigo // results are forgotten about on time
 		}
 	}
 }

@@ -53,16 +53,13 @@ func (s *Store) Run(ctx context.Context, sink queue.Sink) {
 		if more {
 			wait = time.Millisecond
 		}
-		timer := time.NewTimer(wait) //nolint:forbidigo // looking for entries at intervals
 		select {
-		case <-timer.C:
+		case <-time.After(wait): //nolint:forbidigo // looking for entries at intervals
 		case <-s.wake:
 		case <-ctx.Done():
-			timer.Stop()
 			s.letGo(ctx)
 			return
 		}
-		timer.Stop()
 	}
 }
 

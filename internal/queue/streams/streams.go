@@ -331,14 +331,12 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 				return queue.Receipt{}, err
 			}
 		}
-		timer := time.NewTimer(wait) //nolint:forbidigo // waiting for Redis
 		select {
-		case <-timer.C:
+		case <-time.After(wait): //nolint:forbidigo // waiting for Redis
 			continue
 		case <-ctx.Done():
 		case <-s.stop.Done():
 		}
-		timer.Stop()
 		if tried {
 			s.withdraw(s.base(tag), e.ID, args[8])
 		}
@@ -456,14 +454,12 @@ func (s *Store) insist(try func(context.Context) error, failed func(error)) {
 			if err == nil {
 				return
 			}
-			timer := time.NewTimer(wait) //nolint:forbidigo // waiting for Redis
 			select {
-			case <-timer.C:
+			case <-time.After(wait): //nolint:forbidigo // waiting for Redis
 				continue
 			case <-ctx.Done():
 			case <-s.stop.Done(): // a last attempt has been made
 			}
-			timer.Stop()
 			failed(err)
 			return
 		}

@@ -208,11 +208,9 @@ func (p *Proxy) hold(at time.Time) bool {
 		case wait <= 0:
 			return true
 		default:
-			timer := time.NewTimer(wait)
 			select {
-			case <-timer.C:
+			case <-time.After(wait):
 			case <-changed:
-				timer.Stop()
 			}
 		}
 	}
