@@ -21,6 +21,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // Entry is a request that was accepted. It never changes.
@@ -178,27 +180,10 @@ const (
 )
 
 // String returns pending, delivered or dead.
-func (s State) String() string {
-	switch s {
-	case Pending:
-		return "pending"
-	case Delivered:
-		return "delivered"
-	case Dead:
-		return "dead"
-	}
-	return fmt.Sprintf("state(%d)", uint8(s))
-}
+func (s State) String() string { return enum.Name(s, "state", "pending", "delivered", "dead") }
 
 // ParseState is the inverse of [State.String].
-func ParseState(text string) (State, bool) {
-	for _, s := range []State{Pending, Delivered, Dead} {
-		if s.String() == text {
-			return s, true
-		}
-	}
-	return 0, false
-}
+func ParseState(text string) (State, bool) { return enum.Parse(text, Dead) }
 
 // Item is all that is known of an entry.
 type Item struct {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // Mode is how the servers are arranged.
@@ -25,27 +27,10 @@ const (
 
 // String returns the name used in the process file: standalone, sentinel or
 // cluster.
-func (m Mode) String() string {
-	switch m {
-	case Standalone:
-		return "standalone"
-	case Sentinel:
-		return "sentinel"
-	case Cluster:
-		return "cluster"
-	}
-	return fmt.Sprintf("mode(%d)", uint8(m))
-}
+func (m Mode) String() string { return enum.Name(m, "mode", "standalone", "sentinel", "cluster") }
 
 // ParseMode is the inverse of [Mode.String]; it reports false for other names.
-func ParseMode(name string) (Mode, bool) {
-	for _, m := range []Mode{Standalone, Sentinel, Cluster} {
-		if m.String() == name {
-			return m, true
-		}
-	}
-	return 0, false
-}
+func ParseMode(name string) (Mode, bool) { return enum.Parse(name, Cluster) }
 
 const (
 	// DefaultTimeout is how long a decision may take if Options do not say.

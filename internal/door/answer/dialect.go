@@ -1,6 +1,6 @@
 package answer
 
-import "fmt"
+import "github.com/headgate/headgate/internal/base/enum"
 
 // Dialect is a way to tell clients about limits in header fields.
 type Dialect uint8
@@ -31,46 +31,19 @@ func Dialects() []Dialect { return []Dialect{Default, IETF, GitHub, OpenAI, Draf
 
 // String returns the dialect's name in configuration, such as ietf.
 func (d Dialect) String() string {
-	switch d {
-	case Default:
-		return "default"
-	case IETF:
-		return "ietf"
-	case GitHub:
-		return "github"
-	case OpenAI:
-		return "openai"
-	case Draft03:
-		return "draft-03"
-	case None:
-		return "none"
-	}
-	return fmt.Sprintf("dialect(%d)", uint8(d))
+	return enum.Name(d, "dialect", "default", "ietf", "github", "openai", "draft-03", "none")
 }
 
 // ParseDialect is the inverse of [Dialect.String]. It reports false for a name
 // that no dialect has.
-func ParseDialect(name string) (Dialect, bool) {
-	switch name {
-	case "default":
-		return Default, true
-	case "ietf":
-		return IETF, true
-	case "github":
-		return GitHub, true
-	case "openai":
-		return OpenAI, true
-	case "draft-03":
-		return Draft03, true
-	case "none":
-		return None, true
-	}
-	return 0, false
-}
+func ParseDialect(name string) (Dialect, bool) { return enum.Parse(name, None) }
 
 // Or returns the dialect of that name, and d if the name is empty or unknown:
 // the choice of a domain, where it has made one, over that of the process.
 func (d Dialect) Or(name string) Dialect {
+	if name == "" {
+		return d
+	}
 	if own, ok := ParseDialect(name); ok {
 		return own
 	}
@@ -115,47 +88,15 @@ func FieldNames() []string {
 // maxFields is how many fields a dialect has at most.
 const maxFields = 7
 
+//nolint:gochecknoglobals // an immutable table, for the hot path
+var fieldNames = [fieldCount]string{
+	"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Ratelimit-Policy", "Ratelimit", "Retry-After",
+	"X-Ratelimit-Retry-After", "X-Ratelimit-Used", "X-Ratelimit-Resource",
+	"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests",
+	"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens",
+	"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset",
+}
+
 // name returns the field's name as net/http spells it. Names of header fields
 // are not case sensitive, and [http.Header.Get] finds these by any spelling.
-func (f field) name() string {
-	switch f {
-	case fieldLimit:
-		return "X-Ratelimit-Limit"
-	case fieldRemaining:
-		return "X-Ratelimit-Remaining"
-	case fieldReset:
-		return "X-Ratelimit-Reset"
-	case fieldPolicy:
-		return "Ratelimit-Policy"
-	case fieldRateLimit:
-		return "Ratelimit"
-	case fieldRetryAfter:
-		return "Retry-After"
-	case fieldXRetryAfter:
-		return "X-Ratelimit-Retry-After"
-	case fieldUsed:
-		return "X-Ratelimit-Used"
-	case fieldResource:
-		return "X-Ratelimit-Resource"
-	case fieldLimitRequests:
-		return "X-Ratelimit-Limit-Requests"
-	case fieldRemainingRequests:
-		return "X-Ratelimit-Remaining-Requests"
-	case fieldResetRequests:
-		return "X-Ratelimit-Reset-Requests"
-	case fieldLimitTokens:
-		return "X-Ratelimit-Limit-Tokens"
-	case fieldRemainingTokens:
-		return "X-Ratelimit-Remaining-Tokens"
-	case fieldResetTokens:
-		return "X-Ratelimit-Reset-Tokens"
-	case fieldPlainLimit:
-		return "Ratelimit-Limit"
-	case fieldPlainRemaining:
-		return "Ratelimit-Remaining"
-	case fieldPlainReset:
-		return "Ratelimit-Reset"
-	case fieldCount:
-	}
-	return ""
-}
+func (f field) name() string { return fieldNames[f] }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/httprequest"
@@ -30,27 +31,10 @@ const (
 )
 
 // String returns the name that the configuration uses.
-func (u Underscores) String() string {
-	switch u {
-	case UnderscoresDrop:
-		return "drop"
-	case UnderscoresAllow:
-		return "allow"
-	case UnderscoresRefuse:
-		return "refuse"
-	}
-	return fmt.Sprintf("underscores(%d)", uint8(u))
-}
+func (u Underscores) String() string { return enum.Name(u, "underscores", "drop", "allow", "refuse") }
 
 // ParseUnderscores is the inverse of [Underscores.String].
-func ParseUnderscores(s string) (Underscores, bool) {
-	for _, u := range []Underscores{UnderscoresDrop, UnderscoresAllow, UnderscoresRefuse} {
-		if u.String() == s {
-			return u, true
-		}
-	}
-	return 0, false
-}
+func ParseUnderscores(s string) (Underscores, bool) { return enum.Parse(s, UnderscoresRefuse) }
 
 // Strangers returns the fields that only a trusted proxy may send, unless the
 // options say otherwise: upstreams and frameworks take them for the client's

@@ -10,7 +10,6 @@ package netbound
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -35,19 +34,6 @@ const (
 	// requests are short, so that one that comes drop by drop keeps nobody out.
 	ByStateThenRead
 )
-
-// String returns the name of the policy.
-func (p Policy) String() string {
-	switch p {
-	case ByState:
-		return "by_state"
-	case ByRead:
-		return "by_read"
-	case ByStateThenRead:
-		return "by_state_then_read"
-	}
-	return fmt.Sprintf("policy(%d)", uint8(p))
-}
 
 // Options are the bound and who hears of it.
 type Options struct {

@@ -2,9 +2,9 @@ package oneport
 
 import (
 	"bytes"
-	"fmt"
 	"net"
 
+	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
@@ -25,17 +25,7 @@ const (
 const protocols = int(RESP) + 1
 
 // String returns the name of the protocol: http, grpc or resp.
-func (p Protocol) String() string {
-	switch p {
-	case HTTP:
-		return "http"
-	case GRPC:
-		return "grpc"
-	case RESP:
-		return "resp"
-	}
-	return fmt.Sprintf("protocol(%d)", uint8(p))
-}
+func (p Protocol) String() string { return enum.Name(p, "protocol", "http", "grpc", "resp") }
 
 // enough is how many bytes suffice to tell protocols apart: the longest method
 // of HTTP, and the space behind it.

@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"math"
 	"sync/atomic"
+
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // Level says what is shed.
@@ -31,19 +33,7 @@ const (
 )
 
 // String returns the name that log and metrics use.
-func (l Level) String() string {
-	switch l {
-	case Calm:
-		return "calm"
-	case Elevated:
-		return "elevated"
-	case High:
-		return "high"
-	case Critical:
-		return "critical"
-	}
-	return fmt.Sprintf("level(%d)", uint8(l))
-}
+func (l Level) String() string { return enum.Name(l, "level", "calm", "elevated", "high", "critical") }
 
 // Load is what may be shed.
 type Load uint8
@@ -59,17 +49,7 @@ const (
 )
 
 // String returns the name that metrics use.
-func (l Load) String() string {
-	switch l {
-	case Extra:
-		return "extra"
-	case Connection:
-		return "connection"
-	case Request:
-		return "request"
-	}
-	return fmt.Sprintf("load(%d)", uint8(l))
-}
+func (l Load) String() string { return enum.Name(l, "load", "extra", "connection", "request") }
 
 // Resource is something that can run short.
 type Resource struct {

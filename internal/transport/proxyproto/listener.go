@@ -1,10 +1,11 @@
 package proxyproto
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // DefaultTimeout is how long a header may take to arrive.
@@ -22,26 +23,11 @@ const (
 )
 
 // String returns the name that the configuration uses: refuse or ignore.
-func (u Untrusted) String() string {
-	switch u {
-	case Refuse:
-		return "refuse"
-	case Ignore:
-		return "ignore"
-	}
-	return fmt.Sprintf("untrusted(%d)", uint8(u))
-}
+func (u Untrusted) String() string { return enum.Name(u, "untrusted", "refuse", "ignore") }
 
 // ParseUntrusted is the inverse of [Untrusted.String]. It reports false for any
 // other text.
-func ParseUntrusted(s string) (Untrusted, bool) {
-	for _, u := range []Untrusted{Refuse, Ignore} {
-		if u.String() == s {
-			return u, true
-		}
-	}
-	return 0, false
-}
+func ParseUntrusted(s string) (Untrusted, bool) { return enum.Parse(s, Ignore) }
 
 // Options say whom to believe.
 type Options struct {
