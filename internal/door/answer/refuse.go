@@ -2,6 +2,7 @@ package answer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -76,7 +77,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, refusal Refusal) {
 // that have no http.ResponseWriter.
 func (r *Refusal) Content() (text []byte, contentType string) {
 	if r.Body != "" {
-		return []byte(r.Body), orElse(r.ContentType, "text/plain; charset=utf-8")
+		return []byte(r.Body), cmp.Or(r.ContentType, "text/plain; charset=utf-8")
 	}
 	if text, contentType, ok := r.variant(); ok {
 		return text, contentType
@@ -173,11 +174,4 @@ func (r *Refusal) problem(status int) []byte {
 		b = strconv.AppendInt(b, max(Milliseconds(after), 1), 10)
 	}
 	return append(b, "}\n"...)
-}
-
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }

@@ -4,6 +4,7 @@
 package grpcserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -111,17 +112,17 @@ type Server struct {
 // New returns a server. Call [Server.Shutdown] when done with it, also if it has
 // not served.
 func New(o Options) *Server {
-	orElse(&o.MaxMessage, DefaultMaxMessage)
-	orElse(&o.MaxStreams, DefaultMaxStreams)
-	orElse(&o.MaxBuffers, DefaultMaxBuffers)
+	o.MaxMessage = cmp.Or(o.MaxMessage, DefaultMaxMessage)
+	o.MaxStreams = cmp.Or(o.MaxStreams, DefaultMaxStreams)
+	o.MaxBuffers = cmp.Or(o.MaxBuffers, DefaultMaxBuffers)
 	o.MaxBuffers = max(o.MaxBuffers, 2*int64(o.MaxMessage))
-	orElse(&o.ReadTimeout, DefaultReadTimeout)
-	orElse(&o.WriteTimeout, DefaultWriteTimeout)
-	orElse(&o.Logger, slog.New(slog.DiscardHandler))
-	orElse(&o.MaxConnectionAge, DefaultMaxConnectionAge)
-	orElse(&o.MaxConnectionAgeGrace, DefaultMaxConnectionAgeGrace)
-	orElse(&o.HandshakeTimeout, DefaultHandshakeTimeout)
-	orElse(&o.KeepaliveMin, DefaultKeepaliveMin)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.MaxConnectionAge = cmp.Or(o.MaxConnectionAge, DefaultMaxConnectionAge)
+	o.MaxConnectionAgeGrace = cmp.Or(o.MaxConnectionAgeGrace, DefaultMaxConnectionAgeGrace)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
+	o.KeepaliveMin = cmp.Or(o.KeepaliveMin, DefaultKeepaliveMin)
 	age := keepalive.ServerParameters{
 		// Peers that have vanished are noticed, as their load balancers may
 		// forget idle connections.
@@ -174,14 +175,6 @@ func shedding(busy func() bool, spared func(method string) bool) tap.ServerInHan
 			return nil, grpcstatus.Error(codes.Unavailable, "overloaded: this process is short of memory")
 		}
 		return ctx, nil
-	}
-}
-
-// orElse sets *v to otherwise if it is zero.
-func orElse[T comparable](v *T, otherwise T) {
-	var zero T
-	if *v == zero {
-		*v = otherwise
 	}
 }
 

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"cmp"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -79,21 +80,14 @@ type Options struct {
 }
 
 func (o *Options) complete() {
-	orElse(&o.MaxConnections, DefaultMaxConnections)
-	orElse(&o.MaxArgs, DefaultMaxArgs)
-	orElse(&o.MaxBulk, DefaultMaxBulk)
-	orElse(&o.MaxCommand, DefaultMaxCommand)
+	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
+	o.MaxArgs = cmp.Or(o.MaxArgs, DefaultMaxArgs)
+	o.MaxBulk = cmp.Or(o.MaxBulk, DefaultMaxBulk)
+	o.MaxCommand = cmp.Or(o.MaxCommand, DefaultMaxCommand)
 	if o.Buffers == nil {
 		o.Buffers = membound.New(membound.Options{Most: DefaultMaxBuffers})
 	}
-	orElse(&o.ReadTimeout, DefaultReadTimeout)
-	orElse(&o.WriteTimeout, DefaultWriteTimeout)
-	orElse(&o.Version, "0.0.0")
-}
-
-func orElse[T comparable](v *T, otherwise T) {
-	var zero T
-	if *v == zero {
-		*v = otherwise
-	}
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
+	o.Version = cmp.Or(o.Version, "0.0.0")
 }

@@ -2,7 +2,6 @@ package streams
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -17,12 +16,8 @@ const lookedAtOnce = 1000
 
 // idsOf returns the oldest of one limit.
 func (s *Store) idsOf(ctx context.Context, tag string, q queue.Query) ([]string, error) {
-	client, err := s.connected()
-	if err != nil {
-		return nil, err
-	}
 	if q.State == queue.Dead {
-		return s.deadOf(ctx, client, s.base(tag), q)
+		return s.deadOf(ctx, s.base(tag), q)
 	}
 	var ids []string
 	for n := range partitions {
@@ -30,7 +25,7 @@ func (s *Store) idsOf(ctx context.Context, tag string, q queue.Query) ([]string,
 		if q.Lane != nil && number != partitionOf(laneOf(*q.Lane)) {
 			continue
 		}
-		some, err := pendingOf(ctx, client, s.base(tag)+":p:"+number, q)
+		some, err := s.pendingOf(ctx, s.base(tag)+":p:"+number, q)
 		if err != nil {
 			return nil, err
 		}
@@ -40,14 +35,14 @@ func (s *Store) idsOf(ctx context.Context, tag string, q queue.Query) ([]string,
 }
 
 // pendingOf returns those of one partition.
-func pendingOf(ctx context.Context, client rueidis.Client, stream string, q queue.Query) ([]string, error) {
+func (s *Store) pendingOf(ctx context.Context, stream string, q queue.Query) ([]string, error) {
 	page := int64(q.Limit)
 	if q.Lane != nil {
 		page = lookedAtOnce
 	}
 	var ids []string
 	for start := "-"; ; {
-		entries, err := rangeOf(ctx, client, stream, start, page)
+		entries, err := s.rangeOf(ctx, stream, start, page)
 		if err != nil {
 			return nil, err
 		}
@@ -63,27 +58,25 @@ func pendingOf(ctx context.Context, client rueidis.Client, stream string, q queu
 	}
 }
 
-func rangeOf(ctx context.Context, client rueidis.Client, stream, start string, n int64) ([]rueidis.XRangeEntry, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	entries, err := client.Do(ctx, client.B().Xrange().Key(stream).Start(start).End("+").Count(n).Build()).AsXRange()
-	if err != nil && !rueidis.IsRedisNil(err) {
-		return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
-	}
-	return entries, nil
+func (s *Store) rangeOf(ctx context.Context, stream, start string, n int64) (entries []rueidis.XRangeEntry, err error) {
+	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
+		entries, err = client.Do(ctx, client.B().Xrange().Key(stream).Start(start).End("+").Count(n).Build()).AsXRange()
+		return known(err)
+	})
+	return entries, err
 }
 
 // deadOf returns the oldest dead letters of one limit.
-func (s *Store) deadOf(ctx context.Context, client rueidis.Client, base string, q queue.Query) ([]string, error) {
+func (s *Store) deadOf(ctx context.Context, base string, q queue.Query) ([]string, error) {
 	page := q.Limit
 	if q.Lane != nil {
 		page = lookedAtOnce
 	}
 	var ids []string
 	for start := 0; ; start += page {
-		some, places, err := deadPage(ctx, client, base, start, page)
+		some, places, err := s.deadPage(ctx, base, start, page)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+			return nil, err
 		}
 		for i, id := range some {
 			if q.Lane == nil || strings.HasSuffix(places[i], " "+laneOf(*q.Lane)) {
@@ -97,20 +90,18 @@ func (s *Store) deadOf(ctx context.Context, client rueidis.Client, base string, 
 }
 
 // deadPage returns some dead letters, and their places.
-func deadPage(ctx context.Context, client rueidis.Client, base string, start, n int) (ids, places []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	ids, err = client.Do(ctx, client.B().Zrange().Key(base+":z").Min(strconv.Itoa(start)).Max(strconv.Itoa(start+n-1)).Build()).AsStrSlice()
-	if err != nil || len(ids) == 0 {
-		return nil, nil, err
-	}
-	found, err := client.Do(ctx, client.B().Hmget().Key(base+":x").Field(ids...).Build()).ToArray()
-	if err != nil {
-		return nil, nil, err
-	}
-	for i := range found {
-		place, _ := found[i].ToString() // empty of one that has gone since
-		places = append(places, place)
-	}
-	return ids, places, nil
+func (s *Store) deadPage(ctx context.Context, base string, start, n int) (ids, places []string, err error) {
+	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
+		ids, err = client.Do(ctx, client.B().Zrange().Key(base+":z").Min(strconv.Itoa(start)).Max(strconv.Itoa(start+n-1)).Build()).AsStrSlice()
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		found, err := client.Do(ctx, client.B().Hmget().Key(base+":x").Field(ids...).Build()).ToArray()
+		for i := range found {
+			place, _ := found[i].ToString() // empty of one that has gone since
+			places = append(places, place)
+		}
+		return err
+	})
+	return ids, places, err
 }

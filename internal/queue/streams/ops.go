@@ -69,30 +69,29 @@ func (s *Store) Deliver(ctx context.Context, r *queue.Ref, result *queue.Result,
 
 // Postpone implements [queue.Store].
 func (s *Store) Postpone(ctx context.Context, r *queue.Ref, a *queue.Attempts) error {
+	_, err := s.noted(ctx, s.scripts.postpone, r, a)
+	return err
+}
+
+// noted runs a script about an entry of ours with its attempts, and returns what
+// follows the first word of the answer.
+func (s *Store) noted(ctx context.Context, script *rueidis.Lua, r *queue.Ref, a *queue.Attempts, more ...string) ([]rueidis.RedisMessage, error) {
 	l, err := s.held(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	text, err := json.Marshal(a)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, _, err = words(s.do(ctx, s.scripts.postpone, s.base(l.tag), l.number, l.token, r.ID, string(text)))
-	return err
+	_, rest, err := words(s.do(ctx, script, s.base(l.tag), append([]string{l.number, l.token, r.ID, string(text)}, more...)...))
+	return rest, err
 }
 
 // Bury implements [queue.Store].
 func (s *Store) Bury(ctx context.Context, r *queue.Ref, a *queue.Attempts, p *queue.Policy) (int, error) {
-	l, err := s.held(r)
-	if err != nil {
-		return 0, err
-	}
-	text, err := json.Marshal(a)
-	if err != nil {
-		return 0, err
-	}
-	_, rest, err := words(s.do(ctx, s.scripts.bury, s.base(l.tag), l.number, l.token, r.ID, string(text),
-		strconv.FormatInt(a.Ended.UnixMilli(), 10), strconv.FormatInt(p.MaxEntries, 10), strconv.FormatInt(p.MaxBytes, 10)))
+	rest, err := s.noted(ctx, s.scripts.bury, r, a,
+		strconv.FormatInt(a.Ended.UnixMilli(), 10), strconv.FormatInt(p.MaxEntries, 10), strconv.FormatInt(p.MaxBytes, 10))
 	if err != nil || len(rest) == 0 {
 		return 0, err
 	}
@@ -106,23 +105,23 @@ func (s *Store) Find(ctx context.Context, id string) (*queue.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := s.connected()
+	var texts [4]string
+	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		for i, a := range client.DoMulti(ctx,
+			client.B().Get().Key(base+":d:"+id).Build(),
+			client.B().Hget().Key(base+":r").Field(id).Build(),
+			client.B().Hget().Key(base+":s").Field(id).Build(),
+			client.B().Hget().Key(base+":a").Field(id).Build(),
+		) {
+			var err error
+			if texts[i], err = a.ToString(); known(err) != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	answers := client.DoMulti(ctx,
-		client.B().Get().Key(base+":d:"+id).Build(),
-		client.B().Hget().Key(base+":r").Field(id).Build(),
-		client.B().Hget().Key(base+":s").Field(id).Build(),
-		client.B().Hget().Key(base+":a").Field(id).Build(),
-	)
-	texts := make([]string, len(answers))
-	for i, a := range answers {
-		if texts[i], err = a.ToString(); err != nil && !rueidis.IsRedisNil(err) {
-			return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
-		}
 	}
 	item := &queue.Item{}
 	switch {
@@ -248,12 +247,10 @@ func (s *Store) Depths(ctx context.Context) ([]queue.Depth, error) {
 }
 
 // Waiting implements [queue.Store].
-func (s *Store) Waiting(ctx context.Context, lane queue.Lane) (bool, error) {
-	client, err := s.connected()
-	if err != nil {
-		return false, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return client.Do(ctx, client.B().Hexists().Key(s.base(tagOf(lane.Scope))+":w").Field(laneOf(lane)).Build()).AsBool()
+func (s *Store) Waiting(ctx context.Context, lane queue.Lane) (waiting bool, err error) {
+	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
+		waiting, err = client.Do(ctx, client.B().Hexists().Key(s.base(tagOf(lane.Scope))+":w").Field(laneOf(lane)).Build()).AsBool()
+		return err
+	})
+	return waiting, err
 }

@@ -98,20 +98,18 @@ func (s *Store) survey(ctx context.Context) (map[string]limit, int, error) {
 			return nil, 0, err
 		}
 	}
-	client, err := s.connected()
-	if err != nil {
-		return nil, 0, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	const beat = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
 return redis.call('ZCARD', KEYS[1])`
-	n, err := client.Do(ctx, client.B().Eval().Script(beat).Numkeys(1).Key(s.nodes()).
-		Arg(s.node, strconv.FormatInt(leaseTime.Milliseconds(), 10)).Build()).AsInt64()
+	var n int64
+	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
+		n, err = client.Do(ctx, client.B().Eval().Script(beat).Numkeys(1).Key(s.nodes()).
+			Arg(s.node, strconv.FormatInt(leaseTime.Milliseconds(), 10)).Build()).AsInt64()
+		return err
+	})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -212,11 +210,9 @@ func (s *Store) letGo(ctx context.Context) {
 	for _, l := range s.all() {
 		_, _ = s.do(ctx, s.scripts.renew, s.base(l.tag), l.number, l.token, "0") // or it ends by itself
 	}
-	if client, err := s.connected(); err == nil {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		_ = client.Do(ctx, client.B().Zrem().Key(s.nodes()).Member(s.node).Build()).Error()
-	}
+	_ = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		return client.Do(ctx, client.B().Zrem().Key(s.nodes()).Member(s.node).Build()).Error()
+	})
 }
 
 // readAtOnce is how many entries are read in one call.
@@ -287,23 +283,17 @@ func (s *Store) claim(ctx context.Context, sink queue.Sink, l *lease) error {
 
 // readNew reads what nobody has read.
 func (s *Store) readNew(ctx context.Context, sink queue.Sink, l *lease) (full bool, err error) {
-	client, err := s.connected()
-	if err != nil {
-		return false, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	stream := s.base(l.tag) + ":p:" + l.number
-	streams, err := client.Do(ctx, client.B().Xreadgroup().Group(group, s.node).Count(readAtOnce).
-		Streams().Key(stream).Id(">").Build()).AsXRead()
-	if rueidis.IsRedisNil(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	entries := streams[stream]
-	return len(entries) == readAtOnce, s.tell(ctx, sink, l, entries)
+	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		streams, err := client.Do(ctx, client.B().Xreadgroup().Group(group, s.node).Count(readAtOnce).
+			Streams().Key(stream).Id(">").Build()).AsXRead()
+		if known(err) != nil {
+			return err
+		}
+		full = len(streams[stream]) == readAtOnce
+		return s.tell(ctx, sink, l, streams[stream])
+	})
+	return full, err
 }
 
 // tell hands entries on.

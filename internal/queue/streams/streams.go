@@ -171,19 +171,35 @@ func (s *Store) dial() (rueidis.Client, error) {
 	return client, nil
 }
 
-// do runs a script and returns its answer.
-func (s *Store) do(ctx context.Context, script *rueidis.Lua, base string, args ...string) (rueidis.RedisResult, error) {
+// call lets f ask Redis within callTimeout.
+func (s *Store) call(ctx context.Context, f func(ctx context.Context, client rueidis.Client) error) error {
 	client, err := s.connected()
 	if err != nil {
-		return rueidis.RedisResult{}, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	result := script.Exec(ctx, client, []string{base}, args)
-	if err := result.Error(); err != nil && !rueidis.IsRedisNil(err) {
-		return result, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+	if err := f(ctx, client); err != nil {
+		return fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
 	}
-	return result, nil
+	return nil
+}
+
+// do runs a script and returns its answer.
+func (s *Store) do(ctx context.Context, script *rueidis.Lua, base string, args ...string) (result rueidis.RedisResult, err error) {
+	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		result = script.Exec(ctx, client, []string{base}, args)
+		return known(result.Error())
+	})
+	return result, err
+}
+
+// known is err, but for one that only says that there is nothing.
+func known(err error) error {
+	if rueidis.IsRedisNil(err) {
+		return nil
+	}
+	return err
 }
 
 // errUnsure says that an entry may yet be taken back.
@@ -249,18 +265,15 @@ func (s *Store) register(ctx context.Context, tag string, l limit) error {
 	if known {
 		return nil
 	}
-	client, err := s.connected()
-	if err != nil {
-		return err
-	}
 	text, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if err := client.Do(ctx, client.B().Hset().Key(s.registry()).FieldValue().FieldValue(tag, string(text)).Build()).Error(); err != nil {
-		return fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
+	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		return client.Do(ctx, client.B().Hset().Key(s.registry()).FieldValue().FieldValue(tag, string(text)).Build()).Error()
+	})
+	if err != nil {
+		return err
 	}
 	s.mu.Lock()
 	s.known[tag] = l
@@ -270,15 +283,13 @@ func (s *Store) register(ctx context.Context, tag string, l limit) error {
 
 // limits returns the queues that any process has made known.
 func (s *Store) limits(ctx context.Context) (map[string]limit, error) {
-	client, err := s.connected()
+	var fields map[string]string
+	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
+		fields, err = client.Do(ctx, client.B().Hgetall().Key(s.registry()).Build()).AsStrMap()
+		return err
+	})
 	if err != nil {
 		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	fields, err := client.Do(ctx, client.B().Hgetall().Key(s.registry()).Build()).AsStrMap()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
 	}
 	all := make(map[string]limit, len(fields))
 	for tag, text := range fields {
@@ -393,26 +404,19 @@ func (s *Store) putAndWait(ctx context.Context, base string, args []string) (rue
 
 // doAndWait runs a script that writes, and waits until the replicas have that.
 func (s *Store) doAndWait(ctx context.Context, script, base string, args ...string) (result rueidis.RedisResult, err error) {
-	client, err := s.connected()
-	if err != nil {
-		return result, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	err = client.Dedicated(func(c rueidis.DedicatedClient) error {
-		result = c.Do(ctx, c.B().Eval().Script(script).Numkeys(1).Key(base).Arg(args...).Build())
-		if err := result.Error(); err != nil {
+	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		return client.Dedicated(func(c rueidis.DedicatedClient) error {
+			result = c.Do(ctx, c.B().Eval().Script(script).Numkeys(1).Key(base).Arg(args...).Build())
+			if err := result.Error(); err != nil {
+				return err
+			}
+			n, err := c.Do(ctx, c.B().Wait().Numreplicas(int64(s.options.Replicas)).Timeout(callTimeout.Milliseconds()/2).Build()).AsInt64()
+			if err == nil && n < int64(s.options.Replicas) {
+				err = fmt.Errorf("%d of %d replicas have it", n, s.options.Replicas)
+			}
 			return err
-		}
-		n, err := c.Do(ctx, c.B().Wait().Numreplicas(int64(s.options.Replicas)).Timeout(callTimeout.Milliseconds()/2).Build()).AsInt64()
-		if err == nil && n < int64(s.options.Replicas) {
-			err = fmt.Errorf("%d of %d replicas have it", n, s.options.Replicas)
-		}
-		return err
+		})
 	})
-	if err != nil {
-		err = fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
-	}
 	return result, err
 }
 
