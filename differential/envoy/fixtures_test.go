@@ -38,9 +38,9 @@ func TestFixtures(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, merge := range []string{"true", "false"} {
-			want, said := exec.CommandContext(t.Context(), checker, "-config_dir", folder, "-merge_domain_configs="+merge).CombinedOutput() //nolint:gosec // just built
+			want, said := exec.CommandContext(t.Context(), checker, "-config_dir", folder, "-merge_domain_configs="+merge).CombinedOutput()          //nolint:gosec // just built
 			got, told := exec.CommandContext(t.Context(), headgate, "check", "--compat", "envoy", "--merge-domains", merge, folder).CombinedOutput() //nolint:gosec // just built
-			onPurpose := filepath.Base(file) == "duplicate_domain.yaml" // has only a domain
+			onPurpose := filepath.Base(file) == "duplicate_domain.yaml"                                                                              // has only a domain
 			if (said == nil) != (told == nil) != onPurpose {
 				t.Errorf("%s, merge %s: the original %v, Headgate %v\n%s\n%s", file[len(root):], merge, said, told, want, got)
 			}
