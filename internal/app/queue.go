@@ -207,9 +207,15 @@ func (a *App) takeQueued(ctx context.Context, r *queue.Ref, at time.Time) (queue
 		settle := func(told queue.Answer, err error) { a.sender.SettleDelivery(ctx, &v, told, err) }
 		return queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Settle: settle, Done: done}, nil
 	}
-	p := queue.Permit{RetryAfter: v.Decision.RetryAfter, Own: v.Rule != nil && v.Rule.Scope == r.Lane.Scope}
-	if v.Rule != nil && !p.Own {
-		p.By = v.Rule.Name
+	p := queue.Permit{RetryAfter: v.Decision.RetryAfter}
+	for _, result := range v.Results() {
+		if result.Rule == v.Rule && result.Enforced && !result.Decision.Allowed {
+			p.By = queue.Claim{Rule: v.Rule.Name, Key: result.Key}
+			p.Own = v.Rule.Scope == r.Lane.Scope && result.Key == r.Lane.Key
+		}
+	}
+	if p.Own {
+		p.By = queue.Claim{}
 	}
 	switch {
 	case v.Decision.Reason == headgate.Banned:

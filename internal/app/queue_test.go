@@ -237,7 +237,7 @@ limits:
     on_limit: {action: queue, max_entries: 30, key_share: 20%}
 `
 
-// ordered sends n requests of a shop and returns how they were answered.
+// ordered sends n requests of a shop, or of several in as many lines, and returns how they were answered.
 func (f *fixture) ordered(t *testing.T, shop string, n int) (statuses []int) {
 	t.Helper()
 	for range n {
@@ -245,7 +245,7 @@ func (f *fixture) ordered(t *testing.T, shop string, n int) (statuses []int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("X-Shop", shop)
+		r.Header["X-Shop"] = strings.Split(shop, "\n")
 		res, err := f.client.Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -293,6 +293,23 @@ func TestOneKeyDoesNotFillTheQueue(t *testing.T) {
 	}
 	if _, text := drop(`{"key":{"header:X-Shop":"greedy"}}`); text != "{\"ids\":[]}\n" {
 		t.Errorf("there is nothing left: %s", text)
+	}
+}
+
+// A request with two keys waits with those of the key that refused it, and holds
+// up nothing of the other.
+func TestOneRequestDoesNotHoldAnothersKey(t *testing.T) {
+	f := run(t, strings.Replace(keyedQueueRules, "1/minute", "3/day", 1), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), inFile(t))
+	if diff := cmp.Diff([]int{200, 200, 200}, f.ordered(t, "attacker", 3)); diff != "" {
+		t.Fatal(diff)
+	}
+	for _, both := range [][]string{{"attacker", "victim"}, {"victim", "attacker"}} {
+		if diff := cmp.Diff([]int{202}, f.ordered(t, strings.Join(both, "\n"), 1)); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+	if diff := cmp.Diff([]int{200, 200, 200, 202}, f.ordered(t, "victim", 4)); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -36,10 +36,10 @@ func (q *Queue) attempt(l *lane, it *item) {
 	q.nudge() // there is room for another
 }
 
-// pause is until when a lane waits, or of it only what another rule would refuse.
+// pause is until when a lane waits, or of it only what another limit would refuse.
 type pause struct {
 	until time.Time
-	by    string
+	by    claimed
 }
 
 // try returns what becomes of it, and until when not to ask again.
@@ -58,7 +58,7 @@ func (q *Queue) try(l *lane, it *item, p *pause) fate {
 		if permit.RetryAfter < 0 {
 			return q.bury(it, &policy, cmp.Or(permit.Why, "its limit can never let it through"))
 		}
-		p.until, p.by = now.Add(q.patience(l, &permit)), permit.By
+		p.until, p.by = now.Add(q.patience(l, &permit)), claimed{permit.By.Rule, permit.By.Key}
 		return stays
 	}
 	l.refused.Store(0)

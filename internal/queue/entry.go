@@ -74,19 +74,39 @@ func (e *Entry) Size() int64 {
 
 // Idempotency returns what entries with the same idempotency key have in
 // common, and false if the entry has none. Keys of other senders, as far as the
-// limit or a field such as X-Api-Key tells them apart, are other keys: nobody gets
-// another's answer, or has a request swallowed by another's.
+// limit or a header field that may name the sender tells them apart, are other keys:
+// nobody gets another's answer, or has a request swallowed by another's.
 func (e *Entry) Idempotency() (hash [32]byte, ok bool) {
 	if e.IdempotencyKey == "" {
 		return hash, false
 	}
 	parts := []string{e.Scope, e.Key, e.IdempotencyKey}
 	for _, name := range slices.Sorted(maps.Keys(e.Header)) {
-		if strings.HasSuffix(name, "Key") && name != "Idempotency-Key" {
+		if mayName(name) {
 			parts = append(append(parts, name), e.Header[name]...)
 		}
 	}
 	return digest(parts...), true
+}
+
+// nobody are header fields, in lower case, that a sender may change from one try to
+// the next, and by which no service knows its senders. One that ends in a hyphen
+// stands for all that begin so. Authorization and Cookie are here since Fingerprint
+// looks at them: to repeat a key under another one is a mistake.
+var nobody = []string{
+	"authorization", "cookie", "idempotency-key", "accept", "accept-", "content-", "if-", "range", "date", "user-agent",
+	"cache-control", "pragma", "connection", "keep-alive", "te", "dnt", "priority", "origin", "referer", "from", "sec-",
+	"upgrade-insecure-requests", "save-data", "forwarded", "via", "x-forwarded-", "x-real-ip", "x-request-id", "x-request-start",
+	"x-correlation-id", "request-id", "correlation-id", "traceparent", "tracestate", "baggage", "b3", "x-b3-", "uber-trace-id",
+	"uberctx-", "sentry-trace", "x-datadog-", "x-amzn-trace-id", "x-cloud-trace-context", "x-retry-", "retry-", "x-attempt-",
+}
+
+// mayName reports whether a header field may name the sender.
+func mayName(name string) bool {
+	name = strings.ToLower(name)
+	return !slices.ContainsFunc(nobody, func(n string) bool {
+		return name == n || strings.HasSuffix(n, "-") && strings.HasPrefix(name, n)
+	})
 }
 
 // Fingerprint is equal for requests that ask for the same, in the name of the

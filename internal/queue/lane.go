@@ -37,11 +37,10 @@ type claimed struct{ rule, key string }
 // maxHeld is from how many on those are looked through for what is over.
 const maxHeld = 1000
 
-// stop lets the lane, or those of its entries that are under the same limit as it,
-// wait.
+// stop lets the lane wait, or those of its entries that the same key of another
+// limit would refuse.
 func (l *lane) stop(it *item, p *pause, now time.Time) {
-	isBy := func(c Claim) bool { return c.Rule == p.by }
-	if p.by == "" || !slices.ContainsFunc(it.ref.Claims, isBy) {
+	if !slices.ContainsFunc(it.ref.Claims, func(c Claim) bool { return claimed{c.Rule, c.Key} == p.by }) {
 		if p.until.After(l.gate) {
 			l.gate = p.until
 		}
@@ -53,11 +52,7 @@ func (l *lane) stop(it *item, p *pause, now time.Time) {
 	if len(l.held) >= maxHeld {
 		maps.DeleteFunc(l.held, func(_ claimed, until time.Time) bool { return !until.After(now) })
 	}
-	for _, c := range it.ref.Claims {
-		if isBy(c) {
-			l.held[claimed{c.Rule, c.Key}] = p.until
-		}
-	}
+	l.held[p.by] = p.until
 }
 
 // heldUntil returns until when other limits refuse it.

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"crypto/rand"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -22,7 +23,7 @@ func TestOtherLimitsHoldOnlyTheirOwn(t *testing.T) {
 			client := r.Claims[0].Key
 			asked[client]++
 			if left := 24*time.Hour - at.Sub(b.begin); client == "mallory" && left > 0 {
-				return queue.Permit{RetryAfter: left, By: "per-client"}, nil
+				return queue.Permit{RetryAfter: left, By: queue.Claim{Rule: "per-client", Key: client}}, nil
 			}
 			return queue.Permit{Allowed: true}, nil
 		}
@@ -64,20 +65,60 @@ func TestOtherLimitsHoldOnlyTheirOwn(t *testing.T) {
 	})
 }
 
+// One request under two keys, its sender's and another's, waits for the one that
+// refuses it, and holds up nobody else: neither those of the other key, whose lane
+// it is in, nor those that another limit counts under it.
+func TestOneKeyHoldsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		defer b.close()
+		b.mu.Lock()
+		b.policy.TTL = 48 * time.Hour
+		b.take = func(r *queue.Ref, _ time.Time) (queue.Permit, error) {
+			for _, c := range r.Claims {
+				if c.Key == "attacker" {
+					return queue.Permit{RetryAfter: 24 * time.Hour, By: queue.Claim{Rule: c.Rule, Key: c.Key}}, nil
+				}
+			}
+			return queue.Permit{Allowed: true}, nil
+		}
+		b.mu.Unlock()
+		for _, row := range []struct {
+			name string
+			keys []string
+		}{{"a1", []string{"attacker", "victim"}}, {"a2", []string{"victim"}}, {"a3", []string{"victim", "other"}}} {
+			e := b.entry(row.name)
+			for _, key := range row.keys {
+				e.Claims = append(e.Claims, queue.Claim{Rule: e.Rule, Key: key, Cost: 1})
+			}
+			if _, err := b.Accept(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		b.want("0s a2", "0s a3")
+	})
+}
+
 // The same idempotency key of another API key is another one.
 func TestIdempotencyKeysAreTheirSenders(t *testing.T) {
-	of := func(apiKey string) [32]byte {
-		e := queue.Entry{IdempotencyKey: "order-1", Header: http.Header{"Content-Type": {"a"}}}
-		if apiKey != "" {
-			e.Header["X-Api-Key"] = []string{apiKey}
-		}
+	of := func(name, value string) [32]byte {
+		e := queue.Entry{IdempotencyKey: "order-1", Header: http.Header{"Content-Type": {"a"}, "X-Request-Id": {rand.Text()}}}
+		e.Header.Set(name, value)
 		hash, ok := e.Idempotency()
 		if !ok {
 			t.Fatal("no idempotency key")
 		}
 		return hash
 	}
-	if again := of("a"); again != of("a") || again == of("b") || again == of("") {
-		t.Error("idempotency keys are told apart by something else than their senders")
+	for _, name := range []string{"X-Api-Key", "X-ApiKey", "X-Auth-Token", "X-User-Id", "X-Tenant", "Apikey"} {
+		if again := of(name, "a"); again != of(name, "a") || again == of(name, "b") || again == of("Date", "now") {
+			t.Errorf("%s does not tell senders apart", name)
+		}
+	}
+	for _, name := range []string{"Traceparent", "User-Agent", "X-Forwarded-For", "Sec-Ch-Ua", "If-None-Match", "X-Retry-Count"} {
+		if of(name, "a") != of(name, "b") {
+			t.Errorf("%s tells senders apart", name)
+		}
 	}
 }

@@ -21,11 +21,11 @@ type Permit struct {
 	// Why says what never lets it through, for whoever looks at the dead letter;
 	// empty if that is the size of the limit.
 	Why string
-	// Own says that it was the limit of the entry's own rule that refused, By which
-	// other rule it was: of entries that it would refuse too, none is asked about
-	// before RetryAfter, and the others of the lane go on.
+	// Own says that the lane's own limit refused. Otherwise By is the limit and the
+	// key that did: of entries that they would refuse too, none is asked about before
+	// RetryAfter, and the others of the lane go on.
 	Own bool
-	By  string
+	By  Claim
 	// Undo gives back what was taken, for an entry that was not sent. Settle
 	// charges what an entry has cost that was sent, by what came of it. Done ends
 	// what lasts as long as the request. Each may be nil.

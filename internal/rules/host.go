@@ -74,7 +74,7 @@ func (p *hostPattern) match(host string) bool {
 	if p.suffix == "" {
 		return host == p.exact
 	}
-	return len(host) > len(p.suffix) && strings.HasSuffix(host, p.suffix)
+	return strings.HasSuffix(host, p.suffix) // nginx takes .example.com for *.example.com too
 }
 
 // cleanHost returns host in lower case, without port, brackets and trailing

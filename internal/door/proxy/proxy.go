@@ -190,8 +190,8 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 		return
 	}
 	if x.queues {
-		if rule := p.queueing(r.Context(), &v); rule != nil {
-			p.lineUp(w, x, rule, &v)
+		if behind := p.queueing(r.Context(), &v); behind != nil {
+			p.lineUp(w, x, behind, &v)
 			return
 		}
 	}
@@ -260,7 +260,7 @@ func (p *Proxy) overLimit(w http.ResponseWriter, x *exchange, v *engine.Verdict)
 		}
 		p.pretend(w, x, v)
 	case engine.Queued:
-		p.enqueue(w, x, v.Rule, v)
+		p.enqueue(w, x, v.Rule, refused(v), v)
 	default:
 		p.refuse(w, x, v)
 	}

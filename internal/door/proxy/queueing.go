@@ -58,21 +58,20 @@ var (
 	errBusy     = errors.New("too many bodies are arriving")
 )
 
-// enqueue keeps a request that is over its limit and answers 202, or refuses
-// it.
-func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, rule *rules.Rule, v *engine.Verdict) {
+// enqueue keeps a request that is over its limit, or behind others of that key of
+// the rule, and answers 202, or refuses it.
+func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, rule *rules.Rule, key string, v *engine.Verdict) {
 	q, r := p.queues.current.Load(), x.in
 	if err := x.Refusal(); err != nil {
 		answer.Headers(w.Header(), x.dialect, x.policies...)
 		answer.Unauthorized(w, err)
 		return
 	}
-	key := r.Header.Get(idempotencyKey)
 	switch {
 	case q == nil || r.Header.Get("Upgrade") != "":
 		p.refuse(w, x, v)
 		return
-	case len(key) > maxIdempotencyKey:
+	case len(r.Header.Get(idempotencyKey)) > maxIdempotencyKey:
 		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the Idempotency-Key is longer than %d bytes", maxIdempotencyKey))
 		return
 	}
@@ -91,6 +90,7 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, rule *rules.Rule, v 
 		return
 	}
 	e := p.entry(x, rule, v, body)
+	e.Key = strings.Clone(key)
 	e.Expires = e.Accepted.Add(policy.TTL)
 	// The client may go away; what it asked for is kept all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), putTimeout)
@@ -165,9 +165,6 @@ func (p *Proxy) entry(x *exchange, rule *rules.Rule, v *engine.Verdict, body []b
 	}
 	for _, c := range v.Claims() {
 		e.Claims = append(e.Claims, queue.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost})
-		if c.Rule == rule.Name {
-			e.Key = c.Key
-		}
 	}
 	return e
 }
@@ -212,9 +209,9 @@ func (p *Proxy) accepted(w http.ResponseWriter, x *exchange, receipt queue.Recei
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// queueing returns the rule behind whose queue an admitted request has to line
-// up, since others of its key are there already; nil if there is none.
-func (p *Proxy) queueing(ctx context.Context, v *engine.Verdict) *rules.Rule {
+// queueing returns the result of the rule behind whose queue an admitted request
+// has to line up, since others of its key are there already; nil if there is none.
+func (p *Proxy) queueing(ctx context.Context, v *engine.Verdict) *engine.Result {
 	q := p.queues.current.Load()
 	if q == nil {
 		return nil
@@ -223,15 +220,27 @@ func (p *Proxy) queueing(ctx context.Context, v *engine.Verdict) *rules.Rule {
 	for i := range results {
 		r := &results[i]
 		if r.Enforced && r.Rule.OnLimit.Action == rules.Queue && q.Waiting(ctx, queue.Lane{Scope: r.Rule.Scope, Key: r.Key}) {
-			return r.Rule
+			return r
 		}
 	}
 	return nil
 }
 
-// lineUp puts an admitted request behind others of its key. What it has taken
-// is given back.
-func (p *Proxy) lineUp(w http.ResponseWriter, x *exchange, rule *rules.Rule, v *engine.Verdict) {
+// refused returns the key of v.Rule that refused: a request may have several, and
+// waits with others of this one.
+func refused(v *engine.Verdict) (key string) {
+	for _, r := range v.Results() {
+		if r.Rule == v.Rule && r.Enforced && !r.Decision.Allowed {
+			key = r.Key
+		}
+	}
+	return key
+}
+
+// lineUp puts an admitted request behind others of a key. What it has taken is
+// given back.
+func (p *Proxy) lineUp(w http.ResponseWriter, x *exchange, behind *engine.Result, v *engine.Verdict) {
+	rule := behind.Rule
 	if err := p.options.Engine.Undo(context.WithoutCancel(x.in.Context()), v, p.options.Clock().UnixMicro()); err != nil {
 		p.options.Logger.Debug("what a queued request took was not given back", "err", err)
 	}
@@ -241,7 +250,7 @@ func (p *Proxy) lineUp(w http.ResponseWriter, x *exchange, rule *rules.Rule, v *
 			d.Allowed, d.Reason, d.Remaining, d.RetryAfter = false, headgate.Limited, 0, max(d.ResetAfter, time.Second)
 		}
 	}
-	p.enqueue(w, x, rule, v)
+	p.enqueue(w, x, rule, behind.Key, v)
 }
 
 // status answers GET of the status path with an id.

@@ -205,7 +205,7 @@ func TestWhatCannotBeQueuedIsRefused(t *testing.T) {
 			{"another request with the same key", "c", "k", "", http.StatusUnprocessableEntity},
 			{"a key without end", "", strings.Repeat("k", 513), "", http.StatusBadRequest},
 		} {
-			header := []string{"X-Case", c.name}
+			header := []string{"X-Request-Id", c.name}
 			if c.key != "" {
 				header = append(header, "Idempotency-Key", c.key)
 			}
