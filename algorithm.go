@@ -32,21 +32,12 @@ const (
 
 // String returns the name that rules use, such as token_bucket.
 func (a Algorithm) String() string {
-	switch a {
-	case TokenBucket:
-		return "token_bucket"
-	case LeakyBucket:
-		return "leaky_bucket"
-	case FixedWindow:
-		return "fixed_window"
-	case SlidingLog:
-		return "sliding_log"
-	case SlidingWindow:
-		return "sliding_window"
-	case SlidingBuckets:
-		return "sliding_buckets"
-	case Concurrency:
-		return "concurrency"
+	if a <= Concurrency {
+		return [...]string{
+			TokenBucket: "token_bucket", LeakyBucket: "leaky_bucket", FixedWindow: "fixed_window",
+			SlidingLog: "sliding_log", SlidingWindow: "sliding_window", SlidingBuckets: "sliding_buckets",
+			Concurrency: "concurrency",
+		}[a]
 	}
 	return numbered("algorithm", uint8(a))
 }
@@ -103,13 +94,10 @@ const (
 
 // String returns the name that rules use: weighted, lenient or strict.
 func (e Edge) String() string {
-	switch e {
-	case EdgeWeighted:
-		return "weighted"
-	case EdgeLenient:
-		return "lenient"
-	case EdgeStrict:
-		return "strict"
+	if e <= EdgeStrict {
+		return [...]string{
+			EdgeWeighted: "weighted", EdgeLenient: "lenient", EdgeStrict: "strict",
+		}[e]
 	}
 	return numbered("edge", uint8(e))
 }
@@ -131,21 +119,11 @@ const (
 
 // String returns the unit's name in lower case, such as day.
 func (u CalendarUnit) String() string {
-	switch u {
-	case NoCalendar:
-		return "none"
-	case Minute:
-		return "minute"
-	case Hour:
-		return "hour"
-	case Day:
-		return "day"
-	case Week:
-		return "week"
-	case Month:
-		return "month"
-	case Year:
-		return "year"
+	if u <= Year {
+		return [...]string{
+			NoCalendar: "none", Minute: "minute", Hour: "hour", Day: "day", Week: "week", Month: "month",
+			Year: "year",
+		}[u]
 	}
 	return numbered("unit", uint8(u))
 }

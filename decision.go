@@ -41,29 +41,12 @@ const (
 
 // String returns the name used in JSON, such as limited.
 func (r Reason) String() string {
-	switch r {
-	case OK:
-		return "ok"
-	case Limited:
-		return "limited"
-	case TooLarge:
-		return "too_large"
-	case FailOpen:
-		return "fail_open"
-	case FailClosed:
-		return "fail_closed"
-	case Fallback:
-		return "fallback"
-	case Cached:
-		return "cached"
-	case Shadow:
-		return "shadow"
-	case NoLimit:
-		return "unlimited"
-	case Banned:
-		return "banned"
-	case Expired:
-		return "expired"
+	if r <= Expired {
+		return [...]string{
+			OK: "ok", Limited: "limited", TooLarge: "too_large", FailOpen: "fail_open", FailClosed: "fail_closed",
+			Fallback: "fallback", Cached: "cached", Shadow: "shadow", NoLimit: "unlimited", Banned: "banned",
+			Expired: "expired",
+		}[r]
 	}
 	return numbered("reason", uint8(r))
 }

@@ -101,49 +101,28 @@ const (
 )
 
 func (p problem) String() string {
-	switch p {
-	case unset:
-		return "unset (for no limit at all use Unlimited)"
-	case valid:
-		return "valid"
-	case badLimit:
-		return "the limit must be from 0 to " + strconv.FormatInt(MaxLimit, 10)
-	case badPeriod:
-		return "the period must be a whole number of microseconds, more than 0 and at most 407 days"
-	case badBurst:
-		return "the burst must be from 1 to " + strconv.FormatInt(MaxLimit, 10)
-	case badRounding:
-		return "the burst is too large for so slow a rate to be counted exactly"
-	case badCalendar:
-		return "a calendar window must be a minute, hour, day, week, month or year of a fixed window on the clock"
-	case badBuckets:
-		return "the number of sub-windows must be from 1 to " + strconv.Itoa(MaxBuckets) + " and at most the period's microseconds"
-	case badAlgorithm:
-		return "unknown algorithm, anchor or edge"
-	case badLog:
-		return "a sliding log keeps every request: its limit must be at most " + strconv.Itoa(MaxLog)
-	case strayBurst:
-		return "only token_bucket and leaky_bucket have a burst"
-	case strayAnchor:
-		return "only fixed_window has an anchor"
-	case strayBuckets:
-		return "only sliding_buckets has sub-windows"
-	case strayDenied:
-		return "only sliding_log can count refused requests"
-	case badShare:
-		return "a share must be more than 0 and at most 1"
-	case badDelayAfter:
-		return "the number of requests that do not wait must be from 1 to the burst"
-	case badMaxWait:
-		return "the longest wait must be a whole number of microseconds, more than 0 and at most 407 days"
-	case strayDelay:
-		return "only leaky_bucket makes requests wait"
-	case badConcurrency:
-		return "at most " + strconv.Itoa(MaxConcurrent) + " may be under way at the same time"
-	case strayLease:
-		return "only a limit of what is under way has leases"
-	}
-	return "invalid"
+	return [...]string{
+		unset:          "unset (for no limit at all use Unlimited)",
+		valid:          "valid",
+		badLimit:       "the limit must be from 0 to " + strconv.FormatInt(MaxLimit, 10),
+		badPeriod:      "the period must be a whole number of microseconds, more than 0 and at most 407 days",
+		badBurst:       "the burst must be from 1 to " + strconv.FormatInt(MaxLimit, 10),
+		badRounding:    "the burst is too large for so slow a rate to be counted exactly",
+		badCalendar:    "a calendar window must be a minute, hour, day, week, month or year of a fixed window on the clock",
+		badBuckets:     "the number of sub-windows must be from 1 to " + strconv.Itoa(MaxBuckets) + " and at most the period's microseconds",
+		badAlgorithm:   "unknown algorithm, anchor or edge",
+		badLog:         "a sliding log keeps every request: its limit must be at most " + strconv.Itoa(MaxLog),
+		strayBurst:     "only token_bucket and leaky_bucket have a burst",
+		strayAnchor:    "only fixed_window has an anchor",
+		strayBuckets:   "only sliding_buckets has sub-windows",
+		strayDenied:    "only sliding_log can count refused requests",
+		badShare:       "a share must be more than 0 and at most 1",
+		badDelayAfter:  "the number of requests that do not wait must be from 1 to the burst",
+		badMaxWait:     "the longest wait must be a whole number of microseconds, more than 0 and at most 407 days",
+		strayDelay:     "only leaky_bucket makes requests wait",
+		badConcurrency: "at most " + strconv.Itoa(MaxConcurrent) + " may be under way at the same time",
+		strayLease:     "only a limit of what is under way has leases",
+	}[p]
 }
 
 // compile returns the Limit of r with everything derived filled in and its

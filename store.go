@@ -37,27 +37,11 @@ const (
 
 // String returns the kind's name in lower case, such as take_up_to.
 func (k Kind) String() string {
-	switch k {
-	case Take:
-		return "take"
-	case TakeUpTo:
-		return "take_up_to"
-	case Peek:
-		return "peek"
-	case Charge:
-		return "charge"
-	case Refund:
-		return "refund"
-	case Grant:
-		return "grant"
-	case Reset:
-		return "reset"
-	case Reserve:
-		return "reserve"
-	case Release:
-		return "release"
-	case Renew:
-		return "renew"
+	if k <= Renew {
+		return [...]string{
+			Take: "take", TakeUpTo: "take_up_to", Peek: "peek", Charge: "charge", Refund: "refund", Grant: "grant",
+			Reset: "reset", Reserve: "reserve", Release: "release", Renew: "renew",
+		}[k]
 	}
 	return numbered("kind", uint8(k))
 }
