@@ -20,23 +20,11 @@ func Validate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option
 	return err
 }
 
-// check is one limit of an interceptor.
-type check struct {
-	name    string // in refusals
-	given   string // the name, if an option has given it; it is the scope of the counts
-	by      By
-	cost    func(*Call) int64
-	limitBy func(*Call) (headgate.Limit, bool) // nil without one
-}
-
 // gate is what all interceptors share.
 type gate struct {
 	config
-	limiter *headgate.Limiter
-	checks  []check
-	ops     []headgate.Op // of the checks: what is the same for every call
-	scopes  checks.Scopes
-	client  bool
+	limits checks.Limits[*Call]
+	client bool
 }
 
 func newGate(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Option) *gate {
@@ -52,15 +40,16 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Opt
 	if err := checks.Limiter(limiter); err != nil {
 		return nil, fmt.Errorf("grpclimit: %w", err)
 	}
-	g := &gate{limiter: limiter, config: config{name: "default", by: by, cost: func(*Call) int64 { return 1 }}}
+	g := &gate{config: config{one: checks.Options[*Call]{Name: "default", Key: by, Cost: func(*Call) int64 { return 1 }}}}
+	g.limits.Limiter = limiter
 	if err := g.set(options); err != nil {
 		return nil, err
 	}
-	if err := g.add(&g.config, limit); err != nil {
+	if err := g.add(g.one, limit); err != nil {
 		return nil, err
 	}
 	for i := 0; i < len(g.also); i++ {
-		more := config{name: g.name + "-" + strconv.Itoa(i+2), by: g.by, cost: g.cost}
+		more := config{one: checks.Options[*Call]{Name: g.one.Name + "-" + strconv.Itoa(i+2), Key: g.one.Key, Cost: g.one.Cost}}
 		if err := more.set(g.also[i].options); err != nil {
 			return nil, err
 		}
@@ -68,13 +57,13 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Opt
 			return nil, fmt.Errorf("grpclimit: %s inside Also has no effect: give it to the interceptor, it holds for all its limits", option)
 		}
 		g.also = append(g.also, more.also...)
-		if err := g.add(&more, g.also[i].limit); err != nil {
+		if err := g.add(more.one, g.also[i].limit); err != nil {
 			return nil, err
 		}
 	}
-	if g.maxWait > 0 && !slices.ContainsFunc(g.checks, func(k check) bool { return k.limitBy != nil }) &&
-		!slices.ContainsFunc(g.ops, func(op headgate.Op) bool { return op.Limit.Algorithm() != headgate.Concurrency }) {
-		return nil, fmt.Errorf("grpclimit: Wait of the limit %q has no effect on Concurrent: nobody knows when one of those under way will end", g.name)
+	if g.maxWait > 0 && !g.limits.Vary() &&
+		!slices.ContainsFunc(g.limits.Ops, func(op headgate.Op) bool { return op.Limit.Algorithm() != headgate.Concurrency }) {
+		return nil, fmt.Errorf("grpclimit: Wait of the limit %q has no effect on Concurrent: nobody knows when one of those under way will end", g.one.Name)
 	}
 	return g, nil
 }
@@ -83,25 +72,25 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, by By, options []Opt
 func (c *config) set(options []Option) error {
 	for i, o := range options {
 		if o == nil {
-			return fmt.Errorf("grpclimit: option %d of the limit %q is nil", i+1, c.name)
+			return fmt.Errorf("grpclimit: option %d of the limit %q is nil", i+1, c.one.Name)
 		}
 		o.apply(c)
 	}
-	if err := c.options.Err(); err != nil {
-		return fmt.Errorf("grpclimit: the limit %q: %w", c.name, err)
+	if err := c.one.Err(); err != nil {
+		return fmt.Errorf("grpclimit: the limit %q: %w", c.one.Name, err)
 	}
 	for _, method := range c.only {
 		if why := notMethod(method); why != "" {
-			return fmt.Errorf("grpclimit: Methods of the limit %q: %q is no full name of a method, such as /package.Service/Method: %s", c.name, method, why)
+			return fmt.Errorf("grpclimit: Methods of the limit %q: %q is no full name of a method, such as /package.Service/Method: %s", c.one.Name, method, why)
 		}
 	}
 	switch {
 	case c.maxWait < 0:
-		return fmt.Errorf("grpclimit: Wait of the limit %q is negative", c.name)
-	case c.by == nil:
-		return fmt.Errorf("grpclimit: the function of By of the limit %q is nil: a By is nil of a key that metadata cannot have, and of no parts or nil ones", c.name)
-	case c.cost == nil:
-		return fmt.Errorf("grpclimit: the function of Cost of the limit %q is nil", c.name)
+		return fmt.Errorf("grpclimit: Wait of the limit %q is negative", c.one.Name)
+	case c.one.Key == nil:
+		return fmt.Errorf("grpclimit: the function of By of the limit %q is nil: a By is nil of a key that metadata cannot have, and of no parts or nil ones", c.one.Name)
+	case c.one.Cost == nil:
+		return fmt.Errorf("grpclimit: the function of Cost of the limit %q is nil", c.one.Name)
 	}
 	return nil
 }
@@ -120,38 +109,12 @@ func (c *config) whole() string {
 	return ""
 }
 
-// add adds the check of a limit.
-func (g *gate) add(c *config, limit headgate.Limit) error {
-	k := check{name: c.name, given: c.given, by: c.by, cost: c.cost, limitBy: c.limitBy}
-	if err := limit.Validate(); err != nil {
-		return fmt.Errorf("grpclimit: the limit %q: %w", k.nameOf(limit), err)
+// add adds a limit.
+func (g *gate) add(o checks.Options[*Call], limit headgate.Limit) error {
+	if err := g.limits.Add(o, limit); err != nil {
+		return fmt.Errorf("grpclimit: %w", err)
 	}
-	if err := g.scopes.Add(checks.Check{Name: k.given, Limit: limit, Varies: k.limitBy != nil}); err != nil {
-		return fmt.Errorf("grpclimit: the limit %q: %w", k.nameOf(limit), err)
-	}
-	g.ops = append(g.ops, headgate.Op{Scope: g.scopes.Of(len(g.checks), limit), Limit: limit})
-	g.checks = append(g.checks, k)
 	return nil
-}
-
-// nameOf returns what the check is called when it holds a call to limit.
-func (k *check) nameOf(limit headgate.Limit) string {
-	if k.given == "" && limit.Name() != "" {
-		return limit.Name()
-	}
-	return k.name
-}
-
-// limitOf gives op, that of the check in a place, the limit of c.
-func (g *gate) limitOf(place int, op *headgate.Op, c *Call) {
-	choose := g.checks[place].limitBy
-	if choose == nil {
-		return
-	}
-	if limit, ok := choose(c); ok {
-		op.Limit = limit
-		op.Scope = g.scopes.Of(place, limit)
-	}
 }
 
 // notMethod returns why no call has a method of that name; empty if one may.

@@ -43,8 +43,8 @@ func (c *Call) Metadata(key string) []string {
 type By func(*Call) (key string, ok bool)
 
 func (b By) apply(c *config) {
-	c.options.Once("By")
-	c.by = b
+	c.one.Once("By")
+	c.one.Key = b
 }
 
 // ByPeer counts by the address of the peer, without its port, IPv6 by its /64.

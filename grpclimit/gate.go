@@ -20,19 +20,12 @@ func (g *gate) admit(c *Call) (places, error) {
 		return places{}, nil
 	}
 	c.client = g.client
-	ops := slices.Clone(g.ops)
-	for i := range g.checks {
-		k, op := &g.checks[i], &ops[i]
-		g.limitOf(i, op, c)
-		if key, ok := k.by(c); ok {
-			op.Key = key // else empty, which is no key of a call that says who it is
-		}
-		op.Cost = k.cost(c)
-	}
+	ops := slices.Clone(g.limits.Ops)
+	g.limits.About(c, ops)
 	left, decisions := g.maxWait, make([]headgate.Decision, len(ops))
 	for {
-		asked := g.limiter.Now()
-		tightest, err := g.scopes.AllowAll(c.Context, g.limiter, ops, decisions)
+		asked := g.limits.Limiter.Now()
+		tightest, err := g.limits.AllowAll(c.Context, ops, decisions)
 		if err != nil && g.onError != nil {
 			g.onError(c.Context, err)
 		}
@@ -49,7 +42,7 @@ func (g *gate) admit(c *Call) (places, error) {
 			return places{}, g.refusal(ops, decisions)
 		}
 		left -= wait
-		if err := g.limiter.Sleep(c.Context, wait); err != nil {
+		if err := g.limits.Limiter.Sleep(c.Context, wait); err != nil {
 			return places{}, status.FromContextError(err).Err()
 		}
 	}
@@ -65,11 +58,11 @@ func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate
 	if delay <= 0 {
 		return nil
 	}
-	err := g.limiter.Sleep(ctx, delay)
+	err := g.limits.Limiter.Sleep(ctx, delay)
 	if err == nil {
 		return nil
 	}
-	if e := g.limiter.GiveBack(context.WithoutCancel(ctx), ops, decisions, g.limiter.Now().Sub(asked)); e != nil && g.onError != nil {
+	if e := g.limits.Limiter.GiveBack(context.WithoutCancel(ctx), ops, decisions, g.limits.Limiter.Now().Sub(asked)); e != nil && g.onError != nil {
 		g.onError(ctx, e)
 	}
 	return status.FromContextError(err).Err()
@@ -89,7 +82,7 @@ func (g *gate) refusal(ops []headgate.Op, decisions []headgate.Decision) error {
 		if d.Allowed {
 			continue
 		}
-		name := g.checks[i].nameOf(ops[i].Limit)
+		name := g.limits.NameOf(i, ops[i].Limit)
 		quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{
 			Subject: "limit:" + name, Description: ops[i].Limit.String(),
 		})

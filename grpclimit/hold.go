@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/checks"
 )
 
 // places are the leases that a call has taken of limits of headgate.Concurrent.
@@ -15,23 +16,14 @@ type places struct {
 
 // hold keeps the leases among decisions.
 func (g *gate) hold(ctx context.Context, ops []headgate.Op, decisions []headgate.Decision) places {
-	p := places{gate: g, ctx: ctx}
-	for i, d := range decisions {
-		if d.Lease != 0 {
-			l := g.limiter.LeaseOf(ops[i], d)
-			l.Keep()
-			p.leases = append(p.leases, l)
-		}
-	}
-	return p
+	return places{g, ctx, g.limits.Keep(ops, func(i int) *headgate.Decision { return &decisions[i] })}
 }
 
 // end gives them back. A second end does nothing.
 func (p *places) end() {
-	for _, l := range p.leases {
-		// The caller may be gone; its place is free all the same.
-		if _, err := l.Release(context.WithoutCancel(p.ctx)); err != nil && p.gate.onError != nil {
+	checks.Release(p.ctx, p.leases, func(err error) {
+		if p.gate.onError != nil {
 			p.gate.onError(p.ctx, err)
 		}
-	}
+	})
 }

@@ -20,23 +20,19 @@ func (o option) apply(c *config) { o(c) }
 // single is an option of which a second would replace the first.
 func single(name string, o option) Option {
 	return option(func(c *config) {
-		c.options.Once(name)
+		c.one.Once(name)
 		o(c)
 	})
 }
 
 // config collects what the options of one limit say.
 type config struct {
-	name    string
-	given   string // the name, if an option or the limit has given it
-	by      By
-	cost    func(*Call) int64
-	limitBy func(*Call) (headgate.Limit, bool) // nil without one
+	one checks.Options[*Call]
+
 	only    []string
 	maxWait time.Duration
 	onError func(context.Context, error)
 	also    []also
-	options checks.Given
 }
 
 type also struct {
@@ -49,12 +45,14 @@ type also struct {
 // the same keys together, and keep their counts when their numbers change. Limits
 // without a name count together only if they are the same.
 func Name(name string) Option {
-	return single("Name", func(c *config) { c.name, c.given = name, name })
+	return single("Name", func(c *config) { c.one.Name, c.one.Scope = name, name })
 }
 
 // Cost sets what a call takes instead of 1. Of cost 0 it passes if anything
 // would; of a negative one it is refused.
-func Cost(cost func(*Call) int64) Option { return single("Cost", func(c *config) { c.cost = cost }) }
+func Cost(cost func(*Call) int64) Option {
+	return single("Cost", func(c *config) { c.one.Cost = cost })
+}
 
 // LimitBy lets each call have its own limit, such as that of its user's plan or of
 // its method. Calls for which it returns false have the limit that the interceptor
@@ -63,7 +61,7 @@ func Cost(cost func(*Call) int64) Option { return single("Cost", func(c *config)
 // count of a key. An invalid limit, or two of one name for one call, refuses it with
 // UNAVAILABLE, and [OnError] is told why; for no limit at all there is [headgate.Unlimited].
 func LimitBy(choose func(*Call) (headgate.Limit, bool)) Option {
-	return single("LimitBy", func(c *config) { c.limitBy = choose })
+	return single("LimitBy", func(c *config) { c.one.LimitBy = choose })
 }
 
 // Methods limits only these methods, by their full names, such as
@@ -71,7 +69,7 @@ func LimitBy(choose func(*Call) (headgate.Limit, bool)) Option {
 // interceptor.
 func Methods(names ...string) Option {
 	return option(func(c *config) {
-		checks.Some(&c.options, "Methods", names)
+		checks.Some(&c.one.Given, "Methods", names)
 		c.only = append(c.only, names...)
 	})
 }

@@ -20,29 +20,21 @@ func Validate(limiter *headgate.Limiter, limit headgate.Limit, options ...Option
 	return err
 }
 
-// check is one limit of a gate.
-type check struct {
-	name    string // in header fields
-	given   string // the name, if an option has given it; it is the scope of the counts
-	by      By
-	cost    func(*http.Request) int64
-	limitBy func(*http.Request) (headgate.Limit, bool) // nil without one
-}
-
 // build returns a gate, or what is wrong with its arguments.
 func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option) (*Gate, error) {
 	if err := checks.Limiter(limiter); err != nil {
 		return nil, fmt.Errorf("httplimit: %w", err)
 	}
-	g := &Gate{limiter: limiter, config: config{name: "default", by: ByIP(), cost: one}}
+	g := &Gate{config: config{one: checks.Options[*http.Request]{Name: "default", Key: ByIP(), Cost: one}}}
+	g.limits.Limiter = limiter
 	if err := g.set(options); err != nil {
 		return nil, err
 	}
-	if err := g.add(&g.config, limit); err != nil {
+	if err := g.add(g.one, limit); err != nil {
 		return nil, err
 	}
 	for i := 0; i < len(g.also); i++ {
-		more := config{name: g.name + "-" + strconv.Itoa(i+2), by: g.by, cost: g.cost}
+		more := config{one: checks.Options[*http.Request]{Name: g.one.Name + "-" + strconv.Itoa(i+2), Key: g.one.Key, Cost: g.one.Cost}}
 		if err := more.set(g.also[i].options); err != nil {
 			return nil, err
 		}
@@ -50,7 +42,7 @@ func build(limiter *headgate.Limiter, limit headgate.Limit, options []Option) (*
 			return nil, fmt.Errorf("httplimit: %s inside Also has no effect: give it to the middleware, it holds for all its limits", option)
 		}
 		g.also = append(g.also, more.also...)
-		if err := g.add(&more, g.also[i].limit); err != nil {
+		if err := g.add(more.one, g.also[i].limit); err != nil {
 			return nil, err
 		}
 	}
@@ -64,26 +56,26 @@ func one(*http.Request) int64 { return 1 }
 func (c *config) set(options []Option) error {
 	for i, o := range options {
 		if o == nil {
-			return fmt.Errorf("httplimit: option %d of the limit %q is nil", i+1, c.name)
+			return fmt.Errorf("httplimit: option %d of the limit %q is nil", i+1, c.one.Name)
 		}
 		o.apply(c)
 	}
-	if err := c.options.Err(); err != nil {
-		return fmt.Errorf("httplimit: the limit %q: %w", c.name, err)
+	if err := c.one.Err(); err != nil {
+		return fmt.Errorf("httplimit: the limit %q: %w", c.one.Name, err)
 	}
 	for _, status := range c.refund {
 		if status < 100 || status > 999 {
-			return fmt.Errorf("httplimit: RefundIf of the limit %q: %d is no status", c.name, status)
+			return fmt.Errorf("httplimit: RefundIf of the limit %q: %d is no status", c.one.Name, status)
 		}
 	}
 	switch {
 	case c.dialect > Draft03:
-		return fmt.Errorf("httplimit: the limit %q: there is no %s", c.name, c.dialect)
-	case c.by == nil:
+		return fmt.Errorf("httplimit: the limit %q: there is no %s", c.one.Name, c.dialect)
+	case c.one.Key == nil:
 		return fmt.Errorf("%w: a By is nil of a name that cannot be one, of a network that is not valid, and of no parts or nil ones", c.lacks("By"))
 	case c.onLimit != nil && isNilFunc(c.onLimit):
 		return c.lacks("OnLimit")
-	case c.cost == nil:
+	case c.one.Cost == nil:
 		return c.lacks("Cost")
 	}
 	return nil
@@ -97,7 +89,7 @@ func isNilFunc(h http.Handler) bool {
 }
 
 func (c *config) lacks(option string) error {
-	return errors.New("httplimit: the function of " + option + " of the limit " + strconv.Quote(c.name) + " is nil")
+	return errors.New("httplimit: the function of " + option + " of the limit " + strconv.Quote(c.one.Name) + " is nil")
 }
 
 // whole returns the name of an option of c that is not of one limit; empty if there
@@ -116,36 +108,10 @@ func (c *config) whole() string {
 	return ""
 }
 
-// add adds the check of a limit.
-func (g *Gate) add(c *config, limit headgate.Limit) error {
-	k := check{name: c.name, given: c.given, by: c.by, cost: c.cost, limitBy: c.limitBy}
-	if err := limit.Validate(); err != nil {
-		return fmt.Errorf("httplimit: the limit %q: %w", k.nameOf(limit), err)
+// add adds a limit.
+func (g *Gate) add(o checks.Options[*http.Request], limit headgate.Limit) error {
+	if err := g.limits.Add(o, limit); err != nil {
+		return fmt.Errorf("httplimit: %w", err)
 	}
-	if err := g.scopes.Add(checks.Check{Name: k.given, Limit: limit, Varies: k.limitBy != nil}); err != nil {
-		return fmt.Errorf("httplimit: the limit %q: %w", k.nameOf(limit), err)
-	}
-	g.ops = append(g.ops, headgate.Op{Scope: g.scopes.Of(len(g.checks), limit), Limit: limit})
-	g.checks = append(g.checks, k)
 	return nil
-}
-
-// nameOf returns what the check is called when it holds a request to limit.
-func (k *check) nameOf(limit headgate.Limit) string {
-	if k.given == "" && limit.Name() != "" {
-		return limit.Name()
-	}
-	return k.name
-}
-
-// limitOf gives op, that of the check in a place, the limit of r.
-func (g *Gate) limitOf(place int, op *headgate.Op, r *http.Request) {
-	choose := g.checks[place].limitBy
-	if choose == nil {
-		return
-	}
-	if limit, ok := choose(r); ok {
-		op.Limit = limit
-		op.Scope = g.scopes.Of(place, limit)
-	}
 }

@@ -28,8 +28,8 @@ import (
 type By func(*http.Request) (key string, ok bool)
 
 func (b By) apply(c *config) {
-	c.options.Once("By")
-	c.by = b
+	c.one.Once("By")
+	c.one.Key = b
 }
 
 // ByIP counts by the client's address, IPv6 by its /64. That is the address of

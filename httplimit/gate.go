@@ -18,10 +18,7 @@ import (
 // made so.
 type Gate struct {
 	config
-	limiter *headgate.Limiter
-	checks  []check
-	ops     []headgate.Op // of the checks: what is the same for every request
-	scopes  checks.Scopes
+	limits checks.Limits[*http.Request]
 }
 
 // NewGate returns a gate for the same arguments as [New], and panics like it.
@@ -57,8 +54,8 @@ func (g *Gate) Enter(ctx context.Context, w http.ResponseWriter, r *http.Request
 		g.reject(w, r, &p.ticket)
 		return p, false
 	}
-	p.hold()
-	if err := g.limiter.Sleep(ctx, p.delay()); err != nil {
+	p.leases = g.limits.Keep(p.ops, func(i int) *headgate.Decision { return &p.policies[i].Decision })
+	if err := g.limits.Limiter.Sleep(ctx, p.delay()); err != nil {
 		p.giveBack()
 		p.End()
 		answer.Problem(w, http.StatusServiceUnavailable, "The request was given up while it waited for its turn.")
@@ -83,6 +80,21 @@ func (p *Pass) Leave(status int) {
 	}
 }
 
+// Holds reports whether the request has places of limits of headgate.Concurrent,
+// which are its own until End. For a framework that streams answers after its
+// handler has returned, it tells which of them have to call End when that is done.
+func (p *Pass) Holds() bool { return len(p.leases) > 0 }
+
+// End gives back what the request has taken of limits of headgate.Concurrent.
+// It has to be called when the request is over, also if its handler has
+// panicked: defer it. A second End does nothing.
+func (p *Pass) End() {
+	if len(p.leases) > 0 {
+		checks.Release(p.ctx, p.leases, func(err error) { p.gate.report(p.r, err) })
+		p.leases = nil
+	}
+}
+
 // ticket is what one request has taken.
 type ticket struct {
 	at       time.Time
@@ -93,27 +105,16 @@ type ticket struct {
 
 // take asks for everything that r needs, all or nothing.
 func (g *Gate) take(ctx context.Context, r *http.Request) ticket {
-	t := ticket{
-		at:       g.limiter.Now(),
-		ops:      make([]headgate.Op, len(g.checks)),
-		policies: make([]answer.Policy, len(g.checks)),
-	}
-	copy(t.ops, g.ops)
-	for i := range g.checks {
-		c, op := &g.checks[i], &t.ops[i]
-		g.limitOf(i, op, r)
-		if key, ok := c.by(r); ok {
-			op.Key = key // else empty, which is no key of a request that says who it is
-		}
-		op.Cost = c.cost(r)
-		t.policies[i] = answer.Policy{Name: c.nameOf(op.Limit), Limit: op.Limit, At: t.at.UnixMicro()}
-	}
-	decisions := make([]headgate.Decision, len(g.checks))
-	tightest, err := g.scopes.AllowAll(ctx, g.limiter, t.ops, decisions)
+	t := ticket{at: g.limits.Limiter.Now(), ops: make([]headgate.Op, len(g.limits.Ops)), policies: make([]answer.Policy, len(g.limits.Ops))}
+	copy(t.ops, g.limits.Ops)
+	g.limits.About(r, t.ops)
+	decisions := make([]headgate.Decision, len(t.ops))
+	tightest, err := g.limits.AllowAll(ctx, t.ops, decisions)
 	g.report(r, err)
 	t.decision = tightest
 	for i := range decisions {
-		t.policies[i].Decision = decisions[i]
+		limit := t.ops[i].Limit
+		t.policies[i] = answer.Policy{Name: g.limits.NameOf(i, limit), Limit: limit, At: t.at.UnixMicro(), Decision: decisions[i]}
 	}
 	return t
 }
@@ -154,7 +155,7 @@ func (p *Pass) giveBack() {
 	}
 	// The client may be gone; what it did not use has to be returned anyway.
 	ctx := context.WithoutCancel(p.ctx)
-	p.gate.report(p.r, p.gate.limiter.GiveBack(ctx, p.ops, decisions, p.gate.limiter.Now().Sub(p.at)))
+	p.gate.report(p.r, p.gate.limits.Limiter.GiveBack(ctx, p.ops, decisions, p.gate.limits.Limiter.Now().Sub(p.at)))
 }
 
 func (g *Gate) report(r *http.Request, err error) {

@@ -21,24 +21,20 @@ func (o option) apply(c *config) { o(c) }
 // single is an option of which a second would replace the first.
 func single(name string, o option) Option {
 	return option(func(c *config) {
-		c.options.Once(name)
+		c.one.Once(name)
 		o(c)
 	})
 }
 
 // config collects what the options of one limit say.
 type config struct {
-	name    string
-	given   string // the name, if an option or the limit has given it
-	by      By
-	cost    func(*http.Request) int64
-	limitBy func(*http.Request) (headgate.Limit, bool) // nil without one
+	one checks.Options[*http.Request]
+
 	refund  []int
 	dialect Dialect
 	onLimit http.Handler
 	onError func(*http.Request, error)
 	also    []also
-	options checks.Given
 }
 
 type also struct {
@@ -53,13 +49,13 @@ type also struct {
 // them where even the same limit is to count apart, as for /login and /register,
 // or by different things.
 func Name(name string) Option {
-	return single("Name", func(c *config) { c.name, c.given = name, name })
+	return single("Name", func(c *config) { c.one.Name, c.one.Scope = name, name })
 }
 
 // Cost sets what a request takes instead of 1. A request of cost 0 passes if
 // anything would; a negative one is refused.
 func Cost(cost func(*http.Request) int64) Option {
-	return single("Cost", func(c *config) { c.cost = cost })
+	return single("Cost", func(c *config) { c.one.Cost = cost })
 }
 
 // LimitBy lets each request have its own limit, such as that of its user's plan:
@@ -76,7 +72,7 @@ func Cost(cost func(*http.Request) int64) Option {
 // limit starts afresh. An invalid limit, or two of one name for one request, refuses
 // it with 503, and [OnError] is told why; for no limit at all there is [headgate.Unlimited].
 func LimitBy(choose func(*http.Request) (headgate.Limit, bool)) Option {
-	return single("LimitBy", func(c *config) { c.limitBy = choose })
+	return single("LimitBy", func(c *config) { c.one.LimitBy = choose })
 }
 
 // RefundIf gives a request's cost back if the handler answers with one of
@@ -90,7 +86,7 @@ func LimitBy(choose func(*http.Request) (headgate.Limit, bool)) Option {
 // hung up before the handler returned, so that to hang up is never cheaper.
 func RefundIf(status ...int) Option {
 	return option(func(c *config) {
-		checks.Some(&c.options, "RefundIf", status)
+		checks.Some(&c.one.Given, "RefundIf", status)
 		c.refund = append(c.refund, status...)
 	})
 }
@@ -141,7 +137,7 @@ const (
 )
 
 func (d Dialect) apply(c *config) {
-	c.options.Once("a Dialect")
+	c.one.Once("a Dialect")
 	c.dialect = d
 }
 

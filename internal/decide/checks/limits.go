@@ -1,0 +1,100 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headgate/headgate"
+)
+
+// Options are what the options of one limit of a middleware say, for requests of
+// type R.
+type Options[R any] struct {
+	Given
+
+	Name    string                         // in answers
+	Scope   string                         // the name, if an option has given it
+	Key     func(R) (key string, ok bool)  // who makes the request
+	Cost    func(R) int64                  // of a request
+	LimitBy func(R) (headgate.Limit, bool) // of a request, if not nil
+}
+
+// Limits are the limits of a middleware, and whom to ask about them.
+type Limits[R any] struct {
+	Limiter *headgate.Limiter
+	// Ops are what is the same for every request.
+	Ops    []headgate.Op
+	scopes Scopes
+	each   []Options[R]
+}
+
+// Add adds a limit, or says why it cannot be one.
+func (l *Limits[R]) Add(o Options[R], limit headgate.Limit) error {
+	err := limit.Validate()
+	if err == nil {
+		err = l.scopes.Add(Check{Name: o.Scope, Limit: limit, Varies: o.LimitBy != nil})
+	}
+	if err != nil {
+		return fmt.Errorf("the limit %q: %w", o.nameOf(limit), err)
+	}
+	l.Ops = append(l.Ops, headgate.Op{Scope: l.scopes.Of(len(l.each), limit), Limit: limit})
+	l.each = append(l.each, o)
+	return nil
+}
+
+// NameOf returns what the limit in a place is called when it holds a request to limit.
+func (l *Limits[R]) NameOf(place int, limit headgate.Limit) string {
+	return l.each[place].nameOf(limit)
+}
+
+func (o *Options[R]) nameOf(limit headgate.Limit) string {
+	if o.Scope == "" && limit.Name() != "" {
+		return limit.Name()
+	}
+	return o.Name
+}
+
+// Vary reports whether requests may have limits of their own.
+func (l *Limits[R]) Vary() bool { return l.scopes.varied }
+
+// About makes ops, a copy of l.Ops, the ones of r.
+func (l *Limits[R]) About(r R, ops []headgate.Op) {
+	for i := range l.each {
+		o, op := &l.each[i], &ops[i]
+		if o.LimitBy != nil {
+			if limit, ok := o.LimitBy(r); ok {
+				op.Limit, op.Scope = limit, l.scopes.Of(i, limit)
+			}
+		}
+		if key, ok := o.Key(r); ok {
+			op.Key = key // else empty, which is no key of a request that says who it is
+		}
+		op.Cost = o.Cost(r)
+	}
+}
+
+// AllowAll asks about all ops at once; see [Scopes.AllowAll].
+func (l *Limits[R]) AllowAll(ctx context.Context, ops []headgate.Op, out []headgate.Decision) (headgate.Decision, error) {
+	return l.scopes.AllowAll(ctx, l.Limiter, ops, out)
+}
+
+// Keep keeps what was taken of limits of headgate.Concurrent until it is released.
+func (l *Limits[R]) Keep(ops []headgate.Op, decisions func(i int) *headgate.Decision) (kept []*headgate.Lease) {
+	for i := range ops {
+		if d := decisions(i); d.Lease != 0 {
+			lease := l.Limiter.LeaseOf(ops[i], *d)
+			lease.Keep()
+			kept = append(kept, lease)
+		}
+	}
+	return kept
+}
+
+// Release gives leases back. Who asked may be gone; the places are free all the same.
+func Release(ctx context.Context, leases []*headgate.Lease, failed func(error)) {
+	for _, l := range leases {
+		if _, err := l.Release(context.WithoutCancel(ctx)); err != nil {
+			failed(err)
+		}
+	}
+}
