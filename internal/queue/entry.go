@@ -89,24 +89,27 @@ func (e *Entry) Idempotency() (hash [32]byte, ok bool) {
 	return digest(parts...), true
 }
 
-// nobody are header fields, in lower case, that a sender may change from one try to
-// the next, and by which no service knows its senders. One that ends in a hyphen
-// stands for all that begin so. Authorization and Cookie are here since Fingerprint
-// looks at them: to repeat a key under another one is a mistake.
-var nobody = []string{
-	"authorization", "cookie", "idempotency-key", "accept", "accept-", "content-", "if-", "range", "date", "user-agent",
-	"cache-control", "pragma", "connection", "keep-alive", "te", "dnt", "priority", "origin", "referer", "from", "sec-",
-	"upgrade-insecure-requests", "save-data", "forwarded", "via", "x-forwarded-", "x-real-ip", "x-request-id", "x-request-start",
-	"x-correlation-id", "request-id", "correlation-id", "traceparent", "tracestate", "baggage", "b3", "x-b3-", "uber-trace-id",
-	"uberctx-", "sentry-trace", "x-datadog-", "x-amzn-trace-id", "x-cloud-trace-context", "x-retry-", "retry-", "x-attempt-",
-}
-
-// mayName reports whether a header field may name the sender.
-func mayName(name string) bool {
-	name = strings.ToLower(name)
-	return !slices.ContainsFunc(nobody, func(n string) bool {
-		return name == n || strings.HasSuffix(n, "-") && strings.HasPrefix(name, n)
-	})
+// mayName reports whether a header field may name the sender: others may change from
+// one try to the next. Authorization and Cookie are left to Fingerprint, since to
+// repeat a key under another one is a mistake.
+func mayName(field string) bool {
+	field = strings.ToLower(field)
+	switch field {
+	case "authorization", "cookie", "idempotency-key", "accept", "range", "date", "user-agent", "cache-control", "pragma",
+		"connection", "keep-alive", "te", "dnt", "priority", "origin", "referer", "from", "upgrade-insecure-requests",
+		"save-data", "forwarded", "via", "x-real-ip", "x-request-id", "x-request-start", "x-correlation-id", "request-id",
+		"correlation-id", "traceparent", "tracestate", "baggage", "b3", "uber-trace-id", "sentry-trace", "x-amzn-trace-id",
+		"x-cloud-trace-context":
+		return false
+	}
+	for _, begin := range []string{
+		"accept-", "content-", "if-", "sec-", "x-forwarded-", "x-b3-", "uberctx-", "x-datadog-", "x-retry-", "retry-", "x-attempt-",
+	} {
+		if strings.HasPrefix(field, begin) {
+			return false
+		}
+	}
+	return true
 }
 
 // Fingerprint is equal for requests that ask for the same, in the name of the
