@@ -195,12 +195,12 @@ func (k *keyModel) settle(s *state, in *step) *state {
 		return c
 	}
 	if !in.Answer.Allowed { // settled before, or ended
-		if was >= 0 || k.ended(s, in) {
+		if was >= 0 || k.leaseEnded(s, in, in.at.hi, false) {
 			return s
 		}
 		return nil
 	}
-	if was >= 0 && !s.settled[was].unsure || k.surelyEnded(s, in) {
+	if was >= 0 && !s.settled[was].unsure || k.leaseEnded(s, in, in.at.lo, true) {
 		return nil
 	}
 	for _, i := range in.mine {
@@ -270,15 +270,8 @@ func blur(list []entry, op int, reach int64) {
 	}
 }
 
-// ended reports whether a lease may have ended by itself.
-func (k *keyModel) ended(s *state, in *step) bool { return k.leaseAt(s, in, in.at.hi, false) }
-
-// surelyEnded reports whether a lease must have.
-func (k *keyModel) surelyEnded(s *state, in *step) bool {
-	return k.leaseAt(s, in, in.at.lo, true)
-}
-
-func (k *keyModel) leaseAt(s *state, in *step, now int64, surely bool) bool {
+// leaseEnded reports whether a lease has ended by itself at a time: surely, or perhaps.
+func (k *keyModel) leaseEnded(s *state, in *step, now int64, surely bool) bool {
 	for _, i := range in.mine {
 		if k.limits[i].Algorithm != Places {
 			continue

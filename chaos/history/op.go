@@ -3,6 +3,7 @@ package history
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -153,10 +154,7 @@ func (h *History) Save(file string) error {
 	if err == nil {
 		err = w.Flush()
 	}
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	return err
+	return errors.Join(err, f.Close())
 }
 
 // Load reads what Save wrote.

@@ -92,24 +92,19 @@ func (k *keyModel) least(s *state, i int, at moment) int64 {
 	return k.limits[i].used(k.scratch, now)
 }
 
-// most returns the most that is used of limit i at a moment, in units.
+// most returns the most that is used of limit i at a moment, in units. With a
+// clock that went back, what was charged ahead of now is there in full.
 func (k *keyModel) most(s *state, i int, at moment) int64 {
 	k.scratch = k.scratch[:0]
 	for _, e := range s.entries[i] {
 		if e.until != 0 && e.until < at.lo {
 			continue
 		}
-		k.scratch = append(k.scratch, charge{min(e.hi, at.lo), e.n})
-	}
-	if !k.jumps {
-		return k.limits[i].used(k.scratch, at.lo)
-	}
-	// A clock that went back: what was charged ahead of now is there in full.
-	k.scratch = k.scratch[:0]
-	for _, e := range s.entries[i] {
-		if e.until == 0 || e.until >= at.lo {
-			k.scratch = append(k.scratch, charge{e.hi, e.n})
+		charged := e.hi
+		if !k.jumps {
+			charged = min(charged, at.lo)
 		}
+		k.scratch = append(k.scratch, charge{charged, e.n})
 	}
 	return k.limits[i].used(k.scratch, at.lo)
 }
@@ -129,9 +124,6 @@ func (s *state) unsureSince(since int64) *state {
 			}
 		}
 	}
-	c.settled = slices.Clone(c.settled)
-	for i := range c.settled {
-		c.settled[i].unsure = true
-	}
+	c.settled = s.allUnsure()
 	return c
 }

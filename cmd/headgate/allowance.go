@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/headgate/headgate/internal/replay/simulate"
 )
 
 // allowance is how many requests may newly be refused.
@@ -42,5 +44,5 @@ func (a *allowance) exceeded(refused, all int64) string {
 	if !a.set || refused <= most {
 		return ""
 	}
-	return fmt.Sprintf("%s would newly be refused, more than --max-new-refusals %s", requests(refused), a.text)
+	return fmt.Sprintf("%s would newly be refused, more than --max-new-refusals %s", simulate.Plural(refused, "request"), a.text)
 }

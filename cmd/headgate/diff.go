@@ -206,20 +206,12 @@ func diffText(c *admin.CandidateStatus) string {
 		}
 		fmt.Fprintf(&b, "its counts began empty: until %s it may refuse too little\n", until)
 	}
-	fmt.Fprintf(&b, "\n%s: %s allowed by both, %s refused by both", requests(int64(c.Requests)),
+	fmt.Fprintf(&b, "\n%s: %s allowed by both, %s refused by both", simulate.Plural(int64(c.Requests), "request"),
 		simulate.Thousands(int64(c.SameAllowed)), simulate.Thousands(int64(c.SameRefused)))
 	if c.NotCompared > 0 {
 		fmt.Fprintf(&b, "; %s more not compared", simulate.Thousands(int64(c.NotCompared)))
 	}
-	is, pass := "are", "pass"
-	if c.NewlyRefused == 1 {
-		is = "is"
-	}
-	if c.NewlyAllowed == 1 {
-		pass = "passes"
-	}
-	fmt.Fprintf(&b, "\nUnder the candidate %s %s refused that pass now, and %s %s that are refused now.\n",
-		requests(int64(c.NewlyRefused)), is, requests(int64(c.NewlyAllowed)), pass)
+	b.WriteString("\n" + simulate.Changes("the candidate", int64(c.NewlyRefused), int64(c.NewlyAllowed)))
 	diffRules(&b, c)
 	return b.String()
 }
@@ -247,7 +239,7 @@ func diffRules(b *bytes.Buffer, c *admin.CandidateStatus) {
 		fmt.Fprintf(b, "\n%s by %s:\n", changeOf(r), ruleOf(r))
 		for j := range r.Keys {
 			k := &r.Keys[j]
-			fmt.Fprintf(b, "  %s: %s", shownKey(k.Key), requests(k.Count))
+			fmt.Fprintf(b, "  %s: %s", shownKey(k.Key), simulate.Plural(k.Count, "request"))
 			if k.Error > 0 {
 				fmt.Fprintf(b, " (at most %s too many)", simulate.Thousands(k.Error))
 			}

@@ -250,13 +250,6 @@ func (f *simulateFlags) judge(s streams, r *simulate.Report, a allowance) error 
 	return nil
 }
 
-func requests(n int64) string {
-	if n == 1 {
-		return "1 request"
-	}
-	return simulate.Thousands(n) + " requests"
-}
-
 // complain says which lines and logs could not be read, and reports whether
 // the result is not to be relied on.
 func (f *simulateFlags) complain(s streams, r *simulate.Report) bool {
@@ -271,7 +264,7 @@ func (f *simulateFlags) complain(s streams, r *simulate.Report) bool {
 		p.line("hint", "headgate explain says why a rule does not apply; a header counts only if it is in the log")
 	}
 	if n := r.NoClient; n > 0 {
-		p.line("warning", fmt.Sprintf("of %s the log does not have the client's address: a rule that counts by client_ip took them all for one client", requests(n)))
+		p.line("warning", fmt.Sprintf("of %s the log does not have the client's address: a rule that counts by client_ip took them all for one client", simulate.Plural(n, "request")))
 		p.line("hint", "let the server log it, such as by $remote_addr or %h, or say which key of JSON lines has it: --map client_ip=KEY")
 	}
 	warnOfLacking(p, "", r.LackingText())
@@ -316,7 +309,7 @@ func complainOfLogs(s streams, requests, skipped int64, logs []simulate.LogRepor
 		if requests == 0 {
 			label, failed = "error", true
 		}
-		p.line(label, fmt.Sprintf("%s could not be read", linesText(skipped)))
+		p.line(label, fmt.Sprintf("%s could not be read", simulate.Plural(skipped, "line")))
 		for _, one := range samples {
 			at := one.File
 			if one.Line > 0 {
@@ -326,15 +319,8 @@ func complainOfLogs(s streams, requests, skipped int64, logs []simulate.LogRepor
 		}
 	}
 	if late > 0 {
-		p.line("warning", linesText(late)+" out of order by more than --reorder allows")
+		p.line("warning", simulate.Plural(late, "line")+" out of order by more than --reorder allows")
 		p.line("hint", "they count as if they had come when the line before them came")
 	}
 	return failed
-}
-
-func linesText(n int64) string {
-	if n == 1 {
-		return "1 line"
-	}
-	return simulate.Thousands(n) + " lines"
 }

@@ -47,51 +47,40 @@ func (d *durations) observe(door engine.Door, took time.Duration) {
 	}
 }
 
-// descriptions are those of the metrics that an Observer collects.
-type descriptions struct {
-	decisions, near, degraded, banned, missing, requests *prometheus.Desc
-	rules, overflow, values                              *prometheus.Desc
-}
-
-func describe() *descriptions {
-	return &descriptions{
-		decisions: prometheus.NewDesc("headgate_decisions_total",
-			"What rules said to requests: one count for each rule consulted.", []string{"domain", "rule", "outcome"}, nil),
-		near: prometheus.NewDesc("headgate_near_limit_total",
-			"Requests that a rule let pass with no more than a fifth of its limit left.", []string{"domain", "rule"}, nil),
-		degraded: prometheus.NewDesc("headgate_degraded_decisions_total",
-			"What rules said without the store, as their on_store_error has it.", []string{"domain", "rule", "policy"}, nil),
-		banned: prometheus.NewDesc("headgate_banned_total",
-			"Requests that a rule refused because an operator has banned the key.", []string{"domain", "rule"}, nil),
-		missing: prometheus.NewDesc("headgate_key_missing_total",
-			"Requests that lacked a part of a rule's key, and were counted together.", []string{"domain", "rule"}, nil),
-		requests: prometheus.NewDesc("headgate_requests_total",
-			"Requests decided about, each once, by the door they came in at.", []string{"door", "outcome"}, nil),
-		rules: prometheus.NewDesc("headgate_rules",
-			"Rules in force.", nil, nil),
-		overflow: prometheus.NewDesc("headgate_rules_without_series",
-			"Rules in force that are counted under the rule (other), since there are more than metrics.max_rules.", nil, nil),
-		values: prometheus.NewDesc("headgate_descriptor_decisions_total",
-			"What rules with detailed_metric or value_to_metric said, by the descriptor with its values: the first 100 of a rule.",
-			[]string{"domain", "rule", "descriptor", "outcome"}, nil),
-	}
+// collector tells the counts of an Observer.
+type collector struct {
+	Asked
+	m                                                                                        *Observer
+	decisions, near, degraded, banned, missing, requests, inForce, overflow, descriptorCount Value
 }
 
 // Collector returns what tells the counts of m to Prometheus.
-func (m *Observer) Collector() prometheus.Collector { return &collector{m, describe()} }
-
-type collector struct {
-	m *Observer
-	d *descriptions
+func (m *Observer) Collector() prometheus.Collector {
+	c := &collector{m: m}
+	c.decisions = c.Counter("headgate_decisions_total",
+		"What rules said to requests: one count for each rule consulted.", "domain", "rule", "outcome")
+	c.near = c.Counter("headgate_near_limit_total",
+		"Requests that a rule let pass with no more than a fifth of its limit left.", "domain", "rule")
+	c.degraded = c.Counter("headgate_degraded_decisions_total",
+		"What rules said without the store, as their on_store_error has it.", "domain", "rule", "policy")
+	c.banned = c.Counter("headgate_banned_total",
+		"Requests that a rule refused because an operator has banned the key.", "domain", "rule")
+	c.missing = c.Counter("headgate_key_missing_total",
+		"Requests that lacked a part of a rule's key, and were counted together.", "domain", "rule")
+	c.requests = c.Counter("headgate_requests_total",
+		"Requests decided about, each once, by the door they came in at.", "door", "outcome")
+	c.inForce = c.Gauge("headgate_rules", "Rules in force.")
+	c.overflow = c.Gauge("headgate_rules_without_series",
+		"Rules in force that are counted under the rule (other), since there are more than metrics.max_rules.")
+	c.descriptorCount = c.Counter("headgate_descriptor_decisions_total",
+		"What rules with detailed_metric or value_to_metric said, by the descriptor with its values: the first 100 of a rule.",
+		"domain", "rule", "descriptor", "outcome")
+	return c
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		c.d.decisions, c.d.near, c.d.degraded, c.d.banned, c.d.missing, c.d.requests, c.d.rules, c.d.overflow, c.d.values,
-	} {
-		out <- d
-	}
+	c.Asked.Describe(out)
 	c.m.timing.vec.Describe(out)
 }
 
@@ -103,11 +92,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	t := c.m.totals()
 	for door := range engine.Doors {
-		c.requests(out, door, &t.requests[door])
+		c.door(out, door, &t.requests[door])
 	}
 	c.unknown(out, &t)
-	out <- prometheus.MustNewConstMetric(c.d.rules, prometheus.GaugeValue, float64(len(c.m.table.Load().rules)))
-	out <- prometheus.MustNewConstMetric(c.d.overflow, prometheus.GaugeValue, float64(overflow))
+	c.inForce(out, float64(len(c.m.table.Load().rules)))
+	c.overflow(out, float64(overflow))
 	c.values(out)
 	c.m.timing.vec.Collect(out)
 }
@@ -117,7 +106,7 @@ func (c *collector) values(out chan<- prometheus.Metric) {
 	for _, r := range c.m.table.Load().all {
 		if v := r.values.Load(); v != nil {
 			v.each(func(descriptor string, o engine.Outcome, n uint64) {
-				counter(out, c.d.values, n, r.domain, r.name, descriptor, o.String())
+				c.descriptorCount(out, float64(n), r.domain, r.name, descriptor, o.String())
 			})
 		}
 	}
@@ -128,30 +117,30 @@ func (c *collector) values(out chan<- prometheus.Metric) {
 func (c *collector) rule(out chan<- prometheus.Metric, s *series) {
 	for o, n := range s.Outcomes {
 		if o := engine.Outcome(o); n > 0 || s.own && (o == engine.Allowed || o == engine.Refused) {
-			counter(out, c.d.decisions, n, s.domain, s.rule, o.String())
+			c.decisions(out, float64(n), s.domain, s.rule, o.String())
 		}
 	}
 	if s.own || s.Near > 0 {
-		counter(out, c.d.near, s.Near, s.domain, s.rule)
+		c.near(out, float64(s.Near), s.domain, s.rule)
 	}
 	if s.Banned > 0 {
-		counter(out, c.d.banned, s.Banned, s.domain, s.rule)
+		c.banned(out, float64(s.Banned), s.domain, s.rule)
 	}
 	if s.Missing > 0 {
-		counter(out, c.d.missing, s.Missing, s.domain, s.rule)
+		c.missing(out, float64(s.Missing), s.domain, s.rule)
 	}
 	for p, name := range policyNames() {
 		if s.Degraded[p] > 0 {
-			counter(out, c.d.degraded, s.Degraded[p], s.domain, s.rule, name)
+			c.degraded(out, float64(s.Degraded[p]), s.domain, s.rule, name)
 		}
 	}
 }
 
-// requests tells of one door.
-func (c *collector) requests(out chan<- prometheus.Metric, d engine.Door, n *[engine.Outcomes]uint64) {
+// door tells of one door.
+func (c *collector) door(out chan<- prometheus.Metric, d engine.Door, n *[engine.Outcomes]uint64) {
 	for o, count := range n {
 		if o := engine.Outcome(o); count > 0 || d != engine.DoorNone && (o == engine.Allowed || o == engine.Refused) {
-			counter(out, c.d.requests, count, d.String(), o.String())
+			c.requests(out, float64(count), d.String(), o.String())
 		}
 	}
 }
@@ -159,12 +148,8 @@ func (c *collector) requests(out chan<- prometheus.Metric, d engine.Door, n *[en
 // unknown tells of requests in domains without rules. Their names are what
 // callers send, so none is told.
 func (c *collector) unknown(out chan<- prometheus.Metric, t *totals) {
-	counter(out, c.d.decisions, t.unknown[0], unknownDomain, noRule, engine.Allowed.String())
-	counter(out, c.d.decisions, t.unknown[1], unknownDomain, noRule, engine.Refused.String())
-}
-
-func counter(out chan<- prometheus.Metric, d *prometheus.Desc, n uint64, labels ...string) {
-	out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	c.decisions(out, float64(t.unknown[0]), unknownDomain, noRule, engine.Allowed.String())
+	c.decisions(out, float64(t.unknown[1]), unknownDomain, noRule, engine.Refused.String())
 }
 
 // series are the counts under one pair of labels.

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"fmt"
 	"net/url"
 	"strings"
@@ -34,80 +35,71 @@ func reconnect() grpc.DialOption {
 	return grpc.WithConnectParams(grpc.ConnectParams{Backoff: b, MinConnectTimeout: 5 * time.Second})
 }
 
-func newSpanExporter(ctx context.Context, o *Options) (sdktrace.SpanExporter, error) {
-	plain := o.Endpoint != nil && o.Endpoint.Scheme == "http"
-	if o.Protocol == HTTP {
-		options := []otlptracehttp.Option{otlptracehttp.WithMaxResponseSize(maxResponse), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
-			Enabled: true, InitialInterval: time.Second, MaxInterval: 2 * time.Second, MaxElapsedTime: retryFor,
-		})}
-		if o.Endpoint != nil {
-			options = append(options, otlptracehttp.WithEndpoint(o.Endpoint.Host), otlptracehttp.WithURLPath(below(o.Endpoint, "v1/traces")))
-		}
-		if plain {
-			options = append(options, otlptracehttp.WithInsecure())
-		}
-		if len(o.Headers) > 0 {
-			options = append(options, otlptracehttp.WithHeaders(o.Headers))
-		}
-		if o.TLS != nil {
-			options = append(options, otlptracehttp.WithTLSClientConfig(o.TLS))
-		}
-		return otlptracehttp.New(ctx, options...)
-	}
-	options := []otlptracegrpc.Option{otlptracegrpc.WithDialOption(reconnect()), otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{
-		Enabled: true, InitialInterval: time.Second, MaxInterval: 2 * time.Second, MaxElapsedTime: retryFor,
-	})}
+// settings make options of what is set, in the terms of one exporter, whose O are
+// its options.
+type settings[O any] struct {
+	endpoint func(*url.URL) []O
+	insecure func() O
+	headers  func(map[string]string) O
+	tls      func(*tls.Config) O
+}
+
+func (s settings[O]) of(o *Options, always ...O) []O {
 	if o.Endpoint != nil {
-		options = append(options, otlptracegrpc.WithEndpoint(target(o.Endpoint)))
-	}
-	if plain {
-		options = append(options, otlptracegrpc.WithInsecure())
+		always = append(always, s.endpoint(o.Endpoint)...)
+		if o.Endpoint.Scheme == "http" {
+			always = append(always, s.insecure())
+		}
 	}
 	if len(o.Headers) > 0 {
-		options = append(options, otlptracegrpc.WithHeaders(o.Headers))
+		always = append(always, s.headers(o.Headers))
 	}
 	if o.TLS != nil {
-		options = append(options, otlptracegrpc.WithTLSCredentials(credentials.NewTLS(o.TLS)))
+		always = append(always, s.tls(o.TLS))
 	}
-	return otlptracegrpc.New(ctx, options...)
+	return always
+}
+
+func newSpanExporter(ctx context.Context, o *Options) (sdktrace.SpanExporter, error) {
+	if o.Protocol == HTTP {
+		s := settings[otlptracehttp.Option]{insecure: otlptracehttp.WithInsecure, headers: otlptracehttp.WithHeaders, tls: otlptracehttp.WithTLSClientConfig}
+		s.endpoint = func(u *url.URL) []otlptracehttp.Option {
+			return []otlptracehttp.Option{otlptracehttp.WithEndpoint(u.Host), otlptracehttp.WithURLPath(below(u, "v1/traces"))}
+		}
+		return otlptracehttp.New(ctx, s.of(o, otlptracehttp.WithMaxResponseSize(maxResponse), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+			Enabled: true, InitialInterval: time.Second, MaxInterval: 2 * time.Second, MaxElapsedTime: retryFor,
+		}))...)
+	}
+	s := settings[otlptracegrpc.Option]{insecure: otlptracegrpc.WithInsecure, headers: otlptracegrpc.WithHeaders}
+	s.endpoint = func(u *url.URL) []otlptracegrpc.Option {
+		return []otlptracegrpc.Option{otlptracegrpc.WithEndpoint(target(u))}
+	}
+	s.tls = func(c *tls.Config) otlptracegrpc.Option {
+		return otlptracegrpc.WithTLSCredentials(credentials.NewTLS(c))
+	}
+	return otlptracegrpc.New(ctx, s.of(o, otlptracegrpc.WithDialOption(reconnect()), otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{
+		Enabled: true, InitialInterval: time.Second, MaxInterval: 2 * time.Second, MaxElapsedTime: retryFor,
+	}))...)
 }
 
 // newMetricExporter returns one that does not try again: the next message says
 // all that the last one did.
 func newMetricExporter(ctx context.Context, o *Options) (sdkmetric.Exporter, error) {
-	plain := o.Endpoint != nil && o.Endpoint.Scheme == "http"
 	if o.Protocol == HTTP {
-		options := []otlpmetrichttp.Option{otlpmetrichttp.WithMaxResponseSize(maxResponse), otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{})}
-		if o.Endpoint != nil {
-			options = append(options, otlpmetrichttp.WithEndpoint(o.Endpoint.Host), otlpmetrichttp.WithURLPath(below(o.Endpoint, "v1/metrics")))
+		s := settings[otlpmetrichttp.Option]{insecure: otlpmetrichttp.WithInsecure, headers: otlpmetrichttp.WithHeaders, tls: otlpmetrichttp.WithTLSClientConfig}
+		s.endpoint = func(u *url.URL) []otlpmetrichttp.Option {
+			return []otlpmetrichttp.Option{otlpmetrichttp.WithEndpoint(u.Host), otlpmetrichttp.WithURLPath(below(u, "v1/metrics"))}
 		}
-		if plain {
-			options = append(options, otlpmetrichttp.WithInsecure())
-		}
-		if len(o.Headers) > 0 {
-			options = append(options, otlpmetrichttp.WithHeaders(o.Headers))
-		}
-		if o.TLS != nil {
-			options = append(options, otlpmetrichttp.WithTLSClientConfig(o.TLS))
-		}
-		return otlpmetrichttp.New(ctx, options...)
+		return otlpmetrichttp.New(ctx, s.of(o, otlpmetrichttp.WithMaxResponseSize(maxResponse), otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{}))...)
 	}
-	options := []otlpmetricgrpc.Option{
-		otlpmetricgrpc.WithDialOption(reconnect()), otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{}),
+	s := settings[otlpmetricgrpc.Option]{insecure: otlpmetricgrpc.WithInsecure, headers: otlpmetricgrpc.WithHeaders}
+	s.endpoint = func(u *url.URL) []otlpmetricgrpc.Option {
+		return []otlpmetricgrpc.Option{otlpmetricgrpc.WithEndpoint(target(u))}
 	}
-	if o.Endpoint != nil {
-		options = append(options, otlpmetricgrpc.WithEndpoint(target(o.Endpoint)))
+	s.tls = func(c *tls.Config) otlpmetricgrpc.Option {
+		return otlpmetricgrpc.WithTLSCredentials(credentials.NewTLS(c))
 	}
-	if plain {
-		options = append(options, otlpmetricgrpc.WithInsecure())
-	}
-	if len(o.Headers) > 0 {
-		options = append(options, otlpmetricgrpc.WithHeaders(o.Headers))
-	}
-	if o.TLS != nil {
-		options = append(options, otlpmetricgrpc.WithTLSCredentials(credentials.NewTLS(o.TLS)))
-	}
-	return otlpmetricgrpc.New(ctx, options...)
+	return otlpmetricgrpc.New(ctx, s.of(o, otlpmetricgrpc.WithDialOption(reconnect()), otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{}))...)
 }
 
 // below returns the path of a signal at an endpoint.

@@ -209,7 +209,7 @@ func Detect(sample []string) (Format, error) {
 	}
 	best, bestCount := Format(nil), 0
 	for _, f := range candidates {
-		if n := fits(f, lines); n > bestCount {
+		if n := Fits(f, lines); n > bestCount {
 			best, bestCount = f, n
 		}
 	}
@@ -245,9 +245,9 @@ func detectable(first string) ([]Format, error) {
 	return out, nil
 }
 
-// fits counts the lines that are of a format. A connection that sent no
+// Fits counts the lines that are of a format. A connection that sent no
 // request leaves a line that is.
-func fits(f Format, lines []string) int {
+func Fits(f Format, lines []string) int {
 	n := 0
 	p := f.Parser(nil)
 	var r Record
@@ -276,6 +276,3 @@ func unknown(candidates []Format, best Format, lines []string) error {
 	}
 	return ErrUnknownFormat
 }
-
-// Fits reports how many of the lines are of a format.
-func Fits(f Format, sample []string) int { return fits(f, sample) }

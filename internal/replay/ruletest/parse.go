@@ -151,21 +151,27 @@ func (p *testParser) parse(doc *yamltext.Node) {
 	base := Test{File: p.File, Zone: time.UTC}
 	clock := testClock{start: time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC), zone: time.UTC}
 	p.readPlace(f, &base, &clock)
-	list := f.Get("tests")
+	names := map[string]*yamltext.Node{}
+	for i, item := range p.list(f, doc, "tests", "") {
+		p.test(item, yamltext.Ordinal("test", i), base, clock, names)
+	}
+}
+
+// list returns what is in the list of a key of n, which must be there.
+func (p *testParser) list(f yamltext.Fields, n *yamltext.Node, key, where string) []*yamltext.Node {
+	list := f.Get(key)
 	switch {
-	case list == nil && !yamltext.HasKey(doc, "tests"):
-		p.Errorf(doc, "", "\"tests\" is missing")
+	case list == nil && !yamltext.HasKey(n, key):
+		p.Errorf(n, "", "%q is missing%s", key, where)
 	case list == nil:
 	case list.Kind != yamltext.List:
-		p.Errorf(list, "", "\"tests\" must be a list, not %s", list.Kind)
+		p.Errorf(list, "", "%q must be a list, not %s", key, list.Kind)
 	case len(list.Items) == 0:
-		p.Errorf(list, "", "the list of \"tests\" is empty")
+		p.Errorf(list, "", "the list of %q is empty", key)
 	default:
-		names := map[string]*yamltext.Node{}
-		for i, item := range list.Items {
-			p.test(item, yamltext.Ordinal("test", i), base, clock, names)
-		}
+		return list.Items
 	}
+	return nil
 }
 
 // readPlace reads domain, timezone and start, of a file or of a test.
@@ -218,19 +224,8 @@ func (p *testParser) test(n *yamltext.Node, what string, t Test, clock testClock
 	clock.now = clock.start
 	like := Step{Cost: 1, Repeat: 1, File: t.File}
 	p.readRequest(f, n, &like)
-	trace := f.Get("trace")
-	switch {
-	case trace == nil && !yamltext.HasKey(n, "trace"):
-		p.Errorf(n, "", "\"trace\" is missing in %s", what)
-	case trace == nil:
-	case trace.Kind != yamltext.List:
-		p.Errorf(trace, "", "\"trace\" must be a list, not %s", trace.Kind)
-	case len(trace.Items) == 0:
-		p.Errorf(trace, "", "the list of \"trace\" is empty")
-	default:
-		for i, item := range trace.Items {
-			p.step(item, fmt.Sprintf("%s of %s", yamltext.Ordinal("step", i), what), like, &clock, &t)
-		}
+	for i, item := range p.list(f, n, "trace", " in "+what) {
+		p.step(item, fmt.Sprintf("%s of %s", yamltext.Ordinal("step", i), what), like, &clock, &t)
 	}
 	p.file.Tests = append(p.file.Tests, t)
 }

@@ -1,47 +1,22 @@
 package ruletest
 
 import (
-	"net/netip"
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// request is the rules.Request of a step. Clients' addresses are grouped as
-// every door groups them.
-type request struct {
-	attributes []Attribute
-	clients    *client.Resolver
-}
-
-// Attribute implements rules.Request.
-func (r *request) Attribute(a rules.Attribute) (value string, ok bool) {
-	for i := range r.attributes {
-		if r.attributes[i].Attribute != a {
-			continue
-		}
-		if a.Kind == rules.ClientIP {
-			return r.clients.Group(r.ClientIP()), true
-		}
-		return r.attributes[i].Value, true
+// request returns the attributes of a step as a request. The file has been checked,
+// so that each of them is right.
+func (s *Step) request(clients *client.Resolver) *described.Request {
+	q := new(described.Request)
+	for _, a := range s.Attributes {
+		q.Add(a.Attribute, a.Value, clients)
 	}
-	return "", false
-}
-
-// ClientIP implements rules.Request.
-func (r *request) ClientIP() netip.Addr {
-	for i := range r.attributes {
-		if r.attributes[i].Kind == rules.ClientIP {
-			address, err := netip.ParseAddr(r.attributes[i].Value)
-			if err != nil {
-				return netip.Addr{} // the file has been checked
-			}
-			return address.Unmap()
-		}
-	}
-	return netip.Addr{}
+	return q
 }
 
 // describe writes the request of a step for people.

@@ -4,6 +4,7 @@ package ruletest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -97,11 +98,7 @@ func Run(ctx context.Context, file *File, rs *rules.Ruleset, o Options) ([]Resul
 	for i := range tests {
 		r := run{Options: o, test: &tests[i], store: memory.New()}
 		r.engine = engine.New(r.store, rs)
-		err := r.run(ctx)
-		if closing := r.store.Close(); err == nil {
-			err = closing
-		}
-		if err != nil {
+		if err := errors.Join(r.run(ctx), r.store.Close()); err != nil {
 			return results, nil, err
 		}
 		if o.Done != nil {
@@ -193,6 +190,7 @@ func (r *run) run(ctx context.Context) error {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		var last Got
+		request := s.request(r.Clients)
 		failed := false
 		for n := range s.Repeat {
 			if r.result.Requests++; r.result.Requests%often == 0 {
@@ -202,7 +200,7 @@ func (r *run) run(ctx context.Context) error {
 				}
 			}
 			at := s.At.Add(time.Duration(n) * s.Every)
-			got, err := r.ask(ctx, s, at)
+			got, err := r.ask(ctx, s, request, at)
 			if err != nil {
 				return fmt.Errorf("%s:%d:%d: %w", s.File, s.Line, s.Column, err)
 			}
@@ -242,11 +240,11 @@ func (r *run) fail(f Failure) {
 }
 
 // ask makes one request.
-func (r *run) ask(ctx context.Context, s *Step, at time.Time) (Got, error) {
+func (r *run) ask(ctx context.Context, s *Step, request *described.Request, at time.Time) (Got, error) {
 	now := at.UnixMicro()
 	if s.Descriptors == nil {
 		v, err := r.engine.Decide(ctx, engine.Query{
-			Domain: r.test.Domain, Request: &request{s.Attributes, r.Clients}, Cost: s.Cost, At: now,
+			Domain: r.test.Domain, Request: request, Cost: s.Cost, At: now,
 		})
 		defer v.Release()
 		return gotOf(&v), err

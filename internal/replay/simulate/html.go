@@ -18,7 +18,7 @@ var reportPage string
 // it shows: it asks nobody for anything, and runs no script.
 func (r *Report) WriteHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
-		"grouped": Thousands, "percent": percent, "size": size, "plural": plural,
+		"grouped": Thousands, "percent": percent, "size": size, "plural": Plural,
 		"time":    func(t *time.Time) string { return t.Format(time.DateTime) },
 		"iso":     func(t *time.Time) string { return t.Format(time.RFC3339) },
 		"lasted":  func(from, to *time.Time) string { return to.Sub(*from).Round(time.Second).String() },
@@ -98,7 +98,7 @@ func newChart(title string, t Timeline) *chart {
 		high = max(high, stops)
 		c.Bars = append(c.Bars, bar{
 			X: float64(i), PassY: 100 - high, Pass: high - stops, RefusedY: 100 - stops, Stops: stops,
-			Says: fmt.Sprintf("%s: %s, %s refused", t.Start.Add(time.Duration(i)*step).Format(time.DateTime), plural(all, "request"), Thousands(t.Refused[i])),
+			Says: fmt.Sprintf("%s: %s, %s refused", t.Start.Add(time.Duration(i)*step).Format(time.DateTime), Plural(all, "request"), Thousands(t.Refused[i])),
 		})
 	}
 	c.rows(t, step)

@@ -112,10 +112,10 @@ func lackingText(list []RuleReport) []string {
 			case l.Needed:
 				out = append(out, fmt.Sprintf("the rule %s needs %s, which is nowhere in the log: it applied to no request", r.Name, l.Attribute))
 			case l.Never:
-				out = append(out, fmt.Sprintf("the rule %s counts by %s, which is nowhere in the log: it counted %s together", r.Name, l.Attribute, plural(l.Requests, "request")))
+				out = append(out, fmt.Sprintf("the rule %s counts by %s, which is nowhere in the log: it counted %s together", r.Name, l.Attribute, Plural(l.Requests, "request")))
 			default:
 				out = append(out, fmt.Sprintf("the rule %s counts by %s, which the log does not have of %s (%s of the rule's): it counted these together",
-					r.Name, l.Attribute, plural(l.Requests, "request"), percent(l.Requests, r.Requests)))
+					r.Name, l.Attribute, Plural(l.Requests, "request"), percent(l.Requests, r.Requests)))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -371,15 +372,7 @@ func (r *reading) probeAll() ([]*input, error) {
 		}
 	}
 	r.total = max(r.total, 0)
-	slices.SortStableFunc(inputs, func(a, b *input) int {
-		switch {
-		case a.first < b.first:
-			return -1
-		case a.first > b.first:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(inputs, func(a, b *input) int { return cmp.Compare(a.first, b.first) })
 	return inputs, errors.Join(problems...)
 }
 

@@ -335,14 +335,14 @@ func roundUp(n int64) int64 {
 func (s *Suggestion) Text() string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
-	p("# Proposed by headgate suggest from %s", plural(s.Requests, "request"))
+	p("# Proposed by headgate suggest from %s", Plural(s.Requests, "request"))
 	if s.From != nil {
 		p(",\n# %s to %s", s.From.Format(time.DateTime), s.To.Format(time.DateTime))
 	}
 	p(".\n# Try it on other days: headgate simulate --rules THIS_FILE LOG...\ndomain: %s\nlimits:\n", strconv.Quote(s.Domain))
 	for i := range s.Proposals {
 		r := &s.Proposals[i]
-		p("  # Counted by %s there are %s. Requests in the busiest minute of the clock:\n", strings.Join(r.Key, " and "), plural(int64(r.Keys), "key"))
+		p("  # Counted by %s there are %s. Requests in the busiest minute of the clock:\n", strings.Join(r.Key, " and "), Plural(int64(r.Keys), "key"))
 		for _, q := range r.Busiest {
 			p("  #   %-16s at most %s\n", shareText(q.Share)+" of keys", Thousands(q.Value))
 		}
@@ -354,7 +354,7 @@ func (s *Suggestion) Text() string {
 		if r.Needed != r.Burst {
 			p("; %s is rounded up to %s", Thousands(r.Needed), Thousands(r.Burst))
 		}
-		p(".\n  # In these logs it would have refused %s at times", plural(int64(r.Affected), "key"))
+		p(".\n  # In these logs it would have refused %s at times", Plural(int64(r.Affected), "key"))
 		for j, key := range r.Examples {
 			p("%s\n  #   %s", map[bool]string{true: ":", false: ""}[j == 0], key)
 		}

@@ -31,7 +31,7 @@ func (r *Report) WriteText(out io.Writer, top int) error {
 		w.keys(&r.Rules[i], top)
 	}
 	if r.Memory.Keys > 0 {
-		w.printf("\nThe store held at most %s and took %s.\n", plural(r.Memory.Keys, "key"), size(r.Memory.Bytes))
+		w.printf("\nThe store held at most %s and took %s.\n", Plural(r.Memory.Keys, "key"), size(r.Memory.Bytes))
 	}
 	if c := r.Compare; c != nil {
 		c.write(w, top)
@@ -44,7 +44,7 @@ func (r *Report) summary() string {
 	if r.Requests == 0 {
 		return "no requests\n"
 	}
-	text := fmt.Sprintf("%s from %s to %s: %s allowed, %s refused (%s)", plural(r.Requests, "request"),
+	text := fmt.Sprintf("%s from %s to %s: %s allowed, %s refused (%s)", Plural(r.Requests, "request"),
 		r.From.Format(time.DateTime), r.To.Format(time.DateTime), Thousands(r.Allowed), Thousands(r.Refused), percent(r.Refused, r.Requests))
 	if r.Delayed > 0 {
 		text += fmt.Sprintf(", %s delayed", Thousands(r.Delayed))
@@ -53,7 +53,7 @@ func (r *Report) summary() string {
 		text += fmt.Sprintf(", %s would be refused by rules in shadow mode", Thousands(r.WouldRefuse))
 	}
 	if r.Skipped > 0 {
-		text += fmt.Sprintf("; %s could not be read", plural(r.Skipped, "line"))
+		text += fmt.Sprintf("; %s could not be read", Plural(r.Skipped, "line"))
 	}
 	return text + "\n"
 }
@@ -95,7 +95,7 @@ func (w *writer) keys(r *RuleReport, top int) {
 		if i == top || k.Refused == 0 && k.Delayed == 0 {
 			break
 		}
-		w.printf("  %s: %s of %s refused", k.Key, Thousands(k.Refused), plural(k.Requests, "request"))
+		w.printf("  %s: %s of %s refused", k.Key, Thousands(k.Refused), Plural(k.Requests, "request"))
 		if k.Delayed > 0 {
 			w.printf(", %s delayed", Thousands(k.Delayed))
 		}
@@ -104,44 +104,44 @@ func (w *writer) keys(r *RuleReport, top int) {
 }
 
 func (c *Comparison) write(w *writer, top int) {
-	w.printf("\nUnder the new rules %s refused that pass now, and %s that are refused now.\n",
-		plural(c.NewlyRefused, "request")+are(c.NewlyRefused), plural(c.NewlyAllowed, "request")+pass(c.NewlyAllowed))
+	w.printf("\n%s", Changes("the new rules", c.NewlyRefused, c.NewlyAllowed))
 	for _, one := range c.By {
 		name := one.Rule
 		if name == "" {
 			name = "(no rule)"
 		}
 		if one.NewlyRefused > 0 {
-			w.printf("\nnewly refused by %s: %s of %s\n", name, plural(one.NewlyRefused, "request"), plural(int64(one.Keys), "key"))
+			w.printf("\nnewly refused by %s: %s of %s\n", name, Plural(one.NewlyRefused, "request"), Plural(int64(one.Keys), "key"))
 		} else {
-			w.printf("\nno longer refused by %s: %s of %s\n", name, plural(one.NewlyAllowed, "request"), plural(int64(one.Keys), "key"))
+			w.printf("\nno longer refused by %s: %s of %s\n", name, Plural(one.NewlyAllowed, "request"), Plural(int64(one.Keys), "key"))
 		}
 		for i, k := range one.Top {
 			if i == top {
 				break
 			}
-			w.printf("  %s: %s\n", k.Key, plural(k.NewlyRefused+k.NewlyAllowed, "request"))
+			w.printf("  %s: %s\n", k.Key, Plural(k.NewlyRefused+k.NewlyAllowed, "request"))
 		}
 	}
 	w.printf("\nNew rules: %s", c.New.summary())
 	w.rules(c.New.Rules)
 }
 
-func are(n int64) string {
-	if n == 1 {
-		return " is"
+// Changes says what rules change: how many requests they newly refuse, and how
+// many they newly let pass.
+func Changes(under string, refused, allowed int64) string {
+	is, pass := "are", "pass"
+	if refused == 1 {
+		is = "is"
 	}
-	return " are"
+	if allowed == 1 {
+		pass = "passes"
+	}
+	return fmt.Sprintf("Under %s %s %s refused that pass now, and %s %s that are refused now.\n",
+		under, Plural(refused, "request"), is, Plural(allowed, "request"), pass)
 }
 
-func pass(n int64) string {
-	if n == 1 {
-		return " passes"
-	}
-	return " pass"
-}
-
-func plural(n int64, what string) string {
+// Plural writes a number of things.
+func Plural(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
