@@ -1,0 +1,98 @@
+package simulate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate/internal/replay/simulate"
+)
+
+func suggested(t *testing.T, log string, unaffected float64, keys ...[]string) (*simulate.Suggestion, error) {
+	t.Helper()
+	o := options(t, fivePerMinute, bytesLog("a.log", []byte(log)))
+	return simulate.Suggest(t.Context(), simulate.SuggestOptions{Reading: o.Reading, Domain: "d", Keys: keys, Unaffected: unaffected})
+}
+
+// steady is one client that asks every second for a minute, and nine that ask
+// twice.
+func steady() string {
+	var b strings.Builder
+	for i := range 60 {
+		b.WriteString(line(noon.Add(time.Duration(i)*time.Second), "198.51.100.1", "GET /a"))
+	}
+	for i := range 9 {
+		b.WriteString(strings.Repeat(line(noon.Add(time.Minute), fmt.Sprintf("198.51.100.%d", 2+i), "GET /b"), 2))
+	}
+	return b.String()
+}
+
+// A proposal says where its numbers come from, and whom it would have refused.
+func TestSuggestion(t *testing.T) {
+	s, err := suggested(t, steady(), 0.9, []string{"client_ip"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.Proposals[0]
+	if s.Requests != 78 || p.Name != "per-client-ip" || p.Keys != 10 || p.Affected != 1 || p.Burst != 2 || p.Needed != 2 {
+		t.Errorf("%+v", s)
+	}
+	if len(p.Examples) != 1 || p.Examples[0] != "client_ip=198.51.100.1" {
+		t.Errorf("%q", p.Examples)
+	}
+	want := []simulate.Quantile{{0.5, 2}, {0.9, 2}, {0.99, 60}, {0.999, 60}, {1, 60}}
+	if diff := cmp.Diff(want, p.Busiest); diff != "" {
+		t.Error(diff)
+	}
+	for _, want := range []string{
+		"# Proposed by headgate suggest from 78 requests,\n# 2026-11-21 12:00:00 to 2026-11-21 12:01:00.\n",
+		"domain: \"d\"\nlimits:\n", "Counted by client_ip there are 10 keys.", "at least 90 % of the keys", "refused 1 key at times:\n  #   client_ip=198.51.100.1\n",
+		"    burst: 2\n",
+	} {
+		if !strings.Contains(s.Text(), want) {
+			t.Errorf("no %q in\n%s", want, s.Text())
+		}
+	}
+}
+
+// Who promises that nobody is refused gets a limit that refuses nobody.
+func TestSuggestionForEverybody(t *testing.T) {
+	s, err := suggested(t, steady(), 1, []string{"client_ip"}, []string{"client_ip", "path"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range s.Proposals {
+		if p.Affected != 0 || len(p.Examples) != 0 || p.Burst < p.Needed {
+			t.Errorf("%+v", p)
+		}
+	}
+	if s.Proposals[1].Keys != 10 || len(s.Proposals[1].Key) != 2 {
+		t.Errorf("%+v", s.Proposals[1])
+	}
+}
+
+// What cannot be proposed is said, not made up.
+func TestSuggestionsThatAreNone(t *testing.T) {
+	for name, row := range map[string]struct {
+		log  string
+		keys [][]string
+		want string
+	}{
+		"twice":        {steady(), [][]string{{"client_ip"}, {"client_ip"}}, "the key client_ip is named twice"},
+		"not logged":   {steady(), [][]string{{"header:X-Api-Key"}}, "no request in the logs has header:X-Api-Key, so that there is nothing to count by it"},
+		"no attribute": {steady(), [][]string{{"header:"}}, "header:"},
+		"no log":       {"a b c\n", [][]string{{"client_ip"}}, "the format is none that is known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if s, err := suggested(t, row.log, 0.9, row.keys...); err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("%+v, %v, want %s", s, err, row.want)
+			}
+		})
+	}
+	if s, err := suggested(t, "", 0.9, []string{"client_ip"}); err != nil || s.Requests != 0 || len(s.Proposals) != 0 || s.From != nil {
+		t.Errorf("of an empty log: %+v, %v", s, err)
+	}
+}
