@@ -46,9 +46,11 @@ var layers = map[string]int{
 	"internal/rules/follow":    6, // notices that rule files have changed
 	"internal/rules/xds":       6, // rules from a control plane
 
-	"internal/decide":        4, // beside the engine: bans, overrides, candidates
-	"internal/decide/engine": 3, // the verdict on a request
-	"internal/decide/checks": 1, // the scopes of the limits of middleware
+	"internal/decide":         4, // beside the engine: bans, overrides, candidates
+	"internal/decide/engine":  3, // the verdict on a request
+	"internal/decide/storing": 7, // opens the store, and what belongs to it
+	"internal/decide/trial":   8, // the candidate of a process: its files, its counts
+	"internal/decide/checks":  1, // the scopes of the limits of middleware
 
 	"internal/request":          3, // who asks, and for what
 	"internal/request/spelling": 0, // one form of what clients write in many
@@ -67,6 +69,7 @@ var layers = map[string]int{
 	"internal/door/admin/dashboard": 4, // the pages of the admin door
 	"internal/door/answer":          3, // what all answers share: headers and bodies
 	"internal/door/verdict":         4, // what doors do with a verdict
+	"internal/door/serving":         8, // opens, bounds, serves and closes them all
 	"internal/door/grpcserver":      5, // serves them over gRPC
 	"internal/door/httpapi":         8, // services that doors offer
 	"internal/door/grpcapi":         8,
@@ -82,9 +85,10 @@ var layers = map[string]int{
 	"internal/replay/offline":    9, // the commands that need no server
 	"internal/replay/playground": 2, // one limit and its books, for web/wasm
 
-	"internal/queue":         3, // requests that are sent later
-	"internal/queue/file":    4, // kept in a file
-	"internal/queue/streams": 4, // kept in Redis
+	"internal/queue":          3, // requests that are sent later
+	"internal/queue/file":     4, // kept in a file
+	"internal/queue/streams":  4, // kept in Redis
+	"internal/queue/dispatch": 8, // opens it, and asks when an entry may be sent
 
 	"internal/config": 6,
 	"internal/app":    10, // the only package that sees everything
@@ -96,9 +100,9 @@ var layers = map[string]int{
 // only lists packages that may be imported by nothing but the named importers.
 // Doors see rules for its Request, which each of them implements.
 var only = map[string][]string{
-	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/request", "internal/door", "internal/observe", "internal/replay", "rulefiles"},
-	"store/memory":               {"examples", "internal/app", "internal/replay"},
-	"store/redis":                {"examples", "internal/app"},
+	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/queue/dispatch", "internal/request", "internal/door", "internal/observe", "internal/replay", "rulefiles"},
+	"store/memory":               {"examples", "internal/decide/storing", "internal/decide/trial", "internal/replay"},
+	"store/redis":                {"examples", "internal/decide/storing", "internal/queue/dispatch"},
 	"store/storetest":            {},
 	"internal/testkit/redistest": {},
 	"internal/testkit/certtest":  {},

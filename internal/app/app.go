@@ -8,30 +8,31 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/base/steady"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/internal/decide/trial"
 	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/door/serving"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/telemetry"
+	"github.com/headgate/headgate/internal/queue/dispatch"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/jwt"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/xds"
-	"github.com/headgate/headgate/internal/transport/certs"
-	"github.com/headgate/headgate/internal/transport/oneport"
 	"github.com/headgate/headgate/internal/transport/overload"
-	"github.com/headgate/headgate/store/redis"
 )
 
 // Options are what an App is made from.
@@ -89,32 +90,27 @@ type App struct {
 	verifier *jwt.Verifier // nil if no token is good
 
 	// Long-lived components: there from Start to Stop.
-	store       headgate.Store
-	shared      *redis.Store // the store, behind its guards; nil without Redis
-	secrets     *redis.Secrets
-	storeHealth storeHealth
-	engine      *engine.Engine
-	control     *control.Manager
-	kinds       []door.Door // all that there are
-	doors       []*openDoor
-	port        *oneport.Port // that several of them share; nil without
-	common      door.Common
-	plane       *xds.Client // nil if rules come from files
-	failures    chan error
-	clock       *steady.Clock // nil if the caller gave one of its own
+	life    lifetime.Lifetime
+	store   *storing.Store
+	engine  *engine.Engine
+	control *control.Manager
+	doors   *serving.Doors
+	queue   *dispatch.Dispatcher
+	trial   *trial.Trial  // nil if no rules are tried
+	plane   *xds.Client   // nil if rules come from files
+	clock   *steady.Clock // nil if the caller gave one of its own
 
-	certificates map[string]*certs.Server // by door
-	save         func() error             // the counts, to disk; nil if nobody asked
-	snapshots    snapshots
-	cleanup      []func() // run last to first
-
-	observation
-	queueing
-	capacity capacity
-	ours     func(netip.Addr) bool // reports whether an address is this machine's own
-
-	candidate   candidateState
-	tokenSecret tokenSecret
+	// What operators see.
+	started   time.Time // as the App's clock has it
+	began     time.Time // on the monotonic clock
+	registry  *prometheus.Registry
+	metrics   *metrics.Observer
+	telemetry *telemetry.Telemetry // nil if nothing is sent
+	opened    atomic.Bool          // all that there are metrics of is there
+	otlp      *telemetry.Options
+	events    *metrics.Stream
+	live      *metrics.Live
+	keys      *metrics.KeyView
 
 	// Swapped as a whole on every reload.
 	state     atomic.Pointer[rulesState]
@@ -139,8 +135,11 @@ func New(options Options) (_ *App, err error) {
 	if options.LogLevel == nil {
 		options.LogLevel = new(slog.LevelVar) // that nobody reads
 	}
-	a := &App{options: options, log: options.Logger, failures: make(chan error, 16), ours: netip.Addr.IsLoopback}
-	a.openClock()
+	a := &App{options: options, log: options.Logger}
+	if a.options.Clock == nil {
+		a.clock = steady.New(a.options.System)
+		a.options.Clock = a.clock.Now
+	}
 	a.registry, a.started = prometheus.NewRegistry(), a.options.Clock()
 	a.began = time.Now()
 	if a.clients, err = client.New(client.Config{TrustedProxies: options.Config.TrustedProxies}); err != nil {
@@ -149,11 +148,10 @@ func New(options Options) (_ *App, err error) {
 	if a.verifier, err = a.newVerifier(); err != nil {
 		return nil, err
 	}
-	a.kinds = a.list()
-	if err := a.checkDoors(); err != nil {
-		return nil, err
-	}
-	if err := a.loadCertificates(); err != nil {
+	if a.doors, err = serving.New(serving.Options{
+		Config: options.Config, List: a.list(), Logger: a.log, Clock: a.options.Clock, Clients: a.clients, Life: &a.life,
+		ReservedMayMove: options.AdminMayMove, Descriptors: options.Descriptors, Resources: options.Resources,
+	}); err != nil {
 		return nil, err
 	}
 	if a.otlp, err = a.telemetryOptions(); err != nil {
@@ -164,8 +162,8 @@ func New(options Options) (_ *App, err error) {
 			return nil, err
 		}
 		none := new(rules.Ruleset)
-		domains, err := a.domains(none)
-		a.state.Store(&rulesState{reading: reading{rules: none}, domains: domains, waiting: true})
+		domains, err := a.doors.Domains(none)
+		a.state.Store(&rulesState{Reading: follow.Reading{Rules: none}, domains: domains, waiting: true})
 		return a, err
 	}
 	a.seen = a.fingerprint()
@@ -173,60 +171,77 @@ func New(options Options) (_ *App, err error) {
 	if err != nil {
 		return nil, err
 	}
-	domains, err := a.domains(rs)
+	domains, err := a.doors.Domains(rs)
 	if err != nil {
 		return nil, err
 	}
 	a.warn(rs)
-	a.state.Store(&rulesState{reading: reading{rules: rs, loadedAt: a.options.Clock(), succeeded: 1}, domains: domains})
+	a.state.Store(&rulesState{Reading: follow.Reading{Rules: rs, LoadedAt: a.options.Clock(), Succeeded: 1}, domains: domains})
 	return a, nil
 }
 
 // Start opens the doors and begins to serve. The addresses come first, so that
 // one that is taken stops everything before anything has happened; the error
-// is then a *ListenError. After an error there is nothing to stop.
+// is then a *serving.ListenError. After an error there is nothing to stop.
 func (a *App) Start(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
-			a.release()
+			a.life.End()
 			err = a.options.Config.Locate(err)
 		}
 	}()
 	a.warnOfConfig()
-	a.divide()
-	if err := a.listen(ctx); err != nil {
+	if err := a.doors.Listen(ctx); err != nil {
 		return err
 	}
 	if err := a.openEngine(ctx); err != nil {
 		return err
 	}
-	if err := a.openControl(); err != nil {
+	if a.control, err = a.store.Control(control.Options{
+		Engine: a.engine, Rules: a.state.Load().Rules, Clock: a.options.Clock, Logger: a.log,
+	}); err != nil {
 		return err
 	}
-	a.openOverload()
-	a.openRooms()
+	a.doors.Watch(a.opened.Load)
 	a.openLive()
 	a.watchClock()
-	a.verifyTokens(ctx)
-	if err := a.openQueue(a.state.Load().rules); err != nil {
+	if a.verifier != nil {
+		a.life.OnEnd(a.verifier.Close)
+		a.verifier.Start(ctx)
+	}
+	a.queue = dispatch.New(dispatch.Options{
+		Config: a.options.Config, File: a.store.FileFor("queue"), Engine: a.engine, Sends: a.doors.Sends, Sender: a.doors.Sender,
+		Clock: a.options.Clock, Logger: a.log, Life: &a.life,
+	})
+	if err := a.queue.Open(a.state.Load().Rules); err != nil {
 		return err
 	}
-	if err := a.openServers(); err != nil {
+	a.registry.MustRegister(a.selfCollector())
+	if err := a.doors.Open(a.process(), func(door string) string { return a.state.Load().domains[door] }); err != nil {
 		return err
 	}
 	a.watch()
-	a.serve()
+	a.doors.Serve()
 	a.opened.Store(true)
-	a.startQueue()
+	a.queue.Start()
 	if a.plane != nil {
-		a.sayUnhealthy() // until there are rules
-		a.followPlane()
+		a.doors.SetServing(false) // until there are rules
+		a.life.Go(a.plane.Run)
+		a.log.Info("waiting for rules of the control plane", "address", a.options.Config.XDS.Address)
 		return nil
 	}
-	stats := a.state.Load().rules.Stats()
+	stats := a.state.Load().Rules.Stats()
 	a.log.Info("rules loaded", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)
 	a.warnOfNone(stats, "name some with --rules, or put them into ./rules")
 	return nil
+}
+
+// process is what all doors get from the App.
+func (a *App) process() door.Process {
+	return door.Process{
+		Version: a.options.Version, Timeouts: a.options.Timeouts, Engine: a.engine, Store: a.store.Counts, Tokens: a.tokens(),
+		Ready: a.readiness, Queue: a.queue.Queue, Telemetry: a.telemetry, Register: a.registry.MustRegister,
+	}
 }
 
 // warnOfConfig says what in the configuration somebody should look at.
@@ -249,16 +264,25 @@ func (a *App) openEngine(ctx context.Context) error {
 	if err := a.openTelemetry(ctx); err != nil {
 		return err
 	}
-	store, about, err := a.openStore()
+	c := a.options.Config
+	store, about, err := storing.Open(storing.Options{
+		Config: &c.Store, Memory: c.Overload.Memory, Clock: a.options.Clock, Elapsed: a.elapsed, Logger: a.log,
+		Telemetry: a.telemetry, Register: a.registry.MustRegister, Life: &a.life,
+	})
 	if err != nil {
 		return err
 	}
-	about = append(about, engine.WithUnknownDomain(a.options.Config.UnknownDomain))
-	about = append(about, a.openMetrics())
-	about = append(about, a.openCandidate()...)
-	a.store = a.telemetry.Store(store, a.options.Config.Store.Kind.String())
-	a.engine = engine.New(a.store, a.state.Load().rules, about...)
-	a.followEngine()
+	a.store = store
+	about = append(about, engine.WithUnknownDomain(c.UnknownDomain), a.openMetrics())
+	if len(c.Candidate.Rules) > 0 {
+		a.trial = trial.Open(trial.Options{Config: c, Clock: a.options.Clock, Logger: a.log, Life: &a.life, Warn: a.warn, Live: a.seen})
+		a.registry.MustRegister(a.trial.Collector())
+		about = append(about, engine.WithObserver(engine.Both(a.metrics, a.trial.Comparing)))
+	}
+	a.engine = engine.New(store.Counts, a.state.Load().Rules, about...)
+	if a.trial != nil {
+		a.trial.Comparing.Follow(a.engine)
+	}
 	return nil
 }
 
@@ -271,18 +295,18 @@ func (a *App) warnOfNone(stats rules.Stats, hint string) {
 
 // Addr returns the address that a door listens on, such as api or proxy, or an
 // empty string if it is closed.
-func (a *App) Addr(door string) string {
-	for _, d := range a.doors {
-		if d.Name == door {
-			return d.listener.Addr().String()
+func (a *App) Addr(door string) (address string) {
+	a.doors.Addresses(func(name, at string) {
+		if name == door {
+			address = at
 		}
-	}
-	return ""
+	})
+	return address
 }
 
 // Failed is told when a door breaks down by itself. The App should then be
 // stopped.
-func (a *App) Failed() <-chan error { return a.failures }
+func (a *App) Failed() <-chan error { return a.doors.Failed() }
 
 // Stop drains: /readyz says no, the doors close, requests in flight are
 // finished, as long as the configuration allows, and the counts are saved.
@@ -291,21 +315,25 @@ func (a *App) Failed() <-chan error { return a.failures }
 // delay before draining ends.
 func (a *App) Stop(ctx context.Context) error {
 	a.stopOnce.Do(func() {
+		if !a.opened.Load() {
+			return // there is nothing to stop
+		}
 		a.draining.Store(true)
 		a.log.Info("draining")
-		a.sayUnhealthy()
+		a.doors.SetServing(false)
 		a.linger(ctx)
-		a.endStreams()
+		a.live.Close() // else the admin door could not close
+		a.events.Close()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(a.options.Config.ShutdownTimeout, time.Millisecond))
 		defer cancel()
-		a.drainQueue()
-		err := a.closeDoors(ctx)
-		a.stopErr = errors.Join(err, a.closeQueue(ctx), a.saveCounts())
+		a.queue.Drain()
+		err := a.doors.Close(ctx)
+		a.stopErr = errors.Join(err, a.queue.Close(ctx), a.store.SaveLast())
 		if a.stopErr == nil { // else something may have been counted after the snapshot
-			a.stopErr = a.tokenSecret.save()
+			a.stopErr = a.store.SaveSecret()
 		}
 		a.flushTelemetry(ctx)
-		a.release()
+		a.life.End()
 		a.log.Info("stopped")
 	})
 	return a.stopErr
@@ -322,12 +350,4 @@ func (a *App) linger(ctx context.Context) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-// release undoes Start, last to first.
-func (a *App) release() {
-	for _, f := range slices.Backward(a.cleanup) {
-		f()
-	}
-	a.cleanup = nil
 }

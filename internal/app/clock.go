@@ -16,22 +16,13 @@ const (
 	tellFrom    = time.Second
 )
 
-// openClock starts the one clock that the whole App goes by, unless it has been
-// given one.
-func (a *App) openClock() {
-	if a.options.Clock == nil {
-		a.clock = steady.New(a.options.System)
-		a.options.Clock = a.clock.Now
-	}
-}
-
 // watchClock logs when the wall clock is set, and what becomes of that.
 func (a *App) watchClock() {
 	if a.clock == nil {
 		return
 	}
 	var last steady.Status
-	a.every(lookAtClock, func() {
+	a.life.Every(lookAtClock, func() {
 		now := a.clock.Status()
 		a.tellClock(&last, &now)
 		last = now

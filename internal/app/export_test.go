@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // The names of the doors.
@@ -30,18 +31,20 @@ func AwaitStop(stopped <-chan error, signals <-chan os.Signal) error {
 }
 
 // SaveCounts saves as the ticker does.
-func (a *App) SaveCounts() error { return a.save() }
+func (a *App) SaveCounts() error { return a.store.Save() }
 
 // AdminRoutes are the patterns of the admin door.
 func (a *App) AdminRoutes() ([]string, error) {
-	options := a.adminOptions(a.given(&openDoor{Door: door.Door{Name: DoorAdmin}}))
+	p := a.process()
+	p.Room = func() *membound.Bound { return nil }
+	options := a.adminOptions(&p)
 	routes, err := admin.Routes(&options)
 	return slices.Sorted(maps.Keys(routes)), err
 }
 
 // CountLoopback takes this machine for a client like others. It is to be called
 // before Start.
-func (a *App) CountLoopback() { a.ours = func(netip.Addr) bool { return false } }
+func (a *App) CountLoopback() { a.doors.Local = func(netip.Addr) bool { return false } }
 
 // HoldReloading keeps reloads waiting until the result is called.
 func (a *App) HoldReloading() (release func()) {
@@ -64,7 +67,7 @@ type Reloads struct {
 func (a *App) Reloads() Reloads {
 	s := a.state.Load()
 	return Reloads{
-		Succeeded: s.succeeded, Failed: s.failed,
-		LastSuccess: s.loadedAt, LastFailure: s.failedAt, LastError: s.failure,
+		Succeeded: s.Succeeded, Failed: s.Failed,
+		LastSuccess: s.LoadedAt, LastFailure: s.FailedAt, LastError: s.Failure,
 	}
 }

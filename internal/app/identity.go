@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -33,15 +32,6 @@ func (a *App) newVerifier() (*jwt.Verifier, error) {
 		return nil, &config.SourceError{Source: source, Message: err.Error()}
 	}
 	return v, nil
-}
-
-// verifyTokens keeps the keys of tokens up to date until the App stops.
-func (a *App) verifyTokens(ctx context.Context) {
-	if a.verifier == nil {
-		return
-	}
-	a.cleanup = append(a.cleanup, a.verifier.Close)
-	a.verifier.Start(ctx)
 }
 
 // tokens returns what doors ask about tokens; nil if there is nothing to ask.

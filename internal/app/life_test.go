@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/serving"
 	"github.com/headgate/headgate/internal/replay/offline"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/testkit/redistest"
@@ -279,7 +280,7 @@ func TestAddressInUse(t *testing.T) {
 	first := run(t, loginRules, hello)
 	second := newFixture(t, loginRules, hello, func(c *config.Config) { c.Listen.API = first.Addr(app.DoorAPI) })
 	err := second.Start(context.Background())
-	var listen *app.ListenError
+	var listen *serving.ListenError
 	if !errors.As(err, &listen) || listen.Door != app.DoorAPI || listen.Address != first.Addr(app.DoorAPI) {
 		t.Fatalf("err %v, want a ListenError that names the door and address", err)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/storing"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -28,10 +28,10 @@ func (a *App) openMetrics() engine.Option {
 		Watchers: []metrics.Watcher{a.events, &metrics.Debug{Log: a.log, Level: a.options.LogLevel, Key: a.keys.Text}},
 		Lacking:  a.warnOfLacking,
 	})
-	a.metrics.SetRules(a.state.Load().rules, a.options.Clock())
-	a.register(
+	a.metrics.SetRules(a.state.Load().Rules, a.options.Clock())
+	a.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		a.metrics.Collector(), a.selfCollector(),
+		a.metrics.Collector(),
 	)
 	return engine.WithObserver(a.telemetry.Observer(a.metrics))
 }
@@ -53,21 +53,6 @@ func (a *App) warnOfLacking(r *rules.Rule, parts uint64) {
 // elapsed is a clock that never jumps, for durations.
 func (a *App) elapsed() time.Duration { return time.Since(a.began) }
 
-// measured returns a store that tells how long another one takes.
-func (a *App) measured(s headgate.Store) headgate.Store {
-	m := metrics.NewStore(s, a.elapsed)
-	a.register(m.Collector())
-	return m
-}
-
-// register adds metrics to those at /metrics. Whoever adds a part of the App
-// that has metrics of its own calls it once, before the doors are served.
-func (a *App) register(list ...prometheus.Collector) {
-	for _, c := range list {
-		a.registry.MustRegister(c)
-	}
-}
-
 // metricsHandler serves GET /metrics.
 func (a *App) metricsHandler() http.Handler {
 	return promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{
@@ -83,103 +68,41 @@ func (a *App) selfCollector() prometheus.Collector {
 	draining := c.Gauge("headgate_draining", "1 once the process has been asked to stop.")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		build(out, 1, versionOf(a.options.Version), runtime.Version())
-		draining(out, oneIf(a.draining.Load()))
+		draining(out, metrics.OneIf(a.draining.Load()))
 	})
 	a.clockMetrics(c)
 	a.reloadMetrics(c)
-	a.shrinkMetrics(c)
-	a.memoryMetrics(c)
-	a.snapshotMetrics(c)
-	a.storeMetrics(c)
-	a.storeHealthMetrics(c)
-	a.connectionMetrics(c)
-	a.perClientMetrics(c)
-	a.overloadMetrics(c)
-	a.roomMetrics(c)
-	a.queueMetrics(c)
-	a.controlMetrics(c)
+	a.store.Describe(c)
+	storing.DescribeControl(a.control, c)
+	a.doors.Describe(c)
+	a.queue.Describe(c)
 	return c
 }
 
-func oneIf(yes bool) float64 { //nolint:revive // a fact, not a mode
-	if yes {
-		return 1
-	}
-	return 0
+// openLive begins to tell live views what happens.
+func (a *App) openLive() {
+	a.live = metrics.NewLive(a.metrics, a.options.Clock, func() metrics.StoreTick {
+		s := a.store.Status()
+		return metrics.StoreTick{Circuit: s.Circuit, Keys: s.Keys}
+	})
+	a.life.Every(metrics.TickEvery, a.live.Tick)
 }
 
-// reloadMetrics tells how reloading goes.
+// reloadMetrics tells how reloading goes, and whether the rules in force are those
+// of the files.
 func (a *App) reloadMetrics(c *metrics.Asked) {
 	reloads := c.Counter("headgate_reloads_total", "Times that rules were read, the first included.", "result")
 	at := c.Gauge("headgate_reload_last_success_timestamp_seconds", "When the rules in force were read.")
 	good := c.Gauge("headgate_reload_last_successful", "0 if the last attempt failed and older rules are in force.")
+	held := c.Gauge("headgate_rules_held", "1 while rules are kept from being in force for what they lack.")
+	rolledBack := c.Gauge("headgate_rules_rolled_back", "1 while rules from before are in force, as an operator has asked.")
 	c.Ask(func(out chan<- prometheus.Metric) {
-		r := a.state.Load()
-		reloads(out, float64(r.succeeded), "success")
-		reloads(out, float64(r.failed), "failure")
-		at(out, float64(max(r.loadedAt.UnixMilli(), 0))/1000)
-		good(out, oneIf(r.failure == nil))
-	})
-}
-
-// memoryMetrics tells about the embedded store; beside Redis, about the one
-// that stands in for it.
-func (a *App) memoryMetrics(c *metrics.Asked) {
-	keys := c.Gauge("headgate_memory_keys", "Keys in this process's memory.")
-	most := c.Gauge("headgate_memory_max_keys", "How many keys there may be.")
-	bytes := c.Gauge("headgate_memory_bytes", "Bytes that they take.")
-	evicted := c.Counter("headgate_memory_evicted_total", "Keys that were forgotten to make room, by whether they still counted.", "state")
-	swept := c.Counter("headgate_memory_swept_total", "Keys that were forgotten because they were as good as unused.")
-	c.Ask(func(out chan<- prometheus.Metric) {
-		s := a.memory.Stats()
-		keys(out, float64(s.Keys))
-		most(out, float64(a.maxKeys()))
-		bytes(out, float64(s.Bytes))
-		evicted(out, float64(s.Evicted-s.EvictedInDebt), "fresh")
-		evicted(out, float64(s.EvictedInDebt), "in_debt")
-		swept(out, float64(s.Swept))
-	})
-}
-
-// storeMetrics tells about the shared store, as seen from here. Memory is always
-// there.
-func (a *App) storeMetrics(c *metrics.Asked) {
-	circuit := c.Gauge("headgate_store_circuit_open", "1 while the store is taken for dead and only probed.")
-	opened := c.Counter("headgate_store_circuit_opened_total", "How often that began.")
-	errs := c.Counter("headgate_store_errors_total", "Questions that the store did not answer: too late, out of memory, writing nothing, refused, with another error, or not asked while the circuit was open.", "kind")
-	hits := c.Counter("headgate_deny_cache_hits_total", "Refusals that were known without asking the store.")
-	c.Ask(func(out chan<- prometheus.Metric) {
-		var s failsafeStats
-		if a.safe != nil {
-			s = a.safe.Stats()
-		}
-		circuit(out, oneIf(s.State != closedCircuit))
-		opened(out, float64(s.Opened))
-		errs(out, float64(s.Timeouts), "timeout")
-		errs(out, float64(s.Full), "full")
-		errs(out, float64(s.ReadOnly), "read_only")
-		errs(out, float64(s.Refused), "refused")
-		errs(out, float64(s.Failures-s.Timeouts-s.Full-s.ReadOnly-s.Refused), "error")
-		errs(out, float64(s.FailedFast), "circuit_open")
-		hits(out, float64(s.CacheHits))
-	})
-}
-
-// connectionMetrics tells about the doors whose connections are bounded and
-// counted by their listener.
-func (a *App) connectionMetrics(c *metrics.Asked) {
-	open := c.Gauge("headgate_connections", "Connections that are open.", "door")
-	ever := c.Counter("headgate_connections_total", "Connections, by what became of them.", "door", "result")
-	c.Ask(func(out chan<- prometheus.Metric) {
-		for _, d := range a.doors {
-			if d.bound == nil {
-				continue
-			}
-			s := d.bound.Stats()
-			open(out, float64(s.Open), d.Name)
-			ever(out, float64(s.Accepted-s.Rejected), d.Name, "accepted")
-			ever(out, float64(s.Evicted), d.Name, "evicted")
-			ever(out, float64(s.Rejected), d.Name, "rejected")
-		}
+		s := a.state.Load()
+		reloads(out, float64(s.Succeeded), "success")
+		reloads(out, float64(s.Failed), "failure")
+		at(out, float64(max(s.LoadedAt.UnixMilli(), 0))/1000)
+		good(out, metrics.OneIf(s.Failure == nil))
+		held(out, metrics.OneIf(s.held != nil))
+		rolledBack(out, metrics.OneIf(s.rolledBack))
 	})
 }

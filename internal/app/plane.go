@@ -1,8 +1,6 @@
 package app
 
 import (
-	"context"
-
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules/rulefile"
@@ -31,21 +29,6 @@ func (a *App) newPlane() (*xds.Client, error) {
 	return client, nil
 }
 
-// followPlane receives rules until the App stops.
-func (a *App) followPlane() {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		a.plane.Run(ctx)
-	}()
-	a.cleanup = append(a.cleanup, func() {
-		cancel()
-		<-done
-	})
-	a.log.Info("waiting for rules of the control plane", "address", a.options.Config.XDS.Address)
-}
-
 // applyPlane puts a snapshot in force, or leaves everything as it was.
 func (a *App) applyPlane(sources []rulefile.Source) error {
 	a.reloading.Lock()
@@ -64,7 +47,10 @@ func (a *App) applyPlane(sources []rulefile.Source) error {
 	}
 	a.warnOfNone(rs.Stats(), "the control plane has sent none")
 	if first {
-		a.sayHealthy()
+		a.doors.SetServing(true)
+		if a.draining.Load() { // perhaps since just now
+			a.doors.SetServing(false)
+		}
 	}
 	return nil
 }

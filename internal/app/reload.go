@@ -1,40 +1,19 @@
 package app
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/door"
-	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
-
-// reading says which rules have been read, the live ones or a candidate's, and
-// how that went.
-type reading struct {
-	rules    *rules.Ruleset // nil if there have been none that are right
-	loadedAt time.Time
-	failedAt time.Time // of the last failure
-	failure  error     // nil if the last attempt went well
-
-	succeeded, failed uint64
-}
-
-// told is what the admin door says of it.
-func (r *reading) told(source string) admin.Loaded {
-	return admin.Loaded{Source: source, Rules: r.rules, At: r.loadedAt, Succeeded: r.succeeded, Failed: r.failed, Problem: firstOf(r.failure)}
-}
 
 // rulesState is which rules are in force and how the last reload went. It is
 // never changed, only replaced.
 type rulesState struct {
-	reading
+	follow.Reading
 
 	domains map[string]string // of doors whose callers name none
 	waiting bool              // for the first rules of a control plane
@@ -66,8 +45,10 @@ func (a *App) load() (*rules.Ruleset, error) {
 //
 // Rules of a control plane come by themselves; for them it does nothing.
 func (a *App) Reload() error {
-	a.reloadCertificates()
-	a.reloadCandidate()
+	a.doors.Reload()
+	if a.trial != nil {
+		a.trial.Reload()
+	}
 	if a.plane != nil {
 		a.log.Info("nothing to reload, rules come from the control plane")
 		return nil
@@ -91,7 +72,7 @@ func (a *App) reload() error {
 // is not mounted looks like an empty folder, and a control plane that has just
 // been restarted may have nothing yet, which is no reason to lift all limits.
 func (a *App) vanished(rs *rules.Ruleset) error {
-	if rs.Stats().Files > 0 || a.state.Load().rules.Stats().Files == 0 {
+	if rs.Stats().Files > 0 || a.state.Load().Rules.Stats().Files == 0 {
 		return nil
 	}
 	if a.plane != nil {
@@ -122,10 +103,10 @@ func (a *App) swap(rs *rules.Ruleset, err error) error {
 // that somebody may still accept.
 func (a *App) keepRules(err error, held *rules.Ruleset) error {
 	next := *a.state.Load()
-	next.failedAt, next.failure, next.held = a.options.Clock(), err, held
-	next.failed++
+	next.FailedAt, next.Failure, next.held = a.options.Clock(), err, held
+	next.Failed++
 	a.state.Store(&next)
-	a.log.Error("rules not reloaded, the old ones stay in force", "err", firstOf(err))
+	a.log.Error("rules not reloaded, the old ones stay in force", "err", follow.FirstOf(err))
 	return err
 }
 
@@ -134,10 +115,10 @@ func (a *App) keepRules(err error, held *rules.Ruleset) error {
 func (a *App) enforce(rs *rules.Ruleset, err error) error {
 	var domains map[string]string
 	if err == nil {
-		domains, err = a.domains(rs)
+		domains, err = a.doors.Domains(rs)
 	}
 	if err == nil && a.engine != nil {
-		err = a.openQueue(rs)
+		err = a.queue.Open(rs)
 	}
 	if err != nil {
 		return a.keepRules(err, nil)
@@ -145,11 +126,11 @@ func (a *App) enforce(rs *rules.Ruleset, err error) error {
 	a.warn(rs)
 	next := *a.state.Load()
 	if !next.waiting {
-		next.before = next.rules
+		next.before = next.Rules
 	}
-	next.rules, next.domains, next.waiting, next.held, next.rolledBack = rs, domains, false, nil, false
-	next.loadedAt, next.failure = a.options.Clock(), nil
-	next.succeeded++
+	next.Rules, next.domains, next.waiting, next.held, next.rolledBack = rs, domains, false, nil, false
+	next.LoadedAt, next.Failure = a.options.Clock(), nil
+	next.Succeeded++
 	a.state.Store(&next)
 	if a.engine != nil {
 		a.metrics.SetRules(rs, a.options.Clock())
@@ -157,12 +138,24 @@ func (a *App) enforce(rs *rules.Ruleset, err error) error {
 			a.control.SetRules(rs)
 		}
 		a.engine.SetRules(rs)
-		a.startQueue()
-		a.compareAnew()
+		a.queue.Start()
+		a.restartTrial()
 	}
 	stats := rs.Stats()
 	a.log.Info("rules reloaded", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)
 	return nil
+}
+
+// restartTrial begins a new comparison with the candidate since the live rules have
+// changed.
+func (a *App) restartTrial() {
+	switch {
+	case a.trial == nil:
+	case a.plane != nil:
+		a.trial.Restart(nil)
+	default:
+		a.trial.Restart(&a.seen)
+	}
 }
 
 // warn logs what is odd about the rules.
@@ -189,63 +182,4 @@ func (a *App) warnOfPlainDigests(rs *rules.Ruleset) {
 			return
 		}
 	}
-}
-
-// firstOf returns err in one line: the first problem and how many more. Of nil
-// that is empty.
-func firstOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	var problems diagnostic.Problems
-	if !errors.As(err, &problems) || len(problems) == 0 {
-		return err.Error()
-	}
-	var first *diagnostic.Diagnostic
-	more := -1
-	for i := range problems {
-		if problems[i].Severity == diagnostic.SeverityError {
-			if first == nil {
-				first = &problems[i]
-			}
-			more++
-		}
-	}
-	switch {
-	case first == nil:
-		return err.Error()
-	case more > 0:
-		return fmt.Sprintf("%s (and %d more; see headgate check)", first, more)
-	}
-	return first.String()
-}
-
-// readiness answers /readyz.
-func (a *App) readiness(ctx context.Context) door.Readiness {
-	state := a.state.Load()
-	stats := state.rules.Stats()
-	r := door.Readiness{
-		Draining: a.draining.Load(),
-		Store:    a.askStore(ctx),
-
-		StoreMayFail: a.options.Config.Store.Kind == config.InRedis,
-		Rules: door.RulesState{
-			Domains: stats.Domains, Rules: stats.Rules, Files: stats.Files, LoadedAt: state.loadedAt,
-			Waiting: state.waiting, Succeeded: state.succeeded, Failed: state.failed,
-		},
-	}
-	if state.failure != nil {
-		r.Rules.FailedAt, r.Rules.Failure = state.failedAt, state.failure.Error()
-	}
-	return r
-}
-
-// askStore finds out whether the store answers, by a question that writes
-// nothing.
-func (a *App) askStore(ctx context.Context) error {
-	if err := a.storeHealth.trouble(); err != nil {
-		return err // a question that writes nothing would be answered
-	}
-	_, err := a.store.Take(ctx, headgate.Op{Scope: "readyz", Limit: headgate.PerSecond(1), Cost: 1, Kind: headgate.Peek})
-	return err
 }

@@ -78,7 +78,7 @@ func (a *App) attend(ctx context.Context, signals <-chan os.Signal) error {
 			case reloads <- struct{}{}:
 			default: // the one that is waiting will read what is there then
 			}
-		case err := <-a.failures:
+		case err := <-a.doors.Failed():
 			a.log.Error("door failed", "err", err)
 			return err
 		case <-ctx.Done():

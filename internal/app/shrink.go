@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -66,7 +63,7 @@ func (a *App) guardRules(rs *rules.Ruleset) error {
 	if state.waiting || c.Guard == config.GuardOff {
 		return nil
 	}
-	lost := lostFrom(state.rules, rs)
+	lost := lostFrom(state.Rules, rs)
 	if lost.rules == 0 || len(lost.domains) == 0 && int64(lost.rules)*100 <= c.Share()*int64(lost.of) {
 		return nil
 	}
@@ -93,7 +90,7 @@ func (a *App) rollBack() error {
 	next := *a.state.Load()
 	next.rolledBack = back
 	a.state.Store(&next)
-	a.log.Warn("rules rolled back by an operator, until the files change", "rules", next.rules.Stats().Rules)
+	a.log.Warn("rules rolled back by an operator, until the files change", "rules", next.Rules.Stats().Rules)
 	return nil
 }
 
@@ -107,15 +104,4 @@ func (a *App) acceptRules() error {
 	}
 	a.log.Warn("rules that lack others accepted by an operator")
 	return a.enforce(held, nil)
-}
-
-// shrinkMetrics tells whether the rules in force are those of the files.
-func (a *App) shrinkMetrics(c *metrics.Asked) {
-	held := c.Gauge("headgate_rules_held", "1 while rules are kept from being in force for what they lack.")
-	rolledBack := c.Gauge("headgate_rules_rolled_back", "1 while rules from before are in force, as an operator has asked.")
-	c.Ask(func(out chan<- prometheus.Metric) {
-		s := a.state.Load()
-		held(out, oneIf(s.held != nil))
-		rolledBack(out, oneIf(s.rolledBack))
-	})
 }

@@ -69,8 +69,8 @@ func (a *App) openTelemetry(ctx context.Context) error {
 	if a.telemetry, err = telemetry.New(ctx, *a.otlp); err != nil {
 		return &config.SourceError{Source: "telemetry.otlp", Message: err.Error()}
 	}
-	a.register(a.telemetry.Collector())
-	a.cleanup = append(a.cleanup, func() {
+	a.registry.MustRegister(a.telemetry.Collector())
+	a.life.OnEnd(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = a.telemetry.Shutdown(ctx) // after a start that failed

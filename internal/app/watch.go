@@ -15,7 +15,9 @@ func (a *App) watch() {
 	if len(a.options.BuiltIn) == 0 && a.plane == nil {
 		a.watchFiles(a.options.Config.Rules, a.reloadIfChanged)
 	}
-	a.watchFiles(a.options.Config.Candidate.Rules, a.reloadCandidateIfChanged)
+	if a.trial != nil {
+		a.watchFiles(a.options.Config.Candidate.Rules, a.trial.ReloadIfChanged)
+	}
 }
 
 func (a *App) watchFiles(paths []string, changed func()) {
@@ -25,7 +27,7 @@ func (a *App) watchFiles(paths []string, changed func()) {
 	stop := follow.Start(follow.Options{
 		Files: a.filesOf(paths), Changed: changed, Settle: a.options.Settle, Poll: a.options.PollInterval, PollOnly: a.options.PollOnly, Log: a.log,
 	})
-	a.cleanup = append(a.cleanup, func() { stop(a.awaitReading) })
+	a.life.OnEnd(func() { stop(a.awaitReading) })
 }
 
 // filesOf are the files of rules.

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/control"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/trial"
 	"github.com/headgate/headgate/internal/door/admin/dashboard"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/observe/metrics"
@@ -25,6 +26,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/hosts"
 	"github.com/headgate/headgate/internal/request/token"
+	"github.com/headgate/headgate/internal/rules/follow"
 )
 
 // Options are what the door has to offer. What is not said to be optional is
@@ -62,13 +64,14 @@ type Options struct {
 	// that every server knows to be secret.
 	Secrets []string
 	// Candidate is nil if no rules are tried.
-	Candidate *Candidate
+	Candidate *trial.Trial
 
 	// Process returns what only the process knows of its Status: Version,
 	// Started, Ready, Store and Doors.
 	Process func(ctx context.Context) Status
-	// Rules says where the rules in force are from and how reading them went.
-	Rules func() Loaded
+	// Rules says where the rules in force are from (files, xds or built_in) and how
+	// reading them went.
+	Rules func() (source string, read follow.Reading)
 	// RollBack puts the rules from before the last reload in force again, and
 	// Accept those that were refused for what they lack.
 	RollBack, Accept func() error

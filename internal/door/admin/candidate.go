@@ -85,15 +85,6 @@ type CandidateStore struct {
 	Evicted int64 `json:"evicted"`
 }
 
-// Candidate is what the door has to know of rules that are tried.
-type Candidate struct {
-	Comparing *candidate.Candidate
-	Paths     []string
-	// Loaded says how reading them went. Rules without a domain are none.
-	Loaded func() Loaded
-	Store  func() CandidateStore
-}
-
 // candidates says what a candidate would change.
 type candidates struct{ *Options }
 
@@ -132,19 +123,21 @@ func (c candidates) reset(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c candidates) status(n int) *CandidateStatus {
-	loaded := c.Candidate.Loaded()
+	read := c.Candidate.Reading()
+	store, maxKeys := c.Candidate.Store()
 	s := &CandidateStatus{
-		State: CandidateComparing, Paths: c.Candidate.Paths, By: []CandidateRule{}, Samples: []CandidateSample{},
-		Rules: loaded.status(), Store: c.Candidate.Store(),
+		State: CandidateComparing, Paths: c.Candidate.Files().Paths, By: []CandidateRule{}, Samples: []CandidateSample{},
+		Rules: statusOf("files", &read),
+		Store: CandidateStore{Keys: store.Keys, MaxKeys: maxKeys, Bytes: store.Bytes, Evicted: store.EvictedInDebt},
 	}
-	switch rs := loaded.Rules; {
+	switch rs := read.Rules; {
 	case rs == nil:
 		s.State = CandidateFailed
 	case len(rs.Domains()) == 0:
 		s.State = CandidateAbsent
 	default:
 		if longest, ok := memoryOf(rs); ok {
-			at := loaded.At.Add(longest).UTC()
+			at := read.LoadedAt.Add(longest).UTC()
 			s.WarmAt = &at
 		}
 	}

@@ -6,45 +6,23 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/internal/rules/follow"
 )
 
 // Status is the answer of GET /v1/status.
 type Status struct {
-	Version string      `json:"version"`
-	Go      string      `json:"go"`
-	Started time.Time   `json:"started"`
-	UptimeS int64       `json:"uptime_s"`
-	Ready   bool        `json:"ready"`
-	Store   StoreStatus `json:"store"`
-	Rules   RulesStatus `json:"rules"`
+	Version string         `json:"version"`
+	Go      string         `json:"go"`
+	Started time.Time      `json:"started"`
+	UptimeS int64          `json:"uptime_s"`
+	Ready   bool           `json:"ready"`
+	Store   storing.Status `json:"store"`
+	Rules   RulesStatus    `json:"rules"`
 	// Candidate says that rules are tried beside the live ones: GET
 	// /v1/candidate tells how.
 	Candidate bool         `json:"candidate"`
 	Doors     []DoorStatus `json:"doors"`
-}
-
-// StoreStatus is how the store is.
-type StoreStatus struct {
-	Kind    string `json:"kind"` // memory or redis
-	Healthy bool   `json:"healthy"`
-	Circuit string `json:"circuit"` // closed or open
-	// Keys and what follows are of the embedded store; beside Redis of the one
-	// that stands in for it.
-	Keys    int64 `json:"keys"`
-	MaxKeys int64 `json:"max_keys"`
-	Bytes   int64 `json:"bytes"`
-	Evicted int64 `json:"evicted"`
-	// DenyCache is of Redis.
-	DenyCache DenyCacheStatus `json:"deny_cache"`
-	Error     string          `json:"error,omitempty"`
-}
-
-// DenyCacheStatus is how many refusals can be remembered, and how often one
-// was.
-type DenyCacheStatus struct {
-	Entries int64  `json:"entries"`
-	Hits    uint64 `json:"hits"`
 }
 
 // RulesStatus says which rules are in force.
@@ -66,20 +44,10 @@ type DoorStatus struct {
 	Address string `json:"address"`
 }
 
-// Loaded says which rules have been read and how that went.
-type Loaded struct {
-	Source            string         // files, xds or built_in
-	Rules             *rules.Ruleset // nil if there have never been any that are right
-	At                time.Time
-	Succeeded, Failed uint64
-	// Problem is what was wrong the last time, if it was.
-	Problem string
-}
-
-func (l *Loaded) status() RulesStatus {
-	s := RulesStatus{Source: l.Source, LoadedAt: l.At.UTC(), ReloadsOK: l.Succeeded, ReloadsFailed: l.Failed, LastError: l.Problem}
-	if l.Rules != nil {
-		stats := l.Rules.Stats()
+func statusOf(source string, r *follow.Reading) RulesStatus {
+	s := RulesStatus{Source: source, LoadedAt: r.LoadedAt.UTC(), ReloadsOK: r.Succeeded, ReloadsFailed: r.Failed, LastError: follow.FirstOf(r.Failure)}
+	if r.Rules != nil {
+		stats := r.Rules.Stats()
 		s.Rules, s.Domains, s.Files = stats.Rules, stats.Domains, stats.Files
 	}
 	return s
@@ -111,8 +79,8 @@ func (d reports) status(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
 	s := d.Process(ctx)
-	loaded := d.Rules()
-	s.Go, s.Rules, s.Candidate = runtime.Version(), loaded.status(), d.Candidate != nil
+	source, read := d.Rules()
+	s.Go, s.Rules, s.Candidate = runtime.Version(), statusOf(source, &read), d.Candidate != nil
 	s.Started, s.UptimeS = s.Started.UTC(), int64(d.Clock().Sub(s.Started)/time.Second)
 	writeJSON(w, s)
 }

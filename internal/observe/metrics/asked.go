@@ -46,3 +46,11 @@ func (c *Asked) metric(kind prometheus.ValueType, name, help string, labels []st
 
 // Ask calls f at every scrape.
 func (c *Asked) Ask(f func(out chan<- prometheus.Metric)) { c.asks = append(c.asks, f) }
+
+// OneIf is the value of a gauge that says yes or no.
+func OneIf(yes bool) float64 { //nolint:revive // a fact, not a mode
+	if yes {
+		return 1
+	}
+	return 0
+}

@@ -12,14 +12,24 @@ import (
 // What counts is what was alive when it was last collected, with stacks and the
 // runtime's own: what waits to be collected fills any limit up, and says nothing.
 func Heap() (Resource, bool) {
-	limit := debug.SetMemoryLimit(-1)
-	if limit == math.MaxInt64 || limit <= 0 {
+	limit, limited := MemoryLimit(0)
+	if !limited {
 		return Resource{}, false
 	}
 	return Resource{
 		Name: "memory", At: [3]float64{0.80, 0.90, 0.95},
 		Pressure: func() float64 { return float64(alive()) / float64(limit) },
 	}, true
+}
+
+// MemoryLimit returns what the process may take: what is configured, else the soft
+// limit of the runtime. It reports false if there is none.
+func MemoryLimit(configured int64) (limit int64, limited bool) {
+	if configured > 0 {
+		return configured, true
+	}
+	limit = debug.SetMemoryLimit(-1)
+	return limit, limit > 0 && limit < math.MaxInt64
 }
 
 // alive is the memory that no collection would give back.

@@ -1,4 +1,4 @@
-package app
+package storing
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -22,65 +22,62 @@ const connectFor = 2 * time.Second
 
 // openRedis opens the shared store behind a deadline and a circuit breaker,
 // with a memory store beside it for the rules that say on_store_error: local.
-func (a *App) openRedis() (headgate.Store, []engine.Option, error) {
-	options, err := redisOptions(&a.options.Config.Store.Redis)
+func (s *Store) openRedis() ([]engine.Option, error) {
+	c := &s.Config.Redis
+	options, err := RedisOptions(c)
 	if err != nil {
-		return nil, nil, wrongRedis(&a.options.Config.Store.Redis, err)
+		return nil, err
 	}
-	options.Clock = a.options.Clock
+	options.Clock = s.Clock
 	ctx, cancel := context.WithTimeout(context.Background(), connectFor)
 	defer cancel()
-	shared, err := redis.New(ctx, options)
-	if err != nil {
-		return nil, nil, wrongRedis(&a.options.Config.Store.Redis, err)
+	if s.shared, err = redis.New(ctx, options); err != nil {
+		return nil, wrongRedis(c, err)
 	}
-	a.shared, a.secrets = shared, shared.Secrets()
-	a.greet(ctx, shared, &options)
-	c := &a.options.Config.Store.Redis
-	safe := failsafe.New(a.measured(shared), failsafe.Options{
+	s.secrets = s.shared.Secrets()
+	s.greet(ctx, &options)
+	measured := metrics.NewStore(s.shared, s.Elapsed)
+	s.Register(measured.Collector())
+	s.safe = failsafe.New(measured, failsafe.Options{
 		Timeout:   options.Timeout,
 		DenyCache: failsafe.DenyCache{Entries: c.DenyCache, MaxAge: c.DenyMaxAge},
 		Breaker:   failsafe.Breaker{OpenFor: c.ProbeAfter, Longest: c.ProbeEvery},
-		OnChange:  a.storeChanged,
+		OnChange:  s.changed,
 	})
-	a.safe = safe
-	a.cleanup = append(a.cleanup, func() { _ = safe.Close() })
-	local := a.newMemory()
-	a.keepMemory(local)
-	return safe, []engine.Option{
-		engine.WithFallback(a.telemetry.Store(local, "memory")), engine.WithTimeout(options.Timeout), engine.WithSecrets(a.secrets.All),
+	s.Counts = s.safe
+	s.Life.OnEnd(func() { _ = s.safe.Close() })
+	local := s.newMemory()
+	s.keep(local)
+	return []engine.Option{
+		engine.WithFallback(s.Telemetry.Store(local, "memory")), engine.WithTimeout(options.Timeout), engine.WithSecrets(s.secrets.All),
 		engine.WithRecords(),
 	}, nil
 }
 
-// returnEvery is how often the secrets of tokens are looked after, besides
-// whenever the store is known to have lost its data.
-const returnEvery = time.Second
-
 // returnSecrets fetches the secrets of tokens, and writes them back if the store
 // has lost them. An error is no news: the circuit breaker tells of a store that
 // does not answer.
-func (a *App) returnSecrets() { _ = a.secrets.Return(context.Background()) }
+func (s *Store) returnSecrets() { _ = s.secrets.Return(context.Background()) }
 
 // greet says in the log whether the store is there.
-func (a *App) greet(ctx context.Context, shared *redis.Store, o *redis.Options) {
-	if err := shared.Ping(ctx); err != nil {
-		a.log.Warn("the store does not answer yet: each rule's on_store_error decides",
+func (s *Store) greet(ctx context.Context, o *redis.Options) {
+	if err := s.shared.Ping(ctx); err != nil {
+		s.Logger.Warn("the store does not answer yet: each rule's on_store_error decides",
 			"mode", o.Mode.String(), "addresses", o.Addresses, "err", err)
 		return
 	}
-	a.log.Info("store connected", "mode", o.Mode.String(), "addresses", o.Addresses, "timeout", o.Timeout.String())
+	s.Logger.Info("store connected", "mode", o.Mode.String(), "addresses", o.Addresses, "timeout", o.Timeout.String())
 }
 
-// storeChanged logs one line for every change of the circuit breaker.
-func (a *App) storeChanged(c failsafe.Change) {
+// changed logs one line for every change of the circuit breaker.
+func (s *Store) changed(c failsafe.Change) {
 	if c.State == failsafe.Open {
 		text := c.Err.Error()
-		a.storeError.Store(&text)
-		a.log.Error("the store does not answer: each rule's on_store_error decides", "err", c.Err)
+		s.lastError.Store(&text)
+		s.Logger.Error("the store does not answer: each rule's on_store_error decides", "err", c.Err)
 		return
 	}
-	a.log.Info("the store answers again", "after", c.After.String())
+	s.Logger.Info("the store answers again", "after", c.After.String())
 }
 
 // wrongRedis names the setting that most likely is wrong.
@@ -92,18 +89,23 @@ func wrongRedis(c *config.Redis, err error) error {
 	return &config.SourceError{Source: source, Message: err.Error()}
 }
 
-// redisOptions translates the configuration.
-func redisOptions(c *config.Redis) (redis.Options, error) {
-	var o redis.Options
+// RedisOptions translates the configuration. The error is a *config.SourceError.
+func RedisOptions(c *config.Redis) (redis.Options, error) {
+	o, err := redisOptions(c)
+	if err != nil {
+		err = wrongRedis(c, err)
+	}
+	return o, err
+}
+
+func redisOptions(c *config.Redis) (o redis.Options, err error) {
 	if c.URL != "" {
 		if len(c.Addresses) > 0 {
 			return o, errors.New("url and addresses say the same: leave one out")
 		}
-		parsed, err := redis.ParseURL(string(c.URL))
-		if err != nil {
-			return o, err
+		if o, err = redis.ParseURL(string(c.URL)); err != nil {
+			return redis.Options{}, err
 		}
-		o = parsed
 	}
 	override(&o.Addresses, c.Addresses, len(c.Addresses) > 0)
 	override(&o.MasterName, c.MasterName, c.MasterName != "")
@@ -124,10 +126,7 @@ func redisOptions(c *config.Redis) (redis.Options, error) {
 	if o.Timeout == 0 {
 		o.Timeout = redis.DefaultTimeout
 	}
-	if err := addTLS(&o, c); err != nil {
-		return o, err
-	}
-	return o, nil
+	return o, addTLS(&o, c)
 }
 
 // override sets a field that the configuration names, over what a URL says.

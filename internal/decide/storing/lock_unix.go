@@ -1,6 +1,6 @@
 //go:build unix && !aix && !solaris
 
-package app
+package storing
 
 import (
 	"errors"

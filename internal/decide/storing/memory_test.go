@@ -1,4 +1,4 @@
-package app
+package storing
 
 import (
 	"bytes"
@@ -27,8 +27,8 @@ func TestTheStoreTakesHalfOfTheMemory(t *testing.T) {
 		var log bytes.Buffer
 		c := &config.Config{}
 		c.Overload.Memory, c.Store.Memory.MaxBytes = row.memory, row.chosen
-		a := &App{options: Options{Config: c}, log: slog.New(slog.NewTextHandler(&log, nil))}
-		if got := a.maxStoreBytes(); got != row.want || strings.Contains(log.String(), "more than half") != row.warned {
+		s := &Store{Options: Options{Config: &c.Store, Memory: c.Overload.Memory, Logger: slog.New(slog.NewTextHandler(&log, nil))}}
+		if got := s.maxBytes(); got != row.want || strings.Contains(log.String(), "more than half") != row.warned {
 			t.Errorf("%d MiB of %d: %d, want %d; %s", row.chosen/mib, row.memory/mib, got, row.want, log.String())
 		}
 	}

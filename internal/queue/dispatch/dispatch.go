@@ -1,4 +1,6 @@
-package app
+// Package dispatch opens the queue that rules need, where the configuration keeps
+// it, and asks the engine when an entry may be sent.
+package dispatch
 
 import (
 	"cmp"
@@ -6,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -13,8 +16,10 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/lifetime"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/decide/storing"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/queue/file"
@@ -23,13 +28,35 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// queueing is what an App has to do with queues.
-type queueing struct {
-	openQueueOnce sync.Mutex
-	queue         atomic.Pointer[queue.Queue] // nil until a rule needs one
-	queueStarted  atomic.Bool
-	sender        door.QueueSender // nil if no door sends
+// Options are what a Dispatcher is made from. All are required.
+type Options struct {
+	Config *config.Config
+	// File is where entries are kept if the configuration names no file: beside
+	// the counts; empty if these are in no file.
+	File   string
+	Engine *engine.Engine
+	// Sends reports whether a door sends what is queued. Sender returns what does,
+	// once the door is open.
+	Sends  func() bool
+	Sender func() door.QueueSender
+	Clock  func() time.Time
+	Logger *slog.Logger
+	Life   *lifetime.Lifetime
 }
+
+// Dispatcher has the queue of a process, if there is one.
+type Dispatcher struct {
+	Options
+	opening sync.Mutex
+	queue   atomic.Pointer[queue.Queue] // nil until a rule needs one
+	started atomic.Bool
+}
+
+// New returns a Dispatcher without a queue.
+func New(o Options) *Dispatcher { return &Dispatcher{Options: o} }
+
+// Queue returns the queue; nil as long as there is none.
+func (d *Dispatcher) Queue() *queue.Queue { return d.queue.Load() }
 
 // placeAgain is how often an entry looks for a place under a limit of what is
 // under way.
@@ -45,28 +72,16 @@ func queueRule(rs *rules.Ruleset) *rules.Rule {
 	return nil
 }
 
-// queueFile returns the file that entries are kept in; empty for none.
-func (a *App) queueFile() string {
-	c := a.options.Config
-	switch {
-	case c.Queue.Path != "":
-		return c.Queue.Path
-	case a.snapshots.file != "":
-		return a.snapshots.file + ".queue"
-	}
-	return ""
-}
-
-// openQueue opens the queue, if rs or what is left of the last run needs one and
-// it is not open yet. Nothing is sent before startQueue.
-func (a *App) openQueue(rs *rules.Ruleset) error {
-	a.openQueueOnce.Lock()
-	defer a.openQueueOnce.Unlock()
-	if a.queue.Load() != nil || !a.sends() {
+// Open opens the queue, if rs or what is left of the last run needs one and it is
+// not open yet. Nothing is sent before Start. The error is a *config.SourceError.
+func (d *Dispatcher) Open(rs *rules.Ruleset) error {
+	d.opening.Lock()
+	defer d.opening.Unlock()
+	if d.Queue() != nil || !d.Sends() {
 		return nil
 	}
-	rule, path := queueRule(rs), a.queueFile()
-	if rule == nil && a.options.Config.Queue.Path == "" {
+	rule, path := queueRule(rs), cmp.Or(d.Config.Queue.Path, d.File)
+	if rule == nil && d.Config.Queue.Path == "" {
 		if _, err := os.Stat(path); path == "" || errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -75,9 +90,9 @@ func (a *App) openQueue(rs *rules.Ruleset) error {
 	var err error
 	switch {
 	case path != "":
-		store, err = a.openQueueFile(path)
-	case a.options.Config.Store.Kind == config.InRedis:
-		store, err = a.openStreams()
+		store, err = d.openFile(path)
+	case d.Config.Store.Kind == config.InRedis:
+		store, err = d.openStreams()
 	default:
 		err = &config.SourceError{
 			Source: "queue.path", Message: fmt.Sprintf("%s: the rule %q queues requests, and there is nowhere to keep them", rule.Position(), rule.Name),
@@ -87,69 +102,69 @@ func (a *App) openQueue(rs *rules.Ruleset) error {
 	if err != nil {
 		return err
 	}
-	a.queue.Store(queue.New(queue.Options{
-		Store: store, Take: a.takeQueued, Policy: a.queuePolicy, Clock: a.options.Clock,
-		Random: rand.Int64N, Logger: a.log,
+	d.queue.Store(queue.New(queue.Options{
+		Store: store, Take: d.take, Policy: d.policy, Clock: d.Clock, Random: rand.Int64N, Logger: d.Logger,
 		Send: func(ctx context.Context, e *queue.Entry, keep int64) (queue.Answer, error) {
-			return a.sender.Deliver(ctx, e, keep)
+			return d.Sender().Deliver(ctx, e, keep)
 		},
 	}))
-	a.cleanup = append(a.cleanup, func() {
+	d.Life.OnEnd(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = a.closeQueue(ctx) // after a start that failed
+		_ = d.Close(ctx) // after a start that failed
 	})
 	return nil
 }
 
-// openQueueFile opens the file and says in the log what it found.
-func (a *App) openQueueFile(path string) (queue.Store, error) {
-	s, repair, err := file.Open(file.Options{Path: path, Clock: a.options.Clock})
+// openFile opens the file and says in the log what it found.
+func (d *Dispatcher) openFile(path string) (queue.Store, error) {
+	s, repair, err := file.Open(file.Options{Path: path, Clock: d.Clock})
 	if err != nil {
 		return nil, &config.SourceError{Source: "queue.path", Message: err.Error()}
 	}
 	if repair != nil {
-		a.log.Error("the file of the queue is damaged, what could be read of it is in a new one",
+		d.Logger.Error("the file of the queue is damaged, what could be read of it is in a new one",
 			"file", path, "set_aside_as", repair.SetAside, "saved", repair.Saved, "err", repair.Err)
 	}
-	a.log.Info("queue opened", "file", path)
+	d.Logger.Info("queue opened", "file", path)
 	return s, nil
 }
 
 // openStreams returns queues in the Redis that keeps the counts.
-func (a *App) openStreams() (queue.Store, error) {
-	o, err := redisOptions(&a.options.Config.Store.Redis)
+func (d *Dispatcher) openStreams() (queue.Store, error) {
+	o, err := storing.RedisOptions(&d.Config.Store.Redis)
 	if err != nil {
-		return nil, wrongRedis(&a.options.Config.Store.Redis, err)
+		return nil, err
 	}
-	a.log.Info("queue opened", "addresses", o.Addresses)
+	d.Logger.Info("queue opened", "addresses", o.Addresses)
 	return streams.New(streams.Options{
 		Addresses: o.Addresses, Cluster: o.Mode == redis.Cluster, MasterName: o.MasterName,
 		Username: o.Username, Password: o.Password, SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
-		DB: o.DB, TLS: o.TLS, Prefix: cmp.Or(o.Prefix, redis.DefaultPrefix), Replicas: a.options.Config.Queue.Replicas,
-		Clock: a.options.Clock, Logger: a.log,
+		DB: o.DB, TLS: o.TLS, Prefix: cmp.Or(o.Prefix, redis.DefaultPrefix), Replicas: d.Config.Queue.Replicas,
+		Clock: d.Clock, Logger: d.Logger,
 	}), nil
 }
 
-// startQueue begins to send what is queued. It may be called again.
-func (a *App) startQueue() {
-	q := a.queue.Load()
-	if q == nil || a.sender == nil || !a.queueStarted.CompareAndSwap(false, true) {
+// Start begins to send what is queued. It may be called again.
+func (d *Dispatcher) Start() {
+	q, sender := d.Queue(), d.Sender()
+	if q == nil || sender == nil || !d.started.CompareAndSwap(false, true) {
 		return
 	}
-	a.sender.SetQueue(q)
+	sender.SetQueue(q)
 	q.Start()
 }
 
-func (a *App) drainQueue() {
-	if q := a.queue.Load(); q != nil {
+// Drain ends sending, but for what is being sent.
+func (d *Dispatcher) Drain() {
+	if q := d.Queue(); q != nil {
 		q.Drain()
 	}
 }
 
-// closeQueue closes it: what is under way may finish until ctx is done.
-func (a *App) closeQueue(ctx context.Context) error {
-	q := a.queue.Swap(nil)
+// Close closes the queue: what is being sent may finish until ctx is done.
+func (d *Dispatcher) Close(ctx context.Context) error {
+	q := d.queue.Swap(nil)
 	if q == nil {
 		return nil
 	}
@@ -159,9 +174,9 @@ func (a *App) closeQueue(ctx context.Context) error {
 	return nil
 }
 
-// queuePolicy is that of a rule in force; of one that has gone, the default.
-func (a *App) queuePolicy(domain, rule string) queue.Policy {
-	r := a.engine.Rules().Rule(domain, rule)
+// policy is that of a rule in force; of one that has gone, the default.
+func (d *Dispatcher) policy(domain, rule string) queue.Policy {
+	r := d.Engine.Rules().Rule(domain, rule)
 	if r == nil || r.OnLimit.Queueing == nil {
 		return queue.DefaultPolicy()
 	}
@@ -177,17 +192,17 @@ func (a *App) queuePolicy(domain, rule string) queue.Policy {
 	}
 }
 
-// takeQueued asks all limits of an entry whether it may be sent now. Without the
+// take asks all limits of an entry whether it may be sent now. Without the
 // store's answer it may not: it can wait, unlike a request whose client does.
-func (a *App) takeQueued(ctx context.Context, r *queue.Ref, at time.Time) (queue.Permit, error) {
+func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queue.Permit, error) {
 	claims := make([]engine.Claim, len(r.Claims))
 	for i, c := range r.Claims {
 		claims[i] = engine.Claim{Rule: c.Rule, Key: c.Key, Cost: c.Cost}
 	}
-	v, err := a.engine.Again(ctx, r.Domain, claims, at.UnixMicro())
+	v, err := d.Engine.Again(ctx, r.Domain, claims, at.UnixMicro())
 	undo := func() {
-		if err := a.engine.Undo(context.WithoutCancel(ctx), &v, a.options.Clock().UnixMicro()); err != nil {
-			a.log.Debug("what a queued request took was not given back", "err", err)
+		if err := d.Engine.Undo(context.WithoutCancel(ctx), &v, d.Clock().UnixMicro()); err != nil {
+			d.Logger.Debug("what a queued request took was not given back", "err", err)
 		}
 	}
 	if err != nil {
@@ -198,13 +213,13 @@ func (a *App) takeQueued(ctx context.Context, r *queue.Ref, at time.Time) (queue
 		return queue.Permit{}, err
 	}
 	if v.Allowed {
-		a.engine.NoteCosts(ctx, &v)
-		hold := a.engine.Hold(ctx, &v, engine.HoldOptions{Clock: a.options.Clock})
+		d.Engine.NoteCosts(ctx, &v)
+		hold := d.Engine.Hold(ctx, &v, engine.HoldOptions{Clock: d.Clock})
 		done := func() {
 			hold.End()
 			v.Release()
 		}
-		settle := func(told queue.Answer, err error) { a.sender.SettleDelivery(ctx, &v, told, err) }
+		settle := func(told queue.Answer, err error) { d.Sender().SettleDelivery(ctx, &v, told, err) }
 		return queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Settle: settle, Done: done}, nil
 	}
 	p := queue.Permit{RetryAfter: v.Decision.RetryAfter}

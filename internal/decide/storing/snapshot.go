@@ -1,4 +1,4 @@
-package app
+package storing
 
 import (
 	"cmp"
@@ -14,12 +14,12 @@ import (
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/observe/metrics"
-	"github.com/headgate/headgate/store/memory"
 )
 
-// snapshots is how saving counts goes.
-type snapshots struct {
+// snapshot is how saving counts goes.
+type snapshot struct {
 	file          string // where the configured name leads; empty without one
+	saving        sync.Mutex
 	saved, failed atomic.Uint64
 	last          atomic.Int64 // when it went well, in microseconds; 0 if never
 }
@@ -48,10 +48,10 @@ func linked(path string) string {
 	return path
 }
 
-// lockSnapshot makes sure that no other process saves its counts to file, which
+// lockSnapshot makes sure that no other process saves its counts to the file that
 // is configured as path: each would overwrite what the other has.
-func (a *App) lockSnapshot(path, file string) error {
-	f, ok, err := lockFile(file + ".lock")
+func (s *Store) lockSnapshot(path string) error {
+	f, ok, err := lockFile(s.snapshot.file + ".lock")
 	if wrong, is := errors.AsType[*fs.PathError](err); is {
 		return &config.SourceError{
 			Source: "store.memory.snapshot", Message: fmt.Sprintf("counts cannot be saved to %s: %v", path, wrong),
@@ -60,7 +60,7 @@ func (a *App) lockSnapshot(path, file string) error {
 	}
 	switch {
 	case err != nil:
-		a.log.Warn("the snapshot is not locked: take care that one process uses it", "file", path, "err", err)
+		s.Logger.Warn("the snapshot is not locked: take care that one process uses it", "file", path, "err", err)
 		return nil
 	case !ok:
 		return &config.SourceError{
@@ -68,38 +68,55 @@ func (a *App) lockSnapshot(path, file string) error {
 			Hint: "stop it first, or give each a file of its own",
 		}
 	}
-	a.cleanup = append(a.cleanup, func() { _ = f.Close() }) // which unlocks it
+	s.Life.OnEnd(func() { _ = f.Close() }) // which unlocks it
 	return nil
 }
 
-// saveTo saves the counts of s to path at intervals, and when asked.
-func (a *App) saveTo(s *memory.Store, path string) {
-	var saving sync.Mutex // the last save may meet one of the ticker's
-	a.save = func() error {
-		saving.Lock()
-		defer saving.Unlock()
-		if err := s.SaveFile(path); err != nil {
-			a.snapshots.failed.Add(1)
-			return err
-		}
-		a.snapshots.saved.Add(1)
-		a.snapshots.last.Store(a.options.Clock().UnixMicro())
+// Save saves the counts, if they are to be saved.
+func (s *Store) Save() error {
+	n := &s.snapshot
+	if n.file == "" {
 		return nil
 	}
-	a.every(a.options.Config.Store.Memory.SnapshotInterval, func() {
-		if err := a.save(); err != nil {
-			a.log.Error("counts not saved", "file", path, "err", err)
-		}
-	})
+	n.saving.Lock() // the last save may meet one of the ticker's
+	defer n.saving.Unlock()
+	if err := s.memory.SaveFile(n.file); err != nil {
+		n.failed.Add(1)
+		return err
+	}
+	n.saved.Add(1)
+	n.last.Store(s.Clock().UnixMicro())
+	return nil
 }
 
-// snapshotMetrics tells how saving counts goes.
-func (a *App) snapshotMetrics(c *metrics.Asked) {
+// SaveLast saves the counts at the end, and says so.
+func (s *Store) SaveLast() error {
+	if s.snapshot.file == "" {
+		return nil
+	}
+	if err := s.Save(); err != nil {
+		return fmt.Errorf("counts not saved: %w", err)
+	}
+	s.Logger.Info("counts saved", "file", s.snapshot.file)
+	return nil
+}
+
+// FileFor returns the name of a file for something that is kept where counts are
+// saved; empty if they are not.
+func (s *Store) FileFor(what string) string {
+	if s.snapshot.file == "" {
+		return ""
+	}
+	return s.snapshot.file + "." + what
+}
+
+// describe tells how saving counts goes.
+func (n *snapshot) describe(c *metrics.Asked) {
 	saves := c.Counter("headgate_snapshot_saves_total", "Times that counts were saved to disk.", "result")
 	last := c.Gauge("headgate_snapshot_last_success_timestamp_seconds", "When they were saved last; 0 if not since the start.")
 	c.Ask(func(out chan<- prometheus.Metric) {
-		saves(out, float64(a.snapshots.saved.Load()), "success")
-		saves(out, float64(a.snapshots.failed.Load()), "failure")
-		last(out, float64(a.snapshots.last.Load())/1e6)
+		saves(out, float64(n.saved.Load()), "success")
+		saves(out, float64(n.failed.Load()), "failure")
+		last(out, float64(n.last.Load())/1e6)
 	})
 }

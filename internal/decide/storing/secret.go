@@ -1,4 +1,4 @@
-package app
+package storing
 
 import (
 	"context"
@@ -24,26 +24,22 @@ const tokenSecretSize = 52
 type tokenSecret struct {
 	path string // empty without a snapshot
 	text []byte
-	// hasCounts says that the counts of the last run have been restored.
-	hasCounts bool
 }
 
-// openTokenSecret returns that of the last run if its counts are here, and else
-// a new one.
-func (a *App) openTokenSecret() engine.Option {
-	s := &a.tokenSecret
-	if file := a.snapshots.file; file != "" {
-		s.path = file + ".secret"
+// openTokenSecret returns that of the last run if its counts were restored, and
+// else a new one.
+func (s *Store) openTokenSecret(restored bool) engine.Option { //nolint:revive // a fact, not a mode
+	t := &s.token
+	t.path = s.FileFor("secret")
+	if old, err := t.take(); err != nil {
+		s.Logger.Warn("leases and reservations of the last run are unknown", "file", t.path, "err", err)
+	} else if restored {
+		t.text = old
 	}
-	if old, err := s.take(); err != nil {
-		a.log.Warn("leases and reservations of the last run are unknown", "file", s.path, "err", err)
-	} else if s.hasCounts && old != nil {
-		s.text = old
+	if t.text == nil {
+		t.text = []byte(rand.Text() + rand.Text())
 	}
-	if s.text == nil {
-		s.text = []byte(rand.Text() + rand.Text())
-	}
-	return engine.WithSecret(func(context.Context) ([]byte, error) { return s.text, nil })
+	return engine.WithSecret(func(context.Context) ([]byte, error) { return t.text, nil })
 }
 
 var (
@@ -74,12 +70,13 @@ func (s *tokenSecret) take() ([]byte, error) {
 	return text, errors.Join(err, os.Remove(s.path))
 }
 
-// save writes the file, if there is to be one.
-func (s *tokenSecret) save() error {
-	if s.path == "" {
+// SaveSecret saves the secret of tokens, if counts are saved. It comes after a last
+// [Store.SaveLast] that went well, when nothing is counted any more.
+func (s *Store) SaveSecret() error {
+	if s.token.path == "" {
 		return nil
 	}
-	if err := atomicfile.Write(s.path, s.text); err != nil {
+	if err := atomicfile.Write(s.token.path, s.token.text); err != nil {
 		return fmt.Errorf("the secret of leases and reservations is not saved: %w", err)
 	}
 	return nil

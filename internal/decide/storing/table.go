@@ -1,4 +1,4 @@
-package app
+package storing
 
 import (
 	"context"
@@ -14,45 +14,46 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// openControl reads the bans and overrides there are, and follows what other
-// processes say about them.
-func (a *App) openControl() error {
-	o := control.Options{
-		Engine: a.engine, Rules: a.state.Load().rules, Clock: a.options.Clock, Logger: a.log,
-	}
+// returnEvery is how often the secrets of tokens are looked after, besides
+// whenever the store is known to have lost its data.
+const returnEvery = time.Second
+
+// Control reads the bans and overrides there are, and follows what other processes
+// say about them. What o says of the table is set here.
+func (s *Store) Control(o control.Options) (*control.Manager, error) {
 	// Alone, all there is to notice is that something ends.
 	interval := time.Second
-	if a.shared != nil {
-		o.Table, o.Changed, interval = sharedTable{a.shared.Table("control")}, a.safe.Forget, control.PollInterval
-		o.Forgot = a.returnSecrets
-		a.returnSecrets()
-		a.every(returnEvery, a.returnSecrets)
-		a.watchStore()
+	if s.shared != nil {
+		o.Table, o.Changed, interval = sharedTable{s.shared.Table("control")}, s.safe.Forget, control.PollInterval
+		o.Forgot = s.returnSecrets
+		s.returnSecrets()
+		s.Life.Every(returnEvery, s.returnSecrets)
+		s.watch()
 	} else {
-		table, err := a.openTable()
+		table, err := s.openTable()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		o.Table = table
 	}
-	a.control = control.New(o)
+	m := control.New(o)
 	// Without the store it is read later, and the log says so.
-	_ = a.control.Sync(context.Background())
-	if n := len(a.control.Entries()); n > 0 {
-		a.log.Info("bans and overrides in force", "entries", n)
+	_ = m.Sync(context.Background())
+	if n := len(m.Entries()); n > 0 {
+		s.Logger.Info("bans and overrides in force", "entries", n)
 	}
-	a.every(interval, func() { _ = a.control.Sync(context.Background()) })
-	return nil
+	s.Life.Every(interval, func() { _ = m.Sync(context.Background()) })
+	return m, nil
 }
 
 // openTable returns the table of a process that is alone; with a snapshot of
 // its counts it has a file beside it.
-func (a *App) openTable() (*control.Local, error) {
-	if a.snapshots.file == "" {
-		return control.NewLocal(a.options.Clock), nil
+func (s *Store) openTable() (*control.Local, error) {
+	path := s.FileFor("control")
+	if path == "" {
+		return control.NewLocal(s.Clock), nil
 	}
-	path := a.snapshots.file + ".control"
-	table, err := control.OpenLocal(path, a.options.Clock)
+	table, err := control.OpenLocal(path, s.Clock)
 	if err == nil {
 		return table, nil
 	}
@@ -63,19 +64,19 @@ func (a *App) openTable() (*control.Local, error) {
 	if asideErr != nil {
 		return nil, fmt.Errorf("bans and overrides not restored: %w; %w", err, asideErr)
 	}
-	a.log.Error("the file of bans and overrides is damaged, there are none now", "file", path, "set_aside_as", aside, "err", err)
-	return control.OpenLocal(path, a.options.Clock)
+	s.Logger.Error("the file of bans and overrides is damaged, there are none now", "file", path, "set_aside_as", aside, "err", err)
+	return control.OpenLocal(path, s.Clock)
 }
 
-// controlMetrics tells how many bans and overrides there are.
-func (a *App) controlMetrics(c *metrics.Asked) {
+// DescribeControl tells how many bans and overrides there are.
+func DescribeControl(m *control.Manager, c *metrics.Asked) {
 	overrides := c.Gauge("headgate_overrides", "Bans of keys, and limits of their own, that are in force.", "kind")
 	lost := c.Counter("headgate_store_lost_total", "How often the store had lost what it was told, which was then written back: emptied, restarted without its data, evicted, or failed over to a replica that lagged.")
 	c.Ask(func(out chan<- prometheus.Metric) {
-		bans, limits := a.control.Count()
+		bans, limits := m.Count()
 		overrides(out, float64(bans), "ban")
 		overrides(out, float64(limits), "limit")
-		lost(out, float64(a.control.Lost()))
+		lost(out, float64(m.Lost()))
 	})
 }
 

@@ -1,4 +1,4 @@
-package app
+package serving
 
 import (
 	"testing"
@@ -18,8 +18,8 @@ func TestDoorsTakeAnEighthOfTheMemory(t *testing.T) {
 	} {
 		c := &config.Config{}
 		c.Overload.Memory = row.memory
-		a := &App{options: Options{Config: c}}
-		if got := a.roomOfADoor(); got != row.want {
+		d := &Doors{Options: Options{Config: c}}
+		if got := d.roomOfADoor(); got != row.want {
 			t.Errorf("%d MiB: %d, want %d", row.memory/mib, got, row.want)
 		}
 	}

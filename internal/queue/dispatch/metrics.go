@@ -1,4 +1,4 @@
-package app
+package dispatch
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 // queueStatsTimeout is how long a store may take to say how much it has.
 const queueStatsTimeout = 2 * time.Second
 
-// queueMetrics tells how queues do.
-func (a *App) queueMetrics(c *metrics.Asked) {
+// Describe adds what there is to tell of queues to the metrics.
+func (d *Dispatcher) Describe(c *metrics.Asked) {
 	depth := c.Gauge("headgate_queue_depth", "Requests that wait to be sent, of all processes that share the queue.", "domain", "rule")
 	size := c.Gauge("headgate_queue_bytes", "Bytes of them.", "domain", "rule")
 	oldest := c.Gauge("headgate_queue_oldest_seconds", "How long the oldest of them has waited.", "domain", "rule")
@@ -24,7 +24,7 @@ func (a *App) queueMetrics(c *metrics.Asked) {
 	failed := c.Counter("headgate_queue_failed_total", "Attempts that it did not take.", "domain", "rule")
 	dead := c.Counter("headgate_queue_dead_total", "Requests that were given up.", "domain", "rule")
 	c.Ask(func(out chan<- prometheus.Metric) {
-		q := a.queue.Load()
+		q := d.Queue()
 		if q == nil {
 			return
 		}
@@ -36,7 +36,7 @@ func (a *App) queueMetrics(c *metrics.Asked) {
 			if err == nil {
 				depth(out, float64(s.Depth), s.Domain, s.Rule)
 				size(out, float64(s.Bytes), s.Domain, s.Rule)
-				oldest(out, s.Age(a.options.Clock()).Seconds(), s.Domain, s.Rule)
+				oldest(out, s.Age(d.Clock()).Seconds(), s.Domain, s.Rule)
 				letters(out, float64(s.Dead), s.Domain, s.Rule)
 			}
 			flight(out, float64(s.InFlight), s.Domain, s.Rule)

@@ -1,0 +1,165 @@
+package storing
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/failsafe"
+	"github.com/headgate/headgate/store/redis"
+)
+
+const (
+	// healthEvery is how often it is looked whether Redis is full, policyEvery
+	// how often whether it evicts.
+	healthEvery = time.Second
+	policyEvery = time.Minute
+	// wellAfter is how long Redis must not have been full, say, to be well again:
+	// longer than the circuit breaker waits between two probes.
+	wellAfter = 10 * time.Second
+)
+
+// health is what there is to know about a Redis that is there, but does not do
+// what it is asked: the circuit breaker stays closed, and tells nothing.
+type health struct {
+	mu      sync.Mutex
+	full    trouble
+	mute    trouble   // it writes nothing
+	refuses trouble   // some questions
+	asked   time.Time // about the policy
+	policy  string    // that was warned of
+	denied  bool      // whether it was said that it may not be asked
+	known   bool      // its version
+}
+
+// trouble is a while during which Redis answers with errors of one kind.
+type trouble struct {
+	answers uint64    // as of the last look
+	at      time.Time // when that rose last
+	is      bool
+}
+
+// look takes note of the number of such answers now, and reports whether the
+// trouble has just begun, or ended.
+func (t *trouble) look(answers uint64, now time.Time) (began, ended bool) {
+	switch {
+	case answers > t.answers:
+		t.answers, t.at = answers, now
+		began, t.is = !t.is, true
+	case t.is && now.Sub(t.at) >= wellAfter:
+		ended, t.is = true, false
+	}
+	return began, ended
+}
+
+// watch says once when Redis is full, writes nothing or refuses questions, and when
+// it is well again; and once if it evicts keys.
+func (s *Store) watch() {
+	s.look(time.Now())
+	s.Life.Every(healthEvery, func() { s.look(time.Now()) })
+}
+
+func (s *Store) look(now time.Time) {
+	h := &s.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	stats := s.safe.Stats()
+	switch began, ended := h.full.look(stats.Full, now); {
+	case began:
+		s.Logger.Error("the store is out of memory: it cannot count new keys, each rule's on_store_error decides",
+			"hint", "raise Redis' maxmemory; on_store_error: local goes on limiting meanwhile")
+	case ended:
+		s.Logger.Info("the store has memory again", "after_answers", h.full.answers)
+	}
+	switch began, ended := h.mute.look(stats.ReadOnly, now); {
+	case began:
+		s.Logger.Error("the store writes nothing: it goes on refusing keys that are exhausted, for others each rule's on_store_error decides",
+			"err", s.safe.Last(store.ErrReadOnly), "hint", "is it a replica, or has it lost its replicas or its disk? on_store_error: local goes on limiting meanwhile")
+	case ended:
+		s.Logger.Info("the store writes again", "after_answers", h.mute.answers)
+	}
+	switch began, ended := h.refuses.look(stats.Refused, now); {
+	case began:
+		s.Logger.Error("the store refuses some questions: for these each rule's on_store_error decides",
+			"err", s.safe.Last(store.ErrRefused), "hint", "does somebody else write to Headgate's keys?")
+	case ended:
+		s.Logger.Info("the store refuses no questions any more", "after_answers", h.refuses.answers)
+	}
+	s.lookAtVersion()
+	if h.asked.IsZero() || now.Sub(h.asked) >= policyEvery {
+		h.asked = now
+		s.lookAtPolicy()
+	}
+}
+
+// lookAtVersion says that Redis is too old, if it was not there at the start;
+// health.mu is held.
+func (s *Store) lookAtVersion() {
+	h := &s.health
+	if h.known || s.safe.Stats().State != failsafe.Closed {
+		return
+	}
+	switch err := s.shared.CheckVersion(context.Background()); {
+	case errors.Is(err, redis.ErrTooOld):
+		h.known = true
+		s.Logger.Error("the store is too old: each rule's on_store_error decides", "err", err)
+	case err == nil:
+		h.known = true
+	}
+}
+
+// lookAtPolicy warns of a Redis that evicts; health.mu is held.
+func (s *Store) lookAtPolicy() {
+	h := &s.health
+	servers, err := s.shared.Memory(context.Background())
+	if err != nil {
+		if s.safe.Stats().State == failsafe.Closed && !h.denied {
+			h.denied = true
+			s.Logger.Info("it is not known whether the store evicts keys", "err", err, "hint", "allow the user +info, or see to maxmemory-policy noeviction")
+		}
+		h.asked = time.Time{} // soon again
+		return
+	}
+	policy := ""
+	for i := range servers {
+		if servers[i].Evicts() {
+			policy = servers[i].Policy
+		}
+	}
+	if policy != "" && policy != h.policy {
+		s.Logger.Warn("the store evicts keys when it is full: a key that was exhausted then has its whole limit again",
+			"maxmemory_policy", policy, "hint", "set maxmemory-policy noeviction")
+	}
+	h.policy = policy
+}
+
+// trouble returns what has kept Redis from counting just now: that it is full, or
+// writes nothing; or nil.
+func (h *health) trouble() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.full.is:
+		return store.ErrFull
+	case h.mute.is:
+		return store.ErrReadOnly
+	}
+	return nil
+}
+
+// describe tells of a Redis that is full, or writes nothing.
+func (h *health) describe(c *metrics.Asked) {
+	full := c.Gauge("headgate_store_full", "1 while the store is out of memory and cannot count new keys.")
+	mute := c.Gauge("headgate_store_read_only", "1 while the store answers, but writes nothing.")
+	c.Ask(func(out chan<- prometheus.Metric) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		full(out, metrics.OneIf(h.full.is))
+		mute(out, metrics.OneIf(h.mute.is))
+	})
+}

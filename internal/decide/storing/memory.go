@@ -1,0 +1,108 @@
+package storing
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/transport/overload"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// SweepInterval is how often memory of forgotten keys is given back.
+const SweepInterval = time.Minute
+
+// openMemory opens the embedded store with the counts of the last run.
+func (s *Store) openMemory() ([]engine.Option, error) {
+	if path := s.Config.Memory.Snapshot; path != "" {
+		s.snapshot.file = linked(path)
+		if err := s.lockSnapshot(path); err != nil {
+			return nil, err
+		}
+	}
+	m := s.newMemory()
+	restored, err := s.restore(m)
+	if err != nil {
+		return nil, err
+	}
+	s.keep(m)
+	s.Counts = m
+	sealed := s.openTokenSecret(restored)
+	if s.snapshot.file != "" {
+		s.Life.Every(s.Config.Memory.SnapshotInterval, func() {
+			if err := s.Save(); err != nil {
+				s.Logger.Error("counts not saved", "file", s.snapshot.file, "err", err)
+			}
+		})
+	}
+	return []engine.Option{sealed}, nil
+}
+
+// keep gives back the memory of forgotten keys at intervals, and of all of them
+// at the end.
+func (s *Store) keep(m *memory.Store) {
+	s.memory = m
+	s.Life.OnEnd(func() { _ = m.Close() })
+	s.Life.Every(SweepInterval, func() { m.Sweep(s.Clock()) })
+}
+
+// newMemory returns an empty embedded store of the configured size.
+func (s *Store) newMemory() *memory.Store {
+	options := []memory.Option{memory.WithClock(s.Clock)}
+	if n := s.Config.Memory.MaxKeys; n > 0 {
+		options = append(options, memory.WithMaxKeys(int(n)))
+	}
+	if most := s.maxBytes(); most > 0 {
+		options = append(options, memory.WithMaxBytes(most))
+	}
+	return memory.New(options...)
+}
+
+// maxBytes returns what the embedded store may take; 0 means its default. A full
+// store stays full, so with a limit of memory it must not be what the process is
+// short of: nothing that is shed would make room.
+func (s *Store) maxBytes() int64 {
+	chosen := s.Config.Memory.MaxBytes
+	limit, limited := overload.MemoryLimit(s.Memory)
+	if !limited {
+		return chosen
+	}
+	half := limit / 2
+	switch {
+	case chosen == 0:
+		return min(half, memory.DefaultMaxBytes)
+	case chosen > half:
+		s.Logger.Warn("the store may take more than half of the memory: once it is full, all else has to do with the rest, and requests may be refused for as long as it is",
+			"store.memory.max_bytes", chosen, "memory", limit, "hint", "raise overload.memory (GOMEMLIMIT), or lower store.memory.max_bytes")
+	}
+	return chosen
+}
+
+// restore reads the counts of the last run, and reports whether there were some.
+func (s *Store) restore(m *memory.Store) (restored bool, err error) {
+	file := s.snapshot.file
+	if file == "" {
+		return false, nil
+	}
+	err = m.LoadFile(file)
+	switch {
+	case err == nil:
+		s.Logger.Info("counts restored", "file", file, "keys", m.Stats().Keys)
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		s.Logger.Info("no counts to restore yet", "file", file)
+		return false, nil
+	case !errors.Is(err, memory.ErrDamagedSnapshot):
+		// Out of reach. To start with fresh budgets, and to fail to save them
+		// later, is not what was asked for.
+		return false, fmt.Errorf("counts not restored: %w", err)
+	}
+	aside, asideErr := memory.SetAside(file)
+	if asideErr != nil {
+		return false, fmt.Errorf("counts not restored: %w; %w", err, asideErr)
+	}
+	s.Logger.Error("snapshot is damaged, counts start afresh", "file", file, "set_aside_as", aside, "err", err)
+	return false, nil
+}

@@ -1,0 +1,184 @@
+// Package storing opens the store that the configuration names, and what belongs
+// to it: snapshots of counts, the secret of tokens, the table of bans and
+// overrides, and how the store is.
+package storing
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/lifetime"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/telemetry"
+	"github.com/headgate/headgate/store/failsafe"
+	"github.com/headgate/headgate/store/memory"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// Options are what a Store is made from. All are required but Telemetry.
+type Options struct {
+	Config *config.Store
+	// Memory is what the process may take, as the configuration says it; 0 if it
+	// does not.
+	Memory int64
+	Clock  func() time.Time
+	// Elapsed is a clock that never jumps, for durations.
+	Elapsed   func() time.Duration
+	Logger    *slog.Logger
+	Telemetry *telemetry.Telemetry
+	Register  func(...prometheus.Collector)
+	// Life ends the store, and what it does at intervals.
+	Life *lifetime.Lifetime
+}
+
+// Store is where a process keeps its counts.
+type Store struct {
+	Options
+	// Counts is the store, behind its guards.
+	Counts headgate.Store
+
+	memory  *memory.Store   // Counts, or what stands in for Redis
+	safe    *failsafe.Store // what follows is nil without Redis
+	shared  *redis.Store
+	secrets *redis.Secrets
+
+	health    health
+	lastError atomic.Pointer[string] // the last time the circuit opened
+	snapshot  snapshot
+	token     tokenSecret
+}
+
+// Open opens the store and returns it with what an engine has to know about it.
+func Open(o Options) (*Store, []engine.Option, error) {
+	s := &Store{Options: o}
+	var about []engine.Option
+	var err error
+	if o.Config.Kind == config.InRedis {
+		about, err = s.openRedis()
+	} else {
+		about, err = s.openMemory()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	s.Counts = o.Telemetry.Store(s.Counts, o.Config.Kind.String())
+	return s, about, nil
+}
+
+// Ready returns why the store does not count, or nil. It asks a question that
+// writes nothing.
+func (s *Store) Ready(ctx context.Context) error {
+	if err := s.health.trouble(); err != nil {
+		return err // a question that writes nothing would be answered
+	}
+	_, err := s.Counts.Take(ctx, headgate.Op{Scope: "readyz", Limit: headgate.PerSecond(1), Cost: 1, Kind: headgate.Peek})
+	return err
+}
+
+// Status is how a store is, for operators.
+type Status struct {
+	Kind    string `json:"kind"` // memory or redis
+	Healthy bool   `json:"healthy"`
+	Circuit string `json:"circuit"` // closed or open
+	// Keys and what follows are of the embedded store; with Redis, of the one
+	// that stands in for it.
+	Keys    int64 `json:"keys"`
+	MaxKeys int64 `json:"max_keys"`
+	Bytes   int64 `json:"bytes"`
+	Evicted int64 `json:"evicted"`
+	// DenyCache is of Redis.
+	DenyCache DenyCache `json:"deny_cache"`
+	Error     string    `json:"error,omitempty"`
+}
+
+// DenyCache is how many refusals can be remembered, and how often one was.
+type DenyCache struct {
+	Entries int64  `json:"entries"`
+	Hits    uint64 `json:"hits"`
+}
+
+// Status returns how the store is now.
+func (s *Store) Status() Status {
+	m := s.memory.Stats()
+	is := Status{
+		Kind: "memory", Healthy: true, Circuit: failsafe.Closed.String(),
+		Keys: m.Keys, MaxKeys: s.maxKeys(), Bytes: m.Bytes, Evicted: m.Evicted,
+	}
+	if s.safe == nil {
+		return is
+	}
+	f := s.safe.Stats()
+	is.Kind, is.Circuit, is.Healthy = "redis", f.State.String(), f.State == failsafe.Closed
+	is.DenyCache = DenyCache{Entries: int64(s.Config.Redis.DenyCache), Hits: f.CacheHits}
+	if err := s.lastError.Load(); err != nil && !is.Healthy {
+		is.Error = *err
+	}
+	if err := s.health.trouble(); err != nil {
+		is.Healthy, is.Error = false, err.Error()
+	}
+	return is
+}
+
+// DefaultMaxKeys is how many keys an embedded store may have if nobody says.
+const DefaultMaxKeys = 1_000_000 // as in store/memory
+
+func (s *Store) maxKeys() int64 { return cmp.Or(s.Config.Memory.MaxKeys, DefaultMaxKeys) }
+
+// Describe adds what there is to tell about the store to the metrics.
+func (s *Store) Describe(c *metrics.Asked) {
+	s.describeMemory(c)
+	s.snapshot.describe(c)
+	s.describeShared(c)
+	s.health.describe(c)
+}
+
+// describeMemory tells about the embedded store; with Redis, about the one that
+// stands in for it.
+func (s *Store) describeMemory(c *metrics.Asked) {
+	keys := c.Gauge("headgate_memory_keys", "Keys in this process's memory.")
+	most := c.Gauge("headgate_memory_max_keys", "How many keys there may be.")
+	bytes := c.Gauge("headgate_memory_bytes", "Bytes that they take.")
+	evicted := c.Counter("headgate_memory_evicted_total", "Keys that were forgotten to make room, by whether they still counted.", "state")
+	swept := c.Counter("headgate_memory_swept_total", "Keys that were forgotten because they were as good as unused.")
+	c.Ask(func(out chan<- prometheus.Metric) {
+		m := s.memory.Stats()
+		keys(out, float64(m.Keys))
+		most(out, float64(s.maxKeys()))
+		bytes(out, float64(m.Bytes))
+		evicted(out, float64(m.Evicted-m.EvictedInDebt), "fresh")
+		evicted(out, float64(m.EvictedInDebt), "in_debt")
+		swept(out, float64(m.Swept))
+	})
+}
+
+// describeShared tells about the shared store, as seen from here. Memory is
+// always there.
+func (s *Store) describeShared(c *metrics.Asked) {
+	circuit := c.Gauge("headgate_store_circuit_open", "1 while the store is taken for dead and only probed.")
+	opened := c.Counter("headgate_store_circuit_opened_total", "How often that began.")
+	errs := c.Counter("headgate_store_errors_total", "Questions that the store did not answer: too late, out of memory, writing nothing, refused, with another error, or not asked while the circuit was open.", "kind")
+	hits := c.Counter("headgate_deny_cache_hits_total", "Refusals that were known without asking the store.")
+	c.Ask(func(out chan<- prometheus.Metric) {
+		var f failsafe.Stats
+		if s.safe != nil {
+			f = s.safe.Stats()
+		}
+		circuit(out, metrics.OneIf(f.State != failsafe.Closed))
+		opened(out, float64(f.Opened))
+		errs(out, float64(f.Timeouts), "timeout")
+		errs(out, float64(f.Full), "full")
+		errs(out, float64(f.ReadOnly), "read_only")
+		errs(out, float64(f.Refused), "refused")
+		errs(out, float64(f.Failures-f.Timeouts-f.Full-f.ReadOnly-f.Refused), "error")
+		errs(out, float64(f.FailedFast), "circuit_open")
+		hits(out, float64(f.CacheHits))
+	})
+}

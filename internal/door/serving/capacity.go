@@ -1,0 +1,236 @@
+package serving
+
+import (
+	"cmp"
+	"math"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/transport/overload"
+)
+
+const (
+	// ownDescriptors are what the process opens itself: rules, snapshot, queue,
+	// certificates, listeners, Redis, a control plane, a collector.
+	ownDescriptors = 128
+	// wellOff is how many connections a door should have room for; with less the
+	// log warns.
+	wellOff = 1000
+	// sampleEvery is how often it is seen what runs short.
+	sampleEvery = 250 * time.Millisecond
+
+	// The bounds on connections that are open at once.
+	maxConnections         = 10_000
+	maxReservedConnections = 1000
+
+	// mostRoom is what the callers of a door may keep in memory together, in
+	// bytes, where there is enough of it; leastRoom is what they may in any case.
+	mostRoom  = 64 << 20
+	leastRoom = 2 << 20
+	// roomShare is the part of the limit of memory that this takes at most: no
+	// door may bring the process to where it refuses requests at all others.
+	roomShare = 8
+)
+
+// roomOfADoor is how many bytes the callers of a door may keep in memory together.
+func (d *Doors) roomOfADoor() int64 {
+	limit, limited := overload.MemoryLimit(d.Config.Overload.Memory)
+	if !limited {
+		return mostRoom
+	}
+	return min(mostRoom, max(limit/roomShare, leastRoom))
+}
+
+// claims are what the doors want of the file descriptors.
+func (d *Doors) claims() (names []string, list []overload.Claim) {
+	claim := func(name string, chosen int64) {
+		names = append(names, name)
+		list = append(list, overload.Claim{Want: int(cmp.Or(chosen, maxConnections)), Chosen: chosen > 0})
+	}
+	for _, k := range d.kinds {
+		if k.Reserved || !k.set.Open() {
+			continue
+		}
+		claim(k.Name, k.set.HTTP.MaxConnections)
+		if k.Claims == nil {
+			continue
+		}
+		for _, c := range k.Claims(d.Config) {
+			claim(c.Name, c.Chosen)
+		}
+	}
+	return names, list
+}
+
+// reserve sets aside what the doors for operators want, which is no more than
+// most of them.
+func (d *Doors) reserve(most int) (sum int) {
+	for _, k := range d.kinds {
+		if k.Reserved {
+			part := min(int(cmp.Or(k.set.HTTP.MaxConnections, maxReservedConnections)), most)
+			d.parts[k.Name] = part
+			sum += part
+		}
+	}
+	return sum
+}
+
+// divide divides the file descriptors among the doors.
+func (d *Doors) divide() {
+	limit, known := d.Descriptors, d.Descriptors > 0
+	if !known {
+		limit, known = overload.RaiseLimit()
+	}
+	names, claims := d.claims()
+	if !known {
+		d.reserve(math.MaxInt)
+		for i, c := range claims {
+			d.parts[names[i]] = c.Want
+		}
+		return
+	}
+	d.limit, d.reserved = limit, ownDescriptors+d.reserve(max(limit/16, 16))
+	said := []any{"limit", d.limit, "reserved", d.reserved}
+	wanted, poor := d.reserved, false
+	for i, part := range overload.Divide(limit-d.reserved, claims) {
+		c := &claims[i]
+		d.parts[names[i]] = part
+		said = append(said, names[i], part)
+		wanted += c.Want
+		poor = poor || part < c.Want && (c.Chosen || part < wellOff)
+	}
+	if poor {
+		d.Logger.Warn("the limit of file descriptors is too small, the doors take fewer connections",
+			append(said, "wanted", wanted, "hint", "raise it: LimitNOFILE= of systemd, ulimit -Hn of a shell, --ulimit nofile of docker")...)
+		return
+	}
+	d.Logger.Info("file descriptors", said...)
+}
+
+// Watch begins to see what runs short. Until ready reports true the doors are not
+// all there yet.
+func (d *Doors) Watch(ready func() bool) {
+	resources := d.Resources
+	if memory := d.Config.Overload.Memory; memory > 0 {
+		debug.SetMemoryLimit(memory)
+	}
+	if memory, limited := overload.Heap(); limited {
+		resources = append(resources, memory)
+	}
+	if d.limit > 0 {
+		// More than elevated it never is: a door that is full makes room itself.
+		resources = append(resources, overload.Resource{
+			Name: "descriptors", At: [3]float64{0.95}, Pressure: d.descriptorPressure(),
+		})
+	}
+	d.load = overload.New(d.Logger, resources...)
+	d.Life.Every(sampleEvery, func() {
+		if ready() {
+			d.load.Sample()
+		}
+	})
+}
+
+// descriptorPressure returns what tells how many of the descriptors for
+// connections are in use; all, while some could not be accepted.
+func (d *Doors) descriptorPressure() func() float64 {
+	var failedBefore atomic.Int64
+	total := d.limit - d.reserved
+	return func() float64 {
+		used, failed := int64(0), int64(0)
+		for _, o := range d.open {
+			if o.watched != nil {
+				failed += o.watched.Failed()
+			}
+			if o.Reserved {
+				continue
+			}
+			user, ok := o.server.(door.DescriptorUser)
+			if ok {
+				used += user.Descriptors()
+			}
+			if o.bound != nil {
+				used += o.bound.Stats().Open
+			}
+		}
+		if failedBefore.Swap(failed) != failed {
+			return 1
+		}
+		return float64(used) / float64(max(total, 1))
+	}
+}
+
+// Sheds reports whether some load is to be refused now.
+func (d *Doors) Sheds(l overload.Load) bool { return d.load != nil && d.load.Sheds(l) }
+
+// tooBusy reports whether the doors for data are to have no more connections than
+// they have.
+func (d *Doors) tooBusy() bool { return d.Sheds(overload.Connection) }
+
+// Describe adds what there is to tell of the doors to the metrics: connections,
+// memory that callers keep, what runs short, and what was shed.
+func (d *Doors) Describe(c *metrics.Asked) {
+	level := c.Gauge("headgate_overload_level", "What is shed: 0 nothing, 1 extras, 2 new connections too, 3 requests too.")
+	pressure := c.Gauge("headgate_overload_pressure", "How much of a resource is in use; 1 is all.", "resource")
+	shed := c.Counter("headgate_overload_shed_total", "What was refused to stay alive.", "load")
+	limit := c.Gauge("headgate_connections_max", "How many connections a door has room for.", "door")
+	c.Ask(func(out chan<- prometheus.Metric) {
+		if d.load != nil {
+			level(out, float64(d.load.Level()))
+			d.load.Pressures(func(name string, p float64) { pressure(out, p, name) })
+			for l := range overload.Loads {
+				shed(out, float64(d.load.Shed(overload.Load(l))), overload.Load(l).String())
+			}
+		}
+		for name, part := range d.parts {
+			limit(out, float64(part), name)
+		}
+	})
+	wrong := c.Counter("headgate_auth_failures_total", "Wrong tokens and passwords.", "door")
+	held := c.Gauge("headgate_room_bytes", "Bytes of large requests that are arriving; at api and admin also all that connections of HTTP/2 keep.", "door")
+	ended := c.Counter("headgate_room_evicted_total", "Large requests that were refused, or connections of HTTP/2 that were closed, since they had kept memory for long that others needed.", "door")
+	c.Ask(func(out chan<- prometheus.Metric) {
+		for _, k := range d.kinds {
+			if k.wrong != nil {
+				wrong(out, float64(k.wrong.Total()), k.Name)
+			}
+			if k.room != nil {
+				held(out, float64(k.room().Held()), k.Name)
+				ended(out, float64(k.room().Evicted()), k.Name)
+			}
+		}
+	})
+	d.describeConnections(c)
+}
+
+// describeConnections tells of connections where the listener bounds and counts
+// them.
+func (d *Doors) describeConnections(c *metrics.Asked) {
+	open := c.Gauge("headgate_connections", "Connections that are open.", "door")
+	ever := c.Counter("headgate_connections_total", "Connections, by what became of them.", "door", "result")
+	failed := c.Counter("headgate_accept_errors_total", "Connections that could not be accepted, for want of file descriptors or so.", "door")
+	refused := c.Counter("headgate_client_connections_refused_total", "Connections that were closed since their client had too many.", "door")
+	c.Ask(func(out chan<- prometheus.Metric) {
+		for _, o := range d.open {
+			if o.watched != nil {
+				failed(out, float64(o.watched.Failed()), o.Name)
+			}
+			if o.clients != nil {
+				refused(out, float64(o.clients.Refused()), o.Name)
+			}
+			if o.bound == nil {
+				continue
+			}
+			s := o.bound.Stats()
+			open(out, float64(s.Open), o.Name)
+			ever(out, float64(s.Accepted-s.Rejected), o.Name, "accepted")
+			ever(out, float64(s.Evicted), o.Name, "evicted")
+			ever(out, float64(s.Rejected), o.Name, "rejected")
+		}
+	})
+}
