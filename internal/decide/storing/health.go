@@ -60,8 +60,9 @@ func (t *trouble) look(answers uint64, now time.Time) (began, ended bool) {
 // watch says once when Redis is full, writes nothing or refuses questions, and when
 // it is well again; and once if it evicts keys.
 func (s *Store) watch() {
-	s.look(time.Now())
-	s.Life.Every(healthEvery, func() { s.look(time.Now()) })
+	look := func() { s.look(time.Time{}.Add(s.Elapsed())) }
+	look()
+	s.Life.Every(healthEvery, look)
 }
 
 func (s *Store) look(now time.Time) {

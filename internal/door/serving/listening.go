@@ -26,7 +26,7 @@ func (d *Doors) Listen(ctx context.Context) error {
 		}
 		err := d.listen(ctx, k, k.set.Address)
 		if k.Reserved && d.ReservedMayMove && k.set.Address == k.set.Default && errors.Is(err, syscall.EADDRINUSE) {
-			d.Logger.Warn("another process has the usual address of the "+k.Name+" door, so it is on a free port", "usual", k.set.Address)
+			d.Logger.Warn("another process has the usual address of the admin door, so it is on a free port", "usual", k.set.Address)
 			err = d.listen(ctx, k, "127.0.0.1:0")
 		}
 		if err != nil {

@@ -139,7 +139,7 @@ func (d *Doors) Open(each door.Process, domain func(door string) string) error {
 			continue
 		}
 		var err error
-		if o.server, err = o.Door.Open(d.given(o, each, domain)); err != nil {
+		if o.server, err = o.Open(d.given(o, each, domain)); err != nil {
 			return err
 		}
 		if c, ok := o.server.(prometheus.Collector); ok {
@@ -234,7 +234,7 @@ func (d *Doors) Domains(rs *rules.Ruleset) (map[string]string, error) {
 // Sends reports whether a door that is to be opened sends what is queued; Sender
 // returns what does, and nil as long as it is not open.
 func (d *Doors) Sends() bool {
-	return slices.ContainsFunc(d.kinds, func(k *kind) bool { return k.Door.Sends && k.set.Open() })
+	return slices.ContainsFunc(d.kinds, func(k *kind) bool { return k.Sends && k.set.Open() })
 }
 
 // Sender returns what sends what is queued; see Sends.
