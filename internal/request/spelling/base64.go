@@ -1,6 +1,7 @@
 package spelling
 
 import (
+	"bytes"
 	"encoding/base64"
 	"strings"
 )
@@ -36,11 +37,17 @@ func decoders() [3]decoder {
 	return [...]decoder{{}, {standard: true, padding: endsInPlace}, {standard: true, padding: endsNever}}
 }
 
-// basic returns base64 of the same bytes, in the form of RFC 4648.
+// basic returns base64 of the same bytes, in the form of RFC 4648, without a NUL in
+// the password and what is behind it: crypt in C, by which nginx checks it, ends there.
 func basic(text string, d decoder) string {
 	b, err := base64.RawStdEncoding.DecodeString(string(d.appendDigits(nil, text)))
 	if err != nil {
 		return text
+	}
+	if _, password, ok := bytes.Cut(b, []byte(":")); ok {
+		if n := bytes.IndexByte(password, 0); n >= 0 {
+			b = b[:len(b)-len(password)+n]
+		}
 	}
 	return base64.StdEncoding.EncodeToString(b)
 }

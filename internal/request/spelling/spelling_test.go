@@ -64,6 +64,9 @@ func TestCredentials(t *testing.T) {
 		{"Basic dTpw", "Basic dTpw"},
 		{"Basic dTpwcA==", "Basic dTpwcA=="},
 		{"Basic dTpwcB", "Basic dTpwcA=="}, // bits that are left over
+		{"Basic dTpwAHg=", "Basic dTpw"},   // u:p, NUL, x
+		{"Basic dTpwAA==", "Basic dTpw"},
+		{"Basic dQA6cA==", "Basic dQA6cA=="}, // a NUL in the name
 		{"Bearer h.p.c2ln", "Bearer h.p.c2ln"},
 		{"Bearer h.p.c2lnbm==", "Bearer h.p.c2lnbg"},
 		{"Bearer h.p.-_-_", "Bearer h.p.-_-_"},
