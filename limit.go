@@ -51,11 +51,15 @@ type Limit struct {
 // Per returns a limit of n per period, a token bucket with a burst of n. The
 // period is a whole number of microseconds.
 func Per(n int64, period time.Duration) Limit {
-	r := Rule{Limit: n, Period: int64(period / time.Microsecond)}
-	if period%time.Microsecond != 0 {
-		r.Period = -1
+	return compile(Rule{Limit: n, Period: whole(period)})
+}
+
+// whole returns d in microseconds, or -1 if it is not a whole number of them.
+func whole(d time.Duration) int64 {
+	if d%time.Microsecond != 0 {
+		return -1
 	}
-	return compile(r)
+	return int64(d / time.Microsecond)
 }
 
 // PerSecond returns a limit of n per second; see [Per].
@@ -107,8 +111,13 @@ func Unlimited() Limit {
 // Without a name a limit counts under what it means. [Op.Scope] overrides either.
 // An empty name takes the name away.
 func (l Limit) Named(name string) Limit {
+	return l.with(func(r *Rule) { r.name, r.share = name, 0 })
+}
+
+// with returns l with something changed.
+func (l Limit) with(change func(*Rule)) Limit {
 	r := *l.Rule()
-	r.name, r.share = name, 0
+	change(&r)
 	return compile(r)
 }
 
@@ -116,19 +125,13 @@ func (l Limit) Named(name string) Limit {
 func (l Limit) Name() string { return l.Rule().name }
 
 // Using returns l with another algorithm.
-func (l Limit) Using(a Algorithm) Limit {
-	r := *l.Rule()
-	r.Algorithm = a
-	return compile(r)
-}
+func (l Limit) Using(a Algorithm) Limit { return l.with(func(r *Rule) { r.Algorithm = a }) }
 
 // Burst returns l with another capacity: how much a token bucket lets through
 // at once, or how many places the queue of a leaky bucket has. Windows have no
 // burst.
 func (l Limit) Burst(b int64) Limit {
-	r := *l.Rule()
-	r.Burst, r.burstSet = b, true
-	return compile(r)
+	return l.with(func(r *Rule) { r.Burst, r.burstSet = b, true })
 }
 
 // DelayAfter returns l, a limit using LeakyBucket, that serves the first n
@@ -142,11 +145,10 @@ func (l Limit) Burst(b int64) Limit {
 // n is from 1, which is plain LeakyBucket, to the burst, with which nobody
 // waits.
 func (l Limit) DelayAfter(n int64) Limit {
-	r := *l.Rule()
-	if r.DelayAfter = n; n == 0 {
-		r.DelayAfter = -1 // remembered as out of range
+	if n == 0 {
+		n = -1 // remembered as out of range
 	}
-	return compile(r)
+	return l.with(func(r *Rule) { r.DelayAfter = n })
 }
 
 // MaxWait returns l, a limit using LeakyBucket, that refuses a request whose
@@ -154,31 +156,20 @@ func (l Limit) DelayAfter(n int64) Limit {
 // d is a whole number of microseconds. (Credit that was granted buys a place
 // all the same.)
 func (l Limit) MaxWait(d time.Duration) Limit {
-	r := *l.Rule()
-	r.MaxWait = int64(d / time.Microsecond)
-	if d <= 0 || d%time.Microsecond != 0 {
-		r.MaxWait = -1
+	if d <= 0 {
+		d = -time.Microsecond // remembered as out of range
 	}
-	return compile(r)
+	return l.with(func(r *Rule) { r.MaxWait = whole(d) })
 }
 
 // Lease returns l, a limit of [Concurrent], whose leases last d if they are not
 // renewed. d is a whole number of microseconds.
 func (l Limit) Lease(d time.Duration) Limit {
-	r := *l.Rule()
-	r.Period, r.leaseSet = int64(d/time.Microsecond), true
-	if d%time.Microsecond != 0 {
-		r.Period = -1
-	}
-	return compile(r)
+	return l.with(func(r *Rule) { r.Period, r.leaseSet = whole(d), true })
 }
 
 // Anchored returns l, a fixed window, with another begin of its windows.
-func (l Limit) Anchored(a Anchor) Limit {
-	r := *l.Rule()
-	r.Anchor = a
-	return compile(r)
-}
+func (l Limit) Anchored(a Anchor) Limit { return l.with(func(r *Rule) { r.Anchor = a }) }
 
 // Buckets returns l, a limit using SlidingBuckets, cut into n sub-windows, of
 // which the oldest is counted as edge says.
@@ -186,18 +177,12 @@ func (l Limit) Buckets(n int, edge Edge) Limit {
 	if n < 1 || n > MaxBuckets {
 		n = MaxBuckets + 1 // remembered as out of range
 	}
-	r := *l.Rule()
-	r.Buckets, r.Edge, r.bucketsSet = uint16(n), edge, true
-	return compile(r)
+	return l.with(func(r *Rule) { r.Buckets, r.Edge, r.bucketsSet = uint16(n), edge, true })
 }
 
 // CountingDenied returns l, a limit using SlidingLog, whose refused requests
 // are kept in the log too, so that hammering extends the ban.
-func (l Limit) CountingDenied() Limit {
-	r := *l.Rule()
-	r.CountDenied = true
-	return compile(r)
-}
+func (l Limit) CountingDenied() Limit { return l.with(func(r *Rule) { r.CountDenied = true }) }
 
 // Share returns l with f of its limit and its burst, for one of several
 // processes that count apart: Share(0.25) on each of four. It must be that

@@ -3,13 +3,12 @@ package grpclimit
 import (
 	"context"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/checks"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/spelling"
 )
@@ -110,21 +109,4 @@ func All() By { return func(*Call) (string, bool) { return "", true } }
 // Join counts by all parts together, such as key and method. Different parts
 // never give the same key; one that is missing counts as empty. It reports
 // false if all are missing. It is nil without parts, or if one is.
-func Join(parts ...By) By {
-	if len(parts) == 0 || slices.ContainsFunc(parts, func(b By) bool { return b == nil }) {
-		return nil
-	}
-	return func(c *Call) (string, bool) {
-		var space [128]byte
-		key, found := space[:0], false
-		for _, part := range parts {
-			value, ok := part(c)
-			if !ok {
-				value = ""
-			}
-			found = found || value != ""
-			key = headgate.AppendKeyPart(key, value)
-		}
-		return string(key), found
-	}
-}
+func Join(parts ...By) By { return checks.Join(parts) }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/checks"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/spelling"
 )
@@ -116,24 +116,7 @@ func ByContext(key any) By {
 // never give the same key ([headgate.AppendKey]); one that is missing counts
 // as empty. It reports false if all are missing. It is nil without parts, or if one
 // is.
-func Join(parts ...By) By {
-	if len(parts) == 0 || slices.ContainsFunc(parts, isNil) {
-		return nil
-	}
-	return func(r *http.Request) (string, bool) {
-		var space [128]byte
-		key, found := space[:0], false
-		for _, part := range parts {
-			value, ok := part(r)
-			if !ok {
-				value = ""
-			}
-			found = found || value != ""
-			key = headgate.AppendKeyPart(key, value)
-		}
-		return string(key), found
-	}
-}
+func Join(parts ...By) By { return checks.Join(parts) }
 
 // FirstOf counts by the first choice that the request has, such as its API
 // key, else its address. Equal keys of different choices stay apart, so that

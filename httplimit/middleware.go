@@ -22,27 +22,19 @@ func New(limiter *headgate.Limiter, limit headgate.Limit, options ...Option) fun
 		if next == nil {
 			panic("httplimit: the middleware was given no handler") //nolint:forbidigo // as New does
 		}
-		return &middleware{gate: gate, next: next}
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			pass, ok := gate.Enter(r.Context(), w, r)
+			if !ok {
+				return
+			}
+			defer pass.End()
+			if !gate.Refunds() {
+				next.ServeHTTP(w, r)
+				return
+			}
+			watched := &statusWriter{ResponseWriter: w}
+			next.ServeHTTP(watched, r)
+			pass.Leave(watched.final())
+		})
 	}
-}
-
-type middleware struct {
-	gate *Gate
-	next http.Handler
-}
-
-// ServeHTTP implements http.Handler.
-func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	pass, ok := m.gate.Enter(r.Context(), w, r)
-	if !ok {
-		return
-	}
-	defer pass.End()
-	if !m.gate.Refunds() {
-		m.next.ServeHTTP(w, r)
-		return
-	}
-	watched := &statusWriter{ResponseWriter: w}
-	m.next.ServeHTTP(watched, r)
-	pass.Leave(watched.final())
 }

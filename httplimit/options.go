@@ -151,18 +151,8 @@ func (d Dialect) String() string {
 
 // answers returns d as package answer knows it.
 func (d Dialect) answers() answer.Dialect {
-	switch d {
-	case IETF:
-		return answer.IETF
-	case NoHeaders:
-		return answer.None
-	case GitHub:
-		return answer.GitHub
-	case OpenAI:
-		return answer.OpenAI
-	case Draft03:
-		return answer.Draft03
-	case AllHeaders:
-	}
-	return answer.Default
+	return [...]answer.Dialect{
+		AllHeaders: answer.Default, IETF: answer.IETF, NoHeaders: answer.None,
+		GitHub: answer.GitHub, OpenAI: answer.OpenAI, Draft03: answer.Draft03,
+	}[d]
 }

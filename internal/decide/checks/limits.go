@@ -3,6 +3,7 @@ package checks
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate"
 )
@@ -96,5 +97,25 @@ func Release(ctx context.Context, leases []*headgate.Lease, failed func(error)) 
 		if _, err := l.Release(context.WithoutCancel(ctx)); err != nil {
 			failed(err)
 		}
+	}
+}
+
+// Join returns what counts by all parts together; nil without parts, or if one is.
+func Join[R any, By ~func(R) (key string, ok bool)](parts []By) By {
+	if len(parts) == 0 || slices.ContainsFunc(parts, func(b By) bool { return b == nil }) {
+		return nil
+	}
+	return func(r R) (string, bool) {
+		var space [128]byte
+		key, found := space[:0], false
+		for _, part := range parts {
+			value, ok := part(r)
+			if !ok {
+				value = ""
+			}
+			found = found || value != ""
+			key = headgate.AppendKeyPart(key, value)
+		}
+		return string(key), found
 	}
 }
