@@ -21,13 +21,21 @@ type Builder struct {
 }
 
 // NewBuilder returns a Builder of no rules. The secret is that of hashed parts of
-// keys: see [KeySecret].
-func NewBuilder(secret KeySecret) *Builder {
-	return &Builder{
+// keys: see [KeySecret]. Computed are attributes that rules may use besides those that
+// requests have.
+func NewBuilder(secret KeySecret, computed ...Computed) *Builder {
+	b := &Builder{
 		set:      &Ruleset{domains: map[string]*domain{}},
 		digester: newDigester(secret),
 		places:   map[place]*Branch{},
 	}
+	for _, c := range computed {
+		if b.set.computed == nil {
+			b.set.computed = map[string]func(Request) (string, bool){}
+		}
+		b.set.computed[c.Name] = c.Of
+	}
+	return b
 }
 
 // Domain makes a domain known, be it one without rules.

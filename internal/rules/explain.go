@@ -63,7 +63,7 @@ func (s *Ruleset) Explain(domain string, req Request) (list []Explanation, known
 		checks[r] = append(checks[r], &m.Checks[i])
 	}
 	var own Matches // since the keys are in m
-	f := own.factsOf(req)
+	f := own.factsOf(s, req)
 	for _, r := range s.rules {
 		if r.Domain != domain {
 			continue

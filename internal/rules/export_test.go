@@ -38,3 +38,6 @@ func (r *Rule) Joined() bool { return r.flat }
 func (s *Ruleset) MatchDescriptor(domain string, entries []Entry, m *Matches) (known bool) {
 	return s.Match(domain, &Descriptor{Entries: entries}, m)
 }
+
+// Known is what a Matches keeps of the requests that it was used for.
+func (m *Matches) Known() any { return m.known[:cap(m.known)] }

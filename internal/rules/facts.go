@@ -36,6 +36,7 @@ const maxFacts = 16
 // facts are what is known of the request being matched: each attribute in its normal
 // form, worked out on first use.
 type facts struct {
+	set     *Ruleset // nil in tests
 	req     Request
 	valued  ValuedRequest // req, if it is one
 	known   []fact
@@ -65,11 +66,11 @@ type chosen struct {
 }
 
 // factsOf returns what is known of a request before it is asked, in the memory of m.
-func (m *Matches) factsOf(req Request) facts {
+func (m *Matches) factsOf(s *Ruleset, req Request) facts {
 	if cap(m.scratch)+cap(m.keys) > maxScratch {
 		m.scratch, m.keys = nil, nil
 	}
-	f := facts{req: req, known: m.known[:0], scratch: m.scratch[:0], keys: m.keys[:0], paths: &m.paths}
+	f := facts{set: s, req: req, known: m.known[:0], scratch: m.scratch[:0], keys: m.keys[:0], paths: &m.paths}
 	f.valued, _ = req.(ValuedRequest)
 	return f
 }
@@ -104,6 +105,9 @@ func (f *facts) fact(a Attribute) *fact {
 	known := &f.known[n]
 	*known = fact{attribute: a, others: known.others[:0]}
 	if known.text, known.ok = f.req.Attribute(a); !known.ok {
+		if f.set != nil && f.set.computed != nil {
+			known.text, known.ok = f.set.compute(a, f.req)
+		}
 		return known
 	}
 	switch a.Kind {

@@ -59,6 +59,7 @@ type Ruleset struct {
 	stats    Stats
 
 	concurrent bool // there is a rule that is
+	computed   map[string]func(Request) (string, bool)
 }
 
 // domain is a namespace of rules.
@@ -111,7 +112,7 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 	if d == nil {
 		return false
 	}
-	f := m.factsOf(req)
+	f := m.factsOf(s, req)
 	m.candidates = d.index.candidates(&f, m.candidates[:0])
 	for _, i := range m.candidates {
 		r := d.rules[i]

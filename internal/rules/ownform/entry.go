@@ -24,7 +24,7 @@ func (p *Parser) CheckEntry(at *yamltext.Node, a rules.Attribute) {
 	if a.Kind == rules.Header && p.PlainFields {
 		p.warnOfOddField(at, a)
 	}
-	if a.Kind != rules.Other {
+	if a.Kind != rules.Other || p.Rules.Computes(a) {
 		return
 	}
 	if words := severalAttributes(a.Name); words != nil {

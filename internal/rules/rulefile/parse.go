@@ -27,7 +27,7 @@ func (o Options) Parse(sources ...Source) (*rules.Ruleset, []diagnostic.Diagnost
 
 // parse is Parse where finding the files has found something already.
 func (o Options) parse(diagnostics []diagnostic.Diagnostic, sources []Source) (*rules.Ruleset, []diagnostic.Diagnostic) {
-	b := rules.NewBuilder(o.KeySecret)
+	b := rules.NewBuilder(o.KeySecret, rules.ComputedAttributes()...)
 	own := ownform.NewParser(b)
 	own.OnlyHTTP, own.NoTokens, own.PlainFields = o.OnlyHTTP, o.NoTokens, o.PlainFields
 	p := fileParser{Parser: own, tree: envoyform.NewParser(own, o.Compat, o.MergeDomains), compat: o.Compat}

@@ -48,3 +48,183 @@ func TestInteger(t *testing.T) {
 		}
 	}
 }
+
+// show writes a node in one line: text as it is, lists and mappings in brackets.
+func show(n *yamltext.Node) string {
+	var out []string
+	switch n.Kind {
+	case yamltext.List:
+		for _, item := range n.Items {
+			out = append(out, show(item))
+		}
+		return "[" + strings.Join(out, " ") + "]"
+	case yamltext.Map:
+		for _, p := range n.Pairs {
+			out = append(out, show(p.Key)+":"+show(p.Value))
+		}
+		return "{" + strings.Join(out, " ") + "}"
+	case yamltext.Null:
+		return "~"
+	case yamltext.Bool, yamltext.Number:
+		return n.Text + "!"
+	case yamltext.Text:
+	}
+	return n.Text
+}
+
+type reader func([]byte, *yamltext.Report) []*yamltext.Node
+
+// run reads a file and returns its documents, and what is said, each in a line.
+func (read reader) run(src string) (docs, said string) {
+	report := yamltext.Report{File: "f"}
+	for _, doc := range read([]byte(src), &report) {
+		docs += show(doc) + ";"
+	}
+	for _, d := range report.Sorted() {
+		said += fmt.Sprintf("%d:%d: %s; %s\n", d.Line, d.Column, d.Message, d.Hint)
+	}
+	return docs, said
+}
+
+// What YAML says arrives as nodes; aliases and merged mappings are resolved.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	for src, want := range map[string]string{
+		"":                                  "",
+		"# nothing\n":                       "",
+		"a: 1\nb: [x, \"2\", ~, yes, true]": "{a:1! b:[x 2 ~ yes true!]};",
+		"a: 1\n---\nb: 2\n":                 "{a:1!};{b:2!};",
+		"a: &x [1]\nb: *x\n":                "{a:[1!] b:[1!]};",
+		"a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\n":               "{a:{p:1! q:2!} b:{q:3! p:1!}};",
+		"a: &x {p: 1}\nb: &y {p: 2, q: 2}\nc: {<<: [*x, *y]}\n": "{a:{p:1!} b:{p:2! q:2!} c:{p:1! q:2!}};",
+		"d: 2026-11-22\n":            "{d:2026-11-22};",
+		"t: |\n  two\n  lines\n":     "{t:two\nlines\n};",
+		"f: 1.5\ng: 0x10\nh: .inf\n": "{f:1.5! g:0x10! h:.inf!};",
+		"[1, {a: b}]":                "[1! {a:b}];",
+	} {
+		if docs, said := reader(yamltext.Read).run(src); docs != want || said != "" {
+			t.Errorf("%q: %s %s", src, docs, said)
+		}
+	}
+}
+
+// What is wrong is told with its line and column, and what to do about it.
+func TestMistakesOfYAML(t *testing.T) {
+	t.Parallel()
+	for src, want := range map[string]string{
+		"a: 1\na: 2\n":              `2:1: duplicate key "a", first on line 1`,
+		"a: &x [*x]\n":              `1:8: the alias "*x" refers to the value that it is in`,
+		"a: *x\n":                   "put values that begin with * into quotes",
+		"a:\n\tb: 1\n":              "indent with spaces, not tabs",
+		"a: @b\n":                   "put values that begin with @, % or ` into quotes",
+		"a: b: c\n":                 "put values that contain \": \" into quotes",
+		"a: 1\nb\nc: 2\n":           "3:1: not valid YAML: could not find expected ':'; write key: value",
+		"a: !own b\n":               `1:4: the tag "!own" is not supported; put values that begin with ! into quotes`,
+		"[a]: 1\n":                  "1:1: a key must be text",
+		"<<: 5\n":                   "1:5: << takes a mapping or a list of mappings",
+		"<<: [[a]]\n":               "<< takes a mapping or a list of mappings",
+		"a: \"\x01\"\n":             "1:5: the control character 0x01 is not allowed",
+		"a: \xff\n":                 "1:4: the file is not UTF-8 (byte 0xff)",
+		"ä: \xff\n":                 "1:4: the file is not UTF-8 (byte 0xff)",
+		strings.Repeat("[", 40):     "values are nested too deeply",
+		strings.Repeat("a", 9<<20):  "the file is larger than 8 MiB; split it into several",
+		strings.Repeat("- \n", 1e6): "the file holds more than 1000000 values",
+		"a: &a [1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
+			"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n": "more than 1000000 values once its aliases are resolved",
+	} {
+		if _, said := reader(yamltext.Read).run(src); !strings.Contains(said, want) {
+			t.Errorf("%.80q: %q, want %q", src, said, want)
+		}
+	}
+}
+
+// Files of Envoy's service are read as it does: the last of a key counts, the first of
+// the documents, and rate_limit adds up.
+func TestReadAsEnvoy(t *testing.T) {
+	t.Parallel()
+	first := reader(yamltext.ReadFirst)
+	for src, want := range map[string]string{
+		"a: 1\n---\nb: 2\n":                  "{a:1!};",
+		"---\n---\na: 1\n---\nb: 2\n":        "~;{a:1!};",
+		"a: 1\n---\nlimits: []\n---\nc: 3\n": "{a:1!};{limits:[]};",
+		"a: 1\n---\nb: [\n":                  "{a:1!};",
+	} {
+		docs, said := first.run(src)
+		if docs != want || !strings.Contains(said, "leaves out") {
+			t.Errorf("%q: %s %s", src, docs, said)
+		}
+	}
+	last := reader(func(src []byte, r *yamltext.Report) []*yamltext.Node {
+		docs := yamltext.ReadDocuments(src, r)
+		for _, doc := range docs {
+			r.TakeLast(doc)
+		}
+		return docs
+	})
+	for src, want := range map[string][2]string{
+		"a: 1\na: 2\n": {"{a:2!};", `2:1: duplicate key "a": the one on line 1 does not count`},
+		"rate_limit: {unit: day, n: 1}\nrate_limit: {n: 2, m: 3}\n": {"{rate_limit:{unit:day n:2! m:3!}};", `its keys are added to those of the one on line 1`},
+		"rate_limit: {n: 1}\nrate_limit: 5\n":                       {"{rate_limit:5!};", "does not count"},
+	} {
+		if docs, said := last.run(src); docs != want[0] || !strings.Contains(said, want[1]) {
+			t.Errorf("%q: %s %s", src, docs, said)
+		}
+	}
+}
+
+// Values that are not what a key wants are refused, each with what would be right.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	const src = "text: x\nempty: \"\"\nnumber: 5\nyes: true\nlist: [a, 5]\nnone: []\nmap: {a: 1}\nnull:\n"
+	for what, row := range map[string]struct {
+		read func(r *yamltext.Report, f yamltext.Fields) any
+		want string
+	}{
+		"word": {func(r *yamltext.Report, f yamltext.Fields) any {
+			s, ok := r.Word(f.Get("text"), "k")
+			return fmt.Sprint(s, ok)
+		}, "xtrue"},
+		"empty word":     {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Word(f.Get("empty"), "k"); return ok }, `false 2:8: "k" is empty`},
+		"number as word": {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Word(f.Get("number"), "k"); return ok }, `false 3:9: "k" must be text, not a number; put it into quotes`},
+		"bool as word":   {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Word(f.Get("yes"), "k"); return ok }, `put it into quotes`},
+		"list as word":   {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Word(f.Get("list"), "k"); return ok }, `"k" must be text, not a list`},
+		"span":           {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Span(f.Get("number"), "k"); return ok }, `"k" must be a time such as 5s, not a number; write the unit: 5s`},
+		"choice":         {func(r *yamltext.Report, f yamltext.Fields) any { return r.ChoiceOf(f, "text", "x", "y") }, "x"},
+		"no choice":      {func(r *yamltext.Report, f yamltext.Fields) any { return r.ChoiceOf(f, "absent", "x", "y") == "" }, "true"},
+		"other choice":   {func(r *yamltext.Report, f yamltext.Fields) any { return r.ChoiceOf(f, "text", "a", "b") == "" }, `true 1:7: unknown text "x"; known are a, b`},
+		"integer": {func(r *yamltext.Report, f yamltext.Fields) any {
+			v := int64(7)
+			return fmt.Sprint(r.IntegerOf(f, "number", 1, 9, &v), v)
+		}, "true 5"},
+		"no integer": {func(r *yamltext.Report, f yamltext.Fields) any {
+			v := int64(7)
+			return fmt.Sprint(r.IntegerOf(f, "absent", 1, 9, &v), v)
+		}, "false 7"},
+		"large integer": {func(r *yamltext.Report, f yamltext.Fields) any {
+			v := int64(7)
+			return fmt.Sprint(r.IntegerOf(f, "number", 1, 4, &v), v)
+		}, `false 7 3:9: "number" must be from 1 to 4, not 5`},
+		"set":     {func(r *yamltext.Report, f yamltext.Fields) any { return r.IsSet(f, "yes") && !r.IsSet(f, "absent") }, "true"},
+		"not set": {func(r *yamltext.Report, f yamltext.Fields) any { return r.IsSet(f, "list") }, `false 5:7: "list" must be true or false, not a list`},
+		"texts":   {func(r *yamltext.Report, f yamltext.Fields) any { return len(r.Texts(f.Get("text"), "k")) }, "1"},
+		"list":    {func(r *yamltext.Report, f yamltext.Fields) any { return len(r.Texts(f.Get("list"), "k")) }, `1 5:11: "k" must be text, not a number`},
+		"no list": {func(r *yamltext.Report, f yamltext.Fields) any { return len(r.Texts(f.Get("none"), "k")) }, `0 6:7: the list of "k" is empty`},
+		"keys": {func(r *yamltext.Report, f yamltext.Fields) any {
+			return len(r.Fields(f.Get("map"), "the map", []string{"aa"}))
+		}, `0 7:7: unknown key "a" in the map`},
+	} {
+		report := &yamltext.Report{File: "f"}
+		doc := yamltext.Read([]byte(src), report)[0]
+		f := yamltext.Fields{}
+		for _, p := range doc.Pairs {
+			f[p.Key.Text] = p
+		}
+		got := fmt.Sprint(row.read(report, f))
+		for _, d := range report.Sorted() {
+			got += fmt.Sprintf(" %d:%d: %s; %s", d.Line, d.Column, d.Message, d.Hint)
+		}
+		if !strings.Contains(strings.TrimSuffix(got, "; "), row.want) {
+			t.Errorf("%s: %q, want %q", what, got, row.want)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package ownform_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
+)
+
+// readLimits reads limits, each the keys of one besides its name, and returns what is
+// said of them, a line each, and the rules if there are no errors.
+func readLimits(limits ...string) (said string, list []*rules.Rule) {
+	src := "domain: d\nlimits:\n"
+	for i, keys := range limits {
+		src += fmt.Sprintf("  - {name: r%d, %s}\n", i, keys)
+	}
+	set, diagnostics := rulefile.Parse(rulefile.Source{Name: "o.yaml", Data: []byte(src)})
+	if set != nil {
+		diagnostics, list = set.Warnings(), set.Rules()
+	}
+	var out []string
+	for _, d := range diagnostics {
+		out = append(out, fmt.Sprintf("%d:%d: %s: %s; %s", d.Line, d.Column, d.Severity, d.Message, d.Hint))
+	}
+	return strings.Join(out, "\n"), list
+}
+
+// sayings are what is said of the keys of a limit: "" for nothing.
+type sayings map[string]string
+
+func (rows sayings) run(t *testing.T, before, after string) {
+	t.Helper()
+	for keys, want := range rows {
+		got, list := readLimits(before + keys + after)
+		if want == "" && got != "" || !strings.Contains(got, want) || (list == nil) != strings.Contains(got, ": error: ") {
+			t.Errorf("%s: %q, want %q", keys, got, want)
+		}
+	}
+}
+
+// Each key of a limit changes the limit as its documentation says.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for keys, want := range map[string]headgate.Limit{
+		"rate: 5/minute":                                                              headgate.PerMinute(5),
+		"rate: 5, period: 90s":                                                        headgate.Per(5, 90*time.Second),
+		"rate: 5/minute, burst: 9":                                                    headgate.PerMinute(5).Burst(9),
+		"rate: unlimited":                                                             headgate.Unlimited(),
+		"rate: 5/day, algorithm: fixed_window":                                        headgate.PerCalendar(5, headgate.Day, time.UTC),
+		"rate: 5/minute, algorithm: fixed_window":                                     headgate.PerMinute(5).Using(headgate.FixedWindow),
+		"rate: 5/3h, algorithm: fixed_window":                                         headgate.Per(5, 3*time.Hour).Using(headgate.FixedWindow),
+		"rate: 5/hour, algorithm: sliding_window":                                     headgate.PerHour(5).Using(headgate.SlidingWindow),
+		"rate: 5/hour, algorithm: sliding_buckets":                                    headgate.PerHour(5).Using(headgate.SlidingBuckets),
+		"rate: 5/hour, algorithm: sliding_log":                                        headgate.PerHour(5).Using(headgate.SlidingLog),
+		"concurrency: 7":                                                              headgate.Concurrent(7),
+		"concurrency: 7, lease: 90s":                                                  headgate.Concurrent(7).Lease(90 * time.Second),
+		"rate: 5/s, on_limit: {action: delay, max_wait: 2s}":                          headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(15).DelayAfter(5).MaxWait(2 * time.Second),
+		"rate: 5/day, algorithm: fixed_window, timezone: Europe/Berlin":               headgate.PerCalendar(5, headgate.Day, berlin),
+		"rate: 5/day, algorithm: fixed_window, anchor: first_request":                 headgate.PerDay(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest),
+		"rate: 6/hour, algorithm: sliding_buckets, buckets: 6, edge: strict":          headgate.PerHour(6).Using(headgate.SlidingBuckets).Buckets(6, headgate.EdgeStrict),
+		"rate: 6/hour, algorithm: sliding_buckets, edge: lenient":                     headgate.PerHour(6).Using(headgate.SlidingBuckets).Buckets(headgate.DefaultBuckets, headgate.EdgeLenient),
+		"rate: 5/hour, algorithm: sliding_log, count_denied: true":                    headgate.PerHour(5).Using(headgate.SlidingLog).CountingDenied(),
+		"rate: 5/hour, algorithm: sliding_log, count_denied: false":                   headgate.PerHour(5).Using(headgate.SlidingLog),
+		"rate: 5/s, algorithm: leaky_bucket, burst: 9, delay_after: 3":                headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(9).DelayAfter(3),
+		"rate: 5/s, algorithm: leaky_bucket, on_limit: {action: delay, max_wait: 1s}": headgate.PerSecond(5).Using(headgate.LeakyBucket).MaxWait(time.Second),
+	} {
+		got, list := readLimits(keys)
+		if list == nil || !list[0].Limit.Equal(want) {
+			t.Errorf("%s: %s", keys, got)
+		}
+	}
+}
+
+func TestMistakesInLimits(t *testing.T) {
+	t.Parallel()
+	sayings{
+		"rate: [5]":                                                    `"rate" must be text such as 5/minute, not a list`,
+		"rate: 5/minute, period: 5s":                                   "the period is given twice",
+		"rate: 5, period: {}":                                          `"period" must be text such as 30s, not a mapping`,
+		"rate: 5, period: soon":                                        "error",
+		"rate: 5/hour, algorithm: fixed":                               "unknown algorithm \"fixed\"",
+		"rate: 5/hour, burst: -1":                                      `"burst" must be from 0 to`,
+		"rate: 5/hour, burst: many":                                    `"burst" must be a whole number, not text`,
+		"rate: 5/hour, burst: \"5\"":                                   "remove the quotes",
+		"rate: 5/hour, delay_after: 2":                                 `"delay_after" has no meaning for token_bucket; add algorithm: leaky_bucket`,
+		"rate: 5/hour, anchor: clock":                                  `"anchor" has no meaning for token_bucket; add algorithm: fixed_window`,
+		"rate: 5/hour, timezone: UTC":                                  `"timezone" has no meaning for token_bucket`,
+		"rate: 5/hour, buckets: 6":                                     `"buckets" has no meaning for token_bucket; add algorithm: sliding_buckets`,
+		"rate: 5/hour, edge: strict":                                   `"edge" has no meaning for token_bucket`,
+		"rate: 5/hour, count_denied: true":                             `"count_denied" has no meaning for token_bucket; add algorithm: sliding_log`,
+		"rate: 5/hour, lease: 5s":                                      `"lease" has no meaning for a rate; add concurrency:`,
+		"rate: unlimited, burst: 5":                                    `"burst" has no meaning beside rate: unlimited`,
+		"concurrency: 5, burst: 5":                                     `"burst" has no meaning beside concurrency, which has no rate`,
+		"concurrency: 5, lease: 5":                                     `"lease" must be a time such as 5s, not a number; write the unit: 5s`,
+		"concurrency: 5, lease: 1ms":                                   "1ms must be from 10ms to 24h0m0s",
+		"concurrency: many":                                            `"concurrency" must be a whole number`,
+		"rate: 5/day, algorithm: fixed_window, timezone: Nowhere/Land": `unknown timezone "Nowhere/Land"; use a name of the IANA database`,
+		"rate: 5/day, algorithm: fixed_window, timezone: Local":        `unknown timezone "Local"`,
+		"rate: 5/3h, algorithm: fixed_window, timezone: UTC":           `"timezone" needs a rate per minute, hour, day`,
+		"rate: 5/day, algorithm: fixed_window, timezone: UTC, anchor: first_request": `"timezone" has no meaning beside anchor: first_request`,
+		"rate: 5/hour, algorithm: sliding_buckets, buckets: 100000":                  `"buckets" must be from 1 to`,
+		"rate: 5/hour, algorithm: sliding_buckets, edge: round":                      "known are weighted, lenient, strict",
+		"rate: 5/hour, algorithm: sliding_log, count_denied: perhaps":                `"count_denied" must be true or false, not "perhaps"`,
+		"rate: 0/hour":                                               "warning: a limit of 0 refuses every request",
+		"concurrency: 0":                                             "warning: a limit of 0 refuses every request",
+		"rate: 5/hour, cost: 6":                                      "the cost 6 never fits into the limit of 5",
+		"rate: 5/hour, mode: disabled":                               "to switch the rule off, say disabled: true",
+		"rate: 5/hour, mode: shaddow":                                `did you mean "shadow"?`,
+		"rate: 5/hour, key: a, percent: 101":                         `"percent" must be from 0 to 100, not 101`,
+		"rate: 5/hour, percent: 50":                                  `"percent" is a share of the keys, and without a key there is one`,
+		"rate: 5/hour, key: client_ip, percent: 0":                   `"percent" of 0 enforces the limit for nobody; mode: shadow says so`,
+		"rate: 5/hour, disabled: maybe":                              `"disabled" must be true or false, not "maybe"`,
+		"rate: 5/hour, on_store_error: denny":                        `did you mean "deny"?`,
+		"rate: 5/hour, on_store_error: {share: 0.5}":                 `"policy" is missing in on_store_error`,
+		"rate: 5/hour, on_store_error: {policy: deny, share: 0.5}":   `"share" has no meaning beside a policy other than local`,
+		"rate: 5/hour, on_store_error: {policy: local, share: 1.5}":  `"share" must be more than 0 and at most 1, not 1.5`,
+		"rate: 5/hour, on_store_error: {policy: local, share: half}": `"share" must be a number, not "half"`,
+		"rate: 5/hour, on_store_error: {policy: local, share: 0.5}":  "",
+	}.run(t, "", "")
+}
+
+// Every answer that on_limit can describe arrives in the rule.
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	for keys, want := range map[string]string{
+		"reject":                            "reject 429",
+		"{status: 503}":                     "reject 503",
+		"shadow_ban":                        "shadow_ban 200",
+		"{action: shadow_ban, status: 204}": "shadow_ban 204",
+		"{action: shadow_ban, latency: 120ms±30ms}":                      "shadow_ban 200 latency 120ms 30ms",
+		"{action: shadow_ban, latency: 120ms +- 30ms}":                   "shadow_ban 200 latency 120ms 30ms",
+		"{retry_after_jitter: 10%}":                                      "reject 429 jitter 10 0s",
+		"{retry_after_jitter: 5s}":                                       "reject 429 jitter 0 5s",
+		"{body: no}":                                                     "reject 429 text/plain; charset=utf-8 no",
+		"{body: \"{}\", content_type: application/json}":                 "reject 429 application/json {}",
+		"{headers: {x-why: because, X-N: 5}}":                            "reject 429 map[X-N:5 X-Why:because]",
+		"{body: {json: '{\"a\": 1}', html: <p>, application/xml: <x/>}}": "reject 429 [application/json text/html; charset=utf-8 application/xml]",
+		"{body: \"wait {{.RetryAfter}}\"}":                               "reject 429 [text/plain; charset=utf-8]",
+	} {
+		got, list := readLimits("rate: 5/hour, on_limit: " + keys)
+		if list == nil {
+			t.Errorf("%s: %s", keys, got)
+			continue
+		}
+		o := &list[0].OnLimit
+		text := fmt.Sprint(o.Action, " ", o.Status)
+		if o.Latency != (rules.Latency{}) {
+			text += fmt.Sprint(" latency ", o.Latency.Base, " ", o.Latency.Spread)
+		}
+		if o.Jitter != (rules.Jitter{}) {
+			text += fmt.Sprint(" jitter ", o.Jitter.Percent, " ", o.Jitter.Most)
+		}
+		if o.Body != "" {
+			text += " " + o.ContentType + " " + o.Body
+		}
+		if o.Headers != nil {
+			text += " " + fmt.Sprint(o.Headers)
+		}
+		var types []string
+		for _, b := range o.Bodies {
+			types = append(types, b.ContentType)
+		}
+		if types != nil {
+			text += " " + fmt.Sprint(types)
+		}
+		if text != want {
+			t.Errorf("%s: %s, want %s", keys, text, want)
+		}
+	}
+}
+
+func TestMistakesInOutcomes(t *testing.T) {
+	t.Parallel()
+	sayings{
+		"429":                               `"on_limit" must be an action or a mapping, not a number; write on_limit: {status: 429}`,
+		"rejekt":                            `unknown action "rejekt", did you mean "reject"?`,
+		"throw":                             `unknown action "throw"; known are reject, delay, shadow_ban, queue`,
+		"{status: 200}":                     `"status" must be from 300 to 599, not 200`,
+		"{action: shadow_ban, status: 199}": `"status" must be from 200 to 599, not 199`,
+		"{content_type: text/html}":         `"content_type" needs a body`,
+		"{latency: 5ms}":                    `"latency" has no meaning beside action: reject`,
+		"{max_wait: 5s}":                    `"max_wait" has no meaning beside action: reject`,
+		"{ttl: 5s}":                         `"ttl" has no meaning beside action: reject`,
+		"{action: shadow_ban, retry_after_jitter: 5s}":  `"retry_after_jitter" has no meaning beside action: shadow_ban`,
+		"{retry_after_jitter: 0%}":                      `must be from 1% to 100%, or a time such as 5s, not "0%"`,
+		"{retry_after_jitter: 2h}":                      "a share such as 10% is possible too",
+		"{action: shadow_ban, latency: 5}":              `"latency" must be a time such as 5s, not a number`,
+		"{action: shadow_ban, latency: 5m}":             "for example 120ms or 120ms±30ms",
+		"{action: shadow_ban, latency: 5ms±6ms}":        "6ms must be from",
+		"{headers: [a]}":                                `"headers" must be a mapping of names to values, not a list`,
+		"{headers: {a b: c}}":                           `"a b" is not a header name`,
+		"{headers: {Content-Length: 5}}":                "belongs to the connection and cannot be set",
+		"{headers: {content-type: text/html}}":          "set the content type as content_type, beside the body",
+		"{headers: {X-A: [b]}}":                         "the header X-A must be text, not a list",
+		`{headers: {X-A: "a\r\nb"}}`:                    "has characters that no header may have",
+		`{body: x, content_type: "a\nb"}`:               "the content type has characters that no header may have",
+		"{body: {}}":                                    `"body" must have from 1 to 16 types, such as json and html`,
+		"{body: {jsn: x}}":                              `unknown type of body "jsn", did you mean "json"?`,
+		"{body: {json: '{}', application/json: '{}'}}":  "the body for application/json is given twice",
+		"{body: {json: '{}'}, content_type: text/html}": `"content_type" has no meaning beside a body for each type`,
+		"{body: {json: '{{.limit}'}}":                   "error",
+		"{body: {json: '{\"a\": {{.RetryAfter}}'}}":     "the body is not JSON once its variables are filled in",
+		"{body: \"{{.nothing}}\"}":                      "known are {{.",
+		"{action: delay}":                               `"max_wait" is missing: how long may a request wait for its turn?`,
+		"{action: delay, max_wait: 5}":                  `"max_wait" must be a time such as 5s, not a number`,
+		"{action: delay, max_wait: 2h}":                 `"max_wait": 2h must be from 1ms to 1h0m0s`,
+		"[reject]":                                      `"on_limit" must be text, not a list`,
+	}.run(t, "rate: 5/hour, on_limit: ", "")
+	sayings{
+		"concurrency: 5, on_limit: delay":                                                "nobody knows when that is",
+		"concurrency: 5, on_limit: queue":                                                "nobody knows when a place will be free",
+		"rate: 5/hour, algorithm: fixed_window, on_limit: {action: delay, max_wait: 5s}": "requests of a fixed_window cannot be made to wait for their turn; use algorithm: leaky_bucket",
+		"rate: 5/hour, algorithm: sliding_log, count_denied: true, on_limit: queue":      "the queue would never get its turn; leave one of them out",
+		"rate: 5/s, algorithm: leaky_bucket, delay_after: 5, on_limit: delay":            "nobody ever waits: all 5 places are served at once",
+		"rate: 5/s, algorithm: leaky_bucket, on_limit: {action: delay, max_wait: 1m}":    `a "max_wait" of 1m0s has no effect`,
+	}.run(t, "", "")
+}
+
+// A queue has the defaults but for what the rule says.
+func TestQueueing(t *testing.T) {
+	t.Parallel()
+	said, list := readLimits("rate: 5/hour, key: client_ip, on_limit: queue", "rate: 6/hour, key: client_ip, on_limit: {action: queue, "+
+		"max_entries: 5, max_bytes: 2MB, max_body: 64KiB, key_share: 20%, ttl: 2h, retries: 0, backoff: 2s..1m, concurrency: 4, timeout: 5s, keep: 0s, keep_response: 1_000}")
+	if said != "" || len(list) != 2 {
+		t.Fatal(said)
+	}
+	if got := *list[0].OnLimit.Queueing; got != rules.DefaultQueueing() {
+		t.Errorf("%+v", got)
+	}
+	want := rules.Queueing{
+		MaxEntries: 5, MaxBytes: 2_000_000, MaxBody: 64 << 10, KeyShare: 20, TTL: 2 * time.Hour, BackoffLeast: 2 * time.Second, BackoffMost: time.Minute,
+		Concurrency: 4, Timeout: 5 * time.Second, KeepResponse: 1000,
+	}
+	if got := *list[1].OnLimit.Queueing; got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestMistakesInQueueing(t *testing.T) {
+	t.Parallel()
+	sayings{
+		"max_entries: 0":       `"max_entries" must be from 1 to`,
+		"max_bytes: []":        `"max_bytes" must be a size such as 100MB, not a list`,
+		"max_bytes: lots":      `"max_bytes": "lots" is not a size; write a number of bytes`,
+		"max_bytes: 5XB":       "is not a size",
+		"max_bytes: 1__0":      "is not a size",
+		"max_body: 65MiB":      `"max_body" must be from 0 to 67108864 bytes, not 65MiB`,
+		"key_share: 10":        `"key_share" must be from 1% to 100%; for example 10%`,
+		"key_share: 101%":      `"key_share" must be from 1% to 100%`,
+		"ttl: 5ms":             `"ttl": 5ms must be from 1s`,
+		"ttl: soon":            `"soon" is not a time, such as 250ms, 1.5s or 2m`,
+		"retries: -1":          `"retries" must be from 0 to 1000`,
+		"backoff: 5m..1s":      "for example 1s..5m",
+		"backoff: 5":           `"backoff" must be a time such as 5s`,
+		"concurrency: 0":       `"concurrency" must be from 1 to 1000`,
+		"timeout: 2h":          `"timeout": 2h must be from 1ms`,
+		"keep_response: 2MiB":  `"keep_response" must be from 0 to 1048576 bytes`,
+		"backoff: 1500ms":      "",
+		"max_bytes: 1_000_000": "",
+	}.run(t, "rate: 5/hour, key: client_ip, on_limit: {action: queue, ", "}")
+}
