@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -68,7 +69,7 @@ func TestToyAttribute(t *testing.T) {
 		"en, de":         "each: en; tiers; costs",
 		"":               "each; none; tiers; costs",
 	} {
-		r := httptest.NewRequest("GET", "/", nil)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		if accept != "" {
 			r.Header.Set("Accept-Language", accept)
 		}

@@ -133,7 +133,7 @@ func (p *Parser) parseAction(n *yamltext.Node, key string, o *rules.OnLimit) {
 		p.Unknown(n, "action", "", known, "")
 		return
 	}
-	if o.Action = rules.Action(at); o.Action == rules.ShadowBan { //nolint:gosec // one of four
+	if o.Action = rules.Action(at); o.Action == rules.ShadowBan {
 		o.Status = 200
 	}
 }
