@@ -8,10 +8,6 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 )
 
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
-}
-
 // hostPattern is a host, or, with a suffix such as ".example.com", all hosts
 // below it.
 type hostPattern struct {
@@ -84,22 +80,13 @@ func cleanHost(host string, scratch []byte) (string, []byte) {
 		if i := strings.IndexByte(host, ']'); i > 0 {
 			host = host[1:i]
 		}
-	} else if i := strings.IndexByte(host, ':'); i >= 0 && (strings.IndexByte(host[i+1:], ':') < 0 || !isHexText(host[:i])) {
-		// An IPv6 address without brackets has several colons and begins
-		// with hexadecimal digits; a name with two ports is still that name.
+	} else if i := strings.IndexByte(host, ':'); i >= 0 && (strings.IndexByte(host[i+1:], ':') < 0 || !isAddress(host)) {
+		// An IPv6 address without brackets has several colons; a name with two
+		// ports is still that name.
 		host = host[:i]
 	}
 	host = strings.TrimRight(host, ".")
 	return mapASCII(host, 'A', 'Z', 'a'-'A', scratch)
-}
-
-func isHexText(text string) bool {
-	for i := range len(text) {
-		if !isHex(text[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 // cleanMethod returns method in upper case.

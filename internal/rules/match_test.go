@@ -104,6 +104,7 @@ func TestMatch(t *testing.T) {
 		{"{path: \"!/é\"}", []string{"path=/x"}, []string{"path=/%C3%A9"}},
 		{"{path: \"!/static/**\"}", []string{"path=/", ""}, []string{"path=/static/a", "path=/static"}},
 		{"{host: api.example.com}", []string{"host=api.example.com", "host=API.Example.COM:8443", "host=api.example.com.", "host=api.example.com:80:90", "host=api.example.com:"}, []string{"host=example.com", "host=x.api.example.com", ""}},
+		{"{host: cafe}", []string{"host=cafe", "host=cafe:80:", "host=CAFE:1:2"}, []string{"host=[cafe::1]"}},
 		{"{host: \"*.example.com\"}", []string{"host=a.example.com", "host=a.b.example.com:80", "host=.example.com"}, []string{"host=example.com", "host=badexample.com"}},
 		{"{host: \"::1\"}", []string{"host=[::1]:8080", "host=[::1]", "host=::1"}, []string{"host=127.0.0.1"}},
 		{"{host: [example.com, \"*.example.com\", \"!internal.example.com\"]}", []string{"host=example.com", "host=a.example.com"}, []string{"host=internal.example.com"}},
