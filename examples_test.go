@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
@@ -28,7 +29,7 @@ func TestExamplesAreRight(t *testing.T) {
 				return
 			}
 			none := func(string) (string, bool) { return "", false }
-			c, err := config.Load(config.Sources{File: file, Environment: none})
+			c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: none})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,7 +29,7 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	c, err := config.Load(config.Sources{File: os.Args[1]})
+	c, err := config.Load(config.Sources{File: os.Args[1], Doors: app.Sections()})
 	if err != nil {
 		return err
 	}

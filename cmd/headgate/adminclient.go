@@ -17,10 +17,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 )
 
 // defaultAdmin is where the admin door is looked for.
-const defaultAdmin = "http://" + config.DefaultAdmin
+const defaultAdmin = "http://" + admin.DefaultAddress
 
 // adminFlags say where an admin door is and what it wants to know.
 type adminFlags struct {

@@ -160,7 +160,7 @@ func serve(ctx context.Context, s streams, o app.Options, started func(*app.App)
 // newLogger returns the log of the process, on standard error.
 func newLogger(s streams, f config.Format, level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
-	if f == config.Text || f == config.Auto && isTerminal(s.err) {
+	if f == config.TextLines || f == config.Auto && isTerminal(s.err) {
 		return slog.New(slog.NewTextHandler(s.err, options))
 	}
 	return slog.New(slog.NewJSONHandler(s.err, options))

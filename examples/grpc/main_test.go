@@ -15,11 +15,11 @@ import (
 
 // TestAsk runs the program against a server with the configuration beside it.
 func TestAsk(t *testing.T) {
-	c, err := config.Load(config.Sources{File: "headgate.yaml", Environment: func(string) (string, bool) { return "", false }})
+	c, err := config.Load(config.Sources{Doors: app.Sections(), File: "headgate.yaml", Environment: func(string) (string, bool) { return "", false }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Listen.GRPC = "127.0.0.1:0"
+	c.Door("grpc").Address = "127.0.0.1:0"
 	server, err := app.New(app.Options{Config: c, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules/rulefile"
@@ -117,7 +118,7 @@ func TestDeploymentFitsTogether(t *testing.T) {
 		values[e.Name] = e.Value
 	}
 	asked := map[string]bool{}
-	got, err := config.Load(config.Sources{NoFile: true, Environment: func(name string) (string, bool) {
+	got, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: func(name string) (string, bool) {
 		asked[name] = true
 		v, ok := values[name]
 		return v, ok
@@ -151,7 +152,7 @@ func checkPorts(t *testing.T, all map[string]manifest, c container, got *config.
 	for _, p := range c.Ports {
 		open[p.Name] = p.ContainerPort
 	}
-	for name, address := range map[string]string{"http": got.Listen.API, "grpc": got.Listen.GRPC} {
+	for name, address := range map[string]string{"http": got.Door("api").Address, "grpc": got.Door("grpc").Address} {
 		addr, err := net.ResolveTCPAddr("tcp", address)
 		if err != nil || addr.Port != open[name] || addr.IP.IsLoopback() {
 			t.Errorf("%s: port %d, listens at %s: %v", name, open[name], address, err)

@@ -8,13 +8,14 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/api"
 )
 
 func TestAdminDoor(t *testing.T) {
 	const token = "0123456789abcdef"
 	f := run(t, loginRules, hello, func(c *config.Config) {
-		c.Listen.Admin = "127.0.0.1:0"
-		c.Admin = config.Admin{Token: token, Pprof: true}
+		c.Door("admin").Address = "127.0.0.1:0"
+		adminOf(c).Token, adminOf(c).Pprof = token, true
 	})
 	at := "http://" + f.Addr(app.DoorAdmin)
 	rows := []struct {
@@ -57,7 +58,7 @@ func TestAdminDoor(t *testing.T) {
 // Operators have rules explained also where the API does not do it.
 func TestAdminDoorExplains(t *testing.T) {
 	f := run(t, loginRules, hello, func(c *config.Config) {
-		c.Listen.Admin, c.API.Explain = "127.0.0.1:0", config.ExplainOff
+		c.Door("admin").Address, apiOf(c).Explain = "127.0.0.1:0", api.ExplainOff
 	})
 	body := `{"domain":"api","attributes":{"method":"POST","path":"/login","client_ip":"198.51.100.7"}}`
 	for _, row := range []struct {

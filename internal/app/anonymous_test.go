@@ -29,7 +29,7 @@ func TestNobodyEscapesByBeingUnknown(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	writeFile(t, secret, strings.Repeat("s", 32))
 	f := run(t, text, http.NotFoundHandler(), trust("127.0.0.0/8"), func(c *config.Config) {
-		c.Listen.RESP, c.Listen.GRPC = "127.0.0.1:0", "127.0.0.1:0"
+		c.Door("resp").Address, c.Door("grpc").Address = "127.0.0.1:0", "127.0.0.1:0"
 		c.JWT = config.JWT{SecretFile: secret, Header: config.DefaultTokenHeader, Refresh: config.DefaultKeyRefresh}
 	})
 	mesh := envoy.NewRateLimitServiceClient(dialGRPC(t, f.Addr(app.DoorGRPC)))

@@ -150,7 +150,7 @@ func New(options Options) (_ *App, err error) {
 	}
 	if a.doors, err = serving.New(serving.Options{
 		Config: options.Config, List: a.list(), Logger: a.log, Clock: a.options.Clock, Clients: a.clients, Life: &a.life,
-		ReservedMayMove: options.AdminMayMove, Descriptors: options.Descriptors, Resources: options.Resources,
+		OperatorsMayMove: options.AdminMayMove, Descriptors: options.Descriptors, Resources: options.Resources,
 	}); err != nil {
 		return nil, err
 	}

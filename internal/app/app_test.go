@@ -22,6 +22,10 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
+	"github.com/headgate/headgate/internal/door/api"
+	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/door/resp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -136,23 +140,37 @@ type fixture struct {
 // set changes the configuration of a fixture before it starts.
 type set func(*config.Config)
 
+// addresses are where doors listen, by their names.
+type addresses map[string]string
+
+// listenAt closes all doors but the proxy, and opens those.
+func listenAt(c *config.Config, open addresses) {
+	for _, section := range app.Sections() {
+		if section.Name != app.DoorProxy {
+			c.Door(section.Name).Address = open[section.Name]
+		}
+	}
+}
+
+func apiOf(c *config.Config) *api.Settings     { return config.Own[api.Settings](c) }
+func respOf(c *config.Config) *resp.Settings   { return config.Own[resp.Settings](c) }
+func adminOf(c *config.Config) *admin.Settings { return config.Own[admin.Settings](c) }
+func proxyOf(c *config.Config) *proxy.Settings { return config.Own[proxy.Settings](c) }
+
 // newFixture returns an App that has not been started.
 func newFixture(t *testing.T, rulesText string, upstream http.Handler, change ...set) *fixture {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	writeFile(t, file, rulesText)
 	f := &fixture{clock: newClock(), journal: newJournal(), client: &http.Client{Transport: &http.Transport{}}}
-	f.config = &config.Config{
-		Rules:           []string{file},
-		Listen:          config.Listen{API: "127.0.0.1:0"},
-		Proxy:           config.Proxy{Listen: "127.0.0.1:0"},
-		ShutdownTimeout: 10 * time.Second,
-		Store:           config.Store{Memory: config.Memory{SnapshotInterval: time.Hour}},
-	}
+	f.config = config.Closed(app.Sections())
+	f.config.Rules = []string{file}
+	f.config.Door("api").Address, f.config.Door("proxy").Address = "127.0.0.1:0", "127.0.0.1:0"
+	f.config.ShutdownTimeout, f.config.Store.Memory.SnapshotInterval = 10*time.Second, time.Hour
 	if upstream != nil {
 		server := httptest.NewServer(upstream)
 		t.Cleanup(server.Close)
-		f.config.Proxy.Upstream = parseURL(t, server.URL)
+		proxyOf(f.config).Upstream = parseURL(t, server.URL)
 	}
 	for _, c := range change {
 		c(f.config)

@@ -66,7 +66,7 @@ func TestCommandsAskOnce(t *testing.T) {
 	f := run(t, `domain: api
 limits:
   - {name: each, match: {path: /x}, key: [client_ip], rate: 50/hour, algorithm: fixed_window}
-`, nil, onRedis(wire.Addr), func(c *config.Config) { c.Listen.RESP = "127.0.0.1:0" })
+`, nil, onRedis(wire.Addr), func(c *config.Config) { c.Door("resp").Address = "127.0.0.1:0" })
 	f.journal.await(t, "store connected")
 	wire.Delay(away)
 	conn := f.dial(t, "resp")

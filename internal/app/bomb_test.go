@@ -98,7 +98,7 @@ func TestSimulateABomb(t *testing.T) {
 // A request that is small on the wire and huge when it is unpacked is refused by
 // every door that unpacks, and not unpacked by the others.
 func TestDoorsAreSentABomb(t *testing.T) {
-	f := run(t, loginRules, http.NotFoundHandler(), func(c *config.Config) { c.Listen.GRPC = "127.0.0.1:0" })
+	f := run(t, loginRules, http.NotFoundHandler(), func(c *config.Config) { c.Door("grpc").Address = "127.0.0.1:0" })
 	packed := bomb(t, strings.Repeat("\x00", 1<<20))
 	message := binary.BigEndian.AppendUint32([]byte{1}, uint32(len(packed)))
 	message = append(message, packed...)

@@ -170,7 +170,7 @@ func TestTokensGoByTheWallClock(t *testing.T) {
 // TestClockIsTold: the log and the metrics say when the wall clock is set.
 func TestClockIsTold(t *testing.T) {
 	m := newMachine()
-	f := newFixture(t, clockRules, nil, func(c *config.Config) { c.Listen.Admin = "127.0.0.1:0" })
+	f := newFixture(t, clockRules, nil, func(c *config.Config) { c.Door("admin").Address = "127.0.0.1:0" })
 	f.startOn(t, m)
 	m.move(time.Second, -time.Hour)
 	f.journal.await(t, "the wall clock was set: it is followed slowly")

@@ -1,11 +1,14 @@
 package app
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"net/http"
 	"net/url"
 
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
@@ -13,17 +16,14 @@ import (
 var quickstartRules []byte
 
 // Quickstart makes o an App that needs nothing: rules from the binary, and a
-// small backend behind the proxy.
+// small backend behind the proxy. It changes o.Config.
 func Quickstart(o Options) Options {
 	o.BuiltIn = []rulefile.Source{{Name: "quickstart.yaml", Data: quickstartRules}}
 	o.Backend = http.HandlerFunc(demo)
-	c := *o.Config
-	c.Rules = nil
-	c.Proxy.Upstream = &url.URL{Scheme: "http", Host: "localhost"} // the backend in its place
-	if c.Proxy.Domain == "" {
-		c.Proxy.Domain = "api"
-	}
-	o.Config = &c
+	o.Config.Rules = nil
+	c := config.Own[proxy.Settings](o.Config)
+	c.Upstream = &url.URL{Scheme: "http", Host: "localhost"} // the backend in its place
+	c.Domain = cmp.Or(c.Domain, "api")
 	return o
 }
 

@@ -33,7 +33,7 @@ func scraped(t *testing.T, f *fixture) map[string]bool {
 // The alerts and the dashboard of deploy/ ask only for metrics that there are.
 func TestDeployNamesRealMetrics(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: login, key: [client_ip], rate: 1/minute, on_limit: {action: queue}}\n"
-	admin := func(c *config.Config) { c.Listen.Admin, c.Listen.RESP = "127.0.0.1:0", "127.0.0.1:0" }
+	admin := func(c *config.Config) { c.Door("admin").Address, c.Door("resp").Address = "127.0.0.1:0", "127.0.0.1:0" }
 	_, candidate := trying(t, text)
 	queue := func(c *config.Config) {
 		c.Queue = config.Queue{Path: filepath.Join(t.TempDir(), "queue.db"), StatusPath: config.DefaultQueueStatus}

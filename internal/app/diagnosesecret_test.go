@@ -53,7 +53,7 @@ func TestDiagnosesTellNoSecret(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "headgate.yaml")
 		writeFile(t, file, text+"\n")
-		c, err := config.Load(config.Sources{File: file, Environment: func(string) (string, bool) { return "", false }})
+		c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: func(string) (string, bool) { return "", false }})
 		if err == nil { // it is found when the store is opened
 			err = startAlone(t, c)
 		}
@@ -72,7 +72,7 @@ func TestDiagnosesTellNoSecret(t *testing.T) {
 // startAlone returns the error of an App that has but an API.
 func startAlone(t *testing.T, c *config.Config) error {
 	t.Helper()
-	c.Listen = config.Listen{API: "127.0.0.1:0"}
+	listenAt(c, addresses{"api": "127.0.0.1:0"})
 	a, err := app.New(app.Options{Config: c, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err

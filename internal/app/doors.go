@@ -33,23 +33,20 @@ func (a *App) list() []door.Door {
 // Sections are the settings that doors declare.
 func Sections() []config.Section {
 	var sections []config.Section
-	for _, kind := range new(App).list() {
-		if kind.Section.Name != "" {
-			sections = append(sections, kind.Section)
-		}
+	for _, listed := range new(App).list() {
+		sections = append(sections, listed.Section)
 	}
 	return sections
 }
 
 // adminOptions are what the admin door is made from.
 func (a *App) adminOptions(p *door.Process) admin.Options {
-	c := a.options.Config
 	extra := func(h http.Handler) http.Handler { return door.Shedding(p.Sheds, overload.Extra, h) }
 	api := httpapi.New(httpapi.Options{
 		Engine: a.engine, Ready: a.readiness, Clock: a.options.Clock, Logger: a.log, Clients: a.clients, Bodies: p.Room(),
 	})
 	o := admin.Options{
-		Failures: p.Failures, Token: string(c.Admin.Token), Pprof: c.Admin.Pprof,
+		Failures: p.Failures, Settings: *config.Own[admin.Settings](p.Config),
 		Health: api, IsProbe: httpapi.IsProbe, Extra: extra,
 		Others: map[string]http.Handler{
 			"GET /metrics":     a.metricsHandler(),
@@ -60,8 +57,8 @@ func (a *App) adminOptions(p *door.Process) admin.Options {
 		Events: a.events, Queue: a.queue.Queue, Candidate: a.trial, Process: a.status, Rules: a.loaded, RollBack: a.rollBack,
 		Accept: a.acceptRules, Clock: a.options.Clock, Log: a.log, LogLevel: a.options.LogLevel,
 	}
-	if c.JWT.Enabled() {
-		o.Secrets = []string{c.JWT.Header}
+	if jwt := &p.Config.JWT; jwt.Enabled() {
+		o.Secrets = []string{jwt.Header}
 	}
 	return o
 }

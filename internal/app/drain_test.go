@@ -131,9 +131,9 @@ func TestStopAnswersBusyCallers(t *testing.T) {
 			for range stops {
 				f := newFixture(t, "domain: api\nlimits: []\n", hello, func(c *config.Config) {
 					// Far longer than busy callers wait, however busy the machine.
-					c.Listen.RESP, c.ShutdownTimeout, c.ShutdownIdle = "127.0.0.1:0", time.Minute, 10*time.Second
+					c.Door("resp").Address, c.ShutdownTimeout, c.ShutdownIdle = "127.0.0.1:0", time.Minute, 10*time.Second
 					if row.door == app.DoorShared {
-						c.Listen = config.Listen{Shared: "127.0.0.1:0", Admin: "127.0.0.1:0"}
+						listenAt(c, addresses{"shared": "127.0.0.1:0", "admin": "127.0.0.1:0"})
 					}
 				})
 				if err := f.Start(context.Background()); err != nil {

@@ -35,7 +35,7 @@ func runExample(t *testing.T, name, backend string) *example {
 		e.blocks = append(e.blocks, block[1])
 	}
 	none := func(string) (string, bool) { return "", false }
-	c, err := config.Load(config.Sources{File: examples + name + "/headgate.yaml", Environment: none, Flags: map[string]string{
+	c, err := config.Load(config.Sources{Doors: app.Sections(), File: examples + name + "/headgate.yaml", Environment: none, Flags: map[string]string{
 		"listen.api": "127.0.0.1:0", "listen.admin": "127.0.0.1:0", "proxy.listen": "127.0.0.1:0", "proxy.upstream": "http://" + e.backend,
 	}})
 	if err != nil {

@@ -41,8 +41,8 @@ const room = 12
 func bounded(t config.TLS) set {
 	return func(c *config.Config) {
 		everywhere(t)(c)
-		c.API.HTTP.MaxConnections, c.Proxy.HTTP.MaxConnections, c.Admin.HTTP.MaxConnections = room, room, room
-		c.GRPC.MaxConnections, c.RESP.MaxConnections, c.Shared.MaxConnections = room, room, room
+		c.Door("api").HTTP.MaxConnections, c.Door("proxy").HTTP.MaxConnections, c.Door("admin").HTTP.MaxConnections = room, room, room
+		c.Door("grpc").HTTP.MaxConnections, c.Door("resp").HTTP.MaxConnections, c.Door("shared").HTTP.MaxConnections = room, room, room
 	}
 }
 
@@ -144,7 +144,8 @@ func TestFloods(t *testing.T) {
 		}
 		apart := run(t, envoyRules, hello, bounded(certificate))
 		together := run(t, envoyRules, nil, bounded(config.TLS{}), func(c *config.Config) {
-			c.Listen, c.Shared.TLS = config.Listen{Shared: "127.0.0.1:0"}, certificate
+			listenAt(c, addresses{"shared": "127.0.0.1:0"})
+			c.Door("shared").TLS = certificate
 		})
 		for _, row := range rows {
 			t.Run(row.door+" "+over, func(t *testing.T) {

@@ -277,7 +277,7 @@ func TestNginxFailsOpenIfTold(t *testing.T) {
 	}
 	inside, _, _ := strings.Cut(blocks[1], "```")
 	next, _, _ := strings.Cut(blocks[2], "```")
-	p, backend := runForwardAuth(t, "nginx-forward-auth", func(c *config.Config) { c.Listen.API = redistest.FreeAddress(t) })
+	p, backend := runForwardAuth(t, "nginx-forward-auth", func(c *config.Config) { c.Door("api").Address = redistest.FreeAddress(t) })
 	p.startNginx(t, backend, func(text, folder string) string {
 		const location = "        location = /_headgate {\n"
 		return replaced(t, nginxHome(text, folder), location, next+location+inside)

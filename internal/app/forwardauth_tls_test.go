@@ -118,8 +118,8 @@ func TestForwardAuthFromAnotherMachine(t *testing.T) {
 			open := func(t *testing.T, from, to string) *forwardProxy {
 				t.Helper()
 				p, backend := runForwardAuth(t, s.example, func(c *config.Config) {
-					c.API.TLS = config.TLS{Cert: cert, Key: key, ClientCA: a.CA()}
-					c.API.Tokens = []config.Secret{proxyToken}
+					c.Door("api").TLS = config.TLS{Cert: cert, Key: key, ClientCA: a.CA()}
+					c.Tokens = []config.Secret{proxyToken}
 				})
 				s.start(t, p, backend, func(text, folder string) string {
 					certificates(t, a, folder)

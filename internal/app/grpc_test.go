@@ -55,7 +55,7 @@ func askEnvoyAs(ctx context.Context, t *testing.T, c *grpc.ClientConn) *envoy.Ra
 
 func TestEnvoyAsks(t *testing.T) {
 	f := run(t, envoyRules, nil, func(c *config.Config) {
-		c.Listen.GRPC, c.Listen.Admin = "127.0.0.1:0", "127.0.0.1:0"
+		c.Door("grpc").Address, c.Door("admin").Address = "127.0.0.1:0", "127.0.0.1:0"
 		c.Envoy = config.Envoy{LegacyHeaders: true, LimitHeader: "RateLimit-Limit"}
 	})
 	c := dialGRPC(t, f.Addr(app.DoorGRPC))
@@ -95,7 +95,7 @@ func TestEnvoyAsks(t *testing.T) {
 
 // Reloaded rules count on where the old ones were.
 func TestEnvoyAsksAfterAReload(t *testing.T) {
-	f := run(t, envoyRules, nil, func(c *config.Config) { c.Listen.GRPC = "127.0.0.1:0" })
+	f := run(t, envoyRules, nil, func(c *config.Config) { c.Door("grpc").Address = "127.0.0.1:0" })
 	c := dialGRPC(t, f.Addr(app.DoorGRPC))
 	askEnvoy(t, c)
 	writeFile(t, f.config.Rules[0], "domain: mesh\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 5}}]\n")
@@ -116,7 +116,7 @@ func TestUnixSocketOfEnvoy(t *testing.T) {
 	}
 	old.SetUnlinkOnClose(false)
 	_ = old.Close()
-	there := func(c *config.Config) { c.Listen.GRPC = "unix:" + socket }
+	there := func(c *config.Config) { c.Door("grpc").Address = "unix:" + socket }
 	f := run(t, envoyRules, nil, there)
 	if r := askEnvoy(t, dialGRPC(t, "unix:"+socket)); r.GetOverallCode() != envoy.RateLimitResponse_OK {
 		t.Error(r)

@@ -47,7 +47,7 @@ var _ encoding.CodecV2 = raw{}
 
 // What cannot be read is told to the caller as his mistake, and ends nothing.
 func TestLimiterIsSentRubbish(t *testing.T) {
-	f := run(t, twoDoorsRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) { c.Listen.GRPC = "127.0.0.1:0" })
+	f := run(t, twoDoorsRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) { c.Door("grpc").Address = "127.0.0.1:0" })
 	conn := dialGRPC(t, f.Addr(app.DoorGRPC))
 	for _, row := range []struct {
 		name, text string
@@ -74,7 +74,7 @@ func TestLimiterIsSentRubbish(t *testing.T) {
 // The API's tokens are asked for over gRPC as well; health and Envoy have none.
 func TestLimiterAsksForAToken(t *testing.T) {
 	f := run(t, twoDoorsRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) {
-		c.Listen.GRPC, c.API.Tokens = "127.0.0.1:0", []config.Secret{"first-0123456789", "second-012345678"}
+		c.Door("grpc").Address, c.Tokens = "127.0.0.1:0", []config.Secret{"first-0123456789", "second-012345678"}
 	})
 	conn := dialGRPC(t, f.Addr(app.DoorGRPC))
 	limiter := headgatev1.NewLimiterClient(conn)
@@ -103,14 +103,14 @@ func TestLimiterAsksForAToken(t *testing.T) {
 // The service is found by reflection, on a port of its own or on a shared one,
 // and its requests are counted apart from Envoy's.
 func TestLimiterIsFoundAndCounted(t *testing.T) {
-	for name, listen := range map[string]config.Listen{
-		"a port of its own": {GRPC: "127.0.0.1:0", Admin: "127.0.0.1:0"},
-		"one for all":       {Shared: "127.0.0.1:0", Admin: "127.0.0.1:0"},
+	for name, listen := range map[string]addresses{
+		"a port of its own": {"grpc": "127.0.0.1:0", "admin": "127.0.0.1:0"},
+		"one for all":       {"shared": "127.0.0.1:0", "admin": "127.0.0.1:0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := run(t, twoDoorsRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) { c.Listen = listen })
+			f := run(t, twoDoorsRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) { listenAt(c, listen) })
 			address := f.Addr(app.DoorGRPC)
-			if listen.Shared != "" {
+			if listen["shared"] != "" {
 				address = f.Addr(app.DoorShared)
 			}
 			conn := dialGRPC(t, address)
@@ -159,7 +159,7 @@ func TestLimiterAsDocumented(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "```yaml\n"+string(example)+"```") {
 		t.Errorf("the page shows other rules than the example has: %v", err)
 	}
-	f := run(t, string(example), nil, func(c *config.Config) { c.Listen.GRPC = "127.0.0.1:0" })
+	f := run(t, string(example), nil, func(c *config.Config) { c.Door("grpc").Address = "127.0.0.1:0" })
 	conn := dialGRPC(t, f.Addr(app.DoorGRPC))
 	calls := regexp.MustCompile(`-d '({.*?})' 127\.0\.0\.1:8081 headgate\.v1\.Limiter/([A-Za-z]+)`).FindAllSubmatch(page, -1)
 	if len(calls) < 4 {
@@ -194,7 +194,7 @@ func messageNamed(t *testing.T, name string) proto.Message {
 // When the store is gone the rules say what holds, and tokens keep.
 func TestLimiterOfTwoNodes(t *testing.T) {
 	server := redistest.Standalone(t)
-	open := func(c *config.Config) { c.Listen.GRPC = "127.0.0.1:0" }
+	open := func(c *config.Config) { c.Door("grpc").Address = "127.0.0.1:0" }
 	nodes := [2]*fixture{run(t, exportRules, nil, onRedis(server.Addr), open), run(t, exportRules, nil, onRedis(server.Addr), open)}
 	var limiters [2]headgatev1.LimiterClient
 	for i, f := range nodes {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 )
 
 // fromIdentityPage writes the files of a section of docs/identity.md, and returns its
@@ -64,7 +65,7 @@ func TestHashedKeysAreNowhereInPlain(t *testing.T) {
 	folder := fromIdentityPage(t, "API keys", "headgate.yaml", "rules.yaml")
 	writeFile(t, filepath.Join(folder, "keys.secret"), "0123456789abcdef0123456789abcdef\n")
 	loaded, err := config.Load(config.Sources{
-		File: filepath.Join(folder, "headgate.yaml"), Environment: func(string) (string, bool) { return "", false },
+		Doors: app.Sections(), File: filepath.Join(folder, "headgate.yaml"), Environment: func(string) (string, bool) { return "", false },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +74,7 @@ func TestHashedKeysAreNowhereInPlain(t *testing.T) {
 	snapshot := filepath.Join(folder, "state")
 	f := run(t, "domain: api\nlimits: []\n", http.NotFoundHandler(), trust("127.0.0.0/8"), func(c *config.Config) {
 		c.Rules, c.RuleOptions = loaded.Rules, loaded.RuleOptions
-		c.Listen.Admin, c.Listen.RESP, c.Admin.Keys = "127.0.0.1:0", "127.0.0.1:0", config.PlainKeys
+		c.Door("admin").Address, c.Door("resp").Address, adminOf(c).Keys = "127.0.0.1:0", "127.0.0.1:0", admin.PlainKeys
 		c.Store.Memory.Snapshot = snapshot
 		c.Log.Level = slog.LevelDebug
 	})

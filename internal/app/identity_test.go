@@ -41,7 +41,7 @@ func TestTokensAsDocumented(t *testing.T) {
 		writeFile(t, filepath.Join(folder, name), text)
 	}
 	documented, err := config.Load(config.Sources{
-		File: filepath.Join(folder, "headgate.yaml"), Environment: func(string) (string, bool) { return "", false },
+		Doors: app.Sections(), File: filepath.Join(folder, "headgate.yaml"), Environment: func(string) (string, bool) { return "", false },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,8 @@ func TestTokensAsDocumented(t *testing.T) {
 }
 
 func TestTokensWithoutTheirKeys(t *testing.T) {
-	c := &config.Config{JWT: config.JWT{Keys: filepath.Join(t.TempDir(), "none.json")}}
+	c := config.Closed(app.Sections())
+	c.JWT.Keys = filepath.Join(t.TempDir(), "none.json")
 	_, err := app.New(app.Options{Config: c, Logger: newJournal().logger()})
 	if wrong, ok := errors.AsType[*config.SourceError](err); !ok || wrong.Source != "jwt.keys" {
 		t.Errorf("%v", err)

@@ -319,7 +319,7 @@ func TestWrongKeyBodies(t *testing.T) {
 
 // Without the token nothing is done, and a web page cannot do it either.
 func TestKeysAreGuarded(t *testing.T) {
-	f := run(t, keyRules, nil, withAdmin, func(c *config.Config) { c.Admin.Token = "0123456789abcdef" })
+	f := run(t, keyRules, nil, withAdmin, func(c *config.Config) { adminOf(c).Token = "0123456789abcdef" })
 	if status, _, _ := f.keys(t, "ban", `{`+ann+`,"for":"1m"}`); status != http.StatusUnauthorized {
 		t.Errorf("%d", status)
 	}

@@ -278,7 +278,7 @@ func TestReadyzSaysNoWhileDraining(t *testing.T) {
 
 func TestAddressInUse(t *testing.T) {
 	first := run(t, loginRules, hello)
-	second := newFixture(t, loginRules, hello, func(c *config.Config) { c.Listen.API = first.Addr(app.DoorAPI) })
+	second := newFixture(t, loginRules, hello, func(c *config.Config) { c.Door("api").Address = first.Addr(app.DoorAPI) })
 	err := second.Start(context.Background())
 	var listen *serving.ListenError
 	if !errors.As(err, &listen) || listen.Door != app.DoorAPI || listen.Address != first.Addr(app.DoorAPI) {
@@ -298,7 +298,7 @@ func TestAddressOfTwoDoors(t *testing.T) {
 		{address, "127.0.0.1:0", "listen.api and listen.grpc are one address"},
 		{config.Off, address, "listen.api and proxy.listen are one address"},
 	} {
-		f.config.Listen.API, f.config.Listen.GRPC, f.config.Proxy.Listen = address, row.grpc, row.proxy
+		f.config.Door("api").Address, f.config.Door("grpc").Address, f.config.Door("proxy").Address = address, row.grpc, row.proxy
 		a, err := app.New(app.Options{Config: f.config, Logger: f.journal.logger()})
 		if err != nil {
 			t.Fatal(err)
@@ -323,7 +323,7 @@ func TestSettingsAreShownInTheirFile(t *testing.T) {
 	} {
 		file := filepath.Join(folder, "headgate.yaml")
 		writeFile(t, file, "rules: [rules.yaml]\n"+text+"listen: {api: '127.0.0.1:0', grpc: off, resp: off, admin: off}\n")
-		c, err := config.Load(config.Sources{File: file, Environment: func(string) (string, bool) { return "", false }})
+		c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: func(string) (string, bool) { return "", false }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -346,7 +346,7 @@ func TestNewRefusesBadRules(t *testing.T) {
 
 func TestAnAppWithoutDoorsIsAMistake(t *testing.T) {
 	f := newFixture(t, loginRules, nil)
-	f.config.Listen.API = config.Off
+	f.config.Door("api").Address = config.Off
 	options := app.Options{Config: f.config, Logger: f.journal.logger()}
 	if _, err := app.New(options); err == nil || !strings.Contains(err.Error(), "every door is closed") {
 		t.Errorf("err %v", err)
@@ -366,7 +366,7 @@ func TestProxyNeedsToKnowItsDomain(t *testing.T) {
 		{"other", ""},
 	}
 	for _, row := range rows {
-		f.config.Proxy.Domain = row.domain
+		proxyOf(f.config).Domain = row.domain
 		_, err := app.New(app.Options{Config: f.config, Logger: f.journal.logger()})
 		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
 			t.Errorf("domain %q: %v, want %q", row.domain, err, row.want)

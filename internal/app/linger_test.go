@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/api"
 	"github.com/headgate/headgate/internal/request/reading"
 )
 
@@ -69,12 +70,12 @@ func TestLongBodiesGetTheirAnswer(t *testing.T) {
 		foreign = host + "\r\nOrigin: https://evil.example"
 	)
 	rules := "domain: api\nlimits: [{name: none, rate: 0/minute}]\n"
-	admin := func(c *config.Config) { c.Listen.Admin = "127.0.0.1:0" }
+	admin := func(c *config.Config) { c.Door("admin").Address = "127.0.0.1:0" }
 	open := run(t, rules, http.NotFoundHandler(), admin, func(c *config.Config) {
-		c.API.Explain, c.Proxy.Paths, c.Queue.StatusPath = config.ExplainOff, reading.Refuse, "/status/"
+		apiOf(c).Explain, proxyOf(c).Paths, c.Queue.StatusPath = api.ExplainOff, reading.Refuse, "/status/"
 	})
 	asks := run(t, rules, nil, admin, func(c *config.Config) {
-		c.API.Tokens, c.Admin.Token = []config.Secret{token}, token
+		c.Tokens, adminOf(c).Token = []config.Secret{token}, token
 	})
 	for _, row := range []struct {
 		f            *fixture

@@ -10,16 +10,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/rules"
 )
 
 // openMetrics begins to count and returns what the engine has to know.
 func (a *App) openMetrics() engine.Option {
-	a.keys = &metrics.KeyView{Hashes: a.options.Config.HashesKeys(), LogHashes: a.options.Config.Admin.Keys != config.PlainKeys}
+	a.keys = admin.KeyView(a.options.Config)
 	a.events = metrics.NewStream(a.keys)
 	a.metrics = metrics.New(metrics.Options{
 		MaxRules: int(a.options.Config.Metrics.MaxRules),

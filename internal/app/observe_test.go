@@ -20,9 +20,9 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
-func withAdmin(c *config.Config) { c.Listen.Admin = "127.0.0.1:0" }
+func withAdmin(c *config.Config) { c.Door("admin").Address = "127.0.0.1:0" }
 
-func hashing(c *config.Config) { c.Admin.Keys = config.HashedKeys }
+func hashing(c *config.Config) { adminOf(c).Keys = admin.HashedKeys }
 
 func (f *fixture) adminURL(path string) string { return "http://" + f.Addr(app.DoorAdmin) + path }
 

@@ -23,10 +23,10 @@ func TestWebPagesGetNowhereAtTheAPI(t *testing.T) {
 		check = `{"domain":"api","attributes":{"path":"/login","method":"POST"}}`
 		evil  = "http://evil.example"
 	)
-	anywhere := func(c *config.Config) { c.Listen.API = "0.0.0.0:0" }
-	shared := func(c *config.Config) { c.Listen.API, c.Listen.Shared = "", "127.0.0.1:0" }
-	named := func(c *config.Config) { c.API.Hosts = []string{"api.example.org"} }
-	token := func(c *config.Config) { c.API.Tokens = []config.Secret{"0123456789abcdef"} }
+	anywhere := func(c *config.Config) { c.Door("api").Address = "0.0.0.0:0" }
+	shared := func(c *config.Config) { c.Door("api").Address, c.Door("shared").Address = "", "127.0.0.1:0" }
+	named := func(c *config.Config) { apiOf(c).Hosts = []string{"api.example.org"} }
+	token := func(c *config.Config) { c.Tokens = []config.Secret{"0123456789abcdef"} }
 	for _, row := range []struct {
 		name         string
 		change       set
@@ -78,7 +78,7 @@ func TestWebPagesGetNowhereAtTheAPI(t *testing.T) {
 				r.Header.Set(name, value)
 			}
 		}
-		if row.want == 200 && len(f.config.API.Tokens) > 0 {
+		if row.want == 200 && len(f.config.Tokens) > 0 {
 			r.Header.Set("Authorization", "Bearer 0123456789abcdef")
 		}
 		res, err := f.client.Do(r)
@@ -136,8 +136,8 @@ func TestWebPagesGetNowhereAtForwardAuth(t *testing.T) {
 // no guess.
 func TestWrongTokensAreCounted(t *testing.T) {
 	f := run(t, loginRules, nil, func(c *config.Config) {
-		c.Listen.Admin, c.Listen.GRPC = "127.0.0.1:0", "127.0.0.1:0"
-		c.API.Tokens, c.Admin.Token = []config.Secret{"0123456789abcdef"}, "fedcba9876543210"
+		c.Door("admin").Address, c.Door("grpc").Address = "127.0.0.1:0", "127.0.0.1:0"
+		c.Tokens, adminOf(c).Token = []config.Secret{"0123456789abcdef"}, "fedcba9876543210"
 	})
 	for range 3 {
 		f.get(t, f.apiURL("/v1/check"), "Authorization", "Bearer not-the-token")

@@ -22,6 +22,7 @@ import (
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
@@ -35,7 +36,7 @@ type pressed struct {
 func newPressed(t *testing.T) *pressed {
 	t.Helper()
 	f := newFixture(t, loginRules, hello, func(c *config.Config) {
-		c.Listen.Admin, c.Listen.GRPC, c.Listen.RESP = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+		c.Door("admin").Address, c.Door("grpc").Address, c.Door("resp").Address = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	})
 	p := &pressed{fixture: f, t: t}
 	var err error
@@ -251,7 +252,7 @@ func TestFewDescriptors(t *testing.T) {
 		{700, 0, 1, `headgate_connections_max{door="api"} 176`},
 	} {
 		f := newFixture(t, loginRules, hello, func(c *config.Config) {
-			c.Listen.Admin, c.API.HTTP.MaxConnections = "127.0.0.1:0", row.api
+			c.Door("admin").Address, c.Door("api").HTTP.MaxConnections = "127.0.0.1:0", row.api
 		})
 		var err error
 		f.App, err = app.New(app.Options{Config: f.config, Logger: f.journal.logger(), Clock: f.clock.Now, PollInterval: time.Hour, Descriptors: row.limit})
@@ -272,10 +273,10 @@ func TestFewDescriptors(t *testing.T) {
 // The admin door goes elsewhere if its usual address is taken, where nobody said
 // that it must be there.
 func TestAdminDoorMoves(t *testing.T) {
-	if l, err := net.Listen("tcp", config.DefaultAdmin); err == nil {
+	if l, err := net.Listen("tcp", admin.DefaultAddress); err == nil {
 		defer func() { _ = l.Close() }() // else somebody else has it
 	}
-	f := newFixture(t, loginRules, nil, func(c *config.Config) { c.Listen.Admin = config.DefaultAdmin })
+	f := newFixture(t, loginRules, nil, func(c *config.Config) { c.Door("admin").Address = admin.DefaultAddress })
 	if err := f.Start(t.Context()); err == nil {
 		t.Fatal("the address was free")
 	}
@@ -285,7 +286,7 @@ func TestAdminDoorMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.start(t)
-	if res, _ := f.get(t, f.adminURL("/metrics")); res.StatusCode != http.StatusOK || f.Addr(app.DoorAdmin) == config.DefaultAdmin {
+	if res, _ := f.get(t, f.adminURL("/metrics")); res.StatusCode != http.StatusOK || f.Addr(app.DoorAdmin) == admin.DefaultAddress {
 		t.Errorf("%d at %s", res.StatusCode, f.Addr(app.DoorAdmin))
 	}
 	f.journal.await(t, "another process has the usual address")

@@ -16,8 +16,8 @@ const perClientMax = 10
 
 // atMost bounds the connections of a client at all doors.
 func atMost(c *config.Config) {
-	c.API.HTTP.MaxPerClient, c.Proxy.HTTP.MaxPerClient, c.Admin.HTTP.MaxPerClient = perClientMax, perClientMax, perClientMax
-	c.GRPC.MaxPerClient, c.RESP.MaxPerClient, c.Shared.MaxPerClient = perClientMax, perClientMax, perClientMax
+	c.Door("api").HTTP.MaxPerClient, c.Door("proxy").HTTP.MaxPerClient, c.Door("admin").HTTP.MaxPerClient = perClientMax, perClientMax, perClientMax
+	c.Door("grpc").HTTP.MaxPerClient, c.Door("resp").HTTP.MaxPerClient, c.Door("shared").HTTP.MaxPerClient = perClientMax, perClientMax, perClientMax
 }
 
 // stays opens a connection that says header first and then asks something; it
@@ -50,7 +50,7 @@ func TestConnectionsPerClient(t *testing.T) {
 	doors := []string{app.DoorAPI, app.DoorGRPC, app.DoorRESP, app.DoorAdmin, app.DoorProxy}
 	apart := run(t, envoyRules, hello, atMost, trust("127.0.0.0/8"), speaks(doors...), everywhere(config.TLS{}))
 	together := run(t, envoyRules, nil, atMost, trust("127.0.0.0/8"), speaks(app.DoorShared), func(c *config.Config) {
-		c.Listen = config.Listen{Shared: "127.0.0.1:0", Admin: "127.0.0.1:0"}
+		listenAt(c, addresses{"shared": "127.0.0.1:0", "admin": "127.0.0.1:0"})
 	})
 	for _, row := range []struct {
 		f              *fixture
@@ -107,14 +107,14 @@ func TestConnectionsPerClientExempt(t *testing.T) {
 		served   int  // of two more than may be
 	}{
 		"a client":         {atMost, true, perClientMax},
-		"half of the door": {func(c *config.Config) { c.API.HTTP.MaxConnections = 2*perClientMax + 1 }, true, perClientMax},
+		"half of the door": {func(c *config.Config) { c.Door("api").HTTP.MaxConnections = 2*perClientMax + 1 }, true, perClientMax},
 		"this machine":     {atMost, false, perClientMax + 2},
 		"a trusted proxy":  {func(c *config.Config) { atMost(c); trust("127.0.0.0/8")(c) }, true, perClientMax + 2},
-		"off":              {func(c *config.Config) { c.API.HTTP.MaxPerClient = -1 }, true, perClientMax + 2},
+		"off":              {func(c *config.Config) { c.Door("api").HTTP.MaxPerClient = -1 }, true, perClientMax + 2},
 		"by default":       {func(*config.Config) {}, true, perClientMax + 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, envoyRules, nil, row.change, func(c *config.Config) { c.Listen.Admin = "127.0.0.1:0" })
+			f := newFixture(t, envoyRules, nil, row.change, func(c *config.Config) { c.Door("admin").Address = "127.0.0.1:0" })
 			if row.loopback {
 				f.CountLoopback()
 			}

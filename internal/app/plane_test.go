@@ -70,7 +70,7 @@ func loginLimit(limit uint32, unit conf.RateLimitUnit) types.Resource {
 func TestRulesFromAControlPlane(t *testing.T) {
 	address, set, stop := controlPlane(t, "127.0.0.1:0")
 	f := newFixture(t, loginRules, nil, func(c *config.Config) {
-		c.RulesFrom, c.Rules, c.Listen.GRPC = config.FromXDS, nil, "127.0.0.1:0"
+		c.RulesFrom, c.Rules, c.Door("grpc").Address = config.FromXDS, nil, "127.0.0.1:0"
 		c.XDS = config.XDS{Address: address, NodeID: "n1"}
 	})
 	var err error

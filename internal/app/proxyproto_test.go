@@ -118,7 +118,7 @@ func TestProxyProtocolOfStrangers(t *testing.T) {
 
 func TestProxyProtocolAtOtherDoors(t *testing.T) {
 	f := run(t, envoyRules, nil, trust("127.0.0.0/8"), speaks("api", "grpc", "resp", "admin"), func(c *config.Config) {
-		c.Listen.GRPC, c.Listen.RESP, c.Listen.Admin = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+		c.Door("grpc").Address, c.Door("resp").Address, c.Door("admin").Address = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	})
 	f.through(t, line("198.51.100.7"))
 	for _, url := range []string{f.apiURL("/healthz"), "http://" + f.Addr(app.DoorAdmin) + "/rlconfig"} {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/proxy"
 )
 
 const anyRules = "domain: api\nlimits:\n  - {name: any, key: [client_ip], rate: 5/hour}\n"
@@ -81,7 +82,7 @@ func TestOddRequestsOnTheWire(t *testing.T) {
 					t.Errorf("%s %s reached the upstream", r.Method, r.URL)
 				}
 				_, _ = io.Copy(io.Discard, r.Body)
-			}), func(c *config.Config) { c.Proxy.NoCleartextHTTP2 = true })
+			}), func(c *config.Config) { proxyOf(c).NoCleartextHTTP2 = true })
 			got, closed := f.wire(t, row.text)
 			if !slices.Equal(got, row.want) || closed != row.closed || row.reached >= 0 && reached.Load() != row.reached {
 				t.Errorf("%v, closed %t, %d reached the upstream; want %v, %t, %d", got, closed, reached.Load(), row.want, row.closed, row.reached)
@@ -177,9 +178,9 @@ func TestWhatStrangersMayNotSay(t *testing.T) {
 	}{
 		{"a stranger", nil, 200, []string{"X-Tenant"}},
 		{"a trusted proxy", []set{trusted}, 200, []string{"Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Original-Url", "X-Rewrite-Url", "X-Tenant"}},
-		{"fields of one's own", []set{func(c *config.Config) { c.Proxy.Strangers = []string{"X-Tenant"} }}, 200, []string{"Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Original-Url", "X-Rewrite-Url"}},
-		{"underscores allowed", []set{func(c *config.Config) { c.Proxy.Underscores = "allow" }}, 200, []string{"X-Tenant", "X.original.url", "X_forwarded_for"}},
-		{"underscores refused", []set{func(c *config.Config) { c.Proxy.Underscores = "refuse" }}, 400, nil},
+		{"fields of one's own", []set{func(c *config.Config) { proxyOf(c).Strangers = []string{"X-Tenant"} }}, 200, []string{"Client-Ip", "True-Client-Ip", "X-Client-Ip", "X-Original-Url", "X-Rewrite-Url"}},
+		{"underscores allowed", []set{func(c *config.Config) { proxyOf(c).Underscores = "allow" }}, 200, []string{"X-Tenant", "X.original.url", "X_forwarded_for"}},
+		{"underscores refused", []set{func(c *config.Config) { proxyOf(c).Underscores = "refuse" }}, 400, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var got []string
@@ -257,9 +258,9 @@ func TestUpstreamsByOtherWays(t *testing.T) {
 			}
 			l := serve(t, row.network, address)
 			f := run(t, anyRules, nil, func(c *config.Config) {
-				c.Proxy.Upstream = &url.URL{Scheme: row.scheme, Host: l.Addr().String()}
+				proxyOf(c).Upstream = &url.URL{Scheme: row.scheme, Host: l.Addr().String()}
 				if row.network == "unix" {
-					c.Proxy.Upstream = &url.URL{Scheme: row.scheme, Path: address}
+					proxyOf(c).Upstream = &url.URL{Scheme: row.scheme, Path: address}
 				}
 			})
 			f.client = &http.Client{Transport: row.client}
@@ -286,7 +287,7 @@ func TestUpstreamsByOtherWays(t *testing.T) {
 // upstream's answers is the upstream's to say.
 func TestPagesReadRefusals(t *testing.T) {
 	const page, other = "https://app.example", "https://evil.example"
-	cors := func(c *config.Config) { c.Proxy.CORS = config.CORS{Origins: []string{page}, PassPreflights: true} }
+	cors := func(c *config.Config) { proxyOf(c).CORS = proxy.CORS{Origins: []string{page}, PassPreflights: true} }
 	f := run(t, "domain: api\nlimits:\n  - {name: any, rate: 2/hour}\n", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Access-Control-Expose-Headers", "X-Mine")

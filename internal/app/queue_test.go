@@ -37,7 +37,7 @@ func inFile(t *testing.T) set {
 	path := filepath.Join(t.TempDir(), "queue")
 	return func(c *config.Config) {
 		c.Queue = config.Queue{Path: path, StatusPath: "/later/"}
-		c.Listen.Admin = "127.0.0.1:0"
+		c.Door("admin").Address = "127.0.0.1:0"
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 )
 
 const veiledRules = `
@@ -22,31 +23,31 @@ func TestQueuedRequestsAreVeiled(t *testing.T) {
 	const secret = "SECRET"
 	for _, row := range []struct {
 		name        string
-		keys        config.Keys
+		keys        admin.Keys
 		path        string
 		fields      []string
 		shown, gone []string
 	}{
 		{
-			name: "hashed by a rule", keys: config.PlainKeys, path: "/a/hq?token=SECRET&Token=SECRET&t%6Fken=SECRET&tok%5Ben=SECRET&page=7",
+			name: "hashed by a rule", keys: admin.PlainKeys, path: "/a/hq?token=SECRET&Token=SECRET&t%6Fken=SECRET&tok%5Ben=SECRET&page=7",
 			fields: []string{"X-Tok", secret, "Authorization", secret, "X-Other", "seen"},
 			shown:  []string{"/a/hq", "page=7", "seen"}, gone: []string{secret},
 		},
 		{
-			name: "plain", keys: config.PlainKeys, path: "/b/hq?user=ann",
+			name: "plain", keys: admin.PlainKeys, path: "/b/hq?user=ann",
 			fields: []string{"Idempotency-Key", "order-1"}, shown: []string{"ann", "/b/hq", "order-1"},
 		},
 		{
-			name: "hashed for operators", keys: config.HashedKeys, path: "/b/SECRET?user=SECRET&page=7",
+			name: "hashed for operators", keys: admin.HashedKeys, path: "/b/SECRET?user=SECRET&page=7",
 			fields: []string{"Idempotency-Key", secret, "X-Other", "seen"},
 			shown:  []string{"page=7", "seen", "key_hash"}, gone: []string{secret, `"X-Forwarded-For":["1`},
 		},
 		{
-			name: "a path that is hashed", keys: config.PlainKeys, path: "/c/SECRET?page=7", shown: []string{"page=7"}, gone: []string{secret, "127.0.0.1:"},
+			name: "a path that is hashed", keys: admin.PlainKeys, path: "/c/SECRET?page=7", shown: []string{"page=7"}, gone: []string{secret, "127.0.0.1:"},
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			f := run(t, veiledRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) { c.Admin.Keys = row.keys })
+			f := run(t, veiledRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) { adminOf(c).Keys = row.keys })
 			at := ""
 			for range 2 {
 				res, body := f.get(t, f.proxyURL(row.path), row.fields...)
@@ -73,7 +74,7 @@ func TestQueuedRequestsAreVeiled(t *testing.T) {
 		})
 	}
 
-	f := run(t, veiledRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) { c.Admin.Keys = config.PlainKeys })
+	f := run(t, veiledRules, http.NotFoundHandler(), inFile(t), func(c *config.Config) { adminOf(c).Keys = admin.PlainKeys })
 	for range 2 {
 		f.get(t, f.proxyURL("/a/hq?token=SECRET"), "X-Tok", secret)
 		f.get(t, f.proxyURL("/b/hq?user=ann"), "X-Other", "seen")

@@ -180,7 +180,7 @@ func polling(t *testing.T, only bool, paths ...string) *fixture {
 
 func following(t *testing.T, only bool, how set) *fixture {
 	t.Helper()
-	f := newFixture(t, loginRules, hello, func(c *config.Config) { c.Proxy.Domain = "api" }, how)
+	f := newFixture(t, loginRules, hello, func(c *config.Config) { proxyOf(c).Domain = "api" }, how)
 	interval := time.Hour
 	if only {
 		interval = 5 * time.Millisecond

@@ -48,7 +48,7 @@ func TestLogOfNginxReplaysToTheSameDecisions(t *testing.T) {
 		}))
 		t.Cleanup(backend.Close)
 		f := newFixture(t, replayRules, nil, trust("127.0.0.1/32"), func(c *config.Config) {
-			c.DecisionTime, c.Proxy.Upstream = true, parseURL(t, backend.URL)
+			c.DecisionTime, proxyOf(c).Upstream = true, parseURL(t, backend.URL)
 		})
 		var err error
 		f.App, err = app.New(app.Options{Config: f.config, Logger: f.journal.logger(), Clock: time.Now, PollInterval: time.Hour})

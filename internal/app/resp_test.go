@@ -17,7 +17,7 @@ import (
 // other doors, and drains with them.
 func TestRedisProtocol(t *testing.T) {
 	const text = "domain: api\nlimits:\n  - {name: user, key: [user], rate: 2/minute}\n"
-	f := run(t, text, nil, func(c *config.Config) { c.Listen.RESP, c.RESP.Password = "127.0.0.1:0", "secret" })
+	f := run(t, text, nil, func(c *config.Config) { c.Door("resp").Address, respOf(c).Password = "127.0.0.1:0", "secret" })
 	c, err := net.Dial("tcp", f.Addr(app.DoorRESP))
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestRedisProtocol(t *testing.T) {
 
 // Who speaks HTTP is told of once a minute, however often he does, and counted.
 func TestHTTPAtTheRedisProtocol(t *testing.T) {
-	f := run(t, "domain: api\nlimits: []\n", nil, func(c *config.Config) { c.Listen.RESP, c.Listen.Admin = "127.0.0.1:0", "127.0.0.1:0" })
+	f := run(t, "domain: api\nlimits: []\n", nil, func(c *config.Config) { c.Door("resp").Address, c.Door("admin").Address = "127.0.0.1:0", "127.0.0.1:0" })
 	speak := func() {
 		c, err := net.Dial("tcp", f.Addr(app.DoorRESP))
 		if err != nil {
@@ -94,7 +94,7 @@ func TestRedisProtocolExample(t *testing.T) {
 	const folder = "../../examples/redis-protocol/"
 	none := func(string) (string, bool) { return "", false }
 	c, err := config.Load(config.Sources{
-		File: folder + "headgate.yaml", Environment: none, Flags: map[string]string{"listen.resp": "127.0.0.1:0"},
+		Doors: app.Sections(), File: folder + "headgate.yaml", Environment: none, Flags: map[string]string{"listen.resp": "127.0.0.1:0"},
 	})
 	if err != nil {
 		t.Fatal(err)

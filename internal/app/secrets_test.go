@@ -70,7 +70,7 @@ jwt: {secret_file: jwt, algorithms: [HS256]}
 telemetry: {otlp: {endpoint: %q, headers_file: otlp, protocol: http}}
 log: {level: debug}
 `, secret["redis"], redisAddress, upstream, cert, key, upstream))
-	c, err := config.Load(config.Sources{File: file, Environment: func(string) (string, bool) { return "", false }})
+	c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: func(string) (string, bool) { return "", false }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestNoSecretIsTold(t *testing.T) {
 	server := redistest.Standalone(t)
 	server.Do("CONFIG", "SET", "requirepass", secret["redis"])
 	f := newFixture(t, secretRules, hello)
-	c, authority := configWithSecrets(t, secret, server.Addr, f.config.Proxy.Upstream.String())
+	c, authority := configWithSecrets(t, secret, server.Addr, proxyOf(f.config).Upstream.String())
 	f.config = c
 	level := new(slog.LevelVar)
 	level.Set(slog.LevelDebug)

@@ -20,7 +20,7 @@ import (
 // impatient returns an App whose HTTP doors wait for nobody.
 func impatient(t *testing.T, change ...set) *fixture {
 	t.Helper()
-	f := newFixture(t, loginRules, hello, append([]set{func(c *config.Config) { c.Listen.Admin = "127.0.0.1:0" }}, change...)...)
+	f := newFixture(t, loginRules, hello, append([]set{func(c *config.Config) { c.Door("admin").Address = "127.0.0.1:0" }}, change...)...)
 	var err error
 	f.App, err = app.New(app.Options{
 		Config: f.config, Logger: f.journal.logger(), Clock: f.clock.Now, PollInterval: time.Hour,
@@ -180,7 +180,7 @@ func TestSlowBodiesMakeRoom(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, "hello\n")
-	}), func(c *config.Config) { c.Proxy.HTTP.MaxConnections = 3 })
+	}), func(c *config.Config) { c.Door("proxy").HTTP.MaxConnections = 3 })
 	open := func(text string) (net.Conn, *bufio.Reader) {
 		conn := f.dial(t, app.DoorProxy)
 		if _, err := io.WriteString(conn, text); err != nil {

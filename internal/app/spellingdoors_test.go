@@ -84,7 +84,7 @@ func TestSpellingsOfValuesAtEveryDoor(t *testing.T) {
 	}
 	for door, ask := range doors {
 		t.Run(door, func(t *testing.T) {
-			f := run(t, valueRules, nil, func(c *config.Config) { c.Listen.GRPC, c.Listen.RESP = "127.0.0.1:0", "127.0.0.1:0" })
+			f := run(t, valueRules, nil, func(c *config.Config) { c.Door("grpc").Address, c.Door("resp").Address = "127.0.0.1:0", "127.0.0.1:0" })
 			passed := map[string]int{}
 			for where, values := range otherSpellings() {
 				path, name, _ := strings.Cut(where, " ")

@@ -42,7 +42,7 @@ func (a *App) status(ctx context.Context) admin.Status {
 
 // loaded says which rules are in force, for operators.
 func (a *App) loaded() (source string, read follow.Reading) {
-	source = a.options.Config.RulesFrom.String()
+	source = string(cmp.Or(a.options.Config.RulesFrom, config.FromFiles))
 	if len(a.options.BuiltIn) > 0 {
 		source = "built_in"
 	}

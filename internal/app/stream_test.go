@@ -256,7 +256,7 @@ func TestUpstreamThatDoesNotRead(t *testing.T) {
 func TestUpstreamDown(t *testing.T) {
 	gone := httptest.NewServer(hello)
 	gone.Close()
-	f := run(t, loginRules, nil, func(c *config.Config) { c.Proxy.Upstream = parseURL(t, gone.URL) })
+	f := run(t, loginRules, nil, func(c *config.Config) { proxyOf(c).Upstream = parseURL(t, gone.URL) })
 	for range 3 {
 		res, body := f.get(t, f.proxyURL("/login"))
 		var problem struct {

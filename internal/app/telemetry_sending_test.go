@@ -32,7 +32,7 @@ func closedPort(t *testing.T) string {
 // what comes from then on. Both are logged once.
 func TestCollectorComesLater(t *testing.T) {
 	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
-		t.Run(p.String(), func(t *testing.T) {
+		t.Run(string(p), func(t *testing.T) {
 			address := closedPort(t)
 			endpoint := parseURL(t, "http://"+address)
 			if p == config.OTLPHTTP {
@@ -172,7 +172,7 @@ func TestTelemetryByTheEnvironment(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=shop")
 	t.Setenv("OTEL_SERVICE_NAME", "gate")
 	f := run(t, loginRules, nil, func(c *config.Config) {
-		loaded, err := config.Load(config.Sources{NoFile: true})
+		loaded, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true})
 		if err != nil {
 			t.Fatal(err)
 		}

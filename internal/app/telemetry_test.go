@@ -49,7 +49,7 @@ func parent(n int, flags string) (header, trace string) {
 // store and the call of the backend below it, and the backend continues it.
 func TestTraceOfTheProxy(t *testing.T) {
 	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
-		t.Run(p.String(), func(t *testing.T) {
+		t.Run(string(p), func(t *testing.T) {
 			var r receiver
 			told := make(chan http.Header, 10)
 			backend := http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { told <- q.Header })
@@ -119,7 +119,7 @@ func TestTraceOfTheProxy(t *testing.T) {
 func TestTraceOfEachDoor(t *testing.T) {
 	var r receiver
 	f := run(t, tracing, nil, sending(r.listen(t, config.OTLPGRPC, "127.0.0.1:0"), config.OTLPGRPC, onlyTraces), func(c *config.Config) {
-		c.Listen.GRPC, c.Listen.Admin, c.Listen.RESP = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+		c.Door("grpc").Address, c.Door("admin").Address, c.Door("resp").Address = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	})
 	post := func(path, body, traceparent string) {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.apiURL(path), strings.NewReader(body))
@@ -217,7 +217,7 @@ func TestSampling(t *testing.T) {
 // What is sent is what /metrics says, by the same names.
 func TestMetricsAreThoseOfPrometheus(t *testing.T) {
 	for _, p := range []config.OTLPProtocol{config.OTLPGRPC, config.OTLPHTTP} {
-		t.Run(p.String(), func(t *testing.T) {
+		t.Run(string(p), func(t *testing.T) {
 			var r receiver
 			f := run(t, loginRules, nil, withAdmin, sending(r.listen(t, p, "127.0.0.1:0"), p, onlyMetrics, func(o *config.OTLP) {
 				o.ServiceName, o.Resource = "gate", map[string]string{"deployment.environment.name": "test"}
@@ -272,7 +272,7 @@ func TestTracingAsDocumented(t *testing.T) {
 		}
 		writeFile(t, filepath.Join(folder, name), text)
 	}
-	c, err := config.Load(config.Sources{File: filepath.Join(folder, "headgate.yaml"), Environment: func(string) (string, bool) { return "", false }})
+	c, err := config.Load(config.Sources{Doors: app.Sections(), File: filepath.Join(folder, "headgate.yaml"), Environment: func(string) (string, bool) { return "", false }})
 	if err != nil {
 		t.Fatal(err)
 	}

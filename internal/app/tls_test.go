@@ -22,6 +22,7 @@ import (
 
 	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/api"
 	"github.com/headgate/headgate/internal/testkit/certtest"
 )
 
@@ -29,8 +30,8 @@ import (
 func everywhere(t config.TLS) set {
 	return func(c *config.Config) {
 		const here = "127.0.0.1:0"
-		c.Listen = config.Listen{API: here, GRPC: here, RESP: here, Admin: here}
-		c.API.TLS, c.GRPC.TLS, c.RESP.TLS, c.Admin.TLS, c.Proxy.TLS = t, t, t, t, t
+		listenAt(c, addresses{"api": here, "grpc": here, "resp": here, "admin": here})
+		c.Door("api").TLS, c.Door("grpc").TLS, c.Door("resp").TLS, c.Door("admin").TLS, c.Door("proxy").TLS = t, t, t, t, t
 	}
 }
 
@@ -169,14 +170,18 @@ func TestWrongCertificates(t *testing.T) {
 		change set
 		source string
 	}{
-		{func(c *config.Config) { c.API.TLS = config.TLS{Cert: none, Key: key} }, "api.tls.cert"},
-		{func(c *config.Config) { c.Listen.GRPC, c.GRPC.TLS = "127.0.0.1:0", config.TLS{Cert: cert, Key: none} }, "grpc.tls.key"},
-		{func(c *config.Config) { c.Listen.RESP, c.RESP.TLS = "127.0.0.1:0", config.TLS{Cert: cert, Key: cert} }, "resp.tls.key"},
-		{func(c *config.Config) { c.Proxy.TLS = config.TLS{Cert: cert, Key: key, ClientCA: none} }, "proxy.tls.client_ca"},
+		{func(c *config.Config) { c.Door("api").TLS = config.TLS{Cert: none, Key: key} }, "api.tls.cert"},
 		{func(c *config.Config) {
-			c.Listen.Shared, c.Shared.TLS = "127.0.0.1:0", config.TLS{Cert: none, Key: key}
+			c.Door("grpc").Address, c.Door("grpc").TLS = "127.0.0.1:0", config.TLS{Cert: cert, Key: none}
+		}, "grpc.tls.key"},
+		{func(c *config.Config) {
+			c.Door("resp").Address, c.Door("resp").TLS = "127.0.0.1:0", config.TLS{Cert: cert, Key: cert}
+		}, "resp.tls.key"},
+		{func(c *config.Config) { c.Door("proxy").TLS = config.TLS{Cert: cert, Key: key, ClientCA: none} }, "proxy.tls.client_ca"},
+		{func(c *config.Config) {
+			c.Door("shared").Address, c.Door("shared").TLS = "127.0.0.1:0", config.TLS{Cert: none, Key: key}
 		}, "shared.tls.cert"},
-		{func(c *config.Config) { c.Proxy.UpstreamTLS.CA = none }, "proxy.upstream_tls.ca"},
+		{func(c *config.Config) { proxyOf(c).UpstreamTLS.CA = none }, "proxy.upstream_tls.ca"},
 	} {
 		c := *f.config
 		row.change(&c)
@@ -212,7 +217,7 @@ func TestUpstreamTLS(t *testing.T) {
 		want int
 	}{{"right", right, 200}, {"another authority", stranger, 502}, {"another name", wrongName, 502}} {
 		f := run(t, loginRules, nil, func(c *config.Config) {
-			c.Proxy.Upstream, c.Proxy.UpstreamTLS = parseURL(t, upstream.URL), row.tls
+			proxyOf(c).Upstream, proxyOf(c).UpstreamTLS = parseURL(t, upstream.URL), row.tls
 		})
 		if res, _ := f.get(t, f.proxyURL("/x")); res.StatusCode != row.want {
 			t.Errorf("%s: %d, want %d", row.name, res.StatusCode, row.want)
@@ -225,7 +230,7 @@ func TestUpstreamTLS(t *testing.T) {
 
 func TestTokenOfTheAPI(t *testing.T) {
 	f := run(t, loginRules, nil, func(c *config.Config) {
-		c.API.Tokens, c.API.Explain = []config.Secret{"old-0123456789abc", "new-0123456789abc"}, config.ExplainOff
+		c.Tokens, apiOf(c).Explain = []config.Secret{"old-0123456789abc", "new-0123456789abc"}, api.ExplainOff
 	})
 	for _, row := range []struct {
 		path, field, value string
@@ -251,7 +256,7 @@ func TestTokenOfTheAPI(t *testing.T) {
 			t.Errorf("%s: WWW-Authenticate %q", row.path, challenge)
 		}
 	}
-	if text := f.journal.text.String() + fmt.Sprintf("%v %+v %#v", f.config, *f.config, f.config.API); strings.Contains(text, "0123456789abc") {
+	if text := f.journal.text.String() + fmt.Sprintf("%v %+v %#v", f.config, *f.config, f.config.Tokens); strings.Contains(text, "0123456789abc") {
 		t.Error("a token is shown")
 	}
 }
@@ -263,7 +268,8 @@ func TestSharedPort(t *testing.T) {
 	for name, certificate := range map[string]config.TLS{"plain": {}, "TLS": {Cert: cert, Key: key}} {
 		t.Run(name, func(t *testing.T) {
 			f := run(t, envoyRules, nil, func(c *config.Config) {
-				c.Listen, c.Shared.TLS = config.Listen{Shared: "127.0.0.1:0"}, certificate
+				listenAt(c, addresses{"shared": "127.0.0.1:0"})
+				c.Door("shared").TLS = certificate
 			})
 			address, scheme := f.Addr(app.DoorShared), "http"
 			var client *tls.Config

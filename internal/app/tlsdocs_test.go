@@ -46,7 +46,7 @@ func documented(t *testing.T, page string) (*config.Config, *certtest.Authority)
 		writeFile(t, filepath.Join(folder, name), text)
 	}
 	c, err := config.Load(config.Sources{
-		File: filepath.Join(folder, "headgate.yaml"), Environment: func(string) (string, bool) { return "", false },
+		Doors: app.Sections(), File: filepath.Join(folder, "headgate.yaml"), Environment: func(string) (string, bool) { return "", false },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -57,15 +57,15 @@ func documented(t *testing.T, page string) (*config.Config, *certtest.Authority)
 // use makes an App of a documented configuration, at ports that are free.
 func use(documented *config.Config) set {
 	return func(c *config.Config) {
-		store, proxy := c.Store, c.Proxy
+		store, upstream := c.Store, proxyOf(c).Upstream
 		*c = *documented
 		c.Store = store
-		for _, address := range []*string{&c.Listen.API, &c.Listen.GRPC, &c.Listen.RESP, &c.Listen.Admin, &c.Listen.Shared, &c.Proxy.Listen} {
-			if *address != "" {
-				*address = "127.0.0.1:0"
+		for _, section := range app.Sections() {
+			if d := c.Door(section.Name); d.Address != "" {
+				d.Address = "127.0.0.1:0"
 			}
 		}
-		c.Proxy.Upstream = proxy.Upstream
+		proxyOf(c).Upstream = upstream
 	}
 }
 
@@ -77,7 +77,7 @@ func TestTLSAsDocumented(t *testing.T) {
 	upstream.TLS.ClientCAs, upstream.TLS.ClientAuth = upstream.TLS.RootCAs, tls.RequireAndVerifyClientCert
 	upstream.StartTLS()
 	defer upstream.Close()
-	f := run(t, envoyRules, nil, use(c), func(c *config.Config) { c.Proxy.Upstream = parseURL(t, upstream.URL) })
+	f := run(t, envoyRules, nil, use(c), func(c *config.Config) { proxyOf(c).Upstream = parseURL(t, upstream.URL) })
 	web := &http.Client{Transport: &http.Transport{TLSClientConfig: a.Client(""), ForceAttemptHTTP2: true}}
 	defer web.CloseIdleConnections()
 	for _, row := range []struct {

@@ -31,18 +31,14 @@ type toySettings struct{ domain string }
 // toyDoor is a door as CONTRIBUTING says that one is made: a line with a user is
 // answered by ok or no.
 func toyDoor() door.Door {
-	const name = "toy"
 	return door.Door{
-		Name: name, Policy: netbound.ByRead,
+		Policy: netbound.ByRead,
 		Section: config.Section{
-			Name: name, Address: config.Off, Own: func() any { return &toySettings{domain: "api"} },
-			Settings: []config.Setting{config.One("toy.domain", func(c *config.Config, v string) error {
-				config.Own[toySettings](c, name).domain = v
-				return nil
-			})},
+			Name: "toy", Default: config.Off, Own: func() any { return &toySettings{domain: "api"} },
+			Settings: []config.Setting{config.Text("toy.domain", func(s *toySettings) *string { return &s.domain })},
 		},
 		Open: func(p *door.Process) (door.Server, error) {
-			t := &toy{Process: p, domain: config.Own[toySettings](p.Config, name).domain}
+			t := &toy{Process: p, domain: config.Own[toySettings](p.Config).domain}
 			t.base, t.cut = context.WithCancel(context.Background())
 			answered := t.Counter("headgate_toy_lines_total", "Lines that were answered.")
 			t.Ask(func(out chan<- prometheus.Metric) { answered(out, float64(t.lines.Load())) })
@@ -109,7 +105,7 @@ toy: {domain: lines, max_connections: 7, max_connections_per_client: 3}
 `)
 	writeFile(t, filepath.Join(folder, "rules.yaml"), "domain: lines\nlimits:\n  - {name: user, key: [user], rate: 2/hour}\n")
 	c, err := config.Load(config.Sources{
-		File: filepath.Join(folder, "headgate.yaml"), Doors: []config.Section{toyDoor().Section},
+		File: filepath.Join(folder, "headgate.yaml"), Doors: append(app.Sections(), toyDoor().Section),
 		Environment: func(string) (string, bool) { return "", false },
 	})
 	if err != nil {

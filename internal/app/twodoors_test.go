@@ -44,7 +44,7 @@ type callers struct {
 
 func newCallers(t *testing.T) *callers {
 	t.Helper()
-	open := func(c *config.Config) { c.Listen.GRPC = "127.0.0.1:0" }
+	open := func(c *config.Config) { c.Door("grpc").Address = "127.0.0.1:0" }
 	c := &callers{http: run(t, twoDoorsRules, http.NotFoundHandler(), inFile(t), open), grpc: run(t, twoDoorsRules, http.NotFoundHandler(), inFile(t), open)}
 	c.limiter = headgatev1.NewLimiterClient(dialGRPC(t, c.grpc.Addr(app.DoorGRPC)))
 	for i := range c.named {

@@ -49,7 +49,7 @@ func TestNoSpellingSlipsPastTheProxy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			upstream := start(t)
-			to := func(c *config.Config) { c.Proxy.Upstream = &url.URL{Scheme: "http", Host: upstream} }
+			to := func(c *config.Config) { proxyOf(c).Upstream = &url.URL{Scheme: "http", Host: upstream} }
 			strict, once := run(t, protected, nil, to), run(t, eachOnce, nil, to)
 			comparison{
 				bare:   &rawClient{address: upstream},

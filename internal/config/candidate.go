@@ -15,15 +15,12 @@ type Candidate struct {
 }
 
 // candidateSettings are its keys. The candidate may be just its files.
-func candidateSettings() []setting {
+func candidateSettings() []Setting {
 	files := func(c *Config, v []string) error { c.Candidate.Rules = v; return nil }
-	return []setting{
+	return []Setting{
 		{key: "candidate", list: true, path: true, set: files},
 		{key: "candidate.rules", list: true, path: true, set: files},
-		one("candidate.max_keys", func(c *Config, v string) (err error) {
-			c.Candidate.MaxKeys, err = wholeNumber(v, math.MaxInt32)
-			return err
-		}),
+		Count("candidate.max_keys", func(c *Config) *int64 { return &c.Candidate.MaxKeys }, math.MaxInt32),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
 
@@ -44,7 +45,7 @@ func TestCandidate(t *testing.T) {
 			}
 			return tt.variable, true
 		}
-		c, err := config.Load(config.Sources{File: file, Environment: environment})
+		c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: environment})
 		switch {
 		case tt.wrong != "":
 			if err == nil || !strings.Contains(err.Error(), tt.wrong) {

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,19 +19,12 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
-	"github.com/headgate/headgate/internal/request/reading"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
 // Off closes a door when it stands in place of an address.
 const Off = "off"
-
-// The defaults of addresses.
-const (
-	DefaultAPI   = "127.0.0.1:8080"
-	DefaultProxy = "127.0.0.1:8000"
-)
 
 // DefaultFile is the file that is read if it is there and no other is named.
 const DefaultFile = "headgate.yaml"
@@ -48,8 +40,7 @@ type Config struct {
 	// says where.
 	File   string
 	places map[string]place
-	// sections are the settings that doors have declared themselves.
-	sections []*section
+	doors  []*Door
 	// Ignored are variables of envoyproxy/ratelimit that are set and change
 	// nothing.
 	Ignored []Ignored
@@ -68,21 +59,11 @@ type Config struct {
 	Reload Reload
 	// Store is where counts are kept.
 	Store Store
-	// Listen has the addresses of the doors but the proxy.
-	Listen Listen
-	// GRPC is the gRPC door, Envoy what its rate limit service does.
-	GRPC  GRPC
+	// Tokens are those of which callers of the API have to know one, over HTTP and
+	// gRPC; with none nobody is asked.
+	Tokens []Secret
+	// Envoy is what Envoy's rate limit service does.
 	Envoy Envoy
-	// RESP is the door of the Redis protocol.
-	RESP RESP
-	// API is the HTTP API.
-	API API
-	// Shared is the port that several doors share.
-	Shared Shared
-	// Admin is the admin door.
-	Admin Admin
-	// Proxy is the reverse proxy. It is closed if it has no Upstream.
-	Proxy Proxy
 	// Queue is where requests are kept that are sent later.
 	Queue Queue
 	// TrustedProxies are the peers whose word about the client is believed.
@@ -135,53 +116,6 @@ type Memory struct {
 	SnapshotInterval time.Duration
 }
 
-// Listen has the addresses of doors, each host:port or Off; an empty one is as
-// good as Off. That of GRPC may be unix:PATH too.
-//
-// Shared is that of the port for the API, gRPC and the Redis protocol together:
-// those that have no address of their own; see Config.OnShared.
-type Listen struct{ API, GRPC, RESP, Admin, Shared string }
-
-// Proxy is the reverse proxy.
-type Proxy struct {
-	// Listen is its address or Off.
-	Listen string
-	// Domain is that of its rules; if empty, the only one there is.
-	Domain string
-	// Upstream is where requests go, an URL of http, https, h2c (HTTP/2 without
-	// TLS) or unix (whose path is that of a socket); nil for no proxy.
-	Upstream *url.URL
-	// Paths is what becomes of paths that servers may read differently.
-	Paths reading.Policy
-	// MaxWaiting is how many requests may wait in it at once; 0 is its default.
-	MaxWaiting int64
-	// MaxUpstream is how many connections to the upstream may be open at once; 0
-	// is its default.
-	MaxUpstream int64
-	// BodyTimeout is how long a client may be silent in the middle of a body;
-	// 0 is its default, and less than that forever.
-	BodyTimeout time.Duration
-	// Abandoned is what is done for requests whose client has gone.
-	Abandoned Abandoned
-	// Underscores is what becomes of header fields with one in their name: drop,
-	// allow or refuse; empty for its default.
-	Underscores string
-	// Strangers are the fields that only trusted proxies may send; nil for its
-	// default.
-	Strangers []string
-	// NoVia leaves out the Via field, NoCleartextHTTP2 HTTP/2 without TLS.
-	NoVia, NoCleartextHTTP2 bool
-	// CORS is for pages of other origins.
-	CORS CORS
-	// UpstreamTLS is how it is called if its URL says https.
-	UpstreamTLS UpstreamTLS
-	TLS         TLS
-	HTTP        HTTP
-}
-
-// Open reports whether the proxy is to be opened.
-func (p *Proxy) Open() bool { return p.Upstream != nil && p.Listen != Off }
-
 // Log is how the process logs.
 type Log struct {
 	Level  slog.Level
@@ -189,28 +123,15 @@ type Log struct {
 }
 
 // Format is the form of log lines.
-type Format uint8
+type Format string
 
-// The formats.
+// The formats. Empty is Auto.
 const (
-	// Auto is Text on a terminal and JSON elsewhere.
-	Auto Format = iota
-	Text
-	JSON
+	// Auto is TextLines on a terminal and JSON elsewhere.
+	Auto      Format = "auto"
+	TextLines Format = "text"
+	JSON      Format = "json"
 )
-
-// String returns the name that the configuration uses.
-func (f Format) String() string {
-	switch f {
-	case Auto:
-		return "auto"
-	case Text:
-		return "text"
-	case JSON:
-		return "json"
-	}
-	return fmt.Sprintf("format(%d)", uint8(f))
-}
 
 // Sources say where settings come from.
 type Sources struct {
@@ -248,8 +169,7 @@ func (e Errors) Unwrap() []error { return e }
 // Load reads the settings. The error is Errors: a [diagnostic.Problems] about the
 // file, and a *SourceError for each flag or variable that is wrong.
 func Load(from Sources) (*Config, error) {
-	c := defaults()
-	c.declare(from.Doors)
+	c := defaults(from.Doors)
 	environment := from.Environment
 	if environment == nil {
 		environment = os.LookupEnv
@@ -293,33 +213,29 @@ func Load(from Sources) (*Config, error) {
 	c.finish()
 	c.warnOfVariables(from)
 	c.warnOfFile()
+	c.settleDoors()
 	c.warnOfProxies()
 	c.locateWarnings()
 	return c, nil
 }
 
-func defaults() *Config {
-	return &Config{
-		Listen:          Listen{Admin: DefaultAdmin},
-		XDS:             XDS{Address: DefaultControlPlane, NodeID: DefaultNodeID},
-		Envoy:           defaultEnvoy(),
-		Proxy:           Proxy{Listen: DefaultProxy},
-		Queue:           Queue{StatusPath: DefaultQueueStatus},
-		JWT:             defaultJWT(),
-		Telemetry:       Telemetry{OTLP: OTLP{Sample: DefaultSample}},
-		ShutdownTimeout: 10 * time.Second, ShutdownIdle: time.Second,
-		Store: Store{
-			Memory: Memory{SnapshotInterval: time.Minute},
-			Redis:  Redis{DenyCache: DefaultDenyCache},
-		},
-	}
+func defaults(doors []Section) *Config {
+	c := Closed(doors)
+	c.XDS = XDS{Address: DefaultControlPlane, NodeID: DefaultNodeID}
+	c.Envoy = defaultEnvoy()
+	c.Queue.StatusPath = DefaultQueueStatus
+	c.JWT = defaultJWT()
+	c.Telemetry.OTLP.Sample = DefaultSample
+	c.ShutdownTimeout, c.ShutdownIdle = 10*time.Second, time.Second
+	c.Store.Kind, c.Store.Memory.SnapshotInterval, c.Store.Redis.DenyCache = InMemory, time.Minute, DefaultDenyCache
+	c.RulesFrom, c.Log.Format = FromFiles, Auto
+	return c
 }
 
 // finish fills in what depends on the place the process runs in.
 func (c *Config) finish() {
 	c.Telemetry.OTLP.settle()
-	c.settleRequests()
-	if len(c.Rules) == 0 && c.RulesFrom == FromFiles {
+	if len(c.Rules) == 0 && c.RulesFrom != FromXDS {
 		if info, err := os.Stat(DefaultRules); err == nil && info.IsDir() {
 			c.Rules = []string{DefaultRules}
 		}

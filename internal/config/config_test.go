@@ -14,14 +14,35 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/api"
+	"github.com/headgate/headgate/internal/door/grpc"
+	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/transport/proxyproto"
 )
+
+func apiOf(c *config.Config) *api.Settings     { return config.Own[api.Settings](c) }
+func grpcOf(c *config.Config) *grpc.Settings   { return config.Own[grpc.Settings](c) }
+func respOf(c *config.Config) *resp.Settings   { return config.Own[resp.Settings](c) }
+func adminOf(c *config.Config) *admin.Settings { return config.Own[admin.Settings](c) }
+func proxyOf(c *config.Config) *proxy.Settings { return config.Own[proxy.Settings](c) }
+
+// listening returns the addresses of doors, by their names.
+func listening(c *config.Config) map[string]string {
+	at := map[string]string{}
+	for _, s := range app.Sections() {
+		at[s.Name] = c.Door(s.Name).Address
+	}
+	return at
+}
 
 // none is an environment without variables.
 func none(string) (string, bool) { return "", false }
@@ -34,7 +55,7 @@ func environment(list map[string]string) func(string) (string, bool) {
 }
 
 func TestFullFile(t *testing.T) {
-	got, err := config.Load(config.Sources{File: "testdata/full.yaml", Environment: none})
+	got, err := config.Load(config.Sources{Doors: app.Sections(), File: "testdata/full.yaml", Environment: none})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,24 +63,18 @@ func TestFullFile(t *testing.T) {
 		File:  "testdata/full.yaml",
 		Rules: []string{"testdata/rules", "testdata/more.yaml"},
 
+		RulesFrom:   config.FromFiles,
 		RuleOptions: rulefile.Options{Compat: rules.CompatEnvoy, MergeDomains: true, PlainFields: true},
 		XDS: config.XDS{
 			Address: "gateway:18001", NodeID: "n", TLS: true,
 			CA: "testdata/tls/ca", Cert: "testdata/tls/cert", Key: "testdata/tls/key", ServerName: "s",
 		},
-		Admin: config.Admin{Token: "0123456789abcdef", Pprof: true},
-		Store: config.Store{Memory: config.Memory{
+		Store: config.Store{Kind: config.InMemory, Memory: config.Memory{
 			MaxKeys: 1000, MaxBytes: 64 << 20, Snapshot: "testdata/state/counts", SnapshotInterval: 30 * time.Second,
 		}, Redis: config.Redis{DenyCache: config.DefaultDenyCache}},
-		Listen: config.Listen{API: "off", GRPC: config.DefaultGRPC, RESP: ":6380", Admin: config.DefaultAdmin},
-		RESP: config.RESP{
-			Password: "secret", MaxConnections: 100, MaxPerClient: 10, IdleTimeout: time.Minute,
-			TLS: config.TLS{Cert: "testdata/tls/cert", Key: "testdata/tls/key", ClientCA: "testdata/tls/ca", ClientNames: []string{"s"}},
-		},
 		Envoy: config.Envoy{
 			LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset",
 		},
-		Proxy: config.Proxy{Listen: ":8000", Domain: "api", Upstream: &url.URL{Scheme: "http", Host: "127.0.0.1:9000", Path: "/base"}},
 		Queue: config.Queue{Path: "testdata/state/queue", StatusPath: "/later/", Replicas: 1},
 		TrustedProxies: []netip.Prefix{
 			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::/32"),
@@ -78,18 +93,38 @@ func TestFullFile(t *testing.T) {
 			ServiceName: "gate", Resource: map[string]string{"deployment.environment.name": "test"},
 		}},
 		UnknownDomain: engine.UnknownDomainRefuse, Headers: answer.IETF,
-		Log:           config.Log{Level: slog.LevelDebug, Format: config.Text},
+		Log:           config.Log{Level: slog.LevelDebug, Format: config.TextLines},
 		ShutdownDelay: 2 * time.Second, ShutdownTimeout: time.Minute, ShutdownIdle: 3 * time.Second,
 	}
 	got.Warnings = nil // they depend on the modes that a clone gives its files
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
 		t.Error(diff)
 	}
+	for name, want := range map[string]config.Door{
+		"api": {Address: "off"}, "grpc": {Address: grpc.DefaultAddress}, "admin": {Address: admin.DefaultAddress}, "shared": {},
+		"proxy": {Address: ":8000"},
+		"resp": {
+			Address: ":6380", HTTP: config.HTTP{MaxConnections: 100, MaxPerClient: 10},
+			TLS: config.TLS{Cert: "testdata/tls/cert", Key: "testdata/tls/key", ClientCA: "testdata/tls/ca", ClientNames: []string{"s"}},
+		},
+	} {
+		if diff := cmp.Diff(want, *got.Door(name), cmpopts.IgnoreUnexported(config.Door{}), cmpopts.IgnoreFields(config.Door{}, "Section")); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	own := []any{*apiOf(got), *grpcOf(got), *respOf(got), *adminOf(got), *proxyOf(got)}
+	if diff := cmp.Diff([]any{
+		api.Settings{}, grpc.Settings{}, resp.Settings{Password: "secret", IdleTimeout: time.Minute},
+		admin.Settings{Token: "0123456789abcdef", Pprof: true, Keys: admin.AutoKeys},
+		proxy.Settings{Domain: "api", Upstream: &url.URL{Scheme: "http", Host: "127.0.0.1:9000", Path: "/base"}},
+	}, own, cmpopts.IgnoreUnexported(proxy.CORS{})); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // Every mistake is found at once, each at its place.
 func TestWrongFile(t *testing.T) {
-	_, err := config.Load(config.Sources{File: "testdata/wrong.yaml", Environment: none})
+	_, err := config.Load(config.Sources{Doors: app.Sections(), File: "testdata/wrong.yaml", Environment: none})
 	var problems diagnostic.Problems
 	if !errors.As(err, &problems) {
 		t.Fatalf("err %v, want diagnostic.Problems", err)
@@ -105,7 +140,7 @@ func TestWrongFile(t *testing.T) {
 
 func load(t *testing.T, text string) (*config.Config, error) {
 	t.Helper()
-	return config.Load(config.Sources{File: write(t, text), Environment: none})
+	return config.Load(config.Sources{Doors: app.Sections(), File: write(t, text), Environment: none})
 }
 
 // write returns the name of a file with a text.
@@ -168,19 +203,19 @@ func TestFlagsBeforeEnvironmentBeforeFileBeforeDefaults(t *testing.T) {
 	}
 	for i, step := range steps {
 		step.change()
-		c, err := config.Load(config.Sources{File: step.file, Flags: flags, Environment: environment(variables)})
+		c, err := config.Load(config.Sources{Doors: app.Sections(), File: step.file, Flags: flags, Environment: environment(variables)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Listen.API != step.want {
-			t.Errorf("step %d: %s, want %s", i, c.Listen.API, step.want)
+		if c.Door("api").Address != step.want {
+			t.Errorf("step %d: %s, want %s", i, c.Door("api").Address, step.want)
 		}
 	}
 }
 
 func TestWrongFlagsAndVariables(t *testing.T) {
 	_, err := config.Load(config.Sources{
-		NoFile:      true,
+		Doors: app.Sections(), NoFile: true,
 		Flags:       map[string]string{"log.level": "loud"},
 		Environment: environment(map[string]string{"HEADGATE_TRUSTED_PROXIES": "10.0.0.0/8, here"}),
 	})
@@ -191,7 +226,7 @@ func TestWrongFlagsAndVariables(t *testing.T) {
 }
 
 func TestMissingFile(t *testing.T) {
-	if _, err := config.Load(config.Sources{File: "nowhere.yaml", Environment: none}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := config.Load(config.Sources{Doors: app.Sections(), File: "nowhere.yaml", Environment: none}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("err %v", err)
 	}
 }
@@ -200,7 +235,7 @@ func TestMissingFile(t *testing.T) {
 func TestNothingAtAll(t *testing.T) {
 	t.Chdir(t.TempDir())
 	c, err := config.Load(config.Sources{Environment: none})
-	if err != nil || len(c.Rules) != 0 || c.Proxy.Open() {
+	if err != nil || len(c.Rules) != 0 || c.Door("proxy").Open() {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if err := os.Mkdir("rules", 0o700); err != nil {
@@ -227,7 +262,7 @@ func FuzzLoad(f *testing.F) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := config.Load(config.Sources{File: file, Environment: none})
+		c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: none})
 		if (c == nil) != (err != nil) {
 			t.Errorf("config %v and err %v", c, err)
 		}

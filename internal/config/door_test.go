@@ -10,13 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/api"
 	"github.com/headgate/headgate/internal/request/reading"
 )
 
 // loadFlags loads the settings given by flags.
 func loadFlags(flags map[string]string) (*config.Config, error) {
-	return config.Load(config.Sources{NoFile: true, Environment: none, Flags: flags})
+	return config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: flags})
 }
 
 func TestDoors(t *testing.T) {
@@ -73,7 +75,7 @@ func TestExplains(t *testing.T) {
 		{map[string]string{"listen.shared": open, "listen.resp": "off"}, false},
 		{map[string]string{"listen.shared": open, "listen.resp": "off", "api.token": "0123456789abcdef"}, true},
 	} {
-		if c, err := loadFlags(row.flags); err != nil || c.Explains() != row.want {
+		if c, err := loadFlags(row.flags); err != nil || api.Explains(c) != row.want {
 			t.Errorf("%v: %v, want %t", row.flags, err, row.want)
 		}
 	}
@@ -85,7 +87,7 @@ func TestBodyTimeout(t *testing.T) {
 		if given != "" {
 			flags["proxy.body_timeout"] = given
 		}
-		if c, err := loadFlags(flags); err != nil || c.Proxy.BodyTimeout != want {
+		if c, err := loadFlags(flags); err != nil || proxyOf(c).BodyTimeout != want {
 			t.Errorf("%q: %v, %v, want %s", given, c, err, want)
 		}
 	}
@@ -94,12 +96,12 @@ func TestBodyTimeout(t *testing.T) {
 func TestMaxConnectionsPerClient(t *testing.T) {
 	for given, want := range map[string]int64{"": 0, "7": 7, "off": -1} {
 		for door, of := range map[string]func(*config.Config) int64{
-			"api":    func(c *config.Config) int64 { return c.API.HTTP.MaxPerClient },
-			"proxy":  func(c *config.Config) int64 { return c.Proxy.HTTP.MaxPerClient },
-			"admin":  func(c *config.Config) int64 { return c.Admin.HTTP.MaxPerClient },
-			"grpc":   func(c *config.Config) int64 { return c.GRPC.MaxPerClient },
-			"resp":   func(c *config.Config) int64 { return c.RESP.MaxPerClient },
-			"shared": func(c *config.Config) int64 { return c.Shared.MaxPerClient },
+			"api":    func(c *config.Config) int64 { return c.Door("api").HTTP.MaxPerClient },
+			"proxy":  func(c *config.Config) int64 { return c.Door("proxy").HTTP.MaxPerClient },
+			"admin":  func(c *config.Config) int64 { return c.Door("admin").HTTP.MaxPerClient },
+			"grpc":   func(c *config.Config) int64 { return c.Door("grpc").HTTP.MaxPerClient },
+			"resp":   func(c *config.Config) int64 { return c.Door("resp").HTTP.MaxPerClient },
+			"shared": func(c *config.Config) int64 { return c.Door("shared").HTTP.MaxPerClient },
 		} {
 			flags := map[string]string{}
 			if given != "" {
@@ -121,7 +123,7 @@ func TestPaths(t *testing.T) {
 		if given != "" {
 			flags["proxy.paths"] = given
 		}
-		if c, err := loadFlags(flags); err != nil || c.Proxy.Paths != want {
+		if c, err := loadFlags(flags); err != nil || proxyOf(c).Paths != want {
 			t.Errorf("%q: %v, %v, want %s", given, c, err, want)
 		}
 	}
@@ -133,9 +135,9 @@ func TestSharedPortTakesWhatHasNoAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !c.OnShared("api") || c.OnShared("grpc") || !c.OnShared("resp") || c.OnShared("admin") || c.OnShared("proxy") {
-		t.Errorf("%+v", c.Listen)
+		t.Errorf("%+v", listening(c))
 	}
-	if c, err = loadFlags(nil); err != nil || c.Listen.API != config.DefaultAPI || c.OnShared("api") {
+	if c, err = loadFlags(nil); err != nil || c.Door("api").Address != api.DefaultAddress || c.OnShared("api") {
 		t.Errorf("without it: %+v, %v", c, err)
 	}
 }
@@ -151,11 +153,11 @@ func TestTLSOfAFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Load(config.Sources{File: file, Environment: none})
+	c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: none})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, got := range []config.TLS{c.API.TLS, c.GRPC.TLS, c.RESP.TLS, c.Proxy.TLS, c.Admin.TLS} {
+	for i, got := range []config.TLS{c.Door("api").TLS, c.Door("grpc").TLS, c.Door("resp").TLS, c.Door("proxy").TLS, c.Door("admin").TLS} {
 		want := config.TLS{
 			Cert: filepath.Join(folder, "c.pem"), Key: filepath.Join(folder, "k.pem"), ClientCA: "/ca.pem",
 			ClientNames: []string{"a", "b"}, MinVersion: tls.VersionTLS13,
@@ -184,10 +186,10 @@ func TestSecretsOfFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.API.Tokens) != 2 || c.API.Tokens[1] != "second-topsecret-1" || c.Admin.Token != "admin-topsecret-12" || c.RESP.Password != "topsecret" || c.Store.Redis.Password != "topsecret" {
+	if len(c.Tokens) != 2 || c.Tokens[1] != "second-topsecret-1" || adminOf(c).Token != "admin-topsecret-12" || respOf(c).Password != "topsecret" || c.Store.Redis.Password != "topsecret" {
 		t.Error("not what the files say")
 	}
-	asJSON, err := json.Marshal([]any{c.API, c.Admin, c.RESP, c.Store})
+	asJSON, err := json.Marshal([]any{c.Tokens, adminOf(c), respOf(c), c.Store})
 	if err != nil {
 		t.Fatal(err)
 	}

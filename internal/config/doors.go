@@ -1,95 +1,40 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
-// Door is what every door has set, and where it listens.
-type Door struct {
-	// Name is that of the door and of its section.
-	Name string
-	// Address is host:port, unix:PATH or Off; empty if it has none of its own.
-	// Default is that where nobody sets one, Key its setting, and Needs another
-	// without which the door is closed.
-	Address, Default, Key, Needs string
-	// Asks is the setting by which callers have to say who they are, Asked that it
-	// is set; empty if there is none.
-	Asks  string
-	Asked bool
+// DoorShared is the name of the port that several doors share. Others have only
+// theirs in the list of doors.
+const DoorShared = "shared"
 
-	TLS TLS
-	// HTTP are the bounds; of a door that is not over HTTP only those of its
-	// connections are set.
-	HTTP HTTP
+// UnixPrefix begins the address of a unix socket.
+const UnixPrefix = "unix:"
 
-	shares bool    // may be on the shared port
-	public bool    // is made to be reached by everybody
-	at     *string // where the address is kept
+// SplitAddress returns the network and the address to listen on.
+func SplitAddress(address string) (network, rest string) {
+	if socket, ok := strings.CutPrefix(address, UnixPrefix); ok {
+		return "unix", socket
+	}
+	return "tcp", address
 }
 
-// Open reports whether it is to be opened at an address of its own.
-func (d *Door) Open() bool { return d.Address != "" && d.Address != Off }
-
-// Door returns what the door of that name has set; a closed door if there is none.
-func (c *Config) Door(name string) Door {
-	for _, d := range c.doors() {
-		if d.Name == name {
-			return d
-		}
-	}
-	return Door{Name: name}
+// IsLoopback reports whether what listens at host:port is reached from this
+// machine only.
+func IsLoopback(hostPort string) bool {
+	host, _, err := net.SplitHostPort(hostPort)
+	return err == nil && isLoopbackHost(host)
 }
 
-// doors returns all, as they are set now.
-func (c *Config) doors() []Door {
-	connections := func(most, perClient int64) HTTP { return HTTP{MaxConnections: most, MaxPerClient: perClient} }
-	all := []Door{
-		{
-			Name: DoorAPI, at: &c.Listen.API, Default: DefaultAPI, TLS: c.API.TLS, HTTP: c.API.HTTP, shares: true,
-			Asks: "api.token", Asked: len(c.API.Tokens) > 0,
-		},
-		{
-			Name: DoorGRPC, at: &c.Listen.GRPC, Default: DefaultGRPC, TLS: c.GRPC.TLS, shares: true,
-			HTTP: connections(c.GRPC.MaxConnections, c.GRPC.MaxPerClient),
-		},
-		{
-			Name: DoorRESP, at: &c.Listen.RESP, Default: DefaultRESP, TLS: c.RESP.TLS, shares: true,
-			HTTP: connections(c.RESP.MaxConnections, c.RESP.MaxPerClient), Asks: "resp.password", Asked: c.RESP.Password != "",
-		},
-		{
-			Name: DoorProxy, at: &c.Proxy.Listen, Default: DefaultProxy, TLS: c.Proxy.TLS, HTTP: c.Proxy.HTTP, public: true,
-			Key: "proxy.listen", Needs: "proxy.upstream",
-		},
-		{
-			Name: DoorAdmin, at: &c.Listen.Admin, Default: DefaultAdmin, TLS: c.Admin.TLS, HTTP: c.Admin.HTTP,
-			Asks: "admin.token", Asked: c.Admin.Token != "",
-		},
-		{
-			Name: DoorShared, at: &c.Listen.Shared, TLS: c.Shared.TLS, public: true,
-			HTTP: connections(c.Shared.MaxConnections, c.Shared.MaxPerClient),
-		},
-	}
-	for _, s := range c.sections {
-		d := s.door
-		d.at = &s.door.Address
-		if s.Asks != "" {
-			d.Asks, d.Asked = s.Asks, s.Asked(s.own)
-		}
-		all = append(all, d)
-	}
-	for i := range all {
-		d := &all[i]
-		d.Address = *d.at
-		if d.Name == DoorProxy && !c.Proxy.Open() {
-			d.Address = Off
-		}
-		if d.Key == "" {
-			d.Key = "listen." + d.Name
-		}
-	}
-	return all
+func isLoopbackHost(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
 // Section is what a door declares of its settings: those that all doors have,
@@ -98,110 +43,265 @@ type Section struct {
 	// Name is that of the door. Its address is listen.NAME, its other settings are
 	// NAME.tls, NAME.max_connections and so on.
 	Name string
-	// Address is where it listens if nobody says otherwise; Off closes it.
-	Address string
+	// Key is the setting of its address, if not listen.NAME. Sockets says that the
+	// address may be unix:PATH.
+	Key     string
+	Sockets bool
+	// Default is where it listens if nobody says otherwise; Off closes it.
+	Default string
+	// Needs is another setting without which it is closed, and Has reports whether
+	// that is set. Empty if there is none.
+	Needs string
+	Has   func(own any) bool
 	// Shares lets it be on the shared port, if it has no address of its own.
 	Shares bool
-	// HTTP has it bounded as doors over HTTP are.
-	HTTP bool
+	// OverHTTP has it bounded as doors over HTTP are, and OnlyHTTP says that callers
+	// have no attributes but those of HTTP requests.
+	OverHTTP, OnlyHTTP bool
+	// Public says that it is made to be reached by everybody, Operators that no
+	// request comes by it.
+	Public, Operators bool
 	// Own returns a struct for its own settings, with their defaults, and Settings
 	// are the keys that set them.
 	Own      func() any
 	Settings []Setting
-	// Asks is the key of these by which callers have to say who they are, and Asked
-	// reports whether it is set. Empty if there is none.
+	// Asks is the key of a setting by which callers have to say who they are, and
+	// Asked reports whether it is set. Empty if there is none.
 	Asks  string
-	Asked func(own any) bool
+	Asked func(*Config) bool
+	// Guard keeps it from being reached by others if nobody is asked; nil for a
+	// door that may be.
+	Guard *Guarded
+	// Check finds settings that make no sense together. Settle comes when there are
+	// none: it says what doors know of requests, and warns. Both may be nil.
+	Check  func(*Config) Errors
+	Settle func(*Config)
 }
 
-// section is a Section and what is set of it.
-type section struct {
+// Guarded is what is told to operators who open a door to others, where nobody is
+// asked.
+type Guarded struct {
+	// Secret is what callers would be asked for, such as a password, and Use what
+	// others could do, such as "speak the Redis protocol".
+	Secret, Use string
+	// Certificates says that those of clients would do.
+	Certificates bool
+}
+
+// Door is what a door has set, and where it listens.
+type Door struct {
 	Section
-	door Door
-	own  any
+	// Address is host:port, unix:PATH or Off; empty if it has none of its own.
+	Address string
+	TLS     TLS
+	// HTTP are the bounds; of a door that is not over HTTP only those of its
+	// connections are set.
+	HTTP HTTP
+
+	own any
 }
 
-// declare adds the settings of doors.
-func (c *Config) declare(doors []Section) {
-	for _, d := range doors {
-		s := &section{Section: d, door: Door{Name: d.Name, Default: d.Address, shares: d.Shares}}
-		if !d.Shares { // else see placeDoors
-			s.door.Address = d.Address
+// HTTP bounds what callers of a door over HTTP may do. What is 0 has the
+// default of the door.
+type HTTP struct {
+	// MaxConnections is how many may be open at once, MaxPerClient how many of
+	// one client (negative: any number), MaxStreams how many requests one of
+	// HTTP/2 may have in flight.
+	MaxConnections, MaxPerClient, MaxStreams int64
+	// MaxHeader is how large the header of a request may be, in bytes.
+	MaxHeader int64
+	// HeaderTimeout is how long the header may take, ReadTimeout the whole
+	// request, WriteTimeout everything from there to the end of the answer,
+	// and IdleTimeout the time until the next request.
+	HeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+}
+
+// Open reports whether it is to be opened at an address of its own.
+func (d *Door) Open() bool {
+	return d.Address != "" && d.Address != Off && (d.Has == nil || d.Has(d.own))
+}
+
+// asks reports whether callers of a door have to say who they are.
+func (c *Config) asks(d *Door) bool { return d.Asked != nil && d.Asked(c) }
+
+// Closed returns a Config without defaults whose doors are all closed.
+func Closed(doors []Section) *Config {
+	c := &Config{}
+	for _, s := range doors {
+		d := &Door{Section: s}
+		d.Key = cmp.Or(d.Key, "listen."+s.Name)
+		if s.Own != nil {
+			d.own = s.Own()
 		}
-		if d.Own != nil {
-			s.own = d.Own()
-		}
-		c.sections = append(c.sections, s)
+		c.doors = append(c.doors, d)
 	}
+	return c
 }
 
-// Own returns the settings of its own that a door has declared as a *T.
-func Own[T any](c *Config, door string) *T {
-	own, _ := c.section(door).own.(*T)
-	return own
+// Door returns the settings of the door of that name; a closed door if there is
+// none.
+func (c *Config) Door(name string) *Door {
+	for _, d := range c.doors {
+		if d.Name == name {
+			return d
+		}
+	}
+	return &Door{Section: Section{Name: name}}
 }
 
-func (c *Config) section(door string) *section {
-	i := slices.IndexFunc(c.sections, func(s *section) bool { return s.Name == door })
-	return c.sections[i]
+// Own returns the settings that a door has declared as a *T of its own.
+func Own[T any](c *Config) *T {
+	for _, d := range c.doors {
+		if own, ok := d.own.(*T); ok {
+			return own
+		}
+	}
+	return nil
 }
 
-// settings are those that there are always, and those that doors declare.
+// settings are those that there are always, and those of doors.
 func (c *Config) settings() []Setting {
 	all := settings()
-	for _, s := range c.sections {
-		all = append(all, one("listen."+s.Name, func(c *Config, v string) (err error) {
-			c.section(s.Name).door.Address, err = address(v)
-			return err
-		}))
-		all = append(all, tlsSettings(s.Name, func(c *Config) *TLS { return &c.section(s.Name).door.TLS })...)
-		bounds := func(c *Config) *HTTP { return &c.section(s.Name).door.HTTP }
-		if s.HTTP {
-			all = append(all, httpSettings(s.Name, bounds)...)
-		} else {
-			all = append(all, connectionSettings(s.Name, bounds)...)
+	for _, d := range c.doors {
+		own := func(c *Config) *Door { return c.Door(d.Name) }
+		parse := address
+		if d.Sockets {
+			parse = addressOrSocket
 		}
-		all = append(all, s.Settings...)
+		all = append(all, Setting{key: d.Key, rules: true, set: func(c *Config, v []string) (err error) {
+			own(c).Address, err = parse(v[0])
+			return err
+		}})
+		all = append(append(all, tlsSettings(d.Name)...), boundSettings(d.Name)...)
+		if d.OverHTTP {
+			all = append(all, httpSettings(d.Name)...)
+		}
+		all = append(all, d.Settings...)
 	}
 	return all
 }
 
-// OnShared reports whether a door is on the shared port: there is one, the door
-// may be there, as the API, gRPC and the Redis protocol, and has no address of its
-// own.
-func (c *Config) OnShared(name string) bool {
-	if c.Listen.Shared == "" || c.Listen.Shared == Off {
-		return false
+// boundSettings are the bounds of the connections of a door.
+func boundSettings(door string) []Setting {
+	return []Setting{
+		doorCount(door, "max_connections", func(h *HTTP) *int64 { return &h.MaxConnections }, 1_000_000),
+		doorSetting(door, "max_connections_per_client", func(d *Door, v string) (err error) {
+			if d.HTTP.MaxPerClient = -1; v != Off {
+				d.HTTP.MaxPerClient, err = wholeNumber(v, 1, 1_000_000)
+			}
+			return err
+		}),
 	}
+}
+
+// httpSettings are the bounds of a door over HTTP.
+func httpSettings(door string) []Setting {
+	period := func(key string, field func(*HTTP) *time.Duration) Setting {
+		return doorSetting(door, key, func(d *Door, v string) (err error) {
+			*field(&d.HTTP), err = duration(v, leastPeriod)
+			return err
+		})
+	}
+	return []Setting{
+		doorCount(door, "max_streams", func(h *HTTP) *int64 { return &h.MaxStreams }, 100_000),
+		doorSetting(door, "max_header", func(d *Door, v string) (err error) { d.HTTP.MaxHeader, err = messageSize(v); return err }),
+		period("header_timeout", func(h *HTTP) *time.Duration { return &h.HeaderTimeout }),
+		period("read_timeout", func(h *HTTP) *time.Duration { return &h.ReadTimeout }),
+		period("write_timeout", func(h *HTTP) *time.Duration { return &h.WriteTimeout }),
+		period("idle_timeout", func(h *HTTP) *time.Duration { return &h.IdleTimeout }),
+	}
+}
+
+func doorCount(door, key string, field func(*HTTP) *int64, most int64) Setting {
+	return doorSetting(door, key, func(d *Door, v string) (err error) {
+		*field(&d.HTTP), err = wholeNumber(v, 1, most)
+		return err
+	})
+}
+
+// doorSetting is a setting that all doors have.
+func doorSetting(door, key string, set func(d *Door, value string) error) Setting {
+	return One(door+"."+key, func(c *Config, v string) error { return set(c.Door(door), v) })
+}
+
+// OnShared reports whether a door is on the shared port: there is one, the door
+// may be there and has no address of its own.
+func (c *Config) OnShared(name string) bool {
 	d := c.Door(name)
-	return d.shares && d.Address == ""
+	return c.Door(DoorShared).Open() && d.Shares && d.Address == ""
+}
+
+// Reached returns where a door is reached: the door itself, or the shared port that
+// it is on.
+func (c *Config) Reached(name string) *Door {
+	if c.OnShared(name) {
+		name = DoorShared
+	}
+	return c.Door(name)
 }
 
 // placeDoors gives those doors their default address that have none and are not
 // on the shared port.
 func (c *Config) placeDoors() {
-	if c.Listen.Shared != "" && c.Listen.Shared != Off {
-		return
-	}
-	for _, d := range c.doors() {
-		if d.shares && *d.at == "" {
-			*d.at = d.Default
+	for _, d := range c.doors {
+		if !c.OnShared(d.Name) {
+			d.Address = cmp.Or(d.Address, d.Default)
 		}
 	}
 }
 
 // doorNames are the doors as proxy_protocol names them.
 func (c *Config) doorNames() []string {
-	names := []string{DoorAPI, DoorGRPC, DoorRESP, DoorAdmin, DoorProxy, DoorShared}
-	for _, s := range c.sections {
-		names = append(names, s.Name)
+	var names []string
+	for _, d := range c.doors {
+		if d.Name != DoorShared {
+			names = append(names, d.Name)
+		}
 	}
-	return names
+	return append(names, DoorShared)
+}
+
+// checkDoors finds doors that nobody may open like that.
+func (c *Config) checkDoors() (errs Errors) {
+	for _, d := range c.doors {
+		errs = append(errs, c.checkGuard(d)...)
+		if d.Check != nil {
+			errs = append(errs, d.Check(c)...)
+		}
+	}
+	return errs
+}
+
+// checkGuard refuses to open a door to others that asks nobody who he is, since
+// only this machine reaches it; and to those whose connections a load balancer
+// forwards to it: that is what the header of the PROXY protocol says.
+func (c *Config) checkGuard(d *Door) (errs Errors) {
+	at := c.Reached(d.Name)
+	if d.Guard == nil || !at.Open() || c.asks(d) || d.Guard.Certificates && at.TLS.ClientCA != "" {
+		return nil
+	}
+	hint := "set " + variable(d.Asks) + " or " + d.Asks
+	if d.Guard.Certificates {
+		hint += ", ask for client certificates with tls.client_ca"
+	}
+	if !IsLoopback(at.Address) {
+		errs = append(errs, &SourceError{
+			Source: at.Key, Message: fmt.Sprintf("%s can be reached from other machines, and there is no %s", at.Address, d.Guard.Secret),
+			Hint: hint + ", or listen on " + d.Default,
+		})
+	}
+	if slices.Contains(c.ProxyProtocol.Doors, at.Name) {
+		errs = append(errs, &SourceError{
+			Source: "proxy_protocol", Message: fmt.Sprintf("with it others than this machine may %s, and there is no %s", d.Guard.Use, d.Guard.Secret),
+			Hint: hint + ", or leave " + at.Name + " out",
+		})
+	}
+	return errs
 }
 
 // checkTLS finds TLS that is not whole, or that would have no effect.
 func (c *Config) checkTLS() (errs Errors) {
-	for _, d := range c.doors() {
+	for _, d := range c.doors {
 		if err := d.TLS.check(d.Name); err != nil {
 			errs = append(errs, err)
 		} else if d.TLS.Enabled() && c.OnShared(d.Name) {
@@ -235,32 +335,37 @@ type Exposure struct {
 // nobody is asked who he is.
 func (c *Config) Exposed() []Exposure {
 	var all []Exposure
-	for _, d := range c.doors() {
-		where := d.Name
-		if c.OnShared(d.Name) {
-			where, d.Address, d.TLS = DoorShared, c.Listen.Shared, c.Shared.TLS
-		}
-		if d.public || !d.Open() || IsLoopback(d.Address) || strings.HasPrefix(d.Address, unixPrefix) {
+	for _, d := range c.doors {
+		at := c.Reached(d.Name)
+		if d.Public || !at.Open() || IsLoopback(at.Address) || strings.HasPrefix(at.Address, UnixPrefix) {
 			continue
 		}
-		if !d.Asked && d.TLS.ClientCA == "" {
-			hint := "set " + where + ".tls.client_ca"
+		if !c.asks(d) && at.TLS.ClientCA == "" {
+			hint := "set " + at.Name + ".tls.client_ca"
 			if d.Asks != "" {
-				hint = "set " + d.Asks + " or " + where + ".tls.client_ca"
+				hint = "set " + d.Asks + " or " + at.Name + ".tls.client_ca"
 			}
-			all = append(all, Exposure{Door: d.Name, Why: "everybody who reaches " + d.Address + " may use it", Hint: hint, Anybody: true})
+			all = append(all, Exposure{Door: d.Name, Why: "everybody who reaches " + at.Address + " may use it", Hint: hint, Anybody: true})
 		}
-		if !d.TLS.Enabled() {
-			all = append(all, Exposure{Door: d.Name, Why: "it is not encrypted on " + d.Address, Hint: "set " + where + ".tls.cert and .key"})
+		if !at.TLS.Enabled() {
+			all = append(all, Exposure{Door: d.Name, Why: "it is not encrypted on " + at.Address, Hint: "set " + at.Name + ".tls.cert and .key"})
 		}
 	}
 	return all
 }
 
-// onlyProxy reports whether all requests come by the reverse proxy, so that none
-// has other attributes than HTTP requests have.
-func (c *Config) onlyProxy() bool {
-	return c.Proxy.Open() && !slices.ContainsFunc(c.doors(), func(d Door) bool {
-		return d.Name != DoorProxy && d.Name != DoorAdmin && d.Open()
-	})
+// settleDoors tells those who read rules what the requests at the doors have: only
+// what HTTP requests have, if none comes by a door that has more. Claims are known
+// to the proxy and to forward-auth, which asks on behalf of a trusted proxy, if
+// tokens are verified; to other callers anyway.
+func (c *Config) settleDoors() {
+	onlyHTTP := slices.ContainsFunc(c.doors, func(d *Door) bool { return d.OnlyHTTP && d.Open() })
+	others := slices.ContainsFunc(c.doors, func(d *Door) bool { return !d.OnlyHTTP && !d.Operators && d.Open() })
+	c.RuleOptions.OnlyHTTP = onlyHTTP && !others
+	c.RuleOptions.NoTokens = !c.JWT.Enabled() && (onlyHTTP || len(c.TrustedProxies) > 0)
+	for _, d := range c.doors {
+		if d.Settle != nil {
+			d.Settle(c)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -9,7 +10,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/api"
+	"github.com/headgate/headgate/internal/door/grpc"
+	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
@@ -20,7 +26,7 @@ func manifest(pairs ...string) config.Sources {
 	for i := 0; i < len(pairs); i += 2 {
 		list[pairs[i]] = pairs[i+1]
 	}
-	return config.Sources{NoFile: true, Environment: environment(list)}
+	return config.Sources{Doors: app.Sections(), NoFile: true, Environment: environment(list)}
 }
 
 func TestEnvoyEnvironment(t *testing.T) {
@@ -39,16 +45,17 @@ func TestEnvoyEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := config.Listen{API: "10.0.0.1:80", GRPC: "0.0.0.0:9081", RESP: config.DefaultRESP, Admin: "127.0.0.1:6071"}
-	if c.Listen != want {
-		t.Errorf("listen: %+v, want %+v", c.Listen, want)
+	want := map[string]string{"api": "10.0.0.1:80", "grpc": "0.0.0.0:9081", "resp": resp.DefaultAddress, "admin": "127.0.0.1:6071", "proxy": proxy.DefaultAddress, "shared": ""}
+	if got := listening(c); !maps.Equal(got, want) {
+		t.Errorf("listen: %+v, want %+v", got, want)
 	}
-	grpc := config.GRPC{
-		TLS:              config.TLS{Cert: "/tls/cert", Key: "/tls/key", ClientCA: "/tls/ca", ClientNames: []string{"envoy"}},
-		MaxConnectionAge: 30 * time.Minute, MaxConnectionAgeGrace: 5 * time.Minute,
+	encrypted := config.TLS{Cert: "/tls/cert", Key: "/tls/key", ClientCA: "/tls/ca", ClientNames: []string{"envoy"}}
+	if got := c.Door("grpc"); !cmp.Equal(got.TLS, encrypted) || got.HTTP != (config.HTTP{}) {
+		t.Errorf("grpc: %+v, %+v, want %+v", got.TLS, got.HTTP, encrypted)
 	}
-	if !cmp.Equal(c.GRPC, grpc) {
-		t.Errorf("grpc: %+v, want %+v", c.GRPC, grpc)
+	ages := grpc.Settings{MaxConnectionAge: 30 * time.Minute, MaxConnectionAgeGrace: 5 * time.Minute}
+	if got := *grpcOf(c); got != ages {
+		t.Errorf("grpc: %+v, want %+v", got, ages)
 	}
 	envoy := config.Envoy{
 		LegacyHeaders: true, LimitHeader: "X-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset",
@@ -97,32 +104,33 @@ func TestEnvoyEnvironmentHasItsOwnDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (config.Listen{API: "0.0.0.0:8080", GRPC: "0.0.0.0:8081", RESP: config.DefaultRESP, Admin: "127.0.0.1:6070"}); c.Listen != want {
-		t.Errorf("%+v, want %+v", c.Listen, want)
+	want := map[string]string{"api": "0.0.0.0:8080", "grpc": "0.0.0.0:8081", "resp": resp.DefaultAddress, "admin": "127.0.0.1:6070", "proxy": proxy.DefaultAddress, "shared": ""}
+	if got := listening(c); !maps.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 	c, err = config.Load(manifest("GRPC_UDS", "/run/rls.sock"))
-	if err != nil || c.Listen.GRPC != "unix:/run/rls.sock" {
-		t.Errorf("%s, %v", c.Listen.GRPC, err)
+	if err != nil || c.Door("grpc").Address != "unix:/run/rls.sock" {
+		t.Errorf("%s, %v", c.Door("grpc").Address, err)
 	}
-	if network, address := config.SplitAddress(c.Listen.GRPC); network != "unix" || address != "/run/rls.sock" {
+	if network, address := config.SplitAddress(c.Door("grpc").Address); network != "unix" || address != "/run/rls.sock" {
 		t.Errorf("%s, %s", network, address)
 	}
 }
 
 func TestEnvoyEnvironmentHasToBeAskedFor(t *testing.T) {
 	variables := map[string]string{"PORT": "1", "QUOTA_MODE": "true"}
-	from := config.Sources{NoFile: true, Environment: environment(variables)}
+	from := config.Sources{Doors: app.Sections(), NoFile: true, Environment: environment(variables)}
 	c, err := config.Load(from)
-	if err != nil || c.Listen.API != config.DefaultAPI {
+	if err != nil || c.Door("api").Address != api.DefaultAddress {
 		t.Errorf("%+v, %v", c, err)
 	}
 	delete(variables, "QUOTA_MODE")
 	from.EnvoyEnvironment = true
-	if c, err = config.Load(from); err != nil || c.Listen.API != "0.0.0.0:1" {
+	if c, err = config.Load(from); err != nil || c.Door("api").Address != "0.0.0.0:1" {
 		t.Errorf("with the flag: %+v, %v", c, err)
 	}
 	variables["HEADGATE_LISTEN_API"] = ":2"
-	if c, err = config.Load(from); err != nil || c.Listen.API != ":2" {
+	if c, err = config.Load(from); err != nil || c.Door("api").Address != ":2" {
 		t.Errorf("our own variables come first: %+v, %v", c, err)
 	}
 	variables[config.EnvoyEnvironment] = "perhaps"
@@ -172,13 +180,13 @@ func TestEnvoyVariablesInOtherWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	year := 365 * 24 * time.Hour
-	if c.Log.Format.String() != "json" || c.GRPC.MaxConnectionAge < year || c.GRPC.MaxConnectionAgeGrace < year || c.Store.Redis.Timeout != 0 {
-		t.Errorf("%v, %v", c.Log, c.GRPC)
+	if c.Log.Format != "json" || grpcOf(c).MaxConnectionAge < year || grpcOf(c).MaxConnectionAgeGrace < year || c.Store.Redis.Timeout != 0 {
+		t.Errorf("%v, %v", c.Log, grpcOf(c))
 	}
 	if len(c.Ignored) != 1 || c.Ignored[0].Variable != "REDIS_TIMEOUT" {
 		t.Errorf("ignored: %v", c.Ignored)
 	}
-	if c, err = config.Load(manifest("LOG_FORMAT", "logfmt")); err != nil || c.Log.Format.String() != "text" {
+	if c, err = config.Load(manifest("LOG_FORMAT", "logfmt")); err != nil || c.Log.Format != "text" {
 		t.Errorf("%v, %v", c, err)
 	}
 }
@@ -210,7 +218,7 @@ func TestRedisOfEnvoy(t *testing.T) {
 		}
 		row.want.DenyCache = config.DefaultDenyCache
 		if diff := cmp.Diff(row.want, c.Store.Redis); diff != "" || c.Store.Kind != config.InRedis {
-			t.Errorf("kind %d: %s", c.Store.Kind, diff)
+			t.Errorf("kind %s: %s", c.Store.Kind, diff)
 		}
 	}
 	if c, err := config.Load(manifest("REDIS_TYPE", "CLUSTER", "CACHE_KEY_PREFIX", "x")); err != nil || c.Store.Kind != config.InMemory {
@@ -337,7 +345,7 @@ func TestEnvoySettingsInTheFile(t *testing.T) {
 		{"decision_time", "maybe", "neither true nor false"},
 		{"envoy.limit_header", "a b", "not the name of a header"},
 	} {
-		_, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: map[string]string{row.key: row.value}})
+		_, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: map[string]string{row.key: row.value}})
 		if err == nil || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s %s: %v, want …%s…", row.key, row.value, err, row.says)
 		}

@@ -89,7 +89,7 @@ func (e *envoyEnvironment) doors() {
 	e.values["listen.grpc"] = net.JoinHostPort(e.or("GRPC_HOST", "0.0.0.0"), e.or("GRPC_PORT", "8081"))
 	e.values["listen.admin"] = net.JoinHostPort(e.or("DEBUG_HOST", "127.0.0.1"), e.or("DEBUG_PORT", "6070"))
 	if socket := e.get("GRPC_UDS"); socket != "" {
-		e.values["listen.grpc"] = unixPrefix + socket
+		e.values["listen.grpc"] = UnixPrefix + socket
 	}
 }
 
@@ -116,7 +116,7 @@ func (e *envoyEnvironment) rest() {
 	case "", "FILE":
 	case "GRPC_XDS_SOTW":
 		xds = true
-		e.values["rules_from"] = FromXDS.String()
+		e.values["rules_from"] = string(FromXDS)
 		e.values["xds.node_id"] = e.or("CONFIG_GRPC_XDS_NODE_ID", "default")
 	default:
 		e.refuse("CONFIG_TYPE", fmt.Sprintf("%q is not one of FILE, GRPC_XDS_SOTW", kind), "")

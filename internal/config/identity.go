@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -26,34 +25,15 @@ type ProxyProtocol struct {
 }
 
 // InvalidToken says what becomes of a request whose token is no good.
-type InvalidToken uint8
+type InvalidToken string
 
+// The ways. Empty is InvalidAnonymous.
 const (
-	// InvalidAnonymous counts it as one without a token. It is the default.
-	InvalidAnonymous InvalidToken = iota
+	// InvalidAnonymous counts it as one without a token.
+	InvalidAnonymous InvalidToken = "anonymous"
 	// InvalidRefuse answers 401.
-	InvalidRefuse
+	InvalidRefuse InvalidToken = "refuse"
 )
-
-// String returns the name that the configuration uses: anonymous or refuse.
-func (i InvalidToken) String() string {
-	switch i {
-	case InvalidAnonymous:
-		return "anonymous"
-	case InvalidRefuse:
-		return "refuse"
-	}
-	return fmt.Sprintf("invalid_token(%d)", uint8(i))
-}
-
-func parseInvalidToken(v string) (InvalidToken, bool) {
-	for _, i := range []InvalidToken{InvalidAnonymous, InvalidRefuse} {
-		if i.String() == v {
-			return i, true
-		}
-	}
-	return 0, false
-}
 
 // The defaults of tokens.
 const (
@@ -87,7 +67,7 @@ type JWT struct {
 func (j *JWT) Enabled() bool { return j.Keys != "" || j.SecretFile != "" }
 
 func defaultJWT() JWT {
-	return JWT{Header: DefaultTokenHeader, Leeway: DefaultLeeway, Refresh: DefaultKeyRefresh}
+	return JWT{Header: DefaultTokenHeader, Leeway: DefaultLeeway, Refresh: DefaultKeyRefresh, OnInvalid: InvalidAnonymous}
 }
 
 // Algorithms are the names of the signatures that can be verified.
@@ -98,40 +78,35 @@ func algorithms() []string {
 }
 
 // identitySettings are the keys of who clients are.
-func identitySettings() []setting {
-	return []setting{
-		{key: "proxy_protocol", list: true, set: func(c *Config, v []string) (err error) {
+func identitySettings() []Setting {
+	return []Setting{
+		List("proxy_protocol", func(c *Config, v []string) (err error) {
 			c.ProxyProtocol.Doors, err = words(v, c.doorNames())
 			return err
-		}},
-		one("proxy_protocol_untrusted", func(c *Config, v string) (err error) {
-			c.ProxyProtocol.Untrusted, err = choice(v, proxyproto.ParseUntrusted, "refuse", "ignore")
-			return err
 		}),
-		{key: "jwt.keys", path: true, set: func(c *Config, v []string) (err error) { c.JWT.Keys, err = keySource(v[0]); return err }},
-		{key: "jwt.secret_file", path: true, set: func(c *Config, v []string) error {
+		Choice("proxy_protocol_untrusted", func(c *Config) *proxyproto.Untrusted { return &c.ProxyProtocol.Untrusted },
+			proxyproto.ParseUntrusted, "refuse", "ignore"),
+		Setting{key: "jwt.keys", path: true, set: func(c *Config, v []string) (err error) { c.JWT.Keys, err = keySource(v[0]); return err }}.ForRules(),
+		Setting{key: "jwt.secret_file", path: true, set: func(c *Config, v []string) error {
 			c.JWT.SecretFile = v[0]
 			// It is read when the process starts, and there is an error then.
 			if info, err := os.Stat(v[0]); err == nil {
 				c.warnOfSecret("jwt.secret_file", v[0], info)
 			}
 			return nil
-		}},
-		one("jwt.issuer", func(c *Config, v string) error { c.JWT.Issuer = v; return nil }),
-		{key: "jwt.audience", list: true, set: func(c *Config, v []string) error { c.JWT.Audience = v; return nil }},
-		{key: "jwt.algorithms", list: true, set: func(c *Config, v []string) (err error) {
+		}}.ForRules(),
+		Text("jwt.issuer", func(c *Config) *string { return &c.JWT.Issuer }),
+		List("jwt.audience", func(c *Config, v []string) error { c.JWT.Audience = v; return nil }),
+		List("jwt.algorithms", func(c *Config, v []string) (err error) {
 			c.JWT.Algorithms, err = words(v, algorithms())
 			return err
-		}},
-		one("jwt.header", func(c *Config, v string) (err error) { c.JWT.Header, err = tokenName(v); return err }),
-		one("jwt.cookie", func(c *Config, v string) (err error) { c.JWT.Cookie, err = tokenName(v); return err }),
-		one("jwt.leeway", func(c *Config, v string) (err error) { c.JWT.Leeway, err = duration(v, 0); return err }),
-		one("jwt.refresh", func(c *Config, v string) (err error) { c.JWT.Refresh, err = duration(v, time.Second); return err }),
-		one("jwt.on_invalid", func(c *Config, v string) (err error) {
-			c.JWT.OnInvalid, err = choice(v, parseInvalidToken, "anonymous", "refuse")
-			return err
 		}),
-		secretFrom("keys.secret_file", func(c *Config, v string) (err error) { c.RuleOptions.KeySecret, err = keySecret(v); return err }),
+		parsed("jwt.header", func(c *Config) *string { return &c.JWT.Header }, tokenName),
+		parsed("jwt.cookie", func(c *Config) *string { return &c.JWT.Cookie }, tokenName),
+		Duration("jwt.leeway", func(c *Config) *time.Duration { return &c.JWT.Leeway }, 0),
+		Duration("jwt.refresh", func(c *Config) *time.Duration { return &c.JWT.Refresh }, time.Second),
+		Word("jwt.on_invalid", func(c *Config) *InvalidToken { return &c.JWT.OnInvalid }, InvalidAnonymous, InvalidRefuse),
+		SecretFile("keys.secret_file", func(c *Config, v string) (err error) { c.RuleOptions.KeySecret, err = keySecret(v); return err }),
 	}
 }
 
@@ -182,18 +157,13 @@ func keySource(v string) (string, error) {
 	u, err := url.Parse(v)
 	switch {
 	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "":
-		return "", &hinted{fmt.Sprintf("%s is not a URL of keys", shown(v)), hint}
+		return "", &hinted{fmt.Sprintf("%s is not a URL of keys", Shown(v)), hint}
 	case u.Scheme == "https", u.Scheme == "http" && isLoopbackHost(u.Hostname()):
 		return v, nil
 	case u.Scheme == "http":
 		return "", &hinted{"keys over plain http may be anybody's", "use https"}
 	}
 	return "", &hinted{fmt.Sprintf("keys cannot be had by %s", u.Scheme), hint}
-}
-
-func isLoopbackHost(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
 // checkIdentity finds settings of this kind that make no sense together.
@@ -204,7 +174,6 @@ func (c *Config) checkIdentity() (errs Errors) {
 	if len(c.ProxyProtocol.Doors) > 0 && len(c.TrustedProxies) == 0 && !c.onlySockets() {
 		note("proxy_protocol", "no peer is trusted, so no header would be believed", "name the load balancers in trusted_proxies")
 	}
-	errs = append(errs, c.checkForwarded()...)
 	if !c.JWT.Enabled() {
 		if j := &c.JWT; j.Issuer != "" || j.Audience != nil || j.Algorithms != nil || j.Cookie != "" || j.OnInvalid != InvalidAnonymous {
 			note("jwt", "there are no keys to verify tokens with", "set jwt.keys or jwt.secret_file")
@@ -227,31 +196,11 @@ func (c *Config) checkIdentity() (errs Errors) {
 	return errs
 }
 
-// checkForwarded refuses to open a door that asks nobody who he is, since only this
-// machine reaches it, to those whose connections a load balancer forwards to it:
-// that is what the header says.
-func (c *Config) checkForwarded() (errs Errors) {
-	note := func(message, hint string) {
-		errs = append(errs, &SourceError{Source: "proxy_protocol", Message: message, Hint: hint})
-	}
-	if l := c.Listen.Admin; l != "" && l != Off && c.Admin.Token == "" && slices.Contains(c.ProxyProtocol.Doors, DoorAdmin) {
-		note("with it others than this machine may reach the door admin, and there is no token",
-			"set HEADGATE_ADMIN_TOKEN or admin.token, or leave admin out")
-	}
-	resp, l, tls := DoorRESP, c.Listen.RESP, &c.RESP.TLS
-	if c.OnShared(DoorRESP) {
-		resp, l, tls = DoorShared, c.Listen.Shared, &c.Shared.TLS
-	}
-	if l != "" && l != Off && c.RESP.Password == "" && tls.ClientCA == "" && slices.Contains(c.ProxyProtocol.Doors, resp) {
-		note("with it others than this machine may speak the Redis protocol, and there is no password",
-			"set HEADGATE_RESP_PASSWORD or resp.password, ask for client certificates with tls.client_ca, or leave "+resp+" out")
-	}
-	return errs
-}
-
 // onlySockets reports whether the PROXY protocol is for Unix sockets alone,
 // whose peers are trusted without having an address.
 func (c *Config) onlySockets() bool {
-	network, _ := SplitAddress(c.Listen.GRPC)
-	return network == "unix" && slices.Equal(c.ProxyProtocol.Doors, []string{"grpc"})
+	return !slices.ContainsFunc(c.ProxyProtocol.Doors, func(door string) bool {
+		network, _ := SplitAddress(c.Door(door).Address)
+		return network != "unix"
+	})
 }

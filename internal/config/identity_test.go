@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
 
@@ -44,7 +45,7 @@ func TestWrongIdentity(t *testing.T) {
 		if err := os.WriteFile(name, []byte(row.file), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := config.Load(config.Sources{File: name, Environment: none})
+		_, err := config.Load(config.Sources{Doors: app.Sections(), File: name, Environment: none})
 		if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), filepath.Dir(name)+string(filepath.Separator), ""), row.want) {
 			t.Errorf("%q: %v, want %q", row.file, err, row.want)
 		}
@@ -63,7 +64,7 @@ func TestIdentityThatIsRight(t *testing.T) {
 		{"proxy_protocol": "grpc, proxy", "trusted_proxies": "10.0.0.1"},
 		{"proxy_protocol": "admin", "trusted_proxies": "10.0.0.1", "listen.admin": "off"},
 	} {
-		if _, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: set}); err != nil {
+		if _, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: set}); err != nil {
 			t.Errorf("%v: %v", set, err)
 		}
 	}
@@ -82,7 +83,7 @@ func TestKeySecret(t *testing.T) {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: map[string]string{"keys.secret_file": name}})
+		c, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: map[string]string{"keys.secret_file": name}})
 		switch {
 		case want == "" && (err != nil || string(c.RuleOptions.KeySecret) != strings.Repeat("s", 32)):
 			t.Errorf("%q: %v", text, err)

@@ -1,10 +1,13 @@
 package config_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/door/admin"
 )
 
 // What operators see: how many rules have series, and callers' keys.
@@ -12,15 +15,15 @@ func TestObserving(t *testing.T) {
 	for _, tt := range []struct {
 		text, variable string
 		rules          int64
-		keys           config.Keys
+		keys           admin.Keys
 		wrong          string
 	}{
 		{text: ""},
 		{text: "metrics: {max_rules: 10_000}", rules: 10_000},
-		{text: "metrics: {max_rules: 1}\nadmin: {keys: hashed}", rules: 1, keys: config.HashedKeys},
-		{text: "admin: {keys: plain}", keys: config.PlainKeys},
+		{text: "metrics: {max_rules: 1}\nadmin: {keys: hashed}", rules: 1, keys: admin.HashedKeys},
+		{text: "admin: {keys: plain}", keys: admin.PlainKeys},
 		{text: "admin: {keys: auto}"},
-		{text: "admin: {keys: plain}", variable: "hashed", keys: config.HashedKeys},
+		{text: "admin: {keys: plain}", variable: "hashed", keys: admin.HashedKeys},
 		{text: "metrics: {max_rules: 0}", wrong: `:1:22: metrics.max_rules: "0" is not a whole number from 1 to 100000`},
 		{text: "metrics: {max_rules: 100001}", wrong: "is not a whole number from 1 to 100000"},
 		{text: "metrics: {max_rules: many}", wrong: "is not a whole number"},
@@ -30,7 +33,7 @@ func TestObserving(t *testing.T) {
 		{variable: "shown", wrong: `HEADGATE_ADMIN_KEYS: "shown" is not one of auto, plain, hashed`},
 	} {
 		c, err := config.Load(config.Sources{
-			File: write(t, tt.text), Environment: environment(map[string]string{"HEADGATE_ADMIN_KEYS": tt.variable}),
+			Doors: app.Sections(), File: write(t, tt.text), Environment: environment(map[string]string{"HEADGATE_ADMIN_KEYS": tt.variable}),
 		})
 		if tt.wrong != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.wrong) {
@@ -38,7 +41,7 @@ func TestObserving(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || c.Metrics.MaxRules != tt.rules || c.Admin.Keys != tt.keys {
+		if err != nil || c.Metrics.MaxRules != tt.rules || adminOf(c).Keys != cmp.Or(tt.keys, admin.AutoKeys) {
 			t.Errorf("%s: %+v, want %d and %s", tt.text, err, tt.rules, tt.keys)
 		}
 	}

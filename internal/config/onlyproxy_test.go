@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
@@ -42,7 +43,7 @@ func ruleOptions(t *testing.T, text, variable, value string) (served, checked ru
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	from := config.Sources{File: file, Environment: func(name string) (string, bool) {
+	from := config.Sources{Doors: app.Sections(), File: file, Environment: func(name string) (string, bool) {
 		if name != variable {
 			return "", false
 		}

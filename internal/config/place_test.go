@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
 
@@ -26,7 +27,7 @@ func TestPlaces(t *testing.T) {
 		if err := os.WriteFile(file, []byte(row.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := config.Load(config.Sources{File: file, Environment: environment(map[string]string{row.variable: "memory"})})
+		c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: environment(map[string]string{row.variable: "memory"})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +71,7 @@ func TestUpstreamThatIsTheProxy(t *testing.T) {
 		if err := os.WriteFile(file, []byte("proxy: {listen: '"+row.listen+"', upstream: '"+row.upstream+"'}\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := config.Load(config.Sources{File: file, Environment: none})
+		_, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: none})
 		if (err != nil) != row.wrong || err != nil && !strings.Contains(err.Error(), "headgate.yaml:1:") || err != nil && !strings.Contains(err.Error(), "is the proxy itself") {
 			t.Errorf("%+v: %v", row, err)
 		}
@@ -90,7 +91,7 @@ func TestWordsOfOthers(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := config.Load(config.Sources{File: file, Environment: none}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: none}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
@@ -102,7 +103,7 @@ func TestWarningsForCheck(t *testing.T) {
 	if err := os.WriteFile(file, []byte("proxy: {listen: ':1'}\ntrusted_proxies: [0.0.0.0/0]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, warnings, err := config.LoadRuleOptions(config.Sources{File: file, Environment: none})
+	_, warnings, err := config.LoadRuleOptions(config.Sources{Doors: app.Sections(), File: file, Environment: none})
 	if err != nil || len(warnings) != 2 || warnings[0].Line != 1 || warnings[1].Line != 2 || warnings[1].Column != 18 {
 		t.Errorf("%v, %v", warnings, err)
 	}

@@ -23,15 +23,11 @@ type Queue struct {
 }
 
 // queueSettings are the keys of queues.
-func queueSettings() []setting {
-	return []setting{
-		{key: "queue.path", path: true, set: func(c *Config, v []string) error { c.Queue.Path = v[0]; return nil }},
-		one("queue.status_path", func(c *Config, v string) (err error) { c.Queue.StatusPath, err = statusPath(v); return err }),
-		one("queue.replicas", func(c *Config, v string) error {
-			n, err := wholeNumberFrom(v, 0, 100)
-			c.Queue.Replicas = int(n)
-			return err
-		}),
+func queueSettings() []Setting {
+	return []Setting{
+		Path("queue.path", func(c *Config) *string { return &c.Queue.Path }),
+		parsed("queue.status_path", func(c *Config) *string { return &c.Queue.StatusPath }, statusPath),
+		number("queue.replicas", func(c *Config) *int { return &c.Queue.Replicas }, 100),
 	}
 }
 

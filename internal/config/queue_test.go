@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
 
@@ -19,7 +20,7 @@ func TestQueueSettings(t *testing.T) {
 		{"queue.status_path", "/a//b", "", "is not a path"},
 		{"queue.replicas", "-1", "", "is not a whole number from 0 to 100"},
 	} {
-		got, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: map[string]string{c.key: c.value}})
+		got, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: map[string]string{c.key: c.value}})
 		switch {
 		case c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)):
 			t.Errorf("%s: %s: %v", c.key, c.value, err)

@@ -46,13 +46,13 @@ func (r *reader) mapping(n *yamltext.Node, prefix string) {
 func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 	path := prefix + key.Text
 	all := r.config.settings()
-	exact := slices.IndexFunc(all, func(s setting) bool { return s.key == path })
+	exact := slices.IndexFunc(all, func(s Setting) bool { return s.key == path })
 	if exact >= 0 && !isSection(path, value) {
 		r.config.note(path, place{line: value.Line, column: value.Column})
 		r.setting(&all[exact], key, value)
 		return
 	}
-	if slices.ContainsFunc(all, func(s setting) bool { return strings.HasPrefix(s.key, path+".") }) {
+	if slices.ContainsFunc(all, func(s Setting) bool { return strings.HasPrefix(s.key, path+".") }) {
 		if value.Kind != yamltext.Null {
 			r.config.note(path, place{key.Line, key.Column, true})
 			r.mapping(value, path+".")
@@ -72,7 +72,7 @@ func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 }
 
 // below returns the keys that may stand directly below prefix.
-func below(all []setting, prefix string) []string {
+func below(all []Setting, prefix string) []string {
 	var known []string
 	for _, s := range all {
 		if rest, ok := strings.CutPrefix(s.key, prefix); ok && rest != "" {
@@ -86,7 +86,7 @@ func below(all []setting, prefix string) []string {
 }
 
 // setting applies one value.
-func (r *reader) setting(s *setting, key, value *yamltext.Node) {
+func (r *reader) setting(s *Setting, key, value *yamltext.Node) {
 	nodes := []*yamltext.Node{value}
 	if s.list && value.Kind == yamltext.List {
 		nodes = value.Items
@@ -125,7 +125,7 @@ func (r *reader) setting(s *setting, key, value *yamltext.Node) {
 
 // pairs returns name=value for each pair of a mapping; nil if something in it is
 // wrong, or there is nothing in it.
-func (r *reader) pairs(s *setting, mapping *yamltext.Node) []*yamltext.Node {
+func (r *reader) pairs(s *Setting, mapping *yamltext.Node) []*yamltext.Node {
 	var nodes []*yamltext.Node
 	for _, field := range mapping.Pairs {
 		if !field.Value.IsScalar() || field.Value.Kind == yamltext.Null {

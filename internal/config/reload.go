@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -13,65 +14,31 @@ type Reload struct {
 	MaxLost int64
 }
 
-// defaultLost is the default of MaxLost.
-const defaultLost = 50
-
 // Share returns MaxLost, or its default.
-func (r *Reload) Share() int64 {
-	if r.MaxLost == 0 {
-		return defaultLost
-	}
-	return r.MaxLost
-}
+func (r *Reload) Share() int64 { return cmp.Or(r.MaxLost, 50) }
 
 // Guard is what happens to rules that lack a domain or many rules.
-type Guard uint8
+type Guard string
 
-// The ways.
+// The ways. Empty is GuardWarn.
 const (
 	// GuardWarn puts them in force with a warning.
-	GuardWarn Guard = iota
+	GuardWarn Guard = "warn"
 	// GuardRefuse leaves the old ones in force until somebody accepts them.
-	GuardRefuse
+	GuardRefuse Guard = "refuse"
 	// GuardOff puts them in force.
-	GuardOff
+	GuardOff Guard = Off
 )
 
-// String returns the name that the configuration uses.
-func (g Guard) String() string {
-	switch g {
-	case GuardWarn:
-		return "warn"
-	case GuardRefuse:
-		return "refuse"
-	case GuardOff:
-		return Off
-	}
-	return fmt.Sprintf("guard(%d)", uint8(g))
-}
-
-func parseGuard(v string) (Guard, bool) {
-	for _, g := range []Guard{GuardWarn, GuardRefuse, GuardOff} {
-		if g.String() == v {
-			return g, true
-		}
-	}
-	return 0, false
-}
-
-func reloadSettings() []setting {
-	return []setting{
-		one("reload.guard", func(c *Config, v string) (err error) {
-			c.Reload.Guard, err = choice(v, parseGuard, "warn", "refuse", "off")
-			return err
-		}),
-		one("reload.max_lost", func(c *Config, v string) error {
-			n, err := wholeNumber(strings.TrimSuffix(v, "%"), 100)
+func reloadSettings() []Setting {
+	return []Setting{
+		Word("reload.guard", func(c *Config) *Guard { return &c.Reload.Guard }, GuardWarn, GuardRefuse, GuardOff),
+		parsed("reload.max_lost", func(c *Config) *int64 { return &c.Reload.MaxLost }, func(v string) (int64, error) {
+			n, err := wholeNumber(strings.TrimSuffix(v, "%"), 1, 100)
 			if err != nil || !strings.HasSuffix(v, "%") {
-				return fmt.Errorf("%q is not a share from 1%% to 100%%", v)
+				return 0, fmt.Errorf("%q is not a share from 1%% to 100%%", v)
 			}
-			c.Reload.MaxLost = n
-			return nil
+			return n, nil
 		}),
 	}
 }

@@ -3,6 +3,7 @@ package config_test
 import (
 	"testing"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
 
@@ -23,7 +24,7 @@ func TestRedisProtocolExposed(t *testing.T) {
 		{map[string]string{"listen.resp": ":6380", "resp.password": "secret"}, false},
 		{map[string]string{"listen.resp": ":6380", "resp.tls.cert": "c", "resp.tls.key": "k", "resp.tls.client_ca": "ca"}, false},
 	} {
-		_, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: test.set})
+		_, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: test.set})
 		if (err != nil) != test.refused {
 			t.Errorf("%v: %v", test.set, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
 
@@ -34,7 +35,7 @@ func TestSettingsThatExcludeEachOther(t *testing.T) {
 		{"half true", map[string]string{"admin.pprof": "maybe"}, "neither true nor false"},
 	}
 	for _, row := range rows {
-		_, err := config.Load(config.Sources{NoFile: true, Environment: none, Flags: row.flags})
+		_, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: row.flags})
 		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, want %q", row.name, err, row.want)
 		}
@@ -50,7 +51,7 @@ func TestXDSTakesNoNoticeOfTheDefaultFolder(t *testing.T) {
 	if err := os.Mkdir(config.DefaultRules, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Load(config.Sources{NoFile: true, Environment: environment(map[string]string{
+	c, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: environment(map[string]string{
 		"HEADGATE_RULES_FROM": "xds", "HEADGATE_XDS_ADDRESS": "gateway:18001",
 	})})
 	if err != nil || c.RulesFrom != config.FromXDS || len(c.Rules) != 0 || c.XDS.Address != "gateway:18001" {
@@ -83,18 +84,18 @@ func TestXDSOfEnvoy(t *testing.T) {
 
 func TestSecretsDoNotShowThemselves(t *testing.T) {
 	const secret = "correct-horse-battery"
-	c, err := config.Load(config.Sources{NoFile: true, Environment: environment(map[string]string{"HEADGATE_ADMIN_TOKEN": secret})})
-	if err != nil || string(c.Admin.Token) != secret {
+	c, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: environment(map[string]string{"HEADGATE_ADMIN_TOKEN": secret})})
+	if err != nil || string(adminOf(c).Token) != secret {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "config", c, "token", c.Admin.Token)
-	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "config", c, "token", c.Admin.Token)
-	text, err := json.Marshal(c.Admin)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "config", c, "token", adminOf(c).Token)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "config", c, "token", adminOf(c).Token)
+	text, err := json.Marshal(adminOf(c))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, shown := range []string{log.String(), string(text), fmt.Sprintf("%v %+v %#v %s %q", c.Admin, c.Admin, c.Admin, c.Admin.Token, c.Admin.Token)} {
+	for _, shown := range []string{log.String(), string(text), fmt.Sprintf("%v %+v %#v %s %q", *adminOf(c), *adminOf(c), *adminOf(c), adminOf(c).Token, adminOf(c).Token)} {
 		if strings.Contains(shown, secret) {
 			t.Errorf("the secret is in %s", shown)
 		}
@@ -108,7 +109,7 @@ func TestSecretInTheFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("admin: {token: hunter2}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := config.Load(config.Sources{File: file, Environment: none})
+	_, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: none})
 	if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), ":1:16: admin.token") {
 		t.Errorf("%v", err)
 	}
@@ -126,7 +127,7 @@ func TestSyntaxHints(t *testing.T) {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := config.Load(config.Sources{File: name, Environment: none}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.Load(config.Sources{Doors: app.Sections(), File: name, Environment: none}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}

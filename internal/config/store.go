@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,26 +10,15 @@ import (
 )
 
 // Kind is which store keeps the counts.
-type Kind uint8
+type Kind string
 
-// The kinds.
+// The kinds. Empty is InMemory.
 const (
 	// InMemory is this process's own memory.
-	InMemory Kind = iota
+	InMemory Kind = "memory"
 	// InRedis is Redis or Valkey, which many processes share.
-	InRedis
+	InRedis Kind = "redis"
 )
-
-// String returns the name that the configuration uses: memory or redis.
-func (k Kind) String() string {
-	switch k {
-	case InMemory:
-		return "memory"
-	case InRedis:
-		return "redis"
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
 
 // Redis says where the servers are and how to use them. What is empty or 0 has
 // the default of store/redis.
@@ -76,27 +64,19 @@ const DefaultDenyCache = 16_384
 const leastStore = 1 << 20
 
 // storeSettings are the keys of the store.
-func storeSettings() []setting {
-	return append([]setting{
-		one("store", func(c *Config, v string) error { return c.Store.choose(v) }),
-		one("store.memory.max_keys", func(c *Config, v string) (err error) {
-			c.Store.Memory.MaxKeys, err = wholeNumber(v, math.MaxInt32)
-			return err
-		}),
-		one("store.memory.max_bytes", func(c *Config, v string) (err error) {
-			if c.Store.Memory.MaxBytes, err = size(v); err == nil && c.Store.Memory.MaxBytes < leastStore {
-				return &hinted{fmt.Sprintf("%s is less than 1MiB, in which hardly a key has a place", v), "write the unit, such as 256MiB"}
+func storeSettings() []Setting {
+	return append([]Setting{
+		One("store", func(c *Config, v string) error { return c.Store.choose(v) }),
+		Count("store.memory.max_keys", func(c *Config) *int64 { return &c.Store.Memory.MaxKeys }, math.MaxInt32),
+		parsed("store.memory.max_bytes", func(c *Config) *int64 { return &c.Store.Memory.MaxBytes }, func(v string) (int64, error) {
+			n, err := size(v)
+			if err == nil && n < leastStore {
+				err = &hinted{fmt.Sprintf("%s is less than 1MiB, in which hardly a key has a place", v), "write the unit, such as 256MiB"}
 			}
-			return err
+			return n, err
 		}),
-		{key: "store.memory.snapshot", path: true, set: func(c *Config, v []string) error {
-			c.Store.Memory.Snapshot = v[0]
-			return nil
-		}},
-		one("store.memory.snapshot_interval", func(c *Config, v string) (err error) {
-			c.Store.Memory.SnapshotInterval, err = duration(v, time.Second)
-			return err
-		}),
+		Path("store.memory.snapshot", func(c *Config) *string { return &c.Store.Memory.Snapshot }),
+		Duration("store.memory.snapshot_interval", func(c *Config) *time.Duration { return &c.Store.Memory.SnapshotInterval }, time.Second),
 	}, redisSettings()...)
 }
 
@@ -120,78 +100,49 @@ func (s *Store) choose(v string) error {
 	return nil
 }
 
-func redisSettings() []setting {
-	text := func(key string, field func(*Redis) *string) setting {
-		return redisOne(key, func(r *Redis, v string) error { *field(r) = v; return nil })
+// redisSettings are the keys of Redis; to set any of them chooses it.
+func redisSettings() []Setting {
+	const at = "store.redis."
+	lasting := func(key string, field func(*Redis) *time.Duration) Setting {
+		return Duration(at+key, field, time.Millisecond)
 	}
-	secret := func(key string, field func(*Redis) *Secret) setting {
-		return redisOne(key, func(r *Redis, v string) error { *field(r) = Secret(v); return nil })
-	}
-	lasting := func(key string, field func(*Redis) *time.Duration) setting {
-		return redisOne(key, func(r *Redis, v string) (err error) {
-			*field(r), err = duration(v, time.Millisecond)
-			return err
-		})
-	}
-	file := func(key string, field func(*Redis) *string) setting {
-		s := text(key, field)
-		s.path = true
-		return s
-	}
-	return []setting{
-		secret("url", func(r *Redis) *Secret { return &r.URL }),
-		{key: "store.redis.addresses", list: true, set: func(c *Config, v []string) error {
-			c.Store.Kind, c.Store.Redis.Addresses = InRedis, v
-			return nil
-		}},
-		redisOne("mode", func(r *Redis, v string) (err error) {
-			modes := []string{"standalone", "sentinel", "cluster"}
-			r.Mode, err = choice(v, func(v string) (string, bool) { return v, slices.Contains(modes, v) }, modes...)
-			return err
-		}),
-		text("master_name", func(r *Redis) *string { return &r.MasterName }),
-		text("username", func(r *Redis) *string { return &r.Username }),
-		secret("password", func(r *Redis) *Secret { return &r.Password }),
-		secretFile("password_file", func(r *Redis) *Secret { return &r.Password }),
-		text("sentinel_username", func(r *Redis) *string { return &r.SentinelUsername }),
-		secret("sentinel_password", func(r *Redis) *Secret { return &r.SentinelPassword }),
-		redisOne("db", func(r *Redis, v string) error {
-			n, err := wholeNumberFrom(v, 0, math.MaxInt32)
-			r.DB = int(n)
-			return err
-		}),
-		redisOne("tls", func(r *Redis, v string) (err error) { r.TLS, err = yesNo(v); return err }),
-		file("tls_ca", func(r *Redis) *string { return &r.CA }),
-		file("tls_cert", func(r *Redis) *string { return &r.Cert }),
-		file("tls_key", func(r *Redis) *string { return &r.Key }),
-		text("tls_server_name", func(r *Redis) *string { return &r.ServerName }),
-		text("prefix", func(r *Redis) *string { return &r.KeyPrefix }),
+	all := []Setting{
+		Text(at+"url", func(r *Redis) *Secret { return &r.URL }),
+		List(at+"addresses", func(r *Redis, v []string) error { r.Addresses = v; return nil }),
+		Word(at+"mode", func(r *Redis) *string { return &r.Mode }, "standalone", "sentinel", "cluster"),
+		Text(at+"master_name", func(r *Redis) *string { return &r.MasterName }),
+		Text(at+"username", func(r *Redis) *string { return &r.Username }),
+		Text(at+"password", func(r *Redis) *Secret { return &r.Password }),
+		SecretFile(at+"password_file", func(r *Redis, v string) error { r.Password = Secret(v); return nil }),
+		Text(at+"sentinel_username", func(r *Redis) *string { return &r.SentinelUsername }),
+		Text(at+"sentinel_password", func(r *Redis) *Secret { return &r.SentinelPassword }),
+		number(at+"db", func(r *Redis) *int { return &r.DB }, math.MaxInt32),
+		parsed(at+"tls", func(r *Redis) *bool { return &r.TLS }, yesNo),
+		Path(at+"tls_ca", func(r *Redis) *string { return &r.CA }),
+		Path(at+"tls_cert", func(r *Redis) *string { return &r.Cert }),
+		Path(at+"tls_key", func(r *Redis) *string { return &r.Key }),
+		Text(at+"tls_server_name", func(r *Redis) *string { return &r.ServerName }),
+		Text(at+"prefix", func(r *Redis) *string { return &r.KeyPrefix }),
 		lasting("timeout", func(r *Redis) *time.Duration { return &r.Timeout }),
-		redisOne("strict_atomic", func(r *Redis, v string) (err error) { r.StrictAtomic, err = yesNo(v); return err }),
-		redisOne("deny_cache", func(r *Redis, v string) error {
-			n, err := wholeNumberFrom(v, 0, 1<<24)
-			r.DenyCache = int(n)
-			return err
-		}),
+		parsed(at+"strict_atomic", func(r *Redis) *bool { return &r.StrictAtomic }, yesNo),
+		number(at+"deny_cache", func(r *Redis) *int { return &r.DenyCache }, 1<<24),
 		lasting("deny_cache_max_age", func(r *Redis) *time.Duration { return &r.DenyMaxAge }),
 		lasting("probe_after", func(r *Redis) *time.Duration { return &r.ProbeAfter }),
 		lasting("probe_every", func(r *Redis) *time.Duration { return &r.ProbeEvery }),
 	}
+	for i := range all {
+		set := all[i].set
+		all[i].set = func(c *Config, v []string) error {
+			c.Store.Kind = InRedis
+			return set(c, v)
+		}
+	}
+	return all
 }
 
-// redisOne is a setting of the Redis store; to set any of them chooses it.
-func redisOne(key string, set func(*Redis, string) error) setting {
-	return one("store.redis."+key, func(c *Config, v string) error {
-		c.Store.Kind = InRedis
-		return set(&c.Store.Redis, v)
-	})
-}
-
-// secretFile reads a secret from a file, as container platforms mount them.
-func secretFile(key string, field func(*Redis) *Secret) setting {
-	return secretFrom("store.redis."+key, func(c *Config, v string) error {
-		c.Store.Kind = InRedis
-		*field(&c.Store.Redis) = Secret(v)
-		return nil
-	})
+func yesNo(v string) (bool, error) {
+	if v != "true" && v != "false" {
+		return false, fmt.Errorf("%q is not true or false", v)
+	}
+	return v == "true", nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
 
@@ -74,7 +75,7 @@ func TestStore(t *testing.T) {
 		if err := os.WriteFile(file, []byte(tt.text+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := config.Load(config.Sources{File: file, Environment: environment(map[string]string{"HEADGATE_STORE": tt.variable})})
+		got, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: environment(map[string]string{"HEADGATE_STORE": tt.variable})})
 		if tt.wrong != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.wrong) {
 				t.Errorf("%s: error %v, want one with %q", tt.text, err, tt.wrong)
@@ -86,7 +87,7 @@ func TestStore(t *testing.T) {
 			continue
 		}
 		if diff := cmp.Diff(tt.redis, got.Store.Redis); diff != "" || got.Store.Kind != tt.kind {
-			t.Errorf("%s: kind %d, want %d\n%s", tt.text, got.Store.Kind, tt.kind, diff)
+			t.Errorf("%s: kind %s, want %s\n%s", tt.text, got.Store.Kind, tt.kind, diff)
 		}
 	}
 }

@@ -56,103 +56,52 @@ func (o *OTLP) Enabled() bool {
 const DefaultSample = 0.01
 
 // OTLPProtocol is how OTLP is transported.
-type OTLPProtocol uint8
+type OTLPProtocol string
 
 // The protocols.
 const (
 	// OTLPAuto is OTLPHTTP at port 4318, which is reserved for it, else
 	// OTLPGRPC.
-	OTLPAuto OTLPProtocol = iota
-	OTLPGRPC
-	OTLPHTTP
+	OTLPAuto OTLPProtocol = ""
+	OTLPGRPC OTLPProtocol = "grpc"
+	OTLPHTTP OTLPProtocol = "http"
 )
-
-// String returns the name that the configuration uses.
-func (p OTLPProtocol) String() string {
-	switch p {
-	case OTLPAuto:
-		return "auto"
-	case OTLPGRPC:
-		return "grpc"
-	case OTLPHTTP:
-		return "http"
-	}
-	return fmt.Sprintf("protocol(%d)", uint8(p))
-}
-
-func parseOTLPProtocol(v string) (OTLPProtocol, bool) {
-	for _, p := range []OTLPProtocol{OTLPGRPC, OTLPHTTP} {
-		if p.String() == v {
-			return p, true
-		}
-	}
-	return 0, false
-}
 
 // Callers says whether those who call decide that their traces are recorded.
-type Callers uint8
+type Callers string
 
-// The ways.
+// The ways. Empty is FollowCallers.
 const (
 	// FollowCallers records a trace if the caller does.
-	FollowCallers Callers = iota
+	FollowCallers Callers = "follow"
 	// SampleCallers records a share of those that callers record.
-	SampleCallers
+	SampleCallers Callers = "sample"
 )
 
-// String returns the name that the configuration uses.
-func (c Callers) String() string {
-	switch c {
-	case FollowCallers:
-		return "follow"
-	case SampleCallers:
-		return "sample"
-	}
-	return fmt.Sprintf("callers(%d)", uint8(c))
-}
-
-func parseCallers(v string) (Callers, bool) {
-	for _, c := range []Callers{FollowCallers, SampleCallers} {
-		if c.String() == v {
-			return c, true
-		}
-	}
-	return 0, false
-}
-
 // telemetrySettings are the keys of what is sent by OTLP.
-func telemetrySettings() []setting {
+func telemetrySettings() []Setting {
 	const at = "telemetry.otlp."
-	otlp := func(key string, set func(*OTLP, string) error) setting {
-		return one(at+key, func(c *Config, v string) error { return set(&c.Telemetry.OTLP, v) })
-	}
-	all := []setting{
-		otlp("endpoint", func(o *OTLP, v string) (err error) {
+	all := []Setting{
+		One(at+"endpoint", func(o *OTLP, v string) (err error) {
 			if o.Off = v == Off; !o.Off {
 				o.Endpoint, err = collector(v)
 			}
 			return err
 		}),
-		otlp("protocol", func(o *OTLP, v string) (err error) {
-			o.Protocol, err = choice(v, parseOTLPProtocol, OTLPGRPC.String(), OTLPHTTP.String())
-			return err
-		}),
-		{key: at + "headers", list: true, pairs: true, set: func(c *Config, v []string) error { return c.Telemetry.OTLP.addHeaders(v) }},
-		secretFrom(at+"headers_file", func(c *Config, v string) error { return c.Telemetry.OTLP.addHeaders(lines(v)) }),
-		{key: at + "signals", list: true, set: func(c *Config, v []string) error { return c.Telemetry.OTLP.choose(v) }},
-		otlp("traces.sample", func(o *OTLP, v string) (err error) { o.Sample, err = share(v); return err }),
-		otlp("traces.callers", func(o *OTLP, v string) (err error) {
-			o.Callers, err = choice(v, parseCallers, FollowCallers.String(), SampleCallers.String())
-			return err
-		}),
-		otlp("metrics.interval", func(o *OTLP, v string) (err error) { o.Interval, err = duration(v, time.Second); return err }),
-		otlp("service_name", func(o *OTLP, v string) error { o.ServiceName = v; return nil }),
-		{key: at + "resource", list: true, pairs: true, set: func(c *Config, v []string) (err error) {
-			c.Telemetry.OTLP.Resource, err = pairs(v)
-			return err
-		}},
+		Word(at+"protocol", func(o *OTLP) *OTLPProtocol { return &o.Protocol }, OTLPGRPC, OTLPHTTP),
+		List(at+"headers", (*OTLP).addHeaders),
+		SecretFile(at+"headers_file", func(o *OTLP, v string) error { return o.addHeaders(Lines(v)) }),
+		List(at+"signals", (*OTLP).choose),
+		parsed(at+"traces.sample", func(o *OTLP) *float64 { return &o.Sample }, share),
+		Word(at+"traces.callers", func(o *OTLP) *Callers { return &o.Callers }, FollowCallers, SampleCallers),
+		Duration(at+"metrics.interval", func(o *OTLP) *time.Duration { return &o.Interval }, time.Second),
+		Text(at+"service_name", func(o *OTLP) *string { return &o.ServiceName }),
+		List(at+"resource", func(o *OTLP, v []string) (err error) { o.Resource, err = pairs(v); return err }),
 	}
-	return append(all, clientSettings("telemetry.otlp.tls", func(c *Config) *UpstreamTLS { return &c.Telemetry.OTLP.TLS })...)
+	for i := range all {
+		all[i].pairs = all[i].key == at+"headers" || all[i].key == at+"resource"
+	}
+	return append(all, ClientTLS("telemetry.otlp.tls", func(o *OTLP) *UpstreamTLS { return &o.TLS })...)
 }
 
 // collector reads the URL of a collector.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
 
@@ -93,7 +94,7 @@ func TestTelemetry(t *testing.T) {
 		{"", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, `OTEL_EXPORTER_OTLP_PROTOCOL: "http/json" is not one of grpc, http/protobuf`},
 	} {
 		file := write(t, tt.text)
-		c, err := config.Load(config.Sources{File: file, Environment: environment(tt.variables)})
+		c, err := config.Load(config.Sources{Doors: app.Sections(), File: file, Environment: environment(tt.variables)})
 		got := fmt.Sprint(err)
 		if err == nil {
 			got = at(c.Telemetry.OTLP)
@@ -102,7 +103,7 @@ func TestTelemetry(t *testing.T) {
 			t.Errorf("%s %v\ngot  %s\nwant %s", tt.text, tt.variables, got, tt.want)
 		}
 	}
-	c, err := config.Load(config.Sources{NoFile: true, Environment: environment(map[string]string{
+	c, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: environment(map[string]string{
 		ours + "ENDPOINT": "http://h:1", ours + "HEADERS": "A=b, c=d=e", ours + "RESOURCE": "team=x", ours + "TRACES_SAMPLE": "0",
 	})})
 	if err != nil {

@@ -70,14 +70,8 @@ func (c *Config) warnOfFile() {
 	}
 }
 
-// warnOfProxies warns of a proxy that a file has and that is not opened, and of
-// believing everybody.
+// warnOfProxies warns of believing everybody.
 func (c *Config) warnOfProxies() {
-	if c.File != "" && c.Proxy.Upstream == nil && c.Proxy.Listen != DefaultProxy && c.Proxy.Listen != Off {
-		c.Warnings = append(c.Warnings, &SourceError{
-			Source: "proxy.listen", Message: "there is no proxy, as it has no upstream", Hint: "set proxy.upstream",
-		})
-	}
 	for _, network := range c.TrustedProxies {
 		if network.Bits() == 0 {
 			c.Warnings = append(c.Warnings, &SourceError{

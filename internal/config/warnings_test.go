@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/app"
 	"github.com/headgate/headgate/internal/config"
 )
 
@@ -55,7 +56,7 @@ func TestWarnings(t *testing.T) {
 		},
 	} {
 		c, err := config.Load(config.Sources{
-			File: file("headgate.yaml", row.text, row.mode), Environment: none, Environ: func() []string { return row.environ },
+			Doors: app.Sections(), File: file("headgate.yaml", row.text, row.mode), Environment: none, Environ: func() []string { return row.environ },
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -23,21 +23,18 @@ import (
 
 // Door is what the process knows of a door.
 type Door struct {
-	// Name is what configuration, metrics, logs and documentation call it.
-	Name string
-	// Section declares its settings; empty for those that config has itself.
-	Section config.Section
+	// Section declares its settings, and its name: what configuration, metrics, logs
+	// and documentation call it. A door that is for operators takes connections
+	// however short of memory or descriptors the process is.
+	config.Section
 	// Speaks is what it is told by on the shared port, if the configuration puts
 	// it there.
 	Speaks oneport.Protocol
 	// ALPN are the protocols that it offers over TLS.
 	ALPN []string
-	// Reserved is for operators: its connections are not those of callers, and it
-	// takes them however short of memory or descriptors the process is.
-	Reserved bool
-	// Asks says that callers have to know a token or a password, so that wrong
+	// Tokens says that callers may have to know a token or a password, so that wrong
 	// ones are counted.
-	Asks bool
+	Tokens bool
 	// Keeps says that what callers keep in memory is bounded by Process.Room.
 	Keeps bool
 	// Policy finds the connections that make room for others.
@@ -50,9 +47,8 @@ type Door struct {
 	// Claims are the file descriptors that it wants besides those of its
 	// connections; nil for none.
 	Claims func(*config.Config) []Claim
-	// Check finds what would keep it from being opened, such as files that are
-	// not there; nil for nothing.
-	Check func(*config.Config) error
+	// CheckFiles finds files that would keep it from being opened; nil for none.
+	CheckFiles func(*config.Config) error
 	// Domain returns the domain whose rules it goes by, if its callers name none;
 	// nil if they do. It is asked anew for every set of rules.
 	Domain func(*config.Config, *rules.Ruleset) (string, error)

@@ -26,7 +26,7 @@ type Process struct {
 	// Name is the door's own, Settings what it has like all others, and Config
 	// all there is.
 	Name     string
-	Settings config.Door
+	Settings *config.Door
 	Config   *config.Config
 	// Version is that of the binary.
 	Version string
@@ -107,8 +107,8 @@ func (p *Process) Busy() bool { return p.Sheds(overload.Request) }
 
 // APITokens are those of the API, which asks for them over HTTP and gRPC.
 func (p *Process) APITokens() *token.Set {
-	tokens := make([]string, len(p.Config.API.Tokens))
-	for i, s := range p.Config.API.Tokens {
+	tokens := make([]string, len(p.Config.Tokens))
+	for i, s := range p.Config.Tokens {
 		tokens[i] = string(s)
 	}
 	return token.New(tokens...)

@@ -69,7 +69,7 @@ func Open(o Options) (*Store, []engine.Option, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Counts = o.Telemetry.Store(s.Counts, o.Config.Kind.String())
+	s.Counts = o.Telemetry.Store(s.Counts, string(cmp.Or(o.Config.Kind, config.InMemory)))
 	return s, about, nil
 }
 

@@ -32,12 +32,10 @@ import (
 // Options are what the door has to offer. What is not said to be optional is
 // required.
 type Options struct {
-	// Token is what callers have to know, if it is not empty.
-	Token string
+	// Settings are those of the door.
+	Settings
 	// Failures counts wrong tokens; nil for nobody.
 	Failures *token.Failures
-	// Pprof opens the profiler at /debug/pprof/.
-	Pprof bool
 
 	// Health answers /healthz and /readyz. Those that IsProbe tells need no
 	// token; others that go there, for details, do.
@@ -120,7 +118,7 @@ func guarded(o *Options, routes map[string]http.Handler) http.Handler {
 		inner.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 		inner.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	g := &guard{next: http.NewCrossOriginProtection().Handler(withNotFound(inner)), tokens: token.New(o.Token), failures: o.Failures}
+	g := &guard{next: http.NewCrossOriginProtection().Handler(withNotFound(inner)), tokens: token.New(string(o.Token)), failures: o.Failures}
 	outer := http.NewServeMux()
 	outer.Handle("/", g)
 	for _, path := range []string{"/healthz", "/readyz"} {

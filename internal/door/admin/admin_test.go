@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/admin"
 )
 
@@ -18,7 +19,7 @@ func says(text string) http.Handler {
 }
 
 func door(token string, pprof bool) http.Handler {
-	return admin.Guarded(admin.Options{Token: token, Pprof: pprof, Health: says("healthy")},
+	return admin.Guarded(admin.Options{Settings: admin.Settings{Token: config.Secret(token), Pprof: pprof}, Health: says("healthy")},
 		map[string]http.Handler{"GET /rlconfig": says("rules"), "/v1/keys": says("keys")})
 }
 

@@ -8,11 +8,13 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
+const name = "admin"
+
 // Door returns the door for operators. What it has to offer is made when it is
 // opened.
 func Door(offer func(*door.Process) Options) door.Door {
 	return door.Door{
-		Name: "admin", ALPN: []string{"h2", "http/1.1"}, Reserved: true, Asks: true, Keeps: true, Policy: netbound.ByStateThenRead,
+		Section: section(), ALPN: []string{"h2", "http/1.1"}, Tokens: true, Keeps: true, Policy: netbound.ByStateThenRead,
 		Open: func(p *door.Process) (door.Server, error) {
 			h, err := New(offer(p))
 			if err != nil {

@@ -19,10 +19,12 @@ import (
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
+const name = "api"
+
 // Door returns the door.
 func Door() door.Door {
 	return door.Door{
-		Name: "api", Speaks: oneport.HTTP, ALPN: []string{"h2", "http/1.1"}, Asks: true, Keeps: true,
+		Section: section(), Speaks: oneport.HTTP, ALPN: []string{"h2", "http/1.1"}, Tokens: true, Keeps: true,
 		Policy: netbound.ByStateThenRead, Open: open,
 	}
 }
@@ -35,7 +37,7 @@ func open(p *door.Process) (door.Server, error) {
 	})
 	handler := httpapi.New(httpapi.Options{
 		Engine: p.Engine, Ready: p.Ready, Clock: p.Clock, Logger: p.Logger, Clients: p.Clients, Dialect: c.Headers,
-		RateLimit: rls.Of(p).JSON(p.Room()), ForwardAuth: auth, WithoutExplain: !c.Explains(), Bodies: p.Room(),
+		RateLimit: rls.Of(p).JSON(p.Room()), ForwardAuth: auth, WithoutExplain: !Explains(c), Bodies: p.Room(),
 		Queue: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			queue.ServeStatus(w, r, p.Queue(), strings.TrimPrefix(r.URL.Path, "/v1/queue/"))
 		}),

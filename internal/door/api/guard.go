@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/httpapi"
@@ -60,7 +61,7 @@ func (g *guard) guarded(api http.Handler) http.Handler {
 // come by any name.
 func (g *guard) named(api http.Handler) http.Handler {
 	c := g.Config
-	names := hosts.New(hosts.Options{Known: c.API.Hosts, Strict: !c.StrangersReach() && g.known.Empty()})
+	names := hosts.New(hosts.Options{Known: config.Own[Settings](c).Hosts, Strict: config.IsLoopback(c.Reached(name).Address) && g.known.Empty()})
 	origins := http.NewCrossOriginProtection()
 	byToken := !g.known.Empty()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -7,6 +7,7 @@ package grpc
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/grpcapi"
 	"github.com/headgate/headgate/internal/door/grpcserver"
@@ -16,10 +17,12 @@ import (
 	"github.com/headgate/headgate/internal/transport/oneport"
 )
 
+const name = "grpc"
+
 // Door returns the door. It asks for the tokens of the API, but not Envoy.
 func Door() door.Door {
 	return door.Door{
-		Name: "grpc", Speaks: oneport.GRPC, ALPN: []string{"h2"}, Asks: true, Policy: netbound.ByRead,
+		Section: section(), Speaks: oneport.GRPC, ALPN: []string{"h2"}, Tokens: true, Policy: netbound.ByRead,
 		Open: func(p *door.Process) (door.Server, error) { return open(p), nil },
 	}
 }
@@ -31,7 +34,7 @@ type server struct {
 }
 
 func open(p *door.Process) *server {
-	c := &p.Config.GRPC
+	c := config.Own[Settings](p.Config)
 	limiter := grpcapi.New(grpcapi.Options{
 		Engine: p.Engine, Clock: p.Clock, Logger: p.Logger, Clients: p.Clients,
 		Dialect: p.Config.Headers, Tokens: p.APITokens(), Failures: p.Failures,

@@ -21,13 +21,15 @@ const (
 	toBackend  = "backend"
 )
 
+const name = "proxy"
+
 // Door returns the reverse proxy. If backend is not nil this process serves it
 // itself, in place of the upstream.
 func Door(backend http.Handler) door.Door {
 	return door.Door{
-		Name: "proxy", ALPN: []string{"h2", "http/1.1"}, Sends: true, Check: check, Domain: domain,
+		Section: section(), ALPN: []string{"h2", "http/1.1"}, Sends: true, CheckFiles: checkFiles, Domain: domain,
 		Claims: func(c *config.Config) []door.Claim {
-			claims := []door.Claim{{Name: toUpstream, Chosen: c.Proxy.MaxUpstream}}
+			claims := []door.Claim{{Name: toUpstream, Chosen: config.Own[Settings](c).MaxUpstream}}
 			if backend != nil {
 				claims = append(claims, door.Claim{Name: toBackend})
 			}
@@ -50,7 +52,7 @@ func open(p *door.Process, backend http.Handler) (door.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &p.Config.Proxy
+	c := config.Own[Settings](p.Config)
 	o := door.HTTPOptions{Endless: true, Cleartext: !c.NoCleartextHTTP2, PassOptions: true}
 	underscores, _ := ParseUnderscores(c.Underscores)
 	s := &served{process: p, to: to, Proxy: New(Options{
@@ -58,11 +60,8 @@ func open(p *door.Process, backend http.Handler) (door.Server, error) {
 		TrustedProxies: p.Config.TrustedProxies, Transport: p.Telemetry.Transport(to.transport), Clock: p.Clock,
 		Logger: p.Logger, Dialect: p.Config.Headers, TellTime: p.Config.DecisionTime, MaxWaiting: c.MaxWaiting, Paths: c.Paths,
 		StatusPath: p.Config.Queue.StatusPath, BodyTimeout: cmp.Or(p.Timeouts.Body, c.BodyTimeout),
-		ReadTimeout: o.Timeouts(p).Read, Abandoned: Abandoned{
-			Time: c.Abandoned.Timeout, Bytes: c.Abandoned.MaxBytes, Requests: c.Abandoned.MaxRequests,
-		},
-		Underscores: underscores, Strangers: c.Strangers, NoVia: c.NoVia,
-		CORS: CORS{Origins: c.CORS.Origins, PassPreflights: c.CORS.PassPreflights},
+		ReadTimeout: o.Timeouts(p).Read, Abandoned: c.Abandoned, Underscores: underscores, Strangers: c.Strangers, NoVia: c.NoVia,
+		CORS: c.CORS,
 	})}
 	o.Handler = p.Telemetry.Handler(door.Shedding(p.Sheds, overload.Request, s.Proxy), route)
 	if s.HTTP, err = door.NewHTTP(p, o); err != nil {
@@ -100,7 +99,7 @@ func (s *served) Reload() {
 // domain returns the domain whose rules the proxy goes by: the one that is
 // configured, or the only one there is.
 func domain(c *config.Config, rs *rules.Ruleset) (string, error) {
-	domain, domains := c.Proxy.Domain, rs.Domains()
+	domain, domains := config.Own[Settings](c).Domain, rs.Domains()
 	switch {
 	case len(domains) == 0:
 		return domain, nil

@@ -29,12 +29,13 @@ type upstream struct {
 // upstreamTimeout is how long it may take to reach an upstream by TLS.
 const upstreamTimeout = 10 * time.Second
 
-// check finds out whether the certificates are good.
-func check(c *config.Config) error {
-	if c.Proxy.UpstreamTLS == (config.UpstreamTLS{}) {
+// checkFiles finds out whether the certificates are good.
+func checkFiles(c *config.Config) error {
+	own := config.Own[Settings](c)
+	if own.UpstreamTLS == (config.UpstreamTLS{}) {
 		return nil
 	}
-	files := door.ClientFiles(&c.Proxy.UpstreamTLS)
+	files := door.ClientFiles(&own.UpstreamTLS)
 	if _, err := files.Load(); err != nil {
 		return door.CertificateError("proxy.upstream_tls", err)
 	}
@@ -49,10 +50,10 @@ func newUpstream(p *door.Process, backend http.Handler) (*upstream, error) {
 			return nil, err
 		}
 	} else {
-		u.reach(p.Config.Proxy.Upstream)
+		u.reach(config.Own[Settings](p.Config).Upstream)
 	}
 	u.transport.DialContext = u.bounded(p.Part(toUpstream), u.transport.DialContext)
-	if c := &p.Config.Proxy.UpstreamTLS; *c != (config.UpstreamTLS{}) {
+	if c := &config.Own[Settings](p.Config).UpstreamTLS; *c != (config.UpstreamTLS{}) {
 		var err error
 		if u.certificates, err = certs.LoadClient(door.ClientFiles(c), p.Logger.With("for", "upstream")); err != nil {
 			return nil, door.CertificateError("proxy.upstream_tls", err)
@@ -82,7 +83,7 @@ func (u *upstream) serve(p *door.Process, backend http.Handler) error {
 	if err != nil {
 		return err
 	}
-	own := &door.Process{Name: toBackend, Config: &config.Config{}, Logger: p.Logger, Timeouts: p.Timeouts}
+	own := &door.Process{Name: toBackend, Settings: new(config.Door), Config: &config.Config{}, Logger: p.Logger, Timeouts: p.Timeouts}
 	if u.backend, err = door.NewHTTP(own, door.HTTPOptions{Handler: backend, Endless: true}); err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -6,15 +6,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/transport/oneport"
 )
 
+const name = "resp"
+
 // Door returns the door of the Redis protocol.
 func Door() door.Door {
 	return door.Door{
-		Name: "resp", Speaks: oneport.RESP, Asks: true, Keeps: true, Counts: true,
+		Section: section(), Speaks: oneport.RESP, Tokens: true, Keeps: true, Counts: true,
 		Open: func(p *door.Process) (door.Server, error) { return open(p), nil },
 	}
 }
@@ -27,12 +30,12 @@ type served struct {
 }
 
 func open(p *door.Process) *served {
-	c := &p.Config.RESP
+	c := config.Own[Settings](p.Config)
 	s := &served{shared: p.Over != nil}
 	var told door.Seldom
 	s.Server = New(Options{
 		Engine: p.Engine, Store: p.Store, Clients: p.Clients, Clock: p.Clock, Logger: p.Logger,
-		Password: string(c.Password), MaxConnections: cmp.Or(p.Part(p.Name), int(c.MaxConnections)), IdleTimeout: c.IdleTimeout,
+		Password: string(c.Password), MaxConnections: cmp.Or(p.Part(p.Name), int(p.Settings.HTTP.MaxConnections)), IdleTimeout: c.IdleTimeout,
 		Version: p.Version, TLS: p.TLS, Buffers: p.Room(), Failures: p.Failures, Full: p.TooBusy, Busy: p.Busy,
 		// A health check that is set up wrong, or a page in a browser.
 		Misled: func(remote net.Addr) {

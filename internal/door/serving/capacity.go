@@ -53,7 +53,7 @@ func (d *Doors) claims() (names []string, list []overload.Claim) {
 		list = append(list, overload.Claim{Want: int(cmp.Or(chosen, maxConnections)), Chosen: chosen > 0})
 	}
 	for _, k := range d.kinds {
-		if k.Reserved || !k.set.Open() {
+		if k.Operators || !k.set.Open() {
 			continue
 		}
 		claim(k.Name, k.set.HTTP.MaxConnections)
@@ -71,7 +71,7 @@ func (d *Doors) claims() (names []string, list []overload.Claim) {
 // most of them.
 func (d *Doors) reserve(most int) (sum int) {
 	for _, k := range d.kinds {
-		if k.Reserved {
+		if k.Operators {
 			part := min(int(cmp.Or(k.set.HTTP.MaxConnections, maxReservedConnections)), most)
 			d.parts[k.Name] = part
 			sum += part
@@ -147,7 +147,7 @@ func (d *Doors) descriptorPressure() func() float64 {
 			if o.watched != nil {
 				failed += o.watched.Failed()
 			}
-			if o.Reserved {
+			if o.Operators {
 				continue
 			}
 			user, ok := o.server.(door.DescriptorUser)

@@ -25,7 +25,7 @@ func (d *Doors) Listen(ctx context.Context) error {
 			continue
 		}
 		err := d.listen(ctx, k, k.set.Address)
-		if k.Reserved && d.ReservedMayMove && k.set.Address == k.set.Default && errors.Is(err, syscall.EADDRINUSE) {
+		if k.Operators && d.OperatorsMayMove && k.set.Address == k.set.Default && errors.Is(err, syscall.EADDRINUSE) {
 			d.Logger.Warn("another process has the usual address of the admin door, so it is on a free port", "usual", k.set.Address)
 			err = d.listen(ctx, k, "127.0.0.1:0")
 		}
@@ -105,7 +105,7 @@ func (d *Doors) wrap(o *openDoor, l net.Listener) net.Listener {
 		return l
 	}
 	bounds := netbound.Options{Max: d.parts[o.Name], Logger: log, Policy: o.Policy}
-	if !o.Reserved {
+	if !o.Operators {
 		bounds.Busy = d.tooBusy
 	}
 	o.bound = netbound.New(l, bounds)
@@ -169,15 +169,9 @@ func (d *Doors) countedClient(addr netip.Addr) (netip.Prefix, bool) {
 	return d.Clients.Network(addr), true
 }
 
-// Shared is the port that several doors share. In the list it comes after those
-// that may be on it.
-func Shared() door.Door {
-	return door.Door{Name: config.DoorShared, ALPN: oneport.Protocols(), Policy: netbound.ByRead}
-}
-
 // openShared adds the doors that are behind the port.
 func (d *Doors) openShared(root *openDoor) {
-	d.port = oneport.New(root.listener, oneport.Options{TLS: root.encryption(), Timeout: d.Config.Shared.HandshakeTimeout})
+	d.port = oneport.New(root.listener, oneport.Options{TLS: root.encryption(), Timeout: config.Own[settings](d.Config).handshake})
 	for _, k := range d.kinds {
 		if d.Config.OnShared(k.Name) {
 			d.add(&openDoor{kind: k, listener: d.port.Listener(k.Speaks), over: root.bound, encrypted: root.encrypted})

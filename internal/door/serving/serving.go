@@ -43,9 +43,9 @@ type Options struct {
 	Clients *client.Resolver
 	// Life closes the doors at the end.
 	Life *lifetime.Lifetime
-	// ReservedMayMove opens a door for operators on any free port of this machine
+	// OperatorsMayMove opens a door for operators on any free port of this machine
 	// if its default address is taken.
-	ReservedMayMove bool
+	OperatorsMayMove bool
 	// Descriptors is how many file descriptors there may be; 0 asks the system.
 	Descriptors int
 	// Resources are what may run short, besides memory and descriptors; optional.
@@ -75,7 +75,7 @@ type Doors struct {
 // kind is a door, open or not, and what it has.
 type kind struct {
 	door.Door
-	set         config.Door
+	set         *config.Door
 	certificate *certs.Server          // nil if it has none
 	wrong       *token.Failures        // nil if it asks nobody
 	room        func() *membound.Bound // nil if callers keep nothing
@@ -103,7 +103,7 @@ func New(o Options) (*Doors, error) {
 	for _, listed := range o.List {
 		k := &kind{Door: listed, set: o.Config.Door(listed.Name)}
 		d.kinds = append(d.kinds, k)
-		if k.Asks {
+		if k.Tokens {
 			k.wrong = token.NewFailures(o.Logger.With("door", k.Name), o.Clock)
 		}
 		if k.Keeps { // made when it is asked for
@@ -111,12 +111,12 @@ func New(o Options) (*Doors, error) {
 				return membound.New(membound.Options{Most: d.roomOfADoor(), Client: d.countedClient})
 			})
 		}
-		if !k.Reserved && k.Name != config.DoorShared {
+		if !k.Operators && k.Name != config.DoorShared {
 			keys = append(keys, cmp.Or(k.set.Needs, k.set.Key))
 		}
-		closed = closed && (k.Reserved || !k.set.Open())
-		if k.set.Open() && k.Check != nil {
-			if err := k.Check(o.Config); err != nil {
+		closed = closed && (k.Operators || !k.set.Open())
+		if k.set.Open() && k.CheckFiles != nil {
+			if err := k.CheckFiles(o.Config); err != nil {
 				return nil, err
 			}
 		}

@@ -1,0 +1,393 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/base/nearest"
+)
+
+// Setting is one key, wherever its value comes from. [One] and its like make it
+// for a field of an S: the Config, a part of it, or what a door has of its own.
+type Setting struct {
+	// key is its path in the file, such as store.memory.max_keys.
+	key string
+	// list takes several values: a sequence in the file, elsewhere separated
+	// by commas.
+	list bool
+	// pairs makes the values name=value, which in the file may be a mapping.
+	pairs bool
+	// path holds names of files, which in the file are relative to it.
+	path bool
+	// rules has a say in how rules are read.
+	rules bool
+	// set takes the values; one, unless it is a list.
+	set func(c *Config, values []string) error
+}
+
+// ForRules returns the setting as one that has a say in how rules are read.
+func (s Setting) ForRules() Setting {
+	s.rules = true
+	return s
+}
+
+// variable returns the setting's name in the environment.
+func (s *Setting) variable() string { return variable(s.key) }
+
+func variable(key string) string { return ours + strings.ToUpper(strings.ReplaceAll(key, ".", "_")) }
+
+// apply sets a value that came from outside of the file.
+func (s *Setting) apply(c *Config, source, value string) error {
+	values := []string{value}
+	if s.list {
+		values = values[:0]
+		for part := range strings.SplitSeq(value, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				values = append(values, part)
+			}
+		}
+	}
+	c.forget(s.key)
+	if err := s.set(c, values); err != nil {
+		return sourceError(source, err)
+	}
+	return nil
+}
+
+// hinted is an error that knows what to do about it.
+type hinted struct{ message, hint string }
+
+func (e *hinted) Error() string { return e.message }
+
+// Hinted returns an error that says what is wrong with a value, and what to do
+// about it.
+func Hinted(message, hint string) error { return &hinted{message, hint} }
+
+func sourceError(source string, err error) error {
+	if h, ok := errors.AsType[*hinted](err); ok {
+		return &SourceError{Source: source, Message: h.message, Hint: h.hint}
+	}
+	return &SourceError{Source: source, Message: err.Error()}
+}
+
+// of returns the S of c.
+func of[S any](c *Config) *S {
+	for _, part := range [...]any{c, &c.Store.Redis, &c.XDS, &c.Telemetry.OTLP} {
+		if s, ok := part.(*S); ok {
+			return s
+		}
+	}
+	return Own[S](c)
+}
+
+// One is a setting with a single value, which set takes.
+func One[S any](key string, set func(s *S, value string) error) Setting {
+	return Setting{key: key, set: func(c *Config, values []string) error { return set(of[S](c), values[0]) }}
+}
+
+// List is a setting with several values.
+func List[S any](key string, set func(s *S, values []string) error) Setting {
+	return Setting{key: key, list: true, set: func(c *Config, values []string) error { return set(of[S](c), values) }}
+}
+
+// parsed is a setting that parse reads into a field.
+func parsed[S, T any](key string, field func(*S) *T, parse func(string) (T, error)) Setting {
+	return One(key, func(s *S, v string) (err error) {
+		*field(s), err = parse(v)
+		return err
+	})
+}
+
+// Text is a setting with any text.
+func Text[S any, T ~string](key string, field func(*S) *T) Setting {
+	return parsed(key, field, func(v string) (T, error) { return T(v), nil })
+}
+
+// Path is a setting with the name of a file.
+func Path[S any](key string, field func(*S) *string) Setting {
+	s := Text(key, field)
+	s.path = true
+	return s
+}
+
+// Flag is a setting that is true or false.
+func Flag[S any](key string, field func(*S) *bool) Setting { return parsed(key, field, boolean) }
+
+// Word is a setting with one of some words.
+func Word[S any, T ~string](key string, field func(*S) *T, words ...T) Setting {
+	names := make([]string, len(words))
+	for i, w := range words {
+		names[i] = string(w)
+	}
+	return Choice(key, field, func(v string) (T, bool) { return T(v), slices.Contains(names, v) }, names...)
+}
+
+// Choice is a setting with what parse makes of one of some words.
+func Choice[S, T any](key string, field func(*S) *T, parse func(string) (T, bool), words ...string) Setting {
+	return parsed(key, field, func(v string) (T, error) { return choice(v, parse, words...) })
+}
+
+// Count is a setting with a number from 1 to most.
+func Count[S any](key string, field func(*S) *int64, most int64) Setting {
+	return parsed(key, field, func(v string) (int64, error) { return wholeNumber(v, 1, most) })
+}
+
+// number is a setting with a number from 0 to most.
+func number[S any](key string, field func(*S) *int, most int64) Setting {
+	return parsed(key, field, func(v string) (int, error) {
+		n, err := wholeNumber(v, 0, most)
+		return int(n), err
+	})
+}
+
+// Duration is a setting with a duration of at least that.
+func Duration[S any](key string, field func(*S) *time.Duration, least time.Duration) Setting {
+	return parsed(key, field, func(v string) (time.Duration, error) { return duration(v, least) })
+}
+
+// DurationOrOff is a setting with a duration of at least a tenth of a second, or
+// off, which is negative.
+func DurationOrOff[S any](key string, field func(*S) *time.Duration) Setting {
+	return parsed(key, field, func(v string) (time.Duration, error) {
+		if v == Off {
+			return -1, nil
+		}
+		return duration(v, leastPeriod)
+	})
+}
+
+// leastPeriod is the shortest time that something may take.
+const leastPeriod = 100 * time.Millisecond
+
+// Period is a setting with a duration of at least a tenth of a second.
+func Period[S any](key string, field func(*S) *time.Duration) Setting {
+	return Duration(key, field, leastPeriod)
+}
+
+// Size is a setting with a number of bytes such as 512MiB.
+func Size[S any](key string, field func(*S) *int64) Setting { return parsed(key, field, size) }
+
+// MessageSize is a setting with the size of the largest message.
+func MessageSize[S any](key string, field func(*S) *int64) Setting {
+	return parsed(key, field, messageSize)
+}
+
+// Token is a setting with a token, by itself and by a file, whose key has _file at
+// its end.
+func Token[S any](key string, field func(*S) *Secret) []Setting {
+	set := func(s *S, v string) (err error) { *field(s), err = ParseToken(v); return err }
+	return []Setting{One(key, set), SecretFile(key+"_file", set)}
+}
+
+// maxSecret is the size of the largest file with a secret, in bytes.
+const maxSecret = 64 << 10
+
+// SecretFile reads a secret from a file, as container platforms mount them. A line
+// break at its end is not part of it.
+func SecretFile[S any](key string, set func(s *S, value string) error) Setting {
+	return Setting{key: key, path: true, set: func(c *Config, v []string) error {
+		f, err := os.Open(v[0])
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		if info, err := f.Stat(); err == nil {
+			c.warnOfSecret(key, v[0], info)
+		}
+		text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+		switch {
+		case err != nil:
+			return err
+		case len(text) > maxSecret:
+			return fmt.Errorf("%s: the file is larger than 64 KiB", v[0])
+		}
+		text = bytes.TrimRight(text, "\r\n")
+		if len(text) == 0 {
+			return fmt.Errorf("%s: the file is empty", v[0])
+		}
+		if err := set(of[S](c), string(text)); err != nil {
+			if h, ok := errors.AsType[*hinted](err); ok {
+				return &hinted{v[0] + ": " + h.message, h.hint}
+			}
+			return fmt.Errorf("%s: %w", v[0], err)
+		}
+		return nil
+	}}
+}
+
+func choice[T any](v string, parse func(string) (T, bool), words ...string) (T, error) {
+	t, ok := parse(v)
+	if !ok && strings.ContainsAny(v, ":@") { // a URL, and perhaps a password
+		return t, &hinted{"it is not one of " + strings.Join(words, ", "), ""}
+	}
+	if !ok {
+		return t, &hinted{fmt.Sprintf("%q is not one of %s%s", v, strings.Join(words, ", "), nearest.DidYouMean(v, words)), ""}
+	}
+	return t, nil
+}
+
+func wholeNumber(v string, least, most int64) (int64, error) {
+	n, err := strconv.ParseInt(strings.ReplaceAll(v, "_", ""), 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%q is not a whole number from %d to %d", v, least, most)
+	}
+	return n, nil
+}
+
+func boolean(v string) (bool, error) {
+	yes, err := strconv.ParseBool(v)
+	if err != nil {
+		return false, &hinted{fmt.Sprintf("%q is neither true nor false", v), ""}
+	}
+	return yes, nil
+}
+
+// OnOff reads on or off, or true or false.
+func OnOff(v string) (bool, error) {
+	switch v {
+	case "on":
+		return true, nil
+	case Off:
+		return false, nil
+	}
+	if yes, err := boolean(v); err == nil {
+		return yes, nil
+	}
+	return false, &hinted{fmt.Sprintf("%q is neither on nor off", v), ""}
+}
+
+// size reads a number of bytes such as 512MiB.
+func size(v string) (int64, error) {
+	digits := strings.TrimRight(v, "KMGTiBkb ")
+	unit := strings.TrimSpace(v[len(digits):])
+	factor, ok := map[string]int64{
+		"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
+	}[unit]
+	n, err := strconv.ParseInt(strings.ReplaceAll(digits, "_", ""), 10, 64)
+	if !ok || err != nil || n < 1 || n > (1<<50)/factor {
+		return 0, &hinted{fmt.Sprintf("%q is not a size", v), "write a number of bytes, or one with a unit such as 512MiB"}
+	}
+	return n * factor, nil
+}
+
+func messageSize(v string) (int64, error) {
+	n, err := size(v)
+	if err == nil && n > 64<<20 {
+		return 0, fmt.Errorf("%s is more than 64MiB", v)
+	}
+	return n, err
+}
+
+func duration(v string, least time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		return 0, &hinted{fmt.Sprintf("%q is not a duration", v), "write a number with a unit, such as 30s or 5m"}
+	}
+	if d < least {
+		return 0, fmt.Errorf("%s is too short, the least is %s", v, least)
+	}
+	return d, nil
+}
+
+// address checks host:port, or off.
+func address(v string) (string, error) {
+	if v == Off {
+		return Off, nil
+	}
+	const hint = `write host:port, such as 127.0.0.1:8080 or :8080, or "off"`
+	_, port, err := net.SplitHostPort(v)
+	if err != nil && strings.Contains(v, "@") { // perhaps behind a password
+		return "", &hinted{"it is not an address to listen on", hint}
+	}
+	if err != nil {
+		return "", &hinted{fmt.Sprintf("%q is not an address to listen on", v), hint}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 && port != "0" {
+		return "", &hinted{fmt.Sprintf("%q is not a port from 0 to 65535", port), hint}
+	}
+	return v, nil
+}
+
+// addressOrSocket checks host:port, unix:PATH, or off.
+func addressOrSocket(v string) (string, error) {
+	if socket, ok := strings.CutPrefix(v, UnixPrefix); ok {
+		if socket == "" {
+			return "", &hinted{"the unix socket has no path", "write unix:/run/headgate.sock"}
+		}
+		return v, nil
+	}
+	return address(v)
+}
+
+// networks reads CIDR networks and single addresses.
+func networks(values []string) ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, 0, len(values))
+	for _, v := range values {
+		p, err := netip.ParsePrefix(v)
+		if err != nil {
+			addr, errAddr := netip.ParseAddr(v)
+			if errAddr != nil || addr.Zone() != "" {
+				return nil, &hinted{fmt.Sprintf("%q is not a network", v), "write a network such as 10.0.0.0/8, or an address"}
+			}
+			p = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		if p.Masked() != p {
+			return nil, &hinted{fmt.Sprintf("%q has bits set outside of its prefix", v), "write " + p.Masked().String()}
+		}
+		if p.Addr().Is4In6() {
+			return nil, &hinted{fmt.Sprintf("%q is an IPv4 network in the clothes of IPv6", v), "write it as an IPv4 network"}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// HeaderName checks the name of a header field.
+func HeaderName(v string) (string, error) {
+	if strings.Trim(http.CanonicalHeaderKey(v), "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		return "", fmt.Errorf("%q is not the name of a header field", v)
+	}
+	return v, nil
+}
+
+// Shown quotes a URL or an address for an error, unless it may hold a password.
+func Shown(v string) string {
+	if strings.ContainsAny(v, "@?#") {
+		return "it"
+	}
+	return strconv.Quote(v)
+}
+
+// Lines returns those of a text that are not empty.
+func Lines(text string) []string {
+	var all []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// relativeTo resolves the names of files in a file.
+func relativeTo(folder string, names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = name
+		if !filepath.IsAbs(name) && !isURL(name) {
+			out[i] = filepath.Join(folder, name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,214 @@
+package proxy
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/request/reading"
+)
+
+// DefaultAddress is where the proxy listens if nobody says otherwise.
+const DefaultAddress = "127.0.0.1:8000"
+
+// Settings are those that no other door has.
+type Settings struct {
+	// Domain is that of its rules; if empty, the only one there is.
+	Domain string
+	// Upstream is where requests go, an URL of http, https, h2c (HTTP/2 without
+	// TLS) or unix (whose path is that of a socket); nil for no proxy.
+	Upstream *url.URL
+	// UpstreamTLS is how it is called if its URL says https.
+	UpstreamTLS config.UpstreamTLS
+	// Paths is what becomes of paths that servers may read differently.
+	Paths reading.Policy
+	// MaxWaiting is how many requests may wait in it at once, MaxUpstream how many
+	// connections to the upstream may be open; 0 is the default.
+	MaxWaiting, MaxUpstream int64
+	// BodyTimeout is how long a client may be silent in the middle of a body;
+	// 0 is its default, and less than that forever.
+	BodyTimeout time.Duration
+	// Abandoned is what is done for requests whose client has gone. A Time below 0
+	// is nothing at all.
+	Abandoned Abandoned
+	// Underscores is what becomes of header fields with one in their name: drop,
+	// allow or refuse; empty for its default.
+	Underscores string
+	// Strangers are the fields that only trusted proxies may send; nil for its
+	// default.
+	Strangers []string
+	// NoVia leaves out the Via field, NoCleartextHTTP2 HTTP/2 without TLS.
+	NoVia, NoCleartextHTTP2 bool
+	// CORS is for pages of other origins.
+	CORS CORS
+}
+
+// section declares the settings.
+func section() config.Section {
+	return config.Section{
+		Name: name, Key: "proxy.listen", Default: DefaultAddress, Public: true, OverHTTP: true, OnlyHTTP: true,
+		Needs: "proxy.upstream", Has: func(own any) bool { return own.(*Settings).Upstream != nil },
+		Own: func() any { return new(Settings) }, Settings: settings(), Check: checkSettings, Settle: settle,
+	}
+}
+
+func settings() []config.Setting {
+	onOff := func(key string, field func(*Settings) *bool) config.Setting {
+		return config.One(key, func(s *Settings, v string) error {
+			on, err := config.OnOff(v)
+			*field(s) = !on
+			return err
+		})
+	}
+	return append([]config.Setting{
+		config.Text("proxy.domain", func(s *Settings) *string { return &s.Domain }),
+		config.Count("proxy.max_upstream_connections", func(s *Settings) *int64 { return &s.MaxUpstream }, 1_000_000),
+		config.Choice("proxy.paths", func(s *Settings) *reading.Policy { return &s.Paths }, reading.ParsePolicy, "forward", "clean", "refuse"),
+		config.Count("proxy.max_waiting", func(s *Settings) *int64 { return &s.MaxWaiting }, 1_000_000),
+		config.DurationOrOff("proxy.body_timeout", func(s *Settings) *time.Duration { return &s.BodyTimeout }),
+		config.One("proxy.upstream", func(s *Settings, v string) (err error) { s.Upstream, err = parseUpstream(v); return err }).ForRules(),
+		config.DurationOrOff("proxy.abandoned.timeout", func(s *Settings) *time.Duration { return &s.Abandoned.Time }),
+		config.Size("proxy.abandoned.max_bytes", func(s *Settings) *int64 { return &s.Abandoned.Bytes }),
+		config.Count("proxy.abandoned.max_requests", func(s *Settings) *int64 { return &s.Abandoned.Requests }, 1_000_000),
+		config.Word("proxy.underscores", func(s *Settings) *string { return &s.Underscores }, "drop", "allow", "refuse").ForRules(),
+		config.List("proxy.trusted_headers", func(s *Settings, v []string) (err error) { s.Strangers, err = fieldNames(v); return err }),
+		onOff("proxy.via", func(s *Settings) *bool { return &s.NoVia }),
+		onOff("proxy.h2c", func(s *Settings) *bool { return &s.NoCleartextHTTP2 }),
+		config.List("proxy.cors.origins", func(s *Settings, v []string) (err error) { s.CORS.Origins, err = origins(v); return err }),
+		config.Choice("proxy.cors.preflights", func(s *Settings) *bool { return &s.CORS.PassPreflights },
+			func(v string) (bool, bool) { return v == "pass", v == "pass" || v == "count" }, "count", "pass"),
+	}, config.ClientTLS("proxy.upstream_tls", func(s *Settings) *config.UpstreamTLS { return &s.UpstreamTLS })...)
+}
+
+// settle says what the proxy knows of requests, and warns if a file means to have
+// one and there is none.
+func settle(c *config.Config) {
+	s, d := config.Own[Settings](c), c.Door(name)
+	c.RuleOptions.PlainFields = d.Open() && s.Underscores != "allow"
+	if c.File != "" && s.Upstream == nil && d.Address != DefaultAddress && d.Address != config.Off {
+		c.Warnings = append(c.Warnings, &config.SourceError{
+			Source: "proxy.listen", Message: "there is no proxy, as it has no upstream", Hint: "set proxy.upstream",
+		})
+	}
+}
+
+// checkSettings finds settings that make no sense together.
+func checkSettings(c *config.Config) (errs config.Errors) {
+	s := config.Own[Settings](c)
+	if err := checkUpstream(c.Door(name), s.Upstream); err != nil {
+		errs = append(errs, err)
+	}
+	u := &s.UpstreamTLS
+	switch {
+	case (u.Cert == "") != (u.Key == ""):
+		errs = append(errs, &config.SourceError{Source: "proxy.upstream_tls", Message: "a certificate needs its key, and a key its certificate", Hint: "set both cert and key"})
+	case *u != (config.UpstreamTLS{}) && s.Upstream != nil && s.Upstream.Scheme != "https":
+		errs = append(errs, &config.SourceError{Source: "proxy.upstream_tls", Message: "the upstream is called by http, without encryption", Hint: "write https:// in proxy.upstream"})
+	}
+	return errs
+}
+
+// fieldNames reads names of header fields; off alone is none.
+func fieldNames(values []string) ([]string, error) {
+	names := []string{}
+	if len(values) == 1 && values[0] == config.Off {
+		return names, nil
+	}
+	for _, v := range values {
+		name, err := config.HeaderName(v)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, http.CanonicalHeaderKey(name))
+	}
+	return names, nil
+}
+
+// origins reads origins of pages.
+func origins(values []string) ([]string, error) {
+	for _, v := range values {
+		if v == "*" {
+			continue
+		}
+		u, err := url.Parse(v)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != v || v != strings.ToLower(v) {
+			return nil, config.Hinted(fmt.Sprintf("%q is not an origin", v), `write one as browsers do, such as https://app.example, or "*"`)
+		}
+	}
+	return values, nil
+}
+
+// parseUpstream reads where requests go.
+func parseUpstream(v string) (*url.URL, error) {
+	const hint = "write a URL such as http://127.0.0.1:9000"
+	u, err := url.Parse(v)
+	if err != nil {
+		return nil, config.Hinted(fmt.Sprintf("%s is not a URL", config.Shown(v)), hint)
+	}
+	if socket, ok := strings.CutPrefix(v, config.UnixPrefix); ok {
+		socket = strings.TrimPrefix(socket, "//")
+		if !strings.HasPrefix(socket, "/") {
+			return nil, config.Hinted(fmt.Sprintf("%q is not the path of a socket", v), hint)
+		}
+		return &url.URL{Scheme: "unix", Path: socket}, nil
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c":
+		return nil, config.Hinted(fmt.Sprintf("%s does not begin with http:// or https://", config.Shown(v)), hint)
+	case u.Host == "" || u.Hostname() == "":
+		return nil, config.Hinted(fmt.Sprintf("%s has no host", config.Shown(v)), hint)
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, config.Hinted("an upstream has no user, query or fragment", hint)
+	}
+	return u, nil
+}
+
+// checkUpstream finds an upstream that is the proxy itself, as far as addresses
+// tell: each request would come back.
+func checkUpstream(d *config.Door, u *url.URL) error {
+	if !d.Open() || u.Scheme == "unix" {
+		return nil
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443"}[u.Scheme]
+		port = cmp.Or(port, "80")
+	}
+	own, ownPort, err := net.SplitHostPort(d.Address)
+	if err != nil || ownPort != port || port == "0" || !reaches(u.Hostname(), own) {
+		return nil
+	}
+	return &config.SourceError{
+		Source: "proxy.upstream", Message: fmt.Sprintf("%s is the proxy itself, by proxy.listen: requests would go round in circles", u.Host),
+		Hint: "name the address of the service behind the proxy, or let the proxy listen on another port",
+	}
+}
+
+// reaches reports whether who connects to host comes to whoever listens at own.
+func reaches(host, own string) bool {
+	to, here := hostAddress(host), hostAddress(own)
+	switch {
+	case strings.EqualFold(host, own):
+		return true
+	case !to.IsValid():
+		return false
+	case own == "" || here.IsUnspecified():
+		return (to.IsLoopback() || to.IsUnspecified()) && (own == "" || here.Is6() || to.Is4())
+	}
+	return to == here
+}
+
+// hostAddress returns the address that a host is without asking anybody.
+func hostAddress(host string) netip.Addr {
+	if strings.EqualFold(host, "localhost") {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	addr, _ := netip.ParseAddr(host)
+	return addr.Unmap()
+}
