@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/observe/telemetry"
+	"github.com/headgate/headgate/internal/transport/certs"
 )
 
 // flushFor is how much of the time to stop may go into sending what is left of
@@ -40,12 +41,11 @@ func (a *App) telemetryOptions() (*telemetry.Options, error) {
 	for name, value := range c.Headers {
 		o.Headers[name] = string(value)
 	}
-	if c.TLS == (config.UpstreamTLS{}) {
+	if c.TLS == (certs.ClientFiles{}) {
 		return o, nil
 	}
-	files := door.ClientFiles(&c.TLS)
 	var err error
-	if o.TLS, err = files.Load(); err != nil {
+	if o.TLS, err = c.TLS.Load(); err != nil {
 		return nil, door.CertificateError("telemetry.otlp.tls", err)
 	}
 	return o, nil

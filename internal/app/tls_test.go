@@ -24,6 +24,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door/api"
 	"github.com/headgate/headgate/internal/testkit/certtest"
+	"github.com/headgate/headgate/internal/transport/certs"
 )
 
 // everywhere opens all doors, with the TLS given.
@@ -208,12 +209,12 @@ func TestUpstreamTLS(t *testing.T) {
 	upstream.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // the strangers are expected
 	upstream.StartTLS()
 	defer upstream.Close()
-	right := config.UpstreamTLS{CA: a.CA(), Cert: cert, Key: key, ServerName: "upstream.internal"}
+	right := certs.ClientFiles{CA: a.CA(), Cert: cert, Key: key, ServerName: "upstream.internal"}
 	stranger, wrongName := right, right
 	stranger.CA, wrongName.ServerName = other.CA(), "other.internal"
 	for _, row := range []struct {
 		name string
-		tls  config.UpstreamTLS
+		tls  certs.ClientFiles
 		want int
 	}{{"right", right, 200}, {"another authority", stranger, 502}, {"another name", wrongName, 502}} {
 		f := run(t, loginRules, nil, func(c *config.Config) {

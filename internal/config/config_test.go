@@ -26,6 +26,7 @@ import (
 	"github.com/headgate/headgate/internal/door/resp"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/internal/transport/certs"
 	"github.com/headgate/headgate/internal/transport/proxyproto"
 )
 
@@ -88,7 +89,7 @@ func TestFullFile(t *testing.T) {
 		Telemetry: config.Telemetry{OTLP: config.OTLP{
 			Endpoint: &url.URL{Scheme: "https", Host: "otel.internal:4318", Path: "/base"}, Protocol: config.OTLPHTTP,
 			Headers: map[string]config.Secret{"x-tenant": "a, b=c", "authorization": "Bearer abc"},
-			TLS:     config.UpstreamTLS{CA: "testdata/tls/ca", ServerName: "s"}, NoMetrics: true,
+			TLS:     certs.ClientFiles{CA: "testdata/tls/ca", ServerName: "s"}, NoMetrics: true,
 			Sample: 0.5, Callers: config.SampleCallers, Interval: 30 * time.Second,
 			ServiceName: "gate", Resource: map[string]string{"deployment.environment.name": "test"},
 		}},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/base/nearest"
+	"github.com/headgate/headgate/internal/transport/certs"
 )
 
 // Telemetry is what the process tells to others of its own accord.
@@ -32,7 +33,7 @@ type OTLP struct {
 	// Headers go with every message, by name; they may be secret.
 	Headers map[string]Secret
 	// TLS is how the collector is called if its URL says https.
-	TLS UpstreamTLS
+	TLS certs.ClientFiles
 	// NoTraces and NoMetrics leave one of the two out.
 	NoTraces, NoMetrics bool
 	// Sample is the share of traces that are recorded, from 0 to 1, of those
@@ -101,7 +102,7 @@ func telemetrySettings() []Setting {
 	for i := range all {
 		all[i].pairs = all[i].key == at+"headers" || all[i].key == at+"resource"
 	}
-	return append(all, ClientTLS("telemetry.otlp.tls", func(o *OTLP) *UpstreamTLS { return &o.TLS })...)
+	return append(all, ClientTLS("telemetry.otlp.tls", func(o *OTLP) *certs.ClientFiles { return &o.TLS })...)
 }
 
 // collector reads the URL of a collector.
@@ -249,7 +250,7 @@ func (o *OTLP) check() error {
 		return &SourceError{Source: "telemetry.otlp." + key, Message: message, Hint: hint}
 	}
 	switch {
-	case o.TLS != UpstreamTLS{} && o.Endpoint != nil && o.Endpoint.Scheme == "http":
+	case o.TLS != certs.ClientFiles{} && o.Endpoint != nil && o.Endpoint.Scheme == "http":
 		return wrong("tls", "the endpoint begins with http://, so nothing is encrypted", "write https://"+o.Endpoint.Host)
 	case (o.TLS.Cert == "") != (o.TLS.Key == ""):
 		return wrong("tls", "a certificate needs its key, and a key its certificate", "set both, cert and key")

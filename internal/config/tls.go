@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"fmt"
 	"os"
+
+	"github.com/headgate/headgate/internal/transport/certs"
 )
 
 // TLS has the files that encrypt a door, and what is asked of its clients.
@@ -38,16 +40,6 @@ func (t *TLS) check(door string) error {
 	return nil
 }
 
-// UpstreamTLS is how an upstream is called by https.
-type UpstreamTLS struct {
-	// CA has the authorities that are believed; if empty, those of the system.
-	CA string
-	// Cert and Key say who we are, ServerName whom to expect if not the host.
-	Cert, Key, ServerName string
-	// MinVersion is as of TLS.
-	MinVersion uint16
-}
-
 // tlsSettings are the keys of the TLS of a door.
 func tlsSettings(door string) []Setting {
 	of := func(c *Config) *TLS { return &c.Door(door).TLS }
@@ -64,7 +56,7 @@ func tlsSettings(door string) []Setting {
 }
 
 // ClientTLS are the keys of how somebody else is called by TLS.
-func ClientTLS[S any](section string, of func(*S) *UpstreamTLS) []Setting {
+func ClientTLS[S any](section string, of func(*S) *certs.ClientFiles) []Setting {
 	return []Setting{
 		Path(section+".ca", func(s *S) *string { return &of(s).CA }),
 		Path(section+".cert", func(s *S) *string { return &of(s).Cert }),

@@ -41,23 +41,14 @@ type HTTPOptions struct {
 // Timeouts returns those of the door p: by what the process was made with, by
 // the configuration, by default.
 func (o *HTTPOptions) Timeouts(p *Process) Timeouts {
-	t := Timeouts{Header: cmp.Or(p.Timeouts.Header, 10*time.Second), Idle: cmp.Or(p.Timeouts.Idle, 2*time.Minute)}
-	if !o.Endless {
-		t.Read, t.Write = cmp.Or(p.Timeouts.Read, 10*time.Second), cmp.Or(p.Timeouts.Write, o.Write, 20*time.Second)
-	}
 	given, h := &p.Timeouts, &p.Settings.HTTP
-	for _, v := range []struct {
-		to           *time.Duration
-		given, wants time.Duration
-	}{
-		{&t.Header, given.Header, h.HeaderTimeout},
-		{&t.Read, given.Read, h.ReadTimeout},
-		{&t.Write, given.Write, h.WriteTimeout},
-		{&t.Idle, given.Idle, h.IdleTimeout},
-	} {
-		if v.given == 0 && v.wants > 0 {
-			*v.to = v.wants
-		}
+	t := Timeouts{
+		Header: cmp.Or(given.Header, h.HeaderTimeout, 10*time.Second), Idle: cmp.Or(given.Idle, h.IdleTimeout, 2*time.Minute),
+		Read: h.ReadTimeout, Write: h.WriteTimeout,
+	}
+	if !o.Endless {
+		t.Read = cmp.Or(given.Read, h.ReadTimeout, 10*time.Second)
+		t.Write = cmp.Or(given.Write, h.WriteTimeout, o.Write, 20*time.Second)
 	}
 	return t
 }

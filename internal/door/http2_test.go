@@ -51,7 +51,7 @@ func newBounded(t *testing.T, most int64) *bounded {
 		}
 	})
 	p := &Process{
-		Name: "api", Config: &config.Config{}, Logger: slog.New(slog.DiscardHandler), Timeouts: Timeouts{Read: time.Minute, Write: time.Minute},
+		Name: "api", Settings: new(config.Door), Config: &config.Config{}, Logger: slog.New(slog.DiscardHandler), Timeouts: Timeouts{Read: time.Minute, Write: time.Minute},
 		TLS: &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12},
 	}
 	server, err := NewHTTP(p, HTTPOptions{Handler: handler, Room: b.room})

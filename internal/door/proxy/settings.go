@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/request/reading"
+	"github.com/headgate/headgate/internal/transport/certs"
 )
 
 // DefaultAddress is where the proxy listens if nobody says otherwise.
@@ -25,7 +26,7 @@ type Settings struct {
 	// TLS) or unix (whose path is that of a socket); nil for no proxy.
 	Upstream *url.URL
 	// UpstreamTLS is how it is called if its URL says https.
-	UpstreamTLS config.UpstreamTLS
+	UpstreamTLS certs.ClientFiles
 	// Paths is what becomes of paths that servers may read differently.
 	Paths reading.Policy
 	// MaxWaiting is how many requests may wait in it at once, MaxUpstream how many
@@ -83,7 +84,7 @@ func settings() []config.Setting {
 		config.List("proxy.cors.origins", func(s *Settings, v []string) (err error) { s.CORS.Origins, err = origins(v); return err }),
 		config.Choice("proxy.cors.preflights", func(s *Settings) *bool { return &s.CORS.PassPreflights },
 			func(v string) (bool, bool) { return v == "pass", v == "pass" || v == "count" }, "count", "pass"),
-	}, config.ClientTLS("proxy.upstream_tls", func(s *Settings) *config.UpstreamTLS { return &s.UpstreamTLS })...)
+	}, config.ClientTLS("proxy.upstream_tls", func(s *Settings) *certs.ClientFiles { return &s.UpstreamTLS })...)
 }
 
 // settle says what the proxy knows of requests, and warns if a file means to have
@@ -108,7 +109,7 @@ func checkSettings(c *config.Config) (errs config.Errors) {
 	switch {
 	case (u.Cert == "") != (u.Key == ""):
 		errs = append(errs, &config.SourceError{Source: "proxy.upstream_tls", Message: "a certificate needs its key, and a key its certificate", Hint: "set both cert and key"})
-	case *u != (config.UpstreamTLS{}) && s.Upstream != nil && s.Upstream.Scheme != "https":
+	case *u != (certs.ClientFiles{}) && s.Upstream != nil && s.Upstream.Scheme != "https":
 		errs = append(errs, &config.SourceError{Source: "proxy.upstream_tls", Message: "the upstream is called by http, without encryption", Hint: "write https:// in proxy.upstream"})
 	}
 	return errs

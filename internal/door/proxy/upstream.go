@@ -32,11 +32,10 @@ const upstreamTimeout = 10 * time.Second
 // checkFiles finds out whether the certificates are good.
 func checkFiles(c *config.Config) error {
 	own := config.Own[Settings](c)
-	if own.UpstreamTLS == (config.UpstreamTLS{}) {
+	if own.UpstreamTLS == (certs.ClientFiles{}) {
 		return nil
 	}
-	files := door.ClientFiles(&own.UpstreamTLS)
-	if _, err := files.Load(); err != nil {
+	if _, err := own.UpstreamTLS.Load(); err != nil {
 		return door.CertificateError("proxy.upstream_tls", err)
 	}
 	return nil
@@ -53,9 +52,9 @@ func newUpstream(p *door.Process, backend http.Handler) (*upstream, error) {
 		u.reach(config.Own[Settings](p.Config).Upstream)
 	}
 	u.transport.DialContext = u.bounded(p.Part(toUpstream), u.transport.DialContext)
-	if c := &config.Own[Settings](p.Config).UpstreamTLS; *c != (config.UpstreamTLS{}) {
+	if c := &config.Own[Settings](p.Config).UpstreamTLS; *c != (certs.ClientFiles{}) {
 		var err error
-		if u.certificates, err = certs.LoadClient(door.ClientFiles(c), p.Logger.With("for", "upstream")); err != nil {
+		if u.certificates, err = certs.LoadClient(*c, p.Logger.With("for", "upstream")); err != nil {
 			return nil, door.CertificateError("proxy.upstream_tls", err)
 		}
 		u.transport.DialTLSContext = dialTLS(u.certificates.Dialer(u.transport.DialContext, "h2", "http/1.1"))
