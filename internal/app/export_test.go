@@ -36,7 +36,7 @@ func (a *App) SaveCounts() error { return a.store.Save() }
 // AdminRoutes are the patterns of the admin door.
 func (a *App) AdminRoutes() ([]string, error) {
 	p := a.process()
-	p.Room = func() *membound.Bound { return nil }
+	p.Config, p.Room = a.options.Config, func() *membound.Bound { return nil }
 	options := a.adminOptions(&p)
 	routes, err := admin.Routes(&options)
 	return slices.Sorted(maps.Keys(routes)), err
