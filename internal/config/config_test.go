@@ -115,7 +115,9 @@ func TestFullFile(t *testing.T) {
 	}
 	own := []any{*apiOf(got), *grpcOf(got), *respOf(got), *adminOf(got), *proxyOf(got)}
 	if diff := cmp.Diff([]any{
-		api.Settings{}, grpc.Settings{}, resp.Settings{Password: "secret", IdleTimeout: time.Minute},
+		api.Settings{},
+		grpc.Settings{},
+		resp.Settings{Password: "secret", IdleTimeout: time.Minute},
 		admin.Settings{Token: "0123456789abcdef", Pprof: true, Keys: admin.AutoKeys},
 		proxy.Settings{Domain: "api", Upstream: &url.URL{Scheme: "http", Host: "127.0.0.1:9000", Path: "/base"}},
 	}, own, cmpopts.IgnoreUnexported(proxy.CORS{})); diff != "" {

@@ -54,7 +54,10 @@ type Settings struct {
 func section() config.Section {
 	return config.Section{
 		Name: name, Key: "proxy.listen", Default: DefaultAddress, Public: true, OverHTTP: true, OnlyHTTP: true,
-		Needs: "proxy.upstream", Has: func(own any) bool { return own.(*Settings).Upstream != nil },
+		Needs: "proxy.upstream", Has: func(own any) bool {
+			s, ok := own.(*Settings)
+			return ok && s.Upstream != nil
+		},
 		Own: func() any { return new(Settings) }, Settings: settings(), Check: checkSettings, Settle: settle,
 	}
 }
