@@ -184,9 +184,11 @@ func TestWrongCertificates(t *testing.T) {
 		}, "shared.tls.cert"},
 		{func(c *config.Config) { proxyOf(c).UpstreamTLS.CA = none }, "proxy.upstream_tls.ca"},
 	} {
-		c := *f.config
-		row.change(&c)
-		_, err := app.New(app.Options{Config: &c, Logger: f.journal.logger()})
+		c := config.Closed(app.Sections())
+		c.Rules, proxyOf(c).Upstream = f.config.Rules, proxyOf(f.config).Upstream
+		c.Door("api").Address, c.Door("proxy").Address = "127.0.0.1:0", "127.0.0.1:0"
+		row.change(c)
+		_, err := app.New(app.Options{Config: c, Logger: f.journal.logger()})
 		if wrong, ok := errors.AsType[*config.SourceError](err); !ok || wrong.Source != row.source {
 			t.Errorf("%v, want %s", err, row.source)
 		}
