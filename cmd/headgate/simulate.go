@@ -40,7 +40,7 @@ func (f *logFlags) add(cmd *cobra.Command) {
 // begin makes f tell about logs and progress, and returns how to end that.
 func (f *logFlags) begin(s streams, paths []string) *logProgress {
 	f.Paths, f.Stdin = paths, s.in
-	p := &logProgress{paint: newPaint(s.err)}
+	p := &logProgress{overwritten: overwritten{paint: newPaint(s.err)}}
 	if f.quiet {
 		return p
 	}
@@ -69,9 +69,8 @@ func (f *logFlags) begin(s streams, paths []string) *logProgress {
 // logProgress is a line on a terminal: how much has been read, how fast, and
 // how long it still takes.
 type logProgress struct {
-	paint
+	overwritten
 	began, last time.Time
-	width       int
 }
 
 func (p *logProgress) show(n simulate.Progress) {
@@ -80,9 +79,7 @@ func (p *logProgress) show(n simulate.Progress) {
 		return
 	}
 	p.last = now
-	line := progressLine(n, now.Sub(p.began))
-	_, _ = fmt.Fprintf(p.w, "\r%-*s", p.width, line)
-	p.width = len([]rune(line))
+	p.write(progressLine(n, now.Sub(p.began)))
 }
 
 // progressLine is what is shown after some time.
@@ -97,14 +94,6 @@ func progressLine(n simulate.Progress, after time.Duration) string {
 	full := int(share * width)
 	left := time.Duration(float64(after) * (1 - share) / share).Round(time.Second)
 	return fmt.Sprintf("[%s%s] %3.0f %%  %s, %s left", strings.Repeat("=", full), strings.Repeat(" ", width-full), share*100, line, left)
-}
-
-// clear removes the line.
-func (p *logProgress) clear() {
-	if p.width > 0 {
-		_, _ = fmt.Fprintf(p.w, "\r%*s\r", p.width, "")
-		p.width = 0
-	}
 }
 
 // simulateFlags are the flags of simulate.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -163,8 +162,7 @@ func (f *testFlags) print(s streams, r offline.TestReport) error {
 // progress tells on a terminal how many requests have been made, once it takes
 // so long that somebody may wonder.
 type progress struct {
-	paint
-	shown    bool
+	overwritten
 	requests int
 	began    time.Time
 }
@@ -172,8 +170,8 @@ type progress struct {
 const patience = time.Second
 
 func newProgress(s streams) *progress {
-	p := &progress{paint: newPaint(s.err)}
-	if f, ok := s.err.(*os.File); ok && isTerminal(f) {
+	p := &progress{overwritten: overwritten{paint: newPaint(s.err)}}
+	if isTerminal(s.err) {
 		p.began = time.Now()
 	}
 	return p
@@ -184,14 +182,5 @@ func (p *progress) add(requests int) {
 	if p.began.IsZero() || time.Since(p.began) < patience {
 		return
 	}
-	p.shown = true
-	_, _ = fmt.Fprintf(p.w, "\r%d requests", p.requests)
-}
-
-// clear removes what add has written.
-func (p *progress) clear() {
-	if p.shown {
-		_, _ = fmt.Fprintf(p.w, "\r%20s\r", "")
-		p.shown = false
-	}
+	p.write(fmt.Sprintf("%d requests", p.requests))
 }

@@ -181,6 +181,25 @@ func (p paint) skipped(list []string) {
 	}
 }
 
+// overwritten is a line on a terminal that is written again and again.
+type overwritten struct {
+	paint
+	width int
+}
+
+func (o *overwritten) write(line string) {
+	_, _ = fmt.Fprintf(o.w, "\r%-*s", o.width, line)
+	o.width = len([]rune(line))
+}
+
+// clear removes the line.
+func (o *overwritten) clear() {
+	if o.width > 0 {
+		_, _ = fmt.Fprintf(o.w, "\r%*s\r", o.width, "")
+		o.width = 0
+	}
+}
+
 // printJSON prints v for machines and for people.
 func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)

@@ -1,10 +1,6 @@
 package top
 
-import (
-	"cmp"
-	"hash/maphash"
-	"slices"
-)
+import "hash/maphash"
 
 // Counter counts keys since it was made, without windows. It is not safe for
 // use by several goroutines at a time.
@@ -35,9 +31,6 @@ func (c *Counter) Top(n int) Top {
 		v := &s.slots[i]
 		out.Keys = append(out.Keys, Count{string(v.key), v.count, v.error})
 	}
-	slices.SortFunc(out.Keys, func(a, b Count) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Error, b.Error), cmp.Compare(a.Key, b.Key))
-	})
-	out.Keys = out.Keys[:min(n, len(out.Keys))]
+	out.Keys = first(out.Keys, n)
 	return out
 }

@@ -158,9 +158,14 @@ func (t *Tracker) Top(by By, at int64, n int) Top {
 			out.Keys = append(out.Keys, Count{string(v.key), v.count + now.bound(), v.error + now.bound()})
 		}
 	}
-	slices.SortFunc(out.Keys, func(a, b Count) int {
+	out.Keys = first(out.Keys, n)
+	return out
+}
+
+// first returns the n most frequent of list, in order.
+func first(list []Count, n int) []Count {
+	slices.SortFunc(list, func(a, b Count) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Error, b.Error), cmp.Compare(a.Key, b.Key))
 	})
-	out.Keys = out.Keys[:min(n, len(out.Keys))]
-	return out
+	return list[:min(n, len(list))]
 }

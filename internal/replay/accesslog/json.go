@@ -6,7 +6,6 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/headgate/headgate/internal/base/clip"
 )
@@ -375,8 +374,6 @@ func (s *scanner) checked(text string) (string, error) {
 				}
 			}
 			i++
-		case c >= utf8.RuneSelf:
-			plain = plain && true
 		}
 	}
 	if plain {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/clip"
@@ -162,21 +163,11 @@ func escape(text string) (string, int) {
 	if len(text) < 2 {
 		return text, len(text)
 	}
-	switch c := text[1]; c {
-	case '"', '\\', '/', '\'':
-		return text[1:2], 2
-	case 'n':
-		return "\n", 2
-	case 't':
-		return "\t", 2
-	case 'r':
-		return "\r", 2
-	case 'b':
-		return "\b", 2
-	case 'f':
-		return "\f", 2
-	case 'v':
-		return "\v", 2
+	const letters, meanings = `"\/'ntrbfv`, "\"\\/'\n\t\r\b\f\v"
+	if i := strings.IndexByte(letters, text[1]); i >= 0 {
+		return meanings[i : i+1], 2
+	}
+	switch text[1] {
 	case 'x', 'X':
 		if n, ok := hex(text[2:], 2); ok {
 			return string([]byte{byte(n)}), 4
@@ -206,18 +197,6 @@ func hex(text string, n int) (rune, bool) {
 	if len(text) < n {
 		return 0, false
 	}
-	var out rune
-	for i := range n {
-		c := text[i]
-		switch {
-		case c >= '0' && c <= '9':
-			c -= '0'
-		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			c = c | 0x20 - 'a' + 10
-		default:
-			return 0, false
-		}
-		out = out<<4 | rune(c)
-	}
-	return out, true
+	out, err := strconv.ParseUint(text[:n], 16, 32)
+	return rune(out), err == nil
 }

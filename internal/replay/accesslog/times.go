@@ -1,7 +1,6 @@
 package accesslog
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -232,7 +231,7 @@ func parseSpan(text string) (int64, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, errors.Join(errDuration)
+		return 0, errDuration
 	}
 	return d.Microseconds(), nil
 }

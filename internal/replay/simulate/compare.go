@@ -66,7 +66,7 @@ func newComparison() *comparison {
 }
 
 // add compares two verdicts on a request.
-func (c *comparison) add(_ int64, before, after *engine.Verdict) {
+func (c *comparison) add(before, after *engine.Verdict) {
 	switch {
 	case before.Allowed && after.Allowed:
 		c.same[1]++

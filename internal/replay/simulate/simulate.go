@@ -153,7 +153,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 			if w, err = candidate.decide(ctx, at, it.matched(1)); err != nil {
 				return err
 			}
-			compared.add(at, &v, &w)
+			compared.add(&v, &w)
 			w.Release()
 		}
 		v.Release()
