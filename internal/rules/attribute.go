@@ -32,25 +32,11 @@ const (
 
 // String returns the word that rules use, such as client_ip.
 func (k AttributeKind) String() string {
-	switch k {
-	case Other:
-		return "entry"
-	case Method:
-		return "method"
-	case Path:
-		return "path"
-	case Host:
-		return "host"
-	case ClientIP:
-		return "client_ip"
-	case Header:
-		return "header"
-	case Query:
-		return "query"
-	case Cookie:
-		return "cookie"
-	case JWT:
-		return "jwt"
+	if k <= JWT {
+		return [...]string{
+			Other: "entry", Method: "method", Path: "path", Host: "host",
+			ClientIP: "client_ip", Header: "header", Query: "query", Cookie: "cookie", JWT: "jwt",
+		}[k]
 	}
 	return fmt.Sprintf("attribute(%d)", uint8(k))
 }
@@ -73,17 +59,13 @@ const maxName = 256
 // is refused, and so is hash:, which only keys have (see [ParseKeyAttribute]);
 // any other colon belongs to the name of an entry.
 func ParseAttribute(text string) (Attribute, error) {
-	switch text {
-	case "":
+	if text == "" {
 		return Attribute{}, errors.New("the attribute is empty")
-	case "method":
-		return Attribute{Kind: Method}, nil
-	case "path":
-		return Attribute{Kind: Path}, nil
-	case "host":
-		return Attribute{Kind: Host}, nil
-	case "client_ip":
-		return Attribute{Kind: ClientIP}, nil
+	}
+	for k := Method; k <= ClientIP; k++ {
+		if text == k.String() {
+			return Attribute{Kind: k}, nil
+		}
 	}
 	if err := checkName(text); err != nil {
 		return Attribute{}, err
@@ -128,41 +110,26 @@ func NamedAttribute(kind AttributeKind, name string) (Attribute, error) {
 
 // String is the inverse of [ParseAttribute].
 func (a Attribute) String() string {
-	switch a.Kind {
-	case Other:
+	switch {
+	case a.Kind == Other:
 		return a.Name
-	case Header, Query, Cookie, JWT:
+	case a.Kind >= Header:
 		return a.Kind.String() + ":" + a.Name
-	case Method, Path, Host, ClientIP:
 	}
 	return a.Kind.String()
 }
 
 func namedKind(prefix string) (AttributeKind, bool) {
-	switch prefix {
-	case "header":
-		return Header, true
-	case "query":
-		return Query, true
-	case "cookie":
-		return Cookie, true
-	case "jwt":
-		return JWT, true
+	for k := Header; k <= JWT; k++ {
+		if prefix == k.String() {
+			return k, true
+		}
 	}
 	return 0, false
 }
 
 func exampleOf(kind AttributeKind) string {
-	switch kind {
-	case Header:
-		return "header:X-Api-Key"
-	case Query:
-		return "query:token"
-	case Cookie:
-		return "cookie:session"
-	case Other, Method, Path, Host, ClientIP, JWT:
-	}
-	return "jwt:sub"
+	return [...]string{Header: "header:X-Api-Key", Query: "query:token", Cookie: "cookie:session", JWT: "jwt:sub"}[kind]
 }
 
 // checkName refuses names that nothing could carry.

@@ -88,13 +88,8 @@ const (
 
 // String returns the word that rules use.
 func (a Abort) String() string {
-	switch a {
-	case AbortLargest:
-		return "largest"
-	case AbortEstimate:
-		return "estimate"
-	case AbortFixed:
-		return "fixed"
+	if a <= AbortFixed {
+		return [...]string{AbortLargest: "largest", AbortEstimate: "estimate", AbortFixed: "fixed"}[a]
 	}
 	return fmt.Sprintf("abort(%d)", uint8(a))
 }

@@ -41,18 +41,11 @@ const (
 
 // String returns the name that metrics and the API use, such as newly_refused.
 func (c Change) String() string {
-	switch c {
-	case SameAllowed:
-		return "same_allowed"
-	case SameRefused:
-		return "same_refused"
-	case NewlyRefused:
-		return "newly_refused"
-	case NewlyAllowed:
-		return "newly_allowed"
-	case NotCompared:
-		return "not_compared"
-	case Changes:
+	if c <= NotCompared {
+		return [...]string{
+			SameAllowed: "same_allowed", SameRefused: "same_refused",
+			NewlyRefused: "newly_refused", NewlyAllowed: "newly_allowed", NotCompared: "not_compared",
+		}[c]
 	}
 	return "unknown"
 }

@@ -28,11 +28,8 @@ const (
 
 // String returns the word that operators see: ban or limit.
 func (k Kind) String() string {
-	switch k {
-	case Ban:
-		return "ban"
-	case Limit:
-		return "limit"
+	if k <= Limit {
+		return [...]string{Ban: "ban", Limit: "limit"}[k]
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }

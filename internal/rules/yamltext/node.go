@@ -41,19 +41,8 @@ const (
 
 // String names the kind for messages.
 func (k Kind) String() string {
-	switch k {
-	case Null:
-		return "empty"
-	case Text:
-		return "text"
-	case Number:
-		return "a number"
-	case Bool:
-		return "true or false"
-	case List:
-		return "a list"
-	case Map:
-		return "a mapping"
+	if k <= Map {
+		return [...]string{Null: "empty", Text: "text", Number: "a number", Bool: "true or false", List: "a list", Map: "a mapping"}[k]
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
