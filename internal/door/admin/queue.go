@@ -1,10 +1,14 @@
 package admin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -248,4 +252,123 @@ func (d queues) change(change *queueAction) func(http.ResponseWriter, *http.Requ
 		}
 		writeJSON(w, &QueueChange{IDs: found})
 	}
+}
+
+// maxAuditIDs is how many queued requests an AuditEntry names.
+const maxAuditIDs = 20
+
+// queueSubject is what the audit says of queued requests to which the same was
+// done.
+type queueSubject struct{ domain, rule, before string }
+
+// queueSubjects looks up what is to be changed: afterwards it may be gone. Of
+// what cannot be found nothing is known.
+func queueSubjects(r *http.Request, q *queue.Queue, ids []string) (about map[string]queueSubject, keys map[string]string) {
+	about, keys = map[string]queueSubject{}, map[string]string{}
+	for _, id := range ids {
+		item, err := q.Find(r.Context(), id)
+		if err != nil {
+			continue
+		}
+		s := queueSubject{before: item.State.String()}
+		if e := item.Entry; e != nil {
+			s.domain, s.rule, keys[id] = e.Domain, e.Rule, e.Key
+		}
+		about[id] = s
+	}
+	return about, keys
+}
+
+// note takes down what was done to queued requests: a line of the log for
+// each, and in memory one for each rule, so that a thousand of them do not push
+// everything else out.
+func (d queues) note(r *http.Request, change *queueAction, ids []string, about map[string]queueSubject, keys map[string]string) {
+	by := whoAsks(r)
+	entries := map[queueSubject]*AuditEntry{}
+	var order []*AuditEntry
+	for _, id := range ids {
+		s := about[id]
+		e := entries[s]
+		if e == nil {
+			e = &AuditEntry{
+				T: d.Clock().UTC(), Action: change.name, By: by, Domain: s.domain, Rule: s.rule, Before: s.before, After: change.after,
+			}
+			entries[s], order = e, append(order, e)
+		}
+		if e.Count++; len(e.IDs) < maxAuditIDs {
+			e.IDs = append(e.IDs, id)
+		}
+		d.Log.Info("audit", "action", change.name, "by", by, "domain", s.domain, "rule", s.rule, "key", d.Keys.Text(keys[id]),
+			"id", id, "before", s.before, "after", change.after)
+	}
+	for _, e := range order {
+		d.audit.add(e)
+	}
+}
+
+// QueueDropKey is the body of POST /v1/queue/drop in place of ids: the names of a
+// rule and its key, as of POST /v1/keys/{action}.
+type QueueDropKey struct {
+	Domain string `json:"domain,omitempty"`
+	Rule   string `json:"rule,omitempty"`
+	Key    any    `json:"key"`
+}
+
+// ids reads a QueueChange.
+func (d queues) ids(_ context.Context, _ *queue.Queue, body []byte) ([]string, error) {
+	ids, err := readIDs(body)
+	if err != nil {
+		return nil, badKey(`the body must be {"ids":["…"]}: %v`, err)
+	}
+	return ids, nil
+}
+
+// idsOrKey reads a QueueChange or a QueueDropKey, of which it returns what is
+// kept of the key: at most maxItems, those that are pending first.
+func (d queues) idsOrKey(ctx context.Context, q *queue.Queue, body []byte) ([]string, error) {
+	var keyed struct{ Key json.RawMessage }
+	if json.Unmarshal(body, &keyed) != nil || keyed.Key == nil {
+		return d.ids(ctx, q, body)
+	}
+	action := KeyAction{Name: "drop"}
+	named, err := parseKeyBody(&action, body, d.Clock())
+	if err != nil {
+		return nil, badKey("%v", err)
+	}
+	targets, err := keys(d).targets(&action, named)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, state := range []queue.State{queue.Pending, queue.Dead} {
+		for i := 0; i < len(targets) && len(ids) < maxItems; i++ {
+			items, err := q.List(ctx, queue.Query{
+				State: state, Lane: &queue.Lane{Scope: targets[i].scope, Key: targets[i].key}, Limit: maxItems - len(ids),
+			})
+			if err != nil {
+				return nil, err
+			}
+			for j := range items {
+				ids = append(ids, items[j].Entry.ID)
+			}
+		}
+	}
+	return ids, nil
+}
+
+// readIDs reads a QueueChange.
+func readIDs(body []byte) ([]string, error) {
+	var want QueueChange
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&want); err != nil {
+		return nil, err
+	}
+	if decoder.More() {
+		return nil, errors.New("there is more behind it")
+	}
+	if len(want.IDs) == 0 || len(want.IDs) > maxItems || slices.Contains(want.IDs, "") {
+		return nil, fmt.Errorf("there must be from 1 to %d ids", maxItems)
+	}
+	return want.IDs, nil
 }

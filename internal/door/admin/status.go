@@ -1,12 +1,25 @@
 package admin
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/storing"
+	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/observe/top"
+	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
 )
 
@@ -83,4 +96,285 @@ func (d reports) status(w http.ResponseWriter, r *http.Request) {
 	s.Go, s.Rules, s.Candidate = runtime.Version(), statusOf(source, &read), d.Candidate != nil
 	s.Started, s.UptimeS = s.Started.UTC(), int64(d.Clock().Sub(s.Started)/time.Second)
 	writeJSON(w, s)
+}
+
+// live answers GET /v1/live.
+func (d reports) live(w http.ResponseWriter, r *http.Request) {
+	if onlyParameters(w, r) && !d.Live.Serve(w, r) {
+		answer.Problem(w, http.StatusServiceUnavailable, "too many live views are open")
+	}
+}
+
+// events answers GET /v1/events.
+func (d reports) events(w http.ResponseWriter, r *http.Request) {
+	if !onlyParameters(w, r, "domain", "rule", "outcome", "key", "sample") {
+		return
+	}
+	q := r.URL.Query()
+	f := metrics.Filter{
+		Domain: q.Get("domain"), Rule: q.Get("rule"), Outcome: q.Get("outcome"), Key: q.Get("key"), Sample: 1,
+	}
+	var known []string
+	for o := range engine.Outcomes {
+		known = append(known, o.String())
+	}
+	if f.Outcome != "" && !slices.Contains(known, f.Outcome) {
+		wrongParameter(w, "outcome", f.Outcome, known)
+		return
+	}
+	if text := q.Get("sample"); text != "" {
+		share, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(share > 0 && share <= 1) {
+			answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("sample is %q; it must be a number above 0, at most 1", text))
+			return
+		}
+		f.Sample = share
+	}
+	if !d.Events.Serve(w, r, f) {
+		answer.Problem(w, http.StatusServiceUnavailable, "too many are watching events already")
+	}
+}
+
+// logLevel answers GET /v1/log-level.
+func (d reports) logLevel(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, map[string]string{"level": levelName(d.LogLevel.Level())})
+}
+
+// setLogLevel answers PUT /v1/log-level, whose body is {"level":"debug"}.
+func (d reports) setLogLevel(w http.ResponseWriter, r *http.Request) {
+	body, ok := readBody(w, r)
+	if !ok {
+		return
+	}
+	var want struct {
+		Level string `json:"level"`
+	}
+	if err := decode(bytes.NewReader(body), &want); err != nil {
+		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf(`the body must be {"level":"debug"} or so: %v`, err))
+		return
+	}
+	names := []string{"debug", "info", "warn", "error"}
+	for i, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		if names[i] != want.Level {
+			continue
+		}
+		old := d.LogLevel.Level()
+		d.LogLevel.Set(level)
+		d.Log.Warn("log level set", "level", want.Level, "was", levelName(old))
+		d.logLevel(w, r)
+		return
+	}
+	wrongParameter(w, "level", want.Level, names)
+}
+
+// levelName is the name that the configuration uses.
+func levelName(l slog.Level) string {
+	switch {
+	case l < slog.LevelInfo:
+		return "debug"
+	case l < slog.LevelWarn:
+		return "info"
+	case l < slog.LevelError:
+		return "warn"
+	}
+	return "error"
+}
+
+const (
+	defaultTop = 20
+	// maxTop is how many keys of a rule are told at most, maxTopRules of how
+	// many rules.
+	maxTop      = 2 * top.Counters
+	maxTopRules = 100
+)
+
+// TopRules is the answer of GET /v1/top.
+type TopRules struct {
+	// Rules are those with the most requests first.
+	Rules []TopRule `json:"rules"`
+}
+
+// TopRule is the most frequent keys of one rule.
+type TopRule struct {
+	Domain string `json:"domain"`
+	Rule   string `json:"rule"`
+	By     string `json:"by"`
+	// ErrorBound is how often a key that is not told may have occurred.
+	ErrorBound int64 `json:"error_bound"`
+	// Total is all there were, Sampled how much of it was estimated.
+	Total   int64 `json:"total"`
+	Sampled int64 `json:"sampled"`
+	// Keys are in descending order.
+	Keys []TopKey `json:"keys"`
+}
+
+// TopKey is one key.
+type TopKey struct {
+	metrics.Key
+	// Count is at most Error too high, and never too low, unless some of it was
+	// estimated: then it is right on average.
+	Count int64 `json:"count"`
+	Error int64 `json:"error"`
+	// Share is that of Total, from 0 to 1.
+	Share float64 `json:"share"`
+}
+
+// top answers GET /v1/top.
+func (d reports) top(w http.ResponseWriter, r *http.Request) {
+	if !onlyParameters(w, r, "domain", "rule", "by", "n") {
+		return
+	}
+	q := r.URL.Query()
+	by, ok := top.ParseBy(cmp.Or(q.Get("by"), top.Refused.String()))
+	if !ok {
+		wrongParameter(w, "by", q.Get("by"), []string{top.Refused.String(), top.Active.String()})
+		return
+	}
+	n, ok := numberParameter(w, r, defaultTop, 1, maxTop)
+	if !ok {
+		return
+	}
+	list, problem := rulesNamed(d.Engine.Rules(), q.Get("domain"), q.Get("rule"))
+	if problem != "" {
+		answer.Problem(w, http.StatusNotFound, problem)
+		return
+	}
+	writeJSON(w, d.topOf(list, by, n))
+}
+
+// rulesNamed returns the rules of a domain with a name; an empty one stands for
+// any. The problem is set if there is no such domain or rule.
+func rulesNamed(rs *rules.Ruleset, domain, name string) (list []*rules.Rule, problem string) {
+	if domain != "" && !slices.Contains(rs.Domains(), domain) {
+		return nil, fmt.Sprintf("there is no domain %q%s", domain, nearestOf(domain, rs.Domains()))
+	}
+	var known []string
+	for _, r := range rs.Rules() {
+		if domain != "" && r.Domain != domain {
+			continue
+		}
+		known = append(known, r.Name)
+		if name == "" || r.Name == name {
+			list = append(list, r)
+		}
+	}
+	if name != "" && len(list) == 0 {
+		return nil, fmt.Sprintf("there is no rule %q%s", name, nearestOf(name, known))
+	}
+	return list, ""
+}
+
+func (d reports) topOf(list []*rules.Rule, by top.By, n int) *TopRules {
+	out := &TopRules{Rules: []TopRule{}}
+	now := d.Clock()
+	for _, r := range list {
+		t, ok := d.Metrics.Top(r, by, now, n)
+		if !ok || t.Total == 0 {
+			continue
+		}
+		out.Rules = append(out.Rules, TopRule{
+			Domain: r.Domain, Rule: r.Name, By: by.String(),
+			ErrorBound: t.Bound, Total: t.Total, Sampled: t.Sampled, Keys: d.topKeys(t.Keys, t.Total),
+		})
+	}
+	slices.SortStableFunc(out.Rules, func(a, b TopRule) int { return cmp.Compare(b.Total, a.Total) })
+	out.Rules = out.Rules[:min(len(out.Rules), maxTopRules)]
+	return out
+}
+
+// topKeys tells keys, of which there were so many in all.
+func (o *Options) topKeys(list []top.Count, total int64) []TopKey {
+	told := []TopKey{}
+	for _, k := range list {
+		told = append(told, TopKey{Key: o.Keys.Of(k.Key), Count: k.Count, Error: k.Error, Share: float64(k.Count) / float64(total)})
+	}
+	return told
+}
+
+// RuleStatus is one of the answer of GET /v1/rules.
+type RuleStatus struct {
+	Domain       string   `json:"domain"`
+	Name         string   `json:"name"`
+	File         string   `json:"file"`
+	Line         int      `json:"line"`
+	Limit        int64    `json:"limit"`
+	PeriodMS     int64    `json:"period_ms"`
+	Rate         string   `json:"rate"`
+	Algorithm    string   `json:"algorithm"`
+	Burst        int64    `json:"burst"`
+	Unlimited    bool     `json:"unlimited,omitempty"`
+	Key          []string `json:"key"`
+	Match        string   `json:"match"`
+	Mode         string   `json:"mode"`
+	Percent      int      `json:"percent"`
+	Action       string   `json:"action"`
+	OnStoreError string   `json:"on_store_error"`
+	Description  string   `json:"description,omitempty"`
+}
+
+// listRules answers GET /v1/rules.
+func (d reports) listRules(w http.ResponseWriter, r *http.Request) {
+	if !onlyParameters(w, r, "domain") {
+		return
+	}
+	domain := r.URL.Query().Get("domain")
+	out := struct {
+		Rules []RuleStatus `json:"rules"`
+	}{[]RuleStatus{}}
+	for _, rule := range d.Engine.Rules().Rules() {
+		if domain == "" || rule.Domain == domain {
+			out.Rules = append(out.Rules, ruleStatus(rule))
+		}
+	}
+	writeJSON(w, out)
+}
+
+func ruleStatus(r *rules.Rule) RuleStatus {
+	s := RuleStatus{
+		Domain: r.Domain, Name: r.Name, File: r.File, Line: r.Line, Rate: rateText(r.Limit),
+		Unlimited: r.Limit.IsUnlimited(), Key: []string{}, Match: r.Conditions(), Mode: r.Mode.String(), Percent: r.Percent,
+		Action: r.OnLimit.Action.String(), OnStoreError: r.OnStoreError.String(), Description: r.Description,
+	}
+	if !s.Unlimited {
+		s.Limit, s.PeriodMS, s.Burst = r.Limit.N(), r.Limit.Period().Milliseconds(), r.Limit.Capacity()
+		s.Algorithm = r.Limit.Algorithm().String()
+	}
+	for _, k := range r.Key {
+		s.Key = append(s.Key, k.String())
+	}
+	return s
+}
+
+// rateText writes a limit as rules do: 5/minute, 300/3h.
+func rateText(l headgate.Limit) string {
+	if l.Algorithm() == headgate.Concurrency {
+		l = headgate.Per(l.N(), l.Period())
+	}
+	rate, _, _ := strings.Cut(l.String(), " ")
+	if count, ok := strings.CutSuffix(rate, "/168h"); ok {
+		return count + "/week"
+	}
+	return rate
+}
+
+// RulesChange is the answer of POST /v1/rules/rollback and /v1/rules/accept.
+type RulesChange struct {
+	Rules   int `json:"rules"`
+	Domains int `json:"domains"`
+}
+
+// changeRules answers a request without contents, by which operators overrule
+// what the files say.
+func (d reports) changeRules(change func() error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !onlyParameters(w, r) || !emptyBody(w, r) {
+			return
+		}
+		if err := change(); err != nil {
+			answer.Problem(w, http.StatusConflict, err.Error())
+			return
+		}
+		stats := d.Engine.Rules().Stats()
+		writeJSON(w, RulesChange{Rules: stats.Rules, Domains: stats.Domains})
+	})
 }

@@ -1,3 +1,13 @@
+// Package rls is the rate limit service of Envoy:
+// envoy.service.ratelimit.v3.RateLimitService over gRPC, and POST /json, its
+// form in JSON. Proxies that speak it (Envoy, Istio, Envoy Gateway, Contour,
+// Emissary) use it in place of envoyproxy/ratelimit.
+//
+// Messages are read and written here, by hand and without allocating for each
+// field, since a decision takes less time than protobuf's reflection. Package
+// go-control-plane says what they mean: tests hold the two together.
+//
+// The contract is in docs/grpc.md.
 package rls
 
 import (
@@ -6,18 +16,22 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/grpcserver"
 	"github.com/headgate/headgate/internal/door/verdict"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/h2bound"
@@ -210,4 +224,68 @@ func (c *call) prepare() error {
 		c.parts = append(c.parts, p)
 	}
 	return nil
+}
+
+// Of returns the service of a process, which its doors over gRPC and HTTP have in
+// common.
+func Of(p *door.Process) *Service {
+	return door.Once(p, func() *Service {
+		c := p.Config
+		o := Options{
+			Engine: p.Engine, Clock: p.Clock, Logger: p.Logger, Clients: p.Clients, Dialect: c.Headers,
+			DynamicMetadata: c.Envoy.DynamicMetadata, Shadow: c.Envoy.ShadowMode, MaxAnswering: p.MaxRoom,
+		}
+		if c.Envoy.LegacyHeaders {
+			o.Legacy = &LegacyHeaders{
+				Limit: c.Envoy.LimitHeader, Remaining: c.Envoy.RemainingHeader, Reset: c.Envoy.ResetHeader,
+			}
+		}
+		s := New(o)
+		p.Register(s.collector())
+		return s
+	})
+}
+
+// collector tells what large requests take.
+func (s *Service) collector() prometheus.Collector {
+	c := &metrics.Asked{}
+	answering := c.Gauge("headgate_grpc_answering_bytes", "Bytes that large requests of gRPC and POST /json take while they are answered, estimated.")
+	refused := c.Counter("headgate_grpc_refused_total", "Large requests of gRPC and POST /json that were refused, as others took all of the memory for them for 5 s, or whose caller went away before.")
+	c.Ask(func(out chan<- prometheus.Metric) {
+		answering(out, float64(s.room.Held()))
+		refused(out, float64(s.room.Refused()))
+	})
+	return c
+}
+
+// Dump returns the handler of GET /rlconfig: the rules in force, one a line, as
+// domain, name, limit and what is special about them, for people.
+func Dump(current func() *rules.Ruleset) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		var b []byte
+		for _, r := range current().Rules() {
+			b = appendRule(b, r)
+		}
+		_, _ = w.Write(b) // a caller that went away has no use for the error
+	})
+}
+
+// appendRule appends the line of a rule.
+func appendRule(b []byte, r *rules.Rule) []byte {
+	b = fmt.Appendf(b, "%s.%s: %s", r.Domain, r.Name, r.Limit)
+	if r.LimitName != "" && r.LimitName != r.Name {
+		b = fmt.Appendf(b, ", name: %s", r.LimitName)
+	}
+	for _, name := range r.Replaces {
+		b = fmt.Appendf(b, ", replaces: %s", name)
+	}
+	if r.Mode == rules.Shadow {
+		b = append(b, ", shadow_mode: true"...)
+	}
+	if r.QuotaMode {
+		b = append(b, ", quota_mode: true"...)
+	}
+	return fmt.Appendf(b, " (%s)\n", r.Position())
 }

@@ -1,8 +1,11 @@
 package h2bound
 
 import (
+	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -248,3 +251,101 @@ func (c *Conn) Slow(_ time.Time, _ int64) int64 {
 	}
 	return (slow + answers*int64(oldest)) * c.bound.interval.Milliseconds()
 }
+
+// The frames of HTTP/2 that matter here, and their flags.
+const (
+	frameData         = 0x0
+	frameHeaders      = 0x1
+	frameReset        = 0x3
+	frameContinuation = 0x9
+
+	flagEndStream = 0x1
+
+	headSize    = 9
+	prefaceSize = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+)
+
+// head is what a frame begins with.
+type head struct {
+	kind, flags byte
+	stream      uint32
+	length      int
+}
+
+func (h head) ends() bool { return h.flags&flagEndStream != 0 }
+
+// frames finds the heads of frames in what is sent in one direction. It skips
+// what they hold.
+type frames struct {
+	skip int
+	head [headSize]byte
+	have int // of head
+}
+
+// next returns the first head that ends in p, and what follows it. It reports
+// false when p is used up.
+func (f *frames) next(p []byte) (h head, rest []byte, ok bool) {
+	for len(p) > 0 {
+		if f.skip > 0 {
+			n := min(f.skip, len(p))
+			f.skip -= n
+			p = p[n:]
+			continue
+		}
+		n := copy(f.head[f.have:], p)
+		p = p[n:]
+		if f.have += n; f.have < headSize {
+			break
+		}
+		f.have = 0
+		h = head{
+			length: int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2]),
+			kind:   f.head[3], flags: f.head[4],
+			stream: binary.BigEndian.Uint32(f.head[5:]) &^ (1 << 31),
+		}
+		f.skip = h.length
+		return h, p, true
+	}
+	return head{}, nil, false
+}
+
+type connKey struct{}
+
+// NewContext returns ctx for requests that come by c.
+func NewContext(ctx context.Context, c *Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// From returns the connection of the request with ctx, or nil if it does not
+// count.
+func From(ctx context.Context) *Conn {
+	c, _ := ctx.Value(connKey{}).(*Conn)
+	return c
+}
+
+// Owing serves by h, and counts what h writes until the client takes it.
+func Owing(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 2 {
+			if c := From(r.Context()); c != nil {
+				w = &owing{ResponseWriter: w, conn: c}
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+type owing struct {
+	http.ResponseWriter
+	conn *Conn
+}
+
+// Write implements http.ResponseWriter.
+func (o *owing) Write(p []byte) (int, error) {
+	o.conn.Owes(len(p))
+	defer o.conn.Owes(-len(p))
+	return o.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (o *owing) Unwrap() http.ResponseWriter { return o.ResponseWriter }
