@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"testing"
 	"time"
 
@@ -167,4 +168,41 @@ func TestAnsweredStreamsAreNotHeld(t *testing.T) {
 	if n := b.room.Evicted(); n != 0 {
 		t.Errorf("%d were closed", n)
 	}
+}
+
+// What is counted of a request is about what it takes: its goroutine, its header, its
+// body and its answer. (Both ends of its connection are in this process.)
+func TestStreamsTakeWhatIsCounted(t *testing.T) {
+	const conns, streams = 5, 200
+	for _, row := range []struct {
+		name, path string
+		body       int
+		whole      bool
+	}{
+		{"bodies that do not end", "/", 200, false},
+		{"answers that are not read", "/", 10, true},
+		{"small answers that are not read", "/small", 10, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBounded(t, 1<<30)
+			before := inUse()
+			for range conns {
+				b.flood(t, streams, row.path, make([]byte, row.body), row.whole)
+			}
+			for b.room.Held() < conns*streams*streamCost {
+				runtime.Gosched()
+			}
+			if taken, counted := inUse()-before, b.room.Held(); taken > 3*counted {
+				t.Errorf("%d bytes are in use, %d counted", taken, counted)
+			}
+		})
+	}
+}
+
+// inUse is the memory that no garbage collection gives back.
+func inUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
 }

@@ -58,57 +58,30 @@ func (s *Service) headers(v *engine.Verdict, at int64) []*headgatev1.Header {
 }
 
 func actionOf(o engine.Outcome) headgatev1.Action {
-	switch o {
-	case engine.Allowed, engine.ShadowRefused, engine.Outcomes:
-	case engine.Refused:
-		return headgatev1.Action_ACTION_REJECT
-	case engine.Delayed:
-		return headgatev1.Action_ACTION_DELAY
-	case engine.Queued:
-		return headgatev1.Action_ACTION_QUEUE
-	case engine.ShadowBanned:
-		return headgatev1.Action_ACTION_SHADOW_BAN
-	}
-	return headgatev1.Action_ACTION_ALLOW
+	return [engine.Outcomes]headgatev1.Action{
+		engine.Allowed: headgatev1.Action_ACTION_ALLOW, engine.ShadowRefused: headgatev1.Action_ACTION_ALLOW,
+		engine.Refused: headgatev1.Action_ACTION_REJECT, engine.Delayed: headgatev1.Action_ACTION_DELAY,
+		engine.Queued: headgatev1.Action_ACTION_QUEUE, engine.ShadowBanned: headgatev1.Action_ACTION_SHADOW_BAN,
+	}[o]
 }
 
 func reasonOf(r headgate.Reason) headgatev1.Reason {
-	switch r {
-	case headgate.OK:
-		return headgatev1.Reason_REASON_OK
-	case headgate.Limited:
-		return headgatev1.Reason_REASON_LIMITED
-	case headgate.TooLarge:
-		return headgatev1.Reason_REASON_TOO_LARGE
-	case headgate.FailOpen:
-		return headgatev1.Reason_REASON_FAIL_OPEN
-	case headgate.FailClosed:
-		return headgatev1.Reason_REASON_FAIL_CLOSED
-	case headgate.Fallback:
-		return headgatev1.Reason_REASON_FALLBACK
-	case headgate.Cached:
-		return headgatev1.Reason_REASON_CACHED
-	case headgate.NoLimit:
-		return headgatev1.Reason_REASON_UNLIMITED
-	case headgate.Banned:
-		return headgatev1.Reason_REASON_BANNED
-	case headgate.Shadow, headgate.Expired: // never of a verdict
-	}
-	return headgatev1.Reason_REASON_UNSPECIFIED
+	return [...]headgatev1.Reason{
+		headgate.OK: headgatev1.Reason_REASON_OK, headgate.Limited: headgatev1.Reason_REASON_LIMITED,
+		headgate.TooLarge: headgatev1.Reason_REASON_TOO_LARGE, headgate.FailOpen: headgatev1.Reason_REASON_FAIL_OPEN,
+		headgate.FailClosed: headgatev1.Reason_REASON_FAIL_CLOSED, headgate.Fallback: headgatev1.Reason_REASON_FALLBACK,
+		headgate.Cached: headgatev1.Reason_REASON_CACHED, headgate.NoLimit: headgatev1.Reason_REASON_UNLIMITED,
+		headgate.Banned: headgatev1.Reason_REASON_BANNED,
+		// Never of a verdict.
+		headgate.Shadow: headgatev1.Reason_REASON_UNSPECIFIED, headgate.Expired: headgatev1.Reason_REASON_UNSPECIFIED,
+	}[r]
 }
 
 func endingOf(e engine.Ending) headgatev1.Ending {
-	switch e {
-	case engine.Done:
-		return headgatev1.Ending_ENDING_DONE
-	case engine.Gone:
-		return headgatev1.Ending_ENDING_GONE
-	case engine.Expired:
-		return headgatev1.Ending_ENDING_EXPIRED
-	case engine.Settled:
-		return headgatev1.Ending_ENDING_SETTLED
-	}
-	return headgatev1.Ending_ENDING_UNSPECIFIED
+	return [...]headgatev1.Ending{
+		engine.Done: headgatev1.Ending_ENDING_DONE, engine.Gone: headgatev1.Ending_ENDING_GONE,
+		engine.Expired: headgatev1.Ending_ENDING_EXPIRED, engine.Settled: headgatev1.Ending_ENDING_SETTLED,
+	}[e]
 }
 
 func settlementOf(s *engine.Settlement) *headgatev1.Settlement {
