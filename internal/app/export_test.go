@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/admin"
 	"github.com/headgate/headgate/internal/transport/membound"
@@ -45,6 +46,9 @@ func (a *App) AdminRoutes() ([]string, error) {
 // CountLoopback takes this machine for a client like others. It is to be called
 // before Start.
 func (a *App) CountLoopback() { a.doors.Local = func(netip.Addr) bool { return false } }
+
+// Engine returns what decides.
+func (a *App) Engine() *engine.Engine { return a.engine }
 
 // HoldReloading keeps reloads waiting until the result is called.
 func (a *App) HoldReloading() (release func()) {

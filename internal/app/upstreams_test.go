@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -23,7 +24,7 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-var spellings = flag.Int("spellings", 300, "how many spellings of paths each server gets")
+var spellings = flag.Int("spellings", 300, "how many spellings of paths, and of values, each server gets")
 
 // What is protected is refused in whatever spelling; but each path of its own
 // may be asked for once.
@@ -193,6 +194,13 @@ type rawClient struct {
 // get returns the handler that says it was reached; empty for none.
 func (c *rawClient) get(t *testing.T, path string) string {
 	t.Helper()
+	res, _ := c.ask(t, "GET "+path+" HTTP/1.1\r\nHost: site.example\r\n\r\n")
+	return res.Header.Get("X-Handler")
+}
+
+// ask sends a request as it is. A server that closes without an answer gives none.
+func (c *rawClient) ask(t *testing.T, request string) (reply, string) {
+	t.Helper()
 	for try := 0; ; try++ {
 		if c.conn == nil {
 			conn, err := net.Dial("tcp", c.address)
@@ -202,24 +210,24 @@ func (c *rawClient) get(t *testing.T, path string) string {
 			_ = conn.SetDeadline(time.Now().Add(time.Hour))
 			c.conn, c.in = conn, bufio.NewReader(conn)
 		}
-		_, err := fmt.Fprintf(c.conn, "GET %s HTTP/1.1\r\nHost: site.example\r\n\r\n", path)
+		_, err := io.WriteString(c.conn, request)
 		var res *http.Response
 		if err == nil {
-			res, err = http.ReadResponse(c.in, &http.Request{Method: http.MethodGet}) //nolint:bodyclose // read does
+			res, err = http.ReadResponse(c.in, &http.Request{Method: http.MethodGet}) //nolint:bodyclose // its end is that of the connection, or the next answer
 		}
 		if err != nil {
 			_ = c.conn.Close()
 			if c.conn = nil; try < 2 {
 				continue // the server has closed it since
 			}
-			return "" // it closes without an answer
+			return reply{}, ""
 		}
-		read(t, res)
-		if res.Close {
+		body, err := io.ReadAll(res.Body)
+		if res.Close || err != nil { // of a request that is too large it may not read all
 			_ = c.conn.Close()
 			c.conn = nil
 		}
-		return res.Header.Get("X-Handler")
+		return reply{res.StatusCode, res.Header}, string(body)
 	}
 }
 
@@ -248,6 +256,7 @@ func startServeMux(t *testing.T) string {
 	for pattern, name := range map[string]string{"/exact": "exact", "/login": "login", "/login/": "login", "/v1/health": "health", "/v1/": "v1", "/": "other"} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Handler", name) })
 	}
+	mux.HandleFunc("/values/", answerValues)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return server.Listener.Addr().String()
@@ -314,6 +323,12 @@ func servePHP(t *testing.T, root, router string) string {
 		args = append(args, router)
 	}
 	command := exec.CommandContext(context.Background(), optional(t, "php"), args...)
+	return serveAt(t, address, command)
+}
+
+// serveAt starts a server, and returns its address when it listens there.
+func serveAt(t *testing.T, address string, command *exec.Cmd) string {
+	t.Helper()
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -325,6 +340,6 @@ func servePHP(t *testing.T, root, router string) string {
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-	t.Fatal("PHP does not listen")
+	t.Fatalf("%s does not listen", command.Path)
 	return ""
 }

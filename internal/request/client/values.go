@@ -20,7 +20,11 @@ type Values struct {
 	All []string
 	// Sure is how many are of the first kind.
 	Sure int
-	room [MaxValues + 1]string
+	// times is how often there is one.
+	times int
+	// lists is set if PHP makes a list of them.
+	lists bool
+	room  [MaxValues + 1]string
 }
 
 // First returns what every server finds first, and false if some find nothing.
@@ -33,6 +37,8 @@ func (v *Values) First() (string, bool) {
 
 // Others returns the values besides that of First.
 func (v *Values) Others() []string { return v.All[min(v.Sure, 1):] }
+
+func (v *Values) reset() { v.All, v.Sure, v.times, v.lists = v.room[:0], 0, 0, false }
 
 type reading uint8
 
@@ -73,9 +79,10 @@ const (
 // Query fills v with the values that a server may take from a URL's raw query for
 // that of the parameter name: of several, of one that is spelled otherwise (see
 // [spelling.SameName]), and with ; between parameters as well as within values.
-// Go leaves out what has a ; or a bad escape.
+// Go leaves out what has a ; or a bad escape. Of several Express makes a list, which
+// is none of them, but the text that it has in JavaScript.
 func (v *Values) Query(raw, name string) {
-	v.All, v.Sure = v.room[:0], 0
+	v.reset()
 	for n := 0; raw != ""; n++ {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
@@ -91,6 +98,18 @@ func (v *Values) Query(raw, name string) {
 		for part := range strings.SplitSeq(pair, ";") {
 			v.addPair(part, name, perhaps)
 		}
+	}
+	v.addJoined(",")
+}
+
+// addJoined adds what several occurrences are together.
+func (v *Values) addJoined(separator string) {
+	if v.times > 1 {
+		list := v.All
+		if len(list) == 1 {
+			list = []string{list[0], list[0]}
+		}
+		v.add(strings.Join(list, separator), perhaps)
 	}
 }
 
@@ -109,14 +128,22 @@ func (v *Values) addPair(pair, name string, best reading) {
 	if how == unread {
 		return
 	}
-	if best == perhaps || !spelling.IsEscaped(key) || !spelling.IsEscaped(value) {
+	if best == perhaps || !spelling.IsEscaped(key) || !spelling.IsEscaped(value) || spelling.IsNeedless(key, plain) {
 		how = perhaps
 	}
-	text := spelling.Parameter(value)
+	whole := spelling.Unescape(value, spelling.PlusIsSpace)
+	text := spelling.Trim(whole)
 	if text == "" && how == surely {
 		how = perhaps // Laravel has none then
 	}
+	v.times++
 	v.add(text, how)
+	if whole != text {
+		v.add(whole, perhaps) // to those who do not trim it
+	}
+	if spelling.IsNeedless(value, whole) {
+		v.add(value, perhaps)
+	}
 }
 
 // endsInBracket reports whether a value may be a part of the name: to qs, which
@@ -137,9 +164,10 @@ func readAs(key, name string) reading {
 
 // Cookie fills v with the values, as they were sent, that a server may take
 // for that of the cookie name. What they stand for says [spelling.Cookie].
-// Go leaves out those with bytes that are not to be in one.
+// Go leaves out those with bytes that are not to be in one, and PHP makes one text of
+// several lines, with commas between them.
 func (v *Values) Cookie(h http.Header, name string) {
-	v.All, v.Sure = v.room[:0], 0
+	v.reset()
 	n, all := 0, len(h["Cookie"])
 	for _, line := range h["Cookie"] {
 		all += strings.Count(line, ";")
@@ -149,27 +177,42 @@ func (v *Values) Cookie(h http.Header, name string) {
 			var pair string
 			pair, line, _ = strings.Cut(line, ";")
 			v.addDivided(pair, name)
-			key, value, ok := strings.Cut(textproto.TrimString(pair), "=")
-			if !ok {
-				continue
+			best := surely
+			if len(h["Cookie"]) > 1 || n >= usualParameters || all > usualCookies {
+				best = perhaps
 			}
-			plain := key
-			key, value = textproto.TrimString(key), textproto.TrimString(value)
-			how := readAs(key, name)
-			if len(plain) != len(key) && how == surely {
-				how = perhaps // with a space before the equals sign PHP has another name
-			}
-			if how == unread && strings.IndexByte(key, '%') >= 0 && readAs(spelling.Unescape(key, spelling.PlusIsPlus), name) != unread {
-				how = perhaps
-			}
-			if how == surely && (n >= usualParameters || all > usualCookies || !spelling.IsClearCookie(value)) {
-				how = perhaps
-			}
-			if how != unread {
-				v.add(value, how)
-			}
+			v.addCookie(strings.TrimLeft(pair, " \t"), name, best)
 		}
 	}
+	if v.lists {
+		v.Sure = 0
+	}
+}
+
+// addCookie adds the value of a cookie if it is of that name. It is read as best at
+// most.
+func (v *Values) addCookie(pair, name string, best reading) {
+	key, value, ok := strings.Cut(pair, "=")
+	plain, inner := textproto.TrimString(key), textproto.TrimString(value)
+	how := readAs(plain, name)
+	if how == unread && strings.IndexByte(plain, '%') >= 0 {
+		if plain = spelling.Unescape(plain, spelling.PlusIsPlus); readAs(plain, name) != unread {
+			how = perhaps
+		}
+	}
+	if how == unread {
+		return
+	}
+	v.lists = v.lists || how == perhaps && strings.IndexByte(plain, '[') >= 0
+	if len(inner) != len(value) { // not all trim it
+		v.add(value, perhaps)
+		how = perhaps
+	}
+	// Before a space PHP has another name, and to Node there has to be an equals sign.
+	if !ok || len(plain) != len(key) || !spelling.IsClearCookie(inner) {
+		how = perhaps
+	}
+	v.add(inner, min(how, best))
 }
 
 // addDivided adds the values in a pair that something other than a semicolon
@@ -216,9 +259,10 @@ func TooManyFields(h http.Header) bool {
 }
 
 // Header fills v with the values of a header field, by its canonical name: of
-// several lines, and of names that CGI writes alike.
+// several lines, which Node makes one of, and of names that CGI writes alike.
 func (v *Values) Header(h http.Header, name string) {
-	v.All, v.Sure = v.room[:0], 0
+	v.reset()
+	v.times = len(h[name])
 	for _, text := range h[name] {
 		v.add(text, surely)
 	}
@@ -229,6 +273,7 @@ func (v *Values) Header(h http.Header, name string) {
 			}
 		}
 	}
+	v.addJoined(", ")
 }
 
 // Query returns the first value of the parameter name in a URL's raw query that

@@ -1,13 +1,19 @@
 package httprequest
 
-import "strings"
+import (
+	"net/netip"
+	"strings"
+)
 
 // IsHost reports whether s has only what names, addresses and ports are made of.
 // Upstreams read other things each in their own way: of "a,b" in X-Forwarded-Host,
 // some take a and some b, and some decode %61.
 func IsHost(s string) bool {
-	if zone, ok := strings.CutPrefix(s, "["); ok { // %eth0 of an address
-		_, s, _ = strings.Cut(zone, "]")
+	if inner, ok := strings.CutPrefix(s, "["); ok {
+		inside, port, closed := strings.Cut(inner, "]")
+		address, zone, _ := strings.Cut(inside, "%") // %eth0
+		_, err := netip.ParseAddr(address)
+		return closed && err == nil && (port == "" || port[0] == ':') && IsHost(port) && IsHost(zone)
 	}
 	for i := range len(s) {
 		switch c := s[i]; {

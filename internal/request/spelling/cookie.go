@@ -27,10 +27,13 @@ func IsClearCookie(text string) bool {
 }
 
 // AppendCookies appends to dst what servers read in the value of a cookie that is
-// not clear, besides what [Cookie] says.
+// not clear, or spelled without a need, besides what [Cookie] says.
 func AppendCookies(dst []string, text string) []string {
 	if trimmed := trimLatin(text); trimmed != text {
 		dst = append(dst, Cookie(trimmed))
+	}
+	if IsNeedless(text, Cookie(text)) {
+		dst = append(dst, text)
 	}
 	text = strings.Trim(text, " \t")
 	if n := len(text); n > 1 && text[0] == '"' && text[n-1] == '"' {

@@ -94,17 +94,21 @@ func AppendCredentials(dst []string, text string) []string {
 			}
 		}
 		for word := range strings.FieldsFuncSeq(text, divides) {
+			if at := indexFold(word, "bearer"); at >= 0 { // some cut there
+				r.word(word[:at])
+				r.word(word[at+len("bearer"):])
+			}
 			if !r.word(word) {
 				break
 			}
 		}
-	case alone:
-		if len(word) > 2*len("Bearer ") {
-			r.word(word[len("Bearer "):]) // of those who cut off as much, whatever it is
-		}
+	case alone, pair:
 		r.word(word)
-	case pair:
-		r.word(word)
+	}
+	text = strings.Trim(text, " \t")
+	knownScheme := shape == parameters || scheme == "Bearer" || r.basic && isAnyLogin(word)
+	if !knownScheme && len(text) > len("Bearer ") {
+		r.add("Bearer " + bearer(text[len("Bearer "):], decoder{})) // of those who cut off as much, whatever it is
 	}
 	return r.list
 }
@@ -125,6 +129,9 @@ func (r *readings) add(one string) {
 
 // word adds what servers read in a word. It reports false if no more are needed.
 func (r *readings) word(word string) bool {
+	if word == "" {
+		return true
+	}
 	for _, d := range decoders() {
 		login := isLogin(word, d)
 		if r.basic || login {

@@ -34,18 +34,21 @@ type Reading struct {
 
 // Read returns how servers read a text that was sent.
 func (f Form) Read(sent string) Reading {
-	r, clear := Reading{Text: sent, form: f, sent: sent}, true
+	r := Reading{Text: sent, form: f, sent: sent}
 	switch f {
 	case Plain:
 	case InField:
-		r.Text, clear = Field(sent), IsClearField(sent)
+		r.Text, r.Clarity = Field(sent), ClarityOfField(sent)
 	case InCredentials:
 		r.Text, r.Clarity = Credentials(sent), ClarityOfCredentials(sent)
 	case InCookie:
-		r.Text, clear = Cookie(sent), IsClearCookie(sent)
-	}
-	if !clear {
-		r.Clarity = Unclear
+		r.Text = Cookie(sent)
+		switch {
+		case !IsClearCookie(sent):
+			r.Clarity = Unclear
+		case IsNeedless(sent, r.Text):
+			r.Clarity = Several
+		}
 	}
 	return r
 }

@@ -115,6 +115,29 @@ func IsEscaped(text string) bool {
 	}
 }
 
+// IsNeedless reports whether raw stands for text in a way for which nobody has a reason:
+// with escapes of letters and digits, or otherwise though text has nothing else. Not
+// all servers know all ways, so that to some raw is what it is.
+func IsNeedless(raw, text string) bool {
+	if raw == text {
+		return false
+	}
+	for i := 0; i+2 < len(raw); i++ {
+		if raw[i] == '%' && isHex(raw[i+1]) && isHex(raw[i+2]) && isUnreserved(hex(raw[i+1])<<4|hex(raw[i+2])) {
+			return true
+		}
+	}
+	for i := range len(text) {
+		if !isUnreserved(text[i]) {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// isUnreserved reports whether no encoder escapes c, nor puts a text of it in quotes.
+func isUnreserved(c byte) bool { return isNameByte(c) || c == '-' || c == '.' || c == '_' }
+
 // Plus says whether a + is a space.
 type Plus bool
 
@@ -139,37 +162,46 @@ func hex(c byte) byte {
 // some server takes for spaces around it, those of Unicode or, if text is none, those
 // of Latin-1; of a JWT with its signature in one form.
 func Field(text string) string {
-	text = trim(text)
+	text = Trim(text)
 	if beginsJWT(text) {
 		return signed(text, decoder{})
 	}
 	return text
 }
 
-// Parameter returns the value of a parameter in a query, unescaped and without spaces
-// around it, as Laravel reads it.
-func Parameter(text string) string { return trim(Unescape(text, PlusIsSpace)) }
-
-// IsClearField reports whether all servers read the value of such a field alike: of a
-// JWT what is base64 has nothing else in it.
-func IsClearField(text string) bool {
-	text = trim(text)
-	return !beginsJWT(text) || isClearSigned(text)
+// ClarityOfField says how far servers agree on the value of such a field: in what is
+// base64 of a JWT there is nothing else, and not all trim the same spaces.
+func ClarityOfField(text string) Clarity {
+	one := Trim(text)
+	switch {
+	case beginsJWT(one) && !isClearSigned(one):
+		return Unclear
+	case one != strings.Trim(text, " \t"):
+		return Several
+	}
+	return Clear
 }
 
 // AppendFields appends to dst what servers read in the value of a field that is not
 // clear, besides what [Field] says.
 func AppendFields(dst []string, text string) []string {
-	text = trim(text)
-	for _, p := range [...]padding{endsInPlace, endsNever} {
-		dst = append(dst, signed(text, decoder{padding: p}))
+	one := Trim(text)
+	if text = strings.Trim(text, " \t"); one != text {
+		dst = append(dst, text)
+	}
+	if beginsJWT(one) && !isClearSigned(one) {
+		for _, p := range [...]padding{endsInPlace, endsNever} {
+			dst = append(dst, signed(one, decoder{padding: p}))
+		}
 	}
 	return dst
 }
 
 func beginsJWT(text string) bool { return strings.HasPrefix(text, objectBegins) && isJWT(text) }
 
-func trim(text string) string {
+// Trim returns text without spaces around it and all else that shows nothing, as
+// Laravel reads parameters.
+func Trim(text string) string {
 	if text == "" || isGraphic(text[0]) && isGraphic(text[len(text)-1]) {
 		return text
 	}

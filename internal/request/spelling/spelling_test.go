@@ -116,14 +116,17 @@ func TestFields(t *testing.T) {
 	t.Parallel()
 	const token = "eyJh.e30.AAAAAAAAAAAAAAAAAAAAAA"
 	for text, clear := range map[string]bool{
-		"\xa0" + token: true, token + "==": true, token[:len(token)-1] + "P": true, token[:20] + "=" + token[20:]: false, token + "==junk": false, token[:20] + "!" + token[20:]: false,
+		"\xa0" + token: false, token + "==": true, token[:len(token)-1] + "P": true, token[:20] + "=" + token[20:]: false, token + "==junk": false, token[:20] + "!" + token[20:]: false,
 	} {
 		read := append([]string{spelling.Field(text)}, spelling.AppendFields(nil, text)...)
-		if spelling.IsClearField(text) != clear || !slices.Contains(read, token) {
+		if (spelling.ClarityOfField(text) == spelling.Clear) != clear || !slices.Contains(read, token) {
 			t.Errorf("%q: clear %v, read as %q", text, !clear, read)
 		}
 	}
-	if text := "Mozilla/5.0 (X11; 1.2)"; spelling.Field(text) != text || !spelling.IsClearField(text) {
+	if got := spelling.AppendFields(nil, "\xa01.2!"); !slices.Equal(got, []string{"\xa01.2!"}) {
+		t.Errorf("with a space of Latin-1: %q", got)
+	}
+	if text := "Mozilla/5.0 (X11; 1.2)"; spelling.Field(text) != text || spelling.ClarityOfField(text) != spelling.Clear {
 		t.Errorf("%q is changed", text)
 	}
 }
@@ -138,7 +141,10 @@ func TestReadingsOfWhatIsNotClear(t *testing.T) {
 		{`"r\eal\\\400"`, []string{`real\400`}},
 		{`"real\"`, []string{`real\`}},
 		{"\xa0real\v", []string{"real"}},
-		{"\xa0\"r%65al\"", []string{"real"}},
+		{"\xa0\"r%65al\"", []string{"real", "\xa0\"r%65al\""}},
+		{`"real"`, []string{`"real"`, "real"}},
+		{"r%65al", []string{"r%65al"}},
+		{"s%3Areal%20", nil},
 		{`r"eal`, nil},
 	} {
 		if got := spelling.AppendCookies(nil, row.sent); !slices.Equal(got, row.want) {
@@ -162,18 +168,20 @@ func TestReadingsOfWhatIsNotClear(t *testing.T) {
 		"Bearer h.p.c2ln=junk":       {"Bearer h.p.c2lnjunk", "Bearer junk"},
 		"Token t":                    {"Bearer t"},
 		"t":                          {"Bearer t"},
-		`Token token="t", nonce="n"`: {"Bearer t", "Bearer n"},
-		"Token token=t":              {"Bearer token=t", "Bearer t"},
-		"Token token=t;x1":           {"Bearer Token", "Bearer token=t", "Bearer t", "Bearer x1"},
-		"0123456sk_live_0123":        {"Bearer sk_live_0123", "Bearer 0123456sk_live_0123"},
+		`Token token="t", nonce="n"`: {"Bearer t", "Bearer n", `Bearer oken="t", nonce="n"`},
+		"Token token=t":              {"Bearer token=t", "Bearer t", "Bearer oken=t"},
+		"Token token=t;x1":           {"Bearer Token", "Bearer token=t", "Bearer t", "Bearer x1", "Bearer oken=t;x1"},
+		"0123456sk_live_0123":        {"Bearer 0123456sk_live_0123", "Bearer sk_live_0123"},
 		"a b c d e f g h i j k l":    {"Bearer a", "Bearer b", "Bearer c", "Bearer d", "Bearer e", "Bearer f", "Bearer g", "Bearer h", "Bearer i"},
-		"Basic real":                 {"Bearer real"},
-		"Foo YWI6Yw==":               {"Basic YWI6Yw==", "Bearer YWI6Yw=="},
+		"Basic real":                 {"Bearer real", "Bearer eal"},
+		"Foo YWI6Yw==":               {"Basic YWI6Yw==", "Bearer YWI6Yw==", "Bearer 6Yw=="},
 		"Bearer YWI6Yw":              {"Basic YWI6Yw=="},
-		"x1 Bearer: t, y":            {"Bearer x1", "Bearer Bearer:", "Bearer t", "Bearer y"},
-		"Bearer\xa0\xa0t":            {"Bearer Bearer", "Bearer t"},
-		`Digest a="Bearer t,"`:       {"Bearer Digest", "Bearer a=", "Bearer Bearer", "Bearer t"},
-		"Foo eyJh.e30.c2ln":          {"Bearer eyJh.e30.c2ln"},
+		"x1 Bearer: t, y":            {"Bearer x1", "Bearer :", "Bearer Bearer:", "Bearer t", "Bearer y", "Bearer er: t, y"},
+		"Bearer\xa0\xa0t":            {"Bearer Bearer", "Bearer t", "Bearer \xa0t"},
+		`Digest a="Bearer t,"`:       {"Bearer Digest", "Bearer a=", "Bearer Bearer", "Bearer t", "Bearer a=\"Bearer t,\""},
+		"Foo eyJh.e30.c2ln":          {"Bearer eyJh.e30.c2ln", "Bearer h.e30.c2ln"},
+		"Bearer|sk_live":             {"Bearer |sk_live", "Bearer Bearer|sk_live", "Bearer sk_live"},
+		"Bearer tBearer x":           {"Bearer Bearer", "Bearer t", "Bearer tBearer", "Bearer x"},
 	} {
 		if got := spelling.AppendCredentials(nil, text); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", text, got, want)
