@@ -124,7 +124,8 @@ func TestUnknownClientsShareOneCount(t *testing.T) {
 		{"/", []string{"X-Api-Key", "k"}, 404},
 		{"/?user=u", []string{"X-Api-Key", "k"}, 404},
 		{"/?user=u", []string{"X-Api-Key", "k", "Cookie", "session=s"}, 404},
-		{"/?user=u&user=v", []string{"X-Api-Key", "k", "X-Api-Key", "l", "Cookie", "session=s; session=t"}, 404},
+		{"/?user=u&user=v", []string{"X-Api-Key", "k", "X-Api-Key", "l", "Cookie", "session=s"}, 404},
+		{"/?user=u&user=v", []string{"X-Api-Key", "k", "X-Api-Key", "l", "Cookie", "session=s; session=t"}, 429}, // 18 keys
 		{"/?user=%75", []string{"X-Api-Key", "k", "Cookie", "a=b; session=s"}, 429},
 		{"/", []string{"X-Api-Key", ""}, 404}, // empty: a value, which all who send it share
 		{"/", []string{"X-Api-Key", ""}, 404},
