@@ -21,6 +21,9 @@ func (p *Parser) CheckEntry(at *yamltext.Node, a rules.Attribute) {
 	if a.Kind == rules.JWT && p.NoTokens {
 		p.refuseClaim(at, a)
 	}
+	if a.Kind == rules.Header && (strings.EqualFold(a.Name, "Transfer-Encoding") || strings.EqualFold(a.Name, "Trailer")) {
+		p.Warnf(at, "count by another attribute", "no request has %s: the server that reads the body takes it out", clip.Quote(a.String()))
+	}
 	if a.Kind == rules.Header && p.PlainFields {
 		p.warnOfOddField(at, a)
 	}

@@ -150,6 +150,19 @@ func TestFieldsThatTheProxyKeepsOut(t *testing.T) {
 	}
 }
 
+// TestFieldsThatServersTakeOut: what frames a request is no property of it that rules
+// see.
+func TestFieldsThatServersTakeOut(t *testing.T) {
+	t.Parallel()
+	for name, warns := range map[string]bool{"Transfer-Encoding": true, "trailer": true, "Host": false, "Content-Length": false} {
+		rs, problems := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - {name: a, key: ['header:" + name + "'], rate: 1/day}\n")})
+		got := diagnostic.Problems(problems).Error()
+		if rs == nil || warns != strings.Contains(got, "r.yaml:3:21: warning: no request has \"header:T") || !warns && got != "" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // TestBrokenRatesRepeatNothing: of a rule whose rate is wrong nobody knows what it
 // would repeat.
 func TestBrokenRatesRepeatNothing(t *testing.T) {
