@@ -313,6 +313,23 @@ func TestOneRequestDoesNotHoldAnothersKey(t *testing.T) {
 	}
 }
 
+// Where both keys of a request refuse it, it waits for the one that does so for
+// longer, and those of the other go when they may.
+func TestALongerRefusalHoldsItsOwnKey(t *testing.T) {
+	f := run(t, strings.Replace(keyedQueueRules, "rate: 1/minute", "rate: 2/30s\n    algorithm: fixed_window\n    anchor: first_request", 1),
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), inFile(t))
+	f.ordered(t, "victim", 2)
+	f.clock.advance(25 * time.Second)
+	f.ordered(t, "attacker", 2)
+	if diff := cmp.Diff([]int{202}, f.ordered(t, "attacker\nvictim", 1)); diff != "" {
+		t.Fatal(diff)
+	}
+	f.clock.advance(7 * time.Second)
+	if diff := cmp.Diff([]int{200, 200}, f.ordered(t, "victim", 2)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // What waits of a key that is banned is given up when its turn comes; it keeps no
 // places until its time is over.
 func TestBannedKeysDoNotWait(t *testing.T) {

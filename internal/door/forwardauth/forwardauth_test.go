@@ -299,6 +299,7 @@ func TestMisuse(t *testing.T) {
 		{"long method", "/v1/auth", []string{"X-Forwarded-Method: " + strings.Repeat("A", 65), uri}, "no method"},
 		{"absolute URI", "/v1/auth", []string{method, "X-Forwarded-Uri: http://evil.example/x"}, "begin with /"},
 		{"URL without scheme", "/v1/auth", []string{"X-Original-Method: GET", "X-Original-URL: //a/x"}, "http://"},
+		{"more parameters than net/http reads", "/v1/auth", []string{method, "X-Forwarded-Uri: /x?user=u" + strings.Repeat("&a", 10_000)}, "more than 10000 parameters"},
 		{"asterisk", "/v1/auth", []string{method, "X-Forwarded-Uri: *"}, "begin with /"},
 		{"space", "/v1/auth", []string{method, "X-Forwarded-Uri: /a b"}, "characters"},
 		{"fragment", "/v1/auth", []string{method, "X-Forwarded-Uri: /login#x"}, "characters"},

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/httprequest"
 	"github.com/headgate/headgate/internal/request/spelling"
 )
@@ -143,6 +144,9 @@ func splitURI(uri, method string) (path, query string, err error) {
 	path, query, _ = strings.Cut(uri, "?")
 	if _, err = url.PathUnescape(path); err != nil {
 		return "", "", errors.New("has a broken percent sign in its path")
+	}
+	if strings.Count(query, "&") >= client.MaxParameters {
+		return "", "", fmt.Errorf("has more than %d parameters", client.MaxParameters)
 	}
 	return path, query, nil
 }

@@ -119,8 +119,8 @@ func (p *Proxy) admissible(w http.ResponseWriter, r *http.Request) bool {
 		detail = "the host has something else than letters, digits, hyphens, dots and a port: names beyond ASCII have a form that begins with xn--"
 	case client.TooManyFields(r.Header):
 		status, detail = http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("the request has more than %d header fields", client.MaxFields)
-	case strings.Count(r.URL.RawQuery, "&") >= maxParameters:
-		detail = fmt.Sprintf("the query has more than %d parameters", maxParameters)
+	case strings.Count(r.URL.RawQuery, "&") >= client.MaxParameters:
+		detail = fmt.Sprintf("the query has more than %d parameters", client.MaxParameters)
 	case !httprequest.IsQuery(r.URL.RawQuery):
 		detail = "the query has a space, a control character or a #"
 	case !p.clean(r):
@@ -248,9 +248,6 @@ func isUsual(name string) bool {
 	}
 	return true
 }
-
-// maxParameters is how many parameters a query may have: Go reads none of more.
-const maxParameters = 10_000
 
 // aboutAll answers OPTIONS *, which is about the server as a whole (RFC 9110,
 // 9.3.7): about us, and not about any one resource of the upstream.

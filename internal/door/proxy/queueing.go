@@ -226,11 +226,11 @@ func (p *Proxy) queueing(ctx context.Context, v *engine.Verdict) *engine.Result 
 	return nil
 }
 
-// refused returns the key of v.Rule that refused: a request may have several, and
-// waits with others of this one.
+// refused returns the key of v.Rule that refused for longest: a request may have
+// several, and waits with others of this one.
 func refused(v *engine.Verdict) (key string) {
 	for _, r := range v.Results() {
-		if r.Rule == v.Rule && r.Enforced && !r.Decision.Allowed {
+		if r.Rule == v.Rule && r.Enforced && !r.Decision.Allowed && (key == "" || r.Decision.RetryAfter == v.Decision.RetryAfter) {
 			key = r.Key
 		}
 	}

@@ -224,7 +224,8 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 	}
 	p := queue.Permit{RetryAfter: v.Decision.RetryAfter}
 	for _, result := range v.Results() {
-		if result.Rule == v.Rule && result.Enforced && !result.Decision.Allowed {
+		longest := p.By.Rule == "" || result.Decision.RetryAfter == v.Decision.RetryAfter
+		if result.Rule == v.Rule && result.Enforced && !result.Decision.Allowed && longest {
 			p.By = queue.Claim{Rule: v.Rule.Name, Key: result.Key}
 			p.Own = v.Rule.Scope == r.Lane.Scope && result.Key == r.Lane.Key
 		}

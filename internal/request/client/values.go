@@ -245,6 +245,9 @@ func (v *Values) addDivided(pair, name string) {
 // divides reports whether c may stand between two cookies.
 func divides(c rune) bool { return c <= ' ' || c >= 0x7f || c == ',' }
 
+// MaxParameters is how many parameters a query may have: Go reads none of more.
+const MaxParameters = 10_000
+
 // MaxFields is how many header fields a request may have. Node reads 1000 and leaves
 // out the others without a word, among them what limits go by.
 const MaxFields = 500

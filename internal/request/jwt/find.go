@@ -31,7 +31,7 @@ func (v *Verifier) find(dst []string, h http.Header) (found []string, plain int,
 			}
 		}
 	}
-	dst = v.inCookies(dst, h)
+	dst, tooMany = v.inCookies(dst, h)
 	plain = len(dst)
 	if v.header != "" {
 		for _, value := range h[v.header] {
@@ -48,10 +48,11 @@ func (v *Verifier) find(dst []string, h http.Header) (found []string, plain int,
 	return dst, plain, tooMany || len(dst) > maxTokens
 }
 
-// inCookies appends to dst the tokens in cookies.
-func (v *Verifier) inCookies(dst []string, h http.Header) []string {
+// inCookies appends to dst the tokens in cookies, and reports whether there may be
+// more: spellings of one may stand in for it.
+func (v *Verifier) inCookies(dst []string, h http.Header) (found []string, more bool) {
 	if v.options.Cookie == "" || len(h["Cookie"]) == 0 {
-		return dst
+		return dst, false
 	}
 	var values client.Values
 	values.Cookie(h, v.options.Cookie)
@@ -61,7 +62,7 @@ func (v *Verifier) inCookies(dst []string, h http.Header) []string {
 			dst = addToken(dst, token)
 		}
 	}
-	return dst
+	return dst, len(values.All) > client.MaxValues
 }
 
 // addToken appends a token and, where its signature can be written otherwise, what
