@@ -244,9 +244,9 @@ func compare(before, after bool) Change {
 	return SameRefused
 }
 
-// arrivals is a store that leaves limits of what is under way out. Their places
-// are given back when a request ends, of which a candidate does not hear: it
-// would take one after the other, until it refused everybody.
+// arrivals is a store without limits on requests in progress. Their places are given
+// back when a request ends, which a candidate is not told: it would take place after
+// place until it refused everybody.
 type arrivals struct{ headgate.Store }
 
 // open is the answer of what is left out.

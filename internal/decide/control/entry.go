@@ -135,7 +135,7 @@ const maxMilli = 100_000_000_000_000
 
 const (
 	// apart is by how much the table's clock and ours may differ from what was
-	// noted before that is noted anew.
+	// noted before that is noted again.
 	apart = 250 * time.Millisecond
 	// prompt is how long an answer may take that is believed about the time.
 	prompt = 200 * time.Millisecond

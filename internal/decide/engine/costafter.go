@@ -172,8 +172,8 @@ func settleWith(ctx context.Context, store headgate.Store, ops []headgate.Op) er
 func WithRecords() Option { return func(e *Engine) { e.records = true } }
 
 // costRecords are those of what a request has taken under rules with a CostAfter.
-// Such a record lies beside the count, in the same slot and as durable: where it is
-// no more, the count may be another's.
+// Such a record is stored next to the count, in the same slot, and lasts as long: if it
+// is gone, what the count now holds may have been taken by others.
 type costRecords struct {
 	written chan struct{} // closed when they are, or could not be
 	places  []int         // of the results that they belong to

@@ -289,9 +289,9 @@ func (e Ending) String() string {
 	return "gone"
 }
 
-// LeaseToken returns a token for what v has taken under rules that limit what is
-// under way, for a caller outside who says when the request has ended; an empty
-// one if there is nothing. It has to come before Release. If the error is not
+// LeaseToken returns a token for what v has taken under rules that limit requests in
+// progress, for an outside caller to report when the request has ended; it is empty
+// if there is nothing. It has to come before Release. If the error is not
 // nil there is no secret to make one with; the leases end by themselves.
 func (e *Engine) LeaseToken(ctx context.Context, v *Verdict) (string, error) {
 	if !v.Allowed {

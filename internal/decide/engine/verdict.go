@@ -117,6 +117,20 @@ func (v *Verdict) considerRefusal(r *Result) {
 	v.Rule, v.Decision = r.Rule, r.Decision
 }
 
+// Refuser returns the result of Rule that refused, of several that which does so for
+// longest: the request waits for its key. It is nil if Rule did not refuse. It has to
+// come before Release.
+func (v *Verdict) Refuser() (found *Result) {
+	results := v.Results()
+	for i := range results {
+		r := &results[i]
+		if r.Rule == v.Rule && r.Enforced && !r.Decision.Allowed && (found == nil || r.Decision.RetryAfter == v.Decision.RetryAfter) {
+			found = r
+		}
+	}
+	return found
+}
+
 // refuse makes v a refusal that no rule stands behind.
 func (v *Verdict) refuse(why headgate.Reason) {
 	v.Allowed, v.Decision = false, headgate.Decision{Reason: why, RetryAfter: headgate.Never}

@@ -284,5 +284,5 @@ func (p *Proxy) hold(ctx context.Context, v *engine.Verdict) *engine.Hold {
 	return p.options.Engine.Hold(ctx, v, engine.HoldOptions{Clock: p.options.Clock, Failed: p.leaseFailed})
 }
 
-// leaseFailed hears of places that could not be kept or given back.
+// leaseFailed is told of places that could not be kept or given back.
 func (p *Proxy) leaseFailed(err error) { p.options.Logger.Debug("lease not kept", "err", err) }

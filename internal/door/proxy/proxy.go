@@ -261,7 +261,7 @@ func (p *Proxy) overLimit(w http.ResponseWriter, x *exchange, v *engine.Verdict)
 		}
 		p.pretend(w, x, v)
 	case engine.Queued:
-		p.enqueue(w, x, v.Rule, refused(v), v)
+		p.enqueue(w, x, v.Refuser(), v)
 	default:
 		p.refuse(w, x, v)
 	}

@@ -58,9 +58,9 @@ var (
 	errBusy     = errors.New("too many bodies are arriving")
 )
 
-// enqueue keeps a request that is over its limit, or behind others of that key of
-// the rule, and answers 202, or refuses it.
-func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, rule *rules.Rule, key string, v *engine.Verdict) {
+// enqueue keeps a request that a limit has refused, or that lines up behind others of
+// its key, and answers 202, or refuses it.
+func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v *engine.Verdict) {
 	q, r := p.queues.current.Load(), x.in
 	if err := x.Refusal(); err != nil {
 		answer.Headers(w.Header(), x.dialect, x.policies...)
@@ -68,13 +68,14 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, rule *rules.Rule, ke
 		return
 	}
 	switch {
-	case q == nil || r.Header.Get("Upgrade") != "":
+	case q == nil || by == nil || r.Header.Get("Upgrade") != "":
 		p.refuse(w, x, v)
 		return
 	case len(r.Header.Get(idempotencyKey)) > maxIdempotencyKey:
 		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the Idempotency-Key is longer than %d bytes", maxIdempotencyKey))
 		return
 	}
+	rule := by.Rule
 	policy := q.Policy(rule.Domain, rule.Name)
 	body, done, err := p.readBody(w, r, policy.MaxBody)
 	defer done()
@@ -89,8 +90,7 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, rule *rules.Rule, ke
 		answer.Problem(w, http.StatusBadRequest, "the body did not arrive")
 		return
 	}
-	e := p.entry(x, rule, v, body)
-	e.Key = strings.Clone(key)
+	e := p.entry(x, by, v, body)
 	e.Expires = e.Accepted.Add(policy.TTL)
 	// The client may go away; what it asked for is kept all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), putTimeout)
@@ -147,8 +147,8 @@ func uriOf(r *http.Request) string {
 }
 
 // entry is what is kept of a request: what the upstream would have been sent.
-func (p *Proxy) entry(x *exchange, rule *rules.Rule, v *engine.Verdict, body []byte) *queue.Entry {
-	r := x.in
+func (p *Proxy) entry(x *exchange, by *engine.Result, v *engine.Verdict, body []byte) *queue.Entry {
+	r, rule := x.in, by.Rule
 	pr := &httputil.ProxyRequest{In: r, Out: r.Clone(context.Background())}
 	stripHop(pr.Out.Header)
 	for _, name := range []string{forwarded, xForwardedFor, xForwardedHost, xForwardedProto} {
@@ -159,7 +159,7 @@ func (p *Proxy) entry(x *exchange, rule *rules.Rule, v *engine.Verdict, body []b
 		delete(pr.Out.Header, name)
 	}
 	e := &queue.Entry{
-		ID: queue.NewID(), Domain: rule.Domain, Rule: rule.Name, Scope: rule.Scope,
+		ID: queue.NewID(), Domain: rule.Domain, Rule: rule.Name, Scope: rule.Scope, Key: strings.Clone(by.Key),
 		Method: r.Method, URI: uriOf(r), Host: r.Host, Header: pr.Out.Header, Body: body,
 		IdempotencyKey: r.Header.Get(idempotencyKey), Accepted: p.options.Clock(),
 	}
@@ -226,17 +226,6 @@ func (p *Proxy) queueing(ctx context.Context, v *engine.Verdict) *engine.Result 
 	return nil
 }
 
-// refused returns the key of v.Rule that refused for longest: a request may have
-// several, and waits with others of this one.
-func refused(v *engine.Verdict) (key string) {
-	for _, r := range v.Results() {
-		if r.Rule == v.Rule && r.Enforced && !r.Decision.Allowed && (key == "" || r.Decision.RetryAfter == v.Decision.RetryAfter) {
-			key = r.Key
-		}
-	}
-	return key
-}
-
 // lineUp puts an admitted request behind others of a key. What it has taken is
 // given back.
 func (p *Proxy) lineUp(w http.ResponseWriter, x *exchange, behind *engine.Result, v *engine.Verdict) {
@@ -250,7 +239,7 @@ func (p *Proxy) lineUp(w http.ResponseWriter, x *exchange, behind *engine.Result
 			d.Allowed, d.Reason, d.Remaining, d.RetryAfter = false, headgate.Limited, 0, max(d.ResetAfter, time.Second)
 		}
 	}
-	p.enqueue(w, x, rule, behind.Key, v)
+	p.enqueue(w, x, behind, v)
 }
 
 // status answers GET of the status path with an id.

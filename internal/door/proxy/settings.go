@@ -194,7 +194,7 @@ func checkUpstream(d *config.Door, u *url.URL) error {
 	}
 }
 
-// reaches reports whether who connects to host comes to whoever listens at own.
+// reaches reports whether a connection to host arrives at what listens at own.
 func reaches(host, own string) bool {
 	to, here := hostAddress(host), hostAddress(own)
 	switch {

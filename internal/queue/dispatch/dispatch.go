@@ -223,15 +223,10 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 		return queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Settle: settle, Done: done}, nil
 	}
 	p := queue.Permit{RetryAfter: v.Decision.RetryAfter}
-	for _, result := range v.Results() {
-		longest := p.By.Rule == "" || result.Decision.RetryAfter == v.Decision.RetryAfter
-		if result.Rule == v.Rule && result.Enforced && !result.Decision.Allowed && longest {
-			p.By = queue.Claim{Rule: v.Rule.Name, Key: result.Key}
-			p.Own = v.Rule.Scope == r.Lane.Scope && result.Key == r.Lane.Key
+	if by := v.Refuser(); by != nil {
+		if p.Own = by.Rule.Scope == r.Lane.Scope && by.Key == r.Lane.Key; !p.Own {
+			p.By = queue.Claim{Rule: by.Rule.Name, Key: by.Key}
 		}
-	}
-	if p.Own {
-		p.By = queue.Claim{}
 	}
 	switch {
 	case v.Decision.Reason == headgate.Banned:
