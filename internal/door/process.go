@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -70,6 +71,9 @@ type Process struct {
 	// that are, for doors which bound it themselves.
 	Room    func() *membound.Bound
 	MaxRoom int64
+	// Counted returns the network that counts as one client with an address, and
+	// false for who is not bounded: a trusted proxy and this machine.
+	Counted func(netip.Addr) (netip.Prefix, bool)
 	// Register adds metrics of what several doors have in common.
 	Register func(...prometheus.Collector)
 	// Common is what Once keeps; it is the same for all doors.

@@ -87,14 +87,18 @@ func (b *Bodies) Read(in *Body, w http.ResponseWriter, r *http.Request, limit in
 		if length >= 0 && int64(n) >= length {
 			return nil // net/http reads no further
 		}
-		if n == cap(in.Bytes) && !b.grow(in, w, r) {
+		full := length < 0 && int64(n) == limit // one read more tells whether that was all
+		if n == cap(in.Bytes) && !full && !b.grow(in, w, r, limit) {
 			return ErrManyBodies
 		}
-		room := cap(in.Bytes)
-		if length >= 0 {
-			room = int(min(int64(room), length))
+		to := in.Bytes[n:cap(in.Bytes)]
+		switch {
+		case full:
+			to = make([]byte, 1)
+		case length >= 0:
+			to = in.Bytes[n:min(int64(cap(in.Bytes)), length)]
 		}
-		more, err := in.read(from, room)
+		more, err := in.read(from, to)
 		in.Bytes = in.Bytes[:n+more]
 		switch {
 		case err == nil:
@@ -110,22 +114,23 @@ func (b *Bodies) Read(in *Body, w http.ResponseWriter, r *http.Request, limit in
 	}
 }
 
-// read reads once, up to room.
-func (b *Body) read(from io.Reader, room int) (int, error) {
+// read reads once.
+func (b *Body) read(from io.Reader, to []byte) (int, error) {
 	if b.large != nil {
 		b.large.waits.Store(true)
 		defer b.large.waits.Store(false)
 	}
-	return from.Read(b.Bytes[len(b.Bytes):room])
+	return from.Read(to)
 }
 
-// grow gives in room for twice as much, or for the length that is known. It
-// reports false if there is none.
-func (b *Bodies) grow(in *Body, w http.ResponseWriter, r *http.Request) bool {
-	size := max(2*cap(in.Bytes), firstBody)
-	if length := r.ContentLength; length >= 0 {
-		size = int(min(int64(size), length))
+// grow gives in room for twice as much, or for the length that is known, or for
+// limit. It reports false if there is none.
+func (b *Bodies) grow(in *Body, w http.ResponseWriter, r *http.Request, limit int64) bool {
+	most := limit
+	if r.ContentLength >= 0 {
+		most = r.ContentLength
 	}
+	size := int(min(int64(max(2*cap(in.Bytes), firstBody)), most))
 	if size > SmallBody && h2bound.From(r.Context()) == nil {
 		more := int64(size - cap(in.Bytes))
 		if in.large == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/transport/membound"
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
@@ -22,6 +23,11 @@ const (
 )
 
 const name = "proxy"
+
+// queuedShare is how many times the room of a door the bodies may take that are on
+// their way into queues: a client, which has a quarter of it, can send the largest
+// that there is.
+const queuedShare = 4
 
 // Door returns the reverse proxy. If backend is not nil this process serves it
 // itself, in place of the upstream.
@@ -61,7 +67,7 @@ func open(p *door.Process, backend http.Handler) (door.Server, error) {
 		Logger: p.Logger, Dialect: p.Config.Headers, TellTime: p.Config.DecisionTime, MaxWaiting: c.MaxWaiting, Paths: c.Paths,
 		StatusPath: p.Config.Queue.StatusPath, BodyTimeout: cmp.Or(p.Timeouts.Body, c.BodyTimeout),
 		ReadTimeout: o.Timeouts(p).Read, Abandoned: c.Abandoned, Underscores: underscores, Strangers: c.Strangers, NoVia: c.NoVia,
-		CORS: c.CORS,
+		CORS: c.CORS, Bodies: membound.New(membound.Options{Most: queuedShare * p.MaxRoom, Client: p.Counted}),
 	})}
 	o.Handler = p.Telemetry.Handler(door.Shedding(p.Sheds, overload.Request, s.Proxy), route)
 	if s.HTTP, err = door.NewHTTP(p, o); err != nil {

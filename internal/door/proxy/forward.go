@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/internal/request/spelling"
@@ -34,7 +33,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.SetURL(p.options.Upstream)
 	out.URL.RawQuery = readable(in.URL.RawQuery)
 	p.via.add(out.Header, in.ProtoMajor)
-	passTrailers(in, out)
+	out.Trailer = nil // what comes behind a body no rule has seen, and PHP takes it for header fields
 	if x, ok := in.Context().Value(exchangeKey{}).(*exchange); ok && x.outlast != nil && x.outlast.costs != nil {
 		out.Header.Set("Te", "trailers") // which may tell the cost, whether the client wants them or not
 	}
@@ -112,37 +111,4 @@ func (p *Proxy) trusts(remoteAddr string) bool {
 		}
 	}
 	return false
-}
-
-// passTrailers announces to the upstream the trailers that the client has
-// announced, but those that may not come there or that a stranger may not say.
-// The values come with the end of the body.
-func passTrailers(in, out *http.Request) {
-	out.Trailer = nil
-	u, ok := in.Body.(*upload)
-	if !ok || len(in.Trailer) == 0 {
-		return
-	}
-	for name := range in.Trailer {
-		if mayTrail(name) {
-			if out.Trailer == nil {
-				out.Trailer = http.Header{}
-			}
-			out.Trailer[name] = nil
-		}
-	}
-	u.trail(in.Trailer, out.Trailer)
-}
-
-// mayTrail reports whether a field may come behind a body. What frames or
-// routes a message, says who is asking, or is an upstream's own trust in us may
-// not (RFC 9110, 6.5.1).
-func mayTrail(name string) bool {
-	switch name {
-	case "Authorization", "Cache-Control", "Connection", "Content-Encoding", "Content-Length", "Content-Range", "Content-Type", "Cookie",
-		"Expect", "Host", "Keep-Alive", "Max-Forwards", "Pragma", "Proxy-Authorization", "Proxy-Connection", "Range", "Te", "Trailer",
-		"Transfer-Encoding", "Upgrade", "Via", forwarded, xRealIP:
-		return false
-	}
-	return !strings.HasPrefix(name, "X-Forwarded-") && isUsual(name) && !slices.Contains(Strangers(), name)
 }

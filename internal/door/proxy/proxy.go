@@ -26,6 +26,7 @@ import (
 	"github.com/headgate/headgate/internal/request/httprequest"
 	"github.com/headgate/headgate/internal/request/reading"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/transport/membound"
 )
 
 // Options are what the proxy needs.
@@ -75,6 +76,8 @@ type Options struct {
 	Strangers []string
 	// CORS is for pages of other origins.
 	CORS CORS
+	// Bodies bounds the bodies that are on their way into queues; nil for 64 MiB.
+	Bodies *membound.Bound
 	// NoVia leaves out the Via field, by which loops are found.
 	NoVia bool
 	// StatusPath is where clients ask what became of a request that was queued:
@@ -104,6 +107,7 @@ func New(options Options) *Proxy {
 	}
 	options.CORS.fields = []string{strings.Join(answer.FieldNames(), ", ")}
 	p := &Proxy{options: options, room: newWaitingRoom(options.MaxWaiting)}
+	p.queues.arriving = answer.NewBodies(options.Bodies)
 	if !options.NoVia {
 		p.via = newVia()
 	}

@@ -32,9 +32,6 @@ const (
 	maxIdempotencyKey = 512
 	// bodyTimeout is how long a body may take to arrive.
 	bodyTimeout = 30 * time.Second
-	// maxArriving bounds the bodies that are on their way into queues at a time,
-	// in bytes.
-	maxArriving = 256 << 20
 	// putTimeout is how long the answer to a request may wait until it is kept.
 	putTimeout = 5 * time.Second
 	// maxDrainedAnswer is how much of an upstream's answer is read only to use
@@ -45,18 +42,12 @@ const (
 // queues are what the proxy has to do with queues.
 type queues struct {
 	current  atomic.Pointer[queue.Queue]
-	arriving atomic.Int64 // bytes of bodies
+	arriving *answer.Bodies
 }
 
 // SetQueue gives requests that their rule wants to be queued a place to go to.
 // Until then they are refused.
 func (p *Proxy) SetQueue(q *queue.Queue) { p.queues.current.Store(q) }
-
-// errBody says why a body cannot be kept.
-var (
-	errTooLarge = errors.New("the body is too large to be queued")
-	errBusy     = errors.New("too many bodies are arriving")
-)
 
 // enqueue keeps a request that a limit has refused, or that lines up behind others of
 // its key, and answers 202, or refuses it.
@@ -79,12 +70,13 @@ func (p *Proxy) enqueue(w http.ResponseWriter, x *exchange, by *engine.Result, v
 	policy := q.Policy(rule.Domain, rule.Name)
 	body, done, err := p.readBody(w, r, policy.MaxBody)
 	defer done()
+	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.Is(err, errTooLarge):
+	case errors.As(err, &tooLarge):
 		p.refuse(w, x, v)
 		return
-	case errors.Is(err, errBusy):
-		p.unavailable(w, err.Error())
+	case errors.Is(err, answer.ErrManyBodies):
+		p.unavailable(w, "too many bodies are arriving")
 		return
 	case err != nil:
 		answer.Problem(w, http.StatusBadRequest, "the body did not arrive")
@@ -115,27 +107,19 @@ func (p *Proxy) unavailable(w http.ResponseWriter, detail string) {
 	answer.Problem(w, http.StatusServiceUnavailable, detail)
 }
 
-// readBody reads a body that is to be kept. done is to be called when it is.
+// readBody reads a body that is to be kept. What has arrived of it counts until
+// done is called.
 func (p *Proxy) readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), err error) {
-	claim := min(most, max(r.ContentLength, 0))
-	if r.ContentLength < 0 {
-		claim = most
-	}
-	done = func() { p.queues.arriving.Add(-claim) }
-	if p.queues.arriving.Add(claim) > maxArriving {
-		return nil, done, errBusy
-	}
-	if r.ContentLength > most {
-		return nil, done, errTooLarge
-	}
+	in, control, bare := new(answer.Body), http.NewResponseController(w), *r
+	bare.Body = whole(r.Body)
 	// Not all writers have deadlines; in a test there is nobody to be slow.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) //nolint:forbidigo // sockets go by the real clock
-	body, err = io.ReadAll(io.LimitReader(whole(r.Body), most+1))
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	if err == nil && int64(len(body)) > most {
-		err = errTooLarge
-	}
-	return body, done, err
+	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) //nolint:forbidigo // sockets go by the real clock
+	err = p.queues.arriving.Read(in, w, &bare, most)
+	_ = control.SetReadDeadline(time.Time{})
+	return in.Bytes, func() {
+		in.Release()
+		_ = control.SetReadDeadline(time.Time{}) // which it may have had to make room until now
+	}, err
 }
 
 // uriOf returns the target of a request as it goes on: without the parameters that Go

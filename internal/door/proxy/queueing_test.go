@@ -47,18 +47,18 @@ type later struct {
 	headers []http.Header
 }
 
-func newLater(t *testing.T) *later {
+func newLater(t *testing.T, change ...func(*proxy.Options)) *later {
 	t.Helper()
 	return newLaterOf(t, laterRules, func(r *http.Request) (*http.Response, error) {
 		return &http.Response{
 			StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"text/plain"}},
 			Body: io.NopCloser(strings.NewReader("made")), Request: r, ProtoMajor: 1, ProtoMinor: 1,
 		}, nil
-	})
+	}, change...)
 }
 
 // newLaterOf has rules of its own, and an upstream that answers as it is told.
-func newLaterOf(t *testing.T, rulesText string, answer upstream) *later {
+func newLaterOf(t *testing.T, rulesText string, answer upstream, change ...func(*proxy.Options)) *later {
 	t.Helper()
 	l := &later{t: t, policy: queue.DefaultPolicy()}
 	l.policy.MaxBody = 10
@@ -74,7 +74,7 @@ func newLaterOf(t *testing.T, rulesText string, answer upstream) *later {
 		l.arrived = append(l.arrived, strings.Join([]string{time.Since(begin).String(), r.Method, r.URL.String(), string(body)}, " "))
 		l.headers = append(l.headers, r.Header)
 		return answer(r)
-	}, func(o *proxy.Options) { e, o.StatusPath = o.Engine, "/later/" })
+	}, append(change, func(o *proxy.Options) { e, o.StatusPath = o.Engine, "/later/" })...)
 	store, _, err := file.Open(file.Options{Path: filepath.Join(t.TempDir(), "queue"), Clock: time.Now})
 	if err != nil {
 		t.Fatal(err)

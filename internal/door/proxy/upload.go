@@ -37,8 +37,6 @@ type upload struct {
 	ended    bool          // all of the body has been read
 	closed   bool          // nobody wants the rest
 	err      error         // why it ended too early
-
-	trailer, trails http.Header // what came behind it, and what of that goes on
 }
 
 // receive returns r with a body that does not stand still, or r itself and nil
@@ -140,21 +138,10 @@ func (u *upload) disarm(err error) {
 	case err == nil:
 	case errors.Is(err, io.EOF):
 		u.ended = true
-		for name := range u.trails {
-			u.trails[name] = u.trailer[name]
-		}
 		u.forever()
 	case !u.closed: // otherwise it is not the client who broke off
 		u.err = err
 	}
-}
-
-// trail copies the values of from to those fields that are in to, when the body
-// has come to its end.
-func (u *upload) trail(from, to http.Header) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.trailer, u.trails = from, to
 }
 
 // Close implements io.Closer.

@@ -158,7 +158,7 @@ func (d *Doors) given(o *openDoor, p door.Process, domain func(door string) stri
 	p.Domain = func() string { return domain(o.Name) }
 	p.Failures, p.TLS, p.Bound, p.Over = o.wrong, o.encryption(), o.bound, o.over
 	p.Part = func(name string) int { return d.parts[name] }
-	p.Sheds, p.Room, p.MaxRoom, p.Common = d.Sheds, o.room, d.roomOfADoor(), &d.common
+	p.Sheds, p.Room, p.MaxRoom, p.Counted, p.Common = d.Sheds, o.room, d.roomOfADoor(), d.countedClient, &d.common
 	return &p
 }
 
