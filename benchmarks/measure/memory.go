@@ -3,6 +3,7 @@ package measure
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -88,6 +89,15 @@ func stillKnown(s subject.Subject, library subject.Library, keys int) error {
 		return fmt.Errorf("%s: premise not met: %d of %d keys were forgotten", library.Name, forgotten, keys)
 	}
 	return nil
+}
+
+// resident returns the bytes of memory that the process occupies, as far as its
+// system is Linux, or 0.
+func resident() uint64 {
+	var size, pages uint64
+	text, _ := os.ReadFile("/proc/self/statm")
+	_, _ = fmt.Sscan(string(text), &size, &pages)
+	return pages * uint64(os.Getpagesize())
 }
 
 type footprint struct {

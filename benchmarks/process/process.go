@@ -10,72 +10,33 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/tidwall/redcon"
 )
+
+// Main calls run, whose context ends when the process is interrupted, and ends the
+// process with status 1 if that fails.
+func Main(run func(ctx context.Context) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
 
 // Server is one process under load.
 type Server struct {
 	// Port is where it listens, on 127.0.0.1.
 	Port int
 	cmd  *exec.Cmd
-}
-
-// Headgate builds the binary of the source beside this module into a file.
-func Headgate(ctx context.Context, file string) error {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/headgate/headgate").Output()
-	if err != nil {
-		return fmt.Errorf("run this in the folder benchmarks: %w", err)
-	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", file, "./cmd/headgate")
-	build.Dir, build.Stderr = strings.TrimSpace(string(root)), os.Stderr
-	return build.Run()
-}
-
-// Start runs a server on a free port and waits until it listens. command
-// returns the program and its arguments.
-func Start(ctx context.Context, command func(port string) []string) (*Server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
-	args := command(strconv.Itoa(port))
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	s := &Server{Port: port, cmd: cmd}
-	for range 1000 {
-		if c, err := net.Dial("tcp", s.Address()); err == nil {
-			return s, c.Close()
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	s.Stop()
-	return nil, fmt.Errorf("%s does not listen", args[0])
-}
-
-// Redis starts a Redis that keeps nothing on disk; HEADGATE_REDIS_BIN names another
-// binary than redis-server.
-func Redis(ctx context.Context) (*Server, error) {
-	return Start(ctx, func(port string) []string {
-		return []string{
-			cmp.Or(os.Getenv("HEADGATE_REDIS_BIN"), "redis-server"), "--port", port, "--bind", "127.0.0.1",
-			"--save", "", "--appendonly", "no", "--dir", os.TempDir(),
-		}
-	})
-}
-
-// Stop ends the process. It may be called for nil.
-func (s *Server) Stop() {
-	if s != nil {
-		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
-	}
 }
 
 // Address is where the server listens.
@@ -95,4 +56,140 @@ func (s *Server) CPU() (float64, error) {
 	user, err1 := strconv.ParseFloat(fields[11], 64)
 	system, err2 := strconv.ParseFloat(fields[12], 64)
 	return (user + system) / 100, errors.Join(err1, err2) // USER_HZ is 100 on Linux
+}
+
+// Group is servers that end together, and the folder of their files.
+type Group struct {
+	// Err is the first error; the servers that it hit are not to be used.
+	Err    error
+	ctx    context.Context
+	folder string
+	all    []*Server
+}
+
+// NewGroup returns a group without servers. Whoever has it has to Stop it.
+func NewGroup(ctx context.Context) *Group {
+	g := &Group{ctx: ctx}
+	g.folder, g.Err = os.MkdirTemp("", "headgate-benchmarks")
+	return g
+}
+
+// Stop ends all servers.
+func (g *Group) Stop() {
+	for _, s := range g.all {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+	}
+	_ = os.RemoveAll(g.folder)
+}
+
+// start runs a server on a free port and waits until it listens. command returns
+// the program and its arguments.
+func (g *Group) start(command func(port string) []string) *Server {
+	s := &Server{}
+	if g.Err == nil {
+		g.Err = g.listening(s, command)
+	}
+	return s
+}
+
+func (g *Group) listening(s *Server, command func(port string) []string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s.Port = l.Addr().(*net.TCPAddr).Port
+	_ = l.Close()
+	args := command(strconv.Itoa(s.Port))
+	s.cmd = exec.CommandContext(g.ctx, args[0], args[1:]...)
+	s.cmd.Stderr = os.Stderr
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	g.all = append(g.all, s)
+	for range 1000 {
+		if c, err := net.Dial("tcp", s.Address()); err == nil {
+			return c.Close()
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("%s does not listen", args[0])
+}
+
+// Redis starts a Redis that keeps nothing on disk; HEADGATE_REDIS_BIN names another
+// binary than redis-server.
+func (g *Group) Redis() *Server {
+	return g.start(func(port string) []string {
+		return []string{
+			cmp.Or(os.Getenv("HEADGATE_REDIS_BIN"), "redis-server"), "--port", port, "--bind", "127.0.0.1",
+			"--save", "", "--appendonly", "no", "--dir", g.folder,
+		}
+	})
+}
+
+// Floor starts this very program with the arguments floor, a kind, the address to
+// listen at, and args.
+func (g *Group) Floor(kind string, args ...string) *Server {
+	self, err := os.Executable()
+	g.Err = cmp.Or(g.Err, err)
+	return g.start(func(port string) []string {
+		return append([]string{self, "floor", kind, "127.0.0.1:" + port}, args...)
+	})
+}
+
+// Door starts headgate serve with a single door and these rules.
+func (g *Group) Door(open, rules string) *Server {
+	return g.headgate(rules, func(address string) []string {
+		args := []string{"serve"}
+		for _, door := range []string{"api", "grpc", "resp", "admin"} {
+			where := "off"
+			if door == open {
+				where = address
+			}
+			args = append(args, "--listen-"+door, where)
+		}
+		return args
+	})
+}
+
+// Proxy starts headgate proxy with these rules.
+func (g *Group) Proxy(rules, upstream string) *Server {
+	return g.headgate(rules, func(address string) []string { return []string{"proxy", "--upstream", upstream, "--listen", address} })
+}
+
+// headgate starts the binary of the source beside this module.
+func (g *Group) headgate(rules string, args func(address string) []string) *Server {
+	binary := filepath.Join(g.folder, "headgate")
+	if _, err := os.Stat(binary); err != nil && g.Err == nil {
+		g.Err = g.build(binary)
+	}
+	file := filepath.Join(g.folder, fmt.Sprintf("rules-%d.yaml", len(g.all)))
+	if g.Err == nil {
+		g.Err = os.WriteFile(file, []byte(rules), 0o600)
+	}
+	return g.start(func(port string) []string {
+		return append(append([]string{binary}, args("127.0.0.1:"+port)...), "--rules", file, "--log-level", "error")
+	})
+}
+
+func (g *Group) build(file string) error {
+	root, err := exec.CommandContext(g.ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/headgate/headgate").Output()
+	if err != nil {
+		return fmt.Errorf("run this in the folder benchmarks: %w", err)
+	}
+	build := exec.CommandContext(g.ctx, "go", "build", "-o", file, "./cmd/headgate")
+	build.Dir, build.Stderr = strings.TrimSpace(string(root)), os.Stderr
+	return build.Run()
+}
+
+// RESPFloor serves what costs redcon least: five integers, of nothing.
+func RESPFloor(address string) error {
+	return redcon.ListenAndServe(address,
+		func(c redcon.Conn, _ redcon.Command) {
+			c.WriteArray(5)
+			for _, n := range [...]int{0, 1_000_001, 1_000_000, -1, 1} {
+				c.WriteInt(n)
+			}
+		},
+		func(redcon.Conn) bool { return true }, func(redcon.Conn, error) {})
 }

@@ -42,10 +42,7 @@ func (o *ours) Take(key string) Outcome { return o.Fill(key, 1) }
 
 func (o *ours) Fill(key string, n int64) Outcome {
 	d, err := o.limiter.AllowN(context.Background(), key, o.limit, n)
-	if err != nil {
-		return Failed
-	}
-	return outcome(d.Allowed)
+	return outcome(d.Allowed, err)
 }
 
 func (o *ours) Close() error { return o.store.Close() }
@@ -79,10 +76,10 @@ func (x *xtime) limiter(key string) *rate.Limiter {
 	return l
 }
 
-func (x *xtime) Take(key string) Outcome { return outcome(x.limiter(key).Allow()) }
+func (x *xtime) Take(key string) Outcome { return outcome(x.limiter(key).Allow(), nil) }
 
 func (x *xtime) Fill(key string, n int64) Outcome {
-	return outcome(x.limiter(key).AllowN(time.Now(), int(n)))
+	return outcome(x.limiter(key).AllowN(time.Now(), int(n)), nil)
 }
 
 // throttledLimiter is throttled's GCRA on its map without a bound, which is
@@ -109,10 +106,7 @@ func (t *throttledLimiter) Take(key string) Outcome { return t.Fill(key, 1) }
 
 func (t *throttledLimiter) Fill(key string, n int64) Outcome {
 	limited, _, err := t.limiter.RateLimitCtx(context.Background(), key, int(n))
-	if err != nil {
-		return Failed
-	}
-	return outcome(!limited)
+	return outcome(!limited, err)
 }
 
 // goLimiter is sethvargo/go-limiter: a fixed window per key.
@@ -127,10 +121,7 @@ func newGoLimiter(limit workload.Limit, _ int) (Subject, error) {
 
 func (g *goLimiter) Take(key string) Outcome {
 	_, _, _, ok, err := g.store.Take(context.Background(), key)
-	if err != nil {
-		return Failed
-	}
-	return outcome(ok)
+	return outcome(ok, err)
 }
 
 // Fill takes one only: the library knows no cost, and its window keeps the key
@@ -154,8 +145,5 @@ func (u *ululeLimiter) Take(key string) Outcome { return u.Fill(key, 1) }
 
 func (u *ululeLimiter) Fill(key string, n int64) Outcome {
 	answer, err := u.limiter.Increment(context.Background(), key, n)
-	if err != nil {
-		return Failed
-	}
-	return outcome(!answer.Reached)
+	return outcome(err == nil && !answer.Reached, err)
 }

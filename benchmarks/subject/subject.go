@@ -69,8 +69,11 @@ func Named(name string) (Library, error) {
 	return Library{}, fmt.Errorf("there is no library %q", name)
 }
 
-func outcome(allowed bool) Outcome {
-	if allowed {
+func outcome(allowed bool, err error) Outcome {
+	switch {
+	case err != nil:
+		return Failed
+	case allowed:
 		return Allowed
 	}
 	return Denied

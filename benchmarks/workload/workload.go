@@ -35,21 +35,6 @@ const (
 	Zipf
 )
 
-// String returns the spread's name in lower case.
-func (s Spread) String() string {
-	switch s {
-	case Hot:
-		return "hot"
-	case Own:
-		return "own"
-	case Uniform:
-		return "uniform"
-	case Zipf:
-		return "zipf"
-	}
-	return fmt.Sprintf("spread(%d)", uint8(s))
-}
-
 const (
 	// ownKeys is how many keys each goroutine has under Own: enough to be
 	// spread over every shard, few enough to stay in its core's cache.

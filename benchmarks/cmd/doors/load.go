@@ -2,12 +2,11 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
-	"strconv"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,38 +135,24 @@ func get(path string, status int, want string) load {
 		func(dst []byte, key int) []byte { return append(number(append(dst, head...), key), "\r\n\r\n"...) },
 		func(in *bufio.Reader) error {
 			head, _, err := readHTTP(in, status)
-			if err == nil && !strings.Contains(head, want) {
-				err = fmt.Errorf("answered without %s: %q", want, head)
+			if err == nil && want != "" && head.Get(want) == "" {
+				err = fmt.Errorf("answered without %s: %v", want, head)
 			}
 			return err
 		})
 }
 
-// readHTTP reads an answer, which has a Content-Length.
-func readHTTP(in *bufio.Reader, status int) (head, body string, err error) {
-	var text []byte
-	length := 0
-	for {
-		line, err := in.ReadSlice('\n')
-		if err != nil {
-			return "", "", err
-		}
-		text = append(text, line...)
-		if len(line) <= 2 {
-			break
-		}
-		if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
-			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
-				return "", "", err
-			}
-		}
+// readHTTP reads an answer.
+func readHTTP(in *bufio.Reader, status int) (head http.Header, body string, err error) {
+	res, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return nil, "", err
 	}
-	if !bytes.HasPrefix(text, fmt.Appendf(nil, "HTTP/1.1 %d ", status)) {
-		return "", "", fmt.Errorf("answered %q, want %d", text, status)
+	content, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != status {
+		err = fmt.Errorf("answered %q, %q, want %d", res.Status, content, status)
 	}
-	content := make([]byte, length)
-	_, err = io.ReadFull(in, content)
-	return string(text), string(content), err
+	return res.Header, string(content), err
 }
 
 // throttle is CL.THROTTLE, so many at a time, all allowed.

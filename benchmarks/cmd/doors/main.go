@@ -14,38 +14,29 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/headgate/headgate/benchmarks/measure"
+	"github.com/headgate/headgate/benchmarks/process"
 )
 
 func main() {
-	if len(os.Args) > 3 && os.Args[1] == "floor" {
-		fail(serveFloor(os.Args[2:]))
-	}
-	rounds := flag.Int("rounds", 9, "rounds, each of which measures everything once")
-	requests := flag.Int("requests", 100_000, "requests of one measurement")
-	connections := flag.Int("connections", 64, "connections at once")
-	only := flag.String("only", "", "measure only doors whose name has this in it")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	fail(run(ctx, os.Stdout, *only, plan{rounds: *rounds, requests: *requests, connections: *connections}))
-}
-
-// fail ends the process.
-func fail(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	process.Main(func(ctx context.Context) error {
+		if len(os.Args) > 3 && os.Args[1] == "floor" {
+			return serveFloor(os.Args[2:])
+		}
+		var p plan
+		flag.IntVar(&p.rounds, "rounds", 9, "rounds, each of which measures everything once")
+		flag.IntVar(&p.requests, "requests", 100_000, "requests of one measurement")
+		flag.IntVar(&p.connections, "connections", 64, "connections at once")
+		only := flag.String("only", "", "measure only doors whose name has this in it")
+		flag.Parse()
+		return run(ctx, os.Stdout, *only, p)
+	})
 }
 
 // plan is how much to measure.
@@ -53,12 +44,13 @@ type plan struct{ rounds, requests, connections int }
 
 // run measures all doors whose name has only in it, and writes the table.
 func run(ctx context.Context, out io.Writer, only string, p plan) error {
-	s, err := startAll(ctx)
-	defer s.stop()
+	g := process.NewGroup(ctx)
+	defer g.Stop()
+	doors, err := start(ctx, g)
 	if err != nil {
 		return err
 	}
-	doors := slices.DeleteFunc(s.doors(), func(d *door) bool { return !strings.Contains(d.name, only) })
+	doors = slices.DeleteFunc(doors, func(d *door) bool { return !strings.Contains(d.name, only) })
 	for round := range p.rounds + 1 {
 		if err := p.round(ctx, round, doors); err != nil {
 			if round > 1 { // what is whole is worth something

@@ -171,43 +171,25 @@ func (w *window) at(now, period int64) int {
 	return len(w.times)
 }
 
-// Run sends the traffic through a subject.
-func Run(ctx context.Context, s Subject, p Profile, newStore func() *memory.Store) (Result, error) {
-	r := Result{Subject: s.Name, Requests: int64(len(p.Requests))}
-	keys := make([]string, p.Keys)
-	for i := range keys {
-		keys[i] = fmt.Sprintf("key-%d", i)
-	}
-	if err := r.counted(ctx, s, p, newStore(), keys); err != nil {
-		return r, err
-	}
-	if !s.Window {
-		return r, nil
-	}
-	return r, r.countedAll(ctx, s, p, newStore(), keys)
-}
-
-// counted counts what was allowed.
-func (r *Result) counted(ctx context.Context, s Subject, p Profile, store *memory.Store, keys []string) (err error) {
-	defer func() { err = errors.Join(err, store.Close()) }()
+// Run sends the traffic through a subject: to a store where what was allowed counts
+// and, if windows are promised, to one where every request does.
+func Run(ctx context.Context, s Subject, p Profile, newStore func() *memory.Store) (r Result, err error) {
+	r = Result{Subject: s.Name, Requests: int64(len(p.Requests))}
+	store, all := newStore(), newStore()
+	defer func() { err = errors.Join(err, store.Close(), all.Close()) }()
 	period, limit := s.Limit.Period().Microseconds(), int(s.Limit.N())
-	own, exact := make([]window, p.Keys), make([]window, p.Keys)
+	own, exact, every := make([]window, p.Keys), make([]window, p.Keys), make([]window, p.Keys)
 	for i, q := range p.Requests {
 		if i%(1<<16) == 0 && ctx.Err() != nil {
-			return ctx.Err()
+			return r, ctx.Err()
 		}
-		d, err := store.Take(ctx, headgate.Op{Key: keys[q.Key], Limit: s.Limit, Cost: 1, At: q.At})
+		op := headgate.Op{Key: fmt.Sprintf("key-%d", q.Key), Limit: s.Limit, Cost: 1, At: q.At}
+		d, err := store.Take(ctx, op)
 		if err != nil {
-			return err
+			return r, err
 		}
 		w := &own[q.Key]
-		fits := w.at(q.At, period) < limit
-		switch {
-		case d.Allowed && !fits:
-			r.Allowed++
-		case !d.Allowed && fits:
-			r.Denied++
-		}
+		judge(d.Allowed, w.at(q.At, period) < limit, &r.Allowed, &r.Denied)
 		if d.Allowed {
 			w.times = append(w.times, q.At)
 			r.Most = max(r.Most, len(w.times))
@@ -221,39 +203,30 @@ func (r *Result) counted(ctx context.Context, s Subject, p Profile, store *memor
 			stats := store.Stats()
 			r.BytesPerKey = float64(stats.Bytes) / float64(max(stats.Keys, 1))
 		}
+		if !s.Window {
+			continue
+		}
+		op.Kind = headgate.Peek
+		d, err = all.Take(ctx, op)
+		op.Kind = headgate.Charge
+		if _, charged := all.Take(ctx, op); err != nil || charged != nil {
+			return r, errors.Join(err, charged)
+		}
+		w = &every[q.Key]
+		judge(d.Allowed, w.at(q.At, period) < limit, &r.AllAllowed, &r.AllRefused)
+		w.times = append(w.times, q.At)
 	}
-	return nil
+	return r, nil
 }
 
-// countedAll counts every request.
-func (r *Result) countedAll(ctx context.Context, s Subject, p Profile, store *memory.Store, keys []string) (err error) {
-	defer func() { err = errors.Join(err, store.Close()) }()
-	period, limit := s.Limit.Period().Microseconds(), int(s.Limit.N())
-	exact := make([]window, p.Keys)
-	for i, q := range p.Requests {
-		if i%(1<<16) == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		op := headgate.Op{Key: keys[q.Key], Limit: s.Limit, Cost: 1, At: q.At, Kind: headgate.Peek}
-		d, err := store.Take(ctx, op)
-		if err != nil {
-			return err
-		}
-		op.Kind = headgate.Charge
-		if _, err := store.Take(ctx, op); err != nil {
-			return err
-		}
-		w := &exact[q.Key]
-		fits := w.at(q.At, period) < limit
-		w.times = append(w.times, q.At)
-		switch {
-		case d.Allowed && !fits:
-			r.AllAllowed++
-		case !d.Allowed && fits:
-			r.AllRefused++
-		}
+// judge counts a decision that is not what the exact log says.
+func judge(allowed, fits bool, wronglyAllowed, wronglyRefused *int64) {
+	switch {
+	case allowed && !fits:
+		*wronglyAllowed++
+	case !allowed && fits:
+		*wronglyRefused++
 	}
-	return nil
 }
 
 // WriteTable writes the results of a profile as a Markdown table.

@@ -13,11 +13,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/headgate/headgate/benchmarks/process"
 	"github.com/headgate/headgate/internal/replay/offline"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -28,37 +27,31 @@ func main() {
 	flag.StringVar(&logs.Format, "format", "", "the logs' format (default: found out)")
 	flag.StringVar(&logs.Timezone, "timezone", "UTC", "the zone of times that do not say theirs")
 	flag.DurationVar(&logs.Reorder, "reorder", 10*time.Second, "how much earlier than a line before it a line may be")
-	flag.Func("map", "which keys of JSON lines are what, such as client_ip=ip,path=url,time=when", func(text string) error {
-		logs.Map = append(logs.Map, strings.Split(text, ",")...)
-		return nil
-	})
-	flag.Func("trusted-proxies", "addresses and networks whose X-Forwarded-For is believed, if it is logged", func(text string) error {
-		logs.TrustedProxies = append(logs.TrustedProxies, strings.Split(text, ",")...)
-		return nil
-	})
+	list := func(to *[]string) func(string) error {
+		return func(text string) error {
+			*to = append(*to, strings.Split(text, ",")...)
+			return nil
+		}
+	}
+	flag.Func("map", "which keys of JSON lines are what, such as client_ip=ip,path=url,time=when", list(&logs.Map))
+	flag.Func("trusted-proxies", "addresses and networks whose X-Forwarded-For is believed, if it is logged", list(&logs.TrustedProxies))
 	flag.Parse()
 	logs.Paths = flag.Args()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	scale := Full
 	if *short {
 		scale = Small
 	}
-	profiles := Profiles(scale)
-	if len(logs.Paths) > 0 {
-		p, err := logged(ctx, &logs)
-		fail(err)
-		profiles = append(profiles, p)
-	}
-	fail(measure(ctx, os.Stdout, profiles))
-}
-
-// fail ends the process if there is an error.
-func fail(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	process.Main(func(ctx context.Context) error {
+		profiles := Profiles(scale)
+		if len(logs.Paths) > 0 {
+			p, err := logged(ctx, &logs)
+			if err != nil {
+				return err
+			}
+			profiles = append(profiles, p)
+		}
+		return measure(ctx, os.Stdout, profiles)
+	})
 }
 
 // logged is the traffic of logs.

@@ -28,10 +28,7 @@ func main() {
 	asJSON := flag.Bool("json", false, "print JSON")
 	only := flag.String("only", "", "comma-separated names of the limiters to run")
 	flag.Parse()
-	if err := run(*rounds, *long, *asJSON, *only); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	process.Main(func(ctx context.Context) error { return run(ctx, *rounds, *long, *asJSON, *only) })
 }
 
 // keys is how many keys are asked for, at random.
@@ -50,12 +47,13 @@ type result struct {
 	Allocs    float64 `json:"allocs_per_decision"`
 }
 
-func run(rounds int, long time.Duration, asJSON bool, only string) error {
-	server, err := process.Redis(context.Background())
-	if err != nil {
-		return err
+func run(ctx context.Context, rounds int, long time.Duration, asJSON bool, only string) error {
+	g := process.NewGroup(ctx)
+	defer g.Stop()
+	server := g.Redis()
+	if g.Err != nil {
+		return g.Err
 	}
-	defer server.Stop()
 	limiters, err := limiters(server.Address(), only)
 	if err != nil {
 		return err

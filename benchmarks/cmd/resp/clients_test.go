@@ -3,40 +3,29 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-)
 
-// TestMain lets the test's binary be the floor, as the command's is.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "floor" {
-		main()
-		return
-	}
-	m.Run()
-}
+	"github.com/headgate/headgate/benchmarks/process"
+)
 
 // TestGoRedis uses the door with the most common client of Go, over both
 // versions of the protocol.
 func TestGoRedis(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip("startAll needs redis-server")
-	}
 	ctx := context.Background()
-	s, err := startAll(ctx)
-	t.Cleanup(s.stop)
-	if err != nil {
-		t.Fatal(err)
+	g := process.NewGroup(ctx)
+	t.Cleanup(g.Stop)
+	server := g.Door("resp", rules)
+	if g.Err != nil {
+		t.Fatal(g.Err)
 	}
 	for _, protocol := range []int{2, 3} {
 		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
 			c := redis.NewClient(&redis.Options{
-				Addr: s.headgate.Address(), Protocol: protocol, ClientName: "tester",
+				Addr: server.Address(), Protocol: protocol, ClientName: "tester",
 			})
 			defer c.Close()
 			if pong, err := c.Ping(ctx).Result(); err != nil || pong != "PONG" {

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -32,56 +30,24 @@ return {0, burst, math.floor((burst * interval - (new - now)) / interval), -1, m
 
 const rules = "domain: api\nlimits:\n  - {name: user, key: [user], rate: 1000000/minute}\n"
 
-// servers are all of them.
-type servers struct {
-	headgate, redis, floor *process.Server
-	script                 string // the hash of bucket
-	folder                 string
-}
-
-func startAll(ctx context.Context) (s servers, err error) {
-	if s.folder, err = os.MkdirTemp("", "headgate-resp"); err != nil {
-		return s, err
+// subjects starts the servers and returns what is measured.
+func subjects(ctx context.Context, g *process.Group) ([]*subject, error) {
+	headgate, floor, server := g.Door("resp", rules), g.Floor("resp"), g.Redis()
+	if g.Err != nil {
+		return nil, g.Err
 	}
-	binary := filepath.Join(s.folder, "headgate")
-	if err := process.Headgate(ctx, binary); err != nil {
-		return s, err
-	}
-	ruleFile := filepath.Join(s.folder, "rules.yaml")
-	if err := os.WriteFile(ruleFile, []byte(rules), 0o600); err != nil {
-		return s, err
-	}
-	if s.headgate, err = process.Start(ctx, func(port string) []string {
-		return []string{
-			binary, "serve", "--rules", ruleFile, "--listen-api", "off", "--listen-grpc", "off", "--listen-admin", "off",
-			"--listen-resp", "127.0.0.1:" + port, "--log-level", "error",
-		}
-	}); err != nil {
-		return s, err
-	}
-	if s.redis, err = process.Redis(ctx); err != nil {
-		return s, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return s, err
-	}
-	if s.floor, err = process.Start(ctx, func(port string) []string { return []string{self, "floor", "127.0.0.1:" + port} }); err != nil {
-		return s, err
-	}
-	c := redis.NewClient(&redis.Options{Addr: s.redis.Address()})
+	c := redis.NewClient(&redis.Options{Addr: server.Address()})
 	defer c.Close()
-	s.script, err = c.ScriptLoad(ctx, bucket).Result()
-	return s, err
-}
-
-func (s *servers) stop() {
-	for _, one := range []*process.Server{s.headgate, s.redis, s.floor} {
-		one.Stop()
-	}
-	if s.folder != "" {
-		_ = os.RemoveAll(s.folder)
-	}
+	script, err := c.ScriptLoad(ctx, bucket).Result()
+	const key = "key:__rand_int__"
+	return []*subject{
+		{name: "headgate CL.THROTTLE", server: headgate, args: []string{"CL.THROTTLE", key, "1000000", "1000000", "60"}},
+		{name: "headgate CL.THROTTLE, refused", server: headgate, args: []string{"CL.THROTTLE", "hot", "0", "1", "86400"}},
+		{name: "headgate HG.CHECK", server: headgate, args: []string{"HG.CHECK", "api", "user", key}},
+		{name: "redcon, empty answer", server: floor, args: []string{"CL.THROTTLE", key, "1000000", "1000000", "60"}},
+		{name: "redis INCR", server: server, args: []string{"INCR", key}},
+		{name: "redis EVALSHA bucket", server: server, args: []string{"EVALSHA", script, "1", key, "1000000", "1000000", "60"}},
+	}, err
 }
 
 // load is what redis-benchmark is to do.
