@@ -76,9 +76,10 @@ var layers = map[string]int{
 	"internal/door/rls":             8,
 	"internal/door/forwardauth":     8,
 
-	"internal/observe":     4, // metrics and traces
-	"internal/observe/sse": 0, // what is told live, to readers who may be slow
-	"internal/observe/top": 0, // the most frequent keys
+	"internal/observe":           4, // metrics
+	"internal/observe/telemetry": 5, // traces and metrics, sent elsewhere
+	"internal/observe/sse":       0, // what is told live, to readers who may be slow
+	"internal/observe/top":       1, // the most frequent keys
 
 	"internal/replay":            6, // what rules would do
 	"internal/replay/accesslog":  3,

@@ -115,23 +115,23 @@ func (c *collector) values(out chan<- prometheus.Metric) {
 // rule tells of one rule. Allowed and refused are always there, so that the
 // first increase is one; other outcomes once they have occurred.
 func (c *collector) rule(out chan<- prometheus.Metric, s *series) {
-	for o, n := range s.Outcomes {
+	for o, n := range s.outcomes() {
 		if o := engine.Outcome(o); n > 0 || s.own && (o == engine.Allowed || o == engine.Refused) {
 			c.decisions(out, float64(n), s.domain, s.rule, o.String())
 		}
 	}
-	if s.own || s.Near > 0 {
-		c.near(out, float64(s.Near), s.domain, s.rule)
+	if s.own || s.sums[near] > 0 {
+		c.near(out, float64(s.sums[near]), s.domain, s.rule)
 	}
-	if s.Banned > 0 {
-		c.banned(out, float64(s.Banned), s.domain, s.rule)
+	if n := s.sums[banned]; n > 0 {
+		c.banned(out, float64(n), s.domain, s.rule)
 	}
-	if s.Missing > 0 {
-		c.missing(out, float64(s.Missing), s.domain, s.rule)
+	if n := s.sums[missing]; n > 0 {
+		c.missing(out, float64(n), s.domain, s.rule)
 	}
 	for p, name := range policyNames() {
-		if s.Degraded[p] > 0 {
-			c.degraded(out, float64(s.Degraded[p]), s.domain, s.rule, name)
+		if n := s.sums[degraded+p]; n > 0 {
+			c.degraded(out, float64(n), s.domain, s.rule, name)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func (c *collector) unknown(out chan<- prometheus.Metric, t *totals) {
 type series struct {
 	domain, rule string
 	own          bool // of a single rule
-	Counts
+	sums
 }
 
 // told returns the counts to tell, and how many of the rules in force have
@@ -165,13 +165,15 @@ func (m *Observer) told() (list []series, overflow int) {
 	t := m.table.Load()
 	at := map[[2]string]int{}
 	for _, c := range t.all {
-		s := series{domain: c.domain, rule: c.name, own: c.named, Counts: c.read()}
+		s := series{domain: c.domain, rule: c.name, own: c.named, sums: c.read()}
 		if !c.named && !c.shared {
 			s.rule = otherRules
 		}
 		key := [2]string{s.domain, s.rule}
 		if i, ok := at[key]; ok {
-			list[i].add(&s.Counts)
+			for j, n := range s.sums {
+				list[i].sums[j] += n
+			}
 			continue
 		}
 		at[key] = len(list)

@@ -30,7 +30,7 @@ func (m *Observer) missing(c *ruleCounts, number uint32, r *engine.Result) {
 	}
 	lacking := r.Rule.Missing(r.Key)
 	if lacking != 0 {
-		c.cells[int(number)&(len(c.cells)-1)].missing.Add(1)
+		c.cells[int(number)&(len(c.cells)-1)].counts[missing].Add(1)
 	}
 	if c.lacks.parts.Load() == 0 {
 		return // as of all rules, but for their first requests

@@ -106,14 +106,16 @@ func (m *Observer) Tick(now time.Time) Tick {
 	defer m.mu.Unlock()
 	tick := Tick{T: now.UTC(), Rules: []RuleTick{}}
 	for _, c := range m.table.Load().all {
-		is := c.read()
-		d := is.minus(&c.was)
+		is, d := c.read(), c.was
+		for i := range d {
+			d[i] = is[i] - d[i]
+		}
 		c.was = is
-		if d == (Counts{}) {
+		if d == (sums{}) {
 			continue
 		}
-		tick.Rules = append(tick.Rules, RuleTick{c.domain, c.name, outcomes(&d.Outcomes), d.Near})
-		for _, n := range d.Degraded {
+		tick.Rules = append(tick.Rules, RuleTick{c.domain, c.name, outcomes(d.outcomes()), d[near]})
+		for _, n := range d[degraded:] {
 			tick.Degraded += n
 		}
 	}
@@ -163,11 +165,6 @@ func (m *Observer) Top(r *rules.Rule, by top.By, now time.Time, n int) (top.Top,
 		return top.Top{}, false
 	}
 	return t.Top(by, now.UnixMicro(), n), true
-}
-
-// Counts returns what a rule has said so far.
-func (m *Observer) Counts(r *rules.Rule) Counts {
-	return m.table.Load().of(r).read()
 }
 
 // Add adds what other has.

@@ -228,7 +228,7 @@ func TestCountsSurviveAReloadAndFadeWithTheirRule(t *testing.T) {
 	if got := f.gathered(t); got["decisions_total api allowed limit-0"] != 3 || got["decisions_total api allowed limit-1"] != 2 {
 		t.Error("after the reload:", got)
 	}
-	if c := f.observer.Counts(old); c.Outcomes[engine.Allowed] != 2 {
+	if c := f.observer.Counts(old); c[engine.Allowed] != 2 {
 		t.Errorf("the old rule has %+v", c)
 	}
 	f.now = f.now.Add(metrics.Retention)

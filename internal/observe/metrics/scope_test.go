@@ -72,7 +72,7 @@ func TestRulesOfOneScopeAreCountedApart(t *testing.T) {
 	}}, f.now.UnixMicro()))
 	ask("ann", 7)
 	want("with another limit", 9, 2)
-	if c := f.observer.Counts(rule); c.Outcomes[engine.Allowed] != 9 || c.Outcomes[engine.Refused] != 0 {
+	if c := f.observer.Counts(rule); c[engine.Allowed] != 9 || c[engine.Refused] != 0 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -28,25 +28,24 @@ const (
 	noRule = "(none)"
 )
 
-// Policies are how a decision was made without the store: on_store_error.
+// What is counted of a rule, beside the engine's outcomes, which come first.
 const (
-	policyAllow = iota
-	policyDeny
-	policyLocal
-	policies
+	near     = int(engine.Outcomes) + iota // passed with no more than a fifth of the limit left
+	banned                                 // refused because an operator has banned the key
+	missing                                // lacked a part of the key, and were counted with the others that did
+	degraded                               // decided without the store, one by one as policyNames has it
+	counters = degraded + policies
 )
 
-// policyNames are the values of the label policy.
+const policies = 3
+
+// policyNames are the values of the label policy, as on_store_error has them.
 func policyNames() [policies]string { return [policies]string{"allow", "deny", "local"} }
 
 // cell is the counters of a rule for some of the cores.
 type cell struct {
-	outcomes [engine.Outcomes]atomic.Uint64
-	near     atomic.Uint64
-	degraded [policies]atomic.Uint64
-	banned   atomic.Uint64
-	missing  atomic.Uint64
-	_        [32]byte // two cache lines in all, as they are fetched in pairs
+	counts [counters]atomic.Uint64
+	_      [32]byte // two cache lines in all, as they are fetched in pairs
 }
 
 // ruleCounts are the counters of one rule.
@@ -59,93 +58,48 @@ type ruleCounts struct {
 	lacks        lacks
 	values       atomic.Pointer[values] // nil unless the rule asks for series by value
 
-	was Counts // at the last tick
+	was sums // at the last tick
 }
 
 func (c *ruleCounts) id() ruleName { return ruleName{c.domain, c.name} }
 
-// Counts are what a rule has said.
-type Counts struct {
-	// Outcomes has one number for each engine.Outcome.
-	Outcomes [engine.Outcomes]uint64
-	// Near is how many passed with no more than a fifth of the limit left.
-	Near uint64
-	// Degraded is how many were decided without the store: by the policies
-	// allow, deny and local.
-	Degraded [policies]uint64
-	// Banned is how many were refused because an operator has banned the key.
-	Banned uint64
-	// Missing is how many lacked a part of the key, and were counted with the
-	// others that did.
-	Missing uint64
-}
-
 // count counts one result.
 func (c *ruleCounts) count(lane uint32, r *engine.Result, o engine.Outcome) {
-	at := &c.cells[int(lane)&(len(c.cells)-1)]
+	at := &c.cells[int(lane)&(len(c.cells)-1)].counts
 	if o < engine.Outcomes {
-		at.outcomes[o].Add(1)
+		at[o].Add(1)
 	}
 	d := &r.Decision
 	switch d.Reason {
 	case headgate.FailOpen:
-		at.degraded[policyAllow].Add(1)
+		at[degraded].Add(1)
 	case headgate.FailClosed:
-		at.degraded[policyDeny].Add(1)
+		at[degraded+1].Add(1)
 	case headgate.Fallback:
-		at.degraded[policyLocal].Add(1)
+		at[degraded+2].Add(1)
 	case headgate.Banned:
-		at.banned.Add(1)
+		at[banned].Add(1)
 	default:
 		if d.Allowed && o != engine.ShadowRefused && d.Remaining*5 <= d.Limit && d.Reason != headgate.NoLimit {
-			at.near.Add(1)
+			at[near].Add(1)
 		}
 	}
 }
 
+// sums are what a rule has said.
+type sums [counters]uint64
+
+// outcomes has one number for each engine.Outcome.
+func (s *sums) outcomes() *[engine.Outcomes]uint64 { return (*[engine.Outcomes]uint64)(s[:]) }
+
 // read adds up.
-func (c *ruleCounts) read() Counts {
-	var sum Counts
+func (c *ruleCounts) read() (sum sums) {
 	for i := range c.cells {
-		at := &c.cells[i]
-		for o := range at.outcomes {
-			sum.Outcomes[o] += at.outcomes[o].Load()
-		}
-		sum.Near += at.near.Load()
-		sum.Banned += at.banned.Load()
-		sum.Missing += at.missing.Load()
-		for p := range at.degraded {
-			sum.Degraded[p] += at.degraded[p].Load()
+		for j := range sum {
+			sum[j] += c.cells[i].counts[j].Load()
 		}
 	}
 	return sum
-}
-
-// add adds what other has.
-func (c *Counts) add(other *Counts) {
-	for o := range c.Outcomes {
-		c.Outcomes[o] += other.Outcomes[o]
-	}
-	c.Near += other.Near
-	c.Banned += other.Banned
-	c.Missing += other.Missing
-	for p := range c.Degraded {
-		c.Degraded[p] += other.Degraded[p]
-	}
-}
-
-// minus returns what c has more than other.
-func (c Counts) minus(other *Counts) Counts {
-	for o := range c.Outcomes {
-		c.Outcomes[o] -= other.Outcomes[o]
-	}
-	c.Near -= other.Near
-	c.Banned -= other.Banned
-	c.Missing -= other.Missing
-	for p := range c.Degraded {
-		c.Degraded[p] -= other.Degraded[p]
-	}
-	return c
 }
 
 // ruleName is what tells rules apart: several may share a scope, such as the

@@ -11,6 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
 // delivery says once when a signal is not taken any more, and once when it is
@@ -117,37 +118,20 @@ func (t *Telemetry) Collector() prometheus.Collector {
 	if t == nil {
 		return nil
 	}
-	return &collector{
-		t: t,
-		messages: prometheus.NewDesc("headgate_otlp_messages_total",
-			"Messages to the OpenTelemetry collector, by what became of them.", []string{"signal", "result"}, nil),
-		spans: prometheus.NewDesc("headgate_otlp_spans_total",
-			"Spans that were sent, or lost since the collector did not take them in time.", []string{"result"}, nil),
-	}
-}
-
-type collector struct {
-	t               *Telemetry
-	messages, spans *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	out <- c.messages
-	out <- c.spans
-}
-
-// Collect implements prometheus.Collector.
-func (c *collector) Collect(out chan<- prometheus.Metric) {
-	count := func(d *prometheus.Desc, n uint64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
-	}
-	for _, d := range c.t.deliveries {
-		count(c.messages, d.sent.Load(), d.signal, "sent")
-		count(c.messages, d.failed.Load(), d.signal, "failed")
-	}
-	if c.t.tracer != nil {
-		count(c.spans, c.t.spans.sent.Load(), "sent")
-		count(c.spans, c.t.spans.lost.Load(), "lost")
-	}
+	c := new(metrics.Asked)
+	messages := c.Counter("headgate_otlp_messages_total",
+		"Messages to the OpenTelemetry collector, by what became of them.", "signal", "result")
+	spans := c.Counter("headgate_otlp_spans_total",
+		"Spans that were sent, or lost since the collector did not take them in time.", "result")
+	c.Ask(func(out chan<- prometheus.Metric) {
+		for _, d := range t.deliveries {
+			messages(out, float64(d.sent.Load()), d.signal, "sent")
+			messages(out, float64(d.failed.Load()), d.signal, "failed")
+		}
+		if t.tracer != nil {
+			spans(out, float64(t.spans.sent.Load()), "sent")
+			spans(out, float64(t.spans.lost.Load()), "lost")
+		}
+	})
+	return c
 }

@@ -150,15 +150,12 @@ func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
 	if o.ServiceName != "" {
 		given = append(given, semconv.ServiceName(o.ServiceName))
 	}
-	options := []resource.Option{
+	return resource.New(ctx,
 		resource.WithTelemetrySDK(), resource.WithHost(),
-		resource.WithAttributes(
-			semconv.ServiceName(DefaultServiceName), semconv.ServiceVersion(o.Version), semconv.ServiceInstanceID(instance()),
-		),
-		resource.WithFromEnv(),
-		resource.WithAttributes(given...),
-	}
-	return resource.New(ctx, options...)
+		resource.WithService(), // a random instance, by which processes of the same name are told apart
+		resource.WithAttributes(semconv.ServiceName(DefaultServiceName), semconv.ServiceVersion(o.Version)),
+		resource.WithFromEnv(), resource.WithAttributes(given...),
+	)
 }
 
 func (t *Telemetry) openTraces(ctx, life context.Context, o *Options, about *resource.Resource) error {

@@ -29,6 +29,8 @@ type Count struct {
 type sketch struct {
 	seed  maphash.Seed
 	total int64
+	// sampled is how much of total came by weight.
+	sampled int64
 	// slots are those in use; they come as keys do, up to most.
 	slots []slot
 	most  int
@@ -59,7 +61,7 @@ func newSketch(k int, seed maphash.Seed) *sketch {
 // reset forgets everything and keeps the memory.
 func (s *sketch) reset() {
 	clear(s.index)
-	s.slots, s.total, s.least, s.leastCount = s.slots[:0], 0, 0, 0
+	s.slots, s.total, s.sampled, s.least, s.leastCount = s.slots[:0], 0, 0, 0, 0
 }
 
 // add counts key n times. hash is that of the key.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // By is what keys are ranked by.
@@ -20,23 +22,10 @@ const (
 )
 
 // String returns the name that the API uses: refused or active.
-func (b By) String() string {
-	if b == Active {
-		return "active"
-	}
-	return "refused"
-}
+func (b By) String() string { return enum.Name(b, "by", "refused", "active") }
 
 // ParseBy is the inverse of [By.String]. It reports false for any other text.
-func ParseBy(s string) (By, bool) {
-	switch s {
-	case "refused":
-		return Refused, true
-	case "active":
-		return Active, true
-	}
-	return 0, false
-}
+func ParseBy(s string) (By, bool) { return enum.Parse(s, Active) }
 
 const (
 	// Counters is how many keys of a rule are counted at a time.
@@ -56,8 +45,6 @@ type Tracker struct {
 	// now and before are the counts of this window and of the one before, by
 	// ranking.
 	now, before [2]*sketch
-	sampled     int64 // how much of what was added came by weight, this window and the last
-	sampledOld  int64
 }
 
 // NewTracker returns a Tracker of Counters keys by each ranking.
@@ -73,14 +60,12 @@ func NewTracker() *Tracker {
 // weight is how many requests it stands for. Time that runs backwards counts
 // as the latest there was.
 func (t *Tracker) Add(key string, at, weight int64, refused bool) { //nolint:revive // what became of it, not how to do it
-	if len(key) > MaxKey {
-		key = key[:MaxKey]
-	}
+	key = key[:min(len(key), MaxKey)]
 	hash := maphash.String(t.seed, key)
 	t.mu.Lock()
 	t.turn(at)
 	if weight > 1 {
-		t.sampled += weight
+		t.now[Active].sampled += weight
 	}
 	t.now[Active].add(key, hash, weight)
 	if refused {
@@ -101,10 +86,6 @@ func (t *Tracker) turn(at int64) {
 		if w > t.window+1 {
 			t.before[by].reset()
 		}
-	}
-	t.sampledOld, t.sampled = t.sampled, 0
-	if w > t.window+1 {
-		t.sampledOld = 0
 	}
 	t.window = w
 }
@@ -136,19 +117,22 @@ func (t *Tracker) Top(by By, at int64, n int) Top {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.turn(at)
-	now, before := t.now[by], t.before[by]
-	out := Top{Total: now.total + before.total, Bound: now.bound() + before.bound(), Sampled: t.sampled + t.sampledOld}
-	// A key that only one of the two has may have occurred in the other as
-	// often as its bound: see P. K. Agarwal et al., "Mergeable Summaries"
-	// (PODS 2012).
+	out := merge(t.now[by], t.before[by], n)
+	out.Sampled = t.now[Active].sampled + t.before[Active].sampled
+	return out
+}
+
+// merge returns the n most frequent keys of both. A key that only one of the two
+// has may have occurred in the other as often as its bound: see P. K. Agarwal et
+// al., "Mergeable Summaries" (PODS 2012).
+func merge(now, before *sketch, n int) Top {
+	out := Top{Total: now.total + before.total, Bound: now.bound() + before.bound()}
 	for i := range now.slots {
 		v := &now.slots[i]
-		c := Count{Key: string(v.key), Count: v.count, Error: v.error}
+		c := Count{string(v.key), v.count + before.bound(), v.error + before.bound()}
 		if place, ok := before.find(c.Key, v.hash); ok {
 			old := &before.slots[before.index[place]-1]
-			c.Count, c.Error = c.Count+old.count, c.Error+old.error
-		} else {
-			c.Count, c.Error = c.Count+before.bound(), c.Error+before.bound()
+			c.Count, c.Error = v.count+old.count, v.error+old.error
 		}
 		out.Keys = append(out.Keys, c)
 	}
@@ -169,3 +153,19 @@ func first(list []Count, n int) []Count {
 	})
 	return list[:min(n, len(list))]
 }
+
+// Counter counts keys since it was made, without windows. It is not safe for
+// use by several goroutines at a time.
+type Counter struct{ sketch *sketch }
+
+// NewCounter returns a Counter of at most [Counters] keys.
+func NewCounter() *Counter { return &Counter{newSketch(Counters, maphash.MakeSeed())} }
+
+// Add counts a key, which may change afterwards.
+func (c *Counter) Add(key string) {
+	key = key[:min(len(key), MaxKey)]
+	c.sketch.add(key, maphash.String(c.sketch.seed, key), 1)
+}
+
+// Top returns the n most frequent keys.
+func (c *Counter) Top(n int) Top { return merge(c.sketch, newSketch(1, c.sketch.seed), n) }
