@@ -74,7 +74,7 @@ func TestSpansOfTheWorkedExamples(t *testing.T) {
 		want  []Span
 	}{
 		{
-			"two counters, 30 % into the window", headgate.PerMinute(7).Using(headgate.SlidingWindow),
+			"two counters, 30% into the window", headgate.PerMinute(7).Using(headgate.SlidingWindow),
 			[][2]int64{{10_000_000, 5}, {minute, 2}, {minute + 18_000_000, 1}},
 			minute + 18_000_000,
 			[]Span{{t0, t0 + minute, 5, 3}, {t0 + minute, t0 + 2*minute, 3, 3}},

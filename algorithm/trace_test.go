@@ -136,7 +136,7 @@ func examples() []example {
 			{"01:01:40", 1, take, "pass"},
 		}},
 		{
-			"sliding window, 7 per minute, previous 5, current 3, 30 % into the window",
+			"sliding window, 7 per minute, previous 5, current 3, 30% into the window",
 			headgate.PerMinute(7).Using(headgate.SlidingWindow),
 			[]row{
 				{"10:00:10", 5, take, "pass, left 2"},

@@ -176,11 +176,11 @@ func (w Workload) CheckShare(allowed, failed, ops int64) error {
 	share, broken := float64(allowed)/float64(ops), float64(failed)/float64(ops)
 	switch {
 	case broken > 0.05:
-		return fmt.Errorf("%s: %.1f %% of the requests failed", w.Name, 100*broken)
+		return fmt.Errorf("%s: %.1f%% of the requests failed", w.Name, 100*broken)
 	case w.Denied && share >= 0.01:
-		return fmt.Errorf("%s: %.2f %% were allowed, want less than 1 %%", w.Name, 100*share)
+		return fmt.Errorf("%s: %.2f%% were allowed, want less than 1%%", w.Name, 100*share)
 	case !w.Denied && share+broken < 0.9999:
-		return fmt.Errorf("%s: only %.2f %% were allowed, want all", w.Name, 100*share)
+		return fmt.Errorf("%s: only %.2f%% were allowed, want all", w.Name, 100*share)
 	}
 	return nil
 }

@@ -227,7 +227,7 @@ func diffRules(b *bytes.Buffer, c *admin.CandidateStatus) {
 	for i := range c.By {
 		r := &c.By[i]
 		n := r.NewlyRefused + r.NewlyAllowed
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.3g %%\n", changeOf(r), printable(r.Domain), ruleOf(r), simulate.Thousands(n),
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.3g%%\n", changeOf(r), printable(r.Domain), ruleOf(r), simulate.Thousands(n),
 			100*float64(n)/float64(max(c.Requests, 1)))
 	}
 	_ = t.Flush() // a buffer takes everything

@@ -225,9 +225,12 @@ func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 	case k.Unlimited:
 		b.WriteString("no limit")
 	default:
-		fmt.Fprintf(&b, "%d of %d left", k.Remaining, k.Limit)
+		fmt.Fprintf(&b, "%d of %d left", min(k.Remaining, k.Limit), k.Limit)
+		if granted := k.Remaining - k.Limit; granted > 0 {
+			fmt.Fprintf(&b, " and %d granted", granted)
+		}
 		if k.ResetAfter > 0 {
-			fmt.Fprintf(&b, ", as good as new in %s", milliseconds(k.ResetAfter))
+			fmt.Fprintf(&b, ", full again in %s", milliseconds(k.ResetAfter))
 		}
 		fmt.Fprintf(&b, " (%s)", k.LimitText)
 	}

@@ -110,7 +110,11 @@ func (s *screen) text(v *sight, by string, columns int) string {
 		per(v.Totals.Allowed), per(v.Totals.Refused), per(v.Totals.Delayed),
 		per(v.Totals.Queued), per(v.Totals.ShadowBanned), per(v.Totals.ShadowRefused))
 	fmt.Fprintln(&b, wrapped(when+totals, columns))
-	fmt.Fprintf(&b, "store: circuit %s, %d keys\n\n", v.Store.Circuit, v.Store.Keys)
+	circuit := v.Store.Circuit
+	if circuit == "closed" {
+		circuit = "closed (healthy)"
+	}
+	fmt.Fprintf(&b, "store: circuit breaker %s, %d keys\n\n", circuit, v.Store.Keys)
 	ruleTable(&b, v, columns)
 	for i := range v.Top {
 		s.keys(&b, &v.Top[i], by)

@@ -93,7 +93,7 @@ func progressLine(n simulate.Progress, after time.Duration) string {
 	const width = 24
 	full := int(share * width)
 	left := time.Duration(float64(after) * (1 - share) / share).Round(time.Second)
-	return fmt.Sprintf("[%s%s] %3.0f %%  %s, %s left", strings.Repeat("=", full), strings.Repeat(" ", width-full), share*100, line, left)
+	return fmt.Sprintf("[%s%s] %3.0f%%  %s, %s left", strings.Repeat("=", full), strings.Repeat(" ", width-full), share*100, line, left)
 }
 
 // simulateFlags are the flags of simulate.

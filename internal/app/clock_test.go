@@ -92,7 +92,7 @@ func TestWallClockIsSet(t *testing.T) {
 					m.move(0, set)
 				}
 			}
-			// The first second has the burst; a token of which the time runs 1 %
+			// The first second has the burst; a token of which the time runs 1%
 			// slower may come one caller later.
 			for i, n := range perSecond[1:] {
 				if n < 9 || n > 11 {

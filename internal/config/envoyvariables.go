@@ -104,7 +104,7 @@ func needlessVariables() []envoyVariable {
 		{"the process waits for rules of a control plane, and does not start with wrong files", "FORCE_START_WITHOUT_INITIAL_CONFIG HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"},
 		{"by default what is refused is not counted; under compat: envoy it is", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"},
 		{"see store.redis.deny_cache", "LOCAL_CACHE_SIZE_IN_BYTES"},
-		{"headgate_near_limit_total counts from 80 %", "NEAR_LIMIT_RATIO"},
+		{"headgate_near_limit_total counts from 80%", "NEAR_LIMIT_RATIO"},
 		{"counts end with their window", "EXPIRATION_JITTER_MAX_SECONDS"},
 		{
 			"requests share connections and are pipelined as they come",

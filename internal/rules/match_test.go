@@ -285,7 +285,7 @@ func TestPercentIsStable(t *testing.T) {
 	ten, thirty := enforced("10"), enforced("30")
 	for user := range ten {
 		if !thirty[user] {
-			t.Fatalf("%s is among 10 %% but not among 30 %%", user)
+			t.Fatalf("%s is among 10%% but not among 30%%", user)
 		}
 	}
 	for share, got := range map[float64]int{0.1: len(ten), 0.3: len(thirty), 0: len(enforced("0")), 1: len(enforced("100"))} {

@@ -223,7 +223,7 @@ func TestProbesAreSpread(t *testing.T) {
 	}
 	slices.Sort(at)
 	if at[0] < 37*time.Millisecond || at[39] > 64*time.Millisecond {
-		t.Errorf("first probes from %s to %s, want within 50 ms ± 25 %%", at[0], at[39])
+		t.Errorf("first probes from %s to %s, want within 50 ms ± 25%%", at[0], at[39])
 	}
 	if at[39]-at[0] < 10*time.Millisecond {
 		t.Errorf("40 first probes within %s", at[39]-at[0])

@@ -50,7 +50,7 @@ const (
 	tolerance       = 200_000 // nanoseconds
 	// slack and slewSlack say by what part the scale is slow (60 and 16,000
 	// ppm), so that the next anchor is not behind what has been interpolated:
-	// the second is for when the time runs 1 % slower than the counter.
+	// the second is for when the time runs 1% slower than the counter.
 	slack, slewSlack = 14, 6
 	// startReadings is how often the clock is read at the start, for one that
 	// is not interrupted; before the counter is calibrated a reading counts

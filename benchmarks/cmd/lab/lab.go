@@ -235,7 +235,7 @@ func WriteTable(w io.Writer, p Profile, results []Result) error {
 		return nil
 	}
 	n := float64(max(results[0].Requests, 1))
-	share := func(count int64) string { return fmt.Sprintf("%.4f %%", 100*float64(count)/n) }
+	share := func(count int64) string { return fmt.Sprintf("%.4f%%", 100*float64(count)/n) }
 	_, err := fmt.Fprintf(w, "### %s\n\n%d requests of %d keys, of which the exact log refuses %s.\n\n"+
 		"| algorithm | wrongly allowed | wrongly refused | every request counts: wrongly allowed | wrongly refused | most in a window | bytes a key |\n"+
 		"| --- | --- | --- | --- | --- | --- | --- |\n", p.Name, results[0].Requests, p.Keys, share(results[0].Refused))

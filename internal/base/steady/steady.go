@@ -17,7 +17,7 @@
 //     passed, at once.
 //
 // So between two steps, which need a wall clock that stays ahead, a second of
-// the clock is a second, to 1 %.
+// the clock is a second, to 1%.
 package steady
 
 import (

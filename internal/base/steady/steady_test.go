@@ -101,7 +101,7 @@ func TestTraces(t *testing.T) {
 }
 
 // TestHistories: whatever is done to the wall clock, the time does not go back,
-// a second of it is a second to 1 %, it steps only to a wall clock that has been
+// a second of it is a second to 1%, it steps only to a wall clock that has been
 // ahead for a minute, and it ends at the wall clock unless that is more than a
 // day behind.
 func TestHistories(t *testing.T) {

@@ -50,7 +50,7 @@ func (s *SuggestLimits) Run(ctx context.Context) (*simulate.Suggestion, error) {
 		return nil, flagError("unaffected", fmt.Sprintf("%q is no share of the keys", s.Unaffected), "such as 99.9%")
 	}
 	if percent <= 1 && !strings.HasSuffix(s.Unaffected, "%") {
-		return nil, flagError("unaffected", fmt.Sprintf("%q would be less than 1 %% of the keys", s.Unaffected), fmt.Sprintf("write %s%%", strconv.FormatFloat(100*percent, 'f', -1, 64)))
+		return nil, flagError("unaffected", fmt.Sprintf("%q would be less than 1%% of the keys", s.Unaffected), fmt.Sprintf("write %s%%", strconv.FormatFloat(100*percent, 'f', -1, 64)))
 	}
 	o.Unaffected = percent / 100
 	for _, key := range s.Keys {

@@ -22,7 +22,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		"time":    func(t *time.Time) string { return t.Format(time.DateTime) },
 		"iso":     func(t *time.Time) string { return t.Format(time.RFC3339) },
 		"lasted":  func(from, to *time.Time) string { return to.Sub(*from).Round(time.Second).String() },
-		"use":     func(share float64) string { return fmt.Sprintf("%.0f %%", share*100) },
+		"use":     func(share float64) string { return fmt.Sprintf("%.0f%%", share*100) },
 		"chart":   newChart,
 		"demand":  demandRows,
 		"keys":    keyRows,
@@ -161,7 +161,7 @@ func demandRows(list []DemandPlace) []demandRow {
 		case p.UpTo > 1:
 			row.Label = fmt.Sprintf("up to %g times", p.UpTo)
 		default:
-			row.Label = fmt.Sprintf("up to %.3g %%", p.UpTo*100)
+			row.Label = fmt.Sprintf("up to %.3g%%", p.UpTo*100)
 		}
 		out = append(out, row)
 	}

@@ -41,7 +41,7 @@ func TestWhatTheLogLacks(t *testing.T) {
 	r := run(t, o)
 	want := []string{
 		"the rule by-key counts by header:X-Api-Key, which is nowhere in the log: it counted 20 requests together",
-		"the rule by-both counts by query:tenant, which the log does not have of 20 requests (100.0 % of the rule's): it counted these together",
+		"the rule by-both counts by query:tenant, which the log does not have of 20 requests (100.0% of the rule's): it counted these together",
 		"the rule skips needs jwt:sub, which is nowhere in the log: it applied to no request",
 		"the rule paying needs header:X-Plan, which is nowhere in the log: it applied to no request",
 		"the rule one-host needs host, which is nowhere in the log: it applied to no request",

@@ -36,11 +36,11 @@ func TestText(t *testing.T) {
 	if err := r.WriteText(&got, 5); err != nil {
 		t.Fatal(err)
 	}
-	want := `12 requests from 2026-11-21 12:00:00 to 2026-11-21 12:00:07: 8 allowed, 4 refused (33.3 %); 1 line could not be read
+	want := `12 requests from 2026-11-21 12:00:00 to 2026-11-21 12:00:07: 8 allowed, 4 refused (33.3%); 1 line could not be read
 
-RULE   LIMIT                  REQUESTS  REFUSED     DELAYED  KEYS  REFUSED KEYS  PEAK USE
-login  5/minute token_bucket  9         3 (33.3 %)  0        2     1             100 %
-other  1/minute token_bucket  2         1 (50.0 %)  0        1     1             100 %
+RULE   LIMIT                  REQUESTS  REFUSED    DELAYED  KEYS  REFUSED KEYS  PEAK USE
+login  5/minute token_bucket  9         3 (33.3%)  0        2     1             100%
+other  1/minute token_bucket  2         1 (50.0%)  0        1     1             100%
 
 login: first refusal 2026-11-21 12:00:05, last 2026-11-21 12:00:07
   client_ip=198.51.100.7: 3 of 8 requests refused; 8 in the busiest period

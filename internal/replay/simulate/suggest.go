@@ -363,4 +363,4 @@ func (s *Suggestion) Text() string {
 	return b.String()
 }
 
-func shareText(share float64) string { return strconv.FormatFloat(100*share, 'g', 6, 64) + " %" }
+func shareText(share float64) string { return strconv.FormatFloat(100*share, 'g', 6, 64) + "%" }

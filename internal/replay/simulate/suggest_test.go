@@ -49,7 +49,7 @@ func TestSuggestion(t *testing.T) {
 	}
 	for _, want := range []string{
 		"# Proposed by headgate suggest from 78 requests,\n# 2026-11-21 12:00:00 to 2026-11-21 12:01:00.\n",
-		"domain: \"d\"\nlimits:\n", "Counted by client_ip there are 10 keys.", "at least 90 % of the keys", "refused 1 key at times:\n  #   client_ip=198.51.100.1\n",
+		"domain: \"d\"\nlimits:\n", "Counted by client_ip there are 10 keys.", "at least 90% of the keys", "refused 1 key at times:\n  #   client_ip=198.51.100.1\n",
 		"    burst: 2\n",
 	} {
 		if !strings.Contains(s.Text(), want) {

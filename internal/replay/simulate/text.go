@@ -72,7 +72,7 @@ func (w *writer) rules(list []RuleReport) {
 			refused += r.WouldRefuse
 			name += " (shadow)"
 		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s (%s)\t%s\t%s\t%s\t%.0f %%\n", name, r.Limit, Thousands(r.Requests), Thousands(refused),
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s (%s)\t%s\t%s\t%s\t%.0f%%\n", name, r.Limit, Thousands(r.Requests), Thousands(refused),
 			percent(refused, r.Requests), Thousands(r.Delayed), Thousands(r.Keys), Thousands(r.RefusedKeys), r.PeakUse*100)
 	}
 	w.err = t.Flush()
@@ -159,16 +159,16 @@ func Thousands(n int64) string {
 
 func percent(part, whole int64) string {
 	if whole == 0 || part == 0 {
-		return "0 %"
+		return "0%"
 	}
 	share := 100 * float64(part) / float64(whole)
 	switch {
 	case share < 0.01:
-		return "<0.01 %"
+		return "<0.01%"
 	case share < 1:
-		return fmt.Sprintf("%.2f %%", share)
+		return fmt.Sprintf("%.2f%%", share)
 	}
-	return fmt.Sprintf("%.1f %%", share)
+	return fmt.Sprintf("%.1f%%", share)
 }
 
 func size(bytes int64) string {

@@ -155,7 +155,7 @@ function Row(props: { rule: Rule }) {
       <td>
         {observes ? (
           <span class="badge shadowed">
-            {r.mode === "enforce" ? `enforced for ${r.percent} %` : `${words(r.mode)}: only counts`}
+            {r.mode === "enforce" ? `enforced for ${r.percent}%` : `${words(r.mode)}: only counts`}
           </span>
         ) : (
           words(r.action)

@@ -13,14 +13,14 @@ export function perSecond(n: number): string {
   return (n >= 1 ? tenths : hundredths).format(n);
 }
 
-/** Writes a share: 0 %, <0.1 %, 12.3 %, 100 %. Nothing of nothing is a dash. */
+/** Writes a share: 0%, <0.1%, 12.3%, 100%. Nothing of nothing is a dash. */
 export function share(part: number, all: number): string {
   if (all <= 0) return "–";
   const percent = (100 * part) / all;
-  if (part > 0 && percent < 0.1) return "<0.1 %";
+  if (part > 0 && percent < 0.1) return "<0.1%";
   // What is not all of it must not look so.
-  if (part < all && percent > 99.9) return ">99.9 %";
-  return `${tenths.format(percent)} %`;
+  if (part < all && percent > 99.9) return ">99.9%";
+  return `${tenths.format(percent)}%`;
 }
 
 /** Writes a size: 384 B, 1.5 KiB, 20 MiB. */
