@@ -46,6 +46,7 @@ const lastWord = time.Second
 type outlast struct {
 	http.ResponseWriter
 	proxy  *Proxy
+	upload *upload            // nil without a body
 	left   func() error       // of the client's context
 	cancel context.CancelFunc // ends the upstream's work
 	hold   *engine.Hold       // nil if no place has to be kept to the end
@@ -73,7 +74,7 @@ type outlasting struct {
 // client goes away: v has rules that want to know how it ends.
 func (p *Proxy) outlast(w http.ResponseWriter, r *http.Request, x *exchange, v *engine.Verdict, hold *engine.Hold) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	o := &outlast{ResponseWriter: w, proxy: p, cancel: cancel, hold: hold, left: r.Context().Err, room: p.options.Abandoned.Bytes}
+	o := &outlast{ResponseWriter: w, proxy: p, upload: x.upload, cancel: cancel, hold: hold, left: r.Context().Err, room: p.options.Abandoned.Bytes}
 	if v.HasCostAfter() {
 		o.costs = v
 	}
@@ -103,7 +104,7 @@ func (p *Proxy) outlast(w http.ResponseWriter, r *http.Request, x *exchange, v *
 func (o *outlast) leave() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.gone || o.over {
+	if o.gone || o.over || o.upload.late() {
 		return
 	}
 	o.gone = true
@@ -192,7 +193,7 @@ func (o *outlast) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 func (o *outlast) isGone() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.gone || o.left() != nil
+	return o.gone || o.left() != nil && !o.upload.late()
 }
 
 // end is called when nothing more comes of the request.

@@ -8,6 +8,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -159,6 +160,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := p.options.Clock()
 	if p.options.TellTime {
 		answer.TellTime(w.Header(), at)
+		x.told = w.Header()[answer.TimeField]
 	}
 	x.begin(r, p.options.Clients, client.Identify(p.options.Tokens, r.Header, at))
 	x.upload, x.at, x.header = upload, at, w.Header()
@@ -284,6 +286,9 @@ func (p *Proxy) refuse(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 // answered adds our header fields to an upstream's answer. They replace its
 // own of the same name: two limits under one name would mislead.
 func (p *Proxy) answered(res *http.Response) error {
+	if res.StatusCode < 100 { // net/http reads it and panics when it is to write it
+		return fmt.Errorf("the upstream answers with status %03d", res.StatusCode)
+	}
 	if p.down.Load() && p.down.CompareAndSwap(true, false) {
 		p.options.Logger.Info("upstream answers again", "upstream", p.options.Upstream.Redacted())
 	}
@@ -308,12 +313,13 @@ func (p *Proxy) answered(res *http.Response) error {
 		if x.outlast != nil {
 			res.Body = x.outlast.answers(res)
 		}
+		if x.told != nil {
+			x.header[answer.TimeField] = x.told // httputil clears the header behind a hint (103)
+			delete(res.Header, answer.TimeField)
+		}
 	}
 	if both, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
 		res.Body = tunnel{both}
-	}
-	if p.options.TellTime {
-		delete(res.Header, answer.TimeField) // ours is there already
 	}
 	return nil
 }
@@ -322,6 +328,16 @@ func (p *Proxy) answered(res *http.Response) error {
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.fault = err
+		if x.answer != nil {
+			_ = x.answer.Body.Close() // httputil leaves the connection of an upgrade open that nobody asked for
+		}
+		if x.told != nil {
+			w.Header()[answer.TimeField] = x.told // as above
+		}
+		if x.origin != "" {
+			p.options.CORS.withdraw(w.Header())
+			p.options.CORS.admit(w.Header(), x.origin)
+		}
 		answer.Headers(w.Header(), x.dialect, x.policies...)
 		x.upload.leaves(w.Header())
 		if broken := x.upload.broken(); broken != nil {
@@ -363,6 +379,7 @@ type exchange struct {
 	header   http.Header // of the answer, as it leaves
 	origin   string      // of the page that asks, if its origin is one of ours
 	at       time.Time   // when it came, or its turn
+	told     []string    // when it was decided, as its answer says; nil if that says nothing
 	policies []answer.Policy
 	dialect  answer.Dialect // of the header fields about them
 	hidden   string         // the scope of a rule that bans in secret; empty without one

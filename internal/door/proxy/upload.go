@@ -261,3 +261,23 @@ func brokenOff(err error) (status int, detail string) {
 	}
 	return http.StatusBadRequest, "the body of the request did not arrive"
 }
+
+// late reports whether the client was silent for too long in the middle of the body.
+// net/http ends the request's context then, as if the client had gone, which waits
+// for its answer.
+func (u *upload) late() bool {
+	if u == nil || !u.http1 {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.talking || u.err != nil {
+		return !u.talking && isTimeout(u.err)
+	}
+	// The read may not have returned yet.
+	at := u.deadline
+	if !u.until.IsZero() && (at.IsZero() || u.until.Before(at)) {
+		at = u.until
+	}
+	return u.reading && !at.IsZero() && !time.Now().Before(at) //nolint:forbidigo // as above
+}
