@@ -101,9 +101,9 @@ var layers = map[string]int{
 // only lists packages that may be imported by nothing but the named importers.
 // Doors see rules for its Request, which each of them implements.
 var only = map[string][]string{
-	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/queue/dispatch", "internal/request", "internal/door", "internal/observe", "internal/replay", "rulefiles"},
+	"internal/rules":             {"internal/rules", "internal/decide", "internal/app", "internal/config", "internal/queue", "internal/request", "internal/door", "internal/observe", "internal/replay", "rulefiles"},
 	"store/memory":               {"examples", "internal/decide/storing", "internal/decide/trial", "internal/replay"},
-	"store/redis":                {"examples", "internal/decide/storing", "internal/queue/dispatch"},
+	"store/redis":                {"examples", "internal/decide/storing", "internal/queue"},
 	"store/storetest":            {},
 	"internal/testkit/redistest": {},
 	"internal/testkit/certtest":  {},

@@ -192,12 +192,7 @@ func TestDroppingIsAudited(t *testing.T) {
 
 // The defaults that rules document are those of an entry whose rule has gone.
 func TestQueueDefaultsAgree(t *testing.T) {
-	r, p := rules.DefaultQueueing(), queue.DefaultPolicy()
-	want := queue.Policy{
-		MaxEntries: r.MaxEntries, MaxBytes: r.MaxBytes, KeyShare: r.KeyShare, MaxBody: r.MaxBody, TTL: r.TTL, Retries: r.Retries,
-		BackoffLeast: r.BackoffLeast, BackoffMost: r.BackoffMost, Concurrency: r.Concurrency, Timeout: r.Timeout,
-		Keep: r.Keep, KeepBytes: r.KeepResponse,
-	}
+	p, want := queue.DefaultPolicy(), queue.Policy(rules.DefaultQueueing())
 	if p != want {
 		t.Errorf("%+v\n%+v", p, want)
 	}

@@ -117,7 +117,7 @@ func (q *Queue) isStopping() bool {
 func (q *Queue) send(it *item, e *Entry, p *Policy, charge func(Answer, error)) fate {
 	ctx, cancel := context.WithTimeout(q.ctx, p.Timeout)
 	defer cancel()
-	answer, err := q.options.Send(ctx, e, p.KeepBytes)
+	answer, err := q.options.Send(ctx, e, p.KeepResponse)
 	if charge != nil {
 		charge(answer, err)
 	}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -82,6 +84,7 @@ const (
 
 // Queue accepts entries and delivers them. Make one with [New].
 type Queue struct {
+	Entries // of the store
 	options Options
 	counts  counts
 
@@ -105,7 +108,7 @@ func New(o Options) *Queue {
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = defaultInFlight
 	}
-	q := &Queue{options: o, lanes: map[Lane]*lane{}, wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	q := &Queue{Entries: o.Store, options: o, lanes: map[Lane]*lane{}, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	q.ctx, q.cut = context.WithCancel(context.Background())
 	return q
 }
@@ -173,26 +176,11 @@ func (q *Queue) Waiting(ctx context.Context, lane Lane) bool {
 	return waiting && err == nil
 }
 
-// Find returns what is known of an entry, or ErrNotFound.
-func (q *Queue) Find(ctx context.Context, id string) (*Item, error) {
-	return q.options.Store.Find(ctx, id)
-}
-
-// List returns the oldest entries that are pending or dead.
-func (q *Queue) List(ctx context.Context, query Query) ([]Item, error) {
-	return q.options.Store.List(ctx, query)
-}
-
 // Retry makes dead letters pending again and returns the ids that it found.
 func (q *Queue) Retry(ctx context.Context, ids []string) ([]string, error) {
 	return q.options.Store.Retry(ctx, ids, q.options.Clock(), func(domain, rule string) time.Duration {
 		return q.options.Policy(domain, rule).TTL
 	})
-}
-
-// Drop removes entries and returns the ids that it found.
-func (q *Queue) Drop(ctx context.Context, ids []string) ([]string, error) {
-	return q.options.Store.Drop(ctx, ids)
 }
 
 // sink is a Queue as its store sees it.
@@ -220,10 +208,7 @@ func (s *sink) Remove(r Ref) {
 // Forget implements [Sink].
 func (s *sink) Forget(partition string) {
 	s.mu.Lock()
-	lanes := make([]Lane, 0, len(s.lanes))
-	for id := range s.lanes {
-		lanes = append(lanes, id)
-	}
+	lanes := slices.Collect(maps.Keys(s.lanes))
 	s.mu.Unlock()
 	for _, id := range lanes {
 		s.removeIf(func(r *Ref) bool { return r.Partition == partition }, id)

@@ -196,7 +196,7 @@ func TestRetriesBackOffAndKeepTheOrder(t *testing.T) {
 		if err != nil || item.State != queue.Delivered || item.Result.Attempts != 5 || item.Result.Status != http.StatusCreated {
 			t.Errorf("%+v, %v", item, err)
 		}
-		if s := b.stats(); s.Delivered != 3 || s.Failed != 4 || s.Depth != 0 {
+		if s := b.stats(); s.Delivered != 3 || s.Failed != 4 || s.Entries != 0 {
 			t.Errorf("%+v", s)
 		}
 		b.close()
@@ -265,7 +265,7 @@ func TestDeadLettersAfterTheLastRetryOrTheTTL(t *testing.T) {
 			t.Errorf("dropped %q, %v", found, err)
 		}
 		time.Sleep(time.Second)
-		if s := b.stats(); s.Dead != 2 || s.Depth != 0 || s.Delivered != 2 {
+		if s := b.stats(); s.Dead != 2 || s.Entries != 0 || s.Delivered != 2 {
 			t.Errorf("%+v", s)
 		}
 		b.close()
@@ -314,7 +314,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.accept("b2")
-		if s := b.stats(); s.Full != 2 || s.Depth != 3 || s.Accepted != 4 {
+		if s := b.stats(); s.Full != 2 || s.Entries != 3 || s.Accepted != 4 {
 			t.Errorf("%+v", s)
 		}
 		b.close()
@@ -449,7 +449,7 @@ func TestDrainAndStartAgain(t *testing.T) {
 		b.open()
 		time.Sleep(2 * time.Minute)
 		b.want("0s a1", "1s b1", "15s b2", "1m0s a1")
-		if s := b.stats(); s.Depth != 0 || s.Delivered != 2 {
+		if s := b.stats(); s.Entries != 0 || s.Delivered != 2 {
 			t.Errorf("%+v", s)
 		}
 		b.close()

@@ -12,12 +12,8 @@ import (
 
 // Stats are how the queue of one rule does.
 type Stats struct {
-	Domain, Rule string
-	// Depth and Bytes are pending, of all processes that share the store; Dead
-	// are its dead letters.
-	Depth, Bytes, Dead int64
-	// Oldest is when the oldest pending entry was accepted; zero if none is.
-	Oldest time.Time
+	// Depth is that of all processes that share the store.
+	Depth
 	// InFlight is how many entries this process is sending.
 	InFlight int64
 	// What follows counts what this process did since it started: entries that
@@ -63,7 +59,7 @@ func (q *Queue) Stats(ctx context.Context) ([]Stats, error) {
 	all := map[ruleName]*Stats{}
 	at := func(n ruleName) *Stats {
 		if all[n] == nil {
-			all[n] = &Stats{Domain: n.domain, Rule: n.rule}
+			all[n] = &Stats{Depth: Depth{Domain: n.domain, Rule: n.rule}}
 		}
 		return all[n]
 	}
@@ -84,8 +80,7 @@ func (q *Queue) Stats(ctx context.Context) ([]Stats, error) {
 	q.mu.Unlock()
 	depths, err := q.options.Store.Depths(ctx)
 	for _, d := range depths {
-		s := at(ruleName{d.Domain, d.Rule})
-		s.Depth, s.Bytes, s.Dead, s.Oldest = d.Entries, d.Bytes, d.Dead, d.Oldest
+		at(ruleName{d.Domain, d.Rule}).Depth = d
 	}
 	list := make([]Stats, 0, len(all))
 	for _, s := range slices.SortedFunc(maps.Values(all), func(a, b *Stats) int {

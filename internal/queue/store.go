@@ -4,11 +4,14 @@ import (
 	"context"
 	"math/bits"
 	"time"
+
+	"github.com/headgate/headgate/internal/rules"
 )
 
 // Store keeps entries so that no crash loses them. Its methods may be called by
 // any number of goroutines.
 type Store interface {
+	Entries
 	// Put keeps e within the bounds of p, and within those of its lane. When it returns without an error, e
 	// survives a crash. After ErrFull, ErrConflict or ErrUnavailable e is not
 	// kept.
@@ -24,16 +27,9 @@ type Store interface {
 	// Bury makes an entry a dead letter, of which there are at most as many as p
 	// says: beyond that the oldest are forgotten, and dropped says how many.
 	Bury(ctx context.Context, r *Ref, a *Attempts, p *Policy) (dropped int, err error)
-	// Find returns what is known of an entry, or ErrNotFound.
-	Find(ctx context.Context, id string) (*Item, error)
-	// List returns at most n of the oldest entries that are in that state, of
-	// the rules that match.
-	List(ctx context.Context, q Query) ([]Item, error)
-	// Retry makes dead letters pending again, with a new time to live, and Drop
-	// removes entries that are pending or dead. They return the ids that they
-	// found.
+	// Retry makes dead letters pending again, with a new time to live, and returns
+	// the ids that it found.
 	Retry(ctx context.Context, ids []string, now time.Time, ttl func(domain, rule string) time.Duration) ([]string, error)
-	Drop(ctx context.Context, ids []string) ([]string, error)
 	// Depths returns how much there is, by rule.
 	Depths(ctx context.Context) ([]Depth, error)
 	// Waiting reports whether entries of a lane are pending.
@@ -43,6 +39,18 @@ type Store interface {
 	Run(ctx context.Context, sink Sink)
 	// Close gives up what the store holds.
 	Close() error
+}
+
+// Entries are what is kept, as operators see it.
+type Entries interface {
+	// Find returns what is known of an entry, or ErrNotFound.
+	Find(ctx context.Context, id string) (*Item, error)
+	// List returns at most q.Limit of the oldest entries that are in that state, of
+	// the rules that match.
+	List(ctx context.Context, q Query) ([]Item, error)
+	// Drop removes entries that are pending or dead, and returns the ids that it
+	// found.
+	Drop(ctx context.Context, ids []string) ([]string, error)
 }
 
 // Query says what to list.
@@ -84,41 +92,13 @@ type Sink interface {
 	Busy(partition string) bool
 }
 
-// Policy says how the entries of one rule are kept and sent.
-type Policy struct {
-	// MaxEntries and MaxBytes bound what is pending, and apart from that the
-	// dead letters.
-	MaxEntries, MaxBytes int64
-	// KeyShare is how much of that the pending entries of one lane may take, in
-	// percent; see [Policy.Room].
-	KeyShare int64
-	// MaxBody is the largest body of a request, in bytes.
-	MaxBody int64
-	// TTL is how long an entry may be pending.
-	TTL time.Duration
-	// Retries is how often an entry is sent again; the waits between grow from
-	// BackoffLeast, doubling, to BackoffMost.
-	Retries                   int
-	BackoffLeast, BackoffMost time.Duration
-	// Concurrency is how many entries of one key may be under way at once. With
-	// more than 1 their order is not kept.
-	Concurrency int
-	// Timeout bounds one attempt.
-	Timeout time.Duration
-	// Keep is for how long one may ask what became of an entry that was
-	// delivered, and KeepBytes how much of the backend's answer is kept.
-	Keep      time.Duration
-	KeepBytes int64
-}
+// Policy says how the entries of one rule are kept and sent. What bounds the pending
+// ones bounds, apart from that, the dead letters. With more than one entry of a key
+// under way at once their order is not kept.
+type Policy rules.Queueing
 
 // DefaultPolicy is what holds where a rule does not say.
-func DefaultPolicy() Policy {
-	return Policy{
-		MaxEntries: 10_000, MaxBytes: 100_000_000, KeyShare: 10, MaxBody: 1_000_000, TTL: 24 * time.Hour,
-		Retries: 10, BackoffLeast: time.Second, BackoffMost: 5 * time.Minute,
-		Concurrency: 1, Timeout: 30 * time.Second, Keep: time.Hour,
-	}
-}
+func DefaultPolicy() Policy { return Policy(rules.DefaultQueueing()) }
 
 // Room is how much may be pending of a lane. One entry may be, whatever its size,
 // as far as MaxEntries and MaxBytes allow.

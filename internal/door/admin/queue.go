@@ -126,7 +126,7 @@ func (d queues) stats(w http.ResponseWriter, r *http.Request) {
 		for i := range stats {
 			s := &stats[i]
 			list.Queues = append(list.Queues, QueueStats{
-				Domain: s.Domain, Rule: s.Rule, Depth: s.Depth, Bytes: s.Bytes, OldestAgeMS: s.Age(d.Clock()).Milliseconds(),
+				Domain: s.Domain, Rule: s.Rule, Depth: s.Entries, Bytes: s.Bytes, OldestAgeMS: s.Age(d.Clock()).Milliseconds(),
 				InFlight: s.InFlight, Delivered: s.Delivered, Failed: s.Failed, Dead: s.Dead,
 				Accepted: s.Accepted, Repeated: s.Repeated, Full: s.Full, Errors: s.Errors,
 			})

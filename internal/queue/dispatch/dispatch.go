@@ -137,12 +137,8 @@ func (d *Dispatcher) openStreams() (queue.Store, error) {
 		return nil, err
 	}
 	d.Logger.Info("queue opened", "addresses", o.Addresses)
-	return streams.New(streams.Options{
-		Addresses: o.Addresses, Cluster: o.Mode == redis.Cluster, MasterName: o.MasterName,
-		Username: o.Username, Password: o.Password, SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
-		DB: o.DB, TLS: o.TLS, Prefix: cmp.Or(o.Prefix, redis.DefaultPrefix), Replicas: d.Config.Queue.Replicas,
-		Clock: d.Clock, Logger: d.Logger,
-	}), nil
+	o.Prefix, o.Clock = cmp.Or(o.Prefix, redis.DefaultPrefix), d.Clock
+	return streams.New(streams.Options{Options: o, Replicas: d.Config.Queue.Replicas, Logger: d.Logger}), nil
 }
 
 // Start begins to send what is queued. It may be called again.
@@ -180,16 +176,11 @@ func (d *Dispatcher) policy(domain, rule string) queue.Policy {
 	if r == nil || r.OnLimit.Queueing == nil {
 		return queue.DefaultPolicy()
 	}
-	q := r.OnLimit.Queueing
-	share := q.KeyShare
+	p := queue.Policy(*r.OnLimit.Queueing)
 	if r.KeyParts() == 0 {
-		share = 100 // all requests have the same key
+		p.KeyShare = 100 // all requests have the same key
 	}
-	return queue.Policy{
-		MaxEntries: q.MaxEntries, MaxBytes: q.MaxBytes, KeyShare: share, MaxBody: q.MaxBody, TTL: q.TTL,
-		Retries: q.Retries, BackoffLeast: q.BackoffLeast, BackoffMost: q.BackoffMost,
-		Concurrency: q.Concurrency, Timeout: q.Timeout, Keep: q.Keep, KeepBytes: q.KeepResponse,
-	}
+	return p
 }
 
 // take asks all limits of an entry whether it may be sent now. Without the

@@ -34,7 +34,7 @@ func (d *Dispatcher) Describe(c *metrics.Asked) {
 		for i := range stats {
 			s := &stats[i]
 			if err == nil {
-				depth(out, float64(s.Depth), s.Domain, s.Rule)
+				depth(out, float64(s.Entries), s.Domain, s.Rule)
 				size(out, float64(s.Bytes), s.Domain, s.Rule)
 				oldest(out, s.Age(d.Clock()).Seconds(), s.Domain, s.Rule)
 				letters(out, float64(s.Dead), s.Domain, s.Rule)

@@ -5,6 +5,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -108,10 +109,8 @@ func Open(o Options) (*Store, *Repair, error) {
 
 // stored is an entry in the file.
 type stored struct {
-	sequence uint64
-	ref      queue.Ref
-	attempts queue.Attempts
-	entry    *queue.Entry
+	place
+	entry *queue.Entry
 }
 
 // replace sets the file aside and writes what was read of it into a new one.
@@ -173,11 +172,11 @@ func (s *Store) Close() error {
 func (s *Store) Run(ctx context.Context, sink queue.Sink) {
 	s.mu.Lock()
 	s.sink = sink
-	s.index.each(func(p *place) {
+	for _, p := range s.index.sorted() {
 		if p.attempts.Ended.IsZero() {
 			sink.Add(p.ref, p.attempts)
 		}
-	})
+	}
 	s.mu.Unlock()
 	const sweep = time.Minute
 	for {
@@ -275,16 +274,5 @@ func (x *index) count(p *place, sign int64) {
 
 // sorted returns all places in the order in which they were accepted.
 func (x *index) sorted() []*place {
-	return slices.SortedFunc(maps.Values(x.ids), func(a, b *place) int {
-		if a.sequence < b.sequence {
-			return -1
-		}
-		return 1
-	})
-}
-
-func (x *index) each(f func(*place)) {
-	for _, p := range x.sorted() {
-		f(p)
-	}
+	return slices.SortedFunc(maps.Values(x.ids), func(a, b *place) int { return cmp.Compare(a.sequence, b.sequence) })
 }

@@ -90,7 +90,7 @@ func (s *Store) vanished(p *place) {
 
 // Load implements [queue.Store].
 func (s *Store) Load(_ context.Context, r *queue.Ref) (e *queue.Entry, err error) {
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = view(s.db, func(tx *bbolt.Tx) error {
 		at := tx.Bucket([]byte(ids)).Get([]byte(r.ID))
 		if at == nil {
 			return queue.ErrNotFound
@@ -99,11 +99,6 @@ func (s *Store) Load(_ context.Context, r *queue.Ref) (e *queue.Entry, err error
 		return err
 	})
 	return e, err
-}
-
-// view reads the file.
-func (s *Store) view(f func(tx *bbolt.Tx) error) error {
-	return guarded(func() error { return s.db.View(f) })
 }
 
 // Deliver implements [queue.Store].
@@ -195,7 +190,7 @@ func (s *Store) Find(_ context.Context, id string) (*queue.Item, error) {
 		}
 	}
 	s.mu.Unlock()
-	err := s.view(func(tx *bbolt.Tx) (err error) {
+	err := view(s.db, func(tx *bbolt.Tx) (err error) {
 		if at := tx.Bucket([]byte(ids)).Get([]byte(id)); at != nil {
 			item.Entry, err = queue.Unmarshal(tx.Bucket([]byte(records)).Get(at))
 			return err
@@ -220,15 +215,15 @@ func (s *Store) Find(_ context.Context, id string) (*queue.Item, error) {
 func (s *Store) List(_ context.Context, q queue.Query) ([]queue.Item, error) {
 	var places []place
 	s.mu.Lock()
-	s.index.each(func(p *place) {
+	for _, p := range s.index.sorted() {
 		dead := !p.attempts.Ended.IsZero()
 		if len(places) < q.Limit && dead == (q.State == queue.Dead) && q.Matches(p.ref.Domain, p.ref.Rule) && q.MatchesLane(p.ref.Lane) {
 			places = append(places, *p)
 		}
-	})
+	}
 	s.mu.Unlock()
 	var items []queue.Item
-	err := s.view(func(tx *bbolt.Tx) error {
+	err := view(s.db, func(tx *bbolt.Tx) error {
 		for i := range places {
 			text := tx.Bucket([]byte(records)).Get(number(places[i].sequence))
 			if text == nil {

@@ -28,6 +28,11 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
+// view reads a file.
+func view(db *bbolt.DB, f func(tx *bbolt.Tx) error) error {
+	return guarded(func() error { return db.View(f) })
+}
+
 // asDamage marks an error of the library that is about what is in a file, rather
 // than about getting at it.
 func asDamage(err error) error {
@@ -79,38 +84,34 @@ func open(path string) (*bbolt.DB, []stored, error) {
 func read(db *bbolt.DB) ([]stored, error) {
 	var content []stored
 	var damage error
-	err := guarded(func() error {
-		return db.View(func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(records)).ForEach(func(k, v []byte) error {
-				e, err := queue.Unmarshal(v)
-				if err != nil || len(k) != 8 {
-					damage = fmt.Errorf("record %x: %w", k, errors.Join(err, queue.ErrDamaged))
-					return nil
-				}
-				content = append(content, stored{sequence: binary.BigEndian.Uint64(k), ref: queue.RefOf(e), entry: e})
+	err := view(db, func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(records)).ForEach(func(k, v []byte) error {
+			e, err := queue.Unmarshal(v)
+			if err != nil || len(k) != 8 {
+				damage = fmt.Errorf("record %x: %w", k, errors.Join(err, queue.ErrDamaged))
 				return nil
-			})
+			}
+			content = append(content, stored{place{sequence: binary.BigEndian.Uint64(k), ref: queue.RefOf(e)}, e})
+			return nil
 		})
 	})
 	damage = errors.Join(damage, err)
-	err = guarded(func() error {
-		return db.View(func(tx *bbolt.Tx) error {
-			for i := range content {
-				text := tx.Bucket([]byte(attempts)).Get(number(content[i].sequence))
-				if text == nil {
-					continue
-				}
-				if err := json.Unmarshal(text, &content[i].attempts); err != nil {
-					damage = errors.Join(damage, queue.ErrDamaged, err)
-				}
+	err = view(db, func(tx *bbolt.Tx) error {
+		for i := range content {
+			text := tx.Bucket([]byte(attempts)).Get(number(content[i].sequence))
+			if text == nil {
+				continue
 			}
-			for _, name := range buckets()[2:] {
-				if err := tx.Bucket([]byte(name)).ForEach(func(_, _ []byte) error { return nil }); err != nil {
-					return err
-				}
+			if err := json.Unmarshal(text, &content[i].attempts); err != nil {
+				damage = errors.Join(damage, queue.ErrDamaged, err)
 			}
-			return nil
-		})
+		}
+		for _, name := range buckets()[2:] {
+			if err := tx.Bucket([]byte(name)).ForEach(func(_, _ []byte) error { return nil }); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return content, asDamage(errors.Join(damage, err))
 }

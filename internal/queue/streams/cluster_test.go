@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/queue/streams"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store/redis"
 )
 
 // In a cluster all keys of a limit are in one slot, so that the queue is what it
@@ -18,7 +19,7 @@ func TestClusterLosesNothing(t *testing.T) {
 		t.Skip("starts six servers")
 	}
 	set := redistest.Cluster(t, "--appendonly", "yes", "--appendfsync", "always")
-	o := streams.Options{Addresses: set.Addrs(), Cluster: true, Replicas: 1}
+	o := streams.Options{Options: redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster}, Replicas: 1}
 	interrupted(t, o, func() {
 		owner := primaryOfQueue(t, set)
 		set.KillPrimary(owner)
@@ -45,7 +46,7 @@ func TestClusterOperations(t *testing.T) {
 		t.Skip("starts six servers")
 	}
 	set := redistest.Cluster(t)
-	store := streams.New(streams.Options{Addresses: set.Addrs()[:2], Cluster: true, Prefix: "hg", Clock: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	store := streams.New(streams.Options{Options: redis.Options{Addresses: set.Addrs()[:2], Mode: redis.Cluster, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)})
 	p := policy("", "")
 	var ids []string
 	for limit := range 5 { // in slots of their own

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -144,11 +146,7 @@ func (s *Store) renew(ctx context.Context, sink queue.Sink) {
 func (s *Store) all() []*lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]*lease, 0, len(s.leases))
-	for _, l := range s.leases {
-		list = append(list, l)
-	}
-	return list
+	return slices.Collect(maps.Values(s.leases))
 }
 
 // lose forgets a lease and its entries.

@@ -12,7 +12,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -27,27 +26,18 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/store/redis"
 )
 
-// Options say where the servers are; what is empty has the defaults of
-// store/redis.
+// Options say where the servers are.
 type Options struct {
-	// Addresses are those of the server, of the sentinels (then MasterName is
-	// set), or of some nodes of a cluster.
-	Addresses                          []string
-	Cluster                            bool
-	MasterName                         string
-	Username, Password                 string
-	SentinelUsername, SentinelPassword string
-	DB                                 int
-	TLS                                *tls.Config
-	// Prefix begins every key.
-	Prefix string
+	// Options are those of the store in the same servers, as far as they say where
+	// these are and how to talk to them. Prefix begins every key; Clock, the present,
+	// is required.
+	redis.Options
 	// Replicas is how many replicas have to have an entry before it counts as
 	// accepted.
 	Replicas int
-	// Clock is the present. Required.
-	Clock func() time.Time
 	// Logger hears of trouble. Required.
 	Logger *slog.Logger
 }
@@ -151,7 +141,7 @@ func (s *Store) dial() (rueidis.Client, error) {
 	o := rueidis.ClientOption{
 		InitAddress: s.options.Addresses, Username: s.options.Username, Password: s.options.Password, SelectDB: s.options.DB,
 		TLSConfig: s.options.TLS, DisableCache: true, ClientName: "headgate-queue",
-		ForceSingleClient: !s.options.Cluster && s.options.MasterName == "",
+		ForceSingleClient: s.options.Mode != redis.Cluster && s.options.MasterName == "",
 		ConnWriteTimeout:  callTimeout,
 	}
 	o.Dialer.Timeout = callTimeout
@@ -372,8 +362,7 @@ func isDefinite(err error) bool {
 
 // put tries once.
 func (s *Store) put(ctx context.Context, base string, args []string, print string) (queue.Receipt, error) {
-	result, err := s.putAndWait(ctx, base, args)
-	word, rest, err := words(result, err)
+	word, rest, err := words(s.safely(ctx, s.scripts.put, putText, base, args...))
 	switch {
 	case err != nil:
 		return queue.Receipt{}, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
@@ -394,19 +383,15 @@ func (s *Store) put(ctx context.Context, base string, args []string, print strin
 	return queue.Receipt{}, fmt.Errorf("%w: an answer that makes no sense: %s", queue.ErrUnavailable, word)
 }
 
-// putAndWait puts, and waits for the replicas if it is to.
-func (s *Store) putAndWait(ctx context.Context, base string, args []string) (rueidis.RedisResult, error) {
+// safely runs a script that writes, of that text, and waits until the replicas have
+// that, if it is to.
+func (s *Store) safely(ctx context.Context, script *rueidis.Lua, text, base string, args ...string) (result rueidis.RedisResult, err error) {
 	if s.options.Replicas == 0 {
-		return s.do(ctx, s.scripts.put, base, args...)
+		return s.do(ctx, script, base, args...)
 	}
-	return s.doAndWait(ctx, putText, base, args...)
-}
-
-// doAndWait runs a script that writes, and waits until the replicas have that.
-func (s *Store) doAndWait(ctx context.Context, script, base string, args ...string) (result rueidis.RedisResult, err error) {
 	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		return client.Dedicated(func(c rueidis.DedicatedClient) error {
-			result = c.Do(ctx, c.B().Eval().Script(script).Numkeys(1).Key(base).Arg(args...).Build())
+			result = c.Do(ctx, c.B().Eval().Script(text).Numkeys(1).Key(base).Arg(args...).Build())
 			if err := result.Error(); err != nil {
 				return err
 			}
@@ -425,12 +410,7 @@ func (s *Store) doAndWait(ctx context.Context, script, base string, args ...stri
 // it.
 func (s *Store) confirm(base, id string) {
 	s.insist(func(ctx context.Context) error {
-		var err error
-		if s.options.Replicas == 0 {
-			_, err = s.do(ctx, s.scripts.confirm, base, id)
-		} else {
-			_, err = s.doAndWait(ctx, confirmText, base, id)
-		}
+		_, err := s.safely(ctx, s.scripts.confirm, confirmText, base, id)
 		if err == nil {
 			s.nudge()
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/queue/streams"
 	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store/redis"
 )
 
 // backend notes what arrives, and from whom.
@@ -127,7 +128,7 @@ func closing(t *testing.T, q *queue.Queue) {
 // out of order.
 func TestTwoNodesShareTheWork(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		o := streams.Options{Addresses: []string{server.Addr}}
+		o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}
 		b := newBackend()
 		first, second := node(t, o, "first", b), node(t, o, "second", b)
 		first.Start()
@@ -166,10 +167,10 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 // What a node had read when it died is sent by another.
 func TestAnotherNodeTakesOver(t *testing.T) {
 	server := redistest.Standalone(t)
-	o := streams.Options{Addresses: []string{server.Addr}}
+	o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}
 	b := newBackend()
 	// The dying node never gives its leases back: it reads and sends nothing.
-	dead := streams.New(streams.Options{Addresses: o.Addresses, Prefix: "hg", Clock: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	dead := streams.New(streams.Options{Options: redis.Options{Addresses: o.Addresses, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)})
 	p := policy("", "")
 	const n = 200
 	for i := range n {
@@ -229,7 +230,7 @@ func (l *listener) Busy(string) bool              { return false }
 // when it is killed.
 func TestRestartLosesNothing(t *testing.T) {
 	server := redistest.Standalone(t, "--appendonly", "yes", "--appendfsync", "always")
-	interrupted(t, streams.Options{Addresses: []string{server.Addr}}, func() {
+	interrupted(t, streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}, func() {
 		server.Kill()
 		server.Restart()
 	})
@@ -238,7 +239,7 @@ func TestRestartLosesNothing(t *testing.T) {
 // Nor does a failover, if a replica has to have each entry.
 func TestFailoverLosesNothing(t *testing.T) {
 	set := redistest.Sentinel(t, "--appendonly", "yes", "--appendfsync", "always")
-	interrupted(t, streams.Options{Addresses: set.Addrs(), MasterName: redistest.MasterName, Replicas: 1}, func() {
+	interrupted(t, streams.Options{Options: redis.Options{Addresses: set.Addrs(), MasterName: redistest.MasterName}, Replicas: 1}, func() {
 		set.KillPrimary()
 		set.AwaitFailover()
 	})
@@ -329,7 +330,7 @@ func awaitAll(t *testing.T, b *backend, want map[string]bool) {
 func TestRefusedIsNotSent(t *testing.T) {
 	server := redistest.Standalone(t)
 	b := newBackend()
-	q := node(t, streams.Options{Addresses: []string{server.Addr}, Replicas: 1}, "only", b)
+	q := node(t, streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}, Replicas: 1}, "only", b)
 	q.Start()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
@@ -347,7 +348,7 @@ func TestRefusedIsNotSent(t *testing.T) {
 // is sent, as its process may have died just after it had told.
 func TestUntoldWaits(t *testing.T) {
 	server := redistest.Standalone(t)
-	o := streams.Options{Addresses: []string{server.Addr}}
+	o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}
 	b := newBackend()
 	accepting := node(t, o, "accepting", b)
 	receipt, err := accepting.Accept(t.Context(), entry(1, 1))
@@ -380,7 +381,7 @@ func TestUntoldWaits(t *testing.T) {
 // to; one entry of it may always wait.
 func TestAKeyHasItsShare(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		o := streams.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: time.Now, Logger: slog.New(slog.DiscardHandler)}
+		o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)}
 		nodes := []*streams.Store{streams.New(o), streams.New(o)}
 		p := queue.DefaultPolicy()
 		p.MaxEntries, p.MaxBytes, p.KeyShare = 15, 1000, 20
@@ -428,7 +429,7 @@ func TestAKeyHasItsShare(t *testing.T) {
 // and dead.
 func TestListOfAKey(t *testing.T) {
 	server := redistest.Standalone(t)
-	s := streams.New(streams.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	s := streams.New(streams.Options{Options: redis.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)})
 	p := policy("", "")
 	const n = 1200
 	var base string
