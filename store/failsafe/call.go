@@ -50,7 +50,7 @@ func (s *Store) isolate(ctx context.Context, ops []headgate.Op, out []headgate.D
 		c.ops[i].Key = strings.Clone(c.ops[i].Key)
 	}
 	go func() {
-		c.err = guarded(ctx, s.inner, c.ops, c.out, ask)
+		c.err = guarded(ctx, c.ops, c.out, ask)
 		if !c.end.CompareAndSwap(running, answered) {
 			s.stuck.Add(-1)
 		}
@@ -72,9 +72,9 @@ func (s *Store) isolate(ctx context.Context, ops []headgate.Op, out []headgate.D
 
 // guarded is ask, and its panic as an error: in a goroutine of ours, where no caller
 // could recover from it, it would end the process.
-func guarded(ctx context.Context, inner headgate.Store, ops []headgate.Op, out []headgate.Decision, ask asker) (err error) {
+func guarded(ctx context.Context, ops []headgate.Op, out []headgate.Decision, ask asker) (err error) {
 	defer recovered(&err)
-	return ask(ctx, inner, ops, out)
+	return ask(ctx, ops, out)
 }
 
 // recovered makes an error of a panic. It has to be deferred.
@@ -84,19 +84,5 @@ func recovered(err *error) {
 	}
 }
 
-// asker is the method of the inner store to call.
-type asker func(ctx context.Context, inner headgate.Store, ops []headgate.Op, out []headgate.Decision) error
-
-func askTake(ctx context.Context, inner headgate.Store, ops []headgate.Op, out []headgate.Decision) error {
-	var err error
-	out[0], err = inner.Take(ctx, ops[0])
-	return err
-}
-
-func askIndependent(ctx context.Context, inner headgate.Store, ops []headgate.Op, out []headgate.Decision) error {
-	return inner.Do(ctx, ops, out, headgate.Independent)
-}
-
-func askAllOrNothing(ctx context.Context, inner headgate.Store, ops []headgate.Op, out []headgate.Decision) error {
-	return inner.Do(ctx, ops, out, headgate.AllOrNothing)
-}
+// asker calls a method of the inner store.
+type asker func(ctx context.Context, ops []headgate.Op, out []headgate.Decision) error

@@ -117,9 +117,7 @@ func (o Options) withDefaults() Options {
 	o.Breaker.OpenFor = positive(o.Breaker.OpenFor, DefaultOpenFor)
 	o.Breaker.Longest = max(positive(o.Breaker.Longest, DefaultLongest), o.Breaker.OpenFor)
 	o.DenyCache.MaxAge = positive(o.DenyCache.MaxAge, DefaultMaxAge)
-	if o.Breaker.Failures <= 0 {
-		o.Breaker.Failures = DefaultFailures
-	}
+	o.Breaker.Failures = positive(o.Breaker.Failures, DefaultFailures)
 	switch j := o.Breaker.Jitter; {
 	case j == 0:
 		o.Breaker.Jitter = 0.25
@@ -131,7 +129,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func positive(d, otherwise time.Duration) time.Duration {
+func positive[T ~int | ~int64](d, otherwise T) T {
 	if d > 0 {
 		return d
 	}

@@ -123,16 +123,15 @@ func (s *Store) ownPipeline(ctx context.Context, p *picked) {
 // has been answered.
 func (s *Store) isolatedPipeline(ctx context.Context, p *picked) {
 	groups := slices.Clone(p.groups)
-	err := s.isolate(ctx, p.ops, p.out,
-		func(ctx context.Context, inner headgate.Store, ops []headgate.Op, out []headgate.Decision) error {
-			if d, ok := ctx.Deadline(); ok {
-				earlier, cancel := context.WithDeadline(ctx, d.Add(-s.options.Timeout/slotsPerTimeout))
-				defer cancel()
-				ctx = earlier
-			}
-			store.Pipeline(ctx, inner, ops, out, groups)
-			return nil
-		})
+	err := s.isolate(ctx, p.ops, p.out, func(ctx context.Context, ops []headgate.Op, out []headgate.Decision) error {
+		if d, ok := ctx.Deadline(); ok {
+			earlier, cancel := context.WithDeadline(ctx, d.Add(-s.options.Timeout/slotsPerTimeout))
+			defer cancel()
+			ctx = earlier
+		}
+		store.Pipeline(ctx, s.inner, ops, out, groups)
+		return nil
+	})
 	if err != nil {
 		failAll(p.groups, err)
 		return

@@ -143,7 +143,10 @@ func (s *Store) ownDo(ctx context.Context, ops []headgate.Op, out []headgate.Dec
 // heap.
 func (s *Store) isolatedTake(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
 	ops, out := [1]headgate.Op{op}, [1]headgate.Decision{}
-	err := s.isolate(ctx, ops[:], out[:], askTake)
+	err := s.isolate(ctx, ops[:], out[:], func(ctx context.Context, ops []headgate.Op, out []headgate.Decision) (err error) {
+		out[0], err = s.inner.Take(ctx, ops[0])
+		return err
+	})
 	return out[0], err
 }
 
@@ -173,13 +176,12 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 	}
 	bounded, own := s.slots.context(ctx, start, clock)
 	var err error
-	switch {
-	case s.enter(t, start):
+	if s.enter(t, start) {
 		err = s.ownDo(bounded, ops, out, mode)
-	case mode == headgate.AllOrNothing:
-		err = s.isolate(bounded, ops, out[:len(ops)], askAllOrNothing)
-	default:
-		err = s.isolate(bounded, ops, out[:len(ops)], askIndependent)
+	} else {
+		err = s.isolate(bounded, ops, out[:len(ops)], func(ctx context.Context, ops []headgate.Op, out []headgate.Decision) error {
+			return s.inner.Do(ctx, ops, out, mode)
+		})
 	}
 	s.inFlight.Add(-1)
 	err = s.settle(t, asked{bounded, start, own}, err)

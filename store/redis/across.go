@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,8 +10,8 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// across executes all or nothing in several slots: each takes by itself, and if
-// one refuses or fails, those that took give back.
+// All or nothing in several slots: each takes by itself, and if one refuses or
+// fails, those that took give back; see pipeline.join.
 //
 // What a take has added, and what of that has drained by the time it is given
 // back, the server knows by its own clock: nothing is returned twice. A call
@@ -20,13 +19,6 @@ import (
 //
 // The caller waits for what is given back until the deadline that the takes had;
 // after that it goes on without him, for at most a Timeout of its own.
-func (b *batch) across(ctx context.Context) error {
-	if err := b.divisible(); err != nil {
-		return err
-	}
-	began := time.Now() //nolint:forbidigo // deadlines are on the real clock
-	return b.join(ctx, began, b.run(ctx, b.calls))
-}
 
 // divisible returns why the ops cannot be taken in several slots.
 func (b *batch) divisible() error {
@@ -41,25 +33,6 @@ func (b *batch) divisible() error {
 		}
 	}
 	return nil
-}
-
-// join makes one answer of those of several slots, which were asked since began.
-// failed is the first error.
-func (b *batch) join(ctx context.Context, began time.Time, failed error) error {
-	taken, refused := b.taken()
-	if !refused {
-		return nil
-	}
-	b.peekUnlimited()
-	if len(taken) == 0 {
-		return failed
-	}
-	u := &unwanted{batch: b, taken: taken}
-	b.store.giveBack(ctx, []*unwanted{u}, earlier(ctx, began.Add(b.store.options.Timeout)))
-	if failed == nil {
-		return u.err
-	}
-	return errors.Join(failed, u.err)
 }
 
 // taken returns the calls to other slots that took although the whole is

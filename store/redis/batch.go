@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/store"
 )
 
 // maxChecks is how many independent checks go into one script call: a server
@@ -35,7 +36,7 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 			return err
 		}
 		if ops[i].Limit.IsUnlimited() {
-			out[i] = unlimited(ops[i].Kind, ops[i].Cost)
+			out[i] = unlimited(&ops[i], ops[i].Kind)
 		} else {
 			limited++
 		}
@@ -65,16 +66,17 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 func (s *Store) doHere(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	b := batch{store: s, ops: ops, out: out}
 	b.group(mode)
-	if mode == headgate.Independent || len(b.calls) == 1 {
-		if err := b.run(ctx, b.calls); err != nil {
-			return err
-		}
-		if mode == headgate.AllOrNothing && !b.calls[0].allowed {
-			b.peekUnlimited()
-		}
-		return nil
+	if mode == headgate.AllOrNothing && len(b.calls) > 1 {
+		one := []store.Group{{Ops: len(ops), Mode: mode}}
+		s.Pipeline(ctx, ops, out, one)
+		return one[0].Err
 	}
-	return b.across(ctx)
+	s.sendAll(ctx, b.calls)
+	err := firstError(b.calls)
+	if err == nil && mode == headgate.AllOrNothing && !b.calls[0].allowed {
+		b.peekUnlimited()
+	}
+	return err
 }
 
 // call is one script call: some of a batch's ops.
@@ -151,13 +153,6 @@ func (b *batch) last(slot uint16) *call {
 		}
 	}
 	return nil
-}
-
-// run sends calls in one round trip and reads the answers, and returns the
-// first error.
-func (b *batch) run(ctx context.Context, calls []*call) error {
-	b.store.sendAll(ctx, calls)
-	return firstError(calls)
 }
 
 // prepare renders the keys and arguments of c.
@@ -286,7 +281,7 @@ func (b *batch) decide(c *call, r *reply) error {
 func (b *batch) peekUnlimited() {
 	for i := range b.ops {
 		if b.ops[i].Limit.IsUnlimited() {
-			b.out[i] = unlimited(headgate.Peek, b.ops[i].Cost)
+			b.out[i] = unlimited(&b.ops[i], headgate.Peek)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (b *batch) open(mode headgate.Mode) error {
 			return err
 		}
 		if op.Limit.IsUnlimited() {
-			b.out[i] = unlimited(op.Kind, op.Cost)
+			b.out[i] = unlimited(op, op.Kind)
 		}
 	}
 	if b.store.closed.Load() {

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algorithm"
 )
 
 // errSkew means that no calendar window sent along holds the server's time.
@@ -95,15 +96,6 @@ func (r *reply) decide(op *headgate.Op, kind headgate.Kind, dated bool, d *headg
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
 // unlimited is the answer of no limit at all, for which nobody is asked.
-func unlimited(kind headgate.Kind, cost int64) headgate.Decision {
-	d := headgate.Decision{
-		Allowed: true, Reason: headgate.NoLimit,
-		Limit: headgate.MaxLimit, Remaining: headgate.MaxLimit,
-	}
-	switch kind {
-	case headgate.Take, headgate.TakeUpTo, headgate.Charge, headgate.Reserve:
-		d.Granted = cost
-	case headgate.Peek, headgate.Refund, headgate.Grant, headgate.Reset, headgate.Release, headgate.Renew:
-	}
-	return d
+func unlimited(op *headgate.Op, kind headgate.Kind) headgate.Decision {
+	return algorithm.Step(op.Limit.Rule(), new(algorithm.State), 0, algorithm.Request{Kind: kind, Cost: op.Cost}).Decision
 }

@@ -28,7 +28,7 @@ func (s *Store) take(ctx context.Context, op *headgate.Op) (d headgate.Decision,
 		if s.closed.Load() {
 			return d, 0, headgate.ErrClosed
 		}
-		return unlimited(op.Kind, op.Cost), 0, nil
+		return unlimited(op, op.Kind), 0, nil
 	}
 	if s.returns(op) {
 		bounded, cancel := context.WithTimeout(ctx, s.options.Timeout)

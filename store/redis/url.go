@@ -84,20 +84,20 @@ func cutHosts(text string) (rest, list string) {
 
 func schemeOptions(scheme string) (Options, error) {
 	var o Options
+	unknown := fmt.Errorf("redis: unknown URL scheme %q: want redis, rediss, redis+sentinel or redis+cluster", scheme)
 	base, arrangement, _ := strings.Cut(scheme, "+")
 	switch base {
 	case "redis", "valkey":
 	case "rediss", "valkeys":
 		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	default:
-		return Options{}, fmt.Errorf("redis: unknown URL scheme %q: want redis, rediss, redis+sentinel or redis+cluster", scheme)
+		return Options{}, unknown
 	}
 	if arrangement != "" {
-		mode, ok := ParseMode(arrangement)
-		if !ok {
-			return Options{}, fmt.Errorf("redis: unknown URL scheme %q: want redis, rediss, redis+sentinel or redis+cluster", scheme)
+		var ok bool
+		if o.Mode, ok = ParseMode(arrangement); !ok {
+			return Options{}, unknown
 		}
-		o.Mode = mode
 	}
 	return o, nil
 }

@@ -56,10 +56,10 @@ func tooOld(ctx context.Context, client rueidis.Client) (old, err error) {
 // versionOf asks a server for the version of Redis that it is, and returns an
 // empty text if it is something else, or does not tell.
 func versionOf(ctx context.Context, client rueidis.Client) (string, error) {
-	told, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsStrMap()
+	hello, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsStrMap()
 	switch {
-	case err == nil && told["server"] == "redis":
-		return told["version"], nil
+	case err == nil && hello["server"] == "redis":
+		return hello["version"], nil
 	case err == nil:
 		return "", nil
 	case !isAnswer(err):
@@ -73,12 +73,14 @@ func versionOf(ctx context.Context, client rueidis.Client) (string, error) {
 	case err != nil:
 		return "", nil // it may not be asked
 	}
-	for line := range strings.Lines(text) {
-		if version, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); ok {
-			return version, nil
-		}
-	}
-	return "", nil
+	return fieldOf(text, "redis_version"), nil
+}
+
+// fieldOf returns what an answer to INFO says under a name.
+func fieldOf(info, name string) string {
+	_, after, _ := strings.Cut("\n"+info, "\n"+name+":")
+	value, _, _ := strings.Cut(after, "\n")
+	return strings.TrimSpace(value)
 }
 
 // isAnswer reports whether err is what the server said, or what it said is not
@@ -125,17 +127,8 @@ func (s *Store) Memory(ctx context.Context) ([]Memory, error) {
 
 // memoryOf reads what INFO says.
 func memoryOf(address, info string) Memory {
-	m := Memory{Address: address}
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		switch name {
-		case "maxmemory_policy":
-			m.Policy = value
-		case "maxmemory":
-			m.Max, _ = strconv.ParseInt(value, 10, 64)
-		case "used_memory":
-			m.Used, _ = strconv.ParseInt(value, 10, 64)
-		}
-	}
+	m := Memory{Address: address, Policy: fieldOf(info, "maxmemory_policy")}
+	m.Max, _ = strconv.ParseInt(fieldOf(info, "maxmemory"), 10, 64)
+	m.Used, _ = strconv.ParseInt(fieldOf(info, "used_memory"), 10, 64)
 	return m
 }
