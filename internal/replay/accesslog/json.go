@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -126,7 +127,7 @@ func (p *jsonParser) Parse(line string, r *Record) error {
 	if s.peek() != '{' {
 		return errJSON
 	}
-	if err := p.object(&s, 0); err != nil {
+	if err := p.value(&s, -1); err != nil {
 		return err
 	}
 	s.space()
@@ -211,57 +212,14 @@ func (p *jsonParser) field(slot slot, name, value string) {
 	}
 }
 
-func (p *jsonParser) object(s *scanner, depth int) error {
-	if depth > maxDepth {
-		return errors.New("the JSON is nested too deeply")
-	}
-	s.at++ // {
-	s.space()
-	if s.peek() == '}' {
-		s.at++
-		return nil
-	}
-	for {
-		s.space()
-		key, err := s.string()
-		if err != nil {
-			return err
-		}
-		s.space()
-		if s.peek() != ':' {
-			return s.expected("a colon")
-		}
-		s.at++
-		length := len(p.path)
-		if length > 0 {
-			p.path = append(p.path, '.')
-		}
-		p.path = append(p.path, key...)
-		if err := p.value(s, depth); err != nil {
-			return err
-		}
-		p.path = p.path[:length]
-		s.space()
-		switch s.peek() {
-		case ',':
-			s.at++
-		case '}':
-			s.at++
-			return nil
-		default:
-			return s.expected("a comma or }")
-		}
-	}
-}
-
 // value reads any value. Of an array each element has the array's path.
 func (p *jsonParser) value(s *scanner, depth int) error {
 	s.space()
 	switch s.peek() {
 	case '{':
-		return p.object(s, depth+1)
+		return p.list(s, depth+1, '}', func() error { return p.member(s, depth+1) })
 	case '[':
-		return p.array(s, depth+1)
+		return p.list(s, depth+1, ']', func() error { return p.value(s, depth+1) })
 	case '"':
 		text, err := s.string()
 		if err == nil {
@@ -276,31 +234,54 @@ func (p *jsonParser) value(s *scanner, depth int) error {
 	return err
 }
 
-func (p *jsonParser) array(s *scanner, depth int) error {
+// list reads an object or array up to its closing bracket, by one for each element.
+func (p *jsonParser) list(s *scanner, depth int, closing byte, one func() error) error {
 	if depth > maxDepth {
 		return errors.New("the JSON is nested too deeply")
 	}
-	s.at++ // [
+	s.at++
 	s.space()
-	if s.peek() == ']' {
+	if s.peek() == closing {
 		s.at++
 		return nil
 	}
 	for {
-		if err := p.value(s, depth); err != nil {
+		if err := one(); err != nil {
 			return err
 		}
 		s.space()
 		switch s.peek() {
 		case ',':
 			s.at++
-		case ']':
+		case closing:
 			s.at++
 			return nil
 		default:
-			return s.expected("a comma or ]")
+			return s.expected("a comma or " + string(closing))
 		}
 	}
+}
+
+// member reads a key and its value, whose path it is a part of.
+func (p *jsonParser) member(s *scanner, depth int) error {
+	s.space()
+	key, err := s.string()
+	if err != nil {
+		return err
+	}
+	s.space()
+	if s.peek() != ':' {
+		return s.expected("a colon")
+	}
+	s.at++
+	length := len(p.path)
+	if length > 0 {
+		p.path = append(p.path, '.')
+	}
+	p.path = append(p.path, key...)
+	err = p.value(s, depth)
+	p.path = p.path[:length]
+	return err
 }
 
 // scanner reads the tokens of JSON (RFC 8259).
@@ -317,13 +298,8 @@ func (s *scanner) peek() byte {
 }
 
 func (s *scanner) space() {
-	for s.at < len(s.text) {
-		switch s.text[s.at] {
-		case ' ', '\t', '\r', '\n':
-			s.at++
-		default:
-			return
-		}
+	for s.at < len(s.text) && strings.IndexByte(" \t\r\n", s.text[s.at]) >= 0 {
+		s.at++
 	}
 }
 
@@ -389,47 +365,9 @@ func (s *scanner) word() (string, error) {
 		s.at++
 	}
 	word := s.text[start:s.at]
-	switch word {
-	case "true", "false", "null":
-		return word, nil
-	}
-	if !isNumber(word) {
+	if !json.Valid([]byte(word)) {
 		s.at = start
 		return "", s.expected("a value")
 	}
 	return word, nil
-}
-
-// isNumber reports whether text is a number of JSON.
-func isNumber(text string) bool {
-	text = strings.TrimPrefix(text, "-")
-	digits := func() int {
-		n := 0
-		for n < len(text) && text[n] >= '0' && text[n] <= '9' {
-			n++
-		}
-		zero := n > 1 && text[0] == '0'
-		text = text[n:]
-		if zero {
-			return -n
-		}
-		return n
-	}
-	if digits() <= 0 {
-		return false
-	}
-	if strings.HasPrefix(text, ".") {
-		if text = text[1:]; digits() == 0 {
-			return false
-		}
-	}
-	if text != "" && (text[0] == 'e' || text[0] == 'E') {
-		if text = text[1:]; text != "" && (text[0] == '+' || text[0] == '-') {
-			text = text[1:]
-		}
-		if digits() == 0 {
-			return false
-		}
-	}
-	return text == ""
 }

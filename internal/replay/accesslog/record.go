@@ -271,6 +271,15 @@ func (s *state) set(p *place, value string) error {
 		s.Status = int(n)
 	case seconds, millis, micros, span:
 		return s.setDuration(p.slot, value)
+	case method:
+		if !isToken(value) {
+			return errNoRequest
+		}
+		s.Method = value
+	case host:
+		s.Host = value
+	case query:
+		s.RawQuery = strings.TrimPrefix(value, "?")
 	case header, cookie, argument, other:
 		s.Fields = append(s.Fields, Field{Kind(p.slot - header), p.name, value})
 	default:
@@ -279,26 +288,13 @@ func (s *state) set(p *place, value string) error {
 	return nil
 }
 
-// setAsked puts a value that is about what was asked for.
+// setAsked puts a value that is what was asked for.
 func (s *state) setAsked(p *place, value string) error {
+	s.asked = true
 	switch p.slot {
-	case method:
-		if !isToken(value) {
-			return errNoRequest
-		}
-		s.Method = value
-		return nil
-	case host:
-		s.Host = value
-		return nil
-	case query:
-		s.RawQuery = strings.TrimPrefix(value, "?")
-		return nil
 	case request:
-		s.asked = true
 		return s.setRequest(value)
 	case target:
-		s.asked = true
 		query := s.RawQuery
 		err := s.setTarget(value)
 		if s.RawQuery == "" {
@@ -306,21 +302,17 @@ func (s *state) setAsked(p *place, value string) error {
 		}
 		return err
 	case hosted:
-		s.asked = true
 		at := max(strings.IndexByte(value, '/'), 0)
 		s.Host = value[:at]
 		return s.setTarget(value[at:])
 	case uri:
-		s.asked = true
 		s.Path = value
-		return nil
 	case uriQuery:
-		s.asked = true
 		s.Path, s.RawQuery, _ = strings.Cut(value, "?")
-		return nil
 	default:
 		return fmt.Errorf("slot %d has no meaning", p.slot)
 	}
+	return nil
 }
 
 func (s *state) setDuration(unit slot, value string) error {

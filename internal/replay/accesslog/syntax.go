@@ -1,7 +1,10 @@
 package accesslog
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/clip"
@@ -14,30 +17,12 @@ func compileText(name, text string) (*template, error) {
 	switch {
 	case strings.Contains(text, "$"):
 		return compileNginx(name, text)
-	case envoyVariable(text):
+	case regexp.MustCompile(`%[A-Z_]{3,}[%(]`).MatchString(text): // such as %START_TIME%
 		return compileEnvoy(name, text)
 	case strings.Contains(text, "%"):
 		return compileApache(name, text)
 	}
 	return nil, fmt.Errorf("the format %q has no values in it, such as $remote_addr (nginx), %%h (Apache) or %%START_TIME%% (Envoy)", clip.Text(text, 60))
-}
-
-// envoyVariable reports whether text has something like %START_TIME% in it.
-func envoyVariable(text string) bool {
-	for {
-		_, after, found := strings.Cut(text, "%")
-		if !found {
-			return false
-		}
-		n := 0
-		for n < len(after) && (after[n] >= 'A' && after[n] <= 'Z' || after[n] == '_') {
-			n++
-		}
-		if n > 2 && n < len(after) && (after[n] == '%' || after[n] == '(') {
-			return true
-		}
-		text = after
-	}
 }
 
 // builder collects the texts and values of a format.
@@ -52,6 +37,21 @@ func (b *builder) text(s string) {
 	}
 	b.open()
 	b.texts[len(b.texts)-1] += s
+}
+
+// read takes a format apart: into texts, and directives, of which take gets the
+// parts that the expression has.
+func (b *builder) read(text, directive string, take func(parts []string) error) error {
+	d := regexp.MustCompile(directive)
+	between := d.Split(text, -1)
+	for i, parts := range d.FindAllStringSubmatch(text, -1) {
+		b.text(between[i])
+		if err := take(parts); err != nil {
+			return err
+		}
+	}
+	b.text(between[len(between)-1])
+	return nil
 }
 
 // open makes sure that there is a text behind the last value.
@@ -124,38 +124,23 @@ func nginxPlace(name string) place {
 
 func compileNginx(name, text string) (*template, error) {
 	var b builder
-	for {
-		before, after, found := strings.Cut(text, "$")
-		b.text(before)
-		if !found {
-			break
-		}
-		variable := ""
-		if strings.HasPrefix(after, "{") {
-			inside, rest, closed := strings.Cut(after[1:], "}")
-			if !closed {
-				return nil, fmt.Errorf("the format has ${ without a }")
-			}
-			variable, text = inside, rest
-		} else {
-			n := 0
-			for n < len(after) && isWord(after[n]) {
-				n++
-			}
-			variable, text = after[:n], after[n:]
-		}
-		if variable == "" {
-			return nil, fmt.Errorf("the format has a $ without a name after it")
+	err := b.read(text, `\$(?:\{([^}]*)\}|(\{)|(\w*))`, func(parts []string) error {
+		variable := parts[1] + parts[3]
+		switch {
+		case parts[2] != "":
+			return errors.New("the format has ${ without a }")
+		case variable == "":
+			return errors.New("the format has a $ without a name after it")
 		}
 		b.place(nginxPlace(variable))
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	// nginx writes a line when the answer has been sent.
 	b.places = prefer(b.places, preciseTimes())
 	return b.compile(name, logsEnd)
-}
-
-func isWord(c byte) bool {
-	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
 // decidedField is the header field that tells when Headgate decided, to the
@@ -192,45 +177,32 @@ func compileApache(name, text string) (*template, error) {
 	var b builder
 	logged := logsStart // %t is when the request came
 	text = strings.NewReplacer(`\"`, `"`, `\t`, "\t", `\\`, `\`).Replace(text)
-	for {
-		before, after, found := strings.Cut(text, "%")
-		b.text(before)
-		if !found {
-			break
-		}
-		if strings.HasPrefix(after, "%") {
+	err := b.read(text, `(?s)%(?:(%)|[<>!,0-9]*(?:\{([^}]*)\}[<>]*|(\{))?(\^..|.)?)`, func(parts []string) error {
+		argument, letter := parts[2], parts[4] // or ^ti and ^to, trailers
+		switch {
+		case parts[1] != "":
 			b.text("%")
-			text = after[1:]
-			continue
-		}
-		after = strings.TrimLeft(after, "<>!,0123456789")
-		argument := ""
-		if strings.HasPrefix(after, "{") {
-			inside, rest, closed := strings.Cut(after[1:], "}")
-			if !closed {
-				return nil, fmt.Errorf("the format has %%{ without a }")
-			}
-			argument, after = inside, strings.TrimLeft(rest, "<>")
-		}
-		if after == "" {
-			return nil, fmt.Errorf("the format ends in %%")
-		}
-		letter := after[:1]
-		text = after[1:]
-		if letter == "^" && len(after) >= 3 { // ^ti and ^to, trailers
-			letter, text = after[:3], after[3:]
+			return nil
+		case parts[3] != "":
+			return errors.New("the format has %{ without a }")
+		case letter == "":
+			return errors.New("the format ends in %")
 		}
 		p := apachePlace(letter, argument)
 		if p.slot == timeLocal && argument == "" {
 			b.text("[")
 			b.place(p)
 			b.text("]")
-			continue
+			return nil
 		}
 		if strings.HasPrefix(argument, "end:") {
 			logged = logsEnd
 		}
 		b.place(p)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return b.compile(name, logged)
 }
@@ -285,42 +257,24 @@ func apacheTime(argument string) slot {
 // compileEnvoy reads Envoy's command operators.
 func compileEnvoy(name, text string) (*template, error) {
 	var b builder
-	for {
-		before, after, found := strings.Cut(text, "%")
-		b.text(before)
-		if !found {
-			break
-		}
-		if strings.HasPrefix(after, "%") {
+	// A maximal length, :12, may stand before the second %.
+	err := b.read(text, `%(?:(%)|([A-Z0-9_]*)(?:(\()([^)]*)(\))?)?[^%]*(%)?)`, func(parts []string) error {
+		switch operator := parts[2]; {
+		case parts[1] != "":
 			b.text("%")
-			text = after[1:]
-			continue
+		case parts[3] != "" && parts[5] == "":
+			return fmt.Errorf("%%%s( has no ) after it", operator)
+		case parts[6] == "":
+			return fmt.Errorf("%%%s has no %% after it", operator)
+		default:
+			b.place(envoyPlace(operator, parts[4]))
 		}
-		rest, argument := "", ""
-		n := 0
-		for n < len(after) && (after[n] == '_' || after[n] >= 'A' && after[n] <= 'Z' || after[n] >= '0' && after[n] <= '9') {
-			n++
-		}
-		operator := after[:n]
-		rest = after[n:]
-		if strings.HasPrefix(rest, "(") {
-			closed := strings.Index(rest, ")")
-			if closed < 0 {
-				return nil, fmt.Errorf("%%%s( has no ) after it", operator)
-			}
-			argument, rest = rest[1:closed], rest[closed+1:]
-		}
-		end := strings.IndexByte(rest, '%') // a maximal length, :12, may stand before it
-		if end < 0 {
-			return nil, fmt.Errorf("%%%s has no %% after it", operator)
-		}
-		text = rest[end+1:]
-		b.place(envoyPlace(operator, argument))
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	hasPeer := false
-	for _, p := range b.places {
-		hasPeer = hasPeer || p.slot == client
-	}
+	hasPeer := slices.ContainsFunc(b.places, func(p place) bool { return p.slot == client })
 	for i := range b.places {
 		// Envoy has appended the peer to the header before it logs it.
 		if p := &b.places[i]; !hasPeer && p.slot == forwarded {
