@@ -95,33 +95,27 @@ func All(keys int) []Workload {
 // them; at its end it starts again. Its length is a power of two.
 func (w Workload) Order(worker int) []uint32 {
 	random := rand.New(rand.NewPCG(seed, uint64(worker)))
+	n, pick := orderLen(w.Keys), func(int) int { return 0 }
 	switch w.Spread {
 	case Hot:
-		return []uint32{0}
+		n = 1
 	case Own:
-		order := make([]uint32, ownKeys)
-		for i, j := range random.Perm(ownKeys) {
-			order[i] = uint32(worker*ownKeys + j)
-		}
-		return order
+		own := random.Perm(ownKeys)
+		n, pick = ownKeys, func(i int) int { return worker*ownKeys + own[i] }
 	case Uniform:
-		order := make([]uint32, orderLen(w.Keys))
-		for i := range order {
-			order[i] = uint32(random.IntN(w.Keys))
-		}
-		return order
+		pick = func(int) int { return random.IntN(w.Keys) }
 	case Zipf:
 		// Popularity must not follow the order of insertion, and it must be
 		// the same for every worker.
 		rank := rand.New(rand.NewPCG(seed, math.MaxUint64)).Perm(w.Keys)
 		zipf := rand.NewZipf(random, exponent, 1, uint64(w.Keys-1))
-		order := make([]uint32, orderLen(w.Keys))
-		for i := range order {
-			order[i] = uint32(rank[zipf.Uint64()])
-		}
-		return order
+		pick = func(int) int { return rank[zipf.Uint64()] }
 	}
-	return nil
+	order := make([]uint32, n)
+	for i := range order {
+		order[i] = uint32(pick(i))
+	}
+	return order
 }
 
 // orderLen returns a power of two that is at least four times keys.

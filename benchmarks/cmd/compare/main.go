@@ -20,10 +20,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"time"
 
 	"github.com/headgate/headgate/benchmarks/measure"
+	"github.com/headgate/headgate/benchmarks/process"
 	"github.com/headgate/headgate/benchmarks/subject"
 	"github.com/headgate/headgate/benchmarks/workload"
 )
@@ -33,7 +33,6 @@ type options struct {
 	rounds  int
 	rowTime time.Duration
 	keys    int
-	quick   bool
 	json    bool
 	strict  bool
 	// worker is, in a child process, the library to measure.
@@ -48,43 +47,23 @@ type sample struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	opts, err := parse(os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		os.Exit(2)
-	}
-	if err := run(ctx, opts, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		stop()
-		os.Exit(1)
-	}
-}
-
-func parse(args []string) (options, error) {
 	var o options
-	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
-	flags.IntVar(&o.rounds, "rounds", 5, "how often each library is measured")
-	flags.DurationVar(&o.rowTime, "time", 800*time.Millisecond, "how long each row is measured")
-	flags.IntVar(&o.keys, "keys", 1_000_000, "number of keys in the big table")
-	flags.BoolVar(&o.quick, "quick", false, "one short round: shows that it works, not how fast it is")
-	flags.BoolVar(&o.json, "json", false, "print every sample as JSON instead of the table")
-	flags.BoolVar(&o.strict, "strict", false, "exit with status 1 if a goal is missed")
-	flags.StringVar(&o.worker, "worker", "", "measure this library and print JSON; for internal use")
-	if err := flags.Parse(args); err != nil {
-		return o, err
-	}
-	if o.quick && o.worker == "" {
+	flag.IntVar(&o.rounds, "rounds", 5, "how often each library is measured")
+	flag.DurationVar(&o.rowTime, "time", 800*time.Millisecond, "how long each row is measured")
+	flag.IntVar(&o.keys, "keys", 1_000_000, "number of keys in the big table")
+	quick := flag.Bool("quick", false, "one short round: shows that it works, not how fast it is")
+	flag.BoolVar(&o.json, "json", false, "print every sample as JSON instead of the table")
+	flag.BoolVar(&o.strict, "strict", false, "exit with status 1 if a goal is missed")
+	flag.StringVar(&o.worker, "worker", "", "measure this library and print JSON; for internal use")
+	flag.Parse()
+	if *quick && o.worker == "" {
 		o.rounds, o.rowTime = 1, 100*time.Millisecond
 	}
-	if o.rounds < 1 || o.keys < 1000 || o.rowTime <= 0 || flags.NArg() > 0 {
+	if o.rounds < 1 || o.keys < 1000 || o.rowTime <= 0 || flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "error: at least 1 round, 1000 keys and some time are needed, and no arguments")
-		return o, errors.New("wrong usage")
+		os.Exit(2)
 	}
-	return o, nil
+	process.Main(func(ctx context.Context) error { return run(ctx, o, os.Stdout) })
 }
 
 func run(ctx context.Context, o options, out io.Writer) error {

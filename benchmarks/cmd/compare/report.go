@@ -61,6 +61,7 @@ type goal struct {
 
 func newReport(o options, samples map[string][]sample) *report {
 	r := &report{Machine: machine(), Rounds: o.rounds, Keys: o.keys, Samples: samples}
+	uniform, own := 0, map[int]int{} // own keys by the number of cores
 	for i, w := range workload.All(o.keys) {
 		row := r.add(fmt.Sprintf("%s, %s", w.Name, cores(w.Cores)), "ns/op", func(s sample) float64 { return s.Speeds[i].NsPerOp })
 		switch w.Spread {
@@ -69,25 +70,22 @@ func newReport(o options, samples map[string][]sample) *report {
 		case workload.Uniform, workload.Zipf:
 			r.versusRivals(row, manyGoal)
 		case workload.Own:
+			own[w.Cores] = i
+		}
+		if w.Spread == workload.Uniform && w.Cores == 1 {
+			uniform = i
 		}
 	}
 	row := r.add("heap per live key", "bytes", func(s sample) float64 { return s.Memory.BytesPerKey })
 	r.versusRivals(row, memoryGoal)
 	r.add("first request of a key", "ns/op", func(s sample) float64 { return s.Memory.NsPerNewKey })
 	r.add("full GC, all keys live", "ms", func(s sample) float64 { return s.Memory.GCMillis })
-	r.add("allocations, many keys", "per op", func(s sample) float64 { return allocs(s, workload.Uniform, o.keys) })
-	r.scaling(o.keys)
+	r.add("allocations, many keys", "per op", func(s sample) float64 { return s.Speeds[uniform].AllocsPerOp })
+	row = r.add("throughput on own keys, 2 cores against 1", "times", func(s sample) float64 {
+		return s.Speeds[own[1]].NsPerOp / s.Speeds[own[2]].NsPerOp
+	})
+	r.Goals = append(r.Goals, newGoal(row.Name, "itself on 1 core", row.each[subject.Ours], scalingGoal, true))
 	return r
-}
-
-// allocs returns a sample's allocations per decision under a spread.
-func allocs(s sample, spread workload.Spread, keys int) float64 {
-	for i, w := range workload.All(keys) {
-		if w.Spread == spread {
-			return s.Speeds[i].AllocsPerOp
-		}
-	}
-	return 0
 }
 
 func cores(n int) string {
@@ -121,20 +119,6 @@ func (r *report) versusRivals(row reportRow, bound float64) {
 		}
 	}
 	r.Goals = append(r.Goals, newGoal(row.Name, best, ratios(row.each[subject.Ours], row.each[best]), bound, false))
-}
-
-// scaling adds the goal that two cores on different keys do more than one.
-func (r *report) scaling(keys int) {
-	for i, w := range workload.All(keys) {
-		if w.Spread != workload.Own || w.Cores != 2 {
-			continue
-		}
-		one := slices.IndexFunc(workload.All(keys), func(v workload.Workload) bool { return v.Name == w.Name && v.Cores == 1 })
-		row := r.add("throughput on own keys, 2 cores against 1", "times", func(s sample) float64 {
-			return s.Speeds[one].NsPerOp / s.Speeds[i].NsPerOp
-		})
-		r.Goals = append(r.Goals, newGoal(row.Name, "itself on 1 core", row.each[subject.Ours], scalingGoal, true))
-	}
 }
 
 func newGoal(name, rival string, ratios []float64, bound float64, atLeast bool) goal {
