@@ -44,26 +44,28 @@ type KeyChange struct {
 
 // comparison counts differences.
 type comparison struct {
-	same    [2]int64 // refused, allowed
-	refused map[*rules.Rule]*changes
-	allowed map[*rules.Rule]*changes
-	order   []*changes
+	same  [2]int64 // refused, allowed
+	by    map[cause]*changes
+	order []*changes
 }
 
-// changes are those by one rule.
+// cause is a rule, and whether it refuses no longer what it did, or newly.
+type cause struct {
+	rule    *rules.Rule
+	allowed bool
+}
+
+// changes are those by one cause.
 type changes struct {
-	rule             *rules.Rule
-	refused, allowed int64
-	keys             map[string]*KeyChange
-	dropped          int
+	cause
+	total KeyChange
+	keys  map[string]*KeyChange
 }
 
 // mostChanged is how many keys of a rule are told apart in a comparison.
 const mostChanged = 1 << 16
 
-func newComparison() *comparison {
-	return &comparison{refused: map[*rules.Rule]*changes{}, allowed: map[*rules.Rule]*changes{}}
-}
+func newComparison() *comparison { return &comparison{by: map[cause]*changes{}} }
 
 // add compares two verdicts on a request.
 func (c *comparison) add(before, after *engine.Verdict) {
@@ -73,58 +75,53 @@ func (c *comparison) add(before, after *engine.Verdict) {
 	case !before.Allowed && !after.Allowed:
 		c.same[0]++
 	case after.Allowed:
-		ch := c.of(c.allowed, before.Rule)
-		ch.allowed++
-		if k := ch.key(before); k != nil {
-			k.NewlyAllowed++
-		}
+		c.changed(before, cause{before.Rule, true})
 	default:
-		ch := c.of(c.refused, after.Rule)
-		ch.refused++
-		if k := ch.key(after); k != nil {
-			k.NewlyRefused++
-		}
+		c.changed(after, cause{after.Rule, false})
 	}
 }
 
-func (c *comparison) of(m map[*rules.Rule]*changes, r *rules.Rule) *changes {
-	ch := m[r]
+// changed counts that v's rule no longer refuses, or newly.
+func (c *comparison) changed(v *engine.Verdict, by cause) {
+	ch := c.by[by]
 	if ch == nil {
-		ch = &changes{rule: r, keys: map[string]*KeyChange{}}
-		m[r] = ch
+		ch = &changes{cause: by, keys: map[string]*KeyChange{}}
+		c.by[by] = ch
 		c.order = append(c.order, ch)
 	}
-	return ch
+	for _, k := range []*KeyChange{&ch.total, ch.key(v)} {
+		switch {
+		case k == nil:
+		case by.allowed:
+			k.NewlyAllowed++
+		default:
+			k.NewlyRefused++
+		}
+	}
 }
 
 // key returns the change of the key that v's rule refused, or nil if there are
 // too many.
 func (ch *changes) key(v *engine.Verdict) *KeyChange {
 	results := v.Results()
-	for i := range results {
-		if results[i].Rule != ch.rule {
-			continue
-		}
-		k := ch.keys[results[i].Key]
-		switch {
-		case k != nil:
-		case len(ch.keys) >= mostChanged:
-			ch.dropped++
-		default:
-			k = &KeyChange{Key: keyText(ch.rule, results[i].Key)}
-			ch.keys[strings.Clone(results[i].Key)] = k
-		}
-		return k
+	i := slices.IndexFunc(results, func(r engine.Result) bool { return r.Rule == ch.rule })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	k := ch.keys[results[i].Key]
+	if k == nil && len(ch.keys) < mostChanged {
+		k = &KeyChange{Key: keyText(ch.rule, results[i].Key)}
+		ch.keys[strings.Clone(results[i].Key)] = k
+	}
+	return k
 }
 
 func (c *comparison) report(after *Report, top int) *Comparison {
 	out := &Comparison{SameRefused: c.same[0], SameAllowed: c.same[1], By: []Change{}, New: after}
 	for _, ch := range c.order {
-		out.NewlyRefused += ch.refused
-		out.NewlyAllowed += ch.allowed
-		one := Change{NewlyRefused: ch.refused, NewlyAllowed: ch.allowed, Keys: len(ch.keys), Top: []KeyChange{}}
+		out.NewlyRefused += ch.total.NewlyRefused
+		out.NewlyAllowed += ch.total.NewlyAllowed
+		one := Change{NewlyRefused: ch.total.NewlyRefused, NewlyAllowed: ch.total.NewlyAllowed, Keys: len(ch.keys), Top: []KeyChange{}}
 		if ch.rule != nil {
 			one.Rule = ch.rule.Name
 		}

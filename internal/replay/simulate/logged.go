@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/headgate/headgate/internal/rules"
@@ -16,23 +17,19 @@ type logged struct {
 
 func newLogged(sides []Side) *logged {
 	l := &logged{}
-	have := map[rules.Attribute]bool{}
-	add := func(a rules.Attribute) {
-		if !have[a] {
-			have[a] = true
-			l.attributes = append(l.attributes, a)
-		}
-	}
 	for _, s := range sides {
 		for _, r := range s.Rules.Rules() {
 			if r.Domain != s.Domain {
 				continue
 			}
-			for _, a := range r.Needs() {
-				add(a)
-			}
+			list := r.Needs()
 			for _, a := range r.Key {
-				add(a.Attribute)
+				list = append(list, a.Attribute)
+			}
+			for _, a := range list {
+				if !slices.Contains(l.attributes, a) {
+					l.attributes = append(l.attributes, a)
+				}
 			}
 		}
 	}
@@ -54,12 +51,8 @@ func (l *logged) note(e *entry) {
 
 // has reports whether any entry has an attribute.
 func (l *logged) has(a rules.Attribute) bool {
-	for i := range l.attributes {
-		if l.attributes[i] == a {
-			return l.seen[i].Load()
-		}
-	}
-	return false
+	i := slices.Index(l.attributes, a)
+	return i >= 0 && l.seen[i].Load()
 }
 
 // Lacking is an attribute that a rule asks for, and that the log does not have, or
@@ -92,7 +85,7 @@ func (rt *ruleTally) lacks(l *logged) []Lacking {
 	}
 	for i, a := range rt.rule.Key {
 		n, never := rt.lacking[i], !l.has(a.Attribute)
-		if n > 0 && (never || float64(n) >= lackingShare*float64(rt.requests)) {
+		if n > 0 && (never || float64(n) >= lackingShare*float64(rt.Requests)) {
 			out = append(out, Lacking{Attribute: a.Attribute.String(), Never: never, Requests: n})
 		}
 	}

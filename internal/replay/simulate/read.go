@@ -422,7 +422,7 @@ func (m *merge) next() (*source, error) {
 // finish notes what a log has come to.
 func (m *merge) finish(s *source) {
 	report := s.input.report
-	report.Lines, report.Skipped, report.Late = s.lines, s.skips, s.order.late
+	report.Late = s.order.late
 	if s.problem != nil {
 		report.Problem = s.problem.Error()
 	}

@@ -132,14 +132,11 @@ func moment(at int64) *time.Time {
 func newReport(s *side, o *Options, read outcome, first, last int64) *Report {
 	s.measure()
 	s.books.close()
-	evicted := s.store.Stats().EvictedInDebt
 	t := s.tally
-	r := &Report{
-		Requests: t.requests, Allowed: t.allowed, Refused: t.refused, Delayed: t.delayed, WouldRefuse: t.wouldRefuse, NoClient: s.noClient,
-		Domain: s.Domain, Rules: []RuleReport{}, Logs: read.logs, Samples: read.samples,
-		Memory: Memory{s.peakKeys, s.peakBytes, evicted}, Timeline: t.total.report(),
-	}
-	if t.requests > 0 {
+	r := t.Report
+	r.NoClient, r.Logs, r.Samples, r.Timeline = s.noClient, read.logs, read.samples, t.total.report()
+	r.Memory = Memory{s.peakKeys, s.peakBytes, s.store.Stats().EvictedInDebt}
+	if r.Requests > 0 {
 		r.From, r.To = moment(first), moment(last)
 	}
 	for _, l := range read.logs {
@@ -150,7 +147,7 @@ func newReport(s *side, o *Options, read outcome, first, last int64) *Report {
 		one.Lacking = rt.lacks(read.logged)
 		r.Rules = append(r.Rules, one)
 	}
-	return r
+	return &r
 }
 
 func (t *timeline) report() Timeline {
@@ -165,14 +162,11 @@ func (t *timeline) report() Timeline {
 }
 
 func (rt *ruleTally) report(o *Options) RuleReport {
-	r := RuleReport{
-		Name: rt.rule.Name, Requests: rt.requests, Allowed: rt.allowed, Refused: rt.refused, Delayed: rt.delayed,
-		Limit: rt.rule.Limit.String(), Mode: rt.rule.Mode.String(), WouldRefuse: rt.wouldRefuse,
-		MaxDelay: rt.longest / 1000, MeanDelay: rt.delay / 1000 / max(1, rt.delayed),
-		Outcomes: map[string]int64{}, Keys: rt.folded.keys + int64(len(rt.keys)), RefusedKeys: rt.folded.refused,
-		Approximate: rt.folded.keys > 0, PeakUse: rt.peak, FirstRefusal: moment(rt.first), LastRefusal: moment(rt.last),
-		Demand: []DemandPlace{}, Top: []KeyReport{}, Timeline: rt.line.report(),
-	}
+	r := rt.RuleReport
+	r.MaxDelay, r.MeanDelay = rt.longest/1000, rt.delay/1000/max(1, rt.Delayed)
+	r.Outcomes, r.Demand, r.Top = map[string]int64{}, []DemandPlace{}, []KeyReport{}
+	r.Keys, r.RefusedKeys, r.Approximate = rt.folded.keys+int64(len(rt.keys)), rt.folded.refused, rt.folded.keys > 0
+	r.FirstRefusal, r.LastRefusal, r.Timeline = moment(rt.first), moment(rt.last), rt.line.report()
 	for outcome, n := range rt.outcomes {
 		if n > 0 {
 			r.Outcomes[engine.Outcome(outcome).String()] = n
@@ -187,10 +181,6 @@ func (rt *ruleTally) report(o *Options) RuleReport {
 	}
 	if rt.rule.Limit.Period() > 0 && !rt.rule.Limit.IsUnlimited() {
 		r.Demand = counts.report()
-	}
-	r.DemandOf = "period"
-	if rt.tick > 0 {
-		r.DemandOf = "bucket"
 	}
 	r.all = rt.top()
 	r.Top = append(r.Top, r.all[:min(o.Top, len(r.all))]...)

@@ -46,8 +46,7 @@ type source struct {
 	ended   bool
 	problem error
 
-	lines, skips int64
-	samples      []Sample
+	samples []Sample
 }
 
 // start begins to read an input.
@@ -125,17 +124,9 @@ func (b *batch) parse(p accesslog.Parser, who *addresses) {
 		b.skip(line, "", errTooLong)
 	}
 	line := b.chunk.First - 1
-	for text := b.chunk.Text; text != ""; {
+	for one := range strings.Lines(b.chunk.Text) {
 		line++
-		one := text
-		if i := strings.IndexByte(text, '\n'); i >= 0 {
-			one, text = text[:i], text[i+1:]
-		} else {
-			text = ""
-		}
-		if n := len(one); n > 0 && one[n-1] == '\r' {
-			one = one[:n-1]
-		}
+		one = strings.TrimSuffix(strings.TrimSuffix(one, "\n"), "\r")
 		if one == "" || one[0] == '#' {
 			continue // a line of nothing, or a comment
 		}
@@ -189,7 +180,7 @@ func (s *source) fill(r *reading) {
 
 // drop leaves out an entry whose time cannot be right.
 func (s *source) drop(r *reading, it item) {
-	s.skips++
+	s.input.report.Skipped++
 	s.sample(Sample{Text: it.entry.Method + " " + it.entry.Path, Why: fmt.Sprintf(
 		"its time, %s, is far after that of the lines around it", time.UnixMicro(it.entry.Time).UTC().Format(time.RFC3339))})
 	r.release(it.batch)
@@ -203,31 +194,31 @@ func (s *source) sample(one Sample) {
 
 // nextBatch waits for the next batch.
 func (s *source) nextBatch(r *reading) bool {
+	var b *batch
 	select {
-	case b, ok := <-s.batches:
-		if !ok {
-			s.end(r.ctx.Err())
-			return false
-		}
+	case b = <-s.batches:
+	case <-r.ctx.Done():
+	}
+	if b != nil {
 		select {
 		case <-b.done:
 		case <-r.ctx.Done():
-			s.end(r.ctx.Err())
-			return false
+			b = nil
 		}
-		for _, one := range b.skipped {
-			s.sample(one)
-		}
-		s.skips += b.skips
-		s.lines += b.lines
-		b.holds = len(b.entries) + 1
-		r.progress(b)
-		s.current = b
-		return true
-	case <-r.ctx.Done():
+	}
+	if b == nil {
 		s.end(r.ctx.Err())
 		return false
 	}
+	for _, one := range b.skipped {
+		s.sample(one)
+	}
+	s.input.report.Skipped += b.skips
+	s.input.report.Lines += b.lines
+	b.holds = len(b.entries) + 1
+	r.progress(b)
+	s.current = b
+	return true
 }
 
 func (s *source) end(err error) {

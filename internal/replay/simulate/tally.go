@@ -16,31 +16,32 @@ import (
 // that are not fresh: the others are folded into distributions, but for those
 // that were refused most.
 type tally struct {
-	domain                              string
-	requests, allowed, refused, delayed int64
-	wouldRefuse                         int64
-	rules                               map[*rules.Rule]*ruleTally
-	order                               []*ruleTally
-	keys                                int // of all rules
-	most                                int // how many keys before some are folded
-	total                               timeline
+	Report // its counts
+	rules  map[*rules.Rule]*ruleTally
+	order  []*ruleTally
+	keys   int // of all rules
+	most   int // how many keys before some are folded
+	total  timeline
 }
 
 // ruleTally is the same for one rule.
 type ruleTally struct {
-	rule                       *rules.Rule
-	requests, allowed, refused int64
-	wouldRefuse                int64   // of a rule that only observes
-	delayed, delay, longest    int64   // microseconds
-	first, last                int64   // refusals
-	peak                       float64 // the most that any key had in use, as a part of its limit
-	outcomes                   [engine.Outcomes]int64
-	tick                       float64 // in which a bucket drains one, in microseconds; 0 for what is no bucket
-	capacity                   int64   // of a key
-	keys                       map[string]*keyTally
-	folded                     folded
-	lacking                    []int64 // requests that lacked each part of the key
-	line                       timeline
+	RuleReport // its counts
+	rule       *rules.Rule
+	delay      int64 // of all that were delayed, in microseconds, as is longest
+	longest    int64
+	first      int64 // refusal
+	last       int64
+	outcomes   [engine.Outcomes]int64
+	tick       float64 // in which a bucket drains one, in microseconds; 0 for what is no bucket
+	capacity   int64   // of a key
+	keys       map[string]*keyTally
+	folded     struct { // what is known of keys that are not tracked any more
+		keys, refused int64
+		demand        demand
+	}
+	lacking []int64 // requests that lacked each part of the key
+	line    timeline
 }
 
 // keyTally is the same for one key.
@@ -53,12 +54,6 @@ type keyTally struct {
 	window, count, busiest     int64   // requests in a period of the clock
 	lacks                      uint64  // which parts of the key are missing, as rules.Rule.Missing has it
 	full, deepest              float64 // when a bucket that refuses nothing is empty, and the longest until then, in microseconds
-}
-
-// folded is what is known of keys that are not tracked any more.
-type folded struct {
-	keys, refused int64
-	demand        demand
 }
 
 // demand counts keys by the most that they asked for, measured by what they may
@@ -91,7 +86,7 @@ const (
 )
 
 func newTally(s Side, all bool) *tally { //nolint:revive // all is an option of the user's, passed on
-	t := &tally{domain: s.Domain, rules: map[*rules.Rule]*ruleTally{}, most: mostTracked}
+	t := &tally{Report: Report{Domain: s.Domain, Rules: []RuleReport{}}, rules: map[*rules.Rule]*ruleTally{}, most: mostTracked}
 	if all {
 		t.most = math.MaxInt
 	}
@@ -108,8 +103,9 @@ func (t *tally) of(r *rules.Rule) *ruleTally {
 	rt := t.rules[r]
 	if rt == nil {
 		rt = &ruleTally{rule: r, first: never, last: never, keys: map[string]*keyTally{}, capacity: r.Limit.N(), lacking: make([]int64, len(r.Key))}
+		rt.Name, rt.Limit, rt.Mode, rt.DemandOf = r.Name, r.Limit.String(), r.Mode.String(), "period"
 		if a := r.Limit.Algorithm(); (a == headgate.TokenBucket || a == headgate.LeakyBucket) && r.Limit.N() > 0 {
-			rt.tick, rt.capacity = float64(r.Limit.Period().Microseconds())/float64(r.Limit.N()), r.Limit.Capacity()
+			rt.tick, rt.capacity, rt.DemandOf = float64(r.Limit.Period().Microseconds())/float64(r.Limit.N()), r.Limit.Capacity(), "bucket"
 		}
 		t.rules[r] = rt
 		t.order = append(t.order, rt)
@@ -122,19 +118,19 @@ func (t *tally) add(p *page) {
 	rest := p.results
 	for i := range p.verdicts {
 		v := &p.verdicts[i]
-		t.requests++
+		t.Requests++
 		refused := int64(0)
 		if v.allowed {
-			t.allowed++
+			t.Allowed++
 			if v.delayed {
-				t.delayed++
+				t.Delayed++
 			}
 		} else {
-			t.refused++
+			t.Refused++
 			refused = 1
 		}
 		if v.wouldRefuse {
-			t.wouldRefuse++
+			t.WouldRefuse++
 		}
 		t.total.add(v.at, 1, refused)
 		for j := range v.results {
@@ -157,7 +153,7 @@ func (t *tally) result(at int64, r *engine.Result) {
 		rt.keys[strings.Clone(r.Key)] = k
 		t.keys++
 	}
-	rt.requests++
+	rt.Requests++
 	k.requests++
 	for parts := k.lacks; parts != 0; parts &= parts - 1 {
 		rt.lacking[bits.TrailingZeros64(parts)]++
@@ -168,13 +164,13 @@ func (t *tally) result(at int64, r *engine.Result) {
 	switch {
 	case !d.Allowed:
 		refused = 1
-		rt.refused++
+		rt.Refused++
 	case outcome == engine.ShadowRefused:
 		refused = 1
-		rt.allowed++
-		rt.wouldRefuse++
+		rt.Allowed++
+		rt.WouldRefuse++
 	default:
-		rt.allowed++
+		rt.Allowed++
 	}
 	if refused > 0 {
 		k.refused++
@@ -188,7 +184,7 @@ func (t *tally) result(at int64, r *engine.Result) {
 		}
 	}
 	if d.Delay > 0 {
-		rt.delayed++
+		rt.Delayed++
 		k.delayed++
 		rt.delay += d.Delay.Microseconds()
 		rt.longest = max(rt.longest, d.Delay.Microseconds())
@@ -198,7 +194,7 @@ func (t *tally) result(at int64, r *engine.Result) {
 		k.limit = d.Limit
 		k.peak = max(k.peak, d.Limit-d.Remaining)
 		if d.Limit > 0 {
-			rt.peak = max(rt.peak, float64(d.Limit-d.Remaining)/float64(d.Limit))
+			rt.PeakUse = max(rt.PeakUse, float64(d.Limit-d.Remaining)/float64(d.Limit))
 		}
 	}
 	k.fresh = at + d.ResetAfter.Microseconds()
