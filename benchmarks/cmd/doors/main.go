@@ -46,7 +46,7 @@ type plan struct{ rounds, requests, connections int }
 func run(ctx context.Context, out io.Writer, only string, p plan) error {
 	g := process.NewGroup(ctx)
 	defer g.Stop()
-	doors, err := start(ctx, g)
+	doors, err := start(g)
 	if err != nil {
 		return err
 	}

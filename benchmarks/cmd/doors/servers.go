@@ -33,7 +33,7 @@ limits:
 `
 
 // start starts all servers, and returns what is compared with what.
-func start(ctx context.Context, g *process.Group) ([]*door, error) {
+func start(g *process.Group) ([]*door, error) {
 	upstream := g.Floor("upstream")
 	to := "http://" + upstream.Address()
 	of := func(at *process.Server, l load) side { return side{server: at, load: l} }
@@ -58,20 +58,11 @@ func start(ctx context.Context, g *process.Group) ([]*door, error) {
 	if g.Err != nil {
 		return nil, g.Err
 	}
-	return doors, first(ctx, "http://"+proxy.Address()+"/refused")
-}
-
-// first uses up what the limit of a page lets pass.
-func first(ctx context.Context, page string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
+	res, err := http.Get("http://" + proxy.Address() + "/refused") // uses up what its limit lets pass
 	if err != nil {
-		return err
+		return nil, err
 	}
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	return res.Body.Close()
+	return doors, res.Body.Close()
 }
 
 // serveFloor is a server that does nothing: args are its kind, its address and,

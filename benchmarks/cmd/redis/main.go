@@ -9,8 +9,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -89,9 +91,6 @@ func run(ctx context.Context, rounds int, long time.Duration, asJSON bool, only 
 // load lets so many callers ask l for a while.
 func load(server *process.Server, l limiter, callers int, long time.Duration) (result, error) {
 	var stop atomic.Bool
-	var mu sync.Mutex
-	var latencies []time.Duration
-	var failure error
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	cpu, err := server.CPU()
@@ -100,16 +99,9 @@ func load(server *process.Server, l limiter, callers int, long time.Duration) (r
 	}
 	began := time.Now()
 	var group sync.WaitGroup
+	latencies, errs := make([][]time.Duration, callers), make([]error, callers)
 	for caller := range callers {
-		group.Go(func() {
-			own, err := ask(l, uint64(caller)+1, &stop)
-			mu.Lock()
-			defer mu.Unlock()
-			latencies = append(latencies, own...)
-			if err != nil {
-				failure = err
-			}
-		})
+		group.Go(func() { latencies[caller], errs[caller] = ask(l, uint64(caller), &stop) })
 	}
 	time.Sleep(long)
 	stop.Store(true)
@@ -117,17 +109,14 @@ func load(server *process.Server, l limiter, callers int, long time.Duration) (r
 	took := time.Since(began)
 	runtime.ReadMemStats(&after)
 	used, err := server.CPU()
-	if err != nil {
-		return result{}, err
+	all := slices.Sorted(slices.Values(slices.Concat(latencies...)))
+	n := len(all)
+	if err = errors.Join(append(errs, err)...); err != nil || n == 0 {
+		return result{}, fmt.Errorf("%d decisions: %w", n, err)
 	}
-	n := len(latencies)
-	if failure != nil || n == 0 {
-		return result{}, fmt.Errorf("%d decisions: %w", n, failure)
-	}
-	slices.Sort(latencies)
 	return result{
 		Limiter: l.name, Callers: callers, PerSecond: float64(n) / took.Seconds(),
-		P50: latencies[n/2], P99: latencies[n*99/100],
+		P50: all[n/2], P99: all[n*99/100],
 		ServerCPU: (used - cpu) / float64(n) * 1e6,
 		Allocs:    float64(after.Mallocs-before.Mallocs) / float64(n),
 	}, nil
@@ -137,13 +126,10 @@ func load(server *process.Server, l limiter, callers int, long time.Duration) (r
 func ask(l limiter, seed uint64, stop *atomic.Bool) ([]time.Duration, error) {
 	latencies := make([]time.Duration, 0, 1<<18)
 	ctx := context.Background()
-	state := seed * 0x9E3779B97F4A7C15
+	random := rand.New(rand.NewPCG(seed, 1))
 	for !stop.Load() {
-		state ^= state << 13
-		state ^= state >> 7
-		state ^= state << 17
 		began := time.Now()
-		if err := l.take(ctx, names[state%keys]); err != nil {
+		if err := l.take(ctx, names[random.IntN(keys)]); err != nil {
 			return latencies, err
 		}
 		latencies = append(latencies, time.Since(began))
