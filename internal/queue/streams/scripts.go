@@ -13,7 +13,7 @@ import "github.com/redis/rueidis"
 //	:m      hash: n and b, entries and bytes pending; dn and db of dead letters
 //	:w      hash: lane → how many of its entries are pending
 //	:v      hash: lane → how many bytes these have together
-//	:i:H    fingerprint and id of the entry with an idempotency key
+//	:i:H    fingerprint and id of the entry with an idempotency key; good while :r or :d has the entry
 //	:d:ID   result of an entry that was delivered
 //	:k:ID   an entry that must not appear any more
 //	:u      hash: ids of entries whose sender has not been told yet
@@ -69,7 +69,8 @@ if redis.call('HEXISTS', b..':r', id) == 1 or redis.call('EXISTS', b..':d:'..id)
 end
 if ARGV[9] ~= '' then
   local known = redis.call('GET', b..':i:'..ARGV[9])
-  if known then
+  local first = known and string.sub(known, #ARGV[10] - #id + 1)
+  if first and (redis.call('HEXISTS', b..':r', first) == 1 or redis.call('EXISTS', b..':d:'..first) == 1) then
     redis.call('SET', b..':t', '1') -- for WAIT to wait for what came before
     return {'again', known}
   end
@@ -160,7 +161,8 @@ local count = redis.call('HINCRBY', b..':m', 'dn', 1)
 local bytes = redis.call('HINCRBY', b..':m', 'db', size)
 local dropped = 0
 while count > tonumber(ARGV[6]) or bytes > tonumber(ARGV[7]) do
-  local old = redis.call('ZRANGE', b..':z', 0, 0)[1]
+  local oldest = redis.call('ZRANGE', b..':z', 0, 1)
+  local old = oldest[1] == id and oldest[2] or oldest[1] -- of the same millisecond
   if not old or old == id then break end
   local _, s = place(old)
   unbury(old, s)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -421,6 +422,65 @@ func TestAKeyHasItsShare(t *testing.T) {
 			if err := n.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// An Idempotency-Key is good for as long as anything is known of its entry: a
+// repeated request of a dead letter that was forgotten, or of a result, is kept again.
+func TestIdempotencyKeysEndWithTheirEntry(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)}
+		p := queue.DefaultPolicy()
+		p.MaxEntries, p.Retries = 1, 0
+		var status atomic.Int32
+		q := queue.New(queue.Options{
+			Store: streams.New(o), Policy: func(string, string) queue.Policy { return p }, Clock: time.Now, Logger: o.Logger,
+			Random: func(int64) int64 { return 0 },
+			Take: func(context.Context, *queue.Ref, time.Time) (queue.Permit, error) {
+				return queue.Permit{Allowed: true}, nil
+			},
+			Send: func(context.Context, *queue.Entry, int64) (queue.Answer, error) {
+				return queue.Answer{Status: int(status.Load())}, nil
+			},
+		})
+		q.Start()
+		defer closing(t, q)
+		// send accepts an entry and waits for what becomes of it.
+		send := func(key string, number int, becomes queue.State) queue.Receipt {
+			t.Helper()
+			e := entry(1, number)
+			e.IdempotencyKey = key
+			receipt, err := q.Accept(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			awaitTrue(t, func() bool {
+				item, err := q.Find(t.Context(), receipt.ID)
+				return err == nil && item.State == becomes
+			})
+			return receipt
+		}
+		status.Store(500)
+		first := send("k", 1, queue.Dead)
+		if again := send("k", 1, queue.Dead); !again.Again || again.ID != first.ID {
+			t.Errorf("a dead letter that is known: %+v", again)
+		}
+		send("other", 2, queue.Dead) // there is room for one
+		if _, err := q.Find(t.Context(), first.ID); !errors.Is(err, queue.ErrNotFound) {
+			t.Fatalf("the first is not forgotten: %v", err)
+		}
+		status.Store(200)
+		second := send("k", 1, queue.Delivered)
+		if second.Again || second.ID == first.ID {
+			t.Errorf("a dead letter that is forgotten: %+v", second)
+		}
+		if again := send("k", 1, queue.Delivered); !again.Again || again.ID != second.ID {
+			t.Errorf("a result that is known: %+v", again)
+		}
+		server.Do("DEL", "hg:q:{"+second.ID[:12]+"}:d:"+second.ID) // as if keep were over
+		if third := send("k", 1, queue.Delivered); third.Again || third.ID == second.ID {
+			t.Errorf("a result that is forgotten: %+v", third)
 		}
 	})
 }
