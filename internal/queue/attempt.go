@@ -27,7 +27,7 @@ func (q *Queue) attempt(l *lane, it *item) {
 	defer q.mu.Unlock()
 	it.busy = false
 	l.inFlight--
-	q.inFlight--
+	q.leave(l)
 	l.stop(it, &p, q.options.Clock())
 	if f == removed || it.gone {
 		l.remove(it)
@@ -65,7 +65,7 @@ func (q *Queue) try(l *lane, it *item, p *pause) fate {
 	if permit.Done != nil {
 		defer permit.Done()
 	}
-	came := q.wait(permit.Delay)
+	came := q.turn(l, permit.Delay)
 	e, err := q.options.Store.Load(q.ctx, &it.ref)
 	if err != nil || !came || q.isStopping() {
 		if permit.Undo != nil {
@@ -105,6 +105,44 @@ func (q *Queue) wait(d time.Duration) bool {
 	case <-q.stop:
 		return false
 	}
+}
+
+// turn waits for d, as wait does, and leaves its place to others meanwhile.
+func (q *Queue) turn(l *lane, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	q.mu.Lock()
+	rests := q.resting < maxResting
+	if rests {
+		q.resting++
+		q.leave(l)
+		q.nudge()
+	}
+	q.mu.Unlock()
+	came := q.wait(d)
+	if !rests {
+		return came
+	}
+	ready := make(chan struct{})
+	q.mu.Lock()
+	q.resting--
+	l.group.returning = append(l.group.returning, returning{l, ready})
+	q.nudge()
+	q.mu.Unlock()
+	select {
+	case <-ready:
+		return came
+	case <-q.stop:
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select {
+	case <-ready:
+	default:
+		q.enter(l) // the attempt ends with it
+	}
+	return false
 }
 
 func (q *Queue) isStopping() bool {

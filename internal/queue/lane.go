@@ -19,8 +19,10 @@ type item struct {
 // lane are the entries of one key, in order.
 type lane struct {
 	id       Lane
+	group    *group
 	items    []*item
-	inFlight int
+	inFlight int // attempts, those that wait for their turn included
+	places   int // that these have
 	// at is when it is to be looked at next, gate when its limit lets another
 	// entry through.
 	at, gate time.Time

@@ -67,12 +67,16 @@ type Options struct {
 	Random func(n int64) int64
 	// Logger hears of dead letters. Required.
 	Logger *slog.Logger
-	// MaxInFlight is how many entries may be under way at once; 0 means 128.
+	// MaxInFlight is how many entries may be under way at once; 0 means 256. One
+	// limit has half of them at most, one key of it a third, and less where others
+	// have many.
 	MaxInFlight int
 }
 
 const (
-	defaultInFlight = 128
+	defaultInFlight = 256
+	// maxResting is how many attempts may wait for their turn without a place.
+	maxResting = 4096
 	// sweepEvery is how often entries are looked through for those whose time is
 	// over.
 	sweepEvery = 5 * time.Second
@@ -98,9 +102,24 @@ type Queue struct {
 
 	mu       sync.Mutex
 	lanes    map[Lane]*lane
-	due      dueLanes
-	inFlight int
+	groups   map[string]*group // by their scope
+	inFlight int               // places that are taken
+	resting  int
 	stopping bool
+}
+
+// group are the lanes of one limit.
+type group struct {
+	lanes     int
+	due       dueLanes
+	places    int         // that it has taken
+	returning []returning // in the order in which their turns came
+}
+
+// returning is an attempt whose turn has come, and that wants its place back.
+type returning struct {
+	lane  *lane
+	ready chan struct{} // closed when it has it
 }
 
 // New returns a Queue that sends nothing until Start.
@@ -108,7 +127,7 @@ func New(o Options) *Queue {
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = defaultInFlight
 	}
-	q := &Queue{Entries: o.Store, options: o, lanes: map[Lane]*lane{}, wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	q := &Queue{Entries: o.Store, options: o, lanes: map[Lane]*lane{}, groups: map[string]*group{}, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	q.ctx, q.cut = context.WithCancel(context.Background())
 	return q
 }
@@ -193,7 +212,13 @@ func (s *sink) Add(r Ref, a Attempts) {
 	defer q.mu.Unlock()
 	l := q.lanes[r.Lane]
 	if l == nil {
-		l = &lane{id: r.Lane, place: -1}
+		g := q.groups[r.Lane.Scope]
+		if g == nil {
+			g = new(group)
+			q.groups[r.Lane.Scope] = g
+		}
+		g.lanes++
+		l = &lane{id: r.Lane, group: g, place: -1}
 		q.lanes[r.Lane] = l
 	}
 	l.insert(&item{ref: r, attempts: a})
@@ -259,8 +284,11 @@ func (s *sink) removeIf(matches func(*Ref) bool, id Lane) {
 // reschedule puts l where it belongs. It needs q.mu.
 func (q *Queue) reschedule(l *lane) {
 	if len(l.items) == 0 && l.inFlight == 0 {
-		q.due.drop(l)
+		l.group.due.drop(l)
 		delete(q.lanes, l.id)
+		if l.group.lanes--; l.group.lanes == 0 {
+			delete(q.groups, l.id.Scope)
+		}
 		return
 	}
 	var it *item
@@ -270,11 +298,11 @@ func (q *Queue) reschedule(l *lane) {
 		it, at = l.next(max(q.options.Policy(first.Domain, first.Rule).Concurrency, 1), q.options.Clock())
 	}
 	if it == nil {
-		q.due.drop(l)
+		l.group.due.drop(l)
 		return
 	}
-	q.due.put(l, at)
-	if q.due[0] == l {
+	l.group.due.put(l, at)
+	if l.group.due[0] == l {
 		q.nudge()
 	}
 }
@@ -308,32 +336,77 @@ func (q *Queue) loop() {
 func (q *Queue) begin(now time.Time) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.stopping && len(q.due) > 0 && q.inFlight < q.options.MaxInFlight {
-		l := q.due[0]
+	wait := farAway
+	for _, g := range q.groups {
+		wait = min(wait, q.beginOf(g, now))
+	}
+	return wait
+}
+
+// beginOf begins what is due of g, as far as it may have places: fewer than are
+// free, so that there are always some for others (dynamic thresholds, Choudhury
+// and Hahne 1998). The caller holds mu.
+func (q *Queue) beginOf(g *group, now time.Time) (wait time.Duration) {
+	var crowded []*lane
+	defer func() {
+		for _, l := range crowded {
+			g.due.put(l, l.at)
+		}
+	}()
+	for !q.stopping && g.places < q.free() {
+		if len(g.returning) > 0 {
+			first := g.returning[0]
+			g.returning = g.returning[1:]
+			q.enter(first.lane)
+			close(first.ready)
+			continue
+		}
+		if len(g.due) == 0 {
+			break
+		}
+		l := g.due[0]
 		if wait := l.at.Sub(now); wait > 0 {
 			return wait
 		}
-		heap.Pop(&q.due)
+		heap.Pop(&g.due)
 		first := &l.items[0].ref
 		it, at := l.next(max(q.options.Policy(first.Domain, first.Rule).Concurrency, 1), now)
-		if it == nil {
-			continue
+		switch {
+		case it == nil:
+		case at.After(now):
+			g.due.put(l, at)
+		case 2*l.places >= q.free():
+			crowded = append(crowded, l)
+		default:
+			q.launch(l, it)
+			q.reschedule(l)
 		}
-		if at.After(now) {
-			q.due.put(l, at)
-			continue
-		}
-		q.launch(l, it)
-		q.reschedule(l)
 	}
 	return farAway
+}
+
+// free is how many places are. It needs mu, as enter and leave do.
+func (q *Queue) free() int { return q.options.MaxInFlight - q.inFlight }
+
+// enter takes a place.
+func (q *Queue) enter(l *lane) {
+	l.places++
+	l.group.places++
+	q.inFlight++
+}
+
+// leave gives one back.
+func (q *Queue) leave(l *lane) {
+	l.places--
+	l.group.places--
+	q.inFlight--
 }
 
 // launch begins an attempt at it. The caller holds mu.
 func (q *Queue) launch(l *lane, it *item) {
 	it.busy = true
 	l.inFlight++
-	q.inFlight++
+	q.enter(l)
 	q.work.Go(func() { q.attempt(l, it) })
 }
 
