@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/request/client"
 )
 
 // hint returns for how long res says that there is nothing left, from at, and
@@ -53,7 +54,7 @@ func exhausted(lines []string) (longest time.Duration, found bool) {
 	for _, line := range lines {
 		for more := true; more; {
 			var member string
-			member, line, more = cut(line, ',')
+			member, line, more = client.CutUnquoted(line, ',')
 			if t, ok := state(member); ok {
 				longest, found = max(longest, t), true
 			}
@@ -65,11 +66,11 @@ func exhausted(lines []string) (longest time.Duration, found bool) {
 // state returns the t of a member such as "login";r=0;t=12, and false if its r
 // is not 0 or one of them is missing.
 func state(member string) (time.Duration, bool) {
-	_, parameters, more := cut(member, ';')
+	_, parameters, more := client.CutUnquoted(member, ';')
 	remaining, until := int64(-1), int64(-1)
 	for more {
 		var parameter string
-		parameter, parameters, more = cut(parameters, ';')
+		parameter, parameters, more = client.CutUnquoted(parameters, ';')
 		name, value, _ := strings.Cut(strings.TrimSpace(parameter), "=")
 		n, ok := number(value)
 		switch {
@@ -80,22 +81,6 @@ func state(member string) (time.Duration, bool) {
 		}
 	}
 	return duration(until), remaining == 0 && until >= 0
-}
-
-// cut is strings.Cut at the first sep that is not inside a quoted string.
-func cut(s string, sep byte) (before, after string, found bool) {
-	quoted := false
-	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] == '"':
-			quoted = !quoted
-		case s[i] == '\\' && quoted:
-			i++
-		case s[i] == sep && !quoted:
-			return s[:i], s[i+1:], true
-		}
-	}
-	return s, "", false
 }
 
 // fromReset tells apart what servers mean by Reset: seconds from now, a Unix time,

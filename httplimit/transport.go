@@ -62,6 +62,7 @@ type Transport struct {
 	// DefaultMaxRetries, a negative number never.
 	MaxRetries int
 
+	clock headgate.Limiter // without a store: it knows the real time
 	mu    sync.Mutex
 	until map[string]time.Time // by scheme and host: nothing is left before
 }
@@ -69,7 +70,7 @@ type Transport struct {
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	host := r.URL.Scheme + "://" + r.URL.Host
-	start := now()
+	start := t.clock.Now()
 	limit := start.Add(t.maxWait())
 	if err := t.pace(r.Context(), host, limit); err != nil {
 		closeBody(r)
@@ -80,9 +81,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		wait, told := hint(res, now())
+		wait, told := hint(res, t.clock.Now())
 		if told {
-			t.hold(host, now().Add(min(wait, max(longestHold, t.maxWait()))))
+			t.hold(host, t.clock.Now().Add(min(wait, max(longestHold, t.maxWait()))))
 		}
 		if attempt >= t.maxRetries() || !retryable(r, res.StatusCode) {
 			return res, nil
@@ -93,12 +94,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		case wait <= 0 && attempt > 0: // it was not true
 			wait = firstBackoff << min(attempt-1, 16)
 		}
-		wait, err = t.next(r.Context(), host, now().Add(wait), limit)
+		wait, err = t.next(r.Context(), host, t.clock.Now().Add(wait), limit)
 		if err != nil {
 			return res, nil // the answer says more than our error would
 		}
 		drain(res)
-		if err := sleep(r.Context(), jittered(wait, limit.Sub(now()))); err != nil {
+		if err := t.clock.Sleep(r.Context(), jittered(wait, limit.Sub(t.clock.Now()))); err != nil {
 			return nil, err
 		}
 		// Meanwhile another request may have been told to wait for longer.
@@ -118,7 +119,7 @@ func (t *Transport) pace(ctx context.Context, host string, limit time.Time) erro
 		if err != nil || wait <= 0 {
 			return err
 		}
-		if err := sleep(ctx, jittered(wait, limit.Sub(now()))); err != nil {
+		if err := t.clock.Sleep(ctx, jittered(wait, limit.Sub(t.clock.Now()))); err != nil {
 			return err
 		}
 	}
@@ -133,7 +134,7 @@ func (t *Transport) next(ctx context.Context, host string, at, limit time.Time) 
 	if until.Before(at) {
 		until = at
 	}
-	wait := until.Sub(now())
+	wait := until.Sub(t.clock.Now())
 	if wait <= 0 {
 		return 0, nil
 	}
@@ -163,7 +164,7 @@ func (t *Transport) hold(host string, until time.Time) {
 // forget makes room in t.until, with t.mu held: hosts that need not be waited
 // for go first, and then any one.
 func (t *Transport) forget() {
-	at := now()
+	at := t.clock.Now()
 	for host, until := range t.until {
 		if !until.After(at) {
 			delete(t.until, host)
@@ -258,20 +259,4 @@ func jittered(wait, most time.Duration) time.Duration {
 		wait += rand.N(tenth) //nolint:gosec // no secret: it keeps clients apart
 	}
 	return min(wait, most)
-}
-
-// sleep waits for d, or until ctx is done, whose error it returns.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d) //nolint:forbidigo // waiting is the point
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func now() time.Time {
-	return time.Now() //nolint:forbidigo // the edge: pacing is on the real clock
 }

@@ -4,12 +4,15 @@
 package client
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
 
 	"github.com/gaissmai/bart"
+
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // Unknown is the text to count by when the address is not known. All such
@@ -41,15 +44,7 @@ const (
 
 // String returns the name of the header field, or "either".
 func (s Source) String() string {
-	switch s {
-	case Either:
-		return "either"
-	case XForwardedFor:
-		return "X-Forwarded-For"
-	case Forwarded:
-		return "Forwarded"
-	}
-	return fmt.Sprintf("source(%d)", uint8(s))
+	return enum.Name(s, "source", "either", "X-Forwarded-For", "Forwarded")
 }
 
 // Config is what a [Resolver] is made from. The zero Config trusts no proxy.
@@ -82,7 +77,7 @@ type Resolver struct {
 func New(c Config) (*Resolver, error) {
 	r := &Resolver{
 		trusted: new(bart.Lite), hops: c.Hops, source: c.Source,
-		v4: orDefault(c.IPv4Prefix, DefaultIPv4Prefix), v6: orDefault(c.IPv6Prefix, DefaultIPv6Prefix),
+		v4: cmp.Or(c.IPv4Prefix, DefaultIPv4Prefix), v6: cmp.Or(c.IPv6Prefix, DefaultIPv6Prefix),
 	}
 	switch {
 	case r.v4 < 1 || r.v4 > 32:
@@ -102,13 +97,6 @@ func New(c Config) (*Resolver, error) {
 		r.trusted.Insert(unmapped)
 	}
 	return r, nil
-}
-
-func orDefault(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
 }
 
 // unmap turns a network of IPv4-mapped addresses into the IPv4 network that it

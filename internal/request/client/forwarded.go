@@ -80,7 +80,7 @@ func escaped(s string, i int) bool {
 func forNode(element string) (node string, ok bool) {
 	for more := true; more; {
 		var pair string
-		pair, element, more = cutPair(element)
+		pair, element, more = CutUnquoted(element, ';')
 		name, value, found := strings.Cut(trim(pair), "=")
 		if !found || !spelling.IsToken(name) {
 			return "", false
@@ -99,8 +99,8 @@ func forNode(element string) (node string, ok bool) {
 	return node, ok
 }
 
-// cutPair cuts s at its first semicolon outside of quotes.
-func cutPair(s string) (pair, rest string, more bool) {
+// CutUnquoted is strings.Cut at the first sep that is not inside a quoted string.
+func CutUnquoted(s string, sep byte) (before, after string, found bool) {
 	quoted := false
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -108,7 +108,7 @@ func cutPair(s string) (pair, rest string, more bool) {
 			quoted = !quoted
 		case s[i] == '\\' && quoted:
 			i++
-		case s[i] == ';' && !quoted:
+		case s[i] == sep && !quoted:
 			return s[:i], s[i+1:], true
 		}
 	}

@@ -1,6 +1,10 @@
 package reading
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/headgate/headgate/internal/request/spelling"
+)
 
 // keeping says which escapes decoding leaves alone.
 type keeping uint8
@@ -13,24 +17,10 @@ const (
 // escaped returns the byte that path[i:] begins with as an escape, such as
 // %2f, and false if it does not.
 func escaped(path string, i int) (byte, bool) {
-	if path[i] != '%' || i+2 >= len(path) {
+	if path[i] != '%' || i+2 >= len(path) || !spelling.IsHex(path[i+1]) || !spelling.IsHex(path[i+2]) {
 		return 0, false
 	}
-	high, ok := hexDigit(path[i+1])
-	low, also := hexDigit(path[i+2])
-	return high<<4 | low, ok && also
-}
-
-func hexDigit(c byte) (byte, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10, true
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10, true
-	}
-	return 0, false
+	return spelling.Hex(path[i+1])<<4 | spelling.Hex(path[i+2]), true
 }
 
 // escapes reports whether path has any, and whether one is of a slash.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // Unread is the normal form of a path with more readings than are looked at.
@@ -181,23 +183,7 @@ const (
 )
 
 // String returns the name that configurations use: forward, clean or refuse.
-func (p Policy) String() string {
-	switch p {
-	case CleanUp:
-		return "clean"
-	case Refuse:
-		return "refuse"
-	case Forward:
-	}
-	return "forward"
-}
+func (p Policy) String() string { return enum.Name(p, "policy", "forward", "clean", "refuse") }
 
 // ParsePolicy is the inverse of [Policy.String].
-func ParsePolicy(text string) (Policy, bool) {
-	for p := Forward; p <= Refuse; p++ {
-		if text == p.String() {
-			return p, true
-		}
-	}
-	return Forward, false
-}
+func ParsePolicy(text string) (Policy, bool) { return enum.Parse(text, Refuse) }

@@ -91,8 +91,8 @@ func Unescape(text string, plus Plus) string {
 		switch c := text[i]; {
 		case c == '+' && bool(plus):
 			b = append(b, ' ')
-		case c == '%' && i+2 < len(text) && isHex(text[i+1]) && isHex(text[i+2]):
-			b = append(b, hex(text[i+1])<<4|hex(text[i+2]))
+		case c == '%' && i+2 < len(text) && IsHex(text[i+1]) && IsHex(text[i+2]):
+			b = append(b, Hex(text[i+1])<<4|Hex(text[i+2]))
 			i += 2
 		default:
 			b = append(b, c)
@@ -108,7 +108,7 @@ func IsEscaped(text string) bool {
 		switch {
 		case at < 0:
 			return true
-		case at+2 >= len(text) || !isHex(text[at+1]) || !isHex(text[at+2]):
+		case at+2 >= len(text) || !IsHex(text[at+1]) || !IsHex(text[at+2]):
 			return false
 		}
 		text = text[at+3:]
@@ -123,7 +123,7 @@ func IsNeedless(raw, text string) bool {
 		return false
 	}
 	for i := 0; i+2 < len(raw); i++ {
-		if raw[i] == '%' && isHex(raw[i+1]) && isHex(raw[i+2]) && isUnreserved(hex(raw[i+1])<<4|hex(raw[i+2])) {
+		if raw[i] == '%' && IsHex(raw[i+1]) && IsHex(raw[i+2]) && isUnreserved(Hex(raw[i+1])<<4|Hex(raw[i+2])) {
 			return true
 		}
 	}
@@ -147,11 +147,13 @@ const (
 	PlusIsSpace Plus = true
 )
 
-func isHex(c byte) bool {
+// IsHex reports whether c is a hexadecimal digit.
+func IsHex(c byte) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
 }
 
-func hex(c byte) byte {
+// Hex returns the value of a hexadecimal digit.
+func Hex(c byte) byte {
 	if c <= '9' {
 		return c - '0'
 	}

@@ -69,7 +69,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Server is the certificate of a server that follows its files.
-type Server struct{ follower *follower }
+type Server struct{ *follower }
 
 // Load reads the files. The error is an *Error.
 func Load(f Files, o Options) (*Server, error) {
@@ -90,15 +90,10 @@ func Load(f Files, o Options) (*Server, error) {
 // Config returns what a listener needs. Every handshake takes what the files
 // hold by then; connections that are open stay as they are.
 func (s *Server) Config() *tls.Config {
-	first := s.follower.current()
-	c := first.Clone()
-	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.follower.current(), nil }
+	c := s.current().Clone()
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(), nil }
 	return c
 }
-
-// Reload reads the files now, whether they seem to have changed or not. The
-// error is an *Error; the old ones then stay in use.
-func (s *Server) Reload() error { return s.follower.reload() }
 
 // read makes a configuration of what the files hold.
 func (f *Files) read(o *Options) (*tls.Config, error) {

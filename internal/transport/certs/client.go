@@ -21,7 +21,7 @@ type ClientFiles struct {
 }
 
 // Client makes encrypted connections by files that it follows.
-type Client struct{ follower *follower }
+type Client struct{ *follower }
 
 // LoadClient reads the files. The error is an *Error.
 func LoadClient(f ClientFiles, log *slog.Logger) (*Client, error) {
@@ -31,7 +31,7 @@ func LoadClient(f ClientFiles, log *slog.Logger) (*Client, error) {
 			names = append(names, name)
 		}
 	}
-	follower, err := follow(names, log, f.read)
+	follower, err := follow(names, log, f.Load)
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +40,7 @@ func LoadClient(f ClientFiles, log *slog.Logger) (*Client, error) {
 
 // Load reads the files once, for whoever makes its own connections. The error is
 // an *Error.
-func (f *ClientFiles) Load() (*tls.Config, error) { return f.read() }
-
-func (f *ClientFiles) read() (*tls.Config, error) {
+func (f *ClientFiles) Load() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: max(f.MinVersion, tls.VersionTLS12), ServerName: f.ServerName}
 	if f.Cert != "" || f.Key != "" {
 		pair, err := readPair(f.Cert, f.Key)
@@ -60,10 +58,6 @@ func (f *ClientFiles) read() (*tls.Config, error) {
 	return c, nil
 }
 
-// Reload reads the files now, whether they seem to have changed or not. The
-// error is an *Error; the old ones then stay in use.
-func (c *Client) Reload() error { return c.follower.reload() }
-
 // Dialer returns what calls a server by TLS over dial, for
 // http.Transport.DialTLSContext. It offers the protocols by ALPN.
 func (c *Client) Dialer(dial func(context.Context, string, string) (net.Conn, error), protocols ...string) func(context.Context, string, string) (net.Conn, error) {
@@ -72,7 +66,7 @@ func (c *Client) Dialer(dial func(context.Context, string, string) (net.Conn, er
 		if err != nil {
 			return nil, err
 		}
-		config := c.follower.current().Clone()
+		config := c.current().Clone()
 		config.NextProtos = protocols
 		if config.ServerName == "" {
 			host, _, err := net.SplitHostPort(address)

@@ -51,8 +51,9 @@ func (f *follower) current() *tls.Config {
 	return f.now.Load()
 }
 
-// reload makes it anew in any case.
-func (f *follower) reload() error {
+// Reload reads the files now, whether they seem to have changed or not. The
+// error is an *Error; the old ones then stay in use.
+func (f *follower) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seen = f.look()

@@ -118,17 +118,14 @@ func (l *Listener) admit(nc net.Conn) net.Conn {
 		reads: deadline{tell: net.Conn.SetReadDeadline}, writes: deadline{tell: net.Conn.SetWriteDeadline},
 	}
 	c.order = l.accepted.Add(1)
-	c.waits(c.order)
+	c.since.Store(c.order)
 	c.heard.Store(c.order)
 	l.mu.Lock()
 	var victim *conn
 	full := len(l.conns) >= l.options.Max
 	busy := !full && len(l.conns) >= Spare && l.options.Busy != nil && l.options.Busy()
 	if full || busy {
-		if victim = l.longest(); victim != nil {
-			delete(l.conns, victim)
-			victim.closed.Store(true)
-		}
+		victim = l.takeOut()
 	}
 	if admitted := !full && !busy || victim != nil; admitted {
 		l.conns[c] = struct{}{}
@@ -147,24 +144,34 @@ func (l *Listener) admit(nc net.Conn) net.Conn {
 		_ = nc.Close()
 		return nil
 	case victim != nil:
-		l.evicted.Add(1)
-		_ = victim.Conn.Close() // its server notices, and closes it once more
+		l.evict(victim)
 	}
 	return c
 }
 
-// sacrifice closes the connection that has waited for long, if one does.
-func (l *Listener) sacrifice() {
-	l.mu.Lock()
+// takeOut takes out the connection that has waited for long, if one does, for evict.
+// It needs l.mu to be held.
+func (l *Listener) takeOut() *conn {
 	victim := l.longest()
 	if victim != nil {
 		delete(l.conns, victim)
 		victim.closed.Store(true)
 	}
+	return victim
+}
+
+func (l *Listener) evict(victim *conn) {
+	l.evicted.Add(1)
+	_ = victim.Conn.Close() // its server notices, and closes it once more
+}
+
+// sacrifice closes the connection that has waited for long, if one does.
+func (l *Listener) sacrifice() {
+	l.mu.Lock()
+	victim := l.takeOut()
 	l.mu.Unlock()
 	if victim != nil {
-		l.evicted.Add(1)
-		_ = victim.Conn.Close() // its server notices, and closes it once more
+		l.evict(victim)
 	}
 }
 
@@ -224,7 +231,7 @@ func (l *Listener) ConnState(nc net.Conn, state http.ConnState) {
 	switch {
 	case c == nil:
 	case state == http.StateNew || state == http.StateIdle:
-		c.waits(l.accepted.Load())
+		c.since.Store(l.accepted.Load())
 	default:
 		c.begun.Store(true)
 		c.since.Store(0)
@@ -269,7 +276,7 @@ func From(ctx context.Context) Handle {
 // in favour of others.
 func (h Handle) Waits() {
 	if h.conn != nil {
-		h.conn.waits(h.conn.listener.accepted.Load())
+		h.conn.since.Store(h.conn.listener.accepted.Load())
 	}
 }
 
@@ -300,8 +307,6 @@ type conn struct {
 
 	reads, writes deadline
 }
-
-func (c *conn) waits(since int64) { c.since.Store(since) }
 
 // NetConn returns the connection below.
 func (c *conn) NetConn() net.Conn { return c.Conn }
@@ -360,7 +365,7 @@ func (c *conn) hears() {
 	switch c.listener.options.Policy {
 	case ByRead:
 		c.begun.Store(true)
-		c.waits(c.listener.accepted.Load())
+		c.since.Store(c.listener.accepted.Load())
 	case ByStateThenRead:
 		c.heard.Store(c.listener.accepted.Load())
 	case ByState:

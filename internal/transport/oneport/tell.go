@@ -45,24 +45,12 @@ func Tell(head []byte) (of Protocol, known bool) {
 	if head[0] == 0x16 {
 		return HTTP, true
 	}
-	for _, m := range [...]struct {
-		start string
-		of    Protocol
-	}{
-		{"PRI ", GRPC},
-		{"GET ", HTTP},
-		{"POST ", HTTP},
-		{"HEAD ", HTTP},
-		{"PUT ", HTTP},
-		{"PATCH ", HTTP},
-		{"DELETE ", HTTP},
-		{"OPTIONS ", HTTP},
-		{"CONNECT ", HTTP},
-		{"TRACE ", HTTP},
-	} {
-		switch start := []byte(m.start); {
+	for _, method := range [...]string{"PRI ", "GET ", "POST ", "HEAD ", "PUT ", "PATCH ", "DELETE ", "OPTIONS ", "CONNECT ", "TRACE "} {
+		switch start := []byte(method); {
+		case bytes.HasPrefix(head, start) && method == "PRI ":
+			return GRPC, true
 		case bytes.HasPrefix(head, start):
-			return m.of, true
+			return HTTP, true
 		case bytes.HasPrefix(start, head):
 			return HTTP, false
 		}
