@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +17,9 @@ import (
 	"github.com/headgate/headgate/internal/replay/accesslog"
 	"github.com/headgate/headgate/internal/replay/simulate"
 	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/ownform"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
 // AccessLogs says which logs to read, and how.
@@ -147,4 +152,117 @@ func (l *AccessLogs) Visit(ctx context.Context, visit func(at int64, client stri
 		return err
 	}
 	return logErrors(simulate.Visit(ctx, r, visit))
+}
+
+// Simulation says what to replay against which rules.
+type Simulation struct {
+	AccessLogs
+	// Rules are rule files and folders, Candidate those to compare with, and
+	// RuleOptions is how both are read.
+	Rules, Candidate []string
+	RuleOptions      rulefile.Options
+	// Domain may be empty where the rules have only one.
+	Domain string
+	// MaxKeys is how many keys the store remembers; 0 is its default.
+	MaxKeys int
+	// Top is how many keys of each rule are listed; AllKeys keeps all, for
+	// WriteCSV.
+	Top     int
+	AllKeys bool
+}
+
+// Run replays the logs.
+func (s *Simulation) Run(ctx context.Context) (*simulate.Report, error) {
+	o := simulate.Options{MaxKeys: s.MaxKeys, Top: s.Top, AllKeys: s.AllKeys}
+	if s.MaxKeys < 0 {
+		return nil, flagError("max-keys", "a number of keys cannot be negative", "")
+	}
+	var err error
+	if o.Side, err = s.side(s.Rules, s.Domain); err != nil {
+		return nil, err
+	}
+	if len(s.Candidate) > 0 {
+		candidate, err := s.side(s.Candidate, o.Domain)
+		if err != nil {
+			return nil, err
+		}
+		o.Candidate = &candidate
+	}
+	if o.Reading, err = s.reading(); err != nil {
+		return nil, err
+	}
+	report, err := simulate.Run(ctx, o)
+	return report, logErrors(err)
+}
+
+// side reads rules.
+func (s *Simulation) side(paths []string, domain string) (simulate.Side, error) {
+	rs, err := s.RuleOptions.Load(paths...)
+	if err != nil {
+		return simulate.Side{}, err
+	}
+	domain, err = domainOf(rs, domain)
+	return simulate.Side{Rules: rs, Domain: domain}, err
+}
+
+// SuggestLimits says from which traffic to propose limits.
+type SuggestLimits struct {
+	AccessLogs
+	// Domain is that of the rules to write.
+	Domain string
+	// Keys are lists of attributes with commas between, a rule for each.
+	Keys []string
+	// Unaffected is the share of keys that are never to be refused, such as
+	// 99.9%.
+	Unaffected string
+}
+
+// knows returns an error for an attribute that is none of a request, nor one that
+// --map names, if its name looks as if another was meant.
+func (s *SuggestLimits) knows(a rules.KeyAttribute) error {
+	mapped := func(pair string) bool { return strings.HasPrefix(pair, a.Name+"=") }
+	if a.Kind != rules.Other || slices.ContainsFunc(s.Map, mapped) {
+		return nil
+	}
+	near, wrong := ownform.Meant(a.Name)
+	if near == "" && !wrong {
+		return nil // perhaps a variable of the log's own; else no request will have it
+	}
+	hint := "there are client_ip, method, path, host, header:NAME, query:NAME and cookie:NAME, and what --map names"
+	if near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return flagError("key", fmt.Sprintf("requests in logs have no %q", a.Name), hint)
+}
+
+// Run reads the logs.
+func (s *SuggestLimits) Run(ctx context.Context) (*simulate.Suggestion, error) {
+	o := simulate.SuggestOptions{Domain: s.Domain}
+	percent, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(s.Unaffected, "%")), 64)
+	if err != nil || !(percent > 0 && percent <= 100) {
+		return nil, flagError("unaffected", fmt.Sprintf("%q is no share of the keys", s.Unaffected), "such as 99.9%")
+	}
+	if percent <= 1 && !strings.HasSuffix(s.Unaffected, "%") {
+		return nil, flagError("unaffected", fmt.Sprintf("%q would be less than 1%% of the keys", s.Unaffected), fmt.Sprintf("write %s%%", strconv.FormatFloat(100*percent, 'f', -1, 64)))
+	}
+	o.Unaffected = percent / 100
+	for _, key := range s.Keys {
+		var list []string
+		for name := range strings.SplitSeq(key, ",") {
+			a, err := rules.ParseKeyAttribute(strings.TrimSpace(name))
+			if err != nil {
+				return nil, flagError("key", err.Error(), "such as client_ip, or client_ip,path")
+			}
+			if err := s.knows(a); err != nil {
+				return nil, err
+			}
+			list = append(list, a.String())
+		}
+		o.Keys = append(o.Keys, list)
+	}
+	if o.Reading, err = s.reading(); err != nil {
+		return nil, err
+	}
+	suggestion, err := simulate.Suggest(ctx, o)
+	return suggestion, logErrors(err)
 }

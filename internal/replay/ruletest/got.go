@@ -1,6 +1,7 @@
 package ruletest
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -119,32 +120,52 @@ func ruleNames(list []*rules.Rule) []string {
 }
 
 // compare returns what is not as expected.
-func (g *Got) compare(want *Expectation) []Field {
-	var c comparison
-	if want.Allowed != nil && *want.Allowed != g.Allowed {
-		c.add("expect", verdict(*want.Allowed), verdict(g.Allowed))
-	}
-	if want.Rule != nil && !isCalled(g.Rule, *want.Rule) {
-		name := "none"
-		if g.Rule != nil {
-			name = g.Rule.Name
+func (g *Got) compare(want *Expectation) (out []Field) {
+	for _, part := range [...]string{
+		"expect", "rule", "limit", "remaining", "status", "retry_after", "reset_after", "delay", "reason", "shadow",
+	} {
+		text, told := want.parts[part]
+		if !told || part == "rule" && isCalled(g.Rule, *want.Rule) || part == "shadow" && g.shadowIs(want.Shadow) {
+			continue
 		}
-		c.add("rule", orNone(*want.Rule), name)
+		if got := g.part(part); got != text {
+			out = append(out, Field{part, text, got})
+		}
 	}
-	c.number("limit", want.Limit, g.Decision.Limit)
-	c.number("remaining", want.Remaining, g.Decision.Remaining)
-	c.number("status", want.Status, int64(g.Status))
-	c.duration("retry_after", want.RetryAfter, g.Decision.RetryAfter)
-	c.duration("reset_after", want.ResetAfter, g.Decision.ResetAfter)
-	c.duration("delay", want.Delay, g.Delay)
-	if want.Reason != nil {
-		c.add("reason", *want.Reason, g.Reason)
-	}
-	if want.Shadow != nil && !g.shadowIs(want.Shadow) {
-		c.add("shadow", orNone(strings.Join(want.Shadow, ", ")), orNone(strings.Join(ruleNames(g.Shadow), ", ")))
-	}
-	return c
+	return out
 }
+
+// part says a part of the verdict.
+func (g *Got) part(name string) string {
+	d := &g.Decision
+	switch name {
+	case "expect":
+		return verdict(g.Allowed)
+	case "rule":
+		if g.Rule == nil {
+			return none
+		}
+		return g.Rule.Name
+	case "limit":
+		return strconv.FormatInt(d.Limit, 10)
+	case "remaining":
+		return strconv.FormatInt(d.Remaining, 10)
+	case "status":
+		return strconv.Itoa(g.Status)
+	case "retry_after":
+		return duration(d.RetryAfter)
+	case "reset_after":
+		return duration(d.ResetAfter)
+	case "delay":
+		return duration(g.Delay)
+	case "reason":
+		return g.Reason
+	}
+	return cmp.Or(strings.Join(ruleNames(g.Shadow), ", "), none)
+}
+
+// none is said of a rule, or rules, that there are not.
+const none = "none"
 
 // isCalled reports whether r has that name; nil has the empty one.
 func isCalled(r *rules.Rule, name string) bool {
@@ -165,32 +186,4 @@ func (g *Got) shadowIs(want []string) bool {
 		}
 	}
 	return true
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
-}
-
-// comparison collects the fields that differ.
-type comparison []Field
-
-func (c *comparison) add(name, want, got string) {
-	if want != got {
-		*c = append(*c, Field{name, want, got})
-	}
-}
-
-func (c *comparison) number(name string, want *int64, got int64) {
-	if want != nil {
-		c.add(name, strconv.FormatInt(*want, 10), strconv.FormatInt(got, 10))
-	}
-}
-
-func (c *comparison) duration(name string, want *time.Duration, got time.Duration) {
-	if want != nil {
-		c.add(name, duration(*want), duration(got))
-	}
 }

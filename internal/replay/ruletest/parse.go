@@ -2,6 +2,7 @@ package ruletest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,22 +62,14 @@ type Attribute struct {
 	Value string
 }
 
-// Expectation is what a verdict must be. What is nil may be anything.
+// Expectation is what a verdict must be. What it does not say may be anything.
 type Expectation struct {
-	Allowed *bool
+	// parts are those of the verdict, in the words of Got.
+	parts map[string]string
 	// Rule is the name of the rule that refuses or constrains most; empty for
-	// none.
+	// none, nil for any.
 	Rule *string
-	// Limit and Remaining are numbers of its answer, in requests.
-	Limit, Remaining *int64
-	// RetryAfter may be headgate.Never.
-	RetryAfter, ResetAfter, Delay *time.Duration
-	// Status is the HTTP status: 200, or that of the rule that refuses.
-	Status *int64
-	// Reason is as in the HTTP API.
-	Reason *string
-	// Shadow are the names of rules that only observe and would have refused;
-	// nil may be anything, an empty list none.
+	// Shadow are the names of rules that only observe and would have refused.
 	Shadow       []string
 	Line, Column int
 }
@@ -299,4 +292,37 @@ func Suggest(text string, known []string) string {
 		return "known are " + strings.Join(known, ", ")
 	}
 	return ""
+}
+
+// Foreign reports whether a file that is called like one of rule tests is
+// another program's, such as promtool's: none of its keys but "tests" is ours or
+// nearly so, and none of these tests has a key of ours but a name. what is a key
+// that it has.
+func Foreign(s rulefile.Source) (what string, foreign bool) {
+	docs := yamltext.Read(s.Data, &yamltext.Report{File: s.Name})
+	if len(docs) == 0 || docs[0].Kind != yamltext.Map {
+		return "", false
+	}
+	for _, field := range docs[0].Pairs {
+		switch key := field.Key.Text; {
+		case key == "tests":
+			if slices.ContainsFunc(field.Value.Items, isOurTest) {
+				return "", false
+			}
+		case strings.HasPrefix(key, "x-"):
+		case nearest.Word(key, FileKeys()) != "":
+			return "", false
+		case what == "":
+			what = key
+		}
+	}
+	return what, what != ""
+}
+
+// isOurTest reports whether n has a key that only our tests have, or nearly so.
+func isOurTest(n *yamltext.Node) bool {
+	return slices.ContainsFunc(n.Pairs, func(field yamltext.Pair) bool {
+		near := nearest.Word(field.Key.Text, TestKeys())
+		return near != "" && near != "name" && near != "description"
+	})
 }

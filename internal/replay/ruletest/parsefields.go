@@ -1,9 +1,11 @@
 package ruletest
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -253,11 +255,10 @@ func (p *testParser) readExpect(f yamltext.Fields, at *yamltext.Node, what strin
 
 // expectation reads allowed, refused, any, or a mapping.
 func (p *testParser) expectation(n *yamltext.Node) Expectation {
-	e := Expectation{Line: n.Line, Column: n.Column}
+	e := Expectation{parts: map[string]string{}, Line: n.Line, Column: n.Column}
 	if n.Kind != yamltext.Map {
-		word, ok := p.Choice(n, "expect", "allowed", "refused", "any")
-		if allowed := word == "allowed"; ok && word != "any" {
-			e.Allowed = &allowed
+		if word, ok := p.Choice(n, "expect", "allowed", "refused", "any"); ok && word != "any" {
+			e.parts["expect"] = word
 		}
 		return e
 	}
@@ -267,39 +268,34 @@ func (p *testParser) expectation(n *yamltext.Node) Expectation {
 	}
 	if n := f.Get("allowed"); n != nil {
 		if yes, ok := p.Boolean(n, "allowed"); ok {
-			e.Allowed = &yes
+			e.parts["expect"] = verdict(yes)
 		}
 	}
 	if n := f.Get("rule"); n != nil {
 		if text, ok := p.plainText(n, "rule"); ok {
-			e.Rule = &text
+			e.Rule, e.parts["rule"] = &text, cmp.Or(text, none)
 		}
 	}
-	for key, into := range map[string]**int64{"limit": &e.Limit, "remaining": &e.Remaining, "status": &e.Status} {
+	for _, key := range []string{"limit", "remaining", "status"} {
 		if n := f.Get(key); n != nil {
 			if v, ok := p.Integer(n, key, 0, 1<<53-1); ok {
-				*into = &v
+				e.parts[key] = strconv.FormatInt(v, 10)
 			}
 		}
 	}
-	for key, into := range map[string]**time.Duration{"retry_after": &e.RetryAfter, "reset_after": &e.ResetAfter, "delay": &e.Delay} {
-		if n := f.Get(key); n != nil {
-			*into = p.expectedDuration(n, key)
+	for _, key := range []string{"retry_after", "reset_after", "delay"} {
+		n := f.Get(key)
+		if n == nil {
+			continue
+		}
+		if n.Text == "never" && key == "retry_after" {
+			e.parts[key] = duration(headgate.Never)
+		} else if d, ok := p.duration(n, key); ok {
+			e.parts[key] = duration(d)
 		}
 	}
 	p.readReason(f, &e)
 	return e
-}
-
-func (p *testParser) expectedDuration(n *yamltext.Node, key string) *time.Duration {
-	if n.Text == "never" && key == "retry_after" {
-		never := headgate.Never
-		return &never
-	}
-	if d, ok := p.duration(n, key); ok {
-		return &d
-	}
-	return nil
 }
 
 // readReason reads reason and shadow.
@@ -310,19 +306,18 @@ func (p *testParser) readReason(f yamltext.Fields, e *Expectation) {
 			known = append(known, r.String())
 		}
 		if word, ok := p.Choice(n, "reason", append(known, "unknown_domain")...); ok {
-			e.Reason = &word
+			e.parts["reason"] = word
 		}
 	}
 	n := f.Get("shadow")
 	if n == nil {
 		return
 	}
-	e.Shadow = []string{}
-	if n.Kind == yamltext.List && len(n.Items) == 0 {
-		return
-	}
-	for _, t := range p.Texts(n, "shadow") {
-		e.Shadow = append(e.Shadow, t.Text)
+	if n.Kind != yamltext.List || len(n.Items) > 0 {
+		for _, t := range p.Texts(n, "shadow") {
+			e.Shadow = append(e.Shadow, t.Text)
+		}
 	}
 	slices.Sort(e.Shadow)
+	e.parts["shadow"] = cmp.Or(strings.Join(e.Shadow, ", "), none)
 }
