@@ -35,12 +35,8 @@ type AccessLogs struct {
 	Timezone string
 	// TrustedProxies are addresses and networks.
 	TrustedProxies []string
-	// Reorder is how much earlier than a line before it a line may be.
-	Reorder time.Duration
-	// Told, if not nil, is told of each log when its format is known.
-	Told func(simulate.LogReport)
-	// Progress, if not nil, is called now and then.
-	Progress func(simulate.Progress)
+	// Reading has Reorder, Told and Progress; the rest is made of the above.
+	simulate.Reading
 }
 
 // flagError is a flag whose value is wrong.
@@ -50,7 +46,7 @@ func flagError(flag, message, hint string) error {
 
 // reading translates l.
 func (l *AccessLogs) reading() (simulate.Reading, error) {
-	r := simulate.Reading{Reorder: l.Reorder, Told: l.Told, Progress: l.Progress}
+	r := l.Reading
 	if l.Reorder < 0 {
 		return r, flagError("reorder", "a time cannot be negative", "")
 	}
