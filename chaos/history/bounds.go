@@ -14,16 +14,17 @@ func (p *part) bounds(h *History) (faults []Fault) {
 	}
 	for i, l := range p.model.limits {
 		c := p.collect(i)
-		for _, segment := range c.admitted {
-			if what := l.tooMany(segment); what != "" && !c.gaveBack {
-				faults = append(faults, Fault{p.key, l.String() + ": " + what})
+		list := []string{c.lockOut(l)}
+		if !c.gaveBack {
+			list = append(list, c.brokenPromise(l))
+			for _, segment := range c.admitted {
+				list = append(list, l.tooMany(segment))
 			}
 		}
-		if what := c.lockOut(l); what != "" {
-			faults = append(faults, Fault{p.key, l.String() + ": " + what})
-		}
-		if what := c.brokenPromise(l); what != "" && !c.gaveBack {
-			faults = append(faults, Fault{p.key, l.String() + ": " + what})
+		for _, what := range list {
+			if what != "" {
+				faults = append(faults, Fault{p.key, l.String() + ": " + what})
+			}
 		}
 	}
 	return faults

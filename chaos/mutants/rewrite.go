@@ -195,12 +195,9 @@ func (r *rewriter) binary(n *ast.BinaryExpr) (string, bool) {
 	}
 	list := r.mutants(n.OpPos, x+" "+n.Op.String()+" "+y, names...)
 	left, right := r.node(n.X), r.node(n.Y)
-	name := types.TypeString(t.Type, types.RelativeTo(r.types))
+	name := r.typeOf(n)
 	if basic.Info()&types.IsUntyped != 0 {
 		name = "bool"
-	}
-	if i := strings.LastIndex(name, "/"); i >= 0 {
-		name = name[i+1:]
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "func() %s { switch mutant {", name)
@@ -230,8 +227,5 @@ func (r *rewriter) typeOf(x ast.Expr) string {
 		return "int"
 	}
 	name := types.TypeString(t, types.RelativeTo(r.types))
-	if i := strings.LastIndex(name, "/"); i >= 0 {
-		name = name[i+1:]
-	}
-	return name
+	return name[strings.LastIndex(name, "/")+1:]
 }

@@ -49,20 +49,17 @@ func (d Diagnostic) Position() string {
 // String returns "file:line:column: message", with the hint, if there is one,
 // after a semicolon, and "warning: " before the message of a warning.
 func (d Diagnostic) String() string {
-	var b strings.Builder
-	if p := d.Position(); p != "" {
-		b.WriteString(p)
-		b.WriteString(": ")
-	}
+	text := d.Message
 	if d.Severity == SeverityWarning {
-		b.WriteString("warning: ")
+		text = "warning: " + text
 	}
-	b.WriteString(d.Message)
+	if p := d.Position(); p != "" {
+		text = p + ": " + text
+	}
 	if d.Hint != "" {
-		b.WriteString("; ")
-		b.WriteString(d.Hint)
+		text += "; " + d.Hint
 	}
-	return b.String()
+	return text
 }
 
 // Problems is the error that [Load] returns: all that is wrong, in the order

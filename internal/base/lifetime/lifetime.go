@@ -26,14 +26,11 @@ func (l *Lifetime) OnEnd(f func()) {
 // waited for.
 func (l *Lifetime) Go(run func(context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		run(ctx)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
 	l.OnEnd(func() {
 		cancel()
-		<-done
+		running.Wait()
 	})
 }
 

@@ -168,10 +168,7 @@ func (m *Observer) Decided(ctx context.Context, mark engine.Mark, q engine.Query
 	counted := counts(q.Kind, q.Cost)
 	if counted {
 		l := m.lane(mark.Lane)
-		l.count(q.Door, v.Outcome())
-		if !v.Known {
-			l.countUnknown(v.Allowed)
-		}
+		l.count(q.Door, v.Outcome(), v.Known)
 		m.results(l, mark.Lane, q.At, q.Request, v.Results())
 	}
 	elapsed := m.took(mark, q.Door)
@@ -198,10 +195,7 @@ func (m *Observer) DecidedAll(
 		}
 	}
 	if counted {
-		l.count(q.Door, v.Outcome())
-		if !v.Known {
-			l.countUnknown(v.Allowed)
-		}
+		l.count(q.Door, v.Outcome(), v.Known)
 	}
 	elapsed := m.took(mark, q.Door)
 	if !m.watched() {
@@ -226,16 +220,16 @@ func (m *Observer) show(ctx context.Context, s *Seen) {
 // back, is not decided about.
 func counts(kind headgate.Kind, cost int64) bool { return kind == headgate.Take && cost > 0 }
 
-func (l *lane) count(d engine.Door, o engine.Outcome) {
+// count counts a request. What has no rules is allowed or refused.
+func (l *lane) count(d engine.Door, o engine.Outcome, known bool) { //nolint:revive // a fact, not a mode
 	if d < engine.Doors && o < engine.Outcomes {
 		l.requests[d][o].Add(1)
 	}
-}
-
-func (l *lane) countUnknown(allowed bool) { //nolint:revive // what became of it, not how to do it
-	if allowed {
+	switch {
+	case known:
+	case o == engine.Allowed:
 		l.unknown[0].Add(1)
-	} else {
+	default:
 		l.unknown[1].Add(1)
 	}
 }

@@ -24,32 +24,27 @@ func (t *Telemetry) Handler(next http.Handler, route Router) http.Handler {
 	if t == nil || t.tracer == nil {
 		return next
 	}
-	return &handler{t: t, next: next, route: route}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name, traced := route(r.URL.Path); traced {
+			t.serve(w, r, next, name)
+		} else {
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
-type handler struct {
-	t     *Telemetry
-	next  http.Handler
-	route Router
-}
-
-// ServeHTTP implements http.Handler.
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	route, traced := h.route(r.URL.Path)
-	if !traced {
-		h.next.ServeHTTP(w, r)
-		return
-	}
-	ctx := h.t.propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+// serve serves a request within a span.
+func (t *Telemetry) serve(w http.ResponseWriter, r *http.Request, next http.Handler, route string) {
+	ctx := t.propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	method := method(r.Method)
 	name := method
 	if route != "" {
 		name += " " + route
 	}
-	ctx, span := h.t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
+	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
 	r = r.WithContext(ctx)
 	if !span.IsRecording() {
-		h.next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 		return
 	}
 	about := []attribute.KeyValue{
@@ -73,7 +68,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		span.End()
 	}()
-	h.next.ServeHTTP(answer, r)
+	next.ServeHTTP(answer, r)
 	aborted = false
 }
 

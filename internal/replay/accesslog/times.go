@@ -19,13 +19,6 @@ type clock struct {
 	at           int64 // of that hour, in microseconds
 }
 
-// errTime says what a time has to look like.
-type timeError struct{ text string }
-
-func (e *timeError) Error() string {
-	return fmt.Sprintf("%q is not a time", clip.Text(e.text, 40))
-}
-
 func (c *clock) parse(form slot, text string) (int64, error) {
 	var at int64
 	var ok bool
@@ -40,7 +33,7 @@ func (c *clock) parse(form slot, text string) (int64, error) {
 		at, ok = c.any(text)
 	}
 	if !ok {
-		return 0, &timeError{text}
+		return 0, fmt.Errorf("%q is not a time", clip.Text(text, 40))
 	}
 	return at, nil
 }

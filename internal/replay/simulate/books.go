@@ -9,11 +9,11 @@ import (
 // books carries verdicts from where they are made, one after another, to where
 // they are counted, so that the former does not wait for the latter.
 type books struct {
-	open   *page
-	full   chan *page
-	empty  chan *page
-	closed bool
-	group  sync.WaitGroup
+	open  *page
+	full  chan *page
+	empty chan *page
+	group sync.WaitGroup
+	close func() // waits until all is counted
 }
 
 // page is a number of verdicts. Their keys are in the memory of batches, which
@@ -50,6 +50,11 @@ func newBooks(t *tally) *books {
 			b.empty <- p
 		}
 	})
+	b.close = sync.OnceFunc(func() {
+		b.full <- b.open
+		close(b.full)
+		b.group.Wait()
+	})
 	return b
 }
 
@@ -63,15 +68,4 @@ func (b *books) enter(at int64, v *engine.Verdict) {
 		b.full <- p
 		b.open = <-b.empty
 	}
-}
-
-// close waits until all is counted.
-func (b *books) close() {
-	if b.closed {
-		return
-	}
-	b.closed = true
-	b.full <- b.open
-	close(b.full)
-	b.group.Wait()
 }
