@@ -26,6 +26,10 @@ type Result struct {
 	cost int64 // of a request of cost 1
 }
 
+// Cost is what a request of cost 1 takes of the limit, as the request itself says it
+// where the rule has it so.
+func (r *Result) Cost() int64 { return r.cost }
+
 // Verdict is the answer to a Query under all limits that apply.
 type Verdict struct {
 	// Allowed reports whether the request may pass.

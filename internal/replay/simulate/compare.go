@@ -103,15 +103,14 @@ func (c *comparison) changed(v *engine.Verdict, by cause) {
 // key returns the change of the key that v's rule refused, or nil if there are
 // too many.
 func (ch *changes) key(v *engine.Verdict) *KeyChange {
-	results := v.Results()
-	i := slices.IndexFunc(results, func(r engine.Result) bool { return r.Rule == ch.rule })
-	if i < 0 {
+	refuser := v.Refuser() // of several keys of the rule, the one that refused
+	if refuser == nil {
 		return nil
 	}
-	k := ch.keys[results[i].Key]
+	k := ch.keys[refuser.Key]
 	if k == nil && len(ch.keys) < mostChanged {
-		k = &KeyChange{Key: keyText(ch.rule, results[i].Key)}
-		ch.keys[strings.Clone(results[i].Key)] = k
+		k = &KeyChange{Key: keyText(ch.rule, refuser.Key)}
+		ch.keys[strings.Clone(refuser.Key)] = k
 	}
 	return k
 }

@@ -105,7 +105,8 @@ type KeyReport struct {
 	// Peak is the most that the key had in use, of Limit.
 	Peak  int64 `json:"peak"`
 	Limit int64 `json:"limit"`
-	// Busiest is how many requests it made in its busiest period.
+	// Busiest is what its requests cost in its busiest period, each 1 if no rule says
+	// otherwise.
 	Busiest      int64      `json:"busiest"`
 	FirstRefusal *time.Time `json:"first_refusal"`
 	LastRefusal  *time.Time `json:"last_refusal"`

@@ -198,20 +198,20 @@ func (t *tally) result(at int64, r *engine.Result) {
 		}
 	}
 	k.fresh = at + d.ResetAfter.Microseconds()
-	rt.asked(k, at)
+	rt.asked(k, at, min(r.Cost(), headgate.MaxLimit))
 }
 
 // asked notes what a key asks for, whether it gets it or not.
-func (rt *ruleTally) asked(k *keyTally, at int64) {
+func (rt *ruleTally) asked(k *keyTally, at, cost int64) {
 	if rt.tick > 0 {
-		k.full = max(k.full, float64(at)) + rt.tick*float64(rt.rule.Cost)
+		k.full = max(k.full, float64(at)) + rt.tick*float64(cost)
 		k.deepest = max(k.deepest, k.full-float64(at))
 	}
 	if period := rt.rule.Limit.Period().Microseconds(); period > 0 {
 		if window := at - at%period; window != k.window {
 			k.window, k.count = window, 0
 		}
-		k.count += rt.rule.Cost
+		k.count = min(k.count+cost, math.MaxInt64-headgate.MaxLimit)
 		k.busiest = max(k.busiest, k.count)
 	}
 }
