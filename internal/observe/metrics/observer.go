@@ -221,7 +221,7 @@ func (m *Observer) show(ctx context.Context, s *Seen) {
 func counts(kind headgate.Kind, cost int64) bool { return kind == headgate.Take && cost > 0 }
 
 // count counts a request. What has no rules is allowed or refused.
-func (l *lane) count(d engine.Door, o engine.Outcome, known bool) { //nolint:revive // a fact, not a mode
+func (l *lane) count(d engine.Door, o engine.Outcome, known bool) {
 	if d < engine.Doors && o < engine.Outcomes {
 		l.requests[d][o].Add(1)
 	}
