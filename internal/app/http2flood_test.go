@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -92,7 +93,9 @@ func (s *speaker) ended() (bool, error) {
 // take is bounded. No request of it that is over its limit reaches the upstream.
 func TestHTTP2Floods(t *testing.T) {
 	const frames, most = 1_000, 32 << 20
-	kilobyte := bytes.Repeat([]byte{0}, 1<<10)
+	kilobyte := make([]byte, 1<<10)
+	var field bytes.Buffer
+	_ = hpack.NewEncoder(&field).WriteField(hpack.HeaderField{Name: "x", Value: strings.Repeat("x", 1<<10), Sensitive: true})
 	floods := []struct {
 		name string
 		ends bool // the connection in any case; others may be read to their end
@@ -113,13 +116,13 @@ func TestHTTP2Floods(t *testing.T) {
 			if i == 0 {
 				return s.request(1, false)
 			}
-			return s.WriteContinuation(1, false, kilobyte)
+			return s.WriteContinuation(1, i == frames-1, field.Bytes())
 		}},
-		{"empty continuations", true, func(s *speaker, i int) error {
+		{"empty continuations", false, func(s *speaker, i int) error {
 			if i == 0 {
 				return s.request(1, false)
 			}
-			return s.WriteContinuation(1, false, nil)
+			return s.WriteContinuation(1, i == frames-1, nil)
 		}},
 		{"empty data", false, func(s *speaker, i int) error {
 			if i == 0 {
