@@ -100,6 +100,7 @@ func (b *Builder) Ruleset(files int, warnings []diagnostic.Diagnostic) *Ruleset 
 	for i, r := range s.rules {
 		r.Index, r.Headers = i, s.domains[r.Domain].headers.dialect
 		s.concurrent = s.concurrent || r.Concurrent()
+		s.queues = s.queues || r.OnLimit.Action == Queue
 	}
 	slices.Sort(s.names)
 	s.stats.Domains, s.stats.Rules, s.stats.Files = len(s.names), len(s.rules), files

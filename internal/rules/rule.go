@@ -258,6 +258,9 @@ func ScopeOf(domain, name string) string {
 // only a caller can keep to who knows when a request has ended.
 func (r *Rule) Concurrent() bool { return r.Limit.Algorithm() == headgate.Concurrency }
 
+// HasQueues reports whether there is a rule that queues what is over its limit.
+func (s *Ruleset) HasQueues() bool { return s.queues }
+
 // HasConcurrent reports whether there is such a rule.
 func (s *Ruleset) HasConcurrent() bool { return s.concurrent }
 

@@ -59,6 +59,7 @@ type Ruleset struct {
 	stats    Stats
 
 	concurrent bool // there is a rule that is
+	queues     bool // there is a rule that does
 	computed   map[string]func(Request) (string, bool)
 }
 

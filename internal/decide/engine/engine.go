@@ -214,6 +214,17 @@ func (e *Engine) decide(ctx context.Context, q *Query, matched *Matched) (v Verd
 	return v, err
 }
 
+// Tell tells the observer of the answer to q that a door has made of a peek: v,
+// which the observer takes for that to a take.
+func (e *Engine) Tell(ctx context.Context, q Query, v Verdict) {
+	if e.observer != nil && v.deciding != nil {
+		q.Kind = headgate.Take
+		mark := Mark{Lane: v.deciding.lane}
+		mark.Start = e.observer.Deciding(q.At, mark.Lane)
+		e.observer.Decided(ctx, mark, q, v, nil)
+	}
+}
+
 // Undo gives back what v took, less what time has given back already, for a
 // request that was admitted but will not be made: a client that went away
 // while it waited for its turn. at is now, in microseconds since the Unix

@@ -179,7 +179,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // limit asks the limits, and does with the request what they say.
 func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
-	v := p.decide(r.Context(), x, x.at)
+	v, behind := p.decide(r.Context(), x, x.at)
 	defer v.Release()
 	// Ended also when httputil panics, and held while a tunnel is open.
 	hold := p.hold(r.Context(), &v)
@@ -196,11 +196,9 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 		p.aboutAll(w, x)
 		return
 	}
-	if x.queues {
-		if behind := p.queueing(r.Context(), &v); behind != nil {
-			p.lineUp(w, x, behind, &v)
-			return
-		}
+	if behind != nil {
+		p.lineUp(w, x, behind, &v)
+		return
 	}
 	if v.Delay > 0 {
 		if !p.wait(w, r, &v) {
@@ -225,10 +223,12 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange) {
 	p.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
-// decide asks the engine and notes what the limits said.
-func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) engine.Verdict {
+// decide asks the engine and notes what the limits said. If the request has to line
+// up behind others of a key, it has taken nothing, and behind is the result of that
+// key.
+func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) (v engine.Verdict, behind *engine.Result) {
 	domain := p.options.Domain()
-	v, err := p.options.Engine.Decide(ctx, engine.Query{
+	v, behind, err := p.ask(ctx, x, engine.Query{
 		Domain: domain, Request: x, Cost: 1, At: at.UnixMicro(), Door: engine.DoorProxy,
 	})
 	verdict.Report(ctx, p.options.Logger, domain, err)
@@ -236,15 +236,12 @@ func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) engine.Ve
 	x.dialect = p.options.Dialect.Or(v.Headers())
 	results := v.Results()
 	for i := range results {
-		switch r := &results[i]; {
-		case r.Hidden():
-			x.hidden = r.Rule.Scope
-		case r.Enforced:
-			x.queues = x.queues || r.Rule.OnLimit.Action == rules.Queue
+		if results[i].Hidden() {
+			x.hidden = results[i].Rule.Scope
 		}
 	}
 	x.policies = verdict.Policies(x.policies, results, at.UnixMicro())
-	return v
+	return v, behind
 }
 
 // unauthorized answers a request whose token is refused.
@@ -383,7 +380,7 @@ type exchange struct {
 	policies []answer.Policy
 	dialect  answer.Dialect // of the header fields about them
 	hidden   string         // the scope of a rule that bans in secret; empty without one
-	queues   bool           // whether one of them queues what is over it
+	matches  rules.Matches  // the rules that apply to it, if one of them may queue
 	upload   *upload        // the request's body; nil without one
 	answer   *http.Response // the upstream's, of which the header and trailer are good
 	outlast  *outlast       // nil if it ends with its client
@@ -392,7 +389,7 @@ type exchange struct {
 
 // begin makes x the exchange of r.
 func (x *exchange) begin(r *http.Request, clients *client.Resolver, identity client.Identity) {
-	x.in, x.policies, x.queues, x.hidden = r, x.policies[:0], false, ""
+	x.in, x.policies, x.hidden = r, x.policies[:0], ""
 	x.Of(r, clients, identity)
 }
 

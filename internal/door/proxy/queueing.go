@@ -11,6 +11,7 @@ import (
 	"net/http/httputil"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -193,30 +194,58 @@ func (p *Proxy) accepted(w http.ResponseWriter, x *exchange, receipt queue.Recei
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// queueing returns the result of the rule behind whose queue an admitted request
-// has to line up, since others of its key are there already; nil if there is none.
-func (p *Proxy) queueing(ctx context.Context, v *engine.Verdict) *engine.Result {
-	q := p.queues.current.Load()
-	if q == nil {
-		return nil
+// ask asks the limits. While others of its key wait in a queue, a request takes
+// nothing, not even for a moment: it could take just what they wait for. Behind is
+// then the result of that key, unless the limits refuse the request anyway.
+func (p *Proxy) ask(ctx context.Context, x *exchange, query engine.Query) (v engine.Verdict, behind *engine.Result, err error) {
+	e, q := p.options.Engine, p.queues.current.Load()
+	rs := e.Rules()
+	if q == nil || !rs.HasQueues() || x.Refusal() != nil || x.in.URL.Path == "*" {
+		v, err = e.Decide(ctx, query)
+		return v, nil, err
 	}
-	results := v.Results()
-	for i := range results {
-		r := &results[i]
-		if r.Enforced && r.Rule.OnLimit.Action == rules.Queue && q.Waiting(ctx, queue.Lane{Scope: r.Rule.Scope, Key: r.Key}) {
-			return r
+	matched := engine.Matched{Known: rs.Match(query.Domain, x, &x.matches)}
+	matched.Checks = x.matches.Checks
+	waiting := slices.IndexFunc(matched.Checks, func(c rules.Check) bool {
+		return c.Enforced && c.Rule.OnLimit.Action == rules.Queue && q.Waiting(ctx, queue.Lane{Scope: c.Rule.Scope, Key: c.Key})
+	})
+	if waiting >= 0 {
+		if v, behind = p.look(ctx, query, matched, waiting); v.Known {
+			return v, behind, nil
 		}
 	}
-	return nil
+	v, err = e.DecideMatched(ctx, query, matched)
+	return v, nil, err
 }
 
-// lineUp puts an admitted request behind others of a key. What it has taken is
-// given back.
+// look looks what the limits would say to a request that has to line up. The zero
+// Verdict says that it cannot, and that they have to be asked.
+func (p *Proxy) look(ctx context.Context, query engine.Query, matched engine.Matched, waiting int) (v engine.Verdict, behind *engine.Result) {
+	looking := query
+	looking.Kind = headgate.Peek
+	v, err := p.options.Engine.DecideMatched(ctx, looking, matched)
+	if err == nil && !v.Allowed && v.Outcome() == engine.Queued {
+		p.options.Engine.Tell(ctx, query, v)
+		return v, nil
+	}
+	if results := v.Results(); err == nil && v.Allowed {
+		c := &matched.Checks[waiting]
+		if i := slices.IndexFunc(results, func(r engine.Result) bool { return r.Rule.Scope == c.Rule.Scope && r.Key == c.Key }); i >= 0 {
+			behind = &results[i]
+			refused := v
+			refused.Allowed, refused.Rule = false, behind.Rule
+			behind.Decision.Allowed, behind.Decision.Reason = false, headgate.Limited
+			p.options.Engine.Tell(ctx, query, refused)
+			return v, behind
+		}
+	}
+	v.Release()
+	return engine.Verdict{}, nil
+}
+
+// lineUp puts an admitted request, which has taken nothing, behind others of a key.
 func (p *Proxy) lineUp(w http.ResponseWriter, x *exchange, behind *engine.Result, v *engine.Verdict) {
 	rule := behind.Rule
-	if err := p.options.Engine.Undo(context.WithoutCancel(x.in.Context()), v, p.options.Clock().UnixMicro()); err != nil {
-		p.options.Logger.Debug("what a queued request took was not given back", "err", err)
-	}
 	v.Rule = rule
 	for i := range x.policies {
 		if d := &x.policies[i].Decision; x.policies[i].Name == rule.Name { // in case there is no room

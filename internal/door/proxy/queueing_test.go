@@ -11,12 +11,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/queue"
@@ -182,6 +184,74 @@ func TestNobodyOvertakes(t *testing.T) {
 			t.Errorf("%d", w.Code)
 		}
 		l.want("0s POST http://upstream.example/1 ", "10s POST http://upstream.example/other ")
+		if err := l.queue.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// takes counts what is taken.
+type takes struct {
+	headgate.Store
+	n atomic.Int64
+}
+
+func (s *takes) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	if op.Kind == headgate.Take {
+		s.n.Add(1)
+	}
+	return s.Store.Take(ctx, op)
+}
+
+func (s *takes) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	for i := range ops {
+		if ops[i].Kind == headgate.Take {
+			s.n.Add(1)
+		}
+	}
+	return s.Store.Do(ctx, ops, out, mode)
+}
+
+// told is told of what counts.
+type told func(engine.Verdict)
+
+func (told) Deciding(int64, uint32) int64 { return 0 }
+func (f told) Decided(_ context.Context, _ engine.Mark, q engine.Query, v engine.Verdict, _ error) {
+	if q.Kind == headgate.Take {
+		f(v)
+	}
+}
+
+func (told) DecidedAll(context.Context, engine.Mark, engine.MultiQuery, engine.MultiVerdict, error) {}
+
+// While requests wait, new ones take nothing of what those wait for, not even to
+// give it back: a flood of them could have it whenever the limit has something.
+func TestNewRequestsRobNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &takes{Store: memory.New(memory.WithClock(time.Now))}
+		var seen []string
+		l := newLater(t, func(o *proxy.Options) {
+			o.Engine = engine.New(store, o.Engine.Rules(), engine.WithObserver(told(func(v engine.Verdict) {
+				seen = append(seen, v.Outcome().String())
+			})))
+		})
+		l.queue.Drain()
+		l.ask("POST", "/1", "")
+		idOf(t, l.ask("POST", "/2", ""))
+		before := store.n.Load()
+		idOf(t, l.ask("POST", "/3", "")) // the limit has nothing
+		time.Sleep(10 * time.Second)
+		idOf(t, l.ask("POST", "/4", "")) // it has
+		idOf(t, l.ask("POST", "/all/5", ""))
+		if got := store.n.Load() - before; got != 0 {
+			t.Errorf("what waits was robbed %d times", got)
+		}
+		if w := l.ask("POST", "/other", "", "X-Tenant", "b"); w.Code != http.StatusCreated || store.n.Load() != before+1 {
+			t.Errorf("another key: %d", w.Code)
+		}
+		if diff := cmp.Diff([]string{"allowed", "queued", "queued", "queued", "queued", "allowed"}, seen); diff != "" {
+			t.Errorf("the observer is told of %s", diff)
+		}
 		if err := l.queue.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
