@@ -63,13 +63,10 @@ func (set *ClusterSet) assemble() {
 	}
 	for i, r := range set.Replicas {
 		id := set.Primaries[i].Do("CLUSTER", "MYID")
-		err := await(settleTimeout, func() error { // until gossip has told r of its primary
+		settle(set.t, "cluster", func() error { // until gossip has told r of its primary
 			_, err := r.Command("CLUSTER", "REPLICATE", id)
 			return err
 		})
-		if err != nil {
-			set.t.Fatalf("redistest: cluster: %v", err)
-		}
 	}
 	set.AwaitHealthy()
 }
@@ -85,7 +82,7 @@ func (set *ClusterSet) Addrs() []string { return addrs(set.all()) }
 // complete, and every replica has a link.
 func (set *ClusterSet) AwaitHealthy() {
 	set.t.Helper()
-	err := await(settleTimeout, func() error {
+	settle(set.t, "cluster", func() error {
 		for _, node := range set.all() {
 			if err := nodeHealthy(node, 2*primaries); err != nil {
 				return err
@@ -93,9 +90,6 @@ func (set *ClusterSet) AwaitHealthy() {
 		}
 		return linked(set.Replicas)
 	})
-	if err != nil {
-		set.t.Fatalf("redistest: cluster: %v", err)
-	}
 }
 
 func nodeHealthy(node *Server, known int) error {
@@ -122,7 +116,7 @@ func (set *ClusterSet) KillPrimary(i int) { set.Primaries[i].Kill() }
 func (set *ClusterSet) AwaitFailover(i int) *Server {
 	set.t.Helper()
 	next := set.Replicas[i]
-	err := await(settleTimeout, func() error {
+	settle(set.t, "cluster failover", func() error {
 		info, err := next.Command("INFO", "replication")
 		if err != nil {
 			return err
@@ -140,9 +134,6 @@ func (set *ClusterSet) AwaitFailover(i int) *Server {
 		}
 		return nil
 	})
-	if err != nil {
-		set.t.Fatalf("redistest: cluster failover: %v", err)
-	}
 	return next
 }
 

@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"bytes"
-	"io"
 	"net"
 	"regexp"
 	"strings"
@@ -25,8 +24,11 @@ type Proxy struct {
 	wires    map[*wire]bool
 	delay    time.Duration
 	stalled  bool
-	changed  chan struct{} // closed on every change of delay and stalled
-	pumps    sync.WaitGroup
+	// own is replaced by other, which is as long, in what passes. Answers are
+	// short, and come in one piece.
+	own, other []byte
+	changed    chan struct{} // closed on every change of delay and stalled
+	pumps      sync.WaitGroup
 }
 
 // wire is one connection with its two ends.
@@ -184,7 +186,7 @@ func (p *Proxy) pump(w *wire, from, to *net.TCPConn) {
 	})
 	for c := range chunks {
 		if p.hold(c.at) {
-			_, _ = to.Write(c.data) // an end that has closed shows in Read
+			_, _ = to.Write(p.posing(c.data)) // an end that has closed shows in Read
 		}
 	}
 	p.mu.Lock()
@@ -194,6 +196,16 @@ func (p *Proxy) pump(w *wire, from, to *net.TCPConn) {
 	}
 	w.close()
 	delete(p.wires, w)
+}
+
+// posing returns b with own replaced by other.
+func (p *Proxy) posing(b []byte) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.own == nil {
+		return b
+	}
+	return bytes.ReplaceAll(b, p.own, p.other)
 }
 
 // hold waits until what was read at that time may arrive, and reports false if
@@ -220,13 +232,6 @@ func (p *Proxy) hold(at time.Time) bool {
 	}
 }
 
-// Connections returns how many clients are connected.
-func (p *Proxy) Connections() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.wires)
-}
-
 // Posing returns the address of a way to a server that says it is of another version.
 func Posing(t testing.TB, server *Server, version string) string {
 	t.Helper()
@@ -237,44 +242,7 @@ func Posing(t testing.TB, server *Server, version string) string {
 	// Lengths stand in the protocol.
 	own := []byte(found[1])
 	other := []byte(version + strings.Repeat("1", max(len(own)-len(version), 0)))[:len(own)]
-	return accept(t, func(from net.Conn) { pose(from, server.Addr, own, other) })
-}
-
-// accept listens until the test ends, handles each connection in a goroutine of its
-// own, and returns where.
-func accept(t testing.TB, handle func(net.Conn)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go handle(conn)
-		}
-	}()
-	return l.Addr().String()
-}
-
-// pose passes a connection on, with own replaced by other in what is answered. Its
-// answers are short, and come in one piece.
-func pose(from net.Conn, address string, own, other []byte) {
-	defer func() { _ = from.Close() }()
-	to, err := net.Dial("tcp", address)
-	if err != nil {
-		return
-	}
-	defer func() { _ = to.Close() }()
-	go func() { _, _ = io.Copy(to, from) }()
-	for b := make([]byte, 64<<10); ; {
-		n, err := to.Read(b)
-		if _, bad := from.Write(bytes.ReplaceAll(b[:n], own, other)); err != nil || bad != nil {
-			return
-		}
-	}
+	p := NewProxy(t, server.Addr)
+	p.change(func() { p.own, p.other = own, other })
+	return p.Addr
 }

@@ -101,3 +101,24 @@ func TestProxyFaults(t *testing.T) {
 		t.Errorf("healed: %v", err)
 	}
 }
+
+// accept listens until the test ends, handles each connection in a goroutine of its
+// own, and returns where.
+func accept(t testing.TB, handle func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go handle(conn)
+		}
+	}()
+	return l.Addr().String()
+}

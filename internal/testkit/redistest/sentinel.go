@@ -40,9 +40,7 @@ func Sentinel(t testing.TB, args ...string) *SentinelSet {
 	for range 3 {
 		set.Sentinels = append(set.Sentinels, start(t, Bin(t), set.sentinelOptions))
 	}
-	if err := await(settleTimeout, set.healthy); err != nil {
-		t.Fatalf("redistest: sentinel set: %v", err)
-	}
+	settle(t, "sentinel set", set.healthy)
 	return set
 }
 
@@ -100,7 +98,7 @@ func (set *SentinelSet) KillPrimary() { set.Primary.Kill() }
 func (set *SentinelSet) AwaitFailover() *Server {
 	set.t.Helper()
 	var next *Server
-	err := await(settleTimeout, func() error {
+	settle(set.t, "failover", func() error {
 		for _, r := range set.Replicas {
 			if info, err := r.Command("INFO", "replication"); err == nil && strings.Contains(text(info), "role:master") {
 				next = r
@@ -120,9 +118,6 @@ func (set *SentinelSet) AwaitFailover() *Server {
 		}
 		return nil
 	})
-	if err != nil {
-		set.t.Fatalf("redistest: failover: %v", err)
-	}
 	return next
 }
 

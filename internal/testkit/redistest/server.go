@@ -47,24 +47,14 @@ type Server struct {
 	mu     sync.Mutex
 	cmd    *exec.Cmd
 	exited chan struct{}
-	log    *logBuffer
 }
 
 // Bin returns the server binary, or skips or fails the test; see the package
 // comment.
 func Bin(t testing.TB) string {
 	t.Helper()
-	if named := os.Getenv("HEADGATE_REDIS_BIN"); named != "" {
-		path, err := exec.LookPath(named)
-		if err != nil {
-			t.Fatalf("HEADGATE_REDIS_BIN: %v", err)
-		}
+	if path := find(t, "HEADGATE_REDIS_BIN", "redis-server", "valkey-server"); path != "" {
 		return path
-	}
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
 	}
 	const hint = "no redis-server and no valkey-server in PATH: run scripts/ensure-redis.sh, or apt-get install redis-server"
 	if os.Getenv("HEADGATE_REQUIRE_REDIS") == "1" {
@@ -74,21 +64,19 @@ func Bin(t testing.TB) string {
 	return ""
 }
 
-// valkeyBin returns the Valkey server to test with besides Bin's, or "".
-func valkeyBin(t testing.TB) string {
+// find returns the program that an environment variable names, else the first of
+// names that there is, or "".
+func find(t testing.TB, variable string, names ...string) string {
 	t.Helper()
-	if named := os.Getenv("HEADGATE_VALKEY_BIN"); named != "" {
+	if named := os.Getenv(variable); named != "" {
 		path, err := exec.LookPath(named)
 		if err != nil {
-			t.Fatalf("HEADGATE_VALKEY_BIN: %v", err)
+			t.Fatalf("%s: %v", variable, err)
 		}
 		return path
 	}
-	if path, err := exec.LookPath("valkey-server"); err == nil {
-		return path
-	}
-	if cache, err := os.UserCacheDir(); err == nil {
-		if path, err := exec.LookPath(filepath.Join(cache, "headgate", "valkey", "usr", "bin", "valkey-server")); err == nil {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
 	}
@@ -101,7 +89,11 @@ func Each(t *testing.T, f func(t *testing.T, server *Server)) {
 	t.Helper()
 	t.Run("redis", func(t *testing.T) { f(t, Standalone(t)) })
 	t.Run("valkey", func(t *testing.T) {
-		bin := valkeyBin(t)
+		names := []string{"valkey-server"}
+		if cache, err := os.UserCacheDir(); err == nil {
+			names = append(names, filepath.Join(cache, "headgate", "valkey", "usr", "bin", "valkey-server"))
+		}
+		bin := find(t, "HEADGATE_VALKEY_BIN", names...)
 		if bin == "" {
 			t.Skip("no valkey-server: scripts/ensure-valkey.sh tries to get one")
 		}
@@ -166,7 +158,7 @@ func (s *Server) run() error {
 		close(exited)
 	}()
 	s.mu.Lock()
-	s.cmd, s.exited, s.log = cmd, exited, log
+	s.cmd, s.exited = cmd, exited
 	s.mu.Unlock()
 	return await(startTimeout, func() error {
 		select {
@@ -243,13 +235,6 @@ func (s *Server) Do(args ...string) string {
 		s.t.Fatalf("redistest: %s %v: %v", s.Addr, args, err)
 	}
 	return text(reply)
-}
-
-// Log returns what the server has written so far.
-func (s *Server) Log() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.log.String()
 }
 
 // logBuffer keeps what a process writes.

@@ -131,6 +131,15 @@ func await(limit time.Duration, try func() error) error {
 	}
 }
 
+// settle is await for a set of servers that has to agree. It fails the test if that
+// takes too long; what says on what.
+func settle(t testing.TB, what string, try func() error) {
+	t.Helper()
+	if err := await(settleTimeout, try); err != nil {
+		t.Fatalf("redistest: %s: %v", what, err)
+	}
+}
+
 // Ports below the range from which the kernel picks the local ends of
 // connections, with room for a cluster's bus 10000 above.
 const (
