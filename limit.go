@@ -235,7 +235,7 @@ func share(n int64, f float64) int64 {
 // written to.
 func (l Limit) Rule() *Rule {
 	if l.rule == nil {
-		return new(Rule)
+		return &Rule{problem: unset}
 	}
 	return l.rule
 }
@@ -286,7 +286,7 @@ func (l Limit) Validate() error {
 	if l.Valid() {
 		return nil
 	}
-	return &detailError{kind: ErrInvalidLimit, detail: l.Rule().problem.String()}
+	return &detailError{kind: ErrInvalidLimit, detail: string(l.Rule().problem)}
 }
 
 // String describes the limit for people, such as
@@ -294,7 +294,7 @@ func (l Limit) Validate() error {
 func (l Limit) String() string {
 	r := l.Rule()
 	if r.problem != valid {
-		return "invalid limit: " + r.problem.String()
+		return "invalid limit: " + string(r.problem)
 	}
 	if r.Unlimited {
 		return "unlimited"

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -314,5 +315,26 @@ func TestAlgorithmNames(t *testing.T) {
 	}
 	if _, ok := headgate.ParseAlgorithm("token-bucket"); ok {
 		t.Error("ParseAlgorithm accepts token-bucket")
+	}
+}
+
+// The mistakes name the bounds as the constants have them.
+func TestMistakesNameTheBounds(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		limit headgate.Limit
+		bound int64
+	}{
+		{headgate.PerSecond(headgate.MaxLimit + 1), headgate.MaxLimit},
+		{headgate.PerSecond(1).Burst(headgate.MaxLimit + 1), headgate.MaxLimit},
+		{headgate.PerSecond(1).Using(headgate.SlidingBuckets).Buckets(headgate.MaxBuckets+1, headgate.EdgeStrict), headgate.MaxBuckets},
+		{headgate.PerSecond(headgate.MaxLog + 1).Using(headgate.SlidingLog), headgate.MaxLog},
+		{headgate.Concurrent(headgate.MaxConcurrent + 1), headgate.MaxConcurrent},
+		{headgate.Per(1, headgate.MaxPeriod+time.Microsecond), int64(headgate.MaxPeriod / (24 * time.Hour))},
+	} {
+		err := row.limit.Validate()
+		if err == nil || !strings.Contains(err.Error(), " "+strconv.FormatInt(row.bound, 10)) {
+			t.Errorf("%v, want %d in it", err, row.bound)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package headgate
 
 import (
 	"math/bits"
-	"strconv"
 	"time"
 )
 
@@ -31,7 +30,6 @@ type Rule struct {
 	// bucketsSet tells a number the user gave from the default.
 	bucketsSet bool
 	leaseSet   bool
-	problem    problem
 
 	// Limit is N, Period its length in microseconds.
 	Limit, Period int64
@@ -61,9 +59,10 @@ type Rule struct {
 	// name is what Named has given; mark tells the counts of this limit from
 	// those of others, and share is the mark of the limit that this is a share
 	// of; see Mark.
-	name  string
-	mark  uint64
-	share uint64
+	name    string
+	problem problem
+	mark    uint64
+	share   uint64
 }
 
 // Most returns the largest cost that could ever pass.
@@ -74,56 +73,32 @@ func (r *Rule) Most() int64 {
 	return r.Limit
 }
 
-// problem is why a limit is invalid. The zero value is that of an unset Limit.
-type problem uint8
+// problem is why a limit is invalid. The numbers are those of MaxLimit, MaxBuckets,
+// MaxLog, MaxConcurrent and MaxPeriod.
+type problem string
 
 const (
-	unset problem = iota
-	valid
-	badLimit
-	badPeriod
-	badBurst
-	badRounding
-	badCalendar
-	badBuckets
-	badAlgorithm
-	badLog
-	strayBurst
-	strayAnchor
-	strayBuckets
-	strayDenied
-	badShare
-	badDelayAfter
-	badMaxWait
-	strayDelay
-	badConcurrency
-	strayLease
+	valid          problem = ""
+	unset          problem = "unset (for no limit at all use Unlimited)"
+	badLimit       problem = "the limit must be from 0 to 1099511627776"
+	badPeriod      problem = "the period must be a whole number of microseconds, more than 0 and at most 407 days"
+	badBurst       problem = "the burst must be from 1 to 1099511627776"
+	badRounding    problem = "the burst is too large for so slow a rate to be counted exactly"
+	badCalendar    problem = "a calendar window must be a minute, hour, day, week, month or year of a fixed window on the clock"
+	badBuckets     problem = "the number of sub-windows must be from 1 to 512 and at most the period's microseconds"
+	badAlgorithm   problem = "unknown algorithm, anchor or edge"
+	badLog         problem = "a sliding log keeps every request: its limit must be at most 1048576"
+	strayBurst     problem = "only token_bucket and leaky_bucket have a burst"
+	strayAnchor    problem = "only fixed_window has an anchor"
+	strayBuckets   problem = "only sliding_buckets has sub-windows"
+	strayDenied    problem = "only sliding_log can count refused requests"
+	badShare       problem = "a share must be more than 0 and at most 1"
+	badDelayAfter  problem = "the number of requests that do not wait must be from 1 to the burst"
+	badMaxWait     problem = "the longest wait must be a whole number of microseconds, more than 0 and at most 407 days"
+	strayDelay     problem = "only leaky_bucket makes requests wait"
+	badConcurrency problem = "at most 65536 may be under way at the same time"
+	strayLease     problem = "only a limit of what is under way has leases"
 )
-
-func (p problem) String() string {
-	return [...]string{
-		unset:          "unset (for no limit at all use Unlimited)",
-		valid:          "valid",
-		badLimit:       "the limit must be from 0 to " + strconv.FormatInt(MaxLimit, 10),
-		badPeriod:      "the period must be a whole number of microseconds, more than 0 and at most 407 days",
-		badBurst:       "the burst must be from 1 to " + strconv.FormatInt(MaxLimit, 10),
-		badRounding:    "the burst is too large for so slow a rate to be counted exactly",
-		badCalendar:    "a calendar window must be a minute, hour, day, week, month or year of a fixed window on the clock",
-		badBuckets:     "the number of sub-windows must be from 1 to " + strconv.Itoa(MaxBuckets) + " and at most the period's microseconds",
-		badAlgorithm:   "unknown algorithm, anchor or edge",
-		badLog:         "a sliding log keeps every request: its limit must be at most " + strconv.Itoa(MaxLog),
-		strayBurst:     "only token_bucket and leaky_bucket have a burst",
-		strayAnchor:    "only fixed_window has an anchor",
-		strayBuckets:   "only sliding_buckets has sub-windows",
-		strayDenied:    "only sliding_log can count refused requests",
-		badShare:       "a share must be more than 0 and at most 1",
-		badDelayAfter:  "the number of requests that do not wait must be from 1 to the burst",
-		badMaxWait:     "the longest wait must be a whole number of microseconds, more than 0 and at most 407 days",
-		strayDelay:     "only leaky_bucket makes requests wait",
-		badConcurrency: "at most " + strconv.Itoa(MaxConcurrent) + " may be under way at the same time",
-		strayLease:     "only a limit of what is under way has leases",
-	}[p]
-}
 
 // compile returns the Limit of r with everything derived filled in and its
 // problem found.

@@ -36,16 +36,13 @@ func (o *Op) AppendSpace(dst []byte) []byte {
 	dst = append(dst, '~')
 	dst = strconv.AppendInt(dst, r.Limit, 10)
 	dst = append(dst, '/')
-	dst = appendPeriod(dst, r)
+	if r.Calendar != NoCalendar {
+		dst = append(dst, r.Calendar.String()...)
+	} else {
+		dst = append(dst, unitOf(time.Duration(r.Period)*time.Microsecond)...)
+	}
 	dst = append(dst, '~')
 	return strconv.AppendUint(dst, mark, 36)
-}
-
-func appendPeriod(dst []byte, r *Rule) []byte {
-	if r.Calendar != NoCalendar {
-		return append(dst, r.Calendar.String()...)
-	}
-	return append(dst, unitOf(time.Duration(r.Period)*time.Microsecond)...)
 }
 
 // setMark works out the mark: the algorithm of a limit with a name, and a hash of

@@ -15,10 +15,6 @@ import "github.com/headgate/headgate"
 // A lease that is renewed becomes a new entry, so that the entries stay in the
 // order in which they end.
 
-func leaseAvailable(r *headgate.Rule, s *State, now int64) int64 { return logAvailable(r, s, now) }
-
-func leaseFits(r *headgate.Rule, s *State, now, n int64) int64 { return logFits(r, s, now, n) }
-
 // leased returns the name of the lease that was added last, if any of it was.
 func leased(r *headgate.Rule, s *State, n int64) int64 {
 	if r.Algorithm != headgate.Concurrency || n <= 0 || s.V[3] >= int64(len(s.Words)) {

@@ -10,14 +10,12 @@ func available(r *headgate.Rule, s *State, now int64) int64 {
 		return bucketAvailable(r, s, now)
 	case headgate.FixedWindow:
 		return fixedAvailable(r, s, now)
-	case headgate.SlidingLog:
+	case headgate.SlidingLog, headgate.Concurrency:
 		return logAvailable(r, s, now)
 	case headgate.SlidingWindow:
 		return slidingAvailable(r, s, now)
 	case headgate.SlidingBuckets:
 		return bucketsAvailable(r, s, now)
-	case headgate.Concurrency:
-		return leaseAvailable(r, s, now)
 	}
 	return 0
 }
@@ -80,14 +78,12 @@ func fits(r *headgate.Rule, s *State, now, n int64) int64 {
 		return bucketFits(r, s, now, n)
 	case headgate.FixedWindow:
 		return fixedFits(s)
-	case headgate.SlidingLog:
+	case headgate.SlidingLog, headgate.Concurrency:
 		return logFits(r, s, now, n)
 	case headgate.SlidingWindow:
 		return slidingFits(r, s, now, n)
 	case headgate.SlidingBuckets:
 		return bucketsFits(r, s, now, n)
-	case headgate.Concurrency:
-		return leaseFits(r, s, now, n)
 	}
 	return never
 }

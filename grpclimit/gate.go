@@ -8,6 +8,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/headgate/headgate"
@@ -92,27 +93,21 @@ func (g *gate) refusal(ops []headgate.Op, decisions []headgate.Decision) error {
 		}
 		after = max(after, d.RetryAfter)
 	}
-	s := status.New(code, message)
+	var details []protoadapt.MessageV1
 	switch {
 	case code == codes.Unavailable:
-		quota, after = nil, max(after, time.Second)
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(max(after, time.Second))})
 	case after == headgate.Never:
-		s = status.New(code, "the call costs more than its limit could ever hold")
-	}
-	detailed := s
-	var err error
-	switch {
-	case quota == nil:
-		detailed, err = s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
-	case after == headgate.Never:
-		detailed, err = s.WithDetails(quota)
+		message = "the call costs more than its limit could ever hold"
+		details = append(details, quota)
 	default:
-		detailed, err = s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)}, quota)
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)}, quota)
 	}
-	if err != nil {
-		return s.Err()
+	s := status.New(code, message)
+	if detailed, err := s.WithDetails(details...); err == nil {
+		s = detailed
 	}
-	return detailed.Err()
+	return s.Err()
 }
 
 // RetryAfter returns after how long a call may be tried again, from the

@@ -69,7 +69,7 @@ func (c *config) set(options []Option) error {
 		}
 	}
 	switch {
-	case c.dialect > Draft03:
+	case c.dialect > NoHeaders:
 		return fmt.Errorf("httplimit: the limit %q: there is no %s", c.one.Name, c.dialect)
 	case c.one.Key == nil:
 		return fmt.Errorf("%w: a By is nil of a name that cannot be one, of a network that is not valid, and of no parts or nil ones", c.lacks("By"))

@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/headgate/headgate"
@@ -122,8 +121,6 @@ const (
 	AllHeaders Dialect = iota
 	// IETF is RateLimit and RateLimit-Policy alone.
 	IETF
-	// NoHeaders is neither.
-	NoHeaders
 	// GitHub is the fields of api.github.com: X-RateLimit-* with the reset as
 	// a time of day, in seconds since the Unix epoch.
 	GitHub
@@ -134,6 +131,8 @@ const (
 	// Draft03 is RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset, as
 	// in draft-ietf-httpapi-ratelimit-headers-03.
 	Draft03
+	// NoHeaders is none of these.
+	NoHeaders
 )
 
 func (d Dialect) apply(c *config) {
@@ -142,17 +141,7 @@ func (d Dialect) apply(c *config) {
 }
 
 // String returns the dialect's name, such as ietf.
-func (d Dialect) String() string {
-	if d > Draft03 {
-		return fmt.Sprintf("dialect(%d)", uint8(d))
-	}
-	return d.answers().String()
-}
+func (d Dialect) String() string { return d.answers().String() }
 
-// answers returns d as package answer knows it.
-func (d Dialect) answers() answer.Dialect {
-	return [...]answer.Dialect{
-		AllHeaders: answer.Default, IETF: answer.IETF, NoHeaders: answer.None,
-		GitHub: answer.GitHub, OpenAI: answer.OpenAI, Draft03: answer.Draft03,
-	}[d]
-}
+// answers returns d as package answer knows it, which has the same in this order.
+func (d Dialect) answers() answer.Dialect { return answer.Dialect(d) }

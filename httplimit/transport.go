@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"math/rand/v2"
@@ -185,19 +186,9 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
-func (t *Transport) maxWait() time.Duration {
-	if t.MaxWait == 0 {
-		return DefaultMaxWait
-	}
-	return max(t.MaxWait, 0)
-}
+func (t *Transport) maxWait() time.Duration { return max(cmp.Or(t.MaxWait, DefaultMaxWait), 0) }
 
-func (t *Transport) maxRetries() int {
-	if t.MaxRetries == 0 {
-		return DefaultMaxRetries
-	}
-	return max(t.MaxRetries, 0)
-}
+func (t *Transport) maxRetries() int { return max(cmp.Or(t.MaxRetries, DefaultMaxRetries), 0) }
 
 // retryable reports whether r may be sent again after an answer of status.
 func retryable(r *http.Request, status int) bool {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // The defaults of Options.
@@ -38,12 +39,7 @@ const (
 )
 
 // String returns closed or open.
-func (s State) String() string {
-	if s == Open {
-		return "open"
-	}
-	return "closed"
-}
+func (s State) String() string { return enum.Name(s, "state", "closed", "open") }
 
 // Change is a change of state.
 type Change struct {

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -90,12 +91,7 @@ func (o *Options) validate() error {
 	if len(o.Addresses) == 0 {
 		o.Addresses = []string{DefaultAddress}
 	}
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
+	o.Prefix, o.Timeout = cmp.Or(o.Prefix, DefaultPrefix), cmp.Or(o.Timeout, DefaultTimeout)
 	if o.Clock == nil {
 		o.Clock = time.Now //nolint:forbidigo // the default of what a caller may inject
 	}

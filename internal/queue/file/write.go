@@ -90,9 +90,6 @@ func (s *Store) finish(lot []*write, err error) {
 	}
 }
 
-// errUndo says that a change was refused by the file.
-var errUndo = errors.New("undone")
-
 // update makes the changes of a lot in one transaction. The index is ahead of
 // the disk only within it: s.mu is held from the first change to the last fsync
 // of those who would see it.
@@ -106,7 +103,7 @@ func (s *Store) update(lot []*write) error {
 				after, err := w.apply(tx)
 				w.err = err
 				if err != nil && !isRefusal(err) {
-					return fmt.Errorf("%w: %w", errUndo, err)
+					return fmt.Errorf("undone: %w", err)
 				}
 				if after != nil {
 					pending = append(pending, after)

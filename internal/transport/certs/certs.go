@@ -73,9 +73,6 @@ type Server struct{ *follower }
 
 // Load reads the files. The error is an *Error.
 func Load(f Files, o Options) (*Server, error) {
-	if o.MinVersion == 0 {
-		o.MinVersion = tls.VersionTLS12
-	}
 	names := []string{f.Cert, f.Key}
 	if f.ClientCA != "" {
 		names = append(names, f.ClientCA)

@@ -11,6 +11,7 @@
 package h2bound
 
 import (
+	"cmp"
 	"log/slog"
 	"net"
 	"sync"
@@ -75,9 +76,7 @@ func New(o Options) *Bound {
 			b.interval = max(min(b.interval, timeout/ticksPerTimeout), time.Millisecond)
 		}
 	}
-	if b.options.StreamCost == 0 {
-		b.options.StreamCost = streamCost
-	}
+	b.options.StreamCost = cmp.Or(o.StreamCost, streamCost)
 	b.timer = time.AfterFunc(time.Hour, func() {
 		b.tick()
 		if !b.stopped.Load() {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -219,13 +218,8 @@ func (c *conn) believe(h Header) {
 	if h.Local {
 		return
 	}
-	c.remote, c.local = nowhere(), nil
+	c.remote, c.local = &net.UnixAddr{Net: "unix", Name: "@"}, nil // a client without an address
 	if h.Source.IsValid() {
-		c.remote, c.local = address(h.Source), address(h.Destination)
+		c.remote, c.local = net.TCPAddrFromAddrPort(h.Source), net.TCPAddrFromAddrPort(h.Destination)
 	}
 }
-
-// nowhere is the address of a client without one.
-func nowhere() net.Addr { return &net.UnixAddr{Net: "unix", Name: "@"} }
-
-func address(a netip.AddrPort) net.Addr { return net.TCPAddrFromAddrPort(a) }
