@@ -2,6 +2,7 @@ package ownform
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -120,6 +121,9 @@ func parseBytes(text string) (int64, error) {
 	v, err := strconv.ParseUint(strings.ReplaceAll(digits, "_", ""), 10, 41)
 	if !known || err != nil || strings.HasPrefix(digits, "_") || strings.HasSuffix(digits, "_") || strings.Contains(digits, "__") {
 		return 0, fmt.Errorf("%s is not a size", clip.Quote(text))
+	}
+	if v > uint64(math.MaxInt64/factor) {
+		return math.MaxInt64, nil // more than any bound
 	}
 	return int64(v) * factor, nil
 }

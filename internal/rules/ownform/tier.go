@@ -75,7 +75,7 @@ func (t *tierForm) read(n *yamltext.Node) {
 		return
 	}
 	var by, standard *yamltext.Node
-	taken := map[string]string{}
+	taken, before := map[string]string{}, t.Errors
 	for _, field := range n.Pairs {
 		switch field.Key.Text {
 		case "by":
@@ -87,7 +87,7 @@ func (t *tierForm) read(n *yamltext.Node) {
 		}
 	}
 	switch {
-	case len(t.tiers) == 0 && t.Errors == 0:
+	case len(t.tiers) == 0 && t.Errors == before:
 		t.Errorf(n, "", "there is no tier in \"tiers\"")
 	case len(t.tiers) > maxTiers:
 		t.Errorf(n, "", "there are %d tiers, at most %d are allowed", len(t.tiers), maxTiers)
