@@ -111,7 +111,7 @@ func TestMatch(t *testing.T) {
 		{
 			"{client_ip: [10.0.0.0/8, \"2001:db8::/32\", \"!10.9.0.0/16\"]}",
 			[]string{"client_ip=10.1.2.3", "client_ip=2001:db8::5", "client_ip=::ffff:10.1.2.3", "client_ip=::"},
-			[]string{"client_ip=11.0.0.1", "client_ip=10.9.1.1", "client_ip=::1", ""},
+			[]string{"client_ip=11.0.0.1", "client_ip=10.9.1.1", "client_ip=::1", "client_ip=64:ff9b::a01:203", ""}, // of a NAT64
 		},
 		{"{client_ip: \"!10.0.0.0/8\"}", []string{"client_ip=11.0.0.1", "", "client_ip=fe80::1%eth0", "client_ip=::"}, []string{"client_ip=10.0.0.1"}},
 		{"{client_ip: fe80::1}", []string{"client_ip=fe80::1%eth0"}, []string{"client_ip=fe80::2"}},

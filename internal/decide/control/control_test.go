@@ -327,6 +327,27 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// While nodes are replaced one by one, older ones read what newer ones write.
+func TestRowsOfNewerNodes(t *testing.T) {
+	clock := newClock()
+	table := control.NewLocal(clock.Now)
+	newer := newNode(t, table, clock, 0)
+	newer.put(t, newer.entry("a", "ann", "", clock.Now().Add(time.Hour)))
+	rows, _, err := table.Since(context.Background(), 0, 10)
+	if err != nil || len(rows) != 1 {
+		t.Fatal(rows, err)
+	}
+	rows[0].Value = strings.Replace(rows[0].Value, `{"v":1`, `{"added_later":{"x":[1]},"v":1`, 1)
+	if err := table.Put(context.Background(), rows[0], 100); err != nil {
+		t.Fatal(err)
+	}
+	older := newNode(t, table, clock, 0)
+	older.sync(t)
+	if got, want := older.state("a", "ann", clock.Now()), newer.state("a", "ann", clock.Now()); got != want || len(older.Entries()) != 1 {
+		t.Errorf("the older one has %q, the newer one %q\n%s", got, want, &older.log)
+	}
+}
+
 // What others write is not believed blindly.
 func TestStrangeRows(t *testing.T) {
 	clock := newClock()

@@ -78,6 +78,10 @@ func TestForwardedFieldsAsKeys(t *testing.T) {
 		{"header:X-Forwarded-For", true},
 		{"header:x-real-ip", true},
 		{"hash:header:Forwarded", true},
+		{"header:True-Client-IP", true},
+		{"header:CF-Connecting-IP", true},
+		{"header:Fastly-Client-IP", true},
+		{"header:client-ip", true},
 		{"header:X-Api-Key", false},
 		{"client_ip", false},
 	} {

@@ -159,7 +159,10 @@ func (p *Parser) addKeyPart(r *rules.Rule, t yamltext.Item) {
 
 // forwardedFields are header fields in which proxies say who their client is.
 func forwardedFields() []string {
-	return []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip", "X-Cluster-Client-Ip"}
+	return []string{
+		"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip", "X-Cluster-Client-Ip",
+		"True-Client-Ip", "Client-Ip", "Cf-Connecting-Ip", "Cf-Connecting-Ipv6", "Fastly-Client-Ip", "Fly-Client-Ip", "X-Original-Forwarded-For",
+	}
 }
 
 // ParseShared reads the keys that a rule has in every form, besides its limit, which
