@@ -77,7 +77,7 @@ func sourceSettings() []Setting {
 		Flag("merge_domains", func(c *Config) *bool { return &c.RuleOptions.MergeDomains }),
 		Flag("rules_siblings", func(c *Config) *bool { return &c.RuleOptions.Siblings }),
 		Flag("ignore_dot_files", func(c *Config) *bool { return &c.RuleOptions.IgnoreDotFiles }),
-		Choice("compat", func(c *Config) *rules.Compat { return &c.RuleOptions.Compat }, parseCompat, rules.CompatNone.String(), rules.CompatEnvoy.String()),
+		Choice("compat", func(c *Config) *rules.Compat { return &c.RuleOptions.Compat }, rules.ParseCompat, rules.CompatNone.String(), rules.CompatEnvoy.String()),
 		parsed("xds.address", func(x *XDS) *string { return &x.Address }, remote),
 		Text("xds.node_id", func(x *XDS) *string { return &x.NodeID }),
 		Flag("xds.tls", func(x *XDS) *bool { return &x.TLS }),
@@ -86,15 +86,6 @@ func sourceSettings() []Setting {
 		Path("xds.tls_key", func(x *XDS) *string { return &x.Key }),
 		Text("xds.tls_server_name", func(x *XDS) *string { return &x.ServerName }),
 	}
-}
-
-func parseCompat(v string) (rules.Compat, bool) {
-	for _, c := range []rules.Compat{rules.CompatNone, rules.CompatEnvoy} {
-		if c.String() == v {
-			return c, true
-		}
-	}
-	return 0, false
 }
 
 // remote checks the host:port of somebody else.

@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"net/textproto"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -147,22 +148,7 @@ func checkName(name string) error {
 }
 
 // CanonicalHeader returns name as net/http writes it, and false if it is no
-// header name (RFC 9110, section 5.1). It is here so that this package, which
-// also runs in a browser, does without package net.
+// header name (RFC 9110, section 5.1).
 func CanonicalHeader(name string) (string, bool) {
-	b := []byte(name)
-	upper := true
-	for i, c := range b {
-		if !spelling.IsTokenByte(c) {
-			return "", false
-		}
-		switch {
-		case upper && c >= 'a' && c <= 'z':
-			b[i] = c - 'a' + 'A'
-		case !upper && c >= 'A' && c <= 'Z':
-			b[i] = c - 'A' + 'a'
-		}
-		upper = c == '-'
-	}
-	return string(b), len(b) > 0
+	return textproto.CanonicalMIMEHeaderKey(name), spelling.IsToken(name)
 }

@@ -1,6 +1,6 @@
 package rules
 
-import "fmt"
+import "github.com/headgate/headgate/internal/base/enum"
 
 // Compat says whose answers rules of the descriptor form give where Headgate
 // would do better than envoyproxy/ratelimit.
@@ -21,15 +21,10 @@ const (
 )
 
 // String returns the name that rule files use: none or envoy.
-func (c Compat) String() string {
-	switch c {
-	case CompatNone:
-		return "none"
-	case CompatEnvoy:
-		return "envoy"
-	}
-	return fmt.Sprintf("compat(%d)", uint8(c))
-}
+func (c Compat) String() string { return enum.Name(c, "compat", "none", "envoy") }
+
+// ParseCompat is the inverse of [Compat.String]. It reports false for any other text.
+func ParseCompat(text string) (Compat, bool) { return enum.Parse(text, CompatEnvoy) }
 
 // KeySecret is a secret that does not show itself when it is printed or logged.
 type KeySecret string

@@ -1,10 +1,10 @@
 package rules
 
 import (
-	"fmt"
 	"net/textproto"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // CostFrom says which attribute of a request tells its cost.
@@ -87,12 +87,7 @@ const (
 )
 
 // String returns the word that rules use.
-func (a Abort) String() string {
-	if a <= AbortFixed {
-		return [...]string{AbortLargest: "largest", AbortEstimate: "estimate", AbortFixed: "fixed"}[a]
-	}
-	return fmt.Sprintf("abort(%d)", uint8(a))
-}
+func (a Abort) String() string { return enum.Name(a, "abort", "largest", "estimate", "fixed") }
 
 // OnAbort returns what a request costs that nobody will know the cost of, where
 // estimate was charged and largest is the most that one has cost so far.

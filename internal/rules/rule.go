@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/internal/request/reading"
 )
 
@@ -45,12 +46,7 @@ const (
 )
 
 // String returns the name that rules use: enforce or shadow.
-func (m Mode) String() string {
-	if m == Shadow {
-		return "shadow"
-	}
-	return "enforce"
-}
+func (m Mode) String() string { return enum.Name(m, "mode", "enforce", "shadow") }
 
 // Action is what happens to a request over the limit.
 type Action uint8
@@ -69,10 +65,7 @@ const (
 
 // String returns the name that rules use, such as shadow_ban.
 func (a Action) String() string {
-	if a <= Queue {
-		return [...]string{Reject: "reject", Delay: "delay", ShadowBan: "shadow_ban", Queue: "queue"}[a]
-	}
-	return fmt.Sprintf("action(%d)", uint8(a))
+	return enum.Name(a, "action", "reject", "delay", "shadow_ban", "queue")
 }
 
 // StoreError is a rule's policy for when the store cannot answer.
@@ -86,12 +79,7 @@ const (
 )
 
 // String returns the name that rules use: allow, deny or local.
-func (e StoreError) String() string {
-	if e <= StoreErrorLocal {
-		return [...]string{StoreErrorAllow: "allow", StoreErrorDeny: "deny", StoreErrorLocal: "local"}[e]
-	}
-	return fmt.Sprintf("store_error(%d)", uint8(e))
-}
+func (e StoreError) String() string { return enum.Name(e, "store_error", "allow", "deny", "local") }
 
 // KeyMissing says what a rule does with a request that lacks a part of its key.
 type KeyMissing uint8
@@ -106,12 +94,7 @@ const (
 )
 
 // String returns the name that rules use: share or skip.
-func (k KeyMissing) String() string {
-	if k == KeyMissingSkip {
-		return "skip"
-	}
-	return "share"
-}
+func (k KeyMissing) String() string { return enum.Name(k, "key_missing", "share", "skip") }
 
 // Rule is one limit with what it matches, its key and what happens when it is
 // exceeded. It is immutable once its Ruleset has been built.

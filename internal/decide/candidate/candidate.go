@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -41,13 +42,7 @@ const (
 
 // String returns the name that metrics and the API use, such as newly_refused.
 func (c Change) String() string {
-	if c <= NotCompared {
-		return [...]string{
-			SameAllowed: "same_allowed", SameRefused: "same_refused",
-			NewlyRefused: "newly_refused", NewlyAllowed: "newly_allowed", NotCompared: "not_compared",
-		}[c]
-	}
-	return "unknown"
+	return enum.Name(c, "change", "same_allowed", "same_refused", "newly_refused", "newly_allowed", "not_compared")
 }
 
 // Candidate is an engine.Observer that compares. Make it with New.
@@ -91,7 +86,7 @@ func sum(lanes []lane) (counts [Changes]uint64) {
 // New returns a Candidate without rules, which compares nothing. Store keeps
 // its counts and must be used for nothing else.
 func New(store headgate.Store) *Candidate {
-	return &Candidate{engine: engine.New(arrivals{store}, nil), lanes: newLanes()}
+	return &Candidate{engine: engine.New(store, nil), lanes: newLanes()}
 }
 
 // Follow makes the bans and overrides of live hold for the candidate too, where
@@ -161,19 +156,15 @@ func (c *Candidate) Decided(_ context.Context, m engine.Mark, q engine.Query, v 
 	}
 	c.follow()
 	// A caller who gave up has been counted by the live rules all the same.
-	q.Endless = true // nobody tells the candidate when a request has ended
+	q.Endless = true // nobody tells the candidate when a request has ended: it would take place after place
 	after, failed := c.engine.Decide(context.Background(), q)
-	change := NotCompared
+	defer after.Release()
+	n := note{change: NotCompared, at: q.At, door: q.Door, domain: q.Domain, request: q.Request}
 	if err == nil && failed == nil && after.Known {
-		change = compare(v.Allowed, after.Allowed)
+		n.change = compare(v.Allowed, after.Allowed)
 	}
-	if change == NewlyRefused || change == NewlyAllowed {
-		n := note{change: change, at: q.At, door: q.Door, domain: q.Domain, request: q.Request}
-		n.by(&v, &after)
-		d.add(&n)
-	}
-	after.Release()
-	c.count(d, m.Lane, change)
+	d.differ(&n, &v, &after)
+	c.count(d, m.Lane, n.change)
 }
 
 // DecidedAll implements engine.Observer.
@@ -202,19 +193,12 @@ func (c *Candidate) DecidedAll(_ context.Context, m engine.Mark, q engine.MultiQ
 	if !took {
 		return // it gave back, which nothing refuses
 	}
-	change := NotCompared
+	n := note{change: NotCompared, at: q.At, door: q.Door, domain: q.Domain, request: q.Parts[0].Request}
 	if err == nil && failed == nil && after.Known {
-		change = compare(v.Allowed, after.Allowed)
+		n.change = compare(v.Allowed, after.Allowed)
 	}
-	if change == NewlyRefused || change == NewlyAllowed {
-		n := note{change: change, at: q.At, door: q.Door, domain: q.Domain}
-		if len(q.Parts) > 0 {
-			n.request = q.Parts[0].Request
-		}
-		n.by(first, engine.First(after.Parts()))
-		d.add(&n)
-	}
-	c.count(d, m.Lane, change)
+	d.differ(&n, first, engine.First(after.Parts()))
+	c.count(d, m.Lane, n.change)
 }
 
 func (c *Candidate) count(d *comparison, number uint32, change Change) {
@@ -242,55 +226,4 @@ func compare(before, after bool) Change {
 		return NewlyAllowed
 	}
 	return SameRefused
-}
-
-// arrivals is a store without limits on requests in progress. Their places are given
-// back when a request ends, which a candidate is not told: it would take place after
-// place until it refused everybody.
-type arrivals struct{ headgate.Store }
-
-// open is the answer of what is left out.
-func open() headgate.Decision { return headgate.Decision{Allowed: true, Reason: headgate.NoLimit} }
-
-func isLeftOut(op *headgate.Op) bool { return op.Limit.Algorithm() == headgate.Concurrency }
-
-// Take implements headgate.Store.
-func (s arrivals) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
-	if isLeftOut(&op) {
-		return open(), nil
-	}
-	return s.Store.Take(ctx, op)
-}
-
-// Do implements headgate.Store.
-func (s arrivals) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
-	var rest []headgate.Op
-	for i := range ops {
-		if isLeftOut(&ops[i]) {
-			rest = make([]headgate.Op, 0, len(ops)-1)
-			break
-		}
-	}
-	if rest == nil {
-		return s.Store.Do(ctx, ops, out, mode)
-	}
-	var places []int
-	for i := range ops {
-		if isLeftOut(&ops[i]) {
-			out[i] = open()
-			continue
-		}
-		rest, places = append(rest, ops[i]), append(places, i)
-	}
-	if len(rest) == 0 {
-		return nil
-	}
-	answers := make([]headgate.Decision, len(rest))
-	if err := s.Store.Do(ctx, rest, answers, mode); err != nil {
-		return err
-	}
-	for j, i := range places {
-		out[i] = answers[j]
-	}
-	return nil
 }

@@ -105,24 +105,23 @@ type note struct {
 	decision headgate.Decision
 }
 
-// by sets the rule that refuses: the old one or the new one. Either verdict may
-// be nil.
-func (n *note) by(before, after *engine.Verdict) {
+// differ adds n if it is a difference, by the rule that refuses: the old one or the
+// new one. Either verdict may be nil.
+func (c *comparison) differ(n *note, before, after *engine.Verdict) {
 	v := before
 	if n.change == NewlyRefused {
 		v = after
-	}
-	if v == nil || v.Rule == nil {
+	} else if n.change != NewlyAllowed {
 		return
 	}
-	n.rule, n.decision = v.Rule, v.Decision
-	results := v.Results()
-	for i := range results {
-		if results[i].Rule == v.Rule {
+	if v != nil && v.Rule != nil {
+		n.rule, n.decision = v.Rule, v.Decision
+		results := v.Results()
+		if i := slices.IndexFunc(results, func(r engine.Result) bool { return r.Rule == v.Rule }); i >= 0 {
 			n.key = results[i].Key
-			return
 		}
 	}
+	c.add(n)
 }
 
 func (c *comparison) add(n *note) {

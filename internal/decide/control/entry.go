@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // Kind is what an Entry is.
@@ -27,21 +28,7 @@ const (
 )
 
 // String returns the word that operators see: ban or limit.
-func (k Kind) String() string {
-	if k <= Limit {
-		return [...]string{Ban: "ban", Limit: "limit"}[k]
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
-
-func parseKind(text string) (Kind, bool) {
-	for _, k := range []Kind{Ban, Limit} {
-		if k.String() == text {
-			return k, true
-		}
-	}
-	return 0, false
-}
+func (k Kind) String() string { return enum.Name(k, "kind", "ban", "limit") }
 
 // Entry is a ban, or another limit, of one key of a rule.
 type Entry struct {
@@ -111,7 +98,7 @@ func decode(text string) (*Entry, error) {
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return nil, err
 	}
-	kind, ok := parseKind(s.Kind)
+	kind, ok := enum.Parse(s.Kind, Limit)
 	switch {
 	case s.Version != version:
 		return nil, fmt.Errorf("it is of version %d, not %d", s.Version, version)

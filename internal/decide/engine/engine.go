@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -56,24 +57,11 @@ const (
 )
 
 // String returns the name that the configuration uses: allow or refuse.
-func (u UnknownDomain) String() string {
-	if u == UnknownDomainRefuse {
-		return "refuse"
-	}
-	return "allow"
-}
+func (u UnknownDomain) String() string { return enum.Name(u, "unknown_domain", "allow", "refuse") }
 
 // ParseUnknownDomain is the inverse of [UnknownDomain.String]. It reports
 // false for any other text.
-func ParseUnknownDomain(s string) (UnknownDomain, bool) {
-	switch s {
-	case "allow":
-		return UnknownDomainAllow, true
-	case "refuse":
-		return UnknownDomainRefuse, true
-	}
-	return 0, false
-}
+func ParseUnknownDomain(s string) (UnknownDomain, bool) { return enum.Parse(s, UnknownDomainRefuse) }
 
 // Option configures an Engine.
 type Option func(*Engine)

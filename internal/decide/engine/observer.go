@@ -2,7 +2,8 @@ package engine
 
 import (
 	"context"
-	"fmt"
+
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // Observer is told of every decision, for metrics and events. Its methods are
@@ -57,24 +58,7 @@ const (
 
 // String returns the name that metrics use, such as forward_auth.
 func (d Door) String() string {
-	switch d {
-	case DoorNone:
-		return "none"
-	case DoorAPI:
-		return "api"
-	case DoorGRPC:
-		return "grpc"
-	case DoorRESP:
-		return "resp"
-	case DoorForwardAuth:
-		return "forward_auth"
-	case DoorProxy:
-		return "proxy"
-	case DoorGRPCAPI:
-		return "grpc_api"
-	case Doors:
-	}
-	return fmt.Sprintf("door(%d)", uint8(d))
+	return enum.Name(d, "door", "none", "api", "grpc", "resp", "forward_auth", "proxy", "grpc_api")
 }
 
 // Both returns an Observer that tells first of every decision and then second.

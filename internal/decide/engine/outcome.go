@@ -1,10 +1,10 @@
 package engine
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/enum"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -33,22 +33,7 @@ const (
 
 // String returns the word, such as shadow_banned.
 func (o Outcome) String() string {
-	switch o {
-	case Allowed:
-		return "allowed"
-	case Refused:
-		return "refused"
-	case Delayed:
-		return "delayed"
-	case Queued:
-		return "queued"
-	case ShadowBanned:
-		return "shadow_banned"
-	case ShadowRefused:
-		return "shadow_refused"
-	case Outcomes:
-	}
-	return fmt.Sprintf("outcome(%d)", uint8(o))
+	return enum.Name(o, "outcome", "allowed", "refused", "delayed", "queued", "shadow_banned", "shadow_refused")
 }
 
 // Outcome says what the rule of r made of the request, had no other rule

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // ErrBadToken says that a lease or a reservation from outside is none that an
@@ -276,18 +278,7 @@ const (
 )
 
 // String returns the word that the doors answer, such as settled.
-func (e Ending) String() string {
-	switch e {
-	case Done:
-		return "done"
-	case Expired:
-		return "expired"
-	case Settled:
-		return "settled"
-	case Gone:
-	}
-	return "gone"
-}
+func (e Ending) String() string { return enum.Name(e, "ending", "done", "gone", "expired", "settled") }
 
 // LeaseToken returns a token for what v has taken under rules that limit requests in
 // progress, for an outside caller to report when the request has ended; it is empty

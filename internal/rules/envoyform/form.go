@@ -86,11 +86,8 @@ type parsedReplace struct {
 func (p *Parser) CompatOf(doc *yamltext.Node) rules.Compat {
 	for _, field := range doc.Pairs {
 		if field.Key.Text == "compat" {
-			switch field.Value.Text {
-			case "envoy":
-				return rules.CompatEnvoy
-			case "none":
-				return rules.CompatNone
+			if compat, ok := rules.ParseCompat(field.Value.Text); ok {
+				return compat
 			}
 		}
 	}

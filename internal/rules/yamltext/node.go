@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
+	"github.com/headgate/headgate/internal/base/enum"
 )
 
 // NameOf returns the name of a limit for messages, if it has one.
@@ -41,10 +42,7 @@ const (
 
 // String names the kind for messages.
 func (k Kind) String() string {
-	if k <= Map {
-		return [...]string{Null: "empty", Text: "text", Number: "a number", Bool: "true or false", List: "a list", Map: "a mapping"}[k]
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
+	return enum.Name(k, "kind", "empty", "text", "a number", "true or false", "a list", "a mapping")
 }
 
 // Node is a YAML value and its place in the file. Aliases share their nodes.
