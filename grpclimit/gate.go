@@ -32,12 +32,7 @@ func (g *gate) admit(c *Call) (places, error) {
 			g.onError(c.Context, err)
 		}
 		if tightest.Allowed {
-			held := g.hold(c.Context, ops, decisions)
-			err := g.turn(c.Context, ops, decisions, asked)
-			if err != nil {
-				held.end()
-			}
-			return held, err
+			return g.turn(c.Context, ops, decisions, asked)
 		}
 		wait := tightest.RetryAfter
 		if wait > left || wait <= 0 || tooLate(c.Context, wait) {
@@ -51,23 +46,39 @@ func (g *gate) admit(c *Call) (places, error) {
 }
 
 // turn waits for the turn of a call that was admitted at a time, in the queue of a
-// leaky bucket, and gives back what it has taken if the caller goes away.
-func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate.Decision, asked time.Time) error {
+// leaky bucket, and gives back what it has taken if the caller goes away. Who waits is
+// not under way, so places are given back meanwhile, and asked for when the turn has
+// come.
+func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate.Decision, asked time.Time) (places, error) {
+	held := g.hold(ctx, ops, decisions)
 	var delay time.Duration
 	for _, d := range decisions {
 		delay = max(delay, d.Delay)
 	}
 	if delay <= 0 {
-		return nil
+		return held, nil
 	}
-	err := g.limits.Limiter.Sleep(ctx, delay)
-	if err == nil {
-		return nil
+	held.end()
+	undo := func() {
+		if e := g.limits.Limiter.GiveBack(context.WithoutCancel(ctx), ops, decisions, g.limits.Limiter.Now().Sub(asked)); e != nil && g.onError != nil {
+			g.onError(ctx, e)
+		}
 	}
-	if e := g.limits.Limiter.GiveBack(context.WithoutCancel(ctx), ops, decisions, g.limits.Limiter.Now().Sub(asked)); e != nil && g.onError != nil {
-		g.onError(ctx, e)
+	if err := g.limits.Limiter.Sleep(ctx, delay); err != nil {
+		undo()
+		return places{}, status.FromContextError(err).Err()
 	}
-	return status.FromContextError(err).Err()
+	if len(held.leases) == 0 {
+		return held, nil
+	}
+	tightest, err := g.limits.Enter(ctx, ops, func(i int) *headgate.Decision { return &decisions[i] }, undo)
+	if err != nil && g.onError != nil {
+		g.onError(ctx, err)
+	}
+	if !tightest.Allowed {
+		return places{}, g.refusal(ops, decisions)
+	}
+	return g.hold(ctx, ops, decisions), nil
 }
 
 // tooLate reports whether the caller's deadline is before a wait ends.

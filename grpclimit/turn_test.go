@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/grpclimit"
@@ -74,5 +75,47 @@ func TestWaitGoesByTheClock(t *testing.T) {
 		if err := <-answered; err != nil || time.Since(begin) > time.Second {
 			t.Errorf("%v after %s", err, time.Since(begin))
 		}
+	})
+}
+
+// A call that waits for its turn has no place; one that finds none when its turn has
+// come is refused, and has taken nothing.
+func TestWhoWaitsHoldsNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := headgate.New(memory.New(), headgate.WithClock(time.Now))
+		queue := headgate.PerSecond(1).Using(headgate.LeakyBucket).Burst(9).Named("queue")
+		places := headgate.Concurrent(1).Lease(time.Minute).Named("places")
+		by := func(name string) grpclimit.By { return func(*grpclimit.Call) (string, bool) { return name, true } }
+		begin := time.Now()
+		call := func(who string, takes time.Duration) chan string {
+			limit := grpclimit.UnaryServer(limiter, queue, by(who), grpclimit.Also(places, by("all")))
+			answered := make(chan string, 1)
+			go func() {
+				_, err := limit(t.Context(), nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
+					time.Sleep(takes)
+					return nil, nil
+				})
+				answered <- status.Code(err).String() + " at " + time.Since(begin).String()
+			}()
+			synctest.Wait()
+			return answered
+		}
+		want := func(answered chan string, want string) {
+			t.Helper()
+			if got := <-answered; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+		want(call("a", 0), "OK at 0s")
+		waits := call("a", 0)
+		want(call("b", 0), "OK at 0s")
+		want(waits, "OK at 1s")
+		waits = call("a", 0)
+		slow := call("c", 10*time.Second)
+		want(waits, "ResourceExhausted at 2s")
+		if d, err := limiter.Peek(t.Context(), "a", queue, 1); err != nil || d.Delay > time.Second {
+			t.Errorf("its place in the queue is not free: %+v, %v", d, err)
+		}
+		want(slow, "OK at 11s")
 	})
 }

@@ -72,8 +72,58 @@ func TestPlacesAreHeldUntilTheHandlerIsDone(t *testing.T) {
 	}
 }
 
-// TestWhoGivesUpWaitingHoldsNoPlace: a place and a queue are taken together and
-// given back together.
+// TestWhoWaitsHoldsNoPlace: a place is for who is under way. Who waits for a turn has
+// none, and whose turn comes when there is none is refused and has taken nothing.
+func TestWhoWaitsHoldsNoPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limiter := onRealTime()
+		queue := headgate.PerSecond(1).Using(headgate.LeakyBucket).Burst(9)
+		places := headgate.Concurrent(1).Lease(10 * time.Second)
+		day := headgate.PerDay(9)
+		h := httplimit.New(limiter, queue, httplimit.Name("queue"), httplimit.Also(places, httplimit.Name("places"), httplimit.By(func(*http.Request) (string, bool) { return "all", true })),
+			httplimit.Also(day, httplimit.Name("day")))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/slow" {
+				time.Sleep(10 * time.Second)
+			}
+		}))
+		from := func(address string) func(*http.Request) {
+			return func(r *http.Request) { r.RemoteAddr = address + ":9" }
+		}
+		begin := time.Now()
+		later := func(options ...func(*http.Request)) chan string {
+			answered := make(chan string, 1)
+			go func() {
+				rec := ask(h, options...)
+				answered <- fmt.Sprintf("%d at %s", rec.Code, time.Since(begin))
+			}()
+			synctest.Wait()
+			return answered
+		}
+		want := func(answered chan string, want string) {
+			t.Helper()
+			if got := <-answered; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+		want(later(from("192.0.2.1")), "200 at 0s")
+		waits := later(from("192.0.2.1"))
+		want(later(from("192.0.2.2")), "200 at 0s") // the place is free
+		want(waits, "200 at 1s")
+		waits = later(from("192.0.2.1"))
+		slow := later(from("192.0.2.3"), to("/slow"))
+		want(waits, "429 at 2s")
+		d, err := limiter.Do(t.Context(), headgate.Op{Key: "192.0.2.1", Scope: "day", Limit: day, Kind: headgate.Peek, Cost: 1})
+		if err != nil || d.Remaining != 7 {
+			t.Errorf("%d left of the day, want 7: %v", d.Remaining, err)
+		}
+		want(slow, "200 at 11s")
+		want(later(from("192.0.2.1")), "200 at 11s")
+	})
+}
+
+// TestWhoGivesUpWaitingHoldsNoPlace: a place and a queue are taken together, and who
+// goes away while it waits leaves nothing behind.
 func TestWhoGivesUpWaitingHoldsNoPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,8 +144,8 @@ func TestWhoGivesUpWaitingHoldsNoPlace(t *testing.T) {
 			return d.Remaining
 		}
 		time.Sleep(30 * time.Second)
-		if got := left(); got != 1 {
-			t.Errorf("%d places are free while one waits, want 1", got)
+		if got := left(); got != 2 {
+			t.Errorf("%d places are free while one waits, want 2", got)
 		}
 		leave()
 		synctest.Wait()

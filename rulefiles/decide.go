@@ -109,8 +109,9 @@ func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Ha
 	v, err := r.engine.Decide(ctx, engine.Query{Domain: r.domain, Request: &q, Cost: 1, At: at})
 	defer v.Release()
 	r.report(ctx, err)
-	hold := r.engine.Hold(ctx, &v, engine.HoldOptions{Clock: r.limiter.Now, Failed: func(err error) { r.report(ctx, err) }})
-	defer hold.End() // also if next panics
+	options := engine.HoldOptions{Clock: r.limiter.Now, Failed: func(err error) { r.report(ctx, err) }}
+	hold := r.engine.Hold(ctx, &v, options)
+	defer func() { hold.End() }() // also if next panics
 	told := verdict.Policies(nil, v.Results(), at)
 	dialect := answer.Default.Or(v.Headers())
 	if !v.Allowed {
@@ -118,10 +119,23 @@ func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Ha
 		return
 	}
 	answer.Headers(w.Header(), dialect, told...)
-	if v.Delay > 0 && r.limiter.Sleep(ctx, v.Delay) != nil {
-		verdict.Leave(ctx, r.engine, r.log, &v, r.limiter.Now().UnixMicro())
-		answer.Problem(w, http.StatusServiceUnavailable, "given up while waiting for its turn")
-		return
+	if v.Delay > 0 {
+		hold.End() // who waits is not under way
+		if r.limiter.Sleep(ctx, v.Delay) != nil {
+			verdict.Leave(ctx, r.engine, r.log, &v, r.limiter.Now().UnixMicro())
+			answer.Problem(w, http.StatusServiceUnavailable, "given up while waiting for its turn")
+			return
+		}
+	}
+	if v.Delay > 0 && hold != nil {
+		at = r.limiter.Now().UnixMicro()
+		entered, err := r.engine.Enter(ctx, &v, at)
+		defer entered.Release()
+		r.report(ctx, err)
+		if hold = r.engine.Hold(ctx, &entered, options); !entered.Allowed {
+			r.refuse(w, request, &entered, verdict.Policies(nil, entered.Results(), at), dialect)
+			return
+		}
 	}
 	next.ServeHTTP(w, request)
 }

@@ -65,7 +65,7 @@ func (q *Queue) try(l *lane, it *item, p *pause) fate {
 	if permit.Done != nil {
 		defer permit.Done()
 	}
-	came := q.turn(l, permit.Delay)
+	came := q.turn(l, permit.Delay) && (permit.Enter == nil || permit.Enter())
 	e, err := q.options.Store.Load(q.ctx, &it.ref)
 	if err != nil || !came || q.isStopping() {
 		if permit.Undo != nil {

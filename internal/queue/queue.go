@@ -18,8 +18,11 @@ type Permit struct {
 	// negative if never.
 	Allowed    bool
 	RetryAfter time.Duration
-	// Delay is how long an entry that may be sent has to wait for its turn.
+	// Delay is how long an entry that may be sent has to wait for its turn. Enter,
+	// if not nil, takes then what it has only while it is under way, and reports
+	// false if that is not to be had.
 	Delay time.Duration
+	Enter func() bool
 	// Why says what never lets it through, for whoever looks at the dead letter;
 	// empty if that is the size of the limit.
 	Why string
@@ -319,9 +322,8 @@ func (q *Queue) loop() {
 	swept := q.options.Clock()
 	for {
 		now := q.options.Clock()
-		if now.Sub(swept) >= sweepEvery || now.Before(swept) {
-			q.sweep(now)
-			swept = now
+		if (now.Sub(swept) >= sweepEvery || now.Before(swept)) && q.sweep(now) {
+			swept = now // else again when one of those under way has ended
 		}
 		select {
 		case <-time.After(min(q.begin(now), sweepEvery)): //nolint:forbidigo // waiting is what a queue does
@@ -410,20 +412,28 @@ func (q *Queue) launch(l *lane, it *item) {
 	q.work.Go(func() { q.attempt(l, it) })
 }
 
-// sweep makes entries due whose time is over although others are before them.
-func (q *Queue) sweep(now time.Time) {
+// sweep makes entries due whose time is over although others are before them. It
+// leaves half of the places that are free, and reports whether that was all of them.
+func (q *Queue) sweep(now time.Time) (all bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.stopping {
-		return
+		return true
 	}
+	places := (q.free() + 1) / 2
+	all = true
 	for _, l := range q.lanes {
 		for _, it := range l.items {
-			if it.busy || now.Before(it.ref.Expires) || q.inFlight >= q.options.MaxInFlight {
-				continue
+			switch {
+			case it.busy || now.Before(it.ref.Expires):
+			case places == 0:
+				all = false
+			default:
+				places--
+				q.launch(l, it)
 			}
-			q.launch(l, it)
 		}
 		q.reschedule(l)
 	}
+	return all
 }

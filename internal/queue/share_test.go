@@ -79,6 +79,45 @@ func TestOneLimitLeavesPlacesToOthers(t *testing.T) {
 	}
 }
 
+// Entries whose time is over are given up at once, however many they are, and make
+// room.
+func TestExpiredEntriesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.policy.TTL, b.policy.KeyShare = time.Minute, 100
+		b.take = func(*queue.Ref, time.Time) (queue.Permit, error) {
+			return queue.Permit{RetryAfter: time.Hour, Own: true}, nil
+		}
+		for range 600 {
+			b.accept("a")
+		}
+		time.Sleep(time.Minute + 6*time.Second)
+		if s := b.stats(); s.Dead != 600 || s.Entries != 0 {
+			t.Errorf("%d dead, %d pending", s.Dead, s.Entries)
+		}
+		b.close()
+	})
+}
+
+// What is taken only while an entry is under way is taken when its turn has come; an
+// entry that does not get it gives back the rest and is sent later.
+func TestTurnsWithoutAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		entered := 0
+		b.take = func(*queue.Ref, time.Time) (queue.Permit, error) {
+			return queue.Permit{Allowed: true, Delay: time.Minute, Enter: func() bool { entered++; return entered == 2 }}, nil
+		}
+		b.accept("a1")
+		time.Sleep(time.Hour)
+		b.want("2m0s a1")
+		b.close()
+		if b.taken != 2 || b.undone != 1 || b.released != 2 {
+			t.Errorf("%d taken, %d undone, %d released", b.taken, b.undone, b.released)
+		}
+	})
+}
+
 // An attempt that waits for its turn when the queue stops takes nothing.
 func TestTurnsEndWithTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

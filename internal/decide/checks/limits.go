@@ -91,6 +91,29 @@ func (l *Limits[R]) Keep(ops []headgate.Op, decisions func(i int) *headgate.Deci
 	return kept
 }
 
+// Enter takes again, when the turn of what was admitted has come, what ops had taken
+// of limits of headgate.Concurrent and was released for the time of waiting: who
+// waits is not under way. A refusal is the answer then, and undo is called before the
+// decisions say so.
+func (l *Limits[R]) Enter(ctx context.Context, ops []headgate.Op, decision func(i int) *headgate.Decision, undo func()) (headgate.Decision, error) {
+	var again []headgate.Op
+	var of []*headgate.Decision
+	for i := range ops {
+		if d := decision(i); d.Lease != 0 {
+			again, of = append(again, ops[i]), append(of, d)
+		}
+	}
+	out := make([]headgate.Decision, len(again))
+	tightest, err := l.Limiter.AllowAll(ctx, again, out)
+	if !tightest.Allowed {
+		undo()
+	}
+	for i := range of {
+		*of[i] = out[i]
+	}
+	return tightest, err
+}
+
 // Release gives leases back. Who asked may be gone; the places are free all the same.
 func Release(ctx context.Context, leases []*headgate.Lease, failed func(error)) {
 	for _, l := range leases {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/headgate/headgate/internal/rules"
@@ -52,4 +53,28 @@ func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at in
 	d.run(ctx)
 	d.conclude(&v, 0, 0)
 	return v, d.failure
+}
+
+// Enter takes again, when the turn of an admitted request has come, the places of
+// limits of what is under way that v had taken, and that were released for the time
+// of its waiting: who waits is not under way. The answer is about them alone. If it
+// is a refusal, what else v has taken is given back. It has to come before v is
+// released. No Observer is told. For the errors see [Engine.Decide].
+func (e *Engine) Enter(ctx context.Context, v *Verdict, at int64) (entered Verdict, err error) {
+	d := e.begin("", at)
+	d.about(&Query{Cost: 1})
+	d.known, entered.deciding = true, d
+	for _, r := range v.Results() {
+		if r.Decision.Lease != 0 {
+			d.results = append(d.results, Result{Rule: r.Rule, Key: r.Key, Enforced: r.Enforced, role: r.role, step: r.role, cost: r.cost})
+			d.todo |= 1 << r.role
+		}
+	}
+	d.run(ctx)
+	d.conclude(&entered, 0, 0)
+	err = d.failure
+	if !entered.Allowed {
+		err = errors.Join(err, e.Undo(context.WithoutCancel(ctx), v, at))
+	}
+	return entered, err
 }

@@ -209,10 +209,10 @@ func (p *Proxy) pretend(w http.ResponseWriter, x *exchange, v *engine.Verdict) {
 		latency = look.latency(r.Method, rand.IntN)
 	}
 	latency += turn(v)
-	if left := latency - p.options.Clock().Sub(x.at); left > 0 && p.room.enter() {
+	if left := latency - p.options.Clock().Sub(x.at); left > 0 && p.room.pretend() {
 		// Cut short, the answer is all the same: nothing else would be like it.
 		_ = p.room.stay(r.Context(), left, p.options.Clock)
-		p.room.leave()
+		p.room.pretended()
 	}
 	as := verdict.Refusal(v, x.policies, x.dialect)
 	if options := look.dress(w.Header(), r); options != nil {

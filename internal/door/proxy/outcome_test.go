@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -144,6 +145,52 @@ func TestTwoStages(t *testing.T) {
 	}
 }
 
+// Who waits for its turn is not under way: it has no place of a limit of what is, and
+// one that finds none when its turn has come is refused and has taken nothing.
+func TestWhoWaitsHoldsNoPlace(t *testing.T) {
+	const text = `
+domain: api
+limits:
+  - {name: all, concurrency: 1, lease: 1m}
+  - {name: smooth, key: ["header:X-Client"], rate: 1/second, burst: 9, algorithm: leaky_bucket, on_limit: delay}
+  - {name: daily, key: ["header:X-Client"], rate: 100/day}
+`
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, text, memory.New(memory.WithClock(time.Now)), func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/slow" {
+				time.Sleep(10 * time.Second)
+			}
+			return ok(r)
+		})
+		begin := time.Now()
+		ask := func(path, client string) chan string {
+			answered := make(chan string, 1)
+			go func() {
+				w := httptest.NewRecorder()
+				p.ServeHTTP(w, request(t.Context(), "GET", path, "X-Client", client))
+				answered <- strconv.Itoa(w.Code) + " at " + time.Since(begin).String() + " " + regexp.MustCompile(`"daily";r=\d+`).FindString(w.Header().Get("RateLimit"))
+			}()
+			synctest.Wait()
+			return answered
+		}
+		want := func(answered chan string, want string) {
+			t.Helper()
+			if got := <-answered; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+		want(ask("/", "a"), `200 at 0s "daily";r=99`)
+		waits := ask("/", "a")
+		want(ask("/", "b"), `200 at 0s "daily";r=99`) // the place is free
+		want(waits, `200 at 1s "daily";r=98`)
+		waits = ask("/", "a")
+		slow := ask("/slow", "c")
+		want(waits, "429 at 2s ")
+		want(slow, `200 at 11s "daily";r=99`)
+		want(ask("/", "a"), `200 at 11s "daily";r=97`)
+	})
+}
+
 // The room is bounded: who finds it full is told to come back, and takes
 // nothing.
 func TestWaitingRoomIsBounded(t *testing.T) {
@@ -168,6 +215,39 @@ func TestWaitingRoomIsBounded(t *testing.T) {
 		}
 		if begin := time.Now(); ask().Code != 200 || time.Since(begin) != time.Second {
 			t.Errorf("the next waited %s; the refused ones took places", time.Since(begin))
+		}
+	})
+}
+
+// Who is banned in secret and waits for its answer takes half of the room at most.
+func TestBannedLeaveRoomToWait(t *testing.T) {
+	const text = `
+domain: api
+limits:
+  - {name: banned, match: {headers: {X-Client: bad}}, rate: 0/second, on_limit: {action: shadow_ban, latency: 20s}}
+  - {name: smooth, match: {headers: {X-Client: good}}, rate: 1/second, burst: 9, algorithm: leaky_bucket, on_limit: delay}
+`
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, text, memory.New(memory.WithClock(time.Now)), ok, func(o *proxy.Options) { o.MaxWaiting = 4 })
+		ask := func(client string) int {
+			w := httptest.NewRecorder()
+			p.ServeHTTP(w, request(t.Context(), "GET", "/", "X-Client", client))
+			return w.Code
+		}
+		for range 10 {
+			go ask("bad")
+		}
+		synctest.Wait()
+		ask("good")
+		if got := p.Waiting(); got != 2 {
+			t.Errorf("%d of the banned wait, want 2", got)
+		}
+		if got := ask("good"); got != 200 {
+			t.Errorf("one that waits a second: %d", got)
+		}
+		time.Sleep(time.Minute)
+		if got := p.Waiting(); got != 0 {
+			t.Errorf("%d wait in the end", got)
 		}
 	})
 }

@@ -183,7 +183,7 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 	defer v.Release()
 	// Ended also when httputil panics, and held while a tunnel is open.
 	hold := p.hold(r.Context(), &v)
-	defer hold.End()
+	defer func() { hold.End() }()
 	if !v.Allowed {
 		p.overLimit(w, x, &v)
 		return
@@ -201,10 +201,14 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 		return
 	}
 	if v.Delay > 0 {
+		hold.End() // who waits is not under way
 		if !p.wait(w, r, &v) {
 			return
 		}
 		x.at = x.at.Add(v.Delay)
+		if hold != nil && !p.enter(w, x, &v, &hold) {
+			return
+		}
 	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		// Otherwise net/http waits for the end of the request before it sends
@@ -216,6 +220,21 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 		return
 	}
 	p.forward(w, r, x)
+}
+
+// enter takes places again for a request whose turn has come, or answers it as the
+// limit that has none says.
+func (p *Proxy) enter(w http.ResponseWriter, x *exchange, v *engine.Verdict, hold **engine.Hold) bool {
+	ctx, at := x.in.Context(), p.options.Clock().UnixMicro()
+	entered, err := p.options.Engine.Enter(ctx, v, at)
+	defer entered.Release()
+	verdict.Report(ctx, p.options.Logger, p.options.Domain(), err)
+	if *hold = p.hold(ctx, &entered); entered.Allowed {
+		return true
+	}
+	x.policies = verdict.Policies(x.policies[:0], entered.Results(), at)
+	p.overLimit(w, x, &entered)
+	return false
 }
 
 // forward passes r on, and its answer back.

@@ -21,6 +21,7 @@ const defaultWaiting = 10_000
 type waitingRoom struct {
 	most    int64
 	waiting atomic.Int64
+	banned  atomic.Int64 // of these
 
 	once    sync.Once
 	closing chan struct{} // closed when this process stops
@@ -44,6 +45,21 @@ func (r *waitingRoom) enter() bool {
 }
 
 func (r *waitingRoom) leave() { r.waiting.Add(-1) }
+
+// pretend is enter for an answer to somebody banned. They have half of the room.
+func (r *waitingRoom) pretend() bool {
+	if r.banned.Add(1) > r.most/2 || !r.enter() {
+		r.banned.Add(-1)
+		return false
+	}
+	return true
+}
+
+// pretended is leave after pretend.
+func (r *waitingRoom) pretended() {
+	r.banned.Add(-1)
+	r.leave()
+}
 
 // stay waits for d. It reports false, at once when that is known, if the client
 // goes away before or this process stops.

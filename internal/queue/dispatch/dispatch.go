@@ -211,7 +211,20 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 			v.Release()
 		}
 		settle := func(told queue.Answer, err error) { d.Sender().SettleDelivery(ctx, &v, told, err) }
-		return queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Settle: settle, Done: done}, nil
+		p := queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Settle: settle, Done: done}
+		if v.Delay > 0 && hold != nil {
+			hold.End() // who waits is not under way
+			p.Enter = func() bool {
+				entered, err := d.Engine.Enter(ctx, &v, d.Clock().UnixMicro())
+				defer entered.Release()
+				if err != nil {
+					d.Logger.Debug("no place for a queued request whose turn has come", "err", err)
+				}
+				hold = d.Engine.Hold(ctx, &entered, engine.HoldOptions{Clock: d.Clock})
+				return entered.Allowed
+			}
+		}
+		return p, nil
 	}
 	p := queue.Permit{RetryAfter: v.Decision.RetryAfter}
 	if by := v.Refuser(); by != nil {
