@@ -22,7 +22,49 @@ import (
 	"github.com/headgate/headgate/internal/transport/overload"
 )
 
-// Process is what a door gets from the process.
+// Process is what a door gets from the process: everything that it needs to answer a
+// request, and nothing that it could break for others. A door reads no file of rules,
+// opens no store and no listener, and knows no other door.
+//
+// Each door gets a Process of its own, a copy whose Name, Settings and bounds are the
+// door's. It may keep the pointer; nobody writes to it afterwards.
+//
+// A door lives like this.
+//
+//  1. New of package serving goes through the list and asks each door that is open in
+//     the configuration for what can be wrong before anything happens: CheckFiles.
+//  2. Listen divides file descriptors among the doors, by their connections and by
+//     their Claims, and opens all addresses. A claim is for what a door opens besides
+//     the connections of its callers, such as those to its upstreams. Part says later
+//     how many it got.
+//  3. Door.Open makes the Server. Doors are opened one after another in the order of
+//     the list, before any of them serves. By then the rules are loaded and the Engine
+//     works, so Open may decide, but it must not wait for requests. What Open begins,
+//     Shutdown has to end: after an error of a later door, Shutdown is called without
+//     Serve.
+//  4. Serve runs in a goroutine of its own and gets a listener that bounds and encrypts
+//     connections already. An error that Serve returns stops the process. On the
+//     shared port the listener is a part of another.
+//  5. Drain, for a Server that has it, says that Shutdown comes soon: no more
+//     connections are accepted, and requests still are. Shutdown ends the requests, in
+//     the time that its context leaves them. Close, for a Server that has it, comes
+//     last, when Serve has returned. All doors are drained at once, then all are shut
+//     down at once.
+//
+// All functions and fields of a Process may be used by any number of goroutines at any
+// time, from Open to the end of Shutdown: the requests of a door run side by side, and
+// the other doors too. Rules change meanwhile, so a door asks for what depends on them
+// each time and keeps no answer: Domain, Queue (nil until a rule queues) and
+// Engine.Rules. In the same way the process calls Collect, SetServing, Descriptors and
+// Reload of a Server while it serves, from goroutines of its own.
+//
+// Some things belong to several doors: Envoy's service answers over gRPC and over HTTP,
+// and both have to share one bound of memory and one set of metrics. Neither door knows
+// the other, so each asks for the service by [Once], and the first that does builds it.
+// Once holds a lock while it builds; what builds must not ask Once again. Metrics of
+// one door need nothing of this: a Server that is a prometheus.Collector is registered
+// by the process. Register is for metrics of what is shared. It panics if they are
+// there already, so it belongs into the function that Once calls.
 type Process struct {
 	// Name is the door's own, Settings what it has like all others, and Config
 	// all there is.

@@ -1,0 +1,429 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/base/lifetime"
+	"github.com/headgate/headgate/internal/config"
+	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
+	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/queue/dispatch"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/store/memory"
+)
+
+// sender is a door that sends what is queued to a backend which the test plays.
+type sender struct {
+	begin time.Time
+
+	mu      sync.Mutex
+	answer  func(uri string) (queue.Answer, error)
+	sent    []string // "after uri", in whole seconds: pauses are a little random
+	settled []string // "status rule"
+}
+
+func (*sender) SetQueue(*queue.Queue) {}
+
+func (s *sender) Deliver(_ context.Context, e *queue.Entry, _ int64) (queue.Answer, error) {
+	s.mu.Lock()
+	s.sent = append(s.sent, fmt.Sprint(time.Since(s.begin).Truncate(time.Second), " ", e.URI))
+	answer := s.answer
+	s.mu.Unlock()
+	if answer != nil {
+		return answer(e.URI)
+	}
+	return queue.Answer{Status: http.StatusOK}, nil
+}
+
+func (s *sender) SettleDelivery(_ context.Context, v *engine.Verdict, told queue.Answer, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := "no rule"
+	if v.Rule != nil {
+		name = v.Rule.Name
+	}
+	s.settled = append(s.settled, fmt.Sprint(told.Status, " ", name))
+}
+
+func (s *sender) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.sent)
+}
+
+// unreachable is a store that cannot be asked at times.
+type unreachable struct {
+	headgate.Store
+
+	away atomic.Bool
+}
+
+func (u *unreachable) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	if u.away.Load() {
+		return headgate.ErrUnavailable
+	}
+	return u.Store.Do(ctx, ops, out, mode)
+}
+
+func (u *unreachable) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	if u.away.Load() {
+		return headgate.Decision{}, headgate.ErrUnavailable
+	}
+	return u.Store.Take(ctx, op)
+}
+
+// bench is a Dispatcher with an engine, a queue in a file and a backend.
+type bench struct {
+	*dispatch.Dispatcher
+	*sender
+	t      *testing.T
+	engine *engine.Engine
+	store  *unreachable
+	rules  *rules.Ruleset
+	life   lifetime.Lifetime
+}
+
+func parse(t testing.TB, limits string) *rules.Ruleset {
+	t.Helper()
+	rs, problems := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n" + limits)})
+	if rs == nil {
+		t.Fatal(problems)
+	}
+	return rs
+}
+
+// newBench opens and starts a queue under some rules. It belongs into a bubble.
+func newBench(t *testing.T, limits string) *bench {
+	t.Helper()
+	b := &bench{t: t, sender: &sender{begin: time.Now()}, rules: parse(t, limits)}
+	b.store = &unreachable{Store: memory.New(memory.WithClock(time.Now))}
+	b.engine = engine.New(b.store, b.rules)
+	b.Dispatcher = dispatch.New(dispatch.Options{
+		Config: &config.Config{}, File: filepath.Join(t.TempDir(), "queue"), Engine: b.engine,
+		Sends: func() bool { return true }, Sender: func() door.QueueSender { return b.sender },
+		Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Life: &b.life,
+	})
+	if err := b.Open(b.rules); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.end)
+	b.Start()
+	b.Start() // the second does nothing
+	return b
+}
+
+// end closes the queue, as a process does.
+func (b *bench) end() {
+	b.t.Helper()
+	b.Drain()
+	if err := b.Close(context.Background()); err != nil {
+		b.t.Error(err)
+	}
+	b.life.End()
+}
+
+// accept queues entries, each named by its user and a number such as a1. The first of
+// the rules queues; all of them have to let an entry through.
+func (b *bench) accept(names ...string) {
+	b.t.Helper()
+	for _, name := range names {
+		e := &queue.Entry{ID: queue.NewID(), Domain: "d", Method: http.MethodPost, URI: name, Accepted: time.Now(), Expires: time.Now().Add(time.Hour)}
+		for i, r := range b.rules.Rules() {
+			parts := make([]rules.KeyPart, 0, 1)
+			if len(r.Key) > 0 {
+				parts = append(parts, rules.KeyPart{Value: name[:1]})
+			}
+			key, err := r.ComposeKey(parts)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if i == 0 {
+				e.Rule, e.Scope, e.Key = r.Name, r.Scope, key
+			}
+			e.Claims = append(e.Claims, queue.Claim{Rule: r.Name, Key: key, Cost: r.Cost})
+		}
+		if _, err := b.Queue().Accept(b.t.Context(), e); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// after lets time pass and compares what was sent until then.
+func (b *bench) after(d time.Duration, want ...string) {
+	b.t.Helper()
+	time.Sleep(d)
+	synctest.Wait()
+	if got := b.list(); !slices.Equal(got, want) {
+		b.t.Errorf("after %s: sent %q, want %q", d, got, want)
+	}
+}
+
+const jobs = "  - {name: jobs, key: [user], rate: 1/minute, on_limit: {action: queue, retries: 2, backoff: 5s}}\n"
+
+// The entries of a key are sent in their order, as fast as the limit allows, and those
+// of another do not wait for them.
+func TestEntriesAreSentInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, jobs)
+		b.accept("a1", "a2")
+		b.after(time.Second, "0s a1")
+		b.accept("b1", "a3")
+		b.after(58*time.Second, "0s a1", "1s b1")
+		b.after(2*time.Second, "0s a1", "1s b1", "1m0s a2")
+		b.after(10*time.Minute, "0s a1", "1s b1", "1m0s a2", "2m0s a3")
+		if want := []string{"200 jobs", "200 jobs", "200 jobs", "200 jobs"}; !slices.Equal(b.settled, want) {
+			t.Errorf("settled %q, want %q", b.settled, want)
+		}
+	})
+}
+
+// However many entries of however many keys come, those of a key are sent at the
+// times at which its bucket has one, counted by hand, and in their order.
+func TestLanesAreBuckets(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 12 {
+		rate := 1 + r.IntN(4)
+		var names []string
+		want, counts := map[string][]string{}, map[string]int{}
+		for i := range 1 + r.IntN(12) {
+			user := string(rune('a' + r.IntN(3)))
+			names = append(names, fmt.Sprint(user, i))
+			at := max(0, counts[user]-rate+1) * 60 / rate // the burst at once, then one by one
+			counts[user]++
+			want[user] = append(want[user], fmt.Sprint(time.Duration(at)*time.Second, " ", names[i]))
+		}
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, fmt.Sprintf("  - {name: jobs, key: [user], rate: %d/minute, on_limit: queue}\n", rate))
+			b.accept(names...)
+			time.Sleep(20 * time.Minute)
+			synctest.Wait()
+			got := map[string][]string{}
+			for _, one := range b.list() {
+				_, uri, _ := strings.Cut(one, " ")
+				got[uri[:1]] = append(got[uri[:1]], one)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%d a minute: sent %v, want %v", rate, got, want)
+			}
+		})
+	}
+}
+
+// What the backend does not take is tried again, as the rule says; each try has to
+// pass the limit. Nothing of its key goes before it.
+func TestRetriesPassTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, strings.Replace(jobs, "1/minute", "2/minute", 1))
+		b.answer = func(uri string) (queue.Answer, error) {
+			if uri == "a1" {
+				return queue.Answer{}, errors.New("connection refused")
+			}
+			return queue.Answer{Status: http.StatusOK}, nil
+		}
+		b.accept("a1", "a2")
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		got := b.list()
+		if len(got) == 4 && slices.Contains([]string{"2s a1", "3s a1", "4s a1", "5s a1"}, got[1]) {
+			got[1] = "later" // the pause is half random
+		}
+		if want := []string{"0s a1", "later", "30s a1", "1m0s a2"}; !slices.Equal(got, want) {
+			t.Errorf("sent %q, want %q", got, want)
+		}
+		stats, err := b.Queue().Stats(t.Context())
+		if err != nil || len(stats) != 1 || stats[0].Dead != 1 || stats[0].Entries != 0 {
+			t.Errorf("%+v, %v, want one dead letter", stats, err)
+		}
+	})
+}
+
+// All limits have to let an entry through, also one that counts all together; where
+// that refuses, the lanes take turns.
+func TestOtherLimitsHoldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, jobs+"  - {name: all, rate: 1/10s}\n")
+		b.accept("a1", "a2", "b1", "c1")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		var got []string
+		for _, one := range b.list() {
+			after, uri, _ := strings.Cut(one, " ")
+			d, err := time.ParseDuration(after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprint(d.Truncate(5*time.Second), " ", uri)) // the lanes come back at times of their own
+		}
+		one, other := []string{"0s a1", "10s b1", "20s c1", "1m0s a2"}, []string{"0s a1", "10s c1", "20s b1", "1m0s a2"}
+		if !slices.Equal(got, one) && !slices.Equal(got, other) {
+			t.Errorf("sent %q, want %q or %q", got, one, other)
+		}
+	})
+}
+
+// A place among those in progress is free when an answer has come: the next entry is
+// sent soon after, although nobody knew when.
+func TestPlacesAreFreedByAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, strings.Replace(jobs, "1/minute", "9/minute", 1)+"  - {name: at-once, concurrency: 1, lease: 1h}\n")
+		b.answer = func(string) (queue.Answer, error) {
+			time.Sleep(1100 * time.Millisecond)
+			return queue.Answer{Status: http.StatusOK}, nil
+		}
+		b.accept("a1", "b1")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := b.list(); len(got) != 2 || got[0] != "0s a1" || got[1] != "1s b1" && got[1] != "2s b1" {
+			t.Errorf("sent %q, want b1 a moment after the answer to a1", got)
+		}
+	})
+}
+
+// While the store cannot be asked nothing is sent, and nothing is lost.
+func TestNothingIsSentWithoutTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, jobs)
+		b.store.away.Store(true)
+		b.accept("a1")
+		b.after(5 * time.Minute)
+		b.store.away.Store(false)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if got := b.list(); len(got) != 1 || !strings.HasSuffix(got[0], " a1") {
+			t.Errorf("sent %q, want a1 once", got)
+		}
+	})
+}
+
+// A rule that has gone limits nothing, and what it queued is sent.
+func TestRulesThatHaveGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, jobs)
+		b.accept("a1", "a2", "a3")
+		b.after(time.Second, "0s a1")
+		b.engine.SetRules(parse(t, "  - {name: other, rate: 1/minute}\n"))
+		b.after(time.Hour, "0s a1", "1m0s a2", "1m0s a3")
+		if got := b.Queue().Policy("d", "jobs"); got != queue.DefaultPolicy() {
+			t.Errorf("%+v, want the default", got)
+		}
+	})
+}
+
+// The policy of a queue is what its rule says. Where all have one key, that may have
+// all of the room.
+func TestPolicyIsTheRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, "  - {name: keyed, key: [user], rate: 1/s, on_limit: {action: queue, max_entries: 5, max_bytes: 6, max_body: 7, key_share: 20%, "+
+			"ttl: 8s, retries: 9, backoff: 1s..3s, concurrency: 4, timeout: 10s, keep: 11s, keep_response: 12}}\n"+
+			"  - {name: common, rate: 1/s, on_limit: queue}\n")
+		want := queue.Policy{
+			MaxEntries: 5, MaxBytes: 6, MaxBody: 7, KeyShare: 20, TTL: 8 * time.Second, Retries: 9, BackoffLeast: time.Second, BackoffMost: 3 * time.Second,
+			Concurrency: 4, Timeout: 10 * time.Second, Keep: 11 * time.Second, KeepResponse: 12,
+		}
+		if got := b.Queue().Policy("d", "keyed"); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		if got := b.Queue().Policy("d", "common").KeyShare; got != 100 {
+			t.Errorf("without a key it may have %d%%, want all", got)
+		}
+	})
+}
+
+// A queue is opened where a rule needs one, or something is left of the last run, and
+// where it can be kept.
+func TestWhereAQueueIsOpened(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	left, none := filepath.Join(dir, "left"), filepath.Join(dir, "none")
+	const plain = "  - {name: plain, rate: 1/s}\n"
+	for _, row := range []struct {
+		name, limits, file, path string
+		mute                     bool // no door sends
+		open                     bool
+		want                     string // of the error
+	}{
+		{name: "a rule queues", limits: jobs, file: left, open: true},
+		{name: "something is left", limits: plain, file: left, open: true},
+		{name: "nothing to queue", limits: plain, file: none},
+		{name: "nothing to queue, and no file", limits: plain},
+		{name: "a file that the operator names", limits: plain, path: filepath.Join(dir, "named"), open: true},
+		{name: "no door sends", limits: jobs, file: left, mute: true},
+		{name: "nowhere", limits: jobs, want: `r.yaml:3:5: the rule "jobs" queues requests, and there is nowhere to keep them`},
+		{name: "a path below a file", limits: jobs, path: filepath.Join(left, "queue"), want: "queue.path"},
+	} {
+		var life lifetime.Lifetime
+		d := dispatch.New(dispatch.Options{
+			Config: &config.Config{Queue: config.Queue{Path: row.path}}, File: row.file, Engine: engine.New(memory.New(), parse(t, row.limits)),
+			Sends: func() bool { return !row.mute }, Sender: func() door.QueueSender { return nil },
+			Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Life: &life,
+		})
+		err := d.Open(parse(t, row.limits))
+		var source *config.SourceError
+		if (err == nil) != (row.want == "") || err != nil && (!errors.As(err, &source) || !strings.Contains(err.Error(), row.want)) || (d.Queue() != nil) != row.open {
+			t.Errorf("%s: %v, open: %v", row.name, err, d.Queue() != nil)
+		}
+		d.Start() // without a sender: nothing
+		life.End()
+		if d.Queue() != nil {
+			t.Errorf("%s: still open at the end", row.name)
+		}
+	}
+	if _, err := os.Stat(none); err == nil {
+		t.Error("a file that nobody needs was made")
+	}
+}
+
+// The metrics tell of each queue how much waits and what came of it.
+func TestDescribe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, jobs)
+		b.accept("a1", "a2", "a3")
+		b.after(time.Second, "0s a1")
+		asked := &metrics.Asked{}
+		b.Describe(asked)
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(asked)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				name := strings.TrimPrefix(f.GetName(), "headgate_queue_")
+				for _, l := range m.GetLabel() {
+					name += " " + l.GetValue()
+				}
+				got[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+		for name, want := range map[string]float64{
+			"depth d jobs": 2, "oldest_seconds d jobs": 1, "dead d jobs": 0, "in_flight d jobs": 0, "accepted_total d new jobs": 3,
+			"accepted_total d full jobs": 0, "accepted_total d repeated jobs": 0, "delivered_total d jobs": 1, "failed_total d jobs": 0, "dead_total d jobs": 0,
+		} {
+			if n, ok := got[name]; !ok || n != want {
+				t.Errorf("%s is %v, want %v: %v", name, n, want, got)
+			}
+		}
+	})
+}
