@@ -60,9 +60,9 @@ type Rule struct {
 	// those of others, and share is the mark of the limit that this is a share
 	// of; see Mark.
 	name    string
-	problem problem
 	mark    uint64
 	share   uint64
+	problem problem
 }
 
 // Most returns the largest cost that could ever pass.

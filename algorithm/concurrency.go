@@ -77,7 +77,7 @@ func leaseAdd(r *headgate.Rule, s *State, now, n int64) {
 	if live > 2*r.Limit+64 {
 		at, count, _ := logEntry(s.Words, s.V[3])
 		s.Words, s.V[0] = s.Words[:s.V[3]], s.V[0]-count
-		leaseAppend(s, at, n+count)
+		logAppend(s, at, n+count)
 		return
 	}
 	leasePut(s, max(now, s.V[2]+1), n)
@@ -91,17 +91,7 @@ func leasePut(s *State, at, n int64) {
 		logCompact(s)
 	}
 	s.V[2] = at
-	leaseAppend(s, at, n)
-}
-
-func leaseAppend(s *State, at, n int64) {
-	s.V[0] += n
-	s.V[3] = int64(len(s.Words))
-	if n >= logLong {
-		s.Words = append(s.Words, at<<logShift|logLong, n)
-	} else {
-		s.Words = append(s.Words, at<<logShift|n)
-	}
+	logAppend(s, at, n)
 }
 
 // leaseEnd takes n out of the entry of that time, which is there and holds at

@@ -85,8 +85,14 @@ func logAdd(r *headgate.Rule, s *State, now, n int64) {
 			logCompact(s)
 		}
 	}
+	s.V[2] = at
+	logAppend(s, at, n)
+}
+
+// logAppend adds an entry, which is the newest.
+func logAppend(s *State, at, n int64) {
 	s.V[0] += n
-	s.V[2], s.V[3] = at, int64(len(s.Words))
+	s.V[3] = int64(len(s.Words))
 	if n >= logLong {
 		s.Words = append(s.Words, at<<logShift|logLong, n)
 	} else {

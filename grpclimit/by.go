@@ -90,14 +90,9 @@ func ByMetadata(key string) By {
 // :authority.
 func isKey(key string) bool {
 	key = strings.TrimPrefix(key, ":")
-	for i := range len(key) {
-		c := key[i]
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' {
-			continue
-		}
-		return false
-	}
-	return key != ""
+	return key != "" && strings.IndexFunc(key, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
+	}) < 0
 }
 
 // ByMethod counts by the full name of the method.

@@ -156,8 +156,12 @@ func timesOf(r *headgate.Rule, res *algorithm.Result, now int64) times {
 	return t
 }
 
-// pack makes the slot of a state without list or credit, if a codec holds it.
-func pack(a headgate.Algorithm, id identity, v *[4]int64, t times) (slot, bool) {
+// pack makes the slot of a state, if a codec holds it: none holds a list or credit.
+func pack(a headgate.Algorithm, id identity, st *algorithm.State, t times) (slot, bool) {
+	if st.Words != nil || st.Credit != 0 {
+		return slot{}, false
+	}
+	v := &st.V
 	v0, v1, v2, v3 := uint64(v[0]), uint64(v[1]), uint64(v[2]), uint64(v[3])
 	s := slot{tag: id.tag, c: id.extra << extraShift}
 	if v1 > timeMask {

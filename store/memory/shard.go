@@ -111,10 +111,7 @@ func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, 
 		return
 	}
 	was, id := p.rank(), p.identity()
-	packed, ok := slot{}, false
-	if st.Words == nil && st.Credit == 0 {
-		packed, ok = pack(r.Algorithm, id, &st.V, t)
-	}
+	packed, ok := pack(r.Algorithm, id, st, t)
 	switch {
 	case ok && p.codec() == codecRecord:
 		s.bytes.Add(-h.records.free(p))
@@ -141,10 +138,7 @@ func (h *shard) write(s *Store, p *slot, r *headgate.Rule, st *algorithm.State, 
 //
 //nolint:revive // the hot path: arguments stay in registers, a struct would not
 func (h *shard) create(s *Store, id identity, r *headgate.Rule, st *algorithm.State, t times, now int64) {
-	packed, ok := slot{}, false
-	if st.Words == nil && st.Credit == 0 {
-		packed, ok = pack(r.Algorithm, id, &st.V, t)
-	}
+	packed, ok := pack(r.Algorithm, id, st, t)
 	if !ok {
 		index, bytes := h.records.add(r.Algorithm, st)
 		s.bytes.Add(bytes)

@@ -2,6 +2,7 @@ package jwt
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -125,11 +126,8 @@ func decode(name, text string) ([]byte, error) {
 
 func (j *jwk) rsa() (any, error) {
 	n, err := decode("n", j.N)
-	if err != nil {
-		return nil, err
-	}
-	e, err := decode("e", j.E)
-	if err != nil {
+	e, also := decode("e", j.E)
+	if err = cmp.Or(err, also); err != nil {
 		return nil, err
 	}
 	if e = bytes.TrimLeft(e, "\x00"); len(e) > 4 || len(n) > maxRSA/8+1 {
@@ -155,11 +153,8 @@ func (j *jwk) ec() (any, error) {
 		return nil, fmt.Errorf("unknown curve %q", j.Crv)
 	}
 	x, err := decode("x", j.X)
-	if err != nil {
-		return nil, err
-	}
-	y, err := decode("y", j.Y)
-	if err != nil {
+	y, also := decode("y", j.Y)
+	if err = cmp.Or(err, also); err != nil {
 		return nil, err
 	}
 	size := (curve.Params().BitSize + 7) / 8

@@ -50,14 +50,7 @@ func SameField(name, want string) bool {
 		return false
 	}
 	for i := range len(name) {
-		a, b := fold(name[i]), fold(want[i])
-		if a == '-' {
-			a = '_'
-		}
-		if b == '-' {
-			b = '_'
-		}
-		if a != b {
+		if fold(name[i]) != fold(want[i]) {
 			return false
 		}
 	}
@@ -78,7 +71,7 @@ func fold(c byte) byte {
 	switch {
 	case c >= 'A' && c <= 'Z':
 		return c | 0x20
-	case c == '.', c == ' ', c == '[':
+	case c == '.', c == ' ', c == '[', c == '-':
 		return '_'
 	}
 	return c
