@@ -255,21 +255,10 @@ func gcd(a, b int64) int64 {
 
 // nominal returns the usual length of a calendar window in microseconds.
 func nominal(u CalendarUnit) int64 {
-	const day = 24 * int64(time.Hour/time.Microsecond)
-	switch u {
-	case Minute:
-		return int64(time.Minute / time.Microsecond)
-	case Hour:
-		return int64(time.Hour / time.Microsecond)
-	case Day:
-		return day
-	case Week:
-		return 7 * day
-	case Month:
-		return 30 * day
-	case Year:
-		return 365 * day
-	case NoCalendar:
+	const minute = int64(time.Minute / time.Microsecond)
+	const day = 24 * 60 * minute
+	if u > Year {
+		return 0
 	}
-	return 0
+	return [...]int64{Minute: minute, Hour: 60 * minute, Day: day, Week: 7 * day, Month: 30 * day, Year: 365 * day}[u]
 }

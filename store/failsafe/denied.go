@@ -109,12 +109,7 @@ func remembers(op *headgate.Op) bool {
 
 // gives reports whether op may let a refused key pass earlier.
 func gives(op *headgate.Op) bool {
-	switch op.Kind {
-	case headgate.Refund, headgate.Grant, headgate.Reset, headgate.Charge:
-		return true
-	default:
-		return false
-	}
+	return op.Kind == headgate.Refund || op.Kind == headgate.Grant || op.Kind == headgate.Reset || op.Kind == headgate.Charge
 }
 
 // lookup answers op if it is known to be refused. It must be called before the

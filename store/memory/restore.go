@@ -128,18 +128,12 @@ func begins(a headgate.Algorithm, st *algorithm.State) int64 {
 // most that it may be.
 func windowLength(code int64) int64 {
 	const hour = 3_600_000_000
-	switch headgate.CalendarUnit(min(code, int64(headgate.Year)+1)) {
-	case headgate.Minute, headgate.Hour:
-		return hour
-	case headgate.Day:
-		return 25 * hour
-	case headgate.Week:
-		return (7*24 + 1) * hour
-	case headgate.Month:
-		return (31*24 + 1) * hour
-	case headgate.Year:
-		return 366 * 24 * hour
-	case headgate.NoCalendar:
+	most := [...]int64{
+		headgate.Minute: hour, headgate.Hour: hour, headgate.Day: 25 * hour, headgate.Week: (7*24 + 1) * hour,
+		headgate.Month: (31*24 + 1) * hour, headgate.Year: 366 * 24 * hour,
+	}
+	if code > 0 && code < int64(len(most)) {
+		return most[code]
 	}
 	return code
 }

@@ -84,16 +84,11 @@ func (s *Store) parameters(r *headgate.Rule, guess int64) [6]int64 {
 // clampDuration converts d to microseconds as a step does, from 0 to 2^53-1.
 func clampDuration(kind headgate.Kind, d time.Duration) int64 {
 	us := max(int64(d/time.Microsecond), 0)
-	switch kind {
-	case headgate.Refund:
-		if d > 0 {
-			us = max(us, 1)
-		}
+	if kind == headgate.Refund && d > 0 {
+		us = max(us, 1)
+	}
+	if kind == headgate.Refund || kind == headgate.Grant {
 		return min(us, maxTime)
-	case headgate.Grant:
-		return min(us, maxTime)
-	case headgate.Take, headgate.TakeUpTo, headgate.Peek, headgate.Charge, headgate.Reset, headgate.Reserve,
-		headgate.Release, headgate.Renew:
 	}
 	return min(us, maxInteger)
 }

@@ -250,21 +250,26 @@ type follower struct {
 func follow(names []string, log *slog.Logger, read func() (*tls.Config, error)) (*follower, error) {
 	f := &follower{names: names, read: read, log: log}
 	f.seen = f.look()
-	return f, f.load("certificate in use")
+	about, err := f.load()
+	if len(about) > 0 {
+		f.log.Info("certificate in use", about...)
+	}
+	return f, err
 }
 
-// load reads the files, and logs of the certificate in them what is said.
-func (f *follower) load(said string) error {
+// load reads the files, and returns what the log says about the certificate in them;
+// nothing if there is none.
+func (f *follower) load() (about []any, err error) {
 	c, err := f.read()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f.now.Store(c)
-	if len(c.Certificates) > 0 && c.Certificates[0].Leaf != nil {
-		leaf := c.Certificates[0].Leaf
-		f.log.Info(said, "file", f.names[0], "names", strings.Join(leaf.DNSNames, " "), "expires", leaf.NotAfter)
+	if len(c.Certificates) == 0 || c.Certificates[0].Leaf == nil {
+		return nil, nil
 	}
-	return nil
+	leaf := c.Certificates[0].Leaf
+	return []any{"file", f.names[0], "names", strings.Join(leaf.DNSNames, " "), "expires", leaf.NotAfter}, nil
 }
 
 // current returns the configuration, made anew if the files have changed.
@@ -291,8 +296,12 @@ func (f *follower) Reload() error {
 
 // attempt needs f.mu to be held.
 func (f *follower) attempt() error {
-	err, before := f.load("certificate reloaded"), f.failure
+	before := f.failure
 	f.failure = ""
+	about, err := f.load()
+	if len(about) > 0 {
+		f.log.Info("certificate reloaded", about...)
+	}
 	if err != nil {
 		// Perhaps half of the files has been written, or they are wrong for
 		// good; that is said once.
