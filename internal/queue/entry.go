@@ -102,14 +102,9 @@ func mayName(field string) bool {
 		"x-cloud-trace-context":
 		return false
 	}
-	for _, begin := range []string{
+	return !slices.ContainsFunc([]string{
 		"accept-", "content-", "if-", "sec-", "x-forwarded-", "x-b3-", "uberctx-", "x-datadog-", "x-retry-", "retry-", "x-attempt-",
-	} {
-		if strings.HasPrefix(field, begin) {
-			return false
-		}
-	}
-	return true
+	}, func(begin string) bool { return strings.HasPrefix(field, begin) })
 }
 
 // Fingerprint is equal for requests that ask for the same, in the name of the

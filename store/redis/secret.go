@@ -67,7 +67,11 @@ func (k *Secrets) All(ctx context.Context) ([][]byte, error) {
 	if len(k.known) == 0 {
 		return nil, k.err
 	}
-	return k.list(), nil
+	good := make([][]byte, len(k.known))
+	for i, secret := range k.known {
+		good[i] = []byte(secret)
+	}
+	return good, nil
 }
 
 // Return writes what is known of the secrets back to the servers, where they
@@ -94,15 +98,6 @@ func (k *Secrets) Return(ctx context.Context) error {
 	k.asked, k.err, k.asking = time.Now(), err, nil //nolint:forbidigo // how often a server is asked
 	close(done)
 	return err
-}
-
-// list needs k.mu to be held.
-func (k *Secrets) list() [][]byte {
-	out := make([][]byte, len(k.known))
-	for i, secret := range k.known {
-		out[i] = []byte(secret)
-	}
-	return out
 }
 
 // exchange tells the servers what is known here and learns what is not.

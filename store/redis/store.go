@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -112,23 +113,10 @@ func greet(client rueidis.Client) error {
 // isRefusal reports whether err is a server's answer that waiting does not
 // mend.
 func isRefusal(err error) bool {
-	if err == nil {
-		return false
-	}
-	if errors.Is(err, ErrTooOld) {
-		return true
-	}
 	e, ok := rueidis.IsRedisErr(err)
-	if !ok {
-		return false
-	}
-	text := e.Error()
-	for _, code := range [...]string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR DB index"} {
-		if strings.HasPrefix(text, code) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, ErrTooOld) || ok && slices.ContainsFunc([]string{
+		"WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR DB index",
+	}, func(code string) bool { return strings.HasPrefix(e.Error(), code) })
 }
 
 // Ping returns nil if a server answers, for readiness checks, and otherwise an

@@ -101,9 +101,6 @@ func (s *Store) guess(op *headgate.Op) int64 {
 }
 
 func isNoScript(err error) bool {
-	if err == nil {
-		return false
-	}
 	e, ok := rueidis.IsRedisErr(err)
 	return ok && e.IsNoScript()
 }

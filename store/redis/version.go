@@ -86,10 +86,8 @@ func fieldOf(info, name string) string {
 // isAnswer reports whether err is what the server said, or what it said is not
 // what was expected.
 func isAnswer(err error) bool {
-	if _, ok := rueidis.IsRedisErr(err); ok {
-		return true
-	}
-	return rueidis.IsParseErr(err)
+	_, ok := rueidis.IsRedisErr(err)
+	return ok || rueidis.IsParseErr(err)
 }
 
 // Memory is how a server deals with its memory.

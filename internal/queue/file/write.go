@@ -125,12 +125,7 @@ func (s *Store) update(lot []*write) error {
 
 // isRefusal reports whether an error is about one change alone.
 func isRefusal(err error) bool {
-	for _, known := range []error{queue.ErrFull, queue.ErrConflict, queue.ErrNotFound} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrConflict) || errors.Is(err, queue.ErrNotFound)
 }
 
 // forgetResults removes results whose time is over.

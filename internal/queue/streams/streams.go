@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -349,15 +350,8 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 // try again is of no use: it has no memory or disk left, or we no permission.
 func isDefinite(err error) bool {
 	e, ok := rueidis.IsRedisErr(err)
-	if !ok {
-		return false
-	}
-	for _, code := range []string{"OOM", "MISCONF", "NOPERM", "NOAUTH", "WRONGPASS"} {
-		if strings.HasPrefix(e.Error(), code) {
-			return true
-		}
-	}
-	return false
+	return ok && slices.ContainsFunc([]string{"OOM", "MISCONF", "NOPERM", "NOAUTH", "WRONGPASS"},
+		func(code string) bool { return strings.HasPrefix(e.Error(), code) })
 }
 
 // put tries once.
