@@ -84,20 +84,16 @@ func (r *run) do() (float64, error) {
 
 // try runs the tests against each change.
 func (r *run) try(all []*mutant) {
-	next := make(chan *mutant)
+	busy := make(chan struct{}, r.workers)
 	var workers sync.WaitGroup
-	for range r.workers {
+	for _, m := range all {
+		busy <- struct{}{}
 		workers.Go(func() {
-			for m := range next {
-				_, err := r.test(m.id, r.seconds)
-				m.lives = err == nil
-			}
+			_, err := r.test(m.id, r.seconds)
+			m.lives = err == nil
+			<-busy
 		})
 	}
-	for _, m := range all {
-		next <- m
-	}
-	close(next)
 	workers.Wait()
 }
 

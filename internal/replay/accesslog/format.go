@@ -83,20 +83,13 @@ func compileBuiltin(b builtin) (*template, error) {
 	}
 	// What servers have appended to these formats since does not hurt.
 	t.another = b.name == "alb" || b.name == "combined"
-	switch b.name {
-	case "alb":
+	if b.name == "alb" {
 		t.logged = logsStart
 		for i := range t.steps {
 			if s := &t.steps[i]; s.slot == other {
 				s.place = place{}
 			}
 		}
-	case "combined":
-		t.logged = logsStart
-		last := &t.steps[len(t.steps)-1]
-		last.stop = `"`
-	case "traefik":
-		t.logged = logsStart
 	}
 	return t, nil
 }

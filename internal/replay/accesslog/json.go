@@ -51,12 +51,10 @@ func jsonNames() map[string]place {
 type jsonFormat struct {
 	name   string
 	places map[string]place
-	// prefixes are those of paths that name headers.
-	prefixes []string
 }
 
 func newJSON(name string, mapping map[string]string) (*jsonFormat, error) {
-	f := &jsonFormat{name: name, places: jsonNames(), prefixes: []string{"request.headers.", "request_", "http_"}}
+	f := &jsonFormat{name: name, places: jsonNames()}
 	for attribute, path := range mapping {
 		p, err := mappedPlace(attribute)
 		if err != nil {
@@ -165,7 +163,7 @@ func (p *jsonParser) Parse(line string, r *Record) error {
 func (p *jsonParser) put(value string) {
 	place, ok := p.places[string(p.path)]
 	if !ok {
-		for _, prefix := range p.prefixes {
+		for _, prefix := range [...]string{"request.headers.", "request_", "http_"} { // of headers
 			if name, is := strings.CutPrefix(string(p.path), prefix); is && name != "" {
 				switch {
 				case prefix == "http_":

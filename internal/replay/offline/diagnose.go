@@ -3,10 +3,9 @@ package offline
 import (
 	"errors"
 	"io/fs"
-	"iter"
 	"os"
+	"regexp"
 	"strings"
-	"unicode"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/base/nearest"
@@ -95,7 +94,8 @@ func openExcerpt(src []byte, d diagnostic.Diagnostic) string {
 		return "" // a port that is none may be a password
 	}
 	telemetry := strings.Contains(d.Message, "telemetry") // the names of whose headers are anything
-	for word := range keysOf(line) {
+	for _, key := range regexp.MustCompile(`([\pL_-]*)[ \t"']*:`).FindAllStringSubmatch(line, -1) {
+		word := key[1]
 		if isSecret(word) || telemetry && word == "headers" || strings.Contains(line, "@") && isPlace(word) {
 			return ""
 		}
@@ -118,20 +118,6 @@ func openExcerpt(src []byte, d diagnostic.Diagnostic) string {
 // Messages about rules read otherwise.
 func isNoSetting(message string) bool {
 	return strings.HasSuffix(message, "must be a mapping of keys to values") || strings.HasPrefix(message, "unknown key ") && !strings.Contains(message, `" in `)
-}
-
-// keysOf yields the words of a line that a colon follows.
-func keysOf(line string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		parts := strings.Split(line, ":")
-		for _, part := range parts[:len(parts)-1] {
-			part = strings.TrimRight(part, " \t\"'")
-			at := strings.LastIndexFunc(part, func(r rune) bool { return !unicode.IsLetter(r) && r != '_' && r != '-' })
-			if !yield(part[at+1:]) {
-				return
-			}
-		}
-	}
 }
 
 // isSecret reports whether what a key holds may be secret, however it is spelt.
@@ -164,9 +150,6 @@ func readForExcerpt(name string) []byte {
 	if err != nil || !info.Mode().IsRegular() || info.Size() > yamltext.MaxFileSize {
 		return nil
 	}
-	src, err := os.ReadFile(name)
-	if err != nil {
-		return nil
-	}
+	src, _ := os.ReadFile(name) // what cannot be read is not shown
 	return src
 }

@@ -168,8 +168,11 @@ func (s Spec) Limit() headgate.Limit {
 		if s.Burst != 0 {
 			l = l.Burst(s.Burst)
 		}
-		if s.Algorithm == headgate.LeakyBucket {
-			l = s.queue(l)
+		if s.Algorithm == headgate.LeakyBucket && s.DelayAfter != 0 {
+			l = l.DelayAfter(s.DelayAfter)
+		}
+		if s.Algorithm == headgate.LeakyBucket && s.MaxWait != 0 {
+			l = l.MaxWait(s.MaxWait)
 		}
 	case headgate.FixedWindow:
 		l = l.Anchored(s.Anchor)
@@ -182,17 +185,6 @@ func (s Spec) Limit() headgate.Limit {
 			l = l.Buckets(s.Buckets, s.Edge)
 		}
 	case headgate.SlidingWindow, headgate.Concurrency:
-	}
-	return l
-}
-
-// queue says how a leaky bucket lets its queue wait.
-func (s Spec) queue(l headgate.Limit) headgate.Limit {
-	if s.DelayAfter != 0 {
-		l = l.DelayAfter(s.DelayAfter)
-	}
-	if s.MaxWait != 0 {
-		l = l.MaxWait(s.MaxWait)
 	}
 	return l
 }

@@ -26,7 +26,6 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		"chart":   newChart,
 		"demand":  demandRows,
 		"keys":    keyRows,
-		"lacking": lackingText,
 		"refused": func(list []KeyReport) bool { return len(list) > 0 && list[0].Refused+list[0].Delayed > 0 },
 		"add":     func(a, b int64) int64 { return a + b },
 	}).Parse(reportPage)

@@ -94,12 +94,10 @@ func (rt *ruleTally) lacks(l *logged) []Lacking {
 
 // LackingText says of each rule that asks for what the log lacks what that has
 // come to.
-func (r *Report) LackingText() []string { return lackingText(r.Rules) }
-
-func lackingText(list []RuleReport) []string {
+func (r *Report) LackingText() []string {
 	var out []string
-	for i := range list {
-		r := &list[i]
+	for i := range r.Rules {
+		r := &r.Rules[i]
 		for _, l := range r.Lacking {
 			switch {
 			case l.Needed:

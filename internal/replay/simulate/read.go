@@ -100,13 +100,7 @@ type input struct {
 	reader *accesslog.Reader
 	file   io.Closer
 	read   *atomic.Int64
-	pushed []pushed
-}
-
-// pushed is a chunk that was read to find out the format.
-type pushed struct {
-	chunk accesslog.Chunk
-	err   error
+	pushed func() (accesslog.Chunk, error) // what was read to find out the format, if not nil
 }
 
 // counter counts what is read.
@@ -157,10 +151,9 @@ func (in *input) interrupt() {
 
 // next returns the next chunk, which may be in the memory of space.
 func (in *input) next(space []byte) (accesslog.Chunk, error) {
-	if len(in.pushed) > 0 {
-		p := in.pushed[0]
-		in.pushed = in.pushed[1:]
-		return p.chunk, p.err
+	if pushed := in.pushed; pushed != nil {
+		in.pushed = nil
+		return pushed()
 	}
 	return in.reader.Next(space)
 }
@@ -174,7 +167,8 @@ func (in *input) probe(r *Reading) error {
 	chunk, err := in.reader.Next(nil)
 	in.report = LogReport{Name: in.Name, Compression: in.reader.Compression, Detected: r.Format == nil}
 	if in.Once {
-		in.pushed = append(in.pushed, pushed{chunk, err})
+		first := err
+		in.pushed = func() (accesslog.Chunk, error) { return chunk, first }
 	} else {
 		in.close()
 	}
@@ -251,8 +245,7 @@ type reading struct {
 	logged *logged
 	group  sync.WaitGroup
 	jobs   chan work
-	mu     sync.Mutex
-	unused []*batch
+	unused sync.Pool // of *batch
 	lines  int64
 	passed int64 // bytes of logs that have been read to their end
 	total  int64
@@ -260,12 +253,9 @@ type reading struct {
 
 // free returns a batch, with the memory of one that is not used any more.
 func (r *reading) free() *batch {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b := new(batch)
-	if n := len(r.unused); n > 0 {
-		b = r.unused[n-1]
-		r.unused = r.unused[:n-1]
+	b, ok := r.unused.Get().(*batch)
+	if !ok {
+		b = new(batch)
 	}
 	*b = batch{
 		chunk:   accesslog.Chunk{Space: b.chunk.Space},
@@ -287,12 +277,7 @@ func (r *reading) release(b *batch) {
 	if b.chunk.Text = ""; cap(b.chunk.Space) > maxSpace {
 		b.chunk.Space = nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	const spare = 16
-	if len(r.unused) < spare {
-		r.unused = append(r.unused, b)
-	}
+	r.unused.Put(b)
 }
 
 func (r *reading) progress(b *batch) {
