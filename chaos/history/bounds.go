@@ -32,13 +32,10 @@ func (p *part) bounds(h *History) (faults []Fault) {
 
 // collected is what there is of one limit of a key.
 type collected struct {
-	// admitted are surely charged, divided where the store may have forgotten.
-	admitted [][]*step
-	// charged are those and what may have been charged.
-	charged []*step
-	refused []*step
-	// gaveBack says that something was given back in between.
-	gaveBack bool
+	admitted [][]*step // surely charged, divided where the store may have forgotten
+	charged  []*step   // those and what may have been charged
+	refused  []*step
+	gaveBack bool // something was given back in between
 }
 
 func (p *part) collect(limit int) (c collected) {

@@ -10,13 +10,10 @@ import (
 
 // keyModel is the sequential limiter of one key.
 type keyModel struct {
-	limits []*Limit
-	// jumps says that the store's clock may have gone back or ahead.
-	jumps bool
-	// memory is History.Memory.
-	memory int64
-	// reach is History.Reach.
-	reach   int64
+	limits  []*Limit
+	jumps   bool  // the store's clock may have gone back or ahead
+	memory  int64 // History.Memory
+	reach   int64 // History.Reach
 	scratch []charge
 }
 
@@ -24,15 +21,11 @@ type keyModel struct {
 // the op whose reservation or lease it settles.
 type step struct {
 	*Op
-	at moment
-	// mine are the indices of the limits that apply, in the key's.
-	mine []int
-	// peak is the latest that the store's clock can have said so far.
-	peak int64
-	// crossed says that the store's clock was set since in.Of.
-	crossed bool
-	// lossy says that the store may have forgotten it at once.
-	lossy bool
+	at      moment
+	mine    []int // the indices of the limits that apply, in the key's
+	peak    int64 // the latest that the store's clock can have said so far
+	crossed bool  // the store's clock was set since in.Of
+	lossy   bool  // the store may have forgotten it at once
 }
 
 // apply returns the state after the step, or nil if the limiter could not have

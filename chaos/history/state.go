@@ -6,10 +6,9 @@ import (
 
 // entry is what a call charged.
 type entry struct {
-	op int // whose it is
-	n  int64
-	// lo and hi are when, at the earliest and at the latest.
-	lo, hi int64
+	op     int // whose it is
+	n      int64
+	lo, hi int64 // when, at the earliest and at the latest
 	// unsure says that nobody knows whether it is there: no answer came, or it
 	// was charged just before something that may forget it.
 	unsure bool

@@ -34,11 +34,10 @@ type report struct {
 
 // reportRow is one measured quantity with every library's figures.
 type reportRow struct {
-	Name  string            `json:"name"`
-	Unit  string            `json:"unit"`
-	Cells map[string]spread `json:"cells"`
-	// each holds the value of every round, by library.
-	each map[string][]float64
+	Name  string               `json:"name"`
+	Unit  string               `json:"unit"`
+	Cells map[string]spread    `json:"cells"`
+	each  map[string][]float64 // the value of every round, by library
 }
 
 // spread is the median of the rounds with the extremes.

@@ -32,9 +32,8 @@ type side struct {
 // load is what clients ask. dial connects, and what it returns asks for key,
 // and its answer has to be the one expected.
 type load struct {
-	dial func(address string) (client, error)
-	// batch is how many requests one ask makes.
-	batch int
+	dial  func(address string) (client, error)
+	batch int // how many requests one ask makes
 }
 
 type client interface {

@@ -86,9 +86,8 @@ func (p plan) round(ctx context.Context, round int, doors []*door) error {
 
 // door is one comparison.
 type door struct {
-	name string
-	// goal is how many times the floor's processor time a door may take.
-	goal        float64
+	name        string
+	goal        float64 // how many times the floor's processor time a door may take
 	floor, door side
 }
 

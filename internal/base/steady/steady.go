@@ -86,8 +86,7 @@ type segment struct {
 	monotonic, at int64
 	skew          int64 // the wall clock less the monotonic one, at the begin
 	due           int64 // when the wall clock is to be looked at again
-	// slew is to be made good, one part in per of the time that passes.
-	slew, per int64
+	slew, per     int64 // to be made good, one part in per of the time that passes
 }
 
 // ahead is a wall clock that is too far ahead to be believed at once.

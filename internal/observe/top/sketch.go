@@ -27,19 +27,17 @@ type Count struct {
 // sketch counts keys in a bounded number of slots. Its zero value is not
 // ready: see newSketch.
 type sketch struct {
-	seed  maphash.Seed
-	total int64
-	// sampled is how much of total came by weight.
-	sampled int64
+	seed    maphash.Seed
+	total   int64
+	sampled int64 // how much of total came by weight
 	// slots are those in use; they come as keys do, up to most.
 	slots []slot
 	most  int
 	// index finds a slot by its key's hash: linear probing over twice as many
 	// places as there are slots; 0 is none, otherwise the slot's place and one.
-	index []uint16
-	mask  uint64
-	// least is a slot with the smallest count, if leastCount is its count.
-	least      int
+	index      []uint16
+	mask       uint64
+	least      int // a slot with the smallest count, if leastCount is its count
 	leastCount int64
 }
 

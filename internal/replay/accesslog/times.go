@@ -13,10 +13,9 @@ import (
 // clock reads times. It remembers the hour that it read last: consecutive
 // lines are of the same one.
 type clock struct {
-	zone *time.Location // of times without one
-	// hour is the text of the last hour in timeLocal, with its zone.
-	hour, offset string
-	at           int64 // of that hour, in microseconds
+	zone         *time.Location // of times without one
+	hour, offset string         // the text of the last hour in timeLocal, with its zone
+	at           int64          // of that hour, in microseconds
 }
 
 func (c *clock) parse(form slot, text string) (int64, error) {
