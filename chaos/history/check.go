@@ -2,9 +2,9 @@ package history
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
@@ -157,17 +157,6 @@ func (p *part) draw(ops []porcupine.Operation, o Options) (string, error) {
 	if err := os.MkdirAll(o.Pictures, 0o750); err != nil {
 		return "", err
 	}
-	file := filepath.Join(o.Pictures, fmt.Sprintf("%s.html", safe(p.key)))
+	file := filepath.Join(o.Pictures, regexp.MustCompile(`[^a-z0-9-]`).ReplaceAllString(p.key, "_")+".html")
 	return file, porcupine.VisualizePath(model, info, file)
-}
-
-// safe is a key as the name of a file.
-func safe(key string) string {
-	b := []byte(key)
-	for i, c := range b {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			b[i] = '_'
-		}
-	}
-	return string(b)
 }

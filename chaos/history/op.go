@@ -1,7 +1,7 @@
 package history
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,24 +137,15 @@ func (h *History) limit(name string) *Limit {
 
 // Save writes the history, a line for each op.
 func (h *History) Save(file string) error {
-	f, err := os.Create(file) //nolint:gosec // the caller says where
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
-	e := json.NewEncoder(w)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	head := *h
 	head.Ops = nil
-	err = e.Encode(head)
+	err := e.Encode(head)
 	for i := range h.Ops {
-		if err == nil {
-			err = e.Encode(&h.Ops[i])
-		}
+		err = errors.Join(err, e.Encode(&h.Ops[i]))
 	}
-	if err == nil {
-		err = w.Flush()
-	}
-	return errors.Join(err, f.Close())
+	return errors.Join(err, os.WriteFile(file, b.Bytes(), 0o600))
 }
 
 // Load reads what Save wrote.
@@ -164,17 +155,16 @@ func Load(file string) (*History, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	d := json.NewDecoder(bufio.NewReader(f))
+	d := json.NewDecoder(f)
 	h := new(History)
-	if err := d.Decode(h); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	for d.More() {
+	err = d.Decode(h)
+	for err == nil && d.More() {
 		var op Op
-		if err := d.Decode(&op); err != nil {
-			return nil, fmt.Errorf("%s: op %d: %w", file, len(h.Ops)+1, err)
-		}
+		err = d.Decode(&op)
 		h.Ops = append(h.Ops, op)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: op %d: %w", file, len(h.Ops), err)
 	}
 	return h, nil
 }

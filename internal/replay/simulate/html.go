@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -69,11 +70,7 @@ func newChart(title string, t Timeline) *chart {
 	}
 	step := time.Duration(t.Step * float64(time.Second))
 	n := len(t.Requests)
-	most := int64(0)
-	for _, v := range t.Requests {
-		most = max(most, v)
-	}
-	scale := niceMost(most)
+	scale := niceMost(slices.Max(t.Requests))
 	end := t.Start.Add(time.Duration(n) * step)
 	layout := time.TimeOnly
 	if t.Start.YearDay() != end.YearDay() || t.Start.Year() != end.Year() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -238,16 +239,7 @@ func (o *SuggestOptions) counting() (*rules.Ruleset, map[string]*candidate, erro
 
 // ruleName makes a name of a key.
 func ruleName(key []string) string {
-	text := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r - 'A' + 'a'
-		}
-		return '-'
-	}, strings.Join(key, "-"))
-	return "per-" + text
+	return "per-" + regexp.MustCompile("[^a-z0-9]").ReplaceAllString(strings.ToLower(strings.Join(key, "-")), "-")
 }
 
 func yamlList(list []string) string {
@@ -265,7 +257,6 @@ func (c *candidate) propose(r *rules.Rule, unaffected float64, all []refill) Pro
 	affected = min(affected, n-1)
 	p := ProposedRule{Name: ruleName(c.key), Key: c.key, Keys: n, Examples: []string{}}
 	needs := make([]int64, 0, n)
-	chosen := -1
 	for i := range all {
 		needs = needs[:0]
 		for _, h := range c.keys {
@@ -273,14 +264,11 @@ func (c *candidate) propose(r *rules.Rule, unaffected float64, all []refill) Pro
 		}
 		slices.SortFunc(needs, func(a, b int64) int { return cmp.Compare(b, a) })
 		p.Choices = append(p.Choices, Choice{all[i].text, needs[affected]})
-		if chosen < 0 && needs[affected] <= all[i].perMinute {
-			chosen = i
+		if needs[affected] <= all[i].perMinute {
 			break
 		}
 	}
-	if chosen < 0 {
-		chosen = len(all) - 1
-	}
+	chosen := len(p.Choices) - 1
 	p.Rate, p.Needed = p.Choices[chosen].Rate, p.Choices[chosen].Burst
 	p.Burst = roundUp(p.Needed)
 	p.Busiest = c.busiest()

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -106,19 +107,13 @@ func (w *writer) keys(r *RuleReport, top int) {
 func (c *Comparison) write(w *writer, top int) {
 	w.printf("\n%s", Changes("the new rules", c.NewlyRefused, c.NewlyAllowed))
 	for _, one := range c.By {
-		name := one.Rule
-		if name == "" {
-			name = "(no rule)"
+		how := "newly"
+		if one.NewlyRefused == 0 {
+			how = "no longer"
 		}
-		if one.NewlyRefused > 0 {
-			w.printf("\nnewly refused by %s: %s of %s\n", name, Plural(one.NewlyRefused, "request"), Plural(int64(one.Keys), "key"))
-		} else {
-			w.printf("\nno longer refused by %s: %s of %s\n", name, Plural(one.NewlyAllowed, "request"), Plural(int64(one.Keys), "key"))
-		}
-		for i, k := range one.Top {
-			if i == top {
-				break
-			}
+		w.printf("\n%s refused by %s: %s of %s\n", how, cmp.Or(one.Rule, "(no rule)"),
+			Plural(one.NewlyRefused+one.NewlyAllowed, "request"), Plural(int64(one.Keys), "key"))
+		for _, k := range one.Top[:min(top, len(one.Top))] {
 			w.printf("  %s: %s\n", k.Key, Plural(k.NewlyRefused+k.NewlyAllowed, "request"))
 		}
 	}
