@@ -135,10 +135,7 @@ func rounds(ctx context.Context, o options) (map[string][]sample, error) {
 			name := libraries[(i+round)%len(libraries)].Name
 			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, o.rounds, name)
 			s, err := measured(ctx, self, name, o)
-			for range mostRetries {
-				if err == nil || ctx.Err() != nil {
-					break
-				}
+			for try := 0; err != nil && ctx.Err() == nil && try < mostRetries; try++ {
 				fmt.Fprintf(os.Stderr, "once more: %v\n", err)
 				s, err = measured(ctx, self, name, o)
 			}

@@ -153,19 +153,16 @@ func preciseTimes() []slot { return []slot{timeDecided, timeEpoch, timeISO, time
 // prefer keeps only the first of the slots that is there, since lines may have
 // the same several times.
 func prefer(places []place, order []slot) []place {
-	for at, best := range order {
-		for i := range places {
-			if places[i].slot != best {
-				continue
-			}
-			for j := range places {
-				for _, worse := range order[at:] {
-					if j != i && places[j].slot == worse {
-						places[j] = place{}
-					}
-				}
-			}
-			return places
+	rank := func(p place) int { return slices.Index(order, p.slot) }
+	best := -1
+	for i, p := range places {
+		if rank(p) >= 0 && (best < 0 || rank(p) < rank(places[best])) {
+			best = i
+		}
+	}
+	for i, p := range places {
+		if i != best && rank(p) >= 0 {
+			places[i] = place{}
 		}
 	}
 	return places
@@ -232,10 +229,8 @@ func apachePlace(letter, argument string) place {
 		"a": client, "h": client, "r": request, "m": method, "U": uri, "q": query, "v": host, "V": host,
 		"s": status, "D": micros, "T": seconds, "b": number, "B": number,
 	}
-	if letter == "h" || letter == "a" {
-		if argument != "" { // {c}a is the peer behind mod_remoteip
-			return place{}
-		}
+	if (letter == "h" || letter == "a") && argument != "" { // {c}a is the peer behind mod_remoteip
+		return place{}
 	}
 	return place{slot: slots[letter]}
 }

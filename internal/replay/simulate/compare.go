@@ -44,9 +44,9 @@ type KeyChange struct {
 
 // comparison counts differences.
 type comparison struct {
-	same  [2]int64 // refused, allowed
-	by    map[cause]*changes
-	order []*changes
+	Comparison // its counts
+	causes     map[cause]*changes
+	order      []*changes
 }
 
 // cause is a rule, and whether it refuses no longer what it did, or newly.
@@ -57,23 +57,22 @@ type cause struct {
 
 // changes are those by one cause.
 type changes struct {
-	cause
-	total KeyChange
-	keys  map[string]*KeyChange
+	Change // its counts
+	keys   map[string]*KeyChange
 }
 
 // mostChanged is how many keys of a rule are told apart in a comparison.
 const mostChanged = 1 << 16
 
-func newComparison() *comparison { return &comparison{by: map[cause]*changes{}} }
+func newComparison() *comparison { return &comparison{causes: map[cause]*changes{}} }
 
 // add compares two verdicts on a request.
 func (c *comparison) add(before, after *engine.Verdict) {
 	switch {
 	case before.Allowed && after.Allowed:
-		c.same[1]++
+		c.SameAllowed++
 	case !before.Allowed && !after.Allowed:
-		c.same[0]++
+		c.SameRefused++
 	case after.Allowed:
 		c.changed(before, cause{before.Rule, true})
 	default:
@@ -83,47 +82,50 @@ func (c *comparison) add(before, after *engine.Verdict) {
 
 // changed counts that v's rule no longer refuses, or newly.
 func (c *comparison) changed(v *engine.Verdict, by cause) {
-	ch := c.by[by]
+	ch := c.causes[by]
 	if ch == nil {
-		ch = &changes{cause: by, keys: map[string]*KeyChange{}}
-		c.by[by] = ch
+		ch = &changes{Change: Change{Top: []KeyChange{}}, keys: map[string]*KeyChange{}}
+		if by.rule != nil {
+			ch.Rule = by.rule.Name
+		}
+		c.causes[by] = ch
 		c.order = append(c.order, ch)
 	}
-	for _, k := range []*KeyChange{&ch.total, ch.key(v)} {
-		switch {
-		case k == nil:
-		case by.allowed:
-			k.NewlyAllowed++
-		default:
-			k.NewlyRefused++
-		}
+	k := ch.key(v)
+	if by.allowed {
+		c.NewlyAllowed++
+		ch.NewlyAllowed++
+		k.NewlyAllowed++
+		return
 	}
+	c.NewlyRefused++
+	ch.NewlyRefused++
+	k.NewlyRefused++
 }
 
-// key returns the change of the key that v's rule refused, or nil if there are
-// too many.
+// key returns the change of the key that v's rule refused, of which nobody is told
+// if there are too many.
 func (ch *changes) key(v *engine.Verdict) *KeyChange {
 	refuser := v.Refuser() // of several keys of the rule, the one that refused
 	if refuser == nil {
-		return nil
+		return new(KeyChange)
 	}
 	k := ch.keys[refuser.Key]
-	if k == nil && len(ch.keys) < mostChanged {
-		k = &KeyChange{Key: keyText(ch.rule, refuser.Key)}
-		ch.keys[strings.Clone(refuser.Key)] = k
+	if k == nil {
+		k = &KeyChange{Key: keyText(refuser.Rule, refuser.Key)}
+		if len(ch.keys) < mostChanged {
+			ch.keys[strings.Clone(refuser.Key)] = k
+		}
 	}
 	return k
 }
 
 func (c *comparison) report(after *Report, top int) *Comparison {
-	out := &Comparison{SameRefused: c.same[0], SameAllowed: c.same[1], By: []Change{}, New: after}
+	out := &c.Comparison
+	out.By, out.New = []Change{}, after
 	for _, ch := range c.order {
-		out.NewlyRefused += ch.total.NewlyRefused
-		out.NewlyAllowed += ch.total.NewlyAllowed
-		one := Change{NewlyRefused: ch.total.NewlyRefused, NewlyAllowed: ch.total.NewlyAllowed, Keys: len(ch.keys), Top: []KeyChange{}}
-		if ch.rule != nil {
-			one.Rule = ch.rule.Name
-		}
+		one := ch.Change
+		one.Keys = len(ch.keys)
 		for _, k := range ch.keys {
 			one.Top = append(one.Top, *k)
 		}
