@@ -332,7 +332,7 @@ func (s *Suggestion) Text() string {
 		r := &s.Proposals[i]
 		p("  # Counted by %s there are %s. Requests in the busiest minute of the clock:\n", strings.Join(r.Key, " and "), Plural(int64(r.Keys), "key"))
 		for _, q := range r.Busiest {
-			p("  #   %-16s at most %s\n", shareText(q.Share)+" of keys", Thousands(q.Value))
+			p("  #   %-15s at most %s\n", shareText(q.Share)+" of keys", Thousands(q.Value))
 		}
 		p("  # So that at least %s of the keys are never refused it takes, with a refill of\n", shareText(s.Promise))
 		for _, c := range r.Choices {
