@@ -47,7 +47,7 @@ func newSpeaker(t *testing.T, address string, client *tls.Config) *speaker {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(time.Minute))
+	_ = nc.SetDeadline(time.Now().Add(5 * time.Minute))
 	s := &speaker{conn: nc, out: bufio.NewWriter(nc)}
 	s.Framer, s.hpack = http2.NewFramer(s.out, bufio.NewReader(nc)), hpack.NewEncoder(&s.block)
 	_, _ = io.WriteString(s.out, http2.ClientPreface)

@@ -87,7 +87,7 @@ func (c *caller) send(text string) {
 		if c.conn, err = net.Dial("tcp", c.address); err != nil {
 			c.t.Fatal(err)
 		}
-		_ = c.conn.SetDeadline(time.Now().Add(time.Minute))
+		_ = c.conn.SetDeadline(time.Now().Add(5 * time.Minute))
 		c.in = bufio.NewReader(c.conn)
 	}
 	_, _ = io.WriteString(c.conn, text) // it may have been closed meanwhile
@@ -214,7 +214,7 @@ func TestOddAnswersOnTheWire(t *testing.T) {
 			accepting.Go(func() { row.odd.serve(l) })
 			transport := proxy.NewTransport()
 			if row.odd.text == "" && row.odd.again != "" {
-				transport.ResponseHeaderTimeout = 100 * time.Millisecond // which hints do not prolong
+				transport.ResponseHeaderTimeout = 400 * time.Millisecond // which hints do not prolong
 			}
 			front := httptest.NewServer(newProxy(t, oddRules, memory.New(), nil, func(o *proxy.Options) {
 				o.Upstream, o.Transport = &url.URL{Scheme: "http", Host: l.Addr().String()}, transport
