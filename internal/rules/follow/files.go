@@ -181,7 +181,8 @@ func (r Files) Fingerprint() [32]byte {
 			hashFile(h, path)
 			continue
 		}
-		r.walk(path, func(name string) {
+		// With a separator at its end, what a symlink leads to is walked.
+		r.walk(path+string(filepath.Separator), func(name string) {
 			if name == "" {
 				_, _ = io.WriteString(h, "gone\x00")
 				return
