@@ -166,28 +166,45 @@ func (e Errors) Error() string { return errors.Join(e...).Error() }
 // Unwrap returns them.
 func (e Errors) Unwrap() []error { return e }
 
+// add adds err, if it is one.
+func (e *Errors) add(err error) {
+	if err != nil {
+		*e = append(*e, err)
+	}
+}
+
+// note adds a *SourceError.
+func (e *Errors) note(source, message, hint string) {
+	*e = append(*e, &SourceError{Source: source, Message: message, Hint: hint})
+}
+
+// warn adds a warning.
+func (c *Config) warn(source, message, hint string) {
+	c.Warnings = append(c.Warnings, &SourceError{Source: source, Message: message, Hint: hint})
+}
+
+// lookup returns what finds a variable.
+func (s *Sources) lookup() func(name string) (string, bool) {
+	if s.Environment == nil {
+		return os.LookupEnv
+	}
+	return s.Environment
+}
+
 // Load reads the settings. The error is Errors: a [diagnostic.Problems] about the
 // file, and a *SourceError for each flag or variable that is wrong.
 func Load(from Sources) (*Config, error) {
 	c := defaults(from.Doors)
-	environment := from.Environment
-	if environment == nil {
-		environment = os.LookupEnv
-		if from.Environ == nil {
-			from.Environ = os.Environ
-		}
+	environment := from.lookup()
+	if from.Environment == nil && from.Environ == nil {
+		from.Environ = os.Environ
 	}
 	var errs Errors
-	note := func(err error) {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	note(c.readAny(from, environment))
+	errs.add(c.readAny(from, environment))
 	errs = append(errs, c.applyEnvoy(from, environment)...)
 	for _, s := range c.settings() {
 		if value, ok := environment(s.variable()); ok && value != "" {
-			note(s.apply(c, s.variable(), value))
+			errs.add(s.apply(c, s.variable(), value))
 		}
 	}
 	for _, s := range c.settings() {
@@ -196,10 +213,10 @@ func Load(from Sources) (*Config, error) {
 			if own := from.FlagNames[s.key]; own != "" {
 				name = own
 			}
-			note(s.apply(c, "--"+name, value))
+			errs.add(s.apply(c, "--"+name, value))
 		}
 	}
-	note(c.Telemetry.OTLP.adoptOTel(environment))
+	errs.add(c.Telemetry.OTLP.adoptOTel(environment))
 	if len(errs) == 0 {
 		c.placeDoors()
 		errs = c.checkTogether()

@@ -183,11 +183,12 @@ func (c *Config) settings() []Setting {
 
 // boundSettings are the bounds of the connections of a door.
 func boundSettings(door string) []Setting {
+	of := func(c *Config) *HTTP { return &c.Door(door).HTTP }
 	return []Setting{
-		doorCount(door, "max_connections", func(h *HTTP) *int64 { return &h.MaxConnections }, 1_000_000),
-		doorSetting(door, "max_connections_per_client", func(d *Door, v string) (err error) {
-			if d.HTTP.MaxPerClient = -1; v != Off {
-				d.HTTP.MaxPerClient, err = wholeNumber(v, 1, 1_000_000)
+		Count(door+".max_connections", func(c *Config) *int64 { return &of(c).MaxConnections }, 1_000_000),
+		One(door+".max_connections_per_client", func(c *Config, v string) (err error) {
+			if of(c).MaxPerClient = -1; v != Off {
+				of(c).MaxPerClient, err = wholeNumber(v, 1, 1_000_000)
 			}
 			return err
 		}),
@@ -196,32 +197,15 @@ func boundSettings(door string) []Setting {
 
 // httpSettings are the bounds of a door over HTTP.
 func httpSettings(door string) []Setting {
-	period := func(key string, field func(*HTTP) *time.Duration) Setting {
-		return doorSetting(door, key, func(d *Door, v string) (err error) {
-			*field(&d.HTTP), err = duration(v, leastPeriod)
-			return err
-		})
-	}
+	of := func(c *Config) *HTTP { return &c.Door(door).HTTP }
 	return []Setting{
-		doorCount(door, "max_streams", func(h *HTTP) *int64 { return &h.MaxStreams }, 100_000),
-		doorSetting(door, "max_header", func(d *Door, v string) (err error) { d.HTTP.MaxHeader, err = messageSize(v); return err }),
-		period("header_timeout", func(h *HTTP) *time.Duration { return &h.HeaderTimeout }),
-		period("read_timeout", func(h *HTTP) *time.Duration { return &h.ReadTimeout }),
-		period("write_timeout", func(h *HTTP) *time.Duration { return &h.WriteTimeout }),
-		period("idle_timeout", func(h *HTTP) *time.Duration { return &h.IdleTimeout }),
+		Count(door+".max_streams", func(c *Config) *int64 { return &of(c).MaxStreams }, 100_000),
+		MessageSize(door+".max_header", func(c *Config) *int64 { return &of(c).MaxHeader }),
+		Period(door+".header_timeout", func(c *Config) *time.Duration { return &of(c).HeaderTimeout }),
+		Period(door+".read_timeout", func(c *Config) *time.Duration { return &of(c).ReadTimeout }),
+		Period(door+".write_timeout", func(c *Config) *time.Duration { return &of(c).WriteTimeout }),
+		Period(door+".idle_timeout", func(c *Config) *time.Duration { return &of(c).IdleTimeout }),
 	}
-}
-
-func doorCount(door, key string, field func(*HTTP) *int64, most int64) Setting {
-	return doorSetting(door, key, func(d *Door, v string) (err error) {
-		*field(&d.HTTP), err = wholeNumber(v, 1, most)
-		return err
-	})
-}
-
-// doorSetting is a setting that all doors have.
-func doorSetting(door, key string, set func(d *Door, value string) error) Setting {
-	return One(door+"."+key, func(c *Config, v string) error { return set(c.Door(door), v) })
 }
 
 // OnShared reports whether a door is on the shared port: there is one, the door
@@ -285,16 +269,11 @@ func (c *Config) checkGuard(d *Door) (errs Errors) {
 		hint += ", ask for client certificates with tls.client_ca"
 	}
 	if !IsLoopback(at.Address) {
-		errs = append(errs, &SourceError{
-			Source: at.Key, Message: fmt.Sprintf("%s can be reached from other machines, and there is no %s", at.Address, d.Guard.Secret),
-			Hint: hint + ", or listen on " + d.Default,
-		})
+		errs.note(at.Key, fmt.Sprintf("%s can be reached from other machines, and there is no %s", at.Address, d.Guard.Secret), hint+", or listen on "+d.Default)
 	}
 	if slices.Contains(c.ProxyProtocol.Doors, at.Name) {
-		errs = append(errs, &SourceError{
-			Source: "proxy_protocol", Message: fmt.Sprintf("with it others than this machine may %s, and there is no %s", d.Guard.Use, d.Guard.Secret),
-			Hint: hint + ", or leave " + at.Name + " out",
-		})
+		why := fmt.Sprintf("with it others than this machine may %s, and there is no %s", d.Guard.Use, d.Guard.Secret)
+		errs.note("proxy_protocol", why, hint+", or leave "+at.Name+" out")
 	}
 	return errs
 }
@@ -305,18 +284,13 @@ func (c *Config) checkTLS() (errs Errors) {
 		if err := d.TLS.check(d.Name); err != nil {
 			errs = append(errs, err)
 		} else if d.TLS.Enabled() && c.OnShared(d.Name) {
-			errs = append(errs, &SourceError{
-				Source: d.Name + ".tls", Message: "this door is on the shared port, which has its own certificate",
-				Hint: "set shared.tls, or give the door an address of its own: listen." + d.Name,
-			})
+			errs.note(d.Name+".tls", "this door is on the shared port, which has its own certificate",
+				"set shared.tls, or give the door an address of its own: listen."+d.Name)
 		}
 	}
 	for _, door := range c.ProxyProtocol.Doors {
 		if c.OnShared(door) {
-			errs = append(errs, &SourceError{
-				Source: "proxy_protocol", Message: fmt.Sprintf("the door %s is on the shared port, whose connections begin alike for all", door),
-				Hint: "name shared in its place",
-			})
+			errs.note("proxy_protocol", fmt.Sprintf("the door %s is on the shared port, whose connections begin alike for all", door), "name shared in its place")
 		}
 	}
 	return errs

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -58,14 +59,11 @@ func (e *envoyEnvironment) get(name string) string {
 
 // or returns a variable's value or, if it is not set, another.
 func (e *envoyEnvironment) or(name, otherwise string) string {
-	if value := e.get(name); value != "" {
-		return value
-	}
-	return otherwise
+	return cmp.Or(e.get(name), otherwise)
 }
 
 func (e *envoyEnvironment) refuse(name, message, hint string) {
-	e.errs = append(e.errs, &SourceError{Source: name, Message: message, Hint: hint})
+	e.errs.note(name, message, hint)
 }
 
 // boolean returns whether a variable is true, and reports any other word.
@@ -128,17 +126,8 @@ func (e *envoyEnvironment) rest() {
 			e.values["rules_siblings"] = "true"
 		}
 	}
-	switch level := strings.ToLower(e.get("LOG_LEVEL")); level {
-	case "":
-	case "trace":
-		e.values["log.level"] = "debug"
-	case "warning":
-		e.values["log.level"] = "warn"
-	case "fatal", "panic":
-		e.values["log.level"] = "error"
-	default:
-		e.values["log.level"] = level
-	}
+	level := strings.ToLower(e.get("LOG_LEVEL"))
+	e.optional("log.level", cmp.Or(map[string]string{"trace": "debug", "warning": "warn", "fatal": "error", "panic": "error"}[level], level))
 	switch format := strings.ToLower(e.get("LOG_FORMAT")); format {
 	case "":
 	case "json":
@@ -238,12 +227,10 @@ func (c *Config) applyEnvoy(from Sources, environment func(string) (string, bool
 			continue
 		}
 		delete(values, s.key)
-		if err := s.apply(c, sourceOf(s.key), value); err != nil {
-			errs = append(errs, err)
-		}
+		errs.add(s.apply(c, sourceOf(s.key), value))
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) { // what no setting is for
-		errs = append(errs, &SourceError{Source: sourceOf(key), Message: "this version has no " + key})
+		errs.note(sourceOf(key), "this version has no "+key, "")
 	}
 	return errs
 }
@@ -269,27 +256,13 @@ func sourceOf(key string) string {
 			return v.name
 		}
 	}
-	switch key {
-	case "listen.api":
-		return "HOST, PORT"
-	case "listen.grpc":
-		return "GRPC_HOST, GRPC_PORT, GRPC_UDS"
-	case "listen.admin":
-		return "DEBUG_HOST, DEBUG_PORT"
-	case "rules":
-		return "RUNTIME_ROOT"
-	case "rules_siblings":
-		return "RUNTIME_WATCH_ROOT"
-	case "rules_from":
-		return "CONFIG_TYPE"
-	case "log.level":
-		return "LOG_LEVEL"
-	case "log.format":
-		return "LOG_FORMAT"
-	case "xds.node_id":
-		return "CONFIG_GRPC_XDS_NODE_ID"
-	case "compat":
-		return ""
+	composed := map[string]string{
+		"listen.api": "HOST, PORT", "listen.grpc": "GRPC_HOST, GRPC_PORT, GRPC_UDS", "listen.admin": "DEBUG_HOST, DEBUG_PORT",
+		"rules": "RUNTIME_ROOT", "rules_siblings": "RUNTIME_WATCH_ROOT", "rules_from": "CONFIG_TYPE", "xds.node_id": "CONFIG_GRPC_XDS_NODE_ID",
+		"log.level": "LOG_LEVEL", "log.format": "LOG_FORMAT", "compat": "",
+	}
+	if names, ok := composed[key]; ok {
+		return names
 	}
 	if strings.HasPrefix(key, "store.redis.") {
 		return "REDIS_URL and its like"

@@ -168,15 +168,12 @@ func keySource(v string) (string, error) {
 
 // checkIdentity finds settings of this kind that make no sense together.
 func (c *Config) checkIdentity() (errs Errors) {
-	note := func(source, message, hint string) {
-		errs = append(errs, &SourceError{Source: source, Message: message, Hint: hint})
-	}
 	if len(c.ProxyProtocol.Doors) > 0 && len(c.TrustedProxies) == 0 && !c.onlySockets() {
-		note("proxy_protocol", "no peer is trusted, so no header would be believed", "name the load balancers in trusted_proxies")
+		errs.note("proxy_protocol", "no peer is trusted, so no header would be believed", "name the load balancers in trusted_proxies")
 	}
 	if !c.JWT.Enabled() {
 		if j := &c.JWT; j.Issuer != "" || j.Audience != nil || j.Algorithms != nil || j.Cookie != "" || j.OnInvalid != InvalidAnonymous {
-			note("jwt", "there are no keys to verify tokens with", "set jwt.keys or jwt.secret_file")
+			errs.note("jwt", "there are no keys to verify tokens with", "set jwt.keys or jwt.secret_file")
 		}
 		return errs
 	}
@@ -185,13 +182,13 @@ func (c *Config) checkIdentity() (errs Errors) {
 		return errs
 	}
 	if c.JWT.SecretFile == "" && slices.ContainsFunc(c.JWT.Algorithms, secret) {
-		note("jwt.algorithms", "the HS algorithms need a secret", "set jwt.secret_file, or leave them out")
+		errs.note("jwt.algorithms", "the HS algorithms need a secret", "set jwt.secret_file, or leave them out")
 	}
 	if c.JWT.SecretFile != "" && !slices.ContainsFunc(c.JWT.Algorithms, secret) {
-		note("jwt.secret_file", "none of jwt.algorithms uses a secret", "add HS256, or leave the secret out")
+		errs.note("jwt.secret_file", "none of jwt.algorithms uses a secret", "add HS256, or leave the secret out")
 	}
 	if c.JWT.Keys != "" && !slices.ContainsFunc(c.JWT.Algorithms, func(name string) bool { return !secret(name) }) {
-		note("jwt.keys", "none of jwt.algorithms uses public keys", "add RS256, ES256 or EdDSA, or leave the keys out")
+		errs.note("jwt.keys", "none of jwt.algorithms uses public keys", "add RS256, ES256 or EdDSA, or leave the keys out")
 	}
 	return errs
 }

@@ -1,9 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"net"
-	"os"
 	"strings"
 
 	"github.com/headgate/headgate/internal/rules"
@@ -63,11 +64,64 @@ const minToken = 16
 // ParseToken checks that a token is long enough.
 func ParseToken(v string) (Secret, error) {
 	if len(v) < minToken {
-		return "", &hinted{
-			fmt.Sprintf("the token is shorter than %d characters", minToken), "take a random one: openssl rand -hex 24",
-		}
+		return "", &hinted{fmt.Sprintf("the token is shorter than %d characters", minToken), "take a random one: openssl rand -hex 24"}
 	}
 	return Secret(v), nil
+}
+
+// Candidate is rules that are tried beside the live ones.
+type Candidate struct {
+	// Rules are its files and folders; none if there is no candidate.
+	Rules []string
+	// MaxKeys bounds the memory of its counts; 0 leaves the store's default.
+	MaxKeys int64
+}
+
+// candidateSettings are its keys. The candidate may be just its files.
+func candidateSettings() []Setting {
+	files := func(c *Config, v []string) error { c.Candidate.Rules = v; return nil }
+	return []Setting{
+		{key: "candidate", list: true, path: true, set: files},
+		{key: "candidate.rules", list: true, path: true, set: files},
+		Count("candidate.max_keys", func(c *Config) *int64 { return &c.Candidate.MaxKeys }, math.MaxInt32),
+	}
+}
+
+// Reload says what is done about rules that disappear with a reload.
+type Reload struct {
+	Guard Guard
+	// MaxLost is the share of the rules, in percent, that may disappear without
+	// a word; 0 leaves the default.
+	MaxLost int64
+}
+
+// Share returns MaxLost, or its default.
+func (r *Reload) Share() int64 { return cmp.Or(r.MaxLost, 50) }
+
+// Guard is what happens to rules that lack a domain or many rules.
+type Guard string
+
+// The ways. Empty is GuardWarn.
+const (
+	// GuardWarn puts them in force with a warning.
+	GuardWarn Guard = "warn"
+	// GuardRefuse leaves the old ones in force until somebody accepts them.
+	GuardRefuse Guard = "refuse"
+	// GuardOff puts them in force.
+	GuardOff Guard = Off
+)
+
+func reloadSettings() []Setting {
+	return []Setting{
+		Word("reload.guard", func(c *Config) *Guard { return &c.Reload.Guard }, GuardWarn, GuardRefuse, GuardOff),
+		parsed("reload.max_lost", func(c *Config) *int64 { return &c.Reload.MaxLost }, func(v string) (int64, error) {
+			n, err := wholeNumber(strings.TrimSuffix(v, "%"), 1, 100)
+			if err != nil || !strings.HasSuffix(v, "%") {
+				return 0, fmt.Errorf("%q is not a share from 1%% to 100%%", v)
+			}
+			return n, nil
+		}),
+	}
 }
 
 // sourceSettings are the keys of where rules come from.
@@ -104,14 +158,9 @@ func remote(v string) (string, error) {
 // checkTogether finds settings that make no sense beside each other.
 func (c *Config) checkTogether() (errs Errors) {
 	if c.RulesFrom == FromXDS && len(c.Rules) > 0 {
-		errs = append(errs, &SourceError{
-			Source: "rules_from", Message: "with xds, no rules come from files, and there are some in \"rules\"",
-			Hint: "leave one of them out",
-		})
+		errs.note("rules_from", "with xds, no rules come from files, and there are some in \"rules\"", "leave one of them out")
 	}
-	if err := c.Telemetry.OTLP.check(); err != nil {
-		errs = append(errs, err)
-	}
+	errs.add(c.Telemetry.OTLP.check())
 	return append(append(append(errs, c.checkDoors()...), c.checkIdentity()...), c.checkTLS()...)
 }
 
@@ -125,12 +174,8 @@ func LoadRules(from Sources) ([]string, error) {
 	if err := c.readFile(from.File); err != nil {
 		return nil, err
 	}
-	environment := from.Environment
-	if environment == nil {
-		environment = os.LookupEnv
-	}
 	for _, s := range c.settings() {
-		if value, _ := environment(s.variable()); s.key == "rules" && value != "" {
+		if value, _ := from.lookup()(s.variable()); s.key == "rules" && value != "" {
 			if err := s.apply(c, s.variable(), value); err != nil {
 				return nil, Errors{err}
 			}
@@ -145,10 +190,7 @@ func LoadRules(from Sources) ([]string, error) {
 // and may have wrong, is no concern of theirs. The warnings are about that file.
 func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 	c := defaults(from.Doors)
-	environment := from.Environment
-	if environment == nil {
-		environment = os.LookupEnv
-	}
+	environment := from.lookup()
 	if from.File != "" {
 		if err := c.readFile(from.File); err != nil {
 			return RuleOptions{}, nil, err
@@ -167,11 +209,8 @@ func LoadRuleOptions(from Sources) (RuleOptions, []*SourceError, error) {
 			continue
 		}
 		note := func(source, value string) {
-			if value == "" {
-				return
-			}
-			if err := s.apply(c, source, value); err != nil {
-				errs = append(errs, err)
+			if value != "" {
+				errs.add(s.apply(c, source, value))
 			}
 		}
 		if name := sourceOf(s.key); envoy && name != "" {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"crypto/tls"
-	"fmt"
 	"os"
 
 	"github.com/headgate/headgate/internal/transport/certs"
@@ -26,16 +25,17 @@ func (t *TLS) Enabled() bool { return t.Cert != "" }
 
 // check finds what is missing.
 func (t *TLS) check(door string) error {
-	section := door + ".tls"
+	wrong := func(key, message, hint string) error {
+		return &SourceError{Source: door + ".tls." + key, Message: message, Hint: hint}
+	}
 	switch {
 	case t.Cert == "" && t.Key == "" && t.ClientCA == "" && len(t.ClientNames) == 0 && t.MinVersion == 0:
-		return nil
 	case t.Cert == "":
-		return &SourceError{Source: section + ".cert", Message: "there is no certificate, and the door would not be encrypted", Hint: "name the PEM file of the certificate and its chain"}
+		return wrong("cert", "there is no certificate, and the door would not be encrypted", "name the PEM file of the certificate and its chain")
 	case t.Key == "":
-		return &SourceError{Source: section + ".key", Message: "there is no key for the certificate", Hint: "name the PEM file of its private key"}
+		return wrong("key", "there is no key for the certificate", "name the PEM file of its private key")
 	case len(t.ClientNames) > 0 && t.ClientCA == "":
-		return &SourceError{Source: section + ".client_names", Message: "names cannot be checked without the authority that vouches for them", Hint: "set " + section + ".client_ca"}
+		return wrong("client_names", "names cannot be checked without the authority that vouches for them", "set "+door+".tls.client_ca")
 	}
 	return nil
 }
@@ -67,23 +67,13 @@ func ClientTLS[S any](section string, of func(*S) *certs.ClientFiles) []Setting 
 }
 
 func tlsVersion(v string) (uint16, error) {
-	return choice(v, func(v string) (uint16, bool) {
-		switch v {
-		case "1.2":
-			return tls.VersionTLS12, true
-		case "1.3":
-			return tls.VersionTLS13, true
-		}
-		return 0, false
-	}, "1.2", "1.3")
+	versions := map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+	return choice(v, func(v string) (uint16, bool) { version, ok := versions[v]; return version, ok }, "1.2", "1.3")
 }
 
 // warnOfSecret warns of a file with a secret that everybody may read.
 func (c *Config) warnOfSecret(key, file string, info os.FileInfo) {
-	if !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 {
-		return
+	if info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
+		c.warn(key, "everybody on this machine may read the secret in "+file, "chmod o-r, or 600")
 	}
-	c.Warnings = append(c.Warnings, &SourceError{
-		Source: key, Message: fmt.Sprintf("everybody on this machine may read the secret in %s", file), Hint: "chmod o-r, or 600",
-	})
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/nearest"
@@ -25,17 +26,13 @@ func (c *Config) warnOfVariables(from Sources) {
 	for _, s := range c.settings() {
 		known = append(known, s.variable())
 	}
-	is := make(map[string]bool, len(known))
-	for _, name := range known {
-		is[name] = true
-	}
 	for _, pair := range from.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
 		// Those of our tests say what they must have.
-		if !strings.HasPrefix(name, ours) || is[name] || strings.HasPrefix(name, "HEADGATE_REQUIRE_") {
+		if !strings.HasPrefix(name, ours) || slices.Contains(known, name) || strings.HasPrefix(name, "HEADGATE_REQUIRE_") {
 			continue
 		}
-		c.Warnings = append(c.Warnings, &SourceError{Source: name, Message: "there is no such variable, it does nothing" + nearestVariable(name, known)})
+		c.warn(name, "there is no such variable, it does nothing"+nearestVariable(name, known), "")
 	}
 }
 
@@ -64,9 +61,7 @@ func (c *Config) warnOfFile() {
 		return
 	}
 	if info, err := os.Stat(c.File); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0 {
-		c.Warnings = append(c.Warnings, &SourceError{
-			Source: c.File, Message: "everybody on this machine may write the configuration", Hint: "chmod o-w, or 640",
-		})
+		c.warn(c.File, "everybody on this machine may write the configuration", "chmod o-w, or 640")
 	}
 }
 
@@ -74,9 +69,7 @@ func (c *Config) warnOfFile() {
 func (c *Config) warnOfProxies() {
 	for _, network := range c.TrustedProxies {
 		if network.Bits() == 0 {
-			c.Warnings = append(c.Warnings, &SourceError{
-				Source: "trusted_proxies", Message: network.String() + " is everybody: each client may say that it is another", Hint: "name the proxies in front",
-			})
+			c.warn("trusted_proxies", network.String()+" is everybody: each client may say that it is another", "name the proxies in front")
 		}
 	}
 }
