@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"unicode"
@@ -172,21 +173,11 @@ func (m *matcher) addressMismatch(f *facts) Mismatch {
 	if a.IsValid() {
 		got = a.String()
 	}
-	list, begin := m.addresses.prefixes, ""
 	if a.IsValid() && m.notAddresses.contains(a) {
-		list, begin = m.notAddresses.prefixes, "anything but "
+		around := func(p netip.Prefix) bool { return p.Contains(a) }
+		return Mismatch{"client_ip", "anything but " + m.notAddresses.describe(around), got}
 	}
-	var texts []string
-	for _, p := range list {
-		switch {
-		case begin != "" && !p.Contains(a):
-		case p.IsSingleIP():
-			texts = append(texts, p.Addr().String())
-		default:
-			texts = append(texts, p.String())
-		}
-	}
-	return Mismatch{"client_ip", begin + oneOf(texts), got}
+	return Mismatch{"client_ip", m.addresses.describe(func(netip.Prefix) bool { return true }), got}
 }
 
 // describe lists the patterns; if match is not empty, only those that it
@@ -356,21 +347,11 @@ func (t *tree) takenOfEntries(entries []Entry) *Branch {
 	}
 	var taken *Branch
 	for l, i := &t.root, 0; i < len(entries); i++ {
-		joined := entries[i].Key + "_" + entries[i].Value
-		b := l.joined[joined]
-		if b == nil {
-			if w := l.wild.first(joined); w != nil {
-				b = w.branch
-			}
-		}
-		if b == nil {
-			b = l.joined[entries[i].Key]
-		}
+		b := l.takes(entries[i].Key, entries[i].Key+"_"+entries[i].Value)
 		if b == nil {
 			break
 		}
-		taken = b
-		if b.Below == nil {
+		if taken = b; b.Below == nil {
 			break
 		}
 		l = b.Below
@@ -448,16 +429,23 @@ func (c *textCondition) summary(out []string, name string) []string {
 
 // summary appends the addresses, if there are any.
 func (s *addressSet) summary(out []string, begin string) []string {
-	var texts []string
-	for _, p := range s.prefixes {
-		if p.IsSingleIP() {
-			texts = append(texts, p.Addr().String())
-		} else {
-			texts = append(texts, p.String())
-		}
-	}
-	if len(texts) == 0 {
+	if len(s.prefixes) == 0 {
 		return out
 	}
-	return append(out, begin+oneOf(texts))
+	return append(out, begin+s.describe(func(netip.Prefix) bool { return true }))
+}
+
+// describe lists the addresses that show is true for.
+func (s *addressSet) describe(show func(netip.Prefix) bool) string {
+	var texts []string
+	for _, p := range s.prefixes {
+		if show(p) {
+			text := p.String()
+			if p.IsSingleIP() {
+				text = p.Addr().String()
+			}
+			texts = append(texts, text)
+		}
+	}
+	return oneOf(texts)
 }

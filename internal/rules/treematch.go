@@ -61,15 +61,7 @@ func (l *Level) findJoined(entries []Entry, scratch []byte) (*Branch, []byte) {
 	for i := range entries {
 		e := &entries[i]
 		scratch = append(append(append(scratch[:start], e.Key...), '_'), e.Value...)
-		b := l.joined[string(scratch[start:])]
-		if b == nil {
-			if w := l.wild.first(view(scratch[start:])); w != nil {
-				b = w.branch
-			}
-		}
-		if b == nil {
-			b = l.joined[e.Key]
-		}
+		b := l.takes(e.Key, view(scratch[start:]))
 		switch {
 		case b == nil:
 			return nil, scratch[:start]
@@ -81,6 +73,18 @@ func (l *Level) findJoined(entries []Entry, scratch []byte) (*Branch, []byte) {
 		l = b.Below
 	}
 	return nil, scratch[:start]
+}
+
+// takes returns the descriptor of l that an entry comes under, whose key and value
+// are joined, as Envoy's service finds it, or nil.
+func (l *Level) takes(key, joined string) *Branch {
+	if b := l.joined[joined]; b != nil {
+		return b
+	}
+	if w := l.wild.first(joined); w != nil {
+		return w.branch
+	}
+	return l.joined[key]
 }
 
 // matchEntries adds the check of the limit that a descriptor comes under.

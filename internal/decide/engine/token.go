@@ -67,23 +67,22 @@ type seal struct {
 // is none yet.
 func (s *seal) ciphers(ctx context.Context) ([]cipher.AEAD, error) {
 	s.mu.Lock()
+	var err error
+	if len(s.aeads) == 0 && s.source == nil {
+		err = s.add(randomSecret())
+	}
 	known := s.aeads
 	s.mu.Unlock()
-	if len(known) > 0 {
-		return known, nil
+	if len(known) > 0 || err != nil {
+		return known, err
 	}
-	if s.source != nil {
-		return s.fetch(ctx)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.aeads) > 0 {
-		return s.aeads, nil
-	}
+	return s.fetch(ctx)
+}
+
+func randomSecret() []byte {
 	secret := make([]byte, sha256.Size)
 	_, _ = rand.Read(secret) // never fails
-	err := s.add(secret)
-	return s.aeads, err
+	return secret
 }
 
 // errNoSecret is what a source is told that returns none.
@@ -156,9 +155,7 @@ func (s *seal) closeOwn(kind tokenKind, plain []byte) (string, error) {
 		return sealed(s.aeads[0], kind, plain), nil
 	}
 	if s.own == nil {
-		secret := make([]byte, sha256.Size)
-		_, _ = rand.Read(secret) // never fails
-		aead, err := newCipher(secret)
+		aead, err := newCipher(randomSecret())
 		if err != nil {
 			return "", err
 		}

@@ -1,6 +1,7 @@
 package storing
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -107,33 +108,23 @@ func redisOptions(c *config.Redis) (o redis.Options, err error) {
 			return redis.Options{}, err
 		}
 	}
-	override(&o.Addresses, c.Addresses, len(c.Addresses) > 0)
-	override(&o.MasterName, c.MasterName, c.MasterName != "")
-	override(&o.Username, c.Username, c.Username != "")
-	override(&o.Password, string(c.Password), c.Password != "")
-	override(&o.SentinelUsername, c.SentinelUsername, c.SentinelUsername != "")
-	override(&o.SentinelPassword, string(c.SentinelPassword), c.SentinelPassword != "")
-	override(&o.DB, c.DB, c.DB != 0)
-	override(&o.Prefix, c.KeyPrefix, c.KeyPrefix != "")
-	override(&o.Timeout, c.Timeout, c.Timeout != 0)
-	override(&o.StrictAtomic, true, c.StrictAtomic)
+	if len(c.Addresses) > 0 {
+		o.Addresses = c.Addresses
+	}
+	o.MasterName = cmp.Or(c.MasterName, o.MasterName)
+	o.Username, o.Password = cmp.Or(c.Username, o.Username), cmp.Or(string(c.Password), o.Password)
+	o.SentinelUsername = cmp.Or(c.SentinelUsername, o.SentinelUsername)
+	o.SentinelPassword = cmp.Or(string(c.SentinelPassword), o.SentinelPassword)
+	o.DB, o.Prefix = cmp.Or(c.DB, o.DB), cmp.Or(c.KeyPrefix, o.Prefix)
+	o.StrictAtomic = o.StrictAtomic || c.StrictAtomic
+	o.Timeout = cmp.Or(c.Timeout, o.Timeout, redis.DefaultTimeout)
 	if c.Mode != "" {
 		o.Mode, _ = redis.ParseMode(c.Mode)
 	}
 	if len(o.Addresses) == 0 {
 		o.Addresses = []string{redis.DefaultAddress} // for the log to name it
 	}
-	if o.Timeout == 0 {
-		o.Timeout = redis.DefaultTimeout
-	}
 	return o, addTLS(&o, c)
-}
-
-// override sets a field that the configuration names, over what a URL says.
-func override[T any](field *T, value T, set bool) { //nolint:revive // a fact about the value
-	if set {
-		*field = value
-	}
 }
 
 // addTLS reads the certificates.

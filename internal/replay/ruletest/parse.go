@@ -191,7 +191,7 @@ func (p *testParser) readPlace(f yamltext.Fields, t *Test, clock *testClock) {
 
 // test reads one test.
 func (p *testParser) test(n *yamltext.Node, what string, t Test, clock testClock, names map[string]*yamltext.Node) {
-	if named := yamltext.NameOf(n); named != "" {
+	if named := n.TextOf("name"); named != "" {
 		what = "test " + clip.Quote(named)
 	}
 	f := p.Fields(n, what, TestKeys())

@@ -84,12 +84,8 @@ type parsedReplace struct {
 // CompatOf reads compat before all else, since the reading depends on it. What is
 // wrong with it is reported later.
 func (p *Parser) CompatOf(doc *yamltext.Node) rules.Compat {
-	for _, field := range doc.Pairs {
-		if field.Key.Text == "compat" {
-			if compat, ok := rules.ParseCompat(field.Value.Text); ok {
-				return compat
-			}
-		}
+	if compat, ok := rules.ParseCompat(doc.TextOf("compat")); ok {
+		return compat
 	}
 	return p.compat
 }
@@ -183,15 +179,7 @@ func (t *treeForm) descriptor(n *yamltext.Node, what string, into *rules.Level, 
 
 // descriptorName names a descriptor for messages: key=value or key.
 func descriptorName(n *yamltext.Node) string {
-	key, value := "", ""
-	for _, field := range n.Pairs {
-		switch field.Key.Text {
-		case "key":
-			key = field.Value.Text
-		case "value":
-			value = field.Value.Text
-		}
-	}
+	key, value := n.TextOf("key"), n.TextOf("value")
 	if key == "" || value == "" {
 		return key
 	}

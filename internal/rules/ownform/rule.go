@@ -24,7 +24,7 @@ const maxKeyParts = 16
 
 // parseLimit reads one entry of limits.
 func (p *Parser) parseLimit(n *yamltext.Node, what, domain string) {
-	if named := yamltext.NameOf(n); named != "" {
+	if named := n.TextOf("name"); named != "" {
 		what = "limit " + clip.Quote(named)
 	}
 	form := ruleForm{node: n, before: p.Errors, what: what, domain: domain}

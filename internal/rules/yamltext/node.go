@@ -17,16 +17,6 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// NameOf returns the name of a limit for messages, if it has one.
-func NameOf(n *Node) string {
-	for _, field := range n.Pairs {
-		if field.Key.Text == "name" {
-			return field.Value.Text
-		}
-	}
-	return ""
-}
-
 // Kind is what a YAML value is.
 type Kind uint8
 
@@ -60,6 +50,24 @@ type Node struct {
 
 // IsScalar reports whether n is neither a list nor a mapping.
 func (n *Node) IsScalar() bool { return n.Kind != List && n.Kind != Map }
+
+// Value returns the value under a key of a mapping, or nil.
+func (n *Node) Value(key string) *Node {
+	for _, field := range n.Pairs {
+		if field.Key.Text == key {
+			return field.Value
+		}
+	}
+	return nil
+}
+
+// TextOf returns the text under a key of a mapping, if there is one.
+func (n *Node) TextOf(key string) string {
+	if value := n.Value(key); value != nil {
+		return value.Text
+	}
+	return ""
+}
 
 // Plain returns the value as nil, bool, int64, float64, string, []any or
 // map[string]any. Numbers that are no such numbers remain text.
@@ -224,5 +232,5 @@ func at(src []byte, line, start, i int, message string) diagnostic.Diagnostic {
 
 // HasKey reports whether a mapping has the key, be it without a value.
 func HasKey(n *Node, key string) bool {
-	return slices.ContainsFunc(n.Pairs, func(f Pair) bool { return f.Key.Text == key })
+	return n.Value(key) != nil
 }
