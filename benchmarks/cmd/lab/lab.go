@@ -60,13 +60,9 @@ const start = int64(1_795_262_400_000_000)
 
 const second = int64(1_000_000)
 
-// Profiles returns the synthetic traffic for a limit of 100 a minute, an hour
-// of it. small makes it short, for tests.
-func Profiles(scale Scale) []Profile {
-	minutes, few, keys := int64(60), 8, 20_000
-	if scale == Small {
-		minutes, few, keys = 8, 2, 100
-	}
+// Profiles returns minutes of synthetic traffic for a limit of 100 a minute, of few
+// keys and of many.
+func Profiles(minutes int64, few, keys int) []Profile {
 	length := minutes * 60 * second
 	var out []Profile
 	for _, load := range []float64{0.5, 0.9, 1.1, 2} {
@@ -92,15 +88,6 @@ func Profiles(scale Scale) []Profile {
 		}),
 	)
 }
-
-// Scale is how much traffic there is.
-type Scale uint8
-
-// The scales.
-const (
-	Full Scale = iota
-	Small
-)
 
 // newProfile merges the times of keys.
 func newProfile(name string, keys int, times func(rnd *rand.Rand, key int) []int64) Profile {

@@ -13,7 +13,7 @@ import (
 // than the limit in any window.
 func TestRanking(t *testing.T) {
 	sum := map[string]*Result{}
-	for _, p := range Profiles(Small) {
+	for _, p := range Profiles(8, 2, 100) {
 		for _, s := range Subjects(100, time.Minute) {
 			r, err := Run(t.Context(), s, p, func() *memory.Store { return memory.New() })
 			if err != nil {

@@ -37,12 +37,11 @@ func main() {
 	flag.Func("trusted-proxies", "addresses and networks whose X-Forwarded-For is believed, if it is logged", list(&logs.TrustedProxies))
 	flag.Parse()
 	logs.Paths = flag.Args()
-	scale := Full
-	if *short {
-		scale = Small
-	}
 	process.Main(func(ctx context.Context) error {
-		profiles := Profiles(scale)
+		profiles := Profiles(60, 8, 20_000)
+		if *short {
+			profiles = Profiles(8, 2, 100)
+		}
 		if len(logs.Paths) > 0 {
 			p, err := logged(ctx, &logs)
 			if err != nil {
