@@ -139,7 +139,7 @@ func (p *parser) member(c *check, name string, s *seen, more string) (err error)
 		}
 	case "cost":
 		if err = s.add(p, seenCost, name); err == nil {
-			c.cost, err = p.cost()
+			c.cost, err = p.whole("cost")
 		}
 	case "peek":
 		var peek bool

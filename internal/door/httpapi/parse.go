@@ -249,25 +249,12 @@ func hex4(s string) rune {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return -1
 	}
-	var r rune
-	for _, c := range []byte(s[2:6]) {
-		switch {
-		case c >= '0' && c <= '9':
-			c -= '0'
-		case c >= 'a' && c <= 'f':
-			c -= 'a' - 10
-		case c >= 'A' && c <= 'F':
-			c -= 'A' - 10
-		default:
-			return -1
-		}
-		r = r<<4 | rune(c)
+	n, err := strconv.ParseUint(s[2:6], 16, 16)
+	if err != nil {
+		return -1
 	}
-	return r
+	return rune(n)
 }
-
-// cost reads the value of "cost".
-func (p *parser) cost() (int64, error) { return p.whole("cost") }
 
 // whole reads a whole number from 0 to described.MaxCost.
 func (p *parser) whole(name string) (int64, error) {

@@ -29,7 +29,7 @@ func parseToken(text, name string, withCost bool) (b tokenBody, err error) {
 			b.token, err = p.string(strconv.Quote(name))
 		case member == "cost" && withCost && !hasCost:
 			hasCost = true
-			b.cost, err = p.cost()
+			b.cost, err = p.whole("cost")
 		case member == name || member == "cost" && withCost:
 			err = p.fail("%q is there twice", member)
 		case withCost:

@@ -2,8 +2,9 @@ package resp
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
-	"math"
+	"strconv"
 )
 
 // The bounds of the protocol itself: what exceeds them is no Redis protocol,
@@ -260,27 +261,8 @@ func length(in []byte) (value int64, n int, s status) {
 // integer reads a signed decimal number: an optional sign and digits, and
 // nothing else.
 func integer(text []byte) (int64, bool) {
-	digits := text
-	negative := false
-	if len(digits) > 0 && (digits[0] == '-' || digits[0] == '+') {
-		negative = digits[0] == '-'
-		digits = digits[1:]
-	}
-	if len(digits) == 0 {
-		return 0, false
-	}
-	var v int64 // of the negative numbers, of which there is one more
-	for _, c := range digits {
-		d := int64(c) - '0'
-		if d < 0 || d > 9 || v < math.MinInt64/10 || v*10 < math.MinInt64+d {
-			return 0, false
-		}
-		v = v*10 - d
-	}
-	if negative {
-		return v, true
-	}
-	return -v, v != math.MinInt64
+	v, err := strconv.ParseInt(string(text), 10, 64)
+	return v, err == nil
 }
 
 // inline reads a command in one line, as people type it. p.pos is how much is
@@ -385,28 +367,13 @@ func unescape(line []byte, i int) (byte, int) {
 	case 'a':
 		return '\a', i + 1
 	case 'x':
-		if i+2 < len(line) {
-			high, low := hex(line[i+1]), hex(line[i+2])
-			if high >= 0 && low >= 0 {
-				return byte(high<<4 | low), i + 3
-			}
+		if b, err := hex.DecodeString(string(line[i+1 : min(i+3, len(line))])); err == nil && len(b) == 1 {
+			return b[0], i + 3
 		}
 		return c, i + 1
 	default:
 		return c, i + 1
 	}
-}
-
-func hex(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	case c >= 'A' && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
 }
 
 func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' || c == 0 }

@@ -18,30 +18,31 @@ import (
 // that read it.
 func (c *call) encodeMetadata(v *engine.MultiVerdict) {
 	r := &c.request
-	descriptors := make([]*structpb.Value, len(r.descriptors))
+	descriptors := make([]any, len(r.descriptors))
 	for i := range r.descriptors {
-		descriptors[i] = structpb.NewStructValue(r.descriptors[i].metadata())
+		descriptors[i] = r.descriptors[i].metadata()
 	}
-	fields := map[string]*structpb.Value{
-		"domain":      structpb.NewStringValue(r.domain),
-		"descriptors": structpb.NewListValue(&structpb.ListValue{Values: descriptors}),
-	}
+	fields := map[string]any{"domain": r.domain, "descriptors": descriptors}
 	if r.hits != 0 {
-		fields["hitsAddend"] = structpb.NewNumberValue(float64(r.hits))
+		fields["hitsAddend"] = r.hits
 	}
 	switch outcome := v.Outcome(); outcome {
 	case engine.Delayed, engine.ShadowBanned, engine.Queued:
-		fields["action"] = structpb.NewStringValue(outcome.Action())
+		fields["action"] = outcome.Action()
 		if delay := v.Delay(); delay > 0 {
-			fields["delay_ms"] = structpb.NewNumberValue(float64(answer.Milliseconds(delay)))
+			fields["delay_ms"] = answer.Milliseconds(delay)
 		}
 	case engine.Allowed, engine.Refused, engine.ShadowRefused, engine.Outcomes:
 	}
 	quotaFields(fields, v.Parts())
-	if merged := passedMetadata(v); len(merged.GetFields()) > 0 {
-		fields["metadata"] = structpb.NewStructValue(merged)
+	told, err := structpb.NewStruct(fields)
+	if err != nil {
+		return // as below
 	}
-	b, err := proto.Marshal(&structpb.Struct{Fields: fields})
+	if merged := passedMetadata(v); len(merged.GetFields()) > 0 {
+		told.Fields["metadata"] = structpb.NewStructValue(merged)
+	}
+	b, err := proto.Marshal(told)
 	if err != nil {
 		return // metadata that cannot be told is none; the rule's loader has checked it
 	}
@@ -51,9 +52,9 @@ func (c *call) encodeMetadata(v *engine.MultiVerdict) {
 
 // quotaFields adds whether any limit that applies is in quota mode, and the
 // descriptors, counted from 0, whose quotas have run out.
-func quotaFields(fields map[string]*structpb.Value, parts []engine.Verdict) {
+func quotaFields(fields map[string]any, parts []engine.Verdict) {
 	enabled := false
-	var violations []*structpb.Value
+	var violations []any
 	for i := range parts {
 		over := false
 		for _, r := range parts[i].Results() {
@@ -62,44 +63,38 @@ func quotaFields(fields map[string]*structpb.Value, parts []engine.Verdict) {
 			}
 		}
 		if over {
-			violations = append(violations, structpb.NewNumberValue(float64(i)))
+			violations = append(violations, i)
 		}
 	}
-	fields["quotaModeEnabled"] = structpb.NewBoolValue(enabled)
+	fields["quotaModeEnabled"] = enabled
 	if len(violations) > 0 {
-		fields["quotaModeViolations"] = structpb.NewListValue(&structpb.ListValue{Values: violations})
+		fields["quotaModeViolations"] = violations
 	}
 }
 
-func (d *descriptor) metadata() *structpb.Struct {
-	entries := make([]*structpb.Value, len(d.Told.Entries))
+func (d *descriptor) metadata() map[string]any {
+	entries := make([]any, len(d.Told.Entries))
 	for i, e := range d.Told.Entries {
-		entries[i] = structpb.NewStringValue(e.Key + "=" + e.Value)
+		entries[i] = e.Key + "=" + e.Value
 	}
-	fields := map[string]*structpb.Value{
-		"entries": structpb.NewListValue(&structpb.ListValue{Values: entries}),
-	}
+	fields := map[string]any{"entries": entries}
 	if o := &d.override; o.there {
-		fields["limit"] = structpb.NewStringValue(o.String())
+		fields["limit"] = o.String()
 	}
 	if d.hasHits {
-		fields["hitsAddend"] = structpb.NewNumberValue(float64(d.hits))
+		fields["hitsAddend"] = d.hits
 	}
-	return &structpb.Struct{Fields: fields}
+	return fields
 }
 
 // String describes a limit that came with a descriptor, such as
 // requests_per_unit:5 unit:MINUTE.
 func (o *override) String() string {
-	names := map[int32]string{
-		unitSecond: "SECOND", unitMinute: "MINUTE", unitHour: "HOUR", unitDay: "DAY",
-		unitWeek: "WEEK", unitMonth: "MONTH", unitYear: "YEAR",
-	}
 	var b strings.Builder
 	if o.requests != 0 { // 0 is what protobuf leaves out
 		fmt.Fprintf(&b, "requests_per_unit:%d ", o.requests)
 	}
-	b.WriteString("unit:" + names[o.unit])
+	b.WriteString("unit:" + unitOf(o.unit).name)
 	if o.hasMultiplier {
 		fmt.Fprintf(&b, " unit_multiplier:%d", o.multiplier)
 	}

@@ -11,80 +11,61 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Units as Envoy numbers them: envoy.type.v3.RateLimitUnit, and in answers also
-// the week.
-const (
-	unitSecond = 1
-	unitMinute = 2
-	unitHour   = 3
-	unitDay    = 4
-	unitMonth  = 5
-	unitYear   = 6
-	unitWeek   = 7
-)
+// unit is one of Envoy's, by its number in envoy.type.v3.RateLimitUnit; in answers
+// there is also the week.
+type unit struct {
+	number   int32
+	name     string
+	length   time.Duration
+	calendar headgate.CalendarUnit
+}
 
 const day = 24 * time.Hour
 
-// lengthOf returns the length of a unit, and 0 for one that is not known.
-func lengthOf(unit int32) time.Duration {
-	switch unit {
-	case unitSecond:
-		return time.Second
-	case unitMinute:
-		return time.Minute
-	case unitHour:
-		return time.Hour
-	case unitDay:
-		return day
-	case unitWeek:
-		return 7 * day
-	case unitMonth:
-		return 30 * day
-	case unitYear:
-		return 365 * day
+// units are all there are, the longest first.
+//
+//nolint:gochecknoglobals // an immutable table
+var units = [...]unit{
+	{6, "YEAR", 365 * day, headgate.Year},
+	{5, "MONTH", 30 * day, headgate.Month},
+	{7, "WEEK", 7 * day, headgate.Week},
+	{4, "DAY", day, headgate.Day},
+	{3, "HOUR", time.Hour, headgate.Hour},
+	{2, "MINUTE", time.Minute, headgate.Minute},
+	{1, "SECOND", time.Second, headgate.NoCalendar},
+}
+
+// unitOf returns the unit of a number; the zero unit for one that is not known.
+func unitOf(number int32) unit {
+	for _, u := range units {
+		if u.number == number {
+			return u
+		}
 	}
-	return 0
+	return unit{}
 }
 
 // describe returns l in Envoy's words. A period that is no whole number of
 // seconds is told as what it comes to in whole ones.
 func describe(l headgate.Limit) currentLimit {
 	c := currentLimit{requests: clamp(l.N()), multiplier: 1}
-	switch l.Rule().Calendar {
-	case headgate.Minute:
-		c.unit = unitMinute
-	case headgate.Hour:
-		c.unit = unitHour
-	case headgate.Day:
-		c.unit = unitDay
-	case headgate.Week:
-		c.unit = unitWeek
-	case headgate.Month:
-		c.unit = unitMonth
-	case headgate.Year:
-		c.unit = unitYear
-	case headgate.NoCalendar:
-		c.unit, c.multiplier = inUnits(l.Period())
-		if c.unit == 0 {
-			seconds := (l.Period() + time.Second - 1) / time.Second
-			c.unit, c.multiplier = unitSecond, clamp(int64(seconds))
-			if seconds == 1 {
-				c.requests = clamp(l.N() * int64(time.Second/time.Microsecond) / l.Period().Microseconds())
-			}
+	calendar := l.Rule().Calendar
+	for _, u := range units {
+		switch {
+		case calendar != headgate.NoCalendar && u.calendar == calendar:
+			c.unit = uint64(u.number)
+			return c
+		case calendar == headgate.NoCalendar && l.Period() > 0 && l.Period()%u.length == 0:
+			c.unit, c.multiplier = uint64(u.number), clamp(int64(l.Period()/u.length))
+			return c
 		}
+	}
+	seconds := (l.Period() + time.Second - 1) / time.Second
+	c.unit, c.multiplier = 1, clamp(int64(seconds))
+	if seconds == 1 {
+		c.requests = clamp(l.N() * int64(time.Second/time.Microsecond) / l.Period().Microseconds())
 	}
 	return c
-}
-
-// inUnits returns d as a multiple of the largest unit that divides it, or 0 if
-// it is not a whole number of seconds.
-func inUnits(d time.Duration) (unit uint64, multiplier uint32) {
-	for _, u := range [...]int32{unitYear, unitMonth, unitWeek, unitDay, unitHour, unitMinute, unitSecond} {
-		if length := lengthOf(u); d > 0 && d%length == 0 {
-			return uint64(u), clamp(int64(d / length))
-		}
-	}
-	return 0, 0
 }
 
 // clamp returns n as an uint32, which is what Envoy counts in.
@@ -96,26 +77,26 @@ var errNoUnit = errors.New("limit.unit is not set")
 // of the calendar in UTC for a week, month or year unless the domain's rules
 // are to give the answers of envoyproxy/ratelimit.
 func (o *override) rule(domain string, compat rules.Compat) (*rules.Rule, error) {
-	length := lengthOf(o.unit)
+	u := unitOf(o.unit)
 	switch {
 	case o.unit == 0:
 		return nil, errNoUnit
-	case length == 0:
+	case u.length == 0:
 		return nil, fmt.Errorf("limit.unit %d is not known", o.unit)
 	case o.hasMultiplier && o.multiplier == 0:
 		return nil, errors.New("limit.unit_multiplier is 0")
 	}
 	n, times := int64(o.requests), int64(max(o.multiplier, 1))
-	if times > int64(headgate.MaxPeriod/length) {
+	if times > int64(headgate.MaxPeriod/u.length) {
 		return nil, fmt.Errorf("the period of limit is longer than %s", headgate.MaxPeriod)
 	}
-	period := length * time.Duration(times)
+	period := u.length * time.Duration(times)
 	limit := headgate.Per(n, period).Using(headgate.FixedWindow)
 	if compat == rules.CompatEnvoy {
 		return rules.Override(domain, limit), limit.Validate()
 	}
-	if unit := calendarOf(o.unit); unit != headgate.NoCalendar && times == 1 {
-		limit = headgate.PerCalendar(n, unit, time.UTC)
+	if u.length >= 7*day && times == 1 {
+		limit = headgate.PerCalendar(n, u.calendar, time.UTC)
 	}
 	// The count survives a change of the number, and belongs to the period: a
 	// descriptor may come with a limit a second and one a day. In the scope of
@@ -126,18 +107,6 @@ func (o *override) rule(domain string, compat rules.Compat) (*rules.Rule, error)
 		Cost: 1, Percent: 100, LocalShare: 1,
 		OnLimit: rules.OnLimit{Action: rules.Reject, Status: 429},
 	}, limit.Validate()
-}
-
-func calendarOf(unit int32) headgate.CalendarUnit {
-	switch unit {
-	case unitWeek:
-		return headgate.Week
-	case unitMonth:
-		return headgate.Month
-	case unitYear:
-		return headgate.Year
-	}
-	return headgate.NoCalendar
 }
 
 // appendKey appends all entries, which are what such a limit counts by.
