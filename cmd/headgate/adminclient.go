@@ -38,13 +38,13 @@ func (f *adminFlags) add(flags *pflag.FlagSet) {
 
 // asking runs f with what asks the admin door that the flags name.
 func asking(flags interface{ client() (*adminClient, error) }, f func(cmd *cobra.Command, args []string, c *adminClient) error) func(*cobra.Command, []string) error {
-	return running(func(cmd *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
 		c, err := flags.client()
 		if err != nil {
 			return err
 		}
 		return f(cmd, args, c)
-	})
+	}
 }
 
 // query adds those of the parameters that are not empty.

@@ -42,7 +42,7 @@ HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
 	f.ruleOptions(cmd)
 	cmd.ValidArgsFunction = ruleFiles
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
-	cmd.RunE = running(func(_ *cobra.Command, args []string) error {
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if asSchema {
 			_, err := fmt.Fprint(s.out, schema.Rules())
 			return err
@@ -71,7 +71,7 @@ HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
 			return nil
 		}
 		return printGood(s, &r)
-	})
+	}
 	return cmd
 }
 

@@ -43,7 +43,7 @@ that nobody has used yet. With --server it asks a running server.`,
 		Args: cobra.NoArgs,
 	}
 	f.add(cmd)
-	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		q, err := f.request(cmd)
 		if err != nil {
 			return err
@@ -57,7 +57,7 @@ that nobody has used yet. With --server it asks a running server.`,
 		}
 		explanation{paint: newPaint(s.out), all: f.all || f.rule != ""}.print(x)
 		return nil
-	})
+	}
 	return cmd
 }
 

@@ -83,7 +83,7 @@ func newKeyAction(s streams, action *admin.KeyAction) *cobra.Command {
 			flags.StringVar(&f.reason, "reason", "", "why, for the audit log")
 		}
 	}
-	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s.out, action.Name) })
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s.out, action.Name) }
 	return cmd
 }
 

@@ -24,7 +24,7 @@ one of this machine is taken; the log says which.`,
 	f.flag(cmd, "domain", "proxy.domain", "whose rules to enforce (default: the only domain there is)")
 	f.flag(cmd, "listen-admin", "listen.admin", `address of the admin door, or "off" (default 127.0.0.1:6070)`)
 	f.common(cmd)
-	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *f.values["proxy.upstream"] == "" {
 			return &usageError{"--upstream is missing", "name the service to protect: headgate proxy --upstream http://127.0.0.1:9000 --rules rules.yaml"}
 		}
@@ -36,6 +36,6 @@ one of this machine is taken; the log says which.`,
 			return err
 		}
 		return serve(cmd.Context(), s, app.Options{Config: c, AdminMayMove: true}, nil)
-	})
+	}
 	return cmd
 }

@@ -22,7 +22,7 @@ func newQuickstart(s streams) *cobra.Command {
 	f.flag(cmd, "listen-admin", "listen.admin", `address of the admin door, or "off" (default 127.0.0.1:6070)`)
 	f.flag(cmd, "log-level", "log.level", "debug, info, warn or error (default warn)")
 	cmd.Flags().BoolVar(&show, "print-rules", false, "print the built-in rules and exit")
-	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if show {
 			_, err := fmt.Fprint(s.out, app.QuickstartRules())
 			return err
@@ -34,7 +34,7 @@ func newQuickstart(s streams) *cobra.Command {
 		return serve(cmd.Context(), s, app.Quickstart(app.Options{Config: c, AdminMayMove: true}), func(a *app.App) {
 			_, _ = fmt.Fprintf(s.out, invitation, a.Addr("proxy"), a.Addr("api"), cmp.Or(a.Addr("admin"), "closed"))
 		})
-	})
+	}
 	return cmd
 }
 

@@ -17,8 +17,13 @@ import (
 func run(ctx context.Context, args []string, s streams) int {
 	root := newRoot(s)
 	root.SetArgs(args)
+	began := false // a command, whose errors are its own; before that they are cobra's
+	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 	err := root.ExecuteContext(ctx)
-	return report(s.err, asUsage(root, args, err))
+	if !began {
+		err = asUsage(root, args, err)
+	}
+	return report(s.err, err)
 }
 
 func newRoot(s streams) *cobra.Command {
@@ -100,10 +105,7 @@ func flagHint(cmd *cobra.Command, err error) string {
 // asUsage turns cobra's own errors, which have no type, into usageErrors: they
 // are those of a command that never began to run.
 func asUsage(root *cobra.Command, args []string, err error) error {
-	if err == nil || began(err) {
-		return unwrapBegan(err)
-	}
-	if _, ok := errors.AsType[*usageError](err); ok {
+	if _, ok := errors.AsType[*usageError](err); ok || err == nil {
 		return err
 	}
 	message := err.Error()
@@ -128,32 +130,4 @@ func asUsage(root *cobra.Command, args []string, err error) error {
 		return &usageError{message, hint}
 	}
 	return &usageError{message, "see headgate help"}
-}
-
-// begunError is an error of a command that ran.
-type begunError struct{ err error }
-
-func (e *begunError) Error() string { return e.err.Error() }
-func (e *begunError) Unwrap() error { return e.err }
-
-// running marks the errors of f as those of a command that ran.
-func running(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := f(cmd, args); err != nil {
-			return &begunError{err}
-		}
-		return nil
-	}
-}
-
-func began(err error) bool {
-	_, ok := errors.AsType[*begunError](err)
-	return ok
-}
-
-func unwrapBegan(err error) error {
-	if b, ok := errors.AsType[*begunError](err); ok {
-		return b.err
-	}
-	return err
 }

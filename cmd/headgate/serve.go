@@ -127,13 +127,13 @@ a second one, a second or more later, stops at once.`,
 	f.flag(cmd, "listen-proxy", "proxy.listen", `address of the reverse proxy, or "off" (default 127.0.0.1:8000)`)
 	f.flag(cmd, "upstream", "proxy.upstream", "where the reverse proxy sends requests, such as http://127.0.0.1:9000")
 	f.flag(cmd, "domain", "proxy.domain", "whose rules the reverse proxy enforces (default: the only domain there is)")
-	cmd.RunE = running(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := f.load(nil)
 		if err != nil {
 			return err
 		}
 		return serve(cmd.Context(), s, app.Options{Config: c}, nil)
-	})
+	}
 	return cmd
 }
 

@@ -148,7 +148,7 @@ It exits with 0, with 1 if an input is wrong or more would newly be refused than
 	flags.IntVar(&f.maxKeys, "max-keys", 0, "how many keys the store remembers (default: as serve, 1,000,000)")
 	f.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("compare", ruleFiles) // fails only if there is one already
-	cmd.RunE = running(func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) })
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) }
 	return cmd
 }
 

@@ -39,7 +39,7 @@ where each number comes from.`,
 	flags.StringVar(&f.unaffected, "unaffected", "99.9%", "the share of the keys that is never to be refused")
 	flags.BoolVar(&f.asJSON, "json", false, "print the numbers as JSON in place of a rule file")
 	f.add(cmd)
-	cmd.RunE = running(func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) })
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) }
 	return cmd
 }
 

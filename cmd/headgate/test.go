@@ -35,7 +35,7 @@ It exits with 0 if all tests pass and with 1 if one fails or a file is wrong.`,
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "print every test and every step")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the result as JSON")
 	cmd.Flags().BoolVar(&f.schema, "schema", false, "print the JSON Schema of rule tests, for editors")
-	cmd.RunE = running(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.schema {
 			_, err := fmt.Fprint(s.out, schema.RuleTests())
 			return err
@@ -44,7 +44,7 @@ It exits with 0 if all tests pass and with 1 if one fails or a file is wrong.`,
 			args = []string{"."}
 		}
 		return f.run(cmd.Context(), s, args)
-	})
+	}
 	return cmd
 }
 

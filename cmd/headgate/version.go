@@ -33,14 +33,14 @@ func newVersion(s streams) *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
-	cmd.RunE = running(func(*cobra.Command, []string) error {
+	cmd.RunE = func(*cobra.Command, []string) error {
 		v := readVersion()
 		if asJSON {
 			return json.NewEncoder(s.out).Encode(v)
 		}
 		_, err := fmt.Fprintln(s.out, v)
 		return err
-	})
+	}
 	return cmd
 }
 
