@@ -69,17 +69,12 @@ func (k keys) note(c *keyCall, before, after string) {
 }
 
 // listAudit answers GET /v1/audit.
-func (k keys) listAudit(w http.ResponseWriter, r *http.Request) {
-	if !onlyParameters(w, r, "n") {
-		return
+func (k keys) listAudit(_ http.ResponseWriter, r *http.Request) (any, error) {
+	n, err := numberParameter(r, maxAudit, 1, maxAudit)
+	if err != nil {
+		return nil, err
 	}
-	n, ok := numberParameter(w, r, maxAudit, 1, maxAudit)
-	if !ok {
-		return
-	}
-	writeJSON(w, struct {
-		Audit []AuditEntry `json:"audit"`
-	}{k.audit.last(n)})
+	return map[string]any{"audit": k.audit.last(n)}, nil
 }
 
 // Overrides is the answer of GET /v1/overrides.
@@ -106,13 +101,10 @@ type Override struct {
 }
 
 // listOverrides answers GET /v1/overrides.
-func (k keys) listOverrides(w http.ResponseWriter, r *http.Request) {
-	if !onlyParameters(w, r, "domain", "rule", "n") {
-		return
-	}
-	n, ok := numberParameter(w, r, control.MaxEntries, 1, control.MaxEntries)
-	if !ok {
-		return
+func (k keys) listOverrides(_ http.ResponseWriter, r *http.Request) (any, error) {
+	n, err := numberParameter(r, control.MaxEntries, 1, control.MaxEntries)
+	if err != nil {
+		return nil, err
 	}
 	domain, rule := r.URL.Query().Get("domain"), r.URL.Query().Get("rule")
 	out := Overrides{Overrides: []Override{}}
@@ -130,5 +122,5 @@ func (k keys) listOverrides(w http.ResponseWriter, r *http.Request) {
 			Until: e.Until, Reason: e.Reason, By: e.By, Created: e.Created, NoRule: rs.Rule(e.Domain, e.Rule) == nil,
 		})
 	}
-	writeJSON(w, out)
+	return out, nil
 }

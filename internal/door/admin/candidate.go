@@ -90,36 +90,36 @@ type candidates struct{ *Options }
 
 func (c candidates) routes() map[string]http.Handler {
 	return map[string]http.Handler{
-		"GET /v1/candidate":        http.HandlerFunc(c.get),
-		"POST /v1/candidate/reset": http.HandlerFunc(c.reset),
+		"GET /v1/candidate":        asked(c.get, "n"),
+		"POST /v1/candidate/reset": asked(c.reset),
 	}
 }
 
-func (c candidates) exists(w http.ResponseWriter) bool {
-	if c.Candidate == nil {
-		answer.Problem(w, http.StatusNotFound, "there is no candidate: name its rules in candidate, or by --candidate")
-	}
-	return c.Candidate != nil
-}
+var errNoCandidate = problemf(http.StatusNotFound, "there is no candidate: name its rules in candidate, or by --candidate")
 
 // get answers GET /v1/candidate.
-func (c candidates) get(w http.ResponseWriter, r *http.Request) {
-	if !onlyParameters(w, r, "n") || !c.exists(w) {
-		return
+func (c candidates) get(_ http.ResponseWriter, r *http.Request) (any, error) {
+	if c.Candidate == nil {
+		return nil, errNoCandidate
 	}
-	if n, ok := numberParameter(w, r, defaultTop, 0, top.Counters); ok {
-		writeJSON(w, c.status(n))
+	n, err := numberParameter(r, defaultTop, 0, top.Counters)
+	if err != nil {
+		return nil, err
 	}
+	return c.status(n), nil
 }
 
 // reset answers POST /v1/candidate/reset. Its body is empty or {}.
-func (c candidates) reset(w http.ResponseWriter, r *http.Request) {
-	if !onlyParameters(w, r) || !c.exists(w) || !emptyBody(w, r) {
-		return
+func (c candidates) reset(w http.ResponseWriter, r *http.Request) (any, error) {
+	if c.Candidate == nil {
+		return nil, errNoCandidate
+	}
+	if err := emptyBody(w, r); err != nil {
+		return nil, err
 	}
 	c.Candidate.Comparing.Reset(c.Clock())
 	c.Log.Info("comparison with the candidate begun anew")
-	writeJSON(w, c.status(0))
+	return c.status(0), nil
 }
 
 func (c candidates) status(n int) *CandidateStatus {

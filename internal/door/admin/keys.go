@@ -25,14 +25,14 @@ type keys struct {
 
 func (k keys) routes() map[string]http.Handler {
 	routes := map[string]http.Handler{
-		"GET /v1/overrides": http.HandlerFunc(k.listOverrides),
-		"GET /v1/audit":     http.HandlerFunc(k.listAudit),
-		"POST /v1/keys/{action}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			answer.Problem(w, http.StatusNotFound, nearestAction(r.PathValue("action")))
+		"GET /v1/overrides": asked(k.listOverrides, "domain", "rule", "n"),
+		"GET /v1/audit":     asked(k.listAudit, "n"),
+		"POST /v1/keys/{action}": reply(func(_ http.ResponseWriter, r *http.Request) (any, error) {
+			return nil, &problem{http.StatusNotFound, nearestAction(r.PathValue("action"))}
 		}),
 	}
 	for _, action := range KeyActions() {
-		routes["POST /v1/keys/"+action.Name] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { k.serve(w, r, &action) })
+		routes["POST /v1/keys/"+action.Name] = asked(func(w http.ResponseWriter, r *http.Request) (any, error) { return k.serve(w, r, &action) })
 	}
 	return routes
 }
@@ -118,32 +118,16 @@ type keyCall struct {
 	answer KeyAnswer
 }
 
-// keyError is an error with the status of its answer.
-type keyError struct {
-	status int
-	text   string
-}
-
-func (e *keyError) Error() string { return e.text }
-
-func badKey(format string, args ...any) error {
-	return &keyError{http.StatusBadRequest, fmt.Sprintf(format, args...)}
-}
-
 // serve answers POST /v1/keys/{action}.
-func (k keys) serve(w http.ResponseWriter, r *http.Request, action *KeyAction) {
-	if !onlyParameters(w, r) {
-		return
-	}
-	text, ok := readBody(w, r)
-	if !ok {
-		return
+func (k keys) serve(w http.ResponseWriter, r *http.Request, action *KeyAction) (any, error) {
+	text, err := readBody(w, r)
+	if err != nil {
+		return nil, err
 	}
 	now := k.Clock()
 	body, err := parseKeyBody(action, text, now)
 	if err != nil {
-		answer.Problem(w, http.StatusBadRequest, err.Error())
-		return
+		return nil, &problem{http.StatusBadRequest, err.Error()}
 	}
 	targets, err := k.targets(action, body)
 	out := KeyAnswers{Keys: []KeyAnswer{}}
@@ -153,18 +137,17 @@ func (k keys) serve(w http.ResponseWriter, r *http.Request, action *KeyAction) {
 			out.Keys = append(out.Keys, c.answer)
 		}
 	}
-	switch problem, ok := errors.AsType[*keyError](err); {
-	case ok:
-		answer.Problem(w, problem.status, problem.text)
+	switch _, told := errors.AsType[*problem](err); {
+	case told:
+		return nil, err
 	case errors.Is(err, control.ErrFull):
-		answer.Problem(w, http.StatusInsufficientStorage, fmt.Sprintf("%v: there may be %d", err, control.MaxEntries))
+		return nil, problemf(http.StatusInsufficientStorage, "%v: there may be %d", err, control.MaxEntries)
 	case err != nil:
-		answer.Problem(w, http.StatusServiceUnavailable, fmt.Sprintf("the store does not answer, it is not known whether anything was done: %v", err))
+		return nil, fmt.Errorf("the store does not answer, it is not known whether anything was done: %w", err)
 	case body.Rule == "":
-		writeJSON(w, out)
-	default:
-		writeJSON(w, out.Keys[0])
+		return out, nil
 	}
+	return out.Keys[0], nil
 }
 
 // do does it and says how the key is then.
@@ -259,7 +242,7 @@ func (k keys) grant(c *keyCall) error {
 	}
 	rule, _ := k.Engine.Applies(c.ruled, c.key, c.now)
 	if rule.Limit.IsUnlimited() {
-		return badKey("the key has no limit in %s: there is nothing to be granted", c.rule)
+		return wrong("the key has no limit in %s: there is nothing to be granted", c.rule)
 	}
 	return k.giveBudget(c, headgate.Op{Kind: headgate.Grant, Cost: c.body.Amount, Duration: lasting})
 }
@@ -296,7 +279,7 @@ func (k keys) ban(c *keyCall) error {
 func (k keys) override(c *keyCall) error {
 	for _, r := range c.tiers {
 		if _, err := r.WithLimit(c.body.Rate, c.body.Burst); err != nil {
-			return badKey("this does not go with the rule %s: %v", c.rule, err)
+			return wrong("this does not go with the rule %s: %v", c.rule, err)
 		}
 	}
 	_, was := k.Control.Of(c.scope, c.key)

@@ -24,12 +24,12 @@ type keyTarget struct {
 // targets returns what b names: a key of a rule or, without a rule, of every
 // rule of the domain that counts by just these attributes.
 func (k keys) targets(action *KeyAction, b *keyBody) ([]keyTarget, error) {
-	list, problem := rulesNamed(k.Engine.Rules(), b.Domain, b.Rule)
-	if problem != "" {
+	list, err := rulesNamed(k.Engine.Rules(), b.Domain, b.Rule)
+	if err != nil {
 		if t := k.orphan(b); t != nil && (action.Name == "unban" || action.Name == "clear") {
 			return []keyTarget{*t}, nil
 		}
-		return nil, &keyError{http.StatusNotFound, problem}
+		return nil, err
 	}
 	var targets []keyTarget
 	for _, r := range list {
@@ -41,16 +41,16 @@ func (k keys) targets(action *KeyAction, b *keyBody) ([]keyTarget, error) {
 			continue
 		}
 		if len(targets) > 0 && targets[0].domain != r.Domain {
-			return nil, badKey("%q is missing: the rules of %q and of %q are both meant by this", "domain", targets[0].domain, r.Domain)
+			return nil, wrong("%q is missing: the rules of %q and of %q are both meant by this", "domain", targets[0].domain, r.Domain)
 		}
 		key, err := k.compose(r, &b.Key)
 		if err != nil {
-			return nil, badKey("the key does not go with the rule %q: %v", r.Name, err)
+			return nil, wrong("the key does not go with the rule %q: %v", r.Name, err)
 		}
 		targets = append(targets, keyTarget{domain: r.Domain, rule: r.Name, scope: r.Scope, key: key, ruled: r, tiers: []*rules.Rule{r}})
 	}
 	if len(targets) == 0 {
-		return nil, &keyError{http.StatusNotFound, fmt.Sprintf("no rule counts by %s and nothing else", strings.Join(b.Key.Names, " and "))}
+		return nil, problemf(http.StatusNotFound, "no rule counts by %s and nothing else", strings.Join(b.Key.Names, " and "))
 	}
 	return targets, nil
 }

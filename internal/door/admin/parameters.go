@@ -18,24 +18,54 @@ import (
 // maxBody is how large the body of a request may be.
 const maxBody = 64 << 10
 
-// onlyParameters refuses a request with query parameters other than known.
-func onlyParameters(w http.ResponseWriter, r *http.Request, known ...string) bool {
-	for name, values := range r.URL.Query() {
-		if !slices.Contains(known, name) {
-			answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("there is no parameter %q%s", name, nearestOf(name, known)))
-			return false
-		}
-		if len(values) > 1 {
-			answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the parameter %q is there twice", name))
-			return false
-		}
-	}
-	return true
+// problem is an error with the status of its answer.
+type problem struct {
+	status int
+	text   string
 }
 
-// wrongParameter answers a request whose parameter has none of the known values.
-func wrongParameter(w http.ResponseWriter, name, value string, known []string) {
-	answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("%s is %q%s", name, value, nearestOf(value, known)))
+func (p *problem) Error() string { return p.text }
+
+func problemf(status int, format string, args ...any) error {
+	return &problem{status, fmt.Sprintf(format, args...)}
+}
+
+func wrong(format string, args ...any) error { return problemf(http.StatusBadRequest, format, args...) }
+
+// reply returns what is answered to a request, in JSON; nil if it has been
+// answered. An error that is no problem means that a store does not answer.
+type reply func(w http.ResponseWriter, r *http.Request) (any, error)
+
+// ServeHTTP implements [http.Handler].
+func (f reply) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	out, err := f(w, r)
+	if p, ok := errors.AsType[*problem](err); ok {
+		answer.Problem(w, p.status, p.text)
+	} else if err != nil {
+		answer.Problem(w, http.StatusServiceUnavailable, err.Error())
+	} else if out != nil {
+		writeJSON(w, out)
+	}
+}
+
+// asked is f for requests that have no query parameters but known.
+func asked(f reply, known ...string) http.Handler {
+	return reply(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		for name, values := range r.URL.Query() {
+			if !slices.Contains(known, name) {
+				return nil, wrong("there is no parameter %q%s", name, nearestOf(name, known))
+			}
+			if len(values) > 1 {
+				return nil, wrong("the parameter %q is there twice", name)
+			}
+		}
+		return f(w, r)
+	})
+}
+
+// wrongParameter is about a parameter that has none of the known values.
+func wrongParameter(name, value string, known []string) error {
+	return wrong("%s is %q%s", name, value, nearestOf(value, known))
 }
 
 // nearestOf says what may have been meant, or what there is.
@@ -55,23 +85,22 @@ func nearestOf(text string, known []string) string {
 }
 
 // numberParameter returns the parameter n, or usual if it is not there.
-func numberParameter(w http.ResponseWriter, r *http.Request, usual, least, most int) (int, bool) {
+func numberParameter(r *http.Request, usual, least, most int) (int, error) {
 	text := r.URL.Query().Get("n")
 	n, err := strconv.Atoi(cmp.Or(text, strconv.Itoa(usual)))
 	if err != nil || n < least || n > most {
-		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("n is %q; it must be a number from %d to %d", text, least, most))
-		return 0, false
+		return 0, wrong("n is %q; it must be a number from %d to %d", text, least, most)
 	}
-	return n, true
+	return n, nil
 }
 
 // readBody returns the body of r.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the body cannot be read: %v", err))
+		return nil, wrong("the body cannot be read: %v", err)
 	}
-	return body, err == nil
+	return body, nil
 }
 
 // decode reads a JSON object that has no other fields than out.
@@ -82,13 +111,12 @@ func decode(body io.Reader, out any) error {
 }
 
 // emptyBody refuses a request with contents.
-func emptyBody(w http.ResponseWriter, r *http.Request) bool {
+func emptyBody(w http.ResponseWriter, r *http.Request) error {
 	err := decode(http.MaxBytesReader(w, r.Body, maxBody), &struct{}{})
 	if err != nil && !errors.Is(err, io.EOF) {
-		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("the body must be empty or {}: %v", err))
-		return false
+		return wrong("the body must be empty or {}: %v", err)
 	}
-	return true
+	return nil
 }
 
 // writeJSON answers with v.

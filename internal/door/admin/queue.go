@@ -12,7 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/queue"
 )
@@ -92,7 +91,7 @@ type queues struct {
 
 func (d queues) routes() map[string]http.Handler {
 	return map[string]http.Handler{
-		"GET /v1/queue":            http.HandlerFunc(d.stats),
+		"GET /v1/queue":            reply(d.stats),
 		"GET /v1/queue/items":      d.existing(d.items),
 		"GET /v1/queue/items/{id}": d.existing(d.item),
 		"POST /v1/queue/retry":     d.existing(d.change(&queueAction{"queue_retry", queue.Pending.String(), (*queue.Queue).Retry, d.ids})),
@@ -101,27 +100,29 @@ func (d queues) routes() map[string]http.Handler {
 }
 
 // existing answers 404 while there is no queue.
-func (d queues) existing(f func(w http.ResponseWriter, r *http.Request, q *queue.Queue)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func (d queues) existing(f func(w http.ResponseWriter, r *http.Request, q *queue.Queue) (any, error)) http.Handler {
+	return reply(func(w http.ResponseWriter, r *http.Request) (any, error) {
 		q := d.Queue()
 		if q == nil {
-			answer.Problem(w, http.StatusNotFound, "no rule queues requests")
-			return
+			return nil, problemf(http.StatusNotFound, "no rule queues requests")
 		}
-		f(w, r, q)
+		out, err := f(w, r, q)
+		if errors.Is(err, queue.ErrNotFound) {
+			err = problemf(http.StatusNotFound, "there is no such entry")
+		}
+		return out, err
 	})
 }
 
 // stats answers GET /v1/queue.
-func (d queues) stats(w http.ResponseWriter, r *http.Request) {
+func (d queues) stats(_ http.ResponseWriter, r *http.Request) (any, error) {
 	list := QueueList{Queues: []QueueStats{}}
 	if q := d.Queue(); q != nil {
 		ctx, cancel := context.WithTimeout(r.Context(), statsTimeout)
 		defer cancel()
 		stats, err := q.Stats(ctx)
 		if err != nil {
-			queueFailed(w, err)
-			return
+			return nil, err
 		}
 		for i := range stats {
 			s := &stats[i]
@@ -132,34 +133,23 @@ func (d queues) stats(w http.ResponseWriter, r *http.Request) {
 			})
 		}
 	}
-	writeJSON(w, &list)
-}
-
-// queueFailed answers for a store that does not.
-func queueFailed(w http.ResponseWriter, err error) {
-	if errors.Is(err, queue.ErrNotFound) {
-		answer.Problem(w, http.StatusNotFound, "there is no such entry")
-		return
-	}
-	answer.Problem(w, http.StatusServiceUnavailable, err.Error())
+	return &list, nil
 }
 
 // items answers GET /v1/queue/items.
-func (d queues) items(w http.ResponseWriter, r *http.Request, q *queue.Queue) {
+func (d queues) items(_ http.ResponseWriter, r *http.Request, q *queue.Queue) (any, error) {
 	asked := r.URL.Query()
 	state, ok := queue.ParseState(cmp.Or(asked.Get("state"), queue.Pending.String()))
 	if !ok || state == queue.Delivered {
-		wrongParameter(w, "state", asked.Get("state"), []string{queue.Pending.String(), queue.Dead.String()})
-		return
+		return nil, wrongParameter("state", asked.Get("state"), []string{queue.Pending.String(), queue.Dead.String()})
 	}
-	n, ok := numberParameter(w, r, defaultItems, 1, maxItems)
-	if !ok {
-		return
+	n, err := numberParameter(r, defaultItems, 1, maxItems)
+	if err != nil {
+		return nil, err
 	}
 	items, err := q.List(r.Context(), queue.Query{State: state, Domain: asked.Get("domain"), Rule: asked.Get("rule"), Limit: n})
 	if err != nil {
-		queueFailed(w, err)
-		return
+		return nil, err
 	}
 	list := QueueItems{Items: []QueueItem{}}
 	veils := newVeils(d.Options)
@@ -169,16 +159,15 @@ func (d queues) items(w http.ResponseWriter, r *http.Request, q *queue.Queue) {
 		veils.of(e).over(&told)
 		list.Items = append(list.Items, told)
 	}
-	writeJSON(w, &list)
+	return &list, nil
 }
 
 // item answers GET /v1/queue/items/ID; with ?body=true the body is in it.
-func (d queues) item(w http.ResponseWriter, r *http.Request, q *queue.Queue) {
+func (d queues) item(_ http.ResponseWriter, r *http.Request, q *queue.Queue) (any, error) {
 	id := r.PathValue("id")
 	item, err := q.Find(r.Context(), id)
 	if err != nil {
-		queueFailed(w, err)
-		return
+		return nil, err
 	}
 	told := d.itemOf(id, item)
 	if e := item.Entry; e != nil {
@@ -193,7 +182,7 @@ func (d queues) item(w http.ResponseWriter, r *http.Request, q *queue.Queue) {
 			}
 		}
 	}
-	writeJSON(w, &told)
+	return &told, nil
 }
 
 // itemOf is an entry without its header and body, and without a veil.
@@ -225,32 +214,26 @@ type queueAction struct {
 }
 
 // change answers POST /v1/queue/retry and drop.
-func (d queues) change(change *queueAction) func(http.ResponseWriter, *http.Request, *queue.Queue) {
-	return func(w http.ResponseWriter, r *http.Request, q *queue.Queue) {
-		body, ok := readBody(w, r)
-		if !ok {
-			return
+func (d queues) change(change *queueAction) func(http.ResponseWriter, *http.Request, *queue.Queue) (any, error) {
+	return func(w http.ResponseWriter, r *http.Request, q *queue.Queue) (any, error) {
+		body, err := readBody(w, r)
+		if err != nil {
+			return nil, err
 		}
 		ids, err := change.named(r.Context(), q, body)
-		if problem, ok := errors.AsType[*keyError](err); ok {
-			answer.Problem(w, problem.status, problem.text)
-			return
-		}
 		if err != nil {
-			queueFailed(w, err)
-			return
+			return nil, err
 		}
 		about, keys := queueSubjects(r, q, ids)
 		found, err := change.do(q, r.Context(), ids)
 		if err != nil {
-			queueFailed(w, err)
-			return
+			return nil, err
 		}
 		d.note(r, change, found, about, keys)
 		if found == nil {
 			found = []string{}
 		}
-		writeJSON(w, &QueueChange{IDs: found})
+		return &QueueChange{IDs: found}, nil
 	}
 }
 
@@ -318,7 +301,7 @@ type QueueDropKey struct {
 func (d queues) ids(_ context.Context, _ *queue.Queue, body []byte) ([]string, error) {
 	ids, err := readIDs(body)
 	if err != nil {
-		return nil, badKey(`the body must be {"ids":["…"]}: %v`, err)
+		return nil, wrong(`the body must be {"ids":["…"]}: %v`, err)
 	}
 	return ids, nil
 }
@@ -333,7 +316,7 @@ func (d queues) idsOrKey(ctx context.Context, q *queue.Queue, body []byte) ([]st
 	action := KeyAction{Name: "drop"}
 	named, err := parseKeyBody(&action, body, d.Clock())
 	if err != nil {
-		return nil, badKey("%v", err)
+		return nil, wrong("%v", err)
 	}
 	targets, err := keys(d).targets(&action, named)
 	if err != nil {

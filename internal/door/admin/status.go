@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -16,7 +15,6 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/decide/storing"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/top"
 	"github.com/headgate/headgate/internal/rules"
@@ -71,45 +69,40 @@ type reports struct{ *Options }
 
 func (d reports) routes() map[string]http.Handler {
 	return map[string]http.Handler{
-		"GET /v1/status":    http.HandlerFunc(d.status),
-		"GET /v1/rules":     http.HandlerFunc(d.listRules),
-		"GET /v1/live":      d.Extra(http.HandlerFunc(d.live)),
-		"GET /v1/events":    d.Extra(http.HandlerFunc(d.events)),
-		"GET /v1/top":       http.HandlerFunc(d.top),
-		"GET /v1/log-level": http.HandlerFunc(d.logLevel),
-		"PUT /v1/log-level": http.HandlerFunc(d.setLogLevel),
+		"GET /v1/status":    asked(d.status),
+		"GET /v1/rules":     asked(d.listRules, "domain"),
+		"GET /v1/live":      d.Extra(asked(d.live)),
+		"GET /v1/events":    d.Extra(asked(d.events, "domain", "rule", "outcome", "key", "sample")),
+		"GET /v1/top":       asked(d.top, "domain", "rule", "by", "n"),
+		"GET /v1/log-level": reply(d.logLevel),
+		"PUT /v1/log-level": reply(d.setLogLevel),
 
-		"POST /v1/rules/rollback": d.changeRules(d.RollBack),
-		"POST /v1/rules/accept":   d.changeRules(d.Accept),
+		"POST /v1/rules/rollback": asked(d.changeRules(d.RollBack)),
+		"POST /v1/rules/accept":   asked(d.changeRules(d.Accept)),
 	}
 }
 
 // status answers GET /v1/status.
-func (d reports) status(w http.ResponseWriter, r *http.Request) {
-	if !onlyParameters(w, r) {
-		return
-	}
+func (d reports) status(_ http.ResponseWriter, r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
 	s := d.Process(ctx)
 	source, read := d.Rules()
 	s.Go, s.Rules, s.Candidate = runtime.Version(), statusOf(source, &read), d.Candidate != nil
 	s.Started, s.UptimeS = s.Started.UTC(), int64(d.Clock().Sub(s.Started)/time.Second)
-	writeJSON(w, s)
+	return s, nil
 }
 
 // live answers GET /v1/live.
-func (d reports) live(w http.ResponseWriter, r *http.Request) {
-	if onlyParameters(w, r) && !d.Live.Serve(w, r) {
-		answer.Problem(w, http.StatusServiceUnavailable, "too many live views are open")
+func (d reports) live(w http.ResponseWriter, r *http.Request) (any, error) {
+	if !d.Live.Serve(w, r) {
+		return nil, problemf(http.StatusServiceUnavailable, "too many live views are open")
 	}
+	return nil, nil //nolint:nilnil // it has been answered
 }
 
 // events answers GET /v1/events.
-func (d reports) events(w http.ResponseWriter, r *http.Request) {
-	if !onlyParameters(w, r, "domain", "rule", "outcome", "key", "sample") {
-		return
-	}
+func (d reports) events(w http.ResponseWriter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	f := metrics.Filter{
 		Domain: q.Get("domain"), Rule: q.Get("rule"), Outcome: q.Get("outcome"), Key: q.Get("key"), Sample: 1,
@@ -119,39 +112,37 @@ func (d reports) events(w http.ResponseWriter, r *http.Request) {
 		known = append(known, o.String())
 	}
 	if f.Outcome != "" && !slices.Contains(known, f.Outcome) {
-		wrongParameter(w, "outcome", f.Outcome, known)
-		return
+		return nil, wrongParameter("outcome", f.Outcome, known)
 	}
 	if text := q.Get("sample"); text != "" {
 		share, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(share > 0 && share <= 1) {
-			answer.Problem(w, http.StatusBadRequest, fmt.Sprintf("sample is %q; it must be a number above 0, at most 1", text))
-			return
+			return nil, wrong("sample is %q; it must be a number above 0, at most 1", text)
 		}
 		f.Sample = share
 	}
 	if !d.Events.Serve(w, r, f) {
-		answer.Problem(w, http.StatusServiceUnavailable, "too many are watching events already")
+		return nil, problemf(http.StatusServiceUnavailable, "too many are watching events already")
 	}
+	return nil, nil //nolint:nilnil // it has been answered
 }
 
 // logLevel answers GET /v1/log-level.
-func (d reports) logLevel(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, map[string]string{"level": levelName(d.LogLevel.Level())})
+func (d reports) logLevel(http.ResponseWriter, *http.Request) (any, error) {
+	return map[string]string{"level": levelName(d.LogLevel.Level())}, nil
 }
 
 // setLogLevel answers PUT /v1/log-level, whose body is {"level":"debug"}.
-func (d reports) setLogLevel(w http.ResponseWriter, r *http.Request) {
-	body, ok := readBody(w, r)
-	if !ok {
-		return
+func (d reports) setLogLevel(w http.ResponseWriter, r *http.Request) (any, error) {
+	body, err := readBody(w, r)
+	if err != nil {
+		return nil, err
 	}
 	var want struct {
 		Level string `json:"level"`
 	}
 	if err := decode(bytes.NewReader(body), &want); err != nil {
-		answer.Problem(w, http.StatusBadRequest, fmt.Sprintf(`the body must be {"level":"debug"} or so: %v`, err))
-		return
+		return nil, wrong(`the body must be {"level":"debug"} or so: %v`, err)
 	}
 	names := []string{"debug", "info", "warn", "error"}
 	for i, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
@@ -161,10 +152,9 @@ func (d reports) setLogLevel(w http.ResponseWriter, r *http.Request) {
 		old := d.LogLevel.Level()
 		d.LogLevel.Set(level)
 		d.Log.Warn("log level set", "level", want.Level, "was", levelName(old))
-		d.logLevel(w, r)
-		return
+		return d.logLevel(w, r)
 	}
-	wrongParameter(w, "level", want.Level, names)
+	return nil, wrongParameter("level", want.Level, names)
 }
 
 // levelName is the name that the configuration uses.
@@ -220,33 +210,28 @@ type TopKey struct {
 }
 
 // top answers GET /v1/top.
-func (d reports) top(w http.ResponseWriter, r *http.Request) {
-	if !onlyParameters(w, r, "domain", "rule", "by", "n") {
-		return
-	}
+func (d reports) top(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	by, ok := top.ParseBy(cmp.Or(q.Get("by"), top.Refused.String()))
 	if !ok {
-		wrongParameter(w, "by", q.Get("by"), []string{top.Refused.String(), top.Active.String()})
-		return
+		return nil, wrongParameter("by", q.Get("by"), []string{top.Refused.String(), top.Active.String()})
 	}
-	n, ok := numberParameter(w, r, defaultTop, 1, maxTop)
-	if !ok {
-		return
+	n, err := numberParameter(r, defaultTop, 1, maxTop)
+	if err != nil {
+		return nil, err
 	}
-	list, problem := rulesNamed(d.Engine.Rules(), q.Get("domain"), q.Get("rule"))
-	if problem != "" {
-		answer.Problem(w, http.StatusNotFound, problem)
-		return
+	list, err := rulesNamed(d.Engine.Rules(), q.Get("domain"), q.Get("rule"))
+	if err != nil {
+		return nil, err
 	}
-	writeJSON(w, d.topOf(list, by, n))
+	return d.topOf(list, by, n), nil
 }
 
 // rulesNamed returns the rules of a domain with a name; an empty one stands for
-// any. The problem is set if there is no such domain or rule.
-func rulesNamed(rs *rules.Ruleset, domain, name string) (list []*rules.Rule, problem string) {
+// any. The error is a problem: there is no such domain or rule.
+func rulesNamed(rs *rules.Ruleset, domain, name string) (list []*rules.Rule, err error) {
 	if domain != "" && !slices.Contains(rs.Domains(), domain) {
-		return nil, fmt.Sprintf("there is no domain %q%s", domain, nearestOf(domain, rs.Domains()))
+		return nil, problemf(http.StatusNotFound, "there is no domain %q%s", domain, nearestOf(domain, rs.Domains()))
 	}
 	var known []string
 	for _, r := range rs.Rules() {
@@ -259,9 +244,9 @@ func rulesNamed(rs *rules.Ruleset, domain, name string) (list []*rules.Rule, pro
 		}
 	}
 	if name != "" && len(list) == 0 {
-		return nil, fmt.Sprintf("there is no rule %q%s", name, nearestOf(name, known))
+		return nil, problemf(http.StatusNotFound, "there is no rule %q%s", name, nearestOf(name, known))
 	}
-	return list, ""
+	return list, nil
 }
 
 func (d reports) topOf(list []*rules.Rule, by top.By, n int) *TopRules {
@@ -313,10 +298,7 @@ type RuleStatus struct {
 }
 
 // listRules answers GET /v1/rules.
-func (d reports) listRules(w http.ResponseWriter, r *http.Request) {
-	if !onlyParameters(w, r, "domain") {
-		return
-	}
+func (d reports) listRules(_ http.ResponseWriter, r *http.Request) (any, error) {
 	domain := r.URL.Query().Get("domain")
 	out := struct {
 		Rules []RuleStatus `json:"rules"`
@@ -326,7 +308,7 @@ func (d reports) listRules(w http.ResponseWriter, r *http.Request) {
 			out.Rules = append(out.Rules, ruleStatus(rule))
 		}
 	}
-	writeJSON(w, out)
+	return out, nil
 }
 
 func ruleStatus(r *rules.Rule) RuleStatus {
@@ -365,16 +347,15 @@ type RulesChange struct {
 
 // changeRules answers a request without contents, by which operators overrule
 // what the files say.
-func (d reports) changeRules(change func() error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !onlyParameters(w, r) || !emptyBody(w, r) {
-			return
+func (d reports) changeRules(change func() error) reply {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if err := emptyBody(w, r); err != nil {
+			return nil, err
 		}
 		if err := change(); err != nil {
-			answer.Problem(w, http.StatusConflict, err.Error())
-			return
+			return nil, &problem{http.StatusConflict, err.Error()}
 		}
 		stats := d.Engine.Rules().Stats()
-		writeJSON(w, RulesChange{Rules: stats.Rules, Domains: stats.Domains})
-	})
+		return RulesChange{Rules: stats.Rules, Domains: stats.Domains}, nil
+	}
 }
