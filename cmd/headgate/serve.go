@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -165,3 +167,86 @@ func newLogger(s streams, f config.Format, level slog.Leveler) *slog.Logger {
 	}
 	return slog.New(slog.NewJSONHandler(s.err, options))
 }
+
+func newProxy(s streams) *cobra.Command {
+	f := flags{noFile: true}
+	cmd := &cobra.Command{
+		Use:   "proxy --upstream URL --rules FILE",
+		Short: "put a limiting reverse proxy before a service",
+		Long: `Proxy is the short form of serve: only the reverse proxy and the admin door, with
+the dashboard, /metrics and what headgate top and headgate keys ask. It needs no
+configuration file. If another process has the port of the admin door, any free
+one of this machine is taken; the log says which.`,
+		Example: `  headgate proxy --upstream http://127.0.0.1:9000 --rules rules.yaml
+  headgate top`,
+		Args: cobra.NoArgs,
+	}
+	f.flag(cmd, "upstream", "proxy.upstream", "where requests go, such as http://127.0.0.1:9000")
+	f.flag(cmd, "listen", "proxy.listen", "address to listen on (default 127.0.0.1:8000)")
+	f.flag(cmd, "domain", "proxy.domain", "whose rules to enforce (default: the only domain there is)")
+	f.flag(cmd, "listen-admin", "listen.admin", `address of the admin door, or "off" (default 127.0.0.1:6070)`)
+	f.common(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *f.values["proxy.upstream"] == "" {
+			return &usageError{"--upstream is missing", "name the service to protect: headgate proxy --upstream http://127.0.0.1:9000 --rules rules.yaml"}
+		}
+		if *f.values["rules"] == "" {
+			return &usageError{"--rules is missing", "a rule file may be as small as the one in examples/quickstart"}
+		}
+		c, err := f.load(map[string]string{"listen.api": "off", "listen.grpc": "off", "listen.resp": "off"})
+		if err != nil {
+			return err
+		}
+		return serve(cmd.Context(), s, app.Options{Config: c, AdminMayMove: true}, nil)
+	}
+	return cmd
+}
+
+func newQuickstart(s streams) *cobra.Command {
+	f := flags{noFile: true}
+	var show bool
+	cmd := &cobra.Command{
+		Use:   "quickstart",
+		Short: "try it: a proxy before a demo backend, and the API, with built-in rules",
+		Args:  cobra.NoArgs,
+	}
+	f.flag(cmd, "listen", "proxy.listen", "address of the proxy (default 127.0.0.1:8000)")
+	f.flag(cmd, "listen-api", "listen.api", "address of the HTTP API (default 127.0.0.1:8080)")
+	f.flag(cmd, "listen-admin", "listen.admin", `address of the admin door, or "off" (default 127.0.0.1:6070)`)
+	f.flag(cmd, "log-level", "log.level", "debug, info, warn or error (default warn)")
+	cmd.Flags().BoolVar(&show, "print-rules", false, "print the built-in rules and exit")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if show {
+			_, err := fmt.Fprint(s.out, app.QuickstartRules())
+			return err
+		}
+		c, err := f.load(map[string]string{"log.level": "warn", "listen.grpc": "off", "listen.resp": "off"})
+		if err != nil {
+			return err
+		}
+		return serve(cmd.Context(), s, app.Quickstart(app.Options{Config: c, AdminMayMove: true}), func(a *app.App) {
+			_, _ = fmt.Fprintf(s.out, invitation, a.Addr("proxy"), a.Addr("api"), cmp.Or(a.Addr("admin"), "closed"))
+		})
+	}
+	return cmd
+}
+
+const invitation = `headgate is running with its built-in rules: 5 requests a minute to /login for
+each client address (all of them: headgate quickstart --print-rules)
+
+  the proxy, before a small demo backend   http://%[1]s
+  the HTTP API                             http://%[2]s
+  the dashboard, metrics, a playground     http://%[3]s
+
+try, in another terminal:
+
+  for i in 1 2 3 4 5 6; do curl -i http://%[1]s/login; done
+
+  curl -i http://%[2]s/v1/check -d '{"domain":"api","attributes":{"path":"/login","client_ip":"198.51.100.7"}}'
+
+your own service instead of the demo:
+
+  headgate proxy --upstream http://127.0.0.1:9000 --rules rules.yaml
+
+stop with Ctrl-C
+`

@@ -2,12 +2,14 @@ package app
 
 import (
 	"errors"
+	"time"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/internal/rules/xds"
 )
 
 // rulesState is which rules are in force and how the last reload went. It is
@@ -182,4 +184,109 @@ func (a *App) warnOfPlainDigests(rs *rules.Ruleset) {
 			return
 		}
 	}
+}
+
+// lastReading is how long the stop waits for rules that are being read.
+const lastReading = time.Second
+
+// watch reloads the rules, and the candidate, whenever their files change, until
+// the App stops.
+func (a *App) watch() {
+	if len(a.options.BuiltIn) == 0 && a.plane == nil {
+		a.watchFiles(a.options.Config.Rules, a.reloadIfChanged)
+	}
+	if a.trial != nil {
+		a.watchFiles(a.options.Config.Candidate.Rules, a.trial.ReloadIfChanged)
+	}
+}
+
+func (a *App) watchFiles(paths []string, changed func()) {
+	if len(paths) == 0 {
+		return
+	}
+	stop := follow.Start(follow.Options{
+		Files: a.filesOf(paths), Changed: changed, Settle: a.options.Settle, Poll: a.options.PollInterval, PollOnly: a.options.PollOnly, Log: a.log,
+	})
+	a.life.OnEnd(func() { stop(a.awaitReading) })
+}
+
+// filesOf are the files of rules.
+func (a *App) filesOf(paths []string) follow.Files {
+	return follow.Files{Paths: paths, Options: a.options.Config.RuleOptions}
+}
+
+// fingerprint is that of the live rules.
+func (a *App) fingerprint() [32]byte { return a.filesOf(a.options.Config.Rules).Fingerprint() }
+
+// awaitReading waits until rules that are just being read have been, within
+// bounds: a file system may hang, and the counts have to be saved all the same.
+func (a *App) awaitReading(done <-chan struct{}) {
+	timer := time.NewTimer(lastReading)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		a.log.Warn("reading the rules takes long, not waited for", "files", a.options.Config.Rules)
+	}
+}
+
+// reloadIfChanged reloads if the files are not those of the last attempt,
+// whether that went well or not.
+func (a *App) reloadIfChanged() {
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
+	now := a.fingerprint()
+	if now == a.seen {
+		return
+	}
+	a.seen = now
+	_ = a.reload() // it has been logged, and /readyz tells
+}
+
+// followsPlane reports whether rules come from a control plane.
+func (a *App) followsPlane() bool {
+	return a.options.Config.RulesFrom == config.FromXDS && len(a.options.BuiltIn) == 0
+}
+
+// newPlane returns the client of the control plane.
+func (a *App) newPlane() (*xds.Client, error) {
+	c := &a.options.Config.XDS
+	o := xds.Options{
+		Address: c.Address, NodeID: c.NodeID, Apply: a.applyPlane, Logger: a.log, Clock: a.options.Clock,
+		Backoff: a.options.Backoff,
+	}
+	if c.TLS {
+		o.TLS = &xds.TLSFiles{CA: c.CA, Cert: c.Cert, Key: c.Key, ServerName: c.ServerName}
+	}
+	client, err := xds.New(o)
+	if err != nil {
+		return nil, &config.SourceError{Source: "xds", Message: err.Error()}
+	}
+	return client, nil
+}
+
+// applyPlane puts a snapshot in force, or leaves everything as it was.
+func (a *App) applyPlane(sources []rulefile.Source) error {
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
+	first := a.state.Load().waiting
+	rs, diagnostics := a.options.Config.RuleOptions.Parse(sources...)
+	var err error
+	if rs == nil {
+		err = diagnostic.Problems(diagnostics)
+	}
+	if err == nil {
+		err = a.vanished(rs)
+	}
+	if err := a.swap(rs, err); err != nil {
+		return err
+	}
+	a.warnOfNone(rs.Stats(), "the control plane has sent none")
+	if first {
+		a.doors.SetServing(true)
+		if a.draining.Load() { // perhaps since just now
+			a.doors.SetServing(false)
+		}
+	}
+	return nil
 }

@@ -11,12 +11,14 @@ package door
 
 import (
 	"context"
+	"errors"
 	"net"
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/transport/certs"
 	"github.com/headgate/headgate/internal/transport/netbound"
 	"github.com/headgate/headgate/internal/transport/oneport"
 )
@@ -94,4 +96,15 @@ type QueueSender interface {
 	SetQueue(q *queue.Queue)
 	Deliver(ctx context.Context, e *queue.Entry, keep int64) (queue.Answer, error)
 	SettleDelivery(ctx context.Context, v *engine.Verdict, told queue.Answer, err error)
+}
+
+// CertificateError names the key of the file that is wrong, in a section of the
+// configuration.
+func CertificateError(section string, err error) error {
+	source := section
+	if wrong, ok := errors.AsType[*certs.Error](err); ok {
+		source += "." + wrong.Key
+		err = &certs.Error{Key: wrong.File, Err: wrong.Err}
+	}
+	return &config.SourceError{Source: source, Message: err.Error()}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +15,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/observe/telemetry"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/request/client"
@@ -158,4 +161,64 @@ func (p *Process) APITokens() *token.Set {
 		tokens[i] = string(s)
 	}
 	return token.New(tokens...)
+}
+
+// Readiness is what GET /readyz tells. The process is ready if it is not
+// draining, has its rules and reaches its store, where it cannot do without.
+type Readiness struct {
+	// Draining is true once the process has been asked to stop.
+	Draining bool
+	// Store is nil if the store answers.
+	Store error
+	// StoreMayFail is true for a store that many processes share. When it is
+	// gone each rule says what happens, which is no reason to take this
+	// process, and with it all others, away from its callers.
+	StoreMayFail bool
+	// Rules are those in force.
+	Rules RulesState
+}
+
+// RulesState says which rules are in force and how the last reload went.
+type RulesState struct {
+	Domains, Rules, Files int
+	// LoadedAt is when the rules in force were read.
+	LoadedAt time.Time
+	// FailedAt and Failure are of the last reload if it failed; the rules in
+	// force are then older ones.
+	FailedAt time.Time
+	Failure  string
+	// Waiting is true as long as the first rules of a control plane have not
+	// come.
+	Waiting bool
+	// Succeeded and Failed count the times that rules were read.
+	Succeeded, Failed uint64
+}
+
+// Ready reports whether requests should be sent here.
+func (r *Readiness) Ready() bool {
+	return !r.Draining && !r.Rules.Waiting && (r.Store == nil || r.StoreMayFail)
+}
+
+// Shedding refuses what h serves while the process has too much to do, which
+// sheds reports.
+func Shedding(sheds func(overload.Load) bool, l overload.Load, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if sheds(l) {
+			defer answer.Unwanted(w, r, r.Body)()
+			w.Header().Set("Retry-After", "1")
+			answer.Problem(w, http.StatusServiceUnavailable, "overloaded: this process is short of memory or file descriptors")
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Seldom is for lines in the log that come no more than once a minute, so that
+// a flood does not fill it.
+type Seldom struct{ last atomic.Int64 }
+
+// Passes reports whether it is time for a line again.
+func (s *Seldom) Passes(at time.Time) bool {
+	now, before := at.UnixNano(), s.last.Load()
+	return (before == 0 || now-before >= int64(time.Minute)) && s.last.CompareAndSwap(before, now)
 }

@@ -3,8 +3,10 @@ package admin
 import (
 	"time"
 
+	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
@@ -24,4 +26,52 @@ func Door(offer func(*door.Process) Options) door.Door {
 			return door.NewHTTP(p, door.HTTPOptions{Handler: answer.Lingering(h), Write: 2 * time.Minute, Room: p.Room()})
 		},
 	}
+}
+
+// DefaultAddress is where the door listens if nobody says otherwise.
+const DefaultAddress = "127.0.0.1:6070"
+
+// Settings are those that no other door has.
+type Settings struct {
+	// Token is what callers have to know; empty for no question.
+	Token config.Secret
+	// Pprof opens the profiler.
+	Pprof bool
+	// Keys says how operators see the keys of callers.
+	Keys Keys
+}
+
+// Keys says how operators see the keys of callers.
+type Keys string
+
+// The ways. Empty is AutoKeys.
+const (
+	// AutoKeys is PlainKeys if the door can be reached from this machine only,
+	// else HashedKeys. In the log keys are hashed.
+	AutoKeys Keys = "auto"
+	// PlainKeys shows them as they are.
+	PlainKeys Keys = "plain"
+	// HashedKeys shows what tells them apart and nothing else.
+	HashedKeys Keys = "hashed"
+)
+
+// section declares the settings.
+func section() config.Section {
+	return config.Section{
+		Name: name, Default: DefaultAddress, OverHTTP: true, Operators: true,
+		Own: func() any { return &Settings{Keys: AutoKeys} },
+		Settings: append(config.Token("admin.token", func(s *Settings) *config.Secret { return &s.Token }),
+			config.Flag("admin.pprof", func(s *Settings) *bool { return &s.Pprof }),
+			config.Word("admin.keys", func(s *Settings) *Keys { return &s.Keys }, AutoKeys, PlainKeys, HashedKeys),
+		),
+		Asks: "admin.token", Asked: func(c *config.Config) bool { return config.Own[Settings](c).Token != "" },
+		Guard: &config.Guarded{Secret: "token", Use: "reach the door admin"},
+	}
+}
+
+// KeyView is how operators see keys.
+func KeyView(c *config.Config) *metrics.KeyView {
+	keys := config.Own[Settings](c).Keys
+	hashes := keys == HashedKeys || keys != PlainKeys && !config.IsLoopback(c.Door(name).Address)
+	return &metrics.KeyView{Hashes: hashes, LogHashes: keys != PlainKeys}
 }

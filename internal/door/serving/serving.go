@@ -7,6 +7,8 @@ package serving
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -239,3 +241,102 @@ func (d *Doors) Sends() bool {
 
 // Sender returns what sends what is queued; see Sends.
 func (d *Doors) Sender() door.QueueSender { return d.sender }
+
+// Close closes all doors at once, so that no request is lost that could be
+// answered. First no door accepts more connections than there are already; then
+// each asks its clients to close theirs, and closes those that say nothing more.
+func (d *Doors) Close(ctx context.Context) error {
+	_ = d.each(func(o *openDoor) error { o.drain(ctx); return nil })
+	return d.each(func(o *openDoor) error {
+		if err := o.server.Shutdown(ctx); err != nil {
+			return fmt.Errorf("%s: some requests were cut off: %w", o.Name, err)
+		}
+		return nil
+	})
+}
+
+// each calls f for all doors at once.
+func (d *Doors) each(f func(*openDoor) error) error {
+	errs := make([]error, len(d.open))
+	var wg sync.WaitGroup
+	for i, o := range d.open {
+		wg.Go(func() { errs[i] = f(o) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// drain accepts no more connections but those that clients have made already.
+func (o *openDoor) drain(ctx context.Context) {
+	if o.watched != nil {
+		o.watched.Drain(ctx)
+	}
+	if s, ok := o.server.(door.Drainer); ok {
+		s.Drain(ctx)
+	}
+}
+
+// loadCertificates reads those of the doors, so that what is wrong is known
+// before a door is opened. The error is a *config.SourceError.
+func (d *Doors) loadCertificates() error {
+	for _, k := range d.kinds {
+		t := &k.set.TLS
+		if !t.Enabled() || !k.set.Open() {
+			continue
+		}
+		var err error
+		k.certificate, err = certs.Load(
+			certs.Files{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA, ClientNames: t.ClientNames},
+			certs.Options{Protocols: k.ALPN, MinVersion: t.MinVersion, Logger: d.Logger.With("door", k.Name)},
+		)
+		if err != nil {
+			return door.CertificateError(k.Name+".tls", err)
+		}
+	}
+	return nil
+}
+
+// encryption returns what encrypts a door, or nil.
+func (k *kind) encryption() *tls.Config {
+	if k.certificate == nil {
+		return nil
+	}
+	return k.certificate.Config()
+}
+
+// Reload reads all certificates now, and what else doors follow. What is wrong has
+// been logged, and the old ones stay in use.
+func (d *Doors) Reload() {
+	for _, k := range d.kinds {
+		if k.certificate != nil {
+			_ = k.certificate.Reload()
+		}
+	}
+	for _, o := range d.open {
+		if r, ok := o.server.(door.Reloader); ok {
+			r.Reload()
+		}
+	}
+}
+
+// settings are those of the shared port that no door has.
+type settings struct {
+	// handshake is how long a connection may take until it is known what it
+	// speaks; 0 leaves the default.
+	handshake time.Duration
+}
+
+// Shared is the port that several doors share. In the list it comes after those
+// that may be on it.
+func Shared() door.Door {
+	const name = config.DoorShared
+	return door.Door{
+		ALPN: oneport.Protocols(), Policy: netbound.ByRead,
+		Section: config.Section{
+			Name: name, Public: true, Own: func() any { return new(settings) },
+			Settings: []config.Setting{
+				config.Period(name+".handshake_timeout", func(s *settings) *time.Duration { return &s.handshake }),
+			},
+		},
+	}
+}
