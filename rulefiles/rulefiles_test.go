@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
@@ -158,8 +159,8 @@ func TestAnswersAsTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	theirs := serve(t, proxy.New(proxy.Options{
-		Engine: engine.New(memory.New(), set), Clients: clients, Upstream: upstream, Clock: c.now,
-		Domain: func() string { return "shop" }, Transport: http.DefaultTransport, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Asker:    verdict.Asker{Engine: engine.New(memory.New(), set), Clients: clients, Clock: c.now, Logger: slog.New(slog.NewTextHandler(log, nil))},
+		Upstream: upstream, Domain: func() string { return "shop" }, Transport: http.DefaultTransport,
 	}))
 	statuses := map[int]int{}
 	for i, path := range []string{

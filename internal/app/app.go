@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/trial"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/serving"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/observe/metrics"
 	"github.com/headgate/headgate/internal/observe/telemetry"
 	"github.com/headgate/headgate/internal/queue/dispatch"
@@ -239,7 +240,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 // process is what all doors get from the App.
 func (a *App) process() door.Process {
 	return door.Process{
-		Version: a.options.Version, Timeouts: a.options.Timeouts, Engine: a.engine, Store: a.store.Counts, Tokens: a.tokens(),
+		Version: a.options.Version, Timeouts: a.options.Timeouts, Asker: verdict.Asker{Engine: a.engine}, Store: a.store.Counts, Tokens: a.tokens(),
 		Ready: a.readiness, Queue: a.queue.Queue, Telemetry: a.telemetry, Register: a.registry.MustRegister,
 	}
 }

@@ -3,7 +3,6 @@ package door
 import (
 	"context"
 	"crypto/tls"
-	"log/slog"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -14,8 +13,8 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/config"
-	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/observe/telemetry"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/request/client"
@@ -76,21 +75,16 @@ type Process struct {
 	Config   *config.Config
 	// Version is that of the binary.
 	Version string
-	// Clock is read once per request.
-	Clock func() time.Time
-	// Logger hears of what callers cannot be told.
-	Logger *slog.Logger
+	// Asker is what it asks the engine by.
+	verdict.Asker
 	// Timeouts are those of the process, stronger than the configuration; what is
 	// 0 is left to it.
 	Timeouts Timeouts
 
-	// Engine decides; Store keeps the counts of what has no rules.
-	Engine *engine.Engine
-	Store  headgate.Store
-	// Clients says who a client is, Tokens who it says it is; nil if no token is
-	// good.
-	Clients *client.Resolver
-	Tokens  client.Tokens
+	// Store keeps the counts of what has no rules.
+	Store headgate.Store
+	// Tokens says who a client says it is; nil if no token is good.
+	Tokens client.Tokens
 	// Domain returns what Door.Domain said of the rules in force.
 	Domain func() string
 	// Ready says how the process is.

@@ -82,11 +82,12 @@ func newBench(t *testing.T, text string) *bench {
 	log := slog.New(slog.NewTextHandler(&b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	clock := time.Now
 	b.http = httpapi.New(httpapi.Options{
-		Engine: e, Clock: clock, Logger: log, Clients: clients, Ready: func(context.Context) door.Readiness { return door.Readiness{} },
+		Asker: verdict.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients},
+		Ready: func(context.Context) door.Readiness { return door.Readiness{} },
 	})
-	b.auth = forwardauth.New(forwardauth.Options{Engine: e, Clock: clock, Logger: log, Clients: clients})
-	b.grpc = grpcapi.New(grpcapi.Options{Engine: e, Clock: clock, Logger: log, Clients: clients, Tokens: token.New()})
-	server := resp.New(resp.Options{Engine: e, Store: b.store, Clock: clock, Logger: log, Clients: clients})
+	b.auth = forwardauth.New(forwardauth.Options{Asker: verdict.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients}})
+	b.grpc = grpcapi.New(grpcapi.Options{Asker: verdict.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients}, Tokens: token.New()})
+	server := resp.New(resp.Options{Asker: verdict.Asker{Engine: e, Clock: clock, Logger: log, Clients: clients}, Store: b.store})
 	var theirs net.Conn
 	b.redis, theirs = net.Pipe()
 	b.lines = bufio.NewReader(b.redis)
@@ -162,7 +163,7 @@ func TestUnsettled(t *testing.T) {
 func TestUnsettledForNoReason(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	why := verdict.WhyUnsettled(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), errors.New("that cannot be"))
+	why := (&verdict.Asker{Logger: slog.New(slog.NewTextHandler(&log, nil))}).WhyUnsettled(t.Context(), errors.New("that cannot be"))
 	if why != verdict.Broken || !strings.Contains(log.String(), "level=ERROR") {
 		t.Errorf("%d, %s", why, &log)
 	}

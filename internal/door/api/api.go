@@ -33,12 +33,9 @@ func Door() door.Door {
 
 func open(p *door.Process) (door.Server, error) {
 	c := p.Config
-	auth := forwardauth.New(forwardauth.Options{
-		Engine: p.Engine, Clients: p.Clients, Tokens: p.Tokens, Clock: p.Clock,
-		Logger: p.Logger, Dialect: c.Headers, TellTime: c.DecisionTime,
-	})
+	auth := forwardauth.New(forwardauth.Options{Asker: p.Asker, Tokens: p.Tokens, TellTime: c.DecisionTime})
 	handler := httpapi.New(httpapi.Options{
-		Engine: p.Engine, Ready: p.Ready, Clock: p.Clock, Logger: p.Logger, Clients: p.Clients, Dialect: c.Headers,
+		Asker: p.Asker, Ready: p.Ready,
 		RateLimit: rls.Of(p).JSON(p.Room()), ForwardAuth: auth, WithoutExplain: !Explains(c), Bodies: p.Room(),
 		Queue: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			queue.ServeStatus(w, r, p.Queue(), strings.TrimPrefix(r.URL.Path, "/v1/queue/"))

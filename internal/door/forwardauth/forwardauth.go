@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -26,19 +25,12 @@ import (
 
 // Options are what the door needs.
 type Options struct {
-	// Engine decides. Required.
-	Engine *engine.Engine
-	// Clients says who a client is, and which proxies are believed. Required.
-	Clients *client.Resolver
+	// Asker decides. Its Logger hears too of proxies that are not set up as they
+	// should be.
+	verdict.Asker
 	// Tokens verifies the tokens that rules ask for the claims of; nil if
 	// there are none.
 	Tokens client.Tokens
-	// Clock is read once per request. Required.
-	Clock func() time.Time
-	// Logger hears of proxies that are not set up as they should be. Required.
-	Logger *slog.Logger
-	// Dialect is that of the header fields.
-	Dialect answer.Dialect
 	// TellTime adds the time of the decision to every answer.
 	TellTime bool
 }
@@ -136,7 +128,7 @@ func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 		Endless: true,
 		Domain:  q.domain, Request: q, Cost: q.cost, At: at, Door: engine.DoorForwardAuth,
 	})
-	verdict.Report(ctx, h.options.Logger, q.domain, err)
+	h.options.Report(ctx, q.domain, err)
 	q.policies = verdict.Policies(q.policies, v.Results(), at)
 	if !v.Known {
 		q.warning = fmt.Sprintf("the domain %q has no rules", q.domain)

@@ -37,10 +37,7 @@ type server struct {
 
 func open(p *door.Process) *server {
 	c := config.Own[Settings](p.Config)
-	limiter := grpcapi.New(grpcapi.Options{
-		Engine: p.Engine, Clock: p.Clock, Logger: p.Logger, Clients: p.Clients,
-		Dialect: p.Config.Headers, Tokens: p.APITokens(), Failures: p.Failures,
-	})
+	limiter := grpcapi.New(grpcapi.Options{Asker: p.Asker, Tokens: p.APITokens(), Failures: p.Failures})
 	envoy := rls.Of(p)
 	s := &server{Server: grpcserver.New(grpcserver.Options{
 		Services: []grpcserver.Service{

@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/request/token"
@@ -56,7 +57,8 @@ func newService(t testing.TB, store headgate.Store) *Service {
 		t.Fatal(err)
 	}
 	return New(Options{
-		Engine: engine.New(store, rs), Clock: now, Logger: slog.New(slog.DiscardHandler), Clients: clients, Tokens: token.New(),
+		Asker:  verdict.Asker{Engine: engine.New(store, rs), Clock: now, Logger: slog.New(slog.DiscardHandler), Clients: clients},
+		Tokens: token.New(),
 	})
 }
 
@@ -216,7 +218,7 @@ func FuzzRead(f *testing.F) {
 	}
 	s := newService(f, memory.New())
 	api := httpapi.New(httpapi.Options{
-		Engine: s.options.Engine, Clock: now, Logger: s.options.Logger, Clients: s.options.Clients,
+		Asker: verdict.Asker{Engine: s.options.Engine, Clock: now, Logger: s.options.Logger, Clients: s.options.Clients},
 		Ready: func(context.Context) door.Readiness { return door.Readiness{} },
 	})
 	f.Fuzz(func(t *testing.T, wire []byte) {

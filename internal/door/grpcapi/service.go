@@ -8,33 +8,21 @@ package grpcapi
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/verdict"
-	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/request/token"
 )
 
 // Options are what the service needs.
 type Options struct {
-	// Engine decides. It is required.
-	Engine *engine.Engine
-	// Clock is read once per request. Required.
-	Clock func() time.Time
-	// Logger hears of what callers cannot be told. Required.
-	Logger *slog.Logger
-	// Clients says how addresses are grouped to be counted. Required.
-	Clients *client.Resolver
-	// Dialect is that of the header fields.
-	Dialect answer.Dialect
+	// Asker decides.
+	verdict.Asker
 	// Tokens, if there are any, are those of which a caller has to know one.
 	// Required.
 	Tokens *token.Set
@@ -60,7 +48,7 @@ func (s *Service) Check(ctx context.Context, in *headgatev1.CheckRequest) (*head
 	if err != nil {
 		return nil, wrong(err)
 	}
-	v := s.decide(ctx, c, at)
+	v := s.options.Decide(ctx, c.query(at))
 	defer v.Release()
 	out := s.answer(ctx, &v)
 	out.Headers = s.headers(&v, at)
@@ -84,7 +72,7 @@ func (s *Service) CheckBatch(ctx context.Context, in *headgatev1.CheckBatchReque
 	s.options.Engine.DecideBatch(ctx, len(checks),
 		func(i int) engine.Query { return checks[i].query(at) },
 		func(i int, v *engine.Verdict, err error) {
-			s.report(ctx, checks[i].domain, err)
+			s.options.Report(ctx, checks[i].domain, err)
 			own := *v // of which the answer has parts
 			out.Results[i] = s.answer(ctx, &own)
 		})
@@ -99,7 +87,7 @@ func (s *Service) Reserve(ctx context.Context, in *headgatev1.ReserveRequest) (*
 		return nil, wrong(err)
 	}
 	v, reservation, err := s.options.Engine.Reserve(ctx, c.query(at), ttl)
-	s.report(ctx, c.domain, err)
+	s.options.Report(ctx, c.domain, err)
 	defer v.Release()
 	return &headgatev1.ReserveResponse{Verdict: verdictOf(&v), Reservation: reservation, Headers: s.headers(&v, at)}, nil
 }
@@ -166,28 +154,15 @@ func (s *Service) Renew(ctx context.Context, in *headgatev1.RenewRequest) (*head
 // now reads the clock.
 func (s *Service) now() int64 { return s.options.Clock().UnixMicro() }
 
-// decide asks the engine. Its error does not concern the caller, who gets what
-// the policy says; the verdict's reason tells.
-func (s *Service) decide(ctx context.Context, c *check, at int64) engine.Verdict {
-	v, err := s.options.Engine.Decide(ctx, c.query(at))
-	s.report(ctx, c.domain, err)
-	return v
-}
-
 // answer is what the caller is told of v, without header fields.
 func (s *Service) answer(ctx context.Context, v *engine.Verdict) *headgatev1.CheckResponse {
-	return &headgatev1.CheckResponse{Verdict: verdictOf(v), Lease: verdict.Lease(ctx, s.options.Engine, s.options.Logger, v)}
-}
-
-// report logs an error of the engine's.
-func (s *Service) report(ctx context.Context, domain string, err error) {
-	verdict.Report(ctx, s.options.Logger, domain, err)
+	return &headgatev1.CheckResponse{Verdict: verdictOf(v), Lease: s.options.Lease(ctx, v)}
 }
 
 // unsettled returns the status for a lease or a reservation about which the
 // engine said err.
 func (s *Service) unsettled(ctx context.Context, what string, err error) error {
-	switch verdict.WhyUnsettled(ctx, s.options.Logger, err) {
+	switch s.options.WhyUnsettled(ctx, err) {
 	case verdict.Settled:
 		return nil
 	case verdict.NotOurs:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -44,8 +45,8 @@ func TestHealthcheck(t *testing.T) {
 
 func TestJSONGoesToTheRateLimitService(t *testing.T) {
 	h := httpapi.New(httpapi.Options{
-		Ready: func(context.Context) door.Readiness { return door.Readiness{} }, Logger: slog.New(slog.DiscardHandler),
-		RateLimit: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }),
+		Asker: verdict.Asker{Logger: slog.New(slog.DiscardHandler)},
+		Ready: func(context.Context) door.Readiness { return door.Readiness{} }, RateLimit: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }),
 	})
 	for _, method := range []string{"POST", "GET", "PUT", "DELETE"} { // as the original
 		if w := get(h, method, "/json"); w.Code != 429 {

@@ -8,18 +8,15 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/verdict"
-	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
@@ -28,18 +25,10 @@ const MaxBody = 1 << 20
 
 // Options are what the API needs.
 type Options struct {
-	// Engine decides. It is required.
-	Engine *engine.Engine
+	// Asker decides. With no Clock the store's decides.
+	verdict.Asker
 	// Ready says whether the process can serve. It is required.
 	Ready func(context.Context) door.Readiness
-	// Clock is read once per request. With none the store's clock decides.
-	Clock func() time.Time
-	// Logger hears of what callers cannot be told. Required.
-	Logger *slog.Logger
-	// Clients says how addresses are grouped to be counted. Required.
-	Clients *client.Resolver
-	// Dialect is that of the header fields.
-	Dialect answer.Dialect
 	// RateLimit, if not nil, answers POST /json, the rate limit service of
 	// Envoy in JSON.
 	RateLimit http.Handler
@@ -173,9 +162,9 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
 		h.batch(w, r, c, at)
 		return
 	}
-	v := h.decide(r.Context(), &c.body.checks[0], at)
+	v := h.options.Decide(r.Context(), h.query(&c.body.checks[0], at))
 	defer v.Release()
-	h.answer(w, c, &v, at, later{"lease", h.lease(r.Context(), &v)})
+	h.answer(w, c, &v, at, later{"lease", h.options.Lease(r.Context(), &v)})
 }
 
 // later is a token that a caller needs later, and what it is called.
@@ -200,24 +189,16 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call, at int6
 	h.options.Engine.DecideBatch(r.Context(), len(checks),
 		func(i int) engine.Query { return h.query(&checks[i], at) },
 		func(i int, v *engine.Verdict, err error) {
-			h.report(r.Context(), checks[i].domain, err)
+			h.options.Report(r.Context(), checks[i].domain, err)
 			if i > 0 {
 				c.out = append(c.out, ',')
 			}
-			c.out = appendToken(appendVerdict(c.out, v), later{"lease", h.lease(r.Context(), v)})
+			c.out = appendToken(appendVerdict(c.out, v), later{"lease", h.options.Lease(r.Context(), v)})
 		})
 	c.out = append(c.out, "]}\n"...)
 	c.in.Release() // the client may take long to read
 	c.body.release()
 	write(w, http.StatusOK, c.out)
-}
-
-// decide asks the engine. Its error does not concern the caller, who gets what
-// the policy says; the verdict's reason tells.
-func (h *Handler) decide(ctx context.Context, c *check, at int64) engine.Verdict {
-	v, err := h.options.Engine.Decide(ctx, h.query(c, at))
-	h.report(ctx, c.domain, err)
-	return v
 }
 
 // query is what c asks the engine.

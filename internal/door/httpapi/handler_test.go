@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/httpapi"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/transport/membound"
@@ -81,11 +82,8 @@ func newBoundedAPI(t testing.TB, store headgate.Store, bodies int64, options ...
 	}
 	a := &api{now: at}
 	a.handler = httpapi.New(httpapi.Options{
-		Engine:  engine.New(store, rs, options...),
-		Ready:   func(context.Context) door.Readiness { return a.ready },
-		Clock:   func() time.Time { return a.now },
-		Logger:  slog.New(slog.DiscardHandler),
-		Clients: clients, Bodies: membound.New(membound.Options{Most: bodies}),
+		Asker: verdict.Asker{Engine: engine.New(store, rs, options...), Clock: func() time.Time { return a.now }, Logger: slog.New(slog.DiscardHandler), Clients: clients},
+		Ready: func(context.Context) door.Readiness { return a.ready }, Bodies: membound.New(membound.Options{Most: bodies}),
 	})
 	return a
 }

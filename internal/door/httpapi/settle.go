@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -74,7 +73,7 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out, err := h.settled(r, b, at)
-	switch verdict.WhyUnsettled(r.Context(), h.options.Logger, err) {
+	switch h.options.WhyUnsettled(r.Context(), err) {
 	case verdict.Settled:
 		write(w, http.StatusOK, append(out, '\n'))
 	case verdict.NotOurs:
@@ -161,7 +160,7 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) {
 	}
 	q := h.query(&c.body.checks[0], at)
 	v, token, err := h.options.Engine.Reserve(r.Context(), q, ttl)
-	h.report(r.Context(), q.Domain, err)
+	h.options.Report(r.Context(), q.Domain, err)
 	defer v.Release()
 	h.answer(w, &c, &v, at, later{"reservation", token})
 }
@@ -209,14 +208,4 @@ func appendToken(dst []byte, t later) []byte {
 	}
 	dst = append(append(append(dst[:len(dst)-1], `,"`...), t.name...), `":"`...)
 	return append(append(dst, t.token...), `"}`...)
-}
-
-// lease returns the token of what v holds while its request is under way.
-func (h *Handler) lease(ctx context.Context, v *engine.Verdict) string {
-	return verdict.Lease(ctx, h.options.Engine, h.options.Logger, v)
-}
-
-// report logs an error of the engine's.
-func (h *Handler) report(ctx context.Context, domain string, err error) {
-	verdict.Report(ctx, h.options.Logger, domain, err)
 }

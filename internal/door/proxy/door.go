@@ -62,9 +62,8 @@ func open(p *door.Process, backend http.Handler) (door.Server, error) {
 	o := door.HTTPOptions{Endless: true, Cleartext: !c.NoCleartextHTTP2, PassOptions: true}
 	underscores, _ := ParseUnderscores(c.Underscores)
 	s := &served{process: p, to: to, Proxy: New(Options{
-		Engine: p.Engine, Domain: p.Domain, Upstream: to.url, Clients: p.Clients, Tokens: p.Tokens,
-		TrustedProxies: p.Config.TrustedProxies, Transport: p.Telemetry.Transport(to.transport), Clock: p.Clock,
-		Logger: p.Logger, Dialect: p.Config.Headers, TellTime: p.Config.DecisionTime, MaxWaiting: c.MaxWaiting, Paths: c.Paths,
+		Asker: p.Asker, Domain: p.Domain, Upstream: to.url, Tokens: p.Tokens, TrustedProxies: p.Config.TrustedProxies,
+		Transport: p.Telemetry.Transport(to.transport), TellTime: p.Config.DecisionTime, MaxWaiting: c.MaxWaiting, Paths: c.Paths,
 		StatusPath: p.Config.Queue.StatusPath, BodyTimeout: cmp.Or(p.Timeouts.Body, c.BodyTimeout),
 		ReadTimeout: o.Timeouts(p).Read, Abandoned: c.Abandoned, Underscores: underscores, Strangers: c.Strangers, NoVia: c.NoVia,
 		CORS: c.CORS, Bodies: membound.New(membound.Options{Most: queuedShare * p.MaxRoom, Client: p.Counted}),

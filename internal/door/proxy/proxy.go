@@ -32,16 +32,14 @@ import (
 
 // Options are what the proxy needs.
 type Options struct {
-	// Engine decides. Required.
-	Engine *engine.Engine
+	// Asker decides. Its Logger hears of the upstream's troubles.
+	verdict.Asker
 	// Domain returns the namespace of the rules, which may change when they
 	// are reloaded. Required.
 	Domain func() string
 	// Upstream is where requests go; an http or https URL without user,
 	// query or fragment. Required.
 	Upstream *url.URL
-	// Clients says who a client is. Required.
-	Clients *client.Resolver
 	// Tokens verifies the tokens that rules ask for the claims of; nil if
 	// there are none.
 	Tokens client.Tokens
@@ -50,12 +48,6 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	// Transport reaches the upstream. Required; see NewTransport.
 	Transport http.RoundTripper
-	// Clock is read once per request. Required.
-	Clock func() time.Time
-	// Logger hears of the upstream's troubles. Required.
-	Logger *slog.Logger
-	// Dialect is that of the header fields.
-	Dialect answer.Dialect
 	// TellTime adds the time of the decision to every answer.
 	TellTime bool
 	// MaxWaiting is how many requests may wait here at once, for their turn or
@@ -250,7 +242,7 @@ func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) (v engine
 	v, behind, err := p.ask(ctx, x, engine.Query{
 		Domain: domain, Request: x, Cost: 1, At: at.UnixMicro(), Door: engine.DoorProxy,
 	})
-	verdict.Report(ctx, p.options.Logger, domain, err)
+	p.options.Report(ctx, domain, err)
 	p.options.Engine.NoteCosts(ctx, &v)
 	x.dialect = p.options.Dialect.Or(v.Headers())
 	results := v.Results()

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -43,9 +44,8 @@ func newProxy(t testing.TB, rulesText string, store headgate.Store, to upstream,
 		t.Fatal(err)
 	}
 	options := proxy.Options{
-		Engine: engine.New(store, rs), Domain: func() string { return "api" },
-		Upstream: &url.URL{Scheme: "http", Host: "upstream.example"}, Clients: clients,
-		Transport: to, Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Asker:  verdict.Asker{Engine: engine.New(store, rs), Clients: clients, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)},
+		Domain: func() string { return "api" }, Upstream: &url.URL{Scheme: "http", Host: "upstream.example"}, Transport: to,
 	}
 	for _, f := range change {
 		f(&options)

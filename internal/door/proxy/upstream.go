@@ -82,7 +82,7 @@ func (u *upstream) serve(p *door.Process, backend http.Handler) error {
 	if err != nil {
 		return err
 	}
-	own := &door.Process{Name: toBackend, Settings: new(config.Door), Config: &config.Config{}, Logger: p.Logger, Timeouts: p.Timeouts}
+	own := &door.Process{Name: toBackend, Settings: new(config.Door), Config: &config.Config{}, Asker: p.Asker, Timeouts: p.Timeouts}
 	if u.backend, err = door.NewHTTP(own, door.HTTPOptions{Handler: backend, Endless: true}); err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
-	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -55,7 +54,7 @@ func (c *conn) decideAll(ctx context.Context) {
 	c.server.options.Engine.DecideBatch(ctx, len(c.checks),
 		func(i int) engine.Query { return c.query(&c.checks[i]) },
 		func(i int, v *engine.Verdict, err error) {
-			c.report(ctx, &c.checks[i], err)
+			c.server.options.Report(ctx, c.checks[i].domain, err)
 			c.verdict(ctx, v)
 		})
 }
@@ -170,7 +169,7 @@ func (c *conn) attribute(q *check, name, value string) error {
 func (c *conn) decide(ctx context.Context, q *check) {
 	v, err := c.server.options.Engine.Decide(ctx, c.query(q))
 	defer v.Release()
-	c.report(ctx, q, err)
+	c.server.options.Report(ctx, q.domain, err)
 	c.verdict(ctx, &v)
 }
 
@@ -179,18 +178,13 @@ func (c *conn) query(q *check) engine.Query {
 	return engine.Query{Domain: q.domain, Request: q, Cost: q.cost, At: c.at, Kind: q.kind, Door: engine.DoorRESP}
 }
 
-// report logs an error of the engine's.
-func (c *conn) report(ctx context.Context, q *check, err error) {
-	verdict.Report(ctx, c.server.options.Logger, q.domain, err)
-}
-
 // verdict appends what HG.CHECK answers: allowed, rule, limit, remaining,
 // retry_after_ms, reset_after_ms, reason, delay_ms, action. In RESP2 it is an array of
 // the values. Where the request holds places under a limit of what is under way
 // there is a tenth, lease, for HG.RELEASE. Times are rounded up. What is not known is null, and
 // retry_after_ms is -1 if the request can never pass.
 func (c *conn) verdict(ctx context.Context, v *engine.Verdict) {
-	c.answer(v, "lease", verdict.Lease(ctx, c.server.options.Engine, c.server.options.Logger, v))
+	c.answer(v, "lease", c.server.options.Lease(ctx, v))
 }
 
 // answer appends v and, if there is one, a token called name.

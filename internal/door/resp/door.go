@@ -35,8 +35,8 @@ func open(p *door.Process) *served {
 	s := &served{shared: p.Over != nil}
 	var told door.Seldom
 	s.Server = New(Options{
-		Engine: p.Engine, Store: p.Store, Clients: p.Clients, Clock: p.Clock, Logger: p.Logger,
-		Password: string(c.Password), MaxConnections: cmp.Or(p.Part(p.Name), int(p.Settings.HTTP.MaxConnections)), IdleTimeout: c.IdleTimeout,
+		Asker: p.Asker, Store: p.Store, Password: string(c.Password), IdleTimeout: c.IdleTimeout,
+		MaxConnections: cmp.Or(p.Part(p.Name), int(p.Settings.HTTP.MaxConnections)),
 		Version: p.Version, TLS: p.TLS, Buffers: p.Room(), Failures: p.Failures, Full: p.TooBusy, Busy: p.Busy,
 		// A health check that is set up wrong, or a page in a browser.
 		Misled: func(remote net.Addr) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/resp"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -58,8 +59,8 @@ func open(t testing.TB, change ...func(*resp.Options)) *door {
 	}
 	store := memory.New()
 	options := resp.Options{
-		Engine: engine.New(store, rs), Store: store, Clients: clients, Clock: d.clock.now,
-		Logger: slog.New(slog.DiscardHandler), Version: "1.2.3",
+		Asker: verdict.Asker{Engine: engine.New(store, rs), Clients: clients, Clock: d.clock.now, Logger: slog.New(slog.DiscardHandler)},
+		Store: store, Version: "1.2.3",
 	}
 	for _, f := range change {
 		f(&options)

@@ -3,13 +3,11 @@ package resp
 import (
 	"cmp"
 	"crypto/tls"
-	"log/slog"
 	"net"
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/decide/engine"
-	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/token"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
@@ -28,18 +26,11 @@ const (
 // Options are what the door needs, and the bounds of what callers may do. Zero
 // values of the bounds mean the defaults.
 type Options struct {
-	// Engine decides about HG.CHECK and its kin. Required.
-	Engine *engine.Engine
+	// Asker decides about HG.CHECK and its kin. With no Clock the store's decides.
+	verdict.Asker
 	// Store keeps the counts of CL.THROTTLE, in a scope of their own.
 	// Required.
 	Store headgate.Store
-	// Clients says how addresses are grouped to be counted. Required.
-	Clients *client.Resolver
-	// Clock is read once for all commands that arrive together. With none the
-	// store's clock decides.
-	Clock func() time.Time
-	// Logger hears of what callers cannot be told. Required.
-	Logger *slog.Logger
 	// Version is that of Headgate, for HELLO and INFO.
 	Version string
 

@@ -67,7 +67,7 @@ func (c *conn) reserve(ctx context.Context) {
 		Domain: q.domain, Request: q, Cost: q.cost, At: c.at, Door: engine.DoorRESP,
 	}, time.Duration(ttl)*time.Millisecond)
 	defer v.Release()
-	c.report(ctx, q, err)
+	c.server.options.Report(ctx, q.domain, err)
 	c.answer(&v, "reservation", token)
 }
 
@@ -107,7 +107,7 @@ func (c *conn) settlement(ctx context.Context, s *engine.Settlement, err error) 
 // tokenFailed answers a command whose token is bad or which the store did not
 // answer.
 func (c *conn) tokenFailed(ctx context.Context, err error) bool {
-	switch verdict.WhyUnsettled(ctx, c.server.options.Logger, err) {
+	switch c.server.options.WhyUnsettled(ctx, err) {
 	case verdict.Settled:
 		return false
 	case verdict.NotOurs:

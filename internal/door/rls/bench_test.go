@@ -28,6 +28,7 @@ import (
 
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/door/verdict"
 )
 
 // benchServer names the environment variable that makes this test binary a
@@ -88,7 +89,7 @@ func server(kind string) (func(net.Listener) error, error) {
 		envoy.RegisterRateLimitServiceServer(s, alwaysOK{})
 		return s.Serve, nil
 	case "headgate", "headgate_no_headers":
-		o := rls.Options{Clock: time.Now}
+		o := rls.Options{Asker: verdict.Asker{Clock: time.Now}}
 		if kind == "headgate_no_headers" {
 			o.Dialect = answer.None
 		}

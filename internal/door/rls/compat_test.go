@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -130,8 +131,8 @@ descriptors:
 // 12:00:15 on a Saturday.
 func TestCompatEnvoyReset(t *testing.T) {
 	f := start1(t, setup{rules: compatRules, rls: rls.Options{
-		Dialect: answer.None,
-		Legacy:  &rls.LegacyHeaders{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"},
+		Asker:  verdict.Asker{Dialect: answer.None},
+		Legacy: &rls.LegacyHeaders{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"},
 	}})
 	const week, month, year = 4*86400 + 43185, 12*86400 - 43200 - 15, 0
 	for _, tt := range []struct {

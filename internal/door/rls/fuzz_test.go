@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
@@ -37,8 +38,8 @@ limits:
 		t.Fatal(err)
 	}
 	return New(Options{
-		Engine: engine.New(memory.New(memory.WithMaxKeys(1000)), rs), Clients: clients, DynamicMetadata: true,
-		Logger: slog.New(slog.DiscardHandler), Legacy: &LegacyHeaders{Limit: "RateLimit-Limit"},
+		Asker:           verdict.Asker{Engine: engine.New(memory.New(memory.WithMaxKeys(1000)), rs), Clients: clients, Logger: slog.New(slog.DiscardHandler)},
+		DynamicMetadata: true, Legacy: &LegacyHeaders{Limit: "RateLimit-Limit"},
 	})
 }
 

@@ -14,11 +14,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
@@ -32,23 +30,15 @@ import (
 	"github.com/headgate/headgate/internal/door/grpcserver"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/observe/metrics"
-	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/h2bound"
 )
 
 // Options are what the service needs.
 type Options struct {
-	// Engine decides. It is required.
-	Engine *engine.Engine
-	// Clock is read once per request. With none the store's clock decides.
-	Clock func() time.Time
-	// Logger hears of what callers cannot be told. Required.
-	Logger *slog.Logger
-	// Clients says how addresses are grouped to be counted. Required.
-	Clients *client.Resolver
-	// Dialect is that of the header fields that Envoy is to add.
-	Dialect answer.Dialect
+	// Asker decides. With no Clock the store's decides. The header fields are
+	// those that Envoy is to add.
+	verdict.Asker
 	// Legacy are the names of three more fields, those of
 	// envoyproxy/ratelimit; nil for none.
 	Legacy *LegacyHeaders
@@ -173,7 +163,7 @@ func (s *Service) answer(ctx context.Context, c *call) (err error) {
 		Observe: s.options.Shadow, Door: engine.DoorGRPC,
 	})
 	defer v.Release()
-	verdict.Report(ctx, s.options.Logger, c.request.domain, err)
+	s.options.Report(ctx, c.request.domain, err)
 	if err != nil && !errors.Is(err, headgate.ErrUnavailable) {
 		return grpcstatus.Error(codes.Internal, err.Error())
 	}
@@ -232,8 +222,7 @@ func Of(p *door.Process) *Service {
 	return door.Once(p, func() *Service {
 		c := p.Config
 		o := Options{
-			Engine: p.Engine, Clock: p.Clock, Logger: p.Logger, Clients: p.Clients, Dialect: c.Headers,
-			DynamicMetadata: c.Envoy.DynamicMetadata, Shadow: c.Envoy.ShadowMode, MaxAnswering: p.MaxRoom,
+			Asker: p.Asker, DynamicMetadata: c.Envoy.DynamicMetadata, Shadow: c.Envoy.ShadowMode, MaxAnswering: p.MaxRoom,
 		}
 		if c.Envoy.LegacyHeaders {
 			o.Legacy = &LegacyHeaders{

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/rls"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/store/memory"
 )
@@ -294,8 +295,8 @@ func TestHeadersAndBody(t *testing.T) {
 
 func TestLegacyHeaders(t *testing.T) {
 	f := start1(t, setup{rules: threeLimits, rls: rls.Options{
-		Dialect: answer.None,
-		Legacy:  &rls.LegacyHeaders{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"},
+		Asker:  verdict.Asker{Dialect: answer.None},
+		Legacy: &rls.LegacyHeaders{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"},
 	}})
 	compare(t, headers(f.ask(request(descriptor("user", "ann"), descriptor("team", "red")))), map[string]string{
 		"ratelimit-limit": "2", "ratelimit-remaining": "1", "ratelimit-reset": "3585",
@@ -320,7 +321,7 @@ func TestLegacyHeadersAreThereOnce(t *testing.T) {
 		{"the reset as Retry-After", answer.Default, rls.LegacyHeaders{Limit: "X-Limit", Remaining: "X-Remaining", Reset: "retry-after"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := start1(t, setup{rules: threeLimits, rls: rls.Options{Dialect: tt.dialect, Legacy: &tt.legacy}})
+			f := start1(t, setup{rules: threeLimits, rls: rls.Options{Asker: verdict.Asker{Dialect: tt.dialect}, Legacy: &tt.legacy}})
 			for _, n := range []uint64{1, 3} {
 				response := f.ask(request(hits(n, descriptor("user", "ann"))))
 				names := map[string]int{}

@@ -156,7 +156,7 @@ func (d *Doors) Open(each door.Process, domain func(door string) string) error {
 
 // given is what a door gets.
 func (d *Doors) given(o *openDoor, p door.Process, domain func(door string) string) *door.Process {
-	p.Name, p.Settings, p.Config, p.Clock, p.Logger, p.Clients = o.Name, o.set, d.Config, d.Clock, d.Logger, d.Clients
+	p.Name, p.Settings, p.Config, p.Clock, p.Logger, p.Clients, p.Dialect = o.Name, o.set, d.Config, d.Clock, d.Logger, d.Clients, d.Config.Headers
 	p.Domain = func() string { return domain(o.Name) }
 	p.Failures, p.TLS, p.Bound, p.Over = o.wrong, o.encryption(), o.bound, o.over
 	p.Part = func(name string) int { return d.parts[name] }

@@ -7,16 +7,41 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 )
 
+// Asker is what a door asks the engine by, and what it tells of that.
+type Asker struct {
+	// Engine decides. Required.
+	Engine *engine.Engine
+	// Clients says who a client is, and how addresses are grouped to be counted.
+	// Required.
+	Clients *client.Resolver
+	// Clock is read once per request, or for all that arrive together. Required,
+	// unless a door says that the store's clock decides without one.
+	Clock func() time.Time
+	// Logger hears of what callers cannot be told. Required.
+	Logger *slog.Logger
+	// Dialect is that of the header fields.
+	Dialect answer.Dialect
+}
+
+// Decide asks the engine. Its error does not concern the caller, who gets what
+// the policy says; the verdict's reason tells.
+func (a *Asker) Decide(ctx context.Context, q engine.Query) engine.Verdict {
+	v, err := a.Engine.Decide(ctx, q)
+	a.Report(ctx, q.Domain, err)
+	return v
+}
+
 // Report logs an error of the engine about a request in a domain, if it is one.
-// It does not concern the caller, who gets what the policy of the rule says.
-func Report(ctx context.Context, log *slog.Logger, domain string, err error) {
+func (a *Asker) Report(ctx context.Context, domain string, err error) {
 	if err == nil {
 		return
 	}
@@ -24,7 +49,7 @@ func Report(ctx context.Context, log *slog.Logger, domain string, err error) {
 	if errors.Is(err, headgate.ErrUnavailable) {
 		level = slog.LevelDebug // whoever watches the store says so once
 	}
-	log.Log(ctx, level, "check failed", "domain", domain, "err", err)
+	a.Logger.Log(ctx, level, "check failed", "domain", domain, "err", err)
 }
 
 // Policy returns what r says of its limit, for header fields, and false if the
@@ -68,10 +93,10 @@ func Refuse(w http.ResponseWriter, r *http.Request, v *engine.Verdict, told answ
 
 // Lease returns the token of what v holds while its request is under way; empty
 // if it holds nothing.
-func Lease(ctx context.Context, e *engine.Engine, log *slog.Logger, v *engine.Verdict) string {
-	token, err := e.LeaseToken(ctx, v)
-	if err != nil && e.WarnsOfToken(v) {
-		log.WarnContext(ctx, "no token for a lease: it ends by itself, which is told once a minute", "err", err)
+func (a *Asker) Lease(ctx context.Context, v *engine.Verdict) string {
+	token, err := a.Engine.LeaseToken(ctx, v)
+	if err != nil && a.Engine.WarnsOfToken(v) {
+		a.Logger.WarnContext(ctx, "no token for a lease: it ends by itself, which is told once a minute", "err", err)
 	}
 	return token
 }
@@ -93,17 +118,17 @@ const (
 
 // WhyUnsettled returns the reason in err, which it logs if the caller cannot be
 // told all of it.
-func WhyUnsettled(ctx context.Context, log *slog.Logger, err error) Unsettled {
+func (a *Asker) WhyUnsettled(ctx context.Context, err error) Unsettled {
 	switch {
 	case err == nil:
 		return Settled
 	case errors.Is(err, engine.ErrBadToken):
 		return NotOurs
 	case errors.Is(err, headgate.ErrUnavailable):
-		log.DebugContext(ctx, "token not settled", "err", err)
+		a.Logger.DebugContext(ctx, "token not settled", "err", err)
 		return Unanswered
 	}
-	log.ErrorContext(ctx, "token not settled", "err", err)
+	a.Logger.ErrorContext(ctx, "token not settled", "err", err)
 	return Broken
 }
 
