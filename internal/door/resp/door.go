@@ -37,7 +37,7 @@ func open(p *door.Process) *served {
 	s.Server = New(Options{
 		Asker: p.Asker, Store: p.Store, Password: string(c.Password), IdleTimeout: c.IdleTimeout,
 		MaxConnections: cmp.Or(p.Part(p.Name), int(p.Settings.HTTP.MaxConnections)),
-		Version: p.Version, TLS: p.TLS, Buffers: p.Room(), Failures: p.Failures, Full: p.TooBusy, Busy: p.Busy,
+		Version:        p.Version, TLS: p.TLS, Buffers: p.Room(), Failures: p.Failures, Full: p.TooBusy, Busy: p.Busy,
 		// A health check that is set up wrong, or a page in a browser.
 		Misled: func(remote net.Addr) {
 			if told.Passes(p.Clock()) {
