@@ -125,7 +125,7 @@ func (a *App) readiness(ctx context.Context) door.Readiness {
 		},
 	}
 	if state.Failure != nil {
-		r.Rules.FailedAt, r.Rules.Failure = state.FailedAt, state.Failure.Error()
+		r.Rules.LastFailed = &door.FailedReload{At: state.FailedAt, Error: state.Failure.Error()}
 	}
 	return r
 }

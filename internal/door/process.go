@@ -174,18 +174,26 @@ type Readiness struct {
 
 // RulesState says which rules are in force and how the last reload went.
 type RulesState struct {
-	Domains, Rules, Files int
+	Domains int `json:"domains"`
+	Rules   int `json:"rules"`
+	Files   int `json:"files"`
 	// LoadedAt is when the rules in force were read.
-	LoadedAt time.Time
-	// FailedAt and Failure are of the last reload if it failed; the rules in
-	// force are then older ones.
-	FailedAt time.Time
-	Failure  string
+	LoadedAt time.Time `json:"loaded_at"`
+	// Succeeded and Failed count the times that rules were read.
+	Succeeded uint64 `json:"loads_succeeded,omitempty"`
+	Failed    uint64 `json:"loads_failed,omitempty"`
 	// Waiting is true as long as the first rules of a control plane have not
 	// come.
-	Waiting bool
-	// Succeeded and Failed count the times that rules were read.
-	Succeeded, Failed uint64
+	Waiting bool `json:"waiting,omitempty"`
+	// LastFailed is the last reload if it failed; the rules in force are then
+	// older ones.
+	LastFailed *FailedReload `json:"last_failed_reload,omitempty"`
+}
+
+// FailedReload is what was wrong with rules, and when they were read.
+type FailedReload struct {
+	At    time.Time `json:"at"`
+	Error string    `json:"error"`
 }
 
 // Ready reports whether requests should be sent here.

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
@@ -99,7 +98,7 @@ func (w *refusal) WriteHeader(status int) {
 // misused answers a request that cannot be decided. The statuses are none that
 // a proxy takes for a yes.
 func (h *Handler) misused(w http.ResponseWriter, r *http.Request, q *question, err error) {
-	if h.due(aboutRequest, q.at) {
+	if h.heard[aboutRequest].Passes(q.at) {
 		h.options.Logger.WarnContext(r.Context(), "forward-auth request cannot be decided", "peer", r.RemoteAddr, "err", err)
 	}
 	status := http.StatusBadRequest
@@ -114,7 +113,7 @@ func (h *Handler) unbelieved(q *question, r *http.Request) {
 	for _, name := range [...]string{"X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url"} {
 		if len(r.Header[name]) > 0 {
 			q.warning = "the peer is not among trusted_proxies, so this is about its own request to this address, not about what " + name + " says"
-			if h.due(aboutPeer, q.at) {
+			if h.heard[aboutPeer].Passes(q.at) {
 				h.options.Logger.WarnContext(r.Context(), "forward-auth is asked by a peer that is not among trusted_proxies; "+
 					"what it says about its client is not believed", "peer", r.RemoteAddr)
 			}
@@ -123,7 +122,8 @@ func (h *Handler) unbelieved(q *question, r *http.Request) {
 	}
 }
 
-// topic is something to warn of.
+// topic is something to warn of, once a minute: it is about every request, or
+// about none.
 type topic uint8
 
 const (
@@ -132,10 +132,3 @@ const (
 	aboutDomain
 	topics
 )
-
-// due reports whether to warn, of each topic once a minute: it is about every
-// request, or about none.
-func (h *Handler) due(about topic, at time.Time) bool {
-	now, last := at.Unix(), h.heard[about].Load()
-	return (last == 0 || now-last >= 60) && h.heard[about].CompareAndSwap(last, now)
-}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
@@ -41,7 +42,7 @@ type Handler struct {
 	clients *client.Resolver
 	domains atomic.Pointer[domains]
 	asked   sync.Pool // of *question
-	heard   [topics]atomic.Int64
+	heard   [topics]door.Seldom
 }
 
 // New returns the door.
@@ -132,7 +133,7 @@ func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 	q.policies = verdict.Policies(q.policies, v.Results(), at)
 	if !v.Known {
 		q.warning = fmt.Sprintf("the domain %q has no rules", q.domain)
-		if h.due(aboutDomain, q.at) {
+		if h.heard[aboutDomain].Passes(q.at) {
 			h.options.Logger.WarnContext(ctx, "forward-auth asks about a domain without rules", "domain", q.domain, "allowed", v.Allowed)
 		}
 	}

@@ -420,7 +420,7 @@ func TestHealthAndReadiness(t *testing.T) {
 			`{"ready":true,"draining":false,"store":"ok","rules":{"domains":1,"rules":5,"files":2,"loaded_at":"2026-11-21T11:00:00Z"}}`,
 		},
 		{
-			"bad reload", func(r *door.Readiness) { r.Rules.Failure, r.Rules.FailedAt = "a.yaml:1:1: no", at }, 200, "ok\n",
+			"bad reload", func(r *door.Readiness) { r.Rules.LastFailed = &door.FailedReload{At: at, Error: "a.yaml:1:1: no"} }, 200, "ok\n",
 			`{"ready":true,"draining":false,"store":"ok","rules":{"domains":1,"rules":5,"files":2,"loaded_at":"2026-11-21T11:00:00Z","last_failed_reload":{"at":"2026-11-21T11:00:00Z","error":"a.yaml:1:1: no"}}}`,
 		},
 		{

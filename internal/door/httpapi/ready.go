@@ -48,39 +48,16 @@ func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
 }
 
 type readyView struct {
-	Ready    bool      `json:"ready"`
-	Draining bool      `json:"draining"`
-	Store    string    `json:"store"`
-	Rules    rulesView `json:"rules"`
-}
-
-type rulesView struct {
-	Domains    int          `json:"domains"`
-	Rules      int          `json:"rules"`
-	Files      int          `json:"files"`
-	LoadedAt   time.Time    `json:"loaded_at"`
-	Succeeded  uint64       `json:"loads_succeeded,omitempty"`
-	Failed     uint64       `json:"loads_failed,omitempty"`
-	Waiting    bool         `json:"waiting,omitempty"`
-	LastFailed *failureView `json:"last_failed_reload,omitempty"`
-}
-
-type failureView struct {
-	At    time.Time `json:"at"`
-	Error string    `json:"error"`
+	Ready    bool            `json:"ready"`
+	Draining bool            `json:"draining"`
+	Store    string          `json:"store"`
+	Rules    door.RulesState `json:"rules"`
 }
 
 func view(r *door.Readiness) readyView {
-	v := readyView{Ready: r.Ready(), Draining: r.Draining, Store: "ok"}
+	v := readyView{Ready: r.Ready(), Draining: r.Draining, Store: "ok", Rules: r.Rules}
 	if r.Store != nil {
 		v.Store = r.Store.Error()
-	}
-	v.Rules = rulesView{
-		Domains: r.Rules.Domains, Rules: r.Rules.Rules, Files: r.Rules.Files, LoadedAt: r.Rules.LoadedAt,
-		Succeeded: r.Rules.Succeeded, Failed: r.Rules.Failed, Waiting: r.Rules.Waiting,
-	}
-	if r.Rules.Failure != "" {
-		v.Rules.LastFailed = &failureView{At: r.Rules.FailedAt, Error: r.Rules.Failure}
 	}
 	return v
 }
