@@ -220,7 +220,7 @@ func (p *Proxy) enter(w http.ResponseWriter, x *exchange, v *engine.Verdict, hol
 	ctx, at := x.in.Context(), p.options.Clock().UnixMicro()
 	entered, err := p.options.Engine.Enter(ctx, v, at)
 	defer entered.Release()
-	verdict.Report(ctx, p.options.Logger, p.options.Domain(), err)
+	p.options.Report(ctx, p.options.Domain(), err)
 	if *hold = p.hold(ctx, &entered); entered.Allowed {
 		return true
 	}
