@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/queue"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -215,7 +216,21 @@ func (p *Proxy) ask(ctx context.Context, x *exchange, query engine.Query) (v eng
 		}
 	}
 	v, err = e.DecideMatched(ctx, query, matched)
-	return v, nil, err
+	if waiting >= 0 && v.Allowed { // what refused it at the look does no more
+		if behind = resultOf(&v, &matched.Checks[waiting]); behind != nil {
+			verdict.Leave(ctx, e, p.options.Logger, &v, query.At)
+		}
+	}
+	return v, behind, err
+}
+
+// resultOf returns what v says of a check; nil if nothing.
+func resultOf(v *engine.Verdict, c *rules.Check) *engine.Result {
+	results := v.Results()
+	if i := slices.IndexFunc(results, func(r engine.Result) bool { return r.Rule.Scope == c.Rule.Scope && r.Key == c.Key }); i >= 0 {
+		return &results[i]
+	}
+	return nil
 }
 
 // look looks what the limits would say to a request that has to line up. The zero
@@ -228,10 +243,8 @@ func (p *Proxy) look(ctx context.Context, query engine.Query, matched engine.Mat
 		p.options.Engine.Tell(ctx, query, v)
 		return v, nil
 	}
-	if results := v.Results(); err == nil && v.Allowed {
-		c := &matched.Checks[waiting]
-		if i := slices.IndexFunc(results, func(r engine.Result) bool { return r.Rule.Scope == c.Rule.Scope && r.Key == c.Key }); i >= 0 {
-			behind = &results[i]
+	if err == nil && v.Allowed {
+		if behind = resultOf(&v, &matched.Checks[waiting]); behind != nil {
 			refused := v
 			refused.Allowed, refused.Rule = false, behind.Rule
 			behind.Decision.Allowed, behind.Decision.Reason = false, headgate.Limited

@@ -72,9 +72,9 @@ func newLaterOf(t *testing.T, rulesText string, answer upstream, change ...func(
 			body, _ = io.ReadAll(r.Body)
 		}
 		l.mu.Lock()
-		defer l.mu.Unlock()
 		l.arrived = append(l.arrived, strings.Join([]string{time.Since(begin).String(), r.Method, r.URL.String(), string(body)}, " "))
 		l.headers = append(l.headers, r.Header)
+		l.mu.Unlock()
 		return answer(r)
 	}, append(change, func(o *proxy.Options) { e, o.StatusPath = o.Engine, "/later/" })...)
 	store, _, err := file.Open(file.Options{Path: filepath.Join(t.TempDir(), "queue"), Clock: time.Now})
@@ -193,7 +193,8 @@ func TestNobodyOvertakes(t *testing.T) {
 // takes counts what is taken.
 type takes struct {
 	headgate.Store
-	n atomic.Int64
+	n      atomic.Int64
+	looked func() // is called after a look at several limits; nil for nothing
 }
 
 func (s *takes) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
@@ -209,7 +210,11 @@ func (s *takes) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 			s.n.Add(1)
 		}
 	}
-	return s.Store.Do(ctx, ops, out, mode)
+	err := s.Store.Do(ctx, ops, out, mode)
+	if s.looked != nil && ops[0].Kind == headgate.Peek {
+		s.looked()
+	}
+	return err
 }
 
 // told is told of what counts.
@@ -251,6 +256,45 @@ func TestNewRequestsRobNobody(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"allowed", "queued", "queued", "queued", "queued", "allowed"}, seen); diff != "" {
 			t.Errorf("the observer is told of %s", diff)
+		}
+		if err := l.queue.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A request that another limit refuses at the look lines up all the same if that
+// limit has something a moment later: those who wait come first.
+func TestNobodyOvertakesBetweenTwoQuestions(t *testing.T) {
+	const text = `
+domain: api
+limits:
+  - {name: places, concurrency: 1}
+  - {name: orders, key: ["header:X-Tenant"], rate: 1/second, burst: 1, on_limit: queue}
+`
+	synctest.Test(t, func(t *testing.T) {
+		store, ends := &takes{Store: memory.New(memory.WithClock(time.Now))}, make(chan struct{})
+		l := newLaterOf(t, text, func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/slow" {
+				<-ends
+			}
+			return ok(r)
+		}, func(o *proxy.Options) { o.Engine = engine.New(store, o.Engine.Rules()) })
+		l.queue.Drain()
+		l.ask("POST", "/1", "", "X-Tenant", "a")
+		idOf(t, l.ask("POST", "/2", "", "X-Tenant", "a"))
+		time.Sleep(10 * time.Second) // the limit has something again
+		slow := make(chan int, 1)
+		go func() { slow <- l.ask("POST", "/slow", "", "X-Tenant", "b").Code }()
+		synctest.Wait()
+		store.looked = func() {
+			store.looked = nil
+			close(ends)
+			time.Sleep(time.Millisecond)
+		}
+		idOf(t, l.ask("POST", "/3", "", "X-Tenant", "a"))
+		if got := <-slow; got != http.StatusOK {
+			t.Errorf("the slow one: %d", got)
 		}
 		if err := l.queue.Close(t.Context()); err != nil {
 			t.Error(err)
