@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -347,7 +348,8 @@ func (t *tree) takenOfEntries(entries []Entry) *Branch {
 	}
 	var taken *Branch
 	for l, i := &t.root, 0; i < len(entries); i++ {
-		b := l.takes(entries[i].Key, entries[i].Key+"_"+entries[i].Value)
+		joined := entries[i].Key + "_" + entries[i].Value
+		b := cmp.Or(l.joined[joined], l.inexact(entries[i].Key, joined))
 		if b == nil {
 			break
 		}

@@ -61,7 +61,10 @@ func (l *Level) findJoined(entries []Entry, scratch []byte) (*Branch, []byte) {
 	for i := range entries {
 		e := &entries[i]
 		scratch = append(append(append(scratch[:start], e.Key...), '_'), e.Value...)
-		b := l.takes(e.Key, view(scratch[start:]))
+		b := l.joined[string(scratch[start:])]
+		if b == nil {
+			b = l.inexact(e.Key, view(scratch[start:]))
+		}
 		switch {
 		case b == nil:
 			return nil, scratch[:start]
@@ -75,12 +78,9 @@ func (l *Level) findJoined(entries []Entry, scratch []byte) (*Branch, []byte) {
 	return nil, scratch[:start]
 }
 
-// takes returns the descriptor of l that an entry comes under, whose key and value
-// are joined, as Envoy's service finds it, or nil.
-func (l *Level) takes(key, joined string) *Branch {
-	if b := l.joined[joined]; b != nil {
-		return b
-	}
+// inexact returns the descriptor of l that an entry comes under, whose key and value
+// are joined and are those of none, as Envoy's service finds it, or nil.
+func (l *Level) inexact(key, joined string) *Branch {
 	if w := l.wild.first(joined); w != nil {
 		return w.branch
 	}
