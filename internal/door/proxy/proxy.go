@@ -176,6 +176,10 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 	// Ended also when httputil panics, and held while a tunnel is open.
 	hold := p.hold(r.Context(), &v)
 	defer func() { hold.End() }()
+	if behind != nil {
+		p.lineUp(w, x, behind, &v)
+		return
+	}
 	if !v.Allowed {
 		p.overLimit(w, x, &v)
 		return
@@ -186,10 +190,6 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 	}
 	if r.URL.Path == "*" {
 		p.aboutAll(w, x)
-		return
-	}
-	if behind != nil {
-		p.lineUp(w, x, behind, &v)
 		return
 	}
 	if v.Delay > 0 {

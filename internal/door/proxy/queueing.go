@@ -207,9 +207,7 @@ func (p *Proxy) ask(ctx context.Context, x *exchange, query engine.Query) (v eng
 	}
 	matched := engine.Matched{Known: rs.Match(query.Domain, x, &x.matches)}
 	matched.Checks = x.matches.Checks
-	waiting := slices.IndexFunc(matched.Checks, func(c rules.Check) bool {
-		return c.Enforced && c.Rule.OnLimit.Action == rules.Queue && q.Waiting(ctx, queue.Lane{Scope: c.Rule.Scope, Key: c.Key})
-	})
+	waiting := waits(ctx, q, matched.Checks)
 	if waiting >= 0 {
 		if v, behind = p.look(ctx, query, matched, waiting); v.Known {
 			return v, behind, nil
@@ -239,21 +237,35 @@ func (p *Proxy) look(ctx context.Context, query engine.Query, matched engine.Mat
 	looking := query
 	looking.Kind = headgate.Peek
 	v, err := p.options.Engine.DecideMatched(ctx, looking, matched)
-	if err == nil && !v.Allowed && v.Outcome() == engine.Queued {
-		p.options.Engine.Tell(ctx, query, v)
-		return v, nil
+	queued := !v.Allowed && v.Outcome() == engine.Queued
+	if behind = resultOf(&v, &matched.Checks[waiting]); err != nil || !queued && (!v.Allowed || behind == nil) {
+		v.Release()
+		return engine.Verdict{}, nil
 	}
-	if err == nil && v.Allowed {
-		if behind = resultOf(&v, &matched.Checks[waiting]); behind != nil {
-			refused := v
-			refused.Allowed, refused.Rule = false, behind.Rule
-			behind.Decision.Allowed, behind.Decision.Reason = false, headgate.Limited
-			p.options.Engine.Tell(ctx, query, refused)
-			return v, behind
+	if by := v.Refuser(); queued && (by == nil || behind == nil || by.Rule.KeyParts() > 0 || behind.Rule.KeyParts() == 0) {
+		p.options.Engine.Tell(ctx, query, v)
+		return v, nil // it waits for what refuses it, unless that is a limit of all
+	}
+	refused := v
+	refused.Allowed, refused.Rule = false, behind.Rule
+	behind.Decision.Allowed, behind.Decision.Reason = false, headgate.Limited
+	p.options.Engine.Tell(ctx, query, refused)
+	return v, behind
+}
+
+// waits returns the first of the checks, those by keys before those of all, under
+// whose key others wait in a queue; -1 if there is none.
+func waits(ctx context.Context, q *queue.Queue, checks []rules.Check) int {
+	for _, keyed := range []bool{true, false} {
+		i := slices.IndexFunc(checks, func(c rules.Check) bool {
+			return c.Enforced && c.Rule.OnLimit.Action == rules.Queue && c.Rule.KeyParts() > 0 == keyed &&
+				q.Waiting(ctx, queue.Lane{Scope: c.Rule.Scope, Key: c.Key})
+		})
+		if i >= 0 {
+			return i
 		}
 	}
-	v.Release()
-	return engine.Verdict{}, nil
+	return -1
 }
 
 // lineUp puts an admitted request, which has taken nothing, behind others of a key.

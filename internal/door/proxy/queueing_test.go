@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -298,6 +299,45 @@ limits:
 		}
 		if err := l.queue.Close(t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// While requests of a key wait, a new one of it lines up behind them, too, if a limit
+// of all is what refuses it: in that one's queue it would come before them.
+func TestNobodyOvertakesByTheQueueOfAll(t *testing.T) {
+	const text = `
+domain: api
+limits:
+  - {name: all, rate: 4/second, burst: 4, on_limit: queue}
+  - {name: orders, key: ["header:X-Tenant"], rate: 1/second, burst: 1, on_limit: queue}
+`
+	synctest.Test(t, func(t *testing.T) {
+		l := newLaterOf(t, text, ok)
+		var want []string
+		for i := range 12 {
+			uri := "/" + strconv.Itoa(i)
+			l.ask("POST", uri, "", "X-Tenant", "a")
+			want = append(want, uri)
+			for other := range 4 { // who keep the limit of all busy
+				l.ask("POST", "/other", "", "X-Tenant", strconv.Itoa(other))
+			}
+			time.Sleep(250 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Minute)
+		if err := l.queue.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		var got []string
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, line := range l.arrived {
+			if uri, ok := strings.CutPrefix(strings.Fields(line)[2], "http://upstream.example"); ok && uri != "/other" {
+				got = append(got, uri)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

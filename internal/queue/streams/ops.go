@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/store/redis"
 )
 
 // held returns the lease under which an entry is sent.
@@ -247,13 +248,25 @@ func (s *Store) Depths(ctx context.Context) ([]queue.Depth, error) {
 	return list, nil
 }
 
-// Waiting implements [queue.Store].
+// Waiting implements [queue.Store]. A request waits for the answer, so it has the
+// time that a decision has, and after a failure there is no question for a second.
 func (s *Store) Waiting(ctx context.Context, lane queue.Lane) (waiting bool, err error) {
-	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
-		waiting, err = client.Do(ctx, client.B().Hexists().Key(s.base(tagOf(lane.Scope))+":w").Field(laneOf(lane)).Build()).AsBool()
-		return err
-	})
-	return waiting, err
+	now := s.options.Clock()
+	if now.UnixNano() < s.silent.Load() {
+		return false, fmt.Errorf("%w: Redis did not answer a moment ago", queue.ErrUnavailable)
+	}
+	within, cancel := context.WithTimeout(ctx, cmp.Or(s.options.Timeout, redis.DefaultTimeout))
+	defer cancel()
+	if err = s.connectedWithin(within); err == nil {
+		err = s.call(within, func(ctx context.Context, client rueidis.Client) (err error) {
+			waiting, err = client.Do(ctx, client.B().Hexists().Key(s.base(tagOf(lane.Scope))+":w").Field(laneOf(lane)).Build()).AsBool()
+			return err
+		})
+	}
+	if err != nil && ctx.Err() == nil {
+		s.silent.Store(now.Add(silence).UnixNano())
+	}
+	return waiting && err == nil, err
 }
 
 // lookedAtOnce is how many entries are looked through at once for those of one

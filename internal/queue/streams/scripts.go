@@ -16,7 +16,7 @@ import "github.com/redis/rueidis"
 //	:i:H    fingerprint and id of the entry with an idempotency key; good while :r or :d has the entry
 //	:d:ID   result of an entry that was delivered
 //	:k:ID   an entry that must not appear any more
-//	:u      hash: ids of entries whose sender has not been told yet
+//	:u      hash: id of an entry whose senders have not been told yet → the ids that they gave it
 //	:l:N    lease of partition N: who sends its entries; :e:N counts them
 const (
 	// common are functions that others need. leave takes an entry out of what is
@@ -71,6 +71,10 @@ if ARGV[9] ~= '' then
   local known = redis.call('GET', b..':i:'..ARGV[9])
   local first = known and string.sub(known, #ARGV[10] - #id + 1)
   if first and (redis.call('HEXISTS', b..':r', first) == 1 or redis.call('EXISTS', b..':d:'..first) == 1) then
+    local untold = redis.call('HGET', b..':u', first)
+    if untold and not string.find(untold, id, 1, true) then
+      redis.call('HSET', b..':u', first, untold..' '..id) -- one more who waits to be told
+    end
     redis.call('SET', b..':t', '1') -- for WAIT to wait for what came before
     return {'again', known}
   end
@@ -87,19 +91,34 @@ else
   redis.call('HDEL', b..':v', lane) -- an older version counts no bytes of lanes
 end
 redis.call('HSET', b..':r', id, ARGV[4])
-redis.call('HSET', b..':u', id, '1')
+redis.call('HSET', b..':u', id, id)
 local position = enter(id, ARGV[5], n, lane, ARGV[8])
 if ARGV[9] ~= '' then redis.call('SET', b..':i:'..ARGV[9], ARGV[10], 'PX', ARGV[11]) end
 return {'ok', id, position}
 `
 	// id, idempotency hash or nothing: an entry that its sender was not told of,
 	// or that an operator drops. With a time in ms it is the former: it must not
-	// appear later either, but stays if somebody else has been told of it.
+	// appear later either, but what it has put, or has repeated, stays if another
+	// sender of it has been told or is yet to be.
 	dropText = common + `
 local id = ARGV[1]
 if ARGV[3] ~= '0' then
-  if redis.call('HEXISTS', b..':r', id) == 1 and redis.call('HEXISTS', b..':u', id) == 0 then return 0 end
-  redis.call('SET', b..':k:'..id, '1', 'PX', ARGV[3])
+  local sender, own = id, redis.call('HEXISTS', b..':r', id) == 1
+  if own and redis.call('HEXISTS', b..':u', id) == 0 then return 0 end
+  redis.call('SET', b..':k:'..sender, '1', 'PX', ARGV[3])
+  local known = not own and ARGV[2] ~= '' and redis.call('GET', b..':i:'..ARGV[2])
+  if known then id = string.sub(known, #known - #id + 1) end
+  local untold = redis.call('HGET', b..':u', id)
+  if known and not untold then return 0 end
+  local others = {}
+  for other in string.gmatch(untold or '', '%S+') do
+    if other == '1' then other = id end -- as an older version has it
+    if other ~= sender then others[#others + 1] = other end
+  end
+  if #others > 0 then
+    redis.call('HSET', b..':u', id, table.concat(others, ' '))
+    return 0
+  end
 end
 local sid, size, n, lane = place(id)
 if not sid then return 0 end

@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -51,6 +52,8 @@ const (
 	leaseTime = 6 * time.Second
 	renewTime = 1500 * time.Millisecond
 	tickTime  = 50 * time.Millisecond
+	// silence is for how long nobody asks who waits, once Redis did not answer.
+	silence = time.Second
 	// callTimeout bounds one call.
 	callTimeout = 2 * time.Second
 	// withdrawTime is for how long it is tried to take an entry back.
@@ -75,6 +78,7 @@ type Store struct {
 	work    sync.WaitGroup
 
 	dialing sync.Mutex
+	silent  atomic.Int64 // until when nobody asks who waits, in nanoseconds since the epoch
 
 	mu       sync.Mutex
 	client   rueidis.Client // nil until connected
@@ -136,6 +140,27 @@ func (s *Store) connected() (rueidis.Client, error) {
 	defer s.mu.Unlock()
 	s.client = client
 	return client, nil
+}
+
+// connectedWithin connects, and goes on with that in the background once ctx is done.
+func (s *Store) connectedWithin(ctx context.Context) error {
+	s.mu.Lock()
+	connected := s.client != nil
+	s.mu.Unlock()
+	if connected {
+		return nil
+	}
+	result := make(chan error, 1)
+	s.work.Go(func() {
+		_, err := s.connected()
+		result <- err
+	})
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", queue.ErrUnavailable, ctx.Err())
+	}
 }
 
 func (s *Store) dial() (rueidis.Client, error) {

@@ -345,6 +345,88 @@ func TestRefusedIsNotSent(t *testing.T) {
 	}
 }
 
+// Of an entry that two senders wait to be told of, the first and one who repeats it,
+// neither takes away what the other may be told to be kept.
+func TestRepeatedIsNotTakenBack(t *testing.T) {
+	server := redistest.Standalone(t)
+	o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}, Replicas: 1} // which there is not
+	nodes := []*queue.Queue{node(t, o, "first", newBackend()), node(t, o, "second", newBackend())}
+	// accept begins to wait for the replica, until it is called off.
+	accept := func(q *queue.Queue) (callOff func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		refused := make(chan error, 1)
+		go func() {
+			e := entry(1, 1)
+			e.IdempotencyKey = "k"
+			_, err := q.Accept(ctx, e)
+			refused <- err
+		}()
+		return func() {
+			cancel()
+			if err := <-refused; err == nil {
+				t.Error("accepted without a replica")
+			}
+		}
+	}
+	untold := func() int {
+		key := server.Do("KEYS", "hg:q:{*}:u")
+		if key == "" {
+			return 0
+		}
+		return len(strings.Fields(server.Do("HVALS", key)))
+	}
+	for _, firstGoes := range []int{0, 1} {
+		var off [2]func()
+		off[0] = accept(nodes[0])
+		awaitTrue(t, func() bool { return untold() == 1 })
+		off[1] = accept(nodes[1])
+		awaitTrue(t, func() bool { return untold() == 2 })
+		off[firstGoes]()
+		awaitTrue(t, func() bool { return untold() == 1 })
+		if server.Do("KEYS", "hg:q:{*}:r") == "" {
+			t.Errorf("%d is called off, and what the other waits for is gone", firstGoes)
+		}
+		off[1-firstGoes]()
+		awaitTrue(t, func() bool { return server.Do("KEYS", "hg:q:{*}:r") == "" })
+	}
+	for _, q := range nodes {
+		closing(t, q)
+	}
+}
+
+// While Redis is silent, who waits is asked for no longer than a decision takes, and
+// then not for a while.
+func TestSilentRedisIsNotWaitedFor(t *testing.T) {
+	server := redistest.Standalone(t)
+	now := atomic.Int64{}
+	clock := func() time.Time { return time.Unix(now.Load(), 0) }
+	connect := func() *streams.Store {
+		s := streams.New(streams.Options{Options: redis.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: clock, Timeout: 20 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler)})
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	known := connect()
+	awaitTrue(t, func() bool {
+		now.Add(10)
+		_, err := known.Waiting(t.Context(), queue.Lane{Scope: "s", Key: "k"})
+		return err == nil
+	})
+	server.Pause()
+	t.Cleanup(server.Resume)
+	for name, s := range map[string]*streams.Store{"connected": known, "not connected": connect()} {
+		now.Add(10)
+		begin := time.Now()
+		for range 1000 {
+			if _, err := s.Waiting(t.Context(), queue.Lane{Scope: "s", Key: "k"}); !errors.Is(err, queue.ErrUnavailable) {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("%s: a thousand questions took %s", name, took)
+		}
+	}
+}
+
 // An entry that nobody was told of waits until it cannot be taken back; then it
 // is sent, as its process may have died just after it had told.
 func TestUntoldWaits(t *testing.T) {
