@@ -3,7 +3,10 @@ package envoy
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
+	"testing"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	envoy "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -174,7 +177,80 @@ func (d *domain) descriptor() *common.RateLimitDescriptor {
 		if unit == 0 {
 			unit = typev3.RateLimitUnit_DAY
 		}
-		out.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: limits[d.random.IntN(len(limits))], Unit: unit}
+		requests := limits[d.random.IntN(len(limits))]
+		if name := unitName(unit); !meets(name, d.units[0], time.Now()) && !meets(name, d.units[1], time.Now()) {
+			out.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: requests, Unit: unit}
+		}
 	}
 	return out
+}
+
+// unitName is the name of a unit, which may be the week, that the enumeration of
+// requests has not.
+func unitName(unit typev3.RateLimitUnit) string {
+	if unit == 7 {
+		return "week"
+	}
+	return unit.String()
+}
+
+// meets reports whether the windows of two different units begin at the same second:
+// an hour's and a day's in the first hour of a day. In the original they share one
+// count then (docs/envoy.md, "a count of two units").
+func meets(one, other string, now time.Time) bool {
+	if strings.EqualFold(one, other) {
+		return false
+	}
+	return slices.ContainsFunc(beginnings(one, now.UTC()), func(at int64) bool {
+		return slices.Contains(beginnings(other, now.UTC()), at)
+	})
+}
+
+// beginnings are when the window of a unit may have begun that now is in: by the
+// calendar, or by the number of seconds that the original takes a unit for.
+func beginnings(unit string, now time.Time) []int64 {
+	multiple := func(days int64) int64 { return now.Unix() / (days * 86400) * days * 86400 }
+	day := now.Truncate(24 * time.Hour)
+	switch strings.ToLower(unit) {
+	case "second":
+		return []int64{now.Unix()}
+	case "minute":
+		return []int64{now.Truncate(time.Minute).Unix()}
+	case "hour":
+		return []int64{now.Truncate(time.Hour).Unix()}
+	case "week":
+		return []int64{multiple(7), day.AddDate(0, 0, -(int(now.Weekday())+6)%7).Unix()}
+	case "month":
+		return []int64{multiple(30), day.AddDate(0, 0, 1-now.Day()).Unix()}
+	case "year":
+		return []int64{multiple(365), day.AddDate(0, 0, 1-now.YearDay()).Unix()}
+	}
+	return []int64{day.Unix()}
+}
+
+// TestMeets: two units meet where both begin.
+func TestMeets(t *testing.T) {
+	for _, row := range []struct {
+		one, other, at string
+		want           bool
+	}{
+		{"HOUR", "DAY", "2026-11-23T00:56:10Z", true},
+		{"hour", "day", "2026-11-23T01:00:00Z", false},
+		{"hour", "HOUR", "2026-11-23T00:56:10Z", false},
+		{"minute", "hour", "2026-11-23T01:00:59Z", true},
+		{"week", "day", "2026-11-23T12:00:00Z", true}, // a Monday
+		{"day", "week", "2026-11-26T12:00:00Z", true}, // a Thursday, as the first of 1970
+		{"day", "week", "2026-11-24T12:00:00Z", false},
+		{"month", "day", "2026-12-01T12:00:00Z", true},
+		{"year", "month", "2027-01-31T12:00:00Z", true},
+		{"year", "month", "2027-02-01T12:00:00Z", false},
+	} {
+		at, err := time.Parse(time.RFC3339, row.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := meets(row.one, row.other, at); got != row.want {
+			t.Errorf("%s and %s at %s: %t", row.one, row.other, row.at, got)
+		}
+	}
 }
