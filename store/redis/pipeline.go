@@ -63,7 +63,7 @@ func (p *pipeline) share(todo []int) int {
 // answer asks about groups and sets their errors.
 func (p *pipeline) answer(ctx context.Context, todo []int, groups []store.Group) {
 	for len(todo) > 0 {
-		p.ask(ctx, todo)
+		p.ask(ctx, todo, groups)
 		todo = p.join(ctx, todo, groups)
 		if p.isLate() {
 			return
@@ -113,8 +113,11 @@ var errLate = fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, context.Deadl
 
 // ask sends the calls of groups and sets their errors. Those to servers that are
 // trusted go out together from this goroutine; those to each other slot from one
-// of their own, so that a server that is gone keeps back no other's answers.
-func (p *pipeline) ask(ctx context.Context, groups []int) {
+// of their own, so that a server that is gone keeps back no other's answers. So do
+// those of one group of all or nothing: what a slot has taken is to be given back,
+// however long another does not answer. (Groups that are asked together keep their
+// order.)
+func (p *pipeline) ask(ctx context.Context, todo []int, groups []store.Group) {
 	if d, ok := ctx.Deadline(); !ok || d.After(p.deadline) {
 		bounded, cancel := context.WithDeadline(ctx, p.deadline)
 		defer cancel()
@@ -123,12 +126,14 @@ func (p *pipeline) ask(ctx context.Context, groups []int) {
 	var here []*call
 	late := p.isLate()
 	apart := map[uint16][]*call{}
-	for _, i := range groups {
-		for _, c := range p.batches[i].calls {
+	for _, i := range todo {
+		calls := p.batches[i].calls
+		alone := len(todo) == 1 && len(calls) > 1 && groups[i].Mode == headgate.AllOrNothing
+		for _, c := range calls {
 			switch {
 			case late:
 				c.err = errLate
-			case p.store.trust.in(c.slot):
+			case p.store.trust.in(c.slot) && !alone:
 				here = append(here, c)
 			default:
 				apart[c.slot] = append(apart[c.slot], c)

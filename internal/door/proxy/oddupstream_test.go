@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -188,7 +189,7 @@ func TestOddAnswersOnTheWire(t *testing.T) {
 		{"it closes before the last chunk", "", &odd{text: ok + chunked + "\r\n5\r\nhello\r\n"}, "200 hello..."},
 		{"a chunk that is none", "", &odd{text: ok + chunked + "\r\n3\r\nhel\r\nzz\r\nlo"}, "200 hel..."},
 		{"a chunk longer than it says", "", &odd{text: ok + chunked + "\r\n3\r\nhello\r\n0\r\n\r\n", stays: true}, "200 hel..."},
-		{"a chunk of a negative length", "", &odd{text: ok + chunked + "\r\n-3\r\nhel\r\n0\r\n\r\n"}, "nothing"},
+		{"a chunk of a negative length", "", &odd{text: ok + chunked + "\r\n-3\r\nhel\r\n0\r\n\r\n"}, "nothing or 200..."}, // as far as the header was sent
 		{"a body until it closes", "", &odd{text: "HTTP/1.0 200 OK\r\n\r\nhello"}, "200 hello"},
 		{"trailers", "", &odd{text: ok + chunked + "Trailer: X-Sum\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 7\r\n\r\n", stays: true}, "200 hello X-Sum=7"},
 		{"trailers that nobody announced", "", &odd{text: ok + chunked + "\r\n5\r\nhello\r\n0\r\nX-Sum: 7\r\n\r\n", stays: true}, "200 hello X-Sum=7"},
@@ -254,7 +255,7 @@ func (c *caller) ask(method string, pending bool, want string) {
 		c.hangUp()
 		return
 	}
-	if got := c.receive(method); got != want {
+	if got := c.receive(method); !slices.Contains(strings.Split(want, " or "), got) {
 		c.t.Errorf("the client gets %q, want %q", got, want)
 	}
 }
@@ -268,8 +269,16 @@ func (c *caller) next(taken bool) {
 	next, want := "429", "200 next r=98"
 	for begin := time.Now(); next == "429" && time.Since(begin) < 20*time.Second; {
 		c.send("GET /next HTTP/1.1\r\nHost: x\r\n\r\n")
-		if next = c.receive(http.MethodGet); taken {
+		switch next = c.receive(http.MethodGet); {
+		case taken:
 			want = "429"
+		case next == "502" && want != "200 next r=97":
+			// What came behind the answer met it on the same connection, before
+			// net/http saw that it is no good: charged, and refused.
+			next, want = "429", "200 next r=97"
+			continue
+		}
+		if taken {
 			break
 		}
 	}
