@@ -67,7 +67,7 @@ type Group struct {
 	all    []*Server
 }
 
-// NewGroup returns a group without servers. Whoever has it has to Stop it.
+// NewGroup returns a group without servers. Its owner calls Stop in the end.
 func NewGroup(ctx context.Context) *Group {
 	g := &Group{ctx: ctx}
 	g.folder, g.Err = os.MkdirTemp("", "headgate-benchmarks")

@@ -96,9 +96,6 @@ func (q *Queue) patience(l *lane, p *Permit) time.Duration {
 
 // wait waits for d and reports false if the queue stops before.
 func (q *Queue) wait(d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
 	select {
 	case <-time.After(d): //nolint:forbidigo // waiting for a turn
 		return true

@@ -198,8 +198,11 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 			return
 		}
 		x.at = x.at.Add(v.Delay)
-		if hold != nil && !p.enter(w, x, &v, &hold) {
-			return
+		if hold != nil {
+			var entered bool
+			if hold, entered = p.enter(w, x, &v); !entered {
+				return
+			}
 		}
 	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
@@ -214,19 +217,19 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 	p.forward(w, r, x)
 }
 
-// enter takes places again for a request whose turn has come, or answers it as the
-// limit that has none says.
-func (p *Proxy) enter(w http.ResponseWriter, x *exchange, v *engine.Verdict, hold **engine.Hold) bool {
+// enter takes places again for a request whose turn has come. If there are none, it
+// is answered as that limit says, and enter reports false.
+func (p *Proxy) enter(w http.ResponseWriter, x *exchange, v *engine.Verdict) (hold *engine.Hold, entered bool) {
 	ctx, at := x.in.Context(), p.options.Clock().UnixMicro()
-	entered, err := p.options.Engine.Enter(ctx, v, at)
-	defer entered.Release()
+	places, err := p.options.Engine.Enter(ctx, v, at)
+	defer places.Release()
 	p.options.Report(ctx, p.options.Domain(), err)
-	if *hold = p.hold(ctx, &entered); entered.Allowed {
-		return true
+	if places.Allowed {
+		return p.hold(ctx, &places), true
 	}
-	x.policies = verdict.Policies(x.policies[:0], entered.Results(), at)
-	p.overLimit(w, x, &entered)
-	return false
+	x.policies = verdict.Policies(x.policies[:0], places.Results(), at)
+	p.overLimit(w, x, &places)
+	return nil, false
 }
 
 // forward passes r on, and its answer back.

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -345,88 +344,6 @@ func TestRefusedIsNotSent(t *testing.T) {
 	}
 }
 
-// Of an entry that two senders wait to be told of, the first and one who repeats it,
-// neither takes away what the other may be told to be kept.
-func TestRepeatedIsNotTakenBack(t *testing.T) {
-	server := redistest.Standalone(t)
-	o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}, Replicas: 1} // which there is not
-	nodes := []*queue.Queue{node(t, o, "first", newBackend()), node(t, o, "second", newBackend())}
-	// accept begins to wait for the replica, until it is called off.
-	accept := func(q *queue.Queue) (callOff func()) {
-		ctx, cancel := context.WithCancel(t.Context())
-		refused := make(chan error, 1)
-		go func() {
-			e := entry(1, 1)
-			e.IdempotencyKey = "k"
-			_, err := q.Accept(ctx, e)
-			refused <- err
-		}()
-		return func() {
-			cancel()
-			if err := <-refused; err == nil {
-				t.Error("accepted without a replica")
-			}
-		}
-	}
-	untold := func() int {
-		key := server.Do("KEYS", "hg:q:{*}:u")
-		if key == "" {
-			return 0
-		}
-		return len(strings.Fields(server.Do("HVALS", key)))
-	}
-	for _, firstGoes := range []int{0, 1} {
-		var off [2]func()
-		off[0] = accept(nodes[0])
-		awaitTrue(t, func() bool { return untold() == 1 })
-		off[1] = accept(nodes[1])
-		awaitTrue(t, func() bool { return untold() == 2 })
-		off[firstGoes]()
-		awaitTrue(t, func() bool { return untold() == 1 })
-		if server.Do("KEYS", "hg:q:{*}:r") == "" {
-			t.Errorf("%d is called off, and what the other waits for is gone", firstGoes)
-		}
-		off[1-firstGoes]()
-		awaitTrue(t, func() bool { return server.Do("KEYS", "hg:q:{*}:r") == "" })
-	}
-	for _, q := range nodes {
-		closing(t, q)
-	}
-}
-
-// While Redis is silent, who waits is asked for no longer than a decision takes, and
-// then not for a while.
-func TestSilentRedisIsNotWaitedFor(t *testing.T) {
-	server := redistest.Standalone(t)
-	now := atomic.Int64{}
-	clock := func() time.Time { return time.Unix(now.Load(), 0) }
-	connect := func() *streams.Store {
-		s := streams.New(streams.Options{Options: redis.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: clock, Timeout: 20 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler)})
-		t.Cleanup(func() { _ = s.Close() })
-		return s
-	}
-	known := connect()
-	awaitTrue(t, func() bool {
-		now.Add(10)
-		_, err := known.Waiting(t.Context(), queue.Lane{Scope: "s", Key: "k"})
-		return err == nil
-	})
-	server.Pause()
-	t.Cleanup(server.Resume)
-	for name, s := range map[string]*streams.Store{"connected": known, "not connected": connect()} {
-		now.Add(10)
-		begin := time.Now()
-		for range 1000 {
-			if _, err := s.Waiting(t.Context(), queue.Lane{Scope: "s", Key: "k"}); !errors.Is(err, queue.ErrUnavailable) {
-				t.Fatalf("%s: %v", name, err)
-			}
-		}
-		if took := time.Since(begin); took > time.Second {
-			t.Errorf("%s: a thousand questions took %s", name, took)
-		}
-	}
-}
-
 // An entry that nobody was told of waits until it cannot be taken back; then it
 // is sent, as its process may have died just after it had told.
 func TestUntoldWaits(t *testing.T) {
@@ -504,65 +421,6 @@ func TestAKeyHasItsShare(t *testing.T) {
 			if err := n.Close(); err != nil {
 				t.Error(err)
 			}
-		}
-	})
-}
-
-// An Idempotency-Key is good for as long as anything is known of its entry: a
-// repeated request of a dead letter that was forgotten, or of a result, is kept again.
-func TestIdempotencyKeysEndWithTheirEntry(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)}
-		p := queue.DefaultPolicy()
-		p.MaxEntries, p.Retries = 1, 0
-		var status atomic.Int32
-		q := queue.New(queue.Options{
-			Store: streams.New(o), Policy: func(string, string) queue.Policy { return p }, Clock: time.Now, Logger: o.Logger,
-			Random: func(int64) int64 { return 0 },
-			Take: func(context.Context, *queue.Ref, time.Time) (queue.Permit, error) {
-				return queue.Permit{Allowed: true}, nil
-			},
-			Send: func(context.Context, *queue.Entry, int64) (queue.Answer, error) {
-				return queue.Answer{Status: int(status.Load())}, nil
-			},
-		})
-		q.Start()
-		defer closing(t, q)
-		// send accepts an entry and waits for what becomes of it.
-		send := func(key string, number int, becomes queue.State) queue.Receipt {
-			t.Helper()
-			e := entry(1, number)
-			e.IdempotencyKey = key
-			receipt, err := q.Accept(t.Context(), e)
-			if err != nil {
-				t.Fatal(err)
-			}
-			awaitTrue(t, func() bool {
-				item, err := q.Find(t.Context(), receipt.ID)
-				return err == nil && item.State == becomes
-			})
-			return receipt
-		}
-		status.Store(500)
-		first := send("k", 1, queue.Dead)
-		if again := send("k", 1, queue.Dead); !again.Again || again.ID != first.ID {
-			t.Errorf("a dead letter that is known: %+v", again)
-		}
-		send("other", 2, queue.Dead) // there is room for one
-		if _, err := q.Find(t.Context(), first.ID); !errors.Is(err, queue.ErrNotFound) {
-			t.Fatalf("the first is not forgotten: %v", err)
-		}
-		status.Store(200)
-		second := send("k", 1, queue.Delivered)
-		if second.Again || second.ID == first.ID {
-			t.Errorf("a dead letter that is forgotten: %+v", second)
-		}
-		if again := send("k", 1, queue.Delivered); !again.Again || again.ID != second.ID {
-			t.Errorf("a result that is known: %+v", again)
-		}
-		server.Do("DEL", "hg:q:{"+second.ID[:12]+"}:d:"+second.ID) // as if keep were over
-		if third := send("k", 1, queue.Delivered); third.Again || third.ID == second.ID {
-			t.Errorf("a result that is forgotten: %+v", third)
 		}
 	})
 }
