@@ -63,7 +63,7 @@ func (p *pipeline) share(todo []int) int {
 // answer asks about groups and sets their errors.
 func (p *pipeline) answer(ctx context.Context, todo []int, groups []store.Group) {
 	for len(todo) > 0 {
-		p.ask(ctx, todo, groups)
+		p.ask(ctx, todo)
 		todo = p.join(ctx, todo, groups)
 		if p.isLate() {
 			return
@@ -113,11 +113,8 @@ var errLate = fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, context.Deadl
 
 // ask sends the calls of groups and sets their errors. Those to servers that are
 // trusted go out together from this goroutine; those to each other slot from one
-// of their own, so that a server that is gone keeps back no other's answers. So do
-// those of one group of all or nothing: what a slot has taken is to be given back,
-// however long another does not answer. (Groups that are asked together keep their
-// order.)
-func (p *pipeline) ask(ctx context.Context, todo []int, groups []store.Group) {
+// of their own, so that a server that is gone keeps back no other's answers.
+func (p *pipeline) ask(ctx context.Context, groups []int) {
 	if d, ok := ctx.Deadline(); !ok || d.After(p.deadline) {
 		bounded, cancel := context.WithDeadline(ctx, p.deadline)
 		defer cancel()
@@ -126,14 +123,12 @@ func (p *pipeline) ask(ctx context.Context, todo []int, groups []store.Group) {
 	var here []*call
 	late := p.isLate()
 	apart := map[uint16][]*call{}
-	for _, i := range todo {
-		calls := p.batches[i].calls
-		alone := len(todo) == 1 && len(calls) > 1 && groups[i].Mode == headgate.AllOrNothing
-		for _, c := range calls {
+	for _, i := range groups {
+		for _, c := range p.batches[i].calls {
 			switch {
 			case late:
 				c.err = errLate
-			case p.store.trust.in(c.slot) && !alone:
+			case p.store.trust.in(c.slot):
 				here = append(here, c)
 			default:
 				apart[c.slot] = append(apart[c.slot], c)
@@ -166,7 +161,8 @@ func (p *pipeline) clone() {
 	}
 }
 
-// collect waits for so many answers, or until the time is over.
+// collect waits for so many answers, or until the time is over. What has come until
+// then counts, also where the time was over before anybody looked.
 func (p *pipeline) collect(answers <-chan leftBehind, n int) {
 	if n == 0 {
 		return
@@ -179,6 +175,10 @@ func (p *pipeline) collect(answers <-chan leftBehind, n int) {
 			part.take()
 			n--
 		case end := <-timer.C:
+			for ; len(answers) > 0; n-- {
+				part := <-answers
+				part.take()
+			}
 			grace := graceFor(end.Sub(p.deadline))
 			if !patient || grace == 0 {
 				return
