@@ -216,7 +216,14 @@ func TestStreamsThatEndEarly(t *testing.T) {
 	}
 	becomesFree(t, url)
 
-	head, err := http.Head(url + "/endless") //nolint:noctx // of the same test
+	// On a connection of its own: after the header of a chunked answer to HEAD, fasthttp
+	// writes the empty line that ends a trailer, which is nobody's answer.
+	r, err = http.NewRequestWithContext(t.Context(), http.MethodHead, url+"/endless", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close = true
+	head, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
