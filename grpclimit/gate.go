@@ -47,29 +47,22 @@ func (g *gate) admit(c *Call) (places, error) {
 
 // turn waits for the turn of a call that was admitted at a time, in the queue of a
 // leaky bucket, and gives back what it has taken if the caller goes away. Who waits is
-// not under way, so places are given back meanwhile, and asked for when the turn has
-// come.
+// not under way, so places are taken then.
 func (g *gate) turn(ctx context.Context, ops []headgate.Op, decisions []headgate.Decision, asked time.Time) (places, error) {
-	held := g.hold(ctx, ops, decisions)
 	var delay time.Duration
 	for _, d := range decisions {
 		delay = max(delay, d.Delay)
 	}
-	if delay <= 0 {
-		return held, nil
-	}
-	held.end()
 	undo := func() {
 		if e := g.limits.Limiter.GiveBack(context.WithoutCancel(ctx), ops, decisions, g.limits.Limiter.Now().Sub(asked)); e != nil && g.onError != nil {
 			g.onError(ctx, e)
 		}
 	}
-	if err := g.limits.Limiter.Sleep(ctx, delay); err != nil {
-		undo()
-		return places{}, status.FromContextError(err).Err()
-	}
-	if len(held.leases) == 0 {
-		return held, nil
+	if delay > 0 {
+		if err := g.limits.Limiter.Sleep(ctx, delay); err != nil {
+			undo()
+			return places{}, status.FromContextError(err).Err()
+		}
 	}
 	tightest, err := g.limits.Enter(ctx, ops, func(i int) *headgate.Decision { return &decisions[i] }, undo)
 	if err != nil && g.onError != nil {

@@ -54,39 +54,34 @@ func (g *Gate) Enter(ctx context.Context, w http.ResponseWriter, r *http.Request
 		g.reject(w, r, &p.ticket)
 		return p, false
 	}
-	p.leases = g.limits.Keep(p.ops, func(i int) *headgate.Decision { return &p.policies[i].Decision })
-	if delay := p.delay(); delay > 0 && !p.await(w, delay) {
+	if !p.await(w) {
 		return p, false
 	}
+	p.leases = g.limits.Keep(p.ops, p.decisionOf)
 	answer.Headers(w.Header(), g.dialect.answers(), p.policies...)
 	return p, true
 }
 
-// await waits for the turn of p. Who waits is not under way, so places of limits of
-// headgate.Concurrent are given back meanwhile, and asked for when the turn has come.
-// It reports false if the client gives up before or there are none, and has answered.
-func (p *Pass) await(w http.ResponseWriter, delay time.Duration) bool {
-	places, g := p.Holds(), p.gate
-	p.End()
-	if err := g.limits.Limiter.Sleep(p.ctx, delay); err != nil {
+// await waits for the turn of p, which takes places of limits of headgate.Concurrent
+// then. It reports false if the client gives up before or there are none, and has
+// answered.
+func (p *Pass) await(w http.ResponseWriter) bool {
+	g := p.gate
+	if delay := p.delay(); delay > 0 && g.limits.Limiter.Sleep(p.ctx, delay) != nil {
 		p.giveBack()
 		answer.Problem(w, http.StatusServiceUnavailable, "The request was given up while it waited for its turn.")
 		return false
 	}
-	if !places {
-		return true
-	}
-	decision := func(i int) *headgate.Decision { return &p.policies[i].Decision }
-	var err error
-	p.decision, err = g.limits.Enter(p.ctx, p.ops, decision, p.giveBack)
-	g.report(p.r, err)
-	if !p.decision.Allowed {
+	decision, err := g.limits.Enter(p.ctx, p.ops, p.decisionOf, p.giveBack)
+	if g.report(p.r, err); !decision.Allowed {
+		p.decision = decision
 		g.reject(w, p.r, &p.ticket)
 		return false
 	}
-	p.leases = g.limits.Keep(p.ops, decision)
 	return true
 }
+
+func (t *ticket) decisionOf(i int) *headgate.Decision { return &t.policies[i].Decision }
 
 // Refunds reports whether the gate has a [RefundIf], without which Leave does
 // nothing.

@@ -106,7 +106,7 @@ func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Ha
 	var q httprequest.Request
 	q.Of(request, r.clients, client.Identity{})
 	ctx, at := request.Context(), r.limiter.Now().UnixMicro()
-	v, err := r.engine.Decide(ctx, engine.Query{Domain: r.domain, Request: &q, Cost: 1, At: at})
+	v, err := r.engine.Decide(ctx, engine.Query{Domain: r.domain, Request: &q, Cost: 1, At: at, Waits: true})
 	defer v.Release()
 	r.report(ctx, err)
 	options := engine.HoldOptions{Clock: r.limiter.Now, Failed: func(err error) { r.report(ctx, err) }}
@@ -118,25 +118,23 @@ func (r *Rules) serve(w http.ResponseWriter, request *http.Request, next http.Ha
 		r.refuse(w, request, &v, told, dialect)
 		return
 	}
-	answer.Headers(w.Header(), dialect, told...)
-	if v.Delay > 0 {
-		hold.End() // who waits is not under way
-		if r.limiter.Sleep(ctx, v.Delay) != nil {
-			verdict.Leave(ctx, r.engine, r.log, &v, r.limiter.Now().UnixMicro())
-			answer.Problem(w, http.StatusServiceUnavailable, "given up while waiting for its turn")
-			return
-		}
+	if v.Delay > 0 && r.limiter.Sleep(ctx, v.Delay) != nil {
+		verdict.Leave(ctx, r.engine, r.log, &v, r.limiter.Now().UnixMicro())
+		answer.Headers(w.Header(), dialect, told...)
+		answer.Problem(w, http.StatusServiceUnavailable, "given up while waiting for its turn")
+		return
 	}
-	if v.Delay > 0 && hold != nil {
+	if v.Defers() {
 		at = r.limiter.Now().UnixMicro()
-		entered, err := r.engine.Enter(ctx, &v, at)
-		defer entered.Release()
-		r.report(ctx, err)
-		if hold = r.engine.Hold(ctx, &entered, options); !entered.Allowed {
-			r.refuse(w, request, &entered, verdict.Policies(nil, entered.Results(), at), dialect)
+		r.report(ctx, r.engine.Enter(ctx, &v, at))
+		told = verdict.Policies(told[:0], v.Results(), at)
+		if !v.Allowed {
+			r.refuse(w, request, &v, told, dialect)
 			return
 		}
+		hold = r.engine.Hold(ctx, &v, options)
 	}
+	answer.Headers(w.Header(), dialect, told...)
 	next.ServeHTTP(w, request)
 }
 

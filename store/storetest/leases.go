@@ -14,6 +14,7 @@ func leaseCases() []testCase {
 	return []testCase{
 		{"LeasesEndOnceAndByThemselves", leasesEnd},
 		{"LeasesAreAllOrNothingWithRates", leasesWithRates},
+		{"LeasesLookedAtWithTakes", leasesLookedAt},
 		{"ConcurrentHoldersNeverExceedTheLimit", concurrentHolders},
 	}
 }
@@ -96,6 +97,23 @@ func leasesWithRates(s *session) {
 	}
 	if d := s.take(kind(placeOp, headgate.Peek)); d.Remaining != 2 {
 		s.Errorf("the rate refused, and yet a place is taken: %s", show(d))
+	}
+}
+
+// leasesLookedAt: a place that is only looked at is not taken, and one that is not
+// there refuses the take beside it.
+func leasesLookedAt(s *session) {
+	rate, place := at(0, headgate.PerHour(5).Using(headgate.FixedWindow)), at(0, headgate.Concurrent(1))
+	rate.Scope, place.Scope = "rate", "place"
+	look := kind(place, headgate.Peek)
+	for i := range 3 {
+		if d := s.do(headgate.AllOrNothing, look, rate); !d[0].Allowed || d[0].Lease != 0 || d[0].Remaining != 1 || !d[1].Allowed || d[1].Granted != 1 {
+			s.Errorf("look %d: %s, %s", i, show(d[0]), show(d[1]))
+		}
+	}
+	s.take(place)
+	if d := s.do(headgate.AllOrNothing, look, rate); d[0].Allowed || d[1].Granted != 0 || d[1].Remaining != 2 {
+		s.Errorf("beside a place that is taken: %s, %s", show(d[0]), show(d[1]))
 	}
 }
 

@@ -74,8 +74,19 @@ func (l *Limits[R]) About(r R, ops []headgate.Op) {
 	}
 }
 
-// AllowAll asks about all ops at once; see [Scopes.AllowAll].
+// AllowAll asks about all ops at once; see [Scopes.AllowAll]. If one of them may tell
+// the request to wait for its turn, places of limits of headgate.Concurrent are only
+// looked at, until Enter takes them: who waits is not under way.
 func (l *Limits[R]) AllowAll(ctx context.Context, ops []headgate.Op, out []headgate.Decision) (headgate.Decision, error) {
+	turns := false
+	for i := range ops {
+		turns = turns || ops[i].Limit.Algorithm() == headgate.LeakyBucket
+	}
+	for i := range ops {
+		if turns && ops[i].Limit.Algorithm() == headgate.Concurrency {
+			ops[i].Kind = headgate.Peek
+		}
+	}
 	return l.scopes.AllowAll(ctx, l.Limiter, ops, out)
 }
 
@@ -91,20 +102,23 @@ func (l *Limits[R]) Keep(ops []headgate.Op, decisions func(i int) *headgate.Deci
 	return kept
 }
 
-// Enter takes again, when the turn of what was admitted has come, what ops had taken
-// of limits of headgate.Concurrent and was released for the time of waiting: who
-// waits is not under way. A refusal is the answer then, and undo is called before the
-// decisions say so.
+// Enter takes, when the turn of what was admitted has come, the places that AllowAll
+// has only looked at. If there are none any more, that is the answer, and undo is
+// called before the decisions say so.
 func (l *Limits[R]) Enter(ctx context.Context, ops []headgate.Op, decision func(i int) *headgate.Decision, undo func()) (headgate.Decision, error) {
-	var again []headgate.Op
+	var places []headgate.Op
 	var of []*headgate.Decision
 	for i := range ops {
-		if d := decision(i); d.Lease != 0 {
-			again, of = append(again, ops[i]), append(of, d)
+		if ops[i].Kind == headgate.Peek {
+			ops[i].Kind = headgate.Take
+			places, of = append(places, ops[i]), append(of, decision(i))
 		}
 	}
-	out := make([]headgate.Decision, len(again))
-	tightest, err := l.Limiter.AllowAll(ctx, again, out)
+	if len(places) == 0 {
+		return headgate.Decision{Allowed: true}, nil
+	}
+	out := make([]headgate.Decision, len(places))
+	tightest, err := l.Limiter.AllowAll(ctx, places, out)
 	if !tightest.Allowed {
 		undo()
 	}

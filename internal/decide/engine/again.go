@@ -38,7 +38,7 @@ func (v *Verdict) Claims() []Claim {
 // counted. For the errors see [Engine.Decide].
 func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at int64) (v Verdict, err error) {
 	d := e.begin(domain, at)
-	d.about(&Query{Cost: 1})
+	d.about(&Query{Cost: 1, Waits: true})
 	d.known, v.deciding = true, d
 	rs := e.rules.Load()
 	for _, c := range claims {
@@ -50,31 +50,49 @@ func (e *Engine) Again(ctx context.Context, domain string, claims []Claim, at in
 	if x := e.exceptions.Load(); x != nil && d.except(x) {
 		d.keepBans()
 	}
+	d.defers = rs.HasConcurrent() && d.mayWait()
 	d.run(ctx)
 	d.conclude(&v, 0, 0)
 	return v, d.failure
 }
 
-// Enter takes again, when the turn of an admitted request has come, the places of
-// limits of what is under way that v had taken, and that were released for the time
-// of its waiting: who waits is not under way. The answer is about them alone. If it
-// is a refusal, what else v has taken is given back. It has to come before v is
-// released. No Observer is told. For the errors see [Engine.Decide].
-func (e *Engine) Enter(ctx context.Context, v *Verdict, at int64) (entered Verdict, err error) {
-	d := e.begin("", at)
-	d.about(&Query{Cost: 1})
-	d.known, entered.deciding = true, d
-	for _, r := range v.Results() {
-		if r.Decision.Lease != 0 {
+// Defers reports whether [Engine.Enter] has to be called before the request of v goes
+// on.
+func (v *Verdict) Defers() bool { return v.Allowed && v.deciding != nil && v.deciding.defers }
+
+// Enter takes, when the turn of an admitted request has come, its places of limits of
+// what is under way. The decision has only looked whether there was one: who waits is
+// not under way. If there is none any more, v becomes the refusal of those limits, and
+// what else it has taken is given back. It has to come before Release and does nothing
+// if v does not defer. at is now, in microseconds since the Unix epoch. No Observer is
+// told. For the errors see [Engine.Decide].
+func (e *Engine) Enter(ctx context.Context, v *Verdict, at int64) error {
+	if !v.Defers() {
+		return nil
+	}
+	was, d := v.deciding, e.begin("", at)
+	defer d.release()
+	d.about(&Query{Cost: was.one[0].Cost})
+	d.known = true
+	for i := range was.results {
+		if r := &was.results[i]; r.Rule.Concurrent() {
 			d.results = append(d.results, Result{Rule: r.Rule, Key: r.Key, Enforced: r.Enforced, role: r.role, step: r.role, cost: r.cost})
 			d.todo |= 1 << r.role
 		}
 	}
 	d.run(ctx)
-	d.conclude(&entered, 0, 0)
-	err = d.failure
-	if !entered.Allowed {
-		err = errors.Join(err, e.Undo(context.WithoutCancel(ctx), v, at))
+	err, next := d.failure, 0
+	for i := range was.results {
+		if r := &was.results[i]; r.Rule.Concurrent() {
+			r.Decision = d.results[next].Decision
+			next++
+		}
 	}
-	return entered, err
+	if was.defers = false; !d.allowed {
+		err = errors.Join(err, e.Undo(context.WithoutCancel(ctx), v, at))
+		was.keep(func(r *Result) bool { return r.Rule.Concurrent() })
+	}
+	*v = Verdict{deciding: was}
+	was.conclude(v, 0, 0)
+	return err
 }

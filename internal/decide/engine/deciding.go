@@ -28,12 +28,14 @@ type deciding struct {
 	// disguised, and with only one part no other one could have quota left.
 	alone   bool
 	endless bool // rules that limit what is under way do not apply
+	waits   bool // the caller does so for the request's turn
 	watches bool // all rules are treated as if they only observed
 
 	// How far it is.
 	known       bool
 	allowed     bool // nothing that was asked about so far has refused
 	hidden      bool // it is refused, and clients must not learn of that
+	defers      bool // places of what is under way are only looked at; see [Engine.Enter]
 	todo        steps
 	wouldRefuse int
 	ruleless    headgate.Reason // of a refusal that no rule stands behind; or OK
@@ -53,7 +55,7 @@ type deciding struct {
 func (e *Engine) begin(domain string, at int64) *deciding {
 	d, _ := e.free.Get().(*deciding)
 	d.domain, d.at = domain, at
-	d.alone, d.endless, d.watches, d.matched = false, true, false, false
+	d.alone, d.endless, d.watches, d.matched, d.waits, d.defers = false, true, false, false, false, false
 	d.allowed, d.hidden, d.todo, d.wouldRefuse, d.ruleless, d.failure = true, false, 0, 0, headgate.OK, nil
 	d.results = d.results[:0]
 	return d
@@ -61,7 +63,7 @@ func (e *Engine) begin(domain string, at int64) *deciding {
 
 // about makes d the decision about q.
 func (d *deciding) about(q *Query) {
-	d.alone, d.endless = true, q.Endless
+	d.alone, d.endless, d.waits = true, q.Endless, q.Waits && q.Kind == headgate.Take
 	p := &d.one[0]
 	p.Request, p.Cost, p.Kind = q.Request, q.Cost, q.Kind
 	d.parts = d.one[:]
@@ -196,6 +198,7 @@ func (d *deciding) prepare() error {
 		return wrong.invalid()
 	case d.known:
 		d.plan()
+		d.defers = d.waits && rs.HasConcurrent() && d.mayWait()
 	case d.engine.unknown == UnknownDomainRefuse:
 		d.allowed, d.ruleless = false, headgate.Limited
 	}
@@ -263,6 +266,18 @@ func (d *deciding) assign(r *Result, gives bool) {
 	}
 }
 
+// mayWait reports whether the request may be told to wait for its turn while a rule
+// limits what is under way.
+func (d *deciding) mayWait() bool {
+	places, turns := false, false
+	for i := range d.results {
+		r := &d.results[i]
+		places = places || r.Rule.Concurrent()
+		turns = turns || r.Enforced && r.Rule.Limit.Algorithm() == headgate.LeakyBucket
+	}
+	return places && turns
+}
+
 // run takes the steps, one after the other. What waits for several of them, or may
 // have to, has the Engine's timeout for them together; a single one is bounded by
 // the store.
@@ -327,7 +342,7 @@ func (d *deciding) ask(op *headgate.Op, r *Result, st step) {
 	case st == charge:
 		r.charge(op)
 	case st == refund:
-	case !d.allowed && !d.hidden, d.hidden && (r.role != enforce || rule.Concurrent()):
+	case d.defers && rule.Concurrent(), !d.allowed && !d.hidden, d.hidden && (r.role != enforce || rule.Concurrent()):
 		op.Kind = headgate.Peek
 	}
 }

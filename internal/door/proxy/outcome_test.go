@@ -8,11 +8,15 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/proxy"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -188,6 +192,94 @@ limits:
 		want(waits, "429 at 2s ")
 		want(slow, `200 at 11s "daily";r=99`)
 		want(ask("/", "a"), `200 at 11s "daily";r=97`)
+	})
+}
+
+// farAway is a store whose answers take a round trip.
+type farAway struct{ headgate.Store }
+
+func (f farAway) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
+	defer time.Sleep(10 * time.Millisecond)
+	return f.Store.Take(ctx, op)
+}
+
+func (f farAway) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	defer time.Sleep(10 * time.Millisecond)
+	return f.Store.Do(ctx, ops, out, mode)
+}
+
+// refusals counts those that an engine tells of.
+type refusals struct{ atomic.Int64 }
+
+func (*refusals) Deciding(int64, uint32) int64 { return 0 }
+
+func (*refusals) DecidedAll(context.Context, engine.Mark, engine.MultiQuery, engine.MultiVerdict, error) {
+}
+
+func (n *refusals) Decided(_ context.Context, _ engine.Mark, _ engine.Query, v engine.Verdict, _ error) {
+	if !v.Allowed {
+		n.Add(1)
+	}
+}
+
+// Requests that arrive together and wait for their turns take no places from each
+// other nor from others, however far the store is. Who finds none in its turn is
+// refused, and seen to be.
+func TestWhoArrivesTogetherWaits(t *testing.T) {
+	const text = `
+domain: api
+limits:
+  - {name: all, concurrency: 3}
+  - {name: smooth, key: ["header:X-Client"], rate: 2/second, burst: 20, algorithm: leaky_bucket, on_limit: delay}
+`
+	synctest.Test(t, func(t *testing.T) {
+		rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(text)})
+		if rs == nil {
+			t.Fatal(diagnostics)
+		}
+		store, seen := farAway{memory.New(memory.WithClock(time.Now))}, new(refusals)
+		p := newProxy(t, text, store, func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/slow" {
+				time.Sleep(time.Minute)
+			}
+			return ok(r)
+		}, func(o *proxy.Options) { o.Engine = engine.New(store, rs, engine.WithObserver(seen)) })
+		answers := make(chan int, 100)
+		ask := func(path, client string) {
+			go func() {
+				w := httptest.NewRecorder()
+				p.ServeHTTP(w, request(t.Context(), "GET", path, "X-Client", client))
+				answers <- w.Code
+			}()
+		}
+		for range 12 {
+			ask("/", "a")
+		}
+		ask("/", "b")
+		ask("/", "c")
+		for range 14 {
+			if code := <-answers; code != http.StatusOK {
+				t.Errorf("answered %d", code)
+			}
+		}
+		if n := seen.Load(); n != 0 {
+			t.Errorf("%d refusals were told of", n)
+		}
+		for _, client := range []string{"d", "e", "f", "a", "a"} {
+			ask("/slow", client) // those of a find no place in their turn
+			time.Sleep(time.Millisecond)
+		}
+		for range 2 {
+			if code := <-answers; code != http.StatusTooManyRequests {
+				t.Errorf("answered %d beside three that are slow", code)
+			}
+		}
+		if n := seen.Load(); n != 2 {
+			t.Errorf("%d refusals were told of, want 2", n)
+		}
+		for range 3 {
+			<-answers
+		}
 	})
 }
 

@@ -192,18 +192,15 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 		p.aboutAll(w, x)
 		return
 	}
-	if v.Delay > 0 {
-		hold.End() // who waits is not under way
-		if !p.wait(w, r, &v) {
+	if v.Delay > 0 && !p.wait(w, r, &v) {
+		return
+	}
+	x.at = x.at.Add(v.Delay)
+	if v.Defers() {
+		if !p.enter(w, x, &v) {
 			return
 		}
-		x.at = x.at.Add(v.Delay)
-		if hold != nil {
-			var entered bool
-			if hold, entered = p.enter(w, x, &v); !entered {
-				return
-			}
-		}
+		hold = p.hold(r.Context(), &v)
 	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		// Otherwise net/http waits for the end of the request before it sends
@@ -217,19 +214,23 @@ func (p *Proxy) limit(w http.ResponseWriter, r *http.Request, x *exchange) {
 	p.forward(w, r, x)
 }
 
-// enter takes places again for a request whose turn has come. If there are none, it
-// is answered as that limit says, and enter reports false.
-func (p *Proxy) enter(w http.ResponseWriter, x *exchange, v *engine.Verdict) (hold *engine.Hold, entered bool) {
-	ctx, at := x.in.Context(), p.options.Clock().UnixMicro()
-	places, err := p.options.Engine.Enter(ctx, v, at)
-	defer places.Release()
-	p.options.Report(ctx, p.options.Domain(), err)
-	if places.Allowed {
-		return p.hold(ctx, &places), true
+// enter takes the places of a request whose turn has come. If there are none, it is
+// answered as that limit says, and enter reports false.
+func (p *Proxy) enter(w http.ResponseWriter, x *exchange, v *engine.Verdict) bool {
+	ctx, q := x.in.Context(), p.query(x, p.options.Clock())
+	p.options.Report(ctx, q.Domain, p.options.Engine.Enter(ctx, v, q.At))
+	x.policies = verdict.Policies(x.policies[:0], v.Results(), q.At)
+	if v.Allowed {
+		return true
 	}
-	x.policies = verdict.Policies(x.policies[:0], places.Results(), at)
-	p.overLimit(w, x, &places)
-	return nil, false
+	p.options.Engine.Tell(ctx, q, *v)
+	p.overLimit(w, x, v)
+	return false
+}
+
+// query is what the engine is asked about x.
+func (p *Proxy) query(x *exchange, at time.Time) engine.Query {
+	return engine.Query{Domain: p.options.Domain(), Request: x, Cost: 1, At: at.UnixMicro(), Door: engine.DoorProxy, Waits: true}
 }
 
 // forward passes r on, and its answer back.
@@ -241,11 +242,9 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange) {
 // up behind others of a key, it has taken nothing, and behind is the result of that
 // key.
 func (p *Proxy) decide(ctx context.Context, x *exchange, at time.Time) (v engine.Verdict, behind *engine.Result) {
-	domain := p.options.Domain()
-	v, behind, err := p.ask(ctx, x, engine.Query{
-		Domain: domain, Request: x, Cost: 1, At: at.UnixMicro(), Door: engine.DoorProxy,
-	})
-	p.options.Report(ctx, domain, err)
+	query := p.query(x, at)
+	v, behind, err := p.ask(ctx, x, query)
+	p.options.Report(ctx, query.Domain, err)
 	p.options.Engine.NoteCosts(ctx, &v)
 	x.dialect = p.options.Dialect.Or(v.Headers())
 	results := v.Results()

@@ -212,16 +212,13 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 		}
 		settle := func(told queue.Answer, err error) { d.Sender().SettleDelivery(ctx, &v, told, err) }
 		p := queue.Permit{Allowed: true, Delay: v.Delay, Undo: undo, Settle: settle, Done: done}
-		if v.Delay > 0 && hold != nil {
-			hold.End() // who waits is not under way
+		if v.Defers() {
 			p.Enter = func() bool {
-				entered, err := d.Engine.Enter(ctx, &v, d.Clock().UnixMicro())
-				defer entered.Release()
-				if err != nil {
+				if err := d.Engine.Enter(ctx, &v, d.Clock().UnixMicro()); err != nil {
 					d.Logger.Debug("no place for a queued request whose turn has come", "err", err)
 				}
-				hold = d.Engine.Hold(ctx, &entered, engine.HoldOptions{Clock: d.Clock})
-				return entered.Allowed
+				hold = d.Engine.Hold(ctx, &v, engine.HoldOptions{Clock: d.Clock})
+				return v.Allowed
 			}
 		}
 		return p, nil
