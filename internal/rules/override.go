@@ -136,6 +136,20 @@ func (r *Rule) KeyParts() int {
 	return len(r.Key)
 }
 
+// KeyOfClient returns the key of a client, as doors count it, where another one has
+// key. It reports false if the rule does not count by clients.
+func (r *Rule) KeyOfClient(key, client string) (string, bool) {
+	parts, ok := SplitKey(key)
+	for i := range r.Key {
+		if r.Key[i].Kind == ClientIP && ok && !r.flat && len(parts) == len(r.Key) {
+			parts[i] = KeyPart{Value: client}
+			key, err := r.ComposeKey(parts)
+			return key, err == nil
+		}
+	}
+	return "", false
+}
+
 // ComposeKey joins parts, in the order of Key, to the key that the requests
 // that have these values are counted by. A method, path or host is brought into
 // its normal form; of the client's address the part is the text that doors

@@ -112,6 +112,33 @@ descriptors:
 	}
 }
 
+// The key of another client differs in its address alone, and a rule that does not
+// count by clients has none.
+func TestKeyOfClient(t *testing.T) {
+	rs := parse(t, `
+domain: api
+limits:
+  - {name: a, key: ["header:X-Key", client_ip, path], rate: 1/s}
+  - {name: none, key: [path], rate: 1/s}
+`)
+	from := func(address string) map[string]string {
+		var m rules.Matches
+		rs.Match("api", attributes(t, map[string]string{"client_ip": address, "path": "/x"}), &m)
+		keys := map[string]string{}
+		for _, c := range m.Checks {
+			keys[c.Rule.Name] = c.Key
+		}
+		return keys
+	}
+	unknown, known := from("unknown"), from("198.51.100.7")
+	if key, ok := rs.Rule("api", "a").KeyOfClient(unknown["a"], "198.51.100.7"); !ok || key != known["a"] || key == unknown["a"] {
+		t.Errorf("%q, %t, want %q", key, ok, known["a"])
+	}
+	if key, ok := rs.Rule("api", "none").KeyOfClient(unknown["none"], "198.51.100.7"); ok {
+		t.Errorf("a rule that does not count by clients: %q", key)
+	}
+}
+
 // Under compat: envoy a key may be typed by its values too, and what no request
 // can be counted by is refused: a ban of it would do nothing.
 func TestComposeKeyOfJoinedKeys(t *testing.T) {

@@ -36,6 +36,15 @@ type ValuedRequest interface {
 	AppendOthers(dst []string, a Attribute) []string
 }
 
+// DisputedRequest is a Request whose client, as it tells of itself, may be one of
+// several, and so is not known. It is banned if one of them is: otherwise a client
+// would lift its ban by naming somebody else.
+type DisputedRequest interface {
+	Request
+	// Clients returns the texts by which those clients are counted, if there are any.
+	Clients() []string
+}
+
 // Mode says whether a rule refuses or only observes.
 type Mode uint8
 

@@ -166,6 +166,9 @@ func (d *deciding) except(x *Exceptions) (refused bool) {
 	for i := range d.results {
 		r := &d.results[i]
 		until, rule := x.of(r.Rule, r.Key, at)
+		if until == 0 {
+			until = d.bannedAs(x, r, at)
+		}
 		if r.Rule = rule; d.explains != nil {
 			d.explains.except(i, rule, until, at)
 		}
@@ -182,6 +185,22 @@ func (d *deciding) except(x *Exceptions) (refused bool) {
 		r.Enforced, d.allowed, refused = true, false, true
 	}
 	return refused
+}
+
+// bannedAs returns until when one of those is banned who may have sent the request;
+// see [rules.DisputedRequest].
+func (d *deciding) bannedAs(x *Exceptions, r *Result, at int64) (until int64) {
+	q, ok := d.parts[r.part].Request.(rules.DisputedRequest)
+	if !ok {
+		return 0
+	}
+	for _, client := range q.Clients() {
+		if key, ok := r.Rule.KeyOfClient(r.Key, client); ok {
+			its, _ := x.of(r.Rule, key, at)
+			until = max(until, its)
+		}
+	}
+	return until
 }
 
 // keepBans leaves of the results the bans, since the other limits do not matter any

@@ -298,6 +298,8 @@ func TestMisuse(t *testing.T) {
 		{"method with a space", "/v1/auth", []string{"X-Forwarded-Method: GET /", uri}, "no method"},
 		{"long method", "/v1/auth", []string{"X-Forwarded-Method: " + strings.Repeat("A", 65), uri}, "no method"},
 		{"absolute URI", "/v1/auth", []string{method, "X-Forwarded-Uri: http://evil.example/x"}, "begin with /"},
+		{"a Host that hides the path", "/v1/auth", []string{"X-Original-Method: POST", "X-Original-URL: http://shop.example:?/login"}, "? before its path"},
+		{"a Host that is a query", "/v1/auth", []string{"X-Original-Method: POST", "X-Original-URL: https://?/login"}, "? before its path"},
 		{"URL without scheme", "/v1/auth", []string{"X-Original-Method: GET", "X-Original-URL: //a/x"}, "http://"},
 		{"more parameters than net/http reads", "/v1/auth", []string{method, "X-Forwarded-Uri: /x?user=u" + strings.Repeat("&a", 10_000)}, "more than 10000 parameters"},
 		{"asterisk", "/v1/auth", []string{method, "X-Forwarded-Uri: *"}, "begin with /"},

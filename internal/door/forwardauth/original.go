@@ -123,7 +123,9 @@ func splitURL(text string) (host, uri string, err error) {
 	case end < 0:
 		return rest, "/", nil
 	case rest[end] == '?':
-		return rest[:end], "/" + rest[end:], nil
+		// The proxy puts the request's target behind the host, and a target begins with /,
+		// so the client has sent this as its Host, to hide the path.
+		return "", "", errors.New("there is a ? before its path")
 	}
 	return rest[:end], rest[end:], nil
 }

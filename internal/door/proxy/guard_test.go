@@ -17,8 +17,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/proxy"
 	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/store/memory"
 )
 
@@ -148,6 +151,54 @@ func TestRulesSeeWhatTheUpstreamGets(t *testing.T) {
 	many.Header["A"] = make([]string, 501)
 	if code := ask(many); code != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("501 fields: %d", code)
+	}
+}
+
+// A client that is banned does not lift the ban by a second field that names somebody
+// else: then nobody knows which of them it is, and a ban of either holds. It does not
+// get others banned, nor is their budget used.
+func TestNobodyLiftsItsBan(t *testing.T) {
+	const text = "domain: api\nlimits:\n  - {name: address, key: [client_ip, path], rate: 2/day}\n"
+	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(text)})
+	if rs == nil {
+		t.Fatal(diagnostics)
+	}
+	clients, err := client.New(client.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, rule := engine.New(memory.New(), rs), rs.Rule("api", "address")
+	key, err := rule.ComposeKey([]rules.KeyPart{{Value: "198.51.100.7"}, {Value: "/"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	e.SetExceptions(engine.NewExceptions([]engine.Exception{{Scope: rule.Scope, Key: key, BannedUntil: now.Add(time.Hour).UnixMicro()}}, now.UnixMicro()))
+	p := newProxy(t, text, memory.New(), ok, func(o *proxy.Options) { o.Clients, o.Engine = clients, e })
+	for _, row := range []struct {
+		path, plain, forwarded string
+		want                   int
+	}{
+		{"/", "198.51.100.7", "", 429},
+		{"/", "198.51.100.7", "for=x", 429},
+		{"/", "198.51.100.7", "for=203.0.113.9", 429},
+		{"/", "203.0.113.9", "for=198.51.100.7", 429},
+		{"/", "198.51.100.7", "for=198.51.100.7", 429},
+		{"/other", "198.51.100.7", "for=x", 200}, // another key, counted as unknown
+		{"/", "203.0.113.9", "for=x", 200},
+		{"/", "203.0.113.9", "for=x", 200},
+		{"/", "203.0.113.10", "for=x", 429}, // unknown has had two
+		{"/", "203.0.113.9", "", 200},
+	} {
+		r := request(t.Context(), "GET", row.path, "X-Forwarded-For", row.plain)
+		if row.forwarded != "" {
+			r.Header.Set("Forwarded", row.forwarded)
+		}
+		r.RemoteAddr = "10.0.0.1:1234"
+		w := httptest.NewRecorder()
+		if p.ServeHTTP(w, r); w.Code != row.want {
+			t.Errorf("%s from %s, Forwarded %q: %d, want %d", row.path, row.plain, row.forwarded, w.Code, row.want)
+		}
 	}
 }
 

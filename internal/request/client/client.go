@@ -143,6 +143,16 @@ func (r *Resolver) Resolve(remoteAddr string, h http.Header) netip.Addr {
 	return client
 }
 
+// Disputed returns the two addresses between which two fields leave it open who the
+// client is, where Resolve therefore knows none; else nil.
+func (r *Resolver) Disputed(remoteAddr string, h http.Header) []netip.Addr {
+	peer, xff, forwarded := parseNode(remoteAddr), h["X-Forwarded-For"], h["Forwarded"]
+	if r.source != Either || len(xff) == 0 || len(forwarded) == 0 || !r.trusts(0, peer) {
+		return nil
+	}
+	return []netip.Addr{r.walk(peer, xff, lastPlain), r.walk(peer, forwarded, lastForwarded)}
+}
+
 // TrustsAddr reports whether addr, unmapped and without a zone, is one of the
 // trusted proxies.
 func (r *Resolver) TrustsAddr(addr netip.Addr) bool { return r.trusts(r.hops, addr) }

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -290,6 +291,14 @@ func TestTrustsAndReading(t *testing.T) {
 		if got := text(r.Reading(source).Resolve("10.0.0.1:80", forged)); got != want {
 			t.Errorf("reading %s: %s, want %s", source, got, want)
 		}
+	}
+	for source, want := range map[client.Source]string{client.Either: "[198.51.100.7 6.6.6.6]", client.XForwardedFor: "[]"} {
+		if got := fmt.Sprint(r.Reading(source).Disputed("10.0.0.1:80", forged)); got != want {
+			t.Errorf("disputed when reading %s: %s, want %s", source, got, want)
+		}
+	}
+	if got := r.Disputed("192.0.2.1:80", forged); got != nil {
+		t.Errorf("the peer is the client, and yet it is disputed: %v", got)
 	}
 	configured := newResolver(t, client.Config{TrustedProxies: networks("10.0.0.0/8"), Source: client.Forwarded})
 	if got := text(configured.Reading(client.XForwardedFor).Resolve("10.0.0.1:80", forged)); got != "6.6.6.6" {

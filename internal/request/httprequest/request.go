@@ -29,7 +29,8 @@ type Request struct {
 
 	clients  *client.Resolver
 	address  netip.Addr
-	group    string // of address, once asked for
+	disputed []netip.Addr // see Clients
+	group    string       // of address, once asked for
 	identity client.Identity
 }
 
@@ -38,6 +39,9 @@ type Request struct {
 func (q *Request) Of(r *http.Request, clients *client.Resolver, identity client.Identity) {
 	*q = Request{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Host: r.Host, Header: r.Header}
 	q.From(clients.Resolve(r.RemoteAddr, r.Header), clients, identity)
+	if !q.address.IsValid() {
+		q.disputed = clients.Disputed(r.RemoteAddr, r.Header)
+	}
 }
 
 // From says who sent the request: a client at address, counted as clients
@@ -56,6 +60,15 @@ func (q *Request) ClientIP() netip.Addr {
 		return rules.SomeAddress()
 	}
 	return q.address
+}
+
+// Clients implements rules.DisputedRequest.
+func (q *Request) Clients() []string {
+	var groups []string
+	for _, address := range q.disputed {
+		groups = append(groups, q.clients.Group(address))
+	}
+	return groups
 }
 
 // Attribute implements rules.Request. Of a header, parameter or cookie that is
