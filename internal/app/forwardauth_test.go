@@ -371,11 +371,48 @@ func TestForwardAuthOfNginxWithOtherStatuses(t *testing.T) {
 	}
 }
 
+// What a service takes is its own business: nginx asks whatever the size of the body.
+func TestForwardAuthOfNginxWithUploads(t *testing.T) {
+	p, backend := runForwardAuth(t, "nginx-forward-auth")
+	p.startNginx(t, backend, func(text, folder string) string {
+		return replaced(t, nginxHome(text, folder), "location / {", "location / {\n            client_max_body_size 10m;")
+	})
+	if res, body := p.ask(t, clientAt(t, "127.0.0.2"), "POST", "/up", strings.Repeat("x", 2<<20)); res.StatusCode != http.StatusOK || !strings.Contains(body, " 2097152 ") {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+}
+
 func TestForwardAuthOfCaddy(t *testing.T) {
 	p, backend := runForwardAuth(t, "caddy-forward-auth")
 	p.startProxy(t, backend, "caddy-forward-auth", "Caddyfile", func(text, _ string) string { return text },
 		program(t, "caddy"), "run", "--config", "Caddyfile", "--adapter", "caddyfile")
 	p.limits(t)
+}
+
+// Where no limit applies, nobody is told of one: Caddy 2.6 copies the placeholders of
+// fields that are not there.
+func TestForwardAuthOfCaddyWithoutALimit(t *testing.T) {
+	p, backend := runForwardAuth(t, "caddy-forward-auth", func(c *config.Config) {
+		writeFile(t, c.Rules[0], "domain: site\nlimits: [{name: login, match: {path: /login}, rate: 5/minute}]\n")
+	})
+	p.startProxy(t, backend, "caddy-forward-auth", "Caddyfile", func(text, _ string) string { return text },
+		program(t, "caddy"), "run", "--config", "Caddyfile", "--adapter", "caddyfile")
+	c := clientAt(t, "127.0.0.2")
+	for path, want := range map[string]int{"/login": 10, "/other": 0} {
+		told := 0
+		res, _ := p.ask(t, c, "GET", path, "")
+		for name, values := range res.Header {
+			if strings.Contains(name, "Ratelimit") {
+				told++
+			}
+			if strings.Contains(values[0], "{") {
+				t.Errorf("%s: %s: %s", path, name, values[0])
+			}
+		}
+		if res.StatusCode != http.StatusOK || told != want {
+			t.Errorf("%s: %d, %d fields, want %d: %v", path, res.StatusCode, told, want, res.Header)
+		}
+	}
 }
 
 // Caddy without a query in uri lets its clients write ours: they must get

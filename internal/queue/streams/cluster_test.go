@@ -70,6 +70,7 @@ func TestClusterOperations(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
+	silentShard(t, set, store)
 	items, err := store.List(t.Context(), queue.Query{State: queue.Pending, Limit: 100})
 	if err != nil || len(items) != 20 {
 		t.Errorf("%d items, %v", len(items), err)
@@ -83,5 +84,29 @@ func TestClusterOperations(t *testing.T) {
 	}
 	if err := store.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// silentShard: of limits in a shard that does not answer nobody knows who waits, of the
+// others everybody does.
+func silentShard(t *testing.T, set *redistest.ClusterSet, store *streams.Store) {
+	t.Helper()
+	silent := primaryOfQueue(t, set)
+	want := len(lines(set.Primaries[silent].Do("KEYS", "hg:q:{*}:r")))
+	if want == 5 {
+		t.Fatal("all limits are in one shard")
+	}
+	set.Primaries[silent].Pause()
+	defer set.Primaries[silent].Resume()
+	for pass := range 2 {
+		unknown := 0
+		for _, rule := range []string{"a", "b", "c", "d", "e"} {
+			if _, err := store.Waiting(t.Context(), queue.Lane{Scope: "api/" + rule, Key: "k"}); err != nil {
+				unknown++
+			}
+		}
+		if unknown != want {
+			t.Errorf("pass %d: of %d limits it is not known who waits, want %d", pass, unknown, want)
+		}
 	}
 }

@@ -251,20 +251,24 @@ func (s *Store) Depths(ctx context.Context) ([]queue.Depth, error) {
 // Waiting implements [queue.Store]. A request waits for the answer, so it has the
 // time that a decision has, and after a failure there is no question for a second.
 func (s *Store) Waiting(ctx context.Context, lane queue.Lane) (waiting bool, err error) {
-	now := s.options.Clock()
-	if now.UnixNano() < s.silent.Load() {
+	now, tag := s.options.Clock(), tagOf(lane.Scope)
+	quiet := "" // one server is silent for all
+	if s.options.Mode == redis.Cluster {
+		quiet = tag // another shard may answer
+	}
+	if until, ok := s.silent.Load(quiet); ok && now.Before(until.(time.Time)) { //nolint:forcetypeassert // all are
 		return false, fmt.Errorf("%w: Redis did not answer a moment ago", queue.ErrUnavailable)
 	}
 	within, cancel := context.WithTimeout(ctx, cmp.Or(s.options.Timeout, redis.DefaultTimeout))
 	defer cancel()
 	if err = s.connectedWithin(within); err == nil {
 		err = s.call(within, func(ctx context.Context, client rueidis.Client) (err error) {
-			waiting, err = client.Do(ctx, client.B().Hexists().Key(s.base(tagOf(lane.Scope))+":w").Field(laneOf(lane)).Build()).AsBool()
+			waiting, err = client.Do(ctx, client.B().Hexists().Key(s.base(tag)+":w").Field(laneOf(lane)).Build()).AsBool()
 			return err
 		})
 	}
 	if err != nil && ctx.Err() == nil {
-		s.silent.Store(now.Add(silence).UnixNano())
+		s.silent.Store(quiet, now.Add(silence))
 	}
 	return waiting && err == nil, err
 }

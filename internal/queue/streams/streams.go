@@ -22,7 +22,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -78,7 +77,7 @@ type Store struct {
 	work    sync.WaitGroup
 
 	dialing sync.Mutex
-	silent  atomic.Int64 // until when nobody asks who waits, in nanoseconds since the epoch
+	silent  sync.Map // by limit in a cluster: until when nobody asks who waits
 
 	mu       sync.Mutex
 	client   rueidis.Client // nil until connected
