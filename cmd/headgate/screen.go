@@ -22,8 +22,7 @@ type screen struct {
 	w        io.Writer
 	redraws  bool
 	coloured bool
-	// size returns the columns and rows there are, 0 if they are not known.
-	size func() (columns, rows int)
+	size     func() (columns, rows int) // returns the columns and rows there are, 0 if they are not known
 
 	mu   sync.Mutex
 	last func(columns int) string // what is shown, for when the size changes

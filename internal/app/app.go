@@ -38,18 +38,11 @@ import (
 
 // Options are what an App is made from.
 type Options struct {
-	// Config is how to run. Required.
-	Config *config.Config
-	// BuiltIn are rules that are part of the binary. If there are any, no
-	// files are read or watched.
-	BuiltIn []rulefile.Source
-	// Version is that of the binary, for those who ask.
-	Version string
-	// Logger hears of everything an operator should know. Required.
-	Logger *slog.Logger
-	// LogLevel is what the Logger goes by, if that may be changed while the
-	// App runs.
-	LogLevel *slog.LevelVar
+	Config   *config.Config    // how to run. Required.
+	BuiltIn  []rulefile.Source // rules that are part of the binary. If there are any, no files are read or watched.
+	Version  string            // that of the binary, for those who ask
+	Logger   *slog.Logger      // hears of everything an operator should know. Required.
+	LogLevel *slog.LevelVar    // what the Logger goes by, if that may be changed while the App runs
 	// Clock is read once per request, and everything else goes by it; nil means
 	// one that follows the machine's clocks and never goes back. See System.
 	Clock func() time.Time
@@ -61,26 +54,19 @@ type Options struct {
 	PollInterval time.Duration
 	// Settle is how long a rule file that is written where it lies has to be
 	// quiet before it is read; 0 means 2 s.
-	Settle time.Duration
-	// PollOnly does without what the file system reports, as if it reported
-	// nothing.
-	PollOnly bool
-	// Backoff is how long to wait before connecting anew to a control plane.
-	Backoff xds.Backoff
-	// Timeouts bound how slow callers over HTTP may be.
-	Timeouts door.Timeouts
+	Settle   time.Duration
+	PollOnly bool          // does without what the file system reports, as if it reported nothing
+	Backoff  xds.Backoff   // how long to wait before connecting anew to a control plane
+	Timeouts door.Timeouts // Timeouts bound how slow callers over HTTP may be
 	// AdminMayMove opens the admin door on any free port of this machine if its
 	// default address is taken.
 	AdminMayMove bool
-	// Descriptors is how many file descriptors there may be; 0 asks the system.
-	Descriptors int
-	// Resources are what may run short, besides memory and descriptors.
-	Resources []overload.Resource
+	Descriptors  int                 // how many file descriptors there may be; 0 asks the system
+	Resources    []overload.Resource // what may run short, besides memory and descriptors
 	// Backend, if not nil, is served by this process itself in place of the
 	// proxy's upstream: the demo of the quickstart.
 	Backend http.Handler
-	// Doors are further doors, besides those that are part of every Headgate.
-	Doors []door.Door
+	Doors   []door.Door // further doors, besides those that are part of every Headgate
 }
 
 // App is a running Headgate.

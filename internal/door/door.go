@@ -29,41 +29,27 @@ type Door struct {
 	// and documentation call it. A door that is for operators takes connections
 	// however short of memory or descriptors the process is.
 	config.Section
-	// Speaks is what it is told by on the shared port, if the configuration puts
-	// it there.
-	Speaks oneport.Protocol
-	// ALPN are the protocols that it offers over TLS.
-	ALPN []string
-	// Tokens says that callers may have to know a token or a password, so that wrong
-	// ones are counted.
-	Tokens bool
-	// Keeps says that what callers keep in memory is bounded by Process.Room.
-	Keeps bool
-	// Policy finds the connections that make room for others.
-	Policy netbound.Policy
-	// Counts says that it bounds and counts its connections itself.
-	Counts bool
-	// Sends says that it sends requests that waited in the queue: its Server is a
-	// QueueSender.
-	Sends bool
+	Speaks oneport.Protocol // what it is told by on the shared port, if the configuration puts it there
+	ALPN   []string         // the protocols that it offers over TLS
+	Tokens bool             // says that callers may have to know a token or a password, so that wrong ones are counted
+	Keeps  bool             // says that what callers keep in memory is bounded by Process.Room.
+	Policy netbound.Policy  // finds the connections that make room for others
+	Counts bool             // says that it bounds and counts its connections itself
+	Sends  bool             // says that it sends requests that waited in the queue: its Server is a QueueSender
 	// Claims are the file descriptors that it wants besides those of its
 	// connections; nil for none.
-	Claims func(*config.Config) []Claim
-	// CheckFiles finds files that would keep it from being opened; nil for none.
-	CheckFiles func(*config.Config) error
+	Claims     func(*config.Config) []Claim
+	CheckFiles func(*config.Config) error // finds files that would keep it from being opened; nil for none
 	// Domain returns the domain whose rules it goes by, if its callers name none;
 	// nil if they do. It is asked anew for every set of rules.
 	Domain func(*config.Config, *rules.Ruleset) (string, error)
-	// Open returns what serves it. Its addresses have been opened by then.
-	Open func(*Process) (Server, error)
+	Open   func(*Process) (Server, error) // returns what serves it. Its addresses have been opened by then.
 }
 
 // Claim is file descriptors that a door wants.
 type Claim struct {
-	// Name is what metrics and log call them.
-	Name string
-	// Chosen is how many the operator has asked for; 0 for the default.
-	Chosen int64
+	Name   string // what metrics and log call them
+	Chosen int64  // how many the operator has asked for; 0 for the default
 }
 
 // Server serves a door. If it is a prometheus.Collector its metrics are among

@@ -22,20 +22,14 @@ const (
 
 // HTTPOptions are what doors over HTTP differ in.
 type HTTPOptions struct {
-	// Handler answers.
 	Handler http.Handler
-	// Write is how long an answer may take, where nobody says otherwise; 0 means
-	// 20 s.
-	Write time.Duration
+	Write   time.Duration // how long an answer may take, where nobody says otherwise; 0 means 20 s
 	// Endless is for a door whose requests may last for hours: reading and writing
 	// take as long as they like, unless the configuration says otherwise.
-	Endless bool
-	// Cleartext has HTTP/2 also without TLS.
-	Cleartext bool
-	// PassOptions gives OPTIONS * to the Handler like other requests.
-	PassOptions bool
-	// Room bounds what connections of HTTP/2 keep; nil for no bound.
-	Room *membound.Bound
+	Endless     bool
+	Cleartext   bool            // has HTTP/2 also without TLS
+	PassOptions bool            // gives OPTIONS * to the Handler like other requests
+	Room        *membound.Bound // bounds what connections of HTTP/2 keep; nil for no bound
 }
 
 // Timeouts returns those of the door p: by what the process was made with, by
@@ -156,8 +150,7 @@ type Timeouts struct {
 	// whole request, and Write everything from there to the end of the answer.
 	// Read and Write are not for the proxy, whose bodies may last for hours.
 	Header, Read, Write time.Duration
-	// Idle is how long a connection may be without a request.
-	Idle time.Duration
+	Idle                time.Duration // how long a connection may be without a request
 	// Body is how long a client of the proxy may be silent in the middle of a
 	// body; 0 leaves it to the configuration.
 	Body time.Duration

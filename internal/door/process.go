@@ -73,50 +73,36 @@ type Process struct {
 	Name     string
 	Settings *config.Door
 	Config   *config.Config
-	// Version is that of the binary.
-	Version string
+	Version  string // that of the binary
 	// Asker is what it asks the engine by.
 	verdict.Asker
-	// Timeouts are those of the process, stronger than the configuration; what is
-	// 0 is left to it.
-	Timeouts Timeouts
+	Timeouts Timeouts // those of the process, stronger than the configuration; what is 0 is left to it
 
-	// Store keeps the counts of what has no rules.
-	Store headgate.Store
-	// Tokens says who a client says it is; nil if no token is good.
-	Tokens client.Tokens
-	// Domain returns what Door.Domain said of the rules in force.
-	Domain func() string
-	// Ready says how the process is.
-	Ready func(context.Context) Readiness
-	// Queue returns the queue, or nil as long as there is none.
-	Queue func() *queue.Queue
-	// Telemetry traces; nil does nothing.
-	Telemetry *telemetry.Telemetry
-	// Failures counts wrong tokens; nil at a door that does not ask.
-	Failures *token.Failures
+	Store     headgate.Store                  // keeps the counts of what has no rules
+	Tokens    client.Tokens                   // says who a client says it is; nil if no token is good
+	Domain    func() string                   // returns what Door.Domain said of the rules in force.
+	Ready     func(context.Context) Readiness // says how the process is
+	Queue     func() *queue.Queue             // returns the queue, or nil as long as there is none
+	Telemetry *telemetry.Telemetry            // Telemetry traces; nil does nothing
+	Failures  *token.Failures                 // counts wrong tokens; nil at a door that does not ask
 
-	// TLS encrypts the door; nil if it is not, or the shared port is.
-	TLS *tls.Config
+	TLS *tls.Config // encrypts the door; nil if it is not, or the shared port is
 	// Bound is the listener, if that bounds its connections; Over that of the
 	// shared port, if the door is behind it.
 	Bound, Over *netbound.Listener
 	// Part returns how many file descriptors a door has, or what is claimed by
 	// that name; 0 behind the shared port.
-	Part func(name string) int
-	// Sheds reports whether some load is to be refused now.
-	Sheds func(overload.Load) bool
+	Part  func(name string) int
+	Sheds func(overload.Load) bool // reports whether some load is to be refused now
 	// Room bounds what callers keep in memory together. MaxRoom is how many bytes
 	// that are, for doors which bound it themselves.
 	Room    func() *membound.Bound
 	MaxRoom int64
 	// Counted returns the network that counts as one client with an address, and
 	// false for who is not bounded: a trusted proxy and this machine.
-	Counted func(netip.Addr) (netip.Prefix, bool)
-	// Register adds metrics of what several doors have in common.
-	Register func(...prometheus.Collector)
-	// Common is what Once keeps; it is the same for all doors.
-	Common *Common
+	Counted  func(netip.Addr) (netip.Prefix, bool)
+	Register func(...prometheus.Collector) // adds metrics of what several doors have in common
+	Common   *Common                       // what Once keeps; it is the same for all doors
 }
 
 // Common is what doors of one process have in common. The zero Common has
@@ -160,31 +146,25 @@ func (p *Process) APITokens() *token.Set {
 // Readiness is what GET /readyz tells. The process is ready if it is not
 // draining, has its rules and reaches its store, where it cannot do without.
 type Readiness struct {
-	// Draining is true once the process has been asked to stop.
-	Draining bool
-	// Store is nil if the store answers.
-	Store error
+	Draining bool  // true once the process has been asked to stop
+	Store    error // nil if the store answers
 	// StoreMayFail is true for a store that many processes share. When it is
 	// gone each rule says what happens, which is no reason to take this
 	// process, and with it all others, away from its callers.
 	StoreMayFail bool
-	// Rules are those in force.
-	Rules RulesState
+	Rules        RulesState // those in force
 }
 
 // RulesState says which rules are in force and how the last reload went.
 type RulesState struct {
-	Domains int `json:"domains"`
-	Rules   int `json:"rules"`
-	Files   int `json:"files"`
-	// LoadedAt is when the rules in force were read.
-	LoadedAt time.Time `json:"loaded_at"`
+	Domains  int       `json:"domains"`
+	Rules    int       `json:"rules"`
+	Files    int       `json:"files"`
+	LoadedAt time.Time `json:"loaded_at"` // when the rules in force were read
 	// Succeeded and Failed count the times that rules were read.
 	Succeeded uint64 `json:"loads_succeeded,omitempty"`
 	Failed    uint64 `json:"loads_failed,omitempty"`
-	// Waiting is true as long as the first rules of a control plane have not
-	// come.
-	Waiting bool `json:"waiting,omitempty"`
+	Waiting   bool   `json:"waiting,omitempty"` // true as long as the first rules of a control plane have not come
 	// LastFailed is the last reload if it failed; the rules in force are then
 	// older ones.
 	LastFailed *FailedReload `json:"last_failed_reload,omitempty"`

@@ -36,8 +36,7 @@ import (
 type Options struct {
 	// Settings are those of the door.
 	Settings
-	// Failures counts wrong tokens; nil for nobody.
-	Failures *token.Failures
+	Failures *token.Failures // counts wrong tokens; nil for nobody
 
 	// Health answers /healthz and /readyz. Those that IsProbe tells need no
 	// token; others that go there, for details, do.
@@ -46,8 +45,7 @@ type Options struct {
 	// Others are answered by other parts of the process: patterns of
 	// http.ServeMux with what serves them, such as "GET /rlconfig".
 	Others map[string]http.Handler
-	// Extra refuses what a handler serves while the process has too much to do.
-	Extra func(http.Handler) http.Handler
+	Extra  func(http.Handler) http.Handler // refuses what a handler serves while the process has too much to do
 
 	Engine  *engine.Engine
 	Store   headgate.Store // that the engine asks
@@ -58,13 +56,11 @@ type Options struct {
 	Metrics *metrics.Observer
 	Live    *metrics.Live
 	Events  *metrics.Stream
-	// Queue returns nil while no rule queues requests.
-	Queue func() *queue.Queue
+	Queue   func() *queue.Queue // returns nil while no rule queues requests
 	// Secrets are fields of queued requests that nobody is shown, besides those
 	// that every server knows to be secret.
-	Secrets []string
-	// Candidate is nil if no rules are tried.
-	Candidate *trial.Trial
+	Secrets   []string
+	Candidate *trial.Trial // nil if no rules are tried
 
 	// Process returns what only the process knows of its Status: Version,
 	// Started, Ready, Store and Doors.

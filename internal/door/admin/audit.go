@@ -96,8 +96,7 @@ type Override struct {
 	Reason  string    `json:"reason"`
 	By      string    `json:"by"`
 	Created time.Time `json:"created"`
-	// NoRule says that there is no such rule any more.
-	NoRule bool `json:"no_rule,omitempty"`
+	NoRule  bool      `json:"no_rule,omitempty"` // says that there is no such rule any more
 }
 
 // listOverrides answers GET /v1/overrides.

@@ -81,8 +81,7 @@ type CandidateStore struct {
 	Keys    int64 `json:"keys"`
 	MaxKeys int64 `json:"max_keys"`
 	Bytes   int64 `json:"bytes"`
-	// Evicted keys still counted, and were forgotten to make room.
-	Evicted int64 `json:"evicted"`
+	Evicted int64 `json:"evicted"` // Evicted keys still counted, and were forgotten to make room
 }
 
 // candidates says what a candidate would change.

@@ -33,12 +33,9 @@ const DefaultAddress = "127.0.0.1:6070"
 
 // Settings are those that no other door has.
 type Settings struct {
-	// Token is what callers have to know; empty for no question.
-	Token config.Secret
-	// Pprof opens the profiler.
-	Pprof bool
-	// Keys says how operators see the keys of callers.
-	Keys Keys
+	Token config.Secret // what callers have to know; empty for no question
+	Pprof bool          // opens the profiler
+	Keys  Keys          // says how operators see the keys of callers
 }
 
 // Keys says how operators see the keys of callers.

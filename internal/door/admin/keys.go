@@ -40,8 +40,7 @@ func (k keys) routes() map[string]http.Handler {
 // KeyAction is what may be done to a key.
 type KeyAction struct {
 	Name, Summary string
-	// Fields of the body that the action knows besides domain, rule and key.
-	Fields []string
+	Fields        []string // Fields of the body that the action knows besides domain, rule and key
 
 	do func(keys, *keyCall) error
 }
@@ -75,8 +74,7 @@ type KeyAnswer struct {
 	// Tier is set if the rule has several.
 	Tier string `json:"tier,omitempty"`
 	metrics.Key
-	// Changed is whether there was something to end, or to do.
-	Changed bool `json:"changed"`
+	Changed bool `json:"changed"` // whether there was something to end, or to do
 	// Allowed is whether a request of cost 1 would pass now, as far as this
 	// rule goes; what follows is what the rule would answer.
 	Allowed    bool   `json:"allowed"`
@@ -89,8 +87,7 @@ type KeyAnswer struct {
 	LimitText   string        `json:"limit_text"`
 	BannedUntil *time.Time    `json:"banned_until,omitempty"`
 	Override    *OverrideView `json:"override,omitempty"`
-	// Warning is set if something was done, but not as it should.
-	Warning string `json:"warning,omitempty"`
+	Warning     string        `json:"warning,omitempty"` // Warning is set if something was done, but not as it should
 }
 
 // OverrideView is a limit in place of a rule's.

@@ -45,8 +45,7 @@ type RulesStatus struct {
 	LoadedAt      time.Time `json:"loaded_at"`
 	ReloadsOK     uint64    `json:"reloads_ok"`
 	ReloadsFailed uint64    `json:"reloads_failed"`
-	// LastError is what was wrong the last time, if it was.
-	LastError string `json:"last_error,omitempty"`
+	LastError     string    `json:"last_error,omitempty"` // what was wrong the last time, if it was
 }
 
 // DoorStatus is where a door listens.
@@ -180,22 +179,19 @@ const (
 
 // TopRules is the answer of GET /v1/top.
 type TopRules struct {
-	// Rules are those with the most requests first.
-	Rules []TopRule `json:"rules"`
+	Rules []TopRule `json:"rules"` // those with the most requests first
 }
 
 // TopRule is the most frequent keys of one rule.
 type TopRule struct {
-	Domain string `json:"domain"`
-	Rule   string `json:"rule"`
-	By     string `json:"by"`
-	// ErrorBound is how often a key that is not told may have occurred.
-	ErrorBound int64 `json:"error_bound"`
+	Domain     string `json:"domain"`
+	Rule       string `json:"rule"`
+	By         string `json:"by"`
+	ErrorBound int64  `json:"error_bound"` // how often a key that is not told may have occurred
 	// Total is all there were, Sampled how much of it was estimated.
-	Total   int64 `json:"total"`
-	Sampled int64 `json:"sampled"`
-	// Keys are in descending order.
-	Keys []TopKey `json:"keys"`
+	Total   int64    `json:"total"`
+	Sampled int64    `json:"sampled"`
+	Keys    []TopKey `json:"keys"` // in descending order
 }
 
 // TopKey is one key.
@@ -203,10 +199,9 @@ type TopKey struct {
 	metrics.Key
 	// Count is at most Error too high, and never too low, unless some of it was
 	// estimated: then it is right on average.
-	Count int64 `json:"count"`
-	Error int64 `json:"error"`
-	// Share is that of Total, from 0 to 1.
-	Share float64 `json:"share"`
+	Count int64   `json:"count"`
+	Error int64   `json:"error"`
+	Share float64 `json:"share"` // that of Total, from 0 to 1
 }
 
 // top answers GET /v1/top.

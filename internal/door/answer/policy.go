@@ -8,12 +8,9 @@ import (
 
 // Policy is one limit that applied to a request, and what it said.
 type Policy struct {
-	// Name is the rule's name; empty reads as "default".
-	Name string
-	// Limit is how much.
-	Limit headgate.Limit
-	// Decision is the limit's answer.
-	Decision headgate.Decision
+	Name     string // the rule's name; empty reads as "default"
+	Limit    headgate.Limit
+	Decision headgate.Decision // the limit's answer
 	// At is when it said so, in microseconds since the Unix epoch. With 0
 	// there are no fields that tell a time of day.
 	At int64

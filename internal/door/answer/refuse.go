@@ -31,25 +31,20 @@ type Refusal struct {
 	// answer and the policy refuses (FailClosed), 0 and 429 become 503, since
 	// the client did nothing wrong. A status that could not end an HTTP
 	// exchange (below 200, above 999) counts as 0.
-	Status int
-	// Body replaces the problem+json body if not empty.
-	Body string
-	// ContentType belongs to Body; empty means plain text.
-	ContentType string
+	Status      int
+	Body        string // replaces the problem+json body if not empty
+	ContentType string // belongs to Body; empty means plain text
 	// Bodies replace the problem+json body if there are any and Body is empty:
 	// the one that Accept, the header fields of that name, likes best. Who
 	// would rather have JSON, where none is, gets problem+json.
-	Bodies []body.Variant
-	Accept []string
-	// RequestID is what the request says that it is called, for Bodies.
-	RequestID string
-	// Headers are set in the answer, over what it has otherwise.
-	Headers map[string]string
+	Bodies    []body.Variant
+	Accept    []string
+	RequestID string            // what the request says that it is called, for Bodies
+	Headers   map[string]string // Headers are set in the answer, over what it has otherwise
 	// Policies are the limits that refused. Others of the same request may be
 	// among them: they show in the headers, not in the body.
 	Policies []Policy
-	// Dialect is that of the headers.
-	Dialect Dialect
+	Dialect  Dialect // that of the headers
 }
 
 // Refuse answers r, which its limits refused: with the header fields of

@@ -20,8 +20,7 @@ var ErrManyLarge = errors.New("too many large requests are being answered; try a
 // very little. Those that find no room wait for it in the order in which they
 // came. The zero value is ready.
 type Room struct {
-	// Most is how many bytes they may take; 0 is DefaultMostAnswering.
-	Most int64
+	Most int64 // how many bytes they may take; 0 is DefaultMostAnswering
 
 	refused atomic.Int64
 

@@ -82,10 +82,8 @@ const DefaultAddress = "127.0.0.1:8080"
 
 // Settings are those that no other door has.
 type Settings struct {
-	// Hosts are names, besides those of this machine, that callers may come by.
-	Hosts []string
-	// Explain opens or closes POST /v1/explain; see [Explains].
-	Explain Explain
+	Hosts   []string // names, besides those of this machine, that callers may come by
+	Explain Explain  // opens or closes POST /v1/explain; see [Explains]
 }
 
 // Explain says whether the API explains rules to its callers.

@@ -29,11 +29,8 @@ type Options struct {
 	// Asker decides. Its Logger hears too of proxies that are not set up as they
 	// should be.
 	verdict.Asker
-	// Tokens verifies the tokens that rules ask for the claims of; nil if
-	// there are none.
-	Tokens client.Tokens
-	// TellTime adds the time of the decision to every answer.
-	TellTime bool
+	Tokens   client.Tokens // verifies the tokens that rules ask for the claims of; nil if there are none
+	TellTime bool          // adds the time of the decision to every answer
 }
 
 // Handler answers whether the request that a proxy tells of may pass.

@@ -23,11 +23,8 @@ import (
 type Options struct {
 	// Asker decides.
 	verdict.Asker
-	// Tokens, if there are any, are those of which a caller has to know one.
-	// Required.
-	Tokens *token.Set
-	// Failures, if not nil, counts callers that said a wrong one.
-	Failures *token.Failures
+	Tokens   *token.Set      // Tokens, if there are any, are those of which a caller has to know one. Required.
+	Failures *token.Failures // Failures, if not nil, counts callers that said a wrong one
 }
 
 // Service answers the calls of headgate.v1.Limiter.

@@ -44,20 +44,14 @@ const (
 // Options are the services, and the bounds of what callers may do. Zero values of
 // the bounds mean the defaults.
 type Options struct {
-	// Services are those that callers ask.
-	Services []Service
-	// HealthNames are further names by which clients ask for the health of the
-	// server.
-	HealthNames []string
+	Services    []Service // those that callers ask
+	HealthNames []string  // further names by which clients ask for the health of the server
 	// Room bounds what large requests of Services that are not Own take together
 	// while they are answered. Required if there are any.
-	Room *answer.Room
-	// TLS, if not nil, encrypts connections.
-	TLS *tls.Config
-	// MaxMessage is the size of the largest request in bytes.
-	MaxMessage int
-	// MaxStreams is how many requests a connection may have under way.
-	MaxStreams uint32
+	Room       *answer.Room
+	TLS        *tls.Config // TLS, if not nil, encrypts connections
+	MaxMessage int         // the size of the largest request in bytes
+	MaxStreams uint32      // how many requests a connection may have under way
 	// MaxBuffers is how many bytes the requests and answers of all connections
 	// may take: two messages of the largest size at least. Where that is not
 	// enough, the connection is closed that has kept most for long.
@@ -67,8 +61,7 @@ type Options struct {
 	// with one that takes longer are closed. Streams of health and reflection
 	// last for as long as they like; a connection may have a few.
 	ReadTimeout, WriteTimeout time.Duration
-	// Logger hears of connections that are closed for that; nil for nobody.
-	Logger *slog.Logger
+	Logger                    *slog.Logger // hears of connections that are closed for that; nil for nobody
 	// MaxConnectionAge is after how long a connection is asked to close, give
 	// or take a tenth, so that load balances anew; MaxConnectionAgeGrace is how
 	// long it then may take. A negative age is no limit.
@@ -76,8 +69,7 @@ type Options struct {
 	// MaxConnectionIdle is after how long without a request a connection is
 	// closed; 0 is never.
 	MaxConnectionIdle time.Duration
-	// HandshakeTimeout is how long a connection may take to be set up.
-	HandshakeTimeout time.Duration
+	HandshakeTimeout  time.Duration // how long a connection may take to be set up
 	// KeepaliveMin is how often a client may send pings; the connection of one
 	// that sends more is closed.
 	KeepaliveMin time.Duration
@@ -92,10 +84,8 @@ type Options struct {
 
 // Service is a service of the server.
 type Service struct {
-	// Description is what gRPC has to know of it.
-	Description *grpc.ServiceDesc
-	// Server is what its handlers are given.
-	Server any
+	Description *grpc.ServiceDesc // what gRPC has to know of it
+	Server      any               // what its handlers are given
 	// Own says that its messages are [Message]s, which do everything themselves:
 	// wait for room when they are large, and count what they keep.
 	Own bool

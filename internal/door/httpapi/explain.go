@@ -232,8 +232,7 @@ func (p *parser) entry(d *described.Ordered) error {
 // Explanation is the answer of POST /v1/explain.
 type Explanation struct {
 	Domain string `json:"domain"`
-	// Known reports whether the domain has rules.
-	Known bool `json:"known"`
+	Known  bool   `json:"known"` // reports whether the domain has rules
 	// Allowed, Rule, Reason and RetryAfter are what /v1/check would answer.
 	Allowed    bool   `json:"allowed"`
 	Rule       string `json:"rule,omitempty"`
@@ -241,9 +240,8 @@ type Explanation struct {
 	RetryAfter *int64 `json:"retry_after_ms"` // nil means never
 	// StoreError is set if the store could not answer; the counts are then
 	// not known.
-	StoreError string `json:"store_error,omitempty"`
-	// Parts is one for attributes, or one for each descriptor.
-	Parts []ExplainedPart `json:"parts"`
+	StoreError string          `json:"store_error,omitempty"`
+	Parts      []ExplainedPart `json:"parts"` // one for attributes, or one for each descriptor
 }
 
 // ExplainedPart is what the rules of the domain make of one part.
@@ -251,28 +249,25 @@ type ExplainedPart struct {
 	// Descriptor is key=value,key=value, or empty.
 	Descriptor string          `json:"descriptor,omitempty"`
 	Rules      []ExplainedRule `json:"rules"`
-	// LeftOff is how many more rules do not apply.
-	LeftOff int `json:"left_off,omitempty"`
+	LeftOff    int             `json:"left_off,omitempty"` // how many more rules do not apply
 }
 
 // ExplainedRule is what one rule makes of it.
 type ExplainedRule struct {
-	Rule      string `json:"rule"`
-	LimitName string `json:"limit_name,omitempty"`
-	At        string `json:"at"` // file:line:column
-	Limit     string `json:"limit"`
-	Cost      int64  `json:"cost"`
-	Mode      string `json:"mode"`
-	Percent   int    `json:"percent"`
-	QuotaMode bool   `json:"quota_mode,omitempty"`
-	Applies   bool   `json:"applies"`
-	// Why says what keeps it from applying.
-	Why []rules.Mismatch `json:"why,omitempty"`
+	Rule      string           `json:"rule"`
+	LimitName string           `json:"limit_name,omitempty"`
+	At        string           `json:"at"` // file:line:column
+	Limit     string           `json:"limit"`
+	Cost      int64            `json:"cost"`
+	Mode      string           `json:"mode"`
+	Percent   int              `json:"percent"`
+	QuotaMode bool             `json:"quota_mode,omitempty"`
+	Applies   bool             `json:"applies"`
+	Why       []rules.Mismatch `json:"why,omitempty"` // says what keeps it from applying
 	// The rest is of a rule that applies. Enforced is false if it only
 	// observes.
-	Enforced bool `json:"enforced,omitempty"`
-	// Overridden says that Limit is one that an operator has set for this key.
-	Overridden bool `json:"overridden,omitempty"`
+	Enforced   bool `json:"enforced,omitempty"`
+	Overridden bool `json:"overridden,omitempty"` // says that Limit is one that an operator has set for this key
 	// BannedUntil is when a ban of this key ends; nil without one. Count then
 	// says how much is used all the same, and when the ban is over.
 	BannedUntil *time.Time  `json:"banned_until,omitempty"`
@@ -287,8 +282,7 @@ type KeyPart struct {
 	// and the digits of its digest.
 	Value   string `json:"value"`
 	Missing bool   `json:"missing,omitempty"`
-	// Hashed says that the value was too long, and Value is its SHA-256.
-	Hashed bool `json:"hashed,omitempty"`
+	Hashed  bool   `json:"hashed,omitempty"` // says that the value was too long, and Value is its SHA-256
 }
 
 // LimitCount is how much of a limit is used now, and what it says to the

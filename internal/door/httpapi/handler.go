@@ -27,22 +27,16 @@ const MaxBody = 1 << 20
 type Options struct {
 	// Asker decides. With no Clock the store's decides.
 	verdict.Asker
-	// Ready says whether the process can serve. It is required.
-	Ready func(context.Context) door.Readiness
+	Ready func(context.Context) door.Readiness // says whether the process can serve. It is required.
 	// RateLimit, if not nil, answers POST /json, the rate limit service of
 	// Envoy in JSON.
-	RateLimit http.Handler
-	// WithoutExplain closes POST /v1/explain, which tells much about the rules.
-	WithoutExplain bool
+	RateLimit      http.Handler
+	WithoutExplain bool // closes POST /v1/explain, which tells much about the rules
 	// ForwardAuth, if not nil, answers /v1/auth, by any method: proxies that
 	// ask before they forward a request.
 	ForwardAuth http.Handler
-	// Bodies bounds what bodies together may take that are larger than 16 KiB; nil
-	// is 64 MiB.
-	Bodies *membound.Bound
-	// Queue, if not nil, answers GET /v1/queue/ID: what became of a request that
-	// was queued.
-	Queue http.Handler
+	Bodies      *membound.Bound // bounds what bodies together may take that are larger than 16 KiB; nil is 64 MiB
+	Queue       http.Handler    // Queue, if not nil, answers GET /v1/queue/ID: what became of a request that was queued
 }
 
 // Handler serves the API.

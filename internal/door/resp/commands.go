@@ -9,17 +9,13 @@ import (
 
 // command is what clients may call.
 type command struct {
-	// name is in lower case; that of a subcommand is without its parent's.
-	name string
+	name string // in lower case; that of a subcommand is without its parent's
 	// arity is the number of arguments, the name included; negative for at
 	// least as many.
-	arity int
-	run   func(c *conn, ctx context.Context)
-	// stranger commands do without AUTH.
-	stranger bool
-	// keyed commands have a key as their first argument, writing ones count
-	// something.
-	keyed, writing bool
+	arity          int
+	run            func(c *conn, ctx context.Context)
+	stranger       bool // it does without AUTH
+	keyed, writing bool // keyed commands have a key as their first argument, writing ones count something
 	// decides is set for those that ask the engine, gathers for those of them
 	// that put off their answer until others have come that were sent together.
 	decides, gathers bool

@@ -82,11 +82,8 @@ const DefaultAddress = "127.0.0.1:6380"
 
 // Settings are those that no other door has.
 type Settings struct {
-	// Password is what AUTH must give; empty for no question.
-	Password config.Secret
-	// IdleTimeout is how long a connection may be silent between commands; 0
-	// for as long as it likes.
-	IdleTimeout time.Duration
+	Password    config.Secret // what AUTH must give; empty for no question
+	IdleTimeout time.Duration // how long a connection may be silent between commands; 0 for as long as it likes
 }
 
 // section declares the settings.

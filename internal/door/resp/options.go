@@ -28,21 +28,14 @@ const (
 type Options struct {
 	// Asker decides about HG.CHECK and its kin. With no Clock the store's decides.
 	verdict.Asker
-	// Store keeps the counts of CL.THROTTLE, in a scope of their own.
-	// Required.
-	Store headgate.Store
-	// Version is that of Headgate, for HELLO and INFO.
-	Version string
+	Store   headgate.Store // keeps the counts of CL.THROTTLE, in a scope of their own. Required.
+	Version string         // that of Headgate, for HELLO and INFO
 
-	// Password, if there is one, is what AUTH must give.
-	Password string
-	// TLS, if not nil, encrypts connections.
-	TLS *tls.Config
+	Password string      // Password, if there is one, is what AUTH must give
+	TLS      *tls.Config // TLS, if not nil, encrypts connections
 
-	// MaxConnections is how many may be open at once.
-	MaxConnections int
-	// Failures counts wrong passwords; nil for nobody.
-	Failures *token.Failures
+	MaxConnections int             // how many may be open at once
+	Failures       *token.Failures // counts wrong passwords; nil for nobody
 	// Misled, if not nil, hears of each connection that speaks HTTP instead, and
 	// is closed.
 	Misled func(remote net.Addr)

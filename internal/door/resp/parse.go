@@ -56,14 +56,11 @@ const (
 // parser cuts the input of one connection into commands. It keeps its place
 // inside of a command, so that input that arrives byte by byte is read once.
 type parser struct {
-	bounds bounds
-	// stranger is true before AUTH, if there is a password.
-	stranger bool
+	bounds   bounds
+	stranger bool // true before AUTH, if there is a password
 
-	// args are the arguments of the command that has just been completed.
-	args []span
-	// complaint is for the client, if there is something to complain of.
-	complaint string
+	args      []span // the arguments of the command that has just been completed
+	complaint string // for the client, if there is something to complain of
 
 	pos  int // next byte to read, from the first of the command
 	left int // arguments still to come; 0 between commands

@@ -54,12 +54,9 @@ type Stats struct {
 	// Connections are open now; Accepted were ever, Evicted were closed in
 	// favour of others, and Rejected got no room.
 	Connections, Accepted, Evicted, Rejected int64
-	// Misled spoke HTTP, and were closed.
-	Misled int64
-	// Commands were answered, of whatever kind.
-	Commands int64
-	// ThrottleAllowed and ThrottleRefused were answered by CL.THROTTLE.
-	ThrottleAllowed, ThrottleRefused int64
+	Misled                                   int64 // Misled spoke HTTP, and were closed
+	Commands                                 int64 // Commands were answered, of whatever kind
+	ThrottleAllowed, ThrottleRefused         int64 // ThrottleAllowed and ThrottleRefused were answered by CL.THROTTLE.
 }
 
 // New returns a server. Call [Server.Shutdown] when done with it, also if it

@@ -217,10 +217,9 @@ type descriptor struct {
 
 	override override
 	// hits, if hasHits, takes the place of the request's.
-	hits    uint64
-	hasHits bool
-	// negative gives the hits back.
-	negative bool
+	hits     uint64
+	hasHits  bool
+	negative bool // gives the hits back
 }
 
 // override is a limit that came with the descriptor.

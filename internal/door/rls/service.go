@@ -39,14 +39,9 @@ type Options struct {
 	// Asker decides. With no Clock the store's decides. The header fields are
 	// those that Envoy is to add.
 	verdict.Asker
-	// Legacy are the names of three more fields, those of
-	// envoyproxy/ratelimit; nil for none.
-	Legacy *LegacyHeaders
-	// DynamicMetadata sends dynamic metadata: the request, and the metadata of
-	// the rules that it passed.
-	DynamicMetadata bool
-	// Shadow lets every request pass; the statuses say what would have been.
-	Shadow bool
+	Legacy          *LegacyHeaders // the names of three more fields, those of envoyproxy/ratelimit; nil for none
+	DynamicMetadata bool           // sends dynamic metadata: the request, and the metadata of the rules that it passed
+	Shadow          bool           // lets every request pass; the statuses say what would have been
 	// MaxAnswering is how many bytes large requests may take together while they
 	// are answered, those of /json and of the services beside this one included;
 	// 0 is [answer.DefaultMostAnswering].

@@ -43,15 +43,12 @@ type Options struct {
 	Logger  *slog.Logger
 	Clock   func() time.Time
 	Clients *client.Resolver
-	// Life closes the doors at the end.
-	Life *lifetime.Lifetime
+	Life    *lifetime.Lifetime // closes the doors at the end
 	// OperatorsMayMove opens a door for operators on any free port of this machine
 	// if its default address is taken.
 	OperatorsMayMove bool
-	// Descriptors is how many file descriptors there may be; 0 asks the system.
-	Descriptors int
-	// Resources are what may run short, besides memory and descriptors; optional.
-	Resources []overload.Resource
+	Descriptors      int                 // how many file descriptors there may be; 0 asks the system
+	Resources        []overload.Resource // what may run short, besides memory and descriptors; optional
 }
 
 // Doors are those of one process.
@@ -321,9 +318,7 @@ func (d *Doors) Reload() {
 
 // settings are those of the shared port that no door has.
 type settings struct {
-	// handshake is how long a connection may take until it is known what it
-	// speaks; 0 leaves the default.
-	handshake time.Duration
+	handshake time.Duration // how long a connection may take until it is known what it speaks; 0 leaves the default
 }
 
 // Shared is the port that several doors share. In the list it comes after those

@@ -18,18 +18,13 @@ import (
 
 // Asker is what a door asks the engine by, and what it tells of that.
 type Asker struct {
-	// Engine decides. Required.
-	Engine *engine.Engine
-	// Clients says who a client is, and how addresses are grouped to be counted.
-	// Required.
-	Clients *client.Resolver
+	Engine  *engine.Engine   // Engine decides. Required.
+	Clients *client.Resolver // says who a client is, and how addresses are grouped to be counted. Required.
 	// Clock is read once per request, or for all that arrive together. Required,
 	// unless a door says that the store's clock decides without one.
-	Clock func() time.Time
-	// Logger hears of what callers cannot be told. Required.
-	Logger *slog.Logger
-	// Dialect is that of the header fields.
-	Dialect answer.Dialect
+	Clock   func() time.Time
+	Logger  *slog.Logger   // hears of what callers cannot be told. Required.
+	Dialect answer.Dialect // that of the header fields
 }
 
 // Decide asks the engine. Its error does not concern the caller, who gets what

@@ -27,12 +27,9 @@ const (
 // Filter says what a reader wants to see. An empty field lets everything pass.
 type Filter struct {
 	Domain, Rule string
-	// Outcome is one of engine's.
-	Outcome string
-	// Key is a text that stands in a part of the key, or in its hash.
-	Key string
-	// Sample is the share of events to be seen, in (0, 1].
-	Sample float64
+	Outcome      string  // one of engine's
+	Key          string  // a text that stands in a part of the key, or in its hash
+	Sample       float64 // the share of events to be seen, in (0, 1]
 }
 
 // Key is a key as it may be seen: its parts, nil for one that the request does

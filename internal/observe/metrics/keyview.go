@@ -15,9 +15,7 @@ import (
 // them apart and nothing else. A hash is the same for a key as long as the
 // process runs.
 type KeyView struct {
-	// Hashes is whether operators see hashes, and LogHashes whether the log
-	// does.
-	Hashes, LogHashes bool
+	Hashes, LogHashes bool // Hashes is whether operators see hashes, and LogHashes whether the log does
 
 	once   sync.Once
 	secret [sha256.Size]byte // without it an address could be found by trying all of them

@@ -19,15 +19,11 @@ const MaxTickRules = 1000
 
 // Tick is what happened since the tick before.
 type Tick struct {
-	T time.Time `json:"t"`
-	// Rules are those that had any requests, the busiest first.
-	Rules []RuleTick `json:"rules"`
-	// Totals count each request once, however many rules applied to it.
-	Totals Totals `json:"totals"`
-	// Degraded is how many answers of rules were given without the store.
-	Degraded uint64 `json:"degraded"`
-	// Store is how the store is.
-	Store StoreTick `json:"store"`
+	T        time.Time  `json:"t"`
+	Rules    []RuleTick `json:"rules"`    // those that had any requests, the busiest first
+	Totals   Totals     `json:"totals"`   // Totals count each request once, however many rules applied to it
+	Degraded uint64     `json:"degraded"` // how many answers of rules were given without the store
+	Store    StoreTick  `json:"store"`    // how the store is
 }
 
 // StoreTick is how the store is.
@@ -48,8 +44,7 @@ type RuleTick struct {
 type Totals struct {
 	Requests uint64 `json:"requests"`
 	Outcomes
-	// UnknownDomain is how many were in domains without rules.
-	UnknownDomain uint64 `json:"unknown_domain"`
+	UnknownDomain uint64 `json:"unknown_domain"` // how many were in domains without rules
 }
 
 // Outcomes are counts by outcome.

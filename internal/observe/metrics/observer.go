@@ -50,18 +50,14 @@ type Options struct {
 	// MaxRules is how many rules have series of their own in Prometheus; the
 	// others share one a domain. DefaultMaxRules if 0.
 	MaxRules int
-	// Elapsed is a clock that never jumps. Required.
-	Elapsed func() time.Duration
-	// Watchers see decisions one by one while they want to.
-	Watchers []Watcher
+	Elapsed  func() time.Duration // a clock that never jumps. Required.
+	Watchers []Watcher            // Watchers see decisions one by one while they want to
 	// Lacking, if not nil, is told once of each rule, and again after each
 	// SetRules, if the first LackingAfter requests that it counts all lack the
 	// same parts of its key; the bit i stands for r.Key[i]. It is called on the
 	// path of a request.
 	Lacking func(r *rules.Rule, parts uint64)
-	// Log is told of rules that have met more values than they have series for,
-	// unless it is nil.
-	Log *slog.Logger
+	Log     *slog.Logger // told of rules that have met more values than they have series for, unless it is nil
 }
 
 // Watcher sees decisions one by one.
@@ -81,15 +77,10 @@ type Seen struct {
 	// how long the decision took, 0 if it was not timed.
 	At      int64
 	Elapsed time.Duration
-	// Outcome is that of the request.
-	Outcome engine.Outcome
-	// Counted reports whether the request took something, rather than only
-	// asked or gave back.
-	Counted bool
-	// Parts are one, or one for each descriptor of Envoy's.
-	Parts []Part
-	// Err is what went wrong.
-	Err error
+	Outcome engine.Outcome // that of the request
+	Counted bool           // reports whether the request took something, rather than only asked or gave back
+	Parts   []Part         // one, or one for each descriptor of Envoy's
+	Err     error          // what went wrong
 }
 
 // Part is one part of a request.
@@ -308,8 +299,7 @@ func (m *Observer) addTop(c *ruleCounts, key string, at, weight int64, o engine.
 type Debug struct {
 	Log   *slog.Logger
 	Level *slog.LevelVar
-	// Key tells a key as it is to be seen.
-	Key func(key string) string
+	Key   func(key string) string // tells a key as it is to be seen
 }
 
 // Watching implements Watcher.

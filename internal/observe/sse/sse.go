@@ -39,8 +39,7 @@ type Hub[T any] struct {
 
 // Reader is one connection that reads.
 type Reader[T any] struct {
-	// Value is what the reader came with.
-	Value T
+	Value T // what the reader came with
 
 	messages chan []byte
 	lost     atomic.Uint64

@@ -81,8 +81,7 @@ type Options struct {
 	// own variables in the environment.
 	Endpoint *url.URL
 	Protocol Protocol
-	// Headers go with every message.
-	Headers map[string]string
+	Headers  map[string]string // Headers go with every message
 	// TLS encrypts, if the endpoint says https; nil means the defaults.
 	TLS     *tls.Config
 	Signals Signals
@@ -91,10 +90,8 @@ type Options struct {
 	// share of those.
 	Sample        float64
 	SampleCallers bool
-	// Interval is how often metrics are sent; 0 means DefaultInterval.
-	Interval time.Duration
-	// Gatherer has the metrics.
-	Gatherer prometheus.Gatherer
+	Interval      time.Duration       // how often metrics are sent; 0 means DefaultInterval
+	Gatherer      prometheus.Gatherer // has the metrics
 	// ServiceName, Version and Resource say who sends. An empty name leaves it
 	// to the environment, or else to DefaultServiceName.
 	ServiceName, Version string

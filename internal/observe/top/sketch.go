@@ -18,10 +18,8 @@ const MaxKey = 1024
 
 // Count is how often a key occurred.
 type Count struct {
-	// Key is the key.
-	Key string
-	// Count is never less than the truth, and more by at most Error.
-	Count, Error int64
+	Key          string
+	Count, Error int64 // Count is never less than the truth, and more by at most Error
 }
 
 // sketch counts keys in a bounded number of slots. Its zero value is not

@@ -39,12 +39,10 @@ const (
 // Tracker counts the keys of one rule. Any number of goroutines may use it;
 // they hold its lock for well below a microsecond.
 type Tracker struct {
-	mu     sync.Mutex
-	seed   maphash.Seed
-	window int64 // which one it is, counted from the epoch
-	// now and before are the counts of this window and of the one before, by
-	// ranking.
-	now, before [2]*sketch
+	mu          sync.Mutex
+	seed        maphash.Seed
+	window      int64      // which one it is, counted from the epoch
+	now, before [2]*sketch // now and before are the counts of this window and of the one before, by ranking
 }
 
 // NewTracker returns a Tracker of Counters keys by each ranking.
@@ -100,16 +98,12 @@ func (t *Tracker) Idle(at int64) bool {
 
 // Top is the most frequent keys of a rule.
 type Top struct {
-	// Total is how much was counted, of all keys.
-	Total int64
-	// Bound is how often a key that is not among Keys, were they all asked
-	// for, may have occurred at most.
-	Bound int64
+	Total int64 // how much was counted, of all keys
+	Bound int64 // how often a key that is not among Keys, were they all asked for, may have occurred at most
 	// Sampled is how much of Total, of both rankings, was not counted one by
 	// one but by weight: while there were too many requests to look at each.
 	Sampled int64
-	// Keys are in descending order.
-	Keys []Count
+	Keys    []Count // in descending order
 }
 
 // Top returns the n most frequent keys at a time in microseconds.

@@ -21,12 +21,8 @@ import (
 
 // Files are those of a server, in PEM.
 type Files struct {
-	// Cert is the server's certificate and its chain, Key its key. Both are
-	// required.
-	Cert, Key string
-	// ClientCA, if set, has the authorities that a client's certificate must
-	// come from: mutual TLS.
-	ClientCA string
+	Cert, Key string // Cert is the server's certificate and its chain, Key its key. Both are required.
+	ClientCA  string // ClientCA, if set, has the authorities that a client's certificate must come from: mutual TLS
 	// ClientNames, if any, are subject alternative names of which the client's
 	// certificate must have one: DNS names, addresses, URIs or e-mail
 	// addresses, compared as they are.
@@ -35,24 +31,16 @@ type Files struct {
 
 // Options are what is the same however often the files change.
 type Options struct {
-	// Protocols are those to agree on by ALPN, the preferred one first; none
-	// if the protocol does without.
-	Protocols []string
-	// MinVersion is the least version of TLS; 0 is TLS 1.2.
-	MinVersion uint16
-	// Logger hears of files that have changed, and of those that cannot be
-	// used. Required.
-	Logger *slog.Logger
+	Protocols  []string     // those to agree on by ALPN, the preferred one first; none if the protocol does without
+	MinVersion uint16       // the least version of TLS; 0 is TLS 1.2.
+	Logger     *slog.Logger // hears of files that have changed, and of those that cannot be used. Required.
 }
 
 // Error says what is wrong with the files.
 type Error struct {
-	// Key is which of the files: cert, key, client_ca, client_names or ca.
-	Key string
-	// File is its name; it may be empty.
-	File string
-	// Err is what is wrong with it.
-	Err error
+	Key  string // which of the files: cert, key, client_ca, client_names or ca
+	File string // its name; it may be empty
+	Err  error  // what is wrong with it
 }
 
 // Error names the file and what is wrong with it.

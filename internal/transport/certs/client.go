@@ -9,15 +9,10 @@ import (
 
 // ClientFiles are those of a client, in PEM, and whom it expects.
 type ClientFiles struct {
-	// CA has the authorities that are believed; if empty, those of the system.
-	CA string
-	// Cert and Key, if set, say who the client is.
-	Cert, Key string
-	// ServerName is the name that the server's certificate must have; if
-	// empty, the host that is called.
-	ServerName string
-	// MinVersion is the least version of TLS; 0 is TLS 1.2.
-	MinVersion uint16
+	CA         string // has the authorities that are believed; if empty, those of the system
+	Cert, Key  string // Cert and Key, if set, say who the client is
+	ServerName string // the name that the server's certificate must have; if empty, the host that is called
+	MinVersion uint16 // the least version of TLS; 0 is TLS 1.2.
 }
 
 // Client makes encrypted connections by files that it follows.

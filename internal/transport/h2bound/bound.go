@@ -23,9 +23,7 @@ import (
 
 // Options are the bounds.
 type Options struct {
-	// Room is what the streams of all connections may keep, perhaps with others.
-	// Required.
-	Room *membound.Bound
+	Room *membound.Bound // what the streams of all connections may keep, perhaps with others. Required.
 	// StreamCost is what a stream takes whatever it sends, about: the memory of
 	// the server and the stack of whoever answers; 0 is that of gRPC.
 	StreamCost int
@@ -40,9 +38,7 @@ type Options struct {
 
 // Stats are what has happened so far.
 type Stats struct {
-	// Held is how many bytes are counted now, with those of others in the same
-	// room.
-	Held int64
+	Held int64 // how many bytes are counted now, with those of others in the same room
 	// Slow connections were closed since a stream took too long, Evicted ones
 	// since all together kept too much.
 	Slow, Evicted int64

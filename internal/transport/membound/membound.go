@@ -28,8 +28,7 @@ const (
 
 // Options are the bound.
 type Options struct {
-	// Most is how many bytes all may keep together. Required.
-	Most int64
+	Most int64 // how many bytes all may keep together. Required.
 	// Client, if not nil, returns the network that counts as one client with
 	// addr, and false for an address that may take all. A client may have a
 	// quarter.

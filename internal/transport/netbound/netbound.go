@@ -37,13 +37,9 @@ const (
 
 // Options are the bound and who hears of it.
 type Options struct {
-	// Max is how many connections may be open at once. Required.
-	Max int
-	// Policy finds those that wait.
-	Policy Policy
-	// Logger hears when the bound is reached, once until half of it is free
-	// again. Required.
-	Logger *slog.Logger
+	Max    int          // how many connections may be open at once. Required.
+	Policy Policy       // finds those that wait
+	Logger *slog.Logger // hears when the bound is reached, once until half of it is free again. Required.
 	// Busy, if not nil, reports whether there are not to be more connections
 	// than there are, however much room there is: newcomers then take the places
 	// of those that wait, as when the bound is reached. There may be [Spare] in
@@ -57,8 +53,7 @@ const Spare = 16
 
 // Stats are what has happened so far.
 type Stats struct {
-	// Open are the connections open now, Accepted those that ever were.
-	Open, Accepted int64
+	Open, Accepted int64 // Open are the connections open now, Accepted those that ever were
 	// Evicted were closed in favour of others, Rejected turned away since all
 	// others were at work.
 	Evicted, Rejected int64
@@ -301,9 +296,7 @@ type conn struct {
 	// kept by ByState.
 	heard  atomic.Int64
 	closed atomic.Bool
-	// idle is whether and since when a server of net/http waits for a request:
-	// see follow.
-	idle atomic.Int64
+	idle   atomic.Int64 // whether and since when a server of net/http waits for a request: see follow
 
 	reads, writes deadline
 }

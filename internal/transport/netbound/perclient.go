@@ -10,8 +10,7 @@ import (
 
 // PerClientOptions say how many connections a client may have, and who is one.
 type PerClientOptions struct {
-	// Max is how many connections of a client may be open at once. Required.
-	Max int
+	Max int // how many connections of a client may be open at once. Required.
 	// Client returns the network that counts as one client with addr, and false
 	// for an address that may have any number. Required.
 	Client func(addr netip.Addr) (netip.Prefix, bool)

@@ -20,9 +20,7 @@ const DefaultTimeout = 10 * time.Second
 
 // Options are what is the same for all protocols.
 type Options struct {
-	// TLS, if not nil, encrypts the port. The protocol is told by what is
-	// inside; see [Protocols].
-	TLS *tls.Config
+	TLS *tls.Config // TLS, if not nil, encrypts the port. The protocol is told by what is inside; see [Protocols].
 	// Timeout is how long a connection may take until it is known what it
 	// speaks, its TLS handshake included; 0 means DefaultTimeout. A connection
 	// that takes longer is closed.

@@ -56,13 +56,9 @@ func (l Load) String() string { return enum.Name(l, "load", "extra", "connection
 
 // Resource is something that can run short.
 type Resource struct {
-	// Name is that in log and metrics.
-	Name string
-	// Pressure returns how much of it is in use: 1 is all.
-	Pressure func() float64
-	// At are the pressures at which Elevated, High and Critical begin; one of 0
-	// never does.
-	At [3]float64
+	Name     string         // that in log and metrics
+	Pressure func() float64 // returns how much of it is in use: 1 is all
+	At       [3]float64     // the pressures at which Elevated, High and Critical begin; one of 0 never does
 }
 
 // relief is how far the pressure must fall below where a level began to end it,
@@ -163,11 +159,8 @@ func (m *Manager) Pressures(f func(name string, pressure float64)) {
 
 // Claim is what one of several wants of a number of file descriptors.
 type Claim struct {
-	// Want is how many it can use.
-	Want int
-	// Chosen says that the operator asked for that number. Such claims come
-	// before those that are defaults.
-	Chosen bool
+	Want   int  // how many it can use
+	Chosen bool // says that the operator asked for that number. Such claims come before those that are defaults.
 }
 
 // least is what every claim gets of a number that is far too small, so that no

@@ -253,11 +253,9 @@ type Options struct {
 	// trusted a header is required: otherwise its clients could send one
 	// themselves. Peers at a Unix socket, which have no address, are trusted:
 	// the permissions of the socket say who may connect. Required.
-	Trusts func(peer netip.Addr) bool
-	// Untrusted is for headers of all others.
-	Untrusted Untrusted
-	// Timeout is how long a header may take; 0 means DefaultTimeout.
-	Timeout time.Duration
+	Trusts    func(peer netip.Addr) bool
+	Untrusted Untrusted     // for headers of all others
+	Timeout   time.Duration // how long a header may take; 0 means DefaultTimeout
 	// Refused, if not nil, is told of every connection that was closed for
 	// its header or the lack of it. Any number of goroutines may call it.
 	Refused func(peer net.Addr, err error)

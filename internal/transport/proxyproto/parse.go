@@ -42,11 +42,8 @@ var (
 
 // Header is what a proxy says of a connection.
 type Header struct {
-	// Version is 1 or 2.
-	Version int
-	// Local says that the connection is the proxy's own, such as a health
-	// check. There are no addresses then.
-	Local bool
+	Version int  // 1 or 2
+	Local   bool // says that the connection is the proxy's own, such as a health check. There are no addresses then.
 	// Source and Destination are the ends of the client's connection. They
 	// are invalid if they are not known, or are no IP addresses.
 	Source, Destination netip.AddrPort
