@@ -13,12 +13,9 @@ import (
 type Outcome uint8
 
 const (
-	// Denied is a refusal.
-	Denied Outcome = iota
-	// Allowed is an admission.
-	Allowed
-	// Failed is an error.
-	Failed
+	Denied  Outcome = iota // a refusal
+	Allowed                // an admission
+	Failed                 // an error
 )
 
 // Subject is a limiter with one limit for all keys. It is safe for use by
@@ -35,13 +32,10 @@ type Subject interface {
 
 // Library is one contestant.
 type Library struct {
-	Name string
-	// Rival says that ours is compared with it.
-	Rival bool
-	// KeepsKey says that it stores the string it is given.
-	KeepsKey bool
-	// New returns a limiter that has room for keys.
-	New func(limit workload.Limit, keys int) (Subject, error)
+	Name     string
+	Rival    bool                                                  // says that ours is compared with it
+	KeepsKey bool                                                  // says that it stores the string it is given
+	New      func(limit workload.Limit, keys int) (Subject, error) // returns a limiter that has room for keys
 }
 
 // Ours is the name of our own entry.

@@ -56,11 +56,9 @@ type Workload struct {
 	Keys int
 	// Fill is how much of its limit each key has used up by then, so that it
 	// is still live, not forgotten, when it is asked for again.
-	Fill int64
-	// Cores is GOMAXPROCS, Goroutines how many ask at the same time.
-	Cores, Goroutines int
-	// Denied says that the limit is to refuse nearly everything.
-	Denied bool
+	Fill              int64
+	Cores, Goroutines int  // Cores is GOMAXPROCS, Goroutines how many ask at the same time
+	Denied            bool // says that the limit is to refuse nearly everything
 }
 
 // All returns the rows, for a big table of the number of keys given.

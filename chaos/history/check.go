@@ -13,9 +13,8 @@ import (
 
 // Fault is what is wrong with a key.
 type Fault struct {
-	Key string
-	// What is wrong, in a sentence.
-	What string
+	Key  string
+	What string // wrong, in a sentence
 }
 
 // Report is what Check found.
@@ -29,8 +28,7 @@ type Report struct {
 
 // Options say how to check.
 type Options struct {
-	// Patience is how long to look for the order of one key.
-	Patience time.Duration
+	Patience time.Duration // how long to look for the order of one key
 	// Pictures is the folder in which a page is made for each key that has no
 	// order; none if empty.
 	Pictures string

@@ -83,8 +83,7 @@ type History struct {
 	// Seed is what the callers and the faults were drawn from.
 	Seed   uint64
 	Limits []Limit
-	// Slack is how far the store's clock may be from that of the callers.
-	Slack int64
+	Slack  int64 // how far the store's clock may be from that of the callers
 	// Memory is how long a node may go on refusing what has been given back
 	// elsewhere.
 	Memory int64 `json:",omitempty"`

@@ -51,47 +51,32 @@ type Config struct {
 	RuleOptions rulefile.Options
 	// Rules are files and folders of rules, XDS the control plane: one of the
 	// two is used.
-	Rules []string
-	XDS   XDS
-	// Candidate is rules that are tried beside these.
-	Candidate Candidate
-	// Reload is what is done about rules that disappear.
-	Reload Reload
-	// Store is where counts are kept.
-	Store Store
+	Rules     []string
+	XDS       XDS
+	Candidate Candidate // rules that are tried beside these
+	Reload    Reload    // what is done about rules that disappear
+	Store     Store     // where counts are kept
 	// Tokens are those of which callers of the API have to know one, over HTTP and
 	// gRPC; with none nobody is asked.
-	Tokens []Secret
-	// Envoy is what Envoy's rate limit service does.
-	Envoy Envoy
-	// Queue is where requests are kept that are sent later.
-	Queue Queue
-	// TrustedProxies are the peers whose word about the client is believed.
-	TrustedProxies []netip.Prefix
-	// ProxyProtocol is where the PROXY protocol is spoken.
-	ProxyProtocol ProxyProtocol
-	// JWT says which tokens are good.
-	JWT JWT
-	// UnknownDomain is what happens to requests in a domain without rules.
-	UnknownDomain engine.UnknownDomain
-	// Headers is the dialect of the header fields.
-	Headers answer.Dialect
-	// DecisionTime has the proxy and forward-auth tell when they decided.
-	DecisionTime bool
-	// Overload is when the process has too much to do.
-	Overload Overload
+	Tokens         []Secret
+	Envoy          Envoy                // what Envoy's rate limit service does
+	Queue          Queue                // where requests are kept that are sent later
+	TrustedProxies []netip.Prefix       // the peers whose word about the client is believed
+	ProxyProtocol  ProxyProtocol        // where the PROXY protocol is spoken
+	JWT            JWT                  // says which tokens are good
+	UnknownDomain  engine.UnknownDomain // what happens to requests in a domain without rules
+	Headers        answer.Dialect       // the dialect of the header fields
+	DecisionTime   bool                 // has the proxy and forward-auth tell when they decided
+	Overload       Overload             // when the process has too much to do
 	// Log is how the process logs, Metrics what it tells about itself.
-	Log     Log
-	Metrics Metrics
-	// Telemetry is what it sends about itself.
-	Telemetry Telemetry
-	// Warnings are about settings that work, but hardly as they were meant.
-	Warnings []*SourceError
+	Log       Log
+	Metrics   Metrics
+	Telemetry Telemetry      // what it sends about itself
+	Warnings  []*SourceError // about settings that work, but hardly as they were meant
 	// ShutdownDelay is how long a stopping process goes on as before while
 	// /readyz says no, so that load balancers have time to look away.
-	ShutdownDelay time.Duration
-	// ShutdownTimeout is how long a stopping process waits for requests.
-	ShutdownTimeout time.Duration
+	ShutdownDelay   time.Duration
+	ShutdownTimeout time.Duration // how long a stopping process waits for requests
 	// ShutdownIdle is how long a connection over HTTP/1 has to be idle before a
 	// stopping process closes it; 0 for no time.
 	ShutdownIdle time.Duration
@@ -107,13 +92,11 @@ type Store struct {
 
 // Memory is the embedded store.
 type Memory struct {
-	// MaxKeys and MaxBytes bound it; 0 leaves the store's default.
-	MaxKeys, MaxBytes int64
+	MaxKeys, MaxBytes int64 // bound it; 0 leaves the store's default
 	// Snapshot is the file that counts are saved to and restored from; empty
 	// for none.
-	Snapshot string
-	// SnapshotInterval is how often, besides at the end.
-	SnapshotInterval time.Duration
+	Snapshot         string
+	SnapshotInterval time.Duration // how often, besides at the end
 }
 
 // Log is how the process logs.
@@ -137,21 +120,17 @@ const (
 type Sources struct {
 	// File is the file to read. If empty, it is the one that HEADGATE_CONFIG
 	// names, or DefaultFile if that is there.
-	File string
-	// NoFile reads no file at all.
-	NoFile bool
+	File   string
+	NoFile bool // reads no file at all
 	// Flags are settings by their key, such as listen.api. They win over all
 	// others.
-	Flags map[string]string
-	// FlagNames are the flags of settings, by key, that are not named after it.
-	FlagNames map[string]string
-	// Doors are the settings that doors declare themselves.
-	Doors []Section
+	Flags     map[string]string
+	FlagNames map[string]string // the flags of settings, by key, that are not named after it
+	Doors     []Section         // the settings that doors declare themselves
 	// EnvoyEnvironment understands the variables of envoyproxy/ratelimit too,
 	// as the variable [EnvoyEnvironment] does.
 	EnvoyEnvironment bool
-	// Environment finds a variable. Nil means that of the process.
-	Environment func(name string) (string, bool)
+	Environment      func(name string) (string, bool) // finds a variable. Nil means that of the process.
 	// Environ lists all variables as name=value. Nil means those of the process,
 	// or none if Environment is not nil.
 	Environ func() []string
@@ -261,8 +240,7 @@ func (c *Config) finish() {
 
 // SourceError is a wrong setting.
 type SourceError struct {
-	// Source is the flag or variable, or the setting's key.
-	Source string
+	Source string // the flag or variable, or the setting's key
 	// File, Line and Column are where the configuration file says it, or empty.
 	File         string
 	Line, Column int

@@ -47,14 +47,12 @@ type Section struct {
 	// address may be unix:PATH.
 	Key     string
 	Sockets bool
-	// Default is where it listens if nobody says otherwise; Off closes it.
-	Default string
+	Default string // where it listens if nobody says otherwise; Off closes it
 	// Needs is another setting without which it is closed, and Has reports whether
 	// that is set. Empty if there is none.
-	Needs string
-	Has   func(own any) bool
-	// Shares lets it be on the shared port, if it has no address of its own.
-	Shares bool
+	Needs  string
+	Has    func(own any) bool
+	Shares bool // lets it be on the shared port, if it has no address of its own
 	// OverHTTP has it bounded as doors over HTTP are, and OnlyHTTP says that callers
 	// have no attributes but those of HTTP requests.
 	OverHTTP, OnlyHTTP bool
@@ -83,9 +81,8 @@ type Section struct {
 type Guarded struct {
 	// Secret is what callers would be asked for, such as a password, and Use what
 	// others could do, such as "speak the Redis protocol".
-	Secret, Use string
-	// Certificates says that those of clients would do.
-	Certificates bool
+	Secret, Use  string
+	Certificates bool // says that those of clients would do
 }
 
 // Door is what a door has set, and where it listens.
@@ -108,8 +105,7 @@ type HTTP struct {
 	// one client (negative: any number), MaxStreams how many requests one of
 	// HTTP/2 may have in flight.
 	MaxConnections, MaxPerClient, MaxStreams int64
-	// MaxHeader is how large the header of a request may be, in bytes.
-	MaxHeader int64
+	MaxHeader                                int64 // how large the header of a request may be, in bytes
 	// HeaderTimeout is how long the header may take, ReadTimeout the whole
 	// request, WriteTimeout everything from there to the end of the answer,
 	// and IdleTimeout the time until the next request.
@@ -299,10 +295,8 @@ func (c *Config) checkTLS() (errs Errors) {
 // Exposure is what an operator should know about a door that other machines can
 // reach.
 type Exposure struct {
-	// Door is its name, Why what is wrong, and Hint what helps.
-	Door, Why, Hint string
-	// Anybody is set if that is that nobody is asked.
-	Anybody bool
+	Door, Why, Hint string // Door is its name, Why what is wrong, and Hint what helps
+	Anybody         bool   // set if that is that nobody is asked
 }
 
 // Exposed returns the doors that other machines can reach without TLS, or where

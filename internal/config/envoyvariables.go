@@ -24,11 +24,9 @@ type envoyVariable struct {
 	effect effect
 	// key is the setting of a variable that is mapped alone; those without are
 	// put together by their group.
-	key string
-	// harmless, of one that is refused, is the value that changes nothing.
-	harmless string
-	// hint says what to do instead, or why it changes nothing.
-	hint string
+	key      string
+	harmless string // harmless, of one that is refused, is the value that changes nothing
+	hint     string // says what to do instead, or why it changes nothing
 }
 
 // isHarmless reports whether a value changes nothing. Switches have all the words

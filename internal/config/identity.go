@@ -17,8 +17,7 @@ import (
 // ProxyProtocol says at which doors connections begin with a header of the
 // PROXY protocol.
 type ProxyProtocol struct {
-	// Doors are their names, such as proxy.
-	Doors []string
+	Doors []string // their names, such as proxy
 	// Untrusted is what becomes of headers from peers that are not in
 	// TrustedProxies.
 	Untrusted proxyproto.Untrusted
@@ -29,10 +28,8 @@ type InvalidToken string
 
 // The ways. Empty is InvalidAnonymous.
 const (
-	// InvalidAnonymous counts it as one without a token.
-	InvalidAnonymous InvalidToken = "anonymous"
-	// InvalidRefuse answers 401.
-	InvalidRefuse InvalidToken = "refuse"
+	InvalidAnonymous InvalidToken = "anonymous" // counts it as one without a token
+	InvalidRefuse    InvalidToken = "refuse"    // answers 401
 )
 
 // The defaults of tokens.
@@ -50,14 +47,11 @@ type JWT struct {
 	Keys, SecretFile string
 	// Issuer and Audience, if set, are what a token must be from, and one of
 	// what it must be for.
-	Issuer   string
-	Audience []string
-	// Algorithms are those accepted; empty for all that the keys are for.
-	Algorithms []string
-	// Header and Cookie are where tokens are.
-	Header, Cookie string
-	// Leeway is how far clocks may be apart.
-	Leeway time.Duration
+	Issuer         string
+	Audience       []string
+	Algorithms     []string      // those accepted; empty for all that the keys are for
+	Header, Cookie string        // where tokens are
+	Leeway         time.Duration // how far clocks may be apart
 	// Refresh is how often keys are read anew.
 	Refresh   time.Duration
 	OnInvalid InvalidToken

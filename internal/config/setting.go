@@ -21,19 +21,14 @@ import (
 // Setting is one key, wherever its value comes from. [One] and its like make it
 // for a field of an S: the Config, a part of it, or what a door has of its own.
 type Setting struct {
-	// key is its path in the file, such as store.memory.max_keys.
-	key string
+	key string // its path in the file, such as store.memory.max_keys
 	// list takes several values: a sequence in the file, elsewhere separated
 	// by commas.
-	list bool
-	// pairs makes the values name=value, which in the file may be a mapping.
-	pairs bool
-	// path holds names of files, which in the file are relative to it.
-	path bool
-	// rules has a say in how rules are read.
-	rules bool
-	// set takes the values; one, unless it is a list.
-	set func(c *Config, values []string) error
+	list  bool
+	pairs bool                                   // makes the values name=value, which in the file may be a mapping
+	path  bool                                   // holds names of files, which in the file are relative to it
+	rules bool                                   // has a say in how rules are read
+	set   func(c *Config, values []string) error // takes the values; one, unless it is a list
 }
 
 // ForRules returns the setting as one that has a say in how rules are read.

@@ -102,10 +102,8 @@ type Envoy struct {
 	// these names.
 	LegacyHeaders                             bool
 	LimitHeader, RemainingHeader, ResetHeader string
-	// DynamicMetadata sends dynamic metadata.
-	DynamicMetadata bool
-	// ShadowMode lets every request pass.
-	ShadowMode bool
+	DynamicMetadata                           bool // sends dynamic metadata
+	ShadowMode                                bool // lets every request pass
 }
 
 func defaultEnvoy() Envoy {

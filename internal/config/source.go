@@ -23,16 +23,13 @@ type Origin string
 
 // The origins. Empty is FromFiles.
 const (
-	// FromFiles reads them from Config.Rules.
-	FromFiles Origin = "files"
-	// FromXDS receives them from a control plane.
-	FromXDS Origin = "xds"
+	FromFiles Origin = "files" // reads them from Config.Rules
+	FromXDS   Origin = "xds"   // receives them from a control plane
 )
 
 // XDS is the control plane that rules come from.
 type XDS struct {
-	// Address is host:port, NodeID who this process says it is.
-	Address, NodeID string
+	Address, NodeID string // Address is host:port, NodeID who this process says it is
 	// TLS encrypts the connection, with these files; those that are empty have
 	// their defaults: the system's authorities, no certificate of our own, the
 	// host of Address.
@@ -71,10 +68,8 @@ func ParseToken(v string) (Secret, error) {
 
 // Candidate is rules that are tried beside the live ones.
 type Candidate struct {
-	// Rules are its files and folders; none if there is no candidate.
-	Rules []string
-	// MaxKeys bounds the memory of its counts; 0 leaves the store's default.
-	MaxKeys int64
+	Rules   []string // its files and folders; none if there is no candidate
+	MaxKeys int64    // bounds the memory of its counts; 0 leaves the store's default
 }
 
 // candidateSettings are its keys. The candidate may be just its files.
@@ -103,12 +98,9 @@ type Guard string
 
 // The ways. Empty is GuardWarn.
 const (
-	// GuardWarn puts them in force with a warning.
-	GuardWarn Guard = "warn"
-	// GuardRefuse leaves the old ones in force until somebody accepts them.
-	GuardRefuse Guard = "refuse"
-	// GuardOff puts them in force.
-	GuardOff Guard = Off
+	GuardWarn   Guard = "warn"   // puts them in force with a warning
+	GuardRefuse Guard = "refuse" // leaves the old ones in force until somebody accepts them
+	GuardOff    Guard = Off      // puts them in force
 )
 
 func reloadSettings() []Setting {

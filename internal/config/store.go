@@ -14,10 +14,8 @@ type Kind string
 
 // The kinds. Empty is InMemory.
 const (
-	// InMemory is this process's own memory.
-	InMemory Kind = "memory"
-	// InRedis is Redis or Valkey, which many processes share.
-	InRedis Kind = "redis"
+	InMemory Kind = "memory" // this process's own memory
+	InRedis  Kind = "redis"  // is Redis or Valkey, which many processes share
 )
 
 // Redis says where the servers are and how to use them. What is empty or 0 has
@@ -25,28 +23,22 @@ const (
 type Redis struct {
 	// URL says all of what follows that it can say; see store/redis.ParseURL.
 	// It excludes Addresses. It may hold a password.
-	URL Secret
-	// Addresses are host:port of the server, the sentinels or the nodes.
-	Addresses []string
-	// Mode is standalone, sentinel or cluster.
-	Mode string
-	// MasterName is the name by which the sentinels know the primary.
-	MasterName string
+	URL        Secret
+	Addresses  []string // host:port of the server, the sentinels or the nodes
+	Mode       string   // standalone, sentinel or cluster
+	MasterName string   // the name by which the sentinels know the primary
 	// Username and Password are those of the ACL user, SentinelUsername and
 	// SentinelPassword those of the sentinels.
 	Username, SentinelUsername string
 	Password, SentinelPassword Secret
-	// DB is the number of the database.
-	DB int
+	DB                         int // the number of the database
 	// TLS encrypts. CA, Cert and Key are PEM files; without a CA the system's
 	// are believed. ServerName is whom to expect, if not the host.
 	TLS                   bool
 	CA, Cert, Key         string
 	ServerName, KeyPrefix string
-	// Timeout bounds what a request waits for the store.
-	Timeout time.Duration
-	// StrictAtomic refuses what cannot be charged atomically in a cluster.
-	StrictAtomic bool
+	Timeout               time.Duration // bounds what a request waits for the store
+	StrictAtomic          bool          // refuses what cannot be charged atomically in a cluster
 	// DenyCache is how many refusals this process remembers, DenyMaxAge for
 	// how long at most. 0 entries are no cache.
 	DenyCache  int

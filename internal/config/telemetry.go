@@ -15,8 +15,7 @@ import (
 
 // Telemetry is what the process tells to others of its own accord.
 type Telemetry struct {
-	// OTLP is OpenTelemetry's protocol.
-	OTLP OTLP
+	OTLP OTLP // is OpenTelemetry's protocol
 }
 
 // OTLP is where traces and metrics go.
@@ -24,24 +23,18 @@ type OTLP struct {
 	// Endpoint is the base URL of the collector; https encrypts. Nil if nobody
 	// set one: then FromEnvironment says whether OpenTelemetry's own variables
 	// do, which its SDK reads by itself.
-	Endpoint        *url.URL
-	FromEnvironment bool
-	// Off is whether nothing is to be sent, whatever else is set.
-	Off bool
-	// Protocol is how the collector is spoken to.
-	Protocol OTLPProtocol
-	// Headers go with every message, by name; they may be secret.
-	Headers map[string]Secret
-	// TLS is how the collector is called if its URL says https.
-	TLS certs.ClientFiles
-	// NoTraces and NoMetrics leave one of the two out.
-	NoTraces, NoMetrics bool
+	Endpoint            *url.URL
+	FromEnvironment     bool
+	Off                 bool              // whether nothing is to be sent, whatever else is set
+	Protocol            OTLPProtocol      // how the collector is spoken to
+	Headers             map[string]Secret // go with every message, by name; they may be secret
+	TLS                 certs.ClientFiles // how the collector is called if its URL says https
+	NoTraces, NoMetrics bool              // leave one of the two out
 	// Sample is the share of traces that are recorded, from 0 to 1, of those
 	// that begin here; Callers whether it is that of all others too.
-	Sample  float64
-	Callers Callers
-	// Interval is how often metrics are sent; 0 means the default.
-	Interval time.Duration
+	Sample   float64
+	Callers  Callers
+	Interval time.Duration // how often metrics are sent; 0 means the default
 	// ServiceName is who this process says it is; empty means the default.
 	// Resource is what else it says about itself.
 	ServiceName string
@@ -73,10 +66,8 @@ type Callers string
 
 // The ways. Empty is FollowCallers.
 const (
-	// FollowCallers records a trace if the caller does.
-	FollowCallers Callers = "follow"
-	// SampleCallers records a share of those that callers record.
-	SampleCallers Callers = "sample"
+	FollowCallers Callers = "follow" // records a trace if the caller does
+	SampleCallers Callers = "sample" // records a share of those that callers record
 )
 
 // telemetrySettings are the keys of what is sent by OTLP.

@@ -27,24 +27,19 @@ import (
 
 // Entry is a request that was accepted. It never changes.
 type Entry struct {
-	// ID names it to its sender and to operators.
-	ID string
-	// Domain and Rule are those of the limit that it was over.
-	Domain, Rule string
+	ID           string // names it to its sender and to operators
+	Domain, Rule string // those of the limit that it was over
 	// Scope and Key say what the limit counts by: entries that have both in
 	// common are kept in order.
 	Scope, Key string
-	// Claims are all limits that have to let it through.
-	Claims []Claim
+	Claims     []Claim // all limits that have to let it through
 	// Method, URI (path and query) and Host are those of the request. Header has
 	// no hop-by-hop fields.
 	Method, URI, Host string
 	Header            http.Header
 	Body              []byte
-	// IdempotencyKey is the sender's own, if it gave one.
-	IdempotencyKey string
-	// Accepted is when it came, Expires when it becomes a dead letter.
-	Accepted, Expires time.Time
+	IdempotencyKey    string    // the sender's own, if it gave one
+	Accepted, Expires time.Time // Accepted is when it came, Expires when it becomes a dead letter
 }
 
 // Claim is what an entry takes of one limit.
@@ -138,10 +133,8 @@ type Ref struct {
 	Accepted     time.Time
 	Expires      time.Time
 	Size         int64
-	// Order grows within a lane.
-	Order [2]uint64
-	// Partition is the part of the store that the entry is in.
-	Partition string
+	Order        [2]uint64 // grows within a lane
+	Partition    string    // the part of the store that the entry is in
 }
 
 // RefOf returns that of e.
@@ -189,12 +182,9 @@ type State uint8
 
 // The states.
 const (
-	// Pending is still to be sent.
-	Pending State = iota
-	// Delivered was taken by the backend.
-	Delivered
-	// Dead was given up.
-	Dead
+	Pending   State = iota // still to be sent
+	Delivered              // was taken by the backend
+	Dead                   // was given up
 )
 
 // String returns pending, delivered or dead.
@@ -206,8 +196,7 @@ func ParseState(text string) (State, bool) { return enum.Parse(text, Dead) }
 // Item is all that is known of an entry.
 type Item struct {
 	State State
-	// Entry is nil of one that was delivered.
-	Entry *Entry
+	Entry *Entry // nil of one that was delivered
 	// Attempts is of those pending or dead, Result of those delivered.
 	Attempts Attempts
 	Result   Result

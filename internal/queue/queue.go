@@ -44,8 +44,7 @@ type Answer struct {
 	ContentType string
 	Body        []byte
 	Cut         bool
-	// RetryAfter is what a backend that is busy asks for; 0 if nothing.
-	RetryAfter time.Duration
+	RetryAfter  time.Duration // what a backend that is busy asks for; 0 if nothing
 	// Response is the whole answer, whose body has been read as far as anybody
 	// wants; Ended says that this was to its end.
 	Response *http.Response
@@ -54,22 +53,17 @@ type Answer struct {
 
 // Options are what a Queue needs.
 type Options struct {
-	// Store keeps the entries; Close closes it. Required.
-	Store Store
+	Store Store // keeps the entries; Close closes it. Required.
 	// Take asks all limits of an entry, all or nothing. After an error the entry
 	// waits. Required.
 	Take func(ctx context.Context, r *Ref, at time.Time) (Permit, error)
 	// Send sends an entry, for the attempt-th time. At most keep bytes of the
 	// answer's body are wanted. Required.
-	Send func(ctx context.Context, e *Entry, keep int64) (Answer, error)
-	// Policy is that of a rule. Required.
-	Policy func(domain, rule string) Policy
-	// Clock is the present. Required.
-	Clock func() time.Time
-	// Random returns a number from 0 to below n. Required.
-	Random func(n int64) int64
-	// Logger hears of dead letters. Required.
-	Logger *slog.Logger
+	Send   func(ctx context.Context, e *Entry, keep int64) (Answer, error)
+	Policy func(domain, rule string) Policy // that of a rule. Required.
+	Clock  func() time.Time                 // the present. Required.
+	Random func(n int64) int64              // returns a number from 0 to below n. Required.
+	Logger *slog.Logger                     // hears of dead letters. Required.
 	// MaxInFlight is how many entries may be under way at once; 0 means 256. One
 	// limit has half of them at most, one key of it a third, and less where others
 	// have many.

@@ -12,10 +12,8 @@ import (
 
 // Stats are how the queue of one rule does.
 type Stats struct {
-	// Depth is that of all processes that share the store.
-	Depth
-	// InFlight is how many entries this process is sending.
-	InFlight int64
+	Depth          // that of all processes that share the store
+	InFlight int64 // how many entries this process is sending
 	// What follows counts what this process did since it started: entries that
 	// it accepted, that repeated an idempotency key, for which there was no
 	// room, and that could not be written;

@@ -55,9 +55,8 @@ type Entries interface {
 
 // Query says what to list.
 type Query struct {
-	State State // Pending or Dead
-	// Domain and Rule, if not empty, say whose.
-	Domain, Rule string
+	State        State  // Pending or Dead
+	Domain, Rule string // Domain and Rule, if not empty, say whose
 	// Lane, if not nil, is the only one that is listed.
 	Lane  *Lane
 	Limit int
@@ -73,11 +72,9 @@ func (q *Query) MatchesLane(l Lane) bool { return q.Lane == nil || *q.Lane == l 
 
 // Depth is how much there is of one rule.
 type Depth struct {
-	Domain, Rule string
-	// Entries and Bytes are pending, Dead are dead letters.
-	Entries, Bytes, Dead int64
-	// Oldest is when the oldest pending entry was accepted; zero if none is.
-	Oldest time.Time
+	Domain, Rule         string
+	Entries, Bytes, Dead int64     // Entries and Bytes are pending, Dead are dead letters
+	Oldest               time.Time // when the oldest pending entry was accepted; zero if none is
 }
 
 // Sink is told of entries by a Store.

@@ -132,8 +132,7 @@ type ValueMatch struct {
 	Attribute
 	Texts
 	Presence Presence
-	// Tier says that the condition chooses a tier.
-	Tier bool
+	Tier     bool // says that the condition chooses a tier
 }
 
 // compile makes of m what matching needs.

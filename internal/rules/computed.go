@@ -4,8 +4,7 @@ package rules
 // language from Accept-Language. Rules write it by its name alone. What a caller gives
 // by that name comes before it.
 type Computed struct {
-	// Name is how rules write it: no word of [ParseAttribute], and without a colon.
-	Name string
+	Name string // how rules write it: no word of [ParseAttribute], and without a colon
 	// Of returns the value, and false if the request has none. It is called at most
 	// once for a request, and only if a rule asks. It has to give the same for every
 	// way in which the server behind may read the request: of a header that is there

@@ -9,10 +9,8 @@ import (
 
 // CostFrom says which attribute of a request tells its cost.
 type CostFrom struct {
-	// Attribute is where the cost stands, as a whole number.
-	Attribute Attribute
-	// Default is the cost of a request that lacks the attribute.
-	Default int64
+	Attribute Attribute // where the cost stands, as a whole number
+	Default   int64     // the cost of a request that lacks the attribute
 	// Min and Max bound what is believed. What is no number from 0 on costs
 	// Max, so that nobody gains from it.
 	Min, Max int64

@@ -13,15 +13,12 @@ import (
 
 // Explanation is what a rule makes of a request.
 type Explanation struct {
-	// Rule is the rule.
-	Rule *Rule
-	// Applies reports whether the rule counts the request.
-	Applies bool
+	Rule    *Rule // the rule
+	Applies bool  // reports whether the rule counts the request
 	// Key is what it counts by; see [SplitKey]. It is empty if the rule does
 	// not apply.
-	Key string
-	// Cost is what a request of cost 1 takes of the limit.
-	Cost int64
+	Key  string
+	Cost int64 // what a request of cost 1 takes of the limit
 	// Enforced is false for a rule that applies and only observes: one in
 	// shadow mode, or a key outside its Percent.
 	Enforced bool

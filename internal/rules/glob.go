@@ -11,8 +11,7 @@ import (
 // takes the meaning from the character after it.
 type glob struct {
 	source string
-	// parts are the literal pieces between the stars: one if there is none.
-	parts []string
+	parts  []string // the literal pieces between the stars: one if there is none
 }
 
 // ParseGlob reads a text in which * stands for any characters.

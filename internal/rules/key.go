@@ -25,14 +25,10 @@ const maxKeyPart = 256
 
 // KeyPart is one part of a composed key.
 type KeyPart struct {
-	// Value is the attribute's value, its SHA-256 if Hashed, or its digest.
-	Value string
-	// Missing says that the request did not have the attribute.
-	Missing bool
-	// Hashed says that the value was too long to be kept as it is.
-	Hashed bool
-	// Digest says that the rule has the value hashed: see [KeyAttribute].
-	Digest bool
+	Value   string // the attribute's value, its SHA-256 if Hashed, or its digest
+	Missing bool   // says that the request did not have the attribute
+	Hashed  bool   // says that the value was too long to be kept as it is
+	Digest  bool   // says that the rule has the value hashed: see [KeyAttribute]
 }
 
 // appendPart appends a value to a key.

@@ -14,21 +14,16 @@ type OnLimit struct {
 	Action Action
 	// Status is the HTTP status of the answer: 429 by default, of ShadowBan
 	// 200.
-	Status int
-	// Body replaces the problem+json body if not empty.
-	Body string
-	// ContentType belongs to Body.
-	ContentType string
+	Status      int
+	Body        string // replaces the problem+json body if not empty
+	ContentType string // belongs to Body
 	// Bodies replace the problem+json body if there are any, by what the
 	// client accepts. They are there in place of Body if it has variables or
 	// there are several.
-	Bodies []body.Variant
-	// Headers are added to the answer.
-	Headers map[string]string
-	// Jitter is added to the time after which clients are told to try again.
-	Jitter Jitter
-	// Latency is how long the answer of ShadowBan takes.
-	Latency Latency
+	Bodies  []body.Variant
+	Headers map[string]string // added to the answer
+	Jitter  Jitter            // added to the time after which clients are told to try again
+	Latency Latency           // how long the answer of ShadowBan takes
 	// Queueing is how Queue keeps requests; nil for other actions. What cannot
 	// be kept is answered as by Reject.
 	Queueing *Queueing
@@ -75,16 +70,13 @@ type Queueing struct {
 	// KeyShare is how much of MaxEntries and MaxBytes the requests of one key may
 	// take, in percent.
 	KeyShare int64
-	// TTL is how long a request may wait.
-	TTL time.Duration
+	TTL      time.Duration // how long a request may wait
 	// Retries is how often it is sent again if the backend does not take it,
 	// and BackoffLeast to BackoffMost how long to wait in between.
 	Retries                   int
 	BackoffLeast, BackoffMost time.Duration
-	// Concurrency is how many requests of one key may be under way at once.
-	Concurrency int
-	// Timeout bounds each attempt.
-	Timeout time.Duration
+	Concurrency               int           // how many requests of one key may be under way at once
+	Timeout                   time.Duration // bounds each attempt
 	// Keep is for how long one may ask what became of a request, and
 	// KeepResponse how many bytes of the backend's answer are kept for that.
 	Keep         time.Duration

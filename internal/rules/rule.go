@@ -62,14 +62,10 @@ type Action uint8
 
 // The actions.
 const (
-	// Reject answers with OnLimit.Status.
-	Reject Action = iota
-	// Delay makes the request wait for its turn, as long as there is a place.
-	Delay
-	// ShadowBan answers as if the request had passed.
-	ShadowBan
-	// Queue keeps the request to send it later.
-	Queue
+	Reject    Action = iota // answers with OnLimit.Status
+	Delay                   // makes the request wait for its turn, as long as there is a place
+	ShadowBan               // answers as if the request had passed
+	Queue                   // keeps the request to send it later
 )
 
 // String returns the name that rules use, such as shadow_ban.
@@ -111,10 +107,8 @@ type Rule struct {
 	// Domain and Name identify the rule; Scope joins them, injectively, and
 	// is the headgate.Op.Scope of its checks.
 	Domain, Name, Scope string
-	// Limit is how much.
-	Limit headgate.Limit
-	// Cost is what one request takes; it multiplies the request's own cost.
-	Cost int64
+	Limit               headgate.Limit // how much
+	Cost                int64          // what one request takes; it multiplies the request's own cost
 	// CostFrom, if not nil, is where a request says what it takes; Cost is then
 	// that of one which does not say.
 	CostFrom *CostFrom
@@ -125,24 +119,19 @@ type Rule struct {
 	// and TierBy the attribute that chooses among them. Of the limit's own
 	// rate, for requests of no tier, Tier is empty. The rules of one limit have
 	// the same Scope, and at most one of them applies to a request.
-	Tier   string
-	TierBy Attribute
-	// Key is what the limit counts by; empty means one count for all.
-	Key []KeyAttribute
-	// KeyMissing says what happens to a request that lacks a part of Key.
-	KeyMissing KeyMissing
-	// OnLimit is the answer to requests over the limit.
-	OnLimit OnLimit
+	Tier       string
+	TierBy     Attribute
+	Key        []KeyAttribute // what the limit counts by; empty means one count for all
+	KeyMissing KeyMissing     // says what happens to a request that lacks a part of Key
+	OnLimit    OnLimit        // the answer to requests over the limit
 	// Headers is the dialect of header fields that the rule's domain has
 	// chosen, such as github; empty if it has not.
 	Headers string
-	// Mode is Enforce or Shadow.
-	Mode Mode
+	Mode    Mode // is Enforce or Shadow
 	// Percent enforces for this stable share of the keys (0 to 100), and
 	// shadows for the rest.
-	Percent int
-	// OnStoreError is what happens when the store cannot answer.
-	OnStoreError StoreError
+	Percent      int
+	OnStoreError StoreError // what happens when the store cannot answer
 	// LocalShare is, for StoreErrorLocal, the share of the limit that this
 	// process may give out by itself, in (0, 1].
 	LocalShare float64
@@ -172,8 +161,7 @@ type Rule struct {
 	// descriptor whose values belong into the metric: value_to_metric, but not
 	// where share_threshold counts many values together.
 	MetricValues []int
-	// Description is for people.
-	Description string
+	Description  string // for people
 	// Index is the rule's place among [Ruleset.Rules], for those who keep
 	// something beside each rule; below 0 of a rule that has never been in one.
 	Index int
@@ -203,11 +191,9 @@ type Check struct {
 	Rule *Rule
 	// Key is the composed key. It points into the Matches that holds the
 	// Check and is good until those are used again.
-	Key string
-	// Cost is what a request of cost 1 takes of the limit.
-	Cost int64
-	// Enforced is false for a shadowed rule or a key outside its Percent.
-	Enforced bool
+	Key      string
+	Cost     int64 // what a request of cost 1 takes of the limit
+	Enforced bool  // false for a shadowed rule or a key outside its Percent
 
 	replaced bool // for ApplyReplaces
 }
@@ -232,8 +218,7 @@ type Stats struct {
 	// Domains, Rules and Files are how many there are; Rules are those that
 	// are not disabled.
 	Domains, Rules, Files int
-	// Disabled is how many rules have disabled: true.
-	Disabled int
+	Disabled              int // how many rules have disabled: true
 }
 
 // MaxName is the longest name of a rule, in bytes.

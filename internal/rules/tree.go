@@ -45,11 +45,10 @@ type Branch struct {
 
 // Step is a descriptor as part of a path through the tree.
 type Step struct {
-	Key, Value string
-	Attribute  Attribute
-	Kind       StepKind
-	// ValueToMetric says that the value belongs into metrics.
-	ValueToMetric bool
+	Key, Value    string
+	Attribute     Attribute
+	Kind          StepKind
+	ValueToMetric bool // says that the value belongs into metrics
 	// Shared, under compat: envoy with share_threshold, is the composite key,
 	// whose pattern takes the place of the values that match it.
 	Shared string

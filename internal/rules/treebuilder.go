@@ -28,10 +28,8 @@ type FiledBranch struct {
 	*Branch
 	compat Compat
 	parent *Level
-	// beside are the descriptors of the level with the same key.
-	beside *choice
-	// same is the pattern before it that matches the same, if there is one.
-	same *wildcard
+	beside *choice   // the descriptors of the level with the same key
+	same   *wildcard // the pattern before it that matches the same, if there is one
 }
 
 // place is where a descriptor stands; no other may stand there. For

@@ -35,8 +35,7 @@ type options struct {
 	keys    int
 	json    bool
 	strict  bool
-	// worker is, in a child process, the library to measure.
-	worker string
+	worker  string // is, in a child process, the library to measure
 }
 
 // sample is what one process measured.

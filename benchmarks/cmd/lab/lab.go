@@ -130,18 +130,15 @@ func boundary(length int64, key int) []int64 {
 type Result struct {
 	Subject  string
 	Requests int64
-	// Refused is what the exact log refuses if it counts what it allows.
-	Refused int64
+	Refused  int64 // what the exact log refuses if it counts what it allows
 	// AllAllowed and AllRefused are wrong decisions where every request counts,
 	// allowed or not, so that all algorithms see the same.
 	AllAllowed, AllRefused int64
 	// Allowed and Denied are wrong decisions where what was allowed counts,
 	// held to the log of what this very algorithm has allowed.
 	Allowed, Denied int64
-	// Most is the largest number allowed in any window.
-	Most int
-	// BytesPerKey is the memory of a key in the store.
-	BytesPerKey float64
+	Most            int     // the largest number allowed in any window
+	BytesPerKey     float64 // the memory of a key in the store
 }
 
 // window is the exact log of a key: the times within the last period.

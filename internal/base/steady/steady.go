@@ -70,8 +70,7 @@ type Clock struct {
 	system System
 	base   time.Time // of the machine's monotonic clock
 
-	// segment is how the time passes now, nil while that is being changed.
-	segment atomic.Pointer[segment]
+	segment atomic.Pointer[segment] // how the time passes now, nil while that is being changed
 
 	mu     sync.Mutex
 	last   *segment
@@ -98,8 +97,7 @@ type ahead struct {
 
 // Status says how a clock stands to the wall clock.
 type Status struct {
-	// Difference is the wall clock less this one, when last looked at.
-	Difference time.Duration
+	Difference time.Duration // the wall clock less this one, when last looked at
 	// Steps counts how often it has followed in one step, and Stepped is how far
 	// it has gone so in all; Slept is for how long the machine was seen to sleep.
 	Steps          int

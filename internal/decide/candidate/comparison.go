@@ -32,15 +32,12 @@ const Other = "(other)"
 
 // Report is what a comparison has found.
 type Report struct {
-	// Since is when it began.
-	Since time.Time
-	// Counts are the requests of each Change.
-	Counts [Changes]uint64
+	Since  time.Time       // when it began
+	Counts [Changes]uint64 // the requests of each Change
 	// By has the rules that are the reason, those with the most differences
 	// first.
-	By []RuleChange
-	// Samples are some of the differences, the oldest first.
-	Samples []Sample
+	By      []RuleChange
+	Samples []Sample // some of the differences, the oldest first
 }
 
 // RuleChange is what one rule changes.
@@ -50,22 +47,18 @@ type RuleChange struct {
 	// live one that does. It is empty if no rule stands behind the refusal.
 	Rule   string
 	Change Change
-	// Keys has the number of requests, and the keys that are affected most.
-	Keys top.Top
+	Keys   top.Top // has the number of requests, and the keys that are affected most
 }
 
 // Sample is one difference.
 type Sample struct {
-	At     time.Time
-	Door   engine.Door
-	Domain string
-	Change Change
-	// Rule is as in RuleChange, Key what it counted by.
-	Rule, Key string
-	// Method and Path are those of the request, if it has any, shortened.
-	Method, Path string
-	// Decision is that of Rule.
-	Decision headgate.Decision
+	At           time.Time
+	Door         engine.Door
+	Domain       string
+	Change       Change
+	Rule, Key    string            // Rule is as in RuleChange, Key what it counted by
+	Method, Path string            // those of the request, if it has any, shortened
+	Decision     headgate.Decision // that of Rule
 }
 
 // comparison counts differences from one moment on.

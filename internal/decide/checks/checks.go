@@ -27,11 +27,9 @@ func Limiter(limiter *headgate.Limiter) error {
 type Check struct {
 	// Name is what an option calls it, and then the scope of its counts; empty
 	// without one.
-	Name string
-	// Limit is that of requests for which no other is chosen.
-	Limit headgate.Limit
-	// Varies says that requests may have limits of their own.
-	Varies bool
+	Name   string
+	Limit  headgate.Limit // that of requests for which no other is chosen
+	Varies bool           // says that requests may have limits of their own
 }
 
 // Scopes are the scopes of a middleware's checks. All checks are added before any

@@ -21,10 +21,8 @@ type Kind uint8
 
 // The kinds.
 const (
-	// Ban refuses the key.
-	Ban Kind = iota
-	// Limit gives it another limit.
-	Limit
+	Ban   Kind = iota // refuses the key
+	Limit             // gives it another limit
 )
 
 // String returns the word that operators see: ban or limit.
@@ -32,19 +30,15 @@ func (k Kind) String() string { return enum.Name(k, "kind", "ban", "limit") }
 
 // Entry is a ban, or another limit, of one key of a rule.
 type Entry struct {
-	Kind Kind
-	// Domain and Rule name the rule, Scope is where it counts.
-	Domain, Rule, Scope string
-	// Key is the composed key.
-	Key string
+	Kind                Kind
+	Domain, Rule, Scope string // Domain and Rule name the rule, Scope is where it counts
+	Key                 string // the composed key
 	// Rate and Burst are, of a Limit, what is to apply; empty or 0 is the
 	// rule's own.
-	Rate  string
-	Burst int64
-	// Until is when it ends, Created when it began.
-	Until, Created time.Time
-	// Reason is why, and By is who, in the operators' own words.
-	Reason, By string
+	Rate           string
+	Burst          int64
+	Until, Created time.Time // Until is when it ends, Created when it began
+	Reason, By     string    // Reason is why, and By is who, in the operators' own words
 }
 
 // name returns what tells e's place in the table from all others.

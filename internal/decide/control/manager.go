@@ -27,12 +27,9 @@ type Row struct {
 
 // State says which Table there is, and how new.
 type State struct {
-	// Identity is another one after the table was lost.
-	Identity string
-	// Generation is how often lost rows have been written back.
-	Generation int64
-	// Version is another one after every change.
-	Version int64
+	Identity   string // another one after the table was lost
+	Generation int64  // how often lost rows have been written back
+	Version    int64  // another one after every change
 	// Now is the time on the table's own clock, by which its rows end; zero if
 	// it goes by the clock of its Manager.
 	Now time.Time
@@ -89,16 +86,13 @@ const (
 type Options struct {
 	Table Table
 	// Engine gets the snapshots. Rules are those that it has.
-	Engine *engine.Engine
-	Rules  *rules.Ruleset
-	Clock  func() time.Time
-	Logger *slog.Logger
-	// Changed, if not nil, is called after every change that anybody made.
-	Changed func()
-	// Forgot, if not nil, is called when the table has lost something.
-	Forgot func()
-	// Most is how many entries there may be.
-	Most int
+	Engine  *engine.Engine
+	Rules   *rules.Ruleset
+	Clock   func() time.Time
+	Logger  *slog.Logger
+	Changed func() // Changed, if not nil, is called after every change that anybody made
+	Forgot  func() // Forgot, if not nil, is called when the table has lost something
+	Most    int    // how many entries there may be
 }
 
 // Manager is one process's view of the table. It is safe for use by any number

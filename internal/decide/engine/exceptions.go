@@ -11,16 +11,14 @@ import (
 // Exception is what an operator has said about one key of a rule: a ban,
 // another limit, or both.
 type Exception struct {
-	// Scope and Key are those of the rule's checks.
-	Scope, Key string
+	Scope, Key string // those of the rule's checks
 	// BannedUntil is when a ban ends, in microseconds since the Unix epoch; 0
 	// without one. A banned key is refused with the Reason headgate.Banned, also
 	// by a rule that otherwise only observes. Of the limits that apply to such a
 	// request none is charged, and the store is not asked; if the rule's action
 	// is ShadowBan the others are, as clients can see them.
 	BannedUntil int64
-	// LimitUntil is until when Instead holds; 0 if it does not.
-	LimitUntil int64
+	LimitUntil  int64 // until when Instead holds; 0 if it does not
 	// Instead are rules of the Scope and what applies in their place: the same
 	// with another limit. The counts stay those of the key.
 	Instead []Instead

@@ -10,17 +10,13 @@ import (
 
 // ExplainQuery is a request that somebody wants to understand.
 type ExplainQuery struct {
-	// Domain is the namespace whose rules apply.
-	Domain string
-	// Parts are the request, or each of its descriptors.
-	Parts []rules.Request
-	// Cost is what the request takes, of the limits of each part.
-	Cost int64
+	Domain string          // the namespace whose rules apply
+	Parts  []rules.Request // the request, or each of its descriptors
+	Cost   int64           // what the request takes, of the limits of each part
 	// At is the time of the request in microseconds since the Unix epoch. With
 	// 0 the store uses its own clock.
-	At int64
-	// Rule, if not empty, is the name of the only rule to be listed.
-	Rule string
+	At   int64
+	Rule string // Rule, if not empty, is the name of the only rule to be listed
 	// Most is how many rules that do not apply are listed for each part, of
 	// those the nearest; 0 means all.
 	Most int
@@ -47,17 +43,15 @@ type Explanation struct {
 	// Verdict is what Decide would answer to the request, if it had a single
 	// part, or DecideAll. It has no Results.
 	Verdict Verdict
-	// Parts are those of the query.
-	Parts []ExplainedPart
+	Parts   []ExplainedPart // those of the query
 }
 
 // ExplainedPart is what the rules of the domain make of a part of a request.
 type ExplainedPart struct {
 	// Rules are first those that apply, then the others, of which the fewest
 	// conditions fail first; otherwise in the order of the files.
-	Rules []Explained
-	// LeftOff is how many rules that do not apply are not listed.
-	LeftOff int
+	Rules   []Explained
+	LeftOff int // how many rules that do not apply are not listed
 }
 
 // Explain answers q. It charges nothing, and no observer hears of it. It looks

@@ -14,10 +14,9 @@ import (
 // Lease is a place under a rule that limits what is under way at the same time.
 type Lease struct {
 	// Rule is the rule, Key what it counts by.
-	Rule *rules.Rule
-	Key  string
-	// Name is headgate.Decision.Lease, Count how many places it is.
-	Name, Count int64
+	Rule        *rules.Rule
+	Key         string
+	Name, Count int64 // Name is headgate.Decision.Lease, Count how many places it is
 	// Local says that it was taken in this process's own memory, as the store
 	// could not answer.
 	Local bool
@@ -121,8 +120,7 @@ type Hold struct {
 
 // HoldOptions say how a Hold is kept.
 type HoldOptions struct {
-	// Clock stamps what is asked. Required.
-	Clock func() time.Time
+	Clock func() time.Time // stamps what is asked. Required.
 	// Failed hears of leases that could not be renewed or released; they end by
 	// themselves. It may be nil.
 	Failed func(error)

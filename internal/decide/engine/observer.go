@@ -24,8 +24,7 @@ type Observer interface {
 
 // Mark belongs to one decision.
 type Mark struct {
-	// Start is what Observer.Deciding returned.
-	Start int64
+	Start int64 // what Observer.Deciding returned
 	// Lane is a number that decisions made at the same time on different
 	// cores rarely have in common, so that what an Observer counts by lane is
 	// rarely fought over. Lanes begin at 1; there are about as many as there
@@ -38,22 +37,14 @@ type Door uint8
 
 // The doors.
 const (
-	// DoorNone is that of a caller who does not say.
-	DoorNone Door = iota
-	// DoorAPI is POST /v1/check.
-	DoorAPI
-	// DoorGRPC is Envoy's rate limit service, over gRPC or as JSON.
-	DoorGRPC
-	// DoorRESP is the Redis protocol.
-	DoorRESP
-	// DoorForwardAuth is /v1/auth, for proxies that ask before they forward.
-	DoorForwardAuth
-	// DoorProxy is the reverse proxy.
-	DoorProxy
-	// DoorGRPCAPI is headgate.v1.Limiter, the API over gRPC.
-	DoorGRPCAPI
-	// Doors is how many there are.
-	Doors
+	DoorNone        Door = iota // that of a caller who does not say
+	DoorAPI                     // is POST /v1/check
+	DoorGRPC                    // is Envoy's rate limit service, over gRPC or as JSON
+	DoorRESP                    // the Redis protocol
+	DoorForwardAuth             // is /v1/auth, for proxies that ask before they forward
+	DoorProxy                   // the reverse proxy
+	DoorGRPCAPI                 // headgate.v1.Limiter, the API over gRPC
+	Doors                       // how many there are
 )
 
 // String returns the name that metrics use, such as forward_auth.

@@ -13,18 +13,14 @@ import (
 
 // In what time a reservation has to be settled.
 const (
-	// DefaultReservation is that of one that does not say.
-	DefaultReservation = 10 * time.Minute
-	// MaxReservation is the longest.
-	MaxReservation = 24 * time.Hour
+	DefaultReservation = 10 * time.Minute // that of one that does not say
+	MaxReservation     = 24 * time.Hour   // the longest
 )
 
 // Settlement is what became of a reservation.
 type Settlement struct {
-	// Ending is Done, Settled or Expired.
-	Ending Ending
-	// InDebt says that the real cost did not fit: later requests wait it out.
-	InDebt bool
+	Ending Ending // is Done, Settled or Expired
+	InDebt bool   // says that the real cost did not fit: later requests wait it out
 	// Lost are the names of rules that are no more, count otherwise than before,
 	// or had taken in the memory of another process. What they had taken stays
 	// as it was.

@@ -9,16 +9,14 @@ import (
 
 // Result is what one limit that applied to a request said.
 type Result struct {
-	// Rule is the rule whose limit it is.
-	Rule *rules.Rule
+	Rule *rules.Rule // the rule whose limit it is
 	// Key is what it counts by, for rules.SplitKey. It is good until Release;
 	// who keeps it longer has to clone it.
 	Key string
 	// Decision is its answer. A rule that only observes and would have
 	// refused answers {Allowed: true, Reason: Shadow}.
 	Decision headgate.Decision
-	// Enforced is false for a rule that only observes.
-	Enforced bool
+	Enforced bool // false for a rule that only observes
 
 	role step  // which step asks about limits of its sort
 	step step  // which one asks about it, or none
@@ -32,12 +30,9 @@ func (r *Result) Cost() int64 { return r.cost }
 
 // Verdict is the answer to a Query under all limits that apply.
 type Verdict struct {
-	// Allowed reports whether the request may pass.
-	Allowed bool
-	// Known reports whether the domain has rules.
-	Known bool
-	// WouldRefuse is how many rules that only observe would have refused.
-	WouldRefuse int
+	Allowed     bool // reports whether the request may pass
+	Known       bool // reports whether the domain has rules
+	WouldRefuse int  // how many rules that only observe would have refused
 	// Rule is the rule that refused or, of an admission, the one that
 	// constrains most. It is nil if no enforced limit applied. If several
 	// refused, it is the one whose action is taken: Reject before ShadowBan

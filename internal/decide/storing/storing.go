@@ -35,15 +35,13 @@ type Options struct {
 	Logger    *slog.Logger
 	Telemetry *telemetry.Telemetry
 	Register  func(...prometheus.Collector)
-	// Life ends the store, and what it does at intervals.
-	Life *lifetime.Lifetime
+	Life      *lifetime.Lifetime // ends the store, and what it does at intervals
 }
 
 // Store is where a process keeps its counts.
 type Store struct {
 	Options
-	// Counts is the store, behind its guards.
-	Counts headgate.Store
+	Counts headgate.Store // the store, behind its guards
 
 	memory  *memory.Store   // Counts, or what stands in for Redis
 	safe    *failsafe.Store // what follows is nil without Redis

@@ -30,16 +30,13 @@ type Options struct {
 	Clock  func() time.Time
 	Logger *slog.Logger
 	Life   *lifetime.Lifetime
-	// Warn logs what is odd about rules.
-	Warn func(*rules.Ruleset)
-	// Live is the fingerprint of the live rules.
-	Live [32]byte
+	Warn   func(*rules.Ruleset) // logs what is odd about rules
+	Live   [32]byte             // the fingerprint of the live rules
 }
 
 // Trial is the candidate of a process.
 type Trial struct {
-	// Comparing counts what the candidate would change.
-	Comparing *candidate.Candidate
+	Comparing *candidate.Candidate // counts what the candidate would change
 
 	options Options
 	store   *memory.Store

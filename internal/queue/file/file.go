@@ -37,10 +37,8 @@ func buckets() []string { return []string{records, attempts, ids, keys, results,
 
 // Options say where the file is.
 type Options struct {
-	// Path is the file. Required.
-	Path string
-	// Clock is the present. Required.
-	Clock func() time.Time
+	Path  string           // the file. Required.
+	Clock func() time.Time // the present. Required.
 }
 
 // Store is a queue.Store.
@@ -67,8 +65,7 @@ type Repair struct {
 	// SetAside is where the damaged file is now, and Err what is wrong with it.
 	SetAside string
 	Err      error
-	// Saved is how many entries could be read from it.
-	Saved int
+	Saved    int // how many entries could be read from it
 }
 
 // lockTimeout is how long to wait for another process to let go of the file.

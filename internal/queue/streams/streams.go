@@ -39,8 +39,7 @@ type Options struct {
 	// Replicas is how many replicas have to have an entry before it counts as
 	// accepted.
 	Replicas int
-	// Logger hears of trouble. Required.
-	Logger *slog.Logger
+	Logger   *slog.Logger // hears of trouble. Required.
 }
 
 const (

@@ -29,15 +29,12 @@ const (
 
 // Chunk is a piece of a log: whole lines.
 type Chunk struct {
-	// Text has the lines, each but perhaps the last with its end.
-	Text string
-	// First is the number of the first line, counted from 1.
-	First int64
+	Text  string // has the lines, each but perhaps the last with its end
+	First int64  // the number of the first line, counted from 1
 	// TooLong are the numbers of lines before those in Text that were left
 	// out, since they are longer than MaxLine.
 	TooLong []int64
-	// Space is the memory of Text.
-	Space []byte
+	Space   []byte // the memory of Text
 }
 
 // fill copies text into c.

@@ -15,14 +15,10 @@ type Kind uint8
 
 // The kinds.
 const (
-	// Header is a header field of the request; its name is canonical.
-	Header Kind = iota
-	// Cookie is a cookie.
-	Cookie
-	// Query is a parameter of the query.
-	Query
-	// Other is whatever else was logged under a name.
-	Other
+	Header Kind = iota // a header field of the request; its name is canonical
+	Cookie             // a cookie
+	Query              // a parameter of the query
+	Other              // whatever else was logged under a name
 )
 
 // Field is one more thing that a line says of a request.
@@ -35,9 +31,8 @@ type Field struct {
 type Record struct {
 	// Time is when the request came, in microseconds since the Unix epoch:
 	// where the server logs the end and the duration, their difference.
-	Time int64
-	// Client is the peer's address, perhaps with a port.
-	Client string
+	Time   int64
+	Client string // the peer's address, perhaps with a port
 	// ForwardedFor is the X-Forwarded-For that came with the request.
 	ForwardedFor string
 	Method       string
@@ -45,8 +40,7 @@ type Record struct {
 	Path, RawQuery string
 	Host           string
 	Status         int
-	// Fields are headers, cookies, parameters and whatever else was named.
-	Fields []Field
+	Fields         []Field // headers, cookies, parameters and whatever else was named
 }
 
 // Field returns the first field of that kind and name.

@@ -22,9 +22,8 @@ type template struct {
 // step is a value and the text after it, which is where it ends.
 type step struct {
 	place
-	stop string
-	// quoted values may have quotation marks in them after a backslash.
-	quoted bool
+	stop   string
+	quoted bool // values may have quotation marks in them after a backslash
 }
 
 // compile joins texts and values, which alternate: texts has one more.

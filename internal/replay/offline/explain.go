@@ -23,12 +23,9 @@ import (
 
 // ExplainRequest is a request that somebody wants explained.
 type ExplainRequest struct {
-	// Domain may be empty where the rules have only one.
-	Domain string
-	// Cost is what the request takes.
-	Cost int64
-	// Rule, if not empty, is the only rule to be listed.
-	Rule string
+	Domain string // may be empty where the rules have only one
+	Cost   int64  // what the request takes
+	Rule   string // Rule, if not empty, is the only rule to be listed
 
 	attributes  map[rules.Attribute]string
 	descriptors [][]rules.Entry

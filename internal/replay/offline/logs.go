@@ -25,18 +25,13 @@ import (
 // AccessLogs says which logs to read, and how.
 type AccessLogs struct {
 	// Paths are files; - is standard input.
-	Paths []string
-	Stdin io.Reader
-	// Format is as of accesslog.New; empty finds it out.
-	Format string
-	// Map says which keys of JSON are which attributes.
-	Map []string
-	// Timezone is that of times that do not say theirs.
-	Timezone string
-	// TrustedProxies are addresses and networks.
-	TrustedProxies []string
-	// Reading has Reorder, Told and Progress; the rest is made of the above.
-	simulate.Reading
+	Paths            []string
+	Stdin            io.Reader
+	Format           string   // as of accesslog.New; empty finds it out
+	Map              []string // says which keys of JSON are which attributes
+	Timezone         string   // that of times that do not say theirs
+	TrustedProxies   []string // addresses and networks
+	simulate.Reading          // has Reorder, Told and Progress; the rest is made of the above
 }
 
 // flagError is a flag whose value is wrong.
@@ -157,10 +152,8 @@ type Simulation struct {
 	// RuleOptions is how both are read.
 	Rules, Candidate []string
 	RuleOptions      rulefile.Options
-	// Domain may be empty where the rules have only one.
-	Domain string
-	// MaxKeys is how many keys the store remembers; 0 is its default.
-	MaxKeys int
+	Domain           string // may be empty where the rules have only one
+	MaxKeys          int    // how many keys the store remembers; 0 is its default
 	// Top is how many keys of each rule are listed; AllKeys keeps all, for
 	// WriteCSV.
 	Top     int
@@ -204,10 +197,8 @@ func (s *Simulation) side(paths []string, domain string) (simulate.Side, error) 
 // SuggestLimits says from which traffic to propose limits.
 type SuggestLimits struct {
 	AccessLogs
-	// Domain is that of the rules to write.
-	Domain string
-	// Keys are lists of attributes with commas between, a rule for each.
-	Keys []string
+	Domain string   // that of the rules to write
+	Keys   []string // lists of attributes with commas between, a rule for each
 	// Unaffected is the share of keys that are never to be refused, such as
 	// 99.9%.
 	Unaffected string

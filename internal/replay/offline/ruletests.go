@@ -16,12 +16,9 @@ import (
 
 // RuleTests says which rule tests to run.
 type RuleTests struct {
-	// Paths are files that end in _test.yaml, or folders with such files.
-	Paths []string
-	// Reading is how the rules are read.
-	Reading rulefile.Options
-	// Options are how they are run; Clients may be nil.
-	ruletest.Options
+	Paths            []string         // files that end in _test.yaml, or folders with such files
+	Reading          rulefile.Options // how the rules are read
+	ruletest.Options                  // how they are run; Clients may be nil
 }
 
 // TestReport is how rule tests went.

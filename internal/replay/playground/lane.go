@@ -35,8 +35,7 @@ type Outcome struct {
 type Counts struct {
 	Allowed, Refused   int64
 	TooMany, TooStrict int64
-	// Peak is the most, in cost, that has passed within one period.
-	Peak int64
+	Peak               int64 // the most, in cost, that has passed within one period
 }
 
 // Lane is one limit and its history. The zero value has no limit: Set one.
@@ -144,15 +143,14 @@ func (l *Lane) Limit() headgate.Limit { return l.limit }
 
 // Spec is a limit in the plain numbers that a page has.
 type Spec struct {
-	Algorithm headgate.Algorithm
-	N         int64
-	Period    time.Duration
-	Burst     int64 // of the buckets; 0 is as much as N
-	Anchor    headgate.Anchor
-	Buckets   int // of sliding buckets; 0 is the default
-	Edge      headgate.Edge
-	// CountDenied is for a sliding log.
-	CountDenied bool
+	Algorithm   headgate.Algorithm
+	N           int64
+	Period      time.Duration
+	Burst       int64 // of the buckets; 0 is as much as N
+	Anchor      headgate.Anchor
+	Buckets     int // of sliding buckets; 0 is the default
+	Edge        headgate.Edge
+	CountDenied bool // for a sliding log
 	// DelayAfter is how many places of a leaky bucket are served at once, and
 	// MaxWait how long a turn may be away; 0 is as the algorithm has it.
 	DelayAfter int64

@@ -23,8 +23,7 @@ type Got struct {
 	Delay    time.Duration
 	Status   int
 	Reason   string
-	// Shadow are the rules that only observe and would have refused.
-	Shadow []*rules.Rule
+	Shadow   []*rules.Rule // the rules that only observe and would have refused
 }
 
 func gotOf(v *engine.Verdict) Got {

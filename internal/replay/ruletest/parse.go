@@ -18,8 +18,7 @@ import (
 // File is a file of rule tests: traces of requests with the verdicts that
 // they must get. docs/rule-tests.md describes the form.
 type File struct {
-	// Name is that of the Source.
-	Name string
+	Name string // that of the Source
 	// Rules are the rule files and folders to test, relative to the file; if
 	// there are none, those of its folder.
 	Rules []string
@@ -28,9 +27,8 @@ type File struct {
 
 // Test is one trace. It begins with nothing counted.
 type Test struct {
-	Name string
-	// Domain may be empty where the rules have only one.
-	Domain string
+	Name   string
+	Domain string // may be empty where the rules have only one
 	// Zone is that of times without one.
 	Zone  *time.Location
 	Steps []Step
@@ -42,10 +40,9 @@ type Test struct {
 // Step is a request, or the same one several times.
 type Step struct {
 	// At is when the first is made, Every how much later each other.
-	At    time.Time
-	Every time.Duration
-	// Repeat is how often it is made, at least once.
-	Repeat int
+	At     time.Time
+	Every  time.Duration
+	Repeat int // how often it is made, at least once
 	// Attributes are the request, or else Descriptors.
 	Attributes  []Attribute
 	Descriptors [][]rules.Entry
@@ -64,8 +61,7 @@ type Attribute struct {
 
 // Expectation is what a verdict must be. What it does not say may be anything.
 type Expectation struct {
-	// parts are those of the verdict, in the words of Got.
-	parts map[string]string
+	parts map[string]string // those of the verdict, in the words of Got
 	// Rule is the name of the rule that refuses or constrains most; empty for
 	// none, nil for any.
 	Rule *string

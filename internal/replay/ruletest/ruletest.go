@@ -23,18 +23,15 @@ import (
 
 // Options say how tests are run.
 type Options struct {
-	// Clients says how addresses are grouped to be counted. Required.
-	Clients *client.Resolver
-	// Only, if not nil, runs the tests whose names it matches.
-	Only *regexp.Regexp
+	Clients *client.Resolver // says how addresses are grouped to be counted. Required.
+	Only    *regexp.Regexp   // Only, if not nil, runs the tests whose names it matches
 	// Asked, if not nil, is called now and then with how many requests have
 	// been made since the last call.
 	Asked func(requests int)
 	// Step, if not nil, is told of every step of a trace once it is done: where
 	// it is, the request, and the last verdict, in words.
 	Step func(position, request, got string)
-	// Done, if not nil, is told of every test once it is over.
-	Done func(*Result)
+	Done func(*Result) // Done, if not nil, is told of every test once it is over
 }
 
 // Result is how one test went.

@@ -20,33 +20,25 @@ import (
 
 // Log is one access log, perhaps compressed.
 type Log struct {
-	// Name is what messages call it.
-	Name string
+	Name string // what messages call it
 	// Open opens it at its beginning. Unless Once is set it is called several
 	// times.
 	Open func() (io.ReadCloser, error)
-	// Once says that it can be opened only once, as standard input.
-	Once bool
-	// Size is that of the file in bytes, or 0 if it is not known.
-	Size int64
+	Once bool  // says that it can be opened only once, as standard input
+	Size int64 // that of the file in bytes, or 0 if it is not known
 }
 
 // Reading says how logs are read.
 type Reading struct {
-	Logs []Log
-	// Format is that of all logs; nil finds it out for each.
-	Format accesslog.Format
+	Logs   []Log
+	Format accesslog.Format // that of all logs; nil finds it out for each
 	// Clients says whom to believe about the client's address, and how
 	// addresses are grouped. Required.
-	Clients *client.Resolver
-	// Zone is that of times that do not say theirs; nil is UTC.
-	Zone *time.Location
-	// Reorder is how much earlier than a line before it a line may be.
-	Reorder time.Duration
-	// Told, if not nil, is called for each log once its format is known.
-	Told func(LogReport)
-	// Progress, if not nil, is called now and then.
-	Progress func(Progress)
+	Clients  *client.Resolver
+	Zone     *time.Location  // that of times that do not say theirs; nil is UTC
+	Reorder  time.Duration   // how much earlier than a line before it a line may be
+	Told     func(LogReport) // Told, if not nil, is called for each log once its format is known
+	Progress func(Progress)  // Progress, if not nil, is called now and then
 }
 
 // Progress is how far a simulation has come.

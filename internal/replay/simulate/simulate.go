@@ -26,35 +26,24 @@ type Side struct {
 // Options say what to simulate.
 type Options struct {
 	Reading
-	// Side has the rules.
-	Side
-	// Candidate, if not nil, has the rules to compare them with.
-	Candidate *Side
-	// MaxKeys is how many keys the store remembers; 0 is its default.
-	MaxKeys int
-	// Top is how many keys of each rule are listed.
-	Top int
-	// AllKeys keeps every key, for a list of all; memory is then not bounded.
-	AllKeys bool
-	// Decided, if not nil, is told of every decision in its turn.
-	Decided func(Request)
+	Side                    // has the rules
+	Candidate *Side         // Candidate, if not nil, has the rules to compare them with
+	MaxKeys   int           // how many keys the store remembers; 0 is its default
+	Top       int           // how many keys of each rule are listed
+	AllKeys   bool          // keeps every key, for a list of all; memory is then not bounded
+	Decided   func(Request) // Decided, if not nil, is told of every decision in its turn
 }
 
 // Request is a request that has been decided about.
 type Request struct {
-	// At is its time on the virtual clock, in microseconds.
-	At int64
-	// Field returns something that was logged beside it, by its name.
-	Field func(name string) (string, bool)
-	// Verdict must not be kept.
-	Verdict *engine.Verdict
+	At      int64                            // its time on the virtual clock, in microseconds
+	Field   func(name string) (string, bool) // returns something that was logged beside it, by its name
+	Verdict *engine.Verdict                  // must not be kept
 }
 
 const (
-	// sweepEvery is after how many requests fresh keys are swept.
-	sweepEvery = 1 << 17
-	// measureEvery is after how many the memory in use is noted.
-	measureEvery = 1 << 13
+	sweepEvery   = 1 << 17 // after how many requests fresh keys are swept
+	measureEvery = 1 << 13 // after how many the memory in use is noted
 )
 
 // side is a Side under way.

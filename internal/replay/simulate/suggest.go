@@ -19,8 +19,7 @@ import (
 // SuggestOptions say which limits to propose.
 type SuggestOptions struct {
 	Reading
-	// Domain is that of the rules.
-	Domain string
+	Domain string // that of the rules
 	// Keys are what to count by, a rule for each: lists of attributes as rules
 	// write them.
 	Keys [][]string

@@ -324,10 +324,8 @@ type verdict struct {
 }
 
 const (
-	// pageVerdicts is how many verdicts are handed over at once.
-	pageVerdicts = 256
-	// maxPages bounds how far counting may be behind.
-	maxPages = 4
+	pageVerdicts = 256 // how many verdicts are handed over at once
+	maxPages     = 4   // bounds how far counting may be behind
 )
 
 // newBooks begins to count in t.

@@ -56,9 +56,8 @@ type Config struct {
 	// between a client and this process, each of which appends to the field.
 	// They are trusted whatever their address, so nobody else may be able to
 	// connect. It works for Unix sockets too, whose peers have no address.
-	Hops int
-	// Source is the header field to read.
-	Source Source
+	Hops   int
+	Source Source // the header field to read
 	// IPv4Prefix and IPv6Prefix are the lengths of the prefixes to count by;
 	// 0 means the default.
 	IPv4Prefix, IPv6Prefix int

@@ -22,9 +22,8 @@ type Tokens interface {
 type Verified struct {
 	// First are those of the first token; nil without one, or if it is no good
 	// and counts as none.
-	First *Claims
-	// Others are those of the others that are good.
-	Others []*Claims
+	First  *Claims
+	Others []*Claims // those of the others that are good
 }
 
 // Identity is what a request's token says of its sender. The token is verified

@@ -17,11 +17,9 @@ const MaxValues = 8
 type Values struct {
 	// All are first those under the name itself, then those that only some
 	// servers read: under another spelling of it, or in bad form.
-	All []string
-	// Sure is how many are of the first kind.
-	Sure int
-	// times is how often there is one.
-	times int
+	All   []string
+	Sure  int // how many are of the first kind
+	times int // how often there is one
 	// lists is set if PHP makes a list of them.
 	lists bool
 	room  [MaxValues + 1]string

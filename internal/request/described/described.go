@@ -14,12 +14,9 @@ import (
 
 // The bounds on what a caller may ask at once; every door has the same.
 const (
-	// MaxChecks is the largest batch.
-	MaxChecks = 1000
-	// MaxAttributes is how many attributes one request may have.
-	MaxAttributes = 128
-	// MaxCost is the largest cost: what every JSON library can write exactly.
-	MaxCost = 1<<53 - 1
+	MaxChecks     = 1000      // the largest batch
+	MaxAttributes = 128       // how many attributes one request may have
+	MaxCost       = 1<<53 - 1 // the largest cost: what every JSON library can write exactly
 )
 
 // Request is a rules.Request made of attributes. The zero value has none. It is
@@ -89,9 +86,8 @@ func (r *Request) Reset(most int) {
 // rules.Descriptor the client's address is grouped, as every door does. What it
 // was told must not change once it has been asked.
 type Ordered struct {
-	Told rules.Descriptor
-	// Clients groups addresses. Required.
-	Clients *client.Resolver
+	Told    rules.Descriptor
+	Clients *client.Resolver // groups addresses. Required.
 
 	address      netip.Addr
 	addressKnown bool

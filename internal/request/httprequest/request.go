@@ -15,17 +15,13 @@ import (
 // Request is a rules.Request. It copies nothing that is not asked for, and its
 // memory may be used again for the next request.
 type Request struct {
-	// Method is the HTTP method.
-	Method string
+	Method string // the HTTP method
 	// Path is the path as the server behind gets it, percent-encoded. Rules
 	// know how it can be read.
-	Path string
-	// RawQuery is the query as it came, without its question mark.
-	RawQuery string
-	// Host is what the client asked for; empty if it did not say.
-	Host string
-	// Header has the other header fields. A Host in it is not looked at.
-	Header http.Header
+	Path     string
+	RawQuery string      // the query as it came, without its question mark
+	Host     string      // what the client asked for; empty if it did not say
+	Header   http.Header // has the other header fields. A Host in it is not looked at.
 
 	clients  *client.Resolver
 	address  netip.Addr

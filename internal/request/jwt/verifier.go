@@ -33,30 +33,21 @@ const minSecret = 32
 
 // Options say which tokens are good, and where they are.
 type Options struct {
-	// Keys is a file (JWKS or PEM) or the URL of a JWKS; empty for none.
-	Keys string
-	// SecretFile holds the secret of the HS algorithms; empty for none.
-	SecretFile string
-	// Issuer is whom tokens must be from; empty for anybody.
-	Issuer string
-	// Audience is what tokens must be for one of; empty for anything.
-	Audience []string
+	Keys       string   // a file (JWKS or PEM) or the URL of a JWKS; empty for none
+	SecretFile string   // holds the secret of the HS algorithms; empty for none
+	Issuer     string   // whom tokens must be from; empty for anybody
+	Audience   []string // what tokens must be for one of; empty for anything
 	// Algorithms are those accepted. If empty, they are all that public keys
 	// are for, if there are Keys, and HS256 if there is a secret.
 	Algorithms []string
 	// Header is the field that tokens are in, Cookie the cookie; either may be
 	// empty. Tokens in both are both looked at, that of the field first.
 	Header, Cookie string
-	// Leeway is how far clocks may be apart.
-	Leeway time.Duration
-	// Refresh is how often keys are read anew; 0 means every ten minutes.
-	Refresh time.Duration
-	// Refuse makes Verify return an error for a token that is no good.
-	Refuse bool
-	// Transport fetches keys; nil means http.DefaultTransport.
-	Transport http.RoundTripper
-	// Logger hears of keys. Required.
-	Logger *slog.Logger
+	Leeway         time.Duration     // how far clocks may be apart
+	Refresh        time.Duration     // how often keys are read anew; 0 means every ten minutes
+	Refuse         bool              // makes Verify return an error for a token that is no good
+	Transport      http.RoundTripper // fetches keys; nil means http.DefaultTransport
+	Logger         *slog.Logger      // hears of keys. Required.
 }
 
 // Verifier verifies tokens. It implements client.Tokens.

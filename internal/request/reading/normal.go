@@ -175,12 +175,9 @@ type Policy uint8
 
 // The policies.
 const (
-	// Forward passes them on as they came.
-	Forward Policy = iota
-	// CleanUp passes on what [Clean] makes of them.
-	CleanUp
-	// Refuse refuses those that are ambiguous; see [IsAmbiguous].
-	Refuse
+	Forward Policy = iota // passes them on as they came
+	CleanUp               // passes on what [Clean] makes of them
+	Refuse                // refuses those that are ambiguous; see [IsAmbiguous]
 )
 
 // String returns the name that configurations use: forward, clean or refuse.

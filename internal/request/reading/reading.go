@@ -59,8 +59,7 @@ type Set struct {
 	lower  bool // it is simple, and folding changes nothing
 	beyond bool
 	climbs bool
-	// whole leaves out what is behind a script.
-	whole bool
+	whole  bool // leaves out what is behind a script
 }
 
 // script is how the name of one ends that serves the paths behind it, and the slash

@@ -24,8 +24,7 @@ func FormOf(field string) Form {
 
 // Reading is what servers read in a text.
 type Reading struct {
-	// Text is what it means, in its one form.
-	Text string
+	Text string // what it means, in its one form
 	// Clarity says how far servers agree on that.
 	Clarity Clarity
 	form    Form

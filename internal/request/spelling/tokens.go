@@ -3,10 +3,8 @@ package spelling
 import "strings"
 
 const (
-	// objectBegins is how an object in JSON begins in base64.
-	objectBegins = "eyJ"
-	// maxCandidates is how many of what may be tokens is looked at, in a field.
-	maxCandidates = 32
+	objectBegins  = "eyJ" // how an object in JSON begins in base64
+	maxCandidates = 32    // how many of what may be tokens is looked at, in a field
 )
 
 // AppendTokens appends to dst all that some server may take for a JWT in a header

@@ -15,18 +15,12 @@ import (
 
 // Values are what the variables of a Template stand for.
 type Values struct {
-	// Rule is the name of the rule that refused.
-	Rule string
-	// RequestID is what the request says that it is called; any text.
-	RequestID string
-	// Limit and Remaining are those of the refusal.
-	Limit, Remaining int64
-	// RetryAfterMS is when to try again, in milliseconds; negative means never.
-	RetryAfterMS int64
-	// ResetAfterMS is when the limit is whole again, in milliseconds.
-	ResetAfterMS int64
-	// Status is that of the answer.
-	Status int
+	Rule             string // the name of the rule that refused
+	RequestID        string // what the request says that it is called; any text
+	Limit, Remaining int64  // those of the refusal
+	RetryAfterMS     int64  // when to try again, in milliseconds; negative means never
+	ResetAfterMS     int64  // when the limit is whole again, in milliseconds
+	Status           int    // that of the answer
 }
 
 // Escape says what a Template's text is, and so how values are written into it.
@@ -90,10 +84,8 @@ type Template struct {
 
 // SyntaxError is what is wrong in a template, and where.
 type SyntaxError struct {
-	// Offset is the byte at which the variable begins.
-	Offset int
-	// Found is what stands there.
-	Found string
+	Offset int    // the byte at which the variable begins
+	Found  string // what stands there
 }
 
 // Error says what was found in place of a variable.

@@ -85,8 +85,7 @@ type LimitForm struct {
 
 	Algorithm headgate.Algorithm
 	anchor    headgate.Anchor
-	// Epoch counts days and longer units from the Unix epoch.
-	Epoch bool
+	Epoch     bool // counts days and longer units from the Unix epoch
 }
 
 // parseRateAndOptions returns the limit, and false if it has reported why

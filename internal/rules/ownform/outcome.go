@@ -61,14 +61,10 @@ func isHeaderValue(text string) bool {
 }
 
 const (
-	// maxBody is the largest body of an answer in bytes.
-	maxBody = 64 << 10
-	// maxVariants is how many bodies one answer may have.
-	maxVariants = 16
-	// maxLatency is the longest that an answer is held back.
-	maxLatency = time.Minute
-	// maxWaiting is the longest max_wait, and the longest jitter.
-	maxWaiting = time.Hour
+	maxBody     = 64 << 10    // the largest body of an answer in bytes
+	maxVariants = 16          // how many bodies one answer may have
+	maxLatency  = time.Minute // the longest that an answer is held back
+	maxWaiting  = time.Hour   // the longest max_wait, and the longest jitter
 )
 
 func onLimitKeys() []string {

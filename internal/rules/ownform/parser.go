@@ -18,8 +18,7 @@ import (
 // forms have too. The Report is that of the current file.
 type Parser struct {
 	*yamltext.Report
-	// Rules are what has been read.
-	Rules *rules.Builder
+	Rules *rules.Builder // what has been read
 	// OnlyHTTP, NoTokens and PlainFields are as in the options of rule files: they
 	// say what requests can have.
 	OnlyHTTP, NoTokens, PlainFields bool

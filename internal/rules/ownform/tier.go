@@ -22,12 +22,11 @@ func TierKeys() []string {
 
 // tier is one tier of a limit.
 type tier struct {
-	name string
-	at   *yamltext.Node // its key
-	node *yamltext.Node
-	f    yamltext.Fields
-	// values are those of the attribute that choose it.
-	values []string
+	name   string
+	at     *yamltext.Node // its key
+	node   *yamltext.Node
+	f      yamltext.Fields
+	values []string // those of the attribute that choose it
 }
 
 // tierForm reads the tiers of one limit.

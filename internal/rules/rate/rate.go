@@ -15,16 +15,14 @@ import (
 
 // Rate is how much of a limit: N per Period.
 type Rate struct {
-	// N is how many.
-	N int64
+	N int64 // how many
 	// Period is in how long; for a month and a year the nominal 30 and 365
 	// days.
 	Period time.Duration
 	// Unit is set if the period was written as a single minute, hour, day,
 	// week, month or year, which a fixed window can take from the calendar.
-	Unit headgate.CalendarUnit
-	// Unlimited is the rate without a limit; all else is then zero.
-	Unlimited bool
+	Unit      headgate.CalendarUnit
+	Unlimited bool // the rate without a limit; all else is then zero
 }
 
 const (

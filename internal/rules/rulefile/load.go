@@ -62,8 +62,7 @@ type collector struct {
 	// anyName takes files of any name for rules, dotFiles also those that begin
 	// with one dot.
 	anyName, dotFiles bool
-	// left are the files of a folder that have no name of a rule file.
-	left []string
+	left              []string // the files of a folder that have no name of a rule file
 }
 
 // collect adds a path that the caller named.

@@ -42,10 +42,8 @@ type Node struct {
 	Items        []*Node
 	Pairs        []Pair
 	Line, Column int
-	// size counts the values within, up to a little more than maxValues.
-	size int
-	// repeats, of a document, are the keys that a mapping in it has twice.
-	repeats []repeat
+	size         int      // counts the values within, up to a little more than maxValues
+	repeats      []repeat // repeats, of a document, are the keys that a mapping in it has twice
 }
 
 // IsScalar reports whether n is neither a list nor a mapping.
@@ -123,10 +121,8 @@ type Report struct {
 	// Secrets says that values may be secrets, so that no message about what is
 	// no YAML repeats one.
 	Secrets bool
-	// Errors is how many of the diagnostics are no mere warnings.
-	Errors int
-	// Once, if not nil, are those that have been said and need not be again.
-	Once map[diagnostic.Diagnostic]bool
+	Errors  int                            // how many of the diagnostics are no mere warnings
+	Once    map[diagnostic.Diagnostic]bool // Once, if not nil, are those that have been said and need not be again
 
 	list []diagnostic.Diagnostic
 	left int // that were not kept

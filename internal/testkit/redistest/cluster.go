@@ -16,10 +16,8 @@ const primaries = 3
 
 // ClusterSet is a cluster of three primaries and a replica of each.
 type ClusterSet struct {
-	// Primaries have, in order, a third of the slots each.
-	Primaries []*Server
-	// Replicas[i] follows Primaries[i].
-	Replicas []*Server
+	Primaries []*Server // have, in order, a third of the slots each
+	Replicas  []*Server // Replicas[i] follows Primaries[i]
 
 	t testing.TB
 }

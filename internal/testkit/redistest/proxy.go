@@ -13,8 +13,7 @@ import (
 // Proxy is a TCP proxy on loopback that breaks the wire to a server. All of its
 // methods may be called at any time, by any goroutine.
 type Proxy struct {
-	// Addr is where clients connect, the same for the Proxy's whole life.
-	Addr string
+	Addr string // where clients connect, the same for the Proxy's whole life
 
 	t      testing.TB
 	target string
@@ -34,8 +33,7 @@ type Proxy struct {
 // wire is one connection with its two ends.
 type wire struct {
 	client, server *net.TCPConn
-	// deaf swallows whatever comes; guarded by the Proxy's mu.
-	deaf bool
+	deaf           bool // swallows whatever comes; guarded by the Proxy's mu
 }
 
 // chunk is what was read at once, and when.

@@ -33,12 +33,9 @@ const startTimeout = 20 * time.Second
 // Server is one running server. Its methods are for the goroutine of the test,
 // except that Command may be called by any.
 type Server struct {
-	// Addr is host:port, the same for the Server's whole life.
-	Addr string
-	// Port is Addr's port.
-	Port int
-	// Dir is the server's working folder.
-	Dir string
+	Addr string // host:port, the same for the Server's whole life
+	Port int    // is Addr's port
+	Dir  string // the server's working folder
 
 	t    testing.TB
 	bin  string
