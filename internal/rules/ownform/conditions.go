@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/request/reading"
@@ -20,29 +19,36 @@ func MatchKeys() []string {
 	return []string{"method", "path", "path_case", "host", "client_ip", "headers", "query", "cookies", "jwt", "attributes"}
 }
 
-// condition builds the signature of one condition.
-func condition(parts ...string) string { return string(headgate.AppendKey(nil, parts...)) }
+// conditions are what a rule asks for, by what they are about: the same for rules
+// that ask the same.
+type conditions map[string]lists
 
-// parseMatch reads match into m and returns a text for each condition, which
-// are the same for rules that ask the same.
-func (p *Parser) parseMatch(n *yamltext.Node, m *rules.Match) []string {
+// add adds a condition, unless it asks for nothing.
+func (c conditions) add(name string, l lists) {
+	if was := c[name]; len(l.any)+len(l.not) > 0 || l.presence != rules.AnyPresence {
+		c[name] = lists{append(was.any, l.any...), append(was.not, l.not...), max(was.presence, l.presence)}
+	}
+}
+
+// parseMatch reads match into m and returns its conditions.
+func (p *Parser) parseMatch(n *yamltext.Node, m *rules.Match) conditions {
+	all := conditions{}
 	if n == nil {
-		return nil
+		return all
 	}
 	f := p.Fields(n, "match", MatchKeys())
-	var conditions []string
 	note := func(key string, l lists) {
 		slices.Sort(l.any)
 		slices.Sort(l.not)
 		l.any, l.not = slices.Compact(l.any), slices.Compact(l.not)
-		conditions = append(conditions, l.conditions(key)...)
+		all.add(key, l)
 	}
 	if n := f.Get("method"); n != nil {
 		note("method", p.parseTexts(n, "method", &m.Method, p.method))
 	}
 	note("path", p.parsePaths(f, m))
 	if m.ExactPath {
-		conditions = append(conditions, condition("path_case", "is", "sensitive"))
+		all.add("path_case", lists{any: []string{"sensitive"}})
 	}
 	if n := f.Get("host"); n != nil {
 		note("host", p.parseTexts(n, "host", &m.Host, p.host))
@@ -52,14 +58,17 @@ func (p *Parser) parseMatch(n *yamltext.Node, m *rules.Match) []string {
 	}
 	for key, kind := range ValueSections() {
 		if n := f.Get(key); n != nil {
-			conditions = append(conditions, p.parseValues(n, key, kind, m)...)
+			p.parseValues(n, key, kind, m, all)
 		}
 	}
-	return conditions
+	return all
 }
 
 // lists are the texts of a condition, as they are compared.
-type lists struct{ any, not []string }
+type lists struct {
+	any, not []string
+	presence rules.Presence
+}
 
 // split tells the texts to match from those to exclude, which begin with !.
 func (p *Parser) split(n *yamltext.Node, key string, each func(text string, at *yamltext.Node, exclude exclusion) (string, error)) lists {
@@ -116,7 +125,7 @@ func (p *Parser) warnExcluded(n *yamltext.Node, key string, l lists) {
 // parseTexts reads a condition whose patterns read makes, together with the
 // text under which they are compared.
 func (p *Parser) parseTexts(n *yamltext.Node, key string, c *rules.Texts, read func(source string, at *yamltext.Node) (rules.Pattern, string, error)) lists {
-	l := p.split(n, key, func(source string, at *yamltext.Node, exclude exclusion) (string, error) {
+	return p.split(n, key, func(source string, at *yamltext.Node, exclude exclusion) (string, error) {
 		made, plain, err := read(source, at)
 		if err == nil && exclude == excluded {
 			c.Not = append(c.Not, made)
@@ -125,7 +134,6 @@ func (p *Parser) parseTexts(n *yamltext.Node, key string, c *rules.Texts, read f
 		}
 		return plain, err
 	})
-	return l
 }
 
 func (p *Parser) method(source string, at *yamltext.Node) (rules.Pattern, string, error) {

@@ -5,6 +5,7 @@ package ownform
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -50,12 +51,13 @@ func (p *Parser) Finish() {
 // parsedRule is a rule with what the warnings need to know of it.
 type parsedRule struct {
 	rule *rules.Rule
-	// signature is the same for rules that count the same requests by the
-	// same key.
-	signature string
-	name      *yamltext.Node
-	report    *yamltext.Report
-	order     int // among all, as in the files
+	// key is the same for rules that count by the same, signature for those that
+	// count the same requests besides.
+	key, signature string
+	asked          conditions
+	name           *yamltext.Node
+	report         *yamltext.Report
+	order          int // among all, as in the files
 }
 
 // ParseLimits reads headers and limits of a document. The domain is empty if it is
@@ -127,9 +129,9 @@ func (p *Parser) ruleName(n *yamltext.Node) (string, bool) {
 	return name, true
 }
 
-// addRule adds a rule, if it is complete. Without a signature, as something is
-// wrong with it, the rule is not compared with others.
-func (p *Parser) addRule(r *rules.Rule, match rules.Match, name *yamltext.Node, signature string) {
+// addRule adds a rule, if it is complete. One of which nothing is asked, as something
+// is wrong with it, is not compared with others.
+func (p *Parser) addRule(r *rules.Rule, match rules.Match, name *yamltext.Node, asked conditions) {
 	if r.Domain == "" || r.Name == "" {
 		return
 	}
@@ -137,7 +139,13 @@ func (p *Parser) addRule(r *rules.Rule, match rules.Match, name *yamltext.Node, 
 		p.Errorf(name, "", "%v", err)
 		return
 	}
-	if signature != "" && !r.Disabled {
-		p.parsed = append(p.parsed, parsedRule{r, signature, name, p.Report, len(p.parsed)})
+	if asked == nil || r.Disabled {
+		return
 	}
+	for _, l := range asked {
+		slices.Sort(l.any)
+		slices.Sort(l.not)
+	}
+	key := fmt.Sprintf("%q %s %q", r.Domain, r.KeyMissing, r.Key)
+	p.parsed = append(p.parsed, parsedRule{r, key, fmt.Sprintf("%s %q", key, asked), asked, name, p.Report, len(p.parsed)})
 }

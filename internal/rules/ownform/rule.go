@@ -1,10 +1,8 @@
 package ownform
 
 import (
-	"fmt"
 	"slices"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules"
@@ -74,7 +72,7 @@ func (p *Parser) parseRule(form ruleForm) {
 	r.Scope, r.LimitName = rules.ScopeOf(form.domain, r.Name), r.Name
 	r.Limit = p.parseLimitOf(f, n)
 	var match rules.Match
-	conditions := p.parseMatch(f.Get("match"), &match)
+	asked := p.parseMatch(f.Get("match"), &match)
 	p.parseKey(f, r)
 	byPath := func(a rules.KeyAttribute) bool { return a.Kind == rules.Path }
 	if match.ExactPath && len(match.Path.Any) == 0 && !slices.ContainsFunc(r.Key, byPath) {
@@ -82,7 +80,7 @@ func (p *Parser) parseRule(form ruleForm) {
 	}
 	p.ParseShared(f, r)
 	if form.form != nil {
-		conditions = append(conditions, form.form.apply(r, &match, form.tier, form.standard)...)
+		form.form.apply(r, &match, asked, form.tier, form.standard)
 		if form.tier != "" && r.Name != "" {
 			r.Name += "/" + form.tier
 			if len(r.Name) > rules.MaxName {
@@ -93,21 +91,10 @@ func (p *Parser) parseRule(form ruleForm) {
 	if p.Errors == form.before && !r.Disabled {
 		p.warnOfLimit(f, r)
 	}
-	counts := ""
-	if p.Errors == form.before {
-		counts = signature(r, conditions)
+	if p.Errors > form.before {
+		asked = nil
 	}
-	p.addRule(r, match, name, counts)
-}
-
-// signature is the same for two rules that count the same requests alike.
-func signature(r *rules.Rule, conditions []string) string {
-	slices.Sort(conditions)
-	parts := append([]string{r.Domain, fmt.Sprint(r.KeyMissing)}, conditions...)
-	for _, a := range r.Key {
-		parts = append(parts, "key", a.String())
-	}
-	return string(headgate.AppendKey(nil, parts...))
+	p.addRule(r, match, name, asked)
 }
 
 // parseKey reads key and key_missing.

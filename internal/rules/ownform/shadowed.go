@@ -2,7 +2,6 @@ package ownform
 
 import (
 	"cmp"
-	"fmt"
 	"reflect"
 	"slices"
 
@@ -16,23 +15,21 @@ import (
 // Pairs with the very same match are left to warnRepeated.
 func (p *Parser) warnShadowed() {
 	const most = 64 // wide rules of one key that others are compared with
-	wide := map[string][]shadowing{}
-	all := make([]shadowing, 0, len(p.parsed))
+	wide := map[string][]parsedRule{}
+	var all []parsedRule
 	for _, q := range p.parsed {
-		s, ok := newShadowing(q)
-		if !ok {
-			continue
+		if q.isComparable() {
+			all = append(all, q)
+			wide[q.key] = append(wide[q.key], q)
 		}
-		all = append(all, s)
-		wide[s.key] = append(wide[s.key], s)
 	}
 	for key, list := range wide {
-		slices.SortStableFunc(list, func(a, b shadowing) int { return cmp.Compare(len(a.conditions), len(b.conditions)) })
+		slices.SortStableFunc(list, func(a, b parsedRule) int { return cmp.Compare(len(a.asked), len(b.asked)) })
 		wide[key] = list[:min(len(list), most)]
 	}
 	for _, narrow := range all {
 		for _, w := range wide[narrow.key] {
-			if w.signature != narrow.signature && w.rule.Covers(narrow.rule) && w.includes(narrow) && p.answersFor(w.parsedRule, narrow.parsedRule) {
+			if w.signature != narrow.signature && w.rule.Covers(narrow.rule) && w.includes(narrow) && p.answersFor(w, narrow) {
 				narrow.report.Warnf(narrow.name, "", "the rule %s can never refuse%s: %s (%s) counts the same requests and others, and is as strict",
 					clip.Quote(narrow.rule.Name), narrow.ofNoTier(), clip.Quote(w.rule.Name), w.rule.Position())
 				break
@@ -41,75 +38,28 @@ func (p *Parser) warnShadowed() {
 	}
 }
 
-// shadowing is a rule with its conditions by what they are about.
-type shadowing struct {
-	parsedRule
-	key        string // the same for rules that count by the same
-	conditions map[string]*conditionSet
-}
-
 // ofNoTier says, for a limit with tiers, that only its own rate is meant.
-func (s shadowing) ofNoTier() string {
-	if s.rule.Tier == "" && s.rule.TierBy != (rules.Attribute{}) {
+func (q parsedRule) ofNoTier() string {
+	if q.rule.Tier == "" && q.rule.TierBy != (rules.Attribute{}) {
 		return " requests of no tier"
 	}
 	return ""
 }
 
-// conditionSet is what a rule asks of one attribute.
-type conditionSet struct {
-	any, not []string
-	presence rules.Presence
-}
-
-// newShadowing takes a signature apart. It returns false for limits of which
-// covers is not enough to know: windows that begin with a request begin at
-// different times, and of refusals each rule counts those it hears of.
-func newShadowing(q parsedRule) (shadowing, bool) {
+// isComparable is false for limits of which covers is not enough to know: windows
+// that begin with a request begin at different times, and of refusals each rule
+// counts those it hears of.
+func (q parsedRule) isComparable() bool {
 	limit := q.rule.Limit.Rule()
-	if limit.Anchor == headgate.AnchorFirstRequest || limit.CountDenied || limit.Unlimited {
-		return shadowing{}, false
-	}
-	parts, ok := rules.SplitKey(q.signature)
-	end := len(parts) - 2*len(q.rule.Key)
-	if !ok || end < 2 {
-		return shadowing{}, false
-	}
-	s := shadowing{parsedRule: q, conditions: map[string]*conditionSet{}}
-	s.key = fmt.Sprintf("%s %s %v", parts[0].Value, parts[1].Value, q.rule.Key)
-	for _, p := range parts[2:end] {
-		words, ok := rules.SplitKey(p.Value)
-		if !ok || p.Hashed || len(words) < 2 || slices.ContainsFunc(words, func(w rules.KeyPart) bool { return w.Hashed }) {
-			return shadowing{}, false
-		}
-		c := s.conditions[words[0].Value]
-		if c == nil {
-			c = &conditionSet{}
-			s.conditions[words[0].Value] = c
-		}
-		switch kind := words[1].Value; {
-		case kind == "present":
-			c.presence = rules.Present
-		case kind == "absent":
-			c.presence = rules.Absent
-		case kind == "is" && len(words) == 3:
-			c.any = append(c.any, words[2].Value)
-		case kind == "not" && len(words) == 3:
-			c.not = append(c.not, words[2].Value)
-		}
-	}
-	return s, true
+	return limit.Anchor != headgate.AnchorFirstRequest && !limit.CountDenied && !limit.Unlimited
 }
 
-// includes reports whether s surely applies to every request that narrow
+// includes reports whether q surely applies to every request that narrow
 // applies to.
-func (s shadowing) includes(narrow shadowing) bool {
-	for name, wide := range s.conditions {
-		c := narrow.conditions[name]
-		if c == nil {
-			return false
-		}
-		if !subset(wide.not, c.not) || len(wide.any) > 0 && (len(c.any) == 0 || !subset(c.any, wide.any)) {
+func (q parsedRule) includes(narrow parsedRule) bool {
+	for name, wide := range q.asked {
+		c, ok := narrow.asked[name]
+		if !ok || !subset(wide.not, c.not) || len(wide.any) > 0 && (len(c.any) == 0 || !subset(c.any, wide.any)) {
 			return false
 		}
 		switch wide.presence {

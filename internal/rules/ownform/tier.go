@@ -210,9 +210,8 @@ func (t *tierForm) merged(one *tier) yamltext.Fields {
 	return f
 }
 
-// apply adds to r the condition that it is the rule of its tier, and returns
-// that in text. form is nil for a limit without tiers.
-func (t *tierForm) apply(r *rules.Rule, m *rules.Match, name string, standard bool) []string {
+// apply makes r the rule of its tier, and adds to all the condition that it is.
+func (t *tierForm) apply(r *rules.Rule, m *rules.Match, all conditions, name string, standard bool) {
 	v := rules.ValueMatch{Attribute: t.by, Tier: true}
 	var l lists
 	for i := range t.tiers {
@@ -225,11 +224,9 @@ func (t *tierForm) apply(r *rules.Rule, m *rules.Match, name string, standard bo
 	}
 	t.warnOfTier(m, name, l)
 	v.Any, v.Not = literals(l.any), literals(l.not)
-	slices.Sort(l.any)
-	slices.Sort(l.not)
 	m.Values = append(m.Values, v)
 	r.Tier, r.TierBy = name, t.by
-	return l.conditions("tier by " + t.by.String()) // apart from what match asks of it
+	all.add("tier by "+t.by.String(), l) // apart from what match asks of it
 }
 
 // literals returns patterns that are these texts.

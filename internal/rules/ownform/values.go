@@ -23,17 +23,16 @@ func ValueSections() iter.Seq2[string, rules.AttributeKind] {
 	}
 }
 
-// parseValues reads one of those mappings.
-func (p *Parser) parseValues(n *yamltext.Node, key string, kind rules.AttributeKind, m *rules.Match) []string {
+// parseValues reads one of those mappings, and adds its conditions to all.
+func (p *Parser) parseValues(n *yamltext.Node, key string, kind rules.AttributeKind, m *rules.Match, all conditions) {
 	if n.Kind != yamltext.Map {
 		p.Errorf(n, "", "%q must be a mapping of names to values, not %s", key, n.Kind)
-		return nil
+		return
 	}
 	if len(m.Values)+len(n.Pairs) > maxConditions {
 		p.Errorf(n, "", "the rule has more than %d conditions on attributes", maxConditions)
-		return nil
+		return
 	}
-	var conditions []string
 	for _, field := range n.Pairs {
 		a, err := ValueAttribute(kind, field.Key.Text)
 		if err != nil {
@@ -46,10 +45,9 @@ func (p *Parser) parseValues(n *yamltext.Node, key string, kind rules.AttributeK
 			continue
 		}
 		v := rules.ValueMatch{Attribute: a}
-		conditions = append(conditions, p.parseValue(field.Value, &v)...)
+		all.add(a.String(), p.parseValue(field.Value, &v))
 		m.Values = append(m.Values, v)
 	}
-	return conditions
 }
 
 // ValueAttribute returns the attribute that a name in a section means. The
@@ -72,12 +70,12 @@ func ValueAttribute(kind rules.AttributeKind, name string) (rules.Attribute, err
 
 // parseValue reads the condition on one attribute: a value or a list of them,
 // or a mapping with present or not.
-func (p *Parser) parseValue(n *yamltext.Node, v *rules.ValueMatch) []string {
+func (p *Parser) parseValue(n *yamltext.Node, v *rules.ValueMatch) lists {
 	name := v.String()
 	if n.Kind != yamltext.Map {
 		l := p.valueTexts(n, name, v)
 		p.warnExcluded(n, name, l)
-		return l.conditions(name)
+		return l
 	}
 	f := p.Fields(n, clip.Quote(name), []string{"present", "is", "not"})
 	var l lists
@@ -89,17 +87,14 @@ func (p *Parser) parseValue(n *yamltext.Node, v *rules.ValueMatch) []string {
 		v.Not = append(v.Not, not...)
 		l.not = append(l.not, sources...)
 	}
-	out := l.conditions(name)
 	if n := f.Get("present"); n != nil {
 		yes, ok := p.Boolean(n, "present")
 		switch {
 		case !ok:
 		case yes:
 			v.Presence = rules.Present
-			out = append(out, condition(name, "present"))
 		default:
 			v.Presence = rules.Absent
-			out = append(out, condition(name, "absent"))
 			if len(v.Any) > 0 {
 				p.Warnf(n, "", "the rule can never match: %s is to be absent and to have a value", clip.Quote(name))
 			}
@@ -109,18 +104,8 @@ func (p *Parser) parseValue(n *yamltext.Node, v *rules.ValueMatch) []string {
 		p.Errorf(n, "", "the condition on %s is empty", clip.Quote(name))
 	}
 	p.warnExcluded(n, name, l)
-	return out
-}
-
-func (l lists) conditions(name string) []string {
-	var out []string
-	for _, text := range l.any {
-		out = append(out, condition(name, "is", text))
-	}
-	for _, text := range l.not {
-		out = append(out, condition(name, "not", text))
-	}
-	return out
+	l.presence = v.Presence
+	return l
 }
 
 // valueTexts reads one value or a list of them into v. Those that begin with !
