@@ -34,40 +34,31 @@ func (r *inRedis) Look(ctx context.Context) (control.State, error) {
 	if r.clock != nil {
 		state.Now = r.clock()
 	}
-	return control.State(state), errors.Join(err, r.down())
+	return state, errors.Join(err, r.down())
 }
 
 func (r *inRedis) Since(ctx context.Context, version int64, most int) ([]control.Row, int64, error) {
-	rows, now, err := r.table.Since(ctx, version, most)
-	out := make([]control.Row, len(rows))
-	for i := range rows {
-		out[i] = control.Row(rows[i])
-	}
-	return out, now, err
+	return r.table.Since(ctx, version, most)
 }
 
 func (r *inRedis) Put(ctx context.Context, row control.Row, most int) error {
 	if r.off {
 		return errDown
 	}
-	return r.table.Put(ctx, redis.TableRow(row), most)
+	return r.table.Put(ctx, row, most)
 }
 
 func (r *inRedis) Delete(ctx context.Context, row control.Row, most int) (bool, error) {
 	if r.off {
 		return false, errDown
 	}
-	return r.table.Delete(ctx, redis.TableRow(row), most)
+	return r.table.Delete(ctx, row, most)
 }
 
 func (r *inRedis) Touch(ctx context.Context) error { return r.table.Touch(ctx) }
 
 func (r *inRedis) Restore(ctx context.Context, rows []control.Row) (int, error) {
-	out := make([]redis.TableRow, len(rows))
-	for i := range rows {
-		out[i] = redis.TableRow(rows[i])
-	}
-	return r.table.Restore(ctx, out)
+	return r.table.Restore(ctx, rows)
 }
 
 // connect returns nodes on a server, each with its own connection.

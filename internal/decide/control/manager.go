@@ -12,28 +12,16 @@ import (
 
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/rules"
+	"github.com/headgate/headgate/store/redis"
 )
 
-// Row is one row of a Table, or that there is none any more. The rows are in
-// the order of their versions, no two of which are the same.
-type Row struct {
-	Name, Value string
-	Deleted     bool
-	Version     int64
-	// Until is when the row goes away by itself, or if it is Deleted until
-	// when that is remembered.
-	Until time.Time
-}
-
-// State says which Table there is, and how new.
-type State struct {
-	Identity   string // another one after the table was lost
-	Generation int64  // how often lost rows have been written back
-	Version    int64  // another one after every change
-	// Now is the time on the table's own clock, by which its rows end; zero if
-	// it goes by the clock of its Manager.
-	Now time.Time
-}
+// Row is one row of a Table, and State which Table there is, and how new, as
+// store/redis has them. The rows are in the order of their versions, no two of which
+// are the same. Now of a table that goes by the clock of its Manager is zero.
+type (
+	Row   = redis.TableRow
+	State = redis.TableState
+)
 
 // Table is where the entries are, for all processes that share it.
 type Table interface {

@@ -50,7 +50,7 @@ func (m *Manager) giveBack(ctx context.Context, state State, rows map[string]Row
 	var lost []Row
 	if now.Sub(m.memory.touched) < inTouch {
 		for name, r := range m.memory.rows {
-			if there, ok := rows[name]; r.Until.Add(-m.ahead).After(now) && (!ok || r.newer(&there)) {
+			if there, ok := rows[name]; r.Until.Add(-m.ahead).After(now) && (!ok || newer(&r, &there)) {
 				lost = append(lost, r)
 				rows[name] = r
 				each(&r)
@@ -94,7 +94,7 @@ func (m *Manager) giveBack(ctx context.Context, state State, rows map[string]Row
 
 // newer reports whether r is a later change than o; of the same change the one
 // that still has its value.
-func (r *Row) newer(o *Row) bool {
+func newer(r, o *Row) bool {
 	return r.Version > o.Version || r.Version == o.Version && o.Deleted && !r.Deleted
 }
 

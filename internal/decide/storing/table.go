@@ -81,46 +81,13 @@ func DescribeControl(m *control.Manager, c *metrics.Asked) {
 }
 
 // sharedTable is a table in Redis.
-type sharedTable struct{ table *redis.Table }
-
-// Look implements control.Table.
-func (t sharedTable) Look(ctx context.Context) (control.State, error) {
-	state, err := t.table.Look(ctx)
-	return control.State(state), err
-}
-
-// Since implements control.Table.
-func (t sharedTable) Since(ctx context.Context, version int64, most int) ([]control.Row, int64, error) {
-	rows, now, err := t.table.Since(ctx, version, most)
-	out := make([]control.Row, len(rows))
-	for i, r := range rows {
-		out[i] = control.Row(r)
-	}
-	return out, now, err
-}
+type sharedTable struct{ *redis.Table }
 
 // Put implements control.Table.
 func (t sharedTable) Put(ctx context.Context, r control.Row, most int) error {
-	err := t.table.Put(ctx, redis.TableRow(r), most)
+	err := t.Table.Put(ctx, r, most)
 	if errors.Is(err, redis.ErrTableFull) {
 		return control.ErrFull
 	}
 	return err
-}
-
-// Delete implements control.Table.
-func (t sharedTable) Delete(ctx context.Context, r control.Row, most int) (bool, error) {
-	return t.table.Delete(ctx, redis.TableRow(r), most)
-}
-
-// Touch implements control.Table.
-func (t sharedTable) Touch(ctx context.Context) error { return t.table.Touch(ctx) }
-
-// Restore implements control.Forgetful.
-func (t sharedTable) Restore(ctx context.Context, rows []control.Row) (int, error) {
-	out := make([]redis.TableRow, len(rows))
-	for i, r := range rows {
-		out[i] = redis.TableRow(r)
-	}
-	return t.table.Restore(ctx, out)
 }
