@@ -256,7 +256,7 @@ func (s *Store) Waiting(ctx context.Context, lane queue.Lane) (waiting bool, err
 	if s.options.Mode == redis.Cluster {
 		quiet = tag // another shard may answer
 	}
-	if until, ok := s.silent.Load(quiet); ok && now.Before(until.(time.Time)) { //nolint:forcetypeassert // all are
+	if until, _ := s.silent.Load(quiet); until != nil && now.Before(until.(time.Time)) { //nolint:forcetypeassert,errcheck // all are
 		return false, fmt.Errorf("%w: Redis did not answer a moment ago", queue.ErrUnavailable)
 	}
 	within, cancel := context.WithTimeout(ctx, cmp.Or(s.options.Timeout, redis.DefaultTimeout))
