@@ -74,7 +74,12 @@ func (f *field) text() (string, error) {
 	if !utf8.Valid(f.bytes) {
 		return "", errText
 	}
-	return unsafe.String(unsafe.SliceData(f.bytes), len(f.bytes)), nil //nolint:gosec // string(f.bytes); nobody writes to them, as decode says
+	return f.raw(), nil
+}
+
+// raw is text for what may be any bytes.
+func (f *field) raw() string {
+	return unsafe.String(unsafe.SliceData(f.bytes), len(f.bytes)) //nolint:gosec // string(f.bytes); nobody writes to them, as decode says
 }
 
 // decode reads a RateLimitRequest into r, which is empty. b must not be written
@@ -156,7 +161,9 @@ func decodeEntry(b []byte) (e rules.Entry, err error) {
 		case f.isMessage(1):
 			e.Key, err = f.text()
 		case f.isMessage(2):
-			e.Value, err = f.text()
+			// Envoy copies what a client sends: to refuse it would be a failure of ours,
+			// and let the client pass all limits of the request.
+			e.Value = f.raw()
 		}
 	}
 	return e, err

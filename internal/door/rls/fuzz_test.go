@@ -3,11 +3,14 @@ package rls
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	envoy "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -68,7 +71,8 @@ func seeds(f *testing.F) (wire, text [][]byte) {
 		}
 		wire, text = append(wire, b), append(text, j)
 	}
-	wire = append(wire, []byte{0x0a, 1, 0xff}, []byte{0x12, 4, 0x1a, 0, 0x1a, 0}, []byte{0x13, 0x14}, []byte{0x1d, 1, 2, 3, 4}, []byte("\xc0\xc0\xc0\xc000"))
+	wire = append(wire, []byte{0x0a, 1, 0xff}, []byte{0x12, 4, 0x1a, 0, 0x1a, 0}, []byte{0x13, 0x14}, []byte{0x1d, 1, 2, 3, 4}, []byte("\xc0\xc0\xc0\xc000"),
+		[]byte("\n\x03api\x12\x0b\n\x09\n\x04user\x12\x01\xff"))
 	return wire, text
 }
 
@@ -95,7 +99,10 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if wrong != nil {
-			t.Fatalf("accepted what protobuf refuses: %v", wrong)
+			if !holdsBytes(&got) {
+				t.Fatalf("accepted what protobuf refuses: %v", wrong)
+			}
+			return
 		}
 		if got.domain != want.GetDomain() || got.hits != want.GetHitsAddend() || len(got.descriptors) != len(want.GetDescriptors()) {
 			t.Fatalf("%+v, want %v", got, &want)
@@ -104,6 +111,57 @@ func FuzzDecode(f *testing.F) {
 			compareDescriptor(t, &got.descriptors[i], want.GetDescriptors()[i])
 		}
 	})
+}
+
+// holdsBytes reports whether a value is no text, which protobuf refuses in Go and only
+// warns of in Envoy.
+func holdsBytes(r *request) bool {
+	for i := range r.descriptors {
+		for _, e := range r.descriptors[i].Told.Entries {
+			if !utf8.ValidString(e.Value) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestValuesOfAnyBytes: Envoy sends the bytes of a client's header field as they are.
+// They are counted like any others, and limits of other descriptors hold beside them.
+func TestValuesOfAnyBytes(t *testing.T) {
+	s := fuzzed(t)
+	ask := func(value string) (string, bool) {
+		entry := append([]byte{0x0a, 4}, "user"...)
+		entry = append(append(entry, 0x12, byte(len(value))), value...)
+		descriptor := append([]byte{0x0a, byte(len(entry))}, entry...)
+		b := append([]byte{0x0a, 3}, "api"...)
+		b = append(append(b, 0x12, byte(len(descriptor))), descriptor...)
+		c, _ := s.calls.Get().(*call)
+		defer c.release()
+		c.wrong = c.request.decode(b)
+		if err := s.answer(t.Context(), c); err != nil {
+			t.Fatalf("%q: %v", value, err)
+		}
+		var response envoy.RateLimitResponse
+		if err := proto.Unmarshal(c.out, &response); err != nil {
+			t.Fatalf("%q: the answer is no message: %v", value, err)
+		}
+		told := fmt.Sprint(response.GetDynamicMetadata().GetFields()["descriptors"])
+		return told, response.GetOverallCode() == envoy.RateLimitResponse_OK
+	}
+	for _, value := range []string{"a\xff", "a\xfe"} {
+		passed := 0
+		for range 10 {
+			if told, ok := ask(value); ok {
+				passed++
+			} else if !strings.Contains(told, "user=a\uFFFD") {
+				t.Errorf("metadata: %s", told)
+			}
+		}
+		if passed != 3 {
+			t.Errorf("%q: %d passed, want 3", value, passed)
+		}
+	}
 }
 
 func compareDescriptor(t *testing.T, got *descriptor, want *common.RateLimitDescriptor) {

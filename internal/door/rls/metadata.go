@@ -75,7 +75,7 @@ func quotaFields(fields map[string]any, parts []engine.Verdict) {
 func (d *descriptor) metadata() map[string]any {
 	entries := make([]any, len(d.Told.Entries))
 	for i, e := range d.Told.Entries {
-		entries[i] = e.Key + "=" + e.Value
+		entries[i] = strings.ToValidUTF8(e.Key+"="+e.Value, "\uFFFD")
 	}
 	fields := map[string]any{"entries": entries}
 	if o := &d.override; o.there {
