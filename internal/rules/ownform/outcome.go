@@ -349,6 +349,9 @@ func (p *Parser) makeWait(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
 		return
 	default:
 		limit = queueBehind(limit, wait)
+		if l := limit.Rule(); l.DelayAfter < l.Burst {
+			wait = 0 // the queue is as long as that: it has an effect
+		}
 	}
 	if err := limit.Validate(); err != nil {
 		p.Errorf(at, "", "%v", err)
