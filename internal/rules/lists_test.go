@@ -28,7 +28,7 @@ func TestListsSayWhatTheirPatternsSay(t *testing.T) {
 	values := []string{"a", "b", "c", "ab", "abc", "a*", "*b", "a*c", "d", "e", "f", "g", "h", `a\*`, "*"}
 	for kind, from := range map[string][]string{"host": hosts, "attributes": values} {
 		hits := map[bool]int{}
-		for range 300 {
+		for range 120 {
 			var texts []string
 			var naive rules.Texts
 			for _, i := range r.Perm(len(from))[:1+r.IntN(len(from))] {
@@ -65,7 +65,7 @@ func TestListsSayWhatTheirPatternsSay(t *testing.T) {
 				}
 			}
 		}
-		if hits[true] < 500 || hits[false] < 500 {
+		if hits[true] < 200 || hits[false] < 200 {
 			t.Errorf("%s: %v", kind, hits)
 		}
 	}
@@ -83,7 +83,7 @@ func TestAddressesAreThoseOfTheirPrefixes(t *testing.T) {
 		return netip.AddrFrom4([4]byte{10, byte(r.IntN(3)), byte(r.IntN(3)), byte(r.IntN(3))})
 	}
 	hits := map[bool]int{}
-	for range 300 {
+	for range 120 {
 		var wanted, excluded []netip.Prefix
 		var texts []string
 		for range 1 + r.IntN(20) {
@@ -118,7 +118,7 @@ func TestAddressesAreThoseOfTheirPrefixes(t *testing.T) {
 			}
 		}
 	}
-	if hits[true] < 1000 || hits[false] < 1000 {
+	if hits[true] < 400 || hits[false] < 400 {
 		t.Errorf("%v", hits)
 	}
 }
