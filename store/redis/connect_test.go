@@ -451,7 +451,7 @@ func TestSecrets(t *testing.T) {
 		if err := k.Return(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		list, err := k.All(context.Background())
+		list, err := k.Known(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}

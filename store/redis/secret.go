@@ -3,9 +3,12 @@ package redis
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate"
 )
 
 // secretLua returns the text under a key, which is the one given if there was none:
@@ -22,8 +25,9 @@ end
 redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -17)
 return redis.call('ZREVRANGE', KEYS[1], 0, -1)`
 
-// secretsAge is how long the secrets of before are an answer.
-const secretsAge = 100 * time.Millisecond
+// secretsPause is how long after servers were asked for the secrets they are
+// asked again.
+const secretsPause = 100 * time.Millisecond
 
 // failureAge is how long servers that have not answered are not asked again,
 // unless they have answered something else since.
@@ -39,72 +43,136 @@ const failureAge = 2 * time.Second
 type Secrets struct {
 	store *Store
 
-	mu     sync.Mutex
-	known  []string      // the first is this process's own
-	asked  time.Time     // when the servers last answered, or did not
-	err    error         // what came of it
-	asking chan struct{} // closed when they have; nil if nobody asks
+	mu    sync.Mutex
+	known []string // the first is this process's own
+	// begun counts the exchanges with the servers; ended is the last of them that
+	// is over, when that was, and what came of it.
+	begun, ended uint64
+	asked        time.Time
+	err          error
+	asking       chan struct{} // closed when the one for all who wait is over; nil if there is none
 }
 
 // Secrets returns the secrets of s.
 func (s *Store) Secrets() *Secrets { return &Secrets{store: s} }
 
-// All returns the secrets that are good, the first of them to be used for what
-// is new. They are asked for at most ten times a second, and by one at a time, on
-// whom others wait. While the servers do not answer they are asked once in two
-// seconds; all others at once get what was known before, or the error.
-func (k *Secrets) All(ctx context.Context) ([][]byte, error) {
-	k.mu.Lock()
-	since := time.Since(k.asked) //nolint:forbidigo // how often a server is asked
-	failed := k.err != nil && since < failureAge && !k.store.trust.in(k.store.trust.slotOf(k.store.options.Prefix+":secret"))
-	recent := !k.asked.IsZero() && (since < secretsAge && k.err == nil || failed)
-	k.mu.Unlock()
-	if !recent {
-		_ = k.Return(ctx)
-	}
+// Known returns the secrets that are known, the first of them to be used for what
+// is new. The servers are asked only if none is.
+func (k *Secrets) Known(ctx context.Context) ([][]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.known) == 0 {
-		return nil, k.err
+	before := k.begun
+	err := k.wait(ctx, func() bool { return len(k.known) > 0 || k.ended > before })
+	if len(k.known) > 0 {
+		err = nil
 	}
+	return k.list(), err
+}
+
+// All returns the secrets that are good now, the first of them to be used for what
+// is new. The servers are asked at most ten times a second, and by one at a time: All
+// waits for its turn, and then for the answer to a question that was put after it was
+// called. With the error that there was no answer it returns those that were known
+// before; then, for two seconds, all who call have the same at once.
+func (k *Secrets) All(ctx context.Context) ([][]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := k.begun
+	err := k.wait(ctx, func() bool { return k.ended > before })
+	return k.list(), err
+}
+
+// list returns those known; k.mu is held.
+func (k *Secrets) list() [][]byte {
 	good := make([][]byte, len(k.known))
 	for i, secret := range k.known {
 		good[i] = []byte(secret)
 	}
-	return good, nil
+	return good
+}
+
+// wait asks the servers, or waits while others do, until there is enough, or no
+// answer, and returns what came of it. k.mu is held, but not meanwhile.
+func (k *Secrets) wait(ctx context.Context, enough func() bool) error {
+	for !enough() {
+		if k.silent() {
+			break
+		}
+		under, pause := k.asking, time.Duration(0)
+		if k.ended > 0 {
+			pause = secretsPause - time.Since(k.asked) //nolint:forbidigo // how often a server is asked
+		}
+		if under == nil && pause <= 0 {
+			k.ask(ctx)
+			continue
+		}
+		if err := k.pause(ctx, under, pause); err != nil {
+			return err
+		}
+	}
+	return k.err
+}
+
+// silent reports whether the servers have not answered just now, nor anybody else
+// since.
+func (k *Secrets) silent() bool {
+	recent := time.Since(k.asked) < failureAge //nolint:forbidigo // how often a server is asked
+	return k.err != nil && recent && !k.store.trust.in(k.store.trust.slotOf(k.store.options.Prefix+":secret"))
+}
+
+// ask asks the servers for all who wait.
+func (k *Secrets) ask(ctx context.Context) {
+	done := make(chan struct{})
+	k.asking = done
+	k.mu.Unlock()
+	_ = k.Return(ctx)
+	k.mu.Lock()
+	k.asking = nil
+	close(done)
+}
+
+// pause waits for another's answer, or if there is none to come for so long.
+func (k *Secrets) pause(ctx context.Context, under <-chan struct{}, length time.Duration) error {
+	k.mu.Unlock()
+	defer k.mu.Lock()
+	var over <-chan time.Time
+	if under == nil {
+		timer := time.NewTimer(length) //nolint:forbidigo // how often a server is asked
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-under:
+	case <-over:
+	case <-ctx.Done():
+		return fmt.Errorf("redis: %w: %w", headgate.ErrUnavailable, ctx.Err())
+	}
+	return nil
 }
 
 // Return writes what is known of the secrets back to the servers, where they
-// have lost it, and learns those that others have made. If somebody does that
-// just now it waits for what comes of it.
+// have lost it, and learns those that others have made. It waits for nobody else's
+// answer, which may be of before the loss.
 func (k *Secrets) Return(ctx context.Context) error {
 	k.mu.Lock()
-	if under := k.asking; under != nil {
-		k.mu.Unlock()
-		<-under // within the timeout
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		return k.err
-	}
-	done := make(chan struct{})
-	k.asking = done
+	k.begun++
+	number, known := k.begun, slices.Clone(k.known)
 	k.mu.Unlock()
 	// What comes of it is for others, too, whose contexts are not this one.
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.store.options.Timeout)
 	defer cancel()
-	err := k.exchange(bounded)
+	good, err := k.exchange(bounded, known)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.asked, k.err, k.asking = time.Now(), err, nil //nolint:forbidigo // how often a server is asked
-	close(done)
+	k.known = add(k.known, good...)
+	if number > k.ended {
+		k.ended, k.asked, k.err = number, time.Now(), err //nolint:forbidigo // how often a server is asked
+	}
 	return err
 }
 
-// exchange tells the servers what is known here and learns what is not.
-func (k *Secrets) exchange(ctx context.Context) error {
-	k.mu.Lock()
-	known := slices.Clone(k.known)
-	k.mu.Unlock()
+// exchange tells the servers what is known here and returns what is good there.
+func (k *Secrets) exchange(ctx context.Context, known []string) ([]string, error) {
 	own := rand.Text() + rand.Text()
 	if len(known) > 0 {
 		own = known[0]
@@ -112,25 +180,19 @@ func (k *Secrets) exchange(ctx context.Context) error {
 	prefix := k.store.options.Prefix
 	first, err := k.store.evaluate(ctx, textScript(secretLua), []string{prefix + ":secret"}, own)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	name, err := first.ToString()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	known = add(known, name)
 	ring, err := k.store.evaluate(ctx, textScript(ringLua), []string{prefix + ":secrets"}, known...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	all, err := ring.AsStrSlice()
-	if err != nil {
-		return err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.known = add(known, all...)
-	return nil
+	return add(known, all...), err
 }
 
 // add adds those that are not in list yet.

@@ -1,10 +1,18 @@
 package redis_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testkit/redistest"
@@ -41,11 +49,8 @@ func TestSecretsOfSilentServers(t *testing.T) {
 		for range callers {
 			a := <-answers
 			slowest = max(slowest, a.took)
-			if k == knowing && (a.n != 1 || a.err != nil) {
-				t.Errorf("%d secrets, %v", a.n, a.err)
-			}
-			if k == unknowing && (a.n != 0 || !errors.Is(a.err, headgate.ErrUnavailable)) {
-				t.Errorf("%d secrets, %v", a.n, a.err)
+			if want := map[bool]int{k == knowing: 1}[true]; a.n != want || !errors.Is(a.err, headgate.ErrUnavailable) {
+				t.Errorf("%d secrets, want %d: %v", a.n, want, a.err)
 			}
 		}
 		return slowest
@@ -61,6 +66,9 @@ func TestSecretsOfSilentServers(t *testing.T) {
 			t.Errorf("the failure was not remembered: %s", took)
 		}
 	}
+	if known, err := knowing.Known(context.Background()); len(known) != 1 || err != nil {
+		t.Errorf("%d secrets known, %v", len(known), err)
+	}
 	server.Resume()
 	for _, k := range []*redis.Secrets{knowing, unknowing} {
 		if err := k.Return(context.Background()); err != nil {
@@ -70,4 +78,138 @@ func TestSecretsOfSilentServers(t *testing.T) {
 			t.Errorf("%d secrets, %v", len(all), err)
 		}
 	}
+}
+
+// Whoever asks for the secrets knows those that somebody has written back before,
+// also if the servers had been asked just before that; and those known are told
+// without a question.
+func TestSecretsWrittenBackJustNow(t *testing.T) {
+	server := redistest.Standalone(t)
+	o := redis.Options{Addresses: []string{server.Addr}, Timeout: patient}
+	old, hasty := open(t, o).Secrets(), open(t, o).Secrets()
+	was := first(t, old.Known)
+	server.Do("FLUSHALL")
+	own := first(t, hasty.Known)
+	if err := old.Return(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		ask  func(context.Context) ([][]byte, error)
+		want string
+	}{{hasty.Known, own}, {hasty.All, own + " " + was}, {hasty.Known, own + " " + was}, {old.Known, was + " " + own}} {
+		if got, err := row.ask(t.Context()); string(bytes.Join(got, []byte(" "))) != row.want || err != nil {
+			t.Errorf("%s, want %s: %v", got, row.want, err)
+		}
+	}
+	began := time.Now()
+	for range 4 {
+		if _, err := hasty.All(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(began); took < 300*time.Millisecond {
+		t.Errorf("asked four times within %s", took)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if got, err := hasty.All(ended); len(got) != 2 || !errors.Is(err, context.Canceled) || !errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("%d secrets for one who waits no more, %v", len(got), err)
+	}
+}
+
+// first returns what must be the only secret.
+func first(t *testing.T, ask func(context.Context) ([][]byte, error)) string {
+	t.Helper()
+	all, err := ask(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d secrets, %v", len(all), err)
+	}
+	return string(all[0])
+}
+
+// Where nobody is answered but by an error that is no sign of a silent server, all who
+// want the secrets have it, and wait for no better one.
+func TestSecretsThatAreRefused(t *testing.T) {
+	server := redistest.Standalone(t)
+	store := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient})
+	server.Do("LPUSH", "hg:secret", "x")
+	k := store.Secrets()
+	for range 3 {
+		if _, err := store.Take(t.Context(), headgate.Op{Key: "other", Limit: headgate.PerHour(1), Kind: headgate.Peek}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Known(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+			t.Errorf("known: %v", err)
+		}
+		if _, err := k.All(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+			t.Errorf("all: %v", err)
+		}
+	}
+}
+
+// An answer of before the servers lost their data, which is still under way, is not
+// taken for that to who writes the secrets back.
+func TestSecretsAreWrittenBackAfterTheLoss(t *testing.T) {
+	server := redistest.Standalone(t)
+	w := &lateAnswer{came: make(chan struct{}), release: make(chan struct{})}
+	k := open(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patient, Client: w.install}).Secrets()
+	if err := k.Return(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.armed.Store(true)
+	late := make(chan error)
+	go func() { late <- k.Return(context.Background()) }()
+	<-w.came
+	server.Do("FLUSHALL")
+	if err := k.Return(t.Context()); err != nil {
+		t.Errorf("after the loss: %v", err)
+	}
+	if got := fmt.Sprint(server.Do("GET", "hg:secret"), server.Do("ZRANGE", "hg:secrets", "0", "-1")); got != strings.Repeat(first(t, k.Known), 2) {
+		t.Errorf("written back: %s", got)
+	}
+	close(w.release)
+	if err := <-late; err != nil {
+		t.Errorf("before the loss: %v", err)
+	}
+}
+
+// lateAnswer keeps back an answer that has come: the first to a command about
+// prefix:secrets after it was armed.
+type lateAnswer struct {
+	armed         atomic.Bool
+	came, release chan struct{}
+}
+
+func (l *lateAnswer) install(o *rueidis.ClientOption) {
+	o.DisableAutoPipelining = true // a connection for each call
+	dial := o.DialCtxFn
+	o.DialCtxFn = func(ctx context.Context, address string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
+		conn, err := dial(ctx, address, d, c)
+		if err != nil {
+			return nil, err
+		}
+		return &keptConn{Conn: conn, lateAnswer: l}, nil
+	}
+}
+
+type keptConn struct {
+	net.Conn
+	*lateAnswer
+	late atomic.Bool
+}
+
+func (c *keptConn) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(":secrets")) && c.armed.CompareAndSwap(true, false) {
+		c.late.Store(true)
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *keptConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.late.CompareAndSwap(true, false) {
+		close(c.came)
+		<-c.release
+	}
+	return n, err
 }

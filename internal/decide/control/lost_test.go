@@ -20,6 +20,8 @@ type inRedis struct {
 	table *redis.Table
 	clock func() time.Time // if not nil, what the server's is taken for
 	off   bool
+	// reading, if not nil, is called before rows are read.
+	reading func()
 }
 
 func (r *inRedis) down() error {
@@ -38,6 +40,9 @@ func (r *inRedis) Look(ctx context.Context) (control.State, error) {
 }
 
 func (r *inRedis) Since(ctx context.Context, version int64, most int) ([]control.Row, int64, error) {
+	if r.reading != nil {
+		r.reading()
+	}
 	return r.table.Since(ctx, version, most)
 }
 
@@ -244,6 +249,68 @@ func TestLossThatCannotBeMended(t *testing.T) {
 	}
 	if len(lines) > 4 || n.Lost() != 1 {
 		t.Errorf("%d losses:\n%s", n.Lost(), &n.log)
+	}
+}
+
+// Who is told of a loss, so as to write back something else, is told again until that
+// has succeeded: of the connections of before the loss each may fail once.
+func TestLossIsToldUntilItIsHeard(t *testing.T) {
+	server := redistest.Standalone(t)
+	nodes, _ := connect(t, server, time.Now, 1)
+	n := nodes[0]
+	n.sync(t)
+	told, failures := 0, 2
+	n.forgot = func() error {
+		if told++; told <= failures {
+			return errDown
+		}
+		return nil
+	}
+	for _, loss := range []struct {
+		failures, told int
+	}{{0, 1}, {2, 3}} {
+		told, failures = 0, loss.failures
+		n.sync(t)
+		if told != 0 {
+			t.Errorf("told %d times of no loss", told)
+		}
+		server.Do("FLUSHALL")
+		for range 5 {
+			n.sync(t)
+		}
+		if told != loss.told {
+			t.Errorf("told %d times, want %d", told, loss.told)
+		}
+	}
+	if n.Lost() != 2 {
+		t.Errorf("%d losses", n.Lost())
+	}
+}
+
+// A table that is lost while it is read was lost once.
+func TestLossWhileReading(t *testing.T) {
+	server := redistest.Standalone(t)
+	nodes, tables := connect(t, server, time.Now, 2)
+	n := nodes[0]
+	n.put(t, n.entry("a", "ann", "", time.Now().Add(time.Hour)))
+	told := 0
+	n.forgot = func() error { told++; return nil }
+	tables[0].off = true
+	if n.Sync(t.Context()) == nil { // after which it reads all
+		t.Fatal("not cut off")
+	}
+	tables[0].off, tables[0].reading = false, func() { server.Do("FLUSHALL") }
+	n.sync(t)
+	tables[0].reading = nil
+	for range 3 {
+		n.sync(t)
+	}
+	if n.Lost() != 1 || told != 1 {
+		t.Errorf("%d losses, told %d times:\n%s", n.Lost(), told, &n.log)
+	}
+	nodes[1].sync(t)
+	if got := nodes[1].state("a", "ann", time.Now()); !strings.HasPrefix(got, "5 banned") {
+		t.Errorf("a node that comes later: %s", got)
 	}
 }
 

@@ -79,8 +79,10 @@ type Options struct {
 	Clock   func() time.Time
 	Logger  *slog.Logger
 	Changed func() // Changed, if not nil, is called after every change that anybody made
-	Forgot  func() // Forgot, if not nil, is called when the table has lost something
-	Most    int    // how many entries there may be
+	// Forgot, if not nil, is called when the table has lost something, and again
+	// with every Sync until it has succeeded.
+	Forgot func(ctx context.Context) error
+	Most   int // how many entries there may be
 }
 
 // Manager is one process's view of the table. It is safe for use by any number
@@ -144,6 +146,9 @@ func (m *Manager) Sync(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	changed, err := m.read(ctx)
+	if err == nil || errors.Is(err, errNotGiven) {
+		m.tellLoss(ctx)
+	}
 	switch {
 	case errors.Is(err, errNotGiven): // has been said
 	case err != nil && !m.failing && ctx.Err() == nil:
@@ -210,7 +215,7 @@ func (m *Manager) readAll(ctx context.Context, state State, now time.Time) (chan
 		m.known = false
 		return false, err
 	}
-	err = m.giveBack(ctx, state, rows, now, func(r *Row) { m.take(into, r, now) })
+	err = m.giveBack(ctx, &state, rows, now, func(r *Row) { m.take(into, r, now) })
 	changed = state.Version != m.seen.Version
 	if !same(into, m.entries) {
 		changed, m.anywhere = true, true

@@ -22,6 +22,7 @@ type memory struct {
 	// and writes nothing back.
 	touched time.Time
 	losing  bool // the last attempt to write back has failed
+	untold  bool // Options.Forgot has not succeeded since the last loss
 	lost    int64
 }
 
@@ -43,7 +44,7 @@ func (m *Manager) hear(rows map[string]Row, r *Row) {
 // the rows that are not among those just read, or only an older version of
 // them. What was lost holds here in any case: it is added to rows and given to
 // each.
-func (m *Manager) giveBack(ctx context.Context, state State, rows map[string]Row, now time.Time, each func(*Row)) error {
+func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Row, now time.Time, each func(*Row)) error {
 	if m.memory.table == nil || m.memory.rows == nil {
 		return nil
 	}
@@ -57,18 +58,25 @@ func (m *Manager) giveBack(ctx context.Context, state State, rows map[string]Row
 			}
 		}
 	}
-	another := m.seen.Identity != "" && state.Identity != m.seen.Identity
+	another := m.isAnother(state)
+	if !another && len(lost) > 0 {
+		// It may have been lost while it was read.
+		if now, err := m.memory.table.Look(ctx); err == nil {
+			state.Identity, state.Generation = now.Identity, now.Generation
+			another = m.isAnother(state)
+		}
+	}
 	if !another && len(lost) == 0 {
 		m.memory.losing = false
 		return nil
+	}
+	if another || !m.memory.losing {
+		m.memory.untold = m.options.Forgot != nil
 	}
 	if another && !m.memory.losing {
 		m.memory.lost++
 		m.options.Logger.Warn("the store has lost its data: it was emptied, restarted without them, or is another one; what was counted is forgotten",
 			"was", m.seen.Identity, "is", state.Identity)
-		if m.options.Forgot != nil {
-			m.options.Forgot()
-		}
 	}
 	if len(lost) == 0 {
 		return nil
@@ -90,6 +98,19 @@ func (m *Manager) giveBack(ctx context.Context, state State, rows map[string]Row
 		m.options.Logger.Warn("bans and overrides that the store had lost are written back", "written", taken, "known", len(m.memory.rows))
 	}
 	return nil
+}
+
+// isAnother reports whether a table is not the one that was read last.
+func (m *Manager) isAnother(state *State) bool {
+	return m.seen.Identity != "" && state.Identity != m.seen.Identity
+}
+
+// tellLoss calls Options.Forgot after a loss, until it has succeeded: each connection
+// of before the loss may fail once.
+func (m *Manager) tellLoss(ctx context.Context) {
+	if m.memory.untold {
+		m.memory.untold = m.options.Forgot(ctx) != nil
+	}
 }
 
 // newer reports whether r is a later change than o; of the same change the one

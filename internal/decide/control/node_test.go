@@ -62,6 +62,7 @@ type node struct {
 	rules   *rules.Ruleset
 	table   control.Table
 	changed int
+	forgot  func() error // what is to be done about a loss, if not nil
 	log     bytes.Buffer
 }
 
@@ -79,6 +80,12 @@ func newNodeAt(t testing.TB, table control.Table, now func() time.Time, most int
 	n.Manager = control.New(control.Options{
 		Table: table, Engine: n.engine, Rules: n.rules, Clock: now, Most: most,
 		Logger: slog.New(slog.NewTextHandler(&n.log, nil)), Changed: func() { n.changed++ },
+		Forgot: func(context.Context) error {
+			if n.forgot == nil {
+				return nil
+			}
+			return n.forgot()
+		},
 	})
 	return n
 }

@@ -11,19 +11,25 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
+// secrets are those that it returns.
+type secrets func(ctx context.Context) ([][]byte, error)
+
+func (s secrets) Known(ctx context.Context) ([][]byte, error) { return s(ctx) }
+func (s secrets) All(ctx context.Context) ([][]byte, error)   { return s(ctx) }
+
 // A node that has never known the secret, since the store that keeps it was down all
 // the time, gives out tokens for what is in its own memory, and asks nobody for that.
 // They are good there, also when the secret is known, and nowhere else.
 func TestTokensWithoutTheSecret(t *testing.T) {
 	store := &counted{Store: memory.New(), down: true}
 	asked, known := 0, false
-	secrets := func(ctx context.Context) ([][]byte, error) {
+	secrets := secrets(func(ctx context.Context) ([][]byte, error) {
 		if asked++; !known {
 			return nil, headgate.ErrUnavailable
 		}
 		secret, err := shared(ctx)
 		return [][]byte{secret}, err
-	}
+	})
 	node := func() *engine.Engine {
 		return engine.New(store, parse(t, localLeases), engine.WithFallback(memory.New()), engine.WithSecrets(secrets))
 	}

@@ -178,12 +178,13 @@ func TestRenewalInPart(t *testing.T) {
 }
 
 // Tokens are good that are sealed with a secret which comes to be known only
-// when it is asked for again; a secret has 16 bytes at least.
+// when it is asked for again, and until that has been answered nobody knows whether
+// they are; a secret has 16 bytes at least.
 func TestSecretsOfOtherNodes(t *testing.T) {
 	own, others := []byte("sixteen bytes..."), []byte("another sixteen.")
 	store, rs := memory.New(), parse(t, settleRules)
-	all := [][]byte{own}
-	node := engine.New(store, rs, engine.WithSecrets(func(context.Context) ([][]byte, error) { return all, nil }))
+	all, silent := [][]byte{own}, error(nil)
+	node := engine.New(store, rs, engine.WithSecrets(secrets(func(context.Context) ([][]byte, error) { return all, silent })))
 	other := engine.New(store, rs, engine.WithSecret(func(context.Context) ([]byte, error) { return others, nil }))
 	token := func(e *engine.Engine) string {
 		v := decide(t, e, query1("/places", 0))
@@ -198,6 +199,11 @@ func TestSecretsOfOtherNodes(t *testing.T) {
 	if _, err := node.ReleaseToken(t.Context(), theirs, at(1)); !errors.Is(err, engine.ErrBadToken) {
 		t.Errorf("a secret that nobody has told: %v", err)
 	}
+	silent = errors.New("no answer")
+	if _, err := node.ReleaseToken(t.Context(), theirs, at(1)); !errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("a secret that nobody can tell: %v", err)
+	}
+	silent = nil
 	all = append(all, others)
 	for _, token := range []string{theirs, mine} {
 		if ending, err := node.ReleaseToken(t.Context(), token, at(1)); ending != engine.Done || err != nil {

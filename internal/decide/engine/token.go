@@ -24,9 +24,15 @@ var ErrBadToken = errors.New("unknown or damaged token")
 // have in common, and nobody else.
 type Secret func(ctx context.Context) ([]byte, error)
 
-// Secrets returns several of them: tokens are sealed with the first one, and
-// those sealed with any of them are good.
-type Secrets func(ctx context.Context) ([][]byte, error)
+// Secrets are several of them: tokens are sealed with the first one, and those
+// sealed with any of them are good.
+type Secrets interface {
+	// Known returns those that are known, and asks for them if there is none.
+	Known(ctx context.Context) ([][]byte, error)
+	// All asks for those that are good now. With an error it returns those that
+	// were known before. It has to bound how often that asks a server.
+	All(ctx context.Context) ([][]byte, error)
+}
 
 // WithSecret lets the tokens of one Engine be good at all others that have the
 // same secret. It is asked for with the first token, and until it has been
@@ -37,25 +43,28 @@ func WithSecret(s Secret) Option {
 			secret, err := s(ctx)
 			return [][]byte{secret}, err
 		}
-		e.seal.single = true
+		e.seal.others = nil
 	}
 }
 
 // WithSecrets is [WithSecret] for nodes of which each may have begun with a
 // secret of its own. They are asked for again with every token that none of
-// those known opens, so s has to bound how often that asks a server.
+// those known opens.
 func WithSecrets(s Secrets) Option {
-	return func(e *Engine) { e.seal.source, e.seal.single = s, false }
+	return func(e *Engine) { e.seal.source, e.seal.others = s.Known, s.All }
 }
 
 // minSecret is the length of the shortest secret, in bytes.
 const minSecret = 16
 
+// secrets returns some of them.
+type secrets func(ctx context.Context) ([][]byte, error)
+
 // seal encrypts and authenticates tokens: who holds one can neither read the
 // key that it counts by nor make another of it.
 type seal struct {
-	source Secrets // nil: random
-	single bool    // source always returns the same
+	source secrets // nil: random
+	others secrets // also those that source did not know; nil: there are none
 
 	mu    sync.Mutex
 	aeads []cipher.AEAD // of the secrets in this order; the first never changes
@@ -96,10 +105,8 @@ func (s *seal) fetch(ctx context.Context) ([]cipher.AEAD, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, secret := range secrets {
-		if err := s.add(secret); err != nil {
-			return nil, err
-		}
+	if err := s.addAll(secrets); err != nil {
+		return nil, err
 	}
 	if len(s.aeads) == 0 {
 		return nil, errNoSecret
@@ -107,13 +114,28 @@ func (s *seal) fetch(ctx context.Context) ([]cipher.AEAD, error) {
 	return s.aeads, nil
 }
 
-// more returns the ciphers of secrets that are not among the first n.
-func (s *seal) more(ctx context.Context, n int) []cipher.AEAD {
-	if s.source == nil || s.single {
-		return nil
+// more returns the ciphers of secrets that are not among the first n. With an
+// error there may be others that nobody has told.
+func (s *seal) more(ctx context.Context, n int) ([]cipher.AEAD, error) {
+	if s.others == nil {
+		return nil, nil
 	}
-	if all, err := s.fetch(ctx); err == nil {
-		return all[n:]
+	secrets, err := s.others(ctx)
+	if err != nil {
+		err = unavailable(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = errors.Join(err, s.addAll(secrets))
+	return s.aeads[n:], err
+}
+
+// addAll needs s.mu to be held.
+func (s *seal) addAll(secrets [][]byte) error {
+	for _, secret := range secrets {
+		if err := s.add(secret); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -200,10 +222,14 @@ func (s *seal) open(ctx context.Context, kind tokenKind, token string) ([]byte, 
 	if plain, ok := openAny(aeads, kind, sealed); ok {
 		return plain, nil
 	}
-	if plain, ok := openAny(s.more(ctx, len(aeads)), kind, sealed); ok {
+	aeads, err = s.more(ctx, len(aeads))
+	if plain, ok := openAny(aeads, kind, sealed); ok {
 		return plain, nil
 	}
-	return nil, ErrBadToken
+	if err == nil {
+		err = ErrBadToken
+	}
+	return nil, err
 }
 
 func openAny(aeads []cipher.AEAD, kind tokenKind, sealed []byte) ([]byte, bool) {

@@ -50,7 +50,7 @@ func (s *Store) openRedis() ([]engine.Option, error) {
 	local := s.newMemory()
 	s.keep(local)
 	return []engine.Option{
-		engine.WithFallback(s.Telemetry.Store(local, "memory")), engine.WithTimeout(options.Timeout), engine.WithSecrets(s.secrets.All),
+		engine.WithFallback(s.Telemetry.Store(local, "memory")), engine.WithTimeout(options.Timeout), engine.WithSecrets(s.secrets),
 		engine.WithRecords(),
 	}, nil
 }

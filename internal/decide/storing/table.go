@@ -25,7 +25,7 @@ func (s *Store) Control(o control.Options) (*control.Manager, error) {
 	interval := time.Second
 	if s.shared != nil {
 		o.Table, o.Changed, interval = sharedTable{s.shared.Table("control")}, s.safe.Forget, control.PollInterval
-		o.Forgot = s.returnSecrets
+		o.Forgot = s.secrets.Return
 		s.returnSecrets()
 		s.Life.Every(returnEvery, s.returnSecrets)
 		s.watch()
