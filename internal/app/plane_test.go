@@ -67,11 +67,13 @@ func loginLimit(limit uint32, unit conf.RateLimitUnit) types.Resource {
 	}}}
 }
 
-func TestRulesFromAControlPlane(t *testing.T) {
-	address, set, stop := controlPlane(t, "127.0.0.1:0")
+// followingPlane runs a process that follows a control plane.
+func followingPlane(t *testing.T, address string, guard config.Guard) *fixture {
+	t.Helper()
 	f := newFixture(t, loginRules, nil, func(c *config.Config) {
-		c.RulesFrom, c.Rules, c.Door("grpc").Address = config.FromXDS, nil, "127.0.0.1:0"
+		c.RulesFrom, c.Rules, c.Door("grpc").Address, c.Door("admin").Address = config.FromXDS, nil, "127.0.0.1:0", "127.0.0.1:0"
 		c.XDS = config.XDS{Address: address, NodeID: "n1"}
+		c.Reload.Guard = guard
 	})
 	var err error
 	f.App, err = app.New(app.Options{
@@ -82,6 +84,12 @@ func TestRulesFromAControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.start(t)
+	return f
+}
+
+func TestRulesFromAControlPlane(t *testing.T) {
+	address, set, stop := controlPlane(t, "127.0.0.1:0")
+	f := followingPlane(t, address, config.GuardWarn)
 	serving := healthOf(t, f.Addr(app.DoorGRPC))
 
 	// Nothing has come yet: nobody should send requests here.
@@ -155,6 +163,28 @@ func TestRulesFromAControlPlane(t *testing.T) {
 	if got := left(); got != "/" {
 		t.Errorf("a resource without descriptors: %s, want no limit", got)
 	}
+}
+
+// Rules that somebody has accepted are in force for the control plane, too: those from
+// before, which it sends to repair them, are a change.
+func TestAcceptedRulesOfAControlPlane(t *testing.T) {
+	address, set, _ := controlPlane(t, "127.0.0.1:0")
+	f := followingPlane(t, address, config.GuardRefuse)
+	other := &conf.RateLimitConfig{Name: "other", Domain: "other", Descriptors: []*conf.RateLimitDescriptor{{
+		Key: "user", RateLimit: &conf.RateLimitPolicy{Unit: conf.RateLimitUnit_DAY, RequestsPerUnit: 1},
+	}}}
+	both := []types.Resource{loginLimit(5, conf.RateLimitUnit_HOUR), other}
+	set("1", both...)
+	f.journal.await(t, "rules reloaded")
+	set("2", both[0])
+	f.journal.await(t, "rules of the control plane refused")
+	f.expectRules(t, 2)
+	f.change(t, "accept", http.StatusOK)
+	f.journal.await(t, "rules reloaded")
+	f.expectRules(t, 1)
+	set("3", both...)
+	f.journal.await(t, "rules reloaded")
+	f.expectRules(t, 2)
 }
 
 // healthOf returns a question to the health service of a gRPC door.

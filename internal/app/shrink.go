@@ -103,5 +103,9 @@ func (a *App) acceptRules() error {
 		return errors.New("no rules have been refused for what they lack")
 	}
 	a.log.Warn("rules that lack others accepted by an operator")
-	return a.enforce(held, nil)
+	err := a.enforce(held, nil)
+	if err == nil && a.plane != nil {
+		a.plane.Overrule()
+	}
+	return err
 }

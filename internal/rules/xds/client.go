@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -108,8 +109,9 @@ type Client struct {
 	known   bool              // whether there was one
 	refused refusal           // of the snapshot before this one, if it was refused
 
-	mu     sync.Mutex
-	status Status
+	overruled atomic.Bool // see Overrule
+	mu        sync.Mutex
+	status    Status
 }
 
 // New checks the options and returns a Client.
@@ -151,6 +153,19 @@ func (c *Client) update(change func(*Status)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(&c.status)
+}
+
+// Overrule says that somebody has put the snapshot in force that was refused last.
+func (c *Client) Overrule() { c.overruled.Store(true) }
+
+// obey takes note of that.
+func (c *Client) obey() {
+	if !c.overruled.Swap(false) || c.refused.reason == nil {
+		return
+	}
+	if sources, err := Sources(c.refused.resources); err == nil {
+		c.applied, c.known, c.refused = sources, true, refusal{}
+	}
 }
 
 // Run follows the control plane until ctx is done, and connects anew whenever
@@ -206,6 +221,7 @@ func (c *Client) follow(ctx context.Context) (served bool, err error) {
 			c.options.Logger.Info("connected to the control plane", "address", c.options.Address)
 		}
 		served = true
+		c.obey()
 		if c.refused.is(response.GetResources()) {
 			// Control planes that compare nothing but versions send what was
 			// refused again at once, for ever.
@@ -250,6 +266,7 @@ func (c *Client) send(s stream, r *discovery.DiscoveryRequest) error {
 // answer puts a snapshot in force and returns what the control plane is told:
 // the version in force, and if it is not this one, why not.
 func (c *Client) answer(response *discovery.DiscoveryResponse) *discovery.DiscoveryRequest {
+	c.obey() // it may have been overruled while it was made to wait
 	var err error
 	if c.refused.is(response.GetResources()) {
 		err = c.refused.reason // it has been told already

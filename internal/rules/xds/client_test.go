@@ -357,6 +357,38 @@ func TestRefusedSnapshotIsNotRefusedInALoop(t *testing.T) {
 	}
 }
 
+// A snapshot that was refused and that an operator has put in force is in force for the
+// control plane, too: it is told so, and the one from before is a change.
+func TestOverruledRefusals(t *testing.T) {
+	p := startPlane(t, "")
+	var inForce atomic.Value
+	_, c, _ := follow(t, xds.Options{
+		Address: p.address,
+		Apply: func(s []rulefile.Source) error {
+			if strings.Contains(string(s[0].Data), "domain: \"small\"") {
+				return errors.New("rules are gone")
+			}
+			inForce.Store(string(s[0].Data))
+			return nil
+		},
+	})
+	p.expect(t, "", "")
+	p.set(t, "1", config("a", "large", 1))
+	p.expect(t, "1", "")
+	p.set(t, "2", config("a", "small", 1))
+	p.expect(t, "1", "gone")
+	inForce.Store("small")
+	c.Overrule()
+	p.expect(t, "2", "")
+	p.set(t, "3", config("a", "large", 1))
+	p.expect(t, "3", "")
+	if text, _ := inForce.Load().(string); !strings.Contains(text, "large") {
+		t.Errorf("in force is %q", text)
+	}
+	p.set(t, "4", config("a", "small", 1))
+	p.expect(t, "3", "gone")
+}
+
 func TestReasonsAreBounded(t *testing.T) {
 	p := startPlane(t, "")
 	long := errors.New(strings.Repeat("é", 10_000))
