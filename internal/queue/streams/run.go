@@ -91,12 +91,11 @@ func (s *Store) survey(ctx context.Context) (map[string]limit, int, error) {
 	for tag, l := range s.known {
 		if _, ok := all[tag]; !ok { // somebody has emptied the database
 			missing, all[tag] = append(missing, tag), l
-			delete(s.known, tag)
 		}
 	}
 	s.mu.Unlock()
 	for _, tag := range missing {
-		if err := s.register(ctx, tag, all[tag]); err != nil {
+		if err := s.announce(ctx, tag, all[tag]); err != nil {
 			return nil, 0, err
 		}
 	}

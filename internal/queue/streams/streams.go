@@ -271,7 +271,7 @@ func partitionOf(lane string) string {
 	return strconv.Itoa(int(h.Sum32() % partitions))
 }
 
-// register makes the queue of a rule known to all processes.
+// register makes the queue of a rule known to all processes, once.
 func (s *Store) register(ctx context.Context, tag string, l limit) error {
 	s.mu.Lock()
 	_, known := s.known[tag]
@@ -279,20 +279,24 @@ func (s *Store) register(ctx context.Context, tag string, l limit) error {
 	if known {
 		return nil
 	}
-	text, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
-		return client.Do(ctx, client.B().Hset().Key(s.registry()).FieldValue().FieldValue(tag, string(text)).Build()).Error()
-	})
-	if err != nil {
+	if err := s.announce(ctx, tag, l); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	s.known[tag] = l
 	s.mu.Unlock()
 	return nil
+}
+
+// announce writes the queue of a rule to where all processes look for them.
+func (s *Store) announce(ctx context.Context, tag string, l limit) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		return client.Do(ctx, client.B().Hset().Key(s.registry()).FieldValue().FieldValue(tag, string(text)).Build()).Error()
+	})
 }
 
 // limits returns the queues that any process has made known.

@@ -1,0 +1,46 @@
+package streams_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/queue/streams"
+	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// A node that has told all which queues there are tells it again where Redis has lost
+// that, until it has succeeded: or else one that takes its place would not find what
+// others have put since.
+func TestQueuesOfARedisThatLostItsData(t *testing.T) {
+	server, b := redistest.Standalone(t), newBackend()
+	o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}
+	sends := node(t, o, "sends", b)
+	sends.Start()
+	puts := node(t, o, "puts", b) // it is not started, so it looks for nothing
+	defer closing(t, puts)
+	accept := func(q *queue.Queue, key, number int) {
+		t.Helper()
+		if _, err := q.Accept(t.Context(), entry(key, number)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accept(sends, 1, 1)
+	accept(puts, 2, 1)
+	b.await(t, 2)
+	server.Do("ACL", "SETUSER", "default", "-hset")
+	server.Do("FLUSHALL")
+	awaitTrue(t, func() bool {
+		refused := server.Do("ACL", "LOG")
+		return strings.Contains(refused, "toplevel") && strings.Contains(refused, "hset")
+	})
+	server.Do("ACL", "SETUSER", "default", "+hset")
+	awaitTrue(t, func() bool { return server.Do("KEYS", "hg:q:nodes") != "" }) // it has looked again
+	closing(t, sends)
+	late := node(t, o, "late", b)
+	late.Start()
+	defer closing(t, late)
+	accept(puts, 2, 2)
+	b.await(t, 3)
+}
