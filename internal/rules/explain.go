@@ -376,7 +376,7 @@ func (t *tree) takenOfAttributes(r *Rule, f *facts) *Branch {
 			switch {
 			case b.Value == s.Value && b.Kind == s.Kind:
 				own = b
-			case t.compat == CompatEnvoy || b.answers() || b.Below != nil && t.matchAttributes(b.Below, f, &unused):
+			case t.compat == CompatEnvoy || b.answers() || b.Below != nil && t.matchAttributes(b.Below, f, &unused) == forAll:
 				return b
 			}
 		}

@@ -103,84 +103,107 @@ func (t *tree) matchEntries(entries []Entry, f *facts, m *Matches) {
 	}
 }
 
+// answered says for which readings of a request there is an answer among some
+// descriptors: a limit, or that there is none.
+type answered uint8
+
+const (
+	forNone answered = iota
+	forSome
+	forAll
+)
+
+// and is what is answered of two readings, where a and b is of each.
+func (a answered) and(b answered) answered {
+	if a == b {
+		return a
+	}
+	return forSome
+}
+
 // matchAttributes adds the checks of all limits whose keys, with their values,
 // are among the attributes of a request, in whatever order and with whatever
-// others; of descriptors with the same key it takes the most specific. It
-// reports whether any descriptor applied.
-func (t *tree) matchAttributes(l *Level, f *facts, m *Matches) bool {
-	applied := false
+// others; of descriptors with the same key it takes the most specific.
+func (t *tree) matchAttributes(l *Level, f *facts, m *Matches) answered {
+	found := forNone
 	for _, c := range l.keys {
 		if c.attribute.Kind == Path {
-			applied = t.matchPath(c, f, m) || applied
+			found = max(found, t.matchPath(c, f, m))
 			continue
 		}
-		v := f.get(c.attribute)
+		v, here := f.get(c.attribute), forNone
 		if !v.ok && c.attribute == (Attribute{Name: RemoteAddress}) {
 			v = f.get(Attribute{Kind: ClientIP})
 		}
-		if v.ok && t.matchChoice(c, v.text, f, m) {
-			applied = true
+		if v.ok {
+			here = t.matchChoice(c, v.text, f, m)
 		}
 		if f.valued != nil || f.disputed {
-			applied = t.matchOthers(c, v, f, m) || applied
+			here = t.matchOthers(c, v, here, f, m)
 		}
+		found = max(found, here)
 	}
-	return applied
+	return found
 }
 
 // matchPath is the same for the descriptors whose key is path: it adds those
 // for any reading of it, also with the case of its letters folded.
-func (t *tree) matchPath(c *choice, f *facts, m *Matches) bool {
+func (t *tree) matchPath(c *choice, f *facts, m *Matches) answered {
 	if !f.getPath().ok {
-		return false
+		return forNone
 	}
 	if f.paths.Beyond() {
 		return t.matchAny(c, f, m)
 	}
-	applied, before := false, f.plain
+	found, before := forNone, f.plain
 	f.several = f.several || len(f.paths.All()) > 1
 	for i, text := range f.paths.All() {
 		f.plain = f.paths.PlainOf(i)
-		applied = t.matchChoice(c, text, f, m) || applied
+		here := t.matchChoice(c, text, f, m)
 		if folded := f.paths.Folded(i); folded != text {
 			f.several = true
-			applied = t.matchChoice(c, folded, f, m) || applied
+			here = max(here, t.matchChoice(c, folded, f, m)) // of a server that tells no case apart
 		}
+		if i > 0 {
+			here = here.and(found)
+		}
+		found = here
 	}
 	f.plain = before
-	return applied
+	return found
 }
 
 // matchOthers is matchAttributes for the descriptors of one key and the values of
-// its attribute besides the first, v, each in place of the first below them too.
+// its attribute besides the first, v, each in place of the first below them too. found
+// is what is answered of the first.
 // Of a value that is unclear nobody knows which descriptor it comes under, and
 // where it counts, all such values are the empty one.
-func (t *tree) matchOthers(c *choice, v value, f *facts, m *Matches) bool {
+func (t *tree) matchOthers(c *choice, v value, found answered, f *facts, m *Matches) answered {
 	texts, unclear := f.others(c.attribute)
 	unclear = unclear || v.unclear
 	if len(texts) == 0 && !unclear || f.tooMany {
-		return false
+		return found
 	}
 	f.several = true
 	if f.choices += len(texts) + 1; f.choices > maxKeys || len(texts) >= MaxValues {
 		f.tooMany, unclear, texts = true, true, nil
 	}
-	applied, before := false, len(f.chosen)
+	before := len(f.chosen)
 	for _, text := range texts {
 		f.chosen = append(f.chosen[:before], chosen{c.attribute, value{text: text, ok: true}})
-		applied = t.matchChoice(c, text, f, m) || applied
+		found = found.and(t.matchChoice(c, text, f, m))
 	}
 	if unclear {
 		f.chosen = append(f.chosen[:before], chosen{c.attribute, value{ok: true}})
-		applied = t.matchAny(c, f, m) || applied
+		found = found.and(t.matchAny(c, f, m))
 	}
 	f.chosen = f.chosen[:before]
-	return applied
+	return found
 }
 
 // matchAny adds the checks below all descriptors of one key, for a path that
 // may be anything.
-func (t *tree) matchAny(c *choice, f *facts, m *Matches) bool {
+func (t *tree) matchAny(c *choice, f *facts, m *Matches) answered {
 	for _, b := range c.all {
 		if b.Rule != nil {
 			m.add(b.Rule, pathValues{}, f)
@@ -189,28 +212,32 @@ func (t *tree) matchAny(c *choice, f *facts, m *Matches) bool {
 			t.matchAttributes(b.Below, f, m)
 		}
 	}
-	return len(c.all) > 0
+	if len(c.all) > 0 {
+		return forSome
+	}
+	return forNone
 }
 
-// matchChoice is the same for the descriptors of one key.
-func (t *tree) matchChoice(c *choice, value string, f *facts, m *Matches) bool {
+// matchChoice is the same for the descriptors of one key. It goes on to the less
+// specific ones while there are readings that have no answer.
+func (t *tree) matchChoice(c *choice, value string, f *facts, m *Matches) answered {
 	var at choiceCursor
-	for b := t.pick(c, &at, value); b != nil; b = t.pick(c, &at, value) {
-		applied := b.answers()
+	found := forNone
+	for b := t.pick(c, &at, value); b != nil && found != forAll; b = t.pick(c, &at, value) {
+		if b.answers() {
+			found = forAll
+		}
 		if b.Rule != nil {
 			m.add(b.Rule, pathValues{}, f)
 		}
-		if b.Below != nil && t.matchAttributes(b.Below, f, m) {
-			applied = true
-		}
-		if applied {
-			return true
+		if b.Below != nil {
+			found = max(found, t.matchAttributes(b.Below, f, m))
 		}
 		if t.compat == CompatEnvoy {
-			return false
+			break
 		}
 	}
-	return false
+	return found
 }
 
 // pick is c.next in the order of the tree.
