@@ -35,12 +35,30 @@ func (s *Store) Load(ctx context.Context, r *queue.Ref) (*queue.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, rest, err := words(s.do(ctx, s.scripts.load, s.base(l.tag), l.number, l.token, r.ID,
-		strconv.FormatInt(unsureTime.Milliseconds(), 10)))
+	rest, err := s.leased(ctx, l, s.scripts.load, r.ID, strconv.FormatInt(unsureTime.Milliseconds(), 10))
 	if err != nil {
 		return nil, err
 	}
 	return record(rest)
+}
+
+// leased runs a script about entries under a lease, and returns what follows the first
+// word of the answer. While a cluster moves their slot the lease may not be where they
+// are: then it is renewed first, so that it stays ours meanwhile.
+func (s *Store) leased(ctx context.Context, l *lease, script *script, args ...string) ([]rueidis.RedisMessage, error) {
+	result, err := s.do(ctx, script, s.base(l.tag), append([]string{l.number, l.token}, args...)...)
+	if isTryAgain(err) {
+		held, renewing := s.do(ctx, s.scripts.renew, s.base(l.tag), l.number, l.token, strconv.FormatInt(leaseTime.Milliseconds(), 10))
+		switch n, _ := held.AsInt64(); {
+		case renewing != nil:
+			return nil, renewing
+		case n == 0:
+			return nil, queue.ErrLost
+		}
+		result, err = s.do(ctx, script, s.base(l.tag), append([]string{l.number, ""}, args...)...)
+	}
+	_, rest, err := words(result, err)
+	return rest, err
 }
 
 func record(list []rueidis.RedisMessage) (*queue.Entry, error) {
@@ -65,7 +83,12 @@ func (s *Store) Deliver(ctx context.Context, r *queue.Ref, result *queue.Result,
 	if err != nil {
 		return err
 	}
-	_, err = s.do(ctx, s.scripts.deliver, base, r.ID, string(text), strconv.FormatInt(max(keep, leastKept).Milliseconds(), 10))
+	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		return client.Do(ctx, client.B().Set().Key(base+":d:"+r.ID).Value(string(text)).Px(max(keep, leastKept)).Build()).Error()
+	})
+	if err == nil {
+		_, err = s.do(ctx, s.scripts.deliver, base, partitionOf(laneOf(r.Lane)), r.ID)
+	}
 	return err
 }
 
@@ -77,7 +100,7 @@ func (s *Store) Postpone(ctx context.Context, r *queue.Ref, a *queue.Attempts) e
 
 // noted runs a script about an entry of ours with its attempts, and returns what
 // follows the first word of the answer.
-func (s *Store) noted(ctx context.Context, script *rueidis.Lua, r *queue.Ref, a *queue.Attempts, more ...string) ([]rueidis.RedisMessage, error) {
+func (s *Store) noted(ctx context.Context, script *script, r *queue.Ref, a *queue.Attempts, more ...string) ([]rueidis.RedisMessage, error) {
 	l, err := s.held(r)
 	if err != nil {
 		return nil, err
@@ -86,8 +109,7 @@ func (s *Store) noted(ctx context.Context, script *rueidis.Lua, r *queue.Ref, a 
 	if err != nil {
 		return nil, err
 	}
-	_, rest, err := words(s.do(ctx, script, s.base(l.tag), append([]string{l.number, l.token, r.ID, string(text)}, more...)...))
-	return rest, err
+	return s.leased(ctx, l, script, append([]string{r.ID, string(text)}, more...)...)
 }
 
 // Bury implements [queue.Store].
@@ -182,18 +204,18 @@ func (s *Store) Retry(ctx context.Context, ids []string, now time.Time, ttl func
 	return s.each(ctx, ids, func(base string, item *queue.Item) (rueidis.RedisResult, error) {
 		e := item.Entry
 		e.Expires = now.Add(ttl(e.Domain, e.Rule))
-		return s.do(ctx, s.scripts.retry, base, e.ID, string(e.Marshal()), trim(e))
+		return s.do(ctx, s.scripts.retry, base, partitionOf(laneOf(queue.Lane{Scope: e.Scope, Key: e.Key})), e.ID, string(e.Marshal()), trim(e))
 	})
 }
 
 // Drop implements [queue.Store].
 func (s *Store) Drop(ctx context.Context, ids []string) ([]string, error) {
 	return s.each(ctx, ids, func(base string, item *queue.Item) (rueidis.RedisResult, error) {
-		hash := ""
-		if h, ok := item.Entry.Idempotency(); ok {
+		hash, e := "", item.Entry
+		if h, ok := e.Idempotency(); ok {
 			hash = hex.EncodeToString(h[:])
 		}
-		return s.do(ctx, s.scripts.drop, base, item.Entry.ID, hash, "0")
+		return s.do(ctx, s.scripts.drop, base, partitionOf(laneOf(queue.Lane{Scope: e.Scope, Key: e.Key})), e.ID, hash, "0")
 	})
 }
 

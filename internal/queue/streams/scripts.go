@@ -1,9 +1,13 @@
 package streams
 
-import "github.com/redis/rueidis"
+import (
+	"strings"
+
+	"github.com/redis/rueidis"
+)
 
 // All keys of one limit have the same tag, so that a script sees all of them
-// in a cluster too. KEYS[1] is what they begin with; after it come:
+// in a cluster too. After what they begin with come:
 //
 //	:p:N    stream of partition N; its entries have the field e, a record without header and body
 //	:r      hash: id → record
@@ -17,12 +21,20 @@ import "github.com/redis/rueidis"
 //	:d:ID   result of an entry that was delivered
 //	:k:ID   an entry that must not appear any more
 //	:u      hash: id of an entry whose senders have not been told yet → the ids that they gave it
-//	:l:N    lease of partition N: who sends its entries; :e:N counts them
+//	:l:N    lease of partition N: who sends its entries
+//
+// Those without another colon, and the streams, are there for ever once the limit is
+// known: announce puts a member - into them. So Redis can tell, while a cluster moves
+// their slot, whether they are together: a script that names them runs where they are,
+// and is told to try again (TRYAGAIN) while they are not. It must not make another key
+// then, so one that does names :k, which never is, and waits until the slot has moved.
 const (
+	hashes = ":m :r :x :s :a :w :v :u"
+	all    = hashes + " :z :p:"
 	// common are functions that others need. leave takes an entry out of what is
 	// pending.
 	common = `
-local b = KEYS[1]
+local b = string.sub(KEYS[1], 1, -3)
 local function place(id)
   local x = redis.call('HGET', b..':x', id)
   if not x then return nil end
@@ -57,14 +69,14 @@ local function enter(id, size, n, lane, ref)
   return redis.call('HINCRBY', b..':w', lane, 1)
 end
 `
-	// id, partition, lane, record, size, most entries, most bytes, ref,
+	// partition, id, lane, record, size, most entries, most bytes, ref,
 	// idempotency hash or nothing, its value, its time to live in ms, most
 	// entries and most bytes of the lane.
 	putText = common + `
-local id, n, lane = ARGV[1], ARGV[2], ARGV[3]
-if redis.call('EXISTS', b..':k:'..id) == 1 then return {'gone'} end
-if redis.call('HEXISTS', b..':r', id) == 1 or redis.call('EXISTS', b..':d:'..id) == 1 then
-  redis.call('SET', b..':t', '1')
+local n, id, lane = ARGV[1], ARGV[2], ARGV[3]
+if redis.pcall('EXISTS', b..':k:'..id) == 1 then return {'gone'} end
+if redis.call('HEXISTS', b..':r', id) == 1 or redis.pcall('EXISTS', b..':d:'..id) == 1 then
+  redis.call('HSET', b..':u', '-', '') -- for WAIT to wait for what came before
   return {'ok', id, tonumber(redis.call('HGET', b..':w', lane) or '0')}
 end
 if ARGV[9] ~= '' then
@@ -75,7 +87,7 @@ if ARGV[9] ~= '' then
     if untold and not string.find(untold, id, 1, true) then
       redis.call('HSET', b..':u', first, untold..' '..id) -- one more who waits to be told
     end
-    redis.call('SET', b..':t', '1') -- for WAIT to wait for what came before
+    redis.call('HSET', b..':u', '-', '')
     return {'again', known}
   end
 end
@@ -96,17 +108,17 @@ local position = enter(id, ARGV[5], n, lane, ARGV[8])
 if ARGV[9] ~= '' then redis.call('SET', b..':i:'..ARGV[9], ARGV[10], 'PX', ARGV[11]) end
 return {'ok', id, position}
 `
-	// id, idempotency hash or nothing: an entry that its sender was not told of,
-	// or that an operator drops. With a time in ms it is the former: it must not
+	// partition, id, idempotency hash or nothing, time: an entry that its sender was
+	// not told of, or that an operator drops. With a time in ms it is the former: it must not
 	// appear later either, but what it has put, or has repeated, stays if another
 	// sender of it has been told or is yet to be.
 	dropText = common + `
-local id = ARGV[1]
-if ARGV[3] ~= '0' then
+local id = ARGV[2]
+if ARGV[4] ~= '0' then
   local sender, own = id, redis.call('HEXISTS', b..':r', id) == 1
   if own and redis.call('HEXISTS', b..':u', id) == 0 then return 0 end
-  redis.call('SET', b..':k:'..sender, '1', 'PX', ARGV[3])
-  local known = not own and ARGV[2] ~= '' and redis.call('GET', b..':i:'..ARGV[2])
+  redis.call('SET', b..':k:'..sender, '1', 'PX', ARGV[4])
+  local known = not own and ARGV[3] ~= '' and redis.call('GET', b..':i:'..ARGV[3])
   if known then id = string.sub(known, #known - #id + 1) end
   local untold = redis.call('HGET', b..':u', id)
   if known and not untold then return 0 end
@@ -125,18 +137,18 @@ if not sid then return 0 end
 if sid == '0' then unbury(id, size) else leave(id, sid, size, n, lane) end
 redis.call('HDEL', b..':r', id)
 redis.call('HDEL', b..':x', id)
-if ARGV[2] ~= '' then redis.call('DEL', b..':i:'..ARGV[2]) end
+if ARGV[3] ~= '' then redis.call('DEL', b..':i:'..ARGV[3]) end
 return 1
 `
 	// id: its sender is told of it. The other write is for WAIT to wait for.
 	confirmText = `
-redis.call('HDEL', KEYS[1]..':u', ARGV[1])
-redis.call('SET', KEYS[1]..':t', '1')
+redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('HSET', KEYS[1], '-', '')
 return 1
 `
-	// partition, token, id, for how many ms an entry may be withdrawn.
+	// partition, token or nothing if the lease is held for sure, id, for how many ms an entry may be withdrawn.
 	loadText = common + `
-if redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
+if ARGV[2] ~= '' and redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
 local sid = place(ARGV[3])
 local record = redis.call('HGET', b..':r', ARGV[3])
 if not record or sid == '0' then return {'gone'} end
@@ -147,11 +159,10 @@ if redis.call('HEXISTS', b..':u', ARGV[3]) == 1 then
 end
 return {'ok', record}
 `
-	// id, result, time to live in ms: whoever sent it, it has been delivered.
+	// partition, id: whoever sent it, it has been delivered.
 	deliverText = common + `
-local id = ARGV[1]
+local id = ARGV[2]
 local sid, size, n, lane = place(id)
-redis.call('SET', b..':d:'..id, ARGV[2], 'PX', ARGV[3])
 if not sid then return 0 end
 if sid == '0' then unbury(id, size) else leave(id, sid, size, n, lane) end
 redis.call('HDEL', b..':r', id)
@@ -160,7 +171,7 @@ return 1
 `
 	// partition, token, id, attempts.
 	postponeText = common + `
-if redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
+if ARGV[2] ~= '' and redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
 local sid = place(ARGV[3])
 if not sid or sid == '0' then return {'gone'} end
 redis.call('HSET', b..':s', ARGV[3], ARGV[4])
@@ -168,7 +179,7 @@ return {'ok'}
 `
 	// partition, token, id, attempts, time, most entries, most bytes.
 	buryText = common + `
-if redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
+if ARGV[2] ~= '' and redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
 local id = ARGV[3]
 local sid, size, n, lane = place(id)
 if not sid or sid == '0' then return {'gone'} end
@@ -182,7 +193,7 @@ local dropped = 0
 while count > tonumber(ARGV[6]) or bytes > tonumber(ARGV[7]) do
   local oldest = redis.call('ZRANGE', b..':z', 0, 1)
   local old = oldest[1] == id and oldest[2] or oldest[1] -- of the same millisecond
-  if not old or old == id then break end
+  if not old or old == id or old == '-' then break end
   local _, s = place(old)
   unbury(old, s)
   redis.call('HDEL', b..':r', old)
@@ -191,29 +202,26 @@ while count > tonumber(ARGV[6]) or bytes > tonumber(ARGV[7]) do
 end
 return {'ok', dropped}
 `
-	// id, record, ref.
+	// partition, id, record, ref.
 	retryText = common + `
-local id = ARGV[1]
+local id = ARGV[2]
 local sid, size, n, lane = place(id)
 if sid ~= '0' then return 0 end
 unbury(id, size)
-redis.call('HSET', b..':r', id, ARGV[2])
-enter(id, size, n, lane, ARGV[3])
+redis.call('HSET', b..':r', id, ARGV[3])
+enter(id, size, n, lane, ARGV[4])
 return 1
 `
 	// partition, node, time to live in ms.
-	acquireText = common + `
-local l = b..':l:'..ARGV[1]
-if redis.call('EXISTS', l) == 1 then return false end
-local token = ARGV[2]..'/'..redis.call('INCR', b..':e:'..ARGV[1])
-redis.call('SET', l, token, 'PX', ARGV[3])
-return token
+	acquireText = `
+local t = redis.call('TIME')
+local token = ARGV[2]..'/'..t[1]..'.'..t[2]
+return redis.call('SET', KEYS[1], token, 'NX', 'PX', ARGV[3]) and token
 `
 	// partition, token, time to live in ms; 0 to let go.
-	renewText = common + `
-local l = b..':l:'..ARGV[1]
-if redis.call('GET', l) ~= ARGV[2] then return 0 end
-if ARGV[3] == '0' then redis.call('DEL', l) else redis.call('PEXPIRE', l, ARGV[3]) end
+	renewText = `
+if redis.call('GET', KEYS[1]) ~= ARGV[2] then return 0 end
+if ARGV[3] == '0' then redis.call('DEL', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
 return 1
 `
 	// number of partitions.
@@ -231,16 +239,40 @@ return {tonumber(m[1] or '0'), tonumber(m[2] or '0'), tonumber(m[3] or '0'), old
 `
 )
 
+// script is one of a Store, and what the keys that it names end in. After a colon
+// comes the partition, which is its first argument.
+type script struct {
+	*rueidis.Lua
+	text, ends string
+}
+
+func newScript(text, ends string) *script { return &script{rueidis.NewLuaScript(text), text, ends} }
+
+// keys returns what it names, of a limit; the lease only if the token is given.
+func (s *script) keys(base string, args []string) (keys []string) {
+	for end := range strings.FieldsSeq(s.ends) {
+		if end == ":l:" && args[1] == "" {
+			continue
+		}
+		if strings.HasSuffix(end, ":") {
+			end += args[0]
+		}
+		keys = append(keys, base+end)
+	}
+	return keys
+}
+
 // scripts are those of a Store.
 type scripts struct {
-	put, confirm, drop, load, deliver, postpone, bury, retry, acquire, renew, depth *rueidis.Lua
+	put, putOnce, confirm, drop, load, deliver, postpone, bury, retry, acquire, renew, depth *script
 }
 
 func newScripts() scripts {
 	return scripts{
-		put: rueidis.NewLuaScript(putText), confirm: rueidis.NewLuaScript(confirmText), drop: rueidis.NewLuaScript(dropText), load: rueidis.NewLuaScript(loadText),
-		deliver: rueidis.NewLuaScript(deliverText), postpone: rueidis.NewLuaScript(postponeText), bury: rueidis.NewLuaScript(buryText),
-		retry: rueidis.NewLuaScript(retryText), acquire: rueidis.NewLuaScript(acquireText), renew: rueidis.NewLuaScript(renewText),
-		depth: rueidis.NewLuaScript(depthText),
+		put: newScript(putText, all), putOnce: newScript(putText, all+" :k"), confirm: newScript(confirmText, ":u"),
+		drop: newScript(dropText, all+" :k"), load: newScript(loadText, all+" :l:"), deliver: newScript(deliverText, all),
+		postpone: newScript(postponeText, all+" :l:"), bury: newScript(buryText, all+" :l:"), retry: newScript(retryText, all),
+		acquire: newScript(acquireText, ":l:"), renew: newScript(renewText, ":l:"),
+		depth: newScript(depthText, ":m :p:0 :p:1 :p:2 :p:3 :p:4 :p:5 :p:6 :p:7"),
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,12 +162,16 @@ func (s *Store) connectedWithin(ctx context.Context) error {
 	}
 }
 
-func (s *Store) dial() (rueidis.Client, error) {
+// dial connects with the servers, or with one.
+func (s *Store) dial(one ...string) (rueidis.Client, error) {
 	o := rueidis.ClientOption{
 		InitAddress: s.options.Addresses, Username: s.options.Username, Password: s.options.Password, SelectDB: s.options.DB,
 		TLSConfig: s.options.TLS, DisableCache: true, ClientName: "headgate-queue",
 		ForceSingleClient: s.options.Mode != redis.Cluster && s.options.MasterName == "",
 		ConnWriteTimeout:  callTimeout,
+	}
+	if len(one) > 0 {
+		o.InitAddress, o.ForceSingleClient = one, true
 	}
 	o.Dialer.Timeout = callTimeout
 	if s.options.MasterName != "" {
@@ -200,9 +205,9 @@ func (s *Store) call(ctx context.Context, f func(ctx context.Context, client rue
 }
 
 // do runs a script and returns its answer.
-func (s *Store) do(ctx context.Context, script *rueidis.Lua, base string, args ...string) (result rueidis.RedisResult, err error) {
+func (s *Store) do(ctx context.Context, script *script, base string, args ...string) (result rueidis.RedisResult, err error) {
 	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
-		result = script.Exec(ctx, client, []string{base}, args)
+		result = script.Exec(ctx, client, script.keys(base, args), args)
 		return known(result.Error())
 	})
 	return result, err
@@ -288,14 +293,27 @@ func (s *Store) register(ctx context.Context, tag string, l limit) error {
 	return nil
 }
 
-// announce writes the queue of a rule to where all processes look for them.
+// announce writes the queue of a rule to where all processes look for them, and makes
+// its keys last.
 func (s *Store) announce(ctx context.Context, tag string, l limit) error {
 	text, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
 	return s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
-		return client.Do(ctx, client.B().Hset().Key(s.registry()).FieldValue().FieldValue(tag, string(text)).Build()).Error()
+		do := []rueidis.Completed{
+			client.B().Hset().Key(s.registry()).FieldValue().FieldValue(tag, string(text)).Build(),
+			client.B().Zadd().Key(s.base(tag)+":z").Nx().ScoreMember().ScoreMember(math.Inf(1), "-").Build(),
+		}
+		for end := range strings.FieldsSeq(hashes) {
+			do = append(do, client.B().Hsetnx().Key(s.base(tag)+end).Field("-").Value("").Build())
+		}
+		for _, result := range client.DoMulti(ctx, do...) {
+			if err := result.Error(); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -336,12 +354,13 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 	lane := laneOf(queue.Lane{Scope: e.Scope, Key: e.Key})
 	entries, bytes := p.Room()
 	args := []string{
-		e.ID, partitionOf(lane), lane, string(e.Marshal()), strconv.FormatInt(e.Size(), 10),
+		partitionOf(lane), e.ID, lane, string(e.Marshal()), strconv.FormatInt(e.Size(), 10),
 		strconv.FormatInt(p.MaxEntries, 10), strconv.FormatInt(p.MaxBytes, 10), trim(&e), "", "", "0",
 		strconv.FormatInt(entries, 10), strconv.FormatInt(bytes, 10),
 	}
-	print := e.Fingerprint()
+	script, print := s.scripts.put, e.Fingerprint()
 	if hash, ok := e.Idempotency(); ok {
+		script = s.scripts.putOnce
 		args[8] = hex.EncodeToString(hash[:])
 		args[9] = hex.EncodeToString(print[:]) + e.ID
 		args[10] = strconv.FormatInt(max((p.TTL+p.Keep).Milliseconds(), 1), 10)
@@ -350,15 +369,15 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		err := s.register(ctx, tag, limit{e.Domain, e.Rule})
 		if err == nil {
-			tried = true
 			var receipt queue.Receipt
-			if receipt, err = s.put(ctx, s.base(tag), args, hex.EncodeToString(print[:])); err == nil {
+			if receipt, err = s.put(ctx, script, s.base(tag), args, hex.EncodeToString(print[:])); err == nil {
 				s.confirm(s.base(tag), receipt.ID)
 				return receipt, nil
 			}
 			if errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrConflict) || isDefinite(err) {
 				return queue.Receipt{}, err
 			}
+			tried = tried || !isTryAgain(err)
 		}
 		select {
 		case <-time.After(wait): //nolint:forbidigo // waiting for Redis
@@ -367,7 +386,7 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 		case <-s.stop.Done():
 		}
 		if tried {
-			s.withdraw(s.base(tag), e.ID, args[8])
+			s.withdraw(s.base(tag), args[0], e.ID, args[8])
 		}
 		return queue.Receipt{}, err
 	}
@@ -381,9 +400,15 @@ func isDefinite(err error) bool {
 		func(code string) bool { return strings.HasPrefix(e.Error(), code) })
 }
 
+// isTryAgain reports whether Redis has not done it as it is moving the slot.
+func isTryAgain(err error) bool {
+	var e *rueidis.RedisError
+	return errors.As(err, &e) && e.IsTryAgain()
+}
+
 // put tries once.
-func (s *Store) put(ctx context.Context, base string, args []string, print string) (queue.Receipt, error) {
-	word, rest, err := words(s.safely(ctx, s.scripts.put, putText, base, args...))
+func (s *Store) put(ctx context.Context, script *script, base string, args []string, print string) (queue.Receipt, error) {
+	word, rest, err := words(s.safely(ctx, script, base, args...))
 	switch {
 	case err != nil:
 		return queue.Receipt{}, fmt.Errorf("%w: %w", queue.ErrUnavailable, err)
@@ -404,15 +429,16 @@ func (s *Store) put(ctx context.Context, base string, args []string, print strin
 	return queue.Receipt{}, fmt.Errorf("%w: an answer that makes no sense: %s", queue.ErrUnavailable, word)
 }
 
-// safely runs a script that writes, of that text, and waits until the replicas have
-// that, if it is to.
-func (s *Store) safely(ctx context.Context, script *rueidis.Lua, text, base string, args ...string) (result rueidis.RedisResult, err error) {
+// safely runs a script that writes, and waits until the replicas have that, if it is
+// to; on a connection of its own, which has to follow a slot that is being moved.
+func (s *Store) safely(ctx context.Context, script *script, base string, args ...string) (result rueidis.RedisResult, err error) {
 	if s.options.Replicas == 0 {
 		return s.do(ctx, script, base, args...)
 	}
 	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
-		return client.Dedicated(func(c rueidis.DedicatedClient) error {
-			result = c.Do(ctx, c.B().Eval().Script(text).Numkeys(1).Key(base).Arg(args...).Build())
+		run := func(c rueidis.DedicatedClient) error {
+			keys := script.keys(base, args)
+			result = c.Do(ctx, c.B().Eval().Script(script.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 			if err := result.Error(); err != nil {
 				return err
 			}
@@ -421,6 +447,21 @@ func (s *Store) safely(ctx context.Context, script *rueidis.Lua, text, base stri
 				err = fmt.Errorf("%d of %d replicas have it", n, s.options.Replicas)
 			}
 			return err
+		}
+		err := client.Dedicated(run)
+		e, ok := rueidis.IsRedisErr(err)
+		if !ok || !strings.HasPrefix(e.Error(), "ASK ") {
+			return err
+		}
+		address, _ := e.IsAsk()
+		node, err := s.dial(address)
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		return node.Dedicated(func(c rueidis.DedicatedClient) error {
+			_ = c.Do(ctx, c.B().Asking().Build()) // without, it would send us back
+			return run(c)
 		})
 	})
 	return result, err
@@ -431,7 +472,7 @@ func (s *Store) safely(ctx context.Context, script *rueidis.Lua, text, base stri
 // it.
 func (s *Store) confirm(base, id string) {
 	s.insist(func(ctx context.Context) error {
-		_, err := s.safely(ctx, s.scripts.confirm, confirmText, base, id)
+		_, err := s.safely(ctx, s.scripts.confirm, base, id)
 		if err == nil {
 			s.nudge()
 		}
@@ -440,9 +481,9 @@ func (s *Store) confirm(base, id string) {
 }
 
 // withdraw takes back an entry that may have arrived although nobody said so.
-func (s *Store) withdraw(base, id, hash string) {
+func (s *Store) withdraw(base, partition, id, hash string) {
 	s.insist(func(ctx context.Context) error {
-		_, err := s.do(ctx, s.scripts.drop, base, id, hash, strconv.FormatInt(withdrawTime.Milliseconds(), 10))
+		_, err := s.do(ctx, s.scripts.drop, base, partition, id, hash, strconv.FormatInt(withdrawTime.Milliseconds(), 10))
 		return err
 	}, func(err error) {
 		s.options.Logger.Warn("a request that was answered 503 may be sent all the same", "id", id, "err", err)

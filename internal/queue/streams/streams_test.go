@@ -205,6 +205,14 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 	}
 }
 
+// kept returns how many entries a server has.
+func kept(server *redistest.Server) (n int) {
+	for _, key := range lines(server.Do("KEYS", "hg:q:{*}:r")) {
+		n += len(lines(server.Do("HKEYS", key))) - 1 // one is there for ever
+	}
+	return n
+}
+
 func lines(text string) []string {
 	var list []string
 	for i, start := 0, 0; i <= len(text); i++ {
@@ -337,7 +345,7 @@ func TestRefusedIsNotSent(t *testing.T) {
 	if _, err := q.Accept(ctx, entry(1, 1)); err == nil {
 		t.Fatal("accepted without a replica")
 	}
-	awaitTrue(t, func() bool { return server.Do("KEYS", "hg:q:{*}:r") == "" }) // it is taken back
+	awaitTrue(t, func() bool { return kept(server) == 0 }) // it is taken back
 	closing(t, q)
 	if len(b.arrived) > 0 {
 		t.Errorf("%v was refused, and sent", b.arrived)
@@ -467,6 +475,9 @@ func TestListOfAKey(t *testing.T) {
 	}
 	// As if all of the first key had been given up, and one of the second later.
 	for i, id := range lines(server.Do("HKEYS", base+":x")) {
+		if id == "-" {
+			continue
+		}
 		place := strings.Fields(server.Do("HGET", base+":x", id))
 		server.Do("HSET", base+":x", id, "0 "+strings.Join(place[1:], " "))
 		server.Do("HSET", base+":a", id, "{}")
