@@ -58,10 +58,8 @@ func (r Reason) String() string {
 // ResetAfter: 1m} and the fifth {Allowed: false, Reason: Limited, Limit: 4,
 // Remaining: 0, RetryAfter: 15s, ResetAfter: 1m}.
 type Decision struct {
-	// Allowed reports whether the request may pass.
-	Allowed bool
-	// Reason says why.
-	Reason Reason
+	Allowed bool   // reports whether the request may pass
+	Reason  Reason // says why
 	// Limit is what Remaining counts down from: the burst of a bucket, the
 	// limit of a window.
 	Limit int64

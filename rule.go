@@ -16,45 +16,36 @@ import (
 // part in a million; a limit that fits neither way is invalid.
 type Rule struct {
 	// Algorithm, Anchor, Edge and Calendar are those of the Limit.
-	Algorithm Algorithm
-	Anchor    Anchor
-	Edge      Edge
-	Calendar  CalendarUnit
-	// CountDenied keeps refused requests in a sliding log.
-	CountDenied bool
+	Algorithm   Algorithm
+	Anchor      Anchor
+	Edge        Edge
+	Calendar    CalendarUnit
+	CountDenied bool // keeps refused requests in a sliding log
 	// Unlimited allows everything; all else is then zero.
 	Unlimited bool
 	burstSet  bool
-	// bucket says that it is a valid bucket; see Limit.AsBucket.
-	bucket bool
+	bucket    bool // says that it is a valid bucket; see Limit.AsBucket
 	// bucketsSet tells a number the user gave from the default.
 	bucketsSet bool
 	leaseSet   bool
 
-	// Limit is N, Period its length in microseconds.
-	Limit, Period int64
-	// Burst is the capacity of a bucket in tokens; Limit if none was given.
-	Burst int64
+	Limit, Period int64 // Limit is N, Period its length in microseconds
+	Burst         int64 // the capacity of a bucket in tokens; Limit if none was given
 	// DelayAfter is how many places of a leaky bucket's queue are served at
 	// once; 0 if none was given, which is 1. MaxWait is how long a turn may be
 	// waited for, in microseconds; 0 is as long as the queue lasts.
 	DelayAfter, MaxWait int64
-	// Token is the size of one token in units.
-	Token int64
-	// Leak is how many units a bucket drains in one tick.
-	Leak int64
-	// Capacity is Burst in units.
-	Capacity int64
+	Token               int64 // the size of one token in units
+	Leak                int64 // how many units a bucket drains in one tick
+	Capacity            int64 // is Burst in units
 	// Free is, for a leaky bucket, how many units may be used before a request
 	// without its having to wait, and Late how many before it waits too long.
 	Free, Late int64
 	// Tick is, for a bucket, the length of a tick in microseconds; for
 	// SlidingBuckets, the width of one sub-window.
-	Tick int64
-	// Zone is where a calendar window's days begin.
-	Zone *time.Location
-	// Buckets is the number of sub-windows.
-	Buckets uint16
+	Tick    int64
+	Zone    *time.Location // where a calendar window's days begin
+	Buckets uint16         // the number of sub-windows
 
 	// name is what Named has given; mark tells the counts of this limit from
 	// those of others, and share is the mark of the limit that this is a share

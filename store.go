@@ -72,15 +72,13 @@ type Op struct {
 	// still have counted (its ResetAfter less the time since then), or 0 for
 	// a take of just now.
 	Duration time.Duration
-	// Lease is, for Release and Renew, the Decision.Lease of the take.
-	Lease int64
+	Lease    int64 // is, for Release and Renew, the Decision.Lease of the take
 	// Age is, for Refund, how long ago the returned take was, or 0 if that is
 	// not known. A store that has had to forget counts since, perhaps this one,
 	// then gives nothing back: it would come off what others have taken. A
 	// store that cannot tell ignores it.
-	Age time.Duration
-	// Kind is what to do.
-	Kind Kind
+	Age  time.Duration
+	Kind Kind // what to do
 }
 
 // Mode says how the ops of one [Store.Do] belong together.

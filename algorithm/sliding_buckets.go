@@ -14,9 +14,8 @@ import "github.com/headgate/headgate"
 
 // bucketsSpan is from which sub-window on they count at some time.
 type bucketsSpan struct {
-	oldest int64
-	// overlap is how much of the oldest lies in the window, at most width.
-	overlap int64
+	oldest  int64
+	overlap int64 // how much of the oldest lies in the window, at most width
 }
 
 func spanAt(period, width, now int64) bucketsSpan {

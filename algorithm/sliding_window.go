@@ -20,8 +20,7 @@ import (
 type slidingCounts struct {
 	current, previous int64
 	start             int64
-	// overlap is how many microseconds of the previous window still count.
-	overlap int64
+	overlap           int64 // how many microseconds of the previous window still count
 }
 
 // slidingAt brings s up to now in windows of w.

@@ -36,8 +36,7 @@ const (
 // is that of an unused key. What the numbers mean is said in each algorithm's
 // file; every one is from 0 to 2^53-1.
 type State struct {
-	// V are the numbers of all algorithms.
-	V [4]int64
+	V [4]int64 // the numbers of all algorithms
 	// Words are the list of SlidingLog, SlidingBuckets and Concurrency; nil for
 	// the others.
 	Words []int64
@@ -48,13 +47,10 @@ type State struct {
 
 // Request is one question to a step.
 type Request struct {
-	Kind headgate.Kind
-	// Cost is at least 0.
-	Cost int64
-	// Duration is that of headgate.Op.
-	Duration time.Duration
-	// Lease is that of headgate.Op.
-	Lease int64
+	Kind     headgate.Kind
+	Cost     int64         // at least 0
+	Duration time.Duration // that of headgate.Op
+	Lease    int64         // that of headgate.Op
 }
 
 // Result is a step's answer.
@@ -63,8 +59,7 @@ type Result struct {
 	// FreshAt is when the state equals that of an unused key, in microseconds
 	// since the epoch. A store may forget the key then and never before.
 	FreshAt int64
-	// Wrote reports whether the state was changed.
-	Wrote bool
+	Wrote   bool // reports whether the state was changed
 }
 
 // Step answers req at now, in microseconds since the epoch, under a valid rule.

@@ -44,12 +44,9 @@ type Direct interface {
 // Group is some of the ops of a Pipeline, which belong together as those of one
 // headgate.Store.Do do.
 type Group struct {
-	// Ops is how many there are.
-	Ops int
-	// Mode says how they belong together.
-	Mode headgate.Mode
-	// Err is what Do would return.
-	Err error
+	Ops  int           // how many there are
+	Mode headgate.Mode // says how they belong together
+	Err  error         // what Do would return
 }
 
 // Pipeliner is what a remote store may implement besides, so that many requests

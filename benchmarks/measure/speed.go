@@ -3,9 +3,12 @@
 package measure
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -184,4 +187,25 @@ func (r *Run) summary(tallies []tally, took time.Duration, mallocs uint64) (Spee
 		err = fmt.Errorf("%s: premise not met: %w", r.library.Name, err)
 	}
 	return speed, err
+}
+
+// Median returns the median of a figure of samples, of which there is one.
+func Median[S any, T cmp.Ordered](samples []S, of func(S) T) T {
+	values := make([]T, len(samples))
+	for i, s := range samples {
+		values[i] = of(s)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// Processor names the machine's, as far as it says.
+func Processor() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
 }

@@ -218,9 +218,9 @@ func Load(from Sources) (*Config, error) {
 func defaults(doors []Section) *Config {
 	c := Closed(doors)
 	c.XDS = XDS{Address: DefaultControlPlane, NodeID: DefaultNodeID}
-	c.Envoy = defaultEnvoy()
+	c.Envoy = Envoy{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset"}
 	c.Queue.StatusPath = DefaultQueueStatus
-	c.JWT = defaultJWT()
+	c.JWT = JWT{Header: DefaultTokenHeader, Leeway: DefaultLeeway, Refresh: DefaultKeyRefresh, OnInvalid: InvalidAnonymous}
 	c.Telemetry.OTLP.Sample = DefaultSample
 	c.ShutdownTimeout, c.ShutdownIdle = 10*time.Second, time.Second
 	c.Store.Kind, c.Store.Memory.SnapshotInterval, c.Store.Redis.DenyCache = InMemory, time.Minute, DefaultDenyCache

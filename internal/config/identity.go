@@ -60,10 +60,6 @@ type JWT struct {
 // Enabled reports whether tokens are verified at all.
 func (j *JWT) Enabled() bool { return j.Keys != "" || j.SecretFile != "" }
 
-func defaultJWT() JWT {
-	return JWT{Header: DefaultTokenHeader, Leeway: DefaultLeeway, Refresh: DefaultKeyRefresh, OnInvalid: InvalidAnonymous}
-}
-
 // Algorithms are the names of the signatures that can be verified.
 func algorithms() []string {
 	return []string{

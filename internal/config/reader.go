@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/diagnostic"
-	"github.com/headgate/headgate/internal/base/nearest"
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
@@ -60,16 +59,11 @@ func (r *reader) entry(key, value *yamltext.Node, prefix string) {
 		}
 		return
 	}
-	known := below(all, prefix)
-	near, hint := nearest.DidYouMean(key.Text, known), ""
-	if near == "" {
-		hint = "known are " + strings.Join(known, ", ")
-	}
 	where := ""
 	if prefix != "" {
 		where = " in " + strings.TrimSuffix(prefix, ".")
 	}
-	r.Errorf(key, hint, "unknown key %q%s%s", key.Text, where, near)
+	r.Unknown(key, "key", where, below(all, prefix), "")
 }
 
 // below returns the keys that may stand directly below prefix.

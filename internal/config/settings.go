@@ -106,10 +106,6 @@ type Envoy struct {
 	ShadowMode                                bool // lets every request pass
 }
 
-func defaultEnvoy() Envoy {
-	return Envoy{LimitHeader: "RateLimit-Limit", RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset"}
-}
-
 // envoySettings are the keys of Envoy's service.
 func envoySettings() []Setting {
 	return []Setting{

@@ -39,21 +39,7 @@ type XDS struct {
 
 // Secret is text that is not to be shown, and does not show itself when it is
 // printed or logged.
-type Secret string
-
-// String hides the text.
-func (s Secret) String() string {
-	if s == "" {
-		return ""
-	}
-	return "[hidden]"
-}
-
-// GoString hides the text.
-func (s Secret) GoString() string { return s.String() }
-
-// MarshalText hides the text.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+type Secret = rules.KeySecret
 
 // minToken is the length of the shortest token.
 const minToken = 16

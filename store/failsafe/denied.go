@@ -12,12 +12,9 @@ import (
 )
 
 const (
-	// ways is how many entries one place in the table has.
-	ways = 4
-	// stripes is how many locks the table has, a power of two.
-	stripes = 64
-	// maxCachedOps is the largest Do that the cache looks at.
-	maxCachedOps = 8
+	ways         = 4  // how many entries one place in the table has
+	stripes      = 64 // how many locks the table has, a power of two
+	maxCachedOps = 8  // the largest Do that the cache looks at
 )
 
 // refusal is one entry. The key is kept as 128 bits of a hash with random
@@ -28,10 +25,9 @@ type refusal struct {
 	zone   *time.Location
 	// beside says that it is no refusal: what the store said about a limit that
 	// would have let the request pass, which another limit refused.
-	beside bool
-	cost   int64
-	// remaining is what the store said.
-	remaining int64
+	beside    bool
+	cost      int64
+	remaining int64 // what the store said
 	// Times in nanoseconds since the Store's beginning: when the answer is no
 	// longer believed, when it may pass, when the state is that of an unused
 	// key.

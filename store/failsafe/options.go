@@ -43,12 +43,9 @@ func (s State) String() string { return enum.Name(s, "state", "closed", "open") 
 
 // Change is a change of state.
 type Change struct {
-	// State is the new one.
-	State State
-	// Err is the failure that opened the breaker; nil when it closes.
-	Err error
-	// After is how long the previous state had lasted.
-	After time.Duration
+	State State         // the new one
+	Err   error         // the failure that opened the breaker; nil when it closes
+	After time.Duration // how long the previous state had lasted
 }
 
 // Breaker says when a store is taken for dead and how it is probed.
@@ -84,19 +81,15 @@ type DenyCache struct {
 	// Entries bounds how many refusals are remembered, about 100 bytes each.
 	// It is rounded up to a power of two. With 0 there is no cache.
 	Entries int
-	// MaxAge is how long a refusal is believed, 250 ms by default.
-	MaxAge time.Duration
+	MaxAge  time.Duration // how long a refusal is believed, 250 ms by default
 }
 
 // Options configure a Store. The zero Options are good defaults without a deny
 // cache.
 type Options struct {
-	// Timeout is how long a call may wait, 100 ms by default.
-	Timeout time.Duration
-	// Breaker says when the store is taken for dead.
-	Breaker Breaker
-	// DenyCache remembers refusals.
-	DenyCache DenyCache
+	Timeout   time.Duration // how long a call may wait, 100 ms by default
+	Breaker   Breaker       // says when the store is taken for dead
+	DenyCache DenyCache     // remembers refusals
 	// OnChange, if set, is called on every change of the breaker's state, in
 	// order, on the path of a request: it must not block.
 	OnChange func(Change)
@@ -134,8 +127,7 @@ func positive[T ~int | ~int64](d, otherwise T) T {
 
 // Stats are counters since New, and what is now.
 type Stats struct {
-	// State is the breaker's.
-	State State
+	State State // the breaker's
 	// Failures is how many calls the store failed. Of these, Timeouts had no
 	// answer in time, Full found it without room, ReadOnly found that it writes
 	// nothing, and Refused got an error about their question, not about the
@@ -144,12 +136,9 @@ type Stats struct {
 	// FailedFast is how many calls were not put to the store because the
 	// breaker was open.
 	FailedFast uint64
-	// Opened is how often the breaker opened.
-	Opened uint64
-	// Probes is how many calls were let through an open breaker.
-	Probes uint64
-	// CacheHits is how many ops the deny cache answered.
-	CacheHits uint64
+	Opened     uint64 // how often the breaker opened
+	Probes     uint64 // how many calls were let through an open breaker
+	CacheHits  uint64 // how many ops the deny cache answered
 	// Stuck is how many calls are still in the store although their callers
 	// have been answered.
 	Stuck int

@@ -63,13 +63,12 @@ type part struct {
 	rule *headgate.Rule
 	// same is the index of the first op on the same state. What follows is
 	// of that first op only: the state as the ops so far have left it.
-	same  int
-	state algorithm.State
-	times times
-	wrote bool
-	last  int // the op that wrote it
-	// denied is set for a refusal that counts.
-	denied bool
+	same   int
+	state  algorithm.State
+	times  times
+	wrote  bool
+	last   int  // the op that wrote it
+	denied bool // set for a refusal that counts
 }
 
 // doAll executes all ops on copies of the states, and writes these back only if

@@ -28,8 +28,7 @@ type Store struct {
 	_           [64]byte // keeps what follows, which changes, off these cache lines
 	keys        atomic.Int64
 	bytes       atomic.Int64
-	// hand is the shard at which the next search for bytes begins.
-	hand atomic.Uint32
+	hand        atomic.Uint32 // the shard at which the next search for bytes begins
 }
 
 // New returns an empty store.
@@ -226,17 +225,13 @@ func (s *Store) Sweep(now time.Time) int {
 
 // Stats are counts of a Store.
 type Stats struct {
-	// Keys are those in the tables, at most those of WithMaxKeys.
-	Keys int64
-	// Waiting are newcomers that found no place among them.
-	Waiting int64
-	// Bytes is the memory of tables and lists.
-	Bytes int64
+	Keys    int64 // those in the tables, at most those of WithMaxKeys
+	Waiting int64 // newcomers that found no place among them
+	Bytes   int64 // the memory of tables and lists
 	// Evicted is how many keys were forgotten to make room, EvictedInDebt how
 	// many of these were not fresh yet.
 	Evicted, EvictedInDebt int64
-	// Swept is how many were forgotten because they were fresh.
-	Swept int64
+	Swept                  int64 // how many were forgotten because they were fresh
 }
 
 // Stats returns counts. It takes each shard's lock in turn.

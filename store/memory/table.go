@@ -17,8 +17,7 @@ type table struct {
 	slots []slot
 	span  uint64 // homes; fewer than slots
 	count int
-	// limit is the count at which the table is full.
-	limit int
+	limit int // the count at which the table is full
 }
 
 func (t *table) home(tag uint64) int {

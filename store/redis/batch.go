@@ -84,17 +84,13 @@ type call struct {
 	// checks are the ops, by their index, and what to do with each.
 	checks []check
 	slot   uint16
-	// of is the batch that it belongs to.
-	of *batch
-	// all asks for all or nothing.
-	all bool
-	// guess is about the server's time.
-	guess int64
+	of     *batch // the batch that it belongs to
+	all    bool   // asks for all or nothing
+	guess  int64  // about the server's time
 	// allowed reports whether every check was.
 	allowed bool
 	err     error
-	// freshAt says, by check, when the state is fresh, if the call asked.
-	freshAt []int64
+	freshAt []int64 // says, by check, when the state is fresh, if the call asked
 
 	script *script
 	keys   []string
@@ -105,8 +101,7 @@ type call struct {
 type check struct {
 	index int
 	kind  headgate.Kind
-	// op is nil for that of the batch.
-	op *headgate.Op
+	op    *headgate.Op // nil for that of the batch
 }
 
 // batch is one Do.

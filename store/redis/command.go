@@ -10,10 +10,8 @@ import (
 )
 
 const (
-	// maxInteger is the largest number in a script: 2^53-1.
-	maxInteger = 1<<53 - 1
-	// maxTime is the latest time and the longest duration of a step.
-	maxTime = 1 << 52
+	maxInteger = 1<<53 - 1 // the largest number in a script: 2^53-1
+	maxTime    = 1 << 52   // the latest time and the longest duration of a step
 )
 
 // appendCheck appends op as lua/main.lua reads it: algorithm, kind, a flag and

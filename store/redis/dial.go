@@ -15,8 +15,7 @@ import (
 // make than a decision may wait is made all the same: the call that asked for
 // it fails at its deadline, and a later one finds it ready.
 type dialer struct {
-	// opened and closed, if not nil, are called when a connection begins or ends.
-	opened, closed func()
+	opened, closed func() // opened and closed, if not nil, are called when a connection begins or ends
 
 	mu      sync.Mutex
 	pending map[string]chan dialed

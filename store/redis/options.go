@@ -49,19 +49,13 @@ const (
 type Options struct {
 	// Addresses are host:port: of the server, of the sentinels, or of some
 	// nodes of the cluster.
-	Addresses []string
-	// Mode is how they are arranged.
-	Mode Mode
-	// MasterName is the name by which the sentinels know the primary.
-	MasterName string
-	// Username and Password are those of the ACL user, or Password alone.
-	Username, Password string
-	// SentinelUsername and SentinelPassword are those of the sentinels.
-	SentinelUsername, SentinelPassword string
-	// DB is the number of the database; a cluster only has 0.
-	DB int
-	// TLS, if not nil, encrypts the connections, also to sentinels.
-	TLS *tls.Config
+	Addresses                          []string
+	Mode                               Mode        // how they are arranged
+	MasterName                         string      // the name by which the sentinels know the primary
+	Username, Password                 string      // those of the ACL user, or Password alone
+	SentinelUsername, SentinelPassword string      // those of the sentinels
+	DB                                 int         // the number of the database; a cluster only has 0
+	TLS                                *tls.Config // TLS, if not nil, encrypts the connections, also to sentinels
 	// Prefix begins every key. Processes that share counts share it. It must
 	// not contain braces. DefaultPrefix if empty.
 	Prefix string

@@ -39,8 +39,7 @@ func (s *Store) Table(name string) *Table {
 type TableRow struct {
 	Name, Value string
 	Deleted     bool
-	// Version is that of its last change.
-	Version int64
+	Version     int64 // that of its last change
 	// Until is when it goes away by itself, or if it is Deleted until when
 	// that is remembered.
 	Until time.Time
@@ -48,15 +47,12 @@ type TableRow struct {
 
 // TableState says which table there is, and how new.
 type TableState struct {
-	// Identity is a random text. It is another one after the table was lost.
-	Identity string
-	// Generation is how often something has been written back into it.
-	Generation int64
+	Identity   string // a random text. It is another one after the table was lost.
+	Generation int64  // how often something has been written back into it
 	// Version is another one, usually a larger one, after every change; 0 is
 	// that of a table without any.
 	Version int64
-	// Now is the time on the clock by which rows end: the server's.
-	Now time.Time
+	Now     time.Time // the time on the clock by which rows end: the server's
 }
 
 // Look returns the state of the table. One of which a part is missing begins

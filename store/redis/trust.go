@@ -17,8 +17,7 @@ import (
 // where the last call succeeded and since then none has failed and no
 // connection has ended.
 type trust struct {
-	// epoch counts what speaks against the servers.
-	epoch atomic.Uint32
+	epoch atomic.Uint32 // counts what speaks against the servers
 	// marks holds, by cluster slot, the epoch in which a call succeeded last;
 	// without a cluster there is one.
 	marks []atomic.Uint32

@@ -92,11 +92,9 @@ func isAnswer(err error) bool {
 
 // Memory is how a server deals with its memory.
 type Memory struct {
-	Address string
-	// Policy is its maxmemory-policy, such as noeviction.
-	Policy string
-	// Max is its maxmemory in bytes, 0 for none; Used is what it uses.
-	Max, Used int64
+	Address   string
+	Policy    string // its maxmemory-policy, such as noeviction
+	Max, Used int64  // Max is its maxmemory in bytes, 0 for none; Used is what it uses
 }
 
 // Evicts reports whether the server takes keys away before they end: then a key

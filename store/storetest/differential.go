@@ -21,10 +21,8 @@ type world struct {
 	rng    *rand.Rand
 	limits []headgate.Limit
 	now    int64
-	// leases are some that were given.
-	leases []int64
-	// latest is the latest time any op had.
-	latest int64
+	leases []int64 // some that were given
+	latest int64   // the latest time any op had
 }
 
 // differential runs random ops of every kind on a few keys, scopes and limits

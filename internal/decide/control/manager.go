@@ -15,13 +15,13 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// Row is one row of a Table, and State which Table there is, and how new, as
-// store/redis has them. The rows are in the order of their versions, no two of which
-// are the same. Now of a table that goes by the clock of its Manager is zero.
-type (
-	Row   = redis.TableRow
-	State = redis.TableState
-)
+// Row is one row of a Table, as store/redis has it. The rows are in the order of
+// their versions, no two of which are the same.
+type Row = redis.TableRow
+
+// State says which Table there is, and how new. Now is zero for one that goes by the
+// clock of its Manager.
+type State = redis.TableState
 
 // Table is where the entries are, for all processes that share it.
 type Table interface {
@@ -217,7 +217,7 @@ func (m *Manager) readAll(ctx context.Context, state State, now time.Time) (chan
 	}
 	err = m.giveBack(ctx, &state, rows, now, func(r *Row) { m.take(into, r, now) })
 	changed = state.Version != m.seen.Version
-	if !same(into, m.entries) {
+	if !maps.EqualFunc(into, m.entries, func(x, y *Entry) bool { return *x == *y }) {
 		changed, m.anywhere = true, true
 	}
 	m.entries, m.seen, m.known, m.full = into, state, true, now
@@ -240,11 +240,6 @@ func (m *Manager) pages(ctx context.Context, since int64, each func(*Row)) (vers
 			return at, nil
 		}
 	}
-}
-
-// same reports whether two maps have equal entries.
-func same(a, b map[string]*Entry) bool {
-	return maps.EqualFunc(a, b, func(x, y *Entry) bool { return *x == *y })
 }
 
 // take takes a row into entries, unless it has ended.

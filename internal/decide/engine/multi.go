@@ -10,8 +10,7 @@ import (
 // Part is one of several questions about the same request, such as one
 // descriptor of an Envoy request. Each is matched by itself.
 type Part struct {
-	// Request has the attributes that rules match and count by.
-	Request rules.Request
+	Request rules.Request // has the attributes that rules match and count by
 	// Cost is what the request takes of the limits of this part; 0 is a dry
 	// run.
 	Cost int64
@@ -27,14 +26,10 @@ type Part struct {
 
 // MultiQuery is what a door asks if a request has several parts.
 type MultiQuery struct {
-	// Domain is the namespace whose rules apply.
-	Domain string
-	// Parts are decided together.
-	Parts []Part
-	// At is the time of the request in microseconds since the Unix epoch.
-	At int64
-	// Door is where the request came in; see [Query].
-	Door Door
+	Domain string // the namespace whose rules apply
+	Parts  []Part // decided together
+	At     int64  // the time of the request in microseconds since the Unix epoch
+	Door   Door   // where the request came in; see [Query]
 	// Observe lets every request pass and treats all rules as if they only
 	// observed: WouldRefuse says what they would have done.
 	Observe bool
@@ -45,11 +40,9 @@ type MultiVerdict struct {
 	// Allowed reports whether the request may pass: no rule refuses it, and if
 	// there are rules in quota mode, one of the parts they apply to has quota
 	// left.
-	Allowed bool
-	// Known reports whether the domain has rules.
-	Known bool
-	// WouldRefuse is how many rules that only observe would have refused.
-	WouldRefuse int
+	Allowed     bool
+	Known       bool // reports whether the domain has rules
+	WouldRefuse int  // how many rules that only observe would have refused
 
 	deciding *deciding
 }

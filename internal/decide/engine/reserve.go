@@ -73,12 +73,8 @@ func (e *Engine) Reserve(ctx context.Context, q Query, ttl time.Duration) (v Ver
 	}
 	r.leases = e.appendLeases(nil, v.Leases(nil))
 	e.note(ctx, &r)
-	var sealErr error
-	if r.isLocal() {
-		token, sealErr = e.seal.closeOwn(reservationToken, r.append(nil))
-	} else {
-		token, sealErr = e.seal.close(ctx, reservationToken, r.append(nil))
-	}
+	local := slices.ContainsFunc(r.parts, func(p reserved) bool { return p.from == fromFallback })
+	token, sealErr := e.seal.close(ctx, reservationToken, r.append(nil), origin(local))
 	return v, token, errors.Join(err, sealErr)
 }
 
@@ -130,12 +126,6 @@ func (e *Engine) settleReservation(ctx context.Context, token string, cost, at i
 		out.Ending = Settled // nothing but places, which are free
 	}
 	return out, err
-}
-
-// isLocal reports whether something was taken in this process's memory, so that it
-// was in no store.
-func (r *reservation) isLocal() bool {
-	return slices.ContainsFunc(r.parts, func(p reserved) bool { return p.from == fromFallback })
 }
 
 func (r *reservation) append(dst []byte) []byte {

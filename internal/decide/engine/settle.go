@@ -229,10 +229,5 @@ func (e *Engine) of(from origin) headgate.Store {
 }
 
 func allAllowed(out []headgate.Decision) bool {
-	for i := range out {
-		if !out[i].Allowed {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(out, func(d headgate.Decision) bool { return !d.Allowed })
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,7 +70,7 @@ type seal struct {
 	mu    sync.Mutex
 	aeads []cipher.AEAD // of the secrets in this order; the first never changes
 	known map[string]bool
-	own   cipher.AEAD // see closeOwn; nil until it is needed
+	own   []cipher.AEAD // see owned; nil until it is needed
 }
 
 // ciphers returns those of the secrets known, or asks for the secrets if there
@@ -168,37 +169,36 @@ func newCipher(secret []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// closeOwn is close for what is in this process's memory, which no other can reach:
-// where no secret is known yet it has one of its own, and nobody is asked.
-func (s *seal) closeOwn(kind tokenKind, plain []byte) (string, error) {
+// owned are the ciphers for what is in this process's memory, which no other can
+// reach: where no secret is known yet it has one of its own, and nobody is asked.
+func (s *seal) owned(context.Context) ([]cipher.AEAD, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.aeads) > 0 {
-		return sealed(s.aeads[0], kind, plain), nil
+		return s.aeads, nil
 	}
 	if s.own == nil {
 		aead, err := newCipher(randomSecret())
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		s.own = aead
+		s.own = []cipher.AEAD{aead}
 	}
-	return sealed(s.own, kind, plain), nil
+	return s.own, nil
 }
 
-// sealed makes a token.
-func sealed(aead cipher.AEAD, kind tokenKind, plain []byte) string {
-	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, plain, []byte{byte(kind)})) //nolint:gosec // it draws the nonce itself
-}
-
-// close makes a token of plain. Tokens of different kinds are not mistaken for
-// each other.
-func (s *seal) close(ctx context.Context, kind tokenKind, plain []byte) (string, error) {
-	aeads, err := s.ciphers(ctx)
+// close makes a token of plain, which is about what is in that store. Tokens of
+// different kinds are not mistaken for each other.
+func (s *seal) close(ctx context.Context, kind tokenKind, plain []byte, in origin) (string, error) {
+	find := s.ciphers
+	if in == fromFallback {
+		find = s.owned
+	}
+	aeads, err := find(ctx)
 	if err != nil {
 		return "", err
 	}
-	return sealed(aeads[0], kind, plain), nil
+	return base64.RawURLEncoding.EncodeToString(aeads[0].Seal(nil, nil, plain, []byte{byte(kind)})), nil //nolint:gosec // it draws the nonce itself
 }
 
 // open returns what a token holds.
@@ -210,10 +210,8 @@ func (s *seal) open(ctx context.Context, kind tokenKind, token string) ([]byte, 
 	s.mu.Lock()
 	own := s.own
 	s.mu.Unlock()
-	if own != nil {
-		if plain, ok := openAny([]cipher.AEAD{own}, kind, sealed); ok {
-			return plain, nil
-		}
+	if plain, ok := openAny(own, kind, sealed); ok {
+		return plain, nil
 	}
 	aeads, err := s.ciphers(ctx)
 	if err != nil {
@@ -320,13 +318,8 @@ func (e *Engine) LeaseToken(ctx context.Context, v *Verdict) (string, error) {
 
 // closeLeases returns a token for leases.
 func (e *Engine) closeLeases(ctx context.Context, leases []Lease) (string, error) {
-	plain := e.appendLeases(nil, leases)
-	for i := range leases {
-		if !leases[i].Local {
-			return e.seal.close(ctx, leaseToken, plain)
-		}
-	}
-	return e.seal.closeOwn(leaseToken, plain)
+	shared := slices.ContainsFunc(leases, func(l Lease) bool { return !l.Local })
+	return e.seal.close(ctx, leaseToken, e.appendLeases(nil, leases), origin(!shared))
 }
 
 // warnEvery is how often somebody hears that there are no tokens.

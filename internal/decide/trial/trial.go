@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -165,12 +166,10 @@ func (t *Trial) read() {
 // noneExist reports whether none of the files and folders is there, as after
 // they have been moved to where the live rules are.
 func noneExist(paths []string) bool {
-	for _, path := range paths {
-		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(paths, func(path string) bool {
+		_, err := os.Stat(path)
+		return !errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // Collector tells what the candidate would change.

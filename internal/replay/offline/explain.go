@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/nearest"
-	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/httpapi"
 	"github.com/headgate/headgate/internal/request/client"
@@ -166,7 +165,7 @@ func unknownName(what, name string, known []string) error {
 	} else if len(known) > 20 {
 		hint = ""
 	}
-	return &config.SourceError{Source: "--" + what, Message: fmt.Sprintf("there is no %s %q", what, name), Hint: hint}
+	return flagError(what, fmt.Sprintf("there is no %s %q", what, name), hint)
 }
 
 // domainOf returns the domain of that name, or the only one there is.
@@ -176,12 +175,9 @@ func domainOf(rs *rules.Ruleset, name string) (string, error) {
 	case name == "" && len(known) == 1:
 		return known[0], nil
 	case name == "" && len(known) == 0:
-		return "", &config.SourceError{Source: "--rules", Message: "there are no rules", Hint: "name a file or folder with rules"}
+		return "", flagError("rules", "there are no rules", "name a file or folder with rules")
 	case name == "":
-		return "", &config.SourceError{
-			Source: "--domain", Message: "the rules have several domains, and none is named",
-			Hint: "name one of " + strings.Join(known, ", "),
-		}
+		return "", flagError("domain", "the rules have several domains, and none is named", "name one of "+strings.Join(known, ", "))
 	}
 	if slices.Contains(known, name) {
 		return name, nil

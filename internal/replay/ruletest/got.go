@@ -176,13 +176,7 @@ func isCalled(r *rules.Rule, name string) bool {
 
 // shadowIs reports whether the rules that would have refused are those.
 func (g *Got) shadowIs(want []string) bool {
-	if len(want) != len(g.Shadow) {
-		return false
-	}
-	for _, name := range want {
-		if !slices.ContainsFunc(g.Shadow, func(r *rules.Rule) bool { return isCalled(r, name) }) {
-			return false
-		}
-	}
-	return true
+	return len(want) == len(g.Shadow) && !slices.ContainsFunc(want, func(name string) bool {
+		return !slices.ContainsFunc(g.Shadow, func(r *rules.Rule) bool { return isCalled(r, name) })
+	})
 }

@@ -33,7 +33,7 @@ func (t *treeForm) rateLimit(n *yamltext.Node, what string, at *yamltext.Node, p
 	t.readReplaces(f, r)
 	t.ParseShared(f, r)
 	if t.Errors == before {
-		t.warnOfDescriptor(f, r)
+		t.WarnOfAll(f, r, "requests_per_unit", "rate")
 	}
 	r.SetPath(path, t.compat)
 	if t.Errors == before {
@@ -216,21 +216,6 @@ func (t *treeForm) readReplaces(f yamltext.Fields, r *rules.Rule) {
 			t.replaces = append(t.replaces, parsedReplace{ownform.LimitName{Domain: t.domain, Name: name}, n, t.Report})
 			t.Replace(ownform.LimitName{Domain: t.domain, Name: name})
 		}
-	}
-}
-
-// warnOfDescriptor warns of numbers that make the rule refuse all.
-func (t *treeForm) warnOfDescriptor(f yamltext.Fields, r *rules.Rule) {
-	n := f.Get("requests_per_unit")
-	if n == nil {
-		n = f.Get("rate")
-	}
-	switch {
-	case r.Limit.IsUnlimited() || n == nil:
-	case r.Limit.N() == 0:
-		t.Warnf(n, "", "a limit of 0 refuses every request")
-	case r.Cost > r.Limit.Capacity():
-		t.Warnf(f.Get("cost"), "", "the cost %d never fits into the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
 	}
 }
 

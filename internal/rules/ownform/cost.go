@@ -8,7 +8,7 @@ import (
 )
 
 func costKeys() []string {
-	return append([]string{"from", "default", "min", "max"}, costAfterKeys()...)
+	return []string{"from", "default", "min", "max", "estimate", "from_response", "on_error", "on_abort"}
 }
 
 // parseCost reads cost: a number, or where it stands.
@@ -66,8 +66,6 @@ func (p *Parser) parseCost(n *yamltext.Node, r *rules.Rule) {
 	}
 	r.Cost, r.CostFrom = c.Default, c
 }
-
-func costAfterKeys() []string { return []string{"estimate", "from_response", "on_error", "on_abort"} }
 
 // parseCostAfter reads a cost that the response tells.
 func (p *Parser) parseCostAfter(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {

@@ -46,7 +46,8 @@ func (p *Parser) CheckEntry(at *yamltext.Node, a rules.Attribute) {
 	switch {
 	case p.OnlyHTTP || sure:
 		if hint == "" {
-			p.hintf(at, a)
+			p.Errorf(at, "known are method, path, host, client_ip, header:NAME, query:NAME, cookie:NAME and jwt:CLAIM",
+				"no request has the attribute %s", clip.Quote(a.Name))
 			return
 		}
 		if isFieldName(a.Name) && strings.HasPrefix(right, "header:") {
@@ -103,11 +104,6 @@ func (p *Parser) warnOfOddField(at *yamltext.Node, a rules.Attribute) {
 		p.Warnf(at, "name a field of letters, digits and hyphens, or set proxy.underscores to allow",
 			"no request of the proxy has %s: proxy.underscores keeps out fields with anything but letters, digits and hyphens in their name", clip.Quote(a.String()))
 	}
-}
-
-// hintf reports an attribute that no request has, and is like none that they have.
-func (p *Parser) hintf(at *yamltext.Node, a rules.Attribute) {
-	p.Errorf(at, "known are method, path, host, client_ip, header:NAME, query:NAME, cookie:NAME and jwt:CLAIM", "no request has the attribute %s", clip.Quote(a.Name))
 }
 
 // severalAttributes returns the attributes that one text lists, if it does.

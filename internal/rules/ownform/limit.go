@@ -12,10 +12,6 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// concurrencyKeys are the keys of a limit of what is under way at the same
-// time, which has no rate.
-func concurrencyKeys() []string { return []string{"concurrency", "lease"} }
-
 // The shortest and the longest lease.
 const (
 	minLease = 10 * time.Millisecond
@@ -64,9 +60,8 @@ func inheritLimit(f, own yamltext.Fields) {
 		}
 	}
 	if own.Get("rate") != nil {
-		for _, key := range concurrencyKeys() {
-			delete(f, key)
-		}
+		delete(f, "concurrency")
+		delete(f, "lease")
 	}
 }
 

@@ -52,12 +52,7 @@ func framingHeaders() []string {
 // isHeaderValue reports whether text may be the value of a header: no control
 // characters, so that nobody can end the header early.
 func isHeaderValue(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
 const (

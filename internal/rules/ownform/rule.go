@@ -1,6 +1,7 @@
 package ownform
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/headgate/headgate/internal/base/clip"
@@ -89,7 +90,8 @@ func (p *Parser) parseRule(form ruleForm) {
 		}
 	}
 	if p.Errors == form.before && !r.Disabled {
-		p.warnOfLimit(f, r)
+		p.WarnOfAll(f, r, "rate", "concurrency")
+		p.WarnOfNone(f, r)
 	}
 	if p.Errors > form.before {
 		asked = nil
@@ -218,20 +220,16 @@ func (p *Parser) parseNotes(f yamltext.Fields, r *rules.Rule) {
 	r.Disabled = p.IsSet(f, "disabled")
 }
 
-// warnOfLimit warns of numbers that make the rule refuse all or nothing.
-func (p *Parser) warnOfLimit(f yamltext.Fields, r *rules.Rule) {
-	rate := f.Get("rate")
-	if rate == nil {
-		rate = f.Get("concurrency")
-	}
-	switch {
-	case r.Limit.IsUnlimited():
+// WarnOfAll warns of numbers, that of the limit at one of two keys, by which the rule
+// refuses everybody.
+func (p *Parser) WarnOfAll(f yamltext.Fields, r *rules.Rule, key, other string) {
+	switch at := cmp.Or(f.Get(key), f.Get(other)); {
+	case r.Limit.IsUnlimited() || at == nil:
 	case r.Limit.N() == 0:
-		p.Warnf(rate, "", "a limit of 0 refuses every request")
+		p.Warnf(at, "", "a limit of 0 refuses every request")
 	case r.Cost > r.Limit.Capacity():
 		p.Warnf(f.Get("cost"), "", "the cost %d never fits into the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
 	}
-	p.WarnOfNone(f, r)
 }
 
 // WarnOfNone warns of numbers by which the rule refuses nobody.

@@ -79,12 +79,7 @@ func (q parsedRule) includes(narrow parsedRule) bool {
 
 // subset reports whether all of a are in b.
 func subset(a, b []string) bool {
-	for _, text := range a {
-		if !slices.Contains(b, text) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(a, func(text string) bool { return !slices.Contains(b, text) })
 }
 
 // warnRepeated warns of rules that change nothing, as another one counts the

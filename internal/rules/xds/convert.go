@@ -189,22 +189,9 @@ func (w *writer) limit(limit *conf.RateLimitPolicy, depth int) {
 // unit returns the name of a unit. The last three are newer than the generated
 // code; a number that means nothing is left for the rules to refuse.
 func unit(u conf.RateLimitUnit) string {
-	switch u {
-	case conf.RateLimitUnit_SECOND:
-		return "second"
-	case conf.RateLimitUnit_MINUTE:
-		return "minute"
-	case conf.RateLimitUnit_HOUR:
-		return "hour"
-	case conf.RateLimitUnit_DAY:
-		return "day"
-	case 5:
-		return "month"
-	case 6:
-		return "year"
-	case 7:
-		return "week"
-	case conf.RateLimitUnit_UNKNOWN:
+	names := [...]string{1: "second", 2: "minute", 3: "hour", 4: "day", 5: "month", 6: "year", 7: "week"}
+	if u > conf.RateLimitUnit_UNKNOWN && int(u) < len(names) {
+		return names[u]
 	}
 	return quoted(strconv.Itoa(int(u)))
 }
