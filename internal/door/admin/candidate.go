@@ -13,12 +13,9 @@ import (
 
 // The states of a candidate.
 const (
-	// CandidateComparing decides beside the live rules.
-	CandidateComparing = "comparing"
-	// CandidateAbsent has no files, or none any more.
-	CandidateAbsent = "absent"
-	// CandidateFailed has never been read without a mistake.
-	CandidateFailed = "failed"
+	CandidateComparing = "comparing" // decides beside the live rules
+	CandidateAbsent    = "absent"    // has no files, or none any more
+	CandidateFailed    = "failed"    // has never been read without a mistake
 )
 
 // CandidateStatus is the answer of GET /v1/candidate.

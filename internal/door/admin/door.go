@@ -45,11 +45,9 @@ type Keys string
 const (
 	// AutoKeys is PlainKeys if the door can be reached from this machine only,
 	// else HashedKeys. In the log keys are hashed.
-	AutoKeys Keys = "auto"
-	// PlainKeys shows them as they are.
-	PlainKeys Keys = "plain"
-	// HashedKeys shows what tells them apart and nothing else.
-	HashedKeys Keys = "hashed"
+	AutoKeys   Keys = "auto"
+	PlainKeys  Keys = "plain"  // shows them as they are
+	HashedKeys Keys = "hashed" // shows what tells them apart and nothing else
 )
 
 // section declares the settings.

@@ -38,12 +38,9 @@ type keyText struct {
 }
 
 const (
-	// maxLasting is for how long a ban, an override or a grant may be.
-	maxLasting = 10 * 366 * 24 * time.Hour
-	// maxReason is how long a reason may be, in bytes.
-	maxReason = 500
-	// maxKeyParts is how many parts a key may have.
-	maxKeyParts = 64
+	maxLasting  = 10 * 366 * 24 * time.Hour // for how long a ban, an override or a grant may be
+	maxReason   = 500                       // how long a reason may be, in bytes
+	maxKeyParts = 64                        // how many parts a key may have
 )
 
 // parseKeyBody reads the body of an action. now is what times are measured by.

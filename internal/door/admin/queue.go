@@ -79,8 +79,7 @@ const (
 	// defaultItems and maxItems are how many entries are listed.
 	defaultItems = 50
 	maxItems     = 1000
-	// statsTimeout is how long a store may take to say how much it has.
-	statsTimeout = 2 * time.Second
+	statsTimeout = 2 * time.Second // how long a store may take to say how much it has
 )
 
 // queues lets operators deal with queued requests.

@@ -6,9 +6,7 @@ import "github.com/headgate/headgate/internal/base/enum"
 type Dialect uint8
 
 const (
-	// Default is X-RateLimit-* of the tightest limit, and the IETF fields of
-	// every limit.
-	Default Dialect = iota
+	Default Dialect = iota // X-RateLimit-* of the tightest limit, and the IETF fields of every limit
 	// IETF is RateLimit and RateLimit-Policy as in
 	// draft-ietf-httpapi-ratelimit-headers-10, structured fields of RFC 9651.
 	IETF
@@ -18,12 +16,8 @@ const (
 	// OpenAI is what api.openai.com sends: X-RateLimit-*-Requests and
 	// X-RateLimit-*-Tokens with the reset as a duration such as 6m0s.
 	OpenAI
-	// Draft03 is RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset as
-	// in draft-ietf-httpapi-ratelimit-headers-03.
-	Draft03
-	// None tells nothing. A refusal still says Retry-After, which is plain
-	// HTTP (RFC 9110).
-	None
+	Draft03 // RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset as in draft-ietf-httpapi-ratelimit-headers-03
+	None    // tells nothing. A refusal still says Retry-After, which is plain HTTP (RFC 9110).
 )
 
 // Dialects returns all dialects in the order of their constants.

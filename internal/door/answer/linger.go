@@ -11,8 +11,7 @@ import (
 const (
 	lingerBytes = 64 << 20
 	lingerTime  = 5 * time.Second
-	// shortBody is what net/http reads by itself, to use the connection again.
-	shortBody = 256 << 10
+	shortBody   = 256 << 10 // what net/http reads by itself, to use the connection again
 )
 
 // Linger prepares the answer to a request over HTTP/1 of whose body the rest is

@@ -14,13 +14,11 @@ import (
 
 // The sizes of Bodies, in bytes.
 const (
-	// DefaultMostBodies is what large bodies may take together.
-	DefaultMostBodies = 64 << 20
+	DefaultMostBodies = 64 << 20 // what large bodies may take together
 	// SmallBody is up to which size a body does not count: about as much as a
 	// connection takes in any case.
 	SmallBody = 16 << 10
-	// firstBody is what is made before any of the body has come.
-	firstBody = 4 << 10
+	firstBody = 4 << 10 // what is made before any of the body has come
 )
 
 // ErrManyBodies says that large bodies take too much memory already.

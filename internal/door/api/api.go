@@ -95,10 +95,8 @@ const (
 	// reached from other machines and asks neither for a token nor for a
 	// certificate.
 	ExplainAuto Explain = ""
-	// ExplainOn does, for everybody who may use the API.
-	ExplainOn Explain = "on"
-	// ExplainOff does not.
-	ExplainOff Explain = config.Off
+	ExplainOn   Explain = "on"       // ExplainOn does, for everybody who may use the API
+	ExplainOff  Explain = config.Off // does not
 )
 
 // section declares the settings.

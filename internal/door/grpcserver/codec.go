@@ -100,10 +100,8 @@ func Whole(wire mem.BufferSlice) []byte {
 
 // The sizes of buffers that answers are written into.
 const (
-	// MinOut is from which size on gRPC hands buffers back: more than 1024.
-	MinOut = 1280
-	// maxKept is the most memory in bytes that an answer keeps for the next.
-	maxKept = 64 << 10
+	MinOut  = 1280     // from which size on gRPC hands buffers back: more than 1024
+	maxKept = 64 << 10 // the most memory in bytes that an answer keeps for the next
 )
 
 // unread is a message that is not read yet.

@@ -21,13 +21,9 @@ import (
 )
 
 const (
-	// maxDescriptors is how many descriptors may be explained at once.
-	maxDescriptors = 32
-	// maxExplained is how many rules that do not apply are told for each
-	// part of a request.
-	maxExplained = 1000
-	// maxExplaining is how many explanations may be made or waited for.
-	maxExplaining = 16
+	maxDescriptors = 32   // how many descriptors may be explained at once
+	maxExplained   = 1000 // how many rules that do not apply are told for each part of a request
+	maxExplaining  = 16   // how many explanations may be made or waited for
 )
 
 // ErrBusy is returned by [Handler.Explain] if too many wait for their

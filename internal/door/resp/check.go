@@ -12,10 +12,8 @@ import (
 )
 
 const (
-	// maxNames is how many names of attributes a connection remembers.
-	maxNames = 64
-	// keptChecks is how many checks of room are kept between commands.
-	keptChecks = 16
+	maxNames   = 64 // how many names of attributes a connection remembers
+	keptChecks = 16 // how many checks of room are kept between commands
 )
 
 // check is one question. It is the rules.Request of that question.

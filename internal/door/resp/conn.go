@@ -20,10 +20,8 @@ const (
 	// that is larger takes more, out of Options.Buffers.
 	firstInput = 4 << 10
 	fullInput  = 16 << 10
-	// fullOutput is when answers are sent though there are more to come.
-	fullOutput = 8 << 10
-	// keptArgs is how many arguments of room are kept between commands.
-	keptArgs = 256
+	fullOutput = 8 << 10 // when answers are sent though there are more to come
+	keptArgs   = 256     // how many arguments of room are kept between commands
 	// maxLinger is how much is read from a client that is to be told of its
 	// mistake: to close with input unread would take the answer away from it.
 	maxLinger = 1 << 20

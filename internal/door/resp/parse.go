@@ -41,16 +41,10 @@ type bounds struct{ args, bulk, command int }
 type status uint8
 
 const (
-	// partial: the command goes on beyond the input.
-	partial status = iota
-	// complete: args has the command, or nothing if it is empty.
-	complete
-	// excessive: the command has ended, but exceeds the bounds; complaint
-	// says how.
-	excessive
-	// broken: this is no command, nor can be told where one would begin;
-	// complaint says why.
-	broken
+	partial   status = iota // the command goes on beyond the input
+	complete                // args has the command, or nothing if it is empty
+	excessive               // the command has ended, but exceeds the bounds; complaint says how
+	broken                  // this is no command, nor can be told where one would begin; complaint says why
 )
 
 // parser cuts the input of one connection into commands. It keeps its place

@@ -317,16 +317,11 @@ func (w *watch) ticks(timeout time.Duration) int64 {
 type waiting int64
 
 const (
-	// forNothing: it is at work.
-	forNothing waiting = iota
-	// forCommand: it is between commands.
-	forCommand
-	// forRest: of a command, a handshake or a password.
-	forRest
-	// forReader: the client is to read its answers.
-	forReader
-	// forEnd: all is said; the client is to close.
-	forEnd
+	forNothing waiting = iota // it is at work
+	forCommand                // it is between commands
+	forRest                   // of a command, a handshake or a password
+	forReader                 // the client is to read its answers
+	forEnd                    // all is said; the client is to close
 
 	waitingBits = 3
 )

@@ -93,8 +93,7 @@ type call struct {
 }
 
 const (
-	// maxKept is the most memory in bytes that a call keeps in any one place.
-	maxKept = 64 << 10
+	maxKept = 64 << 10 // the most memory in bytes that a call keeps in any one place
 )
 
 // release lets go of the request and hands c back for the next one.

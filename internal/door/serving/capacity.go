@@ -18,11 +18,8 @@ const (
 	// ownDescriptors are what the process opens itself: rules, snapshot, queue,
 	// certificates, listeners, Redis, a control plane, a collector.
 	ownDescriptors = 128
-	// wellOff is how many connections a door should have room for; with less the
-	// log warns.
-	wellOff = 1000
-	// sampleEvery is how often it is seen what runs short.
-	sampleEvery = 250 * time.Millisecond
+	wellOff        = 1000                   // how many connections a door should have room for; with less the log warns
+	sampleEvery    = 250 * time.Millisecond // how often it is seen what runs short
 
 	// The bounds on connections that are open at once.
 	maxConnections         = 10_000

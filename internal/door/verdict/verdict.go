@@ -101,14 +101,10 @@ type Unsettled uint8
 
 // The reasons.
 const (
-	// Settled: there is none.
-	Settled Unsettled = iota
-	// NotOurs: the token was not given here, or is damaged.
-	NotOurs
-	// Unanswered: the store did not answer, and may when it is tried again.
-	Unanswered
-	// Broken: something that must not happen did.
-	Broken
+	Settled    Unsettled = iota // there is none
+	NotOurs                     // the token was not given here, or is damaged
+	Unanswered                  // the store did not answer, and may when it is tried again
+	Broken                      // something that must not happen did
 )
 
 // WhyUnsettled returns the reason in err, which it logs if the caller cannot be

@@ -16,12 +16,9 @@ import (
 )
 
 const (
-	// MaxReaders is how many may watch at a time.
-	MaxReaders = 32
-	// MaxPerSecond is how many events each of them gets a second at most.
-	MaxPerSecond = 500
-	// buffer is how far a reader may be behind.
-	buffer = 1000
+	MaxReaders   = 32   // how many may watch at a time
+	MaxPerSecond = 500  // how many events each of them gets a second at most
+	buffer       = 1000 // how far a reader may be behind
 )
 
 // Filter says what a reader wants to see. An empty field lets everything pass.

@@ -195,12 +195,9 @@ func AddTicks(ticks []Tick, domain, name string) []RuleTick {
 }
 
 const (
-	// TickEvery is how often live views hear of what happened.
-	TickEvery = time.Second
-	// historyTicks is how many ticks a new one is told at once: five minutes.
-	historyTicks = 300
-	// historyRules is how many rules each of these tells of.
-	historyRules = 50
+	TickEvery    = time.Second // how often live views hear of what happened
+	historyTicks = 300         // how many ticks a new one is told at once: five minutes
+	historyRules = 50          // how many rules each of these tells of
 	// maxLive is how many live views there may be, liveBuffer how many ticks
 	// they may be behind.
 	maxLive    = 64

@@ -29,15 +29,10 @@ import (
 const DefaultMaxRules = 2000
 
 const (
-	// maxTracked is how many rules have their keys counted at a time: some 20
-	// MB if all of them are busy.
-	maxTracked = 1000
-	// maxCells bounds the memory of the counters of all rules, 128 bytes each.
-	maxCells = 1 << 16
-	// maxShards is how many counters a rule has at most.
-	maxShards = 64
-	// timeEvery is how often in microseconds, on each core, a decision is timed.
-	timeEvery = 1000
+	maxTracked = 1000    // how many rules have their keys counted at a time: some 20 MB if all of them are busy
+	maxCells   = 1 << 16 // bounds the memory of the counters of all rules, 128 bytes each
+	maxShards  = 64      // how many counters a rule has at most
+	timeEvery  = 1000    // how often in microseconds, on each core, a decision is timed
 	// exactPerSlot is how many results in a slot of slotBits are added to the
 	// top keys one by one, on each core; of more, one in sampleOf.
 	exactPerSlot = 64

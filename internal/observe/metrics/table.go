@@ -17,15 +17,10 @@ const Retention = 10 * time.Minute
 
 // The names under which is counted what has no rule of its own.
 const (
-	// otherRules are those beyond Options.MaxRules, and of a domain that has
-	// just vanished.
-	otherRules = "(other)"
-	// overrides are limits that came with a request of Envoy's.
-	overrides = "(override)"
-	// unknownDomain is that of requests whose domain has no rules.
-	unknownDomain = "(unknown)"
-	// noRule is what applies there.
-	noRule = "(none)"
+	otherRules    = "(other)"    // those beyond Options.MaxRules, and of a domain that has just vanished.
+	overrides     = "(override)" // limits that came with a request of Envoy's
+	unknownDomain = "(unknown)"  // that of requests whose domain has no rules
+	noRule        = "(none)"     // what applies there
 )
 
 // What is counted of a rule, beside the engine's outcomes, which come first.

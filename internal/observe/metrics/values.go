@@ -17,10 +17,8 @@ const (
 	// of their own: of one rule, and of all rules.
 	maxValues    = 100
 	maxAllValues = 10_000
-	// otherValues are the rest of a rule's.
-	otherValues = "(other)"
-	// metricRoom is enough for the name of nearly every descriptor.
-	metricRoom = 512
+	otherValues  = "(other)" // the rest of a rule's
+	metricRoom   = 512       // enough for the name of nearly every descriptor
 )
 
 // values are the counters of a rule that asks for series by the values of

@@ -39,9 +39,7 @@ const (
 
 // The bounds on what trouble with the collector costs.
 const (
-	// MaxPending is how many spans wait to be sent at most, some 2 kB each;
-	// further ones are lost, and counted.
-	MaxPending = 2048
+	MaxPending = 2048 // how many spans wait to be sent at most, some 2 kB each; further ones are lost, and counted
 	// batch is how many are sent together, and batchDelay for how long the
 	// first of them waits.
 	batch      = 512
@@ -50,8 +48,7 @@ const (
 	// within it.
 	exportTimeout = 10 * time.Second
 	retryFor      = 5 * time.Second
-	// maxText is the length of the longest attribute in characters.
-	maxText = 256
+	maxText       = 256 // the length of the longest attribute in characters
 )
 
 // scope is the name of what makes the spans.

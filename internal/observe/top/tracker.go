@@ -15,10 +15,8 @@ type By uint8
 
 // The rankings.
 const (
-	// Refused is how often a key was refused, or would have been.
-	Refused By = iota
-	// Active is how often it asked.
-	Active
+	Refused By = iota // how often a key was refused, or would have been
+	Active            // how often it asked
 )
 
 // String returns the name that the API uses: refused or active.
@@ -28,8 +26,7 @@ func (b By) String() string { return enum.Name(b, "by", "refused", "active") }
 func ParseBy(s string) (By, bool) { return enum.Parse(s, Active) }
 
 const (
-	// Counters is how many keys of a rule are counted at a time.
-	Counters = 64
+	Counters = 64 // how many keys of a rule are counted at a time
 	// Window is how long counts are added to before they are set aside; they
 	// are told for as long again, and then forgotten. So what is told covers
 	// the last one to two windows, and yesterday's offender is gone.

@@ -18,12 +18,9 @@ import (
 const (
 	// Long is how long somebody may keep what another needs who asks for as much;
 	// half of it if for half as much, and so on.
-	Long = time.Second
-	// shares is how many clients fill a bound, if each takes all that it may.
-	shares = 4
-	// leastShare is what a client may have in any case: more than one request of
-	// the largest size.
-	leastShare = 2 << 20
+	Long       = time.Second
+	shares     = 4       // how many clients fill a bound, if each takes all that it may
+	leastShare = 2 << 20 // what a client may have in any case: more than one request of the largest size
 )
 
 // Options are the bound.

@@ -187,12 +187,9 @@ type Protocol uint8
 
 // The protocols.
 const (
-	// HTTP is HTTP/1.
-	HTTP Protocol = iota
-	// GRPC is HTTP/2.
-	GRPC
-	// RESP is the Redis protocol.
-	RESP
+	HTTP Protocol = iota // HTTP/1
+	GRPC                 // HTTP/2
+	RESP                 // the Redis protocol
 )
 
 // protocols is how many there are.

@@ -23,16 +23,10 @@ type Level uint8
 
 // The levels; each sheds what those before it do.
 const (
-	// Calm sheds nothing.
-	Calm Level = iota
-	// Elevated sheds extras: live views, event streams, explanations,
-	// simulations.
-	Elevated
-	// High takes new connections at the doors for data only in the places of
-	// silent ones.
-	High
-	// Critical refuses requests there.
-	Critical
+	Calm     Level = iota // sheds nothing
+	Elevated              // sheds extras: live views, event streams, explanations, simulations
+	High                  // takes new connections at the doors for data only in the places of silent ones
+	Critical              // refuses requests there
 )
 
 // String returns the name that log and metrics use.
@@ -47,8 +41,7 @@ const (
 	Connection
 	Request
 
-	// Loads is how many there are.
-	Loads = int(Request) + 1
+	Loads = int(Request) + 1 // how many there are
 )
 
 // String returns the name that metrics use.

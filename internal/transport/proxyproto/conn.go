@@ -234,10 +234,8 @@ const DefaultTimeout = 5 * time.Second
 type Untrusted uint8
 
 const (
-	// Refuse closes the connection. It is the default.
-	Refuse Untrusted = iota
-	// Ignore skips the header: the peer is the client.
-	Ignore
+	Refuse Untrusted = iota // closes the connection. It is the default.
+	Ignore                  // skips the header: the peer is the client
 )
 
 // String returns the name that the configuration uses: refuse or ignore.

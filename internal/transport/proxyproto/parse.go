@@ -23,10 +23,8 @@ const (
 	signature1 = "PROXY "
 	signature2 = "\r\n\r\n\x00\r\nQUIT\n"
 
-	// maxLine is the longest header of version 1 with its CRLF.
-	maxLine = 107
-	// fixed is the length of what every header of version 2 begins with.
-	fixed = 16
+	maxLine = 107 // the longest header of version 1 with its CRLF
+	fixed   = 16  // the length of what every header of version 2 begins with
 	// MaxHeader is the longest header that is read, in bytes. Version 2 could
 	// have 64 KiB; a certificate, its longest part in use, has 2.
 	MaxHeader = fixed + 4<<10
@@ -34,10 +32,8 @@ const (
 
 // The errors of [Parse]. Others say what is wrong with a header.
 var (
-	// ErrIncomplete says that more bytes are needed.
-	ErrIncomplete = errors.New("the PROXY header is incomplete")
-	// ErrNoHeader says that the bytes do not begin with a header.
-	ErrNoHeader = errors.New("there is no PROXY header")
+	ErrIncomplete = errors.New("the PROXY header is incomplete") // says that more bytes are needed
+	ErrNoHeader   = errors.New("there is no PROXY header")       // says that the bytes do not begin with a header
 )
 
 // Header is what a proxy says of a connection.
