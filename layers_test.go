@@ -60,6 +60,7 @@ var layers = map[string]int{
 
 	"internal/transport":          3, // connections: bounds, TLS, shared ports
 	"internal/transport/membound": 1,
+	"internal/transport/ticks":    1,
 	"internal/transport/netbound": 2,
 	"internal/transport/h2bound":  2,
 	"internal/transport/overload": 2,

@@ -85,18 +85,15 @@ func (f *adminFlags) client() (*adminClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &adminClient{remote{base, token, over}}, nil
+	return &adminClient{base, token, over}, nil
 }
 
-// remote is a server that is asked over HTTP.
-type remote struct {
+// adminClient asks an admin door, or another server, over HTTP.
+type adminClient struct {
 	base  *url.URL
 	token string
 	http  *http.Client
 }
-
-// adminClient asks an admin door.
-type adminClient struct{ remote }
 
 // maxAnswer is how much of an answer is read, in bytes.
 const maxAnswer = 64 << 20
@@ -159,18 +156,18 @@ func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io
 }
 
 // send asks at u. The error does not name it.
-func (s *remote) send(ctx context.Context, method string, u *url.URL, body io.Reader) (*http.Response, error) {
+func (c *adminClient) send(ctx context.Context, method string, u *url.URL, body io.Reader) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, err
 	}
-	if s.token != "" {
-		r.Header.Set("Authorization", "Bearer "+s.token)
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	answer, err := s.http.Do(r)
+	answer, err := c.http.Do(r)
 	if at, ok := errors.AsType[*url.Error](err); ok {
 		err = at.Err
 	}
@@ -229,7 +226,7 @@ func explainServer(ctx context.Context, server, token string, client *http.Clien
 		}
 	}
 	server = base.Redacted()
-	asked := remote{base, token, client}
+	asked := adminClient{base, token, client}
 	answered, err := asked.send(ctx, http.MethodPost, base.JoinPath("v1/explain"), bytes.NewReader(body))
 	if err != nil {
 		return nil, &config.SourceError{

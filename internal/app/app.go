@@ -43,28 +43,19 @@ type Options struct {
 	Version  string            // that of the binary, for those who ask
 	Logger   *slog.Logger      // hears of everything an operator should know. Required.
 	LogLevel *slog.LevelVar    // what the Logger goes by, if that may be changed while the App runs
-	// Clock is read once per request, and everything else goes by it; nil means
-	// one that follows the machine's clocks and never goes back. See System.
+	// Clock: read once per request; nil means one that follows the machine's clocks and never goes back
 	Clock func() time.Time
-	// System is what that clock goes by, for tests that set the wall clock; the
-	// zero System is the machine's. Clock must be nil.
-	System steady.System
-	// PollInterval is how often rule files are looked at in case the file
-	// system reports no changes; 0 means 30 s.
-	PollInterval time.Duration
-	// Settle is how long a rule file that is written where it lies has to be
-	// quiet before it is read; 0 means 2 s.
-	Settle   time.Duration
-	PollOnly bool          // does without what the file system reports, as if it reported nothing
-	Backoff  xds.Backoff   // how long to wait before connecting anew to a control plane
-	Timeouts door.Timeouts // Timeouts bound how slow callers over HTTP may be
-	// AdminMayMove opens the admin door on any free port of this machine if its
-	// default address is taken.
-	AdminMayMove bool
+	// System: what that clock goes by, if Clock is nil: for tests that set the wall clock; zero is the machine's
+	System       steady.System
+	PollInterval time.Duration       // how often rule files are looked at if no change is reported; 0 means 30 s
+	Settle       time.Duration       // how long a rule file has to be quiet before it is read; 0 means 2 s
+	PollOnly     bool                // does without what the file system reports, as if it reported nothing
+	Backoff      xds.Backoff         // how long to wait before connecting anew to a control plane
+	Timeouts     door.Timeouts       // Timeouts bound how slow callers over HTTP may be
+	AdminMayMove bool                // opens the admin door on any free port of this machine if its default is taken
 	Descriptors  int                 // how many file descriptors there may be; 0 asks the system
 	Resources    []overload.Resource // what may run short, besides memory and descriptors
-	// Backend, if not nil, is served by this process itself in place of the
-	// proxy's upstream: the demo of the quickstart.
+	// Backend: served by this process in place of the proxy's upstream, if not nil: the quickstart's demo
 	Backend http.Handler
 	Doors   []door.Door // further doors, besides those that are part of every Headgate
 }

@@ -20,9 +20,7 @@ type rulesState struct {
 	domains map[string]string // of doors whose callers name none
 	waiting bool              // for the first rules of a control plane
 
-	// before is what was in force before these, held what the guard keeps from
-	// being; nil if there is none.
-	before, held *rules.Ruleset
+	before, held *rules.Ruleset // in force before these, and kept from it by the guard; nil if there is none
 	rolledBack   bool
 }
 

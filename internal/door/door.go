@@ -36,12 +36,10 @@ type Door struct {
 	Policy netbound.Policy  // finds the connections that make room for others
 	Counts bool             // says that it bounds and counts its connections itself
 	Sends  bool             // says that it sends requests that waited in the queue: its Server is a QueueSender
-	// Claims are the file descriptors that it wants besides those of its
-	// connections; nil for none.
+	// Claims: the file descriptors that it wants besides those of its connections; nil for none
 	Claims     func(*config.Config) []Claim
 	CheckFiles func(*config.Config) error // finds files that would keep it from being opened; nil for none
-	// Domain returns the domain whose rules it goes by, if its callers name none;
-	// nil if they do. It is asked anew for every set of rules.
+	// Domain returns the domain of callers who name none, anew for every set of rules; nil if all name one.
 	Domain func(*config.Config, *rules.Ruleset) (string, error)
 	Open   func(*Process) (Server, error) // returns what serves it. Its addresses have been opened by then.
 }

@@ -22,11 +22,9 @@ const (
 
 // HTTPOptions are what doors over HTTP differ in.
 type HTTPOptions struct {
-	Handler http.Handler
-	Write   time.Duration // how long an answer may take, where nobody says otherwise; 0 means 20 s
-	// Endless is for a door whose requests may last for hours: reading and writing
-	// take as long as they like, unless the configuration says otherwise.
-	Endless     bool
+	Handler     http.Handler
+	Write       time.Duration   // how long an answer may take, where nobody says otherwise; 0 means 20 s
+	Endless     bool            // requests may last for hours: no time-outs for reading and writing but configured ones
 	Cleartext   bool            // has HTTP/2 also without TLS
 	PassOptions bool            // gives OPTIONS * to the Handler like other requests
 	Room        *membound.Bound // bounds what connections of HTTP/2 keep; nil for no bound
@@ -151,7 +149,6 @@ type Timeouts struct {
 	// Read and Write are not for the proxy, whose bodies may last for hours.
 	Header, Read, Write time.Duration
 	Idle                time.Duration // how long a connection may be without a request
-	// Body is how long a client of the proxy may be silent in the middle of a
-	// body; 0 leaves it to the configuration.
+	// Body: how long a client of the proxy may be silent in a body; 0 leaves it to the configuration
 	Body time.Duration
 }

@@ -68,9 +68,7 @@ import (
 // by the process. Register is for metrics of what is shared. It panics if they are
 // there already, so it belongs into the function that Once calls.
 type Process struct {
-	// Name is the door's own, Settings what it has like all others, and Config
-	// all there is.
-	Name     string
+	Name     string // the door's own; Settings are what it has like all others, Config all there is
 	Settings *config.Door
 	Config   *config.Config
 	Version  string // that of the binary
@@ -87,19 +85,14 @@ type Process struct {
 	Failures  *token.Failures                 // counts wrong tokens; nil at a door that does not ask
 
 	TLS *tls.Config // encrypts the door; nil if it is not, or the shared port is
-	// Bound is the listener, if that bounds its connections; Over that of the
-	// shared port, if the door is behind it.
+	// Bound: its listener, if that bounds connections; that of the shared port, if it is behind it
 	Bound, Over *netbound.Listener
-	// Part returns how many file descriptors a door has, or what is claimed by
-	// that name; 0 behind the shared port.
-	Part  func(name string) int
-	Sheds func(overload.Load) bool // reports whether some load is to be refused now
-	// Room bounds what callers keep in memory together. MaxRoom is how many bytes
-	// that are, for doors which bound it themselves.
+	Part        func(name string) int    // the file descriptors of a door or a claim; 0 behind the shared port
+	Sheds       func(overload.Load) bool // reports whether some load is to be refused now
+	// Room: bounds what callers keep together: MaxRoom bytes, for doors which bound it themselves
 	Room    func() *membound.Bound
 	MaxRoom int64
-	// Counted returns the network that counts as one client with an address, and
-	// false for who is not bounded: a trusted proxy and this machine.
+	// Counted returns the network of a client, and false for who is not bounded: trusted proxies, this machine.
 	Counted  func(netip.Addr) (netip.Prefix, bool)
 	Register func(...prometheus.Collector) // adds metrics of what several doors have in common
 	Common   *Common                       // what Once keeps; it is the same for all doors
@@ -165,8 +158,7 @@ type RulesState struct {
 	Succeeded uint64 `json:"loads_succeeded,omitempty"`
 	Failed    uint64 `json:"loads_failed,omitempty"`
 	Waiting   bool   `json:"waiting,omitempty"` // true as long as the first rules of a control plane have not come
-	// LastFailed is the last reload if it failed; the rules in force are then
-	// older ones.
+	// LastFailed: if the last reload failed, and older rules are in force
 	LastFailed *FailedReload `json:"last_failed_reload,omitempty"`
 }
 

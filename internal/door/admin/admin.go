@@ -38,35 +38,28 @@ type Options struct {
 	Settings
 	Failures *token.Failures // counts wrong tokens; nil for nobody
 
-	// Health answers /healthz and /readyz. Those that IsProbe tells need no
-	// token; others that go there, for details, do.
-	Health  http.Handler
+	Health  http.Handler // answers /healthz and /readyz: without a token what IsProbe tells, not details
 	IsProbe func(r *http.Request) bool
-	// Others are answered by other parts of the process: patterns of
-	// http.ServeMux with what serves them, such as "GET /rlconfig".
-	Others map[string]http.Handler
-	Extra  func(http.Handler) http.Handler // refuses what a handler serves while the process has too much to do
+	Others  map[string]http.Handler         // answered by other parts of the process, by patterns of http.ServeMux
+	Extra   func(http.Handler) http.Handler // refuses what a handler serves while the process has too much to do
 
 	Engine  *engine.Engine
 	Store   headgate.Store // that the engine asks
 	Control *control.Manager
 	Clients *client.Resolver
 	// Keys says what operators see of keys.
-	Keys    *metrics.KeyView
-	Metrics *metrics.Observer
-	Live    *metrics.Live
-	Events  *metrics.Stream
-	Queue   func() *queue.Queue // returns nil while no rule queues requests
-	// Secrets are fields of queued requests that nobody is shown, besides those
-	// that every server knows to be secret.
-	Secrets   []string
-	Candidate *trial.Trial // nil if no rules are tried
+	Keys      *metrics.KeyView
+	Metrics   *metrics.Observer
+	Live      *metrics.Live
+	Events    *metrics.Stream
+	Queue     func() *queue.Queue // returns nil while no rule queues requests
+	Secrets   []string            // further fields of queued requests that nobody is shown
+	Candidate *trial.Trial        // nil if no rules are tried
 
 	// Process returns what only the process knows of its Status: Version,
 	// Started, Ready, Store and Doors.
 	Process func(ctx context.Context) Status
-	// Rules says where the rules in force are from (files, xds or built_in) and how
-	// reading them went.
+	// Rules says where the rules in force are from (files, xds or built_in) and how reading them went.
 	Rules func() (source string, read follow.Reading)
 	// RollBack puts the rules from before the last reload in force again, and
 	// Accept those that were refused for what they lack.
@@ -186,7 +179,6 @@ type unknown struct {
 	replaced bool
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (u *unknown) WriteHeader(status int) {
 	if status != http.StatusNotFound {
 		u.ResponseWriter.WriteHeader(status)
@@ -204,7 +196,6 @@ func (u *unknown) WriteHeader(status int) {
 	_, _ = io.WriteString(u.ResponseWriter, notFoundPage)
 }
 
-// Write implements http.ResponseWriter.
 func (u *unknown) Write(p []byte) (int, error) {
 	if u.replaced {
 		return len(p), nil

@@ -47,10 +47,8 @@ type CandidateStatus struct {
 
 // CandidateRule is what one rule changes.
 type CandidateRule struct {
-	Domain string `json:"domain"`
-	// Rule is the candidate's that refuses or, of what newly passes, the live
-	// one that does.
-	Rule         string `json:"rule"`
+	Domain       string `json:"domain"`
+	Rule         string `json:"rule"` // the candidate's that refuses or, of what newly passes, the live one that does
 	NewlyRefused int64  `json:"newly_refused"`
 	NewlyAllowed int64  `json:"newly_allowed"`
 	// ErrorBound is how often a key that is not told may have occurred.
@@ -133,8 +131,7 @@ func (c candidates) status(n int) *CandidateStatus {
 		s.State = CandidateAbsent
 	default:
 		if longest, ok := memoryOf(rs); ok {
-			at := read.LoadedAt.Add(longest).UTC()
-			s.WarmAt = &at
+			s.WarmAt = new(read.LoadedAt.Add(longest).UTC())
 		}
 	}
 	if r, ok := c.Candidate.Comparing.Report(n); ok {
@@ -145,8 +142,7 @@ func (c candidates) status(n int) *CandidateStatus {
 
 // tellComparison adds what the comparison has found.
 func (c candidates) tellComparison(s *CandidateStatus, r *candidate.Report) {
-	since := r.Since.UTC()
-	s.Since = &since
+	s.Since = new(r.Since.UTC())
 	s.SameAllowed, s.SameRefused = r.Counts[candidate.SameAllowed], r.Counts[candidate.SameRefused]
 	s.NewlyRefused, s.NewlyAllowed = r.Counts[candidate.NewlyRefused], r.Counts[candidate.NewlyAllowed]
 	s.NotCompared = r.Counts[candidate.NotCompared]
@@ -173,8 +169,7 @@ func (c candidates) candidateSample(s *candidate.Sample) CandidateSample {
 		Limit: s.Decision.Limit, Door: s.Door.String(), Method: s.Method, Path: s.Path,
 	}
 	if after, ok := answer.RetryAfter(s.Decision); ok {
-		ms := answer.Milliseconds(after)
-		out.RetryAfter = &ms
+		out.RetryAfter = new(answer.Milliseconds(after))
 	}
 	return out
 }

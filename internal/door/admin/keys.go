@@ -193,8 +193,7 @@ func (k keys) describe(c *keyCall) error {
 		c.answer.Unlimited, c.answer.LimitText = rule.Limit.IsUnlimited(), rule.Limit.String()
 		c.answer.ResetAfter = answer.Milliseconds(d.ResetAfter)
 		if d.RetryAfter != headgate.Never {
-			ms := answer.Milliseconds(d.RetryAfter)
-			c.answer.RetryAfter = &ms
+			c.answer.RetryAfter = new(answer.Milliseconds(d.RetryAfter))
 		}
 		c.answer.Tier = rule.Tier
 	}

@@ -23,17 +23,15 @@ import (
 
 // Status is the answer of GET /v1/status.
 type Status struct {
-	Version string         `json:"version"`
-	Go      string         `json:"go"`
-	Started time.Time      `json:"started"`
-	UptimeS int64          `json:"uptime_s"`
-	Ready   bool           `json:"ready"`
-	Store   storing.Status `json:"store"`
-	Rules   RulesStatus    `json:"rules"`
-	// Candidate says that rules are tried beside the live ones: GET
-	// /v1/candidate tells how.
-	Candidate bool         `json:"candidate"`
-	Doors     []DoorStatus `json:"doors"`
+	Version   string         `json:"version"`
+	Go        string         `json:"go"`
+	Started   time.Time      `json:"started"`
+	UptimeS   int64          `json:"uptime_s"`
+	Ready     bool           `json:"ready"`
+	Store     storing.Status `json:"store"`
+	Rules     RulesStatus    `json:"rules"`
+	Candidate bool           `json:"candidate"` // rules are tried beside the live ones: see GET /v1/candidate
+	Doors     []DoorStatus   `json:"doors"`
 }
 
 // RulesStatus says which rules are in force.

@@ -71,7 +71,6 @@ type lingering struct {
 	rest    func()
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (l *lingering) WriteHeader(status int) {
 	if status >= http.StatusBadRequest && (l.closes || len(l.Header()["Connection"]) == 0) { // else h sees to it
 		l.rest = Unwanted(l.ResponseWriter, l.request, l.body)

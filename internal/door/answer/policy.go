@@ -11,9 +11,7 @@ type Policy struct {
 	Name     string // the rule's name; empty reads as "default"
 	Limit    headgate.Limit
 	Decision headgate.Decision // the limit's answer
-	// At is when it said so, in microseconds since the Unix epoch. With 0
-	// there are no fields that tell a time of day.
-	At int64
+	At       int64             // when it said so, in microseconds since the Unix epoch; 0 leaves times of day out
 }
 
 // Append appends p to list. Of one limit that was asked about several keys of a

@@ -80,7 +80,6 @@ type refusal struct {
 // of 200 would tell of a ban.
 const statusField = "X-Headgate-Status"
 
-// WriteHeader implements http.ResponseWriter.
 func (w *refusal) WriteHeader(status int) {
 	sent := status
 	switch {

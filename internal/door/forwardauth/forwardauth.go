@@ -140,11 +140,10 @@ func (h *Handler) decide(ctx context.Context, q *question) engine.Verdict {
 // wait waits for the turn of an admitted request. If the proxy gives up
 // before, its place is freed and wait reports false.
 func (h *Handler) wait(w http.ResponseWriter, r *http.Request, v *engine.Verdict) bool {
-	ctx := r.Context()
 	if stay(w, r, v.Delay) {
 		return true
 	}
-	verdict.Leave(ctx, h.options.Engine, h.options.Logger, v, h.options.Clock().UnixMicro())
+	verdict.Leave(r.Context(), h.options.Engine, h.options.Logger, v, h.options.Clock().UnixMicro())
 	return false
 }
 

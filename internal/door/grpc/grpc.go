@@ -75,9 +75,7 @@ type Settings struct {
 	// HandshakeTimeout is how long a connection may take to be set up,
 	// IdleTimeout how long it may be without a request; negative for ever.
 	HandshakeTimeout, IdleTimeout time.Duration
-	// KeepaliveMin is how often a client may ask whether we are there; those
-	// that ask more often are sent away.
-	KeepaliveMin time.Duration
+	KeepaliveMin                  time.Duration // how often a client may ask whether we are there; others are sent away
 }
 
 // section declares the settings.

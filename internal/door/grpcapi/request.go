@@ -14,6 +14,7 @@ import (
 	headgatev1 "github.com/headgate/headgate/api/headgate/v1"
 	"github.com/headgate/headgate/internal/base/clip"
 	"github.com/headgate/headgate/internal/decide/engine"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -36,31 +37,17 @@ func wrong(err error) error {
 	return grpcstatus.Error(codes.InvalidArgument, clip.Text(words, maxWords))
 }
 
-// check is one question. It is the rules.Request of that question.
-type check struct {
-	described.Request
-
-	domain string
-	cost   int64
-	kind   headgate.Kind
-}
-
-// query is what c asks the engine.
-func (c *check) query(at int64) engine.Query {
-	return engine.Query{Domain: c.domain, Request: c, Cost: c.cost, At: at, Kind: c.kind, Door: engine.DoorGRPCAPI}
-}
-
 // readCheck makes a check of in.
-func (s *Service) readCheck(in *headgatev1.CheckRequest) (*check, error) {
+func (s *Service) readCheck(in *headgatev1.CheckRequest) (*verdict.Check, error) {
 	c, err := s.read(in.GetDomain(), in.GetAttributes(), in.Cost)
 	if err == nil && in.GetPeek() {
-		c.kind = headgate.Peek
+		c.Kind = headgate.Peek
 	}
 	return c, err
 }
 
 // readReserve makes a check of in, and says in what time it is to be settled.
-func (s *Service) readReserve(in *headgatev1.ReserveRequest) (c *check, ttl time.Duration, err error) {
+func (s *Service) readReserve(in *headgatev1.ReserveRequest) (c *verdict.Check, ttl time.Duration, err error) {
 	ttl = engine.DefaultReservation
 	if most := engine.MaxReservation.Milliseconds(); in.TtlMs != nil {
 		if in.GetTtlMs() < 1 || in.GetTtlMs() > most {
@@ -73,14 +60,14 @@ func (s *Service) readReserve(in *headgatev1.ReserveRequest) (c *check, ttl time
 }
 
 // read makes a check of what all requests have.
-func (s *Service) read(domain string, attributes map[string]string, cost *int64) (*check, error) {
+func (s *Service) read(domain string, attributes map[string]string, cost *int64) (*verdict.Check, error) {
 	if domain == "" {
 		return nil, errNoDomain
 	}
-	c := &check{domain: domain, cost: 1}
+	c := &verdict.Check{Domain: domain, Cost: 1}
 	if cost != nil {
 		var err error
-		if c.cost, err = costOf(cost); err != nil {
+		if c.Cost, err = costOf(cost); err != nil {
 			return nil, err
 		}
 	}
@@ -97,7 +84,7 @@ func (s *Service) read(domain string, attributes map[string]string, cost *int64)
 }
 
 // attribute adds one to c.
-func (s *Service) attribute(c *check, name, value string) error {
+func (s *Service) attribute(c *verdict.Check, name, value string) error {
 	a, err := rules.ParseAttribute(name)
 	if err != nil {
 		return fmt.Errorf("attribute %.64q: %w", name, err)

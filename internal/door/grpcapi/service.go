@@ -45,7 +45,7 @@ func (s *Service) Check(ctx context.Context, in *headgatev1.CheckRequest) (*head
 	if err != nil {
 		return nil, wrong(err)
 	}
-	v := s.options.Decide(ctx, c.query(at))
+	v := s.options.Decide(ctx, c.Query(at, engine.DoorGRPCAPI))
 	defer v.Release()
 	out := s.answer(ctx, &v)
 	out.Headers = s.headers(&v, at)
@@ -58,7 +58,7 @@ func (s *Service) CheckBatch(ctx context.Context, in *headgatev1.CheckBatchReque
 	if len(in.GetChecks()) > described.MaxChecks {
 		return nil, wrong(errManyChecks)
 	}
-	checks := make([]*check, len(in.GetChecks()))
+	checks := make([]*verdict.Check, len(in.GetChecks()))
 	for i, one := range in.GetChecks() {
 		var err error
 		if checks[i], err = s.readCheck(one); err != nil {
@@ -67,9 +67,9 @@ func (s *Service) CheckBatch(ctx context.Context, in *headgatev1.CheckBatchReque
 	}
 	out := &headgatev1.CheckBatchResponse{Results: make([]*headgatev1.CheckResponse, len(checks))}
 	s.options.Engine.DecideBatch(ctx, len(checks),
-		func(i int) engine.Query { return checks[i].query(at) },
+		func(i int) engine.Query { return checks[i].Query(at, engine.DoorGRPCAPI) },
 		func(i int, v *engine.Verdict, err error) {
-			s.options.Report(ctx, checks[i].domain, err)
+			s.options.Report(ctx, checks[i].Domain, err)
 			own := *v // of which the answer has parts
 			out.Results[i] = s.answer(ctx, &own)
 		})
@@ -83,8 +83,8 @@ func (s *Service) Reserve(ctx context.Context, in *headgatev1.ReserveRequest) (*
 	if err != nil {
 		return nil, wrong(err)
 	}
-	v, reservation, err := s.options.Engine.Reserve(ctx, c.query(at), ttl)
-	s.options.Report(ctx, c.domain, err)
+	v, reservation, err := s.options.Engine.Reserve(ctx, c.Query(at, engine.DoorGRPCAPI), ttl)
+	s.options.Report(ctx, c.Domain, err)
 	defer v.Release()
 	return &headgatev1.ReserveResponse{Verdict: verdictOf(&v), Reservation: reservation, Headers: s.headers(&v, at)}, nil
 }

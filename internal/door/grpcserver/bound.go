@@ -73,7 +73,6 @@ type bounded struct {
 	conn                 *h2bound.Conn
 }
 
-// AuthType implements credentials.AuthInfo.
 func (b bounded) AuthType() string {
 	if b.AuthInfo == nil {
 		return "insecure"

@@ -28,30 +28,18 @@ import (
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
-// The defaults of Options.
-const (
-	DefaultMaxMessage            = 1 << 20
-	DefaultMaxStreams            = 250
-	DefaultMaxBuffers            = 64 << 20
-	DefaultReadTimeout           = 10 * time.Second
-	DefaultWriteTimeout          = 10 * time.Second
-	DefaultMaxConnectionAge      = 24 * time.Hour
-	DefaultMaxConnectionAgeGrace = time.Hour
-	DefaultHandshakeTimeout      = 10 * time.Second
-	DefaultKeepaliveMin          = 10 * time.Second
-)
+// DefaultMaxStreams is the default of Options.MaxStreams.
+const DefaultMaxStreams = 250
 
 // Options are the services, and the bounds of what callers may do. Zero values of
 // the bounds mean the defaults.
 type Options struct {
-	Services    []Service // those that callers ask
-	HealthNames []string  // further names by which clients ask for the health of the server
-	// Room bounds what large requests of Services that are not Own take together
-	// while they are answered. Required if there are any.
-	Room       *answer.Room
-	TLS        *tls.Config // TLS, if not nil, encrypts connections
-	MaxMessage int         // the size of the largest request in bytes
-	MaxStreams uint32      // how many requests a connection may have under way
+	Services    []Service    // those that callers ask
+	HealthNames []string     // further names by which clients ask for the health of the server
+	Room        *answer.Room // bounds what large requests of Services that are not Own take; required if there are any
+	TLS         *tls.Config  // TLS, if not nil, encrypts connections
+	MaxMessage  int          // the size of the largest request in bytes
+	MaxStreams  uint32       // how many requests a connection may have under way
 	// MaxBuffers is how many bytes the requests and answers of all connections
 	// may take: two messages of the largest size at least. Where that is not
 	// enough, the connection is closed that has kept most for long.
@@ -66,18 +54,13 @@ type Options struct {
 	// or take a tenth, so that load balances anew; MaxConnectionAgeGrace is how
 	// long it then may take. A negative age is no limit.
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
-	// MaxConnectionIdle is after how long without a request a connection is
-	// closed; 0 is never.
+	// MaxConnectionIdle: after how long without a request a connection is closed; 0 is never
 	MaxConnectionIdle time.Duration
 	HandshakeTimeout  time.Duration // how long a connection may take to be set up
-	// KeepaliveMin is how often a client may send pings; the connection of one
-	// that sends more is closed.
-	KeepaliveMin time.Duration
-	// Interceptor, if not nil, is around every call. Of a Service that is Own it
-	// sees neither requests nor responses.
+	KeepaliveMin      time.Duration // how often a client may send pings; who sends more is closed
+	// Interceptor, if not nil, is around every call; of Own ones it sees neither requests nor responses.
 	Interceptor grpc.UnaryServerInterceptor
-	// Busy, if not nil, reports whether calls are to be refused; those that ask
-	// for health never are, nor the methods that Spared reports.
+	// Busy: whether calls are refused, but for health and the methods that Spared reports; nil for never
 	Busy   func() bool
 	Spared func(method string) bool
 }
@@ -86,8 +69,7 @@ type Options struct {
 type Service struct {
 	Description *grpc.ServiceDesc // what gRPC has to know of it
 	Server      any               // what its handlers are given
-	// Own says that its messages are [Message]s, which do everything themselves:
-	// wait for room when they are large, and count what they keep.
+	// Own: its messages are [Message]s, which wait for room and count what they keep themselves
 	Own bool
 }
 
@@ -102,17 +84,17 @@ type Server struct {
 // New returns a server. Call [Server.Shutdown] when done with it, also if it has
 // not served.
 func New(o Options) *Server {
-	o.MaxMessage = cmp.Or(o.MaxMessage, DefaultMaxMessage)
+	o.MaxMessage = cmp.Or(o.MaxMessage, 1<<20)
 	o.MaxStreams = cmp.Or(o.MaxStreams, DefaultMaxStreams)
-	o.MaxBuffers = cmp.Or(o.MaxBuffers, DefaultMaxBuffers)
+	o.MaxBuffers = cmp.Or(o.MaxBuffers, 64<<20)
 	o.MaxBuffers = max(o.MaxBuffers, 2*int64(o.MaxMessage))
-	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, 10*time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.MaxConnectionAge = cmp.Or(o.MaxConnectionAge, DefaultMaxConnectionAge)
-	o.MaxConnectionAgeGrace = cmp.Or(o.MaxConnectionAgeGrace, DefaultMaxConnectionAgeGrace)
-	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
-	o.KeepaliveMin = cmp.Or(o.KeepaliveMin, DefaultKeepaliveMin)
+	o.MaxConnectionAge = cmp.Or(o.MaxConnectionAge, 24*time.Hour)
+	o.MaxConnectionAgeGrace = cmp.Or(o.MaxConnectionAgeGrace, time.Hour)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 10*time.Second)
+	o.KeepaliveMin = cmp.Or(o.KeepaliveMin, 10*time.Second)
 	age := keepalive.ServerParameters{
 		// Peers that have vanished are noticed, as their load balancers may
 		// forget idle connections.

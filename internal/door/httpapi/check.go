@@ -5,44 +5,36 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// check is one question of a body. It is the rules.Request of that question.
-type check struct {
-	described.Request
-
-	domain string
-	cost   int64
-	kind   headgate.Kind
-}
-
 // keptAttributes is for how many attributes a check keeps its memory.
 const keptAttributes = 32
 
 // reset makes c an unread check, keeping its memory.
-func (c *check) reset() {
+func reset(c *verdict.Check) {
 	c.Reset(keptAttributes) // lets go of the body's text
-	c.domain, c.cost, c.kind = "", 1, headgate.Take
+	c.Domain, c.Cost, c.Kind = "", 1, headgate.Take
 }
 
 // body is what POST /v1/check was given: one check, or a batch of them.
 type body struct {
 	batch  bool
-	checks []check
+	checks []verdict.Check
 }
 
 // add returns a fresh check at the end of b.checks.
-func (b *body) add() *check {
+func (b *body) add() *verdict.Check {
 	if n := len(b.checks); n < cap(b.checks) {
 		b.checks = b.checks[:n+1]
 	} else {
-		b.checks = append(b.checks, check{})
+		b.checks = append(b.checks, verdict.Check{})
 	}
 	c := &b.checks[len(b.checks)-1]
-	c.reset()
+	reset(c)
 	return c
 }
 
@@ -86,11 +78,11 @@ func (b *body) parse(text string, clients *client.Resolver) error {
 		b.checks = rotate(b.checks)
 		return nil
 	}
-	return single.finish(s)
+	return finish(single, s)
 }
 
 // rotate moves the unused first check behind the end, keeping its memory.
-func rotate(checks []check) []check {
+func rotate(checks []verdict.Check) []verdict.Check {
 	first := checks[0]
 	copy(checks, checks[1:])
 	checks[len(checks)-1] = first
@@ -98,12 +90,12 @@ func rotate(checks []check) []check {
 }
 
 // check reads one element of a batch.
-func (p *parser) check(c *check) error {
+func (p *parser) check(c *verdict.Check) error {
 	var s seen
 	if err := p.object("a check", func(name string) error { return p.member(c, name, &s, "") }); err != nil {
 		return err
 	}
-	return c.finish(s)
+	return finish(c, s)
 }
 
 // seen is the set of names that an object has had.
@@ -127,11 +119,11 @@ func (s *seen) add(p *parser, name seen, text string) error {
 
 // member reads the member name of a check. more is what else the caller would
 // have accepted, for the message.
-func (p *parser) member(c *check, name string, s *seen, more string) (err error) {
+func (p *parser) member(c *verdict.Check, name string, s *seen, more string) (err error) {
 	switch name {
 	case "domain":
 		if err = s.add(p, seenDomain, name); err == nil {
-			c.domain, err = p.string(`"domain"`)
+			c.Domain, err = p.string(`"domain"`)
 		}
 	case "attributes":
 		if err = s.add(p, seenAttributes, name); err == nil {
@@ -139,7 +131,7 @@ func (p *parser) member(c *check, name string, s *seen, more string) (err error)
 		}
 	case "cost":
 		if err = s.add(p, seenCost, name); err == nil {
-			c.cost, err = p.whole("cost")
+			c.Cost, err = p.whole("cost")
 		}
 	case "peek":
 		var peek bool
@@ -147,7 +139,7 @@ func (p *parser) member(c *check, name string, s *seen, more string) (err error)
 			peek, err = p.boolean(`"peek"`)
 		}
 		if peek {
-			c.kind = headgate.Peek
+			c.Kind = headgate.Peek
 		}
 	default:
 		err = p.fail(`unknown field %q; known are "domain", "attributes", "cost", "peek"%s`, name, more)
@@ -156,7 +148,7 @@ func (p *parser) member(c *check, name string, s *seen, more string) (err error)
 }
 
 // attribute reads the value of the attribute name.
-func (p *parser) attribute(c *check, name string) error {
+func (p *parser) attribute(c *verdict.Check, name string) error {
 	a, err := rules.ParseAttribute(name)
 	if err != nil {
 		return p.fail("attribute %q: %s", name, err)
@@ -181,11 +173,11 @@ func (p *parser) attribute(c *check, name string) error {
 }
 
 // finish checks that c has what it must have.
-func (c *check) finish(s seen) error {
+func finish(c *verdict.Check, s seen) error {
 	if s&seenDomain == 0 {
 		return errors.New(`"domain" is missing: whose rules apply?`)
 	}
-	if c.domain == "" {
+	if c.Domain == "" {
 		return errors.New(`"domain" is empty: whose rules apply?`)
 	}
 	return nil
@@ -197,6 +189,6 @@ func (b *body) release() {
 		b.checks = nil
 	}
 	for i := range b.checks {
-		b.checks[i].reset()
+		reset(&b.checks[i])
 	}
 }

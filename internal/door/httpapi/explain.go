@@ -8,13 +8,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
@@ -31,9 +31,8 @@ const (
 var ErrBusy = errors.New("too many explanations are asked for at once")
 
 // explaining makes explanations one at a time: each looks at every rule, and
-// people can wait. Its zero value is ready.
+// people can wait.
 type explaining struct {
-	once    sync.Once
 	turn    chan struct{} // has room for the one whose turn it is
 	waiting atomic.Int64  // and that one
 }
@@ -41,7 +40,6 @@ type explaining struct {
 // enter waits for the turn of a caller, who calls leave at its end. So few may
 // wait that no caller does so for long.
 func (e *explaining) enter(ctx context.Context) (leave func(), err error) {
-	e.once.Do(func() { e.turn = make(chan struct{}, 1) })
 	if e.waiting.Add(1) <= maxExplaining {
 		select {
 		case e.turn <- struct{}{}:
@@ -103,16 +101,7 @@ func (h *Handler) Explain(ctx context.Context, body []byte) (*Explanation, error
 }
 
 // explain answers POST /v1/explain.
-func (h *Handler) explain(w http.ResponseWriter, r *http.Request) {
-	c, _ := h.calls.Get().(*call)
-	defer func() {
-		h.release(c)
-		h.calls.Put(c)
-	}()
-	if err := h.read(c, w, r); err != nil {
-		answer.Unread(w, r, err)
-		return
-	}
+func (h *Handler) explain(w http.ResponseWriter, r *http.Request, c *call) {
 	x, err := h.Explain(r.Context(), c.in.Bytes)
 	if errors.Is(err, ErrBusy) {
 		w.Header().Set("Retry-After", "1")
@@ -140,8 +129,8 @@ const (
 func parseExplain(text string, clients *client.Resolver) (*Question, error) {
 	p := &parser{text: text, clients: clients}
 	q := &Question{}
-	var c check
-	c.reset()
+	var c verdict.Check
+	reset(&c)
 	var s seen
 	err := p.object("the body", func(name string) (err error) {
 		switch name {
@@ -171,8 +160,8 @@ func parseExplain(text string, clients *client.Resolver) (*Question, error) {
 	case s&seenDescriptors != 0 && len(q.Descriptors) == 0:
 		return nil, errors.New(`"descriptors" is empty`)
 	}
-	q.Domain, q.Cost, q.Request = c.domain, c.cost, c.Request
-	return q, c.finish(s)
+	q.Domain, q.Cost, q.Request = c.Domain, c.Cost, c.Request
+	return q, finish(&c, s)
 }
 
 // descriptor reads {"entries":[{"key":"…","value":"…"}]}.
@@ -234,8 +223,7 @@ type Explanation struct {
 	Rule       string `json:"rule,omitempty"`
 	Reason     string `json:"reason"`
 	RetryAfter *int64 `json:"retry_after_ms"` // nil means never
-	// StoreError is set if the store could not answer; the counts are then
-	// not known.
+	// StoreError: set if the store could not answer; counts are not known then
 	StoreError string          `json:"store_error,omitempty"`
 	Parts      []ExplainedPart `json:"parts"` // one for attributes, or one for each descriptor
 }
@@ -260,8 +248,7 @@ type ExplainedRule struct {
 	QuotaMode bool             `json:"quota_mode,omitempty"`
 	Applies   bool             `json:"applies"`
 	Why       []rules.Mismatch `json:"why,omitempty"` // says what keeps it from applying
-	// The rest is of a rule that applies. Enforced is false if it only
-	// observes.
+	// Enforced: this and the rest of a rule that applies; false if it only observes
 	Enforced   bool `json:"enforced,omitempty"`
 	Overridden bool `json:"overridden,omitempty"` // says that Limit is one that an operator has set for this key
 	// BannedUntil is when a ban of this key ends; nil without one. Count then
@@ -274,11 +261,9 @@ type ExplainedRule struct {
 // KeyPart is one part of what a rule counts by.
 type KeyPart struct {
 	Attribute string `json:"attribute,omitempty"`
-	// Value is the attribute's value, or, of one that the rule has hashed, hash:
-	// and the digits of its digest.
-	Value   string `json:"value"`
-	Missing bool   `json:"missing,omitempty"`
-	Hashed  bool   `json:"hashed,omitempty"` // says that the value was too long, and Value is its SHA-256
+	Value     string `json:"value"` // the attribute's value; of one that the rule has hashed hash: and its digest
+	Missing   bool   `json:"missing,omitempty"`
+	Hashed    bool   `json:"hashed,omitempty"` // says that the value was too long, and Value is its SHA-256
 }
 
 // LimitCount is how much of a limit is used now, and what it says to the
@@ -343,8 +328,7 @@ func explainedRule(x *engine.Explained) ExplainedRule {
 	}
 	out.Key = keyParts(r, x.Key)
 	if x.BannedUntil > 0 {
-		until := time.UnixMicro(x.BannedUntil).UTC()
-		out.BannedUntil = &until
+		out.BannedUntil = new(time.UnixMicro(x.BannedUntil).UTC())
 	}
 	if d, now := &x.Decision, x.Unbanned; d.Reason != headgate.NoLimit {
 		if now.Reason == headgate.NoLimit {
@@ -386,6 +370,5 @@ func retryAfter(d *headgate.Decision) *int64 {
 	if !ok && !d.Allowed {
 		return nil
 	}
-	ms := answer.Milliseconds(after)
-	return &ms
+	return new(answer.Milliseconds(after))
 }

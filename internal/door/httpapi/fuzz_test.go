@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/client"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -64,7 +65,7 @@ func FuzzParse(f *testing.F) {
 			if w.Peek {
 				kind = headgate.Peek
 			}
-			if got.domain != *w.Domain || got.cost != cost || got.kind != kind || got.Len() != len(w.Attributes) {
+			if got.Domain != *w.Domain || got.Cost != cost || got.Kind != kind || got.Len() != len(w.Attributes) {
 				t.Errorf("check %d: %+v, want %+v", i, got, w)
 			}
 			for name, value := range w.Attributes {
@@ -74,7 +75,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func compareAttribute(t *testing.T, c *check, name, value string) {
+func compareAttribute(t *testing.T, c *verdict.Check, name, value string) {
 	t.Helper()
 	a, err := rules.ParseAttribute(name)
 	if err != nil {

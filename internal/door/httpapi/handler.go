@@ -28,12 +28,10 @@ type Options struct {
 	// Asker decides. With no Clock the store's decides.
 	verdict.Asker
 	Ready func(context.Context) door.Readiness // says whether the process can serve. It is required.
-	// RateLimit, if not nil, answers POST /json, the rate limit service of
-	// Envoy in JSON.
+	// RateLimit: answers POST /json, Envoy's rate limit service in JSON, if not nil
 	RateLimit      http.Handler
 	WithoutExplain bool // closes POST /v1/explain, which tells much about the rules
-	// ForwardAuth, if not nil, answers /v1/auth, by any method: proxies that
-	// ask before they forward a request.
+	// ForwardAuth: answers /v1/auth, by any method, for proxies that ask, if not nil
 	ForwardAuth http.Handler
 	Bodies      *membound.Bound // bounds what bodies together may take that are larger than 16 KiB; nil is 64 MiB
 	Queue       http.Handler    // Queue, if not nil, answers GET /v1/queue/ID: what became of a request that was queued
@@ -49,7 +47,7 @@ type Handler struct {
 
 // New returns the API.
 func New(options Options) *Handler {
-	h := &Handler{options: options, bodies: answer.NewBodies(options.Bodies)}
+	h := &Handler{options: options, bodies: answer.NewBodies(options.Bodies), explaining: explaining{turn: make(chan struct{}, 1)}}
 	h.calls.New = func() any { return new(call) }
 	return h
 }
@@ -60,6 +58,7 @@ type call struct {
 	body     body
 	out      []byte
 	policies []answer.Policy
+	at       int64 // when it came; 0 if only the store knows
 }
 
 // ServeHTTP routes by hand: the mux of net/http answers in plain text where
@@ -67,30 +66,20 @@ type call struct {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/v1/check":
-		if only(w, r, http.MethodPost) {
-			h.check(w, r)
-		}
+		h.posted(w, r, (*Handler).check)
 	case "/v1/explain":
 		if h.options.WithoutExplain {
 			answer.Problem(w, http.StatusNotFound, "/v1/explain is closed: by api.explain, or since anybody may ask here")
 			return
 		}
-		if only(w, r, http.MethodPost) {
-			h.explain(w, r)
-		}
+		h.posted(w, r, (*Handler).explain)
 	case "/v1/release", "/v1/renew", "/v1/commit", "/v1/cancel":
-		h.settle(w, r)
+		h.posted(w, r, (*Handler).settle)
 	case "/v1/reserve":
-		if only(w, r, http.MethodPost) {
-			h.reserve(w, r)
-		}
-	case "/healthz":
+		h.posted(w, r, (*Handler).reserve)
+	case "/healthz", "/readyz", "/healthcheck":
 		if only(w, r, http.MethodGet, http.MethodHead) {
-			text(w, http.StatusOK, "ok\n")
-		}
-	case "/readyz":
-		if only(w, r, http.MethodGet, http.MethodHead) {
-			h.ready(w, r)
+			h.health(w, r)
 		}
 	case "/v1/auth":
 		if h.options.ForwardAuth == nil {
@@ -100,10 +89,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.options.ForwardAuth.ServeHTTP(w, r)
 	case "/json":
 		h.rateLimit(w, r)
-	case "/healthcheck":
-		if only(w, r, http.MethodGet, http.MethodHead) {
-			h.healthcheck(w, r)
-		}
 	default:
 		if h.options.Queue != nil && strings.HasPrefix(r.URL.Path, "/v1/queue/") {
 			if only(w, r, http.MethodGet, http.MethodHead) {
@@ -126,6 +111,28 @@ func only(w http.ResponseWriter, r *http.Request, methods ...string) bool {
 	return false
 }
 
+// posted reads the body of a POST and answers it by serve.
+func (h *Handler) posted(w http.ResponseWriter, r *http.Request, serve func(*Handler, http.ResponseWriter, *http.Request, *call)) {
+	if !only(w, r, http.MethodPost) {
+		return
+	}
+	c, _ := h.calls.Get().(*call)
+	defer func() {
+		h.release(c)
+		h.calls.Put(c)
+	}()
+	c.at = 0
+	if h.options.Clock != nil {
+		c.at = h.options.Clock().UnixMicro()
+	}
+	if err := h.bodies.Read(&c.in, w, r, MaxBody); err != nil {
+		c.in.Release() // not only when the refusal has been read
+		answer.Unread(w, r, err)
+		return
+	}
+	serve(h, w, r, c)
+}
+
 func text(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -134,39 +141,26 @@ func text(w http.ResponseWriter, status int, body string) {
 }
 
 // check answers POST /v1/check.
-func (h *Handler) check(w http.ResponseWriter, r *http.Request) {
-	var at int64
-	if h.options.Clock != nil {
-		at = h.options.Clock().UnixMicro()
-	}
-	c, _ := h.calls.Get().(*call)
-	defer func() {
-		h.release(c)
-		h.calls.Put(c)
-	}()
-	if err := h.read(c, w, r); err != nil {
-		answer.Unread(w, r, err)
-		return
-	}
+func (h *Handler) check(w http.ResponseWriter, r *http.Request, c *call) {
 	if err := c.body.parse(string(c.in.Bytes), h.options.Clients); err != nil {
 		answer.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	if c.body.batch {
-		h.batch(w, r, c, at)
+		h.batch(w, r, c)
 		return
 	}
-	v := h.options.Decide(r.Context(), h.query(&c.body.checks[0], at))
+	v := h.options.Decide(r.Context(), c.body.checks[0].Query(c.at, engine.DoorAPI))
 	defer v.Release()
-	h.answer(w, c, &v, at, later{"lease", h.options.Lease(r.Context(), &v)})
+	h.answer(w, c, &v, later{"lease", h.options.Lease(r.Context(), &v)})
 }
 
 // later is a token that a caller needs later, and what it is called.
 type later struct{ name, token string }
 
 // answer answers with v and, if there is one, a token.
-func (h *Handler) answer(w http.ResponseWriter, c *call, v *engine.Verdict, at int64, t later) {
-	c.policies = verdict.Policies(c.policies[:0], v.Results(), at)
+func (h *Handler) answer(w http.ResponseWriter, c *call, v *engine.Verdict, t later) {
+	c.policies = verdict.Policies(c.policies[:0], v.Results(), c.at)
 	answer.Headers(w.Header(), h.options.Dialect.Or(v.Headers()), c.policies...)
 	status := http.StatusOK
 	if !v.Allowed {
@@ -177,13 +171,13 @@ func (h *Handler) answer(w http.ResponseWriter, c *call, v *engine.Verdict, at i
 }
 
 // batch answers each check by itself, in order.
-func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call, at int64) {
+func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call) {
 	c.out = append(c.out[:0], `{"results":[`...)
 	checks := c.body.checks
 	h.options.Engine.DecideBatch(r.Context(), len(checks),
-		func(i int) engine.Query { return h.query(&checks[i], at) },
+		func(i int) engine.Query { return checks[i].Query(c.at, engine.DoorAPI) },
 		func(i int, v *engine.Verdict, err error) {
-			h.options.Report(r.Context(), checks[i].domain, err)
+			h.options.Report(r.Context(), checks[i].Domain, err)
 			if i > 0 {
 				c.out = append(c.out, ',')
 			}
@@ -193,11 +187,6 @@ func (h *Handler) batch(w http.ResponseWriter, r *http.Request, c *call, at int6
 	c.in.Release() // the client may take long to read
 	c.body.release()
 	write(w, http.StatusOK, c.out)
-}
-
-// query is what c asks the engine.
-func (h *Handler) query(c *check, at int64) engine.Query {
-	return engine.Query{Domain: c.domain, Request: c, Cost: c.cost, At: at, Kind: c.kind, Door: engine.DoorAPI}
 }
 
 //nolint:gochecknoglobals // an immutable header value, so that the hot path makes none
@@ -210,14 +199,6 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	h["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // a caller that went away has no use for the error
-}
-
-// read reads the body of r into c.in, which counts until it is released.
-func (h *Handler) read(c *call, w http.ResponseWriter, r *http.Request) (err error) {
-	if err = h.bodies.Read(&c.in, w, r, MaxBody); err != nil {
-		c.in.Release() // not only when the refusal has been read
-	}
-	return err
 }
 
 // keptMemory is how large an answer may be whose memory is kept for the next

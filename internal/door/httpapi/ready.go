@@ -23,28 +23,36 @@ func reason(r *door.Readiness) string {
 	return "ok"
 }
 
-// ready answers GET /readyz, with ?verbose in JSON.
-func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
+// health answers GET /healthz, GET /readyz, with ?verbose in JSON, and GET
+// /healthcheck in the words of envoyproxy/ratelimit, by which its deployments probe
+// both life and readiness.
+func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/healthz" {
+		text(w, http.StatusOK, "ok\n")
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
 	state := h.options.Ready(ctx)
-	status := http.StatusOK
+	status, said := http.StatusOK, reason(&state)+"\n"
 	if !state.Ready() {
 		status = http.StatusServiceUnavailable
+	} else if r.URL.Path == "/healthcheck" {
+		said = "OK"
 	}
 	query := r.URL.Query()
 	verbose, err := strconv.ParseBool(query.Get("verbose"))
-	if query.Has("verbose") && (verbose || err != nil) {
-		body, err := json.Marshal(view(&state))
-		if err != nil {
-			answer.Problem(w, http.StatusInternalServerError, "the state cannot be encoded")
-			return
-		}
-		w.Header().Set("Cache-Control", "no-store")
-		write(w, status, append(body, '\n'))
+	if r.URL.Path != "/readyz" || !query.Has("verbose") || !verbose && err == nil {
+		text(w, status, said)
 		return
 	}
-	text(w, status, reason(&state)+"\n")
+	body, err := json.Marshal(view(&state))
+	if err != nil {
+		answer.Problem(w, http.StatusInternalServerError, "the state cannot be encoded")
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	write(w, status, append(body, '\n'))
 }
 
 type readyView struct {
@@ -82,17 +90,4 @@ func (h *Handler) rateLimit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.options.RateLimit.ServeHTTP(w, r)
-}
-
-// healthcheck answers GET /healthcheck in the words of envoyproxy/ratelimit,
-// by which its deployments probe both life and readiness.
-func (h *Handler) healthcheck(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-	defer cancel()
-	state := h.options.Ready(ctx)
-	if !state.Ready() {
-		text(w, http.StatusServiceUnavailable, reason(&state)+"\n")
-		return
-	}
-	text(w, http.StatusOK, "OK")
 }

@@ -52,17 +52,7 @@ func parseToken(text, name string, withCost bool) (b tokenBody, err error) {
 }
 
 // settle answers the posts that have a token: release, renew, commit, cancel.
-func (h *Handler) settle(w http.ResponseWriter, r *http.Request) {
-	if !only(w, r, http.MethodPost) {
-		return
-	}
-	at := h.now()
-	var c call
-	defer h.release(&c)
-	if err := h.read(&c, w, r); err != nil {
-		answer.Unread(w, r, err)
-		return
-	}
+func (h *Handler) settle(w http.ResponseWriter, r *http.Request, c *call) {
 	name := "lease"
 	if r.URL.Path == "/v1/commit" || r.URL.Path == "/v1/cancel" {
 		name = "reservation"
@@ -72,7 +62,7 @@ func (h *Handler) settle(w http.ResponseWriter, r *http.Request) {
 		answer.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	out, err := h.settled(r, b, at)
+	out, err := h.settled(r, b, c.now())
 	switch h.options.WhyUnsettled(r.Context(), err) {
 	case verdict.Settled:
 		write(w, http.StatusOK, append(out, '\n'))
@@ -136,33 +126,26 @@ func appendSettlement(dst []byte, verb string, s *engine.Settlement) []byte {
 	return append(dst, '}')
 }
 
-// now reads the clock.
-func (h *Handler) now() int64 {
-	if h.options.Clock == nil {
-		return time.Now().UnixMicro() //nolint:forbidigo // tokens carry the time
+// now is when the call came, also where only the store knows: tokens carry the time.
+func (c *call) now() int64 {
+	if c.at == 0 {
+		c.at = time.Now().UnixMicro() //nolint:forbidigo // as above
 	}
-	return h.options.Clock().UnixMicro()
+	return c.at
 }
 
 // reserve answers POST /v1/reserve: a check whose cost is an estimate.
-func (h *Handler) reserve(w http.ResponseWriter, r *http.Request) {
-	at := h.now()
-	var c call
-	defer h.release(&c)
-	if err := h.read(&c, w, r); err != nil {
-		answer.Unread(w, r, err)
-		return
-	}
+func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, c *call) {
 	ttl, err := c.body.parseReserve(string(c.in.Bytes), h)
 	if err != nil {
 		answer.Problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	q := h.query(&c.body.checks[0], at)
+	q := c.body.checks[0].Query(c.now(), engine.DoorAPI)
 	v, token, err := h.options.Engine.Reserve(r.Context(), q, ttl)
 	h.options.Report(r.Context(), q.Domain, err)
 	defer v.Release()
-	h.answer(w, &c, &v, at, later{"reservation", token})
+	h.answer(w, c, &v, later{"reservation", token})
 }
 
 // parseReserve reads the body of POST /v1/reserve.
@@ -197,7 +180,7 @@ func (b *body) parseReserve(text string, h *Handler) (ttl time.Duration, err err
 	default:
 		ttl = time.Duration(milliseconds) * time.Millisecond
 	}
-	return ttl, c.finish(s)
+	return ttl, finish(c, s)
 }
 
 // appendToken adds a member to the object at the end of dst, if there is a

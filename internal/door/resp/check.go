@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 )
@@ -16,21 +17,12 @@ const (
 	keptChecks = 16 // how many checks of room are kept between commands
 )
 
-// check is one question. It is the rules.Request of that question.
-type check struct {
-	described.Request
-
-	domain string
-	cost   int64
-	kind   headgate.Kind
-}
-
 // checkOne answers HG.CHECK and HG.PEEK domain [cost] [attribute value …]. Where
 // to ask is a round trip, those that arrived together are asked together.
 func (c *conn) checkOne(ctx context.Context, kind headgate.Kind) {
 	text := string(c.in[c.start : c.start+c.parser.args[len(c.parser.args)-1].end()])
 	q := c.add()
-	q.kind = kind
+	q.Kind = kind
 	if err := c.read(q, text, c.parser.args[1:]); err != nil {
 		q.Reset(described.MaxAttributes)
 		c.checks = c.checks[:len(c.checks)-1]
@@ -46,13 +38,15 @@ func (c *conn) checkOne(ctx context.Context, kind headgate.Kind) {
 func (c *conn) decideAll(ctx context.Context) {
 	defer c.forget()
 	if len(c.checks) == 1 {
-		c.decide(ctx, &c.checks[0])
+		v := c.server.options.Decide(ctx, c.checks[0].Query(c.at, engine.DoorRESP))
+		defer v.Release()
+		c.verdict(ctx, &v)
 		return
 	}
 	c.server.options.Engine.DecideBatch(ctx, len(c.checks),
-		func(i int) engine.Query { return c.query(&c.checks[i]) },
+		func(i int) engine.Query { return c.checks[i].Query(c.at, engine.DoorRESP) },
 		func(i int, v *engine.Verdict, err error) {
-			c.server.options.Report(ctx, c.checks[i].domain, err)
+			c.server.options.Report(ctx, c.checks[i].Domain, err)
 			c.verdict(ctx, v)
 		})
 }
@@ -90,15 +84,15 @@ func (c *conn) failChecks(message string) {
 }
 
 // add returns a fresh check at the end of c.checks.
-func (c *conn) add() *check {
+func (c *conn) add() *verdict.Check {
 	if n := len(c.checks); n < cap(c.checks) {
 		c.checks = c.checks[:n+1]
 	} else {
-		c.checks = append(c.checks, check{})
+		c.checks = append(c.checks, verdict.Check{})
 	}
 	q := &c.checks[len(c.checks)-1]
 	q.Reset(described.MaxAttributes)
-	q.domain, q.cost, q.kind = "", 1, headgate.Take
+	q.Domain, q.Cost, q.Kind = "", 1, headgate.Take
 	return q
 }
 
@@ -116,16 +110,16 @@ func (c *conn) forget() {
 
 // read makes q of its arguments in text, a copy of the command that strings may
 // be cut from.
-func (c *conn) read(q *check, text string, args []span) error {
+func (c *conn) read(q *verdict.Check, text string, args []span) error {
 	at := func(i int) string { return text[args[i].from:args[i].to] }
-	q.domain = at(0)
+	q.Domain = at(0)
 	next := 1
 	if len(args)%2 == 0 { // the pairs have something before them
 		cost, ok := integer([]byte(at(1)))
 		if !ok || cost < 0 || cost > described.MaxCost {
 			return fmt.Errorf("'%s' is not a cost from 0 to %d; attributes come in pairs of name and value", clipped([]byte(at(1))), described.MaxCost)
 		}
-		q.cost, next = cost, 2
+		q.Cost, next = cost, 2
 	}
 	if len(args)-next > 2*described.MaxAttributes {
 		return fmt.Errorf("at most %d attributes", described.MaxAttributes)
@@ -139,7 +133,7 @@ func (c *conn) read(q *check, text string, args []span) error {
 }
 
 // attribute adds one to q.
-func (c *conn) attribute(q *check, name, value string) error {
+func (c *conn) attribute(q *verdict.Check, name, value string) error {
 	a, ok := c.names[name]
 	if !ok {
 		var err error
@@ -160,20 +154,6 @@ func (c *conn) attribute(q *check, name, value string) error {
 		return fmt.Errorf("%s %s, not '%s'", a, must, clipped([]byte(value)))
 	}
 	return nil
-}
-
-// decide asks the engine. Its error does not concern the client, who gets what
-// the policy says; the reason tells.
-func (c *conn) decide(ctx context.Context, q *check) {
-	v, err := c.server.options.Engine.Decide(ctx, c.query(q))
-	defer v.Release()
-	c.server.options.Report(ctx, q.domain, err)
-	c.verdict(ctx, &v)
-}
-
-// query is what q asks the engine.
-func (c *conn) query(q *check) engine.Query {
-	return engine.Query{Domain: q.domain, Request: q, Cost: q.cost, At: c.at, Kind: q.kind, Door: engine.DoorRESP}
 }
 
 // verdict appends what HG.CHECK answers: allowed, rule, limit, remaining,

@@ -9,10 +9,8 @@ import (
 
 // command is what clients may call.
 type command struct {
-	name string // in lower case; that of a subcommand is without its parent's
-	// arity is the number of arguments, the name included; negative for at
-	// least as many.
-	arity          int
+	name           string // in lower case; that of a subcommand is without its parent's
+	arity          int    // the number of arguments, the name included; negative for at least as many
 	run            func(c *conn, ctx context.Context)
 	stranger       bool // it does without AUTH
 	keyed, writing bool // keyed commands have a key as their first argument, writing ones count something

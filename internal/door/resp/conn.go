@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/door/verdict"
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/transport/membound"
 )
@@ -35,7 +36,7 @@ type conn struct {
 	raw    net.Conn // net, or what is below its encryption
 	id     int64
 	since  time.Time
-	waits  atomic.Int64 // see watch
+	waits  atomic.Int64 // see wait
 	heard  atomic.Int64 // how many connections there had been when it last sent something; 0 before
 
 	draining atomic.Bool
@@ -59,7 +60,7 @@ type conn struct {
 
 	limits *limitCache
 	batch  batch
-	checks []check
+	checks []verdict.Check
 	names  map[string]rules.Attribute
 }
 
@@ -71,7 +72,7 @@ func newConn(s *Server, nc net.Conn, id int64) *conn {
 	c.proto = resp2
 	c.parser.bounds = bounds{args: s.options.MaxArgs, bulk: s.options.MaxBulk, command: s.options.MaxCommand}
 	c.parser.stranger = !c.authed
-	c.first = s.clock.now.Load()
+	c.first = s.clock.Now()
 	c.wait(forRest, c.first)
 	return c
 }
@@ -105,7 +106,7 @@ func (c *conn) run(ctx context.Context) {
 	for {
 		between := c.authed && c.start == c.end && c.parser.left == 0
 		if between {
-			c.wait(forCommand, clock.now.Load())
+			c.wait(forCommand, clock.Now())
 		} else {
 			c.wait(forRest, c.first)
 		}
@@ -119,7 +120,7 @@ func (c *conn) run(ctx context.Context) {
 			c.said = !c.until.IsZero()
 			c.heard.Store(c.server.lastID.Load())
 			if between {
-				c.first = clock.now.Load()
+				c.first = clock.Now()
 			}
 			if !c.process(ctx) || !c.room(ctx, n) {
 				return
@@ -200,7 +201,7 @@ func (c *conn) process(ctx context.Context) bool {
 		c.start += n
 		if !stranger || c.authed {
 			// What may follow is another command, which begins now.
-			c.first = c.server.clock.now.Load()
+			c.first = c.server.clock.Now()
 		}
 		if len(c.out) >= fullOutput && !c.flush() {
 			return false
@@ -225,7 +226,7 @@ func (c *conn) flush() bool {
 	if len(c.out) == 0 {
 		return true
 	}
-	c.wait(forReader, c.server.clock.now.Load())
+	c.wait(forReader, c.server.clock.Now())
 	_, err := c.net.Write(c.out)
 	c.wait(forNothing, 0)
 	c.out = c.out[:0]
@@ -244,7 +245,7 @@ func (c *conn) linger() {
 	if half.CloseWrite() != nil {
 		return
 	}
-	c.wait(forEnd, c.server.clock.now.Load())
+	c.wait(forEnd, c.server.clock.Now())
 	for total := 0; total < maxLinger; {
 		n, err := c.raw.Read(c.in)
 		if err != nil {

@@ -12,16 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
-// The defaults of Options.
-const (
-	DefaultMaxConnections = 10_000
-	DefaultMaxArgs        = 16_384
-	DefaultMaxBulk        = 64 << 10
-	DefaultMaxCommand     = 1 << 20
-	DefaultMaxBuffers     = 64 << 20
-	DefaultReadTimeout    = 10 * time.Second
-	DefaultWriteTimeout   = 10 * time.Second
-)
+// DefaultMaxBulk is the default of Options.MaxBulk.
+const DefaultMaxBulk = 64 << 10
 
 // Options are what the door needs, and the bounds of what callers may do. Zero
 // values of the bounds mean the defaults.
@@ -34,11 +26,9 @@ type Options struct {
 	Password string      // Password, if there is one, is what AUTH must give
 	TLS      *tls.Config // TLS, if not nil, encrypts connections
 
-	MaxConnections int             // how many may be open at once
-	Failures       *token.Failures // counts wrong passwords; nil for nobody
-	// Misled, if not nil, hears of each connection that speaks HTTP instead, and
-	// is closed.
-	Misled func(remote net.Addr)
+	MaxConnections int                   // how many may be open at once
+	Failures       *token.Failures       // counts wrong passwords; nil for nobody
+	Misled         func(remote net.Addr) // hears of each connection that speaks HTTP, and is closed, if not nil
 	// Full, if not nil, reports whether there are not to be more connections than
 	// there are, but for the first [netbound.Spare], however much room there is:
 	// newcomers then take the places of silent ones. Busy reports whether commands that decide are to be refused.
@@ -49,7 +39,7 @@ type Options struct {
 	MaxArgs, MaxBulk, MaxCommand int
 	// Buffers bounds how many bytes all commands together may take that are
 	// larger than 16 KiB and have not yet arrived whole; nil is
-	// DefaultMaxBuffers. Where there is no room, the command that has taken most
+	// 64 MiB. Where there is no room, the command that has taken most
 	// for long is refused.
 	Buffers *membound.Bound
 	// ReadTimeout is how long a command may take from its first byte to its
@@ -57,21 +47,19 @@ type Options struct {
 	// WriteTimeout how long a client may take to read its answers. Connections
 	// that take longer are closed.
 	ReadTimeout, WriteTimeout time.Duration
-	// IdleTimeout, if not 0, is how long a connection may be silent between
-	// commands. Pools of clients keep connections for long, and peers that
-	// are gone are noticed by TCP itself.
+	// IdleTimeout: how long a connection may be silent between commands, as in pools; 0 for ever
 	IdleTimeout time.Duration
 }
 
 func (o *Options) complete() {
-	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
-	o.MaxArgs = cmp.Or(o.MaxArgs, DefaultMaxArgs)
+	o.MaxConnections = cmp.Or(o.MaxConnections, 10_000)
+	o.MaxArgs = cmp.Or(o.MaxArgs, 16_384)
 	o.MaxBulk = cmp.Or(o.MaxBulk, DefaultMaxBulk)
-	o.MaxCommand = cmp.Or(o.MaxCommand, DefaultMaxCommand)
+	o.MaxCommand = cmp.Or(o.MaxCommand, 1<<20)
 	if o.Buffers == nil {
-		o.Buffers = membound.New(membound.Options{Most: DefaultMaxBuffers})
+		o.Buffers = membound.New(membound.Options{Most: 64 << 20})
 	}
-	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, 10*time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)
 	o.Version = cmp.Or(o.Version, "0.0.0")
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/transport/netbound"
+	"github.com/headgate/headgate/internal/transport/ticks"
 	"github.com/headgate/headgate/store"
 )
 
@@ -34,7 +35,7 @@ type Server struct {
 	accepts  context.Context // done when no more are accepted
 	refuse   context.CancelFunc
 
-	clock watch
+	clock ticks.Clock // at which connections note that they begin to wait
 	stats counters
 
 	mu        sync.Mutex
@@ -51,9 +52,7 @@ type counters struct{ accepted, rejected, evicted, commands, throttled, allowed,
 
 // Stats are what has happened so far.
 type Stats struct {
-	// Connections are open now; Accepted were ever, Evicted were closed in
-	// favour of others, and Rejected got no room.
-	Connections, Accepted, Evicted, Rejected int64
+	Connections, Accepted, Evicted, Rejected int64 // open now, ever, closed in favour of others, and without room
 	Misled                                   int64 // Misled spoke HTTP, and were closed
 	Commands                                 int64 // Commands were answered, of whatever kind
 	ThrottleAllowed, ThrottleRefused         int64 // ThrottleAllowed and ThrottleRefused were answered by CL.THROTTLE.
@@ -77,7 +76,7 @@ func New(options Options) *Server {
 	for _, c := range s.listed {
 		s.commands[c.upper()] = c
 	}
-	s.clock.start(s.expire, options.ReadTimeout, options.WriteTimeout, options.IdleTimeout)
+	s.clock.Start(s.expire, options.ReadTimeout, options.WriteTimeout, options.IdleTimeout)
 	return s
 }
 
@@ -253,7 +252,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 	}
 	s.mu.Unlock()
-	defer s.clock.stop()
+	defer s.clock.Stop()
 	defer s.cut()
 	s.each(func(c *conn) { c.drain() })
 	select {
@@ -265,52 +264,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.each(func(c *conn) { _ = c.net.Close() })
 	<-s.empty
 	return ctx.Err()
-}
-
-// watch is a clock that ticks a few times in the shortest of the timeouts. A
-// connection notes at which tick it began to wait, and every tick those are
-// closed that have waited for too long. A deadline on the connection itself
-// would set a timer for every read and every write.
-type watch struct {
-	now      atomic.Int64 // ticks so far
-	interval time.Duration
-	timer    *time.Timer
-	stopped  atomic.Bool
-}
-
-// ticksPerTimeout is how exactly the shortest timeout is kept: it may last an
-// eighth longer.
-const ticksPerTimeout = 8
-
-// start ticks and calls expire at each tick, one at a time.
-func (w *watch) start(expire func(), timeouts ...time.Duration) {
-	w.interval = time.Second
-	for _, t := range timeouts {
-		if t > 0 {
-			w.interval = max(min(w.interval, t/ticksPerTimeout), time.Millisecond)
-		}
-	}
-	w.timer = time.AfterFunc(time.Hour, func() {
-		w.now.Add(1)
-		expire()
-		if !w.stopped.Load() {
-			w.timer.Reset(w.interval)
-		}
-	})
-	w.timer.Reset(w.interval)
-}
-
-func (w *watch) stop() {
-	w.stopped.Store(true)
-	w.timer.Stop()
-}
-
-// ticks returns how many ticks a timeout lasts, at least; 0 for none.
-func (w *watch) ticks(timeout time.Duration) int64 {
-	if timeout <= 0 {
-		return 0
-	}
-	return int64((timeout+w.interval-1)/w.interval) + 1
 }
 
 // waiting is what a connection is waiting for.
@@ -333,13 +286,13 @@ func (c *conn) wait(what waiting, since int64) {
 
 // expire closes the connections that have waited for too long.
 func (s *Server) expire() {
-	now, o := s.clock.now.Load(), &s.options
+	now, o := s.clock.Now(), &s.options
 	limits := [...]int64{
 		forNothing: 0,
-		forCommand: s.clock.ticks(o.IdleTimeout),
-		forRest:    s.clock.ticks(o.ReadTimeout),
-		forReader:  s.clock.ticks(o.WriteTimeout),
-		forEnd:     s.clock.ticks(min(o.ReadTimeout, time.Second)),
+		forCommand: s.clock.Of(o.IdleTimeout),
+		forRest:    s.clock.Of(o.ReadTimeout),
+		forReader:  s.clock.Of(o.WriteTimeout),
+		forEnd:     s.clock.Of(min(o.ReadTimeout, time.Second)),
 	}
 	s.each(func(c *conn) {
 		noted := c.waits.Load()

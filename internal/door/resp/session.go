@@ -184,7 +184,7 @@ func (c *conn) reset(context.Context) {
 	c.rename("")
 	if c.server.options.Password != "" {
 		c.authed, c.parser.stranger = false, true
-		c.first = c.server.clock.now.Load()
+		c.first = c.server.clock.Now()
 	}
 	c.simple("RESET")
 }

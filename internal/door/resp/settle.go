@@ -63,11 +63,9 @@ func (c *conn) reserve(ctx context.Context) {
 		c.fail("ERR " + err.Error())
 		return
 	}
-	v, token, err := c.server.options.Engine.Reserve(ctx, engine.Query{
-		Domain: q.domain, Request: q, Cost: q.cost, At: c.at, Door: engine.DoorRESP,
-	}, time.Duration(ttl)*time.Millisecond)
+	v, token, err := c.server.options.Engine.Reserve(ctx, q.Query(c.at, engine.DoorRESP), time.Duration(ttl)*time.Millisecond)
 	defer v.Release()
-	c.server.options.Report(ctx, q.domain, err)
+	c.server.options.Report(ctx, q.Domain, err)
 	c.answer(&v, "reservation", token)
 }
 

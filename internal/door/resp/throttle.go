@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/door/answer"
 )
 
 // throttleScope is the scope of the keys of CL.THROTTLE. The scope of a rule
@@ -121,22 +122,14 @@ func (c *conn) fiveIntegers(d *headgate.Decision) {
 		limited = 0
 		c.allowed++
 	} else if d.RetryAfter != headgate.Never {
-		retry = seconds(d.RetryAfter)
+		retry = answer.Seconds(d.RetryAfter)
 	}
 	c.out = append(c.out, "*5\r\n"...)
 	c.integer(limited)
 	c.integer(d.Limit)
 	c.integer(d.Remaining)
 	c.integer(retry)
-	c.integer(seconds(d.ResetAfter))
-}
-
-// seconds returns d in whole seconds, rounded up.
-func seconds(d time.Duration) int64 {
-	if d <= 0 {
-		return 0
-	}
-	return int64((d-1)/time.Second) + 1
+	c.integer(answer.Seconds(d.ResetAfter))
 }
 
 // refuse answers with an error, behind what has been put off.

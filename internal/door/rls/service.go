@@ -50,9 +50,7 @@ type Options struct {
 
 // LegacyHeaders are the names of fields about the tightest limit.
 type LegacyHeaders struct {
-	// Limit is how much per unit, Remaining how much is left, Reset in how many
-	// seconds it is all back.
-	Limit, Remaining, Reset string
+	Limit, Remaining, Reset string // how much per unit, how much is left, in how many seconds it is all back
 }
 
 // Service answers rate limit requests, over gRPC and as JSON.

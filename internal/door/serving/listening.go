@@ -194,10 +194,8 @@ func (s sharedPort) Shutdown(context.Context) error { return s.port.Close() }
 // ListenError says that a door could not be opened.
 type ListenError struct {
 	Door, Address, Setting string // Door is its name, Address where it should have been, by Setting
-	// Other is the setting of another door of this process that has the address,
-	// or empty.
-	Other string
-	Err   error
+	Other                  string // the setting of another door of this process that has the address, or empty
+	Err                    error
 }
 
 // Error names the door, the address and the reason.

@@ -44,8 +44,7 @@ type Options struct {
 	Clock   func() time.Time
 	Clients *client.Resolver
 	Life    *lifetime.Lifetime // closes the doors at the end
-	// OperatorsMayMove opens a door for operators on any free port of this machine
-	// if its default address is taken.
+	// OperatorsMayMove: opens a door for operators on any free port of this machine if its default is taken
 	OperatorsMayMove bool
 	Descriptors      int                 // how many file descriptors there may be; 0 asks the system
 	Resources        []overload.Resource // what may run short, besides memory and descriptors; optional
@@ -54,9 +53,7 @@ type Options struct {
 // Doors are those of one process.
 type Doors struct {
 	Options
-	// Local reports whether an address is this machine's own: its programs may have
-	// any number of connections.
-	Local func(netip.Addr) bool
+	Local func(netip.Addr) bool // whether an address is this machine's own, with any number of connections
 
 	kinds    []*kind // all that there are
 	open     []*openDoor

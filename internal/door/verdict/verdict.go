@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/door/answer"
 	"github.com/headgate/headgate/internal/request/client"
+	"github.com/headgate/headgate/internal/request/described"
 	"github.com/headgate/headgate/internal/rules"
 )
 
@@ -25,6 +26,20 @@ type Asker struct {
 	Clock   func() time.Time
 	Logger  *slog.Logger   // hears of what callers cannot be told. Required.
 	Dialect answer.Dialect // that of the header fields
+}
+
+// Check is one question of a caller who names attributes, and its rules.Request.
+type Check struct {
+	described.Request
+
+	Domain string
+	Cost   int64
+	Kind   headgate.Kind
+}
+
+// Query is what c asks the engine.
+func (c *Check) Query(at int64, door engine.Door) engine.Query {
+	return engine.Query{Domain: c.Domain, Request: c, Cost: c.Cost, At: at, Kind: c.Kind, Door: door}
 }
 
 // Decide asks the engine. Its error does not concern the caller, who gets what

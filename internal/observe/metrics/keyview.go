@@ -33,8 +33,7 @@ func (v *KeyView) Of(key string) Key {
 			k.Parts = append(k.Parts, nil)
 			continue
 		}
-		text := strings.Clone(parts[i].Text()) // the key is good for a moment only
-		k.Parts = append(k.Parts, &text)
+		k.Parts = append(k.Parts, new(strings.Clone(parts[i].Text()))) // the key is good for a moment only
 	}
 	return k
 }

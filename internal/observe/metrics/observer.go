@@ -42,9 +42,7 @@ const (
 
 // Options configure an Observer.
 type Options struct {
-	// MaxRules is how many rules have series of their own in Prometheus; the
-	// others share one a domain. DefaultMaxRules if 0.
-	MaxRules int
+	MaxRules int                  // how many rules have series of their own, others one a domain; 0 is DefaultMaxRules
 	Elapsed  func() time.Duration // a clock that never jumps. Required.
 	Watchers []Watcher            // Watchers see decisions one by one while they want to
 	// Lacking, if not nil, is told once of each rule, and again after each
@@ -157,21 +155,16 @@ func (m *Observer) Decided(ctx context.Context, mark engine.Mark, q engine.Query
 		l.count(q.Door, v.Outcome(), v.Known)
 		m.results(l, mark.Lane, q.At, q.Request, v.Results())
 	}
-	elapsed := m.took(mark, q.Door)
-	if !m.watched() {
-		return
+	if elapsed := m.took(mark, q.Door); m.watched() {
+		m.show(ctx, &Seen{
+			Domain: q.Domain, Door: q.Door, At: q.At, Elapsed: elapsed, Outcome: v.Outcome(), Counted: counted, Err: err,
+			Parts: []Part{{q.Request, v.Results()}},
+		})
 	}
-	s := Seen{
-		Domain: q.Domain, Door: q.Door, At: q.At, Elapsed: elapsed, Outcome: v.Outcome(), Counted: counted, Err: err,
-		Parts: []Part{{q.Request, v.Results()}},
-	}
-	m.show(ctx, &s)
 }
 
 // DecidedAll implements engine.Observer.
-func (m *Observer) DecidedAll(
-	ctx context.Context, mark engine.Mark, q engine.MultiQuery, v engine.MultiVerdict, err error,
-) {
+func (m *Observer) DecidedAll(ctx context.Context, mark engine.Mark, q engine.MultiQuery, v engine.MultiVerdict, err error) {
 	l, counted := m.lane(mark.Lane), false
 	parts := v.Parts()
 	for i := range q.Parts {

@@ -39,7 +39,6 @@ func (t *Telemetry) Observer(next engine.Observer) engine.Observer {
 
 type observer struct{ engine.Observer }
 
-// Decided implements engine.Observer.
 func (o *observer) Decided(ctx context.Context, m engine.Mark, q engine.Query, v engine.Verdict, err error) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		note(span, q.Door, q.Domain, v.Outcome(), &v)
@@ -47,7 +46,6 @@ func (o *observer) Decided(ctx context.Context, m engine.Mark, q engine.Query, v
 	o.Observer.Decided(ctx, m, q, v, err)
 }
 
-// DecidedAll implements engine.Observer.
 func (o *observer) DecidedAll(ctx context.Context, m engine.Mark, q engine.MultiQuery, v engine.MultiVerdict, err error) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		note(span, q.Door, q.Domain, v.Outcome(), telling(v.Parts()))
@@ -137,7 +135,6 @@ type spanned struct {
 	about  trace.SpanStartEventOption
 }
 
-// Take implements headgate.Store.
 func (s *spanned) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return s.Store.Take(ctx, op)
@@ -148,7 +145,6 @@ func (s *spanned) Take(ctx context.Context, op headgate.Op) (headgate.Decision, 
 	return d, err
 }
 
-// Do implements headgate.Store.
 func (s *spanned) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return s.Store.Do(ctx, ops, out, mode)

@@ -83,7 +83,6 @@ type spanExporter struct {
 	spans    *spanCounts
 }
 
-// ExportSpans implements sdktrace.SpanExporter.
 func (e *spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, end := e.delivery.within(ctx)
 	defer end()
@@ -105,7 +104,6 @@ type metricExporter struct {
 	delivery *delivery
 }
 
-// Export implements sdkmetric.Exporter.
 func (e *metricExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
 	ctx, end := e.delivery.within(ctx)
 	defer end()

@@ -101,7 +101,6 @@ func newProducer(from prometheus.Gatherer) sdkmetric.Producer {
 // would otherwise take the native ones alone.
 type classic struct{ prometheus.Gatherer }
 
-// Gather implements prometheus.Gatherer.
 func (g classic) Gather() ([]*dto.MetricFamily, error) {
 	families, err := g.Gatherer.Gather()
 	for _, f := range families {

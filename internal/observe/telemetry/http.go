@@ -109,7 +109,6 @@ type recorder struct {
 	status int
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
 		r.status = status

@@ -74,9 +74,7 @@ const (
 
 // Options say what is sent where.
 type Options struct {
-	// Endpoint is the base URL of the collector; nil leaves it to OpenTelemetry's
-	// own variables in the environment.
-	Endpoint *url.URL
+	Endpoint *url.URL // the base URL of the collector; nil leaves it to OpenTelemetry's own variables
 	Protocol Protocol
 	Headers  map[string]string // Headers go with every message
 	// TLS encrypts, if the endpoint says https; nil means the defaults.
@@ -93,8 +91,7 @@ type Options struct {
 	// to the environment, or else to DefaultServiceName.
 	ServiceName, Version string
 	Resource             map[string]string
-	// Logger hears when the collector stops taking what is sent, and when it
-	// takes it again. Required.
+	// Logger: hears when the collector stops taking what is sent, and when it does again. Required.
 	Logger *slog.Logger
 }
 

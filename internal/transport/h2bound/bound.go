@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/transport/membound"
+	"github.com/headgate/headgate/internal/transport/ticks"
 )
 
 // Options are the bounds.
@@ -38,10 +39,8 @@ type Options struct {
 
 // Stats are what has happened so far.
 type Stats struct {
-	Held int64 // how many bytes are counted now, with those of others in the same room
-	// Slow connections were closed since a stream took too long, Evicted ones
-	// since all together kept too much.
-	Slow, Evicted int64
+	Held          int64 // how many bytes are counted now, with those of others in the same room
+	Slow, Evicted int64 // closed since a stream took too long, or since all together kept too much
 }
 
 // Bound bounds connections. Call [Bound.Stop] when done with it.
@@ -49,10 +48,7 @@ type Bound struct {
 	options       Options
 	slow, evicted atomic.Int64
 
-	now      atomic.Uint32 // ticks so far
-	interval time.Duration
-	timer    *time.Timer
-	stopped  atomic.Bool
+	clock ticks.Clock
 
 	mu    sync.Mutex // before that of a Conn
 	conns map[*Conn]struct{}
@@ -60,35 +56,20 @@ type Bound struct {
 	said atomic.Uint32 // the tick after the one at which it was last logged
 }
 
-// ticksPerTimeout is how exactly the shorter timeout is kept: it may last an
-// eighth longer.
-const ticksPerTimeout = 8
-
 // New returns a bound.
 func New(o Options) *Bound {
-	b := &Bound{options: o, conns: map[*Conn]struct{}{}, interval: time.Second}
-	for _, timeout := range []time.Duration{o.ReadTimeout, o.WriteTimeout} {
-		if timeout > 0 {
-			b.interval = max(min(b.interval, timeout/ticksPerTimeout), time.Millisecond)
-		}
-	}
+	b := &Bound{options: o, conns: map[*Conn]struct{}{}}
 	b.options.StreamCost = cmp.Or(o.StreamCost, streamCost)
-	b.timer = time.AfterFunc(time.Hour, func() {
-		b.tick()
-		if !b.stopped.Load() {
-			b.timer.Reset(b.interval)
-		}
-	})
-	b.timer.Reset(b.interval)
+	b.clock.Start(b.tick, o.ReadTimeout, o.WriteTimeout)
 	return b
 }
 
 // Stop ends the watch over time. Connections that are left are no longer closed
 // for being slow.
-func (b *Bound) Stop() {
-	b.stopped.Store(true)
-	b.timer.Stop()
-}
+func (b *Bound) Stop() { b.clock.Stop() }
+
+// now is the tick of now.
+func (b *Bound) now() uint32 { return uint32(b.clock.Now()) }
 
 // Stats returns what has happened so far.
 func (b *Bound) Stats() Stats {
@@ -110,8 +91,7 @@ func (b *Bound) Wrap(nc, raw net.Conn) *Conn {
 
 // tick closes what takes too long.
 func (b *Bound) tick() {
-	now := b.now.Add(1)
-	read, write := b.ticks(b.options.ReadTimeout), b.ticks(b.options.WriteTimeout)
+	now, read, write := b.now(), uint32(b.clock.Of(b.options.ReadTimeout)), uint32(b.clock.Of(b.options.WriteTimeout))
 	var late []*Conn
 	b.mu.Lock()
 	for c := range b.conns {
@@ -128,19 +108,11 @@ func (b *Bound) tick() {
 	}
 }
 
-// ticks returns how many ticks a timeout lasts, at least; 0 for none.
-func (b *Bound) ticks(timeout time.Duration) uint32 {
-	if timeout <= 0 {
-		return 0
-	}
-	return uint32((timeout+b.interval-1)/b.interval) + 1
-}
-
 // end closes a connection.
 func (b *Bound) end(c *Conn, why string) {
 	_ = c.raw.Close() // its server notices
-	now, said := b.now.Load(), b.said.Load()
-	if (said == 0 || now >= said-1+uint32(time.Minute/b.interval)) && b.said.CompareAndSwap(said, now+1) {
+	now, said := b.now(), b.said.Load()
+	if (said == 0 || now >= said-1+uint32(time.Minute/b.clock.Interval)) && b.said.CompareAndSwap(said, now+1) {
 		b.options.Logger.Warn("connection closed, which is told once a minute", "why", why, "remote", c.RemoteAddr().String())
 	}
 }

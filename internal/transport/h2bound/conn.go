@@ -153,7 +153,7 @@ func (c *Conn) reads(p []byte) {
 		case frameHeaders:
 			if h.stream > c.last && !c.ended {
 				c.last = h.stream
-				c.streams = append(c.streams, stream{id: h.stream, since: c.bound.now.Load()})
+				c.streams = append(c.streams, stream{id: h.stream, since: c.bound.now()})
 				c.takes(&c.streams[len(c.streams)-1], c.bound.options.StreamCost)
 			}
 			c.arrives(h, headerCost*h.length)
@@ -176,7 +176,7 @@ func (c *Conn) arrives(h head, n int) {
 	s := &c.streams[i]
 	c.takes(s, n)
 	if h.ends() && !s.whole {
-		s.whole, s.since = true, c.bound.now.Load()
+		s.whole, s.since = true, c.bound.now()
 	}
 }
 
@@ -235,8 +235,8 @@ func (c *Conn) overdue(now, read, write uint32) bool {
 
 // Slow implements [membound.Holder]: it is what streams have kept for long.
 func (c *Conn) Slow(_ time.Time, _ int64) int64 {
-	now := c.bound.now.Load()
-	aged := max(uint32(membound.Long/c.bound.interval), 2)
+	now := c.bound.now()
+	aged := max(uint32(membound.Long/c.bound.clock.Interval), 2)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	slow, answers := int64(0), c.held
@@ -249,7 +249,7 @@ func (c *Conn) Slow(_ time.Time, _ int64) int64 {
 			oldest = max(oldest, age)
 		}
 	}
-	return (slow + answers*int64(oldest)) * c.bound.interval.Milliseconds()
+	return (slow + answers*int64(oldest)) * c.bound.clock.Interval.Milliseconds()
 }
 
 // The frames of HTTP/2 that matter here, and their flags.
@@ -340,7 +340,6 @@ type owing struct {
 	conn *Conn
 }
 
-// Write implements http.ResponseWriter.
 func (o *owing) Write(p []byte) (int, error) {
 	o.conn.Owes(len(p))
 	defer o.conn.Owes(-len(p))

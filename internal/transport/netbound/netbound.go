@@ -53,10 +53,8 @@ const Spare = 16
 
 // Stats are what has happened so far.
 type Stats struct {
-	Open, Accepted int64 // Open are the connections open now, Accepted those that ever were
-	// Evicted were closed in favour of others, Rejected turned away since all
-	// others were at work.
-	Evicted, Rejected int64
+	Open, Accepted    int64 // Open are the connections open now, Accepted those that ever were
+	Evicted, Rejected int64 // closed in favour of others, or turned away since all were at work
 }
 
 // Listener is a bounded listener.
@@ -291,10 +289,8 @@ type conn struct {
 	// since is how many connections had been accepted when it began to wait;
 	// 0 while it is at work. That tells the order, which is all that matters,
 	// and needs no clock.
-	since atomic.Int64
-	// heard is how many had been when something last came from it; it is not
-	// kept by ByState.
-	heard  atomic.Int64
+	since  atomic.Int64
+	heard  atomic.Int64 // how many had been when something last came from it; not kept by ByState
 	closed atomic.Bool
 	idle   atomic.Int64 // whether and since when a server of net/http waits for a request: see follow
 
@@ -304,7 +300,6 @@ type conn struct {
 // NetConn returns the connection below.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
-// Close implements net.Conn.
 func (c *conn) Close() error {
 	if !c.closed.Swap(true) {
 		c.listener.leave(c)
@@ -325,18 +320,14 @@ func CloseWrite(nc net.Conn) error {
 	return errors.ErrUnsupported
 }
 
-// SetDeadline implements net.Conn.
 func (c *conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// SetReadDeadline implements net.Conn.
 func (c *conn) SetReadDeadline(t time.Time) error { return c.reads.set(c.Conn, t) }
 
-// SetWriteDeadline implements net.Conn.
 func (c *conn) SetWriteDeadline(t time.Time) error { return c.writes.set(c.Conn, t) }
 
-// Read implements net.Conn.
 func (c *conn) Read(p []byte) (n int, err error) {
 	for early := true; early && n == 0; {
 		if err = c.reads.begin(c); err != nil {
@@ -365,7 +356,6 @@ func (c *conn) hears() {
 	}
 }
 
-// Write implements net.Conn.
 func (c *conn) Write(p []byte) (n int, err error) {
 	for early := true; early; {
 		if err = c.writes.begin(c); err != nil {

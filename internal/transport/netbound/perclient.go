@@ -14,8 +14,7 @@ type PerClientOptions struct {
 	// Client returns the network that counts as one client with addr, and false
 	// for an address that may have any number. Required.
 	Client func(addr netip.Addr) (netip.Prefix, bool)
-	// Refused, if not nil, is told of every connection that is refused. Any
-	// number of goroutines may call it.
+	// Refused: told of every connection that is refused, by any number of goroutines, if not nil
 	Refused func(client netip.Prefix)
 }
 
@@ -163,7 +162,6 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Write implements net.Conn.
 func (c *clientConn) Write(p []byte) (int, error) {
 	if !c.begin() {
 		return 0, net.ErrClosed
@@ -171,7 +169,6 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// RemoteAddr implements net.Conn.
 func (c *clientConn) RemoteAddr() net.Addr {
 	c.begin() // a refused one shows in logs all the same
 	return c.Conn.RemoteAddr()

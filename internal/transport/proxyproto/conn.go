@@ -31,7 +31,6 @@ type conn struct {
 	deadline time.Time  // as the user of the connection wants it
 }
 
-// Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
 	if err := c.begin(); err != nil {
 		return 0, err
@@ -46,7 +45,6 @@ func (c *conn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
 	if err := c.begin(); err != nil {
 		return 0, err
@@ -95,7 +93,6 @@ func (c *conn) LocalAddr() net.Addr {
 	return c.Conn.LocalAddr()
 }
 
-// SetDeadline implements net.Conn.
 func (c *conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
@@ -254,8 +251,7 @@ type Options struct {
 	Trusts    func(peer netip.Addr) bool
 	Untrusted Untrusted     // for headers of all others
 	Timeout   time.Duration // how long a header may take; 0 means DefaultTimeout
-	// Refused, if not nil, is told of every connection that was closed for
-	// its header or the lack of it. Any number of goroutines may call it.
+	// Refused: told of every connection closed for its header, by any number of goroutines, if not nil
 	Refused func(peer net.Addr, err error)
 }
 
@@ -277,7 +273,6 @@ type listener struct {
 	options *Options
 }
 
-// Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	nc, err := l.Listener.Accept()
 	if err != nil {

@@ -38,11 +38,9 @@ var (
 
 // Header is what a proxy says of a connection.
 type Header struct {
-	Version int  // 1 or 2
-	Local   bool // says that the connection is the proxy's own, such as a health check. There are no addresses then.
-	// Source and Destination are the ends of the client's connection. They
-	// are invalid if they are not known, or are no IP addresses.
-	Source, Destination netip.AddrPort
+	Version             int            // 1 or 2
+	Local               bool           // the connection is the proxy's own, such as a health check; there are no addresses then
+	Source, Destination netip.AddrPort // the ends of the client's connection; invalid if not known, or no IP addresses
 }
 
 // Parse reads the header at the beginning of b and returns its length. With
