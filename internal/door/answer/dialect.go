@@ -6,7 +6,8 @@ import "github.com/headgate/headgate/internal/base/enum"
 type Dialect uint8
 
 const (
-	Default Dialect = iota // X-RateLimit-* of the tightest limit, and the IETF fields of every limit
+	// Default is X-RateLimit-* of the tightest limit, and the IETF fields of every limit.
+	Default Dialect = iota
 	// IETF is RateLimit and RateLimit-Policy as in
 	// draft-ietf-httpapi-ratelimit-headers-10, structured fields of RFC 9651.
 	IETF

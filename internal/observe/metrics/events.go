@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
+// The bounds on who watches events.
 const (
 	MaxReaders   = 32   // how many may watch at a time
 	MaxPerSecond = 500  // how many events each of them gets a second at most

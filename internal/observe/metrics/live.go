@@ -194,6 +194,7 @@ func AddTicks(ticks []Tick, domain, name string) []RuleTick {
 	return busiest(list, len(list)+1)
 }
 
+// The bounds on live views.
 const (
 	TickEvery    = time.Second // how often live views hear of what happened
 	historyTicks = 300         // how many ticks a new one is told at once: five minutes

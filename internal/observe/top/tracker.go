@@ -25,6 +25,7 @@ func (b By) String() string { return enum.Name(b, "by", "refused", "active") }
 // ParseBy is the inverse of [By.String]. It reports false for any other text.
 func ParseBy(s string) (By, bool) { return enum.Parse(s, Active) }
 
+// What is kept of a rule.
 const (
 	Counters = 64 // how many keys of a rule are counted at a time
 	// Window is how long counts are added to before they are set aside; they

@@ -230,6 +230,7 @@ const DefaultTimeout = 5 * time.Second
 // Without a header such a peer is served, and is the client itself.
 type Untrusted uint8
 
+// The ways.
 const (
 	Refuse Untrusted = iota // closes the connection. It is the default.
 	Ignore                  // skips the header: the peer is the client
