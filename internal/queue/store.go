@@ -77,7 +77,7 @@ type Depth struct {
 	Oldest               time.Time // when the oldest pending entry was accepted; zero if none is
 }
 
-// Sink is told of entries by a Store.
+// Sink is told of entries by a Store, of each lane by one goroutine at a time.
 type Sink interface {
 	// Add tells of an entry to be sent. Of one lane they come in order.
 	Add(r Ref, a Attempts)

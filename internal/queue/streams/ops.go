@@ -21,11 +21,13 @@ import (
 func (s *Store) held(r *queue.Ref) (*lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.leases[r.Partition]
-	if l == nil || !s.options.Clock().Before(l.until) {
-		return nil, queue.ErrLost
+	tag, number, _ := strings.Cut(r.Partition, "/")
+	if r := s.readers[tag]; r != nil {
+		if l := r.leases[number]; l != nil && s.options.Clock().Before(l.until) {
+			return l, nil
+		}
 	}
-	return l, nil
+	return nil, queue.ErrLost
 }
 
 // Load implements [queue.Store]. It is here that a process which was away for
@@ -200,9 +202,9 @@ func (s *Store) List(ctx context.Context, q queue.Query) ([]queue.Item, error) {
 
 // Retry implements [queue.Store].
 func (s *Store) Retry(ctx context.Context, ids []string, now time.Time, ttl func(domain, rule string) time.Duration) ([]string, error) {
-	defer s.nudge()
 	return s.each(ctx, ids, func(base string, item *queue.Item) (rueidis.RedisResult, error) {
 		e := item.Entry
+		defer s.nudge(e.ID)
 		e.Expires = now.Add(ttl(e.Domain, e.Rule))
 		return s.do(ctx, s.scripts.retry, base, partitionOf(laneOf(queue.Lane{Scope: e.Scope, Key: e.Key})), e.ID, string(e.Marshal()), trim(e))
 	})

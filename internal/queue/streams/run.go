@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -21,70 +22,115 @@ type lease struct {
 	tag, number, token string
 	// until is when it ends if it is not renewed, on this process's clock, which
 	// was read before Redis was asked.
-	until, renewed time.Time
-	claimed        bool // what others had read is ours
-	leaving        bool // it goes to another process when nothing is under way
+	until   time.Time
+	claimed bool // what others had read is ours
+	leaving bool // it goes to another process when nothing is under way
 }
 
 // partition is the name of it.
 func (l *lease) partition() string { return l.tag + "/" + l.number }
+
+// reader reads the entries of one limit. Each limit has one, with a goroutine of its
+// own: in a cluster one shard that does not answer holds up only its own limits. As
+// there may be many in one Redis, a reader asks for what is new in all of its
+// partitions at once, and now and then for more of these.
+type reader struct {
+	*Store
+	sink   queue.Sink
+	tag    string
+	wake   chan struct{}
+	asked  time.Time         // when it asked for more partitions
+	leases map[string]*lease // by number; only its goroutine changes it, holding mu
+}
 
 // group is the name of the consumer group.
 const group = "hg"
 
 // Run implements [queue.Store].
 func (s *Store) Run(ctx context.Context, sink queue.Sink) {
-	var looked time.Time
-	limits, share := map[string]limit{}, partitions
+	var running sync.WaitGroup
 	for {
-		now := s.options.Clock()
-		if now.Sub(looked) >= renewTime || now.Before(looked) {
-			if all, n, err := s.survey(ctx); err == nil {
-				limits, share = all, n
-				looked = now
-			} else {
-				s.report(err)
+		tags, err := s.survey(ctx)
+		s.report("", err)
+		s.mu.Lock()
+		for _, tag := range tags {
+			if s.readers[tag] == nil {
+				r := &reader{Store: s, sink: sink, tag: tag, wake: make(chan struct{}, 1), leases: map[string]*lease{}}
+				s.readers[tag] = r
+				running.Go(func() { r.run(ctx) })
 			}
 		}
-		s.renew(ctx, sink)
-		for tag := range limits {
-			s.balance(ctx, sink, tag, share)
-		}
-		more := s.gather(ctx, sink)
-		wait := tickTime
-		if more {
-			wait = time.Millisecond
-		}
+		s.mu.Unlock()
 		select {
-		case <-time.After(wait): //nolint:forbidigo // looking for entries at intervals
-		case <-s.wake:
+		case <-time.After(renewTime): //nolint:forbidigo // looking for limits at intervals
 		case <-ctx.Done():
-			s.letGo(ctx)
+			running.Wait()
+			_ = s.call(context.WithoutCancel(ctx), func(ctx context.Context, client rueidis.Client) error {
+				return client.Do(ctx, client.B().Zrem().Key(s.nodes()).Member(s.node).Build()).Error()
+			})
 			return
 		}
 	}
 }
 
-// report says once that Redis does not answer, and with nil that it does.
-func (s *Store) report(err error) {
+// run looks for entries until ctx is done. Then it gives its leases back, so that
+// others need not wait for their end.
+func (r *reader) run(ctx context.Context) {
+	for {
+		more, wait, err := false, tickTime, r.renew(ctx)
+		if err == nil {
+			err = r.balance(ctx)
+		}
+		if err == nil {
+			more, err = r.gather(ctx)
+		}
+		if r.report(r.tag, err); err != nil {
+			wait = silence
+		} else if more {
+			wait = time.Millisecond
+		}
+		select {
+		case <-time.After(wait): //nolint:forbidigo // looking for entries at intervals
+		case <-r.wake:
+		case <-ctx.Done():
+			for _, l := range r.leases {
+				if _, err := r.extend(context.WithoutCancel(ctx), l, 0); err != nil {
+					return // they end by themselves
+				}
+			}
+			return
+		}
+	}
+}
+
+// report says once that Redis does not answer about some limit, or with an empty tag
+// about which there are, and once that it answers about all.
+func (s *Store) report(tag string, err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
 	s.mu.Lock()
-	was := s.reported
-	s.reported = err != nil
+	was := len(s.failing) > 0
+	delete(s.failing, tag)
+	if err != nil {
+		s.failing[tag] = true
+	}
+	is := len(s.failing) > 0
 	s.mu.Unlock()
 	switch {
-	case err != nil && !was:
+	case is && !was:
 		s.options.Logger.Error("the queue in Redis does not answer", "err", err)
-	case err == nil && was:
+	case was && !is:
 		s.options.Logger.Info("the queue in Redis answers again")
 	}
 }
 
-// survey says that this process lives, and returns all limits and how many of
-// the partitions of each this process should have.
-func (s *Store) survey(ctx context.Context) (map[string]limit, int, error) {
+// survey says that this process lives, notes how many of the partitions of each
+// limit it should have, and returns the tags of all.
+func (s *Store) survey(ctx context.Context) ([]string, error) {
 	all, err := s.limits(ctx)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	s.mu.Lock()
 	var missing []string
@@ -96,7 +142,7 @@ func (s *Store) survey(ctx context.Context) (map[string]limit, int, error) {
 	s.mu.Unlock()
 	for _, tag := range missing {
 		if err := s.announce(ctx, tag, all[tag]); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
 	const beat = `
@@ -112,152 +158,162 @@ return redis.call('ZCARD', KEYS[1])`
 		return err
 	})
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	s.report(nil)
 	n = max(n, 1)
-	return all, int((partitions + n - 1) / n), nil
+	s.share.Store((partitions + n - 1) / n)
+	return slices.Collect(maps.Keys(all)), nil
 }
 
 // renew renews leases in time, and forgets those that have ended.
-func (s *Store) renew(ctx context.Context, sink queue.Sink) {
-	for _, l := range s.all() {
-		now := s.options.Clock()
-		if now.Sub(l.renewed) < renewTime && now.Before(l.until) {
+func (r *reader) renew(ctx context.Context) error {
+	for _, l := range r.leases {
+		now := r.options.Clock()
+		if l.until.Sub(now) > leaseTime-renewTime {
 			continue
 		}
-		result, err := s.do(ctx, s.scripts.renew, s.base(l.tag), l.number, l.token, strconv.FormatInt(leaseTime.Milliseconds(), 10))
-		held, _ := result.AsInt64()
+		held, err := r.extend(ctx, l, leaseTime)
 		switch {
-		case err == nil && held == 1:
-			s.mu.Lock()
-			l.renewed, l.until = now, now.Add(leaseTime)
-			s.mu.Unlock()
-		case err == nil || !s.options.Clock().Before(l.until):
-			s.lose(l, sink)
+		case err == nil && held:
+			r.mu.Lock()
+			l.until = now.Add(leaseTime)
+			r.mu.Unlock()
+		case err == nil || !r.options.Clock().Before(l.until):
+			r.lose(l)
 		default:
-			s.report(err)
+			return err
 		}
 	}
+	return nil
 }
 
-// all returns the leases that are held.
-func (s *Store) all() []*lease {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.leases))
+// extend lets a lease last for d from now, and reports whether it was held.
+func (r *reader) extend(ctx context.Context, l *lease, d time.Duration) (held bool, err error) {
+	result, err := r.do(ctx, r.scripts.renew, r.base(r.tag), l.number, l.token, strconv.FormatInt(d.Milliseconds(), 10))
+	n, _ := result.AsInt64()
+	return n == 1, err
 }
 
 // lose forgets a lease and its entries.
-func (s *Store) lose(l *lease, sink queue.Sink) {
-	s.mu.Lock()
-	delete(s.leases, l.partition())
-	s.mu.Unlock()
-	sink.Forget(l.partition())
+func (r *reader) lose(l *lease) {
+	r.mu.Lock()
+	delete(r.leases, l.number)
+	r.mu.Unlock()
+	r.sink.Forget(l.partition())
 }
 
-// balance takes partitions of a limit until this process has its share, or
-// hands some on if it has more. Those with something under way are handed on
-// when that has ended: nobody else may send the same before.
-func (s *Store) balance(ctx context.Context, sink queue.Sink, tag string, share int) {
-	held, staying := map[string]*lease{}, 0
-	for _, l := range s.all() {
-		if l.tag == tag {
-			held[l.number] = l
-			if !l.leaving {
-				staying++
-			}
+// balance takes partitions until this process has its share, or hands some on if it
+// has more. Those with something under way are handed on when that has ended: nobody
+// else may send the same before.
+func (r *reader) balance(ctx context.Context) error {
+	missing := int(r.share.Load())
+	for _, l := range r.leases {
+		if !l.leaving {
+			missing--
 		}
 	}
-	for _, l := range held {
-		if staying > share && !l.leaving {
+	for _, l := range r.leases {
+		if missing < 0 && !l.leaving {
 			l.leaving = true
-			staying--
-			sink.Forget(l.partition())
+			missing++
+			r.sink.Forget(l.partition())
 		}
-		if l.leaving && !sink.Busy(l.partition()) {
-			s.lose(l, sink)
-			_, _ = s.do(ctx, s.scripts.renew, s.base(tag), l.number, l.token, "0") // or it ends by itself
+		if l.leaving && !r.sink.Busy(l.partition()) {
+			r.lose(l)
+			_, _ = r.extend(ctx, l, 0) // or it ends by itself
 		}
 	}
-	for n := 0; n < partitions && staying < share; n++ {
+	now := r.options.Clock()
+	if missing <= 0 || now.Sub(r.asked).Abs() < 4*tickTime {
+		return nil
+	}
+	r.asked = now
+	for n := 0; n < partitions && missing > 0; n++ {
 		number := strconv.Itoa(n)
-		if held[number] != nil {
+		if r.leases[number] != nil {
 			continue
 		}
-		now := s.options.Clock()
-		result, err := s.do(ctx, s.scripts.acquire, s.base(tag), number, s.node, strconv.FormatInt(leaseTime.Milliseconds(), 10))
+		now := r.options.Clock()
+		result, err := r.do(ctx, r.scripts.acquire, r.base(r.tag), number, r.node, strconv.FormatInt(leaseTime.Milliseconds(), 10))
 		if err != nil {
-			s.report(err)
-			return
+			return err
 		}
 		if token, err := result.ToString(); err == nil && token != "" {
-			l := &lease{tag: tag, number: number, token: token, renewed: now, until: now.Add(leaseTime)}
-			s.mu.Lock()
-			s.leases[l.partition()] = l
-			s.mu.Unlock()
-			staying++
+			r.mu.Lock()
+			r.leases[number] = &lease{tag: r.tag, number: number, token: token, until: now.Add(leaseTime)}
+			r.mu.Unlock()
+			missing--
 		}
 	}
+	return nil
 }
 
-// letGo gives all leases back, so that others need not wait for their end.
-func (s *Store) letGo(ctx context.Context) {
-	ctx = context.WithoutCancel(ctx)
-	for _, l := range s.all() {
-		_, _ = s.do(ctx, s.scripts.renew, s.base(l.tag), l.number, l.token, "0") // or it ends by itself
-	}
-	_ = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
-		return client.Do(ctx, client.B().Zrem().Key(s.nodes()).Member(s.node).Build()).Error()
-	})
-}
-
-// readAtOnce is how many entries are read in one call.
+// readAtOnce is how many entries of a partition are read in one call.
 const readAtOnce = 500
 
 // gather reads the entries of the partitions that are held: at first those that
 // somebody else had read, then new ones. It reports whether there may be more.
-func (s *Store) gather(ctx context.Context, sink queue.Sink) (more bool) {
-	for _, l := range s.all() {
+func (r *reader) gather(ctx context.Context) (more bool, err error) {
+	var streams []string
+	for _, l := range r.leases {
 		if l.leaving {
 			continue
 		}
-		var err error
 		if !l.claimed {
-			err = s.claim(ctx, sink, l)
-			l.claimed = err == nil
+			if err := r.claim(ctx, l); err != nil {
+				return false, err
+			}
+			l.claimed = true
 		}
-		full := false
-		if err == nil {
-			full, err = s.readNew(ctx, sink, l)
+		if l.until.Sub(r.options.Clock()) > callTimeout { // a successor would not see what is read
+			streams = append(streams, r.stream(l))
 		}
-		if err != nil {
-			// What was read may not have come. Or somebody has emptied the
-			// database, and the group is gone.
-			l.claimed = false
-			s.report(err)
-			return false
-		}
-		more = more || full
 	}
-	return more
+	if len(streams) == 0 {
+		return false, nil
+	}
+	err = r.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		found, err := client.Do(ctx, client.B().Xreadgroup().Group(group, r.node).Count(readAtOnce).
+			Streams().Key(streams...).Id(slices.Repeat([]string{">"}, len(streams))...).Build()).AsXRead()
+		if known(err) != nil {
+			return err
+		}
+		for _, l := range r.leases {
+			entries := found[r.stream(l)]
+			more = more || len(entries) == readAtOnce
+			if err := r.tell(ctx, client, l, entries); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		// What was read may not have come. Or somebody has emptied the database,
+		// and the groups are gone.
+		for _, l := range r.leases {
+			l.claimed = false
+		}
+	}
+	return more, err
 }
 
+func (r *reader) stream(l *lease) string { return r.base(l.tag) + ":p:" + l.number }
+
 // claim takes over what the partition's last owner had read.
-func (s *Store) claim(ctx context.Context, sink queue.Sink, l *lease) error {
-	client, err := s.connected()
+func (r *reader) claim(ctx context.Context, l *lease) error {
+	client, err := r.connected()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*callTimeout)
 	defer cancel()
-	stream := s.base(l.tag) + ":p:" + l.number
+	stream := r.stream(l)
 	err = client.Do(ctx, client.B().XgroupCreate().Key(stream).Group(group).Id("0").Mkstream().Build()).Error()
 	if err != nil && !strings.Contains(err.Error(), "BUSYGROUP") {
 		return err
 	}
 	for start := "0-0"; ; {
-		answer, err := client.Do(ctx, client.B().Xautoclaim().Key(stream).Group(group).Consumer(s.node).
+		answer, err := client.Do(ctx, client.B().Xautoclaim().Key(stream).Group(group).Consumer(r.node).
 			MinIdleTime("0").Start(start).Count(readAtOnce).Build()).ToArray()
 		if err != nil {
 			return err
@@ -269,7 +325,7 @@ func (s *Store) claim(ctx context.Context, sink queue.Sink, l *lease) error {
 		if err != nil && !rueidis.IsRedisNil(err) {
 			return err
 		}
-		if err := s.tell(ctx, sink, l, entries); err != nil {
+		if err := r.tell(ctx, client, l, entries); err != nil {
 			return err
 		}
 		if start, err = answer[0].ToString(); err != nil || start == "0-0" {
@@ -278,48 +334,29 @@ func (s *Store) claim(ctx context.Context, sink queue.Sink, l *lease) error {
 	}
 }
 
-// readNew reads what nobody has read.
-func (s *Store) readNew(ctx context.Context, sink queue.Sink, l *lease) (full bool, err error) {
-	stream := s.base(l.tag) + ":p:" + l.number
-	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
-		streams, err := client.Do(ctx, client.B().Xreadgroup().Group(group, s.node).Count(readAtOnce).
-			Streams().Key(stream).Id(">").Build()).AsXRead()
-		if known(err) != nil {
-			return err
-		}
-		full = len(streams[stream]) == readAtOnce
-		return s.tell(ctx, sink, l, streams[stream])
-	})
-	return full, err
-}
-
 // tell hands entries on.
-func (s *Store) tell(ctx context.Context, sink queue.Sink, l *lease, entries []rueidis.XRangeEntry) error {
+func (r *reader) tell(ctx context.Context, client rueidis.Client, l *lease, entries []rueidis.XRangeEntry) error {
 	var refs []queue.Ref
 	var ids []string
 	for _, x := range entries {
 		e, err := queue.Unmarshal([]byte(x.FieldValues["e"]))
 		if err != nil {
 			if x.FieldValues != nil {
-				s.options.Logger.Error("an entry of the queue is damaged", "stream", l.partition(), "entry", x.ID, "err", err)
+				r.options.Logger.Error("an entry of the queue is damaged", "stream", l.partition(), "entry", x.ID, "err", err)
 			}
 			continue
 		}
-		r := queue.RefOf(e)
-		r.Partition = l.partition()
-		if _, err := fmt.Sscanf(x.ID, "%d-%d", &r.Order[0], &r.Order[1]); err != nil {
+		ref := queue.RefOf(e)
+		ref.Partition = l.partition()
+		if _, err := fmt.Sscanf(x.ID, "%d-%d", &ref.Order[0], &ref.Order[1]); err != nil {
 			continue
 		}
-		refs, ids = append(refs, r), append(ids, r.ID)
+		refs, ids = append(refs, ref), append(ids, ref.ID)
 	}
 	if len(refs) == 0 {
 		return nil
 	}
-	client, err := s.connected()
-	if err != nil {
-		return err
-	}
-	tried, err := client.Do(ctx, client.B().Hmget().Key(s.base(l.tag)+":s").Field(ids...).Build()).ToArray()
+	tried, err := client.Do(ctx, client.B().Hmget().Key(r.base(l.tag)+":s").Field(ids...).Build()).ToArray()
 	if err != nil {
 		return err
 	}
@@ -328,7 +365,7 @@ func (s *Store) tell(ctx context.Context, sink queue.Sink, l *lease, entries []r
 		if text, err := tried[i].ToString(); err == nil {
 			_ = json.Unmarshal([]byte(text), &a) // or it begins anew
 		}
-		sink.Add(refs[i], a)
+		r.sink.Add(refs[i], a)
 	}
 	return nil
 }

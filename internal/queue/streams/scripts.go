@@ -212,11 +212,13 @@ redis.call('HSET', b..':r', id, ARGV[3])
 enter(id, size, n, lane, ARGV[4])
 return 1
 `
-	// partition, node, time to live in ms.
+	// partition, node, time to live in ms. One that the node has got without having
+	// heard of it gets another token.
 	acquireText = `
 local t = redis.call('TIME')
 local token = ARGV[2]..'/'..t[1]..'.'..t[2]
-return redis.call('SET', KEYS[1], token, 'NX', 'PX', ARGV[3]) and token
+if string.find(redis.call('GET', KEYS[1]) or token, ARGV[2], 1, true) ~= 1 then return false end
+return redis.call('SET', KEYS[1], token, 'PX', ARGV[3]) and token
 `
 	// partition, token, time to live in ms; 0 to let go.
 	renewText = `

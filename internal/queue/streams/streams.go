@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -51,7 +52,7 @@ const (
 	leaseTime = 6 * time.Second
 	renewTime = 1500 * time.Millisecond
 	tickTime  = 50 * time.Millisecond
-	// silence is for how long nobody asks who waits, once Redis did not answer.
+	// silence is for how long Redis is not asked about a limit, once it did not answer.
 	silence = time.Second
 	// callTimeout bounds one call.
 	callTimeout = 2 * time.Second
@@ -71,7 +72,7 @@ type Store struct {
 	options Options
 	node    string
 	scripts scripts
-	wake    chan struct{}
+	share   atomic.Int64    // how many of the partitions of each limit this process should have
 	stop    context.Context //nolint:containedctx // ends what goes on in the background
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
@@ -79,11 +80,11 @@ type Store struct {
 	dialing sync.Mutex
 	silent  sync.Map // by limit in a cluster: until when nobody asks who waits
 
-	mu       sync.Mutex
-	client   rueidis.Client // nil until connected
-	known    map[string]limit
-	leases   map[string]*lease // by partition
-	reported bool              // that Redis does not answer
+	mu      sync.Mutex
+	client  rueidis.Client // nil until connected
+	known   map[string]limit
+	readers map[string]*reader // by tag, as the following
+	failing map[string]bool    // Redis does not answer for it
 }
 
 var _ queue.Store = (*Store)(nil)
@@ -100,8 +101,8 @@ func New(o Options) *Store {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails
 	s := &Store{
-		options: o, node: hex.EncodeToString(b[:]), scripts: newScripts(), wake: make(chan struct{}, 1),
-		known: map[string]limit{}, leases: map[string]*lease{},
+		options: o, node: hex.EncodeToString(b[:]), scripts: newScripts(),
+		known: map[string]limit{}, readers: map[string]*reader{}, failing: map[string]bool{},
 	}
 	s.stop, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -474,7 +475,7 @@ func (s *Store) confirm(base, id string) {
 	s.insist(func(ctx context.Context) error {
 		_, err := s.safely(ctx, s.scripts.confirm, base, id)
 		if err == nil {
-			s.nudge()
+			s.nudge(id)
 		}
 		return err
 	}, func(error) {})
@@ -512,9 +513,14 @@ func (s *Store) insist(try func(context.Context) error, failed func(error)) {
 	})
 }
 
-func (s *Store) nudge() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
+// nudge lets the limit of an entry be looked at now.
+func (s *Store) nudge(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.readers[id[:tagSize]]; r != nil {
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
 	}
 }

@@ -1,0 +1,145 @@
+package streams_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/queue"
+	"github.com/headgate/headgate/internal/queue/streams"
+	"github.com/headgate/headgate/internal/testkit/redistest"
+	"github.com/headgate/headgate/store/redis"
+)
+
+// entryOf is one of a limit of its own.
+func entryOf(limit, number int) *queue.Entry {
+	e := entry(limit, number)
+	e.Rule = fmt.Sprintf("limit %d", limit)
+	e.Scope = "api/" + e.Rule
+	return e
+}
+
+// While one shard of a cluster does not answer, here the one in which processes say
+// that they live, the limits of the others are sent without a pause and by whom they
+// were sent. Then its own are sent too.
+func TestSilentShardHoldsUpItsOwnLimits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts six servers")
+	}
+	set := redistest.Cluster(t, "--cluster-node-timeout", "15000") // no replica takes over meanwhile
+	shardOf := func(key string) int { return set.Slot(key) * len(set.Primaries) / redistest.Slots }
+	silent := shardOf("hg:q:nodes")
+	o := streams.Options{Options: redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster}}
+	b := newBackend()
+	nodes := []*queue.Queue{node(t, o, "first", b), node(t, o, "second", b)}
+	for _, q := range nodes {
+		q.Start()
+		defer closing(t, q)
+	}
+	sent := 0
+	accept := func(limit, number int) (tag string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		receipt, err := nodes[(limit+number)%2].Accept(ctx, entryOf(limit, number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent++
+		return receipt.ID[:12]
+	}
+	var held, others []int
+	tags := map[string]*redistest.Server{} // of others
+	for limit := 1; len(held) < 3 || len(others) < 4; limit++ {
+		tag := accept(limit, 1)
+		if shard := shardOf("{" + tag + "}"); shard == silent {
+			held = append(held, limit)
+		} else {
+			others, tags[tag] = append(others, limit), set.Primaries[shard]
+		}
+	}
+	b.await(t, sent)
+	var leases map[string]string
+	awaitTrue(t, func() bool { // each of the two has half of each limit
+		leases = leasesOf(tags)
+		share := map[string]int{}
+		for partition, token := range leases {
+			owner, _, _ := strings.Cut(token, "/")
+			if owner == "" {
+				return false
+			}
+			share[partition[:12]+owner]++
+		}
+		for _, n := range share {
+			if n != 4 {
+				return false
+			}
+		}
+		return len(share) == 2*len(tags)
+	})
+
+	set.Primaries[silent].Pause()
+	began := time.Now()
+	number := 2
+	for ; time.Since(began) < 7*time.Second; number++ { // longer than a lease
+		accepted := time.Now()
+		for _, limit := range others {
+			accept(limit, number)
+		}
+		b.await(t, sent)
+		if took := time.Since(accepted); took > 3*time.Second {
+			t.Fatalf("%s after the shard has fallen silent, entries of others took %s", time.Since(began), took)
+		}
+	}
+	for partition, token := range leasesOf(tags) {
+		if token != leases[partition] {
+			t.Errorf("the lease of %s went from %q to %q", partition, leases[partition], token)
+		}
+	}
+	set.Primaries[silent].Resume()
+	for _, limit := range held {
+		accept(limit, number)
+	}
+	b.await(t, sent)
+	b.inOrder(t)
+	if n := b.by["first"] + b.by["second"]; n != sent {
+		t.Errorf("%d entries were sent %d times", sent, n)
+	}
+}
+
+// leasesOf returns who sends the partitions of limits.
+func leasesOf(tags map[string]*redistest.Server) map[string]string {
+	leases := map[string]string{}
+	for tag, server := range tags {
+		for n := range 8 {
+			leases[fmt.Sprintf("%s/%d", tag, n)] = server.Do("GET", fmt.Sprintf("hg:q:{%s}:l:%d", tag, n))
+		}
+	}
+	return leases
+}
+
+// A lease that was given to a process whose question had been given up is not waited
+// for: the process that asks again has it.
+func TestAnUnheardLeaseIsTakenAgain(t *testing.T) {
+	server := redistest.Standalone(t)
+	b := newBackend()
+	q := node(t, streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}, "only", b)
+	q.Start()
+	defer closing(t, q)
+	receipt, err := q.Accept(t.Context(), entry(1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, 1)
+	for n := range 8 {
+		key := fmt.Sprintf("hg:q:{%s}:l:%d", receipt.ID[:12], n)
+		owner, _, _ := strings.Cut(server.Do("GET", key), "/")
+		server.Do("SET", key, owner+"/999", "PX", "600000")
+	}
+	if _, err := q.Accept(t.Context(), entry(1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, 2)
+}
