@@ -18,6 +18,9 @@ func TestTextsAreBounded(t *testing.T) {
 	const remark = "# as long-winded:a remark - or ? any : text, [this] {that}" // of 6 values
 	for _, unit := range []string{"\n", ",", "[", "{", ": ", "- ", "? "} {
 		for extra, want := range []string{"", tooMany} {
+			if extra == 0 && unit != "," {
+				continue // all of them count alike
+			}
 			report := yamltext.Report{File: "f"}
 			// What a remark has counts too: nobody has looked yet for remarks.
 			src := remark + strings.Repeat("#"+unit, yamltext.MaxValues-6+extra)
