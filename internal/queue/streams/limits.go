@@ -1,0 +1,71 @@
+package streams
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// register makes the queue of a rule known to all processes, once.
+func (s *Store) register(ctx context.Context, tag string, l limit) error {
+	s.mu.Lock()
+	_, known := s.known[tag]
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	if err := s.announce(ctx, tag, l); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.known[tag] = l
+	s.mu.Unlock()
+	return nil
+}
+
+// announce writes the queue of a rule to where all processes look for them, and makes
+// its keys last.
+func (s *Store) announce(ctx context.Context, tag string, l limit) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		do := []rueidis.Completed{
+			client.B().Hset().Key(s.registry()).FieldValue().FieldValue(tag, string(text)).Build(),
+			client.B().Zadd().Key(s.base(tag)+":z").Nx().ScoreMember().ScoreMember(math.Inf(1), "-").Build(),
+		}
+		for end := range strings.FieldsSeq(hashes) {
+			do = append(do, client.B().Hsetnx().Key(s.base(tag)+end).Field("-").Value("").Build())
+		}
+		for _, result := range client.DoMulti(ctx, do...) {
+			if err := result.Error(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// limits returns the queues that any process has made known.
+func (s *Store) limits(ctx context.Context) (map[string]limit, error) {
+	var fields map[string]string
+	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
+		fields, err = client.Do(ctx, client.B().Hgetall().Key(s.registry()).Build()).AsStrMap()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]limit, len(fields))
+	for tag, text := range fields {
+		var l limit
+		if len(tag) == tagSize && json.Unmarshal([]byte(text), &l) == nil {
+			all[tag] = l
+		}
+	}
+	return all, nil
+}
