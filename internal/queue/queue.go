@@ -254,6 +254,20 @@ func (s *sink) Busy(partition string) bool {
 	return false
 }
 
+// Count implements [Sink].
+func (s *sink) Count(partition string) (n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.lanes {
+		for _, it := range l.items {
+			if it.ref.Partition == partition {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // removeIf takes entries out of a lane. Those under way are, afterwards.
 func (s *sink) removeIf(matches func(*Ref) bool, id Lane) {
 	q := (*Queue)(s)

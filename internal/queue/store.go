@@ -87,6 +87,8 @@ type Sink interface {
 	Forget(partition string)
 	// Busy reports whether one of them is under way.
 	Busy(partition string) bool
+	// Count is how many there are.
+	Count(partition string) int64
 }
 
 // Policy says how the entries of one rule are kept and sent. What bounds the pending

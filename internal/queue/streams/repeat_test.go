@@ -3,7 +3,9 @@ package streams_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -154,4 +156,52 @@ func TestIdempotencyKeysEndWithTheirEntry(t *testing.T) {
 			t.Errorf("a result that is forgotten: %+v", third)
 		}
 	})
+}
+
+// A replica that becomes the primary may not have heard that an entry was delivered. It
+// is sent again within minutes, and not when the process ends, behind all newer ones.
+func TestDeliveriesThatRedisForgot(t *testing.T) {
+	server := redistest.Standalone(t)
+	var passed atomic.Int64
+	clock := func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+	store := streams.New(streams.Options{Options: redis.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: clock}, Logger: slog.New(slog.DiscardHandler)})
+	sent, answer := make(chan string, 100), make(chan struct{}, 100)
+	q := queue.New(queue.Options{
+		Store: store, Policy: policy, Clock: clock, Logger: slog.New(slog.DiscardHandler), Random: func(int64) int64 { return 0 },
+		Take: func(context.Context, *queue.Ref, time.Time) (queue.Permit, error) {
+			return queue.Permit{Allowed: true}, nil
+		},
+		Send: func(_ context.Context, e *queue.Entry, _ int64) (queue.Answer, error) {
+			sent <- e.URI
+			<-answer
+			return queue.Answer{Status: http.StatusOK}, nil
+		},
+	})
+	q.Start()
+	defer closing(t, q)
+	e := entry(1, 1)
+	if _, err := q.Accept(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	<-sent
+	var before [][2]string // what the replica has
+	for _, key := range lines(server.Do("KEYS", "hg:q:{*")) {
+		if text, err := server.Command("DUMP", key); err == nil {
+			before = append(before, [2]string{key, fmt.Sprint(text)})
+		}
+	}
+	answer <- struct{}{}
+	delivered := func() bool { return kept(server) == 0 }
+	awaitTrue(t, delivered)
+	for _, row := range before {
+		if !strings.Contains(row[0], ":l:") { // which the process goes on renewing
+			server.Do("RESTORE", row[0], "0", row[1], "REPLACE")
+		}
+	}
+	if delivered() {
+		t.Fatal("Redis has not forgotten the delivery")
+	}
+	answer <- struct{}{}
+	passed.Store(int64(2 * time.Minute))
+	awaitTrue(t, func() bool { return len(sent) == 1 && delivered() })
 }

@@ -24,6 +24,7 @@ type lease struct {
 	// was read before Redis was asked.
 	until   time.Time
 	claimed bool // what others had read is ours
+	audited time.Time
 	leaving bool // it goes to another process when nothing is under way
 }
 
@@ -263,7 +264,10 @@ func (r *reader) gather(ctx context.Context) (more bool, err error) {
 			if err := r.claim(ctx, l); err != nil {
 				return false, err
 			}
-			l.claimed = true
+			l.claimed, l.audited = true, r.options.Clock()
+		}
+		if err := r.audit(ctx, l); err != nil {
+			return false, err
 		}
 		if l.until.Sub(r.options.Clock()) > callTimeout { // a successor would not see what is read
 			streams = append(streams, r.stream(l))
@@ -295,6 +299,31 @@ func (r *reader) gather(ctx context.Context) (more bool, err error) {
 		}
 	}
 	return more, err
+}
+
+// auditTime is how often what has been read is compared.
+const auditTime = time.Minute
+
+// audit finds out whether more of a partition has been read and not ended than this
+// process knows of: a replica that has become the primary may not have heard of the
+// end of some, and nobody else would send them as long as the lease lasts.
+func (r *reader) audit(ctx context.Context, l *lease) error {
+	now := r.options.Clock()
+	if now.Sub(l.audited).Abs() < auditTime {
+		return nil
+	}
+	l.audited = now
+	return r.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		answer, err := client.Do(ctx, client.B().Xpending().Key(r.stream(l)).Group(group).Build()).ToArray()
+		if err != nil || len(answer) == 0 {
+			return err
+		}
+		n, err := answer[0].AsInt64()
+		if err == nil && n > r.sink.Count(l.partition()) {
+			l.claimed = false // at the next look
+		}
+		return err
+	})
 }
 
 func (r *reader) stream(l *lease) string { return r.base(l.tag) + ":p:" + l.number }

@@ -233,6 +233,7 @@ func (l *listener) Add(queue.Ref, queue.Attempts) { l.read <- struct{}{} }
 func (l *listener) Remove(queue.Ref)              {}
 func (l *listener) Forget(string)                 {}
 func (l *listener) Busy(string) bool              { return false }
+func (l *listener) Count(string) int64            { return 0 }
 
 // A server that writes every command to disk before it answers loses nothing
 // when it is killed.
