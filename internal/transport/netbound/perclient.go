@@ -112,8 +112,8 @@ func (c *clientConn) enter(addr net.Addr) {
 		return
 	}
 	c.refused = true
+	c.of.refused.Add(1) // before its client can know of it
 	_ = c.Conn.Close()
-	c.of.refused.Add(1)
 	if c.of.options.Refused != nil {
 		c.of.options.Refused(client)
 	}
