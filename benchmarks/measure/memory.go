@@ -21,10 +21,8 @@ type Memory struct {
 	// OutsidePerKey is what the process has got from the system on top of
 	// that heap, so that nothing can hide outside it.
 	OutsidePerKey float64 `json:"outside_per_key"`
-	// NsPerNewKey is the time of the first request of a key.
-	NsPerNewKey float64 `json:"ns_per_new_key"`
-	// GCMillis is how long a full garbage collection takes with all keys live.
-	GCMillis float64 `json:"gc_ms"`
+	NsPerNewKey   float64 `json:"ns_per_new_key"` // the time of the first request of a key
+	GCMillis      float64 `json:"gc_ms"`          // how long a full garbage collection takes with all keys live
 }
 
 // TableMemory fills a table with keys that stay live and weighs it. It wants a

@@ -20,10 +20,9 @@ import (
 
 // Speed is what one workload took.
 type Speed struct {
-	Workload string `json:"workload"`
-	Cores    int    `json:"cores"`
-	// NsPerOp is wall time per decision, over all cores together.
-	NsPerOp float64 `json:"ns_per_op"`
+	Workload string  `json:"workload"`
+	Cores    int     `json:"cores"`
+	NsPerOp  float64 `json:"ns_per_op"` // wall time per decision, over all cores together
 	// AllocsPerOp includes the few of the measurement itself.
 	AllocsPerOp float64 `json:"allocs_per_op"`
 	Ops         int64   `json:"ops"`

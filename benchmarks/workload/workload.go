@@ -24,26 +24,18 @@ type Limit struct {
 type Spread uint8
 
 const (
-	// Hot is one key for everybody.
-	Hot Spread = iota
-	// Own gives every goroutine a few keys that no other touches.
-	Own
-	// Uniform picks any key with equal chance.
-	Uniform
-	// Zipf picks keys by popularity, the first of a million about every
-	// fifteenth time.
-	Zipf
+	Hot     Spread = iota // one key for everybody
+	Own                   // gives every goroutine a few keys that no other touches
+	Uniform               // picks any key with equal chance
+	Zipf                  // picks keys by popularity, the first of a million about every fifteenth time
 )
 
 const (
 	// ownKeys is how many keys each goroutine has under Own: enough to be
 	// spread over every shard, few enough to stay in its core's cache.
-	ownKeys = 512
-	// exponent of Zipf: the smallest that its generator takes, near to what
-	// is seen of web clients.
-	exponent = 1.01
-	// seed makes each run pick the same keys.
-	seed = 20261121
+	ownKeys  = 512
+	exponent = 1.01     // exponent of Zipf: the smallest that its generator takes, near to what is seen of web clients
+	seed     = 20261121 // makes each run pick the same keys
 )
 
 // Workload is one row of the comparison.
@@ -51,14 +43,12 @@ type Workload struct {
 	Name   string
 	Spread Spread
 	Limit  Limit
-	// Keys is how many keys there are; all of them are in the store before
-	// the clock starts.
-	Keys int
+	Keys   int // how many keys there are; all of them are in the store before the clock starts
 	// Fill is how much of its limit each key has used up by then, so that it
 	// is still live, not forgotten, when it is asked for again.
 	Fill              int64
 	Cores, Goroutines int  // Cores is GOMAXPROCS, Goroutines how many ask at the same time
-	Denied            bool // says that the limit is to refuse nearly everything
+	Denied            bool // the limit is to refuse nearly everything
 }
 
 // All returns the rows, for a big table of the number of keys given.

@@ -29,9 +29,7 @@ type Report struct {
 // Options say how to check.
 type Options struct {
 	Patience time.Duration // how long to look for the order of one key
-	// Pictures is the folder in which a page is made for each key that has no
-	// order; none if empty.
-	Pictures string
+	Pictures string        // the folder in which a page is made for each key that has no order; none if empty
 }
 
 // Check holds h against the limiter it should be of.

@@ -24,12 +24,9 @@ type Limit struct {
 	// Count is how many there are per Period, or at the same time for Places,
 	// whose Period is the length of a lease. In microseconds, as all times here.
 	Count, Period int64
-	// Burst is the capacity of a bucket.
-	Burst int64 `json:",omitempty"`
-	// Buckets is the number of sub-windows, which has to divide Period.
-	Buckets int64 `json:",omitempty"`
-	// Edge is lenient, strict or weighted.
-	Edge string `json:",omitempty"`
+	Burst         int64  `json:",omitempty"` // the capacity of a bucket
+	Buckets       int64  `json:",omitempty"` // the number of sub-windows, which has to divide Period
+	Edge          string `json:",omitempty"` // lenient, strict or weighted
 }
 
 // String is the limit as a rule has it.

@@ -27,9 +27,8 @@ const (
 	Lost Kind = "lost"
 	// Set is no call: the store's clock was set back when it said Since. What
 	// was fresh by then may have been forgotten.
-	Set Kind = "set"
-	// Emptied is no call: the store forgot everything.
-	Emptied Kind = "emptied"
+	Set     Kind = "set"
+	Emptied Kind = "emptied" // no call: the store forgot everything
 )
 
 // Op is one call. Times are in microseconds since the Unix epoch, by one clock
@@ -44,14 +43,11 @@ type Op struct {
 	// Limits are the names of those that apply.
 	Limits []string `json:",omitempty"`
 	Cost   int64    `json:",omitempty"`
-	// Of is the op whose reservation or lease this one is about.
-	Of int `json:",omitempty"`
-	// Was is what that one took, and Cost what it comes to.
-	Was int64 `json:",omitempty"`
+	Of     int      `json:",omitempty"` // the op whose reservation or lease this one is about
+	Was    int64    `json:",omitempty"` // what that one took, and Cost what it comes to
 
 	Call, Return int64
-	// Since is for Lost and Set.
-	Since int64 `json:",omitempty"`
+	Since        int64 `json:",omitempty"` // for Lost and Set
 
 	// Where it was asked, for people.
 	Node string `json:",omitempty"`
@@ -60,8 +56,7 @@ type Op struct {
 	// one that a failure policy made up. Return is then when it cannot be done
 	// any more.
 	Answer *Answer `json:",omitempty"`
-	// Note is for people: an error, or why the answer is not the store's.
-	Note string `json:",omitempty"`
+	Note   string  `json:",omitempty"` // for people: an error, or why the answer is not the store's
 }
 
 // Answer is what the store said, times in milliseconds.
@@ -84,14 +79,11 @@ type History struct {
 	Seed   uint64
 	Limits []Limit
 	Slack  int64 // how far the store's clock may be from that of the callers
-	// Memory is how long a node may go on refusing what has been given back
-	// elsewhere.
-	Memory int64 `json:",omitempty"`
+	Memory int64 `json:",omitempty"` // how long a node may go on refusing what has been given back elsewhere
 	// Reach is how much older than a take an entry may be that a sliding log
 	// gives back in its stead, because it knows only about when that was.
-	Reach int64 `json:",omitempty"`
-	// Clock are the times at which the store's clock was another one.
-	Clock []Shift `json:",omitempty"`
+	Reach int64   `json:",omitempty"`
+	Clock []Shift `json:",omitempty"` // the times at which the store's clock was another one
 	// Faults are what was broken, for people.
 	Faults []Mark `json:",omitempty"`
 	Ops    []Op

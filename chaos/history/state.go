@@ -12,9 +12,7 @@ type entry struct {
 	// unsure says that nobody knows whether it is there: no answer came, or it
 	// was charged just before something that may forget it.
 	unsure bool
-	// until is, if not 0, when an entry that was given back is forgotten by
-	// everybody.
-	until int64
+	until  int64 // until is, if not 0, when an entry that was given back is forgotten by everybody
 }
 
 // state is what the model knows of a key: the entries of each of its limits,
@@ -23,9 +21,7 @@ type entry struct {
 type state struct {
 	entries [][]entry
 	settled []settled
-	// held is the latest that the clock said before it was set back, 0 if it was
-	// not.
-	held int64
+	held    int64 // the latest that the clock said before it was set back, 0 if it was not
 }
 
 // settled is a reservation or lease that is no more.

@@ -38,12 +38,10 @@ const DefaultRules = "rules"
 type Config struct {
 	// File is the file that was read, or empty; see [Config.Locate] for what it
 	// says where.
-	File   string
-	places map[string]place
-	doors  []*Door
-	// Ignored are variables of envoyproxy/ratelimit that are set and change
-	// nothing.
-	Ignored []Ignored
+	File    string
+	places  map[string]place
+	doors   []*Door
+	Ignored []Ignored // variables of envoyproxy/ratelimit that are set and change nothing
 	// RulesFrom is where rules come from; RuleOptions how they are read. They
 	// hold the secret that parts of keys are hashed with, which is not to be
 	// shown.
@@ -242,11 +240,9 @@ func (c *Config) finish() {
 type SourceError struct {
 	Source string // the flag or variable, or the setting's key
 	// File, Line and Column are where the configuration file says it, or empty.
-	File         string
-	Line, Column int
-	// Message says what is wrong, Hint what to do about it; the hint may be
-	// empty.
-	Message, Hint string
+	File          string
+	Line, Column  int
+	Message, Hint string // Message says what is wrong, Hint what to do about it; the hint may be empty
 }
 
 // Error returns the message after its source, and where it stands.

@@ -67,9 +67,7 @@ type Section struct {
 	// Asked reports whether it is set. Empty if there is none.
 	Asks  string
 	Asked func(*Config) bool
-	// Guard keeps it from being reached by others if nobody is asked; nil for a
-	// door that may be.
-	Guard *Guarded
+	Guard *Guarded // keeps it from being reached by others if nobody is asked; nil for a door that may be
 	// Check finds settings that make no sense together. Settle comes when there are
 	// none: it says what doors know of requests, and warns. Both may be nil.
 	Check  func(*Config) Errors
@@ -82,7 +80,7 @@ type Guarded struct {
 	// Secret is what callers would be asked for, such as a password, and Use what
 	// others could do, such as "speak the Redis protocol".
 	Secret, Use  string
-	Certificates bool // says that those of clients would do
+	Certificates bool // those of clients would do
 }
 
 // Door is what a door has set, and where it listens.
@@ -91,9 +89,7 @@ type Door struct {
 	// Address is host:port, unix:PATH or Off; empty if it has none of its own.
 	Address string
 	TLS     TLS
-	// HTTP are the bounds; of a door that is not over HTTP only those of its
-	// connections are set.
-	HTTP HTTP
+	HTTP    HTTP // the bounds; of a door that is not over HTTP only those of its connections are set
 
 	own any
 }

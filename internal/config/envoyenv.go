@@ -274,13 +274,9 @@ func sourceOf(key string) string {
 type effect uint8
 
 const (
-	// mapped: it is one of our settings, or a part of one.
-	mapped effect = iota
-	// needless: what it is about does not exist here, or is always so. Who sets
-	// it is told so.
-	needless
-	// refused: leaving it out would change what the operator wants.
-	refused
+	mapped   effect = iota // it is one of our settings, or a part of one
+	needless               // what it is about does not exist here, or is always so. Who sets it is told so.
+	refused                // leaving it out would change what the operator wants
 )
 
 // envoyVariable is a variable of envoyproxy/ratelimit.

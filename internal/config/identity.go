@@ -17,10 +17,8 @@ import (
 // ProxyProtocol says at which doors connections begin with a header of the
 // PROXY protocol.
 type ProxyProtocol struct {
-	Doors []string // their names, such as proxy
-	// Untrusted is what becomes of headers from peers that are not in
-	// TrustedProxies.
-	Untrusted proxyproto.Untrusted
+	Doors     []string             // their names, such as proxy
+	Untrusted proxyproto.Untrusted // what becomes of headers from peers that are not in TrustedProxies
 }
 
 // InvalidToken says what becomes of a request whose token is no good.

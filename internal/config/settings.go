@@ -51,16 +51,12 @@ func parseLevel(v string) (level slog.Level, ok bool) {
 
 // Metrics is what the process tells about itself.
 type Metrics struct {
-	// MaxRules is how many rules have series of their own at /metrics; 0 leaves
-	// the default.
-	MaxRules int64
+	MaxRules int64 // how many rules have series of their own at /metrics; 0 leaves the default
 }
 
 // Overload is when the process has too much to do.
 type Overload struct {
-	// Memory is the soft limit of the runtime in bytes, as GOMEMLIMIT sets it; 0
-	// leaves it alone.
-	Memory int64
+	Memory int64 // the soft limit of the runtime in bytes, as GOMEMLIMIT sets it; 0 leaves it alone
 }
 
 // leastMemory is the smallest overload.memory: with less the process cannot run.

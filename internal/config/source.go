@@ -70,10 +70,8 @@ func candidateSettings() []Setting {
 
 // Reload says what is done about rules that disappear with a reload.
 type Reload struct {
-	Guard Guard
-	// MaxLost is the share of the rules, in percent, that may disappear without
-	// a word; 0 leaves the default.
-	MaxLost int64
+	Guard   Guard
+	MaxLost int64 // the share of the rules, in percent, that may disappear without a word; 0 leaves the default
 }
 
 // Share returns MaxLost, or its default.

@@ -151,9 +151,7 @@ type Queue struct {
 	// StatusPath is where clients of the proxy ask what became of them: this
 	// with an id. It begins and ends with a slash; empty for nowhere.
 	StatusPath string
-	// Replicas is how many replicas in Redis have to have a request before it
-	// counts as accepted.
-	Replicas int
+	Replicas   int // how many replicas in Redis have to have a request before it counts as accepted
 }
 
 // queueSettings are the keys of queues.

@@ -15,9 +15,7 @@ type TLS struct {
 	// ClientNames are the names of which a client's certificate must have one;
 	// any will do if there are none.
 	ClientNames []string
-	// MinVersion is the least version, as crypto/tls numbers them; 0 is the
-	// default, 1.2.
-	MinVersion uint16
+	MinVersion  uint16 // the least version, as crypto/tls numbers them; 0 is the default, 1.2.
 }
 
 // Enabled reports whether there is a certificate.

@@ -14,10 +14,9 @@ import (
 // a varint), and the CRC-32C of all that, so that a record which was written
 // half or has rotted is never sent.
 const (
-	magic   = "HGQ\x01"
-	crcSize = 4
-	// maxFields bounds the claims, and the header fields, of one record.
-	maxFields = 1 << 16
+	magic     = "HGQ\x01"
+	crcSize   = 4
+	maxFields = 1 << 16 // bounds the claims, and the header fields, of one record
 )
 
 // Marshal returns e as it is stored.

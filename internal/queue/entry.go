@@ -149,16 +149,13 @@ func (r *Ref) compare(other *Ref) int { return slices.Compare(r.Order[:], other.
 
 // Attempts is how sending an entry has gone so far.
 type Attempts struct {
-	// Count is how many there were.
-	Count int `json:"count"`
-	// Next is when to try again.
-	Next time.Time `json:"next,omitzero"`
+	Count int       `json:"count"`         // how many there were
+	Next  time.Time `json:"next,omitzero"` // when to try again
 	// Status is the backend's last answer; 0 if it gave none. Error says what
 	// went wrong.
-	Status int    `json:"status,omitempty"`
-	Error  string `json:"error,omitempty"`
-	// Ended is when the entry became a dead letter, zero if it has not.
-	Ended time.Time `json:"ended,omitzero"`
+	Status int       `json:"status,omitempty"`
+	Error  string    `json:"error,omitempty"`
+	Ended  time.Time `json:"ended,omitzero"` // when the entry became a dead letter, zero if it has not
 }
 
 // Result is what became of an entry that was delivered.
@@ -168,10 +165,8 @@ type Result struct {
 	Status      int    `json:"status"`
 	ContentType string `json:"content_type,omitempty"`
 	Body        []byte `json:"body,omitempty"`
-	// Cut says that there was more.
-	Cut bool `json:"cut,omitempty"`
-	// Attempts is how often it was sent.
-	Attempts int `json:"attempts"`
+	Cut         bool   `json:"cut,omitempty"` // there was more
+	Attempts    int    `json:"attempts"`      // how often it was sent
 	// Accepted is when it came, Delivered when the answer did.
 	Accepted  time.Time `json:"accepted"`
 	Delivered time.Time `json:"delivered"`
@@ -206,28 +201,21 @@ type Item struct {
 type Receipt struct {
 	// ID is the entry's, or that of an earlier one with the same idempotency
 	// key; Again is then set.
-	ID    string
-	Again bool
-	// Position is how many of its lane are pending, itself included; 0 if that
-	// is not known.
-	Position int64
+	ID       string
+	Again    bool
+	Position int64 // how many of its lane are pending, itself included; 0 if that is not known
 }
 
 // Errors of a Store and a Queue.
 var (
 	// ErrFull says that there is no room for another entry of the rule, or of its
 	// key.
-	ErrFull = errors.New("the queue is full")
-	// ErrUnavailable says that an entry could not be kept safely.
-	ErrUnavailable = errors.New("the queue cannot be written")
+	ErrFull        = errors.New("the queue is full")
+	ErrUnavailable = errors.New("the queue cannot be written") // an entry could not be kept safely
 	// ErrConflict says that another request had the same idempotency key.
 	ErrConflict = errors.New("another request had the same idempotency key")
-	// ErrNotFound says that there is no such entry any more.
-	ErrNotFound = errors.New("no such entry")
-	// ErrLost says that another process has taken over an entry.
-	ErrLost = errors.New("another process sends the entry")
-	// ErrDamaged says that a record is not what was written.
-	ErrDamaged = errors.New("damaged record")
-	// ErrClosed says that the queue has been closed.
-	ErrClosed = errors.New("the queue is closed")
+	ErrNotFound = errors.New("no such entry")                   // there is no such entry any more
+	ErrLost     = errors.New("another process sends the entry") // another process has taken over an entry
+	ErrDamaged  = errors.New("damaged record")                  // a record is not what was written
+	ErrClosed   = errors.New("the queue is closed")             // the queue has been closed
 )

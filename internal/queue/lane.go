@@ -21,11 +21,9 @@ type lane struct {
 	id       Lane
 	group    *group
 	items    []*item
-	inFlight int // attempts, those that wait for their turn included
-	places   int // that these have
-	// at is when it is to be looked at next, gate when its limit lets another
-	// entry through.
-	at, gate time.Time
+	inFlight int       // attempts, those that wait for their turn included
+	places   int       // that these have
+	at, gate time.Time // at is when it is to be looked at next, gate when its limit lets another entry through
 	// held are until when other limits refuse; entries that are under one wait, and
 	// let others pass.
 	held    map[claimed]time.Time

@@ -72,15 +72,10 @@ type Options struct {
 
 const (
 	defaultInFlight = 256
-	// maxResting is how many attempts may wait for their turn without a place.
-	maxResting = 4096
-	// sweepEvery is how often entries are looked through for those whose time is
-	// over.
-	sweepEvery = 5 * time.Second
-	// storeRetry is how long to wait when a limit or the store does not answer.
-	storeRetry = time.Second
-	// farAway is longer than anybody waits.
-	farAway = time.Hour
+	maxResting      = 4096            // how many attempts may wait for their turn without a place
+	sweepEvery      = 5 * time.Second // how often entries are looked through for those whose time is over
+	storeRetry      = time.Second     // how long to wait when a limit or the store does not answer
+	farAway         = time.Hour       // longer than anybody waits
 )
 
 // Queue accepts entries and delivers them. Make one with [New].

@@ -45,9 +45,7 @@ func (k AttributeKind) String() string {
 // Attribute names one thing that a request may carry.
 type Attribute struct {
 	Kind AttributeKind
-	// Name is the entry, the canonical header name, the query parameter, the
-	// cookie or the claim.
-	Name string
+	Name string // the entry, the canonical header name, the query parameter, the cookie or the claim
 }
 
 // maxName is the longest name of an attribute in bytes.

@@ -86,12 +86,10 @@ func (r *Rule) Enforces(key string) bool {
 	return r.Percent >= 100 || r.Percent > 0 && share(r.Scope, key) < r.Percent
 }
 
+// How often one request may count.
 const (
-	// MaxValues is how many values of an attribute a request may have under a
-	// rule that counts by it.
-	MaxValues = 8
-	// maxKeys is under how many keys a rule counts one request.
-	maxKeys = 16
+	MaxValues = 8  // how many values of an attribute a request may have under a rule that counts by it
+	maxKeys   = 16 // under how many keys a rule counts one request
 )
 
 // refuseSince makes the checks from one on cost more than fits into any limit.

@@ -77,11 +77,9 @@ type Abort uint8
 const (
 	// AbortLargest is the largest cost that the rule has seen so far, or the
 	// estimate if that is more: to hang up is never cheaper than to stay.
-	AbortLargest Abort = iota
-	// AbortEstimate is the estimate.
-	AbortEstimate
-	// AbortFixed is a number.
-	AbortFixed
+	AbortLargest  Abort = iota
+	AbortEstimate       // the estimate
+	AbortFixed          // a number
 )
 
 // String returns the word that rules use.

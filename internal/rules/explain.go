@@ -17,11 +17,9 @@ type Explanation struct {
 	Applies bool  // reports whether the rule counts the request
 	// Key is what it counts by; see [SplitKey]. It is empty if the rule does
 	// not apply.
-	Key  string
-	Cost int64 // what a request of cost 1 takes of the limit
-	// Enforced is false for a rule that applies and only observes: one in
-	// shadow mode, or a key outside its Percent.
-	Enforced bool
+	Key      string
+	Cost     int64 // what a request of cost 1 takes of the limit
+	Enforced bool  // false for a rule that applies and only observes: one in shadow mode, or a key outside its Percent
 	// Mismatches are the conditions that do not hold, in the order of the
 	// documentation. There is at least one if the rule does not apply.
 	Mismatches []Mismatch
@@ -29,8 +27,7 @@ type Explanation struct {
 
 // Mismatch is a condition of a rule that does not hold.
 type Mismatch struct {
-	// Condition is what was looked at: method, header:X-Plan, entry 2.
-	Condition string `json:"condition"`
+	Condition string `json:"condition"` // what was looked at: method, header:X-Plan, entry 2
 	// Want is what the rule asks for, Got what the request has; both are texts
 	// for people.
 	Want string `json:"want"`

@@ -89,13 +89,13 @@ func (e StoreError) String() string { return enum.Name(e, "store_error", "allow"
 // KeyMissing says what a rule does with a request that lacks a part of its key.
 type KeyMissing uint8
 
+// What it does.
 const (
 	// KeyMissingShare counts all such requests together, apart from those
 	// whose value is empty, so that leaving a header out does not escape the
 	// limit.
 	KeyMissingShare KeyMissing = iota
-	// KeyMissingSkip does not apply the rule.
-	KeyMissingSkip
+	KeyMissingSkip             // does not apply the rule
 )
 
 // String returns the name that rules use: share or skip.

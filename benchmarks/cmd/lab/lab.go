@@ -17,11 +17,9 @@ import (
 
 // Subject is one algorithm with its options.
 type Subject struct {
-	Name  string
-	Limit headgate.Limit
-	// Window says that it promises something about windows, so that its
-	// decisions can be held to the log's.
-	Window bool
+	Name   string
+	Limit  headgate.Limit
+	Window bool // it promises something about windows, so that its decisions can be held to the log's
 }
 
 // Subjects returns every algorithm for n requests in a period.

@@ -34,11 +34,9 @@ type Diagnostic struct {
 	Severity Severity
 	// File is the name of the Source. Line and Column count from 1, the
 	// column in characters; both are 0 where only the file is known.
-	File         string
-	Line, Column int
-	// Message says what is wrong, Hint what to do about it. Hint may be
-	// empty.
-	Message, Hint string
+	File          string
+	Line, Column  int
+	Message, Hint string // Message says what is wrong, Hint what to do about it. Hint may be empty.
 }
 
 // Position returns file:line:column, or the file alone if the line is unknown.

@@ -40,17 +40,14 @@ const (
 	// lookEvery is how long the wall clock may go unwatched while somebody asks
 	// for the time, noticeAt by how much it must have been set to be looked at
 	// before that.
-	lookEvery = time.Second
-	noticeAt  = 50 * time.Millisecond
-	// negligible is what two readings differ by anyhow.
-	negligible = time.Millisecond
-	// leastSleep is the least that counts as sleep of the machine.
-	leastSleep = 100 * time.Millisecond
+	lookEvery  = time.Second
+	noticeAt   = 50 * time.Millisecond
+	negligible = time.Millisecond       // what two readings differ by anyhow
+	leastSleep = 100 * time.Millisecond // the least that counts as sleep of the machine
 	// same is by how much a wall clock that is ahead may waver and still count
 	// as the one that was ahead before.
-	same = time.Second
-	// latest is the last wall time that is believed: 2200.
-	latest = 7258118400 * int64(time.Second)
+	same   = time.Second
+	latest = 7258118400 * int64(time.Second) // the last wall time that is believed: 2200
 )
 
 // System is what the clock goes by. The zero System is the machine's; tests

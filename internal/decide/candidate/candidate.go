@@ -28,16 +28,13 @@ const (
 	// SameAllowed passes under both rules, SameRefused under neither.
 	SameAllowed Change = iota
 	SameRefused
-	// NewlyRefused passes, and would not under the candidate.
-	NewlyRefused
-	// NewlyAllowed is refused, and would pass under the candidate.
-	NewlyAllowed
+	NewlyRefused // NewlyRefused passes, and would not under the candidate
+	NewlyAllowed // refused, and would pass under the candidate
 	// NotCompared is a request that there is no comparison for: in a domain
 	// that the candidate has no rules for, answered without the store, or
 	// refused by a limit of what is under way, which a candidate leaves out.
 	NotCompared
-	// Changes is how many there are.
-	Changes
+	Changes // how many there are
 )
 
 // String returns the name that metrics and the API use, such as newly_refused.

@@ -14,16 +14,10 @@ import (
 )
 
 const (
-	// maxRules is how many rules are told apart in a comparison; the rest is
-	// counted under Other.
-	maxRules = 1000
-	// maxSamples is how many differences are kept to be looked at.
-	maxSamples = 20
-	// sampleEvery is how long in microseconds after one the next is kept, once
-	// there are maxSamples.
-	sampleEvery = 1_000_000
-	// maxText is how long a path or method is in a sample, in bytes.
-	maxText = 256
+	maxRules    = 1000      // how many rules are told apart in a comparison; the rest is counted under Other
+	maxSamples  = 20        // how many differences are kept to be looked at
+	sampleEvery = 1_000_000 // how long in microseconds after one the next is kept, once there are maxSamples
+	maxText     = 256       // how long a path or method is in a sample, in bytes
 )
 
 // Other is the rule that differences are counted under when there are too many

@@ -117,9 +117,8 @@ const maxMilli = 100_000_000_000_000
 const (
 	// apart is by how much the table's clock and ours may differ from what was
 	// noted before that is noted again.
-	apart = 250 * time.Millisecond
-	// prompt is how long an answer may take that is believed about the time.
-	prompt = 200 * time.Millisecond
+	apart  = 250 * time.Millisecond
+	prompt = 200 * time.Millisecond // how long an answer may take that is believed about the time
 )
 
 // tick notes how far the table's clock is ahead of ours, of which it said now

@@ -55,18 +55,15 @@ var (
 	ErrNotSaved = errors.New("not saved")
 )
 
+// The bounds of a table.
 const (
-	// MaxEntries is how many entries there may be, if Options do not say.
-	MaxEntries = 100_000
-	// PollInterval is how often Sync is to be called where others may change
-	// the table.
-	PollInterval = 100 * time.Millisecond
+	MaxEntries   = 100_000                // how many entries there may be, if Options do not say
+	PollInterval = 100 * time.Millisecond // how often Sync is to be called where others may change the table
 	// afresh is how often everything is read again, whatever the versions say:
 	// a replica that has become primary may have lost a part that its next
 	// changes hide.
 	afresh = time.Minute
-	// page is how many rows are asked for at a time.
-	page = 1000
+	page   = 1000 // how many rows are asked for at a time
 )
 
 // Options are what a Manager is made from. All but Most and Changed are

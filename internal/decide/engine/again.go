@@ -11,10 +11,8 @@ import (
 // Claim is what a request takes of one limit, kept for a later decision about
 // the same request.
 type Claim struct {
-	// Rule is the name of the rule, Key what it counts by.
-	Rule, Key string
-	// Cost is what is taken.
-	Cost int64
+	Rule, Key string // the name of the rule, and what it counts by
+	Cost      int64  // what is taken
 }
 
 // Claims returns those of the limits that count, for [Engine.Again]. It has to

@@ -17,12 +17,10 @@ import (
 // under a rule with a CostAfter.
 type CostKnowledge uint8
 
+// The kinds of knowledge.
 const (
-	// CostEstimated says that the response came to its end and told nothing:
-	// the estimate stays.
-	CostEstimated CostKnowledge = iota
-	// CostKnown says that it told the cost.
-	CostKnown
+	CostEstimated CostKnowledge = iota // the response came to its end and told nothing: the estimate stays
+	CostKnown                          // it told the cost
 	// CostAborted says that the response did not come to its end, so that
 	// nobody knows: the rule says what that costs.
 	CostAborted

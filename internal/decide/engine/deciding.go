@@ -72,9 +72,8 @@ func (d *deciding) about(q *Query) {
 const (
 	// maxKept is the number of results up to which the memory of a decision is kept
 	// as it is; that of a rare giant is not held on to for ever.
-	maxKept = 64
-	// maxParts is the same of parts.
-	maxParts = 32
+	maxKept  = 64
+	maxParts = 32 // the same of parts
 )
 
 // release keeps d for the next decision, without what is too large.
@@ -120,26 +119,18 @@ func (d *deciding) room() {
 type step uint8
 
 const (
-	// refund gives back, which nothing can refuse.
-	refund step = iota
-	// charge charges the limits that count what is refused, too.
-	charge
-	// explain looks at all limits at once.
-	explain
-	// enforce takes from the limits that count, all or nothing.
-	enforce
-	// quota takes from the limits in quota mode, each by itself.
-	quota
-	// handBack gives back what was taken if no part has any quota left.
-	handBack
-	// disguise charges what clients see of a request that hidden rules refused.
-	disguise
+	refund   step = iota // gives back, which nothing can refuse
+	charge               // charges the limits that count what is refused, too
+	explain              // looks at all limits at once
+	enforce              // takes from the limits that count, all or nothing
+	quota                // takes from the limits in quota mode, each by itself
+	handBack             // gives back what was taken if no part has any quota left
+	disguise             // charges what clients see of a request that hidden rules refused
 	// observe asks about the limits that only observe. They are charged for what
 	// really passes: of a request that another rule refuses they see nothing, as
 	// would be so if they were enforced.
 	observe
-	// none is that of a banned key: its answer is known already.
-	none
+	none // that of a banned key: its answer is known already
 )
 
 // steps is a set of them.

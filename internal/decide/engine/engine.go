@@ -24,21 +24,14 @@ import (
 
 // Query is what a door asks: may this request pass now?
 type Query struct {
-	// Domain is the namespace whose rules apply.
-	Domain string
-	// Request has the attributes that rules match and count by.
-	Request rules.Request
-	// Cost is what the request takes, usually 1; each rule multiplies it by
-	// its own cost. 0 is a dry run.
-	Cost int64
+	Domain  string        // the namespace whose rules apply
+	Request rules.Request // has the attributes that rules match and count by
+	Cost    int64         // what the request takes, usually 1; each rule multiplies it by its own cost. 0 is a dry run.
 	// At is the time of the request in microseconds since the Unix epoch,
 	// read once by the door. With 0 the store uses its own clock.
-	At int64
-	// Kind is headgate.Take, or headgate.Peek to write nothing.
-	Kind headgate.Kind
-	// Door is where the request came in. It is for observers; the answer does
-	// not depend on it.
-	Door Door
+	At   int64
+	Kind headgate.Kind // headgate.Take, or headgate.Peek to write nothing.
+	Door Door          // where the request came in. It is for observers; the answer does not depend on it.
 	// Endless is for a caller who will not know when the request has ended.
 	// Rules that limit what is under way do not apply to it. Everybody else has
 	// to release the leases of the Verdict, see [Engine.Hold].
@@ -53,10 +46,8 @@ type UnknownDomain uint8
 
 // The policies.
 const (
-	// UnknownDomainAllow lets the request pass. It is the default.
-	UnknownDomainAllow UnknownDomain = iota
-	// UnknownDomainRefuse refuses it.
-	UnknownDomainRefuse
+	UnknownDomainAllow  UnknownDomain = iota // lets the request pass. It is the default.
+	UnknownDomainRefuse                      // refuses it
 )
 
 // String returns the name that the configuration uses: allow or refuse.
@@ -126,10 +117,8 @@ type Engine struct {
 	noted    atomic.Int64
 	warned   atomic.Int64 // see WarnsOfToken
 
-	// rules is swapped as a whole on every reload; a request reads it once.
-	rules atomic.Pointer[rules.Ruleset]
-	// exceptions is nil as long as there are none.
-	exceptions atomic.Pointer[Exceptions]
+	rules      atomic.Pointer[rules.Ruleset] // swapped as a whole on every reload; a request reads it once
+	exceptions atomic.Pointer[Exceptions]    // nil as long as there are none
 }
 
 // New returns an Engine that applies rs and keeps its counts in store. With a
@@ -172,10 +161,8 @@ func (e *Engine) Decide(ctx context.Context, q Query) (Verdict, error) {
 // Matched says which rules apply to a request: what [rules.Ruleset.Match] of
 // the rules in force has found.
 type Matched struct {
-	// Known reports whether the domain is known.
-	Known bool
-	// Checks are the rules. They are only read.
-	Checks []rules.Check
+	Known  bool          // reports whether the domain is known
+	Checks []rules.Check // the rules. They are only read.
 }
 
 // DecideMatched is Decide for a request that has been matched before, perhaps

@@ -17,9 +17,7 @@ type ExplainQuery struct {
 	// 0 the store uses its own clock.
 	At   int64
 	Rule string // Rule, if not empty, is the name of the only rule to be listed
-	// Most is how many rules that do not apply are listed for each part, of
-	// those the nearest; 0 means all.
-	Most int
+	Most int    // how many rules that do not apply are listed for each part, of those the nearest; 0 means all
 }
 
 // Explained is what one rule makes of a part of a request.
@@ -33,9 +31,7 @@ type Explained struct {
 	// would answer without it; else the two are the same.
 	BannedUntil int64
 	Unbanned    headgate.Decision
-	// Overridden says that the limit, that of Rule, is one that an operator has
-	// set for this key.
-	Overridden bool
+	Overridden  bool // the limit, that of Rule, is one that an operator has set for this key
 }
 
 // Explanation is the answer to an ExplainQuery.

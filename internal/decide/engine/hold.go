@@ -17,9 +17,7 @@ type Lease struct {
 	Rule        *rules.Rule
 	Key         string
 	Name, Count int64 // Name is headgate.Decision.Lease, Count how many places it is
-	// Local says that it was taken in this process's own memory, as the store
-	// could not answer.
-	Local bool
+	Local       bool  // it was taken in this process's own memory, as the store could not answer
 }
 
 // Leases appends to dst what v has taken under rules that limit what is under

@@ -11,12 +11,8 @@ import (
 // descriptor of an Envoy request. Each is matched by itself.
 type Part struct {
 	Request rules.Request // has the attributes that rules match and count by
-	// Cost is what the request takes of the limits of this part; 0 is a dry
-	// run.
-	Cost int64
-	// Kind is headgate.Take, headgate.Peek, or headgate.Refund to give Cost
-	// back.
-	Kind headgate.Kind
+	Cost    int64         // what the request takes of the limits of this part; 0 is a dry run
+	Kind    headgate.Kind // headgate.Take, headgate.Peek, or headgate.Refund to give Cost back.
 	// Rule, if not nil, is asked about in place of those that match Request,
 	// and counts by Key: a limit that came with the request. In an unknown
 	// domain it does not apply.

@@ -14,21 +14,15 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	// Allowed passed at once.
-	Allowed Outcome = iota
-	// Refused was over the limit and is answered with a refusal.
-	Refused
-	// Delayed passes, but has to wait for its turn.
-	Delayed
-	// Queued was over the limit and is kept to be sent later.
-	Queued
-	// ShadowBanned was over the limit and is answered as if it had passed.
-	ShadowBanned
+	Allowed      Outcome = iota // Allowed passed at once
+	Refused                     // was over the limit and is answered with a refusal
+	Delayed                     // Delayed passes, but has to wait for its turn
+	Queued                      // was over the limit and is kept to be sent later
+	ShadowBanned                // was over the limit and is answered as if it had passed
 	// ShadowRefused passed, but would have been over the limit of a rule that
 	// only observes.
 	ShadowRefused
-	// Outcomes is how many there are.
-	Outcomes
+	Outcomes // how many there are
 )
 
 // String returns the word, such as shadow_banned.

@@ -285,17 +285,10 @@ type Ending uint8
 
 // The endings.
 const (
-	// Done says that it was done.
-	Done Ending = iota
-	// Gone says that it had been done before, or that its time was over. Nothing
-	// was changed.
-	Gone
-	// Expired says that the time of a reservation is over. What it took stays
-	// taken.
-	Expired
-	// Settled says that a reservation was committed or cancelled before. Nothing
-	// was changed.
-	Settled
+	Done    Ending = iota // it was done
+	Gone                  // it had been done before, or that its time was over. Nothing was changed.
+	Expired               // the time of a reservation is over. What it took stays taken.
+	Settled               // a reservation was committed or cancelled before. Nothing was changed.
 )
 
 // String returns the word that the doors answer, such as settled.

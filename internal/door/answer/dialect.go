@@ -17,8 +17,11 @@ const (
 	// OpenAI is what api.openai.com sends: X-RateLimit-*-Requests and
 	// X-RateLimit-*-Tokens with the reset as a duration such as 6m0s.
 	OpenAI
-	Draft03 // RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset as in draft-ietf-httpapi-ratelimit-headers-03
-	None    // tells nothing. A refusal still says Retry-After, which is plain HTTP (RFC 9110).
+	// Draft03 is RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset as in
+	// draft-ietf-httpapi-ratelimit-headers-03.
+	Draft03
+	// None tells nothing. A refusal still says Retry-After, which is plain HTTP (RFC 9110).
+	None
 )
 
 // Dialects returns all dialects in the order of their constants.

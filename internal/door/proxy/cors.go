@@ -8,10 +8,8 @@ import (
 // CORS says which pages of other origins may read our refusals and header
 // fields. What they may read of the upstream's answers is the upstream's to say.
 type CORS struct {
-	// Origins are the pages, such as https://app.example, or "*".
-	Origins []string
-	// PassPreflights lets their preflights pass without counting them.
-	PassPreflights bool
+	Origins        []string // the pages, such as https://app.example, or "*".
+	PassPreflights bool     // lets their preflights pass without counting them
 
 	fields []string // the value of Access-Control-Expose-Headers
 }

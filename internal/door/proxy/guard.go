@@ -24,12 +24,9 @@ type Underscores uint8
 
 // The choices.
 const (
-	// UnderscoresDrop leaves them out, as nginx does.
-	UnderscoresDrop Underscores = iota
-	// UnderscoresAllow passes them on.
-	UnderscoresAllow
-	// UnderscoresRefuse refuses requests that have some.
-	UnderscoresRefuse
+	UnderscoresDrop   Underscores = iota // leaves them out, as nginx does
+	UnderscoresAllow                     // passes them on
+	UnderscoresRefuse                    // refuses requests that have some
 )
 
 // String returns the name that the configuration uses.

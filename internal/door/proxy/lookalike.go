@@ -15,13 +15,11 @@ import (
 )
 
 const (
-	// keptTimes is of how many answers a lookalike knows the time.
-	keptTimes = 64
+	keptTimes = 64 // of how many answers a lookalike knows the time
 	// agreeing is how many answers must have the same value of a field before
 	// it counts as the upstream's habit.
-	agreeing = 2
-	// maxOptions is the longest body of an answer to OPTIONS that is kept.
-	maxOptions = 1 << 10
+	agreeing   = 2
+	maxOptions = 1 << 10 // the longest body of an answer to OPTIONS that is kept
 
 	allowOrigin = "Access-Control-Allow-Origin"
 )

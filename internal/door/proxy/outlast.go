@@ -16,11 +16,9 @@ import (
 type Abandoned struct {
 	// Time is how long it goes on reading the upstream's answer; 0 means a
 	// minute, and less than that not at all.
-	Time time.Duration
-	// Bytes is how much of it; 0 means 16 MiB.
-	Bytes int64
-	// Requests is of how many at once; 0 means 1,000.
-	Requests int64
+	Time     time.Duration
+	Bytes    int64 // how much of it; 0 means 16 MiB
+	Requests int64 // of how many at once; 0 means 1,000
 }
 
 // orDefault returns the bounds with defaults where they say nothing.

@@ -39,40 +39,28 @@ type Options struct {
 	Domain func() string
 	// Upstream is where requests go; an http or https URL without user,
 	// query or fragment. Required.
-	Upstream *url.URL
-	// Tokens verifies the tokens that rules ask for the claims of; nil if
-	// there are none.
-	Tokens client.Tokens
-	// TrustedProxies are the peers whose X-Forwarded-* and Forwarded go on to
-	// the upstream.
-	TrustedProxies []netip.Prefix
-	// Transport reaches the upstream. Required; see NewTransport.
-	Transport http.RoundTripper
-	// TellTime adds the time of the decision to every answer.
-	TellTime bool
+	Upstream       *url.URL
+	Tokens         client.Tokens     // verifies the tokens that rules ask for the claims of; nil if there are none
+	TrustedProxies []netip.Prefix    // the peers whose X-Forwarded-* and Forwarded go on to the upstream
+	Transport      http.RoundTripper // reaches the upstream. Required; see NewTransport.
+	TellTime       bool              // adds the time of the decision to every answer
 	// MaxWaiting is how many requests may wait here at once, for their turn or
 	// to be answered as slowly as their rule says; 0 means 10,000. Further ones
 	// are refused.
 	MaxWaiting int64
-	// Paths is what becomes of paths that servers may read differently.
-	Paths reading.Policy
+	Paths      reading.Policy // what becomes of paths that servers may read differently
 	// BodyTimeout is how long a client may be silent in the middle of a body
 	// that the upstream has not begun to answer; 0 means a minute, and less
 	// than that forever. ReadTimeout is that of the server; 0 for none.
 	BodyTimeout, ReadTimeout time.Duration
-	// Abandoned bounds what is done for requests whose client has gone.
-	Abandoned Abandoned
-	// Underscores is what becomes of header fields with one in their name.
-	Underscores Underscores
+	Abandoned                Abandoned   // bounds what is done for requests whose client has gone
+	Underscores              Underscores // what becomes of header fields with one in their name
 	// Strangers are the canonical names of fields that only TrustedProxies may
 	// send; nil means those of [Strangers].
 	Strangers []string
-	// CORS is for pages of other origins.
-	CORS CORS
-	// Bodies bounds the bodies that are on their way into queues; nil for 64 MiB.
-	Bodies *membound.Bound
-	// NoVia leaves out the Via field, by which loops are found.
-	NoVia bool
+	CORS      CORS            // for pages of other origins
+	Bodies    *membound.Bound // bounds the bodies that are on their way into queues; nil for 64 MiB
+	NoVia     bool            // leaves out the Via field, by which loops are found
 	// StatusPath is where clients ask what became of a request that was queued:
 	// this with its id. It begins and ends with a slash. Empty for nowhere.
 	StatusPath string

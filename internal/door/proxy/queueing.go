@@ -30,15 +30,10 @@ import (
 const idempotencyKey = "Idempotency-Key"
 
 const (
-	// maxIdempotencyKey is the longest such key, in bytes.
-	maxIdempotencyKey = 512
-	// bodyTimeout is how long a body may take to arrive.
-	bodyTimeout = 30 * time.Second
-	// putTimeout is how long the answer to a request may wait until it is kept.
-	putTimeout = 5 * time.Second
-	// maxDrainedAnswer is how much of an upstream's answer is read only to use
-	// its connection again.
-	maxDrainedAnswer = 256 << 10
+	maxIdempotencyKey = 512              // the longest such key, in bytes
+	bodyTimeout       = 30 * time.Second // how long a body may take to arrive
+	putTimeout        = 5 * time.Second  // how long the answer to a request may wait until it is kept
+	maxDrainedAnswer  = 256 << 10        // how much of an upstream's answer is read only to use its connection again
 )
 
 // queues are what the proxy has to do with queues.

@@ -20,34 +20,25 @@ const DefaultAddress = "127.0.0.1:8000"
 
 // Settings are those that no other door has.
 type Settings struct {
-	// Domain is that of its rules; if empty, the only one there is.
-	Domain string
+	Domain string // that of its rules; if empty, the only one there is
 	// Upstream is where requests go, an URL of http, https, h2c (HTTP/2 without
 	// TLS) or unix (whose path is that of a socket); nil for no proxy.
-	Upstream *url.URL
-	// UpstreamTLS is how it is called if its URL says https.
-	UpstreamTLS certs.ClientFiles
-	// Paths is what becomes of paths that servers may read differently.
-	Paths reading.Policy
+	Upstream    *url.URL
+	UpstreamTLS certs.ClientFiles // how it is called if its URL says https
+	Paths       reading.Policy    // what becomes of paths that servers may read differently
 	// MaxWaiting is how many requests may wait in it at once, MaxUpstream how many
 	// connections to the upstream may be open; 0 is the default.
 	MaxWaiting, MaxUpstream int64
 	// BodyTimeout is how long a client may be silent in the middle of a body;
 	// 0 is its default, and less than that forever.
 	BodyTimeout time.Duration
-	// Abandoned is what is done for requests whose client has gone. A Time below 0
-	// is nothing at all.
-	Abandoned Abandoned
+	Abandoned   Abandoned // what is done for requests whose client has gone. A Time below 0 is nothing at all.
 	// Underscores is what becomes of header fields with one in their name: drop,
 	// allow or refuse; empty for its default.
-	Underscores string
-	// Strangers are the fields that only trusted proxies may send; nil for its
-	// default.
-	Strangers []string
-	// NoVia leaves out the Via field, NoCleartextHTTP2 HTTP/2 without TLS.
-	NoVia, NoCleartextHTTP2 bool
-	// CORS is for pages of other origins.
-	CORS CORS
+	Underscores             string
+	Strangers               []string // the fields that only trusted proxies may send; nil for its default
+	NoVia, NoCleartextHTTP2 bool     // NoVia leaves out the Via field, NoCleartextHTTP2 HTTP/2 without TLS
+	CORS                    CORS     // for pages of other origins
 }
 
 // section declares the settings.

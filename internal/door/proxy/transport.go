@@ -12,11 +12,8 @@ import (
 
 // Reach says how an upstream is reached.
 type Reach struct {
-	// Cleartext speaks HTTP/2 without TLS, which the upstream has to know of
-	// (h2c with prior knowledge).
-	Cleartext bool
-	// Socket is the path of its Unix socket; empty for TCP.
-	Socket string
+	Cleartext bool   // speaks HTTP/2 without TLS, which the upstream has to know of (h2c with prior knowledge)
+	Socket    string // the path of its Unix socket; empty for TCP
 }
 
 // Set makes t reach the upstream so.

@@ -43,26 +43,20 @@ type Options struct {
 }
 
 const (
-	// partitions is how many a limit has. All processes have to agree.
-	partitions = 8
+	partitions = 8 // how many a limit has. All processes have to agree.
 	// leaseTime is how long a process may be silent before others take over, and
 	// tickTime how often it looks for entries.
-	leaseTime = 6 * time.Second
-	renewTime = 1500 * time.Millisecond
-	tickTime  = 50 * time.Millisecond
-	// silence is for how long Redis is not asked about a limit, once it did not answer.
-	silence = time.Second
-	// callTimeout bounds one call.
-	callTimeout = 2 * time.Second
-	// withdrawTime is for how long it is tried to take an entry back.
-	withdrawTime = 2 * time.Minute
+	leaseTime    = 6 * time.Second
+	renewTime    = 1500 * time.Millisecond
+	tickTime     = 50 * time.Millisecond
+	silence      = time.Second     // for how long Redis is not asked about a limit, once it did not answer
+	callTimeout  = 2 * time.Second // bounds one call
+	withdrawTime = 2 * time.Minute // for how long it is tried to take an entry back
 	// unsureTime is how long an entry whose sender has not been told of it is not
 	// sent, as it may be taken back. Then its process must have died, and perhaps
 	// just after it had told.
 	unsureTime = withdrawTime + 30*time.Second
-	// leastKept is how long results are kept at least, so that an entry that is
-	// put twice is known.
-	leastKept = 2 * time.Minute
+	leastKept  = 2 * time.Minute // how long results are kept at least, so that an entry that is put twice is known
 )
 
 // Store is a queue.Store.

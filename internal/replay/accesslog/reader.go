@@ -13,18 +13,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
+// The sizes of what is read.
 const (
-	// MaxLine is the longest line that is read, in bytes. Longer ones are
-	// left out.
-	MaxLine = 1 << 20
+	MaxLine = 1 << 20 // the longest line that is read, in bytes. Longer ones are left out.
 	// chunkSize is how much is handed over at once, if lines are short: with
 	// what is made of it, it has to fit into a processor's cache.
-	chunkSize = 64 << 10
-	// bufferSize is so much smaller than a chunk that most of a file is read
-	// past the buffer.
-	bufferSize = 16 << 10
-	// maxWindow bounds what a compressed file may have us remember.
-	maxWindow = 128 << 20
+	chunkSize  = 64 << 10
+	bufferSize = 16 << 10  // so much smaller than a chunk that most of a file is read past the buffer
+	maxWindow  = 128 << 20 // bounds what a compressed file may have us remember
 )
 
 // Chunk is a piece of a log: whole lines.

@@ -20,8 +20,7 @@ type Report struct {
 	Domains   []string    `json:"domains"`
 	Tests     int         `json:"tests"`
 	Diagnoses []Diagnosis `json:"diagnostics"`
-	// Skipped are files in the folders that are no rule tests, and why.
-	Skipped []string `json:"skipped,omitempty"`
+	Skipped   []string    `json:"skipped,omitempty"` // files in the folders that are no rule tests, and why
 }
 
 // Check reads rule files and folders as serve would with these options, and the

@@ -22,10 +22,8 @@ type Diagnosis struct {
 	Column   int    `json:"column,omitempty"`
 	Message  string `json:"message"`
 	Hint     string `json:"hint,omitempty"`
-	// Position is file:line:column, or what is known of it.
-	Position string `json:"-"`
-	// Excerpt is the line with a caret below the column, or empty.
-	Excerpt string `json:"-"`
+	Position string `json:"-"` // file:line:column, or what is known of it
+	Excerpt  string `json:"-"` // the line with a caret below the column, or empty
 }
 
 // Diagnose takes an error apart: of config.Load, of reading rules, or of a

@@ -88,9 +88,7 @@ func (q *ExplainRequest) AddDescriptor(text string) error {
 // Explained is an explanation and where its counts are from.
 type Explained struct {
 	httpapi.Explanation
-	// Counts is "unused" if they are those of a store that nobody has used
-	// yet, or "live".
-	Counts string `json:"counts"`
+	Counts string `json:"counts"` // "unused" if they are those of a store that nobody has used yet, or "live"
 }
 
 // ExplainFiles explains q by the rules of files, as if no request had come

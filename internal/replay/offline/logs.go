@@ -197,11 +197,9 @@ func (s *Simulation) side(paths []string, domain string) (simulate.Side, error) 
 // SuggestLimits says from which traffic to propose limits.
 type SuggestLimits struct {
 	AccessLogs
-	Domain string   // that of the rules to write
-	Keys   []string // lists of attributes with commas between, a rule for each
-	// Unaffected is the share of keys that are never to be refused, such as
-	// 99.9%.
-	Unaffected string
+	Domain     string   // that of the rules to write
+	Keys       []string // lists of attributes with commas between, a rule for each
+	Unaffected string   // the share of keys that are never to be refused, such as 99.9%.
 }
 
 // knows returns an error for an attribute that is none of a request, nor one that

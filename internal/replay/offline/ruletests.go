@@ -29,8 +29,7 @@ type TestReport struct {
 	Files     int               `json:"files"`
 	Tests     []ruletest.Result `json:"tests"`
 	Diagnoses []Diagnosis       `json:"diagnostics"`
-	// Skipped are files in the folders that are no rule tests, and why.
-	Skipped []string `json:"skipped,omitempty"`
+	Skipped   []string          `json:"skipped,omitempty"` // files in the folders that are no rule tests, and why
 }
 
 // Run runs the tests. The error is that of a ctx that has ended.

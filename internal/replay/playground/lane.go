@@ -15,14 +15,11 @@ import (
 // has let through.
 type Verdict uint8
 
+// The verdicts.
 const (
-	// Right is what the log would have said.
-	Right Verdict = iota
-	// TooMany passed although, with it, more than the limit passed within one
-	// period.
-	TooMany
-	// TooStrict was refused although the last period had room for it.
-	TooStrict
+	Right     Verdict = iota // what the log would have said
+	TooMany                  // TooMany passed although, with it, more than the limit passed within one period
+	TooStrict                // was refused although the last period had room for it
 )
 
 // Outcome is the answer to one request.

@@ -62,9 +62,7 @@ type Attribute struct {
 // Expectation is what a verdict must be. What it does not say may be anything.
 type Expectation struct {
 	parts map[string]string // those of the verdict, in the words of Got
-	// Rule is the name of the rule that refuses or constrains most; empty for
-	// none, nil for any.
-	Rule *string
+	Rule  *string           // the name of the rule that refuses or constrains most; empty for none, nil for any
 	// Shadow are the names of rules that only observe and would have refused.
 	Shadow       []string
 	Line, Column int

@@ -46,8 +46,7 @@ type Result struct {
 	// Failures are the steps that failed, at most 10 of them; of a repeated
 	// step the first repetition.
 	Failures []Failure `json:"failures,omitempty"`
-	// More is how many more steps failed.
-	More int `json:"more_failures,omitempty"`
+	More     int       `json:"more_failures,omitempty"` // how many more steps failed
 }
 
 // Failure is a verdict that is not as expected.

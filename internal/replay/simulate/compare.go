@@ -20,9 +20,8 @@ type Comparison struct {
 	SameRefused int64 `json:"same_refused"`
 	// By are the rules that are the reason: for what is newly refused the new
 	// rule, for what newly passes the old one.
-	By []Change `json:"by"`
-	// New is the report on the new rules.
-	New *Report `json:"new"`
+	By  []Change `json:"by"`
+	New *Report  `json:"new"` // the report on the new rules
 }
 
 // Change is what one rule changes.

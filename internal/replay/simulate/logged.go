@@ -59,8 +59,7 @@ func (l *logged) has(a rules.Attribute) bool {
 // has of few of the rule's requests.
 type Lacking struct {
 	Attribute string `json:"attribute"`
-	// Never says that no line of the log has it.
-	Never bool `json:"never"`
+	Never     bool   `json:"never"` // no line of the log has it
 	// Needed says that the rule applies only to requests that have it. Otherwise
 	// it counts by it, and Requests is how many it counted together because they
 	// lack it.

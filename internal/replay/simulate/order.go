@@ -30,8 +30,7 @@ type order struct {
 }
 
 const (
-	// mostHeld bounds how many entries wait for earlier ones.
-	mostHeld = 1 << 18
+	mostHeld = 1 << 18 // bounds how many entries wait for earlier ones
 	// maxJump is how far ahead of the lines before it a line may be, in
 	// microseconds, to be believed at once.
 	maxJump = int64(time.Hour / time.Microsecond)

@@ -24,7 +24,7 @@ type Log struct {
 	// Open opens it at its beginning. Unless Once is set it is called several
 	// times.
 	Open func() (io.ReadCloser, error)
-	Once bool  // says that it can be opened only once, as standard input
+	Once bool  // it can be opened only once, as standard input
 	Size int64 // that of the file in bytes, or 0 if it is not known
 }
 
@@ -64,10 +64,8 @@ type LogReport struct {
 	Compression string `json:"compression,omitempty"`
 	Lines       int64  `json:"lines"`
 	Skipped     int64  `json:"skipped"`
-	// Late is how many lines were out of order by more than Reorder.
-	Late int64 `json:"late,omitempty"`
-	// Problem is why the rest could not be read.
-	Problem string `json:"problem,omitempty"`
+	Late        int64  `json:"late,omitempty"`    // how many lines were out of order by more than Reorder
+	Problem     string `json:"problem,omitempty"` // why the rest could not be read
 }
 
 // LogError is a log that cannot be read at all.

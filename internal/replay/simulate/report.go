@@ -16,15 +16,12 @@ import (
 
 // Report is what rules made of traffic.
 type Report struct {
-	Requests int64 `json:"requests"`
-	Allowed  int64 `json:"allowed"`
-	Refused  int64 `json:"refused"`
-	// Skipped are lines that could not be read.
-	Skipped int64 `json:"skipped"`
-	// Delayed are requests that pass, but have to wait.
-	Delayed int64 `json:"delayed"`
-	// WouldRefuse are requests that rules in shadow mode would have refused.
-	WouldRefuse int64 `json:"would_refuse"`
+	Requests    int64 `json:"requests"`
+	Allowed     int64 `json:"allowed"`
+	Refused     int64 `json:"refused"`
+	Skipped     int64 `json:"skipped"`      // lines that could not be read
+	Delayed     int64 `json:"delayed"`      // requests that pass, but have to wait
+	WouldRefuse int64 `json:"would_refuse"` // requests that rules in shadow mode would have refused
 	// NoClient are requests without an address of their client, which a rule
 	// counted by it: they were all taken for one client.
 	NoClient int64        `json:"no_client,omitempty"`
@@ -51,19 +48,17 @@ type Memory struct {
 
 // RuleReport is what one rule made of traffic.
 type RuleReport struct {
-	Name      string `json:"name"`
-	Requests  int64  `json:"requests"`
-	Allowed   int64  `json:"allowed"`
-	Refused   int64  `json:"refused"`
-	Delayed   int64  `json:"delayed"`
-	Limit     string `json:"limit"`
-	Mode      string `json:"mode"`
-	MaxDelay  int64  `json:"max_delay_ms"`
-	MeanDelay int64  `json:"mean_delay_ms"`
-	// WouldRefuse is what a rule in shadow mode would have refused.
-	WouldRefuse int64 `json:"would_refuse"`
-	// Outcomes are requests by what became of them, without zeros.
-	Outcomes map[string]int64 `json:"outcomes"`
+	Name        string           `json:"name"`
+	Requests    int64            `json:"requests"`
+	Allowed     int64            `json:"allowed"`
+	Refused     int64            `json:"refused"`
+	Delayed     int64            `json:"delayed"`
+	Limit       string           `json:"limit"`
+	Mode        string           `json:"mode"`
+	MaxDelay    int64            `json:"max_delay_ms"`
+	MeanDelay   int64            `json:"mean_delay_ms"`
+	WouldRefuse int64            `json:"would_refuse"` // what a rule in shadow mode would have refused
+	Outcomes    map[string]int64 `json:"outcomes"`     // requests by what became of them, without zeros
 	// Keys is how many keys there were, RefusedKeys how many of them were
 	// refused at least once. Approximate says that keys which came back after
 	// they had not been tracked for a while are counted twice.
@@ -72,8 +67,7 @@ type RuleReport struct {
 	Approximate  bool       `json:"approximate,omitempty"`
 	FirstRefusal *time.Time `json:"first_refusal"`
 	LastRefusal  *time.Time `json:"last_refusal"`
-	// PeakUse is the most that any key had in use, as a part of its limit.
-	PeakUse float64 `json:"peak_use"`
+	PeakUse      float64    `json:"peak_use"` // the most that any key had in use, as a part of its limit
 	// Demand counts keys by the most that they asked for: the requests of their
 	// busiest period, measured by the limit, or how many would have been in a
 	// bucket that refuses nothing, by its burst. DemandOf is period or bucket.
@@ -82,8 +76,7 @@ type RuleReport struct {
 	// Top are the keys that were refused most, or used most.
 	Top      []KeyReport `json:"top"`
 	Timeline Timeline    `json:"timeline"`
-	// Lacking are attributes that the rule asks for and the log does not have.
-	Lacking []Lacking `json:"lacking,omitempty"`
+	Lacking  []Lacking   `json:"lacking,omitempty"` // attributes that the rule asks for and the log does not have
 
 	all []KeyReport
 }

@@ -19,13 +19,9 @@ import (
 // SuggestOptions say which limits to propose.
 type SuggestOptions struct {
 	Reading
-	Domain string // that of the rules
-	// Keys are what to count by, a rule for each: lists of attributes as rules
-	// write them.
-	Keys [][]string
-	// Unaffected is the share of the keys, from 0 to 1, that no rule may ever
-	// refuse.
-	Unaffected float64
+	Domain     string     // that of the rules
+	Keys       [][]string // what to count by, a rule for each: lists of attributes as rules write them
+	Unaffected float64    // the share of the keys, from 0 to 1, that no rule may ever refuse
 }
 
 // Suggestion is a proposal made from traffic.
@@ -47,18 +43,15 @@ type ProposedRule struct {
 	Key  []string `json:"key"`
 	Rate string   `json:"rate"`
 	// Burst is Needed, rounded up.
-	Burst  int64 `json:"burst"`
-	Needed int64 `json:"needed"`
-	Keys   int   `json:"keys"`
-	// Affected is how many of the keys may be refused at times.
-	Affected int `json:"affected"`
+	Burst    int64 `json:"burst"`
+	Needed   int64 `json:"needed"`
+	Keys     int   `json:"keys"`
+	Affected int   `json:"affected"` // how many of the keys may be refused at times
 	// Busiest are quantiles over the keys of the requests in each key's
 	// busiest minute of the clock.
-	Busiest []Quantile `json:"busiest_minute"`
-	// Choices are the bursts that each rate needs.
-	Choices []Choice `json:"choices"`
-	// Examples are the keys that need most.
-	Examples []string `json:"examples"`
+	Busiest  []Quantile `json:"busiest_minute"`
+	Choices  []Choice   `json:"choices"`  // the bursts that each rate needs
+	Examples []string   `json:"examples"` // the keys that need most
 }
 
 // Quantile is a value that a share of all does not exceed.

@@ -77,13 +77,9 @@ func place(asked float64, limit int64) int {
 }
 
 const (
-	// mostTracked is how many keys are tracked before those that are fresh
-	// are folded.
-	mostTracked = 1 << 18
-	// keptRefused is how many of the refused ones among these are kept.
-	keptRefused = 1 << 13
-	// never is the time of what has not happened.
-	never = math.MinInt64
+	mostTracked = 1 << 18       // how many keys are tracked before those that are fresh are folded
+	keptRefused = 1 << 13       // how many of the refused ones among these are kept
+	never       = math.MinInt64 // the time of what has not happened
 )
 
 func newTally(s Side, all bool) *tally { //nolint:revive // all is an option of the user's, passed on

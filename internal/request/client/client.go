@@ -20,9 +20,9 @@ import (
 // its limit.
 const Unknown = "unknown"
 
+// The prefixes to count by, unless others are set.
 const (
-	// DefaultIPv4Prefix counts every IPv4 address by itself.
-	DefaultIPv4Prefix = 32
+	DefaultIPv4Prefix = 32 // counts every IPv4 address by itself
 	// DefaultIPv6Prefix counts IPv6 by /64, the smallest network that one
 	// customer gets: within it he may take a new address for every request.
 	DefaultIPv6Prefix = 64
@@ -31,15 +31,14 @@ const (
 // Source says which header field of a trusted proxy names the client.
 type Source uint8
 
+// The sources.
 const (
 	// Either reads whichever of the two fields there is. Where there are both
 	// and they disagree, one of them was not written by our proxy but sent
 	// through by it, and so the client is not known.
-	Either Source = iota
-	// XForwardedFor reads X-Forwarded-For alone.
-	XForwardedFor
-	// Forwarded reads Forwarded (RFC 7239) alone.
-	Forwarded
+	Either        Source = iota
+	XForwardedFor        // reads X-Forwarded-For alone
+	Forwarded            // reads Forwarded (RFC 7239) alone
 )
 
 // String returns the name of the header field, or "either".
@@ -49,9 +48,7 @@ func (s Source) String() string {
 
 // Config is what a [Resolver] is made from. The zero Config trusts no proxy.
 type Config struct {
-	// TrustedProxies are the networks whose word about the client is
-	// believed.
-	TrustedProxies []netip.Prefix
+	TrustedProxies []netip.Prefix // the networks whose word about the client is believed
 	// Hops, where addresses of proxies are not known, is how many there are
 	// between a client and this process, each of which appends to the field.
 	// They are trusted whatever their address, so nobody else may be able to

@@ -11,8 +11,7 @@ const (
 	// maxElements is how many elements of a header field are looked at. No
 	// chain of proxies is as long; a header might be.
 	maxElements = 64
-	// maxElement is how long an element may be, in bytes.
-	maxElement = 512
+	maxElement  = 512 // how long an element may be, in bytes
 )
 
 // lastPlain returns the address in the last element of a line of

@@ -67,11 +67,8 @@ func (v *Values) add(text string, how reading) {
 }
 
 const (
-	// usualParameters is how many parameters PHP and Express read, and cookies PHP,
-	// and no more.
-	usualParameters = 1000
-	// usualCookies is of how many cookies Go reads any.
-	usualCookies = 3000
+	usualParameters = 1000 // how many parameters PHP and Express read, and cookies PHP, and no more
+	usualCookies    = 3000 // of how many cookies Go reads any
 )
 
 // Query fills v with the values that a server may take from a URL's raw query for

@@ -44,9 +44,7 @@ type Names struct {
 
 // Options say which those are.
 type Options struct {
-	// Known are names that the operator has given: example.org, *.example.org
-	// for all below that, or * for any.
-	Known []string
+	Known []string // names that the operator has given: example.org, *.example.org for all below that, or * for any.
 	// Strict holds callers to Known and the names of this machine, whatever
 	// they are. Otherwise it is only browsers, which say where a request comes
 	// from.

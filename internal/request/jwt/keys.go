@@ -19,8 +19,7 @@ import (
 )
 
 const (
-	// maxKeys is how many keys a set may have.
-	maxKeys = 100
+	maxKeys = 100 // how many keys a set may have
 	// RSA keys shorter than minRSA bits are too weak (RFC 7518, 3.3), longer
 	// ones than maxRSA take too long.
 	minRSA, maxRSA = 2048, 8192

@@ -17,17 +17,11 @@ import (
 )
 
 const (
-	// maxSet is the size of the largest set of keys that is read, in bytes.
-	maxSet = 1 << 20
-	// fetchTimeout is how long keys may take to arrive.
-	fetchTimeout = 10 * time.Second
-	// hurry is how often at most keys are read anew because a token names one
-	// that is not there.
-	hurry = 30 * time.Second
-	// patience is how long a request waits for that.
-	patience = time.Second
-	// fileInterval is how often a file is looked at.
-	fileInterval = 5 * time.Second
+	maxSet       = 1 << 20          // the size of the largest set of keys that is read, in bytes
+	fetchTimeout = 10 * time.Second // how long keys may take to arrive
+	hurry        = 30 * time.Second // how often at most keys are read anew because a token names one that is not there
+	patience     = time.Second      // how long a request waits for that
+	fileInterval = 5 * time.Second  // how often a file is looked at
 )
 
 // keySet is what was read, and from what.

@@ -250,8 +250,7 @@ func reason(err error) error {
 }
 
 const (
-	// maxAge is how long a token is believed without looking at it again.
-	maxAge = 5 * time.Minute
+	maxAge = 5 * time.Minute // how long a token is believed without looking at it again
 	// maxEntries and maxBytes bound each of the two halves of the cache;
 	// the bytes are those of the tokens.
 	maxEntries = 4096

@@ -5,8 +5,7 @@ type Form uint8
 
 // The forms.
 const (
-	// Plain is a text with one spelling.
-	Plain Form = iota
+	Plain Form = iota // a text with one spelling
 	// InField is the value of a header field, InCredentials that of one with
 	// credentials, InCookie that of a cookie.
 	InField
@@ -82,11 +81,7 @@ type Clarity uint8
 
 // From the best to the worst.
 const (
-	// Clear is a text that all servers read alike.
-	Clear Clarity = iota
-	// Several is one in which some servers read something else, all of which is
-	// known.
-	Several
-	// Unclear is one in which servers that nobody knows may read anything.
-	Unclear
+	Clear   Clarity = iota // a text that all servers read alike
+	Several                // one in which some servers read something else, all of which is known
+	Unclear                // one in which servers that nobody knows may read anything
 )

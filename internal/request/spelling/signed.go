@@ -6,9 +6,7 @@ const (
 	// leastSignature is of how many digits of base64 a part of a signed value is at
 	// least that matters: those of 120 bits.
 	leastSignature = 20
-	// maxJSON is how much JSON a cookie may have, in bytes: browsers keep no more of
-	// one.
-	maxJSON = 4096
+	maxJSON        = 4096 // how much JSON a cookie may have, in bytes: browsers keep no more of one
 )
 
 // A signed value is texts with dots between them, some of which are base64: a JWT,

@@ -28,13 +28,9 @@ type Escape uint8
 
 // The kinds of text.
 const (
-	// Plain leaves control characters out.
-	Plain Escape = iota
-	// JSON writes values as they may stand in a JSON string, and a number that
-	// there is none of as null.
-	JSON
-	// HTML escapes what has a meaning there, quotes included.
-	HTML
+	Plain Escape = iota // leaves control characters out
+	JSON                // writes values as they may stand in a JSON string, and a number that there is none of as null
+	HTML                // escapes what has a meaning there, quotes included
 )
 
 // EscapeOf returns the Escape for a content type, such as

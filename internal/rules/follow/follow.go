@@ -25,17 +25,13 @@ const (
 	// there by then may be a part that makes sense. A file that was put in place
 	// whole, by a rename, need not wait.
 	DefaultSettle = 2 * time.Second
-	// mostPostponed is how long files that never become quiet put off that they
-	// are read.
-	mostPostponed = 30 * time.Second
+	mostPostponed = 30 * time.Second // how long files that never become quiet put off that they are read
 )
 
 // Options say what is followed, and how.
 type Options struct {
 	Files
-	// Changed is called whenever something has happened to the files, and now and
-	// then besides. Required.
-	Changed func()
+	Changed func() // called whenever something has happened to the files, and now and then besides. Required.
 	// Settle is how long a file that is written where it lies has to be quiet,
 	// Poll how often files are looked at although nothing has been reported.
 	Settle, Poll time.Duration
@@ -122,10 +118,8 @@ const (
 	// folder of rules may be behind it, so that it is a reason to look soon, but it
 	// puts nothing off.
 	beside
-	// replaced: a rule file was put in place, renamed or removed.
-	replaced
-	// inPlace: a rule file was written where it lies, and more may come.
-	inPlace
+	replaced // a rule file was put in place, renamed or removed
+	inPlace  // a rule file was written where it lies, and more may come
 )
 
 // expect says which files may be rules.

@@ -32,13 +32,11 @@ type tier struct {
 // tierForm reads the tiers of one limit.
 type tierForm struct {
 	*Parser
-	limit *yamltext.Node  // the limit
-	base  yamltext.Fields // its keys, without tiers
-	by    rules.Attribute
-	tiers []tier
-	// standard is the tier of requests that no tier is chosen for, or -1: then
-	// the limit's own rate is for them.
-	standard int
+	limit    *yamltext.Node  // the limit
+	base     yamltext.Fields // its keys, without tiers
+	by       rules.Attribute
+	tiers    []tier
+	standard int // the tier of requests that no tier is chosen for, or -1: then the limit's own rate is for them
 }
 
 // parseTiers reads a limit with tiers into a rule for each. They count

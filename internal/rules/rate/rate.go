@@ -15,10 +15,8 @@ import (
 
 // Rate is how much of a limit: N per Period.
 type Rate struct {
-	N int64 // how many
-	// Period is in how long; for a month and a year the nominal 30 and 365
-	// days.
-	Period time.Duration
+	N      int64         // how many
+	Period time.Duration // in how long; for a month and a year the nominal 30 and 365 days
 	// Unit is set if the period was written as a single minute, hour, day,
 	// week, month or year, which a fixed window can take from the calendar.
 	Unit      headgate.CalendarUnit

@@ -144,10 +144,8 @@ type Options struct {
 	// Siblings takes what lies next to a folder of rules and has its name and a dot
 	// in front, such as config.yaml and config.d beside config, for rules too, as
 	// envoyproxy/ratelimit does that watches its root.
-	Siblings bool
-	// MergeDomains lets several documents add descriptors to one domain, as if
-	// each said merge_domains: true.
-	MergeDomains bool
+	Siblings     bool
+	MergeDomains bool // lets several documents add descriptors to one domain, as if each said merge_domains: true
 	// OnlyHTTP is for rules about HTTP requests and nothing else, as those of a
 	// reverse proxy alone: no request has an attribute by another name than
 	// theirs, so that it is an error to ask for one.

@@ -45,10 +45,8 @@ import (
 const TypeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 const (
-	// maxMessage is the size of the largest snapshot in bytes.
-	maxMessage = 32 << 20
-	// maxDetail is the length of the longest reason that is sent back.
-	maxDetail = 4 << 10
+	maxMessage = 32 << 20 // the size of the largest snapshot in bytes
+	maxDetail  = 4 << 10  // the length of the longest reason that is sent back
 	// maxDelay is the longest time before the same snapshot is refused again.
 	// Until then the control plane sends nothing, not even a better one.
 	maxDelay = 5 * time.Second
@@ -60,36 +58,25 @@ const (
 
 // Options are what a Client needs.
 type Options struct {
-	// Address of the control plane, host:port. Required.
-	Address string
-	// NodeID is who this process says it is; the control plane chooses what to
-	// send by it.
-	NodeID string
-	// TLS encrypts the connection; nil leaves it in the clear.
-	TLS *TLSFiles
+	Address string    // Address of the control plane, host:port. Required.
+	NodeID  string    // who this process says it is; the control plane chooses what to send by it
+	TLS     *TLSFiles // encrypts the connection; nil leaves it in the clear
 	// Apply puts a snapshot in force, or leaves everything as it was and says
 	// why. It is called by one goroutine at a time. Required.
-	Apply func([]rulefile.Source) error
-	// Logger hears when the control plane comes and goes. Required.
-	Logger *slog.Logger
-	// Clock says when. Required.
-	Clock func() time.Time
-	// Backoff is how long to wait before connecting anew.
-	Backoff Backoff
+	Apply   func([]rulefile.Source) error
+	Logger  *slog.Logger     // hears when the control plane comes and goes. Required.
+	Clock   func() time.Time // says when. Required.
+	Backoff Backoff          // how long to wait before connecting anew
 }
 
 // Status is how things are between a Client and its control plane.
 type Status struct {
-	// Connected is true while there is a stream on which something was
-	// received.
-	Connected bool
+	Connected bool // true while there is a stream on which something was received
 	// Version is that of the last snapshot that was accepted, in the control
 	// plane's words; empty before the first.
-	Version string
-	// Resources is how many there were in it.
-	Resources int
-	// Received is when the last snapshot came, accepted or not.
-	Received time.Time
+	Version   string
+	Resources int       // how many there were in it
+	Received  time.Time // when the last snapshot came, accepted or not
 	// Accepted and Refused are how many snapshots were, Streams how many times
 	// a stream was opened.
 	Accepted, Refused, Streams uint64
@@ -360,13 +347,9 @@ func shortened(s string) string {
 type TLSFiles struct {
 	// CA has the authorities that the control plane's certificate must come
 	// from; empty means those of the system.
-	CA string
-	// Cert is this process's certificate and its chain, Key its key: both, for
-	// mutual TLS, or none.
-	Cert, Key string
-	// ServerName is the name that the control plane's certificate must have;
-	// empty means the host of its address.
-	ServerName string
+	CA         string
+	Cert, Key  string // Cert is this process's certificate and its chain, Key its key: both, for mutual TLS, or none
+	ServerName string // the name that the control plane's certificate must have; empty means the host of its address
 }
 
 // Load reads the files.

@@ -18,8 +18,7 @@ import (
 const MaxFileSize = 8 << 20
 
 const (
-	// maxDepth is how deep values may be nested. The rules themselves need 6.
-	maxDepth = 32
+	maxDepth = 32 // how deep values may be nested. The rules themselves need 6.
 	// MaxValues is how many values a file may hold, aliases counted as often
 	// as they are used. It bounds memory (about 400 bytes each while a file
 	// is read) and stops aliases that multiply; 60,000 rules fit.
