@@ -210,7 +210,7 @@ func TestWrongTLSFilesOfTheControlPlane(t *testing.T) {
 	f.config.RulesFrom, f.config.Rules = config.FromXDS, nil
 	f.config.XDS = config.XDS{Address: "127.0.0.1:1", TLS: true, CA: "nowhere.pem"}
 	_, err := app.New(app.Options{Config: f.config, Logger: f.journal.logger()})
-	if err == nil || !strings.Contains(err.Error(), "xds: open nowhere.pem") {
+	if err == nil || !strings.Contains(err.Error(), "xds: ca: nowhere.pem: no such file") {
 		t.Errorf("%v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/follow"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/xds"
+	"github.com/headgate/headgate/internal/transport/certs"
 )
 
 // rulesState is which rules are in force and how the last reload went. It is
@@ -254,7 +255,7 @@ func (a *App) newPlane() (*xds.Client, error) {
 		Backoff: a.options.Backoff,
 	}
 	if c.TLS {
-		o.TLS = &xds.TLSFiles{CA: c.CA, Cert: c.Cert, Key: c.Key, ServerName: c.ServerName}
+		o.TLS = &certs.ClientFiles{CA: c.CA, Cert: c.Cert, Key: c.Key, ServerName: c.ServerName}
 	}
 	client, err := xds.New(o)
 	if err != nil {

@@ -3,16 +3,13 @@ package storing
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/headgate/headgate/internal/config"
 	"github.com/headgate/headgate/internal/decide/engine"
 	"github.com/headgate/headgate/internal/observe/metrics"
+	"github.com/headgate/headgate/internal/transport/certs"
 	"github.com/headgate/headgate/store/failsafe"
 	"github.com/headgate/headgate/store/redis"
 )
@@ -128,31 +125,14 @@ func redisOptions(c *config.Redis) (o redis.Options, err error) {
 }
 
 // addTLS reads the certificates.
-func addTLS(o *redis.Options, c *config.Redis) error {
+func addTLS(o *redis.Options, c *config.Redis) (err error) {
 	if !c.TLS && c.CA == "" && c.Cert == "" && c.Key == "" && c.ServerName == "" {
 		return nil
 	}
-	if o.TLS == nil {
-		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	files := certs.ClientFiles{CA: c.CA, Cert: c.Cert, Key: c.Key, ServerName: c.ServerName}
+	unverified := o.TLS != nil && o.TLS.InsecureSkipVerify
+	if o.TLS, err = files.Load(); err == nil {
+		o.TLS.InsecureSkipVerify = unverified
 	}
-	o.TLS.ServerName = c.ServerName
-	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
-		if err != nil {
-			return err
-		}
-		o.TLS.RootCAs = x509.NewCertPool()
-		if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("%s: no certificate in it", c.CA)
-		}
-	}
-	if c.Cert == "" && c.Key == "" {
-		return nil
-	}
-	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-	if err != nil {
-		return err
-	}
-	o.TLS.Certificates = []tls.Certificate{pair}
-	return nil
+	return err
 }

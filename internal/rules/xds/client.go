@@ -13,14 +13,11 @@ package xds
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +36,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/headgate/headgate/internal/rules/rulefile"
+	"github.com/headgate/headgate/internal/transport/certs"
 )
 
 // TypeURL is the type of the resources that a Client asks for.
@@ -58,9 +56,9 @@ const (
 
 // Options are what a Client needs.
 type Options struct {
-	Address string    // Address of the control plane, host:port. Required.
-	NodeID  string    // who this process says it is; the control plane chooses what to send by it
-	TLS     *TLSFiles // encrypts the connection; nil leaves it in the clear
+	Address string             // Address of the control plane, host:port. Required.
+	NodeID  string             // who this process says it is; the control plane chooses what to send by it
+	TLS     *certs.ClientFiles // encrypts the connection; nil leaves it in the clear
 	// Apply puts a snapshot in force, or leaves everything as it was and says
 	// why. It is called by one goroutine at a time. Required.
 	Apply   func([]rulefile.Source) error
@@ -340,42 +338,6 @@ func shortened(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxDetail], "") + " …"
-}
-
-// TLSFiles are the files, in PEM, that encrypt the connection to the control
-// plane. They are read for every connection, so that they can be renewed.
-type TLSFiles struct {
-	// CA has the authorities that the control plane's certificate must come
-	// from; empty means those of the system.
-	CA         string
-	Cert, Key  string // Cert is this process's certificate and its chain, Key its key: both, for mutual TLS, or none
-	ServerName string // the name that the control plane's certificate must have; empty means the host of its address
-}
-
-// Load reads the files.
-func (f *TLSFiles) Load() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
-	if f.CA != "" {
-		pem, err := os.ReadFile(f.CA)
-		if err != nil {
-			return nil, err
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: no certificate in PEM", f.CA)
-		}
-	}
-	if (f.Cert == "") != (f.Key == "") {
-		return nil, errors.New("a certificate needs its key, and a key its certificate")
-	}
-	if f.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-		if err != nil {
-			return nil, fmt.Errorf("%s, %s: %w", f.Cert, f.Key, err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }
 
 // Backoff is how long to wait before the next attempt: Base at first, each time

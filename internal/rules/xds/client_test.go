@@ -27,6 +27,7 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 	"github.com/headgate/headgate/internal/rules/rulefile"
 	"github.com/headgate/headgate/internal/rules/xds"
+	"github.com/headgate/headgate/internal/transport/certs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -414,13 +415,13 @@ func TestMutualTLS(t *testing.T) {
 	cert, key := a.issue(t, "client", "headgate")
 	rows := []struct {
 		name  string
-		files *xds.TLSFiles
+		files *certs.ClientFiles
 		want  string // of the failure; empty if there is none
 	}{
-		{"all is well", &xds.TLSFiles{CA: a.file, Cert: cert, Key: key, ServerName: "control-plane"}, ""},
-		{"another name", &xds.TLSFiles{CA: a.file, Cert: cert, Key: key, ServerName: "other"}, "certificate"},
-		{"no certificate", &xds.TLSFiles{CA: a.file, ServerName: "control-plane"}, "unavailable"},
-		{"unknown authority", &xds.TLSFiles{Cert: cert, Key: key, ServerName: "control-plane"}, "authority"},
+		{"all is well", &certs.ClientFiles{CA: a.file, Cert: cert, Key: key, ServerName: "control-plane"}, ""},
+		{"another name", &certs.ClientFiles{CA: a.file, Cert: cert, Key: key, ServerName: "other"}, "certificate"},
+		{"no certificate", &certs.ClientFiles{CA: a.file, ServerName: "control-plane"}, "unavailable"},
+		{"unknown authority", &certs.ClientFiles{Cert: cert, Key: key, ServerName: "control-plane"}, "authority"},
 		{"in the clear", nil, ""},
 	}
 	for _, row := range rows {
@@ -444,13 +445,13 @@ func TestTLSFilesAreCheckedAtOnce(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "client", "headgate")
 	rows := []struct {
-		files xds.TLSFiles
+		files certs.ClientFiles
 		want  string
 	}{
-		{xds.TLSFiles{CA: "nowhere.pem"}, "nowhere.pem"},
-		{xds.TLSFiles{CA: key}, "no certificate in PEM"},
-		{xds.TLSFiles{Cert: cert}, "needs its key"},
-		{xds.TLSFiles{Cert: cert, Key: cert}, cert},
+		{certs.ClientFiles{CA: "nowhere.pem"}, "nowhere.pem"},
+		{certs.ClientFiles{CA: key}, "no certificate in it"},
+		{certs.ClientFiles{Cert: cert}, "needs its key"},
+		{certs.ClientFiles{Cert: cert, Key: cert}, cert},
 	}
 	for _, row := range rows {
 		if _, err := xds.New(xds.Options{Address: "127.0.0.1:1", TLS: &row.files}); err == nil || !strings.Contains(err.Error(), row.want) {

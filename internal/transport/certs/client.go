@@ -3,6 +3,7 @@ package certs
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 )
@@ -37,7 +38,10 @@ func LoadClient(f ClientFiles, log *slog.Logger) (*Client, error) {
 // an *Error.
 func (f *ClientFiles) Load() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: max(f.MinVersion, tls.VersionTLS12), ServerName: f.ServerName}
-	if f.Cert != "" || f.Key != "" {
+	if (f.Cert == "") != (f.Key == "") {
+		return nil, &Error{Key: "key", File: f.Key, Err: errors.New("a certificate needs its key, and a key its certificate")}
+	}
+	if f.Cert != "" {
 		pair, err := readPair(f.Cert, f.Key)
 		if err != nil {
 			return nil, err
