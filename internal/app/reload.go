@@ -251,7 +251,7 @@ func (a *App) followsPlane() bool {
 func (a *App) newPlane() (*xds.Client, error) {
 	c := &a.options.Config.XDS
 	o := xds.Options{
-		Address: c.Address, NodeID: c.NodeID, Apply: a.applyPlane, Logger: a.log, Clock: a.options.Clock,
+		Address: c.Address, NodeID: c.NodeID, Apply: a.applyPlane, Logger: a.log,
 		Backoff: a.options.Backoff,
 	}
 	if c.TLS {

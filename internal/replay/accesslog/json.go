@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/request/spelling"
 )
 
 // jsonNames says where the values of a JSON object go, by their path: the keys
@@ -321,7 +322,7 @@ func (s *scanner) string() (string, error) {
 			return "", s.expected("")
 		}
 		from += i
-		if escaped(s.text[start:], from-start) {
+		if spelling.Quoted(s.text[start:], from-start) {
 			from++
 			continue
 		}

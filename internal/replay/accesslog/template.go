@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/base/clip"
+	"github.com/headgate/headgate/internal/request/spelling"
 )
 
 // template is a format of texts with values between them.
@@ -122,20 +123,11 @@ func (s *step) end(text string) int {
 			return -1
 		}
 		i += from
-		if !escaped(text, i) && strings.HasPrefix(text[i:], s.stop) {
+		if !spelling.Quoted(text, i) && strings.HasPrefix(text[i:], s.stop) {
 			return i
 		}
 		from = i + 1
 	}
-}
-
-// escaped reports whether an odd number of backslashes stands before text[i].
-func escaped(text string, i int) bool {
-	n := 0
-	for i > n && text[i-1-n] == '\\' {
-		n++
-	}
-	return n%2 == 1
 }
 
 // unescape undoes what servers do to values: \x22 (nginx, Apache), \" \n and

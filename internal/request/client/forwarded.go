@@ -53,7 +53,7 @@ func lastComma(s string) int {
 	for i := len(s) - 1; i >= 0; i-- {
 		switch s[i] {
 		case '"':
-			if !quoted || !escaped(s, i) {
+			if !quoted || !spelling.Quoted(s, i) {
 				quoted = !quoted
 			}
 		case ',':
@@ -63,15 +63,6 @@ func lastComma(s string) int {
 		}
 	}
 	return -1
-}
-
-// escaped reports whether an odd number of backslashes stands before s[i].
-func escaped(s string, i int) bool {
-	n := 0
-	for i-n > 0 && s[i-n-1] == '\\' {
-		n++
-	}
-	return n%2 == 1
 }
 
 // forNode returns the value of the "for" parameter of a Forwarded element. It

@@ -147,6 +147,15 @@ const (
 	PlusIsSpace Plus = true
 )
 
+// Quoted reports whether an odd number of backslashes stands before s[i].
+func Quoted(s string, i int) bool {
+	n := 0
+	for i-n > 0 && s[i-n-1] == '\\' {
+		n++
+	}
+	return n%2 == 1
+}
+
 // IsHex reports whether c is a hexadecimal digit.
 func IsHex(c byte) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'

@@ -20,7 +20,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -62,25 +61,8 @@ type Options struct {
 	// Apply puts a snapshot in force, or leaves everything as it was and says
 	// why. It is called by one goroutine at a time. Required.
 	Apply   func([]rulefile.Source) error
-	Logger  *slog.Logger     // hears when the control plane comes and goes. Required.
-	Clock   func() time.Time // says when. Required.
-	Backoff Backoff          // how long to wait before connecting anew
-}
-
-// Status is how things are between a Client and its control plane.
-type Status struct {
-	Connected bool // true while there is a stream on which something was received
-	// Version is that of the last snapshot that was accepted, in the control
-	// plane's words; empty before the first.
-	Version   string
-	Resources int       // how many there were in it
-	Received  time.Time // when the last snapshot came, accepted or not
-	// Accepted and Refused are how many snapshots were, Streams how many times
-	// a stream was opened.
-	Accepted, Refused, Streams uint64
-	// Failure is why there is no connection, or why the last snapshot was
-	// refused; nil if all is well.
-	Failure error
+	Logger  *slog.Logger // hears when the control plane comes and goes. Required.
+	Backoff Backoff      // how long to wait before connecting anew
 }
 
 // Client follows a control plane. Run it once.
@@ -95,8 +77,6 @@ type Client struct {
 	refused refusal           // of the snapshot before this one, if it was refused
 
 	overruled atomic.Bool // see Overrule
-	mu        sync.Mutex
-	status    Status
 }
 
 // New checks the options and returns a Client.
@@ -112,13 +92,6 @@ func New(o Options) (*Client, error) {
 	return &Client{options: o, node: &core.Node{Id: o.NodeID, UserAgentName: "headgate"}}, nil
 }
 
-// Status returns how things are.
-func (c *Client) Status() Status {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.status
-}
-
 // refusal is a snapshot that was refused, and why.
 type refusal struct {
 	resources []*anypb.Any
@@ -131,13 +104,6 @@ func (r *refusal) is(resources []*anypb.Any) bool {
 	return r.reason != nil && slices.EqualFunc(r.resources, resources, func(a, b *anypb.Any) bool {
 		return a.GetTypeUrl() == b.GetTypeUrl() && bytes.Equal(a.GetValue(), b.GetValue())
 	})
-}
-
-// update changes the status.
-func (c *Client) update(change func(*Status)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	change(&c.status)
 }
 
 // Overrule says that somebody has put the snapshot in force that was refused last.
@@ -162,7 +128,6 @@ func (c *Client) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		c.update(func(s *Status) { s.Connected, s.Failure = false, err })
 		if served {
 			wait.reset()
 			outage = false
@@ -174,7 +139,6 @@ func (c *Client) Run(ctx context.Context) {
 		outage = true
 		wait.sleep(ctx)
 	}
-	c.update(func(s *Status) { s.Connected = false })
 }
 
 // follow opens one stream and serves it until it ends. served is true if
@@ -191,7 +155,6 @@ func (c *Client) follow(ctx context.Context) (served bool, err error) {
 	if err != nil {
 		return false, plain(err)
 	}
-	c.update(func(s *Status) { s.Streams++ })
 	// Without a version: a control plane that has restarted may count from one
 	// again, and would keep back what it believes is known here.
 	if err := c.send(s, &discovery.DiscoveryRequest{}); err != nil {
@@ -259,7 +222,7 @@ func (c *Client) answer(response *discovery.DiscoveryResponse) *discovery.Discov
 		c.refuse(response, err)
 	}
 	if err == nil {
-		c.accept(response)
+		c.version, c.refused = response.GetVersionInfo(), refusal{}
 	}
 	r := &discovery.DiscoveryRequest{VersionInfo: c.version, ResponseNonce: response.GetNonce()}
 	if err != nil {
@@ -268,24 +231,10 @@ func (c *Client) answer(response *discovery.DiscoveryResponse) *discovery.Discov
 	return r
 }
 
-// accept notes that a snapshot is in force.
-func (c *Client) accept(response *discovery.DiscoveryResponse) {
-	c.version, c.refused = response.GetVersionInfo(), refusal{}
-	c.update(func(s *Status) {
-		s.Connected, s.Failure, s.Received = true, nil, c.options.Clock()
-		s.Version, s.Resources = c.version, len(response.GetResources())
-		s.Accepted++
-	})
-}
-
 // refuse notes that a snapshot is not, and why.
 func (c *Client) refuse(response *discovery.DiscoveryResponse, err error) {
 	again := Backoff{Base: c.options.Backoff.Base, Max: maxDelay}
 	c.refused = refusal{response.GetResources(), err, again.waiter()}
-	c.update(func(s *Status) {
-		s.Connected, s.Failure, s.Received = true, err, c.options.Clock()
-		s.Refused++
-	})
 	c.options.Logger.Error("rules of the control plane refused",
 		"address", c.options.Address, "version", response.GetVersionInfo(), "err", firstLine(err))
 }
