@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,5 +86,38 @@ func TestReservationsOfLostData(t *testing.T) {
 	}
 	if n := takeAs(t, e, "mallory", 20); n != 0 {
 		t.Errorf("%d passed, though the limit was used up", n)
+	}
+}
+
+// forgetful is a store that cannot be reached when a record is to be written.
+type forgetful struct {
+	headgate.Store
+	away bool
+}
+
+func (f *forgetful) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
+	if f.away && strings.HasPrefix(ops[0].Scope, "reserved/") {
+		return headgate.ErrUnavailable
+	}
+	return f.Store.Do(ctx, ops, out, mode)
+}
+
+// A reservation whose record could not be written is settled once, whatever it cost.
+// What it took is not given back, since nobody knows whether it is still there.
+func TestReservationsWithoutARecord(t *testing.T) {
+	for cost, charged := range map[int64]int{0: 1, 1: 1, 3: 3} {
+		store := &forgetful{memory.New(), true}
+		e := engine.New(store, parse(t, recordRules))
+		token := reserveAs(t, e, "ann")
+		store.away = false
+		for i, want := range []engine.Ending{engine.Done, engine.Settled, engine.Settled} {
+			s, err := e.Commit(t.Context(), token, cost, start+1e6)
+			if err != nil || s.Ending != want || (len(s.Lost) > 0) != (cost == 0) {
+				t.Errorf("at %d, call %d: %+v, %v; want %s", cost, i, s, err, want)
+			}
+		}
+		if n := takeAs(t, e, "ann", 20); n != 10-charged {
+			t.Errorf("at %d: %d passed, want %d", cost, n, 10-charged)
+		}
 	}
 }

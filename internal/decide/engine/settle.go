@@ -32,6 +32,7 @@ type account struct {
 	ops    []headgate.Op // the differences
 	gate   []headgate.Op // what passes only the first time
 	closed bool
+	bare   bool // something was taken, of which the record could not be written
 }
 
 // plan works out what to charge and what to give back.
@@ -52,6 +53,9 @@ func (s *settling) plan() {
 			continue
 		}
 		_, rule = x.of(rule, p.key, x.orNow(s.at))
+		if p.granted > 0 && a.record == 0 {
+			a.bare, a.debt = true, max(a.debt, debtOf(rule.Limit, p.granted))
+		}
 		op, ok := s.difference(p, rule)
 		switch {
 		case !ok:
@@ -63,8 +67,8 @@ func (s *settling) plan() {
 			a.debt = max(a.debt, debtOf(op.Limit, op.Cost))
 		}
 	}
-	// What has no record, and no difference, needs nothing.
-	s.accounts = slices.DeleteFunc(s.accounts, func(a *account) bool { return a.record == 0 && len(a.ops) == 0 })
+	// Where nothing was taken, no difference needs nothing.
+	s.accounts = slices.DeleteFunc(s.accounts, func(a *account) bool { return a.record == 0 && len(a.ops) == 0 && !a.bare })
 	// The first is the same one whatever the cost.
 	slices.SortStableFunc(s.accounts, func(a, b *account) int { return cmp.Compare(isZero(a.record), isZero(b.record)) })
 	for _, a := range s.accounts {
