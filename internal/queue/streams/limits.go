@@ -9,7 +9,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// register makes the queue of a rule known to all processes, once.
+// register makes the queue of a rule known to all processes, once. In a cluster the list
+// of them may be in a shard that does not answer: survey goes on telling it.
 func (s *Store) register(ctx context.Context, tag string, l limit) error {
 	s.mu.Lock()
 	_, known := s.known[tag]
@@ -17,25 +18,33 @@ func (s *Store) register(ctx context.Context, tag string, l limit) error {
 	if known {
 		return nil
 	}
-	if err := s.announce(ctx, tag, l); err != nil {
+	if err := s.lay(ctx, tag); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	s.known[tag] = l
 	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout/2)
+	defer cancel()
+	_ = s.list(ctx, tag, l)
 	return nil
 }
 
-// announce writes the queue of a rule to where all processes look for them, and makes
-// its keys last.
-func (s *Store) announce(ctx context.Context, tag string, l limit) error {
+// list writes the queue of a rule to where all processes look for them.
+func (s *Store) list(ctx context.Context, tag string, l limit) error {
 	text, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
 	return s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
+		return client.Do(ctx, client.B().Hset().Key(s.registry()).FieldValue().FieldValue(tag, string(text)).Build()).Error()
+	})
+}
+
+// lay makes the keys of a queue last.
+func (s *Store) lay(ctx context.Context, tag string) error {
+	return s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		do := []rueidis.Completed{
-			client.B().Hset().Key(s.registry()).FieldValue().FieldValue(tag, string(text)).Build(),
 			client.B().Zadd().Key(s.base(tag)+":z").Nx().ScoreMember().ScoreMember(math.Inf(1), "-").Build(),
 		}
 		for end := range strings.FieldsSeq(hashes) {

@@ -3,6 +3,7 @@ package streams_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,54 @@ func TestSilentShardHoldsUpItsOwnLimits(t *testing.T) {
 	b.inOrder(t)
 	if n := b.by["first"] + b.by["second"]; n != sent {
 		t.Errorf("%d entries were sent %d times", sent, n)
+	}
+}
+
+// While the shard that has the list of queues does not answer, a process that starts
+// accepts and sends what belongs to others, and the list has it afterwards.
+func TestSilentShardOfTheList(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts six servers")
+	}
+	set := redistest.Cluster(t, "--cluster-node-timeout", "15000")
+	shardOf := func(key string) int { return set.Slot(key) * len(set.Primaries) / redistest.Slots }
+	silent := shardOf("hg:q:limits")
+	o := streams.Options{Options: redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster}}
+	elsewhere := o
+	elsewhere.Prefix, elsewhere.Clock, elsewhere.Logger = "other", time.Now, slog.New(slog.DiscardHandler)
+	other := streams.New(elsewhere)
+	defer func() { _ = other.Close() }()
+	tagOf := func(limit int) string {
+		t.Helper()
+		p := policy("", "")
+		receipt, err := other.Put(t.Context(), entryOf(limit, 1), &p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return receipt.ID[:12]
+	}
+	var limits []int
+	var tags []string
+	for limit := 1; len(limits) < 3; limit++ {
+		if tag := tagOf(limit); shardOf("{"+tag+"}") != silent {
+			limits, tags = append(limits, limit), append(tags, tag)
+		}
+	}
+	set.Primaries[silent].Pause()
+	b := newBackend()
+	q := node(t, o, "late", b)
+	q.Start()
+	defer closing(t, q)
+	for _, limit := range limits {
+		began := time.Now()
+		if _, err := q.Accept(t.Context(), entryOf(limit, 1)); err != nil || time.Since(began) > 4*time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	}
+	b.await(t, len(limits))
+	set.Primaries[silent].Resume()
+	for _, tag := range tags {
+		awaitTrue(t, func() bool { return set.Primaries[silent].Do("HEXISTS", "hg:q:limits", tag) == "1" })
 	}
 }
 

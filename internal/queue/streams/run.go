@@ -129,9 +129,9 @@ func (s *Store) report(tag string, err error) {
 // survey says that this process lives, notes how many of the partitions of each
 // limit it should have, and returns the tags of all.
 func (s *Store) survey(ctx context.Context) ([]string, error) {
-	all, err := s.limits(ctx)
-	if err != nil {
-		return nil, err
+	all, unread := s.limits(ctx)
+	if all == nil {
+		all = map[string]limit{}
 	}
 	s.mu.Lock()
 	var missing []string
@@ -141,9 +141,13 @@ func (s *Store) survey(ctx context.Context) ([]string, error) {
 		}
 	}
 	s.mu.Unlock()
+	tags := slices.Collect(maps.Keys(all))
+	if s.share.CompareAndSwap(0, partitions); unread != nil { // its own go on, and how many others there are is not known
+		return tags, unread
+	}
 	for _, tag := range missing {
-		if err := s.announce(ctx, tag, all[tag]); err != nil {
-			return nil, err
+		if err := errors.Join(s.lay(ctx, tag), s.list(ctx, tag, all[tag])); err != nil {
+			return tags, err
 		}
 	}
 	const beat = `
@@ -153,17 +157,16 @@ redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
 return redis.call('ZCARD', KEYS[1])`
 	var n int64
-	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
+	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
 		n, err = client.Do(ctx, client.B().Eval().Script(beat).Numkeys(1).Key(s.nodes()).
 			Arg(s.node, strconv.FormatInt(leaseTime.Milliseconds(), 10)).Build()).AsInt64()
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		n = max(n, 1)
+		s.share.Store((partitions + n - 1) / n)
 	}
-	n = max(n, 1)
-	s.share.Store((partitions + n - 1) / n)
-	return slices.Collect(maps.Keys(all)), nil
+	return tags, err
 }
 
 // renew renews leases in time, and forgets those that have ended.
