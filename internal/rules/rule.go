@@ -36,13 +36,11 @@ type ValuedRequest interface {
 	AppendOthers(dst []string, a Attribute) []string
 }
 
-// DisputedRequest is a Request whose client, as it tells of itself, may be one of
-// several, and so is not known. It is banned if one of them is: otherwise a client
-// would lift its ban by naming somebody else.
+// DisputedRequest is a Request whose client may be one of several, and so is not known.
+// It is banned if one of them is, or a client would lift its ban by naming another.
 type DisputedRequest interface {
 	Request
-	// Clients returns the texts by which those clients are counted, if there are any.
-	Clients() []string
+	Clients() []string // the texts by which those clients are counted, if there are any
 }
 
 // Mode says whether a rule refuses or only observes.

@@ -36,9 +36,7 @@ type Query struct {
 	// Rules that limit what is under way do not apply to it. Everybody else has
 	// to release the leases of the Verdict, see [Engine.Hold].
 	Endless bool
-	// Waits is for a caller who holds requests back himself until their turn, and
-	// calls [Engine.Enter] then: who waits is not under way, and takes no place.
-	Waits bool
+	Waits   bool // for a caller who holds requests back until their turn, and calls [Engine.Enter] then.
 }
 
 // UnknownDomain says what happens to a request in a domain without rules.

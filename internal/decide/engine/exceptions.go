@@ -185,8 +185,7 @@ func (d *deciding) except(x *Exceptions) (refused bool) {
 	return refused
 }
 
-// bannedAs returns until when one of those is banned who may have sent the request;
-// see [rules.DisputedRequest].
+// bannedAs returns until when one of those is banned who may have sent the request.
 func (d *deciding) bannedAs(x *Exceptions, r *Result, at int64) (until int64) {
 	q, ok := d.parts[r.part].Request.(rules.DisputedRequest)
 	if !ok {

@@ -34,9 +34,7 @@ import (
 type Options struct {
 	// Asker decides. Its Logger hears of the upstream's troubles.
 	verdict.Asker
-	// Domain returns the namespace of the rules, which may change when they
-	// are reloaded. Required.
-	Domain func() string
+	Domain func() string // returns the namespace of the rules, which may change when they are reloaded. Required.
 	// Upstream is where requests go; an http or https URL without user,
 	// query or fragment. Required.
 	Upstream       *url.URL

@@ -59,22 +59,19 @@ func (s *Store) lay(ctx context.Context, tag string) error {
 	})
 }
 
-// limits returns the queues that any process has made known.
+// limits returns the queues that any process has made known; none with an error.
 func (s *Store) limits(ctx context.Context) (map[string]limit, error) {
 	var fields map[string]string
+	all := map[string]limit{}
 	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
 		fields, err = client.Do(ctx, client.B().Hgetall().Key(s.registry()).Build()).AsStrMap()
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[string]limit, len(fields))
 	for tag, text := range fields {
 		var l limit
 		if len(tag) == tagSize && json.Unmarshal([]byte(text), &l) == nil {
 			all[tag] = l
 		}
 	}
-	return all, nil
+	return all, err
 }

@@ -130,9 +130,6 @@ func (s *Store) report(tag string, err error) {
 // limit it should have, and returns the tags of all.
 func (s *Store) survey(ctx context.Context) ([]string, error) {
 	all, unread := s.limits(ctx)
-	if all == nil {
-		all = map[string]limit{}
-	}
 	s.mu.Lock()
 	var missing []string
 	for tag, l := range s.known {

@@ -214,7 +214,6 @@ func (c *Client) send(s stream, r *discovery.DiscoveryRequest) error {
 // answer puts a snapshot in force and returns what the control plane is told:
 // the version in force, and if it is not this one, why not.
 func (c *Client) answer(response *discovery.DiscoveryResponse) *discovery.DiscoveryRequest {
-	c.obey() // it may have been overruled while it was made to wait
 	var err error
 	if c.refused.is(response.GetResources()) {
 		err = c.refused.reason // it has been told already
