@@ -137,10 +137,13 @@ type Ref struct {
 	Partition    string    // the part of the store that the entry is in
 }
 
+// Lane is what its order is kept in.
+func (e *Entry) Lane() Lane { return Lane{e.Scope, e.Key} }
+
 // RefOf returns that of e.
 func RefOf(e *Entry) Ref {
 	return Ref{
-		ID: e.ID, Domain: e.Domain, Rule: e.Rule, Lane: Lane{e.Scope, e.Key}, Claims: e.Claims,
+		ID: e.ID, Domain: e.Domain, Rule: e.Rule, Lane: e.Lane(), Claims: e.Claims,
 		Accepted: e.Accepted, Expires: e.Expires, Size: e.Size(),
 	}
 }

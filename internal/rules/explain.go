@@ -13,8 +13,8 @@ import (
 
 // Explanation is what a rule makes of a request.
 type Explanation struct {
-	Rule    *Rule // the rule
-	Applies bool  // reports whether the rule counts the request
+	Rule    *Rule
+	Applies bool // reports whether the rule counts the request
 	// Key is what it counts by; see [SplitKey]. It is empty if the rule does
 	// not apply.
 	Key      string

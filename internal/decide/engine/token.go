@@ -286,7 +286,7 @@ type Ending uint8
 // The endings.
 const (
 	Done    Ending = iota // it was done
-	Gone                  // it had been done before, or that its time was over. Nothing was changed.
+	Gone                  // it had been done before, or its time was over. Nothing was changed.
 	Expired               // the time of a reservation is over. What it took stays taken.
 	Settled               // a reservation was committed or cancelled before. Nothing was changed.
 )

@@ -50,11 +50,10 @@ func (s *Store) Load(ctx context.Context, r *queue.Ref) (*queue.Entry, error) {
 func (s *Store) leased(ctx context.Context, l *lease, script *script, args ...string) ([]rueidis.RedisMessage, error) {
 	result, err := s.do(ctx, script, s.base(l.tag), append([]string{l.number, l.token}, args...)...)
 	if isTryAgain(err) {
-		held, renewing := s.do(ctx, s.scripts.renew, s.base(l.tag), l.number, l.token, strconv.FormatInt(leaseTime.Milliseconds(), 10))
-		switch n, _ := held.AsInt64(); {
+		switch held, renewing := s.extend(ctx, l, leaseTime); {
 		case renewing != nil:
 			return nil, renewing
-		case n == 0:
+		case !held:
 			return nil, queue.ErrLost
 		}
 		result, err = s.do(ctx, script, s.base(l.tag), append([]string{l.number, ""}, args...)...)
@@ -206,7 +205,7 @@ func (s *Store) Retry(ctx context.Context, ids []string, now time.Time, ttl func
 		e := item.Entry
 		defer s.nudge(e.ID)
 		e.Expires = now.Add(ttl(e.Domain, e.Rule))
-		return s.do(ctx, s.scripts.retry, base, partitionOf(laneOf(queue.Lane{Scope: e.Scope, Key: e.Key})), e.ID, string(e.Marshal()), trim(e))
+		return s.do(ctx, s.scripts.retry, base, partitionOf(laneOf(e.Lane())), e.ID, string(e.Marshal()), trim(e))
 	})
 }
 
@@ -217,7 +216,7 @@ func (s *Store) Drop(ctx context.Context, ids []string) ([]string, error) {
 		if h, ok := e.Idempotency(); ok {
 			hash = hex.EncodeToString(h[:])
 		}
-		return s.do(ctx, s.scripts.drop, base, partitionOf(laneOf(queue.Lane{Scope: e.Scope, Key: e.Key})), e.ID, hash, "0")
+		return s.do(ctx, s.scripts.drop, base, partitionOf(laneOf(e.Lane())), e.ID, hash, "0")
 	})
 }
 
@@ -334,7 +333,7 @@ func (s *Store) pendingOf(ctx context.Context, stream string, q queue.Query) ([]
 			return nil, err
 		}
 		for _, x := range entries {
-			if e, err := queue.Unmarshal([]byte(x.FieldValues["e"])); err == nil && q.MatchesLane(queue.Lane{Scope: e.Scope, Key: e.Key}) {
+			if e, err := queue.Unmarshal([]byte(x.FieldValues["e"])); err == nil && q.MatchesLane(e.Lane()) {
 				ids = append(ids, e.ID)
 			}
 		}

@@ -23,9 +23,9 @@ type lease struct {
 	// until is when it ends if it is not renewed, on this process's clock, which
 	// was read before Redis was asked.
 	until   time.Time
-	claimed bool // what others had read is ours
-	audited time.Time
-	leaving bool // it goes to another process when nothing is under way
+	claimed bool      // what others had read is ours
+	audited time.Time // see audit
+	leaving bool      // it goes to another process when nothing is under way
 }
 
 // partition is the name of it.
@@ -189,8 +189,8 @@ func (r *reader) renew(ctx context.Context) error {
 }
 
 // extend lets a lease last for d from now, and reports whether it was held.
-func (r *reader) extend(ctx context.Context, l *lease, d time.Duration) (held bool, err error) {
-	result, err := r.do(ctx, r.scripts.renew, r.base(r.tag), l.number, l.token, strconv.FormatInt(d.Milliseconds(), 10))
+func (s *Store) extend(ctx context.Context, l *lease, d time.Duration) (held bool, err error) {
+	result, err := s.do(ctx, s.scripts.renew, s.base(l.tag), l.number, l.token, strconv.FormatInt(d.Milliseconds(), 10))
 	n, _ := result.AsInt64()
 	return n == 1, err
 }

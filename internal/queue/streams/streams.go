@@ -283,7 +283,7 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 	tag := tagOf(given.Scope)
 	e := *given
 	e.ID = tag + given.ID
-	lane := laneOf(queue.Lane{Scope: e.Scope, Key: e.Key})
+	lane := laneOf(e.Lane())
 	entries, bytes := p.Room()
 	args := []string{
 		partitionOf(lane), e.ID, lane, string(e.Marshal()), strconv.FormatInt(e.Size(), 10),

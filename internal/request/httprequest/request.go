@@ -25,8 +25,8 @@ type Request struct {
 
 	clients  *client.Resolver
 	address  netip.Addr
-	disputed []netip.Addr // see Clients
-	group    string       // of address, once asked for
+	remote   string // the peer, if the request is its own; see Clients
+	group    string // of address, once asked for
 	identity client.Identity
 }
 
@@ -35,9 +35,7 @@ type Request struct {
 func (q *Request) Of(r *http.Request, clients *client.Resolver, identity client.Identity) {
 	*q = Request{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Host: r.Host, Header: r.Header}
 	q.From(clients.Resolve(r.RemoteAddr, r.Header), clients, identity)
-	if !q.address.IsValid() {
-		q.disputed = clients.Disputed(r.RemoteAddr, r.Header)
-	}
+	q.remote = r.RemoteAddr
 }
 
 // From says who sent the request: a client at address, counted as clients
@@ -60,8 +58,11 @@ func (q *Request) ClientIP() netip.Addr {
 
 // Clients implements rules.DisputedRequest.
 func (q *Request) Clients() []string {
+	if q.address.IsValid() || q.remote == "" {
+		return nil
+	}
 	var groups []string
-	for _, address := range q.disputed {
+	for _, address := range q.clients.Disputed(q.remote, q.Header) {
 		groups = append(groups, q.clients.Group(address))
 	}
 	return groups

@@ -14,7 +14,7 @@ type PerClientOptions struct {
 	// Client returns the network that counts as one client with addr, and false
 	// for an address that may have any number. Required.
 	Client func(addr netip.Addr) (netip.Prefix, bool)
-	// Refused: told of every connection that is refused, by any number of goroutines, if not nil
+	// Refused, if not nil, is told of every connection that is refused, by any number of goroutines
 	Refused func(client netip.Prefix)
 }
 

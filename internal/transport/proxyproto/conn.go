@@ -252,7 +252,7 @@ type Options struct {
 	Trusts    func(peer netip.Addr) bool
 	Untrusted Untrusted     // for headers of all others
 	Timeout   time.Duration // how long a header may take; 0 means DefaultTimeout
-	// Refused: told of every connection closed for its header, by any number of goroutines, if not nil
+	// Refused, if not nil, is told of every connection closed for its header, by any number of goroutines
 	Refused func(peer net.Addr, err error)
 }
 
