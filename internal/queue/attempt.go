@@ -56,7 +56,7 @@ func (q *Queue) try(l *lane, it *item, p *pause) fate {
 	}
 	if !permit.Allowed {
 		if permit.RetryAfter < 0 {
-			return q.bury(it, &policy, cmp.Or(permit.Why, "its limit can never let it through"))
+			return q.bury(it, &policy, cmp.Or(permit.Why, "its cost is above the limit"))
 		}
 		p.until, p.by = now.Add(q.patience(l, &permit)), claimed{permit.By.Rule, permit.By.Key}
 		return stays
@@ -208,7 +208,7 @@ func (q *Queue) bury(it *item, p *Policy, why string) fate {
 	c := q.counts.of(it.ref.Domain, it.ref.Rule)
 	c.dead.Add(1)
 	c.dropped.Add(uint64(dropped))
-	q.options.Logger.Warn("queued request given up", "id", it.ref.ID, "domain", it.ref.Domain, "rule", it.ref.Rule,
+	q.options.Logger.Warn("queued request became a dead letter", "id", it.ref.ID, "domain", it.ref.Domain, "rule", it.ref.Rule,
 		"attempts", it.attempts.Count, "status", it.attempts.Status, "err", it.attempts.Error, "forgotten", dropped)
 	return f
 }
@@ -227,7 +227,7 @@ func (q *Queue) settle(write func() error, done fate) fate {
 		case errors.Is(err, ErrLost), errors.Is(err, ErrClosed):
 			return stays // until the store takes it back
 		}
-		q.options.Logger.Debug("outcome of a queued request not written", "err", err)
+		q.options.Logger.Debug("outcome of a queued request could not be saved, trying again", "err", err)
 		select {
 		case <-time.After(wait): //nolint:forbidigo // waiting for the store
 		case <-q.ctx.Done():

@@ -61,7 +61,7 @@ func sum(b []byte) []byte {
 // the entry points into b.
 func Unmarshal(b []byte) (*Entry, error) {
 	if len(b) < len(magic)+crcSize || string(b[:len(magic)]) != magic {
-		return nil, fmt.Errorf("%w: not a record of this version", ErrDamaged)
+		return nil, fmt.Errorf("%w: unknown record version", ErrDamaged)
 	}
 	body, want := b[:len(b)-crcSize], binary.BigEndian.Uint32(b[len(b)-crcSize:])
 	if crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)) != want {
@@ -83,7 +83,7 @@ func Unmarshal(b []byte) (*Entry, error) {
 	}
 	e.Body = []byte(r.text())
 	if r.failed || len(r.b) > 0 {
-		return nil, fmt.Errorf("%w: the fields do not fit", ErrDamaged)
+		return nil, fmt.Errorf("%w: malformed fields", ErrDamaged)
 	}
 	return e, nil
 }

@@ -214,11 +214,11 @@ var (
 	// ErrFull says that there is no room for another entry of the rule, or of its
 	// key.
 	ErrFull        = errors.New("the queue is full")
-	ErrUnavailable = errors.New("the queue cannot be written") // an entry could not be kept safely
+	ErrUnavailable = errors.New("the queue is unavailable") // an entry could not be kept safely
 	// ErrConflict says that another request had the same idempotency key.
-	ErrConflict = errors.New("another request had the same idempotency key")
-	ErrNotFound = errors.New("no such entry")                   // there is no such entry any more
-	ErrLost     = errors.New("another process sends the entry") // another process has taken over an entry
-	ErrDamaged  = errors.New("damaged record")                  // a record is not what was written
-	ErrClosed   = errors.New("the queue is closed")             // the queue has been closed
+	ErrConflict = errors.New("the idempotency key was used for a different request")
+	ErrNotFound = errors.New("no such queued request")                 // there is no such entry any more
+	ErrLost     = errors.New("another server is sending this request") // another process has taken over an entry
+	ErrDamaged  = errors.New("damaged record")                         // a record is not what was written
+	ErrClosed   = errors.New("the queue is closed")                    // the queue has been closed
 )

@@ -250,7 +250,7 @@ func TestDeadLettersAfterTheLastRetryOrTheTTL(t *testing.T) {
 			why = append(why, fmt.Sprintf("%s %d %d %s", item.Entry.URI, item.Attempts.Count, item.Attempts.Status, item.Attempts.Error))
 		}
 		if diff := cmp.Diff([]string{
-			"a1 3 500 ", "b1 0 0 not delivered within 1h0m0s", "b2 0 0 not delivered within 1h0m0s", "c1 0 0 its limit can never let it through",
+			"a1 3 500 ", "b1 0 0 not delivered within 1h0m0s", "b2 0 0 not delivered within 1h0m0s", "c1 0 0 its cost is above the limit",
 		}, why); diff != "" {
 			t.Error(diff)
 		}

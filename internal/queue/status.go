@@ -45,9 +45,9 @@ func ServeStatus(w http.ResponseWriter, r *http.Request, q *Queue, id string) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	switch {
 	case errors.Is(err, ErrNotFound):
-		problem(w, http.StatusNotFound, "no such request, or it was long ago")
+		problem(w, http.StatusNotFound, "unknown request, or its result is no longer kept")
 	case err != nil:
-		problem(w, http.StatusServiceUnavailable, "the queue does not answer")
+		problem(w, http.StatusServiceUnavailable, "the queue is unavailable, try again later")
 	default:
 		_ = json.NewEncoder(w).Encode(item.status(id))
 	}

@@ -95,8 +95,8 @@ func (d *Dispatcher) Open(rs *rules.Ruleset) error {
 		store, err = d.openStreams()
 	default:
 		err = &config.SourceError{
-			Source: "queue.path", Message: fmt.Sprintf("%s: the rule %q queues requests, and there is nowhere to keep them", rule.Position(), rule.Name),
-			Hint: "name a file, such as queue: {path: /var/lib/headgate/queue}",
+			Source: "queue.path", Message: fmt.Sprintf("%s: rule %q queues requests, but no queue file is set", rule.Position(), rule.Name),
+			Hint: "set one, such as queue: {path: /var/lib/headgate/queue}",
 		}
 	}
 	if err != nil {
@@ -123,7 +123,7 @@ func (d *Dispatcher) openFile(path string) (queue.Store, error) {
 		return nil, &config.SourceError{Source: "queue.path", Message: err.Error()}
 	}
 	if repair != nil {
-		d.Logger.Error("the file of the queue is damaged, what could be read of it is in a new one",
+		d.Logger.Error("queue file damaged: set aside, readable entries copied to a new file",
 			"file", path, "set_aside_as", repair.SetAside, "saved", repair.Saved, "err", repair.Err)
 	}
 	d.Logger.Info("queue opened", "file", path)
@@ -165,7 +165,7 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 		return nil
 	}
 	if err := q.Close(ctx); err != nil {
-		return fmt.Errorf("queue not closed: %w", err)
+		return fmt.Errorf("closing the queue: %w", err)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 	v, err := d.Engine.Again(ctx, r.Domain, claims, at.UnixMicro())
 	undo := func() {
 		if err := d.Engine.Undo(context.WithoutCancel(ctx), &v, d.Clock().UnixMicro()); err != nil {
-			d.Logger.Debug("what a queued request took was not given back", "err", err)
+			d.Logger.Debug("refund for a queued request failed", "err", err)
 		}
 	}
 	if err != nil {
@@ -215,7 +215,7 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 		if v.Defers() {
 			p.Enter = func() bool {
 				if err := d.Engine.Enter(ctx, &v, d.Clock().UnixMicro()); err != nil {
-					d.Logger.Debug("no place for a queued request whose turn has come", "err", err)
+					d.Logger.Debug("no free slot for a queued request that is due", "err", err)
 				}
 				hold = d.Engine.Hold(ctx, &v, engine.HoldOptions{Clock: d.Clock})
 				return v.Allowed

@@ -369,7 +369,7 @@ func TestWhereAQueueIsOpened(t *testing.T) {
 		{name: "nothing to queue, and no file", limits: plain},
 		{name: "a file that the operator names", limits: plain, path: filepath.Join(dir, "named"), open: true},
 		{name: "no door sends", limits: jobs, file: left, mute: true},
-		{name: "nowhere", limits: jobs, want: `r.yaml:3:5: the rule "jobs" queues requests, and there is nowhere to keep them`},
+		{name: "nowhere", limits: jobs, want: `r.yaml:3:5: rule "jobs" queues requests, but no queue file is set`},
 		{name: "a path below a file", limits: jobs, path: filepath.Join(left, "queue"), want: "queue.path"},
 	} {
 		var life lifetime.Lifetime

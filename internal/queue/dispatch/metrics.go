@@ -14,15 +14,15 @@ const queueStatsTimeout = 2 * time.Second
 
 // Describe adds what there is to tell of queues to the metrics.
 func (d *Dispatcher) Describe(c *metrics.Asked) {
-	depth := c.Gauge("headgate_queue_depth", "Requests that wait to be sent, of all processes that share the queue.", "domain", "rule")
-	size := c.Gauge("headgate_queue_bytes", "Bytes of them.", "domain", "rule")
-	oldest := c.Gauge("headgate_queue_oldest_seconds", "How long the oldest of them has waited.", "domain", "rule")
-	letters := c.Gauge("headgate_queue_dead", "Requests that were given up and are still there.", "domain", "rule")
-	flight := c.Gauge("headgate_queue_in_flight", "Requests that this process is sending.", "domain", "rule")
-	accepted := c.Counter("headgate_queue_accepted_total", "Requests that came in, by whether there was one with their idempotency key already, no room, or no way to write them.", "domain", "rule", "result")
-	delivered := c.Counter("headgate_queue_delivered_total", "Requests that the backend took.", "domain", "rule")
-	failed := c.Counter("headgate_queue_failed_total", "Attempts that it did not take.", "domain", "rule")
-	dead := c.Counter("headgate_queue_dead_total", "Requests that were given up.", "domain", "rule")
+	depth := c.Gauge("headgate_queue_depth", "Requests waiting to be sent, by rule, over all servers that share the queue.", "domain", "rule")
+	size := c.Gauge("headgate_queue_bytes", "Bytes of requests waiting to be sent, by rule.", "domain", "rule")
+	oldest := c.Gauge("headgate_queue_oldest_seconds", "Age of the oldest request waiting to be sent, in seconds, by rule.", "domain", "rule")
+	letters := c.Gauge("headgate_queue_dead", "Dead letters in the queue, by rule.", "domain", "rule")
+	flight := c.Gauge("headgate_queue_in_flight", "Queued requests that this server is sending now, by rule.", "domain", "rule")
+	accepted := c.Counter("headgate_queue_accepted_total", "Requests offered to the queue, by rule and result: new, repeated (known idempotency key), full, or error (could not be saved).", "domain", "rule", "result")
+	delivered := c.Counter("headgate_queue_delivered_total", "Queued requests that the backend accepted, by rule.", "domain", "rule")
+	failed := c.Counter("headgate_queue_failed_total", "Delivery attempts that failed, by rule.", "domain", "rule")
+	dead := c.Counter("headgate_queue_dead_total", "Queued requests that became dead letters, by rule.", "domain", "rule")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		q := d.Queue()
 		if q == nil {

@@ -111,7 +111,7 @@ func TestWhatIsWrittenTogetherIsThereAfterARestart(t *testing.T) {
 func TestTwoProcessesCannotShareAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "queue")
 	open(t, path)
-	if _, _, err := file.Open(file.Options{Path: path, Clock: time.Now}); err == nil || !strings.Contains(err.Error(), "another process uses it") {
+	if _, _, err := file.Open(file.Options{Path: path, Clock: time.Now}); err == nil || !strings.Contains(err.Error(), "in use by another process") {
 		t.Errorf("%v", err)
 	}
 }

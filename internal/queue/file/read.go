@@ -56,7 +56,7 @@ func open(path string) (*bbolt.DB, []stored, error) {
 		return err
 	})
 	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, nil, fmt.Errorf("%s: another process uses it", path)
+		return nil, nil, fmt.Errorf("%s: in use by another process", path)
 	}
 	if err != nil {
 		return nil, nil, asDamage(err)

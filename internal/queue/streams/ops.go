@@ -260,7 +260,7 @@ func (s *Store) Depths(ctx context.Context) ([]queue.Depth, error) {
 		}
 		n, err := result.AsIntSlice()
 		if err != nil || len(n) != 4 {
-			return nil, fmt.Errorf("%w: an answer that makes no sense: %w", queue.ErrUnavailable, err)
+			return nil, fmt.Errorf("%w: unexpected answer from Redis: %w", queue.ErrUnavailable, err)
 		}
 		d := queue.Depth{Domain: l.Domain, Rule: l.Rule, Entries: n[0], Bytes: n[1], Dead: n[2]}
 		if n[3] > 0 {
@@ -280,7 +280,7 @@ func (s *Store) Waiting(ctx context.Context, lane queue.Lane) (waiting bool, err
 		quiet = tag // another shard may answer
 	}
 	if until, _ := s.silent.Load(quiet); until != nil && now.Before(until.(time.Time)) { //nolint:forcetypeassert,errcheck // all are
-		return false, fmt.Errorf("%w: Redis did not answer a moment ago", queue.ErrUnavailable)
+		return false, fmt.Errorf("%w: Redis did not answer the last call", queue.ErrUnavailable)
 	}
 	within, cancel := context.WithTimeout(ctx, cmp.Or(s.options.Timeout, redis.DefaultTimeout))
 	defer cancel()

@@ -120,9 +120,9 @@ func (s *Store) report(tag string, err error) {
 	s.mu.Unlock()
 	switch {
 	case is && !was:
-		s.options.Logger.Error("the queue in Redis does not answer", "err", err)
+		s.options.Logger.Error("queue unavailable: Redis does not answer", "err", err)
 	case was && !is:
-		s.options.Logger.Info("the queue in Redis answers again")
+		s.options.Logger.Info("queue available again")
 	}
 }
 
@@ -348,7 +348,7 @@ func (r *reader) claim(ctx context.Context, l *lease) error {
 			return err
 		}
 		if len(answer) < 2 {
-			return errors.New("an answer of XAUTOCLAIM that makes no sense")
+			return errors.New("unexpected answer to XAUTOCLAIM")
 		}
 		entries, err := answer[1].AsXRange()
 		if err != nil && !rueidis.IsRedisNil(err) {
@@ -371,7 +371,7 @@ func (r *reader) tell(ctx context.Context, client rueidis.Client, l *lease, entr
 		e, err := queue.Unmarshal([]byte(x.FieldValues["e"]))
 		if err != nil {
 			if x.FieldValues != nil {
-				r.options.Logger.Error("an entry of the queue is damaged", "stream", l.partition(), "entry", x.ID, "err", err)
+				r.options.Logger.Error("damaged queue entry skipped", "stream", l.partition(), "entry", x.ID, "err", err)
 			}
 			continue
 		}

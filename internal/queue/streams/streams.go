@@ -121,7 +121,7 @@ func (s *Store) connected() (rueidis.Client, error) {
 		return client, nil
 	}
 	if !s.dialing.TryLock() {
-		return nil, fmt.Errorf("%w: Redis is not connected yet", queue.ErrUnavailable)
+		return nil, fmt.Errorf("%w: still connecting to Redis", queue.ErrUnavailable)
 	}
 	defer s.dialing.Unlock()
 	client, err := s.dial()
@@ -215,7 +215,7 @@ func known(err error) error {
 }
 
 // errUnsure says that an entry may yet be taken back.
-var errUnsure = fmt.Errorf("%w: nobody has been told of the entry yet", queue.ErrUnavailable)
+var errUnsure = fmt.Errorf("%w: the request has not been confirmed to its sender yet", queue.ErrUnavailable)
 
 // words returns the first word of an answer, such as ok or lost, and the rest.
 func words(r rueidis.RedisResult, err error) (string, []rueidis.RedisMessage, error) {
@@ -224,7 +224,7 @@ func words(r rueidis.RedisResult, err error) (string, []rueidis.RedisMessage, er
 	}
 	list, err := r.ToArray()
 	if err != nil || len(list) == 0 {
-		return "", nil, fmt.Errorf("%w: an answer that makes no sense: %w", queue.ErrUnavailable, err)
+		return "", nil, fmt.Errorf("%w: unexpected answer from Redis: %w", queue.ErrUnavailable, err)
 	}
 	word, err := list[0].ToString()
 	switch word {
@@ -358,7 +358,7 @@ func (s *Store) put(ctx context.Context, script *script, base string, args []str
 		position, _ := rest[1].AsInt64()
 		return queue.Receipt{ID: id, Position: position}, nil
 	}
-	return queue.Receipt{}, fmt.Errorf("%w: an answer that makes no sense: %s", queue.ErrUnavailable, word)
+	return queue.Receipt{}, fmt.Errorf("%w: unexpected answer from Redis: %s", queue.ErrUnavailable, word)
 }
 
 // safely runs a script that writes, and waits until the replicas have that, if it is
@@ -376,7 +376,7 @@ func (s *Store) safely(ctx context.Context, script *script, base string, args ..
 			}
 			n, err := c.Do(ctx, c.B().Wait().Numreplicas(int64(s.options.Replicas)).Timeout(callTimeout.Milliseconds()/2).Build()).AsInt64()
 			if err == nil && n < int64(s.options.Replicas) {
-				err = fmt.Errorf("%d of %d replicas have it", n, s.options.Replicas)
+				err = fmt.Errorf("only %d of %d replicas confirmed the write", n, s.options.Replicas)
 			}
 			return err
 		}
@@ -418,7 +418,7 @@ func (s *Store) withdraw(base, partition, id, hash string) {
 		_, err := s.do(ctx, s.scripts.drop, base, partition, id, hash, strconv.FormatInt(withdrawTime.Milliseconds(), 10))
 		return err
 	}, func(err error) {
-		s.options.Logger.Warn("a request that was answered 503 may be sent all the same", "id", id, "err", err)
+		s.options.Logger.Warn("could not withdraw a request answered with 503: it may still be sent", "id", id, "err", err)
 	})
 }
 
