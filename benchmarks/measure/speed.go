@@ -55,7 +55,7 @@ func NewRun(library subject.Library, w workload.Workload) (*Run, error) {
 	keys := workload.NewRenderer()
 	for i := range uint32(w.Keys) {
 		if s.Fill(strings.Clone(keys.Key(i)), max(w.Fill, 1)) != subject.Allowed {
-			return nil, errors.Join(fmt.Errorf("%s: %s: key %d was refused while the table was being filled", library.Name, w.Name, i), r.Close())
+			return nil, errors.Join(fmt.Errorf("%s: %s: key %d was refused while filling the table", library.Name, w.Name, i), r.Close())
 		}
 	}
 	if w.Denied {

@@ -51,7 +51,7 @@ func (s *Server) CPU() (float64, error) {
 	_, rest, ok := strings.Cut(string(text), ") ")
 	fields := strings.Fields(rest)
 	if !ok || len(fields) < 13 {
-		return 0, errors.New("/proc has another form here")
+		return 0, errors.New("unexpected format of /proc/PID/stat")
 	}
 	user, err1 := strconv.ParseFloat(fields[11], 64)
 	system, err2 := strconv.ParseFloat(fields[12], 64)
@@ -113,7 +113,7 @@ func (g *Group) listening(s *Server, command func(port string) []string) error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("%s does not listen", args[0])
+	return fmt.Errorf("%s did not start listening", args[0])
 }
 
 // Redis starts a Redis that keeps nothing on disk; HEADGATE_REDIS_BIN names another
@@ -175,7 +175,7 @@ func (g *Group) headgate(rules string, args func(address string) []string) *Serv
 func (g *Group) build(file string) error {
 	root, err := exec.CommandContext(g.ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/headgate/headgate").Output()
 	if err != nil {
-		return fmt.Errorf("run this in the folder benchmarks: %w", err)
+		return fmt.Errorf("run this in the benchmarks folder: %w", err)
 	}
 	build := exec.CommandContext(g.ctx, "go", "build", "-o", file, "./cmd/headgate")
 	build.Dir, build.Stderr = strings.TrimSpace(string(root)), os.Stderr

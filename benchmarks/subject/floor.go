@@ -33,7 +33,7 @@ func newFloor(limit workload.Limit, keys int) (Subject, error) {
 	}
 	interval := int64(limit.Period) / limit.N
 	if interval == 0 {
-		return nil, errors.New("floor: more than one a nanosecond")
+		return nil, errors.New("floor: limit above one request per nanosecond")
 	}
 	return &floor{
 		start: time.Now(), seed: maphash.MakeSeed(), cells: make([]cell, size),

@@ -60,7 +60,7 @@ func Named(name string) (Library, error) {
 			return l, nil
 		}
 	}
-	return Library{}, fmt.Errorf("there is no library %q", name)
+	return Library{}, fmt.Errorf("unknown library %q", name)
 }
 
 func outcome(allowed bool, err error) Outcome {

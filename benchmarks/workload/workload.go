@@ -145,7 +145,7 @@ func (w Workload) CheckDistinct(distinct int, ops int64) error {
 		least = 0.05 * min(least, float64(ops))
 	}
 	if float64(distinct) < math.Floor(least) || distinct > w.Keys {
-		return fmt.Errorf("%s: %d requests touched %d distinct keys of %d, not the %.0f or more that it takes", w.Name, ops, distinct, w.Keys, least)
+		return fmt.Errorf("%s: %d requests touched %d of %d keys, want at least %.0f", w.Name, ops, distinct, w.Keys, least)
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func (c *collected) lockOut(l *Limit) string {
 			}
 		}
 		if sum <= l.most() {
-			return fmt.Sprintf("#%d was refused, and with it there are at most %d", in.ID, sum)
+			return fmt.Sprintf("#%d was refused, although with it there were at most %d", in.ID, sum)
 		}
 	}
 	return ""
@@ -150,7 +150,7 @@ func (c *collected) brokenPromise(l *Limit) string {
 				return other.at.lo <= again.at.hi && (other.Answer == nil || other.at.hi >= in.at.lo)
 			})
 			if alone {
-				return fmt.Sprintf("#%d was told %d ms and refused again as #%d, though nobody took in between", in.ID, in.Answer.Retry, again.ID)
+				return fmt.Sprintf("#%d was told to retry after %d ms and refused again as #%d, with no other take in between", in.ID, in.Answer.Retry, again.ID)
 			}
 		}
 	}

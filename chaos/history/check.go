@@ -48,7 +48,7 @@ func Check(h *History, o Options) (Report, error) {
 			continue
 		case porcupine.Illegal:
 		}
-		fault := Fault{Key: p.key, What: "no order of these calls gives these answers"}
+		fault := Fault{Key: p.key, What: "no order of these calls explains their answers"}
 		if o.Pictures != "" {
 			file, err := p.draw(ops, o)
 			if err != nil {

@@ -27,13 +27,13 @@ import (
 )
 
 func main() {
-	least := flag.Float64("least", 97, "how many per cent have to be noticed or explained")
-	only := flag.String("only", "", "only changes whose description has this in it")
-	every := flag.Int("every", 1, "only one change in so many")
-	workers := flag.Int("workers", 2, "how many runs at once")
+	least := flag.Float64("least", 97, "percentage of changes that must be noticed or explained")
+	only := flag.String("only", "", "try only changes whose description contains this text")
+	every := flag.Int("every", 1, "try only every n-th change")
+	workers := flag.Int("workers", 2, "number of concurrent runs")
 	flag.Parse()
 	if flag.NArg() == 0 {
-		fmt.Fprintln(os.Stderr, "usage: mutants [flags] folder [-- flags of the tests]")
+		fmt.Fprintln(os.Stderr, "usage: mutants [flags] FOLDER [-- TEST FLAGS]")
 		os.Exit(2)
 	}
 	r := run{dir: flag.Arg(0), only: *only, every: *every, workers: *workers}
@@ -42,7 +42,7 @@ func main() {
 	}
 	share, err := r.do()
 	if err == nil && share < *least {
-		err = fmt.Errorf("%.1f%% noticed or explained, not %.1f%%", share, *least)
+		err = fmt.Errorf("%.1f%% noticed or explained, want %.1f%%", share, *least)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -110,7 +110,7 @@ func (r *run) report(all []*mutant) (float64, error) {
 		case !m.lives:
 			noticed++
 			if explained[name] {
-				fmt.Printf("noticed, though it is said to change nothing: %s\n", name)
+				fmt.Printf("noticed, although mutants.txt says it changes nothing: %s\n", name)
 			}
 		case explained[name]:
 			known++

@@ -47,10 +47,10 @@ type sample struct {
 
 func main() {
 	var o options
-	flag.IntVar(&o.rounds, "rounds", 5, "how often each library is measured")
+	flag.IntVar(&o.rounds, "rounds", 5, "number of rounds; each measures every library once")
 	flag.DurationVar(&o.rowTime, "time", 800*time.Millisecond, "how long each row is measured")
 	flag.IntVar(&o.keys, "keys", 1_000_000, "number of keys in the big table")
-	quick := flag.Bool("quick", false, "one short round: shows that it works, not how fast it is")
+	quick := flag.Bool("quick", false, "run one short round to check that everything works; its figures mean nothing")
 	flag.BoolVar(&o.json, "json", false, "print every sample as JSON instead of the table")
 	flag.BoolVar(&o.strict, "strict", false, "exit with status 1 if a goal is missed")
 	flag.StringVar(&o.worker, "worker", "", "measure this library and print JSON; for internal use")
@@ -59,7 +59,7 @@ func main() {
 		o.rounds, o.rowTime = 1, 100*time.Millisecond
 	}
 	if o.rounds < 1 || o.keys < 1000 || o.rowTime <= 0 || flag.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "error: at least 1 round, 1000 keys and some time are needed, and no arguments")
+		fmt.Fprintln(os.Stderr, "error: want --rounds of at least 1, --keys of at least 1000, --time above 0, and no arguments")
 		os.Exit(2)
 	}
 	process.Main(func(ctx context.Context) error { return run(ctx, o, os.Stdout) })
@@ -135,7 +135,7 @@ func rounds(ctx context.Context, o options) (map[string][]sample, error) {
 			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, o.rounds, name)
 			s, err := measured(ctx, self, name, o)
 			for try := 0; err != nil && ctx.Err() == nil && try < mostRetries; try++ {
-				fmt.Fprintf(os.Stderr, "once more: %v\n", err)
+				fmt.Fprintf(os.Stderr, "trying again: %v\n", err)
 				s, err = measured(ctx, self, name, o)
 			}
 			if err != nil {

@@ -80,7 +80,7 @@ func newReport(o options, samples map[string][]sample) *report {
 	r.add("first request of a key", "ns/op", func(s sample) float64 { return s.Memory.NsPerNewKey })
 	r.add("full GC, all keys live", "ms", func(s sample) float64 { return s.Memory.GCMillis })
 	r.add("allocations, many keys", "per op", func(s sample) float64 { return s.Speeds[uniform].AllocsPerOp })
-	row = r.add("throughput on own keys, 2 cores against 1", "times", func(s sample) float64 {
+	row = r.add("throughput on separate keys, 2 cores against 1", "times", func(s sample) float64 {
 		return s.Speeds[own[1]].NsPerOp / s.Speeds[own[2]].NsPerOp
 	})
 	r.Goals = append(r.Goals, newGoal(row.Name, "itself on 1 core", row.each[subject.Ours], scalingGoal, true))

@@ -172,7 +172,7 @@ func throttle(pipeline int) load {
 						return err
 					}
 					if want != "" && string(line) != want {
-						return fmt.Errorf("line %d of the answer is %q, want %q", i, line, want)
+						return fmt.Errorf("answer line %d is %q, want %q", i, line, want)
 					}
 				}
 			}

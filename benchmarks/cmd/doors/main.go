@@ -30,10 +30,10 @@ func main() {
 			return serveFloor(os.Args[2:])
 		}
 		var p plan
-		flag.IntVar(&p.rounds, "rounds", 9, "rounds, each of which measures everything once")
-		flag.IntVar(&p.requests, "requests", 100_000, "requests of one measurement")
-		flag.IntVar(&p.connections, "connections", 64, "connections at once")
-		only := flag.String("only", "", "measure only doors whose name has this in it")
+		flag.IntVar(&p.rounds, "rounds", 9, "number of rounds; each measures every door once")
+		flag.IntVar(&p.requests, "requests", 100_000, "requests per measurement")
+		flag.IntVar(&p.connections, "connections", 64, "number of connections")
+		only := flag.String("only", "", "measure only doors whose name contains this text")
 		flag.Parse()
 		return run(ctx, os.Stdout, *only, p)
 	})
@@ -71,7 +71,7 @@ func (p plan) round(ctx context.Context, round int, doors []*door) error {
 	for _, d := range doors {
 		floor, err := d.floor.measure(ctx, n, p.connections)
 		if err != nil {
-			return fmt.Errorf("%s, its floor: %w", d.name, err)
+			return fmt.Errorf("%s, floor: %w", d.name, err)
 		}
 		cost, err := d.door.measure(ctx, n, p.connections)
 		if err != nil {
@@ -104,7 +104,7 @@ func report(out io.Writer, doors []*door, p plan) error {
 	fmt.Fprintf(out, "%s, %d CPUs, %s; load average %s\n", measure.Processor(), runtime.NumCPU(), runtime.Version(), loadAverage())
 	fmt.Fprintf(out, "%s; %d rounds of %d requests on %d connections\n\n", time.Now().UTC().Format(time.DateOnly), p.rounds, p.requests, p.connections)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "| door\t| floor s/1M\t| door s/1M\t| times the floor\t| of the least\t| goal\t|")
+	fmt.Fprintln(w, "| door\t| floor s/1M\t| door s/1M\t| times the floor\t| best runs\t| goal\t|")
 	fmt.Fprintln(w, "| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t|")
 	median := func(list []float64) float64 { return measure.Median(list, func(x float64) float64 { return x }) }
 	for _, d := range doors {

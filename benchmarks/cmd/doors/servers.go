@@ -82,7 +82,7 @@ func serveFloor(args []string) error {
 		ratelimit.RegisterRateLimitServiceServer(server, alwaysOK{})
 		return server.Serve(l)
 	}
-	return fmt.Errorf("there is no floor %q", kind)
+	return fmt.Errorf("unknown floor %q", kind)
 }
 
 // alwaysOK is the rate limit service that reads a request and says OK.

@@ -64,11 +64,11 @@ func Profiles(minutes int64, few, keys int) []Profile {
 	length := minutes * 60 * second
 	var out []Profile
 	for _, load := range []float64{0.5, 0.9, 1.1, 2} {
-		name := fmt.Sprintf("Poisson, %g of the limit", load)
+		name := fmt.Sprintf("Poisson, %g times the limit", load)
 		out = append(out, newProfile(name, few, func(rnd *rand.Rand, _ int) []int64 { return poisson(rnd, load*100/60, length) }))
 	}
 	return append(out,
-		newProfile("on and off: 10 s at 6 times, then 20 s of nothing", few, func(rnd *rand.Rand, _ int) []int64 {
+		newProfile("bursts: 10 s at 6 times the limit, then 20 s of silence", few, func(rnd *rand.Rand, _ int) []int64 {
 			var times []int64
 			for _, at := range poisson(rnd, 6*100.0/60, length) {
 				if at%(30*second) < 10*second {
@@ -218,8 +218,8 @@ func WriteTable(w io.Writer, p Profile, results []Result) error {
 	}
 	n := float64(max(results[0].Requests, 1))
 	share := func(count int64) string { return fmt.Sprintf("%.4f%%", 100*float64(count)/n) }
-	_, err := fmt.Fprintf(w, "### %s\n\n%d requests of %d keys, of which the exact log refuses %s.\n\n"+
-		"| algorithm | wrongly allowed | wrongly refused | every request counts: wrongly allowed | wrongly refused | most in a window | bytes a key |\n"+
+	_, err := fmt.Fprintf(w, "### %s\n\n%d requests from %d keys; the exact log refuses %s.\n\n"+
+		"| algorithm | wrongly allowed | wrongly refused | every request counts: wrongly allowed | wrongly refused | most in a window | bytes per key |\n"+
 		"| --- | --- | --- | --- | --- | --- | --- |\n", p.Name, results[0].Requests, p.Keys, share(results[0].Refused))
 	for i := range results {
 		r := &results[i]

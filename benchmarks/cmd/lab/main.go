@@ -22,19 +22,19 @@ import (
 )
 
 func main() {
-	short := flag.Bool("short", false, "less traffic: seconds in place of minutes")
+	short := flag.Bool("short", false, "less traffic: takes seconds instead of minutes")
 	logs := offline.AccessLogs{Stdin: os.Stdin}
-	flag.StringVar(&logs.Format, "format", "", "the logs' format (default: found out)")
-	flag.StringVar(&logs.Timezone, "timezone", "UTC", "the zone of times that do not say theirs")
-	flag.DurationVar(&logs.Reorder, "reorder", 10*time.Second, "how much earlier than a line before it a line may be")
+	flag.StringVar(&logs.Format, "format", "", "log format (default: detected)")
+	flag.StringVar(&logs.Timezone, "timezone", "UTC", "time zone of timestamps without one")
+	flag.DurationVar(&logs.Reorder, "reorder", 10*time.Second, "how far out of order lines may be")
 	list := func(to *[]string) func(string) error {
 		return func(text string) error {
 			*to = append(*to, strings.Split(text, ",")...)
 			return nil
 		}
 	}
-	flag.Func("map", "which keys of JSON lines are what, such as client_ip=ip,path=url,time=when", list(&logs.Map))
-	flag.Func("trusted-proxies", "addresses and networks whose X-Forwarded-For is believed, if it is logged", list(&logs.TrustedProxies))
+	flag.Func("map", "field names of JSON lines, such as client_ip=ip,path=url,time=when", list(&logs.Map))
+	flag.Func("trusted-proxies", "addresses and networks whose logged X-Forwarded-For is trusted", list(&logs.TrustedProxies))
 	flag.Parse()
 	logs.Paths = flag.Args()
 	process.Main(func(ctx context.Context) error {

@@ -25,7 +25,7 @@ import (
 )
 
 func main() {
-	rounds := flag.Int("rounds", 5, "how many rounds")
+	rounds := flag.Int("rounds", 5, "number of rounds")
 	long := flag.Duration("for", time.Second, "how long each limiter runs in a round")
 	asJSON := flag.Bool("json", false, "print JSON")
 	only := flag.String("only", "", "comma-separated names of the limiters to run")

@@ -30,9 +30,9 @@ func main() {
 		if len(os.Args) > 3 && os.Args[1] == "floor" {
 			return process.RESPFloor(os.Args[3])
 		}
-		rounds := flag.Int("rounds", 5, "rounds, each of which measures everything once")
-		requests := flag.Int("requests", 1_000_000, "requests with 16 under way; a fifth with 1")
-		connections := flag.Int("connections", 64, "connections at once")
+		rounds := flag.Int("rounds", 5, "number of rounds; each measures every server once")
+		requests := flag.Int("requests", 1_000_000, "requests per measurement at pipeline depth 16; a fifth of that at depth 1")
+		connections := flag.Int("connections", 64, "number of connections")
 		flag.Parse()
 		return run(ctx, *rounds, *requests, *connections)
 	})
@@ -165,12 +165,12 @@ func put(ctx context.Context, s *process.Server, l load) (sample, error) {
 	}
 	// The premise: no answer was an error.
 	if strings.Contains(errs.String(), "Error from server") || strings.Contains(string(out), "Error from server") {
-		return sample{}, fmt.Errorf("answers were errors: %s%s", errs.Bytes(), out)
+		return sample{}, fmt.Errorf("the server answered with errors: %s%s", errs.Bytes(), out)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	fields := strings.Split(lines[len(lines)-1], `","`)
 	if len(fields) < 2 {
-		return sample{}, fmt.Errorf("redis-benchmark says %q", out)
+		return sample{}, fmt.Errorf("unexpected output of redis-benchmark: %q", out)
 	}
 	perSecond, err := strconv.ParseFloat(fields[1], 64)
 	return sample{perSecond: perSecond, cpu: (after - before) / float64(l.requests) * 1e6}, err
