@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Replaces the tables of docs/accuracy.md, which stand behind its last line that
-# begins with <!--, by what cmd/lab of benchmarks measures. It takes some minutes.
+# Replaces the tables of docs/accuracy.md, which follow its line <!-- tables …,
+# with what cmd/lab of benchmarks measures. It takes some minutes.
 set -euo pipefail
 page=docs/accuracy.md
 new=$(mktemp)
