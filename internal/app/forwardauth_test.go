@@ -324,7 +324,7 @@ func TestForwardAuthOfNginxWithShadowBans(t *testing.T) {
 			"  - {name: shown, rate: 9/hour, algorithm: fixed_window}\n")
 	})
 	p.startNginx(t, backend, func(text, folder string) string {
-		const before, end = "            # A 403 of nginx's own stays one.\n", "        location @limited {"
+		const before, end = "            # Keep a 403 of nginx itself.\n", "        location @limited {"
 		text = replaced(t, nginxHome(text, folder), before, before+line)
 		return replaced(t, text, end, decoy+end)
 	})
