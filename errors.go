@@ -1,15 +1,18 @@
 package headgate
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // errShortOut is a mistake of the caller's, not of the store's.
-var errShortOut = errors.New("headgate: fewer decisions than ops in the out slice")
+var errShortOut = errors.New("headgate: out is shorter than ops")
 
 // errWaitsForLease is Wait's answer to a limit of Concurrent.
-var errWaitsForLease error = &detailError{kind: ErrInvalidLimit, detail: "what Wait takes of a limit of Concurrent nobody could release: use Acquire"}
+var errWaitsForLease error = &detailError{kind: ErrInvalidLimit, detail: "Wait cannot be used with Concurrent, since nothing would release the slot: use Acquire"}
 
 // errNilOption is the flaw of a Limiter.
-var errNilOption = errors.New("headgate.New was given a nil option")
+var errNilOption = errors.New("headgate.New was called with a nil option")
 
 var (
 	// ErrInvalidLimit is wrapped by every error about a limit that cannot be
@@ -19,16 +22,16 @@ var (
 	ErrInvalidCost = errors.New("invalid cost: it must not be negative")
 	// ErrNoStore is returned by every call of a Limiter that was made without a
 	// Store, and by what is built on it. Such a Limiter refuses everything.
-	ErrNoStore = errors.New("headgate.New was given no store")
+	ErrNoStore = errors.New("headgate.New was called without a store")
 	// ErrInvalidFallback is wrapped by the error of every call of a Limiter whose
 	// [WithFallback] has no store or a share that is none. It refuses everything.
 	ErrInvalidFallback = errors.New("invalid fallback")
 	// ErrInvalidDuration is returned for credit that would be over when it is
 	// granted.
-	ErrInvalidDuration = errors.New("invalid duration: credit has to last for more than 0")
+	ErrInvalidDuration = errors.New("invalid duration: credit must last longer than 0")
 	// ErrInvalidTime is returned by every call of a Limiter whose [WithClock] says a
 	// time that no algorithm counts by.
-	ErrInvalidTime = errors.New("invalid time: the clock of WithClock must be after 1970 began, and before 2112")
+	ErrInvalidTime = errors.New("invalid time: the clock of WithClock must be after 1970-01-01T00:00:00Z and before 2112")
 	// ErrUnavailable is wrapped by every error that means the store could not
 	// answer. The Decision beside it is the failure policy's.
 	ErrUnavailable = errors.New("store unavailable")
@@ -46,9 +49,13 @@ type LimitedError struct {
 // Error says when the request may be tried again.
 func (e *LimitedError) Error() string {
 	if e.Decision.RetryAfter == Never {
-		return "rate limited: the cost can never fit into the limit"
+		return "rate limited: the cost is more than the limit can ever allow"
 	}
-	return "rate limited: retry after " + e.Decision.RetryAfter.String()
+	retry := e.Decision.RetryAfter
+	if retry > time.Millisecond {
+		retry = (retry + time.Millisecond - 1).Truncate(time.Millisecond) // never too early
+	}
+	return "rate limited: retry after " + shortDuration(retry)
 }
 
 // detailError is what fmt.Errorf("%w: %s", kind, detail) would be.

@@ -98,7 +98,7 @@ func ExampleLimiter_Wait() {
 	var limited *headgate.LimitedError
 	fmt.Println(errors.As(err, &limited), err)
 	// Output:
-	// true rate limited: the cost can never fit into the limit
+	// true rate limited: the cost is more than the limit can ever allow
 }
 
 func ExamplePerCalendar() {

@@ -302,7 +302,7 @@ func (l Limit) String() string {
 	var b strings.Builder
 	b.WriteString(strconv.FormatInt(r.Limit, 10))
 	if r.Algorithm == Concurrency {
-		b.WriteString(" at the same time, lease " + shortDuration(l.Period()))
+		b.WriteString(" concurrent, lease " + shortDuration(l.Period()))
 		return b.String()
 	}
 	b.WriteByte('/')

@@ -64,7 +64,7 @@ func TestLimitValidate(t *testing.T) {
 		{"a longest wait", perMinute.Using(headgate.LeakyBucket).MaxWait(time.Second), ok},
 		{"a wait of nothing", perMinute.Using(headgate.LeakyBucket).MaxWait(0), "the longest wait"},
 		{"a wait of half a microsecond", perMinute.Using(headgate.LeakyBucket).MaxWait(500), "the longest wait"},
-		{"too long a wait", perMinute.Using(headgate.LeakyBucket).MaxWait(408 * 24 * time.Hour), "the longest wait must be a whole number of microseconds, more than 0 and at most 407 days"},
+		{"too long a wait", perMinute.Using(headgate.LeakyBucket).MaxWait(408 * 24 * time.Hour), "the maximum wait must be a whole number of microseconds, more than 0 and at most 407 days"},
 		{"too long a period", headgate.Per(5, 408*24*time.Hour), "the period must be a whole number of microseconds, more than 0 and at most 407 days"},
 		{"407 days", headgate.Per(5, 407*24*time.Hour), ok},
 		{"a longest wait of a window", perMinute.Using(headgate.SlidingLog).MaxWait(time.Second), "only leaky_bucket"},
@@ -122,7 +122,7 @@ func TestLimitString(t *testing.T) {
 		{headgate.PerHour(5).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest), "5/hour fixed_window from the first request"},
 		{headgate.PerCalendar(200, headgate.Day, berlin), "200/day fixed_window in Europe/Berlin"},
 		{headgate.Unlimited(), "unlimited"},
-		{headgate.Limit{}, "invalid limit: unset (for no limit at all use Unlimited)"},
+		{headgate.Limit{}, "invalid limit: unset (use Unlimited for no limit)"},
 	}
 	for _, tt := range tests {
 		if got := tt.limit.String(); got != tt.want {

@@ -135,9 +135,9 @@ func (l *Limiter) flawOfStores() error {
 	case isNil(l.store):
 		return ErrNoStore
 	case l.falls && isNil(l.fallback):
-		return &detailError{kind: ErrInvalidFallback, detail: "it has no store"}
+		return &detailError{kind: ErrInvalidFallback, detail: "no store"}
 	case l.falls && !(l.share > 0 && l.share <= 1):
-		return &detailError{kind: ErrInvalidFallback, detail: "its share must be more than 0 and at most 1, such as 0.25 on four processes"}
+		return &detailError{kind: ErrInvalidFallback, detail: "the share must be more than 0 and at most 1, such as 0.25 for four processes"}
 	}
 	return nil
 }

@@ -189,7 +189,7 @@ func TestLimitedErrorSaysWhen(t *testing.T) {
 		t.Error(got)
 	}
 	err.Decision.RetryAfter = headgate.Never
-	if got := err.Error(); got != "rate limited: the cost can never fit into the limit" {
+	if got := err.Error(); got != "rate limited: the cost is more than the limit can ever allow" {
 		t.Error(got)
 	}
 }

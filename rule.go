@@ -70,13 +70,13 @@ type problem string
 
 const (
 	valid          problem = ""
-	unset          problem = "unset (for no limit at all use Unlimited)"
+	unset          problem = "unset (use Unlimited for no limit)"
 	badLimit       problem = "the limit must be from 0 to 1099511627776"
 	badPeriod      problem = "the period must be a whole number of microseconds, more than 0 and at most 407 days"
 	badBurst       problem = "the burst must be from 1 to 1099511627776"
-	badRounding    problem = "the burst is too large for so slow a rate to be counted exactly"
-	badCalendar    problem = "a calendar window must be a minute, hour, day, week, month or year of a fixed window on the clock"
-	badBuckets     problem = "the number of sub-windows must be from 1 to 512 and at most the period's microseconds"
+	badRounding    problem = "the burst is too large to count so slow a rate exactly"
+	badCalendar    problem = "a calendar window must be a minute, hour, day, week, month or year, and needs fixed_window anchored to the clock"
+	badBuckets     problem = "the number of sub-windows must be from 1 to 512, each at least 1 microsecond long"
 	badAlgorithm   problem = "unknown algorithm, anchor or edge"
 	badLog         problem = "a sliding log keeps every request: its limit must be at most 1048576"
 	strayBurst     problem = "only token_bucket and leaky_bucket have a burst"
@@ -84,11 +84,11 @@ const (
 	strayBuckets   problem = "only sliding_buckets has sub-windows"
 	strayDenied    problem = "only sliding_log can count refused requests"
 	badShare       problem = "a share must be more than 0 and at most 1"
-	badDelayAfter  problem = "the number of requests that do not wait must be from 1 to the burst"
-	badMaxWait     problem = "the longest wait must be a whole number of microseconds, more than 0 and at most 407 days"
+	badDelayAfter  problem = "the number of requests served without delay must be from 1 to the burst"
+	badMaxWait     problem = "the maximum wait must be a whole number of microseconds, more than 0 and at most 407 days"
 	strayDelay     problem = "only leaky_bucket makes requests wait"
-	badConcurrency problem = "at most 65536 may be under way at the same time"
-	strayLease     problem = "only a limit of what is under way has leases"
+	badConcurrency problem = "a concurrency limit must be at most 65536"
+	strayLease     problem = "only concurrency has leases"
 )
 
 // compile returns the Limit of r with everything derived filled in and its

@@ -26,8 +26,8 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		want    string // how the error begins; empty without one
 	}{
 		{limiter, fine, []grpclimit.Option{grpclimit.LimitBy(nil), grpclimit.Also(fine)}, ""},
-		{nil, fine, nil, "grpclimit: no limiter to ask: "},
-		{headgate.New(nil), fine, nil, "grpclimit: no limiter to ask: "},
+		{nil, fine, nil, "grpclimit: no limiter: "},
+		{headgate.New(nil), fine, nil, "grpclimit: no limiter: "},
 		{limiter, headgate.Limit{}, nil, `grpclimit: the limit "default": invalid limit: unset`},
 		{limiter, wrong, nil, `grpclimit: the limit "default": invalid limit: only token_bucket and leaky_bucket have a burst`},
 		{limiter, fine, []grpclimit.Option{grpclimit.Also(wrong)}, `grpclimit: the limit "default-2": invalid limit`},
@@ -62,7 +62,7 @@ func TestMistakesShowWhenBuilt(t *testing.T) {
 		{limiter, headgate.Concurrent(2), []grpclimit.Option{grpclimit.Wait(1)}, `grpclimit: Wait of the limit "default" has no effect on Concurrent`},
 		{limiter, headgate.Concurrent(2), []grpclimit.Option{grpclimit.Wait(1), grpclimit.Also(fine)}, ""},
 		{limiter, headgate.Concurrent(2), []grpclimit.Option{grpclimit.Wait(1), grpclimit.LimitBy(func(*grpclimit.Call) (headgate.Limit, bool) { return fine, true })}, ""},
-		{&headgate.Limiter{}, fine, nil, "grpclimit: no limiter to ask: "},
+		{&headgate.Limiter{}, fine, nil, "grpclimit: no limiter: "},
 		{limiter, fine, []grpclimit.Option{grpclimit.Cost(nil)}, `grpclimit: the function of Cost of the limit "default" is nil`},
 	} {
 		err := grpclimit.Validate(row.limiter, row.limit, row.options...)

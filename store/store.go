@@ -22,10 +22,10 @@ var (
 	// ErrReadOnly is wrapped by the error of a store that answers, but writes
 	// nothing for the time being: a replica, or one that has lost its replicas or
 	// its disk.
-	ErrReadOnly = fmt.Errorf("%w: it writes nothing for now", headgate.ErrUnavailable)
+	ErrReadOnly = fmt.Errorf("%w: read-only", headgate.ErrUnavailable)
 	// ErrRefused is wrapped by the error of a store that answers, but refused this
 	// question, for example because it found something else under the key.
-	ErrRefused = fmt.Errorf("%w: it refused the question", headgate.ErrUnavailable)
+	ErrRefused = fmt.Errorf("%w: request refused", headgate.ErrUnavailable)
 	// ErrCrossSlot is returned for headgate.AllOrNothing in strict mode when the
 	// keys are not in one slot of a Redis Cluster.
 	ErrCrossSlot = errors.New("keys are in different cluster slots")

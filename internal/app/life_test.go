@@ -177,7 +177,7 @@ func TestDamagedSnapshotIsSetAside(t *testing.T) {
 	if err != nil || string(kept) != "this is no snapshot" {
 		t.Errorf("set aside: %q, %v", kept, err)
 	}
-	if log := f.journal.text.String(); !strings.Contains(log, "snapshot is damaged, counts start afresh") {
+	if log := f.journal.text.String(); !strings.Contains(log, "damaged snapshot, counts start at zero") {
 		t.Errorf("the log does not say so:\n%s", log)
 	}
 	if info, err := os.Stat(file); err != nil || info.Size() == 0 {

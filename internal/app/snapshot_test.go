@@ -17,7 +17,7 @@ func TestOneSnapshotOneProcess(t *testing.T) {
 	snapshot := func(c *config.Config) { c.Store.Memory.Snapshot = path }
 	first := run(t, loginRules, hello, snapshot)
 	second := newFixture(t, loginRules, hello, snapshot)
-	if err := second.Start(context.Background()); err == nil || !strings.Contains(err.Error(), "another process keeps its counts in "+path) {
+	if err := second.Start(context.Background()); err == nil || !strings.Contains(err.Error(), "another process saves its counts to "+path) {
 		t.Errorf("a second process: %v", err)
 	}
 	if err := first.Stop(context.Background()); err != nil {
@@ -47,7 +47,7 @@ func TestOneSnapshotUnderTwoNames(t *testing.T) {
 		first := run(t, loginRules, hello, func(c *config.Config) { c.Store.Memory.Snapshot = path })
 		for _, other := range []string{file, filepath.Join(folder, "relative")} {
 			second := newFixture(t, loginRules, hello, func(c *config.Config) { c.Store.Memory.Snapshot = other })
-			if err := second.Start(context.Background()); err == nil || !strings.Contains(err.Error(), "another process keeps its counts in "+other) {
+			if err := second.Start(context.Background()); err == nil || !strings.Contains(err.Error(), "another process saves its counts to "+other) {
 				t.Errorf("a second process at %s, beside %s: %v", other, name, err)
 			}
 		}

@@ -82,7 +82,7 @@ func guarded(ctx context.Context, ops []headgate.Op, out []headgate.Decision, as
 // recovered makes an error of a panic. It has to be deferred.
 func recovered(err *error) {
 	if p := recover(); p != nil {
-		*err = fmt.Errorf("%w: it panicked: %v", headgate.ErrUnavailable, p)
+		*err = fmt.Errorf("%w: panic: %v", headgate.ErrUnavailable, p)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestPanicIsAFailure(t *testing.T) {
 			groups := []store.Group{{Ops: 1}}
 			s.Pipeline(t.Context(), []headgate.Op{op("k")}, make([]headgate.Decision, 1), groups)
 			for _, err := range []error{err, batch, groups[0].Err} {
-				if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), "it panicked: no map") {
+				if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), "panic: no map") {
 					t.Errorf("%s, call %d: %v", name, i, err)
 				}
 			}

@@ -156,7 +156,7 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 		return s.flaw
 	}
 	if len(out) < len(ops) {
-		return fmt.Errorf("failsafe: %d ops but room for %d decisions", len(ops), len(out))
+		return fmt.Errorf("failsafe: %d ops, but room for %d decisions", len(ops), len(out))
 	}
 	if err := checkAll(ops); err != nil {
 		return err

@@ -16,7 +16,7 @@ const fewOps = 16
 // sees a state in between. All ops without a time of their own have the same.
 func (s *Store) Do(_ context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	if len(out) < len(ops) {
-		return fmt.Errorf("memory: %d ops but room for %d decisions", len(ops), len(out))
+		return fmt.Errorf("memory: %d ops, but room for %d decisions", len(ops), len(out))
 	}
 	for i := range ops {
 		if err := s.check(&ops[i]); err != nil {

@@ -206,24 +206,24 @@ type loader struct {
 func (l *loader) load() error {
 	var start [len(magic)]byte
 	if _, err := io.ReadFull(l.in, start[:]); err != nil {
-		return ended(err, "it has no beginning")
+		return ended(err, "it is too short")
 	}
 	if string(start[:5]) != magic[:5] {
-		return damaged("this is something else")
+		return damaged("this is not a snapshot")
 	}
 	if string(start[:]) != magic {
-		return damaged("version %d; this program reads version %d", start[len(magic)-1], magic[len(magic)-1])
+		return damaged("it has version %d, this program reads version %d", start[len(magic)-1], magic[len(magic)-1])
 	}
 	kind, payload, err := l.next()
 	if err != nil {
 		return err
 	}
 	if kind != frameHeader || len(payload) < 8*(1+len(secret{})) {
-		return damaged("it has no header")
+		return damaged("the header is missing")
 	}
 	saved := int64(binary.LittleEndian.Uint64(payload))
 	if saved < 0 || saved > timeMask {
-		return damaged("it was saved at an impossible time")
+		return damaged("the time of saving is out of range")
 	}
 	l.saved, l.back = saved, max(saved-l.now, 0)
 	for i := range l.store.secret {
@@ -241,11 +241,11 @@ func (l *loader) load() error {
 			err = l.record(payload)
 		case frameEnd:
 			if len(payload) != 8 || binary.LittleEndian.Uint64(payload) != l.keys {
-				return damaged("it does not have as many keys as it says")
+				return damaged("the number of keys does not match")
 			}
 			return nil
 		default:
-			return damaged("unknown part %q", kind)
+			return damaged("unknown section %q", kind)
 		}
 		if err != nil {
 			return err
@@ -262,7 +262,7 @@ func (l *loader) next() (kind byte, payload []byte, err error) {
 	}
 	length := int64(binary.LittleEndian.Uint32(head[:4]))
 	if length == 0 {
-		return 0, nil, damaged("an empty part")
+		return 0, nil, damaged("a section is empty")
 	}
 	l.frame.Reset()
 	if _, err := io.CopyN(&l.frame, l.in, length); err != nil {
@@ -270,7 +270,7 @@ func (l *loader) next() (kind byte, payload []byte, err error) {
 	}
 	payload = l.frame.Bytes()
 	if crc32.Checksum(payload, crc32.MakeTable(crc32.Castagnoli)) != binary.LittleEndian.Uint32(head[4:]) {
-		return 0, nil, damaged("a checksum is wrong")
+		return 0, nil, damaged("checksum mismatch")
 	}
 	return payload[0], payload[1:], nil
 }
@@ -285,12 +285,12 @@ func ended(err error, what string) error {
 
 func (l *loader) slots(payload []byte) error {
 	if len(payload)%slotBytes != 0 {
-		return damaged("a part has an odd length")
+		return damaged("a section has an invalid length")
 	}
 	for ; len(payload) > 0; payload = payload[slotBytes:] {
 		p, ok := readSlot(payload)
 		if !ok || p.codec() == codecRecord {
-			return damaged("an impossible key")
+			return damaged("a key is invalid")
 		}
 		l.keys++
 		p.moveBack(l.backFor(p.begins()))
@@ -314,12 +314,12 @@ func (l *loader) backFor(begins int64) int64 {
 
 func (l *loader) record(payload []byte) error {
 	if len(payload) < recordHead-1 || (len(payload)-(recordHead-1))%8 != 0 {
-		return damaged("a part has an odd length")
+		return damaged("a section has an invalid length")
 	}
 	p, ok := readSlot(payload)
 	rec := readRecord(payload[slotBytes:])
 	if !ok || p.codec() != codecRecord || !rec.possible() {
-		return damaged("an impossible key")
+		return damaged("a key is invalid")
 	}
 	l.keys++
 	back := l.backFor(begins(rec.algorithm, &rec.state))
@@ -401,7 +401,7 @@ func SetAside(path string) (string, error) {
 		to = fmt.Sprintf("%s.damaged-%d", path, i)
 	}
 	if err := os.Rename(path, to); err != nil {
-		return "", fmt.Errorf("memory: setting a snapshot aside: %w", err)
+		return "", fmt.Errorf("memory: moving a damaged file aside: %w", err)
 	}
 	return to, nil
 }

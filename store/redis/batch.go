@@ -28,7 +28,7 @@ const maxChecks = 64
 // store.ErrCrossSlot.
 func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	if len(out) < len(ops) {
-		return fmt.Errorf("redis: %d ops but room for %d decisions", len(ops), len(out))
+		return fmt.Errorf("redis: %d ops, but room for %d decisions", len(ops), len(out))
 	}
 	limited := 0
 	for i := range ops {

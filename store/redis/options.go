@@ -92,7 +92,7 @@ func (o *Options) validate() error {
 	for _, address := range o.Addresses {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			if strings.Contains(address, "@") { // there is a password in front of it
-				return errors.New("redis: an address has a user or password in it: want host:port, or use a URL")
+				return errors.New("redis: an address contains a user name or password: want host:port, or use a URL")
 			}
 			return fmt.Errorf("redis: address %q: want host:port", address)
 		}
@@ -109,11 +109,11 @@ func (o *Options) validate() error {
 	case o.Mode == Cluster && o.DB != 0:
 		return errors.New("redis: a cluster only has database 0")
 	case o.DB < 0:
-		return errors.New("redis: the database must not be negative")
+		return errors.New("redis: the database number must not be negative")
 	case o.Timeout < 0:
 		return errors.New("redis: the timeout must not be negative")
 	case len(o.Prefix) > longestPrefix || strings.ContainsAny(o.Prefix, "{}"):
-		return fmt.Errorf("redis: the prefix must have at most %d bytes and no braces", longestPrefix)
+		return fmt.Errorf("redis: the prefix must be at most %d bytes long, without braces", longestPrefix)
 	}
 	return nil
 }

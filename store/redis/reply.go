@@ -12,7 +12,7 @@ import (
 )
 
 // errSkew means that no calendar window sent along holds the server's time.
-var errSkew = errors.New("redis: the server's clock is in none of the calendar windows sent to it")
+var errSkew = errors.New("redis: the clocks of the server and of this process differ too much to find the calendar window")
 
 // reply reads the integers that a script answered.
 type reply struct {
@@ -36,7 +36,7 @@ func (r *reply) serverTime() (int64, bool) {
 // integers fills dst with the next values.
 func (r *reply) integers(dst []int64) error {
 	if len(r.values)-r.next < len(dst) {
-		return fmt.Errorf("redis: the script answered %d values", len(r.values))
+		return fmt.Errorf("redis: the script returned %d values", len(r.values))
 	}
 	for i := range dst {
 		v, err := r.values[r.next+i].ToInt64()

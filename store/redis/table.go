@@ -63,7 +63,7 @@ func (t *Table) Look(ctx context.Context) (state TableState, err error) {
 		return state, err
 	}
 	if len(values) != 4 {
-		return state, fmt.Errorf("redis: the table's state has %d parts", len(values))
+		return state, fmt.Errorf("redis: unexpected table state with %d values", len(values))
 	}
 	var errs [4]error
 	state.Identity, errs[0] = values[0].ToString()
@@ -72,7 +72,7 @@ func (t *Table) Look(ctx context.Context) (state TableState, err error) {
 	now, err := values[3].AsInt64()
 	state.Now, errs[3] = time.UnixMicro(now), err
 	if err := errors.Join(errs[:]...); err != nil {
-		return TableState{}, fmt.Errorf("redis: the table's state: %w", err)
+		return TableState{}, fmt.Errorf("redis: table state: %w", err)
 	}
 	return state, nil
 }
@@ -87,10 +87,10 @@ func (t *Table) Since(ctx context.Context, version int64, most int) (rows []Tabl
 		return nil, 0, err
 	}
 	if len(values)%4 != 1 {
-		return nil, 0, fmt.Errorf("redis: the table's answer has %d parts", len(values))
+		return nil, 0, fmt.Errorf("redis: unexpected table rows with %d values", len(values))
 	}
 	if now, err = values[0].AsInt64(); err != nil {
-		return nil, 0, fmt.Errorf("redis: the table's version: %w", err)
+		return nil, 0, fmt.Errorf("redis: table version: %w", err)
 	}
 	for i := 1; i < len(values); i += 4 {
 		row := TableRow{Deleted: values[i+3].IsNil()}
@@ -104,7 +104,7 @@ func (t *Table) Since(ctx context.Context, version int64, most int) (rows []Tabl
 			row.Value, errs[3] = values[i+3].ToString()
 		}
 		if err := errors.Join(errs[:]...); err != nil {
-			return nil, 0, fmt.Errorf("redis: a row of the table: %w", err)
+			return nil, 0, fmt.Errorf("redis: table row: %w", err)
 		}
 		rows = append(rows, row)
 	}

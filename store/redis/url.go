@@ -23,13 +23,13 @@ import (
 // say; others are refused. The error never contains the password.
 func ParseURL(text string) (Options, error) {
 	if cutsPassword(text) { // what is quoted below would be a piece of it
-		return Options{}, errors.New("redis: there is an @ behind the first / ? or #: in a user or password write %2F, %3F and %23 for those")
+		return Options{}, errors.New("redis: @ after the first /, ? or #: in a user name or password, write these as %2F, %3F and %23")
 	}
 	text, list := cutHosts(text)
 	u, err := url.Parse(text)
 	if err != nil {
 		// The error of package url repeats the text, password included.
-		return Options{}, errors.New("redis: this is not a URL: want redis://host:port, redis+sentinel://… or redis+cluster://…")
+		return Options{}, errors.New("redis: not a URL: want redis://host:port, redis+sentinel://… or redis+cluster://…")
 	}
 	o, err := schemeOptions(u.Scheme)
 	if err != nil {
@@ -120,7 +120,7 @@ func hosts(list, port string) ([]string, error) {
 		case err != nil || strings.ContainsAny(h, "@% "):
 			return nil, fmt.Errorf("redis: address %q: want host:port", host)
 		case bad != nil || n == 0: // perhaps a password without its host
-			return nil, fmt.Errorf("redis: the port of %q is no number from 1 to 65535: want host:port, and a password as in :password@host:port", h)
+			return nil, fmt.Errorf("redis: the port of %q is not a number from 1 to 65535: want host:port, and a password as in :password@host:port", h)
 		}
 		addresses = append(addresses, host)
 	}
@@ -138,7 +138,7 @@ func (o *Options) setPath(path string) error {
 	}
 	db, err := strconv.Atoi(parts[0])
 	if err != nil || len(parts) > 1 {
-		return fmt.Errorf("redis: path %q: want the number of a database", path)
+		return fmt.Errorf("redis: path %q: want a database number", path)
 	}
 	o.DB = db
 	return nil
@@ -147,7 +147,7 @@ func (o *Options) setPath(path string) error {
 func (o *Options) setQuery(raw string) error {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return errors.New("redis: the URL's parameters are malformed")
+		return errors.New("redis: malformed URL parameters")
 	}
 	for name := range query {
 		value := query.Get(name)
@@ -175,7 +175,7 @@ func (o *Options) setQuery(raw string) error {
 			return fmt.Errorf("redis: unknown URL parameter %q", name)
 		}
 		if err != nil {
-			return fmt.Errorf("redis: URL parameter %s: %q is no valid value", name, value)
+			return fmt.Errorf("redis: URL parameter %s: invalid value %q", name, value)
 		}
 	}
 	return nil

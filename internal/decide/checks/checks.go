@@ -16,9 +16,9 @@ func Limiter(limiter *headgate.Limiter) error {
 	err := limiter.Validate()
 	switch {
 	case errors.Is(err, headgate.ErrNoStore):
-		return fmt.Errorf("no limiter to ask: %w", err)
+		return fmt.Errorf("no limiter: %w", err)
 	case err != nil:
-		return fmt.Errorf("the limiter cannot work: %w", err)
+		return fmt.Errorf("unusable limiter: %w", err)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func (s *Scopes) Add(c Check) error {
 	apart := false
 	for _, earlier := range s.checks {
 		if name := c.name(); name != "" && name == earlier.name() {
-			return fmt.Errorf("the name %q is taken by another limit of the same middleware, so each request would be charged twice under it: give each limit a name of its own", name)
+			return fmt.Errorf("two limits of this middleware are named %q, so each request would count twice: give each limit its own name", name)
 		}
 		apart = apart || meet(&earlier, &c)
 	}
@@ -79,7 +79,7 @@ func (s *Scopes) AllowAll(ctx context.Context, limiter *headgate.Limiter, ops []
 			for i := range ops {
 				out[i] = headgate.Decision{Reason: headgate.FailClosed, Limit: ops[i].Limit.Capacity()}
 			}
-			return out[0], fmt.Errorf("%w: LimitBy chose a second limit of the name %q, under which the request would be charged twice", headgate.ErrInvalidLimit, name)
+			return out[0], fmt.Errorf("%w: LimitBy returned a second limit named %q, so the request would count twice", headgate.ErrInvalidLimit, name)
 		}
 	}
 	return limiter.AllowAll(ctx, ops, out)
@@ -145,17 +145,17 @@ func (g *Given) Once(option string) {
 		g.once = append(g.once, option)
 		return
 	}
-	hint := "leave one of them out"
+	hint := "remove one of them"
 	if option == "By" {
-		hint = "to count by both together write Join, for a limit by each write Also"
+		hint = "use Join to count by both together, or Also for a separate limit"
 	}
-	g.err = errors.Join(g.err, fmt.Errorf("%s is given twice, and the second would replace the first: %s", option, hint))
+	g.err = errors.Join(g.err, fmt.Errorf("%s is used twice, and the second would replace the first: %s", option, hint))
 }
 
 // Some notes an option that takes any number of values, but some.
 func Some[T any](g *Given, option string, values []T) {
 	if len(values) == 0 {
-		g.err = errors.Join(g.err, fmt.Errorf("%s is given no values, and so has no effect", option))
+		g.err = errors.Join(g.err, fmt.Errorf("%s has no values, so it has no effect", option))
 	}
 }
 

@@ -77,7 +77,7 @@ func (e *Entry) encode() (string, error) {
 		Rate: e.Rate, Burst: e.Burst, Until: e.Until.UnixMilli(), Created: e.Created.UnixMilli(), Reason: e.Reason, By: e.By,
 	})
 	if err == nil && len(text) > maxEntry {
-		err = fmt.Errorf("the entry has %d bytes, more than %d", len(text), maxEntry)
+		err = fmt.Errorf("the entry is %d bytes long, at most %d are allowed", len(text), maxEntry)
 	}
 	return string(text), err
 }
@@ -86,7 +86,7 @@ func (e *Entry) encode() (string, error) {
 // version.
 func decode(text string) (*Entry, error) {
 	if len(text) > maxEntry {
-		return nil, fmt.Errorf("it has %d bytes, more than %d", len(text), maxEntry)
+		return nil, fmt.Errorf("it is %d bytes long, at most %d are allowed", len(text), maxEntry)
 	}
 	var s stored
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -95,15 +95,15 @@ func decode(text string) (*Entry, error) {
 	kind, ok := enum.Parse(s.Kind, Limit)
 	switch {
 	case s.Version != version:
-		return nil, fmt.Errorf("it is of version %d, not %d", s.Version, version)
+		return nil, fmt.Errorf("unsupported version %d, want %d", s.Version, version)
 	case !ok:
 		return nil, fmt.Errorf("unknown kind %q", s.Kind)
 	case s.Scope == "" || s.Domain == "" || s.Rule == "":
-		return nil, errors.New("it names no rule")
+		return nil, errors.New("the rule is missing")
 	case s.Until <= 0 || s.Until > maxMilli || s.Created < 0 || s.Created > maxMilli:
-		return nil, errors.New("its times are out of range")
+		return nil, errors.New("a time is out of range")
 	case s.Burst < 0 || s.Burst > headgate.MaxLimit:
-		return nil, errors.New("its burst is out of range")
+		return nil, errors.New("the burst is out of range")
 	}
 	return &Entry{
 		Kind: kind, Domain: s.Domain, Rule: s.Rule, Scope: s.Scope, Key: string(s.Key), Rate: s.Rate, Burst: s.Burst,

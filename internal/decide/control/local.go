@@ -80,7 +80,7 @@ func (l *Local) load(text []byte) error {
 	end := bytes.IndexByte(text, '\n') + 1
 	rest := text[end:]
 	if want := fmt.Sprintf(header, checksum(rest)); string(text[:end]) != want {
-		return fmt.Errorf("it begins with %.40q, not with %q", text[:end], want)
+		return fmt.Errorf("it starts with %.40q, want %q", text[:end], want)
 	}
 	for line := range bytes.Lines(rest) {
 		e, err := decode(string(bytes.TrimSuffix(line, []byte("\n"))))

@@ -50,7 +50,7 @@ type Forgetful interface {
 
 var (
 	// ErrFull is returned by Put when there are MaxEntries already.
-	ErrFull = errors.New("there are too many bans and overrides")
+	ErrFull = errors.New("too many bans and overrides")
 	// ErrNotSaved says that a change holds, but will not outlive the process.
 	ErrNotSaved = errors.New("not saved")
 )
@@ -149,7 +149,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 	switch {
 	case errors.Is(err, errNotGiven): // has been said
 	case err != nil && !m.failing && ctx.Err() == nil:
-		m.options.Logger.Warn("bans and overrides cannot be read, those known stay in force", "err", err)
+		m.options.Logger.Warn("cannot read bans and overrides, the last known ones stay active", "err", err)
 	case err == nil && m.failing:
 		m.options.Logger.Info("bans and overrides can be read again", "entries", len(m.entries))
 	}
@@ -250,13 +250,13 @@ func (m *Manager) take(into map[string]*Entry, r *Row, now time.Time) {
 	}
 	e, err := decode(r.Value)
 	if err == nil && e.name() != r.Name {
-		err = errors.New("it stands in the place of another")
+		err = errors.New("it is stored under the name of another")
 	}
 	if err != nil {
 		delete(into, r.Name)
 		if !m.odd[r.Name] && len(m.odd) < page {
 			m.odd[r.Name] = true
-			m.options.Logger.Warn("a ban or override is not understood and has no effect", "err", err)
+			m.options.Logger.Warn("ignored a ban or override that cannot be read", "err", err)
 		}
 		return
 	}
@@ -336,7 +336,7 @@ func (m *Manager) instead(memo map[insteadID][]engine.Instead, e *Entry) []engin
 		}
 		other, err := r.WithLimit(e.Rate, e.Burst)
 		if err != nil {
-			m.options.Logger.Warn("an override does not go with its rule and has no effect",
+			m.options.Logger.Warn("ignored an override that does not fit its rule",
 				"domain", e.Domain, "rule", e.Rule, "at", r.Position(), "err", err)
 			continue
 		}

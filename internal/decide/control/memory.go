@@ -30,7 +30,7 @@ type memory struct {
 // little less than Redis remembers what was deleted.
 const inTouch = 7*24*time.Hour - time.Hour
 
-var errNotGiven = errors.New("what the table has lost cannot be written back")
+var errNotGiven = errors.New("cannot restore bans and overrides")
 
 // hear keeps a row as it was read.
 func (m *Manager) hear(rows map[string]Row, r *Row) {
@@ -75,7 +75,7 @@ func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Ro
 	}
 	if another && !m.memory.losing {
 		m.memory.lost++
-		m.options.Logger.Warn("the store has lost its data: it was emptied, restarted without them, or is another one; what was counted is forgotten",
+		m.options.Logger.Warn("the store has lost its data (flushed, restarted without its data, or replaced): all counts start again",
 			"was", m.seen.Identity, "is", state.Identity)
 	}
 	if len(lost) == 0 {
@@ -84,7 +84,7 @@ func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Ro
 	taken, err := m.memory.table.Restore(ctx, lost)
 	if err != nil {
 		if !m.memory.losing && ctx.Err() == nil {
-			m.options.Logger.Error("bans and overrides that the store has lost cannot be written back, they stay in force here", "lost", len(lost), "err", err)
+			m.options.Logger.Error("cannot restore the bans and overrides that the store has lost, they stay active in this process", "lost", len(lost), "err", err)
 		}
 		m.memory.losing = true
 		return fmt.Errorf("%w: %w", errNotGiven, err)
@@ -95,7 +95,7 @@ func (m *Manager) giveBack(ctx context.Context, state *State, rows map[string]Ro
 		if !another && !again {
 			m.memory.lost++
 		}
-		m.options.Logger.Warn("bans and overrides that the store had lost are written back", "written", taken, "known", len(m.memory.rows))
+		m.options.Logger.Warn("restored the bans and overrides that the store had lost", "written", taken, "known", len(m.memory.rows))
 	}
 	return nil
 }

@@ -201,7 +201,7 @@ func (p *Part) invalid() error {
 	if p.Cost < 0 {
 		return headgate.ErrInvalidCost
 	}
-	return fmt.Errorf("a query cannot be of kind %s", p.Kind)
+	return fmt.Errorf("unsupported kind of query: %s", p.Kind)
 }
 
 // plan finds out what is to be asked, and in which steps.

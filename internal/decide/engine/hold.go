@@ -125,7 +125,7 @@ type HoldOptions struct {
 }
 
 // errLost says that a request goes on that has no place any more.
-var errLost = errors.New("a lease has ended before its request, and its place is taken")
+var errLost = errors.New("a lease ended before its request, and its slot is taken")
 
 // Hold renews the leases of v, three times in the time that the shortest of
 // them lasts, until End. It returns nil, on which End may be called, if there

@@ -96,7 +96,7 @@ func randomSecret() []byte {
 }
 
 // errNoSecret is what a source is told that returns none.
-var errNoSecret = errors.New("there is no secret for tokens")
+var errNoSecret = errors.New("no secret for lease and reservation tokens")
 
 // fetch asks for the secrets.
 func (s *seal) fetch(ctx context.Context) ([]cipher.AEAD, error) {
@@ -147,7 +147,7 @@ func (s *seal) add(secret []byte) error {
 		return nil
 	}
 	if len(secret) < minSecret {
-		return fmt.Errorf("the secret for tokens has %d bytes, it must have at least %d", len(secret), minSecret)
+		return fmt.Errorf("the secret for lease and reservation tokens is %d bytes long, want at least %d", len(secret), minSecret)
 	}
 	aead, err := newCipher(secret)
 	if err != nil {

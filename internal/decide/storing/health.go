@@ -72,24 +72,24 @@ func (s *Store) look(now time.Time) {
 	stats := s.safe.Stats()
 	switch began, ended := h.full.look(stats.Full, now); {
 	case began:
-		s.Logger.Error("the store is out of memory: it cannot count new keys, each rule's on_store_error decides",
-			"hint", "raise Redis' maxmemory; on_store_error: local goes on limiting meanwhile")
+		s.Logger.Error("the store is out of memory and cannot count new keys: on_store_error of each rule applies",
+			"hint", "raise maxmemory of Redis; rules with on_store_error: local keep limiting")
 	case ended:
 		s.Logger.Info("the store has memory again", "after_answers", h.full.answers)
 	}
 	switch began, ended := h.mute.look(stats.ReadOnly, now); {
 	case began:
-		s.Logger.Error("the store writes nothing: it goes on refusing keys that are exhausted, for others each rule's on_store_error decides",
-			"err", s.safe.Last(store.ErrReadOnly), "hint", "is it a replica, or has it lost its replicas or its disk? on_store_error: local goes on limiting meanwhile")
+		s.Logger.Error("the store is read-only: exhausted keys stay refused, for others on_store_error of each rule applies",
+			"err", s.safe.Last(store.ErrReadOnly), "hint", "check whether it is a replica, or has lost its replicas or its disk; rules with on_store_error: local keep limiting")
 	case ended:
-		s.Logger.Info("the store writes again", "after_answers", h.mute.answers)
+		s.Logger.Info("the store accepts writes again", "after_answers", h.mute.answers)
 	}
 	switch began, ended := h.refuses.look(stats.Refused, now); {
 	case began:
-		s.Logger.Error("the store refuses some questions: for these each rule's on_store_error decides",
-			"err", s.safe.Last(store.ErrRefused), "hint", "does somebody else write to Headgate's keys?")
+		s.Logger.Error("the store refuses some requests: for these, on_store_error of each rule applies",
+			"err", s.safe.Last(store.ErrRefused), "hint", "check the permissions of Headgate's user, and whether another program writes to Headgate's keys")
 	case ended:
-		s.Logger.Info("the store refuses no questions any more", "after_answers", h.refuses.answers)
+		s.Logger.Info("the store no longer refuses requests", "after_answers", h.refuses.answers)
 	}
 	s.lookAtVersion()
 	if h.asked.IsZero() || now.Sub(h.asked) >= policyEvery {
@@ -108,7 +108,7 @@ func (s *Store) lookAtVersion() {
 	switch err := s.shared.CheckVersion(context.Background()); {
 	case errors.Is(err, redis.ErrTooOld):
 		h.known = true
-		s.Logger.Error("the store is too old: each rule's on_store_error decides", "err", err)
+		s.Logger.Error("the store's version is too old: on_store_error of each rule applies", "err", err)
 	case err == nil:
 		h.known = true
 	}
@@ -121,7 +121,7 @@ func (s *Store) lookAtPolicy() {
 	if err != nil {
 		if s.safe.Stats().State == failsafe.Closed && !h.denied {
 			h.denied = true
-			s.Logger.Info("it is not known whether the store evicts keys", "err", err, "hint", "allow the user +info, or see to maxmemory-policy noeviction")
+			s.Logger.Info("cannot check whether the store evicts keys", "err", err, "hint", "grant the user +info, or make sure that maxmemory-policy is noeviction")
 		}
 		h.asked = time.Time{} // soon again
 		return
@@ -133,7 +133,7 @@ func (s *Store) lookAtPolicy() {
 		}
 	}
 	if policy != "" && policy != h.policy {
-		s.Logger.Warn("the store evicts keys when it is full: a key that was exhausted then has its whole limit again",
+		s.Logger.Warn("the store evicts keys when it is full: an exhausted key that is evicted has its whole limit again",
 			"maxmemory_policy", policy, "hint", "set maxmemory-policy noeviction")
 	}
 	h.policy = policy
@@ -156,7 +156,7 @@ func (h *health) trouble() error {
 // describe tells of a Redis that is full, or writes nothing.
 func (h *health) describe(c *metrics.Asked) {
 	full := c.Gauge("headgate_store_full", "1 while the store is out of memory and cannot count new keys.")
-	mute := c.Gauge("headgate_store_read_only", "1 while the store answers, but writes nothing.")
+	mute := c.Gauge("headgate_store_read_only", "1 while the store answers but accepts no writes.")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		h.mu.Lock()
 		defer h.mu.Unlock()

@@ -9,5 +9,5 @@ import (
 
 // lockFile is not to be had here.
 func lockFile(string) (*os.File, bool, error) {
-	return nil, false, errors.New("this system has no flock")
+	return nil, false, errors.New("file locks are not supported on this system")
 }

@@ -74,7 +74,7 @@ func (s *Store) maxBytes() int64 {
 	case chosen == 0:
 		return min(half, memory.DefaultMaxBytes)
 	case chosen > half:
-		s.Logger.Warn("the store may take more than half of the memory: once it is full, all else has to do with the rest, and requests may be refused for as long as it is",
+		s.Logger.Warn("store.memory.max_bytes is more than half of the memory limit: once the store is full, the rest may not be enough and requests may be refused",
 			"store.memory.max_bytes", chosen, "memory", limit, "hint", "raise overload.memory (GOMEMLIMIT), or lower store.memory.max_bytes")
 	}
 	return chosen
@@ -92,7 +92,7 @@ func (s *Store) restore(m *memory.Store) (restored bool, err error) {
 		s.Logger.Info("counts restored", "file", file, "keys", m.Stats().Keys)
 		return true, nil
 	case errors.Is(err, fs.ErrNotExist):
-		s.Logger.Info("no counts to restore yet", "file", file)
+		s.Logger.Info("no saved counts yet", "file", file)
 		return false, nil
 	case !errors.Is(err, memory.ErrDamagedSnapshot):
 		// Out of reach. To start with fresh budgets, and to fail to save them
@@ -103,6 +103,6 @@ func (s *Store) restore(m *memory.Store) (restored bool, err error) {
 	if asideErr != nil {
 		return false, fmt.Errorf("counts not restored: %w; %w", err, asideErr)
 	}
-	s.Logger.Error("snapshot is damaged, counts start afresh", "file", file, "set_aside_as", aside, "err", err)
+	s.Logger.Error("damaged snapshot, counts start at zero", "file", file, "set_aside_as", aside, "err", err)
 	return false, nil
 }

@@ -60,7 +60,7 @@ func (s *Store) returnSecrets() { _ = s.secrets.Return(context.Background()) }
 // greet says in the log whether the store is there.
 func (s *Store) greet(ctx context.Context, o *redis.Options) {
 	if err := s.shared.Ping(ctx); err != nil {
-		s.Logger.Warn("the store does not answer yet: each rule's on_store_error decides",
+		s.Logger.Warn("the store does not answer yet: on_store_error of each rule applies",
 			"mode", o.Mode.String(), "addresses", o.Addresses, "err", err)
 		return
 	}
@@ -72,7 +72,7 @@ func (s *Store) changed(c failsafe.Change) {
 	if c.State == failsafe.Open {
 		text := c.Err.Error()
 		s.lastError.Store(&text)
-		s.Logger.Error("the store does not answer: each rule's on_store_error decides", "err", c.Err)
+		s.Logger.Error("the store does not answer: on_store_error of each rule applies", "err", c.Err)
 		return
 	}
 	s.Logger.Info("the store answers again", "after", c.After.String())
@@ -99,7 +99,7 @@ func RedisOptions(c *config.Redis) (redis.Options, error) {
 func redisOptions(c *config.Redis) (o redis.Options, err error) {
 	if c.URL != "" {
 		if len(c.Addresses) > 0 {
-			return o, errors.New("url and addresses say the same: leave one out")
+			return o, errors.New("url and addresses cannot be used together: remove one")
 		}
 		if o, err = redis.ParseURL(string(c.URL)); err != nil {
 			return redis.Options{}, err

@@ -32,7 +32,7 @@ func (s *Store) openTokenSecret(restored bool) engine.Option { //nolint:revive /
 	t := &s.token
 	t.path = s.FileFor("secret")
 	if old, err := t.take(); err != nil {
-		s.Logger.Warn("leases and reservations of the last run are unknown", "file", t.path, "err", err)
+		s.Logger.Warn("leases and reservations of the last run are lost", "file", t.path, "err", err)
 	} else if restored {
 		t.text = old
 	}
@@ -43,8 +43,8 @@ func (s *Store) openTokenSecret(restored bool) engine.Option { //nolint:revive /
 }
 
 var (
-	errNoSecret      = errors.New("it is not a file")
-	errDamagedSecret = fmt.Errorf("it is damaged: it has not %d bytes", tokenSecretSize)
+	errNoSecret      = errors.New("not a regular file")
+	errDamagedSecret = fmt.Errorf("damaged: want %d bytes", tokenSecretSize)
 )
 
 // take reads the file, and takes it away.
@@ -77,7 +77,7 @@ func (s *Store) SaveSecret() error {
 		return nil
 	}
 	if err := atomicfile.Write(s.token.path, s.token.text); err != nil {
-		return fmt.Errorf("the secret of leases and reservations is not saved: %w", err)
+		return fmt.Errorf("the secret of leases and reservations was not saved: %w", err)
 	}
 	return nil
 }

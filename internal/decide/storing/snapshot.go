@@ -55,17 +55,17 @@ func (s *Store) lockSnapshot(path string) error {
 	if wrong, is := errors.AsType[*fs.PathError](err); is {
 		return &config.SourceError{
 			Source: "store.memory.snapshot", Message: fmt.Sprintf("counts cannot be saved to %s: %v", path, wrong),
-			Hint: "name a file in a folder that is there and can be written to",
+			Hint: "name a file in an existing, writable folder",
 		}
 	}
 	switch {
 	case err != nil:
-		s.Logger.Warn("the snapshot is not locked: take care that one process uses it", "file", path, "err", err)
+		s.Logger.Warn("snapshot not locked: make sure that only one process uses it", "file", path, "err", err)
 		return nil
 	case !ok:
 		return &config.SourceError{
-			Source: "store.memory.snapshot", Message: fmt.Sprintf("another process keeps its counts in %s", path),
-			Hint: "stop it first, or give each a file of its own",
+			Source: "store.memory.snapshot", Message: fmt.Sprintf("another process saves its counts to %s", path),
+			Hint: "stop that process, or give each process its own file",
 		}
 	}
 	s.Life.OnEnd(func() { _ = f.Close() }) // which unlocks it
@@ -112,8 +112,8 @@ func (s *Store) FileFor(what string) string {
 
 // describe tells how saving counts goes.
 func (n *snapshot) describe(c *metrics.Asked) {
-	saves := c.Counter("headgate_snapshot_saves_total", "Times that counts were saved to disk.", "result")
-	last := c.Gauge("headgate_snapshot_last_success_timestamp_seconds", "When they were saved last; 0 if not since the start.")
+	saves := c.Counter("headgate_snapshot_saves_total", "Attempts to save counts to disk, by result: success or failure.", "result")
+	last := c.Gauge("headgate_snapshot_last_success_timestamp_seconds", "Unix time of the last successful save of counts; 0 if none since the start.")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		saves(out, float64(n.saved.Load()), "success")
 		saves(out, float64(n.failed.Load()), "failure")

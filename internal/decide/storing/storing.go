@@ -141,11 +141,11 @@ func (s *Store) Describe(c *metrics.Asked) {
 // describeMemory tells about the embedded store; with Redis, about the one that
 // stands in for it.
 func (s *Store) describeMemory(c *metrics.Asked) {
-	keys := c.Gauge("headgate_memory_keys", "Keys in this process's memory.")
-	most := c.Gauge("headgate_memory_max_keys", "How many keys there may be.")
-	bytes := c.Gauge("headgate_memory_bytes", "Bytes that they take.")
-	evicted := c.Counter("headgate_memory_evicted_total", "Keys that were forgotten to make room, by whether they still counted.", "state")
-	swept := c.Counter("headgate_memory_swept_total", "Keys that were forgotten because they were as good as unused.")
+	keys := c.Gauge("headgate_memory_keys", "Keys in this process's memory store.")
+	most := c.Gauge("headgate_memory_max_keys", "Maximum number of keys in this process's memory store.")
+	bytes := c.Gauge("headgate_memory_bytes", "Bytes used by this process's memory store.")
+	evicted := c.Counter("headgate_memory_evicted_total", "Keys evicted from the memory store to make space, by state: in_debt (still counted) or fresh.", "state")
+	swept := c.Counter("headgate_memory_swept_total", "Keys removed from the memory store because their counts had expired.")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		m := s.memory.Stats()
 		keys(out, float64(m.Keys))
@@ -160,10 +160,10 @@ func (s *Store) describeMemory(c *metrics.Asked) {
 // describeShared tells about the shared store, as seen from here. Memory is
 // always there.
 func (s *Store) describeShared(c *metrics.Asked) {
-	circuit := c.Gauge("headgate_store_circuit_open", "1 while the store is taken for dead and only probed.")
-	opened := c.Counter("headgate_store_circuit_opened_total", "How often that began.")
-	errs := c.Counter("headgate_store_errors_total", "Questions that the store did not answer: too late, out of memory, writing nothing, refused, with another error, or not asked while the circuit was open.", "kind")
-	hits := c.Counter("headgate_deny_cache_hits_total", "Refusals that were known without asking the store.")
+	circuit := c.Gauge("headgate_store_circuit_open", "1 while the circuit breaker of the store is open and the store is only probed.")
+	opened := c.Counter("headgate_store_circuit_opened_total", "Times that the circuit breaker of the store opened.")
+	errs := c.Counter("headgate_store_errors_total", "Requests to the store that failed, by kind: timeout, full, read_only, refused, error (any other) or circuit_open (not sent).", "kind")
+	hits := c.Counter("headgate_deny_cache_hits_total", "Refusals answered from the deny cache, without a request to the store.")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		var f failsafe.Stats
 		if s.safe != nil {

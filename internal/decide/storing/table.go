@@ -40,7 +40,7 @@ func (s *Store) Control(o control.Options) (*control.Manager, error) {
 	// Without the store it is read later, and the log says so.
 	_ = m.Sync(context.Background())
 	if n := len(m.Entries()); n > 0 {
-		s.Logger.Info("bans and overrides in force", "entries", n)
+		s.Logger.Info("active bans and overrides", "entries", n)
 	}
 	s.Life.Every(interval, func() { _ = m.Sync(context.Background()) })
 	return m, nil
@@ -64,14 +64,14 @@ func (s *Store) openTable() (*control.Local, error) {
 	if asideErr != nil {
 		return nil, fmt.Errorf("bans and overrides not restored: %w; %w", err, asideErr)
 	}
-	s.Logger.Error("the file of bans and overrides is damaged, there are none now", "file", path, "set_aside_as", aside, "err", err)
+	s.Logger.Error("damaged file of bans and overrides, none are active", "file", path, "set_aside_as", aside, "err", err)
 	return control.OpenLocal(path, s.Clock)
 }
 
 // DescribeControl tells how many bans and overrides there are.
 func DescribeControl(m *control.Manager, c *metrics.Asked) {
-	overrides := c.Gauge("headgate_overrides", "Bans of keys, and limits of their own, that are in force.", "kind")
-	lost := c.Counter("headgate_store_lost_total", "How often the store had lost what it was told, which was then written back: emptied, restarted without its data, evicted, or failed over to a replica that lagged.")
+	overrides := c.Gauge("headgate_overrides", "Active bans and overrides of keys, by kind: ban or limit.", "kind")
+	lost := c.Counter("headgate_store_lost_total", "Times that the store was found to have lost data (flushed, restarted without its data, evicted, or failed over to a lagging replica), which was then written back.")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		bans, limits := m.Count()
 		overrides(out, float64(bans), "ban")

@@ -136,9 +136,9 @@ func (t *Trial) read() {
 		next.Failed++
 		t.reading.Store(&next)
 		if next.Rules == nil || next.absent {
-			log.Error("candidate not loaded, nothing is compared", "err", follow.FirstOf(err))
+			log.Error("candidate not loaded: nothing is compared", "err", follow.FirstOf(err))
 		} else {
-			log.Error("candidate not reloaded, the old one goes on being compared", "err", follow.FirstOf(err))
+			log.Error("candidate not reloaded: still comparing the previous one", "err", follow.FirstOf(err))
 		}
 		return
 	}
@@ -155,12 +155,12 @@ func (t *Trial) read() {
 		if was.absent && was.Failure == nil {
 			return // it has been said
 		}
-		log.Warn("there is no candidate, nothing is compared", "candidate", files.Paths)
+		log.Warn("no candidate: nothing is compared", "candidate", files.Paths)
 		return
 	}
 	t.options.Warn(rs)
 	stats := rs.Stats()
-	log.Info("candidate loaded, requests are compared", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)
+	log.Info("candidate loaded: comparing requests", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)
 }
 
 // noneExist reports whether none of the files and folders is there, as after
@@ -177,11 +177,11 @@ func (t *Trial) Collector() prometheus.Collector {
 	c := &metrics.Asked{}
 	decisions := c.Counter("headgate_candidate_decisions_total",
 		"Requests, by what the candidate rules would change.", "change")
-	rulesOf := c.Gauge("headgate_candidate_rules", "Rules of the candidate, 0 while there is none.")
-	reloads := c.Counter("headgate_candidate_reloads_total", "Times that the candidate was read, the first included.", "result")
-	good := c.Gauge("headgate_candidate_reload_last_successful", "0 if the last attempt failed.")
-	keys := c.Gauge("headgate_candidate_keys", "Keys that the candidate counts, in this process's memory.")
-	evicted := c.Counter("headgate_candidate_evicted_total", "Keys that it forgot to make room although they still counted.")
+	rulesOf := c.Gauge("headgate_candidate_rules", "Rules in the candidate; 0 if there is none.")
+	reloads := c.Counter("headgate_candidate_reloads_total", "Times that the candidate was read, including the first, by result: success or failure.", "result")
+	good := c.Gauge("headgate_candidate_reload_last_successful", "1 if the last read of the candidate succeeded, 0 if it failed.")
+	keys := c.Gauge("headgate_candidate_keys", "Keys counted for the candidate, in this process's memory.")
+	evicted := c.Counter("headgate_candidate_evicted_total", "Keys counted for the candidate that were evicted while they still counted.")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		for change, n := range t.Comparing.Totals() {
 			decisions(out, float64(n), candidate.Change(change).String())

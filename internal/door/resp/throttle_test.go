@@ -88,7 +88,7 @@ func TestThrottleErrors(t *testing.T) {
 		"CL.THROTTLE k 1 2 3 -1":                          cell + "quantity must not be negative",
 		"CL.THROTTLE k 1 9223372036854775807 1":           cell + "count per period must be at most 1099511627776",
 		"CL.THROTTLE k 1 1 9223372036854775807":           cell + "period must be at most 35184372 for a count of 1",
-		"CL.THROTTLE k 1099511627775 1 35184372":          cell + "invalid limit: the burst is too large for so slow a rate to be counted exactly",
+		"CL.THROTTLE k 1099511627775 1 35184372":          cell + "invalid limit: the burst is too large to count so slow a rate exactly",
 		"CL.THROTTLE k +1 +2 +3 +1":                       "[0 2 1 -1 2]",
 		"CL.THROTTLE long 0 10 86400000":                  "[0 1 0 -1 8640000]",
 		"CL.THROTTLE fast 20 1500 1 1":                    "[0 21 20 -1 1]",
