@@ -19,7 +19,7 @@ func TestLimitValidate(t *testing.T) {
 		limit    = "the limit must be"
 		period   = "the period must be"
 		burst    = "the burst must be"
-		rounding = "too large for so slow a rate"
+		rounding = "too large to count so slow a rate"
 		calendar = "a calendar window must be"
 		buckets  = "the number of sub-windows"
 		unknown  = "unknown algorithm, anchor or edge"
@@ -58,12 +58,12 @@ func TestLimitValidate(t *testing.T) {
 		{"burst given first", perMinute.Burst(9).Using(headgate.SlidingLog), "only token_bucket and leaky_bucket"},
 		{"two stages", perMinute.Using(headgate.LeakyBucket).Burst(12).DelayAfter(8), ok},
 		{"nobody waits", perMinute.Using(headgate.LeakyBucket).DelayAfter(5), ok},
-		{"delay after more than the burst", perMinute.Using(headgate.LeakyBucket).DelayAfter(6), "do not wait"},
-		{"delay after 0", perMinute.Using(headgate.LeakyBucket).DelayAfter(0), "do not wait"},
+		{"delay after more than the burst", perMinute.Using(headgate.LeakyBucket).DelayAfter(6), "without delay"},
+		{"delay after 0", perMinute.Using(headgate.LeakyBucket).DelayAfter(0), "without delay"},
 		{"delay of a token bucket", perMinute.DelayAfter(2), "only leaky_bucket"},
 		{"a longest wait", perMinute.Using(headgate.LeakyBucket).MaxWait(time.Second), ok},
-		{"a wait of nothing", perMinute.Using(headgate.LeakyBucket).MaxWait(0), "the longest wait"},
-		{"a wait of half a microsecond", perMinute.Using(headgate.LeakyBucket).MaxWait(500), "the longest wait"},
+		{"a wait of nothing", perMinute.Using(headgate.LeakyBucket).MaxWait(0), "the maximum wait"},
+		{"a wait of half a microsecond", perMinute.Using(headgate.LeakyBucket).MaxWait(500), "the maximum wait"},
 		{"too long a wait", perMinute.Using(headgate.LeakyBucket).MaxWait(408 * 24 * time.Hour), "the maximum wait must be a whole number of microseconds, more than 0 and at most 407 days"},
 		{"too long a period", headgate.Per(5, 408*24*time.Hour), "the period must be a whole number of microseconds, more than 0 and at most 407 days"},
 		{"407 days", headgate.Per(5, 407*24*time.Hour), ok},

@@ -202,7 +202,7 @@ func (c *config) set(options []Option) error {
 		o.apply(c)
 	}
 	if err := c.one.Err(); err != nil {
-		return fmt.Errorf("limit %q: %w", c.one.Name, err)
+		return fmt.Errorf("the limit %q: %w", c.one.Name, err)
 	}
 	for _, status := range c.refund {
 		if status < 100 || status > 999 {

@@ -39,7 +39,7 @@ func testKeysOfPlaces(t *testing.T, f *fixture) {
 	left := func(action, body string, want int64) admin.KeyAnswer {
 		t.Helper()
 		got := f.mustKeys(t, action, body)
-		if got.Remaining != want || got.Limit != 2 || got.Allowed != (want > 0) || !strings.Contains(got.LimitText, "at the same time") {
+		if got.Remaining != want || got.Limit != 2 || got.Allowed != (want > 0) || !strings.Contains(got.LimitText, "concurrent") {
 			t.Errorf("%s: %+v, want %d left of 2", action, got, want)
 		}
 		return got

@@ -133,7 +133,7 @@ func TestStartWithoutRedis(t *testing.T) {
 		server.Restart()
 		f.await(t, func() bool {
 			hammer(t, []*fixture{f}, "/fixed_window", 1) // until the circuit closes
-			return strings.Contains(f.journal.text.String(), "the store is too old")
+			return strings.Contains(f.journal.text.String(), "the store's version is too old")
 		})
 	})
 	t.Run("wrong password", func(t *testing.T) {

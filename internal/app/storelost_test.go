@@ -193,14 +193,14 @@ limits:
 	if got := f.check(t, "/login", "192.0.2.2"); !got.Allowed || got.Reason != "ok" {
 		t.Errorf("another key: %+v", got)
 	}
-	f.journal.await(t, "the store refuses some questions")
+	f.journal.await(t, "the store refuses some requests")
 	if got := f.metric(t, `headgate_store_errors_total{kind="refused"}`); got != "20" {
 		t.Errorf("%s errors", got)
 	}
 	if got := f.metric(t, "headgate_store_circuit_opened_total"); got != "0" {
 		t.Errorf("circuit opened: %s", got)
 	}
-	if text := f.journal.text.String(); strings.Count(text, "the store refuses some questions") != 1 || !strings.Contains(text, "WRONGTYPE") {
+	if text := f.journal.text.String(); strings.Count(text, "the store refuses some requests") != 1 || !strings.Contains(text, "WRONGTYPE") {
 		t.Error(text)
 	}
 }
@@ -226,7 +226,7 @@ limits:
 	if got := f.check(t, "/open", "192.0.2.1"); got.Allowed {
 		t.Errorf("an exhausted key: %+v", got)
 	}
-	f.journal.await(t, "the store writes nothing")
+	f.journal.await(t, "the store is read-only")
 	for name, want := range map[string]string{
 		"headgate_store_read_only": "1", "headgate_store_full": "0", "headgate_store_circuit_opened_total": "0",
 		`headgate_store_errors_total{kind="read_only"}`: "12",
@@ -235,13 +235,13 @@ limits:
 			t.Errorf("%s %s, want %s", name, got, want)
 		}
 	}
-	if s := answerOf[admin.Status](t, f, "/v1/status"); s.Store.Healthy || !strings.Contains(s.Store.Error, "writes nothing") {
+	if s := answerOf[admin.Status](t, f, "/v1/status"); s.Store.Healthy || !strings.Contains(s.Store.Error, "read-only") {
 		t.Errorf("%+v", s.Store)
 	}
-	if _, body := f.get(t, f.apiURL("/readyz?verbose")); !strings.Contains(body, "writes nothing") {
+	if _, body := f.get(t, f.apiURL("/readyz?verbose")); !strings.Contains(body, "read-only") {
 		t.Error(body)
 	}
-	if text := f.journal.text.String(); strings.Count(text, "the store writes nothing") != 1 || !strings.Contains(text, "READONLY") {
+	if text := f.journal.text.String(); strings.Count(text, "the store is read-only") != 1 || !strings.Contains(text, "READONLY") {
 		t.Error(text)
 	}
 	server.Do("REPLICAOF", "NO", "ONE")

@@ -93,7 +93,7 @@ func TestSecretWithoutItsCounts(t *testing.T) {
 				t.Errorf("%d %v", status, out)
 			}
 			spoilt := !strings.Contains(name, "counts")
-			if said := strings.Contains(f.journal.text.String(), "of the last run are unknown"); said != spoilt {
+			if said := strings.Contains(f.journal.text.String(), "of the last run are lost"); said != spoilt {
 				t.Errorf("the log says so: %t, want %t\n%s", said, spoilt, f.journal.text)
 			}
 		})

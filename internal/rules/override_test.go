@@ -51,7 +51,7 @@ func TestWithLimit(t *testing.T) {
 		{"rate: 5/minute", "unlimited", 5, "no burst"},
 		{"rate: unlimited", "", 5, "give a rate"},
 		{"rate: 5/minute, algorithm: sliding_log", "", 5, "sliding_log has no burst"},
-		{"rate: 5/minute, algorithm: leaky_bucket, burst: 12, delay_after: 8", "", 4, "do not wait"},
+		{"rate: 5/minute, algorithm: leaky_bucket, burst: 12, delay_after: 8", "", 4, "without delay"},
 	}
 	for _, row := range rows {
 		rule := parse(t, "domain: api\nlimits: [{name: a, key: [user], "+row.limit+"}]").Rule("api", "a")

@@ -36,7 +36,7 @@ func (l *Limits[R]) Add(o Options[R], limit headgate.Limit) error {
 		err = l.scopes.Add(Check{Name: o.Scope, Limit: limit, Varies: o.LimitBy != nil})
 	}
 	if err != nil {
-		return fmt.Errorf("limit %q: %w", o.nameOf(limit), err)
+		return fmt.Errorf("the limit %q: %w", o.nameOf(limit), err)
 	}
 	l.Ops = append(l.Ops, headgate.Op{Scope: l.scopes.Of(len(l.each), limit), Limit: limit})
 	l.each = append(l.each, o)

@@ -120,7 +120,7 @@ func TestRulesReadAgain(t *testing.T) {
 			t.Errorf("%s: %s, want %s", row.text, got, row.want)
 		}
 	}
-	if !strings.Contains(n.log.String(), "does not go with its rule") {
+	if !strings.Contains(n.log.String(), "does not fit its rule") {
 		t.Errorf("the log: %s", &n.log)
 	}
 }
@@ -193,7 +193,7 @@ func TestTableOutOfReach(t *testing.T) {
 	}
 	f.often = 0
 	n.sync(t)
-	for _, message := range []string{"those known stay in force", "can be read again"} {
+	for _, message := range []string{"the last known ones stay active", "can be read again"} {
 		if got := strings.Count(n.log.String(), message); got != 1 {
 			t.Errorf("%q is logged %d times:\n%s", message, got, &n.log)
 		}
@@ -372,7 +372,7 @@ func TestStrangeRows(t *testing.T) {
 	if got := len(n.Entries()); got != 1 {
 		t.Errorf("%d entries, want 1", got)
 	}
-	if got := strings.Count(n.log.String(), "not understood"); got == 0 || got > 8 {
+	if got := strings.Count(n.log.String(), "ignored a ban or override that cannot be read"); got == 0 || got > 8 {
 		t.Errorf("logged %d times:\n%s", got, &n.log)
 	}
 }

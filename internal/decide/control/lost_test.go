@@ -214,7 +214,7 @@ func TestShortenedBan(t *testing.T) {
 	}
 }
 
-// What cannot be written back stays in force, the log says so once, and it is
+// What cannot restore the bans and overrides stays in force, the log says so once, and it is
 // written as soon as that can be.
 func TestLossThatCannotBeMended(t *testing.T) {
 	server := redistest.Standalone(t, "--maxmemory-policy", "noeviction")
@@ -242,7 +242,7 @@ func TestLossThatCannotBeMended(t *testing.T) {
 		t.Errorf("a node that comes later: %s", got)
 	}
 	lines := strings.Split(strings.TrimSpace(n.log.String()), "\n")
-	for _, message := range []string{"the store has lost its data", "cannot be written back", "had lost are written back"} {
+	for _, message := range []string{"the store has lost its data", "cannot restore the bans and overrides", "restored the bans and overrides that the store had lost"} {
 		if k := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, message) }); k < 0 {
 			t.Errorf("%q is not in the log:\n%s", message, &n.log)
 		}
