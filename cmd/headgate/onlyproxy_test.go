@@ -15,8 +15,8 @@ import (
 // without one cannot know.
 func TestTheProxyRefusesUnknownAttributes(t *testing.T) {
 	for attribute, want := range map[string]string{
-		"tenant":  "no request has the attribute \"tenant\"",
-		"jwt:sub": "no request has \"jwt:sub\": nothing verifies tokens",
+		"tenant":  "unknown attribute \"tenant\"",
+		"jwt:sub": "no request has \"jwt:sub\": token verification is not configured",
 	} {
 		t.Run(attribute, func(t *testing.T) { proxyRefuses(t, attribute, want) })
 	}

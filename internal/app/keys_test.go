@@ -294,7 +294,7 @@ func TestWrongKeyBodies(t *testing.T) {
 		{"ban", `{"key":["198.51.100.7"],"for":"1m"}`, 400, `\"rule\" is missing`},
 		{"ban", `{"key":{"cookie:x":"1"},"for":"1m"}`, 404, "no rule counts by cookie:x and nothing else"},
 		{"override", `{` + ann + `,"for":"1m"}`, 400, `\"rate\" or \"burst\" is missing`},
-		{"override", `{` + ann + `,"for":"1m","rate":"5"}`, 400, "lacks a period, such as 5/minute"},
+		{"override", `{` + ann + `,"for":"1m","rate":"5"}`, 400, "want N/unit, such as 5/minute"},
 		{"override", `{` + ann + `,"for":"1m","burst":7}`, 400, "fixed_window has no burst"},
 		{"override", `{` + ann + `,"for":"1m","rate":"5/s","burst":0}`, 400, "whole number from 1"},
 		{"grant", `{` + ann + `}`, 400, `\"amount\" is missing`},

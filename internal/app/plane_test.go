@@ -130,7 +130,7 @@ func TestRulesFromAControlPlane(t *testing.T) {
 	}
 
 	set("3", loginLimit(99, conf.RateLimitUnit_UNKNOWN))
-	f.journal.await(t, "rules of the control plane refused")
+	f.journal.await(t, "rules from the control plane refused")
 	if got := left(); got != "7/10" {
 		t.Errorf("bad update: %s, want 7/10", got)
 	}
@@ -154,7 +154,7 @@ func TestRulesFromAControlPlane(t *testing.T) {
 	}
 
 	set("2") // as after a restart, with nothing in its cache yet
-	f.journal.await(t, "rules of the control plane refused")
+	f.journal.await(t, "rules from the control plane refused")
 	if got := left(); got != "14/20" {
 		t.Errorf("all removed: %s, want 14/20", got)
 	}
@@ -177,7 +177,7 @@ func TestAcceptedRulesOfAControlPlane(t *testing.T) {
 	set("1", both...)
 	f.journal.await(t, "rules reloaded")
 	set("2", both[0])
-	f.journal.await(t, "rules of the control plane refused")
+	f.journal.await(t, "rules from the control plane refused")
 	f.expectRules(t, 2)
 	f.change(t, "accept", http.StatusOK)
 	f.journal.await(t, "rules reloaded")

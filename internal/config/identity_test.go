@@ -36,7 +36,7 @@ func TestWrongIdentity(t *testing.T) {
 		{"jwt: {keys: k.pem, refresh: 1ms}\n", "headgate.yaml:1:29: jwt.refresh: 1ms is too short"},
 		{"jwt: {keys: k.pem, header: \"X Token\"}\n", `headgate.yaml:1:28: jwt.header: "X Token" is not a name`},
 		{"jwt: {issuer: me}\n", "jwt: there are no keys"},
-		{"keys: {secret: x}\n", `headgate.yaml:1:8: unknown key "secret" in keys; known are secret_file`},
+		{"keys: {secret: x}\n", `headgate.yaml:1:8: unknown key "secret" in keys; use secret_file`},
 		{"key: {secret_file: x}\n", `headgate.yaml:1:1: unknown key "key"`},
 		{"keys: {secret_file: nowhere}\n", "headgate.yaml:1:21: keys.secret_file: "},
 	}

@@ -120,7 +120,7 @@ func TestSyntaxHints(t *testing.T) {
 	for text, want := range map[string]string{
 		"listen:\n\tapi: 127.0.0.1:1\n":               "2:1: not valid YAML: found character that cannot start any token; indent with spaces, not tabs",
 		"listen:\n  api: 127.0.0.1:1\n\t grpc: off\n": "indent with spaces, not tabs",
-		"headers: none\nshutdown_timeout:5s\n":        "write key: value, with a space behind the colon",
+		"headers: none\nshutdown_timeout:5s\n":        "write key: value, with a space after the colon",
 		"shutdown_timeout: 5\n":                       "write a number with a unit, such as 30s or 5m",
 	} {
 		name := filepath.Join(t.TempDir(), "headgate.yaml")

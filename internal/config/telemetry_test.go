@@ -16,7 +16,7 @@ import (
 func TestWrongTelemetry(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"telemetri: {}", `:1:1: unknown key "telemetri", did you mean "telemetry"?`},
-		{"telemetry: {otpl_: {}}", `:1:13: unknown key "otpl_" in telemetry; known are otlp`},
+		{"telemetry: {otpl_: {}}", `:1:13: unknown key "otpl_" in telemetry; use otlp`},
 		{"telemetry: {otlp: {endpont: x}}", `:1:20: unknown key "endpont" in telemetry.otlp, did you mean "endpoint"?`},
 		{"telemetry: {otlp: {endpoint: 127.0.0.1:4317}}", `:1:30: telemetry.otlp.endpoint: "127.0.0.1:4317" does not begin with http:// or https://; write http://127.0.0.1:4317`},
 		{"telemetry: {otlp: {endpoint: 'http://'}}", `"http://" has no host`},

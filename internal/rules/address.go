@@ -54,14 +54,14 @@ func ParsePrefix(source string) (netip.Prefix, error) {
 	if !strings.Contains(source, "/") {
 		a, err := netip.ParseAddr(source)
 		if err != nil || a.Zone() != "" {
-			return netip.Prefix{}, fmt.Errorf("%s is not an IP address or prefix, such as 192.0.2.7 or 10.0.0.0/8", clip.Quote(source))
+			return netip.Prefix{}, fmt.Errorf("invalid address %s: want an IP address or prefix, such as 192.0.2.7 or 10.0.0.0/8", clip.Quote(source))
 		}
 		a = a.Unmap()
 		return netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(source)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%s is not an IP prefix, such as 10.0.0.0/8", clip.Quote(source))
+		return netip.Prefix{}, fmt.Errorf("invalid IP prefix %s: want one such as 10.0.0.0/8", clip.Quote(source))
 	}
 	if a := p.Addr(); a.Is4In6() {
 		if p.Bits() < 96 {
@@ -70,7 +70,7 @@ func ParsePrefix(source string) (netip.Prefix, error) {
 		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
 	}
 	if m := p.Masked(); m != p {
-		return netip.Prefix{}, fmt.Errorf("%s has bits beyond its length, did you mean %q?", clip.Quote(source), m)
+		return netip.Prefix{}, fmt.Errorf("%s has bits set after its prefix length, did you mean %q?", clip.Quote(source), m)
 	}
 	return p, nil
 }

@@ -72,17 +72,17 @@ func ParseAttribute(text string) (Attribute, error) {
 	prefix, name, ok := strings.Cut(text, ":")
 	if !ok {
 		if named, is := namedKind(text); is {
-			return Attribute{}, fmt.Errorf("%q lacks a name, such as %s", text, exampleOf(named))
+			return Attribute{}, fmt.Errorf("%q needs a name, such as %s", text, exampleOf(named))
 		}
 		return Attribute{Kind: Other, Name: text}, nil
 	}
 	if prefix == HashWord {
-		return Attribute{}, fmt.Errorf("%s: only keys of rules are hashed, write the attribute itself, such as header:X-Api-Key", clip.Quote(text))
+		return Attribute{}, fmt.Errorf("%s: hash: works only in the key of a rule; write the attribute itself, such as header:X-Api-Key", clip.Quote(text))
 	}
 	kind, ok := namedKind(prefix)
 	if !ok {
 		if near := nearest.Word(prefix, []string{"header", "query", "cookie", "jwt"}); near != "" {
-			return Attribute{}, fmt.Errorf("unknown kind of attribute %s, did you mean %q?", clip.Quote(prefix+":"), near+":")
+			return Attribute{}, fmt.Errorf("unknown attribute prefix %s, did you mean %q?", clip.Quote(prefix+":"), near+":")
 		}
 		return Attribute{Kind: Other, Name: text}, nil
 	}
@@ -92,7 +92,7 @@ func ParseAttribute(text string) (Attribute, error) {
 // NamedAttribute returns the attribute of a kind that has names.
 func NamedAttribute(kind AttributeKind, name string) (Attribute, error) {
 	if name == "" {
-		return Attribute{}, fmt.Errorf("%q lacks a name, such as %s", kind.String()+":", exampleOf(kind))
+		return Attribute{}, fmt.Errorf("%q needs a name, such as %s", kind.String()+":", exampleOf(kind))
 	}
 	if err := checkName(name); err != nil {
 		return Attribute{}, err
@@ -100,7 +100,7 @@ func NamedAttribute(kind AttributeKind, name string) (Attribute, error) {
 	if kind == Header {
 		canonical, ok := CanonicalHeader(name)
 		if !ok {
-			return Attribute{}, fmt.Errorf("%s is not a header name", clip.Quote(name))
+			return Attribute{}, fmt.Errorf("invalid header name %s", clip.Quote(name))
 		}
 		name = canonical
 	}
@@ -140,7 +140,7 @@ func checkName(name string) error {
 		return fmt.Errorf("the name %s is not UTF-8", clip.Quote(name))
 	}
 	if strings.TrimSpace(name) != name || strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Errorf("the name %s has spaces around it or control characters", clip.Quote(name))
+		return fmt.Errorf("the name %s has control characters, or spaces at its start or end", clip.Quote(name))
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (b *Builder) Rules() []*Rule { return b.set.rules }
 func (b *Builder) Add(r *Rule, match Match) error {
 	d := b.domain(r.Domain)
 	if first := d.byName[r.Name]; first != nil {
-		return fmt.Errorf("the name %s is taken in the domain %s: %s", clip.Quote(r.Name), clip.Quote(r.Domain), first.Position())
+		return fmt.Errorf("duplicate name %s in domain %s: first in %s", clip.Quote(r.Name), clip.Quote(r.Domain), first.Position())
 	}
 	d.byName[r.Name] = r
 	if r.Disabled {

@@ -107,7 +107,7 @@ func TestToyAttribute(t *testing.T) {
 // Without the line in the list, no request of HTTP has the attribute.
 func TestUnknownAttributeIsRefused(t *testing.T) {
 	t.Parallel()
-	if _, err := parseComputed(t, languageRules, true); err == nil || !strings.Contains(err.Error(), `no request has the attribute "language"`) {
+	if _, err := parseComputed(t, languageRules, true); err == nil || !strings.Contains(err.Error(), `unknown attribute "language"`) {
 		t.Errorf("got %v", err)
 	}
 }

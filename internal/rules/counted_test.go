@@ -230,17 +230,17 @@ descriptors:
 		want  string // the text of the key, or what the error says
 	}{
 		{"user", []rules.KeyPart{{Missing: true}}, "error: the rule does not apply to requests without its entries"},
-		{"user", []rules.KeyPart{{Value: "x", Hashed: true}}, "error: a hash has 32 bytes, not 1"},
+		{"user", []rules.KeyPart{{Value: "x", Hashed: true}}, "error: invalid hash: it is 1 bytes long, want 32"},
 		{"user", []rules.KeyPart{{Value: strings.Repeat("h", 32), Hashed: true}}, strings.Repeat("h", 32)},
 		{"user", []rules.KeyPart{{Value: "name=x"}}, "d_user_name=x_"}, // its own key is meant
 		{"user", []rules.KeyPart{{Value: "user="}}, "d_user__"},
-		{"path", []rules.KeyPart{{Value: "path=/b"}}, "error: no request of this rule has"},
+		{"path", []rules.KeyPart{{Value: "path=/b"}}, "error: no request counted by this rule has"},
 		{"path", []rules.KeyPart{{Value: "/a=b"}}, "d_path_/a=b_"},
-		{"path", []rules.KeyPart{{Value: "q=/a"}}, "error: no request of this rule has"},
-		{"star", []rules.KeyPart{{Value: "j=1"}}, "error: no request of this rule has"},
+		{"path", []rules.KeyPart{{Value: "q=/a"}}, "error: no request counted by this rule has"},
+		{"star", []rules.KeyPart{{Value: "j=1"}}, "error: no request counted by this rule has"},
 		{"star", []rules.KeyPart{{Value: "key=1"}}, "d_key_1_"},
 		{"star", []rules.KeyPart{{Value: "k*=1"}}, "d_k*_1_"},
-		{"star", []rules.KeyPart{{Value: "k"}}, "error: no request of this rule has"},
+		{"star", []rules.KeyPart{{Value: "k"}}, "error: no request counted by this rule has"},
 	} {
 		got, err := byLimit[row.limit].ComposeKey(row.parts)
 		if reason, refused := strings.CutPrefix(row.want, "error: "); refused {

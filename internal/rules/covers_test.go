@@ -51,7 +51,7 @@ func comparisons() map[string]comparison {
 		"Percent": {func(r *Rule) { r.Percent = 50 }, false, true, false},
 		// The stricter policy for outages covers the others.
 		"OnStoreError": {func(r *Rule) { r.OnStoreError = StoreErrorDeny }, true, false, false},
-		"LocalShare":   harmless(func(r *Rule) { r.LocalShare = 0.5 }), // has no meaning beside allow
+		"LocalShare":   harmless(func(r *Rule) { r.LocalShare = 0.5 }), // cannot be combined with allow
 		// It is another limit that does not apply then.
 		"Replaces":       harmless(func(r *Rule) { r.Replaces = []string{"x"} }),
 		"QuotaMode":      {func(r *Rule) { r.QuotaMode = true }, false, true, false},

@@ -85,7 +85,7 @@ func (a Attribute) isCalled(key string) bool {
 // has an empty value.
 func ParseDescriptor(text string) ([]Entry, error) {
 	if text == "" {
-		return nil, errors.New("the descriptor is empty, write key=value,key=value")
+		return nil, errors.New("the descriptor is empty: want key=value,key=value")
 	}
 	var entries []Entry
 	var part strings.Builder
@@ -97,7 +97,7 @@ func ParseDescriptor(text string) ([]Entry, error) {
 			e.Key = part.String()
 		}
 		if e.Key == "" {
-			return fmt.Errorf("entry %d of the descriptor %s has no key, write key=value,key=value", len(entries)+1, clip.Quote(text))
+			return fmt.Errorf("entry %d of the descriptor %s has no key: want key=value,key=value", len(entries)+1, clip.Quote(text))
 		}
 		entries = append(entries, e)
 		e, inValue = Entry{}, false

@@ -158,12 +158,12 @@ func TestDomainsOfDescriptors(t *testing.T) {
 		sources []rulefile.Source
 		want    string
 	}{
-		"two":          {sources: []rulefile.Source{source("1", a), source("2", b)}, want: `2:1:9: duplicate domain "d": its descriptors are in 1:2:1; merge_domains: true puts them together`},
+		"two":          {sources: []rulefile.Source{source("1", a), source("2", b)}, want: `2:1:9: duplicate domain "d": its descriptors are already in 1:2:1; set merge_domains: true to combine them`},
 		"option":       {options: rulefile.Options{MergeDomains: true}, sources: []rulefile.Source{source("1", a), source("2", b)}},
 		"key in first": {sources: []rulefile.Source{source("1", "merge_domains: true\n"+a), source("2", b)}},
 		"key in last":  {sources: []rulefile.Source{source("1", a), source("2", "merge_domains: true\n"+b)}},
 		"same twice":   {options: rulefile.Options{MergeDomains: true}, sources: []rulefile.Source{source("1", a), source("2", a)}, want: `2:2:15: duplicate descriptor composite key "a": first in 1:2:15`},
-		"own form":     {sources: []rulefile.Source{source("1", a), source("2", limits), source("3", limits)}, want: `3:2:17: the name "l" is taken in the domain "d": 2:2:10`},
+		"own form":     {sources: []rulefile.Source{source("1", a), source("2", limits), source("3", limits)}, want: `3:2:17: duplicate name "l" in domain "d": first in 2:2:10`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, diagnostics := c.options.Parse(c.sources...)

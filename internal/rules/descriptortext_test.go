@@ -22,9 +22,9 @@ func TestParseDescriptor(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":       "the descriptor is empty, write key=value,key=value",
-		"a=b,":   `entry 2 of the descriptor "a=b," has no key, write key=value,key=value`,
-		"=b,c=d": `entry 1 of the descriptor "=b,c=d" has no key, write key=value,key=value`,
+		"":       "the descriptor is empty: want key=value,key=value",
+		"a=b,":   `entry 2 of the descriptor "a=b," has no key: want key=value,key=value`,
+		"=b,c=d": `entry 1 of the descriptor "=b,c=d" has no key: want key=value,key=value`,
 	} {
 		if _, err := rules.ParseDescriptor(text); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", text, err)

@@ -35,12 +35,12 @@ func ParseKeyAttribute(text string) (KeyAttribute, error) {
 	switch {
 	case !ok:
 	case prefix == HashWord && rest == "":
-		return KeyAttribute{}, errors.New(`"hash:" lacks an attribute, such as hash:header:X-Api-Key`)
+		return KeyAttribute{}, errors.New(`"hash:" needs an attribute, such as hash:header:X-Api-Key`)
 	case prefix == HashWord:
 		a, err := ParseAttribute(rest)
 		return KeyAttribute{a, true}, err
 	case nearest.Word(prefix, []string{HashWord, "hashed"}) != "":
-		return KeyAttribute{}, fmt.Errorf("unknown kind of attribute %s, did you mean %q?", clip.Quote(prefix+":"), HashWord+":")
+		return KeyAttribute{}, fmt.Errorf("unknown attribute prefix %s, did you mean %q?", clip.Quote(prefix+":"), HashWord+":")
 	}
 	a, err := ParseAttribute(text)
 	return KeyAttribute{Attribute: a}, err

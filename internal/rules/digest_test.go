@@ -125,15 +125,15 @@ func TestParseKeyAttribute(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"hash:":           "lacks an attribute",
-		"hash:header":     "lacks a name",
+		"hash:":           "needs an attribute",
+		"hash:header":     "needs a name",
 		"hash:headers:X":  `did you mean "header:"?`,
-		"hash:hash:user":  "only keys of rules are hashed",
+		"hash:hash:user":  "works only in the key of a rule",
 		"hashed:user":     `did you mean "hash:"?`,
 		"Hash:user":       `did you mean "hash:"?`,
-		"hash: user":      "spaces around it",
-		"header:X Y":      "is not a header name",
-		"hash:header:X Y": "is not a header name",
+		"hash: user":      "spaces at its start or end",
+		"header:X Y":      "invalid header name",
+		"hash:header:X Y": "invalid header name",
 	} {
 		if a, err := rules.ParseKeyAttribute(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v, want %q", text, a, err, want)

@@ -78,7 +78,7 @@ descriptors:
 	}.run(t, theirs)
 	var warned []string
 	for _, d := range diagnostics {
-		if strings.Contains(d.Message, "stand for themselves") {
+		if strings.Contains(d.Message, "are matched literally") {
 			warned = append(warned, fmt.Sprint(d.Line))
 		}
 	}
@@ -123,7 +123,7 @@ func TestEnvoyDefect_OneDocumentInAFile(t *testing.T) {
 				}
 				if compat == rules.CompatEnvoy && test.warning != "" {
 					if len(diagnostics) != 1 || fmt.Sprintf("f:%d:%d", diagnostics[0].Line, diagnostics[0].Column) != test.warning ||
-						!strings.Contains(diagnostics[0].Message, "leaves out") {
+						!strings.Contains(diagnostics[0].Message, "reads only the first document") {
 						t.Errorf("warnings %v", diagnostics)
 					}
 				}
@@ -282,13 +282,13 @@ func TestEnvoyDefect_MisplacedKeys(t *testing.T) {
 		},
 		{
 			"{key: a, rate_limit: {unit: minute}}",
-			`f:3:26: "requests_per_unit" is missing; 0 refuses every request`,
+			`f:3:26: "requests_per_unit" is missing; to refuse every request, set it to 0`,
 			`f:3:26: warning: "requests_per_unit" is missing: every request is refused`,
 		},
 		{
 			"{key: a, rate_limit: {unit: minute, requests_per_unit: 5, replaces: [{name: nobody}]}}",
-			`f:3:81: warning: no limit of the domain "d" is named "nobody"`,
-			`f:3:81: warning: no limit of the domain "d" is named "nobody"`,
+			`f:3:81: warning: unknown limit "nobody" in domain "d"`,
+			`f:3:81: warning: unknown limit "nobody" in domain "d"`,
 		},
 		{
 			"{key: a, shadow_mode: true}",
@@ -363,7 +363,7 @@ func TestEnvoyDefect_ErrorsWithoutLines(t *testing.T) {
 	_, diagnostics := rulefile.Parse(rulefile.Source{Name: "f.yaml", Data: []byte(src)})
 	want := []string{
 		`f.yaml:3:33: unknown unit "minuet", did you mean "minute"?`,
-		`f.yaml:4:5: "key" is missing in descriptor 2`,
+		`f.yaml:4:5: descriptor 2 has no "key"`,
 		`f.yaml:4:6: unknown key "keey" in descriptor 2, did you mean "key"?`,
 	}
 	var got []string

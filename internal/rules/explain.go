@@ -402,7 +402,7 @@ func (r *Rule) Conditions() string {
 		v := &r.match.values[i]
 		switch name := v.attribute.String(); v.presence {
 		case Present:
-			out = append(out, name+" is there")
+			out = append(out, name+" is present")
 		case Absent:
 			out = append(out, name+" is absent")
 		case AnyPresence:

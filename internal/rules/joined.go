@@ -70,13 +70,13 @@ func (r *Rule) composeJoined(parts []KeyPart) (string, error) {
 	if len(parts) == 1 {
 		switch p := parts[0]; {
 		case p.Hashed && len(p.Value) != hashSize:
-			return "", fmt.Errorf("a hash has %d bytes, not %d", hashSize, len(p.Value))
+			return "", fmt.Errorf("invalid hash: it is %d bytes long, want %d", len(p.Value), hashSize)
 		case p.Hashed:
 			return string(append([]byte(markHashed), p.Value...)), nil
 		case r.isJoined(p.Value):
 			return string(appendPart(nil, p.Value)), nil
 		case strings.HasPrefix(p.Value, r.Domain+"_") && strings.HasSuffix(p.Value, "_"):
-			return "", fmt.Errorf("no request of this rule has the key %s: %s", clip.Quote(p.Value), r.howToJoin())
+			return "", fmt.Errorf("no request counted by this rule has the key %s: %s", clip.Quote(p.Value), r.howToJoin())
 		}
 	}
 	entries := make([]Entry, len(r.steps))
@@ -93,7 +93,7 @@ func (r *Rule) composeJoined(parts []KeyPart) (string, error) {
 		}
 		e, ok := s.entryOf(parts[0].Value)
 		if !ok {
-			return "", fmt.Errorf("no request of this rule has %s: %s", clip.Quote(parts[0].Value), r.howToJoin())
+			return "", fmt.Errorf("no request counted by this rule has the value %s: %s", clip.Quote(parts[0].Value), r.howToJoin())
 		}
 		entries[i], parts = e, parts[1:]
 	}
@@ -167,7 +167,7 @@ func (r *Rule) howToJoin() string {
 	if len(values) == 0 {
 		return "its key is " + text
 	}
-	return "type " + strings.Join(values, " and ") + ", or " + whole + ", which is like " + text
+	return "type " + strings.Join(values, " and ") + ", or " + whole + ", in the form " + text
 }
 
 // joinedText is what AppendJoined appends, for people.

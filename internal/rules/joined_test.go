@@ -44,10 +44,10 @@ func TestOverlookedUnderCompat(t *testing.T) {
 			"{key: a, rate_limit: {unit: day, requests_per_unit: 0x10}}", "{key: b, rate_limit: {unit: day, requests_per_unit: 010}}",
 			"{key: c, rate_limit: {unit: day, requests_per_unit: 0b11}}", "{key: d, rate_limit: {unit: day, requests_per_unit: 1_000}}",
 		}, ", ") + "]\ndomain: d", []string{"16", "8", "3", "1000"}, ""},
-		{"a second rate_limit adds to the first", "domain: d\ndescriptors:\n  - key: b\n    rate_limit: {unit: hour, requests_per_unit: 5}\n    rate_limit: {unit: day}", []string{"5"}, "its keys are added to those of the one on line 4"},
-		{"nothing after a rate_limit", "domain: d\ndescriptors:\n  - key: b\n    rate_limit: {unit: hour, requests_per_unit: 5}\n    rate_limit:", nil, "the one on line 4 does not count"},
+		{"a second rate_limit adds to the first", "domain: d\ndescriptors:\n  - key: b\n    rate_limit: {unit: hour, requests_per_unit: 5}\n    rate_limit: {unit: day}", []string{"5"}, "its keys are merged into those on line 4"},
+		{"nothing after a rate_limit", "domain: d\ndescriptors:\n  - key: b\n    rate_limit: {unit: hour, requests_per_unit: 5}\n    rate_limit:", nil, "the one on line 4 is ignored"},
 		{"the last of two keys", "domain: x\ndomain: d\ndescriptors:\n  - key: a\n    key: b\n    rate_limit: {unit: day, requests_per_unit: 1, requests_per_unit: 5}", []string{"5"}, "duplicate key"},
-		{"a unit that is none", "domain: d\ndescriptors: [{key: a, rate_limit: {unlimited: true, unit: fortnight}}]", []string{"unlimited"}, "no effect beside unlimited"},
+		{"a unit that is none", "domain: d\ndescriptors: [{key: a, rate_limit: {unlimited: true, unit: fortnight}}]", []string{"unlimited"}, "no effect with unlimited"},
 		{"a number as domain", "domain: 12\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]", []string{"1"}, ""},
 	} {
 		set, diagnostics := rulefile.Options{Compat: rules.CompatEnvoy}.Parse(rulefile.Source{Name: "t.yaml", Data: []byte(tt.text)})

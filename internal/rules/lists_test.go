@@ -130,8 +130,8 @@ func TestParsePrefix(t *testing.T) {
 		"10.0.0.0/8": "10.0.0.0/8", "192.0.2.7": "192.0.2.7/32", "2001:db8::1": "2001:db8::1/128", "0.0.0.0/0": "0.0.0.0/0", "::/0": "::/0",
 		"::ffff:192.0.2.7": "192.0.2.7/32", "::ffff:10.0.0.0/104": "10.0.0.0/8", "::ffff:0.0.0.0/96": "0.0.0.0/0", "::ffff:192.0.2.7/128": "192.0.2.7/32",
 		"::ffff:0.0.0.0/95": "error: mixes IPv4 and IPv6", "10.0.0.1/8": `error: did you mean "10.0.0.0/8"?`, "::ffff:10.0.0.1/104": `error: did you mean "10.0.0.0/8"?`,
-		"fe80::1%eth0": "error: is not an IP address or prefix", "10.0.0.0/33": "error: is not an IP prefix", "10.0.0": "error: is not an IP address", "": "error: is not an IP address",
-		"10.0.0.0/": "error: is not an IP prefix", "localhost": "error: is not an IP address",
+		"fe80::1%eth0": "error: want an IP address or prefix", "10.0.0.0/33": "error: invalid IP prefix", "10.0.0": "error: want an IP address", "": "error: want an IP address",
+		"10.0.0.0/": "error: invalid IP prefix", "localhost": "error: want an IP address",
 	} {
 		p, err := rules.ParsePrefix(text)
 		if reason, refused := strings.CutPrefix(want, "error: "); refused {

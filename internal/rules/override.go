@@ -32,7 +32,7 @@ func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
 func changed(l headgate.Limit, other string, burst int64) (headgate.Limit, error) {
 	now := l.Rule()
 	if now.Algorithm == headgate.Concurrency {
-		return l, fmt.Errorf("the rule limits what is under way at the same time, which no rate or burst can replace")
+		return l, fmt.Errorf("the rule limits concurrency: it has no rate or burst to override")
 	}
 	out := l
 	if other != "" {
@@ -42,13 +42,13 @@ func changed(l headgate.Limit, other string, burst int64) (headgate.Limit, error
 			return l, err
 		case to.Unlimited:
 			if burst != 0 {
-				return l, fmt.Errorf("an unlimited rate has no burst")
+				return l, fmt.Errorf("an unlimited rate cannot have a burst")
 			}
 			return headgate.Unlimited(), nil
 		}
 		out = rated(now, to)
 	} else if l.IsUnlimited() {
-		return l, fmt.Errorf("the rule has no limit: give a rate")
+		return l, fmt.Errorf("the rule is unlimited: the override needs a rate")
 	}
 	if burst != 0 {
 		if now.Algorithm > headgate.LeakyBucket {
@@ -171,11 +171,11 @@ func (r *Rule) ComposeKey(parts []KeyPart) (string, error) {
 		case p.Missing:
 			key = append(key, markMissing...)
 		case p.Hashed && len(p.Value) != hashSize:
-			return "", fmt.Errorf("a hash has %d bytes, not %d", hashSize, len(p.Value))
+			return "", fmt.Errorf("invalid hash: it is %d bytes long, want %d", len(p.Value), hashSize)
 		case p.Hashed:
 			key = append(append(key, markHashed...), p.Value...)
 		case p.Digest && len(p.Value) != digestSize:
-			return "", fmt.Errorf("a digest has %d bytes, not %d", digestSize, len(p.Value))
+			return "", fmt.Errorf("invalid digest: it is %d bytes long, want %d", len(p.Value), digestSize)
 		case p.Digest:
 			key = append(append(key, markDigest...), p.Value...)
 		case i < len(r.Key) && r.Key[i].Hashed:
@@ -198,7 +198,7 @@ func (r *Rule) partName(i int) string {
 func (r *Rule) wrongParts(n int) error {
 	switch {
 	case r.flat:
-		return fmt.Errorf("that is not what its requests are counted by: %s", r.howToJoin())
+		return fmt.Errorf("this is not a key of the rule: %s", r.howToJoin())
 	case len(r.Key) == 0:
 		return fmt.Errorf("the rule counts all requests together: its key has no parts")
 	}

@@ -46,10 +46,10 @@ func TestWithLimit(t *testing.T) {
 		{"rate: 5/day, algorithm: fixed_window, timezone: Europe/Berlin", "50/month", 0, "50/month fixed_window in Europe/Berlin"},
 		{"rate: 5/day, algorithm: fixed_window", "50/90m", 0, "50/1h30m fixed_window"},
 
-		{"concurrency: 5", "50/minute", 0, "at the same time"},
+		{"concurrency: 5", "50/minute", 0, "limits concurrency"},
 		{"rate: 5/minute", "50", 0, "such as 50/minute"},
-		{"rate: 5/minute", "unlimited", 5, "no burst"},
-		{"rate: unlimited", "", 5, "give a rate"},
+		{"rate: 5/minute", "unlimited", 5, "cannot have a burst"},
+		{"rate: unlimited", "", 5, "needs a rate"},
 		{"rate: 5/minute, algorithm: sliding_log", "", 5, "sliding_log has no burst"},
 		{"rate: 5/minute, algorithm: leaky_bucket, burst: 12, delay_after: 8", "", 4, "without delay"},
 	}
@@ -167,7 +167,7 @@ descriptors:
 		{"user", []string{"d_user_7_"}, "user=7", ""},
 		{"user", []string{"user=d_user_7_"}, "user=d_user_7_", ""},
 		{"user", []string{long}, "user=" + long, ""},
-		{"user", []string{"d_usr_7_"}, "", "user=VALUE, or the whole key as GET /v1/top shows it, which is like d_user_VALUE_"},
+		{"user", []string{"d_usr_7_"}, "", "user=VALUE, or the whole key as GET /v1/top shows it, in the form d_user_VALUE_"},
 		{"user", nil, "", "type user=VALUE"},
 		{"user", []string{"7", "8"}, "", "type user=VALUE"},
 		{"free", nil, "plan=free", ""},
@@ -176,7 +176,7 @@ descriptors:
 		{"path", []string{"/a/b"}, "path=/a/b", ""},
 		{"path", []string{"path=/a"}, "path=/a", ""},
 		{"path", []string{"/b"}, "", "path=/a*"},
-		{"path", []string{"d_path_/b_"}, "", "no request of this rule"},
+		{"path", []string{"d_path_/b_"}, "", "no request counted by this rule"},
 		{"file", nil, "file=f1", ""},
 		{"file", []string{"d_file_f*_"}, "file=f1", ""},
 		{"shared", []string{"d_some_s*_"}, "some=1", ""},
@@ -224,7 +224,7 @@ func TestComposeKeyRefuses(t *testing.T) {
 		{rule("key: [user]"), nil, "1 part, not 0: user"},
 		{rule("description: all"), []rules.KeyPart{{Value: "ann"}}, "counts all requests together"},
 		{rule("key: [user], key_missing: skip"), []rules.KeyPart{{Missing: true}}, "without user"},
-		{rule("key: [user]"), []rules.KeyPart{{Value: "ab", Hashed: true}}, "32 bytes"},
+		{rule("key: [user]"), []rules.KeyPart{{Value: "ab", Hashed: true}}, "want 32"},
 	}
 	for _, row := range rows {
 		if _, err := row.rule.ComposeKey(row.parts); err == nil || !strings.Contains(err.Error(), row.want) {

@@ -42,11 +42,11 @@ func ParsePath(source string) (Pattern, error) {
 	case len(source) > maxPattern:
 		return nil, fmt.Errorf("the path %s is longer than %d bytes", clip.Quote(source), maxPattern)
 	case strings.HasPrefix(source, "*"):
-		return nil, fmt.Errorf("the path %s must begin with /, such as %q", clip.Quote(source), "/**/"+strings.TrimPrefix(source, "**/"))
+		return nil, fmt.Errorf("the path %s must start with /, such as %q", clip.Quote(source), "/**/"+strings.TrimPrefix(source, "**/"))
 	case !strings.HasPrefix(source, "/"):
-		return nil, fmt.Errorf("the path %s must begin with /", clip.Quote(source))
+		return nil, fmt.Errorf("the path %s must start with /", clip.Quote(source))
 	case strings.Contains(source, "?"):
-		return nil, fmt.Errorf("the path %s has a query; match it with query", clip.Quote(source))
+		return nil, fmt.Errorf("the path %s contains a query string; use \"query\" to match it", clip.Quote(source))
 	}
 	p := &pathPattern{source: source}
 	rest := strings.TrimSuffix(source[1:], "/")
@@ -74,17 +74,17 @@ func parseSegment(text string) (segment, error) {
 	case text == "**":
 		return segment{kind: deepSegment}, nil
 	case text == "":
-		return segment{}, errors.New("has an empty segment and could never match: doubled slashes are taken as one")
+		return segment{}, errors.New("has an empty segment and can never match: repeated slashes are merged")
 	case text == "." || text == "..":
-		return segment{}, fmt.Errorf("has the segment %q; write the path that it leads to", text)
+		return segment{}, fmt.Errorf("contains the segment %q; write the path it resolves to", text)
 	case strings.Contains(text, "**"):
-		return segment{}, fmt.Errorf("has ** inside the segment %s: ** must stand alone, a single * is enough here", clip.Quote(text))
+		return segment{}, fmt.Errorf("has ** inside the segment %s: write *, since ** must be a whole segment", clip.Quote(text))
 	case text[0] == '{' && strings.HasSuffix(text, "}"):
-		return segment{}, fmt.Errorf("has the segment %s: write * for any one segment", clip.Quote(text))
+		return segment{}, fmt.Errorf("contains the segment %s: write * to match any segment", clip.Quote(text))
 	}
 	g, err := parseGlob(text)
 	if err != nil {
-		return segment{}, fmt.Errorf("has the segment %w", err)
+		return segment{}, fmt.Errorf("contains the segment %w", err)
 	}
 	if _, ok := g.literal(); ok {
 		return segment{kind: literalSegment, glob: g}, nil

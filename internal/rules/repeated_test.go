@@ -66,7 +66,7 @@ limits:
   - {name: polite, key: "header:X", rate: 5/minute, on_limit: {body: please wait}}
 `
 	warnings := parse(t, file).Warnings()
-	for i, want := range []string{`"fake" can never refuse: "hard"`, `"polite" can never refuse: "plain"`} {
+	for i, want := range []string{`"fake" can never refuse a request: "hard"`, `"polite" can never refuse a request: "plain"`} {
 		if len(warnings) != 2 || !strings.Contains(warnings[i].String(), want) || !strings.Contains(warnings[i].String(), "is as strict") {
 			t.Errorf("want %s: %v", want, warnings)
 		}

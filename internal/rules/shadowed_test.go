@@ -29,7 +29,7 @@ func TestShadowedRules(t *testing.T) {
 		set := parse(t, "domain: d\nlimits:\n  - "+wide+"\n  - {name: narrow, "+narrow+"}\n")
 		got := false
 		for _, w := range set.Warnings() {
-			got = got || strings.Contains(w.Message, `"narrow" can never refuse: "wide" (test.yaml:3:5) counts the same requests and others`)
+			got = got || strings.Contains(w.Message, `"narrow" can never refuse a request: "wide" (test.yaml:3:5) counts the same requests and more`)
 		}
 		if got != want {
 			t.Errorf("%s: warned %t, want %t: %v", narrow, got, want, set.Warnings())
@@ -45,7 +45,7 @@ func TestShadowedButForItsTiers(t *testing.T) {
 	for _, w := range parse(t, text).Warnings() {
 		said = append(said, w.Message)
 	}
-	if len(said) != 1 || !strings.HasPrefix(said[0], `the rule "plan" can never refuse requests of no tier: "cap"`) {
+	if len(said) != 1 || !strings.HasPrefix(said[0], `the rule "plan" can never refuse a request without a tier: "cap"`) {
 		t.Errorf("%q", said)
 	}
 }
@@ -64,7 +64,7 @@ func TestShadowingRulesApply(t *testing.T) {
 		set := parse(t, src.String())
 		for _, w := range set.Warnings() {
 			var narrow, wide string
-			if n, _ := fmt.Sscanf(w.Message, "the rule %q can never refuse: %q ", &narrow, &wide); n != 2 || !strings.Contains(w.Message, "and others") {
+			if n, _ := fmt.Sscanf(w.Message, "the rule %q can never refuse a request: %q ", &narrow, &wide); n != 2 || !strings.Contains(w.Message, "and more") {
 				continue
 			}
 			warned++

@@ -28,7 +28,7 @@ descriptors:
 		"",
 		"method is POST or PUT, path is /login, host is *.example.com",
 		"client_ip is 10.0.0.0/8 or 192.0.2.1, header:X-Plan is not gold",
-		"header:X-Api-Key is there, query:debug is absent",
+		"header:X-Api-Key is present, query:debug is absent",
 		"plan=gold, user",
 	}
 	for i, r := range rs.Rules() {

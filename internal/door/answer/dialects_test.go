@@ -272,7 +272,7 @@ func TestRulesKnowTheDialects(t *testing.T) {
 	for _, d := range answer.Dialects() {
 		hint += ", " + d.String()
 	}
-	if got := diagnostics[0].Hint; got != "known are "+hint[2:] {
+	if got := diagnostics[0].Hint; got != "use one of "+hint[2:] {
 		t.Errorf("known to rules: %s; to answers: %s", got, hint)
 	}
 	if got := answer.IETF.Or(""); got != answer.IETF {

@@ -86,7 +86,7 @@ func TestParseTestsExplains(t *testing.T) {
 	const step = "tests: [{name: a, trace: [{request: {path: /}, expect: any, "
 	for src, want := range map[string]string{
 		"":                  "a_test.yaml: the file holds no tests",
-		"[]":                "a_test.yaml:1:1: a file of rule tests must be a mapping of keys to values, not a list",
+		"[]":                "a_test.yaml:1:1: a file of rule tests must be a mapping (key: value), not a list",
 		"a: b\n---\nc: d\n": "3:1: rule tests are one YAML document, and this is a second",
 		"test: []":          `1:1: unknown key "test" in a file of rule tests, did you mean "tests"?`,
 		"domain: d":         `1:1: "tests" is missing`,
@@ -101,7 +101,7 @@ func TestParseTestsExplains(t *testing.T) {
 		"tests: [{name: a, trace: [{request: {}, descriptor: {a: b}, expect: any}]}]":                             `give one of "request", "descriptor" and "descriptors"`,
 		"tests: [{name: a, trace: [{request: {client_ip: x}, expect: any}]}]":                                     `"x" is not an IP address`,
 		"tests: [{name: a, trace: [{request: {path: []}, expect: any}]}]":                                         `"path" must be text, not a list`,
-		"tests: [{name: a, trace: [{request: {header: x}, expect: any}]}]":                                        `"header" lacks a name, such as header:X-Api-Key`,
+		"tests: [{name: a, trace: [{request: {header: x}, expect: any}]}]":                                        `"header" needs a name, such as header:X-Api-Key`,
 		"tests: [{name: a, trace: [{request: {path: /, path2: /}, expect: any}]}]":                                `warning: the attribute "path2" is one of the caller's own, did you mean "path"?`,
 		"tests: [{name: a, trace: [{request: {path: /, ip: 192.0.2.1}, expect: any}]}]":                           `warning: the attribute "ip" is one of the caller's own, did you mean "client_ip"?`,
 		"tests: [{name: a, trace: [{request: {path: /, X-Api-Key: k}, expect: any}]}]":                            `warning: the attribute "X-Api-Key" is one of the caller's own, did you mean "header:X-Api-Key"?`,
@@ -148,7 +148,7 @@ func TestFindTests(t *testing.T) {
 	if diff := cmp.Diff([]string{"/b_test.yaml", "/sub/a_test.yml"}, names); diff != "" || problems != nil {
 		t.Errorf("%v, -want +got:\n%s", problems, diff)
 	}
-	if found, problems := rulefile.FindTests(folder + "/rules.yaml"); found != nil || !strings.Contains(diagnostic.Problems(problems).Error(), "not a file of rule tests; they end in _test.yaml") {
+	if found, problems := rulefile.FindTests(folder + "/rules.yaml"); found != nil || !strings.Contains(diagnostic.Problems(problems).Error(), "not a rule test file; rule tests end in _test.yaml") {
 		t.Errorf("%v, %v", found, problems)
 	}
 }

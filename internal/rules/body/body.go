@@ -86,7 +86,7 @@ type SyntaxError struct {
 
 // Error says what was found in place of a variable.
 func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("%q is no variable", e.Found)
+	return fmt.Sprintf("unknown variable %q", e.Found)
 }
 
 // Parse reads a template: text in which {{.Name}}, with or without spaces

@@ -12,7 +12,7 @@ import (
 func TestDescriptorsAreBounded(t *testing.T) {
 	t.Parallel()
 	long, name := strings.Repeat("k", 4096), strings.Repeat("n", 256)
-	const text = "must have at most 4096 bytes and no control characters"
+	const text = "must be at most 4096 bytes long, without control characters"
 	for descriptor, want := range map[string]string{
 		"{key: " + long + ", " + limit + "}":                                                        "",
 		"{key: " + long + "k, " + limit + "}":                                                       `"key" ` + text,
@@ -20,16 +20,16 @@ func TestDescriptorsAreBounded(t *testing.T) {
 		"{key: k, value: " + long + "v, " + limit + "}":                                             `"value" ` + text,
 		"{key: k, value: \"a\\tb\", " + limit + "}":                                                 `"value" ` + text,
 		"{key: k, rate_limit: {name: " + name + ", unit: day, requests_per_unit: 1}}":               "",
-		"{key: k, rate_limit: {name: " + name + "n, unit: day, requests_per_unit: 1}}":              "must have at most 256 bytes",
+		"{key: k, rate_limit: {name: " + name + "n, unit: day, requests_per_unit: 1}}":              "is longer than 256 bytes",
 		"{key: k, value: [], " + limit + "}":                                                        `"value" must be text, not a list`,
 		"{key: '', " + limit + "}":                                                                  `"key" is empty`,
 		"{key: k, shadow_mode: !!bool yes, " + limit + "}":                                          "",
 		"{key: k, shadow_mode: 1, " + limit + "}":                                                   `"shadow_mode" must be true or false, not "1"`,
 		"{key: k, shadow_mode: maybe, " + limit + "}":                                               `"shadow_mode" must be true or false, not "maybe"`,
 		"{key: k, rate_limit: {unit: day, requests_per_unit: 1, percent: 100}, shadow_mode: true}":  "",
-		"{key: k, rate_limit: {unit: day, requests_per_unit: 1, percent: 99}, shadow_mode: true}":   `"percent" has no effect beside shadow_mode`,
+		"{key: k, rate_limit: {unit: day, requests_per_unit: 1, percent: 99}, shadow_mode: true}":   `"percent" has no effect with shadow_mode`,
 		"{key: k, rate_limit: {unit: day, requests_per_unit: 1, percent: 99}, shadow_mode: off}":    "",
-		"{key: k, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{}]}}":                   `"name" is missing in an entry of replaces`,
+		"{key: k, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{}]}}":                   `an entry of replaces has no "name"`,
 		"{key: k, rate_limit: {unit: day, requests_per_unit: 1, replaces: [x]}}":                    "an entry of replaces must be a mapping",
 		"{key: k, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: }]}}":             `"name" has no value`,
 		"{key: k, rate_limit: {name: a, unit: day, requests_per_unit: 1, replaces: [{name: a}]}}":   `the limit "a" cannot replace itself`,
@@ -47,7 +47,7 @@ func TestDescriptorsAreBounded(t *testing.T) {
 // Which values may be counted together, with and without compat: envoy.
 func TestSharedValues(t *testing.T) {
 	t.Parallel()
-	const star, end = `"share_threshold" needs a value with a *`, `under compat: envoy "share_threshold" needs a value that ends in *`
+	const star, end = `"share_threshold" needs a value with a *`, `with compat: envoy "share_threshold" needs a value that ends in *`
 	for descriptor, want := range map[string][2]string{
 		"{key: k, value: 'v*', share_threshold: true, " + limit + "}":  {"", ""},
 		"{key: k, value: 'v*', share_threshold: false, " + limit + "}": {"", ""},
@@ -88,7 +88,7 @@ func TestNotationsOfCounts(t *testing.T) {
 // client's address by the name that Envoy sends.
 func TestKeysOfHTTPRequests(t *testing.T) {
 	t.Parallel()
-	for key, rows := range map[string][2]bool{ // whether it is taken for all doors, and for the proxy alone
+	for key, rows := range map[string][2]bool{ // whether it takes precedence for everything doors, and for the proxy alone
 		"remote_address": {true, true}, "path": {true, true}, "header:X-Plan": {true, true}, "generic_key": {true, false}, "tenant": {true, false}, "user": {true, false},
 		"jwt:sub": {true, true}, "header:": {true, false}, "headers:X": {true, false},
 	} {
@@ -103,7 +103,7 @@ func TestKeysOfHTTPRequests(t *testing.T) {
 	for key, warns := range map[string]bool{"jwt:sub": true, "path": false, "tenant": false} {
 		src := "domain: d\ndescriptors: [{key: \"" + key + "\", " + limit + "}]\n"
 		set, _ := rulefile.Options{NoTokens: true}.Parse(rulefile.Source{Name: "e.yaml", Data: []byte(src)})
-		if list := set.Warnings(); (len(list) == 1) != warns || warns && !strings.Contains(list[0].Message, "nothing verifies tokens") {
+		if list := set.Warnings(); (len(list) == 1) != warns || warns && !strings.Contains(list[0].Message, "token verification is not configured") {
 			t.Errorf("%s: %v", key, list)
 		}
 	}

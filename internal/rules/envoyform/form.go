@@ -121,11 +121,11 @@ func (t *treeForm) top(f yamltext.Fields, at *yamltext.Node, merge bool) *rules.
 		t.trees[t.domain] = &parsedTree{fmt.Sprintf("%s:%d:%d", t.File, at.Line, at.Column), merge, t.compat, root}
 		return root
 	case !merge && !first.merge:
-		t.Errorf(f.Get("domain"), "merge_domains: true puts them together",
-			"duplicate domain %s: its descriptors are in %s", clip.Quote(t.domain), first.at)
+		t.Errorf(f.Get("domain"), "set merge_domains: true to combine them",
+			"duplicate domain %s: its descriptors are already in %s", clip.Quote(t.domain), first.at)
 		return &rules.Level{}
 	case first.compat != t.compat:
-		t.Errorf(at, "", "the descriptors of the domain %s in %s have compat: %s, and these have compat: %s",
+		t.Errorf(at, "", "all descriptors of a domain need the same compat: those of %s in %s have %s, these have %s",
 			clip.Quote(t.domain), first.at, first.compat, t.compat)
 		return &rules.Level{}
 	}
@@ -194,7 +194,7 @@ func (t *treeForm) readStep(f yamltext.Fields, at *yamltext.Node, what string, s
 	n := f.Get("key")
 	if n == nil {
 		if !yamltext.HasKey(at, "key") {
-			t.Errorf(at, "", "\"key\" is missing in %s", what)
+			t.Errorf(at, "", "%s has no \"key\"", what)
 		}
 		return false
 	}
@@ -207,7 +207,7 @@ func (t *treeForm) readStep(f yamltext.Fields, at *yamltext.Node, what string, s
 		return false
 	}
 	if strings.Contains(s.Key, "*") && t.compat == rules.CompatNone {
-		t.Warnf(n, "wildcards stand in the value", "the * in the key %s is taken literally", clip.Quote(s.Key))
+		t.Warnf(n, "wildcards work only in the value", "the * in the key %s is matched literally", clip.Quote(s.Key))
 	}
 	s.Attribute = keyAttribute(s.Key)
 	if s.Attribute.Kind == rules.JWT || s.Attribute.Kind == rules.Header || t.OnlyHTTP && s.Key != rules.RemoteAddress { // which is client_ip too
@@ -229,7 +229,7 @@ func (t *treeForm) readValue(n *yamltext.Node, s *rules.Step) {
 	star := strings.Contains(s.Value, "*")
 	switch {
 	case s.Value == "":
-		t.Warnf(n, "leave the value out", "an empty value is the same as none: any value of %s matches", clip.Quote(s.Key))
+		t.Warnf(n, "leave the value out", "an empty value matches any value of %s", clip.Quote(s.Key))
 	case star && t.compat == rules.CompatNone, strings.HasSuffix(s.Value, "*"):
 		s.Kind = rules.WildStep
 	default:
@@ -237,7 +237,7 @@ func (t *treeForm) readValue(n *yamltext.Node, s *rules.Step) {
 	}
 	if t.compat == rules.CompatEnvoy && strings.Contains(strings.TrimSuffix(s.Value, "*"), "*") {
 		t.Warnf(n, "without compat: envoy every * is a wildcard",
-			"under compat: envoy only a * at the end is a wildcard: in %s the others stand for themselves", clip.Quote(s.Value))
+			"with compat: envoy only a * at the end is a wildcard: in %s the others are matched literally", clip.Quote(s.Value))
 	}
 }
 
@@ -258,9 +258,9 @@ func (t *treeForm) readShare(f yamltext.Fields, s *rules.Step) {
 	case s.Kind == rules.BareStep && t.compat == rules.CompatEnvoy && s.IsPrefix():
 		s.Shared = s.Composite()
 	case t.compat == rules.CompatEnvoy:
-		t.Errorf(n, "", "under compat: envoy \"share_threshold\" needs a value that ends in *: the values that match it are counted together")
+		t.Errorf(n, "", "with compat: envoy \"share_threshold\" needs a value that ends in *: it counts all values that match together")
 	default:
-		t.Errorf(n, "", "\"share_threshold\" needs a value with a *: the values that match it are counted together")
+		t.Errorf(n, "", "\"share_threshold\" needs a value with a *: it counts all values that match together")
 	}
 }
 
@@ -284,7 +284,7 @@ func (t *treeForm) scalar(n *yamltext.Node, key string) (string, bool) {
 	case yamltext.Text, yamltext.Number, yamltext.Bool:
 	}
 	if len(n.Text) > maxDescriptorText || strings.ContainsFunc(n.Text, unicode.IsControl) {
-		t.Errorf(n, "", "%q must have at most %d bytes and no control characters", key, maxDescriptorText)
+		t.Errorf(n, "", "%q must be at most %d bytes long, without control characters", key, maxDescriptorText)
 		return "", false
 	}
 	return n.Text, true
@@ -326,7 +326,7 @@ func (t *treeForm) readModes(f yamltext.Fields, r *rules.Rule, path []*rules.Ste
 	if shadow {
 		r.Mode = rules.Shadow
 		if r.Percent < 100 && limited {
-			t.Warnf(f["shadow_mode"].Key, "", "\"percent\" has no effect beside shadow_mode")
+			t.Warnf(f["shadow_mode"].Key, "", "\"percent\" has no effect with shadow_mode")
 		}
 	}
 	for i := range path {
@@ -338,7 +338,7 @@ func (t *treeForm) readModes(f yamltext.Fields, r *rules.Rule, path []*rules.Ste
 	switch {
 	case n == nil:
 	case n.Kind != yamltext.Map:
-		t.Errorf(n, "", "\"metadata\" must be a mapping of names to values, not %s", n.Kind)
+		t.Errorf(n, "", "\"metadata\" must be a mapping (name: value), not %s", n.Kind)
 	default:
 		r.Metadata, _ = n.Plain().(map[string]any)
 		if !limited {

@@ -89,14 +89,14 @@ func TestMistakes(t *testing.T) {
 		text        string
 		none, envoy string // part of what is said; "" for nothing
 	}{
-		{"{value: v, " + limit + "}", `"key" is missing in descriptor 1`, `"key" is missing in descriptor 1`},
+		{"{value: v, " + limit + "}", `descriptor 1 has no "key"`, `descriptor 1 has no "key"`},
 		{`{key: "", ` + limit + "}", `3:11: error: "key" is empty`, `"key" is empty`},
 		{"{key: [a], " + limit + "}", `"key" must be text, not a list`, `"key" must be text, not a list`},
-		{`{key: "a\tb", ` + limit + "}", "no control characters", "no control characters"},
+		{`{key: "a\tb", ` + limit + "}", "without control characters", "without control characters"},
 		{"{key: k, value: {}, " + limit + "}", `"value" must be text, not a mapping`, `"value" must be text, not a mapping`},
-		{`{key: k, value: "", ` + limit + "}", "warning: an empty value is the same as none", "an empty value is the same as none"},
+		{`{key: k, value: "", ` + limit + "}", "warning: an empty value matches any value", "an empty value matches any value"},
 		{`{key: "a*", ` + limit + "}", "the * in the key", ""},
-		{`{key: k, value: "a*b", ` + limit + "}", "", "the others stand for themselves"},
+		{`{key: k, value: "a*b", ` + limit + "}", "", "the others are matched literally"},
 		{`{key: k, value: "a*b*", ` + limit + "}", "", "only a * at the end is a wildcard"},
 		{"{key: k, value: 12, " + limit + "}", "", ""},
 		{"{key: k, value: yes, " + limit + "}", "", ""},
@@ -105,32 +105,32 @@ func TestMistakes(t *testing.T) {
 		{"{key: k, domain: x, " + limit + "}", `error: "domain" belongs at the top of the file`, `warning: "domain" belongs at the top of the file`},
 		{"{key: k, rate_limit: {unit: minute, requests_per_unit: 1, value: x}}", `error: "value" belongs in a descriptor, not in the rate_limit of descriptor "k"`, `warning: "value" belongs in a descriptor`},
 		{"{key: k, valu: x, " + limit + "}", `did you mean "value"?`, `did you mean "value"?`},
-		{"{key: k, rate_limit: }", `warning: "rate_limit" has no value; what matches is not limited`, `"rate_limit" has no value`},
-		{"{key: k, rate_limit: []}", "must be a mapping of keys to values, not a list", "must be a mapping of keys to values, not a list"},
+		{"{key: k, rate_limit: }", `warning: "rate_limit" has no value; matching requests are not limited`, `"rate_limit" has no value`},
+		{"{key: k, rate_limit: []}", "must be a mapping (key: value), not a list", "must be a mapping (key: value), not a list"},
 		{"{key: k, rate_limit: {unit: minute}}", `error: "requests_per_unit" is missing`, `warning: "requests_per_unit" is missing: every request is refused`},
 		{"{key: k, rate_limit: {requests_per_unit: 1}}", `"unit" is missing; for example unit: minute`, `"unit" is missing`},
 		{"{key: k, rate_limit: {unit: minite, requests_per_unit: 1}}", `unknown unit "minite", did you mean "minute"?`, `did you mean "minute"?`},
-		{"{key: k, rate_limit: {unit: fortnight, requests_per_unit: 1}}", "known are second, minute, hour, day, week, month, year; for other lengths use period", "known are second"},
+		{"{key: k, rate_limit: {unit: fortnight, requests_per_unit: 1}}", "use one of second, minute, hour, day, week, month, year; for other lengths use period", "use one of second"},
 		{"{key: k, rate_limit: {unit: 5, requests_per_unit: 1}}", `"unit" must be one of second`, `"unit" must be one of second`},
 		{"{key: k, rate_limit: {unit: minute, period: 5s, requests_per_unit: 1}}", `either "unit" or "period"`, `either "unit" or "period"`},
 		{"{key: k, rate_limit: {period: soon, requests_per_unit: 1}}", "error", "error"},
-		{"{key: k, rate_limit: {period: [], requests_per_unit: 1}}", `"period" must be text such as 30s, not a list`, `"period" must be text`},
-		{"{key: k, rate_limit: {rate: 5/minute, unit: minute}}", `"unit" has no meaning beside rate`, `"unit" has no meaning beside rate`},
-		{"{key: k, rate_limit: {rate: unlimited, burst: 5}}", `"burst" has no meaning beside rate: unlimited`, `"burst" has no meaning beside rate: unlimited`},
-		{"{key: k, rate_limit: {unlimited: true, unit: minute}}", `"unit" has no meaning beside unlimited: true`, `"unit" has no meaning beside unlimited: true`},
-		{"{key: k, rate_limit: {unlimited: true, unit: never}}", `"unit" has no meaning beside unlimited: true`, `warning: the unit "never" is not known`},
+		{"{key: k, rate_limit: {period: [], requests_per_unit: 1}}", `"period" must be a duration such as 30s, not a list`, `"period" must be a duration`},
+		{"{key: k, rate_limit: {rate: 5/minute, unit: minute}}", `"unit" cannot be combined with rate`, `"unit" cannot be combined with rate`},
+		{"{key: k, rate_limit: {rate: unlimited, burst: 5}}", `"burst" cannot be combined with rate: unlimited`, `"burst" cannot be combined with rate: unlimited`},
+		{"{key: k, rate_limit: {unlimited: true, unit: minute}}", `"unit" cannot be combined with unlimited: true`, `"unit" cannot be combined with unlimited: true`},
+		{"{key: k, rate_limit: {unlimited: true, unit: never}}", `"unit" cannot be combined with unlimited: true`, `warning: unknown unit "never"`},
 		{"{key: k, rate_limit: {unlimited: true, requests_per_unit: 5}}", `warning: "requests_per_unit" has no effect`, `"requests_per_unit" has no effect`},
 		{"{key: k, rate_limit: {unlimited: perhaps}}", `"unlimited" must be true or false, not "perhaps"`, `"unlimited" must be true or false`},
 		{"{key: k, rate_limit: {unit: minute, requests_per_unit: 0}}", "warning: a limit of 0 refuses every request", "a limit of 0 refuses every request"},
-		{"{key: k, rate_limit: {unit: minute, requests_per_unit: 5, cost: 6}}", "the cost 6 never fits into the limit of 5", "the cost 6 never fits"},
+		{"{key: k, rate_limit: {unit: minute, requests_per_unit: 5, cost: 6}}", "the cost 6 is more than the limit of 5", "the cost 6 is more than the limit"},
 		{"{key: k, rate_limit: {unit: minute, requests_per_unit: 5, cost: 0}}", "a cost of 0 counts nothing", "a cost of 0 counts nothing"},
-		{"{key: k, rate_limit: {unit: minute, requests_per_unit: 5, burst: 6}}", `"burst" has no meaning for fixed_window`, `"burst" has no meaning for fixed_window`},
+		{"{key: k, rate_limit: {unit: minute, requests_per_unit: 5, burst: 6}}", `"burst" does not apply to fixed_window`, `"burst" does not apply to fixed_window`},
 		{`{key: k, rate_limit: {name: "", unit: minute, requests_per_unit: 5}}`, `warning: "name" is empty`, `"name" is empty`},
-		{"{key: k, rate_limit: {name: " + strings.Repeat("n", 257) + ", unit: minute, requests_per_unit: 5}}", "must have at most 256 bytes", "must have at most 256 bytes"},
+		{"{key: k, rate_limit: {name: " + strings.Repeat("n", 257) + ", unit: minute, requests_per_unit: 5}}", "is longer than 256 bytes", "is longer than 256 bytes"},
 		{"{key: k, shadow_mode: true}", `warning: "shadow_mode" has no effect without a rate_limit`, `"shadow_mode" has no effect`},
 		{"{key: k, quota_mode: sometimes, " + limit + "}", `"quota_mode" must be true or false, not "sometimes"`, `"quota_mode" must be true or false`},
-		{"{key: k, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 5, percent: 50}}", `"percent" has no effect beside`, `"percent" has no effect beside`},
-		{"{key: k, metadata: x, " + limit + "}", `"metadata" must be a mapping of names to values, not text`, `"metadata" must be a mapping`},
+		{"{key: k, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 5, percent: 50}}", `"percent" has no effect with`, `"percent" has no effect with`},
+		{"{key: k, metadata: x, " + limit + "}", `"metadata" must be a mapping (name: value), not text`, `"metadata" must be a mapping`},
 		{"{key: k, metadata: {a: 1}}", `"metadata" has no effect without a rate_limit`, `"metadata" has no effect`},
 		{"{key: k, share_threshold: true, " + limit + "}", `"share_threshold" needs a value with a *`, `"share_threshold" needs a value that ends in *`},
 		{`{key: k, value: "a*b", share_threshold: true, ` + limit + "}", "", `"share_threshold" needs a value that ends in *`},
@@ -138,7 +138,7 @@ func TestMistakes(t *testing.T) {
 		{"{key: k}", `the descriptor "k" has no effect`, `the descriptor "k" has no effect`},
 		{"{key: k, descriptors: {key: x}}", `"descriptors" must be a list, not a mapping`, `"descriptors" must be a list`},
 		{"{key: k, " + limit + ", descriptors: }", `warning: "descriptors" has no value`, `"descriptors" has no value`},
-		{"text", "descriptor 1 must be a mapping of keys to values, not text", "descriptor 1 must be a mapping"},
+		{"text", "descriptor 1 must be a mapping (key: value), not text", "descriptor 1 must be a mapping"},
 	} {
 		for compat, want := range map[rules.Compat]string{rules.CompatNone: row.none, rules.CompatEnvoy: row.envoy} {
 			said, set := read(compat, row.text)
@@ -155,10 +155,10 @@ func TestReplaces(t *testing.T) {
 	for list, want := range map[string]string{
 		"[{name: other}]":                "",
 		"[{name: other}, {name: other}]": `warning: "other" is replaced twice`,
-		"[{name: othr}]":                 `no limit of the domain "d" is named "othr", did you mean "other"?`,
+		"[{name: othr}]":                 `unknown limit "othr" in domain "d", did you mean "other"?`,
 		"[{name: own}]":                  `error: the limit "own" cannot replace itself`,
 		"[{name: ''}]":                   `error: "name" is empty in an entry of replaces`,
-		"[{}]":                           `error: "name" is missing in an entry of replaces`,
+		"[{}]":                           `error: an entry of replaces has no "name"`,
 		"[other]":                        "an entry of replaces must be a mapping",
 		"other":                          `"replaces" must be a list, not text; for example replaces: [{name: other}]`,
 	} {
@@ -189,7 +189,7 @@ func TestDescriptorsThatNeverMatch(t *testing.T) {
 		{d("k", ""), d("k", ""), "duplicate descriptor composite key", "duplicate descriptor composite key"},
 		{d("k", "a"), d("k", "b"), "", ""},
 		{d("k_a", "b"), d("k", "a_b"), "", "duplicate descriptor composite key"},
-		{d("k", "a*"), d("k", "ab*"), "", `the descriptor "k_ab*" can never match: "k_a*" (e.yaml:3:5) is taken for all`},
+		{d("k", "a*"), d("k", "ab*"), "", `the descriptor "k_ab*" can never match: "k_a*" (e.yaml:3:5) takes precedence for everything`},
 		{d("k", "ab*"), d("k", "a*"), "", ""},
 		{d("k", "*a*"), d("k", "**a*"), `can never match`, ""},
 		{d("k", "*"), d("k", ""), `the descriptor "k" can never match: "k_*"`, `the descriptor "k" can never match: "k_*"`},
@@ -198,7 +198,7 @@ func TestDescriptorsThatNeverMatch(t *testing.T) {
 			var said []string
 			text, _ := read(compat, row.first, row.second)
 			for line := range strings.Lines(text) {
-				if !strings.Contains(line, "an empty value") && !strings.Contains(line, "stand for themselves") {
+				if !strings.Contains(line, "an empty value") && !strings.Contains(line, "are matched literally") {
 					said = append(said, line)
 				}
 			}
@@ -239,11 +239,11 @@ func TestSeveralDocuments(t *testing.T) {
 		return "domain: d\n" + more + "descriptors:\n  - {key: " + key + ", " + limit + "}\n"
 	}
 	for _, row := range []struct{ src, want string }{
-		{doc("", "a") + "---\n" + doc("", "b"), `duplicate domain "d": its descriptors are in f.yaml:2:1; merge_domains: true puts them together`},
+		{doc("", "a") + "---\n" + doc("", "b"), `duplicate domain "d": its descriptors are already in f.yaml:2:1; set merge_domains: true to combine them`},
 		{doc("merge_domains: true\n", "a") + "---\n" + doc("", "b"), ""},
 		{doc("", "a") + "---\n" + doc("merge_domains: yes\n", "b"), ""},
 		{doc("merge_domains: true\n", "a") + "---\n" + doc("merge_domains: true\n", "a"), "duplicate descriptor composite key"},
-		{doc("merge_domains: true\ncompat: none\n", "a") + "---\n" + doc("compat: envoy\n", "b"), "have compat: none, and these have compat: envoy"},
+		{doc("merge_domains: true\ncompat: none\n", "a") + "---\n" + doc("compat: envoy\n", "b"), "have none, these have envoy"},
 		{doc("merge_domains: perhaps\n", "a"), `"merge_domains" must be true or false`},
 		{doc("compat: enovy\n", "a"), `did you mean "envoy"?`},
 		{"domain: d\ncompat: envoy\nlimits: [{name: a, rate: 1/s}]\n", `"compat" has no effect without descriptors`},

@@ -58,7 +58,7 @@ func (t *treeForm) descriptorLimit(f yamltext.Fields, at *yamltext.Node, refused
 			}
 			l.RefuseBeside("unlimited: true", ownform.LimitKeys()...)
 			if field, ok := f["requests_per_unit"]; ok {
-				t.Warnf(field.Key, "", "\"requests_per_unit\" has no effect beside unlimited: true")
+				t.Warnf(field.Key, "", "\"requests_per_unit\" has no effect with unlimited: true")
 			}
 			return headgate.Unlimited()
 		}
@@ -91,7 +91,7 @@ func (t *treeForm) readCount(l *ownform.LimitForm, refused bool) {
 	case t.compat == rules.CompatEnvoy:
 		t.Warnf(l.At, "", "\"requests_per_unit\" is missing: every request is refused")
 	default:
-		t.Errorf(l.At, "0 refuses every request", "\"requests_per_unit\" is missing")
+		t.Errorf(l.At, "to refuse every request, set it to 0", "\"requests_per_unit\" is missing")
 	}
 }
 
@@ -117,7 +117,7 @@ func (t *treeForm) junkUnit(l *ownform.LimitForm) bool {
 	if t.compat != rules.CompatEnvoy || n == nil || slices.Contains(envoyUnits(), strings.ToLower(n.Text)) {
 		return false
 	}
-	t.Warnf(n, "", "the unit %s is not known, and has no effect beside unlimited: true", clip.Quote(n.Text))
+	t.Warnf(n, "", "unknown unit %s, which has no effect with unlimited: true", clip.Quote(n.Text))
 	return true
 }
 
@@ -137,7 +137,7 @@ func (t *treeForm) readPeriod(l *ownform.LimitForm, refused bool) {
 	case period == nil:
 		t.Errorf(l.At, "for example unit: minute, or period: 30s", "\"unit\" is missing")
 	case period.Kind != yamltext.Text && period.Kind != yamltext.Number:
-		t.Errorf(period, "", "\"period\" must be text such as 30s, not %s", period.Kind)
+		t.Errorf(period, "", "\"period\" must be a duration such as 30s, not %s", period.Kind)
 	default:
 		var err error
 		if l.Rate.Period, l.Rate.Unit, err = rate.ParsePeriod(period.Text); err != nil {
@@ -177,7 +177,7 @@ func (t *treeForm) readName(f yamltext.Fields, r *rules.Rule) {
 	case name == "":
 		t.Warnf(n, "", "\"name\" is empty")
 	case len(name) > maxLimitName:
-		t.Errorf(n, "", "the name %s must have at most %d bytes", clip.Quote(name), maxLimitName)
+		t.Errorf(n, "", "the name %s is longer than %d bytes", clip.Quote(name), maxLimitName)
 	default:
 		r.LimitName = name
 	}
@@ -198,7 +198,7 @@ func (t *treeForm) readReplaces(f yamltext.Fields, r *rules.Rule) {
 		n := inner.Get("name")
 		if n == nil {
 			if item.Kind == yamltext.Map && !yamltext.HasKey(item, "name") {
-				t.Errorf(item, "", "\"name\" is missing in an entry of replaces")
+				t.Errorf(item, "", "an entry of replaces has no \"name\"")
 			}
 			continue
 		}
@@ -254,7 +254,7 @@ func (p *Parser) isEmpty(field yamltext.Pair) bool {
 	}
 	hint := ""
 	if key == "rate_limit" {
-		hint = "what matches is not limited"
+		hint = "matching requests are not limited"
 	}
 	p.Warnf(field.Key, hint, "%q has no value", key)
 	return true
@@ -286,10 +286,10 @@ func (p *Parser) Finish() {
 		b := &p.branches[i]
 		switch by := b.CoveredBy(); {
 		case by != nil:
-			b.report.Warnf(b.at, "", "the descriptor %s can never match: %s (%s) is taken for all that it would match",
+			b.report.Warnf(b.at, "", "the descriptor %s can never match: %s (%s) takes precedence for everything it would match",
 				clip.Quote(b.Composite()), clip.Quote(by.Composite()), by.Position())
 		case b.report.Errors == 0 && b.IsUseless(): // what is missing may be what is wrong
-			b.report.Warnf(b.at, "", "the descriptor %s has no effect: it has no rate_limit, and no other would limit what it matches", clip.Quote(b.Composite()))
+			b.report.Warnf(b.at, "", "the descriptor %s has no effect: it has no rate_limit, and exempts nothing that another descriptor limits", clip.Quote(b.Composite()))
 		}
 	}
 	names := map[ownform.LimitName]bool{}
@@ -304,8 +304,8 @@ func (p *Parser) Finish() {
 		if !names[r.LimitName] {
 			const most = 1000 // names that are worth a comparison
 			list := known[r.Domain]
-			r.report.Warnf(r.at, "", "no limit of the domain %s is named %s%s",
-				clip.Quote(r.Domain), clip.Quote(r.Name), nearest.DidYouMean(r.Name, list[:min(len(list), most)]))
+			r.report.Warnf(r.at, "", "unknown limit %s in domain %s%s",
+				clip.Quote(r.Name), clip.Quote(r.Domain), nearest.DidYouMean(r.Name, list[:min(len(list), most)]))
 		}
 	}
 }

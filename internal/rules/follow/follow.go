@@ -55,7 +55,7 @@ func Start(o Options) (stop func(wait func(done <-chan struct{}))) {
 		var err error
 		if watcher, err = fsnotify.NewWatcher(); err != nil {
 			watcher = nil
-			o.Log.Warn("files are not watched, only polled", "every", o.Poll, "err", err)
+			o.Log.Warn("cannot watch rule files, polling instead", "every", o.Poll, "err", err)
 		}
 	}
 	f := &follower{events: make(chan struct{}, 1), settle: o.Settle, poll: o.Poll, log: o.Log, changed: o.Changed}
@@ -231,7 +231,7 @@ func (f *follower) postpone(quiet *time.Timer, d time.Duration) {
 	}
 	if !f.said && now.Sub(f.since) > 2*f.settle {
 		f.said = true
-		f.log.Warn("rules not reloaded yet: their files are still changing", "at_latest", f.since.Add(mostPostponed))
+		f.log.Warn("rules not reloaded yet: files are still changing", "at_latest", f.since.Add(mostPostponed))
 	}
 	quiet.Reset(f.due.Sub(now))
 }

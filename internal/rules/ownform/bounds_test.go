@@ -27,7 +27,7 @@ func parsed(src string) (set *rules.Ruleset, said string) {
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	longest := strings.Repeat("n", rules.MaxName)
-	const letters = "must have at most 128 letters, digits and -_.:/"
+	const letters = "want at most 128 letters, digits and -_.:/"
 	for name, want := range map[string]string{
 		"azAZ09-_.:/": "", "a": "", "9": "", "-": "", "/": "", longest: "",
 		longest + "n": letters, "!a": letters, "a b": letters, "a@": letters, "a[": letters, "a`": letters, "a{": letters, "é": letters, "a,b": letters, "a=b": letters, "": `"name" is empty`,
@@ -45,7 +45,7 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 	for domain, ok := range map[string]bool{strings.Repeat("d", 256): true, strings.Repeat("d", 257): false, "a b, ü": true, "a\tb": false, "a\u0085": false} {
 		set, said := parsed(fmt.Sprintf("domain: \"%s\"\nlimits: [{name: a, rate: 1/s}]\n", strings.NewReplacer("\t", `\t`, "\u0085", `\x85`).Replace(domain)))
-		if (set != nil) != ok || !ok && !strings.Contains(said, "must have at most 256 bytes and no control characters") {
+		if (set != nil) != ok || !ok && !strings.Contains(said, "must be at most 256 bytes long, without control characters") {
 			t.Errorf("the domain %.20q: %s", domain, said)
 		}
 	}
@@ -78,9 +78,9 @@ func TestCostsAreBounded(t *testing.T) {
 		}
 	}
 	sayings{
-		"min: 4, max: 3":             "the least cost, 4, is more than the largest, 3",
-		"min: 3, max: 4, default: 2": "the default cost must be from 3 to 4, as the others",
-		"min: 3, max: 4, default: 5": "the default cost must be from 3 to 4, as the others",
+		"min: 4, max: 3":             "the minimum cost, 4, is more than the maximum, 3",
+		"min: 3, max: 4, default: 2": `"default" must be from 3 to 4, between the minimum and the maximum cost`,
+		"min: 3, max: 4, default: 5": `"default" must be from 3 to 4, between the minimum and the maximum cost`,
 		"max: 0":                     `"max" must be from 1 to 1099511627776, not 0`,
 		"min: -1":                    `"min" must be from 0 to 1099511627776, not -1`,
 	}.run(t, "rate: 9/minute, cost: {from: x, ", "}")
@@ -113,9 +113,9 @@ func TestCostsAfterwards(t *testing.T) {
 		"from_response: X, on_abort: most":   `unknown on_abort "most"`,
 		"from_response: X, estimate: 0":      `"estimate" must be from 1 to 1099511627776`,
 		"from_response: X, on_error: refund": `unknown on_error "refund"`,
-		"from_response: X, min: 1":           `"min" has no meaning beside from_response`,
-		"estimate: 5":                        `"from_response" is missing in cost`,
-		"from_response: \"a b\"":             "is no name of a header field",
+		"from_response: X, min: 1":           `"min" cannot be combined with from_response`,
+		"estimate: 5":                        `cost has no "from_response"`,
+		"from_response: \"a b\"":             "invalid header name",
 	}.run(t, "rate: 9/minute, cost: {", "}")
 }
 
@@ -131,37 +131,37 @@ func TestOutcomesAreBounded(t *testing.T) {
 		"retry_after_jitter: 101%":                      "must be from 1% to 100%",
 		"retry_after_jitter: 1ms":                       "",
 		"retry_after_jitter: 1h":                        "",
-		"retry_after_jitter: 999us":                     "999us must be from 1ms to 1h0m0s",
-		"retry_after_jitter: 3600001ms":                 "3600001ms must be from 1ms to 1h0m0s",
-		"retry_after_jitter: -5s":                       "is not a time",
+		"retry_after_jitter: 999us":                     "999us must be from 1ms to 1h",
+		"retry_after_jitter: 3600001ms":                 "3600001ms must be from 1ms to 1h",
+		"retry_after_jitter: -5s":                       "invalid duration",
 		"body: {a/b: x}":                                "",
 		"body: {a/b+c: x, A/D: y}":                      "",
-		"body: {a/b: x, A/B: y}":                        "the body for a/b is given twice",
-		"body: {a/: x}":                                 `unknown type of body "a/"`,
-		"body: {/b: x}":                                 `unknown type of body "/b"`,
-		"body: {a/*: x}":                                `unknown type of body "a/*"`,
-		"body: {a b/c: x}":                              `unknown type of body "a b/c"`,
-		"body: {jsn: x}":                                `unknown type of body "jsn", did you mean "json"?`,
+		"body: {a/b: x, A/B: y}":                        "duplicate body for a/b",
+		"body: {a/: x}":                                 `unknown body type "a/"`,
+		"body: {/b: x}":                                 `unknown body type "/b"`,
+		"body: {a/*: x}":                                `unknown body type "a/*"`,
+		"body: {a b/c: x}":                              `unknown body type "a b/c"`,
+		"body: {jsn: x}":                                `unknown body type "jsn", did you mean "json"?`,
 		"body: {}":                                      `"body" must have from 1 to 16 types`,
 		"body: " + bodies(16):                           "",
 		"body: " + bodies(17):                           `"body" must have from 1 to 16 types`,
 		"body: '" + strings.Repeat("x", 64<<10) + "'":   "",
 		"body: '" + strings.Repeat("x", 64<<10+1) + "'": "the body is larger than 64 KiB",
 		"headers: {X-A: ' a	b~ '}":                      "",
-		"headers: {X-A: \"a\\x1fb\"}":                   "characters that no header may have",
-		"headers: {X-A: \"a\\x7f\"}":                    "characters that no header may have",
+		"headers: {X-A: \"a\\x1fb\"}":                   "characters that are not allowed in headers",
+		"headers: {X-A: \"a\\x7f\"}":                    "characters that are not allowed in headers",
 	}.run(t, minute+"on_limit: {action: reject, ", "}")
 	sayings{
-		"120ms": "", "1m": "", "61s": "61s must be from 1µs to 1m0s", "100ms±100ms": "", "100ms+-20ms": "", "100ms ± 1us": "", "100ms±101ms": "101ms must be from 1µs to 100ms", "x±1ms": `"x" is not a time`, "1ms±": `"" is not a time`,
+		"120ms": "", "1m": "", "61s": "61s must be from 1µs to 1m", "100ms±100ms": "", "100ms+-20ms": "", "100ms ± 1us": "", "100ms±101ms": "101ms must be from 1µs to 100ms", "x±1ms": `invalid duration "x"`, "1ms±": `invalid duration ""`,
 	}.run(t, minute+"on_limit: {action: shadow_ban, latency: ", "}")
 	sayings{
 		"1": "", "0.01": "", ".5": "", "0": "must be more than 0 and at most 1", "1.01": "must be more than 0 and at most 1", ".nan": `"share" must be a number`, "-0.5": "must be more than 0", "half": `"share" must be a number, not "half"`, "'0.5'": `"share" must be a number, not "0.5"`,
 	}.run(t, minute+"on_store_error: {policy: local, share: ", "}")
 	sayings{
 		"key_share: 1%": "", "key_share: 100%": "", "key_share: 0%": "from 1% to 100%", "key_share: 101%": "from 1% to 100%", "key_share: 10": "from 1% to 100%", "key_share: '10'": "from 1% to 100%",
-		"max_bytes: 1": "", "max_bytes: 1024GiB": "", "max_bytes: 0": "must be from 1 to 1099511627776 bytes, not 0", "max_bytes: 1099511627777": "must be from 1 to 1099511627776 bytes", "max_bytes: 1_000KB": "", "max_bytes: _1": `"_1" is not a size`, "max_bytes: 1kB": `"1kB" is not a size`,
+		"max_bytes: 1": "", "max_bytes: 1024GiB": "", "max_bytes: 0": "must be from 1 to 1099511627776 bytes, not 0", "max_bytes: 1099511627777": "must be from 1 to 1099511627776 bytes", "max_bytes: 1_000KB": "", "max_bytes: _1": `invalid size "_1"`, "max_bytes: 1kB": `invalid size "1kB"`,
 		"keep_response: 0": "", "keep_response: 1MiB": "", "keep_response: 1048577": "must be from 0 to 1048576 bytes",
-		"backoff: 1s": "", "backoff: 1s..1s": "", "backoff: 1s..24h": "", "backoff: 2s..1s": "1s must be from 2s to 24h0m0s", "backoff: 25h": "25h must be from 1ms to 24h0m0s",
+		"backoff: 1s": "", "backoff: 1s..1s": "", "backoff: 1s..24h": "", "backoff: 2s..1s": "1s must be from 2s to 24h", "backoff: 25h": "25h must be from 1ms to 24h",
 	}.run(t, minute+"on_limit: {action: queue, ", "}")
 }
 
@@ -248,12 +248,12 @@ func TestDeadTiers(t *testing.T) {
 	t.Parallel()
 	for match, want := range map[string]string{
 		"{}":                                    "",
-		"{headers: {P: pro}}":                   `no request comes to the limit's own rate; the tier "team" can never apply`,
+		"{headers: {P: pro}}":                   `the limit's own rate never applies; the tier "team" can never apply`,
 		"{headers: {P: [pro, gold]}}":           `the tier "team" can never apply`,
 		"{headers: {P: [pro, lite, gold]}}":     "",
-		"{headers: {P: [pro, lite, staff]}}":    "no request comes to the limit's own rate",
+		"{headers: {P: [pro, lite, staff]}}":    "the limit's own rate never applies",
 		"{headers: {P: [pro, staff, g*]}}":      "",
-		"{headers: {P: [\"pro\", \"lite\"]}}":   "no request comes to the limit's own rate",
+		"{headers: {P: [\"pro\", \"lite\"]}}":   "the limit's own rate never applies",
 		"{headers: {P: {not: [pro, trial]}}}":   `the tier "pro" can never apply`,
 		"{headers: {P: {not: pro}}}":            "",
 		"{headers: {P: {present: false}}}":      `the tier "pro" can never apply; the tier "team" can never apply`,
@@ -263,7 +263,7 @@ func TestDeadTiers(t *testing.T) {
 	} {
 		said, list := readLimits(`key: client_ip, rate: 5/minute, match: ` + match + `, tiers: {by: "header:P", pro: {is: [pro, trial], rate: 8/minute}, team: {is: [lite, staff], rate: 9/minute}}`)
 		var got []string
-		for _, part := range []string{"no request comes to the limit's own rate", `the tier "pro" can never apply`, `the tier "team" can never apply`} {
+		for _, part := range []string{"the limit's own rate never applies", `the tier "pro" can never apply`, `the tier "team" can never apply`} {
 			if strings.Contains(said, part) {
 				got = append(got, part)
 			}

@@ -116,9 +116,9 @@ func (p *Parser) warnExcluded(n *yamltext.Node, key string, l lists) {
 	}
 	switch {
 	case len(excluded) == len(l.any):
-		p.Warnf(n, "", "the rule can never match: %q excludes all that it asks for", key)
+		p.Warnf(n, "", "the rule can never match: %q excludes everything it includes", key)
 	case len(excluded) > 0:
-		p.Warnf(n, "", "%q asks for %s and excludes it, so that it never matches", key, clip.Quote(excluded[0]))
+		p.Warnf(n, "", "%q includes %s but also excludes it, so it never matches", key, clip.Quote(excluded[0]))
 	}
 }
 
@@ -139,14 +139,14 @@ func (p *Parser) parseTexts(n *yamltext.Node, key string, c *rules.Texts, read f
 func (p *Parser) method(source string, at *yamltext.Node) (rules.Pattern, string, error) {
 	method := strings.ToUpper(source)
 	if words := strings.FieldsFunc(method, func(r rune) bool { return strings.ContainsRune("|, ;/", r) }); len(words) > 1 {
-		return nil, "", fmt.Errorf("%s is not a method: write a list, [%s]", clip.Quote(source), strings.Join(words, ", "))
+		return nil, "", fmt.Errorf("%s is not a method: write a list, such as [%s]", clip.Quote(source), strings.Join(words, ", "))
 	}
 	if !spelling.IsToken(method) || strings.Contains(method, "*") || method == "ANY" || method == "ALL" {
-		return nil, "", fmt.Errorf("%s is not a method; without \"method\" a rule applies to all", clip.Quote(source))
+		return nil, "", fmt.Errorf("%s is not a method; to match all methods, leave \"method\" out", clip.Quote(source))
 	}
 	known := knownMethods()
 	if near := nearest.Word(method, known); near != "" && !slices.Contains(known, method) {
-		p.Warnf(at, "", "%s is not a usual method, did you mean %q?", clip.Quote(source), near)
+		p.Warnf(at, "", "unknown method %s, did you mean %q?", clip.Quote(source), near)
 	}
 	return rules.Literal(method), method, nil
 }
@@ -197,7 +197,7 @@ func (p *Parser) parseAddresses(n *yamltext.Node, m *rules.Match) lists {
 	for _, prefix := range any {
 		around := func(q netip.Prefix) bool { return q.Bits() <= prefix.Bits() && q.Contains(prefix.Addr()) }
 		if !slices.Contains(not, prefix) && slices.ContainsFunc(not, around) {
-			p.Warnf(n, "", "%s can never match: it lies in a prefix that is excluded", clip.Quote(prefix.String()))
+			p.Warnf(n, "", "%s can never match: it is inside an excluded prefix", clip.Quote(prefix.String()))
 		}
 	}
 	return l

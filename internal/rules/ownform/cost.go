@@ -31,7 +31,7 @@ func (p *Parser) parseCost(n *yamltext.Node, r *rules.Rule) {
 	from := f.Get("from")
 	if from == nil {
 		if !yamltext.HasKey(n, "from") {
-			p.Errorf(n, "for example from: \"header:X-Tokens\"", "\"from\" is missing in cost")
+			p.Errorf(n, "for example from: \"header:X-Tokens\"", "cost has no \"from\"")
 		}
 		return
 	}
@@ -45,7 +45,7 @@ func (p *Parser) parseCost(n *yamltext.Node, r *rules.Rule) {
 		return
 	}
 	if a.Kind == rules.Method || a.Kind == rules.Path || a.Kind == rules.Host || a.Kind == rules.ClientIP {
-		p.Errorf(from, "", "the %s is no cost", a)
+		p.Errorf(from, "", "the cost cannot be read from the %s", a)
 		return
 	}
 	p.CheckEntry(from, a)
@@ -54,12 +54,12 @@ func (p *Parser) parseCost(n *yamltext.Node, r *rules.Rule) {
 	p.IntegerOf(f, "min", 0, headgate.MaxLimit, &c.Min)
 	p.IntegerOf(f, "default", 0, headgate.MaxLimit, &c.Default)
 	if at := f.Get("min"); at != nil && c.Min > c.Max {
-		p.Errorf(at, "", "the least cost, %d, is more than the largest, %d", c.Min, c.Max)
+		p.Errorf(at, "", "the minimum cost, %d, is more than the maximum, %d", c.Min, c.Max)
 		return
 	}
 	c.Min = min(c.Min, c.Max)
 	if at := f.Get("default"); at != nil && (c.Default < c.Min || c.Default > c.Max) {
-		p.Errorf(at, "", "the default cost must be from %d to %d, as the others", c.Min, c.Max)
+		p.Errorf(at, "", "\"default\" must be from %d to %d, between the minimum and the maximum cost", c.Min, c.Max)
 		return
 	} else if at == nil {
 		c.Default = max(c.Default, c.Min)
@@ -71,12 +71,12 @@ func (p *Parser) parseCost(n *yamltext.Node, r *rules.Rule) {
 func (p *Parser) parseCostAfter(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
 	for _, key := range []string{"from", "default", "min", "max"} {
 		if field, ok := f[key]; ok {
-			p.Errorf(field.Key, "", "%q has no meaning beside from_response", key)
+			p.Errorf(field.Key, "", "%q cannot be combined with from_response", key)
 		}
 	}
 	from := f.Get("from_response")
 	if from == nil {
-		p.Errorf(at, "for example from_response: X-Tokens-Used", "\"from_response\" is missing in cost")
+		p.Errorf(at, "for example from_response: X-Tokens-Used", "cost has no \"from_response\"")
 		return
 	}
 	name, ok := p.Word(from, "from_response")
@@ -85,7 +85,7 @@ func (p *Parser) parseCostAfter(at *yamltext.Node, f yamltext.Fields, r *rules.R
 	}
 	canonical, ok := rules.CanonicalHeader(name)
 	if !ok {
-		p.Errorf(from, "", "%s is no name of a header field", clip.Quote(name))
+		p.Errorf(from, "", "invalid header name %s", clip.Quote(name))
 		return
 	}
 	after := &rules.CostAfter{Header: canonical, CancelErrors: p.ChoiceOf(f, "on_error", "keep", "cancel") == "cancel"}
@@ -94,7 +94,7 @@ func (p *Parser) parseCostAfter(at *yamltext.Node, f yamltext.Fields, r *rules.R
 	}
 	p.IntegerOf(f, "estimate", 1, headgate.MaxLimit, &r.Cost)
 	if r.Concurrent() {
-		p.Errorf(from, "", "a place is held until the response is done: it has no cost that is known only then")
+		p.Errorf(from, "", "\"from_response\" does not work with concurrency: a request takes its slots before its cost is known")
 		return
 	}
 	r.CostAfter = after

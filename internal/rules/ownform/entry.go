@@ -22,7 +22,7 @@ func (p *Parser) CheckEntry(at *yamltext.Node, a rules.Attribute) {
 		p.refuseClaim(at, a)
 	}
 	if a.Kind == rules.Header && (strings.EqualFold(a.Name, "Transfer-Encoding") || strings.EqualFold(a.Name, "Trailer")) {
-		p.Warnf(at, "count by another attribute", "no request has %s: the server that reads the body takes it out", clip.Quote(a.String()))
+		p.Warnf(at, "use another attribute", "no request has %s: the server removes it when it reads the body", clip.Quote(a.String()))
 	}
 	if a.Kind == rules.Header && p.PlainFields {
 		p.warnOfOddField(at, a)
@@ -31,11 +31,11 @@ func (p *Parser) CheckEntry(at *yamltext.Node, a rules.Attribute) {
 		return
 	}
 	if words := severalAttributes(a.Name); words != nil {
-		p.Errorf(at, "", "%s is taken as one attribute: write a list, %s", clip.Quote(a.Name), quotedList(words))
+		p.Errorf(at, "", "%s is read as one attribute: write a list, %s", clip.Quote(a.Name), quotedList(words))
 		return
 	}
 	if slices.Contains(everything(), strings.ToLower(a.Name)) && !p.OnlyHTTP {
-		p.Warnf(at, "to count all requests together leave the key out", "the attribute %s is one that the caller must send", clip.Quote(a.Name))
+		p.Warnf(at, "to count all requests together, leave the key out", "%s is not a built-in attribute: the caller must send it", clip.Quote(a.Name))
 		return
 	}
 	right, sure := Meaning(a.Name)
@@ -46,17 +46,17 @@ func (p *Parser) CheckEntry(at *yamltext.Node, a rules.Attribute) {
 	switch {
 	case p.OnlyHTTP || sure:
 		if hint == "" {
-			p.Errorf(at, "known are method, path, host, client_ip, header:NAME, query:NAME, cookie:NAME and jwt:CLAIM",
-				"no request has the attribute %s", clip.Quote(a.Name))
+			p.Errorf(at, "use one of method, path, host, client_ip, header:NAME, query:NAME, cookie:NAME or jwt:CLAIM",
+				"unknown attribute %s", clip.Quote(a.Name))
 			return
 		}
 		if isFieldName(a.Name) && strings.HasPrefix(right, "header:") {
-			p.Errorf(at, "", "%s is the name of a header field%s", clip.Quote(a.Name), hint)
+			p.Errorf(at, "", "%s is a header name%s", clip.Quote(a.Name), hint)
 			return
 		}
-		p.Errorf(at, conditionHint(a.Name, right), "no request has the attribute %s%s", clip.Quote(a.Name), hint)
+		p.Errorf(at, conditionHint(a.Name, right), "unknown attribute %s%s", clip.Quote(a.Name), hint)
 	case right != "" && !strings.HasPrefix(right, "jwt:"): // a caller may well send a user
-		p.Warnf(at, conditionHint(a.Name, right), "the attribute %s is one that the caller must send%s", clip.Quote(a.Name), hint)
+		p.Warnf(at, conditionHint(a.Name, right), "%s is not a built-in attribute: the caller must send it%s", clip.Quote(a.Name), hint)
 	}
 }
 
@@ -67,7 +67,7 @@ func everything() []string { return []string{"*", "all", "any", "everybody", "ev
 // value that it should have.
 func conditionHint(name, right string) string {
 	if kind, value, _ := strings.Cut(name, ":"); kind == right && isConditionOf(kind, value) {
-		return fmt.Sprintf("conditions stand under match, such as {%s: %s}", kind, value)
+		return fmt.Sprintf("conditions go under match, such as {%s: %s}", kind, value)
 	}
 	return ""
 }
@@ -89,10 +89,10 @@ func isConditionOf(kind, value string) bool {
 // refuseClaim reports a claim, where no HTTP request has one.
 func (p *Parser) refuseClaim(at *yamltext.Node, a rules.Attribute) {
 	if p.OnlyHTTP {
-		p.Errorf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request has %s: nothing verifies tokens", clip.Quote(a.String()))
+		p.Errorf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request has %s: token verification is not configured", clip.Quote(a.String()))
 		return
 	}
-	p.Warnf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request of the proxy or of forward-auth has %s: nothing verifies tokens", clip.Quote(a.String()))
+	p.Warnf(at, "set jwt.keys or jwt.secret_file in headgate.yaml", "no request through the proxy or forward-auth has %s: token verification is not configured", clip.Quote(a.String()))
 }
 
 // warnOfOddField warns of a field that the proxy takes out of requests.
@@ -101,8 +101,8 @@ func (p *Parser) warnOfOddField(at *yamltext.Node, a rules.Attribute) {
 		return r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	}
 	if strings.ContainsFunc(a.Name, odd) {
-		p.Warnf(at, "name a field of letters, digits and hyphens, or set proxy.underscores to allow",
-			"no request of the proxy has %s: proxy.underscores keeps out fields with anything but letters, digits and hyphens in their name", clip.Quote(a.String()))
+		p.Warnf(at, "use a header name of letters, digits and hyphens, or set proxy.underscores: allow",
+			"no request through the proxy has %s: proxy.underscores removes headers whose names have other characters than letters, digits and hyphens", clip.Quote(a.String()))
 	}
 }
 

@@ -59,7 +59,7 @@ func TestKeysOfNothing(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]string{
 		"[]":            "r.yaml:4:10: warning: the key is empty: all requests are counted together; name what to count by, such as client_ip, or leave the key out",
-		"['path:/x']":   `the attribute "path:/x" is one that the caller must send; did you mean "path"?; conditions stand under match, such as {path: /x}`,
+		"['path:/x']":   `"path:/x" is not a built-in attribute: the caller must send it; did you mean "path"?; conditions go under match, such as {path: /x}`,
 		"['client_ip']": "",
 	} {
 		_, problems := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte("domain: d\nlimits:\n  - name: a\n    key: " + key + "\n    rate: 1/day\n")})
@@ -74,9 +74,9 @@ func TestKeysOfNothing(t *testing.T) {
 func TestDescriptorsThatNothingProvides(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]string{
-		"generic_key":      `no request has the attribute "generic_key"; known are method, path`,
-		"tenant":           `no request has the attribute "tenant"; known are method, path`,
-		"X-Api-Key":        `"X-Api-Key" is the name of a header field; did you mean "header:X-Api-Key"?`,
+		"generic_key":      `unknown attribute "generic_key"; use one of method, path`,
+		"tenant":           `unknown attribute "tenant"; use one of method, path`,
+		"X-Api-Key":        `"X-Api-Key" is a header name; did you mean "header:X-Api-Key"?`,
 		"header:X-Api-Key": "", "remote_address": "", "client_ip": "", "path": "", "jwt:sub": "",
 	} {
 		for _, compat := range []string{"none", "envoy"} {
@@ -116,7 +116,7 @@ func TestClaimsThatNobodyVerifies(t *testing.T) {
 			if (rs == nil) != (want == "error") || (got == "") != (want == "") {
 				t.Errorf("%+v: %q of %s", options, got, text)
 			}
-			if want != "" && (!strings.Contains(got, "r.yaml:"+place) || !strings.Contains(got, "nothing verifies tokens")) {
+			if want != "" && (!strings.Contains(got, "r.yaml:"+place) || !strings.Contains(got, "token verification is not configured")) {
 				t.Errorf("%+v: %q, want it at %s", options, got, place)
 			}
 		}
@@ -137,7 +137,7 @@ func TestFieldsThatTheProxyKeepsOut(t *testing.T) {
 		for options, want := range map[rulefile.Options]bool{{PlainFields: true}: true, {}: false} {
 			rs, problems := options.Parse(rulefile.Source{Name: "r.yaml", Data: []byte(text)})
 			got := diagnostic.Problems(problems).Error()
-			warns := strings.Contains(got, "no request of the proxy has \"header:X") && strings.Contains(got, "r.yaml:"+place)
+			warns := strings.Contains(got, "no request through the proxy has \"header:X") && strings.Contains(got, "r.yaml:"+place)
 			if rs == nil || warns != want || !want && got != "" {
 				t.Errorf("%+v: %q of %s", options, got, text)
 			}
@@ -207,7 +207,7 @@ func TestForeignNames(t *testing.T) {
 		"${client_ip}": "error client_ip", "{client_ip}": "error client_ip", "{{client_ip}}": "error client_ip", "%{client_ip}": "error client_ip",
 		"attribute:user": `error did you mean "user"`, "attributes:plan": `error did you mean "plan"`, "hdr:X-Api-Key": "error header:X-Api-Key", "token:sub": "error jwt:sub",
 		"route": "warning path", "endpoint": "warning path", "*": "warning leave the key out", "all": "warning leave the key out",
-		"$request_uri": "error path", "$http_host": "error host", "$foo": "error known are method",
+		"$request_uri": "error path", "$http_host": "error host", "$foo": "error use one of method",
 		"client_ip, path": `error ["client_ip", "path"]`, "client_ip path": `error ["client_ip", "path"]`, "client_ip+path": `error ["client_ip", "path"]`,
 		"client_ip/path": `error ["client_ip", "path"]`, "client_ip:path": `error ["client_ip", "path"]`, "tenant, client_ip": `error ["tenant", "client_ip"]`,
 		"clinet_ip,path": `error ["client_ip", "path"]`,

@@ -13,31 +13,31 @@ import (
 // several paths in one text. A backslash before a character makes it stand for
 // itself, and is then no such thing.
 func anotherLanguage(source string) error {
-	const own = "paths are no regular expressions, and * stands for any one segment, ** for any number"
+	const own = "paths are not regular expressions: * matches one segment, ** any number of segments"
 	if c, ok := escapedLetter(source); ok {
-		return fmt.Errorf("the path %s has %s: %s", clip.Quote(source), clip.Quote(`\`+string(c)), own)
+		return fmt.Errorf("the path %s contains %s; %s", clip.Quote(source), clip.Quote(`\`+string(c)), own)
 	}
 	bare := withoutEscaped(source)
 	if several := severalPaths(bare); several != nil && !strings.Contains(source, `\`) {
-		return fmt.Errorf("the path %s is taken as one: write a list, %s", clip.Quote(source), quotedList(several))
+		return fmt.Errorf("%s is read as one path: write a list, %s", clip.Quote(source), quotedList(several))
 	}
 	if strings.ContainsRune(bare, '|') {
-		return fmt.Errorf(`the path %s has a |: list the paths one by one, such as ["/login", "/register"], or write \| for the character`, clip.Quote(source))
+		return fmt.Errorf(`the path %s contains |: write a list, such as ["/login", "/register"], or \| to match the character`, clip.Quote(source))
 	}
 	for step := range strings.SplitSeq(strings.Trim(bare, "/"), "/") {
 		switch {
 		case enclosed(step, "<", ">"), enclosed(step, "[", "]"):
-			return fmt.Errorf(`the path %s has the segment %s: write * for any one segment, or \ before a character that stands for itself`, clip.Quote(source), clip.Quote(step))
+			return fmt.Errorf(`the path %s contains the segment %s: write * to match any segment, or \ before a character to match it literally`, clip.Quote(source), clip.Quote(step))
 		case within(step, '{', '}') && strings.Contains(step, ","):
-			return fmt.Errorf("the path %s has alternatives in %s: list the paths one by one", clip.Quote(source), clip.Quote(step))
+			return fmt.Errorf("the path %s contains alternatives in %s: write a list of paths", clip.Quote(source), clip.Quote(step))
 		case within(step, '{', '}'):
-			return fmt.Errorf(`the path %s has %s: write * for any characters of a segment, or \{ for the character`, clip.Quote(source), clip.Quote(step))
+			return fmt.Errorf(`the path %s contains %s: write * to match any characters of a segment, or \{ to match the character`, clip.Quote(source), clip.Quote(step))
 		case step == ".+", step == "(.*)", step == "(.+)", within(step, '[', ']') && strings.ContainsAny(step, "+*-^"):
-			return fmt.Errorf("the path %s has %s: %s", clip.Quote(source), clip.Quote(step), own)
+			return fmt.Errorf("the path %s contains %s; %s", clip.Quote(source), clip.Quote(step), own)
 		}
 	}
 	if strings.HasSuffix(bare, "$") && !strings.HasSuffix(bare, "/$") {
-		return fmt.Errorf(`the path %s ends in $: leave it out, as a path matches as a whole, or write \$ for the character`, clip.Quote(source))
+		return fmt.Errorf(`the path %s ends in $: leave it out, since a pattern matches the whole path, or write \$ to match the character`, clip.Quote(source))
 	}
 	return nil
 }
@@ -112,20 +112,20 @@ func (p *Parser) warnOfPath(source string, at *yamltext.Node) {
 	for step := range strings.SplitSeq(source, "/") {
 		switch {
 		case len(step) > 1 && step[0] == ':':
-			p.Warnf(at, "", "the segment %s is taken literally; * stands for any one segment", clip.Quote(step))
+			p.Warnf(at, "", "the segment %s is matched literally; write * to match any segment", clip.Quote(step))
 		case step == ".*":
-			p.Warnf(at, `write \.* if that is meant`, "the segment \".*\" stands for names that begin with a dot; * stands for any one segment, ** for any number")
+			p.Warnf(at, `write \.* if that is what you mean`, "the segment \".*\" matches names that start with a dot; * matches one segment, ** any number of segments")
 		}
 	}
 	if within(withoutEscaped(source), '[', ']') {
-		p.Warnf(at, `write \[ if that is meant, or * for any characters of a segment`, "the path %s is taken literally, with its [", clip.Quote(source))
+		p.Warnf(at, `write \[ if that is what you mean, or * to match any characters of a segment`, "the [ in the path %s is matched literally", clip.Quote(source))
 	}
 	if strings.ContainsRune(withoutEscaped(source), '#') {
-		p.Warnf(at, "", "the path %s has a #: no client sends what follows it", clip.Quote(source))
+		p.Warnf(at, "", "the path %s contains #: clients do not send what follows it", clip.Quote(source))
 	}
 	for i := 0; i+2 < len(source); i++ {
 		if source[i] == '%' && isHexDigit(source[i+1]) && isHexDigit(source[i+2]) {
-			p.Warnf(at, "", "the path %s is taken literally, and requests' paths are decoded: write the character instead of %s", clip.Quote(source), source[i:i+3])
+			p.Warnf(at, "", "the path %s never matches as written, since request paths are decoded first: write the character instead of %s", clip.Quote(source), source[i:i+3])
 			return
 		}
 	}
@@ -140,11 +140,11 @@ func (p *Parser) warnOfValue(source, name string, at *yamltext.Node) {
 	switch {
 	case strings.HasPrefix(bare, "^"), strings.HasSuffix(bare, "$") && len(bare) > 1, strings.HasPrefix(bare, ".*"), strings.HasPrefix(bare, ".+"),
 		strings.HasPrefix(bare, "(?"), strings.HasPrefix(bare, "/^"), strings.HasSuffix(bare, "$/"), enclosed(bare, "[", "]"):
-		p.Warnf(at, "", "the value %s of %s is no regular expression: only * has a meaning, any characters", clip.Quote(source), clip.Quote(name))
+		p.Warnf(at, "", "the value %s of %s is not a regular expression: only * is special, and matches any characters", clip.Quote(source), clip.Quote(name))
 	case isWordList(bare):
-		p.Warnf(at, `list the values one by one, or write \, if that is meant`, "the value %s of %s is compared as it is, with its comma", clip.Quote(source), clip.Quote(name))
+		p.Warnf(at, `write a list of values, or \, if that is what you mean`, "the value %s of %s is matched literally, including its comma", clip.Quote(source), clip.Quote(name))
 	case strings.Contains(bare, "|"):
-		p.Warnf(at, `list the values one by one, or write \| if that is meant`, "the value %s of %s is compared as it is, with its |", clip.Quote(source), clip.Quote(name))
+		p.Warnf(at, `write a list of values, or \| if that is what you mean`, "the value %s of %s is matched literally, including its |", clip.Quote(source), clip.Quote(name))
 	}
 }
 

@@ -26,35 +26,35 @@ func TestWordsOfOtherLanguages(t *testing.T) {
 	t.Parallel()
 	for match, want := range map[string]string{
 		`path: "/login|/register"`:       `write a list, ["/login", "/register"]`,
-		`path: "/(login|register)"`:      "list the paths one by one",
+		`path: "/(login|register)"`:      "write a list",
 		`path: "/signin, /signup"`:       `write a list, ["/signin", "/signup"]`,
 		`path: "/login,/register"`:       `write a list, ["/login", "/register"]`,
 		`path: "/login /register"`:       `write a list, ["/login", "/register"]`,
 		`path: ["/v1/**", "!/a,!/b"]`:    `write a list, ["/a", "!/b"]`,
-		`path: "/img/*.{png,jpg}"`:       "list the paths one by one",
-		`path: "/users/u{id}"`:           "write * for any characters",
-		`path: "/users/<id>"`:            "write * for any one segment",
-		`path: "/users/[id]"`:            "write * for any one segment",
-		`path: "/users/[0-9]+"`:          "paths are no regular expressions",
-		`path: '/users/\d+'`:             "paths are no regular expressions",
-		`path: "/v1/.+"`:                 "paths are no regular expressions",
-		`path: "/v1/(.*)"`:               "paths are no regular expressions",
-		`path: "/v1/.*"`:                 `warning: the segment ".*" stands for names that begin with a dot`,
+		`path: "/img/*.{png,jpg}"`:       "write a list",
+		`path: "/users/u{id}"`:           "write * to match any characters",
+		`path: "/users/<id>"`:            "write * to match any segment",
+		`path: "/users/[id]"`:            "write * to match any segment",
+		`path: "/users/[0-9]+"`:          "paths are not regular expressions",
+		`path: '/users/\d+'`:             "paths are not regular expressions",
+		`path: "/v1/.+"`:                 "paths are not regular expressions",
+		`path: "/v1/(.*)"`:               "paths are not regular expressions",
+		`path: "/v1/.*"`:                 `warning: the segment ".*" matches names that start with a dot`,
 		`path: "/login$"`:                "leave it out",
-		`path: "/login#x"`:               "warning: the path \"/login#x\" has a #",
-		`method: ANY`:                    `without "method" a rule applies to all`,
-		`method: all`:                    `without "method" a rule applies to all`,
-		`method: "GET|POST"`:             "write a list, [GET, POST]",
-		`method: "GET, POST"`:            "write a list, [GET, POST]",
-		`headers: {X-Plan: "^trial.*$"}`: "warning: the value \"^trial.*$\" of \"header:X-Plan\" is no regular expression",
-		`headers: {X-Plan: "free|pro"}`:  "warning: the value \"free|pro\" of \"header:X-Plan\" is compared as it is",
-		`headers: {X: {not: "!free"}}`:   `write "\\!free" for a value that begins with !`,
-		`path: "/v[12]"`:                 "warning: the path \"/v[12]\" is taken literally",
-		`headers: {X: "[ab]"}`:           "no regular expression",
-		`headers: {X: "(?i)bot"}`:        "no regular expression",
-		`headers: {X: "/^free/"}`:        "no regular expression",
-		`headers: {X: "free,trial"}`:     "warning: the value \"free,trial\" of \"header:X\" is compared as it is, with its comma",
-		`method: [GET, POST, "!GET"]`:    `warning: "method" asks for "GET" and excludes it`,
+		`path: "/login#x"`:               "warning: the path \"/login#x\" contains #",
+		`method: ANY`:                    `leave "method" out`,
+		`method: all`:                    `leave "method" out`,
+		`method: "GET|POST"`:             "write a list, such as [GET, POST]",
+		`method: "GET, POST"`:            "write a list, such as [GET, POST]",
+		`headers: {X-Plan: "^trial.*$"}`: "warning: the value \"^trial.*$\" of \"header:X-Plan\" is not a regular expression",
+		`headers: {X-Plan: "free|pro"}`:  "warning: the value \"free|pro\" of \"header:X-Plan\" is matched literally",
+		`headers: {X: {not: "!free"}}`:   `write "\\!free" for a value that starts with !`,
+		`path: "/v[12]"`:                 "warning: the [ in the path \"/v[12]\" is matched literally",
+		`headers: {X: "[ab]"}`:           "not a regular expression",
+		`headers: {X: "(?i)bot"}`:        "not a regular expression",
+		`headers: {X: "/^free/"}`:        "not a regular expression",
+		`headers: {X: "free,trial"}`:     "warning: the value \"free,trial\" of \"header:X\" is matched literally, including its comma",
+		`method: [GET, POST, "!GET"]`:    `warning: "method" includes "GET" but also excludes it`,
 		`headers: {X: [a, "!a"]}`:        "warning: the rule can never match",
 	} {
 		rs, got := said(t, "match: {"+match+"}")
@@ -126,14 +126,14 @@ func (planned) ClientIP() netip.Addr { return netip.Addr{} }
 func TestLimitsThatNeverRefuse(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]string{
-		"cost: 0":                          "counts nothing: the limit never refuses",
-		"percent: 0, key: client_ip":       `"percent" of 0 enforces the limit for nobody; mode: shadow says so`,
-		"percent: 1":                       "without a key there is one: the limit is enforced for nobody",
-		"percent: 99":                      "without a key there is one: the limit is enforced for everybody",
+		"cost: 0":                          "counts nothing: no request is ever refused",
+		"percent: 0, key: client_ip":       `"percent" of 0 never enforces the limit; use mode: shadow instead`,
+		"percent: 1":                       "this rule has no key: the limit is never enforced",
+		"percent: 99":                      "this rule has no key: the limit is always enforced",
 		"percent: 50, key: client_ip":      "",
 		"percent: 100":                     "",
 		`cost: {from: "header:X", min: 0}`: "",
-		"tiers: {by: \"header:X\", pro: {percent: 1, rate: 3/minute}}": "the limit is enforced for nobody",
+		"tiers: {by: \"header:X\", pro: {percent: 1, rate: 3/minute}}": "the limit is never enforced",
 	} {
 		rs, got := said(t, keys)
 		if rs == nil || !strings.Contains(got, want) || (want == "") != (got == "") || strings.Contains(got, "\n") {
@@ -145,7 +145,7 @@ func TestLimitsThatNeverRefuse(t *testing.T) {
 // TestTiersExcludeNothing: a tier lists its values.
 func TestTiersExcludeNothing(t *testing.T) {
 	t.Parallel()
-	if rs, got := said(t, `tiers: {by: "header:X", pro: {is: "!free", rate: 3/minute}}`); rs != nil || !strings.Contains(got, `the value "!free" of a tier excludes`) {
+	if rs, got := said(t, `tiers: {by: "header:X", pro: {is: "!free", rate: 3/minute}}`); rs != nil || !strings.Contains(got, `the value "!free" of a tier must not be an exclusion`) {
 		t.Error(got)
 	}
 }

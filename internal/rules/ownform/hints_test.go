@@ -28,21 +28,21 @@ func TestHints(t *testing.T) {
 		{limit("mode: dry_run"), `unknown mode "dry_run", did you mean "shadow"?`},
 		{limit("mode: monitor"), `unknown mode "monitor", did you mean "shadow"?`},
 		{limit("mode: on"), `unknown mode "on", did you mean "enforce"?`},
-		{limit("mode: off"), `unknown mode "off"; to switch the rule off, say disabled: true`},
-		{limit("mode: Disabled"), `unknown mode "Disabled"; to switch the rule off, say disabled: true`},
+		{limit("mode: off"), `unknown mode "off"; to switch the rule off, write disabled: true`},
+		{limit("mode: Disabled"), `unknown mode "Disabled"; to switch the rule off, write disabled: true`},
 		{limit("on_store_error: fail_closed"), `unknown on_store_error "fail_closed", did you mean "deny"?`},
-		{limit("on_limit: {action: delay, max_wait: 700}"), `"max_wait" must be a time such as 5s, not a number; write the unit: 700s, if seconds are meant`},
-		{limit("on_limit: {action: shadow_ban, latency: 100}"), `"latency" must be a time such as 5s, not a number; write the unit: 100s`},
-		{limit("on_limit: {action: reject, retry_after_jitter: 3}"), `"retry_after_jitter" must be a time such as 5s, not a number`},
-		{limit("on_limit: {action: queue, ttl: 60}"), `"ttl" must be a time such as 5s, not a number`},
+		{limit("on_limit: {action: delay, max_wait: 700}"), `"max_wait" must be a duration such as 5s, not a number; for seconds, write 700s`},
+		{limit("on_limit: {action: shadow_ban, latency: 100}"), `"latency" must be a duration such as 5s, not a number; for seconds, write 100s`},
+		{limit("on_limit: {action: reject, retry_after_jitter: 3}"), `"retry_after_jitter" must be a duration such as 5s, not a number`},
+		{limit("on_limit: {action: queue, ttl: 60}"), `"ttl" must be a duration such as 5s, not a number`},
 		{limit("on_limit: {action: queue, key_share: 0%}"), `"key_share" must be from 1% to 100%; for example 10%`},
 		{limit("on_limit: {action: queue, key_share: 101%}"), `"key_share" must be from 1% to 100%`},
-		{limit("on_limit: {action: queue, backoff: 60}"), `"backoff" must be a time such as 5s, not a number`},
-		{limit(`on_limit: {action: delay, max_wait: "700"}`), `"700" is not a time, such as 250ms, 1.5s or 2m`},
-		{head + "    concurrency: 5\n    lease: 60\n", `"lease" must be a time such as 5s, not a number; write the unit: 60s`},
+		{limit("on_limit: {action: queue, backoff: 60}"), `"backoff" must be a duration such as 5s, not a number`},
+		{limit(`on_limit: {action: delay, max_wait: "700"}`), `invalid duration "700": want a number and a unit, such as 250ms or 2m`},
+		{head + "    concurrency: 5\n    lease: 60\n", `"lease" must be a duration such as 5s, not a number; for seconds, write 60s`},
 		{head + "\trate: 5/minute\n", `indent with spaces, not tabs`},
 		{head + "    rate: 5/minute\n  \t  key: client_ip\n", `indent with spaces, not tabs`},
-		{head + "    rate:5/minute\n", `write key: value, with a space behind the colon`},
+		{head + "    rate:5/minute\n", `write key: value, with a space after the colon`},
 	} {
 		_, diagnostics := rulefile.Parse(rulefile.Source{Name: "r.yaml", Data: []byte(row.text)})
 		found := false
@@ -90,7 +90,7 @@ func TestForwardedFieldsAsKeys(t *testing.T) {
 		if set == nil {
 			t.Fatal(diagnostics)
 		}
-		if got := strings.Contains(diagnostic.Problems(diagnostics).Error(), "each new value is a budget of its own; count by client_ip, and name the proxies"); got != row.warn {
+		if got := strings.Contains(diagnostic.Problems(diagnostics).Error(), "each new value gets its own budget; count by client_ip, and list the proxies"); got != row.warn {
 			t.Errorf("%s: %v", row.key, diagnostics)
 		}
 	}

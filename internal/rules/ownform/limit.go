@@ -24,13 +24,13 @@ func (p *Parser) parseLimitOf(f yamltext.Fields, at *yamltext.Node) headgate.Lim
 	n := f.Get("concurrency")
 	if n == nil {
 		if field, ok := f["lease"]; ok {
-			p.Errorf(field.Key, "add concurrency:, such as concurrency: 20", "\"lease\" has no meaning for a rate")
+			p.Errorf(field.Key, "add concurrency, such as concurrency: 20", "\"lease\" does not apply to a rate")
 		}
 		limit, _ := p.parseRateAndOptions(f, at)
 		return limit
 	}
 	l := LimitForm{Parser: p, Keys: f, At: at}
-	l.RefuseBeside("concurrency, which has no rate", LimitKeys()...)
+	l.RefuseBeside("concurrency", LimitKeys()...)
 	most, ok := p.Integer(n, "concurrency", 0, headgate.MaxConcurrent)
 	if !ok {
 		return headgate.Limit{}
@@ -118,7 +118,7 @@ func (l *LimitForm) ReadRate() {
 		return
 	}
 	if n.Kind != yamltext.Text && n.Kind != yamltext.Number {
-		l.Errorf(n, "", "\"rate\" must be text such as 5/minute, not %s", n.Kind)
+		l.Errorf(n, "", "\"rate\" must be N/unit, such as 5/minute, not %s", n.Kind)
 		return
 	}
 	source := n.Text
@@ -128,7 +128,7 @@ func (l *LimitForm) ReadRate() {
 			return
 		}
 		if period.Kind != yamltext.Text && period.Kind != yamltext.Number {
-			l.Errorf(period, "", "\"period\" must be text such as 30s, not %s", period.Kind)
+			l.Errorf(period, "", "\"period\" must be a duration such as 30s, not %s", period.Kind)
 			return
 		}
 		if _, _, err := rate.ParsePeriod(period.Text); err != nil {
@@ -161,7 +161,7 @@ func (l *LimitForm) ReadAlgorithm() {
 func (l *LimitForm) RefuseBeside(what string, keys ...string) {
 	for _, key := range keys {
 		if field, ok := l.Keys[key]; ok {
-			l.Errorf(field.Key, "", "%q has no meaning beside %s", key, what)
+			l.Errorf(field.Key, "", "%q cannot be combined with %s", key, what)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (l *LimitForm) RefuseBeside(what string, keys ...string) {
 func (l *LimitForm) refuseStray() {
 	owner := func(key, hint string, algorithms ...headgate.Algorithm) {
 		if field, ok := l.Keys[key]; ok && !slices.Contains(algorithms, l.Algorithm) {
-			l.Errorf(field.Key, hint, "%q has no meaning for %s", key, l.Algorithm)
+			l.Errorf(field.Key, hint, "%q does not apply to %s", key, l.Algorithm)
 		}
 	}
 	owner("burst", "only token_bucket and leaky_bucket have a burst", headgate.TokenBucket, headgate.LeakyBucket)
@@ -257,7 +257,7 @@ func (p *Parser) Zone(n *yamltext.Node) *time.Location {
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {
-		p.Errorf(n, "use a name of the IANA database, such as Europe/Berlin", "unknown timezone %s", clip.Quote(name))
+		p.Errorf(n, "use an IANA time zone name, such as Europe/Berlin", "unknown timezone %s", clip.Quote(name))
 		return time.UTC
 	}
 	if name == "UTC" {

@@ -20,7 +20,7 @@ import (
 // headerMap reads the headers of an answer.
 func (p *Parser) headerMap(n *yamltext.Node) map[string]string {
 	if n.Kind != yamltext.Map {
-		p.Errorf(n, "", "\"headers\" must be a mapping of names to values, not %s", n.Kind)
+		p.Errorf(n, "", "\"headers\" must be a mapping (name: value), not %s", n.Kind)
 		return nil
 	}
 	headers := make(map[string]string, len(n.Pairs))
@@ -28,15 +28,15 @@ func (p *Parser) headerMap(n *yamltext.Node) map[string]string {
 		name, ok := rules.CanonicalHeader(field.Key.Text)
 		switch {
 		case !ok:
-			p.Errorf(field.Key, "", "%s is not a header name", clip.Quote(field.Key.Text))
+			p.Errorf(field.Key, "", "invalid header name %s", clip.Quote(field.Key.Text))
 		case slices.Contains(framingHeaders(), name):
-			p.Errorf(field.Key, "", "the header %s belongs to the connection and cannot be set", name)
+			p.Errorf(field.Key, "", "the header %s cannot be set: the server controls it", name)
 		case name == "Content-Type":
-			p.Errorf(field.Key, "", "set the content type as content_type, beside the body")
+			p.Errorf(field.Key, "", "to set Content-Type, use content_type next to the body")
 		case field.Value.Kind == yamltext.List || field.Value.Kind == yamltext.Map || field.Value.Kind == yamltext.Null:
 			p.Errorf(field.Value, "", "the header %s must be text, not %s", name, field.Value.Kind)
 		case !isHeaderValue(field.Value.Text):
-			p.Errorf(field.Value, "", "the value of the header %s has characters that no header may have", name)
+			p.Errorf(field.Value, "", "the value of the header %s has characters that are not allowed in headers", name)
 		default:
 			headers[name] = field.Value.Text
 		}
@@ -133,7 +133,7 @@ func (p *Parser) parseAction(n *yamltext.Node, key string, o *rules.OnLimit) {
 func (p *Parser) refuseOfAction(f yamltext.Fields, a rules.Action) {
 	owner := func(key string, actions ...rules.Action) {
 		if field, ok := f[key]; ok && !slices.Contains(actions, a) {
-			p.Errorf(field.Key, "", "%q has no meaning beside action: %s", key, a)
+			p.Errorf(field.Key, "", "%q does not apply to action: %s", key, a)
 		}
 	}
 	owner("retry_after_jitter", rules.Reject, rules.Delay, rules.Queue)
@@ -162,7 +162,7 @@ func (p *Parser) parseBodies(n *yamltext.Node, f yamltext.Fields, o *rules.OnLim
 		return
 	}
 	if kind != nil {
-		p.Errorf(kind, "", "\"content_type\" has no meaning beside a body for each type")
+		p.Errorf(kind, "", "\"content_type\" cannot be combined with a body for each type")
 	}
 	if len(n.Pairs) == 0 || len(n.Pairs) > maxVariants {
 		p.Errorf(n, "", "\"body\" must have from 1 to %d types, such as json and html", maxVariants)
@@ -181,13 +181,13 @@ func (p *Parser) parseBodies(n *yamltext.Node, f yamltext.Fields, o *rules.OnLim
 		case isMediaType(name):
 			contentType = strings.ToLower(name)
 		default:
-			p.Errorf(field.Key, "known are json, html, text, or a media type such as application/xml", "unknown type of body %s%s",
+			p.Errorf(field.Key, "use json, html, text, or a media type such as application/xml", "unknown body type %s%s",
 				clip.Quote(name), nearest.DidYouMean(name, []string{"json", "html", "text"}))
 			continue
 		}
 		plain, _, _ := strings.Cut(contentType, ";")
 		if seen[plain] {
-			p.Errorf(field.Key, "", "the body for %s is given twice", plain)
+			p.Errorf(field.Key, "", "duplicate body for %s", plain)
 			continue
 		}
 		seen[plain] = true
@@ -206,7 +206,7 @@ func (p *Parser) contentType(n *yamltext.Node, otherwise string) string {
 	switch {
 	case !ok:
 	case !isHeaderValue(value):
-		p.Errorf(n, "", "the content type has characters that no header may have")
+		p.Errorf(n, "", "the content type has characters that are not allowed in headers")
 	default:
 		return value
 	}
@@ -229,12 +229,12 @@ func (p *Parser) addBody(n *yamltext.Node, key, contentType string, o *rules.OnL
 		for _, name := range body.Variables() {
 			names = append(names, "{{."+name+"}}")
 		}
-		p.Errorf(n, "known are "+strings.Join(names, ", "), "%v", err)
+		p.Errorf(n, "use one of "+strings.Join(names, ", "), "%v", err)
 		return
 	}
 	if _, static := template.Static(); !static && body.EscapeOf(contentType) == body.JSON {
 		if !template.IsJSON() {
-			p.Errorf(n, "", "the body is not JSON once its variables are filled in")
+			p.Errorf(n, "", "the body is not valid JSON once its variables are filled in")
 			return
 		}
 	}
@@ -245,12 +245,24 @@ func (p *Parser) addBody(n *yamltext.Node, key, contentType string, o *rules.OnL
 func duration(text string, low, high time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || text[0] < '0' || text[0] > '9' || strings.Contains(text, "ns") || d%time.Microsecond != 0 {
-		return 0, fmt.Errorf("%s is not a time, such as 250ms, 1.5s or 2m", clip.Quote(text))
+		return 0, fmt.Errorf("invalid duration %s: want a number and a unit, such as 250ms or 2m", clip.Quote(text))
 	}
 	if d < low || d > high {
-		return 0, fmt.Errorf("%s must be from %s to %s", text, low, high)
+		return 0, fmt.Errorf("%s must be from %s to %s", text, short(low), short(high))
 	}
 	return d, nil
+}
+
+// short writes a duration without the units that are zero: 24h, not 24h0m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // durationOf reads the time under a key, and reports whether there is one.
@@ -281,7 +293,7 @@ func (p *Parser) parseJitter(n *yamltext.Node, j *rules.Jitter) {
 	if number, percent := strings.CutSuffix(text, "%"); percent {
 		v, err := strconv.ParseUint(number, 10, 8)
 		if err != nil || v < 1 || v > 100 {
-			p.Errorf(n, "", "\"retry_after_jitter\" must be from 1%% to 100%%, or a time such as 5s, not %s", clip.Quote(text))
+			p.Errorf(n, "", "\"retry_after_jitter\" must be from 1%% to 100%%, or a duration such as 5s, not %s", clip.Quote(text))
 			return
 		}
 		j.Percent = int64(v)
@@ -289,7 +301,7 @@ func (p *Parser) parseJitter(n *yamltext.Node, j *rules.Jitter) {
 	}
 	d, err := duration(text, time.Millisecond, maxWaiting)
 	if err != nil {
-		p.Errorf(n, "a share such as 10% is possible too", "\"retry_after_jitter\": %v", err)
+		p.Errorf(n, "or use a percentage such as 10%", "\"retry_after_jitter\": %v", err)
 		return
 	}
 	j.Most = d
@@ -332,13 +344,13 @@ func (p *Parser) makeWait(at *yamltext.Node, f yamltext.Fields, r *rules.Rule) {
 			limit = limit.MaxWait(wait)
 		}
 	case r.Concurrent():
-		p.Errorf(at, "", "who is not among those under way cannot wait for a turn: nobody knows when that is")
+		p.Errorf(at, "", "action: delay does not work with concurrency: the time until a slot is free is unknown")
 		return
 	case limit.Algorithm() != headgate.TokenBucket:
-		p.Errorf(at, "use algorithm: leaky_bucket, or token_bucket with a max_wait", "requests of a %s cannot be made to wait for their turn", limit.Algorithm())
+		p.Errorf(at, "use algorithm: leaky_bucket, or token_bucket with a max_wait", "action: delay does not work with algorithm: %s", limit.Algorithm())
 		return
 	case n == nil:
-		p.Errorf(at, "for example on_limit: {action: delay, max_wait: 2s}", "\"max_wait\" is missing: how long may a request wait for its turn?")
+		p.Errorf(at, "for example on_limit: {action: delay, max_wait: 2s}", "\"max_wait\" is missing, the longest time a request may wait")
 		return
 	case limit.N() == 0:
 		return
@@ -375,9 +387,9 @@ func (p *Parser) warnOfWait(at *yamltext.Node, wait time.Duration, l headgate.Li
 	r := l.Rule()
 	switch {
 	case r.DelayAfter >= r.Burst && r.Burst > 1:
-		p.Warnf(at, "", "nobody ever waits: all %d places are served at once", r.Burst)
+		p.Warnf(at, "", "no request ever waits: the first %d are served at once, and the rest are refused", r.Burst)
 	case wait > 0 && r.Late >= r.Capacity-r.Token && r.Capacity-r.Token-r.Free < r.Late-r.Free:
-		p.Warnf(at, "", "a \"max_wait\" of %s has no effect: the queue is full before anybody would wait that long", wait)
+		p.Warnf(at, "", "\"max_wait\" has no effect: the queue is full before a request would wait that long")
 	}
 }
 
@@ -392,7 +404,7 @@ func (p *Parser) parseShare(field yamltext.Pair, r *rules.Rule) {
 	case !(v > 0 && v <= 1): // also refuses NaN
 		p.Errorf(n, "", "\"share\" must be more than 0 and at most 1, not %s", n.Text)
 	case r.OnStoreError != rules.StoreErrorLocal:
-		p.Errorf(field.Key, "", "\"share\" has no meaning beside a policy other than local")
+		p.Errorf(field.Key, "", "\"share\" applies only to policy: local")
 	default:
 		r.LocalShare = v
 	}

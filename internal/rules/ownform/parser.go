@@ -92,7 +92,7 @@ func (p *Parser) parseHeaders(n *yamltext.Node, domain string) {
 		return
 	}
 	if before, at, ok := p.Rules.SetHeaders(domain, word, fmt.Sprintf("%s:%d:%d", p.File, n.Line, n.Column)); !ok {
-		p.Errorf(n, "a domain speaks one dialect", "\"headers\" is %s for this domain already: %s", clip.Quote(before), at)
+		p.Errorf(n, "a domain has one dialect", "\"headers\" of this domain is already %s, set in %s", clip.Quote(before), at)
 	}
 }
 
@@ -106,7 +106,7 @@ func (p *Parser) DomainName(n *yamltext.Node) (string, bool) {
 		return "", false
 	}
 	if len(name) > maxDomain || strings.ContainsFunc(name, unicode.IsControl) {
-		p.Errorf(n, "", "the domain %s must have at most %d bytes and no control characters", clip.Quote(name), maxDomain)
+		p.Errorf(n, "", "the domain %s must be at most %d bytes long, without control characters", clip.Quote(name), maxDomain)
 		return "", false
 	}
 	return name, true
@@ -123,7 +123,7 @@ func (p *Parser) ruleName(n *yamltext.Node) (string, bool) {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_.:/", c)
 	})
 	if bad >= 0 || len(name) > rules.MaxName {
-		p.Errorf(n, "", "the name %s must have at most %d letters, digits and -_.:/", clip.Quote(name), rules.MaxName)
+		p.Errorf(n, "", "invalid name %s: want at most %d letters, digits and -_.:/", clip.Quote(name), rules.MaxName)
 		return "", false
 	}
 	return name, true

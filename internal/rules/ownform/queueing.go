@@ -37,10 +37,10 @@ func (p *Parser) parseQueueing(at *yamltext.Node, f yamltext.Fields, r *rules.Ru
 		return
 	}
 	if r.Limit.Valid() && r.Limit.Rule().CountDenied {
-		p.Errorf(at, "leave one of them out", "requests cannot be queued where refused ones count: the queue would never get its turn")
+		p.Errorf(at, "remove one of them", "action: queue does not work with count_denied: queued requests would keep using up the limit")
 	}
 	if r.Concurrent() {
-		p.Errorf(at, "limit the rate at which the queue is sent instead", "who is not among those under way cannot be queued: nobody knows when a place will be free")
+		p.Errorf(at, "limit the rate instead", "action: queue does not work with concurrency: the time until a slot is free is unknown")
 	}
 	q := rules.DefaultQueueing()
 	retries, concurrency := int64(q.Retries), int64(q.Concurrency)
@@ -105,7 +105,7 @@ func (p *Parser) bytesOf(f yamltext.Fields, key string, low, high int64, v *int6
 	}
 	switch size, err := parseBytes(n.Text); {
 	case err != nil:
-		p.Errorf(n, "write a number of bytes, or one with a unit such as 64KiB or 100MB", "%q: %v", key, err)
+		p.Errorf(n, "write a number of bytes, or use a unit, such as 64KiB or 100MB", "%q: %v", key, err)
 	case size < low || size > high:
 		p.Errorf(n, "", "%q must be from %d to %d bytes, not %s", key, low, high, n.Text)
 	default:
@@ -120,7 +120,7 @@ func parseBytes(text string) (int64, error) {
 	}[text[len(digits):]]
 	v, err := strconv.ParseUint(strings.ReplaceAll(digits, "_", ""), 10, 41)
 	if !known || err != nil || strings.HasPrefix(digits, "_") || strings.HasSuffix(digits, "_") || strings.Contains(digits, "__") {
-		return 0, fmt.Errorf("%s is not a size", clip.Quote(text))
+		return 0, fmt.Errorf("invalid size %s", clip.Quote(text))
 	}
 	if v > uint64(math.MaxInt64/factor) {
 		return math.MaxInt64, nil // more than any bound

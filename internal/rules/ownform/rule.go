@@ -66,7 +66,7 @@ func (p *Parser) parseRule(form ruleForm) {
 	}
 	switch {
 	case name == nil && !yamltext.HasKey(limit, "name"):
-		p.Errorf(limit, "", "\"name\" is missing in %s", form.what)
+		p.Errorf(limit, "", "%s has no \"name\"", form.what)
 	case name != nil:
 		r.Name, _ = p.ruleName(name)
 	}
@@ -77,7 +77,7 @@ func (p *Parser) parseRule(form ruleForm) {
 	p.parseKey(f, r)
 	byPath := func(a rules.KeyAttribute) bool { return a.Kind == rules.Path }
 	if match.ExactPath && len(match.Path.Any) == 0 && !slices.ContainsFunc(r.Key, byPath) {
-		p.Warnf(f.Get("match"), "", "\"path_case\" has no effect: the rule asks for no path and does not count by it")
+		p.Warnf(f.Get("match"), "", "\"path_case\" has no effect: the rule neither matches nor counts by path")
 	}
 	p.ParseShared(f, r)
 	if form.form != nil {
@@ -85,7 +85,7 @@ func (p *Parser) parseRule(form ruleForm) {
 		if form.tier != "" && r.Name != "" {
 			r.Name += "/" + form.tier
 			if len(r.Name) > rules.MaxName {
-				p.Errorf(name, "", "the name %s, with its tier, must have at most %d bytes", clip.Quote(r.Name), rules.MaxName)
+				p.Errorf(name, "", "the name %s, including its tier, is longer than %d bytes", clip.Quote(r.Name), rules.MaxName)
 			}
 		}
 	}
@@ -135,13 +135,13 @@ func (p *Parser) addKeyPart(r *rules.Rule, t yamltext.Item) {
 		return
 	}
 	if slices.ContainsFunc(r.Key, func(other rules.KeyAttribute) bool { return other.Attribute == a.Attribute }) {
-		p.Errorf(t.At, "leave out the one that is not hashed", "%s is in the key twice, hashed and as it is", clip.Quote(a.Attribute.String()))
+		p.Errorf(t.At, "remove the plain one", "%s is in the key twice, hashed and plain", clip.Quote(a.Attribute.String()))
 		return
 	}
 	p.CheckEntry(t.At, a.Attribute)
 	if a.Kind == rules.Header && slices.Contains(forwardedFields(), a.Name) {
-		p.Warnf(t.At, "count by client_ip, and name the proxies that set the field in trusted_proxies",
-			"every client can send %s as it likes: each new value is a budget of its own", a.Name)
+		p.Warnf(t.At, "count by client_ip, and list the proxies that set the header in trusted_proxies",
+			"clients can send any value in %s, and each new value gets its own budget", a.Name)
 	}
 	r.Key = append(r.Key, a)
 }
@@ -178,7 +178,7 @@ func (p *Parser) parseNumbers(f yamltext.Fields, r *rules.Rule) {
 // parsePolicies reads mode and on_store_error.
 func (p *Parser) parsePolicies(f yamltext.Fields, r *rules.Rule) {
 	if n := f.Get("mode"); n != nil && slices.Contains([]string{"off", "disabled", "none"}, nearest.Folded(n.Text)) {
-		p.Errorf(n, "to switch the rule off, say disabled: true", "unknown mode %s", clip.Quote(n.Text))
+		p.Errorf(n, "to switch the rule off, write disabled: true", "unknown mode %s", clip.Quote(n.Text))
 	} else if p.ChoiceOf(f, "mode", "enforce", "shadow") == "shadow" {
 		r.Mode = rules.Shadow
 	}
@@ -193,7 +193,7 @@ func (p *Parser) parsePolicies(f yamltext.Fields, r *rules.Rule) {
 	inner := p.Fields(n, "on_store_error", []string{"policy", "share"})
 	policy := inner.Get("policy")
 	if policy == nil {
-		p.Errorf(n, "", "\"policy\" is missing in on_store_error")
+		p.Errorf(n, "", "on_store_error has no \"policy\"")
 		return
 	}
 	p.parseStorePolicy(policy, "policy", r)
@@ -228,14 +228,14 @@ func (p *Parser) WarnOfAll(f yamltext.Fields, r *rules.Rule, key, other string) 
 	case r.Limit.N() == 0:
 		p.Warnf(at, "", "a limit of 0 refuses every request")
 	case r.Cost > r.Limit.Capacity():
-		p.Warnf(f.Get("cost"), "", "the cost %d never fits into the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
+		p.Warnf(f.Get("cost"), "", "the cost %d is more than the limit of %d: every request is refused", r.Cost, r.Limit.Capacity())
 	}
 }
 
 // WarnOfNone warns of numbers by which the rule refuses nobody.
 func (p *Parser) WarnOfNone(f yamltext.Fields, r *rules.Rule) {
 	if n := f.Get("cost"); n != nil && r.Cost == 0 && r.CostFrom == nil && r.CostAfter == nil {
-		p.Warnf(n, "", "a cost of 0 counts nothing: the limit never refuses")
+		p.Warnf(n, "", "a cost of 0 counts nothing: no request is ever refused")
 	}
 	if n := f.Get("on_limit"); n != nil && r.KeyParts() == 0 && yamltext.HasKey(n, "key_share") {
 		p.Warnf(n, "", "\"key_share\" has no effect without a key: all requests share the queue")
@@ -244,14 +244,14 @@ func (p *Parser) WarnOfNone(f yamltext.Fields, r *rules.Rule) {
 	switch {
 	case n == nil:
 	case r.Mode == rules.Shadow:
-		p.Warnf(n, "", "\"percent\" has no effect beside mode: shadow")
+		p.Warnf(n, "", "\"percent\" has no effect with mode: shadow")
 	case r.Percent == 0:
-		p.Warnf(n, "mode: shadow says so", "\"percent\" of 0 enforces the limit for nobody")
+		p.Warnf(n, "use mode: shadow instead", "\"percent\" of 0 never enforces the limit")
 	case r.Percent < 100 && r.KeyParts() == 0:
-		who := "everybody"
+		how := "always"
 		if !r.Enforces("") {
-			who = "nobody"
+			how = "never"
 		}
-		p.Warnf(n, "say what the limit counts by, such as key: client_ip", "\"percent\" is a share of the keys, and without a key there is one: the limit is enforced for %s", who)
+		p.Warnf(n, "add a key, such as key: client_ip", "\"percent\" is a share of the keys, but this rule has no key: the limit is %s enforced", how)
 	}
 }

@@ -30,7 +30,7 @@ func (p *Parser) warnShadowed() {
 	for _, narrow := range all {
 		for _, w := range wide[narrow.key] {
 			if w.signature != narrow.signature && w.rule.Covers(narrow.rule) && w.includes(narrow) && p.answersFor(w, narrow) {
-				narrow.report.Warnf(narrow.name, "", "the rule %s can never refuse%s: %s (%s) counts the same requests and others, and is as strict",
+				narrow.report.Warnf(narrow.name, "", "the rule %s can never refuse a request%s: %s (%s) counts the same requests and more, and is at least as strict",
 					clip.Quote(narrow.rule.Name), narrow.ofNoTier(), clip.Quote(w.rule.Name), w.rule.Position())
 				break
 			}
@@ -41,7 +41,7 @@ func (p *Parser) warnShadowed() {
 // ofNoTier says, for a limit with tiers, that only its own rate is meant.
 func (q parsedRule) ofNoTier() string {
 	if q.rule.Tier == "" && q.rule.TierBy != (rules.Attribute{}) {
-		return " requests of no tier"
+		return " without a tier"
 	}
 	return ""
 }
@@ -114,9 +114,9 @@ func (p *Parser) warnPair(first, second parsedRule) bool {
 	case a.Repeats(b) && p.isReplaced(a) == p.isReplaced(b):
 		second.report.Warnf(second.name, "remove one of them", "the rule %s repeats %s (%s): same match, key and limit", clip.Quote(b.Name), clip.Quote(a.Name), a.Position())
 	case a.Covers(b) && p.answersFor(first, second):
-		second.report.Warnf(second.name, "", "the rule %s can never refuse: %s (%s) counts the same and is %s", clip.Quote(b.Name), clip.Quote(a.Name), a.Position(), stricter)
+		second.report.Warnf(second.name, "", "the rule %s can never refuse a request: %s (%s) counts the same and is %s", clip.Quote(b.Name), clip.Quote(a.Name), a.Position(), stricter)
 	case b.Covers(a) && p.answersFor(second, first):
-		first.report.Warnf(first.name, "", "the rule %s can never refuse: %s (%s) counts the same and is %s", clip.Quote(a.Name), clip.Quote(b.Name), b.Position(), stricter)
+		first.report.Warnf(first.name, "", "the rule %s can never refuse a request: %s (%s) counts the same and is %s", clip.Quote(a.Name), clip.Quote(b.Name), b.Position(), stricter)
 	default:
 		return false
 	}

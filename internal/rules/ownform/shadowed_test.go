@@ -42,13 +42,13 @@ func TestLimitsBehindOthers(t *testing.T) {
 		{"another length", ip + "5/minute", ip + "9/hour, match: {path: /a}", ""},
 		{"a long value", ip + "5/minute, match: {headers: {X: " + strings.Repeat("x", 300) + "}}", ip + "9/minute, match: {path: /a, headers: {X: " + strings.Repeat("x", 300) + "}}", "r1"},
 		{"the very same", ip + "5/minute", ip + "5/minute", `r1" repeats`},
-		{"the same, and looser", ip + "5/minute", ip + "9/minute", `r1" can never refuse: "r0" (o.yaml:3:5) counts the same and is stricter`},
-		{"the same, and stricter", ip + "9/minute", ip + "5/minute", `r0" can never refuse: "r1" (o.yaml:4:5) counts the same and is stricter`},
-		{"the same, with another answer", ip + "5/minute", ip + "5/minute, on_limit: {status: 503}", `r1" can never refuse: "r0" (o.yaml:3:5) counts the same and is as strict`},
+		{"the same, and looser", ip + "5/minute", ip + "9/minute", `r1" can never refuse a request: "r0" (o.yaml:3:5) counts the same and is stricter`},
+		{"the same, and stricter", ip + "9/minute", ip + "5/minute", `r0" can never refuse a request: "r1" (o.yaml:4:5) counts the same and is stricter`},
+		{"the same, with another answer", ip + "5/minute", ip + "5/minute, on_limit: {status: 503}", `r1" can never refuse a request: "r0" (o.yaml:3:5) counts the same and is as strict`},
 		{"the same conditions in another order", ip + "5/minute, match: {method: [GET, PUT], path: /a}", ip + "5/minute, match: {path: /a, method: [PUT, GET]}", `r1" repeats`},
 		{"disabled", ip + "5/minute, disabled: true", ip + "5/minute", ""},
-		{"tiers", ip + "5/minute", ip + `9/minute, match: {path: /a}, tiers: {by: "header:P", pro: {rate: 3/minute}}`, `r1" can never refuse requests of no tier: "r0"`},
-		{"a tier", ip + "5/minute", ip + `3/minute, match: {path: /a}, tiers: {by: "header:P", pro: {rate: 9/minute}}`, `r1/pro" can never refuse: "r0"`},
+		{"tiers", ip + "5/minute", ip + `9/minute, match: {path: /a}, tiers: {by: "header:P", pro: {rate: 3/minute}}`, `r1" can never refuse a request without a tier: "r0"`},
+		{"a tier", ip + "5/minute", ip + `3/minute, match: {path: /a}, tiers: {by: "header:P", pro: {rate: 9/minute}}`, `r1/pro" can never refuse a request: "r0"`},
 	} {
 		said, list := readLimits(row.first, row.second)
 		if list == nil {
@@ -57,7 +57,7 @@ func TestLimitsBehindOthers(t *testing.T) {
 		}
 		want := `the rule "` + row.never
 		if len(row.never) == 2 {
-			want += `" can never refuse: `
+			want += `" can never refuse a request: `
 		}
 		if row.never == "" && said != "" || row.never != "" && (!strings.Contains(said, want) || strings.Contains(said, "\n")) {
 			t.Errorf("%s: %q, want %s", row.name, said, row.never)
@@ -102,10 +102,10 @@ func TestReplacedLimitsAreNotCompared(t *testing.T) {
 		src  string
 		want string
 	}{
-		{limits("strict", "loose"), `"loose" can never refuse: "strict"`},
+		{limits("strict", "loose"), `"loose" can never refuse a request: "strict"`},
 		{limits("strict", "loose") + fmt.Sprintf(replacing, "strict"), ""},
-		{limits("strict", "loose") + fmt.Sprintf(replacing, "loose"), `"loose" can never refuse: "strict"`},
-		{limits("strict", "loose") + fmt.Sprintf(replacing, "other"), `"loose" can never refuse: "strict"`},
+		{limits("strict", "loose") + fmt.Sprintf(replacing, "loose"), `"loose" can never refuse a request: "strict"`},
+		{limits("strict", "loose") + fmt.Sprintf(replacing, "other"), `"loose" can never refuse a request: "strict"`},
 	} {
 		set, got := parsed(row.src)
 		if set == nil || row.want == "" && got != "" || !strings.Contains(got, row.want) {

@@ -85,7 +85,7 @@ func (t *tierForm) read(n *yamltext.Node) {
 	}
 	switch {
 	case len(t.tiers) == 0 && t.Errors == before:
-		t.Errorf(n, "", "there is no tier in \"tiers\"")
+		t.Errorf(n, "", "\"tiers\" has no tiers")
 	case len(t.tiers) > maxTiers:
 		t.Errorf(n, "", "there are %d tiers, at most %d are allowed", len(t.tiers), maxTiers)
 	}
@@ -96,7 +96,7 @@ func (t *tierForm) read(n *yamltext.Node) {
 // readBy reads the attribute that chooses among the tiers.
 func (t *tierForm) readBy(at, n *yamltext.Node) {
 	if n == nil {
-		t.Errorf(at, "for example by: \"header:X-Plan\"", "\"by\" is missing in tiers: what says which tier a request is in?")
+		t.Errorf(at, "for example by: \"header:X-Plan\"", "tiers has no \"by\", the attribute that chooses the tier")
 		return
 	}
 	text, ok := t.Word(n, "by")
@@ -110,7 +110,7 @@ func (t *tierForm) readBy(at, n *yamltext.Node) {
 	}
 	switch a.Kind {
 	case rules.Method, rules.Path, rules.Host, rules.ClientIP:
-		t.Errorf(n, "use a limit of its own with a match for each", "tiers cannot be chosen by the %s", a)
+		t.Errorf(n, "use a separate limit with its own match for each", "tiers cannot be chosen by %s", a)
 	case rules.Other, rules.Header, rules.Query, rules.Cookie, rules.JWT:
 		t.CheckEntry(n, a)
 		t.by = a
@@ -121,7 +121,7 @@ func (t *tierForm) readBy(at, n *yamltext.Node) {
 func (t *tierForm) readDefault(at, n *yamltext.Node) {
 	if n == nil {
 		if t.base.Get("rate") == nil && t.base.Get("concurrency") == nil && len(t.tiers) > 0 {
-			t.Errorf(at, "add default: with the name of a tier, or give the limit a rate of its own", "requests of no tier would have no limit")
+			t.Errorf(at, "add default: with the name of a tier, or give the limit its own rate", "requests without a tier would have no limit")
 		}
 		return
 	}
@@ -157,15 +157,15 @@ func (t *tierForm) readTier(field yamltext.Pair, taken map[string]string) {
 	}
 	for _, v := range values {
 		if !isLiteral(v.Text) {
-			t.Errorf(v.At, "", "the value %s of a tier must be given whole, without *", clip.Quote(v.Text))
+			t.Errorf(v.At, "", "the value %s of a tier must not contain *", clip.Quote(v.Text))
 			continue
 		}
 		if strings.HasPrefix(v.Text, "!") {
-			t.Errorf(v.At, "what no tier names comes to the limit's own rate", "the value %s of a tier excludes, which has no meaning here", clip.Quote(v.Text))
+			t.Errorf(v.At, "requests without a tier get the limit's own rate", "the value %s of a tier must not be an exclusion", clip.Quote(v.Text))
 			continue
 		}
 		if other, twice := taken[v.Text]; twice {
-			t.Errorf(v.At, "", "the value %s chooses the tier %s already", clip.Quote(v.Text), clip.Quote(other))
+			t.Errorf(v.At, "", "the value %s already chooses the tier %s", clip.Quote(v.Text), clip.Quote(other))
 			continue
 		}
 		taken[v.Text] = name
@@ -260,12 +260,12 @@ func (t *tierForm) warnOfTier(m *rules.Match, name string, l lists) {
 			continue
 		}
 		if name == "" {
-			t.Warnf(t.base.Get("rate"), "", "no request comes to the limit's own rate: match asks for values of %s that have tiers", clip.Quote(t.by.String()))
+			t.Warnf(t.base.Get("rate"), "", "the limit's own rate never applies: match allows only values of %s that have a tier", clip.Quote(t.by.String()))
 			continue
 		}
 		for i := range t.tiers {
 			if t.tiers[i].name == name {
-				t.Warnf(t.tiers[i].at, "", "the tier %s can never apply: match asks for other values of %s", clip.Quote(name), clip.Quote(t.by.String()))
+				t.Warnf(t.tiers[i].at, "", "the tier %s can never apply: match allows only other values of %s", clip.Quote(name), clip.Quote(t.by.String()))
 			}
 		}
 	}

@@ -26,11 +26,11 @@ func ValueSections() iter.Seq2[string, rules.AttributeKind] {
 // parseValues reads one of those mappings, and adds its conditions to all.
 func (p *Parser) parseValues(n *yamltext.Node, key string, kind rules.AttributeKind, m *rules.Match, all conditions) {
 	if n.Kind != yamltext.Map {
-		p.Errorf(n, "", "%q must be a mapping of names to values, not %s", key, n.Kind)
+		p.Errorf(n, "", "%q must be a mapping (name: value), not %s", key, n.Kind)
 		return
 	}
 	if len(m.Values)+len(n.Pairs) > maxConditions {
-		p.Errorf(n, "", "the rule has more than %d conditions on attributes", maxConditions)
+		p.Errorf(n, "", "the rule has more than %d attribute conditions", maxConditions)
 		return
 	}
 	for _, field := range n.Pairs {
@@ -41,7 +41,7 @@ func (p *Parser) parseValues(n *yamltext.Node, key string, kind rules.AttributeK
 		}
 		p.CheckEntry(field.Key, a)
 		if slices.ContainsFunc(m.Values, func(v rules.ValueMatch) bool { return v.Attribute == a }) {
-			p.Errorf(field.Key, "list the values under one of them", "%s is given twice", clip.Quote(a.String()))
+			p.Errorf(field.Key, "put all values in one list", "%s is given twice", clip.Quote(a.String()))
 			continue
 		}
 		v := rules.ValueMatch{Attribute: a}
@@ -62,7 +62,7 @@ func ValueAttribute(kind rules.AttributeKind, name string) (rules.Attribute, err
 	}
 	switch a.Kind {
 	case rules.Method, rules.Path, rules.Host, rules.ClientIP:
-		return a, fmt.Errorf("%q stands under match itself, not under attributes", name)
+		return a, fmt.Errorf("%q belongs directly under match, not under attributes", name)
 	case rules.Other, rules.Header, rules.Query, rules.Cookie, rules.JWT:
 	}
 	return a, nil
@@ -96,7 +96,7 @@ func (p *Parser) parseValue(n *yamltext.Node, v *rules.ValueMatch) lists {
 		default:
 			v.Presence = rules.Absent
 			if len(v.Any) > 0 {
-				p.Warnf(n, "", "the rule can never match: %s is to be absent and to have a value", clip.Quote(name))
+				p.Warnf(n, "", "the rule can never match: %s cannot both be absent and have a value", clip.Quote(name))
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func (p *Parser) valueTexts(n *yamltext.Node, name string, v *rules.ValueMatch) 
 func (p *Parser) globs(n *yamltext.Node, name string) (made []rules.Pattern, sources []string) {
 	p.eachGlob(n, name, func(item *yamltext.Node) {
 		if strings.HasPrefix(item.Text, "!") {
-			p.Errorf(item, "write "+clip.Quote(`\`+item.Text)+" for a value that begins with !", "%s excludes, which has no meaning here", clip.Quote(item.Text))
+			p.Errorf(item, "write "+clip.Quote(`\`+item.Text)+" for a value that starts with !", "%s is an exclusion, which does not work here", clip.Quote(item.Text))
 			return
 		}
 		if g, ok := p.glob(item, name, item.Text); ok {

@@ -42,7 +42,7 @@ const (
 func Parse(text string) (Rate, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
-		return Rate{}, errors.New("the rate is empty")
+		return Rate{}, errors.New("the rate is empty: want N/unit, such as 5/minute")
 	}
 	if strings.EqualFold(text, "unlimited") {
 		return Rate{Unlimited: true}, nil
@@ -66,12 +66,12 @@ func Parse(text string) (Rate, error) {
 // rateWithoutSlash explains what is missing in text.
 func rateWithoutSlash(text string) error {
 	if _, err := ParseCount(text); err == nil {
-		return fmt.Errorf("the rate %s lacks a period, such as %s/minute", clip.Quote(text), text)
+		return fmt.Errorf("invalid rate %s: want N/unit, such as %s/minute", clip.Quote(text), text)
 	}
 	if word := nearest.Word(text, []string{"unlimited"}); word != "" {
 		return fmt.Errorf("unknown rate %s, did you mean %q?", clip.Quote(text), word)
 	}
-	return fmt.Errorf("the rate %s is not a count per period, such as 5/minute", clip.Quote(text))
+	return fmt.Errorf("invalid rate %s: want N/unit, such as 5/minute", clip.Quote(text))
 }
 
 // ParseCount reads the number of a rate: digits, grouped by _ if one likes,
@@ -79,7 +79,7 @@ func rateWithoutSlash(text string) error {
 func ParseCount(text string) (int64, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
-		return 0, errors.New("the count before the / is missing")
+		return 0, errors.New("the count before the / is missing: want N/unit, such as 5/minute")
 	}
 	digits, err := countDigits(text)
 	if err != nil {
@@ -87,7 +87,7 @@ func ParseCount(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n > headgate.MaxLimit {
-		return 0, fmt.Errorf("the count %s is too large: at most %d", clip.Quote(text), int64(headgate.MaxLimit))
+		return 0, fmt.Errorf("the count %s is too large: the maximum is %d", clip.Quote(text), int64(headgate.MaxLimit))
 	}
 	return n, nil
 }
@@ -103,9 +103,9 @@ func countDigits(text string) (string, error) {
 		case c == '-' && i == 0:
 			return "", fmt.Errorf("the count %s is negative", clip.Quote(text))
 		case (c == '.' || c == ',') && i > 0:
-			return "", fmt.Errorf("the count %s is not a whole number without separators (groups are written 1_000)", clip.Quote(text))
+			return "", fmt.Errorf("invalid count %s: want a whole number, such as 5 or 1_000", clip.Quote(text))
 		default:
-			return "", fmt.Errorf("the count %s is not a whole number", clip.Quote(text))
+			return "", fmt.Errorf("invalid count %s: want a whole number", clip.Quote(text))
 		}
 	}
 	if grouped {
@@ -148,7 +148,7 @@ func UnitOf(word string) (Unit, bool) {
 // parseUnit reads the name of a unit.
 func parseUnit(word string) (Unit, error) {
 	if word == "M" {
-		return Unit{}, errors.New(`the unit "M" could be a minute or a month: write min or mo`)
+		return Unit{}, errors.New(`ambiguous unit "M": write min for minute or mo for month`)
 	}
 	if u, ok := UnitOf(strings.ToLower(word)); ok {
 		return u, nil
@@ -157,7 +157,7 @@ func parseUnit(word string) (Unit, error) {
 	if hint := nearest.DidYouMean(word, known); hint != "" {
 		return Unit{}, fmt.Errorf("unknown unit %s%s", clip.Quote(word), hint)
 	}
-	return Unit{}, fmt.Errorf("unknown unit %s: known are second, minute, hour, day, week, month and year", clip.Quote(word))
+	return Unit{}, fmt.Errorf("unknown unit %s: use second, minute, hour, day, week, month or year", clip.Quote(word))
 }
 
 // ParsePeriod reads what stands after the / of a rate. The calendar unit is
@@ -165,10 +165,10 @@ func parseUnit(word string) (Unit, error) {
 func ParsePeriod(text string) (time.Duration, headgate.CalendarUnit, error) {
 	rest := strings.TrimSpace(text)
 	if rest == "" {
-		return 0, 0, errors.New("the period after the / is missing, such as second, minute or 30s")
+		return 0, 0, errors.New("the period after the / is missing: want, for example, second, minute or 30s")
 	}
 	if c := rest[0]; c == '-' || c == '+' {
-		return 0, 0, fmt.Errorf("the period %s has a sign", clip.Quote(rest))
+		return 0, 0, fmt.Errorf("invalid period %s: remove the sign", clip.Quote(rest))
 	}
 	if rest[0] < '0' || rest[0] > '9' {
 		u, err := parseUnit(rest)
@@ -183,12 +183,12 @@ func ParsePeriod(text string) (time.Duration, headgate.CalendarUnit, error) {
 			return 0, 0, err
 		}
 		if part > headgate.MaxPeriod-total {
-			return 0, 0, fmt.Errorf("the period %s is too long: at most %d days", clip.Quote(strings.TrimSpace(text)), headgate.MaxPeriod/day)
+			return 0, 0, fmt.Errorf("the period %s is too long: the maximum is %d days", clip.Quote(strings.TrimSpace(text)), headgate.MaxPeriod/day)
 		}
 		total += part
 	}
 	if total == 0 {
-		return 0, 0, fmt.Errorf("the period %s is zero", clip.Quote(strings.TrimSpace(text)))
+		return 0, 0, fmt.Errorf("the period %s must be longer than zero", clip.Quote(strings.TrimSpace(text)))
 	}
 	return total, headgate.NoCalendar, nil
 }
@@ -197,14 +197,14 @@ func ParsePeriod(text string) (time.Duration, headgate.CalendarUnit, error) {
 func parsePart(text string) (part time.Duration, rest string, err error) {
 	end := strings.IndexFunc(text, func(c rune) bool { return (c < '0' || c > '9') && c != '_' })
 	if end < 0 {
-		return 0, "", fmt.Errorf("the period %s lacks a unit, such as %ss", clip.Quote(text), text)
+		return 0, "", fmt.Errorf("the period %s needs a unit, such as %ss", clip.Quote(text), text)
 	}
 	if c := text[end]; c == '.' || c == ',' {
-		return 0, "", fmt.Errorf("the period %s is not a whole number: use a smaller unit, such as 90m for an hour and a half", clip.Quote(text))
+		return 0, "", fmt.Errorf("invalid period %s: want whole numbers, such as 90m for an hour and a half", clip.Quote(text))
 	}
 	digits, err := countDigits(text[:end])
 	if err != nil {
-		return 0, "", fmt.Errorf("the period %s is not a whole number of a unit, such as 30s", clip.Quote(text))
+		return 0, "", fmt.Errorf("invalid period %s: want a whole number and a unit, such as 30s", clip.Quote(text))
 	}
 	text = strings.TrimLeft(text[end:], " ")
 	end = strings.IndexFunc(text, func(c rune) bool { return c >= '0' && c <= '9' })
@@ -217,11 +217,11 @@ func parsePart(text string) (part time.Duration, rest string, err error) {
 		return 0, "", err
 	}
 	if u.Calendar >= headgate.Month {
-		return 0, "", fmt.Errorf("several months or years have no fixed length: write days, such as 90d, or one %s without a number", u.Calendar)
+		return 0, "", fmt.Errorf("months and years have no fixed length: use days, such as 90d, or a single %s", u.Calendar)
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n > int64(headgate.MaxPeriod/u.Length) {
-		return 0, "", fmt.Errorf("the period %s%s is too long: at most %d days", digits, word, headgate.MaxPeriod/day)
+		return 0, "", fmt.Errorf("the period %s%s is too long: the maximum is %d days", digits, word, headgate.MaxPeriod/day)
 	}
 	return time.Duration(n) * u.Length, text[end:], nil
 }

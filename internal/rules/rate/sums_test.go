@@ -19,19 +19,19 @@ func TestRatesAtTheirBounds(t *testing.T) {
 		err  string
 	}{
 		{"1/" + most, Rate{N: 1, Period: headgate.MaxPeriod}, ""},
-		{"1/35184372088832us", Rate{}, "the period 35184372088832us is too long: at most 407 days"},
+		{"1/35184372088832us", Rate{}, "the period 35184372088832us is too long: the maximum is 407 days"},
 		{"1/407d5h", Rate{N: 1, Period: 407*day + 5*time.Hour}, ""},
-		{"1/407d6h", Rate{}, `the period "407d6h" is too long: at most 407 days`},
+		{"1/407d6h", Rate{}, `the period "407d6h" is too long: the maximum is 407 days`},
 		{"1/35184372088830us1us", Rate{N: 1, Period: headgate.MaxPeriod}, ""},
-		{"1/35184372088831us1us", Rate{}, `the period "35184372088831us1us" is too long: at most 407 days`},
+		{"1/35184372088831us1us", Rate{}, `the period "35184372088831us1us" is too long: the maximum is 407 days`},
 		{"1/" + most + "0s", Rate{N: 1, Period: headgate.MaxPeriod}, ""},
 		{"1/1us", Rate{N: 1, Period: time.Microsecond}, ""},
-		{"1/0d0us", Rate{}, `the period "0d0us" is zero`},
+		{"1/0d0us", Rate{}, `the period "0d0us" must be longer than zero`},
 		{"1/0m1s", Rate{N: 1, Period: time.Second}, ""},
 		{"1/1m0s", Rate{N: 1, Period: time.Minute}, ""},
 		{"0/1s", Rate{Period: time.Second}, ""},
 		{"1_099_511_627_776/s", Rate{N: headgate.MaxLimit, Period: time.Second}, ""},
-		{"1_099_511_627_777/s", Rate{}, `the count "1_099_511_627_777" is too large: at most 1099511627776`},
+		{"1_099_511_627_777/s", Rate{}, `the count "1_099_511_627_777" is too large: the maximum is 1099511627776`},
 	} {
 		got, err := Parse(row.rate)
 		if got != row.want || (err == nil) != (row.err == "") || err != nil && err.Error() != row.err {
@@ -43,12 +43,12 @@ func TestRatesAtTheirBounds(t *testing.T) {
 // What a separator of thousands or decimals may have been is told to those who wrote
 // one, and to nobody else.
 func TestCountsAreExplained(t *testing.T) {
-	const separators = " without separators (groups are written 1_000)"
+	const separators = ", such as 5 or 1_000"
 	for count, hint := range map[string]string{
 		"1.5": separators, "1,5": separators, "1.000.000": separators, "1.": separators,
 		".5": "", ",5": "", "5x": "", "5 000": "", "5'000": "", "_5": "", "5_": "", "5__0": "", "1e3": "", "5-": "",
 	} {
-		want := fmt.Sprintf("the count %q is not a whole number%s", count, hint)
+		want := fmt.Sprintf("invalid count %q: want a whole number%s", count, hint)
 		if _, err := ParseCount(count); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", count, err, want)
 		}

@@ -17,7 +17,7 @@ import (
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	const rule, tree = "limits: [{name: a, rate: 1/s}]\n", "descriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]\n"
-	const none = "the file holds no rules"
+	const none = "the file has no rules"
 	for _, row := range []struct {
 		src          string
 		compat       rules.Compat
@@ -45,14 +45,14 @@ func TestDocuments(t *testing.T) {
 		{"domain: 5\n" + tree, rules.CompatNone, -1, `"domain" must be text, not a number`, ""},
 		{"domain: true\n" + tree, rules.CompatEnvoy, -1, `"domain" must be text, not true or false`, ""},
 		{"domain: 5\n" + rule, rules.CompatEnvoy, -1, `"domain" must be text, not a number`, ""},
-		{"[1]\n", rules.CompatNone, -1, "a rule file must be a mapping of keys to values, not a list", ""},
-		{"text\n", rules.CompatNone, -1, "a rule file must be a mapping of keys to values, not text", ""},
+		{"[1]\n", rules.CompatNone, -1, "a rule file must be a mapping (key: value), not a list", ""},
+		{"text\n", rules.CompatNone, -1, "a rule file must be a mapping (key: value), not text", ""},
 		{"domain: d\ndomain: e\n" + rule, rules.CompatNone, -1, `duplicate key "domain", first on line 1`, ""},
 		{"domain: d\ndomain: e\n" + rule, rules.CompatEnvoy, -1, `duplicate key "domain", first on line 1`, ""},
-		{"domain: d\ndomain: e\n" + tree, rules.CompatEnvoy, 1, `duplicate key "domain": the one on line 1 does not count`, "e"},
-		{"compat: envoy\ndomain: d\ndomain: e\n" + tree, rules.CompatNone, 1, `duplicate key "domain": the one on line 2 does not count`, "e"},
+		{"domain: d\ndomain: e\n" + tree, rules.CompatEnvoy, 1, `duplicate key "domain": the one on line 1 is ignored`, "e"},
+		{"compat: envoy\ndomain: d\ndomain: e\n" + tree, rules.CompatNone, 1, `duplicate key "domain": the one on line 2 is ignored`, "e"},
 		{"compat: none\ndomain: d\ndomain: e\n" + tree, rules.CompatEnvoy, -1, `duplicate key "domain", first on line 2`, ""},
-		{"domain: d\n" + tree + "---\ndomain: e\n" + tree, rules.CompatEnvoy, 1, "leaves out all documents of a file but the first", "d"},
+		{"domain: d\n" + tree + "---\ndomain: e\n" + tree, rules.CompatEnvoy, 1, "reads only the first document of a file", "d"},
 		{"domain: d\n" + tree + "---\ndomain: e\n" + tree, rules.CompatNone, 2, "", "d e"},
 		{"domain: d\n" + tree + "---\ndomain: e\n" + rule, rules.CompatEnvoy, 2, "", "d e"},
 	} {
@@ -103,7 +103,7 @@ func TestFilesThatAreLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		set, err := rulefile.Load(dir)
-		if err != nil || len(set.Warnings()) != 1 || !strings.HasSuffix(set.Warnings()[0].Message, "are not read: "+want) {
+		if err != nil || len(set.Warnings()) != 1 || !strings.HasSuffix(set.Warnings()[0].Message, "are ignored: "+want) {
 			t.Errorf("%d files: %v, %v, want %s", n, set.Warnings(), err, want)
 		}
 	}
@@ -166,7 +166,7 @@ func TestFindTests(t *testing.T) {
 	}{
 		{[]string{""}, "a_test.yaml sub/c_test.yml", ""},
 		{[]string{"sub", "a_test.yaml", "a_test.yaml"}, "sub/c_test.yml a_test.yaml", ""},
-		{[]string{"b.yaml"}, "", "not a file of rule tests"},
+		{[]string{"b.yaml"}, "", "not a rule test file"},
 		{[]string{"nowhere"}, "", "cannot be read"},
 	} {
 		var paths []string

@@ -78,7 +78,7 @@ func (c *collector) collect(path string) {
 		} else if !c.tests {
 			c.tellOfTest(path)
 		} else {
-			c.problems = append(c.problems, diagnostic.Diagnostic{File: path, Message: "not a file of rule tests", Hint: "they end in _test.yaml"})
+			c.problems = append(c.problems, diagnostic.Diagnostic{File: path, Message: "not a rule test file", Hint: "rule tests end in _test.yaml"})
 		}
 		return
 	}
@@ -93,15 +93,15 @@ func (c *collector) collect(path string) {
 // tellOfFolder reports what was not read of a folder: where that is all there
 // is, nothing would be limited without a word.
 func (c *collector) tellOfFolder(path string, none bool) { //nolint:revive // what was found, not a choice
-	const hint = "rule files end in .yaml or .yml; compat: envoy in the settings takes any name"
-	d := diagnostic.Diagnostic{Severity: diagnostic.SeverityWarning, File: path, Message: "the folder has no rule files", Hint: "they end in .yaml or .yml"}
+	const hint = "rule files end in .yaml or .yml; with compat: envoy in the settings any name works"
+	d := diagnostic.Diagnostic{Severity: diagnostic.SeverityWarning, File: path, Message: "no rule files in this folder", Hint: "rule files end in .yaml or .yml"}
 	switch n := len(c.left); {
 	case n == 0 && !none:
 		return
 	case n > 0:
-		d.Message, d.Hint = "these files of the folder are not read: "+listed(c.left), hint
+		d.Message, d.Hint = "files in this folder are ignored: "+listed(c.left), hint
 		if none {
-			d.Severity, d.Message = diagnostic.SeverityError, "the folder has no rule files, but others: "+listed(c.left)
+			d.Severity, d.Message = diagnostic.SeverityError, "no rule files in this folder, only "+listed(c.left)
 		}
 	}
 	c.problems = append(c.problems, d)
@@ -170,12 +170,12 @@ func (c *collector) tellOfTest(name string) {
 	}
 	if d := (diagnostic.Diagnostic{
 		Severity: diagnostic.SeverityWarning, File: name,
-		Message: "the file has rules, but is not read as such: its name is that of rule tests",
-		Hint:    "call it something that does not end in _test.yaml",
+		Message: "the file has rules but is ignored: its name marks it as rule tests",
+		Hint:    "rename it so that it does not end in _test.yaml",
 	}); hasLine(data, "limits:", "descriptors:") {
 		c.problems = append(c.problems, d)
 	} else if c.anyName && !hasLine(data, "tests:") {
-		d.Message = "the file is not read: its name is that of rule tests, but envoyproxy/ratelimit reads it as rules"
+		d.Message = "the file is ignored: its name marks it as rule tests, but envoyproxy/ratelimit reads it as rules"
 		c.problems = append(c.problems, d)
 	}
 }
@@ -209,8 +209,8 @@ func (c *collector) tellOfDotFolder(name string, e fs.DirEntry) {
 	if len(found) > 0 {
 		c.problems = append(c.problems, diagnostic.Diagnostic{
 			Severity: diagnostic.SeverityWarning, File: name,
-			Message: "these files are not read, since the folder begins with a dot, but envoyproxy/ratelimit reads them: " + listed(found),
-			Hint:    "move them; with ignore_dot_files (RUNTIME_IGNOREDOTFILES) neither reads them",
+			Message: "files are ignored because the folder name starts with a dot, but envoyproxy/ratelimit reads them: " + listed(found),
+			Hint:    "move them, or set ignore_dot_files (RUNTIME_IGNOREDOTFILES) so that neither reads them",
 		})
 	}
 }

@@ -114,7 +114,7 @@ func TestRulesNamedAsTests(t *testing.T) {
 			t.Fatalf("%v, %v", set, err)
 		}
 		for i, name := range []string{"envoy_test.yml", "load_test.yaml"} {
-			if got := set.Warnings()[i].String(); got != filepath.Join(dir, name)+": warning: the file has rules, but is not read as such: its name is that of rule tests; call it something that does not end in _test.yaml" {
+			if got := set.Warnings()[i].String(); got != filepath.Join(dir, name)+": warning: the file has rules but is ignored: its name marks it as rule tests; rename it so that it does not end in _test.yaml" {
 				t.Error(got)
 			}
 		}
@@ -141,7 +141,7 @@ func TestNamesAcrossFiles(t *testing.T) {
 		t.Error(diagnostic.Problems(diagnostics))
 	}
 	set, diagnostics := rulefile.Parse(source("1.yaml", "x"), source("2.yaml", "x"))
-	if set != nil || len(diagnostics) != 1 || diagnostics[0].String() != `2.yaml:3:12: the name "a" is taken in the domain "x": 1.yaml:3:5` {
+	if set != nil || len(diagnostics) != 1 || diagnostics[0].String() != `2.yaml:3:12: duplicate name "a" in domain "x": first in 1.yaml:3:5` {
 		t.Errorf("got %v", diagnostics)
 	}
 }
@@ -160,11 +160,11 @@ func TestProblemsAreCounted(t *testing.T) {
 func TestLoadNamesWhatItLeavesOut(t *testing.T) {
 	mixed := write(t, "a.yaml", rule("a"), "b", rule("b"), "c.json", rule("c"), "README.md", "", ".d.yaml", rule("d"))
 	set, err := rulefile.Load(mixed)
-	if err != nil || len(set.Rules()) != 1 || len(set.Warnings()) != 1 || !strings.HasSuffix(set.Warnings()[0].Message, "are not read: b, c.json") {
+	if err != nil || len(set.Rules()) != 1 || len(set.Warnings()) != 1 || !strings.HasSuffix(set.Warnings()[0].Message, "are ignored: b, c.json") {
 		t.Errorf("%v, %v", set.Warnings(), err)
 	}
 	others := write(t, "b", rule("b"), "c.YAML", rule("c"))
-	if _, err := rulefile.Load(others); err == nil || !strings.Contains(err.Error(), "no rule files, but others: b, c.YAML") {
+	if _, err := rulefile.Load(others); err == nil || !strings.Contains(err.Error(), "no rule files in this folder, only b, c.YAML") {
 		t.Errorf("%v", err)
 	}
 }

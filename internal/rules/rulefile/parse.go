@@ -90,7 +90,7 @@ func (p *fileParser) parseFile(src []byte) {
 	if p.Errors == 0 && !slices.ContainsFunc(docs, saysRules) {
 		p.Add(diagnostic.Diagnostic{
 			Severity: diagnostic.SeverityError, Line: 1, Column: 1,
-			Message: "the file holds no rules", Hint: "if that is meant, write a domain and \"limits: []\"",
+			Message: "the file has no rules", Hint: "for a file without rules, write a domain and \"limits: []\"",
 		})
 	}
 }

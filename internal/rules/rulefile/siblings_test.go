@@ -74,8 +74,8 @@ func TestWarnsOfWhatTheOriginalReads(t *testing.T) {
 		"a.yaml": "", ".s/c.yaml": "", ".git/HEAD": "ref: x\n", "..2026/d.yaml": "", "load_test.yaml": "",
 		"flow_test.yaml": "{domain: f, descriptors: []}\n", "real_test.yaml": "tests: []\n",
 	}
-	const dots, flow, load = ".s: these files are not read, since the folder begins with a dot, but envoyproxy/ratelimit reads them: c.yaml",
-		"flow_test.yaml: the file is not read: its name is that of rule tests", "load_test.yaml: the file has rules"
+	const dots, flow, load = ".s: files are ignored because the folder name starts with a dot, but envoyproxy/ratelimit reads them: c.yaml",
+		"flow_test.yaml: the file is ignored: its name marks it as rule tests", "load_test.yaml: the file has rules"
 	for _, row := range []struct {
 		options rulefile.Options
 		want    []string

@@ -82,7 +82,7 @@ type Client struct {
 // New checks the options and returns a Client.
 func New(o Options) (*Client, error) {
 	if o.Address == "" {
-		return nil, errors.New("there is no address of a control plane")
+		return nil, errors.New("the address of the control plane is missing")
 	}
 	if o.TLS != nil {
 		if _, err := o.TLS.Load(); err != nil {
@@ -133,7 +133,7 @@ func (c *Client) Run(ctx context.Context) {
 			outage = false
 		}
 		if !outage { // once for each time it goes away
-			c.options.Logger.Warn("no connection to the control plane, the rules stay as they are",
+			c.options.Logger.Warn("no connection to the control plane, keeping the current rules",
 				"address", c.options.Address, "err", err)
 		}
 		outage = true
@@ -234,7 +234,7 @@ func (c *Client) answer(response *discovery.DiscoveryResponse) *discovery.Discov
 func (c *Client) refuse(response *discovery.DiscoveryResponse, err error) {
 	again := Backoff{Base: c.options.Backoff.Base, Max: maxDelay}
 	c.refused = refusal{response.GetResources(), err, again.waiter()}
-	c.options.Logger.Error("rules of the control plane refused",
+	c.options.Logger.Error("rules from the control plane refused",
 		"address", c.options.Address, "version", response.GetVersionInfo(), "err", firstLine(err))
 }
 
@@ -242,7 +242,7 @@ func (c *Client) refuse(response *discovery.DiscoveryResponse, err error) {
 // connecting anew.
 func (c *Client) apply(response *discovery.DiscoveryResponse) error {
 	if t := response.GetTypeUrl(); t != TypeURL {
-		return fmt.Errorf("resources of type %q were not asked for", t)
+		return fmt.Errorf("unexpected resource type %q", t)
 	}
 	sources, err := Sources(response.GetResources())
 	if err != nil {

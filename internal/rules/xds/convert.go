@@ -57,7 +57,7 @@ func unpack(r *anypb.Any) (*conf.RateLimitConfig, error) {
 		r = wrapper.GetResource()
 	}
 	if r.GetTypeUrl() != TypeURL {
-		return nil, fmt.Errorf("it is a %q, want %s", r.GetTypeUrl(), TypeURL)
+		return nil, fmt.Errorf("the type is %q, want %s", r.GetTypeUrl(), TypeURL)
 	}
 	config := new(conf.RateLimitConfig)
 	if err := r.UnmarshalTo(config); err != nil {
@@ -106,7 +106,7 @@ func (w *writer) descriptors(list []*conf.RateLimitDescriptor, depth int) error 
 	w.printf(depth, "descriptors:\n")
 	for _, d := range list {
 		if d == nil {
-			return errors.New("there is an empty descriptor")
+			return errors.New("empty descriptor")
 		}
 		w.printf(depth, "  - key: %s\n", quoted(d.GetKey()))
 		w.field(depth, "value", d.GetValue())

@@ -105,9 +105,9 @@ func TestWrongResources(t *testing.T) {
 		resource *anypb.Any
 		want     string
 	}{
-		{packed(t, &core.Node{}), "resource 0: it is a"},
-		{packed(t, &discovery.Resource{}), `resource 0: it is a ""`},
-		{nil, `resource 0: it is a ""`},
+		{packed(t, &core.Node{}), "resource 0: the type is"},
+		{packed(t, &discovery.Resource{}), `resource 0: the type is ""`},
+		{nil, `resource 0: the type is ""`},
 		{&anypb.Any{TypeUrl: xds.TypeURL, Value: []byte{0xff}}, "resource 0: "},
 		{packed(t, &conf.RateLimitConfig{Name: "n", Descriptors: []*conf.RateLimitDescriptor{deep}}), "xds:n: descriptors are nested deeper than 32"},
 	}

@@ -14,7 +14,7 @@ import (
 // has to stand before a value; the last that is taken is exactly the bound.
 func TestTextsAreBounded(t *testing.T) {
 	t.Parallel()
-	const tooMany = "the file holds more than 1000000 values"
+	const tooMany = "the file has more than 1000000 values"
 	const remark = "# as long-winded:a remark - or ? any : text, [this] {that}" // of 6 values
 	for _, unit := range []string{"\n", ",", "[", "{", ": ", "- ", "? "} {
 		for extra, want := range []string{"", tooMany} {
@@ -205,15 +205,15 @@ func TestFieldsAreExplained(t *testing.T) {
 		{fields, "{name: x, rate: 5}", "2"},
 		{fields, "{name: , rate: 5}", `1: "name" has no value`},
 		{fields, "{nam: x}", `0: unknown key "nam" in a rule, did you mean "name"?`},
-		{fields, "{zzz: x}", `0: unknown key "zzz" in a rule; known are name, rate`},
-		{fields, "[a]", "0: a rule must be a mapping of keys to values, not a list"},
+		{fields, "{zzz: x}", `0: unknown key "zzz" in a rule; use one of name, rate`},
+		{fields, "[a]", "0: a rule must be a mapping (key: value), not a list"},
 		{choice, "deny", "deny true"},
 		{choice, "dney", ` false: unknown k "dney", did you mean "deny"?`},
 		{choice, "''", ` false: "k" is empty`},
-		{choice, "true", ` false: "k" must be text, not true or false; put it into quotes`},
+		{choice, "true", ` false: "k" must be text, not true or false; put it in quotes`},
 		{span, "5s", "5s true"},
 		{span, "", ` false: "k" must be text, not empty`},
-		{span, "30", ` false: "k" must be a time such as 5s, not a number; write the unit: 30s, if seconds are meant`},
+		{span, "30", ` false: "k" must be a duration such as 5s, not a number; for seconds, write 30s`},
 	} {
 		report := yamltext.Report{}
 		n := &yamltext.Node{}

@@ -23,7 +23,7 @@ func (f Fields) Get(key string) *Node { return f[key].Value }
 func (r *Report) Fields(n *Node, what string, known []string) Fields {
 	f := Fields{}
 	if n.Kind != Map {
-		r.Errorf(n, "", "%s must be a mapping of keys to values, not %s", what, n.Kind)
+		r.Errorf(n, "", "%s must be a mapping (key: value), not %s", what, n.Kind)
 		return f
 	}
 	for _, p := range n.Pairs {
@@ -45,7 +45,10 @@ func (r *Report) Fields(n *Node, what string, known []string) Fields {
 func (r *Report) Unknown(n *Node, kind, where string, known []string, more string) {
 	near, hint := nearest.DidYouMean(n.Text, known), ""
 	if near == "" {
-		hint = "known are " + strings.Join(known, ", ") + more
+		hint = "use " + strings.Join(known, ", ") + more
+		if len(known) > 1 {
+			hint = "use one of " + strings.TrimPrefix(hint, "use ")
+		}
 	}
 	r.Errorf(n, hint, "unknown %s %s%s%s", kind, clip.Quote(n.Text), where, near)
 }
@@ -58,7 +61,7 @@ func (r *Report) Word(n *Node, key string) (string, bool) {
 	case n.Kind == Text:
 		r.Errorf(n, "", "%q is empty", key)
 	case n.Kind == Number || n.Kind == Bool:
-		r.Errorf(n, "put it into quotes", "%q must be text, not %s", key, n.Kind)
+		r.Errorf(n, "put it in quotes", "%q must be text, not %s", key, n.Kind)
 	default:
 		r.Errorf(n, "", "%q must be text, not %s", key, n.Kind)
 	}
@@ -68,7 +71,7 @@ func (r *Report) Word(n *Node, key string) (string, bool) {
 // Span reads the text of a time, such as 5s.
 func (r *Report) Span(n *Node, key string) (string, bool) {
 	if n.Kind == Number {
-		r.Errorf(n, "write the unit: "+n.Text+"s, if seconds are meant", "%q must be a time such as 5s, not a number", key)
+		r.Errorf(n, "for seconds, write "+n.Text+"s", "%q must be a duration such as 5s, not a number", key)
 		return "", false
 	}
 	return r.Word(n, key)

@@ -187,7 +187,7 @@ func (r *Report) Sorted() []diagnostic.Diagnostic {
 // spends memory on it.
 func checkText(src []byte, report *Report) bool {
 	if len(src) > MaxFileSize {
-		report.FileError(fmt.Sprintf("the file is larger than %d MiB", MaxFileSize>>20), "split it into several")
+		report.FileError(fmt.Sprintf("the file is larger than %d MiB", MaxFileSize>>20), "split it into several files")
 		return false
 	}
 	line, start, values := 1, 0, 0
@@ -197,7 +197,7 @@ func checkText(src []byte, report *Report) bool {
 		case c >= utf8.RuneSelf:
 			r, size := utf8.DecodeRune(src[i:])
 			if r == utf8.RuneError && size == 1 {
-				report.Add(at(src, line, start, i, fmt.Sprintf("the file is not UTF-8 (byte 0x%02x)", c)))
+				report.Add(at(src, line, start, i, fmt.Sprintf("the file is not valid UTF-8 (byte 0x%02x)", c)))
 				return false
 			}
 			i += size
@@ -215,7 +215,7 @@ func checkText(src []byte, report *Report) bool {
 		i++
 	}
 	if values > MaxValues {
-		report.FileError(fmt.Sprintf("the file holds more than %d values", MaxValues), "split it into several")
+		report.FileError(fmt.Sprintf("the file has more than %d values", MaxValues), "split it into several files")
 		return false
 	}
 	return true

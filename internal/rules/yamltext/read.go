@@ -55,11 +55,11 @@ func (r *Report) TakeLast(doc *Node) {
 	for _, again := range doc.repeats {
 		first := &again.in.Pairs[again.first]
 		if again.key.Text == "rate_limit" && first.Value.Kind == Map && again.value.Kind == Map {
-			r.Warnf(again.key, "", "duplicate key %s: its keys are added to those of the one on line %d", clip.Quote(again.key.Text), first.Key.Line)
+			r.Warnf(again.key, "", "duplicate key %s: its keys are merged into those on line %d", clip.Quote(again.key.Text), first.Key.Line)
 			first.Value = first.Value.with(again.value)
 			continue
 		}
-		r.Warnf(again.key, "", "duplicate key %s: the one on line %d does not count", clip.Quote(again.key.Text), first.Key.Line)
+		r.Warnf(again.key, "", "duplicate key %s: the one on line %d is ignored", clip.Quote(again.key.Text), first.Key.Line)
 		*first = Pair{again.key, again.value}
 	}
 }
@@ -91,19 +91,19 @@ func ReadDocuments(src []byte, report *Report) []*Node {
 // document is left out, with a warning, be it valid or not, unless it has a key
 // of Headgate's own, of which no file of that service has any.
 func ReadFirst(src []byte, report *Report) []*Node {
-	first, hint := true, "put it into a file of its own"
+	first, hint := true, "move it to a separate file"
 	return readDocumentsBut(src, report, func(doc *yaml.Node, err error) bool {
 		switch {
 		case first:
 			first = err == nil && doc.ShortTag() == "!!null"
 			return false
 		case err != nil:
-			report.Warnf(&Node{Line: 1, Column: 1}, hint, "compat: envoy leaves out what follows the first document, and it is not valid YAML")
+			report.Warnf(&Node{Line: 1, Column: 1}, hint, "compat: envoy reads only the first document of a file, and the rest is not valid YAML")
 			return true
 		case hasOwnKey(doc):
 			return false
 		}
-		report.Warnf(&Node{Line: doc.Line, Column: doc.Column}, hint, "compat: envoy leaves out all documents of a file but the first, as envoyproxy/ratelimit does")
+		report.Warnf(&Node{Line: doc.Line, Column: doc.Column}, hint, "compat: envoy reads only the first document of a file, as envoyproxy/ratelimit does")
 		return true
 	})
 }
@@ -151,7 +151,7 @@ func readDocumentsBut(src []byte, report *Report, leave func(*yaml.Node, error) 
 		c := converter{report: report, done: map[*yaml.Node]*Node{}}
 		n := c.convert(doc.Content[0])
 		if n.size > MaxValues {
-			report.Errorf(n, "", "the document holds more than %d values once its aliases are resolved", MaxValues)
+			report.Errorf(n, "", "the document has more than %d values once its aliases are expanded", MaxValues)
 			return docs
 		}
 		n.repeats = c.repeats
@@ -170,7 +170,7 @@ func syntaxError(src []byte, err error, report *Report) {
 	hint := syntaxHint(src, e.Mark.Line, e.Message)
 	switch {
 	case report.Secrets && strings.HasPrefix(e.Message, "unknown anchor "):
-		message = "not valid YAML: unknown anchor: a text that begins with * needs quotes"
+		message = "not valid YAML: unknown anchor: text that starts with * needs quotes"
 	case report.Secrets:
 	case strings.HasPrefix(e.Message, "exceeded max depth"):
 		message = "values are nested too deeply"
@@ -187,13 +187,13 @@ func syntaxHint(src []byte, line int, message string) string {
 	case tabbed(src, line):
 		return "indent with spaces, not tabs"
 	case strings.Contains(message, "cannot start any token"):
-		return "indent with spaces, not tabs, and put values that begin with @, % or ` into quotes"
+		return "indent with spaces, not tabs, and put values that start with @, % or ` in quotes"
 	case strings.Contains(message, "mapping values are not allowed"):
-		return "check the indentation, and put values that contain \": \" into quotes"
+		return "check the indentation, and put values that contain \": \" in quotes"
 	case strings.Contains(message, "could not find expected ':'"):
-		return "write key: value, with a space behind the colon, here or in the line before"
+		return "write key: value, with a space after the colon, on this line or the one before"
 	case strings.Contains(message, "unknown anchor"):
-		return "put values that begin with * into quotes"
+		return "put values that start with * in quotes"
 	}
 	return ""
 }
@@ -257,7 +257,7 @@ func (c *converter) alias(y *yaml.Node) *Node {
 	n, known := c.done[y.Alias]
 	if !known || n == nil {
 		bad := &Node{Line: y.Line, Column: y.Column, Kind: Null, size: 1}
-		c.report.Errorf(bad, "", "the alias %s refers to the value that it is in", clip.Quote("*"+y.Value))
+		c.report.Errorf(bad, "", "the alias %s refers to itself", clip.Quote("*"+y.Value))
 		return bad
 	}
 	here := *n
@@ -281,7 +281,7 @@ func (c *converter) convertScalar(n *Node, y *yaml.Node) {
 		if c.report.Secrets {
 			tag = "!"
 		}
-		c.report.Errorf(n, "put values that begin with ! into quotes", "the tag %s is not supported", clip.Quote(tag))
+		c.report.Errorf(n, "put values that start with ! in quotes", "the tag %s is not supported", clip.Quote(tag))
 	}
 }
 
@@ -329,12 +329,12 @@ func (c *converter) merge(n, m *Node, seen map[string]*Node) {
 	case List:
 		for _, item := range m.Items {
 			if item.Kind == List {
-				c.report.Errorf(item, "", "<< takes a mapping or a list of mappings")
+				c.report.Errorf(item, "", "<< needs a mapping or a list of mappings")
 				continue
 			}
 			c.merge(n, item, seen)
 		}
 	case Text, Number, Bool, Null:
-		c.report.Errorf(m, "", "<< takes a mapping or a list of mappings")
+		c.report.Errorf(m, "", "<< needs a mapping or a list of mappings")
 	}
 }

@@ -113,24 +113,24 @@ func TestMistakesOfYAML(t *testing.T) {
 	t.Parallel()
 	for src, want := range map[string]string{
 		"a: 1\na: 2\n":              `2:1: duplicate key "a", first on line 1`,
-		"a: &x [*x]\n":              `1:8: the alias "*x" refers to the value that it is in`,
-		"a: *x\n":                   "put values that begin with * into quotes",
+		"a: &x [*x]\n":              `1:8: the alias "*x" refers to itself`,
+		"a: *x\n":                   "put values that start with * in quotes",
 		"a:\n\tb: 1\n":              "indent with spaces, not tabs",
-		"a: @b\n":                   "put values that begin with @, % or ` into quotes",
-		"a: b: c\n":                 "put values that contain \": \" into quotes",
+		"a: @b\n":                   "put values that start with @, % or ` in quotes",
+		"a: b: c\n":                 "put values that contain \": \" in quotes",
 		"a: 1\nb\nc: 2\n":           "3:1: not valid YAML: could not find expected ':'; write key: value",
-		"a: !own b\n":               `1:4: the tag "!own" is not supported; put values that begin with ! into quotes`,
+		"a: !own b\n":               `1:4: the tag "!own" is not supported; put values that start with ! in quotes`,
 		"[a]: 1\n":                  "1:1: a key must be text",
-		"<<: 5\n":                   "1:5: << takes a mapping or a list of mappings",
-		"<<: [[a]]\n":               "<< takes a mapping or a list of mappings",
+		"<<: 5\n":                   "1:5: << needs a mapping or a list of mappings",
+		"<<: [[a]]\n":               "<< needs a mapping or a list of mappings",
 		"a: \"\x01\"\n":             "1:5: the control character 0x01 is not allowed",
-		"a: \xff\n":                 "1:4: the file is not UTF-8 (byte 0xff)",
-		"ä: \xff\n":                 "1:4: the file is not UTF-8 (byte 0xff)",
+		"a: \xff\n":                 "1:4: the file is not valid UTF-8 (byte 0xff)",
+		"ä: \xff\n":                 "1:4: the file is not valid UTF-8 (byte 0xff)",
 		strings.Repeat("[", 40):     "values are nested too deeply",
-		strings.Repeat("a", 9<<20):  "the file is larger than 8 MiB; split it into several",
-		strings.Repeat("- \n", 1e6): "the file holds more than 1000000 values",
+		strings.Repeat("a", 9<<20):  "the file is larger than 8 MiB; split it into several files",
+		strings.Repeat("- \n", 1e6): "the file has more than 1000000 values",
 		"a: &a [1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
-			"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n": "more than 1000000 values once its aliases are resolved",
+			"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n": "more than 1000000 values once its aliases are expanded",
 	} {
 		if _, said := reader(yamltext.Read).run(src); !strings.Contains(said, want) {
 			t.Errorf("%.80q: %q, want %q", src, said, want)
@@ -150,7 +150,7 @@ func TestReadAsEnvoy(t *testing.T) {
 		"a: 1\n---\nb: [\n":                  "{a:1!};",
 	} {
 		docs, said := first.run(src)
-		if docs != want || !strings.Contains(said, "leaves out") {
+		if docs != want || !strings.Contains(said, "reads only the first document") {
 			t.Errorf("%q: %s %s", src, docs, said)
 		}
 	}
@@ -162,9 +162,9 @@ func TestReadAsEnvoy(t *testing.T) {
 		return docs
 	})
 	for src, want := range map[string][2]string{
-		"a: 1\na: 2\n": {"{a:2!};", `2:1: duplicate key "a": the one on line 1 does not count`},
-		"rate_limit: {unit: day, n: 1}\nrate_limit: {n: 2, m: 3}\n": {"{rate_limit:{unit:day n:2! m:3!}};", `its keys are added to those of the one on line 1`},
-		"rate_limit: {n: 1}\nrate_limit: 5\n":                       {"{rate_limit:5!};", "does not count"},
+		"a: 1\na: 2\n": {"{a:2!};", `2:1: duplicate key "a": the one on line 1 is ignored`},
+		"rate_limit: {unit: day, n: 1}\nrate_limit: {n: 2, m: 3}\n": {"{rate_limit:{unit:day n:2! m:3!}};", `its keys are merged into those on line 1`},
+		"rate_limit: {n: 1}\nrate_limit: 5\n":                       {"{rate_limit:5!};", "is ignored"},
 	} {
 		if docs, said := last.run(src); docs != want[0] || !strings.Contains(said, want[1]) {
 			t.Errorf("%q: %s %s", src, docs, said)
@@ -185,13 +185,13 @@ func TestFields(t *testing.T) {
 			return fmt.Sprint(s, ok)
 		}, "xtrue"},
 		"empty word":     {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Word(f.Get("empty"), "k"); return ok }, `false 2:8: "k" is empty`},
-		"number as word": {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Word(f.Get("number"), "k"); return ok }, `false 3:9: "k" must be text, not a number; put it into quotes`},
-		"bool as word":   {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Word(f.Get("yes"), "k"); return ok }, `put it into quotes`},
+		"number as word": {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Word(f.Get("number"), "k"); return ok }, `false 3:9: "k" must be text, not a number; put it in quotes`},
+		"bool as word":   {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Word(f.Get("yes"), "k"); return ok }, `put it in quotes`},
 		"list as word":   {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Word(f.Get("list"), "k"); return ok }, `"k" must be text, not a list`},
-		"span":           {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Span(f.Get("number"), "k"); return ok }, `"k" must be a time such as 5s, not a number; write the unit: 5s`},
+		"span":           {func(r *yamltext.Report, f yamltext.Fields) any { _, ok := r.Span(f.Get("number"), "k"); return ok }, `"k" must be a duration such as 5s, not a number; for seconds, write 5s`},
 		"choice":         {func(r *yamltext.Report, f yamltext.Fields) any { return r.ChoiceOf(f, "text", "x", "y") }, "x"},
 		"no choice":      {func(r *yamltext.Report, f yamltext.Fields) any { return r.ChoiceOf(f, "absent", "x", "y") == "" }, "true"},
-		"other choice":   {func(r *yamltext.Report, f yamltext.Fields) any { return r.ChoiceOf(f, "text", "a", "b") == "" }, `true 1:7: unknown text "x"; known are a, b`},
+		"other choice":   {func(r *yamltext.Report, f yamltext.Fields) any { return r.ChoiceOf(f, "text", "a", "b") == "" }, `true 1:7: unknown text "x"; use one of a, b`},
 		"integer": {func(r *yamltext.Report, f yamltext.Fields) any {
 			v := int64(7)
 			return fmt.Sprint(r.IntegerOf(f, "number", 1, 9, &v), v)
