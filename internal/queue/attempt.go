@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// fate is what becomes of an entry after an attempt.
+// fate is what happens to an entry after an attempt.
 type fate uint8
 
 const (
-	stays   fate = iota // as if nothing had happened
+	stays   fate = iota // unchanged
 	later               // it.attempts has been changed
-	removed             // it is not ours any more
+	removed             // no longer ours
 )
 
-// attempt sends it, if its limits let it through, and puts it where it belongs
-// then.
+// attempt sends the entry if its limits allow it, and reschedules the lane.
 func (q *Queue) attempt(l *lane, it *item) {
 	var p pause
 	f := q.try(l, it, &p)
@@ -33,16 +32,16 @@ func (q *Queue) attempt(l *lane, it *item) {
 		l.remove(it)
 	}
 	q.reschedule(l)
-	q.nudge() // there is room for another
+	q.nudge() // a slot is free
 }
 
-// pause is until when a lane waits, or of it only what another limit would refuse.
+// pause is until when a lane must wait, or only those of its entries with the claim by.
 type pause struct {
 	until time.Time
 	by    claimed
 }
 
-// try returns what becomes of it, and until when not to ask again.
+// try returns the fate of the entry, and in p until when not to try again.
 func (q *Queue) try(l *lane, it *item, p *pause) fate {
 	now := q.options.Clock()
 	policy := q.options.Policy(it.ref.Domain, it.ref.Rule)
@@ -83,8 +82,8 @@ func (q *Queue) try(l *lane, it *item, p *pause) fate {
 	return q.send(it, e, &policy, permit.Settle)
 }
 
-// patience is how long a lane that was refused waits. Many lanes may wait for
-// one other limit: not all of them ask again at each of its tokens.
+// patience returns how long a refused lane waits. If many lanes wait for the same other limit,
+// they do not all retry for each of its tokens.
 func (q *Queue) patience(l *lane, p *Permit) time.Duration {
 	wait := max(p.RetryAfter, time.Millisecond)
 	if p.Own {
@@ -94,7 +93,7 @@ func (q *Queue) patience(l *lane, p *Permit) time.Duration {
 	return wait + time.Duration(q.options.Random(int64(min(wait*time.Duration(times), 2*time.Second))+1))
 }
 
-// wait waits for d and reports false if the queue stops before.
+// wait waits for d. It returns false if the queue stops first.
 func (q *Queue) wait(d time.Duration) bool {
 	select {
 	case <-time.After(d): //nolint:forbidigo // waiting for a turn
@@ -104,7 +103,7 @@ func (q *Queue) wait(d time.Duration) bool {
 	}
 }
 
-// turn waits for d, as wait does, and leaves its place to others meanwhile.
+// turn waits for d like wait, and frees the slot while it waits.
 func (q *Queue) turn(l *lane, d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -137,7 +136,7 @@ func (q *Queue) turn(l *lane, d time.Duration) bool {
 	select {
 	case <-ready:
 	default:
-		q.enter(l) // the attempt ends with it
+		q.enter(l) // the end of the attempt returns it
 	}
 	return false
 }
@@ -148,7 +147,7 @@ func (q *Queue) isStopping() bool {
 	return q.stopping
 }
 
-// send sends e and notes how that went.
+// send sends e and records the result.
 func (q *Queue) send(it *item, e *Entry, p *Policy, charge func(Answer, error)) fate {
 	ctx, cancel := context.WithTimeout(q.ctx, p.Timeout)
 	defer cancel()
@@ -158,7 +157,7 @@ func (q *Queue) send(it *item, e *Entry, p *Policy, charge func(Answer, error)) 
 	}
 	now := q.options.Clock()
 	if q.ctx.Err() != nil && err != nil {
-		return stays // called off: it goes back
+		return stays // cancelled: sent again later
 	}
 	c := q.counts.of(it.ref.Domain, it.ref.Rule)
 	it.attempts.Count++
@@ -182,7 +181,7 @@ func (q *Queue) send(it *item, e *Entry, p *Policy, charge func(Answer, error)) 
 	return q.settle(func() error { return q.options.Store.Postpone(q.ctx, &it.ref, &it.attempts) }, later)
 }
 
-// again reports whether a status says that the request may do better later.
+// again reports whether a request with this status should be retried.
 func again(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -213,8 +212,8 @@ func (q *Queue) bury(it *item, p *Policy, why string) fate {
 	return f
 }
 
-// settle writes down what happened, however often that takes: until then the
-// entry must not be sent again. The store may be out of reach or full.
+// settle records a result, retrying until it succeeds: before that the entry must not be sent
+// again. The store may be unavailable or full.
 func (q *Queue) settle(write func() error, done fate) fate {
 	wait := 50 * time.Millisecond
 	for {
@@ -225,7 +224,7 @@ func (q *Queue) settle(write func() error, done fate) fate {
 		case errors.Is(err, ErrNotFound):
 			return removed
 		case errors.Is(err, ErrLost), errors.Is(err, ErrClosed):
-			return stays // until the store takes it back
+			return stays // until the store hands it out again
 		}
 		q.options.Logger.Debug("outcome of a queued request could not be saved, trying again", "err", err)
 		select {

@@ -10,16 +10,15 @@ import (
 	"time"
 )
 
-// A record is "HGQ", the version, the fields each with its length before it (as
-// a varint), and the CRC-32C of all that, so that a record which was written
-// half or has rotted is never sent.
+// A record is "HGQ", the version, the fields with their lengths (as varints), and a CRC-32C of
+// all that. The checksum keeps partly written and corrupt records from being sent.
 const (
 	magic     = "HGQ\x01"
 	crcSize   = 4
-	maxFields = 1 << 16 // bounds the claims, and the header fields, of one record
+	maxFields = 1 << 16 // limits the claims, and the header fields, of a record
 )
 
-// Marshal returns e as it is stored.
+// Marshal returns the record of e.
 func (e *Entry) Marshal() []byte {
 	size := len(magic) + int(e.Size()) + 256
 	for _, c := range e.Claims {
@@ -57,8 +56,7 @@ func sum(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// Unmarshal reads what Marshal wrote. The error wraps ErrDamaged. Nothing in
-// the entry points into b.
+// Unmarshal parses a record. Its errors wrap ErrDamaged. The entry does not refer to b.
 func Unmarshal(b []byte) (*Entry, error) {
 	if len(b) < len(magic)+crcSize || string(b[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%w: unknown record version", ErrDamaged)
@@ -97,7 +95,7 @@ func (w *writer) text(s string) {
 	w.b = append(w.b, s...)
 }
 
-// reader reads fields until one does not fit; all others are then empty.
+// reader reads fields. After the first bad one all further fields are empty.
 type reader struct {
 	b      []byte
 	failed bool

@@ -1,11 +1,10 @@
-// Package queue keeps requests that were over a limit and sends them later, as
-// fast as the limit allows.
+// Package queue saves requests that are over a limit and sends them later, as fast as the
+// limit allows.
 //
-// A [Queue] accepts an [Entry] once its [Store] has it where a crash does not
-// reach it, and delivers it at least once. Entries of one key are sent in the
-// order in which they were accepted; those of different keys do not wait for
-// each other. What the backend does not take is tried again, and put aside as a
-// dead letter when its policy says so.
+// A [Queue] accepts an [Entry] when its [Store] has saved it, and delivers it at least once.
+// Entries of one key are sent in the order in which they were accepted; different keys do not
+// wait for each other. Failed deliveries are retried, and become dead letters when their
+// policy says so.
 //
 // The contract is in docs/queue.md.
 package queue
@@ -25,38 +24,38 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// Entry is a request that was accepted. It never changes.
+// Entry is an accepted request. It is immutable.
 type Entry struct {
-	ID           string // names it to its sender and to operators
-	Domain, Rule string // those of the limit that it was over
-	// Scope and Key say what the limit counts by: entries that have both in
-	// common are kept in order.
+	ID           string // its name for senders and operators
+	Domain, Rule string // of the limit that refused it
+	// Scope and Key are what the limit counts by. Entries with the same Scope and Key are sent
+	// in order.
 	Scope, Key string
-	Claims     []Claim // all limits that have to let it through
-	// Method, URI (path and query) and Host are those of the request. Header has
-	// no hop-by-hop fields.
+	Claims     []Claim // all limits that must allow it
+	// Method, URI (path and query) and Host are the request's. Header has no hop-by-hop
+	// fields.
 	Method, URI, Host string
 	Header            http.Header
 	Body              []byte
-	IdempotencyKey    string    // the sender's own, if it gave one
-	Accepted, Expires time.Time // Accepted is when it came, Expires when it becomes a dead letter
+	IdempotencyKey    string    // the sender's, or empty
+	Accepted, Expires time.Time // when it was accepted, and when it becomes a dead letter
 }
 
-// Claim is what an entry takes of one limit.
+// Claim is the cost of an entry under one limit.
 type Claim struct {
 	Rule, Key string
 	Cost      int64
 }
 
-// NewID returns a name for an entry. Who knows it may ask what became of the
-// entry, so it cannot be guessed.
+// NewID returns a random id. It cannot be guessed, since anyone who knows it may read the
+// entry's status.
 func NewID() string {
 	var b [15]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:])
 }
 
-// Size is how many bytes the entry counts as.
+// Size returns the bytes that count against [Policy].MaxBytes.
 func (e *Entry) Size() int64 {
 	n := len(e.Method) + len(e.URI) + len(e.Host) + len(e.Body) + len(e.Key) + len(e.IdempotencyKey)
 	for name, values := range e.Header {
@@ -67,10 +66,10 @@ func (e *Entry) Size() int64 {
 	return int64(n)
 }
 
-// Idempotency returns what entries with the same idempotency key have in
-// common, and false if the entry has none. Keys of other senders, as far as the
-// limit or a header field that may name the sender tells them apart, are other keys:
-// nobody gets another's answer, or has a request swallowed by another's.
+// Idempotency returns a hash that repeats of the same request share, and false if the entry
+// has no idempotency key. The same idempotency key from different senders gives different
+// hashes, as far as the limit's key and header fields tell senders apart. So no sender gets
+// the answer of another, or loses a request to one.
 func (e *Entry) Idempotency() (hash [32]byte, ok bool) {
 	if e.IdempotencyKey == "" {
 		return hash, false
@@ -84,9 +83,9 @@ func (e *Entry) Idempotency() (hash [32]byte, ok bool) {
 	return digest(parts...), true
 }
 
-// mayName reports whether a header field may name the sender: others may change from
-// one try to the next. Authorization and Cookie are left to Fingerprint, since to
-// repeat a key under another one is a mistake.
+// mayName reports whether a header field may identify the sender. Other fields may change
+// between retries. Authorization and Cookie are part of Fingerprint instead, because repeating
+// an idempotency key with different ones is an error.
 func mayName(field string) bool {
 	field = strings.ToLower(field)
 	switch field {
@@ -102,13 +101,12 @@ func mayName(field string) bool {
 	}, func(begin string) bool { return strings.HasPrefix(field, begin) })
 }
 
-// Fingerprint is equal for requests that ask for the same, in the name of the
-// same user.
+// Fingerprint returns the same hash for requests with the same content and user.
 func (e *Entry) Fingerprint() [32]byte {
 	parts := []string{e.Method, e.Host, e.URI, string(e.Body)}
 	for _, name := range []string{"Authorization", "Cookie", "Content-Type"} {
 		parts = append(parts, e.Header[name]...)
-		parts = append(parts, "") // the end of the list
+		parts = append(parts, "") // ends the list
 	}
 	return digest(parts...)
 }
@@ -121,10 +119,10 @@ func digest(parts ...string) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// Lane names the entries that are kept in order.
+// Lane identifies entries that are sent in order.
 type Lane struct{ Scope, Key string }
 
-// Ref is what a Queue knows of an entry that it has not loaded.
+// Ref is the part of an entry that a Queue keeps in memory.
 type Ref struct {
 	ID           string
 	Domain, Rule string
@@ -134,13 +132,13 @@ type Ref struct {
 	Expires      time.Time
 	Size         int64
 	Order        [2]uint64 // grows within a lane
-	Partition    string    // the part of the store that the entry is in
+	Partition    string    // the partition of the store that has the entry
 }
 
-// Lane is what its order is kept in.
+// Lane returns the lane of the entry.
 func (e *Entry) Lane() Lane { return Lane{e.Scope, e.Key} }
 
-// RefOf returns that of e.
+// RefOf returns the Ref of e.
 func RefOf(e *Entry) Ref {
 	return Ref{
 		ID: e.ID, Domain: e.Domain, Rule: e.Rule, Lane: e.Lane(), Claims: e.Claims,
@@ -150,39 +148,38 @@ func RefOf(e *Entry) Ref {
 
 func (r *Ref) compare(other *Ref) int { return slices.Compare(r.Order[:], other.Order[:]) }
 
-// Attempts is how sending an entry has gone so far.
+// Attempts is the delivery history of an entry.
 type Attempts struct {
-	Count int       `json:"count"`         // how many there were
-	Next  time.Time `json:"next,omitzero"` // when to try again
-	// Status is the backend's last answer; 0 if it gave none. Error says what
-	// went wrong.
+	Count int       `json:"count"`         // number of attempts
+	Next  time.Time `json:"next,omitzero"` // when to try next
+	// Status is the backend's last status, 0 if it did not answer. Error is the last error.
 	Status int       `json:"status,omitempty"`
 	Error  string    `json:"error,omitempty"`
-	Ended  time.Time `json:"ended,omitzero"` // when the entry became a dead letter, zero if it has not
+	Ended  time.Time `json:"ended,omitzero"` // when it became a dead letter, or zero
 }
 
-// Result is what became of an entry that was delivered.
+// Result is the outcome of a delivered entry.
 type Result struct {
-	// Status is that of the backend's answer, ContentType and Body the begin of
-	// it, as far as the policy keeps it.
+	// Status and ContentType are of the backend's answer. Body is its start, as much as the
+	// policy keeps.
 	Status      int    `json:"status"`
 	ContentType string `json:"content_type,omitempty"`
 	Body        []byte `json:"body,omitempty"`
-	Cut         bool   `json:"cut,omitempty"` // there was more
-	Attempts    int    `json:"attempts"`      // how often it was sent
-	// Accepted is when it came, Delivered when the answer did.
+	Cut         bool   `json:"cut,omitempty"` // Body is not complete
+	Attempts    int    `json:"attempts"`      // number of attempts
+	// Accepted is when the request was accepted, Delivered when the answer arrived.
 	Accepted  time.Time `json:"accepted"`
 	Delivered time.Time `json:"delivered"`
 }
 
-// State is where an entry is.
+// State is the state of an entry.
 type State uint8
 
-// The states.
+// The states of an entry.
 const (
-	Pending   State = iota // still to be sent
-	Delivered              // was taken by the backend
-	Dead                   // was given up
+	Pending   State = iota // waiting to be sent
+	Delivered              // the backend took it
+	Dead                   // a dead letter
 )
 
 // String returns pending, delivered or dead.
@@ -191,34 +188,33 @@ func (s State) String() string { return enum.Name(s, "state", "pending", "delive
 // ParseState is the inverse of [State.String].
 func ParseState(text string) (State, bool) { return enum.Parse(text, Dead) }
 
-// Item is all that is known of an entry.
+// Item is an entry with its state and history.
 type Item struct {
 	State State
-	Entry *Entry // nil of one that was delivered
-	// Attempts is of those pending or dead, Result of those delivered.
+	Entry *Entry // nil if delivered
+	// Attempts is set for pending and dead entries, Result for delivered ones.
 	Attempts Attempts
 	Result   Result
 }
 
-// Receipt says that an entry has been accepted.
+// Receipt confirms an accepted entry.
 type Receipt struct {
-	// ID is the entry's, or that of an earlier one with the same idempotency
-	// key; Again is then set.
+	// ID is the id of the entry, or if Again is set, of an earlier one with the same
+	// idempotency key.
 	ID       string
 	Again    bool
-	Position int64 // how many of its lane are pending, itself included; 0 if that is not known
+	Position int64 // number of pending entries of the lane, this one included; 0 if unknown
 }
 
-// Errors of a Store and a Queue.
+// Errors of Store and Queue.
 var (
-	// ErrFull says that there is no room for another entry of the rule, or of its
-	// key.
+	// ErrFull: the queue, or the key's share of it, is full.
 	ErrFull        = errors.New("the queue is full")
-	ErrUnavailable = errors.New("the queue is unavailable") // an entry could not be kept safely
-	// ErrConflict says that another request had the same idempotency key.
+	ErrUnavailable = errors.New("the queue is unavailable") // the entry could not be saved, or the store does not answer
+	// ErrConflict: a different request has the same idempotency key.
 	ErrConflict = errors.New("the idempotency key was used for a different request")
-	ErrNotFound = errors.New("no such queued request")                 // there is no such entry any more
-	ErrLost     = errors.New("another server is sending this request") // another process has taken over an entry
-	ErrDamaged  = errors.New("damaged record")                         // a record is not what was written
-	ErrClosed   = errors.New("the queue is closed")                    // the queue has been closed
+	ErrNotFound = errors.New("no such queued request")
+	ErrLost     = errors.New("another server is sending this request")
+	ErrDamaged  = errors.New("damaged record")
+	ErrClosed   = errors.New("the queue is closed")
 )

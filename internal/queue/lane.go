@@ -8,37 +8,36 @@ import (
 	"time"
 )
 
-// item is an entry that this process has to send.
+// item is an entry that this process must send.
 type item struct {
 	ref      Ref
 	attempts Attempts
-	busy     bool // under way
-	gone     bool // taken back while it was
+	busy     bool // in flight
+	gone     bool // taken back while in flight
 }
 
-// lane are the entries of one key, in order.
+// lane is the entries of one key, in order.
 type lane struct {
 	id       Lane
 	group    *group
 	items    []*item
-	inFlight int       // attempts, those that wait for their turn included
-	places   int       // that these have
-	at, gate time.Time // at is when it is to be looked at next, gate when its limit lets another entry through
-	// held are until when other limits refuse; entries that are under one wait, and
-	// let others pass.
+	inFlight int       // attempts, including those waiting for their turn
+	places   int       // slots of these attempts
+	at, gate time.Time // at is when to look at the lane next, gate when its own limit allows another entry
+	// held has the claims that other limits refuse, and until when. Entries with such a claim
+	// wait, and others pass them.
 	held    map[claimed]time.Time
-	refused atomic.Int32 // by others' limits, in a row
-	place   int          // in the heap; -1 if it is not there
+	refused atomic.Int32 // consecutive refusals by other limits
+	place   int          // in the heap; -1 if not in it
 }
 
-// claimed is a key of a limit.
+// claimed is one key of one limit.
 type claimed struct{ rule, key string }
 
-// maxHeld is from how many on those are looked through for what is over.
+// maxHeld is the size of held above which expired claims are deleted.
 const maxHeld = 1000
 
-// stop lets the lane wait, or those of its entries that the same key of another
-// limit would refuse.
+// stop makes the lane wait, or only its entries with the claim that another limit refused.
 func (l *lane) stop(it *item, p *pause, now time.Time) {
 	if !slices.ContainsFunc(it.ref.Claims, func(c Claim) bool { return claimed{c.Rule, c.Key} == p.by }) {
 		if p.until.After(l.gate) {
@@ -55,7 +54,7 @@ func (l *lane) stop(it *item, p *pause, now time.Time) {
 	l.held[p.by] = p.until
 }
 
-// heldUntil returns until when other limits refuse it.
+// heldUntil returns until when other limits refuse the entry.
 func (l *lane) heldUntil(it *item) (until time.Time) {
 	if len(l.held) == 0 {
 		return until
@@ -68,11 +67,10 @@ func (l *lane) heldUntil(it *item) (until time.Time) {
 	return until
 }
 
-// maxLooked is how many entries of a lane are looked at for one that may be
-// sent, where their order does not matter.
+// maxLooked is how many entries first examines when their order does not matter.
 const maxLooked = 256
 
-// next returns the entry to send next and when. It is nil if none can be.
+// next returns the entry to send next and when, or nil if there is none.
 func (l *lane) next(concurrency int, now time.Time) (*item, time.Time) {
 	if l.inFlight >= concurrency {
 		return nil, time.Time{}
@@ -84,8 +82,8 @@ func (l *lane) next(concurrency int, now time.Time) (*item, time.Time) {
 	return best, at
 }
 
-// first returns the first entry that no other limit holds; if all are held, the one
-// that will be free first.
+// first returns the first entry that no other limit refuses or, if there is none, the one that
+// will be free first.
 func (l *lane) first(concurrency int, now time.Time) (best *item, at time.Time) {
 	var held *item
 	var free time.Time
@@ -113,7 +111,7 @@ func (l *lane) first(concurrency int, now time.Time) (best *item, at time.Time) 
 	return best, at
 }
 
-// insert puts it in its place.
+// insert inserts the entry in order.
 func (l *lane) insert(it *item) {
 	n := len(l.items)
 	if n == 0 || l.items[n-1].ref.compare(&it.ref) < 0 {
@@ -121,14 +119,14 @@ func (l *lane) insert(it *item) {
 		return
 	}
 	i, found := slices.BinarySearchFunc(l.items, it, func(a, b *item) int { return a.ref.compare(&b.ref) })
-	if found { // taken back, and now ours again
+	if found { // taken back before, and now ours again
 		l.items[i].gone = false
 		return
 	}
 	l.items = slices.Insert(l.items, i, it)
 }
 
-// remove takes it out.
+// remove removes the entry.
 func (l *lane) remove(it *item) {
 	if len(l.items) > 0 && l.items[0] == it {
 		l.items[0] = nil
@@ -140,7 +138,7 @@ func (l *lane) remove(it *item) {
 	}
 }
 
-// dueLanes is a heap of lanes by when they are due.
+// dueLanes is a heap of lanes, ordered by when they are due.
 type dueLanes []*lane
 
 func (h dueLanes) Len() int           { return len(h) }
@@ -167,7 +165,7 @@ func (h *dueLanes) Pop() any {
 	return last
 }
 
-// put makes l due at a time.
+// put sets when l is due.
 func (h *dueLanes) put(l *lane, at time.Time) {
 	l.at = at
 	if l.place < 0 {
@@ -177,7 +175,7 @@ func (h *dueLanes) put(l *lane, at time.Time) {
 	}
 }
 
-// drop takes l out.
+// drop removes l.
 func (h *dueLanes) drop(l *lane) {
 	if l.place >= 0 {
 		heap.Remove(h, l.place)

@@ -12,109 +12,104 @@ import (
 	"time"
 )
 
-// Permit is leave to send one entry.
+// Permit is the decision whether one entry may be sent.
 type Permit struct {
-	// Allowed says whether it may be sent now, RetryAfter when it may if not;
+	// Allowed reports whether it may be sent now. If not, RetryAfter is the time until it may,
 	// negative if never.
 	Allowed    bool
 	RetryAfter time.Duration
-	// Delay is how long an entry that may be sent has to wait for its turn. Enter,
-	// if not nil, takes then what it has only while it is under way, and reports
-	// false if that is not to be had.
+	// Delay is how long an allowed entry must wait for its turn. Enter, if not nil, then takes
+	// what it holds only while it is in flight, and returns false if that is not available.
 	Delay time.Duration
 	Enter func() bool
-	// Why says what never lets it through, for whoever looks at the dead letter;
-	// empty if that is the size of the limit.
+	// Why is the reason if RetryAfter is negative, for the dead letter; empty if the cost is
+	// above the limit.
 	Why string
-	// Own says that the lane's own limit refused. Otherwise By is the limit and the
-	// key that did: of entries that they would refuse too, none is asked about before
-	// RetryAfter, and the others of the lane go on.
+	// Own reports that the lane's own limit refused. Otherwise By is the limit and key that
+	// did: the lane's entries with that claim wait for RetryAfter, and the others continue.
 	Own bool
 	By  Claim
-	// Undo gives back what was taken, for an entry that was not sent. Settle
-	// charges what an entry has cost that was sent, by what came of it. Done ends
-	// what lasts as long as the request. Each may be nil.
+	// Undo refunds an entry that was not sent. Settle charges the final cost of one that was,
+	// by its result. Done releases what is held while the request is in flight. Each may be
+	// nil.
 	Undo, Done func()
 	Settle     func(Answer, error)
 }
 
-// Answer is the backend's.
+// Answer is the backend's answer to one attempt.
 type Answer struct {
 	Status      int
 	ContentType string
 	Body        []byte
 	Cut         bool
-	RetryAfter  time.Duration // what a backend that is busy asks for; 0 if nothing
-	// Response is the whole answer, whose body has been read as far as anybody
-	// wants; Ended says that this was to its end.
+	RetryAfter  time.Duration // the backend's Retry-After; 0 if none
+	// Response is the whole answer, with its body read as far as needed; Ended reports that
+	// this was to the end.
 	Response *http.Response
 	Ended    bool
 }
 
-// Options are what a Queue needs.
+// Options configure a Queue.
 type Options struct {
-	Store Store // keeps the entries; Close closes it. Required.
-	// Take asks all limits of an entry, all or nothing. After an error the entry
-	// waits. Required.
+	Store Store // keeps the entries; the Queue closes it. Required.
+	// Take charges all limits of an entry, or none. After an error the entry waits. Required.
 	Take func(ctx context.Context, r *Ref, at time.Time) (Permit, error)
-	// Send sends an entry, for the attempt-th time. At most keep bytes of the
-	// answer's body are wanted. Required.
+	// Send sends an entry and returns at most keep bytes of the answer's body. Required.
 	Send   func(ctx context.Context, e *Entry, keep int64) (Answer, error)
-	Policy func(domain, rule string) Policy // that of a rule. Required.
-	Clock  func() time.Time                 // the present. Required.
-	Random func(n int64) int64              // returns a number from 0 to below n. Required.
-	Logger *slog.Logger                     // hears of dead letters. Required.
-	// MaxInFlight is how many entries may be under way at once; 0 means 256. One
-	// limit has half of them at most, one key of it a third, and less where others
-	// have many.
+	Policy func(domain, rule string) Policy // returns the policy of a rule. Required.
+	Clock  func() time.Time                 // returns the current time. Required.
+	Random func(n int64) int64              // returns a number in [0, n). Required.
+	Logger *slog.Logger                     // logs dead letters. Required.
+	// MaxInFlight is how many entries may be in flight; 0 means 256. One limit gets at most
+	// half of them and one of its keys a third, less if others have many.
 	MaxInFlight int
 }
 
 const (
 	defaultInFlight = 256
-	maxResting      = 4096            // how many attempts may wait for their turn without a place
-	sweepEvery      = 5 * time.Second // how often entries are looked through for those whose time is over
-	storeRetry      = time.Second     // how long to wait when a limit or the store does not answer
-	farAway         = time.Hour       // longer than anybody waits
+	maxResting      = 4096            // attempts that may wait for their turn without a slot
+	sweepEvery      = 5 * time.Second // interval of looking for expired entries
+	storeRetry      = time.Second     // wait after an error of a limit or the store
+	farAway         = time.Hour       // longer than any wait
 )
 
 // Queue accepts entries and delivers them. Make one with [New].
 type Queue struct {
-	Entries // of the store
+	Entries // the store's
 	options Options
 	counts  counts
 
-	ctx  context.Context //nolint:containedctx // that of everything under way; Close ends it
+	ctx  context.Context //nolint:containedctx // of everything in flight; Close ends it
 	cut  context.CancelFunc
-	stop chan struct{} // closed when nothing new is to be sent
+	stop chan struct{} // closed when nothing new may be sent
 	once sync.Once
 	wake chan struct{}
 	work sync.WaitGroup // attempts
-	runs sync.WaitGroup // the store's and the own loop
+	runs sync.WaitGroup // the store's loop and this one's
 
 	mu       sync.Mutex
 	lanes    map[Lane]*lane
 	groups   map[string]*group // by their scope
-	inFlight int               // places that are taken
+	inFlight int               // slots taken
 	resting  int
 	stopping bool
 }
 
-// group are the lanes of one limit.
+// group is the lanes of one limit.
 type group struct {
 	lanes     int
 	due       dueLanes
-	places    int         // that it has taken
-	returning []returning // in the order in which their turns came
+	places    int         // slots taken
+	returning []returning // in order of their turns
 }
 
-// returning is an attempt whose turn has come, and that wants its place back.
+// returning is an attempt whose turn has come and that needs a slot again.
 type returning struct {
 	lane  *lane
-	ready chan struct{} // closed when it has it
+	ready chan struct{} // closed when it has one
 }
 
-// New returns a Queue that sends nothing until Start.
+// New returns a Queue. It sends nothing until Start.
 func New(o Options) *Queue {
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = defaultInFlight
@@ -124,13 +119,13 @@ func New(o Options) *Queue {
 	return q
 }
 
-// Start begins to send.
+// Start starts sending.
 func (q *Queue) Start() {
 	q.runs.Go(func() { q.options.Store.Run(q.ctx, (*sink)(q)) })
 	q.runs.Go(q.loop)
 }
 
-// Drain stops sending further entries; those under way go on.
+// Drain stops sending new entries; those in flight continue.
 func (q *Queue) Drain() {
 	q.once.Do(func() {
 		q.mu.Lock()
@@ -140,8 +135,8 @@ func (q *Queue) Drain() {
 	})
 }
 
-// Close drains, waits until ctx is done for what is under way, calls it off
-// then, and closes the store. What was called off will be sent again.
+// Close drains, waits for entries in flight until ctx is done, cancels the rest, and closes
+// the store. Cancelled entries are sent again later.
 func (q *Queue) Close(ctx context.Context) error {
 	q.Drain()
 	finished := make(chan struct{})
@@ -159,7 +154,7 @@ func (q *Queue) Close(ctx context.Context) error {
 	return q.options.Store.Close()
 }
 
-// Accept keeps e. After an error it has not been kept; see [Store.Put].
+// Accept saves e. After an error it is not saved; see [Store.Put].
 func (q *Queue) Accept(ctx context.Context, e *Entry) (Receipt, error) {
 	p := q.options.Policy(e.Domain, e.Rule)
 	receipt, err := q.options.Store.Put(ctx, e, &p)
@@ -177,24 +172,24 @@ func (q *Queue) Accept(ctx context.Context, e *Entry) (Receipt, error) {
 	return receipt, err
 }
 
-// Policy is that of a rule.
+// Policy returns the policy of a rule.
 func (q *Queue) Policy(domain, rule string) Policy { return q.options.Policy(domain, rule) }
 
-// Waiting reports whether entries of a lane are pending: a new request has to
-// line up behind them. If the store does not answer, nobody knows of any.
+// Waiting reports whether a lane has pending entries, so that a new request must join them. It
+// returns false if the store does not answer.
 func (q *Queue) Waiting(ctx context.Context, lane Lane) bool {
 	waiting, err := q.options.Store.Waiting(ctx, lane)
 	return waiting && err == nil
 }
 
-// Retry makes dead letters pending again and returns the ids that it found.
+// Retry makes dead letters pending again and returns the ids it found.
 func (q *Queue) Retry(ctx context.Context, ids []string) ([]string, error) {
 	return q.options.Store.Retry(ctx, ids, q.options.Clock(), func(domain, rule string) time.Duration {
 		return q.options.Policy(domain, rule).TTL
 	})
 }
 
-// sink is a Queue as its store sees it.
+// sink is the Queue as its Store sees it.
 type sink Queue
 
 // Add implements [Sink].
@@ -263,7 +258,7 @@ func (s *sink) Count(partition string) (n int64) {
 	return n
 }
 
-// removeIf takes entries out of a lane. Those under way are, afterwards.
+// removeIf takes entries out of a lane. Those in flight go when their attempt ends.
 func (s *sink) removeIf(matches func(*Ref) bool, id Lane) {
 	q := (*Queue)(s)
 	q.mu.Lock()
@@ -287,7 +282,7 @@ func (s *sink) removeIf(matches func(*Ref) bool, id Lane) {
 	q.reschedule(l)
 }
 
-// reschedule puts l where it belongs. It needs q.mu.
+// reschedule updates the position of l in its heap. The caller holds mu.
 func (q *Queue) reschedule(l *lane) {
 	if len(l.items) == 0 && l.inFlight == 0 {
 		l.group.due.drop(l)
@@ -320,16 +315,16 @@ func (q *Queue) nudge() {
 	}
 }
 
-// loop begins attempts as they become due.
+// loop starts attempts as they become due.
 func (q *Queue) loop() {
 	swept := q.options.Clock()
 	for {
 		now := q.options.Clock()
 		if (now.Sub(swept) >= sweepEvery || now.Before(swept)) && q.sweep(now) {
-			swept = now // else again when one of those under way has ended
+			swept = now // else again when an attempt has ended
 		}
 		select {
-		case <-time.After(min(q.begin(now), sweepEvery)): //nolint:forbidigo // waiting is what a queue does
+		case <-time.After(min(q.begin(now), sweepEvery)): //nolint:forbidigo // a queue has to wait
 		case <-q.wake:
 		case <-q.stop:
 			return
@@ -337,7 +332,7 @@ func (q *Queue) loop() {
 	}
 }
 
-// begin begins what is due and returns how long nothing else will be.
+// begin starts all due attempts and returns the time until the next is due.
 func (q *Queue) begin(now time.Time) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -348,9 +343,8 @@ func (q *Queue) begin(now time.Time) time.Duration {
 	return wait
 }
 
-// beginOf begins what is due of g, as far as it may have places: fewer than are
-// free, so that there are always some for others (dynamic thresholds, Choudhury
-// and Hahne 1998). The caller holds mu.
+// beginOf starts due attempts of g. It may take fewer slots than are free, so that some are
+// left for other groups (dynamic thresholds, Choudhury and Hahne 1998). The caller holds mu.
 func (q *Queue) beginOf(g *group, now time.Time) (wait time.Duration) {
 	var crowded []*lane
 	defer func() {
@@ -390,24 +384,24 @@ func (q *Queue) beginOf(g *group, now time.Time) (wait time.Duration) {
 	return farAway
 }
 
-// free is how many places are. It needs mu, as enter and leave do.
+// free returns the number of free slots. The caller of free, enter and leave holds mu.
 func (q *Queue) free() int { return q.options.MaxInFlight - q.inFlight }
 
-// enter takes a place.
+// enter takes a slot.
 func (q *Queue) enter(l *lane) {
 	l.places++
 	l.group.places++
 	q.inFlight++
 }
 
-// leave gives one back.
+// leave returns a slot.
 func (q *Queue) leave(l *lane) {
 	l.places--
 	l.group.places--
 	q.inFlight--
 }
 
-// launch begins an attempt at it. The caller holds mu.
+// launch starts an attempt. The caller holds mu.
 func (q *Queue) launch(l *lane, it *item) {
 	it.busy = true
 	l.inFlight++
@@ -415,8 +409,8 @@ func (q *Queue) launch(l *lane, it *item) {
 	q.work.Go(func() { q.attempt(l, it) })
 }
 
-// sweep makes entries due whose time is over although others are before them. It
-// leaves half of the places that are free, and reports whether that was all of them.
+// sweep starts attempts for expired entries that are behind others. It uses at most half of
+// the free slots, and reports whether those were enough.
 func (q *Queue) sweep(now time.Time) (all bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

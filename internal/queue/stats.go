@@ -10,20 +10,19 @@ import (
 	"time"
 )
 
-// Stats are how the queue of one rule does.
+// Stats are statistics of the queue of one rule.
 type Stats struct {
-	Depth          // that of all processes that share the store
-	InFlight int64 // how many entries this process is sending
-	// What follows counts what this process did since it started: entries that
-	// it accepted, that repeated an idempotency key, for which there was no
-	// room, and that could not be written;
+	Depth          // of all processes that share the store
+	InFlight int64 // entries that this process is sending
+	// Counters of this process since it started. Entries: accepted, repeated (known
+	// idempotency key), refused because the queue was full, and not saved because of an error.
 	Accepted, Repeated, Full, Errors uint64
-	// attempts that the backend took or not; entries given up, and dead letters
-	// forgotten.
+	// Attempts that succeeded or failed, entries that became dead letters, and dead letters
+	// deleted.
 	Delivered, Failed, Buried, Dropped uint64
 }
 
-// Age is how long the oldest pending entry has waited.
+// Age returns how long the oldest pending entry has waited.
 func (s *Stats) Age(now time.Time) time.Duration {
 	if s.Oldest.IsZero() {
 		return 0
@@ -31,7 +30,7 @@ func (s *Stats) Age(now time.Time) time.Duration {
 	return max(now.Sub(s.Oldest), 0)
 }
 
-// counts are the counters of all rules.
+// counts has the counters of all rules.
 type counts struct{ rules sync.Map }
 
 type ruleName struct{ domain, rule string }
@@ -50,9 +49,8 @@ func (c *counts) of(domain, rule string) *counters {
 	return counted
 }
 
-// Stats returns those of every rule that has or had entries, in the order of
-// their names. Without the store's answer they have the counts alone, and err
-// says why.
+// Stats returns the statistics of all rules that have or had entries, ordered by name. If the
+// store does not answer, it returns the counters alone and an error.
 func (q *Queue) Stats(ctx context.Context) ([]Stats, error) {
 	all := map[ruleName]*Stats{}
 	at := func(n ruleName) *Stats {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// status is what senders are told of an entry.
+// status is the JSON that senders get about an entry.
 type status struct {
 	ID          string    `json:"id"`
 	State       string    `json:"state"`
@@ -20,19 +20,18 @@ type status struct {
 	Response    *response `json:"response,omitempty"`
 }
 
-// response is the backend's.
+// response is the backend's answer.
 type response struct {
 	Status      int    `json:"status"`
 	ContentType string `json:"content_type,omitempty"`
-	// Body is text, BodyBase64 what is none.
+	// Body is set if it is valid UTF-8, else BodyBase64.
 	Body       string `json:"body,omitempty"`
 	BodyBase64 []byte `json:"body_base64,omitempty"`
 	Truncated  bool   `json:"truncated,omitempty"`
 }
 
-// ServeStatus answers what became of the entry called id: 200, or 404. q may be
-// nil. Nothing in the answer is about the inside: who sent the request is not
-// who runs the backend.
+// ServeStatus answers with the status of the entry called id, or 404. q may be nil. The answer
+// has no internals: a sender is not an operator.
 func ServeStatus(w http.ResponseWriter, r *http.Request, q *Queue, id string) {
 	var item *Item
 	err := ErrNotFound

@@ -1,5 +1,5 @@
-// Package dispatch opens the queue that rules need, where the configuration keeps
-// it, and asks the engine when an entry may be sent.
+// Package dispatch opens the queue that the rules need, in the place that the configuration
+// names, and asks the engine when an entry may be sent.
 package dispatch
 
 import (
@@ -28,15 +28,15 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// Options are what a Dispatcher is made from. All are required.
+// Options configure a Dispatcher. All are required.
 type Options struct {
 	Config *config.Config
-	// File is where entries are kept if the configuration names no file: beside
-	// the counts; empty if these are in no file.
+	// File is the file of the queue if the configuration names none: next to the snapshot of
+	// the counts, or empty if there is no snapshot.
 	File   string
 	Engine *engine.Engine
-	// Sends reports whether a door sends what is queued. Sender returns what does,
-	// once the door is open.
+	// Sends reports whether a door sends queued requests. Sender returns it once that door is
+	// open.
 	Sends  func() bool
 	Sender func() door.QueueSender
 	Clock  func() time.Time
@@ -44,7 +44,7 @@ type Options struct {
 	Life   *lifetime.Lifetime
 }
 
-// Dispatcher has the queue of a process, if there is one.
+// Dispatcher opens and closes the queue of a process.
 type Dispatcher struct {
 	Options
 	opening sync.Mutex
@@ -55,11 +55,10 @@ type Dispatcher struct {
 // New returns a Dispatcher without a queue.
 func New(o Options) *Dispatcher { return &Dispatcher{Options: o} }
 
-// Queue returns the queue; nil as long as there is none.
+// Queue returns the queue, or nil if there is none yet.
 func (d *Dispatcher) Queue() *queue.Queue { return d.queue.Load() }
 
-// placeAgain is how often an entry looks for a place under a limit of what is
-// under way.
+// placeAgain is how often an entry tries for a slot of a concurrency limit.
 const placeAgain = 250 * time.Millisecond
 
 // queueRule returns a rule that queues, or nil.
@@ -72,8 +71,8 @@ func queueRule(rs *rules.Ruleset) *rules.Rule {
 	return nil
 }
 
-// Open opens the queue, if rs or what is left of the last run needs one and it is
-// not open yet. Nothing is sent before Start. The error is a *config.SourceError.
+// Open opens the queue if rs, or a queue left by the last run, needs it and it is not open.
+// Nothing is sent before Start. The error is a *config.SourceError.
 func (d *Dispatcher) Open(rs *rules.Ruleset) error {
 	d.opening.Lock()
 	defer d.opening.Unlock()
@@ -116,7 +115,7 @@ func (d *Dispatcher) Open(rs *rules.Ruleset) error {
 	return nil
 }
 
-// openFile opens the file and says in the log what it found.
+// openFile opens the file and logs its state.
 func (d *Dispatcher) openFile(path string) (queue.Store, error) {
 	s, repair, err := file.Open(file.Options{Path: path, Clock: d.Clock})
 	if err != nil {
@@ -130,7 +129,7 @@ func (d *Dispatcher) openFile(path string) (queue.Store, error) {
 	return s, nil
 }
 
-// openStreams returns queues in the Redis that keeps the counts.
+// openStreams returns a queue in the Redis that keeps the counts.
 func (d *Dispatcher) openStreams() (queue.Store, error) {
 	o, err := storing.RedisOptions(&d.Config.Store.Redis)
 	if err != nil {
@@ -141,7 +140,7 @@ func (d *Dispatcher) openStreams() (queue.Store, error) {
 	return streams.New(streams.Options{Options: o, Replicas: d.Config.Queue.Replicas, Logger: d.Logger}), nil
 }
 
-// Start begins to send what is queued. It may be called again.
+// Start starts sending. It may be called more than once.
 func (d *Dispatcher) Start() {
 	q, sender := d.Queue(), d.Sender()
 	if q == nil || sender == nil || !d.started.CompareAndSwap(false, true) {
@@ -151,14 +150,14 @@ func (d *Dispatcher) Start() {
 	q.Start()
 }
 
-// Drain ends sending, but for what is being sent.
+// Drain stops sending new requests; those in flight continue.
 func (d *Dispatcher) Drain() {
 	if q := d.Queue(); q != nil {
 		q.Drain()
 	}
 }
 
-// Close closes the queue: what is being sent may finish until ctx is done.
+// Close closes the queue. Requests in flight may finish until ctx is done.
 func (d *Dispatcher) Close(ctx context.Context) error {
 	q := d.queue.Swap(nil)
 	if q == nil {
@@ -170,7 +169,7 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 	return nil
 }
 
-// policy is that of a rule in force; of one that has gone, the default.
+// policy returns the policy of a rule, or the default if the rule no longer exists.
 func (d *Dispatcher) policy(domain, rule string) queue.Policy {
 	r := d.Engine.Rules().Rule(domain, rule)
 	if r == nil || r.OnLimit.Queueing == nil {
@@ -183,8 +182,8 @@ func (d *Dispatcher) policy(domain, rule string) queue.Policy {
 	return p
 }
 
-// take asks all limits of an entry whether it may be sent now. Without the
-// store's answer it may not: it can wait, unlike a request whose client does.
+// take asks all limits of an entry whether it may be sent now. If the store does not answer,
+// the entry waits: unlike a request with a client behind it, it can.
 func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queue.Permit, error) {
 	claims := make([]engine.Claim, len(r.Claims))
 	for i, c := range r.Claims {
@@ -235,7 +234,7 @@ func (d *Dispatcher) take(ctx context.Context, r *queue.Ref, at time.Time) (queu
 	case p.RetryAfter == headgate.Never:
 		p.RetryAfter = -1
 	case v.Rule != nil && v.Rule.Limit.Algorithm() == headgate.Concurrency:
-		p.RetryAfter = min(p.RetryAfter, placeAgain) // nobody knows when a place is free
+		p.RetryAfter = min(p.RetryAfter, placeAgain) // nothing says when a slot becomes free
 	}
 	v.Release()
 	return p, nil

@@ -9,10 +9,10 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
-// queueStatsTimeout is how long a store may take to say how much it has.
+// queueStatsTimeout limits how long a store may take to return the sizes of its queues.
 const queueStatsTimeout = 2 * time.Second
 
-// Describe adds what there is to tell of queues to the metrics.
+// Describe adds the metrics of queues.
 func (d *Dispatcher) Describe(c *metrics.Asked) {
 	depth := c.Gauge("headgate_queue_depth", "Requests waiting to be sent, by rule, over all servers that share the queue.", "domain", "rule")
 	size := c.Gauge("headgate_queue_bytes", "Bytes of requests waiting to be sent, by rule.", "domain", "rule")

@@ -1,7 +1,7 @@
-// Package file keeps the entries of a queue in one file of this machine.
+// Package file keeps the entries of a queue in one local file.
 //
-// What callers write at the same time goes to disk in one piece, with one
-// fsync, so that the more there is to do the less each costs.
+// Concurrent changes share one transaction and one fsync, so each costs less the more there
+// are.
 package file
 
 import (
@@ -26,19 +26,19 @@ import (
 // The buckets. Sequence numbers are 8 bytes, big endian.
 const (
 	records  = "records"  // sequence number → entry
-	attempts = "attempts" // sequence number → attempts, as JSON; of some
+	attempts = "attempts" // sequence number → attempts as JSON, if there were any
 	ids      = "ids"      // id → sequence number, pending or dead
 	keys     = "keys"     // idempotency → fingerprint and id
 	results  = "results"  // id → result, as JSON
-	expiry   = "expiry"   // time and id → idempotency or nothing, of results
+	expiry   = "expiry"   // time and id of a result → its idempotency hash, or nothing
 )
 
 func buckets() []string { return []string{records, attempts, ids, keys, results, expiry} }
 
-// Options say where the file is.
+// Options configure a Store.
 type Options struct {
 	Path  string           // the file. Required.
-	Clock func() time.Time // the present. Required.
+	Clock func() time.Time // returns the current time. Required.
 }
 
 // Store is a queue.Store.
@@ -51,7 +51,7 @@ type Store struct {
 	once    sync.Once
 	err     error // of Close
 
-	lot lot // of the transaction under way; of commit alone
+	lot lot // of the current transaction; used by commit only
 
 	mu    sync.Mutex
 	index index
@@ -60,19 +60,19 @@ type Store struct {
 
 var _ queue.Store = (*Store)(nil)
 
-// Repair says what was wrong with a file.
+// Repair describes a damaged file.
 type Repair struct {
-	// SetAside is where the damaged file is now, and Err what is wrong with it.
+	// SetAside is the new name of the damaged file, Err the damage.
 	SetAside string
 	Err      error
-	Saved    int // how many entries could be read from it
+	Saved    int // number of entries that could be read
 }
 
-// lockTimeout is how long to wait for another process to let go of the file.
+// lockTimeout is how long to wait for another process to release the file.
 const lockTimeout = 2 * time.Second
 
-// Open opens the file, or makes it, for its owner's eyes only. A damaged one is
-// set aside and what can be read of it is taken over: the Repair then says so.
+// Open opens or creates the file, with mode 0600. A damaged file is renamed, its readable
+// entries are copied to a new file, and Repair describes that.
 func Open(o Options) (*Store, *Repair, error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, nil, err
@@ -110,7 +110,7 @@ type stored struct {
 	entry *queue.Entry
 }
 
-// replace sets the file aside and writes what was read of it into a new one.
+// replace renames the damaged file and writes what could be read to a new one.
 func replace(o Options, content []stored, damage error) (*bbolt.DB, *Repair, error) {
 	aside := fmt.Sprintf("%s.damaged-%s", o.Path, o.Clock().UTC().Format("20060102T150405.000"))
 	if err := os.Rename(o.Path, aside); err != nil {
@@ -131,7 +131,7 @@ func replace(o Options, content []stored, damage error) (*bbolt.DB, *Repair, err
 	return db, &Repair{SetAside: aside, Err: damage, Saved: len(content)}, err
 }
 
-// insert writes an entry under the next sequence number.
+// insert writes an entry with the next sequence number.
 func insert(tx *bbolt.Tx, e *queue.Entry, a *queue.Attempts) error {
 	sequence, err := tx.Bucket([]byte(records)).NextSequence()
 	if err != nil {
@@ -155,7 +155,7 @@ func insert(tx *bbolt.Tx, e *queue.Entry, a *queue.Attempts) error {
 	return tx.Bucket([]byte(ids)).Put([]byte(e.ID), at)
 }
 
-// Close writes what is under way and closes the file.
+// Close finishes the current transaction and closes the file.
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
@@ -165,7 +165,7 @@ func (s *Store) Close() error {
 	return s.err
 }
 
-// Run implements [queue.Store]: all entries are this process's.
+// Run implements [queue.Store]. This process has all entries.
 func (s *Store) Run(ctx context.Context, sink queue.Sink) {
 	s.mu.Lock()
 	s.sink = sink
@@ -183,12 +183,12 @@ func (s *Store) Run(ctx context.Context, sink queue.Sink) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(sweep): //nolint:forbidigo // results are forgotten about on time
+		case <-time.After(sweep): //nolint:forbidigo // results expire on time
 		}
 	}
 }
 
-// number is a sequence number as a key.
+// number returns a sequence number as a key.
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 func putJSON(tx *bbolt.Tx, bucket string, key []byte, v any) error {
@@ -199,17 +199,17 @@ func putJSON(tx *bbolt.Tx, bucket string, key []byte, v any) error {
 	return tx.Bucket([]byte(bucket)).Put(key, text)
 }
 
-// place is an entry that is pending or dead.
+// place is a pending entry or a dead letter.
 type place struct {
 	sequence uint64
 	ref      queue.Ref
 	attempts queue.Attempts
 }
 
-// tally is how much there is of one rule.
+// tally is the size of one rule's queue.
 type tally struct{ entries, bytes, dead, deadBytes int64 }
 
-// load is how much is pending of one lane.
+// load is the size of one lane.
 type load struct{ entries, bytes int64 }
 
 func (l load) plus(other load) load {
@@ -218,11 +218,11 @@ func (l load) plus(other load) load {
 
 type ruleName struct{ domain, rule string }
 
-// index is what is in the file, without the entries themselves.
+// index is the content of the file without requests.
 type index struct {
 	ids     map[string]*place
 	tallies map[ruleName]*tally
-	lanes   map[queue.Lane]load // what is pending
+	lanes   map[queue.Lane]load // pending entries
 }
 
 func newIndex() index {
@@ -237,7 +237,7 @@ func (x *index) tally(domain, rule string) *tally {
 	return x.tallies[name]
 }
 
-// add notes an entry and returns it as its place.
+// add adds an entry and returns its place.
 func (x *index) add(sequence uint64, ref queue.Ref, a queue.Attempts) *place {
 	ref.Order = [2]uint64{sequence}
 	p := &place{sequence: sequence, ref: ref, attempts: a}
@@ -246,13 +246,13 @@ func (x *index) add(sequence uint64, ref queue.Ref, a queue.Attempts) *place {
 	return p
 }
 
-// remove forgets an entry.
+// remove removes an entry.
 func (x *index) remove(p *place) {
 	x.count(p, -1)
 	delete(x.ids, p.ref.ID)
 }
 
-// count adds p to the tallies, or takes it out with a sign of -1.
+// count adds p to the tallies, or subtracts it if sign is -1.
 func (x *index) count(p *place, sign int64) {
 	t := x.tally(p.ref.Domain, p.ref.Rule)
 	if !p.attempts.Ended.IsZero() {
@@ -269,7 +269,7 @@ func (x *index) count(p *place, sign int64) {
 	}
 }
 
-// sorted returns all places in the order in which they were accepted.
+// sorted returns all places in order of acceptance.
 func (x *index) sorted() []*place {
 	return slices.SortedFunc(maps.Values(x.ids), func(a, b *place) int { return cmp.Compare(a.sequence, b.sequence) })
 }

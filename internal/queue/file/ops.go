@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/queue"
 )
 
-// lot is what the changes of one transaction take, before the index has it.
+// lot counts what the changes of a transaction use before the index has it.
 type lot struct {
 	tallies map[ruleName]tally
 	lanes   map[queue.Lane]load
@@ -62,7 +62,7 @@ func (s *Store) Put(ctx context.Context, e *queue.Entry, p *queue.Policy) (queue
 	return receipt, err
 }
 
-// appeared notes an entry that is on disk. It needs s.mu.
+// appeared adds an entry that is on disk to the index. The caller holds s.mu.
 func (s *Store) appeared(sequence uint64, ref queue.Ref, a queue.Attempts) {
 	p := s.index.add(sequence, ref, a)
 	if s.sink != nil && a.Ended.IsZero() {
@@ -70,7 +70,7 @@ func (s *Store) appeared(sequence uint64, ref queue.Ref, a queue.Attempts) {
 	}
 }
 
-// place returns that of an entry which is still in the file.
+// place returns the place of an entry that is still in the file.
 func (s *Store) place(tx *bbolt.Tx, id string) (*place, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *Store) place(tx *bbolt.Tx, id string) (*place, error) {
 	return p, nil
 }
 
-// vanished takes p out of the index. It needs s.mu.
+// vanished removes p from the index. The caller holds s.mu.
 func (s *Store) vanished(p *place) {
 	if s.index.ids[p.ref.ID] == p {
 		s.index.remove(p)
@@ -156,8 +156,7 @@ func (s *Store) Bury(ctx context.Context, r *queue.Ref, a *queue.Attempts, polic
 	return dropped, err
 }
 
-// surplus returns the oldest dead letters of p's rule for which there is no room
-// beside p.
+// surplus returns the oldest dead letters of p's rule that must go to make space for p.
 func (s *Store) surplus(p *place, policy *queue.Policy) []*place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +226,7 @@ func (s *Store) List(_ context.Context, q queue.Query) ([]queue.Item, error) {
 		for i := range places {
 			text := tx.Bucket([]byte(records)).Get(number(places[i].sequence))
 			if text == nil {
-				continue // gone since
+				continue // deleted since
 			}
 			e, err := queue.Unmarshal(text)
 			if err != nil {
@@ -280,8 +279,7 @@ func (s *Store) Drop(ctx context.Context, list []string) ([]string, error) {
 	})
 }
 
-// each makes a change to every entry that there is, and returns which these
-// were.
+// each changes every listed entry that exists, and returns their ids.
 func (s *Store) each(ctx context.Context, list []string, change func(*bbolt.Tx, *place) (func(), error)) ([]string, error) {
 	var found []string
 	err := s.do(ctx, func(tx *bbolt.Tx) (func(), error) {

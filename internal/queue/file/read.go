@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/queue"
 )
 
-// guarded calls f and makes an error of a panic: the library takes for granted
-// that its file is whole, and a page that cannot be read is a fault of memory.
+// guarded calls f and turns a panic into an error: bbolt assumes that its file is intact, and
+// reading a bad page faults.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -33,8 +33,7 @@ func view(db *bbolt.DB, f func(tx *bbolt.Tx) error) error {
 	return guarded(func() error { return db.View(f) })
 }
 
-// asDamage marks an error of the library that is about what is in a file, rather
-// than about getting at it.
+// asDamage marks errors of bbolt that are about the content of a file, not about access to it.
 func asDamage(err error) error {
 	var path *fs.PathError
 	var number syscall.Errno
@@ -44,11 +43,10 @@ func asDamage(err error) error {
 	return fmt.Errorf("%w: %w", queue.ErrDamaged, err)
 }
 
-// isDamage reports whether err says that a file is damaged.
+// isDamage reports whether err is about a damaged file.
 func isDamage(err error) bool { return errors.Is(err, queue.ErrDamaged) }
 
-// open opens a file and reads all of it. Of a damaged one it returns what could
-// be read.
+// open opens a file and reads all of it, or what can be read if it is damaged.
 func open(path string) (*bbolt.DB, []stored, error) {
 	var db *bbolt.DB
 	err := guarded(func() (err error) {
@@ -61,7 +59,7 @@ func open(path string) (*bbolt.DB, []stored, error) {
 	if err != nil {
 		return nil, nil, asDamage(err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil { // it may have been made by hand
+	if err := os.Chmod(path, 0o600); err != nil { // it may have been created by hand
 		return db, nil, err
 	}
 	err = asDamage(guarded(func() error { return makeBuckets(db) }))
@@ -79,8 +77,8 @@ func open(path string) (*bbolt.DB, []stored, error) {
 	return nil, content, err
 }
 
-// read reads all entries. After an error, which wraps queue.ErrDamaged, they are
-// those that could be read.
+// read reads all entries. With an error that wraps queue.ErrDamaged it returns those it could
+// read.
 func read(db *bbolt.DB) ([]stored, error) {
 	var content []stored
 	var damage error
@@ -116,8 +114,8 @@ func read(db *bbolt.DB) ([]stored, error) {
 	return content, asDamage(errors.Join(damage, err))
 }
 
-// makeBuckets makes those that are missing. Otherwise it writes nothing: the
-// disk may be full.
+// makeBuckets creates missing buckets. If there are none it writes nothing, because the disk
+// may be full.
 func makeBuckets(db *bbolt.DB) error {
 	missing := false
 	err := db.View(func(tx *bbolt.Tx) error {
@@ -139,21 +137,21 @@ func makeBuckets(db *bbolt.DB) error {
 	})
 }
 
-// salvage reads what can be read of a file that cannot be opened. That is done
-// with a copy, which is only read and so needs less of it to be whole; besides,
-// whoever failed to open the file may still have its lock.
+// salvage reads what it can from a file that cannot be opened. It opens a copy read-only,
+// because that needs less of the file to be intact, and because the failed attempt may still
+// hold the lock.
 func salvage(path string) []stored {
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		return nil
 	}
 	copied := path + ".salvage"
-	if err := os.WriteFile(copied, whole, 0o600); err != nil { //nolint:gosec // beside the file that the operator names
+	if err := os.WriteFile(copied, whole, 0o600); err != nil { //nolint:gosec // next to the file that the operator named
 		return nil
 	}
 	defer func() { _ = os.Remove(copied) }() // the original is kept anyway
 	var content []stored
-	_ = guarded(func() error { // whatever comes out of it is better than nothing
+	_ = guarded(func() error { // any entry is better than none
 		db, err := bbolt.Open(copied, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
 		if err != nil {
 			return err

@@ -13,22 +13,21 @@ import (
 	"github.com/headgate/headgate/internal/queue"
 )
 
-// write is one change of the file.
+// write is one change to the file.
 type write struct {
-	// apply makes it. It may look at the index, and returns what is to be done
-	// to the index, and told, once the change is on disk; nil if nothing is. An
-	// error of its own, such as queue.ErrFull, says that it has changed nothing;
-	// one of the file undoes all.
+	// apply makes the change. It may read the index, and returns a function that updates the
+	// index once the change is on disk, or nil. An error such as queue.ErrFull means that it
+	// changed nothing; an error of the file undoes the whole transaction.
 	apply func(tx *bbolt.Tx) (after func(), err error)
 	err   error
 	ready chan struct{}
 }
 
-// mostAtOnce is how many changes go to disk together.
+// mostAtOnce is how many changes share a transaction.
 const mostAtOnce = 1024
 
-// do has a change written and returns when it is safe on disk, or is not going
-// to be. It does not give up before: nobody would know then which.
+// do returns when a change is safe on disk or has failed. It does not stop earlier, because
+// the result would be unknown.
 func (s *Store) do(_ context.Context, apply func(tx *bbolt.Tx) (func(), error)) error {
 	w := &write{apply: apply, ready: make(chan struct{})}
 	select {
@@ -40,8 +39,8 @@ func (s *Store) do(_ context.Context, apply func(tx *bbolt.Tx) (func(), error)) 
 	}
 }
 
-// commit writes changes until the Store is closed. While one lot is on its way
-// to disk the next gathers.
+// commit writes changes until the Store is closed. While one lot goes to disk, the next
+// gathers.
 func (s *Store) commit() {
 	defer close(s.done)
 	var lot []*write
@@ -66,9 +65,8 @@ func (s *Store) commit() {
 	}
 }
 
-// together writes a lot in one piece. If that fails, each is tried by itself,
-// so that one which is too large for what is left of the disk does not take the
-// others with it.
+// together writes a lot in one transaction. If that fails it writes each change separately, so
+// that one that is too large for the disk does not fail the others.
 func (s *Store) together(lot []*write) {
 	err := s.update(lot)
 	if err != nil && len(lot) > 1 {
@@ -80,7 +78,7 @@ func (s *Store) together(lot []*write) {
 	s.finish(lot, err)
 }
 
-// finish tells the callers.
+// finish reports the result to the callers.
 func (s *Store) finish(lot []*write, err error) {
 	for _, w := range lot {
 		if err != nil {
@@ -90,9 +88,8 @@ func (s *Store) finish(lot []*write, err error) {
 	}
 }
 
-// update makes the changes of a lot in one transaction. The index is ahead of
-// the disk only within it: s.mu is held from the first change to the last fsync
-// of those who would see it.
+// update makes the changes of a lot in one transaction, and updates the index once they are on
+// disk.
 func (s *Store) update(lot []*write) error {
 	pending := make([]func(), 0, len(lot))
 	err := guarded(func() error {
@@ -123,12 +120,12 @@ func (s *Store) update(lot []*write) error {
 	return nil
 }
 
-// isRefusal reports whether an error is about one change alone.
+// isRefusal reports whether an error concerns a single change.
 func isRefusal(err error) bool {
 	return errors.Is(err, queue.ErrFull) || errors.Is(err, queue.ErrConflict) || errors.Is(err, queue.ErrNotFound)
 }
 
-// forgetResults removes results whose time is over.
+// forgetResults removes expired results.
 func (s *Store) forgetResults(tx *bbolt.Tx) (func(), error) {
 	const mostOfThem = 10_000
 	now := number(uint64(max(s.options.Clock().UnixMicro(), 0)))
@@ -153,7 +150,7 @@ func (s *Store) forgetResults(tx *bbolt.Tx) (func(), error) {
 	return nil, nil
 }
 
-// forgetKey removes an idempotency key, if it is still that of the entry.
+// forgetKey removes an idempotency key if it still belongs to the entry.
 func forgetKey(tx *bbolt.Tx, hash, id []byte) error {
 	b := tx.Bucket([]byte(keys))
 	if known := b.Get(hash); len(hash) == 0 || len(known) <= 32 || !bytes.Equal(known[32:], id) {
@@ -162,8 +159,8 @@ func forgetKey(tx *bbolt.Tx, hash, id []byte) error {
 	return b.Delete(hash)
 }
 
-// remove deletes the record of an entry. With a result it is kept for a while
-// under the entry's name; else its idempotency key goes too.
+// remove deletes the record of an entry. With a result, the result is kept under the entry's
+// id until then; otherwise the idempotency key is removed too.
 func remove(tx *bbolt.Tx, p *place, result *queue.Result, until time.Time) error {
 	at := number(p.sequence)
 	e, err := queue.Unmarshal(tx.Bucket([]byte(records)).Get(at))

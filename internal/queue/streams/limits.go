@@ -9,8 +9,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// register makes the queue of a rule known to all processes, once. In a cluster the list
-// of them may be in a shard that does not answer: survey goes on telling it.
+// register announces the queue of a rule to all processes, once. In a cluster the shard with
+// the list of queues may be down; survey then tries again.
 func (s *Store) register(ctx context.Context, tag string, l limit) error {
 	s.mu.Lock()
 	_, known := s.known[tag]
@@ -30,7 +30,7 @@ func (s *Store) register(ctx context.Context, tag string, l limit) error {
 	return nil
 }
 
-// list writes the queue of a rule to where all processes look for them.
+// list adds the queue of a rule to the list that all processes read.
 func (s *Store) list(ctx context.Context, tag string, l limit) error {
 	text, err := json.Marshal(l)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Store) list(ctx context.Context, tag string, l limit) error {
 	})
 }
 
-// lay makes the keys of a queue last.
+// lay creates the permanent keys of a queue.
 func (s *Store) lay(ctx context.Context, tag string) error {
 	return s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		do := []rueidis.Completed{
@@ -59,7 +59,7 @@ func (s *Store) lay(ctx context.Context, tag string) error {
 	})
 }
 
-// limits returns the queues that any process has made known; none with an error.
+// limits returns all queues that any process has announced; none with an error.
 func (s *Store) limits(ctx context.Context) (map[string]limit, error) {
 	var fields map[string]string
 	all := map[string]limit{}

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// held returns the lease under which an entry is sent.
+// held returns the lease of an entry's partition.
 func (s *Store) held(r *queue.Ref) (*lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,8 +30,8 @@ func (s *Store) held(r *queue.Ref) (*lease, error) {
 	return nil, queue.ErrLost
 }
 
-// Load implements [queue.Store]. It is here that a process which was away for
-// too long finds out: the lease is asked for with the entry.
+// Load implements [queue.Store]. It checks the lease in the same script, so a process that was
+// paused for too long gets ErrLost here.
 func (s *Store) Load(ctx context.Context, r *queue.Ref) (*queue.Entry, error) {
 	l, err := s.held(r)
 	if err != nil {
@@ -44,9 +44,9 @@ func (s *Store) Load(ctx context.Context, r *queue.Ref) (*queue.Entry, error) {
 	return record(rest)
 }
 
-// leased runs a script about entries under a lease, and returns what follows the first
-// word of the answer. While a cluster moves their slot the lease may not be where they
-// are: then it is renewed first, so that it stays ours meanwhile.
+// leased runs a script about entries under a lease, and returns what follows the first word of
+// the answer. While a cluster moves their slot, the lease may be on another node than the
+// entries. It is then renewed first, so that it stays ours for the duration of the script.
 func (s *Store) leased(ctx context.Context, l *lease, script *script, args ...string) ([]rueidis.RedisMessage, error) {
 	result, err := s.do(ctx, script, s.base(l.tag), append([]string{l.number, l.token}, args...)...)
 	if isTryAgain(err) {
@@ -73,8 +73,8 @@ func record(list []rueidis.RedisMessage) (*queue.Entry, error) {
 	return queue.Unmarshal([]byte(text))
 }
 
-// Deliver implements [queue.Store]. It needs no lease: whoever sends the entry
-// now, it has arrived.
+// Deliver implements [queue.Store]. It needs no lease: the entry has been delivered, no matter
+// who holds it now.
 func (s *Store) Deliver(ctx context.Context, r *queue.Ref, result *queue.Result, keep time.Duration) error {
 	base, err := s.baseOf(r.ID)
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *Store) Postpone(ctx context.Context, r *queue.Ref, a *queue.Attempts) e
 	return err
 }
 
-// noted runs a script about an entry of ours with its attempts, and returns what
-// follows the first word of the answer.
+// noted runs a script with the attempts of an entry of ours, and returns what follows the
+// first word of the answer.
 func (s *Store) noted(ctx context.Context, script *script, r *queue.Ref, a *queue.Attempts, more ...string) ([]rueidis.RedisMessage, error) {
 	l, err := s.held(r)
 	if err != nil {
@@ -220,7 +220,7 @@ func (s *Store) Drop(ctx context.Context, ids []string) ([]string, error) {
 	})
 }
 
-// each changes every entry that is pending or dead and returns those that were.
+// each changes all listed entries that are pending or dead, and returns their ids.
 func (s *Store) each(ctx context.Context, ids []string, change func(base string, item *queue.Item) (rueidis.RedisResult, error)) ([]string, error) {
 	var found []string
 	for _, id := range ids {
@@ -271,15 +271,15 @@ func (s *Store) Depths(ctx context.Context) ([]queue.Depth, error) {
 	return list, nil
 }
 
-// Waiting implements [queue.Store]. A request waits for the answer, so it has the
-// time that a decision has, and after a failure there is no question for a second.
+// Waiting implements [queue.Store]. A request waits for this answer, so it gets the timeout of
+// a decision. After a failure Redis is not called for a second.
 func (s *Store) Waiting(ctx context.Context, lane queue.Lane) (waiting bool, err error) {
 	now, tag := s.options.Clock(), tagOf(lane.Scope)
-	quiet := "" // one server is silent for all
+	quiet := "" // one server is down for all limits
 	if s.options.Mode == redis.Cluster {
-		quiet = tag // another shard may answer
+		quiet = tag // other shards may answer
 	}
-	if until, _ := s.silent.Load(quiet); until != nil && now.Before(until.(time.Time)) { //nolint:forcetypeassert,errcheck // all are
+	if until, _ := s.silent.Load(quiet); until != nil && now.Before(until.(time.Time)) { //nolint:forcetypeassert,errcheck // all values are
 		return false, fmt.Errorf("%w: Redis did not answer the last call", queue.ErrUnavailable)
 	}
 	within, cancel := context.WithTimeout(ctx, cmp.Or(s.options.Timeout, redis.DefaultTimeout))
@@ -296,11 +296,10 @@ func (s *Store) Waiting(ctx context.Context, lane queue.Lane) (waiting bool, err
 	return waiting && err == nil, err
 }
 
-// lookedAtOnce is how many entries are looked through at once for those of one
-// lane.
+// lookedAtOnce is the page size for finding the entries of one lane.
 const lookedAtOnce = 1000
 
-// idsOf returns the oldest of one limit.
+// idsOf returns the oldest entries of one limit.
 func (s *Store) idsOf(ctx context.Context, tag string, q queue.Query) ([]string, error) {
 	if q.State == queue.Dead {
 		return s.deadOf(ctx, s.base(tag), q)
@@ -320,7 +319,7 @@ func (s *Store) idsOf(ctx context.Context, tag string, q queue.Query) ([]string,
 	return ids, nil
 }
 
-// pendingOf returns those of one partition.
+// pendingOf returns the oldest pending entries of one partition.
 func (s *Store) pendingOf(ctx context.Context, stream string, q queue.Query) ([]string, error) {
 	page := int64(q.Limit)
 	if q.Lane != nil {
@@ -375,7 +374,7 @@ func (s *Store) deadOf(ctx context.Context, base string, q queue.Query) ([]strin
 	}
 }
 
-// deadPage returns some dead letters, and their places.
+// deadPage returns a page of dead letters, and their places.
 func (s *Store) deadPage(ctx context.Context, base string, start, n int) (ids, places []string, err error) {
 	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
 		ids, err = client.Do(ctx, client.B().Zrange().Key(base+":z").Min(strconv.Itoa(start)).Max(strconv.Itoa(start+n-1)).Build()).AsStrSlice()
@@ -384,7 +383,7 @@ func (s *Store) deadPage(ctx context.Context, base string, start, n int) (ids, p
 		}
 		found, err := client.Do(ctx, client.B().Hmget().Key(base+":x").Field(ids...).Build()).ToArray()
 		for i := range found {
-			place, _ := found[i].ToString() // empty of one that has gone since
+			place, _ := found[i].ToString() // empty if deleted since
 			places = append(places, place)
 		}
 		return err

@@ -20,28 +20,28 @@ import (
 // lease is the right to send the entries of one partition.
 type lease struct {
 	tag, number, token string
-	// until is when it ends if it is not renewed, on this process's clock, which
-	// was read before Redis was asked.
+	// until is when the lease ends unless renewed, on this process's clock read before the
+	// call to Redis.
 	until   time.Time
-	claimed bool      // what others had read is ours
+	claimed bool      // the entries that previous owners had read are ours
 	audited time.Time // see audit
-	leaving bool      // it goes to another process when nothing is under way
+	leaving bool      // handed to another process when nothing is in flight
 }
 
-// partition is the name of it.
+// partition returns the name of the partition.
 func (l *lease) partition() string { return l.tag + "/" + l.number }
 
-// reader reads the entries of one limit. Each limit has one, with a goroutine of its
-// own: in a cluster one shard that does not answer holds up only its own limits. As
-// there may be many in one Redis, a reader asks for what is new in all of its
-// partitions at once, and now and then for more of these.
+// reader reads the entries of one limit. Each limit has a reader with a separate goroutine, so
+// that in a cluster a shard that is down stops only its own limits. There may be many limits,
+// so a reader reads all its partitions in one call, and looks for further partitions less
+// often.
 type reader struct {
 	*Store
 	sink   queue.Sink
 	tag    string
 	wake   chan struct{}
-	asked  time.Time         // when it asked for more partitions
-	leases map[string]*lease // by number; only its goroutine changes it, holding mu
+	asked  time.Time         // when it last looked for more partitions
+	leases map[string]*lease // by number; only the reader's goroutine changes it, holding mu
 }
 
 // group is the name of the consumer group.
@@ -63,7 +63,7 @@ func (s *Store) Run(ctx context.Context, sink queue.Sink) {
 		}
 		s.mu.Unlock()
 		select {
-		case <-time.After(renewTime): //nolint:forbidigo // looking for limits at intervals
+		case <-time.After(renewTime): //nolint:forbidigo // limits are looked for at intervals
 		case <-ctx.Done():
 			running.Wait()
 			_ = s.call(context.WithoutCancel(ctx), func(ctx context.Context, client rueidis.Client) error {
@@ -74,8 +74,7 @@ func (s *Store) Run(ctx context.Context, sink queue.Sink) {
 	}
 }
 
-// run looks for entries until ctx is done. Then it gives its leases back, so that
-// others need not wait for their end.
+// run reads entries until ctx is done, and then releases its leases for other processes.
 func (r *reader) run(ctx context.Context) {
 	for {
 		more, wait, err := false, tickTime, r.renew(ctx)
@@ -91,12 +90,12 @@ func (r *reader) run(ctx context.Context) {
 			wait = time.Millisecond
 		}
 		select {
-		case <-time.After(wait): //nolint:forbidigo // looking for entries at intervals
+		case <-time.After(wait): //nolint:forbidigo // entries are looked for at intervals
 		case <-r.wake:
 		case <-ctx.Done():
 			for _, l := range r.leases {
 				if _, err := r.extend(context.WithoutCancel(ctx), l, 0); err != nil {
-					return // they end by themselves
+					return // they expire otherwise
 				}
 			}
 			return
@@ -104,8 +103,8 @@ func (r *reader) run(ctx context.Context) {
 	}
 }
 
-// report says once that Redis does not answer about some limit, or with an empty tag
-// about which there are, and once that it answers about all.
+// report logs once when Redis stops answering for some limit (or, with an empty tag, for the
+// list of limits), and once when it answers for all again.
 func (s *Store) report(tag string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return
@@ -126,20 +125,20 @@ func (s *Store) report(tag string, err error) {
 	}
 }
 
-// survey says that this process lives, notes how many of the partitions of each
-// limit it should have, and returns the tags of all.
+// survey announces that this process is alive, computes its share of the partitions of each
+// limit, and returns the tags of all limits.
 func (s *Store) survey(ctx context.Context) ([]string, error) {
 	all, unread := s.limits(ctx)
 	s.mu.Lock()
 	var missing []string
 	for tag, l := range s.known {
-		if _, ok := all[tag]; !ok { // somebody has emptied the database
+		if _, ok := all[tag]; !ok { // the database was emptied
 			missing, all[tag] = append(missing, tag), l
 		}
 	}
 	s.mu.Unlock()
 	tags := slices.Collect(maps.Keys(all))
-	if s.share.CompareAndSwap(0, partitions); unread != nil { // its own go on, and how many others there are is not known
+	if s.share.CompareAndSwap(0, partitions); unread != nil { // its own partitions stay; the number of other processes is unknown
 		return tags, unread
 	}
 	for _, tag := range missing {
@@ -166,7 +165,7 @@ return redis.call('ZCARD', KEYS[1])`
 	return tags, err
 }
 
-// renew renews leases in time, and forgets those that have ended.
+// renew renews leases in time, and drops those that have ended.
 func (r *reader) renew(ctx context.Context) error {
 	for _, l := range r.leases {
 		now := r.options.Clock()
@@ -188,14 +187,14 @@ func (r *reader) renew(ctx context.Context) error {
 	return nil
 }
 
-// extend lets a lease last for d from now, and reports whether it was held.
+// extend makes a lease end d from now, and reports whether it was still held.
 func (s *Store) extend(ctx context.Context, l *lease, d time.Duration) (held bool, err error) {
 	result, err := s.do(ctx, s.scripts.renew, s.base(l.tag), l.number, l.token, strconv.FormatInt(d.Milliseconds(), 10))
 	n, _ := result.AsInt64()
 	return n == 1, err
 }
 
-// lose forgets a lease and its entries.
+// lose drops a lease and its entries.
 func (r *reader) lose(l *lease) {
 	r.mu.Lock()
 	delete(r.leases, l.number)
@@ -203,9 +202,9 @@ func (r *reader) lose(l *lease) {
 	r.sink.Forget(l.partition())
 }
 
-// balance takes partitions until this process has its share, or hands some on if it
-// has more. Those with something under way are handed on when that has ended: nobody
-// else may send the same before.
+// balance takes partitions until this process has its share, or hands some over if it has too
+// many. A partition with entries in flight is handed over when they have finished, so that
+// none is sent twice.
 func (r *reader) balance(ctx context.Context) error {
 	missing := int(r.share.Load())
 	for _, l := range r.leases {
@@ -221,7 +220,7 @@ func (r *reader) balance(ctx context.Context) error {
 		}
 		if l.leaving && !r.sink.Busy(l.partition()) {
 			r.lose(l)
-			_, _ = r.extend(ctx, l, 0) // or it ends by itself
+			_, _ = r.extend(ctx, l, 0) // or it expires
 		}
 	}
 	now := r.options.Clock()
@@ -252,8 +251,8 @@ func (r *reader) balance(ctx context.Context) error {
 // readAtOnce is how many entries of a partition are read in one call.
 const readAtOnce = 500
 
-// gather reads the entries of the partitions that are held: at first those that
-// somebody else had read, then new ones. It reports whether there may be more.
+// gather reads the entries of the partitions that are held, first those that previous owners
+// had read, then new ones. It reports whether there may be more.
 func (r *reader) gather(ctx context.Context) (more bool, err error) {
 	var streams []string
 	for _, l := range r.leases {
@@ -292,8 +291,7 @@ func (r *reader) gather(ctx context.Context) (more bool, err error) {
 		return nil
 	})
 	if err != nil {
-		// What was read may not have come. Or somebody has emptied the database,
-		// and the groups are gone.
+		// The answer may have been lost. Or the database was emptied, and the groups with it.
 		for _, l := range r.leases {
 			l.claimed = false
 		}
@@ -301,12 +299,12 @@ func (r *reader) gather(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// auditTime is how often what has been read is compared.
+// auditTime is how often audit runs.
 const auditTime = time.Minute
 
-// audit finds out whether more of a partition has been read and not ended than this
-// process knows of: a replica that has become the primary may not have heard of the
-// end of some, and nobody else would send them as long as the lease lasts.
+// audit checks whether a partition has entries that were read and not finished, but are
+// unknown to this process. A replica that becomes the primary may have missed that some had
+// finished, and no other process would send them while the lease lasts.
 func (r *reader) audit(ctx context.Context, l *lease) error {
 	now := r.options.Clock()
 	if now.Sub(l.audited).Abs() < auditTime {
@@ -320,7 +318,7 @@ func (r *reader) audit(ctx context.Context, l *lease) error {
 		}
 		n, err := answer[0].AsInt64()
 		if err == nil && n > r.sink.Count(l.partition()) {
-			l.claimed = false // at the next look
+			l.claimed = false // next time
 		}
 		return err
 	})
@@ -328,7 +326,7 @@ func (r *reader) audit(ctx context.Context, l *lease) error {
 
 func (r *reader) stream(l *lease) string { return r.base(l.tag) + ":p:" + l.number }
 
-// claim takes over what the partition's last owner had read.
+// claim takes over the entries that the previous owner had read.
 func (r *reader) claim(ctx context.Context, l *lease) error {
 	client, err := r.connected()
 	if err != nil {
@@ -363,7 +361,7 @@ func (r *reader) claim(ctx context.Context, l *lease) error {
 	}
 }
 
-// tell hands entries on.
+// tell passes entries to the sink.
 func (r *reader) tell(ctx context.Context, client rueidis.Client, l *lease, entries []rueidis.XRangeEntry) error {
 	var refs []queue.Ref
 	var ids []string
@@ -392,7 +390,7 @@ func (r *reader) tell(ctx context.Context, client rueidis.Client, l *lease, entr
 	for i := range refs {
 		var a queue.Attempts
 		if text, err := tried[i].ToString(); err == nil {
-			_ = json.Unmarshal([]byte(text), &a) // or it begins anew
+			_ = json.Unmarshal([]byte(text), &a) // or it starts again
 		}
 		r.sink.Add(refs[i], a)
 	}

@@ -6,33 +6,33 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// All keys of one limit have the same tag, so that a script sees all of them
-// in a cluster too. After what they begin with come:
+// All keys of one limit share a hash tag, so that a script can use all of them in a cluster
+// too. Their names end in:
 //
 //	:p:N    stream of partition N; its entries have the field e, a record without header and body
 //	:r      hash: id → record
-//	:x      hash: id → place: stream entry (0 of a dead letter), size, partition, lane
+//	:x      hash: id → place: stream entry (0 for a dead letter), size, partition, lane
 //	:s      hash: id → attempts of a pending entry, as JSON
 //	:z :a   dead letters: sorted set of ids by time, hash: id → attempts
-//	:m      hash: n and b, entries and bytes pending; dn and db of dead letters
-//	:w      hash: lane → how many of its entries are pending
-//	:v      hash: lane → how many bytes these have together
-//	:i:H    fingerprint and id of the entry with an idempotency key; good while :r or :d has the entry
-//	:d:ID   result of an entry that was delivered
+//	:m      hash: n and b, entries and bytes pending; dn and db, the same of dead letters
+//	:w      hash: lane → number of pending entries
+//	:v      hash: lane → bytes of these
+//	:i:H    fingerprint and id of the entry with an idempotency key; valid while :r or :d has the entry
+//	:d:ID   result of a delivered entry
 //	:k:ID   an entry that must not appear any more
-//	:u      hash: id of an entry whose senders have not been told yet → the ids that they gave it
-//	:l:N    lease of partition N: who sends its entries
+//	:u      hash: id of an entry not yet confirmed to its senders → the ids that they gave it
+//	:l:N    lease of partition N: the process that sends its entries
 //
-// Those without another colon, and the streams, are there for ever once the limit is
-// known: announce puts a member - into them. So Redis can tell, while a cluster moves
-// their slot, whether they are together: a script that names them runs where they are,
-// and is told to try again (TRYAGAIN) while they are not. It must not make another key
-// then, so one that does names :k, which never is, and waits until the slot has moved.
+// The streams, and keys without a second colon, exist permanently once the limit is known: lay
+// puts a member - into them. So Redis can check, while a cluster moves their slot, whether
+// they are together. A script that names them runs where they are, and fails with TRYAGAIN
+// while they are apart. It must not create other keys then, so a script that does names :k,
+// which never exists, and waits until the slot has moved.
 const (
 	hashes = ":m :r :x :s :a :w :v :u"
 	all    = hashes + " :z :p:"
-	// common are functions that others need. leave takes an entry out of what is
-	// pending.
+	// common has functions that other scripts need. leave takes an entry out of the pending
+	// ones.
 	common = `
 local b = string.sub(KEYS[1], 1, -3)
 local function place(id)
@@ -69,9 +69,8 @@ local function enter(id, size, n, lane, ref)
   return redis.call('HINCRBY', b..':w', lane, 1)
 end
 `
-	// partition, id, lane, record, size, most entries, most bytes, ref,
-	// idempotency hash or nothing, its value, its time to live in ms, most
-	// entries and most bytes of the lane.
+	// partition, id, lane, record, size, most entries, most bytes, ref, idempotency hash or
+	// nothing, its value, its time to live in ms, most entries and most bytes of the lane.
 	putText = common + `
 local n, id, lane = ARGV[1], ARGV[2], ARGV[3]
 if redis.pcall('EXISTS', b..':k:'..id) == 1 then return {'gone'} end
@@ -108,10 +107,10 @@ local position = enter(id, ARGV[5], n, lane, ARGV[8])
 if ARGV[9] ~= '' then redis.call('SET', b..':i:'..ARGV[9], ARGV[10], 'PX', ARGV[11]) end
 return {'ok', id, position}
 `
-	// partition, id, idempotency hash or nothing, time: an entry that its sender was
-	// not told of, or that an operator drops. With a time in ms it is the former: it must not
-	// appear later either, but what it has put, or has repeated, stays if another
-	// sender of it has been told or is yet to be.
+	// partition, id, idempotency hash or nothing, time: withdraws an entry that was not
+	// confirmed to its sender, or drops one for an operator. With a time in ms it withdraws:
+	// the entry must not appear later either, but stays if another sender of it has been or
+	// will be confirmed.
 	dropText = common + `
 local id = ARGV[2]
 if ARGV[4] ~= '0' then
@@ -140,13 +139,14 @@ redis.call('HDEL', b..':x', id)
 if ARGV[3] ~= '' then redis.call('DEL', b..':i:'..ARGV[3]) end
 return 1
 `
-	// id: its sender is told of it. The other write is for WAIT to wait for.
+	// id: the entry is confirmed to its sender. The second write is for WAIT to wait for.
 	confirmText = `
 redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('HSET', KEYS[1], '-', '')
 return 1
 `
-	// partition, token or nothing if the lease is held for sure, id, for how many ms an entry may be withdrawn.
+	// partition, token (nothing if the lease is certainly held), id, for how many ms an entry
+	// may be withdrawn.
 	loadText = common + `
 if ARGV[2] ~= '' and redis.call('GET', b..':l:'..ARGV[1]) ~= ARGV[2] then return {'lost'} end
 local sid = place(ARGV[3])
@@ -159,7 +159,7 @@ if redis.call('HEXISTS', b..':u', ARGV[3]) == 1 then
 end
 return {'ok', record}
 `
-	// partition, id: whoever sent it, it has been delivered.
+	// partition, id: it was delivered, no matter by whom.
 	deliverText = common + `
 local id = ARGV[2]
 local sid, size, n, lane = place(id)
@@ -212,15 +212,15 @@ redis.call('HSET', b..':r', id, ARGV[3])
 enter(id, size, n, lane, ARGV[4])
 return 1
 `
-	// partition, node, time to live in ms. One that the node has got without having
-	// heard of it gets another token.
+	// partition, node, time to live in ms. A lease that the node holds without knowing it gets
+	// a new token.
 	acquireText = `
 local t = redis.call('TIME')
 local token = ARGV[2]..'/'..t[1]..'.'..t[2]
 if string.find(redis.call('GET', KEYS[1]) or token, ARGV[2], 1, true) ~= 1 then return false end
 return redis.call('SET', KEYS[1], token, 'PX', ARGV[3]) and token
 `
-	// partition, token, time to live in ms; 0 to let go.
+	// partition, token, time to live in ms; 0 releases it.
 	renewText = `
 if redis.call('GET', KEYS[1]) ~= ARGV[2] then return 0 end
 if ARGV[3] == '0' then redis.call('DEL', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
@@ -241,8 +241,8 @@ return {tonumber(m[1] or '0'), tonumber(m[2] or '0'), tonumber(m[3] or '0'), old
 `
 )
 
-// script is one of a Store, and what the keys that it names end in. After a colon
-// comes the partition, which is its first argument.
+// script is a Lua script and the suffixes of the keys that it uses. A suffix that ends in a
+// colon is followed by the partition, the script's first argument.
 type script struct {
 	*rueidis.Lua
 	text, ends string
@@ -250,7 +250,7 @@ type script struct {
 
 func newScript(text, ends string) *script { return &script{rueidis.NewLuaScript(text), text, ends} }
 
-// keys returns what it names, of a limit; the lease only if the token is given.
+// keys returns the script's keys for a limit; the lease only if the token is given.
 func (s *script) keys(base string, args []string) (keys []string) {
 	for end := range strings.FieldsSeq(s.ends) {
 		if end == ":l:" && args[1] == "" {
@@ -264,7 +264,7 @@ func (s *script) keys(base string, args []string) (keys []string) {
 	return keys
 }
 
-// scripts are those of a Store.
+// scripts are the scripts of a Store.
 type scripts struct {
 	put, putOnce, confirm, drop, load, deliver, postpone, bury, retry, acquire, renew, depth *script
 }

@@ -1,11 +1,9 @@
-// Package streams keeps the entries of queues in Redis, for all processes that
-// use it together.
+// Package streams keeps the entries of queues in Redis, shared by all processes that use it.
 //
-// The entries of one limit are spread over partitions by their key, each a
-// stream with a consumer group. One process at a time holds the lease of a
-// partition and sends its entries, so that those of one key stay in order; when
-// it dies, another takes over what it had read and not finished. Processes that
-// live share the partitions evenly.
+// The entries of one limit are spread over partitions by key; each partition is a stream with
+// a consumer group. One process at a time holds the lease of a partition and sends its
+// entries, so those of one key stay in order. When it dies, another process takes over the
+// entries it had read and not finished. Live processes share the partitions evenly.
 package streams
 
 import (
@@ -30,33 +28,31 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// Options say where the servers are.
+// Options configure a Store.
 type Options struct {
-	// Options are those of the store in the same servers, as far as they say where
-	// these are and how to talk to them. Prefix begins every key; Clock, the present,
-	// is required.
+	// Options are the connection settings of the store of the counts. Prefix starts every key;
+	// Clock returns the current time and is required.
 	redis.Options
-	// Replicas is how many replicas have to have an entry before it counts as
-	// accepted.
+	// Replicas is how many replicas must have an entry before it is accepted.
 	Replicas int
-	Logger   *slog.Logger // hears of trouble. Required.
+	Logger   *slog.Logger // logs failures. Required.
 }
 
 const (
-	partitions = 8 // how many a limit has. All processes have to agree.
-	// leaseTime is how long a process may be silent before others take over, and
-	// tickTime how often it looks for entries.
+	partitions = 8 // per limit; the same in all processes
+	// leaseTime is after what silence other processes take over, tickTime how often a process
+	// looks for entries.
 	leaseTime    = 6 * time.Second
 	renewTime    = 1500 * time.Millisecond
 	tickTime     = 50 * time.Millisecond
-	silence      = time.Second     // for how long Redis is not asked about a limit, once it did not answer
-	callTimeout  = 2 * time.Second // bounds one call
-	withdrawTime = 2 * time.Minute // for how long it is tried to take an entry back
-	// unsureTime is how long an entry whose sender has not been told of it is not
-	// sent, as it may be taken back. Then its process must have died, and perhaps
-	// just after it had told.
+	silence      = time.Second     // how long Redis is not called for a limit after it did not answer
+	callTimeout  = 2 * time.Second // limits one call
+	withdrawTime = 2 * time.Minute // how long withdrawing an entry is retried
+	// unsureTime is how long an unconfirmed entry is not sent, because it may still be
+	// withdrawn. After that its process must have died, maybe just after it answered the
+	// sender.
 	unsureTime = withdrawTime + 30*time.Second
-	leastKept  = 2 * time.Minute // how long results are kept at least, so that an entry that is put twice is known
+	leastKept  = 2 * time.Minute // minimum time to keep results, so that an entry put twice is recognised
 )
 
 // Store is a queue.Store.
@@ -64,19 +60,19 @@ type Store struct {
 	options Options
 	node    string
 	scripts scripts
-	share   atomic.Int64    // how many of the partitions of each limit this process should have
-	stop    context.Context //nolint:containedctx // ends what goes on in the background
+	share   atomic.Int64    // how many partitions of each limit this process should have
+	stop    context.Context //nolint:containedctx // ends background work
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 
 	dialing sync.Mutex
-	silent  sync.Map // by limit in a cluster: until when nobody asks who waits
+	silent  sync.Map // by limit in a cluster: until when Waiting does not call Redis
 
 	mu      sync.Mutex
 	client  rueidis.Client // nil until connected
 	known   map[string]limit
-	readers map[string]*reader // by tag, as the following
-	failing map[string]bool    // Redis does not answer for it
+	readers map[string]*reader // by tag, like the next field
+	failing map[string]bool    // limits for which Redis does not answer
 }
 
 var _ queue.Store = (*Store)(nil)
@@ -87,8 +83,7 @@ type limit struct {
 	Rule   string `json:"rule"`
 }
 
-// New returns a Store. It connects when it is first used, and again and again if
-// that fails.
+// New returns a Store. It connects on first use, and retries if that fails.
 func New(o Options) *Store {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -100,7 +95,7 @@ func New(o Options) *Store {
 	return s
 }
 
-// Close gives up all leases and closes the connections.
+// Close releases all leases and closes the connections.
 func (s *Store) Close() error {
 	s.cancel()
 	s.work.Wait()
@@ -112,7 +107,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// connected returns the client.
+// connected returns the client, connecting if necessary.
 func (s *Store) connected() (rueidis.Client, error) {
 	s.mu.Lock()
 	client := s.client
@@ -134,7 +129,7 @@ func (s *Store) connected() (rueidis.Client, error) {
 	return client, nil
 }
 
-// connectedWithin connects, and goes on with that in the background once ctx is done.
+// connectedWithin connects; once ctx is done, it continues in the background.
 func (s *Store) connectedWithin(ctx context.Context) error {
 	s.mu.Lock()
 	connected := s.client != nil
@@ -155,7 +150,7 @@ func (s *Store) connectedWithin(ctx context.Context) error {
 	}
 }
 
-// dial connects with the servers, or with one.
+// dial connects to the servers, or to one.
 func (s *Store) dial(one ...string) (rueidis.Client, error) {
 	o := rueidis.ClientOption{
 		InitAddress: s.options.Addresses, Username: s.options.Username, Password: s.options.Password, SelectDB: s.options.DB,
@@ -183,7 +178,7 @@ func (s *Store) dial(one ...string) (rueidis.Client, error) {
 	return client, nil
 }
 
-// call lets f ask Redis within callTimeout.
+// call calls f with the client and a timeout of callTimeout.
 func (s *Store) call(ctx context.Context, f func(ctx context.Context, client rueidis.Client) error) error {
 	client, err := s.connected()
 	if err != nil {
@@ -197,7 +192,7 @@ func (s *Store) call(ctx context.Context, f func(ctx context.Context, client rue
 	return nil
 }
 
-// do runs a script and returns its answer.
+// do runs a script and returns the answer.
 func (s *Store) do(ctx context.Context, script *script, base string, args ...string) (result rueidis.RedisResult, err error) {
 	err = s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		result = script.Exec(ctx, client, script.keys(base, args), args)
@@ -206,7 +201,7 @@ func (s *Store) do(ctx context.Context, script *script, base string, args ...str
 	return result, err
 }
 
-// known is err, but for one that only says that there is nothing.
+// known returns err, or nil for the error that only means "no value".
 func known(err error) error {
 	if rueidis.IsRedisNil(err) {
 		return nil
@@ -214,7 +209,7 @@ func known(err error) error {
 	return err
 }
 
-// errUnsure says that an entry may yet be taken back.
+// errUnsure means that an entry may still be withdrawn.
 var errUnsure = fmt.Errorf("%w: the request has not been confirmed to its sender yet", queue.ErrUnavailable)
 
 // words returns the first word of an answer, such as ok or lost, and the rest.
@@ -238,7 +233,7 @@ func words(r rueidis.RedisResult, err error) (string, []rueidis.RedisMessage, er
 	return word, list[1:], err
 }
 
-// tagSize is the length of a tag, with which ids begin.
+// tagSize is the length of the tag at the start of each id.
 const tagSize = 12
 
 func tagOf(scope string) string {
@@ -250,7 +245,7 @@ func (s *Store) base(tag string) string { return s.options.Prefix + ":q:{" + tag
 func (s *Store) registry() string       { return s.options.Prefix + ":q:limits" }
 func (s *Store) nodes() string          { return s.options.Prefix + ":q:nodes" }
 
-// baseOf returns that of an entry.
+// baseOf returns the start of the keys of an entry's limit.
 func (s *Store) baseOf(id string) (string, error) {
 	if len(id) <= tagSize || strings.ContainsAny(id[:tagSize], "{}") {
 		return "", queue.ErrNotFound
@@ -269,16 +264,16 @@ func partitionOf(lane string) string {
 	return strconv.Itoa(int(h.Sum32() % partitions))
 }
 
-// trim is what is in the stream of an entry: all but what makes it large.
+// trim returns the record of an entry for its stream, without header and body.
 func trim(e *queue.Entry) string {
 	small := *e
 	small.Header, small.Body = nil, nil
 	return string(small.Marshal())
 }
 
-// Put implements [queue.Store]. The id of what it keeps begins with the tag of
-// the limit. When Redis does not answer it tries again, the same entry: it
-// cannot be there twice. When it gives up it takes back what may have arrived.
+// Put implements [queue.Store]. The id of a saved entry starts with the tag of its limit. If
+// Redis does not answer, Put retries with the same entry, which cannot be saved twice. When it
+// gives up, it withdraws what may have arrived.
 func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (queue.Receipt, error) {
 	tag := tagOf(given.Scope)
 	e := *given
@@ -324,21 +319,21 @@ func (s *Store) Put(ctx context.Context, given *queue.Entry, p *queue.Policy) (q
 	}
 }
 
-// isDefinite reports whether Redis has said that it has not done it, and that to
-// try again is of no use: it has no memory or disk left, or we no permission.
+// isDefinite reports whether Redis has refused the write and a retry is pointless: it is out
+// of memory or disk, or lacks our permission.
 func isDefinite(err error) bool {
 	e, ok := rueidis.IsRedisErr(err)
 	return ok && slices.ContainsFunc([]string{"OOM", "MISCONF", "NOPERM", "NOAUTH", "WRONGPASS"},
 		func(code string) bool { return strings.HasPrefix(e.Error(), code) })
 }
 
-// isTryAgain reports whether Redis has not done it as it is moving the slot.
+// isTryAgain reports whether Redis refused because it is moving the slot.
 func isTryAgain(err error) bool {
 	var e *rueidis.RedisError
 	return errors.As(err, &e) && e.IsTryAgain()
 }
 
-// put tries once.
+// put makes one attempt.
 func (s *Store) put(ctx context.Context, script *script, base string, args []string, print string) (queue.Receipt, error) {
 	word, rest, err := words(s.safely(ctx, script, base, args...))
 	switch {
@@ -361,8 +356,8 @@ func (s *Store) put(ctx context.Context, script *script, base string, args []str
 	return queue.Receipt{}, fmt.Errorf("%w: unexpected answer from Redis: %s", queue.ErrUnavailable, word)
 }
 
-// safely runs a script that writes, and waits until the replicas have that, if it is
-// to; on a connection of its own, which has to follow a slot that is being moved.
+// safely runs a script that writes and, if Replicas is set, waits until they have the write.
+// That needs a dedicated connection, which follows a slot that is being moved.
 func (s *Store) safely(ctx context.Context, script *script, base string, args ...string) (result rueidis.RedisResult, err error) {
 	if s.options.Replicas == 0 {
 		return s.do(ctx, script, base, args...)
@@ -392,16 +387,15 @@ func (s *Store) safely(ctx context.Context, script *script, base string, args ..
 		}
 		defer node.Close()
 		return node.Dedicated(func(c rueidis.DedicatedClient) error {
-			_ = c.Do(ctx, c.B().Asking().Build()) // without, it would send us back
+			_ = c.Do(ctx, c.B().Asking().Build()) // otherwise it would redirect us back
 			return run(c)
 		})
 	})
 	return result, err
 }
 
-// confirm lets an entry be sent, whose sender is told of it. Until Redis, and
-// the replicas, have heard of that the entry waits, and those of its key behind
-// it.
+// confirm marks an entry as confirmed to its sender. Until Redis and the replicas know, the
+// entry and those of its key behind it are not sent.
 func (s *Store) confirm(base, id string) {
 	s.insist(func(ctx context.Context) error {
 		_, err := s.safely(ctx, s.scripts.confirm, base, id)
@@ -412,7 +406,7 @@ func (s *Store) confirm(base, id string) {
 	}, func(error) {})
 }
 
-// withdraw takes back an entry that may have arrived although nobody said so.
+// withdraw takes back an entry that may have arrived although no answer came.
 func (s *Store) withdraw(base, partition, id, hash string) {
 	s.insist(func(ctx context.Context) error {
 		_, err := s.do(ctx, s.scripts.drop, base, partition, id, hash, strconv.FormatInt(withdrawTime.Milliseconds(), 10))
@@ -422,7 +416,7 @@ func (s *Store) withdraw(base, partition, id, hash string) {
 	})
 }
 
-// insist tries for withdrawTime, in the background, until try succeeds.
+// insist retries try in the background, for up to withdrawTime.
 func (s *Store) insist(try func(context.Context) error, failed func(error)) {
 	s.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.stop), withdrawTime)
@@ -436,7 +430,7 @@ func (s *Store) insist(try func(context.Context) error, failed func(error)) {
 			case <-time.After(wait): //nolint:forbidigo // waiting for Redis
 				continue
 			case <-ctx.Done():
-			case <-s.stop.Done(): // a last attempt has been made
+			case <-s.stop.Done(): // the last attempt was made
 			}
 			failed(err)
 			return
@@ -444,7 +438,7 @@ func (s *Store) insist(try func(context.Context) error, failed func(error)) {
 	})
 }
 
-// nudge lets the limit of an entry be looked at now.
+// nudge makes the reader of an entry's limit look for entries now.
 func (s *Store) nudge(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
