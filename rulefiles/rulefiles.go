@@ -94,7 +94,7 @@ func (r *Rules) load() (*rules.Ruleset, error) {
 		return nil, fmt.Errorf("rulefiles: the domain %q has no rules, only %q have", r.domain, domains)
 	}
 	for _, d := range rs.Warnings() {
-		r.log.Warn("odd rule", "at", d.Position(), "message", d.Message, "hint", d.Hint)
+		r.log.Warn("rule warning", "at", d.Position(), "message", d.Message, "hint", d.Hint)
 	}
 	return rs, nil
 }
@@ -122,7 +122,7 @@ func (r *Rules) Reload() error {
 func (r *Rules) reload() error {
 	rs, err := r.load()
 	if err != nil {
-		r.log.Error("rules not reloaded, the old ones stay in force", "err", err)
+		r.log.Error("rules not reloaded: the previous rules stay active", "err", err)
 		return err
 	}
 	r.engine.SetRules(rs)

@@ -205,12 +205,12 @@ func (a *App) Start(ctx context.Context) (err error) {
 	if a.plane != nil {
 		a.doors.SetServing(false) // until there are rules
 		a.life.Go(a.plane.Run)
-		a.log.Info("waiting for rules of the control plane", "address", a.options.Config.XDS.Address)
+		a.log.Info("waiting for rules from the control plane", "address", a.options.Config.XDS.Address)
 		return nil
 	}
 	stats := a.state.Load().Rules.Stats()
 	a.log.Info("rules loaded", "rules", stats.Rules, "domains", stats.Domains, "files", stats.Files)
-	a.warnOfNone(stats, "name some with --rules, or put them into ./rules")
+	a.warnOfNone(stats, "pass --rules, or put rule files into ./rules")
 	return nil
 }
 
@@ -226,13 +226,13 @@ func (a *App) process() door.Process {
 func (a *App) warnOfConfig() {
 	c := a.options.Config
 	for _, exposed := range c.Exposed() {
-		a.log.Warn("a door is exposed to other machines", "door", exposed.Door, "why", exposed.Why, "hint", exposed.Hint)
+		a.log.Warn("door is exposed to other machines", "door", exposed.Door, "why", exposed.Why, "hint", exposed.Hint)
 	}
 	for _, w := range c.Warnings {
-		a.log.Warn("check the configuration", "setting", w.Source, "what", w.Message, "hint", w.Hint)
+		a.log.Warn("configuration warning", "setting", w.Source, "what", w.Message, "hint", w.Hint)
 	}
 	for _, variable := range c.Ignored {
-		a.log.Warn("a variable of envoyproxy/ratelimit changes nothing", "variable", variable.Variable, "why", variable.Why)
+		a.log.Warn("variable of envoyproxy/ratelimit ignored", "variable", variable.Variable, "why", variable.Why)
 	}
 }
 
@@ -267,7 +267,7 @@ func (a *App) openEngine(ctx context.Context) error {
 // warnOfNone says so if there are no rules.
 func (a *App) warnOfNone(stats rules.Stats, hint string) {
 	if stats.Rules == 0 {
-		a.log.Warn("there are no rules: everything is allowed", "hint", hint)
+		a.log.Warn("no rules: all requests are allowed", "hint", hint)
 	}
 }
 

@@ -173,14 +173,14 @@ func TestClockIsTold(t *testing.T) {
 	f := newFixture(t, clockRules, nil, func(c *config.Config) { c.Door("admin").Address = "127.0.0.1:0" })
 	f.startOn(t, m)
 	m.move(time.Second, -time.Hour)
-	f.journal.await(t, "the wall clock was set: it is followed slowly")
+	f.journal.await(t, "wall clock set: adjusting slowly")
 	if d := f.metric(t, "headgate_clock_difference_seconds"); !strings.HasPrefix(d, "-3600") && !strings.HasPrefix(d, "-3599") {
 		t.Errorf("the metric says %s", d)
 	}
 	m.move(time.Second, 3*time.Hour)
-	f.journal.await(t, "the wall clock was set forward")
+	f.journal.await(t, "wall clock set forward")
 	m.move(time.Minute, 0)
-	f.journal.await(t, "the wall clock has stayed ahead")
+	f.journal.await(t, "wall clock stayed ahead")
 	m.move(time.Second, -48*time.Hour)
-	f.journal.await(t, "the wall clock was set back by more than a day")
+	f.journal.await(t, "wall clock set back by more than a day")
 }

@@ -20,7 +20,7 @@ func TestAKeyThatNobodySends(t *testing.T) {
 		}
 	}
 	text := f.journal.text.String()
-	if n := strings.Count(text, "no request has what a rule counts by"); n != 1 || !strings.Contains(text, "rule=per-tenant") || !strings.Contains(text, "lacking=tenant") {
+	if n := strings.Count(text, "no request has the rule's key"); n != 1 || !strings.Contains(text, "rule=per-tenant") || !strings.Contains(text, "lacking=tenant") {
 		t.Errorf("logged %d times:\n%s", n, text)
 	}
 }

@@ -51,9 +51,9 @@ func (a *App) warnOfLacking(r *rules.Rule, parts uint64) {
 			names = append(names, k.Attribute.String())
 		}
 	}
-	a.log.Warn("no request has what a rule counts by, so that they are all counted together",
+	a.log.Warn("no request has the rule's key: all requests share one count",
 		"rule", r.Name, "domain", r.Domain, "at", r.Position(), "lacking", strings.Join(names, ", "), "requests", metrics.LackingAfter,
-		"hint", "check the name; key_missing: skip leaves out requests without it")
+		"hint", "check the attribute's name, or skip requests without it: key_missing: skip")
 }
 
 // elapsed is a clock that never jumps, for durations.
@@ -70,8 +70,8 @@ func (a *App) metricsHandler() http.Handler {
 // its doors.
 func (a *App) selfCollector() prometheus.Collector {
 	c := &metrics.Asked{}
-	build := c.Gauge("headgate_build_info", "1, labelled with what this process is.", "version", "goversion")
-	draining := c.Gauge("headgate_draining", "1 once the process has been asked to stop.")
+	build := c.Gauge("headgate_build_info", "Always 1, labelled with the versions of Headgate and of Go.", "version", "goversion")
+	draining := c.Gauge("headgate_draining", "1 while the process is stopping, else 0.")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		build(out, 1, versionOf(a.options.Version), runtime.Version())
 		draining(out, metrics.OneIf(a.draining.Load()))
@@ -97,11 +97,11 @@ func (a *App) openLive() {
 // reloadMetrics tells how reloading goes, and whether the rules in force are those
 // of the files.
 func (a *App) reloadMetrics(c *metrics.Asked) {
-	reloads := c.Counter("headgate_reloads_total", "Times that rules were read, the first included.", "result")
-	at := c.Gauge("headgate_reload_last_success_timestamp_seconds", "When the rules in force were read.")
-	good := c.Gauge("headgate_reload_last_successful", "0 if the last attempt failed and older rules are in force.")
-	held := c.Gauge("headgate_rules_held", "1 while rules are kept from being in force for what they lack.")
-	rolledBack := c.Gauge("headgate_rules_rolled_back", "1 while rules from before are in force, as an operator has asked.")
+	reloads := c.Counter("headgate_reloads_total", "Times the rules were read, including the first time, by result.", "result")
+	at := c.Gauge("headgate_reload_last_success_timestamp_seconds", "Time when the active rules were read, in seconds since the Unix epoch.")
+	good := c.Gauge("headgate_reload_last_successful", "1 if the last reload succeeded, 0 if it failed and older rules are active.")
+	held := c.Gauge("headgate_rules_held", "1 while reload.guard holds new rules back, else 0.")
+	rolledBack := c.Gauge("headgate_rules_rolled_back", "1 while rules are active that an operator has rolled back to, else 0.")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		s := a.state.Load()
 		reloads(out, float64(s.Succeeded), "success")
@@ -177,10 +177,10 @@ func (a *App) watchClock() {
 // tellClock logs one line for every change.
 func (a *App) tellClock(last, now *steady.Status) {
 	if now.Slept > last.Slept {
-		a.log.Info("the machine has slept", "for", (now.Slept - last.Slept).Round(time.Millisecond).String())
+		a.log.Info("machine resumed from sleep", "for", (now.Slept - last.Slept).Round(time.Millisecond).String())
 	}
 	if now.Steps > last.Steps {
-		a.log.Warn("the wall clock has stayed ahead and is followed: every key has been given that much time",
+		a.log.Warn("wall clock stayed ahead: jumped forward to it, so that much time has passed for every key",
 			"by", (now.Stepped - last.Stepped).Round(time.Millisecond).String())
 	}
 	was, is := last.Difference.Abs() >= tellFrom, now.Difference.Abs() >= tellFrom
@@ -188,7 +188,7 @@ func (a *App) tellClock(last, now *steady.Status) {
 	case is && (!was || (now.Difference-last.Difference).Abs() >= time.Minute):
 		a.tellDifference(now.Difference.Round(time.Millisecond))
 	case was && !is && now.Steps == last.Steps:
-		a.log.Info("the time is that of the wall clock again")
+		a.log.Info("time matches the wall clock again")
 	}
 }
 
@@ -196,18 +196,18 @@ func (a *App) tellClock(last, now *steady.Status) {
 func (a *App) tellDifference(d time.Duration) {
 	switch {
 	case d < -steady.Large:
-		a.log.Error("the wall clock was set back by more than a day: only a restart follows it, calendar windows are off until then", "difference", d.String())
+		a.log.Error("wall clock set back by more than a day: calendar windows are wrong until a restart", "difference", d.String())
 	case d > steady.Small:
-		a.log.Warn("the wall clock was set forward: it is followed if it stays there", "difference", d.String())
+		a.log.Warn("wall clock set forward: will jump to it if it stays there", "difference", d.String())
 	default:
-		a.log.Warn("the wall clock was set: it is followed slowly", "difference", d.String())
+		a.log.Warn("wall clock set: adjusting slowly", "difference", d.String())
 	}
 }
 
 // clockMetrics tells how the clock stands to the wall clock.
 func (a *App) clockMetrics(c *metrics.Asked) {
-	difference := c.Gauge("headgate_clock_difference_seconds", "The wall clock less the time that limits go by.")
-	steps := c.Counter("headgate_clock_steps_total", "Times that a wall clock which stayed ahead was followed in one step.")
+	difference := c.Gauge("headgate_clock_difference_seconds", "Wall clock minus the clock that limits use, in seconds.")
+	steps := c.Counter("headgate_clock_steps_total", "Times the clock that limits use jumped forward to a wall clock that stayed ahead.")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		var s steady.Status
 		if a.clock != nil {

@@ -159,7 +159,7 @@ func TestRulesFromAControlPlane(t *testing.T) {
 		t.Errorf("all removed: %s, want 14/20", got)
 	}
 	set("3", &conf.RateLimitConfig{Name: "shop", Domain: "shop"})
-	f.journal.await(t, "there are no rules")
+	f.journal.await(t, "no rules: all requests are allowed")
 	if got := left(); got != "/" {
 		t.Errorf("a resource without descriptors: %s, want no limit", got)
 	}

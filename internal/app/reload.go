@@ -51,7 +51,7 @@ func (a *App) Reload() error {
 		a.trial.Reload()
 	}
 	if a.plane != nil {
-		a.log.Info("nothing to reload, rules come from the control plane")
+		a.log.Info("nothing to reload: rules come from the control plane")
 		return nil
 	}
 	a.reloading.Lock()
@@ -78,13 +78,13 @@ func (a *App) vanished(rs *rules.Ruleset) error {
 	}
 	if a.plane != nil {
 		return &config.SourceError{
-			Source: "rules", Message: "the control plane has no resources any more",
-			Hint: "to lift all limits, send one without descriptors",
+			Source: "rules", Message: "the control plane no longer has any resources",
+			Hint: "to remove all limits, send a resource without descriptors",
 		}
 	}
 	return &config.SourceError{
-		Source: "rules", Message: "there are no rule files any more",
-		Hint: "to lift all limits, leave a file with a domain and \"limits: []\"",
+		Source: "rules", Message: "no rule files are left",
+		Hint: "to remove all limits, keep a file with a domain and \"limits: []\"",
 	}
 }
 
@@ -107,7 +107,7 @@ func (a *App) keepRules(err error, held *rules.Ruleset) error {
 	next.FailedAt, next.Failure, next.held = a.options.Clock(), err, held
 	next.Failed++
 	a.state.Store(&next)
-	a.log.Error("rules not reloaded, the old ones stay in force", "err", follow.FirstOf(err))
+	a.log.Error("rules not reloaded: the previous rules stay active", "err", follow.FirstOf(err))
 	return err
 }
 
@@ -162,10 +162,10 @@ func (a *App) restartTrial() {
 // warn logs what is odd about the rules.
 func (a *App) warn(rs *rules.Ruleset) {
 	for _, d := range rs.Warnings() {
-		a.log.Warn("odd rule", "at", d.Position(), "message", d.Message, "hint", d.Hint)
+		a.log.Warn("rule warning", "at", d.Position(), "message", d.Message, "hint", d.Hint)
 	}
 	if rs.HasConcurrent() {
-		a.log.Info("rules with concurrency do not apply to requests over gRPC, /json and /v1/auth: nobody says there when a request has ended")
+		a.log.Info("concurrency rules do not apply to gRPC, /json and /v1/auth, where the end of a request is unknown")
 	}
 	a.warnOfPlainDigests(rs)
 }
@@ -178,7 +178,7 @@ func (a *App) warnOfPlainDigests(rs *rules.Ruleset) {
 	}
 	for _, r := range rs.Rules() {
 		if r.HashesKey() {
-			a.log.Warn("keys are hashed without a secret: who sees a digest can try values against it",
+			a.log.Warn("keys are hashed without a secret: digests can be reversed by guessing",
 				"rule", r.Name, "domain", r.Domain, "at", r.Position(), "hint", "set keys.secret_file")
 			return
 		}
@@ -225,7 +225,7 @@ func (a *App) awaitReading(done <-chan struct{}) {
 	select {
 	case <-done:
 	case <-timer.C:
-		a.log.Warn("reading the rules takes long, not waited for", "files", a.options.Config.Rules)
+		a.log.Warn("stopped waiting for rules that are still being read", "files", a.options.Config.Rules)
 	}
 }
 
@@ -280,7 +280,7 @@ func (a *App) applyPlane(sources []rulefile.Source) error {
 	if err := a.swap(rs, err); err != nil {
 		return err
 	}
-	a.warnOfNone(rs.Stats(), "the control plane has sent none")
+	a.warnOfNone(rs.Stats(), "the control plane sent none")
 	if first {
 		a.doors.SetServing(true)
 		if a.draining.Load() { // perhaps since just now

@@ -244,7 +244,7 @@ func TestFoldersOfRulesChange(t *testing.T) {
 				t.Errorf("without files %s, want that the rules stay", got)
 			}
 			mkdir(t, folder)
-			f.await(t, func() bool { return strings.Contains(f.Reloads().LastError.Error(), "no rule files any more") })
+			f.await(t, func() bool { return strings.Contains(f.Reloads().LastError.Error(), "no rule files are left") })
 
 			// And comes back, in the new folder of that name.
 			writeFile(t, filepath.Join(folder, "a.yaml"), tenRules)

@@ -33,7 +33,7 @@ func TestPipesAmongRules(t *testing.T) {
 		}
 	}
 	signals <- syscall.SIGHUP
-	f.journal.await(t, "rules not reloaded, the old ones stay in force") // pipe.yaml; pipe is none of ours
+	f.journal.await(t, "rules not reloaded: the previous rules stay active") // pipe.yaml; pipe is none of ours
 	signals <- syscall.SIGTERM
 	stopsAndSaves(t, done, counts)
 }

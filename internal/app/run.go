@@ -13,7 +13,7 @@ import (
 const secondThought = time.Second
 
 // ErrForced is returned by Run when a second signal cut the draining short.
-var ErrForced = errors.New("stopped at once by a second signal, without draining")
+var ErrForced = errors.New("stopped immediately by a second signal, without draining")
 
 // Run starts the App and stops it on the first SIGINT or SIGTERM from signals,
 // or when a door breaks down. SIGHUP reloads the rules. A second signal while

@@ -13,7 +13,7 @@ import (
 type shrunkError struct{ lost lostRules }
 
 func (e *shrunkError) Error() string {
-	return fmt.Sprintf("%s; reload.guard refuses that (to put them in force: headgate rules accept)", &e.lost)
+	return fmt.Sprintf("%s; reload.guard refused the reload (to apply it anyway: headgate rules accept)", &e.lost)
 }
 
 // lostRules is what new rules no longer have.
@@ -70,7 +70,7 @@ func (a *App) guardRules(rs *rules.Ruleset) error {
 	if c.Guard == config.GuardRefuse {
 		return &shrunkError{lost}
 	}
-	a.log.Warn("rules disappear with this reload", "lost", lost.String(), "hint", "headgate rules rollback puts the old ones in force again")
+	a.log.Warn("reload removes rules", "lost", lost.String(), "hint", "to restore them: headgate rules rollback")
 	return nil
 }
 
@@ -82,7 +82,7 @@ func (a *App) rollBack() error {
 	defer a.reloading.Unlock()
 	before, back := a.state.Load().before, !a.state.Load().rolledBack
 	if before == nil {
-		return errors.New("there are no rules from before: nothing has been reloaded")
+		return errors.New("no earlier rules to roll back to: nothing has been reloaded yet")
 	}
 	if err := a.enforce(before, nil); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (a *App) rollBack() error {
 	next := *a.state.Load()
 	next.rolledBack = back
 	a.state.Store(&next)
-	a.log.Warn("rules rolled back by an operator, until the files change", "rules", next.Rules.Stats().Rules)
+	a.log.Warn("rules rolled back by an operator until the files change", "rules", next.Rules.Stats().Rules)
 	return nil
 }
 
@@ -100,9 +100,9 @@ func (a *App) acceptRules() error {
 	defer a.reloading.Unlock()
 	held := a.state.Load().held
 	if held == nil {
-		return errors.New("no rules have been refused for what they lack")
+		return errors.New("no refused reload to accept")
 	}
-	a.log.Warn("rules that lack others accepted by an operator")
+	a.log.Warn("refused reload accepted by an operator")
 	err := a.enforce(held, nil)
 	if err == nil && a.plane != nil {
 		a.plane.Overrule()

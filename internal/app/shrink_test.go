@@ -72,7 +72,7 @@ func TestShrunkRules(t *testing.T) {
 			t.Errorf("%s, %.40q: %v", row.guard, row.text, err)
 		}
 		f.expectRules(t, row.left)
-		if warned := strings.Contains(f.journal.text.String(), "rules disappear with this reload"); warned != row.warned {
+		if warned := strings.Contains(f.journal.text.String(), "reload removes rules"); warned != row.warned {
 			t.Errorf("%s, %.40q: warned %v", row.guard, row.text, warned)
 		}
 		if held := f.metric(t, "headgate_rules_held"); (held == "1") != row.bad {

@@ -75,11 +75,11 @@ func (a *App) openTelemetry(ctx context.Context) error {
 		cancel()
 		_ = a.telemetry.Shutdown(ctx) // after a start that failed
 	})
-	to := "as OpenTelemetry's variables say"
+	to := "the endpoint in the OTEL_* variables"
 	if a.otlp.Endpoint != nil {
 		to = a.otlp.Endpoint.String()
 	}
-	a.log.Info("telemetry is sent", "to", to, "traces", a.otlp.Signals&telemetry.Traces != 0, "metrics", a.otlp.Signals&telemetry.Metrics != 0)
+	a.log.Info("telemetry enabled", "to", to, "traces", a.otlp.Signals&telemetry.Traces != 0, "metrics", a.otlp.Signals&telemetry.Metrics != 0)
 	return nil
 }
 
@@ -91,6 +91,6 @@ func (a *App) flushTelemetry(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushFor)
 	defer cancel()
 	if err := a.telemetry.Shutdown(ctx); err != nil {
-		a.log.Warn("not all traces and metrics were sent", "err", err)
+		a.log.Warn("some traces and metrics were not sent", "err", err)
 	}
 }

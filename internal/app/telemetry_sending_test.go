@@ -42,14 +42,14 @@ func TestCollectorComesLater(t *testing.T) {
 			for range 3 {
 				f.login(t, "198.51.100.7")
 			}
-			f.journal.await(t, "telemetry is not taken")
+			f.journal.await(t, "telemetry export failed")
 			f.await(t, func() bool {
 				failed, err := strconv.Atoi(f.metric(t, `headgate_otlp_messages_total{result="failed",signal="metrics"}`))
 				return err == nil && failed >= 3
 			})
 			var r receiver
 			r.listen(t, p, address)
-			f.journal.await(t, "telemetry is taken again")
+			f.journal.await(t, "telemetry export recovered")
 			header, trace := parent(1, "01")
 			f.get(t, f.apiURL("/v1/auth"), "X-Forwarded-Uri", "/", "Traceparent", header)
 			f.awaitSpans(t, &r, trace, 1)
@@ -87,7 +87,7 @@ func TestCollectorThatHangs(t *testing.T) {
 	if took := time.Since(began); took > 8*time.Second {
 		t.Errorf("it took %s to stop", took)
 	}
-	f.journal.await(t, "not all traces and metrics were sent")
+	f.journal.await(t, "some traces and metrics were not sent")
 }
 
 // What is left is sent before the process ends.
@@ -140,7 +140,7 @@ func TestTelemetryByTLS(t *testing.T) {
 		t.Error("the secret is in the log")
 	}
 	stranger := run(t, loginRules, nil, to, func(c *config.Config) { c.Telemetry.OTLP.TLS.CA = "" })
-	stranger.journal.await(t, "telemetry is not taken")
+	stranger.journal.await(t, "telemetry export failed")
 }
 
 // A certificate that cannot be read stops the start, by its key.

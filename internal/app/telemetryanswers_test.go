@@ -35,7 +35,7 @@ func TestTalkativeCollector(t *testing.T) {
 					c.Telemetry.OTLP.Endpoint, c.Telemetry.OTLP.Protocol = endpoint, config.OTLPHTTP
 					c.Telemetry.OTLP.NoTraces, c.Telemetry.OTLP.Interval = true, time.Second
 				})
-				f.journal.await(t, "telemetry is not taken")
+				f.journal.await(t, "telemetry export failed")
 				if n := len(f.journal.text.String()); n > 8<<10 {
 					t.Errorf("the log has %d bytes", n)
 				}

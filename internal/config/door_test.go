@@ -26,9 +26,9 @@ func TestDoors(t *testing.T) {
 		flags map[string]string
 		says  string // empty if all is well
 	}{
-		{map[string]string{"api.tls.cert": "c"}, "api.tls.key: there is no key"},
-		{map[string]string{"admin.tls.key": "k"}, "admin.tls.cert: there is no certificate"},
-		{map[string]string{"proxy.tls.min_version": "1.3"}, "proxy.tls.cert: there is no certificate"},
+		{map[string]string{"api.tls.cert": "c"}, "api.tls.key: no key is set"},
+		{map[string]string{"admin.tls.key": "k"}, "admin.tls.cert: no certificate is set"},
+		{map[string]string{"proxy.tls.min_version": "1.3"}, "proxy.tls.cert: no certificate is set"},
 		{map[string]string{"grpc.tls.cert": "c", "grpc.tls.key": "k", "grpc.tls.client_names": "a"}, "grpc.tls.client_names: names cannot"},
 		{map[string]string{"api.tls.min_version": "1.1"}, `"1.1" is not one of 1.2, 1.3`},
 		{map[string]string{"api.token": "short"}, "shorter than 16"},
@@ -41,7 +41,7 @@ func TestDoors(t *testing.T) {
 		{map[string]string{"proxy.body_timeout": "never"}, "not a duration"},
 		{map[string]string{"proxy.paths": "refused"}, `is not one of forward, clean, refuse, did you mean "refuse"?`},
 		{map[string]string{"listen.shared": ":1", "resp.password": "x"}, ""},
-		{map[string]string{"listen.shared": ":1"}, "listen.shared: :1 can be reached from other machines"},
+		{map[string]string{"listen.shared": ":1"}, "listen.shared: :1 is reachable from other machines"},
 		{map[string]string{"listen.shared": ":1", "listen.resp": "off"}, ""},
 		{map[string]string{"listen.shared": "127.0.0.1:1", "api.tls.cert": "c", "api.tls.key": "k"}, "api.tls: this door is on the shared port"},
 		{map[string]string{"listen.shared": "127.0.0.1:1", "listen.api": "127.0.0.1:2", "api.tls.cert": "c", "api.tls.key": "k"}, ""},

@@ -261,11 +261,11 @@ func (c *Config) checkGuard(d *Door) (errs Errors) {
 		hint += ", ask for client certificates with tls.client_ca"
 	}
 	if !IsLoopback(at.Address) {
-		errs.note(at.Key, fmt.Sprintf("%s can be reached from other machines, and there is no %s", at.Address, d.Guard.Secret), hint+", or listen on "+d.Default)
+		errs.note(at.Key, fmt.Sprintf("%s is reachable from other machines, but there is no %s", at.Address, d.Guard.Secret), hint+", or listen on "+d.Default)
 	}
 	if slices.Contains(c.ProxyProtocol.Doors, at.Name) {
-		why := fmt.Sprintf("with it others than this machine may %s, and there is no %s", d.Guard.Use, d.Guard.Secret)
-		errs.note("proxy_protocol", why, hint+", or leave "+at.Name+" out")
+		why := fmt.Sprintf("it lets other machines %s, but there is no %s", d.Guard.Use, d.Guard.Secret)
+		errs.note("proxy_protocol", why, hint+", or remove "+at.Name)
 	}
 	return errs
 }
@@ -277,12 +277,12 @@ func (c *Config) checkTLS() (errs Errors) {
 			errs = append(errs, err)
 		} else if d.TLS.Enabled() && c.OnShared(d.Name) {
 			errs.note(d.Name+".tls", "this door is on the shared port, which has its own certificate",
-				"set shared.tls, or give the door an address of its own: listen."+d.Name)
+				"set shared.tls, or give the door its own address: listen."+d.Name)
 		}
 	}
 	for _, door := range c.ProxyProtocol.Doors {
 		if c.OnShared(door) {
-			errs.note("proxy_protocol", fmt.Sprintf("the door %s is on the shared port, whose connections begin alike for all", door), "name shared in its place")
+			errs.note("proxy_protocol", fmt.Sprintf("the door %s is on the shared port, where all connections start the same way", door), "list shared instead")
 		}
 	}
 	return errs
@@ -309,10 +309,10 @@ func (c *Config) Exposed() []Exposure {
 			if d.Asks != "" {
 				hint = "set " + d.Asks + " or " + at.Name + ".tls.client_ca"
 			}
-			all = append(all, Exposure{Door: d.Name, Why: "everybody who reaches " + at.Address + " may use it", Hint: hint, Anybody: true})
+			all = append(all, Exposure{Door: d.Name, Why: "every client that can reach " + at.Address + " can use it", Hint: hint, Anybody: true})
 		}
 		if !at.TLS.Enabled() {
-			all = append(all, Exposure{Door: d.Name, Why: "it is not encrypted on " + at.Address, Hint: "set " + at.Name + ".tls.cert and .key"})
+			all = append(all, Exposure{Door: d.Name, Why: "connections to " + at.Address + " are not encrypted", Hint: "set " + at.Name + ".tls.cert and .key"})
 		}
 	}
 	return all

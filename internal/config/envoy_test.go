@@ -343,7 +343,7 @@ func TestEnvoySettingsInTheFile(t *testing.T) {
 		{"grpc.max_connection_age", "1ms", "too short"},
 		{"envoy.legacy_headers", "perhaps", "neither true nor false"},
 		{"decision_time", "maybe", "neither true nor false"},
-		{"envoy.limit_header", "a b", "not the name of a header"},
+		{"envoy.limit_header", "a b", "not a valid header name"},
 	} {
 		_, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: map[string]string{row.key: row.value}})
 		if err == nil || !strings.Contains(err.Error(), row.says) {

@@ -31,7 +31,7 @@ func fromEnvoy(environment func(string) (string, bool)) *envoyEnvironment {
 		case v.effect == needless:
 			e.ignored = append(e.ignored, Ignored{v.name, v.hint})
 		case v.effect == refused && !v.isHarmless(value):
-			e.refuse(v.name, fmt.Sprintf("%q has no counterpart", value), v.hint)
+			e.refuse(v.name, fmt.Sprintf("%q is not supported", value), v.hint)
 		case v.effect == mapped && v.key != "":
 			e.values[v.key] = value
 		}
@@ -103,7 +103,7 @@ func (e *envoyEnvironment) tls() {
 		e.optional(key, e.get(name))
 	}
 	if e.values["grpc.tls.cert"] == "" || e.values["grpc.tls.key"] == "" {
-		e.refuse("GRPC_SERVER_USE_TLS", "there is no certificate", "set GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY")
+		e.refuse("GRPC_SERVER_USE_TLS", "no certificate is set", "set GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY")
 	}
 }
 
@@ -152,7 +152,7 @@ func (e *envoyEnvironment) redis() {
 	address, mode := e.get("REDIS_URL"), strings.ToLower(e.or("REDIS_TYPE", "single"))
 	switch {
 	case strings.HasPrefix(address, "/"):
-		e.refuse("REDIS_URL", "this is a unix socket", "Redis has to be reached by TCP")
+		e.refuse("REDIS_URL", "unix sockets are not supported", "use the TCP address of Redis")
 		return
 	case mode == "single":
 		mode = "standalone"
@@ -177,7 +177,7 @@ func (e *envoyEnvironment) redis() {
 	}
 	timeout := e.get("REDIS_TIMEOUT")
 	if none, err := time.ParseDuration(timeout); err == nil && none == 0 {
-		e.ignored = append(e.ignored, Ignored{"REDIS_TIMEOUT", "0 would be no bound; store.redis.timeout is what it is by default"})
+		e.ignored = append(e.ignored, Ignored{"REDIS_TIMEOUT", "0 would disable the timeout; store.redis.timeout keeps its default"})
 		timeout = ""
 	}
 	e.optional("store.redis.timeout", timeout)
@@ -230,7 +230,7 @@ func (c *Config) applyEnvoy(from Sources, environment func(string) (string, bool
 		errs.add(s.apply(c, sourceOf(s.key), value))
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) { // what no setting is for
-		errs.note(sourceOf(key), "this version has no "+key, "")
+		errs.note(sourceOf(key), "this version of headgate has no setting "+key, "")
 	}
 	return errs
 }
@@ -265,7 +265,7 @@ func sourceOf(key string) string {
 		return names
 	}
 	if strings.HasPrefix(key, "store.redis.") {
-		return "REDIS_URL and its like"
+		return "REDIS_URL and related variables"
 	}
 	return "GRPC_SERVER_USE_TLS"
 }
@@ -341,13 +341,13 @@ func refusedVariables() []envoyVariable {
 			name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", harmless: "false",
 			hint: "set store.redis.tls_server_name to the name in the certificate",
 		},
-		{name: "REDIS_SOCKET_TYPE", harmless: "tcp", hint: "Redis has to be reached by TCP"},
-		{name: "BACKEND_TYPE", harmless: "redis", hint: "counts are kept in memory or in Redis"},
-		{name: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", hint: "unset it; put what adds them before the control plane"},
-		{name: "QUOTA_MODE", harmless: "false", hint: "write quota_mode: true into the rules"},
-		{name: "REDIS_PERSECOND", harmless: "false", hint: "one Redis has all counts"},
-		{name: "USE_STATSD", harmless: "false", hint: "unset it; there is no statsd, but /metrics"},
-		{name: "USE_DOG_STATSD", harmless: "false", hint: "unset it; there is no statsd, but /metrics"},
+		{name: "REDIS_SOCKET_TYPE", harmless: "tcp", hint: "only TCP connections to Redis are supported"},
+		{name: "BACKEND_TYPE", harmless: "redis", hint: "only memory and Redis are supported"},
+		{name: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", hint: "unset it, and add the headers in a proxy in front of the control plane"},
+		{name: "QUOTA_MODE", harmless: "false", hint: "set quota_mode: true in the rules"},
+		{name: "REDIS_PERSECOND", harmless: "false", hint: "unset it; one Redis keeps all counts"},
+		{name: "USE_STATSD", harmless: "false", hint: "unset it; statsd is not supported, use /metrics"},
+		{name: "USE_DOG_STATSD", harmless: "false", hint: "unset it; statsd is not supported, use /metrics"},
 	}
 	for i := range list {
 		list[i].effect = refused
@@ -360,44 +360,44 @@ func refusedVariables() []envoyVariable {
 func needlessVariables() []envoyVariable {
 	var list []envoyVariable
 	for _, group := range [...]struct{ why, names string }{
-		{"the process waits for rules of a control plane, and does not start with wrong files", "FORCE_START_WITHOUT_INITIAL_CONFIG HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"},
-		{"by default what is refused is not counted; under compat: envoy it is", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"},
+		{"the server always waits for rules from a control plane, and never starts with invalid files", "FORCE_START_WITHOUT_INITIAL_CONFIG HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"},
+		{"refused requests count only with compat: envoy", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT"},
 		{"see store.redis.deny_cache", "LOCAL_CACHE_SIZE_IN_BYTES"},
-		{"headgate_near_limit_total counts from 80%", "NEAR_LIMIT_RATIO"},
-		{"counts end with their window", "EXPIRATION_JITTER_MAX_SECONDS"},
+		{"headgate_near_limit_total always counts from 80% of the limit", "NEAR_LIMIT_RATIO"},
+		{"counts always expire with their window", "EXPIRATION_JITTER_MAX_SECONDS"},
 		{
-			"requests share connections and are pipelined as they come",
+			"requests share connections and are pipelined automatically",
 			"REDIS_POOL_SIZE REDIS_POOL_ON_EMPTY_BEHAVIOR REDIS_PIPELINE_WINDOW REDIS_PIPELINE_LIMIT REDIS_CLUSTER_PIPELINE_PARALLELISM",
 		},
-		{"/readyz tells how the store is", "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION"},
+		{"/readyz reports the state of the store", "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION"},
 		{
-			"one Redis has all counts",
+			"one Redis keeps all counts",
 			`REDIS_PERSECOND_URL REDIS_PERSECOND_TYPE REDIS_PERSECOND_SOCKET_TYPE REDIS_PERSECOND_AUTH REDIS_PERSECOND_SENTINEL_AUTH
 			REDIS_PERSECOND_TLS REDIS_PERSECOND_TIMEOUT REDIS_PERSECOND_POOL_SIZE REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR
 			REDIS_PERSECOND_PIPELINE_WINDOW REDIS_PERSECOND_PIPELINE_LIMIT`,
 		},
 		{
-			"there is no memcached",
+			"memcached is not supported",
 			`MEMCACHE_HOST_PORT MEMCACHE_SRV MEMCACHE_SRV_REFRESH MEMCACHE_MAX_IDLE_CONNS MEMCACHE_TLS MEMCACHE_TLS_CLIENT_CERT
 			MEMCACHE_TLS_CLIENT_KEY MEMCACHE_TLS_CACERT MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION`,
 		},
-		{"there is no statsd", "STATSD_HOST STATSD_PORT STATS_FLUSH_INTERVAL EXTRA_TAGS USE_DOG_STATSD_MOGRIFIERS"},
+		{"statsd is not supported", "STATSD_HOST STATSD_PORT STATS_FLUSH_INTERVAL EXTRA_TAGS USE_DOG_STATSD_MOGRIFIERS"},
 		{
-			"/metrics of the admin door is always there, in the form of Prometheus",
+			"the admin door always serves Prometheus metrics at /metrics",
 			"DISABLE_STATS USE_PROMETHEUS PROMETHEUS_ADDR PROMETHEUS_PATH PROMETHEUS_MAPPER_YAML",
 		},
 		{
-			"traces are sent where OTEL_EXPORTER_OTLP_ENDPOINT or telemetry.otlp.endpoint says",
+			"traces are sent to OTEL_EXPORTER_OTLP_ENDPOINT or telemetry.otlp.endpoint",
 			`TRACING_ENABLED TRACING_SERVICE_NAME TRACING_SERVICE_NAMESPACE TRACING_SERVICE_INSTANCE_ID TRACING_EXPORTER_PROTOCOL
 			TRACING_SAMPLING_RATE`,
 		},
-		{"this process has no metadata of its own", "CONFIG_GRPC_XDS_NODE_METADATA"},
+		{"node metadata is not supported", "CONFIG_GRPC_XDS_NODE_METADATA"},
 		{
-			"a control plane is asked again after 1 s to 30 s, longer each time, with jitter",
+			"reconnects to the control plane back off from 1s to 30s, with jitter",
 			`CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL XDS_CLIENT_BACKOFF_INITIAL_INTERVAL XDS_CLIENT_BACKOFF_MAX_INTERVAL
 			XDS_CLIENT_BACKOFF_RANDOM_FACTOR XDS_CLIENT_BACKOFF_JITTER`,
 		},
-		{"what a control plane sends may have 32 MiB", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"},
+		{"messages from the control plane are limited to 32 MiB", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"},
 	} {
 		for name := range strings.FieldsSeq(group.names) {
 			list = append(list, envoyVariable{name: name, effect: needless, hint: group.why})

@@ -104,7 +104,7 @@ const minKeySecret = 32
 
 func keySecret(v string) (rules.KeySecret, error) {
 	if len(v) < minKeySecret {
-		return "", &hinted{fmt.Sprintf("the secret is shorter than %d characters", minKeySecret), "take a random one: openssl rand -hex 32"}
+		return "", &hinted{fmt.Sprintf("the secret is shorter than %d characters", minKeySecret), "generate a random one: openssl rand -hex 32"}
 	}
 	return rules.KeySecret(v), nil
 }
@@ -126,7 +126,7 @@ func words(values, known []string) ([]string, error) {
 func tokenName(v string) (string, error) {
 	for _, c := range v {
 		if c <= ' ' || c >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", c) {
-			return "", fmt.Errorf("%q is not a name: it has %q", v, c)
+			return "", fmt.Errorf("%q is not a valid name: it contains %q", v, c)
 		}
 	}
 	return v, nil
@@ -141,23 +141,23 @@ func keySource(v string) (string, error) {
 	if !isURL(v) {
 		return filepath.Clean(v), nil
 	}
-	const hint = "write a URL such as https://login.example.com/.well-known/jwks.json, or the name of a file"
+	const hint = "write a URL such as https://login.example.com/.well-known/jwks.json, or a file name"
 	u, err := url.Parse(v)
 	switch {
 	case err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "":
-		return "", &hinted{fmt.Sprintf("%s is not a URL of keys", Shown(v)), hint}
+		return "", &hinted{fmt.Sprintf("%s is not a valid URL for keys", Shown(v)), hint}
 	case u.Scheme == "https", u.Scheme == "http" && isLoopbackHost(u.Hostname()):
 		return v, nil
 	case u.Scheme == "http":
-		return "", &hinted{"keys over plain http may be anybody's", "use https"}
+		return "", &hinted{"keys fetched over plain http can be forged", "use https"}
 	}
-	return "", &hinted{fmt.Sprintf("keys cannot be had by %s", u.Scheme), hint}
+	return "", &hinted{fmt.Sprintf("keys cannot be fetched over %s", u.Scheme), hint}
 }
 
 // checkIdentity finds settings of this kind that make no sense together.
 func (c *Config) checkIdentity() (errs Errors) {
 	if len(c.ProxyProtocol.Doors) > 0 && len(c.TrustedProxies) == 0 && !c.onlySockets() {
-		errs.note("proxy_protocol", "no peer is trusted, so no header would be believed", "name the load balancers in trusted_proxies")
+		errs.note("proxy_protocol", "no peer is trusted, so no PROXY header would be accepted", "list the load balancers in trusted_proxies")
 	}
 	if !c.JWT.Enabled() {
 		if j := &c.JWT; j.Issuer != "" || j.Audience != nil || j.Algorithms != nil || j.Cookie != "" || j.OnInvalid != InvalidAnonymous {
@@ -170,13 +170,13 @@ func (c *Config) checkIdentity() (errs Errors) {
 		return errs
 	}
 	if c.JWT.SecretFile == "" && slices.ContainsFunc(c.JWT.Algorithms, secret) {
-		errs.note("jwt.algorithms", "the HS algorithms need a secret", "set jwt.secret_file, or leave them out")
+		errs.note("jwt.algorithms", "the HS algorithms need a secret", "set jwt.secret_file, or remove them")
 	}
 	if c.JWT.SecretFile != "" && !slices.ContainsFunc(c.JWT.Algorithms, secret) {
-		errs.note("jwt.secret_file", "none of jwt.algorithms uses a secret", "add HS256, or leave the secret out")
+		errs.note("jwt.secret_file", "none of jwt.algorithms uses a secret", "add HS256, or remove the secret")
 	}
 	if c.JWT.Keys != "" && !slices.ContainsFunc(c.JWT.Algorithms, func(name string) bool { return !secret(name) }) {
-		errs.note("jwt.keys", "none of jwt.algorithms uses public keys", "add RS256, ES256 or EdDSA, or leave the keys out")
+		errs.note("jwt.keys", "none of jwt.algorithms uses public keys", "add RS256, ES256 or EdDSA, or remove the keys")
 	}
 	return errs
 }

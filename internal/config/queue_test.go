@@ -14,10 +14,10 @@ func TestQueueSettings(t *testing.T) {
 		{"queue.status_path", "/a/b/", "/a/b/", ""},
 		{"queue.status_path", "off", "", ""},
 		{"queue.replicas", "2", config.DefaultQueueStatus, ""},
-		{"queue.status_path", "/", "", "is not a path"},
-		{"queue.status_path", "later", "", "is not a path"},
-		{"queue.status_path", "/a?b", "", "is not a path"},
-		{"queue.status_path", "/a//b", "", "is not a path"},
+		{"queue.status_path", "/", "", "is not a valid path prefix"},
+		{"queue.status_path", "later", "", "is not a valid path prefix"},
+		{"queue.status_path", "/a?b", "", "is not a valid path prefix"},
+		{"queue.status_path", "/a//b", "", "is not a valid path prefix"},
 		{"queue.replicas", "-1", "", "is not a whole number from 0 to 100"},
 	} {
 		got, err := config.Load(config.Sources{Doors: app.Sections(), NoFile: true, Environment: none, Flags: map[string]string{c.key: c.value}})

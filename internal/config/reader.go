@@ -21,7 +21,7 @@ func (r *reader) read(src []byte) {
 	docs := yamltext.Read(src, r.Report)
 	switch {
 	case len(docs) > 1:
-		r.Errorf(docs[1], "", "the configuration is one YAML document, and this is a second")
+		r.Errorf(docs[1], "", "the configuration must be a single YAML document; this is a second one")
 	case len(docs) == 1 && docs[0].Kind != yamltext.Null:
 		r.mapping(docs[0], "")
 	}

@@ -224,7 +224,7 @@ func SecretFile[S any](key string, set func(s *S, value string) error) Setting {
 func choice[T any](v string, parse func(string) (T, bool), words ...string) (T, error) {
 	t, ok := parse(v)
 	if !ok && strings.ContainsAny(v, ":@") { // a URL, and perhaps a password
-		return t, &hinted{"it is not one of " + strings.Join(words, ", "), ""}
+		return t, &hinted{"the value is not one of " + strings.Join(words, ", "), ""}
 	}
 	if !ok {
 		return t, &hinted{fmt.Sprintf("%q is not one of %s%s", v, strings.Join(words, ", "), nearest.DidYouMean(v, words)), ""}
@@ -271,7 +271,7 @@ func size(v string) (int64, error) {
 	}[unit]
 	n, err := strconv.ParseInt(strings.ReplaceAll(digits, "_", ""), 10, 64)
 	if !ok || err != nil || n < 1 || n > (1<<50)/factor {
-		return 0, &hinted{fmt.Sprintf("%q is not a size", v), "write a number of bytes, or one with a unit such as 512MiB"}
+		return 0, &hinted{fmt.Sprintf("%q is not a size", v), "write a number of bytes, or add a unit, such as 512MiB"}
 	}
 	return n * factor, nil
 }
@@ -290,7 +290,7 @@ func duration(v string, least time.Duration) (time.Duration, error) {
 		return 0, &hinted{fmt.Sprintf("%q is not a duration", v), "write a number with a unit, such as 30s or 5m"}
 	}
 	if d < least {
-		return 0, fmt.Errorf("%s is too short, the least is %s", v, least)
+		return 0, fmt.Errorf("%s is too short: the minimum is %s", v, least)
 	}
 	return d, nil
 }
@@ -303,7 +303,7 @@ func address(v string) (string, error) {
 	const hint = `write host:port, such as 127.0.0.1:8080 or :8080, or "off"`
 	_, port, err := net.SplitHostPort(v)
 	if err != nil && strings.Contains(v, "@") { // perhaps behind a password
-		return "", &hinted{"it is not an address to listen on", hint}
+		return "", &hinted{"the value is not an address to listen on", hint}
 	}
 	if err != nil {
 		return "", &hinted{fmt.Sprintf("%q is not an address to listen on", v), hint}
@@ -338,10 +338,10 @@ func networks(values []string) ([]netip.Prefix, error) {
 			p = netip.PrefixFrom(addr, addr.BitLen())
 		}
 		if p.Masked() != p {
-			return nil, &hinted{fmt.Sprintf("%q has bits set outside of its prefix", v), "write " + p.Masked().String()}
+			return nil, &hinted{fmt.Sprintf("%q has bits set outside its prefix", v), "write " + p.Masked().String()}
 		}
 		if p.Addr().Is4In6() {
-			return nil, &hinted{fmt.Sprintf("%q is an IPv4 network in the clothes of IPv6", v), "write it as an IPv4 network"}
+			return nil, &hinted{fmt.Sprintf("%q is an IPv4-mapped IPv6 network", v), "write it as an IPv4 network"}
 		}
 		out = append(out, p)
 	}
@@ -351,7 +351,7 @@ func networks(values []string) ([]netip.Prefix, error) {
 // HeaderName checks the name of a header field.
 func HeaderName(v string) (string, error) {
 	if strings.Trim(http.CanonicalHeaderKey(v), "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-		return "", fmt.Errorf("%q is not the name of a header field", v)
+		return "", fmt.Errorf("%q is not a valid header name", v)
 	}
 	return v, nil
 }

@@ -70,7 +70,7 @@ func observeSettings() []Setting {
 	return []Setting{
 		One("overload.memory", func(c *Config, v string) (err error) {
 			if c.Overload.Memory, err = size(v); err == nil && c.Overload.Memory < leastMemory {
-				return fmt.Errorf("%s is less than 16MiB", v)
+				return fmt.Errorf("%s is below the minimum of 16MiB", v)
 			}
 			return err
 		}),

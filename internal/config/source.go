@@ -47,7 +47,7 @@ const minToken = 16
 // ParseToken checks that a token is long enough.
 func ParseToken(v string) (Secret, error) {
 	if len(v) < minToken {
-		return "", &hinted{fmt.Sprintf("the token is shorter than %d characters", minToken), "take a random one: openssl rand -hex 24"}
+		return "", &hinted{fmt.Sprintf("the token is shorter than %d characters", minToken), "generate a random one: openssl rand -hex 24"}
 	}
 	return Secret(v), nil
 }
@@ -93,7 +93,7 @@ func reloadSettings() []Setting {
 		parsed("reload.max_lost", func(c *Config) *int64 { return &c.Reload.MaxLost }, func(v string) (int64, error) {
 			n, err := wholeNumber(strings.TrimSuffix(v, "%"), 1, 100)
 			if err != nil || !strings.HasSuffix(v, "%") {
-				return 0, fmt.Errorf("%q is not a share from 1%% to 100%%", v)
+				return 0, fmt.Errorf("%q is not a percentage from 1%% to 100%%", v)
 			}
 			return n, nil
 		}),
@@ -134,7 +134,7 @@ func remote(v string) (string, error) {
 // checkTogether finds settings that make no sense beside each other.
 func (c *Config) checkTogether() (errs Errors) {
 	if c.RulesFrom == FromXDS && len(c.Rules) > 0 {
-		errs.note("rules_from", "with xds, no rules come from files, and there are some in \"rules\"", "leave one of them out")
+		errs.note("rules_from", "rules come from the control plane, but \"rules\" lists files too", "remove one of the two")
 	}
 	errs.add(c.Telemetry.OTLP.check())
 	return append(append(append(errs, c.checkDoors()...), c.checkIdentity()...), c.checkTLS()...)

@@ -19,7 +19,7 @@ func TestSettingsThatExcludeEachOther(t *testing.T) {
 		flags map[string]string
 		want  string // of the error
 	}{
-		{"files and xds", map[string]string{"rules_from": "xds", "rules": "a.yaml"}, `there are some in "rules"`},
+		{"files and xds", map[string]string{"rules_from": "xds", "rules": "a.yaml"}, `"rules" lists files too`},
 		{"xds alone", map[string]string{"rules_from": "xds"}, ""},
 		{"neither", map[string]string{"rules_from": "xdz"}, `did you mean "xds"?`},
 		{"no host", map[string]string{"xds.address": ":18000"}, "not an address to connect to"},

@@ -63,7 +63,7 @@ func storeSettings() []Setting {
 		parsed("store.memory.max_bytes", func(c *Config) *int64 { return &c.Store.Memory.MaxBytes }, func(v string) (int64, error) {
 			n, err := size(v)
 			if err == nil && n < leastStore {
-				err = &hinted{fmt.Sprintf("%s is less than 1MiB, in which hardly a key has a place", v), "write the unit, such as 256MiB"}
+				err = &hinted{fmt.Sprintf("%s is below the minimum of 1MiB", v), "add a unit, such as 256MiB"}
 			}
 			return n, err
 		}),
@@ -85,9 +85,9 @@ func (s *Store) choose(v string) error {
 		s.Kind, s.Redis.URL = InRedis, Secret(v)
 		s.Redis.Addresses, s.Redis.Mode, s.Redis.MasterName = nil, "", ""
 	case strings.ContainsAny(v, ":@"): // a URL with a mistake, and perhaps a password
-		return &hinted{"it is not one of memory, redis, and no URL", "write a URL such as redis://127.0.0.1:6379"}
+		return &hinted{"the value is neither memory, nor redis, nor a URL", "write a URL such as redis://127.0.0.1:6379"}
 	default:
-		return &hinted{fmt.Sprintf("%q is not one of memory, redis%s", v, nearest.DidYouMean(v, []string{"memory", "redis"})), "or write a URL, such as redis://127.0.0.1:6379"}
+		return &hinted{fmt.Sprintf("%q is not one of memory, redis%s", v, nearest.DidYouMean(v, []string{"memory", "redis"})), "a URL such as redis://127.0.0.1:6379 works too"}
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func redisSettings() []Setting {
 
 func yesNo(v string) (bool, error) {
 	if v != "true" && v != "false" {
-		return false, fmt.Errorf("%q is not true or false", v)
+		return false, fmt.Errorf("%q is neither true nor false", v)
 	}
 	return v == "true", nil
 }
@@ -168,7 +168,7 @@ func statusPath(v string) (string, error) {
 		return "", nil
 	}
 	if len(v) < 2 || v[0] != '/' || strings.ContainsAny(v, "?#% ") || strings.Contains(v, "//") {
-		return "", &hinted{fmt.Sprintf("%q is not a path below which nothing else is", v), "write " + DefaultQueueStatus + `, or "off"`}
+		return "", &hinted{fmt.Sprintf("%q is not a valid path prefix", v), "write " + DefaultQueueStatus + `, or "off"`}
 	}
 	return strings.TrimSuffix(v, "/") + "/", nil
 }

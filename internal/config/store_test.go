@@ -66,7 +66,7 @@ func TestStore(t *testing.T) {
 		{text: "store: radis", wrong: `:1:8: store: "radis" is not one of memory, redis, did you mean "redis"?`},
 		{text: "store: {redis: {timeout: 5}}", wrong: `:1:26: store.redis.timeout: "5" is not a duration`},
 		{text: "store: {redis: {timeout: 5us}}", wrong: "too short"},
-		{text: "store: {redis: {tls: maybe}}", wrong: "is not true or false"},
+		{text: "store: {redis: {tls: maybe}}", wrong: "is neither true nor false"},
 		{text: "store: {redis: {db: -1}}", wrong: "is not a whole number from 0"},
 		{text: "store: {redis: {password_file: nowhere}}", wrong: "no such file"},
 		{text: "store: {radis: {}}", wrong: `unknown key "radis" in store, did you mean "redis"?`},

@@ -102,13 +102,13 @@ func collector(v string) (*url.URL, error) {
 	u, err := url.Parse(v)
 	switch {
 	case strings.Contains(v, "@"): // before v is told to anybody
-		return nil, &hinted{"a user or password is sent by a header", "set telemetry.otlp.headers_file"}
+		return nil, &hinted{"the URL must not contain a user or password", "send them in a header: set telemetry.otlp.headers_file"}
 	case err != nil || u.Scheme != "http" && u.Scheme != "https":
-		return nil, &hinted{fmt.Sprintf("%q does not begin with http:// or https://", v), hint}
+		return nil, &hinted{fmt.Sprintf("%q does not start with http:// or https://", v), hint}
 	case u.Hostname() == "":
 		return nil, &hinted{fmt.Sprintf("%q has no host", v), hint}
 	case u.RawQuery != "" || u.Fragment != "":
-		return nil, &hinted{"it has a query or fragment", hint}
+		return nil, &hinted{"the URL must not have a query or fragment", hint}
 	}
 	return u, nil
 }
@@ -135,10 +135,10 @@ func (o *OTLP) addHeaders(list []string) error {
 	for name, value := range headers {
 		const known = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 		if strings.ContainsFunc(strings.ToLower(name), func(r rune) bool { return !strings.ContainsRune(known, r) }) {
-			return fmt.Errorf("%q is not the name of a header", name)
+			return fmt.Errorf("%q is not a valid header name", name)
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
-			return fmt.Errorf("the value of %q has characters that no header can have", name)
+			return fmt.Errorf("the value of %q contains characters that are not allowed in a header", name)
 		}
 		all[strings.ToLower(name)] = Secret(value)
 	}
@@ -153,7 +153,7 @@ func pairs(list []string) (map[string]string, error) {
 		name, value, ok := strings.Cut(entry, "=")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		if !ok || name == "" {
-			return nil, &hinted{fmt.Sprintf("entry %d is not a name and a value", i+1), "write name=value, or in the file a mapping of names to values"}
+			return nil, &hinted{fmt.Sprintf("entry %d is not name=value", i+1), "write name=value, or use a mapping of names to values in the file"}
 		}
 		if _, twice := all[name]; twice {
 			return nil, fmt.Errorf("%q is there twice", name)
@@ -220,13 +220,13 @@ func (o *OTLP) adoptOTel(environment func(string) (string, bool)) error {
 // together with what is secret in it.
 func checkOTel(prefix string, get func(string) string) error {
 	if _, err := url.Parse(get(prefix + "ENDPOINT")); err != nil {
-		return sourceError(prefix+"ENDPOINT", &hinted{"it is not a URL", "write http://127.0.0.1:4318, or https://… to encrypt"})
+		return sourceError(prefix+"ENDPOINT", &hinted{"the value is not a URL", "write http://127.0.0.1:4318, or https://… to encrypt"})
 	}
 	for entry := range strings.SplitSeq(get(prefix+"HEADERS"), ",") {
 		name, value, ok := strings.Cut(entry, "=")
 		_, err := url.PathUnescape(value)
 		if entry != "" && (!ok || err != nil || strings.TrimSpace(name) == "") {
-			return sourceError(prefix+"HEADERS", &hinted{"an entry is not a name and a value", "write name=value,name=value, and in values %25 for a percent sign"})
+			return sourceError(prefix+"HEADERS", &hinted{"an entry is not name=value", "write name=value,name=value, with %25 for a percent sign"})
 		}
 	}
 	return nil
@@ -242,9 +242,9 @@ func (o *OTLP) check() error {
 	}
 	switch {
 	case o.TLS != certs.ClientFiles{} && o.Endpoint != nil && o.Endpoint.Scheme == "http":
-		return wrong("tls", "the endpoint begins with http://, so nothing is encrypted", "write https://"+o.Endpoint.Host)
+		return wrong("tls", "the endpoint starts with http://, so nothing would be encrypted", "write https://"+o.Endpoint.Host)
 	case (o.TLS.Cert == "") != (o.TLS.Key == ""):
-		return wrong("tls", "a certificate needs its key, and a key its certificate", "set both, cert and key")
+		return wrong("tls", "cert and key must be set together", "set both, or neither")
 	}
 	return nil
 }

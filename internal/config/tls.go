@@ -29,11 +29,11 @@ func (t *TLS) check(door string) error {
 	switch {
 	case t.Cert == "" && t.Key == "" && t.ClientCA == "" && len(t.ClientNames) == 0 && t.MinVersion == 0:
 	case t.Cert == "":
-		return wrong("cert", "there is no certificate, and the door would not be encrypted", "name the PEM file of the certificate and its chain")
+		return wrong("cert", "no certificate is set, so the door would not be encrypted", "set it to the PEM file of the certificate and its chain")
 	case t.Key == "":
-		return wrong("key", "there is no key for the certificate", "name the PEM file of its private key")
+		return wrong("key", "no key is set for the certificate", "set it to the PEM file of the private key")
 	case len(t.ClientNames) > 0 && t.ClientCA == "":
-		return wrong("client_names", "names cannot be checked without the authority that vouches for them", "set "+door+".tls.client_ca")
+		return wrong("client_names", "names cannot be checked without a certificate authority", "set "+door+".tls.client_ca")
 	}
 	return nil
 }
@@ -72,6 +72,6 @@ func tlsVersion(v string) (uint16, error) {
 // warnOfSecret warns of a file with a secret that everybody may read.
 func (c *Config) warnOfSecret(key, file string, info os.FileInfo) {
 	if info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
-		c.warn(key, "everybody on this machine may read the secret in "+file, "chmod o-r, or 600")
+		c.warn(key, "every user on this machine can read the secret in "+file, "run chmod o-r or chmod 600")
 	}
 }

@@ -32,7 +32,7 @@ func (c *Config) warnOfVariables(from Sources) {
 		if !strings.HasPrefix(name, ours) || slices.Contains(known, name) || strings.HasPrefix(name, "HEADGATE_REQUIRE_") {
 			continue
 		}
-		c.warn(name, "there is no such variable, it does nothing"+nearestVariable(name, known), "")
+		c.warn(name, "unknown variable is ignored"+nearestVariable(name, known), "")
 	}
 }
 
@@ -61,7 +61,7 @@ func (c *Config) warnOfFile() {
 		return
 	}
 	if info, err := os.Stat(c.File); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0 {
-		c.warn(c.File, "everybody on this machine may write the configuration", "chmod o-w, or 640")
+		c.warn(c.File, "every user on this machine can write the configuration", "run chmod o-w or chmod 640")
 	}
 }
 
@@ -69,7 +69,7 @@ func (c *Config) warnOfFile() {
 func (c *Config) warnOfProxies() {
 	for _, network := range c.TrustedProxies {
 		if network.Bits() == 0 {
-			c.warn("trusted_proxies", network.String()+" is everybody: each client may say that it is another", "name the proxies in front")
+			c.warn("trusted_proxies", network.String()+" trusts every client to name any address as its own", "list only the proxies in front of headgate")
 		}
 	}
 }

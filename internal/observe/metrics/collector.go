@@ -32,7 +32,7 @@ func Histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 func newDurations() durations {
 	d := durations{vec: prometheus.NewHistogramVec(Histogram(
 		"headgate_decision_duration_seconds",
-		"How long decisions took, from matching rules to the store's answer. On each core at most one a millisecond is timed.",
+		"Latency of decisions in seconds, from matching rules to the store's answer. Sampled: at most one decision per core and millisecond.",
 		[]float64{250e-9, 500e-9, 1e-6, 2.5e-6, 5e-6, 10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3},
 	), []string{"door"})}
 	for door := range engine.Doors {
@@ -58,22 +58,22 @@ type collector struct {
 func (m *Observer) Collector() prometheus.Collector {
 	c := &collector{m: m}
 	c.decisions = c.Counter("headgate_decisions_total",
-		"What rules said to requests: one count for each rule consulted.", "domain", "rule", "outcome")
+		"Decisions of rules, by rule and outcome. A request counts once for every rule that applies to it.", "domain", "rule", "outcome")
 	c.near = c.Counter("headgate_near_limit_total",
-		"Requests that a rule let pass with no more than a fifth of its limit left.", "domain", "rule")
+		"Requests allowed with at most a fifth of the rule's limit remaining.", "domain", "rule")
 	c.degraded = c.Counter("headgate_degraded_decisions_total",
-		"What rules said without the store, as their on_store_error has it.", "domain", "rule", "policy")
+		"Decisions made without the store, by rule and on_store_error policy.", "domain", "rule", "policy")
 	c.banned = c.Counter("headgate_banned_total",
-		"Requests that a rule refused because an operator has banned the key.", "domain", "rule")
+		"Requests refused because an operator banned the key, by rule.", "domain", "rule")
 	c.missing = c.Counter("headgate_key_missing_total",
-		"Requests that lacked a part of a rule's key, and were counted together.", "domain", "rule")
+		"Requests that lacked a part of the rule's key and were counted together, by rule.", "domain", "rule")
 	c.requests = c.Counter("headgate_requests_total",
-		"Requests decided about, each once, by the door they came in at.", "door", "outcome")
-	c.inForce = c.Gauge("headgate_rules", "Rules in force.")
+		"Requests, each counted once, by door and outcome.", "door", "outcome")
+	c.inForce = c.Gauge("headgate_rules", "Active rules.")
 	c.overflow = c.Gauge("headgate_rules_without_series",
-		"Rules in force that are counted under the rule (other), since there are more than metrics.max_rules.")
+		"Active rules beyond metrics.max_rules, which share the series of rule (other).")
 	c.descriptorCount = c.Counter("headgate_descriptor_decisions_total",
-		"What rules with detailed_metric or value_to_metric said, by the descriptor with its values: the first 100 of a rule.",
+		"Decisions of rules with detailed_metric or value_to_metric, by descriptor with its values (the first 100 of a rule).",
 		"domain", "rule", "descriptor", "outcome")
 	return c
 }

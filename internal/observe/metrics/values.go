@@ -131,7 +131,7 @@ func (m *Observer) logFull(full []*ruleCounts) {
 		return
 	}
 	for _, c := range full {
-		m.options.Log.LogAttrs(context.Background(), slog.LevelWarn, "a rule has met more values than it has series for",
+		m.options.Log.LogAttrs(context.Background(), slog.LevelWarn, "rule has too many values: the rest share one series",
 			slog.String("domain", c.domain), slog.String("rule", c.name), slog.String("counted_as", otherValues))
 	}
 }

@@ -29,13 +29,13 @@ func (d *delivery) note(err error) {
 	if err == nil {
 		d.sent.Add(1)
 		if d.failing.CompareAndSwap(true, false) {
-			d.log.Info("telemetry is taken again", "signal", d.signal)
+			d.log.Info("telemetry export recovered", "signal", d.signal)
 		}
 		return
 	}
 	d.failed.Add(1)
 	if d.failing.CompareAndSwap(false, true) {
-		d.log.Warn("telemetry is not taken", "signal", d.signal, "err", clip.Text(err.Error(), maxWords))
+		d.log.Warn("telemetry export failed", "signal", d.signal, "err", clip.Text(err.Error(), maxWords))
 	}
 }
 
@@ -118,9 +118,9 @@ func (t *Telemetry) Collector() prometheus.Collector {
 	}
 	c := new(metrics.Asked)
 	messages := c.Counter("headgate_otlp_messages_total",
-		"Messages to the OpenTelemetry collector, by what became of them.", "signal", "result")
+		"Messages to the OpenTelemetry collector, by signal and result.", "signal", "result")
 	spans := c.Counter("headgate_otlp_spans_total",
-		"Spans that were sent, or lost since the collector did not take them in time.", "result")
+		"Spans sent to the OpenTelemetry collector or lost, by result.", "result")
 	c.Ask(func(out chan<- prometheus.Metric) {
 		for _, d := range t.deliveries {
 			messages(out, float64(d.sent.Load()), d.signal, "sent")

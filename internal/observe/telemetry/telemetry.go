@@ -117,7 +117,7 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	otel.SetLogger(logr.New(internals{o.Logger}))
 	about, err := describe(ctx, &o)
 	if err != nil {
-		o.Logger.Warn("some of what OpenTelemetry's variables say about this process is not understood", "err", err)
+		o.Logger.Warn("OpenTelemetry resource variables partly ignored", "err", err)
 	}
 	if o.Signals&Traces != 0 {
 		err = t.openTraces(ctx, life, &o, about)
@@ -241,7 +241,7 @@ func (i internals) Info(_ int, message string, _ ...any) {
 
 // Error implements logr.LogSink.
 func (i internals) Error(_ error, message string, _ ...any) {
-	i.log.Warn("OpenTelemetry did not understand a setting", "message", message)
+	i.log.Warn("OpenTelemetry setting ignored", "message", message)
 }
 
 // WithValues implements logr.LogSink.
