@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Replaces the tables of docs/accuracy.md, which follow its line <!-- tables …,
-# with what cmd/lab of benchmarks measures. It takes some minutes.
+# Measures the tables of docs/accuracy.md again with benchmarks/cmd/lab and replaces
+# everything after the line that starts with <!-- tables. Takes some minutes.
 set -euo pipefail
 page=docs/accuracy.md
 new=$(mktemp)
@@ -8,5 +8,5 @@ trap 'rm -f "$new"' EXIT
 sed '/^<!-- tables/q' "$page" >"$new"
 echo >>"$new"
 (cd benchmarks && "${GO:-go}" run ./cmd/lab) >>"$new"
-# Without the empty line at the end.
+# Drop the empty line at the end.
 sed -e '${/^$/d}' "$new" >"$page"

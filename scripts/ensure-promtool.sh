@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tries to get promtool, which tests the alerts of deploy/, and never fails: the
-# test that finds none is skipped (internal/app). Nothing is installed: it is
-# unpacked from its package into the user's cache folder.
+# Tries to get promtool, which tests the alerts of deploy/. Never fails: without it
+# the test is skipped (internal/app). Nothing is installed: promtool is unpacked
+# from its package into the user's cache folder.
 set -uo pipefail
 
 cache=${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/headgate
@@ -18,6 +18,6 @@ if timeout 60 apt-get download prometheus >log 2>&1 </dev/null &&
   mkdir -p "$cache" && cp unpacked/usr/bin/promtool "$cache/promtool"; then
   echo "ensure: promtool is in $cache" >&2
 else
-  echo "ensure: no promtool; its test is skipped" >&2
+  echo "ensure: no promtool: its test will be skipped" >&2
   tail -n 3 log >&2
 fi

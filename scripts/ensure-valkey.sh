@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Tries to get a Valkey server to test with, and never fails: tests that find
-# none do without (internal/testkit/redistest).
+# Tries to get a Valkey server for the tests. Never fails: without it, tests use
+# Redis alone (internal/testkit/redistest).
 #
-# Nothing is installed: the package is unpacked into the user's cache folder,
-# beside whatever Redis there is. Debian 12 has it among its backports only,
-# whose package list is read into a temporary folder; the system's own lists
-# and sources are left as they are.
+# Nothing is installed: the package is unpacked into the user's cache folder. Debian
+# 12 has it in its backports only; their package list is read into a temporary
+# folder, so that the system's own lists and sources do not change.
 set -uo pipefail
 
 cache=${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/headgate/valkey
@@ -14,18 +13,18 @@ if command -v valkey-server >/dev/null 2>&1 || [ -x "$cache/usr/bin/valkey-serve
 log=$(mktemp) && work=$(mktemp -d) || exit 0
 trap 'rm -rf "$log" "$work"' EXIT
 give_up() {
-  echo "ensure: no Valkey: $1; tests go on without it" >&2
+  echo "ensure: no Valkey: $1; tests run without it" >&2
   tail -n 3 "$log" >&2
   exit 0
 }
 for tool in apt-get dpkg-deb; do
-  command -v "$tool" >/dev/null 2>&1 || give_up "there is no $tool"
+  command -v "$tool" >/dev/null 2>&1 || give_up "no $tool in PATH"
 done
 cd "$work" || exit 0
 fetch() { timeout 60 apt-get "$@" download valkey-server valkey-tools >>"$log" 2>&1 </dev/null; }
 
-# backports reads the list of this release's backports, from the mirror that the
-# system uses, and fetches from there.
+# backports reads the package list of this release's backports from the system's
+# mirror, and fetches from there.
 backports() {
   local suite mirror
   suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")-backports

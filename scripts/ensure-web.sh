@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Tries to get what the pages of the admin door are made and tested with, and
-# never fails: scripts/web.sh says what is missing.
+# Tries to install the tools that build and test the web pages of the admin door.
+# Never fails: scripts/web.sh reports what is missing.
 #
 #   scripts/ensure-web.sh node       Node with npm
 #   scripts/ensure-web.sh chromium   a browser
 #
-# As root it installs Debian's packages. Where Debian's Node is too old, npm
-# unpacks a newer one into the user's cache folder, and nothing is installed.
+# As root, installs Debian packages. If Debian's Node is too old, npm unpacks a
+# newer one into the user's cache folder.
 set -uo pipefail
 . "$(dirname "$0")/web-tools.sh"
 
-# Said once; how it ends is seen by what is there afterwards.
+# Errors are printed and otherwise ignored: the caller checks what is there.
 install() {
   command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" -eq 0 ] || return 0
   echo "ensure: installing $*" >&2
@@ -23,7 +23,7 @@ install() {
   rm -f "$log"
 }
 
-# newer_node gets a Node that is new enough by npm.
+# newer_node installs a newer Node with npm.
 newer_node() {
   local arch
   case $(uname -sm) in
@@ -31,7 +31,7 @@ newer_node() {
     "Linux aarch64") arch=arm64 ;;
     *) return 0 ;;
   esac
-  echo "ensure: getting Node $newer into $cache" >&2
+  echo "ensure: installing Node $newer into $cache" >&2
   timeout 120 npm install --prefix "$cache" --no-save --no-audit --no-fund --ignore-scripts --fetch-retries 1 --loglevel=error \
     "node-linux-$arch@$newer" >&2 </dev/null || return 0
   mkdir -p "$cache/bin" && ln -sf "../node_modules/node-linux-$arch/bin/node" "$cache/bin/node"

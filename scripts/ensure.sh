@@ -3,12 +3,10 @@
 #
 #   scripts/ensure.sh gcc wrk redis-server
 #
-# A command that is in PATH costs nothing. What is missing is installed by
-# apt-get, for which one must be root; otherwise the script says what to
-# install and fails. The package lists are refreshed once, and only if the
-# package cannot be installed from the lists that are there. valkey-server and
-# promtool are fetched if that can be done without installing them, and are
-# never missed.
+# As root, installs missing commands with apt-get; otherwise prints what to install
+# and fails. The package lists are refreshed once, and only if a package cannot be
+# installed without that. valkey-server and promtool are optional: they are
+# unpacked without installing them, or skipped.
 set -euo pipefail
 
 # package_of prints the Debian package that holds a command.
@@ -27,7 +25,7 @@ package_of() {
 
 missing=()
 for name in "$@"; do
-  case $name in # extras, which tests do without
+  case $name in # optional
     valkey-server | promtool)
       "$(dirname "$0")/ensure-${name%-server}.sh"
       continue
@@ -39,7 +37,7 @@ done
 
 for name in "${missing[@]}"; do
   if [ "$name" = go ]; then
-    echo "error: there is no Go in PATH" >&2
+    echo "error: no Go in PATH" >&2
     echo "hint: install Go 1.26 or newer from https://go.dev/dl/" >&2
     exit 1
   fi
@@ -50,7 +48,7 @@ for name in "${missing[@]}"; do packages+=("$(package_of "$name")"); done
 
 if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ]; then
   echo "error: missing: ${missing[*]}" >&2
-  echo "hint: install them first, on Debian and Ubuntu: sudo apt-get install ${packages[*]}" >&2
+  echo "hint: install them; on Debian and Ubuntu: sudo apt-get install ${packages[*]}" >&2
   exit 1
 fi
 
@@ -69,7 +67,7 @@ if ! install >"$log" 2>&1; then
   fi
 fi
 
-# Tests start servers themselves, on addresses of their own.
+# Tests start their own servers on their own addresses.
 if [ -d /run/systemd/system ]; then
   for name in "${missing[@]}"; do
     case $name in

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for a while, one after the other.
+# Runs all fuzz targets of the module for some time each, one after the other.
 #
 #   scripts/fuzz.sh [TIME] [PACKAGE...]      TIME as in -fuzztime, 10s by default
 set -euo pipefail
@@ -17,13 +17,13 @@ for package in $(go list "$@"); do
   for target in $(grep '^Fuzz' <<<"$listed" || true); do
     found=$((found + 1))
     echo "== $package $target" >&2
-    # Without the bound, up to a minute goes into making each find smaller.
+    # Without this limit, go test spends up to a minute on minimizing each find.
     if go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 1s "$package" 2>&1 | tee "$log"; then
       continue
     fi
-    # Out of time while it made a find smaller, go test fails and has found
-    # nothing: an input that fails is always written down.
+    # go test also fails when its time runs out while it minimizes an input. That is
+    # no finding: a failing input is always written to a file.
     grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input written' "$log"
   done
 done
-[ "$found" -gt 0 ] || echo "there is no fuzz target in $*" >&2
+[ "$found" -gt 0 ] || echo "no fuzz target in $*" >&2

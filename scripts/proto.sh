@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
-# Makes the Go code of api/ from its .proto files, with protoc and the plugins
+# Generates the Go code of api/ from its .proto files, with protoc and the plugins
 # of tools/go.mod.
 #
-#   scripts/proto.sh            writes it beside the .proto files
-#   scripts/proto.sh check      fails if what is there is not what they give
+#   scripts/proto.sh            writes the code next to the .proto files
+#   scripts/proto.sh check      fails if the code is out of date
 #
-# Which protoc it was is written into the code, and does not count: any does
-# that knows proto3 with optional fields, 3.15 and newer. check does nothing
-# where there is none.
+# Any protoc from 3.15 on works; the version that it writes into the code is not
+# compared. Without protoc, check does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mode=${1:-write}
 if ! command -v protoc >/dev/null 2>&1; then
   if [ "$mode" = check ]; then
-    echo "proto: there is no protoc here, nothing is checked" >&2
+    echo "proto: no protoc in PATH, nothing checked" >&2
     exit 0
   fi
   scripts/ensure.sh protoc
@@ -40,11 +39,11 @@ fi
 failed=0
 while read -r file; do
   if ! diff -u <(grep -v '^//.*protoc  *v' "api/$file" || true) <(grep -v '^//.*protoc  *v' "$work/out/$file"); then
-    echo "error: api/$file is not what its .proto file gives" >&2
+    echo "error: api/$file is out of date" >&2
     failed=1
   fi
 done < <(cd "$work/out" && find . -name '*.go' | sort)
 if [ "$failed" = 1 ]; then
-  echo "hint: make proto" >&2
+  echo "hint: run make proto" >&2
   exit 1
 fi

@@ -1,8 +1,7 @@
-# What scripts/web.sh and scripts/ensure-web.sh both have to know. It is read
-# by these, not run.
+# Shared by scripts/web.sh and scripts/ensure-web.sh, which source it.
 
-# least is the oldest Node that the packages of web/ run on; newer is what is
-# got where that of the distribution is older.
+# least is the oldest Node that the packages of web/ support; newer is the one that
+# is installed if the distribution's Node is older.
 least=20.19.0
 newer=22.23.3
 cache=${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/headgate/node
@@ -18,7 +17,7 @@ node_is_new() {
   [ -n "$is" ] && [ "$(printf '%s\n' "$least" "$is" | sort -V | head -n 1)" = "$least" ]
 }
 
-# browser prints where a Chromium is: CHROMIUM, or what distributions call it.
+# browser prints the path of a Chromium: CHROMIUM, or one of the usual names in PATH.
 browser() {
   local name
   for name in ${CHROMIUM:+"$CHROMIUM"} chromium chromium-browser google-chrome; do

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Works on the pages of the admin door: their source is web/, what is made of it
-# internal/door/admin/dashboard/dist, which is committed so that go build needs no Node.
+# Builds and tests the web pages of the admin door. The source is in web/; the output,
+# internal/door/admin/dashboard/dist, is committed so that go build needs no Node.
 #
-#   scripts/web.sh build    writes internal/door/admin/dashboard/dist anew
-#   scripts/web.sh check    types, lint, tests, and: is dist what build makes?
-#   scripts/web.sh browser  tests in Chromium, with the binary that HEADGATE_BIN names
-#   scripts/web.sh static   writes the playground alone to dist/playground
+#   scripts/web.sh build    rebuilds internal/door/admin/dashboard/dist
+#   scripts/web.sh check    checks types, lint and tests, and that dist is up to date
+#   scripts/web.sh browser  tests the pages in Chromium, with the binary in HEADGATE_BIN
+#   scripts/web.sh static   builds the playground alone into dist/playground
 #
-# check and browser try to get what is missing (scripts/ensure-web.sh). Without
-# Node or its packages (or Chromium) they say so and succeed, unless
+# check and browser try to install what is missing (scripts/ensure-web.sh). Without
+# Node, its packages or Chromium they print a note and succeed, unless
 # HEADGATE_REQUIRE_WEB is set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dist=internal/door/admin/dashboard/dist
 wasm=web/wasm/headgate.wasm.gz
-# Which Go made the committed WebAssembly: another one makes other bytes.
+# The Go version that built the committed WebAssembly: another one gives other bytes.
 made_by=web/wasm/GOVERSION
 
-# skip says why nothing is done, which is a failure where it must be done.
+# skip says why nothing is done; with HEADGATE_REQUIRE_WEB that is a failure.
 skip() {
   if [ -n "${HEADGATE_REQUIRE_WEB:-}" ]; then
     echo "error: $1" >&2
@@ -27,7 +27,7 @@ skip() {
   exit 0
 }
 
-# compile writes the arithmetic of the playground, the same bytes everywhere.
+# compile builds the WebAssembly of the playground, with the same bytes everywhere.
 compile() {
   GOFLAGS='' GOOS=wasip1 GOARCH=wasm go build -trimpath -buildvcs=false -buildmode=c-shared \
     -ldflags='-s -w -buildid=' -o web/wasm/headgate.wasm ./web/wasm
@@ -35,32 +35,31 @@ compile() {
   rm web/wasm/headgate.wasm
 }
 
-# arithmetic compiles it, or takes the committed one if that is another Go's.
+# arithmetic compiles it, or takes the committed one if another Go built that.
 arithmetic() {
   if command -v go >/dev/null 2>&1 && [ "$(go env GOVERSION)" = "$(cat "$made_by")" ]; then
     compile
   else
-    echo "web: the WebAssembly is $(cat "$made_by")'s and taken as committed"
+    echo "web: using the committed WebAssembly, built with $(cat "$made_by")"
     cp "$dist"/assets/headgate-*.wasm.gz "$wasm"
   fi
 }
 
-# need says what is missing: fails if the work must be done, else skips it.
+# need says what is missing, and fails if the work must be done, else skips it.
 need() {
   if [ "$1" != must ]; then skip "$2"; fi
   echo "error: $2" >&2
   exit 1
 }
 
-# ready installs the packages that package-lock.json names, if they are not
-# there.
+# ready installs the packages of package-lock.json, if they are missing.
 ready() {
   scripts/ensure-web.sh node
   # shellcheck source=scripts/web-tools.sh
   . scripts/web-tools.sh
   local wants="Node $least or newer with npm is needed"
-  command -v node >/dev/null 2>&1 || need "$1" "there is no Node in PATH: $wants"
-  command -v npm >/dev/null 2>&1 || need "$1" "there is no npm in PATH: $wants"
+  command -v node >/dev/null 2>&1 || need "$1" "no Node in PATH: $wants"
+  command -v npm >/dev/null 2>&1 || need "$1" "no npm in PATH: $wants"
   node_is_new || need "$1" "Node $(node_version) is too old: $wants"
   if ! cmp -s web/package-lock.json web/node_modules/.headgate-lock; then
     (cd web && timeout 300 npm ci --fetch-retries 1 --no-audit --no-fund --loglevel=error) || need "$1" "npm cannot fetch the packages"
@@ -68,24 +67,24 @@ ready() {
   fi
 }
 
-# find_browser finds one and looks whether it starts: there are commands of
-# that name that only say where to get it, and machines that let none start.
+# find_browser finds a Chromium and checks that it starts: some commands of that
+# name only print where to get it, and some machines do not let it start.
 find_browser() {
   scripts/ensure-web.sh chromium
   CHROMIUM=$(browser)
   export CHROMIUM
-  [ -n "$CHROMIUM" ] || skip "there is no Chromium in PATH"
+  [ -n "$CHROMIUM" ] || skip "no Chromium in PATH"
   local flags=(--headless) page
   if [ "$(id -u)" -eq 0 ]; then flags+=(--no-sandbox); fi
   page=$(timeout 120 "$CHROMIUM" "${flags[@]}" --dump-dom about:blank 2>/dev/null </dev/null || true)
   [[ $page == *"<html>"* ]] || skip "$CHROMIUM does not start"
 }
 
-# same fails if two folders differ, and says in what.
+# same fails if two folders differ, and prints the differences.
 same() {
   diff -rq "$1" "$2" >&2 || {
-    echo "error: $1 is not what its source gives" >&2
-    echo "hint: run make web, and commit what it changes" >&2
+    echo "error: $1 is out of date" >&2
+    echo "hint: run make web and commit the changes" >&2
     exit 1
   }
 }
