@@ -13,20 +13,20 @@ import (
 	"github.com/headgate/headgate/benchmarks/workload"
 )
 
-// Memory is what a table of live keys costs.
+// Memory is the cost of a table of live keys.
 type Memory struct {
-	// BytesPerKey is heap that is in use because of one live key, all told:
-	// state, index and the text of the key where it is kept.
+	// BytesPerKey is heap in use per live key: state, index and, where it is kept, the key's
+	// text.
 	BytesPerKey float64 `json:"bytes_per_key"`
-	// OutsidePerKey is what the process has got from the system on top of
-	// that heap, so that nothing can hide outside it.
+	// OutsidePerKey is memory that the process got from the system on top of that heap, so
+	// that nothing can be hidden outside it.
 	OutsidePerKey float64 `json:"outside_per_key"`
-	NsPerNewKey   float64 `json:"ns_per_new_key"` // the time of the first request of a key
-	GCMillis      float64 `json:"gc_ms"`          // how long a full garbage collection takes with all keys live
+	NsPerNewKey   float64 `json:"ns_per_new_key"` // time of a key's first request
+	GCMillis      float64 `json:"gc_ms"`          // time of a full garbage collection with all keys live
 }
 
-// TableMemory fills a table with keys that stay live and weighs it. It wants a
-// process of its own.
+// TableMemory fills a table with keys that stay live and measures it. Run it in a separate
+// process.
 func TableMemory(library subject.Library, keys int) (memory Memory, err error) {
 	const used = 1_000_000
 	limit := workload.Limit{N: 1_000_000_000, Period: 30 * 24 * time.Hour}
@@ -70,11 +70,11 @@ func TableMemory(library subject.Library, keys int) (memory Memory, err error) {
 	}, nil
 }
 
-// stillKnown checks that every key is live: had the table dropped one to save
-// space, its fresh budget would have room for all of the limit at once.
+// stillKnown checks that every key is live: a key that was dropped to save space would allow
+// the whole limit at once.
 func stillKnown(s subject.Subject, library subject.Library, keys int) error {
 	if library.Name != subject.Ours {
-		return nil // none of the others drops a key of a limit this long
+		return nil // the other libraries drop no key of such a long limit
 	}
 	render := workload.NewRenderer()
 	forgotten := 0
@@ -89,8 +89,7 @@ func stillKnown(s subject.Subject, library subject.Library, keys int) error {
 	return nil
 }
 
-// resident returns the bytes of memory that the process occupies, as far as its
-// system is Linux, or 0.
+// resident returns the process's resident memory on Linux, else 0.
 func resident() uint64 {
 	var size, pages uint64
 	text, _ := os.ReadFile("/proc/self/statm")
@@ -102,7 +101,7 @@ type footprint struct {
 	heap, outside int64
 }
 
-// heap collects garbage twice, as finalizers need, and returns what is left.
+// heap collects garbage twice, because of finalizers, and returns the heap in use.
 func heap() footprint {
 	runtime.GC()
 	runtime.GC()

@@ -1,5 +1,5 @@
-// Package measure runs workloads on limiters and checks that each run was
-// what its name says.
+// Package measure runs workloads on limiters and checks that each run measured what its name
+// says.
 package measure
 
 import (
@@ -18,16 +18,16 @@ import (
 	"github.com/headgate/headgate/benchmarks/workload"
 )
 
-// Speed is what one workload took.
+// Speed is the result of one workload.
 type Speed struct {
 	Workload string  `json:"workload"`
 	Cores    int     `json:"cores"`
-	NsPerOp  float64 `json:"ns_per_op"` // wall time per decision, over all cores together
-	// AllocsPerOp includes the few of the measurement itself.
+	NsPerOp  float64 `json:"ns_per_op"` // wall time per decision, over all cores
+	// AllocsPerOp includes the few allocations of the measurement.
 	AllocsPerOp float64 `json:"allocs_per_op"`
 	Ops         int64   `json:"ops"`
 	Distinct    int     `json:"distinct_keys"`
-	// AllowedShare is from 0 to 1; FailedShare is that of errors.
+	// AllowedShare and FailedShare (errors) are from 0 to 1.
 	AllowedShare float64 `json:"allowed_share"`
 	FailedShare  float64 `json:"failed_share"`
 }
@@ -41,8 +41,7 @@ type Run struct {
 	restored int
 }
 
-// NewRun makes the limiter, gives it every key and sets GOMAXPROCS. Close
-// undoes both.
+// NewRun makes the limiter, inserts every key and sets GOMAXPROCS. Close undoes both.
 func NewRun(library subject.Library, w workload.Workload) (*Run, error) {
 	s, err := library.New(w.Limit, w.Keys)
 	if err != nil {
@@ -59,7 +58,7 @@ func NewRun(library subject.Library, w workload.Workload) (*Run, error) {
 		}
 	}
 	if w.Denied {
-		// Spend the burst, so that refusals are all that is measured.
+		// Spend the burst first, so that only refusals are measured.
 		key := strings.Clone(keys.Key(0))
 		for range 2 * w.Limit.N {
 			s.Take(key)
@@ -75,11 +74,10 @@ func (r *Run) Close() error {
 	return r.subject.Close()
 }
 
-// batch is how many requests a worker makes between two looks at whether it
-// should stop.
+// batch is how many requests a worker makes before it checks whether to stop.
 const batch = 256
 
-// For runs the workload for about that long.
+// For runs the workload for about d.
 func (r *Run) For(duration time.Duration) (Speed, error) {
 	var stop atomic.Bool
 	timer := time.AfterFunc(duration, func() { stop.Store(true) })
@@ -92,20 +90,20 @@ func (r *Run) For(duration time.Duration) (Speed, error) {
 	})
 }
 
-// Times runs the workload for n requests, split among the workers.
+// Times runs n requests, split among the workers.
 func (r *Run) Times(n int) (Speed, error) {
 	share := int64((n + r.work.Goroutines - 1) / r.work.Goroutines)
 	return r.run(func(done int64) int64 { return min(batch, share-done) })
 }
 
-// tally is one worker's count, on cache lines of its own.
+// tally is one worker's count, on separate cache lines.
 type tally struct {
 	allowed, failed, ops int64
 	_                    [104]byte
 }
 
-// run lets every worker ask in steps of the size that next gives, for the
-// number of requests that it has made, until that is 0.
+// run runs all workers. Each makes as many requests as next returns for the number it has
+// made, until that is 0.
 func (r *Run) run(next func(done int64) int64) (Speed, error) {
 	tallies := make([]tally, r.work.Goroutines)
 	var ready, finished sync.WaitGroup
@@ -129,7 +127,7 @@ func (r *Run) run(next func(done int64) int64) (Speed, error) {
 	return r.summary(tallies, took, after.Mallocs-before.Mallocs)
 }
 
-// ask makes one worker's requests.
+// ask makes the requests of one worker.
 func (r *Run) ask(order []uint32, t *tally, next func(done int64) int64) {
 	keys := workload.NewRenderer()
 	limiter := r.subject
@@ -139,7 +137,7 @@ func (r *Run) ask(order []uint32, t *tally, next func(done int64) int64) {
 	var ops int64
 	for n := next(ops); n > 0; n = next(ops) {
 		if mask == 0 {
-			key := keys.Key(order[0]) // one key: its text is there once for all
+			key := keys.Key(order[0]) // one key: its text is made once
 			for range n {
 				count[limiter.Take(key)]++
 			}
@@ -154,7 +152,7 @@ func (r *Run) ask(order []uint32, t *tally, next func(done int64) int64) {
 	t.allowed, t.failed, t.ops = count[subject.Allowed], count[subject.Failed], ops
 }
 
-// summary adds up and checks the premises.
+// summary adds up the tallies and checks the premises.
 func (r *Run) summary(tallies []tally, took time.Duration, mallocs uint64) (Speed, error) {
 	var sum tally
 	each := make([]int64, len(tallies))
@@ -188,7 +186,7 @@ func (r *Run) summary(tallies []tally, took time.Duration, mallocs uint64) (Spee
 	return speed, err
 }
 
-// Median returns the median of a figure of samples, of which there is one.
+// Median returns the median of a figure over the samples. There must be at least one.
 func Median[S any, T cmp.Ordered](samples []S, of func(S) T) T {
 	values := make([]T, len(samples))
 	for i, s := range samples {
@@ -198,7 +196,7 @@ func Median[S any, T cmp.Ordered](samples []S, of func(S) T) T {
 	return values[len(values)/2]
 }
 
-// Processor names the machine's, as far as it says.
+// Processor returns the name of the machine's processor, if known.
 func Processor() string {
 	text, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(text)) {

@@ -1,5 +1,5 @@
-// Package process runs the servers that are measured, each as a process of its
-// own, so that its processor time is not that of the load.
+// Package process runs the measured servers in separate processes, so that their processor
+// time excludes the load.
 package process
 
 import (
@@ -20,8 +20,7 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// Main calls run, whose context ends when the process is interrupted, and ends the
-// process with status 1 if that fails.
+// Main calls run with a context that ends on interrupt, and exits with status 1 if run fails.
 func Main(run func(ctx context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
@@ -39,10 +38,10 @@ type Server struct {
 	cmd  *exec.Cmd
 }
 
-// Address is where the server listens.
+// Address returns the address of the server.
 func (s *Server) Address() string { return "127.0.0.1:" + strconv.Itoa(s.Port) }
 
-// CPU returns the seconds of processor time that the server has had.
+// CPU returns the processor time of the server in seconds.
 func (s *Server) CPU() (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	if err != nil {
@@ -58,16 +57,16 @@ func (s *Server) CPU() (float64, error) {
 	return (user + system) / 100, errors.Join(err1, err2) // USER_HZ is 100 on Linux
 }
 
-// Group is servers that end together, and the folder of their files.
+// Group is a set of servers that end together, and the folder of their files.
 type Group struct {
-	// Err is the first error; the servers that it hit are not to be used.
+	// Err is the first error. Servers must not be used after one.
 	Err    error
 	ctx    context.Context
 	folder string
 	all    []*Server
 }
 
-// NewGroup returns a group without servers. Its owner calls Stop in the end.
+// NewGroup returns a group without servers. Call Stop at the end.
 func NewGroup(ctx context.Context) *Group {
 	g := &Group{ctx: ctx}
 	g.folder, g.Err = os.MkdirTemp("", "headgate-benchmarks")
@@ -83,8 +82,8 @@ func (g *Group) Stop() {
 	_ = os.RemoveAll(g.folder)
 }
 
-// start runs a server on a free port and waits until it listens. command returns
-// the program and its arguments.
+// start runs a server on a free port and waits until it listens. command returns the program
+// and its arguments for a port.
 func (g *Group) start(command func(port string) []string) *Server {
 	s := &Server{}
 	if g.Err == nil {
@@ -116,8 +115,7 @@ func (g *Group) listening(s *Server, command func(port string) []string) error {
 	return fmt.Errorf("%s did not start listening", args[0])
 }
 
-// Redis starts a Redis that keeps nothing on disk; HEADGATE_REDIS_BIN names another
-// binary than redis-server.
+// Redis starts a Redis without persistence, from HEADGATE_REDIS_BIN or redis-server.
 func (g *Group) Redis() *Server {
 	return g.start(func(port string) []string {
 		return []string{
@@ -127,8 +125,7 @@ func (g *Group) Redis() *Server {
 	})
 }
 
-// Floor starts this very program with the arguments floor, a kind, the address to
-// listen at, and args.
+// Floor starts this program again, with the arguments floor, kind, its address, and args.
 func (g *Group) Floor(kind string, args ...string) *Server {
 	self, err := os.Executable()
 	g.Err = cmp.Or(g.Err, err)
@@ -157,7 +154,7 @@ func (g *Group) Proxy(rules, upstream string) *Server {
 	return g.headgate(rules, func(address string) []string { return []string{"proxy", "--upstream", upstream, "--listen", address} })
 }
 
-// headgate starts the binary of the source beside this module.
+// headgate starts the binary, built from the source next to this module.
 func (g *Group) headgate(rules string, args func(address string) []string) *Server {
 	binary := filepath.Join(g.folder, "headgate")
 	if _, err := os.Stat(binary); err != nil && g.Err == nil {
@@ -182,7 +179,7 @@ func (g *Group) build(file string) error {
 	return build.Run()
 }
 
-// RESPFloor serves what costs redcon least: five integers, of nothing.
+// RESPFloor serves the cheapest possible answer with redcon: five constant integers.
 func RESPFloor(address string) error {
 	return redcon.ListenAndServe(address,
 		func(c redcon.Conn, _ redcon.Command) {

@@ -9,10 +9,9 @@ import (
 	"github.com/headgate/headgate/benchmarks/workload"
 )
 
-// floor is a yardstick, not a product: a flat, pointer-free table of the key's
-// 64-bit hash and the bucket's theoretical arrival time. It compares no key,
-// evicts nothing and cannot grow. What it takes is one cache miss, a hash, a
-// clock and a compare-and-swap.
+// floor is a yardstick, not a product: a flat, pointer-free table of the key's 64-bit hash and
+// the bucket's theoretical arrival time. It compares no keys, evicts nothing and cannot grow.
+// It costs one cache miss, a hash, a clock reading and a compare-and-swap.
 type floor struct {
 	start     time.Time
 	seed      maphash.Seed
@@ -58,7 +57,7 @@ func (f *floor) Fill(key string, n int64) Outcome {
 	}
 }
 
-// find returns the cell of a hash, which is not 0. The table must not be full.
+// find returns the cell of a hash other than 0. The table must not be full.
 func (f *floor) find(hash uint64) *cell {
 	mask := uint64(len(f.cells) - 1)
 	for i := (hash >> 20) & mask; ; i = (i + 1) & mask {

@@ -18,13 +18,13 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// endless is of libraries that start nothing.
+// endless is for libraries without anything to close.
 type endless struct{}
 
 func (endless) Close() error { return nil }
 
-// ours is what a user of the library calls: a Limiter on the memory store,
-// with the store's own clock.
+// ours is what users of the library call: a Limiter on the memory store, with the store's
+// clock.
 type ours struct {
 	limiter *headgate.Limiter
 	store   *memory.Store
@@ -32,8 +32,7 @@ type ours struct {
 }
 
 func newHeadgate(limit workload.Limit, keys int) (Subject, error) {
-	// A quarter more than there are: shards fill unevenly, and a full one would
-	// have to evict.
+	// A quarter more than needed: shards fill unevenly, and a full one would evict.
 	store := memory.New(memory.WithMaxKeys(max(keys+keys/4, 100_000)))
 	return &ours{headgate.New(store), store, headgate.Per(limit.N, limit.Period)}, nil
 }
@@ -82,8 +81,7 @@ func (x *xtime) Fill(key string, n int64) Outcome {
 	return outcome(x.limiter(key).AllowN(time.Now(), int(n)), nil)
 }
 
-// throttledLimiter is throttled's GCRA on its map without a bound, which is
-// faster than its LRU.
+// throttledLimiter is throttled's GCRA on its unbounded map, which is faster than its LRU.
 type throttledLimiter struct {
 	endless
 
@@ -124,8 +122,8 @@ func (g *goLimiter) Take(key string) Outcome {
 	return outcome(ok, err)
 }
 
-// Fill takes one only: the library knows no cost, and its window keeps the key
-// as long as the limit lasts.
+// Fill takes only one: the library has no cost, and its window keeps the key as long as the
+// limit lasts.
 func (g *goLimiter) Fill(key string, _ int64) Outcome { return g.Take(key) }
 
 func (g *goLimiter) Close() error { return g.store.Close(context.Background()) }

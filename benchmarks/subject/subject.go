@@ -1,6 +1,5 @@
-// Package subject puts one face on the limiters that are compared: ours, the
-// keyed in-memory limiters that Go programs use, and a floor below which no
-// limiter of this shape can go.
+// Package subject gives the compared limiters one interface: Headgate, the keyed in-memory
+// limiters that Go programs use, and a floor below which no such limiter can go.
 package subject
 
 import (
@@ -18,27 +17,26 @@ const (
 	Failed                 // an error
 )
 
-// Subject is a limiter with one limit for all keys. It is safe for use by
-// several goroutines.
+// Subject is a limiter with one limit for all keys. It is safe for concurrent use.
 type Subject interface {
-	// Take asks for one.
+	// Take makes a request of cost 1.
 	Take(key string) Outcome
-	// Fill makes the key known, with n of its limit used up where the library
-	// can take more than one at once. It may keep key.
+	// Fill inserts a key, with n of its limit used where the library has costs. It may keep
+	// key.
 	Fill(key string, n int64) Outcome
-	// Close ends what New started.
+	// Close stops what New started.
 	Close() error
 }
 
-// Library is one contestant.
+// Library is one of the compared libraries.
 type Library struct {
 	Name     string
-	Rival    bool                                                  // says that ours is compared with it
-	KeepsKey bool                                                  // says that it stores the string it is given
-	New      func(limit workload.Limit, keys int) (Subject, error) // returns a limiter that has room for keys
+	Rival    bool                                                  // whether ours is compared with it
+	KeepsKey bool                                                  // whether it stores the string of a key
+	New      func(limit workload.Limit, keys int) (Subject, error) // returns a limiter with capacity for keys
 }
 
-// Ours is the name of our own entry.
+// Ours is the name of Headgate's entry.
 const Ours = "headgate"
 
 // All returns every library, ours first.

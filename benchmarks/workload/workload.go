@@ -1,6 +1,5 @@
-// Package workload makes the streams of keys that every library is measured
-// with: which keys, in what order, under what limit, and what must be true of
-// the answers for the measurement to mean anything.
+// Package workload makes the streams of keys that every library is measured with: which keys,
+// in what order and under what limit, and the premises that the answers must meet.
 package workload
 
 import (
@@ -14,28 +13,28 @@ import (
 // KeyLen is the length of every key's text: "user:" and seven hex digits.
 const KeyLen = 12
 
-// Limit is N per Period, in the plainest form, which every library knows.
+// Limit is N per Period.
 type Limit struct {
 	N      int64
 	Period time.Duration
 }
 
-// Spread says how requests fall on keys.
+// Spread is the distribution of requests over keys.
 type Spread uint8
 
 const (
-	Hot     Spread = iota // one key for everybody
-	Own                   // gives every goroutine a few keys that no other touches
-	Uniform               // picks any key with equal chance
-	Zipf                  // picks keys by popularity, the first of a million about every fifteenth time
+	Hot     Spread = iota // a single key
+	Own                   // a few keys per goroutine, shared with no other
+	Uniform               // any key with equal chance
+	Zipf                  // keys by popularity, the first of a million about every fifteenth time
 )
 
 const (
-	// ownKeys is how many keys each goroutine has under Own: enough to be
-	// spread over every shard, few enough to stay in its core's cache.
+	// ownKeys is the number of keys of a goroutine under Own: enough for every shard, few
+	// enough for its core's cache.
 	ownKeys  = 512
-	exponent = 1.01     // exponent of Zipf: the smallest that its generator takes, near to what is seen of web clients
-	seed     = 20261121 // makes each run pick the same keys
+	exponent = 1.01     // exponent of Zipf: the smallest that its generator takes, close to that of web clients
+	seed     = 20261121 // the same keys in each run
 )
 
 // Workload is one row of the comparison.
@@ -43,21 +42,20 @@ type Workload struct {
 	Name   string
 	Spread Spread
 	Limit  Limit
-	Keys   int // how many keys there are; all of them are in the store before the clock starts
-	// Fill is how much of its limit each key has used up by then, so that it
-	// is still live, not forgotten, when it is asked for again.
+	Keys   int // number of keys; all are in the store before the clock starts
+	// Fill is how much of its limit each key has used by then, so that it is still live when
+	// requested again.
 	Fill              int64
-	Cores, Goroutines int  // Cores is GOMAXPROCS, Goroutines how many ask at the same time
-	Denied            bool // the limit is to refuse nearly everything
+	Cores, Goroutines int  // GOMAXPROCS, and the number of concurrent goroutines
+	Denied            bool // the limit refuses nearly everything
 }
 
-// All returns the rows, for a big table of the number of keys given.
+// All returns the rows, for a table of that many keys.
 //
-// The hot key is asked by two goroutines a core: with one each, a mutex stays
-// with the goroutine that has it and looks cheaper than it is. In the big
-// table the limit is long, so that every key stays live: with a limit of
-// 1000 a second a limiter that forgets what equals fresh state would have an
-// empty table.
+// The hot key has two goroutines per core: with one each, a mutex stays with the goroutine
+// that has it and looks cheaper than it is. In the big table the limit is long, so that every
+// key stays live: under 1000 a second, a limiter that drops fresh keys would have an empty
+// table.
 func All(keys int) []Workload {
 	const month = 30 * 24 * time.Hour
 	wide, narrow := Limit{1_000_000_000, time.Second}, Limit{100, time.Second}
@@ -79,8 +77,8 @@ func All(keys int) []Workload {
 	return all
 }
 
-// Order returns the indices of the keys in the order that worker asks for
-// them; at its end it starts again. Its length is a power of two.
+// Order returns the indices of the keys in the order in which worker requests them, repeated
+// from the start at its end. Its length is a power of two.
 func (w Workload) Order(worker int) []uint32 {
 	random := rand.New(rand.NewPCG(seed, uint64(worker)))
 	n, pick := orderLen(w.Keys), func(int) int { return 0 }
@@ -115,7 +113,7 @@ func orderLen(keys int) int {
 	return n
 }
 
-// Distinct returns how many different keys the first n of each order are.
+// Distinct returns the number of different keys in the first n of each order.
 func (w Workload) Distinct(orders [][]uint32, n []int64) int {
 	seen := make([]bool, w.Keys)
 	distinct := 0
@@ -130,8 +128,8 @@ func (w Workload) Distinct(orders [][]uint32, n []int64) int {
 	return distinct
 }
 
-// CheckDistinct returns an error if so few of the keys were touched by ops
-// requests that the row would not measure what its name says.
+// CheckDistinct returns an error if ops requests touched too few keys for the row to measure
+// what its name says.
 func (w Workload) CheckDistinct(distinct int, ops int64) error {
 	least := float64(w.Keys)
 	switch w.Spread {
@@ -150,10 +148,9 @@ func (w Workload) CheckDistinct(distinct int, ops int64) error {
 	return nil
 }
 
-// CheckShare returns an error unless nearly all (or, for a row of refusals,
-// nearly none) of ops requests were allowed. Requests that failed with an
-// error may be five in a hundred: throttled's compare-and-swap gives up under
-// contention.
+// CheckShare returns an error unless nearly all (or, in a row of refusals, nearly none) of ops
+// requests were allowed. Up to 5% may have failed with an error, because throttled's
+// compare-and-swap gives up under contention.
 func (w Workload) CheckShare(allowed, failed, ops int64) error {
 	share, broken := float64(allowed)/float64(ops), float64(failed)/float64(ops)
 	switch {
@@ -167,8 +164,8 @@ func (w Workload) CheckShare(allowed, failed, ops int64) error {
 	return nil
 }
 
-// Renderer writes keys' texts into one buffer, as a parser that hands out
-// parts of a request does.
+// Renderer writes the text of keys into one buffer, like a parser that returns parts of a
+// request.
 type Renderer struct {
 	text [KeyLen]byte
 }
@@ -180,16 +177,16 @@ func NewRenderer() *Renderer {
 	return r
 }
 
-// Key returns the text of the key with that index. It is valid until the next
-// call only: whoever keeps it must clone it.
+// Key returns the text of the key with that index. It is valid until the next call; clone it
+// to keep it.
 func (r *Renderer) Key(index uint32) string {
 	const digits = "0123456789abcdef"
 	for i := KeyLen - 1; i >= KeyLen-7; i-- {
 		r.text[i] = digits[index&15]
 		index >>= 4
 	}
-	// Safe form: string(r.text[:]), which would allocate and so measure the
-	// allocator. The bytes change only in the next call, when the limiter has
-	// answered and, all keys being in its table, has kept nothing.
+	// The safe form, string(r.text[:]), would allocate and so measure the allocator. The bytes
+	// change only in the next call, when the limiter has answered and, with all keys in its
+	// table, has kept nothing.
 	return unsafe.String(&r.text[0], KeyLen)
 }

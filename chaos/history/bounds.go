@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// bounds holds a key against what needs no order: what was admitted in any
-// time, that nobody was refused without a reason, and that who waited as long
-// as he was told was let in.
+// bounds makes the checks of a key that need no order of calls: how much was admitted in any
+// time, that no request was refused without a reason, and that a caller that waited as told
+// was admitted.
 func (p *part) bounds(h *History) (faults []Fault) {
 	if len(h.Clock) > 0 {
-		return nil // the order knows about clocks, these do not
+		return nil // orders take clock changes into account, these checks do not
 	}
 	for i, l := range p.model.limits {
 		c := p.collect(i)
@@ -30,12 +30,12 @@ func (p *part) bounds(h *History) (faults []Fault) {
 	return faults
 }
 
-// collected is what there is of one limit of a key.
+// collected has the charges of one limit of a key.
 type collected struct {
-	admitted [][]*step // surely charged, divided where the store may have forgotten
-	charged  []*step   // those and what may have been charged
+	admitted [][]*step // certainly charged, divided where the store may have forgotten
+	charged  []*step   // these, and what may have been charged
 	refused  []*step
-	gaveBack bool // something was given back in between
+	gaveBack bool // something was refunded in between
 }
 
 func (p *part) collect(limit int) (c collected) {
@@ -69,8 +69,8 @@ func (p *part) collect(limit int) (c collected) {
 	return c
 }
 
-// segment returns how often the store had forgotten something before an op, or
-// -1 if it may have forgotten this one.
+// segment returns how often the store had forgotten something before an op, or -1 if it may
+// have forgotten the op itself.
 func segment(forgot []*step, in *step) int {
 	before := 0
 	for _, f := range forgot {
@@ -88,8 +88,8 @@ func segment(forgot []*step, in *step) int {
 	return before
 }
 
-// tooMany says where more was admitted than may be, in a time that surely holds
-// all of it.
+// tooMany reports where more was admitted than allowed, in a time that certainly contains all
+// of it.
 func (l *Limit) tooMany(admitted []*step) string {
 	for _, first := range admitted {
 		for _, last := range admitted {
@@ -119,8 +119,7 @@ func (l *Limit) tooMany(admitted []*step) string {
 	return ""
 }
 
-// lockOut says who was refused although all that can have been charged leaves
-// room.
+// lockOut reports a refusal although everything that may have been charged leaves enough.
 func (c *collected) lockOut(l *Limit) string {
 	for _, in := range c.refused {
 		sum := in.Cost
@@ -137,8 +136,8 @@ func (c *collected) lockOut(l *Limit) string {
 	return ""
 }
 
-// brokenPromise says who waited as long as he was told, met nobody else, and
-// was refused again.
+// brokenPromise reports a caller that waited as told, met no other take, and was refused
+// again.
 func (c *collected) brokenPromise(l *Limit) string {
 	for _, in := range c.refused {
 		due := in.at.hi + in.Answer.Retry*1000

@@ -11,28 +11,28 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Fault is what is wrong with a key.
+// Fault is an error in the history of a key.
 type Fault struct {
 	Key  string
-	What string // wrong, in a sentence
+	What string // the error, in a sentence
 }
 
-// Report is what Check found.
+// Report is the result of Check.
 type Report struct {
 	Keys, Ops int
-	// Undecided are keys with more orders than there was time to try. They have
-	// been held against the bounds.
+	// Undecided are keys for which the search for an order took too long. They passed the
+	// checks that need none.
 	Undecided []string
 	Faults    []Fault
 }
 
-// Options say how to check.
+// Options configure Check.
 type Options struct {
-	Patience time.Duration // how long to look for the order of one key
-	Pictures string        // the folder in which a page is made for each key that has no order; none if empty
+	Patience time.Duration // how long to search for the order of one key
+	Pictures string        // folder for a page per key without an order; none if empty
 }
 
-// Check holds h against the limiter it should be of.
+// Check checks h against the model.
 func Check(h *History, o Options) (Report, error) {
 	var report Report
 	for _, p := range h.parts() {
@@ -61,14 +61,14 @@ func Check(h *History, o Options) (Report, error) {
 	return report, nil
 }
 
-// part is what there is of one key.
+// part is the history of one key.
 type part struct {
 	key   string
 	model *keyModel
 	steps []*step
 }
 
-// parts divides the ops by key. What befell the store befell every key.
+// parts divides the ops by key. What happened to the store happened to every key.
 func (h *History) parts() []*part {
 	byKey := make(map[string]*part)
 	var all []*part
@@ -114,7 +114,7 @@ func (h *History) parts() []*part {
 	return all
 }
 
-// crossed reports whether the store's clock was set since what an op settles.
+// crossed reports whether the store's clock was set after the op that this op settles.
 func (h *History) crossed(op *Op) bool {
 	if op.Of == 0 || len(h.Clock) == 0 {
 		return false
@@ -125,16 +125,16 @@ func (h *History) crossed(op *Op) bool {
 	})
 }
 
-// lossy reports whether an op was asked while the store was losing things.
+// lossy reports whether the store was losing things during an op.
 func (h *History) lossy(op *Op) bool {
 	return slices.ContainsFunc(h.Ops, func(o Op) bool {
 		return o.Kind == Lost && o.Call <= op.Return && op.Call <= o.Return
 	})
 }
 
-// operations are the steps for the checker. What nobody knows the end of, and
-// makes answers less certain only, comes as early as it can; but a settlement that
-// may give back what came after it was asked for comes whenever it may.
+// operations returns the steps for the checker. A step with an unknown end that only makes
+// answers less certain comes as early as possible. A settlement that may refund something
+// later than itself comes at any time.
 func (p *part) operations() []porcupine.Operation {
 	ops := make([]porcupine.Operation, len(p.steps))
 	for i, in := range p.steps {
@@ -146,7 +146,7 @@ func (p *part) operations() []porcupine.Operation {
 	return ops
 }
 
-// draw makes the page that shows how far an order can be found.
+// draw writes the page that shows how far an order can be found.
 func (p *part) draw(ops []porcupine.Operation, o Options) (string, error) {
 	model := p.model.porcupine()
 	_, info := porcupine.CheckOperationsVerbose(model, ops, o.Patience)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The algorithms, as rules name them, and the places under a concurrency limit.
+// The algorithms, as rules name them, and Places for a concurrency limit.
 const (
 	TokenBucket    = "token_bucket"
 	LeakyBucket    = "leaky_bucket"
@@ -17,24 +17,24 @@ const (
 	Places         = "concurrency"
 )
 
-// Limit is a limit as the model knows it. It shares no code with the limiter.
+// Limit is a limit of the model. It shares no code with the limiter.
 type Limit struct {
 	Name      string
 	Algorithm string
-	// Count is how many there are per Period, or at the same time for Places,
-	// whose Period is the length of a lease. In microseconds, as all times here.
+	// Count is the number per Period. For Places it is the number of slots, and Period the
+	// length of a lease. Times are in microseconds, here and everywhere in this package.
 	Count, Period int64
 	Burst         int64  `json:",omitempty"` // the capacity of a bucket
-	Buckets       int64  `json:",omitempty"` // the number of sub-windows, which has to divide Period
+	Buckets       int64  `json:",omitempty"` // number of sub-windows; must divide Period
 	Edge          string `json:",omitempty"` // lenient, strict or weighted
 }
 
-// String is the limit as a rule has it.
+// String returns the limit as rules write it.
 func (l *Limit) String() string {
 	return fmt.Sprintf("%s: %d/%s %s %s", l.Name, l.most(), time.Duration(l.Period)*time.Microsecond, l.Algorithm, l.Edge)
 }
 
-// most is the largest cost that could pass.
+// most returns the largest cost that can be allowed.
 func (l *Limit) most() int64 {
 	if l.bucket() {
 		return l.Burst
@@ -44,8 +44,8 @@ func (l *Limit) most() int64 {
 
 func (l *Limit) bucket() bool { return l.Algorithm == TokenBucket || l.Algorithm == LeakyBucket }
 
-// unit is what a request of cost 1 uses. Buckets count in parts of a token, of
-// which Count drain in a microsecond.
+// unit returns what a request of cost 1 uses. Buckets count parts of a token, of which Count
+// drain per microsecond.
 func (l *Limit) unit() int64 {
 	if l.bucket() {
 		return l.Period
@@ -53,7 +53,7 @@ func (l *Limit) unit() int64 {
 	return 1
 }
 
-// horizon is how long an entry can matter.
+// horizon returns how long an entry can matter.
 func (l *Limit) horizon() int64 {
 	switch l.Algorithm {
 	case SlidingWindow:
@@ -69,8 +69,8 @@ func (l *Limit) horizon() int64 {
 // charge is n tokens charged at a time.
 type charge struct{ at, n int64 }
 
-// used returns what charges use of the limit at now, in units. They need not be
-// in order. Those after now count as if they were of now.
+// used returns what charges use of the limit at now, in units. They may be in any order.
+// Charges after now count as if made now.
 func (l *Limit) used(charges []charge, now int64) int64 {
 	switch l.Algorithm {
 	case TokenBucket, LeakyBucket:
@@ -97,12 +97,12 @@ func counted(charges []charge, counts func(at int64) bool) (sum int64) {
 	return sum
 }
 
-// drained is the bucket: at most over all charges of what came from it on, less
-// what has drained since.
+// drained returns the level of a bucket: the maximum, over all charges, of what came since
+// that charge minus what has drained since.
 func (l *Limit) drained(charges []charge, now int64) (most int64) {
 	slices.SortFunc(charges, func(a, b charge) int { return int(min(max(b.at-a.at, -1), 1)) })
 	sum := int64(0)
-	for _, c := range charges { // the latest first
+	for _, c := range charges { // latest first
 		sum += c.n * l.Period
 		most = max(most, sum-l.Count*(now-min(c.at, now)))
 	}

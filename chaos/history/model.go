@@ -17,19 +17,17 @@ type keyModel struct {
 	scratch []charge
 }
 
-// step is an op as the model sees it: with its time on the store's clock, and
-// the op whose reservation or lease it settles.
+// step is an op of the model, with its time on the store's clock and the op that it settles.
 type step struct {
 	*Op
 	at      moment
-	mine    []int // the indices of the limits that apply, in the key's
-	peak    int64 // the latest that the store's clock can have said so far
+	mine    []int // indices of the limits that apply, among the key's
+	peak    int64 // latest time that the store's clock can have shown so far
 	crossed bool  // the store's clock was set since in.Of
 	lossy   bool  // the store may have forgotten it at once
 }
 
-// apply returns the state after the step, or nil if the limiter could not have
-// given this answer.
+// apply returns the state after the step, or nil if the limiter cannot have given this answer.
 func (k *keyModel) apply(s *state, in *step) *state {
 	switch in.Kind {
 	case Lost:
@@ -60,7 +58,7 @@ func (k *keyModel) apply(s *state, in *step) *state {
 	return after
 }
 
-// charged is s with n charged to each limit.
+// charged returns s with n charged to each limit.
 func (k *keyModel) charged(s *state, in *step, n int64, unsure bool) *state {
 	c := s.clone()
 	for _, i := range in.mine {
@@ -84,7 +82,7 @@ func (k *keyModel) charge(c *state, i int, in *step, n int64, unsure bool) {
 	c.entries[i] = append(c.entries[i], e)
 }
 
-// latest is the earliest time at which the latest sure entry can have been.
+// latest returns the earliest possible time of the latest certain entry.
 func (s *state) latest(i int) int64 {
 	for j := len(s.entries[i]) - 1; j >= 0; j-- {
 		if e := &s.entries[i][j]; !e.unsure {
@@ -94,13 +92,13 @@ func (s *state) latest(i int) int64 {
 	return 0
 }
 
-// named returns the limit that the answer names, -1 if it is none of these.
+// named returns the limit that the answer names, or -1 if it is none of these.
 func (k *keyModel) named(in *step) int {
 	return slices.IndexFunc(k.limits, func(l *Limit) bool { return l.Name == in.Answer.Rule })
 }
 
-// canAnswer reports whether the answer is right in this state, but for when all
-// is given back after an admission.
+// canAnswer reports whether the answer is right in this state, except for ResetAfter of an
+// admission.
 func (k *keyModel) canAnswer(s *state, in *step) bool {
 	a, n := in.Answer, in.Cost
 	i := k.named(in)
@@ -141,23 +139,23 @@ func (k *keyModel) remains(s *state, i int, in *step, n int64) bool {
 		(a.Remaining == 0 || least <= (l.most()-a.Remaining)*u)
 }
 
-// resets reports whether all is given back when the answer says so, and not a
-// millisecond before.
+// resets reports whether the limit is fully restored when the answer says so, and not a
+// millisecond earlier.
 func (k *keyModel) resets(s *state, i int, in *step) bool {
 	at := in.at.after(in.Answer.Reset * 1000)
 	return k.least(s, i, at) <= 0 && (in.Answer.Reset == 0 || k.most(s, i, at.after(-1000)) > 0)
 }
 
-// retries reports whether the same request would pass when the answer says so,
-// and not a millisecond before.
+// retries reports whether the request would be allowed when the answer says so, and not a
+// millisecond earlier.
 func (k *keyModel) retries(s *state, i int, in *step) bool {
 	l := k.limits[i]
 	at, full := in.at.after(in.Answer.Retry*1000), (l.most()-in.Cost)*l.unit()
 	return in.Answer.Retry >= 1 && k.least(s, i, at) <= full && k.most(s, i, at.after(-1000)) > full
 }
 
-// waits reports whether the turn of an admitted request is when the answer
-// says: when all before it has drained.
+// waits reports whether an admitted request's turn is when the answer says: when everything
+// before it has drained.
 func (k *keyModel) waits(s *state, i int, in *step) bool {
 	delay := in.Answer.Delay * 1000
 	if k.limits[i].Algorithm != LeakyBucket || in.Kind == Peek {
@@ -167,15 +165,14 @@ func (k *keyModel) waits(s *state, i int, in *step) bool {
 	return k.least(s, i, at) <= 0 && (delay == 0 || k.most(s, i, at.after(-1000)) > 0)
 }
 
-// settle is a commit, a cancel, a release or a renewal of what an earlier op
-// took.
+// settle applies a commit, cancel, release or renewal of an earlier op.
 func (k *keyModel) settle(s *state, in *step) *state {
 	was := slices.IndexFunc(s.settled, func(x settled) bool { return x.op == in.Of })
 	c := s.clone()
 	if in.Answer == nil || in.crossed || in.lossy || k.strays(in) {
 		for _, i := range in.mine {
 			for j := range c.entries[i] {
-				// Done late, it gives back what came after.
+				// If late, it refunds what came after.
 				if e := &c.entries[i][j]; e.op == in.Of || k.reach > 0 {
 					e.unsure = true
 				}
@@ -203,16 +200,16 @@ func (k *keyModel) settle(s *state, in *step) *state {
 	return c
 }
 
-// strays reports whether in was on its way for so long that the time of what it
-// gives back, which its node reckons from its own clock, may miss that take: then
-// nothing is given back, or what came a little later.
+// strays reports whether in was in transit for so long that its refund may miss the take,
+// because the node computes the time of the take from its own clock: then nothing is refunded,
+// or a slightly later take.
 func (k *keyModel) strays(in *step) bool {
 	return k.reach > 0 && in.Return-in.Call > k.reach-10_000
 }
 
-// settleOne turns what in.Of took of limit i into what in says.
+// settleOne changes what in.Of took of limit i to what in says.
 func (k *keyModel) settleOne(c *state, i int, in *step) {
-	cost := in.Cost // of Cancel and Release 0
+	cost := in.Cost // 0 for Cancel and Release
 	if cost < in.Was && k.limits[i].Algorithm == SlidingLog {
 		blur(c.entries[i], in.Of, k.reach)
 	}
@@ -240,9 +237,8 @@ func (k *keyModel) settleOne(c *state, i int, in *step) {
 	}
 }
 
-// blur makes the times of entries that were charged just before that of an op
-// as uncertain as all of them together: which one will be given back is not
-// known.
+// blur makes the times of entries charged just before an op as uncertain as all of them
+// together, because it is unknown which one will be refunded.
 func blur(list []entry, op int, reach int64) {
 	i := slices.IndexFunc(list, func(e entry) bool { return e.op == op })
 	if i < 0 || reach == 0 {
@@ -263,7 +259,7 @@ func blur(list []entry, op int, reach int64) {
 	}
 }
 
-// leaseEnded reports whether a lease has ended by itself at a time: surely, or perhaps.
+// leaseEnded reports whether a lease has expired at a time: certainly, or possibly.
 func (k *keyModel) leaseEnded(s *state, in *step, now int64, surely bool) bool {
 	for _, i := range in.mine {
 		if k.limits[i].Algorithm != Places {
@@ -283,8 +279,8 @@ func (k *keyModel) leaseEnded(s *state, in *step, now int64, surely bool) bool {
 	return false
 }
 
-// setBack makes unsure what was fresh when the clock was at that time, and is
-// not when it has gone back.
+// setBack makes unsure what was fresh when the clock was at that time and is not after it was
+// set back.
 func (k *keyModel) setBack(s *state, was int64) *state {
 	c := s.clone()
 	c.held = max(c.held, was)
@@ -299,9 +295,8 @@ func (k *keyModel) setBack(s *state, was int64) *state {
 	return c
 }
 
-// emptied is what is left where everything was forgotten: what nodes remember
-// to refuse. The records of reservations are gone, too, so that they are answered
-// as settled.
+// emptied returns what is left when everything was forgotten: the refusals that nodes
+// remember. The records of reservations are gone too, so they count as settled.
 func (k *keyModel) emptied(s *state, in *step) *state {
 	c := &state{entries: make([][]entry, len(k.limits)), settled: s.allUnsure()}
 	for _, list := range s.entries {
@@ -322,7 +317,7 @@ func (k *keyModel) emptied(s *state, in *step) *state {
 	return c
 }
 
-// allUnsure are the settled ones of a store that may have forgotten them.
+// allUnsure returns the settled ones of a store that may have forgotten them.
 func (s *state) allUnsure() []settled {
 	list := slices.Clone(s.settled)
 	for i := range list {
@@ -331,7 +326,7 @@ func (s *state) allUnsure() []settled {
 	return list
 }
 
-// porcupine is the model for the checker.
+// porcupine returns the model for the checker.
 func (k *keyModel) porcupine() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return &state{entries: make([][]entry, len(k.limits))} },
@@ -346,7 +341,7 @@ func (k *keyModel) porcupine() porcupine.Model {
 	}
 }
 
-// String is the op as a line for people.
+// String returns the op as a line for people.
 func (op *Op) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "#%d %s %d", op.ID, op.Kind, op.Cost)

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Kind is what a call asked for, or what befell the store.
+// Kind is the kind of a call, or of an event in the store.
 type Kind string
 
 // The kinds.
@@ -22,44 +22,43 @@ const (
 	Acquire Kind = "acquire"
 	Release Kind = "release"
 	Renew   Kind = "renew"
-	// Lost is no call: what was charged from Since to Return may be forgotten,
-	// as documented for what was done to the store between Call and Return.
+	// Lost is an event: what was charged from Since to Return may be forgotten, as documented
+	// for the fault between Call and Return.
 	Lost Kind = "lost"
-	// Set is no call: the store's clock was set back when it said Since. What
-	// was fresh by then may have been forgotten.
+	// Set is an event: the store's clock was set back when it showed Since. What was fresh by
+	// then may be forgotten.
 	Set     Kind = "set"
-	Emptied Kind = "emptied" // no call: the store forgot everything
+	Emptied Kind = "emptied" // an event: the store forgot everything
 )
 
-// Op is one call. Times are in microseconds since the Unix epoch, by one clock
-// that never goes back.
+// Op is one call. Times are in microseconds since the Unix epoch, on one clock that never goes
+// back.
 type Op struct {
 	ID     int
 	Client int
 	Kind   Kind
-	// Key is what is counted; ops of different keys have nothing to do with
-	// each other. Those of the store itself have none.
+	// Key is the key that is counted; ops of different keys are independent. Events of the
+	// store have none.
 	Key string `json:",omitempty"`
-	// Limits are the names of those that apply.
+	// Limits are the names of the limits that apply.
 	Limits []string `json:",omitempty"`
 	Cost   int64    `json:",omitempty"`
-	Of     int      `json:",omitempty"` // the op whose reservation or lease this one is about
-	Was    int64    `json:",omitempty"` // what that one took, and Cost what it comes to
+	Of     int      `json:",omitempty"` // the op whose reservation or lease this one settles
+	Was    int64    `json:",omitempty"` // what that op took; Cost is the final cost
 
 	Call, Return int64
 	Since        int64 `json:",omitempty"` // for Lost and Set
 
-	// Where it was asked, for people.
+	// The node, for people.
 	Node string `json:",omitempty"`
 	Door string `json:",omitempty"`
-	// Answer is nil if nobody knows whether it was done: no answer came, or
-	// one that a failure policy made up. Return is then when it cannot be done
-	// any more.
+	// Answer is nil if it is unknown whether the call was done: no answer came, or one from a
+	// failure policy. Return is then the latest time at which it can have been done.
 	Answer *Answer `json:",omitempty"`
-	Note   string  `json:",omitempty"` // for people: an error, or why the answer is not the store's
+	Note   string  `json:",omitempty"` // for people: an error, or why the answer is not from the store
 }
 
-// Answer is what the store said, times in milliseconds.
+// Answer is the store's answer, with times in milliseconds.
 type Answer struct {
 	Allowed   bool
 	Rule      string `json:",omitempty"`
@@ -68,38 +67,37 @@ type Answer struct {
 	Retry     int64 `json:",omitempty"`
 	Reset     int64
 	Delay     int64 `json:",omitempty"`
-	// Vague says that the numbers may be those of a moment ago: the answer of a
-	// node that remembers refusals.
+	// Vague: the numbers may be slightly old, because a node that remembers refusals answered.
 	Vague bool `json:",omitempty"`
 }
 
-// History is what there is to check.
+// History is the input of Check.
 type History struct {
-	// Seed is what the callers and the faults were drawn from.
+	// Seed is the seed of the callers and faults.
 	Seed   uint64
 	Limits []Limit
-	Slack  int64 // how far the store's clock may be from that of the callers
-	Memory int64 `json:",omitempty"` // how long a node may go on refusing what has been given back elsewhere
-	// Reach is how much older than a take an entry may be that a sliding log
-	// gives back in its stead, because it knows only about when that was.
+	Slack  int64 // largest difference between the store's clock and the callers'
+	Memory int64 `json:",omitempty"` // how long a node may refuse after a refund elsewhere
+	// Reach is by how much an entry may be older than a take and still be refunded in its
+	// place by a sliding log, which knows the time of the take only roughly.
 	Reach int64   `json:",omitempty"`
-	Clock []Shift `json:",omitempty"` // the times at which the store's clock was another one
-	// Faults are what was broken, for people.
+	Clock []Shift `json:",omitempty"` // times at which the store's clock was changed
+	// Faults are the faults, for people.
 	Faults []Mark `json:",omitempty"`
 	Ops    []Op
 }
 
-// Mark is when something was broken.
+// Mark is the time of a fault.
 type Mark struct {
 	At   int64
 	Name string
 }
 
-// Shift says that from From on the store's clock was ahead of the callers' by
-// some time from Least to Most, until the next Shift.
+// Shift: from From on, until the next Shift, the store's clock was ahead of the callers' by
+// Least to Most.
 type Shift struct{ From, Least, Most int64 }
 
-// shifted returns by how much the store's clock may have been ahead in a time.
+// shifted returns how far the store's clock may have been ahead during a time.
 func (h *History) shifted(from, to int64) (least, most int64) {
 	least, most = math.MaxInt64, math.MinInt64
 	now := Shift{From: math.MinInt64}
@@ -116,7 +114,7 @@ func (h *History) shifted(from, to int64) (least, most int64) {
 	return least, most
 }
 
-// limit returns the limit of that name.
+// limit returns the limit with that name.
 func (h *History) limit(name string) *Limit {
 	for i := range h.Limits {
 		if h.Limits[i].Name == name {
@@ -126,7 +124,7 @@ func (h *History) limit(name string) *Limit {
 	return nil
 }
 
-// Save writes the history, a line for each op.
+// Save writes the history, one op per line.
 func (h *History) Save(file string) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -141,7 +139,7 @@ func (h *History) Save(file string) error {
 
 // Load reads what Save wrote.
 func Load(file string) (*History, error) {
-	f, err := os.Open(file) //nolint:gosec // the caller says where
+	f, err := os.Open(file) //nolint:gosec // the caller names the file
 	if err != nil {
 		return nil, err
 	}

@@ -4,27 +4,26 @@ import (
 	"slices"
 )
 
-// entry is what a call charged.
+// entry is the charge of one call.
 type entry struct {
-	op     int // whose it is
+	op     int // the op
 	n      int64
-	lo, hi int64 // when, at the earliest and at the latest
-	// unsure says that nobody knows whether it is there: no answer came, or it
-	// was charged just before something that may forget it.
+	lo, hi int64 // earliest and latest time
+	// unsure: it may not be there, because no answer came, or because it was charged just
+	// before something that may have lost it.
 	unsure bool
-	until  int64 // until is, if not 0, when an entry that was given back is forgotten by everybody
+	until  int64 // if not 0, the time at which all nodes have forgotten a refunded entry
 }
 
-// state is what the model knows of a key: the entries of each of its limits,
-// in the order in which they were charged, and which reservations and leases
-// are settled. It is never changed, only replaced.
+// state is the model's state of a key: the entries of each limit in order of charging, and the
+// settled reservations and leases. It is immutable.
 type state struct {
 	entries [][]entry
 	settled []settled
-	held    int64 // the latest that the clock said before it was set back, 0 if it was not
+	held    int64 // latest time that the clock showed before it was set back, 0 if it was not
 }
 
-// settled is a reservation or lease that is no more.
+// settled is a finished reservation or lease.
 type settled struct {
 	op     int
 	unsure bool
@@ -61,34 +60,33 @@ func (s *state) clone() *state {
 	return c
 }
 
-// moment is a time that is known in bounds, and by how much the clock may have
-// gone back before.
+// moment is a time known in bounds, and how far the clock may have gone back before.
 type moment struct{ lo, hi int64 }
 
 func (m moment) after(d int64) moment { return moment{m.lo + d, m.hi + d} }
 
-// least returns the least that is used of limit i at a moment, in units.
+// least returns the minimum used of limit i at a moment, in units.
 func (k *keyModel) least(s *state, i int, at moment) int64 {
 	now := at.hi
 	k.scratch = k.scratch[:0]
 	for _, e := range s.entries[i] {
 		if e.unsure || e.until != 0 {
 			if k.jumps && e.until == 0 {
-				// If it was done before the clock went back, time stands still there.
+				// If this was done before the clock went back, time stops there.
 				now = max(now, min(e.hi, s.held))
 			}
 			continue
 		}
 		k.scratch = append(k.scratch, charge{e.lo, e.n})
 		if k.jumps {
-			now = max(now, e.hi) // time stands still until it has caught up
+			now = max(now, e.hi) // time stops until the clock has caught up
 		}
 	}
 	return k.limits[i].used(k.scratch, now)
 }
 
-// most returns the most that is used of limit i at a moment, in units. With a
-// clock that went back, what was charged ahead of now is there in full.
+// most returns the maximum used of limit i at a moment, in units. After the clock went back,
+// charges in the future count in full.
 func (k *keyModel) most(s *state, i int, at moment) int64 {
 	k.scratch = k.scratch[:0]
 	for _, e := range s.entries[i] {
@@ -104,8 +102,8 @@ func (k *keyModel) most(s *state, i int, at moment) int64 {
 	return k.limits[i].used(k.scratch, at.lo)
 }
 
-// unsureSince makes everything unsure that may have been charged at or after a
-// time, or settled: nobody notes when a settlement was.
+// unsureSince makes unsure everything that may have been charged at or after a time, and
+// everything settled, because the times of settlements are not recorded.
 func (s *state) unsureSince(since int64) *state {
 	c := s.clone()
 	for i := range c.entries {
@@ -114,7 +112,7 @@ func (s *state) unsureSince(since int64) *state {
 			if e.hi >= since {
 				e.unsure = true
 			}
-			if e.until != 0 { // the giving back may be forgotten
+			if e.until != 0 { // the refund may be forgotten
 				e.unsure, e.until = true, 0
 			}
 		}

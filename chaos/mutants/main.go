@@ -1,14 +1,13 @@
-// Command mutants asks whether the tests of a package notice when its code is
-// changed: + to -, < to <=, == to != and so on, one change at a time.
+// Command mutants checks whether the tests of a package notice changes of its code: + to -, <
+// to <=, == to != and so on, one change at a time.
 //
 //	go run ./mutants ../algorithm -- -runs 12
 //
-// All changes are compiled into one test binary, which is told by a variable of
-// the environment which of them is made. So a change costs a run of the tests,
-// or the part of one until the first fails, and no build.
+// All changes are compiled into one test binary, and an environment variable chooses one of
+// them. So a change costs a test run up to the first failure, and no build.
 //
-// A change that lives is an error unless testdata/mutants.txt of the package has
-// a line for it, which says why it changes nothing.
+// A change that survives is an error unless testdata/mutants.txt of the package lists it with
+// the reason why it has no effect.
 package main
 
 import (
@@ -56,7 +55,7 @@ type run struct {
 	every, workers int
 	args           []string
 	binary         string
-	seconds        int // of processor time that a run may take
+	seconds        int // limit of processor time for a run
 }
 
 // do tries every change and returns the share that is noticed or explained.
@@ -97,8 +96,7 @@ func (r *run) try(all []*mutant) {
 	workers.Wait()
 }
 
-// report says which changes live, and returns the share of those that do not or
-// are explained.
+// report prints the surviving changes, and returns the share that is noticed or explained.
 func (r *run) report(all []*mutant) (float64, error) {
 	explained, err := r.explained()
 	if err != nil {
@@ -124,8 +122,8 @@ func (r *run) report(all []*mutant) (float64, error) {
 	return share, nil
 }
 
-// explained reads which changes are known to change nothing: a line each, as
-// they are printed, and below it, indented, why.
+// explained reads the changes that are known to have no effect: one per line, as they are
+// printed, with the reason indented below.
 func (r *run) explained() (map[string]bool, error) {
 	list := make(map[string]bool)
 	text, err := os.ReadFile(filepath.Join(r.dir, "testdata", "mutants.txt"))
@@ -140,7 +138,7 @@ func (r *run) explained() (map[string]bool, error) {
 	return list, err
 }
 
-// build compiles the tests with all changes in them.
+// build compiles the tests with all changes.
 func (r *run) build(temp string) ([]*mutant, error) {
 	p, err := load(r.dir)
 	if err != nil {
@@ -178,7 +176,7 @@ func (r *run) build(temp string) ([]*mutant, error) {
 	return all, nil
 }
 
-// switchboard is the file that knows which change is made.
+// switchboard is the file that selects the change.
 const switchboard = `package %s
 
 import (
@@ -192,8 +190,8 @@ var mutant = func() int {
 }()
 `
 
-// test runs the tests with one change, and returns the seconds of processor time
-// that it took. A run that takes more than it may is one that failed.
+// test runs the tests with one change, and returns the seconds of processor time used. A run
+// that exceeds its limit has failed.
 func (r *run) test(id, seconds int) (float64, error) {
 	args := append([]string{"-c", `ulimit -t "$0" && exec "$@"`, strconv.Itoa(seconds), r.binary, "-test.failfast", "-test.short"}, r.args...)
 	cmd := exec.Command("sh", args...)

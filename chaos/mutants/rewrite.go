@@ -23,7 +23,7 @@ type mutant struct {
 	lives          bool
 }
 
-// String names it, also when lines before it have come or gone.
+// String names the change independently of its line number.
 func (m *mutant) String() string {
 	return fmt.Sprintf("%s %s: %s → %s", m.file, m.function, m.was, m.becomes)
 }
@@ -38,7 +38,7 @@ type pkg struct {
 	types *types.Package
 }
 
-// load parses the files of a folder that are built here, tests left out.
+// load parses the non-test files of a folder that are built on this platform.
 func load(dir string) (*pkg, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -62,11 +62,11 @@ func load(dir string) (*pkg, error) {
 		p.names, p.files, p.texts = append(p.names, name), append(p.files, f), append(p.texts, text)
 	}
 	config := types.Config{Importer: importer.ForCompiler(p.set, "source", nil), Error: func(error) {}}
-	p.types, _ = config.Check(found.ImportPath, p.set, p.files, p.info) // what has no type is left as it is
+	p.types, _ = config.Check(found.ImportPath, p.set, p.files, p.info) // expressions without a type are left alone
 	return p, nil
 }
 
-// others are what an operator is changed to.
+// others has the replacements of each operator.
 var others = map[token.Token][]token.Token{ //nolint:gochecknoglobals // a table
 	token.ADD: {token.SUB}, token.SUB: {token.ADD}, token.MUL: {token.QUO}, token.QUO: {token.MUL}, token.REM: {token.MUL},
 	token.LSS: {token.LEQ, token.GEQ}, token.LEQ: {token.LSS, token.GTR},
@@ -85,7 +85,7 @@ type rewriter struct {
 	function string
 }
 
-// rewrite returns a file with changes numbered from first+1 on.
+// rewrite returns a file with all changes in it, numbered from first+1.
 func (p *pkg) rewrite(file, first int) ([]byte, []*mutant) {
 	r := &rewriter{pkg: p, file: file, first: first, ids: make(map[token.Pos][]*mutant)}
 	var out bytes.Buffer
@@ -113,7 +113,7 @@ func (r *rewriter) text(from, to token.Pos) []byte {
 	return r.texts[r.file][f.Offset(from):end]
 }
 
-// node is the text of a node, with what is in it changed.
+// node returns the text of a node with its changes.
 func (r *rewriter) node(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
@@ -126,7 +126,7 @@ func (r *rewriter) node(n ast.Node) string {
 	return r.inside(n)
 }
 
-// inside is the text of a node whose parts are changed.
+// inside returns the text of a node whose parts are changed.
 func (r *rewriter) inside(n ast.Node) string {
 	var out strings.Builder
 	at := n.Pos()
@@ -134,7 +134,7 @@ func (r *rewriter) inside(n ast.Node) string {
 		if c == nil || c == n {
 			return c == n
 		}
-		if c.Pos() < at { // a part of what is written
+		if c.Pos() < at { // part of what was written
 			return false
 		}
 		switch c.(type) {
@@ -154,7 +154,7 @@ func (r *rewriter) inside(n ast.Node) string {
 	return out.String()
 }
 
-// mutants returns those of a place, the same ones if it is written again.
+// mutants returns the changes at a position; the same ones if it is written again.
 func (r *rewriter) mutants(at token.Pos, was string, becomes ...string) []*mutant {
 	if list, ok := r.ids[at]; ok {
 		return list
@@ -174,7 +174,7 @@ func (r *rewriter) mutants(at token.Pos, was string, becomes ...string) []*mutan
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// binary is an expression that asks which change is made.
+// binary returns an expression that checks which change is selected.
 func (r *rewriter) binary(n *ast.BinaryExpr) (string, bool) {
 	t, known := r.info.Types[n]
 	ops := others[n.Op]

@@ -1,5 +1,5 @@
-// Command steppednode is headgate serve with a wall clock that can be set: the
-// system's and what the file CHAOS_CLOCK holds, in microseconds.
+// Command steppednode is headgate serve with an adjustable wall clock: the system's plus the
+// content of the file CHAOS_CLOCK, in microseconds.
 package main
 
 import (
@@ -49,7 +49,7 @@ func serve() error {
 	return a.Run(context.Background(), signals, nil)
 }
 
-// clock maps the file, so that a write to it sets the clock.
+// clock maps the file, so that writing to it sets the clock.
 func clock(name string) (func() time.Duration, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -1,14 +1,14 @@
-// Command compare measures Headgate beside other in-memory limiters, on the
-// machine that it runs on, and says whether Headgate's goals are met.
+// Command compare measures Headgate and other in-memory limiters on this machine, and reports
+// whether Headgate meets its goals.
 //
 //	go run ./cmd/compare                 5 rounds, about 6 minutes
 //	go run ./cmd/compare --quick         1 short round, to see that it works
 //	go run ./cmd/compare --rounds 9 --json > result.json
 //
-// In every round each library runs in a process of its own, and the libraries
-// take turns, so that a slow minute of the machine falls on all of them. A
-// measurement whose premise does not hold ends the run with status 1. A goal
-// that is missed is printed and, with --strict, ends it with status 1 too.
+// In every round each library runs in a separate process, and the libraries take turns, so
+// that a slow minute of the machine affects all of them. A measurement whose premise does not
+// hold ends the run with status 1. A missed goal is printed and, with --strict, ends the run
+// with status 1 too.
 package main
 
 import (
@@ -28,17 +28,17 @@ import (
 	"github.com/headgate/headgate/benchmarks/workload"
 )
 
-// options are the command line.
+// options are the command-line options.
 type options struct {
 	rounds  int
 	rowTime time.Duration
 	keys    int
 	json    bool
 	strict  bool
-	worker  string // is, in a child process, the library to measure
+	worker  string // in a child process: the library to measure
 }
 
-// sample is what one process measured.
+// sample is the result of one process.
 type sample struct {
 	Library string          `json:"library"`
 	Speeds  []measure.Speed `json:"speeds"`
@@ -87,14 +87,14 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return err
 }
 
-// work is a child process: it measures one library once.
+// work is the child process: it measures one library once.
 func work(o options, out io.Writer) error {
 	library, err := subject.Named(o.worker)
 	if err != nil {
 		return err
 	}
 	s := sample{Library: library.Name}
-	// First, while the heap is empty.
+	// Memory first, while the heap is empty.
 	if s.Memory, err = measure.TableMemory(library, o.keys); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func row(library subject.Library, w workload.Workload, duration time.Duration) (
 		return speed, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	// A short run first, for caches, branch predictors and the scheduler.
+	// Warm up caches, branch predictors and the scheduler.
 	if _, err := r.Times(50_000); err != nil {
 		return speed, err
 	}
@@ -147,11 +147,11 @@ func rounds(ctx context.Context, o options) (map[string][]sample, error) {
 	return samples, nil
 }
 
-// mostRetries is how often a library is measured again whose premise was not
-// met: throttled's compare-and-swap gives up more or less often.
+// mostRetries is how often a library is measured again after its premise was not met.
+// throttled's compare-and-swap sometimes gives up under contention.
 const mostRetries = 2
 
-// measured measures a library in a process of its own.
+// measured measures a library in a separate process.
 func measured(ctx context.Context, self, name string, o options) (s sample, err error) {
 	command := exec.CommandContext(ctx, self, "--worker", name, "--time", o.rowTime.String(), "--keys", fmt.Sprint(o.keys))
 	command.Stderr = os.Stderr

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/benchmarks/workload"
 )
 
-// The goals: at most these shares of what the fastest, or the smallest, rival
-// takes, and at least this throughput on two cores for that on one.
+// The goals: at most this share of the best rival's time or memory, and at least this speedup
+// from one core to two.
 const (
 	hotGoal     = 0.65
 	manyGoal    = 0.4
@@ -22,7 +22,7 @@ const (
 	scalingGoal = 1.5
 )
 
-// report is the outcome of a comparison.
+// report is the result of a comparison.
 type report struct {
 	Machine string              `json:"machine"`
 	Rounds  int                 `json:"rounds"`
@@ -40,27 +40,27 @@ type reportRow struct {
 	each  map[string][]float64 // the value of every round, by library
 }
 
-// spread is the median of the rounds with the extremes.
+// spread is the median of the rounds, with minimum and maximum.
 type spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 }
 
-// goal is a ratio that was promised.
+// goal is a promised ratio.
 type goal struct {
 	Name  string  `json:"name"`
 	Rival string  `json:"rival"`
 	Ratio spread  `json:"ratio"`
 	Bound float64 `json:"bound"`
-	// AtLeast says that the ratio has to be the bound or more, not less.
+	// AtLeast: the ratio must be Bound or more, not less.
 	AtLeast bool `json:"at_least"`
 	Met     bool `json:"met"`
 }
 
 func newReport(o options, samples map[string][]sample) *report {
 	r := &report{Machine: machine(), Rounds: o.rounds, Keys: o.keys, Samples: samples}
-	uniform, own := 0, map[int]int{} // own keys by the number of cores
+	uniform, own := 0, map[int]int{} // rows of own keys, by number of cores
 	for i, w := range workload.All(o.keys) {
 		row := r.add(fmt.Sprintf("%s, %s", w.Name, cores(w.Cores)), "ns/op", func(s sample) float64 { return s.Speeds[i].NsPerOp })
 		switch w.Spread {
@@ -94,7 +94,7 @@ func cores(n int) string {
 	return fmt.Sprintf("%d cores", n)
 }
 
-// add makes a row of what value says of each sample.
+// add adds a row with the value of each sample.
 func (r *report) add(name, unit string, value func(sample) float64) reportRow {
 	row := reportRow{Name: name, Unit: unit, Cells: make(map[string]spread), each: make(map[string][]float64)}
 	for library, samples := range r.Samples {
@@ -107,9 +107,8 @@ func (r *report) add(name, unit string, value func(sample) float64) reportRow {
 	return row
 }
 
-// versusRivals adds the goal that ours is at most bound times the rival that
-// is best in the row. The ratio is taken within each round, where both had the
-// same machine.
+// versusRivals adds the goal that ours is at most bound times the best rival of the row. The
+// ratio is taken within each round.
 func (r *report) versusRivals(row reportRow, bound float64) {
 	best := ""
 	for _, l := range subject.All() {
@@ -130,7 +129,7 @@ func newGoal(name, rival string, ratios []float64, bound float64, atLeast bool) 
 	return g
 }
 
-// missed returns how many goals are not met.
+// missed returns the number of missed goals.
 func (r *report) missed() int {
 	n := 0
 	for _, g := range r.Goals {
@@ -190,7 +189,7 @@ func (r *report) markdown(out io.Writer) error {
 	return err
 }
 
-// text returns the spread for a table, in three digits or so.
+// text returns the spread for a table, with about three digits.
 func (s spread) text(rounds int) string {
 	format := "%.0f"
 	if s.Median < 10 {
@@ -202,7 +201,7 @@ func (s spread) text(rounds int) string {
 	return fmt.Sprintf(format+" ("+format+"-"+format+")", s.Median, s.Min, s.Max)
 }
 
-// machine says what it was measured on, and with which versions.
+// machine describes the machine and the versions.
 func machine() string {
 	versions := ""
 	if info, ok := debug.ReadBuildInfo(); ok {

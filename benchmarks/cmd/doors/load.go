@@ -19,21 +19,21 @@ import (
 	"github.com/headgate/headgate/benchmarks/process"
 )
 
-// keys is how many different keys the requests have.
+// keys is the number of different keys.
 const keys = 100_000
 
-// side is one server with its load, and what it took.
+// side is a server with its load, and the results.
 type side struct {
 	server  *process.Server
 	load    load
-	samples []float64 // seconds of processor time for a million requests
+	samples []float64 // seconds of processor time per million requests
 }
 
-// load is what clients ask. dial connects, and what it returns asks for key,
-// and its answer has to be the one expected.
+// load is a kind of request. dial connects; the client then sends a request for a key and
+// checks the answer.
 type load struct {
 	dial  func(address string) (client, error)
-	batch int // how many requests one ask makes
+	batch int // requests per call of ask
 }
 
 type client interface {
@@ -41,8 +41,8 @@ type client interface {
 	Close() error
 }
 
-// measure puts n requests to the server and returns the seconds of processor
-// time that a million would take it.
+// measure sends n requests and returns the seconds of processor time that a million would
+// take.
 func (s *side) measure(ctx context.Context, n, connections int) (float64, error) {
 	clients := make([]client, connections)
 	for i := range clients {
@@ -74,14 +74,14 @@ func (s *side) measure(ctx context.Context, n, connections int) (float64, error)
 	group.Wait()
 	for _, err := range append(errs, ctx.Err()) {
 		if err != nil {
-			return 0, err // the first says it for all
+			return 0, err // the first error is enough
 		}
 	}
 	after, err := s.server.CPU()
 	return (after - before) / float64(n) * 1e6, err
 }
 
-// connection asks by bytes of its own, so that the load costs little.
+// connection sends raw bytes, so that the load costs little.
 type connection struct {
 	net.Conn
 	in      *bufio.Reader
@@ -98,7 +98,7 @@ func (c *connection) ask(_ context.Context, key int) error {
 	return c.answer(c.in)
 }
 
-// wire is a load of one connection for each client.
+// wire is a load with one connection per client.
 func wire(batch int, request func(dst []byte, key int) []byte, answer func(*bufio.Reader) error) load {
 	return load{batch: batch, dial: func(address string) (client, error) {
 		c, err := net.Dial("tcp", address)
@@ -109,10 +109,10 @@ func wire(batch int, request func(dst []byte, key int) []byte, answer func(*bufi
 	}}
 }
 
-// number appends key with as many digits for all keys.
+// number appends key with a fixed number of digits.
 func number(dst []byte, key int) []byte { return fmt.Appendf(dst, "%08d", key) }
 
-// check is POST /v1/check, answered with 200 and a body that begins with want.
+// check is POST /v1/check, answered with 200 and a body that starts with want.
 func check(want string) load {
 	const before, after = `{"domain":"api","attributes":{"user":"`, `"}}`
 	head := fmt.Sprintf("POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(before)+8+len(after), before)
@@ -154,7 +154,7 @@ func readHTTP(in *bufio.Reader, status int) (head http.Header, body string, err 
 	return res.Header, string(content), err
 }
 
-// throttle is CL.THROTTLE, so many at a time, all allowed.
+// throttle is CL.THROTTLE in pipelines of that length, all allowed.
 func throttle(pipeline int) load {
 	return wire(pipeline,
 		func(dst []byte, key int) []byte {
@@ -180,9 +180,8 @@ func throttle(pipeline int) load {
 		})
 }
 
-// shouldRateLimit is a call of Envoy's service, answered with OK under a limit
-// of that many, if not 0. Each client has a connection, as each worker of a
-// gateway has.
+// shouldRateLimit is a call of Envoy's service, answered with OK and, if limit is not 0, with
+// that limit. Each client has a separate connection, like the workers of a gateway.
 func shouldRateLimit(limit uint32) load {
 	return load{batch: 1, dial: func(address string) (client, error) {
 		c, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))

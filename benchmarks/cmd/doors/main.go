@@ -1,11 +1,11 @@
-// Command doors measures what each door costs beside its floor: the least that
-// a server of that protocol could do.
+// Command doors compares each door with its floor: the least that a server of that protocol
+// can do.
 //
 //	go run ./cmd/doors [--rounds 9] [--requests 100000] [--connections 64]
 //
-// All servers are processes of their own, on this machine, asked in turns. What
-// is compared is processor time, not throughput, since the load shares the
-// machine. A door that answers otherwise than it should ends the run.
+// All servers are separate processes on this machine, measured in turns. It compares processor
+// time, not throughput, because the load shares the machine. A wrong answer of a door ends the
+// run.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 // plan is how much to measure.
 type plan struct{ rounds, requests, connections int }
 
-// run measures all doors whose name has only in it, and writes the table.
+// run measures all doors whose name contains only, and writes the table.
 func run(ctx context.Context, out io.Writer, only string, p plan) error {
 	g := process.NewGroup(ctx)
 	defer g.Stop()
@@ -53,7 +53,7 @@ func run(ctx context.Context, out io.Writer, only string, p plan) error {
 	doors = slices.DeleteFunc(doors, func(d *door) bool { return !strings.Contains(d.name, only) })
 	for round := range p.rounds + 1 {
 		if err := p.round(ctx, round, doors); err != nil {
-			if round > 1 { // what is whole is worth something
+			if round > 1 { // complete rounds are still useful
 				_ = report(out, doors, plan{rounds: round - 1, requests: p.requests, connections: p.connections})
 			}
 			return err
@@ -62,7 +62,7 @@ func run(ctx context.Context, out io.Writer, only string, p plan) error {
 	return report(out, doors, p)
 }
 
-// round measures all doors once. Round 0 is to warm up and does not count.
+// round measures all doors once. Round 0 is a warm-up and does not count.
 func (p plan) round(ctx context.Context, round int, doors []*door) error {
 	n := p.requests
 	if round == 0 {
@@ -87,11 +87,11 @@ func (p plan) round(ctx context.Context, round int, doors []*door) error {
 // door is one comparison.
 type door struct {
 	name        string
-	goal        float64 // how many times the floor's processor time a door may take
+	goal        float64 // most processor time, as a multiple of the floor's
 	floor, door side
 }
 
-// ratios returns what the door took of its floor's time, in each round.
+// ratios returns the door's time divided by its floor's, for each round.
 func (d *door) ratios() []float64 {
 	list := make([]float64, len(d.door.samples))
 	for i := range list {

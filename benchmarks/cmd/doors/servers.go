@@ -16,25 +16,24 @@ import (
 	"github.com/headgate/headgate/benchmarks/process"
 )
 
-// rules let everybody pass who has a key, and on /refused
-// nobody but the first.
+// rules allow every request with a key, and only the first to /refused.
 const rules = proxyRules + "  - {name: user, match: {attributes: {user: {present: true}}}, key: [user], rate: 1000000/minute}\n"
 
-// proxyRules are those of a request through the proxy, which has no user.
+// proxyRules are rules for the proxy, whose requests have no user.
 const proxyRules = `domain: api
 limits:
   - {name: key, match: {path: /}, key: ["header:X-Api-Key"], rate: 1000000/minute}
   - {name: refused, match: {path: /refused}, key: [path], rate: 1/day}
 `
 
-// start starts all servers, and returns what is compared with what.
+// start starts all servers and returns the comparisons.
 func start(g *process.Group) ([]*door, error) {
 	upstream := g.Floor("upstream")
 	to := "http://" + upstream.Address()
 	of := func(at *process.Server, l load) side { return side{server: at, load: l} }
 	resp, floorResp := g.Door("resp", rules), g.Floor("resp")
-	// The reverse proxies answer the same requests: with a key, to the same
-	// upstream. Its 429 is compared with the request that is forwarded.
+	// The reverse proxies answer the same requests with the same upstream. A 429 is compared
+	// with a forwarded request.
 	proxy, reversed := g.Proxy(proxyRules, to), g.Floor("proxy", to)
 	doors := []*door{
 		{
@@ -53,15 +52,14 @@ func start(g *process.Group) ([]*door, error) {
 	if g.Err != nil {
 		return nil, g.Err
 	}
-	res, err := http.Get("http://" + proxy.Address() + "/refused") // uses up what its limit lets pass
+	res, err := http.Get("http://" + proxy.Address() + "/refused") // uses up the limit
 	if err != nil {
 		return nil, err
 	}
 	return doors, res.Body.Close()
 }
 
-// serveFloor is a server that does nothing: args are its kind, its address and,
-// of a proxy, that of the upstream.
+// serveFloor runs a floor. args are its kind, its address and, for a proxy, the upstream.
 func serveFloor(args []string) error {
 	kind, address := args[0], args[1]
 	switch kind {
@@ -85,7 +83,7 @@ func serveFloor(args []string) error {
 	return fmt.Errorf("unknown floor %q", kind)
 }
 
-// alwaysOK is the rate limit service that reads a request and says OK.
+// alwaysOK is a rate limit service that reads the request and answers OK.
 type alwaysOK struct {
 	ratelimit.UnimplementedRateLimitServiceServer
 }
@@ -95,9 +93,9 @@ func (alwaysOK) ShouldRateLimit(context.Context, *ratelimit.RateLimitRequest) (*
 	return &ratelimit.RateLimitResponse{OverallCode: ratelimit.RateLimitResponse_OK}, nil
 }
 
-// serveProxy is httputil's proxy with nothing but an address. Its transport may
-// keep its connections: with the default, of two for each host, it would dial
-// for nearly every request, and be no floor.
+// serveProxy is httputil.ReverseProxy with an address only. Its transport keeps its
+// connections: with the default of two per host it would dial for nearly every request, and be
+// no floor.
 func serveProxy(address, upstream string) error {
 	to, err := url.Parse(upstream)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 type Subject struct {
 	Name   string
 	Limit  headgate.Limit
-	Window bool // it promises something about windows, so that its decisions can be held to the log's
+	Window bool // it limits windows, so its decisions can be compared with the log's
 }
 
-// Subjects returns every algorithm for n requests in a period.
+// Subjects returns every algorithm with a limit of n per period.
 func Subjects(n int64, period time.Duration) []Subject {
 	base := headgate.Per(n, period)
 	buckets := func(edge headgate.Edge) headgate.Limit {
@@ -39,27 +39,26 @@ func Subjects(n int64, period time.Duration) []Subject {
 	}
 }
 
-// Request is one request of a key.
+// Request is one request.
 type Request struct {
 	At  int64 // microseconds
 	Key int
 }
 
-// Profile is traffic.
+// Profile is a stream of requests.
 type Profile struct {
 	Name     string
-	Requests []Request // in the order of time
+	Requests []Request // sorted by time
 	Keys     int
 }
 
-// start is when all traffic begins: on the hour, so that fixed windows begin
-// with it.
+// start is the time of the first request: on the hour, when fixed windows start too.
 const start = int64(1_795_262_400_000_000)
 
 const second = int64(1_000_000)
 
-// Profiles returns minutes of synthetic traffic for a limit of 100 a minute, of few
-// keys and of many.
+// Profiles returns minutes of synthetic traffic for a limit of 100 a minute, with few keys and
+// with many.
 func Profiles(minutes int64, few, keys int) []Profile {
 	length := minutes * 60 * second
 	var out []Profile
@@ -87,7 +86,7 @@ func Profiles(minutes int64, few, keys int) []Profile {
 	)
 }
 
-// newProfile merges the times of keys.
+// newProfile merges the requests of all keys.
 func newProfile(name string, keys int, times func(rnd *rand.Rand, key int) []int64) Profile {
 	p := Profile{Name: name, Keys: keys}
 	rnd := rand.New(rand.NewPCG(2026, 11)) //nolint:gosec // the same traffic every time
@@ -100,7 +99,7 @@ func newProfile(name string, keys int, times func(rnd *rand.Rand, key int) []int
 	return p
 }
 
-// poisson returns the times of requests at a rate per second.
+// poisson returns the times of requests at an average rate per second.
 func poisson(rnd *rand.Rand, rate float64, length int64) []int64 {
 	var out []int64
 	for at := 0.0; ; {
@@ -112,8 +111,8 @@ func poisson(rnd *rand.Rand, rate float64, length int64) []int64 {
 	}
 }
 
-// boundary sends 100 requests in the last second of each second minute, and 100
-// more in the first of the next.
+// boundary sends 100 requests in the last second of every second minute, and 100 more in the
+// next second.
 func boundary(length int64, key int) []int64 {
 	var out []int64
 	for minute := int64(0); (minute+2)*60*second < length; minute += 3 {
@@ -124,26 +123,26 @@ func boundary(length int64, key int) []int64 {
 	return out
 }
 
-// Result is how exact one algorithm was.
+// Result is the accuracy of one algorithm.
 type Result struct {
 	Subject  string
 	Requests int64
-	Refused  int64 // what the exact log refuses if it counts what it allows
-	// AllAllowed and AllRefused are wrong decisions where every request counts,
-	// allowed or not, so that all algorithms see the same.
+	Refused  int64 // refused by the exact log when allowed requests count
+	// AllAllowed and AllRefused are wrong decisions when every request counts, so that all
+	// algorithms see the same history.
 	AllAllowed, AllRefused int64
-	// Allowed and Denied are wrong decisions where what was allowed counts,
-	// held to the log of what this very algorithm has allowed.
+	// Allowed and Denied are wrong decisions when allowed requests count, compared with a log
+	// of what this algorithm has allowed.
 	Allowed, Denied int64
-	Most            int     // the largest number allowed in any window
-	BytesPerKey     float64 // the memory of a key in the store
+	Most            int     // largest number allowed in any window
+	BytesPerKey     float64 // memory of the store per key
 }
 
-// window is the exact log of a key: the times within the last period.
+// window is the exact log of a key: the times of the last period.
 type window struct{ times []int64 }
 
-// at forgets what has left the window that ends now and returns the rest. A
-// request leaves it exactly a period later.
+// at drops what has left the window ending now, and returns the number left. A request leaves
+// exactly one period later.
 func (w *window) at(now, period int64) int {
 	n := 0
 	for n < len(w.times) && w.times[n] <= now-period {
@@ -153,8 +152,8 @@ func (w *window) at(now, period int64) int {
 	return len(w.times)
 }
 
-// Run sends the traffic through a subject: to a store where what was allowed counts
-// and, if windows are promised, to one where every request does.
+// Run sends the traffic through a subject, with allowed requests counting and, if it limits
+// windows, with every request counting.
 func Run(ctx context.Context, s Subject, p Profile, newStore func() *memory.Store) (r Result, err error) {
 	r = Result{Subject: s.Name, Requests: int64(len(p.Requests))}
 	store, all := newStore(), newStore()
@@ -201,7 +200,7 @@ func Run(ctx context.Context, s Subject, p Profile, newStore func() *memory.Stor
 	return r, nil
 }
 
-// judge counts a decision that is not what the exact log says.
+// judge counts a decision that differs from the exact log's.
 func judge(allowed, fits bool, wronglyAllowed, wronglyRefused *int64) {
 	switch {
 	case allowed && !fits:

@@ -1,10 +1,10 @@
-// Command lab measures how exact the algorithms are: the same traffic goes
-// through each of them, for a limit of 100 a minute, and is held to the exact
-// sliding log. It prints the tables of docs/accuracy.md, as Markdown.
+// Command lab measures the accuracy of the algorithms: the same traffic goes through each of
+// them, with a limit of 100 a minute, and is compared with the exact sliding log. It prints
+// the tables of docs/accuracy.md, as Markdown.
 //
 //	go run ./cmd/lab [--short] [--format FORMAT] [LOG...]
 //
-// With access logs it takes their traffic too.
+// With access logs it adds a table for their traffic.
 package main
 
 import (
@@ -53,7 +53,7 @@ func main() {
 	})
 }
 
-// logged is the traffic of logs.
+// logged returns the traffic of logs.
 func logged(ctx context.Context, logs *offline.AccessLogs) (Profile, error) {
 	p := Profile{Name: "A real log, by client address"}
 	keys := map[string]int{}
@@ -69,7 +69,7 @@ func logged(ctx context.Context, logs *offline.AccessLogs) (Profile, error) {
 	return p, err
 }
 
-// measure runs every profile and writes a table of each.
+// measure runs all profiles and writes a table for each.
 func measure(ctx context.Context, w io.Writer, profiles []Profile) error {
 	for _, p := range profiles {
 		fmt.Fprintln(os.Stderr, p.Name)

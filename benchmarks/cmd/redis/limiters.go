@@ -15,10 +15,10 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// rate is the limit of every key: high enough that all is allowed.
+// rate is the limit of every key, high enough to allow everything.
 const rate = 1_000_000
 
-// limiter is something that decides.
+// limiter makes decisions.
 type limiter struct {
 	name string
 	take func(ctx context.Context, key string) error
@@ -53,7 +53,7 @@ func limiters(address, only string) ([]limiter, error) {
 	}), nil
 }
 
-// ours is the store as it comes.
+// ours is the store with its defaults.
 func ours(store *redis.Store, a headgate.Algorithm) limiter {
 	limit := headgate.PerSecond(rate).Using(a)
 	return limiter{"headgate " + a.String(), func(ctx context.Context, key string) error {
@@ -78,8 +78,8 @@ func redisRate(address string) limiter {
 	}}
 }
 
-// bareScript is as little as a limiter can be: a GCRA in whole microseconds,
-// without cost, refund, peek or exact reports.
+// bareScript is a minimal limiter: a GCRA in whole microseconds, without cost, refund, peek or
+// exact reports.
 const bareScript = `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -91,7 +91,7 @@ if ahead > tonumber(ARGV[2]) then return {0, tat - now} end
 redis.call('SET', KEYS[1], string.format('%.0f', next), 'PX', math.ceil(ahead / 1000))
 return {1, ahead}`
 
-// bareEvalsha is the floor: the same client, one EVALSHA, nothing around it.
+// bareEvalsha is the floor: the same client and one EVALSHA.
 func bareEvalsha(address string) (limiter, error) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, ForceSingleClient: true, DisableCache: true})
 	if err != nil {

@@ -1,7 +1,6 @@
-// Command redis compares the Redis store with redis_rate and with a bare
-// EVALSHA, on a server that it starts: decisions a second, how long they took
-// and what they cost the server. The limiters take turns in every round, and
-// the figures are medians over the rounds.
+// Command redis compares the Redis store with redis_rate and with a bare EVALSHA, on a server
+// that it starts: decisions per second, latency, and processor time of the server. The
+// limiters take turns in every round, and the figures are medians over the rounds.
 //
 //	go run ./cmd/redis --rounds 5
 package main
@@ -33,14 +32,14 @@ func main() {
 	process.Main(func(ctx context.Context) error { return run(ctx, *rounds, *long, *asJSON, *only) })
 }
 
-// keys is how many keys are asked for, at random.
+// keys is the number of keys, used at random.
 const keys = 100_000
 
-// result is one limiter with so many callers.
+// result is one limiter with a number of callers.
 type result struct {
 	Limiter string `json:"limiter"`
 	Callers int    `json:"callers"`
-	// PerSecond is decisions a second, P50 and P99 how long one took.
+	// PerSecond is decisions per second, P50 and P99 their latency.
 	PerSecond float64       `json:"per_second"`
 	P50       time.Duration `json:"p50_ns"`
 	P99       time.Duration `json:"p99_ns"`
@@ -88,7 +87,7 @@ func run(ctx context.Context, rounds int, long time.Duration, asJSON bool, only 
 	return nil
 }
 
-// load lets so many callers ask l for a while.
+// load runs l with a number of callers for a time.
 func load(server *process.Server, l limiter, callers int, long time.Duration) (result, error) {
 	var stop atomic.Bool
 	var before, after runtime.MemStats
@@ -122,7 +121,7 @@ func load(server *process.Server, l limiter, callers int, long time.Duration) (r
 	}, nil
 }
 
-// ask asks for random keys until told to stop.
+// ask requests random keys until stopped.
 func ask(l limiter, seed uint64, stop *atomic.Bool) ([]time.Duration, error) {
 	latencies := make([]time.Duration, 0, 1<<18)
 	ctx := context.Background()

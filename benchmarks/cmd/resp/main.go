@@ -1,11 +1,10 @@
-// Command resp compares the door of the Redis protocol with Redis itself and
-// with an empty server, under redis-benchmark, in interleaved rounds:
+// Command resp compares the Redis protocol door with Redis and with an empty server, using
+// redis-benchmark in interleaved rounds:
 //
 //	go run ./cmd/resp [--rounds 5] [--requests 1000000]
 //
-// It needs redis-server and redis-benchmark. All run on this machine, and the
-// load shares its processors, so compare within one run only. CPU is that of
-// the server's process.
+// It needs redis-server and redis-benchmark. The load shares the machine's processors, so
+// compare figures of one run only. CPU is the processor time of the server's process.
 package main
 
 import (
@@ -38,18 +37,18 @@ func main() {
 	})
 }
 
-// subject is one command at one server.
+// subject is one command on one server.
 type subject struct {
 	name    string
 	server  *process.Server
 	args    []string
-	samples [2][]sample // with 1 and with 16 requests under way
+	samples [2][]sample // at pipeline depth 1 and 16
 }
 
 // sample is one measurement.
 type sample struct {
 	perSecond float64
-	cpu       float64 // seconds of the server per million requests
+	cpu       float64 // processor seconds of the server per million requests
 }
 
 func run(ctx context.Context, rounds, requests, connections int) error {
@@ -116,7 +115,7 @@ return {0, burst, math.floor((burst * interval - (new - now)) / interval), -1, m
 
 const rules = "domain: api\nlimits:\n  - {name: user, key: [user], rate: 1000000/minute}\n"
 
-// subjects starts the servers and returns what is measured.
+// subjects starts the servers and returns what to measure.
 func subjects(ctx context.Context, g *process.Group) ([]*subject, error) {
 	headgate, floor, server := g.Door("resp", rules), g.Floor("resp"), g.Redis()
 	if g.Err != nil {
@@ -136,13 +135,13 @@ func subjects(ctx context.Context, g *process.Group) ([]*subject, error) {
 	}, err
 }
 
-// load is what redis-benchmark is to do.
+// load is a run of redis-benchmark.
 type load struct {
 	requests, pipeline, connections int
 	args                            []string
 }
 
-// put puts a load on s.
+// put runs a load on s.
 func put(ctx context.Context, s *process.Server, l load) (sample, error) {
 	args := append([]string{
 		"-p", strconv.Itoa(s.Port), "-c", strconv.Itoa(l.connections), "-P", strconv.Itoa(l.pipeline),
@@ -163,7 +162,7 @@ func put(ctx context.Context, s *process.Server, l load) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	// The premise: no answer was an error.
+	// Premise: no answer was an error.
 	if strings.Contains(errs.String(), "Error from server") || strings.Contains(string(out), "Error from server") {
 		return sample{}, fmt.Errorf("the server answered with errors: %s%s", errs.Bytes(), out)
 	}
