@@ -18,9 +18,9 @@ export default defineConfig({
     outDir: here("../internal/door/admin/dashboard/dist"),
     emptyOutDir: true,
     target: ["es2023", "chrome123", "firefox128", "safari17.5"],
-    // Nothing may be inlined as a data: address, which the policy forbids.
+    // The policy forbids data: addresses, so nothing may be inlined.
     assetsInlineLimit: 0,
-    // One place for the pages to say what they ask of a browser.
+    // The oldest supported browsers.
     cssTarget: ["chrome125", "firefox128", "safari18"],
     modulePreload: { polyfill: false },
     sourcemap: false,
@@ -30,13 +30,13 @@ export default defineConfig({
       output: {
         entryFileNames: "assets/[name]-[hash].js",
         chunkFileNames: "assets/[name]-[hash].js",
-        // The extension last, after which it is served.
+        // The extension comes last: it decides the content type.
         assetFileNames: ({ names }) =>
           names[0]?.endsWith(".wasm.gz") ? "assets/headgate-[hash].wasm.gz" : "assets/[name]-[hash][extname]",
       },
     },
   },
-  // npm run dev: the pages from here, the data from a running admin door.
+  // npm run dev: pages from source, data from a running admin door.
   server: { proxy: { "/v1": "http://127.0.0.1:6070" } },
   test: { environment: "happy-dom", testTimeout: 30_000, include: ["src/**/*.test.{ts,tsx}"] },
 });

@@ -5,9 +5,9 @@ import { defineConfig, type Plugin } from "vite";
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 /**
- * Writes index.html and the arithmetic as a script. A page from a file: address
- * may neither load modules nor fetch, but it may run plain scripts; so they are
- * plain, and the arithmetic is a text in one of them.
+ * Writes index.html, and the WebAssembly as a script. A page opened from a file:
+ * address can neither load modules nor fetch, but it can run plain scripts. So
+ * scripts are plain, and one of them contains the WebAssembly as text.
  */
 function page(): Plugin {
   return {
@@ -21,7 +21,7 @@ function page(): Plugin {
   };
 }
 
-/** Builds the playground alone, for a plain file server or none at all. */
+/** Builds the playground on its own, for a plain file server or for opening as a file. */
 export default defineConfig({
   base: "./",
   plugins: [page()],

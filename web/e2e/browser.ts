@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 
-/** Where Chromium is: CHROMIUM, or where distributions put it. */
+/** The path of Chromium: CHROMIUM, or where distributions install it. */
 export const executable = [
   process.env.CHROMIUM,
   "/usr/bin/chromium",
@@ -11,8 +11,8 @@ export const executable = [
 ].find((path) => path !== undefined && existsSync(path));
 
 /**
- * Starts the browser. As root, as in a container, it has no sandbox. One that crashes
- * when it is started, as it did with a segmentation fault, is started again.
+ * Starts the browser, without a sandbox if run as root, as in a container. If it
+ * crashes at startup, it is started again.
  */
 export async function openBrowser(): Promise<Browser> {
   const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
@@ -26,14 +26,14 @@ export async function openBrowser(): Promise<Browser> {
   }
 }
 
-/** A page and all that went wrong in it. */
+/** A page and everything that went wrong in it. */
 export interface Tab {
   page: Page;
   /** Errors of scripts, of the console and of the policy; failed requests; requests to other hosts. */
   wrong: string[];
 }
 
-/** Opens a page of its own that keeps what goes wrong. */
+/** Opens a page in a new context, and records what goes wrong. */
 export async function openTab(
   browser: Browser,
   home: string,
@@ -49,17 +49,17 @@ export async function openTab(
   });
   page.on("requestfailed", (request) => {
     const why = request.failure()?.errorText;
-    // What a page ends by itself, such as a stream when it is left, is no failure.
+    // A request that the page itself aborts, such as a stream on leaving, is no failure.
     if (why !== "net::ERR_ABORTED") wrong.push(`${request.url()}: ${why}`);
   });
   page.on("request", (request) => {
     if (!request.url().startsWith(home) && !request.url().startsWith("data:"))
-      wrong.push(`asks ${request.url()}`);
+      wrong.push(`requests ${request.url()}`);
   });
   return { page, wrong };
 }
 
-/** Asks axe what is wrong with a page as it is now. */
+/** Returns the accessibility problems that axe finds in a page. */
 export async function violations(page: Page): Promise<string[]> {
   const axe = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
   await page.evaluate(axe);

@@ -7,12 +7,12 @@ import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openBrowser, openTab, type Tab, violations } from "./browser.ts";
 import { type Door, openDoor } from "./door.ts";
-import { ask, note, nothingYet } from "./load.ts";
+import { ask, emptyTally, note } from "./load.ts";
 
 const rules = `domain: api
 limits:
   - name: login
-    description: Whoever guesses passwords gets five guesses an hour.
+    description: Slows down guessing of passwords.
     match: {path: /login}
     key: [client_ip]
     rate: 5/hour
@@ -49,7 +49,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Starts a Headgate with the rules above, or with what args say. */
+/** Starts a server with the rules above, or with those in args. */
 async function start(...args: string[]): Promise<Door> {
   const door = await openDoor(
     args.includes("--rules") ? args : ["--rules", join(folder, "rules.yaml"), ...args],
@@ -65,7 +65,7 @@ async function open(door: Door, path: string, options: BrowserContextOptions = {
   return tab;
 }
 
-/** Waits generously: the machine may be small, and busy. */
+/** A generous timeout: the machine may be small and busy. */
 const soon = { timeout: 60_000 };
 
 const tile = async (page: Page, id: string): Promise<string> =>
@@ -78,13 +78,13 @@ const button = (page: Page, name: string | RegExp) =>
 
 const dialog = (page: Page) => page.getByRole("dialog");
 
-/** What the dialog about a key says of one that has used its limit of 5. */
+/** The dialog text of a key that has used its limit of 5. */
 const usedUp = (page: Page) => dialog(page).locator("dd", { hasText: /^5 of 5$/ });
 
 const login = (n: number, client = "198.51.100.1") =>
   Array.from({ length: n }, () => ({ method: "POST", path: "/login", client_ip: client }));
 
-test("without requests the page teaches how to send one, and shows it when it comes", async () => {
+test("without requests the page shows how to send one, and then shows it", async () => {
   const door = await start();
   const { page, wrong } = await open(door, "/");
   await live(page);
@@ -98,7 +98,7 @@ test("without requests the page teaches how to send one, and shows it when it co
   expect(wrong).toEqual([]);
 });
 
-test("the numbers are those of the load, all of them, as they come", async () => {
+test("the numbers match the load, as it happens", async () => {
   const door = await start();
   const { page, wrong } = await open(door, "/");
   await live(page);
@@ -107,37 +107,37 @@ test("the numbers are those of the load, all of them, as they come", async () =>
       ? { method: "POST", path: "/login", client_ip: `198.51.100.${i % 7}` }
       : { method: "GET", path: "/v1/items", "header:X-Api-Key": `customer-${i % 11}` },
   );
-  const told = await ask(door.api, some);
-  expect(told.refused).toBeGreaterThan(0);
+  const tally = await ask(door.api, some);
+  expect(tally.refused).toBeGreaterThan(0);
   await expect.poll(() => tile(page, "requests"), soon).toBe("400");
-  expect(await tile(page, "allowed")).toBe(String(told.allowed));
-  expect(await tile(page, "refused")).toBe(String(told.refused));
-  expect(await tile(page, "near")).toBe(String(told.near));
+  expect(await tile(page, "allowed")).toBe(String(tally.allowed));
+  expect(await tile(page, "refused")).toBe(String(tally.refused));
+  expect(await tile(page, "near")).toBe(String(tally.near));
 
-  // More, while the page is open; then by rule, and as a table.
+  // More requests while the page is open; then by rule, and as a table.
   const more = await ask(door.api, login(9, "203.0.113.5"));
   expect([more.allowed, more.refused]).toEqual([5, 4]);
   await expect.poll(() => tile(page, "requests"), soon).toBe("409");
-  expect(await tile(page, "refused")).toBe(String(told.refused + 4));
+  expect(await tile(page, "refused")).toBe(String(tally.refused + 4));
   const row = page.locator('[data-rule="api/login"] td');
   expect(await row.first().textContent()).toMatch(/^109/);
-  await page.getByText("As a table").click();
+  await page.getByText("Show as table").click();
   const cells = await page
     .locator(".as-table tbody tr")
     .evaluateAll((rows) =>
       rows.map((r) => [...r.querySelectorAll("td")].map((td) => Number(td.textContent?.replaceAll(",", "")))),
     );
   const sums = cells.reduce((sum, [allowed, refused]) => [sum[0]! + allowed!, sum[1]! + refused!], [0, 0]);
-  expect(sums).toEqual([told.allowed + 5, told.refused + 4]);
+  expect(sums).toEqual([tally.allowed + 5, tally.refused + 4]);
 
-  // A page that comes later has the same past.
+  // A page that is opened later has the same past.
   const later = await open(door, "/");
   await expect.poll(() => tile(later.page, "requests"), soon).toBe("409");
   expect(await later.page.locator(".chart canvas").count()).toBe(1);
   expect([...wrong, ...later.wrong]).toEqual([]);
 });
 
-/** A rule for each thing that may become of a request. */
+/** One rule for each outcome. */
 const mixedRules = `domain: api
 limits:
   - {name: login, match: {path: /login}, key: [client_ip], rate: 12/hour}
@@ -146,7 +146,7 @@ limits:
   - {name: trial, match: {path: /search}, key: [client_ip], rate: 9/hour, mode: shadow}
 `;
 
-test("under a mixed load every figure is what the callers counted", async () => {
+test("under a mixed load every number is what the callers counted", async () => {
   writeFileSync(join(folder, "mixed.yaml"), mixedRules);
   const target = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
   const door = await start(
@@ -156,13 +156,13 @@ test("under a mixed load every figure is what the callers counted", async () => 
   const { page, wrong } = await open(door, "/");
   await live(page);
   const client = (i: number) => `198.51.100.${(i * i) % 7}`;
-  const told = nothingYet();
+  const tally = emptyTally();
   const through = async (path: string, n: number) => {
     for (let i = 0; i < n; i++) {
       const response = await fetch(door.proxy + path, { headers: { "X-Forwarded-For": client(i) } });
       const trapped = (await response.text()) === "gotcha";
       note(
-        told,
+        tally,
         trapped ? "shadow_banned" : response.status === 429 ? "refused" : "allowed",
         path,
         client(i),
@@ -174,20 +174,20 @@ test("under a mixed load every figure is what the callers counted", async () => 
       door.api,
       Array.from({ length: n }, (_, i) => ({ path, client_ip: client(i) })),
       4,
-      told,
+      tally,
     );
   await Promise.all([
     ...[through("/login", 60), through("/trap", 20), check("/login", 60)],
     ...[check("/thumbnails", 50), check("/trap", 20), check("/search", 60)],
   ]);
-  await expect.poll(() => tile(page, "requests"), soon).toBe(String(told.requests));
-  expect(told.requests).toBe(270);
+  await expect.poll(() => tile(page, "requests"), soon).toBe(String(tally.requests));
+  expect(tally.requests).toBe(270);
   for (const outcome of ["allowed", "refused", "delayed"] as const) {
-    expect(told[outcome], outcome).toBeGreaterThan(0);
-    expect(await tile(page, outcome)).toBe(String(told[outcome]));
+    expect(tally[outcome], outcome).toBeGreaterThan(0);
+    expect(await tile(page, outcome)).toBe(String(tally[outcome]));
   }
-  expect(Math.min(told.shadow_banned, told.shadow_refused)).toBeGreaterThan(0);
-  expect(await tile(page, "shadowed")).toBe(String(told.shadow_banned + told.shadow_refused));
+  expect(Math.min(tally.shadow_banned, tally.shadow_refused)).toBeGreaterThan(0);
+  expect(await tile(page, "shadowed")).toBe(String(tally.shadow_banned + tally.shadow_refused));
 
   // By rule: requests, allowed, refused, delayed, shadowed.
   for (const [rule, path] of Object.entries({
@@ -196,11 +196,11 @@ test("under a mixed load every figure is what the callers counted", async () => 
     trap: "/trap",
     trial: "/search",
   })) {
-    const n = told.byPath.get(path)!;
+    const n = tally.byPath.get(path)!;
     const of = (...outcomes: Parameters<typeof n.get>[0][]) =>
       outcomes.reduce((sum, outcome) => sum + (n.get(outcome) ?? 0), 0);
     const cells = await page.locator(`[data-rule="api/${rule}"] td`).evaluateAll((all) =>
-      // What stands below the number is a share of it.
+      // The text below the number is a share.
       all.map((cell) => Number(cell.firstChild?.textContent)),
     );
     expect(cells.slice(0, 5), rule).toEqual([
@@ -212,7 +212,7 @@ test("under a mixed load every figure is what the callers counted", async () => 
     ]);
   }
 
-  // Top keys: two pages, looked at in turn, as the first may still be about to change.
+  // Top keys: two pages, read in turn, because the first may still change.
   const top = new Map<string, number>();
   const paths: Record<string, string> = {
     login: "/login",
@@ -237,7 +237,7 @@ test("under a mixed load every figure is what the callers counted", async () => 
       }
       return [...top].sort();
     }, soon)
-    .toEqual([...told.stopped].sort());
+    .toEqual([...tally.stopped].sort());
   expect(wrong).toEqual([]);
 });
 
@@ -256,11 +256,11 @@ test("ban a key, and the proxy refuses it; undo, and it does not", async () => {
   await greedy.waitFor(soon);
   await greedy.getByRole("button", { name: /^Reset/ }).click();
   await dialog(page).getByRole("button", { name: "Reset" }).click();
-  await page.getByText("may use its whole limit again").waitFor(soon);
+  await page.getByText("was reset").waitFor(soon);
   expect(await through("greedy")).toBe(200);
 
   await greedy.getByRole("button", { name: /^Ban/ }).click();
-  await dialog(page).getByLabel("For").selectOption("10m");
+  await dialog(page).getByLabel("Duration").selectOption("10m");
   await dialog(page)
     .getByLabel(/^Reason/)
     .fill("scrapes us");
@@ -274,7 +274,7 @@ test("ban a key, and the proxy refuses it; undo, and it does not", async () => {
   await rules.page.getByLabel("Attribute 3").fill("header:X-Api-Key");
   await rules.page.getByLabel("Value of header:X-Api-Key").fill("greedy");
   const explained = rules.page.locator(".explain-answer .explained li", { hasText: "greedy" });
-  await explained.getByText(/banned until .*; 1 of 20 used, 19 left, free again in/).waitFor(soon);
+  await explained.getByText(/banned until .*; 1 of 20 used, 19 remaining, available again in/).waitFor(soon);
 
   const keys = await open(door, "/keys");
   const banned = keys.page.getByRole("row", { name: /greedy/ });
@@ -289,28 +289,28 @@ test("ban a key, and the proxy refuses it; undo, and it does not", async () => {
   expect([...wrong, ...rules.wrong, ...keys.wrong]).toEqual([]);
 });
 
-test("look at a key, grant it more, give it a limit of its own", async () => {
+test("inspect a key, grant it requests, override its limit", async () => {
   const door = await start();
   const { allowed } = await ask(door.api, login(7));
   expect(allowed).toBe(5);
   const { page, wrong } = await open(door, "/keys#domain=api&rule=login&key=198.51.100.1");
-  await button(page, "Peek").click();
+  await button(page, "Inspect").click();
   await usedUp(page).waitFor(soon);
   await dialog(page)
     .getByRole("button", { name: /^Grant/ })
     .click();
-  await dialog(page).getByLabel("How many more requests").fill("x");
+  await dialog(page).getByLabel("Extra requests").fill("x");
   await dialog(page).getByRole("button", { name: "Grant" }).click();
   await dialog(page).getByText("a whole number").waitFor(soon);
-  await dialog(page).getByLabel("How many more requests").fill("2");
+  await dialog(page).getByLabel("Extra requests").fill("2");
   await page.keyboard.press("Enter");
-  await page.getByText("was granted 2 more").waitFor(soon);
+  await page.getByText("was granted 2 extra requests").waitFor(soon);
   expect((await ask(door.api, login(3))).allowed).toBe(2);
 
-  await button(page, /^Set limit/).click();
+  await button(page, /^Override/).click();
   await dialog(page).getByLabel("Rate").fill("100/hour");
-  await dialog(page).getByRole("button", { name: "Set limit" }).click();
-  await page.getByText("has a limit of its own: 100/hour").waitFor(soon);
+  await dialog(page).getByRole("button", { name: "Override" }).click();
+  await page.getByText("now has the limit 100/hour").waitFor(soon);
   await page.getByRole("row", { name: /100\/hour/ }).waitFor(soon);
   expect((await ask(door.api, login(3))).allowed).toBe(3);
   expect(wrong).toEqual([]);
@@ -354,7 +354,7 @@ test("a thousand rules: found, sorted, page by page, explained", async () => {
   expect(wrong).toEqual([]);
 });
 
-test("decisions one by one, as the filter has it", async () => {
+test("events are single decisions that match the filter", async () => {
   const door = await start();
   const { page, wrong } = await open(door, "/events#outcome=refused");
   await live(page);
@@ -373,22 +373,22 @@ test("decisions one by one, as the filter has it", async () => {
   expect(wrong).toEqual([]);
 });
 
-test("when Headgate goes away the page says so, and comes back with it", async () => {
+test("when the server stops the page says so, and it reconnects", async () => {
   const first = await start();
   const { page } = await open(first, "/");
   await live(page);
   await first.stop();
   await page.waitForSelector("[data-connection=lost]", soon);
-  await page.getByText(/trying again in/).waitFor(soon);
-  // Nothing was asked before, and nobody knows how it is now.
-  await page.getByText("Headgate does not answer.").waitFor(soon);
+  await page.getByText(/retrying in/).waitFor(soon);
+  // There were no requests before, and the current state is unknown.
+  await page.getByText("The server does not respond.").waitFor(soon);
   expect(await page.getByRole("heading", { name: "No requests yet" }).count()).toBe(0);
   await expect
     .poll(() => page.locator(".health .badge").allTextContents(), soon)
     .toEqual(Array.from({ length: 4 }, () => "unknown"));
   const second = await start("--listen-admin", new URL(first.url).host);
-  // Unless it has come back by itself in this very moment.
-  await button(page, "Try now")
+  // Unless it has just reconnected.
+  await button(page, "Retry now")
     .click({ timeout: 2000 })
     .catch(() => {});
   await live(page);
@@ -400,14 +400,14 @@ test("when the store is down the page says so", async () => {
   const door = await start("--store", "redis://127.0.0.1:1");
   await ask(door.api, login(20), 4);
   const { page, wrong } = await open(door, "/");
-  await page.getByText("The store does not answer.").waitFor(soon);
-  await page.getByText(/answers without the store/).waitFor(soon);
+  await page.getByText("The store does not respond.").waitFor(soon);
+  await page.getByText(/decisions without the store/).waitFor(soon);
   if (process.env.HEADGATE_SCREENSHOTS)
     await page.screenshot({ path: "screenshots/store-down.png", fullPage: true });
   expect(wrong).toEqual([]);
 });
 
-test("behind a token: who has it sees all of it, live", async () => {
+test("behind a token: with it, all of the page works", async () => {
   const config = join(folder, "token.yaml");
   writeFileSync(config, "rules: [rules.yaml]\nadmin: {token: open-sesame-open-sesame}\n");
   const door = await openDoor(["--config", config]);
@@ -418,11 +418,15 @@ test("behind a token: who has it sees all of it, live", async () => {
   await live(page);
   await ask(door.api, login(6));
   await expect.poll(() => tile(page, "refused"), soon).toBe("1");
-  await page.locator(".offenders li").first().getByRole("button", { name: /^Peek/ }).click();
+  await page
+    .locator(".offenders li")
+    .first()
+    .getByRole("button", { name: /^Inspect/ })
+    .click();
   await usedUp(page).waitFor(soon);
 });
 
-test("what is queued is shown, and may be dropped", async () => {
+test("queued requests are shown, and can be dropped", async () => {
   const slow =
     "domain: api\nlimits:\n  - {name: orders, key: [client_ip], rate: 1/hour, on_limit: {action: queue}}\n";
   writeFileSync(join(folder, "slow.yaml"), slow);
@@ -439,7 +443,7 @@ test("what is queued is shown, and may be dropped", async () => {
   const { page, wrong } = await open(door, "/queue");
   const queue = page.locator('[data-queue="api/orders"] td');
   await expect.poll(() => queue.first().textContent(), soon).toBe("2");
-  const items = page.getByRole("checkbox", { name: /^Choose (?!all)/ });
+  const items = page.getByRole("checkbox", { name: /^Select (?!all)/ });
   await expect.poll(() => items.count(), soon).toBe(2);
   expect(await page.getByText("127.0.0.1", { exact: true }).count()).toBe(2);
   await items.first().check();
@@ -465,7 +469,7 @@ test("by keyboard alone", async () => {
   expect(await page.getByLabel("1 min", { exact: true }).isChecked()).toBe(true);
   await page.keyboard.press("p");
   await page.getByText("Paused").waitFor(soon);
-  // A dialog gives the focus back to what opened it.
+  // A dialog returns the focus to the button that opened it.
   const ban = page.locator(".offenders li").first().getByRole("button", { name: /^Ban/ });
   await ban.focus();
   await page.keyboard.press("Enter");
@@ -483,7 +487,7 @@ test("by keyboard alone", async () => {
   expect(wrong).toEqual([]);
 });
 
-/** In the latter two the dashboard alone is looked at: the others share its styles. */
+/** The last two check the dashboard only: the other pages share its styles. */
 const looks = [
   ["light", 1440, "all"],
   ["dark", 390, "all"],
@@ -530,10 +534,14 @@ test.each(looks)(
     await page.locator(".offenders li").first().waitFor(soon);
     const background = await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
     expect(background).toBe(colorScheme === "dark" ? "rgb(14, 18, 20)" : "rgb(246, 247, 248)");
-    await page.getByText("As a table").click();
+    await page.getByText("Show as table").click();
     await look("dashboard");
     if (which === "one") return expect(wrong).toEqual([]);
-    await page.locator(".offenders li").first().getByRole("button", { name: /^Peek/ }).click();
+    await page
+      .locator(".offenders li")
+      .first()
+      .getByRole("button", { name: /^Inspect/ })
+      .click();
     await usedUp(page).waitFor(soon);
     await look("peek");
     for (const [path, ready] of [

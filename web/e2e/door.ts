@@ -2,21 +2,21 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 
-/** A running Headgate. */
+/** A running server. */
 export interface Door {
   /** The admin door. */
   url: string;
   /** The HTTP API. */
   api: string;
-  /** The reverse proxy, if it was asked for. */
+  /** The reverse proxy, if it is on. */
   proxy: string;
   stop: () => Promise<void>;
 }
 
 /**
- * Starts the binary that HEADGATE_BIN names, or bin/headgate, with an admin door
- * and the API on free ports, and waits until it listens. args come last, and may
- * say otherwise.
+ * Starts the binary that HEADGATE_BIN names, or bin/headgate, with the admin door
+ * and the API on free ports, and waits until it listens. args are appended and can
+ * override this.
  */
 export async function openDoor(args: readonly string[] = []): Promise<Door> {
   const bin = process.env.HEADGATE_BIN ?? new URL("../../bin/headgate", import.meta.url).pathname;
@@ -50,7 +50,7 @@ export async function openDoor(args: readonly string[] = []): Promise<Door> {
   const wanted = args.includes("--upstream") ? ["admin", "api", "proxy"] : ["admin", "api"];
   for await (const line of createInterface({ input: child.stderr })) {
     lines.push(line);
-    if (!line.startsWith("{")) continue; // an error before there is a log
+    if (!line.startsWith("{")) continue; // an error before logging starts
     const entry = JSON.parse(line) as { msg?: string; door?: string; address?: string };
     if (entry.msg === "listening" && entry.door) doors.set(entry.door, `http://${entry.address}`);
     if (wanted.every((name) => doors.has(name))) {

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openBrowser, openTab, type Tab } from "./browser.ts";
 import { type Door, openDoor } from "./door.ts";
 
-/** What a page must show, and never obey. Each would set the title if it were obeyed. */
+/** Text that a page must show but never run. Each would set the title if it ran. */
 const img = `<img src=x onerror="document.title='obeyed'">`;
 const script = `</td></script><script>document.title='obeyed'</script>`;
 const url = `javascript:document.title='obeyed'`;
@@ -15,7 +15,7 @@ const turned = "\u202Egnp.exe\u202C \u2066x\u2069";
 const long = `<u class=obeyed>${"x".repeat(10_000)}</u>`;
 const hostile = [img, script, url, quotes, turned, long];
 
-/** The name of a rule can be no markup: that is refused when rules are read. */
+/** Names of rules cannot contain markup: loading such rules fails. */
 const rules = `domain: ${JSON.stringify(img)}
 limits:
   - name: javascript:document.title
@@ -61,7 +61,7 @@ async function open(text: string, viewport = { width: 1440, height: 900 }) {
   return { door, ...tab };
 }
 
-/** What is there of elements and links that only hostile text could have made. */
+/** Returns elements and links that only hostile text could have created. */
 const obeyed = (page: Page) =>
   page.evaluate(() => [
     ...(document.title.includes("obeyed") ? [document.title] : []),

@@ -35,7 +35,7 @@ afterAll(async () => {
 
 const soon = { timeout: 60_000 };
 
-/** Opens a page so many pixels wide, behind which nine requests are decided. */
+/** Opens a page with this width in pixels, and sends nine requests to its server. */
 async function open(path: string, width: number): Promise<Page> {
   const door = await openDoor(["--rules", join(folder, "rules.yaml")]);
   doors.push(door);
@@ -71,7 +71,7 @@ test("each heading of the decisions is above its column", async () => {
   expect(cells.map(({ left, right }) => [left, right])).toEqual(
     headings.map(({ left, right }) => [left, right]),
   );
-  // And the text in it begins, or ends, where that of the cells does.
+  // The text is aligned the same way as in the cells.
   const align = (selector: string) =>
     page.locator(selector).evaluateAll((all) => all.map((e) => getComputedStyle(e).textAlign));
   const sides = (all: string[]) => all.map((side) => (side === "start" ? "left" : side));
@@ -80,7 +80,7 @@ test("each heading of the decisions is above its column", async () => {
   );
 });
 
-test("on a telephone a decision has its key and its request in sight", async () => {
+test("on a phone a decision shows its key and its request", async () => {
   const page = await open("/events", 390);
   await expect.poll(() => page.locator(".events-table tbody tr").count(), soon).toBe(9);
   for (const label of ["Key", "Request"]) {
@@ -94,7 +94,7 @@ test("on a telephone a decision has its key and its request in sight", async () 
   }
 });
 
-test("a table that is cut fades at the edge behind which there is more", async () => {
+test("a table that is cut off fades at that edge", async () => {
   const page = await open("/", 390);
   const table = page.getByRole("region", { name: "Requests by rule" });
   await table.waitFor(soon);
@@ -112,7 +112,7 @@ test("a table that is cut fades at the edge behind which there is more", async (
   await expect.poll(cue, soon).toEqual({ cut: false, left: false, right: false, fades: false });
 });
 
-test("on a wide page there is no hole beside or below the tables", async () => {
+test("on a wide page there is no gap next to or below the tables", async () => {
   const page = await open("/", 1440);
   await page.locator(".offenders li").first().waitFor(soon);
   await page.locator(".health").waitFor(soon);
@@ -122,12 +122,12 @@ test("on a wide page there is no hole beside or below the tables", async () => {
   expect(panels.length).toBe(2);
   expect(panels[0]!.top).toBe(panels[1]!.top);
   expect(panels[1]!.left - panels[0]!.right).toBeLessThanOrEqual(24);
-  // How Headgate is comes below both, over the whole width.
+  // The status panels come below both, over the whole width.
   expect(health!.top - columns!.bottom).toBeLessThanOrEqual(32);
   expect(health!.width).toBe(columns!.width);
 });
 
-test.each(["/", "/events"])("what is paused is resumed by the same words: %s", async (path) => {
+test.each(["/", "/events"])("pause and resume have the same labels: %s", async (path) => {
   const page = await open(path, 1440);
   for (const name of ["Pause", "Resume", "Pause"]) {
     await page.getByRole("button", { name, exact: true }).click();

@@ -1,23 +1,23 @@
-/** What may become of a request, as its caller sees it. */
+/** The outcome of a request, as its caller sees it. */
 export type Outcome = "allowed" | "refused" | "delayed" | "shadow_banned" | "shadow_refused";
 
-/** What a generator of load was answered: it counts for itself. */
-export interface Told {
+/** The answers that a load generator received. */
+export interface Tally {
   requests: number;
   allowed: number;
   refused: number;
   delayed: number;
   shadow_banned: number;
   shadow_refused: number;
-  /** Passed with no more than a fifth of the limit left. */
+  /** Allowed with 20% of the limit or less remaining. */
   near: number;
-  /** The same by path. */
+  /** Outcomes by path. */
   byPath: Map<string, Map<Outcome, number>>;
-  /** How many of a client's requests with a path did not simply pass. */
+  /** Requests that were not simply allowed, by path and client. */
   stopped: Map<string, number>;
 }
 
-export const nothingYet = (): Told => ({
+export const emptyTally = (): Tally => ({
   requests: 0,
   allowed: 0,
   refused: 0,
@@ -33,16 +33,16 @@ function count<K>(map: Map<K, number>, key: K) {
   map.set(key, (map.get(key) ?? 0) + 1);
 }
 
-/** Notes one answer. */
-export function note(told: Told, outcome: Outcome, path: string, client: string) {
-  told.requests++;
-  told[outcome]++;
-  if (!told.byPath.has(path)) told.byPath.set(path, new Map());
-  count(told.byPath.get(path)!, outcome);
-  if (outcome !== "allowed" && outcome !== "delayed") count(told.stopped, `${path} ${client}`);
+/** Records one answer. */
+export function note(tally: Tally, outcome: Outcome, path: string, client: string) {
+  tally.requests++;
+  tally[outcome]++;
+  if (!tally.byPath.has(path)) tally.byPath.set(path, new Map());
+  count(tally.byPath.get(path)!, outcome);
+  if (outcome !== "allowed" && outcome !== "delayed") count(tally.stopped, `${path} ${client}`);
 }
 
-interface Said {
+interface Answer {
   allowed: boolean;
   limit: number;
   remaining: number;
@@ -50,20 +50,20 @@ interface Said {
   shadow?: string[];
 }
 
-function outcomeOf(said: Said): Outcome {
-  if (said.action === "delay") return "delayed";
-  if (said.action === "shadow_ban") return "shadow_banned";
-  if (!said.allowed) return "refused";
-  return said.shadow ? "shadow_refused" : "allowed";
+function outcomeOf(answer: Answer): Outcome {
+  if (answer.action === "delay") return "delayed";
+  if (answer.action === "shadow_ban") return "shadow_banned";
+  if (!answer.allowed) return "refused";
+  return answer.shadow ? "shadow_refused" : "allowed";
 }
 
-/** Asks the HTTP API about requests with these attributes, so many at a time. */
+/** Sends requests with these attributes to the HTTP API, atOnce at a time. */
 export async function ask(
   api: string,
   requests: readonly Record<string, string>[],
   atOnce = 16,
-  told = nothingYet(),
-): Promise<Told> {
+  tally = emptyTally(),
+): Promise<Tally> {
   const left = [...requests];
   const work = async () => {
     for (let attributes = left.pop(); attributes; attributes = left.pop()) {
@@ -71,14 +71,14 @@ export async function ask(
         method: "POST",
         body: JSON.stringify({ domain: "api", attributes }),
       });
-      const said = (await response.json()) as Said;
-      const outcome = outcomeOf(said);
-      note(told, outcome, attributes.path ?? "", attributes.client_ip ?? "");
+      const answer = (await response.json()) as Answer;
+      const outcome = outcomeOf(answer);
+      note(tally, outcome, attributes.path ?? "", attributes.client_ip ?? "");
       const passed = outcome === "allowed" || outcome === "delayed";
-      // A rule that only counts tells nobody what is left.
-      if (passed && said.limit > 0 && said.remaining * 5 <= said.limit) told.near++;
+      // A rule in shadow mode does not report what remains.
+      if (passed && answer.limit > 0 && answer.remaining * 5 <= answer.limit) tally.near++;
     }
   };
   await Promise.all(Array.from({ length: atOnce }, work));
-  return told;
+  return tally;
 }

@@ -14,7 +14,7 @@ beforeAll(async () => {
   [door, browser] = await Promise.all([openDoor(), openBrowser()]);
 });
 
-// A page that goes on playing would slow down those that follow.
+// A page that keeps playing would slow down the next test.
 afterEach(async () => {
   await Promise.all(browser.contexts().map((context) => context.close()));
 });
@@ -24,12 +24,12 @@ afterAll(async () => {
   await door?.stop();
 });
 
-/** The row of an algorithm in the table: what a screen reader has. */
+/** The row of an algorithm in the table of results. */
 async function row(page: Page, algorithm: string): Promise<string[]> {
   return page.locator(`tr[data-algorithm=${algorithm}] td`).allTextContents();
 }
 
-/** Waits until the row of an algorithm begins with these. */
+/** Waits until the row of an algorithm starts with these. */
 const shows = (page: Page, algorithm: string, first: readonly string[]) =>
   expect
     .poll(async () => (await row(page, algorithm)).slice(0, first.length), { message: algorithm })
@@ -59,11 +59,11 @@ test("play a burst and read the counts", async () => {
   expect(wrong).toEqual([]);
 });
 
-test("the attack on the edge, step by step", async () => {
+test("the window boundary attack, step by step", async () => {
   const { page, wrong } = await openTab(browser, door.url, { reducedMotion: "reduce" });
   await page.goto(`${door.url}/playground#kind=boundary&limit=5&shown=fixed_window,sliding_log`);
   await ready(page);
-  // Whoever asks for less motion begins with a picture that stands still.
+  // With reduced motion, the page starts paused.
   expect(await page.getByRole("button", { name: "Play" }).isVisible()).toBe(true);
   expect(await page.locator(".clock").textContent()).toContain("0:00.0");
   for (let i = 0; i < 10; i++) await press(page, "Next request");
@@ -71,11 +71,11 @@ test("the attack on the edge, step by step", async () => {
   await shows(page, "sliding_log", ["5", "5", "0", "0", "5"]);
   await expect
     .poll(() => page.getByRole("status").first().textContent())
-    .toMatch(/fixed window allows; sliding log refuses, retry/);
+    .toMatch(/fixed window: allowed; sliding log: refused, retry/);
   expect(wrong).toEqual([]);
 });
 
-test("the clock runs by itself, and stops", async () => {
+test("the clock runs, and pauses", async () => {
   const { page, wrong } = await openTab(browser, door.url);
   await page.goto(`${door.url}/playground#kind=steady&rate=50&speed=100`);
   await ready(page);
@@ -100,22 +100,22 @@ test("by keyboard alone", async () => {
   await page.keyboard.press("b");
   await page.keyboard.press("h");
   await shows(page, "token_bucket", ["3", "1"]);
-  // Tab reaches a button, and shows where it is; in a field, keys are text.
+  // Tab reaches a button; in a field, keys are text.
   await page.getByRole("button", { name: "Send 1" }).focus();
   await page.keyboard.press("Enter");
   await shows(page, "token_bucket", ["3", "2"]);
-  await page.getByLabel("per period").focus();
+  await page.getByLabel("Period").focus();
   await page.keyboard.press("h");
   await shows(page, "token_bucket", ["3", "2"]);
   expect(wrong).toEqual([]);
 });
 
-test("settings are in the address, and come back from it", async () => {
+test("settings are in the address, and are read from it", async () => {
   const { page, wrong } = await openTab(browser, door.url);
   await page.goto(`${door.url}/playground`);
   await ready(page);
   await page.getByRole("textbox", { name: "Limit", exact: true }).fill("7");
-  await page.getByLabel("per period").fill("1m");
+  await page.getByLabel("Period").fill("1m");
   await expect.poll(() => new URL(page.url()).hash).toBe("#limit=7&period=1m");
   await expect.poll(() => page.locator(".code").textContent()).toContain("rate: 7/minute");
   await page.reload();
@@ -153,7 +153,7 @@ test.each([
   expect(wrong).toEqual([]);
 });
 
-test("dark may be chosen, and stays", async () => {
+test("the dark theme can be chosen, and is remembered", async () => {
   const { page } = await openTab(browser, door.url, { colorScheme: "light" });
   await page.goto(`${door.url}/playground`);
   await ready(page);
@@ -167,7 +167,7 @@ test("dark may be chosen, and stays", async () => {
 
 const folder = fileURLToPath(new URL("../../dist/playground/", import.meta.url));
 
-/** Plays a burst on the page that stands alone. */
+/** Plays a burst on the static page. */
 async function playAlone(url: string, home: string): Promise<void> {
   const { page, wrong } = await openTab(browser, home);
   await page.goto(`${url}#kind=none&limit=5`);

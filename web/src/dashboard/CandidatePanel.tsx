@@ -7,7 +7,7 @@ import { Fact, Facts, State } from "./Health.tsx";
 
 const mostRules = 5;
 
-/** What rules that are tried beside the live ones would change. */
+/** The candidate: how its decisions differ from those of the active rules. */
 export function CandidatePanel() {
   const { data, problem } = usePoll<Candidate>("/v1/candidate", 5000).state.value;
   if (!data) {
@@ -23,7 +23,9 @@ export function CandidatePanel() {
         <Comparison of={data} />
       ) : (
         <p class="muted small part-body">
-          {data.state === "absent" ? "It has no files." : "It has never been read without a mistake."}
+          {data.state === "absent"
+            ? "The candidate has no rule files."
+            : "The candidate rules could not be loaded."}
         </p>
       )}
     </Panel>
@@ -44,7 +46,7 @@ function Comparison(props: { of: Candidate }) {
         {count(c.newly_allowed)} <span class="muted">{share(c.newly_allowed, c.requests)}</span>
       </Fact>
       {c.by.slice(0, mostRules).map((r) => (
-        <Fact key={`${r.domain}/${r.rule}`} name={`By ${r.rule}`}>
+        <Fact key={`${r.domain}/${r.rule}`} name={`Changed by ${r.rule}`}>
           {count(r.newly_refused)} <span class="muted">refused,</span> {count(r.newly_allowed)}{" "}
           <span class="muted">allowed</span>
         </Fact>

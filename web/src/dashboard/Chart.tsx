@@ -5,7 +5,7 @@ import { useTokens } from "../shell/palette.ts";
 import { clock, count, perSecond } from "../ui/format.ts";
 import { heights, type Picture, sumOf, type Token, tokens } from "./chart.ts";
 
-/** Requests a second over time, with what its colours mean and their sums. */
+/** Requests per second over time, with a legend that shows totals. */
 export function Chart(props: { picture: Picture; span: number; last: number; label: string }) {
   const { picture, span, last } = props;
   const box = useRef<HTMLDivElement>(null);
@@ -68,7 +68,7 @@ export function Chart(props: { picture: Picture; span: number; last: number; lab
         <p class="muted small num chart-at">
           {pointed === undefined
             ? "Total and average per second"
-            : `In the second to ${clock(picture.times[pointed]! * 1000)}`}
+            : `Second ending ${clock(picture.times[pointed]! * 1000)}`}
         </p>
       </figcaption>
     </figure>
@@ -77,7 +77,7 @@ export function Chart(props: { picture: Picture; span: number; last: number; lab
 
 const height = 250;
 
-// uPlot draws in order, so what is highest of a stack comes first.
+// uPlot draws in order, so the top of a stack comes first.
 function toData(picture: Picture): uPlot.AlignedData {
   const lines = heights(picture);
   return [picture.times, ...(picture.stacked ? lines.reverse() : lines)];
@@ -100,7 +100,7 @@ function options(
   return {
     width,
     height,
-    padding: [12, 26, 0, 0], // a time of day may stand at the right edge
+    padding: [12, 26, 0, 0], // space for a time label at the right edge
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     scales: {
@@ -122,7 +122,7 @@ function options(
         stroke: palette[line.colour],
         width: 1.5,
         ...(line.fill ? { fill: palette[line.fill] } : {}),
-        // A line needs two points; a first one alone is a dot.
+        // A line needs two points: a single one is drawn as a dot.
         points: { show: (u: uPlot) => u.data[0].length < 3 },
       })),
     ],

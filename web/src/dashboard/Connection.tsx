@@ -3,7 +3,7 @@ import { now } from "../ui/now.ts";
 
 const texts = { off: "Paused", connecting: "Connecting", live: "Live", lost: "No connection" } as const;
 
-/** How the connection is, and a way to hurry it. */
+/** The state of the connection, and a button to retry at once. */
 export function ConnectionState(props: { stream: Stream; paused?: boolean }) {
   const { stream } = props;
   const state = stream.state.value;
@@ -16,10 +16,10 @@ export function ConnectionState(props: { stream: Stream; paused?: boolean }) {
       </span>
       {state === "lost" && (
         <>
-          {/* Not in the live region: nobody wants to hear a countdown. */}
-          <span class="num small">{seconds > 0 ? `trying again in ${seconds} s` : "trying…"}</span>
+          {/* Outside the live region: a screen reader must not read a countdown. */}
+          <span class="num small">{seconds > 0 ? `retrying in ${seconds} s` : "retrying…"}</span>
           <button type="button" class="button small-button" onClick={() => stream.reopen()}>
-            Try now
+            Retry now
           </button>
         </>
       )}

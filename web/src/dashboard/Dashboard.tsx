@@ -22,7 +22,7 @@ import { RuleTable } from "./RuleTable.tsx";
 import { Tiles } from "./Tiles.tsx";
 import { spans, view } from "./view.ts";
 
-/** The page: what happens, to whom, by which rule, and how Headgate is. */
+/** The dashboard page: requests, rules, top keys, and the state of the server. */
 export function Dashboard() {
   const live = useMemo(() => new Live(), []);
   useEffect(() => whileSeen(live.stream), [live]);
@@ -30,7 +30,7 @@ export function Dashboard() {
   const rules = usePoll<{ rules: Rule[] }>("/v1/rules", 60_000).state.value;
   const store = live.store.value;
   const paused = view.paused.value;
-  // While the picture is held the beat that it was drawn at stays.
+  // While paused, keep the beat of the last drawing.
   const held = useRef(0);
   if (!paused) held.current = live.beat.value;
   const beat = held.current;
@@ -60,7 +60,7 @@ export function Dashboard() {
             {paused ? "Resume" : "Pause"}
           </button>
           <Segments
-            legend="Span of time"
+            legend="Time range"
             value={String(span)}
             options={spans.map(({ ms, text }) => ({ value: String(ms), text }))}
             onChange={(ms) => {
@@ -77,8 +77,8 @@ export function Dashboard() {
           <Tiles sum={sum} now={now} />
           {sum.degraded > 0 && (
             <p class="alarm delayed">
-              <b>{count(sum.degraded)} answers without the store</b> in the last {text}: rules decided by
-              their <code>on_store_error</code>.
+              <b>{count(sum.degraded)} decisions without the store</b> in the last {text}. Each rule applied
+              its <code>on_store_error</code> setting.
             </p>
           )}
           <Traffic live={live} beat={beat} />
@@ -94,7 +94,7 @@ export function Dashboard() {
   );
 }
 
-/** The chart, and the same as a table. */
+/** The chart, and the same numbers as a table. */
 function Traffic(props: { live: Live; beat: number }) {
   const { history } = props.live;
   const span = view.span.value;
@@ -109,11 +109,11 @@ function Traffic(props: { live: Live; beat: number }) {
   const sums = slices(series, 1e9)[0]?.counts;
   return (
     <Panel
-      title={chosen && by === "outcome" ? `Requests: ${chosen.rule}` : "Requests"}
+      title={chosen && by === "outcome" ? `Requests per second: ${chosen.rule}` : "Requests per second"}
       about={
         by === "rule"
-          ? "Requests per second for each rule. A request counts for every rule that applies to it."
-          : "Requests per second by outcome. Each request counts once."
+          ? "A request counts for every rule that applies to it."
+          : "Each request counts once, by its outcome."
       }
       class="traffic"
       side={
@@ -131,7 +131,7 @@ function Traffic(props: { live: Live; beat: number }) {
             </button>
           )}
           <Segments
-            legend="Lines"
+            legend="Group by"
             value={by}
             options={[
               { value: "outcome", text: "By outcome" },
@@ -151,16 +151,16 @@ function Traffic(props: { live: Live; beat: number }) {
         label={`Chart. ${sums ? inWords(sums, series.times.length) : "No requests yet."} The table below has the numbers.`}
       />
       <details class="as-table">
-        <summary>As a table</summary>
+        <summary>Show as table</summary>
         <Scroll label="Requests over time">
           <table class="table">
             <caption class="hidden">
               {by === "rule"
                 ? "Requests by rule"
                 : chosen
-                  ? `Requests of ${chosen.rule} by outcome`
+                  ? `Requests for ${chosen.rule} by outcome`
                   : "All requests by outcome"}
-              , the newest first
+              , newest first
             </caption>
             <thead>
               <tr>

@@ -1,7 +1,7 @@
 import type { Rule, Status } from "../data/types.ts";
 import { Command } from "../ui/Command.tsx";
 
-/** Commands that make a first request to the doors that are open. */
+/** Commands that send a first request to the doors that are listening. */
 export function firstCommands(
   status: Status,
   rules: readonly Rule[],
@@ -27,7 +27,7 @@ export function firstCommands(
   return out;
 }
 
-/** What to see when nothing has been: how to make it. */
+/** The dashboard before the first request: how to send one. */
 export function Empty(props: { status: Status | undefined; rules: readonly Rule[] }) {
   const commands = props.status ? firstCommands(props.status, props.rules, location.hostname) : [];
   return (
@@ -38,12 +38,12 @@ export function Empty(props: { status: Status | undefined; rules: readonly Rule[
       </p>
       {props.rules.length === 0 && props.status && (
         <p>
-          There are no rules either, so every request will pass. A first one, in <code>rules.yaml</code>:
+          No rules are configured, so every request is allowed. An example for <code>rules.yaml</code>:
         </p>
       )}
       {props.rules.length === 0 && props.status && (
         <Command
-          label="a first rule"
+          label="the example rule"
           text={
             "domain: api\nlimits:\n  - name: login\n    match: {path: /login}\n    key: [client_ip]\n    rate: 5/minute"
           }
@@ -51,12 +51,12 @@ export function Empty(props: { status: Status | undefined; rules: readonly Rule[
       )}
       {commands.map(({ door, text }) => (
         <div key={door} class="empty-command">
-          <h3>{door === "proxy" ? "Through the proxy" : "Ask the HTTP API"}</h3>
+          <h3>{door === "proxy" ? "Send requests through the proxy" : "Call the HTTP API"}</h3>
           <Command label={`the command for the ${door}`} text={text} />
         </div>
       ))}
       <p class="muted small">
-        Or see in the <a href="./playground">playground</a> how the algorithms count.
+        Or try the algorithms in the <a href="./playground">playground</a>.
       </p>
     </section>
   );

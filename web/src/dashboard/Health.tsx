@@ -7,15 +7,15 @@ import { Panel, Trouble } from "../ui/Panel.tsx";
 import { Time } from "../ui/Time.tsx";
 import { CandidatePanel } from "./CandidatePanel.tsx";
 
-/** What is wrong now, if anything is. */
+/** Current problems, if any. */
 export function Alarms(props: { status: Polled<Status>; circuit: string | undefined; lost: boolean }) {
   const { data } = props.status;
   if (props.lost) {
     return (
       <div role="status" class="alarms">
         <p class="alarm refused">
-          <b>Headgate does not answer.</b> What this page shows is the last that it received. Check that the
-          process runs, and its log.
+          <b>The server does not respond.</b> This page shows the last data it received. Check that Headgate
+          is running, and read its log.
         </p>
       </div>
     );
@@ -25,31 +25,31 @@ export function Alarms(props: { status: Polled<Status>; circuit: string | undefi
     <div role="status" class="alarms">
       {broken && (
         <p class="alarm refused">
-          <b>The store does not answer.</b> Each rule decides by its <code>on_store_error</code>.{" "}
+          <b>The store does not respond.</b> Each rule applies its <code>on_store_error</code> setting.{" "}
           {data.store.error && <span class="wrap-any">{data.store.error}</span>}
         </p>
       )}
       {data?.rules.last_error && (
         <p class="alarm delayed">
-          <b>The rule files cannot be read.</b> The rules loaded <Time at={data.rules.loaded_at} /> stay in
-          force. <span class="wrap-any mono small">{data.rules.last_error}</span>
+          <b>The rule files could not be loaded.</b> The rules loaded <Time at={data.rules.loaded_at} /> stay
+          active. <span class="wrap-any mono small">{data.rules.last_error}</span>
         </p>
       )}
       {data && !data.ready && !broken && (
         <p class="alarm delayed">
-          <b>Not ready.</b> Load balancers are told not to send requests here.
+          <b>Not ready.</b> The readiness check fails, so load balancers send no requests to this server.
         </p>
       )}
     </div>
   );
 }
 
-/** How the store, the rules, the queues and the doors are. */
+/** The state of the store, the rules, the queue and the process. */
 export function Health(props: {
   status: Polled<Status>;
   circuit: string | undefined;
   keys: number | undefined;
-  /** Nobody knows how it is now. */
+  /** The connection is lost, so the current state is unknown. */
   lost: boolean;
 }) {
   const { lost } = props;
@@ -57,8 +57,10 @@ export function Health(props: {
   const queue = usePoll<{ queues: QueueState[] }>("/v1/queue", 5000).state.value;
   if (!data) {
     return (
-      <Panel title="State">
-        {problem && <Trouble problem={problem} what="State" absent="This Headgate does not tell it." />}
+      <Panel title="Status">
+        {problem && (
+          <Trouble problem={problem} what="Status" absent="This server does not report its status." />
+        )}
       </Panel>
     );
   }
@@ -80,7 +82,7 @@ export function Health(props: {
               text={circuit === "closed" ? "closed (healthy)" : words(circuit)}
             />
           </Fact>
-          <Fact name={store.kind === "memory" ? "Keys" : "Keys in the local stand-in"}>
+          <Fact name={store.kind === "memory" ? "Keys" : "Keys in local fallback"}>
             {count(keys)}
             {store.max_keys > 0 && (
               <span class="muted">
@@ -90,10 +92,8 @@ export function Health(props: {
             )}
           </Fact>
           <Fact name="Memory">{bytes(store.bytes)}</Fact>
-          <Fact name="Evicted to make room">{count(store.evicted)}</Fact>
-          {store.kind !== "memory" && (
-            <Fact name="Refusals known without asking">{count(store.deny_cache.hits)}</Fact>
-          )}
+          <Fact name="Evicted keys">{count(store.evicted)}</Fact>
+          {store.kind !== "memory" && <Fact name="Deny cache hits">{count(store.deny_cache.hits)}</Fact>}
         </Facts>
       </Panel>
       <Panel
@@ -102,16 +102,16 @@ export function Health(props: {
           <State
             lost={lost}
             good={!rules.last_error}
-            text={rules.last_error ? "older than the files" : "up to date"}
+            text={rules.last_error ? "reload failed" : "up to date"}
           />
         }
       >
         <Facts>
-          <Fact name="In force">
+          <Fact name="Active">
             <a href="./rules">{count(rules.rules)}</a> in {count(rules.domains)}{" "}
             {rules.domains === 1 ? "domain" : "domains"}
           </Fact>
-          <Fact name="From">
+          <Fact name="Source">
             {rules.source === "built_in"
               ? "built in"
               : `${count(rules.files)} ${rules.files === 1 ? "file" : "files"}`}
@@ -121,7 +121,7 @@ export function Health(props: {
             <Time at={rules.loaded_at} />
           </Fact>
           <Fact name="Loads">
-            {count(rules.reloads_ok)} good, {count(rules.reloads_failed)} failed
+            {count(rules.reloads_ok)} succeeded, {count(rules.reloads_failed)} failed
           </Fact>
         </Facts>
       </Panel>
@@ -154,23 +154,29 @@ function Queues(props: { state: Polled<{ queues: QueueState[] }> }) {
   const sum = (of: (q: QueueState) => number) => (data?.queues ?? []).reduce((n, q) => n + of(q), 0);
   const dead = sum((q) => q.dead);
   return (
-    <Panel title="Queue" side={data && dead > 0 && <State good={false} text={`${count(dead)} dead`} />}>
+    <Panel
+      title="Queue"
+      side={
+        data &&
+        dead > 0 && <State good={false} text={`${count(dead)} dead ${dead === 1 ? "letter" : "letters"}`} />
+      }
+    >
       {data && data.queues.length > 0 ? (
         <Facts>
           <Fact name="Waiting">
             <a href="./queue">{count(sum((q) => q.depth))}</a>{" "}
             <span class="muted">{bytes(sum((q) => q.bytes))}</span>
           </Fact>
-          <Fact name="Oldest">{duration(Math.max(...data.queues.map((q) => q.oldest_age_ms)))}</Fact>
+          <Fact name="Oldest request">{duration(Math.max(...data.queues.map((q) => q.oldest_age_ms)))}</Fact>
           <Fact name="Delivered">{count(sum((q) => q.delivered))}</Fact>
           <Fact name="Dead letters">{count(dead)}</Fact>
         </Facts>
       ) : (
         <p class="muted small part-body">
           {!problem
-            ? "No rule queues what is over its limit."
+            ? "No rule uses the queue."
             : problem.absent
-              ? "No queue is set up."
+              ? "No queue is configured."
               : problem.message}
         </p>
       )}
@@ -178,7 +184,7 @@ function Queues(props: { state: Polled<{ queues: QueueState[] }> }) {
   );
 }
 
-/** How something is, or, while the connection is lost, that nobody knows. */
+/** A state as a badge, or "unknown" while the connection is lost. */
 export function State(props: { good: boolean; text: string; lost?: boolean }) {
   if (props.lost) return <span class="badge">unknown</span>;
   return <span class={`badge ${props.good ? "allowed" : "refused"}`}>{props.text}</span>;

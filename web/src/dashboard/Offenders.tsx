@@ -14,11 +14,11 @@ type By = "refused" | "active";
 export type Offender = TopRule["keys"][number] & {
   domain: string;
   rule: string;
-  /** There were too many requests to look at each, so a few stand for all. */
+  /** The count was sampled because there were too many requests to count each. */
   estimated: boolean;
 };
 
-/** The keys of all rules, or of one, the most frequent first. */
+/** Lists the keys of all rules, or of one, most frequent first. */
 export function flatten(rules: readonly TopRule[], only: string): Offender[] {
   return rules
     .filter((r) => only === "" || JSON.stringify([r.domain, r.rule]) === only)
@@ -28,7 +28,7 @@ export function flatten(rules: readonly TopRule[], only: string): Offender[] {
     .sort((a, b) => b.count - a.count);
 }
 
-/** The keys that are refused or ask most, with what can be done about them. */
+/** The most refused or most active keys, with buttons to act on them. */
 export function Offenders() {
   const [by, setBy] = useState<By>("refused");
   const [only, setOnly] = useState("");
@@ -36,11 +36,11 @@ export function Offenders() {
   const { data, problem } = poll.state.value;
   const rules = data?.rules ?? [];
   const list = flatten(rules, only);
-  const { shown, pager } = usePages(list, 8);
+  const { shown, pager } = usePages(list, 6);
   return (
     <Panel
       title="Top keys"
-      about="In the last five to ten minutes. ±: how much too high a count may be. ≈: estimated."
+      about="Last 5 to 10 minutes. ± is the possible overcount, ≈ an estimate."
       side={
         <>
           {rules.length > 1 && (
@@ -50,7 +50,7 @@ export function Offenders() {
               value={only}
               onChange={(e) => setOnly(e.currentTarget.value)}
             >
-              <option value="">all rules</option>
+              <option value="">All rules</option>
               {rules.map((r) => (
                 <option key={`${r.domain} ${r.rule}`} value={JSON.stringify([r.domain, r.rule])}>
                   {r.rule}
@@ -59,7 +59,7 @@ export function Offenders() {
             </select>
           )}
           <Segments
-            legend="Ranked by"
+            legend="Rank by"
             value={by}
             options={[
               { value: "refused", text: "Most refused" },
@@ -70,10 +70,10 @@ export function Offenders() {
         </>
       }
     >
-      {problem && <Trouble problem={problem} what="Top keys" absent="This Headgate does not count them." />}
+      {problem && <Trouble problem={problem} what="Top keys" absent="This server does not count them." />}
       {data && list.length === 0 && (
-        <Nothing title={by === "refused" ? "Nobody was refused." : "Nobody asked."}>
-          {by === "refused" && "Keys appear here as soon as a rule refuses them."}
+        <Nothing title={by === "refused" ? "No key was refused." : "No requests."}>
+          {by === "refused" && "Keys appear here when a rule refuses them."}
         </Nothing>
       )}
       {shown.length > 0 && (
@@ -100,24 +100,26 @@ function Row(props: { offender: Offender; by: By }) {
       </span>
       <span class="offender-count num">
         {o.estimated && (
-          <span class="muted" title="Estimated: there were too many requests to look at each">
+          <span class="muted" title="Estimated from a sample">
             ≈{" "}
           </span>
         )}
         <b>{count(o.count)}</b>
         {o.error > 0 && <span class="muted small"> ±{count(o.error)}</span>}{" "}
         {props.by === "refused" ? "refused" : "requests"}
-        <span
-          class="muted small block"
-          title={`Of all that ${o.rule} ${props.by === "refused" ? "refused" : "was asked"}`}
-        >
-          {share(o.share, 1)} of the rule’s
-        </span>
+      </span>
+      <span
+        class="offender-share muted small num"
+        title={`Share of all ${props.by === "refused" ? "refusals" : "requests"} of ${o.rule}`}
+      >
+        {share(o.share, 1)} of this rule
       </span>
       {o.key ? (
         <KeyButtons target={{ domain: o.domain, rule: o.rule, key: o.key }} peek />
       ) : (
-        <span class="muted small">Keys are hashed here (admin.keys), so nothing can be done to them.</span>
+        <span class="offender-hashed muted small">
+          This key is hashed (admin.keys), so it cannot be changed here.
+        </span>
       )}
     </li>
   );

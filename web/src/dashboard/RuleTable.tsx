@@ -18,7 +18,7 @@ const values: Record<Column, (r: RuleSum) => string | number> = {
   near: (r) => r.near,
 };
 
-/** What each rule said in the span. */
+/** Requests in the time range, by rule. */
 export function RuleTable(props: { sum: Sum; span: string }) {
   const { sum } = props;
   const [order, setOrder] = useState<Order<Column>>({ by: "total", down: true });
@@ -27,7 +27,7 @@ export function RuleTable(props: { sum: Sum; span: string }) {
   const rules = sum.rules.filter((r) =>
     words.every((w) => `${r.domain} ${r.rule}`.toLowerCase().includes(w)),
   );
-  // Equal ones must not change places from second to second.
+  // Rows with equal values must not swap places every second.
   const stable = sorted(rules, values.rule, false);
   const { shown, pager } = usePages(sorted(stable, values[order.by], order.down), 15);
   const some = (c: Column) => sum.rules.some((r) => Number(values[c](r)) > 0);
@@ -35,7 +35,7 @@ export function RuleTable(props: { sum: Sum; span: string }) {
   return (
     <Panel
       title="By rule"
-      about={`What each rule said in the last ${props.span}. A request counts for every rule that applies to it.`}
+      about={`Last ${props.span}. A request counts for every rule that applies to it.`}
       side={
         sum.rules.length > 6 && (
           <input
@@ -51,7 +51,9 @@ export function RuleTable(props: { sum: Sum; span: string }) {
       }
     >
       {shown.length === 0 ? (
-        <Nothing title={sum.rules.length > 0 ? "No rule has these words." : "No rule was asked."} />
+        <Nothing
+          title={sum.rules.length > 0 ? "No rules match the filter." : "No requests in this time range."}
+        />
       ) : (
         <Scroll label="Requests by rule">
           <table class="table rule-table">
@@ -83,18 +85,13 @@ export function RuleTable(props: { sum: Sum; span: string }) {
                   <SortHead
                     column="shadow"
                     num
-                    title="Would have been refused, or got a false answer"
+                    title="Would have been refused (shadow mode), or received a fake response (shadow ban)"
                     {...head}
                   >
                     Shadowed
                   </SortHead>
                 )}
-                <SortHead
-                  column="near"
-                  num
-                  title="Passed with no more than a fifth of the limit left"
-                  {...head}
-                >
+                <SortHead column="near" num title="Allowed with 20% of the limit or less remaining" {...head}>
                   Near limit
                 </SortHead>
               </tr>
@@ -150,7 +147,7 @@ function Cell(props: { n: number; of: number; class?: string }) {
   );
 }
 
-/** How much of a rule's requests came to what, as a bar. The numbers beside it say the same. */
+/** The outcomes of a rule's requests as a bar. The cells of the row have the numbers. */
 function Share(props: { rule: RuleSum }) {
   const r = props.rule;
   const parts = [

@@ -1,7 +1,7 @@
 import type { Sum } from "../data/history.ts";
 import { count, perSecond, share } from "../ui/format.ts";
 
-/** What happened in the span, as exact numbers. */
+/** Exact totals for the time range. */
 export function Tiles(props: { sum: Sum; now: Sum }) {
   const { sum, now } = props;
   const { totals } = sum;
@@ -23,14 +23,14 @@ export function Tiles(props: { sum: Sum; now: Sum }) {
         name="Shadowed"
         value={shadowed}
         note={share(shadowed, sum.requests)}
-        title={`${count(totals.shadow_refused)} let through by rules that only count; ${count(totals.shadow_banned)} answered as if the upstream had`}
+        title={`${count(totals.shadow_refused)} would have been refused (shadow mode), ${count(totals.shadow_banned)} received a fake response (shadow ban)`}
       />
       <Tile
         id="near"
         name="Near a limit"
         value={sum.near}
-        note={`${share(sum.near, sum.passed)} of what passed`}
-        title="Requests that passed with no more than a fifth of the limit left, counted for each rule"
+        note={`${share(sum.near, sum.passed)} of allowed`}
+        title="Requests allowed with 20% of the limit or less remaining, counted for each rule"
       />
     </dl>
   );

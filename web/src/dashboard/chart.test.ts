@@ -7,7 +7,7 @@ import { flatten } from "./Offenders.tsx";
 
 const none: Counts = { allowed: 0, refused: 0, delayed: 0, queued: 0, shadow_banned: 0, shadow_refused: 0 };
 
-/** Seconds of two rules, with so many allowed and refused. */
+/** Seconds of two rules, with these counts. */
 function history(...seconds: { login: Partial<Counts>; search?: Partial<Counts> }[]): History {
   const h = new History();
   seconds.forEach(({ login, search }, i) => {
@@ -24,7 +24,7 @@ function history(...seconds: { login: Partial<Counts>; search?: Partial<Counts> 
   return h;
 }
 
-test("outcomes stand on each other, and what never was is left out", () => {
+test("outcomes are stacked, and those that did not occur are left out", () => {
   const picture = byOutcome(
     history({ login: { allowed: 3, refused: 2 } }, { login: { allowed: 1, delayed: 4 } }),
     60_000,
@@ -42,7 +42,7 @@ test("outcomes stand on each other, and what never was is left out", () => {
   expect(picture.lines.map(sumOf)).toEqual([4, 4, 2]);
 });
 
-test("rules are lines of their own, the busiest first", () => {
+test("each rule is a line, the busiest first", () => {
   const picture = byRule(
     history({ login: { allowed: 1 }, search: { allowed: 5, refused: 1 } }, { login: { allowed: 1 } }),
     60_000,
@@ -63,7 +63,7 @@ test("the table has the lines of the chart, by outcome or by rule", () => {
     { login: { allowed: 1 } },
     { login: { allowed: 4 }, search: { refused: 7 } },
   );
-  // The first second begins a piece of two, the third another.
+  // The first second starts a slice of two, the third another.
   expect(rowsOf(byRule(h, 60_000), 2).map((row) => row.sums)).toEqual([
     [7, 4],
     [5, 4],
@@ -111,7 +111,7 @@ test("keys of all rules in one list, or of one", () => {
   expect(flatten(rules, '["api","search"]')).toHaveLength(1);
 });
 
-test("the commands to try fit the doors and the rules that there are", () => {
+test("the example commands fit the doors and the rules", () => {
   const status = {
     doors: [
       { name: "api", address: "0.0.0.0:8080" },

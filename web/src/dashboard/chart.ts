@@ -3,7 +3,7 @@ import { total } from "../data/history.ts";
 import { type Counts, type Outcome, outcomes } from "../data/types.ts";
 import { words } from "../ui/format.ts";
 
-/** The colours that a chart needs, by their names in tokens.css. */
+/** The colours of a chart, by their names in tokens.css. */
 export const tokens = [
   "surface",
   "line",
@@ -28,27 +28,26 @@ export const tokens = [
 
 export type Token = (typeof tokens)[number];
 
-/** One line of a chart, with what it is called and its colour. */
+/** One line of a chart. */
 export interface Line {
   id: string;
   text: string;
   colour: Token;
-  /** What is drawn below the line, if anything. */
+  /** The colour of the area below the line, if it is filled. */
   fill?: Token;
-  /** What there was in each second; null where nobody knows. */
+  /** The value of each second; null where it is unknown. */
   values: (number | null)[];
 }
 
-/** What a chart shows. */
+/** The data of a chart. */
 export interface Picture {
   times: number[];
   lines: Line[];
-  /** Each line stands on those before it. */
+  /** Each line is stacked on those before it. */
   stacked: boolean;
 }
 
-// From the ground up: what passed, what passed later, what only would have been
-// refused, and on top what was.
+// From the bottom up: allowed, allowed later, refused in shadow mode only, refused.
 const order: readonly (readonly [Outcome, Token, Token])[] = [
   ["allowed", "allowed", "allowed-soft"],
   ["delayed", "delayed", "delayed-soft"],
@@ -58,7 +57,7 @@ const order: readonly (readonly [Outcome, Token, Token])[] = [
   ["refused", "refused", "refused-soft"],
 ];
 
-/** Requests by what they came to, of a rule or of all. What never was is left out. */
+/** Requests by outcome, for one rule or for all. Outcomes that did not occur are left out. */
 export function byOutcome(history: History, span: number, rule?: number): Picture {
   const { times, counts } = history.series(span, rule);
   const lines = order
@@ -73,7 +72,7 @@ export function byOutcome(history: History, span: number, rule?: number): Pictur
   return { times, lines, stacked: true };
 }
 
-/** The requests of the busiest rules, the others together. */
+/** The requests of the busiest rules. */
 export function byRule(history: History, span: number, most = 6): Picture {
   const busiest = history.sum(span).rules.sort((a, b) => b.total - a.total);
   const { times } = history.series(span);
@@ -89,7 +88,7 @@ export function byRule(history: History, span: number, most = 6): Picture {
   return { times, lines, stacked: false };
 }
 
-/** What is drawn: the times and the height of each line. */
+/** The height of each line at each time. */
 export function heights(picture: Picture): (number | null)[][] {
   if (!picture.stacked) return picture.lines.map((line) => line.values);
   const sums: (number | null)[] = picture.times.map(() => 0);
@@ -102,13 +101,13 @@ export function heights(picture: Picture): (number | null)[][] {
   );
 }
 
-/** A row of the table that says what a chart shows: a piece of time, and what each line has in it. */
+/** A row of the table version of a chart: a time slice, and the sum of each line in it. */
 export interface Row {
   from: number;
   sums: number[];
 }
 
-/** Cuts a picture into pieces of so many seconds, on the clock; the newest first. */
+/** Cuts a picture into slices of this many seconds, aligned to the clock, newest first. */
 export function rowsOf(picture: Picture, seconds: number): Row[] {
   const rows: Row[] = [];
   picture.times.forEach((t, i) => {
@@ -123,11 +122,11 @@ export function rowsOf(picture: Picture, seconds: number): Row[] {
   return rows.reverse();
 }
 
-/** Adds up what a line has. */
+/** Sums the values of a line. */
 export const sumOf = (line: Line): number =>
   line.values.reduce<number>((sum, value) => sum + (value ?? 0), 0);
 
-/** Says in a sentence what a chart shows, for those who do not see it. */
+/** Describes a chart in one sentence, for screen readers. */
 export function inWords(counts: Counts, seconds: number): string {
   const some = outcomes
     .filter((o) => counts[o] > 0)

@@ -12,7 +12,7 @@ const failure = async (of: Promise<unknown>): Promise<Problem> => {
   return error as Problem;
 };
 
-test("an endpoint that is not there is not the same as a rule that is not", async () => {
+test("a missing endpoint is not the same as an unknown rule", async () => {
   answer(404, "404 page not found", "text/plain; charset=utf-8");
   expect((await failure(get("/v1/queue"))).absent).toBe(true);
   answer(404, '{"detail":"there is no rule \\"x\\""}', "application/problem+json");
@@ -26,14 +26,17 @@ test("says what is wrong", async () => {
   answer(400, '{"detail":"\\"for\\" is missing"}', "application/problem+json");
   expect((await failure(post("/v1/keys/ban", {}))).message).toBe('"for" is missing.');
   answer(502, "bad gateway", "text/html");
-  expect((await failure(get("/v1/status"))).message).toBe("Headgate answers 502.");
+  expect((await failure(get("/v1/status"))).message).toBe("The server responded with status 502.");
   vi.stubGlobal("fetch", async () => {
     throw new TypeError("Failed to fetch");
   });
-  expect(await failure(get("/v1/status"))).toMatchObject({ status: 0, message: "Headgate does not answer." });
+  expect(await failure(get("/v1/status"))).toMatchObject({
+    status: 0,
+    message: "The server does not respond.",
+  });
 });
 
-test("sends and returns JSON, below whatever path the page is at", async () => {
+test("sends and returns JSON, relative to the path of the page", async () => {
   const calls: [string, RequestInit][] = [];
   vi.stubGlobal("fetch", async (path: string, init: RequestInit) => {
     calls.push([path, init]);

@@ -13,7 +13,7 @@ const counts = {
   shadow_refused: 0,
 };
 
-/** A second in which login let some pass and refused others. */
+/** A second in which login allowed and refused this many. */
 function tick(second: number, allowed: number, refused: number): Tick {
   return {
     t: new Date(start + second * 1000).toISOString(),
@@ -27,7 +27,7 @@ function tick(second: number, allowed: number, refused: number): Tick {
   };
 }
 
-test("adds up what happened in a span, in all and by rule", () => {
+test("adds up a time range, in total and by rule", () => {
   const h = new History();
   for (let s = 0; s < 120; s++) h.add(tick(s, 3, 2));
   const minute = h.sum(60_000);
@@ -41,7 +41,7 @@ test("adds up what happened in a span, in all and by rule", () => {
   expect(h.sum(900_000).requests).toBe(600);
 });
 
-test("a new connection tells the past again, which is counted once", () => {
+test("a new connection repeats the past, which is counted once", () => {
   const h = new History();
   expect(h.add(tick(1, 1, 0))).toBe(true);
   expect(h.add(tick(2, 1, 0))).toBe(true);
@@ -50,7 +50,7 @@ test("a new connection tells the past again, which is counted once", () => {
   expect(h.sum(60_000).requests).toBe(3);
 });
 
-test("keeps a quarter of an hour", () => {
+test("keeps 15 minutes", () => {
   const h = new History();
   for (let s = 0; s < 2000; s++) h.add(tick(s, 1, 0));
   expect(h.length).toBeGreaterThanOrEqual(900);
@@ -58,7 +58,7 @@ test("keeps a quarter of an hour", () => {
   expect(h.sum(15 * 60_000).requests).toBe(900);
 });
 
-test("where seconds are missing a series has a gap", () => {
+test("missing seconds are a gap in the series", () => {
   const h = new History();
   h.add(tick(0, 1, 0));
   h.add(tick(1, 2, 0));
@@ -78,7 +78,7 @@ test("the series of one rule has its own counts", () => {
   expect(h.series(60_000, search).counts.map((c) => c?.allowed)).toEqual([2, 0]);
 });
 
-test("a thousand rules for a quarter of an hour are added up at once", () => {
+test("adds up a thousand rules over 15 minutes", () => {
   const rules1000 = Array.from({ length: 1000 }, (_, i) => ({
     ...counts,
     domain: "api",
@@ -93,7 +93,7 @@ test("a thousand rules for a quarter of an hour are added up at once", () => {
   expect(rules.every((r) => r.total === 900)).toBe(true);
 });
 
-test("slices lie on the clock, the newest first, and have everything", () => {
+test("slices are aligned to the clock, newest first, and complete", () => {
   const h = new History();
   for (let s = 3; s < 33; s++) h.add(tick(s, 1, 2));
   const table = slices(h.series(60_000), 15);

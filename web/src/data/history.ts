@@ -1,15 +1,15 @@
 import { type Counts, outcomes, type RuleTick, type Tick } from "./types.ts";
 
-/** How long the past is that is kept, in milliseconds. */
+/** How much of the past is kept, in milliseconds. */
 export const kept = 15 * 60_000;
 
-/** What is told of a rule, in the order in which it is stored. */
+/** The counts of a rule, in the order in which they are stored. */
 const fields = [...outcomes, "near"] as const;
 
-/** Numbers for each rule of a tick: which one it is, and the fields. */
+/** Numbers per rule of a tick: its ID, and the fields. */
 const stride = fields.length + 1;
 
-/** One second, packed: a quarter of an hour of 1,000 rules is 29 MB. */
+/** One second, packed: 15 minutes of 1,000 rules take 29 MB. */
 interface Second {
   t: number;
   totals: Counts;
@@ -26,17 +26,17 @@ export interface RuleName {
   rule: string;
 }
 
-/** What a rule said in a span of time. */
+/** The counts of one rule in a time range. */
 export interface RuleSum extends RuleName, Counts {
-  /** Which rule it is; the same as long as the page is open. */
+  /** The number of the rule, stable while the page is open. */
   id: number;
   total: number;
   near: number;
 }
 
-/** What happened in a span of time. */
+/** The counts of a time range. */
 export interface Sum {
-  /** When it begins and ends, in milliseconds since 1970; both 0 if nothing is known. */
+  /** Start and end in milliseconds since 1970; both 0 without data. */
   from: number;
   to: number;
   seconds: number;
@@ -45,12 +45,12 @@ export interface Sum {
   unknown: number;
   degraded: number;
   near: number;
-  /** The requests that rules let through, each once for each rule. */
+  /** Requests that rules allowed, counted for each rule. */
   passed: number;
   rules: RuleSum[];
 }
 
-/** Counts of nothing. */
+/** Counts that are all 0. */
 export const zero = (): Counts => ({
   allowed: 0,
   refused: 0,
@@ -60,27 +60,27 @@ export const zero = (): Counts => ({
   shadow_refused: 0,
 });
 
-/** The sum of what came to anything. */
+/** The sum over all outcomes. */
 export const total = (c: Counts): number => outcomes.reduce((sum, o) => sum + c[o], 0);
 
-/** The last quarter of an hour, second by second, by the clock of the server. */
+/** The last 15 minutes, second by second, by the clock of the server. */
 export class History {
   readonly names: RuleName[] = [];
-  /** Numbers of rules, by domain and name. */
+  /** Rule numbers by domain and name. */
   readonly #ids = new Map<string, Map<string, number>>();
   #seconds: Second[] = [];
 
-  /** How many seconds are known. */
+  /** The number of seconds kept. */
   get length(): number {
     return this.#seconds.length;
   }
 
-  /** When the last second was; 0 if none is known. */
+  /** The time of the last second; 0 without data. */
   get last(): number {
     return this.#seconds.at(-1)?.t ?? 0;
   }
 
-  /** Adds a second, unless it is known: a new connection begins with the past. */
+  /** Adds a second unless it is known already: a new connection starts with the past. */
   add(tick: Tick): boolean {
     const t = Date.parse(tick.t);
     if (!(t > this.last)) return false;
@@ -105,7 +105,7 @@ export class History {
     return true;
   }
 
-  /** Forgets everything: the server is another one. */
+  /** Forgets everything, for when the server is a different one. */
   clear(): void {
     this.#seconds = [];
   }
@@ -174,9 +174,9 @@ export class History {
   }
 
   /**
-   * The last span milliseconds second by second: when, in seconds since 1970, and
-   * the counts of a rule, or of all requests. Where seconds are missing there is
-   * one with nulls, so that a chart has a gap and not a line.
+   * The last span milliseconds second by second: times in seconds since 1970, and
+   * the counts of a rule or of all requests. Missing seconds are marked by a null,
+   * so that a chart shows a gap and not a line.
    */
   series(span: number, id?: number): { times: number[]; counts: (Counts | null)[] } {
     const times: number[] = [];
@@ -195,7 +195,7 @@ export class History {
   }
 }
 
-/** Ticks come once a second; a busy machine may be late. */
+/** Ticks come once a second, and later on a busy machine. */
 const gap = 3500;
 
 function countsOf(rules: Uint32Array, id: number): Counts {
@@ -210,13 +210,13 @@ function countsOf(rules: Uint32Array, id: number): Counts {
   return counts;
 }
 
-/** A piece of time and what happened in it: a row of the table beside a chart. */
+/** A time slice and its counts: a row of the table below a chart. */
 export interface Slice {
   from: number;
   counts: Counts;
 }
 
-/** Cuts a series into pieces of so many seconds, on the clock; the newest first. */
+/** Cuts a series into slices of this many seconds, aligned to the clock, newest first. */
 export function slices(series: { times: number[]; counts: (Counts | null)[] }, seconds: number): Slice[] {
   const out: Slice[] = [];
   series.times.forEach((t, i) => {

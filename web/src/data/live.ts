@@ -3,12 +3,12 @@ import { History } from "./history.ts";
 import { Stream } from "./stream.ts";
 import type { Tick } from "./types.ts";
 
-/** What happens now, and did in the last minutes. */
+/** Live counts, with the last minutes as history. */
 export class Live {
   readonly history = new History();
-  /** Changes whenever the history does. */
+  /** Changes with every change of the history. */
   readonly beat = signal(0);
-  /** The store as the last tick has it. */
+  /** The state of the store in the last tick. */
   readonly store = signal<Tick["store"] | undefined>(undefined);
   readonly stream: Stream;
 
@@ -18,7 +18,7 @@ export class Live {
       {
         hello: (data) => this.#hear((data as { ticks: Tick[] }).ticks),
         tick: (data) => this.#hear([data as Tick]),
-        // Some seconds were not sent. A new connection begins with them.
+        // Some seconds were not sent: a new connection starts with them.
         lost: () => this.stream.reopen(),
       },
       6000,
@@ -27,7 +27,7 @@ export class Live {
 
   #hear(ticks: readonly Tick[]): void {
     const newest = ticks.at(-1);
-    // Time runs on. If it does not, this is another machine, or its clock was set.
+    // If time goes backwards, this is another machine, or its clock was set.
     if (newest && Date.parse(newest.t) < this.history.last - 2000) this.history.clear();
     let heard = false;
     for (const tick of ticks) heard = this.history.add(tick) || heard;

@@ -2,23 +2,23 @@ import { type Signal, signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { get, Problem } from "./api.ts";
 
-/** What was last heard, and what went wrong since, if anything did. */
+/** The last response, and the error since then, if any. */
 export interface Polled<T> {
   data?: T;
   problem?: Problem;
 }
 
-/** A question that is asked again and again. */
+/** A request that is repeated. */
 export interface Poll<T> {
   state: Signal<Polled<T>>;
-  /** Asks at once. */
+  /** Sends the request now. */
   again: () => Promise<void>;
 }
 
 /**
- * Asks path every so many milliseconds, but not while nobody looks at the page.
- * What is not there is asked for ten times more rarely. An empty path asks
- * nothing.
+ * Requests path every `every` milliseconds while the page is visible. An endpoint
+ * that the server does not have is requested ten times less often. An empty path
+ * sends no requests.
  */
 export function usePoll<T>(path: string, every: number): Poll<T> {
   const poll = useMemo(() => new Poller<T>(path, every), [path, every]);

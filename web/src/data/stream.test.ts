@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from "vitest";
 import { Stream } from "./stream.ts";
 
-/** An EventSource in which a test says what happens. */
+/** An EventSource controlled by a test. */
 class Fake extends EventTarget {
   onopen: (() => void) | null = null;
   onerror: (() => void) | null = null;
@@ -38,7 +38,7 @@ beforeEach(() => {
   heard = [];
 });
 
-test("connects, hears, and ends", () => {
+test("connects, receives, and closes", () => {
   const s = stream();
   s.open();
   expect(s.state.value).toBe("connecting");
@@ -50,7 +50,7 @@ test("connects, hears, and ends", () => {
   expect([s.state.value, sources[0]!.closed]).toEqual(["off", true]);
 });
 
-test("comes back by itself, each time later, and at once when asked to", () => {
+test("reconnects with growing delays, and at once when told to", () => {
   const s = stream();
   s.open();
   for (let i = 0; i < 6; i++) {
@@ -68,7 +68,7 @@ test("comes back by itself, each time later, and at once when asked to", () => {
   expect(timers.at(-1)!.ms).toBe(1000);
 });
 
-test("a connection on which nothing comes is broken", () => {
+test("a silent connection counts as broken", () => {
   const s = stream(6000);
   s.open();
   sources[0]!.onopen!();

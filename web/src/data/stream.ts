@@ -1,12 +1,12 @@
 import { type Signal, signal } from "@preact/signals";
 
-/** How a connection is: closed on purpose, being opened, open, or broken. */
+/** The state of a connection: closed on purpose, being opened, open, or broken. */
 export type Connection = "off" | "connecting" | "live" | "lost";
 
-/** The longest pause between two attempts, in milliseconds. */
+/** The longest delay between two attempts, in milliseconds. */
 const longest = 15_000;
 
-/** Where a {@link Stream} gets its source, its timers and its chance from. */
+/** The source, timers and random numbers of a {@link Stream}. */
 export interface StreamParts {
   open: (url: string) => EventSource;
   later: (f: () => void, ms: number) => ReturnType<typeof setTimeout>;
@@ -20,13 +20,13 @@ const real: StreamParts = {
 };
 
 /**
- * Server-sent events that come back by themselves. A browser's EventSource gives
- * up for good when it is once answered anything but 200, such as by a proxy
- * while Headgate restarts; this one does not, and waits longer each time.
+ * A stream of server-sent events that reconnects. A browser's EventSource gives
+ * up for good after one response other than 200, such as from a proxy while
+ * Headgate restarts. This one keeps trying, with longer delays.
  */
 export class Stream {
   readonly state: Signal<Connection> = signal<Connection>("off");
-  /** When the next attempt will be, by the clock of the browser; 0 if none is due. */
+  /** The time of the next attempt, by the clock of the browser; 0 if none is due. */
   readonly retryAt: Signal<number> = signal(0);
   readonly #url: string;
   readonly #on: Record<string, (data: unknown) => void>;
@@ -38,8 +38,8 @@ export class Stream {
   #watch: ReturnType<typeof setTimeout> | undefined;
 
   /**
-   * on says what to do with which event. A connection on which nothing comes
-   * for silence milliseconds is taken for broken; 0 lets it be silent.
+   * on has a handler for each event name. A connection without any event for
+   * silence milliseconds counts as broken; 0 turns this check off.
    */
   constructor(
     url: string,
@@ -76,7 +76,7 @@ export class Stream {
     this.#heard();
   }
 
-  /** Connects anew, at once. */
+  /** Reconnects at once. */
   reopen(): void {
     this.#shut();
     this.open();
@@ -111,10 +111,10 @@ export class Stream {
   }
 }
 
-/** Opens a stream while somebody looks at the page, and returns how to end that. */
+/** Keeps a stream open while the page is visible. Returns a function that closes it. */
 export function whileSeen(stream: Stream): () => void {
-  // A browser has six connections to a host, and a stream takes one of them, so
-  // a tab in the background gives its own back.
+  // A browser opens six connections per host, and a stream takes one, so a tab in
+  // the background closes its own.
   const look = () => (document.hidden ? stream.close() : stream.open());
   document.addEventListener("visibilitychange", look);
   look();

@@ -1,4 +1,4 @@
-/** What a request came to, in the order in which it is shown. */
+/** The outcomes of requests, in display order. */
 export const outcomes = [
   "allowed",
   "refused",
@@ -10,10 +10,10 @@ export const outcomes = [
 
 export type Outcome = (typeof outcomes)[number];
 
-/** How many requests came to what. */
+/** Requests by outcome. */
 export type Counts = Record<Outcome, number>;
 
-/** Parts of a key in the order of the rule's `key:`, null for a missing one. */
+/** The parts of a key in the order of the rule's `key:`, null for a missing one. */
 export type Key = readonly (string | null)[];
 
 /** Answer of GET /v1/status. */
@@ -69,14 +69,14 @@ export interface Rule {
   description?: string;
 }
 
-/** What one rule said in one second. */
+/** The counts of one rule in one second. */
 export interface RuleTick extends Counts {
   domain: string;
   rule: string;
   near: number;
 }
 
-/** What happened in one second: an event of GET /v1/live. */
+/** The counts of one second: an event of GET /v1/live. */
 export interface Tick {
   t: string;
   rules: RuleTick[];
@@ -92,12 +92,12 @@ export interface TopRule {
   by: string;
   error_bound: number;
   total: number;
-  /** How much of total was estimated. */
+  /** The part of total that was estimated. */
   sampled: number;
   keys: { key: Key | null; key_hash?: string; count: number; error: number; share: number }[];
 }
 
-/** Answer of POST /v1/keys/…: how a key is now. */
+/** Answer of POST /v1/keys/…: the state of a key. */
 export interface KeyState {
   domain: string;
   rule: string;
@@ -110,7 +110,7 @@ export interface KeyState {
   retry_after_ms: number | null;
   reset_after_ms: number;
   banned_until?: string;
-  /** Set if something was done, but not as it should. */
+  /** Set if the action succeeded only in part. */
   warning?: string;
   override?: { rate?: string; burst?: number; until?: string } | null;
 }
@@ -147,7 +147,7 @@ export interface Decision {
   path?: string;
 }
 
-/** What GET /v1/candidate tells of rules that are tried beside the live ones. */
+/** Answer of GET /v1/candidate: the rules being compared with the active ones. */
 export interface Candidate {
   state: "comparing" | "absent" | "failed";
   paths: string[];
@@ -174,7 +174,7 @@ export interface QueueState {
   dead: number;
 }
 
-/** One request of GET /v1/queue/items. What is not told is not shown. */
+/** One request of GET /v1/queue/items. Missing fields are not shown. */
 export interface QueueItem {
   id: string;
   domain?: string;
@@ -214,7 +214,7 @@ export interface ExplainedRule {
   why?: { condition: string; want: string; got: string }[];
   enforced?: boolean;
   overridden?: boolean;
-  /** When a ban of this key ends; count has what is used all the same. */
+  /** When the ban of this key ends; count is filled in as well. */
   banned_until?: string;
   key?: { attribute?: string; value: string; missing?: boolean; hashed?: boolean }[];
   count?: {

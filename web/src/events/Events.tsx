@@ -14,14 +14,14 @@ import { Nothing, Panel } from "../ui/Panel.tsx";
 import { Scroll } from "../ui/table.tsx";
 import { everything, type Filter, most, type Seen, Tail } from "./tail.ts";
 
-/** The page: decisions, one by one, as they are made. */
+/** The events page: single decisions, live. */
 export function Events() {
   const [filter, setFilter] = useState<Filter>(() => fromHash(location.hash));
   const [wanted, setWanted] = useState(filter);
   const [on, setOn] = useState(true);
   const tail = useMemo(() => new Tail(wanted), [wanted]);
   useEffect(() => (on ? whileSeen(tail.stream) : undefined), [tail, on]);
-  // A new connection for what has been typed, not for each letter.
+  // Reconnect when typing pauses, not for each letter.
   useEffect(() => {
     const timer = setTimeout(() => setWanted(filter), 400);
     history.replaceState(null, "", toHash(filter));
@@ -44,19 +44,17 @@ export function Events() {
       <Panel
         title="Decisions"
         class="tail"
-        about={`The newest ${most} that the filter lets pass, at most 500 a second. Watching takes Headgate a little work.`}
+        about={`The newest ${most} that match the filter, up to 500 per second. Watching costs the server some CPU time.`}
       >
         <Filters filter={filter} rules={rules} onChange={setFilter} />
         <p class="part-body small muted num">
-          {count(tail.seen.value)} seen
+          {count(tail.seen.value)} received
           {tail.lost.value > 0 &&
-            `, ${count(tail.lost.value)} more came too fast to be sent: narrow the filter, or take a sample`}
+            `, ${count(tail.lost.value)} skipped because there were too many: narrow the filter or use a sample`}
         </p>
         {shown.length === 0 ? (
-          <Nothing title={on ? "Waiting for a decision." : "Paused."}>
-            {on
-              ? "As soon as a request is decided that the filter lets pass, it appears here."
-              : "Press Resume to watch decisions again."}
+          <Nothing title={on ? "Waiting for decisions." : "Paused."}>
+            {on ? "Decisions that match the filter appear here." : "Press Resume to continue."}
           </Nothing>
         ) : (
           <Scroll label="Table of decisions">
@@ -69,10 +67,10 @@ export function Events() {
                   <th scope="col">Key</th>
                   <th scope="col">Request</th>
                   <th scope="col" class="num">
-                    Left
+                    Remaining
                   </th>
                   <th scope="col" class="num">
-                    Retry in
+                    Retry after
                   </th>
                 </tr>
               </thead>
@@ -112,7 +110,7 @@ function Row(props: { seen: Seen }) {
           <button
             type="button"
             class="link-button"
-            title="Look at this key"
+            title="Inspect this key"
             onClick={() => ask("peek", { domain: d.domain, rule: d.rule, key: d.key! })}
           >
             <KeyView value={d.key} />
@@ -129,10 +127,10 @@ function Row(props: { seen: Seen }) {
         </code>{" "}
         <span class="muted small">{words(d.door ?? "")}</span>
       </td>
-      <td class="num nowrap" data-label="Left">
+      <td class="num nowrap" data-label="Remaining">
         {d.rule ? `${count(d.remaining)} of ${count(d.limit)}` : "–"}
       </td>
-      <td class="num nowrap" data-label="Retry in">
+      <td class="num nowrap" data-label="Retry after">
         {d.retry_after_ms === null ? "never" : d.retry_after_ms > 0 ? duration(d.retry_after_ms) : "–"}
       </td>
     </tr>
@@ -198,9 +196,9 @@ function Filters(props: { filter: Filter; rules: readonly Rule[]; onChange: (f: 
 
 const samples = [
   ["1", "all"],
-  ["0.1", "a tenth"],
-  ["0.01", "a hundredth"],
-  ["0.001", "a thousandth"],
+  ["0.1", "1 in 10"],
+  ["0.01", "1 in 100"],
+  ["0.001", "1 in 1,000"],
 ] as const;
 
 function Choice(props: {
@@ -210,7 +208,7 @@ function Choice(props: {
   onChange: (value: string) => void;
 }) {
   const id = `filter-${props.label.toLowerCase()}`;
-  // What a link asks for is shown, also if there is no such thing.
+  // A value from a link is shown even if it does not exist.
   const options =
     props.value && !props.options.includes(props.value) ? [props.value, ...props.options] : props.options;
   return (
@@ -233,7 +231,7 @@ function Choice(props: {
   );
 }
 
-/** The filter that a link names. */
+/** Reads the filter from the hash of a link. */
 export function fromHash(hash: string): Filter {
   const params = new URLSearchParams(hash.replace(/^#/, ""));
   const names = Object.keys(everything) as (keyof Filter)[];

@@ -3,7 +3,7 @@ import type { Decision } from "../data/types.ts";
 import { fromHash } from "./Events.tsx";
 import { address, everything, most, Tail } from "./tail.ts";
 
-test("a filter is in the address of what it lets pass, and in links", () => {
+test("a filter is in the address of the events, and in links", () => {
   expect(address(everything)).toBe("./v1/events");
   expect(address({ ...everything, outcome: "refused", key: "a b", sample: "0.1" })).toBe(
     "./v1/events?outcome=refused&key=a+b&sample=0.1",

@@ -2,10 +2,10 @@ import { type Signal, signal } from "@preact/signals";
 import { Stream } from "../data/stream.ts";
 import type { Decision } from "../data/types.ts";
 
-/** How many decisions are kept in view. */
+/** The number of decisions kept in view. */
 export const most = 200;
 
-/** What is watched; an empty field lets all pass. */
+/** Which decisions to watch. An empty field matches all. */
 export interface Filter {
   domain: string;
   rule: string;
@@ -14,10 +14,10 @@ export interface Filter {
   sample: string;
 }
 
-/** Watches everything. */
+/** A filter that matches everything. */
 export const everything: Filter = { domain: "", rule: "", outcome: "", key: "", sample: "1" };
 
-/** The address of the events that a filter lets pass. */
+/** The address of the events that match a filter. */
 export function address(filter: Filter): string {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(filter)) {
@@ -26,18 +26,18 @@ export function address(filter: Filter): string {
   return `./v1/events${params.size > 0 ? `?${params}` : ""}`;
 }
 
-/** A decision and its number, in the order in which they came. */
+/** A decision and its number in order of arrival. */
 export interface Seen extends Decision {
   n: number;
 }
 
-/** The newest decisions that a filter lets pass. */
+/** The newest decisions that match a filter. */
 export class Tail {
   readonly stream: Stream;
-  /** The newest first. It changes a few times a second at most. */
+  /** Newest first. It changes at most a few times per second. */
   readonly shown: Signal<readonly Seen[]> = signal([]);
   readonly seen = signal(0);
-  /** How many came so fast that the server left them out. */
+  /** The number of decisions that the server skipped because there were too many. */
   readonly lost = signal(0);
   #fresh: Seen[] = [];
   #n = 0;
@@ -54,7 +54,7 @@ export class Tail {
     });
   }
 
-  /** Takes a decision. It is shown a moment later, with those that come until then. */
+  /** Adds a decision. It is shown a moment later, together with those that follow. */
   hear(decision: Decision): void {
     this.#n++;
     this.#fresh.push({ ...decision, n: this.#n });
@@ -69,7 +69,7 @@ export class Tail {
     }, 300);
   }
 
-  /** Shows what has been heard. */
+  /** Shows all decisions received so far. */
   show(): void {
     this.shown.value = [...this.#fresh.reverse(), ...this.shown.value].slice(0, most);
     this.#fresh = [];

@@ -21,13 +21,13 @@ import {
   unban,
 } from "./actions.ts";
 
-/** The dialogs about keys. Every page that has buttons for them has one of this. */
+/** The dialogs for keys. Each page with key buttons renders it once. */
 export function Actions() {
   const question = asked.value;
   if (!question) return null;
   const { kind, target } = question;
   const id = JSON.stringify(question);
-  // Another question may have taken the place of the one that closes.
+  // Another dialog may have replaced the one that closes.
   const close = () => {
     if (asked.value === question) asked.value = undefined;
   };
@@ -38,7 +38,7 @@ export function Actions() {
   );
 }
 
-/** Buttons that ask about a key. */
+/** Buttons that open the dialogs for a key. */
 export function KeyButtons(props: { target: Target; peek?: boolean }) {
   const { target } = props;
   const icons = { grant: "grant", ban: "ban", reset: "reset", override: undefined } as const;
@@ -65,11 +65,11 @@ export function KeyButtons(props: { target: Target; peek?: boolean }) {
 }
 
 const verbs: Record<Kind | "peek", string> = {
-  peek: "Peek",
+  peek: "Inspect",
   reset: "Reset",
   grant: "Grant",
   ban: "Ban",
-  override: "Set limit",
+  override: "Override",
 };
 
 function Who(props: { target: Target }) {
@@ -83,7 +83,7 @@ function Who(props: { target: Target }) {
   );
 }
 
-/** How a key is, and what can be done about it. */
+/** The state of a key, with buttons to change it. */
 function Peek(props: { target: Target; onClose: () => void }) {
   const { target } = props;
   const [state, setState] = useState<KeyState>();
@@ -99,19 +99,21 @@ function Peek(props: { target: Target; onClose: () => void }) {
   };
   useEffect(look, []);
   return (
-    <Dialog title="This key now" onClose={props.onClose}>
+    <Dialog title="Key status" onClose={props.onClose}>
       <Who target={target} />
       <div aria-live="polite">
         {problem && (
-          <p class="error">{problem.absent ? "Keys cannot be looked at here." : problem.message}</p>
+          <p class="error">
+            {problem.absent ? "This server does not allow inspecting keys." : problem.message}
+          </p>
         )}
-        {!state && !problem && <p class="muted">Asking…</p>}
+        {!state && !problem && <p class="muted">Loading…</p>}
         {state && <Facts state={state} />}
       </div>
       {state && (
         <div class="dialog-buttons">
           <button type="button" class="button quiet" onClick={look}>
-            Look again
+            Refresh
           </button>
           {state.banned_until && (
             <button
@@ -134,7 +136,7 @@ function Peek(props: { target: Target; onClose: () => void }) {
                 void clear(target);
               }}
             >
-              Clear override
+              Remove override
             </button>
           )}
           <KeyButtons target={target} />
@@ -152,7 +154,7 @@ function Facts(props: { state: KeyState }) {
       <p class={`verdict ${state.allowed ? "allowed" : "refused"}`}>{describe(state)}</p>
       <meter
         class="meter"
-        aria-label="Used of the limit"
+        aria-label="Used part of the limit"
         min={0}
         max={Math.max(1, state.limit)}
         low={Math.max(1, state.limit) * 0.8}
@@ -170,7 +172,7 @@ function Facts(props: { state: KeyState }) {
           </dd>
         </div>
         <div>
-          <dt>Left</dt>
+          <dt>Remaining</dt>
           <dd class="num">{count(state.remaining)}</dd>
         </div>
         <div>
@@ -187,7 +189,7 @@ function Facts(props: { state: KeyState }) {
         )}
         {state.override && (
           <div>
-            <dt>Own limit</dt>
+            <dt>Override</dt>
             <dd>
               {state.override.rate}
               {state.override.burst ? `, burst ${count(state.override.burst)}` : ""}
@@ -202,23 +204,23 @@ function Facts(props: { state: KeyState }) {
 const questions: Record<Kind, { title: string; about: string; go: string }> = {
   reset: {
     title: "Reset this key?",
-    about: "What it has used is forgotten: it may use its whole limit at once. This cannot be undone.",
+    about: "Clears its usage, so its full limit is available again. This cannot be undone.",
     go: "Reset",
   },
   grant: {
-    title: "Grant this key more?",
-    about: "So many requests may pass beyond what is left now. This cannot be undone.",
+    title: "Grant extra requests?",
+    about: "Allows extra requests on top of what remains now. This cannot be undone.",
     go: "Grant",
   },
   ban: {
     title: "Ban this key?",
-    about: "All of its requests that this rule applies to are refused until the ban ends.",
+    about: "All requests of this key that the rule applies to are refused until the ban ends.",
     go: "Ban",
   },
   override: {
-    title: "Give this key a limit of its own?",
-    about: "It holds in place of the rule’s until it ends. What the key has used stays used.",
-    go: "Set limit",
+    title: "Override the limit of this key?",
+    about: "The override replaces the limit of the rule until it ends. Current usage is kept.",
+    go: "Override",
   },
 };
 
@@ -227,13 +229,13 @@ const spans = [
   ["1h", "1 hour"],
   ["24h", "1 day"],
   ["168h", "7 days"],
-  ["", "Another time"],
+  ["", "Custom"],
 ] as const;
 
-/** What is granted holds for a period of the limit if nothing else is said. */
+/** A grant lasts one period of the limit by default. */
 const onePeriod = "period";
 
-/** Asks what exactly is to be done, and whether. */
+/** Asks for the details of an action, and for confirmation. */
 function Ask(props: { kind: Kind; target: Target; onClose: () => void }) {
   const { kind, target } = props;
   const { title, about, go } = questions[kind];
@@ -250,11 +252,11 @@ function Ask(props: { kind: Kind; target: Target; onClose: () => void }) {
     try {
       const state = await act(kind, target, details);
       props.onClose();
-      const done = told(kind, target, details, state);
-      say(state.warning ? { ...done, text: `${done.text} But: ${state.warning}` } : done);
+      const done = doneToast(kind, target, details, state);
+      say(state.warning ? { ...done, text: `${done.text} Warning: ${state.warning}` } : done);
     } catch (error) {
       const failure = error as Problem;
-      setProblem(failure.absent ? "Keys cannot be changed here." : failure.message);
+      setProblem(failure.absent ? "This server does not allow changing keys." : failure.message);
       setBusy(false);
     }
   };
@@ -290,13 +292,13 @@ function Ask(props: { kind: Kind; target: Target; onClose: () => void }) {
   );
 }
 
-/** What is said when it is done, with the way back where there is one. */
-function told(kind: Kind, target: Target, details: Details, state: KeyState) {
+/** The toast after an action, with its undo function if there is one. */
+function doneToast(kind: Kind, target: Target, details: Details, state: KeyState) {
   switch (kind) {
     case "reset":
-      return { text: `${name(target)} may use its whole limit again.` };
+      return { text: `${name(target)} was reset.` };
     case "grant":
-      return { text: `${name(target)} was granted ${count(details.amount ?? 0)} more.` };
+      return { text: `${name(target)} was granted ${count(details.amount ?? 0)} extra requests.` };
     case "ban":
       return {
         text: state.banned_until
@@ -305,11 +307,11 @@ function told(kind: Kind, target: Target, details: Details, state: KeyState) {
         undo: () => unban(target),
       };
     case "override":
-      return { text: `${name(target)} has a limit of its own: ${details.rate}.`, undo: () => clear(target) };
+      return { text: `${name(target)} now has the limit ${details.rate}.`, undo: () => clear(target) };
   }
 }
 
-/** The fields of a question, and what they say: details, or what is wrong with them. */
+/** The fields of a dialog, and their values: details, or an error message. */
 function useForm(kind: Kind) {
   const [amount, setAmount] = useState("10");
   const [span, setSpan] = useState(kind === "grant" ? onePeriod : "1h");
@@ -322,21 +324,22 @@ function useForm(kind: Kind) {
     const out: Details = {};
     if (kind === "grant") {
       const n = Number(amount);
-      if (!Number.isInteger(n) || n < 1) return "How many: a whole number from 1 up.";
+      if (!Number.isInteger(n) || n < 1) return "Extra requests: enter a whole number, at least 1.";
       out.amount = n;
     }
     if (kind === "override") {
-      if (!rate.trim()) return "Rate: such as 100/minute, or 300/3h.";
+      if (!rate.trim()) return "Rate: enter a rate such as 100/minute or 300/3h.";
       out.rate = rate.trim();
       if (burst.trim()) {
         const n = Number(burst);
-        if (!Number.isInteger(n) || n < 1) return "Burst: a whole number from 1 up, or nothing.";
+        if (!Number.isInteger(n) || n < 1)
+          return "Burst: enter a whole number, at least 1, or leave it empty.";
         out.burst = n;
       }
     }
     if (timed && span !== onePeriod) {
       const typed = span || goSpan(other);
-      if (!typed) return "How long: such as 90m, 36h or 30d.";
+      if (!typed) return "Custom duration: enter a duration such as 90m, 36h or 30d.";
       out.for = typed;
     }
     if (reason.trim()) out.reason = reason.trim();
@@ -345,17 +348,19 @@ function useForm(kind: Kind) {
   const fields = (
     <div class="ask-fields">
       {kind === "grant" && (
-        <Text label="How many more requests" value={amount} onInput={setAmount} inputMode="numeric" focus />
+        <Text label="Extra requests" value={amount} onInput={setAmount} inputMode="numeric" focus />
       )}
       {kind === "override" && (
         <>
           <Text label="Rate" value={rate} onInput={setRate} placeholder="100/minute" focus />
-          <Text label="Burst (may be empty)" value={burst} onInput={setBurst} inputMode="numeric" />
+          <Text label="Burst (optional)" value={burst} onInput={setBurst} inputMode="numeric" />
         </>
       )}
       {timed && <Span grant={kind === "grant"} value={span} onChange={setSpan} />}
-      {timed && span === "" && <Text label="How long" value={other} onInput={setOther} placeholder="36h" />}
-      <Text label="Reason (kept with it)" value={reason} onInput={setReason} wide />
+      {timed && span === "" && (
+        <Text label="Custom duration" value={other} onInput={setOther} placeholder="36h" />
+      )}
+      <Text label="Reason (optional)" value={reason} onInput={setReason} wide />
     </div>
   );
   return { details, fields };
@@ -365,7 +370,7 @@ function Span(props: { grant: boolean; value: string; onChange: (value: string) 
   const id = useId();
   return (
     <div class="field">
-      <label for={id}>For</label>
+      <label for={id}>Duration</label>
       <select
         id={id}
         class="input"

@@ -7,7 +7,7 @@ import { Actions, KeyButtons } from "./Actions.tsx";
 import { ask, type Target } from "./actions.ts";
 import { Overrides } from "./Overrides.tsx";
 
-/** The page: find a key and do something about it; what is in force. */
+/** The keys page: find and change a key, and list bans and overrides. */
 export function Keys() {
   const rules = usePoll<{ rules: Rule[] }>("/v1/rules", 30_000);
   const overrides = usePoll<{ overrides: Override[] }>("/v1/overrides", 5000);
@@ -17,15 +17,17 @@ export function Keys() {
       <header class="intro">
         <h1>Keys</h1>
         <p class="muted">
-          A key is what a rule counts by, such as one address or one customer. Look at one, forget what it has
-          used, give it more, or keep it out.
+          A key is the value that a rule counts requests by, such as a client address or an API key. Inspect a
+          key, reset its usage, grant it extra requests, ban it, or override its limit.
         </p>
       </header>
-      <Panel title="One key">
+      <Panel title="Find a key">
         {problem && !data && (
-          <Trouble problem={problem} what="Rules" absent="This Headgate tells nothing of its rules." />
+          <Trouble problem={problem} what="Rules" absent="This server does not list its rules." />
         )}
-        {data && data.rules.length === 0 && <Nothing title="There are no rules, so nothing is counted." />}
+        {data && data.rules.length === 0 && (
+          <Nothing title="No rules are configured, so nothing is counted." />
+        )}
         {data && data.rules.length > 0 && <Find rules={data.rules} />}
       </Panel>
       <Overrides poll={overrides} />
@@ -34,7 +36,7 @@ export function Keys() {
   );
 }
 
-/** The key that a link names: #domain=…&rule=…&key=…&key=… */
+/** Reads the key from the hash of a link: #domain=…&rule=…&key=…&key=… */
 export function fromHash(hash: string): { domain: string; rule: string; key: string[] } {
   const params = new URLSearchParams(hash.replace(/^#/, ""));
   return { domain: params.get("domain") ?? "", rule: params.get("rule") ?? "", key: params.getAll("key") };
@@ -46,7 +48,7 @@ function Find(props: { rules: readonly Rule[] }) {
   const find = (domain: string, rule: string) => rules.find((r) => r.domain === domain && r.name === rule);
   const [chosen, setChosen] = useState<Rule>(() => find(linked.domain, linked.rule) ?? rules[0]!);
   const [parts, setParts] = useState<readonly string[]>(linked.key);
-  // A rule may be another one after a reload.
+  // The rule may have changed in a reload.
   const rule = find(chosen.domain, chosen.name) ?? rules[0]!;
   const key = rule.key.map((_, i) => parts[i] ?? "");
   const target: Target = { domain: rule.domain, rule: rule.name, key: key.map((part) => part || null) };
@@ -99,15 +101,13 @@ function Find(props: { rules: readonly Rule[] }) {
           </div>
         ))}
         <button type="submit" class="button primary" disabled={!ready}>
-          Peek
+          Inspect
         </button>
       </div>
-      {rule.key.length === 0 && (
-        <p class="muted small">This rule counts everyone together: it has one key.</p>
-      )}
+      {rule.key.length === 0 && <p class="muted small">This rule has one counter for all requests.</p>}
       {ready && (
         <div class="find-actions">
-          <span class="muted small">or at once:</span>
+          <span class="muted small">Or change it directly:</span>
           <KeyButtons target={target} />
         </div>
       )}

@@ -8,7 +8,7 @@ import { Time } from "../ui/Time.tsx";
 import { Scroll, usePages } from "../ui/table.tsx";
 import { clear, done, type Target, unban } from "./actions.ts";
 
-/** The bans and the limits of single keys that are in force. */
+/** The active bans and overrides. */
 export function Overrides(props: { poll: Poll<{ overrides: Override[] }> }) {
   const { data, problem } = props.poll.state.value;
   const [text, setText] = useState("");
@@ -27,15 +27,15 @@ export function Overrides(props: { poll: Poll<{ overrides: Override[] }> }) {
   const { shown, pager } = usePages(list, 25);
   return (
     <Panel
-      title="Bans and own limits"
-      about="Set by hand, for a while. They hold on every node that shares the store."
+      title="Bans and overrides"
+      about="Set by operators. They apply on every server that shares the store."
       side={
         all.length > 0 && (
           <input
             class="input filter"
             type="search"
             placeholder="Filter"
-            aria-label="Filter bans and limits"
+            aria-label="Filter bans and overrides"
             data-filter
             value={text}
             onInput={(e) => setText(e.currentTarget.value)}
@@ -44,33 +44,26 @@ export function Overrides(props: { poll: Poll<{ overrides: Override[] }> }) {
       }
     >
       {problem && (
-        <Trouble problem={problem} what="Bans and own limits" absent="This Headgate does not keep any." />
+        <Trouble problem={problem} what="Bans and overrides" absent="This server does not support them." />
       )}
       {data && list.length === 0 && (
-        <Nothing
-          title={
-            all.length > 0
-              ? "No entry has these words."
-              : "Nobody is banned, and nobody has a limit of their own."
-          }
-        >
-          {all.length === 0 &&
-            "Ban a key, or give it another limit, from a list of keys or from the form above."}
+        <Nothing title={all.length > 0 ? "No entries match the filter." : "No bans or overrides."}>
+          {all.length === 0 && "Find a key above to ban it or to override its limit."}
         </Nothing>
       )}
       {shown.length > 0 && (
-        <Scroll label="Table of bans and limits">
+        <Scroll label="Table of bans and overrides">
           <table class="table">
             <thead>
               <tr>
                 <th scope="col">Key</th>
                 <th scope="col">Rule</th>
-                <th scope="col">What</th>
+                <th scope="col">Effect</th>
                 <th scope="col">Ends</th>
                 <th scope="col">Reason</th>
                 <th scope="col">By</th>
                 <th scope="col">
-                  <span class="hidden">Take it back</span>
+                  <span class="hidden">Remove</span>
                 </th>
               </tr>
             </thead>
@@ -133,13 +126,13 @@ function Row(props: { entry: Override }) {
           <button
             type="button"
             class="button small-button"
-            aria-label={`${banned ? "Unban" : "Clear the limit of"} ${keyText(key)} (${o.rule})`}
+            aria-label={`${banned ? "Unban" : "Remove the override of"} ${keyText(key)} (${o.rule})`}
             onClick={() => void back({ domain: o.domain, rule: o.rule, key })}
           >
-            {banned ? "Unban" : "Clear"}
+            {banned ? "Unban" : "Remove"}
           </button>
         ) : (
-          <span class="muted small">by headgate keys, with the key</span>
+          <span class="muted small">remove with headgate keys</span>
         )}
       </td>
     </tr>

@@ -11,26 +11,26 @@ export interface Target {
   key: Key;
 }
 
-/** What can be done to a key after a question about it. */
+/** The actions on a key that ask for confirmation. */
 export const kinds = ["reset", "grant", "ban", "override"] as const;
 
 export type Kind = (typeof kinds)[number];
 
-/** What is being asked of the reader: to look at a key, or about an action. */
+/** The open dialog: the state of a key, or the confirmation of an action. */
 export const asked = signal<{ kind: Kind | "peek"; target: Target } | undefined>(undefined);
 
-/** Changes whenever something was done, so that lists are read again. */
+/** Changes after every action, so that lists are loaded again. */
 export const done = signal(0);
 
-/** Opens the dialog about a key. */
+/** Opens a dialog for a key. */
 export const ask = (kind: Kind | "peek", target: Target): void => {
   asked.value = { kind, target };
 };
 
-/** Names a key and its rule for people. */
+/** Formats a key and its rule as text. */
 export const name = (t: Target): string => `${keyText(t.key)} (${t.rule})`;
 
-/** What is sent to do something, beside the key. */
+/** The parameters of an action in addition to the key. */
 export interface Details {
   amount?: number;
   for?: string;
@@ -40,14 +40,14 @@ export interface Details {
   reason?: string;
 }
 
-/** Does something to a key. */
+/** Runs an action on a key. */
 export async function act(verb: string, target: Target, details: Details = {}): Promise<KeyState> {
   const state = await post<KeyState>(`/v1/keys/${verb}`, { ...target, ...details });
   done.value++;
   return state;
 }
 
-/** Does something to a key, and says how that went. */
+/** Runs an action on a key, and shows the result as a toast. */
 export async function tryTo(
   verb: string,
   target: Target,
@@ -57,13 +57,13 @@ export async function tryTo(
 ): Promise<void> {
   try {
     const { warning } = await act(verb, target, details);
-    say({ text: warning ? `${text} But: ${warning}` : text, ...(undo ? { undo } : {}) });
+    say({ text: warning ? `${text} Warning: ${warning}` : text, ...(undo ? { undo } : {}) });
   } catch (error) {
     say({ text: (error as Problem).message, failed: true });
   }
 }
 
-/** Lifts a ban. Undoing that bans again until the same time. */
+/** Lifts a ban. Undo bans the key again until the same time. */
 export const unban = (target: Target, until?: string, reason?: string): Promise<void> =>
   tryTo(
     "unban",
@@ -76,21 +76,21 @@ export const unban = (target: Target, until?: string, reason?: string): Promise<
       : undefined,
   );
 
-/** Takes an override back. Undoing that sets it again. */
+/** Removes an override. Undo sets it again. */
 export const clear = (target: Target, was?: Details): Promise<void> =>
   tryTo(
     "clear",
     target,
     {},
-    `The limit of ${name(target)} is that of the rule again.`,
-    was ? () => tryTo("override", target, was, `${name(target)} has its own limit again.`) : undefined,
+    `The override of ${name(target)} was removed.`,
+    was ? () => tryTo("override", target, was, `The override of ${name(target)} was restored.`) : undefined,
   );
 
-/** Says how a key is now. */
+/** Describes the state of a key. */
 export function describe(state: KeyState): string {
   if (state.banned_until) return "Banned";
-  if (state.unlimited) return "May go on: it has no limit";
-  if (state.allowed) return `May go on: ${count(state.remaining)} of ${count(state.limit)} left`;
-  if (state.retry_after_ms === null) return "Used up, and never refilled";
-  return `Used up: the next one passes in ${duration(state.retry_after_ms)}`;
+  if (state.unlimited) return "Allowed: no limit";
+  if (state.allowed) return `Allowed: ${count(state.remaining)} of ${count(state.limit)} remaining`;
+  if (state.retry_after_ms === null) return "Limit reached: it never resets";
+  return `Limit reached: available again in ${duration(state.retry_after_ms)}`;
 }

@@ -1,14 +1,14 @@
 import { about } from "./algorithms.ts";
 import { type Player, sayTime } from "./player.ts";
 
-/** A number of bytes as people say it. */
+/** Formats a number of bytes. */
 export function sayBytes(n: number): string {
   if (n < 1024) return `${n} B`;
   const k = n / 1024;
   return k < 1024 ? `${k.toFixed(1)} KiB` : `${(k / 1024).toFixed(1)} MiB`;
 }
 
-/** All lanes in numbers: what the pictures show, for everybody. */
+/** The results of all lanes as a table, also for readers who do not see the charts. */
 export function Compare(props: { player: Player }) {
   const { player } = props;
   void player.beat.value;
@@ -17,15 +17,15 @@ export function Compare(props: { player: Player }) {
   return (
     <section class="panel compare" aria-labelledby="compare">
       <div class="section-head">
-        <h2 id="compare">In numbers</h2>
+        <h2 id="compare">Results</h2>
         <p class="muted small">
-          Same traffic for all: <b class="num">{player.simulation.requests}</b> requests. An exact log of what
-          each has let through judges it: more than {limit} within any {sayPeriod(period)} is too many, a
-          refusal despite room is too strict.
+          All algorithms received the same <b class="num">{player.simulation.requests}</b> requests. Each is
+          checked against an exact log: <em>too many</em> were allowed although this made more than {limit} in{" "}
+          {sayPeriod(period)}, <em>too strict</em> were refused although the limit had space.
         </p>
       </div>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
-      <section class="scroll-x" tabIndex={0} aria-label="Table of all algorithms shown">
+      <section class="scroll-x" tabIndex={0} aria-label="Table of results">
         <table class="table">
           <thead>
             <tr>
@@ -43,16 +43,16 @@ export function Compare(props: { player: Player }) {
                 Too strict
               </th>
               <th scope="col" class="num">
-                Most in a period
+                Peak per period
               </th>
               <th scope="col" class="num">
-                In use
+                Used
               </th>
               <th scope="col" class="num">
                 Retry after
               </th>
               <th scope="col" class="num">
-                State
+                Memory
               </th>
             </tr>
           </thead>

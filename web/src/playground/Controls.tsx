@@ -7,14 +7,14 @@ import type { Kind } from "./streams.ts";
 
 type Change = (some: Partial<Settings>) => void;
 
-/** A field of the form: what it is called, and what is wrong with its text. */
+/** A field of the form, with its label and an error message. */
 function Field<K extends keyof Settings>(props: {
   name: K;
   label: string;
   hint: string;
   settings: Settings;
   change: Change;
-  /** How the value is written where it is not as in a link. */
+  /** The text of the value, if it differs from the one in a link. */
   text?: string;
   placeholder?: string;
   wide?: boolean;
@@ -58,8 +58,7 @@ function Field<K extends keyof Settings>(props: {
 
 const durations = new Set<keyof Settings>(["period", "every", "spread", "maxWait"]);
 
-// What may be left empty, and what it then is: a burst as much as the limit, a
-// queue as the algorithm has it.
+// Fields that may be empty, and the value of an empty field.
 const empty: Partial<Record<keyof Settings, string>> = { burst: "0", delayAfter: "0", maxWait: "0s" };
 
 function read<K extends keyof Settings>(name: K, text: string): Settings[K] | undefined {
@@ -104,35 +103,35 @@ function Group(props: { title: string; children: ComponentChildren }) {
 }
 
 const kindNames: readonly (readonly [Kind, string])[] = [
-  ["poisson", "At random (Poisson)"],
+  ["poisson", "Random (Poisson)"],
   ["steady", "Steady"],
   ["bursts", "Bursts"],
-  ["boundary", "Attack on the edge"],
-  ["none", "None: only what you send"],
+  ["boundary", "Window boundary attack"],
+  ["none", "None: send by hand"],
 ];
 
-/** The limit and the traffic. What changes holds at once, and use is kept. */
+/** The limit and the traffic. Changes apply at once, and usage is kept. */
 export function Controls(props: { player: Player }) {
   const { player } = props;
   const settings = player.settings.value;
   const change: Change = (some) => player.change(some);
   const same = { settings, change };
   const { kind } = settings;
-  // Options of algorithms that are not shown would change nothing in view.
+  // Options of algorithms that are not shown are hidden.
   const has = (...names: Algorithm[]) => names.some((name) => settings.shown.includes(name));
   return (
     <div class="controls panel">
       <Shown settings={settings} change={change} />
       <Group title="Limit">
-        <Field name="limit" label="Limit" hint="A whole number from 0 to 10,000" {...same} />
-        <Field name="period" label="per period" hint="Such as 10s, 1m or 500ms, at most a day" {...same} />
+        <Field name="limit" label="Limit" hint="Enter a whole number from 0 to 10,000" {...same} />
+        <Field name="period" label="Period" hint="Such as 10s, 1m or 500ms; at most 24h" {...same} />
         {has("token_bucket", "leaky_bucket") && (
           <Field
             name="burst"
-            label="Burst of buckets"
-            hint="A whole number up to 10,000; empty: as the limit"
+            label="Burst (buckets)"
+            hint="Enter a whole number up to 10,000; empty: same as the limit"
             text={settings.burst === 0 ? "" : String(settings.burst)}
-            placeholder={`as the limit: ${settings.limit}`}
+            placeholder={`${settings.limit} (same as the limit)`}
             wide
             {...same}
           />
@@ -141,29 +140,29 @@ export function Controls(props: { player: Player }) {
           <>
             <Field
               name="delayAfter"
-              label="Queue: served at once"
-              hint="A whole number, at most the burst; empty: 1"
+              label="Delay after"
+              hint="Enter a whole number, at most the burst; empty: 1"
               text={settings.delayAfter === 0 ? "" : String(settings.delayAfter)}
               placeholder="1"
               {...same}
             />
             <Field
               name="maxWait"
-              label="longest wait"
-              hint="Such as 700ms or 2s; empty: the whole queue"
+              label="Maximum wait"
+              hint="Such as 700ms or 2s; empty: no limit"
               text={settings.maxWait === 0 ? "" : formatDuration(settings.maxWait)}
-              placeholder="no bound"
+              placeholder="no limit"
               {...same}
             />
           </>
         )}
         {has("fixed_window") && (
           <Choice
-            label="Fixed windows begin"
+            label="Fixed windows start"
             value={settings.anchor}
             options={[
               ["clock", "on the clock"],
-              ["first_request", "with the first request"],
+              ["first_request", "at the first request"],
             ]}
             onChange={(anchor) => change({ anchor })}
             wide
@@ -171,14 +170,14 @@ export function Controls(props: { player: Player }) {
         )}
         {has("sliding_buckets") && (
           <>
-            <Field name="buckets" label="Sub-windows" hint="A whole number from 1 to 512" {...same} />
+            <Field name="buckets" label="Sub-windows" hint="Enter a whole number from 1 to 512" {...same} />
             <Choice
-              label="Oldest one is"
+              label="Oldest counts"
               value={settings.edge}
               options={[
-                ["weighted", "weighted"],
-                ["lenient", "left out"],
-                ["strict", "whole"],
+                ["weighted", "in part"],
+                ["lenient", "not at all"],
+                ["strict", "in full"],
               ]}
               onChange={(edge) => change({ edge })}
             />
@@ -191,37 +190,42 @@ export function Controls(props: { player: Player }) {
               checked={settings.countDenied}
               onChange={(e) => change({ countDenied: e.currentTarget.checked })}
             />
-            The log counts refusals too
+            Sliding log counts refusals
           </label>
         )}
       </Group>
       <Group title="Traffic">
         <div class="wide">
           <Choice
-            label="Requests come"
+            label="Pattern"
             value={kind}
             options={kindNames}
             onChange={(next) => change({ kind: next })}
           />
         </div>
         {(kind === "steady" || kind === "poisson") && (
-          <Field name="rate" label="Per second" hint="From 0.01 to 1,000" {...same} />
+          <Field name="rate" label="Per second" hint="Enter a number from 0.01 to 1,000" {...same} />
         )}
         {kind === "bursts" && (
           <>
-            <Field name="size" label="Requests a burst" hint="A whole number from 1 to 1,000" {...same} />
-            <Field name="every" label="A burst every" hint="Such as 10s or 1m" {...same} />
-            <Field name="spread" label="spread over" hint="Such as 0s, 1s or 200ms" {...same} />
+            <Field name="size" label="Burst size" hint="Enter a whole number from 1 to 1,000" {...same} />
+            <Field name="every" label="Burst interval" hint="Such as 10s or 1m" {...same} />
+            <Field name="spread" label="Burst duration" hint="Such as 0s, 1s or 200ms" {...same} />
           </>
         )}
-        <Field name="cost" label="Cost of each" hint="A whole number from 1 to 1,000" {...same} />
+        <Field name="cost" label="Cost per request" hint="Enter a whole number from 1 to 1,000" {...same} />
         {kind === "poisson" && (
-          <Field name="seed" label="Seed" hint="A whole number: the same gives the same traffic" {...same} />
+          <Field
+            name="seed"
+            label="Seed"
+            hint="Enter a whole number; a seed always gives the same traffic"
+            {...same}
+          />
         )}
         {kind === "boundary" && (
           <p class="wide muted small">
-            {settings.limit} just before every other {formatDuration(settings.period)} of the clock,{" "}
-            {settings.limit} just after.
+            {settings.limit} requests just before the end of every second window, and {settings.limit} just
+            after. Windows last {formatDuration(settings.period)}.
           </p>
         )}
       </Group>
@@ -237,7 +241,7 @@ function Shown(props: { settings: Settings; change: Change }) {
   };
   return (
     <fieldset class="group shown">
-      <legend>Side by side</legend>
+      <legend>Algorithms</legend>
       <div class="shown-list">
         {algorithms.map((name) => (
           <label key={name} class="check">

@@ -5,12 +5,12 @@ import { type Algorithm, about, algorithms } from "./algorithms.ts";
 import { drawAxis, drawLane, type Palette, tokens } from "./draw.ts";
 import { type Player, sayTime } from "./player.ts";
 
-/** The colours of the theme, and again whenever it changes. */
+/** The colours of the theme, updated when it changes. */
 export const usePalette = () => useTokens(tokens);
 
 type Colours = ReturnType<typeof usePalette>;
 
-/** A canvas that is drawn for every picture, and when its size changes. */
+/** A canvas that is redrawn for every frame and on resize. */
 function Picture(props: {
   player: Player;
   colours: Colours;
@@ -30,7 +30,7 @@ function Picture(props: {
     return () => observer.disconnect();
   }, []);
   useSignalEffect(() => {
-    // Reading them here is what makes it draw again.
+    // Reading the signals subscribes to them.
     void props.player.frame.value;
     void size.value;
     if (canvas.current && props.colours.value) draw.current(canvas.current, props.colours.value);
@@ -44,7 +44,7 @@ function Picture(props: {
   );
 }
 
-/** The time axis over the lanes. */
+/** The time axis above the lanes. */
 export function Axis(props: { player: Player; colours: Colours }) {
   const { player, colours } = props;
   return (
@@ -57,7 +57,7 @@ export function Axis(props: { player: Player; colours: Colours }) {
   );
 }
 
-/** One algorithm on the traffic: what it says now, its counts, its picture. */
+/** One algorithm: its current answer, its counts and its chart. */
 export function Lane(props: { player: Player; colours: Colours; algorithm: Algorithm }) {
   const { player, colours, algorithm } = props;
   const id = useId();
@@ -87,7 +87,7 @@ export function Lane(props: { player: Player; colours: Colours; algorithm: Algor
         player={player}
         colours={colours}
         class="lane-picture"
-        label={`${title}: its requests and its state over time; the table below has the numbers`}
+        label={`${title}: requests and state over time. The table below has the numbers.`}
         draw={(canvas, palette) =>
           drawLane(canvas, player.simulation, algorithm, player.simulation.look(algorithm), palette)
         }
@@ -98,8 +98,8 @@ export function Lane(props: { player: Player; colours: Colours; algorithm: Algor
 
 function Now(props: { look: { retryAfter: number; remaining: number; delay: number }; leaky: boolean }) {
   const { retryAfter, remaining, delay } = props.look;
-  if (retryAfter < 0) return <span class="badge refused">can never pass</span>;
-  if (retryAfter > 0) return <span class="badge refused">retry in {sayTime(retryAfter)}</span>;
-  if (props.leaky && delay > 0) return <span class="badge delayed">its turn in {sayTime(delay)}</span>;
-  return <span class="badge allowed">{remaining} left</span>;
+  if (retryAfter < 0) return <span class="badge refused">never allowed</span>;
+  if (retryAfter > 0) return <span class="badge refused">retry after {sayTime(retryAfter)}</span>;
+  if (props.leaky && delay > 0) return <span class="badge delayed">delayed by {sayTime(delay)}</span>;
+  return <span class="badge allowed">{remaining} remaining</span>;
 }

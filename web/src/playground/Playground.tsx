@@ -11,10 +11,10 @@ import { Rule } from "./Rule.tsx";
 import { fromHash, type Scene, sceneSettings, scenes, speeds, toHash } from "./settings.ts";
 import type { Core } from "./wasm.ts";
 
-/** What gets the arithmetic, telling how far it is. */
+/** Loads the WebAssembly, and reports progress. */
 export type Load = (progress: Progress) => Promise<Core>;
 
-/** The page: what it is about, scenes to begin with, and the player. */
+/** The playground page: introduction, scenarios, player and explanations. */
 export function Playground(props: { load: Load }) {
   const [player, setPlayer] = useState<Player>();
   const [failed, setFailed] = useState("");
@@ -24,7 +24,7 @@ export function Playground(props: { load: Load }) {
       received.value = [bytes, total];
     };
     props.load(progress).then(
-      (core) => setPlayer(begin(core)),
+      (core) => setPlayer(start(core)),
       (error: unknown) => setFailed(String(error)),
     );
   }, []);
@@ -33,8 +33,8 @@ export function Playground(props: { load: Load }) {
       <header class="intro">
         <h1>Playground</h1>
         <p class="muted">
-          Six ways to count, side by side on the same traffic. They are Headgate’s own, compiled for your
-          browser: what you see here is what runs there.
+          Six rate limiting algorithms side by side on the same traffic. The page runs Headgate’s own code,
+          compiled to WebAssembly.
         </p>
       </header>
       {player ? <Loaded player={player} /> : <Loading failed={failed} received={received.value} />}
@@ -43,7 +43,7 @@ export function Playground(props: { load: Load }) {
   );
 }
 
-function begin(core: Core): Player {
+function start(core: Core): Player {
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const player = new Player(core, fromHash(location.hash), calm);
   if (!calm) player.play();
@@ -55,14 +55,14 @@ function Loading(props: { failed: string; received: readonly [number, number] })
   if (props.failed) {
     return (
       <p class="panel loading error" role="alert">
-        The arithmetic could not be loaded. {props.failed}
+        The WebAssembly module could not be loaded. {props.failed}
       </p>
     );
   }
   return (
     <div class="panel loading">
       <label for="loading">
-        Loading the arithmetic, about 0.6 MB{bytes > 0 ? `: ${Math.round(bytes / 1024)} KiB` : "…"}
+        Loading WebAssembly, about 0.6 MB{bytes > 0 ? `: ${Math.round(bytes / 1024)} KiB` : "…"}
       </label>
       <progress id="loading" {...(total > 0 ? { value: bytes, max: total } : {})} />
     </div>
@@ -99,11 +99,11 @@ function Loaded(props: { player: Player }) {
   );
 }
 
-/** Keeps the address and the settings the same, whichever of them changes. */
+/** Keeps the address and the settings in sync, in both directions. */
 function useLink(player: Player) {
   const link = player.link.value;
   useEffect(() => {
-    // Browsers bound how often a page may change its address.
+    // Browsers limit how often a page may change its address.
     const timer = setTimeout(() => {
       if (location.hash.replace(/^#/, "") !== link) {
         history.replaceState(null, "", link ? `#${link}` : location.pathname + location.search);
@@ -127,7 +127,7 @@ function Scenes(props: { player: Player }) {
     toHash({ ...sceneSettings(scene), speed: 1 }) === toHash({ ...player.settings.value, speed: 1 });
   const current = scenes.find(now);
   return (
-    <section class="scenes" aria-label="Scenes">
+    <section class="scenes" aria-label="Scenarios">
       <div class="row">
         {scenes.map((scene) => (
           <button
@@ -145,7 +145,7 @@ function Scenes(props: { player: Player }) {
         ))}
       </div>
       <p class="watch">
-        {current ? current.watch : "Your own settings. A scene above brings back one of ours."}
+        {current ? current.watch : "Custom settings. Choose a scenario above to replace them."}
       </p>
     </section>
   );
@@ -199,11 +199,11 @@ function Transport(props: { player: Player }) {
             </option>
           ))}
         </select>
-        <span class="clock num" title="simulated time">
+        <span class="clock num" title="Simulated time">
           <span class="hidden">Simulated time </span>
           {sayClock(player.simulation.now)}
         </span>
-        {player.late.value && <span class="badge delayed">as fast as it can</span>}
+        {player.late.value && <span class="badge delayed">running behind</span>}
       </div>
       <div class="row hits">
         <button type="button" class="button primary" onClick={() => player.hit(1)}>
@@ -215,14 +215,14 @@ function Transport(props: { player: Player }) {
       </div>
       {player.calm && (
         <p class="small muted wide">
-          Your system asks for less motion: go from request to request. Play shows two pictures a second.
+          Reduced motion is on: step with Next request. Play redraws twice per second.
         </p>
       )}
     </div>
   );
 }
 
-/** Single keys, for when nothing is being typed and no control wants them. */
+/** Keyboard shortcuts, active unless the focus is in a field. */
 function useKeys(player: Player, burst: number) {
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
@@ -260,13 +260,13 @@ function Legend() {
           <i class="mark refused" /> refused
         </li>
         <li>
-          <i class="dot" /> an exact log would have said otherwise
+          <i class="dot" /> wrong compared with an exact log
         </li>
         <li>
-          <i class="area" /> in use, dashed: if nobody asks again
+          <i class="area" /> usage (dashed: without further requests)
         </li>
         <li>
-          <i class="shade" /> the last period
+          <i class="shade" /> last period
         </li>
       </ul>
       <label class="check">
@@ -279,8 +279,8 @@ function Legend() {
           }}
         />
         <span>
-          Keys: <kbd>h</kbd> send 1, <kbd>b</kbd> send a burst, <kbd>p</kbd> play or pause, <kbd>n</kbd> next
-          request, <kbd>r</kbd> restart
+          Shortcuts: <kbd>h</kbd> send 1, <kbd>b</kbd> send a burst, <kbd>p</kbd> play or pause, <kbd>n</kbd>{" "}
+          next request, <kbd>r</kbd> restart
         </span>
       </label>
     </div>
@@ -290,7 +290,7 @@ function Legend() {
 function Explained() {
   return (
     <section aria-labelledby="explained" class="explained">
-      <h2 id="explained">How each of them counts</h2>
+      <h2 id="explained">How the algorithms work</h2>
       <div class="cards">
         {algorithms.map((name) => {
           const { title, how, good, weakness } = about[name];

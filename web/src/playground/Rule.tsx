@@ -4,7 +4,7 @@ import { type Algorithm, about } from "./algorithms.ts";
 import type { Player } from "./player.ts";
 import { toYAML } from "./settings.ts";
 
-/** A button that copies a text, and says so. */
+/** A button that copies a text and confirms it. */
 function Copy(props: { text: () => string; children: string }) {
   const done = useSignal("");
   useEffect(() => {
@@ -19,7 +19,7 @@ function Copy(props: { text: () => string; children: string }) {
       await navigator.clipboard.writeText(props.text());
       done.value = "Copied";
     } catch {
-      done.value = "Your browser does not let a page copy";
+      done.value = "The browser blocked copying";
     }
   };
   return (
@@ -44,10 +44,10 @@ export function Rule(props: { player: Player }) {
   return (
     <section class="panel rule" aria-labelledby="rule">
       <div class="section-head">
-        <h2 id="rule">Take it with you</h2>
+        <h2 id="rule">Use this limit</h2>
         <div class="row">
           <label class="small muted" for="rule-algorithm">
-            The rule for
+            Rule for
           </label>
           <select
             id="rule-algorithm"
@@ -71,7 +71,7 @@ export function Rule(props: { player: Player }) {
       </section>
       <div class="row">
         <Copy text={() => yaml}>Copy rule</Copy>
-        <Copy text={() => `${location.href.replace(/#.*/, "")}#${player.link.value}`}>Copy link to this</Copy>
+        <Copy text={() => `${location.href.replace(/#.*/, "")}#${player.link.value}`}>Copy link</Copy>
       </div>
     </section>
   );

@@ -2,10 +2,10 @@ import { type Algorithm, algorithms } from "./algorithms.ts";
 import { epoch, type Simulation } from "./simulation.ts";
 import type { Look } from "./wasm.ts";
 
-/** The colours of a picture, as the theme has them now. */
+/** The colours of a chart in the current theme. */
 export type Palette = Record<(typeof tokens)[number], string>;
 
-/** The design tokens that pictures are made of. */
+/** The design tokens that charts use. */
 export const tokens = [
   "surface",
   "surface-2",
@@ -20,7 +20,7 @@ export const tokens = [
   "delayed",
 ] as const;
 
-/** A piece of paper in CSS pixels with the time across it. */
+/** A drawing area in CSS pixels with a horizontal time axis. */
 interface Paper {
   c: CanvasRenderingContext2D;
   width: number;
@@ -31,7 +31,7 @@ interface Paper {
   x: (at: number) => number;
 }
 
-/** How many periods of the past and of the future are in view. */
+/** Periods of the past and of the future in view. */
 const past = 2;
 const future = 0.75;
 
@@ -53,12 +53,12 @@ function paper(canvas: HTMLCanvasElement, sim: Simulation, colours: Palette): Pa
   return { c, width, height, now, period, colours, x: (at) => (at - now + past * period) * perMicro };
 }
 
-/** The size of text on a canvas follows the page's. */
+/** The font of the page, in a size. */
 function font(size: number): string {
   return `${size}px ${getComputedStyle(document.body).fontFamily}`;
 }
 
-/** Steps of a time axis that people read easily, in microseconds. */
+/** Round steps for a time axis, in microseconds. */
 const nice = [
   0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600,
   43200, 86400,
@@ -78,7 +78,7 @@ function sayTick(at: number, step: number): string {
   return `${Math.floor(s / 60)}:${two(s % 60)}${rest}`;
 }
 
-/** Draws the time axis that all lanes share, and the last period on it. */
+/** Draws the shared time axis, with a bracket over the last period. */
 export function drawAxis(canvas: HTMLCanvasElement, sim: Simulation, colours: Palette): void {
   const p = paper(canvas, sim, colours);
   if (!p) return;
@@ -108,13 +108,13 @@ export function drawAxis(canvas: HTMLCanvasElement, sim: Simulation, colours: Pa
   c.stroke();
 }
 
-// The zones of a lane, from the top: marks, what is in use, what is kept.
+// The parts of a lane, from the top: marks, usage, state.
 const marksAt = 20;
 const markLength = 13;
 const areaTop = 46;
 const bandHeight = 22;
 
-/** Draws a lane: its requests, how much of its limit is in use, its state. */
+/** Draws a lane: its requests, its usage, its state. */
 export function drawLane(
   canvas: HTMLCanvasElement,
   sim: Simulation,
@@ -136,7 +136,7 @@ function drawGround(p: Paper, algorithm: Algorithm, sim: Simulation): void {
   const { c, colours } = p;
   c.fillStyle = colours["surface-2"];
   c.fillRect(p.x(p.now - p.period), 0, p.x(p.now) - p.x(p.now - p.period), p.height);
-  // The edges of windows on the clock, where the algorithm has them.
+  // Window boundaries on the clock, if the algorithm has them.
   const clocked =
     algorithm === "sliding_window" || (algorithm === "fixed_window" && sim.settings.anchor === "clock");
   if (!clocked) return;
@@ -176,7 +176,7 @@ function drawMarks(p: Paper, sim: Simulation, lane: number): void {
     c.roundRect(x - 1.25, answer.allowed ? marksAt - markLength : marksAt + 1, 2.5, markLength, 1.25);
     c.fill();
     if (answer.verdict === "right") continue;
-    // A dot at the end: the exact log would have said otherwise.
+    // A dot at the end: an exact log would have decided otherwise.
     c.fillStyle = colours.delayed;
     c.beginPath();
     c.arc(x, answer.allowed ? marksAt - markLength - 3.5 : marksAt + markLength + 4.5, 2.25, 0, 2 * Math.PI);
@@ -190,7 +190,7 @@ function drawUse(p: Paper, sim: Simulation, lane: number, look: Look): void {
   const top = areaTop + 6;
   const full = Math.max(look.capacity, 1);
   const y = (used: number) => bottom - (Math.min(used, full * 1.08) / full) * (bottom - top);
-  // The past as it was, and the future if nobody asked again: a state only fades.
+  // The past, and the future without further requests.
   const ahead = Array.from({ length: 121 }, (_, i) => Math.round(p.now + (i / 120) * future * p.period));
   const expected = sim.core.used(lane, ahead).map((used, i) => ({ at: ahead[i]!, used }));
   const seen = sim.samples[lane]!;
@@ -300,7 +300,7 @@ function drawState(p: Paper, algorithm: Algorithm, look: Look, sim: Simulation):
   }
 }
 
-/** A window as a box; of one that is over, only the part that still overlaps. */
+/** Draws a window as a box. A past window is outlined where it overlaps the last period. */
 function drawWindow(p: Paper, span: Look["spans"][number], top: number, height: number): void {
   const { c, colours } = p;
   const left = p.x(span.start) + 1;
@@ -316,7 +316,7 @@ function drawWindow(p: Paper, span: Look["spans"][number], top: number, height: 
   c.roundRect(counts, top, Math.max(right - counts, 1), height, 4);
   c.stroke();
   const faded = span.end <= p.now;
-  const text = faded ? `${span.counts} of ${span.count} count` : `${span.count}`;
+  const text = faded ? `${span.counts} of ${span.count} counted` : `${span.count}`;
   const from = Math.max(left, 0);
   const to = Math.min(right, p.width);
   if (to - from < c.measureText(text).width + 8) return;
@@ -324,7 +324,7 @@ function drawWindow(p: Paper, span: Look["spans"][number], top: number, height: 
   c.fillText(text, (from + to) / 2, top + height / 2 + 0.5);
 }
 
-/** When the tokens in use come back, one by one. */
+/** Draws when each used token returns. */
 function drawReturns(p: Paper, look: Look, sim: Simulation, y: number): void {
   const { limit, period } = sim.settings;
   if (limit === 0 || look.resetAfter <= 0) return;
@@ -334,10 +334,10 @@ function drawReturns(p: Paper, look: Look, sim: Simulation, y: number): void {
   for (let i = count - 1; i >= 0 && p.x(end - i * each) <= p.width; i--) drawDot(p, sim, end - i * each, y);
 }
 
-/** Whose turn was when, and will be: what stands behind the queue sees these. */
+/** Draws when each request leaves the queue. */
 function drawTurns(p: Paper, sim: Simulation, y: number): void {
   const lane = algorithms.indexOf("leaky_bucket");
-  // Nobody waits longer than for a whole queue.
+  // No request waits longer than for a full queue.
   const { limit, burst, period } = sim.settings;
   const longest = limit > 0 ? ((burst || limit) / limit) * period : 0;
   for (let i = sim.marks.length - 1; i >= 0; i--) {
@@ -348,7 +348,7 @@ function drawTurns(p: Paper, sim: Simulation, y: number): void {
   }
 }
 
-/** A dot, solid in the future and pale in the past. */
+/** Draws a dot, solid in the future and pale in the past. */
 function drawDot(p: Paper, sim: Simulation, at: number, y: number): void {
   const { c, colours } = p;
   const each = p.x(p.now + sim.settings.period / Math.max(sim.settings.limit, 1)) - p.x(p.now);
@@ -370,7 +370,7 @@ function drawNow(p: Paper, look: Look): void {
   c.lineTo(x, p.height);
   c.stroke();
   if (look.retryAfter <= 0) return;
-  // A flag where the next request would pass.
+  // A flag where the next request would be allowed.
   const at = p.x(p.now + look.retryAfter);
   if (at > p.width) return;
   c.strokeStyle = colours.allowed;

@@ -1,12 +1,12 @@
 import { Core } from "./wasm.ts";
 
-/** Tells how much of how many bytes has arrived. */
+/** Reports how many bytes of the total have arrived. */
 export type Progress = (received: number, total: number) => void;
 
 /**
- * Fetches and starts the arithmetic. The file is compressed; the admin door
- * says so to the browser, which then unpacks it, a plain file server does not.
- * So what arrives is looked at: gzip begins with 1f 8b.
+ * Fetches and starts the WebAssembly. The file is gzip: the admin door sets
+ * Content-Encoding, so the browser unpacks it; a plain file server does not. The
+ * first bytes show which it is: gzip starts with 1f 8b.
  */
 export async function load(url: string, progress: Progress): Promise<Core> {
   const response = await fetch(url);
@@ -18,7 +18,7 @@ export async function load(url: string, progress: Progress): Promise<Core> {
   return Core.start(await WebAssembly.compile(await plain(bytes)));
 }
 
-/** Starts the arithmetic from gzip in base64, for a page without a server. */
+/** Starts the WebAssembly from gzip in base64, for a page without a server. */
 export async function loadText(text: string): Promise<Core> {
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   return Core.start(await WebAssembly.compile(await plain(bytes)));
@@ -44,7 +44,7 @@ async function collect(body: ReadableStream<Uint8Array>, total: number, progress
   return bytes;
 }
 
-/** Unpacks gzip, and returns anything else as it is. */
+/** Unpacks gzip, and returns anything else unchanged. */
 export async function plain(bytes: Uint8Array<ArrayBuffer>): Promise<ArrayBuffer> {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes.buffer;
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));

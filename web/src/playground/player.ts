@@ -4,7 +4,7 @@ import { fromHash, type Settings, toHash } from "./settings.ts";
 import { epoch, type Mark, Simulation } from "./simulation.ts";
 import type { Core } from "./wasm.ts";
 
-/** A time as the page says it: 1.2 s, 3 min 20 s. -1 is never. */
+/** Formats a time: 1.2 s, 3 min 20 s. -1 is never. */
 export function sayTime(us: number): string {
   if (us < 0) return "never";
   const s = us / 1e6;
@@ -15,7 +15,7 @@ export function sayTime(us: number): string {
   return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
 }
 
-/** The simulated clock: m:ss.t since the beginning. */
+/** Formats the simulated clock: m:ss.t since the start. */
 export function sayClock(at: number): string {
   const tenths = Math.floor((at - epoch) / 100_000);
   const s = Math.floor(tenths / 10);
@@ -25,23 +25,23 @@ export function sayClock(at: number): string {
 }
 
 /**
- * Player is a simulation that a reader plays: it moves the clock with the
- * screen's, and says by signals what has changed.
+ * Player plays a simulation: it moves the simulated clock with the frames of the
+ * screen, and reports changes by signals.
  */
 export class Player {
   readonly simulation: Simulation;
   readonly settings = signal<Settings>(fromHash(""));
   readonly running = signal(false);
-  /** Counts the pictures: who draws, reads it. */
+  /** Counts frames. Charts subscribe to it. */
   readonly frame = signal(0);
-  /** Counts slower, for text: ten times a second. */
+  /** Counts ten times per second, for text. */
   readonly beat = signal(0);
-  /** More requests come than this machine answers: the clock is slower. */
+  /** There are more requests than this machine can process, so the clock is slower. */
   readonly late = signal(false);
-  /** What a screen reader is told: after a step or a hit, never while it runs. */
+  /** The text for screen readers: set after a step or a hit, never while running. */
   readonly said = signal("");
   readonly link = computed(() => toHash(this.settings.value));
-  /** Pictures a second are few where the system asks for less motion. */
+  /** The system prefers reduced motion: draw two frames per second. */
   readonly calm: boolean;
 
   #last: number | undefined;
@@ -54,21 +54,21 @@ export class Player {
     this.calm = calm;
   }
 
-  /** Changes some settings; the use that has been made of the limits stays. */
+  /** Changes some settings. Usage is kept. */
   change(some: Partial<Settings>): void {
     this.settings.value = { ...this.settings.value, ...some };
     this.simulation.change(this.settings.value);
     this.#show();
   }
 
-  /** Begins anew with other settings. */
+  /** Restarts with other settings. */
   open(settings: Settings): void {
     this.settings.value = settings;
     this.simulation.change(settings);
     this.restart();
   }
 
-  /** Begins anew. */
+  /** Restarts. */
   restart(): void {
     this.simulation.reset();
     this.said.value = "";
@@ -90,14 +90,14 @@ export class Player {
     this.#show();
   }
 
-  /** Goes on to the next request, and stops there. */
+  /** Advances to the next request, and pauses there. */
   step(): void {
     this.pause();
     this.#tell(this.simulation.step().marks);
     this.#show();
   }
 
-  /** Lets time pass, and stops there. */
+  /** Advances by a time, and pauses there. */
   skip(us: number): void {
     this.pause();
     this.#tell(this.simulation.advance(us).marks);
@@ -118,7 +118,7 @@ export class Player {
     const gap = time - this.#last;
     if (this.calm && gap < 500) return;
     this.#last = time;
-    // A tab that slept does not make up for it.
+    // A tab that was suspended does not catch up.
     const real = Math.min(gap, this.calm ? 600 : 100);
     this.late.value = this.simulation.advance(real * 1000 * this.settings.value.speed).late;
     this.frame.value++;
@@ -137,7 +137,7 @@ export class Player {
     const at = sayClock(this.simulation.now);
     const shown = this.settings.value.shown;
     if (marks.length === 0) {
-      this.said.value = `${at}: no request`;
+      this.said.value = `${at}: no requests`;
       return;
     }
     const parts = shown.map((name) => {
@@ -145,9 +145,9 @@ export class Player {
       const allowed = marks.filter((mark) => mark.answers[lane]!.allowed).length;
       const title = name.replaceAll("_", " ");
       const last = marks.at(-1)!.answers[lane]!;
-      if (marks.length === 1 && allowed === 1) return `${title} allows`;
-      if (marks.length === 1) return `${title} refuses, retry after ${sayTime(last.retryAfter)}`;
-      return `${title} allows ${allowed} of ${marks.length}`;
+      if (marks.length === 1 && allowed === 1) return `${title}: allowed`;
+      if (marks.length === 1) return `${title}: refused, retry after ${sayTime(last.retryAfter)}`;
+      return `${title}: ${allowed} of ${marks.length} allowed`;
     });
     this.said.value = `${at}: ${parts.join("; ")}`;
   }

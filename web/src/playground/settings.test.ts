@@ -38,7 +38,7 @@ const unusual: Settings = {
 };
 
 describe("a link", () => {
-  test("says nothing of what is as by default", () => expect(toHash(defaults)).toBe(""));
+  test("leaves defaults out", () => expect(toHash(defaults)).toBe(""));
   test("carries every setting", () => {
     for (const key of Object.keys(defaults)) expect(toHash(unusual)).toContain(`${key}=`);
     expect(fromHash(`#${toHash(unusual)}`)).toEqual(unusual);
@@ -73,10 +73,10 @@ describe("a link", () => {
     "%",
     "limit=%E0%A4%A",
     "==&&=",
-  ])("is not believed: %s", (hash) => expect(fromHash(hash)).toEqual(defaults));
+  ])("ignores what is invalid: %s", (hash) => expect(fromHash(hash)).toEqual(defaults));
 });
 
-test("scenes are within the bounds of their fields, and differ", () => {
+test("scenarios are valid, and differ", () => {
   const links = scenes.map((scene) => toHash(sceneSettings(scene)));
   expect(new Set(links).size).toBe(scenes.length);
   for (const scene of scenes) expect(fromHash(toHash(sceneSettings(scene)))).toEqual(sceneSettings(scene));
@@ -97,7 +97,7 @@ test.each([
   expect(parseDuration(text)).toBe(us);
 });
 
-test.each(["", "10", "s", "1s2", "-1s", "1 s", "1d", "9e9s"])("%j is no time", (text) =>
+test.each(["", "10", "s", "1s2", "-1s", "1 s", "1d", "9e9s"])("%j is not a time", (text) =>
   expect(parseDuration(text)).toBeUndefined(),
 );
 
@@ -107,7 +107,7 @@ test.each(algorithms)("the rule of %s", (algorithm) => {
   expect(toYAML(unusual, algorithm)).toBe(golden);
 });
 
-test("a rule leaves out what is as by default", () => {
+test("a rule leaves defaults out", () => {
   expect(toYAML({ ...defaults, period: 60 * second }, "fixed_window")).toContain("rate: 10/minute\n");
   expect(toYAML(defaults, "token_bucket")).not.toContain("burst");
 });

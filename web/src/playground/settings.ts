@@ -2,11 +2,11 @@ import { type Algorithm, algorithms } from "./algorithms.ts";
 import { type Kind, kinds, type Traffic } from "./streams.ts";
 import type { LimitSpec } from "./wasm.ts";
 
-/** All that a reader can set, and that a link carries. Times in microseconds. */
+/** All settings, which a link contains as well. Times are in microseconds. */
 export interface Settings extends Traffic {
   limit: number;
   period: number;
-  /** 0 is as much as the limit. */
+  /** 0 means the same as the limit. */
   burst: number;
   anchor: LimitSpec["anchor"];
   buckets: number;
@@ -14,17 +14,17 @@ export interface Settings extends Traffic {
   countDenied: boolean;
   delayAfter: number;
   maxWait: number;
-  /** The lanes that are shown, in the order of {@link algorithms}. */
+  /** The lanes to show, in the order of {@link algorithms}. */
   shown: readonly Algorithm[];
   speed: number;
 }
 
-/** The speeds, as times of real time. */
+/** The speeds, as multiples of real time. */
 export const speeds = [0.25, 0.5, 1, 2, 5, 10, 25, 100] as const;
 
 const second = 1_000_000;
 
-/** What holds where a link says nothing. */
+/** The defaults, for settings that a link does not contain. */
 export const defaults: Settings = {
   limit: 10,
   period: 10 * second,
@@ -46,25 +46,24 @@ export const defaults: Settings = {
   speed: 1,
 };
 
-/** A setting that shows something, with what to look out for. */
+/** A scenario, with a hint on what to watch. */
 export interface Scene {
   name: string;
   watch: string;
   change: Partial<Settings>;
 }
 
-/** Scenes to begin with. */
+/** The scenarios to choose from. */
 export const scenes: readonly Scene[] = [
   {
-    name: "A crowd",
+    name: "Random traffic",
     watch:
-      "Requests at random, half as many again as may pass. All agree on the rate, and differ in who waits.",
+      "Random requests at 1.5 times the limit. All algorithms allow the same rate but refuse different requests.",
     change: {},
   },
   {
-    name: "Attack on the edge",
-    watch:
-      "As many as allowed just before a window ends, and again just after. The fixed window lets both through.",
+    name: "Window boundary attack",
+    watch: "The full limit just before a window ends, and again just after. The fixed window allows both.",
     change: {
       limit: 5,
       kind: "boundary",
@@ -75,12 +74,12 @@ export const scenes: readonly Scene[] = [
   {
     name: "Bursts",
     watch:
-      "15 at once where 10 may pass. The bucket refills while it waits; the log remembers for a whole period.",
+      "15 requests at once, with a limit of 10. The token bucket refills gradually; the sliding log remembers every request for a full period.",
     change: { kind: "bursts", size: 15, every: 8 * second, burst: 10 },
   },
   {
-    name: "Queue up",
-    watch: "The leaky bucket admits with a delay, so that what stands behind it is fed one by one.",
+    name: "Queueing",
+    watch: "The leaky bucket delays requests, so that the backend receives them one by one.",
     change: {
       kind: "bursts",
       size: 8,
@@ -91,8 +90,9 @@ export const scenes: readonly Scene[] = [
     },
   },
   {
-    name: "Hammering",
-    watch: "With count_denied the refusals count too: who does not stop is never let in again.",
+    name: "Constant retries",
+    watch:
+      "With count_denied, refusals count too: a client that never stops retrying is never allowed again.",
     change: {
       kind: "steady",
       rate: 4,
@@ -102,7 +102,7 @@ export const scenes: readonly Scene[] = [
   },
 ];
 
-/** The settings of a scene: what it does not say is as by default. */
+/** The settings of a scenario: its changes applied to the defaults. */
 export function sceneSettings(scene: Scene): Settings {
   const { shown = defaults.shown } = scene.change;
   return { ...defaults, ...scene.change, shown: algorithms.filter((name) => shown.includes(name)) };
@@ -114,7 +114,7 @@ export function specOf(s: Settings, algorithm: Algorithm): LimitSpec {
   return { algorithm, limit, period, burst, anchor, buckets, edge, countDenied, delayAfter, maxWait };
 }
 
-/** Says a time as rules write it: 10s, 1m, 1h30m, 250ms. */
+/** Formats a time as in rule files: 10s, 1m, 1h30m, 250ms. */
 export function formatDuration(us: number): string {
   if (us === 0) return "0s";
   if (us % second !== 0) return us % 1000 === 0 && us < second ? `${us / 1000}ms` : `${us / second}s`;
@@ -129,7 +129,7 @@ export function formatDuration(us: number): string {
 
 const units: Record<string, number> = { us: 1, ms: 1000, s: second, m: 60 * second, h: 3600 * second };
 
-/** Reads a time such as 10s, 1m30s, 0.5s or 250ms; undefined if it is none. */
+/** Parses a time such as 10s, 1m30s, 0.5s or 250ms; undefined if it is invalid. */
 export function parseDuration(text: string): number | undefined {
   const trimmed = text.trim();
   if (!/^(?:\d+(?:\.\d+)?(?:us|ms|s|m|h))+$/.test(trimmed)) return undefined;
@@ -140,7 +140,7 @@ export function parseDuration(text: string): number | undefined {
   return Number.isSafeInteger(us) ? us : undefined;
 }
 
-/** How a setting is written into a link and read back; undefined is refused. */
+/** Writes a setting into a link and reads it back; undefined if it is invalid. */
 interface Field<T> {
   write: (value: T) => string;
   read: (text: string) => T | undefined;
@@ -165,7 +165,7 @@ const duration = (min: number, max: number): Field<number> => ({
   },
 });
 
-/** The bounds of all settings: of links, and of the form. */
+/** All settings with their valid values, for links and for the form. */
 export const fields: { [K in keyof Settings]: Field<Settings[K]> } = {
   limit: number(0, 10_000, true),
   period: duration(100_000, 24 * 3600 * second),
@@ -200,7 +200,7 @@ export const fields: { [K in keyof Settings]: Field<Settings[K]> } = {
   },
 };
 
-/** Writes what differs from the defaults, for behind the # of an address. */
+/** Writes the settings that differ from the defaults, as the hash of a link. */
 export function toHash(s: Settings): string {
   const parts: string[] = [];
   const add = <K extends keyof Settings>(key: K) => {
@@ -211,7 +211,7 @@ export function toHash(s: Settings): string {
   return parts.join("&");
 }
 
-/** Reads settings from behind a #. What is unknown or out of bounds is left. */
+/** Reads settings from a hash. Unknown and invalid ones are ignored. */
 export function fromHash(hash: string): Settings {
   const s: Settings = { ...defaults };
   const set = <K extends keyof Settings>(key: K, text: string) => {
@@ -266,7 +266,7 @@ export function toYAML(s: Settings, algorithm: Algorithm): string {
   return `${lines.join("\n")}\n`;
 }
 
-/** How a leaky bucket lets its queue wait, where that is not as by default. */
+/** The settings of a leaky bucket's queue that differ from the defaults. */
 function queueLines(s: Settings): string[] {
   const lines: string[] = [];
   if (s.delayAfter > 0) lines.push(`    delay_after: ${s.delayAfter}`);

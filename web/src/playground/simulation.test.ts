@@ -23,7 +23,7 @@ const counts = (sim: Simulation) =>
     }),
   );
 
-test("20 at once where 10 may pass", () => {
+test("20 requests at once with a limit of 10", () => {
   const sim = simulate({ kind: "none" });
   sim.hit(20);
   expect(counts(sim)).toEqual(Object.fromEntries(algorithms.map((name) => [name, [10, 10]])));
@@ -31,7 +31,7 @@ test("20 at once where 10 may pass", () => {
   expect(sim.look("fixed_window").retryAfter).toBe(10 * second);
 });
 
-test("the attack on the edge passes twice through a fixed window only", () => {
+test("a window boundary attack doubles the limit of a fixed window only", () => {
   const sim = simulate({ kind: "boundary", limit: 5 });
   sim.advance(20 * second);
   expect(sim.requests).toBe(10);
@@ -45,7 +45,7 @@ test("the attack on the edge passes twice through a fixed window only", () => {
   });
 });
 
-test("what comes of it does not depend on how often the picture is drawn", () => {
+test("results do not depend on how often the charts are drawn", () => {
   const once = simulate({ kind: "poisson", rate: 20 });
   once.advance(60 * second);
   const expected = counts(once);
@@ -61,7 +61,7 @@ test("what comes of it does not depend on how often the picture is drawn", () =>
     expect(Math.abs(counts(often)[name]![0]! - expected[name]![0]!)).toBeLessThan(3);
 });
 
-test("a changed limit keeps the use", () => {
+test("a changed limit keeps the usage", () => {
   const sim = simulate({ kind: "none" });
   sim.hit(6);
   sim.change({ ...sim.settings, limit: 8 });
@@ -70,7 +70,7 @@ test("a changed limit keeps the use", () => {
   for (const name of algorithms) expect(sim.look(name).remaining, name).toBe(14);
 });
 
-test("traffic goes on where it was, unless it is other traffic", () => {
+test("traffic continues, unless its settings change", () => {
   const sim = simulate({ kind: "steady", rate: 1 });
   sim.advance(1.5 * second);
   sim.change({ ...sim.settings, limit: 3, shown: ["sliding_log"], speed: 5 });
@@ -79,7 +79,7 @@ test("traffic goes on where it was, unless it is other traffic", () => {
   expect(sim.step().marks[0]!.at).toBe(epoch + 2.5 * second);
 });
 
-test("a step goes to the next request, or a period on", () => {
+test("a step goes to the next request, or one period ahead", () => {
   const sim = simulate({ kind: "bursts", size: 2, every: 100 * second, spread: 0 });
   expect(sim.step().marks).toHaveLength(0);
   expect(sim.now).toBe(epoch + 10 * second);
@@ -88,7 +88,7 @@ test("a step goes to the next request, or a period on", () => {
   expect(sim.now).toBe(epoch + 25 * second);
 });
 
-test("more requests than can be answered slow the clock down, and none is lost", () => {
+test("too many requests slow the clock down, and none is lost", () => {
   const sim = simulate({ kind: "steady", rate: 1000 });
   const first = sim.advance(10 * second);
   expect(first).toMatchObject({ late: true });
@@ -98,7 +98,7 @@ test("more requests than can be answered slow the clock down, and none is lost",
   expect(sim.requests).toBe(5000);
 });
 
-test("the past is bounded, whatever comes", () => {
+test("the past is bounded", () => {
   const sim = simulate({ kind: "steady", rate: 1000 });
   for (let i = 0; i < 40; i++) sim.advance(second);
   expect(sim.requests).toBe(40_000);
@@ -117,7 +117,7 @@ test("restart forgets everything", () => {
   expect(counts(sim)).toEqual(first);
 });
 
-test("the curve goes on in time, and shows the jump of a request", () => {
+test("the curve advances in time, and jumps at a request", () => {
   const sim = simulate({ kind: "none" });
   sim.advance(second);
   sim.hit(4);
@@ -130,7 +130,7 @@ test("the curve goes on in time, and shows the jump of a request", () => {
   expect(samples[firstFrom(samples, epoch + second)]!.at).toBeLessThan(epoch + second);
 });
 
-test("how times are said", () => {
+test("formats times", () => {
   expect([-1, 0, 5, 99_000, 1_240_000, 59_900_000, 125_000_000, 7_260_000_000].map(sayTime)).toEqual([
     "never",
     "0 s",

@@ -3,45 +3,45 @@ import { type Settings, specOf } from "./settings.ts";
 import { type Request, Stream } from "./streams.ts";
 import type { Answer, Core, Look } from "./wasm.ts";
 
-/** The simulated clock begins at 2026-01-01 00:00 UTC, an edge of every window. */
+/** The simulated clock starts at 2026-01-01 00:00 UTC, a boundary of every window. */
 export const epoch = 1_767_225_600_000_000;
 
-/** A request and what became of it, in every lane. */
+/** A request and its answer in every lane. */
 export interface Mark {
   at: number;
   cost: number;
   answers: Answer[]; // by lane
 }
 
-/** A point of the curve of what is in use. */
+/** A point of the usage curve. */
 export interface Sample {
   at: number;
   used: number;
 }
 
-/** What came of an advance: the requests that came, and whether all did. */
+/** The result of an advance. */
 export interface Advance {
   marks: Mark[];
-  /** The clock stopped early because more came than one advance answers. */
+  /** The clock stopped early because there were too many requests for one advance. */
   late: boolean;
 }
 
-/** How many requests one advance answers at most. */
+/** The most requests that one advance processes. */
 const most = 4000;
-/** How many marks and samples are kept, for the picture. */
+/** The number of marks and samples kept for the charts. */
 const kept = 6000;
 
 /**
- * Simulation sends one traffic through all six algorithms. All lanes always run,
- * shown or not, so that one which is shown later has the same past. The clock is
- * moved by {@link advance} alone; what comes of it does not depend on the steps.
+ * Simulation sends the same traffic through all six algorithms. All lanes always
+ * run, so that a lane that is shown later has the same past. Only {@link advance}
+ * moves the clock; the results do not depend on the size of its steps.
  */
 export class Simulation {
   readonly core: Core;
   now = epoch;
   marks: Mark[] = [];
   samples: Sample[][] = algorithms.map(() => []);
-  /** What is wrong with the limit of each lane, or "". */
+  /** The error in the limit of each lane, or "". */
   errors: string[] = algorithms.map(() => "");
   requests = 0;
   #settings: Settings;
@@ -54,12 +54,12 @@ export class Simulation {
     this.#stream = this.#apply();
   }
 
-  /** The settings that hold. */
+  /** The current settings. */
   get settings(): Settings {
     return this.#settings;
   }
 
-  /** Changes settings. Use is kept; traffic that has changed begins anew now. */
+  /** Changes settings. Usage is kept; changed traffic starts again now. */
   change(settings: Settings): void {
     const before = this.#settings;
     this.#settings = settings;
@@ -77,7 +77,7 @@ export class Simulation {
     return new Stream(this.#settings, this.#settings, this.now);
   }
 
-  /** Goes back to the beginning, with the settings as they are. */
+  /** Starts again with the current settings. */
   reset(): void {
     for (const [lane] of algorithms.entries()) this.core.reset(lane);
     this.now = epoch;
@@ -87,7 +87,7 @@ export class Simulation {
     this.#stream = this.#apply();
   }
 
-  /** Moves the clock on by us microseconds and answers what comes until then. */
+  /** Advances the clock by us microseconds, and processes the requests until then. */
   advance(us: number): Advance {
     const until = this.now + Math.round(us);
     const due: Request[] = [];
@@ -99,7 +99,7 @@ export class Simulation {
     return { marks, late };
   }
 
-  /** Goes to the next request of the traffic, at most a period on. */
+  /** Advances to the next request of the traffic, at most by one period. */
   step(): Advance {
     const next = this.#stream.next;
     const furthest = this.now + this.#settings.period;
@@ -114,7 +114,7 @@ export class Simulation {
     );
   }
 
-  /** What a lane shows now. */
+  /** The current state of a lane. */
   look(algorithm: Algorithm): Look {
     return this.core.look(algorithms.indexOf(algorithm), this.now, this.#cost);
   }
@@ -124,8 +124,8 @@ export class Simulation {
     const times = this.#times(requests, to);
     for (const [lane] of algorithms.entries()) {
       const samples = this.samples[lane]!;
-      // The curve needs what is in use before and after every request: between
-      // two requests a state only fades, which a few points show.
+      // The curve needs the usage before and after every request. Between requests
+      // it only falls, which a few points show.
       let from = 0;
       for (const group of times) {
         this.core.used(lane, group.before).forEach((used, i) => {
@@ -147,14 +147,14 @@ export class Simulation {
     return marks;
   }
 
-  // The times at which to sample, in groups that end where requests come.
+  // The times to sample, in groups that end at requests.
   #times(requests: Request[], to: number): { before: number[]; requests: number }[] {
     const step = Math.max(this.#settings.period / 240, 1000);
     const groups: { before: number[]; requests: number }[] = [];
     let at = this.now;
     const upTo = (until: number) => {
       const before: number[] = [];
-      // A jump of many periods need not be drawn in full.
+      // After a jump of many periods, only the last ones are drawn.
       const first = Math.max(at, until - 3 * this.#settings.period);
       for (let t = Math.ceil(first); t < until; t += step) before.push(Math.round(t));
       before.push(until);
@@ -162,7 +162,7 @@ export class Simulation {
       return before;
     };
     for (let i = 0; i < requests.length; ) {
-      // What comes in less time than a line is wide is one jump of the curve.
+      // Requests closer together than the width of a line are one jump of the curve.
       const { at: first } = requests[i]!;
       let n = 1;
       while (i + n < requests.length && requests[i + n]!.at < first + step / 4) n++;

@@ -14,7 +14,7 @@ function take(
   return Array.from({ length: n }, () => stream.take()?.at ?? -1);
 }
 
-test("none sends nothing, and nor does a rate of nothing", () => {
+test("no traffic for kind none, or a rate of 0", () => {
   expect(take({ kind: "none" }, 2)).toEqual([-1, -1]);
   expect(take({ kind: "steady", rate: 0 }, 1)).toEqual([-1]);
   expect(take({ kind: "poisson", rate: 0 }, 1)).toEqual([-1]);

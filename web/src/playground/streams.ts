@@ -1,22 +1,22 @@
-/** The kinds of traffic. "none" leaves it to the reader. */
+/** The kinds of traffic. With "none", requests are only sent by hand. */
 export const kinds = ["none", "steady", "poisson", "bursts", "boundary"] as const;
 export type Kind = (typeof kinds)[number];
 
-/** Traffic: what comes when. Times are in microseconds. */
+/** A traffic pattern. Times are in microseconds. */
 export interface Traffic {
   kind: Kind;
-  /** Requests a second, for steady and poisson. */
+  /** Requests per second, for steady and poisson. */
   rate: number;
   /** Requests in a burst, for bursts. */
   size: number;
-  /** Time from one burst to the next, and how long one lasts. */
+  /** The time from one burst to the next, and the duration of a burst. */
   every: number;
   spread: number;
   cost: number;
   seed: number;
 }
 
-/** A request that comes. */
+/** A request of the traffic. */
 export interface Request {
   at: number;
   cost: number;
@@ -38,20 +38,19 @@ export function random(seed: number): () => number {
 }
 
 const second = 1_000_000;
-/** The part of a period, on each side of an edge, in which the attack on it comes. */
+/** The duration of a boundary attack on each side, as part of a period. */
 const near = 1 / 16;
 
 /**
- * Stream is traffic from some time on: next says when the next request comes,
- * take takes it. What comes depends on the traffic, the start and the seed only,
- * never on how often somebody looks.
+ * Stream is traffic from a start time on: next is the next request, take removes
+ * it. The requests depend only on the traffic, the start and the seed.
  */
 export class Stream {
   readonly #traffic: Traffic;
   readonly #limit: number;
   readonly #period: number;
   readonly #random: () => number;
-  #burst = 0; // the number of the burst, and of the request in it
+  #burst = 0; // number of the burst, and of the request in it
   #index = -1;
   #start: number;
   #next: Request | undefined;
@@ -65,12 +64,12 @@ export class Stream {
     this.#advance();
   }
 
-  /** The request that comes next, if any ever does. */
+  /** The next request, if there is one. */
   get next(): Request | undefined {
     return this.#next;
   }
 
-  /** Takes the next request: the one after it is next then. */
+  /** Removes and returns the next request. */
   take(): Request | undefined {
     const taken = this.#next;
     if (taken) this.#advance();
@@ -102,8 +101,8 @@ export class Stream {
         return this.#start + (this.#burst + 0.25) * every + this.#index * gap;
       }
       case "boundary": {
-        // As many as the limit just before an edge of the clock's windows, and
-        // as many just after; then a period of silence, so that all starts anew.
+        // The full limit just before a window boundary and again just after, then a
+        // period without requests, so that every algorithm is unused again.
         this.#count(2 * this.#limit);
         const edge = (Math.floor(this.#start / this.#period) + 1 + 2 * this.#burst) * this.#period;
         const gap = (this.#period * near) / this.#limit;

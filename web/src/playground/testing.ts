@@ -4,7 +4,7 @@ import { Core } from "./wasm.ts";
 
 const wasm = new URL("../../wasm/headgate.wasm.gz", `file://${import.meta.dirname}/`);
 
-/** Starts the compiled arithmetic, for tests. */
+/** Starts the compiled WebAssembly, for tests. */
 export async function core(): Promise<Core> {
   return Core.start(await WebAssembly.compile(gunzipSync(readFileSync(wasm))));
 }

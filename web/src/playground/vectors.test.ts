@@ -5,8 +5,8 @@ import { algorithms } from "./algorithms.ts";
 import { core } from "./testing.ts";
 import type { Core, LimitSpec } from "./wasm.ts";
 
-// algorithm/testdata/vectors: what the Go code answers natively, and the Lua code
-// in Redis. What the page runs has to answer the same.
+// algorithm/testdata/vectors has the answers of the Go code and of the Lua code in
+// Redis. The WebAssembly must give the same answers.
 interface Step {
   limit?: {
     algorithm: LimitSpec["algorithm"];
@@ -62,7 +62,7 @@ function specOf(l: NonNullable<Step["limit"]>): LimitSpec {
   };
 }
 
-describe("the WebAssembly answers as the shared vectors say", () => {
+describe("the WebAssembly answers like the shared vectors", () => {
   let go: Core;
   beforeAll(async () => {
     go = await core();
@@ -70,9 +70,9 @@ describe("the WebAssembly answers as the shared vectors say", () => {
   test.each(algorithms)("%s", (algorithm) => {
     let steps = 0;
     for (const vector of read(algorithm)) {
-      // The page has no time zones, which calendars need.
+      // The page does not have time zones, which calendars need.
       if (vector.steps.some(({ limit }) => limit?.calendar)) continue;
-      // A lane is as new after another algorithm has had it.
+      // Another algorithm that used the lane before leaves nothing behind.
       const other = algorithm === "fixed_window" ? "sliding_log" : "fixed_window";
       const first = specOf(vector.steps[0]!.limit!);
       go.set(0, { ...first, algorithm: other, limit: 1, period: 1_000_000 });
@@ -97,7 +97,7 @@ describe("the WebAssembly answers as the shared vectors say", () => {
     }
     expect(steps).toBeGreaterThan(200);
   });
-  // Each word of the vectors is one number of the WebAssembly.
+  // Each reason of the vectors is one number of the WebAssembly.
   const seen = new Set<string>();
   test("reasons", () => {
     expect(new Set([...seen].map((pair) => pair.split("=")[0])).size).toBe(seen.size);

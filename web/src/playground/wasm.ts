@@ -1,6 +1,6 @@
 import { type Algorithm, algorithms } from "./algorithms.ts";
 
-/** A limit as the page has it; what is not its algorithm's is left out. */
+/** A limit. Fields of other algorithms are ignored. */
 export interface LimitSpec {
   algorithm: Algorithm;
   limit: number;
@@ -11,27 +11,27 @@ export interface LimitSpec {
   buckets: number;
   edge: "weighted" | "lenient" | "strict";
   countDenied: boolean;
-  /** How many places of a leaky bucket are served at once; 0 is 1. */
+  /** Slots of a leaky bucket that are served without delay; 0 means 1. */
   delayAfter: number;
-  /** How long a turn in a leaky bucket may be away; 0 is as long as the queue. */
+  /** The longest delay of a leaky bucket; 0 means the full queue. */
   maxWait: number;
 }
 
-/** How a decision compares with an exact log of the lane's own history. */
+/** A decision compared with an exact log of the lane's own history. */
 export const verdicts = ["right", "too_many", "too_strict"] as const;
 export type Verdict = (typeof verdicts)[number];
 
 /** The answer to one request. */
 export interface Answer {
   allowed: boolean;
-  /** How long until it would pass; -1 for never, 0 if it passed. */
+  /** Time until it would be allowed; -1 for never, 0 if it was allowed. */
   retryAfter: number;
-  /** How long one that passed has to wait for its turn. */
+  /** How long an allowed request has to wait for its turn. */
   delay: number;
   verdict: Verdict;
 }
 
-/** A part of a state: of count, taken between start and end, counts still count. */
+/** A part of a state: count requests between start and end, of which counts still count. */
 export interface Span {
   start: number;
   end: number;
@@ -39,9 +39,9 @@ export interface Span {
   counts: number;
 }
 
-/** What a lane shows at some time. */
+/** The state of a lane at a time. */
 export interface Look {
-  /** What a request of the cost asked for would be told: 0 it passes, -1 never. */
+  /** The retry time of a request with the given cost: 0 if allowed, -1 for never. */
   retryAfter: number;
   remaining: number;
   resetAfter: number;
@@ -87,7 +87,7 @@ interface Exports {
 const numbers = 1 << 14;
 const edges = ["weighted", "lenient", "strict"];
 
-/** Core is Headgate's arithmetic: web/wasm/main.go, compiled. */
+/** Core wraps the compiled web/wasm/main.go. */
 export class Core {
   readonly #go: Exports;
 
@@ -105,12 +105,12 @@ export class Core {
     return new Core(exports);
   }
 
-  // Go's memory may grow, and a view of it is then detached.
+  // Go's memory may grow, which detaches earlier views of it.
   #numbers(): Float64Array {
     return new Float64Array(this.#go.memory.buffer, this.#go.buffer(), numbers);
   }
 
-  /** Gives a lane a limit; the use it has stays. Returns what is wrong, or "". */
+  /** Sets the limit of a lane. Usage is kept. Returns an error message, or "". */
   set(lane: number, spec: LimitSpec): string {
     this.#numbers().set([
       algorithms.indexOf(spec.algorithm),
@@ -128,12 +128,12 @@ export class Core {
     return new TextDecoder().decode(new Uint8Array(this.#go.memory.buffer, this.#go.text(), length));
   }
 
-  /** Forgets all about a lane but its limit. */
+  /** Clears a lane, except for its limit. */
   reset(lane: number): void {
     this.#go.reset(lane);
   }
 
-  /** Answers requests in the order of their times, which must not go back. */
+  /** Answers requests, which must be in the order of their times. */
   hits(lane: number, requests: readonly { at: number; cost: number }[]): Answer[] {
     const answers: Answer[] = [];
     const atOnce = Math.floor(numbers / 3);
@@ -158,14 +158,14 @@ export class Core {
     return answers;
   }
 
-  /** Returns how much of a lane's limit is in use at each of the times. */
+  /** Returns the usage of a lane at each of the times. */
   used(lane: number, times: readonly number[]): number[] {
     this.#numbers().set(times);
     this.#go.used(lane, times.length);
     return Array.from(this.#numbers().subarray(0, times.length));
   }
 
-  /** Returns what a lane shows at a time, asked for a request of some cost. */
+  /** Returns the state of a lane at a time, for a request with a cost. */
   look(lane: number, at: number, cost: number): Look {
     const count = this.#go.look(lane, at, cost);
     const b = this.#numbers();
@@ -190,7 +190,7 @@ export class Core {
     };
   }
 
-  /** Answers a request of any kind, past the books: for the shared vectors. */
+  /** Answers a request of any kind without counting it in the results, for the shared vectors. */
   do(lane: number, kind: number, at: number, cost: number, duration: number): Result {
     this.#go.do(lane, kind, at, cost, duration);
     const b = this.#numbers();
@@ -210,9 +210,8 @@ export class Core {
 }
 
 /**
- * Returns the little of WASI that Go's runtime asks for when nothing but
- * arithmetic runs: a clock, random numbers for its hash seeds, no arguments, no
- * files. All else answers ENOSYS.
+ * Returns the part of WASI that Go's runtime needs here: a clock, random numbers
+ * for its hash seeds, no arguments, no files. All other functions return ENOSYS.
  */
 function system(module: WebAssembly.Module, memory: { current?: WebAssembly.Memory }): WebAssembly.Imports {
   const view = () => new DataView(memory.current!.buffer);
@@ -240,7 +239,7 @@ function system(module: WebAssembly.Module, memory: { current?: WebAssembly.Memo
       return ok;
     },
     proc_exit: (code: number) => {
-      throw new Error(`the arithmetic stopped with code ${code}`);
+      throw new Error(`WebAssembly exited with code ${code}`);
     },
   };
   const wasi: Record<string, WebAssembly.ImportValue> = {};

@@ -16,7 +16,7 @@ import { say } from "../ui/toast.tsx";
 const example = `on_limit:
   action: queue`;
 
-/** The page: what waits to be sent, and what could not be. */
+/** The queue page: requests waiting to be sent, and dead letters. */
 export function Queue() {
   const { data, problem } = usePoll<{ queues: QueueState[] }>("/v1/queue", 2000).state.value;
   const queues = data?.queues ?? [];
@@ -25,14 +25,13 @@ export function Queue() {
       <header class="intro">
         <h1>Queue</h1>
         <p class="muted">
-          Requests over a limit that were accepted, and are sent to the backend as soon as the limit lets
-          them.
+          Requests over a limit that were accepted and are sent to the backend as soon as the limit allows.
         </p>
       </header>
-      <Panel title="Queues" about="One for each rule that queues.">
-        {problem && <Trouble problem={problem} what="The queue" absent={<Teach />} />}
+      <Panel title="Queues" about="One for each rule with action: queue.">
+        {problem && <Trouble problem={problem} what="Queue" absent={<Teach />} />}
         {data && queues.length === 0 && (
-          <Nothing title="No rule queues.">
+          <Nothing title="No rule uses the queue.">
             <Teach />
           </Nothing>
         )}
@@ -47,8 +46,8 @@ function Teach() {
   return (
     <>
       <p>
-        A rule may keep what is over its limit instead of refusing it, and send it later. In a rule that the
-        proxy follows:
+        A rule can queue requests over its limit and send them later instead of refusing them. Add to a rule
+        of the proxy:
       </p>
       <Command label="the setting" text={example} />
     </>
@@ -72,7 +71,7 @@ function Queues(props: { list: readonly QueueState[] }) {
               Oldest
             </th>
             <th scope="col" class="num">
-              Being sent
+              In flight
             </th>
             <th scope="col" class="num">
               Delivered
@@ -108,7 +107,7 @@ function Queues(props: { list: readonly QueueState[] }) {
 
 type State = "pending" | "dead";
 
-/** The oldest requests, and what can be done to them. */
+/** The oldest requests, with buttons to retry or drop them. */
 function Items() {
   const [state, setState] = useState<State>("pending");
   const poll = usePoll<{ items: QueueItem[] }>(`/v1/queue/items?state=${state}&n=100`, 3000);
@@ -127,7 +126,7 @@ function Items() {
     try {
       await post(`/v1/queue/${verb}`, { ids: which });
       const n = `${count(which.length)} ${which.length === 1 ? "request" : "requests"}`;
-      say({ text: verb === "retry" ? `${n} will be tried again.` : `${n} dropped.` });
+      say({ text: verb === "retry" ? `${n} will be retried.` : `${n} dropped.` });
       setChosen(new Set());
     } catch (error) {
       say({ text: (error as Problem).message, failed: true });
@@ -168,10 +167,10 @@ function Items() {
         </>
       }
     >
-      {problem && <Trouble problem={problem} what="Requests" absent="This Headgate does not list them." />}
+      {problem && <Trouble problem={problem} what="Requests" absent="This server does not list them." />}
       {data && items.length === 0 && (
-        <Nothing title={state === "dead" ? "No dead letters." : "Nothing waits."}>
-          {state === "dead" && "Requests that failed too often, or for too long, would be kept here."}
+        <Nothing title={state === "dead" ? "No dead letters." : "No requests are waiting."}>
+          {state === "dead" && "Requests that could not be delivered appear here."}
         </Nothing>
       )}
       {items.length > 0 && (
@@ -182,7 +181,7 @@ function Items() {
                 <th scope="col">
                   <input
                     type="checkbox"
-                    aria-label="Choose all"
+                    aria-label="Select all"
                     checked={ids.length === items.length}
                     onChange={(e) =>
                       setChosen(new Set(e.currentTarget.checked ? items.map((i) => i.id) : []))
@@ -204,7 +203,7 @@ function Items() {
                   <td>
                     <input
                       type="checkbox"
-                      aria-label={`Choose ${item.id}`}
+                      aria-label={`Select ${item.id}`}
                       checked={chosen.has(item.id)}
                       onChange={(e) => toggle(item.id, e.currentTarget.checked)}
                     />
@@ -242,7 +241,7 @@ function Items() {
           title={`Drop ${count(dropping.length)} ${dropping.length === 1 ? "request" : "requests"}?`}
           onClose={() => setDropping(undefined)}
         >
-          <p>They were accepted, and will never reach the backend. This cannot be undone.</p>
+          <p>They will never reach the backend, although they were accepted. This cannot be undone.</p>
           <div class="dialog-buttons">
             <button type="button" class="button" onClick={() => setDropping(undefined)}>
               Cancel

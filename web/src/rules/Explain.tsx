@@ -6,7 +6,7 @@ import { Icon } from "../ui/Icon.tsx";
 import { Panel } from "../ui/Panel.tsx";
 import { attributesOf, type Pair, suggest } from "./attributes.ts";
 
-/** The form: what a request is like, and at once which rules apply to it and why. */
+/** A form for a request, which shows at once the rules that apply to it and why. */
 export function Explain(props: { rules: readonly Rule[] }) {
   const domains = [...new Set(props.rules.map((r) => r.domain))];
   const [chosen, setChosen] = useState("");
@@ -23,7 +23,7 @@ export function Explain(props: { rules: readonly Rule[] }) {
   return (
     <Panel
       title="Explain a request"
-      about="What the rules would say now, and why. Nothing is charged."
+      about="Which rules apply to a request, and what they would decide now. Nothing is charged."
       class="explain"
     >
       <div class="explain-cols">
@@ -51,7 +51,7 @@ export function Explain(props: { rules: readonly Rule[] }) {
               ))}
             </datalist>
             {pairs.map((pair, i) => (
-              // A pair has no identity but its place.
+              // Pairs are identified by their position only.
               <div class="pair" key={i}>
                 <input
                   class="input mono"
@@ -91,25 +91,23 @@ export function Explain(props: { rules: readonly Rule[] }) {
                 ])
               }
             >
-              Add an attribute
+              Add attribute
             </button>
           </fieldset>
         </form>
         <div class="explain-answer" aria-live="polite" aria-busy={asking}>
           {problem && (
-            <p class="error">{problem.absent ? "This Headgate does not explain here." : problem.message}</p>
+            <p class="error">{problem.absent ? "This server does not explain requests." : problem.message}</p>
           )}
           {!problem && answer && <Answer answer={answer} rules={props.rules} />}
-          {!problem && !answer && (
-            <p class="muted">{domain ? "Asking…" : "There are no rules to explain."}</p>
-          )}
+          {!problem && !answer && <p class="muted">{domain ? "Loading…" : "No rules are configured."}</p>}
         </div>
       </div>
     </Panel>
   );
 }
 
-/** Asks when the typing pauses. */
+/** Requests an explanation when typing pauses. */
 function useExplanation(domain: string, pairs: readonly Pair[]) {
   const [answer, setAnswer] = useState<Explanation>();
   const [problem, setProblem] = useState<Problem>();
@@ -151,21 +149,23 @@ function Answer(props: { answer: Explanation; rules: readonly Rule[] }) {
   return (
     <>
       <p class={`verdict ${answer.allowed ? "allowed" : "refused"}`}>
-        {answer.allowed ? "Would pass now" : "Would be refused now"}
+        {answer.allowed ? "Would be allowed now" : "Would be refused now"}
         {answer.rule && (
           <span class="muted">
             {answer.allowed
-              ? `; ${answer.rule} has least room`
+              ? `; least remaining: ${answer.rule}`
               : ` by ${answer.rule}: ${words(answer.reason)}`}
           </span>
         )}
         {!answer.allowed && (
           <span class="muted">
-            , {answer.retry_after_ms === null ? "for ever" : `again in ${duration(answer.retry_after_ms)}`}
+            {answer.retry_after_ms === null
+              ? ", never available again"
+              : `, available again in ${duration(answer.retry_after_ms)}`}
           </span>
         )}
       </p>
-      {answer.store_error && <p class="error">The counts are not known: {answer.store_error}</p>}
+      {answer.store_error && <p class="error">Counts are not available: {answer.store_error}</p>}
       <h3>
         {applying.length === 0
           ? "No rule applies"
@@ -179,7 +179,8 @@ function Answer(props: { answer: Explanation; rules: readonly Rule[] }) {
       {others.length > 0 && (
         <details open={others.length <= 6}>
           <summary>
-            {count(others.length + left)} {others.length + left === 1 ? "does" : "do"} not apply
+            {count(others.length + left)}{" "}
+            {others.length + left === 1 ? "rule does not apply" : "rules do not apply"}
           </summary>
           <ul class="explained">
             {others.slice(0, most).map((r) => (
@@ -194,7 +195,7 @@ function Answer(props: { answer: Explanation; rules: readonly Rule[] }) {
             ))}
           </ul>
           {others.length + left > most && (
-            <p class="muted small">{count(others.length + left - most)} more are not shown.</p>
+            <p class="muted small">{count(others.length + left - most)} more not shown.</p>
           )}
         </details>
       )}
@@ -204,11 +205,11 @@ function Answer(props: { answer: Explanation; rules: readonly Rule[] }) {
 
 const most = 100;
 
-/** Says what keeps a rule from applying. */
+/** Describes a condition that does not hold. */
 function sayWhy(w: NonNullable<ExplainedRule["why"]>[number]) {
   return (
     <>
-      <code>{w.condition}</code> wants <code>{w.want}</code>, is <code>{w.got}</code>
+      <code>{w.condition}</code>: expected <code>{w.want}</code>, got <code>{w.got}</code>
     </>
   );
 }
@@ -220,18 +221,18 @@ function Applies(props: { rule: ExplainedRule; limit: string }) {
     <li>
       <p>
         <b>{r.rule}</b> <span class="muted">{props.limit}</span> <code class="muted small">{r.at}</code>{" "}
-        {!r.enforced && <span class="badge shadowed">only counts</span>}
-        {r.overridden && <span class="badge">own limit of this key</span>}
+        {!r.enforced && <span class="badge shadowed">not enforced</span>}
+        {r.overridden && <span class="badge">override</span>}
       </p>
       <p class="small">
-        counts by{" "}
+        Key:{" "}
         {r.key && r.key.length > 0
           ? r.key.map((part) => (
               <code key={part.attribute} class="key" title={part.attribute}>
                 {part.attribute}={part.missing ? "(none)" : part.value}
               </code>
             ))
-          : "everyone together"}
+          : "all requests"}
       </p>
       {c && (
         <p class="small num">
@@ -240,9 +241,9 @@ function Applies(props: { rule: ExplainedRule; limit: string }) {
               <span class="badge refused">banned</span> until {absolute(Date.parse(r.banned_until))};{" "}
             </>
           )}
-          {count(c.used)} of {count(c.limit)} used, {count(c.remaining)} left
-          {c.delay_ms ? `, waits ${duration(c.delay_ms)}` : ""}
-          {!c.allowed && c.retry_after_ms !== null && `, free again in ${duration(c.retry_after_ms)}`}
+          {count(c.used)} of {count(c.limit)} used, {count(c.remaining)} remaining
+          {c.delay_ms ? `, delayed by ${duration(c.delay_ms)}` : ""}
+          {!c.allowed && c.retry_after_ms !== null && `, available again in ${duration(c.retry_after_ms)}`}
         </p>
       )}
     </li>

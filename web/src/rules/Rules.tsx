@@ -10,13 +10,13 @@ import { type Order, Scroll, SortHead, sorted, usePages } from "../ui/table.tsx"
 import { Explain } from "./Explain.tsx";
 import { type Column, filterRules, values } from "./filter.ts";
 
-/** The page: which rules are in force, and what they say to a request. */
+/** The rules page: the active rules, and how they decide a request. */
 export function Rules() {
   const status = usePoll<Status>("/v1/status", 3000).state.value.data;
   const rules = usePoll<{ rules: Rule[] }>("/v1/rules", 30_000);
   const { data, problem } = rules.state.value;
   const loaded = status?.rules.loaded_at;
-  // New rules are to be seen as soon as they are in force.
+  // Load the list again when the rules were reloaded.
   useEffect(() => {
     if (loaded) void rules.again();
   }, [loaded]);
@@ -27,24 +27,22 @@ export function Rules() {
         <p class="muted">
           {status ? (
             <>
-              {count(status.rules.rules)} in force, loaded <Time at={status.rules.loaded_at} />. Loads so far:{" "}
-              {count(status.rules.reloads_ok)} good, {count(status.rules.reloads_failed)} failed.
+              {count(status.rules.rules)} active, loaded <Time at={status.rules.loaded_at} />. Loads:{" "}
+              {count(status.rules.reloads_ok)} succeeded, {count(status.rules.reloads_failed)} failed.
             </>
           ) : (
-            "Which rules are in force, and what they say to a request."
+            "The active rules, and how they decide a request."
           )}
         </p>
       </header>
       {status?.rules.last_error && (
         <p class="alarm delayed" role="status">
-          <b>The rule files cannot be read,</b> so these older rules stay in force.{" "}
+          <b>The rule files could not be loaded.</b> The rules below stay active.{" "}
           <span class="wrap-any mono small">{status.rules.last_error}</span>
         </p>
       )}
       <List rules={data?.rules}>
-        {problem && (
-          <Trouble problem={problem} what="Rules" absent="This Headgate tells nothing of its rules." />
-        )}
+        {problem && <Trouble problem={problem} what="Rules" absent="This server does not list its rules." />}
       </List>
       <Explain rules={data?.rules ?? []} />
     </div>
@@ -63,24 +61,24 @@ function List(props: { rules: readonly Rule[] | undefined; children: preact.Comp
     ["name", "Rule"],
     ["rate", "Limit"],
     ["match", "Applies to"],
-    ["key", "Counts by"],
+    ["key", "Key"],
     ["algorithm", "Algorithm"],
     ["mode", "When exceeded"],
-    ["file", "Written in"],
+    ["file", "File"],
   ] as const;
   return (
     <Panel
-      title="In force"
+      title="Active rules"
       about={
         props.rules
           ? `${count(found.length)} of ${count(all.length)} rules in ${count(domains)} ${domains === 1 ? "domain" : "domains"}`
-          : "Asking…"
+          : "Loading…"
       }
       side={
         <input
           class="input filter"
           type="search"
-          placeholder="Filter, such as login client_ip"
+          placeholder="Filter: login client_ip"
           aria-label="Filter rules"
           data-filter
           value={text}
@@ -91,18 +89,22 @@ function List(props: { rules: readonly Rule[] | undefined; children: preact.Comp
       {props.children}
       {props.rules && found.length === 0 && (
         <Nothing
-          title={all.length > 0 ? "No rule has these words." : "There are no rules, so every request passes."}
+          title={
+            all.length > 0
+              ? "No rules match the filter."
+              : "No rules are configured, so every request is allowed."
+          }
         >
           {all.length === 0 && (
             <>
-              Write some into <code>rules/</code> and name the folder in <code>headgate.yaml</code>, or{" "}
+              Put rule files into a folder, and set it in <code>headgate.yaml</code> or with{" "}
               <code>--rules</code>.
             </>
           )}
         </Nothing>
       )}
       {shown.length > 0 && (
-        <Scroll label="Rules in force">
+        <Scroll label="Table of active rules">
           <table class="table rules-table">
             <thead>
               <tr>
@@ -142,7 +144,7 @@ function Row(props: { rule: Rule }) {
       <td class="wrap-any">{r.match || <span class="muted">every request</span>}</td>
       <td>
         {r.key.length === 0 ? (
-          <span class="muted">everyone together</span>
+          <span class="muted">all requests</span>
         ) : (
           r.key.map((k) => (
             <code key={k} class="key">
@@ -155,12 +157,12 @@ function Row(props: { rule: Rule }) {
       <td>
         {observes ? (
           <span class="badge shadowed">
-            {r.mode === "enforce" ? `enforced for ${r.percent}%` : `${words(r.mode)}: only counts`}
+            {r.mode === "enforce" ? `enforced for ${r.percent}%` : `${words(r.mode)} mode`}
           </span>
         ) : (
           words(r.action)
         )}
-        <span class="muted small block">store down: {words(r.on_store_error)}</span>
+        <span class="muted small block nowrap">on store error: {words(r.on_store_error)}</span>
       </td>
       <td>
         <code class="small wrap-any">

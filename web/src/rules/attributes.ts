@@ -6,7 +6,7 @@ export interface Pair {
   value: string;
 }
 
-/** What is sent of the attributes that are typed: those with a name and a value. */
+/** Returns the attributes to send: those with a name and a value. */
 export function attributesOf(pairs: readonly Pair[]): Record<string, string> {
   const out: Record<string, string> = {};
   for (const { name, value } of pairs) {
@@ -15,7 +15,7 @@ export function attributesOf(pairs: readonly Pair[]): Record<string, string> {
   return out;
 }
 
-/** The attributes that rules count by, after those that most requests have. */
+/** Returns attribute names to suggest: common ones, then the keys of the rules. */
 export function suggest(rules: readonly Rule[]): string[] {
   return [...new Set(["method", "path", "client_ip", "host", ...rules.flatMap((r) => r.key)])];
 }

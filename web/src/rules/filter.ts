@@ -1,9 +1,9 @@
 import type { Rule } from "../data/types.ts";
 
-/** By what the list of rules can be sorted. */
+/** A sortable column of the list of rules. */
 export type Column = "name" | "file" | "rate" | "match" | "key" | "algorithm" | "mode";
 
-/** What each column is sorted by. Rates compare by how many a second they are. */
+/** The sort value of each column. Rates compare as requests per second. */
 export const values: Record<Column, (r: Rule) => string | number> = {
   name: (r) => `${r.domain} ${r.name}`,
   file: (r) => `${r.file}:${String(r.line).padStart(9, "0")}`,
@@ -14,7 +14,7 @@ export const values: Record<Column, (r: Rule) => string | number> = {
   mode: (r) => `${r.mode} ${r.action}`,
 };
 
-/** Keeps the rules that have all the words, in anything that is told of them. */
+/** Returns the rules that contain all words, in any field. */
 export function filterRules(rules: readonly Rule[], text: string): Rule[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return [...rules];

@@ -6,12 +6,12 @@ import { listen, type Shortcut, setShortcuts, shortcutsOn } from "./shortcuts.ts
 
 const open = signal(false);
 
-/** Goes to the field that filters what a page shows, if it has one. */
+/** Focuses the filter field of the page, if it has one. */
 function focusFilter(): void {
   document.querySelector<HTMLElement>("[data-filter]")?.focus();
 }
 
-/** The keys that every page has. */
+/** The shortcuts of every page. */
 const common: readonly Shortcut[] = [
   ...pages.map((page) => ({
     keys: `g ${page.key}`,
@@ -20,17 +20,17 @@ const common: readonly Shortcut[] = [
       location.href = page.href;
     },
   })),
-  { keys: "/", what: "Filter what is shown", act: focusFilter },
+  { keys: "/", what: "Focus the filter", act: focusFilter },
   {
     keys: "?",
-    what: "This sheet",
+    what: "Show this help",
     act: () => {
       open.value = true;
     },
   },
 ];
 
-/** The button that shows the keys, the sheet, and what listens for them. */
+/** The help button, its dialog, and the listener for shortcuts. */
 export function Help(props: { keys?: readonly Shortcut[] | undefined }) {
   const own = props.keys ?? [];
   useEffect(() => listen(() => [...own, ...common]), [own]);
@@ -66,7 +66,7 @@ export function Help(props: { keys?: readonly Shortcut[] | undefined }) {
               checked={shortcutsOn.value}
               onChange={(event) => setShortcuts(event.currentTarget.checked)}
             />
-            <span>Single keys do something</span>
+            <span>Enable keyboard shortcuts</span>
           </label>
         </Dialog>
       )}

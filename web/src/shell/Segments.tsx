@@ -1,8 +1,8 @@
 import { useId } from "preact/hooks";
 
 /**
- * Segments is a choice of one among a few, all of them in view: radio buttons
- * that look like one switch. The legend is for screen readers only.
+ * Segments offers a few options of which one is chosen: radio buttons that look
+ * like one switch. The legend is for screen readers only.
  */
 export function Segments<T extends string>(props: {
   legend: string;

@@ -14,7 +14,7 @@ afterEach(() => {
 
 const app = () => document.getElementById("app")!;
 
-test("the navigation says which page this is", () => {
+test("the navigation marks the current page", () => {
   render(<Shell page="Rules">text</Shell>, app());
   const links = [...app().querySelectorAll("nav a")];
   expect(links.map((a) => a.textContent)).toEqual([
@@ -28,7 +28,7 @@ test("the navigation says which page this is", () => {
   expect(links.map((a) => a.getAttribute("aria-current"))).toEqual([null, "page", null, null, null, null]);
 });
 
-test("a page that stands alone leads nowhere", () => {
+test("a standalone page has no links", () => {
   render(
     <Shell page="Playground" alone>
       text
@@ -38,7 +38,7 @@ test("a page that stands alone leads nowhere", () => {
   expect(app().querySelectorAll("header a")).toHaveLength(0);
 });
 
-test("a theme is shown and remembered, and the system's is no choice", () => {
+test("a chosen theme is applied and stored, and the system theme is not stored", () => {
   render(<Shell page="Rules">text</Shell>, app());
   const choose = (value: string) =>
     act(() => app().querySelector<HTMLInputElement>(`input[value=${value}]`)!.click());

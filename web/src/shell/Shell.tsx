@@ -10,20 +10,19 @@ import type { Shortcut } from "./shortcuts.ts";
 import { setTheme, theme, themes } from "./theme.ts";
 
 /**
- * Shell is what surrounds every page: a link past the navigation, the
- * navigation, the theme, and the main landmark. alone leaves the navigation
- * out, for a page that has no admin door behind it.
+ * Shell surrounds every page: skip link, navigation, theme switch and the main
+ * landmark. alone leaves the navigation out, for a page without an admin door.
  */
 export function Shell(props: {
   page: PageName;
   alone?: boolean;
-  /** The keys that this page has beside those of all. */
+  /** Shortcuts of this page in addition to those of all pages. */
   keys?: readonly Shortcut[];
   children: ComponentChildren;
 }) {
   return (
     <>
-      {/* biome-ignore lint/a11y/useValidAnchor: it is a link, and must leave the address alone */}
+      {/* biome-ignore lint/a11y/useValidAnchor: it is a link, but must not change the address */}
       <a class="skip" href="#main" onClick={focusMain}>
         Skip to content
       </a>
@@ -76,8 +75,8 @@ function Brand() {
   );
 }
 
-// The address may carry a page's settings behind its #, so a link to #main
-// must not take their place.
+// The hash of the address may hold the settings of a page, so a link to #main must
+// not replace it.
 function focusMain(event: Event) {
   event.preventDefault();
   document.getElementById("main")?.focus();

@@ -2,9 +2,8 @@ import { type Signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 
 /**
- * Reads design tokens as colours. A canvas wants colours, and a token is a
- * light-dark() pair until an element has it: so an element has each of them for
- * a moment.
+ * Reads design tokens as colours. A canvas needs colours, and a token is a
+ * light-dark() pair until an element uses it, so a temporary element uses each.
  */
 export function readTokens<N extends string>(names: readonly N[]): Record<N, string> {
   const probe = document.createElement("span");
@@ -19,7 +18,7 @@ export function readTokens<N extends string>(names: readonly N[]): Record<N, str
   return colours as Record<N, string>;
 }
 
-/** The colours of the theme, and again whenever it changes. */
+/** The colours of the theme, updated when it changes. */
 export function useTokens<N extends string>(names: readonly N[]): Signal<Record<N, string> | undefined> {
   const colours = useSignal<Record<N, string> | undefined>(undefined);
   useEffect(() => {

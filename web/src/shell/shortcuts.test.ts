@@ -31,14 +31,14 @@ test("one key, or two in a row", () => {
   expect(did).toEqual(["p", "g p"]);
 });
 
-test("the second key must come soon", () => {
+test("the second key must follow soon", () => {
   press("g");
   now = 2000;
   press("p");
   expect(did).toEqual(["p"]);
 });
 
-test("what is typed is text, and combinations are the browser's", () => {
+test("typed text and key combinations are ignored", () => {
   press("p", document.getElementById("field")!);
   press("p", document.body, { ctrlKey: true });
   expect(did).toEqual([]);
@@ -46,7 +46,7 @@ test("what is typed is text, and combinations are the browser's", () => {
   expect(did).toEqual(["p"]);
 });
 
-test("they may be turned off, but for the sheet that turns them on", () => {
+test("shortcuts can be turned off, except the one for help", () => {
   setShortcuts(false);
   press("p");
   press("?");

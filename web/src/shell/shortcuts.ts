@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 
-/** One or two keys, pressed one after the other, and what they do. */
+/** One key, or two pressed in sequence, and their action. */
 export interface Shortcut {
   keys: string;
   what: string;
@@ -18,8 +18,8 @@ function stored(): boolean {
 }
 
 /**
- * Whether single keys do something. Who speaks to the machine, or whose hands
- * are not steady, wants them off (WCAG 2.1.4).
+ * Whether shortcuts are on. WCAG 2.1.4 requires a way to turn single-key
+ * shortcuts off, for speech input and unsteady hands.
  */
 export const shortcutsOn = signal(stored());
 
@@ -30,11 +30,11 @@ export function setShortcuts(on: boolean): void {
     if (on) localStorage.removeItem(key);
     else localStorage.setItem(key, "off");
   } catch {
-    // It holds for this page, then.
+    // Storage is off: the choice lasts until the page is closed.
   }
 }
 
-/** Keys are text where text is typed. */
+/** Reports whether a key press is text input or a key combination. */
 function isTyped(event: KeyboardEvent): boolean {
   const { target } = event;
   return (
@@ -46,16 +46,16 @@ function isTyped(event: KeyboardEvent): boolean {
   );
 }
 
-/** How long the first of two keys is remembered, in milliseconds. */
+/** The longest time between the two keys of a sequence, in milliseconds. */
 const patience = 1200;
 
-/** Listens for shortcuts, and returns how to stop. */
+/** Listens for shortcuts. Returns a function that stops. */
 export function listen(shortcuts: () => readonly Shortcut[], clock = () => Date.now()): () => void {
   let first = "";
   let at = 0;
   const press = (event: KeyboardEvent) => {
     if (isTyped(event) || (!shortcutsOn.value && event.key !== "?")) return;
-    // A dialog has keys of its own.
+    // An open dialog handles its own keys.
     if (document.querySelector("dialog[open]")) return;
     const before = clock() - at < patience ? first : "";
     first = "";
@@ -63,7 +63,7 @@ export function listen(shortcuts: () => readonly Shortcut[], clock = () => Date.
     const done = list.find((s) => s.keys === (before ? `${before} ${event.key}` : event.key));
     if (done) {
       event.preventDefault();
-      // The page's own keys are not meant by the second of two.
+      // The second key of a sequence must not trigger a shortcut of the page.
       event.stopImmediatePropagation();
       done.act();
       return;

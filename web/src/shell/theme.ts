@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 
-/** What a user may choose; "system" follows the operating system. */
+/** A theme; "system" follows the operating system. */
 export type Theme = "system" | "light" | "dark";
 
 /** All themes, in the order the switch shows them. */
@@ -18,10 +18,10 @@ function stored(): Theme {
   }
 }
 
-/** The theme that holds now. Change it with {@link setTheme}. */
+/** The current theme. Change it with {@link setTheme}. */
 export const theme = signal<Theme>(stored());
 
-/** Shows another theme and remembers it, where the browser lets it. */
+/** Switches the theme and stores the choice, if the browser allows it. */
 export function setTheme(next: Theme): void {
   theme.value = next;
   const root = document.documentElement;
@@ -31,6 +31,6 @@ export function setTheme(next: Theme): void {
     if (next === "system") localStorage.removeItem(key);
     else localStorage.setItem(key, next);
   } catch {
-    // It holds for this page, then.
+    // Storage is off: the choice lasts until the page is closed.
   }
 }

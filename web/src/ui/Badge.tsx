@@ -9,7 +9,7 @@ const colours: Record<string, string> = {
   shadow_refused: "shadowed",
 };
 
-/** An outcome, in words and in its colour. */
+/** An outcome as a coloured badge. */
 export function OutcomeBadge(props: { outcome: string }) {
   return <span class={`badge ${colours[props.outcome] ?? ""}`}>{words(props.outcome)}</span>;
 }

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { Icon } from "./Icon.tsx";
 
-/** A command to try in a terminal, with a button that copies it. */
+/** A command to try in a terminal, with a copy button. */
 export function Command(props: { text: string; label: string }) {
   const [copied, setCopied] = useState(false);
   return (

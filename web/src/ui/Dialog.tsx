@@ -3,8 +3,8 @@ import { useEffect, useId, useRef } from "preact/hooks";
 import { Icon } from "./Icon.tsx";
 
 /**
- * A question or a sheet over the page. The browser keeps the focus in it and
- * gives it back to what opened it; Escape and a click beside it close it.
+ * A modal dialog. The browser keeps the focus in it and returns it to the element
+ * that opened it. Escape or a click outside closes it.
  */
 export function Dialog(props: {
   title: string;

@@ -10,7 +10,7 @@ const shapes = {
   close: "M3.500 2.500 8 7l4.500-4.500 1 1L9 8l4.500 4.500-1 1L8 9l-4.500 4.500-1-1L7 8 2.500 3.500z",
 } as const;
 
-/** A small picture beside words; it says nothing by itself. */
+/** A decorative icon next to text, hidden from screen readers. */
 export function Icon(props: { name: keyof typeof shapes }) {
   return (
     <svg class="icon" viewBox="0 0 16 16" width="13" height="13" aria-hidden="true">

@@ -1,6 +1,6 @@
 import type { Key } from "../data/types.ts";
 
-/** A key, part by part. attributes are what the parts are of, if that is known. */
+/** A key, part by part. attributes names the attribute of each part, if known. */
 export function KeyView(props: {
   value: Key | null | undefined;
   hash?: string | undefined;
@@ -9,16 +9,16 @@ export function KeyView(props: {
   const { value, hash, attributes } = props;
   if (!value) {
     return (
-      <code class="key hashed" title="A hash of the key: admin.keys is hashed">
+      <code class="key hashed" title="Hash of the key (admin.keys: hashed)">
         #{hash ?? "?"}
       </code>
     );
   }
-  if (value.length === 0) return <span class="muted">everyone together</span>;
+  if (value.length === 0) return <span class="muted">all requests</span>;
   return (
     <span class="key-parts">
       {value.map((part, i) => (
-        // Parts have no identity but their place.
+        // Parts are identified by their position only.
         <code key={i} class="key" title={attributes?.[i]}>
           {part === null ? <i class="muted">none</i> : part === "" ? <i class="muted">empty</i> : part}
         </code>

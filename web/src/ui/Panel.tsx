@@ -2,10 +2,10 @@ import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 import type { Problem } from "../data/api.ts";
 
-/** A part of a page with its heading, and what belongs beside that. */
+/** A section of a page with a heading and controls next to it. */
 export function Panel(props: {
   title: string;
-  /** A word about it, under the heading. */
+  /** A short description under the heading. */
   about?: ComponentChildren;
   side?: ComponentChildren;
   class?: string;
@@ -26,7 +26,7 @@ export function Panel(props: {
   );
 }
 
-/** What stands where there is nothing to show, and says why. */
+/** An empty state: says that there is nothing to show, and why. */
 export function Nothing(props: { title: string; children?: ComponentChildren }) {
   return (
     <div class="nothing">
@@ -36,14 +36,14 @@ export function Nothing(props: { title: string; children?: ComponentChildren }) 
   );
 }
 
-/** What stands where something could not be asked. */
+/** Shown in place of data that could not be loaded. */
 export function Trouble(props: { problem: Problem; what: string; absent: ComponentChildren }) {
   if (props.problem.absent) {
-    return <Nothing title={`${props.what}: not available here`}>{props.absent}</Nothing>;
+    return <Nothing title={`${props.what}: not available`}>{props.absent}</Nothing>;
   }
   return (
     <p class="trouble small" role="note">
-      {props.problem.message} Asking again by itself.
+      {props.problem.message} Retrying automatically.
     </p>
   );
 }

@@ -31,7 +31,7 @@ test("numbers are exact", () => {
   expect([bytes(384), bytes(1536), bytes(20 * 1024 ** 2)]).toEqual(["384 B", "1.5 KiB", "20 MiB"]);
 });
 
-test("times are said from now", () => {
+test("relative times", () => {
   expect([relative(1000, 1500), relative(0, 65_000), relative(3_600_000, 0)]).toEqual([
     "now",
     "1 min 5 s ago",
@@ -51,6 +51,6 @@ test.each([
   ["5", undefined],
 ])("%s is %s in Go", (typed, span) => expect(goSpan(typed)).toBe(span));
 
-test("keys in words", () => {
-  expect([keyText(["a", null]), keyText([])]).toEqual(["a, (none)", "everyone together"]);
+test("keys as text", () => {
+  expect([keyText(["a", null]), keyText([])]).toEqual(["a, (none)", "all requests"]);
 });

@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 
-/** The time, a second fine, for what is said as "5 min ago". */
+/** The current time, updated every second, for texts such as "5 min ago". */
 export const now = signal(Date.now());
 
 setInterval(() => {

@@ -1,13 +1,13 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-/** By which column a table is sorted, and whether the largest comes first. */
+/** The column that a table is sorted by, and whether in descending order. */
 export interface Order<C extends string> {
   by: C;
   down: boolean;
 }
 
-/** How the values of a column compare; numbers and texts. */
+/** Compares two values of a column: numbers, or texts. */
 export function compare(a: string | number, b: string | number): number {
   if (typeof a === "number" && typeof b === "number") return a - b;
   return collator.compare(String(a), String(b));
@@ -15,17 +15,17 @@ export function compare(a: string | number, b: string | number): number {
 
 const collator = new Intl.Collator("en", { numeric: true });
 
-/** Sorts rows by what of gives for each; equal ones stay in their order. */
+/** Sorts rows by the value that of returns for each; the sort is stable. */
 export function sorted<T>(rows: readonly T[], of: (row: T) => string | number, down: boolean): T[] {
   return [...rows].sort((a, b) => (down ? compare(of(b), of(a)) : compare(of(a), of(b))));
 }
 
-/** The head of a column that the table can be sorted by. */
+/** The heading of a sortable column. */
 export function SortHead<C extends string>(props: {
   column: C;
   order: Order<C>;
   onOrder: (order: Order<C>) => void;
-  /** Numbers are interesting from the largest down. */
+  /** A column of numbers, which is first sorted in descending order. */
   num?: boolean;
   title?: string;
   children: ComponentChildren;
@@ -53,7 +53,7 @@ export function SortHead<C extends string>(props: {
   );
 }
 
-/** A table page by page. */
+/** Splits the rows of a table into pages. */
 export function usePages<T>(
   rows: readonly T[],
   size: number,
@@ -90,8 +90,8 @@ export function usePages<T>(
 }
 
 /**
- * A table that may be wider than the page: it scrolls, also by keyboard, and
- * fades at the edge behind which there is more.
+ * A table that may be wider than the page. It scrolls, also by keyboard, and fades
+ * at an edge with more content behind it.
  */
 export function Scroll(props: { label: string; children: ComponentChildren }) {
   const box = useRef<HTMLElement>(null);
@@ -114,7 +114,7 @@ export function Scroll(props: { label: string; children: ComponentChildren }) {
     };
   }, []);
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: who has no mouse scrolls by keyboard
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: keyboard users must be able to scroll
     <section ref={box} class="scroll-x" aria-label={props.label} tabIndex={0}>
       {props.children}
     </section>

@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Icon } from "./Icon.tsx";
 
-/** A word about what was done, and how to undo it if that can be. */
+/** A short message about an action, with an undo function if it can be undone. */
 export interface Toast {
   text: string;
   failed?: boolean;
@@ -16,7 +16,7 @@ interface Shown extends Toast {
 const toasts = signal<readonly Shown[]>([]);
 let last = 0;
 
-/** Says something, and takes what was said before away after a while. */
+/** Shows a toast, next to at most two earlier ones. */
 export function say(toast: Toast): void {
   last++;
   toasts.value = [...toasts.value.slice(-2), { ...toast, id: last }];
@@ -26,7 +26,7 @@ const drop = (id: number) => {
   toasts.value = toasts.value.filter((t) => t.id !== id);
 };
 
-/** Where toasts appear; the live region is there before they are. */
+/** The place where toasts appear. The live region exists before the first one. */
 export function Toasts() {
   return (
     <div class="toasts">
@@ -42,7 +42,7 @@ export function Toasts() {
 function One(props: { toast: Shown }) {
   const { id, text, failed, undo } = props.toast;
   useEffect(() => {
-    // What can be undone, or went wrong, stays until it has been read.
+    // A failure, or a toast with Undo, stays until it is dismissed.
     if (failed || undo) return;
     const timer = setTimeout(() => drop(id), 8000);
     return () => clearTimeout(timer);
