@@ -23,7 +23,7 @@ TIMED    := /store/redis /store/failsafe /internal/testkit/redistest /internal/a
 AGAIN    := $(TOOL) gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
 
 .DEFAULT_GOAL := help
-.PHONY: run test test-long spellings chaos chaos-short mutants web web-static web-test web-check build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench doors lab vectors proto proto-check clean help
+.PHONY: run test test-long spellings chaos chaos-short mutants web web-static web-test pictures web-check build lint fmt vet vuln tidy-check differential envoy-differential fuzz bench doors lab vectors proto proto-check clean help
 
 run: build ## build and start the quickstart: a proxy on :8000 in front of a demo backend, the API on :8080
 	$(BIN) quickstart
@@ -67,6 +67,9 @@ web-static: ## build the playground as static files into dist/playground
 
 web-test: build ## build, and test the web pages in Chromium
 	HEADGATE_BIN=$(CURDIR)/$(BIN) scripts/web.sh browser
+
+pictures: build ## take the screenshots in docs/pictures, under load (needs Node and Chromium)
+	HEADGATE_BIN=$(CURDIR)/$(BIN) scripts/web.sh pictures
 
 web-check: ## check types, lint and tests of web/, and that internal/door/admin/dashboard/dist is up to date
 	scripts/web.sh check

@@ -6,6 +6,7 @@
 #   scripts/web.sh check    checks types, lint and tests, and that dist is up to date
 #   scripts/web.sh browser  tests the pages in Chromium, with the binary in HEADGATE_BIN
 #   scripts/web.sh static   builds the playground alone into dist/playground
+#   scripts/web.sh pictures takes the screenshots in docs/pictures, in Chromium
 #
 # check and browser try to install what is missing (scripts/ensure-web.sh). Without
 # Node, its packages or Chromium they print a note and succeed, unless
@@ -117,8 +118,14 @@ case ${1:-} in
     (cd web && npm run --silent build:static -- --logLevel warn)
     echo "web: dist/playground/index.html"
     ;;
+  pictures)
+    HEADGATE_REQUIRE_WEB=1
+    ready must
+    find_browser
+    (cd web && npm run --silent pictures)
+    ;;
   *)
-    sed -n '2,13p' "$0" >&2
+    sed -n '2,14p' "$0" >&2
     exit 2
     ;;
 esac

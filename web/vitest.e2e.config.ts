@@ -1,15 +1,16 @@
 import { defineConfig } from "vitest/config";
 
-/** What a real browser says of the pages that a real binary serves. */
+/** Tests the pages of the real binary in a real browser. */
 export default defineConfig({
   test: {
     environment: "node",
-    include: ["e2e/**/*.test.ts"],
-    // The machine may be small, and busy: nothing here is about how fast it is.
+    // make pictures runs the script that takes the pictures of the docs.
+    include: [process.env.HEADGATE_PICTURES ? "e2e/pictures.ts" : "e2e/**/*.test.ts"],
+    // Generous, because the machine may be small and busy.
     testTimeout: 240_000,
     hookTimeout: 120_000,
     expect: { poll: { timeout: 60_000 } },
-    // What fails once is tried again, and told: a browser has bad days.
+    // Retry once and report it: browsers fail at random now and then.
     retry: 1,
     // One browser at a time: the machine may be small.
     fileParallelism: false,
