@@ -100,7 +100,7 @@ func testKeysOfPlaces(t *testing.T, f *fixture) {
 	left("peek", placesOfAnn, 2)
 
 	status, _, text := f.keys(t, "override", `{"rule":"exports","key":["ann"],"rate":"5/minute","for":"1h"}`)
-	if status != http.StatusBadRequest || !strings.Contains(text, "at the same time") {
+	if status != http.StatusBadRequest || !strings.Contains(text, "limits concurrency") {
 		t.Errorf("override: %d %s", status, text)
 	}
 	f.mustKeys(t, "ban", `{"rule":"exports","key":["ann"],"for":"1h"}`)
