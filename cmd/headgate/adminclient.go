@@ -26,7 +26,7 @@ import (
 // defaultAdmin is where the admin door is looked for.
 const defaultAdmin = "http://" + admin.DefaultAddress
 
-// adminFlags say where an admin door is and what it wants to know.
+// adminFlags are the address and credentials of an admin door.
 type adminFlags struct {
 	address string
 	tokens  tokenFlags
@@ -34,12 +34,12 @@ type adminFlags struct {
 }
 
 func (f *adminFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "address", "", "where the admin door is (default: what HEADGATE_ADDRESS says, or "+defaultAdmin+")")
+	flags.StringVar(&f.address, "address", "", "address of the admin door (default: HEADGATE_ADDRESS, or "+defaultAdmin+")")
 	f.tokens.add(flags, "HEADGATE_ADMIN_TOKEN")
 	f.tls.add(flags)
 }
 
-// asking runs f with what asks the admin door that the flags name.
+// asking runs f with a client of the admin door that the flags name.
 func asking(flags interface{ client() (*adminClient, error) }, f func(cmd *cobra.Command, args []string, c *adminClient) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := flags.client()
@@ -50,7 +50,7 @@ func asking(flags interface{ client() (*adminClient, error) }, f func(cmd *cobra
 	}
 }
 
-// query adds those of the parameters that are not empty.
+// query adds the parameters that are not empty.
 func query(q url.Values, parameters map[string]string) url.Values {
 	for name, value := range parameters {
 		if value != "" {
@@ -88,24 +88,24 @@ func (f *adminFlags) client() (*adminClient, error) {
 	return &adminClient{base, token, over}, nil
 }
 
-// adminClient asks an admin door, or another server, over HTTP.
+// adminClient calls an admin door, or another server, over HTTP.
 type adminClient struct {
 	base  *url.URL
 	token string
 	http  *http.Client
 }
 
-// maxAnswer is how much of an answer is read, in bytes.
+// maxAnswer limits how much of a response is read, in bytes.
 const maxAnswer = 64 << 20
 
-// get returns the body of an answer.
+// get returns the body of a response.
 func (c *adminClient) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
 	u := c.base.JoinPath(path)
 	u.RawQuery = query.Encode()
 	return c.do(ctx, http.MethodGet, u, http.NoBody)
 }
 
-// getJSON reads an answer into out.
+// getJSON decodes a response into out.
 func (c *adminClient) getJSON(ctx context.Context, path string, query url.Values, out any) error {
 	body, err := c.get(ctx, path, query)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *adminClient) getJSON(ctx context.Context, path string, query url.Values
 	return decodeAnswer(path, body, out)
 }
 
-// postJSON sends in and reads the answer into out.
+// postJSON sends in and decodes the response into out.
 func (c *adminClient) postJSON(ctx context.Context, path string, in, out any) error {
 	text, err := json.Marshal(in)
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *adminClient) postJSON(ctx context.Context, path string, in, out any) er
 func decodeAnswer(path string, body io.ReadCloser, out any) error {
 	defer func() { _ = body.Close() }()
 	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(out); err != nil {
-		return fmt.Errorf("the answer of %s makes no sense: %w", path, err)
+		return fmt.Errorf("invalid response from %s: %w", path, err)
 	}
 	return nil
 }
@@ -144,18 +144,18 @@ func (c *adminClient) do(ctx context.Context, method string, u *url.URL, body io
 		return answer.Body, nil
 	}
 	defer func() { _ = answer.Body.Close() }()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // what there is of it
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // as much as arrives
 	what := detail(text)
 	if what == "" || strings.HasPrefix(what, "there is nothing at") {
-		return nil, &hintedError{fmt.Errorf("%s is not the admin door: it answers %s", c.base.Host, answer.Status), "say where that is: --address, or HEADGATE_ADDRESS"}
+		return nil, &hintedError{fmt.Errorf("%s is not an admin door: it returned %s", c.base.Host, answer.Status), "set the address of the admin door with --address or HEADGATE_ADDRESS"}
 	}
 	if answer.StatusCode == http.StatusUnauthorized {
-		return nil, &hintedError{errors.New(what), "give it by HEADGATE_ADMIN_TOKEN or --token-file"}
+		return nil, &hintedError{errors.New(what), "set HEADGATE_ADMIN_TOKEN or --token-file"}
 	}
 	return nil, &refusedError{answer.StatusCode, what}
 }
 
-// send asks at u. The error does not name it.
+// send calls u. The error does not name it.
 func (c *adminClient) send(ctx context.Context, method string, u *url.URL, body io.Reader) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
@@ -174,7 +174,7 @@ func (c *adminClient) send(ctx context.Context, method string, u *url.URL, body 
 	return answer, err
 }
 
-// detail is what a problem says, or empty.
+// detail returns the detail of a problem, or an empty text.
 func detail(problem []byte) string {
 	var p struct {
 		Detail string `json:"detail"`
@@ -183,7 +183,7 @@ func detail(problem []byte) string {
 	return p.Detail
 }
 
-// refusedError is what the admin door says of a request that it does not fulfil.
+// refusedError is the admin door's reason for not fulfilling a request.
 type refusedError struct {
 	status int
 	detail string
@@ -191,21 +191,21 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return e.detail }
 
-// unanswered says why there was no answer, and what to do about it.
+// unanswered says why there was no response, and what to do about it.
 func (c *adminClient) unanswered(err error) error {
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("the admin door at %s does not answer: %w", c.base.Host, err)
+		return fmt.Errorf("cannot reach the admin door at %s: %w", c.base.Host, err)
 	}
 	return &hintedError{
 		fmt.Errorf("no admin door at %s: %w", c.base.Host, syscall.ECONNREFUSED),
-		"start headgate serve or headgate proxy, or say where it is: --address, or HEADGATE_ADDRESS",
+		"start headgate serve or headgate proxy, or set the address with --address or HEADGATE_ADDRESS",
 	}
 }
 
-// serverTimeout is how long an explanation of a server may take.
+// serverTimeout limits how long a server may take to explain a request.
 const serverTimeout = 30 * time.Second
 
-// explainServer asks the API of a running server.
+// explainServer calls the API of a running server.
 func explainServer(ctx context.Context, server, token string, client *http.Client, q offline.ExplainRequest) (*offline.Explained, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
@@ -221,7 +221,7 @@ func explainServer(ctx context.Context, server, token string, client *http.Clien
 			server = strconv.Quote(server)
 		}
 		return nil, &config.SourceError{
-			Source: "--server", Message: server + " is not the address of a server",
+			Source: "--server", Message: server + " is not a server address",
 			Hint: "write it as http://127.0.0.1:8080",
 		}
 	}
@@ -230,7 +230,7 @@ func explainServer(ctx context.Context, server, token string, client *http.Clien
 	answered, err := asked.send(ctx, http.MethodPost, base.JoinPath("v1/explain"), bytes.NewReader(body))
 	if err != nil {
 		return nil, &config.SourceError{
-			Source: server, Message: err.Error(), Hint: "is headgate serve running there? It is the address of listen.api",
+			Source: server, Message: err.Error(), Hint: "check that headgate serve is running and that this is its listen.api address",
 		}
 	}
 	defer func() { _ = answered.Body.Close() }()
@@ -239,11 +239,11 @@ func explainServer(ctx context.Context, server, token string, client *http.Clien
 		return nil, fmt.Errorf("%s: %w", server, err)
 	}
 	if answered.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s: %s", server, answered.Status, detail(text))
+		return nil, fmt.Errorf("%s returned %s: %s", server, answered.Status, detail(text))
 	}
 	x := &offline.Explained{Counts: "live"}
 	if err := json.Unmarshal(text, x); err != nil {
-		return nil, fmt.Errorf("%s does not answer as Headgate does: %w", server, err)
+		return nil, fmt.Errorf("invalid response from %s: %w", server, err)
 	}
 	return x, nil
 }

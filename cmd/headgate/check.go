@@ -19,14 +19,15 @@ func newCheck(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [PATH]...",
 		Short: "find mistakes in rule files before they go live",
-		Long: `Check reads rule files, and all rule files of folders, as serve would. It
-exits with 0 if they are right (there may be warnings) and with 1 if not. Of
-rule tests next to them it says what is wrong, and does not run them. Without a
-path it takes the rules that the file of --config names; the other settings of
-that file are checked when serve starts.
+		Long: `Check reads rule files, and folders of rule files, exactly as serve does and
+reports every mistake. It also checks the rule tests next to them, without
+running them. Without a path it checks the rules that the file given by --config
+names; the other settings of that file are checked when serve starts.
 
-How rules are read, it takes from the environment as serve does: HEADGATE_COMPAT,
-HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
+HEADGATE_COMPAT, HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES have the
+same effect as for serve.
+
+The exit code is 0 if the rules are valid, even with warnings, and 1 if not.`,
 		Example: `  headgate check rules/
   headgate check --config headgate.yaml
   headgate check --compat envoy --envoy-env config/
@@ -75,14 +76,13 @@ HEADGATE_MERGE_DOMAINS and HEADGATE_IGNORE_DOT_FILES.`,
 	return cmd
 }
 
-// needsNoPath returns an error unless the configuration may say which rules are
-// meant.
+// needsNoPath returns an error unless the configuration may name the rules.
 func (f *flags) needsNoPath() error {
 	switch {
 	case f.envoyEnv:
-		return &usageError{"check needs a rule file or folder", "name the folder that RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY lead to"}
+		return &usageError{"check needs a rule file or folder", "pass the folder that RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY point to"}
 	case f.config == "":
-		return &usageError{"check needs a rule file or folder", "such as headgate check rules/"}
+		return &usageError{"check needs a rule file or folder", "for example: headgate check rules/"}
 	}
 	return nil
 }
@@ -91,12 +91,12 @@ func (f *flags) needsNoPath() error {
 func (f *flags) namedRules() ([]string, error) {
 	paths, err := config.LoadRules(config.Sources{File: f.config, Doors: app.Sections()})
 	if err == nil && len(paths) == 0 {
-		err = &usageError{f.config + " names no rules", "name them, such as headgate check --config " + f.config + " rules/"}
+		err = &usageError{f.config + " does not set \"rules\"", "pass the rules: headgate check --config " + f.config + " rules/"}
 	}
 	return paths, err
 }
 
-// printGood says in a line what was found to be right.
+// printGood prints one line about valid rules.
 func printGood(s streams, r *offline.Report) error {
 	tests := ""
 	if r.Tests > 0 {

@@ -9,10 +9,10 @@ import (
 	"github.com/headgate/headgate/internal/replay/offline"
 )
 
-// What the shells complete: commands, flags and files are cobra's work; the
-// names of domains and rules come from the rule files.
+// Shell completion. Cobra completes commands, flags and files; the names of
+// domains and rules come from the rule files.
 
-// completion returns what may stand at a place that begins with toComplete.
+// completion returns the words that may complete toComplete.
 type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
 
 // words completes one of the words.
@@ -27,8 +27,7 @@ func ruleFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirec
 	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// completeFlags completes the flags that commands share, as far as cmd has
-// them.
+// completeFlags adds completion for the flags of cmd that several commands share.
 func completeFlags(cmd *cobra.Command) {
 	names := func(list func(offline.RuleNames) []string) completion {
 		return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -51,12 +50,12 @@ func completeFlags(cmd *cobra.Command) {
 		"rule":          names(func(n offline.RuleNames) []string { return n.Rules }),
 	} {
 		if cmd.Flags().Lookup(flag) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // fails only if there is one already
+			_ = cmd.RegisterFlagCompletionFunc(flag, complete) // fails only if registered twice
 		}
 	}
 }
 
-// rulePaths are the files and folders of a flag; without any, ./rules.
+// rulePaths returns the files and folders of a flag; without any, ./rules.
 func rulePaths(flag string) []string {
 	if flag == "" {
 		if info, err := os.Stat("rules"); err == nil && info.IsDir() {

@@ -36,16 +36,17 @@ func newDiff(s streams) *cobra.Command {
 	var f diffFlags
 	cmd := &cobra.Command{
 		Use:   "diff",
-		Short: "see what candidate rules would change on a running server",
-		Long: `Diff shows how the answers of a running server differ from those that its
-candidate rules (serve --candidate) would give: who would newly be refused, who
-would newly pass, and by which rule. It asks the admin door.
+		Short: "show what candidate rules would change on a running server",
+		Long: `Diff compares the decisions of a running server with those of its candidate
+rules (serve --candidate): which requests would newly be refused or newly be
+allowed, and by which rule. It calls the admin door.
 
-With --watch it redraws the screen every interval, until Ctrl-C or for as long
-as --for says. With --reset it begins a new comparison first.
+With --watch it redraws the screen every --interval until Ctrl-C, or for the
+time given by --for. With --reset it starts a new comparison first.
 
-It exits with 0, with 1 if nothing is compared or more would newly be refused
-than --max-new-refusals allows, and with 2 if the command line is wrong.`,
+The exit code is 0 on success, 1 if nothing is being compared or more requests
+would newly be refused than --max-new-refusals allows, and 2 if the command line
+is wrong.`,
 		Example: `  headgate diff
   headgate diff --watch
   headgate diff --reset --watch --for 10m --max-new-refusals 0.1%
@@ -54,13 +55,13 @@ than --max-new-refusals allows, and with 2 if the command line is wrong.`,
 	}
 	flags := cmd.Flags()
 	f.add(flags)
-	flags.IntVarP(&f.keys, "keys", "n", 5, "how many keys of each rule")
-	flags.StringVar(&f.most, "max-new-refusals", "", "how many requests may newly be refused, as a number or as a share such as 0.1%")
-	flags.BoolVarP(&f.watch, "watch", "w", false, "go on showing it")
-	flags.DurationVar(&f.interval, "interval", 2*time.Second, "with --watch: how often to look")
+	flags.IntVarP(&f.keys, "keys", "n", 5, "how many keys to list for each rule")
+	flags.StringVar(&f.most, "max-new-refusals", "", "how many requests may newly be refused: a number, or a percentage such as 0.1%")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "keep updating until Ctrl-C")
+	flags.DurationVar(&f.interval, "interval", 2*time.Second, "with --watch: how often to update")
 	flags.DurationVar(&f.period, "for", 0, "with --watch: for how long (default: until Ctrl-C)")
-	flags.BoolVar(&f.reset, "reset", false, "begin a new comparison first")
-	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one line each time")
+	flags.BoolVar(&f.reset, "reset", false, "start a new comparison first")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one line per update")
 	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, client *adminClient) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 		defer stop()
@@ -85,12 +86,12 @@ func (f *diffFlags) client() (*adminClient, error) {
 	case f.interval < 100*time.Millisecond:
 		return nil, &usageError{"--interval must be at least 100ms", ""}
 	case f.period < 0 || f.period > 0 && !f.watch:
-		return nil, &usageError{"--for needs --watch, and a time", "such as --watch --for 10m"}
+		return nil, &usageError{"--for needs --watch and a positive duration", "for example: --watch --for 10m"}
 	}
 	return f.adminFlags.client()
 }
 
-// run shows what there is, once or until ctx is done, and returns the last.
+// run shows the comparison, once or until ctx is done, and returns the last one.
 func (f *diffFlags) run(ctx context.Context, c *adminClient, screen *screen) (*admin.CandidateStatus, error) {
 	if f.reset {
 		var status admin.CandidateStatus
@@ -113,7 +114,7 @@ func (f *diffFlags) run(ctx context.Context, c *adminClient, screen *screen) (*a
 	for {
 		select {
 		case <-ctx.Done():
-			// What came in since the last look counts too.
+			// Include what came in since the last update.
 			return f.ask(context.WithoutCancel(ctx), c)
 		case <-ticker.C:
 		}
@@ -125,12 +126,12 @@ func (f *diffFlags) run(ctx context.Context, c *adminClient, screen *screen) (*a
 			status = next
 		}
 		if f.allowed.exceeded(int64(status.NewlyRefused), int64(status.Requests)) != "" && f.allowed.share < 0 {
-			return status, nil // it does not get better
+			return status, nil // the count never falls
 		}
 	}
 }
 
-// show asks once and shows the answer.
+// show fetches the comparison and shows it.
 func (f *diffFlags) show(ctx context.Context, c *adminClient, screen *screen) (*admin.CandidateStatus, error) {
 	status, err := f.ask(ctx, c)
 	if err != nil {
@@ -142,7 +143,7 @@ func (f *diffFlags) show(ctx context.Context, c *adminClient, screen *screen) (*
 	return status, screen.show(func(int) string { return diffText(status) })
 }
 
-// ask returns how the comparison stands.
+// ask fetches the comparison.
 func (f *diffFlags) ask(ctx context.Context, c *adminClient) (*admin.CandidateStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -153,24 +154,24 @@ func (f *diffFlags) ask(ctx context.Context, c *adminClient) (*admin.CandidateSt
 	return &status, nil
 }
 
-// judge says on standard error what is wrong, and fails if something is.
+// judge prints problems to standard error, and fails if there are any.
 func (f *diffFlags) judge(s streams, status *admin.CandidateStatus) error {
 	p, failed := newPaint(s.err), false
 	if status.Rules.LastError != "" {
-		p.line("error", "the candidate could not be read: "+printableLine(status.Rules.LastError))
+		p.line("error", "cannot read the candidate rules: "+printableLine(status.Rules.LastError))
 		failed = true
 	}
 	if status.State == admin.CandidateAbsent {
-		p.line("error", "there are no candidate rules in "+printableLine(strings.Join(status.Paths, ", ")))
-		p.line("hint", "put rule files there; the server notices")
+		p.line("error", "no candidate rules in "+printableLine(strings.Join(status.Paths, ", ")))
+		p.line("hint", "add rule files there; the server picks them up")
 		failed = true
 	}
 	if status.State == admin.CandidateComparing && status.Requests == 0 {
 		p.line("warning", "no request has been compared yet")
 	}
 	if n := status.Store.Evicted; n > 0 {
-		p.line("warning", fmt.Sprintf("%s keys that were not fresh were forgotten to make room", simulate.Thousands(n)))
-		p.line("hint", "see candidate.max_keys")
+		p.line("warning", fmt.Sprintf("the candidate's store is full: %s keys with counts were evicted", simulate.Thousands(n)))
+		p.line("hint", "raise candidate.max_keys")
 	}
 	if problem := f.allowed.exceeded(int64(status.NewlyRefused), int64(status.Requests)); problem != "" {
 		p.line("error", problem)
@@ -182,7 +183,7 @@ func (f *diffFlags) judge(s streams, status *admin.CandidateStatus) error {
 	return nil
 }
 
-// printableLine is printable for texts that may be long.
+// printableLine makes a text of any length printable.
 func printableLine(text string) string {
 	var words []string
 	for word := range strings.FieldsSeq(text) {
@@ -191,21 +192,21 @@ func printableLine(text string) string {
 	return strings.Join(words, " ")
 }
 
-// diffText writes the comparison for people.
+// diffText formats the comparison for people.
 func diffText(c *admin.CandidateStatus) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "candidate %s: ", printableLine(strings.Join(c.Paths, ", ")))
 	if c.Since == nil {
-		fmt.Fprintf(&b, "%s, nothing is compared\n", c.State)
+		fmt.Fprintf(&b, "%s, not comparing\n", c.State)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%s, compared since %s\n", count(c.Rules.Rules, "rule"), c.Since.Format(time.DateTime))
+	fmt.Fprintf(&b, "%s, comparing since %s\n", count(c.Rules.Rules, "rule"), c.Since.Format(time.DateTime))
 	if c.WarmAt == nil || c.WarmAt.After(*c.Since) {
-		until := "it has counted for as long as its limits look back"
+		until := "they cover its longest limit"
 		if c.WarmAt != nil {
 			until = c.WarmAt.Format(time.DateTime)
 		}
-		fmt.Fprintf(&b, "its counts began empty: until %s it may refuse too little\n", until)
+		fmt.Fprintf(&b, "its counts started empty: until %s it may refuse too few requests\n", until)
 	}
 	fmt.Fprintf(&b, "\n%s: %s allowed by both, %s refused by both", simulate.Plural(int64(c.Requests), "request"),
 		simulate.Thousands(int64(c.SameAllowed)), simulate.Thousands(int64(c.SameRefused)))
@@ -217,7 +218,7 @@ func diffText(c *admin.CandidateStatus) string {
 	return b.String()
 }
 
-// diffRules lists the rules that change something, and their keys.
+// diffRules lists the rules that change decisions, and their keys.
 func diffRules(b *bytes.Buffer, c *admin.CandidateStatus) {
 	if len(c.By) == 0 {
 		return
@@ -267,11 +268,11 @@ func ruleOf(r *admin.CandidateRule) string {
 type allowance struct {
 	set   bool
 	count int64
-	share float64 // of all requests, if it is not negative
+	share float64 // of all requests, unless negative
 	text  string
 }
 
-// parseAllowance reads the flag max-new-refusals: a number, a share such as
+// parseAllowance parses the flag max-new-refusals: a number, a percentage such as
 // 0.1%, or nothing.
 func parseAllowance(flag string) (allowance, error) {
 	if flag == "" {
@@ -285,11 +286,11 @@ func parseAllowance(flag string) (allowance, error) {
 	} else if n, err := strconv.ParseInt(flag, 10, 64); err == nil && n >= 0 {
 		return allowance{set: true, count: n, share: -1, text: flag}, nil
 	}
-	return allowance{}, &usageError{fmt.Sprintf("--max-new-refusals: %q is neither a number nor a share", flag), "such as 100 or 0.1%"}
+	return allowance{}, &usageError{fmt.Sprintf("--max-new-refusals: %q is neither a number nor a percentage", flag), "for example 100 or 0.1%"}
 }
 
-// exceeded says what is wrong if more of all requests than may would newly be
-// refused; otherwise it returns an empty text.
+// exceeded returns an error message if more requests would newly be refused than
+// a allows, and otherwise an empty text.
 func (a *allowance) exceeded(refused, all int64) string {
 	most := a.count
 	if a.share >= 0 {
@@ -298,5 +299,5 @@ func (a *allowance) exceeded(refused, all int64) string {
 	if !a.set || refused <= most {
 		return ""
 	}
-	return fmt.Sprintf("%s would newly be refused, more than --max-new-refusals %s", simulate.Plural(refused, "request"), a.text)
+	return fmt.Sprintf("%s would newly be refused, --max-new-refusals allows %s", simulate.Plural(refused, "request"), a.text)
 }

@@ -30,13 +30,13 @@ func newExplain(s streams) *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "say which rules apply to a request, which do not, and why",
-		Long: `Explain says of every rule whether it applies to a request and, if not, which
-condition fails; of those that apply what they count by, how much is left, and
-when the request may pass. It charges nothing.
+		Short: "show which rules apply to a request, which do not, and why",
+		Long: `Explain reports for every rule whether it applies to a request. For a rule that
+applies it prints the key, how much remains, and when to retry; for a rule that
+does not, the condition that fails. No limit is charged.
 
-With --rules it reads files as serve would, and the counts are those of a store
-that nobody has used yet. With --server it asks a running server.`,
+With --rules it reads files as serve does, and the counts are those of an empty
+store. With --server it calls a running server and shows its counts.`,
 		Example: `  headgate explain --rules rules/ --method POST --path /login --ip 198.51.100.7
   headgate explain --rules rules/ --descriptor remote_address=198.51.100.7
   headgate explain --server http://127.0.0.1:8080 --domain api --path /v1/a --header 'X-Api-Key: k'`,
@@ -64,27 +64,27 @@ that nobody has used yet. With --server it asks a running server.`,
 func (f *explainFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default ./rules)")
-	flags.StringVar(&f.server, "server", "", "ask the server at this address, such as http://127.0.0.1:8080")
+	flags.StringVar(&f.server, "server", "", "call the server at this address, such as http://127.0.0.1:8080")
 	f.reading.ruleOptions(cmd)
 	f.tokens.add(flags, "HEADGATE_API_TOKEN")
 	f.tls.add(flags)
-	flags.StringVar(&f.domain, "domain", "", "whose rules apply (default: the only domain there is)")
-	flags.StringVar(&f.method, "method", "", "the request's method")
-	flags.StringVar(&f.path, "path", "", "its path, as in a URL, with a query if there is one")
-	flags.StringVar(&f.host, "host", "", "its host")
-	flags.StringVar(&f.ip, "ip", "", "the client's address")
+	flags.StringVar(&f.domain, "domain", "", "domain whose rules apply (default: the only one)")
+	flags.StringVar(&f.method, "method", "", "method of the request")
+	flags.StringVar(&f.path, "path", "", "path of the request, percent-encoded, optionally with a query")
+	flags.StringVar(&f.host, "host", "", "host of the request")
+	flags.StringVar(&f.ip, "ip", "", "address of the client")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a header, 'Name: value' (repeatable)")
-	flags.StringArrayVar(&f.queries, "query", nil, "a parameter of the query, name=value (repeatable)")
+	flags.StringArrayVar(&f.queries, "query", nil, "a query parameter, name=value (repeatable)")
 	flags.StringArrayVar(&f.cookies, "cookie", nil, "a cookie, name=value (repeatable)")
 	flags.StringArrayVar(&f.attributes, "attribute", nil, "any other attribute, name=value (repeatable)")
-	flags.StringArrayVar(&f.descriptors, "descriptor", nil, "in place of all these an Envoy descriptor, key=value,key=value (repeatable)")
-	flags.Int64Var(&f.cost, "cost", 1, "what the request takes")
-	flags.StringVar(&f.rule, "rule", "", "list only this rule")
-	flags.BoolVar(&f.all, "all", false, "list all rules that do not apply, not only the nearest")
+	flags.StringArrayVar(&f.descriptors, "descriptor", nil, "an Envoy descriptor instead of all these, key=value,key=value (repeatable)")
+	flags.Int64Var(&f.cost, "cost", 1, "cost of the request")
+	flags.StringVar(&f.rule, "rule", "", "show only this rule")
+	flags.BoolVar(&f.all, "all", false, "list all rules that do not apply, not only the closest matches")
 	flags.BoolVar(&f.asJSON, "json", false, "print the explanation as JSON")
 }
 
-// request makes the request that the flags describe.
+// request builds the request that the flags describe.
 func (f *explainFlags) request(cmd *cobra.Command) (offline.ExplainRequest, error) {
 	q := offline.ExplainRequest{Domain: f.domain, Cost: f.cost, Rule: f.rule}
 	if f.cost < 0 {
@@ -113,7 +113,7 @@ func (f *explainFlags) request(cmd *cobra.Command) (offline.ExplainRequest, erro
 			continue
 		}
 		if len(f.descriptors) > 0 {
-			return q, &usageError{"--" + p.flag + " and --descriptor do not go together", "put it into the descriptor as an entry"}
+			return q, &usageError{"--" + p.flag + " cannot be combined with --descriptor", "add it to the descriptor as an entry"}
 		}
 		if err := p.set(); err != nil {
 			return q, &usageError{"--" + p.flag + ": " + err.Error(), ""}
@@ -122,12 +122,12 @@ func (f *explainFlags) request(cmd *cobra.Command) (offline.ExplainRequest, erro
 	return q, nil
 }
 
-// setEach sets attributes whose names and values are divided by the separator.
+// setEach sets attributes given as name, separator, value.
 func setEach(q *offline.ExplainRequest, list []string, prefix, separator string) error {
 	for _, text := range list {
 		name, value, ok := strings.Cut(text, separator)
 		if !ok {
-			return fmt.Errorf("%q is not a name%svalue", text, separator)
+			return fmt.Errorf("%q is not name%svalue", text, separator)
 		}
 		if separator == ":" {
 			value = strings.TrimSpace(value)
@@ -142,11 +142,11 @@ func setEach(q *offline.ExplainRequest, list []string, prefix, separator string)
 func (f *explainFlags) explain(cmd *cobra.Command, q offline.ExplainRequest) (*offline.Explained, error) {
 	switch {
 	case f.server != "" && f.rules != "":
-		return nil, &usageError{"--rules and --server do not go together", "the server has its own rules"}
+		return nil, &usageError{"--rules cannot be combined with --server", "a server uses its own rules"}
 	case f.server != "" && f.reading.given():
-		return nil, &usageError{"--server does not go together with --compat, --envoy-env, --merge-domains and --config", "the server has read its own rules"}
+		return nil, &usageError{"--server cannot be combined with --compat, --envoy-env, --merge-domains or --config", "a server uses its own rules"}
 	case f.server != "" && f.domain == "":
-		return nil, &usageError{"--domain is missing", "name the domain whose rules the server is to apply"}
+		return nil, &usageError{"--domain is missing", "--server needs the domain whose rules apply"}
 	case f.server != "":
 		token, err := f.tokens.read(config.APIToken())
 		if err != nil {
@@ -204,9 +204,9 @@ func (e explanation) print(x *offline.Explained) {
 	}
 	switch {
 	case x.StoreError != "":
-		e.printf("\nthe counts are not known: %s\n", x.StoreError)
+		e.printf("\ncounts unavailable: %s\n", x.StoreError)
 	case x.Counts == "unused":
-		e.printf("\n%s\n", e.in(faint, "the counts are those of an unused store; a running server tells its own with --server"))
+		e.printf("\n%s\n", e.in(faint, "these are the counts of an empty store; for those of a running server use --server"))
 	}
 }
 
@@ -220,28 +220,28 @@ func heading(n int, one, many string) string {
 	return fmt.Sprintf("%d rules %s:", n, many)
 }
 
-// verdict prints what the answer to the request would be.
+// verdict prints the decision about the request.
 func (e explanation) verdict(x *offline.Explained) {
 	switch {
 	case !x.Known && x.Allowed:
-		e.printf("%s: the domain %s has no rules\n", e.in(green, "allowed"), x.Domain)
+		e.printf("%s: domain %s has no rules\n", e.in(green, "allowed"), x.Domain)
 	case !x.Known:
-		e.printf("%s: the domain %s has no rules\n", e.in(red, "refused"), x.Domain)
+		e.printf("%s: domain %s has no rules\n", e.in(red, "refused"), x.Domain)
 	case x.Allowed && x.Rule == "":
 		e.printf("%s: no limit applies\n", e.in(green, "allowed"))
 	case x.Allowed:
-		e.printf("%s: %s has the least left\n", e.in(green, "allowed"), x.Rule)
+		e.printf("%s: %s has the least remaining\n", e.in(green, "allowed"), x.Rule)
 	default:
-		e.printf("%s by %s: %s\n", e.in(red, "refused"), x.Rule, passes(x.RetryAfter))
+		e.printf("%s by %s: %s\n", e.in(red, "refused"), x.Rule, retryAfter(x.RetryAfter))
 	}
 }
 
-// passes says when a refused request may pass.
-func passes(after *int64) string {
+// retryAfter says when to retry a refused request.
+func retryAfter(after *int64) string {
 	if after == nil {
-		return "it can never pass"
+		return "can never pass"
 	}
-	return "it may pass in " + milliseconds(*after)
+	return "retry after " + milliseconds(*after)
 }
 
 func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
@@ -255,54 +255,54 @@ func (e explanation) applying(r *httpapi.ExplainedRule) {
 	e.printf("  %s  %s\n", name, e.in(faint, r.At))
 	cost := ""
 	if r.Cost != 1 {
-		cost = fmt.Sprintf(", a request costs %d", r.Cost)
+		cost = fmt.Sprintf(", this request costs %d", r.Cost)
 	}
 	e.printf("    limit       %s%s\n", r.Limit, cost)
 	e.printf("    counted by  %s\n", keyText(r.Key))
 	if c := r.Count; c != nil {
-		e.printf("    now         %d of %d used, %d left%s\n", c.Used, c.Limit, c.Remaining, allBack(c))
-		e.printf("    says        %s\n", e.says(r))
+		e.printf("    now         %d of %d used, %d remaining%s\n", c.Used, c.Limit, c.Remaining, fullAgain(c))
+		e.printf("    decision    %s\n", e.decision(r))
 	}
 	switch {
 	case r.Mode == "shadow":
-		e.printf("    mode        shadow: it only observes\n")
+		e.printf("    mode        shadow: never refuses\n")
 	case !r.Enforced:
-		e.printf("    mode        percent: %d: it only observes, as this key is not among them\n", r.Percent)
+		e.printf("    mode        percent: %d: not enforced for this key\n", r.Percent)
 	case r.Percent < 100:
-		e.printf("    mode        percent: %d: it is enforced, as this key is among them\n", r.Percent)
+		e.printf("    mode        percent: %d: enforced for this key\n", r.Percent)
 	}
 	if r.QuotaMode {
-		e.printf("    mode        quota: the request passes as long as one quota has something left\n")
+		e.printf("    mode        quota: the request passes while any quota has some left\n")
 	}
 }
 
-func allBack(c *httpapi.LimitCount) string {
+func fullAgain(c *httpapi.LimitCount) string {
 	if c.ResetAfter == 0 {
 		return ""
 	}
-	return ", all back in " + milliseconds(c.ResetAfter)
+	return ", full again in " + milliseconds(c.ResetAfter)
 }
 
-// says is the answer of one rule.
-func (e explanation) says(r *httpapi.ExplainedRule) painted {
+// decision formats the decision of one rule.
+func (e explanation) decision(r *httpapi.ExplainedRule) painted {
 	c := r.Count
 	switch {
 	case c.Allowed && c.Delay > 0:
-		return e.in(green, "allowed") + painted(", after waiting "+milliseconds(c.Delay))
+		return e.in(green, "allowed") + painted(" after a delay of "+milliseconds(c.Delay))
 	case c.Allowed:
 		return e.in(green, "allowed")
 	case r.BannedUntil != nil:
-		return e.in(red, "banned") + painted(" until "+r.BannedUntil.Format(time.RFC3339)+", "+passes(c.RetryAfter))
+		return e.in(red, "banned") + painted(" until "+r.BannedUntil.Format(time.RFC3339)+", "+retryAfter(c.RetryAfter))
 	case !r.Enforced:
-		return painted("would be refused, " + passes(c.RetryAfter))
+		return painted("would be refused, " + retryAfter(c.RetryAfter))
 	}
-	return e.in(red, "refused") + painted(", "+passes(c.RetryAfter))
+	return e.in(red, "refused") + painted(", "+retryAfter(c.RetryAfter))
 }
 
-// keyText is what a rule counts by, for people.
+// keyText formats a key for people.
 func keyText(parts []httpapi.KeyPart) string {
 	if len(parts) == 0 {
-		return "nothing: one count for all"
+		return "nothing: all requests share one count"
 	}
 	var out []string
 	for _, p := range parts {
@@ -323,7 +323,7 @@ func keyText(parts []httpapi.KeyPart) string {
 	return strings.Join(out, ", ")
 }
 
-// others prints rules that do not apply, the nearest first.
+// others prints the rules that do not apply, closest matches first.
 func (e explanation) others(list []httpapi.ExplainedRule, leftOff int) {
 	const most = 20
 	if !e.all && len(list) > most {

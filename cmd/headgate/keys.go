@@ -32,20 +32,21 @@ type keysFlags struct {
 func newKeys(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "deal with single keys of a running server: peek, reset, grant, ban, override",
-		Long: `Keys asks the admin door of a running server about single keys of a rule, and
-changes what holds for them. All servers on the same Redis see a change within
-a quarter of a second.
+		Short: "inspect and change single keys of a running server",
+		Long: `Keys shows and changes the state of single keys: what remains, bans, and
+overrides of their limits. It calls the admin door of a running server. All
+servers on the same Redis apply a change within 250 ms.
 
-A key is what a rule counts by: give its parts by --key, in their order or by
-name. Without --rule it is that of every rule that counts by just these.`,
+A key is the value that a rule counts by. Give its parts with --key, in the
+order of the rule or as attribute=value. Without --rule the command applies to
+every rule that counts by exactly these attributes.`,
 		Example: `  headgate keys peek --rule login --key 198.51.100.7
   headgate keys ban --key client_ip=198.51.100.7 --for 24h --reason 'scraping'
   headgate keys override --rule per-key --key 'header:X-Api-Key=k-123' --rate 500/minute --for 30d
   headgate keys ls`,
 		Args: knownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		// Those of an action that there is not, so that this can be said first.
+		// Unknown flags, so that an unknown action is reported first.
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	for _, action := range admin.KeyActions() {
@@ -63,24 +64,24 @@ func newKeyAction(s streams, action *admin.KeyAction) *cobra.Command {
 	cmd := &cobra.Command{Use: action.Name, Short: action.Summary, Args: cobra.NoArgs}
 	flags := cmd.Flags()
 	f.add(flags)
-	flags.StringVar(&f.domain, "domain", "", "the domain of the rule, if there are several")
-	flags.StringVar(&f.rule, "rule", "", "the rule (default: all that count by just what --key names)")
-	flags.StringArrayVar(&f.key, "key", nil, "a part of the key, as it is or as attribute=value (repeatable)")
+	flags.StringVar(&f.domain, "domain", "", "domain of the rule, if there are several")
+	flags.StringVar(&f.rule, "rule", "", "rule (default: every rule that counts by exactly the attributes of --key)")
+	flags.StringArrayVar(&f.key, "key", nil, "a part of the key, value or attribute=value (repeatable)")
 	flags.BoolVar(&f.asJSON, "json", false, "print the answer as JSON")
 	for _, field := range action.Fields {
 		switch field {
 		case "for":
-			flags.StringVar(&f.lasting, "for", "", "how long, such as 10m, 24h or 30d")
+			flags.StringVar(&f.lasting, "for", "", "duration, such as 10m, 24h or 30d")
 		case "until":
-			flags.StringVar(&f.until, "until", "", "until when, such as 2027-01-31T12:00:00Z")
+			flags.StringVar(&f.until, "until", "", "end time, such as 2027-01-31T12:00:00Z")
 		case "rate":
-			flags.StringVar(&f.rate, "rate", "", "the rate in place of the rule's, such as 500/minute, or unlimited")
+			flags.StringVar(&f.rate, "rate", "", "rate instead of the rule's, such as 500/minute, or unlimited")
 		case "burst":
-			flags.Int64Var(&f.burst, "burst", 0, "the burst in place of the rule's")
+			flags.Int64Var(&f.burst, "burst", 0, "burst instead of the rule's")
 		case "amount":
-			flags.Int64Var(&f.amount, "amount", 0, "how much to grant")
+			flags.Int64Var(&f.amount, "amount", 0, "extra units to grant")
 		case "reason":
-			flags.StringVar(&f.reason, "reason", "", "why, for the audit log")
+			flags.StringVar(&f.reason, "reason", "", "reason, for the audit log")
 		}
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s.out, action.Name) }
@@ -103,7 +104,7 @@ func (f *keysFlags) run(cmd *cobra.Command, out io.Writer, action string) error 
 	var raw json.RawMessage
 	err = client.postJSON(cmd.Context(), "/v1/keys/"+action, body, &raw)
 	if refused, ok := errors.AsType[*refusedError](err); ok && refused.status == http.StatusBadRequest {
-		return &usageError{refused.Error(), "see headgate keys " + action + " --help"} // all of it is what flags say
+		return &usageError{refused.Error(), "run headgate keys " + action + " --help"} // the whole request comes from flags
 	}
 	if err != nil {
 		return err
@@ -120,7 +121,7 @@ func (f *keysFlags) run(cmd *cobra.Command, out io.Writer, action string) error 
 		err = json.Unmarshal(raw, &list)
 	}
 	if err != nil {
-		return fmt.Errorf("the answer makes no sense: %w", err)
+		return fmt.Errorf("invalid response: %w", err)
 	}
 	for i := range list.Keys {
 		printKey(out, action, &list.Keys[i], time.Now())
@@ -128,27 +129,27 @@ func (f *keysFlags) run(cmd *cobra.Command, out io.Writer, action string) error 
 	return nil
 }
 
-// complete says which flag an action cannot do without.
+// complete returns an error if a flag that the action needs is missing.
 func (f *keysFlags) complete(action string) error {
 	lasts := f.lasting != "" || f.until != ""
 	switch {
 	case len(f.key) == 0 && f.rule == "":
-		return &usageError{"--key is missing", "say which key: --rule login --key 198.51.100.7, or --key client_ip=198.51.100.7 for all rules that count by it"}
+		return &usageError{"--key is missing", "for one rule: --rule login --key 198.51.100.7; for all rules that count by client_ip: --key client_ip=198.51.100.7"}
 	case f.lasting != "" && f.until != "":
-		return &usageError{"--for and --until say the same", "leave one of them out"}
+		return &usageError{"--for and --until cannot be combined", "use one of them"}
 	case action == "ban" && !lasts:
-		return &usageError{"--for is missing: how long is the ban to last?", "write --for 24h, or --until 2027-01-31T12:00:00Z"}
+		return &usageError{"--for is missing: a ban needs an end", "for example: --for 24h, or --until 2027-01-31T12:00:00Z"}
 	case action == "override" && f.rate == "" && f.burst == 0:
-		return &usageError{"--rate is missing: what is to apply in place of the rule's limit?", "write --rate 500/minute, --burst 50, or both"}
+		return &usageError{"--rate is missing: an override needs a limit", "for example: --rate 500/minute, --burst 50, or both"}
 	case action == "override" && !lasts:
-		return &usageError{"--for is missing: how long is it to last?", "write --for 30d, or --until 2027-01-31T12:00:00Z"}
+		return &usageError{"--for is missing: an override needs an end", "for example: --for 30d, or --until 2027-01-31T12:00:00Z"}
 	case action == "grant" && f.amount == 0:
-		return &usageError{"--amount is missing: how much is to be granted?", "write --amount 100"}
+		return &usageError{"--amount is missing", "for example: --amount 100"}
 	}
 	return nil
 }
 
-// body returns what the flags say as the admin door reads it.
+// body returns the flags as the admin door's JSON.
 func (f *keysFlags) body(cmd *cobra.Command, client *adminClient) (map[string]any, error) {
 	body := map[string]any{}
 	for name, value := range map[string]string{
@@ -168,8 +169,8 @@ func (f *keysFlags) body(cmd *cobra.Command, client *adminClient) (map[string]an
 	return body, err
 }
 
-// keyParts returns the key: by name if all parts have one, else as a list. A
-// part has a name if it begins with one that the rule counts by.
+// keyParts returns the key: by name if all parts have one, otherwise as a list. A
+// part has a name if it starts with an attribute that the rule counts by.
 func (f *keysFlags) keyParts(ctx context.Context, client *adminClient) (any, error) {
 	var names []string
 	if f.rule != "" && slices.ContainsFunc(f.key, func(part string) bool { return strings.Contains(part, "=") }) {
@@ -180,7 +181,7 @@ func (f *keysFlags) keyParts(ctx context.Context, client *adminClient) (any, err
 		for _, r := range list.Rules {
 			if r.Name == f.rule && (f.domain == "" || f.domain == r.Domain) {
 				for _, name := range r.Key {
-					// What is hashed goes by its own name as well.
+					// A hashed attribute may also be given by its plain name.
 					names = append(names, name, strings.TrimPrefix(name, "hash:"))
 				}
 			}
@@ -194,7 +195,7 @@ func (f *keysFlags) keyParts(ctx context.Context, client *adminClient) (any, err
 			continue
 		}
 		if _, twice := byName[name]; twice {
-			return nil, &usageError{fmt.Sprintf("--key: %s is given twice", name), ""}
+			return nil, &usageError{fmt.Sprintf("--key: duplicate %s", name), ""}
 		}
 		byName[name] = value
 	}
@@ -202,14 +203,14 @@ func (f *keysFlags) keyParts(ctx context.Context, client *adminClient) (any, err
 	case len(byName) == len(parts) && len(parts) > 0:
 		return byName, nil
 	case f.rule == "":
-		return nil, &usageError{"without --rule each --key has to be attribute=value", "write for example --key client_ip=198.51.100.7"}
+		return nil, &usageError{"without --rule each --key must be attribute=value", "for example: --key client_ip=198.51.100.7"}
 	case len(byName) > 0:
-		return nil, &usageError{"some parts of the key have names and some have none", "give all of them names, as in --key client_ip=198.51.100.7"}
+		return nil, &usageError{"either all parts of the key need names or none", "for example: --key client_ip=198.51.100.7"}
 	}
 	return parts, nil
 }
 
-// printKey says how a key is.
+// printKey prints the state of a key.
 func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s  %s  ", inert(k.Domain), inert(k.Rule), shownKey(k.Key))
@@ -217,17 +218,17 @@ func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 	case !k.Changed && action == "unban":
 		b.WriteString("it was not banned; ")
 	case !k.Changed && action == "clear":
-		b.WriteString("it had no other limit; ")
+		b.WriteString("it had no override; ")
 	}
 	switch {
 	case k.LimitText == "":
-		b.WriteString("the rule is no more")
+		b.WriteString("the rule no longer exists")
 	case k.Unlimited:
 		b.WriteString("no limit")
 	default:
-		fmt.Fprintf(&b, "%d of %d left", min(k.Remaining, k.Limit), k.Limit)
+		fmt.Fprintf(&b, "%d of %d remaining", min(k.Remaining, k.Limit), k.Limit)
 		if granted := k.Remaining - k.Limit; granted > 0 {
-			fmt.Fprintf(&b, " and %d granted", granted)
+			fmt.Fprintf(&b, " plus %d granted", granted)
 		}
 		if k.ResetAfter > 0 {
 			fmt.Fprintf(&b, ", full again in %s", milliseconds(k.ResetAfter))
@@ -235,12 +236,12 @@ func printKey(w io.Writer, action string, k *admin.KeyAnswer, now time.Time) {
 		fmt.Fprintf(&b, " (%s)", k.LimitText)
 	}
 	if k.BannedUntil != nil {
-		fmt.Fprintf(&b, "\n  banned until %s, for %s", k.BannedUntil.Format(time.RFC3339), k.BannedUntil.Sub(now).Round(time.Second))
+		fmt.Fprintf(&b, "\n  banned until %s (%s)", k.BannedUntil.Format(time.RFC3339), k.BannedUntil.Sub(now).Round(time.Second))
 	} else if !k.Allowed && k.RetryAfter != nil && *k.RetryAfter > 0 {
-		fmt.Fprintf(&b, "\n  the next request passes in %s", milliseconds(*k.RetryAfter))
+		fmt.Fprintf(&b, "\n  retry after %s", milliseconds(*k.RetryAfter))
 	}
 	if o := k.Override; o != nil {
-		fmt.Fprintf(&b, "\n  another limit until %s, for %s", o.Until.Format(time.RFC3339), o.Until.Sub(now).Round(time.Second))
+		fmt.Fprintf(&b, "\n  override until %s (%s)", o.Until.Format(time.RFC3339), o.Until.Sub(now).Round(time.Second))
 	}
 	if k.Warning != "" {
 		b.WriteString("\n  warning: " + k.Warning)
@@ -252,13 +253,13 @@ func newKeysList(s streams) *cobra.Command {
 	var f keysFlags
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
-		Short: "list the bans and overrides in force",
+		Short: "list active bans and overrides",
 		Args:  cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	f.add(flags)
-	flags.StringVar(&f.domain, "domain", "", "only those of this domain")
-	flags.StringVar(&f.rule, "rule", "", "only those of this rule")
+	flags.StringVar(&f.domain, "domain", "", "only this domain")
+	flags.StringVar(&f.rule, "rule", "", "only this rule")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, client *adminClient) error {
 		var list admin.Overrides
@@ -289,7 +290,7 @@ func printOverrides(w io.Writer, list *admin.Overrides, now time.Time) error {
 			}
 		}
 		if o.NoRule {
-			what += " (the rule is no more)"
+			what += " (the rule no longer exists)"
 		}
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(o.Domain), printable(o.Rule), shownKey(o.Key), what,
 			o.Until.Sub(now).Round(time.Second), printable(o.By), printable(o.Reason))

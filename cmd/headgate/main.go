@@ -1,11 +1,11 @@
-// Command headgate is the rate limiter as a server: an HTTP API, a reverse
-// proxy, and the tools around them. Run headgate help.
+// Command headgate runs the rate limiter as a server, with an HTTP API and a
+// reverse proxy, and has tools for rules and logs. Run headgate help.
 package main
 
 import (
 	"context"
 	"os"
-	_ "time/tzdata" // for timezone: in rules, where the machine has no zones, such as an image from scratch
+	_ "time/tzdata" // for timezone: in rules on machines without zones, such as containers
 
 	"github.com/headgate/headgate/internal/app"
 )

@@ -33,9 +33,10 @@ type queueFlags struct {
 func newQueue(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue",
-		Short: "look after requests that wait to be sent",
-		Long: `Queue shows the requests that rules with action: queue have kept, and the dead
-letters among them: those that the backend never took. It asks the admin door.`,
+		Short: "list queued requests, retry or drop them",
+		Long: `Queue manages the requests that rules with action: queue keep to send later,
+and the dead letters: requests that could not be delivered. It calls the admin
+door of a running server.`,
 		Example: `  headgate queue ls
   headgate queue ls --state dead --rule orders
   headgate queue retry --all --rule orders
@@ -51,38 +52,38 @@ letters among them: those that the backend never took. It asks the admin door.`,
 	return cmd
 }
 
-// bind adds the flags that all have.
+// bind adds the flags of all queue commands.
 func (f *queueFlags) bind(cmd *cobra.Command) {
 	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 }
 
-// bindFilter adds those of commands that choose entries.
+// bindFilter adds the flags that select entries.
 func (f *queueFlags) bindFilter(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.domain, "domain", "", "only of rules of this domain")
-	cmd.Flags().StringVar(&f.rule, "rule", "", "only of this rule")
+	cmd.Flags().StringVar(&f.domain, "domain", "", "only this domain")
+	cmd.Flags().StringVar(&f.rule, "rule", "", "only this rule")
 }
 
 func newQueueList(s streams) *cobra.Command {
 	var f queueFlags
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "list queues and what is in them",
-		Long: `Ls shows how much each queue has, and the oldest requests that are pending, or
-the dead letters with --state dead.`,
+		Short: "list queues and their requests",
+		Long: `Ls shows the size of each queue and its oldest pending requests, or its dead
+letters with --state dead.`,
 		Args: cobra.NoArgs,
 	}
 	f.bind(cmd)
 	f.bindFilter(cmd)
-	cmd.Flags().StringVar(&f.state, "state", "pending", "pending or dead")
-	cmd.Flags().IntVarP(&f.most, "items", "n", 20, "how many requests; 0 for the queues alone")
+	cmd.Flags().StringVar(&f.state, "state", "pending", "which requests to list: pending or dead")
+	cmd.Flags().IntVarP(&f.most, "items", "n", 20, "how many requests to list; 0 lists only the queues")
 	_ = cmd.RegisterFlagCompletionFunc("state", words("pending", "dead"))
 	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, c *adminClient) error {
 		if f.most < 0 || f.most > 1000 {
 			return &usageError{"-n must be from 0 to 1000", ""}
 		}
 		if !slices.Contains([]string{"pending", "dead"}, f.state) {
-			return &usageError{fmt.Sprintf("--state: %q is not pending or dead", f.state), ""}
+			return &usageError{fmt.Sprintf("--state: %q is neither pending nor dead", f.state), ""}
 		}
 		var list struct {
 			admin.QueueList
@@ -107,7 +108,7 @@ the dead letters with --state dead.`,
 	return cmd
 }
 
-// query is that of the items.
+// query returns the parameters that select items.
 func (f *queueFlags) query(n int) url.Values {
 	return query(url.Values{"n": {strconv.Itoa(n)}, "state": {f.state}}, map[string]string{"domain": f.domain, "rule": f.rule})
 }
@@ -115,7 +116,7 @@ func (f *queueFlags) query(n int) url.Values {
 // print prints queues and items for people.
 func (f *queueFlags) print(w io.Writer, queues []admin.QueueStats, items []admin.QueueItem) error {
 	if len(queues) == 0 {
-		_, err := fmt.Fprintln(w, "nothing is queued, and nothing has been")
+		_, err := fmt.Fprintln(w, "no queues: no request has been queued yet")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
@@ -145,7 +146,7 @@ func (f *queueFlags) print(w io.Writer, queues []admin.QueueStats, items []admin
 	return t.Flush()
 }
 
-// keyOf is the key of an entry for people.
+// keyOf formats the key of an entry for people.
 func keyOf(it *admin.QueueItem) string {
 	if it.Hash != "" {
 		return "#" + it.Hash
@@ -161,8 +162,7 @@ func keyOf(it *admin.QueueItem) string {
 	return cmp.Or(strings.Join(parts, " "), "-")
 }
 
-// visible shortens text that callers sent and escapes what a terminal would
-// obey.
+// visible shortens text sent by callers and escapes control characters.
 func visible(text string) string {
 	const most = 80
 	if len(text) > most {
@@ -177,12 +177,12 @@ func newQueueShow(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "show one request",
-		Long: `Show prints all that is known of one request. What lets somebody in, such as
-Authorization, is not shown.`,
+		Long: `Show prints everything about one request except credentials, such as the
+Authorization header.`,
 		Args: cobra.ExactArgs(1),
 	}
 	f.bind(cmd)
-	cmd.Flags().BoolVar(&f.body, "body", false, "print the body too")
+	cmd.Flags().BoolVar(&f.body, "body", false, "also print the body")
 	cmd.RunE = asking(&f, func(cmd *cobra.Command, args []string, c *adminClient) error {
 		var item admin.QueueItem
 		if err := c.getJSON(cmd.Context(), "/v1/queue/items/"+url.PathEscape(args[0]), url.Values{"body": {strconv.FormatBool(f.body)}}, &item); err != nil {
@@ -246,7 +246,7 @@ func newQueueRetry(s streams) *cobra.Command {
 	return f.newChange(s, &cobra.Command{
 		Use:   "retry [ID]...",
 		Short: "send dead letters again",
-		Long:  "Retry takes ids, or --all for all dead letters that the filters leave.",
+		Long:  "Retry sends the dead letters with these ids again, or with --all every dead\nletter that --domain and --rule select.",
 	})
 }
 
@@ -254,15 +254,16 @@ func newQueueDrop(s streams) *cobra.Command {
 	var f queueFlags
 	cmd := &cobra.Command{
 		Use:   "drop [ID]...",
-		Short: "forget requests, pending or dead",
-		Long: `Drop takes ids, or --all for all dead letters that the filters leave, or --key
-for all that is kept of a key, pending or dead.`,
+		Short: "delete requests, pending or dead",
+		Long: `Drop deletes the requests with these ids, with --all every dead letter that
+--domain and --rule select, or with --key every request of a key, pending or
+dead.`,
 	}
-	cmd.Flags().StringArrayVar(&f.key, "key", nil, "a part of the key, as it is or as attribute=value (repeatable)")
+	cmd.Flags().StringArrayVar(&f.key, "key", nil, "a part of the key, value or attribute=value (repeatable)")
 	return f.newChange(s, cmd)
 }
 
-// newChange makes cmd one that changes entries.
+// newChange makes cmd a command that changes entries.
 func (f *queueFlags) newChange(s streams, cmd *cobra.Command) *cobra.Command {
 	name := cmd.Name()
 	f.bind(cmd)
@@ -271,10 +272,10 @@ func (f *queueFlags) newChange(s streams, cmd *cobra.Command) *cobra.Command {
 	cmd.RunE = asking(f, func(cmd *cobra.Command, args []string, c *adminClient) error {
 		switch {
 		case len(f.key) > 0 && (f.all || len(args) > 0):
-			return &usageError{"--key is all that is kept of the key", "leave --all and the ids out"}
+			return &usageError{"--key cannot be combined with --all or ids", "--key drops every request of the key"}
 		case len(f.key) > 0:
 		case f.all == (len(args) > 0):
-			return &usageError{"name the ids, or say --all", "headgate queue ls --state dead shows them"}
+			return &usageError{"pass either ids or --all", "headgate queue ls --state dead lists the ids"}
 		case !f.all && (f.domain != "" || f.rule != ""):
 			return &usageError{"--domain and --rule need --all", ""}
 		}
@@ -289,11 +290,11 @@ func (f *queueFlags) newChange(s streams, cmd *cobra.Command) *cobra.Command {
 		if f.asJSON {
 			err = json.NewEncoder(s.out).Encode(admin.QueueChange{IDs: done})
 		} else {
-			past := map[string]string{"retry": "to be sent again", "drop": "dropped"}[name]
+			past := map[string]string{"retry": "scheduled to be sent again", "drop": "dropped"}[name]
 			_, err = fmt.Fprintf(s.out, "%d %s\n", len(done), past)
 		}
 		if missing := len(args) - len(done); err == nil && missing > 0 {
-			return fmt.Errorf("%d of %d ids were not found", missing, len(args))
+			return fmt.Errorf("%d of %d ids not found", missing, len(args))
 		}
 		return err
 	})
@@ -301,7 +302,7 @@ func (f *queueFlags) newChange(s streams, cmd *cobra.Command) *cobra.Command {
 }
 
 // change changes the entries with these ids, or all dead letters, and returns
-// those that were there.
+// the ids that were found.
 func (f *queueFlags) change(ctx context.Context, c *adminClient, name string, ids []string) ([]string, error) {
 	const atOnce = 500
 	done := []string{}
@@ -329,12 +330,12 @@ func (f *queueFlags) change(ctx context.Context, c *adminClient, name string, id
 		}
 		done = append(done, changed.IDs...)
 		if f.all && len(changed.IDs) == 0 {
-			return done, errors.New("some dead letters cannot be changed")
+			return done, errors.New("some dead letters could not be changed")
 		}
 	}
 }
 
-// dropKey drops all that is kept of a key, and returns what that was.
+// dropKey drops every entry of a key and returns their ids.
 func (f *queueFlags) dropKey(ctx context.Context, c *adminClient, name string, _ []string) ([]string, error) {
 	key, err := (&keysFlags{domain: f.domain, rule: f.rule, key: f.key}).keyParts(ctx, c)
 	if err != nil {
@@ -345,7 +346,7 @@ func (f *queueFlags) dropKey(ctx context.Context, c *adminClient, name string, _
 		var dropped admin.QueueChange
 		err := c.postJSON(ctx, "/v1/queue/"+name, admin.QueueDropKey{Domain: f.domain, Rule: f.rule, Key: key}, &dropped)
 		if refused, ok := errors.AsType[*refusedError](err); ok && refused.status == http.StatusBadRequest {
-			return done, &usageError{refused.Error(), "see headgate queue drop --help"} // all of it is what flags say
+			return done, &usageError{refused.Error(), "run headgate queue drop --help"} // the whole request comes from flags
 		}
 		if err != nil || len(dropped.IDs) == 0 {
 			return done, err

@@ -17,7 +17,7 @@ import (
 func run(ctx context.Context, args []string, s streams) int {
 	root := newRoot(s)
 	root.SetArgs(args)
-	began := false // a command, whose errors are its own; before that they are cobra's
+	began := false // a command has started; earlier errors are cobra's
 	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 	err := root.ExecuteContext(ctx)
 	if !began {
@@ -30,10 +30,10 @@ func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "headgate",
 		Short: "an exact rate limiter",
-		Long: `Headgate decides, for every request, whether it may pass now, and tells the
-client when it may.
+		Long: `Headgate is a rate limiter. It decides for every request whether it is allowed
+and, if not, when to retry.
 
-Start with: headgate quickstart`,
+To try it: headgate quickstart`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -74,7 +74,7 @@ Start with: headgate quickstart`,
 	return root
 }
 
-// knownCommand refuses words after a command that are none of those below it.
+// knownCommand refuses arguments that are not subcommands of cmd.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -83,14 +83,14 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	for _, sub := range cmd.Commands() {
 		known = append(known, sub.Name())
 	}
-	hint := "there are " + strings.Join(known, ", ")
+	hint := "commands: " + strings.Join(known, ", ")
 	if near := nearest.Word(args[0], known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+near)
 	}
 	return &usageError{fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath()), hint}
 }
 
-// flagHint says what may have been meant by a flag that does not exist.
+// flagHint suggests an existing flag for one that does not exist.
 func flagHint(cmd *cobra.Command, err error) string {
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
@@ -99,11 +99,11 @@ func flagHint(cmd *cobra.Command, err error) string {
 			return fmt.Sprintf("did you mean --%s?", near)
 		}
 	}
-	return fmt.Sprintf("see %s --help", cmd.CommandPath())
+	return fmt.Sprintf("run %s --help", cmd.CommandPath())
 }
 
-// asUsage turns cobra's own errors, which have no type, into usageErrors: they
-// are those of a command that never began to run.
+// asUsage turns cobra's errors, which have no type, into usageErrors. They occur
+// before a command starts.
 func asUsage(root *cobra.Command, args []string, err error) error {
 	if _, ok := errors.AsType[*usageError](err); ok || err == nil {
 		return err
@@ -111,13 +111,13 @@ func asUsage(root *cobra.Command, args []string, err error) error {
 	message := err.Error()
 	if strings.HasPrefix(message, "unknown command") {
 		message, _, _ = strings.Cut(message, "\n")
-		hint := "see headgate help"
+		hint := "run headgate help"
 		if word, path, _ := strings.Cut(strings.TrimPrefix(message, "unknown command "), " for "); path != strconv.Quote(root.Name()) {
 			path = strings.Trim(path, `"`)
 			if strings.Contains(word, "@") { // a URL, and perhaps its password
 				word = "one"
 			}
-			return &usageError{fmt.Sprintf("%s takes no words, but here is %s", path, word), "see " + path + " --help"}
+			return &usageError{fmt.Sprintf("%s takes no arguments, got %s", path, word), "run " + path + " --help"}
 		}
 		for _, arg := range args {
 			if !strings.HasPrefix(arg, "-") {
@@ -129,5 +129,5 @@ func asUsage(root *cobra.Command, args []string, err error) error {
 		}
 		return &usageError{message, hint}
 	}
-	return &usageError{message, "see headgate help"}
+	return &usageError{message, "run headgate help"}
 }

@@ -12,16 +12,16 @@ import (
 func newRules(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
-		Short: "overrule what a running server has read",
-		Long: `Rules puts the rules that were in force before the last reload in force again
-(rollback), or those that reload.guard has refused for what they lack (accept).
-It asks the admin door.
+		Short: "roll back or accept a reload of the rules of a running server",
+		Long: `Rules restores the rules from before the last reload (rollback), or activates
+rules that reload.guard refused because they limit too little (accept). It calls
+the admin door.
 
-The files are read again when they change, on SIGHUP, and at a restart.`,
+The server reads the files again when they change, on SIGHUP, and at a restart.`,
 	}
 	cmd.AddCommand(
-		newRulesChange(s, "rollback", "put the rules from before the last reload in force again; twice undoes it"),
-		newRulesChange(s, "accept", "put the rules in force that were refused for what they lack"),
+		newRulesChange(s, "rollback", "restore the rules from before the last reload; a second rollback undoes it"),
+		newRulesChange(s, "accept", "activate the rules that reload.guard refused"),
 	)
 	return cmd
 }
@@ -40,7 +40,7 @@ func newRulesChange(s streams, verb, short string) *cobra.Command {
 		if asJSON {
 			return json.NewEncoder(s.out).Encode(now)
 		}
-		_, err := fmt.Fprintf(s.out, "in force: %d rules in %d domains\n", now.Rules, now.Domains)
+		_, err := fmt.Fprintf(s.out, "active: %d rules in %d domains\n", now.Rules, now.Domains)
 		return err
 	})
 	return cmd

@@ -16,16 +16,16 @@ import (
 	"github.com/headgate/headgate/internal/observe/metrics"
 )
 
-// screen is where top draws: over itself on a terminal, else one block after
-// the other.
+// screen shows updates: it redraws on a terminal, and otherwise prints one block
+// after another.
 type screen struct {
 	w        io.Writer
 	redraws  bool
 	coloured bool
-	size     func() (columns, rows int) // returns the columns and rows there are, 0 if they are not known
+	size     func() (columns, rows int) // 0 if unknown
 
 	mu   sync.Mutex
-	last func(columns int) string // what is shown, for when the size changes
+	last func(columns int) string // what is shown, to redraw when the size changes
 	done bool
 }
 
@@ -39,9 +39,8 @@ func newScreen(w io.Writer, plain bool) *screen {
 	return s
 }
 
-// open takes the terminal's other screen, so that what stood there comes back,
-// hides the cursor and lets lines end at the edge. The function that it returns
-// gives everything back.
+// open switches to the terminal's alternate screen, hides the cursor and turns
+// off line wrapping. The function it returns restores the terminal.
 func (s *screen) open() (restore func()) {
 	if !s.redraws {
 		return func() {}
@@ -57,7 +56,7 @@ func (s *screen) open() (restore func()) {
 	}
 }
 
-// follow draws anew whenever the terminal gets another size.
+// follow redraws whenever the terminal is resized.
 func (s *screen) follow() (stop func()) {
 	signals := resized()
 	if len(signals) == 0 {
@@ -69,7 +68,7 @@ func (s *screen) follow() (stop func()) {
 		for range c {
 			s.mu.Lock()
 			if s.last != nil && !s.done {
-				_ = s.put(s.last) // the next interval will tell what is wrong
+				_ = s.put(s.last) // the next interval reports the error
 			}
 			s.mu.Unlock()
 		}
@@ -92,7 +91,7 @@ func (s *screen) draw(v *sight, by string) error {
 	return s.show(func(columns int) string { return s.text(v, by, columns) })
 }
 
-// show shows a text, made for so many columns, 0 meaning any number.
+// show shows a text that is made for a number of columns; 0 means no limit.
 func (s *screen) show(text func(columns int) string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +99,7 @@ func (s *screen) show(text func(columns int) string) error {
 	return s.put(text)
 }
 
-// text is v for people.
+// text formats v for people.
 func (s *screen) text(v *sight, by string, columns int) string {
 	var b bytes.Buffer
 	per := func(n uint64) string { return perSecond(n, v.Seconds) }
@@ -121,7 +120,7 @@ func (s *screen) text(v *sight, by string, columns int) string {
 	return b.String()
 }
 
-// wrapped breaks a line at blanks, so that none is longer than so many columns.
+// wrapped breaks a line at blanks to fit into columns.
 func wrapped(line string, columns int) string {
 	if columns <= 0 || len(line) <= columns {
 		return line
@@ -144,8 +143,8 @@ func wrapped(line string, columns int) string {
 	return b.String()
 }
 
-// ruleTable says what each rule said. Where the terminal is too narrow it leaves
-// out columns that have no numbers.
+// ruleTable writes a table of the rules' decisions. If the terminal is too narrow
+// it leaves out empty columns.
 func ruleTable(b *bytes.Buffer, v *sight, columns int) {
 	heads := []string{"ALLOWED/s", "REFUSED/s", "DELAYED/s", "QUEUED/s", "BANNED/s", "SHADOW/s", "NEAR/s"}
 	counts := func(r *metrics.RuleTick) []uint64 {
@@ -192,8 +191,7 @@ func ruleTable(b *bytes.Buffer, v *sight, columns int) {
 	b.WriteString(text)
 }
 
-// put shows a text, of which a terminal gets what it has room for. It needs
-// s.mu to be held.
+// put shows a text, cut to the size of the terminal. s.mu must be held.
 func (s *screen) put(text func(columns int) string) error {
 	columns, rows := 0, 0
 	if s.size != nil {
@@ -209,13 +207,13 @@ func (s *screen) put(text func(columns int) string) error {
 	return err
 }
 
-// fitted cuts text to a terminal's size, 0 meaning unknown, and says that it
-// did.
+// fitted cuts text to a terminal's size, where 0 means unknown, and says how
+// many lines are missing.
 func fitted(text string, columns, rows int) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if rows > 0 && len(lines) > rows {
 		left := len(lines) - rows + 1
-		lines = append(lines[:rows-1:rows-1], fmt.Sprintf("… %d more lines: a larger window, or --once", left))
+		lines = append(lines[:rows-1:rows-1], fmt.Sprintf("… %d more lines: enlarge the window or use --once", left))
 	}
 	for i, line := range lines {
 		if runes := []rune(line); columns > 0 && len(runes) > columns {
@@ -231,7 +229,7 @@ func fitted(text string, columns, rows int) string {
 
 // keys lists the keys of one rule.
 func (s *screen) keys(b *bytes.Buffer, r *admin.TopRule, by string) {
-	fmt.Fprintf(b, "\nKEYS of %s %s by %s, of %d in the last 5 to 10 minutes\n", printable(r.Domain), printable(r.Rule), by, r.Total)
+	fmt.Fprintf(b, "\nKEYS of %s %s by %s, out of %d in the last 5 to 10 minutes\n", printable(r.Domain), printable(r.Rule), by, r.Total)
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	for i := range r.Keys {
 		k := &r.Keys[i]
@@ -244,7 +242,7 @@ func (s *screen) keys(b *bytes.Buffer, r *admin.TopRule, by string) {
 	_ = t.Flush() // a buffer takes everything
 }
 
-// headings paints the lines that begin a table.
+// headings paints the first lines of tables.
 func (s *screen) headings(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -259,8 +257,8 @@ func (s *screen) headings(text string) string {
 	return b.String()
 }
 
-// shownKey writes a key for people. It comes from anybody, so nothing in it may
-// move the cursor.
+// shownKey formats a key for people. Keys come from untrusted clients, so control
+// characters are replaced.
 func shownKey(k metrics.Key) string {
 	if k.Hash != "" {
 		return "#" + k.Hash
@@ -276,7 +274,7 @@ func shownKey(k metrics.Key) string {
 	return strings.Join(parts, "  ")
 }
 
-// printable is text without what a terminal would obey, and not too long.
+// printable replaces control characters in text and shortens it.
 func printable(text string) string {
 	const most = 80
 	out := strings.Map(func(r rune) rune {
@@ -291,7 +289,7 @@ func printable(text string) string {
 	return out
 }
 
-// perSecond writes a rate.
+// perSecond formats a rate.
 func perSecond(n uint64, seconds int) string {
 	switch rate := float64(n) / float64(max(seconds, 1)); {
 	case n == 0:

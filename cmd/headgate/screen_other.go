@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// terminalSize returns 0: the size of a terminal is not known here.
+// terminalSize returns 0: the size is unknown on this system.
 func terminalSize(*os.File) (columns, rows int) { return 0, 0 }
 
-// resized are no signals: none tells of a changed size here.
+// resized returns no signals: this system has none for a changed size.
 func resized() []os.Signal { return nil }

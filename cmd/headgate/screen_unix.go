@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalSize returns the columns and rows of a terminal, 0 if they are not
-// known.
+// terminalSize returns the columns and rows of a terminal, 0 if unknown.
 func terminalSize(f *os.File) (columns, rows int) {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
@@ -18,5 +17,5 @@ func terminalSize(f *os.File) (columns, rows int) {
 	return int(size.Col), int(size.Row)
 }
 
-// resized are the signals of a terminal whose size has changed.
+// resized returns the signals for a changed terminal size.
 func resized() []os.Signal { return []os.Signal{unix.SIGWINCH} }

@@ -16,12 +16,12 @@ import (
 	"github.com/headgate/headgate/internal/config"
 )
 
-// flags are settings by their key in the configuration; a flag is named like
-// its key, with dashes.
+// flags hold settings by their configuration key; a flag is named like its key,
+// with dashes.
 type flags struct {
 	config string
-	noFile bool // of a command that needs no configuration file
-	// envoyEnv understands the variables of envoyproxy/ratelimit.
+	noFile bool // the command uses no configuration file
+	// envoyEnv reads the variables of envoyproxy/ratelimit.
 	envoyEnv bool
 	values   map[string]*string
 	names    map[string]string // of the flags, by key
@@ -36,19 +36,19 @@ func (f *flags) flag(cmd *cobra.Command, name, key, usage string) {
 	f.values[key] = cmd.Flags().String(name, "", usage)
 }
 
-// common adds the flags of all commands that serve.
+// common adds the flags shared by serve and proxy.
 func (f *flags) common(cmd *cobra.Command) {
 	f.flag(cmd, "rules", "rules", "rule files and folders, separated by commas")
 	f.flag(cmd, "listen-api", "listen.api", `address of the HTTP API, or "off" (default 127.0.0.1:8080)`)
-	f.flag(cmd, "trusted-proxies", "trusted_proxies", "networks whose X-Forwarded-For is believed, separated by commas")
+	f.flag(cmd, "trusted-proxies", "trusted_proxies", "addresses and networks whose X-Forwarded-For is trusted, separated by commas")
 	f.flag(cmd, "store", "store", "where counts are kept: memory, redis, or a URL such as redis://127.0.0.1:6379")
-	f.flag(cmd, "snapshot", "store.memory.snapshot", "file to save the counts to and restore them from")
+	f.flag(cmd, "snapshot", "store.memory.snapshot", "file to save counts to and restore them from")
 	f.flag(cmd, "otlp-endpoint", "telemetry.otlp.endpoint", "send traces and metrics to an OpenTelemetry collector, such as http://127.0.0.1:4317")
 	f.flag(cmd, "log-level", "log.level", "debug, info, warn or error (default info)")
 	f.flag(cmd, "log-format", "log.format", "auto, text or json (default auto: text on a terminal)")
 }
 
-// load reads the settings, of which only flags that were given count.
+// load reads the settings; flags that were not given are ignored.
 func (f *flags) load(preset map[string]string) (*config.Config, error) {
 	given := map[string]string{}
 	maps.Copy(given, preset)
@@ -62,21 +62,21 @@ func (f *flags) load(preset map[string]string) (*config.Config, error) {
 	})
 }
 
-// ruleOptions adds the flags that say how rules are read, of commands that read
-// them and serve nothing.
+// ruleOptions adds the flags that control how rules are read, for commands other
+// than serve.
 func (f *flags) ruleOptions(cmd *cobra.Command) {
 	f.compat(cmd)
-	f.flag(cmd, "merge-domains", "merge_domains", "whether several files may have descriptors for a domain: true or false")
-	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file that says how rules are read (default none)")
+	f.flag(cmd, "merge-domains", "merge_domains", "allow descriptors of a domain in several files: true or false")
+	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file with settings for reading rules (default none)")
 }
 
 // compat adds the flags about envoyproxy/ratelimit.
 func (f *flags) compat(cmd *cobra.Command) {
-	f.flag(cmd, "compat", "compat", "whose answers descriptors give: envoy, or none for Headgate's own (default none)")
-	cmd.Flags().BoolVar(&f.envoyEnv, "envoy-env", false, "understand the environment of envoyproxy/ratelimit")
+	f.flag(cmd, "compat", "compat", "how descriptors are evaluated: envoy, as envoyproxy/ratelimit does, or none (default none)")
+	cmd.Flags().BoolVar(&f.envoyEnv, "envoy-env", false, "read the environment variables of envoyproxy/ratelimit")
 }
 
-// given reports whether one of the flags has been given.
+// given reports whether any of the flags was given.
 func (f *flags) given() bool {
 	for _, value := range f.values {
 		if *value != "" {
@@ -86,7 +86,7 @@ func (f *flags) given() bool {
 	return f.config != "" || f.envoyEnv
 }
 
-// loadRuleOptions reads what ruleOptions is about, and what is to be said of the
+// loadRuleOptions returns the settings for reading rules, and warnings about the
 // configuration file.
 func (f *flags) loadRuleOptions() (config.RuleOptions, []*config.SourceError, error) {
 	given := map[string]string{}
@@ -103,32 +103,33 @@ func newServe(s streams) *cobra.Command {
 		Short: "serve the HTTP API and, if configured, the reverse proxy",
 		Long: `Serve opens the HTTP API and, if proxy.upstream is set, the reverse proxy.
 
-Settings come from flags, the environment (HEADGATE_LISTEN_API and so on), the
-configuration file and defaults, in that order. Without any, it uses
-./headgate.yaml and the rules in ./rules, if they are there.
+Settings come from flags, environment variables (HEADGATE_LISTEN_API and so
+on), the configuration file, and defaults; the first that is set wins. Without
+any, serve uses ./headgate.yaml and the rules in ./rules if they exist.
 
-Every door has TLS and bounds, in the file or the environment: api.tls.cert is
-HEADGATE_API_TLS_CERT. Secrets come from files too: api.token_file,
-admin.token_file, resp.password_file. See docs/tls.md and docs/single-port.md.
+TLS and connection limits of every port are set in the file or the environment:
+api.tls.cert is HEADGATE_API_TLS_CERT. Secrets can come from files:
+api.token_file, admin.token_file, resp.password_file. See docs/tls.md and
+docs/single-port.md.
 
-SIGHUP, or a change of a rule file, reloads the rules; certificates follow their
-files. SIGTERM and SIGINT drain;
-a second one, a second or more later, stops at once.`,
+SIGHUP, or a change to a rule file, reloads the rules. Changed certificate files
+are reloaded too. SIGTERM or SIGINT drains requests, then stops; a second one, a
+second or more later, stops at once.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default headgate.yaml, if it is there)")
+	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration file (default headgate.yaml, if it exists)")
 	f.common(cmd)
-	f.flag(cmd, "candidate", "candidate", "rule files and folders to try beside the live ones; see headgate diff")
-	f.flag(cmd, "rules-from", "rules_from", "files, or xds: a control plane (default files)")
+	f.flag(cmd, "candidate", "candidate", "candidate rule files and folders to compare with the live rules; see headgate diff")
+	f.flag(cmd, "rules-from", "rules_from", "where rules come from: files, or xds for a control plane (default files)")
 	f.flag(cmd, "xds-address", "xds.address", "address of the control plane (default 127.0.0.1:18000)")
 	f.flag(cmd, "listen-grpc", "listen.grpc", `address of Envoy's rate limit service, unix:PATH or "off" (default 127.0.0.1:8081)`)
 	f.flag(cmd, "listen-resp", "listen.resp", `address of the Redis protocol, or "off" (default 127.0.0.1:6380)`)
-	f.flag(cmd, "listen-shared", "listen.shared", "address of a port for the HTTP API, gRPC and the Redis protocol together")
+	f.flag(cmd, "listen-shared", "listen.shared", "address that serves the HTTP API, gRPC and the Redis protocol on one port")
 	f.flag(cmd, "listen-admin", "listen.admin", `address of the admin door, or "off" (default 127.0.0.1:6070)`)
 	f.compat(cmd)
 	f.flag(cmd, "listen-proxy", "proxy.listen", `address of the reverse proxy, or "off" (default 127.0.0.1:8000)`)
-	f.flag(cmd, "upstream", "proxy.upstream", "where the reverse proxy sends requests, such as http://127.0.0.1:9000")
-	f.flag(cmd, "domain", "proxy.domain", "whose rules the reverse proxy enforces (default: the only domain there is)")
+	f.flag(cmd, "upstream", "proxy.upstream", "URL that the reverse proxy sends requests to, such as http://127.0.0.1:9000")
+	f.flag(cmd, "domain", "proxy.domain", "domain whose rules the reverse proxy enforces (default: the only one)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := f.load(nil)
 		if err != nil {
@@ -144,7 +145,7 @@ func serve(ctx context.Context, s streams, o app.Options, started func(*app.App)
 	o.LogLevel, o.Version = new(slog.LevelVar), readVersion().Version
 	o.LogLevel.Set(o.Config.Log.Level)
 	o.Logger = newLogger(s, o.Config.Log.Format, o.LogLevel)
-	slog.SetDefault(o.Logger) // also for package log, by which net/http tells of odd upstreams
+	slog.SetDefault(o.Logger) // package log too: net/http uses it to report misbehaving upstreams
 	a, err := app.New(o)
 	if err != nil {
 		return err
@@ -172,26 +173,26 @@ func newProxy(s streams) *cobra.Command {
 	f := flags{noFile: true}
 	cmd := &cobra.Command{
 		Use:   "proxy --upstream URL --rules FILE",
-		Short: "put a limiting reverse proxy before a service",
-		Long: `Proxy is the short form of serve: only the reverse proxy and the admin door, with
-the dashboard, /metrics and what headgate top and headgate keys ask. It needs no
-configuration file. If another process has the port of the admin door, any free
-one of this machine is taken; the log says which.`,
+		Short: "run a rate-limiting reverse proxy in front of a service",
+		Long: `Proxy is serve without a configuration file: it runs only the reverse proxy and
+the admin door, which has the dashboard and /metrics and is used by headgate top
+and headgate keys. If the port of the admin door is taken, a free port of this
+machine is used; the log says which.`,
 		Example: `  headgate proxy --upstream http://127.0.0.1:9000 --rules rules.yaml
   headgate top`,
 		Args: cobra.NoArgs,
 	}
-	f.flag(cmd, "upstream", "proxy.upstream", "where requests go, such as http://127.0.0.1:9000")
+	f.flag(cmd, "upstream", "proxy.upstream", "URL to send requests to, such as http://127.0.0.1:9000")
 	f.flag(cmd, "listen", "proxy.listen", "address to listen on (default 127.0.0.1:8000)")
-	f.flag(cmd, "domain", "proxy.domain", "whose rules to enforce (default: the only domain there is)")
+	f.flag(cmd, "domain", "proxy.domain", "domain whose rules to enforce (default: the only one)")
 	f.flag(cmd, "listen-admin", "listen.admin", `address of the admin door, or "off" (default 127.0.0.1:6070)`)
 	f.common(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *f.values["proxy.upstream"] == "" {
-			return &usageError{"--upstream is missing", "name the service to protect: headgate proxy --upstream http://127.0.0.1:9000 --rules rules.yaml"}
+			return &usageError{"--upstream is missing", "for example: headgate proxy --upstream http://127.0.0.1:9000 --rules rules.yaml"}
 		}
 		if *f.values["rules"] == "" {
-			return &usageError{"--rules is missing", "a rule file may be as small as the one in examples/quickstart"}
+			return &usageError{"--rules is missing", "see examples/quickstart for a small rule file"}
 		}
 		c, err := f.load(map[string]string{"listen.api": "off", "listen.grpc": "off", "listen.resp": "off"})
 		if err != nil {
@@ -207,7 +208,7 @@ func newQuickstart(s streams) *cobra.Command {
 	var show bool
 	cmd := &cobra.Command{
 		Use:   "quickstart",
-		Short: "try it: a proxy before a demo backend, and the API, with built-in rules",
+		Short: "try Headgate: a proxy with a demo backend, and the API, with built-in rules",
 		Args:  cobra.NoArgs,
 	}
 	f.flag(cmd, "listen", "proxy.listen", "address of the proxy (default 127.0.0.1:8000)")
@@ -231,22 +232,22 @@ func newQuickstart(s streams) *cobra.Command {
 	return cmd
 }
 
-const invitation = `headgate is running with its built-in rules: 5 requests a minute to /login for
-each client address (all of them: headgate quickstart --print-rules)
+const invitation = `headgate is running with built-in rules, such as 5 requests a minute to /login
+for each client address (to see all: headgate quickstart --print-rules)
 
-  the proxy, before a small demo backend   http://%[1]s
-  the HTTP API                             http://%[2]s
-  the dashboard, metrics, a playground     http://%[3]s
+  proxy with a demo backend          http://%[1]s
+  HTTP API                           http://%[2]s
+  dashboard, metrics, playground     http://%[3]s
 
-try, in another terminal:
+try in another terminal:
 
   for i in 1 2 3 4 5 6; do curl -i http://%[1]s/login; done
 
   curl -i http://%[2]s/v1/check -d '{"domain":"api","attributes":{"path":"/login","client_ip":"198.51.100.7"}}'
 
-your own service instead of the demo:
+to protect your own service:
 
   headgate proxy --upstream http://127.0.0.1:9000 --rules rules.yaml
 
-stop with Ctrl-C
+press Ctrl-C to stop
 `

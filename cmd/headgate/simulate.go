@@ -21,23 +21,23 @@ type logFlags struct {
 	quiet bool
 }
 
-// defaultReorder is how much earlier than a line before it a line may be:
-// longer than most requests take.
+// defaultReorder is how far out of order lines may be: longer than most requests
+// take.
 const defaultReorder = 10 * time.Second
 
 func (f *logFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Format, "format", "", "the logs' format: its text as in nginx's log_format, Apache's LogFormat or\n"+
-		"Envoy, the path of an nginx.conf that has it, or a name (default: found out)")
-	flags.StringSliceVar(&f.Map, "map", nil, "which keys of JSON lines are what, such as client_ip=ip,path=url,time=when")
-	flags.StringVar(&f.Timezone, "timezone", "UTC", "the zone of times that do not say theirs")
-	flags.StringSliceVar(&f.TrustedProxies, "trusted-proxies", nil, "addresses and networks whose X-Forwarded-For is believed, if it is logged")
-	flags.DurationVar(&f.Reorder, "reorder", defaultReorder, "how much earlier than a line before it a line may be")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress, and nothing about the logs but what is wrong")
-	_ = cmd.RegisterFlagCompletionFunc("format", words(accesslog.Names()...)) // fails only if there is one already
+	flags.StringVar(&f.Format, "format", "", "format of the logs: a name, the text of an nginx log_format, Apache LogFormat\n"+
+		"or Envoy format, or the path of an nginx.conf (default: detected)")
+	flags.StringSliceVar(&f.Map, "map", nil, "keys of JSON lines by attribute, such as client_ip=ip,path=url,time=when")
+	flags.StringVar(&f.Timezone, "timezone", "UTC", "time zone of times without one")
+	flags.StringSliceVar(&f.TrustedProxies, "trusted-proxies", nil, "addresses and networks whose X-Forwarded-For is trusted, if it is logged")
+	flags.DurationVar(&f.Reorder, "reorder", defaultReorder, "how far out of order lines may be")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress and no notes on the logs, only problems")
+	_ = cmd.RegisterFlagCompletionFunc("format", words(accesslog.Names()...)) // fails only if registered twice
 }
 
-// begin makes f tell about logs and progress, and returns how to end that.
+// begin makes f report logs and progress; the caller clears what it returns.
 func (f *logFlags) begin(s streams, paths []string) *logProgress {
 	f.Paths, f.Stdin = paths, s.in
 	p := &logProgress{overwritten: overwritten{paint: newPaint(s.err)}}
@@ -46,12 +46,12 @@ func (f *logFlags) begin(s streams, paths []string) *logProgress {
 	}
 	f.Told = func(r simulate.LogReport) {
 		p.clear()
-		compressed, how := "", "as told"
+		compressed, how := "", "as given"
 		if r.Compression != "" {
-			compressed = ", compressed by " + r.Compression
+			compressed = ", compressed with " + r.Compression
 		}
 		if r.Detected {
-			how = "found out by its first lines"
+			how = "detected"
 		}
 		if r.Format == "empty" {
 			p.printf("%s: empty\n", r.Name)
@@ -66,8 +66,8 @@ func (f *logFlags) begin(s streams, paths []string) *logProgress {
 	return p
 }
 
-// logProgress is a line on a terminal: how much has been read, how fast, and
-// how long it still takes.
+// logProgress is a line on a terminal: how much has been read, how fast, and the
+// time remaining.
 type logProgress struct {
 	overwritten
 	began, last time.Time
@@ -82,7 +82,7 @@ func (p *logProgress) show(n simulate.Progress) {
 	p.write(progressLine(n, now.Sub(p.began)))
 }
 
-// progressLine is what is shown after some time.
+// progressLine formats the progress after a time.
 func progressLine(n simulate.Progress, after time.Duration) string {
 	rate := float64(n.Lines) / max(after.Seconds(), 1e-3)
 	line := fmt.Sprintf("%s lines, %s/s", simulate.Thousands(n.Lines), simulate.Thousands(int64(rate)))
@@ -109,28 +109,29 @@ func newSimulate(s streams) *cobra.Command {
 	var f simulateFlags
 	cmd := &cobra.Command{
 		Use:   "simulate --rules RULES LOG...",
-		Short: "replay access logs against rules: who would have been refused?",
-		Long: `Simulate replays access logs through the engine, the store and the rules that
-serve runs, on virtual time: the clock is the log. It says of every rule how
-many requests it would have refused, whose, and when.
+		Short: "replay access logs against rules and report what would be refused",
+		Long: `Simulate replays access logs with the same engine and store as serve, using the
+times in the log as the clock. For every rule it reports how many requests would
+have been refused, from which keys, and when.
 
-It reads nginx and Apache (common, combined, any log_format or LogFormat),
-Caddy, Envoy, Traefik, AWS ALB and JSON lines, plain or compressed by gzip, zstd
-or bzip2; - is standard input. Several logs are merged by their times. Lines
-that it cannot read are counted and shown by sample.
+It reads the logs of nginx and Apache (common, combined, any log_format or
+LogFormat), Caddy, Envoy, Traefik and AWS ALB, and JSON lines, plain or compressed
+with gzip, zstd or bzip2. - is standard input. Several logs are merged by time.
+Lines that cannot be read are counted, and the first few are shown.
 
-With --compare it tells old rules (--rules) from new ones: who would newly be
-refused, who would newly pass, and by which rule.
+With --compare it also replays the logs against new rules and reports which
+requests would newly be refused or newly be allowed, and by which rule.
 
-It exits with 0, with 1 if an input is wrong or more would newly be refused than
---max-new-refusals allows, and with 2 if the command line is wrong.`,
+The exit code is 0 on success, 1 if an input is wrong or more requests would
+newly be refused than --max-new-refusals allows, and 2 if the command line is
+wrong.`,
 		Example: `  headgate simulate --rules rules/ /var/log/nginx/access.log*
   zcat access.log.gz | headgate simulate --rules rules/ --json -
   headgate simulate --rules rules/ --format /etc/nginx/nginx.conf:main access.log
   headgate simulate --rules old/ --compare new/ --max-new-refusals 0.1% access.log`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &usageError{"simulate needs an access log", "such as headgate simulate --rules rules/ /var/log/nginx/access.log; - is standard input"}
+				return &usageError{"simulate needs an access log", "for example: headgate simulate --rules rules/ /var/log/nginx/access.log; - is standard input"}
 			}
 			return nil
 		},
@@ -138,16 +139,16 @@ It exits with 0, with 1 if an input is wrong or more would newly be refused than
 	flags := cmd.Flags()
 	flags.StringVar(&f.rules, "rules", "", "rule files and folders, separated by commas (default ./rules)")
 	f.reading.ruleOptions(cmd)
-	flags.StringVar(&f.compare, "compare", "", "other rule files and folders, to compare with these")
-	flags.StringVar(&f.domain, "domain", "", "whose rules apply (default: the only domain there is)")
-	flags.StringVar(&f.most, "max-new-refusals", "", "with --compare: how many requests may newly be refused, as a number or as a share such as 0.1%")
-	flags.StringVar(&f.html, "html", "", "write a report with charts to this file")
+	flags.StringVar(&f.compare, "compare", "", "rule files and folders to compare with --rules")
+	flags.StringVar(&f.domain, "domain", "", "domain whose rules apply (default: the only one)")
+	flags.StringVar(&f.most, "max-new-refusals", "", "with --compare: how many requests may newly be refused: a number, or a percentage such as 0.1%")
+	flags.StringVar(&f.html, "html", "", "write an HTML report with charts to this file")
 	flags.BoolVar(&f.asJSON, "json", false, "print the report as JSON")
 	flags.BoolVar(&f.asCSV, "csv", false, "print one line per rule and key as CSV")
-	flags.IntVar(&f.top, "top", 5, "how many keys to list of each rule")
-	flags.IntVar(&f.maxKeys, "max-keys", 0, "how many keys the store remembers (default: as serve, 1,000,000)")
+	flags.IntVar(&f.top, "top", 5, "how many keys to list for each rule")
+	flags.IntVar(&f.maxKeys, "max-keys", 0, "capacity of the store in keys (default 1,000,000, as for serve)")
 	f.add(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("compare", ruleFiles) // fails only if there is one already
+	_ = cmd.RegisterFlagCompletionFunc("compare", ruleFiles) // fails only if registered twice
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) }
 	return cmd
 }
@@ -158,7 +159,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, s streams, args []string) error 
 	case err != nil:
 		return err
 	case f.asJSON && f.asCSV:
-		return &usageError{"--json and --csv do not go together", "run it twice"}
+		return &usageError{"--json and --csv cannot be combined", "run the command twice"}
 	case f.top < 0:
 		return &usageError{"--top must not be negative", ""}
 	}
@@ -188,7 +189,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, s streams, args []string) error 
 	return f.judge(s, report, allowed)
 }
 
-// print writes the report in the forms that are wanted.
+// print writes the report in the requested formats.
 func (f *simulateFlags) print(s streams, report *simulate.Report) error {
 	if f.html != "" {
 		if err := writeTo(f.html, report.WriteHTML); err != nil {
@@ -219,12 +220,12 @@ func writeTo(path string, write func(io.Writer) error) error {
 
 func (f *simulateFlags) maxNewRefusals() (allowance, error) {
 	if f.most != "" && f.compare == "" {
-		return allowance{}, &usageError{"--max-new-refusals needs --compare", "give the rules that are live by --rules and the new ones by --compare"}
+		return allowance{}, &usageError{"--max-new-refusals needs --compare", "pass the current rules with --rules and the new ones with --compare"}
 	}
 	return parseAllowance(f.most)
 }
 
-// judge says on standard error what is wrong, and fails if something is.
+// judge prints problems to standard error, and fails if there are any.
 func (f *simulateFlags) judge(s streams, r *simulate.Report, a allowance) error {
 	failed := f.complain(s, r)
 	if r.Compare != nil {
@@ -239,8 +240,8 @@ func (f *simulateFlags) judge(s streams, r *simulate.Report, a allowance) error 
 	return nil
 }
 
-// complain says which lines and logs could not be read, and reports whether
-// the result is not to be relied on.
+// complain prints which lines and logs could not be read, and reports whether
+// the result is unreliable.
 func (f *simulateFlags) complain(s streams, r *simulate.Report) bool {
 	failed := complainOfLogs(s, r.Requests, r.Skipped, r.Logs, r.Samples)
 	p := newPaint(s.err)
@@ -249,36 +250,36 @@ func (f *simulateFlags) complain(s streams, r *simulate.Report) bool {
 		matched += r.Rules[i].Requests
 	}
 	if r.Requests > 0 && matched == 0 {
-		p.line("warning", "no rule applies to any of the requests")
-		p.line("hint", "headgate explain says why a rule does not apply; a header counts only if it is in the log")
+		p.line("warning", "no rule applied to any request")
+		p.line("hint", "headgate explain shows why a rule does not apply; only logged headers can match")
 	}
 	if n := r.NoClient; n > 0 {
-		p.line("warning", fmt.Sprintf("of %s the log does not have the client's address: a rule that counts by client_ip took them all for one client", simulate.Plural(n, "request")))
-		p.line("hint", "let the server log it, such as by $remote_addr or %h, or say which key of JSON lines has it: --map client_ip=KEY")
+		p.line("warning", fmt.Sprintf("the client address is not logged for %s: rules that count by client_ip treat them as one client", simulate.Plural(n, "request")))
+		p.line("hint", "log it, for example with $remote_addr or %h; for JSON lines name its key: --map client_ip=KEY")
 	}
 	warnOfLacking(p, "", r.LackingText())
 	if r.Compare != nil {
 		warnOfLacking(p, "new rules: ", r.Compare.New.LackingText())
 	}
 	if n := r.Memory.Evicted; n > 0 {
-		p.line("warning", fmt.Sprintf("%s keys that were not fresh were forgotten to make room, as serve would do", simulate.Thousands(n)))
-		p.line("hint", "see --max-keys, and max_keys of the store")
+		p.line("warning", fmt.Sprintf("the store was full: %s keys with counts were evicted, as serve would do", simulate.Thousands(n)))
+		p.line("hint", "raise --max-keys, and store.memory.max_keys for serve")
 	}
 	return failed
 }
 
-// warnOfLacking says which rules ask for what the log does not have.
+// warnOfLacking prints which rules need attributes that the log does not have.
 func warnOfLacking(p paint, of string, list []string) {
 	const most = 10
 	for i, text := range list {
 		if i == most {
-			p.line("warning", fmt.Sprintf("%sas much is true of %d more rules; see --json", of, len(list)-most))
+			p.line("warning", fmt.Sprintf("%sthe same is true of %d more rules; see --json", of, len(list)-most))
 			break
 		}
 		p.line("warning", of+text)
 	}
 	if len(list) > 0 {
-		p.line("hint", "let the server log it, such as by $http_x_api_key, or say which key of JSON lines has it: --map header:X-Api-Key=KEY; claims of tokens are in no log")
+		p.line("hint", "log it, for example with $http_x_api_key; for JSON lines name its key: --map header:X-Api-Key=KEY; token claims are never logged")
 	}
 }
 
@@ -290,7 +291,7 @@ func complainOfLogs(s streams, requests, skipped int64, logs []simulate.LogRepor
 		late += l.Late
 		if l.Problem != "" {
 			failed = true
-			p.line("error", fmt.Sprintf("%s: %s; the report is about what came before", l.Name, l.Problem))
+			p.line("error", fmt.Sprintf("%s: %s; the report covers the lines before that", l.Name, l.Problem))
 		}
 	}
 	if skipped > 0 {
@@ -308,8 +309,8 @@ func complainOfLogs(s streams, requests, skipped int64, logs []simulate.LogRepor
 		}
 	}
 	if late > 0 {
-		p.line("warning", simulate.Plural(late, "line")+" out of order by more than --reorder allows")
-		p.line("hint", "they count as if they had come when the line before them came")
+		p.line("warning", simulate.Plural(late, "line")+" out of order by more than --reorder")
+		p.line("hint", "they are counted at the time of the line before them")
 	}
 	return failed
 }

@@ -20,24 +20,24 @@ func newSuggest(s streams) *cobra.Command {
 	var f suggestFlags
 	cmd := &cobra.Command{
 		Use:   "suggest LOG...",
-		Short: "propose limits from the traffic of access logs",
-		Long: `Suggest reads access logs, as simulate does, and writes a rule file with limits
-that the promised share of the keys would never have felt. Its comments say
-where each number comes from.`,
+		Short: "suggest limits from the traffic in access logs",
+		Long: `Suggest reads access logs, as simulate does, and prints a rule file with limits
+that would never have refused the given percentage of the keys. Comments in the
+file explain each number.`,
 		Example: `  headgate suggest /var/log/nginx/access.log >rules/limits.yaml
   headgate suggest --key client_ip --key client_ip,path --unaffected 99.5% access.log`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &usageError{"suggest needs an access log", "such as headgate suggest /var/log/nginx/access.log; - is standard input"}
+				return &usageError{"suggest needs an access log", "for example: headgate suggest /var/log/nginx/access.log; - is standard input"}
 			}
 			return nil
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.domain, "domain", "default", "the domain of the rules to write")
-	flags.StringArrayVar(&f.keys, "key", []string{"client_ip"}, "what to count by: attributes with commas between (repeatable, a rule for each)")
-	flags.StringVar(&f.unaffected, "unaffected", "99.9%", "the share of the keys that is never to be refused")
-	flags.BoolVar(&f.asJSON, "json", false, "print the numbers as JSON in place of a rule file")
+	flags.StringVar(&f.domain, "domain", "default", "domain of the suggested rules")
+	flags.StringArrayVar(&f.keys, "key", []string{"client_ip"}, "attributes to count by, separated by commas (repeatable, one rule for each)")
+	flags.StringVar(&f.unaffected, "unaffected", "99.9%", "percentage of the keys that must never be refused")
+	flags.BoolVar(&f.asJSON, "json", false, "print the numbers as JSON instead of a rule file")
 	f.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) }
 	return cmd
@@ -55,7 +55,7 @@ func (f *suggestFlags) run(cmd *cobra.Command, s streams, args []string) error {
 	switch {
 	case r.Requests == 0:
 		if !failed {
-			newPaint(s.err).line("error", "there are no requests in the logs")
+			newPaint(s.err).line("error", "the logs contain no requests")
 		}
 		return &failedError{exitFailed}
 	case f.asJSON:

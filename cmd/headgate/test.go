@@ -18,14 +18,14 @@ func newTest(s streams) *cobra.Command {
 	var f testFlags
 	cmd := &cobra.Command{
 		Use:   "test [PATH...]",
-		Short: "run the tests beside the rules",
-		Long: `Test runs rule tests: files that end in _test.yaml, of which each says which
-requests come when and what the verdicts must be. Time is virtual: a test of a
-month takes no longer than one of a second. Of folders it takes all such files;
-without a path it begins at the current folder. The rules it reads as serve
-would.
+		Short: "run rule tests",
+		Long: `Test runs rule tests: files whose names end in _test.yaml, each with requests at
+given times and the expected decisions. Time is virtual, so a test that spans a
+month runs as fast as one that spans a second. Folders are searched for such
+files; the default is the current folder. Rules are read as serve reads them.
 
-It exits with 0 if all tests pass and with 1 if one fails or a file is wrong.`,
+The exit code is 0 if all tests pass, and 1 if one fails, a file is wrong or
+there are no tests.`,
 		Example: `  headgate test rules/
   headgate test -v --run 'login' rules/login_test.yaml`,
 		ValidArgsFunction: ruleFiles,
@@ -63,7 +63,7 @@ func (f *testFlags) run(ctx context.Context, s streams, paths []string) error {
 	}
 	if f.only != "" {
 		if t.Only, err = regexp.Compile(f.only); err != nil {
-			return &usageError{fmt.Sprintf("--run: %v", err), "put a backslash before dots, brackets and the like"}
+			return &usageError{fmt.Sprintf("--run: %v", err), "escape special characters such as dots and brackets with a backslash"}
 		}
 	}
 	p := newProgress(s)
@@ -90,10 +90,10 @@ func (f *testFlags) run(ctx context.Context, s streams, paths []string) error {
 	case !r.OK:
 		return &failedError{exitFailed}
 	case len(r.Tests) == 0 && f.only != "" && r.Files > 0:
-		return &usageError{fmt.Sprintf("no test matches --run %q", f.only), "headgate test -v prints the names of all"}
+		return &usageError{fmt.Sprintf("no test matches --run %q", f.only), "headgate test -v prints all names"}
 	case len(r.Tests) == 0:
-		newPaint(s.err).line("error", "there are no rule tests in "+strings.Join(paths, ", "))
-		newPaint(s.err).line("hint", "their files end in _test.yaml")
+		newPaint(s.err).line("error", "no rule tests in "+strings.Join(paths, ", "))
+		newPaint(s.err).line("hint", "the names of test files end in _test.yaml")
 		return &failedError{exitFailed}
 	}
 	return nil
@@ -105,7 +105,7 @@ type testOutput struct {
 	verbose bool
 }
 
-// step prints a step before its test, which is told of when it is over.
+// step prints a step; its test follows when it has finished.
 func (o testOutput) step(position, request, got string) {
 	o.printf("      %s: %s: %s\n", position, request, got)
 }
@@ -145,7 +145,7 @@ func (o testOutput) failure(f *ruletest.Failure) {
 	}
 }
 
-// print prints what is left to say when all tests are over.
+// print prints the summary after all tests.
 func (f *testFlags) print(s streams, r offline.TestReport) error {
 	if f.asJSON {
 		return printJSON(s.out, r)
@@ -159,8 +159,8 @@ func (f *testFlags) print(s streams, r offline.TestReport) error {
 	return err
 }
 
-// progress tells on a terminal how many requests have been made, once it takes
-// so long that somebody may wonder.
+// progress shows on a terminal how many requests have been made, once the tests
+// take longer than patience.
 type progress struct {
 	overwritten
 	requests int

@@ -35,12 +35,12 @@ func newTop(s streams) *cobra.Command {
 	var f topFlags
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "watch a running server: requests by rule, and the keys behind them",
-		Long: `Top shows, anew every interval, what the rules of a running server say, and
-which keys ask or are refused most. It asks the admin door.
+		Short: "watch the rules and keys of a running server",
+		Long: `Top shows the decisions of each rule of a running server, and the keys that are
+refused most or send the most requests. It calls the admin door.
 
-On a terminal it redraws the screen, until Ctrl-C; elsewhere it prints one block
-an interval. With --once it prints what happened in the last interval, and ends.`,
+On a terminal it redraws the screen every interval until Ctrl-C; otherwise it
+prints one block per interval. With --once it prints the last interval and exits.`,
 		Example: `  headgate top
   headgate top --by active --rule login -n 20
   headgate top --once --json`,
@@ -48,13 +48,13 @@ an interval. With --once it prints what happened in the last interval, and ends.
 	}
 	flags := cmd.Flags()
 	f.add(flags)
-	flags.StringVar(&f.domain, "domain", "", "only rules of this domain")
+	flags.StringVar(&f.domain, "domain", "", "only this domain")
 	flags.StringVar(&f.rule, "rule", "", "only this rule")
-	flags.StringVar(&f.by, "by", top.Refused.String(), "rank keys by how often they were refused, or by how active they are")
-	flags.IntVarP(&f.keys, "keys", "n", 5, "how many keys of each rule")
-	flags.DurationVar(&f.interval, "interval", 2*time.Second, "how often to look, in whole seconds")
-	flags.BoolVar(&f.once, "once", false, "print once and end")
-	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one line an interval")
+	flags.StringVar(&f.by, "by", top.Refused.String(), "rank keys by refused requests, or by all requests: refused or active")
+	flags.IntVarP(&f.keys, "keys", "n", 5, "how many keys to list for each rule")
+	flags.DurationVar(&f.interval, "interval", 2*time.Second, "how often to update, in whole seconds")
+	flags.BoolVar(&f.once, "once", false, "print once and exit")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON, one line per interval")
 	_ = cmd.RegisterFlagCompletionFunc("by", words(top.Refused.String(), top.Active.String()))
 	cmd.RunE = asking(&f, func(cmd *cobra.Command, _ []string, client *adminClient) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -69,28 +69,28 @@ func (f *topFlags) client() (*adminClient, error) {
 	_, known := top.ParseBy(f.by)
 	switch {
 	case !known:
-		return nil, &usageError{fmt.Sprintf("--by: %q is not refused or active", f.by), ""}
+		return nil, &usageError{fmt.Sprintf("--by: %q is neither refused nor active", f.by), ""}
 	case f.interval < time.Second || f.interval%time.Second != 0 || f.interval > 5*time.Minute:
-		return nil, &usageError{"--interval must be whole seconds, from 1s to 5m", ""}
+		return nil, &usageError{"--interval must be whole seconds from 1s to 5m", ""}
 	case f.keys < 0 || f.keys > 2*top.Counters:
 		return nil, &usageError{fmt.Sprintf("-n must be from 0 to %d", 2*top.Counters), ""}
 	}
 	return f.adminFlags.client()
 }
 
-// sight is what top shows at a time, and prints as JSON.
+// sight is one update of top, also its JSON.
 type sight struct {
 	T time.Time `json:"t"`
-	// Seconds is the time that the counts are of.
+	// Seconds is the length of the interval.
 	Seconds int                `json:"seconds"`
 	Totals  metrics.Totals     `json:"totals"`
 	Rules   []metrics.RuleTick `json:"rules"`
-	// Top has the keys, by rule.
+	// Top has the top keys of each rule.
 	Top   []admin.TopRule   `json:"top"`
 	Store metrics.StoreTick `json:"store"`
 }
 
-// watch shows what happens until ctx is done.
+// watch shows updates until ctx is done.
 func (f *topFlags) watch(ctx context.Context, c *adminClient, screen *screen) error {
 	live, err := c.get(ctx, "/v1/live", nil)
 	if err != nil {
@@ -111,14 +111,14 @@ func (f *topFlags) watch(ctx context.Context, c *adminClient, screen *screen) er
 				return err
 			}
 			ticks = hello.Ticks[max(len(hello.Ticks)-seconds, 0):]
-			due = len(ticks) > 0 // what is known already is shown at once
+			due = len(ticks) > 0 // show what is known at once
 		case "tick":
 			var t metrics.Tick
 			if err := json.Unmarshal(data, &t); err != nil {
 				return err
 			}
 			ticks = append(ticks, t)
-			due = len(ticks) >= seconds || f.once // which has waited for the first
+			due = len(ticks) >= seconds || f.once // once shows the first
 		}
 		if !due {
 			return nil
@@ -136,14 +136,14 @@ func (f *topFlags) watch(ctx context.Context, c *adminClient, screen *screen) er
 	case ctx.Err() != nil, errors.Is(err, errEnough):
 		return nil
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("the server has ended the connection")
+		return errors.New("the server closed the connection")
 	}
 	return err
 }
 
-var errEnough = errors.New("that is all")
+var errEnough = errors.New("done")
 
-// show asks for the keys and shows everything.
+// show fetches the keys and shows everything.
 func (f *topFlags) show(ctx context.Context, c *adminClient, screen *screen, ticks []metrics.Tick) error {
 	v := sight{Seconds: len(ticks), Rules: metrics.AddTicks(ticks, f.domain, f.rule), Top: []admin.TopRule{}}
 	for i := range ticks {
@@ -180,7 +180,7 @@ func readEvents(r io.Reader, f func(event string, data []byte) error) error {
 		case "data":
 			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
 			if len(data) > maxAnswer {
-				return errors.New("the server sends an event without end")
+				return errors.New("the server sent an event that is too long")
 			}
 		}
 		if len(line) > 0 {

@@ -1,16 +1,14 @@
 package main
 
-// What the commands print:
+// Output of the commands:
 //
-//   - Data, what somebody asked for, goes to standard output; --json makes it
-//     fit for machines.
-//   - Everything else goes to standard error: "error: …", then the excerpt if
-//     there is one, then "hint: …". No capitals at the beginning, no periods at
-//     the end.
+//   - The result goes to standard output, for machines with --json.
+//   - Everything else goes to standard error: "error: …", then an excerpt if
+//     there is one, then "hint: …". Lower case, no full stop.
 //   - Colour only on a terminal, and never with NO_COLOR set.
 //
-// Exit codes: 0 done; 1 the input is wrong, or it failed; 2 wrong usage, also a
-// wrong value of a flag; 130 cut short by a second signal.
+// Exit codes: 0 success; 1 failure or wrong input; 2 wrong usage, including wrong
+// flag values; 130 stopped by a second signal.
 
 import (
 	"encoding/json"
@@ -40,12 +38,12 @@ type streams struct {
 	out, err io.Writer
 }
 
-// usageError is a command line that makes no sense.
+// usageError is a wrong command line.
 type usageError struct{ message, hint string }
 
 func (e *usageError) Error() string { return e.message }
 
-// hintedError is an error with what to do about it.
+// hintedError is an error with a hint.
 type hintedError struct {
 	err  error
 	hint string
@@ -54,11 +52,10 @@ type hintedError struct {
 func (e *hintedError) Error() string { return e.err.Error() }
 func (e *hintedError) Unwrap() error { return e.err }
 
-// Hint says what to do about it.
+// Hint returns what to do about the error.
 func (e *hintedError) Hint() string { return e.hint }
 
-// failedError says that everything has been said already and the exit code is
-// what is left.
+// failedError sets the exit code; the error has been printed already.
 type failedError struct{ code int }
 
 func (e *failedError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
@@ -88,7 +85,7 @@ func report(w io.Writer, err error) int {
 	return exitFailed
 }
 
-// paint writes diagnostics, in colour if that is wanted.
+// paint writes diagnostics, in colour if enabled.
 type paint struct {
 	w      io.Writer
 	colour bool
@@ -110,9 +107,8 @@ func (p paint) line(label, text string) {
 	_, _ = fmt.Fprintf(p.w, "%s: %s\n", label, inert(text))
 }
 
-// inert is text of others, such as the name of a file, in which what a terminal
-// would obey is written out. Further lines are indented, so that none looks like
-// one of ours.
+// inert escapes the control characters in untrusted text, such as a file name.
+// Further lines are indented, so that they cannot pass for our own.
 func inert(text string) string {
 	if !strings.ContainsFunc(text, isObeyed) && !strings.Contains(text, "\n") {
 		return text
@@ -131,13 +127,13 @@ func inert(text string) string {
 	return b.String()
 }
 
-// isObeyed reports whether terminals do something at r but to show it: control
-// characters but tabs, and what changes the direction of writing.
+// isObeyed reports whether a terminal acts on r rather than shows it: control
+// characters except tabs, and characters that change the text direction.
 func isObeyed(r rune) bool {
 	return unicode.IsControl(r) && r != '\t' && r != '\n' || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// painted is text that is ours, or has been made inert, with our colours.
+// painted is our own or inert text, with colours.
 type painted string
 
 // in returns text in a colour.
@@ -148,8 +144,7 @@ func (p paint) in(colour, text string) painted {
 	return painted(colour + text + "\x1b[0m")
 }
 
-// printf writes a text. Arguments that are strings may be of others, and are made
-// inert.
+// printf writes a text. String arguments are made inert.
 func (p paint) printf(format string, args ...any) {
 	for i, arg := range args {
 		if text, ok := arg.(string); ok {
@@ -159,7 +154,7 @@ func (p paint) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.w, format, args...)
 }
 
-// diagnoses prints each with its excerpt and hint.
+// diagnoses prints each diagnosis with its excerpt and hint.
 func (p paint) diagnoses(list []offline.Diagnosis) {
 	for _, d := range list {
 		text := d.Message
@@ -174,14 +169,14 @@ func (p paint) diagnoses(list []offline.Diagnosis) {
 	}
 }
 
-// skipped says which files were not read.
+// skipped prints which files were not read.
 func (p paint) skipped(list []string) {
 	for _, text := range list {
 		p.line("skipped", text)
 	}
 }
 
-// overwritten is a line on a terminal that is written again and again.
+// overwritten is a line on a terminal that is rewritten in place.
 type overwritten struct {
 	paint
 	width int
@@ -200,7 +195,7 @@ func (o *overwritten) clear() {
 	}
 }
 
-// printJSON prints v for machines and for people.
+// printJSON prints v as indented JSON.
 func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -208,7 +203,7 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// isTerminal reports whether w is a device that people look at.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

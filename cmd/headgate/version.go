@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is what the binary knows about itself.
+// version describes the binary.
 type version struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
@@ -20,9 +20,8 @@ type version struct {
 	Platform string `json:"platform"`
 }
 
-// stamp is what the linker was told: a description of the version, the commit and
-// its time, divided by spaces. make build tells it, for the toolchain does not
-// everywhere.
+// stamp is the version, the commit and its time, separated by spaces. make build
+// sets it, because the toolchain does not record them everywhere.
 var stamp string //nolint:gochecknoglobals // set by the linker, with -X
 
 func newVersion(s streams) *cobra.Command {
@@ -32,7 +31,7 @@ func newVersion(s streams) *cobra.Command {
 		Short: "print the version",
 		Args:  cobra.NoArgs,
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the version as JSON")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		v := readVersion()
 		if asJSON {
@@ -44,7 +43,7 @@ func newVersion(s streams) *cobra.Command {
 	return cmd
 }
 
-// String returns one line, as somebody who reports a mistake should quote it.
+// String returns one line, to quote in bug reports.
 func (v version) String() string {
 	words := []string{"headgate", v.Version}
 	if v.Commit != "" {
@@ -67,7 +66,7 @@ func readVersion() version {
 	return versionOf(info, stamp)
 }
 
-// versionOf is what the toolchain says and, where it says nothing, the stamp.
+// versionOf returns what the toolchain recorded, and otherwise the stamp.
 func versionOf(info *debug.BuildInfo, stamp string) version {
 	v := version{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if words := strings.Fields(stamp); len(words) == 3 {

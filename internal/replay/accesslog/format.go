@@ -1,9 +1,8 @@
-// Package accesslog reads the access logs of web servers and proxies: which
-// request came when, from whom.
+// Package accesslog parses the access logs of web servers and proxies.
 //
-// A [Format] is immutable; each goroutine takes a [Parser] of its own from it.
-// Whatever a line holds, reading it ends in a [Record] or an error. A Record's
-// strings point into the line.
+// A [Format] is immutable; each goroutine gets its own [Parser] from it. Parsing a
+// line fills a [Record] or returns an error. The strings of a Record point into
+// the line.
 package accesslog
 
 import (
@@ -16,20 +15,19 @@ import (
 	"time"
 )
 
-// Format is how the lines of a log are written.
+// Format is the format of the lines of a log.
 type Format interface {
-	// Name says it for people, such as combined.
+	// Name returns a readable name, such as combined.
 	Name() string
-	// Parser returns a parser for the use of one goroutine. zone is that of
-	// times that do not say theirs; nil is UTC.
+	// Parser returns a parser for one goroutine. zone is the time zone of times
+	// without one; nil is UTC.
 	Parser(zone *time.Location) Parser
 }
 
 // Parser reads lines.
 type Parser interface {
-	// Parse reads a line, without its end, into r, of which nothing is left
-	// that was there before. r's strings may point into the line. The error
-	// says what is wrong with the line.
+	// Parse parses a line, without its line end, and overwrites r. The strings of
+	// r may point into the line. The error says what is wrong with the line.
 	Parse(line string, r *Record) error
 }
 
@@ -41,11 +39,10 @@ func (t *template) Parser(zone *time.Location) Parser {
 	return &templateParser{template: t, state: state{times: clock{zone: zone}}}
 }
 
-// builtin is a format that is known by its name.
+// builtin is a format known by name.
 type builtin struct{ name, text string }
 
-// builtins are the formats of text that need no definition, the most specific
-// first.
+// builtins are the known text formats, the most specific first.
 func builtins() []builtin {
 	return []builtin{
 		{"alb", albFormat},
@@ -59,12 +56,12 @@ func builtins() []builtin {
 	}
 }
 
-// albFormat is that of Amazon's Application Load Balancer. The time at the
-// beginning is that of the answer, request_creation_time that of the request.
+// albFormat is the format of AWS Application Load Balancers. The first time is
+// that of the response, request_creation_time that of the request.
 const albFormat = `$type $alb_time $elb $remote_addr $target $x_1 $x_2 $x_3 $status $x_4 $x_5 $x_6 "$request" "$http_user_agent" ` +
 	`$x_7 $x_8 $x_9 "$x_10" "$x_11" "$x_12" $x_13 $time_iso8601 "$x_14"`
 
-// Names returns the names of the formats that are known.
+// Names returns the names of the known formats.
 func Names() []string {
 	var out []string
 	for _, b := range builtins() {
@@ -75,13 +72,13 @@ func Names() []string {
 
 func jsonKinds() []string { return []string{"caddy", "traefik-json", "envoy-json", "json"} }
 
-// compileBuiltin makes a format of text by its name.
+// compileBuiltin compiles a known text format.
 func compileBuiltin(b builtin) (*template, error) {
 	t, err := compileText(b.name, b.text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.name, err)
 	}
-	// What servers have appended to these formats since does not hurt.
+	// Newer servers append fields to these formats.
 	t.another = b.name == "alb" || b.name == "combined"
 	if b.name == "alb" {
 		t.logged = logsStart
@@ -94,11 +91,11 @@ func compileBuiltin(b builtin) (*template, error) {
 	return t, nil
 }
 
-// New makes a format: one of [Names], the text of a log_format, LogFormat or
-// Envoy format, or the path of a configuration file of nginx or Apache, with
-// the name of the format after a colon if there are several. With a mapping,
-// whose keys are attributes and whose values are paths of JSON keys, it may be
-// empty or the name of a JSON format.
+// New returns a format: one of [Names], the text of a log_format, LogFormat or
+// Envoy format, or the path of an nginx or Apache configuration file, followed by a
+// colon and the name of the format if there are several. With a mapping from
+// attributes to paths of JSON keys, text must be empty or the name of a JSON
+// format.
 func New(text string, mapping map[string]string) (Format, error) {
 	if slices.Contains(jsonKinds(), text) || text == "" && mapping != nil {
 		if text == "" {
@@ -107,7 +104,7 @@ func New(text string, mapping map[string]string) (Format, error) {
 		return newJSON(text, mapping)
 	}
 	if mapping != nil {
-		return nil, fmt.Errorf("a mapping is for JSON, not for %q", text)
+		return nil, fmt.Errorf("a mapping needs a JSON format, not %q", text)
 	}
 	for _, b := range builtins() {
 		if b.name == text {
@@ -120,10 +117,10 @@ func New(text string, mapping map[string]string) (Format, error) {
 	return compileText("format", text)
 }
 
-// maxConfig is the largest configuration file that is read, in bytes.
+// maxConfig limits the size of a configuration file, in bytes.
 const maxConfig = 4 << 20
 
-// fromFile reads a format out of a server's configuration.
+// fromFile reads a format from a server's configuration.
 func fromFile(path string) (Format, error) {
 	file, name := path, ""
 	info, err := os.Stat(file)
@@ -135,9 +132,9 @@ func fromFile(path string) (Format, error) {
 	}
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%q is neither a format (%s), nor the text of one, nor a file", path, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("%q is not a known format (%s), a format string or a file", path, strings.Join(Names(), ", "))
 	case !info.Mode().IsRegular() || info.Size() > maxConfig:
-		return nil, fmt.Errorf("%s is no configuration of nginx or Apache", file)
+		return nil, fmt.Errorf("%s is not an nginx or Apache configuration file", file)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -149,7 +146,7 @@ func fromFile(path string) (Format, error) {
 		if d.name == name || name == "" && len(found) == 1 {
 			t, err := compileText(d.name, d.text)
 			if err != nil {
-				return nil, fmt.Errorf("%s: the format %s: %w", file, d.name, err)
+				return nil, fmt.Errorf("%s: format %s: %w", file, d.name, err)
 			}
 			return t, nil
 		}
@@ -157,14 +154,14 @@ func fromFile(path string) (Format, error) {
 	}
 	switch {
 	case len(found) == 0:
-		return nil, fmt.Errorf("%s defines no log format: there is neither log_format nor LogFormat in it", file)
+		return nil, fmt.Errorf("%s defines no log format: it has no log_format or LogFormat", file)
 	case name == "":
-		return nil, fmt.Errorf("%s defines several log formats: name one, such as %s:%s, of %s", file, file, names[0], strings.Join(names, ", "))
+		return nil, fmt.Errorf("%s defines several log formats (%s): choose one, for example %s:%s", file, strings.Join(names, ", "), file, names[0])
 	}
 	return nil, fmt.Errorf("%s defines no log format %q: it has %s", file, name, strings.Join(names, ", "))
 }
 
-// definitions finds the formats that a configuration defines.
+// definitions returns the formats that a configuration defines.
 func definitions(text string) []builtin {
 	text = regexp.MustCompile(`(?m)^\s*#.*$`).ReplaceAllString(text, "")
 	var out []builtin
@@ -184,14 +181,14 @@ func definitions(text string) []builtin {
 	return out
 }
 
-// maxSample is how many lines Detect looks at.
+// maxSample is how many lines Detect uses.
 const maxSample = 200
 
-// ErrUnknownFormat says that Detect does not know the format.
-var ErrUnknownFormat = errors.New("the format is none that is known")
+// ErrUnknownFormat is returned by Detect for an unknown format.
+var ErrUnknownFormat = errors.New("unknown log format")
 
-// Detect finds the format of a log by its first lines. The error wraps
-// ErrUnknownFormat and names the likeliest format, and what is wrong by it.
+// Detect detects the format of a log from its first lines. The error wraps
+// ErrUnknownFormat and names the closest format and why it does not fit.
 func Detect(sample []string) (Format, error) {
 	var lines []string
 	for _, line := range sample {
@@ -200,7 +197,7 @@ func Detect(sample []string) (Format, error) {
 		}
 	}
 	if len(lines) == 0 {
-		return nil, fmt.Errorf("%w: there is no line", ErrUnknownFormat)
+		return nil, fmt.Errorf("%w: the log has no lines", ErrUnknownFormat)
 	}
 	candidates, err := detectable(lines[0])
 	if err != nil {
@@ -218,7 +215,7 @@ func Detect(sample []string) (Format, error) {
 	return nil, unknown(candidates, best, lines)
 }
 
-// detectable returns the formats that a first line may be of.
+// detectable returns the formats that a first line may have.
 func detectable(first string) ([]Format, error) {
 	if strings.HasPrefix(strings.TrimSpace(first), "{") {
 		name := "json"
@@ -244,8 +241,8 @@ func detectable(first string) ([]Format, error) {
 	return out, nil
 }
 
-// Fits counts the lines that are of a format. A connection that sent no
-// request leaves a line that is.
+// Fits counts the lines that have a format. The line of a connection without a
+// request counts too.
 func Fits(f Format, lines []string) int {
 	n := 0
 	p := f.Parser(nil)
@@ -258,7 +255,7 @@ func Fits(f Format, lines []string) int {
 	return n
 }
 
-// unknown says which format is the likeliest, and why it is none.
+// unknown returns an error with the closest format and why it does not fit.
 func unknown(candidates []Format, best Format, lines []string) error {
 	if best == nil {
 		best = candidates[len(candidates)-1]
@@ -270,7 +267,7 @@ func unknown(candidates []Format, best Format, lines []string) error {
 	p := best.Parser(nil)
 	for i, line := range lines {
 		if err := p.Parse(line, &r); err != nil && !errors.Is(err, errNoRequest) {
-			return fmt.Errorf("%w; the likeliest is %s, but line %d: %w", ErrUnknownFormat, best.Name(), i+1, err)
+			return fmt.Errorf("%w: the closest is %s, but line %d: %w", ErrUnknownFormat, best.Name(), i+1, err)
 		}
 	}
 	return ErrUnknownFormat

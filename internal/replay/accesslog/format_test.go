@@ -189,18 +189,18 @@ func TestFormatsThatAreWrong(t *testing.T) {
 	rows := []struct{ format, want string }{
 		{"$remote_addr $request", "the format has no time"},
 		{"$remote_addr [$time_local]", "the format has no request"},
-		{"$remote_addr$request $msec", "nothing stands between the values 1 and 2"},
+		{"$remote_addr$request $msec", "needs a separator between values 1 and 2"},
 		{"${remote_addr $msec", "${ without a }"},
 		{"$", "a $ without a name"},
 		{"%{X", "%{ without a }"},
 		{"%h %", "ends in %"},
 		{"%START_TIME% %REQ(:PATH", "has no )"},
-		{"combine", `neither a format (alb, `},
-		{"nowhere.conf", "nor a file"},
-		{"testdata/nginx.conf", "several log formats: name one, such as testdata/nginx.conf:main, of main, precise"},
+		{"combine", `not a known format (alb, `},
+		{"nowhere.conf", "or a file"},
+		{"testdata/nginx.conf", "several log formats (main, precise): choose one, for example testdata/nginx.conf:main"},
 		{"testdata/nginx.conf:old", `no log format "old": it has main, precise`},
 		{"testdata/combined.log", "defines no log format"},
-		{"testdata", "is no configuration"},
+		{"testdata", "is not an nginx or Apache configuration"},
 	}
 	for _, row := range rows {
 		if _, err := accesslog.New(row.format, nil); err == nil || !strings.Contains(err.Error(), row.want) {
@@ -236,12 +236,12 @@ func TestDetectSaysWhy(t *testing.T) {
 		sample []string
 		want   string
 	}{
-		{[]string{"hello", "world"}, `the likeliest is combined, but line 1: no " " after value 1 of the format`},
-		{[]string{`{"a": 1}`, `{"a": 2}`}, "the likeliest is json, but line 1: there is no time"},
-		{[]string{"", " "}, "there is no line"},
+		{[]string{"hello", "world"}, `the closest is combined, but line 1: no " " after value 1 of the format`},
+		{[]string{`{"a": 1}`, `{"a": 2}`}, "the closest is json, but line 1: the line has no time"},
+		{[]string{"", " "}, "the log has no lines"},
 		{[]string{
 			`192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 12 "-" "-"`, "x", "y", "z",
-		}, "the likeliest is combined, but line 2"},
+		}, "the closest is combined, but line 2"},
 	}
 	for _, row := range rows {
 		if f, err := accesslog.Detect(row.sample); err == nil || !strings.Contains(err.Error(), row.want) {

@@ -12,12 +12,12 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 
-// jsonNames says where the values of a JSON object go, by their path: the keys
-// from the outside in, joined by dots. It holds for all servers that log in
-// JSON: their names do not contradict each other.
+// jsonNames maps the values of JSON objects to slots, by path: the keys from the
+// outside in, joined by dots. One map serves all servers, since their names do not
+// conflict.
 func jsonNames() map[string]place {
 	names := map[string]place{}
-	// Of several for the same thing the first of a line has the highest rank.
+	// The first path of a line has the highest rank.
 	for slot, list := range map[slot]string{
 		timeDecided: `upstream_http_x_headgate_time headgate_time x_headgate_time resp_headers.X-Headgate-Time
 			downstream_X-Headgate-Time`,
@@ -48,7 +48,7 @@ func jsonNames() map[string]place {
 	return names
 }
 
-// jsonFormat reads lines that are JSON objects.
+// jsonFormat is the format of lines that are JSON objects.
 type jsonFormat struct {
 	name   string
 	places map[string]place
@@ -67,7 +67,7 @@ func newJSON(name string, mapping map[string]string) (*jsonFormat, error) {
 	return f, nil
 }
 
-// mappedPlace returns where --map puts an attribute.
+// mappedPlace returns the place of an attribute of --map.
 func mappedPlace(attribute string) (place, error) {
 	slots := map[string]slot{
 		"time": timeAny, "client_ip": client, "forwarded_for": forwarded, "method": method, "path": target,
@@ -81,7 +81,7 @@ func mappedPlace(attribute string) (place, error) {
 		return place{slot: named, name: name}, nil
 	}
 	if attribute == "" || ok {
-		return place{}, fmt.Errorf("%q is no attribute of a request, such as client_ip, path, time or header:X-Api-Key", attribute)
+		return place{}, fmt.Errorf("%q is not a request attribute such as client_ip, path, time or header:X-Api-Key", attribute)
 	}
 	return place{slot: other, name: attribute}, nil
 }
@@ -94,7 +94,7 @@ func (f *jsonFormat) Parser(zone *time.Location) Parser {
 	return &jsonParser{jsonFormat: f, state: state{times: clock{zone: zone}}}
 }
 
-// jsonParser reads lines of a jsonFormat.
+// jsonParser parses lines of a jsonFormat.
 type jsonParser struct {
 	*jsonFormat
 	state state
@@ -103,16 +103,16 @@ type jsonParser struct {
 	dated string // the path of the time
 }
 
-// found is the value for a slot so far.
+// found is the value of a slot so far.
 type found struct {
 	value string
 	rank  int
 }
 
-// durationRank is that of the key duration.
+// durationRank is the rank of the key duration.
 const durationRank = 99
 
-// maxDepth is how deep objects and arrays may be nested.
+// maxDepth limits the nesting of objects and arrays.
 const maxDepth = 32
 
 var errJSON = errors.New("the line is not a JSON object")
@@ -131,10 +131,10 @@ func (p *jsonParser) Parse(line string, r *Record) error {
 	}
 	s.space()
 	if s.at != len(s.text) {
-		return fmt.Errorf("character %d: something follows the JSON object", s.at+1)
+		return fmt.Errorf("character %d: unexpected text after the JSON object", s.at+1)
 	}
-	// The method comes before the target, which means something else in
-	// CONNECT, and the query after it.
+	// The method before the target, which differs for CONNECT, and the query after
+	// it.
 	for _, slot := range []slot{
 		timeAny, timeEpoch, timeDecided, client, forwarded, method, request, target, query, host, status, span,
 	} {
@@ -152,7 +152,7 @@ func (p *jsonParser) Parse(line string, r *Record) error {
 			return err
 		}
 	}
-	// Caddy's ts and nginx's time are those of the end.
+	// Caddy's ts and nginx's time are the end of the request.
 	atEnd := logsEnd
 	if strings.HasPrefix(strings.ToLower(p.dated), "start") || p.found[timeDecided].rank > 0 {
 		atEnd = logsStart
@@ -160,7 +160,7 @@ func (p *jsonParser) Parse(line string, r *Record) error {
 	return p.state.end(atEnd)
 }
 
-// put takes the value at the current path.
+// put records the value at the current path.
 func (p *jsonParser) put(value string) {
 	place, ok := p.places[string(p.path)]
 	if !ok {
@@ -170,7 +170,7 @@ func (p *jsonParser) put(value string) {
 				case prefix == "http_":
 					name = strings.ReplaceAll(name, "_", "-")
 				case prefix == "request_" && (name[0] < 'A' || name[0] > 'Z'):
-					continue // Traefik's headers are canonical; this is something else
+					continue // Traefik's header names are canonical; this is not one
 				}
 				p.field(header, name, value)
 				return
@@ -193,7 +193,7 @@ func (p *jsonParser) put(value string) {
 	}
 }
 
-// field adds a field, of several headers of a name the first.
+// field adds a field; of several headers with the same name it keeps the first.
 func (p *jsonParser) field(slot slot, name, value string) {
 	c := place{slot: slot, name: name}.canonical()
 	switch c.slot { //nolint:exhaustive // the rest are plain fields
@@ -211,7 +211,7 @@ func (p *jsonParser) field(slot slot, name, value string) {
 	}
 }
 
-// value reads any value. Of an array each element has the array's path.
+// value parses any value. The elements of an array have the array's path.
 func (p *jsonParser) value(s *scanner, depth int) error {
 	s.space()
 	switch s.peek() {
@@ -233,10 +233,11 @@ func (p *jsonParser) value(s *scanner, depth int) error {
 	return err
 }
 
-// list reads an object or array up to its closing bracket, by one for each element.
+// list parses an object or array up to its closing bracket, calling one for each
+// element.
 func (p *jsonParser) list(s *scanner, depth int, closing byte, one func() error) error {
 	if depth > maxDepth {
-		return errors.New("the JSON is nested too deeply")
+		return errors.New("invalid JSON: nested too deeply")
 	}
 	s.at++
 	s.space()
@@ -261,7 +262,7 @@ func (p *jsonParser) list(s *scanner, depth int, closing byte, one func() error)
 	}
 }
 
-// member reads a key and its value, whose path it is a part of.
+// member parses a key and its value.
 func (p *jsonParser) member(s *scanner, depth int) error {
 	s.space()
 	key, err := s.string()
@@ -304,12 +305,12 @@ func (s *scanner) space() {
 
 func (s *scanner) expected(what string) error {
 	if s.at >= len(s.text) {
-		return errors.New("the JSON breaks off")
+		return errors.New("invalid JSON: truncated")
 	}
-	return fmt.Errorf("character %d: the JSON has %q where %s should be", s.at+1, clip.Text(s.text[s.at:], 10), what)
+	return fmt.Errorf("invalid JSON at character %d: expected %s, found %q", s.at+1, what, clip.Text(s.text[s.at:], 10))
 }
 
-// string reads a string and undoes its escapes.
+// string parses a string and decodes its escapes.
 func (s *scanner) string() (string, error) {
 	if s.peek() != '"' {
 		return "", s.expected("a quotation mark")
@@ -331,21 +332,21 @@ func (s *scanner) string() (string, error) {
 	}
 }
 
-// checked refuses what may not stand in a string, as encoding/json does.
+// checked refuses invalid strings, as encoding/json does.
 func (s *scanner) checked(text string) (string, error) {
 	plain := true
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case c < ' ':
-			return "", errors.New("the JSON has a control character in a string")
+			return "", errors.New("invalid JSON: control character in a string")
 		case c == '\\':
 			plain = false
-			if !strings.ContainsRune(`"\/bfnrtu`, rune(text[i+1])) { // a string never ends in one
-				return "", fmt.Errorf("the JSON has the unknown escape %q", clip.Text(text[i:], 2))
+			if !strings.ContainsRune(`"\/bfnrtu`, rune(text[i+1])) { // a string never ends in a backslash
+				return "", fmt.Errorf("invalid JSON: unknown escape %q", clip.Text(text[i:], 2))
 			}
 			if text[i+1] == 'u' {
 				if _, ok := hex(text[i+2:], 4); !ok {
-					return "", fmt.Errorf("the JSON has the unknown escape %q", clip.Text(text[i:], 6))
+					return "", fmt.Errorf("invalid JSON: unknown escape %q", clip.Text(text[i:], 6))
 				}
 			}
 			i++
@@ -357,7 +358,7 @@ func (s *scanner) checked(text string) (string, error) {
 	return unescape(text), nil
 }
 
-// word reads a number, true, false or null.
+// word parses a number, true, false or null.
 func (s *scanner) word() (string, error) {
 	start := s.at
 	for s.at < len(s.text) && strings.IndexByte(" \t\r\n,:]}[{\"", s.text[s.at]) < 0 {

@@ -13,22 +13,22 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The sizes of what is read.
+// Sizes.
 const (
-	MaxLine = 1 << 20 // the longest line that is read, in bytes. Longer ones are left out.
-	// chunkSize is how much is handed over at once, if lines are short: with
-	// what is made of it, it has to fit into a processor's cache.
+	MaxLine = 1 << 20 // longest line in bytes; longer lines are skipped
+	// chunkSize is the usual size of a chunk. With its parsed form it should fit
+	// into a processor's cache.
 	chunkSize  = 64 << 10
-	bufferSize = 16 << 10  // so much smaller than a chunk that most of a file is read past the buffer
-	maxWindow  = 128 << 20 // bounds what a compressed file may have us remember
+	bufferSize = 16 << 10  // much smaller than a chunk, so that most reads bypass the buffer
+	maxWindow  = 128 << 20 // limits the decompression window
 )
 
 // Chunk is a piece of a log: whole lines.
 type Chunk struct {
-	Text  string // has the lines, each but perhaps the last with its end
-	First int64  // the number of the first line, counted from 1
-	// TooLong are the numbers of lines before those in Text that were left
-	// out, since they are longer than MaxLine.
+	Text  string // the lines; only the last may lack its line end
+	First int64  // number of the first line, from 1
+	// TooLong are the numbers of lines before Text that were skipped because they
+	// are longer than MaxLine.
 	TooLong []int64
 	Space   []byte // the memory of Text
 }
@@ -39,11 +39,11 @@ func (c *Chunk) fill(text []byte) {
 	c.Text = unsafe.String(unsafe.SliceData(c.Space), len(c.Space)) //nolint:gosec // not written to while Text is in use
 }
 
-// Reader cuts a log into chunks, and undoes its compression.
+// Reader decompresses a log and splits it into chunks.
 type Reader struct {
 	in   *bufio.Reader
 	buf  []byte
-	held int // bytes of buf that are a line not yet ended
+	held int // bytes of buf that hold an incomplete line
 	line int64
 	err  error
 	// Compression is gzip, zstd or bzip2, or empty.
@@ -51,8 +51,7 @@ type Reader struct {
 	closing     func()
 }
 
-// NewReader returns a Reader of a log that may be compressed, which its first
-// bytes tell.
+// NewReader returns a Reader of a log. It detects compression by the first bytes.
 func NewReader(r io.Reader) (*Reader, error) {
 	in := bufio.NewReaderSize(r, bufferSize)
 	begin, err := in.Peek(6)
@@ -79,24 +78,24 @@ func NewReader(r io.Reader) (*Reader, error) {
 		out.Compression = "bzip2"
 		out.in = bufio.NewReaderSize(bzip2.NewReader(in), bufferSize)
 	case bytes.HasPrefix(begin, []byte("\xfd7zXZ\x00")):
-		return nil, errors.New("the file is compressed by xz, which is not read here: xz -dc FILE | headgate … -")
+		return nil, errors.New("xz compression is not supported: use xz -dc FILE | headgate … -")
 	case bytes.HasPrefix(begin, []byte("PK\x03\x04")):
-		return nil, errors.New("the file is a zip archive, which is not read here: unzip -p FILE | headgate … -")
+		return nil, errors.New("zip archives are not supported: use unzip -p FILE | headgate … -")
 	case bytes.HasPrefix(begin, []byte("\xef\xbb\xbf")):
 		_, _ = in.Discard(3)
 	}
 	return out, nil
 }
 
-// isZstd reports whether a file that begins so is one or more zstd frames, of
-// which the first may be one to skip.
+// isZstd reports whether a file that starts with these bytes is zstd, perhaps with
+// a skippable frame first.
 func isZstd(begin []byte) bool {
 	return bytes.HasPrefix(begin, []byte{0x28, 0xb5, 0x2f, 0xfd}) ||
 		len(begin) >= 4 && begin[0]&0xf0 == 0x50 && bytes.Equal(begin[1:4], []byte{0x2a, 0x4d, 0x18})
 }
 
-// ErrCutOff says that a compressed file ends before it should.
-var ErrCutOff = errors.New("the compressed file is cut off")
+// ErrCutOff is returned for a truncated compressed file.
+var ErrCutOff = errors.New("the compressed file is truncated")
 
 func cut(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -105,15 +104,14 @@ func cut(err error) error {
 	return err
 }
 
-// Close lets go of what decompression holds.
+// Close releases the decompressor.
 func (r *Reader) Close() { r.closing() }
 
-// Next returns the next chunk. After the last the error is io.EOF; with any
+// Next returns the next chunk. After the last chunk the error is io.EOF; after any
 // other error nothing more can be read.
 //
-// The text is in the memory of space, as far as that suffices: a chunk whose
-// text, and whatever points into it, is not used any more may hand its Space
-// on.
+// The text is stored in space if it is large enough. To reuse memory, pass the
+// Space of a chunk whose text is no longer used.
 func (r *Reader) Next(space []byte) (Chunk, error) {
 	c := Chunk{First: r.line, Space: space[:0]}
 	for r.err == nil {
@@ -144,7 +142,7 @@ func (r *Reader) Next(space []byte) (Chunk, error) {
 	return c, r.err
 }
 
-// chunk returns what is left, and then the error alone.
+// chunk returns the rest, and then only the error.
 func (r *Reader) chunk(c Chunk, n int) (Chunk, error) {
 	c.fill(r.buf[:n])
 	r.line += int64(strings.Count(c.Text, "\n"))
@@ -154,7 +152,7 @@ func (r *Reader) chunk(c Chunk, n int) (Chunk, error) {
 	return c, nil
 }
 
-// fill fills the buffer behind what is held, and returns how much is in it.
+// fill fills the buffer after the held bytes and returns how much it contains.
 func (r *Reader) fill() (int, error) {
 	n := r.held
 	r.held = 0
@@ -168,7 +166,7 @@ func (r *Reader) fill() (int, error) {
 	return n, nil
 }
 
-// skipLine discards up to the end of the line.
+// skipLine discards the rest of the line.
 func (r *Reader) skipLine() {
 	for {
 		_, err := r.in.ReadSlice('\n')

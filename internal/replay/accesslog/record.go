@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Kind is what sort of thing a Field is.
+// Kind is the kind of a Field.
 type Kind uint8
 
 // The kinds.
@@ -18,32 +18,32 @@ const (
 	Header Kind = iota // a header field of the request; its name is canonical
 	Cookie             // a cookie
 	Query              // a parameter of the query
-	Other              // whatever else was logged under a name
+	Other              // any other named value
 )
 
-// Field is one more thing that a line says of a request.
+// Field is a named value of a line.
 type Field struct {
 	Kind        Kind
 	Name, Value string
 }
 
-// Record is what a line says of a request. What it does not say is empty.
+// Record is a parsed line. Values that the line does not have are empty.
 type Record struct {
-	// Time is when the request came, in microseconds since the Unix epoch:
-	// where the server logs the end and the duration, their difference.
+	// Time is the arrival of the request, in microseconds since the Unix epoch. If
+	// the server logs the end and the duration, it is their difference.
 	Time   int64
 	Client string // the peer's address, perhaps with a port
-	// ForwardedFor is the X-Forwarded-For that came with the request.
+	// ForwardedFor is the X-Forwarded-For of the request.
 	ForwardedFor string
 	Method       string
-	// Path and RawQuery are as they were logged: percent-encoded, as a rule.
+	// Path and RawQuery are as logged, usually percent-encoded.
 	Path, RawQuery string
 	Host           string
 	Status         int
-	Fields         []Field // headers, cookies, parameters and whatever else was named
+	Fields         []Field // headers, cookies, query parameters and other named values
 }
 
-// Field returns the first field of that kind and name.
+// Field returns the first field with that kind and name.
 func (r *Record) Field(kind Kind, name string) (string, bool) {
 	for i := range r.Fields {
 		if f := &r.Fields[i]; f.Kind == kind && f.Name == name {
@@ -57,8 +57,8 @@ func (r *Record) Field(kind Kind, name string) (string, bool) {
 // the zero Addr.
 func (r *Record) ClientAddr() netip.Addr { return Address(r.Client) }
 
-// Address reads an address as logs write it: with or without a port, brackets
-// and a zone. Anything else is the zero Addr.
+// Address parses a logged address, with or without a port, brackets and a zone.
+// Other texts return the zero Addr.
 func Address(text string) netip.Addr {
 	if text == "" || len(text) > 64 || text[0] != '[' && (text[0] > 'f' || text[0] < '.') {
 		return netip.Addr{}
@@ -82,44 +82,44 @@ func Address(text string) netip.Addr {
 	return a.Unmap().WithZone("")
 }
 
-// What is wrong with lines.
+// Errors about lines.
 var (
-	errNoTime    = errors.New("there is no time")
-	errNoRequest = errors.New("there is no request: the connection sent none, or nothing that is HTTP")
-	errStatus    = errors.New("the status is not a number of three digits")
+	errNoTime    = errors.New("the line has no time")
+	errNoRequest = errors.New("the line has no request: the connection sent none, or not HTTP")
+	errStatus    = errors.New("the status is not a three-digit number")
 	errDuration  = errors.New("the duration is not a number")
 	errNumber    = errors.New("the number of bytes is not a number")
 )
 
-// slot is where a logged value goes.
+// slot is the meaning of a logged value.
 type slot uint8
 
 const (
 	skip slot = iota
 	client
 	forwarded
-	forwardedLast // the same, whose last element is the peer
+	forwardedLast // likewise, with the peer as last element
 	timeAny
 	timeLocal // 21/Nov/2026:12:06:46 +0000
 	timeISO
 	timeEpoch
-	timeDecided // the same, of the very decision: X-Headgate-Time
+	timeDecided // time of the decision: X-Headgate-Time
 	method
 	target   // a path with a query
-	uri      // a path that is decoded already
-	uriQuery // the same with a query behind it
-	hosted   // a host with a target behind it
+	uri      // a decoded path
+	uriQuery // likewise, followed by a query
+	hosted   // a host followed by a target
 	query
 	host
 	request // a request line
 	status
-	number // of bytes: not used, but a sign that the format fits
+	number // of bytes: unused, but shows that the format fits
 	seconds
 	millis
 	micros
-	span // a number of seconds, or with a unit
+	span // a number of seconds, or a number with a unit
 
-	// These are in the order of the kinds.
+	// In the order of the kinds.
 
 	header
 	cookie
@@ -127,7 +127,7 @@ const (
 	other
 )
 
-// setRequest reads a request line.
+// setRequest parses a request line.
 func (r *Record) setRequest(line string) error {
 	method, rest, ok := strings.Cut(line, " ")
 	if !ok || !isToken(method) {
@@ -140,7 +140,7 @@ func (r *Record) setRequest(line string) error {
 	return r.setTarget(rest)
 }
 
-// setTarget reads a request target in any of its forms (RFC 9112, section 3.2).
+// setTarget parses a request target of any form (RFC 9112, section 3.2).
 func (r *Record) setTarget(text string) error {
 	switch {
 	case text == "":
@@ -180,14 +180,14 @@ func isToken(text string) bool {
 	return true
 }
 
-// place is a slot, and the name of what goes there.
+// place is a slot with the name of its value.
 type place struct {
 	slot slot
 	name string
-	rank int // of several for the same thing the highest counts
+	rank int // the highest of several values for a slot wins
 }
 
-// namePlace returns the place with its name as requests know it.
+// namePlace returns the place with its name in canonical form.
 func (p place) canonical() place {
 	if p.slot == header {
 		p.name = textproto.CanonicalMIMEHeaderKey(p.name)
@@ -201,13 +201,13 @@ func (p place) canonical() place {
 	return p
 }
 
-// state is a record under way.
+// state is a record in progress.
 type state struct {
 	*Record
 	times clock
-	ended int64 // how long the request took, if Time is its end, in microseconds
+	ended int64 // duration of the request in microseconds, if Time is its end
 	timed bool
-	asked bool // for something
+	asked bool // has a request
 }
 
 func (s *state) begin(r *Record) {
@@ -215,7 +215,7 @@ func (s *state) begin(r *Record) {
 	s.Record, s.ended, s.timed, s.asked = r, 0, false, false
 }
 
-// end checks that the record has what it must have.
+// end checks the required values of the record.
 func (s *state) end(atEnd whenLogged) error {
 	switch {
 	case !s.timed:
@@ -229,7 +229,7 @@ func (s *state) end(atEnd whenLogged) error {
 	return nil
 }
 
-// whenLogged says of which moment the time in the log is.
+// whenLogged is the moment of a logged time.
 type whenLogged bool
 
 const (
@@ -237,7 +237,7 @@ const (
 	logsEnd   whenLogged = true
 )
 
-// set puts a value where it belongs.
+// set sets the value of a place.
 func (s *state) set(p *place, value string) error {
 	switch p.slot {
 	case skip:
@@ -282,7 +282,7 @@ func (s *state) set(p *place, value string) error {
 	return nil
 }
 
-// setAsked puts a value that is what was asked for.
+// setAsked sets a value of the request.
 func (s *state) setAsked(p *place, value string) error {
 	s.asked = true
 	switch p.slot {
@@ -304,7 +304,7 @@ func (s *state) setAsked(p *place, value string) error {
 	case uriQuery:
 		s.Path, s.RawQuery, _ = strings.Cut(value, "?")
 	default:
-		return fmt.Errorf("slot %d has no meaning", p.slot)
+		return fmt.Errorf("unknown slot %d", p.slot)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 )
 
-// compileText reads a format as it stands in a server's configuration: nginx's
-// log_format, Apache's LogFormat or Envoy's text format.
+// compileText compiles a format string: an nginx log_format, an Apache LogFormat
+// or an Envoy text format.
 func compileText(name, text string) (*template, error) {
 	text = strings.TrimSuffix(text, "\n")
 	switch {
@@ -22,7 +22,7 @@ func compileText(name, text string) (*template, error) {
 	case strings.Contains(text, "%"):
 		return compileApache(name, text)
 	}
-	return nil, fmt.Errorf("the format %q has no values in it, such as $remote_addr (nginx), %%h (Apache) or %%START_TIME%% (Envoy)", clip.Text(text, 60))
+	return nil, fmt.Errorf("the format %q has no values such as $remote_addr (nginx), %%h (Apache) or %%START_TIME%% (Envoy)", clip.Text(text, 60))
 }
 
 // builder collects the texts and values of a format.
@@ -39,8 +39,8 @@ func (b *builder) text(s string) {
 	b.texts[len(b.texts)-1] += s
 }
 
-// read takes a format apart: into texts, and directives, of which take gets the
-// parts that the expression has.
+// read splits a format into texts and directives. take gets the submatches of each
+// directive.
 func (b *builder) read(text, directive string, take func(parts []string) error) error {
 	d := regexp.MustCompile(directive)
 	between := d.Split(text, -1)
@@ -54,21 +54,21 @@ func (b *builder) read(text, directive string, take func(parts []string) error) 
 	return nil
 }
 
-// open makes sure that there is a text behind the last value.
+// open ensures that the last value is followed by a text.
 func (b *builder) open() {
 	if len(b.texts) == len(b.places) {
 		b.texts = append(b.texts, "")
 	}
 }
 
-// compile makes the format.
+// compile returns the format.
 func (b *builder) compile(name string, logged whenLogged) (*template, error) {
 	b.open()
 	return compile(name, b.texts, b.places, logged)
 }
 
-// place adds a value. What is often written without anything between, such as
-// %U%q, $uri$is_args$args and $host$request_uri, is a single one.
+// place adds a value. Values that are often written without a separator, such as
+// %U%q, $uri$is_args$args and $host$request_uri, become a single one.
 func (b *builder) place(p place) {
 	p = p.canonical()
 	if n := len(b.places); n > 0 && len(b.texts) == n {
@@ -85,8 +85,7 @@ func (b *builder) place(p place) {
 	b.places = append(b.places, p)
 }
 
-// nginxNames are nginx's variables that say something of a request; others
-// may stand in a format, and are passed over.
+// nginxNames are the nginx variables that describe a request; others are ignored.
 func nginxNames() map[string]slot {
 	return map[string]slot{
 		"remote_addr": client, "realip_remote_addr": skip, "time_local": timeLocal, "time_iso8601": timeISO, "msec": timeEpoch,
@@ -94,12 +93,12 @@ func nginxNames() map[string]slot {
 		"args": query, "query_string": query, "host": host, "status": status, "request_time": seconds,
 		"body_bytes_sent": number, "bytes_sent": number,
 		"proxy_add_x_forwarded_for": skip,
-		// The last is what auth_request_set makes of it in our examples.
+		// The last is set by auth_request_set in our examples.
 		"upstream_http_x_headgate_time": timeDecided, "sent_http_x_headgate_time": timeDecided, "headgate_time": timeDecided,
 	}
 }
 
-// nginxPlace returns where a variable's value goes.
+// nginxPlace returns the place of a variable.
 func nginxPlace(name string) place {
 	if slot, ok := nginxNames()[name]; ok {
 		return place{slot: slot}
@@ -119,7 +118,7 @@ func nginxPlace(name string) place {
 	case strings.HasPrefix(name, "upstream_"), strings.HasPrefix(name, "sent_"), strings.HasPrefix(name, "ssl_"):
 		return place{}
 	}
-	return place{slot: other, name: name} // set by the user, perhaps what a rule counts by
+	return place{slot: other, name: name} // set by the user, perhaps part of a key
 }
 
 func compileNginx(name, text string) (*template, error) {
@@ -138,20 +137,20 @@ func compileNginx(name, text string) (*template, error) {
 	if err != nil {
 		return nil, err
 	}
-	// nginx writes a line when the answer has been sent.
+	// nginx logs a request after the response.
 	b.places = prefer(b.places, preciseTimes())
 	return b.compile(name, logsEnd)
 }
 
-// decidedField is the header field that tells when Headgate decided, to the
-// microsecond.
+// decidedField is the header field with the time of the decision, in
+// microseconds.
 const decidedField = "X-Headgate-Time"
 
 // preciseTimes lists times, the best first.
 func preciseTimes() []slot { return []slot{timeDecided, timeEpoch, timeISO, timeAny, timeLocal} }
 
-// prefer keeps only the first of the slots that is there, since lines may have
-// the same several times.
+// prefer keeps only the first slot that the format has, since a line may have
+// equivalent values.
 func prefer(places []place, order []slot) []place {
 	rank := func(p place) int { return slices.Index(order, p.slot) }
 	best := -1
@@ -168,11 +167,11 @@ func prefer(places []place, order []slot) []place {
 	return places
 }
 
-// compileApache reads a LogFormat. Modifiers such as %>s and %!200{…}i are
-// read over.
+// compileApache compiles a LogFormat. Modifiers such as %>s and %!200{…}i are
+// ignored.
 func compileApache(name, text string) (*template, error) {
 	var b builder
-	logged := logsStart // %t is when the request came
+	logged := logsStart // %t is the arrival of the request
 	text = strings.NewReplacer(`\"`, `"`, `\t`, "\t", `\\`, `\`).Replace(text)
 	err := b.read(text, `(?s)%(?:(%)|[<>!,0-9]*(?:\{([^}]*)\}[<>]*|(\{))?(\^..|.)?)`, func(parts []string) error {
 		argument, letter := parts[2], parts[4] // or ^ti and ^to, trailers
@@ -204,7 +203,7 @@ func compileApache(name, text string) (*template, error) {
 	return b.compile(name, logged)
 }
 
-// apachePlace returns where a directive's value goes.
+// apachePlace returns the place of a directive.
 func apachePlace(letter, argument string) place {
 	if letter == "t" {
 		return place{slot: apacheTime(argument)}
@@ -235,7 +234,7 @@ func apachePlace(letter, argument string) place {
 	return place{slot: slots[letter]}
 }
 
-// apacheTime returns how the argument of %{…}t is written.
+// apacheTime returns the slot for the argument of %{…}t.
 func apacheTime(argument string) slot {
 	argument = strings.TrimPrefix(strings.TrimPrefix(argument, "begin:"), "end:")
 	switch argument {
@@ -249,10 +248,10 @@ func apacheTime(argument string) slot {
 	return timeAny
 }
 
-// compileEnvoy reads Envoy's command operators.
+// compileEnvoy compiles Envoy command operators.
 func compileEnvoy(name, text string) (*template, error) {
 	var b builder
-	// A maximal length, :12, may stand before the second %.
+	// A maximal length, :12, may precede the second %.
 	err := b.read(text, `%(?:(%)|([A-Z0-9_]*)(?:(\()([^)]*)(\))?)?[^%]*(%)?)`, func(parts []string) error {
 		switch operator := parts[2]; {
 		case parts[1] != "":
@@ -271,7 +270,7 @@ func compileEnvoy(name, text string) (*template, error) {
 	}
 	hasPeer := slices.ContainsFunc(b.places, func(p place) bool { return p.slot == client })
 	for i := range b.places {
-		// Envoy has appended the peer to the header before it logs it.
+		// Envoy appends the peer to the header before logging it.
 		if p := &b.places[i]; !hasPeer && p.slot == forwarded {
 			p.slot = forwardedLast
 		}
@@ -279,7 +278,7 @@ func compileEnvoy(name, text string) (*template, error) {
 	return b.compile(name, logsStart)
 }
 
-// envoyPlace returns where an operator's value goes.
+// envoyPlace returns the place of an operator.
 func envoyPlace(operator, argument string) place {
 	switch operator {
 	case "START_TIME":

@@ -14,20 +14,20 @@ import (
 // template is a format of texts with values between them.
 type template struct {
 	name    string
-	begins  string // the text before the first value
+	begins  string // text before the first value
 	steps   []step
 	logged  whenLogged
-	another bool // whether more may follow the last text
+	another bool // more text may follow
 }
 
-// step is a value and the text after it, which is where it ends.
+// step is a value and the text that ends it.
 type step struct {
 	place
 	stop   string
-	quoted bool // values may have quotation marks in them after a backslash
+	quoted bool // values may contain escaped quotation marks
 }
 
-// compile joins texts and values, which alternate: texts has one more.
+// compile joins alternating texts and values; there is one more text.
 func compile(name string, texts []string, places []place, logged whenLogged) (*template, error) {
 	t := &template{name: name, begins: texts[0], logged: logged}
 	timed, asked := false, false
@@ -37,7 +37,7 @@ func compile(name string, texts []string, places []place, logged whenLogged) (*t
 	for i, p := range places {
 		stop := texts[i+1]
 		if stop == "" && i+1 < len(places) {
-			return nil, fmt.Errorf("nothing stands between the values %d and %d of the format, so that one cannot tell them apart", i+1, i+2)
+			return nil, fmt.Errorf("the format needs a separator between values %d and %d", i+1, i+2)
 		}
 		switch p.slot {
 		case timeLocal, timeISO, timeEpoch, timeAny, timeDecided:
@@ -58,7 +58,7 @@ func compile(name string, texts []string, places []place, logged whenLogged) (*t
 	return t, nil
 }
 
-// templateParser reads lines of a template.
+// templateParser parses lines of a template.
 type templateParser struct {
 	*template
 	state state
@@ -69,7 +69,7 @@ func (p *templateParser) Parse(line string, r *Record) error {
 	p.state.begin(r)
 	rest, ok := strings.CutPrefix(line, p.begins)
 	if !ok {
-		return fmt.Errorf("the line does not begin with %q", p.begins)
+		return fmt.Errorf("the line does not start with %q", p.begins)
 	}
 	var none error
 	for i := range p.steps {
@@ -89,13 +89,13 @@ func (p *templateParser) Parse(line string, r *Record) error {
 		switch err := p.state.set(&s.place, value); {
 		case err == nil:
 		case errors.Is(err, errNoRequest):
-			none = err // if the rest is as it should be
+			none = err // unless the rest is wrong
 		default:
 			return err
 		}
 	}
 	if rest != "" && !p.another {
-		return fmt.Errorf("%q is left at the end of the line", clip.Text(rest, 40))
+		return fmt.Errorf("unexpected %q at the end of the line", clip.Text(rest, 40))
 	}
 	if none != nil {
 		return none
@@ -103,14 +103,13 @@ func (p *templateParser) Parse(line string, r *Record) error {
 	return p.state.end(p.logged)
 }
 
-// end returns how long the value at the beginning of text is, or -1.
+// end returns the length of the value at the start of text, or -1.
 func (s *step) end(text string) int {
 	switch {
 	case s.stop == "":
 		return len(text)
 	case !s.quoted:
-		// strings.Index would look for both bytes at once, which takes longer
-		// to begin with than these short values are.
+		// Faster than strings.Index for short values.
 		i := strings.IndexByte(text, s.stop[0])
 		if i < 0 || len(s.stop) == 1 || strings.HasPrefix(text[i:], s.stop) {
 			return i
@@ -130,8 +129,8 @@ func (s *step) end(text string) int {
 	}
 }
 
-// unescape undoes what servers do to values: \x22 (nginx, Apache), \" \n and
-// the like (Apache, JSON), \u0022 (JSON). Anything else stays.
+// unescape decodes the escapes of servers: \x22 (nginx, Apache), \" \n and the
+// like (Apache, JSON), \u0022 (JSON). Other text is unchanged.
 func unescape(text string) string {
 	at := strings.IndexByte(text, '\\')
 	if at < 0 {
@@ -149,7 +148,7 @@ func unescape(text string) string {
 	return string(append(out, text...))
 }
 
-// escape reads an escape at the beginning of text, and says how long it is.
+// escape decodes the escape at the start of text and returns its length.
 func escape(text string) (string, int) {
 	if len(text) < 2 {
 		return text, len(text)
@@ -169,7 +168,7 @@ func escape(text string) (string, int) {
 	return text[:1], 1
 }
 
-// escapeUnicode reads \u0022, or two of them that are one character.
+// escapeUnicode decodes \u0022, or a surrogate pair.
 func escapeUnicode(text string) (string, int) {
 	n, ok := hex(text[2:], 4)
 	if !ok {
@@ -180,7 +179,7 @@ func escapeUnicode(text string) (string, int) {
 			return string(0x10000 + (n-0xd800)<<10 + (low - 0xdc00)), 12
 		}
 	}
-	return string(n), 6 // half a pair becomes U+FFFD, as in encoding/json
+	return string(n), 6 // half a surrogate pair becomes U+FFFD, as in encoding/json
 }
 
 // hex reads n hexadecimal digits.

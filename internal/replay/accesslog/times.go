@@ -10,11 +10,11 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 )
 
-// clock reads times. It remembers the hour that it read last: consecutive
-// lines are of the same one.
+// clock parses times. It caches the last hour, since consecutive lines mostly
+// share it.
 type clock struct {
 	zone         *time.Location // of times without one
-	hour, offset string         // the text of the last hour in timeLocal, with its zone
+	hour, offset string         // text of the last hour in timeLocal, with its zone
 	at           int64          // of that hour, in microseconds
 }
 
@@ -37,7 +37,7 @@ func (c *clock) parse(form slot, text string) (int64, error) {
 	return at, nil
 }
 
-// local reads 21/Nov/2026:12:06:46 +0000, with or without brackets and a
+// local parses 21/Nov/2026:12:06:46 +0000, with or without brackets and a
 // fraction of a second.
 func (c *clock) local(text string) (int64, bool) {
 	text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
@@ -71,7 +71,7 @@ func (c *clock) local(text string) (int64, bool) {
 	return c.at + int64(minute*60+second)*1e6 + fraction, true
 }
 
-// two reads two digits; -1 stands for anything else.
+// two parses two digits; it returns -1 for anything else.
 func two(text string) int {
 	a, b := text[0]-'0', text[1]-'0'
 	if a > 9 || b > 9 {
@@ -80,7 +80,7 @@ func two(text string) int {
 	return int(a)*10 + int(b)
 }
 
-// fractionOf reads .123 or ,123 at the beginning of text, in microseconds.
+// fractionOf parses .123 or ,123 at the start of text, in microseconds.
 func fractionOf(text string) (micros int64, rest string, ok bool) {
 	if text == "" || text[0] != '.' && text[0] != ',' {
 		return 0, text, true
@@ -93,7 +93,7 @@ func fractionOf(text string) (micros int64, rest string, ok bool) {
 	return micros, text[i:], i > 1
 }
 
-// iso reads 2026-11-21T12:06:46.123Z, also with a space in place of the T, with
+// iso parses 2026-11-21T12:06:46.123Z, also with a space instead of the T, with
 // slashes, without a zone, or with an offset such as +0100.
 func (c *clock) iso(text string) (int64, bool) {
 	text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
@@ -132,7 +132,7 @@ func (c *clock) iso(text string) (int64, bool) {
 	return t.UnixMicro() - int64(offset)*1e6 + fraction, true
 }
 
-// offsetOf reads +01:00, +0100 or +01, in seconds.
+// offsetOf parses +01:00, +0100 or +01, in seconds.
 func offsetOf(text string) (int, bool) {
 	if len(text) < 3 || text[0] != '+' && text[0] != '-' {
 		return 0, false
@@ -155,9 +155,9 @@ func offsetOf(text string) (int, bool) {
 	return offset, true
 }
 
-// epoch reads a number of seconds since the Unix epoch, with or without a
-// fraction, or of milliseconds, microseconds or nanoseconds: no log is from
-// before 1973 or after the year 5000.
+// epoch parses a number of seconds since the Unix epoch, with or without a
+// fraction, or of milliseconds, microseconds or nanoseconds. It assumes a year
+// from 1973 to 5000 to tell them apart.
 func epoch(text string) (int64, bool) {
 	whole, fraction, pointed := strings.Cut(text, ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
@@ -197,7 +197,7 @@ func slowEpoch(text string) (int64, bool) {
 	return int64(math.Round(f * 1e6)), true
 }
 
-// any reads a time in whichever form it is.
+// any parses a time in any of these forms.
 func (c *clock) any(text string) (int64, bool) {
 	if at, ok := c.iso(text); ok {
 		return at, true
@@ -216,7 +216,7 @@ func (c *clock) any(text string) (int64, bool) {
 	return 0, false
 }
 
-// parseSpan reads a duration, in microseconds: 0.25 (seconds), 250ms, 1m2s.
+// parseSpan parses a duration, in microseconds: 0.25 (seconds), 250ms, 1m2s.
 func parseSpan(text string) (int64, error) {
 	if f, err := strconv.ParseFloat(text, 64); err == nil && f >= 0 && f < 1e9 {
 		return int64(f * 1e6), nil

@@ -1,6 +1,6 @@
-// Package offline does what commands do without a server: check rules, run their
-// tests, explain a request, and send access logs through them. What it returns is
-// ready to be printed.
+// Package offline implements the commands that need no server: check rules, run
+// their tests, explain a request, and replay access logs. Its results are ready to
+// be printed.
 package offline
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// Report is what Check found.
+// Report is the result of Check.
 type Report struct {
 	OK        bool        `json:"ok"`
 	Files     int         `json:"files"`
@@ -20,12 +20,11 @@ type Report struct {
 	Domains   []string    `json:"domains"`
 	Tests     int         `json:"tests"`
 	Diagnoses []Diagnosis `json:"diagnostics"`
-	Skipped   []string    `json:"skipped,omitempty"` // files in the folders that are no rule tests, and why
+	Skipped   []string    `json:"skipped,omitempty"` // files in the folders that are not rule tests, and why
 }
 
-// Check reads rule files and folders as serve would with these options, and the
-// rule tests next to them as test would, and says what is wrong. Tests are not
-// run.
+// Check reads rule files and folders as serve does with these options, and the
+// rule tests next to them, and reports every mistake. Tests are not run.
 func Check(options rulefile.Options, paths ...string) Report {
 	report := Report{Domains: []string{}}
 	var named []string
@@ -40,7 +39,7 @@ func Check(options rulefile.Options, paths ...string) Report {
 		if err != nil {
 			report.OK, report.Diagnoses = false, Diagnose(err)
 		} else {
-			report.OK = rs.Stats().Files > 0 // folders without one limit nothing
+			report.OK = rs.Stats().Files > 0 // folders without rule files limit nothing
 			stats := rs.Stats()
 			report.Files, report.Rules = stats.Files, stats.Rules
 			report.Domains = append(report.Domains, rs.Domains()...)
@@ -51,7 +50,7 @@ func Check(options rulefile.Options, paths ...string) Report {
 	return report
 }
 
-// Warn puts in front what is to be said of the configuration.
+// Warn puts warnings about the configuration first.
 func (r *Report) Warn(list []*config.SourceError) {
 	warnings := make([]diagnostic.Diagnostic, len(list))
 	for i, w := range list {
@@ -71,7 +70,7 @@ func (r *Report) checkTests(paths []string) {
 	}
 	sources, problems := rulefile.FindTests(folders...)
 	if len(r.Diagnoses) == 0 {
-		r.Diagnoses = append(r.Diagnoses, diagnosed(problems, nil)...) // else rules have met the same
+		r.Diagnoses = append(r.Diagnoses, diagnosed(problems, nil)...) // otherwise the rules reported the same
 	}
 	sources, r.Skipped = withoutForeign(sources, folders)
 	for _, source := range sources {

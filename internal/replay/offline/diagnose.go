@@ -13,8 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// Diagnosis is one thing that is wrong, ready to be shown to people or, as
-// JSON, to machines.
+// Diagnosis is one problem, ready to be printed or encoded as JSON.
 type Diagnosis struct {
 	Severity string `json:"severity"` // error or warning
 	File     string `json:"file,omitempty"`
@@ -22,12 +21,12 @@ type Diagnosis struct {
 	Column   int    `json:"column,omitempty"`
 	Message  string `json:"message"`
 	Hint     string `json:"hint,omitempty"`
-	Position string `json:"-"` // file:line:column, or what is known of it
+	Position string `json:"-"` // file:line:column, as far as known
 	Excerpt  string `json:"-"` // the line with a caret below the column, or empty
 }
 
-// Diagnose takes an error apart: of config.Load, of reading rules, or of a
-// process that does not start.
+// Diagnose splits an error into its problems: errors of config.Load, of reading
+// rules, or of starting the server.
 func Diagnose(err error) []Diagnosis {
 	if err == nil {
 		return nil
@@ -58,8 +57,8 @@ func Diagnose(err error) []Diagnosis {
 	return []Diagnosis{d}
 }
 
-// diagnosed turns diagnostics into what is shown. read returns the text of a
-// file; nil means from disk.
+// diagnosed converts diagnostics. read returns the text of a file; nil reads it
+// from disk.
 func diagnosed(list []diagnostic.Diagnostic, read func(name string) []byte) []Diagnosis {
 	if read == nil {
 		read = readForExcerpt
@@ -80,18 +79,18 @@ func diagnosed(list []diagnostic.Diagnostic, read func(name string) []byte) []Di
 	return out
 }
 
-// openExcerpt returns the line that d is about, unless something in it may be
-// secret: what is printed at the start often ends up in a journal.
+// openExcerpt returns the line that d is about, or nothing if the line may contain
+// a secret: startup errors often end up in a log.
 func openExcerpt(src []byte, d diagnostic.Diagnostic) string {
 	if strings.HasPrefix(d.Message, "telemetry.otlp.headers:") {
-		return "" // their names are anything
+		return "" // header names are arbitrary
 	}
 	excerpt := diagnostic.Excerpt(src, d)
 	line := strings.ToLower(excerpt)
 	if strings.HasPrefix(d.Message, "store") && strings.Contains(line, "://") && strings.Contains(d.Message, ": redis: ") {
-		return "" // a port that is none may be a password
+		return "" // an invalid port may be a password
 	}
-	telemetry := strings.Contains(d.Message, "telemetry") // the names of whose headers are anything
+	telemetry := strings.Contains(d.Message, "telemetry") // its header names are arbitrary
 	for _, key := range regexp.MustCompile(`([\pL_-]*)[ \t"']*:`).FindAllStringSubmatch(line, -1) {
 		word := key[1]
 		if isSecret(word) || telemetry && word == "headers" || strings.Contains(line, "@") && isPlace(word) {
@@ -111,17 +110,18 @@ func openExcerpt(src []byte, d diagnostic.Diagnostic) string {
 	return excerpt
 }
 
-// isNoSetting reports whether a message is about a setting that is none, or that
-// holds a value where settings should be: the value may be the secret of another.
-// Messages about rules read otherwise.
+// isNoSetting reports whether a message is about an unknown setting, or one with a
+// value instead of settings: the value may be a secret. Messages about rules have a
+// different form.
 func isNoSetting(message string) bool {
 	return strings.HasSuffix(message, "must be a mapping of keys to values") || strings.HasPrefix(message, "unknown key ") && !strings.Contains(message, `" in `)
 }
 
-// isSecret reports whether what a key holds may be secret, however it is spelt.
+// isSecret reports whether the value of a key may be secret, even if the key is
+// misspelt.
 func isSecret(key string) bool {
 	if strings.HasSuffix(key, "_file") {
-		return false // it names one
+		return false // a path
 	}
 	for _, part := range []string{"token", "passw", "secret", "credential", "apikey", "api_key", "api-key"} {
 		if strings.Contains(key, part) {
@@ -131,8 +131,8 @@ func isSecret(key string) bool {
 	return nearest.Word(key, []string{"token", "tokens", "password", "passwords", "sentinel_password", "secret", "secrets"}) != ""
 }
 
-// isPlace reports whether a key holds the address of a server, which may have a
-// password in front.
+// isPlace reports whether a key holds a server address, which may include a
+// password.
 func isPlace(key string) bool {
 	switch key {
 	case "address", "addresses", "url", "upstream", "store", "redis", "keys", "endpoint", "listen", "api", "grpc", "resp", "admin", "shared", "proxy":
@@ -141,13 +141,12 @@ func isPlace(key string) bool {
 	return false
 }
 
-// readForExcerpt reads a file that was read before; what has become of it
-// since does not matter much.
+// readForExcerpt reads a file again. It may have changed, which hardly matters.
 func readForExcerpt(name string) []byte {
 	info, err := os.Stat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > yamltext.MaxFileSize {
 		return nil
 	}
-	src, _ := os.ReadFile(name) // what cannot be read is not shown
+	src, _ := os.ReadFile(name) // without it there is no excerpt
 	return src
 }

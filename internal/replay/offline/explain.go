@@ -20,17 +20,17 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// ExplainRequest is a request that somebody wants explained.
+// ExplainRequest is a request to explain.
 type ExplainRequest struct {
-	Domain string // may be empty where the rules have only one
-	Cost   int64  // what the request takes
-	Rule   string // Rule, if not empty, is the only rule to be listed
+	Domain string // may be empty if the rules have only one
+	Cost   int64  // of the request
+	Rule   string // Rule, if not empty, is the only rule listed
 
 	attributes  map[rules.Attribute]string
 	descriptors [][]rules.Entry
 }
 
-// Set gives the request an attribute, named as rules name it.
+// Set sets an attribute of the request, named as in rules.
 func (q *ExplainRequest) Set(name, value string) error {
 	a, err := rules.ParseAttribute(name)
 	if err != nil {
@@ -45,17 +45,17 @@ func (q *ExplainRequest) Set(name, value string) error {
 		q.attributes = map[rules.Attribute]string{}
 	}
 	if _, twice := q.attributes[a]; twice {
-		return fmt.Errorf("%s is given twice", a)
+		return fmt.Errorf("duplicate %s", a)
 	}
 	q.attributes[a] = value
 	return nil
 }
 
-// SetPath gives the request a path as it stands in a URL: percent-encoded, and
-// with a query, if there is one.
+// SetPath sets the path of the request as in a URL: percent-encoded, optionally
+// with a query.
 func (q *ExplainRequest) SetPath(text string) error {
 	if !strings.HasPrefix(text, "/") {
-		return fmt.Errorf("%q does not begin with /", text)
+		return fmt.Errorf("%q does not start with /", text)
 	}
 	u, err := url.ParseRequestURI(text)
 	if err != nil {
@@ -75,7 +75,7 @@ func (q *ExplainRequest) SetPath(text string) error {
 	return nil
 }
 
-// AddDescriptor gives the request a descriptor: key=value,key=value.
+// AddDescriptor adds a descriptor to the request: key=value,key=value.
 func (q *ExplainRequest) AddDescriptor(text string) error {
 	entries, err := rules.ParseDescriptor(text)
 	if err != nil {
@@ -85,14 +85,14 @@ func (q *ExplainRequest) AddDescriptor(text string) error {
 	return nil
 }
 
-// Explained is an explanation and where its counts are from.
+// Explained is an explanation and the source of its counts.
 type Explained struct {
 	httpapi.Explanation
-	Counts string `json:"counts"` // "unused" if they are those of a store that nobody has used yet, or "live"
+	Counts string `json:"counts"` // "unused" for those of an empty store, or "live"
 }
 
-// ExplainFiles explains q by the rules of files, as if no request had come
-// before. The error is a diagnostic.Problems if a file is wrong.
+// ExplainFiles explains q with rules from files, as if it were the first request.
+// The error is a diagnostic.Problems if a file is wrong.
 func ExplainFiles(ctx context.Context, options rulefile.Options, q ExplainRequest, paths ...string) (*Explained, error) {
 	rs, err := options.Load(paths...)
 	if err != nil {
@@ -121,7 +121,7 @@ func ExplainFiles(ctx context.Context, options rulefile.Options, q ExplainReques
 	return &Explained{*x, "unused"}, nil
 }
 
-// question returns q as the engine takes it.
+// question converts q for the engine.
 func (q *ExplainRequest) question(clients *client.Resolver) (*httpapi.Question, error) {
 	out := &httpapi.Question{Domain: q.Domain, Rule: q.Rule, Cost: q.Cost}
 	switch {
@@ -141,7 +141,7 @@ func (q *ExplainRequest) question(clients *client.Resolver) (*httpapi.Question, 
 	return out, nil
 }
 
-// checkRule says so if no rule has the name that q asks for.
+// checkRule returns an error if q names an unknown rule.
 func checkRule(rs *rules.Ruleset, q *ExplainRequest) error {
 	if q.Rule == "" || rs.Rule(q.Domain, q.Rule) != nil {
 		return nil
@@ -155,27 +155,27 @@ func checkRule(rs *rules.Ruleset, q *ExplainRequest) error {
 	return unknownName("rule", q.Rule, names)
 }
 
-// unknownName is an error with the nearest name, or with all.
+// unknownName returns an error that hints at the nearest name, or lists all.
 func unknownName(what, name string, known []string) error {
-	hint := fmt.Sprintf("there are %s", strings.Join(known, ", "))
+	hint := fmt.Sprintf("known: %s", strings.Join(known, ", "))
 	if near := nearest.Word(name, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	} else if len(known) > 20 {
 		hint = ""
 	}
-	return flagError(what, fmt.Sprintf("there is no %s %q", what, name), hint)
+	return flagError(what, fmt.Sprintf("unknown %s %q", what, name), hint)
 }
 
-// domainOf returns the domain of that name, or the only one there is.
+// domainOf returns the domain of that name, or the only one if name is empty.
 func domainOf(rs *rules.Ruleset, name string) (string, error) {
 	known := rs.Domains()
 	switch {
 	case name == "" && len(known) == 1:
 		return known[0], nil
 	case name == "" && len(known) == 0:
-		return "", flagError("rules", "there are no rules", "name a file or folder with rules")
+		return "", flagError("rules", "no rules found", "pass a rule file or a folder with rule files")
 	case name == "":
-		return "", flagError("domain", "the rules have several domains, and none is named", "name one of "+strings.Join(known, ", "))
+		return "", flagError("domain", "the rules have several domains", "choose one of "+strings.Join(known, ", "))
 	}
 	if slices.Contains(known, name) {
 		return name, nil

@@ -20,7 +20,7 @@ func TestExplainRequestRefuses(t *testing.T) {
 		want string
 	}{
 		"address":    {q.Set("client_ip", "fe80::1%eth0"), "is not an IP address"},
-		"twice":      {q.Set("header:X-PLAN", "paid"), "header:X-Plan is given twice"},
+		"twice":      {q.Set("header:X-PLAN", "paid"), "duplicate header:X-Plan"},
 		"name":       {q.Set("headers:x", ""), "did you mean"},
 		"path":       {q.SetPath("/%zz"), "invalid URL escape"},
 		"descriptor": {q.AddDescriptor(""), "is empty"},

@@ -22,38 +22,38 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// AccessLogs says which logs to read, and how.
+// AccessLogs names the logs to read, and how to read them.
 type AccessLogs struct {
 	// Paths are files; - is standard input.
 	Paths            []string
 	Stdin            io.Reader
-	Format           string   // as of accesslog.New; empty finds it out
-	Map              []string // says which keys of JSON are which attributes
-	Timezone         string   // that of times that do not say theirs
+	Format           string   // as for accesslog.New; empty detects it
+	Map              []string // ATTRIBUTE=KEY for JSON lines
+	Timezone         string   // of times without one
 	TrustedProxies   []string // addresses and networks
-	simulate.Reading          // has Reorder, Told and Progress; the rest is made of the above
+	simulate.Reading          // Reorder, Told and Progress; the rest is derived from the fields above
 }
 
-// flagError is a flag whose value is wrong.
+// flagError returns an error about the value of a flag.
 func flagError(flag, message, hint string) error {
 	return &config.SourceError{Source: "--" + flag, Message: message, Hint: hint}
 }
 
-// reading translates l.
+// reading converts l.
 func (l *AccessLogs) reading() (simulate.Reading, error) {
 	r := l.Reading
 	if l.Reorder < 0 {
-		return r, flagError("reorder", "a time cannot be negative", "")
+		return r, flagError("reorder", "must not be negative", "")
 	}
 	var err error
 	if r.Zone, err = time.LoadLocation(l.Timezone); err != nil {
-		return r, flagError("timezone", fmt.Sprintf("there is no time zone %q", l.Timezone), "write it as Europe/Berlin, or UTC")
+		return r, flagError("timezone", fmt.Sprintf("unknown time zone %q", l.Timezone), "for example Europe/Berlin or UTC")
 	}
 	var mapping map[string]string
 	for _, pair := range l.Map {
 		attribute, path, ok := strings.Cut(pair, "=")
 		if !ok || path == "" {
-			return r, flagError("map", fmt.Sprintf("%q is not ATTRIBUTE=KEY", pair), "such as client_ip=ip,path=url,time=when")
+			return r, flagError("map", fmt.Sprintf("%q is not ATTRIBUTE=KEY", pair), "for example client_ip=ip,path=url,time=when")
 		}
 		if mapping == nil {
 			mapping = map[string]string{}
@@ -76,7 +76,7 @@ func (l *AccessLogs) reading() (simulate.Reading, error) {
 			prefix, err = address.Prefix(address.BitLen())
 		}
 		if err != nil {
-			return r, flagError("trusted-proxies", fmt.Sprintf("%q is neither an address nor a network", text), "such as 10.0.0.0/8")
+			return r, flagError("trusted-proxies", fmt.Sprintf("%q is neither an address nor a network", text), "for example 10.0.0.0/8")
 		}
 		trusted = append(trusted, prefix.Masked())
 	}
@@ -87,7 +87,7 @@ func (l *AccessLogs) reading() (simulate.Reading, error) {
 	return r, err
 }
 
-// logs translates l.Paths.
+// logs converts l.Paths.
 func (l *AccessLogs) logs() ([]simulate.Log, error) {
 	var out []simulate.Log
 	stdin := false
@@ -106,11 +106,11 @@ func (l *AccessLogs) logs() ([]simulate.Log, error) {
 		info, err := os.Stat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil, &config.SourceError{Source: path, Message: "there is no such file", Hint: "check the name; it is relative to the current folder"}
+			return nil, &config.SourceError{Source: path, Message: "file not found", Hint: "check the name; it is relative to the current folder"}
 		case err != nil:
 			return nil, err
 		case info.IsDir():
-			return nil, &config.SourceError{Source: path, Message: "this is a folder", Hint: "name its files, such as " + path + "/access.log*"}
+			return nil, &config.SourceError{Source: path, Message: "is a folder, not a file", Hint: "pass its files, for example " + path + "/access.log*"}
 		}
 		out = append(out, simulate.Log{
 			Name: path, Size: info.Size(), Once: !info.Mode().IsRegular(),
@@ -120,7 +120,7 @@ func (l *AccessLogs) logs() ([]simulate.Log, error) {
 	return out, nil
 }
 
-// logErrors turns the errors of reading into those that can be shown.
+// logErrors converts the errors of reading for Diagnose.
 func logErrors(err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var out config.Errors
@@ -135,8 +135,8 @@ func logErrors(err error) error {
 	return err
 }
 
-// Visit calls visit for every request that has a client, in the order of their
-// times.
+// Visit calls visit for every request, in time order, with its time in
+// microseconds and its client.
 func (l *AccessLogs) Visit(ctx context.Context, visit func(at int64, client string)) error {
 	r, err := l.reading()
 	if err != nil {
@@ -145,16 +145,16 @@ func (l *AccessLogs) Visit(ctx context.Context, visit func(at int64, client stri
 	return logErrors(simulate.Visit(ctx, r, visit))
 }
 
-// Simulation says what to replay against which rules.
+// Simulation names the logs to replay and the rules.
 type Simulation struct {
 	AccessLogs
-	// Rules are rule files and folders, Candidate those to compare with, and
+	// Rules and Candidate are rule files and folders; Candidate may be empty.
 	// RuleOptions is how both are read.
 	Rules, Candidate []string
 	RuleOptions      rulefile.Options
-	Domain           string // may be empty where the rules have only one
-	MaxKeys          int    // how many keys the store remembers; 0 is its default
-	// Top is how many keys of each rule are listed; AllKeys keeps all, for
+	Domain           string // may be empty if the rules have only one
+	MaxKeys          int    // capacity of the store; 0 is its default
+	// Top is how many keys to list for each rule. AllKeys keeps all of them, for
 	// WriteCSV.
 	Top     int
 	AllKeys bool
@@ -164,7 +164,7 @@ type Simulation struct {
 func (s *Simulation) Run(ctx context.Context) (*simulate.Report, error) {
 	o := simulate.Options{MaxKeys: s.MaxKeys, Top: s.Top, AllKeys: s.AllKeys}
 	if s.MaxKeys < 0 {
-		return nil, flagError("max-keys", "a number of keys cannot be negative", "")
+		return nil, flagError("max-keys", "must not be negative", "")
 	}
 	var err error
 	if o.Side, err = s.side(s.Rules, s.Domain); err != nil {
@@ -194,16 +194,16 @@ func (s *Simulation) side(paths []string, domain string) (simulate.Side, error) 
 	return simulate.Side{Rules: rs, Domain: domain}, err
 }
 
-// SuggestLimits says from which traffic to propose limits.
+// SuggestLimits names the logs to derive limits from.
 type SuggestLimits struct {
 	AccessLogs
-	Domain     string   // that of the rules to write
-	Keys       []string // lists of attributes with commas between, a rule for each
-	Unaffected string   // the share of keys that are never to be refused, such as 99.9%.
+	Domain     string   // of the suggested rules
+	Keys       []string // lists of attributes separated by commas, one rule for each
+	Unaffected string   // percentage of keys that must never be refused, such as 99.9%
 }
 
-// knows returns an error for an attribute that is none of a request, nor one that
-// --map names, if its name looks as if another was meant.
+// knows returns an error for an attribute that is neither known nor named by
+// --map, if its name looks like a mistake.
 func (s *SuggestLimits) knows(a rules.KeyAttribute) error {
 	mapped := func(pair string) bool { return strings.HasPrefix(pair, a.Name+"=") }
 	if a.Kind != rules.Other || slices.ContainsFunc(s.Map, mapped) {
@@ -211,13 +211,13 @@ func (s *SuggestLimits) knows(a rules.KeyAttribute) error {
 	}
 	near, wrong := ownform.Meant(a.Name)
 	if near == "" && !wrong {
-		return nil // perhaps a variable of the log's own; else no request will have it
+		return nil // perhaps a custom variable; otherwise no request has it
 	}
-	hint := "there are client_ip, method, path, host, header:NAME, query:NAME and cookie:NAME, and what --map names"
+	hint := "use client_ip, method, path, host, header:NAME, query:NAME, cookie:NAME, or an attribute of --map"
 	if near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	return flagError("key", fmt.Sprintf("requests in logs have no %q", a.Name), hint)
+	return flagError("key", fmt.Sprintf("unknown attribute %q", a.Name), hint)
 }
 
 // Run reads the logs.
@@ -225,10 +225,10 @@ func (s *SuggestLimits) Run(ctx context.Context) (*simulate.Suggestion, error) {
 	o := simulate.SuggestOptions{Domain: s.Domain}
 	percent, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(s.Unaffected, "%")), 64)
 	if err != nil || !(percent > 0 && percent <= 100) {
-		return nil, flagError("unaffected", fmt.Sprintf("%q is no share of the keys", s.Unaffected), "such as 99.9%")
+		return nil, flagError("unaffected", fmt.Sprintf("%q is not a percentage of the keys", s.Unaffected), "for example 99.9%")
 	}
 	if percent <= 1 && !strings.HasSuffix(s.Unaffected, "%") {
-		return nil, flagError("unaffected", fmt.Sprintf("%q would be less than 1%% of the keys", s.Unaffected), fmt.Sprintf("write %s%%", strconv.FormatFloat(100*percent, 'f', -1, 64)))
+		return nil, flagError("unaffected", fmt.Sprintf("%q is less than 1%% of the keys", s.Unaffected), fmt.Sprintf("write %s%%", strconv.FormatFloat(100*percent, 'f', -1, 64)))
 	}
 	o.Unaffected = percent / 100
 	for _, key := range s.Keys {
@@ -236,7 +236,7 @@ func (s *SuggestLimits) Run(ctx context.Context) (*simulate.Suggestion, error) {
 		for name := range strings.SplitSeq(key, ",") {
 			a, err := rules.ParseKeyAttribute(strings.TrimSpace(name))
 			if err != nil {
-				return nil, flagError("key", err.Error(), "such as client_ip, or client_ip,path")
+				return nil, flagError("key", err.Error(), "for example client_ip, or client_ip,path")
 			}
 			if err := s.knows(a); err != nil {
 				return nil, err

@@ -14,14 +14,14 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// RuleTests says which rule tests to run.
+// RuleTests names the rule tests to run.
 type RuleTests struct {
-	Paths            []string         // files that end in _test.yaml, or folders with such files
+	Paths            []string         // files ending in _test.yaml, or folders with such files
 	Reading          rulefile.Options // how the rules are read
 	ruletest.Options                  // how they are run; Clients may be nil
 }
 
-// TestReport is how rule tests went.
+// TestReport is the result of rule tests.
 type TestReport struct {
 	OK        bool              `json:"ok"`
 	Passed    int               `json:"passed"`
@@ -29,10 +29,10 @@ type TestReport struct {
 	Files     int               `json:"files"`
 	Tests     []ruletest.Result `json:"tests"`
 	Diagnoses []Diagnosis       `json:"diagnostics"`
-	Skipped   []string          `json:"skipped,omitempty"` // files in the folders that are no rule tests, and why
+	Skipped   []string          `json:"skipped,omitempty"` // files in the folders that are not rule tests, and why
 }
 
-// Run runs the tests. The error is that of a ctx that has ended.
+// Run runs the tests. It fails only with ctx's error.
 func (t RuleTests) Run(ctx context.Context) (TestReport, error) {
 	report := TestReport{Tests: []ruletest.Result{}, Diagnoses: []Diagnosis{}}
 	if t.Clients == nil {
@@ -57,13 +57,13 @@ func (t RuleTests) Run(ctx context.Context) (TestReport, error) {
 	return report, nil
 }
 
-// withoutForeign leaves out tests of other programs that were found in folders,
-// and says which. Those that are named are meant.
+// withoutForeign skips tests of other programs that were found in folders, and
+// says which. Files given by name are kept.
 func withoutForeign(sources []rulefile.Source, named []string) (ours []rulefile.Source, skipped []string) {
 	for _, s := range sources {
 		what, foreign := ruletest.Foreign(s)
 		if foreign && !slices.Contains(named, s.Name) {
-			skipped = append(skipped, fmt.Sprintf("%s: it has %q, which no rule test has", s.Name, what))
+			skipped = append(skipped, fmt.Sprintf("%s: not a rule test, it has the key %q", s.Name, what))
 			continue
 		}
 		ours = append(ours, s)
@@ -82,7 +82,7 @@ func (r *TestReport) run(ctx context.Context, source rulefile.Source, loaded rul
 	rs, err := loaded.load(file)
 	if err != nil {
 		for _, d := range Diagnose(err) {
-			if !slices.Contains(r.Diagnoses, d) { // else it has been said of another file of tests
+			if !slices.Contains(r.Diagnoses, d) { // otherwise already reported for another test file
 				r.Diagnoses = append(r.Diagnoses, d)
 			}
 		}
@@ -101,18 +101,18 @@ func (r *TestReport) run(ctx context.Context, source rulefile.Source, loaded rul
 	return err
 }
 
-// add adds diagnostics. read is as of diagnosed.
+// add adds diagnostics. read is as in diagnosed.
 func (r *TestReport) add(list []diagnostic.Diagnostic, read func(string) []byte) {
 	r.Diagnoses = append(r.Diagnoses, diagnosed(list, read)...)
 }
 
-// ruleSets are the rules that tests are about, by their paths.
+// ruleSets caches the tested rules by their paths.
 type ruleSets struct {
 	reading rulefile.Options
 	read    map[string]*rules.Ruleset
 }
 
-// load reads the rules that a file of tests is about.
+// load reads the rules that a test file tests.
 func (l ruleSets) load(file *ruletest.File) (*rules.Ruleset, error) {
 	folder := filepath.Dir(file.Name)
 	paths := []string{folder}

@@ -44,9 +44,9 @@ func TestRuleTestsThatAreWrong(t *testing.T) {
 	for name, c := range map[string]struct{ rules, test, want string }{
 		"rules":   {"domain: d\nlimits: [{name: x}]\n", "tests: [{name: a, trace: [{request: {}, expect: any}]}]", `rules.yaml:1:1: warning`},
 		"syntax":  {oneRule, "tests: [{name: a, trace: [{request: {}, expect: allowwed}]}]", `1:49: unknown expect "allowwed", did you mean "allowed"?`},
-		"rule":    {oneRule, "tests: [{name: a, trace: [{request: {}, expect: {rule: logn}}]}]", `the domain "d" has no rule "logn"; did you mean "login"?`},
-		"shadow":  {oneRule, "tests: [{name: a, trace: [{request: {}, expect: {shadow: [far]}}]}]", `the domain "d" has no rule "far"; known are login`},
-		"domain":  {oneRule + "---\ndomain: e\n", "tests: [{name: a, trace: [{request: {}, expect: any}]}]", `the test "a" names no domain, and the rules have 2; add domain: to the test or to the file: d, e`},
+		"rule":    {oneRule, "tests: [{name: a, trace: [{request: {}, expect: {rule: logn}}]}]", `domain "d" has no rule "logn"; did you mean "login"?`},
+		"shadow":  {oneRule, "tests: [{name: a, trace: [{request: {}, expect: {shadow: [far]}}]}]", `domain "d" has no rule "far"; known: login`},
+		"domain":  {oneRule + "---\ndomain: e\n", "tests: [{name: a, trace: [{request: {}, expect: any}]}]", `test "a" does not name a domain, and the rules have 2; set domain in the test or in the file to one of d, e`},
 		"nowhere": {oneRule, "rules: nowhere.yaml\ntests: [{name: a, trace: [{request: {}, expect: any}]}]", "nowhere.yaml: cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,6 @@
-// Package playground drives one limit with requests at given times and keeps
-// the books that its page shows: what passed, what the state weighs, and what
-// an exact log of the same history would have said. web/wasm compiles it to
-// WebAssembly.
+// Package playground runs one limit with requests at given times for the
+// playground page: what is allowed, how large the state is, and what an exact log
+// of the same history would have decided. web/wasm compiles it to WebAssembly.
 package playground
 
 import (
@@ -11,28 +10,28 @@ import (
 	"github.com/headgate/headgate/algorithm"
 )
 
-// Verdict is how a decision compares with an exact log of what this very limit
-// has let through.
+// Verdict compares a decision with an exact log of the requests that the limit has
+// allowed.
 type Verdict uint8
 
 // The verdicts.
 const (
-	Right     Verdict = iota // what the log would have said
-	TooMany                  // TooMany passed although, with it, more than the limit passed within one period
-	TooStrict                // was refused although the last period had room for it
+	Right     Verdict = iota // as the exact log would have decided
+	TooMany                  // allowed, although more than the limit was allowed within one period
+	TooStrict                // refused, although the last period had capacity for it
 )
 
-// Outcome is the answer to one request.
+// Outcome is the result of one request.
 type Outcome struct {
 	headgate.Decision
 	Verdict Verdict
 }
 
-// Counts are the books of a lane, in requests unless said otherwise.
+// Counts are the statistics of a lane, in requests unless noted.
 type Counts struct {
 	Allowed, Refused   int64
 	TooMany, TooStrict int64
-	Peak               int64 // the most, in cost, that has passed within one period
+	Peak               int64 // highest cost allowed within one period
 }
 
 // Lane is one limit and its history. The zero value has no limit: Set one.
@@ -44,10 +43,9 @@ type Lane struct {
 	spans  []algorithm.Span
 }
 
-// Set gives the lane a limit, at first or instead of the one it has. The use
-// that has been made of it stays, unless the algorithm is another one: its state
-// is another, as in a store. On an error, which wraps headgate.ErrInvalidLimit,
-// nothing changes.
+// Set sets or replaces the limit. The usage is kept unless the algorithm changes,
+// as in a store. On an error, which wraps headgate.ErrInvalidLimit, nothing
+// changes.
 func (l *Lane) Set(limit headgate.Limit) error {
 	if err := limit.Validate(); err != nil {
 		return err
@@ -59,11 +57,11 @@ func (l *Lane) Set(limit headgate.Limit) error {
 	return nil
 }
 
-// Reset forgets everything but the limit.
+// Reset forgets everything except the limit.
 func (l *Lane) Reset() { *l = Lane{limit: l.limit, spans: l.spans[:0]} }
 
-// Hit takes cost at a time, in microseconds since the epoch. Times must not go
-// backwards from one hit to the next.
+// Hit makes a request of cost at a time, in microseconds since the epoch. Times
+// must not decrease.
 func (l *Lane) Hit(at, cost int64) Outcome {
 	res := algorithm.Step(l.limit.Rule(), &l.state, at, algorithm.Request{Cost: cost})
 	out := Outcome{Decision: res.Decision}
@@ -87,16 +85,16 @@ func (l *Lane) Hit(at, cost int64) Outcome {
 	return out
 }
 
-// Do answers any request as a store would, past the books. It is what the
-// shared vectors are run with.
+// Do answers a request as a store would, without counting it. The shared test
+// vectors use it.
 func (l *Lane) Do(at int64, req algorithm.Request) algorithm.Result {
 	return algorithm.Step(l.limit.Rule(), &l.state, at, req)
 }
 
-// Counts returns the books.
+// Counts returns the statistics.
 func (l *Lane) Counts() Counts { return l.counts }
 
-// Peek says what a request of cost would be told at a time.
+// Peek returns the decision on a request of cost at a time, without making it.
 func (l *Lane) Peek(at, cost int64) headgate.Decision {
 	return algorithm.Step(l.limit.Rule(), &l.state, at, algorithm.Request{Kind: headgate.Peek, Cost: cost}).Decision
 }
@@ -115,15 +113,15 @@ func (l *Lane) Used(at int64) float64 {
 	return float64(used)
 }
 
-// Spans returns what the state consists of; see algorithm.Spans. It is valid
+// Spans returns the parts of the state; see algorithm.Spans. The result is valid
 // until the next call.
 func (l *Lane) Spans(at int64) []algorithm.Span {
 	l.spans = algorithm.Spans(l.limit.Rule(), &l.state, at, l.spans[:0])
 	return l.spans
 }
 
-// Bytes returns what the numbers of the state take, 8 bytes each, without the
-// key and what a store needs to find it.
+// Bytes returns the size of the state's numbers, 8 bytes each, without the key and
+// the store's overhead.
 func (l *Lane) Bytes() int64 {
 	const word = 8
 	numbers := 3
@@ -138,24 +136,24 @@ func (l *Lane) Bytes() int64 {
 // Limit returns the lane's limit.
 func (l *Lane) Limit() headgate.Limit { return l.limit }
 
-// Spec is a limit in the plain numbers that a page has.
+// Spec is a limit as plain numbers.
 type Spec struct {
 	Algorithm   headgate.Algorithm
 	N           int64
 	Period      time.Duration
-	Burst       int64 // of the buckets; 0 is as much as N
+	Burst       int64 // of the bucket algorithms; 0 means N
 	Anchor      headgate.Anchor
 	Buckets     int // of sliding buckets; 0 is the default
 	Edge        headgate.Edge
 	CountDenied bool // for a sliding log
-	// DelayAfter is how many places of a leaky bucket are served at once, and
-	// MaxWait how long a turn may be away; 0 is as the algorithm has it.
+	// DelayAfter is how many requests a leaky bucket allows without delay, and
+	// MaxWait the longest delay; 0 is the algorithm's default.
 	DelayAfter int64
 	MaxWait    time.Duration
 }
 
-// Limit returns what the spec says; options of other algorithms are left out,
-// so that a page can keep them while the algorithm changes. It may be invalid.
+// Limit returns the limit, which may be invalid. It ignores options of other
+// algorithms, so that a page can keep them while the algorithm changes.
 func (s Spec) Limit() headgate.Limit {
 	l := headgate.Per(s.N, s.Period).Using(s.Algorithm)
 	switch s.Algorithm {
@@ -184,11 +182,10 @@ func (s Spec) Limit() headgate.Limit {
 	return l
 }
 
-// history is what passed and when, the oldest first: the exact log, without a
-// limit of its own.
+// history is the exact log of allowed requests, the oldest first.
 type history struct {
 	entries []entry
-	head    int // the oldest that is kept
+	head    int // the oldest entry kept
 	total   int64
 }
 
@@ -199,7 +196,7 @@ func (h *history) add(at, cost int64) {
 	h.total += cost
 }
 
-// forget drops what passed at a time or before.
+// forget drops the entries up to a time.
 func (h *history) forget(at int64) {
 	for h.head < len(h.entries) && h.entries[h.head].at <= at {
 		h.total -= h.entries[h.head].cost

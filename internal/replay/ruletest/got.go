@@ -17,13 +17,14 @@ import (
 // Got is the verdict on one request.
 type Got struct {
 	Allowed bool
-	// Rule is the one that refuses or constrains most; nil if none applies.
+	// Rule is the rule that refuses or is closest to its limit; nil if none
+	// applies.
 	Rule     *rules.Rule
 	Decision headgate.Decision
 	Delay    time.Duration
 	Status   int
 	Reason   string
-	Shadow   []*rules.Rule // the rules that only observe and would have refused
+	Shadow   []*rules.Rule // rules in shadow mode that would have refused
 }
 
 func gotOf(v *engine.Verdict) Got {
@@ -40,7 +41,7 @@ func gotOf(v *engine.Verdict) Got {
 	return g
 }
 
-// gotOfAll makes one verdict of those on the parts of a request.
+// gotOfAll combines the verdicts on the parts of a request.
 func gotOfAll(v *engine.MultiVerdict) Got {
 	g := Got{Allowed: v.Allowed, Reason: "unknown_domain"}
 	parts := v.Parts()
@@ -50,7 +51,7 @@ func gotOfAll(v *engine.MultiVerdict) Got {
 		g.Delay = max(g.Delay, p.Delay)
 		switch {
 		case v.Allowed && !p.Allowed:
-			// A quota without anything left, and another that has some.
+			// One quota is used up, another is not.
 		case i == 0 || g.Rule == nil || p.Rule != nil && p.Decision.Tighter(g.Decision):
 			g.Rule, g.Decision, g.Reason = p.Rule, p.Decision, p.Reason
 		}
@@ -59,7 +60,7 @@ func gotOfAll(v *engine.MultiVerdict) Got {
 	return g
 }
 
-// setStatus is what an HTTP door would answer.
+// setStatus sets the status that the HTTP API and the proxy return.
 func (g *Got) setStatus() {
 	g.Status = http.StatusOK
 	if !g.Allowed {
@@ -70,7 +71,7 @@ func (g *Got) setStatus() {
 	}
 }
 
-// String says it in a line.
+// String returns one line.
 func (g *Got) String() string {
 	var b strings.Builder
 	b.WriteString(verdict(g.Allowed))
@@ -78,11 +79,11 @@ func (g *Got) String() string {
 	case g.Rule == nil:
 		b.WriteString(", " + g.Reason)
 	case !g.Allowed:
-		fmt.Fprintf(&b, " by %s, %d of %d left", g.Rule.Name, d.Remaining, d.Limit)
+		fmt.Fprintf(&b, " by %s, %d of %d remaining", g.Rule.Name, d.Remaining, d.Limit)
 	case d.Reason == headgate.NoLimit:
 		b.WriteString(", unlimited under " + g.Rule.Name)
 	default:
-		fmt.Fprintf(&b, ", %d of %d left under %s", d.Remaining, d.Limit, g.Rule.Name)
+		fmt.Fprintf(&b, ", %d of %d remaining under %s", d.Remaining, d.Limit, g.Rule.Name)
 	}
 	switch {
 	case g.Allowed:
@@ -118,7 +119,7 @@ func ruleNames(list []*rules.Rule) []string {
 	return out
 }
 
-// compare returns what is not as expected.
+// compare returns the unexpected parts.
 func (g *Got) compare(want *Expectation) (out []Field) {
 	for _, part := range [...]string{
 		"expect", "rule", "limit", "remaining", "status", "retry_after", "reset_after", "delay", "reason", "shadow",
@@ -134,7 +135,7 @@ func (g *Got) compare(want *Expectation) (out []Field) {
 	return out
 }
 
-// part says a part of the verdict.
+// part formats a part of the verdict.
 func (g *Got) part(name string) string {
 	d := &g.Decision
 	switch name {
@@ -163,10 +164,10 @@ func (g *Got) part(name string) string {
 	return cmp.Or(strings.Join(ruleNames(g.Shadow), ", "), none)
 }
 
-// none is said of a rule, or rules, that there are not.
+// none stands for no rule.
 const none = "none"
 
-// isCalled reports whether r has that name; nil has the empty one.
+// isCalled reports whether r has that name; nil has the empty name.
 func isCalled(r *rules.Rule, name string) bool {
 	if r == nil {
 		return name == ""
@@ -174,7 +175,7 @@ func isCalled(r *rules.Rule, name string) bool {
 	return r.Name == name || r.LimitName == name && name != ""
 }
 
-// shadowIs reports whether the rules that would have refused are those.
+// shadowIs reports whether g.Shadow are the rules named in want.
 func (g *Got) shadowIs(want []string) bool {
 	return len(want) == len(g.Shadow) && !slices.ContainsFunc(want, func(name string) bool {
 		return !slices.ContainsFunc(g.Shadow, func(r *rules.Rule) bool { return isCalled(r, name) })

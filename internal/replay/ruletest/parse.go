@@ -15,39 +15,39 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// File is a file of rule tests: traces of requests with the verdicts that
-// they must get. docs/rule-tests.md describes the form.
+// File is a file of rule tests: traces of requests with the expected verdicts.
+// docs/rule-tests.md describes it.
 type File struct {
-	Name string // that of the Source
-	// Rules are the rule files and folders to test, relative to the file; if
-	// there are none, those of its folder.
+	Name string // of the Source
+	// Rules are the rule files and folders to test, relative to the file. If empty,
+	// the folder of the file is tested.
 	Rules []string
 	Tests []Test
 }
 
-// Test is one trace. It begins with nothing counted.
+// Test is one trace. It starts with an empty store.
 type Test struct {
 	Name   string
-	Domain string // may be empty where the rules have only one
-	// Zone is that of times without one.
+	Domain string // may be empty if the rules have only one
+	// Zone is the time zone of times without one.
 	Zone  *time.Location
 	Steps []Step
-	// File, Line and Column say where the test stands.
+	// File, Line and Column are the position of the test.
 	File         string
 	Line, Column int
 }
 
 // Step is a request, or the same one several times.
 type Step struct {
-	// At is when the first is made, Every how much later each other.
+	// At is the time of the first request, Every the interval between requests.
 	At     time.Time
 	Every  time.Duration
-	Repeat int // how often it is made, at least once
+	Repeat int // number of requests, at least 1
 	// Attributes are the request, or else Descriptors.
 	Attributes  []Attribute
 	Descriptors [][]rules.Entry
 	Cost        int64
-	// Expect is one for all, or one for each.
+	// Expect has one element for all requests, or one for each.
 	Expect       []Expectation
 	File         string
 	Line, Column int
@@ -59,17 +59,18 @@ type Attribute struct {
 	Value string
 }
 
-// Expectation is what a verdict must be. What it does not say may be anything.
+// Expectation is the expected verdict. Parts that it does not have are not
+// checked.
 type Expectation struct {
-	parts map[string]string // those of the verdict, in the words of Got
-	Rule  *string           // the name of the rule that refuses or constrains most; empty for none, nil for any
-	// Shadow are the names of rules that only observe and would have refused.
+	parts map[string]string // of the verdict, formatted as in Got
+	Rule  *string           // name of the rule that refuses or is closest to its limit; empty for none, nil for any
+	// Shadow are the names of rules in shadow mode that would have refused.
 	Shadow       []string
 	Line, Column int
 }
 
-// Parse reads a file of rule tests. The TestFile is nil if any of the
-// diagnostics is an error.
+// Parse reads a file of rule tests. The File is nil if any diagnostic is an
+// error.
 func Parse(s rulefile.Source) (*File, []diagnostic.Diagnostic) {
 	p := testParser{Parser: ownform.NewParser(nil)}
 	p.Report = &yamltext.Report{File: s.Name}
@@ -78,9 +79,9 @@ func Parse(s rulefile.Source) (*File, []diagnostic.Diagnostic) {
 	switch {
 	case p.Errors > 0:
 	case len(docs) == 0 || docs[0].Kind == yamltext.Null:
-		p.FileError("the file holds no tests", "")
+		p.FileError("the file has no tests", "")
 	case len(docs) > 1:
-		p.Errorf(docs[1], "", "rule tests are one YAML document, and this is a second")
+		p.Errorf(docs[1], "", "a file of rule tests must be a single YAML document")
 	default:
 		p.parse(docs[0])
 	}
@@ -90,17 +91,17 @@ func Parse(s rulefile.Source) (*File, []diagnostic.Diagnostic) {
 	return p.file, p.Sorted()
 }
 
-// FileKeys are the keys of a file of rule tests.
+// FileKeys returns the keys of a file of rule tests.
 func FileKeys() []string {
 	return []string{"rules", "domain", "start", "timezone", "tests"}
 }
 
-// TestKeys are the keys of one test.
+// TestKeys returns the keys of one test.
 func TestKeys() []string {
 	return []string{"name", "description", "domain", "start", "timezone", "request", "descriptor", "descriptors", "trace"}
 }
 
-// StepKeys are the keys of a step of its trace.
+// StepKeys returns the keys of a step of a trace.
 func StepKeys() []string {
 	return []string{"at", "every", "repeat", "cost", "request", "descriptor", "descriptors", "expect"}
 }
@@ -134,7 +135,7 @@ func (p *testParser) parse(doc *yamltext.Node) {
 			p.file.Rules = append(p.file.Rules, t.Text)
 		}
 	}
-	// 2026 begins on a Thursday, at a whole number of days since 1970.
+	// 2026 starts on a Thursday, a whole number of days after 1970.
 	base := Test{File: p.File, Zone: time.UTC}
 	clock := testClock{start: time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC), zone: time.UTC}
 	p.readPlace(f, &base, &clock)
@@ -144,7 +145,7 @@ func (p *testParser) parse(doc *yamltext.Node) {
 	}
 }
 
-// list returns what is in the list of a key of n, which must be there.
+// list returns the items of the required list of a key of n.
 func (p *testParser) list(f yamltext.Fields, n *yamltext.Node, key, where string) []*yamltext.Node {
 	list := f.Get(key)
 	switch {
@@ -154,7 +155,7 @@ func (p *testParser) list(f yamltext.Fields, n *yamltext.Node, key, where string
 	case list.Kind != yamltext.List:
 		p.Errorf(list, "", "%q must be a list, not %s", key, list.Kind)
 	case len(list.Items) == 0:
-		p.Errorf(list, "", "the list of %q is empty", key)
+		p.Errorf(list, "", "%q must not be empty", key)
 	default:
 		return list.Items
 	}
@@ -176,7 +177,7 @@ func (p *testParser) readPlace(f yamltext.Fields, t *Test, clock *testClock) {
 	}
 	if n := f.Get("start"); n != nil {
 		if at, err := parseDate(n.Text, clock.zone); err != nil {
-			p.Errorf(n, "write a date, such as 2026-01-01T11:00:00Z or 2026-01-01", "\"start\" %s is not a date", clip.Quote(n.Text))
+			p.Errorf(n, "for example 2026-01-01T11:00:00Z or 2026-01-01", "\"start\" %s is not a date", clip.Quote(n.Text))
 		} else {
 			clock.start, clock.given = at, true
 		}
@@ -200,7 +201,7 @@ func (p *testParser) test(n *yamltext.Node, what string, t Test, clock testClock
 		var ok bool
 		t.Name, ok = p.Word(name, "name")
 		if first := names[t.Name]; ok && first != nil {
-			p.Errorf(name, "", "the name %s is taken on line %d", clip.Quote(t.Name), first.Line)
+			p.Errorf(name, "", "duplicate name %s, first used on line %d", clip.Quote(t.Name), first.Line)
 		}
 		names[t.Name] = name
 	}
@@ -217,10 +218,10 @@ func (p *testParser) test(n *yamltext.Node, what string, t Test, clock testClock
 	p.file.Tests = append(p.file.Tests, t)
 }
 
-// maxRepeat is how often a step may be repeated.
+// maxRepeat limits the repetitions of a step.
 const maxRepeat = 1_000_000
 
-// step reads one step of a trace. like is what the test says of all of them.
+// step reads one step of a trace. like has the defaults of the test.
 func (p *testParser) step(n *yamltext.Node, what string, like Step, clock *testClock, t *Test) {
 	f := p.Fields(n, what, StepKeys())
 	if n.Kind != yamltext.Map {
@@ -230,7 +231,7 @@ func (p *testParser) step(n *yamltext.Node, what string, like Step, clock *testC
 	s.Line, s.Column = n.Line, n.Column
 	p.readRequest(f, n, &s)
 	if s.Attributes == nil && s.Descriptors == nil {
-		p.Errorf(n, "for example request: {path: /login}", "%s has no request", what)
+		p.Errorf(n, "for example: request: {path: /login}", "%s has no request", what)
 	}
 	if n := f.Get("cost"); n != nil {
 		s.Cost, _ = p.Integer(n, "cost", 0, 1<<53-1)
@@ -245,24 +246,24 @@ func (p *testParser) step(n *yamltext.Node, what string, like Step, clock *testC
 	}
 	p.readExpect(f, n, what, &s)
 	if repeat != nil && len(s.Expect) > 1 && len(s.Expect) != s.Repeat {
-		p.Errorf(repeat, "", "%s is repeated %d times, and \"expect\" lists %d verdicts", what, s.Repeat, len(s.Expect))
+		p.Errorf(repeat, "", "%s is repeated %d times, but \"expect\" lists %d verdicts", what, s.Repeat, len(s.Expect))
 	}
 	s.Repeat = max(s.Repeat, len(s.Expect))
 	p.readAt(f, clock, &s)
 	t.Steps = append(t.Steps, s)
 }
 
-// readAt reads when a step is, and moves the clock to its end.
+// readAt reads the time of a step and moves the clock to its end.
 func (p *testParser) readAt(f yamltext.Fields, clock *testClock, s *Step) {
 	if n := f.Get("at"); n != nil {
 		at, err := clock.parse(n)
 		switch {
 		case err != nil:
-			p.Errorf(n, "write 1m30s since the start, +500ms since the step before, 11:00:59, or a date", "\"at\" %v", err)
+			p.Errorf(n, "for example 1m30s after the start, +500ms after the previous step, 11:00:59, or a date", "\"at\" %v", err)
 		case at.Year() > lastYear:
 			p.Errorf(n, "", "\"at\" %s is after the year %d", clip.Quote(n.Text), lastYear)
 		case at.Before(clock.now):
-			p.Errorf(n, "", "\"at\" %s is before the end of the step before it, %s", clip.Quote(n.Text), clock.now.In(clock.zone).Format(time.RFC3339Nano))
+			p.Errorf(n, "", "\"at\" %s is before the end of the previous step, %s", clip.Quote(n.Text), clock.now.In(clock.zone).Format(time.RFC3339Nano))
 		default:
 			clock.now = at
 		}
@@ -275,23 +276,22 @@ func (p *testParser) readAt(f yamltext.Fields, clock *testClock, s *Step) {
 	clock.now = clock.now.Add(time.Duration(s.Repeat-1) * s.Every)
 }
 
-// Suggest returns a hint with the name of known that text was most likely meant
-// to be, or with all if they are few.
+// Suggest returns a hint with the known name nearest to text, or with all of them
+// if they are few.
 func Suggest(text string, known []string) string {
 	const most = 10
 	switch near := nearest.Word(text, known); {
 	case near != "":
 		return fmt.Sprintf("did you mean %q?", near)
 	case len(known) <= most:
-		return "known are " + strings.Join(known, ", ")
+		return "known: " + strings.Join(known, ", ")
 	}
 	return ""
 }
 
-// Foreign reports whether a file that is called like one of rule tests is
-// another program's, such as promtool's: none of its keys but "tests" is ours or
-// nearly so, and none of these tests has a key of ours but a name. what is a key
-// that it has.
+// Foreign reports whether a file named like a rule test belongs to another
+// program, such as promtool: apart from "tests" and the names of tests it has none
+// of our keys, not even misspelt. what is one of its keys.
 func Foreign(s rulefile.Source) (what string, foreign bool) {
 	docs := yamltext.Read(s.Data, &yamltext.Report{File: s.Name})
 	if len(docs) == 0 || docs[0].Kind != yamltext.Map {
@@ -313,7 +313,7 @@ func Foreign(s rulefile.Source) (what string, foreign bool) {
 	return what, what != ""
 }
 
-// isOurTest reports whether n has a key that only our tests have, or nearly so.
+// isOurTest reports whether n has a key that only our tests have, even misspelt.
 func isOurTest(n *yamltext.Node) bool {
 	return slices.ContainsFunc(n.Pairs, func(field yamltext.Pair) bool {
 		near := nearest.Word(field.Key.Text, TestKeys())

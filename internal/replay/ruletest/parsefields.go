@@ -18,15 +18,15 @@ import (
 	"github.com/headgate/headgate/internal/rules/yamltext"
 )
 
-// testClock is where a trace has come to.
+// testClock is the current time of a trace.
 type testClock struct {
 	start, now time.Time
 	zone       *time.Location
-	given      bool // the start, by the file
+	given      bool // the start, in the file
 }
 
-// parse reads a time: since the start, since the step before, of the day, or
-// with its date.
+// parse reads a time: after the start, after the previous step, of the day, or
+// with a date.
 func (c *testClock) parse(n *yamltext.Node) (time.Time, error) {
 	text := n.Text
 	switch {
@@ -64,7 +64,7 @@ func parseDate(text string, zone *time.Location) (time.Time, error) {
 	return time.Time{}, errors.New("not a date")
 }
 
-// inYears refuses times that stores do not take.
+// inYears refuses times that stores do not support.
 func inYears(at time.Time) (time.Time, error) {
 	if y := at.Year(); y < 1971 || y > lastYear {
 		return time.Time{}, errors.New("out of range")
@@ -72,14 +72,14 @@ func inYears(at time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// lastYear is the last in which a test may be: what stores take, and some.
+// lastYear is the last year of a test.
 const lastYear = 2100
 
 // maxTestTime is the longest duration in a test.
 const maxTestTime = 20 * 365 * 24 * time.Hour
 
-// parseTestDuration reads what Go reads, such as 11.25s, and what rates read,
-// such as 7d.
+// parseTestDuration reads Go durations, such as 11.25s, and periods of rates, such
+// as 7d.
 func parseTestDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -94,7 +94,7 @@ func parseTestDuration(text string) (time.Duration, error) {
 func (p *testParser) duration(n *yamltext.Node, key string) (time.Duration, bool) {
 	d, err := parseTestDuration(n.Text)
 	if err != nil || n.Kind != yamltext.Text {
-		p.Errorf(n, "write it with a unit, such as 11.25s", "%q must be a duration of whole microseconds, not %s", key, clip.Quote(n.Text))
+		p.Errorf(n, "a duration needs a unit, for example 11.25s", "%q must be a duration in whole microseconds, not %s", key, clip.Quote(n.Text))
 		return 0, false
 	}
 	return d, true
@@ -122,7 +122,7 @@ func (p *testParser) readRequest(f yamltext.Fields, at *yamltext.Node, s *Step) 
 		}
 	}
 	if given > 1 {
-		p.Errorf(at, "", "give one of \"request\", \"descriptor\" and \"descriptors\"")
+		p.Errorf(at, "", "\"request\", \"descriptor\" and \"descriptors\" cannot be combined")
 	}
 }
 
@@ -131,7 +131,7 @@ func (p *testParser) readRequest(f yamltext.Fields, at *yamltext.Node, s *Step) 
 func (p *testParser) request(n *yamltext.Node) []Attribute {
 	out := []Attribute{}
 	if n.Kind != yamltext.Map {
-		p.Errorf(n, "for example {method: POST, path: /login}", "\"request\" must be a mapping of attributes to values, not %s", n.Kind)
+		p.Errorf(n, "for example: {method: POST, path: /login}", "\"request\" must be a mapping of attributes to values, not %s", n.Kind)
 		return out
 	}
 	for _, field := range n.Pairs {
@@ -154,7 +154,7 @@ func (p *testParser) request(n *yamltext.Node) []Attribute {
 	return out
 }
 
-// addAttribute adds one attribute, if it is right.
+// addAttribute adds one attribute if it is valid.
 func (p *testParser) addAttribute(out []Attribute, field yamltext.Pair, a rules.Attribute, err error) []Attribute {
 	text, ok := p.plainText(field.Value, field.Key.Text)
 	switch {
@@ -164,7 +164,7 @@ func (p *testParser) addAttribute(out []Attribute, field yamltext.Pair, a rules.
 	case !ok:
 		return out
 	case slices.ContainsFunc(out, func(other Attribute) bool { return other.Attribute == a }):
-		p.Errorf(field.Key, "", "%s is given twice", clip.Quote(a.String()))
+		p.Errorf(field.Key, "", "duplicate %s", clip.Quote(a.String()))
 		return out
 	}
 	if a.Kind == rules.Other {
@@ -174,11 +174,11 @@ func (p *testParser) addAttribute(out []Attribute, field yamltext.Pair, a rules.
 			meant = ", did you mean \"" + right + "\"?"
 		}
 		if meant != "" {
-			p.Warnf(field.Key, "", "the attribute %s is one of the caller's own%s", clip.Quote(a.Name), meant)
+			p.Warnf(field.Key, "", "%s is a custom attribute%s", clip.Quote(a.Name), meant)
 		}
 	}
 	if a.Kind == rules.Path && text != "" && text[0] != '/' && text != "*" {
-		p.Errorf(field.Value, "", "the path %s must begin with /", clip.Quote(text))
+		p.Errorf(field.Value, "", "the path %s must start with /", clip.Quote(text))
 		return out
 	}
 	if a.Kind == rules.ClientIP {
@@ -233,7 +233,7 @@ func (p *testParser) readExpect(f yamltext.Fields, at *yamltext.Node, what strin
 	n := f.Get("expect")
 	if n == nil {
 		if !yamltext.HasKey(at, "expect") {
-			p.Errorf(at, "expect allowed, refused or any", "\"expect\" is missing in %s", what)
+			p.Errorf(at, "use allowed, refused, any, or a mapping", "\"expect\" is missing in %s", what)
 		}
 		return
 	}
@@ -241,7 +241,7 @@ func (p *testParser) readExpect(f yamltext.Fields, at *yamltext.Node, what strin
 	if n.Kind == yamltext.List {
 		items = n.Items
 		if len(items) == 0 {
-			p.Errorf(n, "", "the list of \"expect\" is empty")
+			p.Errorf(n, "", "\"expect\" must not be empty")
 		}
 		if len(items) > maxRepeat {
 			p.Errorf(n, "", "\"expect\" lists more than %d verdicts", maxRepeat)
@@ -264,7 +264,7 @@ func (p *testParser) expectation(n *yamltext.Node) Expectation {
 	}
 	f := p.Fields(n, "expect", expectKeys())
 	if len(n.Pairs) == 0 {
-		p.Errorf(n, "write any if every verdict is right", "\"expect\" is empty")
+		p.Errorf(n, "use any to accept every verdict", "\"expect\" must not be empty")
 	}
 	if n := f.Get("allowed"); n != nil {
 		if yes, ok := p.Boolean(n, "allowed"); ok {

@@ -1,5 +1,5 @@
-// Package ruletest runs rule tests: traces of requests on virtual time against
-// the engine that serves, and says where a verdict is not as expected.
+// Package ruletest runs rule tests: traces of requests on virtual time, decided by
+// the engine that serve runs, with the expected verdicts.
 package ruletest
 
 import (
@@ -21,63 +21,63 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// Options say how tests are run.
+// Options are the options of Run.
 type Options struct {
-	Clients *client.Resolver // says how addresses are grouped to be counted. Required.
-	Only    *regexp.Regexp   // Only, if not nil, runs the tests whose names it matches
-	// Asked, if not nil, is called now and then with how many requests have
-	// been made since the last call.
+	Clients *client.Resolver // groups addresses. Required.
+	Only    *regexp.Regexp   // Only, if not nil, selects tests by name
+	// Asked, if not nil, is called from time to time with the number of requests
+	// since the last call.
 	Asked func(requests int)
-	// Step, if not nil, is told of every step of a trace once it is done: where
-	// it is, the request, and the last verdict, in words.
+	// Step, if not nil, is called after every step of a trace, with its position,
+	// the request and the last verdict as text.
 	Step func(position, request, got string)
-	Done func(*Result) // Done, if not nil, is told of every test once it is over
+	Done func(*Result) // Done, if not nil, is called after every test
 }
 
-// Result is how one test went.
+// Result is the result of one test.
 type Result struct {
 	Name string `json:"name"`
-	// File, Line and Column say where the test stands.
+	// File, Line and Column are the position of the test.
 	File     string `json:"file"`
 	Line     int    `json:"line"`
 	Column   int    `json:"column"`
 	Passed   bool   `json:"passed"`
 	Requests int    `json:"requests"`
-	// Failures are the steps that failed, at most 10 of them; of a repeated
-	// step the first repetition.
+	// Failures are the first 10 failed steps; for a repeated step, its first
+	// failed repetition.
 	Failures []Failure `json:"failures,omitempty"`
-	More     int       `json:"more_failures,omitempty"` // how many more steps failed
+	More     int       `json:"more_failures,omitempty"` // further failed steps
 }
 
-// Failure is a verdict that is not as expected.
+// Failure is an unexpected verdict.
 type Failure struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
-	// Step is the step's place in the trace, Repetition that of the request in
-	// the step, both counted from 1, and Of how many repetitions there are.
+	// Step is the number of the step in the trace, Repetition the number of the
+	// request in the step, both from 1, and Of the number of repetitions.
 	Step       int       `json:"step"`
 	Repetition int       `json:"repetition"`
 	Of         int       `json:"of"`
 	At         time.Time `json:"at"`
 	Request    string    `json:"request"`
-	// Got is the verdict in words.
+	// Got is the verdict as text.
 	Got    string  `json:"got"`
 	Fields []Field `json:"fields"`
 }
 
-// Field is a part of a verdict that is not as expected.
+// Field is an unexpected part of a verdict.
 type Field struct {
 	Name string `json:"name"`
 	Want string `json:"want"`
 	Got  string `json:"got"`
 }
 
-// maxFailures is how many failures of a test are kept.
+// maxFailures limits the failures kept for a test.
 const maxFailures = 10
 
-// Run runs the tests of a file against rs. Diagnostics are about names in the
-// file that the rules do not have; nothing is run then. The error is ctx's.
+// Run runs the tests of a file against rs. If the file uses names that the rules
+// do not have, Run returns diagnostics and runs nothing. The error is ctx's.
 func Run(ctx context.Context, file *File, rs *rules.Ruleset, o Options) ([]Result, []diagnostic.Diagnostic, error) {
 	var tests []Test
 	var problems []diagnostic.Diagnostic
@@ -106,7 +106,7 @@ func Run(ctx context.Context, file *File, rs *rules.Ruleset, o Options) ([]Resul
 	return results, nil, nil
 }
 
-// checkNames finds the domain of t, and says which names the rules do not have.
+// checkNames sets the domain of t and reports names that the rules do not have.
 func checkNames(t *Test, rs *rules.Ruleset) []diagnostic.Diagnostic {
 	at := func(line, column int, message, hint string) diagnostic.Diagnostic {
 		return diagnostic.Diagnostic{File: t.File, Line: line, Column: column, Message: message, Hint: hint}
@@ -117,12 +117,12 @@ func checkNames(t *Test, rs *rules.Ruleset) []diagnostic.Diagnostic {
 	}
 	if t.Domain == "" {
 		return []diagnostic.Diagnostic{at(t.Line, t.Column,
-			fmt.Sprintf("the test %q names no domain, and the rules have %d", t.Name, len(domains)),
-			"add domain: to the test or to the file: "+strings.Join(domains, ", "))}
+			fmt.Sprintf("test %q does not name a domain, and the rules have %d", t.Name, len(domains)),
+			"set domain in the test or in the file to one of "+strings.Join(domains, ", "))}
 	}
 	if !slices.Contains(domains, t.Domain) && !expectsNoDomain(t) {
 		return []diagnostic.Diagnostic{at(t.Line, t.Column,
-			fmt.Sprintf("the test %q is about the domain %q, which the rules do not have", t.Name, t.Domain),
+			fmt.Sprintf("test %q: unknown domain %q", t.Name, t.Domain),
 			Suggest(t.Domain, domains))}
 	}
 	names := map[string]bool{"": true}
@@ -148,7 +148,7 @@ func checkNames(t *Test, rs *rules.Ruleset) []diagnostic.Diagnostic {
 			for _, name := range wanted {
 				if !names[name] {
 					out = append(out, at(e.Line, e.Column,
-						fmt.Sprintf("the domain %q has no rule %q", t.Domain, name), Suggest(name, list)))
+						fmt.Sprintf("domain %q has no rule %q", t.Domain, name), Suggest(name, list)))
 				}
 			}
 		}
@@ -156,7 +156,7 @@ func checkNames(t *Test, rs *rules.Ruleset) []diagnostic.Diagnostic {
 	return out
 }
 
-// expectsNoDomain reports whether t says that the domain is not there.
+// expectsNoDomain reports whether t expects an unknown domain.
 func expectsNoDomain(t *Test) bool {
 	for i := range t.Steps {
 		for _, e := range t.Steps[i].Expect {
@@ -168,17 +168,18 @@ func expectsNoDomain(t *Test) bool {
 	return false
 }
 
-// run is one test under way.
+// run is a test in progress.
 type run struct {
 	Options
 	test   *Test
 	store  headgate.Store
 	engine *engine.Engine
 	result Result
-	asked  int // since Asked was told
+	asked  int // requests reported to Asked
 }
 
-// often is after how many requests Asked is told, and the context asked.
+// often is the number of requests between calls of Asked and checks of the
+// context.
 const often = 1 << 14
 
 func (r *run) run(ctx context.Context) error {
@@ -219,7 +220,7 @@ func (r *run) run(ctx context.Context) error {
 	return nil
 }
 
-// tell tells how many requests there were since the last time.
+// tell calls Asked with the requests since the last call.
 func (r *run) tell() {
 	if r.Asked != nil {
 		r.Asked(r.result.Requests - r.asked)
@@ -257,8 +258,8 @@ func (r *run) ask(ctx context.Context, s *Step, request *described.Request, at t
 	return gotOfAll(&v), err
 }
 
-// request returns the attributes of a step as a request. The file has been checked,
-// so that each of them is right.
+// request returns the attributes of a step as a request. The parser has checked
+// them.
 func (s *Step) request(clients *client.Resolver) *described.Request {
 	q := new(described.Request)
 	for _, a := range s.Attributes {
@@ -267,7 +268,7 @@ func (s *Step) request(clients *client.Resolver) *described.Request {
 	return q
 }
 
-// describe writes the request of a step for people.
+// describe formats the request of a step for people.
 func describe(s *Step) string {
 	var out []string
 	for _, a := range s.Attributes {

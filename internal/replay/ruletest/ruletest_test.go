@@ -49,8 +49,8 @@ func run(t *testing.T, src string, only *regexp.Regexp) []ruletest.Result {
 func TestUnknownDomain(t *testing.T) {
 	rs, _ := rulefile.Parse(rulefile.Source{Name: "rules.yaml", Data: []byte(testRules)})
 	for expect, want := range map[string]string{
-		"allowed": `the test "a" is about the domain "dd", which the rules do not have; known are d`,
-		"any":     `the test "a" is about the domain "dd", which the rules do not have`,
+		"allowed": `test "a": unknown domain "dd"; known: d`,
+		"any":     `test "a": unknown domain "dd"`,
 		"{reason: unknown_domain, allowed: true}": "",
 	} {
 		file, problems := ruletest.Parse(rulefile.Source{Name: "a_test.yaml", Data: []byte("domain: dd\ntests: [{name: a, trace: [{request: {path: /login}, expect: " + expect + "}]}]")})
@@ -121,7 +121,7 @@ tests:
 		Failures: []ruletest.Failure{{
 			File: "a_test.yaml", Line: 11, Column: 17, Step: 2, Repetition: 3, Of: 4,
 			At: time.Date(2026, 1, 1, 0, 0, 3, 0, time.UTC), Request: "/login client_ip=192.0.2.1",
-			Got:    "refused by login, 0 of 5 left, retry after 57s, would be refused by seen",
+			Got:    "refused by login, 0 of 5 remaining, retry after 57s, would be refused by seen",
 			Fields: []ruletest.Field{{Name: "expect", Want: "allowed", Got: "refused"}},
 		}},
 	}

@@ -9,32 +9,32 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Comparison is what other rules make of the same traffic.
+// Comparison is the difference between two sets of rules on the same traffic.
 type Comparison struct {
-	// NewlyRefused are requests that pass under the old rules and not under
-	// the new ones, NewlyAllowed the opposite.
+	// NewlyRefused are requests that the old rules allow and the new rules refuse,
+	// NewlyAllowed the opposite.
 	NewlyRefused int64 `json:"newly_refused"`
 	NewlyAllowed int64 `json:"newly_allowed"`
-	// Same are requests that get the same answer.
+	// SameAllowed and SameRefused are requests with the same decision.
 	SameAllowed int64 `json:"same_allowed"`
 	SameRefused int64 `json:"same_refused"`
-	// By are the rules that are the reason: for what is newly refused the new
-	// rule, for what newly passes the old one.
+	// By are the rules responsible: the new rule for newly refused requests, the
+	// old rule for newly allowed ones.
 	By  []Change `json:"by"`
 	New *Report  `json:"new"` // the report on the new rules
 }
 
-// Change is what one rule changes.
+// Change is the difference caused by one rule.
 type Change struct {
 	Rule         string `json:"rule"`
 	NewlyRefused int64  `json:"newly_refused"`
 	NewlyAllowed int64  `json:"newly_allowed"`
-	// Keys is how many of its keys are affected, Top those most.
+	// Keys is the number of affected keys, Top those affected most.
 	Keys int         `json:"keys"`
 	Top  []KeyChange `json:"top"`
 }
 
-// KeyChange is what changes for one key.
+// KeyChange is the difference for one key.
 type KeyChange struct {
 	Key          string `json:"key"`
 	NewlyRefused int64  `json:"newly_refused"`
@@ -48,19 +48,19 @@ type comparison struct {
 	order      []*changes
 }
 
-// cause is a rule, and whether it refuses no longer what it did, or newly.
+// cause is a rule, and whether it no longer refuses or newly refuses.
 type cause struct {
 	rule    *rules.Rule
 	allowed bool
 }
 
-// changes are those by one cause.
+// changes are the differences by one cause.
 type changes struct {
 	Change // its counts
 	keys   map[string]*KeyChange
 }
 
-// mostChanged is how many keys of a rule are told apart in a comparison.
+// mostChanged limits the keys of a rule that are counted separately.
 const mostChanged = 1 << 16
 
 func newComparison() *comparison { return &comparison{causes: map[cause]*changes{}} }
@@ -79,7 +79,7 @@ func (c *comparison) add(before, after *engine.Verdict) {
 	}
 }
 
-// changed counts that v's rule no longer refuses, or newly.
+// changed counts a request that v's rule newly refuses or no longer refuses.
 func (c *comparison) changed(v *engine.Verdict, by cause) {
 	ch := c.causes[by]
 	if ch == nil {
@@ -102,8 +102,8 @@ func (c *comparison) changed(v *engine.Verdict, by cause) {
 	k.NewlyRefused++
 }
 
-// key returns the change of the key that v's rule refused, of which nobody is told
-// if there are too many.
+// key returns the change of the key that v's rule refused. If there are too many
+// keys it is not reported.
 func (ch *changes) key(v *engine.Verdict) *KeyChange {
 	refuser := v.Refuser() // of several keys of the rule, the one that refused
 	if refuser == nil {

@@ -13,9 +13,9 @@ import (
 // entry is one request of a log. It is the rules.Request of a record.
 type entry struct {
 	accesslog.Record
-	at      int64 // Time, put right where clocks jump
+	at      int64 // Time, corrected for clock jumps
 	address netip.Addr
-	group   string // what address is counted by
+	group   string // that the address is counted by
 	applies [2]applying
 }
 
@@ -58,14 +58,14 @@ func (e *entry) Attribute(a rules.Attribute) (value string, ok bool) {
 		return e.Field(accesslog.Other, a.Name)
 	case rules.JWT:
 	}
-	return "", false // no log has tokens
+	return "", false // logs have no tokens
 }
 
-// addresses finds out who the client of an entry is. The last ones are
-// remembered, since the same come again and again.
+// addresses finds the client of an entry. It caches results, since addresses
+// repeat.
 type addresses struct {
 	clients *client.Resolver
-	whole4  bool // IPv4 addresses are counted by themselves
+	whole4  bool // IPv4 addresses are counted one by one
 	known   map[string]known
 }
 
@@ -74,7 +74,7 @@ type known struct {
 	group   string
 }
 
-// maxKnown is how many addresses are remembered.
+// maxKnown is the size of the cache.
 const maxKnown = 1 << 14
 
 func newAddresses(clients *client.Resolver) *addresses {
@@ -82,8 +82,8 @@ func newAddresses(clients *client.Resolver) *addresses {
 	return &addresses{clients, clients.Group(any4) == any4.String(), map[string]known{}}
 }
 
-// set sets e's address by what the log says of the peer and, if the peer is a
-// trusted proxy, of X-Forwarded-For.
+// set sets e's address from the logged peer and, if the peer is a trusted proxy,
+// from the logged X-Forwarded-For.
 func (a *addresses) set(e *entry) {
 	if e.ForwardedFor == "" {
 		if addr, err := netip.ParseAddr(e.Client); err == nil && addr.Is4() && a.whole4 {

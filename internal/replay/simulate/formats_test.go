@@ -116,14 +116,14 @@ func TestTimesWithoutZone(t *testing.T) {
 // it count.
 func TestBrokenLines(t *testing.T) {
 	rows := []struct{ name, good, bad, why string }{
-		{"no request", line(noon, "192.0.2.1", "GET /"), `192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] "-" 400 0 "-" "-"`, "there is no request"},
-		{"TLS on a plain port", line(noon, "192.0.2.1", "GET /"), `192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] "\x16\x03\x01" 400 0 "-" "-"`, "there is no request"},
+		{"no request", line(noon, "192.0.2.1", "GET /"), `192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] "-" 400 0 "-" "-"`, "the line has no request"},
+		{"TLS on a plain port", line(noon, "192.0.2.1", "GET /"), `192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] "\x16\x03\x01" 400 0 "-" "-"`, "the line has no request"},
 		{"a day that is none", line(noon, "192.0.2.1", "GET /"), `192.0.2.1 - - [32/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 0 "-" "-"`, "is not a time"},
-		{"a status that is none", line(noon, "192.0.2.1", "GET /"), `192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" 2000 0 "-" "-"`, "the status is not a number of three digits"},
+		{"a status that is none", line(noon, "192.0.2.1", "GET /"), `192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" 2000 0 "-" "-"`, "the status is not a three-digit number"},
 		{"cut off", line(noon, "192.0.2.1", "GET /"), `192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] "GET / HT`, "of the format, at character"},
-		{"JSON that breaks off", `{"time":1795262400,"path":"/","client_ip":"192.0.2.1"}` + "\n", `{"time":1795262400,"path":"/`, "the JSON breaks off"},
-		{"JSON without a time", `{"time":1795262400,"path":"/","client_ip":"192.0.2.1"}` + "\n", `{"path":"/"}`, "there is no time"},
-		{"JSON with something behind it", `{"time":1795262400,"path":"/","client_ip":"192.0.2.1"}` + "\n", `{"time":1795262400,"path":"/"} x`, "something follows the JSON object"},
+		{"JSON that breaks off", `{"time":1795262400,"path":"/","client_ip":"192.0.2.1"}` + "\n", `{"time":1795262400,"path":"/`, "invalid JSON: truncated"},
+		{"JSON without a time", `{"time":1795262400,"path":"/","client_ip":"192.0.2.1"}` + "\n", `{"path":"/"}`, "the line has no time"},
+		{"JSON with something behind it", `{"time":1795262400,"path":"/","client_ip":"192.0.2.1"}` + "\n", `{"time":1795262400,"path":"/"} x`, "unexpected text after the JSON object"},
 		{"no JSON", `{"time":1795262400,"path":"/","client_ip":"192.0.2.1"}` + "\n", `starting up`, "not a JSON object"},
 	}
 	for _, row := range rows {
@@ -213,13 +213,13 @@ func TestAllLogsThatAreWrongAreTold(t *testing.T) {
 	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, accesslog.ErrUnknownFormat) {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"a.log: the format is none that is known", "gone.log", "b.log: the file is a zip archive"} {
+	for _, want := range []string{"a.log: unknown log format", "gone.log", "b.log: zip archives are not supported"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}
 	}
 	var of *simulate.LogError
-	if !errors.As(err, &of) || of.Name != "a.log" || !strings.Contains(of.Hint, "give the format by --format") {
+	if !errors.As(err, &of) || of.Name != "a.log" || !strings.Contains(of.Hint, "set --format") {
 		t.Errorf("%+v", of)
 	}
 }

@@ -15,8 +15,8 @@ import (
 //go:embed report.html
 var reportPage string
 
-// WriteHTML writes the report as a page with charts. The page holds all that
-// it shows: it asks nobody for anything, and runs no script.
+// WriteHTML writes the report as a page with charts. The page is self-contained:
+// it loads nothing and runs no script.
 func (r *Report) WriteHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"grouped": Thousands, "percent": percent, "size": size, "plural": Plural,
@@ -36,8 +36,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return t.Execute(w, r)
 }
 
-// chart is a timeline as it is drawn: bars on a canvas 100 high, which is
-// stretched to the width there is, so that all words stand outside it.
+// chart is a drawn timeline: bars on a canvas of height 100 that is stretched to
+// the page width, with all text outside of it.
 type chart struct {
 	Title, Step      string
 	Width            int // of the canvas
@@ -47,7 +47,7 @@ type chart struct {
 	Rows             []chartRow
 }
 
-// bar is one piece of time. Refused requests stand below, where they can be
+// bar is one interval. Refused requests are at the bottom, so that they can be
 // compared.
 type bar struct {
 	X                            float64
@@ -55,13 +55,13 @@ type bar struct {
 	Says                         string
 }
 
-// chartRow is a line of the table that says the same.
+// chartRow is a line of the chart's table.
 type chartRow struct {
 	At                string
 	Requests, Refused int64
 }
 
-// maxRows is how many lines that table has.
+// maxRows limits the lines of that table.
 const maxRows = 24
 
 func newChart(title string, t Timeline) *chart {
@@ -89,7 +89,7 @@ func newChart(title string, t Timeline) *chart {
 		}
 		high, stops := 100*float64(all)/float64(scale), 100*float64(t.Refused[i])/float64(scale)
 		if stops > 0 {
-			stops = max(stops, 1.5) // to be seen at all
+			stops = max(stops, 1.5) // keeps it visible
 		}
 		high = max(high, stops)
 		c.Bars = append(c.Bars, bar{
@@ -101,7 +101,7 @@ func newChart(title string, t Timeline) *chart {
 	return c
 }
 
-// rows sums the pieces up to a table that can be read.
+// rows sums the intervals up to a table of at most maxRows.
 func (c *chart) rows(t Timeline, step time.Duration) {
 	each := (len(t.Requests) + maxRows - 1) / maxRows
 	for i := range t.Requests {
@@ -114,7 +114,7 @@ func (c *chart) rows(t Timeline, step time.Duration) {
 	}
 }
 
-// niceMost returns where a scale that has to reach n ends.
+// niceMost returns the round upper end of a scale for values up to n.
 func niceMost(n int64) int64 {
 	unit := int64(1)
 	for unit*10 < n {
@@ -133,12 +133,12 @@ type demandRow struct {
 	Label string
 	Keys  int64
 	Bar   float64 // percent
-	Over  bool    // the limit
-	First bool    // of those
+	Over  bool    // over the limit
+	First bool    // first over the limit
 }
 
-// demandRows returns the lines that have keys, those between them, and the two
-// at the limit.
+// demandRows returns the rows from the first to the last with keys, including the
+// two at the limit.
 func demandRows(list []DemandPlace) []demandRow {
 	first, last, most := len(list), 0, int64(1)
 	for i, p := range list {
@@ -164,13 +164,14 @@ func demandRows(list []DemandPlace) []demandRow {
 	return out
 }
 
-// keyRow is a key with its bar, in percent of the one with the most requests.
+// keyRow is a key with its bar, in percent of the key with the most requests.
 type keyRow struct {
 	KeyReport
 	Stops, Passes float64
 }
 
-// keyRows returns the keys that were refused or delayed, or a few if none was.
+// keyRows returns the keys that were refused or delayed, or a few others if there
+// are none.
 func keyRows(list []KeyReport) []keyRow {
 	const few = 5
 	most := int64(1)

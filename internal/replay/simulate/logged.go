@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// logged finds out which of the attributes that rules ask for are in a log at all.
-// Batches are looked at by several goroutines at once.
+// logged records which of the attributes that rules need occur in a log. Several
+// goroutines use it concurrently.
 type logged struct {
 	attributes []rules.Attribute
 	seen       []atomic.Bool
@@ -37,7 +37,7 @@ func newLogged(sides []Side) *logged {
 	return l
 }
 
-// note looks which of those an entry has that none before it had.
+// note records the attributes that an entry has.
 func (l *logged) note(e *entry) {
 	for i, a := range l.attributes {
 		if l.seen[i].Load() {
@@ -55,23 +55,23 @@ func (l *logged) has(a rules.Attribute) bool {
 	return i >= 0 && l.seen[i].Load()
 }
 
-// Lacking is an attribute that a rule asks for, and that the log does not have, or
-// has of few of the rule's requests.
+// Lacking is an attribute that a rule needs and that is missing from the log, or
+// from most of the rule's requests.
 type Lacking struct {
 	Attribute string `json:"attribute"`
 	Never     bool   `json:"never"` // no line of the log has it
-	// Needed says that the rule applies only to requests that have it. Otherwise
-	// it counts by it, and Requests is how many it counted together because they
-	// lack it.
+	// Needed is set if the rule applies only to requests that have the attribute.
+	// Otherwise the rule counts by it, and Requests is how many requests shared one
+	// count because they lack it.
 	Needed   bool  `json:"needed"`
 	Requests int64 `json:"requests"`
 }
 
-// lackingShare is from which part of a rule's requests on it is worth a warning
-// that they lack a part of the key.
+// lackingShare is the share of a rule's requests without a part of the key from
+// which on there is a warning.
 const lackingShare = 0.9
 
-// lacks returns what the rule asks for in vain.
+// lacks returns the attributes that the rule needs and the log does not have.
 func (rt *ruleTally) lacks(l *logged) []Lacking {
 	var out []Lacking
 	for _, a := range rt.rule.Needs() {
@@ -91,8 +91,8 @@ func (rt *ruleTally) lacks(l *logged) []Lacking {
 	return out
 }
 
-// LackingText says of each rule that asks for what the log lacks what that has
-// come to.
+// LackingText returns a sentence for each rule and attribute that the log does
+// not have.
 func (r *Report) LackingText() []string {
 	var out []string
 	for i := range r.Rules {
@@ -100,11 +100,11 @@ func (r *Report) LackingText() []string {
 		for _, l := range r.Lacking {
 			switch {
 			case l.Needed:
-				out = append(out, fmt.Sprintf("the rule %s needs %s, which is nowhere in the log: it applied to no request", r.Name, l.Attribute))
+				out = append(out, fmt.Sprintf("rule %s needs %s, which is not in the log: it applied to no request", r.Name, l.Attribute))
 			case l.Never:
-				out = append(out, fmt.Sprintf("the rule %s counts by %s, which is nowhere in the log: it counted %s together", r.Name, l.Attribute, Plural(l.Requests, "request")))
+				out = append(out, fmt.Sprintf("rule %s counts by %s, which is not in the log: %s shared one count", r.Name, l.Attribute, Plural(l.Requests, "request")))
 			default:
-				out = append(out, fmt.Sprintf("the rule %s counts by %s, which the log does not have of %s (%s of the rule's): it counted these together",
+				out = append(out, fmt.Sprintf("rule %s counts by %s, which is missing from %s (%s of its requests): they shared one count",
 					r.Name, l.Attribute, Plural(l.Requests, "request"), percent(l.Requests, r.Requests)))
 			}
 		}

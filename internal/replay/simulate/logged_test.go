@@ -40,11 +40,11 @@ func TestWhatTheLogLacks(t *testing.T) {
 	o.Candidate = &candidate
 	r := run(t, o)
 	want := []string{
-		"the rule by-key counts by header:X-Api-Key, which is nowhere in the log: it counted 20 requests together",
-		"the rule by-both counts by query:tenant, which the log does not have of 20 requests (100.0% of the rule's): it counted these together",
-		"the rule skips needs jwt:sub, which is nowhere in the log: it applied to no request",
-		"the rule paying needs header:X-Plan, which is nowhere in the log: it applied to no request",
-		"the rule one-host needs host, which is nowhere in the log: it applied to no request",
+		"rule by-key counts by header:X-Api-Key, which is not in the log: 20 requests shared one count",
+		"rule by-both counts by query:tenant, which is missing from 20 requests (100.0% of its requests): they shared one count",
+		"rule skips needs jwt:sub, which is not in the log: it applied to no request",
+		"rule paying needs header:X-Plan, which is not in the log: it applied to no request",
+		"rule one-host needs host, which is not in the log: it applied to no request",
 	}
 	if got := r.LackingText(); !slices.Equal(got, want) {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -56,7 +56,7 @@ func TestWhatTheLogLacks(t *testing.T) {
 		t.Errorf("of the new rules, which ask for nothing: %q", list)
 	}
 	var page bytes.Buffer
-	if err := r.WriteHTML(&page); err != nil || strings.Count(page.String(), "nowhere in the log") != 4 {
-		t.Errorf("%v: %d warnings in the page", err, strings.Count(page.String(), "nowhere in the log"))
+	if err := r.WriteHTML(&page); err != nil || strings.Count(page.String(), "not in the log") != 4 {
+		t.Errorf("%v: %d warnings in the page", err, strings.Count(page.String(), "not in the log"))
 	}
 }

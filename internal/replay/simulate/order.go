@@ -2,19 +2,19 @@ package simulate
 
 import "time"
 
-// item is an entry on its way from its log to the decision.
+// item is an entry between its log and the decision.
 type item struct {
 	entry *entry
 	batch *batch // whose memory the entry is in
 }
 
-// order puts the entries of one log in the order of time, within a window, and
-// puts right what a jumping clock has done to them.
+// order sorts the entries of one log by time within a window, and corrects clock
+// jumps.
 //
-// Servers write a line when the answer has been sent, so that lines are never
-// quite in order. What comes later than the window allows was written by a
-// clock that had been set back, or is out of place: the time of the newest
-// line is taken for it, and from there on time passes as the log says.
+// Servers log a request after responding, so lines are never quite in order. An
+// entry later than the window allows comes from a clock that was set back, or is
+// misplaced: it gets the time of the newest entry, and the following entries are
+// shifted by the same offset.
 type order struct {
 	window  int64 // microseconds
 	queue   []item
@@ -23,32 +23,32 @@ type order struct {
 	offset  int64 // added to the log's times since the clock was set back
 	begun   bool
 	ended   bool
-	suspect item // its time is far ahead; the next line tells whether it is right
+	suspect item // its time is far ahead; the next line confirms or refutes it
 
 	dropped []item // suspects that were wrong
 	late    int64
 }
 
 const (
-	mostHeld = 1 << 18 // bounds how many entries wait for earlier ones
-	// maxJump is how far ahead of the lines before it a line may be, in
-	// microseconds, to be believed at once.
+	mostHeld = 1 << 18 // limits how many entries wait for earlier ones
+	// maxJump is how far ahead of the lines before it a line may be without
+	// confirmation, in microseconds.
 	maxJump = int64(time.Hour / time.Microsecond)
 )
 
-// held is how many entries wait.
+// held returns how many entries wait.
 func (o *order) held() int { return len(o.queue) - o.head }
 
-// ready reports whether the first entry cannot be preceded by one to come.
+// ready reports whether no later line can precede the first entry.
 func (o *order) ready() bool {
 	n := o.held()
 	return n > 0 && (o.ended || n > mostHeld || o.queue[o.head].entry.at <= o.newest-o.window)
 }
 
-// first returns the first entry; there is one.
+// first returns the first entry. There must be one.
 func (o *order) first() item { return o.queue[o.head] }
 
-// pop removes it.
+// pop removes the first entry.
 func (o *order) pop() {
 	o.queue[o.head] = item{}
 	o.head++
@@ -101,7 +101,7 @@ func (o *order) accept(it item) {
 	}
 }
 
-// end says that no more will come.
+// end marks the end of the log.
 func (o *order) end() {
 	if o.suspect.entry != nil {
 		o.accept(o.suspect)

@@ -21,30 +21,29 @@ import (
 // Log is one access log, perhaps compressed.
 type Log struct {
 	Name string // what messages call it
-	// Open opens it at its beginning. Unless Once is set it is called several
+	// Open opens the log at its start. Unless Once is set it is called several
 	// times.
 	Open func() (io.ReadCloser, error)
-	Once bool  // it can be opened only once, as standard input
-	Size int64 // that of the file in bytes, or 0 if it is not known
+	Once bool  // the log can be opened only once, like standard input
+	Size int64 // of the file in bytes, or 0 if unknown
 }
 
-// Reading says how logs are read.
+// Reading is how logs are read.
 type Reading struct {
 	Logs   []Log
-	Format accesslog.Format // that of all logs; nil finds it out for each
-	// Clients says whom to believe about the client's address, and how
-	// addresses are grouped. Required.
+	Format accesslog.Format // of all logs; nil detects it for each
+	// Clients finds the client's address and groups addresses. Required.
 	Clients  *client.Resolver
-	Zone     *time.Location  // that of times that do not say theirs; nil is UTC
-	Reorder  time.Duration   // how much earlier than a line before it a line may be
+	Zone     *time.Location  // of times without one; nil is UTC
+	Reorder  time.Duration   // how far out of order lines may be
 	Told     func(LogReport) // Told, if not nil, is called for each log once its format is known
-	Progress func(Progress)  // Progress, if not nil, is called now and then
+	Progress func(Progress)  // Progress, if not nil, is called from time to time
 }
 
-// Progress is how far a simulation has come.
+// Progress is the progress of a simulation.
 type Progress struct {
-	// Lines are those read so far, Bytes what has been read of the files, and
-	// Total their size, or 0 if that is not known.
+	// Lines and Bytes have been read so far. Total is the size of the files, or 0
+	// if unknown.
 	Lines, Bytes, Total int64
 }
 
@@ -56,7 +55,7 @@ type Sample struct {
 	Why  string `json:"why"`
 }
 
-// LogReport is what was read of a log.
+// LogReport says what was read from a log.
 type LogReport struct {
 	Name        string `json:"name"`
 	Format      string `json:"format"`
@@ -78,7 +77,7 @@ type LogError struct {
 // Error returns "name: what is wrong".
 func (e *LogError) Error() string { return e.Name + ": " + e.Err.Error() }
 
-// Unwrap returns the error beneath.
+// Unwrap returns e.Err.
 func (e *LogError) Unwrap() error { return e.Err }
 
 // input is a log that is being read.
@@ -90,7 +89,7 @@ type input struct {
 	reader *accesslog.Reader
 	file   io.Closer
 	read   *atomic.Int64
-	pushed func() (accesslog.Chunk, error) // what was read to find out the format, if not nil
+	pushed func() (accesslog.Chunk, error) // what was read to detect the format, if not nil
 }
 
 // counter counts what is read.
@@ -131,11 +130,11 @@ func (in *input) close() {
 	}
 }
 
-// interrupt ends a read that may wait for ever, as one of standard input. Others
-// may be at work with the reader, so that is left alone.
+// interrupt ends a read that may block for ever, as on standard input. The reader
+// may be in use by other goroutines, so it is not closed.
 func (in *input) interrupt() {
 	if in.Once && in.file != nil {
-		_ = in.file.Close() // close does it again, if it is still to be done
+		_ = in.file.Close() // close may close it again
 	}
 }
 
@@ -148,8 +147,7 @@ func (in *input) next(space []byte) (accesslog.Chunk, error) {
 	return in.reader.Next(space)
 }
 
-// probe reads the beginning of the log, to find out its format and when it
-// begins.
+// probe reads the start of the log to detect its format and first time.
 func (in *input) probe(r *Reading) error {
 	if err := in.open(); err != nil {
 		return err
@@ -175,7 +173,7 @@ func (in *input) probe(r *Reading) error {
 	in.first = math.MaxInt64
 	if len(sample) == 0 && len(chunk.TooLong) == 0 {
 		in.report.Format = "empty"
-		in.format, err = accesslog.New("common", nil) // of no line
+		in.format, err = accesslog.New("common", nil) // any format will do
 		return err
 	}
 	if err := in.choose(r.Format, sample); err != nil {
@@ -189,20 +187,20 @@ func (in *input) probe(r *Reading) error {
 			in.first = min(in.first, record.Time)
 		}
 	}
-	if in.first == math.MaxInt64 { // read it at once
+	if in.first == math.MaxInt64 { // unknown: read it first
 		in.first = math.MinInt64
 	}
 	return nil
 }
 
-// choose sets the format: the one given, or the one that the lines are of.
+// choose sets the format: the one given, or the one detected.
 func (in *input) choose(given accesslog.Format, sample []string) error {
 	if given == nil {
 		f, err := accesslog.Detect(sample)
 		if err != nil {
 			return &LogError{
 				Name: in.Name, Err: err,
-				Hint: "give the format by --format: its text, the path of an nginx.conf that has it, or one of " + strings.Join(accesslog.Names(), ", "),
+				Hint: "set --format: the text of the format, the path of an nginx.conf, or one of " + strings.Join(accesslog.Names(), ", "),
 			}
 		}
 		in.format = f
@@ -215,7 +213,7 @@ func (in *input) choose(given accesslog.Format, sample []string) error {
 	var record accesslog.Record
 	hint := ""
 	if f, err := accesslog.Detect(sample); err == nil {
-		hint = fmt.Sprintf("it looks like the format %s: leave --format out, or say --format %s", f.Name(), f.Name())
+		hint = fmt.Sprintf("it looks like the format %s: omit --format, or use --format %s", f.Name(), f.Name())
 	}
 	err := given.Parser(nil).Parse(sample[0], &record)
 	if err == nil {
@@ -223,11 +221,11 @@ func (in *input) choose(given accesslog.Format, sample []string) error {
 	}
 	return &LogError{
 		Name: in.Name, Hint: hint,
-		Err: fmt.Errorf("of the first %d lines none is of the format %s; the first: %w", len(sample), given.Name(), err),
+		Err: fmt.Errorf("none of the first %d lines has the format %s; the first: %w", len(sample), given.Name(), err),
 	}
 }
 
-// reading is a Reading under way.
+// reading is a Reading in progress.
 type reading struct {
 	Reading
 	ctx    context.Context
@@ -241,7 +239,7 @@ type reading struct {
 	total  int64
 }
 
-// free returns a batch, with the memory of one that is not used any more.
+// free returns a batch, reusing memory.
 func (r *reading) free() *batch {
 	b, ok := r.unused.Get().(*batch)
 	if !ok {
@@ -255,10 +253,10 @@ func (r *reading) free() *batch {
 	return b
 }
 
-// maxSpace bounds the memory that is kept for the text of other batches.
+// maxSpace limits the memory that is kept for reuse, in bytes.
 const maxSpace = 1 << 18
 
-// release lets go of one hold on a batch.
+// release drops one hold on a batch.
 func (r *reading) release(b *batch) {
 	if b.holds--; b.holds > 0 {
 		return
@@ -280,16 +278,15 @@ func (r *reading) progress(b *batch) {
 	}
 }
 
-// outcome is what reading has come to.
+// outcome is the result of reading.
 type outcome struct {
 	logs    []LogReport
 	logged  *logged
 	samples []Sample
 }
 
-// read reads all logs, matches them with the rules of the sides, and hands
-// their entries to visit, in the order of time. An item is good until visit
-// returns.
+// read reads all logs, matches their entries with the rules of the sides, and
+// calls visit for each in time order. An item is valid until visit returns.
 func (o *Reading) read(ctx context.Context, sides []Side, visit func(at int64, it item) error) (outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &reading{Reading: *o, ctx: ctx, sides: sides, logged: newLogged(sides), jobs: make(chan work)}
@@ -327,7 +324,7 @@ func (o *Reading) read(ctx context.Context, sides []Side, visit func(at int64, i
 	}
 }
 
-// probeAll probes every log and sorts them by when they begin.
+// probeAll probes every log and sorts them by their first time.
 func (r *reading) probeAll() ([]*input, error) {
 	var inputs []*input
 	var problems []error
@@ -351,8 +348,8 @@ func (r *reading) probeAll() ([]*input, error) {
 	return inputs, errors.Join(problems...)
 }
 
-// merge takes from several logs the earliest entry. A log is opened only when
-// its time has come, so that of a year of rotated files a few are open.
+// merge returns the entries of several logs in time order. It opens a log only
+// when its first time is reached, so that few of many rotated files are open.
 type merge struct {
 	*reading
 	waiting []*input
@@ -394,7 +391,7 @@ func (m *merge) next() (*source, error) {
 	}
 }
 
-// finish notes what a log has come to.
+// finish records the report of a log.
 func (m *merge) finish(s *source) {
 	report := s.input.report
 	report.Late = s.order.late
@@ -409,7 +406,7 @@ func (m *merge) finish(s *source) {
 	m.out.logs = append(m.out.logs, report)
 }
 
-// outcome is what has been read, also of logs that were not read to the end.
+// outcome returns what has been read, including logs not read to the end.
 func (m *merge) outcome() outcome {
 	for _, s := range m.active {
 		m.finish(s)

@@ -14,16 +14,16 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Report is what rules made of traffic.
+// Report is the result of a simulation.
 type Report struct {
 	Requests    int64 `json:"requests"`
 	Allowed     int64 `json:"allowed"`
 	Refused     int64 `json:"refused"`
 	Skipped     int64 `json:"skipped"`      // lines that could not be read
-	Delayed     int64 `json:"delayed"`      // requests that pass, but have to wait
+	Delayed     int64 `json:"delayed"`      // requests allowed after a delay
 	WouldRefuse int64 `json:"would_refuse"` // requests that rules in shadow mode would have refused
-	// NoClient are requests without an address of their client, which a rule
-	// counted by it: they were all taken for one client.
+	// NoClient are requests without a client address, although a rule counts by
+	// it: they were treated as one client.
 	NoClient int64        `json:"no_client,omitempty"`
 	Domain   string       `json:"domain"`
 	From     *time.Time   `json:"from"`
@@ -36,17 +36,17 @@ type Report struct {
 	Compare  *Comparison  `json:"compare,omitempty"`
 }
 
-// Memory is what the store took.
+// Memory is the size of the store.
 type Memory struct {
-	// Keys and Bytes are the most that there were at any time.
+	// Keys and Bytes are the peak values.
 	Keys  int64 `json:"keys"`
 	Bytes int64 `json:"bytes"`
-	// Evicted are keys that were forgotten to make room though they were not
-	// fresh: with so many keys serve would do the same.
+	// Evicted are keys with counts that were evicted because the store was full,
+	// as serve would do.
 	Evicted int64 `json:"evicted"`
 }
 
-// RuleReport is what one rule made of traffic.
+// RuleReport is the result for one rule.
 type RuleReport struct {
 	Name        string           `json:"name"`
 	Requests    int64            `json:"requests"`
@@ -57,49 +57,48 @@ type RuleReport struct {
 	Mode        string           `json:"mode"`
 	MaxDelay    int64            `json:"max_delay_ms"`
 	MeanDelay   int64            `json:"mean_delay_ms"`
-	WouldRefuse int64            `json:"would_refuse"` // what a rule in shadow mode would have refused
-	Outcomes    map[string]int64 `json:"outcomes"`     // requests by what became of them, without zeros
-	// Keys is how many keys there were, RefusedKeys how many of them were
-	// refused at least once. Approximate says that keys which came back after
-	// they had not been tracked for a while are counted twice.
+	WouldRefuse int64            `json:"would_refuse"` // requests that shadow mode would have refused
+	Outcomes    map[string]int64 `json:"outcomes"`     // requests by outcome, without zeros
+	// Keys is the number of keys, RefusedKeys of those refused at least once.
+	// Approximate says that keys which returned after a long pause are counted
+	// twice.
 	Keys         int64      `json:"keys"`
 	RefusedKeys  int64      `json:"refused_keys"`
 	Approximate  bool       `json:"approximate,omitempty"`
 	FirstRefusal *time.Time `json:"first_refusal"`
 	LastRefusal  *time.Time `json:"last_refusal"`
-	PeakUse      float64    `json:"peak_use"` // the most that any key had in use, as a part of its limit
-	// Demand counts keys by the most that they asked for: the requests of their
-	// busiest period, measured by the limit, or how many would have been in a
-	// bucket that refuses nothing, by its burst. DemandOf is period or bucket.
+	PeakUse      float64    `json:"peak_use"` // highest use by any key, as a fraction of its limit
+	// Demand counts keys by their peak demand: the requests of the busiest period
+	// relative to the limit, or the highest level of an unlimited bucket relative
+	// to the burst. DemandOf is period or bucket.
 	Demand   []DemandPlace `json:"demand"`
 	DemandOf string        `json:"demand_of"`
-	// Top are the keys that were refused most, or used most.
+	// Top are the keys that were refused most, then those closest to their limit.
 	Top      []KeyReport `json:"top"`
 	Timeline Timeline    `json:"timeline"`
-	Lacking  []Lacking   `json:"lacking,omitempty"` // attributes that the rule asks for and the log does not have
+	Lacking  []Lacking   `json:"lacking,omitempty"` // attributes that the rule needs and the log does not have
 
 	all []KeyReport
 }
 
-// DemandPlace is how many keys asked for at most UpTo times what they may have,
-// and more than the place before; 0 stands for more.
+// DemandPlace counts the keys with a demand of at most UpTo times their limit and
+// more than the place before. UpTo is 0 for the last place, which has no end.
 type DemandPlace struct {
 	UpTo float64 `json:"up_to"`
 	Keys int64   `json:"keys"`
 }
 
-// KeyReport is what a rule made of one key.
+// KeyReport is the result of a rule for one key.
 type KeyReport struct {
-	// Key is for people: name=value, with a comma between.
+	// Key is readable: name=value, separated by commas.
 	Key      string `json:"key"`
 	Requests int64  `json:"requests"`
 	Refused  int64  `json:"refused"`
 	Delayed  int64  `json:"delayed"`
-	// Peak is the most that the key had in use, of Limit.
+	// Peak is the highest use of Limit.
 	Peak  int64 `json:"peak"`
 	Limit int64 `json:"limit"`
-	// Busiest is what its requests cost in its busiest period, each 1 if no rule says
-	// otherwise.
+	// Busiest is the cost of its requests in its busiest period.
 	Busiest      int64      `json:"busiest"`
 	FirstRefusal *time.Time `json:"first_refusal"`
 	LastRefusal  *time.Time `json:"last_refusal"`
@@ -108,7 +107,7 @@ type KeyReport struct {
 // Timeline counts requests over time.
 type Timeline struct {
 	Start *time.Time `json:"start"`
-	// Step is the length of each piece in seconds.
+	// Step is the length of an interval in seconds.
 	Step     float64 `json:"step"`
 	Requests []int64 `json:"requests"`
 	Refused  []int64 `json:"refused"`
@@ -197,8 +196,8 @@ func (d *demand) report() []DemandPlace {
 	return out
 }
 
-// top returns all keys, those that were refused most first, and then those
-// that came nearest to their limit.
+// top returns all keys: those refused most first, then those closest to their
+// limit.
 func (rt *ruleTally) top() []KeyReport {
 	keys := slices.Collect(maps.Keys(rt.keys))
 	slices.SortFunc(keys, func(x, y string) int {
@@ -218,7 +217,7 @@ func (rt *ruleTally) top() []KeyReport {
 	return out
 }
 
-// keyText writes a key for people.
+// keyText formats a key for people.
 func keyText(r *rules.Rule, key string) string {
 	parts, ok := rules.SplitKey(key)
 	if !ok {
@@ -244,8 +243,7 @@ func keyText(r *rules.Rule, key string) string {
 	return strings.Join(out, ", ")
 }
 
-// printable returns text as a terminal may show it: without what would move
-// its cursor, and not too long.
+// printable replaces control characters in text and shortens it.
 func printable(text string) string {
 	const most = 80
 	text = strings.Map(func(r rune) rune {

@@ -48,9 +48,9 @@ login: first refusal 2026-11-21 12:00:05, last 2026-11-21 12:00:07
 other: first refusal 2026-11-21 12:00:06, last 2026-11-21 12:00:06
   all together: 1 of 2 requests refused; 2 in the busiest period
 
-The store held at most 3 keys and took SIZE.
+Peak store size: 3 keys, SIZE.
 `
-	text := regexp.MustCompile(`took [0-9.]+ [KM]iB`).ReplaceAllString(got.String(), "took SIZE")
+	text := regexp.MustCompile(`keys, [0-9.]+ [KM]iB`).ReplaceAllString(got.String(), "keys, SIZE")
 	if diff := cmp.Diff(want, text); diff != "" {
 		t.Error("-want +got:\n" + diff)
 	}
@@ -93,9 +93,9 @@ func TestNumbers(t *testing.T) {
 		refused, allowed int64
 		want             string
 	}{
-		{0, 0, "Under the new rules 0 requests are refused that pass now, and 0 requests pass that are refused now.\n"},
-		{1, 1, "Under the new rules 1 request is refused that pass now, and 1 request passes that are refused now.\n"},
-		{2, 1500, "Under the new rules 2 requests are refused that pass now, and 1,500 requests pass that are refused now.\n"},
+		{0, 0, "With the new rules, 0 requests would newly be refused and 0 requests would newly be allowed.\n"},
+		{1, 1, "With the new rules, 1 request would newly be refused and 1 request would newly be allowed.\n"},
+		{2, 1500, "With the new rules, 2 requests would newly be refused and 1,500 requests would newly be allowed.\n"},
 	} {
 		if got := simulate.Changes("the new rules", row.refused, row.allowed); got != row.want {
 			t.Errorf("%s, want %s", got, row.want)
@@ -201,15 +201,15 @@ func TestCSV(t *testing.T) {
 // The same rules change nothing, and each change is laid at the door of one rule.
 func TestCompareText(t *testing.T) {
 	rows := []struct{ name, rules, want string }{
-		{"the same rules", fivePerMinute, "Under the new rules 0 requests are refused that pass now, and 0 requests pass that are refused now.\n\nNew rules: 12 requests"},
+		{"the same rules", fivePerMinute, "With the new rules, 0 requests would newly be refused and 0 requests would newly be allowed.\n\nNew rules: 12 requests"},
 		{
 			"stricter", strings.ReplaceAll(fivePerMinute, "5/minute", "2/minute"),
-			"Under the new rules 3 requests are refused that pass now, and 0 requests pass that are refused now.\n\n" +
+			"With the new rules, 3 requests would newly be refused and 0 requests would newly be allowed.\n\n" +
 				"newly refused by login: 3 requests of 1 key\n  client_ip=198.51.100.7: 3 requests\n",
 		},
 		{
 			"looser", strings.ReplaceAll(fivePerMinute, "5/minute", "50/minute"),
-			"Under the new rules 0 requests are refused that pass now, and 3 requests pass that are refused now.\n\n" +
+			"With the new rules, 0 requests would newly be refused and 3 requests would newly be allowed.\n\n" +
 				"no longer refused by login: 3 requests of 1 key\n  client_ip=198.51.100.7: 3 requests\n",
 		},
 	}

@@ -1,6 +1,6 @@
-// Package simulate replays access logs against rules on virtual time: a door
-// whose clock is the log. It says what rules would have done to the traffic of
-// yesterday, compares two sets of rules, and proposes limits.
+// Package simulate replays access logs against rules, with the times in the log
+// as the clock. It reports what rules would have done to the traffic, compares two
+// sets of rules, and suggests limits.
 package simulate
 
 import (
@@ -23,41 +23,41 @@ type Side struct {
 	Domain string
 }
 
-// Options say what to simulate.
+// Options are the options of Run.
 type Options struct {
 	Reading
-	Side                    // has the rules
-	Candidate *Side         // Candidate, if not nil, has the rules to compare them with
-	MaxKeys   int           // how many keys the store remembers; 0 is its default
-	Top       int           // how many keys of each rule are listed
-	AllKeys   bool          // keeps every key, for a list of all; memory is then not bounded
-	Decided   func(Request) // Decided, if not nil, is told of every decision in its turn
+	Side                    // the rules
+	Candidate *Side         // Candidate, if not nil, is compared with Side
+	MaxKeys   int           // capacity of the store; 0 is its default
+	Top       int           // how many keys to list for each rule
+	AllKeys   bool          // keeps every key, for WriteCSV; memory is then unbounded
+	Decided   func(Request) // Decided, if not nil, is called for every decision, in order
 }
 
-// Request is a request that has been decided about.
+// Request is a request with its decision.
 type Request struct {
-	At      int64                            // its time on the virtual clock, in microseconds
-	Field   func(name string) (string, bool) // returns something that was logged beside it, by its name
+	At      int64                            // time on the virtual clock, in microseconds
+	Field   func(name string) (string, bool) // returns another logged value by its name
 	Verdict *engine.Verdict                  // must not be kept
 }
 
 const (
-	sweepEvery   = 1 << 17 // after how many requests fresh keys are swept
-	measureEvery = 1 << 13 // after how many the memory in use is noted
+	sweepEvery   = 1 << 17 // requests between sweeps of the store
+	measureEvery = 1 << 13 // requests between measurements of memory
 )
 
-// side is a Side under way.
+// side is a Side in progress.
 type side struct {
 	Side
 	engine *engine.Engine
 	store  *memory.Store
 	now    int64
-	tally  *tally // good once the books are closed
+	tally  *tally // valid once the books are closed
 	books  *books
 
 	decided             int64
 	peakKeys, peakBytes int64
-	noClient            int64 // requests that count by a client that is not known
+	noClient            int64 // requests counted by an unknown client
 }
 
 func newSide(s Side, o *Options) *side {
@@ -72,14 +72,14 @@ func newSide(s Side, o *Options) *side {
 	return out
 }
 
-// decide decides about an entry that m's rules apply to. The verdict has to be
-// released.
+// decide decides an entry to which m's rules apply. The caller must release the
+// verdict.
 func (s *side) decide(ctx context.Context, at int64, m engine.Matched) (engine.Verdict, error) {
 	s.now = at
 	v, err := s.engine.DecideMatched(ctx, engine.Query{Domain: s.Domain, Cost: 1, At: at, Endless: true}, m)
 	if err != nil {
 		v.Release()
-		return v, fmt.Errorf("the store of the simulation: %w", err)
+		return v, fmt.Errorf("simulation: %w", err)
 	}
 	s.books.enter(at, &v)
 	s.decided++
@@ -92,8 +92,8 @@ func (s *side) decide(ctx context.Context, at int64, m engine.Matched) (engine.V
 	return v, nil
 }
 
-// unknownClient counts a request whose client is not known, if a rule counted
-// by it.
+// unknownClient counts a request whose client is unknown, if a rule counts by
+// it.
 func (s *side) unknownClient(results []engine.Result) {
 	if slices.ContainsFunc(results, func(r engine.Result) bool {
 		return slices.ContainsFunc(r.Rule.Key, func(a rules.KeyAttribute) bool { return a.Kind == rules.ClientIP })
@@ -102,20 +102,20 @@ func (s *side) unknownClient(results []engine.Result) {
 	}
 }
 
-// close lets go of what the side holds.
+// close releases the side's store.
 func (s *side) close() error {
 	s.books.close()
 	return s.store.Close()
 }
 
-// measure notes the memory in use.
+// measure records the memory in use.
 func (s *side) measure() {
 	now := s.store.Stats()
 	s.peakKeys, s.peakBytes = max(s.peakKeys, now.Keys), max(s.peakBytes, now.Bytes)
 }
 
-// Run replays the logs. The error is that of a log that cannot be read at all,
-// of the store, or ctx's; then there is no report.
+// Run replays the logs. It fails if a log cannot be read at all, if the store
+// fails, or with ctx's error.
 func Run(ctx context.Context, o Options) (report *Report, err error) {
 	sides := []Side{o.Side}
 	old := newSide(o.Side, &o)
@@ -129,7 +129,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 		defer func() { err = errors.Join(err, candidate.close()) }()
 	}
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
-	var v, w engine.Verdict // not made anew for each request
+	var v, w engine.Verdict // reused
 	read, err := o.read(ctx, sides, func(at int64, it item) (err error) {
 		first, last = min(first, at), max(last, at)
 		if v, err = old.decide(ctx, at, it.matched(0)); err != nil {

@@ -196,10 +196,10 @@ func TestBadInput(t *testing.T) {
 		}
 	})
 	for name, row := range map[string]struct{ text, want string }{
-		"junk":         {string(junk), "the format is none that is known"},
-		"long":         {long, "the format is none that is known"},
-		"other format": {"a b c\n", "a.log: the format is none that is known; the likeliest is combined, but line 1"},
-		"xz":           {"\xfd7zXZ\x00 and so on", "compressed by xz"},
+		"junk":         {string(junk), "unknown log format"},
+		"long":         {long, "unknown log format"},
+		"other format": {"a b c\n", "a.log: unknown log format: the closest is combined, but line 1"},
+		"xz":           {"\xfd7zXZ\x00 and so on", "xz compression is not supported"},
 		"zip":          {"PK\x03\x04", "zip archive"},
 		"no gzip":      {"\x1f\x8b, it is not", "gzip"},
 	} {

@@ -12,12 +12,12 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// batch is a chunk of a log on its way: a worker fills it, and the source
-// hands it over in the order of the log.
+// batch is a chunk of a log: a worker parses it, and the source passes it on in
+// the order of the log.
 type batch struct {
 	chunk   accesslog.Chunk
-	read    int64 // bytes of the file that had been read by then
-	err     error // the last one of the log
+	read    int64 // bytes of the file read so far
+	err     error // set on the last batch of the log
 	entries []entry
 	skipped []Sample // the first few
 	matching
@@ -27,16 +27,16 @@ type batch struct {
 	done  chan struct{}
 }
 
-// work is a batch and the log whose it is.
+// work is a batch with the format of its log.
 type work struct {
 	*batch
 	format accesslog.Format
 }
 
-// ahead is how many batches of a log are worked on at once.
+// ahead limits how many batches of a log are in progress.
 const ahead = 6
 
-// source hands over the entries of a log in the order of time.
+// source returns the entries of a log in time order.
 type source struct {
 	input   *input
 	batches chan *batch // in the order of the log; closed at the end
@@ -50,7 +50,7 @@ type source struct {
 	samples []Sample
 }
 
-// start begins to read an input.
+// start starts reading an input.
 func (r *reading) start(in *input) *source {
 	s := &source{input: in, batches: make(chan *batch, ahead)}
 	s.order.window = r.Reorder.Microseconds()
@@ -102,7 +102,7 @@ func (r *reading) worker() {
 	}
 }
 
-// maxSamples is how many lines that could not be read are shown.
+// maxSamples limits how many unreadable lines are shown.
 const maxSamples = 5
 
 func (b *batch) skip(line int64, text string, why error) {
@@ -129,7 +129,7 @@ func (b *batch) parse(p accesslog.Parser, who *addresses) {
 		line++
 		one = strings.TrimSuffix(strings.TrimSuffix(one, "\n"), "\r")
 		if one == "" || one[0] == '#' {
-			continue // a line of nothing, or a comment
+			continue // an empty line or a comment
 		}
 		b.lines++
 		e := b.room()
@@ -143,7 +143,7 @@ func (b *batch) parse(p accesslog.Parser, who *addresses) {
 	}
 }
 
-// room makes a place for one more entry, whose memory is used again.
+// room appends an entry, reusing memory.
 func (b *batch) room() *entry {
 	if n := len(b.entries); n < cap(b.entries) {
 		b.entries = b.entries[:n+1]
@@ -153,7 +153,7 @@ func (b *batch) room() *entry {
 	return &b.entries[len(b.entries)-1]
 }
 
-// fill moves entries from the log to the order until one can be handed over.
+// fill moves entries from the log to the order until one can be returned.
 func (s *source) fill(r *reading) {
 	for !s.ended && !s.order.ready() {
 		if s.current == nil && !s.nextBatch(r) {
@@ -179,11 +179,11 @@ func (s *source) fill(r *reading) {
 	}
 }
 
-// drop leaves out an entry whose time cannot be right.
+// drop skips an entry whose time cannot be right.
 func (s *source) drop(r *reading, it item) {
 	s.input.report.Skipped++
 	s.sample(Sample{Text: it.entry.Method + " " + it.entry.Path, Why: fmt.Sprintf(
-		"its time, %s, is far after that of the lines around it", time.UnixMicro(it.entry.Time).UTC().Format(time.RFC3339))})
+		"the time %s is far ahead of the surrounding lines", time.UnixMicro(it.entry.Time).UTC().Format(time.RFC3339))})
 	r.release(it.batch)
 }
 
@@ -230,23 +230,21 @@ func (s *source) end(err error) {
 	s.order.end()
 }
 
-// matching has the rules that apply to the entries of a batch. Which do is
-// worked out while they are parsed, by several goroutines at once; only the
-// decisions have to come one after another.
+// matching holds the rules that apply to the entries of a batch. Matching runs in
+// the parsing goroutines; only the decisions must be sequential.
 type matching struct {
 	checks  []rules.Check
 	keys    []byte
-	keyText string // the same: what the checks' keys point into
+	keyText string // memory that the checks' keys point into
 }
 
-// applying is where in a matching the rules of one side are that apply to an
-// entry.
+// applying locates the rules of one side that apply to an entry, in a matching.
 type applying struct {
 	from, to int
 	known    bool
 }
 
-// match finds out which rules of the sides apply to each entry.
+// match finds the rules of the sides that apply to each entry.
 func (b *batch) match(sides []Side, logged *logged, m *rules.Matches) {
 	for i := range b.entries {
 		e := &b.entries[i]
@@ -262,7 +260,7 @@ func (b *batch) match(sides []Side, logged *logged, m *rules.Matches) {
 			}
 		}
 	}
-	// The keys were in m's memory, and are good no more but for their lengths.
+	// The keys were in m's memory: only their lengths are still valid.
 	b.keyText = string(b.keys)
 	rest := b.keyText
 	for i := range b.checks {
@@ -271,7 +269,7 @@ func (b *batch) match(sides []Side, logged *logged, m *rules.Matches) {
 	}
 }
 
-// matched returns which rules of a side apply to an entry.
+// matched returns the rules of a side that apply to an entry.
 func (it item) matched(side int) engine.Matched {
 	at := it.entry.applies[side]
 	return engine.Matched{Known: at.known, Checks: it.batch.checks[at.from:at.to]}

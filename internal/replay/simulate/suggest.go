@@ -16,15 +16,15 @@ import (
 	"github.com/headgate/headgate/internal/rules/rulefile"
 )
 
-// SuggestOptions say which limits to propose.
+// SuggestOptions are the options of Suggest.
 type SuggestOptions struct {
 	Reading
-	Domain     string     // that of the rules
-	Keys       [][]string // what to count by, a rule for each: lists of attributes as rules write them
-	Unaffected float64    // the share of the keys, from 0 to 1, that no rule may ever refuse
+	Domain     string     // of the suggested rules
+	Keys       [][]string // lists of attributes to count by, as in rules; one rule for each
+	Unaffected float64    // share of the keys, from 0 to 1, that no rule may ever refuse
 }
 
-// Suggestion is a proposal made from traffic.
+// Suggestion is the result of Suggest.
 type Suggestion struct {
 	Domain    string         `json:"domain"`
 	Requests  int64          `json:"requests"`
@@ -37,7 +37,7 @@ type Suggestion struct {
 	Proposals []ProposedRule `json:"rules"`
 }
 
-// ProposedRule is one rule and where its numbers come from.
+// ProposedRule is a suggested rule with the numbers behind it.
 type ProposedRule struct {
 	Name string   `json:"name"`
 	Key  []string `json:"key"`
@@ -46,15 +46,15 @@ type ProposedRule struct {
 	Burst    int64 `json:"burst"`
 	Needed   int64 `json:"needed"`
 	Keys     int   `json:"keys"`
-	Affected int   `json:"affected"` // how many of the keys may be refused at times
-	// Busiest are quantiles over the keys of the requests in each key's
-	// busiest minute of the clock.
+	Affected int   `json:"affected"` // number of keys that are sometimes refused
+	// Busiest are quantiles over the keys of the requests in each key's busiest
+	// clock minute.
 	Busiest  []Quantile `json:"busiest_minute"`
 	Choices  []Choice   `json:"choices"`  // the bursts that each rate needs
-	Examples []string   `json:"examples"` // the keys that need most
+	Examples []string   `json:"examples"` // the keys that need the largest bursts
 }
 
-// Quantile is a value that a share of all does not exceed.
+// Quantile is a value that a share of the keys does not exceed.
 type Quantile struct {
 	Share float64 `json:"share"`
 	Value int64   `json:"value"`
@@ -67,7 +67,7 @@ type Choice struct {
 }
 
 // refill is a rate to choose from: one token takes token units, of which leak
-// leave in a microsecond, as in package algorithm.
+// drain in a microsecond, as in package algorithm.
 type refill struct {
 	text        string
 	leak, token int64
@@ -96,11 +96,11 @@ func newRefill(n int64, period time.Duration, unit string) refill {
 	return r
 }
 
-// rates is how many refills there are.
+// rates is the number of refills.
 const rates = 17
 
-// habits are what is known of a key: for each rate how full a bucket without
-// an end would be, and has been at most.
+// habits describe a key: for each rate the current and highest level of an
+// unlimited bucket.
 type habits struct {
 	last           int64
 	level, most    [rates]int64
@@ -119,7 +119,7 @@ func (h *habits) add(at int64, all []refill) {
 	for i := range all {
 		r := &all[i]
 		left := int64(0)
-		if elapsed < h.level[i]/r.leak+1 { // else it has run empty; this keeps the product small
+		if elapsed < h.level[i]/r.leak+1 { // otherwise it is empty; this keeps the product small
 			left = max(0, h.level[i]-elapsed*r.leak)
 		}
 		h.level[i] = left + r.token
@@ -133,19 +133,19 @@ func (h *habits) add(at int64, all []refill) {
 	h.busiest = max(h.busiest, h.count)
 }
 
-// mostKeys bounds the keys of a suggestion.
+// mostKeys limits the keys of a suggestion.
 const mostKeys = 2_000_000
 
-var errTooManyKeys = fmt.Errorf("there are more than %d keys: count by something coarser", mostKeys)
+var errTooManyKeys = fmt.Errorf("more than %d keys: count by fewer or coarser attributes", mostKeys)
 
-// candidate is a rule to be proposed.
+// candidate is a rule that is being computed.
 type candidate struct {
 	key  []string
 	keys map[string]*habits
 }
 
-// Suggest proposes limits for the traffic of logs: for each key a token bucket
-// that the promised share of the keys has never emptied.
+// Suggest computes limits from the traffic in logs: for each element of o.Keys a
+// token bucket that o.Unaffected of the keys have never emptied.
 func Suggest(ctx context.Context, o SuggestOptions) (*Suggestion, error) {
 	rs, byRule, err := o.counting()
 	if err != nil {
@@ -192,13 +192,13 @@ func Suggest(ctx context.Context, o SuggestOptions) (*Suggestion, error) {
 	return out, nil
 }
 
-// inVain returns an error if no request has something that is to be counted by:
-// the limit would be one for all together.
+// inVain returns an error if no request has an attribute of a key: all requests
+// would share one limit.
 func (o *SuggestOptions) inVain(rs *rules.Ruleset, logged *logged) error {
 	for _, r := range rs.Rules() {
 		for _, k := range r.Key {
 			if !logged.has(k.Attribute) {
-				return fmt.Errorf("no request in the logs has %s, so that there is nothing to count by it", k.Attribute)
+				return fmt.Errorf("no request in the logs has %s: cannot count by it", k.Attribute)
 			}
 		}
 	}
@@ -213,7 +213,7 @@ func (o *SuggestOptions) counting() (*rules.Ruleset, map[string]*candidate, erro
 	for _, key := range o.Keys {
 		name := ruleName(key)
 		if byRule[name] != nil {
-			return nil, nil, fmt.Errorf("the key %s is named twice", strings.Join(key, ", "))
+			return nil, nil, fmt.Errorf("duplicate key %s", strings.Join(key, ", "))
 		}
 		byRule[name] = &candidate{key: key, keys: map[string]*habits{}}
 		fmt.Fprintf(&src, "  - {name: %s, key: %s, rate: unlimited}\n", name, yamlList(key))
@@ -229,7 +229,7 @@ func (o *SuggestOptions) counting() (*rules.Ruleset, map[string]*candidate, erro
 	return rs, byRule, nil
 }
 
-// ruleName makes a name of a key.
+// ruleName derives a rule name from a key.
 func ruleName(key []string) string {
 	return "per-" + regexp.MustCompile("[^a-z0-9]").ReplaceAllString(strings.ToLower(strings.Join(key, "-")), "-")
 }
@@ -242,10 +242,10 @@ func yamlList(list []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// propose chooses the slowest refill that fills its bucket within a minute.
+// propose picks the slowest refill that fills its bucket within a minute.
 func (c *candidate) propose(r *rules.Rule, unaffected float64, all []refill) ProposedRule {
 	n := len(c.keys)
-	affected := int(float64(n) * (1 - unaffected) * (1 + 1e-12)) // 1 - 0.9 is not quite 0.1
+	affected := int(float64(n) * (1 - unaffected) * (1 + 1e-12)) // 1 - 0.9 is slightly below 0.1
 	affected = min(affected, n-1)
 	p := ProposedRule{Name: ruleName(c.key), Key: c.key, Keys: n, Examples: []string{}}
 	needs := make([]int64, 0, n)
@@ -297,8 +297,7 @@ func (c *candidate) busiest() []Quantile {
 	return out
 }
 
-// roundUp returns the next number that people would write: of two digits and
-// zeros, and from 20 on in steps of 5.
+// roundUp rounds up to two significant digits, and from 20 on to a step of 5.
 func roundUp(n int64) int64 {
 	unit := int64(1)
 	for n/unit >= 100 {
@@ -310,35 +309,34 @@ func roundUp(n int64) int64 {
 	return (n + unit - 1) / unit * unit
 }
 
-// Text returns the rule file, with comments that say where the numbers come
-// from.
+// Text returns the rule file, with comments that explain the numbers.
 func (s *Suggestion) Text() string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
-	p("# Proposed by headgate suggest from %s", Plural(s.Requests, "request"))
+	p("# Suggested by headgate suggest from %s", Plural(s.Requests, "request"))
 	if s.From != nil {
 		p(",\n# %s to %s", s.From.Format(time.DateTime), s.To.Format(time.DateTime))
 	}
-	p(".\n# Try it on other days: headgate simulate --rules THIS_FILE LOG...\ndomain: %s\nlimits:\n", strconv.Quote(s.Domain))
+	p(".\n# Test it on other days: headgate simulate --rules THIS_FILE LOG...\ndomain: %s\nlimits:\n", strconv.Quote(s.Domain))
 	for i := range s.Proposals {
 		r := &s.Proposals[i]
-		p("  # Counted by %s there are %s. Requests in the busiest minute of the clock:\n", strings.Join(r.Key, " and "), Plural(int64(r.Keys), "key"))
+		p("  # %s by %s. Requests in the busiest minute:\n", Plural(int64(r.Keys), "key"), strings.Join(r.Key, " and "))
 		for _, q := range r.Busiest {
 			p("  #   %-15s at most %s\n", shareText(q.Share)+" of keys", Thousands(q.Value))
 		}
-		p("  # So that at least %s of the keys are never refused it takes, with a refill of\n", shareText(s.Promise))
+		p("  # To never refuse at least %s of the keys, each rate needs:\n", shareText(s.Promise))
 		for _, c := range r.Choices {
 			p("  #   %-12s a burst of %s\n", c.Rate, Thousands(c.Burst))
 		}
-		p("  # The last is the slowest that fills its bucket within a minute")
+		p("  # Chosen: the slowest rate that fills its bucket within a minute")
 		if r.Needed != r.Burst {
 			p("; %s is rounded up to %s", Thousands(r.Needed), Thousands(r.Burst))
 		}
-		p(".\n  # In these logs it would have refused %s at times", Plural(int64(r.Affected), "key"))
+		p(".\n  # In these logs the rule would have refused requests of %s", Plural(int64(r.Affected), "key"))
 		for j, key := range r.Examples {
 			p("%s\n  #   %s", map[bool]string{true: ":", false: ""}[j == 0], key)
 		}
-		p("\n  - name: %s\n    key: %s\n    rate: %s\n    burst: %d\n    # mode: shadow    # to watch before it refuses anybody\n", r.Name, yamlList(r.Key), r.Rate, r.Burst)
+		p("\n  - name: %s\n    key: %s\n    rate: %s\n    burst: %d\n    # mode: shadow    # observe before enforcing\n", r.Name, yamlList(r.Key), r.Rate, r.Burst)
 	}
 	return b.String()
 }

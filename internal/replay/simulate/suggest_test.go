@@ -48,8 +48,8 @@ func TestSuggestion(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, want := range []string{
-		"# Proposed by headgate suggest from 78 requests,\n# 2026-11-21 12:00:00 to 2026-11-21 12:01:00.\n",
-		"domain: \"d\"\nlimits:\n", "Counted by client_ip there are 10 keys.", "at least 90% of the keys", "refused 1 key at times:\n  #   client_ip=198.51.100.1\n",
+		"# Suggested by headgate suggest from 78 requests,\n# 2026-11-21 12:00:00 to 2026-11-21 12:01:00.\n",
+		"domain: \"d\"\nlimits:\n", "10 keys by client_ip.", "at least 90% of the keys", "refused requests of 1 key:\n  #   client_ip=198.51.100.1\n",
 		"    burst: 2\n",
 	} {
 		if !strings.Contains(s.Text(), want) {
@@ -81,10 +81,10 @@ func TestSuggestionsThatAreNone(t *testing.T) {
 		keys [][]string
 		want string
 	}{
-		"twice":        {steady(), [][]string{{"client_ip"}, {"client_ip"}}, "the key client_ip is named twice"},
-		"not logged":   {steady(), [][]string{{"header:X-Api-Key"}}, "no request in the logs has header:X-Api-Key, so that there is nothing to count by it"},
+		"twice":        {steady(), [][]string{{"client_ip"}, {"client_ip"}}, "duplicate key client_ip"},
+		"not logged":   {steady(), [][]string{{"header:X-Api-Key"}}, "no request in the logs has header:X-Api-Key: cannot count by it"},
 		"no attribute": {steady(), [][]string{{"header:"}}, "header:"},
-		"no log":       {"a b c\n", [][]string{{"client_ip"}}, "the format is none that is known"},
+		"no log":       {"a b c\n", [][]string{{"client_ip"}}, "unknown log format"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if s, err := suggested(t, row.log, 0.9, row.keys...); err == nil || !strings.Contains(err.Error(), row.want) {

@@ -13,15 +13,14 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// tally counts what rules make of traffic. Its memory is bounded by the keys
-// that are not fresh: the others are folded into distributions, but for those
-// that were refused most.
+// tally counts decisions. Its memory is bounded by the keys that have counts:
+// others are folded into distributions, except those that were refused most.
 type tally struct {
 	Report // its counts
 	rules  map[*rules.Rule]*ruleTally
 	order  []*ruleTally
 	keys   int // of all rules
-	most   int // how many keys before some are folded
+	most   int // number of keys from which on some are folded
 	total  timeline
 }
 
@@ -29,15 +28,15 @@ type tally struct {
 type ruleTally struct {
 	RuleReport // its counts
 	rule       *rules.Rule
-	delay      int64 // of all that were delayed, in microseconds, as is longest
+	delay      int64 // of all delayed requests, in microseconds, like longest
 	longest    int64
 	first      int64 // refusal
 	last       int64
 	outcomes   [engine.Outcomes]int64
-	tick       float64 // in which a bucket drains one, in microseconds; 0 for what is no bucket
+	tick       float64 // microseconds in which a bucket drains by one; 0 for other algorithms
 	capacity   int64   // of a key
 	keys       map[string]*keyTally
-	folded     struct { // what is known of keys that are not tracked any more
+	folded     struct { // keys that are no longer tracked
 		keys, refused int64
 		demand        demand
 	}
@@ -49,25 +48,23 @@ type ruleTally struct {
 type keyTally struct {
 	requests, refused, delayed int64
 	first, last                int64   // refusals
-	peak                       int64   // the most in use after a decision
-	limit                      int64   // of which peak is a part
-	fresh                      int64   // when the key equals an unused one
-	window, count, busiest     int64   // requests in a period of the clock
-	lacks                      uint64  // which parts of the key are missing, as rules.Rule.Missing has it
-	full, deepest              float64 // when a bucket that refuses nothing is empty, and the longest until then, in microseconds
+	peak                       int64   // highest use after a decision
+	limit                      int64   // that peak belongs to
+	fresh                      int64   // time from which on the key equals an unused one
+	window, count, busiest     int64   // requests per clock period
+	lacks                      uint64  // missing parts of the key, as rules.Rule.Missing returns them
+	full, deepest              float64 // when an unlimited bucket is empty, and the longest time until then, in microseconds
 }
 
-// demand counts keys by the most that they asked for, measured by what they may
-// have: the requests of their busiest period by the limit or, of a bucket, what
-// would be in one that refuses nothing by the burst. The middle place begins at
-// what they may have, and each place is twice the one before.
+// demand counts keys by their peak demand relative to their limit: the requests of
+// the busiest period or, for a bucket, the highest level of an unlimited one. The
+// middle place starts at the limit, and each place is twice the one before.
 type demand [2*demandSteps + 1]int64
 
-// demandSteps is how many places there are below the limit.
+// demandSteps is the number of places below the limit.
 const demandSteps = 7
 
-// place returns where in a demand a key belongs. What is at the limit is below
-// it.
+// place returns the place of a key in a demand. A key at its limit is below it.
 func place(asked float64, limit int64) int {
 	if limit <= 0 {
 		return 2 * demandSteps
@@ -77,12 +74,12 @@ func place(asked float64, limit int64) int {
 }
 
 const (
-	mostTracked = 1 << 18       // how many keys are tracked before those that are fresh are folded
-	keptRefused = 1 << 13       // how many of the refused ones among these are kept
-	never       = math.MinInt64 // the time of what has not happened
+	mostTracked = 1 << 18       // tracked keys from which on unused ones are folded
+	keptRefused = 1 << 13       // how many refused keys among those are kept
+	never       = math.MinInt64 // a time that has not occurred
 )
 
-func newTally(s Side, all bool) *tally { //nolint:revive // all is an option of the user's, passed on
+func newTally(s Side, all bool) *tally { //nolint:revive // all is a user's option, passed on
 	t := &tally{Report: Report{Domain: s.Domain, Rules: []RuleReport{}}, rules: map[*rules.Rule]*ruleTally{}, most: mostTracked}
 	if all {
 		t.most = math.MaxInt
@@ -137,7 +134,7 @@ func (t *tally) add(p *page) {
 	}
 }
 
-// result counts what one rule said.
+// result counts the decision of one rule.
 func (t *tally) result(at int64, r *engine.Result) {
 	rt := t.of(r.Rule)
 	d := &r.Decision
@@ -198,7 +195,7 @@ func (t *tally) result(at int64, r *engine.Result) {
 	rt.asked(k, at, min(r.Cost(), headgate.MaxLimit))
 }
 
-// asked notes what a key asks for, whether it gets it or not.
+// asked records the demand of a key, allowed or not.
 func (rt *ruleTally) asked(k *keyTally, at, cost int64) {
 	if rt.tick > 0 {
 		k.full = max(k.full, float64(at)) + rt.tick*float64(cost)
@@ -213,7 +210,7 @@ func (rt *ruleTally) asked(k *keyTally, at, cost int64) {
 	}
 }
 
-// fold stops to track keys that are fresh at a time.
+// fold stops tracking keys that equal unused ones at a time.
 func (t *tally) fold(at int64) {
 	t.keys = 0
 	for _, rt := range t.order {
@@ -256,7 +253,7 @@ func (rt *ruleTally) forget(key string) {
 	delete(rt.keys, key)
 }
 
-// place returns where in the demand a key belongs.
+// place returns the place of a key in the demand.
 func (rt *ruleTally) place(k *keyTally) int {
 	if rt.tick > 0 {
 		return place(k.deepest/rt.tick, rt.capacity)
@@ -264,8 +261,8 @@ func (rt *ruleTally) place(k *keyTally) int {
 	return place(float64(k.busiest), rt.capacity)
 }
 
-// timeline counts requests and refusals over time, in at most places pieces of
-// equal length, which are made longer as time goes on.
+// timeline counts requests and refusals in at most places intervals of equal
+// length, which doubles as needed.
 type timeline struct {
 	begun             bool
 	start, width      int64 // microseconds
@@ -295,36 +292,36 @@ func (t *timeline) add(at, requests, refused int64) {
 	t.refused[i] += refused
 }
 
-// books carries verdicts from where they are made, one after another, to where
-// they are counted, so that the former does not wait for the latter.
+// books passes verdicts to the goroutine that counts them, so that decisions need
+// not wait for counting.
 type books struct {
 	open  *page
 	full  chan *page
 	empty chan *page
 	group sync.WaitGroup
-	close func() // waits until all is counted
+	close func() // waits until everything is counted
 }
 
-// page is a number of verdicts. Their keys are in the memory of batches, which
-// stays as it is.
+// page is a group of verdicts. Their keys are in the memory of batches, which is
+// not modified.
 type page struct {
 	verdicts []verdict
 	results  []engine.Result
 }
 
-// verdict is what is counted of one, beside what its rules said.
+// verdict holds the counted part of an engine.Verdict, without its results.
 type verdict struct {
 	at                            int64
-	results                       int // how many are its
+	results                       int // number of results
 	allowed, delayed, wouldRefuse bool
 }
 
 const (
-	pageVerdicts = 256 // how many verdicts are handed over at once
-	maxPages     = 4   // bounds how far counting may be behind
+	pageVerdicts = 256 // verdicts per page
+	maxPages     = 4   // limits how far counting may lag behind
 )
 
-// newBooks begins to count in t.
+// newBooks starts counting in t.
 func newBooks(t *tally) *books {
 	b := &books{open: new(page), full: make(chan *page, maxPages), empty: make(chan *page, maxPages+1)}
 	for range maxPages {
@@ -345,7 +342,7 @@ func newBooks(t *tally) *books {
 	return b
 }
 
-// enter takes down a verdict.
+// enter records a verdict.
 func (b *books) enter(at int64, v *engine.Verdict) {
 	results := v.Results()
 	p := b.open

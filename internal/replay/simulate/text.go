@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// writer remembers the first error.
+// writer keeps the first error.
 type writer struct {
 	w   io.Writer
 	err error
@@ -23,7 +23,7 @@ func (w *writer) printf(format string, args ...any) {
 	}
 }
 
-// WriteText writes the report for people, with at most top keys of each rule.
+// WriteText writes the report as text, with at most top keys for each rule.
 func (r *Report) WriteText(out io.Writer, top int) error {
 	w := &writer{w: out}
 	w.printf("%s", r.summary())
@@ -32,7 +32,7 @@ func (r *Report) WriteText(out io.Writer, top int) error {
 		w.keys(&r.Rules[i], top)
 	}
 	if r.Memory.Keys > 0 {
-		w.printf("\nThe store held at most %s and took %s.\n", Plural(r.Memory.Keys, "key"), size(r.Memory.Bytes))
+		w.printf("\nPeak store size: %s, %s.\n", Plural(r.Memory.Keys, "key"), size(r.Memory.Bytes))
 	}
 	if c := r.Compare; c != nil {
 		c.write(w, top)
@@ -59,7 +59,7 @@ func (r *Report) summary() string {
 	return text + "\n"
 }
 
-// rules writes a table of rules.
+// rules writes the table of rules.
 func (w *writer) rules(list []RuleReport) {
 	if w.err != nil {
 		return
@@ -79,7 +79,7 @@ func (w *writer) rules(list []RuleReport) {
 	w.err = t.Flush()
 }
 
-// keys writes the keys of a rule that are refused or delayed most.
+// keys writes the keys of a rule that were refused or delayed most.
 func (w *writer) keys(r *RuleReport, top int) {
 	if r.FirstRefusal == nil && r.Delayed == 0 {
 		return
@@ -121,18 +121,11 @@ func (c *Comparison) write(w *writer, top int) {
 	w.rules(c.New.Rules)
 }
 
-// Changes says what rules change: how many requests they newly refuse, and how
-// many they newly let pass.
+// Changes says how many requests rules newly refuse, and how many they newly
+// allow.
 func Changes(under string, refused, allowed int64) string {
-	is, pass := "are", "pass"
-	if refused == 1 {
-		is = "is"
-	}
-	if allowed == 1 {
-		pass = "passes"
-	}
-	return fmt.Sprintf("Under %s %s %s refused that pass now, and %s %s that are refused now.\n",
-		under, Plural(refused, "request"), is, Plural(allowed, "request"), pass)
+	return fmt.Sprintf("With %s, %s would newly be refused and %s would newly be allowed.\n",
+		under, Plural(refused, "request"), Plural(allowed, "request"))
 }
 
 // Plural writes a number of things.
@@ -173,8 +166,8 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
 }
 
-// WriteCSV writes a line for every rule and key, for which Options.AllKeys
-// must have been set; otherwise it writes those of RuleReport.Top.
+// WriteCSV writes a line for every rule and key. Without Options.AllKeys it
+// writes only the keys of RuleReport.Top.
 func (r *Report) WriteCSV(out io.Writer) error {
 	w := csv.NewWriter(out)
 	_ = w.Write([]string{ // Flush has the error
@@ -198,8 +191,8 @@ func (r *Report) WriteCSV(out io.Writer) error {
 	return w.Error()
 }
 
-// harmless keeps a spreadsheet from taking text for a formula: keys are chosen
-// by clients.
+// harmless keeps a spreadsheet from reading text as a formula: clients choose
+// their keys.
 func harmless(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text
