@@ -286,7 +286,7 @@ func steady(text string) string {
 		{`"reset_after_ms":[1-9]\d*`, `"reset_after_ms":SOON`},
 		{`"retry_after_ms":[1-9]\d*`, `"retry_after_ms":SOON`},
 		{`"durationUntilReset":"\d+s"`, `"durationUntilReset":"SOON"`},
-		{`and took [\d.]+ KiB`, "and took SOME"},
+		{`keys, [\d.]+ KiB`, "keys, SOME"},
 		{`[ \t\r]+\n`, "\n"},
 	} {
 		text = regexp.MustCompile(change[0]).ReplaceAllString(text, change[1])
