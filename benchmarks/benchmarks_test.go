@@ -1,10 +1,8 @@
-// Package benchmarks compares Headgate with other limiters that keep their
-// state in the process. It is a module of its own, so that no user of the
-// library gets the others with it.
+// Package benchmarks compares Headgate with other limiters that keep their state in the
+// process. It is a separate module, so that users of the library do not depend on the others.
 //
-// The comparison is made by the command in cmd/compare, which runs the
-// libraries in turns and a process each. The benchmarks here run the same
-// workloads, for a profile or for benchstat.
+// The command in cmd/compare makes the comparison, with each library in a separate process.
+// The benchmarks here run the same workloads, for a profile or for benchstat.
 package benchmarks_test
 
 import (

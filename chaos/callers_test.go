@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/chaos/history"
 )
 
-// site is some nodes with one store, and the history of the present round.
+// site is some nodes with one store, and the history of the current round.
 type site struct {
 	name    string
 	t       *testing.T
@@ -34,16 +34,16 @@ type site struct {
 
 	mu      sync.Mutex
 	history history.History
-	lost    atomic.Int64 // how often the store may have forgotten something
+	lost    atomic.Int64 // how often the store may have lost something
 }
 
-// counts are what a run came to.
+// counts are the totals of a run.
 type counts struct {
 	rounds, ops, unknown, made, faults, keys, undecided int
 	reasons                                             map[string]int
 }
 
-// now is the time of a history.
+// now returns the time of a history.
 func (s *site) now() int64 { return s.aligned + time.Since(s.began).Microseconds() }
 
 // add puts an op into the history.
@@ -62,7 +62,7 @@ func (s *site) mark(name string) {
 	s.history.Faults = append(s.history.Faults, history.Mark{At: s.now(), Name: name})
 }
 
-// forgot notes what may have befallen the store from call on until now.
+// forgot records what the store may have lost between call and now.
 func (s *site) forgot(kind history.Kind, call, since int64) {
 	s.lost.Add(1)
 	s.add(history.Op{Kind: kind, Client: callers, Call: call, Return: s.now(), Since: since})
@@ -74,7 +74,7 @@ const (
 	round   = 5 * time.Second
 )
 
-// targets are what callers ask for, and the limits that then apply.
+// targets are what callers request, and the limits that then apply.
 var targets = []struct { //nolint:gochecknoglobals // a table
 	limit string
 	rules []string
@@ -114,7 +114,7 @@ func limits() []history.Limit {
 	}
 }
 
-// caller asks one thing after the other.
+// caller makes one call after the other.
 type caller struct {
 	*site
 	id    int
@@ -123,7 +123,7 @@ type caller struct {
 	held  []holding
 }
 
-// holding is a reservation or lease to be settled.
+// holding is a reservation or lease to settle.
 type holding struct {
 	op         int
 	target     int
@@ -132,7 +132,7 @@ type holding struct {
 	lost       int64 // site.lost then
 }
 
-// run asks until done is closed.
+// run makes calls until done is closed.
 func (c *caller) run(done <-chan struct{}) {
 	for {
 		pause := time.Duration(c.rand.Int64N(int64(40 * time.Millisecond)))
@@ -149,7 +149,7 @@ func (c *caller) run(done <-chan struct{}) {
 	}
 }
 
-// once asks something, and returns how long it was told to wait.
+// once makes a call, and returns how long it was told to wait.
 func (c *caller) once() time.Duration {
 	i := c.rand.IntN(len(targets))
 	target := &targets[i]
@@ -176,7 +176,7 @@ func (c *caller) once() time.Duration {
 	r, err := d.ask(&q)
 	op.Return = c.now()
 	if errors.Is(err, errNotSent) || err != nil && deaths%2 == 1 && n.deaths.Load() == deaths {
-		return 0 // there was nobody to ask
+		return 0 // no node to call
 	}
 	c.note(&op, i, &r, err)
 	if op.Answer != nil && !op.Answer.Allowed {
@@ -185,7 +185,7 @@ func (c *caller) once() time.Duration {
 	return 0
 }
 
-// note writes down what became of an op.
+// note records the result of an op.
 func (c *caller) note(op *history.Op, target int, r *reply, err error) {
 	switch {
 	case err != nil:
@@ -206,7 +206,7 @@ func (c *caller) note(op *history.Op, target int, r *reply, err error) {
 	}
 }
 
-// pick returns a reservation or lease of that target, if it is to be settled.
+// pick returns a reservation or lease of that target, if one should be settled now.
 func (c *caller) pick(target int) *holding {
 	if c.rand.IntN(2) == 0 {
 		return nil
@@ -217,14 +217,14 @@ func (c *caller) pick(target int) *holding {
 		}
 		c.held = slices.Delete(c.held, i, i+1)
 		if x.lost != c.lost.Load() {
-			return nil // the store may have forgotten whose it is
+			return nil // the store may have lost its record
 		}
 		return &x
 	}
 	return nil
 }
 
-// settling makes a question of a reservation or lease.
+// settling returns the call that settles a reservation or lease.
 func (c *caller) settling(q *question, op *history.Op, x *holding) {
 	q.token, op.Of, op.Was, op.Key = x.token, x.op, x.cost, x.key
 	switch first := c.rand.IntN(3) == 0; {
@@ -242,14 +242,14 @@ func (c *caller) settling(q *question, op *history.Op, x *holding) {
 	}
 }
 
-// door is one of the ways to a node, each with a connection of this caller's.
+// door is one way to call a node, each with a separate connection for this caller.
 func (c *caller) door(n *node, op *history.Op) (door, error) {
 	ways := []string{"http", "resp"}
 	if op.Kind == history.Take || op.Kind == history.Peek {
 		ways = append(ways, "grpc")
 	}
 	op.Node, op.Door = n.name, ways[c.rand.IntN(len(ways))]
-	if op.Kind == history.Acquire { // asked as any request
+	if op.Kind == history.Acquire { // called like any request
 		op.Kind = history.Acquire
 	}
 	name := op.Node + op.Door
@@ -272,14 +272,14 @@ func (c *caller) door(n *node, op *history.Op) (door, error) {
 	return d, err
 }
 
-// ended makes the history of a round ready to be checked: what has had no
-// answer may have been done until now.
+// ended prepares the history of a round for the check: calls without an answer may have been
+// done until now.
 func (s *site) ended() *history.History {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.history
 	s.history = history.History{}
-	if n := len(h.Clock); n > 0 { // the next round begins with the clock of now
+	if n := len(h.Clock); n > 0 { // the next round starts with the current clock
 		s.history.Clock = []history.Shift{{Least: h.Clock[n-1].Least, Most: h.Clock[n-1].Most}}
 	}
 	end := s.now()

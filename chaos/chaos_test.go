@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestChaos breaks each site for chaos.for, in rounds with keys of their own,
-// and checks the history of each.
+// TestChaos breaks each site for chaos.for, in rounds with separate keys, and checks the
+// history of each.
 func TestChaos(t *testing.T) {
 	if settings.lasting == 0 {
 		t.Skip("make chaos-short, or make chaos")
@@ -63,7 +63,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// run is round after round.
+// run plays round after round.
 func (s *site) run() {
 	s.began = time.Now()
 	s.aligned = s.began.UnixMicro()
@@ -80,7 +80,7 @@ func (s *site) run() {
 	}
 }
 
-// play is a round: callers ask, and things break.
+// play is a round: callers make calls, and things break.
 func (s *site) play() {
 	done := make(chan struct{})
 	var all sync.WaitGroup
@@ -108,7 +108,7 @@ func (s *site) play() {
 	all.Wait()
 }
 
-// check holds the history of a round against the model.
+// check checks the history of a round against the model.
 func (s *site) check(h *history.History) {
 	folder := settings.keep
 	if folder == "" {
@@ -137,7 +137,7 @@ func (s *site) check(h *history.History) {
 	}
 }
 
-// names are those of the faults, for the log.
+// names returns the names of the faults, for the log.
 func (s *site) names() []string {
 	names := make(map[string]bool)
 	for i := range s.faults {
@@ -146,8 +146,7 @@ func (s *site) names() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// TestSavedHistory checks a history again that was saved: -chaos.keep names the
-// file.
+// TestSavedHistory checks a saved history again: -chaos.keep names the file.
 func TestSavedHistory(t *testing.T) {
 	if !strings.HasSuffix(settings.keep, ".jsonl") {
 		t.Skip("-chaos.keep history.jsonl")

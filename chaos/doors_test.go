@@ -26,32 +26,32 @@ import (
 // patience is how long a caller waits for an answer.
 const patience = 1500 * time.Millisecond
 
-// errNotSent says that a request has not left the caller.
+// errNotSent means that a request has not left the caller.
 var errNotSent = errors.New("not sent")
 
-// question is what a caller asks.
+// question is a call to make.
 type question struct {
 	kind  history.Kind
-	limit string // the attribute by which rules match
+	limit string // the attribute that rules match
 	id    string
 	cost  int64
-	token string // the reservation or lease that it is about
+	token string // the reservation or lease to settle
 }
 
-// reply is what a door answered.
+// reply is the answer of a door.
 type reply struct {
-	answer *history.Answer // nil if it is not the store's
+	answer *history.Answer // nil if it is not the store's answer
 	token  string          // a reservation or a lease
 	reason string
 }
 
-// door is a way to ask a node. Nothing is sent twice.
+// door is a way to call a node. Nothing is sent twice.
 type door interface {
 	ask(q *question) (reply, error)
 	close()
 }
 
-// judged makes an answer of what all doors say.
+// judged makes an answer from what all doors report.
 func judged(a history.Answer, reason, token string) reply {
 	switch reason {
 	case "ok", "limited", "too_large":
@@ -63,12 +63,12 @@ func judged(a history.Answer, reason, token string) reply {
 	return reply{reason: reason}
 }
 
-// settled is the answer about a reservation or a lease.
+// settled is the answer to a settlement.
 func settled(done bool, reason, token string) reply {
 	return reply{answer: &history.Answer{Allowed: done}, reason: reason, token: token}
 }
 
-// httpDoor asks the HTTP API.
+// httpDoor calls the HTTP API.
 type httpDoor struct {
 	base   string
 	client *http.Client
@@ -138,7 +138,7 @@ func (d *httpDoor) ask(q *question) (reply, error) {
 	}, a.Reason, a.Lease+a.Reservation), nil
 }
 
-// respDoor asks over the Redis protocol.
+// respDoor calls over the Redis protocol.
 type respDoor struct {
 	address string
 	conn    net.Conn
@@ -264,7 +264,7 @@ func readRESP(r *bufio.Reader) (any, error) {
 	return nil, fmt.Errorf("unknown answer %q", line)
 }
 
-// grpcDoor asks over gRPC; reservations and leases go another way.
+// grpcDoor calls over gRPC; reservations and leases use another door.
 type grpcDoor struct {
 	conn   *grpc.ClientConn
 	client headgatev1.LimiterClient

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// fault is something that breaks, and is well again when do returns.
+// fault breaks something. It works again when do returns.
 type fault struct {
 	name string
 	do   func()
@@ -28,7 +28,7 @@ type opening struct {
 	start    func(t *testing.T, s *site)
 }
 
-// sites are all that there are.
+// sites are all sites.
 func sites(headgate, stepped string) []opening {
 	return []opening{
 		{"memory", true, func(t *testing.T, s *site) { s.memory(t, headgate) }},
@@ -48,8 +48,8 @@ func (s *site) memory(t *testing.T, bin string) {
 	s.faults = append(s.nodeFaults(n), fault{"kill", func() { s.crash(n) }})
 }
 
-// crash kills a node and starts it again. What it has taken since it last saved
-// may be forgotten.
+// crash kills a node and starts it again. What it has taken since its last snapshot may be
+// lost.
 func (s *site) crash(n *node) {
 	call := s.now()
 	n.kill()
@@ -61,10 +61,10 @@ func (s *site) crash(n *node) {
 	n.start()
 }
 
-// saving is how long a snapshot may take on a machine that is busy.
+// saving is how long a snapshot may take on a busy machine.
 const saving = 200_000
 
-// nodeFaults are what may befall a node without its forgetting anything.
+// nodeFaults are faults of a node that lose nothing.
 func (s *site) nodeFaults(n *node) []fault {
 	some := func() time.Duration {
 		return 100*time.Millisecond + time.Duration(s.rand.Int64N(int64(700*time.Millisecond)))
@@ -84,7 +84,7 @@ func (s *site) nodeFaults(n *node) []fault {
 	}
 }
 
-// redis is some nodes with one Redis, each behind a wire of its own.
+// redis is some nodes with one Redis, each with a separate connection that can be broken.
 func (s *site) redis(t *testing.T, bin string, remember int) {
 	t.Helper()
 	server := redistest.Standalone(t, "--appendonly", "yes", "--appendfsync", "everysec")
@@ -101,8 +101,8 @@ func (s *site) redis(t *testing.T, bin string, remember int) {
 	)
 }
 
-// reach is how much the time of a take that is given back may be off: a node
-// knows it by its own clock.
+// reach is how far off the time of a refunded take may be, because a node knows it from its
+// own clock.
 const reach = 70_000
 
 // onRedis starts nodes on a server.
@@ -152,7 +152,7 @@ func (s *site) sentinel(t *testing.T, bin string) {
 		old.Kill()
 		s.losing(began, func() bool { return set.PrimaryAddr() != old.Addr })
 		began = s.now()
-		old.Restart() // which takes itself for the primary until the sentinels have told it
+		old.Restart() // it acts as the primary until the sentinels have told it
 		s.losing(began, func() bool { return follows(old) })
 	}}
 	asked := fault{"fail-over by hand", func() {
@@ -176,8 +176,8 @@ func follows(s *redistest.Server) bool {
 // lag is how far a replica on this machine may be behind.
 const lag = 500_000
 
-// losing waits until over says that there is one primary again, and the nodes
-// have heard of it: until then what one takes the other need not know.
+// losing waits until over reports a single primary again that the nodes use. Until then two
+// primaries do not know of each other's takes.
 func (s *site) losing(since int64, over func() bool) {
 	for end := time.Now().Add(30 * time.Second); !over() && time.Now().Before(end); {
 		wait(30 * time.Millisecond)
@@ -186,7 +186,7 @@ func (s *site) losing(since int64, over func() bool) {
 	s.forgot(history.Lost, since, since-lag)
 }
 
-// clock is a wall clock that a process believes.
+// clock is a wall clock that a process uses.
 type clock struct {
 	file *os.File
 	site *site
@@ -211,15 +211,14 @@ func (c *clock) write(ahead int64) {
 	}
 }
 
-// set puts it ahead of the real one, or behind.
+// set puts it ahead of the real clock, or behind.
 func (c *clock) set(ahead int64) {
 	c.write(ahead)
 	c.now = ahead
 }
 
-// steppedMemory is a node whose wall clock is set for a moment, by seconds or by
-// years. Its own clock stays where it is, or follows so slowly that it is within
-// the slack.
+// steppedMemory is a node whose wall clock is set for a moment, by seconds or by years. Its
+// internal clock stays, or follows so slowly that it is within the slack.
 func (s *site) steppedMemory(t *testing.T, bin string) {
 	t.Helper()
 	c := newClock(t, s)
@@ -249,7 +248,7 @@ func (s *site) steppedRedis(t *testing.T, bin string) {
 		t.Fatal(err)
 	}
 	before := os.Getenv("HEADGATE_REDIS_BIN")
-	if err := os.Setenv("HEADGATE_REDIS_BIN", wrapper); err != nil { // t.Setenv is not for tests that run side by side
+	if err := os.Setenv("HEADGATE_REDIS_BIN", wrapper); err != nil { // t.Setenv does not work in parallel tests
 		t.Fatal(err)
 	}
 	server := redistest.Standalone(t)

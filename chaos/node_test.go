@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/internal/testkit/redistest"
 )
 
-// node is a Headgate that may be killed, stopped, restarted and reloaded, with
-// proxies that break the wire to its callers.
+// node is a Headgate that can be killed, stopped, restarted and reloaded, with proxies that
+// break its callers' connections.
 type node struct {
 	name     string
 	t        testing.TB
@@ -41,7 +41,7 @@ type node struct {
 	loaded int
 }
 
-// ruleFile has every algorithm, two limits at once, reservations and places.
+// ruleFile has every algorithm, two limits at once, reservations and concurrency limits.
 const ruleFile = `domain: chaos
 limits:
   - {name: token, match: {attributes: {limit: token}}, key: [id], rate: 5/2s, burst: 6}
@@ -59,7 +59,7 @@ limits:
   - {name: places, match: {attributes: {limit: places}}, key: [id], concurrency: 4, lease: 1500ms}
 `
 
-// startNode starts a node whose store is what the line of YAML says.
+// startNode starts a node with the store of this line of YAML.
 func startNode(t *testing.T, bin, name, store string, env ...string) *node {
 	t.Helper()
 	n := &node{name: name, t: t, bin: bin, env: env, dir: t.TempDir()}
@@ -172,7 +172,7 @@ func (n *node) kill() {
 	n.died()
 }
 
-// died notes that there is no process.
+// died records that there is no process.
 func (n *node) died() {
 	if n.deaths.Load()%2 == 0 {
 		n.deaths.Add(1)
@@ -191,14 +191,14 @@ func (n *node) stop() {
 	n.died()
 }
 
-// reload gives it a file of rules with one rule more.
+// reload writes a rule file with one more rule.
 func (n *node) reload() {
 	n.loaded++
 	n.write("rules.yaml", ruleFile+fmt.Sprintf("  - {name: more-%d, match: {attributes: {limit: more}}, key: [id], rate: %d/1s}\n", n.loaded, n.loaded))
 	n.signal(syscall.SIGHUP)
 }
 
-// wires are all proxies to its doors.
+// wires returns all proxies to its doors.
 func (n *node) wires() []*redistest.Proxy { return []*redistest.Proxy{n.http, n.resp, n.grpc} }
 
 // build builds a command of the tree into a folder.
@@ -213,7 +213,7 @@ func build(t *testing.T, dir, folder, pkg string) string {
 	return file
 }
 
-// wait waits in the real time that processes live in.
+// wait waits in real time, as processes do.
 func wait(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

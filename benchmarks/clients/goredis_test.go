@@ -1,6 +1,5 @@
-// Package clients_test tries the door of the Redis protocol with go-redis. It
-// is here since this module depends on go-redis anyway, and the other should
-// not for the sake of a test.
+// Package clients_test tests the Redis protocol door with go-redis. It is in this module
+// because this one depends on go-redis anyway.
 package clients_test
 
 import (
@@ -54,7 +53,7 @@ func serve(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// go-redis says HELLO and CLIENT SETINFO by itself, and maintains a pool.
+// go-redis sends HELLO and CLIENT SETINFO on its own, and maintains a pool.
 func TestGoRedis(t *testing.T) {
 	address := serve(t)
 	for _, protocol := range []int{2, 3} {

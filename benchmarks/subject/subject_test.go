@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/benchmarks/workload"
 )
 
-// Each library must count, refuse and keep keys apart; a comparison with one
-// that is set up wrongly would be worth nothing.
+// Each library must count, refuse and keep keys apart: a comparison with one that is set up
+// wrongly means nothing.
 func TestEveryLibraryLimits(t *testing.T) {
 	for _, library := range All() {
 		t.Run(library.Name, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/chaos/history"
 )
 
-// TestBounds: what needs no order is found without one.
+// TestBounds: errors that need no order are found without one.
 func TestBounds(t *testing.T) {
 	const s, ms = 1_000_000, 1000
 	log := history.Limit{Name: "log", Algorithm: history.SlidingLog, Count: 2, Period: s}
@@ -57,7 +57,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestSaveLoad: a history is the same after it was saved.
+// TestSaveLoad: a saved history is the same when loaded.
 func TestSaveLoad(t *testing.T) {
 	h := newWorld(t, 1, lostUpdate).run()
 	file := t.TempDir() + "/history.jsonl"

@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/chaos/history"
 )
 
-// TestASettlementWithoutAnAnswerMayBeLate: one that was long on its way to a sliding
-// log gives back what came after it was asked for. Without it nothing is.
+// TestASettlementWithoutAnAnswerMayBeLate: a settlement that takes long to reach a sliding log
+// refunds what came after it. Without one, nothing is refunded.
 func TestASettlementWithoutAnAnswerMayBeLate(t *testing.T) {
 	const from, second = int64(1_700_000_000_000_000), int64(1_000_000)
 	log := history.Limit{Name: "log", Algorithm: history.SlidingLog, Count: 8, Period: 2 * second}
@@ -38,8 +38,8 @@ func TestASettlementWithoutAnAnswerMayBeLate(t *testing.T) {
 	}
 }
 
-// TestAnEmptiedStoreKnowsNoReservations: one that was made before is answered as
-// settled, and only then.
+// TestAnEmptiedStoreKnowsNoReservations: a reservation made before is answered as settled, and
+// only then.
 func TestAnEmptiedStoreKnowsNoReservations(t *testing.T) {
 	const from, second = int64(1_700_000_000_000_000), int64(1_000_000)
 	window := history.Limit{Name: "fixed", Algorithm: history.FixedWindow, Count: 8, Period: 2 * second}

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/chaos/history"
 )
 
-// world is a store, callers and a clock, all of them simulated, in which bugs
-// can be planted. It is drawn from a seed, so that it can be had again.
+// world is a simulated store, callers and clock, in which bugs can be planted. A seed makes it
+// reproducible.
 type world struct {
 	rand    *rand.Rand
 	bug     bug
@@ -37,10 +37,10 @@ type holding struct {
 	key     string
 	limits  []string
 	taken   int64
-	lease   int64 // the name of the place; 0 for a reservation
+	lease   int64 // name of the lease; 0 for a reservation
 }
 
-// bug is what is wrong with the store, if anything.
+// bug is an error in the store.
 type bug string
 
 const (
@@ -62,7 +62,7 @@ const (
 	roundedUp      bug = "Remaining is one too many, one time in ten"
 )
 
-// limits under test: small, and with periods that pass several times.
+// limits under test: small, with periods that pass several times.
 func limits() []history.Limit {
 	const s = 1_000_000
 	return []history.Limit{
@@ -78,7 +78,7 @@ func limits() []history.Limit {
 	}
 }
 
-// compiled is the limiter's own form of a limit.
+// compiled returns the limiter's form of a limit.
 func compiled(t *testing.T, l *history.Limit) *headgate.Rule {
 	t.Helper()
 	limit := headgate.Per(l.Count, time.Duration(l.Period)*time.Microsecond)
@@ -128,8 +128,8 @@ const (
 	tellThem = 1_000_000      // what the bug tooMuchLost loses besides
 )
 
-// run lets the callers ask. Each op is called, applied and answered at times of
-// their own, and applied in the order of those.
+// run runs the callers. Each op is called, applied and answered at separate times, and applied
+// in order of the second.
 func (w *world) run() *history.History {
 	free := make([]int64, callers)
 	for i := range free {
@@ -221,7 +221,7 @@ func (w *world) now(at int64) int64 {
 	return at
 }
 
-// crash is what happens to the store in the middle.
+// crash is the event in the middle.
 func (w *world) crash(at int64) {
 	switch w.bug {
 	case freshBudget:
@@ -241,7 +241,7 @@ func (w *world) crash(at int64) {
 	}
 }
 
-// apply does what a store does, bug and all.
+// apply does what a store does, including the bug.
 func (w *world) apply(op *history.Op, at int64) {
 	if (op.Kind == history.Reserve || op.Kind == history.Acquire) && len(w.held) > 0 && w.rand.IntN(2) == 0 {
 		w.settle(op, at)
@@ -261,7 +261,7 @@ func (w *world) apply(op *history.Op, at int64) {
 	}
 }
 
-// settle cancels a reservation, or gives back or renews a place.
+// settle cancels a reservation, or releases or renews a lease.
 func (w *world) settle(op *history.Op, at int64) {
 	i := w.rand.IntN(len(w.held))
 	x := w.held[i]
@@ -269,7 +269,7 @@ func (w *world) settle(op *history.Op, at int64) {
 	op.Kind, op.Of, op.Was, op.Cost = history.Cancel, x.op, int64(x.was), 0
 	op.Key, op.Limits = x.key, x.limits
 	op.Answer = &history.Answer{Allowed: true}
-	op.Call = max(op.Call, at-50) // nobody can settle before he was told
+	op.Call = max(op.Call, at-50) // a caller cannot settle before it got its answer
 	r := w.rules[x.limits[0]]
 	if x.lease != 0 {
 		w.leave(op, x, at)
@@ -290,7 +290,7 @@ func (w *world) settle(op *history.Op, at int64) {
 	}
 }
 
-// leave gives a place back, or renews it.
+// leave releases a lease, or renews it.
 func (w *world) leave(op *history.Op, x holding, at int64) {
 	req := algorithm.Request{Kind: headgate.Release, Cost: int64(x.was), Lease: x.lease}
 	op.Kind = history.Release
@@ -371,7 +371,7 @@ func (w *world) stale(name string, at int64) (old algorithm.State) {
 	return copied(&old)
 }
 
-// told is the decision as callers hear it.
+// told is the decision as the caller sees it.
 func (w *world) told(res *algorithm.Result, rule string) *history.Answer {
 	up := func(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 	a := &history.Answer{
@@ -391,8 +391,8 @@ func (w *world) told(res *algorithm.Result, rule string) *history.Answer {
 
 const patience = 20 * time.Second
 
-// TestARightStoreHasAnOrder: the model finds nothing wrong with a store that is
-// right, whatever its callers' luck.
+// TestARightStoreHasAnOrder: the model accepts a correct store, whatever happens to its
+// callers.
 func TestARightStoreHasAnOrder(t *testing.T) {
 	for seed := range uint64(10) {
 		report, err := history.Check(newWorld(t, seed, none).run(), history.Options{Patience: patience})
@@ -405,7 +405,7 @@ func TestARightStoreHasAnOrder(t *testing.T) {
 	}
 }
 
-// TestPlantedBugsAreFound: every one of them, from any of five seeds.
+// TestPlantedBugsAreFound: each is found with any of five seeds.
 func TestPlantedBugsAreFound(t *testing.T) {
 	for _, b := range []bug{
 		lostUpdate, doubleCharge, staleRead, freshBudget, tooMuchLost, clockBack, clockAhead, halfCharged,

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRun: of three changes the tests of a little package notice two, and the one
-// that lives is explained.
+// TestRun: the tests of a small package notice two of three changes, and the third is
+// explained.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -1,7 +1,6 @@
-// Package envoy holds Headgate, under compat: envoy, against
-// envoyproxy/ratelimit itself: the same random rules, and request by request
-// the same random questions, by gRPC and as JSON. It is a module of its own,
-// so that users of Headgate do not get what the original depends on.
+// Package envoy compares Headgate, under compat: envoy, with envoyproxy/ratelimit: the same
+// random rules, and the same random requests, by gRPC and as JSON. It is a separate module, so
+// that users of Headgate do not get the dependencies of the original.
 package envoy
 
 import (
@@ -21,14 +20,14 @@ import (
 
 var (
 	requests = flag.Int("requests", 2000, "how many `requests` to put to each")
-	seed     = flag.Uint64("seed", uint64(time.Now().UnixNano()), "what to begin with") //nolint:gosec // any number will do
+	seed     = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the random rules and requests") //nolint:gosec // any number will do
 )
 
-// perDomain is how many requests a rule file gets.
+// perDomain is the number of requests for a rule file.
 const perDomain = 250
 
-// TestDifferential compares the two. What differs on purpose is in allowed, and
-// in docs/envoy.md.
+// TestDifferential compares the two. Intended differences are in allowed, and in
+// docs/envoy.md.
 func TestDifferential(t *testing.T) {
 	original, headgate := binaries(t)
 	t.Logf("-seed %d", *seed)
@@ -71,7 +70,7 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// pair is a domain as the two know it.
+// pair is a domain on both servers.
 type pair struct {
 	t           *testing.T
 	domain      *domain
@@ -80,8 +79,8 @@ type pair struct {
 	trace       []string
 }
 
-// compare puts requests to both. When a window ends between the two, their
-// counts no longer agree, and it goes on after the next has ended as well.
+// compare sends requests to both. If a window ends between the two calls, their counts differ,
+// and the comparison continues after the next window has ended as well.
 func (p *pair) compare(found *atomic.Int64) {
 	seconds := strings.EqualFold(p.domain.units[0], "second") || strings.EqualFold(p.domain.units[1], "second")
 	window := time.Minute
@@ -99,7 +98,7 @@ func (p *pair) compare(found *atomic.Int64) {
 		if !now.Truncate(window).Equal(before.Truncate(window)) {
 			p.late++
 			if !seconds {
-				return // a minute later there will be other domains
+				return // a minute later the domains are others
 			}
 			time.Sleep(time.Until(now.Truncate(window).Add(window)))
 			continue
@@ -126,7 +125,7 @@ func await(window time.Duration) {
 	}
 }
 
-// differences are those between the answers, but for what is allowed.
+// differences returns those between the answers, without the allowed ones.
 func (p *pair) differences(r *envoy.RateLimitRequest, a, b *envoy.RateLimitResponse, errA, errB error, seconds int64) (list []string) {
 	differ := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	if errA != nil || errB != nil {
@@ -165,23 +164,22 @@ func (p *pair) differences(r *envoy.RateLimitRequest, a, b *envoy.RateLimitRespo
 	return list
 }
 
-// quotas are the limits in quota mode of a request. The version that is compared
-// with never refuses because of them; later ones do when all have run out. This
-// is the row "quota_mode" of docs/envoy.md.
+// quotas are the limits in quota mode of a request. The compared version never refuses because
+// of them; later ones do when all have run out. This is the row "quota_mode" of docs/envoy.md.
 type quotas struct{ any, all, over bool }
 
-// look reports whether a status is about a quota, and takes note of it.
+// look reports whether a status is about a quota, and records it.
 func (q *quotas) look(original, ours *envoy.RateLimitResponse_DescriptorStatus) bool {
 	if !strings.HasPrefix(original.GetCurrentLimit().GetName(), "quota-") {
 		return false
 	}
 	over := ours.GetCode() == envoy.RateLimitResponse_OVER_LIMIT
 	q.any, q.all, q.over = true, q.all && over, q.over || over
-	// What the original calls OK has no reset if it was over.
+	// If the original calls an exceeded quota OK, it has no reset.
 	return over == (original.GetDurationUntilReset() == nil) && original.GetCode() == envoy.RateLimitResponse_OK
 }
 
-// overall is the code with quotas that refuse when all have run out.
+// overall returns the code if quotas refuse when all have run out.
 func (q *quotas) overall(code envoy.RateLimitResponse_Code) envoy.RateLimitResponse_Code {
 	if q.any && q.all {
 		return envoy.RateLimitResponse_OVER_LIMIT
@@ -189,12 +187,12 @@ func (q *quotas) overall(code envoy.RateLimitResponse_Code) envoy.RateLimitRespo
 	return code
 }
 
-// near reports whether two times until a reset are the same, as far as the clock
-// has not gone on between.
+// near reports whether two times until a reset are the same, given that the clock may have
+// advanced between them.
 func near(a, b, seconds int64) bool { return a-b >= 0 && a-b <= seconds }
 
-// headers compares the three fields of the original. Those that Headgate has
-// besides are in the table of docs/envoy.md.
+// headers compares the three fields of the original. Headgate's other fields are in the table
+// of docs/envoy.md.
 func headers(a, b *envoy.RateLimitResponse, seconds int64) (list []string) {
 	ours := map[string]string{}
 	for _, h := range b.GetResponseHeadersToAdd() {

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestFixtures: of the rule files that the original has in its own tests and
-// examples, Headgate takes those that the original takes, and no other, but for
-// those in docs/envoy.md's table.
+// TestFixtures: of the original's own tests and examples, Headgate accepts the rule files that
+// the original accepts, and no others, except those in the table of docs/envoy.md.
 func TestFixtures(t *testing.T) {
 	_, headgate := binaries(t)
 	checker := filepath.Join(t.TempDir(), "checker")

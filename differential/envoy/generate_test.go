@@ -14,12 +14,12 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// domain is a random rule file, and what requests to it are made of.
+// domain is a random rule file, and the parts of requests to it.
 type domain struct {
 	name   string
 	random *rand.Rand
 	yaml   strings.Builder
-	// units are those of this domain; few, so that counts meet.
+	// units are those of this domain; few, so that counts collide.
 	units []string
 	nodes []*node
 }
@@ -92,8 +92,8 @@ func (d *domain) level(indent string, deeper int) []*node {
 	return nodes
 }
 
-// limit writes a rate_limit, and the modes next to it. The names of quotas begin
-// with quota, by which answers tell them.
+// limit writes a rate_limit, and the modes next to it. Names of quotas start with quota, by
+// which answers show them.
 func (d *domain) limit(indent string) {
 	name := fmt.Sprintf("n%d", d.random.IntN(4))
 	quota := d.one(8)
@@ -120,7 +120,7 @@ func (d *domain) limit(indent string) {
 	}
 }
 
-// request makes a request, mostly of descriptors that there are.
+// request makes a request, mostly of existing descriptors.
 func (d *domain) request() *envoy.RateLimitRequest {
 	r := &envoy.RateLimitRequest{Domain: d.name}
 	if d.one(100) {
@@ -172,7 +172,7 @@ func (d *domain) descriptor() *common.RateLimitDescriptor {
 	if d.one(8) {
 		unit := typev3.RateLimitUnit(typev3.RateLimitUnit_value[strings.ToUpper(d.pick(d.units))])
 		if strings.EqualFold(d.units[0], "week") {
-			unit = 7 // of the answers; the request's own enumeration has none
+			unit = 7 // of the answers; the requests' enumeration has none
 		}
 		if unit == 0 {
 			unit = typev3.RateLimitUnit_DAY
@@ -185,8 +185,8 @@ func (d *domain) descriptor() *common.RateLimitDescriptor {
 	return out
 }
 
-// unitName is the name of a unit, which may be the week, that the enumeration of
-// requests has not.
+// unitName returns the name of a unit, including the week, which the enumeration of requests
+// does not have.
 func unitName(unit typev3.RateLimitUnit) string {
 	if unit == 7 {
 		return "week"
@@ -194,9 +194,9 @@ func unitName(unit typev3.RateLimitUnit) string {
 	return unit.String()
 }
 
-// meets reports whether the windows of two different units begin at the same second:
-// an hour's and a day's in the first hour of a day. In the original they share one
-// count then (docs/envoy.md, "a count of two units").
+// meets reports whether the windows of two different units start at the same second, such as
+// an hour's and a day's in the first hour of a day. In the original they then share a count
+// (docs/envoy.md, "a count of two units").
 func meets(one, other string, now time.Time) bool {
 	if strings.EqualFold(one, other) {
 		return false
@@ -206,8 +206,8 @@ func meets(one, other string, now time.Time) bool {
 	})
 }
 
-// beginnings are when the window of a unit may have begun that now is in: by the
-// calendar, or by the number of seconds that the original takes a unit for.
+// beginnings returns when the current window of a unit may have started: by the calendar, or
+// by the number of seconds that the original assumes for the unit.
 func beginnings(unit string, now time.Time) []int64 {
 	multiple := func(days int64) int64 { return now.Unix() / (days * 86400) * days * 86400 }
 	day := now.Truncate(24 * time.Hour)
@@ -228,7 +228,7 @@ func beginnings(unit string, now time.Time) []int64 {
 	return []int64{day.Unix()}
 }
 
-// TestMeets: two units meet where both begin.
+// TestMeets: two units meet where both start.
 func TestMeets(t *testing.T) {
 	for _, row := range []struct {
 		one, other, at string

@@ -23,8 +23,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// binaries builds the original and Headgate, and finds a Redis. Where one is
-// not to be had the test is skipped, since it is somebody else's.
+// binaries builds the original and Headgate, and finds a Redis. Without one of them the test
+// is skipped.
 func binaries(t *testing.T) (original, headgate string) {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -49,7 +49,7 @@ func build(t *testing.T, dir, to, what string) {
 	}
 }
 
-// port returns one that nobody listens at.
+// port returns a free port.
 func port(t *testing.T) string {
 	t.Helper()
 	var lc net.ListenConfig
@@ -84,7 +84,7 @@ func start(t *testing.T, environment []string, name string, args ...string) {
 	})
 }
 
-// until asks again and again whether something is so.
+// until polls until something is true.
 func until(t *testing.T, what string, ready func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ready(); time.Sleep(20 * time.Millisecond) {
@@ -94,7 +94,7 @@ func until(t *testing.T, what string, ready func() bool) {
 	}
 }
 
-// redis returns the address of a Redis of its own.
+// redis returns the address of a separate Redis.
 func redis(t *testing.T) string {
 	t.Helper()
 	p := port(t)
@@ -122,8 +122,8 @@ type service struct {
 	http   *http.Client
 }
 
-// run starts a service with the environment that both understand. Without the
-// address of a Redis Headgate counts in memory.
+// run starts a service with the environment that both understand. Without a Redis address
+// Headgate counts in memory.
 func run(t *testing.T, root, redis, name, binary string, args ...string) *service {
 	t.Helper()
 	api, rls := port(t), port(t)
@@ -156,7 +156,7 @@ func run(t *testing.T, root, redis, name, binary string, args ...string) *servic
 	return s
 }
 
-// asJSON and asGRPC put a request to a service.
+// asJSON and asGRPC send a request to a service.
 type door bool
 
 const (

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the list of the original's environment variables")
 
-// listed has the variables that the original reads, for a test of
-// internal/config that must not depend on it.
+// listed has the variables that the original reads, for a test of internal/config, which must
+// not depend on the original.
 const listed = "../../internal/config/testdata/envoy-settings.txt"
 
 // TestSettings: the list has all variables of the version in go.mod.
@@ -50,7 +50,7 @@ func fields(of reflect.Type) func(yield func(reflect.StructField) bool) {
 	}
 }
 
-// version returns the original's, of this module's go.mod.
+// version returns the original's version in this module's go.mod.
 func version(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("go.mod")

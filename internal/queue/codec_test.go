@@ -32,7 +32,7 @@ func TestRecordsKeepEverything(t *testing.T) {
 	}
 }
 
-// Whatever bit rots, and wherever a record breaks off, it is noticed.
+// A flipped bit or a truncated record is noticed, wherever it is.
 func TestDamagedRecordsAreNoticed(t *testing.T) {
 	whole := sample().Marshal()
 	for i := range whole {
@@ -59,7 +59,7 @@ func FuzzUnmarshal(f *testing.F) {
 			if !errors.Is(err, ErrDamaged) {
 				t.Errorf("an error of another kind: %v", err)
 			}
-			// The fields behind a wrong checksum must not upset it either.
+			// Fields after a wrong checksum must do no harm either.
 			_, _ = Unmarshal(sealed(b))
 			return
 		}
@@ -73,7 +73,7 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-// sealed puts b between a right beginning and a right checksum.
+// sealed puts b between a valid header and a valid checksum.
 func sealed(b []byte) []byte {
 	w := writer{b: append([]byte(magic), b...)}
 	return sum(w.b)

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/queue"
 )
 
-// Requests of a lane that another limit refuses, of their client say, wait by
-// themselves: the others of the lane go on, and they follow in order when they may.
+// Entries of a lane that another limit refuses, such as one for their client, wait alone: the
+// others of the lane continue, and they follow in order when they may.
 func TestOtherLimitsHoldOnlyTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -65,9 +65,8 @@ func TestOtherLimitsHoldOnlyTheirOwn(t *testing.T) {
 	})
 }
 
-// One request under two keys, its sender's and another's, waits for the one that
-// refuses it, and holds up nobody else: neither those of the other key, whose lane
-// it is in, nor those that another limit counts under it.
+// A request with two values of a key waits for the one that refuses it, and holds up nothing
+// else: neither the lane of the other value, nor entries that another limit counts under it.
 func TestOneKeyHoldsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -100,7 +99,7 @@ func TestOneKeyHoldsNoOther(t *testing.T) {
 	})
 }
 
-// The same idempotency key of another API key is another one.
+// The same idempotency key with a different API key is a different one.
 func TestIdempotencyKeysAreTheirSenders(t *testing.T) {
 	of := func(name, value string) [32]byte {
 		e := queue.Entry{IdempotencyKey: "order-1", Header: http.Header{"Content-Type": {"a"}, "X-Request-Id": {rand.Text()}}}
@@ -118,7 +117,7 @@ func TestIdempotencyKeysAreTheirSenders(t *testing.T) {
 	}
 	for _, name := range []string{"Traceparent", "User-Agent", "X-Forwarded-For", "Sec-Ch-Ua", "If-None-Match", "X-Retry-Count"} {
 		if of(name, "a") != of(name, "b") {
-			t.Errorf("%s tells senders apart", name)
+			t.Errorf("%s is used to tell senders apart", name)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/queue/file"
 )
 
-// bench is a Queue on a file, whose limits and backend the test plays.
+// bench is a Queue on a file, with simulated limits and backend.
 type bench struct {
 	*queue.Queue
 	t     *testing.T
@@ -46,7 +46,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// open starts a Queue on the file, as a process that begins would.
+// open starts a Queue on the file, like a process that starts.
 func (b *bench) open() {
 	b.t.Helper()
 	store, repair, err := file.Open(file.Options{Path: b.path, Clock: time.Now})
@@ -98,7 +98,7 @@ func (b *bench) close() {
 	}
 }
 
-// accept queues entries, each named by its key and number such as a1.
+// accept queues entries, named by key and number such as a1.
 func (b *bench) accept(names ...string) (ids []string) {
 	b.t.Helper()
 	for _, name := range names {
@@ -139,7 +139,7 @@ func (b *bench) stats() queue.Stats {
 	return list[0]
 }
 
-// everySecond lets one entry of each key through a second.
+// everySecond allows one entry of each key per second.
 func everySecond() func(*queue.Ref, time.Time) (queue.Permit, error) {
 	next := map[string]time.Time{}
 	return func(r *queue.Ref, at time.Time) (queue.Permit, error) {
@@ -189,7 +189,7 @@ func TestRetriesBackOffAndKeepTheOrder(t *testing.T) {
 		ids := b.accept("a1", "a2", "b1")
 		time.Sleep(time.Minute)
 		b.mu.Lock()
-		slices.SortStableFunc(b.sent[:2], strings.Compare) // a1 and b1 at once
+		slices.SortStableFunc(b.sent[:2], strings.Compare) // a1 and b1 at the same time
 		b.mu.Unlock()
 		b.want("0s a1", "0s b1", "1s a1", "3s a1", "7s a1", "11s a1", "11s a2")
 		item, err := b.Find(t.Context(), ids[0])
@@ -214,7 +214,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 		}
 		b.accept("a1")
 		time.Sleep(10 * time.Minute)
-		b.want("0s a1", "1m30s a1", "1m32s a1") // 409 is an answer
+		b.want("0s a1", "1m30s a1", "1m32s a1") // 409 counts as delivered
 		b.close()
 	})
 }
@@ -254,7 +254,7 @@ func TestDeadLettersAfterTheLastRetryOrTheTTL(t *testing.T) {
 		}, why); diff != "" {
 			t.Error(diff)
 		}
-		// An operator sends one again and drops another.
+		// An operator retries one entry and drops another.
 		b.mu.Lock()
 		b.send = func(*queue.Entry) (queue.Answer, error) { return queue.Answer{Status: http.StatusOK}, nil }
 		b.mu.Unlock()
@@ -321,8 +321,8 @@ func TestAFullQueueRefuses(t *testing.T) {
 	})
 }
 
-// One key cannot take the places of all others, of entries or of bytes; one
-// entry of it may always wait.
+// One key cannot take the space of all others, in entries or bytes; one entry of each key may
+// always wait.
 func TestAKeyHasItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -351,7 +351,7 @@ func TestAKeyHasItsShare(t *testing.T) {
 			}
 		}
 		b.close()
-		b.open() // it knows what it has
+		b.open() // known already
 		if err := put("a4", 0); !errors.Is(err, queue.ErrFull) {
 			t.Errorf("after a restart: %v", err)
 		}
@@ -377,7 +377,7 @@ func TestARepeatedIdempotencyKeyIsOneEntry(t *testing.T) {
 		if err != nil || first.Again {
 			t.Fatal(first, err)
 		}
-		for range 2 { // while it is pending, and when it has been delivered
+		for range 2 { // while it is pending, and after delivery
 			again, err := b.Accept(t.Context(), keyed("a1", "k"))
 			if err != nil || !again.Again || again.ID != first.ID {
 				t.Errorf("%+v, %v", again, err)
@@ -390,7 +390,7 @@ func TestARepeatedIdempotencyKeyIsOneEntry(t *testing.T) {
 		if other, err := b.Accept(t.Context(), keyed("b1", "k")); err != nil || other.Again {
 			t.Errorf("another sender: %+v, %v", other, err)
 		}
-		time.Sleep(2 * time.Hour) // it is forgotten with what became of it
+		time.Sleep(2 * time.Hour) // forgotten together with its result
 		if later, err := b.Accept(t.Context(), keyed("a1", "k")); err != nil || later.Again {
 			t.Errorf("much later: %+v, %v", later, err)
 		}
@@ -401,7 +401,7 @@ func TestARepeatedIdempotencyKeyIsOneEntry(t *testing.T) {
 	})
 }
 
-// While the limits cannot be asked nothing is sent, and nothing is lost.
+// While the limits are unavailable, nothing is sent and nothing is lost.
 func TestLimitsThatDoNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -424,8 +424,8 @@ func TestLimitsThatDoNotAnswer(t *testing.T) {
 	})
 }
 
-// What is under way may finish, what waits goes back, and all of it is there
-// after a restart, with what has been tried.
+// Requests in flight may finish, waiting ones stay, and after a restart all are there with
+// their attempts.
 func TestDrainAndStartAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

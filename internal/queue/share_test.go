@@ -11,15 +11,15 @@ import (
 	"github.com/headgate/headgate/internal/queue"
 )
 
-// However much waits under one limit or key, and whether for a slow backend or for
-// its turn, entries of others are sent at once, and what waits is sent at last.
+// However much waits under one limit or key, for a slow backend or for its turn, entries of
+// others are sent at once, and the waiting ones are sent in the end.
 func TestOneLimitLeavesPlacesToOthers(t *testing.T) {
 	for _, row := range []struct {
 		name         string
 		keys, each   int // of the crowd
 		concurrency  int
 		delay, takes time.Duration // until its turn, at the backend
-		others       []string      // scopes of who comes then
+		others       []string      // scopes of the entries that come then
 	}{
 		{"many keys wait for their turn", 300, 1, 1, time.Minute, 0, []string{"crowd", "other"}},
 		{"many keys have a slow backend", 300, 1, 1, 0, 25 * time.Second, []string{"other", "third"}},
@@ -79,8 +79,7 @@ func TestOneLimitLeavesPlacesToOthers(t *testing.T) {
 	}
 }
 
-// Entries whose time is over are given up at once, however many they are, and make
-// room.
+// Expired entries are given up at once, however many there are, and make space.
 func TestExpiredEntriesMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -99,8 +98,8 @@ func TestExpiredEntriesMakeRoom(t *testing.T) {
 	})
 }
 
-// What is taken only while an entry is under way is taken when its turn has come; an
-// entry that does not get it gives back the rest and is sent later.
+// What an entry holds only while in flight is taken when its turn comes. An entry that does
+// not get it refunds the rest and is sent later.
 func TestTurnsWithoutAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -118,7 +117,7 @@ func TestTurnsWithoutAPlace(t *testing.T) {
 	})
 }
 
-// An attempt that waits for its turn when the queue stops takes nothing.
+// An attempt that is waiting for its turn when the queue stops takes nothing.
 func TestTurnsEndWithTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

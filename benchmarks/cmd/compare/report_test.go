@@ -60,7 +60,7 @@ func TestGoals(t *testing.T) {
 	}
 }
 
-// The rival that ours is compared with must be a product, not the yardstick.
+// The best rival must be a product, not the yardstick.
 func TestTheFloorIsNoRival(t *testing.T) {
 	samples := fixture(40, 50)
 	samples["floor"][0].Memory.BytesPerKey = 1

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestMain lets the test's binary be the floors, as the command's is.
+// TestMain lets the test binary act as the floors, like the command.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "floor" {
 		main()
@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// TestDoors: every door and its floor answer as the comparison needs. How fast,
-// a test cannot say.
+// TestDoors: every door and its floor answer as the comparison needs. It does not measure
+// speed.
 func TestDoors(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(t.Context(), &out, "", plan{rounds: 1, requests: 320, connections: 4}); err != nil {

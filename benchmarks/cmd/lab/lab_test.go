@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// The algorithms rank as they should, and what is strict lets through no more
-// than the limit in any window.
+// The algorithms rank as they should, and the strict ones allow no more than the limit in any
+// window.
 func TestRanking(t *testing.T) {
 	sum := map[string]*Result{}
 	for _, p := range Profiles(8, 2, 100) {
@@ -44,9 +44,8 @@ func TestRanking(t *testing.T) {
 	}
 }
 
-// What docs/accuracy.md says of the weighted edge: where every request counts
-// it errs to the caller's side, since it rounds down, and the less so the more
-// there is in a sub-window to round.
+// As docs/accuracy.md says of the weighted edge: if every request counts, it errs in the
+// caller's favour because it rounds down, less so with more requests per sub-window.
 func TestWeightedRoundsDown(t *testing.T) {
 	ratio := func(limit int64) float64 {
 		const requests = 40_000

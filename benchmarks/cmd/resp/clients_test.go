@@ -12,8 +12,7 @@ import (
 	"github.com/headgate/headgate/benchmarks/process"
 )
 
-// TestGoRedis uses the door with the most common client of Go, over both
-// versions of the protocol.
+// TestGoRedis uses the door with Go's most common client, over both versions of the protocol.
 func TestGoRedis(t *testing.T) {
 	ctx := context.Background()
 	g := process.NewGroup(ctx)

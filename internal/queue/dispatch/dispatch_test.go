@@ -32,13 +32,13 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// sender is a door that sends what is queued to a backend which the test plays.
+// sender is a door that sends queued requests to a simulated backend.
 type sender struct {
 	begin time.Time
 
 	mu      sync.Mutex
 	answer  func(uri string) (queue.Answer, error)
-	sent    []string // "after uri", in whole seconds: pauses are a little random
+	sent    []string // "after uri", in whole seconds because pauses are partly random
 	settled []string // "status rule"
 }
 
@@ -71,7 +71,7 @@ func (s *sender) list() []string {
 	return slices.Clone(s.sent)
 }
 
-// unreachable is a store that cannot be asked at times.
+// unreachable is a store that can be made unavailable.
 type unreachable struct {
 	headgate.Store
 
@@ -112,7 +112,7 @@ func parse(t testing.TB, limits string) *rules.Ruleset {
 	return rs
 }
 
-// newBench opens and starts a queue under some rules. It belongs into a bubble.
+// newBench opens and starts a queue with these rules. It must run in a bubble.
 func newBench(t *testing.T, limits string) *bench {
 	t.Helper()
 	b := &bench{t: t, sender: &sender{begin: time.Now()}, rules: parse(t, limits)}
@@ -128,11 +128,11 @@ func newBench(t *testing.T, limits string) *bench {
 	}
 	t.Cleanup(b.end)
 	b.Start()
-	b.Start() // the second does nothing
+	b.Start() // the second call does nothing
 	return b
 }
 
-// end closes the queue, as a process does.
+// end closes the queue like a process that ends.
 func (b *bench) end() {
 	b.t.Helper()
 	b.Drain()
@@ -142,8 +142,8 @@ func (b *bench) end() {
 	b.life.End()
 }
 
-// accept queues entries, each named by its user and a number such as a1. The first of
-// the rules queues; all of them have to let an entry through.
+// accept queues entries, named by user and number such as a1. The first rule queues; all rules
+// must allow an entry.
 func (b *bench) accept(names ...string) {
 	b.t.Helper()
 	for _, name := range names {
@@ -168,7 +168,7 @@ func (b *bench) accept(names ...string) {
 	}
 }
 
-// after lets time pass and compares what was sent until then.
+// after lets time pass and compares what has been sent by then.
 func (b *bench) after(d time.Duration, want ...string) {
 	b.t.Helper()
 	time.Sleep(d)
@@ -180,8 +180,8 @@ func (b *bench) after(d time.Duration, want ...string) {
 
 const jobs = "  - {name: jobs, key: [user], rate: 1/minute, on_limit: {action: queue, retries: 2, backoff: 5s}}\n"
 
-// The entries of a key are sent in their order, as fast as the limit allows, and those
-// of another do not wait for them.
+// The entries of a key are sent in order, as fast as the limit allows. Different keys do not
+// wait for each other.
 func TestEntriesAreSentInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, jobs)
@@ -197,8 +197,8 @@ func TestEntriesAreSentInOrder(t *testing.T) {
 	})
 }
 
-// However many entries of however many keys come, those of a key are sent at the
-// times at which its bucket has one, counted by hand, and in their order.
+// For any number of entries and keys, those of a key are sent in order, at the times at which
+// its bucket has a token, computed by hand.
 func TestLanesAreBuckets(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 12 {
@@ -229,8 +229,8 @@ func TestLanesAreBuckets(t *testing.T) {
 	}
 }
 
-// What the backend does not take is tried again, as the rule says; each try has to
-// pass the limit. Nothing of its key goes before it.
+// Failed deliveries are retried as the rule says. Each attempt counts against the limit, and
+// nothing of the key overtakes.
 func TestRetriesPassTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, strings.Replace(jobs, "1/minute", "2/minute", 1))
@@ -257,8 +257,8 @@ func TestRetriesPassTheLimit(t *testing.T) {
 	})
 }
 
-// All limits have to let an entry through, also one that counts all together; where
-// that refuses, the lanes take turns.
+// All limits must allow an entry, including one that all entries share. When that refuses, the
+// lanes take turns.
 func TestOtherLimitsHoldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, jobs+"  - {name: all, rate: 1/10s}\n")
@@ -272,7 +272,7 @@ func TestOtherLimitsHoldBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, fmt.Sprint(d.Truncate(5*time.Second), " ", uri)) // the lanes come back at times of their own
+			got = append(got, fmt.Sprint(d.Truncate(5*time.Second), " ", uri)) // the lanes retry at separate times
 		}
 		one, other := []string{"0s a1", "10s b1", "20s c1", "1m0s a2"}, []string{"0s a1", "10s c1", "20s b1", "1m0s a2"}
 		if !slices.Equal(got, one) && !slices.Equal(got, other) {
@@ -281,8 +281,8 @@ func TestOtherLimitsHoldBack(t *testing.T) {
 	})
 }
 
-// A place among those in progress is free when an answer has come: the next entry is
-// sent soon after, although nobody knew when.
+// A slot of a concurrency limit becomes free when an answer arrives. The next entry is sent
+// soon after, although its time was not known.
 func TestPlacesAreFreedByAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, strings.Replace(jobs, "1/minute", "9/minute", 1)+"  - {name: at-once, concurrency: 1, lease: 1h}\n")
@@ -294,13 +294,13 @@ func TestPlacesAreFreedByAnswers(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		got := strings.NewReplacer("a1", "one", "b1", "one", "2s", "1s").Replace(strings.Join(b.list(), ", "))
-		if got != "0s one, 1s one" { // either may be first
+		if got != "0s one, 1s one" { // either may come first
 			t.Errorf("sent %s, want the second a moment after the answer to the first", got)
 		}
 	})
 }
 
-// While the store cannot be asked nothing is sent, and nothing is lost.
+// While the store is unavailable, nothing is sent and nothing is lost.
 func TestNothingIsSentWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, jobs)
@@ -316,7 +316,7 @@ func TestNothingIsSentWithoutTheStore(t *testing.T) {
 	})
 }
 
-// A rule that has gone limits nothing, and what it queued is sent.
+// A deleted rule limits nothing, and what it queued is sent.
 func TestRulesThatHaveGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, jobs)
@@ -330,8 +330,8 @@ func TestRulesThatHaveGone(t *testing.T) {
 	})
 }
 
-// The policy of a queue is what its rule says. Where all have one key, that may have
-// all of the room.
+// The policy of a queue comes from its rule. Where all requests have one key, that key may use
+// all of the space.
 func TestPolicyIsTheRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, "  - {name: keyed, key: [user], rate: 1/s, on_limit: {action: queue, max_entries: 5, max_bytes: 6, max_body: 7, key_share: 20%, "+
@@ -350,8 +350,8 @@ func TestPolicyIsTheRules(t *testing.T) {
 	})
 }
 
-// A queue is opened where a rule needs one, or something is left of the last run, and
-// where it can be kept.
+// A queue is opened if a rule needs it or the last run left one, and if there is somewhere to
+// keep it.
 func TestWhereAQueueIsOpened(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -359,7 +359,7 @@ func TestWhereAQueueIsOpened(t *testing.T) {
 	const plain = "  - {name: plain, rate: 1/s}\n"
 	for _, row := range []struct {
 		name, limits, file, path string
-		mute                     bool // no door sends
+		mute                     bool // no door can send
 		open                     bool
 		want                     string // of the error
 	}{
@@ -383,18 +383,18 @@ func TestWhereAQueueIsOpened(t *testing.T) {
 		if (err == nil) != (row.want == "") || err != nil && (!errors.As(err, &source) || !strings.Contains(err.Error(), row.want)) || (d.Queue() != nil) != row.open {
 			t.Errorf("%s: %v, open: %v", row.name, err, d.Queue() != nil)
 		}
-		d.Start() // without a sender: nothing
+		d.Start() // nothing without a sender
 		life.End()
 		if d.Queue() != nil {
 			t.Errorf("%s: still open at the end", row.name)
 		}
 	}
 	if _, err := os.Stat(none); err == nil {
-		t.Error("a file that nobody needs was made")
+		t.Error("an unneeded file was created")
 	}
 }
 
-// The metrics tell of each queue how much waits and what came of it.
+// The metrics show, for each queue, how much is waiting and the results.
 func TestDescribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, jobs)

@@ -38,8 +38,7 @@ func entry(n, size int) *queue.Entry {
 	}
 }
 
-// put stores n entries, all at the same time, and returns those that are
-// accepted.
+// put stores n entries concurrently and returns the accepted ones.
 func put(t *testing.T, s *file.Store, n, size int) map[string]*queue.Entry {
 	t.Helper()
 	p := queue.DefaultPolicy()
@@ -63,7 +62,7 @@ func put(t *testing.T, s *file.Store, n, size int) map[string]*queue.Entry {
 	return accepted
 }
 
-// check fails unless exactly these entries are in the store.
+// check fails unless the store has exactly these entries.
 func check(t *testing.T, s *file.Store, want map[string]*queue.Entry) {
 	t.Helper()
 	items, err := s.List(t.Context(), queue.Query{Limit: 1 << 20})
@@ -116,8 +115,7 @@ func TestTwoProcessesCannotShareAFile(t *testing.T) {
 	}
 }
 
-// A damaged file is never the end: it is set aside, and what can be read of it
-// is saved.
+// A damaged file is set aside, and what can be read of it is saved.
 func TestDamagedFilesAreSetAside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "whole")
 	s, _ := open(t, path)
@@ -138,7 +136,7 @@ func TestDamagedFilesAreSetAside(t *testing.T) {
 		"every page":      func(b []byte) []byte { clear(b[8192:]); return b },
 		"the free list": func(b []byte) []byte {
 			const size = 4096
-			for meta := range 2 { // where its page is stands 48 bytes behind the begin
+			for meta := range 2 { // the number of its page is 48 bytes after the start
 				at := binary.NativeEndian.Uint64(b[meta*size+48:]) * size
 				clear(b[at : at+size])
 			}
@@ -181,7 +179,7 @@ func TestDamagedFilesAreSetAside(t *testing.T) {
 	}
 }
 
-// Out of reach is not damaged: nothing is set aside.
+// An unreadable path is not damage: nothing is set aside.
 func TestFileOutOfReach(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "queue")
 	if err := os.Mkdir(path, 0o700); err != nil {
@@ -204,8 +202,7 @@ func TestClosedStore(t *testing.T) {
 	}
 }
 
-// BenchmarkPut measures what group commit is worth: with 64 writers one fsync
-// serves many.
+// BenchmarkPut measures group commit: with 64 writers one fsync serves many.
 func BenchmarkPut(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/queue"
 )
 
-// smallDisk returns a file system of a few megabytes of its own.
+// smallDisk returns a separate file system of a few megabytes.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,8 +26,8 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// When the disk is full requests are refused, what was accepted stays as it is,
-// across a restart too, and with room again all goes on.
+// When the disk is full, requests are refused, and accepted ones stay as they are, also across
+// a restart. When there is space again, everything works.
 func TestFullDisk(t *testing.T) {
 	dir := smallDisk(t)
 	path, ballast := filepath.Join(dir, "queue"), filepath.Join(dir, "ballast")

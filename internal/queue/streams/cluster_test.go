@@ -11,9 +11,8 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// In a cluster all keys of a limit are in one slot, so that the queue is what it
-// is on one server; and losing the primary that has it loses nothing, if a
-// replica has to have each entry.
+// In a cluster all keys of a limit are in one slot, so the queue works as on one server.
+// Losing its primary loses nothing if a replica must have each entry.
 func TestClusterLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
@@ -24,11 +23,11 @@ func TestClusterLosesNothing(t *testing.T) {
 		owner := primaryOfQueue(t, set)
 		set.KillPrimary(owner)
 		set.AwaitFailover(owner)
-		set.Primaries[owner].Restart() // as a replica: without one nothing is accepted
+		set.Primaries[owner].Restart() // like a replica: without one nothing is accepted
 	})
 }
 
-// primaryOfQueue returns which of the primaries has the entries.
+// primaryOfQueue returns the primary that has the entries.
 func primaryOfQueue(t *testing.T, set *redistest.ClusterSet) int {
 	t.Helper()
 	for i, p := range set.Primaries {
@@ -40,7 +39,7 @@ func primaryOfQueue(t *testing.T, set *redistest.ClusterSet) int {
 	return 0
 }
 
-// What operators do works in a cluster too.
+// The operators' commands work in a cluster too.
 func TestClusterOperations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
@@ -49,7 +48,7 @@ func TestClusterOperations(t *testing.T) {
 	store := streams.New(streams.Options{Options: redis.Options{Addresses: set.Addrs()[:2], Mode: redis.Cluster, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)})
 	p := policy("", "")
 	var ids []string
-	for limit := range 5 { // in slots of their own
+	for limit := range 5 { // in separate slots
 		for number := 1; number <= 4; number++ {
 			e := entry(number, number)
 			e.Rule = []string{"a", "b", "c", "d", "e"}[limit]
@@ -87,8 +86,8 @@ func TestClusterOperations(t *testing.T) {
 	}
 }
 
-// silentShard: of limits in a shard that does not answer nobody knows who waits, of the
-// others everybody does.
+// silentShard: for limits in a shard that does not answer, nothing is known to wait; for the
+// others it is.
 func silentShard(t *testing.T, set *redistest.ClusterSet, store *streams.Store) {
 	t.Helper()
 	silent := primaryOfQueue(t, set)

@@ -10,9 +10,8 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// A node that has told all which queues there are tells it again where Redis has lost
-// that, until it has succeeded: or else one that takes its place would not find what
-// others have put since.
+// A node that has announced its queues does so again if Redis has lost the list, until it
+// succeeds. Otherwise a node that takes its place would not find what others have put since.
 func TestQueuesOfARedisThatLostItsData(t *testing.T) {
 	server, b := redistest.Standalone(t), newBackend()
 	o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// While the slot of a queue is moved to another node it accepts and sends as long as
-// its keys are together, be it here or there, and waits while they are not.
+// While the slot of a queue moves to another node, the queue accepts and sends as long as its
+// keys are together on either node, and waits while they are apart.
 func TestMovedSlotLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
@@ -39,11 +39,11 @@ func TestMovedSlotLosesNothing(t *testing.T) {
 	}
 }
 
-// moving is two nodes that use a queue of which the slot is moved.
+// moving is two processes with a queue whose slot is moved.
 type moving struct {
 	*testing.T
 	set      *redistest.ClusterSet
-	store    *streams.Store // of an operator
+	store    *streams.Store // an operator's
 	nodes    []*queue.Queue
 	b        *backend
 	accepted int
@@ -86,7 +86,8 @@ func newMoving(t *testing.T, replicas int) *moving {
 	return m
 }
 
-// begin accepts n entries, and reports when it has. With an idempotency key they are one.
+// begin accepts n entries in the background, and reports when it has. With an idempotency key
+// they are one.
 func (m *moving) begin(n int, key string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -140,7 +141,7 @@ func (m *moving) becomes(id string, state queue.State) {
 	})
 }
 
-// works accepts and sends while all keys are on one side of an open slot.
+// works accepts and sends while all keys are on one side of a moving slot.
 func (m *moving) works() {
 	m.Helper()
 	m.accept(20)
@@ -220,7 +221,7 @@ func (m *moving) move(from, to *redistest.Server, resultsFirst bool) {
 	m.works()
 }
 
-// check looks for what is lost, or left.
+// check looks for entries that were lost or left over.
 func (m *moving) check(owner *redistest.Server) {
 	m.Helper()
 	m.b.await(m.T, m.accepted)

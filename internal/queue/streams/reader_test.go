@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// entryOf is one of a limit of its own.
+// entryOf returns an entry of a separate limit.
 func entryOf(limit, number int) *queue.Entry {
 	e := entry(limit, number)
 	e.Rule = fmt.Sprintf("limit %d", limit)
@@ -22,14 +22,14 @@ func entryOf(limit, number int) *queue.Entry {
 	return e
 }
 
-// While one shard of a cluster does not answer, here the one in which processes say
-// that they live, the limits of the others are sent without a pause and by whom they
-// were sent. Then its own are sent too.
+// While one shard of a cluster does not answer, here the one in which processes announce
+// themselves, the limits of the other shards are sent without a pause by the same processes.
+// Then its own are sent too.
 func TestSilentShardHoldsUpItsOwnLimits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}
-	set := redistest.Cluster(t, "--cluster-node-timeout", "15000") // no replica takes over meanwhile
+	set := redistest.Cluster(t, "--cluster-node-timeout", "15000") // no replica takes over during the test
 	shardOf := func(key string) int { return set.Slot(key) * len(set.Primaries) / redistest.Slots }
 	silent := shardOf("hg:q:nodes")
 	o := streams.Options{Options: redis.Options{Addresses: set.Addrs(), Mode: redis.Cluster}}
@@ -63,7 +63,7 @@ func TestSilentShardHoldsUpItsOwnLimits(t *testing.T) {
 	}
 	b.await(t, sent)
 	var leases map[string]string
-	awaitTrue(t, func() bool { // each of the two has half of each limit
+	awaitTrue(t, func() bool { // each has half of the partitions of each limit
 		leases = leasesOf(tags)
 		share := map[string]int{}
 		for partition, token := range leases {
@@ -110,8 +110,8 @@ func TestSilentShardHoldsUpItsOwnLimits(t *testing.T) {
 	}
 }
 
-// While the shard that has the list of queues does not answer, a process that starts
-// accepts and sends what belongs to others, and the list has it afterwards.
+// While the shard with the list of queues does not answer, a process that starts accepts and
+// sends entries of other shards, and adds them to the list afterwards.
 func TestSilentShardOfTheList(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
@@ -158,7 +158,7 @@ func TestSilentShardOfTheList(t *testing.T) {
 	}
 }
 
-// leasesOf returns who sends the partitions of limits.
+// leasesOf returns the processes that send the partitions of limits.
 func leasesOf(tags map[string]*redistest.Server) map[string]string {
 	leases := map[string]string{}
 	for tag, server := range tags {
@@ -169,8 +169,8 @@ func leasesOf(tags map[string]*redistest.Server) map[string]string {
 	return leases
 }
 
-// A lease that was given to a process whose question had been given up is not waited
-// for: the process that asks again has it.
+// A lease that was granted after the process had given up the call is not waited for: the
+// process gets it when it asks again.
 func TestAnUnheardLeaseIsTakenAgain(t *testing.T) {
 	server := redistest.Standalone(t)
 	b := newBackend()

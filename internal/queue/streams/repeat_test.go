@@ -17,13 +17,13 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// Of an entry that two senders wait to be told of, the first and one who repeats it,
-// neither takes away what the other may be told to be kept.
+// Two senders wait for the confirmation of an entry: the first, and one that repeats it.
+// Neither takes back what the other may have been promised.
 func TestRepeatedIsNotTakenBack(t *testing.T) {
 	server := redistest.Standalone(t)
-	o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}, Replicas: 1} // which there is not
+	o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}, Replicas: 1} // there is none
 	nodes := []*queue.Queue{node(t, o, "first", newBackend()), node(t, o, "second", newBackend())}
-	// accept begins to wait for the replica, until it is called off.
+	// accept waits for the replica until it is cancelled.
 	accept := func(q *queue.Queue) (callOff func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		refused := make(chan error, 1)
@@ -66,8 +66,8 @@ func TestRepeatedIsNotTakenBack(t *testing.T) {
 	}
 }
 
-// While Redis is silent, who waits is asked for no longer than a decision takes, and
-// then not for a while.
+// While Redis does not answer, Waiting takes no longer than a decision, and then does not call
+// Redis for a while.
 func TestSilentRedisIsNotWaitedFor(t *testing.T) {
 	server := redistest.Standalone(t)
 	now := atomic.Int64{}
@@ -99,8 +99,8 @@ func TestSilentRedisIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// An Idempotency-Key is good for as long as anything is known of its entry: a
-// repeated request of a dead letter that was forgotten, or of a result, is kept again.
+// An Idempotency-Key is valid as long as anything is known of its entry. A repeat after the
+// dead letter was deleted, or the result expired, is queued again.
 func TestIdempotencyKeysEndWithTheirEntry(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)}
@@ -119,7 +119,7 @@ func TestIdempotencyKeysEndWithTheirEntry(t *testing.T) {
 		})
 		q.Start()
 		defer closing(t, q)
-		// send accepts an entry and waits for what becomes of it.
+		// send accepts an entry and waits for its result.
 		send := func(key string, number int, becomes queue.State) queue.Receipt {
 			t.Helper()
 			e := entry(1, number)
@@ -139,7 +139,7 @@ func TestIdempotencyKeysEndWithTheirEntry(t *testing.T) {
 		if again := send("k", 1, queue.Dead); !again.Again || again.ID != first.ID {
 			t.Errorf("a dead letter that is known: %+v", again)
 		}
-		send("other", 2, queue.Dead) // there is room for one
+		send("other", 2, queue.Dead) // there is space for one
 		if _, err := q.Find(t.Context(), first.ID); !errors.Is(err, queue.ErrNotFound) {
 			t.Fatalf("the first is not forgotten: %v", err)
 		}
@@ -151,15 +151,15 @@ func TestIdempotencyKeysEndWithTheirEntry(t *testing.T) {
 		if again := send("k", 1, queue.Delivered); !again.Again || again.ID != second.ID {
 			t.Errorf("a result that is known: %+v", again)
 		}
-		server.Do("DEL", "hg:q:{"+second.ID[:12]+"}:d:"+second.ID) // as if keep were over
+		server.Do("DEL", "hg:q:{"+second.ID[:12]+"}:d:"+second.ID) // as if keep had passed
 		if third := send("k", 1, queue.Delivered); third.Again || third.ID == second.ID {
 			t.Errorf("a result that is forgotten: %+v", third)
 		}
 	})
 }
 
-// A replica that becomes the primary may not have heard that an entry was delivered. It
-// is sent again within minutes, and not when the process ends, behind all newer ones.
+// A replica that becomes the primary may have missed that an entry was delivered. It is sent
+// again within minutes, not when the process ends, behind all newer ones.
 func TestDeliveriesThatRedisForgot(t *testing.T) {
 	server := redistest.Standalone(t)
 	var passed atomic.Int64
@@ -184,7 +184,7 @@ func TestDeliveriesThatRedisForgot(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-sent
-	var before [][2]string // what the replica has
+	var before [][2]string // the replica's state
 	for _, key := range lines(server.Do("KEYS", "hg:q:{*")) {
 		if text, err := server.Command("DUMP", key); err == nil {
 			before = append(before, [2]string{key, fmt.Sprint(text)})
@@ -194,7 +194,7 @@ func TestDeliveriesThatRedisForgot(t *testing.T) {
 	delivered := func() bool { return kept(server) == 0 }
 	awaitTrue(t, delivered)
 	for _, row := range before {
-		if !strings.Contains(row[0], ":l:") { // which the process goes on renewing
+		if !strings.Contains(row[0], ":l:") { // which the process keeps renewing
 			server.Do("RESTORE", row[0], "0", row[1], "REPLACE")
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/store/redis"
 )
 
-// backend notes what arrives, and from whom.
+// backend records what arrives, and from which node.
 type backend struct {
 	mu      sync.Mutex
 	arrived []string
@@ -46,7 +46,7 @@ func (b *backend) take(node string, e *queue.Entry) {
 	}
 }
 
-// await waits until so many different entries have arrived.
+// await waits until that many different entries have arrived.
 func (b *backend) await(t *testing.T, n int) {
 	t.Helper()
 	timeout := time.After(40 * time.Second)
@@ -71,7 +71,7 @@ func policy(string, string) queue.Policy {
 	return p
 }
 
-// node is a process of its own, as far as Redis can tell.
+// node acts as a separate process towards Redis.
 func node(t *testing.T, o streams.Options, name string, b *backend) *queue.Queue {
 	t.Helper()
 	o.Prefix, o.Clock, o.Logger = "hg", time.Now, slog.New(slog.DiscardHandler)
@@ -98,8 +98,8 @@ func entry(key, number int) *queue.Entry {
 	}
 }
 
-// inOrder fails if entries of one key first arrived in another order than they
-// were accepted.
+// inOrder fails if entries of one key first arrived in a different order than they were
+// accepted.
 func (b *backend) inOrder(t *testing.T) {
 	t.Helper()
 	last := map[int]int{}
@@ -124,8 +124,7 @@ func closing(t *testing.T, q *queue.Queue) {
 	}
 }
 
-// Two nodes share the work: each sends some of it, nothing is lost, nothing is
-// out of order.
+// Two nodes share the work: each sends some, nothing is lost, and nothing is out of order.
 func TestTwoNodesShareTheWork(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}
@@ -164,12 +163,12 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 	})
 }
 
-// What a node had read when it died is sent by another.
+// Entries that a node had read when it died are sent by another.
 func TestAnotherNodeTakesOver(t *testing.T) {
 	server := redistest.Standalone(t)
 	o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}
 	b := newBackend()
-	// The dying node never gives its leases back: it reads and sends nothing.
+	// The dying node never releases its leases: it reads and sends nothing.
 	dead := streams.New(streams.Options{Options: redis.Options{Addresses: o.Addresses, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)})
 	p := policy("", "")
 	const n = 200
@@ -188,7 +187,7 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 	for range n {
 		<-read
 	}
-	// As if it had been killed: the leases stay. Run would give them back.
+	// As if it had been killed: the leases stay. Run would release them.
 	before := server.Do("KEYS", "hg:q:*:l:*")
 	cancel()
 	<-stopped
@@ -205,10 +204,10 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 	}
 }
 
-// kept returns how many entries a server has.
+// kept returns the number of entries on a server.
 func kept(server *redistest.Server) (n int) {
 	for _, key := range lines(server.Do("KEYS", "hg:q:{*}:r")) {
-		n += len(lines(server.Do("HKEYS", key))) - 1 // one is there for ever
+		n += len(lines(server.Do("HKEYS", key))) - 1 // one is permanent
 	}
 	return n
 }
@@ -226,7 +225,7 @@ func lines(text string) []string {
 	return list
 }
 
-// listener counts what it is told of.
+// listener counts the entries it receives.
 type listener struct{ read chan struct{} }
 
 func (l *listener) Add(queue.Ref, queue.Attempts) { l.read <- struct{}{} }
@@ -235,8 +234,8 @@ func (l *listener) Forget(string)                 {}
 func (l *listener) Busy(string) bool              { return false }
 func (l *listener) Count(string) int64            { return 0 }
 
-// A server that writes every command to disk before it answers loses nothing
-// when it is killed.
+// A server that writes every command to disk before it answers loses nothing when it is
+// killed.
 func TestRestartLosesNothing(t *testing.T) {
 	server := redistest.Standalone(t, "--appendonly", "yes", "--appendfsync", "always")
 	interrupted(t, streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}, func() {
@@ -254,8 +253,8 @@ func TestFailoverLosesNothing(t *testing.T) {
 	})
 }
 
-// interrupted puts entries while something happens in the middle, and wants
-// every accepted one to arrive, in order, and no other.
+// interrupted puts entries during an incident, and expects every accepted one to arrive, in
+// order, and no other.
 func interrupted(t *testing.T, o streams.Options, event func()) {
 	t.Helper()
 	b := newBackend()
@@ -334,8 +333,8 @@ func awaitAll(t *testing.T, b *backend, want map[string]bool) {
 	}
 }
 
-// What its sender is told to be refused is not sent, though it was in the queue
-// for a while, as it is here where the replica is missing that has to have it.
+// An entry whose sender got an error is not sent, even though it was in the queue for a while,
+// here because the required replica is missing.
 func TestRefusedIsNotSent(t *testing.T) {
 	server := redistest.Standalone(t)
 	b := newBackend()
@@ -346,15 +345,15 @@ func TestRefusedIsNotSent(t *testing.T) {
 	if _, err := q.Accept(ctx, entry(1, 1)); err == nil {
 		t.Fatal("accepted without a replica")
 	}
-	awaitTrue(t, func() bool { return kept(server) == 0 }) // it is taken back
+	awaitTrue(t, func() bool { return kept(server) == 0 }) // withdrawn
 	closing(t, q)
 	if len(b.arrived) > 0 {
 		t.Errorf("%v was refused, and sent", b.arrived)
 	}
 }
 
-// An entry that nobody was told of waits until it cannot be taken back; then it
-// is sent, as its process may have died just after it had told.
+// An unconfirmed entry waits until it can no longer be withdrawn. Then it is sent, because its
+// process may have died just after it confirmed it.
 func TestUntoldWaits(t *testing.T) {
 	server := redistest.Standalone(t)
 	o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}}}
@@ -386,8 +385,8 @@ func TestUntoldWaits(t *testing.T) {
 	b.await(t, 2)
 }
 
-// One key cannot take the places of all others, whichever node its requests come
-// to; one entry of it may always wait.
+// One key cannot take the space of all others, on whichever node; one entry of each key may
+// always wait.
 func TestAKeyHasItsShare(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		o := streams.Options{Options: redis.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)}
@@ -434,8 +433,7 @@ func TestAKeyHasItsShare(t *testing.T) {
 	})
 }
 
-// What is kept of one key is found among more than is looked at at once, pending
-// and dead.
+// The entries of one key are found among more than one page, pending and dead.
 func TestListOfAKey(t *testing.T) {
 	server := redistest.Standalone(t)
 	s := streams.New(streams.Options{Options: redis.Options{Addresses: []string{server.Addr}, Prefix: "hg", Clock: time.Now}, Logger: slog.New(slog.DiscardHandler)})
@@ -449,7 +447,7 @@ func TestListOfAKey(t *testing.T) {
 		}
 		base = "hg:q:{" + receipt.ID[:12] + "}"
 	}
-	// Of those keys one at least shares the stream of the first.
+	// At least one of those keys shares the stream of the first.
 	for key := 2; key < 40; key++ {
 		if _, err := s.Put(t.Context(), entry(key, 0), &p); err != nil {
 			t.Fatal(err)
@@ -474,7 +472,7 @@ func TestListOfAKey(t *testing.T) {
 			t.Errorf("%v, want %s", got, want)
 		}
 	}
-	// As if all of the first key had been given up, and one of the second later.
+	// As if all of the first key had become dead letters, and one of the second later.
 	for i, id := range lines(server.Do("HKEYS", base+":x")) {
 		if id == "-" {
 			continue
