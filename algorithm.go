@@ -2,31 +2,30 @@ package headgate
 
 import "strconv"
 
-// Algorithm names how a limit counts. The zero value is TokenBucket, the
-// default.
+// Algorithm is the way a limit counts. The zero value is TokenBucket, the default.
 type Algorithm uint8
 
 // The algorithms. Their arithmetic is in package algorithm, one file each.
 const (
-	// TokenBucket admits bursts up to Burst and then Limit per Period.
+	// TokenBucket allows bursts of up to Burst, and Limit per Period after that.
 	TokenBucket Algorithm = iota
-	// LeakyBucket is a first-in first-out queue of Burst places that drains
-	// at a fixed rate. An admitted request carries Delay, its turn; a full
-	// queue refuses.
+	// LeakyBucket is a first-in, first-out queue of Burst places that drains at a fixed
+	// rate. An allowed request carries Delay, the time until its turn. A full queue
+	// refuses.
 	LeakyBucket
-	// FixedWindow counts in windows that start on the clock, on the calendar
-	// or at the first request. Up to twice the limit can pass around an edge.
+	// FixedWindow counts in windows that start on the clock, on the calendar or at the
+	// first request. Up to twice the limit can pass around a boundary.
 	FixedWindow
-	// SlidingLog keeps every admitted request: never more than Limit in any
-	// window. Its memory grows with the limit.
+	// SlidingLog keeps every allowed request, so no window ever holds more than Limit.
+	// Its memory grows with the limit.
 	SlidingLog
-	// SlidingWindow keeps two counters and assumes that the previous window
-	// was even: floor(previous × overlap) + current + cost ≤ limit.
+	// SlidingWindow keeps two counters and assumes that the previous window was even:
+	// floor(previous × overlap) + current + cost ≤ limit.
 	SlidingWindow
-	// SlidingBuckets cuts the window into sub-windows and counts each.
+	// SlidingBuckets divides the window into sub-windows and counts each.
 	SlidingBuckets
-	// Concurrency counts what is under way at the same time, not what comes in
-	// a period; see [Concurrent].
+	// Concurrency counts requests in progress, not requests per period; see
+	// [Concurrent].
 	Concurrency
 )
 
@@ -42,8 +41,9 @@ func (a Algorithm) String() string {
 	return numbered("algorithm", uint8(a))
 }
 
-// ParseAlgorithm is the inverse of [Algorithm.String] for [Algorithms]. It
-// reports false for a name that none of them has.
+// ParseAlgorithm returns the algorithm with the given name, as in [Algorithm.String].
+// It reports false for unknown names and for concurrency, which [Algorithms] does not
+// list.
 func ParseAlgorithm(name string) (Algorithm, bool) {
 	for _, a := range Algorithms() {
 		if a.String() == name {
@@ -53,19 +53,18 @@ func ParseAlgorithm(name string) (Algorithm, bool) {
 	return 0, false
 }
 
-// Algorithms returns the algorithms that count a rate, in the order of their
-// constants: all but Concurrency.
+// Algorithms returns the algorithms that limit a rate, in the order of their constants:
+// all except Concurrency.
 func Algorithms() []Algorithm {
 	return []Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindow, SlidingBuckets}
 }
 
-// Anchor says where the windows of FixedWindow begin.
+// Anchor says where the windows of FixedWindow start.
 type Anchor uint8
 
 const (
-	// AnchorClock aligns windows to whole multiples of the period since the
-	// Unix epoch, or, for a limit made by [PerCalendar], to the calendar of
-	// its time zone.
+	// AnchorClock aligns windows to whole multiples of the period since the Unix epoch
+	// or, for a limit made by [PerCalendar], to the calendar of its time zone.
 	AnchorClock Anchor = iota
 	// AnchorFirstRequest starts a window with the first request in it.
 	AnchorFirstRequest
@@ -79,8 +78,8 @@ func (a Anchor) String() string {
 	return "clock"
 }
 
-// Edge says how SlidingBuckets counts the oldest sub-window, of which only a
-// part still lies in the window.
+// Edge says how SlidingBuckets counts the oldest sub-window, which is only partly
+// inside the window.
 type Edge uint8
 
 const (
@@ -102,8 +101,8 @@ func (e Edge) String() string {
 	return numbered("edge", uint8(e))
 }
 
-// CalendarUnit is a window of the calendar, in some time zone. Its length
-// varies: a day has 23, 24 or 25 hours where clocks change.
+// CalendarUnit is a window of the calendar in some time zone. Its length varies: a day
+// has 23, 24 or 25 hours where clocks change.
 type CalendarUnit uint8
 
 // The calendar's windows. A week begins on Monday (ISO 8601).
@@ -128,8 +127,8 @@ func (u CalendarUnit) String() string {
 	return numbered("unit", uint8(u))
 }
 
-// numbered names a value that has no name, such as algorithm(9). This package
-// does without fmt, so that the algorithms compile small to WebAssembly.
+// numbered formats a value that has no name, such as algorithm(9). This package avoids
+// fmt so that the algorithms compile small to WebAssembly.
 func numbered(kind string, n uint8) string {
 	return kind + "(" + strconv.Itoa(int(n)) + ")"
 }

@@ -5,37 +5,36 @@ import (
 	"time"
 )
 
-// Never is the RetryAfter of a cost that can never fit into its limit.
+// Never is the RetryAfter of a cost that can never fit its limit.
 const Never = time.Duration(math.MaxInt64)
 
-// Reason says why a decision came out as it did.
+// Reason says why a Decision was made.
 type Reason uint8
 
 const (
-	// OK says that it fits into the limit.
+	// OK means that the cost fits the limit.
 	OK Reason = iota
-	// Limited means not now, but at RetryAfter.
+	// Limited means that the request may pass at RetryAfter, not now.
 	Limited
-	// TooLarge means never: the cost exceeds what could ever fit.
+	// TooLarge means that the cost exceeds what can ever fit.
 	TooLarge
-	// FailOpen says that the store could not answer and the policy lets
-	// requests pass.
+	// FailOpen means that the store could not answer and the policy lets requests pass.
 	FailOpen
-	// FailClosed says that the store could not answer and the policy refuses.
+	// FailClosed means that the store could not answer and the policy refuses, or that
+	// the request was invalid.
 	FailClosed
-	// Fallback says that the store could not answer; this process's own memory
-	// did.
+	// Fallback means that the store could not answer, and the fallback store did.
 	Fallback
-	// Cached is a refusal by the deny cache, which did not ask the store.
+	// Cached is a refusal from the deny cache; the store was not asked.
 	Cached
-	// Shadow says that the limit would have refused, but is only observed.
+	// Shadow means that the limit would have refused, but runs in shadow mode.
 	Shadow
-	// NoLimit says that the limit is Unlimited.
+	// NoLimit means that the limit is Unlimited.
 	NoLimit
-	// Banned says that an operator has banned the key, until RetryAfter. The
-	// limit was not asked.
+	// Banned means that an operator has banned the key until RetryAfter. The limit was
+	// not consulted.
 	Banned
-	// Expired says that there is no such lease any more to renew.
+	// Expired means that the lease to renew no longer exists.
 	Expired
 )
 
@@ -53,41 +52,39 @@ func (r Reason) String() string {
 
 // Decision is the answer of one limit to one request.
 //
-// For a token bucket of 4 refilled 4 per minute, asked five times at once, the
-// fourth answer is {Allowed: true, Limit: 4, Remaining: 0, Granted: 1,
-// ResetAfter: 1m} and the fifth {Allowed: false, Reason: Limited, Limit: 4,
-// Remaining: 0, RetryAfter: 15s, ResetAfter: 1m}.
+// For example, a token bucket of 4 that refills 4 per minute is asked five times at
+// once. The fourth answer is {Allowed: true, Limit: 4, Remaining: 0, Granted: 1,
+// ResetAfter: 1m} and the fifth {Allowed: false, Reason: Limited, Limit: 4, Remaining:
+// 0, RetryAfter: 15s, ResetAfter: 1m}.
 type Decision struct {
 	Allowed bool   // reports whether the request may pass
 	Reason  Reason // says why
-	// Limit is what Remaining counts down from: the burst of a bucket, the
-	// limit of a window.
+	// Limit is the maximum of Remaining: the burst of a bucket, the limit of a window.
 	Limit int64
-	// Remaining is how much more would pass at once, after this decision. For
-	// Peek it is what is there now. Credit from Grant is included.
+	// Remaining is how much more would pass at once after this decision, including
+	// granted credit. For Peek it is what is available now.
 	Remaining int64
-	// Granted is how much was taken: the cost, or less from AllowUpTo, or 0
-	// when nothing was.
+	// Granted is how much was taken: the cost, less than that from AllowUpTo, or 0.
 	Granted int64
-	// RetryAfter is 0 when allowed; otherwise the same request would pass at
-	// exactly that time from now if nobody else takes in between, and Never
-	// when it cannot pass at all. Of a limit of [Concurrent] it is when enough
-	// leases end by themselves; they may be released before.
+	// RetryAfter is 0 if the request is allowed. Otherwise it is exactly how long to
+	// wait until the same request would pass if no other request takes in between, or
+	// Never if it can never pass. For a limit of [Concurrent] it is when enough leases
+	// end if none is released earlier.
 	RetryAfter time.Duration
-	// ResetAfter is when the state equals that of an unused key again, if
-	// nobody takes in between.
+	// ResetAfter is how long it takes until the state equals that of an unused key if
+	// no other request takes in between.
 	ResetAfter time.Duration
-	// Delay is how long an admitted request has to wait for its turn: the
-	// leaky bucket's queue, or Reserve's booking.
+	// Delay is how long an allowed request must wait for its turn: in the queue of a
+	// leaky bucket, or for what Reserve has booked.
 	Delay time.Duration
-	// Lease names what was taken of a limit of [Concurrent], for Release and
-	// Renew; 0 if nothing was. No two leases of a key have the same name.
+	// Lease names what was taken of a limit of [Concurrent], for Release and Renew; 0
+	// if nothing was taken. All leases of a key have different names.
 	Lease int64
 }
 
-// Tighter reports whether d constrains its caller more than other does: a
-// refusal before an admission, among refusals the longer RetryAfter, among
-// admissions the smaller Remaining and then the later ResetAfter.
+// Tighter reports whether d is stricter than other. A refusal is stricter than an
+// admission. Of two refusals, the one with the longer RetryAfter is; of two admissions,
+// the one with less Remaining and then with the later ResetAfter.
 func (d Decision) Tighter(other Decision) bool {
 	switch {
 	case d.Allowed != other.Allowed:

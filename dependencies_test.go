@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestDependenciesAreExplained: every module that a go.mod requires by itself
+// TestDependenciesAreExplained: every module that a go.mod requires directly
 // has its reason in docs/dependencies.md.
 func TestDependenciesAreExplained(t *testing.T) {
 	page, err := os.ReadFile("docs/dependencies.md")
@@ -88,18 +88,18 @@ func tool(path string) string {
 	return path
 }
 
-// adapters returns the go.mod files that stand beside the library's.
+// adapters returns the go.mod files next to the library's.
 func adapters(t *testing.T) []string {
 	t.Helper()
-	beside, err := filepath.Glob("*limit/go.mod")
-	if err != nil || len(beside) == 0 {
-		t.Fatal(beside, err)
+	adapters, err := filepath.Glob("*limit/go.mod")
+	if err != nil || len(adapters) == 0 {
+		t.Fatal(adapters, err)
 	}
-	return append(beside, "examples/chi/go.mod")
+	return append(adapters, "examples/chi/go.mod")
 }
 
-// TestAdaptersFollow: the modules beside the library are built from the code
-// beside them, and in the same version of Go.
+// TestAdaptersFollow: the modules of the adapters are built from this code,
+// with the same version of Go.
 func TestAdaptersFollow(t *testing.T) {
 	own, err := os.ReadFile("go.mod")
 	if err != nil {

@@ -1,11 +1,10 @@
-// Package headgate decides, exactly and fast, whether a request may pass now,
-// and when it may if it may not.
+// Package headgate is a rate limiter: it decides, exactly and fast, whether a request
+// may pass now, and when it may if not.
 //
-// A [Limit] says how much: N per period, an [Algorithm], and for the buckets a
-// burst. A key says what is counted: an IP address, an API key, a user. A
-// [Store] keeps the counts: store/memory inside the process, store/redis where
-// many machines share them. A [Limiter] asks the store and answers with a
-// [Decision].
+// A [Limit] says how much: N per period, an [Algorithm] and, for the buckets, a burst.
+// A key says who or what is counted: an IP address, an API key, a user. A [Store] keeps
+// the counts: store/memory inside the process, store/redis across machines. A [Limiter]
+// asks the store and returns a [Decision].
 //
 //	limiter := headgate.New(memory.New())
 //	perKey := headgate.PerSecond(100).Burst(500)
@@ -17,13 +16,13 @@
 //
 // # Exactness
 //
-// All arithmetic is in integers below 2^53, the same in Go and in Redis; time is
-// in microseconds. RetryAfter is exact: the same request is refused one tick
-// before it and allowed at it, if nobody else takes in between.
+// All arithmetic uses integers below 2^53, in Go as in Redis, and times are in
+// microseconds. RetryAfter is exact: if no other request takes in between, the same
+// request is refused one microsecond before it and allowed at it.
 //
 // # Errors
 //
-// A refusal is not an error, and changes nothing. An error means that the question
-// was wrong, such as [ErrInvalidLimit], or that the store could not answer
-// ([ErrUnavailable]); the Decision is then what the failure policy says.
+// A refusal is not an error and changes nothing. An error means that the request was
+// invalid (for example [ErrInvalidLimit]), or that the store could not answer
+// ([ErrUnavailable]); in the second case the Decision is the failure policy's.
 package headgate

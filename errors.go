@@ -5,48 +5,46 @@ import (
 	"time"
 )
 
-// errShortOut is a mistake of the caller's, not of the store's.
+// errShortOut is the caller's mistake, not the store's.
 var errShortOut = errors.New("headgate: out is shorter than ops")
 
-// errWaitsForLease is Wait's answer to a limit of Concurrent.
+// errWaitsForLease is returned by Wait for a limit of Concurrent.
 var errWaitsForLease error = &detailError{kind: ErrInvalidLimit, detail: "Wait cannot be used with Concurrent, since nothing would release the slot: use Acquire"}
 
-// errNilOption is the flaw of a Limiter.
 var errNilOption = errors.New("headgate.New was called with a nil option")
 
 var (
-	// ErrInvalidLimit is wrapped by every error about a limit that cannot be
-	// enforced: unset, negative, too large or with options that do not fit.
+	// ErrInvalidLimit is wrapped by every error about a limit that cannot be enforced:
+	// unset, negative, too large or with incompatible options.
 	ErrInvalidLimit = errors.New("invalid limit")
-	// ErrInvalidCost is returned for a negative cost. To give back, Refund.
+	// ErrInvalidCost is returned for a negative cost. To give back, use Refund.
 	ErrInvalidCost = errors.New("invalid cost: it must not be negative")
-	// ErrNoStore is returned by every call of a Limiter that was made without a
-	// Store, and by what is built on it. Such a Limiter refuses everything.
+	// ErrNoStore is returned by every method of a Limiter without a Store. Such a
+	// Limiter refuses everything.
 	ErrNoStore = errors.New("headgate.New was called without a store")
-	// ErrInvalidFallback is wrapped by the error of every call of a Limiter whose
-	// [WithFallback] has no store or a share that is none. It refuses everything.
+	// ErrInvalidFallback is wrapped by the error of every method of a Limiter whose
+	// [WithFallback] has no store or an invalid share. Such a Limiter refuses
+	// everything.
 	ErrInvalidFallback = errors.New("invalid fallback")
-	// ErrInvalidDuration is returned for credit that would be over when it is
-	// granted.
+	// ErrInvalidDuration is returned for credit that would end immediately.
 	ErrInvalidDuration = errors.New("invalid duration: credit must last longer than 0")
-	// ErrInvalidTime is returned by every call of a Limiter whose [WithClock] says a
-	// time that no algorithm counts by.
+	// ErrInvalidTime is returned by every method of a Limiter if the clock set with
+	// [WithClock] is out of range.
 	ErrInvalidTime = errors.New("invalid time: the clock of WithClock must be after 1970-01-01T00:00:00Z and before 2112")
-	// ErrUnavailable is wrapped by every error that means the store could not
-	// answer. The Decision beside it is the failure policy's.
+	// ErrUnavailable is wrapped by every error that means the store could not answer.
+	// The Decision returned with it is the failure policy's.
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrClosed is returned by a store that has been closed. It is also an
-	// ErrUnavailable.
+	// ErrClosed is returned by a store that has been closed. It wraps ErrUnavailable.
 	ErrClosed error = &detailError{kind: ErrUnavailable, detail: "closed"}
 )
 
-// LimitedError is a refusal as an error, for callers that have no Decision to
-// look at: Wait, HTTP and gRPC clients. Use errors.As.
+// LimitedError is a refusal as an error, for callers that do not get a Decision: of
+// Wait, and of HTTP and gRPC clients. Find it with errors.As.
 type LimitedError struct {
 	Decision Decision
 }
 
-// Error says when the request may be tried again.
+// Error says when the request may be retried, rounded up to a millisecond.
 func (e *LimitedError) Error() string {
 	if e.Decision.RetryAfter == Never {
 		return "rate limited: the cost is more than the limit can ever allow"
@@ -58,7 +56,7 @@ func (e *LimitedError) Error() string {
 	return "rate limited: retry after " + shortDuration(retry)
 }
 
-// detailError is what fmt.Errorf("%w: %s", kind, detail) would be.
+// detailError is like fmt.Errorf("%w: %s", kind, detail), without fmt.
 type detailError struct {
 	kind   error
 	detail string

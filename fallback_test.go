@@ -221,14 +221,14 @@ func TestCancelAfterOutage(t *testing.T) {
 func TestWaitDuringOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := headgate.New(&outage{Store: memory.New(), down: true}, headgate.WithFallback(memory.New(), 0.5))
-		begin := time.Now()
+		start := time.Now()
 		limit := headgate.PerSecond(4).Using(headgate.FixedWindow).Anchored(headgate.AnchorFirstRequest)
 		for range 5 { // two a second
 			if err := l.Wait(t.Context(), "k", limit, 1); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if took := time.Since(begin); took != 2*time.Second {
+		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("took %s", took)
 		}
 	})

@@ -44,11 +44,11 @@ func TestFlawsShowAtOnce(t *testing.T) {
 			t.Errorf("%s: Validate says %v", name, err)
 		}
 		d, got := row.limiter.Allow(t.Context(), "k", headgate.PerSecond(1))
-		if got != err || d.Allowed { //nolint:errorlint // the very error
+		if got != err || d.Allowed { //nolint:errorlint // this error exactly
 			t.Errorf("%s: %+v, %v", name, d, got)
 		}
 		ops, out := []headgate.Op{{Key: "k", Limit: headgate.PerSecond(1), Cost: 1}}, make([]headgate.Decision, 1)
-		if d, got := row.limiter.AllowAll(t.Context(), ops, out); got != err || d.Allowed { //nolint:errorlint // the very error
+		if d, got := row.limiter.AllowAll(t.Context(), ops, out); got != err || d.Allowed { //nolint:errorlint // this error exactly
 			t.Errorf("%s, AllowAll: %+v, %v", name, d, got)
 		}
 	}
@@ -63,7 +63,7 @@ func TestFlawsShowAtOnce(t *testing.T) {
 		"the last fallback counts":  {headgate.New(store, headgate.WithFallback(nil, 1), headgate.WithFallback(fine, 1)), nil},
 		"a store with a flaw":       {headgate.New(validated{store, errDown}), errDown},
 		"a fallback with a flaw":    {headgate.New(store, headgate.WithFallback(validated{store, errDown}, 1)), errDown},
-		"a store that is all right": {headgate.New(validated{store, nil}), nil},
+		"a valid store": {headgate.New(validated{store, nil}), nil},
 	} {
 		if err := row.limiter.Validate(); !errors.Is(err, row.want) {
 			t.Errorf("%s: Validate says %v, want %v", name, err, row.want)
@@ -71,7 +71,7 @@ func TestFlawsShowAtOnce(t *testing.T) {
 	}
 }
 
-// TestZeroLease: a lease that nobody took can be asked.
+// TestZeroLease: the methods of a zero Lease work.
 func TestZeroLease(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{})
@@ -98,7 +98,7 @@ func TestWhatNobodyCouldUse(t *testing.T) {
 	l := headgate.New(memory.New())
 	places, limit := headgate.Concurrent(1), headgate.PerMinute(5)
 	if err := l.Wait(t.Context(), "k", places, 1); !errors.Is(err, headgate.ErrInvalidLimit) {
-		t.Errorf("Wait for a place that nobody can release: %v", err)
+		t.Errorf("Wait for a slot that nothing can release: %v", err)
 	}
 	if d, err := l.Peek(t.Context(), "k", places, 1); err != nil || d.Remaining != 1 {
 		t.Errorf("%d places are left, want 1 (%v)", d.Remaining, err)

@@ -46,13 +46,13 @@ var layers = map[string]int{
 	"internal/rules/follow":    6, // notices that rule files have changed
 	"internal/rules/xds":       6, // rules from a control plane
 
-	"internal/decide":         4, // beside the engine: bans, overrides, candidates
+	"internal/decide":         4, // around the engine: bans, overrides, candidates
 	"internal/decide/engine":  3, // the verdict on a request
 	"internal/decide/storing": 7, // opens the store, and what belongs to it
 	"internal/decide/trial":   8, // the candidate of a process: its files, its counts
 	"internal/decide/checks":  1, // the scopes of the limits of middleware
 
-	"internal/request":          3, // who asks, and for what
+	"internal/request":          3, // the client, and what it requests
 	"internal/request/spelling": 0, // one form of what clients write in many
 	"internal/request/reading":  1, // the ways in which servers read one path
 	"internal/request/client":   2, // who is asking
@@ -79,7 +79,7 @@ var layers = map[string]int{
 
 	"internal/observe":           4, // metrics
 	"internal/observe/telemetry": 5, // traces and metrics, sent elsewhere
-	"internal/observe/sse":       0, // what is told live, to readers who may be slow
+	"internal/observe/sse":       0, // live events, for readers that may be slow
 	"internal/observe/top":       1, // the most frequent keys
 
 	"internal/replay":            6, // what rules would do
@@ -124,8 +124,8 @@ var forbidden = map[string]map[string]string{
 		"github.com/pkg/errors": "errors and fmt do",
 	},
 	"store/memory": {
-		"net":      "the embedded store speaks to nobody",
-		"net/http": "the embedded store speaks to nobody",
+		"net":      "the embedded store uses no network",
+		"net/http": "the embedded store uses no network",
 	},
 	"internal/rules": {
 		"net/http": "a rule knows attributes; only a door speaks HTTP",
@@ -142,8 +142,8 @@ var (
 	heavy = map[string]string{
 		"fmt":           "with reflection it adds 230 kB to the compressed WebAssembly",
 		"encoding/json": "with reflection it adds 230 kB to the compressed WebAssembly",
-		"net":           "the arithmetic speaks to nobody",
-		"net/http":      "the arithmetic speaks to nobody",
+		"net":           "the arithmetic uses no network",
+		"net/http":      "the arithmetic uses no network",
 		"os":            "the arithmetic reads nothing but its arguments",
 		"sync":          "a store locks; a step is pure",
 		"math/big":      "all quantities are integers below 2^53, as in Lua",
@@ -167,7 +167,7 @@ type source struct {
 
 // sources parses every Go file of the module that is not a test. It is done
 // here, not by running go list: the test cache sees the files that a test
-// reads itself, but not those that its child processes read, and would go on
+// reads itself, but not those that its child processes read, and would keep
 // saying ok over a violation.
 func sources(t *testing.T) []source {
 	t.Helper()

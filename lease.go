@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Lease is what was taken of a limit of [Concurrent]: a place, or several, among
-// those that may be under way at the same time. Its methods may be called by
-// any number of goroutines. Its zero value was refused.
+// Lease holds one or more slots of a limit of [Concurrent]. It is safe for concurrent
+// use. The zero Lease was refused.
 type Lease struct {
 	limiter *Limiter
 	op      Op
@@ -18,45 +17,43 @@ type Lease struct {
 	timer    *time.Timer // of Keep
 }
 
-// Acquire takes n places of a limit of [Concurrent] for as long as its lease
-// lasts:
+// Acquire takes n slots of a limit of [Concurrent], for as long as the lease lasts:
 //
 //	lease, err := limiter.Acquire(ctx, "customer-42", headgate.Concurrent(20), 1)
 //	if !lease.OK() {
-//		return // 20 are under way
+//		return // 20 are in progress
 //	}
 //	lease.Keep()
 //	defer lease.Release(ctx)
 //
-// A refusal is no error: the Lease, which is never nil, is then not OK. Nor is
-// it an error if the store could not answer and the failure policy lets pass;
-// there is nothing to release then, and Release does nothing.
+// The returned Lease is never nil; if it is refused, it is not OK. If the store could
+// not answer and the failure policy lets requests pass, the Lease is OK and Release
+// does nothing.
 func (l *Limiter) Acquire(ctx context.Context, key string, limit Limit, n int64) (*Lease, error) {
 	op := Op{Key: key, Limit: limit, Cost: n}
 	d, err := l.Do(ctx, op)
 	return l.LeaseOf(op, d), err
 }
 
-// LeaseOf returns the lease of an op that was asked about together with others,
-// as by AllowAll, and answered with d.
+// LeaseOf returns the lease of an op that was part of a larger call, such as AllowAll,
+// and answered with d.
 func (l *Limiter) LeaseOf(op Op, d Decision) *Lease {
 	op.At, op.Key = 0, strings.Clone(op.Key)
 	return &Lease{limiter: l, op: op, mu: make(lock, 1), decision: d}
 }
 
-// OK reports whether the request may go ahead.
+// OK reports whether the request may proceed.
 func (h *Lease) OK() bool { return h.Decision().Allowed }
 
-// Decision returns what the store answered when the lease was taken or, since
-// then, renewed.
+// Decision returns the store's answer to taking the lease, or to renewing it since.
 func (h *Lease) Decision() Decision {
 	h.mu.enter()
 	defer h.mu.leave()
 	return h.decision
 }
 
-// Release gives the places back at once. It reports false if they were free
-// already, because the lease was released before or its time was over.
+// Release frees the slots. It reports false if they were free already, because the
+// lease was released before or had ended.
 func (h *Lease) Release(ctx context.Context) (bool, error) {
 	h.mu.enter()
 	defer h.mu.leave()
@@ -75,8 +72,8 @@ func (h *Lease) Release(ctx context.Context) (bool, error) {
 	return d.Granted > 0, nil
 }
 
-// Renew makes the lease last from now on. It reports false if it has ended: the
-// place may be another's, and a new one has to be taken.
+// Renew makes the lease last its full time from now. It reports false if the lease has
+// ended: its slots may be taken, and the caller must acquire new ones.
 func (h *Lease) Renew(ctx context.Context) (bool, error) {
 	h.mu.enter()
 	defer h.mu.leave()
@@ -99,9 +96,9 @@ func (h *Lease) renew(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Keep renews the lease by itself, three times in the time that it lasts, until
-// Release. Should it have ended meanwhile, as the store could not be reached,
-// Keep takes it anew if there is a place.
+// Keep renews the lease automatically, three times per lease time, until Release. If
+// the lease has ended because the store could not be reached, Keep acquires it again if
+// slots are free.
 func (h *Lease) Keep() {
 	h.mu.enter()
 	defer h.mu.leave()
@@ -125,7 +122,7 @@ func (h *Lease) Keep() {
 	})
 }
 
-// ask asks the store that the lease was taken from about it.
+// ask sends an op about the lease to the store that it was taken from.
 func (h *Lease) ask(ctx context.Context, kind Kind) (Decision, error) {
 	op := h.op
 	op.Kind, op.Lease, op.Cost = kind, h.decision.Lease, h.decision.Granted
@@ -136,9 +133,9 @@ func (h *Lease) ask(ctx context.Context, kind Kind) (Decision, error) {
 	return h.limiter.origin(&op, &h.decision).Take(ctx, op)
 }
 
-// lock is a mutex: who has put something into it holds it. This package does
-// without sync, so that the algorithms compile small to WebAssembly. The nil lock of
-// a zero Lease, which never changes, is always free.
+// lock is a mutex: the goroutine that has put a value into it holds it. This package
+// avoids sync so that the algorithms compile small to WebAssembly. The nil lock of a
+// zero Lease, which never changes, is always free.
 type lock chan struct{}
 
 func (l lock) enter() {

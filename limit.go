@@ -11,45 +11,45 @@ const (
 	MaxLimit = 1 << 40
 	// MaxPeriod is the longest period, about 407 days.
 	MaxPeriod = (1<<45 - 1) * time.Microsecond
-	// MaxLog is the largest limit of SlidingLog, which keeps every request of
-	// a period: 2^20.
+	// MaxLog is the largest limit of SlidingLog, which keeps every request of a period:
+	// 2^20.
 	MaxLog = 1 << 20
-	// MaxConcurrent is the largest limit of Concurrency, which keeps a list of
-	// all that is under way: 2^16.
+	// MaxConcurrent is the largest limit of Concurrency: 2^16.
 	MaxConcurrent = 1 << 16
-	// DefaultLease is how long a lease lasts if the limit does not say.
+	// DefaultLease is how long a lease lasts unless [Limit.Lease] changes it.
 	DefaultLease = time.Minute
 	// MaxBuckets is the largest number of sub-windows of SlidingBuckets.
 	MaxBuckets = 512
-	// DefaultBuckets is their number if the limit does not say.
+	// DefaultBuckets is the number of sub-windows unless [Limit.Buckets] changes it.
 	DefaultBuckets = 60
 )
 
-// Limit is how much may pass: N per period, an algorithm, an optional burst.
-// Make one with [Per] or its kin and refine it with the methods, each of which
+// Limit is how much may pass: N per period, an algorithm and an optional burst. Create
+// one with [Per] or a similar function, and refine it with its methods, each of which
 // returns a changed copy:
 //
 //	headgate.PerMinute(5).Using(headgate.SlidingWindow)
 //	headgate.PerSecond(100).Burst(500)
 //	headgate.PerCalendar(200, headgate.Day, berlin)
 //
-// Two limits never share a count, unless they mean the same or have the same name:
-// of PerSecond(5) and PerHour(100), each counts the key "u1" for itself. So counts
-// begin again when the numbers of a limit change; give it a name ([Limit.Named])
-// to keep them.
+// Different limits never share a count: PerSecond(5) and PerHour(100) count the key
+// "u1" separately. Equal limits, and limits with the same name, do. So if you change
+// the numbers of a limit, counts start at zero, unless it has a name; see
+// [Limit.Named].
 //
-// A Limit is immutable and as cheap to copy as a pointer, which it is: compare
-// with [Limit.Equal]. It is compiled when it is made, so make it once rather
-// than for every request. The zero Limit is invalid; [Unlimited] is explicit, and a limit of 0 is legal
-// and refuses everything. Mistakes show in [Limit.Validate], and every Limiter
-// method returns them as [ErrInvalidLimit].
+// A Limit is immutable and as cheap to copy as a pointer. It is compiled when it is
+// created, so create it once, not per request. Compare limits with [Limit.Equal].
+//
+// The zero Limit is invalid. [Unlimited] allows everything; a limit of 0 is valid and
+// refuses everything. [Limit.Validate] reports mistakes, and every Limiter method
+// returns them as [ErrInvalidLimit].
 type Limit struct {
 	_    [0]func() // forbids ==, which would compare the pointers
 	rule *Rule
 }
 
-// Per returns a limit of n per period, a token bucket with a burst of n. The
-// period is a whole number of microseconds.
+// Per returns a limit of n per period: a token bucket with a burst of n. The period
+// must be a whole number of microseconds.
 func Per(n int64, period time.Duration) Limit {
 	return compile(Rule{Limit: n, Period: whole(period)})
 }
@@ -71,13 +71,13 @@ func PerMinute(n int64) Limit { return Per(n, time.Minute) }
 // PerHour returns a limit of n per hour; see [Per].
 func PerHour(n int64) Limit { return Per(n, time.Hour) }
 
-// PerDay returns a limit of n per 24 hours; see [Per]. For a day of the
-// calendar use [PerCalendar].
+// PerDay returns a limit of n per 24 hours; see [Per]. For calendar days use
+// [PerCalendar].
 func PerDay(n int64) Limit { return Per(n, 24*time.Hour) }
 
-// PerCalendar returns a fixed window of n per unit of the calendar in zone,
-// which is UTC if nil. A day begins at local midnight, a week on Monday, and
-// each lasts as long as the zone's daylight-saving changes make it.
+// PerCalendar returns a fixed window of n per calendar unit in zone, which is UTC if
+// nil. A day starts at local midnight and a week on Monday. Windows are as long as the
+// zone's daylight-saving changes make them.
 func PerCalendar(n int64, unit CalendarUnit, zone *time.Location) Limit {
 	if zone == nil {
 		zone = time.UTC
@@ -88,28 +88,27 @@ func PerCalendar(n int64, unit CalendarUnit, zone *time.Location) Limit {
 	})
 }
 
-// Concurrent returns a limit of n at the same time. What is taken of it is held
-// as a lease, under the name in [Decision.Lease], until it is given back by
-// Release or, should its holder have crashed, until its time is over: a minute,
-// unless [Limit.Lease] says otherwise. Who holds it for longer renews it; see
-// [Limiter.Acquire].
+// Concurrent returns a limit of n requests in progress at the same time. What is taken
+// is held as a lease, named by [Decision.Lease], until it is released. If its holder
+// crashes, the lease ends by itself after a minute, or after the time set with
+// [Limit.Lease]. Holders that need longer renew it; see [Limiter.Acquire].
 func Concurrent(n int64) Limit {
 	return compile(Rule{Algorithm: Concurrency, Limit: n, Period: int64(DefaultLease / time.Microsecond)})
 }
 
-// Unlimited returns the limit that allows everything and counts nothing.
+// Unlimited returns a limit that allows everything and counts nothing.
 func Unlimited() Limit {
 	return compile(Rule{Unlimited: true})
 }
 
-// Named returns l with a name, under which it counts: limits of one name and
-// algorithm that share a store count the same keys together, and keep their counts
-// when their numbers change.
+// Named returns l with a name to count under. Limits with the same name and algorithm
+// in one store count the same keys together, and keep their counts when their numbers
+// change:
 //
 //	login := headgate.PerMinute(5).Named("login")
 //
-// Without a name a limit counts under what it means. [Op.Scope] overrides either.
-// An empty name takes the name away.
+// Without a name, only equal limits share counts. [Op.Scope] overrides both. An empty
+// name removes the name.
 func (l Limit) Named(name string) Limit {
 	return l.with(func(r *Rule) { r.name, r.share = name, 0 })
 }
@@ -121,29 +120,26 @@ func (l Limit) with(change func(*Rule)) Limit {
 	return compile(r)
 }
 
-// Name returns the name that Named has given; empty without one.
+// Name returns the name set by Named, or "".
 func (l Limit) Name() string { return l.Rule().name }
 
-// Using returns l with another algorithm.
+// Using returns l with algorithm a.
 func (l Limit) Using(a Algorithm) Limit { return l.with(func(r *Rule) { r.Algorithm = a }) }
 
-// Burst returns l with another capacity: how much a token bucket lets through
-// at once, or how many places the queue of a leaky bucket has. Windows have no
-// burst.
+// Burst returns l with capacity b: how much a token bucket lets through at once, or how
+// many places the queue of a leaky bucket has. Windows have no burst.
 func (l Limit) Burst(b int64) Limit {
 	return l.with(func(r *Rule) { r.Burst, r.burstSet = b, true })
 }
 
-// DelayAfter returns l, a limit using LeakyBucket, that serves the first n
-// places of its queue at once; who comes after them waits until there are
-// fewer. The queue still has Burst places, and Limit per Period leave it. So
-// with a burst of 12, the first 8 of 15 requests that arrive together pass at
-// once, 4 wait for their turns, and 3 are refused:
+// DelayAfter returns l, which must use LeakyBucket, so that the first n places of its
+// queue are served at once. Requests behind them wait until fewer places are taken. The
+// queue still has Burst places and drains at the rate. With a burst of 12, of 15
+// requests that arrive together the first 8 pass at once, 4 wait, and 3 are refused:
 //
 //	headgate.PerSecond(5).Using(headgate.LeakyBucket).Burst(12).DelayAfter(8)
 //
-// n is from 1, which is plain LeakyBucket, to the burst, with which nobody
-// waits.
+// n is from 1, the default, to the burst, with which no request waits.
 func (l Limit) DelayAfter(n int64) Limit {
 	if n == 0 {
 		n = -1 // remembered as out of range
@@ -151,10 +147,9 @@ func (l Limit) DelayAfter(n int64) Limit {
 	return l.with(func(r *Rule) { r.DelayAfter = n })
 }
 
-// MaxWait returns l, a limit using LeakyBucket, that refuses a request whose
-// turn would come later than d from now, though its queue has a place.
-// d is a whole number of microseconds. (Credit that was granted buys a place
-// all the same.)
+// MaxWait returns l, which must use LeakyBucket, so that it refuses requests whose turn
+// would be later than d from now, even if the queue has a place. d must be a whole
+// number of microseconds. Granted credit admits a request all the same.
 func (l Limit) MaxWait(d time.Duration) Limit {
 	if d <= 0 {
 		d = -time.Microsecond // remembered as out of range
@@ -162,17 +157,17 @@ func (l Limit) MaxWait(d time.Duration) Limit {
 	return l.with(func(r *Rule) { r.MaxWait = whole(d) })
 }
 
-// Lease returns l, a limit of [Concurrent], whose leases last d if they are not
-// renewed. d is a whole number of microseconds.
+// Lease returns l, which must be a limit of [Concurrent], with leases that last d
+// unless they are renewed. d must be a whole number of microseconds.
 func (l Limit) Lease(d time.Duration) Limit {
 	return l.with(func(r *Rule) { r.Period, r.leaseSet = whole(d), true })
 }
 
-// Anchored returns l, a fixed window, with another begin of its windows.
+// Anchored returns l, which must use FixedWindow, with windows that start as a says.
 func (l Limit) Anchored(a Anchor) Limit { return l.with(func(r *Rule) { r.Anchor = a }) }
 
-// Buckets returns l, a limit using SlidingBuckets, cut into n sub-windows, of
-// which the oldest is counted as edge says.
+// Buckets returns l, which must use SlidingBuckets, with n sub-windows, the oldest of
+// which is counted as edge says.
 func (l Limit) Buckets(n int, edge Edge) Limit {
 	if n < 1 || n > MaxBuckets {
 		n = MaxBuckets + 1 // remembered as out of range
@@ -180,19 +175,18 @@ func (l Limit) Buckets(n int, edge Edge) Limit {
 	return l.with(func(r *Rule) { r.Buckets, r.Edge, r.bucketsSet = uint16(n), edge, true })
 }
 
-// CountingDenied returns l, a limit using SlidingLog, whose refused requests
-// are kept in the log too, so that hammering extends the ban.
+// CountingDenied returns l, which must use SlidingLog, so that refused requests are
+// logged too, and hammering prolongs the refusal.
 func (l Limit) CountingDenied() Limit { return l.with(func(r *Rule) { r.CountDenied = true }) }
 
-// Share returns l with f of its limit and its burst, for one of several
-// processes that count apart: Share(0.25) on each of four. It must be that
-// 0 < f ≤ 1; anything else gives an invalid Limit.
+// Share returns l with the fraction f of its limit and burst, for one of several
+// processes that count separately: Share(0.25) in each of four. f must satisfy 0 < f ≤
+// 1; otherwise the Limit is invalid.
 //
-// Both are rounded down, so that the shares of all never add up to more than
-// l, except that at least 1 is left of what was not 0: a limit of 2 shared by
-// four lets each have 1. All else stays as it is, but a share of a limit without a
-// name counts apart from the limit. A share is invalid if its burst is too large
-// for its rate to be counted exactly.
+// The numbers are rounded down, but to no less than 1, so the shares never add up to
+// more than l, except for limits smaller than the number of processes. A share of a
+// limit without a name counts separately from that limit. A share is invalid if its
+// burst is too large to count its rate exactly.
 func (l Limit) Share(f float64) Limit {
 	r := *l.Rule()
 	if !(f > 0 && f <= 1) {
@@ -215,10 +209,9 @@ func (l Limit) Share(f float64) Limit {
 	return compile(r)
 }
 
-// share returns f of n, rounded down but at least 1 of anything. The product of
-// a decimal fraction may lie a little below the whole number it stands for, as
-// 0.29 of 100 does; the difference of two machine numbers is no reason to lose
-// one.
+// share returns f of n, rounded down, but at least 1 of anything. A product that is
+// below a whole number by no more than a rounding error, such as 0.29 of 100, is not
+// rounded down.
 func share(n int64, f float64) int64 {
 	if n <= 0 {
 		return n
@@ -231,8 +224,7 @@ func share(n int64, f float64) int64 {
 	return max(part, 1)
 }
 
-// Rule returns the compiled form, for stores. It is l's own and must not be
-// written to.
+// Rule returns the compiled form, for stores. It is shared and must not be changed.
 func (l Limit) Rule() *Rule {
 	if l.rule == nil {
 		return &Rule{problem: unset}
@@ -240,9 +232,8 @@ func (l Limit) Rule() *Rule {
 	return l.rule
 }
 
-// AsBucket returns the compiled form of a valid token or leaky bucket, and nil
-// for every other limit. It is Rule and Valid in one look, for stores where
-// nanoseconds matter.
+// AsBucket returns the compiled form of a valid token or leaky bucket, and nil for
+// every other limit. It combines Rule and Valid, for stores where nanoseconds matter.
 func (l Limit) AsBucket() *Rule {
 	if l.rule != nil && l.rule.bucket {
 		return l.rule
@@ -251,8 +242,8 @@ func (l Limit) AsBucket() *Rule {
 }
 
 // Equal reports whether l and other allow the same, however they were written and
-// whatever they count under. Without a name, equal limits share a count, and others
-// do not; but shares of different limits count apart.
+// whatever their names. Limits without a name share counts if they are equal; shares of
+// different limits do not.
 func (l Limit) Equal(other Limit) bool {
 	a, b := l.Rule(), other.Rule()
 	if a == b || a.Unlimited && b.Unlimited {
@@ -264,15 +255,16 @@ func (l Limit) Equal(other Limit) bool {
 // N returns the limit per period.
 func (l Limit) N() int64 { return l.Rule().Limit }
 
-// Period returns the length of the period; for a calendar window the nominal
-// one (a month has 30 days, a year 365), for [Concurrent] how long a lease lasts.
+// Period returns the length of the period. For a calendar window it is the nominal
+// length (a month has 30 days, a year 365), for a limit of [Concurrent] the length of a
+// lease.
 func (l Limit) Period() time.Duration { return time.Duration(l.Rule().Period) * time.Microsecond }
 
-// Capacity returns the most that could ever pass at once: the burst of a
-// bucket, the limit of a window. It is what Decision.Limit reports.
+// Capacity returns the most that can ever pass at once: the burst of a bucket, the
+// limit of a window. Decision.Limit reports it.
 func (l Limit) Capacity() int64 { return l.Rule().Most() }
 
-// Algorithm returns how the limit counts.
+// Algorithm returns the algorithm that the limit uses.
 func (l Limit) Algorithm() Algorithm { return l.Rule().Algorithm }
 
 // IsUnlimited reports whether l allows everything.
@@ -281,7 +273,7 @@ func (l Limit) IsUnlimited() bool { return l.Rule().Unlimited }
 // Valid reports whether l can be enforced; [Limit.Validate] says why not.
 func (l Limit) Valid() bool { return l.rule != nil && l.rule.problem == valid }
 
-// Validate returns nil or an error that wraps [ErrInvalidLimit].
+// Validate returns nil, or an error that wraps [ErrInvalidLimit].
 func (l Limit) Validate() error {
 	if l.Valid() {
 		return nil
@@ -330,7 +322,8 @@ func (l Limit) String() string {
 	return b.String()
 }
 
-// unitOf names a period as rates do: second, minute, hour, day, or else 10m.
+// unitOf names a period as rates do: second, minute, hour, day, or otherwise a duration
+// such as 10m.
 func unitOf(period time.Duration) string {
 	for _, unit := range [...]struct {
 		length time.Duration
@@ -343,7 +336,7 @@ func unitOf(period time.Duration) string {
 	return shortDuration(period)
 }
 
-// shortDuration is d without what is zero at its end: 10m, not 10m0s.
+// shortDuration formats d without trailing zero units: 10m, not 10m0s.
 func shortDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

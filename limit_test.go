@@ -57,7 +57,7 @@ func TestLimitValidate(t *testing.T) {
 		{"burst of a window", perMinute.Using(headgate.FixedWindow).Burst(9), "only token_bucket and leaky_bucket"},
 		{"burst given first", perMinute.Burst(9).Using(headgate.SlidingLog), "only token_bucket and leaky_bucket"},
 		{"two stages", perMinute.Using(headgate.LeakyBucket).Burst(12).DelayAfter(8), ok},
-		{"nobody waits", perMinute.Using(headgate.LeakyBucket).DelayAfter(5), ok},
+		{"no request waits", perMinute.Using(headgate.LeakyBucket).DelayAfter(5), ok},
 		{"delay after more than the burst", perMinute.Using(headgate.LeakyBucket).DelayAfter(6), "without delay"},
 		{"delay after 0", perMinute.Using(headgate.LeakyBucket).DelayAfter(0), "without delay"},
 		{"delay of a token bucket", perMinute.DelayAfter(2), "only leaky_bucket"},
@@ -148,7 +148,7 @@ func TestLimitEqual(t *testing.T) {
 // they were written.
 func TestEqualIsOneCount(t *testing.T) {
 	zone := func(name string) *time.Location {
-		loaded, err := time.LoadLocation(name) // a pointer of its own each time
+		loaded, err := time.LoadLocation(name) // a new pointer each time
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestCompileExactly(t *testing.T) {
 // TestCompileInvariants: for random limits over the whole range every compiled
 // integer stays below 2^53, the rate is never above what was asked for and
 // at most one part in a million below (traps T29, T8). A limit without a burst
-// of its own always compiles.
+// always compiles.
 func TestCompileInvariants(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -9,53 +9,49 @@ import (
 	"time"
 )
 
-// FailurePolicy says what a Limiter answers when its store cannot.
+// FailurePolicy says what a Limiter answers when its store cannot answer.
 type FailurePolicy uint8
 
 const (
-	// FailureAllow lets requests pass. It is the default: a limiter's own
-	// outage should not become everyone's.
+	// FailureAllow lets requests pass. It is the default: an outage of the rate limiter
+	// should not become an outage of the service.
 	FailureAllow FailurePolicy = iota
-	// FailureDeny refuses requests, for limits that protect something that
-	// must not be open even for a moment.
+	// FailureDeny refuses requests, for limits that must hold at all times.
 	FailureDeny
 )
 
 // Limiter asks a [Store] about limits. It holds no counts and no limits: a program
-// usually has one for each store, made once by [New], and gives every call the key
-// and the [Limit] to ask about. It is safe for use by any number of goroutines.
+// usually has one Limiter per store, created once by [New], and passes the key and the
+// [Limit] with every call. It is safe for concurrent use.
 //
-// Most programs need one method. [Limiter.Allow] takes 1 if it fits and says at once
-// whether the request may pass; a server answers a refusal with
-// Decision.RetryAfter. [Limiter.Wait] is for clients and workers, who would rather
-// be late than refused. The others are for what one number does not say:
+// Most programs need one method. [Limiter.Allow] takes 1 if it fits, and reports at
+// once whether the request may pass; servers return Decision.RetryAfter with a refusal.
+// [Limiter.Wait] is for clients and workers that would rather be late than refused. For
+// everything else:
 //
-//   - a request that costs more than 1, or as much as is left: AllowN, AllowUpTo
-//   - a cost that is known afterwards: Reserve and then Commit or Cancel, or Charge
-//   - what is in progress at the same time: [Concurrent] with Acquire
+//   - a request that costs more than 1, or takes whatever is left: AllowN, AllowUpTo
+//   - a cost that is known only afterwards: Reserve with Commit or Cancel, or Charge
+//   - requests in progress at the same time: [Concurrent] with Acquire
 //   - several limits on one request, all or nothing: AllowAll
-//   - many keys in one round trip, each by itself: Batch
+//   - many keys in one round trip, each independently: Batch
 //   - support: Peek, Grant, Reset
 //
-// Every method returns a Decision that can be acted on, whatever the error. A
-// refusal is no error. If the store could not answer, the error wraps
-// [ErrUnavailable] and the Decision is what [WithFallback], or else the
-// [FailurePolicy], says; so who ignores the error has the policy. If the question
-// made no sense (an invalid limit, a negative cost), it is refused: a mistake must
-// not lift a limit. A cost of 0 is a dry run.
+// Every method returns a Decision that can be acted on, even with an error. A refusal
+// is not an error. If the store could not answer, the error wraps [ErrUnavailable], and
+// the Decision is that of [WithFallback] or else of the [FailurePolicy]; if you ignore
+// the error, you get the policy. An invalid request (an invalid limit, a negative cost)
+// is refused, so that a mistake does not lift a limit. A cost of 0 is a dry run.
 //
-// The traps: a key is counted under its limit, so PerSecond(5) and PerHour(100)
-// count the same key apart, and other numbers are another count, unless the limits
-// have a name ([Limit.Named]). Keys of several parts are joined by [AppendKey]; with
-// a separator, a client could write one that is somebody else's. Limits are
-// compiled when they are made: make them once, not for every request.
+// A key is counted under its limit: PerSecond(5) and PerHour(100) count the same key
+// separately, and changed numbers start a new count, unless the limits have a name
+// ([Limit.Named]). Join the parts of a key with [AppendKey]; with a plain separator, a
+// client could forge the key of another. Create limits once, not per request.
 //
-// Time is that of the store, or of [WithClock], which is the one way to inject a
-// clock: every op is stamped with it, Wait, Sleep and what is built on the Limiter
-// (package httplimit, grpclimit) go by it. A test that uses testing/synctest needs
-// none. New makes a Limiter; the zero Limiter has no store to ask.
+// Time comes from the store, or from [WithClock], which is the only way to inject a
+// clock: Wait, Sleep and the middleware packages use it too. Tests with
+// testing/synctest need none. The zero Limiter has no store; use New.
 type Limiter struct {
-	// direct is the store, where it can do without this Limiter, or through.
+	// direct is the store, if it can work without this Limiter, or through.
 	direct   direct
 	store    Store
 	clock    func() time.Time
@@ -70,46 +66,45 @@ type Limiter struct {
 // Option configures a Limiter.
 type Option func(*Limiter)
 
-// WithClock makes the Limiter stamp every op with clock's time. Without it the
-// store's own clock decides. The clock of a test must not begin at time.Time{} or
-// time.Unix(0, 0): at a time that is not after 1970-01-01 00:00 UTC, and before 2112,
-// every call refuses with [ErrInvalidTime]. Stores that many processes share (Redis) always
-// use their own.
+// WithClock makes the Limiter stamp every op with the time of clock. Without it, the
+// store's own clock decides. Stores that many processes share (Redis) always use their
+// own.
+//
+// The time must be after 1970-01-01 00:00 UTC and before 2112; otherwise every call is
+// refused with [ErrInvalidTime]. So the clock of a test must not start at time.Time{}
+// or time.Unix(0, 0).
 func WithClock(clock func() time.Time) Option {
 	return func(l *Limiter) { l.clock = clock }
 }
 
-// WithFailurePolicy sets what is answered when the store cannot answer.
+// WithFailurePolicy sets the answer for when the store cannot answer.
 func WithFailurePolicy(p FailurePolicy) Option {
 	return func(l *Limiter) { l.failure = p }
 }
 
-// WithFallback makes store answer when the Limiter's own cannot: usually
-// store/memory, so that this process goes on by itself. It enforces
-// [Limit.Share](share) of each limit, such as 0.25 on four processes that share
-// a Redis. Its decisions have the Reason [Fallback], beside the error that wraps
-// [ErrUnavailable]. A Limiter with a fallback of no store, or a share that is not in
-// (0, 1], refuses everything with [ErrInvalidFallback], and does not wait for an
-// outage to say so.
+// WithFallback makes store answer when the Limiter's own store cannot. It is usually
+// store/memory, so that this process continues alone. It enforces [Limit.Share](share)
+// of each limit, such as 0.25 for four processes that share a Redis. Its decisions have
+// the Reason [Fallback] and come with the error that wraps [ErrUnavailable]. If the
+// fallback fails too, the failure policy decides. Without a store, or with a share
+// outside (0, 1], every call is refused with [ErrInvalidFallback].
 //
-// The two stores know nothing of each other. When the Limiter's own store
-// answers again, its counts are the ones that hold, without what passed in the
-// meantime; those of the fallback fade by themselves. So one outage admits at
-// most the limit once more, times the shares of all processes. Should the
-// fallback fail too, the failure policy decides.
+// The two stores are independent. When the Limiter's own store answers again, its
+// counts apply, without what passed in between; those of the fallback fade. So an
+// outage admits at most the limit again, times the sum of all shares.
 func WithFallback(store Store, share float64) Option {
 	return func(l *Limiter) { l.fallback, l.share, l.falls = store, share, true }
 }
 
-// direct is store.Direct, which is documented where authors of stores look.
+// direct is store.Direct, which is documented for authors of stores.
 type direct interface {
 	TakeN(ctx context.Context, key string, limit Limit, n int64) (Decision, error)
 }
 
-// New returns a Limiter that keeps its state in store. Any number of limits may
-// ask one Limiter, and any number of Limiters one store: each limit counts for
-// itself, see [Limit]. Without a store, which a nil pointer is too, every call
-// returns [ErrNoStore] and refuses; [Limiter.Validate] says so at once.
+// New returns a Limiter that keeps its counts in store. One Limiter serves any number
+// of limits, and several Limiters may share a store. Without a store, or with a nil
+// pointer as one, every call is refused with [ErrNoStore]; [Limiter.Validate] reports
+// it at once.
 func New(store Store, options ...Option) *Limiter {
 	l := &Limiter{store: store}
 	for _, o := range options {
@@ -129,7 +124,7 @@ func New(store Store, options ...Option) *Limiter {
 	return l
 }
 
-// flawOfStores returns why l cannot work with its stores; nil if it can.
+// flawOfStores returns why l cannot work with its stores, or nil.
 func (l *Limiter) flawOfStores() error {
 	switch {
 	case isNil(l.store):
@@ -142,17 +137,16 @@ func (l *Limiter) flawOfStores() error {
 	return nil
 }
 
-// isNil reports whether there is no store: none at all, or a nil pointer, such as
-// that beside the error of a constructor.
+// isNil reports whether store is nil or a nil pointer, such as one returned with an
+// error.
 func isNil(store Store) bool {
 	v := reflect.ValueOf(store)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// Validate returns what keeps l from working: [ErrNoStore] if there is no limiter, or
-// none with a store, to ask, [ErrInvalidFallback], [ErrInvalidTime], or what a store that has a method
-// Validate() error, as those that wrap another do, says of itself. It is for code
-// that is built on a Limiter and wants to fail early.
+// Validate returns what keeps l from working: [ErrNoStore] (also for a nil Limiter),
+// [ErrInvalidFallback], [ErrInvalidTime], or the error of a store's own Validate
+// method. It is for code that builds on a Limiter and wants to fail early.
 func (l *Limiter) Validate() error {
 	if l == nil || l.store == nil {
 		return ErrNoStore
@@ -182,55 +176,53 @@ func (f flawed) Do(context.Context, []Op, []Decision, Mode) error { return f.err
 
 func (flawed) Close() error { return nil }
 
-// through answers as a Direct store would, by Do.
+// through answers as a direct store would, using Do.
 type through struct{ *Limiter }
 
 func (t through) TakeN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
 	return t.Do(ctx, Op{Key: key, Limit: limit, Cost: n})
 }
 
-// Allow takes 1 if it fits; it is shorthand for AllowN(ctx, key, limit, 1). The key
-// is counted under this limit: another limit, such as PerHour after PerSecond, has
-// a count of its own for it, unless both have one name ([Limit.Named]).
+// Allow takes 1 if it fits. It is shorthand for AllowN(ctx, key, limit, 1).
 func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Decision, error) {
 	return l.AllowN(ctx, key, limit, 1)
 }
 
-// AllowN takes n if all of it fits, and nothing otherwise.
+// AllowN takes n if all of it fits, and nothing otherwise. The key is counted under
+// limit; other limits count it separately, unless they have the same name
+// ([Limit.Named]).
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
 	return l.direct.TakeN(ctx, key, limit, n) // so short that it is inlined
 }
 
-// AllowUpTo takes as much of n as fits; Decision.Granted says how much. It is
-// refused only if nothing fits.
+// AllowUpTo takes as much of n as fits; Decision.Granted is the amount. It is refused
+// only if nothing fits.
 func (l *Limiter) AllowUpTo(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
 	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: TakeUpTo})
 }
 
-// Peek says whether AllowN would pass, and when, and writes nothing. Its
-// Remaining and ResetAfter are those of the untouched state.
+// Peek reports whether AllowN would pass, and when, without writing anything. Remaining
+// and ResetAfter are those of the current state.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
 	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Peek})
 }
 
-// Charge takes n whether it fits or not, for costs known only afterwards. The
-// key may go into debt, which later requests have to wait out. Allowed reports
-// whether it is out of debt.
+// Charge takes n whether it fits or not, for costs that are known only afterwards. The
+// key may go into debt, which later requests must wait out. Allowed reports whether it
+// is out of debt.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
 	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Charge})
 }
 
-// Refund gives n back, up to the full limit. To return a take of some time
-// ago, cancel its Reservation instead, which does not give back what time has
-// given back already.
+// Refund returns n to the key, up to the full limit. To return an earlier take, cancel
+// its Reservation instead, which subtracts what has refilled since.
 func (l *Limiter) Refund(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
 	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Refund})
 }
 
-// Grant adds n as credit above the limit for the time given, for example after
-// a payment. Credit is used when the limit is spent; it does not refill. A
-// further grant adds up and lasts until the later of the two ends. A time that is
-// not more than 0 is an error.
+// Grant adds n as credit above the limit for the time lasting, for example after a
+// payment. Credit is used when the limit is spent, and does not refill. Further grants
+// add up and last until the latest of their ends. lasting must be more than 0.
 func (l *Limiter) Grant(ctx context.Context, key string, limit Limit, n int64, lasting time.Duration) (Decision, error) {
 	if lasting <= 0 {
 		return Decision{Reason: FailClosed, Limit: limit.Capacity()}, ErrInvalidDuration
@@ -238,13 +230,13 @@ func (l *Limiter) Grant(ctx context.Context, key string, limit Limit, n int64, l
 	return l.Do(ctx, Op{Key: key, Limit: limit, Cost: n, Kind: Grant, Duration: lasting})
 }
 
-// Reset forgets the key's use and credit under the limit's algorithm.
+// Reset removes the key's use and credit under the limit's algorithm.
 func (l *Limiter) Reset(ctx context.Context, key string, limit Limit) error {
 	_, err := l.Do(ctx, Op{Key: key, Limit: limit, Kind: Reset})
 	return err
 }
 
-// Do executes one op of any kind and applies the failure policy.
+// Do executes one op of any kind, and applies the failure policy.
 func (l *Limiter) Do(ctx context.Context, op Op) (d Decision, err error) {
 	if op.At == 0 && l.clock != nil {
 		if op.At, err = l.stamp(); err != nil {
@@ -270,17 +262,15 @@ func (l *Limiter) stamp() (int64, error) {
 	return now, nil
 }
 
-// Batch answers ops independently, in one round trip to the store. out must
-// have room for as many decisions. On a store failure each of them is the
-// policy's.
+// Batch answers ops independently, in one round trip to the store. len(out) must be at
+// least len(ops). If the store fails, every decision is the policy's.
 func (l *Limiter) Batch(ctx context.Context, ops []Op, out []Decision) error {
 	return l.do(ctx, ops, out, Independent)
 }
 
-// AllowAll takes every op if all of them fit and none otherwise. It returns
-// the tightest decision: of a refusal the longest, of an admission the one
-// with least remaining. out, which must have room for one decision per op,
-// holds them all.
+// AllowAll takes every op if all of them fit, and none otherwise. It writes the
+// decisions to out, which must be at least as long as ops, and returns the tightest;
+// see [Decision.Tighter].
 func (l *Limiter) AllowAll(ctx context.Context, ops []Op, out []Decision) (Decision, error) {
 	err := l.do(ctx, ops, out, AllOrNothing)
 	if len(ops) == 0 {
@@ -292,8 +282,8 @@ func (l *Limiter) AllowAll(ctx context.Context, ops []Op, out []Decision) (Decis
 	return out[Tightest(out[:len(ops)])], err
 }
 
-// Tightest returns the index of the decision that constrains most, the first
-// of equals, and -1 if there is none; see [Decision.Tighter].
+// Tightest returns the index of the tightest decision, the first of equals, and -1 if
+// there is none; see [Decision.Tighter].
 func Tightest(decisions []Decision) int {
 	best := -1
 	for i := range decisions {
@@ -328,8 +318,8 @@ func (l *Limiter) do(ctx context.Context, ops []Op, out []Decision, mode Mode) e
 	return err
 }
 
-// stamped returns a copy of ops, which are the caller's, with the time now where they
-// have none.
+// stamped returns a copy of ops, which belong to the caller, with the time now where
+// none is set.
 func (l *Limiter) stamped(ops []Op, now int64) *[]Op {
 	s := l.spare.Swap(nil)
 	if s == nil {
@@ -353,7 +343,7 @@ func (l *Limiter) putBack(s *[]Op) {
 	}
 }
 
-// failed returns the decision beside err: the fallback's or else the policy's.
+// failed returns the decision that goes with err: the fallback's, or else the policy's.
 func (l *Limiter) failed(ctx context.Context, op Op, err error) (Decision, error) {
 	if l.fallback != nil && isUnavailable(err) {
 		ops, out := [1]Op{op}, [1]Decision{}
@@ -364,9 +354,8 @@ func (l *Limiter) failed(ctx context.Context, op Op, err error) (Decision, error
 	return l.policy(&op, err), err
 }
 
-// fallBack asks the fallback for its share of each limit, and reports whether
-// it has answered. The caller's deadline may have passed by now; the fallback
-// is here and needs no time.
+// fallBack asks the fallback for its share of each limit, and reports whether it
+// answered. The caller's deadline may have passed, but the fallback needs no time.
 func (l *Limiter) fallBack(ctx context.Context, ops []Op, out []Decision, mode Mode) bool {
 	shared := slices.Clone(ops)
 	for i := range shared {
@@ -383,8 +372,8 @@ func (l *Limiter) fallBack(ctx context.Context, ops []Op, out []Decision, mode M
 	return true
 }
 
-// policy returns what the failure policy answers. A question that was wrong is
-// refused under any policy.
+// policy returns the answer of the failure policy. An invalid request is refused under
+// every policy.
 func (l *Limiter) policy(op *Op, err error) Decision {
 	d := Decision{Reason: FailClosed, Limit: op.Limit.Capacity()}
 	if l.failure == FailureAllow && isUnavailable(err) {

@@ -84,7 +84,7 @@ func TestT28_AllowAllChargesAllOrNone(t *testing.T) {
 		t.Errorf("the wide limit was charged for refused requests: %+v", out[0])
 	}
 	if err := l.Batch(ctx, ops, out); err != nil || !out[0].Allowed || out[1].Allowed || out[0].Remaining != 97 {
-		t.Errorf("Batch answers each by itself: %+v, %v", out, err)
+		t.Errorf("Batch answers each separately: %+v, %v", out, err)
 	}
 	if d, err := l.AllowAll(ctx, nil, nil); err != nil || !d.Allowed {
 		t.Errorf("of no ops all pass: %+v, %v", d, err)
@@ -251,7 +251,7 @@ func TestLimitsCountApart(t *testing.T) {
 	}
 }
 
-// TestWaitGoesByTheClock: a clock that somebody moves ends the waiting, however
+// TestWaitGoesByTheClock: a clock that is moved ends the wait, however
 // little real time that takes.
 func TestWaitGoesByTheClock(t *testing.T) {
 	t.Parallel()
@@ -273,8 +273,8 @@ func TestWaitGoesByTheClock(t *testing.T) {
 	})
 }
 
-// TestClocksBeyondTime: a clock of a test that begins where no algorithm counts does
-// not make time stand still, silently.
+// TestClocksBeyondTime: a clock out of range is an error, so that time does
+// not stand still silently.
 func TestClocksBeyondTime(t *testing.T) {
 	for _, begin := range []time.Time{{}, time.Unix(0, 0), time.Unix(-5, 0), time.Date(2255, 1, 1, 0, 0, 0, 0, time.UTC), time.UnixMicro(1)} {
 		now, right := begin, begin.UnixMicro() == 1

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write testdata/public.txt anew")
+var update = flag.Bool("update", false, "rewrite testdata/public.txt")
 
 // public are the folders that Go programs may import. All others are under internal/,
 // or generated from api/.
@@ -25,7 +25,7 @@ var public = []string{
 
 // TestPublicFace: what Go programs can use is what testdata/public.txt lists, a line
 // for each name, so that no change to it goes unseen. A line that is taken away or
-// changed breaks somebody's program.
+// changed breaks programs.
 func TestPublicFace(t *testing.T) {
 	var lines []string
 	for _, dir := range public {

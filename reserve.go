@@ -7,41 +7,41 @@ import (
 	"time"
 )
 
-// Reservation is a take that may be given back, or settled at another cost. Its
-// zero value was refused. A copy would be given back, or settled, once more: pass
-// a pointer on.
+// Reservation is a take that can be cancelled, or settled at another cost. The zero
+// Reservation was refused. Pass a pointer to it: a copy would be settled separately.
 type Reservation struct {
 	limiter *Limiter
 	key     string
 	limit   Limit
 	taken   time.Time
 	settled bool
-	// Decision is the store's answer. If it is allowed, the request may go
-	// ahead after Decision.Delay.
+	// Decision is the store's answer. If it is allowed, the request may proceed after
+	// Decision.Delay.
 	Decision Decision
 }
 
 // OK reports whether the reservation was made.
 func (r *Reservation) OK() bool { return r.Decision.Allowed }
 
-// Delay returns how long to wait, counted from when it was made, before going
-// ahead.
+// Delay returns how long to wait before proceeding, counted from when the reservation
+// was made.
 func (r *Reservation) Delay() time.Duration { return r.Decision.Delay }
 
-// Cancel gives back what was taken, less what time has given back already. A
-// second Cancel, or one of a refused or committed reservation, does nothing; one
-// that failed can be tried again, as Commit can.
+// Cancel refunds what was taken, less what has refilled since. Cancelling a second
+// time, or cancelling a refused or committed reservation, does nothing. After an error,
+// Cancel may be called again.
 func (r *Reservation) Cancel(ctx context.Context) error { return r.settle(ctx, 0) }
 
-// Commit settles the reservation at n, what the request has really cost, if that
-// was known only afterwards: the difference is charged, into debt if need be, or
-// given back, less what time has given back already. A second Commit, or one of
-// a refused or cancelled reservation, does nothing. n must not be negative.
+// Commit settles the reservation at n, the real cost of the request. The difference is
+// charged, into debt if it does not fit, or refunded, less what has refilled since.
+// Committing a second time, or committing a refused or cancelled reservation, does
+// nothing. n must not be negative.
 //
-// With an error it is not settled, and either can be called again. But a store that
-// did not answer in time may have counted it all the same, and counts it again.
+// After an error the reservation is not settled, and Commit or Cancel may be called
+// again. A store that did not answer in time may have counted it, and then counts it
+// twice.
 //
-// Of a limit of [Concurrent] it gives the places back.
+// For a limit of [Concurrent], Commit releases the slots.
 func (r *Reservation) Commit(ctx context.Context, n int64) error {
 	if n < 0 {
 		return ErrInvalidCost
@@ -68,8 +68,8 @@ func (r *Reservation) settle(ctx context.Context, n int64) error {
 	return nil
 }
 
-// settlement makes op, a take that was answered with d that long ago, what is left
-// to do to have taken n, and returns the store to put it to; nil if nothing is left.
+// settlement turns op, a take that was answered with d age ago, into what is left to do
+// so that n is taken, and returns the store to send it to, or nil if nothing is left.
 func (l *Limiter) settlement(op *Op, d *Decision, n int64, age time.Duration) Store {
 	granted := d.Granted
 	if d.Reason == FailOpen {
@@ -92,9 +92,9 @@ func (l *Limiter) settlement(op *Op, d *Decision, n int64, age time.Duration) St
 	return l.origin(op, d)
 }
 
-// origin returns the store that answered op with d, and makes op one for it. What
-// was taken there is given back, charged or renewed there and nowhere else, where
-// another take would have it.
+// origin returns the store that answered op with d, and adapts op to it. What was taken
+// there is refunded, charged or renewed there only: in another store it would belong to
+// another take.
 func (l *Limiter) origin(op *Op, d *Decision) Store {
 	if d.Reason == Fallback && l.fallback != nil {
 		op.Limit = op.Limit.Share(l.share)
@@ -103,11 +103,11 @@ func (l *Limiter) origin(op *Op, d *Decision) Store {
 	return l.store
 }
 
-// GiveBack returns what ops took, which were answered with decisions that long ago,
-// less what time has given back since: each to the store that it was taken from, this
-// Limiter's or its fallback, and to no other, where another request has it. Leases are
-// not given back; see [Lease.Release]. It is for code that is built on a Limiter, such
-// as middleware whose request turns out not to count.
+// GiveBack refunds what ops took, less what has refilled since. decisions are the
+// answers to ops, and since is how long ago they were taken. Each refund goes to the
+// store that answered, the Limiter's own or its fallback. Leases are not released; see
+// [Lease.Release]. It is for code that builds on a Limiter, such as middleware whose
+// request turns out not to count.
 func (l *Limiter) GiveBack(ctx context.Context, ops []Op, decisions []Decision, since time.Duration) error {
 	now, err := l.stamp()
 	if err != nil {
@@ -138,29 +138,28 @@ func giveBack(ctx context.Context, store Store, refunds []Op) error {
 	return store.Do(ctx, refunds, make([]Decision, len(refunds)), Independent)
 }
 
-// Reserve takes n now or, from a bucket, books it for at most maxWait from now.
-// The caller waits Delay and goes ahead, or cancels. A refusal is no error: the
-// Reservation is then not OK and says when to try again.
+// Reserve takes n now or, from a bucket, books it for at most maxWait from now. The
+// caller waits for Delay and proceeds, or cancels. A refusal is not an error: the
+// Reservation is then not OK, and its Decision says when to retry.
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, n int64, maxWait time.Duration) (Reservation, error) {
 	op := Op{Key: key, Limit: limit, Cost: n, Kind: Reserve, Duration: maxWait}
 	taken := l.Now()
 	d, err := l.Do(ctx, op)
 	if limit.Algorithm() > LeakyBucket {
-		// What a bucket has drained since must not be given back again, so its
-		// age is rather too long. A window takes back all or nothing, by the
-		// window of the take: there the age is rather too short.
+		// What a bucket has drained must not be refunded, so its age must not be too
+		// short. A window refunds all or nothing, by the window of the take, so there
+		// the age must not be too long.
 		taken = l.Now()
 	}
 	return Reservation{limiter: l, key: key, limit: limit, taken: taken, Decision: d}, err
 }
 
-// Wait blocks until n has been taken from the limit. It returns nil, or the
-// context's error, or at once a [LimitedError] if n can never fit or not
-// before the context's deadline. Buckets serve their waiters in order. With
-// [WithClock] it waits by that clock, as [Limiter.Sleep] does; only the context's
-// deadline is on the real clock. A limit of
-// [Concurrent] is an error: nobody could give back what was taken of it; see
-// [Limiter.Acquire].
+// Wait blocks until n has been taken from the limit, and returns nil. It returns the
+// context's error when the context is done, and a [LimitedError] at once if n can never
+// fit, or not before the context's deadline. Buckets serve waiters in order. With
+// [WithClock] it waits by that clock (see [Limiter.Sleep]), except that the context's
+// deadline is in real time. A limit of [Concurrent] is an error, since nothing would
+// release the slot; use [Limiter.Acquire].
 func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) error {
 	if limit.Valid() && limit.Algorithm() == Concurrency {
 		return errWaitsForLease
@@ -180,7 +179,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) er
 		}
 		if r.OK() {
 			if err := l.Sleep(ctx, r.Delay()); err != nil {
-				// The caller's context is done, but the place has to be freed.
+				// The caller's context is done, but what was booked must be freed.
 				_ = r.Cancel(context.WithoutCancel(ctx))
 				return err
 			}
@@ -196,11 +195,10 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit, n int64) er
 	}
 }
 
-// tooLate reports whether a refused booking would be refused until the deadline
-// in maxWait: its RetryAfter supposes that one may then wait as long again. A
-// token bucket books whatever will be there by the deadline. A leaky bucket can
-// also have refused because its queue is full, and may have a place in time if
-// all before it will have drained.
+// tooLate reports whether a refused booking will be refused until the deadline in
+// maxWait. RetryAfter assumes that the same wait is possible again later. A token
+// bucket books whatever is available by the deadline. A leaky bucket may also have
+// refused because its queue is full, and may have space in time once it has drained.
 func (r *Reservation) tooLate(maxWait time.Duration) bool {
 	switch r.limit.Algorithm() {
 	case TokenBucket:
@@ -212,7 +210,7 @@ func (r *Reservation) tooLate(maxWait time.Duration) bool {
 	return false
 }
 
-// Now returns the time by the Limiter's clock: that of [WithClock], or time.Now.
+// Now returns the time of the Limiter's clock: that of [WithClock], or time.Now.
 func (l *Limiter) Now() time.Time {
 	if l.clock != nil {
 		return l.clock()
@@ -220,9 +218,9 @@ func (l *Limiter) Now() time.Time {
 	return time.Now() //nolint:forbidigo // the edge: a library caller gave no clock
 }
 
-// Sleep waits for d, or until ctx is done, whose error it returns. With a
-// [WithClock] it waits until that clock has gone on by d, however it does. It is for
-// code that is built on a Limiter and keeps a Decision.Delay.
+// Sleep waits for d, or until ctx is done, and then returns its error. With [WithClock]
+// it waits until that clock has advanced by d. It is for code that builds on a Limiter
+// and honors Decision.Delay.
 func (l *Limiter) Sleep(ctx context.Context, d time.Duration) error {
 	const often = 10 * time.Millisecond
 	if d <= 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestSettlingIsTriedAgain: what a store could not settle can be settled when it is
-// back, once, and no other store is told of it.
+// back, once, and only there.
 func TestSettlingIsTriedAgain(t *testing.T) {
 	limit := headgate.PerHour(1000)
 	for name, row := range map[string]struct {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Rule is a [Limit] compiled to the integers that a step works on; see
-// [Limit.Rule]. Every quantity is below 2^53.
+// Rule is a [Limit] compiled to the integers that the algorithms use; see [Limit.Rule].
+// Every quantity is below 2^53.
 //
-// For the buckets, time is in ticks. With N tokens per P ticks reduced by
-// their greatest common divisor to N' and P', the bucket leaks Leak = N' units
-// a tick, one token is Token = P' units, and Capacity = Burst·P' units, so that
-// the state needs no division. Where Capacity would pass 2^52 the tick is
-// coarser (a millisecond, a second), or the rate is rounded down by at most one
-// part in a million; a limit that fits neither way is invalid.
+// For the buckets, time is in ticks. N tokens per P ticks are reduced by their greatest
+// common divisor to N' and P'. The bucket leaks Leak = N' units per tick, a token is
+// Token = P' units, and Capacity = Burst·P' units, so the state needs no division. If
+// Capacity would exceed 2^52, the tick is coarser (a millisecond, a second), or the
+// rate is rounded down by at most one part in a million; a limit that fits neither way
+// is invalid.
 type Rule struct {
 	// Algorithm, Anchor, Edge and Calendar are those of the Limit.
 	Algorithm   Algorithm
@@ -21,42 +21,41 @@ type Rule struct {
 	Edge        Edge
 	Calendar    CalendarUnit
 	CountDenied bool // keeps refused requests in a sliding log
-	// Unlimited allows everything; all else is then zero.
+	// Unlimited allows everything; all other fields are then zero.
 	Unlimited bool
 	burstSet  bool
 	bucket    bool // says that it is a valid bucket; see Limit.AsBucket
-	// bucketsSet tells a number the user gave from the default.
+	// bucketsSet is false if Buckets is the default.
 	bucketsSet bool
 	leaseSet   bool
 
 	Limit, Period int64 // Limit is N, Period its length in microseconds
 	Burst         int64 // the capacity of a bucket in tokens; Limit if none was given
-	// DelayAfter is how many places of a leaky bucket's queue are served at
-	// once; 0 if none was given, which is 1. MaxWait is how long a turn may be
-	// waited for, in microseconds; 0 is as long as the queue lasts.
+	// DelayAfter is how many places of a leaky bucket's queue are served at once; 0
+	// means unset, which is the same as 1. MaxWait is the longest wait for a turn in
+	// microseconds; 0 means no limit.
 	DelayAfter, MaxWait int64
 	Token               int64 // the size of one token in units
 	Leak                int64 // how many units a bucket drains in one tick
 	Capacity            int64 // is Burst in units
-	// Free is, for a leaky bucket, how many units may be used before a request
-	// without its having to wait, and Late how many before it waits too long.
+	// Free is, for a leaky bucket, how many units may be used before a request without
+	// making it wait. Late is how many before it waits too long.
 	Free, Late int64
 	// Tick is, for a bucket, the length of a tick in microseconds; for
 	// SlidingBuckets, the width of one sub-window.
 	Tick    int64
-	Zone    *time.Location // where a calendar window's days begin
+	Zone    *time.Location // the zone of a calendar window
 	Buckets uint16         // the number of sub-windows
 
-	// name is what Named has given; mark tells the counts of this limit from
-	// those of others, and share is the mark of the limit that this is a share
-	// of; see Mark.
+	// name is the name set by Named. mark separates the counts of this limit from those
+	// of others. share is the mark of the limit that this is a share of; see Space.
 	name    string
 	mark    uint64
 	share   uint64
 	problem problem
 }
 
-// Most returns the largest cost that could ever pass.
+// Most returns the largest cost that can ever pass.
 func (r *Rule) Most() int64 {
 	if r.Algorithm <= LeakyBucket {
 		return r.Burst
@@ -64,7 +63,7 @@ func (r *Rule) Most() int64 {
 	return r.Limit
 }
 
-// problem is why a limit is invalid. The numbers are those of MaxLimit, MaxBuckets,
+// problem is why a limit is invalid. The numbers in the texts are MaxLimit, MaxBuckets,
 // MaxLog, MaxConcurrent and MaxPeriod.
 type problem string
 
@@ -91,13 +90,11 @@ const (
 	strayLease     problem = "only concurrency has leases"
 )
 
-// compile returns the Limit of r with everything derived filled in and its
-// problem found.
+// compile returns the Limit of r with its derived fields and its problem filled in.
 func compile(r Rule) Limit {
 	l := Limit{rule: &r}
 	defer r.setMark()
-	// What an earlier step of the chain derived for another algorithm must
-	// not be taken for something the user said.
+	// What an earlier call derived for another algorithm is not a setting of the user.
 	r.Token, r.Leak, r.Capacity, r.Tick, r.Free, r.Late = 0, 0, 0, 0, 0, 0
 	if !r.bucketsSet {
 		r.Buckets = 0
@@ -127,7 +124,7 @@ func compile(r Rule) Limit {
 	return l
 }
 
-// check returns the first problem of what the user gave.
+// check returns the first problem in the settings.
 func (r *Rule) check() problem {
 	isBucket := r.Algorithm <= LeakyBucket
 	switch {
@@ -173,8 +170,8 @@ func (r *Rule) compileBucket() bool {
 	const most = 1 << 52
 	r.Tick, r.Token, r.Leak, r.Capacity = 1, 1, 0, 0
 	if r.Limit == 0 {
-		// Nothing ever refills. A burst without a rate would be a bucket
-		// that is full once and never again: refuse all, as the limit says.
+		// Nothing ever refills. With a burst but no rate, a bucket would be full once
+		// and never again: refuse everything, as the limit says.
 		r.Burst = 0
 		return true
 	}
@@ -186,8 +183,8 @@ func (r *Rule) compileBucket() bool {
 			r.Tick, r.Token, r.Leak, r.Capacity = tick, token, leak, int64(size)
 			return true
 		}
-		// The leak of the largest token that fits, rounded down, and then the
-		// smallest token that is not faster with it than was asked for.
+		// The leak of the largest token that fits, rounded down, and then the smallest
+		// token that is not faster than the requested rate.
 		hi, lo := bits.Mul64(uint64(most/r.Burst), uint64(n))
 		if hi >= uint64(r.Period) {
 			continue
@@ -210,8 +207,8 @@ func (r *Rule) compileBucket() bool {
 	return false
 }
 
-// compileQueue fills in Free and Late. What waits MaxWait is rounded down to
-// whole ticks, so that no turn is later than that.
+// compileQueue fills in Free and Late. MaxWait is rounded down to whole ticks, so that
+// no turn is later than that.
 func (r *Rule) compileQueue() {
 	const most = 1<<53 - 1
 	r.Late = most
@@ -229,8 +226,8 @@ func (r *Rule) compileQueue() {
 	}
 }
 
-// coarse reports whether leaving rem out of quo·period + rem, the rate that was
-// asked for, loses more than one part in a million.
+// coarse reports whether leaving rem out of quo·period + rem, the requested rate, loses
+// more than one part in a million.
 func coarse(rem, quo, period uint64) bool {
 	lostHi, lostLo := bits.Mul64(rem, 1_000_000)
 	keptHi, keptLo := bits.Mul64(quo, period)

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// Space is what a store counts an op's key under, besides the key itself: a
-// scope and a mark. The same key in two spaces has two states.
+// Space returns what a store counts an op's key under, in addition to the key: a scope
+// and a mark. The same key in two spaces has two states.
 //
-// The scope is [Op.Scope] or else the name of the limit. With either, the mark is
-// the algorithm; with neither, it stands for the limit itself, so that different
-// limits count apart. It is the same in every process and every version of it that
-// has the same limit.
+// The scope is [Op.Scope], or else the name of the limit. If there is one, the mark is
+// the algorithm. Otherwise the mark identifies the limit itself, so that different
+// limits count separately. The mark is the same in all processes and releases.
 func (o *Op) Space() (scope string, mark uint64) {
 	r := o.Limit.Rule()
 	if o.Scope != "" {
@@ -24,9 +23,9 @@ func (o *Op) Space() (scope string, mark uint64) {
 // Space is [Op.Space] for an op without a Scope.
 func (r *Rule) Space() (scope string, mark uint64) { return r.name, r.mark }
 
-// AppendSpace appends the space of op to dst as a text: its scope, or what the
-// limit means. No two spaces of one algorithm have the same text, unless a scope
-// begins with a tilde.
+// AppendSpace appends a text for the space of op to dst: its scope, or a description of
+// the limit. Different spaces of one algorithm have different texts, unless a scope
+// starts with a tilde.
 func (o *Op) AppendSpace(dst []byte) []byte {
 	scope, mark := o.Space()
 	if scope != "" {
@@ -45,10 +44,9 @@ func (o *Op) AppendSpace(dst []byte) []byte {
 	return strconv.AppendUint(dst, mark, 36)
 }
 
-// setMark works out the mark: the algorithm of a limit with a name, and a hash of
-// all that a limit without one means. What it means is a developer's choice, so
-// the hash need not withstand anybody; that two limits have the same by accident
-// is as likely as 2^-64.
+// setMark computes the mark: the algorithm for a limit with a name, otherwise a hash of
+// everything that the limit means. Limits are chosen by developers, so the hash need
+// not resist attacks; two limits share one by accident with a probability of 2^-64.
 func (r *Rule) setMark() {
 	if r.name != "" {
 		r.mark = uint64(r.Algorithm)
@@ -62,8 +60,8 @@ func (r *Rule) setMark() {
 	r.mark = h<<8 | uint64(r.Algorithm)
 }
 
-// meaning is all that decides what a limit allows, however it was written, beside
-// the mark of what it is a share of.
+// meaning is everything that decides what a limit allows, however it was written, and
+// the mark of the limit that it is a share of.
 func (r *Rule) meaning(share uint64) [8]int64 {
 	countDenied := int64(0)
 	if r.CountDenied {
@@ -83,7 +81,7 @@ func (r *Rule) delayAfter() int64 {
 	return r.DelayAfter
 }
 
-// zoneMark stands for the zone by its name and its offset at one time.
+// zoneMark identifies the zone by its name and its offset at one time.
 func (r *Rule) zoneMark() int64 {
 	if r.Zone == nil {
 		return 0
@@ -96,9 +94,9 @@ func (r *Rule) zoneMark() int64 {
 	return int64(h)
 }
 
-// AppendKey appends parts to dst as one key, each with its length before it,
-// so that two different lists of parts never give the same key. It returns
-// the extended slice and allocates nothing if dst has room.
+// AppendKey appends parts to dst as one key, each preceded by its length, so that
+// different lists of parts never give the same key. It returns the extended slice, and
+// does not allocate if dst has capacity.
 func AppendKey(dst []byte, parts ...string) []byte {
 	for _, p := range parts {
 		dst = AppendKeyPart(dst, p)
@@ -106,8 +104,8 @@ func AppendKey(dst []byte, parts ...string) []byte {
 	return dst
 }
 
-// AppendKeyPart appends a single part; see [AppendKey]. The length is a varint
-// as of encoding/binary.
+// AppendKeyPart appends a single part; see [AppendKey]. The length is a varint as in
+// encoding/binary.
 func AppendKeyPart(dst []byte, part string) []byte {
 	n := uint64(len(part))
 	for ; n >= 0x80; n >>= 7 {

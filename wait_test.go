@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/store/memory"
 )
 
-// inBubble runs f where time passes only while everybody waits.
+// inBubble runs f where time passes only while all goroutines wait.
 func inBubble(t *testing.T, f func(t *testing.T, l *headgate.Limiter)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -71,7 +71,7 @@ func TestNamesDiffer(t *testing.T) {
 		if err := scopes.Add(row[0]); err != nil {
 			t.Fatal(err)
 		}
-		if err := scopes.Add(row[1]); err == nil || !strings.HasPrefix(err.Error(), `the name "a" is taken`) {
+		if err := scopes.Add(row[1]); err == nil || !strings.HasPrefix(err.Error(), `two limits of this middleware are named "a"`) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
