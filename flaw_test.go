@@ -56,14 +56,14 @@ func TestFlawsShowAtOnce(t *testing.T) {
 		limiter *headgate.Limiter
 		want    error
 	}{
-		"nil":                       {nil, headgate.ErrNoStore},
-		"the zero Limiter":          {&headgate.Limiter{}, headgate.ErrNoStore},
-		"one with a store":          {headgate.New(store), nil},
-		"one with a fallback":       {headgate.New(store, headgate.WithFallback(fine, 1)), nil},
-		"the last fallback counts":  {headgate.New(store, headgate.WithFallback(nil, 1), headgate.WithFallback(fine, 1)), nil},
-		"a store with a flaw":       {headgate.New(validated{store, errDown}), errDown},
-		"a fallback with a flaw":    {headgate.New(store, headgate.WithFallback(validated{store, errDown}, 1)), errDown},
-		"a valid store": {headgate.New(validated{store, nil}), nil},
+		"nil":                      {nil, headgate.ErrNoStore},
+		"the zero Limiter":         {&headgate.Limiter{}, headgate.ErrNoStore},
+		"one with a store":         {headgate.New(store), nil},
+		"one with a fallback":      {headgate.New(store, headgate.WithFallback(fine, 1)), nil},
+		"the last fallback counts": {headgate.New(store, headgate.WithFallback(nil, 1), headgate.WithFallback(fine, 1)), nil},
+		"a store with a flaw":      {headgate.New(validated{store, errDown}), errDown},
+		"a fallback with a flaw":   {headgate.New(store, headgate.WithFallback(validated{store, errDown}, 1)), errDown},
+		"a valid store":            {headgate.New(validated{store, nil}), nil},
 	} {
 		if err := row.limiter.Validate(); !errors.Is(err, row.want) {
 			t.Errorf("%s: Validate says %v, want %v", name, err, row.want)

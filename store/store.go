@@ -1,9 +1,9 @@
-// Package store has the words that only authors of stores need, and of code that
-// wraps one: what a [headgate.Store] can do besides, and the errors by which it
-// tells what is wrong with it. Each folder below is a store.
+// Package store has what authors of stores need, and code that wraps stores: optional
+// interfaces of a [headgate.Store], and the errors that say what is wrong with one. The
+// folders below it are stores.
 //
-// A store implements headgate.Store, which says what it promises, and passes the
-// suite of package store/storetest. [Direct] and [Pipeliner] make it faster.
+// A store implements headgate.Store, which documents the contract, and passes the tests
+// of package store/storetest. [Direct] and [Pipeliner] make it faster.
 package store
 
 import (
@@ -15,54 +15,52 @@ import (
 )
 
 var (
-	// ErrFull is wrapped by the error of a store that answers, but has no memory
-	// to write what was asked. It is also a headgate.ErrUnavailable, as are
-	// ErrReadOnly and ErrRefused.
+	// ErrFull is wrapped by the error of a store that answers but has no memory for a
+	// write. It wraps headgate.ErrUnavailable, as do ErrReadOnly and ErrRefused.
 	ErrFull = fmt.Errorf("%w: out of memory", headgate.ErrUnavailable)
-	// ErrReadOnly is wrapped by the error of a store that answers, but writes
-	// nothing for the time being: a replica, or one that has lost its replicas or
-	// its disk.
+	// ErrReadOnly is wrapped by the error of a store that answers but accepts no writes
+	// at the moment: a replica, or one that has lost its replicas or its disk.
 	ErrReadOnly = fmt.Errorf("%w: read-only", headgate.ErrUnavailable)
-	// ErrRefused is wrapped by the error of a store that answers, but refused this
-	// question, for example because it found something else under the key.
+	// ErrRefused is wrapped by the error of a store that answers but refused this
+	// operation, for example because the key holds something else.
 	ErrRefused = fmt.Errorf("%w: request refused", headgate.ErrUnavailable)
-	// ErrCrossSlot is returned for headgate.AllOrNothing in strict mode when the
-	// keys are not in one slot of a Redis Cluster.
+	// ErrCrossSlot is returned for headgate.AllOrNothing if the keys are in different
+	// slots of a Redis Cluster and the operation must be strictly atomic or cannot be
+	// undone.
 	ErrCrossSlot = errors.New("keys are in different cluster slots")
 )
 
-// Direct is what a store in this process may implement besides, so that
-// headgate.Limiter.AllowN can ask it without a detour: to pass an Op and a
-// Decision through functions costs as much as deciding does.
+// Direct is an optional interface of stores inside this process.
+// headgate.Limiter.AllowN then calls TakeN directly: passing an Op and a Decision
+// around costs as much as deciding.
 type Direct interface {
-	// TakeN is Take for Op{Key: key, Limit: limit, Cost: n}, answering by the
-	// default failure policy: the decision with an error that wraps ErrUnavailable
-	// is allowed with the Reason FailOpen, with any other refused with FailClosed.
+	// TakeN is Take for Op{Key: key, Limit: limit, Cost: n}, with the default failure
+	// policy applied: with an error that wraps ErrUnavailable the decision is allowed
+	// with the Reason FailOpen, with any other error it is refused with FailClosed.
 	TakeN(ctx context.Context, key string, limit headgate.Limit, n int64) (headgate.Decision, error)
 }
 
-// Group is some of the ops of a Pipeline, which belong together as those of one
-// headgate.Store.Do do.
+// Group is a run of ops in a Pipeline. They belong together like the ops of one
+// headgate.Store.Do.
 type Group struct {
 	Ops  int           // how many there are
 	Mode headgate.Mode // says how they belong together
 	Err  error         // what Do would return
 }
 
-// Pipeliner is what a remote store may implement besides, so that many requests
-// at once do not wait for one round trip each.
+// Pipeliner is an optional interface of remote stores: it executes many requests in one
+// round trip.
 type Pipeliner interface {
-	// Pipeline executes groups in order as if each were a Do of its own, in one
-	// round trip where that can be, and sets the Err of each. The ops of all
-	// groups stand in ops one after the other, and their answers get the same
-	// places in out. What deadline a store has is that of all groups together.
-	// A store may have to execute some groups later than those behind them, and
-	// says when.
+	// Pipeline executes groups in order, each like a separate Do, in one round trip if
+	// possible, and sets the Err of each. ops holds the ops of all groups in sequence;
+	// their answers go to the same indexes of out. All groups share the store's
+	// deadline. A store may execute some groups later than those after them, and
+	// documents when.
 	Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []Group)
 }
 
-// Pipeline asks s about groups as [Pipeliner] says, and if it is none, about one
-// after the other.
+// Pipeline calls the Pipeline method of s if it is a [Pipeliner], and Do for one group
+// after the other if not.
 func Pipeline(ctx context.Context, s headgate.Store, ops []headgate.Op, out []headgate.Decision, groups []Group) {
 	if p, ok := s.(Pipeliner); ok {
 		p.Pipeline(ctx, ops, out, groups)

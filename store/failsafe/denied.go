@@ -17,8 +17,8 @@ const (
 	maxCachedOps = 8  // the largest Do that the cache looks at
 )
 
-// refusal is one entry. The key is kept as 128 bits of a hash with random
-// seeds, which nobody outside can aim at.
+// refusal is one entry. The key is kept as 128 bits of a hash with random seeds, so
+// that clients cannot produce collisions.
 type refusal struct {
 	h1, h2 uint64
 	limit  uint64 // of the limit's numbers and the kind
@@ -96,8 +96,8 @@ func (d *denied) set(p *place) []refusal {
 	return d.entries[i : i+ways]
 }
 
-// remembers reports whether a refusal of op says something about the next. What
-// is under way may end at any time.
+// remembers reports whether a refusal of op says something about the next. A request in
+// progress may end at any time.
 func remembers(op *headgate.Op) bool {
 	return op.Cost > 0 && (op.Kind == headgate.Take || op.Kind == headgate.TakeUpTo) &&
 		!op.Limit.Rule().CountDenied && op.Limit.Algorithm() != headgate.Concurrency
@@ -336,9 +336,8 @@ func (d *denied) hits() uint64 {
 	return n
 }
 
-// Forget drops every refusal that the deny cache remembers, and does not
-// remember those that are under way: for when another process has given keys
-// budget.
+// Forget drops every refusal that the deny cache remembers, also those of calls in
+// progress. Call it when another process has given keys budget.
 func (s *Store) Forget() {
 	if s.denied != nil {
 		s.denied.forgetAll()

@@ -1,5 +1,5 @@
-// Package failsafe bounds what a failing store can do to its callers. It wraps
-// any [headgate.Store], above all one behind a network:
+// Package failsafe limits what a failing store can do to its callers. It wraps any
+// [headgate.Store], usually one behind a network:
 //
 //	store := failsafe.New(redisStore, failsafe.Options{
 //		Timeout:   50 * time.Millisecond,
@@ -12,37 +12,30 @@
 //
 // # Deadline
 //
-// No call waits longer than [Options.Timeout], 100 ms by default, whether the
-// store answers, is slow, is stalled or is gone. Calls that begin close together
-// share one timer, so a call is given between 7/8 of the Timeout and all of it.
-// A ctx with an earlier deadline is honored; the cancellation of a ctx does not
-// interrupt a question that has been asked, because the answer is at most a
-// Timeout away.
+// No call waits longer than [Options.Timeout], 100 ms by default, whether the store is
+// slow, stalled or gone. Calls that start close together share a timer, so a call gets
+// between 7/8 of the Timeout and all of it. An earlier deadline of ctx is honored.
+// Cancelling ctx does not interrupt a call that was already sent.
 //
-// A take that timed out may have been applied all the same: the request counts
-// against the limit although the policy answered it. That can refuse a later
-// request that would have passed, and never admits one too many.
+// A take that timed out may have counted. That can refuse a later request that would
+// have passed, and never admits one too many.
 //
-// A store that panics has failed: the panic becomes an error that wraps
-// headgate.ErrUnavailable, on whatever goroutine it was.
+// A panic of the store becomes an error that wraps headgate.ErrUnavailable.
 //
 // # Circuit breaker
 //
-// When [Breaker.Failures] calls in a row have failed and none has succeeded for
-// a Timeout, the store is taken for dead: calls fail at once with [ErrOpen],
-// except that from time to time one caller's question probes. The first
-// success closes the breaker. Timeouts that this process noticed more than an
-// eighth of the Timeout late, because it had no processor, count only when no
-// call has succeeded for four Timeouts. A store of which a part still answers, such as a
-// cluster that lost one primary, is not dead; only the lost part's keys fail.
+// When [Breaker.Failures] calls in a row have failed and none has succeeded for a
+// Timeout, the breaker opens: calls fail at once with [ErrOpen], except for single
+// calls that probe the store. The first success closes it. Timeouts that this process
+// noticed late, because it had no CPU, count only if no call has succeeded for four
+// Timeouts. If a part of the store still answers, as in a cluster that lost one
+// primary, the breaker stays closed.
 //
 // # Deny cache
 //
-// A key that has been refused is refused by this process for as long as it is
-// known to stay so, at most [DenyCache.MaxAge], without asking the store. See
-// [DenyCache].
+// A refused key is refused again without asking the store for as long as it is certain
+// to stay refused, at most [DenyCache.MaxAge]. See [DenyCache].
 //
-// What a request is answered when its call fails is the policy's affair: see
-// headgate.WithFailurePolicy, headgate.WithFallback and the on_store_error of a
-// rule.
+// What a request is answered when its call fails is decided by
+// headgate.WithFailurePolicy, headgate.WithFallback, or the on_store_error of a rule.
 package failsafe

@@ -17,8 +17,8 @@ const (
 	DefaultMaxAge   = 250 * time.Millisecond
 )
 
-// ErrOpen is returned at once while the circuit breaker is open. It is a
-// headgate.ErrUnavailable, as is ErrTimeout.
+// ErrOpen is returned at once while the circuit breaker is open. It wraps
+// headgate.ErrUnavailable, as does ErrTimeout.
 var ErrOpen = fmt.Errorf("%w: circuit breaker open", headgate.ErrUnavailable)
 
 // ErrTimeout is returned when the store has not answered within the Timeout.
@@ -28,13 +28,13 @@ var ErrTimeout = fmt.Errorf("%w: no answer in time", headgate.ErrUnavailable)
 // are started.
 var errStuck = fmt.Errorf("%w: too many calls are stuck in the store", headgate.ErrUnavailable)
 
-// State is what the circuit breaker thinks of the store.
+// State is the state of the circuit breaker.
 type State uint8
 
 const (
-	// Closed is the state at the start: the store answers and is asked.
+	// Closed is the state at the start: the store is healthy and called.
 	Closed State = iota
-	// Open is when the store is taken for dead and is only probed.
+	// Open means that the store is considered dead and only probed.
 	Open
 )
 
@@ -48,55 +48,49 @@ type Change struct {
 	After time.Duration // how long the previous state had lasted
 }
 
-// Breaker says when a store is taken for dead and how it is probed.
+// Breaker configures when a store is considered dead and how it is probed.
 type Breaker struct {
-	// Failures is how many calls in a row must have failed before it opens,
-	// 5 by default.
+	// Failures is how many calls in a row must fail before it opens, 5 by default.
 	Failures int
-	// OpenFor is how long it stays open before the first probe, 50 ms by
-	// default. After each probe that fails it is twice as long.
+	// OpenFor is how long it stays open before the first probe, 50 ms by default. It
+	// doubles after each failed probe.
 	OpenFor time.Duration
-	// Longest bounds the doubling, 250 ms by default: with the Jitter, no more
-	// than 312 ms after the store is back it is found to be.
+	// Longest limits the doubling, 250 ms by default. With Jitter, a store that is back
+	// is noticed within 312 ms.
 	Longest time.Duration
-	// Jitter moves each probe by up to this share of the wait to either side,
-	// so that many processes do not all probe at once. It is 0.25 by default,
-	// at most 1; a negative one stands for none.
+	// Jitter moves each probe by up to this share of the wait in either direction, so
+	// that processes do not probe at the same time. It is 0.25 by default and at most
+	// 1; a negative value means none.
 	Jitter float64
 }
 
-// DenyCache remembers refusals. One answers Take and TakeUpTo of the same key,
-// scope, limit and cost, and of a fixed window those of a larger cost, until it may
-// pass or MaxAge is over, with Reason headgate.Cached and a RetryAfter that counts
-// down. Peek
-// and Reserve always ask, and so do limits that count refusals. A Refund,
-// Grant, Reset or Charge of the key through this Store forgets its refusals;
-// one from another process shows after MaxAge at the latest.
+// DenyCache remembers refusals. An entry answers Take and TakeUpTo of the same key,
+// scope, limit and cost (for a fixed window also of a larger cost) until the request
+// may pass or MaxAge is over. The answer has the Reason headgate.Cached, and its
+// RetryAfter counts down. Peek and Reserve always ask the store, as do limits that
+// count refusals. A Refund, Grant, Reset or Charge through this Store drops the key's
+// entries at once; through another process it takes effect within MaxAge.
 //
-// An all-or-nothing Do of which one op is known to be refused is refused too, if
-// the store has said about the others, at most MaxAge ago and for the same
-// costs, that they would have let it pass: it is what they say, with Reason
-// headgate.Cached. Otherwise the store is asked, so no answer is made up.
+// An all-or-nothing Do with a refused op is answered from the cache only if, at most
+// MaxAge ago and for the same costs, the store has said that the other ops would pass.
 type DenyCache struct {
-	// Entries bounds how many refusals are remembered, about 100 bytes each.
-	// It is rounded up to a power of two. With 0 there is no cache.
+	// Entries limits the number of remembered refusals, about 100 bytes each. It is
+	// rounded up to a power of two. With 0 there is no cache.
 	Entries int
 	MaxAge  time.Duration // how long a refusal is believed, 250 ms by default
 }
 
-// Options configure a Store. The zero Options are good defaults without a deny
-// cache.
+// Options configure a Store. The zero Options are good defaults, without a deny cache.
 type Options struct {
 	Timeout   time.Duration // how long a call may wait, 100 ms by default
 	Breaker   Breaker       // says when the store is taken for dead
 	DenyCache DenyCache     // remembers refusals
-	// OnChange, if set, is called on every change of the breaker's state, in
-	// order, on the path of a request: it must not block.
+	// OnChange, if set, is called on every change of the breaker's state, in order,
+	// during a request: it must not block.
 	OnChange func(Change)
-	// IgnoresContext says that the store may go on waiting when its ctx is
-	// done. Then each call runs in a goroutine of its own, which costs about
-	// a microsecond. Without it only calls in doubt do: those after a failure
-	// or a pause, and those beside very many others.
+	// IgnoresContext says that the store may not return when its ctx is done. Each call
+	// then runs in its own goroutine, which costs about a microsecond. Without it only
+	// calls in doubt do: after a failure or a pause, or if very many run at once.
 	IgnoresContext bool
 }
 
@@ -125,21 +119,19 @@ func positive[T ~int | ~int64](d, otherwise T) T {
 	return otherwise
 }
 
-// Stats are counters since New, and what is now.
+// Stats are counters since New, and the current state.
 type Stats struct {
 	State State // the breaker's
-	// Failures is how many calls the store failed. Of these, Timeouts had no
-	// answer in time, Full found it without room, ReadOnly found that it writes
-	// nothing, and Refused got an error about their question, not about the
-	// store. The last three say that the store is there.
+	// Failures is how many calls failed. Of these, Timeouts got no answer in time, Full
+	// found the store out of memory, ReadOnly found it read-only, and Refused got an
+	// error about their own request. The last three show that the store is alive.
 	Failures, Timeouts, Full, ReadOnly, Refused uint64
-	// FailedFast is how many calls were not put to the store because the
-	// breaker was open.
+	// FailedFast is how many calls were not sent because the breaker was open.
 	FailedFast uint64
 	Opened     uint64 // how often the breaker opened
 	Probes     uint64 // how many calls were let through an open breaker
 	CacheHits  uint64 // how many ops the deny cache answered
-	// Stuck is how many calls are still in the store although their callers
-	// have been answered.
+	// Stuck is how many calls are still in the store although their callers have an
+	// answer.
 	Stuck int
 }

@@ -16,8 +16,8 @@ import (
 // for its impatience to count as the store's failure: a quarter.
 const fairShare = 4
 
-// Store is a headgate.Store that never lets its caller wait for long. It is
-// safe for use by any number of goroutines.
+// Store is a headgate.Store that never makes its caller wait for long. It is safe for
+// concurrent use.
 type Store struct {
 	inner    headgate.Store
 	flaw     error // of inner, which then is not asked
@@ -35,9 +35,9 @@ type Store struct {
 
 var _ headgate.Store = (*Store)(nil)
 
-// New returns a Store that asks inner and takes it over: Close closes both. Without
-// inner, which a nil pointer is too, such as that beside the error of a constructor,
-// every call returns headgate.ErrNoStore, and [Store.Validate] says so at once.
+// New returns a Store that calls inner and owns it: Close closes both. If inner is nil
+// or a nil pointer, every call returns headgate.ErrNoStore, and [Store.Validate]
+// reports it at once.
 func New(inner headgate.Store, options Options) *Store {
 	o := options.withDefaults()
 	s := &Store{inner: inner, options: o, began: time.Now()} //nolint:forbidigo // deadlines are on the real clock
@@ -65,9 +65,9 @@ func (s *Store) Stats() Stats {
 	return stats
 }
 
-// Validate returns what keeps the inner store from working, for
-// headgate.Limiter.Validate: headgate.ErrNoStore if there is none, or what it says
-// of itself.
+// Validate returns what keeps the inner store from working: headgate.ErrNoStore if
+// there is none, or the error of its own Validate method. headgate.Limiter.Validate
+// calls it.
 func (s *Store) Validate() error {
 	if s == nil {
 		return headgate.ErrNoStore
@@ -127,20 +127,19 @@ func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, er
 	return d, err
 }
 
-// ownTake asks on the caller's goroutine.
+// ownTake calls the store on the caller's goroutine.
 func (s *Store) ownTake(ctx context.Context, op headgate.Op) (d headgate.Decision, err error) {
 	defer recovered(&err)
 	return s.inner.Take(ctx, op)
 }
 
-// ownDo asks on the caller's goroutine.
+// ownDo calls the store on the caller's goroutine.
 func (s *Store) ownDo(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) (err error) {
 	defer recovered(&err)
 	return s.inner.Do(ctx, ops, out, mode)
 }
 
-// isolatedTake is apart from Take so that Take's own variables stay off the
-// heap.
+// isolatedTake is separate from Take so that Take's variables stay off the heap.
 func (s *Store) isolatedTake(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
 	ops, out := [1]headgate.Op{op}, [1]headgate.Decision{}
 	err := s.isolate(ctx, ops[:], out[:], func(ctx context.Context, ops []headgate.Op, out []headgate.Decision) (err error) {
@@ -194,22 +193,22 @@ func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decisi
 	return err
 }
 
-// enter counts a call in, and reports whether it may run on its caller's own
-// goroutine, because the store is trusted to heed the context.
+// enter counts a call, and reports whether it may run on its caller's goroutine,
+// because the store is trusted to respect the context.
 func (s *Store) enter(t ticket, now int64) (inline bool) {
 	n := s.inFlight.Add(1)
 	return n <= maxInline && !s.options.IgnoresContext && s.breaker.trusted(t, now)
 }
 
-// asked is how a call was put to the inner store: with which context, when, and
-// whether the deadline was the Store's own or an earlier one of the caller.
+// asked describes a call to the inner store: its context, when it started, and whether
+// the deadline was the Store's or an earlier one of the caller.
 type asked struct {
 	ctx   context.Context
 	start int64
 	own   bool
 }
 
-// settle tells the breaker how a call ended, and returns its error as the
+// settle reports the end of a call to the breaker, and returns its error as the
 // contract promises it.
 func (s *Store) settle(t ticket, a asked, err error) error {
 	clock, now := s.now()
@@ -222,8 +221,8 @@ func (s *Store) settle(t ticket, a asked, err error) error {
 	return err
 }
 
-// judge counts the error of a call that has just ended, and returns what it says
-// of the store and the error as the contract promises it.
+// judge counts the error of a call, and returns what it says about the store and the
+// error as the contract promises it.
 func (s *Store) judge(a asked, err error, clock time.Time, now int64) (outcome, error) {
 	if isWrongQuestion(err) {
 		return silent, err
@@ -260,8 +259,8 @@ func (s *Store) blame(ctx context.Context, now time.Time) outcome {
 	return failed
 }
 
-// check refuses a wrong question before the breaker sees it: it is wrong under
-// any policy, so it must not be answered as a failure.
+// check refuses an invalid op before the breaker sees it: it is invalid under every
+// policy, so it must not look like a failure.
 func check(op *headgate.Op) error {
 	if op.Cost < 0 {
 		return headgate.ErrInvalidCost
@@ -277,9 +276,8 @@ func isWrongQuestion(err error) bool {
 		errors.Is(err, store.ErrCrossSlot)
 }
 
-// answers are errors of one kind that are answers: they show that the store is
-// there, and it goes on refusing keys that are exhausted, since that takes no
-// writing.
+// answers counts errors of one kind that show that the store is alive. It still refuses
+// exhausted keys, since that needs no write.
 type answers struct {
 	count atomic.Uint64
 	last  atomic.Pointer[error]
@@ -314,9 +312,8 @@ func (a *answers) note(err error) {
 	a.last.Store(&err)
 }
 
-// Last returns the last error of the store that wraps kind, which is
-// store.ErrFull, ErrStoreReadOnly or ErrStoreRefused; nil if there was
-// none.
+// Last returns the last error of the store that wraps kind, which is store.ErrFull,
+// store.ErrReadOnly or store.ErrRefused, or nil if there was none.
 func (s *Store) Last(kind error) error {
 	if a := s.answersOf(kind); a != nil {
 		if last := a.last.Load(); last != nil {

@@ -7,25 +7,24 @@ import (
 	"github.com/headgate/headgate/internal/base/steady"
 )
 
-// DefaultMaxBytes is what a store takes at most if [WithMaxBytes] does not say.
+// DefaultMaxBytes is the maximum memory of a store unless [WithMaxBytes] sets it.
 const DefaultMaxBytes = 256 << 20
 
 const (
 	defaultMaxKeys = 1_000_000
-	// keysOfOneShard is the size up to which a store has a single shard and
-	// evicts exactly. Beyond it one lock guards at most keysPerShard keys when
-	// the store is full, and there are up to manyShards of them for stores that
-	// are not: a lock's cache line goes to and fro between two cores that work on
-	// different keys of one shard, so a few hundred busy keys should seldom meet.
+	// keysOfOneShard is the size up to which a store has a single shard and evicts
+	// exactly. Above it, a lock guards at most keysPerShard keys of a full store. There
+	// are up to manyShards of them even when fewer would do, so that a few hundred busy
+	// keys seldom share a lock: its cache line moves between the cores that use it.
 	keysOfOneShard = 8192
 	keysPerShard   = 1024
 	manyShards     = 2048
 	fewPerShard    = 32
-	// leastBytes is the smallest bound of memory: with less hardly a key has a place.
+	// leastBytes is the smallest memory limit: less would hardly hold a key.
 	leastBytes = 1 << 16
 	maxShards  = 1 << 14
-	// bytesPerShard is what a shard must be able to have, for what it needs
-	// beside its keys once it is full must not be more than they.
+	// bytesPerShard is the least memory per shard, so that the fixed part of a full
+	// shard is not larger than its keys.
 	bytesPerShard = 1 << 14
 )
 
@@ -39,10 +38,9 @@ type settings struct {
 	system   steady.System // what the store's own clock goes by
 }
 
-// WithMaxKeys bounds how many keys the store remembers, 1,000,000 by default, and if n
-// is less than 1: a bound that nobody has set is not one of no keys, which would
-// let everything pass. A few newcomers that found no place (at most 32 per shard)
-// are remembered beside them.
+// WithMaxKeys limits the number of keys that the store remembers. The default, also if
+// n is less than 1, is 1,000,000. Up to 32 new keys per shard that found no space are
+// remembered in addition.
 func WithMaxKeys(n int) Option {
 	return func(o *settings) {
 		if o.maxKeys = int64(n); n < 1 {
@@ -51,11 +49,10 @@ func WithMaxKeys(n int) Option {
 	}
 }
 
-// WithMaxBytes bounds the memory of the store's tables and lists, 256 MiB by
-// default, and if n is less than 1. Less than 64 KiB counts as 64 KiB, for a store
-// without room for keys lets everything pass. A store has a fixed part that cannot be denied to it, 312 bytes for
-// each shard: one up to 8192 keys, at most 2048 up to two million keys, and one
-// for every 512 to 1024 keys beyond.
+// WithMaxBytes limits the memory of the store's tables and lists. The default, also if
+// n is less than 1, is 256 MiB; the minimum is 64 KiB. There is a fixed part of 312
+// bytes per shard: one shard up to 8192 keys, at most 2048 up to two million keys, and
+// one for every 512 to 1024 keys above.
 func WithMaxBytes(n int64) Option {
 	return func(o *settings) {
 		if o.maxBytes = max(n, leastBytes); n < 1 {
@@ -64,10 +61,9 @@ func WithMaxBytes(n int64) Option {
 	}
 }
 
-// WithClock replaces the store's own clock. It is asked once for every op that
-// has no time of its own. The store's own never goes back and never runs away,
-// whatever is done to the wall clock; one that does, such as time.Now, refuses
-// keys for as long as it was set back.
+// WithClock replaces the store's own clock. It is called once for every op without a
+// time. The store's own clock never goes back, whatever happens to the wall clock; with
+// one that does, such as time.Now, keys are refused for as long as it was set back.
 func WithClock(now func() time.Time) Option {
 	return func(o *settings) { o.clock = now }
 }

@@ -37,8 +37,8 @@ const (
 	recordHead = 1 + slotBytes + 1 + 8*6
 )
 
-// ErrDamagedSnapshot is wrapped by the errors of Load and LoadFile about what
-// is not a whole snapshot.
+// ErrDamagedSnapshot is wrapped by the errors of Load and LoadFile for anything but a
+// whole snapshot.
 var ErrDamagedSnapshot = errors.New("damaged snapshot")
 
 // errInUse is returned by Load for a store that has been used.
@@ -48,8 +48,8 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("memory: %w: %s", ErrDamagedSnapshot, fmt.Sprintf(format, args...))
 }
 
-// Save writes a snapshot of everything that is not fresh. Requests go on
-// meanwhile: it stops one shard at a time, while it copies that shard's part.
+// Save writes a snapshot of every key that is not fresh. Requests continue: it blocks
+// one shard at a time, while it copies it.
 func (s *Store) Save(w io.Writer) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	now := s.clock.now()
@@ -156,15 +156,15 @@ func writeFrame(w io.Writer, payload []byte) error {
 	return err
 }
 
-// Load reads a snapshot into an empty store. It must not be called beside
-// another method: load first, then serve. WithMaxKeys and WithMaxBytes need not be those
-// of the store that was saved; what does not fit is evicted by the usual rule.
+// Load reads a snapshot into an empty store. Call it before the store is used.
+// WithMaxKeys and WithMaxBytes may differ from those of the saved store; keys that do
+// not fit are evicted as usual.
 //
-// If the snapshot is damaged, the error wraps [ErrDamagedSnapshot] and the store
-// stays empty. If it was saved at a time that this machine's clock has not
-// reached, everything in it is moved back by the difference, and a key whose
-// count begins more than a minute after that time is moved back to it, so that
-// nobody is locked out until then.
+// If the snapshot is damaged, the error wraps [ErrDamagedSnapshot] and the store stays
+// empty. If it was saved in the future of this machine's clock, everything in it is
+// moved back by the difference. Keys whose count starts more than a minute after the
+// time of saving are moved back to it. So no client stays locked out because a clock
+// was wrong.
 func (s *Store) Load(r io.Reader) error {
 	if s.keys.Load() != 0 {
 		return errInUse
@@ -275,7 +275,7 @@ func (l *loader) next() (kind byte, payload []byte, err error) {
 	return payload[0], payload[1:], nil
 }
 
-// ended tells a snapshot that is too short from one that cannot be read.
+// ended distinguishes a snapshot that is too short from one that cannot be read.
 func ended(err error, what string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return damaged("%s", what)
@@ -299,8 +299,8 @@ func (l *loader) slots(payload []byte) error {
 	return nil
 }
 
-// mostAhead is by how much a count may begin after the time of saving, in
-// microseconds: counting goes on while a snapshot is written.
+// mostAhead is by how much a count may start after the time of saving, in microseconds:
+// counting continues while a snapshot is written.
 const mostAhead = 60_000_000
 
 // backFor returns by how much to move back what begins at a time. What begins in

@@ -12,14 +12,14 @@ import (
 	"github.com/headgate/headgate/algorithm"
 )
 
-// Store is a headgate.Store in this process's memory. Make it with [New].
+// Store is a headgate.Store in this process's memory. Create it with [New].
 type Store struct {
 	shards   []shard
 	hints    []hint // of each shard
 	secret   secret
 	maxKeys  int64
 	maxBytes int64
-	// mostWaiting is how many newcomers wait beside a full shard.
+	// mostWaiting is how many new keys wait next to a full shard.
 	mostWaiting int
 	closed      atomic.Bool
 	clock       clock
@@ -80,8 +80,8 @@ func (s *Store) Take(_ context.Context, op headgate.Op) (d headgate.Decision, er
 	return d, nil
 }
 
-// TakeN is Take for Op{Key: key, Limit: limit, Cost: n}, without the Op, the
-// copying of which costs as much as the decision; see [store.Direct].
+// TakeN is Take for Op{Key: key, Limit: limit, Cost: n} without copying an Op, which
+// costs as much as the decision; see [store.Direct].
 func (s *Store) TakeN(_ context.Context, key string, limit headgate.Limit, n int64) (d headgate.Decision, err error) {
 	r := limit.AsBucket()
 	if r == nil || n <= 0 || s.closed.Load() {
@@ -177,12 +177,12 @@ func (s *Store) shardIndex(id identity) uint64 { return id.extra & uint64(len(s.
 
 func (s *Store) shard(id identity) *shard { return &s.shards[s.shardIndex(id)] }
 
-// now returns the clock's time and has id's slot fetched meanwhile.
+// now returns the clock's time, and prefetches id's slot.
 func (s *Store) now(id identity) int64 {
 	return s.clock.nowFetching(s.hints[s.shardIndex(id)].home(id.tag))
 }
 
-// takeKey counts one more key, if there may be one more.
+// takeKey counts one more key, unless the store is full.
 func (s *Store) takeKey() bool {
 	if s.keys.Add(1) <= s.maxKeys {
 		return true
@@ -191,7 +191,7 @@ func (s *Store) takeKey() bool {
 	return false
 }
 
-// Close forgets everything. Save first what is to outlive the process.
+// Close removes all counts. Save those that must survive first.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return headgate.ErrClosed
@@ -207,10 +207,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Sweep forgets everything that is fresh at now, returns how many keys that
-// were, and gives memory back where a table has become much too large. It stops
-// one shard at a time, for some microseconds. A store does without it; call it
-// at intervals to have memory back before new keys need it.
+// Sweep removes all keys that are fresh at now, returns how many there were, and
+// shrinks tables that have become much too large. It blocks one shard at a time, for
+// microseconds. It is optional: call it at intervals to get memory back before new keys
+// need it.
 func (s *Store) Sweep(now time.Time) int {
 	swept := 0
 	for i := range s.shards {
@@ -223,18 +223,18 @@ func (s *Store) Sweep(now time.Time) int {
 	return swept
 }
 
-// Stats are counts of a Store.
+// Stats are counters of a Store.
 type Stats struct {
 	Keys    int64 // those in the tables, at most those of WithMaxKeys
 	Waiting int64 // newcomers that found no place among them
 	Bytes   int64 // the memory of tables and lists
-	// Evicted is how many keys were forgotten to make room, EvictedInDebt how
-	// many of these were not fresh yet.
+	// Evicted is how many keys were evicted to make space, and EvictedInDebt how many
+	// of these still counted.
 	Evicted, EvictedInDebt int64
 	Swept                  int64 // how many were forgotten because they were fresh
 }
 
-// Stats returns counts. It takes each shard's lock in turn.
+// Stats returns the counters. It takes each shard's lock in turn.
 func (s *Store) Stats() Stats {
 	t := Stats{Bytes: s.bytes.Load()}
 	for i := range s.shards {

@@ -15,17 +15,14 @@ import (
 // does nothing else while it runs one.
 const maxChecks = 64
 
-// Do executes ops. What lives in one cluster slot, and without a cluster
-// everything, is one script call; calls to several slots or of many independent
-// ops go out together, without waiting for each other.
+// Do executes ops. All ops in one cluster slot, and without a cluster all ops, are one
+// script call; calls to several slots, or of many independent ops, go out together.
 //
-// AllOrNothing is atomic within one slot. Across slots every slot takes by
-// itself, and if one refuses, the others are given back what they took: for a
-// moment others may be refused too much, but nothing is ever admitted too much.
-// If the Timeout ends first, that goes on after Do has answered.
-// That can be done with Take, TakeUpTo, Peek, Charge and Reserve; other kinds
-// across slots, and any with Options.StrictAtomic, return
-// store.ErrCrossSlot.
+// AllOrNothing is atomic within one slot. Across slots each slot takes separately, and
+// if one refuses, the others are undone: for a moment other requests may be refused,
+// but nothing is ever admitted too much. If the Timeout ends first, undoing continues
+// after Do has returned. Take, TakeUpTo, Peek, Charge and Reserve can be undone; other
+// kinds across slots, and all with Options.StrictAtomic, return store.ErrCrossSlot.
 func (s *Store) Do(ctx context.Context, ops []headgate.Op, out []headgate.Decision, mode headgate.Mode) error {
 	if len(out) < len(ops) {
 		return fmt.Errorf("redis: %d ops, but room for %d decisions", len(ops), len(out))

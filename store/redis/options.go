@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// Mode is how the servers are arranged.
+// Mode is the topology of the servers.
 type Mode uint8
 
 const (
@@ -34,21 +34,21 @@ func (m Mode) String() string { return enum.Name(m, "mode", "standalone", "senti
 func ParseMode(name string) (Mode, bool) { return enum.Parse(name, Cluster) }
 
 const (
-	// DefaultTimeout is how long a decision may take if Options do not say.
+	// DefaultTimeout is the timeout of a call unless Options set it.
 	DefaultTimeout = 100 * time.Millisecond
-	// DefaultPrefix begins every key if Options do not say.
+	// DefaultPrefix is the prefix of every key unless Options set it.
 	DefaultPrefix = "hg"
-	// DefaultAddress is asked if Options name no address.
+	// DefaultAddress is used if Options contain no address.
 	DefaultAddress = "127.0.0.1:6379"
-	// longestPrefix bounds Options.Prefix, in bytes.
+	// longestPrefix limits Options.Prefix, in bytes.
 	longestPrefix = 64
 )
 
 // Options says where the servers are and how to use them. The zero value is a
 // server on 127.0.0.1:6379.
 type Options struct {
-	// Addresses are host:port: of the server, of the sentinels, or of some
-	// nodes of the cluster.
+	// Addresses are host:port of the server, of the sentinels, or of some nodes of the
+	// cluster.
 	Addresses                          []string
 	Mode                               Mode        // how they are arranged
 	MasterName                         string      // the name by which the sentinels know the primary
@@ -56,27 +56,24 @@ type Options struct {
 	SentinelUsername, SentinelPassword string      // those of the sentinels
 	DB                                 int         // the number of the database; a cluster only has 0
 	TLS                                *tls.Config // TLS, if not nil, encrypts the connections, also to sentinels
-	// Prefix begins every key. Processes that share counts share it. It must
-	// not contain braces. DefaultPrefix if empty.
+	// Prefix is the prefix of every key. Processes with the same prefix share counts.
+	// It must not contain braces. The default is DefaultPrefix.
 	Prefix string
-	// Timeout bounds every call, whatever its context says; DefaultTimeout
-	// if 0. A server that does not answer by then is as good as none. Where
-	// this process itself had no processor when the time was over, a call
-	// waits as long again as it was late, at most 25 ms, for an answer that may
-	// have come in time.
+	// Timeout limits every call, in addition to its context; the default is
+	// DefaultTimeout. If this process had no CPU when the time was over, a call waits
+	// as long again as it was late, at most 25 ms, for an answer that may have arrived
+	// in time.
 	Timeout time.Duration
-	// StrictAtomic makes AllOrNothing return store.ErrCrossSlot where the
-	// keys are not all in one slot, instead of taking and giving back.
+	// StrictAtomic makes AllOrNothing return store.ErrCrossSlot if the keys are not all
+	// in one slot, instead of taking and undoing.
 	StrictAtomic bool
-	// CallerTime makes Op.At the time of an op where it is not 0. It is for
-	// tests and for replaying a log; what it writes lives for an hour after
-	// its last use.
+	// CallerTime makes Op.At the time of an op if it is not 0. It is for tests and for
+	// replaying logs; its keys expire an hour after their last use.
 	CallerTime bool
-	// Clock tells which calendar windows to send along; the server's clock
-	// picks one of them. time.Now if nil.
+	// Clock chooses the calendar windows to send; the server's clock picks one of them.
+	// The default is time.Now.
 	Clock func() time.Time
-	// Client, if not nil, may change the settings of the client before it
-	// connects.
+	// Client, if set, may change the client's settings before it connects.
 	Client func(*rueidis.ClientOption)
 }
 
@@ -121,8 +118,8 @@ func (o *Options) validate() error {
 const (
 	// ringScale gives a connection's queue 2^ringScale places.
 	ringScale = 12
-	// stallTimeout is how long a connection may be silent, with a PING under
-	// way, before it is closed and made anew.
+	// stallTimeout is how long a connection may be silent while a PING is pending
+	// before it is closed and replaced.
 	stallTimeout = time.Second
 )
 

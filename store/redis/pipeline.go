@@ -13,18 +13,15 @@ import (
 
 var _ store.Pipeliner = (*Store)(nil)
 
-// Pipeline implements store.Pipeliner. Each group is a script call of its
-// own, or one for each cluster slot, so that an error of one concerns no other;
-// they go out together, about 500 ops at a time. What has no answer when
-// the Timeout ends has an error: of what was sent by then nobody knows whether it
-// was taken; the rest is not sent.
+// Pipeline implements store.Pipeliner. Each group is its own script call, or one per
+// cluster slot, so that an error of one does not affect others. They go out together,
+// about 500 ops at a time. Groups without an answer when the Timeout ends have an
+// error: those that were sent may have counted; the rest is not sent.
 //
-// Groups that share a key are executed in order, but for two cases: the server
-// has just lost some of its scripts; or one of them is across slots, and another
-// holds what it is to give back.
-//
-// A group across slots that is refused gives back what it took, as in [Store.Do].
-// Groups behind it that were refused only for want of that are asked once more.
+// Groups that share a key are executed in order, with two exceptions: the server has
+// just lost some of its scripts, or one of them spans slots and must be undone. A group
+// across slots that is refused is undone as in [Store.Do]; groups after it that were
+// refused only because of it are asked again.
 func (s *Store) Pipeline(ctx context.Context, ops []headgate.Op, out []headgate.Decision, groups []store.Group) {
 	deadline := earlier(ctx, time.Now().Add(s.options.Timeout)) //nolint:forbidigo // deadlines are on the real clock
 	p := pipeline{store: s, deadline: deadline, batches: make([]batch, len(groups))}

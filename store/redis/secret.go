@@ -33,13 +33,11 @@ const secretsPause = 100 * time.Millisecond
 // unless they have answered something else since.
 const failureAge = 2 * time.Second
 
-// Secrets are random texts that all processes with the same servers and Prefix
-// have in common. Who can read them can change the counts as well.
+// Secrets are random texts shared by all processes with the same servers and Prefix.
 //
-// There is one, under the name prefix:secret, which the first process that asks
-// makes. Where the servers have lost it, those that know it write it back. If
-// one that did not know it has made another meanwhile, both are good from then
-// on, for all: prefix:secrets has them.
+// The first process that needs one creates it under prefix:secret. If the servers have
+// lost it, processes that know it write it back. If another process has created a new
+// one by then, both are valid for all; prefix:secrets holds them.
 type Secrets struct {
 	store *Store
 
@@ -56,8 +54,8 @@ type Secrets struct {
 // Secrets returns the secrets of s.
 func (s *Store) Secrets() *Secrets { return &Secrets{store: s} }
 
-// Known returns the secrets that are known, the first of them to be used for what
-// is new. The servers are asked only if none is.
+// Known returns the known secrets, the one for new tokens first. It asks the servers
+// only if none is known.
 func (k *Secrets) Known(ctx context.Context) ([][]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -69,11 +67,10 @@ func (k *Secrets) Known(ctx context.Context) ([][]byte, error) {
 	return k.list(), err
 }
 
-// All returns the secrets that are good now, the first of them to be used for what
-// is new. The servers are asked at most ten times a second, and by one at a time: All
-// waits for its turn, and then for the answer to a question that was put after it was
-// called. With the error that there was no answer it returns those that were known
-// before; then, for two seconds, all who call have the same at once.
+// All returns the secrets that are valid now, the one for new tokens first. It asks the
+// servers at most ten times a second, one call at a time, and returns an answer to a
+// request sent after All was called. If the servers do not answer, it returns the known
+// secrets with an error, and for two seconds all calls return the same at once.
 func (k *Secrets) All(ctx context.Context) ([][]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

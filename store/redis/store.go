@@ -38,11 +38,11 @@ type Store struct {
 
 var _ headgate.Store = (*Store)(nil)
 
-// New returns a Store and connects it. Options that cannot work, and a server
-// that turns us away (wrong password, no permission, [ErrTooOld]), are errors. A server that
-// cannot be reached is not: the Store then goes on trying, and until it is
-// connected every call returns headgate.ErrUnavailable. See [Store.Ping] for
-// whether it is. ctx bounds how long New waits for the connection.
+// New returns a Store and connects it. Invalid options, and a server that refuses the
+// connection (wrong password, no permission, [ErrTooOld]), are errors. A server that
+// cannot be reached is not: the Store keeps trying, and every call returns
+// headgate.ErrUnavailable until it is connected; see [Store.Ping]. ctx limits how long
+// New waits for the connection.
 func New(ctx context.Context, o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -119,8 +119,8 @@ func isRefusal(err error) bool {
 	}, func(code string) bool { return strings.HasPrefix(e.Error(), code) })
 }
 
-// Ping returns nil if a server answers, for readiness checks, and otherwise an
-// error that wraps headgate.ErrUnavailable.
+// Ping returns nil if a server answers, and otherwise an error that wraps
+// headgate.ErrUnavailable. It is for readiness checks.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
 		return client.Do(ctx, client.B().Ping().Build()).Error()
@@ -157,7 +157,7 @@ func (s *Store) evaluate(ctx context.Context, script *script, keys []string, arg
 	return *answer, nil
 }
 
-// Close closes the connections. Calls under way may fail, later ones return
+// Close closes the connections. Calls in progress may fail; later ones return
 // headgate.ErrClosed.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {

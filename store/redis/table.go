@@ -10,21 +10,20 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// ErrTableFull is returned by [Table.Put] for a row that finds no place.
+// ErrTableFull is returned by [Table.Put] if the table is full.
 var ErrTableFull = errors.New("the shared table is full")
 
-// Table is a small table of texts that all processes on the same servers, with
-// the same prefix, share: what operators say about single keys, for example. It
-// is in one slot, and as durable as the servers are. A process that reads it
-// asks for its [Table.Look] now and then, and for what has changed
-// [Table.Since]; what the servers have lost it may [Table.Restore].
+// Table is a small table of texts shared by all processes with the same servers and
+// prefix, such as bans and overrides. It is in one slot, and as durable as the servers.
+// A process polls it with [Table.Look], reads changes with [Table.Since], and writes
+// back what the servers have lost with [Table.Restore].
 type Table struct {
 	store                      *Store
 	keys                       []string
 	write, read, look, restore *script
 }
 
-// Table returns the table of that name, of letters.
+// Table returns the table with the given name, which consists of letters.
 func (s *Store) Table(name string) *Table {
 	// No entity's name begins with a percent sign and a letter like these.
 	tag := s.options.Prefix + ":{%t" + name + "}:"
@@ -35,17 +34,16 @@ func (s *Store) Table(name string) *Table {
 	}
 }
 
-// TableRow is one row, or that there is none any more.
+// TableRow is a row, or the record of a deleted one.
 type TableRow struct {
 	Name, Value string
 	Deleted     bool
 	Version     int64 // that of its last change
-	// Until is when it goes away by itself, or if it is Deleted until when
-	// that is remembered.
+	// Until is when the row expires; for a deleted row, until when that is remembered.
 	Until time.Time
 }
 
-// TableState says which table there is, and how new.
+// TableState identifies a table and its version.
 type TableState struct {
 	Identity   string // a random text. It is another one after the table was lost.
 	Generation int64  // how often something has been written back into it
@@ -55,8 +53,8 @@ type TableState struct {
 	Now     time.Time // the time on the clock by which rows end: the server's
 }
 
-// Look returns the state of the table. One of which a part is missing begins
-// again, with another identity and nothing in it.
+// Look returns the state of the table. If a part of the table is missing, it is reset:
+// empty, and with another identity.
 func (t *Table) Look(ctx context.Context) (state TableState, err error) {
 	values, err := t.list(ctx, t.look)
 	if err != nil {
@@ -77,10 +75,9 @@ func (t *Table) Look(ctx context.Context) (state TableState, err error) {
 	return state, nil
 }
 
-// Since returns at most so many rows that have changed after a version, the
-// oldest change first, and the version of the table. After version 0 these are
-// all there are. That a row was deleted is told for a week, of very many for ten
-// minutes.
+// Since returns at most most rows that changed after version, the oldest change first,
+// and the current version. After version 0 these are all rows. Deleted rows are
+// reported for a week, or for ten minutes if there are very many.
 func (t *Table) Since(ctx context.Context, version int64, most int) (rows []TableRow, now int64, err error) {
 	values, err := t.list(ctx, t.read, strconv.FormatInt(version, 10), strconv.Itoa(most))
 	if err != nil {
@@ -111,17 +108,16 @@ func (t *Table) Since(ctx context.Context, version int64, most int) (rows []Tabl
 	return rows, now, nil
 }
 
-// Put writes a row, which goes away by itself some time after r.Until. A table
-// that has most rows takes no more: [ErrTableFull]. r.Version is the latest
-// version that the caller has seen of the table.
+// Put writes a row, which expires some time after r.Until. If the table has most rows,
+// it returns [ErrTableFull]. r.Version is the latest version that the caller has seen.
 func (t *Table) Put(ctx context.Context, r TableRow, most int) error {
 	_, err := t.change(ctx, "put", r.Name, r.Value, milli(r.Until), strconv.Itoa(most), strconv.FormatInt(r.Version, 10), "0")
 	return err
 }
 
-// Delete deletes a row and reports whether there was one. If the caller knows
-// that there was one, r.Value is not empty, and it is deleted even where the
-// servers have lost it. r.Version is as for Put.
+// Delete deletes a row and reports whether it existed. If the caller knows that it did,
+// r.Value is not empty, and the row counts as deleted even if the servers have lost it.
+// r.Version is as for Put.
 func (t *Table) Delete(ctx context.Context, r TableRow, most int) (bool, error) {
 	known := "0"
 	if r.Value != "" {
@@ -131,7 +127,7 @@ func (t *Table) Delete(ctx context.Context, r TableRow, most int) (bool, error) 
 	return version > 0, err
 }
 
-// Touch changes the version alone.
+// Touch only changes the version.
 func (t *Table) Touch(ctx context.Context) error {
 	_, err := t.change(ctx, "touch", "", "", "0", "0", "0", "0")
 	return err

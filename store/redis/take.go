@@ -11,8 +11,8 @@ import (
 // skewRetries is how often a call is repeated with other calendar windows.
 const skewRetries = 2
 
-// Take executes one op in one round trip. Op.At is ignored, unless
-// Options.CallerTime says otherwise.
+// Take executes one op in one round trip. Op.At is ignored unless Options.CallerTime is
+// set.
 func (s *Store) Take(ctx context.Context, op headgate.Op) (headgate.Decision, error) {
 	d, _, err := s.take(ctx, &op)
 	return d, err

@@ -11,16 +11,15 @@ import (
 	"time"
 )
 
-// ParseURL returns the Options that a URL describes:
+// ParseURL parses a URL into Options:
 //
 //	redis://user:password@host:6379/0
 //	redis+sentinel://user:password@host1:26379,host2:26379/mymaster/0
 //	redis+cluster://user:password@host1:6379,host2:6379
 //
-// valkey may be written for redis, and rediss or valkeys encrypts. The
-// parameters prefix, timeout (such as 100ms), strict_atomic,
-// sentinel_username, sentinel_password and insecure_skip_verify set what they
-// say; others are refused. The error never contains the password.
+// The scheme may also start with valkey; rediss and valkeys use TLS. The parameters are
+// prefix, timeout (such as 100ms), strict_atomic, sentinel_username, sentinel_password
+// and insecure_skip_verify; others are errors. Errors never contain the password.
 func ParseURL(text string) (Options, error) {
 	if cutsPassword(text) { // what is quoted below would be a piece of it
 		return Options{}, errors.New("redis: @ after the first /, ? or #: in a user name or password, write these as %2F, %3F and %23")

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// ErrTooOld is wrapped by the errors of [New] and [Store.CheckVersion] if the server
-// lacks what the scripts need.
+// ErrTooOld is wrapped by the errors of [New] and [Store.CheckVersion] if the server is
+// too old for the scripts.
 var ErrTooOld = errors.New("headgate needs Redis 6.2 or later, or Valkey")
 
 // The oldest Redis that will do.
@@ -22,9 +22,8 @@ const (
 )
 
 // CheckVersion returns an error that wraps ErrTooOld if a server is too old. A server
-// that does not say what it is, or whose user may ask neither HELLO nor INFO, is
-// taken for good enough. Any other error is that of a server that does not answer.
-// New has asked, of servers that were there.
+// whose version cannot be determined is accepted. Any other error means that a server
+// did not answer. New checks the servers that it can reach.
 func (s *Store) CheckVersion(ctx context.Context) error {
 	old := new(error) // which a call that is late may still write
 	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) (err error) {
@@ -90,18 +89,18 @@ func isAnswer(err error) bool {
 	return ok || rueidis.IsParseErr(err)
 }
 
-// Memory is how a server deals with its memory.
+// Memory describes the memory settings of a server.
 type Memory struct {
 	Address   string
 	Policy    string // its maxmemory-policy, such as noeviction
 	Max, Used int64  // Max is its maxmemory in bytes, 0 for none; Used is what it uses
 }
 
-// Evicts reports whether the server takes keys away before they end: then a key
-// that was exhausted has its whole limit again.
+// Evicts reports whether the server evicts keys before they expire, which gives
+// exhausted keys their whole limit back.
 func (m *Memory) Evicts() bool { return m.Policy != "" && m.Policy != "noeviction" }
 
-// Memory asks every server, by INFO, which a user may not be allowed to.
+// Memory queries every server with INFO, which the user may lack permission for.
 func (s *Store) Memory(ctx context.Context) ([]Memory, error) {
 	var list []Memory // of nobody else once call has no error
 	err := s.call(ctx, func(ctx context.Context, client rueidis.Client) error {
