@@ -29,9 +29,9 @@ func TestBounds(t *testing.T) {
 		"a bucket refills":      {bucket, []call{{0, true, 0}, {1, true, 0}, {510 * ms, true, 0}, {1010 * ms, true, 0}}, ""},
 		"three in a window":     {fixed, []call{{0, true, 0}, {100 * ms, true, 0}, {900 * ms, true, 0}}, "admitted 3, not 2"},
 		"around its edge":       {fixed, []call{{900 * ms, true, 0}, {990 * ms, true, 0}, {1010 * ms, true, 0}}, ""},
-		"refused for nothing":   {log, []call{{0, true, 0}, {500 * ms, false, 500}}, "#2 was refused, and with it there are at most 2"},
+		"refused for nothing":   {log, []call{{0, true, 0}, {500 * ms, false, 500}}, "#2 was refused, although with it there were at most 2"},
 		"a promise kept":        {log, []call{{0, true, 0}, {10 * ms, true, 0}, {500 * ms, false, 500}, {1010 * ms, true, 0}}, ""},
-		"a promise broken":      {log, []call{{0, true, 0}, {10 * ms, true, 0}, {500 * ms, false, 500}, {1004 * ms, false, 8}}, "#3 was told 500 ms and refused again as #4"},
+		"a promise broken":      {log, []call{{0, true, 0}, {10 * ms, true, 0}, {500 * ms, false, 500}, {1004 * ms, false, 8}}, "#3 was told to retry after 500 ms and refused again as #4"},
 	} {
 		h := history.History{Limits: []history.Limit{c.limit}}
 		for i, x := range c.calls {
