@@ -169,7 +169,7 @@ func TestOverloadShedsTheLeastImportantFirst(t *testing.T) {
 			t.Errorf("at %.2f: %v", row.pressure, err)
 		}
 	}
-	if n := strings.Count(p.journal.text.String(), "overload: load is shed"); n != 3 {
+	if n := strings.Count(p.journal.text.String(), "overload: shedding load"); n != 3 {
 		t.Errorf("said %d times", n)
 	}
 	p.eventually(`headgate_overload_shed_total{load="request"}`)

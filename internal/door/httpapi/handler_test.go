@@ -314,7 +314,7 @@ func TestMalformed(t *testing.T) {
 		{"address", `{"domain":"api","attributes":{"client_ip":"1.2.3"}}`, `must be an IP address without port or zone, not "1.2.3"`},
 		{"address with port", `{"domain":"api","attributes":{"client_ip":"1.2.3.4:5"}}`, `must be an IP address`},
 		{"address with zone", `{"domain":"api","attributes":{"client_ip":"fe80::1%eth0"}}`, `must be an IP address`},
-		{"URL", `{"domain":"api","attributes":{"path":"http://x/login"}}`, `attribute "path" must begin with /, and be of a URL what is behind the host, not "http://x/login"`},
+		{"URL", `{"domain":"api","attributes":{"path":"http://x/login"}}`, `attribute "path" must start with /: give the path alone, not the whole URL, not "http://x/login"`},
 		{"path without slash", `{"domain":"api","attributes":{"path":"login"}}`, `attribute "path" must begin with /`},
 		{"not UTF-8", "{\"domain\":\"a\xff\"}", `is not valid UTF-8`},
 		{"not UTF-8 after an escape", "{\"domain\":\"\\n\xff\"}", `is not valid UTF-8`},

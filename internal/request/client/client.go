@@ -77,13 +77,13 @@ func New(c Config) (*Resolver, error) {
 	}
 	switch {
 	case r.v4 < 1 || r.v4 > 32:
-		return nil, fmt.Errorf("IPv4 prefix length %d is not in 1 to 32", c.IPv4Prefix)
+		return nil, fmt.Errorf("IPv4 prefix length is %d, want 1 to 32", c.IPv4Prefix)
 	case r.v6 < 1 || r.v6 > 128:
-		return nil, fmt.Errorf("IPv6 prefix length %d is not in 1 to 128", c.IPv6Prefix)
+		return nil, fmt.Errorf("IPv6 prefix length is %d, want 1 to 128", c.IPv6Prefix)
 	case r.hops < 0 || r.hops > maxElements:
-		return nil, fmt.Errorf("%d hops is not in 0 to %d", c.Hops, maxElements)
+		return nil, fmt.Errorf("hops is %d, want 0 to %d", c.Hops, maxElements)
 	case r.source > Forwarded:
-		return nil, fmt.Errorf("no such header field: %s", c.Source)
+		return nil, fmt.Errorf("unknown header field: %s", c.Source)
 	}
 	for _, p := range c.TrustedProxies {
 		unmapped, ok := unmap(p)

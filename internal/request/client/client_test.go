@@ -244,12 +244,12 @@ func TestNewRefuses(t *testing.T) {
 		config client.Config
 		want   string
 	}{
-		{client.Config{IPv4Prefix: 33}, "IPv4 prefix length 33 is not in 1 to 32"},
-		{client.Config{IPv4Prefix: -1}, "IPv4 prefix length -1 is not in 1 to 32"},
-		{client.Config{IPv6Prefix: 129}, "IPv6 prefix length 129 is not in 1 to 128"},
-		{client.Config{Hops: -1}, "-1 hops is not in 0 to 64"},
-		{client.Config{Hops: 65}, "65 hops is not in 0 to 64"},
-		{client.Config{Source: 3}, "no such header field: source(3)"},
+		{client.Config{IPv4Prefix: 33}, "IPv4 prefix length is 33, want 1 to 32"},
+		{client.Config{IPv4Prefix: -1}, "IPv4 prefix length is -1, want 1 to 32"},
+		{client.Config{IPv6Prefix: 129}, "IPv6 prefix length is 129, want 1 to 128"},
+		{client.Config{Hops: -1}, "hops is -1, want 0 to 64"},
+		{client.Config{Hops: 65}, "hops is 65, want 0 to 64"},
+		{client.Config{Source: 3}, "unknown header field: source(3)"},
 		{client.Config{TrustedProxies: []netip.Prefix{{}}}, "trusted proxies: invalid network invalid Prefix"},
 		{client.Config{TrustedProxies: networks("::ffff:1.2.3.4/95")}, "trusted proxies: invalid network ::ffff:1.2.3.4/95"},
 	}

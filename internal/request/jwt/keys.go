@@ -61,17 +61,17 @@ func parseKeys(data []byte) ([]key, error) {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(data, &set); err != nil {
-		return nil, fmt.Errorf("it is neither a JWKS nor PEM: %w", err)
+		return nil, fmt.Errorf("neither a JWKS nor PEM: %w", err)
 	}
 	if len(set.Keys) > maxKeys {
-		return nil, fmt.Errorf("there are %d keys, and at most %d are read", len(set.Keys), maxKeys)
+		return nil, fmt.Errorf("%d keys, but at most %d are allowed", len(set.Keys), maxKeys)
 	}
 	var keys []key
-	reason := errors.New(`it has no "keys"`)
+	reason := errors.New(`no "keys"`)
 	for i, raw := range set.Keys {
 		k, err := parseJWK(raw)
 		if err != nil {
-			reason = fmt.Errorf("no key is of use; key %d: %w", i+1, err)
+			reason = fmt.Errorf("no usable key; key %d: %w", i+1, err)
 			continue
 		}
 		keys = append(keys, k)
@@ -95,7 +95,7 @@ func parseJWK(raw []byte) (key, error) {
 		return key{}, err
 	}
 	if j.Use != "" && j.Use != "sig" || j.Ops != nil && !slices.Contains(j.Ops, "verify") {
-		return key{}, errors.New("it is not for signatures")
+		return key{}, errors.New("not a signing key")
 	}
 	k := key{id: j.Kid, algorithm: j.Alg}
 	var err error
@@ -107,9 +107,9 @@ func parseJWK(raw []byte) (key, error) {
 	case "OKP":
 		k.public, err = j.okp()
 	case "oct":
-		err = errors.New("a secret does not belong into a set of public keys")
+		err = errors.New("secrets are not allowed in a set of public keys")
 	default:
-		err = fmt.Errorf("unknown type %q", j.Kty)
+		err = fmt.Errorf("unknown key type %q", j.Kty)
 	}
 	return k, err
 }
@@ -130,7 +130,7 @@ func (j *jwk) rsa() (any, error) {
 		return nil, err
 	}
 	if e = bytes.TrimLeft(e, "\x00"); len(e) > 4 || len(n) > maxRSA/8+1 {
-		return nil, errors.New("the numbers of the RSA key are too large")
+		return nil, errors.New("the modulus or exponent of the RSA key is too long")
 	}
 	public := &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(new(big.Int).SetBytes(e).Int64())}
 	return public, checkRSA(public)
@@ -138,10 +138,10 @@ func (j *jwk) rsa() (any, error) {
 
 func checkRSA(k *rsa.PublicKey) error {
 	if bits := k.N.BitLen(); bits < minRSA || bits > maxRSA {
-		return fmt.Errorf("an RSA key of %d bits; there have to be %d to %d", bits, minRSA, maxRSA)
+		return fmt.Errorf("the RSA key has %d bits, want %d to %d", bits, minRSA, maxRSA)
 	}
 	if k.E < 3 || k.E&1 == 0 || k.E > 1<<31-1 {
-		return errors.New("the exponent of the RSA key is not possible")
+		return errors.New("the exponent of the RSA key is invalid")
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (j *jwk) ec() (any, error) {
 	}
 	size := (curve.Params().BitSize + 7) / 8
 	if len(x) > size || len(y) > size {
-		return nil, errors.New("the point is too large for its curve")
+		return nil, errors.New("the coordinates are too long for the curve")
 	}
 	point := make([]byte, 1+2*size)
 	point[0] = 4 // uncompressed
@@ -190,14 +190,14 @@ func parsePEM(data []byte) ([]key, error) {
 		}
 		k := key{public: public}
 		if !slices.ContainsFunc([]string{"RS256", "ES256", "ES384", "ES512", "EdDSA"}, k.fits) {
-			return nil, fmt.Errorf("a public key of type %T is of no use", public)
+			return nil, fmt.Errorf("unsupported public key type %T", public)
 		}
 		if keys = append(keys, k); len(keys) > maxKeys {
-			return nil, fmt.Errorf("at most %d keys are read", maxKeys)
+			return nil, fmt.Errorf("at most %d keys are allowed", maxKeys)
 		}
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("there is no key in the PEM file")
+		return nil, errors.New("no key in the PEM file")
 	}
 	return keys, nil
 }
@@ -214,7 +214,7 @@ func parseBlock(block *pem.Block) (public any, err error) {
 			public = certificate.PublicKey
 		}
 	case strings.HasSuffix(block.Type, "PRIVATE KEY"):
-		return nil, errors.New("it is a private key, which has no business here; give the public one")
+		return nil, errors.New("this is a private key: use the public key")
 	default:
 		return nil, fmt.Errorf("%q is not a public key", block.Type)
 	}

@@ -80,7 +80,7 @@ func (s *source) load() error {
 		return err
 	}
 	s.set.Store(&keySet{keys: keys, sum: sum})
-	s.log.Info("token keys read", "from", s.name(), "keys", len(keys))
+	s.log.Info("token keys loaded", "from", s.name(), "keys", len(keys))
 	return nil
 }
 
@@ -119,7 +119,7 @@ func (s *source) fetch() ([]byte, error) {
 func readBounded(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSet+1))
 	if err == nil && len(data) > maxSet {
-		err = fmt.Errorf("it is longer than %d bytes", maxSet)
+		err = fmt.Errorf("longer than %d bytes", maxSet)
 	}
 	return data, err
 }
@@ -135,9 +135,9 @@ func (s *source) refresh() {
 	defer s.mu.Unlock()
 	switch {
 	case err != nil && !s.failing:
-		s.log.Warn("token keys could not be read, those of before stay in force", "from", s.name(), "err", err)
+		s.log.Warn("token keys not loaded, the previous ones stay in use", "from", s.name(), "err", err)
 	case err == nil && s.failing:
-		s.log.Info("token keys can be read again", "from", s.name())
+		s.log.Info("token keys loaded again", "from", s.name())
 	}
 	s.failing = err != nil
 }
@@ -226,4 +226,4 @@ func (s *source) close() {
 	s.tasks.Wait()
 }
 
-var errNoKeys = errors.New("there are no keys")
+var errNoKeys = errors.New("no keys")

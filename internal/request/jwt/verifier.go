@@ -91,7 +91,7 @@ func New(o Options) (*Verifier, error) {
 		v.keys = newSource(o.Keys, o.Transport, o.Logger)
 		if !v.keys.remote() {
 			if err := v.keys.load(); err != nil {
-				return nil, fmt.Errorf("the keys in %s: %w", o.Keys, err)
+				return nil, fmt.Errorf("keys in %s: %w", o.Keys, err)
 			}
 		}
 	}
@@ -193,7 +193,7 @@ func (v *Verifier) parser(at time.Time) *jwt.Parser {
 // keyOf returns what the signature of t is checked with.
 func (v *Verifier) keyOf(t *jwt.Token, at time.Time) (any, error) {
 	if _, there := t.Header["crit"]; there {
-		return nil, errors.New("the token demands an extension") // RFC 7515, 4.1.11
+		return nil, errors.New("the token requires an unsupported extension") // RFC 7515, 4.1.11
 	}
 	algorithm := t.Method.Alg()
 	if !slices.Contains(v.methods, algorithm) {
@@ -237,16 +237,16 @@ func reason(err error) error {
 		{jwt.ErrTokenNotValidYet, "the token is not valid yet"},
 		{jwt.ErrTokenInvalidIssuer, "the token is from another issuer"},
 		{jwt.ErrTokenInvalidAudience, "the token is for another audience"},
-		{jwt.ErrTokenMalformed, "the token cannot be read"},
+		{jwt.ErrTokenMalformed, "the token is malformed"},
 		{errNoKeys, "the token is signed with an unknown key"},
-		{jwt.ErrTokenRequiredClaimMissing, "the token lacks a claim that is required"},
+		{jwt.ErrTokenRequiredClaimMissing, "the token lacks a required claim"},
 		{jwt.ErrTokenUnverifiable, "the token cannot be verified"},
 	} {
 		if errors.Is(err, known.is) {
 			return errors.New(known.text)
 		}
 	}
-	return errors.New("the signature of the token is wrong")
+	return errors.New("the token's signature is invalid")
 }
 
 const (

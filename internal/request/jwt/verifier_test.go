@@ -145,9 +145,9 @@ func TestTokens(t *testing.T) {
 		{"no signature", good[:strings.LastIndexByte(good, '.')+1], "signature"},
 		{"many dots", strings.Repeat(".", 5000), "not a signed JWT"},
 		{"no dots", "opaque", "not a signed JWT"},
-		{"two dots", "..", "cannot be read"},
+		{"two dots", "..", "is malformed"},
 		{"huge", strings.Repeat("x", 17<<10), "longer than"},
-		{"binary", "\x00.\xff.\x01", "cannot be read"},
+		{"binary", "\x00.\xff.\x01", "is malformed"},
 	}
 	o := jwt.Options{Keys: file(t, set), Issuer: "me", Audience: []string{"api", "shop"}, Leeway: 30 * time.Second}
 	anonymous := newVerifier(t, o)
@@ -287,8 +287,8 @@ func TestKeysThatAreNoGood(t *testing.T) {
 		"nothing": {"", "neither a JWKS nor PEM"}, "no keys": {"{}", `no "keys"`}, "an empty set": {`{"keys":[]}`, `no "keys"`},
 		"a short key":    {string(jwks(small)), "1024 bits"},
 		"a secret":       {`{"keys":[{"kty":"oct","k":"eA"}]}`, "secret"},
-		"off the curve":  {`{"keys":[{"kty":"EC","crv":"P-256","x":"AQ","y":"AQ"}]}`, "no key is of use"},
-		"encryption":     {`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"AQ","use":"enc"}]}`, "not for signatures"},
+		"off the curve":  {`{"keys":[{"kty":"EC","crv":"P-256","x":"AQ","y":"AQ"}]}`, "no usable key"},
+		"encryption":     {`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"AQ","use":"enc"}]}`, "not a signing key"},
 		"a private key":  {string(private), "private key"},
 		"too many":       {`{"keys":[` + strings.Repeat("{},", 100) + "{}]}", "101 keys"},
 		"another curve":  {`{"keys":[{"kty":"OKP","crv":"X25519","x":"AQ"}]}`, "unknown curve"},

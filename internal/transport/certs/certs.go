@@ -93,7 +93,7 @@ func (f *Files) read(o *Options) (*tls.Config, error) {
 	}
 	if f.ClientCA == "" {
 		if len(f.ClientNames) > 0 {
-			return nil, &Error{Key: "client_names", Err: errors.New("names cannot be checked without client_ca, the authority that vouches for them")}
+			return nil, &Error{Key: "client_names", Err: errors.New("set client_ca, the authority of the clients' certificates: without it names are not checked")}
 		}
 		return c, nil
 	}
@@ -113,7 +113,7 @@ func (f *Files) read(o *Options) (*tls.Config, error) {
 // verifyName checks that the client's certificate has one of the names.
 func verifyName(s tls.ConnectionState, names []string) error {
 	if len(s.PeerCertificates) == 0 {
-		return errors.New("the client has no certificate")
+		return errors.New("the client sent no certificate")
 	}
 	c := s.PeerCertificates[0]
 	has := slices.Concat(c.DNSNames, c.EmailAddresses)
@@ -124,7 +124,7 @@ func verifyName(s tls.ConnectionState, names []string) error {
 		has = append(has, ip.String())
 	}
 	if !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(has, name) }) {
-		return errors.New("the client's certificate has another name")
+		return errors.New("the client's certificate has no allowed name")
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func readPair(cert, key string) (tls.Certificate, error) {
 	if err != nil {
 		text := strings.TrimPrefix(err.Error(), "tls: ")
 		if strings.Contains(text, "does not match public key") {
-			text = "this key does not belong to the certificate in " + cert
+			text = "the key does not match the certificate in " + cert
 		}
 		return tls.Certificate{}, &Error{Key: "key", File: key, Err: errors.New(text)}
 	}
@@ -208,7 +208,7 @@ func parseAll(key, name string, text []byte) ([]*x509.Certificate, error) {
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, wrong(fmt.Errorf("certificate %d of the file: %w", len(all)+1, err))
+			return nil, wrong(fmt.Errorf("certificate %d: %w", len(all)+1, err))
 		}
 		all = append(all, c)
 	}
@@ -216,9 +216,9 @@ func parseAll(key, name string, text []byte) ([]*x509.Certificate, error) {
 	case len(all) > 0:
 		return all, nil
 	case other != "":
-		return nil, wrong(fmt.Errorf("no certificate in it, but a %s", other))
+		return nil, wrong(fmt.Errorf("no certificate, only %q", other))
 	}
-	return nil, wrong(errors.New("no certificate in PEM"))
+	return nil, wrong(errors.New("no PEM certificate"))
 }
 
 // follower has a configuration that is made of files, and makes it anew when

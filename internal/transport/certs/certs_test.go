@@ -270,12 +270,12 @@ func TestWrongFiles(t *testing.T) {
 		{certs.Files{Cert: none, Key: key}, "cert: " + none + ": no such file or directory"},
 		{certs.Files{Cert: cert, Key: none}, "key: " + none + ": no such file or directory"},
 		{certs.Files{Cert: cert, Key: cert}, "key: " + cert + ": found a certificate rather than a key"},
-		{certs.Files{Cert: key, Key: key}, "cert: " + key + ": no certificate in it, but a EC PRIVATE KEY"},
-		{certs.Files{Cert: cert, Key: otherKey}, "key: " + otherKey + ": this key does not belong to the certificate in " + cert},
-		{certs.Files{Cert: a.Path("broken.pem"), Key: key}, "cert: " + a.Path("broken.pem") + ": certificate 1 of the file: x509"},
-		{certs.Files{Cert: cert, Key: key, ClientCA: a.Path("empty.pem")}, "client_ca: " + a.Path("empty.pem") + ": no certificate in it, but a SOMETHING"},
+		{certs.Files{Cert: key, Key: key}, "cert: " + key + ": no certificate, only \"EC PRIVATE KEY\""},
+		{certs.Files{Cert: cert, Key: otherKey}, "key: " + otherKey + ": the key does not match the certificate in " + cert},
+		{certs.Files{Cert: a.Path("broken.pem"), Key: key}, "cert: " + a.Path("broken.pem") + ": certificate 1: x509"},
+		{certs.Files{Cert: cert, Key: key, ClientCA: a.Path("empty.pem")}, "client_ca: " + a.Path("empty.pem") + ": no certificate, only \"SOMETHING\""},
 		{certs.Files{Cert: cert, Key: key, ClientCA: none}, "client_ca: " + none},
-		{certs.Files{Cert: cert, Key: key, ClientNames: []string{"envoy"}}, "client_names: names cannot be checked without client_ca"},
+		{certs.Files{Cert: cert, Key: key, ClientNames: []string{"envoy"}}, "client_names: set client_ca, the authority of the clients"},
 		{certs.Files{Cert: a.Path("."), Key: key}, "cert: "},
 	} {
 		_, err := certs.Load(row.files, certs.Options{Logger: new(log).logger()})

@@ -104,7 +104,7 @@ func (b *Bound) tick() {
 	for _, c := range late {
 		b.slow.Add(1)
 		c.settle()
-		b.end(c, "a request did not arrive, or its answer was not read, in time")
+		b.end(c, "a request was not received, or its answer not read, in time")
 	}
 }
 
@@ -113,7 +113,7 @@ func (b *Bound) end(c *Conn, why string) {
 	_ = c.raw.Close() // its server notices
 	now, said := b.now(), b.said.Load()
 	if (said == 0 || now >= said-1+uint32(time.Minute/b.clock.Interval)) && b.said.CompareAndSwap(said, now+1) {
-		b.options.Logger.Warn("connection closed, which is told once a minute", "why", why, "remote", c.RemoteAddr().String())
+		b.options.Logger.Warn("connection closed (logged once a minute)", "why", why, "remote", c.RemoteAddr().String())
 	}
 }
 

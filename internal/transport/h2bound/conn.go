@@ -135,7 +135,7 @@ func (c *Conn) settle() {
 // Evict implements [membound.Holder].
 func (c *Conn) Evict() {
 	c.bound.evicted.Add(1)
-	c.bound.end(c, "requests and answers of all connections take too much memory, and of this one the most")
+	c.bound.end(c, "the memory for requests and answers is used up, and this connection holds the most")
 }
 
 // ConnectionState returns that of TLS, or an empty one without.

@@ -75,7 +75,7 @@ func TestAcceptAllOutlivesErrorsThatPass(t *testing.T) {
 			t.Errorf("pauses %v, want %v", pauses, want)
 		}
 		// Each time that it began, and each time that it was over.
-		if n, m := strings.Count(log.String(), "too many open files"), strings.Count(log.String(), "accepted again"); n != 3 || m != 2 {
+		if n, m := strings.Count(log.String(), "too many open files"), strings.Count(log.String(), "accepting connections again"); n != 3 || m != 2 {
 			t.Errorf("%d and %d lines in the log:\n%s", n, m, &log)
 		}
 	})

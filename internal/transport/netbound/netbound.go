@@ -129,7 +129,7 @@ func (l *Listener) admit(nc net.Conn) net.Conn {
 	l.full = l.full || full
 	l.mu.Unlock()
 	if say {
-		l.options.Logger.Warn("no room for more connections, those that are silent are closed", "max", l.options.Max)
+		l.options.Logger.Warn("connection limit reached, closing idle connections", "max", l.options.Max)
 	}
 	switch {
 	case c == nil:

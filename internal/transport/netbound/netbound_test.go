@@ -117,7 +117,7 @@ func TestNobodyMakesRoomWhoIsAtWork(t *testing.T) {
 	if st := b.Stats(); st.Open != 2 || st.Rejected != 1 {
 		t.Errorf("%+v", st)
 	}
-	if n := strings.Count(b.log.String(), "no room"); n != 1 {
+	if n := strings.Count(b.log.String(), "connection limit reached"); n != 1 {
 		t.Errorf("said %d times:\n%s", n, &b.log)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Watched is a listener that counts, and logs once for each time it lasts, that
-// connections cannot be accepted since something has run out, such as file
+// cannot accept connections since something has run out, such as file
 // descriptors. Servers try again after a pause and say nothing.
 type Watched struct {
 	net.Listener
@@ -40,12 +40,12 @@ func (w *Watched) Accept() (net.Conn, error) {
 		return w.lastComer()
 	case err == nil:
 		if w.since.Load() > 0 {
-			w.log.Info("connections are accepted again", "failed", w.since.Swap(0))
+			w.log.Info("accepting connections again", "failed", w.since.Swap(0))
 		}
 	case passes(err):
 		w.failed.Add(1)
 		if w.since.Add(1) == 1 {
-			w.log.Error("connections cannot be accepted", "err", err, "hint", "the process may need more file descriptors: LimitNOFILE=, ulimit -n")
+			w.log.Error("cannot accept connections", "err", err, "hint", "the process may need more file descriptors: LimitNOFILE=, ulimit -n")
 		}
 	}
 	return nc, err

@@ -110,11 +110,11 @@ func (m *Manager) say(r *Resource, from, to Level, pressure float64) {
 		"used", fmt.Sprintf("%.0f%%", 100*pressure), "shed", m.sheds())
 	switch {
 	case to == Calm:
-		log.Info("overload is over")
+		log.Info("overload ended")
 	case to < from:
-		log.Info("overload: less load is shed")
+		log.Info("overload: shedding less load")
 	default:
-		log.Warn("overload: load is shed")
+		log.Warn("overload: shedding load")
 	}
 }
 

@@ -160,7 +160,7 @@ func (c *conn) negotiate() error {
 	case err != nil:
 		return err
 	case !trusted && c.options.Untrusted == Refuse:
-		return errors.New("a PROXY header from a peer that is not in trusted_proxies")
+		return errors.New("PROXY header from a peer that is not in trusted_proxies")
 	case trusted:
 		c.believe(h)
 	}
@@ -205,7 +205,7 @@ func (c *conn) header() (Header, error) {
 func reason(err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return errors.New("it did not arrive in time")
+		return errors.New("not received in time")
 	case errors.Is(err, io.EOF):
 		return io.ErrUnexpectedEOF
 	}

@@ -33,7 +33,7 @@ const (
 // The errors of [Parse]. Others say what is wrong with a header.
 var (
 	ErrIncomplete = errors.New("the PROXY header is incomplete") // says that more bytes are needed
-	ErrNoHeader   = errors.New("there is no PROXY header")       // says that the bytes do not begin with a header
+	ErrNoHeader   = errors.New("no PROXY header")       // says that the bytes do not begin with a header
 )
 
 // Header is what a proxy says of a connection.
@@ -91,7 +91,7 @@ func parseLine(line string) (Header, error) {
 		return h, fmt.Errorf("the PROXY line has the unknown family %q", family)
 	}
 	if len(words) != 4 {
-		return h, fmt.Errorf("the PROXY line has %d words after %s and not 4", len(words), family)
+		return h, fmt.Errorf("the PROXY line has %d words after %s, want 4", len(words), family)
 	}
 	var err error
 	if h.Source, err = lineAddress(family, words[0], words[2]); err != nil {
@@ -108,11 +108,11 @@ func parseLine(line string) (Header, error) {
 func lineAddress(family, address, port string) (netip.AddrPort, error) {
 	addr, err := netip.ParseAddr(address)
 	if err != nil || addr.Zone() != "" || family == "TCP4" && !addr.Is4() {
-		return netip.AddrPort{}, fmt.Errorf("the PROXY line has %q for a %s address", address, family)
+		return netip.AddrPort{}, fmt.Errorf("%q in the PROXY line is not a %s address", address, family)
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || len(port) > 1 && port[0] == '0' {
-		return netip.AddrPort{}, fmt.Errorf("the PROXY line has %q for a port", port)
+		return netip.AddrPort{}, fmt.Errorf("%q in the PROXY line is not a port", port)
 	}
 	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), nil
 }
@@ -156,7 +156,7 @@ func parse2(b []byte) (Header, int, error) {
 		if h.Local {
 			return h, length, nil // its addresses are to be ignored
 		}
-		return Header{}, 0, fmt.Errorf("the PROXY header has %d bytes of addresses and not %d", len(block), size)
+		return Header{}, 0, fmt.Errorf("the PROXY header has %d bytes of addresses, want %d", len(block), size)
 	}
 	if err := checkFields(b[:length], fixed+size); err != nil {
 		return Header{}, 0, err
@@ -188,11 +188,11 @@ const checksum = 0x03
 func checkFields(header []byte, from int) error {
 	for rest := header[from:]; len(rest) > 0; {
 		if len(rest) < 3 {
-			return errors.New("the PROXY header ends within a field")
+			return errors.New("the PROXY header ends inside a field")
 		}
 		end := 3 + int(binary.BigEndian.Uint16(rest[1:3]))
 		if len(rest) < end {
-			return errors.New("the PROXY header ends within a field")
+			return errors.New("the PROXY header ends inside a field")
 		}
 		if rest[0] == checksum {
 			at := len(header) - len(rest) + 3

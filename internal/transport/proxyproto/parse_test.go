@@ -84,18 +84,18 @@ func TestParse(t *testing.T) {
 		{name: "v2, the longest", in: binaryHeader(0x21, 0x11, block4+"\xee\x0f\xf1"+strings.Repeat("x", 4096-15)), source: source, destination: destination},
 		{name: "v2, too long", in: binaryHeader(0x21, 0x11, block4+"\xee\x0f\xf2"+strings.Repeat("x", 4096-14)), err: "longer than 4112"},
 		{name: "v2, short addresses", in: binaryHeader(0x21, 0x21, block4), err: "12 bytes of addresses"},
-		{name: "v2, half a field", in: binaryHeader(0x21, 0x11, block4+"\x01\x00"), err: "within a field"},
-		{name: "v2, a field that leads outside", in: binaryHeader(0x21, 0x11, block4+"\x01\xff\xffx"), err: "within a field"},
+		{name: "v2, half a field", in: binaryHeader(0x21, 0x11, block4+"\x01\x00"), err: "inside a field"},
+		{name: "v2, a field that leads outside", in: binaryHeader(0x21, 0x11, block4+"\x01\xff\xffx"), err: "inside a field"},
 		{name: "v2, version 3", in: binaryHeader(0x31, 0x11, block4), err: "version 3"},
 		{name: "v2, a command of the future", in: binaryHeader(0x22, 0x11, block4), err: "unknown command"},
 		{name: "v2, a family of the future", in: binaryHeader(0x21, 0x41, block4), err: "unknown family 0x41"},
 		{name: "v2, a transport of the future", in: binaryHeader(0x21, 0x13, block4), err: "unknown family 0x13"},
 
-		{name: "none", in: "GET / HTTP/1.1\r\n\r\n", err: "there is no PROXY header"},
-		{name: "nearly", in: "PROXYJ TCP4", err: "there is no PROXY header"},
-		{name: "a method that begins so", in: "PROPFIND / HTTP/1.1\r\n", err: "there is no PROXY header"},
-		{name: "gRPC", in: "PRI * HTTP/2.0\r\n", err: "there is no PROXY header"},
-		{name: "empty lines", in: "\r\n\r\nGET", err: "there is no PROXY header"},
+		{name: "none", in: "GET / HTTP/1.1\r\n\r\n", err: "no PROXY header"},
+		{name: "nearly", in: "PROXYJ TCP4", err: "no PROXY header"},
+		{name: "a method that begins so", in: "PROPFIND / HTTP/1.1\r\n", err: "no PROXY header"},
+		{name: "gRPC", in: "PRI * HTTP/2.0\r\n", err: "no PROXY header"},
+		{name: "empty lines", in: "\r\n\r\nGET", err: "no PROXY header"},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
