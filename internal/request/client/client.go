@@ -1,6 +1,6 @@
-// Package client says who an HTTP client is: the address to count by when
-// there may be proxies in between, and the values by which else a client may
-// be told apart. It is shared by the HTTP doors and the httplimit middleware.
+// Package client finds out who an HTTP client is: its address, also behind proxies, and
+// the values in its request that it can be counted by. The HTTP doors and the httplimit
+// middleware share it.
 package client
 
 import (
@@ -15,27 +15,25 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// Unknown is the text to count by when the address is not known. All such
-// clients share it: a client that hides its address must not thereby escape
-// its limit.
+// Unknown is the key of clients whose address is not known. They share one count, so that
+// hiding an address does not escape a limit.
 const Unknown = "unknown"
 
 // The prefixes to count by, unless others are set.
 const (
-	DefaultIPv4Prefix = 32 // counts every IPv4 address by itself
-	// DefaultIPv6Prefix counts IPv6 by /64, the smallest network that one
-	// customer gets: within it he may take a new address for every request.
+	DefaultIPv4Prefix = 32 // every IPv4 address is a client
+	// DefaultIPv6Prefix is /64, the smallest network that a customer gets. Within it a
+	// client can use a new address for every request.
 	DefaultIPv6Prefix = 64
 )
 
-// Source says which header field of a trusted proxy names the client.
+// Source is the header field of a trusted proxy that names the client.
 type Source uint8
 
 // The sources.
 const (
-	// Either reads whichever of the two fields there is. Where there are both
-	// and they disagree, one of them was not written by our proxy but sent
-	// through by it, and so the client is not known.
+	// Either reads the field that is present. If both are and they disagree, the proxy
+	// passed one of them on from the client, so the client is unknown.
 	Either        Source = iota
 	XForwardedFor        // reads X-Forwarded-For alone
 	Forwarded            // reads Forwarded (RFC 7239) alone
@@ -46,13 +44,13 @@ func (s Source) String() string {
 	return enum.Name(s, "source", "either", "X-Forwarded-For", "Forwarded")
 }
 
-// Config is what a [Resolver] is made from. The zero Config trusts no proxy.
+// Config configures a [Resolver]. The zero Config trusts no proxy.
 type Config struct {
-	TrustedProxies []netip.Prefix // the networks whose word about the client is believed
-	// Hops, where addresses of proxies are not known, is how many there are
-	// between a client and this process, each of which appends to the field.
-	// They are trusted whatever their address, so nobody else may be able to
-	// connect. It works for Unix sockets too, whose peers have no address.
+	TrustedProxies []netip.Prefix // networks of proxies whose header fields are trusted
+	// Hops is the number of proxies between a client and this process, for when their
+	// addresses are not known. Each of them must append to the field. They are trusted at
+	// any address, so no one else may be able to connect. It also works for Unix sockets,
+	// whose peers have no address.
 	Hops   int
 	Source Source // the header field to read
 	// IPv4Prefix and IPv6Prefix are the lengths of the prefixes to count by;
@@ -60,8 +58,7 @@ type Config struct {
 	IPv4Prefix, IPv6Prefix int
 }
 
-// Resolver finds the address of clients. It is immutable and safe for use by
-// any number of goroutines.
+// Resolver finds the address of clients. It is immutable and safe for concurrent use.
 type Resolver struct {
 	trusted *bart.Lite
 	hops    int
@@ -95,8 +92,8 @@ func New(c Config) (*Resolver, error) {
 	return r, nil
 }
 
-// unmap turns a network of IPv4-mapped addresses into the IPv4 network that it
-// is, for addresses are compared unmapped.
+// unmap turns a network of IPv4-mapped addresses into the IPv4 network, because addresses
+// are compared unmapped.
 func unmap(p netip.Prefix) (netip.Prefix, bool) {
 	if !p.IsValid() {
 		return p, false
@@ -110,16 +107,14 @@ func unmap(p netip.Prefix) (netip.Prefix, bool) {
 	return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96).Masked(), true
 }
 
-// Resolve returns the client's address, unmapped and without a zone, or the
-// zero Addr if it is not known, or two fields disagree about it. remoteAddr is that
-// of [http.Request].
+// Resolve returns the address of the client, unmapped and without a zone. It is the zero
+// Addr if the address is unknown, or if two header fields disagree. remoteAddr is the
+// RemoteAddr of an [http.Request].
 //
-// It is the peer's address unless the peer is a trusted proxy. Then the header
-// field is read from right to left, as the proxies appended to it, past
-// further trusted proxies up to the first other address: the client. Whatever
-// stands left of that was chosen by the client and is not looked at. An
-// element that names no address ends the walk at the nearest proxy, and so
-// does the 64th.
+// The client is the peer, unless the peer is a trusted proxy. Then the header field is
+// read from right to left: the first address that is not a trusted proxy is the client.
+// Everything further left was chosen by the client and is ignored. An element without an
+// address, or the 64th, ends the search, and the nearest proxy is the client.
 func (r *Resolver) Resolve(remoteAddr string, h http.Header) netip.Addr {
 	peer := parseNode(remoteAddr)
 	if !r.trusts(0, peer) {
@@ -139,8 +134,8 @@ func (r *Resolver) Resolve(remoteAddr string, h http.Header) netip.Addr {
 	return client
 }
 
-// Disputed returns the two addresses between which two fields leave it open who the
-// client is, where Resolve therefore knows none; else nil.
+// Disputed returns the two addresses that the header fields give for the client if they
+// disagree, and so Resolve returns none. Otherwise it returns nil.
 func (r *Resolver) Disputed(remoteAddr string, h http.Header) []netip.Addr {
 	peer, xff, forwarded := parseNode(remoteAddr), h["X-Forwarded-For"], h["Forwarded"]
 	if r.source != Either || len(xff) == 0 || len(forwarded) == 0 || !r.trusts(0, peer) {
@@ -149,18 +144,17 @@ func (r *Resolver) Disputed(remoteAddr string, h http.Header) []netip.Addr {
 	return []netip.Addr{r.walk(peer, xff, lastPlain), r.walk(peer, forwarded, lastForwarded)}
 }
 
-// TrustsAddr reports whether addr, unmapped and without a zone, is one of the
-// trusted proxies.
+// TrustsAddr reports whether addr, unmapped and without a zone, is a trusted proxy.
 func (r *Resolver) TrustsAddr(addr netip.Addr) bool { return r.trusts(r.hops, addr) }
 
-// trusts reports whether the party that is hop steps away may say who came
-// before it.
+// trusts reports whether the proxy at addr, hop steps away, may name the address before
+// it.
 func (r *Resolver) trusts(hop int, addr netip.Addr) bool {
 	return hop < r.hops || addr.IsValid() && r.trusted.Contains(addr)
 }
 
-// walk returns the first address from the right that is not trusted; else the
-// last one that is.
+// walk returns the first address from the right that is not trusted, or the last trusted
+// one if there is none.
 func (r *Resolver) walk(nearest netip.Addr, lines []string, last func(string) (netip.Addr, string, bool)) netip.Addr {
 	hop := 0
 	for _, line := range slices.Backward(lines) {
@@ -181,9 +175,9 @@ func (r *Resolver) walk(nearest netip.Addr, lines []string, last func(string) (n
 	return nearest
 }
 
-// AppendGroup appends to dst the text that clients at addr are counted by: a
-// prefix such as 2001:db8:1:2::/64, or the address alone if the prefix is as
-// long as the address, or [Unknown] for the zero Addr.
+// AppendGroup appends to dst the key of clients at addr: a prefix such as
+// 2001:db8:1:2::/64, the address itself if the prefix covers all of it, or [Unknown] for
+// the zero Addr.
 func (r *Resolver) AppendGroup(dst []byte, addr netip.Addr) []byte {
 	if !addr.IsValid() {
 		return append(dst, Unknown...)
@@ -195,8 +189,7 @@ func (r *Resolver) AppendGroup(dst []byte, addr netip.Addr) []byte {
 	return prefix.AppendTo(dst)
 }
 
-// Network returns the prefix that clients at addr, which must be valid, are
-// counted by.
+// Network returns the prefix that clients at addr are counted by. addr must be valid.
 func (r *Resolver) Network(addr netip.Addr) netip.Prefix {
 	addr = translated(addr.Unmap().WithZone(""))
 	bits := r.v6
@@ -213,8 +206,8 @@ func (r *Resolver) Group(addr netip.Addr) string {
 	return string(r.AppendGroup(space[:0], addr))
 }
 
-// translated returns the IPv4 address inside one of 64:ff9b::/96 (RFC 6052).
-// By /64, all of IPv4 that comes through a NAT64 would be one client.
+// translated returns the IPv4 address inside a NAT64 address, 64:ff9b::/96 (RFC 6052).
+// Counted by /64, all IPv4 clients behind a NAT64 would be one.
 func translated(addr netip.Addr) netip.Addr {
 	if !addr.Is6() {
 		return addr
@@ -226,13 +219,12 @@ func translated(addr netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte(b[12:]))
 }
 
-// Trusts reports whether the peer at remoteAddr, as in an http.Request, is a
-// proxy whose word about its clients is believed.
+// Trusts reports whether the peer at remoteAddr, as in an [http.Request], is a trusted
+// proxy.
 func (r *Resolver) Trusts(remoteAddr string) bool { return r.trusts(0, parseNode(remoteAddr)) }
 
-// Reading returns a Resolver that differs from r only in what it reads where r
-// reads [Either]: one of the two header fields, for peers that are known to
-// write that one and to let the other pass from whoever sent it.
+// Reading returns a Resolver that reads only the field source where r reads [Either]. It
+// is for peers that write that field and pass the other one on from clients.
 func (r *Resolver) Reading(source Source) *Resolver {
 	out := *r
 	if r.source == Either {

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// maxElements is how many elements of a header field are looked at. No
-	// chain of proxies is as long; a header might be.
+	// maxElements is how many elements of a header field are read: no real chain of
+	// proxies is longer.
 	maxElements = 64
-	maxElement  = 512 // how long an element may be, in bytes
+	maxElement  = 512 // longest element, in bytes
 )
 
-// lastPlain returns the address in the last element of a line of
-// X-Forwarded-For, what stands before it, and whether anything does. The
-// address is the zero Addr if there is none in it.
+// lastPlain returns the address in the last element of a line of X-Forwarded-For, the
+// rest of the line, and whether there is more of it. The address is the zero Addr if the
+// element has none.
 func lastPlain(line string) (addr netip.Addr, rest string, more bool) {
 	element, rest, more := cutLast(line, strings.LastIndexByte(line[max(0, len(line)-maxElement):], ','))
 	addr = parseNode(trim(element))
@@ -45,9 +45,9 @@ func cutLast(line string, i int) (element, rest string, more bool) {
 	return line, "", false
 }
 
-// lastComma returns the index of the last comma that is not inside a quoted
-// string, or -1. It reads backwards, so that a quote left open by a client
-// cannot swallow what the proxies appended after it.
+// lastComma returns the index of the last comma outside a quoted string, or -1. It reads
+// backwards, so that a quote that the client left open cannot hide what the proxies
+// appended.
 func lastComma(s string) int {
 	quoted := false
 	for i := len(s) - 1; i >= 0; i-- {
@@ -65,8 +65,8 @@ func lastComma(s string) int {
 	return -1
 }
 
-// forNode returns the value of the "for" parameter of a Forwarded element. It
-// reports false if the element breaks the grammar, or has not one of it.
+// forNode returns the value of the "for" parameter of a Forwarded element. It reports
+// false if the element is invalid or does not have exactly one.
 func forNode(element string) (node string, ok bool) {
 	for more := true; more; {
 		var pair string
@@ -105,9 +105,9 @@ func CutUnquoted(s string, sep byte) (before, after string, found bool) {
 	return s, "", false
 }
 
-// unquote returns what a value stands for: a token, with the colons and
-// brackets that many proxies leave unquoted, or a quoted string. Escapes are
-// left in place, as no address has any.
+// unquote returns the value of a token or a quoted string. Tokens may contain colons and
+// brackets, which many proxies do not quote. Escapes stay as they are, since no address
+// has any.
 func unquote(value string) (string, bool) {
 	if !strings.HasPrefix(value, `"`) {
 		return value, value != "" && strings.IndexFunc(value, func(c rune) bool {
@@ -127,10 +127,9 @@ func unquote(value string) (string, bool) {
 
 func trim(s string) string { return strings.Trim(s, " \t") }
 
-// parseNode returns the address in s, unmapped and without a zone. It may have
-// a port, an IPv6 address brackets too. All else gives the zero Addr: names,
-// "unknown", obfuscated identifiers, and the unspecified address, which no
-// client has.
+// parseNode returns the address in s, unmapped and without a zone. It may have a port,
+// and an IPv6 address may have brackets. For anything else it returns the zero Addr:
+// names, "unknown", obfuscated identifiers and the unspecified address.
 func parseNode(s string) netip.Addr {
 	host := s
 	if inner, ok := strings.CutPrefix(s, "["); ok {
@@ -146,7 +145,8 @@ func parseNode(s string) netip.Addr {
 			return netip.Addr{}
 		}
 	}
-	// ParseAddr's errors allocate; most of what is no address shows early.
+	// ParseAddr's errors allocate, so most texts that are no address are sorted out
+	// first.
 	if host == "" || len(host) > 64 || strings.IndexByte("0123456789abcdefABCDEF:", host[0]) < 0 {
 		return netip.Addr{}
 	}

@@ -8,28 +8,25 @@ import (
 	"time"
 )
 
-// Tokens verifies the tokens that requests carry. It is safe for use by any
-// number of goroutines.
+// Tokens verifies the tokens of requests. It is safe for concurrent use.
 type Tokens interface {
-	// Verify returns the claims of the tokens in h at the time at. An error
-	// means that the request is to be refused for its token; it says why in
-	// words that the client may read.
+	// Verify returns the claims of the tokens in h at the given time. An error means that
+	// the request must be refused; its text is shown to the client.
 	Verify(h http.Header, at time.Time) (Verified, error)
 }
 
-// Verified are the claims of a request's tokens. A request may have several, of
-// which its upstream believes one or another.
+// Verified are the claims of the tokens in a request. A request can have several, and its
+// upstream may use any of them.
 type Verified struct {
-	// First are those of the first token; nil without one, or if it is no good
+	// First are the claims of the first token. Nil if there is none, or if it is invalid
 	// and counts as none.
 	First  *Claims
-	Others []*Claims // those of the others that are good
+	Others []*Claims // of the other valid tokens
 }
 
-// Identity is what a request's token says of its sender. The token is verified
-// when the first claim is asked for, and only then: a request that no rule asks
-// about its claims costs nothing. The zero Identity has no claims; one belongs
-// to one request and to one goroutine at a time.
+// Identity gives access to the claims of a request's tokens. Tokens are verified when the
+// first claim is read, so requests without such rules cost nothing. The zero Identity has
+// no claims. An Identity belongs to one request and is not safe for concurrent use.
 type Identity struct {
 	tokens Tokens
 	header http.Header
@@ -39,21 +36,21 @@ type Identity struct {
 	err    error
 }
 
-// Identify returns the identity of a request with the header h that came at
-// at. Tokens may be nil: then nobody has claims.
+// Identify returns the identity of a request with the header h that arrived at the given
+// time. If tokens is nil, it has no claims.
 func Identify(tokens Tokens, h http.Header, at time.Time) Identity {
 	return Identity{tokens: tokens, header: h, at: at}
 }
 
-// Claim returns the value of a claim as text, and false if there is no valid
-// token or it does not have the claim; see [Claims.Text].
+// Claim returns the value of a claim as text; see [Claims.Text]. It returns false if
+// there is no valid token or the token does not have the claim.
 func (i *Identity) Claim(name string) (value string, ok bool) {
 	i.verify()
 	return i.claims.First.Text(name)
 }
 
-// AppendOthers appends to dst the values of a claim besides that of Claim, in the
-// other tokens of the request.
+// AppendOthers appends to dst the values of a claim in the other tokens of the request,
+// without the value of Claim.
 func (i *Identity) AppendOthers(dst []string, name string) []string {
 	i.verify()
 	if len(i.claims.Others) == 0 {
@@ -77,15 +74,15 @@ func (i *Identity) verify() {
 	}
 }
 
-// Refusal returns why the request is to be refused for its token, and nil if it
-// is not. A request whose claims nobody asked for is not.
+// Refusal returns why the request must be refused for its token, or nil. It is nil if no
+// claim was read.
 //
-// A door asks once its limits have let the request pass: they count it like
-// all others without claims, so that guessing tokens is limited too.
+// Doors call it after their limits allowed the request. The request was counted like one
+// without claims, so guessing tokens is limited too.
 func (i *Identity) Refusal() error { return i.err }
 
-// Claims are those of a verified token. Nil has none. They are not to be
-// changed once they are in use.
+// Claims are the claims of a verified token. Nil has none. They must not change once in
+// use.
 type Claims struct {
 	values map[string]any
 }
@@ -94,14 +91,13 @@ type Claims struct {
 // json.Number or float64 for numbers. It keeps the map.
 func NewClaims(values map[string]any) *Claims { return &Claims{values: values} }
 
-// Text returns the value of a claim as text: a string as it is, a number as
-// the token writes it (as short as possible if it is a float64), true or
-// false. It reports false for a claim that is not there, and for null, arrays
-// and objects, which nothing can be counted by.
+// Text returns the value of a claim as text: strings unchanged, numbers as in the token
+// (as short as possible for a float64), true or false. It reports false if the claim is
+// missing, null, an array or an object.
 //
-// A dot leads into an object, as in realm.role; names that have dots themselves
-// are found as well. At every level a name that is there as a whole wins, then
-// the shortest part before a dot that leads to a value.
+// A dot leads into an object, as in realm.role. Names that contain dots are found too: at
+// every level the whole name is tried first, then the shortest part before a dot that
+// leads to a value.
 func (c *Claims) Text(name string) (value string, ok bool) {
 	if c == nil {
 		return "", false
@@ -109,8 +105,8 @@ func (c *Claims) Text(name string) (value string, ok bool) {
 	return claimText(c.values, name)
 }
 
-// claimText visits an object at most once, since there is but one way to each:
-// however many dots there are, the work is bounded by the token's size.
+// claimText visits every object at most once, so the work is bounded by the size of the
+// token, however many dots the name has.
 func claimText(values map[string]any, name string) (string, bool) {
 	if v, there := values[name]; there {
 		if text, ok := scalar(v); ok {

@@ -9,23 +9,24 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 
-// MaxValues is how many different values of one name are told apart. One more is
-// found, so that who asks knows, and none after that.
+// MaxValues is how many different values of one name are collected. One more is
+// collected, so that the caller notices, and none after that.
 const MaxValues = 8
 
-// Values are the different values that somebody may take for those of one name.
+// Values are the different values that servers may read for one name.
 type Values struct {
-	// All are first those under the name itself, then those that only some
-	// servers read: under another spelling of it, or in bad form.
+	// All holds first the values under the name itself, then those that only some servers
+	// read: under another spelling of the name, or malformed.
 	All   []string
-	Sure  int // how many are of the first kind
-	times int // how often there is one
-	// lists is set if PHP makes a list of them.
+	Sure  int // how many of All are of the first kind
+	times int // how many occurrences there are
+	// lists is set if PHP reads them as a list.
 	lists bool
 	room  [MaxValues + 1]string
 }
 
-// First returns what every server finds first, and false if some find nothing.
+// First returns the value that every server reads first. It returns false if some servers
+// read none.
 func (v *Values) First() (string, bool) {
 	if v.Sure == 0 {
 		return "", false
@@ -33,7 +34,7 @@ func (v *Values) First() (string, bool) {
 	return v.All[0], true
 }
 
-// Others returns the values besides that of First.
+// Others returns all values except that of First.
 func (v *Values) Others() []string { return v.All[min(v.Sure, 1):] }
 
 func (v *Values) reset() { v.All, v.Sure, v.times, v.lists = v.room[:0], 0, 0, false }
@@ -41,9 +42,9 @@ func (v *Values) reset() { v.All, v.Sure, v.times, v.lists = v.room[:0], 0, 0, f
 type reading uint8
 
 const (
-	unread  reading = iota // by nobody
-	perhaps                // by some
-	surely                 // by all
+	unread  reading = iota // by no server
+	perhaps                // by some servers
+	surely                 // by all servers
 )
 
 func (v *Values) add(text string, how reading) {
@@ -51,11 +52,11 @@ func (v *Values) add(text string, how reading) {
 	switch {
 	case at >= 0 && (how == perhaps || at < v.Sure):
 		return
-	case at >= 0: // it goes up to those that are sure
+	case at >= 0: // now all servers read it
 		v.All = slices.Delete(v.All, at, at+1)
 	case len(v.All) > MaxValues && (how == perhaps || v.Sure > MaxValues):
 		return
-	case len(v.All) > MaxValues: // in the place of one that is less sure
+	case len(v.All) > MaxValues: // replaces one that only some servers read
 		v.All = v.All[:MaxValues]
 	}
 	if how == perhaps {
@@ -67,15 +68,14 @@ func (v *Values) add(text string, how reading) {
 }
 
 const (
-	usualParameters = 1000 // how many parameters PHP and Express read, and cookies PHP, and no more
-	usualCookies    = 3000 // of how many cookies Go reads any
+	usualParameters = 1000 // PHP and Express read no more parameters, and PHP no more cookies
+	usualCookies    = 3000 // Go reads no cookies if there are more
 )
 
-// Query fills v with the values that a server may take from a URL's raw query for
-// that of the parameter name: of several, of one that is spelled otherwise (see
-// [spelling.SameName]), and with ; between parameters as well as within values.
-// Go leaves out what has a ; or a bad escape. Of several Express makes a list, which
-// is none of them, but the text that it has in JavaScript.
+// Query fills v with the values that servers may read for the parameter name of a raw
+// query: repeated ones, other spellings of the name (see [spelling.SameName]), and with a
+// ; between parameters or inside values. Go drops parameters with a ; or an invalid
+// escape. Express makes a list of repeated ones, whose text in JavaScript is a value too.
 func (v *Values) Query(raw, name string) {
 	v.reset()
 	for n := 0; raw != ""; n++ {
@@ -97,7 +97,7 @@ func (v *Values) Query(raw, name string) {
 	v.addJoined(",")
 }
 
-// addJoined adds what several occurrences are together.
+// addJoined adds the text of all occurrences joined.
 func (v *Values) addJoined(separator string) {
 	if v.times > 1 {
 		list := v.All
@@ -108,8 +108,7 @@ func (v *Values) addJoined(separator string) {
 	}
 }
 
-// addPair adds the value of a parameter if it is of that name. It is read as best
-// at most.
+// addPair adds the value of a parameter if it has that name, as best or less.
 func (v *Values) addPair(pair, name string, best reading) {
 	if pair == "" {
 		return
@@ -134,15 +133,15 @@ func (v *Values) addPair(pair, name string, best reading) {
 	v.times++
 	v.add(text, how)
 	if whole != text {
-		v.add(whole, perhaps) // to those who do not trim it
+		v.add(whole, perhaps) // for servers that do not trim it
 	}
 	if spelling.IsNeedless(value, whole) {
 		v.add(value, perhaps)
 	}
 }
 
-// endsInBracket reports whether a value may be a part of the name: to qs, which
-// Express uses, that ends at ]=, wherever the first equals sign is.
+// endsInBracket reports whether part of value may belong to the name: qs, which Express
+// uses, ends names at the first ]=.
 func endsInBracket(value string) bool {
 	return strings.Contains(value, "=") && (strings.Contains(value, "]=") || strings.Contains(value, "%5D=") || strings.Contains(value, "%5d="))
 }
@@ -157,10 +156,9 @@ func readAs(key, name string) reading {
 	return unread
 }
 
-// Cookie fills v with the values, as they were sent, that a server may take
-// for that of the cookie name. What they stand for says [spelling.Cookie].
-// Go leaves out those with bytes that are not to be in one, and PHP makes one text of
-// several lines, with commas between them.
+// Cookie fills v with the values, as sent, that servers may read for the cookie name;
+// [spelling.Cookie] decodes them. Go drops cookies with invalid bytes, and PHP joins
+// several lines with commas.
 func (v *Values) Cookie(h http.Header, name string) {
 	v.reset()
 	n, all := 0, len(h["Cookie"])
@@ -184,8 +182,7 @@ func (v *Values) Cookie(h http.Header, name string) {
 	}
 }
 
-// addCookie adds the value of a cookie if it is of that name. It is read as best at
-// most.
+// addCookie adds the value of a cookie if it has that name, as best or less.
 func (v *Values) addCookie(pair, name string, best reading) {
 	key, value, ok := strings.Cut(pair, "=")
 	plain, inner := textproto.TrimString(key), textproto.TrimString(value)
@@ -203,17 +200,16 @@ func (v *Values) addCookie(pair, name string, best reading) {
 		v.add(value, perhaps)
 		how = perhaps
 	}
-	// Before a space PHP has another name, and to Node there has to be an equals sign.
+	// PHP ends the name at a space, and Node needs an equals sign.
 	if !ok || len(plain) != len(key) || !spelling.IsClearCookie(inner) {
 		how = perhaps
 	}
 	v.add(inner, min(how, best))
 }
 
-// addDivided adds the values in a pair that something other than a semicolon
-// divides: spaces for Python's http.cookies (a=b name=value, also with spaces around
-// the equals signs), commas for what follows RFC 2109, and bytes beyond ASCII for
-// those to whom they are spaces.
+// addDivided adds the values in a pair that some servers split further: at spaces, as
+// Python's http.cookies (a=b name=value, also with spaces around the equals signs), at
+// commas (RFC 2109), and at bytes beyond ASCII that they take for spaces.
 func (v *Values) addDivided(pair, name string) {
 	pair = textproto.TrimString(pair)
 	if strings.IndexFunc(pair, divides) < 0 {
@@ -237,14 +233,14 @@ func (v *Values) addDivided(pair, name string) {
 	}
 }
 
-// divides reports whether c may stand between two cookies.
+// divides reports whether some server splits cookies at c.
 func divides(c rune) bool { return c <= ' ' || c >= 0x7f || c == ',' }
 
-// MaxParameters is how many parameters a query may have: Go reads none of more.
+// MaxParameters is how many parameters a query may have. Go reads none if there are more.
 const MaxParameters = 10_000
 
-// MaxFields is how many header fields a request may have. Node reads 1000 and leaves
-// out the others without a word, among them what limits go by.
+// MaxFields is how many header fields a request may have. Node silently drops those
+// beyond 1000.
 const MaxFields = 500
 
 // TooManyFields reports whether h has more than [MaxFields].
@@ -256,8 +252,8 @@ func TooManyFields(h http.Header) bool {
 	return n > MaxFields
 }
 
-// Header fills v with the values of a header field, by its canonical name: of
-// several lines, which Node makes one of, and of names that CGI writes alike.
+// Header fills v with the values of a header field, by its canonical name: each line, all
+// lines joined as in Node, and those of names that CGI takes for the same.
 func (v *Values) Header(h http.Header, name string) {
 	v.reset()
 	v.times = len(h[name])
@@ -274,8 +270,8 @@ func (v *Values) Header(h http.Header, name string) {
 	v.addJoined(", ")
 }
 
-// Query returns the first value of the parameter name in a URL's raw query that
-// every server finds, and false if there is none.
+// Query returns the first value of the parameter name in a raw query that every server
+// reads, and false if there is none.
 func Query(raw, name string) (value string, ok bool) {
 	if raw == "" {
 		return "", false

@@ -1,5 +1,5 @@
-// Package described has requests as callers describe them: name by name, rather
-// than by a request of HTTP that the door itself has seen.
+// Package described holds requests that callers describe by attributes, as opposed to
+// HTTP requests that a door receives itself.
 package described
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// The bounds on what a caller may ask at once; every door has the same.
+// Limits on what a caller may send; they are the same at every door.
 const (
-	MaxChecks     = 1000      // the largest batch
-	MaxAttributes = 128       // how many attributes one request may have
-	MaxCost       = 1<<53 - 1 // the largest cost: what every JSON library can write exactly
+	MaxChecks     = 1000      // checks in a batch
+	MaxAttributes = 128       // attributes of a request
+	MaxCost       = 1<<53 - 1 // largest cost, which every JSON library represents exactly
 )
 
-// Request is a rules.Request made of attributes. The zero value has none. It is
-// meant to be used again, by [Request.Reset].
+// Request is a rules.Request made of attributes. The zero value has none. It can be
+// reused after [Request.Reset].
 type Request struct {
 	attributes []attribute
 	address    netip.Addr
@@ -49,10 +49,10 @@ func (r *Request) ClientIP() netip.Addr { return r.address }
 // Len returns how many attributes there are.
 func (r *Request) Len() int { return len(r.attributes) }
 
-// Add adds an attribute that is not there yet. The address of a client is
-// grouped by clients, as every door does. What Add returns is empty, or says
-// what the value must be, and then nothing was added: an address without a zone,
-// a path and no URL, which no rule would ever match.
+// Add adds an attribute that was not added before. The address of a client is grouped by
+// clients. If the value is invalid, Add adds nothing and returns what the value must be:
+// an address must not have a zone, and a path must not be a URL, which no rule would
+// match. Otherwise it returns "".
 func (r *Request) Add(a rules.Attribute, value string, clients *client.Resolver) (must string) {
 	switch {
 	case a.Kind == rules.ClientIP:
@@ -69,11 +69,11 @@ func (r *Request) Add(a rules.Attribute, value string, clients *client.Resolver)
 	return ""
 }
 
-// Grow makes room for n attributes more.
+// Grow reserves memory for n more attributes.
 func (r *Request) Grow(n int) { r.attributes = slices.Grow(r.attributes, n) }
 
-// Reset takes all attributes away, lets go of their text and keeps the room of
-// most of them at most.
+// Reset removes all attributes and releases their text. It keeps memory for up to most
+// attributes.
 func (r *Request) Reset(most int) {
 	clear(r.attributes)
 	r.attributes, r.address = r.attributes[:0], netip.Addr{}
@@ -82,12 +82,12 @@ func (r *Request) Reset(most int) {
 	}
 }
 
-// Ordered is the rules.OrderedRequest of one Envoy descriptor. Unlike that of a
-// rules.Descriptor the client's address is grouped, as every door does. What it
-// was told must not change once it has been asked.
+// Ordered is the rules.OrderedRequest of an Envoy descriptor. Unlike rules.Descriptor it
+// groups the address of the client. Told must not change after the first call of a
+// method.
 type Ordered struct {
 	Told    rules.Descriptor
-	Clients *client.Resolver // groups addresses. Required.
+	Clients *client.Resolver // groups addresses; required
 
 	address      netip.Addr
 	addressKnown bool
@@ -118,8 +118,8 @@ func (o *Ordered) ClientIP() netip.Addr {
 	return o.address
 }
 
-// Elements returns how many messages a message of protobuf has in a field, or
-// most if there are more. It looks no further than the first mistake.
+// Elements returns how many times a protobuf message has a field, up to most. It stops at
+// the first error.
 func Elements(data []byte, field protowire.Number, most int) (n int) {
 	for len(data) > 0 && n < most {
 		number, kind, size := protowire.ConsumeTag(data)

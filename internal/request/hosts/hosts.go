@@ -1,7 +1,7 @@
-// Package hosts says by which names a door may be called. It is what stands
-// between a door on this machine and the web pages in its browser: one may send
-// requests there under its own name (cross-site request forgery), or make its
-// own name lead there and read the answers too (DNS rebinding).
+// Package hosts decides under which names a door may be called. It protects doors on this
+// machine from web pages in its browser, which could send requests from their own origin
+// (cross-site request forgery), or point their own name here and read the answers (DNS
+// rebinding).
 package hosts
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// IsLocal reports whether host, perhaps with a port, names this machine.
+// IsLocal reports whether host, with or without a port, names this machine.
 func IsLocal(host string) bool {
 	name := withoutPort(host)
 	if strings.EqualFold(name, "localhost") {
@@ -25,7 +25,7 @@ func withoutPort(host string) string {
 	if strings.HasPrefix(host, "[") {
 		name, port, closed := strings.Cut(host[1:], "]")
 		if !closed || port != "" && port[0] != ':' {
-			return "" // it names nothing
+			return "" // invalid
 		}
 		return name
 	}
@@ -35,19 +35,18 @@ func withoutPort(host string) string {
 	return host
 }
 
-// Names are those by which a door may be called.
+// Names are the names under which a door may be called.
 type Names struct {
 	known    []string // in lower case; *.example.org for all below
 	anything bool
 	strict   bool
 }
 
-// Options say which those are.
+// Options configure [Names].
 type Options struct {
-	Known []string // names that the operator has given: example.org, *.example.org for all below that, or * for any.
-	// Strict holds callers to Known and the names of this machine, whatever
-	// they are. Otherwise it is only browsers, which say where a request comes
-	// from.
+	Known []string // configured names: example.org, *.example.org for all names below it, or * for any
+	// Strict checks all callers against Known and the names of this machine. Otherwise
+	// only browsers are checked.
 	Strict bool
 }
 
@@ -61,8 +60,8 @@ func New(o Options) *Names {
 	return n
 }
 
-// Allows reports whether r came by a name that is allowed. An address is: no
-// page can make it its own.
+// Allows reports whether the host of r is allowed. IP addresses always are: a web page
+// cannot point them here.
 func (n *Names) Allows(r *http.Request) bool {
 	if n.anything || r.Host == "" || !n.strict && !fromBrowser(r) {
 		return true
@@ -82,10 +81,10 @@ func (n *Names) Allows(r *http.Request) bool {
 	return false
 }
 
-// fromBrowser reports whether r has fields that browsers send and cannot be made
-// to leave out. To an address without TLS that is not this machine they send none
-// that tells of the page with a GET to its own origin, but always the languages of
-// their user; programs that do so too tell the mode, which browsers then do not.
+// fromBrowser reports whether r has fields that browsers always send. With a GET to its
+// own origin, over plain HTTP and not on this machine, a page sends neither Origin nor
+// Sec-Fetch-Site, but always Accept-Language. Programs that send that field also send
+// Sec-Fetch-Mode, which browsers do not do then.
 func fromBrowser(r *http.Request) bool {
 	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
 		return true

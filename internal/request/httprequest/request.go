@@ -1,6 +1,5 @@
-// Package httprequest is the request that rules see of an HTTP request, for
-// every door that meets whole ones: the reverse proxy has it before it, and
-// forward-auth is told of it.
+// Package httprequest gives rules access to an HTTP request. The reverse proxy uses it
+// for requests that it receives, forward-auth for those that are described to it.
 package httprequest
 
 import (
@@ -12,43 +11,42 @@ import (
 	"github.com/headgate/headgate/internal/rules"
 )
 
-// Request is a rules.Request. It copies nothing that is not asked for, and its
-// memory may be used again for the next request.
+// Request is a rules.Request. It copies only what rules read, and can be reused for the
+// next request.
 type Request struct {
 	Method string // the HTTP method
-	// Path is the path as the server behind gets it, percent-encoded. Rules
-	// know how it can be read.
+	// Path is the path that the upstream gets, percent-encoded. Rules know how it can be
+	// read.
 	Path     string
-	RawQuery string      // the query as it came, without its question mark
-	Host     string      // what the client asked for; empty if it did not say
-	Header   http.Header // has the other header fields. A Host in it is not looked at.
+	RawQuery string      // the raw query, without the question mark
+	Host     string      // the requested host, may be empty
+	Header   http.Header // the other header fields; Host is ignored
 
 	clients  *client.Resolver
 	address  netip.Addr
-	remote   string // the peer, if the request is its own; see Clients
-	group    string // of address, once asked for
+	remote   string // the peer; empty if the request is that of another client
+	group    string // key of address, once computed
 	identity client.Identity
 }
 
-// Of makes q what r is about, by its own request line and header fields, and
-// identity what its token says.
+// Of makes q the request r. identity has the claims of its tokens.
 func (q *Request) Of(r *http.Request, clients *client.Resolver, identity client.Identity) {
 	*q = Request{Method: r.Method, Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery, Host: r.Host, Header: r.Header}
 	q.From(clients.Resolve(r.RemoteAddr, r.Header), clients, identity)
 	q.remote = r.RemoteAddr
 }
 
-// From says who sent the request: a client at address, counted as clients
-// says, with a token. The zero Addr is a client that nobody knows.
+// From sets who sent the request: a client at address, grouped by clients, with an
+// identity. The zero Addr is an unknown client.
 func (q *Request) From(address netip.Addr, clients *client.Resolver, identity client.Identity) {
 	q.address, q.clients, q.group, q.identity = address, clients, "", identity
 }
 
-// Refusal is [client.Identity.Refusal] of the request's token. It comes after
-// the rules have asked for what they need.
+// Refusal is [client.Identity.Refusal]. Call it after the rules have been matched.
 func (q *Request) Refusal() error { return q.identity.Refusal() }
 
-// ClientIP implements rules.Request: every request over HTTP has a client.
+// ClientIP implements rules.Request. Every HTTP request has a client, even if its address
+// is unknown.
 func (q *Request) ClientIP() netip.Addr {
 	if !q.address.IsValid() {
 		return rules.SomeAddress()
@@ -68,8 +66,8 @@ func (q *Request) Clients() []string {
 	return groups
 }
 
-// Attribute implements rules.Request. Of a header, parameter or cookie that is
-// there more than once it is the first; AppendOthers has the others.
+// Attribute implements rules.Request. If a header, parameter or cookie is repeated, it
+// returns the first value; AppendOthers returns the others.
 func (q *Request) Attribute(a rules.Attribute) (value string, ok bool) {
 	switch a.Kind {
 	case rules.Method:
@@ -126,9 +124,9 @@ func (q *Request) field(name string) (string, bool) {
 	return "", false
 }
 
-// IsHost reports whether s has only what names, addresses and ports are made of.
-// Upstreams read other things each in their own way: of "a,b" in X-Forwarded-Host,
-// some take a and some b, and some decode %61.
+// IsHost reports whether s consists of the characters of names, addresses and ports only.
+// Upstreams disagree about others: of "a,b" in X-Forwarded-Host some read a and some b,
+// and some decode %61.
 func IsHost(s string) bool {
 	if inner, ok := strings.CutPrefix(s, "["); ok {
 		inside, port, closed := strings.Cut(inner, "]")
@@ -146,9 +144,9 @@ func IsHost(s string) bool {
 	return true
 }
 
-// IsQuery reports whether s has no space, no control character and no #. HTTP/2 can
-// bring the first two, and in a request line of HTTP/1 what follows would not be the
-// query's; behind a # many upstreams read nothing.
+// IsQuery reports whether s has no space, control character or #. HTTP/2 allows the first
+// two, which would end the target in a request line of HTTP/1; many upstreams cut the
+// query at a #.
 func IsQuery(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] == 0x7f || s[i] == '#' {

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxKeys = 100 // how many keys a set may have
+	maxKeys = 100 // in a set
 	// RSA keys shorter than minRSA bits are too weak (RFC 7518, 3.3), longer
 	// ones than maxRSA take too long.
 	minRSA, maxRSA = 2048, 8192
@@ -27,13 +27,13 @@ const (
 
 // key is a public key.
 type key struct {
-	id        string // empty if it has none
-	algorithm string // the only one it is for; empty for any that fits
+	id        string // may be empty
+	algorithm string // the only one allowed; empty for any that fits
 	public    any    // *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
 }
 
-// fits reports whether the key is for an algorithm. The kind of the key
-// decides, so that a public key can never serve as a secret.
+// fits reports whether the key can be used with an algorithm. The type of the key
+// decides, so a public key is never used as a secret.
 func (k *key) fits(algorithm string) bool {
 	if k.algorithm != "" && k.algorithm != algorithm {
 		return false
@@ -49,9 +49,8 @@ func (k *key) fits(algorithm string) bool {
 	return false
 }
 
-// parseKeys reads a JWKS (RFC 7517) or PEM blocks of public keys and
-// certificates. Keys of a JWKS that are of no use here are left out; a set
-// without any other is an error.
+// parseKeys reads a JWKS (RFC 7517), or PEM blocks of public keys and certificates. It
+// skips unusable keys of a JWKS; a set without usable keys is an error.
 func parseKeys(data []byte) ([]key, error) {
 	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))
 	if bytes.HasPrefix(data, []byte("-----BEGIN")) {
@@ -114,7 +113,7 @@ func parseJWK(raw []byte) (key, error) {
 	return k, err
 }
 
-// decode reads base64url, which some write with padding.
+// decode reads base64url, with or without padding.
 func decode(name, text string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text, "="))
 	if err != nil || len(b) == 0 {

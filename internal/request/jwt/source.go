@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	maxSet       = 1 << 20          // the size of the largest set of keys that is read, in bytes
+	maxSet       = 1 << 20          // largest set of keys, in bytes
 	fetchTimeout = 10 * time.Second // how long keys may take to arrive
-	hurry        = 30 * time.Second // how often at most keys are read anew because a token names one that is not there
-	patience     = time.Second      // how long a request waits for that
-	fileInterval = 5 * time.Second  // how often a file is looked at
+	hurry        = 30 * time.Second // least time between reads because of an unknown key
+	patience     = time.Second      // how long a request waits for such a read
+	fileInterval = 5 * time.Second  // how often a file is checked
 )
 
-// keySet is what was read, and from what.
+// keySet is a set of keys, with the hash of its source.
 type keySet struct {
 	keys []key
 	sum  [sha256.Size]byte
@@ -35,15 +35,15 @@ type source struct {
 	location string
 	client   *http.Client // for a URL
 	log      *slog.Logger
-	set      atomic.Pointer[keySet] // nil as long as there is none
+	set      atomic.Pointer[keySet] // nil until the keys are loaded
 
-	ctx    context.Context //nolint:containedctx // of what goes on in the background
+	ctx    context.Context //nolint:containedctx // of the background tasks
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
 	mu      sync.Mutex
-	flight  chan struct{} // closed when the reading under way is done; nil if there is none
-	hurried time.Time     // when a token last made us read, by the request's clock
+	flight  chan struct{} // closed when the read in progress is done; nil if there is none
+	hurried time.Time     // when a token last caused a read, by the request's clock
 	failing bool
 }
 
@@ -55,8 +55,7 @@ func newSource(location string, transport http.RoundTripper, log *slog.Logger) *
 
 func (s *source) remote() bool { return strings.Contains(s.location, "://") }
 
-// name is where keys are from, without the query of a URL, which may hold a
-// secret.
+// name returns the location without the query of a URL, which may hold a secret.
 func (s *source) name() string {
 	if !s.remote() {
 		return s.location
@@ -65,7 +64,7 @@ func (s *source) name() string {
 	return base
 }
 
-// load reads the keys once. After an error those of before stay.
+// load reads the keys once. After an error the previous keys stay.
 func (s *source) load() error {
 	data, err := s.read()
 	if err != nil {
@@ -124,8 +123,7 @@ func readBounded(r io.Reader) ([]byte, error) {
 	return data, err
 }
 
-// refresh loads the keys, and says in the log when that begins to fail and
-// when it works again.
+// refresh loads the keys. It logs when that starts to fail and when it works again.
 func (s *source) refresh() {
 	err := s.load()
 	if s.ctx.Err() != nil {
@@ -142,8 +140,8 @@ func (s *source) refresh() {
 	s.failing = err != nil
 }
 
-// start lets refresh run in the background, unless it does so already.
-// It needs s.mu, and returns what is closed at the end.
+// start runs refresh in the background unless it is already running. It needs s.mu, and
+// returns a channel that is closed when it is done.
 func (s *source) start() <-chan struct{} {
 	if s.flight != nil {
 		return s.flight
@@ -160,7 +158,7 @@ func (s *source) start() <-chan struct{} {
 	return done
 }
 
-// follow refreshes from time to time until the source is closed.
+// follow refreshes at every interval until the source is closed.
 func (s *source) follow(interval time.Duration) {
 	if !s.remote() {
 		interval = min(interval, fileInterval)
@@ -180,8 +178,8 @@ func (s *source) follow(interval time.Duration) {
 	}
 }
 
-// hasten reads the keys because a token names one that is not there, but not
-// often. It returns when they have been read, or after a while.
+// hasten reads the keys because a token names an unknown one, at most once per hurry. It
+// returns when they have been read, or after patience.
 func (s *source) hasten(at time.Time) {
 	s.mu.Lock()
 	done := (<-chan struct{})(s.flight)
@@ -203,15 +201,15 @@ func (s *source) hasten(at time.Time) {
 	}
 }
 
-// find returns the keys that may have signed with an algorithm: those with the
-// id, or all that fit if the token names none.
+// find returns the keys that may have signed with an algorithm: those with the id, or all
+// that fit if the token has no key id.
 func (s *source) find(id, algorithm string) (found []key) {
 	set := s.set.Load()
 	if set == nil {
 		return nil
 	}
 	for _, k := range set.keys {
-		// A key from a PEM file has no name of its own.
+		// A key from a PEM file has no id.
 		if (id == "" || k.id == "" || k.id == id) && k.fits(algorithm) {
 			found = append(found, k)
 		}

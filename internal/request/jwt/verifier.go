@@ -1,6 +1,6 @@
-// Package jwt verifies the JSON Web Tokens that requests carry (RFC 7519), for
-// the claims that rules count by. Signatures are checked by golang-jwt; where
-// tokens and keys come from, and for how long they are believed, is here.
+// Package jwt verifies the JSON Web Tokens of requests (RFC 7519), for rules that count
+// by claims. golang-jwt checks signatures; this package finds the tokens, loads the keys
+// and remembers verified tokens.
 //
 // The contract is in docs/identity.md.
 package jwt
@@ -25,29 +25,29 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 
-// maxToken is the length of the longest token that is looked at, in bytes.
+// maxToken is the length of the longest accepted token, in bytes.
 const maxToken = 16 << 10
 
-// minSecret is the length of the shortest secret, in bytes.
+// minSecret is the length of the shortest accepted secret, in bytes.
 const minSecret = 32
 
-// Options say which tokens are good, and where they are.
+// Options say which tokens are valid, and where requests have them.
 type Options struct {
 	Keys       string   // a file (JWKS or PEM) or the URL of a JWKS; empty for none
-	SecretFile string   // holds the secret of the HS algorithms; empty for none
-	Issuer     string   // whom tokens must be from; empty for anybody
-	Audience   []string // what tokens must be for one of; empty for anything
-	// Algorithms are those accepted. If empty, they are all that public keys
-	// are for, if there are Keys, and HS256 if there is a secret.
+	SecretFile string   // file with the secret of the HS algorithms; empty for none
+	Issuer     string   // required iss; empty for any
+	Audience   []string // accepted values of aud; empty for any
+	// Algorithms are the accepted algorithms. If empty, they are all that public keys
+	// support if there are Keys, and HS256 if there is a secret.
 	Algorithms []string
-	// Header is the field that tokens are in, Cookie the cookie; either may be
-	// empty. Tokens in both are both looked at, that of the field first.
+	// Header is the header field with the token, Cookie the cookie. Either may be empty.
+	// If a request has both, the header field comes first.
 	Header, Cookie string
-	Leeway         time.Duration     // how far clocks may be apart
-	Refresh        time.Duration     // how often keys are read anew; 0 means every ten minutes
-	Refuse         bool              // makes Verify return an error for a token that is no good
+	Leeway         time.Duration     // allowed clock difference
+	Refresh        time.Duration     // how often keys are read again; 0 means 10 minutes
+	Refuse         bool              // makes Verify return an error for an invalid token
 	Transport      http.RoundTripper // fetches keys; nil means http.DefaultTransport
-	Logger         *slog.Logger      // hears of keys. Required.
+	Logger         *slog.Logger      // logs changes of the keys; required
 }
 
 // Verifier verifies tokens. It implements client.Tokens.
@@ -62,8 +62,8 @@ type Verifier struct {
 
 var _ client.Tokens = (*Verifier)(nil)
 
-// New returns a Verifier. Keys in a file have to be there and right; those of
-// a URL are fetched by Start.
+// New returns a Verifier. Keys in a file must exist and be valid; Start fetches those of
+// a URL.
 func New(o Options) (*Verifier, error) {
 	v := &Verifier{options: o, header: http.CanonicalHeaderKey(o.Header), methods: o.Algorithms}
 	if len(v.methods) == 0 {
@@ -98,9 +98,8 @@ func New(o Options) (*Verifier, error) {
 	return v, nil
 }
 
-// Start fetches the keys and then keeps them up to date in the background until
-// Close. Keys that cannot be fetched are no error: tokens are no good until
-// they can.
+// Start fetches the keys and keeps them up to date in the background until Close. If they
+// cannot be fetched, tokens are invalid until they can.
 func (v *Verifier) Start(ctx context.Context) {
 	if v.keys == nil {
 		return
@@ -115,7 +114,7 @@ func (v *Verifier) Start(ctx context.Context) {
 	v.keys.tasks.Go(func() { v.keys.follow(v.options.Refresh) })
 }
 
-// Close ends what goes on in the background.
+// Close stops the background tasks.
 func (v *Verifier) Close() {
 	if v.keys != nil {
 		v.keys.close()
@@ -127,7 +126,7 @@ func (v *Verifier) Verify(h http.Header, at time.Time) (client.Verified, error) 
 	var room [maxTokens + 1]string
 	found, plain, tooMany := v.find(room[:0], h)
 	if tooMany {
-		return client.Verified{}, errTooMany // whichever of them is believed
+		return client.Verified{}, errTooMany // the upstream may use any of them
 	}
 	var out client.Verified
 	for i, token := range found {
@@ -135,7 +134,7 @@ func (v *Verifier) Verify(h http.Header, at time.Time) (client.Verified, error) 
 		switch {
 		case err != nil && i == 0 && plain > 0 && v.options.Refuse:
 			return client.Verified{}, err
-		case err != nil: // it counts as none
+		case err != nil: // counts as no token
 		case i == 0 && plain > 0:
 			out.First = claims
 		default:
@@ -145,7 +144,7 @@ func (v *Verifier) Verify(h http.Header, at time.Time) (client.Verified, error) 
 	return out, nil
 }
 
-// verify returns the claims of a token, or why it is no good.
+// verify returns the claims of a token, or why it is invalid.
 func (v *Verifier) verify(token string, at time.Time) (*client.Claims, error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("the token is longer than %d bytes", maxToken)
@@ -190,7 +189,7 @@ func (v *Verifier) parser(at time.Time) *jwt.Parser {
 	return jwt.NewParser(options...)
 }
 
-// keyOf returns what the signature of t is checked with.
+// keyOf returns the key that the signature of t is checked with.
 func (v *Verifier) keyOf(t *jwt.Token, at time.Time) (any, error) {
 	if _, there := t.Header["crit"]; there {
 		return nil, errors.New("the token requires an unsupported extension") // RFC 7515, 4.1.11
@@ -227,7 +226,7 @@ func (v *Verifier) keyOf(t *jwt.Token, at time.Time) (any, error) {
 	return all, nil
 }
 
-// reason says in words for the client why a token is no good.
+// reason returns the error that the client sees for an invalid token.
 func reason(err error) error {
 	for _, known := range []struct {
 		is   error
@@ -250,18 +249,18 @@ func reason(err error) error {
 }
 
 const (
-	maxAge = 5 * time.Minute // how long a token is believed without looking at it again
-	// maxEntries and maxBytes bound each of the two halves of the cache;
-	// the bytes are those of the tokens.
+	maxAge = 5 * time.Minute // how long a verified token is remembered
+	// maxEntries and maxBytes limit each of the two halves of the cache. maxBytes is the
+	// total length of the tokens.
 	maxEntries = 4096
 	maxBytes   = 4 << 20
 )
 
-// cache remembers tokens that were verified. Its zero value is empty.
+// cache remembers verified tokens. Its zero value is empty.
 //
-// It has two halves: when the young one is full it becomes the old one, and
-// what was in the old one is forgotten unless it was asked for meanwhile. Only
-// tokens with a right signature get in, so nobody else can fill it.
+// It has two halves. When the young half is full it becomes the old one, and entries of
+// the previous old half that were not used again are dropped. Only tokens with a valid
+// signature are added, so clients cannot fill it with others.
 type cache struct {
 	mu         sync.RWMutex
 	young, old map[[sha256.Size]byte]entry
@@ -271,13 +270,13 @@ type cache struct {
 // entry is a verified token.
 type entry struct {
 	claims *client.Claims
-	set    *keySet // with which it was verified
+	set    *keySet // that verified it
 	until  time.Time
 	size   int
 }
 
-// get returns the claims of a token, or nil if it is not known to be good with
-// the keys of set at a time.
+// get returns the claims of a token, or nil if it was not verified with the keys of set,
+// or has expired at the given time.
 func (c *cache) get(id [sha256.Size]byte, set *keySet, at time.Time) *client.Claims {
 	c.mu.RLock()
 	e, young := c.young[id]
@@ -306,19 +305,18 @@ func (c *cache) put(id [sha256.Size]byte, e entry) {
 	c.young[id] = e
 }
 
-// maxTokens is how many tokens of one request are looked at.
+// maxTokens is how many tokens of a request are verified.
 const maxTokens = 8
 
 var errTooMany = errors.New("the request has too many tokens")
 
-// find appends to dst the tokens of a request: those of each line of the field,
-// then those of each cookie that some server takes for the one, and of both what
-// some server reads where it is not clear. plain is how many of these there are;
-// what follows is only found by those who do not look at what is around it. They
-// are different. tooMany is set if there are more than maxTokens, or may be.
+// find appends to dst the different tokens of a request: those of each line of the header
+// field, then those of each cookie that some server takes for the configured one. plain
+// is how many these are. After them come tokens that only lenient servers find in the
+// header field. tooMany is set if there are, or may be, more than maxTokens.
 //
-// An upstream believes one of them. Which, only it knows: the first or the last,
-// the field's or the cookie's, or the first that is good.
+// The upstream uses one of them, and only it knows which: the first, the last, or the
+// first valid one, from the header or the cookie.
 func (v *Verifier) find(dst []string, h http.Header) (found []string, plain int, tooMany bool) {
 	if v.header != "" {
 		for _, value := range h[v.header] {
@@ -344,8 +342,7 @@ func (v *Verifier) find(dst []string, h http.Header) (found []string, plain int,
 	return dst, plain, tooMany || len(dst) > maxTokens
 }
 
-// inCookies appends to dst the tokens in cookies, and reports whether there may be
-// more: spellings of one may stand in for it.
+// inCookies appends to dst the tokens in cookies. It reports whether there may be more.
 func (v *Verifier) inCookies(dst []string, h http.Header) (found []string, more bool) {
 	if v.options.Cookie == "" || len(h["Cookie"]) == 0 {
 		return dst, false
@@ -361,8 +358,8 @@ func (v *Verifier) inCookies(dst []string, h http.Header) (found []string, more 
 	return dst, len(values.All) > client.MaxValues
 }
 
-// addToken appends a token and, where its signature can be written otherwise, what
-// servers read in it.
+// addToken appends a token and, if its signature can be written in other ways, the tokens
+// that servers read in it.
 func addToken(dst []string, token string) []string {
 	const scheme = "Bearer "
 	read, one := spelling.InCredentials.Read(scheme+token), []string{scheme + token}
@@ -378,8 +375,8 @@ func addToken(dst []string, token string) []string {
 	return dst
 }
 
-// inHeader takes the token out of a field: behind "Bearer", which only fields
-// other than Authorization may leave out.
+// inHeader returns the token in a header field: after "Bearer", which may only be omitted
+// in fields other than Authorization.
 func (v *Verifier) inHeader(value string) (string, bool) {
 	value = strings.Trim(value, " \t")
 	end := strings.IndexAny(value, " \t")
@@ -387,7 +384,7 @@ func (v *Verifier) inHeader(value string) (string, bool) {
 		return strings.TrimLeft(value[end:], " \t"), true
 	}
 	if v.header == "Authorization" || end >= 0 {
-		return "", false // another way to log in
+		return "", false // another scheme
 	}
 	return value, value != ""
 }

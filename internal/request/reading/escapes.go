@@ -6,16 +6,16 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 
-// keeping says which escapes decoding leaves alone.
+// keeping is what decoding leaves escaped.
 type keeping uint8
 
 const (
 	decodeAll   keeping = iota
-	keepSlashes         // %2f stays, so that it separates nothing
+	keepSlashes         // %2f stays escaped
 )
 
-// escaped returns the byte that path[i:] begins with as an escape, such as
-// %2f, and false if it does not.
+// escaped returns the byte of the escape, such as %2f, at path[i:], and false if there is
+// none.
 func escaped(path string, i int) (byte, bool) {
 	if path[i] != '%' || i+2 >= len(path) || !spelling.IsHex(path[i+1]) || !spelling.IsHex(path[i+2]) {
 		return 0, false
@@ -23,7 +23,7 @@ func escaped(path string, i int) (byte, bool) {
 	return spelling.Hex(path[i+1])<<4 | spelling.Hex(path[i+2]), true
 }
 
-// escapes reports whether path has any, and whether one is of a slash.
+// escapes reports whether path has escapes, and whether one is of a slash.
 func escapes(path string) (has, slash bool) {
 	for i := range len(path) {
 		if path[i] == '%' {
@@ -35,7 +35,7 @@ func escapes(path string) (has, slash bool) {
 	return has, slash
 }
 
-// appendDecoded appends path percent-decoded once. What is no escape stays.
+// appendDecoded appends path percent-decoded once. Invalid escapes stay.
 func appendDecoded(dst []byte, path string, keep keeping) []byte {
 	for i := 0; i < len(path); i++ {
 		c, ok := escaped(path, i)
@@ -53,8 +53,8 @@ func appendDecoded(dst []byte, path string, keep keeping) []byte {
 	return dst
 }
 
-// appendNecessary appends path, beginning with a slash, with those bytes
-// decoded that are said to have no other spelling.
+// appendNecessary appends path, starting with a slash, with those bytes decoded for which
+// is returns true.
 func appendNecessary(dst []byte, path string, is func(path string, at int, c byte) bool) []byte {
 	if path == "" || path[0] != '/' {
 		dst = append(dst, '/')
@@ -70,8 +70,8 @@ func appendNecessary(dst []byte, path string, is func(path string, at int, c byt
 	return dst
 }
 
-// isUnwritable reports whether a byte cannot stand in a path as it is (RFC
-// 3986), and no server takes it for anything but itself.
+// isUnwritable reports whether a byte cannot appear unescaped in a path (RFC 3986) and
+// has no special meaning to any server.
 func isUnwritable(_ string, _ int, c byte) bool {
 	switch c {
 	case ' ', '"', '<', '>', '^', '`', '{', '|', '}':
@@ -80,7 +80,7 @@ func isUnwritable(_ string, _ int, c byte) bool {
 	return c >= 0x80
 }
 
-// appendEscaped appends path with everything escaped that cannot stand in one.
+// appendEscaped appends path with everything escaped that a path cannot contain.
 func appendEscaped(dst []byte, path string) []byte {
 	for i := range len(path) {
 		dst = appendWritable(dst, path[i], isWritable(path[i]))
@@ -88,8 +88,8 @@ func appendEscaped(dst []byte, path string) []byte {
 	return dst
 }
 
-// Escape returns path, which has escapes already, with everything else escaped that
-// cannot stand in one.
+// Escape returns path with everything escaped that a path cannot contain. Existing
+// escapes stay.
 func Escape(path string) string {
 	dst := make([]byte, 0, len(path)+8)
 	for i := range len(path) {
@@ -98,7 +98,7 @@ func Escape(path string) string {
 	return string(dst)
 }
 
-// appendWritable appends c, escaped unless it may stand as it is.
+// appendWritable appends c, escaped unless asItIs.
 func appendWritable(dst []byte, c byte, asItIs bool) []byte { //nolint:revive // a fact, not a mode
 	const digits = "0123456789ABCDEF"
 	if asItIs {
@@ -107,7 +107,7 @@ func appendWritable(dst []byte, c byte, asItIs bool) []byte { //nolint:revive //
 	return append(dst, '%', digits[c>>4], digits[c&15])
 }
 
-// isWritable reports whether c may stand in a path as it is.
+// isWritable reports whether c can appear unescaped in a path.
 func isWritable(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 		strings.IndexByte("/-._~!$&'()*+,;=:@", c) >= 0

@@ -9,15 +9,13 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// Unread is the normal form of a path with more readings than are looked at.
-// No path that can be read has it.
+// Unread is the normal form of a path with too many readings. No other path has it.
 const Unread = "//"
 
-// Plain returns the different normal forms that the readings have: what each
-// comes to when it is decoded as often as that changes it, without parameters,
-// doubled slashes and dot segments. A path that is one to all servers has one,
-// in whatever spelling; and whichever server reads it, the path that it reads,
-// if that is written plainly, is among them.
+// Plain returns the different normal forms of the readings: decoded until nothing
+// changes, without parameters, doubled slashes and dot segments. A path that all servers
+// read alike has one normal form, however it is spelled. If a server reads a plainly
+// written path, that path is among them.
 func (s *Set) Plain() []string {
 	switch {
 	case len(s.plain) > 0:
@@ -39,7 +37,7 @@ func (s *Set) Plain() []string {
 	return s.plain
 }
 
-// FoldedPlain returns normal form i with its letters folded by [Fold].
+// FoldedPlain returns normal form i folded by [Fold].
 func (s *Set) FoldedPlain(i int) string {
 	if s.lower {
 		return s.texts[i]
@@ -47,10 +45,10 @@ func (s *Set) FoldedPlain(i int) string {
 	return s.fold(s.Plain()[i])
 }
 
-// unknown is the place of a normal form that has not been worked out.
+// unknown marks a normal form that is not computed yet.
 const unknown = -1
 
-// PlainOf returns which of Plain is the normal form of reading i.
+// PlainOf returns the index in Plain of the normal form of reading i.
 func (s *Set) PlainOf(i int) int {
 	if s.Plain(); s.beyond {
 		return 0
@@ -58,14 +56,14 @@ func (s *Set) PlainOf(i int) int {
 	return int(s.normal[i])
 }
 
-// findPlain finds the normal form of reading i, and returns where it is.
+// findPlain computes the normal form of reading i and returns its index.
 func (s *Set) findPlain(i int) int32 {
 	if s.normal[i] != unknown {
 		return s.normal[i]
 	}
 	start, text := len(s.buf), s.texts[i]
 	if has, _ := escapes(text); has {
-		// Decoded it is a reading too, and has the same normal form.
+		// The decoded text is a reading too, with the same normal form.
 		s.buf = appendDecoded(s.buf, text, decodeAll)
 		decoded := slices.Index(s.texts, trimSlashes(view(s.buf[start:])))
 		s.buf = s.buf[:start]
@@ -106,9 +104,8 @@ func (s *Set) normalize(text string) string {
 	return trimSlashes(text)
 }
 
-// IsAmbiguous reports whether servers may disagree about path, other than about
-// its case, a slash at its end, escapes that a careful client writes, and whether the
-// name of a script is a part of it.
+// IsAmbiguous reports whether servers may disagree about path. Case, a trailing slash,
+// escapes that careful clients write, and the names of scripts do not count.
 func IsAmbiguous(path string) bool {
 	if IsPlain(path) {
 		return false
@@ -128,13 +125,13 @@ func IsAmbiguous(path string) bool {
 	return len(s.texts) > 1 || s.beyond || !utf8.ValidString(text)
 }
 
-// isCareful reports whether a client does right to escape c: it cannot stand in
-// a path, or has a meaning in other parts of a URL.
+// isCareful reports whether a careful client escapes c: it cannot appear in a path, or
+// has a meaning in other parts of a URL.
 func isCareful(path string, at int, c byte) bool {
 	switch c {
 	case '!', '$', '&', '\'', '(', ')', '*', '+', ',', ':', '=', '@', '[', ']', '~':
 		return true
-	case '%': // unless decoding twice finds an escape
+	case '%': // unless it is a double escape
 		_, again := escaped("%"+path[at+3:], 0)
 		return !again
 	}
@@ -142,10 +139,9 @@ func isCareful(path string, at int, c byte) bool {
 }
 
 // Clean returns path as most servers read it, written so that all of them do:
-// percent-decoded once, slashes and backslashes included, doubled slashes
-// merged, dot segments resolved, also those with parameters, and escaped where
-// that is needed. A slash at its end stays, and so do parameters. What is
-// escaped twice stays escaped once.
+// percent-decoded once, backslashes as slashes, doubled slashes merged, dot segments
+// resolved, also those with parameters, and escaped where needed. A trailing slash and
+// parameters stay. A double escape stays a single one.
 func Clean(path string) string {
 	if IsPlain(path) {
 		return path
@@ -157,7 +153,7 @@ func Clean(path string) string {
 	return string(appendEscaped(nil, string(text)))
 }
 
-// appendBareDots appends path without parameters of dot segments: .. for ..;x.
+// appendBareDots appends path with dot segments without their parameters: .. for ..;x.
 func appendBareDots(dst []byte, path string) []byte {
 	for rest, more := path[1:], true; more; {
 		var step string
@@ -170,14 +166,14 @@ func appendBareDots(dst []byte, path string) []byte {
 	return dst
 }
 
-// Policy is what a proxy does with paths that servers may read differently.
+// Policy is how a proxy handles paths that servers may read differently.
 type Policy uint8
 
 // The policies.
 const (
-	Forward Policy = iota // passes them on as they came
-	CleanUp               // passes on what [Clean] makes of them
-	Refuse                // refuses those that are ambiguous; see [IsAmbiguous]
+	Forward Policy = iota // forwards them unchanged
+	CleanUp               // forwards the result of [Clean]
+	Refuse                // refuses ambiguous ones; see [IsAmbiguous]
 )
 
 // String returns the name that configurations use: forward, clean or refuse.
@@ -186,8 +182,8 @@ func (p Policy) String() string { return enum.Name(p, "policy", "forward", "clea
 // ParsePolicy is the inverse of [Policy.String].
 func ParsePolicy(text string) (Policy, bool) { return enum.Parse(text, Refuse) }
 
-// Fold returns text with each letter in one form for all its cases: the lower
-// one, as a rule. Two texts that differ in case alone are the same folded.
+// Fold returns text with each letter in one form for all its cases, usually the lower
+// one. Texts that differ only in case have the same fold.
 func Fold(text string) string {
 	if isFolded(text) {
 		return text
@@ -195,8 +191,8 @@ func Fold(text string) string {
 	return string(appendFolded(nil, text))
 }
 
-// isFolded reports whether folding changes nothing: of texts beyond ASCII it
-// does not look.
+// isFolded reports whether folding changes nothing. It is false for all texts beyond
+// ASCII.
 func isFolded(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf {
@@ -219,7 +215,7 @@ func appendFolded(dst []byte, text string) []byte {
 		}
 		r, n := utf8.DecodeRuneInString(text[i:])
 		if r == utf8.RuneError && n == 1 {
-			dst = append(dst, c) // not UTF-8: as it is
+			dst = append(dst, c) // not UTF-8: unchanged
 		} else {
 			dst = utf8.AppendRune(dst, foldRune(r))
 		}
@@ -228,8 +224,8 @@ func appendFolded(dst []byte, text string) []byte {
 	return dst
 }
 
-// foldRune returns the same for all cases of a letter: the least of them, but
-// never an upper case letter of ASCII.
+// foldRune returns the same rune for all cases of a letter: the least of them, but lower
+// case in ASCII.
 func foldRune(r rune) rune {
 	least := r
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {

@@ -1,32 +1,29 @@
-// Package reading has the ways in which servers read one path. A path such as
-// /login/..%2fx is /login and something below to one server, and /x to another.
-// Who limits requests to a path cannot know which server stands behind, and so
-// goes by all of its readings.
+// Package reading finds the ways in which servers read a path. One server takes
+// /login/..%2fx for something below /login, another one for /x. A rate limiter cannot
+// know which server gets the request, so rules go by all readings of a path.
 //
-// The readings of a path are itself and whatever comes of the steps that
-// servers take with a path, in any order and any number:
+// The readings are the path itself and the results of these steps of servers, in any
+// order and number:
 //
-//   - percent-decoding: of everything, or of everything but slashes
-//   - a backslash taken for a slash
-//   - doubled slashes merged
-//   - . and .. resolved; a .. that would lead above the beginning, or above a
-//     segment before it at which a router cut the path off, is dropped
-//   - ;parameters dropped from each segment, or the path cut at the first ;
-//   - the path cut at the first ?, # or NUL, which can only be there decoded
-//   - the path cut at the first line feed, or what is behind that: $ and ^ of a
-//     router's patterns match there
-//   - //host taken for an authority, with the path behind it
-//   - what is behind a script taken for the path (PATH_INFO): /index.php/login
-//   - index.php taken for its folder
+//   - percent-decoding everything, or everything but slashes
+//   - taking a backslash for a slash
+//   - merging doubled slashes
+//   - resolving . and ..; a .. that leads above the start, or above a segment at which a
+//     router cut the path, is dropped
+//   - dropping ;parameters from each segment, or cutting the path at the first ;
+//   - cutting the path at the first decoded ?, # or NUL
+//   - cutting the path at the first line feed, or taking what follows it: $ and ^ in the
+//     patterns of a router match there
+//   - taking //host for an authority, with the path after it
+//   - taking what follows a script for the path (PATH_INFO): /index.php/login
+//   - taking index.php for its folder
 //
-// So the set is closed: a chain of servers, each of which takes any of these
-// steps, ends with one of the readings. Every step makes a path shorter or has
-// fewer backslashes in it, so the set is finite, and [Set.Beyond] says when it
-// is larger than is looked at.
+// The set is closed: a chain of servers that each take any of these steps ends at one of
+// the readings. Every step makes a path shorter or removes a backslash, so the set is
+// finite. [Set.Beyond] reports whether it is too large.
 //
-// Characters that cannot stand in a path unescaped, such as a space or é, are
-// decoded in all readings, as they have no other spelling. Slashes at the end
-// are left out, and [Set.Slashes] tells of them. For the case of letters see
+// Characters that cannot appear unescaped in a path, such as a space or é, are decoded in
+// all readings. Trailing slashes are dropped; [Set.Slashes] counts them. For case see
 // [Set.Folded].
 package reading
 
@@ -37,44 +34,42 @@ import (
 	"unsafe"
 )
 
-// The bounds on the readings of one path: how many, their bytes in all but for
-// the first, and the bytes that steps may look at to find them.
+// Limits on the readings of a path: their number, their bytes without the first one, and
+// the bytes that steps may read to find them.
 const (
 	MaxReadings = 64
 	MaxBytes    = 64 << 10
 	maxWork     = 4 * MaxBytes
 )
 
-// Set has the readings of one path. The zero value has none, and is meant to
-// be used again: its memory is that of the path before.
+// Set holds the readings of a path. The zero value is empty. Reuse a Set to reuse its
+// memory.
 type Set struct {
 	texts  []string
-	folded []string // of texts, once asked for
-	plain  []string // distinct normal forms of texts, once asked for
-	normal []int32  // which of plain is that of each text
+	folded []string // of texts, once computed
+	plain  []string // distinct normal forms of texts, once computed
+	normal []int32  // index in plain for each text
 	buf    []byte
 	work   int
 	ending int
 	simple bool // the path is plain
-	lower  bool // it is simple, and folding changes nothing
+	lower  bool // simple, and folding changes nothing
 	beyond bool
 	climbs bool
-	whole  bool // leaves out what is behind a script
+	whole  bool // does not cut after scripts
 }
 
-// script is how the name of one ends that serves the paths behind it, and the slash
-// there.
+// script is the end of the name of a script that serves the paths after it.
 const script = ".php/"
 
-// index is the script that is a folder's page.
+// index is the script that serves its folder.
 const index = "/index.php"
 
 // maxKept is the most memory, in bytes, that is kept for the next path.
 const maxKept = 2 * MaxBytes
 
-// Read makes s the readings of path. All texts that s returns are good until
-// the next Read, and as long as path is. A path that can be read in one way is
-// not copied.
+// Read sets s to the readings of path. All texts that s returns are valid until the next
+// Read, and only as long as path is. A path with one reading is not copied.
 func (s *Set) Read(path string) {
 	s.texts, s.folded, s.plain, s.normal = s.texts[:0], s.folded[:0], s.plain[:0], s.normal[:0]
 	if s.buf = s.buf[:0]; cap(s.buf) > maxKept {
@@ -89,28 +84,28 @@ func (s *Set) Read(path string) {
 	s.close()
 }
 
-// close adds what the steps make of each reading, until they make no more.
+// close adds the results of the steps for each reading until there are no new ones.
 func (s *Set) close() {
 	for i := 0; i < len(s.texts) && !s.beyond; i++ {
 		s.expand(s.texts[i])
 	}
 }
 
-// All returns the readings, each of which begins with a slash and, unless it is
-// nothing but that, does not end in one. There is at least one after Read.
+// All returns the readings. There is at least one after Read. Each starts with a slash
+// and, unless it is just "/", does not end with one.
 func (s *Set) All() []string { return s.texts }
 
 // Beyond reports whether there are more readings than All returns.
 func (s *Set) Beyond() bool { return s.beyond }
 
-// Climbs reports whether a reading leads above the beginning of the path.
+// Climbs reports whether a reading leads above the start of the path.
 func (s *Set) Climbs() bool { return s.climbs }
 
-// Slashes returns how many slashes there were at most at the end of a reading,
-// of which All has none.
+// Slashes returns the largest number of trailing slashes of a reading. All returns
+// readings without them.
 func (s *Set) Slashes() int { return s.ending }
 
-// Folded returns reading i with its letters folded by [Fold].
+// Folded returns reading i folded by [Fold].
 func (s *Set) Folded(i int) string {
 	if s.lower {
 		return s.texts[i]
@@ -123,7 +118,7 @@ func (s *Set) Folded(i int) string {
 	return s.folded[i]
 }
 
-// fold folds text, in s.buf if it has to be changed.
+// fold folds text, in s.buf if it changes.
 func (s *Set) fold(text string) string {
 	if isFolded(text) {
 		return text
@@ -133,7 +128,7 @@ func (s *Set) fold(text string) string {
 	return view(s.buf[start:])
 }
 
-// add appends what write makes of a reading, unless it is there.
+// add adds the reading that write appends, unless it is a duplicate.
 func (s *Set) add(of string, write func(dst []byte) []byte) {
 	start := len(s.buf)
 	s.buf = write(s.buf)
@@ -150,14 +145,14 @@ func (s *Set) add(of string, write func(dst []byte) []byte) {
 	s.beyond = s.beyond || s.work > len(of)+maxWork
 }
 
-// trim is trimSlashes, and notes how many there were.
+// trim is trimSlashes, and records how many there were.
 func (s *Set) trim(path string) string {
 	text := trimSlashes(path)
 	s.ending = max(s.ending, len(path)-len(text))
 	return text
 }
 
-// trimSlashes returns a path that begins with a slash without those at its end.
+// trimSlashes returns a path that starts with a slash without trailing slashes.
 func trimSlashes(path string) string {
 	for len(path) > 1 && path[len(path)-1] == '/' {
 		path = path[:len(path)-1]
@@ -165,15 +160,14 @@ func trimSlashes(path string) string {
 	return path
 }
 
-// IsPlain reports whether path, but for a slash at its end, can be read in one
-// way only and is written as readings are.
+// IsPlain reports whether path, apart from a trailing slash, has one reading, which is
+// the path itself.
 func IsPlain(path string) bool {
 	plain, _ := look(path)
 	return plain
 }
 
-// look reports whether path is plain, and whether folding changes nothing in it
-// then.
+// look reports whether path is plain, and if so whether folding changes nothing.
 func look(path string) (plain, lower bool) {
 	if path == "" || path[0] != '/' {
 		return false, false
@@ -208,8 +202,7 @@ func cut(rest string) (step, after string) {
 	return step, after
 }
 
-// view returns b as a string without a copy. What b holds is not written to
-// before the next Read.
+// view returns b as a string without a copy. b is not written to before the next Read.
 func view(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // for the reason above
 }

@@ -2,7 +2,7 @@ package reading
 
 import "strings"
 
-// expand adds what each step makes of one reading.
+// expand adds the result of each step for one reading.
 func (s *Set) expand(text string) {
 	if has, slash := escapes(text); has {
 		s.add(text, func(dst []byte) []byte { return appendDecoded(dst, text, decodeAll) })
@@ -44,8 +44,8 @@ func (s *Set) expand(text string) {
 	}
 }
 
-// resolve adds text with its dot segments resolved: from the beginning, and
-// from behind each of its first segments.
+// resolve adds text with its dot segments resolved, from the start and after each of its
+// first segments.
 func (s *Set) resolve(text string) {
 	var d depths
 	s.add(text, func(dst []byte) []byte {
@@ -53,8 +53,8 @@ func (s *Set) resolve(text string) {
 		return dst
 	})
 	s.climbs = s.climbs || d.clamped
-	// Lower floors change nothing, as nothing was taken from below them; and on
-	// the highest no .. takes anything away.
+	// Lower floors change nothing, since no segment below them was removed. On the
+	// highest one no .. removes anything.
 	for floor := d.least + 1; floor <= d.most && !s.beyond; floor++ {
 		s.add(text, func(dst []byte) []byte {
 			dst, _ = appendResolved(dst, text, floor)
@@ -63,15 +63,14 @@ func (s *Set) resolve(text string) {
 	}
 }
 
-// depths are how many segments were left after a .., at the least, and how many
-// there were before one, at the most.
+// depths are the least number of segments after a .., and the largest before one.
 type depths struct {
 	least, most int
-	clamped     bool // a .. had nothing to take away
+	clamped     bool // a .. had nothing to remove
 }
 
-// appendResolved resolves . and .. as RFC 3986 does (section 5.2.4): an empty
-// segment is one too. The first segments up to floor are never taken away.
+// appendResolved resolves . and .. as in RFC 3986, 5.2.4: empty segments count too. The
+// first floor segments are never removed.
 func appendResolved(dst []byte, path string, floor int) ([]byte, depths) {
 	start, depth := len(dst), 0
 	d := depths{least: len(path)}
@@ -108,7 +107,7 @@ func appendResolved(dst []byte, path string, floor int) ([]byte, depths) {
 	return dst, d
 }
 
-// appendMerged appends path with each run of slashes as one.
+// appendMerged appends path with each run of slashes merged.
 func appendMerged(dst []byte, path string) []byte {
 	for i := range len(path) {
 		if path[i] != '/' || i == 0 || path[i-1] != '/' {
@@ -118,7 +117,7 @@ func appendMerged(dst []byte, path string) []byte {
 	return dst
 }
 
-// appendSlashed appends path with slashes for backslashes.
+// appendSlashed appends path with backslashes replaced by slashes.
 func appendSlashed(dst []byte, path string) []byte {
 	for i := range len(path) {
 		if path[i] == '\\' {
@@ -130,7 +129,7 @@ func appendSlashed(dst []byte, path string) []byte {
 	return dst
 }
 
-// appendStripped appends path without what follows a ; in each segment.
+// appendStripped appends path without ;parameters in each segment.
 func appendStripped(dst []byte, path string) []byte {
 	dropping := false
 	for i := range len(path) {

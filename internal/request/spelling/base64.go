@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// isClearBase64 reports whether text is digits, of either alphabet, and padding.
+// isClearBase64 reports whether text consists of base64 digits, of either alphabet, and
+// padding at its end.
 func isClearBase64(text string) bool {
 	text = strings.TrimRight(text, "=")
 	for i := range len(text) {
@@ -17,28 +18,28 @@ func isClearBase64(text string) bool {
 	return true
 }
 
-// decoder is how somebody reads base64 that is not clear.
+// decoder is how a server reads base64 that is not clear.
 type decoder struct {
-	standard bool // in the standard alphabet alone; otherwise in that of URLs, too
+	standard bool // only the standard alphabet, not that of URLs
 	padding  padding
 }
 
-// padding is what an equals sign means. Anything else that is no digit is skipped.
+// padding is what an equals sign means. Other bytes that are not digits are skipped.
 type padding uint8
 
 const (
-	endsFirst   padding = iota // the first is the end, as to Node
-	endsInPlace                // it is the end where it completes four digits, as to Python
-	endsNever                  // it is skipped, as by PHP
+	endsFirst   padding = iota // the first one is the end, as in Node
+	endsInPlace                // it is the end if it completes four digits, as in Python
+	endsNever                  // it is skipped, as in PHP
 )
 
-// decoders are those of Node, Python and PHP.
+// decoders returns those of Node, Python and PHP.
 func decoders() [3]decoder {
 	return [...]decoder{{}, {standard: true, padding: endsInPlace}, {standard: true, padding: endsNever}}
 }
 
-// basic returns base64 of the same bytes, in the form of RFC 4648, without a NUL in
-// the password and what is behind it: crypt in C, by which nginx checks it, ends there.
+// basic returns the base64 of the same bytes in the form of RFC 4648. It drops a NUL in
+// the password and what follows: crypt in C, which nginx uses, stops there.
 func basic(text string, d decoder) string {
 	b, err := base64.RawStdEncoding.DecodeString(string(d.appendDigits(nil, text)))
 	if err != nil {
@@ -52,9 +53,8 @@ func basic(text string, d decoder) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// bearer returns a token with what is base64 in it in one form, of one with three
-// parts its last at any length. What is signed is as it is in the others, or it is
-// none.
+// bearer returns a token with its base64 in one form. In a token with three parts, the
+// last part is changed at any length; the others are signed as they are written.
 func bearer(token string, d decoder) string {
 	token = signed(token, d)
 	if !isJWT(token) {
@@ -68,7 +68,7 @@ func bearer(token string, d decoder) string {
 	return token[:at] + one
 }
 
-// inOneForm returns the base64 of text in one form, and text if it has none.
+// inOneForm returns the base64 of text in one form, or text if it cannot be decoded.
 func inOneForm(text string, d decoder) string {
 	b, err := base64.RawStdEncoding.DecodeString(string(d.appendDigits(nil, text)))
 	if err != nil || len(b) == 0 {
@@ -77,7 +77,7 @@ func inOneForm(text string, d decoder) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// isAnyLogin reports whether some server reads a name and a password.
+// isAnyLogin reports whether some server reads a name and a password in text.
 func isAnyLogin(text string) bool {
 	for _, d := range decoders() {
 		if isLogin(text, d) {
@@ -87,9 +87,9 @@ func isAnyLogin(text string) bool {
 	return false
 }
 
-// isLogin reports whether base64 seems to be a name and a password: it has a colon,
-// no control character, and does not begin as an object in JSON, as that of a JWT
-// does. A token that seems to be one by accident is counted in one more form.
+// isLogin reports whether text looks like the base64 of a name and a password: it has a
+// colon and no control character, and does not start like a JSON object, as a JWT does. A
+// token that looks like one by accident is counted in one more form.
 func isLogin(text string, d decoder) bool {
 	var room [512]byte
 	bits, n, colon := uint32(0), 0, false
@@ -107,9 +107,8 @@ func isLogin(text string, d decoder) bool {
 	return colon
 }
 
-// appendDigits appends to dst the digits of base64 in text that d reads, in the
-// standard alphabet. One that is left over at the end stands for no byte and is
-// left out.
+// appendDigits appends to dst the base64 digits that d reads in text, in the standard
+// alphabet. A last digit that does not make a byte is dropped.
 func (d decoder) appendDigits(dst []byte, text string) []byte {
 	equals := 0
 	for i := range len(text) {
@@ -128,7 +127,7 @@ func (d decoder) appendDigits(dst []byte, text string) []byte {
 	return whole(dst)
 }
 
-// whole returns b without a digit that is left over.
+// whole returns b without a last digit that does not make a byte.
 func whole(b []byte) []byte {
 	if len(b)%4 == 1 {
 		return b[:len(b)-1]
@@ -136,7 +135,7 @@ func whole(b []byte) []byte {
 	return b
 }
 
-// value64 returns what a digit of the standard alphabet stands for.
+// value64 returns the value of a digit of the standard alphabet.
 func value64(c byte) byte {
 	switch {
 	case c >= 'A' && c <= 'Z':
@@ -151,7 +150,7 @@ func value64(c byte) byte {
 	return 63
 }
 
-// digit returns a digit of base64 in the standard alphabet, or 0 for what is none.
+// digit returns a base64 digit in the standard alphabet, or 0 if c is not one.
 func digit(c byte) byte {
 	switch {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '+', c == '/':

@@ -2,11 +2,11 @@ package spelling
 
 import "strings"
 
-// IsClearCookie reports whether all servers read the value of a cookie alike, but
-// for escapes of percent and quotes around it. Of bytes that are not to be in one
-// (RFC 6265) they make what they like: Python reads "r\145al" as real, old versions
-// of cookie-parser trim every space that Unicode has, and Go drops the cookie. In the
-// signature of a signed value Python skips what is no base64.
+// IsClearCookie reports whether all servers read the value of a cookie alike, apart from
+// percent escapes and quotes around it. They disagree about bytes that RFC 6265 forbids:
+// Python reads "r\145al" as real, old versions of cookie-parser trim all Unicode spaces,
+// and Go drops the cookie. In the signature of a signed value, Python skips bytes that
+// are not base64.
 func IsClearCookie(text string) bool {
 	text = strings.Trim(text, " \t")
 	if n := len(text); n > 1 && text[0] == '"' && text[n-1] == '"' {
@@ -26,8 +26,8 @@ func IsClearCookie(text string) bool {
 	return isClearSigned(text)
 }
 
-// AppendCookies appends to dst what servers read in the value of a cookie that is
-// not clear, or spelled without a need, besides what [Cookie] says.
+// AppendCookies appends to dst what servers read in the value of a cookie that is not
+// clear, or needlessly spelled, apart from what [Cookie] returns.
 func AppendCookies(dst []string, text string) []string {
 	if trimmed := trimLatin(text); trimmed != text {
 		dst = append(dst, Cookie(trimmed))
@@ -48,8 +48,8 @@ func AppendCookies(dst []string, text string) []string {
 	return dst
 }
 
-// trimLatin trims text as JavaScript and Python do a text of Latin-1: a byte of 0xa0
-// is a space, and to Python 0x85, too.
+// trimLatin trims text as JavaScript and Python trim Latin-1: 0xa0 is a space, and in
+// Python 0x85 too.
 func trimLatin(text string) string {
 	isSpace := func(c byte) bool { return c <= ' ' || c == 0x7f || c == 0x85 || c == 0xa0 }
 	for text != "" && isSpace(text[0]) {
@@ -61,8 +61,8 @@ func trimLatin(text string) string {
 	return text
 }
 
-// withoutBackslashes reads text as Python's http.cookies does: \ooo is a byte in
-// octal, and \c the character c.
+// withoutBackslashes decodes text as Python's http.cookies does: \ooo is a byte in octal,
+// and \c the character c.
 func withoutBackslashes(text string) string {
 	b := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {

@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// IsCredentials reports whether a header field, by its canonical name, has
-// credentials: a scheme and what belongs to it.
+// IsCredentials reports whether a header field, by its canonical name, holds credentials:
+// a scheme, and a token or parameters.
 func IsCredentials(field string) bool {
 	return field == "Authorization" || field == "Proxy-Authorization"
 }
 
-// Credentials returns the value of an Authorization field with its scheme in
-// one form, such as Bearer, and one space after it. What follows Basic is encoded
-// again, for there are many ways to write the same in base64, and so is the
-// signature of a Bearer token that has three parts, as a JWT. It allocates
-// nothing if text is so already.
+// Credentials returns the value of an Authorization field with its scheme in one form,
+// such as Bearer, and one space after it. What follows Basic is encoded again, since
+// base64 can be written in many ways, and so is the signature of a Bearer token with
+// three parts. It does not allocate if text has this form.
 func Credentials(text string) string {
 	text = strings.Trim(text, " \t")
 	name, rest := split(text)
@@ -35,8 +34,8 @@ func Credentials(text string) string {
 	return name + " " + one
 }
 
-// split returns the scheme of credentials, in one form, and what follows it. The
-// scheme is empty if there is none, or nothing else.
+// split returns the scheme of credentials, in one form, and what follows it. The scheme
+// is empty if text is a single word.
 func split(text string) (scheme, rest string) {
 	text = strings.Trim(text, " \t")
 	end := strings.IndexAny(text, " \t")
@@ -46,14 +45,14 @@ func split(text string) (scheme, rest string) {
 	return schemeOf(text[:end]), strings.TrimLeft(text[end:], " \t")
 }
 
-// ClarityOfCredentials says how far servers agree on who sends text as credentials.
+// ClarityOfCredentials returns how far servers agree on credentials.
 //
-// Many take the second word for the token, whatever the first is; many look for
-// "Bearer" wherever it is; and what is a space differs: to JavaScript and Python
-// the byte 0xa0 is one. So another scheme than Basic and Bearer may be one of
-// these, and what is neither a scheme and a word nor a scheme and its parameters
-// may be anything. In base64, of bytes that are none of its digits, or any behind
-// the padding, some read what is before them, some skip them, and some refuse it.
+// Many take the second word for the token, whatever the first one is. Many look for
+// "Bearer" anywhere. They disagree about spaces: in JavaScript and Python 0xa0 is one. So
+// schemes other than Basic and Bearer may be taken for one of them, and text that is
+// neither a scheme with a word nor a scheme with parameters may be read in any way. In
+// base64 with other bytes, or with bytes after the padding, some servers read what is
+// before those, some skip them, and some refuse the credentials.
 func ClarityOfCredentials(text string) Clarity {
 	scheme, word, shape := parse(text)
 	switch {
@@ -75,12 +74,12 @@ func ClarityOfCredentials(text string) Clarity {
 	return Several
 }
 
-// maxReadings is how many readings of credentials are told apart; more mean that a
-// request is refused.
+// maxReadings is how many readings of credentials are collected. Requests with more are
+// refused.
 const maxReadings = 9
 
-// AppendCredentials appends to dst what servers read in credentials that are not
-// clear, besides what [Credentials] says.
+// AppendCredentials appends to dst what servers read in credentials that are not clear,
+// apart from what [Credentials] returns.
 func AppendCredentials(dst []string, text string) []string {
 	scheme, word, shape := parse(text)
 	r := readings{list: dst, from: len(dst), own: Credentials(text), basic: scheme == "Basic"}
@@ -94,7 +93,7 @@ func AppendCredentials(dst []string, text string) []string {
 			}
 		}
 		for word := range strings.FieldsFuncSeq(text, divides) {
-			if at := indexFold(word, "bearer"); at >= 0 { // some cut there
+			if at := indexFold(word, "bearer"); at >= 0 { // some servers cut here
 				r.word(word[:at])
 				r.word(word[at+len("bearer"):])
 			}
@@ -108,17 +107,17 @@ func AppendCredentials(dst []string, text string) []string {
 	text = strings.Trim(text, " \t")
 	knownScheme := shape == parameters || scheme == "Bearer" || r.basic && isAnyLogin(word)
 	if !knownScheme && len(text) > len("Bearer ") {
-		r.add("Bearer " + bearer(text[len("Bearer "):], decoder{})) // of those who cut off as much, whatever it is
+		r.add("Bearer " + bearer(text[len("Bearer "):], decoder{})) // some servers cut off that many bytes, whatever they are
 	}
 	return r.list
 }
 
-// readings are those of one text.
+// readings collects the readings of one text.
 type readings struct {
 	list  []string
 	from  int
 	own   string
-	basic bool // the scheme is
+	basic bool // the scheme is Basic
 }
 
 func (r *readings) add(one string) {
@@ -127,7 +126,7 @@ func (r *readings) add(one string) {
 	}
 }
 
-// word adds what servers read in a word. It reports false if no more are needed.
+// word adds what servers read in a word. It reports false if there is no space for more.
 func (r *readings) word(word string) bool {
 	if word == "" {
 		return true
@@ -148,24 +147,24 @@ func (r *readings) word(word string) bool {
 	return len(r.list)-r.from < maxReadings
 }
 
-// isPair reports whether text is name=value, and not just base64 with its padding.
+// isPair reports whether text is name=value, and not base64 with padding.
 func isPair(text string) bool {
 	at := strings.IndexByte(text, '=')
 	return at > 0 && strings.Trim(text[at:], "=") != ""
 }
 
-// shape is what credentials consist of.
+// shape is the structure of credentials.
 type shape uint8
 
 const (
 	alone      shape = iota // one word
 	pair                    // a scheme and a word
-	parameters              // a scheme that is known to have them, and parameters: name=value, name="value"
-	named                   // another scheme and parameters, one of which may be the token
+	parameters              // a scheme known to have parameters: name=value, name="value"
+	named                   // another scheme with parameters, one of which may be the token
 	anything
 )
 
-// parse takes credentials apart: word is what follows the scheme.
+// parse splits credentials. word is what follows the scheme.
 func parse(text string) (scheme, word string, s shape) {
 	text = strings.Trim(text, " \t")
 	for i := range len(text) {
@@ -204,23 +203,23 @@ func parse(text string) (scheme, word string, s shape) {
 	return scheme, word, s
 }
 
-// hasParameters reports whether a scheme is one of those that have parameters, and
-// no token among them.
+// hasParameters reports whether scheme is known to have parameters, none of which is a
+// token.
 func hasParameters(scheme string) bool {
 	return slices.ContainsFunc([]string{
 		"Digest", "OAuth", "Hawk", "MAC", "Signature", "HOBA", "vapid", "AWS4-HMAC-SHA256", "AWS4-ECDSA-P256-SHA256", "EG1-HMAC-SHA256", "SCRAM-SHA-256",
 	}, func(known string) bool { return strings.EqualFold(known, scheme) })
 }
 
-// divides reports whether some server may take c for what stands between words.
+// divides reports whether some server takes c for a separator of words.
 func divides(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(",;\"'", c) }
 
-// mentionsScheme reports whether somebody who looks for Bearer or Basic finds it.
+// mentionsScheme reports whether a server that searches for Bearer or Basic finds it.
 func mentionsScheme(text string) bool {
 	return indexFold(text, "bearer") >= 0 || indexFold(text, "basic ") >= 0
 }
 
-// indexFold is [strings.Index] for letters of either case.
+// indexFold is [strings.Index], ignoring case.
 func indexFold(text, part string) int {
 	for i := range len(text) - len(part) + 1 {
 		if strings.EqualFold(text[i:i+len(part)], part) {
@@ -230,9 +229,9 @@ func indexFold(text, part string) int {
 	return -1
 }
 
-// areParameters reports whether text is a list of name=value, the value perhaps in
-// quotes (RFC 9110, 11.2), without spaces around the equals signs, and tells f the
-// values until it reports false.
+// areParameters reports whether text is a list of name=value, with values perhaps in
+// quotes (RFC 9110, 11.2), and no spaces around the equals signs. It calls f with each
+// value until f returns false.
 func areParameters(text string, f func(value string) bool) bool {
 	for more := true; ; {
 		name, rest, ok := strings.Cut(strings.TrimLeft(text, " \t"), "=")
@@ -268,7 +267,7 @@ func areParameters(text string, f func(value string) bool) bool {
 	}
 }
 
-// endOfQuoted returns where the quote is that ends a text in quotes, or -1.
+// endOfQuoted returns the index of the closing quote of a quoted text, or -1.
 func endOfQuoted(text string) int {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -281,7 +280,8 @@ func endOfQuoted(text string) int {
 	return -1
 }
 
-// schemeOf returns a scheme with its first letter large and the others small.
+// schemeOf returns a scheme with its first letter in upper case and the others in lower
+// case.
 func schemeOf(scheme string) string {
 	for _, known := range [...]string{"Bearer", "Basic", "Digest", "Token", "Negotiate"} {
 		if strings.EqualFold(scheme, known) {

@@ -2,13 +2,12 @@ package spelling
 
 import "strings"
 
-// SameName reports whether some server may take name for want. PHP reads a dot, a
-// space or a [ that nothing closes as an underscore, and ends a name at a zero
-// byte; name[] and name[x] are lists called name, and to old versions of Express
-// [name] is name; others do not tell large letters from small ones. So that nobody
-// has to know them all, any name of the same letters and digits of ASCII is the same,
-// for some servers take other bytes for spaces, and so is one that is the same up to
-// a zero byte or a bracket.
+// SameName reports whether some server may take name for want. PHP reads a dot, a space
+// or an unclosed [ as an underscore, and ends names at a NUL. name[] and name[x] are
+// lists called name, and in old versions of Express [name] is name. Other servers ignore
+// case. To cover them all, names with the same ASCII letters and digits are the same, as
+// some servers take other bytes for spaces, and so are names that are the same up to a
+// NUL or a bracket.
 func SameName(name, want string) bool {
 	if want = base(want); want == "" {
 		return false
@@ -17,8 +16,8 @@ func SameName(name, want string) bool {
 	return alike(base(name), want) || alike(name, want) || cut && (alike(base(before), want) || alike(before, want))
 }
 
-// alike reports whether two names have the same letters and digits of ASCII. Of names that
-// have none, they have to be the same.
+// alike reports whether two names have the same ASCII letters and digits. Names without
+// any must be equal.
 func alike(a, b string) bool {
 	i, j, found := 0, 0, false
 	for {
@@ -43,8 +42,8 @@ func isNameByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// SameField is SameName for header fields: CGI, and what came after it, writes
-// X-Api-Key and X_Api_Key alike.
+// SameField is SameName for header fields: CGI and its successors read X-Api-Key and
+// X_Api_Key alike.
 func SameField(name, want string) bool {
 	if len(name) != len(want) {
 		return false
@@ -57,8 +56,8 @@ func SameField(name, want string) bool {
 	return true
 }
 
-// base returns a name without the spaces and brackets before it and what makes it
-// a list.
+// base returns a name without leading spaces and brackets, and without what makes it a
+// list.
 func base(name string) string {
 	name = strings.TrimLeft(name, " [")
 	if i := strings.IndexAny(name, "[]"); i > 0 {
@@ -88,7 +87,7 @@ func IsToken(text string) bool {
 	return text != ""
 }
 
-// IsTokenByte reports whether c may stand in a token.
+// IsTokenByte reports whether c may appear in a token.
 func IsTokenByte(c byte) bool {
 	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }

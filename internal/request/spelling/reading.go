@@ -1,19 +1,19 @@
 package spelling
 
-// Form says what a text stands in, and so in how many ways it can be spelt.
+// Form is where a text is from, which decides how it can be spelled.
 type Form uint8
 
 // The forms.
 const (
-	Plain Form = iota // a text with one spelling
-	// InField is the value of a header field, InCredentials that of one with
-	// credentials, InCookie that of a cookie.
+	Plain Form = iota // has one spelling
+	// InField is the value of a header field, InCredentials of one with credentials,
+	// InCookie of a cookie.
 	InField
 	InCredentials
 	InCookie
 )
 
-// FormOf returns the form of a header field's value, by its canonical name.
+// FormOf returns the form of the values of a header field, by its canonical name.
 func FormOf(field string) Form {
 	if IsCredentials(field) {
 		return InCredentials
@@ -23,14 +23,14 @@ func FormOf(field string) Form {
 
 // Reading is what servers read in a text.
 type Reading struct {
-	Text string // what it means, in its one form
-	// Clarity says how far servers agree on that.
+	Text string // the meaning, in one form
+	// Clarity is how far servers agree on Text.
 	Clarity Clarity
 	form    Form
 	sent    string
 }
 
-// Read returns how servers read a text that was sent.
+// Read returns how servers read a text as it was sent.
 func (f Form) Read(sent string) Reading {
 	r := Reading{Text: sent, form: f, sent: sent}
 	switch f {
@@ -64,8 +64,8 @@ func (r *Reading) AppendOthers(dst []string) []string {
 	return AppendFields(dst, r.sent)
 }
 
-// One returns what to count a text by for those who have one count for a request,
-// and false for credentials in which servers that nobody knows may read anything.
+// One returns the text to count by for callers with a single count per request. It
+// returns false for credentials in which some server may read anything.
 func (r *Reading) One() (text string, ok bool) {
 	switch {
 	case r.form != InCredentials || r.Clarity == Clear:
@@ -76,12 +76,12 @@ func (r *Reading) One() (text string, ok bool) {
 	return "", false
 }
 
-// Clarity says how far servers agree on what a text means.
+// Clarity is how far servers agree on the meaning of a text.
 type Clarity uint8
 
-// From the best to the worst.
+// From best to worst.
 const (
-	Clear   Clarity = iota // a text that all servers read alike
-	Several                // one in which some servers read something else, all of which is known
-	Unclear                // one in which servers that nobody knows may read anything
+	Clear   Clarity = iota // all servers read the same
+	Several                // servers read different things, all of them known
+	Unclear                // some servers may read anything
 )

@@ -3,17 +3,17 @@ package spelling
 import "strings"
 
 const (
-	// leastSignature is of how many digits of base64 a part of a signed value is at
-	// least that matters: those of 120 bits.
+	// leastSignature is how many base64 digits a part of a signed value must have to be a
+	// signature: those of 120 bits.
 	leastSignature = 20
-	maxJSON        = 4096 // how much JSON a cookie may have, in bytes: browsers keep no more of one
+	maxJSON        = 4096 // longest JSON in a cookie, in bytes, which is all that browsers store
 )
 
-// A signed value is texts with dots between them, some of which are base64: a JWT,
-// one that is encrypted, or what itsdangerous (Flask, Starlette) has signed.
+// A signed value consists of texts with dots between them, some of which are base64: a
+// JWT, an encrypted one, or what itsdangerous (Flask, Starlette) has signed.
 
-// isClearSigned reports whether what is base64 in a signed value has nothing but
-// digits, and padding behind them.
+// isClearSigned reports whether the base64 in a signed value has only digits, and padding
+// at its end.
 func isClearSigned(text string) bool {
 	if strings.IndexByte(text, '.') < 0 {
 		return true
@@ -27,8 +27,8 @@ func isClearSigned(text string) bool {
 	return true
 }
 
-// leastOf is from how many digits on a part of text is base64. A JWT that is
-// encrypted has five parts, all of which are.
+// leastOf returns how many digits a part of text must have to be base64. All five parts
+// of an encrypted JWT are.
 func leastOf(text string) int {
 	if strings.HasPrefix(text, objectBegins) && strings.Count(text, ".") == 4 {
 		return 1
@@ -36,13 +36,13 @@ func leastOf(text string) int {
 	return leastSignature
 }
 
-// signed returns a signed value with what is base64 in it in one form, as d reads it.
+// signed returns a signed value with its base64 in one form, as d reads it.
 func signed(text string, d decoder) string {
 	if strings.IndexByte(text, '.') < 0 {
 		return text
 	}
 	least := leastOf(text)
-	var changed []byte // once a part is
+	var changed []byte // nil until a part changes
 	done := 0
 	for at := 0; at <= len(text); {
 		end := strings.IndexByte(text[at:], '.')
@@ -63,7 +63,7 @@ func signed(text string, d decoder) string {
 	return string(append(changed, text[done:]...))
 }
 
-// digitsOf counts the digits of base64 in text.
+// digitsOf counts the base64 digits in text.
 func digitsOf(text string) (n int) {
 	for i := range len(text) {
 		if digit(text[i]) != 0 {
@@ -73,8 +73,8 @@ func digitsOf(text string) (n int) {
 	return n
 }
 
-// isOneForm reports whether digits are those of URLs without padding, and the bits
-// of the last that stand for nothing are zero.
+// isOneForm reports whether digits are of the URL alphabet without padding, and the
+// unused bits of the last one are zero.
 func isOneForm(digits string) bool {
 	if strings.ContainsAny(digits, "+/=") {
 		return false

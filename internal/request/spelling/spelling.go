@@ -1,7 +1,7 @@
-// Package spelling has the one form of what clients can write in many: the
-// value of a cookie, credentials, the name of a parameter. What is counted by
-// it has to be the same for every spelling that some server takes for the same,
-// or else each of them is a budget of its own. docs/keys.md lists what is done.
+// Package spelling brings texts that clients can write in many ways into one form: values
+// of cookies, credentials, names of parameters. Spellings that some server takes for the
+// same must be counted as the same, or each would have its own budget. docs/keys.md lists
+// the rules.
 package spelling
 
 import (
@@ -11,11 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// Cookie returns the value of a cookie without spaces around it, without the
-// quotes around that, and percent-decoded, as Express and PHP read it. An escape
-// that is none stays as it is. A value that begins with j:, which is JSON to
-// Express, is the text that it stands for, or its JSON in one form. The signature of
-// a signed value is in one form as well. It allocates nothing if text is so already.
+// Cookie returns the value of a cookie without spaces and quotes around it, and
+// percent-decoded, as Express and PHP read it. Invalid escapes stay. A value that starts
+// with j:, which Express reads as JSON, becomes the text that it encodes, or its JSON in
+// one form. The signature of a signed value is also brought into one form. It does not
+// allocate if text has this form.
 func Cookie(text string) string {
 	text = unquoted(strings.Trim(text, " \t"))
 	if strings.IndexByte(text, '%') >= 0 {
@@ -27,8 +27,8 @@ func Cookie(text string) string {
 	return signed(text, decoder{})
 }
 
-// unquoted returns text without its quotes. Where the first byte is one, old
-// versions of Express take off the last as well, whatever that is.
+// unquoted returns text without its quotes. If the first byte is a quote, old versions of
+// Express also remove the last byte, whatever it is.
 func unquoted(text string) string {
 	if n := len(text); n > 1 && text[0] == '"' {
 		return text[1 : n-1]
@@ -36,8 +36,8 @@ func unquoted(text string) string {
 	return text
 }
 
-// ofJSON returns what a value is that begins with j:, rest being what follows: the
-// text that JavaScript makes of it, and of objects their JSON in one form.
+// ofJSON returns the meaning of a value that starts with j:, followed by rest: the text
+// that JavaScript makes of it, or the JSON of objects in one form.
 func ofJSON(text, rest string) string {
 	var v any
 	if json.Unmarshal([]byte(rest), &v) != nil {
@@ -53,9 +53,8 @@ func ofJSON(text, rest string) string {
 	return "j:" + string(one)
 }
 
-// scriptText returns the text that JavaScript makes of a value where it needs one,
-// as for the name of a property: of a list, its elements' with commas between
-// them. It is false for objects, and lists that have some.
+// scriptText returns the text that JavaScript converts a value to: for a list, its
+// elements joined with commas. It returns false for objects, and lists that contain any.
 func scriptText(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -79,9 +78,8 @@ func scriptText(v any) (string, bool) {
 	return string(text), err == nil
 }
 
-// Unescape decodes what is percent-encoded in text, and with plus every + as a
-// space, as forms have it. What is no escape stays as it is, so that no text is
-// refused that some server would read.
+// Unescape percent-decodes text, and with PlusIsSpace reads + as a space, as in forms.
+// Invalid escapes stay, so no text is refused that some server would read.
 func Unescape(text string, plus Plus) string {
 	if strings.IndexByte(text, '%') < 0 && (!bool(plus) || strings.IndexByte(text, '+') < 0) {
 		return text
@@ -101,7 +99,7 @@ func Unescape(text string, plus Plus) string {
 	return string(b)
 }
 
-// IsEscaped reports whether every % in text begins an escape.
+// IsEscaped reports whether every % in text starts a valid escape.
 func IsEscaped(text string) bool {
 	for {
 		at := strings.IndexByte(text, '%')
@@ -115,9 +113,9 @@ func IsEscaped(text string) bool {
 	}
 }
 
-// IsNeedless reports whether raw stands for text in a way for which nobody has a reason:
-// with escapes of letters and digits, or otherwise though text has nothing else. Not
-// all servers know all ways, so that to some raw is what it is.
+// IsNeedless reports whether raw is a spelling of text that no encoder writes: it escapes
+// letters or digits, or text needs no escapes or quotes at all. Some servers do not
+// decode it.
 func IsNeedless(raw, text string) bool {
 	if raw == text {
 		return false
@@ -135,10 +133,10 @@ func IsNeedless(raw, text string) bool {
 	return text != ""
 }
 
-// isUnreserved reports whether no encoder escapes c, nor puts a text of it in quotes.
+// isUnreserved reports whether no encoder escapes or quotes c.
 func isUnreserved(c byte) bool { return isNameByte(c) || c == '-' || c == '.' || c == '_' }
 
-// Plus says whether a + is a space.
+// Plus is whether a + is a space.
 type Plus bool
 
 // The two readings of a +.
@@ -147,7 +145,7 @@ const (
 	PlusIsSpace Plus = true
 )
 
-// Quoted reports whether an odd number of backslashes stands before s[i].
+// Quoted reports whether an odd number of backslashes precedes s[i].
 func Quoted(s string, i int) bool {
 	n := 0
 	for i-n > 0 && s[i-n-1] == '\\' {
@@ -169,9 +167,9 @@ func Hex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// Field returns the value of a header field that is not of credentials: without what
-// some server takes for spaces around it, those of Unicode or, if text is none, those
-// of Latin-1; of a JWT with its signature in one form.
+// Field returns the value of a header field without credentials: without spaces around
+// it, which are those of Unicode or, if it is not UTF-8, of Latin-1. The signature of a
+// JWT is brought into one form.
 func Field(text string) string {
 	text = Trim(text)
 	if beginsJWT(text) {
@@ -180,8 +178,8 @@ func Field(text string) string {
 	return text
 }
 
-// ClarityOfField says how far servers agree on the value of such a field: in what is
-// base64 of a JWT there is nothing else, and not all trim the same spaces.
+// ClarityOfField returns how far servers agree on the value of such a field. They
+// disagree about other bytes in the base64 of a JWT, and about which spaces to trim.
 func ClarityOfField(text string) Clarity {
 	one := Trim(text)
 	switch {
@@ -194,7 +192,7 @@ func ClarityOfField(text string) Clarity {
 }
 
 // AppendFields appends to dst what servers read in the value of a field that is not
-// clear, besides what [Field] says.
+// clear, apart from what [Field] returns.
 func AppendFields(dst []string, text string) []string {
 	one := Trim(text)
 	if text = strings.Trim(text, " \t"); one != text {
@@ -210,7 +208,7 @@ func AppendFields(dst []string, text string) []string {
 
 func beginsJWT(text string) bool { return strings.HasPrefix(text, objectBegins) && isJWT(text) }
 
-// Trim returns text without spaces around it and all else that shows nothing, as
+// Trim returns text without leading and trailing spaces and invisible characters, as
 // Laravel reads parameters.
 func Trim(text string) string {
 	if text == "" || isGraphic(text[0]) && isGraphic(text[len(text)-1]) {
@@ -222,11 +220,11 @@ func Trim(text string) string {
 	return trimLatin(text)
 }
 
-// isBlank reports whether a character shows nothing, or is a control character: what
-// Laravel and PHP trim, and more.
+// isBlank reports whether a character is invisible or a control character. It covers what
+// Laravel and PHP trim.
 func isBlank(c rune) bool {
 	return unicode.IsSpace(c) || c == '\u2800' || c == '\U0001d159' || unicode.In(c, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// isGraphic reports whether c is of ASCII, and no space or control character.
+// isGraphic reports whether c is visible ASCII.
 func isGraphic(c byte) bool { return c > ' ' && c < 0x7f }

@@ -3,13 +3,13 @@ package spelling
 import "strings"
 
 const (
-	objectBegins  = "eyJ" // how an object in JSON begins in base64
-	maxCandidates = 32    // how many of what may be tokens is looked at, in a field
+	objectBegins  = "eyJ" // the start of a JSON object in base64
+	maxCandidates = 32    // possible tokens that are checked in a field
 )
 
-// AppendTokens appends to dst all that some server may take for a JWT in a header
-// field, whatever stands around it: some look for "Bearer", some take it out, and
-// some cut off as many bytes. It reports false if there may be more.
+// AppendTokens appends to dst everything that some server may take for a JWT in a header
+// field, whatever is around it: some servers search for "Bearer", some remove it, and
+// some cut off that many bytes. It reports false if there may be more.
 func AppendTokens(dst []string, text string) ([]string, bool) {
 	s := search{found: dst}
 	s.all(text)
@@ -28,35 +28,34 @@ func AppendTokens(dst []string, text string) ([]string, bool) {
 	return s.found, s.looked <= maxCandidates
 }
 
-// search is one for tokens.
+// search is a search for tokens.
 type search struct {
 	found  []string
 	looked int
 }
 
-// all looks at the texts of what base64 consists of, between other bytes and the
-// word Bearer.
+// all searches the runs of base64 in text, between other bytes and the word Bearer.
 func (s *search) all(text string) {
 	for text != "" && s.looked <= maxCandidates {
-		begin := 0
-		for begin < len(text) && !inToken(text[begin]) {
-			begin++
+		start := 0
+		for start < len(text) && !inToken(text[start]) {
+			start++
 		}
-		end := begin
+		end := start
 		for end < len(text) && inToken(text[end]) {
 			end++
 		}
-		if run := text[begin:end]; len(run) >= len("a.b.") {
+		if run := text[start:end]; len(run) >= len("a.b.") {
 			s.run(run, text[end:])
 		}
 		text = text[end:]
 	}
 }
 
-// inToken reports whether c is of what a token consists of.
+// inToken reports whether c can be part of a token.
 func inToken(c byte) bool { return digit(c) != 0 || c == '.' || c == '=' }
 
-// run looks between the words Bearer in a text, behind which comes rest.
+// run searches text, which rest follows, between the words Bearer.
 func (s *search) run(text, rest string) {
 	for at := indexFold(text, "bearer"); at >= 0 && s.looked <= maxCandidates; at = indexFold(text, "bearer") {
 		s.piece(text[:at], "")
@@ -65,8 +64,7 @@ func (s *search) run(text, rest string) {
 	s.piece(text, rest)
 }
 
-// piece looks at a text, behind which comes rest, and at what begins like a token
-// in it.
+// piece checks text, which rest follows, and everything in it that starts like a token.
 func (s *search) piece(text, rest string) {
 	s.look(text, rest)
 	for at := 0; s.looked <= maxCandidates; {
@@ -80,9 +78,9 @@ func (s *search) piece(text, rest string) {
 	}
 }
 
-// look takes a text for a token, and with it what is behind: decoders of base64
-// such as PHP's leave out bytes that are none of it. Only in the signature, for the
-// other parts are signed as they are written.
+// look adds text if it is a token, and longer tokens that continue in rest: decoders such
+// as PHP's skip bytes that are not base64. Only the signature continues, since the other
+// parts are signed as they are written.
 func (s *search) look(text, rest string) {
 	if !isJWT(text) {
 		return
@@ -90,7 +88,7 @@ func (s *search) look(text, rest string) {
 	s.looked++
 	s.found = append(s.found, text)
 	if !strings.HasPrefix(text, objectBegins) {
-		return // the name of a host, or so
+		return // such as a host name
 	}
 	longer := []byte(text)
 	for at := 0; at < len(rest) && rest[at] != '.' && s.looked <= maxCandidates; at++ {
@@ -105,5 +103,5 @@ func (s *search) look(text, rest string) {
 	}
 }
 
-// isJWT reports whether token has the three parts of a JWT that is signed.
+// isJWT reports whether token has the three parts of a signed JWT.
 func isJWT(token string) bool { return strings.Count(token, ".") == 2 }

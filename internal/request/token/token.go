@@ -1,4 +1,4 @@
-// Package token asks callers over HTTP for a token.
+// Package token authenticates HTTP callers by a token.
 package token
 
 import (
@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Header is the field for a token where Authorization belongs to somebody else,
-// as with forward-auth, where it is the client's.
+// Header is the header field for a token where Authorization is not that of the caller:
+// in forward-auth it is that of the client.
 const Header = "X-Headgate-Token"
 
-// Set are tokens of which a caller has to know one.
+// Set is a set of accepted tokens.
 type Set struct{ hashes [][sha256.Size]byte }
 
-// New returns the set of tokens, of which empty ones do not count.
+// New returns the set of tokens. Empty ones are ignored.
 func New(tokens ...string) *Set {
 	s := new(Set)
 	for _, t := range tokens {
@@ -30,13 +30,12 @@ func New(tokens ...string) *Set {
 	return s
 }
 
-// Empty reports whether there is no token, so that nobody has to be asked.
+// Empty reports whether the set is empty, so callers are not authenticated.
 func (s *Set) Empty() bool { return len(s.hashes) == 0 }
 
-// Knows reports whether r has one of the tokens: as a bearer token, as the
-// password of any user, or in the field Header, which it takes out of r. Hashes
-// are compared, all of them, so that the time it takes tells neither a token
-// nor its length.
+// Knows reports whether r has one of the tokens: as a bearer token, as the password of
+// any user, or in the field Header, which it removes from r. All hashes are compared, so
+// the time taken reveals neither a token nor its length.
 func (s *Set) Knows(r *http.Request) bool {
 	known := s.KnowsByField(r)
 	if text, ok := bearer(r.Header.Get("Authorization")); ok {
@@ -46,8 +45,8 @@ func (s *Set) Knows(r *http.Request) bool {
 	return s.has(password) || known
 }
 
-// Admits is Knows, and notes a caller that said a wrong token in failures, which
-// may be nil. One that said none, as browsers do first, is no failure.
+// Admits is Knows, and counts a wrong token in failures, which may be nil. A request
+// without any token, as browsers send first, is not counted.
 func (s *Set) Admits(r *http.Request, failures *Failures) bool {
 	given := r.Header.Get("Authorization") != "" || r.Header.Get(Header) != ""
 	known := s.Knows(r)
@@ -57,15 +56,15 @@ func (s *Set) Admits(r *http.Request, failures *Failures) bool {
 	return known
 }
 
-// KnowsValues is Knows for what is no HTTP request: authorization and field are
-// the values of Authorization, which takes a bearer token, and of Header.
+// KnowsValues is Knows for callers not over HTTP. authorization is the value of
+// Authorization with a bearer token, field that of Header.
 func (s *Set) KnowsValues(authorization, field string) bool {
 	text, _ := bearer(authorization)
 	byField := s.has(field)
 	return s.has(text) || byField
 }
 
-// bearer returns the token of a value of Authorization, if it is of that scheme.
+// bearer returns the bearer token in a value of Authorization, if it has one.
 func bearer(authorization string) (text string, ok bool) {
 	scheme, rest, found := strings.Cut(authorization, " ")
 	if !found || !strings.EqualFold(scheme, "Bearer") {
@@ -74,8 +73,8 @@ func bearer(authorization string) (text string, ok bool) {
 	return strings.TrimSpace(rest), true
 }
 
-// KnowsByField reports whether r has one of the tokens in the field Header,
-// which it takes out of r. It is for where Authorization is somebody else's.
+// KnowsByField reports whether r has one of the tokens in the field Header, which it
+// removes from r.
 func (s *Set) KnowsByField(r *http.Request) bool {
 	token := r.Header.Get(Header)
 	r.Header.Del(Header)
@@ -90,18 +89,18 @@ func (s *Set) has(token string) bool {
 	return same == 1 && token != ""
 }
 
-// Challenge tells in the header of an answer how a caller may say the token.
+// Challenge sets the header fields of an answer that ask for a token.
 func Challenge(h http.Header) {
-	// Basic is for browsers, which have no other way to ask.
+	// Browsers only support Basic.
 	h.Set("WWW-Authenticate", `Basic realm="headgate", charset="UTF-8"`)
 	h.Add("WWW-Authenticate", `Bearer realm="headgate"`)
 }
 
-// quiet is how long further failures are only counted after one was logged.
+// quiet is the least time between log entries about failures.
 const quiet = time.Minute
 
-// Failures counts wrong tokens and passwords at a door. The log hears of the
-// first, and then at most once a minute, with how many there were.
+// Failures counts wrong tokens and passwords at a door. It logs the first one, and then
+// at most one a minute, with their number.
 type Failures struct {
 	log   *slog.Logger
 	clock func() time.Time
@@ -117,7 +116,7 @@ func NewFailures(log *slog.Logger, clock func() time.Time) *Failures {
 	return &Failures{log: log, clock: clock}
 }
 
-// Total returns how many there were. It is 0 for nil.
+// Total returns the number of failures. It is 0 for nil.
 func (f *Failures) Total() int64 {
 	if f == nil {
 		return 0
@@ -125,7 +124,7 @@ func (f *Failures) Total() int64 {
 	return f.total.Load()
 }
 
-// Note counts one from an address. It does nothing for nil.
+// Note counts a failure of a client at an address. It does nothing for nil.
 func (f *Failures) Note(remote string) {
 	if f == nil {
 		return
