@@ -1,6 +1,5 @@
-// Package certs reads the certificates that encrypt connections, and follows
-// their files: what is renewed is in use for the next connection, and what
-// cannot be read leaves the old one in use.
+// Package certs reads TLS certificates and follows their files. A renewed certificate is
+// used for the next connection; while a file cannot be read, the old one stays in use.
 package certs
 
 import (
@@ -19,31 +18,30 @@ import (
 	"sync/atomic"
 )
 
-// Files are those of a server, in PEM.
+// Files are the PEM files of a server.
 type Files struct {
-	Cert, Key string // Cert is the server's certificate and its chain, Key its key. Both are required.
-	ClientCA  string // ClientCA, if set, has the authorities that a client's certificate must come from: mutual TLS
-	// ClientNames, if any, are subject alternative names of which the client's
-	// certificate must have one: DNS names, addresses, URIs or e-mail
-	// addresses, compared as they are.
+	Cert, Key string // the server's certificate with its chain, and its private key; both required
+	ClientCA  string // authorities of client certificates, for mutual TLS; may be empty
+	// ClientNames are subject alternative names: DNS names, addresses, URIs or e-mail
+	// addresses. If set, a client's certificate must have one of them, exactly.
 	ClientNames []string
 }
 
-// Options are what is the same however often the files change.
+// Options do not change with the files.
 type Options struct {
-	Protocols  []string     // those to agree on by ALPN, the preferred one first; none if the protocol does without
-	MinVersion uint16       // the least version of TLS; 0 is TLS 1.2.
-	Logger     *slog.Logger // hears of files that have changed, and of those that cannot be used. Required.
+	Protocols  []string     // for ALPN, preferred first; may be empty
+	MinVersion uint16       // minimum version of TLS; 0 means TLS 1.2
+	Logger     *slog.Logger // logs changed and unusable files; required
 }
 
-// Error says what is wrong with the files.
+// Error is an error in one of the files.
 type Error struct {
 	Key  string // which of the files: cert, key, client_ca, client_names or ca
-	File string // its name; it may be empty
+	File string // its name, may be empty
 	Err  error  // what is wrong with it
 }
 
-// Error names the file and what is wrong with it.
+// Error returns the kind of file, its name and the error.
 func (e *Error) Error() string {
 	err := e.Err
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
@@ -55,7 +53,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s: %v", e.Key, e.File, err)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Server is the certificate of a server that follows its files.
@@ -74,15 +72,15 @@ func Load(f Files, o Options) (*Server, error) {
 	return &Server{follower}, nil
 }
 
-// Config returns what a listener needs. Every handshake takes what the files
-// hold by then; connections that are open stay as they are.
+// Config returns the configuration for a listener. Each handshake uses the current files;
+// open connections do not change.
 func (s *Server) Config() *tls.Config {
 	c := s.current().Clone()
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(), nil }
 	return c
 }
 
-// read makes a configuration of what the files hold.
+// read builds a configuration from the files.
 func (f *Files) read(o *Options) (*tls.Config, error) {
 	pair, err := readPair(f.Cert, f.Key)
 	if err != nil {
@@ -101,8 +99,8 @@ func (f *Files) read(o *Options) (*tls.Config, error) {
 		return nil, err
 	}
 	c.ClientAuth = tls.RequireAndVerifyClientCert
-	// A session that is resumed is not asked for its certificate, so that it
-	// would outlive an authority that is believed no more.
+	// A resumed session would skip the check of the certificate, and so outlive an
+	// authority that is no longer trusted.
 	c.SessionTicketsDisabled = true
 	if len(f.ClientNames) > 0 {
 		c.VerifyConnection = func(s tls.ConnectionState) error { return verifyName(s, f.ClientNames) }
@@ -129,8 +127,8 @@ func verifyName(s tls.ConnectionState, names []string) error {
 	return nil
 }
 
-// maxFile is the size of the largest file that is read, in bytes. A bundle of
-// all authorities that a system believes is a quarter of it.
+// maxFile is the size of the largest file that is read, in bytes. A bundle of all public
+// authorities is a quarter of it.
 const maxFile = 1 << 20
 
 func readFile(key, name string) ([]byte, error) {
@@ -173,7 +171,7 @@ func readPair(cert, key string) (tls.Certificate, error) {
 	return pair, nil
 }
 
-// readPool reads authorities.
+// readPool reads certificate authorities.
 func readPool(key, name string) (*x509.CertPool, error) {
 	text, err := readFile(key, name)
 	if err != nil {
@@ -190,9 +188,8 @@ func readPool(key, name string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// parseAll returns the certificates in a file. There must be one, and none may
-// be broken: to pass over one would turn away those it vouches for, or leave a
-// hole in a chain.
+// parseAll returns the certificates in a file. It must have at least one, and none may be
+// invalid: skipping one would refuse its clients or break a chain.
 func parseAll(key, name string, text []byte) ([]*x509.Certificate, error) {
 	wrong := func(err error) error { return &Error{Key: key, File: name, Err: err} }
 	var all []*x509.Certificate
@@ -221,9 +218,9 @@ func parseAll(key, name string, text []byte) ([]*x509.Certificate, error) {
 	return nil, wrong(errors.New("no PEM certificate"))
 }
 
-// follower has a configuration that is made of files, and makes it anew when
-// they change. It looks at the files when it is asked, and not at intervals:
-// that takes a few microseconds of a handshake, and no goroutine.
+// follower holds a configuration that is read from files, and reads it again when they
+// change. It checks the files on use, which takes a few microseconds of a handshake and
+// needs no goroutine.
 type follower struct {
 	names []string
 	read  func() (*tls.Config, error)
@@ -231,8 +228,8 @@ type follower struct {
 	now   atomic.Pointer[tls.Config]
 
 	mu      sync.Mutex
-	seen    []os.FileInfo // of the last attempt; nil for a file that is not there
-	failure string        // of the last attempt, which has been logged
+	seen    []os.FileInfo // at the last attempt; nil for a missing file
+	failure string        // of the last attempt, already logged
 }
 
 func follow(names []string, log *slog.Logger, read func() (*tls.Config, error)) (*follower, error) {
@@ -245,8 +242,8 @@ func follow(names []string, log *slog.Logger, read func() (*tls.Config, error)) 
 	return f, err
 }
 
-// load reads the files, and returns what the log says about the certificate in them;
-// nothing if there is none.
+// load reads the files. It returns log attributes about their certificate, or nothing if
+// there is none.
 func (f *follower) load() (about []any, err error) {
 	c, err := f.read()
 	if err != nil {
@@ -260,21 +257,21 @@ func (f *follower) load() (about []any, err error) {
 	return []any{"file", f.names[0], "names", strings.Join(leaf.DNSNames, " "), "expires", leaf.NotAfter}, nil
 }
 
-// current returns the configuration, made anew if the files have changed.
+// current returns the configuration, after reading changed files.
 func (f *follower) current() *tls.Config {
-	// Whoever comes while another looks takes what there is.
+	// If another goroutine is checking the files, use what there is.
 	if f.mu.TryLock() {
 		defer f.mu.Unlock()
 		if seen := f.look(); !same(seen, f.seen) {
 			f.seen = seen
-			_ = f.attempt() // it has been logged, and the old one is in use
+			_ = f.attempt() // logged, and the old one stays in use
 		}
 	}
 	return f.now.Load()
 }
 
-// Reload reads the files now, whether they seem to have changed or not. The
-// error is an *Error; the old ones then stay in use.
+// Reload reads the files now, even if they seem unchanged. The error is an *Error; the
+// old ones then stay in use.
 func (f *follower) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -291,8 +288,7 @@ func (f *follower) attempt() error {
 		f.log.Info("certificate reloaded", about...)
 	}
 	if err != nil {
-		// Perhaps half of the files has been written, or they are wrong for
-		// good; that is said once.
+		// The files may be half written, or wrong; log it once.
 		if f.failure = err.Error(); f.failure != before {
 			f.log.Error("certificate not reloaded, the old one stays in use", "err", err)
 		}
@@ -303,14 +299,14 @@ func (f *follower) attempt() error {
 func (f *follower) look() []os.FileInfo {
 	seen := make([]os.FileInfo, len(f.names))
 	for i, name := range f.names {
-		if info, err := os.Stat(name); err == nil { // follows links, which may be swapped
+		if info, err := os.Stat(name); err == nil { // follows symlinks, which may be swapped
 			seen[i] = info
 		}
 	}
 	return seen
 }
 
-// same reports whether the files are those of before, and untouched.
+// same reports whether the files have not changed.
 func same(a, b []os.FileInfo) bool {
 	for i := range a {
 		if (a[i] == nil) != (b[i] == nil) {

@@ -8,15 +8,15 @@ import (
 	"net"
 )
 
-// ClientFiles are those of a client, in PEM, and whom it expects.
+// ClientFiles are the PEM files of a client, and the server it expects.
 type ClientFiles struct {
-	CA         string // has the authorities that are believed; if empty, those of the system
-	Cert, Key  string // Cert and Key, if set, say who the client is
-	ServerName string // the name that the server's certificate must have; if empty, the host that is called
-	MinVersion uint16 // the least version of TLS; 0 is TLS 1.2.
+	CA         string // trusted authorities; empty for those of the system
+	Cert, Key  string // the client's certificate and key; may be empty
+	ServerName string // required name in the server's certificate; empty for the host that is called
+	MinVersion uint16 // minimum version of TLS; 0 means TLS 1.2
 }
 
-// Client makes encrypted connections by files that it follows.
+// Client makes TLS connections with files that it follows.
 type Client struct{ *follower }
 
 // LoadClient reads the files. The error is an *Error.
@@ -34,8 +34,8 @@ func LoadClient(f ClientFiles, log *slog.Logger) (*Client, error) {
 	return &Client{follower}, nil
 }
 
-// Load reads the files once, for whoever makes its own connections. The error is
-// an *Error.
+// Load reads the files once, for callers that make their own connections. The error is an
+// *Error.
 func (f *ClientFiles) Load() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: max(f.MinVersion, tls.VersionTLS12), ServerName: f.ServerName}
 	if (f.Cert == "") != (f.Key == "") {
@@ -57,8 +57,8 @@ func (f *ClientFiles) Load() (*tls.Config, error) {
 	return c, nil
 }
 
-// Dialer returns what calls a server by TLS over dial, for
-// http.Transport.DialTLSContext. It offers the protocols by ALPN.
+// Dialer returns a function for http.Transport.DialTLSContext that connects with dial and
+// then by TLS. It offers the protocols by ALPN.
 func (c *Client) Dialer(dial func(context.Context, string, string) (net.Conn, error), protocols ...string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		nc, err := dial(ctx, network, address)

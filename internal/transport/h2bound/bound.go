@@ -1,13 +1,11 @@
-// Package h2bound bounds what the streams of HTTP/2 connections keep in memory.
+// Package h2bound limits the memory of the streams of HTTP/2 connections.
 //
-// A server of gRPC bounds the size of one message and the number of streams of
-// one connection, which says little about their product: a client that sends
-// all of many messages but their last bytes, or never reads the answers, makes
-// it keep gigabytes for as long as it likes. So each connection is read along,
-// frame by frame, and what all of them hold has a bound. Where it is reached,
-// the connection that has kept most for long is closed, so that a flood takes
-// nobody's place but its own. And a request has to arrive, and its answer to be
-// read, within a time.
+// A gRPC server limits the size of a message and the number of streams of a connection,
+// but not their product: a client that sends all but the last bytes of many messages, or
+// never reads answers, makes the server hold gigabytes. So this package reads the frames
+// of every connection and limits the memory of all streams together. When the limit is
+// reached, it closes the connection that has held most for longest, so a flood only
+// displaces itself. Requests must arrive, and answers must be read, within a timeout.
 package h2bound
 
 import (
@@ -22,28 +20,27 @@ import (
 	"github.com/headgate/headgate/internal/transport/ticks"
 )
 
-// Options are the bounds.
+// Options are the limits.
 type Options struct {
-	Room *membound.Bound // what the streams of all connections may keep, perhaps with others. Required.
-	// StreamCost is what a stream takes whatever it sends, about: the memory of
-	// the server and the stack of whoever answers; 0 is that of gRPC.
+	Room *membound.Bound // limits the memory of all streams, perhaps shared with others; required
+	// StreamCost is the approximate memory of a stream, in bytes, whatever it sends; 0
+	// means that of gRPC.
 	StreamCost int
-	// ReadTimeout is how long a request may take to arrive whole, WriteTimeout
-	// how long it then may be until the client has read all of the answer.
-	// Connections with a stream that takes longer are closed. 0 is for as long
-	// as the server lets them.
+	// ReadTimeout is how long a request may take to arrive. WriteTimeout is how long it
+	// may then take until the client has read all of the answer. Connections with a
+	// slower stream are closed. 0 means no timeout.
 	ReadTimeout, WriteTimeout time.Duration
-	// Logger hears, once a minute at most, that connections are closed. Required.
+	// Logger logs closed connections, at most once a minute; required.
 	Logger *slog.Logger
 }
 
-// Stats are what has happened so far.
+// Stats are counts since the start, except Held.
 type Stats struct {
-	Held          int64 // how many bytes are counted now, with those of others in the same room
-	Slow, Evicted int64 // closed since a stream took too long, or since all together kept too much
+	Held          int64 // bytes held now by all users of Room
+	Slow, Evicted int64 // connections closed because a stream took too long, or to free memory
 }
 
-// Bound bounds connections. Call [Bound.Stop] when done with it.
+// Bound limits connections. Call [Bound.Stop] when done.
 type Bound struct {
 	options       Options
 	slow, evicted atomic.Int64
@@ -53,10 +50,10 @@ type Bound struct {
 	mu    sync.Mutex // before that of a Conn
 	conns map[*Conn]struct{}
 
-	said atomic.Uint32 // the tick after the one at which it was last logged
+	said atomic.Uint32 // the tick after that of the last log entry
 }
 
-// New returns a bound.
+// New returns a Bound.
 func New(o Options) *Bound {
 	b := &Bound{options: o, conns: map[*Conn]struct{}{}}
 	b.options.StreamCost = cmp.Or(o.StreamCost, streamCost)
@@ -64,21 +61,19 @@ func New(o Options) *Bound {
 	return b
 }
 
-// Stop ends the watch over time. Connections that are left are no longer closed
-// for being slow.
+// Stop ends the timeouts. Slow connections are no longer closed.
 func (b *Bound) Stop() { b.clock.Stop() }
 
-// now is the tick of now.
+// now returns the current tick.
 func (b *Bound) now() uint32 { return uint32(b.clock.Now()) }
 
-// Stats returns what has happened so far.
+// Stats returns the current counts.
 func (b *Bound) Stats() Stats {
 	return Stats{Held: b.options.Room.Held(), Slow: b.slow.Load(), Evicted: b.evicted.Load()}
 }
 
-// Wrap returns nc, on which a client of HTTP/2 is about to begin, with its
-// streams counted. Raw is what nc is made of if it is encrypted, else nc: to
-// close that does not wait for anybody.
+// Wrap returns nc, a new connection of an HTTP/2 client, with its streams counted. raw is
+// the connection below the encryption of nc, or nc itself: closing it never blocks.
 func (b *Bound) Wrap(nc, raw net.Conn) *Conn {
 	c := &Conn{Conn: nc, raw: raw, bound: b}
 	c.in.skip = prefaceSize
@@ -89,7 +84,7 @@ func (b *Bound) Wrap(nc, raw net.Conn) *Conn {
 	return c
 }
 
-// tick closes what takes too long.
+// tick closes connections with a stream that took too long.
 func (b *Bound) tick() {
 	now, read, write := b.now(), uint32(b.clock.Of(b.options.ReadTimeout)), uint32(b.clock.Of(b.options.WriteTimeout))
 	var late []*Conn

@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// streamCost is Options.StreamCost of gRPC. A field of the header takes more
-	// than it takes on the wire, and every frame something of its own.
+	// streamCost is the default of Options.StreamCost. headerCost and frameCost account
+	// for the extra memory of header bytes and frames.
 	streamCost = 4 << 10
 	headerCost = 8
 	frameCost  = 64
-	// step is in which steps the connection tells how much it holds, so that
-	// connections that hold little have nothing in common that each call would
-	// have to write to.
+	// step is the unit in which a connection reports its memory, so that small
+	// connections rarely write to shared counters.
 	step = 16 << 10
 )
 
-// MaxLasting is how many streams of a connection may last for longer than the
-// timeouts of [Options].
+// MaxLasting is how many streams of a connection may last longer than the timeouts of
+// [Options].
 const MaxLasting = 16
 
 // Conn is a connection whose streams are counted.
@@ -37,20 +36,20 @@ type Conn struct {
 	account *membound.Account
 
 	in  frames // guarded by mu
-	out frames // of the one who writes, who holds mu too
+	out frames // guarded by mu; used by the writer only
 
 	mu      sync.Mutex
 	streams []stream // by rising id
 	last    uint32   // the highest id so far
 	held    int64    // bytes
-	told    int64    // of held, to the account
-	lasting int      // streams that may last
+	told    int64    // part of held that the account knows
+	lasting int      // streams without timeouts
 	ended   bool
 }
 
-// stream is one that has not been answered.
+// stream is a stream that has not been answered.
 type stream struct {
-	id, since uint32 // the latter a tick
+	id, since uint32 // since is a tick
 	bytes     int64
 	whole     bool // the request has arrived
 }
@@ -86,8 +85,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Owes notes that n bytes of answers are kept until they are sent, or with a
-// negative number that they have been.
+// Owes adds n bytes of answers that are held until they are sent. A negative n removes
+// them.
 func (c *Conn) Owes(n int) {
 	c.mu.Lock()
 	if !c.ended {
@@ -96,8 +95,8 @@ func (c *Conn) Owes(n int) {
 	c.tell()
 }
 
-// Lasts says that a stream of the connection lasts for as long as it likes, until
-// done is called. It reports false if too many do.
+// Lasts exempts a stream of the connection from the timeouts until done is called. It
+// reports false if [MaxLasting] streams are exempt already.
 func (c *Conn) Lasts() (done func(), ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +111,7 @@ func (c *Conn) Lasts() (done func(), ok bool) {
 	}), true
 }
 
-// tell unlocks mu, and lets the account know of what is held.
+// tell unlocks mu, and reports to the account what is held.
 func (c *Conn) tell() {
 	more := c.held/step*step - c.told
 	if more == 0 || c.ended {
@@ -124,7 +123,7 @@ func (c *Conn) tell() {
 	c.account.Took(more)
 }
 
-// settle gives back all that was counted. Nothing more is.
+// settle releases all that was counted. Nothing is counted after it.
 func (c *Conn) settle() {
 	c.mu.Lock()
 	c.ended, c.told, c.held, c.streams = true, 0, 0, nil
@@ -138,7 +137,7 @@ func (c *Conn) Evict() {
 	c.bound.end(c, "the memory for requests and answers is used up, and this connection holds the most")
 }
 
-// ConnectionState returns that of TLS, or an empty one without.
+// ConnectionState returns the TLS state, which is empty without TLS.
 func (c *Conn) ConnectionState() (state tls.ConnectionState) {
 	if encrypted, ok := c.Conn.(*tls.Conn); ok {
 		state = encrypted.ConnectionState()
@@ -146,7 +145,7 @@ func (c *Conn) ConnectionState() (state tls.ConnectionState) {
 	return state
 }
 
-// reads looks at what has come from the client.
+// reads processes bytes from the client.
 func (c *Conn) reads(p []byte) {
 	for h, rest, ok := c.in.next(p); ok; h, rest, ok = c.in.next(rest) {
 		switch h.kind {
@@ -167,11 +166,11 @@ func (c *Conn) reads(p []byte) {
 	}
 }
 
-// arrives notes that n bytes have come on a stream.
+// arrives counts n bytes of a frame on a stream.
 func (c *Conn) arrives(h head, n int) {
 	i, ok := c.find(h.stream)
 	if !ok {
-		return // it has been answered
+		return // already answered
 	}
 	s := &c.streams[i]
 	c.takes(s, n)
@@ -180,14 +179,14 @@ func (c *Conn) arrives(h head, n int) {
 	}
 }
 
-// writes looks at what goes to the client.
+// writes processes bytes to the client.
 func (c *Conn) writes(p []byte) {
 	for h, rest, ok := c.out.next(p); ok; h, rest, ok = c.out.next(rest) {
 		switch {
 		case h.kind == frameReset, (h.kind == frameData || h.kind == frameHeaders) && h.ends():
 			c.forget(h.stream)
 		case h.kind == frameData:
-			// What is answered is no longer kept.
+			// Once the answer starts, the request is no longer held.
 			if i, ok := c.find(h.stream); ok {
 				s := &c.streams[i]
 				c.takes(s, c.bound.options.StreamCost-int(s.bytes))
@@ -215,7 +214,7 @@ func (c *Conn) forget(id uint32) {
 	}
 }
 
-// overdue reports whether more streams take too long than may.
+// overdue reports whether more streams have timed out than are exempt.
 func (c *Conn) overdue(now, read, write uint32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,7 +232,7 @@ func (c *Conn) overdue(now, read, write uint32) bool {
 	return n > c.lasting
 }
 
-// Slow implements [membound.Holder]: it is what streams have kept for long.
+// Slow implements [membound.Holder]: what streams have held for long.
 func (c *Conn) Slow(_ time.Time, _ int64) int64 {
 	now := c.bound.now()
 	aged := max(uint32(membound.Long/c.bound.clock.Interval), 2)
@@ -265,7 +264,7 @@ const (
 	prefaceSize = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 )
 
-// head is what a frame begins with.
+// head is the header of a frame.
 type head struct {
 	kind, flags byte
 	stream      uint32
@@ -274,16 +273,16 @@ type head struct {
 
 func (h head) ends() bool { return h.flags&flagEndStream != 0 }
 
-// frames finds the heads of frames in what is sent in one direction. It skips
-// what they hold.
+// frames finds the headers of frames in one direction of a connection. It skips their
+// contents.
 type frames struct {
 	skip int
 	head [headSize]byte
 	have int // of head
 }
 
-// next returns the first head that ends in p, and what follows it. It reports
-// false when p is used up.
+// next returns the first header that ends in p, and the bytes after it. It reports false
+// if there is none.
 func (f *frames) next(p []byte) (h head, rest []byte, ok bool) {
 	for len(p) > 0 {
 		if f.skip > 0 {
@@ -311,19 +310,19 @@ func (f *frames) next(p []byte) (h head, rest []byte, ok bool) {
 
 type connKey struct{}
 
-// NewContext returns ctx for requests that come by c.
+// NewContext returns a context for requests that arrive on c.
 func NewContext(ctx context.Context, c *Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// From returns the connection of the request with ctx, or nil if it does not
-// count.
+// From returns the connection of the request with ctx, or nil if its connection is not
+// counted.
 func From(ctx context.Context) *Conn {
 	c, _ := ctx.Value(connKey{}).(*Conn)
 	return c
 }
 
-// Owing serves by h, and counts what h writes until the client takes it.
+// Owing returns a handler that counts what h writes until it is sent.
 func Owing(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 {
@@ -346,5 +345,5 @@ func (o *owing) Write(p []byte) (int, error) {
 	return o.ResponseWriter.Write(p)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (o *owing) Unwrap() http.ResponseWriter { return o.ResponseWriter }

@@ -1,10 +1,9 @@
-// Package membound bounds what callers of a door keep in memory together.
+// Package membound limits the memory that all callers of a door hold together.
 //
-// A bound that only refused whoever comes when all is taken could be held by
-// anybody who sends the beginnings of large requests and never their ends. So
-// room is made: of those who wait for their client, such as for the rest of a
-// request, the one is ended that has kept most for longest. And one client has
-// no more than a share.
+// A limit that refused new requests once it is reached could be used up by clients that
+// start large requests and never finish them. So memory is freed instead: of the holders
+// that wait for their client, such as for the rest of a request, the one that has held
+// most for longest is ended. A single client only gets a share of the memory.
 package membound
 
 import (
@@ -16,35 +15,35 @@ import (
 )
 
 const (
-	// Long is how long somebody may keep what another needs who asks for as much;
-	// half of it if for half as much, and so on.
+	// Long is how long a holder may keep memory that another one needs as much of. For
+	// half as much it is half as long, and so on.
 	Long       = time.Second
-	shares     = 4       // how many clients fill a bound, if each takes all that it may
-	leastShare = 2 << 20 // what a client may have in any case: more than one request of the largest size
+	shares     = 4       // a client may hold one share of the memory
+	leastShare = 2 << 20 // least share in bytes: more than one request of the largest size
 )
 
-// Options are the bound.
+// Options configure a [Bound].
 type Options struct {
-	Most int64 // how many bytes all may keep together. Required.
-	// Client, if not nil, returns the network that counts as one client with
-	// addr, and false for an address that may take all. A client may have a
-	// quarter.
+	Most int64 // bytes that all may hold together; required
+	// Client returns the network that counts as one client with addr, or false for an
+	// address without a limit of its own. A client may hold a quarter of Most. May be
+	// nil.
 	Client func(addr netip.Addr) (netip.Prefix, bool)
 }
 
-// Holder is somebody who keeps memory, such as a connection. None of its methods
-// may wait, or call those of its account.
+// Holder holds memory, such as a connection. Its methods must not block, nor call those
+// of its account.
 type Holder interface {
-	// Slow returns how much it is in the way of others by now, where all that it
-	// keeps is held: about bytes times the milliseconds for which it has kept
-	// them, if it waits for its client; else 0.
+	// Slow returns how much the holder, which holds that many bytes, obstructs others:
+	// about bytes times the milliseconds for which it has held them while it waits for
+	// its client, or 0 if it does not wait.
 	Slow(now time.Time, held int64) int64
-	// Evict makes it let go of all, which counts no more. It is not called once
-	// the account is closed.
+	// Evict makes the holder release everything; its memory no longer counts. It is not
+	// called after the account is closed.
 	Evict()
 }
 
-// Bound is what all keep.
+// Bound is the memory of all holders.
 type Bound struct {
 	options Options
 	share   int64
@@ -56,14 +55,14 @@ type Bound struct {
 	clients  map[netip.Prefix]*client
 }
 
-// client is one whose share is bounded.
+// client is a client with a limited share.
 type client struct {
 	network  netip.Prefix
 	accounts int // guarded by Bound.mu
 	held     atomic.Int64
 }
 
-// New returns a bound.
+// New returns a Bound.
 func New(o Options) *Bound {
 	return &Bound{
 		options: o, share: max(o.Most/shares, min(o.Most, leastShare)),
@@ -71,25 +70,25 @@ func New(o Options) *Bound {
 	}
 }
 
-// Held returns how many bytes are kept.
+// Held returns how many bytes are held.
 func (b *Bound) Held() int64 { return b.held.Load() }
 
-// Evicted returns how many holders were ended to make room.
+// Evicted returns how many holders were ended to free memory.
 func (b *Bound) Evicted() int64 { return b.evicted.Load() }
 
-// Account is what one holder keeps. Close it in the end.
+// Account is the memory of one holder. Close it when done.
 type Account struct {
 	bound  *Bound
 	holder Holder
-	client *client // nil without a share
+	client *client // nil if not limited
 
-	ending sync.Mutex // while it is closed or its holder ended; before the others
+	ending sync.Mutex // held while it is closed or evicted; locked before the others
 	mu     sync.Mutex
 	held   int64
 	closed bool
 }
 
-// AddrOf returns the address of IP that a connection comes from, if it has one.
+// AddrOf returns the IP address of a connection, or the zero Addr.
 func AddrOf(a net.Addr) netip.Addr {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr()
@@ -97,7 +96,7 @@ func AddrOf(a net.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// Open returns an account for a holder at addr; the zero address has no share.
+// Open returns an account for a holder at addr. The zero Addr is not limited to a share.
 func (b *Bound) Open(holder Holder, addr netip.Addr) *Account {
 	a := &Account{bound: b, holder: holder}
 	var network netip.Prefix
@@ -118,15 +117,15 @@ func (b *Bound) Open(holder Holder, addr netip.Addr) *Account {
 	return a
 }
 
-// Close gives back all that is kept. It may be called more than once.
+// Close releases all memory of the account. It may be called more than once.
 func (a *Account) Close() {
 	a.ending.Lock()
 	defer a.ending.Unlock()
 	a.settle()
 }
 
-// settle gives back all, and counts no more. It reports false if that has been
-// done before.
+// settle releases everything and stops counting. It reports false if it was called
+// before.
 func (a *Account) settle() bool {
 	a.mu.Lock()
 	before := a.closed
@@ -164,9 +163,9 @@ func (b *Bound) forget(a *Account) {
 	}
 }
 
-// Took notes that the holder keeps n bytes more, or less. If that is too much
-// for all, somebody is ended, slow or not; too much for the client, one of its
-// slow ones.
+// Took records that the holder has taken n more bytes; n may be negative. If all hold too
+// much, a holder is ended, slow or not. If the client holds too much, one of its slow
+// holders is.
 func (a *Account) Took(n int64) {
 	a.mu.Lock()
 	a.count(n)
@@ -190,9 +189,9 @@ func (a *Account) Took(n int64) {
 	}
 }
 
-// Take asks for n bytes more. Whoever is slow has to make room for them: who has
-// kept as much for [Long], or more for less. If there is none all the same, or the
-// holder itself is the slowest or has been ended, Take reports false.
+// Take takes n more bytes. If there is not enough memory, a slow holder is ended: one
+// that has held as much for [Long], or more for less. Take reports false if there is
+// none, or if the holder itself is the slowest or has been ended.
 func (a *Account) Take(n int64) bool {
 	for {
 		total, scope, over := a.try(n)
@@ -207,10 +206,10 @@ func (a *Account) Take(n int64) bool {
 	}
 }
 
-// try takes n bytes, or reports for whom they are too much, as excess does. Total
-// is what the holder has with them; 0 if it has been ended.
+// try takes n bytes, or reports whose limit they exceed, as excess does. total is what
+// the holder then has; 0 if it has been ended.
 func (a *Account) try(n int64) (total int64, of *client, over bool) {
-	a.bound.mu.Lock() // so that no other takes them meanwhile
+	a.bound.mu.Lock() // so that no other account takes them
 	defer a.bound.mu.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -224,18 +223,18 @@ func (a *Account) try(n int64) (total int64, of *client, over bool) {
 	return total, of, over
 }
 
-// excess reports whether n bytes more are too much, for the client that it
-// returns, or for all.
+// excess reports whether n more bytes exceed a limit: that of the returned client, or
+// that of all.
 func (a *Account) excess(n int64) (of *client, over bool) {
 	b := a.bound
 	if a.client != nil && a.client.held.Load()+n > b.share {
-		return a.client, true // whatever all have: it makes room for itself
+		return a.client, true // the client has to free its own memory first
 	}
 	return nil, b.held.Load()+n > b.options.Most
 }
 
-// worst returns the slowest, of a client or of all, if it is as slow as least. Of
-// those who are not slow at all it is the one that keeps most.
+// worst returns the slowest account, of a client or of all, if it is at least as slow as
+// least. Of accounts that are not slow, it is the one that holds most.
 func (b *Bound) worst(of *client, least int64) *Account {
 	now := time.Now() //nolint:forbidigo // clients are slow on the real clock
 	b.mu.Lock()
@@ -260,7 +259,7 @@ func (b *Bound) worst(of *client, least int64) *Account {
 	return victim
 }
 
-// evict ends the holder, unless it has just ended by itself.
+// evict ends the holder, unless it has just ended itself.
 func (a *Account) evict() {
 	a.ending.Lock()
 	defer a.ending.Unlock()

@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// deadline is that of one direction of a connection. Servers of net/http set
-// six for each request, nearly all of them later than the one before, and each
-// costs the runtime a timer. So the connection below hears of one only if a call
-// that waits would otherwise wait too long; and when one that it still knows
-// ends a call too soon, it is told of the true one, and the call is made again.
-// To the caller it is as if it had heard of all.
+// deadline is the deadline of one direction of a connection. net/http servers set six for
+// each request, most of them later than the previous one, and each costs a timer of the
+// runtime. So the connection below gets a deadline only if a blocking call would
+// otherwise wait too long. If an earlier deadline ends a call too soon, the current one
+// is set and the call is repeated. Callers do not notice.
 type deadline struct {
 	tell func(net.Conn, time.Time) error // net.Conn.SetReadDeadline or net.Conn.SetWriteDeadline
 
 	mu    sync.Mutex
-	asked time.Time // by the caller; zero for none
-	told  time.Time // to the connection below; zero for none
-	busy  int       // calls of the connection below that are under way
+	asked time.Time // set by the caller; zero for none
+	told  time.Time // set on the connection below; zero for none
+	busy  int       // calls of the connection below in progress
 }
 
-// set asks for t.
+// set sets the deadline.
 func (d *deadline) set(c net.Conn, t time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -35,23 +34,23 @@ func (d *deadline) set(c net.Conn, t time.Time) error {
 	return d.tell(c, t)
 }
 
-// sooner reports whether what was asked for comes before what the connection
-// below knows. It needs d.mu.
+// sooner reports whether the deadline is before that of the connection below. It needs
+// d.mu.
 func (d *deadline) sooner() bool {
 	return !d.asked.IsZero() && (d.told.IsZero() || d.asked.Before(d.told))
 }
 
-// passed reports whether what was asked for is over. It needs d.mu.
+// passed reports whether the deadline has passed. It needs d.mu.
 func (d *deadline) passed() bool {
 	return !d.asked.IsZero() && time.Until(d.asked) <= 0 //nolint:forbidigo // deadlines are on the real clock
 }
 
-// begin comes before a call of the connection below, which is not to be made if
-// an error is returned.
+// begin is called before a call of the connection below, which must not be made if begin
+// returns an error.
 func (d *deadline) begin(c *conn) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.sooner() && !c.closed.Load() { // one that is closed says so itself
+	if d.sooner() && !c.closed.Load() { // a closed one returns its own error
 		if d.passed() {
 			return os.ErrDeadlineExceeded
 		}
@@ -64,8 +63,8 @@ func (d *deadline) begin(c *conn) error {
 	return nil
 }
 
-// end comes after that call, which has returned err. It reports whether that
-// was a deadline no longer asked for.
+// end is called after that call, which returned err. It reports whether err is a deadline
+// that no longer applies.
 func (d *deadline) end(c net.Conn, err error) (early bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -33,7 +33,7 @@ const (
 // The errors of [Parse]. Others say what is wrong with a header.
 var (
 	ErrIncomplete = errors.New("the PROXY header is incomplete") // says that more bytes are needed
-	ErrNoHeader   = errors.New("no PROXY header")       // says that the bytes do not begin with a header
+	ErrNoHeader   = errors.New("no PROXY header")                // says that the bytes do not begin with a header
 )
 
 // Header is what a proxy says of a connection.
