@@ -1,10 +1,8 @@
-// Package netbound bounds how many connections a listener has open at once, and
-// makes room for new ones at the cost of those that do nothing.
+// Package netbound limits how many connections a listener has open.
 //
-// A bound that turned newcomers away could be filled by anybody who opens
-// connections and says nothing. So a connection that waits for its peer is
-// closed in favour of one that has just come; only if all are at work is the
-// newcomer turned away.
+// A limit that refused new connections could be used up by clients that open connections
+// and send nothing. So a new connection replaces one that waits for its peer. It is only
+// refused if all others are at work.
 package netbound
 
 import (
@@ -18,65 +16,64 @@ import (
 	"time"
 )
 
-// Policy says how it is known that a connection waits.
+// Policy is how waiting connections are recognized.
 type Policy uint8
 
 // The policies.
 const (
-	// ByState goes by what [Listener.ConnState] is told. It is for servers of
-	// net/http, whose requests may last long.
+	// ByState uses the states passed to [Listener.ConnState]. It is for net/http servers
+	// whose requests may be long.
 	ByState Policy = iota
-	// ByRead takes every connection for one that waits, the longer the longer
-	// ago something came from it. It is for requests that are short.
+	// ByRead treats every connection as waiting, since the last time it received
+	// something. It is for short requests.
 	ByRead
-	// ByStateThenRead goes by what ConnState is told, and if all are at work
-	// by when something came from them. It is for servers of net/http whose
-	// requests are short, so that one that comes drop by drop keeps nobody out.
+	// ByStateThenRead uses the states, and if all connections are at work, the last time
+	// each received something. It is for net/http servers with short requests, so that
+	// very slow ones can be replaced.
 	ByStateThenRead
 )
 
-// Options are the bound and who hears of it.
+// Options configure a [Listener].
 type Options struct {
-	Max    int          // how many connections may be open at once. Required.
-	Policy Policy       // finds those that wait
-	Logger *slog.Logger // hears when the bound is reached, once until half of it is free again. Required.
-	// Busy, if not nil, reports whether there are not to be more connections
-	// than there are, however much room there is: newcomers then take the places
-	// of those that wait, as when the bound is reached. There may be [Spare] in
-	// any case.
+	Max    int          // open connections; required
+	Policy Policy       // recognizes waiting connections
+	Logger *slog.Logger // logs when Max is reached, once until half of it is free again; required
+	// Busy reports whether the listener should have no more connections, even below Max:
+	// new ones then replace waiting ones. Up to [Spare] connections are always allowed.
+	// May be nil.
 	Busy func() bool
 }
 
-// Spare is how many connections a listener may have however busy all is, so that
-// probes of health find a place.
+// Spare is how many connections a listener may have even when Busy, so that health probes
+// get through.
 const Spare = 16
 
-// Stats are what has happened so far.
+// Stats are counts since the start, except Open.
 type Stats struct {
-	Open, Accepted    int64 // Open are the connections open now, Accepted those that ever were
-	Evicted, Rejected int64 // closed in favour of others, or turned away since all were at work
+	Open, Accepted    int64 // connections open now, and accepted in all
+	Evicted, Rejected int64 // connections replaced by new ones, and refused since all were at work
 }
 
-// Listener is a bounded listener.
+// Listener limits the connections of another listener.
 type Listener struct {
 	net.Listener
 	options Options
 
 	accepted, evicted, rejected atomic.Int64
 
-	quieting atomic.Bool // Quiet wants to know the time
+	quieting atomic.Bool // Quiet is running
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
-	full  bool // it has been said
+	full  bool // the limit is reached, and logged
 }
 
-// New bounds l.
+// New limits the connections of l.
 func New(l net.Listener, o Options) *Listener {
 	return &Listener{Listener: l, options: o, conns: map[*conn]struct{}{}}
 }
 
-// Stats returns what has happened so far.
+// Stats returns the current counts.
 func (l *Listener) Stats() Stats {
 	l.mu.Lock()
 	open := len(l.conns)
@@ -86,9 +83,8 @@ func (l *Listener) Stats() Stats {
 	}
 }
 
-// Accept returns the next connection that there is room for. Where one could not
-// be accepted, for want of a file descriptor, a silent one makes room for the
-// next try.
+// Accept returns the next connection that is admitted. If accepting fails for lack of
+// file descriptors, it closes a waiting connection for the next attempt.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
@@ -104,7 +100,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit returns a connection for nc, or closes it and returns nil.
+// admit returns a connection for nc, or closes nc and returns nil.
 func (l *Listener) admit(nc net.Conn) net.Conn {
 	c := &conn{
 		Conn: nc, listener: l,
@@ -142,8 +138,8 @@ func (l *Listener) admit(nc net.Conn) net.Conn {
 	return c
 }
 
-// takeOut takes out the connection that has waited for long, if one does, for evict.
-// It needs l.mu to be held.
+// takeOut removes and returns the connection that has waited longest, or nil. The caller
+// must pass it to evict, and hold l.mu.
 func (l *Listener) takeOut() *conn {
 	victim := l.longest()
 	if victim != nil {
@@ -155,10 +151,10 @@ func (l *Listener) takeOut() *conn {
 
 func (l *Listener) evict(victim *conn) {
 	l.evicted.Add(1)
-	_ = victim.Conn.Close() // its server notices, and closes it once more
+	_ = victim.Conn.Close() // its server notices, and closes it again
 }
 
-// sacrifice closes the connection that has waited for long, if one does.
+// sacrifice closes the connection that has waited longest, if any.
 func (l *Listener) sacrifice() {
 	l.mu.Lock()
 	victim := l.takeOut()
@@ -168,14 +164,14 @@ func (l *Listener) sacrifice() {
 	}
 }
 
-// sample is how many connections are looked at to find one that has waited for
-// long. A map is walked in a random order, so they are a fair choice, and a
-// flood costs the same however many there are.
+// sample is how many connections are checked to find one that has waited for long. Maps
+// are iterated in random order, so the choice is fair, and its cost does not depend on
+// their number.
 const sample = 64
 
-// longest returns, of a sample, the connection that has waited longest, or nil
-// if none waits. One that has just come goes last, as [Choice] has it, also behind
-// those at work where the policy closes those at all. It needs l.mu to be held.
+// longest returns, of a sample, the connection that has waited longest, or nil if none
+// waits. New ones come last, as in [Choice], even after those at work if the policy
+// allows closing these. It needs l.mu.
 func (l *Listener) longest() *conn {
 	choice := Among[*conn](len(l.conns))
 	looked := 0
@@ -215,9 +211,8 @@ func (l *Listener) leave(c *conn) {
 	}
 }
 
-// ConnState notes what a server of net/http is doing with a connection; it is
-// for http.Server.ConnState. The connection may be wrapped by those that have a
-// method NetConn.
+// ConnState records the state of a connection of a net/http server; use it as
+// http.Server.ConnState. The connection may be wrapped by types with a method NetConn.
 func (l *Listener) ConnState(nc net.Conn, state http.ConnState) {
 	c := find(nc)
 	l.follow(c, state)
@@ -231,7 +226,7 @@ func (l *Listener) ConnState(nc net.Conn, state http.ConnState) {
 	}
 }
 
-// find returns the connection of a listener that nc is made of, or nil.
+// find returns the connection of this package that nc wraps, or nil.
 func find(nc net.Conn) *conn {
 	for {
 		switch c := nc.(type) {
@@ -245,17 +240,17 @@ func find(nc net.Conn) *conn {
 	}
 }
 
-// handleKey finds the connection in the context of a request.
+// handleKey is the key of the connection in the context of a request.
 type handleKey struct{}
 
-// ConnContext lets requests find their connection by [From]; it is for
+// ConnContext makes the connection available to [From]; use it as
 // http.Server.ConnContext.
 func (*Listener) ConnContext(ctx context.Context, nc net.Conn) context.Context {
 	return context.WithValue(ctx, handleKey{}, Handle{find(nc)})
 }
 
-// Handle is the connection of a request under way. The zero value is that of
-// none, and all that is said to it is lost.
+// Handle is the connection of a request. The zero value has no connection, and its
+// methods do nothing.
 type Handle struct{ conn *conn }
 
 // From returns the connection of the request with ctx.
@@ -264,35 +259,33 @@ func From(ctx context.Context) Handle {
 	return h
 }
 
-// Waits says that the request waits for its client, as it does for the next
-// piece of a body: until Works the connection is among those that may be closed
-// in favour of others.
+// Waits marks the connection as waiting for its client, for example for more of a body.
+// Until Works it may be replaced by a new one.
 func (h Handle) Waits() {
 	if h.conn != nil {
 		h.conn.since.Store(h.conn.listener.accepted.Load())
 	}
 }
 
-// Works says that it does so no more.
+// Works ends Waits.
 func (h Handle) Works() {
 	if h.conn != nil {
 		h.conn.since.Store(0)
 	}
 }
 
-// conn is a connection that is counted.
+// conn is a counted connection.
 type conn struct {
 	net.Conn
 	listener *Listener
-	order    int64       // in which it was accepted
-	begun    atomic.Bool // a request has come on it
-	// since is how many connections had been accepted when it began to wait;
-	// 0 while it is at work. That tells the order, which is all that matters,
-	// and needs no clock.
+	order    int64       // number of the connection
+	begun    atomic.Bool // it has received a request
+	// since is how many connections had been accepted when it started to wait; 0 while it
+	// is at work. Only the order matters, and this needs no clock.
 	since  atomic.Int64
-	heard  atomic.Int64 // how many had been when something last came from it; not kept by ByState
+	heard  atomic.Int64 // the same for the last time it received something; not used by ByState
 	closed atomic.Bool
-	idle   atomic.Int64 // whether and since when a server of net/http waits for a request: see follow
+	idle   atomic.Int64 // whether and since when a net/http server waits for a request; see follow
 
 	reads, writes deadline
 }
@@ -307,12 +300,12 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes the sending side, as servers do to let the peer read an
-// error before the connection goes, if the connection below is able to.
+// CloseWrite closes the sending side if the connection below supports it. Servers do this
+// so that the peer can read an error before the connection is closed.
 func (c *conn) CloseWrite() error { return CloseWrite(c.Conn) }
 
-// CloseWrite closes the sending side of nc, or returns errors.ErrUnsupported if
-// it has none of its own. Connections made of others pass it on by this.
+// CloseWrite closes the sending side of nc, or returns errors.ErrUnsupported. Connections
+// that wrap others use it to pass the call on.
 func CloseWrite(nc net.Conn) error {
 	if half, ok := nc.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -344,7 +337,7 @@ func (c *conn) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// hears notes that something came from the connection.
+// hears records that the connection received something.
 func (c *conn) hears() {
 	switch c.listener.options.Policy {
 	case ByRead:
@@ -369,18 +362,16 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// young is how many connections that have said nothing yet are closed last, and
-// among few connections a part of them.
+// young is how many new connections that have sent nothing yet are closed last; with few
+// connections it is a part of them.
 const (
 	young     = 8
 	youngPart = 4
 )
 
-// Choice finds which of the connections that wait for their peers is to be closed
-// in favour of a newcomer: the one that has waited longest. Those that have just
-// come and said nothing yet, as a probe of health has not, wait behind all others
-// that are offered, but no more than the latest few: a flood of silent ones
-// displaces itself.
+// Choice finds the connection to close for a new one: that which has waited longest for
+// its peer. New connections that have sent nothing yet, such as health probes, come after
+// all others, but only the latest few: a flood of silent connections displaces itself.
 type Choice[C any] struct {
 	found offer[C]
 	has   bool
@@ -389,25 +380,25 @@ type Choice[C any] struct {
 	n, max int
 }
 
-// Among begins a choice among that many connections.
+// Among starts a choice among that many connections.
 func Among[C any](connections int) Choice[C] {
 	return Choice[C]{max: min(young, connections/youngPart)}
 }
 
-// offer is a connection, and since when it has waited, in any unit.
+// offer is a connection, and when it started to wait, in any unit.
 type offer[C any] struct {
 	conn  C
 	since int64
 }
 
-// Waits offers a connection that has been heard of.
+// Waits offers a connection that has received something.
 func (c *Choice[C]) Waits(conn C, since int64) {
 	if !c.has || since < c.found.since {
 		c.found, c.has = offer[C]{conn, since}, true
 	}
 }
 
-// Unheard offers one that has said nothing yet.
+// Unheard offers a connection that has received nothing yet.
 func (c *Choice[C]) Unheard(conn C, since int64) {
 	o := offer[C]{conn, since}
 	if c.n == c.max {
@@ -427,9 +418,8 @@ func (c *Choice[C]) Unheard(conn C, since int64) {
 	c.n++
 }
 
-// Longest returns the one that has waited longest, but for those that have just
-// come.
+// Longest returns the connection that has waited longest, apart from new ones.
 func (c *Choice[C]) Longest() (conn C, ok bool) { return c.found.conn, c.has }
 
-// Newest returns the first that came of those that have just come.
+// Newest returns the oldest of the new connections.
 func (c *Choice[C]) Newest() (conn C, ok bool) { return c.newest[0].conn, c.n > 0 }

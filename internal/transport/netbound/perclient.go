@@ -8,43 +8,42 @@ import (
 	"sync/atomic"
 )
 
-// PerClientOptions say how many connections a client may have, and who is one.
+// PerClientOptions configure a [PerClient].
 type PerClientOptions struct {
-	Max int // how many connections of a client may be open at once. Required.
-	// Client returns the network that counts as one client with addr, and false
-	// for an address that may have any number. Required.
+	Max int // open connections of a client; required
+	// Client returns the network that counts as one client with addr, or false for an
+	// address without a limit. Required.
 	Client func(addr netip.Addr) (netip.Prefix, bool)
-	// Refused, if not nil, is told of every connection that is refused, by any number of goroutines
+	// Refused is called for every refused connection, concurrently. May be nil.
 	Refused func(client netip.Prefix)
 }
 
-// Introduced is a connection that may learn from its first bytes who the client
-// is, as by the PROXY protocol.
+// Introduced is a connection that may learn its client from its first bytes, as with the
+// PROXY protocol.
 type Introduced interface {
-	// Peer returns the address at the other end, without waiting for those
-	// bytes, and whether that is the client's whatever they say.
+	// Peer returns the address of the peer, without waiting for those bytes, and whether
+	// the peer is the client in any case.
 	Peer() (addr net.Addr, isClient bool)
 }
 
-// PerClient is a listener that bounds how many connections a client has open at
-// once, and closes those beyond it. Connections whose address is not one of IP,
-// such as those of a Unix socket, are not bounded.
+// PerClient is a listener that limits how many connections a client has open. It closes
+// those beyond the limit. Connections without an IP address, such as those of a Unix
+// socket, are not limited.
 //
-// Those that are [Introduced] are counted when they are first used, which their
-// servers do in a goroutine of each, so that nobody waits for their first bytes.
+// An [Introduced] connection is counted when it is first used, in its own goroutine, so
+// Accept never waits for its first bytes.
 //
-// It has one lock, which each connection takes twice: when it comes and when it
-// goes.
+// Each connection takes the lock twice: when it is counted and when it is closed.
 type PerClient struct {
 	net.Listener
 	options PerClientOptions
 	refused atomic.Int64
 
 	mu   sync.Mutex
-	open map[netip.Prefix]int // none is 0
+	open map[netip.Prefix]int // never 0
 }
 
-// NewPerClient bounds the connections that each client of l has.
+// NewPerClient limits the connections of each client of l.
 func NewPerClient(l net.Listener, o PerClientOptions) *PerClient {
 	return &PerClient{Listener: l, options: o, open: map[netip.Prefix]int{}}
 }
@@ -52,14 +51,14 @@ func NewPerClient(l net.Listener, o PerClientOptions) *PerClient {
 // Refused returns how many connections were refused.
 func (l *PerClient) Refused() int64 { return l.refused.Load() }
 
-// Clients returns how many clients have connections that count.
+// Clients returns how many clients have counted connections.
 func (l *PerClient) Clients() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.open)
 }
 
-// Accept returns the next connection of a client that may have one more.
+// Accept returns the next connection of a client below its limit.
 func (l *PerClient) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
@@ -82,7 +81,7 @@ func (l *PerClient) Accept() (net.Conn, error) {
 	}
 }
 
-// clientConn is a connection that takes one of the places of its client.
+// clientConn is a connection that is counted for its client.
 type clientConn struct {
 	net.Conn
 	of *PerClient
@@ -90,18 +89,17 @@ type clientConn struct {
 	once    sync.Once
 	refused bool // known after once
 
-	client netip.Prefix // valid while it has a place; guarded by of.mu
+	client netip.Prefix // valid while it is counted; guarded by of.mu
 	closed bool         // guarded by of.mu
 }
 
-// begin takes a place, the first time that it is called. It reports false if
-// there was none.
+// begin counts the connection when it is first called. It reports false if it is refused.
 func (c *clientConn) begin() bool {
 	c.once.Do(func() { c.enter(c.Conn.RemoteAddr()) })
 	return !c.refused
 }
 
-// enter takes a place for the client at addr, or closes the connection.
+// enter counts the connection for the client at addr, or closes it.
 func (c *clientConn) enter(addr net.Addr) {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
@@ -112,15 +110,15 @@ func (c *clientConn) enter(addr net.Addr) {
 		return
 	}
 	c.refused = true
-	c.of.refused.Add(1) // before its client can know of it
+	c.of.refused.Add(1) // before the client can notice
 	_ = c.Conn.Close()
 	if c.of.options.Refused != nil {
 		c.of.options.Refused(client)
 	}
 }
 
-// take takes a place of client if there is one. A connection that has been
-// closed meanwhile needs none.
+// take counts the connection for client, unless it is already closed. It reports false if
+// the client is at its limit.
 func (c *clientConn) take(client netip.Prefix) bool {
 	l := c.of
 	l.mu.Lock()
@@ -136,7 +134,7 @@ func (c *clientConn) take(client netip.Prefix) bool {
 	return true
 }
 
-// Close implements net.Conn. Then it gives the place back.
+// Close implements net.Conn. The connection no longer counts.
 func (c *clientConn) Close() error {
 	err := c.Conn.Close()
 	l := c.of
@@ -153,8 +151,8 @@ func (c *clientConn) Close() error {
 	return err
 }
 
-// Read implements net.Conn. To the server of a connection that is refused, the
-// client has hung up.
+// Read implements net.Conn. For the server of a refused connection, the client has
+// disconnected.
 func (c *clientConn) Read(p []byte) (int, error) {
 	if !c.begin() {
 		return 0, io.EOF
@@ -170,9 +168,9 @@ func (c *clientConn) Write(p []byte) (int, error) {
 }
 
 func (c *clientConn) RemoteAddr() net.Addr {
-	c.begin() // a refused one shows in logs all the same
+	c.begin() // even a refused one needs it, for logs
 	return c.Conn.RemoteAddr()
 }
 
-// CloseWrite closes the sending side, if the connection below is able to.
+// CloseWrite closes the sending side if the connection below supports it.
 func (c *clientConn) CloseWrite() error { return CloseWrite(c.Conn) }

@@ -6,9 +6,8 @@ import (
 	"syscall"
 )
 
-// acceptWaiting returns the connections that wait to be accepted, and lets l have
-// no more: between the two there is nothing but a system call, so that next to
-// none is lost.
+// acceptWaiting returns the connections that wait to be accepted, and shuts l down right
+// after, so that next to none is lost in between.
 func acceptWaiting(l net.Listener) (conns []net.Conn) {
 	raw, ok := l.(syscall.Conn)
 	if !ok {
@@ -26,7 +25,7 @@ func acceptWaiting(l net.Listener) (conns []net.Conn) {
 			case nil:
 				accepted = append(accepted, nfd)
 			case syscall.EINTR, syscall.ECONNABORTED:
-			default: // there are no more, or no descriptors for them
+			default: // no more, or no file descriptors
 				_ = syscall.Shutdown(int(fd), syscall.SHUT_RD)
 				return
 			}
@@ -34,7 +33,7 @@ func acceptWaiting(l net.Listener) (conns []net.Conn) {
 	})
 	for _, fd := range accepted {
 		f := os.NewFile(uintptr(fd), "")
-		if nc, err := net.FileConn(f); err == nil { // it has a descriptor of its own
+		if nc, err := net.FileConn(f); err == nil { // it has its own file descriptor
 			conns = append(conns, nc)
 		}
 		_ = f.Close()

@@ -4,5 +4,5 @@ package netbound
 
 import "net"
 
-// acceptWaiting returns none: here those that wait are reset.
+// acceptWaiting returns none: on this system waiting connections are reset.
 func acceptWaiting(net.Listener) []net.Conn { return nil }

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Watched is a listener that counts, and logs once for each time it lasts, that
-// cannot accept connections since something has run out, such as file
-// descriptors. Servers try again after a pause and say nothing.
+// Watched is a listener that counts failures to accept connections, for example for lack
+// of file descriptors, and logs each period of failures once. Servers retry silently
+// after a pause.
 type Watched struct {
 	net.Listener
 	log    *slog.Logger
-	failed atomic.Int64 // in all
-	since  atomic.Int64 // of those, since it began; 0 while all is well
+	failed atomic.Int64 // all failures
+	since  atomic.Int64 // failures of the current period; 0 if there is none
 
 	drain
 }
@@ -29,7 +29,7 @@ func Watch(l net.Listener, log *slog.Logger) *Watched {
 	return &Watched{Listener: l, log: log, drain: drain{drained: make(chan struct{}), ended: make(chan struct{})}}
 }
 
-// Failed returns how often a connection could not be accepted.
+// Failed returns how often accepting a connection failed.
 func (w *Watched) Failed() int64 { return w.failed.Load() }
 
 // Accept implements net.Listener.
@@ -51,17 +51,16 @@ func (w *Watched) Accept() (net.Conn, error) {
 	return nc, err
 }
 
-// The pauses after a connection could not be accepted: they double from the
-// first to the last.
+// Pauses after accepting a connection failed: they double from the first to the last.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = time.Second
 )
 
-// AcceptAll hands every connection of l to handle, which must not take long,
-// until ctx is done and l is closed; it then returns nil. After an error that
-// passes, such as having no file descriptors left, it tries again after a pause,
-// for others will be closed; [Watched] tells of it. Any other error is returned.
+// AcceptAll passes every connection of l to handle, which must not block, until ctx is
+// done and l is closed; then it returns nil. After a temporary error, such as no file
+// descriptors, it tries again after a pause; [Watched] logs it. It returns any other
+// error.
 func AcceptAll(ctx context.Context, l net.Listener, handle func(net.Conn)) error {
 	var pause time.Duration
 	for {
@@ -83,9 +82,8 @@ func AcceptAll(ctx context.Context, l net.Listener, handle func(net.Conn)) error
 	}
 }
 
-// passes reports whether an error says of itself that it passes. What package
-// net deprecates about Temporary is that time-outs are among it; of a listener
-// it means what it says, and package net/http goes by it too.
+// passes reports whether an error is temporary. Package net deprecates Temporary because
+// it includes timeouts; for a listener it is well defined, and net/http uses it too.
 func passes(err error) bool {
 	temporary, ok := errors.AsType[interface {
 		error
@@ -105,15 +103,15 @@ type drain struct {
 
 	mu      sync.Mutex
 	asked   bool
-	waiting []net.Conn // had connected when it was asked
+	waiting []net.Conn // connected before the listener was shut down
 }
 
 // drainTime is how long Drain waits for Accept.
 const drainTime = 200 * time.Millisecond
 
-// Drain accepts no more connections but those that the system has made already:
-// to close the listener would reset them, with the requests on them. Accept, which
-// somebody has to call meanwhile, returns them and then waits for Close.
+// Drain accepts no more connections except those that the system has already established:
+// closing the listener would reset them, with their requests. Accept, which must be
+// running, returns these and then waits for Close.
 func (w *Watched) Drain(ctx context.Context) {
 	bounded, ok := w.Listener.(interface{ SetDeadline(t time.Time) error })
 	if !ok || w.draining.Swap(true) {
@@ -124,14 +122,14 @@ func (w *Watched) Drain(ctx context.Context) {
 	if bounded.SetDeadline(time.Unix(1, 0)) == nil { // Accept returns at once
 		select {
 		case <-w.drained:
-		case <-ctx.Done(): // nobody accepts
+		case <-ctx.Done(): // Accept is not running
 		}
 	}
 	w.shutDown()
 }
 
-// lastComer returns a connection that was there when the listener began to drain.
-// When there are no more it waits for Close.
+// lastComer returns a connection that was established before the listener was drained. If
+// there are no more, it waits for Close.
 func (w *Watched) lastComer() (net.Conn, error) {
 	if nc := w.pop(); nc != nil {
 		return nc, nil
@@ -169,23 +167,23 @@ func (w *Watched) Close() error {
 	w.end.Do(func() { close(w.ended) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, nc := range w.waiting { // nobody wants them
+	for _, nc := range w.waiting { // not accepted
 		_ = nc.Close()
 	}
 	w.asked, w.waiting = true, nil
 	return w.shutErr
 }
 
-// What conn.idle is besides a time, in nanoseconds since 1970. The time is not
-// asked for before somebody wants to know it.
+// Values of conn.idle other than a time, which is in nanoseconds since 1970. The time is
+// only recorded while Quiet is running.
 const (
-	notHTTP   = iota // or nothing is known yet
+	notHTTP   = iota // or not known yet
 	forSince         // idle since before Quiet
 	hasAnswer = -1   // at work
 )
 
-// Follow notes what a server of net/http is doing with a connection, for Quiet
-// alone: it is for servers behind a port that has others too.
+// Follow records the state of a connection of a net/http server for Quiet only. It is for
+// servers behind a port that others share.
 func (l *Listener) Follow(nc net.Conn, state http.ConnState) { l.follow(find(nc), state) }
 
 func (l *Listener) follow(c *conn, state http.ConnState) {
@@ -200,14 +198,14 @@ func (l *Listener) follow(c *conn, state http.ConnState) {
 	}
 }
 
-// quietTick is how often it is seen whether all is quiet.
+// quietTick is how often Quiet checks the connections.
 const quietTick = 5 * time.Millisecond
 
-// Quiet waits until every connection of a server of net/http has gone, or has been
-// idle for so long since Quiet began: then a server that stops may close those
-// that are left, for no client is about to send a request on them. It waits twice
-// that time at most, for those at work to become idle, and not beyond ctx. The
-// answers should ask clients to close meanwhile.
+// Quiet waits until every connection of a net/http server is closed, or has been idle for
+// that long since Quiet was called. A stopping server may then close the rest: no client
+// is about to send a request. It waits for at most twice that time, until those at work
+// become idle, and not longer than ctx. Answers should ask clients to close in the
+// meantime.
 func (l *Listener) Quiet(ctx context.Context, idle time.Duration) {
 	begin := time.Now() //nolint:forbidigo // sockets go by the real clock
 	ctx, cancel := context.WithDeadline(ctx, begin.Add(2*idle))
@@ -224,8 +222,8 @@ func (l *Listener) Quiet(ctx context.Context, idle time.Duration) {
 	}
 }
 
-// isQuiet reports whether every connection has been idle since before a time.
-// Those that were so before begin count from then.
+// isQuiet reports whether every connection has been idle since before a time. For those
+// that were idle before begin, it counts from begin.
 func (l *Listener) isQuiet(begin, since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

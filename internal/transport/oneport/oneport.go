@@ -1,6 +1,6 @@
-// Package oneport serves several protocols on one port: it tells gRPC, HTTP and
-// the Redis protocol apart by the first bytes of a connection, and hands it to
-// the door that speaks it.
+// Package oneport serves several protocols on one port. It recognizes gRPC, HTTP and the
+// Redis protocol by the first bytes of a connection, and passes the connection to the
+// door for that protocol.
 package oneport
 
 import (
@@ -18,22 +18,21 @@ import (
 // DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 10 * time.Second
 
-// Options are what is the same for all protocols.
+// Options configure a [Port].
 type Options struct {
-	TLS *tls.Config // TLS, if not nil, encrypts the port. The protocol is told by what is inside; see [Protocols].
-	// Timeout is how long a connection may take until it is known what it
-	// speaks, its TLS handshake included; 0 means DefaultTimeout. A connection
-	// that takes longer is closed.
+	TLS *tls.Config // encrypts the port; may be nil. The protocol is recognized inside; see [Protocols].
+	// Timeout is how long a connection may take until its protocol is known, including
+	// the TLS handshake; 0 means DefaultTimeout. Slower connections are closed.
 	Timeout time.Duration
 }
 
-// Protocols are what to agree on by ALPN. Who offers both, as browsers do, gets
-// HTTP/1.1; who offers HTTP/2 alone speaks gRPC; and who offers nothing may
-// speak anything.
+// Protocols returns the protocols for ALPN. Clients that offer both, such as browsers,
+// get HTTP/1.1. Those that only offer HTTP/2 speak gRPC. Those that offer none may speak
+// any protocol.
 func Protocols() []string { return []string{"http/1.1", "h2"} }
 
-// Port is a port that several protocols share. Get the listeners that are
-// wanted, serve them, and call Serve.
+// Port is a port that several protocols share. Call Listener for each protocol, serve the
+// listeners, then call Serve.
 type Port struct {
 	options  Options
 	root     net.Listener
@@ -41,10 +40,10 @@ type Port struct {
 
 	base context.Context // done when the port closes
 	end  context.CancelFunc
-	busy sync.WaitGroup // connections of which nobody knows yet what they speak
+	busy sync.WaitGroup // connections whose protocol is not known yet
 }
 
-// New returns a port that takes its connections from l.
+// New returns a port for the connections of l.
 func New(l net.Listener, o Options) *Port {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -54,9 +53,8 @@ func New(l net.Listener, o Options) *Port {
 	return p
 }
 
-// Listener returns the listener for what speaks a protocol. It must be asked
-// for before Serve. What speaks a protocol without a listener goes to that for
-// HTTP, and is closed if there is none.
+// Listener returns the listener for a protocol. Call it before Serve. Connections of a
+// protocol without a listener go to that for HTTP, or are closed if there is none.
 func (p *Port) Listener(of Protocol) net.Listener {
 	if p.children[of] == nil {
 		p.children[of] = &child{addr: p.root.Addr(), conns: make(chan net.Conn), gone: make(chan struct{})}
@@ -64,7 +62,7 @@ func (p *Port) Listener(of Protocol) net.Listener {
 	return p.children[of]
 }
 
-// Serve tells connections apart until Close, and then returns nil.
+// Serve passes connections to their listeners until Close, and then returns nil.
 func (p *Port) Serve() error {
 	defer p.busy.Wait()
 	defer p.end()
@@ -73,13 +71,11 @@ func (p *Port) Serve() error {
 	})
 }
 
-// lastWords is how long connections may still take to say what they speak when
-// the port is about to close.
+// lastWords is how long Drain waits for the first bytes of connections.
 const lastWords = 50 * time.Millisecond
 
-// Drain waits a little for connections that have been accepted to say what they
-// speak, so that Close cuts none off that has sent a request. No more may be
-// accepted meanwhile.
+// Drain waits a little for the first bytes of accepted connections, so that Close does
+// not cut off one that has sent a request. No connections may be accepted while it runs.
 func (p *Port) Drain(ctx context.Context) {
 	told := make(chan struct{})
 	go func() {
@@ -94,18 +90,18 @@ func (p *Port) Drain(ctx context.Context) {
 	}
 }
 
-// Close accepts no more connections, and closes those that have not said what
-// they speak. Those that were handed on are the business of their doors.
+// Close stops accepting connections, and closes those whose protocol is not known yet.
+// The doors close the others.
 func (p *Port) Close() error {
 	p.end()
 	return p.root.Close()
 }
 
-// tell finds out what a connection speaks and hands it on.
+// tell recognizes the protocol of a connection and passes it on.
 func (p *Port) tell(raw net.Conn) {
 	ctx, cancel := context.WithTimeout(p.base, p.options.Timeout)
 	defer cancel()
-	// Closing it ends whatever is being waited for.
+	// Closing the connection ends any wait.
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	nc, of, err := p.peek(ctx, raw)
 	if !stop() || err != nil {
@@ -121,7 +117,7 @@ func (p *Port) tell(raw net.Conn) {
 	}
 }
 
-// peek returns the connection with all its bytes, and what it speaks.
+// peek returns the connection with all its bytes, and its protocol.
 func (p *Port) peek(ctx context.Context, raw net.Conn) (net.Conn, Protocol, error) {
 	nc := raw
 	if p.options.TLS != nil {
@@ -152,7 +148,7 @@ type child struct {
 	once  sync.Once
 }
 
-// take waits until the door accepts nc, and reports false if it is closed.
+// take waits until the door accepts nc. It reports false if the door is closed.
 func (c *child) take(ctx context.Context, nc net.Conn) bool {
 	select {
 	case c.conns <- nc:
@@ -173,16 +169,16 @@ func (c *child) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. The port goes on.
+// Close implements net.Listener. The port stays open.
 func (c *child) Close() error {
 	c.once.Do(func() { close(c.gone) })
 	return nil
 }
 
-// Addr implements net.Listener: it is that of the port.
+// Addr implements net.Listener. It is the address of the port.
 func (c *child) Addr() net.Addr { return c.addr }
 
-// Protocol is what a connection speaks.
+// Protocol is the protocol of a connection.
 type Protocol uint8
 
 // The protocols.
@@ -198,17 +194,16 @@ const protocols = int(RESP) + 1
 // String returns the name of the protocol: http, grpc or resp.
 func (p Protocol) String() string { return enum.Name(p, "protocol", "http", "grpc", "resp") }
 
-// enough is how many bytes suffice to tell protocols apart: the longest method
-// of HTTP, and the space behind it.
+// enough is how many bytes are needed to recognize a protocol: the longest HTTP method,
+// and a space.
 const enough = len("OPTIONS ")
 
-// Tell says what a connection speaks that begins with head, or false if more of
-// it has to be seen. That is never so for 8 bytes or more.
+// Tell returns the protocol of a connection that starts with head, or false if more bytes
+// are needed. 8 bytes are always enough.
 //
-// A method of HTTP and a space is HTTP; the method PRI, which only the preface
-// of HTTP/2 has, is gRPC; and so is the record of a TLS handshake HTTP, whose
-// servers know what to say to it. All else is the Redis protocol: an array, or
-// a command in a line.
+// An HTTP method and a space is HTTP. PRI, the start of HTTP/2, is gRPC. A TLS handshake
+// is HTTP, whose servers have an answer for it. Everything else is the Redis protocol: an
+// array or an inline command.
 func Tell(head []byte) (of Protocol, known bool) {
 	if len(head) == 0 {
 		return HTTP, false
@@ -229,20 +224,20 @@ func Tell(head []byte) (of Protocol, known bool) {
 	return RESP, true
 }
 
-// peeked is a connection of which the first bytes have been read.
+// peeked is a connection whose first bytes have been read.
 type peeked struct {
 	net.Conn
 	head []byte
 }
 
-// Read returns the bytes that have been read, and then the others.
+// Read returns the bytes read before, then those of the connection.
 func (p *peeked) Read(b []byte) (int, error) {
 	if len(p.head) == 0 {
 		return p.Conn.Read(b)
 	}
 	n := copy(b, p.head)
 	if p.head = p.head[n:]; len(p.head) == 0 {
-		p.head = nil // let go of it
+		p.head = nil // release it
 	}
 	return n, nil
 }
@@ -250,5 +245,5 @@ func (p *peeked) Read(b []byte) (int, error) {
 // NetConn returns the connection below.
 func (p *peeked) NetConn() net.Conn { return p.Conn }
 
-// CloseWrite closes the sending side, if the connection below is able to.
+// CloseWrite closes the sending side if the connection below supports it.
 func (p *peeked) CloseWrite() error { return netbound.CloseWrite(p.Conn) }

@@ -2,5 +2,5 @@
 
 package overload
 
-// RaiseLimit reports false: there is no such limit here.
+// RaiseLimit reports false: this system has no such limit.
 func RaiseLimit() (limit int, known bool) { return 0, false }

@@ -7,10 +7,9 @@ import (
 	"syscall"
 )
 
-// RaiseLimit raises the soft limit of file descriptors to the hard one and
-// returns what then holds. It reports false where that cannot be known. The
-// runtime has raised it already where package os could; asked again it does
-// no harm, and says so where it could not.
+// RaiseLimit raises the soft limit of file descriptors to the hard limit and returns the
+// new one. It reports false if the limit cannot be read. The runtime already tries this;
+// doing it again is harmless.
 func RaiseLimit() (limit int, known bool) {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {

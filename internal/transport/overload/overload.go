@@ -1,9 +1,7 @@
-// Package overload keeps a process alive that is asked for more than it has: it
-// divides file descriptors among the doors, so that none is left without, and
-// sheds load by its importance when memory or descriptors run short.
+// Package overload keeps an overloaded process alive: it divides file descriptors among
+// the doors, and sheds load by importance when memory or file descriptors run short.
 //
-// Health, metrics, keys and reload are never shed. docs/overload.md has the
-// whole.
+// Health, metrics, keys and reload are never shed. See docs/overload.md.
 package overload
 
 import (
@@ -18,21 +16,21 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// Level says what is shed.
+// Level is how much load is shed.
 type Level uint8
 
 // The levels; each sheds what those before it do.
 const (
-	Calm     Level = iota // sheds nothing
-	Elevated              // sheds extras: live views, event streams, explanations, simulations
-	High                  // takes new connections at the doors for data only in the places of silent ones
-	Critical              // refuses requests there
+	Calm     Level = iota // nothing
+	Elevated              // extras: live views, event streams, explanations, simulations
+	High                  // new connections, except in place of silent ones; not at the admin door
+	Critical              // requests; not at the admin door
 )
 
-// String returns the name that log and metrics use.
+// String returns the name in logs and metrics.
 func (l Level) String() string { return enum.Name(l, "level", "calm", "elevated", "high", "critical") }
 
-// Load is what may be shed.
+// Load is a kind of load that can be shed.
 type Load uint8
 
 // The loads, the least important first.
@@ -44,36 +42,36 @@ const (
 	Loads = int(Request) + 1 // how many there are
 )
 
-// String returns the name that metrics use.
+// String returns the name in metrics.
 func (l Load) String() string { return enum.Name(l, "load", "extra", "connection", "request") }
 
-// Resource is something that can run short.
+// Resource is a resource that can run short.
 type Resource struct {
-	Name     string         // that in log and metrics
-	Pressure func() float64 // returns how much of it is in use: 1 is all
-	At       [3]float64     // the pressures at which Elevated, High and Critical begin; one of 0 never does
+	Name     string         // in logs and metrics
+	Pressure func() float64 // the part in use, 0 to 1
+	At       [3]float64     // where Elevated, High and Critical start; 0 for never
 }
 
-// relief is how far the pressure must fall below where a level began to end it,
-// so that it does not come and go with each sample.
+// relief is how far the pressure must fall below the start of a level to end it, so that
+// levels do not flap.
 const relief = 0.05
 
-// Manager knows what is to be shed. Its zero value sheds nothing.
+// Manager decides what is shed. Its zero value sheds nothing.
 type Manager struct {
 	resources []Resource
 	log       *slog.Logger
-	levels    []Level         // of each resource; of the goroutine that samples
-	pressures []atomic.Uint64 // of each, the bits of the last sample
+	levels    []Level         // of each resource; only used by Sample
+	pressures []atomic.Uint64 // of each resource, the bits of the last sample
 	level     atomic.Uint32
 	shed      [Loads]atomic.Int64
 }
 
-// New returns a manager that looks at resources whenever Sample is called.
+// New returns a manager that checks resources when Sample is called.
 func New(log *slog.Logger, resources ...Resource) *Manager {
 	return &Manager{resources: resources, log: log, levels: make([]Level, len(resources)), pressures: make([]atomic.Uint64, len(resources))}
 }
 
-// Sample looks at the resources. It must not be called twice at once.
+// Sample checks the resources. It must not be called concurrently.
 func (m *Manager) Sample() {
 	worst := Calm
 	for i := range m.resources {
@@ -90,7 +88,7 @@ func (m *Manager) Sample() {
 	m.level.Store(uint32(worst))
 }
 
-// next is the level after one at which the pressure is as given.
+// next returns the level of a resource at a pressure, after the level now.
 func (r *Resource) next(now Level, pressure float64) Level {
 	next := Calm
 	for i, at := range r.At {
@@ -118,7 +116,7 @@ func (m *Manager) say(r *Resource, from, to Level, pressure float64) {
 	}
 }
 
-// sheds tells how much has been shed so far.
+// sheds returns how much has been shed so far.
 func (m *Manager) sheds() int64 {
 	var n int64
 	for i := range m.shed {
@@ -127,7 +125,7 @@ func (m *Manager) sheds() int64 {
 	return n
 }
 
-// Sheds reports whether some load is to be refused now, and counts it if so.
+// Sheds reports whether a load must be refused now, and counts it if so.
 func (m *Manager) Sheds(l Load) bool {
 	if Level(m.level.Load()) <= Level(l) {
 		return false
@@ -136,33 +134,32 @@ func (m *Manager) Sheds(l Load) bool {
 	return true
 }
 
-// Level returns the level.
+// Level returns the current level.
 func (m *Manager) Level() Level { return Level(m.level.Load()) }
 
-// Shed returns how much of some load has been refused so far.
+// Shed returns how much of a load has been refused so far.
 func (m *Manager) Shed(l Load) int64 { return m.shed[l].Load() }
 
-// Pressures calls f with the name and the pressure of each resource, as they were
-// when last looked at.
+// Pressures calls f with the name and last pressure of each resource.
 func (m *Manager) Pressures(f func(name string, pressure float64)) {
 	for i := range m.resources {
 		f(m.resources[i].Name, math.Float64frombits(m.pressures[i].Load()))
 	}
 }
 
-// Claim is what one of several wants of a number of file descriptors.
+// Claim is a request for a number of file descriptors.
 type Claim struct {
-	Want   int  // how many it can use
-	Chosen bool // says that the operator asked for that number. Such claims come before those that are defaults.
+	Want   int  // how many it needs
+	Chosen bool // set by the operator; such claims come before defaults
 }
 
-// least is what every claim gets of a number that is far too small, so that no
-// door is shut.
+// least is what every claim gets even if total is far too small, so that no door is
+// closed.
 const least = 8
 
-// Divide gives each claim its part of total: what it wants if there is enough
-// for all. If not, the smallest claims are met, and the others get the same;
-// first those that were chosen, as long as each of the others keeps least.
+// Divide gives each claim its part of total. If there is not enough for all, the smallest
+// claims are met and the others get equal parts. Chosen claims come first, as long as
+// each of the others keeps least.
 func Divide(total int, claims []Claim) []int {
 	parts := make([]int, len(claims))
 	var chosen, others []int
@@ -189,11 +186,11 @@ func fill(parts []int, claims []Claim, some []int, total int) (given int) {
 	return given
 }
 
-// Heap is the memory of the process against the soft limit of the runtime:
-// GOMEMLIMIT, or what was set since. It reports false if there is no limit.
+// Heap returns the memory of the process as a resource, relative to the soft limit of the
+// runtime (GOMEMLIMIT, or set later). It reports false if there is no limit.
 //
-// What counts is what was alive when it was last collected, with stacks and the
-// runtime's own: what waits to be collected fills any limit up, and says nothing.
+// It counts what was alive at the last garbage collection, with stacks and the memory of
+// the runtime. Garbage is not counted, since it fills up any limit.
 func Heap() (Resource, bool) {
 	limit, limited := MemoryLimit(0)
 	if !limited {
@@ -205,7 +202,7 @@ func Heap() (Resource, bool) {
 	}, true
 }
 
-// MemoryLimit returns what the process may take: what is configured, else the soft
+// MemoryLimit returns the memory limit of the process: the configured one, or the soft
 // limit of the runtime. It reports false if there is none.
 func MemoryLimit(configured int64) (limit int64, limited bool) {
 	if configured > 0 {
@@ -215,7 +212,7 @@ func MemoryLimit(configured int64) (limit int64, limited bool) {
 	return limit, limit > 0 && limit < math.MaxInt64
 }
 
-// alive is the memory that no collection would give back.
+// alive returns the memory that a garbage collection would not free.
 func alive() uint64 {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"},

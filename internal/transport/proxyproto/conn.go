@@ -14,21 +14,21 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
-// conn is a connection that may begin with a header.
+// conn is a connection that may start with a header.
 type conn struct {
 	net.Conn
 	options *Options
 
 	once   sync.Once
-	err    error  // of the header; the connection is closed then. io.EOF if it just ended
-	rest   []byte // what arrived behind the header and nobody has read
+	err    error  // of the header, in which case the connection is closed; io.EOF if the peer closed it
+	rest   []byte // unread bytes after the header
 	remote net.Addr
 	local  net.Addr
 
 	mu       sync.Mutex // for the deadlines
-	reading  bool       // a header
+	reading  bool       // the header
 	limit    time.Time  // for the header
-	deadline time.Time  // as the user of the connection wants it
+	deadline time.Time  // set by the user of the connection
 }
 
 func (c *conn) Read(b []byte) (int, error) {
@@ -52,8 +52,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// ReadFrom implements io.ReaderFrom, by which the kernel copies files and other
-// connections by itself.
+// ReadFrom implements io.ReaderFrom, so that the kernel can copy files and connections.
 func (c *conn) ReadFrom(r io.Reader) (int64, error) {
 	if err := c.begin(); err != nil {
 		return 0, err
@@ -61,24 +60,23 @@ func (c *conn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(c.Conn, r)
 }
 
-// CloseWrite closes one direction, if the connection has two.
+// CloseWrite closes the sending side if the connection below supports it.
 func (c *conn) CloseWrite() error {
 	return netbound.CloseWrite(c.Conn)
 }
 
-// RemoteAddr returns the client's address. If the proxy knows none it is that
-// of an unnamed Unix socket, "@": it must not be the proxy's, which is trusted
-// with more than clients are.
+// RemoteAddr returns the client's address. If the proxy does not know it, it is that of
+// an unnamed Unix socket, "@", and not that of the proxy, which is trusted.
 func (c *conn) RemoteAddr() net.Addr {
-	_ = c.begin() // its address shows in logs all the same
+	_ = c.begin() // even a refused connection has an address, for logs
 	if c.remote != nil {
 		return c.remote
 	}
 	return c.Conn.RemoteAddr()
 }
 
-// Peer returns the address at the other end of the connection, and whether that
-// is the client's, whatever header there is. It does not wait for one.
+// Peer returns the address of the peer, and whether the peer is the client, whatever the
+// header says. It does not wait for the header.
 func (c *conn) Peer() (addr net.Addr, isClient bool) {
 	addr = c.Conn.RemoteAddr()
 	return addr, !c.options.trusts(addr)
@@ -97,8 +95,8 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// SetReadDeadline implements net.Conn. While a header is read it can shorten
-// the time for that, but not extend it.
+// SetReadDeadline implements net.Conn. While the header is read, it can only shorten the
+// time for it.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +107,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// sooner returns the nearer of the two deadlines. It needs c.mu.
+// sooner returns the earlier of the two deadlines. It needs c.mu.
 func (c *conn) sooner() time.Time {
 	if c.deadline.IsZero() || c.limit.Before(c.deadline) {
 		return c.limit
@@ -117,7 +115,7 @@ func (c *conn) sooner() time.Time {
 	return c.deadline
 }
 
-// setReading starts or ends the time for the header.
+// setReading sets whether the header is being read, and until when.
 func (c *conn) setReading(limit time.Time, yes bool) error { //nolint:revive // it is what is stored
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +142,7 @@ func (c *conn) begin() error {
 	return c.err
 }
 
-// negotiate reads the header and does what the options say about it.
+// negotiate reads the header and applies the options.
 func (c *conn) negotiate() error {
 	limit := time.Now().Add(c.options.Timeout) //nolint:forbidigo // sockets know no other clock
 	if err := c.setReading(limit, true); err != nil {
@@ -152,7 +150,7 @@ func (c *conn) negotiate() error {
 	}
 	trusted := c.options.trusts(c.Conn.RemoteAddr())
 	h, err := c.header()
-	// A proxy may hang up right behind a header; its Read will say so.
+	// A proxy may close the connection right after the header; Read will return that.
 	_ = c.setReading(time.Time{}, false)
 	switch {
 	case !trusted && (errors.Is(err, ErrNoHeader) || errors.Is(err, io.EOF)):
@@ -167,8 +165,8 @@ func (c *conn) negotiate() error {
 	return nil
 }
 
-// header reads until there is a header, or cannot be one. What was read too
-// much stays in c.rest.
+// header reads until there is a header, or there cannot be one. Bytes after the header
+// are kept in c.rest.
 func (c *conn) header() (Header, error) {
 	var buf []byte
 	need := 1
@@ -191,7 +189,7 @@ func (c *conn) header() (Header, error) {
 		case errors.Is(err, io.EOF) && len(buf) == 0:
 			return h, io.EOF
 		case err != nil && len(buf) < len(signature1):
-			// Too short for any: a client that does not speak, or not much.
+			// Too short for any header: a client that sends little or nothing.
 			c.rest = buf
 			return h, fmt.Errorf("%w: %w", ErrNoHeader, reason(err))
 		case err != nil:
@@ -201,7 +199,7 @@ func (c *conn) header() (Header, error) {
 	}
 }
 
-// reason says what a failed Read means here.
+// reason returns the meaning of an error of Read.
 func reason(err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -212,7 +210,7 @@ func reason(err error) error {
 	return err
 }
 
-// believe makes h's addresses those of the connection.
+// believe sets the addresses of the connection to those of h.
 func (c *conn) believe(h Header) {
 	if h.Local {
 		return
@@ -226,42 +224,39 @@ func (c *conn) believe(h Header) {
 // DefaultTimeout is how long a header may take to arrive.
 const DefaultTimeout = 5 * time.Second
 
-// Untrusted says what becomes of a header from a peer that is not trusted.
-// Without a header such a peer is served, and is the client itself.
+// Untrusted is what to do with a header from an untrusted peer. Without a header, such a
+// peer is the client.
 type Untrusted uint8
 
-// The ways.
+// The values of Untrusted.
 const (
-	Refuse Untrusted = iota // closes the connection. It is the default.
-	Ignore                  // skips the header: the peer is the client
+	Refuse Untrusted = iota // closes the connection; the default
+	Ignore                  // skips the header; the peer is the client
 )
 
-// String returns the name that the configuration uses: refuse or ignore.
+// String returns the name in the configuration: refuse or ignore.
 func (u Untrusted) String() string { return enum.Name(u, "untrusted", "refuse", "ignore") }
 
-// ParseUntrusted is the inverse of [Untrusted.String]. It reports false for any
-// other text.
+// ParseUntrusted is the inverse of [Untrusted.String]. It reports false for other texts.
 func ParseUntrusted(s string) (Untrusted, bool) { return enum.Parse(s, Ignore) }
 
-// Options say whom to believe.
+// Options say which peers are trusted.
 type Options struct {
-	// Trusts reports whether a peer's word is believed. Of a peer that is
-	// trusted a header is required: otherwise its clients could send one
-	// themselves. Peers at a Unix socket, which have no address, are trusted:
-	// the permissions of the socket say who may connect. Required.
+	// Trusts reports whether a peer is trusted. A trusted peer must send a header:
+	// otherwise its clients could send one themselves. Peers at a Unix socket are
+	// trusted, since the permissions of the socket protect it. Required.
 	Trusts    func(peer netip.Addr) bool
-	Untrusted Untrusted     // for headers of all others
+	Untrusted Untrusted     // for headers of other peers
 	Timeout   time.Duration // how long a header may take; 0 means DefaultTimeout
-	// Refused, if not nil, is told of every connection closed for its header, by any number of goroutines
+	// Refused is called for every connection closed for its header, concurrently. May be nil.
 	Refused func(peer net.Addr, err error)
 }
 
-// NewListener returns a listener whose connections have the addresses that
-// their PROXY headers say. It closes l when it is closed.
+// NewListener returns a listener whose connections have the addresses in their PROXY
+// headers. Closing it closes l.
 //
-// Accept never waits for a header. It is read when a connection is first used,
-// by Read, Write, RemoteAddr or LocalAddr, so these are to be called in a
-// goroutine of the connection.
+// Accept does not wait for the header. It is read on the first call of Read, Write,
+// RemoteAddr or LocalAddr, so call these in a goroutine of the connection.
 func NewListener(l net.Listener, options Options) net.Listener {
 	if options.Timeout <= 0 {
 		options.Timeout = DefaultTimeout
@@ -282,7 +277,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return &conn{Conn: nc, options: l.options}, nil
 }
 
-// trusts reports whether what peer says is believed.
+// trusts reports whether peer is trusted.
 func (o *Options) trusts(peer net.Addr) bool {
 	switch peer := peer.(type) {
 	case *net.TCPAddr:

@@ -1,11 +1,10 @@
-// Package proxyproto is the receiving side of the PROXY protocol, versions 1
-// and 2: a load balancer that forwards connections, not requests, says in the
-// first bytes of each who the client is.
+// Package proxyproto implements the receiving side of the PROXY protocol, versions 1 and
+// 2: a load balancer that forwards connections sends the address of the client in the
+// first bytes of each.
 //
-// See https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt. Headgate has
-// its own reader because those to be had do not check the checksum of version
-// 2, or demand that a header arrives in a single packet, or are configured by
-// variables of the whole process.
+// See https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt. Existing packages do
+// not check the checksum of version 2, require the header in a single packet, or are
+// configured by global variables.
 package proxyproto
 
 import (
@@ -24,28 +23,27 @@ const (
 	signature2 = "\r\n\r\n\x00\r\nQUIT\n"
 
 	maxLine = 107 // the longest header of version 1 with its CRLF
-	fixed   = 16  // the length of what every header of version 2 begins with
-	// MaxHeader is the longest header that is read, in bytes. Version 2 could
-	// have 64 KiB; a certificate, its longest part in use, has 2.
+	fixed   = 16  // the fixed part of a header of version 2
+	// MaxHeader is the length of the longest accepted header, in bytes. Version 2 allows
+	// 64 KiB; the longest part in use, a certificate, has 2 KiB.
 	MaxHeader = fixed + 4<<10
 )
 
-// The errors of [Parse]. Others say what is wrong with a header.
+// Errors of [Parse]. Other errors describe an invalid header.
 var (
-	ErrIncomplete = errors.New("the PROXY header is incomplete") // says that more bytes are needed
-	ErrNoHeader   = errors.New("no PROXY header")                // says that the bytes do not begin with a header
+	ErrIncomplete = errors.New("the PROXY header is incomplete") // more bytes are needed
+	ErrNoHeader   = errors.New("no PROXY header")                // the bytes do not start with a header
 )
 
-// Header is what a proxy says of a connection.
+// Header is the information about a connection in a PROXY header.
 type Header struct {
 	Version             int            // 1 or 2
-	Local               bool           // the connection is the proxy's own, such as a health check; there are no addresses then
-	Source, Destination netip.AddrPort // the ends of the client's connection; invalid if not known, or no IP addresses
+	Local               bool           // a connection of the proxy itself, such as a health check; it has no addresses
+	Source, Destination netip.AddrPort // the ends of the client's connection; invalid if unknown or not IP
 }
 
-// Parse reads the header at the beginning of b and returns its length. With
-// ErrIncomplete the length is how many bytes there have to be at least before
-// it is worth to try again.
+// Parse reads the header at the start of b and returns its length. With ErrIncomplete,
+// the length is how many bytes are needed at least.
 func Parse(b []byte) (h Header, length int, err error) {
 	switch {
 	case begins(b, signature1):
@@ -56,8 +54,7 @@ func Parse(b []byte) (h Header, length int, err error) {
 	return Header{}, 0, ErrNoHeader
 }
 
-// begins reports whether b could be, or is, the beginning of what begins with
-// prefix.
+// begins reports whether b starts with prefix, or might if it were longer.
 func begins(b []byte, prefix string) bool {
 	n := min(len(b), len(prefix))
 	return string(b[:n]) == prefix[:n]
@@ -84,7 +81,7 @@ func parseLine(line string) (Header, error) {
 	h := Header{Version: 1}
 	family, rest, _ := strings.Cut(line, " ")
 	if family == "UNKNOWN" {
-		return h, nil // whatever follows is to be ignored
+		return h, nil // the rest must be ignored
 	}
 	words := strings.Split(rest, " ")
 	if family != "TCP4" && family != "TCP6" {
@@ -103,8 +100,8 @@ func parseLine(line string) (Header, error) {
 	return h, nil
 }
 
-// lineAddress reads an address and its port. nginx writes IPv4 addresses into
-// TCP6 lines where the families of both sides differ, so they may stand there.
+// lineAddress reads an address and its port. nginx writes IPv4 addresses in TCP6 lines if
+// the families of both sides differ, so they are accepted.
 func lineAddress(family, address, port string) (netip.AddrPort, error) {
 	addr, err := netip.ParseAddr(address)
 	if err != nil || addr.Zone() != "" || family == "TCP4" && !addr.Is4() {
@@ -128,7 +125,7 @@ const (
 // parse2 reads a binary header.
 func parse2(b []byte) (Header, int, error) {
 	if len(b) < len(signature2) {
-		return Header{}, len(b) + 1, ErrIncomplete // it may turn out to be none
+		return Header{}, len(b) + 1, ErrIncomplete // it may not be a header
 	}
 	if len(b) < fixed {
 		return Header{}, fixed, ErrIncomplete
@@ -154,7 +151,7 @@ func parse2(b []byte) (Header, int, error) {
 	size := [...]int{unspecified: 0, inet: 12, inet6: 36, unix: 216}[family]
 	if len(block) < size {
 		if h.Local {
-			return h, length, nil // its addresses are to be ignored
+			return h, length, nil // its addresses must be ignored
 		}
 		return Header{}, 0, fmt.Errorf("the PROXY header has %d bytes of addresses, want %d", len(block), size)
 	}
@@ -167,8 +164,8 @@ func parse2(b []byte) (Header, int, error) {
 	return h, length, nil
 }
 
-// addresses reads the addresses at the beginning of block, which is long
-// enough for the family's. Names of Unix sockets tell nothing about a client.
+// addresses reads the addresses at the start of block, which is long
+// enough for the family's. Names of Unix sockets say nothing about a client.
 func (h *Header) addresses(family byte, block []byte) {
 	switch family {
 	case inet:
@@ -183,7 +180,7 @@ func (h *Header) addresses(family byte, block []byte) {
 // checksum is the type of the field with a CRC32C of the whole header.
 const checksum = 0x03
 
-// checkFields walks the fields (type, length, value) that begin at an offset
+// checkFields walks the fields (type, length, value) that start at an offset
 // in header, and checks the checksum if there is one.
 func checkFields(header []byte, from int) error {
 	for rest := header[from:]; len(rest) > 0; {

@@ -1,5 +1,6 @@
-// Package ticks is a clock for the timeouts of many connections, whose own deadlines would
-// each set a timer for every read and every write. Who waits notes at which tick that began.
+// Package ticks is a clock for the timeouts of many connections. Deadlines of their own
+// would set a timer for every read and write; instead a connection records the tick at
+// which it started to wait.
 package ticks
 
 import (
@@ -7,7 +8,7 @@ import (
 	"time"
 )
 
-// Clock ticks a few times in the shortest timeout. Start it once.
+// Clock ticks several times in the shortest timeout. Start it once.
 type Clock struct {
 	Interval time.Duration // between ticks; set by Start
 
@@ -16,10 +17,11 @@ type Clock struct {
 	stopped atomic.Bool
 }
 
-// perTimeout is how exactly the shortest timeout is kept: it may last an eighth longer.
+// perTimeout is the number of ticks in the shortest timeout, which may be exceeded by an
+// eighth.
 const perTimeout = 8
 
-// Start ticks and calls f at each tick, one at a time, until Stop.
+// Start calls f at each tick, never concurrently, until Stop.
 func (c *Clock) Start(f func(), timeouts ...time.Duration) {
 	c.Interval = time.Second
 	for _, t := range timeouts {
@@ -37,16 +39,16 @@ func (c *Clock) Start(f func(), timeouts ...time.Duration) {
 	c.timer.Reset(c.Interval)
 }
 
-// Stop ends it.
+// Stop stops the clock.
 func (c *Clock) Stop() {
 	c.stopped.Store(true)
 	c.timer.Stop()
 }
 
-// Now returns how many ticks there have been.
+// Now returns the number of ticks so far.
 func (c *Clock) Now() int64 { return c.now.Load() }
 
-// Of returns how many ticks a timeout lasts, at least; 0 for none.
+// Of returns the least number of ticks in a timeout; 0 for none.
 func (c *Clock) Of(timeout time.Duration) int64 {
 	if timeout <= 0 {
 		return 0
