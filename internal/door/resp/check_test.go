@@ -83,7 +83,7 @@ func TestCheckErrors(t *testing.T) {
 		`HG.CHECK api "" b`:                  "-ERR attribute '': the attribute is empty",
 		"HG.CHECK api client_ip localhost":   "-ERR client_ip must be an IP address without port or zone, not 'localhost'",
 		"HG.CHECK api client_ip fe80::1%eth": "-ERR client_ip must be an IP address without port or zone, not 'fe80::1%eth'",
-		"HG.CHECK api path http://x/login":   "-ERR path must start with /: give the path alone, not the whole URL, not 'http://x/login'",
+		"HG.CHECK api path http://x/login":   "-ERR path must start with /, not 'http://x/login'",
 		"HG.CHECK api" + attributes:          "-ERR at most 128 attributes",
 		"HG.MCHECK 7 " + login + " 2 api":    "-ERR check 2: '2' is not the number of its arguments: 1 follow, the first of them the domain",
 		"HG.MCHECK 7 " + login + " 0 api":    "-ERR check 2: '0' is not the number of its arguments: 1 follow, the first of them the domain",

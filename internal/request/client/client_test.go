@@ -27,7 +27,7 @@ func networks(list ...string) []netip.Prefix {
 	return out
 }
 
-// header makes a header from lines such as "X-Forwarded-For: 192.0.2.1".
+// header returns a header with lines such as "X-Forwarded-For: 192.0.2.1".
 func header(lines ...string) http.Header {
 	h := http.Header{}
 	for _, line := range lines {
@@ -161,9 +161,9 @@ func TestHops(t *testing.T) {
 	}{
 		{1, "192.0.2.1:80", "198.51.100.7", "198.51.100.7"},
 		{1, "192.0.2.1:80", "6.6.6.6, 198.51.100.7", "198.51.100.7"},
-		{1, "192.0.2.1:80", "198.51.100.7, 10.0.0.2", "198.51.100.7"}, // trusted by address beside
+		{1, "192.0.2.1:80", "198.51.100.7, 10.0.0.2", "198.51.100.7"}, // also trusted by address
 		{2, "192.0.2.1:80", "6.6.6.6, 198.51.100.7, 192.0.2.2", "198.51.100.7"},
-		{2, "192.0.2.1:80", "198.51.100.7", "198.51.100.7"}, // somebody left out the outer proxy
+		{2, "192.0.2.1:80", "198.51.100.7", "198.51.100.7"}, // the outer proxy was bypassed
 		{2, "192.0.2.1:80", "6.6.6.6, nope", "192.0.2.1"},
 		{1, "@", "6.6.6.6, 198.51.100.7", "198.51.100.7"}, // a proxy on a Unix socket
 		{1, "@", "unix:", ""},

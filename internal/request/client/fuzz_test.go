@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 )
 
-// FuzzXForwardedFor has the client send any header, and proxies append to it
-// as proxies do. Whatever it sent, the answer is the client.
+// FuzzXForwardedFor: whatever header a client sends, once proxies have appended to it the
+// client is found.
 func FuzzXForwardedFor(f *testing.F) {
 	f.Add("6.6.6.6")
 	f.Add("10.0.0.1, 6.6.6.6,")
@@ -23,8 +23,7 @@ func FuzzXForwardedFor(f *testing.F) {
 	})
 }
 
-// FuzzForwarded is FuzzXForwardedFor for RFC 7239, with quotes in which
-// elements could hide.
+// FuzzForwarded is FuzzXForwardedFor for RFC 7239, where quotes could hide elements.
 func FuzzForwarded(f *testing.F) {
 	f.Add("for=6.6.6.6")
 	f.Add(`for="6.6.6.6`)
@@ -51,14 +50,14 @@ func checkSent(t *testing.T, trusting *client.Resolver, name, sent, appended str
 	if got := newResolver(t, client.Config{}).Resolve("192.0.2.1:80", http.Header{name: {sent}}); got != netip.MustParseAddr("192.0.2.1") {
 		t.Errorf("%q with no trusted proxy: %s, want the peer", sent, got)
 	}
-	// Alone it may be believed, but must come out clean.
+	// Alone, the header may be trusted, but the address must be valid.
 	got := trusting.Resolve("10.0.0.1:80", http.Header{name: {sent}})
 	if got.Is4In6() || got.Zone() != "" {
 		t.Errorf("%q: %s is mapped or has a zone", sent, got)
 	}
 }
 
-// FuzzQuery: every value that net/url finds is among those that are counted.
+// FuzzQuery: every value that net/url reads is counted.
 func FuzzQuery(f *testing.F) {
 	f.Add("a=1&b=2", "b")
 	f.Add("a%20b=c+d", "a b")
@@ -75,7 +74,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// checkValues: got has no value twice, all of want, and no more than it may.
+// checkValues checks that got has no duplicates, all of want, and not too many values.
 func checkValues(t *testing.T, got, want []string) {
 	t.Helper()
 	if len(got) > client.MaxValues+1 {
@@ -93,7 +92,7 @@ func checkValues(t *testing.T, got, want []string) {
 	}
 }
 
-// checkFirst: a value that is surely found is the first that net/url finds.
+// checkFirst checks that a value that all servers read is the first one of net/url.
 func checkFirst(t *testing.T, v *client.Values, want []string) {
 	t.Helper()
 	if first, ok := v.First(); ok && (len(want) == 0 || first != want[0]) {

@@ -66,7 +66,7 @@ func TestClaimText(t *testing.T) {
 	}
 }
 
-// counted verifies every token as that of its text, and counts how often.
+// counted accepts every token and counts the calls.
 type counted struct {
 	times int
 	err   error

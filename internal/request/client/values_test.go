@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/request/client"
 )
 
-// Python's http.cookies divides cookies where there is a space, too.
+// Python's http.cookies also splits cookies at spaces.
 func TestDividedCookies(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -38,7 +38,7 @@ func TestDividedCookies(t *testing.T) {
 	}
 }
 
-// What one server reads and another does not is never the only count.
+// A value that only some servers read is never the only one that is counted.
 func TestWhatOnlySomeServersRead(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -83,7 +83,7 @@ func TestWhatOnlySomeServersRead(t *testing.T) {
 			t.Errorf("behind %d others: %d of %q are sure, want %d", before, v.Sure, v.All, sure)
 		}
 	}
-	for cookies, sure := range map[int]int{2999: 1, 3000: 0} { // beside the one: of more than 3000 Go reads none
+	for cookies, sure := range map[int]int{2999: 1, 3000: 0} { // plus one: Go reads none of more than 3000
 		var v client.Values
 		v.Cookie(http.Header{"Cookie": {"session=J" + strings.Repeat("; a=1", cookies)}}, "session")
 		if v.Sure != sure || len(v.All) != 1 {

@@ -63,7 +63,7 @@ func (r *Request) Add(a rules.Attribute, value string, clients *client.Resolver)
 		r.address = address.Unmap()
 		value = clients.Group(r.address)
 	case a.Kind == rules.Path && value != "" && value[0] != '/' && value != "*": // of OPTIONS *
-		return "must start with /: give the path alone, not the whole URL"
+		return "must start with /"
 	}
 	r.attributes = append(r.attributes, attribute{a, value})
 	return ""

@@ -66,8 +66,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// The order of a descriptor's entries, and how many there are, decide which rule
-// applies, as at the door of Envoy's service.
+// The order and number of a descriptor's entries decide which rule applies, as in Envoy's
+// service.
 func TestDescriptorIsOrdered(t *testing.T) {
 	t.Parallel()
 	rs, diagnostics := rulefile.Parse(rulefile.Source{Name: "test.yaml", Data: []byte(`

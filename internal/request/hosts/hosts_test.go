@@ -29,7 +29,7 @@ func TestNames(t *testing.T) {
 		host, origin string
 		want         bool
 	}{
-		// On loopback: whoever asks.
+		// On loopback: all callers.
 		{hosts.Options{Strict: true}, "localhost:8080", "", true},
 		{hosts.Options{Strict: true}, "127.0.0.1:8080", "", true},
 		{hosts.Options{Strict: true}, "[::1]:8080", "", true},
@@ -39,13 +39,13 @@ func TestNames(t *testing.T) {
 		{hosts.Options{Strict: true}, "localhost.evil.example", "", false},
 		{hosts.Options{Strict: true}, "127.0.0.1.evil.example", "", false},
 		{hosts.Options{Strict: true}, "headgate:8080", "", false},
-		// Where other machines may ask, by names that nobody knows: only browsers.
+		// Reachable from other machines, with unknown names: only browsers.
 		{hosts.Options{}, "headgate:8080", "", true},
 		{hosts.Options{}, "headgate.prod.svc.cluster.local", "", true},
 		{hosts.Options{}, "evil.example", "", true},
 		{hosts.Options{}, "evil.example", page, false},
 		{hosts.Options{}, "192.0.2.1:8080", page, true}, // whether it may is for another check
-		// The names that are given, and no others.
+		// Only the configured names.
 		{hosts.Options{Known: known}, "API.example.ORG.", "", true},
 		{hosts.Options{Known: known}, "api.example.org:443", page, true},
 		{hosts.Options{Known: known}, "headgate:8080", "", true},
@@ -68,8 +68,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A browser that reads over plain HTTP, from an address that is not its own
-// machine, says nothing of the page; it is known all the same.
+// A browser that sends a GET over plain HTTP to another machine does not say which page
+// it is for, but is still recognized.
 func TestNamesByGET(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

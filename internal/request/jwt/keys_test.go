@@ -2,8 +2,7 @@ package jwt
 
 import "testing"
 
-// Whatever is read for keys, there are some or there is an error, and no key
-// fits an algorithm with a secret.
+// Any input results in keys or an error, and no key fits an algorithm with a secret.
 func FuzzKeys(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}`))

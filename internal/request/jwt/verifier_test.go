@@ -44,7 +44,7 @@ func must[T any](v T, err error) T {
 
 func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// jwk returns a public key as a JWKS has it.
+// jwk returns a public key in the form of a JWKS.
 func jwk(id string, private crypto.Signer) map[string]string {
 	m := map[string]string{"use": "sig"}
 	if id != "" {
@@ -166,7 +166,7 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s, anonymous: sub %q, error %v", row.name, sub, err)
 		}
 	}
-	// What is in the cache expires with the token.
+	// A cached token still expires.
 	if _, err := strict.Verify(bearer(good), at.Add(time.Hour+31*time.Second)); err == nil {
 		t.Error("the cache believes an expired token")
 	}
@@ -199,8 +199,8 @@ func TestWhereTokensAre(t *testing.T) {
 	}
 }
 
-// An upstream believes one token of several, and nobody else knows which: each that
-// is good counts, wherever it is and whatever is before it.
+// An upstream uses one of several tokens, and only it knows which. So every valid one
+// counts, wherever it is and whatever comes before it.
 func TestSeveralTokens(t *testing.T) {
 	t.Parallel()
 	secret := []byte("0123456789abcdef0123456789abcdef")
@@ -305,7 +305,7 @@ func TestKeysThatAreNoGood(t *testing.T) {
 	}
 }
 
-// issuer answers with a set of keys that a test can change.
+// issuer serves a set of keys that a test can change.
 type issuer struct {
 	set   atomic.Pointer[[]byte]
 	asked atomic.Int64
@@ -329,7 +329,7 @@ func TestKeysOfAURL(t *testing.T) {
 	}
 	i := new(issuer)
 	v := newVerifier(t, jwt.Options{Keys: "https://login.example.com/jwks", Transport: i, Refuse: true})
-	v.Start(t.Context()) // it fails, and goes on
+	v.Start(t.Context()) // it fails, and keeps trying
 	set := func(s []byte) { i.set.Store(&s) }
 	set(jwks(jwk("one", one)))
 	rows := []struct {
@@ -412,7 +412,7 @@ func BenchmarkVerify(b *testing.B) {
 		b.ReportAllocs()
 		i := 0
 		for b.Loop() {
-			// Beyond the age of the cache at every turn.
+			// Longer than the age of the cache each time.
 			_, _ = v.Verify(h, at.Add(time.Duration(i)*10*time.Minute))
 			i++
 		}

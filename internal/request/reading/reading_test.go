@@ -22,8 +22,8 @@ var (
 	unwritable = regexp.MustCompile("%([89a-fA-F][0-9a-fA-F]|2[02]|3[cCeE]|5[eE]|60|7[b-dB-D])")
 )
 
-// servers are what servers do with paths, written down by other means than the
-// package's: the standard library's where it has one.
+// servers are the steps of servers, implemented independently of the package, with the
+// standard library where possible.
 var servers = []struct {
 	name string
 	step func(path string) string
@@ -83,7 +83,7 @@ var servers = []struct {
 	}},
 }
 
-// unescape decodes what can be decoded.
+// unescape decodes all valid escapes.
 func unescape(p string) string {
 	return anEscape.ReplaceAllStringFunc(p, func(s string) string {
 		out, err := url.PathUnescape(s)
@@ -94,7 +94,7 @@ func unescape(p string) string {
 	})
 }
 
-// rfc3986 is section 5.2.4, word for word.
+// rfc3986 implements section 5.2.4 literally.
 func rfc3986(in string) string {
 	out := ""
 	for in != "" {
@@ -124,7 +124,7 @@ func rfc3986(in string) string {
 	return out
 }
 
-// below resolves what is behind the first n segments, if these are no dots.
+// below resolves what follows the first n segments, unless these are dot segments.
 func below(p string, n int) string {
 	steps := strings.SplitN(p, "/", n+2)
 	if len(steps) < n+2 || slices.Contains(steps[:n+1], "..") || slices.Contains(steps[:n+1], ".") {
@@ -133,7 +133,7 @@ func below(p string, n int) string {
 	return strings.Join(steps[:n+1], "/") + rfc3986("/"+steps[n+1])
 }
 
-// end is p without slashes at its end.
+// end returns p without trailing slashes.
 func end(p string) string {
 	p = strings.TrimRight(p, "/")
 	if p == "" {
@@ -142,7 +142,7 @@ func end(p string) string {
 	return p
 }
 
-// pieces are what hostile paths are made of.
+// pieces are the parts of hostile paths.
 var pieces = []string{
 	"login", "x.php", "index.php", "a", "b", "x", "/", "/", "/", "/..", "/.", "..", ".", "..;", ";x", ";x=1", "//", `\`, "%2f", "%2F", "%2e", "%2e%2e/", "%5c",
 	"%252f", "%252e", "%25", "%", "%3b", "%3f", "%23", "%00", "%0a", "%0A/", "%6c", "%4C", "%c3%a9", "é", "%20", "%zz", "%2", "?", "#", "@", "%40", "A",
@@ -157,7 +157,7 @@ func hostile(r *rand.Rand) string {
 	return b.String()
 }
 
-// Whatever sequence of steps servers take, it ends with a reading.
+// Any sequence of steps ends with a reading.
 func TestChainsOfServersEndWithAReading(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var s reading.Set
@@ -176,8 +176,8 @@ func TestChainsOfServersEndWithAReading(t *testing.T) {
 	}
 }
 
-// chain takes up to six steps that next chooses; beyond the last it decodes
-// what has to be escaped, which all readings are.
+// chain applies up to six steps chosen by next. At the end it decodes what cannot appear
+// unescaped, as in all readings.
 func chain(t *testing.T, s *reading.Set, p string, next func() int) {
 	t.Helper()
 	trace := fmt.Sprintf("%q", p)
@@ -195,7 +195,7 @@ func chain(t *testing.T, s *reading.Set, p string, next func() int) {
 	}
 }
 
-// necessary decodes what cannot be written otherwise.
+// necessary decodes what cannot be written in another way.
 func necessary(p string) string {
 	return unwritable.ReplaceAllStringFunc(p, unescape)
 }
@@ -233,8 +233,7 @@ func FuzzReadings(f *testing.F) {
 	})
 }
 
-// A path that a server reads, if it is written plainly, is one that the request
-// is counted under.
+// If a server reads a plainly written path, the request is counted under it.
 func TestPlainReadingsAreCounted(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var s, alone reading.Set
@@ -340,7 +339,7 @@ func TestClimbs(t *testing.T) {
 	}
 }
 
-// However a path is made, what is looked at stays within bounds.
+// The work is limited for every path.
 func TestBounds(t *testing.T) {
 	var s reading.Set
 	for _, p := range []string{
@@ -362,7 +361,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%.40q is not counted as unread", p)
 		}
 	}
-	// What has one reading may be as long as it likes.
+	// A path with one reading may have any length.
 	if s.Read("/" + strings.Repeat("a", 1<<20)); s.Beyond() {
 		t.Error("a plain path is too long")
 	}

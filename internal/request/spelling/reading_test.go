@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 
-// A Reading is what the functions for its form say.
+// A Reading agrees with the functions for its form.
 func TestReading(t *testing.T) {
 	t.Parallel()
 	const token = "eyJh.e30.AAAAAAAAAAAAAAAAAAAAAA"

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/request/spelling"
 )
 
-// A text of thousands of parts takes what its length takes, not the square of it.
+// The time for a text of thousands of parts is linear in its length.
 func TestManySignedParts(t *testing.T) {
 	for _, part := range []string{"AAAAAAAAAAAAAAAAAAAA=.", "AAAAAAAAAAAAAAAAAAA*A."} {
 		text := "Bearer " + strings.Repeat(part, 60<<10/len(part))
@@ -24,8 +24,8 @@ func TestManySignedParts(t *testing.T) {
 	}
 }
 
-// Of a token that is encrypted (RFC 7516) every part is base64, the short one of its
-// nonce too.
+// All parts of an encrypted token (RFC 7516) are base64, even the short one with its
+// nonce.
 func TestEncryptedTokens(t *testing.T) {
 	const head, rest = "Bearer eyJhbGciOiJkaXIiLCJlbmMiOiJBMjU2R0NNIn0..", ".Y2lwaGVydGV4dGNpcGhlcnRleHQ.dGFndGFndGFndGFndGFn"
 	const nonce = "bm9uY2Vub25jZQ"

@@ -31,12 +31,12 @@ func TestKnows(t *testing.T) {
 			t.Errorf("%s: %s: %t", row.field, row.value, got)
 		}
 		if r.Header.Get(token.Header) != "" {
-			t.Error("the token goes on with the request")
+			t.Error("the token was left in the request")
 		}
 	}
 	r := &http.Request{Header: http.Header{"Authorization": {"Bearer first-0123456789"}}}
 	if s.KnowsByField(r) {
-		t.Error("Authorization is somebody else's here")
+		t.Error("Authorization was accepted, but belongs to the client here")
 	}
 	if r.Header.Set(token.Header, "first-0123456789"); !s.KnowsByField(r) || r.Header.Get(token.Header) != "" {
 		t.Error("the token is not taken out of its field")

@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// shake lets a client and a server shake hands, and returns what the client
-// knows then. The error is that of either.
+// shake runs a handshake of a client and a server, and returns the state of the client.
+// The error is that of either.
 func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -56,7 +56,7 @@ func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error
 
 func serial(s tls.ConnectionState) int64 { return s.PeerCertificates[0].SerialNumber.Int64() }
 
-// log is a log in memory.
+// log collects log entries.
 type log struct{ bytes.Buffer }
 
 func (l *log) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
@@ -118,8 +118,8 @@ func TestMinimum(t *testing.T) {
 	}
 }
 
-// A renewed certificate, and renewed authorities, are those of the next
-// handshake; broken files change nothing and are complained about once.
+// Renewed certificates and authorities apply to the next handshake. Invalid files change
+// nothing and are logged once.
 func TestReload(t *testing.T) {
 	a, other := certtest.New(t), certtest.New(t)
 	cert, key := a.Issue("server", 2)
@@ -183,8 +183,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// While certificates are renewed again and again, the files one after the
-// other, every handshake succeeds, and in the end the newest is in use.
+// While certificates are renewed repeatedly, one file after the other, every handshake
+// succeeds, and at the end the newest is in use.
 func TestReloadUnderLoad(t *testing.T) {
 	a := certtest.New(t)
 	cert, key := a.Issue("server", 2)
@@ -224,8 +224,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// A session that was begun under an authority is not resumed when that is
-// believed no more.
+// A session from before is not resumed once its authority is no longer trusted.
 func TestSessionsEndWithTheirAuthority(t *testing.T) {
 	a, other := certtest.New(t), certtest.New(t)
 	cert, key := a.Issue("server", 2)

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
-// script is a connection that reads what it was made with.
+// script is a connection with given input.
 type script struct {
 	net.Conn // nil
 	in       io.Reader
@@ -51,8 +51,7 @@ func framed(write func(*http2.Framer)) []byte {
 	return b.Bytes()
 }
 
-// What is counted does not depend on where reads and writes are cut, and is all
-// given back.
+// The count does not depend on how reads and writes are split, and returns to zero.
 func TestFramesAreFoundHoweverTheyAreCut(t *testing.T) {
 	requests := framed(func(f *http2.Framer) {
 		_ = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
@@ -106,7 +105,7 @@ func TestFramesAreFoundHoweverTheyAreCut(t *testing.T) {
 	}
 }
 
-// opens are the frames of calls that do not end.
+// opens returns the frames of calls that never end.
 func opens(streams, size int) io.Reader {
 	return io.MultiReader(strings.NewReader(http2.ClientPreface), bytes.NewReader(framed(func(f *http2.Framer) {
 		for i := range streams {
@@ -117,8 +116,8 @@ func opens(streams, size int) io.Reader {
 	})))
 }
 
-// The connection that has kept most for long goes first, not one that is busy
-// with more.
+// The connection that has held most for longest is closed first, not a busy one that
+// holds more.
 func TestTheOneThatHasKeptMostForLongIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBound(t, 1<<20)
@@ -143,7 +142,7 @@ func TestTheOneThatHasKeptMostForLongIsClosed(t *testing.T) {
 	})
 }
 
-// What takes too long is closed, unless it may last.
+// Slow connections are closed, unless they are exempt.
 func TestTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := h2bound.New(h2bound.Options{

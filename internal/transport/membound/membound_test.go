@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/membound"
 )
 
-// caller is slow, or not, since it was made.
+// caller is slow, or not, since it was created.
 type caller struct {
 	*membound.Account
 	since time.Time
@@ -32,15 +32,15 @@ func open(b *membound.Bound, addr string) *caller {
 	return c
 }
 
-// networks is a client for each IPv4 address, but for loopback.
+// networks treats each IPv4 address as a client, except loopback.
 func networks(addr netip.Addr) (netip.Prefix, bool) {
 	return netip.PrefixFrom(addr, 32), !addr.IsLoopback()
 }
 
 const mib = 1 << 20
 
-// Whoever has kept most for longest makes room, nobody who is quick, and whoever
-// asks is refused only if there is none.
+// The holder that has held most for longest is ended, never a quick one. A caller is
+// refused only if there is no slow holder.
 func TestTheSlowMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membound.New(membound.Options{Most: 10 * mib})
@@ -65,7 +65,7 @@ func TestTheSlowMakeRoom(t *testing.T) {
 			t.Error("the next one does not make room")
 		}
 		if n := open(b, "127.0.0.1"); n.Take(2 * mib) {
-			t.Error("there is room where nobody is slow")
+			t.Error("memory was taken although no holder is slow")
 		}
 		if works.ended || b.Held() != 10*mib || b.Evicted() != 2 {
 			t.Errorf("works %t, %d held, %d evicted", works.ended, b.Held(), b.Evicted())
@@ -78,7 +78,7 @@ func TestTheSlowMakeRoom(t *testing.T) {
 	})
 }
 
-// The slowest of all makes no room for itself by ending others.
+// The slowest holder cannot free memory by ending others.
 func TestTheSlowestIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membound.New(membound.Options{Most: 10 * mib})
@@ -92,7 +92,7 @@ func TestTheSlowestIsRefused(t *testing.T) {
 	})
 }
 
-// Large ones make room for small ones sooner than for large ones.
+// Large holders are ended for small ones sooner than for large ones.
 func TestSmallOnesWaitForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membound.New(membound.Options{Most: 10 * mib})
@@ -108,8 +108,8 @@ func TestSmallOnesWaitForNobody(t *testing.T) {
 	})
 }
 
-// A client has a quarter, makes room for itself at its own cost, and does not
-// matter to others.
+// A client has a quarter of the memory. It frees memory at its own cost, and does not
+// affect others.
 func TestShareOfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membound.New(membound.Options{Most: 40 * mib, Client: networks})
@@ -136,9 +136,9 @@ func TestShareOfAClient(t *testing.T) {
 	})
 }
 
-// What is kept already counts whatever there is: somebody is ended then, the
-// slowest or, where nobody is, the one that keeps most; but for a share of its
-// own only the slow.
+// Memory that is already held always counts. If it exceeds the limit, a holder is ended:
+// the slowest, or the one that holds most if none is slow. Within the share of a client
+// only slow ones are.
 func TestWhatIsKeptAlready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := membound.New(membound.Options{Most: 40 * mib, Client: networks})

@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
-// script is a listener that answers as it is told: an error, or a connection
-// for nil. At its end it waits to be closed.
+// script is a listener with scripted results: an error, or a connection for nil. At the
+// end it waits to be closed.
 type script struct {
 	net.Listener
 	begin  time.Time
@@ -66,7 +66,7 @@ func TestAcceptAllOutlivesErrorsThatPass(t *testing.T) {
 		if err := <-done; err != nil || handled != 2 {
 			t.Errorf("ended with %v after %d connections", err, handled)
 		}
-		// From one question to the next, in milliseconds: a success begins anew.
+		// Pauses between calls, in milliseconds. A success resets them.
 		var pauses []int64
 		for i := 1; i < len(l.at); i++ {
 			pauses = append(pauses, (l.at[i] - l.at[i-1]).Milliseconds())
@@ -74,7 +74,7 @@ func TestAcceptAllOutlivesErrorsThatPass(t *testing.T) {
 		if want := []int64{5, 10, 0, 5, 0, 5, 10, 20, 40, 80, 160, 320, 640, 1000, 1000}; !reflect.DeepEqual(pauses, want) {
 			t.Errorf("pauses %v, want %v", pauses, want)
 		}
-		// Each time that it began, and each time that it was over.
+		// Each start and each end of the failures.
 		if n, m := strings.Count(log.String(), "too many open files"), strings.Count(log.String(), "accepting connections again"); n != 3 || m != 2 {
 			t.Errorf("%d and %d lines in the log:\n%s", n, m, &log)
 		}
@@ -91,7 +91,7 @@ func TestAcceptAllEnds(t *testing.T) {
 		want  error
 	}{
 		{"for an error that stays", []error{nil, broken}, false, broken},
-		{"when closed by nobody we know", []error{net.ErrClosed}, false, net.ErrClosed},
+		{"when closed by another", []error{net.ErrClosed}, false, net.ErrClosed},
 		{"when told to", []error{nil, net.ErrClosed}, true, nil},
 		{"when told to, whatever the error", []error{broken}, true, nil},
 		{"when told to while it pauses", []error{full, full, full, full, broken}, true, nil},

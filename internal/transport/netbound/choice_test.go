@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
-// What has just come and said nothing yet goes last, but no more than a few.
+// New, silent connections come last, but only a few of them.
 func TestChoice(t *testing.T) {
 	for _, row := range []struct {
 		name           string
@@ -41,8 +41,8 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// A probe that has just connected is not closed before it has been read, however
-// many others come, idle or at work.
+// A new probe is not closed before it has been read, however many others arrive, idle or
+// at work.
 func TestNewcomersAreHeardFirst(t *testing.T) {
 	for _, state := range []http.ConnState{http.StateIdle, http.StateActive} {
 		inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -87,7 +87,7 @@ func TestNewcomersAreHeardFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Read(make([]byte, 1)); err != nil {
-			t.Errorf("the probe beside those that are %s: %v", state, err)
+			t.Errorf("the probe among those that are %s: %v", state, err)
 		}
 		_ = l.Close()
 	}

@@ -28,7 +28,7 @@ type single struct {
 
 func (s single) Accept() (net.Conn, error) { return s.conn, nil }
 
-// bound returns nc as a bounded listener hands it out.
+// bound returns nc as a limited listener returns it.
 func bound(t *testing.T, nc net.Conn) net.Conn {
 	t.Helper()
 	l := netbound.New(single{conn: nc}, netbound.Options{Max: 1, Logger: slog.New(slog.DiscardHandler)})
@@ -39,7 +39,7 @@ func bound(t *testing.T, nc net.Conn) net.Conn {
 	return c
 }
 
-// A happening is something done to a connection at a time, in milliseconds.
+// A happening is an action on a connection at a time in milliseconds.
 type happening struct {
 	at    int
 	write bool // of which direction the deadline is, or what the peer does
@@ -47,8 +47,8 @@ type happening struct {
 	until int  // the deadline; 0 for none, negative for one that has passed
 }
 
-// timeline returns random happenings. No two things that matter, deadlines among
-// them, are at the same time: their order would be by chance.
+// timeline returns random happenings. No two relevant ones, including deadlines, are at
+// the same time, as their order would be random.
 func timeline(r *rand.Rand) []happening {
 	var s []happening
 	for at := 10; at < 1000; at += 10 * (1 + r.IntN(4)) {
@@ -67,15 +67,14 @@ func timeline(r *rand.Rand) []happening {
 	return s
 }
 
-// play does to c and its peer what s says while one reads and another writes,
-// and returns what these met with. It sleeps on the clock of package synctest,
-// which takes no time.
+// play applies s to c and its peer while one goroutine reads and another writes, and
+// returns their results. It sleeps on the clock of package synctest, which takes no time.
 func play(c, peer net.Conn, s []happening) []string {
 	begin := time.Now()
 	var wg sync.WaitGroup
 	var reads, writes []string
-	// Both call again at once after a success, and at the next 7 ms of ten after
-	// an error.
+	// Both repeat a call at once after a success, and at the next 7 ms of ten after an
+	// error.
 	call := func(told *[]string, f func() (int, error)) {
 		for {
 			n, err := f()
@@ -94,7 +93,7 @@ func play(c, peer net.Conn, s []happening) []string {
 		call(&reads, func() (int, error) { return c.Read(p) })
 	})
 	wg.Go(func() { call(&writes, func() (int, error) { return c.Write(make([]byte, 5)) }) })
-	// The peer, too, does one thing at a time in each direction.
+	// The peer also does one thing at a time in each direction.
 	peerWrites, peerReads := make(chan int, len(s)), make(chan int, len(s))
 	wg.Go(func() {
 		for n := range peerWrites {
@@ -137,8 +136,8 @@ func play(c, peer net.Conn, s []happening) []string {
 	return slices.Concat([]string{"reads"}, reads, []string{"writes"}, writes)
 }
 
-// To who calls, a connection that does not pass each deadline on is like one
-// that does: every call ends at the same time with the same outcome.
+// A connection that does not pass on each deadline behaves like one that does: every call
+// ends at the same time with the same result.
 func TestDeadlinesAreThoseAskedFor(t *testing.T) {
 	t.Parallel()
 	const trials = 300
@@ -166,7 +165,7 @@ func TestDeadlinesAreThoseAskedFor(t *testing.T) {
 	}
 }
 
-// counting is a connection that counts the deadlines it is given.
+// counting is a connection that counts the deadlines set on it.
 type counting struct {
 	net.Conn
 
@@ -183,8 +182,8 @@ func (c counting) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// A server of net/http sets six deadlines for a request. At most two of them
-// are needed, to end a read that waits for the next request.
+// A net/http server sets six deadlines for a request. At most two are needed, to end a
+// read that waits for the next request.
 func TestFewDeadlinesOfRequests(t *testing.T) {
 	t.Parallel()
 	const requests = 200

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
-// A listener that drains accepts those that have connected, and nobody else, and
-// then waits to be closed.
+// A draining listener accepts established connections, and no others, and then waits to
+// be closed.
 func TestDrain(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("connections that wait to be accepted are reset here")
@@ -95,7 +95,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Nobody waits for those that nobody accepts, and they are closed.
+// If Accept is not running, Drain does not wait for it, and the connections are closed.
 func TestDrainWithoutAccept(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -120,8 +120,8 @@ func TestDrainWithoutAccept(t *testing.T) {
 	}
 }
 
-// Quiet ends when all connections have been idle for so long, or have gone, and
-// not later than after twice that time.
+// Quiet ends when all connections have been idle for that long, or are closed, and at
+// most after twice that time.
 func TestQuiet(t *testing.T) {
 	const idle = time.Second
 	for _, row := range []struct {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a bounded listener and both ends of its connections.
+// bench is a limited listener and both ends of its connections.
 type bench struct {
 	*netbound.Listener
 	log bytes.Buffer
@@ -38,7 +38,7 @@ func newBench(t *testing.T, limit int, policy netbound.Policy) *bench {
 	return b
 }
 
-// connect opens a connection; server is nil if there was no room for it.
+// connect opens a connection; server is nil if it was refused.
 func (b *bench) connect(t *testing.T) (client, server net.Conn) {
 	t.Helper()
 	client, err := net.Dial("tcp", b.Addr().String())
@@ -90,7 +90,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	if st := b.Stats(); st.Open != 3 || st.Evicted != 1 || st.Rejected != 0 {
 		t.Errorf("%+v", st)
 	}
-	// The third began to wait at the same time as the second: either may go.
+	// The third started to wait at the same time as the second: either may be closed.
 	_ = s3.Close()
 	if !hungUp(third) {
 		t.Error("the third is open though it was closed")
@@ -122,7 +122,7 @@ func TestNobodyMakesRoomWhoIsAtWork(t *testing.T) {
 	}
 }
 
-// Of those that are silent the one goes that has been so for longest.
+// The connection that has been silent longest is closed.
 func TestLongestSilence(t *testing.T) {
 	b := newBench(t, 3, netbound.ByRead)
 	speak := func(client, server net.Conn) {
@@ -149,7 +149,7 @@ func TestLongestSilence(t *testing.T) {
 	}
 }
 
-// Ten thousand that say nothing leave room for the one that does.
+// Ten thousand silent connections do not keep out one that sends.
 func TestFlood(t *testing.T) {
 	b := newBench(t, 50, netbound.ByState)
 	server := &http.Server{
@@ -188,7 +188,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// What a server needs of the connection below is not hidden.
+// The methods of the connection below that servers need are available.
 func TestHalfClose(t *testing.T) {
 	b := newBench(t, 1, netbound.ByRead)
 	client, server := b.connect(t)
@@ -204,8 +204,8 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// Where requests are short, those at work that send least make room too, if
-// nobody is silent.
+// With short requests, connections at work that send least are closed too if none is
+// silent.
 func TestSlowestAtWorkMakesRoom(t *testing.T) {
 	b := newBench(t, 2, netbound.ByStateThenRead)
 	slow, s1 := b.connect(t)
@@ -230,7 +230,7 @@ func TestSlowestAtWorkMakesRoom(t *testing.T) {
 	}
 }
 
-// starving is a listener that runs out of descriptors.
+// starving is a listener that runs out of file descriptors.
 type starving struct {
 	net.Listener
 	out bool
@@ -243,7 +243,7 @@ func (s *starving) Accept() (net.Conn, error) {
 	return s.Listener.Accept()
 }
 
-// With no file descriptor left, silent connections go until there is one.
+// Without file descriptors, silent connections are closed until there is one.
 func TestSilentConnectionsMakeRoomForDescriptors(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -285,8 +285,8 @@ func TestSilentConnectionsMakeRoomForDescriptors(t *testing.T) {
 	}
 }
 
-// A process that is too busy has no more connections than it has, but a few:
-// newcomers take the places of those that wait, or are turned away.
+// A busy process gets no more connections, except a few: new ones replace waiting ones or
+// are refused.
 func TestBusy(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

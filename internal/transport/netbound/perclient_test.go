@@ -14,10 +14,10 @@ import (
 	"github.com/headgate/headgate/internal/transport/netbound"
 )
 
-// each takes every address for a client.
+// each treats every address as a client.
 func each(addr netip.Addr) (netip.Prefix, bool) { return netip.PrefixFrom(addr, addr.BitLen()), true }
 
-// listenPerClient returns a listener on loopback that bounds the connections of each
+// listenPerClient returns a listener on loopback that limits the connections of each
 // client.
 func listenPerClient(t testing.TB, o netbound.PerClientOptions, around func(net.Listener) net.Listener) *netbound.PerClient {
 	t.Helper()
@@ -45,7 +45,7 @@ func dialAs(t testing.TB, l net.Listener, client string) net.Conn {
 	return c
 }
 
-// ask asks for a page on c, which stays open, and reports whether it came.
+// ask requests a page on c, which stays open, and reports whether it was answered.
 func ask(c net.Conn) bool {
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	p := make([]byte, 64)
@@ -53,8 +53,8 @@ func ask(c net.Conn) bool {
 	return err == nil && n > 0
 }
 
-// announced is a listener whose connections say in their first byte who the
-// client is: 127.0.0.N. That is not asked of 127.0.0.9.
+// announced is a listener whose connections name the client in their first byte:
+// 127.0.0.N. 127.0.0.9 itself is not asked for it.
 type announced struct{ net.Listener }
 
 func (l announced) Accept() (net.Conn, error) {
@@ -86,8 +86,8 @@ func (c *announcedConn) RemoteAddr() net.Addr {
 	return c.client
 }
 
-// The eleventh connection of a client is closed, another client is served, and
-// a place that is given back may be taken again.
+// The eleventh connection of a client is closed, another client is served, and a released
+// slot can be taken again.
 func TestPerClient(t *testing.T) {
 	const most = 10
 	var told atomic.Int64
@@ -139,8 +139,8 @@ func TestPerClient(t *testing.T) {
 	}
 }
 
-// Who is introduced by others is counted as that client, and keeps nobody waiting
-// before it is said. Whose word is not taken is counted at once.
+// An introduced client is counted as itself, and Accept does not wait for its
+// introduction. Peers that may not introduce others are counted at once.
 func TestPerClientIntroduced(t *testing.T) {
 	l := listenPerClient(t, netbound.PerClientOptions{Max: 2, Client: each}, func(l net.Listener) net.Listener { return announced{l} })
 	accept := func(client string, who byte) (near, far net.Conn) {
@@ -179,7 +179,7 @@ func TestPerClientIntroduced(t *testing.T) {
 	if _, far := accept("127.0.0.1", 6); !reads(far) {
 		t.Error("another client is not served")
 	}
-	// Closed before it has said who it is: no place is taken.
+	// Closed before it was introduced: it takes no slot.
 	_ = silent.Close()
 	_ = silent.RemoteAddr()
 	if l.Clients() != 2 {
@@ -199,8 +199,7 @@ func TestPerClientIntroduced(t *testing.T) {
 	}
 }
 
-// Never more than so many at once, whatever comes and goes at the same time, and
-// in the end no place is lost.
+// The limit holds whatever connects and disconnects concurrently, and no slot is lost.
 func TestPerClientIsExact(t *testing.T) {
 	const most, clients, perGoroutine = 3, 4, 60
 	for name, around := range map[string]func(net.Listener) net.Listener{
@@ -268,7 +267,7 @@ func TestPerClientIsExact(t *testing.T) {
 	}
 }
 
-// Addresses that are not bounded, and those that are not of IP, have any number.
+// Exempt addresses, and those that are not IP, have no limit.
 func TestPerClientExempts(t *testing.T) {
 	l := listenPerClient(t, netbound.PerClientOptions{Max: 1, Client: func(addr netip.Addr) (netip.Prefix, bool) {
 		return netip.PrefixFrom(addr, 32), addr != netip.MustParseAddr("127.0.0.2")
@@ -284,7 +283,7 @@ func TestPerClientExempts(t *testing.T) {
 	}
 }
 
-// pipes is a listener of connections without addresses of IP.
+// pipes is a listener of connections without IP addresses.
 type pipes struct{ net.Listener }
 
 func (pipes) Accept() (net.Conn, error) {
@@ -292,7 +291,7 @@ func (pipes) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// nothing is a connection that does nothing but have an address.
+// nothing is a connection that only has an address.
 type nothing struct {
 	net.Conn
 	addr *net.TCPAddr
@@ -308,7 +307,7 @@ type nothings struct {
 
 func (n nothings) Accept() (net.Conn, error) { return n.conn, nil }
 
-// BenchmarkPerClient is what the bound adds to a connection.
+// BenchmarkPerClient measures the cost of the limit for a connection.
 func BenchmarkPerClient(b *testing.B) {
 	l := netbound.NewPerClient(nothings{conn: nothing{addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}}, netbound.PerClientOptions{Max: 1, Client: each})
 	b.ReportAllocs()

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/transport/oneport"
 )
 
-// BenchmarkPort compares a port that is shared with one of its own: a connection
-// with one question, and a question on a connection that is open.
+// BenchmarkPort compares a shared port with a separate one: a connection with one
+// request, and a request on an open connection.
 func BenchmarkPort(b *testing.B) {
 	for _, shared := range []bool{false, true} {
 		name := "own"
@@ -56,7 +56,7 @@ func ask(b *testing.B, c net.Conn) {
 	}
 }
 
-// answering starts a server that says everything again, and returns its address.
+// answering starts an echo server and returns its address.
 func answering(b *testing.B, shared bool) string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -65,7 +65,7 @@ func FuzzTell(f *testing.F) {
 	})
 }
 
-// echo serves a port whose doors say their name and then what they hear.
+// echo serves a port whose doors send their name and then what they receive.
 func echo(t *testing.T, o oneport.Options) *oneport.Port {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -123,7 +123,7 @@ func dial(t *testing.T, p *oneport.Port) *net.TCPConn {
 	return tc
 }
 
-// No byte is lost, however the first ones are cut.
+// No byte is lost, however the first ones are split.
 func TestEveryByteArrives(t *testing.T) {
 	p := echo(t, oneport.Options{})
 	for _, text := range []string{"POST / HTTP/1.1\r\n", "PRI * HTTP/2.0\r\n", "*1\r\n$4\r\nPING\r\n", "OPTIONS * HTTP/1.1", strings.Repeat("x", 100_000)} {
@@ -144,8 +144,8 @@ func TestEveryByteArrives(t *testing.T) {
 	}
 }
 
-// Those that say nothing, too little, or begin a handshake and go no further
-// are closed, and keep nobody waiting meanwhile.
+// Connections that send nothing or too little, or do not finish a handshake, are closed,
+// and do not delay others.
 func TestSilence(t *testing.T) {
 	a := certtest.New(t)
 	cert, key := a.Issue("server", 2)
@@ -169,7 +169,7 @@ func TestSilence(t *testing.T) {
 			_, _ = io.WriteString(c, "GET / ")
 			_ = c.CloseWrite()
 			if got, err := io.ReadAll(c); err != nil || string(got) != "http:GET / " {
-				t.Errorf("beside them: %q, %v", got, err)
+				t.Errorf("next to them: %q, %v", got, err)
 			}
 		}
 		for _, c := range silent {
@@ -180,7 +180,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// errTimeout returns err if it is that of a deadline.
+// errTimeout returns err if it is a deadline.
 func errTimeout(err error) error {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return err
@@ -190,7 +190,7 @@ func errTimeout(err error) error {
 
 var errNever = errors.New("never")
 
-// Close lets go of those who have not said anything.
+// Close closes connections that have sent nothing.
 func TestClose(t *testing.T) {
 	p := echo(t, oneport.Options{Timeout: time.Hour})
 	c := dial(t, p)

@@ -22,9 +22,9 @@ func TestDivide(t *testing.T) {
 		{100, []overload.Claim{{Want: 10}, {Want: 20}}, []int{10, 20}},
 		{100, []overload.Claim{{Want: 1000}, {Want: 1000}}, []int{50, 50}},
 		{100, []overload.Claim{{Want: 1000}, {Want: 10}, {Want: 1000}}, []int{45, 10, 45}},
-		// What was asked for comes first.
+		// Chosen claims come first.
 		{100, []overload.Claim{{Want: 1000}, {Want: 60, Chosen: true}}, []int{40, 60}},
-		// But does not shut the others.
+		// But the others get some too.
 		{100, []overload.Claim{{Want: 1000}, {Want: 600, Chosen: true}}, []int{8, 92}},
 		{100, []overload.Claim{{Want: 600, Chosen: true}, {Want: 1000}, {Want: 30, Chosen: true}}, []int{62, 8, 30}},
 		{-50, []overload.Claim{{Want: 1000}, {Want: 1000, Chosen: true}, {Want: 3}}, []int{8, 8, 3}},
@@ -36,7 +36,7 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// The least important goes first, comes back last, and not at each wobble.
+// The least important load is shed first and returns last, and levels do not flap.
 func TestWhatIsShed(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -88,7 +88,7 @@ func TestNobodySheds(t *testing.T) {
 	}
 }
 
-// Memory is measured against the limit of the runtime, and garbage is none.
+// Memory is measured relative to the limit of the runtime, and garbage does not count.
 func TestHeap(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)

@@ -17,14 +17,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// accepted is what a server sees of one connection.
+// accepted is what a server sees of a connection.
 type accepted struct {
 	remote, local, read string
 	err                 error
 }
 
-// exchange sends text over a connection to a listener and returns what it is
-// for the server. end closes the connection behind the text.
+// exchange sends text over a connection to a listener and returns what the server sees.
+// end closes the connection after the text.
 func exchange(t *testing.T, network string, o proxyproto.Options, parts ...string) accepted {
 	t.Helper()
 	address := "127.0.0.1:0"
@@ -191,7 +191,7 @@ func TestSlowHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the user of the connection wants does not extend the time.
+	// A deadline set by the user of the connection does not extend the time.
 	_ = nc.SetDeadline(time.Now().Add(time.Hour))
 	if _, err := nc.Read(make([]byte, 1)); err == nil {
 		t.Error("half a header was read")

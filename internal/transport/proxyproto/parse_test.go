@@ -14,7 +14,7 @@ import (
 
 const sig2 = "\r\n\r\n\x00\r\nQUIT\n"
 
-// binaryHeader makes a header of version 2.
+// binaryHeader returns a header of version 2.
 func binaryHeader(command, family byte, block string) string {
 	return sig2 + string([]byte{command, family}) + string(binary.BigEndian.AppendUint16(nil, uint16(len(block)))) + block
 }
@@ -25,7 +25,7 @@ const (
 		"\x20\x01\x0d\xb8\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x12\x67\x01\xbb"
 )
 
-// summed appends a field with the right checksum to a header.
+// summed appends a field with the correct checksum to a header.
 func summed(command, family byte, block string) string {
 	b := []byte(binaryHeader(command, family, block+"\x03\x00\x04\x00\x00\x00\x00"))
 	sum := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
