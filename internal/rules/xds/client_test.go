@@ -451,7 +451,7 @@ func TestTLSFilesAreCheckedAtOnce(t *testing.T) {
 	}{
 		{certs.ClientFiles{CA: "nowhere.pem"}, "nowhere.pem"},
 		{certs.ClientFiles{CA: key}, "no certificate in it"},
-		{certs.ClientFiles{Cert: cert}, "needs its key"},
+		{certs.ClientFiles{Cert: cert}, "needs a key"},
 		{certs.ClientFiles{Cert: cert, Key: cert}, cert},
 	}
 	for _, row := range rows {
