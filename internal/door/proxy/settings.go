@@ -102,7 +102,7 @@ func checkSettings(c *config.Config) (errs config.Errors) {
 	u := &s.UpstreamTLS
 	switch {
 	case (u.Cert == "") != (u.Key == ""):
-		errs = append(errs, &config.SourceError{Source: "proxy.upstream_tls", Message: "a certificate needs a key, and a key needs a certificate", Hint: "set both cert and key"})
+		errs = append(errs, &config.SourceError{Source: "proxy.upstream_tls", Message: "cert and key must be set together", Hint: "set both cert and key"})
 	case *u != (certs.ClientFiles{}) && s.Upstream != nil && s.Upstream.Scheme != "https":
 		errs = append(errs, &config.SourceError{Source: "proxy.upstream_tls", Message: "the upstream is called by http, without encryption", Hint: "write https:// in proxy.upstream"})
 	}

@@ -450,8 +450,8 @@ func TestTLSFilesAreCheckedAtOnce(t *testing.T) {
 		want  string
 	}{
 		{certs.ClientFiles{CA: "nowhere.pem"}, "nowhere.pem"},
-		{certs.ClientFiles{CA: key}, "no certificate in it"},
-		{certs.ClientFiles{Cert: cert}, "needs a key"},
+		{certs.ClientFiles{CA: key}, "no certificate, only"},
+		{certs.ClientFiles{Cert: cert}, "must be set together"},
 		{certs.ClientFiles{Cert: cert, Key: cert}, cert},
 	}
 	for _, row := range rows {

@@ -39,7 +39,7 @@ func LoadClient(f ClientFiles, log *slog.Logger) (*Client, error) {
 func (f *ClientFiles) Load() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: max(f.MinVersion, tls.VersionTLS12), ServerName: f.ServerName}
 	if (f.Cert == "") != (f.Key == "") {
-		return nil, &Error{Key: "key", File: f.Key, Err: errors.New("a certificate needs a key, and a key needs a certificate")}
+		return nil, &Error{Key: "key", File: f.Key, Err: errors.New("cert and key must be set together")}
 	}
 	if f.Cert != "" {
 		pair, err := readPair(f.Cert, f.Key)
