@@ -92,6 +92,9 @@ func AdminAddress() string { return os.Getenv("HEADGATE_ADDRESS") }
 // AdminToken returns the token of an admin door, for those who ask one.
 func AdminToken() string { return os.Getenv("HEADGATE_ADMIN_TOKEN") }
 
+// SourceDate returns SOURCE_DATE_EPOCH; see reproducible-builds.org.
+func SourceDate() string { return os.Getenv("SOURCE_DATE_EPOCH") }
+
 // Envoy is what only Envoy's rate limit service has.
 type Envoy struct {
 	// LegacyHeaders sends the header fields of envoyproxy/ratelimit too, by
