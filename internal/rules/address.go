@@ -20,9 +20,9 @@ type addressSet struct {
 // tableFrom is from how many prefixes a table beats a scan.
 const tableFrom = 8
 
-// SomeAddress is the address of a client that has one, which nobody knows. It may
-// be any, and so every condition on addresses holds for it: a client must not get
-// past a rule by hiding. It is the unspecified one, which no client has.
+// SomeAddress stands in for an unknown client address. Every condition on addresses
+// holds for it, so that clients cannot bypass a rule by hiding. It is the unspecified
+// address, which no client has.
 func SomeAddress() netip.Addr { return netip.IPv6Unspecified() }
 
 func newAddressSet(prefixes []netip.Prefix) addressSet {

@@ -9,20 +9,19 @@ import (
 	"github.com/headgate/headgate/internal/base/diagnostic"
 )
 
-// Builder makes a Ruleset. Parsers add to it what they have read; here, and
-// nowhere else, a rule is compiled and filed. It is for one goroutine.
+// Builder builds a Ruleset from what parsers have read. Only the Builder compiles and
+// indexes rules. It must be used by one goroutine.
 type Builder struct {
 	set      *Ruleset
 	digester *digester
 
-	// Of descriptors: all of them in the order of the files, and where each stands.
+	// All descriptors in file order, and by their place.
 	branches []*Branch
 	places   map[place]*Branch
 }
 
-// NewBuilder returns a Builder of no rules. The secret is that of hashed parts of
-// keys: see [KeySecret]. Computed are attributes that rules may use besides those that
-// requests have.
+// NewBuilder returns an empty Builder. The secret is for hashed parts of keys: see
+// [KeySecret]. computed are additional attributes that rules may use.
 func NewBuilder(secret KeySecret, computed ...Computed) *Builder {
 	b := &Builder{
 		set:      &Ruleset{domains: map[string]*domain{}},
@@ -38,7 +37,7 @@ func NewBuilder(secret KeySecret, computed ...Computed) *Builder {
 	return b
 }
 
-// Domain makes a domain known, be it one without rules.
+// Domain adds a domain, even if it stays without rules.
 func (b *Builder) Domain(name string) { b.domain(name) }
 
 func (b *Builder) domain(name string) *domain {
@@ -50,8 +49,9 @@ func (b *Builder) domain(name string) *domain {
 	return d
 }
 
-// SetHeaders chooses the dialect of header fields of a domain. at is where a file
-// says so. It returns the choice before, and its place, if there was another.
+// SetHeaders sets the dialect of the rate-limit headers of a domain. at is the position
+// in the file. It returns the domain's dialect and its position, and false if that is
+// another one.
 func (b *Builder) SetHeaders(domain, dialect, at string) (before, beforeAt string, ok bool) {
 	d := b.domain(domain)
 	if d.headers.dialect == "" {
@@ -64,8 +64,8 @@ func (b *Builder) SetHeaders(domain, dialect, at string) (before, beforeAt strin
 // change the slice.
 func (b *Builder) Rules() []*Rule { return b.set.rules }
 
-// Add adds a rule that applies to what match says. The error is that its name is
-// taken in its domain. A rule that is disabled only takes its name.
+// Add adds a rule that applies to the requests that match describes. It fails if the
+// name is already used in the domain. A disabled rule only reserves its name.
 func (b *Builder) Add(r *Rule, match Match) error {
 	d := b.domain(r.Domain)
 	if first := d.byName[r.Name]; first != nil {
@@ -83,8 +83,8 @@ func (b *Builder) Add(r *Rule, match Match) error {
 	return nil
 }
 
-// Ruleset returns what has been added. files is of how many files it comes, and
-// warnings is what to say of them. The Builder must not be used any more.
+// Ruleset returns the rules that have been added. files is the number of files,
+// warnings the warnings about them. The Builder must not be used afterwards.
 func (b *Builder) Ruleset(files int, warnings []diagnostic.Diagnostic) *Ruleset {
 	s := b.set
 	b.nameDescriptors()
@@ -108,34 +108,34 @@ func (b *Builder) Ruleset(files int, warnings []diagnostic.Diagnostic) *Ruleset 
 	return s
 }
 
-// Match says which requests a rule applies to: those that every condition holds
-// for.
+// Match describes the requests that a rule applies to: those for which every condition
+// holds.
 type Match struct {
 	Method, Path, Host Texts
-	// ExactPath says that the case of letters in paths counts.
+	// ExactPath makes paths case-sensitive.
 	ExactPath               bool
 	Addresses, NotAddresses []netip.Prefix
 	Values                  []ValueMatch
 }
 
-// Texts asks for any of some patterns, if there are some, and none of others.
+// Texts requires a match with one of Any, if there are some, and with none of Not.
 type Texts struct{ Any, Not []Pattern }
 
-// Holds reports whether a value is as t asks.
+// Holds reports whether a value fulfils t.
 func (t *Texts) Holds(text string) bool {
 	is := func(p Pattern) bool { return p.match(text) }
 	return !slices.ContainsFunc(t.Not, is) && (len(t.Any) == 0 || slices.ContainsFunc(t.Any, is))
 }
 
-// ValueMatch is a condition on an attribute that is just text.
+// ValueMatch is a condition on the text of an attribute.
 type ValueMatch struct {
 	Attribute
 	Texts
 	Presence Presence
-	Tier     bool // says that the condition chooses a tier
+	Tier     bool // the condition chooses a tier
 }
 
-// compile makes of m what matching needs.
+// compile prepares m for matching.
 func (m *Match) compile() matcher {
 	out := matcher{
 		method: m.Method.compile(), host: m.Host.compile(),

@@ -7,16 +7,16 @@ import (
 	"github.com/headgate/headgate/internal/base/enum"
 )
 
-// CostFrom says which attribute of a request tells its cost.
+// CostFrom says which attribute of a request has its cost.
 type CostFrom struct {
-	Attribute Attribute // where the cost stands, as a whole number
+	Attribute Attribute // holds the cost as a whole number
 	Default   int64     // the cost of a request that lacks the attribute
-	// Min and Max bound what is believed. What is no number from 0 on costs
-	// Max, so that nobody gains from it.
+	// Min and Max limit the cost. A value that is not a number from 0 on costs
+	// Max, so that clients gain nothing from it.
 	Min, Max int64
 }
 
-// cost returns what the value of the attribute comes to.
+// cost returns the cost that a value of the attribute gives.
 func (c *CostFrom) cost(v value) int64 {
 	if !v.ok {
 		return c.Default
@@ -55,28 +55,28 @@ func (r *Rule) costOf(f *facts) int64 {
 	return cost
 }
 
-// CostAfter says where the response of the upstream tells what a request has
-// taken, for doors that see it.
+// CostAfter says where the upstream's response has the cost of a request, for doors
+// that see the response.
 type CostAfter struct {
 	// Header is the header field or, of a stream, the trailer, in its canonical
 	// form. It holds a whole number.
 	Header string
-	// CancelErrors gives the estimate back if the upstream cannot be reached, or
-	// answers with a status from 500 on.
+	// CancelErrors refunds the estimate if the upstream cannot be reached, or answers
+	// with a status of 500 or more.
 	CancelErrors bool
-	// Abort says what a request costs whose response did not come to its end,
-	// so that nobody knows; AbortCost is that number if it is AbortFixed.
+	// Abort says what a request costs whose response was cut off, so that its cost
+	// is unknown; AbortCost is the cost for AbortFixed.
 	Abort     Abort
 	AbortCost int64
 }
 
-// Abort says what a request costs whose response did not come to its end.
+// Abort says what a request costs whose response was cut off.
 type Abort uint8
 
 // The choices.
 const (
-	// AbortLargest is the largest cost that the rule has seen so far, or the
-	// estimate if that is more: to hang up is never cheaper than to stay.
+	// AbortLargest is the largest cost seen so far, or the estimate if that is
+	// more, so that hanging up does not make requests cheaper.
 	AbortLargest  Abort = iota
 	AbortEstimate       // the estimate
 	AbortFixed          // a number
@@ -85,8 +85,8 @@ const (
 // String returns the word that rules use.
 func (a Abort) String() string { return enum.Name(a, "abort", "largest", "estimate", "fixed") }
 
-// OnAbort returns what a request costs that nobody will know the cost of, where
-// estimate was charged and largest is the most that one has cost so far.
+// OnAbort returns the cost of a request whose cost is unknown. estimate is what was
+// charged, largest the largest cost seen so far.
 func (c *CostAfter) OnAbort(estimate, largest int64) int64 {
 	switch c.Abort {
 	case AbortEstimate:
@@ -98,8 +98,8 @@ func (c *CostAfter) OnAbort(estimate, largest int64) int64 {
 	return max(estimate, largest)
 }
 
-// Cost returns what the text of the field comes to, and false if it is no whole
-// number from 0 to headgate.MaxLimit.
+// Cost parses the value of the header, and reports false if it is not a whole number
+// from 0 to headgate.MaxLimit.
 func (c *CostAfter) Cost(text string) (int64, bool) {
 	from := CostFrom{Max: headgate.MaxLimit + 1}
 	n := from.cost(value{text: textproto.TrimString(text), ok: true})

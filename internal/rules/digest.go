@@ -19,13 +19,13 @@ import (
 // KeyAttribute is one of the attributes that a rule counts by.
 type KeyAttribute struct {
 	Attribute
-	// Hashed keeps the value itself out of the key, and so out of the store, of
-	// logs and of lists: a digest stands there in its place. See
+	// Hashed replaces the value by a digest in the key, so that it appears neither
+	// in the store nor in logs and lists. See
 	// [Options.KeySecret].
 	Hashed bool
 }
 
-// HashWord begins an attribute of a key that is to be hashed.
+// HashWord is the prefix of an attribute of a key that is hashed.
 const HashWord = "hash"
 
 // ParseKeyAttribute reads what rules write in a key: an attribute, see
@@ -59,11 +59,11 @@ func (r *Rule) HashesKey() bool {
 	return slices.ContainsFunc(r.Key, func(a KeyAttribute) bool { return a.Hashed })
 }
 
-// digestSize is how much of a digest stands in a key, in bytes. Of 128 bits two
-// values share a digest by chance only among 2^64 of them.
+// digestSize is how much of a digest a key has, in bytes. With 128 bits a collision
+// is likely only among 2^64 values.
 const digestSize = 16
 
-// digestPrefix begins the text of a digest; its digits follow.
+// digestPrefix is the prefix of a digest in text; hex digits follow.
 const digestPrefix = HashWord + ":"
 
 // ParseHashedPart reads a part of a key that is hashed: hash: and 32 digits, as

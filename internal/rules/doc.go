@@ -10,8 +10,7 @@
 //		// ask the store about c.Key under c.Rule.Limit
 //	}
 //
-// It knows neither YAML nor files: package rulefile reads these, and what it has read
-// becomes an immutable [Ruleset] by a [Builder]. The forms of the files are described
-// in docs/rules.md and, for the descriptors of envoyproxy/ratelimit,
-// docs/envoy-rules.md.
+// Package rulefile reads rule files and uses a [Builder] to make an immutable
+// [Ruleset]; this package does not depend on YAML or files. docs/rules.md describes
+// the file format, docs/envoy-rules.md that of envoyproxy/ratelimit.
 package rules

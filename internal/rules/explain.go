@@ -11,15 +11,14 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 )
 
-// Explanation is what a rule makes of a request.
+// Explanation says whether and why a rule applies to a request.
 type Explanation struct {
 	Rule    *Rule
-	Applies bool // reports whether the rule counts the request
-	// Key is what it counts by; see [SplitKey]. It is empty if the rule does
-	// not apply.
+	Applies bool // whether the rule counts the request
+	// Key is the key; see [SplitKey]. It is empty if the rule does not apply.
 	Key      string
-	Cost     int64 // what a request of cost 1 takes of the limit
-	Enforced bool  // false for a rule that applies and only observes: one in shadow mode, or a key outside its Percent
+	Cost     int64 // the charge for a request of cost 1
+	Enforced bool  // false in shadow mode and for a key outside Percent
 	// Mismatches are the conditions that do not hold, in the order of the
 	// documentation. There is at least one if the rule does not apply.
 	Mismatches []Mismatch
@@ -28,8 +27,8 @@ type Explanation struct {
 // Mismatch is a condition of a rule that does not hold.
 type Mismatch struct {
 	Condition string `json:"condition"` // what was looked at: method, header:X-Plan, entry 2
-	// Want is what the rule asks for, Got what the request has; both are texts
-	// for people.
+	// Want is what the rule requires, Got what the request has; both are for
+	// people.
 	Want string `json:"want"`
 	Got  string `json:"got"`
 }
@@ -42,11 +41,10 @@ func (m Mismatch) String() string {
 // isAbsent is the Got of what the request does not have.
 const isAbsent = "absent"
 
-// Explain says of every rule of the domain whether it applies to req, and why
-// not, in the order of the files. A rule that counts the request under several
-// keys, as it can be read in several ways, is there once for each. It agrees with
-// [Ruleset.Match], but looks at every rule and allocates: it is for people. known
-// is false for a domain without rules.
+// Explain says for every rule of the domain whether it applies to req, and if not, why,
+// in file order. A rule that counts the request under several keys appears once for
+// each. The result agrees with [Ruleset.Match], but Explain looks at every rule and
+// allocates. known is false for an unknown domain.
 func (s *Ruleset) Explain(domain string, req Request) (list []Explanation, known bool) {
 	d := s.domains[domain]
 	var m Matches
@@ -78,9 +76,8 @@ func (s *Ruleset) Explain(domain string, req Request) (list []Explanation, known
 	return list, true
 }
 
-// ExplainReplaces does for the explanations of one request what
-// [ApplyReplaces] does for its matches: rules that are replaced by another that
-// applies do not apply.
+// ExplainReplaces is [ApplyReplaces] for explanations: rules that another rule of the
+// request replaces do not apply.
 func ExplainReplaces(parts ...[]Explanation) {
 	by := map[string]*Rule{}
 	for _, list := range parts {
@@ -233,9 +230,8 @@ func show(text string) string {
 	return clip.Quote(text)
 }
 
-// SortNearest sorts explanations so that rules that apply come first, and of
-// the others those of which the fewest conditions fail; otherwise the order
-// stays.
+// SortNearest sorts explanations stably: rules that apply first, then those with the
+// fewest failing conditions.
 func SortNearest(list []Explanation) {
 	slices.SortStableFunc(list, func(a, b Explanation) int { return len(a.Mismatches) - len(b.Mismatches) })
 }
@@ -385,9 +381,8 @@ func (t *tree) takenOfAttributes(r *Rule, f *facts) *Branch {
 	return nil
 }
 
-// Conditions returns in one line which requests r applies to, for people, such
-// as "method is POST, path is /v1/**". It is empty for a rule that applies to
-// all.
+// Conditions describes the requests that r applies to in one line, such as
+// "method is POST, path is /v1/**". It is empty if r applies to all.
 func (r *Rule) Conditions() string {
 	var out []string
 	for i := range r.steps {
@@ -424,11 +419,11 @@ func (c *textCondition) summary(out []string, name string) []string {
 }
 
 // summary appends the addresses, if there are any.
-func (s *addressSet) summary(out []string, begin string) []string {
+func (s *addressSet) summary(out []string, start string) []string {
 	if len(s.prefixes) == 0 {
 		return out
 	}
-	return append(out, begin+s.describe(func(netip.Prefix) bool { return true }))
+	return append(out, start+s.describe(func(netip.Prefix) bool { return true }))
 }
 
 // describe lists the addresses that show is true for.

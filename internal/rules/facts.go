@@ -11,8 +11,8 @@ import (
 type value struct {
 	text string
 	ok   bool
-	// unclear is set if nobody knows all that servers read: any condition may hold
-	// for it, and it is counted as missing, too, so that all such values share one
+	// unclear is set if servers may read something else: any condition may hold
+	// for it, and it is also counted as missing, so that all such values share one
 	// budget.
 	unclear bool
 }
@@ -43,8 +43,8 @@ type facts struct {
 	scratch []byte // of what is cleaned
 	keys    []byte
 
-	// Of the descriptor form: what stands in place of the values that the request
-	// has, how many such were tried, and whether there are more.
+	// For descriptors: the values tried instead of the request's first ones, how
+	// many were tried, and whether there are more.
 	chosen  []chosen
 	choices int
 	tooMany bool
@@ -95,7 +95,7 @@ func (f *facts) fact(a Attribute) *fact {
 	n := len(f.known)
 	switch {
 	case n == maxFacts:
-		n-- // whose others somebody may still look at
+		n-- // whose other values may still be needed
 		f.known[n].others = nil
 	case n == cap(f.known):
 		f.known = append(f.known, fact{})
@@ -124,7 +124,7 @@ func (f *facts) fact(a Attribute) *fact {
 	return known
 }
 
-// formOf returns what values of a stand in.
+// formOf returns the form in which the values of a are written.
 func formOf(a Attribute) spelling.Form {
 	switch a.Kind {
 	case Cookie:
@@ -202,8 +202,8 @@ func (f *facts) others(a Attribute) (texts []string, anything bool) {
 	return known.others, known.anything
 }
 
-// askOthers asks for the values that only some servers find. Of MaxValues there may
-// be more, which nobody has looked at.
+// askOthers reads the values that only some servers find. If there are MaxValues,
+// there may be more.
 func (f *facts) askOthers(known *fact) {
 	from, form := len(known.others), formOf(known.attribute)
 	known.others = f.valued.AppendOthers(known.others, known.attribute)

@@ -7,14 +7,14 @@ import (
 	"github.com/headgate/headgate/internal/base/clip"
 )
 
-// glob is a text in which * stands for any characters, also none. A backslash
-// takes the meaning from the character after it.
+// glob is a pattern in which * matches any characters, including none. A backslash
+// escapes the character after it.
 type glob struct {
 	source string
 	parts  []string // the literal pieces between the stars: one if there is none
 }
 
-// ParseGlob reads a text in which * stands for any characters.
+// ParseGlob parses a pattern in which * matches any characters.
 func ParseGlob(source string) (Pattern, error) {
 	g, err := parseGlob(source)
 	if err != nil {
@@ -23,10 +23,10 @@ func ParseGlob(source string) (Pattern, error) {
 	return &g, nil
 }
 
-// Literal returns the pattern of one text.
+// Literal returns a pattern that matches exactly text.
 func Literal(text string) Pattern { return &glob{source: text, parts: []string{text}} }
 
-// TextOf returns the only text that is as p, if there is only one.
+// TextOf returns the only text that p matches, if there is only one.
 func TextOf(p Pattern) (string, bool) { return p.literal() }
 
 func parseGlob(source string) (glob, error) {

@@ -10,12 +10,11 @@ import (
 	"github.com/headgate/headgate/internal/request/reading"
 )
 
-// index finds, for a request, the rules that could apply without looking at
-// all of them. Every rule stands under the values of one of its conditions:
-// the one that it shares with the fewest other rules, path, host, address and
-// method before attributes that every request would be asked for. What a request asks for
-// by path, host, address, method and the attributes that some rule stands
-// under is then a superset of what applies, in a few look-ups.
+// index finds the rules that could apply to a request without looking at all of them.
+// Every rule is filed under the values of one of its conditions: the one that it shares
+// with the fewest other rules, with path, host, address and method preferred to
+// attributes that would have to be read from every request. A few look-ups return a
+// superset of the rules that apply.
 type index struct {
 	always    []int32
 	methods   map[string][]int32
@@ -29,7 +28,7 @@ type index struct {
 	places    map[Attribute]int // in values
 }
 
-// valueIndex has the rules that stand under the values of one attribute.
+// valueIndex has the rules that are filed under the values of one attribute.
 type valueIndex struct {
 	attribute Attribute
 	rules     map[string][]int32
@@ -50,7 +49,7 @@ type addressNode struct {
 	parent *addressNode
 }
 
-// posting is a value that rules may stand under.
+// posting is a value that rules may be filed under.
 type posting struct {
 	kind      postingKind
 	attribute Attribute // of a value
@@ -72,7 +71,7 @@ const (
 
 // valueCost is how many more rules may be looked at, among the requests that
 // come to them, to spare all other requests to be asked for an attribute. So the
-// few tiers of a limit stand under its path.
+// few tiers of a limit are filed under its path.
 const valueCost = 4
 
 // newIndex indexes rules by their place in the slice.
@@ -110,8 +109,7 @@ func newIndex(rules []*Rule) *index {
 }
 
 // postings returns, for each condition that can be indexed, the values under
-// all of which the rule would have to stand. Of equally good ones the first
-// is taken.
+// all of which the rule would have to be filed. Of equally good ones the first wins.
 func (m *matcher) postings() [][]posting {
 	var out [][]posting
 	add := func(list []posting) {
@@ -183,7 +181,7 @@ func (p *pathPattern) posting() posting {
 	return posting{kind: byPath, text: text.String()}
 }
 
-// isProved reports whether a rule that stands under these postings is given for
+// isProved reports whether a rule that is filed under these postings is found for
 // paths alone that c asks for: all its patterns are among them, and each is
 // looked up as a whole, but for a ** at its end, which anything is as.
 func (c *pathCondition) isProved(under []posting) bool {
@@ -348,8 +346,8 @@ func (x *index) candidates(f *facts, out []int32) []int32 {
 	return slices.Compact(out)
 }
 
-// collect appends what stands under a value that the request may mean; under one
-// that is unclear, everything does.
+// collect appends the rules filed under a value that the request may mean; for an
+// unclear value, all of them.
 func (x *valueIndex) collect(f *facts, out []int32) []int32 {
 	v := f.get(x.attribute)
 	texts, unclear := f.others(x.attribute)
@@ -368,8 +366,8 @@ func (x *valueIndex) collect(f *facts, out []int32) []int32 {
 	return out
 }
 
-// collectPaths appends what stands under any reading of the path; under a path
-// with more readings than are looked at, everything does.
+// collectPaths appends the rules filed under any reading of the path; for a path with
+// too many readings, all of them.
 func (x *index) collectPaths(f *facts, out []int32) []int32 {
 	switch {
 	case !f.getPath().ok:
@@ -383,7 +381,7 @@ func (x *index) collectPaths(f *facts, out []int32) []int32 {
 	return out
 }
 
-// all appends what stands at n or anywhere below it.
+// all appends the rules at n and below.
 func (n *pathNode) all(out []int32) []int32 {
 	out = append(append(out, n.here...), n.below...)
 	for _, child := range n.children {
@@ -395,7 +393,7 @@ func (n *pathNode) all(out []int32) []int32 {
 	return out
 }
 
-// collect appends what stands at or above the node that a path, without its
+// collect appends the rules at or above the node that a path, without its
 // first slash, leads to. It visits no node twice and goes no deeper than the
 // patterns do, however long the path.
 func (n *pathNode) collect(rest string, out []int32) []int32 {
@@ -416,7 +414,7 @@ func (n *pathNode) collect(rest string, out []int32) []int32 {
 	return out
 }
 
-// collectSuffixes looks up every suffix of host that begins with a dot and has
+// collectSuffixes looks up every suffix of host that starts with a dot and has
 // no more labels than the longest in the index.
 func (x *index) collectSuffixes(host string, out []int32) []int32 {
 	if x.suffixes == nil {

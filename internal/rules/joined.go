@@ -12,7 +12,7 @@ import (
 
 // join sets what the counts of r, under compat: envoy, belong to. No other
 // scope is without a slash. Limits of different units have different counts. So
-// they have in the original, but while their windows begin at the same second,
+// they have in the original, except while their windows start at the same second,
 // such as that of a minute and that of an hour in its first minute.
 func (r *Rule) join() {
 	r.flat, r.Scope = true, "envoy:"+r.Limit.Period().String()
@@ -86,7 +86,7 @@ func (r *Rule) composeJoined(parts []KeyPart) (string, error) {
 			continue
 		}
 		if s.Shared != "" {
-			return "", r.wrongParts(len(parts)) // which key it is nobody has said
+			return "", r.wrongParts(len(parts)) // the key is ambiguous
 		}
 		if len(parts) == 0 {
 			return "", r.wrongParts(0)

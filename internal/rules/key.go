@@ -11,24 +11,23 @@ import (
 // A key is its parts one after another, each as headgate.AppendKeyPart writes
 // it: a length and that many bytes. AppendUvarint always writes a length in
 // the fewest bytes, so that the longer forms are free to mark what is no value.
-// docs/decisions/0004-rule-keys.md tells why.
+// See docs/decisions/0004-rule-keys.md.
 const (
 	markMissing = "\x80\x00" // zero, in two bytes
 	markHashed  = "\x81\x00" // one, in two bytes; the 32 bytes of a SHA-256 follow
 	markDigest  = "\x82\x00" // two, in two bytes; digestSize bytes follow
 )
 
-// maxKeyPart is the longest value, in bytes, that stands in a key as it is. A
-// longer one stands as its SHA-256, so that a client cannot make the store
-// keep whatever it likes to send.
+// maxKeyPart is the longest value, in bytes, that a key contains as is. A longer one
+// is replaced by its SHA-256, so that clients cannot fill the store.
 const maxKeyPart = 256
 
 // KeyPart is one part of a composed key.
 type KeyPart struct {
 	Value   string // the attribute's value, its SHA-256 if Hashed, or its digest
-	Missing bool   // says that the request did not have the attribute
-	Hashed  bool   // says that the value was too long to be kept as it is
-	Digest  bool   // says that the rule has the value hashed: see [KeyAttribute]
+	Missing bool   // the request did not have the attribute
+	Hashed  bool   // the value was too long and is replaced by its hash
+	Digest  bool   // the rule hashes the value: see [KeyAttribute]
 }
 
 // appendPart appends a value to a key.
@@ -42,8 +41,8 @@ func appendPart(dst []byte, value string) []byte {
 	return append(dst, sum[:]...)
 }
 
-// SplitKey takes apart a key that [Ruleset.Match] composed, for people to
-// read. It reports false for anything else.
+// SplitKey splits a key that [Ruleset.Match] composed into its parts. It reports
+// false for anything else.
 func SplitKey(key string) ([]KeyPart, bool) {
 	var parts []KeyPart
 	for key != "" {
@@ -101,7 +100,7 @@ func view(b []byte) string {
 }
 
 // Missing returns which parts of r's key the requests lacked that are counted
-// under key: the bit i stands for r.Key[i]. It allocates nothing.
+// under key: bit i is r.Key[i]. It allocates nothing.
 func (r *Rule) Missing(key string) (parts uint64) {
 	if len(r.steps) > 0 {
 		return 0 // a descriptor applies only if it is complete

@@ -9,23 +9,22 @@ import (
 
 // OnLimit is a rule's answer to a request over its limit.
 type OnLimit struct {
-	// Action is what happens to it. With Delay, requests within the limit wait
-	// for their turn, and those over it are answered as by Reject.
+	// Action is what happens to the request. With Delay, requests within the
+	// limit wait, and those over it are answered as with Reject.
 	Action Action
-	// Status is the HTTP status of the answer: 429 by default, of ShadowBan
-	// 200.
+	// Status is the HTTP status of the answer: 429 by default, 200 for ShadowBan.
 	Status      int
 	Body        string // replaces the problem+json body if not empty
 	ContentType string // belongs to Body
-	// Bodies replace the problem+json body if there are any, by what the
-	// client accepts. They are there in place of Body if it has variables or
-	// there are several.
+	// Bodies replace the problem+json body if not empty; the client's Accept
+	// chooses one. They are used instead of Body if there are several or they
+	// have variables.
 	Bodies  []body.Variant
 	Headers map[string]string // added to the answer
-	Jitter  Jitter            // added to the time after which clients are told to try again
-	Latency Latency           // how long the answer of ShadowBan takes
-	// Queueing is how Queue keeps requests; nil for other actions. What cannot
-	// be kept is answered as by Reject.
+	Jitter  Jitter            // added to Retry-After
+	Latency Latency           // the time until the answer of ShadowBan
+	// Queueing configures Queue; nil for other actions. Requests that cannot be
+	// kept are answered as with Reject.
 	Queueing *Queueing
 }
 
@@ -64,26 +63,25 @@ func (l Latency) Pick(random func(n int64) int64) time.Duration {
 // Queueing says how the requests over a limit are kept and sent, with the action
 // Queue.
 type Queueing struct {
-	// MaxEntries and MaxBytes bound what is kept, MaxBody the body of one
-	// request, in bytes.
+	// MaxEntries and MaxBytes limit the queue, MaxBody the body of one request, in
+	// bytes.
 	MaxEntries, MaxBytes, MaxBody int64
-	// KeyShare is how much of MaxEntries and MaxBytes the requests of one key may
-	// take, in percent.
+	// KeyShare is the percentage of MaxEntries and MaxBytes that one key may use.
 	KeyShare int64
 	TTL      time.Duration // how long a request may wait
-	// Retries is how often it is sent again if the backend does not take it,
-	// and BackoffLeast to BackoffMost how long to wait in between.
+	// Retries is how often a request is retried if the backend does not accept it.
+	// The wait in between grows from BackoffLeast to BackoffMost.
 	Retries                   int
 	BackoffLeast, BackoffMost time.Duration
-	Concurrency               int           // how many requests of one key may be under way at once
-	Timeout                   time.Duration // bounds each attempt
-	// Keep is for how long one may ask what became of a request, and
-	// KeepResponse how many bytes of the backend's answer are kept for that.
+	Concurrency               int           // the number of concurrent requests per key
+	Timeout                   time.Duration // limits each attempt
+	// Keep is how long the outcome of a request can be queried, KeepResponse how
+	// many bytes of the backend's answer are kept with it.
 	Keep         time.Duration
 	KeepResponse int64
 }
 
-// DefaultQueueing is what holds where a rule does not say.
+// DefaultQueueing returns the defaults.
 func DefaultQueueing() Queueing {
 	return Queueing{
 		MaxEntries: 10_000, MaxBytes: 100_000_000, MaxBody: 1_000_000, KeyShare: 10, TTL: 24 * time.Hour,

@@ -11,10 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/rules/rate"
 )
 
-// WithLimit returns a copy of r whose limit has another rate or burst. An empty
-// rate stands for the rule's own, and so does a burst of 0. All else stays: the
-// algorithm with its options, and with them the counts. The error says what
-// does not go together.
+// WithLimit returns a copy of r with another rate or burst. An empty rate and a burst
+// of 0 keep the rule's own. The algorithm and its options, and so the counts, stay.
+// The error says which values cannot be combined.
 func (r *Rule) WithLimit(rate string, burst int64) (*Rule, error) {
 	limit, err := changed(r.Limit, rate, burst)
 	if err != nil {
@@ -83,8 +82,7 @@ func rated(was *headgate.Rule, to rate.Rate) headgate.Limit {
 	return l
 }
 
-// bucketed gives l the burst of was, if it has one of its own, and what makes
-// requests wait.
+// bucketed gives l the burst of was, if it is set separately, and its queue options.
 func bucketed(l headgate.Limit, was *headgate.Rule) headgate.Limit {
 	if was.Burst != was.Limit && was.Burst > 0 && l.N() > 0 {
 		l = l.Burst(was.Burst)
@@ -102,9 +100,8 @@ func bucketed(l headgate.Limit, was *headgate.Rule) headgate.Limit {
 // kept; its SHA-256 follows.
 const hashedPrefix = "sha256:"
 
-// Text returns a part as people see it: its value, sha256: and digits if it was
-// too long, hash: and digits if its rule has it hashed, and an empty text if it
-// is missing.
+// Text returns a part for people: its value, sha256: and digits if it was too long,
+// hash: and digits if its rule hashes it, and an empty text if it is missing.
 func (p KeyPart) Text() string {
 	switch {
 	case p.Hashed:
@@ -128,7 +125,7 @@ func ParseKeyPart(text string) KeyPart {
 
 const hashSize = 32
 
-// KeyParts is how many parts a key of r has.
+// KeyParts returns the number of parts in a key of r.
 func (r *Rule) KeyParts() int {
 	if r.flat {
 		return 1
@@ -136,8 +133,8 @@ func (r *Rule) KeyParts() int {
 	return len(r.Key)
 }
 
-// KeyOfClient returns the key of a client, as doors count it, where another one has
-// key. It reports false if the rule does not count by clients.
+// KeyOfClient returns key with its client replaced by another, in the text that doors
+// count by. It reports false if the rule does not count by client.
 func (r *Rule) KeyOfClient(key, client string) (string, bool) {
 	parts, ok := SplitKey(key)
 	for i := range r.Key {
@@ -150,12 +147,11 @@ func (r *Rule) KeyOfClient(key, client string) (string, bool) {
 	return "", false
 }
 
-// ComposeKey joins parts, in the order of Key, to the key that the requests
-// that have these values are counted by. A method, path or host is brought into
-// its normal form; of the client's address the part is the text that doors
-// count by. Under compat: envoy the only part is the text that [SplitKey] gives;
-// in its place may be the values of the entries for which the descriptors of the
-// rule give none, in their order, each as VALUE or KEY=VALUE.
+// ComposeKey joins parts, in the order of Key, into the key that requests with these
+// values are counted by. Methods, paths and hosts are normalised; a client's address
+// must be the text that doors count by. With compat: envoy the only part is the text
+// that [SplitKey] returns, or the values of the entries that the rule leaves open, in
+// their order, each as VALUE or KEY=VALUE.
 func (r *Rule) ComposeKey(parts []KeyPart) (string, error) {
 	if r.flat {
 		return r.composeJoined(parts)

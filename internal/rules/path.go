@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/request/reading"
 )
 
-// pathPattern is a path in which * stands for one segment, or inside a segment
-// for any characters of it, and ** for any number of segments, also none.
+// pathPattern is a path in which * matches one segment, or any characters inside one,
+// and ** matches any number of segments, including none.
 type pathPattern struct {
 	source   string
 	segments []segment
@@ -160,9 +160,9 @@ func nextSegment(rest string) (step, after string) {
 	return step, after
 }
 
-// pathCondition asks for any of some paths, and none of others. Of the readings
-// of a request's path any may be one asked for, but all have to be excluded:
-// nobody knows which of them the server behind takes.
+// pathCondition asks for any of some paths, and none of others. It holds if any reading
+// of a request's path is asked for, and excludes only if all of them are excluded, since
+// servers differ in which reading they take.
 type pathCondition struct {
 	textCondition      // the patterns of any are folded, unless exact
 	exact         bool // case counts
@@ -204,7 +204,7 @@ func (c *pathCondition) asksFor(s *reading.Set) bool {
 	return false
 }
 
-// excludes reports whether all readings are excluded, in their very case.
+// excludes reports whether all readings are excluded, in the same case.
 func (c *pathCondition) excludes(s *reading.Set) bool {
 	if len(c.not.all) == 0 || s.Beyond() {
 		return false

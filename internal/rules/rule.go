@@ -12,35 +12,34 @@ import (
 	"github.com/headgate/headgate/internal/request/reading"
 )
 
-// Request is what a door asks about. A door implements it over its own form of
-// a request, so that matching copies nothing.
+// Request is a request to match. Each door implements it over its own request
+// type, so that matching copies nothing.
 type Request interface {
-	// Attribute returns the value of a, and false if the request has none.
-	// For the client's address it is the text to count by, such as
-	// 198.51.100.7 or, grouped by prefix, 2001:db8:1:2::/64.
+	// Attribute returns the value of a, and false if the request has none. For
+	// ClientIP it is the text to count by, such as 198.51.100.7 or, grouped by
+	// prefix, 2001:db8:1:2::/64.
 	Attribute(a Attribute) (value string, ok bool)
 	// ClientIP returns the client's full address, or the zero Addr if it is
 	// not known.
 	ClientIP() netip.Addr
 }
 
-// ValuedRequest is a Request that may have several values of one attribute, of
-// which those who get it use one or another: a header field that is there twice.
-// A rule counts such a request under each of them, so that nobody finds a second
-// budget behind one more value.
+// ValuedRequest is a Request that may have several values of one attribute, such as
+// a repeated header; servers differ in which one they use. A rule counts the request
+// under each value, so that one more value does not earn a second budget.
 type ValuedRequest interface {
 	Request
-	// AppendOthers appends to dst the different values of a header, a query
-	// parameter, a cookie or a claim besides that of Attribute, which may not have
-	// found any: those that only some servers find. It may stop after MaxValues.
+	// AppendOthers appends to dst the other distinct values of a header, a query
+	// parameter, a cookie or a claim, including those that only some servers find.
+	// Attribute may have found none. It may stop after MaxValues.
 	AppendOthers(dst []string, a Attribute) []string
 }
 
-// DisputedRequest is a Request whose client may be one of several, and so is not known.
-// It is banned if one of them is, or a client would lift its ban by naming another.
+// DisputedRequest is a Request whose client may be one of several. It is banned if any
+// of them is, so that a client cannot lift its ban by naming another.
 type DisputedRequest interface {
 	Request
-	Clients() []string // the texts by which those clients are counted, if there are any
+	Clients() []string // the texts by which these clients are counted, if any
 }
 
 // Mode says whether a rule refuses or only observes.
@@ -61,7 +60,7 @@ type Action uint8
 // The actions.
 const (
 	Reject    Action = iota // answers with OnLimit.Status
-	Delay                   // makes the request wait for its turn, as long as there is a place
+	Delay                   // makes the request wait, up to the capacity of the queue
 	ShadowBan               // answers as if the request had passed
 	Queue                   // keeps the request to send it later
 )
@@ -87,11 +86,10 @@ func (e StoreError) String() string { return enum.Name(e, "store_error", "allow"
 // KeyMissing says what a rule does with a request that lacks a part of its key.
 type KeyMissing uint8
 
-// What it does.
+// The choices.
 const (
-	// KeyMissingShare counts all such requests together, apart from those
-	// whose value is empty, so that leaving a header out does not escape the
-	// limit.
+	// KeyMissingShare counts all such requests together, separately from those
+	// with an empty value. Leaving a header out does not escape the limit.
 	KeyMissingShare KeyMissing = iota
 	KeyMissingSkip             // does not apply the rule
 )
@@ -99,71 +97,69 @@ const (
 // String returns the name that rules use: share or skip.
 func (k KeyMissing) String() string { return enum.Name(k, "key_missing", "share", "skip") }
 
-// Rule is one limit with what it matches, its key and what happens when it is
-// exceeded. It is immutable once its Ruleset has been built.
+// Rule is one limit with its match, its key and its answer to requests over the
+// limit. It is immutable once its Ruleset has been built.
 type Rule struct {
-	// Domain and Name identify the rule; Scope joins them, injectively, and
-	// is the headgate.Op.Scope of its checks.
+	// Domain and Name identify the rule. Scope joins them uniquely; it is the
+	// headgate.Op.Scope of the rule's checks.
 	Domain, Name, Scope string
 	Limit               headgate.Limit // how much
-	Cost                int64          // what one request takes; it multiplies the request's own cost
-	// CostFrom, if not nil, is where a request says what it takes; Cost is then
-	// that of one which does not say.
+	Cost                int64          // the cost of a request, multiplied by the request's own cost
+	// CostFrom, if not nil, says where a request gives its cost; Cost is then the
+	// default.
 	CostFrom *CostFrom
-	// CostAfter, if not nil, says where the upstream's response tells what the
-	// request has taken; Cost is then an estimate.
+	// CostAfter, if not nil, says where the upstream's response gives the cost;
+	// Cost is then the estimate.
 	CostAfter *CostAfter
-	// Tier is the name of the rule's tier, if it is one of several of a limit,
-	// and TierBy the attribute that chooses among them. Of the limit's own
-	// rate, for requests of no tier, Tier is empty. The rules of one limit have
-	// the same Scope, and at most one of them applies to a request.
+	// Tier is the name of the rule's tier, if its limit has tiers, and TierBy the
+	// attribute that chooses the tier. Tier is empty for the limit's own rate,
+	// for requests without a tier. All rules of a limit have the same Scope, and
+	// at most one of them applies to a request.
 	Tier       string
 	TierBy     Attribute
 	Key        []KeyAttribute // what the limit counts by; empty means one count for all
-	KeyMissing KeyMissing     // says what happens to a request that lacks a part of Key
+	KeyMissing KeyMissing     // for requests that lack a part of Key
 	OnLimit    OnLimit        // the answer to requests over the limit
-	// Headers is the dialect of header fields that the rule's domain has
-	// chosen, such as github; empty if it has not.
+	// Headers is the dialect of the rate-limit headers of the rule's domain, such
+	// as github; empty for the server's default.
 	Headers string
-	Mode    Mode // is Enforce or Shadow
-	// Percent enforces for this stable share of the keys (0 to 100), and
-	// shadows for the rest.
+	Mode    Mode
+	// Percent is the share of the keys (0 to 100) that the rule is enforced for;
+	// for the others it is in shadow mode.
 	Percent      int
 	OnStoreError StoreError // what happens when the store cannot answer
 	// LocalShare is, for StoreErrorLocal, the share of the limit that this
-	// process may give out by itself, in (0, 1].
+	// process enforces on its own, in (0, 1].
 	LocalShare float64
-	// LimitName is the name of the limit as clients are told it, and what the
-	// Replaces of other rules refer to: the name of a limit of Headgate's own
-	// form, rate_limit.name of a descriptor. It is empty for a descriptor
-	// without one.
+	// LimitName is the limit's name for clients and for the Replaces of other
+	// rules: the rule's name, or rate_limit.name of a descriptor, which may be
+	// empty.
 	LimitName string
 	// Replaces are the LimitNames of rules that do not apply to a request that
 	// this one applies to; see [ApplyReplaces].
 	Replaces []string
-	// QuotaMode lets a request pass that this rule refuses, as long as another
-	// rule in quota mode admits it: of several quotas one has to be left.
+	// QuotaMode allows a request over this limit as long as another rule in quota
+	// mode allows it.
 	QuotaMode bool
-	// ChargeDenied charges requests over the limit too, and whatever other
-	// limits say, as envoyproxy/ratelimit does: a fixed window with all of the
-	// cost, others with what they have left. See [Rule.Counted].
+	// ChargeDenied charges refused requests too, whatever other limits say, as
+	// envoyproxy/ratelimit does: a fixed window in full, other limits up to what
+	// remains. See [Rule.Counted].
 	ChargeDenied bool
-	// Metadata goes to Envoy as dynamic metadata with requests that pass. Its
+	// Metadata goes to Envoy as dynamic metadata with allowed requests. Its
 	// values are nil, bool, int64, float64, string, []any and map[string]any.
-	// Nobody must write to it.
+	// It must not be modified.
 	Metadata map[string]any
-	// DetailedMetric asks for a metric of its own for each combination of values
-	// that the descriptor was matched with; see [Rule.AppendMetric].
+	// DetailedMetric requests a separate metric for each combination of matched
+	// values; see [Rule.AppendMetric].
 	DetailedMetric bool
-	// MetricValues are the places, counted from 0, of those entries of the
-	// descriptor whose values belong into the metric: value_to_metric, but not
-	// where share_threshold counts many values together.
+	// MetricValues are the indexes of the descriptor entries whose values appear
+	// in the metric: those with value_to_metric and without share_threshold.
 	MetricValues []int
 	Description  string // for people
-	// Index is the rule's place among [Ruleset.Rules], for those who keep
-	// something beside each rule; below 0 of a rule that has never been in one.
+	// Index is the rule's index in [Ruleset.Rules], for callers that keep data per
+	// rule. It is negative for a rule outside a Ruleset.
 	Index int
-	// File, Line and Column say where the rule stands.
+	// File, Line and Column are the rule's position.
 	File         string
 	Line, Column int
 
@@ -184,24 +180,24 @@ func (r *Rule) Position() string {
 	return fmt.Sprintf("%s:%d:%d", r.File, r.Line, r.Column)
 }
 
-// Check is one limit to ask the store about.
+// Check is one limit to check with the store.
 type Check struct {
 	Rule *Rule
-	// Key is the composed key. It points into the Matches that holds the
-	// Check and is good until those are used again.
+	// Key is the composed key. It points into the Matches that holds the Check
+	// and is valid until those are used again.
 	Key      string
-	Cost     int64 // what a request of cost 1 takes of the limit
-	Enforced bool  // false for a shadowed rule or a key outside its Percent
+	Cost     int64 // the charge for a request of cost 1
+	Enforced bool  // false in shadow mode and for a key outside Percent
 
 	replaced bool // for ApplyReplaces
 }
 
-// Matches is what [Ruleset.Match] found. Its zero value is ready for use, and
-// using it again for the next request saves allocations.
+// Matches is the result of [Ruleset.Match]. Its zero value is ready for use;
+// reusing it saves allocations.
 type Matches struct {
-	// Checks are those rules that apply, in file order. A rule has several,
-	// each with another key, for a [ValuedRequest] with several values of an
-	// attribute that it counts by.
+	// Checks has the rules that apply, in file order. A rule has several checks,
+	// each with a different key, for a [ValuedRequest] with several values of an
+	// attribute of its key.
 	Checks []Check
 
 	scratch    []byte
@@ -213,40 +209,39 @@ type Matches struct {
 
 // Stats describe a Ruleset.
 type Stats struct {
-	// Domains, Rules and Files are how many there are; Rules are those that
-	// are not disabled.
+	// Domains, Rules and Files are counts; Rules excludes disabled rules.
 	Domains, Rules, Files int
-	Disabled              int // how many rules have disabled: true
+	Disabled              int // the number of rules with disabled: true
 }
 
 // MaxName is the longest name of a rule, in bytes.
 const MaxName = 128
 
-// ScopeOf joins a domain and the name of a rule into a text that no other two
-// have: of the slashes in it the first is always the one between them.
+// ScopeOf joins a domain and the name of a rule into a unique text: its first slash
+// always separates the two.
 func ScopeOf(domain, name string) string {
 	domain = strings.ReplaceAll(domain, "%", "%25")
 	return strings.ReplaceAll(domain, "/", "%2F") + "/" + name
 }
 
-// Concurrent reports whether r limits what is under way at the same time, which
-// only a caller can keep to who knows when a request has ended.
+// Concurrent reports whether r limits concurrency, which only callers that know when
+// a request has ended can use.
 func (r *Rule) Concurrent() bool { return r.Limit.Algorithm() == headgate.Concurrency }
 
-// HasQueues reports whether there is a rule that queues what is over its limit.
+// HasQueues reports whether any rule queues requests over its limit.
 func (s *Ruleset) HasQueues() bool { return s.queues }
 
-// HasConcurrent reports whether there is such a rule.
+// HasConcurrent reports whether any rule limits concurrency.
 func (s *Ruleset) HasConcurrent() bool { return s.concurrent }
 
-// DropConcurrent takes those rules out of m.
+// DropConcurrent removes the checks of rules that limit concurrency.
 func (m *Matches) DropConcurrent() {
 	m.Checks = slices.DeleteFunc(m.Checks, func(c Check) bool { return c.Rule.Concurrent() })
 }
 
-// Needs returns the attributes without which a request does not come under r, each
-// once: those of its conditions, its tier, its descriptor, and of its key if it
-// skips requests that lack them.
+// Needs returns the attributes that a request must have for r to apply, without
+// duplicates: those of its conditions, its tier, its descriptor, and, with
+// KeyMissingSkip, of its key.
 func (r *Rule) Needs() []Attribute {
 	var out []Attribute
 	need := func(a Attribute) {
@@ -278,9 +273,9 @@ func (r *Rule) Needs() []Attribute {
 	return out
 }
 
-// Repeats reports whether r does the same as other, of the same signature, to
-// every request. Whatever manner leaves must be the same. A percentage is of other
-// keys for each rule.
+// Repeats reports whether r treats every request as other does, which has the same
+// signature. Everything that manner keeps must be equal. A percentage never repeats
+// another, since it covers different keys for each rule.
 func (r *Rule) Repeats(other *Rule) bool {
 	if !r.Limit.Equal(other.Limit) || r.Mode == Enforce && r.Percent < 100 {
 		return false
@@ -288,8 +283,8 @@ func (r *Rule) Repeats(other *Rule) bool {
 	return reflect.DeepEqual(r.manner(), other.manner())
 }
 
-// manner returns r without its name and its place, without what a signature
-// tells, and without what is made of the rest.
+// manner returns r without its name, its position, what a signature covers, and what
+// is derived from the rest.
 func (r *Rule) manner() Rule {
 	m := *r
 	m.Domain, m.Name, m.Scope, m.LimitName, m.Description = "", "", "", "", ""
@@ -301,11 +296,10 @@ func (r *Rule) manner() Rule {
 }
 
 // Covers reports whether r, which counts the same requests as other, refuses
-// whatever other would. It is sure only of limits
-// that differ in nothing but their numbers, and of costs that are known before
-// the request: what is charged afterwards weighs more on one limit than on
-// another. Only a rule that rejects goes before all others: behind a shadow ban
-// other limits count on, and a rejection goes before a queue.
+// everything that other would. It is true only for limits that differ in nothing but
+// their numbers, with costs that are known before the request, and for a rule that
+// rejects: behind a shadow ban other limits keep counting, and a rejection takes
+// precedence over a queue.
 func (r *Rule) Covers(other *Rule) bool {
 	switch {
 	case r.Mode != Enforce || r.Percent < 100 || r.QuotaMode || r.OnLimit.Action != Reject:
@@ -321,8 +315,8 @@ func (r *Rule) Covers(other *Rule) bool {
 	return same && a.Limit <= b.Limit && a.Most() <= b.Most() && a.Algorithm != headgate.LeakyBucket
 }
 
-// costsAs reports whether every request costs the same under both rules, which
-// know it beforehand.
+// costsAs reports whether every request costs the same under both rules, and the cost
+// is known in advance.
 func (r *Rule) costsAs(other *Rule) bool {
 	if r.CostAfter != nil || other.CostAfter != nil {
 		return false
@@ -333,8 +327,8 @@ func (r *Rule) costsAs(other *Rule) bool {
 	return *r.CostFrom == *other.CostFrom
 }
 
-// coversOutage reports whether r, if its numbers are not larger, refuses what
-// other would while the store is away, and in the same way.
+// coversOutage reports whether r, if its numbers are not larger, refuses what other
+// would, in the same way, while the store is unavailable.
 func (r *Rule) coversOutage(other *Rule) bool {
 	switch other.OnStoreError {
 	case StoreErrorAllow:

@@ -12,45 +12,38 @@ type headersChoice struct {
 	at      string // file:line:column
 }
 
-// Ruleset is a set of rules that was read as a whole, and the question that every
-// request asks of it: which of these limits apply, and under which keys?
+// Ruleset is an immutable set of rules. Match finds the rules that apply to a request,
+// and their keys.
 //
-// It never changes. Any number of goroutines match against it without a lock, and a
-// reload makes another one and swaps a pointer; who has begun with the old one ends
-// with it. Rules, the slices in them and the Ruleset's maps are therefore written by
-// its [Builder] alone, before anybody else sees them. What changes from request to
-// request is in a [Matches], which one goroutine has at a time and uses again.
+// Any number of goroutines may use it without a lock. A reload builds a new Ruleset and
+// swaps a pointer; in-flight requests finish on the old one. Only the [Builder] writes
+// to rules and maps, before it returns the Ruleset. State of a request is in a
+// [Matches], which one goroutine uses at a time.
 //
-// A request finds its rules in three steps.
+// Matching has three steps:
 //
-//  1. Its facts. A request is asked for an attribute only when a rule needs it. The
-//     method, the host and the path are brought into one form once for all rules; a
-//     path may be read in several ways, and each of them counts, since nobody knows
-//     which the server behind takes. So may a header or a cookie (see package
-//     spelling): a value that servers read differently is counted under each.
-//  2. Candidates. Each rule of Headgate's own form stands in the domain's index under
-//     one of its conditions, the one that it shares with the fewest rules: a path, a
-//     host, a prefix of addresses, a value of an attribute, or a method. A few
-//     look-ups give all rules that could apply, be they one or ten thousand, and
-//     matcher.applies tells those that do. What the index has proved, it does not ask
-//     again.
-//  3. Checks. Each rule that applies becomes a check in addCheck: its key, what the
-//     request costs, whether the rule enforces for this key. Keys are composed in the
-//     scratch space of the Matches, so that a match allocates nothing.
+//  1. Facts. An attribute is read only when a rule needs it. Method, host and path are
+//     normalised once for all rules. A path may have several readings, and all of them
+//     count, since servers differ in how they read it. The same holds for headers and
+//     cookies (see package spelling).
+//  2. Candidates. Each of Headgate's own rules is indexed by the condition that it
+//     shares with the fewest rules: a path, a host, an address prefix, a value of an
+//     attribute, or a method. A few look-ups return all rules that could apply, and
+//     matcher.applies selects those that do, without repeating what the index proved.
+//  3. Checks. addCheck makes a check of each rule that applies: its key, the cost, and
+//     whether the rule is enforced for this key. Keys are composed in the scratch space
+//     of the Matches, so that a match allocates nothing.
 //
-// Descriptors, Envoy's form, are a tree and no list: for entries in their order, find
-// walks it from the top, and for a request that is none, matchAttributes tries every
-// key that it has a value for. They end in addCheck as well.
+// Descriptors form a tree. For ordered entries, find walks it from the top; for other
+// requests, matchAttributes tries every key that the request has a value for.
 //
-// All that depends on the rules alone is worked out when they are built: the patterns
-// are parsed and their literals put into maps, the index is chosen, scopes and names
-// are composed, limits are compiled. A new condition needs a field of [Match], a line
-// in its compile and in matcher.applies, and, if it should find rules, a posting; the
-// test that compares the index with a scan of all rules finds what was forgotten.
+// Everything that depends only on the rules is computed when they are built. A new
+// condition needs a field of [Match], a line in its compile and in matcher.applies,
+// and, if it should be indexed, a posting; a test compares the index with a scan of all
+// rules.
 //
-// What may not change is in docs/decisions: the bytes of keys (0004) and scopes name
-// counts that are running, in stores that outlive this process, and the share of keys
-// that a percentage enforces for is the same in every process.
+// The bytes of keys (docs/decisions/0004), scopes, and the keys that a percentage
+// covers must not change: stores outlive this process, and all processes must agree.
 type Ruleset struct {
 	domains  map[string]*domain
 	names    []string
@@ -63,7 +56,7 @@ type Ruleset struct {
 	computed   map[string]func(Request) (string, bool)
 }
 
-// domain is a namespace of rules.
+// domain is one namespace of rules.
 type domain struct {
 	rules  []*Rule
 	byName map[string]*Rule
@@ -90,23 +83,21 @@ func (s *Ruleset) Rule(domain, name string) *Rule {
 // Stats returns how much was read.
 func (s *Ruleset) Stats() Stats { return s.stats }
 
-// Warnings returns what is legal in the files but hardly meant.
+// Warnings returns the warnings about the files: legal, but probably a mistake.
 func (s *Ruleset) Warnings() []diagnostic.Diagnostic { return slices.Clone(s.warnings) }
 
 // maxScratch is the most memory, in bytes, that a Matches keeps for later
 // after a request with large values.
 const maxScratch = 64 << 10
 
-// Match fills m.Checks with the rules of the domain that apply to req, each
-// with its key, and reports whether the domain is known: first those of
-// Headgate's own form, in the order of the files, then those of the descriptor
-// form. Of the latter at most one applies to an [OrderedRequest]; to any other
-// all whose keys and values are among its attributes, and what these replace is
-// left out. (The descriptors of one request replace each other: see
-// [ApplyReplaces].) Match allocates nothing once m has been used for such a
-// request.
+// Match fills m.Checks with the rules of the domain that apply to req, each with its
+// key, and reports whether the domain is known. Headgate's own rules come first, in
+// file order, then descriptors. At most one descriptor applies to an
+// [OrderedRequest]. To other requests all descriptors apply whose keys and values are
+// among the attributes, without those that they replace. (For the several descriptors
+// of one request see [ApplyReplaces].) Match allocates nothing once m is warm.
 //
-// The keys point into m and, like m.Checks, are good until m is used again.
+// The keys point into m and, like m.Checks, are valid until m is used again.
 func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 	m.Checks = m.Checks[:0]
 	d := s.domains[domain]
@@ -137,9 +128,9 @@ func (s *Ruleset) Match(domain string, req Request, m *Matches) (known bool) {
 	return true
 }
 
-// ApplyReplaces removes from the matches of one request those checks whose
-// rules are replaced by another rule that applies to the request, in whichever
-// of the matches. Rules that are replaced replace others all the same.
+// ApplyReplaces removes from the matches of one request the checks of rules that
+// another rule of the request replaces, in any of the matches. Replaced rules still
+// replace others.
 func ApplyReplaces(matches []Matches) {
 	var replaces bool
 	for i := range matches {
@@ -166,7 +157,7 @@ func ApplyReplaces(matches []Matches) {
 	}
 }
 
-// applyReplaces is ApplyReplaces for a request that has only these.
+// applyReplaces is ApplyReplaces for a request with only these matches.
 func (m *Matches) applyReplaces() {
 	replaced := false
 	for i := range m.Checks {

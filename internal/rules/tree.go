@@ -62,8 +62,8 @@ type StepKind uint8
 // The kinds of steps.
 const (
 	ExactStep  StepKind = iota
-	BareStep            // any value, each counted by itself
-	WildStep            // values that match a pattern, each counted by itself
+	BareStep            // any value, each with its own count
+	WildStep            // values that match a pattern, each with its own count
 	SharedStep          // values that match a pattern, counted together
 )
 
@@ -86,8 +86,8 @@ func (b *Branch) Position() string { return fmt.Sprintf("%s:%d:%d", b.File, b.Li
 // exempt, as nothing could be below.
 func (b *Branch) answers() bool { return b.Rule != nil || b.Below == nil }
 
-// Compat says whose answers rules of the descriptor form give where Headgate
-// would do better than envoyproxy/ratelimit.
+// Compat says whether descriptors give Headgate's answers or those of
+// envoyproxy/ratelimit, where they differ.
 type Compat uint8
 
 // The kinds of compatibility.
@@ -96,11 +96,11 @@ const (
 	// leads nowhere, counts days, weeks, months and years by the calendar, and
 	// never takes two keys for one.
 	CompatNone Compat = iota
-	// CompatEnvoy gives the very same answers: the first wildcard of the file,
-	// no second try, windows counted from the Unix epoch (a week begins on
-	// Thursday, a month has 30 days, a year 365), keys joined by _, so that some
-	// are the same, and refused requests are charged. What Envoy's service
-	// overlooks in a file is a warning instead of an error.
+	// CompatEnvoy gives exactly the answers of envoyproxy/ratelimit: the first
+	// wildcard of the file, no second try, windows from the Unix epoch (weeks start
+	// on Thursday, a month has 30 days, a year 365), keys joined by _, which can
+	// collide, and refused requests charged. Mistakes in files that the original
+	// ignores are warnings instead of errors.
 	CompatEnvoy
 )
 

@@ -23,7 +23,7 @@ func (b *Builder) Tree(domain string, compat Compat) *Level {
 // IsEmpty reports whether there is no descriptor in l.
 func (l *Level) IsEmpty() bool { return len(l.keys) == 0 }
 
-// FiledBranch is a descriptor and what is beside it in its level.
+// FiledBranch is a descriptor and its siblings.
 type FiledBranch struct {
 	*Branch
 	compat Compat
@@ -32,8 +32,8 @@ type FiledBranch struct {
 	same   *wildcard // the pattern before it that matches the same, if there is one
 }
 
-// place is where a descriptor stands; no other may stand there. For
-// CompatEnvoy the key is the composite one.
+// place identifies a descriptor; no two may have the same. For CompatEnvoy the key
+// is the composite one.
 type place struct {
 	level      *Level
 	key, value string
@@ -50,8 +50,8 @@ func placeOf(d *Branch, into *Level, compat Compat) place {
 	return place{into, d.Key, d.Value, d.Kind}
 }
 
-// AddBranch files a descriptor, with its rule, in a level. The error is that
-// another one stands there.
+// AddBranch adds a descriptor, with its rule, to a level. It fails if there is already
+// one with the same key and value.
 func (b *Builder) AddBranch(into *Level, d *Branch, compat Compat) (*FiledBranch, error) {
 	where := placeOf(d, into, compat)
 	if first := b.places[where]; first != nil {
@@ -180,8 +180,8 @@ func (b *Builder) nameDescriptors() {
 	}
 }
 
-// CoveredBy returns the descriptor that is taken for all that b would match, or
-// nil. All descriptors have to be filed.
+// CoveredBy returns the descriptor that takes precedence for everything that b would
+// match, or nil. It must be called after all descriptors have been added.
 func (b *FiledBranch) CoveredBy() *Branch {
 	switch {
 	case b.compat == CompatEnvoy:
@@ -216,8 +216,8 @@ func (b *FiledBranch) coveredInOrder() *Branch {
 	return nil
 }
 
-// IsUseless reports whether b limits nothing and exempts from nothing, as no other
-// of its key would limit what it matches.
+// IsUseless reports whether b limits nothing and exempts nothing, since no other
+// descriptor of its key would limit what it matches.
 func (b *FiledBranch) IsUseless() bool {
 	if b.Rule != nil || b.Below != nil {
 		return false

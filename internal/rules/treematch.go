@@ -162,7 +162,7 @@ func (t *tree) matchPath(c *choice, f *facts, m *Matches) answered {
 		here := t.matchChoice(c, text, f, m)
 		if folded := f.paths.Folded(i); folded != text {
 			f.several = true
-			here = max(here, t.matchChoice(c, folded, f, m)) // of a server that tells no case apart
+			here = max(here, t.matchChoice(c, folded, f, m)) // of a server that ignores case
 		}
 		if i > 0 {
 			here = here.and(found)
@@ -176,8 +176,8 @@ func (t *tree) matchPath(c *choice, f *facts, m *Matches) answered {
 // matchOthers is matchAttributes for the descriptors of one key and the values of
 // its attribute besides the first, v, each in place of the first below them too. found
 // is what is answered of the first.
-// Of a value that is unclear nobody knows which descriptor it comes under, and
-// where it counts, all such values are the empty one.
+// An unclear value may come under any descriptor; where it counts, all such values are
+// the empty one.
 func (t *tree) matchOthers(c *choice, v value, found answered, f *facts, m *Matches) answered {
 	texts, unclear := f.others(c.attribute)
 	unclear = unclear || v.unclear
@@ -218,8 +218,8 @@ func (t *tree) matchAny(c *choice, f *facts, m *Matches) answered {
 	return forNone
 }
 
-// matchChoice is the same for the descriptors of one key. It goes on to the less
-// specific ones while there are readings that have no answer.
+// matchChoice is the same for the descriptors of one key. It continues with less
+// specific ones while there are readings without an answer.
 func (t *tree) matchChoice(c *choice, value string, f *facts, m *Matches) answered {
 	var at choiceCursor
 	found := forNone

@@ -24,7 +24,7 @@ type wildcardGroup struct {
 	others   []*wildcard // those with several stars, the most specific first
 }
 
-// wildcard is a pattern and the descriptor that it stands for.
+// wildcard is a pattern and its descriptor.
 type wildcard struct {
 	glob
 	literals int
@@ -44,8 +44,8 @@ func newWildcard(source string, b *Branch) *wildcard {
 	return w
 }
 
-// newPrefix reads a pattern as Envoy's service does: the star at its end stands
-// for any characters, and those before it for themselves.
+// newPrefix reads a pattern as Envoy's service does: only a star at the end is a
+// wildcard.
 func newPrefix(source string, b *Branch) *wildcard {
 	prefix := strings.TrimSuffix(source, "*")
 	return &wildcard{branch: b, literals: len(prefix), glob: glob{source: source, parts: []string{prefix, ""}}}
@@ -142,8 +142,7 @@ func (g *wildcardGroup) next(c *wildcardCursor, text string, prefix int) *wildca
 	return single
 }
 
-// first returns the pattern that stands first in the file of those that text
-// matches, or nil.
+// first returns the first pattern in file order that matches text, or nil.
 func (x *wildcards) first(text string) *wildcard {
 	var first *wildcard
 	var c wildcardCursor
@@ -155,12 +154,12 @@ func (x *wildcards) first(text string) *wildcard {
 	return first
 }
 
-// anyText stands for what a star may stand for. No rule file holds this
-// character, so that nothing but a star matches it.
+// anyText represents any text that a star may match. No rule file contains this
+// character, so only a star matches it.
 const anyText = "\x00"
 
-// covering returns the pattern that stands first in the file of those that
-// match all that w matches; it may be w itself.
+// covering returns the first pattern in file order that matches everything that w
+// matches; it may be w itself.
 func (x *wildcards) covering(w *wildcard) *wildcard {
 	return x.first(strings.Join(w.parts, anyText))
 }
